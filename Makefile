@@ -1,0 +1,116 @@
+# moetune.  `make help` lists what can be made.
+#
+# DEPS=0      do not install missing packages        V=1         show commands
+# SAN=1       AddressSanitizer + UBSan               SAN=thread  ThreadSanitizer
+# GPU=0|1     without / with the CUDA unit (default: found or not)
+VERSION := 0.1.0
+
+SAN   ?= 0
+V     ?= 0
+DEPS  ?= 1
+GPU   ?= auto
+CC    := mpicc
+CFLAGS ?= -O2 -g
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+Q := $(if $(filter 1,$(V)),,@)
+
+# The CUDA unit is whole or absent.  This version has none yet: the toolkit is looked for and named.
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null)))
+CUDA_UNIT := $(wildcard kernels/*.cu)
+ifeq ($(GPU),1)
+ifeq ($(CUDA_UNIT),)
+$(error GPU=1: this version has no CUDA back end yet)
+endif
+endif
+
+BUILD := build/cpu$(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-tsan,-san))
+SANITIZE := $(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-fsanitize=thread,-fsanitize=address,undefined -fno-sanitize-recover=undefined))
+
+FOLDERS := db kernels comm search tuner reports
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes
+# Kernels are loops over rows: they must vectorise, and nothing here reads errno or traps of libm.
+KERNEL_FLAGS := -O3 -fno-math-errno -fno-trapping-math
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' $(WARN) $(CFLAGS) $(SANITIZE) \
+             -pthread -MMD -MP $(FOLDERS:%=-I%) $(BLAS_CFLAGS)
+LDLIBS = $(BLAS_LIBS) -lm
+BLAS_CFLAGS = $(shell pkg-config --cflags openblas 2>/dev/null)
+BLAS_LIBS = $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
+
+SOURCES := $(wildcard $(FOLDERS:%=%/*.c))
+LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(SOURCES:%.c=$(BUILD)/%.o))
+TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+BENCHES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
+
+all: deps
+	$(Q)$(MAKE) --no-print-directory build
+build: $(BUILD)/moetune
+	$(Q)ln -sfn $(BUILD)/moetune moetune
+	@echo "moetune $(VERSION): $(BUILD)/moetune, $$($(CC) --version | head -n 1)"
+	@echo "  MPI       $$(mpirun --version 2>/dev/null | head -n 1)"
+	@echo "  BLAS      $(BLAS_LIBS) $$(pkg-config --modversion openblas 2>/dev/null)"
+	@echo "  CUDA      no back end in this version ($(if $(CUDA_HOME),toolkit found: $(CUDA_HOME),no toolkit found))"
+	@echo "  sanitizer $(if $(SANITIZE),$(SANITIZE),none)"
+
+$(BUILD)/moetune: $(LIBRARY) $(BUILD)/tuner/main.o
+	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
+
+$(BUILD)/kernels/%.o: CFLAGS += $(KERNEL_FLAGS)
+$(BUILD)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(LIBRARY)
+	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
+$(BUILD)/tests/bench_%: $(BUILD)/tests/bench_%.o $(LIBRARY)
+	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
+
+# What Debian calls the things we need.
+PACKAGES := gcc libc6-dev pkg-config libopenmpi-dev openmpi-bin libopenblas-dev iproute2
+deps:
+ifneq ($(DEPS),0)
+	$(Q)tests/deps $(PACKAGES)
+endif
+
+# The main job.  Until there is a tuner: one layer under every plan, on 4 ranks of this machine.
+tune: all
+	./moetune run --ranks 4 --plan all --check
+
+test: all
+	$(Q)$(MAKE) --no-print-directory tests-built
+	$(Q)tests/run $(BUILD)
+test-full: all
+	$(Q)$(MAKE) --no-print-directory tests-built
+	$(Q)tests/run --full $(BUILD)
+tests-built: $(TESTS)
+# Streams and events are also run under ThreadSanitizer, whatever this build is.
+ifneq ($(SAN),thread)
+	$(Q)$(MAKE) --no-print-directory SAN=thread build/cpu-tsan/tests/test_stream
+endif
+
+bench: all
+	$(Q)$(MAKE) --no-print-directory benches-built
+	$(Q)tests/bench $(BUILD)
+benches-built: $(BENCHES)
+
+install: build
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BUILD)/moetune $(DESTDIR)$(PREFIX)/bin/moetune
+
+C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) tests/*.[ch])
+format:
+	clang-format -i $(C_FILES)
+lint:
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
+	    --suppress=missingIncludeSystem --error-exitcode=1 -DMOETUNE_VERSION='""' \
+	    $(FOLDERS:%=-I%) $(wildcard $(FOLDERS:%=%/*.c))
+
+clean:
+	rm -rf build moetune
+help:
+	@echo "make [all] | tune | test | test-full | bench | install | format | lint | deps | clean"
+	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 3
+
+-include $(wildcard $(BUILD)/*/*.d)
+.PHONY: all build deps tune test test-full tests-built bench benches-built install format lint clean help

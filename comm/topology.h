@@ -1,0 +1,19 @@
+/* How ranks lie on nodes. */
+#ifndef TOPOLOGY_H
+#define TOPOLOGY_H
+
+#include <stdbool.h>
+
+struct topology {
+    int rank, ranks;
+    int ranks_per_node;        /* 0: nodes hold different numbers, or ranks are not node by node */
+};
+
+/* Two levels that both mean something, and rank = node * ranks_per_node + local. */
+static inline bool topology_two_levels(const struct topology *t)
+{
+    return t->ranks_per_node > 1 && t->ranks_per_node < t->ranks &&
+           t->ranks % t->ranks_per_node == 0;
+}
+
+#endif

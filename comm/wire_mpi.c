@@ -1,0 +1,221 @@
+/* The wire on Open MPI: non-blocking messages, driven to their end by the stream's own thread.
+ *
+ * Open MPI 4.1 makes no progress by itself: somebody has to keep testing.  That somebody is the
+ * thread of the communication stream, and what it must not do is take the core from the kernels
+ * that the transfer is meant to hide under. */
+#include "wire.h"
+
+#include "fault.h"
+#include "host.h"
+#include "status.h"
+#include "world.h"
+
+#include <mpi.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    PIECE_BYTES = 1 << 30,     /* MPI counts in int */
+    TAG = 1,
+    NAP_NS = 50000,            /* between tests while kernels run on a core we share */
+    ALARM_EVERY = 256,         /* tests between looks at the alarm */
+};
+
+struct wire_mpi {
+    struct wire base;
+    struct world *world;
+    MPI_Comm comm;
+    MPI_Request *requests;
+    int room;
+    bool crowded;              /* fewer cores than two per rank: kernels and messages share one */
+    bool overfull;             /* fewer cores than ranks */
+};
+
+struct exchange_args {
+    struct wire_mpi *wire;
+    const struct batch *batch;
+    struct stream *stream;
+};
+
+static int pieces(size_t bytes)
+{
+    return (int)((bytes + PIECE_BYTES - 1) / PIECE_BYTES);
+}
+
+static int piece_bytes(size_t bytes, int i)
+{
+    size_t left = bytes - (size_t)i * PIECE_BYTES;
+
+    return (int)(left < PIECE_BYTES ? left : PIECE_BYTES);
+}
+
+static int post_receives(struct wire_mpi *wire, const struct batch *batch, int *n)
+{
+    for (int i = 0; i < batch->count; i++) {
+        const struct transfer *t = &batch->transfers[i];
+
+        if (t->peer == wire->base.topology.rank)
+            continue;
+        for (int p = 0; p < pieces(t->bytes); p++)
+            TRY(world_check(MPI_Irecv((char *)t->recv + (size_t)p * PIECE_BYTES,
+                                      piece_bytes(t->bytes, p), MPI_BYTE, t->peer, TAG,
+                                      wire->comm, &wire->requests[(*n)++]),
+                            "MPI_Irecv"));
+    }
+    return OK;
+}
+
+static int post_sends(struct wire_mpi *wire, const struct batch *batch, int *n)
+{
+    for (int i = 0; i < batch->count; i++) {
+        const struct transfer *t = &batch->transfers[i];
+
+        if (t->peer == wire->base.topology.rank)
+            continue;
+        for (int p = 0; p < pieces(t->bytes); p++)
+            TRY(world_check(MPI_Isend((const char *)t->send + (size_t)p * PIECE_BYTES,
+                                      piece_bytes(t->bytes, p), MPI_BYTE, t->peer, TAG,
+                                      wire->comm, &wire->requests[(*n)++]),
+                            "MPI_Isend"));
+    }
+    return OK;
+}
+
+static void copy_own(const struct wire_mpi *wire, const struct batch *batch)
+{
+    for (int i = 0; i < batch->count; i++) {
+        const struct transfer *t = &batch->transfers[i];
+
+        if (t->peer == wire->base.topology.rank && t->send != t->recv)
+            memcpy(t->recv, t->send, t->bytes);
+    }
+}
+
+static void give_way(const struct wire_mpi *wire, const struct stream *stream)
+{
+    static const struct timespec nap = { .tv_nsec = NAP_NS };
+
+    if (wire->crowded && host_others_compute(stream))
+        nanosleep(&nap, NULL);
+    else if (wire->overfull)
+        sched_yield();
+}
+
+static void drop(struct wire_mpi *wire, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (wire->requests[i] != MPI_REQUEST_NULL) {
+            MPI_Cancel(&wire->requests[i]);
+            MPI_Request_free(&wire->requests[i]);
+        }
+}
+
+static int finish(struct wire_mpi *wire, const struct stream *stream, int n)
+{
+    int done = 0;
+
+    for (unsigned tests = 1; !done; tests++) {
+        TRY(world_check(MPI_Testall(n, wire->requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall"));
+        if (done)
+            break;
+        if (tests % ALARM_EVERY == 0 && world_alarmed(wire->world)) {
+            drop(wire, n);
+            return ERR_WIRE;       /* said by the rank that raised it */
+        }
+        give_way(wire, stream);
+    }
+    return OK;
+}
+
+static int run(const void *args)
+{
+    const struct exchange_args *x = args;
+    int n = 0, rc = OK;
+
+    if (fault_hit("exchange"))
+        rc = fail(ERR_WIRE, "an exchange of %d transfers (injected)", x->batch->count);
+    if (!rc)
+        rc = post_receives(x->wire, x->batch, &n);
+    if (!rc)
+        rc = post_sends(x->wire, x->batch, &n);
+    if (!rc) {
+        copy_own(x->wire, x->batch);
+        rc = finish(x->wire, x->stream, n);
+    }
+    if (rc)
+        world_alarm(x->wire->world);
+    return rc;
+}
+
+static int mpi_exchange(struct wire *base, struct stream *stream, const struct batch *batch)
+{
+    struct exchange_args args = { (struct wire_mpi *)base, batch, stream };
+
+    return host_call(stream, run, &args, sizeof(args));
+}
+
+static int mpi_reserve(struct wire *base, const struct batch *batch)
+{
+    struct wire_mpi *wire = (struct wire_mpi *)base;
+    MPI_Request *grown;
+    int room = 0;
+
+    for (int i = 0; i < batch->count; i++)
+        room += 2 * pieces(batch->transfers[i].bytes);
+    if (room <= wire->room)
+        return OK;
+    grown = realloc(wire->requests, (size_t)room * sizeof(*grown));
+    if (!grown)
+        return fail(ERR_NOMEM, "%d MPI requests", room);
+    wire->requests = grown;
+    wire->room = room;
+    return OK;
+}
+
+static void mpi_close(struct wire *base)
+{
+    struct wire_mpi *wire = (struct wire_mpi *)base;
+
+    if (wire->comm != MPI_COMM_NULL && !world_alarmed(wire->world))
+        MPI_Comm_free(&wire->comm);
+    free(wire->requests);
+    free(wire);
+}
+
+static const struct wire_ops mpi_ops = {
+    .name = "mpi",
+    .close = mpi_close,
+    .reserve = mpi_reserve,
+    .exchange = mpi_exchange,
+};
+
+static int cores(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+}
+
+int wire_mpi_open(struct world *world, struct wire **out)
+{
+    struct wire_mpi *wire = calloc(1, sizeof(*wire));
+    int rc;
+
+    if (!wire)
+        return fail(ERR_NOMEM, "a wire");
+    wire->base.ops = &mpi_ops;
+    wire->base.topology = *world_topology(world);
+    wire->world = world;
+    wire->crowded = cores() < 2 * world_neighbours(world);
+    wire->overfull = cores() < world_neighbours(world);
+    wire->comm = MPI_COMM_NULL;
+    rc = world_channel(world, &wire->comm);
+    if (rc) {
+        free(wire);
+        return rc;
+    }
+    *out = &wire->base;
+    return OK;
+}

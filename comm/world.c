@@ -1,0 +1,191 @@
+/* The control plane on MPI. */
+#include "world.h"
+
+#include "status.h"
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+struct world {
+    MPI_Comm control, alarm;
+    struct topology topology;
+    int neighbours;
+    bool alarmed, raised;
+};
+
+#define MPI(call) world_check((call), #call)
+
+int world_check(int code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+
+    if (code == MPI_SUCCESS)
+        return OK;
+    MPI_Error_string(code, text, &length);
+    return fail(ERR_WIRE, "%s: %.*s", call, length, text);
+}
+
+static int duplicate(MPI_Comm *out)
+{
+    TRY(MPI(MPI_Comm_dup(MPI_COMM_WORLD, out)));
+    return MPI(MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN));
+}
+
+/* Node by node means: the ranks of a node are consecutive, and every node has as many. */
+static int find_nodes(struct world *world)
+{
+    struct topology *t = &world->topology;
+    MPI_Comm node;
+    int mine[3], first, local;
+    int64_t agreed[4];
+
+    TRY(MPI(MPI_Comm_split_type(world->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node)));
+    MPI_Comm_size(node, &world->neighbours);
+    MPI_Comm_rank(node, &local);
+    first = t->rank;
+    MPI_Bcast(&first, 1, MPI_INT, 0, node);
+    MPI_Comm_free(&node);
+    mine[0] = world->neighbours;
+    mine[1] = first % world->neighbours;               /* must be 0: nodes start at multiples */
+    mine[2] = t->rank - first - local;                 /* must be 0: consecutive */
+    agreed[0] = mine[0];
+    agreed[1] = -mine[0];
+    agreed[2] = mine[1];
+    agreed[3] = mine[2] != 0;
+    TRY(world_max(world, agreed, 4));
+    t->ranks_per_node =
+        agreed[0] == -agreed[1] && !agreed[2] && !agreed[3] ? world->neighbours : 0;
+    return OK;
+}
+
+static int override_nodes(struct topology *t, int ranks_per_node)
+{
+    if (ranks_per_node <= 0)
+        return OK;
+    if (t->ranks % ranks_per_node)
+        return fail(ERR_ARGUMENT, "%d ranks per node do not divide %d ranks", ranks_per_node,
+                    t->ranks);
+    t->ranks_per_node = ranks_per_node;
+    return OK;
+}
+
+int world_open(int ranks_per_node, struct world **out)
+{
+    struct world *world = calloc(1, sizeof(*world));
+    int rc = OK, level;
+
+    if (!world)
+        return fail(ERR_NOMEM, "the world");
+    world->control = world->alarm = MPI_COMM_NULL;
+    TRY_OUT(MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level)));
+    if (level < MPI_THREAD_SERIALIZED) {
+        rc = fail(ERR_WIRE, "this MPI cannot be called from the thread of a stream");
+        goto out;
+    }
+    TRY_OUT(duplicate(&world->control));
+    TRY_OUT(duplicate(&world->alarm));
+    MPI_Comm_rank(world->control, &world->topology.rank);
+    MPI_Comm_size(world->control, &world->topology.ranks);
+    log_rank(world->topology.rank);
+    TRY_OUT(find_nodes(world));
+    TRY_OUT(override_nodes(&world->topology, ranks_per_node));
+    *out = world;
+    return OK;
+out:
+    world_close(world);
+    return rc;
+}
+
+void world_close(struct world *world)
+{
+    int running = 0;
+
+    if (!world)
+        return;
+    MPI_Initialized(&running);
+    if (running && !world->alarmed) {
+        if (world->alarm != MPI_COMM_NULL)
+            MPI_Comm_free(&world->alarm);
+        if (world->control != MPI_COMM_NULL)
+            MPI_Comm_free(&world->control);
+    }
+    if (running)
+        MPI_Finalize();
+    free(world);
+}
+
+const struct topology *world_topology(const struct world *world)
+{
+    return &world->topology;
+}
+
+int world_neighbours(const struct world *world)
+{
+    return world->neighbours;
+}
+
+int world_settle(struct world *world, int status)
+{
+    int64_t both[2] = { -(int64_t)status, status };
+    int rc = world_max(world, both, 2);
+
+    if (rc)
+        return rc;
+    return both[0] > 0 ? -(int)both[0] : (int)both[1];
+}
+
+int world_barrier(struct world *world)
+{
+    return MPI(MPI_Barrier(world->control));
+}
+
+int world_max(struct world *world, int64_t *values, int n)
+{
+    return MPI(MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, MPI_MAX, world->control));
+}
+
+int world_sum(struct world *world, int64_t *values, int n)
+{
+    return MPI(MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, MPI_SUM, world->control));
+}
+
+int world_broadcast(struct world *world, void *data, size_t bytes)
+{
+    return MPI(MPI_Bcast(data, (int)bytes, MPI_BYTE, 0, world->control));
+}
+
+int world_gather(struct world *world, const void *mine, void *all, size_t bytes)
+{
+    return MPI(MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, world->control));
+}
+
+void world_alarm(struct world *world)
+{
+    /* Nobody waits for these: an eager message needs no receiver to complete. */
+    for (int peer = 0; peer < world->topology.ranks && !world->raised; peer++) {
+        MPI_Request request;
+
+        if (peer != world->topology.rank &&
+            MPI_Isend(NULL, 0, MPI_BYTE, peer, 0, world->alarm, &request) == MPI_SUCCESS)
+            MPI_Request_free(&request);
+    }
+    world->raised = world->alarmed = true;
+}
+
+int world_alarmed(struct world *world)
+{
+    int there = 0;
+
+    if (!world->alarmed &&
+        MPI_Iprobe(MPI_ANY_SOURCE, 0, world->alarm, &there, MPI_STATUS_IGNORE) == MPI_SUCCESS)
+        world->alarmed = there != 0;
+    return world->alarmed;
+}
+
+int world_channel(struct world *world, void *mpi_comm)
+{
+    (void)world;
+    return duplicate(mpi_comm);
+}

@@ -1,0 +1,66 @@
+/* Fault injection by counting passages. */
+#include "fault.h"
+
+#include "status.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FAULT_MAX = 4 };
+
+static struct fault {
+    char point[16];
+    int at, rank;
+    atomic_int passed;
+} faults[FAULT_MAX];
+static int fault_count, my_rank;
+
+static const char *const points[] = { "alloc", "exchange", "wrong" };
+
+static bool known(const char *point)
+{
+    for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
+        if (!strcmp(points[i], point))
+            return true;
+    return false;
+}
+
+int fault_setup(int rank)
+{
+    const char *text = getenv("MOETUNE_FAULT");
+
+    my_rank = rank;
+    fault_count = 0;
+    while (text && *text) {
+        struct fault *f = &faults[fault_count];
+        int used = 0;
+
+        f->rank = -1;
+        atomic_store(&f->passed, 0);
+        if (fault_count == FAULT_MAX || sscanf(text, "%15[a-z]:%d%n", f->point, &f->at, &used) != 2 ||
+            !known(f->point))
+            return fail(ERR_ARGUMENT, "MOETUNE_FAULT: \"%s\" is not point:n[@rank]", text);
+        text += used;
+        if (*text == '@')
+            f->rank = (int)strtol(text + 1, (char **)&text, 10);
+        if (*text == ',')
+            text++;
+        else if (*text)
+            return fail(ERR_ARGUMENT, "MOETUNE_FAULT: \"%s\" follows a fault", text);
+        fault_count++;
+    }
+    return OK;
+}
+
+bool fault_hit(const char *point)
+{
+    bool hit = false;
+
+    for (int i = 0; i < fault_count; i++)
+        if (!strcmp(faults[i].point, point) && (faults[i].rank < 0 || faults[i].rank == my_rank) &&
+            atomic_fetch_add(&faults[i].passed, 1) + 1 == faults[i].at)
+            hit = true;
+    return hit;
+}

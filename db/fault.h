@@ -1,0 +1,16 @@
+/* Injected faults, for tests of what happens when the n-th call fails.
+ *
+ * MOETUNE_FAULT="point:n[@rank][,...]", for example "alloc:3@1,exchange:20": the n-th passage of
+ * the point on that rank (default: every rank) fails.  Points: alloc, exchange, wrong. */
+#ifndef FAULT_H
+#define FAULT_H
+
+#include <stdbool.h>
+
+/* Reads the environment.  ERR_ARGUMENT on a malformed list. */
+int fault_setup(int rank);
+
+/* True when this passage is to fail. */
+bool fault_hit(const char *point);
+
+#endif

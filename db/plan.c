@@ -1,0 +1,199 @@
+/* A plan's text form and its legality; everything walks the one table of axes. */
+#include "plan.h"
+
+#include "status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const a2a_words[] = { "linear", "2dh", NULL };
+
+const struct axis plan_axes[] = {
+    { "r", offsetof(struct moe_plan, r), 1, 0, 1u << 20, false, NULL },
+    { "d", offsetof(struct moe_plan, d), 1, 1, PLAN_MAX_D, true, NULL },
+    { "a", offsetof(struct moe_plan, a), MOE_A2A_LINEAR, 0, PLAN_A2A_COUNT - 1, false, a2a_words },
+};
+const size_t plan_axis_count = sizeof(plan_axes) / sizeof(plan_axes[0]);
+
+static uint32_t *axis_value(const struct axis *axis, struct moe_plan *plan)
+{
+    return (uint32_t *)((char *)plan + axis->offset);
+}
+
+static uint32_t axis_get(const struct axis *axis, const struct moe_plan *plan)
+{
+    return *(const uint32_t *)((const char *)plan + axis->offset);
+}
+
+static bool axis_allows(const struct axis *axis, uint32_t value)
+{
+    return value >= axis->min && value <= axis->max &&
+           (!axis->power_of_two || (value & (value - 1)) == 0);
+}
+
+struct moe_plan plan_default(void)
+{
+    struct moe_plan plan = { .struct_size = sizeof(plan) };
+
+    for (size_t i = 0; i < plan_axis_count; i++)
+        *axis_value(&plan_axes[i], &plan) = plan_axes[i].fallback;
+    return plan;
+}
+
+bool plan_equal(const struct moe_plan *a, const struct moe_plan *b)
+{
+    for (size_t i = 0; i < plan_axis_count; i++)
+        if (axis_get(&plan_axes[i], a) != axis_get(&plan_axes[i], b))
+            return false;
+    return true;
+}
+
+struct moe_plan plan_canonical(struct moe_plan plan)
+{
+    if (plan.r == 0) {
+        plan.d = 1;
+        plan.a = MOE_A2A_LINEAR;
+    }
+    return plan;
+}
+
+int moe_plan_format(const struct moe_plan *plan, char *buf, size_t size)
+{
+    size_t used = 0;
+
+    if (!plan || (!buf && size))
+        return MOE_ERR_ARGUMENT;
+    for (size_t i = 0; i < plan_axis_count; i++)
+        if (!axis_allows(&plan_axes[i], axis_get(&plan_axes[i], plan)))
+            return MOE_ERR_ARGUMENT;
+    for (size_t i = 0; i < plan_axis_count; i++) {
+        const struct axis *axis = &plan_axes[i];
+        uint32_t value = axis_get(axis, plan);
+        size_t room = used < size ? size - used : 0;
+        char *at = room ? buf + used : NULL;
+        const char *gap = i ? " " : "";
+
+        used += (size_t)(axis->words
+                             ? snprintf(at, room, "%s%s=%s", gap, axis->name, axis->words[value])
+                             : snprintf(at, room, "%s%s=%u", gap, axis->name, value));
+    }
+    return (int)used;
+}
+
+static int parse_value(const struct axis *axis, const char *text, size_t length, uint32_t *out)
+{
+    uint64_t value = 0;
+
+    if (axis->words) {
+        for (uint32_t i = 0; axis->words[i]; i++)
+            if (strlen(axis->words[i]) == length && !memcmp(axis->words[i], text, length)) {
+                *out = i;
+                return MOE_OK;
+            }
+        return MOE_ERR_FORMAT;
+    }
+    if (length == 0 || length > 9 || (length > 1 && text[0] == '0'))
+        return MOE_ERR_FORMAT;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return MOE_ERR_FORMAT;
+        value = value * 10 + (uint64_t)(text[i] - '0');
+    }
+    if (!axis_allows(axis, (uint32_t)value))
+        return MOE_ERR_FORMAT;
+    *out = (uint32_t)value;
+    return MOE_OK;
+}
+
+int moe_plan_parse(const char *text, struct moe_plan *out)
+{
+    struct moe_plan plan = plan_default();
+    uint32_t seen = 0;
+    size_t words = 0;
+
+    if (!text || !out)
+        return MOE_ERR_ARGUMENT;
+    while (*(text += strspn(text, " "))) {
+        size_t length = strcspn(text, " "), name = strcspn(text, "= ");
+        size_t i = 0;
+
+        while (i < plan_axis_count && (strlen(plan_axes[i].name) != name ||
+                                       memcmp(plan_axes[i].name, text, name) != 0))
+            i++;
+        if (i == plan_axis_count || name == length || (seen >> i & 1))
+            return MOE_ERR_FORMAT;
+        if (parse_value(&plan_axes[i], text + name + 1, length - name - 1,
+                        axis_value(&plan_axes[i], &plan)))
+            return MOE_ERR_FORMAT;
+        seen |= 1u << i;
+        words++;
+        text += length;
+    }
+    if (!words)
+        return MOE_ERR_FORMAT;
+    *out = plan;
+    return MOE_OK;
+}
+
+static int refuse_r(uint32_t r, uint32_t slices)
+{
+    char legal[256] = "0";
+    size_t used = 1;
+
+    for (uint32_t i = 1; i <= slices && used < sizeof(legal) - 16; i++)
+        if (slices % i == 0)
+            used += (size_t)snprintf(legal + used, sizeof(legal) - used, ", %u", i);
+    return fail(ERR_ARGUMENT, "r=%u is not legal here: with %u rank%s per expert r is one of %s", r,
+                slices, slices == 1 ? "" : "s", legal);
+}
+
+bool plan_a2a_applies(uint32_t a, const struct moe_shape *shape)
+{
+    uint32_t m = shape->ranks_per_node;
+
+    return a != MOE_A2A_2DH || (m > 1 && m < shape->ranks && shape->ranks % m == 0);
+}
+
+int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
+{
+    uint32_t slices = shape_slices(shape);
+
+    if (plan->r != 0 && (plan->r > slices || slices % plan->r != 0))
+        return refuse_r(plan->r, slices);
+    if (!axis_allows(&plan_axes[1], plan->d))
+        return fail(ERR_ARGUMENT, "d=%u is not legal: d is 1, 2, 4 or 8", plan->d);
+    if (plan->a >= PLAN_A2A_COUNT)
+        return fail(ERR_ARGUMENT, "a=%u is not an all-to-all algorithm", plan->a);
+    if (plan->r != 0 && !plan_a2a_applies(plan->a, shape)) {
+        note("a=2dh does not apply: it needs several nodes with the same number (more than one) of "
+             "ranks each; here %u ranks, %u per node",
+             shape->ranks, shape->ranks_per_node);
+        return UNSUPPORTED;
+    }
+    return OK;
+}
+
+size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room)
+{
+    uint32_t slices = shape_slices(shape);
+    size_t n = 0;
+
+    for (uint32_t r = 0; r <= slices; r++) {
+        if (r && slices % r)
+            continue;
+        for (uint32_t d = 1; d <= (r ? PLAN_MAX_D : 1u); d *= 2)
+            for (uint32_t a = 0; a < (r ? (uint32_t)PLAN_A2A_COUNT : 1u); a++) {
+                if (!plan_a2a_applies(a, shape))
+                    continue;
+                if (n < room) {
+                    plans[n] = plan_default();
+                    plans[n].r = r;
+                    plans[n].d = d;
+                    plans[n].a = a;
+                }
+                n++;
+            }
+    }
+    return n;
+}

@@ -1,0 +1,45 @@
+/* The axes of a plan, and which plans are legal for a shape. */
+#ifndef PLAN_H
+#define PLAN_H
+
+#include "moelookup.h"
+#include "shape.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { PLAN_TEXT_BYTES = 64, PLAN_MAX_D = 8, PLAN_A2A_COUNT = 2 };
+
+/* One tunable.  A new one is a row in plan.c and a field in struct moe_plan. */
+struct axis {
+    const char *name;
+    size_t offset;                     /* of its uint32_t in struct moe_plan */
+    uint32_t fallback, min, max;
+    bool power_of_two;
+    const char *const *words;          /* names of the values, or NULL: plain numbers */
+};
+
+extern const struct axis plan_axes[];
+extern const size_t plan_axis_count;
+
+/* r=1 d=1 a=linear: what a trainer runs today without a tuner. */
+struct moe_plan plan_default(void);
+
+/* Equal on every axis; where they came from does not count. */
+bool plan_equal(const struct moe_plan *a, const struct moe_plan *b);
+
+/* r = 0 moves no tokens, so d and a mean nothing: gives the one name such plans share. */
+struct moe_plan plan_canonical(struct moe_plan plan);
+
+/* OK, ERR_ARGUMENT (r or d illegal for the shape; says which values are legal), or UNSUPPORTED
+ * (2dh where there is only one level; says why). */
+int plan_check(const struct moe_plan *plan, const struct moe_shape *shape);
+
+/* True if `a` has a meaning on these ranks; silent. */
+bool plan_a2a_applies(uint32_t a, const struct moe_shape *shape);
+
+/* Every legal plan that applies, canonical, in the order r, d, a.  Returns their number, at most
+ * `room` of them written. */
+size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room);
+
+#endif

@@ -1,0 +1,58 @@
+/* Medians, quantiles and distribution-free intervals. */
+#include "stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int compare(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+double quantile_sorted(const int64_t *sorted, size_t count, double q)
+{
+    double at = q * (double)(count - 1);
+    size_t i = (size_t)at;
+
+    if (i + 1 >= count)
+        return (double)sorted[count - 1];
+    return (double)sorted[i] + (at - (double)i) * (double)(sorted[i + 1] - sorted[i]);
+}
+
+void median_interval(size_t count, double confidence, size_t *low, size_t *high)
+{
+    /* The number of samples below the true median is binomial(count, 1/2); [x_k, x_(n-1-k)] misses
+     * it when at most k samples fall on one side: twice the lower tail at k. */
+    double tail = 0, term = exp2(-(double)count);
+    size_t k = 0;
+
+    for (size_t i = 0; i < count / 2; i++) {
+        tail += term;
+        if (2 * tail > 1 - confidence)
+            break;
+        k = i;
+        term *= (double)(count - i) / (double)(i + 1);
+    }
+    *low = k;
+    *high = count - 1 - k;
+}
+
+struct spread spread_of(int64_t *samples, size_t count)
+{
+    struct spread s = { .count = count };
+    size_t low, high;
+
+    if (!count)
+        return s;
+    qsort(samples, count, sizeof(*samples), compare);
+    median_interval(count, 0.95, &low, &high);
+    s.min_ns = samples[0];
+    s.max_ns = samples[count - 1];
+    s.median_ns = (int64_t)quantile_sorted(samples, count, 0.5);
+    s.p95_ns = (int64_t)quantile_sorted(samples, count, 0.95);
+    s.low_ns = samples[low];
+    s.high_ns = samples[high];
+    return s;
+}

@@ -1,0 +1,25 @@
+/* Order statistics over samples. */
+#ifndef STATS_H
+#define STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a set of samples says; times in ns. */
+struct spread {
+    size_t count;
+    int64_t min_ns, median_ns, p95_ns, max_ns;
+    int64_t low_ns, high_ns;   /* >= 95 % distribution-free interval of the median */
+};
+
+/* The q-quantile (0 to 1) of sorted values, linear between neighbours; count > 0. */
+double quantile_sorted(const int64_t *sorted, size_t count, double q);
+
+/* Sorts `samples` in place. */
+struct spread spread_of(int64_t *samples, size_t count);
+
+/* The ranks (0-based) of the order statistics that enclose the median with probability at least
+ * `confidence`; the whole range when there are too few samples for that. */
+void median_interval(size_t count, double confidence, size_t *low, size_t *high);
+
+#endif

@@ -1,0 +1,82 @@
+/* The one place where an error is put into words. */
+#include "status.h"
+
+#include <stdio.h>
+
+static struct {
+    log_hook *hook;
+    void *self;
+    int rank;
+    bool silent;
+} log_state = { .rank = -1 };
+
+const char *status_word(int status)
+{
+    switch (status) {
+    case OK: return "ok";
+    case UNSUPPORTED: return "does not apply";
+    case ERR_ARGUMENT: return "bad argument";
+    case ERR_IO: return "input/output error";
+    case ERR_FORMAT: return "bad format";
+    case ERR_AMBIGUOUS: return "ambiguous";
+    case ERR_NOMEM: return "out of memory";
+    case ERR_DEVICE: return "device error";
+    case ERR_WIRE: return "communication error";
+    case ERR_WRONG: return "wrong result";
+    case ERR_LAUNCH: return "launch failed";
+    }
+    return "unknown status";
+}
+
+static void say(const char *format, va_list args)
+{
+    char line[1024];
+    int n = 0;
+
+    if (log_state.silent)
+        return;
+    if (log_state.hook) {
+        log_state.hook(log_state.self, format, args);
+        return;
+    }
+    if (log_state.rank >= 0)
+        n = snprintf(line, sizeof(line), "[rank %d] ", log_state.rank);
+    vsnprintf(line + n, sizeof(line) - (size_t)n, format, args);
+    /* One call, so that lines of several ranks do not mix. */
+    fprintf(stderr, "moetune: %s\n", line);
+}
+
+int fail(int status, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
+    return status;
+}
+
+void note(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
+}
+
+void log_to(log_hook *hook, void *self)
+{
+    log_state.hook = hook;
+    log_state.self = self;
+}
+
+void log_only(bool here)
+{
+    log_state.silent = !here;
+}
+
+void log_rank(int rank)
+{
+    log_state.rank = rank;
+}

@@ -1,0 +1,57 @@
+/* One status for every function: 0 is OK, negative is an error, UNSUPPORTED means "does not apply
+ * here".  Whoever first knows calls fail(), which says it once; everybody else passes it on. */
+#ifndef STATUS_H
+#define STATUS_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+
+enum status {
+    OK = 0,
+    UNSUPPORTED = 1,   /* legal in itself, but has no meaning on this machine or shape */
+    /* -1 to -5 are the public enum moe_status, number for number. */
+    ERR_ARGUMENT = -1,
+    ERR_IO = -2,
+    ERR_FORMAT = -3,
+    ERR_AMBIGUOUS = -4,
+    ERR_NOMEM = -5,
+    ERR_DEVICE = -6,
+    ERR_WIRE = -7,
+    ERR_WRONG = -8,    /* a result differs from its reference */
+    ERR_LAUNCH = -9,   /* the ranks could not be started, or ended early */
+};
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        int try_ = (call);                                                                         \
+        if (try_)                                                                                  \
+            return try_;                                                                           \
+    } while (0)
+
+/* For functions that own something and have an `out:` label and an `rc`. */
+#define TRY_OUT(call)                                                                              \
+    do {                                                                                           \
+        rc = (call);                                                                               \
+        if (rc)                                                                                    \
+            goto out;                                                                              \
+    } while (0)
+
+const char *status_word(int status);
+
+/* Says why, once, and returns `status`. */
+int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A remark that is no error. */
+void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Where fail() and note() go; NULL restores standard error.  Set before threads start. */
+typedef void log_hook(void *self, const char *format, va_list args);
+void log_to(log_hook *hook, void *self);
+
+/* False: this process stays silent, because another says the same. */
+void log_only(bool here);
+
+/* Every line is marked "[rank N]" from here on: several ranks share one terminal. */
+void log_rank(int rank);
+
+#endif

@@ -1,0 +1,118 @@
+/* The table of back ends, and what is common to all: muting, counting memory, checking. */
+#include "device.h"
+
+#include "host.h"
+#include "moelookup.h"
+#include "status.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*open)(struct device **out);
+} backends[] = {
+    { "host", host_open },
+};
+
+int device_open(const char *name, struct device **out)
+{
+    for (size_t i = 0; i < sizeof(backends) / sizeof(backends[0]); i++)
+        if (!strcmp(backends[i].name, name))
+            return backends[i].open(out);
+    return fail(ERR_ARGUMENT, "no device \"%s\" in this build: it has host", name);
+}
+
+void device_close(struct device *device)
+{
+    if (device)
+        device->ops->close(device);
+}
+
+uint32_t device_compute_type(const struct device *device, uint32_t storage)
+{
+    return device->computes_f32 ? MOE_F32 : storage;
+}
+
+int device_alloc(struct device *device, size_t bytes, void **out)
+{
+    int rc = device->ops->alloc(device, bytes, out);
+
+    if (rc)
+        return rc;
+    device->bytes_now += bytes;
+    if (device->bytes_now > device->bytes_peak)
+        device->bytes_peak = device->bytes_now;
+    return OK;
+}
+
+void device_release(struct device *device, void *memory, size_t bytes)
+{
+    if (!memory)
+        return;
+    device->ops->release(device, memory);
+    device->bytes_now -= bytes;
+}
+
+int device_upload(struct device *device, void *to, const void *from_host, size_t bytes)
+{
+    return device->ops->upload(device, to, from_host, bytes);
+}
+
+int device_download(struct device *device, void *to_host, const void *from, size_t bytes)
+{
+    return device->ops->download(device, to_host, from, bytes);
+}
+
+int stream_open(struct device *device, struct stream **out)
+{
+    return device->ops->stream_open(device, out);
+}
+
+void stream_close(struct stream *stream)
+{
+    if (stream)
+        stream->device->ops->stream_close(stream);
+}
+
+int stream_sync(struct stream *stream)
+{
+    return stream->device->ops->stream_sync(stream);
+}
+
+int event_open(struct device *device, struct event **out)
+{
+    return device->ops->event_open(device, out);
+}
+
+void event_close(struct event *event)
+{
+    if (event)
+        event->device->ops->event_close(event);
+}
+
+int event_record(struct event *event, struct stream *stream)
+{
+    return stream->device->ops->event_record(event, stream);
+}
+
+int event_wait(struct event *event, struct stream *stream)
+{
+    return stream->device->ops->event_wait(event, stream);
+}
+
+int64_t event_ns(const struct event *event)
+{
+    return event->device->ops->event_ns(event);
+}
+
+int64_t device_now_ns(struct device *device)
+{
+    return device->ops->now_ns(device);
+}
+
+int stream_launch(struct stream *stream, enum kernel kernel, const void *args, size_t bytes)
+{
+    if (stream->muted)
+        return OK;
+    return stream->device->ops->launch(stream, kernel, args, bytes);
+}

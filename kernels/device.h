@@ -1,0 +1,90 @@
+/* What one device offers: memory, in-order streams, events between them, and kernels.
+ *
+ * A stream runs what it is given in order; different streams run at the same time; an event orders
+ * them.  Everything that takes a stream only enqueues.  A failure inside a stream is kept there:
+ * later kernels of that stream are skipped, its events still happen (so nobody waits for ever), and
+ * stream_sync() returns it. */
+#ifndef DEVICE_H
+#define DEVICE_H
+
+#include "kernels.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct device_ops;
+
+struct device {
+    const struct device_ops *ops;
+    bool computes_f32;     /* whatever the storage type */
+    size_t bytes_now, bytes_peak;
+};
+
+struct stream {
+    struct device *device;
+    bool muted;            /* kernels and exchanges are dropped, events still happen */
+};
+
+struct event {
+    struct device *device;
+};
+
+struct device_ops {
+    const char *name;
+    void (*close)(struct device *device);
+    int (*alloc)(struct device *device, size_t bytes, void **out);
+    void (*release)(struct device *device, void *memory);
+    int (*upload)(struct device *device, void *to, const void *from_host, size_t bytes);
+    int (*download)(struct device *device, void *to_host, const void *from, size_t bytes);
+    int (*stream_open)(struct device *device, struct stream **out);
+    void (*stream_close)(struct stream *stream);
+    int (*stream_sync)(struct stream *stream);
+    int (*event_open)(struct device *device, struct event **out);
+    void (*event_close)(struct event *event);
+    int (*event_record)(struct event *event, struct stream *stream);
+    int (*event_wait)(struct event *event, struct stream *stream);
+    int64_t (*event_ns)(const struct event *event);
+    int (*launch)(struct stream *stream, enum kernel kernel, const void *args, size_t bytes);
+    int64_t (*now_ns)(struct device *device);
+};
+
+/* Opens a back end by name: "host".  ERR_ARGUMENT lists what there is. */
+int device_open(const char *name, struct device **out);
+void device_close(struct device *device);
+
+/* The type in which `storage` data is computed on this device. */
+uint32_t device_compute_type(const struct device *device, uint32_t storage);
+
+/* ERR_NOMEM is a result, not a broken device. Memory is aligned to 256 bytes, not cleared. */
+int device_alloc(struct device *device, size_t bytes, void **out);
+void device_release(struct device *device, void *memory, size_t bytes);
+int device_upload(struct device *device, void *to, const void *from_host, size_t bytes);
+int device_download(struct device *device, void *to_host, const void *from, size_t bytes);
+
+int stream_open(struct device *device, struct stream **out);
+void stream_close(struct stream *stream);       /* NULL is fine; waits for what is queued */
+int stream_sync(struct stream *stream);         /* the first failure since the last sync */
+int event_open(struct device *device, struct event **out);
+void event_close(struct event *event);
+
+/* A wait refers to the latest record enqueued before it; without one it passes at once. */
+int event_record(struct event *event, struct stream *stream);
+int event_wait(struct event *event, struct stream *stream);
+
+/* When the latest record happened, on the device's clock; valid after a sync. */
+int64_t event_ns(const struct event *event);
+int64_t device_now_ns(struct device *device);
+
+int stream_launch(struct stream *stream, enum kernel kernel, const void *args, size_t bytes);
+
+/* launch_gemm(stream, &(struct gemm){ ... }) and so on: arguments are copied. */
+#define KERNEL_LAUNCHER(name)                                                                      \
+    static inline int launch_##name(struct stream *stream, const struct name *args)                \
+    {                                                                                              \
+        return stream_launch(stream, KERNEL_##name, args, sizeof(*args));                          \
+    }
+KERNELS(KERNEL_LAUNCHER)
+#undef KERNEL_LAUNCHER
+
+#endif

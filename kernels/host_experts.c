@@ -1,0 +1,191 @@
+/* What experts compute on the host, in f32: matrix products, biases, activations. */
+#include "convert.h"
+#include "host.h"
+#include "moelookup.h"
+
+#include <assert.h>
+#include <cblas.h>
+#include <string.h>
+
+void host_gemm(const struct gemm *g)
+{
+    blasint m = (blasint)g->m, n = (blasint)g->n, k = (blasint)g->k;
+
+    assert(g->dtype == MOE_F32);
+    if (!m || !n)
+        return;
+    for (uint32_t i = 0; i < g->batch; i++) {
+        float *c = (float *)g->c + i * g->stride_c;
+
+        if (k)
+            cblas_sgemm(CblasRowMajor, g->transpose_a ? CblasTrans : CblasNoTrans,
+                        g->transpose_b ? CblasTrans : CblasNoTrans, m, n, k, 1.0f,
+                        (const float *)g->a + i * g->stride_a, g->transpose_a ? m : k,
+                        (const float *)g->b + i * g->stride_b, g->transpose_b ? k : n,
+                        g->keep ? 1.0f : 0.0f, c, n);
+        else if (!g->keep)
+            memset(c, 0, g->m * g->n * sizeof(*c));
+    }
+}
+
+/* exp to about 2 ulp for |x| <= 87, clamped outside: libm's expf and tanhf do not vectorise, and
+ * cost as much as the product they follow. */
+static inline float exp_fast(float x)
+{
+    const float magic = 0x1.8p23f;         /* adding it leaves the nearest integer in the low bits */
+    float clamped = x < -87.0f ? -87.0f : (x > 87.0f ? 87.0f : x);
+    float shifted = clamped * 0x1.715476p0f + magic;
+    float n = shifted - magic;
+    float r = (clamped - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;   /* x - n ln 2, in two parts */
+    float p = 1.0f + r * (1.0f + r * (0.5f + r * (0x1.555556p-3f + r * (0x1.55557cp-5f +
+              r * (0x1.1111p-7f + r * 0x1.6c16c2p-10f)))));
+
+    return p * bits_float((float_bits(shifted) - float_bits(magic) + 127) << 23);
+}
+
+static inline float sigmoid(float x)
+{
+    return 1.0f / (1.0f + exp_fast(-x));
+}
+
+/* GELU in its tanh form, written as x * sigmoid(2u): tanh(u) = 2 sigmoid(2u) - 1. */
+static inline float gelu_argument(float x)
+{
+    return 1.5957691216f * x * (1.0f + 0.044715f * x * x);
+}
+
+typedef void activation(float *restrict pre, const float *restrict bias,
+                        const float *restrict up, float *restrict post, uint64_t n);
+
+CLONES static void relu_row(float *restrict pre, const float *restrict bias,
+                            const float *restrict up, float *restrict post, uint64_t n)
+{
+    (void)up;
+    for (uint64_t i = 0; i < n; i++) {
+        float x = pre[i] + bias[i];
+
+        pre[i] = x;
+        post[i] = x > 0 ? x : 0;
+    }
+}
+
+CLONES static void relu_row_in_place(float *restrict pre, const float *restrict bias,
+                                     const float *restrict up, float *restrict post, uint64_t n)
+{
+    (void)up, (void)post;
+    for (uint64_t i = 0; i < n; i++) {
+        float x = pre[i] + bias[i];
+
+        pre[i] = x > 0 ? x : 0;
+    }
+}
+
+CLONES static void gelu_row(float *restrict pre, const float *restrict bias,
+                            const float *restrict up, float *restrict post, uint64_t n)
+{
+    (void)up;
+    for (uint64_t i = 0; i < n; i++) {
+        float x = pre[i] + bias[i];
+
+        pre[i] = x;
+        post[i] = x * sigmoid(gelu_argument(x));
+    }
+}
+
+CLONES static void swiglu_row(float *restrict pre, const float *restrict bias,
+                              const float *restrict up, float *restrict post, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float x = pre[i] + bias[i];
+
+        pre[i] = x;
+        post[i] = x * sigmoid(x) * up[i];
+    }
+}
+
+static activation *const forward_rows[] = {
+    [MOE_RELU] = relu_row, [MOE_GELU] = gelu_row, [MOE_SWIGLU] = swiglu_row,
+};
+
+void host_activate(const struct activate *a)
+{
+    activation *row = forward_rows[a->kind];
+
+    assert(a->dtype == MOE_F32 && (a->pre != a->post || a->kind == MOE_RELU));
+    if (a->pre == a->post)
+        row = relu_row_in_place;
+    for (uint64_t b = 0; b < a->batch; b++)
+        for (uint64_t i = 0; i < a->rows; i++) {
+            uint64_t at = (b * a->rows + i) * a->width;
+
+            row((float *)a->pre + at, (const float *)a->bias + b * a->width,
+                a->up ? (const float *)a->up + at : NULL, (float *)a->post + at, a->width);
+        }
+}
+
+CLONES static void relu_back(const float *pre, const float *grad_post, float *grad_pre, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        grad_pre[i] = pre[i] > 0 ? grad_post[i] : 0;
+}
+
+CLONES static void gelu_back(const float *pre, const float *grad_post, float *grad_pre, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float x = pre[i], s = sigmoid(gelu_argument(x));
+        float slope = 1.5957691216f * (1.0f + 3 * 0.044715f * x * x);
+
+        grad_pre[i] = grad_post[i] * (s + x * s * (1.0f - s) * slope);
+    }
+}
+
+CLONES static void swiglu_back(const float *pre, const float *up, const float *grad_post,
+                               float *grad_pre, float *restrict grad_up, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float x = pre[i], s = sigmoid(x), grad = grad_post[i];
+
+        grad_up[i] = grad * x * s;
+        grad_pre[i] = grad * up[i] * s * (1.0f + x * (1.0f - s));
+    }
+}
+
+void host_activate_backward(const struct activate_backward *a)
+{
+    uint64_t n = a->batch * a->rows * a->width;
+
+    assert(a->dtype == MOE_F32);
+    switch (a->kind) {
+    case MOE_RELU: relu_back(a->pre, a->grad_post, a->grad_pre, n); break;
+    case MOE_GELU: gelu_back(a->pre, a->grad_post, a->grad_pre, n); break;
+    default: swiglu_back(a->pre, a->up, a->grad_post, a->grad_pre, a->grad_up, n);
+    }
+}
+
+CLONES static void add_row(const float *restrict from, float *restrict to, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+void host_add_bias(const struct add_bias *a)
+{
+    assert(a->dtype == MOE_F32);
+    for (uint64_t b = 0; b < a->batch; b++)
+        for (uint64_t i = 0; i < a->rows; i++)
+            add_row((const float *)a->bias + b * a->bias_stride,
+                    (float *)a->to + (b * a->rows + i) * a->width, a->width);
+}
+
+void host_sum_rows(const struct sum_rows *s)
+{
+    assert(s->dtype == MOE_F32);
+    for (uint64_t b = 0; b < s->batch; b++) {
+        float *to = (float *)s->to + b * s->to_stride;
+
+        if (!s->keep)
+            memset(to, 0, s->to_stride * sizeof(*to));
+        for (uint64_t i = 0; i < s->rows; i++)
+            add_row((const float *)s->from + (b * s->rows + i) * s->width, to, s->width);
+    }
+}

@@ -1,0 +1,36 @@
+/* One allocation, cut twice: the first cut, from no memory, tells how much is needed. */
+#ifndef ARENA_H
+#define ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct arena {
+    char *base;                /* NULL while measuring */
+    size_t used_bytes;         /* SIZE_MAX: more than an address can count */
+};
+
+/* count * width bytes at a 256-byte boundary; NULL while measuring. */
+static inline void *arena_take(struct arena *arena, uint64_t count, size_t width)
+{
+    size_t bytes, at = arena->used_bytes, end;
+
+    if (__builtin_mul_overflow(count, width, &bytes) ||
+        __builtin_add_overflow(bytes, (size_t)255, &bytes) ||
+        __builtin_add_overflow(at, bytes & ~(size_t)255, &end)) {
+        arena->used_bytes = SIZE_MAX;
+        return NULL;
+    }
+    arena->used_bytes = end;
+    return arena->base ? arena->base + at : NULL;
+}
+
+/* A product of sizes, SIZE_MAX when it does not fit: for arena_take's count. */
+static inline uint64_t size_product(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+#endif

@@ -1,0 +1,34 @@
+/* Opens and closes the pair of streams. */
+#include "engine.h"
+
+#include "status.h"
+
+int engine_open(const char *device, struct wire *wire, struct engine *out)
+{
+    struct engine engine = { .wire = wire };
+    int rc;
+
+    TRY_OUT(device_open(device, &engine.device));
+    TRY_OUT(stream_open(engine.device, &engine.compute));
+    TRY_OUT(stream_open(engine.device, &engine.comm));
+    *out = engine;
+    return OK;
+out:
+    engine_close(&engine);
+    return rc;
+}
+
+void engine_close(struct engine *engine)
+{
+    stream_close(engine->comm);
+    stream_close(engine->compute);
+    device_close(engine->device);
+    *engine = (struct engine){ 0 };
+}
+
+int engine_sync(struct engine *engine)
+{
+    int compute = stream_sync(engine->compute), comm = stream_sync(engine->comm);
+
+    return compute ? compute : comm;
+}

@@ -1,0 +1,44 @@
+/* One MoE layer under one plan, prepared: forward and backward on two streams. */
+#ifndef EXEC_H
+#define EXEC_H
+
+#include "engine.h"
+#include "experts.h"
+#include "geometry.h"
+#include "layer.h"
+#include "router.h"
+#include "trip.h"
+#include "weights.h"
+
+struct exec {
+    struct engine *engine;
+    struct layer *layer;
+    struct moe_plan plan;
+    struct geometry geometry;
+    struct router router;
+    struct weights weights;
+    struct trip forward, backward;
+    struct experts experts;
+    void *memory;
+    size_t memory_bytes;
+};
+
+/* Bytes that exec_open will ask for on this rank, for `tokens` of its own; SIZE_MAX: more than any
+ * machine has. */
+size_t exec_bytes(const struct moe_shape *shape, const struct moe_plan *plan,
+                  const struct topology *topology, uint32_t tokens, uint64_t capacity,
+                  uint32_t compute_type);
+
+/* Everything is allocated and prepared here; a step allocates nothing.  The plan must be legal and
+ * apply.  Local: ranks must agree on the outcome before any of them runs a step. */
+int exec_open(struct engine *engine, struct layer *layer, const struct moe_plan *plan,
+              uint64_t capacity, struct exec **out);
+void exec_close(struct exec *exec);
+
+/* Enqueues y = layer(x), both (T,D) in the storage type.  x must live until the backward pass. */
+int exec_forward(struct exec *exec, const void *x, void *y);
+
+/* Enqueues the gradients of the same step: of x from that of y, and of the layer's parameters. */
+int exec_backward(struct exec *exec, const void *grad_y, void *grad_x);
+
+#endif

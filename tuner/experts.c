@@ -1,0 +1,177 @@
+/* Experts as batched products on (Eg, rows, D): the shape does not depend on how many ranks sent. */
+#include "experts.h"
+
+#include "shape.h"
+#include "status.h"
+
+static uint64_t rows(const struct experts *x)
+{
+    return geometry_chunk_rows(x->geometry);
+}
+
+void experts_layout(struct experts *x, struct arena *arena)
+{
+    uint64_t elements = size_product(size_product(rows(x), x->geometry->local), x->geometry->hidden);
+    bool train = x->shape->pass == MOE_TRAIN;
+    uint32_t kept = train ? x->geometry->chunks : 1;
+    size_t width = dtype_bytes(x->dtype);
+    struct chunks none = { NULL, 0 };
+    size_t step = kept > 1 ? (size_t)size_product(elements, width) : 0;
+
+    x->pre = (struct chunks){ arena_take(arena, size_product(elements, kept), width), step };
+    x->post = x->pre;
+    if (x->shape->activation != MOE_RELU)
+        x->post = (struct chunks){ arena_take(arena, size_product(elements, kept), width), step };
+    x->up = none;
+    if (x->shape->activation == MOE_SWIGLU)
+        x->up = (struct chunks){ arena_take(arena, size_product(elements, kept), width), step };
+    if (!train)
+        return;
+    x->grad_post = arena_take(arena, elements, width);
+    if (x->shape->activation == MOE_SWIGLU)
+        x->grad_up = arena_take(arena, elements, width);
+}
+
+/* (rows, D) times a hidden-major matrix, transposed: (rows, hidden). */
+static int to_hidden(const struct experts *x, const void *in, const void *weight, void *out)
+{
+    const struct geometry *g = x->geometry;
+
+    return launch_gemm(x->stream, &(struct gemm){ .dtype = x->dtype,
+                                                  .transpose_b = true,
+                                                  .batch = g->local,
+                                                  .m = rows(x),
+                                                  .n = g->hidden,
+                                                  .k = x->shape->model_dim,
+                                                  .a = in,
+                                                  .b = weight,
+                                                  .c = out,
+                                                  .stride_a = rows(x) * x->shape->model_dim,
+                                                  .stride_b = g->hidden * x->shape->model_dim,
+                                                  .stride_c = rows(x) * g->hidden });
+}
+
+/* (rows, hidden) times a hidden-major matrix: (rows, D). */
+static int from_hidden(const struct experts *x, const void *in, const void *weight, bool keep,
+                       void *out)
+{
+    const struct geometry *g = x->geometry;
+
+    return launch_gemm(x->stream, &(struct gemm){ .dtype = x->dtype,
+                                                  .keep = keep,
+                                                  .batch = g->local,
+                                                  .m = rows(x),
+                                                  .n = x->shape->model_dim,
+                                                  .k = g->hidden,
+                                                  .a = in,
+                                                  .b = weight,
+                                                  .c = out,
+                                                  .stride_a = rows(x) * g->hidden,
+                                                  .stride_b = g->hidden * x->shape->model_dim,
+                                                  .stride_c = rows(x) * x->shape->model_dim });
+}
+
+/* Gradient of a hidden-major matrix: (rows, hidden) transposed, times (rows, D). */
+static int weight_grad(const struct experts *x, const void *hidden, const void *outer, bool keep,
+                       void *grad)
+{
+    const struct geometry *g = x->geometry;
+
+    return launch_gemm(x->stream, &(struct gemm){ .dtype = x->dtype,
+                                                  .transpose_a = true,
+                                                  .keep = keep,
+                                                  .batch = g->local,
+                                                  .m = g->hidden,
+                                                  .n = x->shape->model_dim,
+                                                  .k = rows(x),
+                                                  .a = hidden,
+                                                  .b = outer,
+                                                  .c = grad,
+                                                  .stride_a = rows(x) * g->hidden,
+                                                  .stride_b = rows(x) * x->shape->model_dim,
+                                                  .stride_c = g->hidden * x->shape->model_dim });
+}
+
+static uint64_t bias2_stride(const struct experts *x)
+{
+    return (uint64_t)shape_bias2_slice(x->shape) * shape_slices(x->shape);
+}
+
+int experts_forward(void *self, uint32_t chunk, const void *in, void *out)
+{
+    const struct experts *x = self;
+    const struct geometry *g = x->geometry;
+    const struct weight *w = x->weights->tensors;
+    void *pre = chunk_at(x->pre, chunk), *post = chunk_at(x->post, chunk);
+    void *up = chunk_at(x->up, chunk);
+
+    TRY(to_hidden(x, in, w[TENSOR_W1].compute, pre));
+    if (up)
+        TRY(to_hidden(x, in, w[TENSOR_W3].compute, up));
+    TRY(launch_activate(x->stream, &(struct activate){ .dtype = x->dtype,
+                                                       .kind = x->shape->activation,
+                                                       .batch = g->local,
+                                                       .rows = rows(x),
+                                                       .width = g->hidden,
+                                                       .bias = w[TENSOR_B1].compute,
+                                                       .pre = pre,
+                                                       .up = up,
+                                                       .post = post }));
+    TRY(from_hidden(x, post, w[TENSOR_W2].compute, false, out));
+    if (g->slice != 0)
+        return OK;            /* the slices' outputs are summed: only one may bring the bias */
+    return launch_add_bias(x->stream, &(struct add_bias){ .dtype = x->dtype,
+                                                          .batch = g->local,
+                                                          .rows = rows(x),
+                                                          .width = x->shape->model_dim,
+                                                          .bias_stride = bias2_stride(x),
+                                                          .bias = w[TENSOR_B2].compute,
+                                                          .to = out });
+}
+
+static int bias_grad(const struct experts *x, const void *from, uint64_t count, uint64_t width,
+                     uint64_t stride, bool keep, void *grad)
+{
+    return launch_sum_rows(x->stream, &(struct sum_rows){ .dtype = x->dtype,
+                                                          .keep = keep,
+                                                          .batch = x->geometry->local,
+                                                          .rows = count,
+                                                          .width = width,
+                                                          .to_stride = stride,
+                                                          .from = from,
+                                                          .to = grad });
+}
+
+int experts_backward(void *self, uint32_t chunk, const void *in, void *out)
+{
+    const struct experts *x = self;
+    const struct geometry *g = x->geometry;
+    const struct weight *w = x->weights->tensors;
+    const void *rows_in = chunk_at(x->forward->in, chunk);
+    void *pre = chunk_at(x->pre, chunk), *up = chunk_at(x->up, chunk);
+    bool keep = chunk > 0;                 /* gradients of the chunks add up */
+
+    /* Slices other than the first did not add b2: they give it a gradient of zero. */
+    TRY(bias_grad(x, in, g->slice == 0 ? rows(x) : 0, x->shape->model_dim, bias2_stride(x), keep,
+                  w[TENSOR_B2].grad));
+    TRY(weight_grad(x, chunk_at(x->post, chunk), in, keep, w[TENSOR_W2].grad));
+    TRY(to_hidden(x, in, w[TENSOR_W2].compute, x->grad_post));
+    TRY(launch_activate_backward(x->stream,
+                                 &(struct activate_backward){ .dtype = x->dtype,
+                                                              .kind = x->shape->activation,
+                                                              .batch = g->local,
+                                                              .rows = rows(x),
+                                                              .width = g->hidden,
+                                                              .pre = pre,
+                                                              .up = up,
+                                                              .grad_post = x->grad_post,
+                                                              .grad_pre = x->grad_post,
+                                                              .grad_up = x->grad_up }));
+    TRY(bias_grad(x, x->grad_post, rows(x), g->hidden, g->hidden, keep, w[TENSOR_B1].grad));
+    TRY(weight_grad(x, x->grad_post, rows_in, keep, w[TENSOR_W1].grad));
+    TRY(from_hidden(x, x->grad_post, w[TENSOR_W1].compute, false, out));
+    if (!up)
+        return OK;
+    TRY(weight_grad(x, x->grad_up, rows_in, keep, w[TENSOR_W3].grad));
+    return from_hidden(x, x->grad_up, w[TENSOR_W3].compute, true, out);
+}

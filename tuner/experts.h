@@ -1,0 +1,25 @@
+/* The feed-forward experts of one rank, chunk by chunk: product, bias, activation, product. */
+#ifndef EXPERTS_H
+#define EXPERTS_H
+
+#include "trip.h"
+#include "weights.h"
+
+struct experts {
+    const struct moe_shape *shape;
+    const struct geometry *geometry;
+    const struct weights *weights;
+    const struct trip *forward;            /* whose rows the weight gradients need again */
+    struct stream *stream;
+    uint32_t dtype;                        /* compute type */
+    struct chunks pre, up, post;           /* (local, rows, hidden); post is pre for ReLU */
+    void *grad_post, *grad_up;             /* one chunk; the gradient of pre overwrites grad_post */
+};
+
+void experts_layout(struct experts *experts, struct arena *arena);
+
+/* trip_experts for either direction; self is struct experts. */
+int experts_forward(void *self, uint32_t chunk, const void *in, void *out);
+int experts_backward(void *self, uint32_t chunk, const void *in, void *out);
+
+#endif

@@ -1,0 +1,59 @@
+/* moetune: the table of verbs, and the one place where a status becomes an exit code. */
+#include "status.h"
+#include "verbs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct verb {
+    const char *name;
+    int (*main)(int argc, char **argv);
+    const char *summary;
+} verbs[] = {
+    { "run", run_main, "run one layer under given plans: where the time of a step goes" },
+};
+enum { VERB_COUNT = sizeof(verbs) / sizeof(verbs[0]) };
+
+static void print_usage(FILE *to)
+{
+    fprintf(to, "usage: moetune VERB [options]\n\n"
+                "The autotuner for Mixture-of-Experts layers.\n\n");
+    for (int i = 0; i < VERB_COUNT; i++)
+        fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
+    fprintf(to, "\n\"moetune VERB --help\" explains one.  Exit codes: 0 done, 1 error, 2 usage,\n"
+                "3 a check failed, 4 a plan that does not apply here.\n");
+}
+
+static int exit_code(int status)
+{
+    if (status >= EXIT_CODE_OF_RANKS)
+        return status - EXIT_CODE_OF_RANKS;
+    switch (status) {
+    case OK: return 0;
+    case ERR_ARGUMENT: return 2;
+    case ERR_WRONG: return 3;
+    case UNSUPPORTED: return 4;
+    default: return 1;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return 2;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        print_usage(stdout);
+        return 0;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("moetune %s\n", MOETUNE_VERSION);
+        return 0;
+    }
+    for (int i = 0; i < VERB_COUNT; i++)
+        if (!strcmp(argv[1], verbs[i].name))
+            return exit_code(verbs[i].main(argc - 1, argv + 1));
+    fprintf(stderr, "moetune: no verb \"%s\" (see moetune --help)\n", argv[1]);
+    return 2;
+}

@@ -1,0 +1,29 @@
+/* The same layer, computed plainly in double precision by one process: no ranks, no chunks, no
+ * padding, no communication.  The judge of every plan. */
+#ifndef REFERENCE_H
+#define REFERENCE_H
+
+#include "data.h"
+
+/* The whole step's input: who had how many tokens, and where each choice went. */
+struct batch_of_tokens {
+    int ranks;
+    const uint32_t *tokens;                /* per rank */
+    const int32_t *const *expert;          /* per rank: (T,k) choices; checked, not trusted */
+    uint64_t capacity;
+};
+
+/* What one rank must end up with. */
+struct reference {
+    double *y, *grad_x;                    /* (T,D) */
+    double *grad[TENSOR_COUNT];            /* this rank's slices */
+    double *grad_gate;                     /* (E,D), from this rank's own tokens */
+    uint64_t dropped;                      /* choices of this rank */
+};
+
+/* ERR_WRONG if a choice is not a top-k choice of the gate (within the rounding of f32). */
+int reference_open(const struct data *data, const struct batch_of_tokens *batch, int rank,
+                   struct reference **out);
+void reference_close(struct reference *reference);
+
+#endif

@@ -1,0 +1,43 @@
+/* A layer set up on real ranks with random tokens: what is measured and what is checked.
+ *
+ * Every function but rig_step is collective and returns the same status on every rank. */
+#ifndef RIG_H
+#define RIG_H
+
+#include "data.h"
+#include "exec.h"
+#include "reference.h"
+#include "world.h"
+
+struct rig {
+    struct world *world;                   /* borrowed, as is the engine */
+    struct engine *engine;
+    struct data data;
+    uint32_t *tokens;                      /* of every rank */
+    uint64_t capacity;                     /* c, agreed */
+    struct layer *layer;
+    void *memory, *x, *y, *grad_y, *grad_x;
+    size_t memory_bytes;
+    struct reference *reference;           /* made at the first check */
+};
+
+/* tokens: one number per rank, the same array on every rank.  The capacity follows from `factor`
+ * by DESIGN.md's rule; for factor <= 0 the tokens are routed once to see what they need. */
+int rig_open(struct world *world, struct engine *engine, const struct data *data,
+             const uint32_t *tokens, double factor, struct rig **out);
+void rig_close(struct rig *rig);
+
+/* A prepared executor on every rank, or on none. */
+int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out);
+
+/* One whole step (forward, or forward and backward) and the wait for it.  Local. */
+int rig_step(struct rig *rig, struct exec *exec);
+
+/* Runs a step and compares every result with the reference.  worst: the largest error over all
+ * ranks and tensors as a share of what rounding may explain; ERR_WRONG above 1. */
+int rig_check(struct rig *rig, struct exec *exec, double *worst);
+
+/* Choices dropped over all ranks in the last step. */
+int rig_dropped(struct rig *rig, struct exec *exec, int64_t *dropped);
+
+#endif

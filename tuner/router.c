@@ -1,0 +1,171 @@
+/* Gate logits by one product, then the route kernel; and their backward. */
+#include "router.h"
+
+#include "shape.h"
+#include "status.h"
+
+#include <stdlib.h>
+
+void router_layout(struct router *router, const struct layer *layer, struct arena *arena)
+{
+    const struct moe_shape *s = &layer->shape;
+    uint64_t tokens = layer->tokens;
+
+    router->layer = layer;
+    if (s->dtype != MOE_F32)
+        router->x = arena_take(arena, tokens * s->model_dim, sizeof(float));
+    router->probability = arena_take(arena, tokens * s->experts, sizeof(float));
+    router->gate = arena_take(arena, tokens * s->top_k, sizeof(float));
+    router->expert = arena_take(arena, tokens * s->top_k, sizeof(int32_t));
+    router->slot = arena_take(arena, tokens * s->top_k, sizeof(int64_t));
+    router->needed = arena_take(arena, s->experts, sizeof(int64_t));
+    if (s->pass != MOE_TRAIN)
+        return;
+    router->grad_gate = arena_take(arena, tokens * s->top_k, sizeof(float));
+    router->grad_logits = arena_take(arena, tokens * s->experts, sizeof(float));
+    router->grad_x = arena_take(arena, tokens * s->model_dim, sizeof(float));
+}
+
+static int widen(struct router *router, struct engine *engine, const void *x)
+{
+    const struct moe_shape *s = &router->layer->shape;
+
+    if (s->dtype == MOE_F32) {
+        router->x = (float *)x;
+        return OK;
+    }
+    return launch_move(engine->compute, &(struct move){ .from_type = s->dtype,
+                                                        .to_type = MOE_F32,
+                                                        .block = s->model_dim,
+                                                        .dims = { router->layer->tokens, 1, 1 },
+                                                        .from_stride = { 1, 0, 0 },
+                                                        .to_stride = { 1, 0, 0 },
+                                                        .terms = 1,
+                                                        .from = x,
+                                                        .to = router->x });
+}
+
+int router_forward(struct router *router, struct engine *engine, const void *x, uint64_t capacity)
+{
+    const struct moe_shape *s = &router->layer->shape;
+
+    TRY(widen(router, engine, x));
+    TRY(launch_gemm(engine->compute, &(struct gemm){ .dtype = MOE_F32,
+                                                     .transpose_b = true,
+                                                     .batch = 1,
+                                                     .m = router->layer->tokens,
+                                                     .n = s->experts,
+                                                     .k = s->model_dim,
+                                                     .a = router->x,
+                                                     .b = router->layer->gate,
+                                                     .c = router->probability }));
+    return launch_route(engine->compute, &(struct route){ .tokens = router->layer->tokens,
+                                                          .experts = s->experts,
+                                                          .top_k = s->top_k,
+                                                          .capacity = capacity,
+                                                          .logits = router->probability,
+                                                          .gate = router->gate,
+                                                          .expert = router->expert,
+                                                          .slot = router->slot,
+                                                          .needed = router->needed });
+}
+
+int router_backward(struct router *router, struct engine *engine)
+{
+    const struct moe_shape *s = &router->layer->shape;
+    uint32_t tokens = router->layer->tokens;
+
+    TRY(launch_route_backward(engine->compute,
+                              &(struct route_backward){ .tokens = tokens,
+                                                        .experts = s->experts,
+                                                        .top_k = s->top_k,
+                                                        .probability = router->probability,
+                                                        .gate = router->gate,
+                                                        .expert = router->expert,
+                                                        .grad_gate = router->grad_gate,
+                                                        .grad_logits = router->grad_logits }));
+    TRY(launch_gemm(engine->compute, &(struct gemm){ .dtype = MOE_F32,
+                                                     .transpose_a = true,
+                                                     .batch = 1,
+                                                     .m = s->experts,
+                                                     .n = s->model_dim,
+                                                     .k = tokens,
+                                                     .a = router->grad_logits,
+                                                     .b = router->x,
+                                                     .c = router->layer->grad_gate }));
+    return launch_gemm(engine->compute, &(struct gemm){ .dtype = MOE_F32,
+                                                        .batch = 1,
+                                                        .m = tokens,
+                                                        .n = s->model_dim,
+                                                        .k = s->experts,
+                                                        .a = router->grad_logits,
+                                                        .b = router->layer->gate,
+                                                        .c = router->grad_x });
+}
+
+struct routing router_routing(const struct router *router, uint64_t capacity, uint64_t rows)
+{
+    const struct moe_shape *s = &router->layer->shape;
+
+    return (struct routing){ .tokens = router->layer->tokens,
+                             .experts = s->experts,
+                             .top_k = s->top_k,
+                             .width = s->model_dim,
+                             .rows = rows,
+                             .capacity = capacity,
+                             .expert = router->expert,
+                             .slot = router->slot,
+                             .needed = router->needed };
+}
+
+/* Sum or largest of max(0, needed - floor) over experts. */
+static int count_needed(const struct router *router, uint64_t floor, int64_t *sum, int64_t *most)
+{
+    uint32_t experts = router->layer->shape.experts;
+    int64_t *needed = calloc(experts, sizeof(*needed));
+    int rc;
+
+    if (!needed)
+        return fail(ERR_NOMEM, "%u counts", experts);
+    TRY_OUT(device_download(router->layer->device, needed, router->needed,
+                            experts * sizeof(*needed)));
+    *sum = *most = 0;
+    for (uint32_t e = 0; e < experts; e++) {
+        int64_t over = (uint64_t)needed[e] > floor ? needed[e] - (int64_t)floor : 0;
+
+        *sum += over;
+        *most = over > *most ? over : *most;
+    }
+out:
+    free(needed);
+    return rc;
+}
+
+int router_needed(const struct layer *layer, struct engine *engine, const void *x, int64_t *most)
+{
+    struct router router = { 0 };
+    struct arena arena = { 0 };
+    int64_t sum;
+    void *memory;
+    size_t bytes;
+    int rc;
+
+    router_layout(&router, layer, &arena);
+    bytes = arena.used_bytes;
+    TRY(device_alloc(engine->device, bytes, &memory));
+    arena = (struct arena){ .base = memory };
+    router_layout(&router, layer, &arena);
+    TRY_OUT(router_forward(&router, engine, x, 0));
+    TRY_OUT(engine_sync(engine));
+    rc = count_needed(&router, 0, &sum, most);
+out:
+    device_release(engine->device, memory, bytes);
+    return rc;
+}
+
+int router_dropped(const struct router *router, uint64_t capacity, int64_t *dropped)
+{
+    int64_t most;
+
+    return count_needed(router, capacity, dropped, &most);
+}

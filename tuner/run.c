@@ -1,0 +1,460 @@
+/* moetune run: one layer under given plans, measured and checked on real ranks. */
+#include "fault.h"
+#include "launch.h"
+#include "measure.h"
+#include "options.h"
+#include "rig.h"
+#include "shape.h"
+#include "stats.h"
+#include "status.h"
+#include "verbs.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WINDOW = 128, PLANS_MAX = 256 };
+
+struct run_options {
+    uint32_t ranks, ranks_per_node, experts, top_k, tokens, model_dim, hidden_dim;
+    uint32_t dtype, pass, activation, reps, warmup;
+    uint64_t seed;
+    double factor;
+    const char *device;
+    struct option_list plans;
+    bool check, json;
+};
+
+static const struct run_options defaults = {
+    .tokens = 512, .model_dim = 256, .hidden_dim = 512, .dtype = MOE_F32, .pass = MOE_TRAIN,
+    .activation = MOE_RELU, .reps = 20, .warmup = 3, .seed = 1, .factor = 1, .device = "host",
+};
+
+#define AT(field) offsetof(struct run_options, field)
+static const struct option_row rows[] = {
+    { "ranks", "N", OPTION_COUNT, AT(ranks), "ranks to start here (4, or what a launcher started)", NULL },
+    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks", NULL },
+    { "experts", "E", OPTION_COUNT, AT(experts), "experts in all (half the ranks)", NULL },
+    { "top-k", "K", OPTION_COUNT, AT(top_k), "experts per token (2, or 1 if there is one)", NULL },
+    { "tokens", "T", OPTION_COUNT, AT(tokens), "tokens per rank and step", NULL },
+    { "model-dim", "D", OPTION_COUNT, AT(model_dim), "model dimension", NULL },
+    { "hidden-dim", "H", OPTION_COUNT, AT(hidden_dim), "hidden dimension of an expert", NULL },
+    { "capacity-factor", "F", OPTION_NUMBER, AT(factor), "capacity: F > 0 static, 0 what is needed, F < 0 needed, at most -F", NULL },
+    { "dtype", "TYPE", OPTION_WORD, AT(dtype), "storage: f32, f16, bf16", dtype_words },
+    { "pass", "PASS", OPTION_WORD, AT(pass), "forward, or train (forward + backward)", pass_words },
+    { "activation", "ACT", OPTION_WORD, AT(activation), "relu, gelu, swiglu (gated)", activation_words },
+    { "plan", "PLAN", OPTION_LIST, AT(plans), "\"r=1 d=2 a=2dh\"; again for more, or \"all\"", NULL },
+    { "device", "NAME", OPTION_TEXT, AT(device), "back end", NULL },
+    { "reps", "N", OPTION_COUNT, AT(reps), "repetitions, interleaved over plans", NULL },
+    { "warmup", "N", OPTION_COUNT, AT(warmup), "steps before the first is timed", NULL },
+    { "seed", "N", OPTION_SEED, AT(seed), "of the random data", NULL },
+    { "check", NULL, OPTION_FLAG, AT(check), "compare every result with a plain reference", NULL },
+    { "json", NULL, OPTION_FLAG, AT(json), "print one JSON object", NULL },
+};
+#undef AT
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
+
+static void print_help(void)
+{
+    printf("usage: moetune run [options]\n\n"
+           "Runs one MoE layer on real ranks and prints where the time of a step goes.\n\n");
+    options_print(rows, ROW_COUNT, &defaults);
+    printf("\nexample: moetune run --ranks 4 --experts 2 --plan all --check\n");
+}
+
+/* What a step is timed as: both streams, or one of them muted. */
+enum mode { MODE_BOTH, MODE_COMPUTE, MODE_COMM, MODE_COUNT };
+
+/* One plan under measurement. */
+struct subject {
+    struct rig *rig;
+    struct moe_plan plan;
+    struct exec *exec;
+    enum mode mode;
+    int64_t *samples[MODE_COUNT];
+    struct spread spread[MODE_COUNT];
+    int64_t sent_bytes, messages, memory_bytes, dropped;
+    double error;                              /* of the check, as a share of what is allowed */
+};
+
+static struct moe_shape shape_of(const struct run_options *o, uint32_t ranks, uint32_t per_node)
+{
+    struct moe_shape shape = { .struct_size = sizeof(shape),
+                               .experts = o->experts,
+                               .top_k = o->top_k,
+                               .model_dim = o->model_dim,
+                               .hidden_dim = o->hidden_dim,
+                               .ranks = ranks,
+                               .ranks_per_node = per_node,
+                               .dtype = o->dtype,
+                               .pass = o->pass,
+                               .activation = o->activation,
+                               .tokens = o->tokens };
+
+    return shape;
+}
+
+/* What was left open follows from the number of ranks. */
+static void complete(struct run_options *o, uint32_t ranks, const bool given_experts,
+                     const bool given_top_k)
+{
+    if (!given_experts)
+        o->experts = ranks % 2 == 0 ? ranks / 2 : 1;
+    if (!given_top_k)
+        o->top_k = o->experts > 1 ? 2 : 1;
+}
+
+static int parse_plans(const struct option_list *list, const struct moe_shape *shape,
+                       struct moe_plan *plans, size_t *count)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < list->count; i++) {
+        struct moe_plan plan;
+
+        if (!strcmp(list->items[i], "all")) {
+            n += plan_list(shape, plans + n, PLANS_MAX - n);
+            n = n > PLANS_MAX ? PLANS_MAX : n;
+            continue;
+        }
+        if (moe_plan_parse(list->items[i], &plan))
+            return fail(ERR_ARGUMENT,
+                        "--plan \"%s\": a plan reads \"r=1 d=2 a=2dh\"; d is 1, 2, 4 or 8, a is "
+                        "linear or 2dh",
+                        list->items[i]);
+        TRY(plan_check(&plan, shape));
+        if (n == PLANS_MAX)
+            return fail(ERR_ARGUMENT, "more than %d plans", PLANS_MAX);
+        plans[n++] = plan_canonical(plan);
+    }
+    if (!list->count)
+        plans[n++] = plan_default();
+    *count = n;
+    return OK;
+}
+
+/* The largest capacity the rule can give; for factor 0 every token may choose the same expert. */
+static uint64_t capacity_bound(const struct run_options *o)
+{
+    return capacity_rows(o->factor, o->top_k, o->experts, o->tokens, o->tokens);
+}
+
+static int64_t free_memory(void)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    char line[128];
+    long long kib = -1;
+
+    while (file && fgets(line, sizeof(line), file))
+        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return kib < 0 ? INT64_MAX : kib * 1024;
+}
+
+/* All plans are prepared at once, on every rank of this machine. */
+static int check_memory(const struct run_options *o, const struct moe_shape *shape,
+                        const struct moe_plan *plans, size_t count, uint32_t neighbours)
+{
+    struct topology topology = { 0, (int)shape->ranks, (int)shape->ranks_per_node };
+    double bytes = (double)layer_bytes(shape) + 4.0 * o->tokens * o->model_dim * 4, there;
+
+    for (size_t i = 0; i < count; i++)
+        bytes += (double)exec_bytes(shape, &plans[i], &topology, o->tokens, capacity_bound(o),
+                                    MOE_F32);
+    there = (double)free_memory();
+    if (bytes * neighbours <= there)
+        return OK;
+    return fail(ERR_ARGUMENT,
+                "%u ranks would need %.3g GiB here, %.3g GiB are free: fewer plans, tokens or ranks, "
+                "or smaller dimensions",
+                neighbours, bytes * neighbours * 0x1p-30, there * 0x1p-30);
+}
+
+static int check_options(const struct run_options *o, const struct moe_shape *shape,
+                         uint32_t neighbours, struct moe_plan *plans, size_t *count)
+{
+    if (fabs(o->factor) > 1e6)
+        return fail(ERR_ARGUMENT, "capacity factor %g: from -1e6 to 1e6 is wanted", o->factor);
+    if (o->reps < 1 || o->reps > 1000000 || o->warmup > 1000000)
+        return fail(ERR_ARGUMENT, "%u repetitions, %u warm-ups: from 1 (0) to 1000000 are wanted",
+                    o->reps, o->warmup);
+    TRY(shape_check(shape));
+    TRY(parse_plans(&o->plans, shape, plans, count));
+    return check_memory(o, shape, plans, *count, neighbours);
+}
+
+static int step(void *self)
+{
+    struct subject *s = self;
+    struct engine *engine = s->rig->engine;
+    int rc;
+
+    engine->comm->muted = s->mode == MODE_COMPUTE;
+    engine->compute->muted = s->mode == MODE_COMM;
+    rc = rig_step(s->rig, s->exec);
+    engine->comm->muted = engine->compute->muted = false;
+    return rc;
+}
+
+static int warm(struct subject *s, const struct run_options *o)
+{
+    const struct wire *wire = s->rig->engine->wire;
+    int64_t ns, agreed[3];
+
+    s->mode = MODE_BOTH;
+    for (uint32_t i = 0; i < o->warmup; i++)
+        TRY(measure_once(s->rig->world, step, s, &ns));
+    agreed[0] = -(int64_t)wire->sent_bytes;
+    agreed[1] = -(int64_t)wire->messages;
+    TRY(measure_once(s->rig->world, step, s, &ns));
+    agreed[0] += (int64_t)wire->sent_bytes;
+    agreed[1] += (int64_t)wire->messages;
+    agreed[2] = (int64_t)(s->exec->memory_bytes + s->rig->layer->memory_bytes);
+    TRY(world_max(s->rig->world, agreed, 3));
+    s->sent_bytes = agreed[0];
+    s->messages = agreed[1];
+    s->memory_bytes = agreed[2];
+    return rig_dropped(s->rig, s->exec, &s->dropped);
+}
+
+static int measure_all(struct subject *subjects, int count, const struct run_options *o)
+{
+    int n = count * MODE_COUNT, rc = OK;
+    int *order = calloc((size_t)n, sizeof(*order));
+
+    for (int i = 0; i < n && order; i++) {
+        subjects[i / MODE_COUNT].samples[i % MODE_COUNT] = calloc(o->reps, sizeof(int64_t));
+        if (!subjects[i / MODE_COUNT].samples[i % MODE_COUNT])
+            rc = ERR_NOMEM;
+    }
+    if (!order || rc)
+        rc = fail(ERR_NOMEM, "%u samples", o->reps);
+    TRY_OUT(world_settle(subjects[0].rig->world, rc));
+    for (uint32_t round = 0; round < o->reps; round++) {
+        measure_order(o->seed, round, n, order);
+        for (int i = 0; i < n; i++) {
+            struct subject *s = &subjects[order[i] / MODE_COUNT];
+
+            s->mode = (enum mode)(order[i] % MODE_COUNT);
+            TRY_OUT(measure_once(s->rig->world, step, s, &s->samples[s->mode][round]));
+        }
+    }
+    for (int i = 0; i < n; i++)
+        subjects[i / MODE_COUNT].spread[i % MODE_COUNT] =
+            spread_of(subjects[i / MODE_COUNT].samples[i % MODE_COUNT], o->reps);
+out:
+    free(order);
+    return rc;
+}
+
+/* The part of the shorter of compute and communication that disappears when both run together. */
+static double hidden_share(const struct subject *s)
+{
+    double both = (double)s->spread[MODE_BOTH].median_ns;
+    double compute = (double)s->spread[MODE_COMPUTE].median_ns;
+    double comm = (double)s->spread[MODE_COMM].median_ns;
+
+    return s->messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
+}
+
+static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
+                       const struct run_options *o)
+{
+    const struct moe_shape *s = &rig->data.shape;
+
+    printf("layer     E=%u k=%u T=%u D=%u H=%u %s %s %s on %u ranks", s->experts, s->top_k,
+           s->tokens, s->model_dim, s->hidden_dim, dtype_words[s->dtype], pass_words[s->pass],
+           activation_words[s->activation], s->ranks);
+    printf(s->ranks_per_node ? " (%u per node)\n" : " (nodes differ)\n", s->ranks_per_node);
+    printf("capacity  c=%" PRIu64 " (f=%g), bucket %" PRIu64 " of width %d; %" PRId64
+           " of %" PRIu64 " choices dropped\n",
+           rig->capacity, o->factor, rig->capacity / WINDOW, WINDOW, subjects[0].dropped,
+           (uint64_t)s->tokens * s->ranks * s->top_k);
+    printf("times     ms, largest over the ranks, median of %u interleaved repetitions\n\n", o->reps);
+    printf("%-18s %9s %19s %9s %9s %7s %9s %9s %s\n", "plan", "step", "95 % interval", "compute",
+           "comm", "hidden", "sent MiB", "mem MiB", o->check ? "check" : "");
+    for (size_t i = 0; i < count; i++) {
+        const struct subject *x = &subjects[i];
+        char name[PLAN_TEXT_BYTES], hidden[16] = "-";
+
+        moe_plan_format(&x->plan, name, sizeof(name));
+        if (!isnan(hidden_share(x)))
+            snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
+        printf("%-18s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", name,
+               (double)x->spread[MODE_BOTH].median_ns * 1e-6,
+               (double)x->spread[MODE_BOTH].low_ns * 1e-6,
+               (double)x->spread[MODE_BOTH].high_ns * 1e-6,
+               (double)x->spread[MODE_COMPUTE].median_ns * 1e-6,
+               (double)x->spread[MODE_COMM].median_ns * 1e-6, hidden,
+               (double)x->sent_bytes * 0x1p-20, (double)x->memory_bytes * 0x1p-20,
+               o->check ? "ok" : "");
+    }
+}
+
+static void print_spread(const char *name, const struct spread *s)
+{
+    printf("\"%s\": {\"median_ns\": %" PRId64 ", \"min_ns\": %" PRId64 ", \"p95_ns\": %" PRId64
+           ", \"low_ns\": %" PRId64 ", \"high_ns\": %" PRId64 "}, ",
+           name, s->median_ns, s->min_ns, s->p95_ns, s->low_ns, s->high_ns);
+}
+
+static void print_json(const struct rig *rig, const struct subject *subjects, size_t count,
+                       const struct run_options *o)
+{
+    const struct moe_shape *s = &rig->data.shape;
+
+    printf("{\"shape\": {\"experts\": %u, \"top_k\": %u, \"tokens\": %u, \"model_dim\": %u, "
+           "\"hidden_dim\": %u, \"ranks\": %u, \"ranks_per_node\": %u, \"dtype\": \"%s\", "
+           "\"pass\": \"%s\", \"activation\": \"%s\"},\n",
+           s->experts, s->top_k, s->tokens, s->model_dim, s->hidden_dim, s->ranks,
+           s->ranks_per_node, dtype_words[s->dtype], pass_words[s->pass],
+           activation_words[s->activation]);
+    printf(" \"capacity_factor\": %g, \"capacity\": %" PRIu64 ", \"window\": %d, \"bucket\": %" PRIu64
+           ", \"dropped\": %" PRId64 ", \"reps\": %u, \"seed\": %" PRIu64 ",\n \"plans\": [",
+           o->factor, rig->capacity, WINDOW, rig->capacity / WINDOW, subjects[0].dropped, o->reps,
+           o->seed);
+    for (size_t i = 0; i < count; i++) {
+        const struct subject *x = &subjects[i];
+        char name[PLAN_TEXT_BYTES];
+
+        moe_plan_format(&x->plan, name, sizeof(name));
+        printf("%s\n  {\"plan\": \"%s\", ", i ? "," : "", name);
+        print_spread("step", &x->spread[MODE_BOTH]);
+        print_spread("compute", &x->spread[MODE_COMPUTE]);
+        print_spread("comm", &x->spread[MODE_COMM]);
+        if (isnan(hidden_share(x)))
+            printf("\"hidden_share\": null, ");
+        else
+            printf("\"hidden_share\": %.4f, ", hidden_share(x));
+        printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
+               x->sent_bytes, x->messages, x->memory_bytes);
+        if (o->check)
+            printf(", \"check\": \"ok\", \"error_share\": %.6f", x->error);
+        printf("}");
+    }
+    printf("\n ]}\n");
+}
+
+static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t count,
+                     const struct run_options *o)
+{
+    struct subject *subjects = calloc(count, sizeof(*subjects));
+    int rc = world_settle(rig->world, subjects ? OK : fail(ERR_NOMEM, "%zu plans", count));
+
+    for (size_t i = 0; i < count && !rc; i++) {
+        subjects[i].rig = rig;
+        subjects[i].plan = plans[i];
+        rc = rig_exec(rig, &plans[i], &subjects[i].exec);
+        if (!rc && o->check)
+            rc = rig_check(rig, subjects[i].exec, &subjects[i].error);
+        if (!rc)
+            rc = warm(&subjects[i], o);
+    }
+    if (!rc)
+        rc = measure_all(subjects, (int)count, o);
+    if (!rc && world_topology(rig->world)->rank == 0)
+        (o->json ? print_json : print_text)(rig, subjects, count, o);
+    for (size_t i = 0; subjects && i < count; i++) {
+        exec_close(subjects[i].exec);
+        for (int mode = 0; mode < MODE_COUNT; mode++)
+            free(subjects[i].samples[mode]);
+    }
+    free(subjects);
+    return rc;
+}
+
+static int run_layer(struct world *world, struct engine *engine, const struct moe_shape *shape,
+                     const struct moe_plan *plans, size_t count, const struct run_options *o)
+{
+    struct data data = { .shape = *shape, .seed = o->seed };
+    uint32_t *tokens = malloc(shape->ranks * sizeof(*tokens));
+    struct rig *rig = NULL;
+    int rc;
+
+    for (uint32_t q = 0; tokens && q < shape->ranks; q++)
+        tokens[q] = o->tokens;
+    TRY_OUT(world_settle(world, tokens ? OK : fail(ERR_NOMEM, "%u ranks", shape->ranks)));
+    TRY_OUT(rig_open(world, engine, &data, tokens, o->factor, &rig));
+    rc = run_plans(rig, plans, count, o);
+out:
+    rig_close(rig);
+    free(tokens);
+    return rc;
+}
+
+static int on_rank(struct world *world, struct run_options *o, bool given_experts, bool given_top_k)
+{
+    const struct topology *t = world_topology(world);
+    struct moe_plan plans[PLANS_MAX];
+    struct engine engine = { 0 };
+    struct wire *wire = NULL;
+    struct moe_shape shape;
+    size_t count;
+    int rc;
+
+    if (o->ranks && o->ranks != (uint32_t)t->ranks)
+        return fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", o->ranks, t->ranks);
+    complete(o, (uint32_t)t->ranks, given_experts, given_top_k);
+    shape = shape_of(o, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
+    log_only(t->rank == 0);       /* every rank finds the same fault in the same options */
+    rc = check_options(o, &shape, (uint32_t)world_neighbours(world), plans, &count);
+    log_only(true);
+    TRY(world_settle(world, rc));
+    TRY(world_settle(world, fault_setup(t->rank)));
+    TRY_OUT(world_settle(world, wire_mpi_open(world, &wire)));
+    TRY_OUT(world_settle(world, engine_open(o->device, wire, &engine)));
+    rc = run_layer(world, &engine, &shape, plans, count, o);
+out:
+    engine_close(&engine);
+    wire_close(wire);
+    return rc;
+}
+
+static int start_ranks(struct run_options *o, char **argv, bool given_experts, bool given_top_k)
+{
+    uint32_t ranks = o->ranks ? o->ranks : 4, per_node = o->ranks_per_node ? o->ranks_per_node : ranks;
+    struct moe_plan plans[PLANS_MAX];
+    struct moe_shape shape;
+    size_t count;
+    int code;
+
+    if (ranks > 4096)
+        return fail(ERR_ARGUMENT, "--ranks %u: at most 4096 can be started on one machine", ranks);
+    if (ranks % per_node)
+        return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", per_node, ranks);
+    complete(o, ranks, given_experts, given_top_k);
+    shape = shape_of(o, ranks, per_node);
+    TRY(check_options(o, &shape, ranks, plans, &count));
+    TRY(launch_ranks((int)ranks, argv, &code));
+    return EXIT_CODE_OF_RANKS + code;
+}
+
+int run_main(int argc, char **argv)
+{
+    struct run_options o = defaults;
+    bool help = false, given_experts, given_top_k;
+    struct world *world;
+    int first, rc;
+
+    o.experts = o.top_k = UINT32_MAX;              /* zero is a value that must be refused */
+    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
+    if (help) {
+        print_help();
+        return OK;
+    }
+    if (first < argc)
+        return fail(ERR_ARGUMENT, "run takes no argument \"%s\"", argv[first]);
+    given_experts = o.experts != UINT32_MAX;
+    given_top_k = o.top_k != UINT32_MAX;
+    if (!launch_is_rank())
+        return start_ranks(&o, argv - 1, given_experts, given_top_k);
+    TRY(world_open((int)o.ranks_per_node, &world));
+    rc = on_rank(world, &o, given_experts, given_top_k);
+    world_close(world);
+    return rc;
+}

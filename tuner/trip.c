@@ -1,0 +1,225 @@
+/* Packs, exchanges and unpacks the chunks of one trip. */
+#include "trip.h"
+
+#include "shape.h"
+#include "status.h"
+
+static bool leaves_as_it_lies(const struct geometry *g)
+{
+    return g->copies == 1 && g->chunks == 1;
+}
+
+static bool stays(const struct geometry *g)
+{
+    return g->peers == 1;
+}
+
+/* (peers, local) and (local, peers) are the same when one of them is 1. */
+static bool arranged_as_received(const struct trip *trip)
+{
+    return trip->dtype == trip->compute_type &&
+           (trip->geometry->peers == 1 || trip->geometry->local == 1);
+}
+
+static uint64_t chunk_elements(const struct trip *trip)
+{
+    return size_product(size_product(geometry_chunk_rows(trip->geometry), trip->geometry->local),
+                        trip->width);
+}
+
+static struct chunks take(struct arena *arena, uint64_t elements, uint32_t type, uint32_t count)
+{
+    size_t step = (size_t)size_product(elements, dtype_bytes(type));
+
+    return (struct chunks){ arena_take(arena, size_product(elements, count), dtype_bytes(type)),
+                            count > 1 ? step : 0 };
+}
+
+void trip_layout(struct trip *trip, const struct topology *topology, bool keep_in,
+                 struct arena *arena)
+{
+    const struct geometry *g = trip->geometry;
+    uint64_t all = size_product(size_product(trip->experts, g->rows), trip->width);
+    uint64_t chunk = chunk_elements(trip);
+
+    trip->home = arena_take(arena, all, dtype_bytes(trip->dtype));
+    trip->send = leaves_as_it_lies(g) ? (struct chunks){ trip->home, 0 }
+                                      : take(arena, chunk, trip->dtype, g->chunks);
+    trip->recv = stays(g) ? trip->send : take(arena, chunk, trip->dtype, g->chunks);
+    trip->back_send = take(arena, chunk, trip->dtype, g->chunks);
+    if (arranged_as_received(trip)) {
+        trip->in = trip->recv;
+        trip->out = trip->back_send;
+    } else {
+        trip->in = take(arena, chunk, trip->compute_type, keep_in ? g->chunks : 1);
+        trip->out = take(arena, chunk, trip->compute_type, 1);
+    }
+    trip->back_recv = stays(g) ? trip->back_send : take(arena, chunk, trip->dtype, g->chunks);
+    trip->back = leaves_as_it_lies(g) ? trip->back_recv.base
+                                      : arena_take(arena, all, dtype_bytes(trip->dtype));
+    if (!stays(g))
+        trip->scratch =
+            arena_take(arena,
+                       a2a_scratch(trip->algorithm, topology,
+                                   size_product(size_product(g->local, g->chunk_rows), trip->width)),
+                       dtype_bytes(trip->dtype));
+}
+
+static int open_a2a(const struct trip *trip, struct wire *wire, const void *send, void *recv,
+                    struct a2a **out)
+{
+    const struct geometry *g = trip->geometry;
+    struct a2a_call call = { .wire = wire,
+                             .dtype = trip->dtype,
+                             .block = g->local * g->chunk_rows * trip->width,
+                             .send = send,
+                             .recv = recv,
+                             .scratch = trip->scratch };
+
+    return a2a_open(trip->algorithm, &call, out);
+}
+
+int trip_open(struct trip *trip, struct engine *engine)
+{
+    for (uint32_t i = 0; i < trip->geometry->chunks; i++) {
+        TRY(event_open(engine->device, &trip->packed[i]));
+        TRY(event_open(engine->device, &trip->arrived[i]));
+        TRY(event_open(engine->device, &trip->done[i]));
+        TRY(event_open(engine->device, &trip->returned[i]));
+        if (stays(trip->geometry))
+            continue;
+        TRY(open_a2a(trip, engine->wire, chunk_at(trip->send, i), chunk_at(trip->recv, i),
+                     &trip->go[i]));
+        TRY(open_a2a(trip, engine->wire, chunk_at(trip->back_send, i),
+                     chunk_at(trip->back_recv, i), &trip->come[i]));
+    }
+    return OK;
+}
+
+void trip_close(struct trip *trip)
+{
+    for (uint32_t i = 0; i < PLAN_MAX_D; i++) {
+        a2a_close(trip->go[i]);
+        a2a_close(trip->come[i]);
+        event_close(trip->packed[i]);
+        event_close(trip->arrived[i]);
+        event_close(trip->done[i]);
+        event_close(trip->returned[i]);
+    }
+    *trip = (struct trip){ 0 };
+}
+
+/* One chunk's rows inside (E,C,D): expert, share and first row of the chunk.  On the wire the block
+ * of expert e, slice p and share t is (e * copies + p) * shares + t, which is the rank's own order. */
+static int pack(struct trip *trip, struct stream *stream, uint32_t i)
+{
+    const struct geometry *g = trip->geometry;
+    uint64_t block = g->chunk_rows * trip->width;
+    size_t start = i * block * dtype_bytes(trip->dtype);
+
+    if (leaves_as_it_lies(g))
+        return OK;
+    return launch_move(stream,
+                       &(struct move){ .from_type = trip->dtype,
+                                       .to_type = trip->dtype,
+                                       .block = block,
+                                       .dims = { trip->experts, g->copies, g->shares },
+                                       .from_stride = { g->shares * g->chunks, 0, g->chunks },
+                                       .to_stride = { g->copies * g->shares, g->shares, 1 },
+                                       .terms = 1,
+                                       .from = (const char *)trip->home + start,
+                                       .to = chunk_at(trip->send, i) });
+}
+
+/* The partial outputs of the slices are summed on the way. */
+static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
+{
+    const struct geometry *g = trip->geometry;
+    uint64_t block = g->chunk_rows * trip->width;
+    size_t start = i * block * dtype_bytes(trip->dtype);
+
+    if (leaves_as_it_lies(g))
+        return OK;
+    return launch_move(stream,
+                       &(struct move){ .from_type = trip->dtype,
+                                       .to_type = trip->dtype,
+                                       .block = block,
+                                       .dims = { trip->experts, g->shares, 1 },
+                                       .from_stride = { g->copies * g->shares, 1, 0 },
+                                       .to_stride = { g->shares * g->chunks, g->chunks, 0 },
+                                       .terms = g->copies,
+                                       .term_stride = g->shares,
+                                       .from = chunk_at(trip->back_recv, i),
+                                       .to = (char *)trip->back + start });
+}
+
+/* Between (rows, columns) and (columns, rows) of chunk_rows x D, and between the two types. */
+static int rearrange(const struct trip *trip, struct stream *stream, uint64_t rows,
+                     uint64_t columns, uint32_t from_type, const void *from, uint32_t to_type,
+                     void *to)
+{
+    if (arranged_as_received(trip))
+        return OK;
+    return launch_move(stream, &(struct move){ .from_type = from_type,
+                                               .to_type = to_type,
+                                               .block = trip->geometry->chunk_rows * trip->width,
+                                               .dims = { rows, columns, 1 },
+                                               .from_stride = { columns, 1, 0 },
+                                               .to_stride = { 1, rows, 0 },
+                                               .terms = 1,
+                                               .from = from,
+                                               .to = to });
+}
+
+int trip_depart(struct trip *trip, struct engine *engine)
+{
+    uint32_t chunks = trip->geometry->chunks;
+
+    for (uint32_t i = 0; i < chunks; i++) {
+        TRY(pack(trip, engine->compute, i));
+        TRY(event_record(trip->packed[i], engine->compute));
+    }
+    for (uint32_t i = 0; i < chunks && !stays(trip->geometry); i++) {
+        TRY(event_wait(trip->packed[i], engine->comm));
+        TRY(a2a_run(trip->go[i], engine->comm));
+        TRY(event_record(trip->arrived[i], engine->comm));
+    }
+    return OK;
+}
+
+int trip_compute(struct trip *trip, struct engine *engine, trip_experts *experts, void *self)
+{
+    const struct geometry *g = trip->geometry;
+
+    for (uint32_t i = 0; i < g->chunks; i++) {
+        TRY(event_wait(trip->arrived[i], engine->compute));
+        TRY(rearrange(trip, engine->compute, g->peers, g->local, trip->dtype,
+                      chunk_at(trip->recv, i), trip->compute_type, chunk_at(trip->in, i)));
+        TRY(experts(self, i, chunk_at(trip->in, i), chunk_at(trip->out, i)));
+        TRY(rearrange(trip, engine->compute, g->local, g->peers, trip->compute_type,
+                      chunk_at(trip->out, i), trip->dtype, chunk_at(trip->back_send, i)));
+        TRY(event_record(trip->done[i], engine->compute));
+    }
+    return OK;
+}
+
+int trip_return(struct trip *trip, struct engine *engine)
+{
+    uint32_t chunks = trip->geometry->chunks;
+
+    for (uint32_t i = 0; i < chunks && !stays(trip->geometry); i++) {
+        TRY(event_wait(trip->done[i], engine->comm));
+        TRY(a2a_run(trip->come[i], engine->comm));
+        TRY(event_record(trip->returned[i], engine->comm));
+    }
+    return OK;
+}
+
+int trip_unpack(struct trip *trip, struct engine *engine)
+{
+    for (uint32_t i = 0; i < trip->geometry->chunks; i++) {
+        TRY(event_wait(trip->returned[i], engine->compute));
+        TRY(unpack(trip, engine->compute, i));
+    }
+    return OK;
+}

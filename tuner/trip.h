@@ -1,0 +1,59 @@
+/* The way of token rows to their experts and back, in chunks on two streams: pack, send, arrange,
+ * (experts), restore, return, unpack.  Forward and backward make the same trip with different rows.
+ *
+ * A copy that would leave every row where it is, in the same type, is not made: its two buffers are
+ * one. */
+#ifndef TRIP_H
+#define TRIP_H
+
+#include "a2a.h"
+#include "arena.h"
+#include "engine.h"
+#include "geometry.h"
+
+/* Chunk i lies at base + i * step; step 0: one buffer serves all chunks in turn. */
+struct chunks {
+    char *base;
+    size_t step;
+};
+
+static inline void *chunk_at(struct chunks chunks, uint32_t i)
+{
+    return chunks.base ? chunks.base + i * chunks.step : NULL;
+}
+
+struct trip {
+    const struct geometry *geometry;
+    uint32_t experts, width;               /* E, D */
+    uint32_t dtype, compute_type;
+    uint32_t algorithm;                    /* enum moe_a2a */
+    void *home;                            /* (E,C,D): rows as they leave; the caller fills it */
+    struct chunks send, recv;              /* (peers, local, rows, D) storage type */
+    struct chunks in, out;                 /* (local, peers, rows, D) compute type: what experts see */
+    struct chunks back_send, back_recv;    /* as send and recv */
+    void *back;                            /* (E,C,D): summed rows as they come home */
+    void *scratch;
+    struct a2a *go[PLAN_MAX_D], *come[PLAN_MAX_D];
+    struct event *packed[PLAN_MAX_D], *arrived[PLAN_MAX_D], *done[PLAN_MAX_D], *returned[PLAN_MAX_D];
+};
+
+/* Cuts the buffers.  keep_in: the rows experts saw are still wanted after the trip. */
+void trip_layout(struct trip *trip, const struct topology *topology, bool keep_in,
+                 struct arena *arena);
+
+/* After the layout with real memory: all-to-alls and events. */
+int trip_open(struct trip *trip, struct engine *engine);
+void trip_close(struct trip *trip);
+
+/* What experts do to chunk i: reads `in`, writes `out`. */
+typedef int trip_experts(void *self, uint32_t chunk, const void *in, void *out);
+
+/* The four legs, in this order.  All sends go first on the communication stream, then all returns:
+ * "send, compute, return" chunk by chunk overlaps nothing, since the stream is in order and a send
+ * behind a return would wait for the experts. */
+int trip_depart(struct trip *trip, struct engine *engine);
+int trip_compute(struct trip *trip, struct engine *engine, trip_experts *experts, void *self);
+int trip_return(struct trip *trip, struct engine *engine);
+int trip_unpack(struct trip *trip, struct engine *engine);
+
+#endif
