@@ -10,13 +10,14 @@ struct arena {
     size_t used_bytes;         /* SIZE_MAX: more than an address can count */
 };
 
-/* count * width bytes at a 256-byte boundary; NULL while measuring. */
+/* count * width bytes at a 256-byte boundary; NULL while measuring.  No bytes get an address of
+ * their own too: buffers are told apart by where they lie. */
 static inline void *arena_take(struct arena *arena, uint64_t count, size_t width)
 {
     size_t bytes, at = arena->used_bytes, end;
 
     if (__builtin_mul_overflow(count, width, &bytes) ||
-        __builtin_add_overflow(bytes, (size_t)255, &bytes) ||
+        __builtin_add_overflow(bytes, bytes ? (size_t)255 : (size_t)256, &bytes) ||
         __builtin_add_overflow(at, bytes & ~(size_t)255, &end)) {
         arena->used_bytes = SIZE_MAX;
         return NULL;

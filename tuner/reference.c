@@ -53,6 +53,12 @@ static void add(double scale, const double *from, double *to, uint32_t n)
         to[i] += scale * from[i];
 }
 
+static void add_size(double scale, const double *from, double *to, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        to[i] += fabs(scale * from[i]);
+}
+
 static double act(uint32_t kind, double x)
 {
     switch (kind) {
@@ -190,7 +196,8 @@ static void hidden_backward(struct work *w, uint64_t e, double gate, uint32_t fi
 }
 
 /* One of the rank's own tokens: its row of y, its gradient, and the gate's. */
-static void own_choice(struct work *w, uint64_t t, uint32_t j, double *gate_grad)
+static void own_choice(struct work *w, uint64_t t, uint32_t j, double *gate_grad,
+                       double *gate_grad_size)
 {
     const struct choice *c = &w->choices[j];
     double *y = w->out->y + t * w->D, *grad_x = w->out->grad_x + t * w->D;
@@ -201,8 +208,10 @@ static void own_choice(struct work *w, uint64_t t, uint32_t j, double *gate_grad
     for (uint32_t h = 0; h < w->H; h++)
         axpy(w->post[h], weight_row(w, TENSOR_W2, c->expert, h), w->row, w->D);
     add(c->gate, w->row, y, w->D);
-    for (uint32_t i = 0; i < w->D; i++)
+    for (uint32_t i = 0; i < w->D; i++) {
         gate_grad[j] += w->row[i] * w->grad[i];
+        gate_grad_size[j] += fabs(w->row[i] * w->grad[i]);
+    }
     if (w->data->shape.pass != MOE_TRAIN)
         return;
     hidden_backward(w, c->expert, c->gate, 0, w->H);
@@ -213,12 +222,15 @@ static void own_choice(struct work *w, uint64_t t, uint32_t j, double *gate_grad
     }
 }
 
-static void own_gate(struct work *w, uint64_t t, const double *gate_grad)
+static void own_gate(struct work *w, uint64_t t, const double *gate_grad,
+                     const double *gate_grad_size)
 {
-    double mean = 0;
+    double mean = 0, size = 0;
 
-    for (uint32_t j = 0; j < w->k; j++)
+    for (uint32_t j = 0; j < w->k; j++) {
         mean += w->choices[j].gate * gate_grad[j];
+        size += w->choices[j].gate * gate_grad_size[j];
+    }
     for (uint32_t e = 0; e < w->E; e++) {
         double grad = w->k == 1 ? -w->probability[e] * mean : 0;
 
@@ -227,23 +239,25 @@ static void own_gate(struct work *w, uint64_t t, const double *gate_grad)
                 grad += w->k == 1 ? mean : w->choices[j].gate * (gate_grad[j] - mean);
         axpy(grad, w->gate + (uint64_t)e * w->D, w->out->grad_x + t * w->D, w->D);
         add(grad, w->x, w->out->grad_gate + (uint64_t)e * w->D, w->D);
+        add_size(size, w->x, w->out->grad_gate_size + (uint64_t)e * w->D, w->D);
     }
 }
 
 static int own_tokens(struct work *w)
 {
-    double *gate_grad = calloc(w->k, sizeof(*gate_grad));
+    /* k gradients, then the sizes of their terms */
+    double *gate_grad = calloc(2 * (size_t)w->k, sizeof(*gate_grad));
     int rc = gate_grad ? OK : fail(ERR_NOMEM, "gate gradients");
 
     for (uint64_t t = 0; t < w->batch->tokens[w->rank] && !rc; t++) {
         load_token(w, w->rank, t);
         rc = gate_token(w, w->rank, t);
-        memset(gate_grad, 0, w->k * sizeof(*gate_grad));
+        memset(gate_grad, 0, 2 * w->k * sizeof(*gate_grad));
         for (uint32_t j = 0; j < w->k && !rc; j++)
             if (w->choices[j].kept)
-                own_choice(w, t, j, gate_grad);
+                own_choice(w, t, j, gate_grad, gate_grad + w->k);
         if (!rc && w->data->shape.pass == MOE_TRAIN)
-            own_gate(w, t, gate_grad);
+            own_gate(w, t, gate_grad, gate_grad + w->k);
     }
     free(gate_grad);
     return rc;
@@ -267,10 +281,13 @@ static void own_slice(struct work *w, const struct choice *c)
         if (s->activation == MOE_SWIGLU)
             add(w->up_grad[first + h], w->x, grad[TENSOR_W3] + at * w->D, w->D);
         grad[TENSOR_B1][at] += w->hidden_grad[first + h];
+        w->out->grad_size[TENSOR_B1][at] += fabs(w->hidden_grad[first + h]);
         add(c->gate * w->post[first + h], w->grad, grad[TENSOR_W2] + at * w->D, w->D);
     }
-    for (uint32_t i = 0; i < cut && place * cut + i < w->D; i++)
+    for (uint32_t i = 0; i < cut && place * cut + i < w->D; i++) {
         grad[TENSOR_B2][local * cut + i] += c->gate * w->grad[place * cut + i];
+        w->out->grad_size[TENSOR_B2][local * cut + i] += fabs(c->gate * w->grad[place * cut + i]);
+    }
 }
 
 static int own_weights(struct work *w)
@@ -344,6 +361,9 @@ static int work_open(struct work *w)
     out->y = zeros(tokens * w->D, sizeof(double), &rc);
     out->grad_x = zeros(tokens * w->D, sizeof(double), &rc);
     out->grad_gate = zeros((uint64_t)w->E * w->D, sizeof(double), &rc);
+    out->grad_gate_size = zeros((uint64_t)w->E * w->D, sizeof(double), &rc);
+    out->grad_size[TENSOR_B1] = zeros(layer_slice(s, TENSOR_B1), sizeof(double), &rc);
+    out->grad_size[TENSOR_B2] = zeros(layer_slice(s, TENSOR_B2), sizeof(double), &rc);
     for (enum tensor i = 0; i < TENSOR_COUNT; i++)
         out->grad[i] = zeros(layer_slice(s, i), sizeof(double), &rc);
     return rc;
@@ -396,8 +416,11 @@ void reference_close(struct reference *reference)
 {
     if (!reference)
         return;
-    for (enum tensor i = 0; i < TENSOR_COUNT; i++)
+    for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
         free(reference->grad[i]);
+        free(reference->grad_size[i]);
+    }
+    free(reference->grad_gate_size);
     free(reference->y);
     free(reference->grad_x);
     free(reference->grad_gate);

@@ -18,6 +18,9 @@ struct reference {
     double *y, *grad_x;                    /* (T,D) */
     double *grad[TENSOR_COUNT];            /* this rank's slices */
     double *grad_gate;                     /* (E,D), from this rank's own tokens */
+    /* The same sums with every term positive, for the tensors whose terms may cancel so far that
+     * their result says nothing about how large the rounding may be; NULL for the others. */
+    double *grad_size[TENSOR_COUNT], *grad_gate_size;
     uint64_t dropped;                      /* choices of this rank */
 };
 

@@ -1,0 +1,41 @@
+/* The least a test program needs: CHECK, a list of named tests, and a closing count. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <stdio.h>
+
+static int check_failures;
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            check_failures++;                                                                      \
+            printf("    %s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                   \
+        }                                                                                          \
+    } while (0)
+
+struct test {
+    const char *name;
+    void (*run)(void);
+};
+
+#define TEST(name) { #name, name }
+
+/* Prints the names of those that fail, then "N passed, N failed". */
+static int check_all(const struct test *tests, size_t count)
+{
+    int failed = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        check_failures = 0;
+        tests[i].run();
+        if (check_failures) {
+            failed++;
+            printf("  FAILED %s\n", tests[i].name);
+        }
+    }
+    printf("%d passed, %d failed\n", (int)count - failed, failed);
+    return failed ? 1 : 0;
+}
+
+#endif

@@ -1,0 +1,286 @@
+/* Every legal plan on real ranks gives what the plain reference gives; started by mpirun.
+ *
+ * Each configuration (experts, k, capacity, tokens, nodes, pass, activation, type) is run under all
+ * its plans.  --full runs every configuration; otherwise one for each number of experts, and a
+ * seeded tenth of the rest. */
+#include "random.h"
+#include "rig.h"
+#include "shape.h"
+#include "status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PLANS_MAX = 128, TOKENS = 20 };
+
+struct setting {
+    struct moe_shape shape;
+    uint64_t capacity;
+    bool uneven;                           /* tokens differ between ranks, some have none */
+};
+
+static struct {
+    struct world *world;
+    struct engine engine;
+    struct wire *wire;
+    uint64_t seed;
+    int passed, failed;
+} all;
+
+static void say(const struct setting *s, const struct moe_plan *plan, const char *what)
+{
+    char name[PLAN_TEXT_BYTES] = "every plan";
+    const struct moe_shape *p = &s->shape;
+
+    if (plan)
+        moe_plan_format(plan, name, sizeof(name));
+    if (world_topology(all.world)->rank == 0)
+        printf("  FAILED %s: W=%u m=%u E=%u k=%u c=%llu D=%u H=%u %s %s %s %s: %s\n", name, p->ranks,
+               p->ranks_per_node, p->experts, p->top_k, (unsigned long long)s->capacity,
+               p->model_dim, p->hidden_dim, dtype_words[p->dtype], pass_words[p->pass],
+               activation_words[p->activation], s->uneven ? "uneven" : "even", what);
+}
+
+static void count(const struct setting *s, const struct moe_plan *plan, int rc)
+{
+    if (rc) {
+        all.failed++;
+        say(s, plan, status_word(rc));
+    } else {
+        all.passed++;
+    }
+}
+
+static uint32_t tokens_of(const struct setting *s, uint32_t rank)
+{
+    static const uint32_t uneven[] = { TOKENS, 0, 3, TOKENS - 1, 1, 0, 7, 11 };
+
+    return s->uneven ? uneven[rank % 8] : TOKENS;
+}
+
+/* Keeps y and dx of the linear plan; the same plan under 2dh must give the same bits. */
+static int same_bits(struct rig *rig, const struct moe_plan *plan, void **kept, size_t bytes)
+{
+    int rc = OK;
+
+    if (plan->a == MOE_A2A_LINEAR) {
+        memcpy(*kept, rig->y, bytes);
+    } else if (memcmp(*kept, rig->y, bytes)) {
+        rc = fail(ERR_WRONG, "2dh and linear differ");
+    }
+    return world_settle(rig->world, rc);
+}
+
+static int run_plan(struct rig *rig, const struct moe_plan *plan, void **kept, size_t bytes)
+{
+    struct exec *exec;
+    double worst;
+    int rc;
+
+    TRY(plan_check(plan, &rig->data.shape));
+    TRY(rig_exec(rig, plan, &exec));
+    rc = rig_check(rig, exec, &worst);
+    if (!rc)
+        rc = same_bits(rig, plan, kept, bytes);
+    exec_close(exec);
+    return rc;
+}
+
+static void run_setting(const struct setting *s, uint64_t seed)
+{
+    struct data data = { .shape = s->shape, .seed = seed };
+    struct moe_plan plans[PLANS_MAX];
+    size_t n = plan_list(&s->shape, plans, PLANS_MAX);
+    uint32_t tokens[8];
+    struct rig *rig;
+    void *kept;
+    size_t bytes;
+    int rc;
+
+    for (uint32_t q = 0; q < s->shape.ranks; q++)
+        tokens[q] = tokens_of(s, q);
+    all.wire->topology.ranks_per_node = (int)s->shape.ranks_per_node;
+    rc = rig_open(all.world, &all.engine, &data, tokens, 1, &rig);
+    if (rc) {
+        count(s, NULL, rc);
+        return;
+    }
+    rig->capacity = s->capacity;
+    bytes = (size_t)rig->layer->tokens * s->shape.model_dim * dtype_bytes(s->shape.dtype);
+    kept = malloc(bytes + 1);
+    for (size_t i = 0; i < n; i++)
+        count(s, &plans[i], run_plan(rig, &plans[i], &kept, bytes));
+    free(kept);
+    rig_close(rig);
+}
+
+/* The setting of each number of experts that always runs: drops, padding, two levels if any. */
+static struct setting first_setting(uint32_t ranks, uint32_t experts)
+{
+    struct setting s = { .capacity = 7, .uneven = true };
+
+    s.shape = (struct moe_shape){ .struct_size = sizeof(s.shape),
+                                  .experts = experts,
+                                  .top_k = experts > 1 ? 2 : 1,
+                                  .model_dim = 10,
+                                  .ranks = ranks,
+                                  .ranks_per_node = ranks % 2 ? 1 : 2,
+                                  .pass = MOE_TRAIN,
+                                  .activation = MOE_RELU };
+    s.shape.hidden_dim = 4 * shape_slices(&s.shape);
+    return s;
+}
+
+static void run_experts(uint32_t ranks, uint32_t experts, bool full)
+{
+    static const uint64_t capacities[] = { 0, 1, 7, 64, 130 };
+    struct setting s = first_setting(ranks, experts);
+    uint64_t number = 0;
+
+    run_setting(&s, all.seed);
+    for (uint32_t k = 1; k <= 3 && k <= experts; k++)
+        for (int c = 0; c < 5; c++)
+            for (uint32_t m = 1; m <= 4; m *= 2)
+                for (uint32_t choice = 0; choice < 8; choice++) {
+                    uint64_t bits = random_bits(all.seed, number++ * 64 + experts);
+
+                    if (m > ranks || ranks % m || (!full && bits % 10))
+                        continue;
+                    s.shape.top_k = k;
+                    s.shape.ranks_per_node = m;
+                    s.shape.pass = choice & 1 ? MOE_TRAIN : MOE_FORWARD;
+                    s.shape.activation = choice & 2 ? MOE_SWIGLU : ((bits >> 8) & 1 ? MOE_GELU : MOE_RELU);
+                    s.shape.dtype = (bits >> 16) % 4 == 0 ? 1 + (bits >> 20) % 2 : MOE_F32;
+                    s.uneven = choice & 4;
+                    s.capacity = capacities[c];
+                    run_setting(&s, bits);
+                }
+}
+
+/* The capacity rules, agreed over ranks that hold different numbers of tokens. */
+static void run_capacity_rules(uint32_t ranks)
+{
+    static const double factors[] = { 1.0, 0.5, 0.0, -0.25, -8.0 };
+
+    for (int i = 0; i < 5; i++) {
+        struct setting s = first_setting(ranks, ranks);
+        struct data data = { .shape = s.shape, .seed = all.seed + (uint64_t)i };
+        struct moe_plan plan = plan_default();
+        uint32_t tokens[8];
+        struct rig *rig;
+        struct exec *exec;
+        int64_t dropped = -1;
+        double worst;
+        int rc;
+
+        for (uint32_t q = 0; q < ranks; q++)
+            tokens[q] = tokens_of(&s, q);
+        all.wire->topology.ranks_per_node = (int)s.shape.ranks_per_node;
+        rc = rig_open(all.world, &all.engine, &data, tokens, factors[i], &rig);
+        if (rc) {
+            count(&s, NULL, rc);
+            continue;
+        }
+        s.capacity = rig->capacity;
+        rc = rig_exec(rig, &plan, &exec);
+        if (!rc) {
+            rc = rig_check(rig, exec, &worst);
+            if (!rc)
+                rc = rig_dropped(rig, exec, &dropped);
+            exec_close(exec);
+        }
+        /* What is needed is neither less nor more: nothing drops, and one row less would drop. */
+        if (!rc && factors[i] == 0 && dropped != 0)
+            rc = ERR_WRONG;
+        if (!rc && factors[i] == -8.0 && dropped != 0)
+            rc = ERR_WRONG;
+        if (!rc && factors[i] > 0 &&
+            s.capacity != s.shape.top_k * (uint64_t)(factors[i] * ((TOKENS + ranks - 1) / ranks)))
+            rc = ERR_WRONG;
+        count(&s, &plan, rc);
+        rig_close(rig);
+    }
+}
+
+/* Experts that give back what they get: W1 = [I; -I], W2 = [I; -I] makes relu(x) - relu(-x) = x, so
+ * y must be x times the kept gates (their sum is 1 when nothing drops and k > 1). */
+static void run_identity(uint32_t ranks)
+{
+    struct setting s = first_setting(ranks, ranks);
+    struct data data = { .shape = s.shape, .seed = all.seed };
+    struct moe_plan plans[PLANS_MAX];
+    uint32_t tokens[8];
+    struct rig *rig;
+    size_t n;
+    int rc;
+
+    s.capacity = 64;
+    data.shape.hidden_dim = s.shape.hidden_dim = 2 * s.shape.model_dim;
+    for (uint32_t q = 0; q < ranks; q++)
+        tokens[q] = tokens_of(&s, q);
+    rc = rig_open(all.world, &all.engine, &data, tokens, 1, &rig);
+    if (rc) {
+        count(&s, NULL, rc);
+        return;
+    }
+    rig->capacity = s.capacity;
+    for (uint32_t h = 0; h < s.shape.hidden_dim; h++)
+        for (uint32_t i = 0; i < s.shape.model_dim; i++) {
+            float one = h % s.shape.model_dim == i ? (h < s.shape.model_dim ? 1 : -1) : 0;
+
+            ((float *)rig->layer->slice[TENSOR_W1])[h * s.shape.model_dim + i] = one;
+            ((float *)rig->layer->slice[TENSOR_W2])[h * s.shape.model_dim + i] = one;
+        }
+    memset(rig->layer->slice[TENSOR_B1], 0, s.shape.hidden_dim * sizeof(float));
+    memset(rig->layer->slice[TENSOR_B2], 0, s.shape.model_dim * sizeof(float));
+    n = plan_list(&s.shape, plans, PLANS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        struct exec *exec;
+
+        rc = rig_exec(rig, &plans[i], &exec);
+        if (!rc) {
+            rc = world_settle(all.world, rig_step(rig, exec));
+            for (uint64_t t = 0; t < rig->layer->tokens && !rc; t++) {
+                float gates = 0;
+
+                for (uint32_t j = 0; j < s.shape.top_k; j++)
+                    gates += exec->router.gate[t * s.shape.top_k + j];
+                for (uint64_t at = t * 10; at < t * 10 + 10; at++) {
+                    float off = ((float *)rig->y)[at] - gates * ((float *)rig->x)[at];
+
+                    rc = off > 1e-5f || off < -1e-5f ? ERR_WRONG : rc;
+                }
+            }
+            rc = world_settle(all.world, rc);
+            exec_close(exec);
+        }
+        count(&s, &plans[i], rc);
+    }
+    rig_close(rig);
+}
+
+int main(int argc, char **argv)
+{
+    bool full = argc > 1 && !strcmp(argv[1], "--full");
+    const char *seed = getenv("MOETUNE_TEST_SEED");
+    uint32_t ranks;
+
+    if (world_open(0, &all.world))
+        return 1;
+    all.seed = seed ? strtoull(seed, NULL, 10) : 1;
+    ranks = (uint32_t)world_topology(all.world)->ranks;
+    if (wire_mpi_open(all.world, &all.wire) || engine_open("host", all.wire, &all.engine))
+        return 1;
+    for (uint32_t e = 1; e <= 2 * ranks; e++)
+        if (e <= ranks ? ranks % e == 0 : e % ranks == 0)
+            run_experts(ranks, e, full);
+    run_capacity_rules(ranks);
+    run_identity(ranks);
+    if (world_topology(all.world)->rank == 0)
+        printf("%d passed, %d failed\n", all.passed, all.failed);
+    engine_close(&all.engine);
+    wire_close(all.wire);
+    world_close(all.world);
+    return all.failed ? 1 : 0;
+}
