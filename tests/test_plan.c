@@ -1,0 +1,273 @@
+/* Plans, shapes, capacities, geometry: the arithmetic everything else stands on. */
+#include "check.h"
+
+#include "geometry.h"
+#include "plan.h"
+#include "random.h"
+#include "stats.h"
+#include "status.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static struct moe_shape shape(uint32_t experts, uint32_t ranks, uint32_t per_node)
+{
+    return (struct moe_shape){ .struct_size = sizeof(struct moe_shape), .experts = experts,
+                               .top_k = 1, .model_dim = 10, .hidden_dim = 48, .ranks = ranks,
+                               .ranks_per_node = per_node };
+}
+
+static int said;
+static char last[256];
+
+static void listen(void *self, const char *format, va_list args)
+{
+    (void)self;
+    said++;
+    vsnprintf(last, sizeof(last), format, args);
+}
+
+static void a_plan_survives_its_text_form(void)
+{
+    for (uint32_t r = 0; r < 40; r++)
+        for (uint32_t d = 1; d <= 8; d *= 2)
+            for (uint32_t a = 0; a < PLAN_A2A_COUNT; a++) {
+                struct moe_plan in = { .r = r, .d = d, .a = a }, out = { 0 };
+                char text[PLAN_TEXT_BYTES];
+
+                CHECK(moe_plan_format(&in, text, sizeof(text)) == (int)strlen(text));
+                CHECK(!moe_plan_parse(text, &out) && plan_equal(&in, &out));
+            }
+}
+
+static void formatting_never_writes_past_the_buffer(void)
+{
+    struct moe_plan plan = { .r = 12, .d = 4, .a = MOE_A2A_2DH };
+    char whole[PLAN_TEXT_BYTES];
+    int length = moe_plan_format(&plan, whole, sizeof(whole));
+
+    CHECK(!strcmp(whole, "r=12 d=4 a=2dh"));
+    for (size_t room = 0; room < sizeof(whole); room++) {
+        char text[PLAN_TEXT_BYTES + 1];
+
+        memset(text, '#', sizeof(text));
+        CHECK(moe_plan_format(&plan, room ? text : NULL, room) == length);
+        CHECK(text[room] == '#');
+        if (room)
+            CHECK(strlen(text) == ((size_t)length < room ? (size_t)length : room - 1));
+    }
+}
+
+static void an_axis_left_out_takes_its_default_in_any_order(void)
+{
+    struct moe_plan out;
+
+    CHECK(!moe_plan_parse("a=2dh", &out) && out.r == 1 && out.d == 1 && out.a == MOE_A2A_2DH);
+    CHECK(!moe_plan_parse("  d=8   r=0 ", &out) && out.r == 0 && out.d == 8);
+}
+
+static void malformed_plans_are_refused_and_leave_the_output_alone(void)
+{
+    static const char *const bad[] = {
+        "", " ", "r", "r=", "=1", "r=1 r=1", "r=-1", "r=+1", "r=01", "r=1x", "d=3", "d=0", "d=16",
+        "a=3dh", "a=", "a=LINEAR", "q=1", "r=99999999999", "r=1,d=2", "r=1\td=2", "r =1", "r=1 d",
+    };
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct moe_plan plan = { .d = 7 };
+
+        CHECK(moe_plan_parse(bad[i], &plan));
+        CHECK(plan.d == 7);
+    }
+    CHECK(moe_plan_parse(NULL, &(struct moe_plan){ 0 }) && moe_plan_parse("r=1", NULL));
+}
+
+static void legal_r_is_zero_and_the_divisors_of_the_slices(void)
+{
+    log_to(listen, NULL);
+    for (uint32_t s = 1; s <= 24; s++) {
+        struct moe_shape p = shape(1, s, s);
+
+        p.hidden_dim = s;
+        for (uint32_t r = 0; r <= 2 * s; r++) {
+            struct moe_plan plan = { .r = r, .d = 1 };
+            bool legal = r == 0 || (r <= s && s % r == 0);
+
+            said = 0;
+            CHECK((plan_check(&plan, &p) == OK) == legal);
+            CHECK(said == (legal ? 0 : 1));
+        }
+    }
+    CHECK(plan_check(&(struct moe_plan){ .r = 5, .d = 1 }, &(struct moe_shape){ .experts = 1, .ranks = 12 }));
+    CHECK(strstr(last, "0, 1, 2, 3, 4, 6, 12"));
+    log_to(NULL, NULL);
+}
+
+static void two_levels_are_offered_only_where_there_are_two(void)
+{
+    struct moe_plan plan = { .r = 1, .d = 1, .a = MOE_A2A_2DH };
+    static const struct { uint32_t ranks, per_node; bool applies; } cases[] = {
+        { 1, 1, false }, { 4, 4, false }, { 4, 1, false }, { 4, 2, true }, { 8, 4, true },
+        { 6, 0, false }, { 6, 4, false },
+    };
+
+    log_to(listen, NULL);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct moe_shape p = shape(cases[i].ranks, cases[i].ranks, cases[i].per_node);
+
+        CHECK(plan_check(&plan, &p) == (cases[i].applies ? OK : UNSUPPORTED));
+    }
+    log_to(NULL, NULL);
+}
+
+static void the_list_of_plans_is_legal_complete_and_without_doubles(void)
+{
+    struct moe_shape p = shape(2, 16, 4);
+    struct moe_plan plans[64];
+    size_t n = plan_list(&p, plans, 64);
+
+    CHECK(n == 1 + 4 * 4 * 2);                     /* r = 0, and 4 divisors of 8 x d x a */
+    for (size_t i = 0; i < n; i++) {
+        CHECK(plan_check(&plans[i], &p) == OK);
+        for (size_t j = 0; j < i; j++)
+            CHECK(!plan_equal(&plans[i], &plans[j]));
+    }
+    CHECK(plan_list(&p, plans, 3) == n);
+}
+
+static void impossible_shapes_are_refused_with_the_value(void)
+{
+    struct { struct moe_shape shape; const char *says; } bad[] = {
+        { shape(0, 4, 4), "experts is 0" }, { shape(3, 4, 4), "3 experts on 4 ranks" },
+        { shape(6, 4, 4), "6 experts on 4 ranks" }, { shape(4, 0, 0), "ranks is 0" },
+        { shape(4, 4, 4), "top-k is 5" }, { shape(2, 8, 8), "hidden dimension 50" },
+        { shape(4, 4, 4), "model dimension is 0" }, { shape(4, 4, 4), "hidden dimension is 4294967295" },
+    };
+
+    bad[4].shape.top_k = 5;
+    bad[5].shape.hidden_dim = 50;
+    bad[6].shape.model_dim = 0;
+    bad[7].shape.hidden_dim = UINT32_MAX;
+    log_to(listen, NULL);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        CHECK(shape_check(&bad[i].shape) == ERR_ARGUMENT);
+        CHECK(strstr(last, bad[i].says));
+    }
+    log_to(NULL, NULL);
+}
+
+static void capacity_follows_the_rule(void)
+{
+    CHECK(capacity_rows(1.0, 2, 8, 1000, 0) == 250);           /* 2 * trunc(1 * 125) */
+    CHECK(capacity_rows(1.0, 2, 8, 1001, 0) == 252);           /* ceil before the product */
+    CHECK(capacity_rows(1.25, 2, 8, 1001, 0) == 314);          /* 2 * trunc(157.5) */
+    CHECK(capacity_rows(0.1, 3, 8, 8, 0) == 0);
+    CHECK(capacity_rows(1.0, 2, 8, 0, 0) == 0);
+    CHECK(capacity_rows(0, 2, 8, 1000, 77) == 77);
+    CHECK(capacity_rows(-1.0, 2, 8, 1000, 77) == 77);
+    CHECK(capacity_rows(-1.0, 2, 8, 1000, 777) == 250);
+    /* 1.1 * 10 is 11.000000000000002 in IEEE double, 2.3 * 10 is 23, 0.7 * 10 is 7.000..., 0.29 *
+     * 100 is 28.999...: truncation is of the product as computed. */
+    CHECK(capacity_rows(0.29, 1, 1, 100, 0) == 28);
+}
+
+/* Every row of every expert is computed exactly once per model slice, by somebody. */
+static void the_geometry_covers_each_row_of_each_slice_once(void)
+{
+    for (uint32_t ranks = 1; ranks <= 8; ranks++)
+        for (uint32_t experts = 1; experts <= 16; experts++) {
+            struct moe_shape p = shape(experts, ranks, ranks);
+            struct moe_plan plans[64];
+            size_t n;
+
+            if (experts < ranks ? ranks % experts : experts % ranks)
+                continue;
+            p.hidden_dim = 840;
+            n = plan_list(&p, plans, 64);
+            for (size_t i = 0; i < n; i++)
+                for (uint64_t c = 0; c < 40; c += 13) {
+                    uint64_t rows = 0, units = 0;
+
+                    for (uint32_t q = 0; q < ranks; q++) {
+                        struct geometry g = geometry_of(&p, &plans[i], (int)q, c);
+
+                        CHECK(g.rows >= c && g.rows < c + (uint64_t)g.shares * g.chunks);
+                        CHECK(g.rows == g.chunk_rows * g.shares * g.chunks);
+                        CHECK(g.weights.first <= (int)q && (int)q < g.weights.first + g.weights.count);
+                        rows += g.chunk_rows * g.chunks * g.peers * g.local * g.hidden;
+                        units = g.rows;
+                    }
+                    CHECK(rows == units * experts * ranks * p.hidden_dim);
+                }
+        }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void the_median_interval_covers_what_it_says_and_no_more(void)
+{
+    for (size_t n = 6; n <= 60; n++) {
+        size_t low, high;
+        double outside = 0, wider = 0, p = 1;
+
+        median_interval(n, 0.95, &low, &high);
+        CHECK(low < n / 2 && high == n - 1 - low);
+        for (size_t i = 0; i < n; i++)
+            p /= 2;
+        /* brute force: the chance that at most `low` of n fair coins fall heads, twice */
+        for (size_t i = 0; i <= low + 1; i++) {
+            if (i <= low)
+                outside += 2 * p;
+            wider += 2 * p;
+            p = p * (double)(n - i) / (double)(i + 1);
+        }
+        CHECK(outside <= 0.05 && wider > 0.05);
+    }
+}
+
+static void quantiles_agree_with_sorting(void)
+{
+    uint64_t seed = (uint64_t)time(NULL);
+
+    for (uint64_t round = 0; round < 300; round++) {
+        int64_t samples[64], sorted[64];
+        size_t n = 1 + random_below(seed, round, 64);
+        struct spread s;
+
+        for (size_t i = 0; i < n; i++)
+            samples[i] = (int64_t)random_below(seed + 1, round * 64 + i, 50);
+        memcpy(sorted, samples, sizeof(sorted));
+        qsort(sorted, n, sizeof(*sorted), ascending);
+        s = spread_of(samples, n);
+        CHECK(s.min_ns == sorted[0] && s.max_ns == sorted[n - 1]);
+        CHECK(s.median_ns == (n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2));
+        CHECK(s.low_ns <= s.median_ns && s.median_ns <= s.high_ns);
+        CHECK(s.p95_ns >= s.median_ns && s.p95_ns <= s.max_ns);
+    }
+}
+
+int main(void)
+{
+    static const struct test tests[] = {
+        TEST(a_plan_survives_its_text_form),
+        TEST(formatting_never_writes_past_the_buffer),
+        TEST(an_axis_left_out_takes_its_default_in_any_order),
+        TEST(malformed_plans_are_refused_and_leave_the_output_alone),
+        TEST(legal_r_is_zero_and_the_divisors_of_the_slices),
+        TEST(two_levels_are_offered_only_where_there_are_two),
+        TEST(the_list_of_plans_is_legal_complete_and_without_doubles),
+        TEST(impossible_shapes_are_refused_with_the_value),
+        TEST(capacity_follows_the_rule),
+        TEST(the_geometry_covers_each_row_of_each_slice_once),
+        TEST(the_median_interval_covers_what_it_says_and_no_more),
+        TEST(quantiles_agree_with_sorting),
+    };
+
+    return check_all(tests, sizeof(tests) / sizeof(tests[0]));
+}

@@ -1,0 +1,180 @@
+/* The schedule on a virtual clock: what overlaps, and what does not. */
+#include "check.h"
+
+#include "exec.h"
+#include "sim.h"
+#include "status.h"
+#include "wire_sim.h"
+
+/* A layer whose chunks' products take 2000 in all, and whose two all-to-alls 1000 each. */
+enum { RANKS = 8, CAPACITY = 64, WIDTH = 16, COMPUTE = 2000, SEND = 1000 };
+
+static struct moe_shape shape_for(uint32_t pass)
+{
+    return (struct moe_shape){ .struct_size = sizeof(struct moe_shape),
+                               .experts = RANKS,
+                               .top_k = 1,
+                               .model_dim = WIDTH,
+                               .hidden_dim = WIDTH,
+                               .ranks = RANKS,
+                               .ranks_per_node = RANKS,
+                               .pass = pass };
+}
+
+/* Only the experts' products cost anything, in proportion to their operations. */
+static int64_t product_ns(const struct sim_costs *costs, enum kernel kernel, const void *args)
+{
+    const struct gemm *g = args;
+    uint64_t whole = (uint64_t)RANKS * CAPACITY * WIDTH * WIDTH;
+
+    (void)costs;
+    if (kernel != KERNEL_gemm)
+        return 0;
+    if (g->m == RANKS || g->n == RANKS || g->k == RANKS)   /* the gate's products are free */
+        return 0;
+    return (int64_t)(COMPUTE / 2 * (g->m * g->n * g->k) / whole);
+}
+
+static int64_t transfer_ns(const struct sim_link *link, const struct batch *batch)
+{
+    size_t whole = (size_t)RANKS * CAPACITY * WIDTH * sizeof(float), bytes = 0;
+
+    (void)link;
+    for (int i = 0; i < batch->count; i++)
+        bytes += batch->transfers[i].bytes;
+    return (int64_t)(SEND * bytes / whole);
+}
+
+static int64_t now(const struct engine *e)
+{
+    int64_t a = sim_stream_ns(e->compute), b = sim_stream_ns(e->comm);
+
+    return a > b ? a : b;
+}
+
+struct stage {
+    struct engine engine;
+    struct layer *layer;
+};
+
+static void stage_open(struct stage *s, uint32_t pass)
+{
+    static const struct sim_costs costs = { product_ns };
+    static const struct sim_link link = { transfer_ns };
+    struct topology topology = { 0, RANKS, RANKS };
+    struct moe_shape shape = shape_for(pass);
+
+    CHECK(!wire_sim_open(&link, &topology, &s->engine.wire));
+    CHECK(!sim_open(&costs, &s->engine.device));
+    CHECK(!stream_open(s->engine.device, &s->engine.compute));
+    CHECK(!stream_open(s->engine.device, &s->engine.comm));
+    CHECK(!layer_open(s->engine.device, &shape, 0, CAPACITY, &s->layer));
+}
+
+static void stage_close(struct stage *s)
+{
+    layer_close(s->layer);
+    wire_close(s->engine.wire);
+    engine_close(&s->engine);
+}
+
+static int64_t forward_ns(uint32_t chunks, bool mute_compute, bool mute_comm)
+{
+    struct moe_plan plan = { .r = 1, .d = chunks };
+    struct stage s = { 0 };
+    struct exec *exec = NULL;
+    int64_t took;
+
+    stage_open(&s, MOE_FORWARD);
+    CHECK(!exec_open(&s.engine, s.layer, &plan, CAPACITY, &exec));
+    s.engine.compute->muted = mute_compute;
+    s.engine.comm->muted = mute_comm;
+    CHECK(!exec_forward(exec, NULL, NULL));
+    took = now(&s.engine);
+    exec_close(exec);
+    stage_close(&s);
+    return took;
+}
+
+static void more_chunks_hide_more(void)
+{
+    CHECK(forward_ns(1, false, false) == 4000);
+    CHECK(forward_ns(2, false, false) == 3000);
+    CHECK(forward_ns(4, false, false) == 2500);
+    CHECK(forward_ns(8, false, false) == 2250);
+}
+
+/* The loop a plain reading of "pipelined" gives. */
+static int64_t naive_ns(uint32_t chunks)
+{
+    struct stage s = { 0 };
+    struct event *sent = NULL, *done = NULL;
+    int64_t took;
+
+    stage_open(&s, MOE_FORWARD);
+    CHECK(!event_open(s.engine.device, &sent) && !event_open(s.engine.device, &done));
+    for (uint32_t i = 0; i < chunks; i++) {
+        sim_pass(s.engine.comm, SEND / chunks);
+        event_record(sent, s.engine.comm);
+        event_wait(sent, s.engine.compute);
+        sim_pass(s.engine.compute, COMPUTE / chunks);
+        event_record(done, s.engine.compute);
+        event_wait(done, s.engine.comm);
+        sim_pass(s.engine.comm, SEND / chunks);
+    }
+    took = now(&s.engine);
+    event_close(sent);
+    event_close(done);
+    stage_close(&s);
+    return took;
+}
+
+static void the_naive_order_would_hide_nothing(void)
+{
+    for (uint32_t d = 1; d <= 8; d *= 2)
+        CHECK(naive_ns(d) == 4000);
+}
+
+static void a_muted_stream_leaves_the_time_of_the_other(void)
+{
+    for (uint32_t d = 1; d <= 8; d *= 2) {
+        CHECK(forward_ns(d, true, false) == 2 * SEND);
+        CHECK(forward_ns(d, false, true) == COMPUTE);
+    }
+}
+
+/* Backward: twice the products of forward (gradients of rows and of weights), the same trips. */
+static void the_backward_pass_overlaps_as_the_forward_pass_does(void)
+{
+    int64_t took[9] = { 0 };
+
+    for (uint32_t d = 1; d <= 8; d *= 2) {
+        struct moe_plan plan = { .r = 1, .d = d };
+        struct stage s = { 0 };
+        struct exec *exec = NULL;
+        int64_t before;
+
+        stage_open(&s, MOE_TRAIN);
+        CHECK(!exec_open(&s.engine, s.layer, &plan, CAPACITY, &exec));
+        CHECK(!exec_forward(exec, NULL, NULL));
+        CHECK(!engine_sync(&s.engine));
+        before = now(&s.engine);
+        CHECK(!exec_backward(exec, NULL, NULL));
+        took[d] = now(&s.engine) - before;
+        exec_close(exec);
+        stage_close(&s);
+    }
+    CHECK(took[1] == 6000 && took[2] == 5000 && took[4] == 4500 && took[8] == 4250);
+}
+
+int main(void)
+{
+    static const struct test tests[] = {
+        TEST(more_chunks_hide_more),
+        TEST(the_naive_order_would_hide_nothing),
+        TEST(a_muted_stream_leaves_the_time_of_the_other),
+        TEST(the_backward_pass_overlaps_as_the_forward_pass_does),
+    };
+
+    return check_all(tests, sizeof(tests) / sizeof(tests[0]));
+}
