@@ -30,7 +30,6 @@ struct wire_mpi {
     MPI_Request *requests;
     int room;
     bool crowded;              /* fewer cores than two per rank: kernels and messages share one */
-    bool overfull;             /* fewer cores than ranks */
 };
 
 struct exchange_args {
@@ -99,7 +98,7 @@ static void give_way(const struct wire_mpi *wire, const struct stream *stream)
 
     if (wire->crowded && host_others_compute(stream))
         nanosleep(&nap, NULL);
-    else if (wire->overfull)
+    else if (wire->crowded)
         sched_yield();
 }
 
@@ -209,7 +208,6 @@ int wire_mpi_open(struct world *world, struct wire **out)
     wire->base.topology = *world_topology(world);
     wire->world = world;
     wire->crowded = cores() < 2 * world_neighbours(world);
-    wire->overfull = cores() < world_neighbours(world);
     wire->comm = MPI_COMM_NULL;
     rc = world_channel(world, &wire->comm);
     if (rc) {

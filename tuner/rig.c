@@ -262,7 +262,7 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
 
 static void spoil(struct rig *rig)
 {
-    uint16_t wrong = 0x4242;
+    uint32_t wrong = 0x42424242;           /* 48.6 as f32, two values of 48 or 3 in a half type */
 
     if (rig->layer->tokens && fault_hit("wrong"))
         device_upload(rig->engine->device, rig->y, &wrong, sizeof(wrong));
