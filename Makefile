@@ -31,7 +31,7 @@ SANITIZE := $(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-fsanitize=thr
 FOLDERS := db kernels comm search tuner reports
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes
 # Kernels are loops over rows: they must vectorise, and nothing here reads errno or traps of libm.
-KERNEL_FLAGS := -O3 -fno-math-errno -fno-trapping-math
+KERNEL_FLAGS := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' $(WARN) $(CFLAGS) $(SANITIZE) \
              -pthread -MMD -MP $(FOLDERS:%=-I%) $(BLAS_CFLAGS)
 LDLIBS = $(BLAS_LIBS) -lm
@@ -106,6 +106,7 @@ lint:
 	    --suppress=missingIncludeSystem --error-exitcode=1 -DMOETUNE_VERSION='""' \
 	    $(FOLDERS:%=-I%) $(wildcard $(FOLDERS:%=%/*.c))
 
+.SECONDARY: $(TESTS:%=%.o) $(BENCHES:%=%.o)
 clean:
 	rm -rf build moetune
 help:

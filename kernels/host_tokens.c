@@ -118,52 +118,92 @@ static void clear_unfilled(const struct routing *r, size_t row_bytes, void *to)
 void host_encode(const struct encode *e)
 {
     const struct routing *r = &e->routing;
-    size_t w = dtype_bytes(e->dtype);
+    size_t bytes = r->width * dtype_bytes(e->dtype);
+    bool bypass = row_bypass((uint64_t)r->tokens * r->top_k * bytes);
 
     for (uint64_t t = 0; t < r->tokens; t++)
         for (uint32_t j = 0; j < r->top_k; j++) {
             uint64_t row;
 
             if (row_of(r, t * r->top_k + j, &row))
-                memcpy((char *)e->to + row * w, (const char *)e->from + t * r->width * w,
-                       r->width * w);
+                row_copy((char *)e->to + row / r->width * bytes, (const char *)e->from + t * bytes,
+                         bytes, bypass);
         }
-    clear_unfilled(r, r->width * w, e->to);
+    if (bypass)
+        row_fence();
+    clear_unfilled(r, bytes, e->to);
 }
 
-/* One token's row = sum over its kept choices, weighted by gate (NULL: 1), plus add (NULL: 0). */
-static void combine(const struct routing *r, uint32_t type, const float *gate, const void *from,
-                    const float *add, void *to, uint64_t t)
+/* The rows of a token's kept choices among first .. first+ROW_TERMS-1. */
+static void keep(const struct routing *r, uint32_t type, const float *gate, const void *from,
+                 uint64_t t, uint32_t first, struct row_terms *kept)
+{
+    kept->count = 0;
+    for (uint32_t j = first; t < r->tokens && j < r->top_k && j < first + ROW_TERMS; j++) {
+        uint64_t choice = t * r->top_k + j, row;
+
+        if (!row_of(r, choice, &row))
+            continue;
+        kept->rows[kept->count] = (const char *)from + row * dtype_bytes(type);
+        kept->scale[kept->count++] = gate ? gate[choice] : 1.0f;
+    }
+}
+
+/* More choices than fit one pass: all of them through f32 lines. */
+static void combine_many(const struct routing *r, uint32_t type, const float *gate,
+                         const void *from, const float *add, void *to, uint64_t t)
 {
     float line[ROW_LINE];
 
     for (uint64_t at = 0; at < r->width; at += ROW_LINE) {
         uint64_t n = r->width - at < ROW_LINE ? r->width - at : ROW_LINE;
 
-        if (add)
-            memcpy(line, add + t * r->width + at, n * sizeof(*line));
-        else
-            memset(line, 0, n * sizeof(*line));
-        for (uint32_t j = 0; j < r->top_k; j++) {
-            uint64_t choice = t * r->top_k + j, row;
+        for (uint64_t i = 0; i < n; i++)
+            line[i] = add ? add[t * r->width + at + i] : 0;
+        for (uint32_t first = 0; first < r->top_k; first += ROW_TERMS) {
+            struct row_terms kept;
 
-            if (row_of(r, choice, &row))
-                row_add(type, from, row + at, gate ? gate[choice] : 1.0f, line, n);
+            keep(r, type, gate, from, t, first, &kept);
+            for (uint32_t j = 0; j < kept.count; j++)
+                row_add(type, kept.rows[j], at, kept.scale[j], line, n);
         }
         row_store(type, to, t * r->width + at, line, n);
     }
 }
 
+/* Each token's row = sum over its kept choices, weighted by gate (NULL: 1), plus add (NULL: 0). */
+static void combine(const struct routing *r, uint32_t type, const float *gate, const void *from,
+                    const float *add, void *to)
+{
+    struct row_terms kept[2];
+    size_t bytes = r->width * dtype_bytes(type);
+    bool bypass = row_bypass(r->tokens * bytes);
+
+    keep(r, type, gate, from, 0, 0, &kept[0]);
+    for (uint64_t t = 0; t < r->tokens; t++) {
+        const struct row_terms *now = &kept[t % 2];
+        struct row_terms *next = &kept[(t + 1) % 2];
+
+        if (r->top_k > ROW_TERMS) {
+            combine_many(r, type, gate, from, add, to, t);
+            continue;
+        }
+        keep(r, type, gate, from, t + 1, 0, next);
+        row_combine(type, now, next, add ? add + t * r->width : NULL, (char *)to + t * bytes,
+                    r->width, bypass);
+    }
+    if (bypass)
+        row_fence();
+}
+
 void host_decode(const struct decode *d)
 {
-    for (uint64_t t = 0; t < d->routing.tokens; t++)
-        combine(&d->routing, d->dtype, d->gate, d->from, NULL, d->to, t);
+    combine(&d->routing, d->dtype, d->gate, d->from, NULL, d->to);
 }
 
 void host_encode_backward(const struct encode_backward *e)
 {
-    for (uint64_t t = 0; t < e->routing.tokens; t++)
-        combine(&e->routing, e->dtype, NULL, e->from, e->add, e->to, t);
+    combine(&e->routing, e->dtype, NULL, e->from, e->add, e->to);
 }
 
 /* to = scale * grad, and returns grad . result: one pass over both. */

@@ -4,6 +4,10 @@
 #include "convert.h"
 #include "moelookup.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 CLONES void row_load(uint32_t type, const void *from, uint64_t at, float *to, uint64_t n)
 {
     const float *f = (const float *)from + at;
@@ -56,5 +60,208 @@ CLONES void row_add(uint32_t type, const void *from, uint64_t at, float scale, f
     default:
         for (uint64_t i = 0; i < n; i++)
             to[i] += scale * from_f16(h[i]);
+    }
+}
+
+void row_copy(void *to, const void *from, size_t bytes, bool bypass)
+{
+#ifdef __SSE2__
+    if (bypass && bytes % 64 == 0 && (uintptr_t)to % 16 == 0) {
+        const __m128i *in = from;
+        __m128i *out = to;
+
+        for (size_t i = 0; i < bytes / 16; i += 4) {
+            __m128i a = _mm_loadu_si128(in + i), b = _mm_loadu_si128(in + i + 1);
+            __m128i c = _mm_loadu_si128(in + i + 2), d = _mm_loadu_si128(in + i + 3);
+
+            _mm_stream_si128(out + i, a);
+            _mm_stream_si128(out + i + 1, b);
+            _mm_stream_si128(out + i + 2, c);
+            _mm_stream_si128(out + i + 3, d);
+        }
+        return;
+    }
+#else
+    (void)bypass;
+#endif
+    memcpy(to, from, bytes);
+}
+
+void row_fence(void)
+{
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
+#define ROW_f32(h) (h)
+#define F32_ROW(f) (f)
+
+/* One and two terms in one pass; most layers send a token to two experts. */
+#define COMBINE(type, element, load, store)                                                        \
+    CLONES static void one_##type(const element *restrict a, float scale,                          \
+                                  const float *restrict add, element *restrict to, uint64_t n)     \
+    {                                                                                              \
+        if (add)                                                                                   \
+            for (uint64_t i = 0; i < n; i++)                                                       \
+                to[i] = store(add[i] + scale * load(a[i]));                                        \
+        else                                                                                       \
+            for (uint64_t i = 0; i < n; i++)                                                       \
+                to[i] = store(scale * load(a[i]));                                                 \
+    }                                                                                              \
+    CLONES static void two_##type(const element *restrict a, const element *restrict b,            \
+                                  const float *scale, const float *restrict add,                   \
+                                  element *restrict to, uint64_t n)                                \
+    {                                                                                              \
+        float s = scale[0], t = scale[1];                                                          \
+                                                                                                   \
+        if (add)                                                                                   \
+            for (uint64_t i = 0; i < n; i++)                                                       \
+                to[i] = store(add[i] + s * load(a[i]) + t * load(b[i]));                           \
+        else                                                                                       \
+            for (uint64_t i = 0; i < n; i++)                                                       \
+                to[i] = store(s * load(a[i]) + t * load(b[i]));                                    \
+    }                                                                                              \
+    static void combine_##type(const void *const *rows, const float *scale, uint32_t terms,        \
+                               const float *add, void *to, uint64_t at, uint64_t n)                \
+    {                                                                                              \
+        const element *a = (const element *)rows[0] + at;                                          \
+                                                                                                   \
+        if (terms == 1)                                                                            \
+            one_##type(a, scale[0], add, to, n);                                   \
+        else                                                                                       \
+            two_##type(a, (const element *)rows[1] + at, scale, add, to, n);       \
+    }
+COMBINE(f32, float, ROW_f32, F32_ROW)
+COMBINE(bf16_single, uint16_t, from_bf16, to_bf16)
+COMBINE(f16, uint16_t, from_f16, to_f16)
+#undef COMBINE
+
+/* bf16 two at a time: as halves of 32-bit words they need no widening or packing across lanes. */
+typedef uint32_t __attribute__((may_alias)) bf16_pair;
+
+static inline float low_bf16(uint32_t pair)
+{
+    return bits_float(pair << 16);
+}
+
+static inline float high_bf16(uint32_t pair)
+{
+    return bits_float(pair & 0xffff0000);
+}
+
+static inline uint32_t round_bf16(float f)             /* the result is the upper half */
+{
+    uint32_t u = float_bits(f), rounded = u + 0x7fff + ((u >> 16) & 1), quiet = u | 0x400000;
+
+    return (u & 0x7fffffff) > 0x7f800000 ? quiet : rounded;
+}
+
+static inline uint32_t pair_bf16(float low, float high)
+{
+    return round_bf16(low) >> 16 | (round_bf16(high) & 0xffff0000);
+}
+
+CLONES static void pairs_one(const bf16_pair *restrict a, float s, const float *restrict add,
+                             bf16_pair *restrict to, uint64_t n)
+{
+    if (add)
+        for (uint64_t i = 0; i < n; i++)
+            to[i] = pair_bf16(add[2 * i] + s * low_bf16(a[i]), add[2 * i + 1] + s * high_bf16(a[i]));
+    else
+        for (uint64_t i = 0; i < n; i++)
+            to[i] = pair_bf16(s * low_bf16(a[i]), s * high_bf16(a[i]));
+}
+
+CLONES static void pairs_two(const bf16_pair *restrict a, const bf16_pair *restrict b,
+                             const float *scale, const float *restrict add, bf16_pair *restrict to,
+                             uint64_t n)
+{
+    float s = scale[0], t = scale[1];
+
+    if (add)
+        for (uint64_t i = 0; i < n; i++)
+            to[i] = pair_bf16(add[2 * i] + s * low_bf16(a[i]) + t * low_bf16(b[i]),
+                              add[2 * i + 1] + s * high_bf16(a[i]) + t * high_bf16(b[i]));
+    else
+        for (uint64_t i = 0; i < n; i++)
+            to[i] = pair_bf16(s * low_bf16(a[i]) + t * low_bf16(b[i]),
+                              s * high_bf16(a[i]) + t * high_bf16(b[i]));
+}
+
+static bool in_pairs(const void *address)
+{
+    return (uintptr_t)address % sizeof(bf16_pair) == 0;
+}
+
+static void combine_bf16(const void *const *rows, const float *scale, uint32_t terms,
+                         const float *add, void *to, uint64_t at, uint64_t n)
+{
+    const uint16_t *a = (const uint16_t *)rows[0] + at;
+    const uint16_t *b = (const uint16_t *)rows[terms - 1] + at;
+    bool aligned = in_pairs(a) && in_pairs(b) && in_pairs(to);
+
+    if (n % 2 || !aligned || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
+        combine_bf16_single(rows, scale, terms, add, to, at, n);
+    else if (terms == 1)
+        pairs_one((const bf16_pair *)a, scale[0], add, to, n / 2);
+    else
+        pairs_two((const bf16_pair *)a, (const bf16_pair *)b, scale, add, to, n / 2);
+}
+
+static void combine_any(uint32_t type, const void *const *rows, const float *scale, uint32_t terms,
+                        const float *add, void *to, uint64_t at, uint64_t n)
+{
+    float line[ROW_LINE];
+
+    for (uint64_t i = 0; i < n; i++)
+        line[i] = add ? add[i] : 0;
+    for (uint32_t j = 0; j < terms; j++)
+        row_add(type, rows[j], at, scale[j], line, n);
+    row_store(type, to, 0, line, n);
+}
+
+static void prefetch(const void *const *rows, uint32_t terms, size_t from_bytes, size_t to_bytes)
+{
+    for (uint32_t j = 0; j < terms; j++)
+        for (size_t at = from_bytes; at < to_bytes; at += 64)
+            __builtin_prefetch((const char *)rows[j] + at);
+}
+
+/* Columns at .. at+n-1 of the terms, to `to`. */
+static void combine_block(uint32_t type, const struct row_terms *terms, const float *add, void *to,
+                          uint64_t at, uint64_t n)
+{
+    const void *const *rows = terms->rows;
+    const float *scale = terms->scale;
+
+    if (terms->count == 0 || terms->count > 2)
+        combine_any(type, rows, scale, terms->count, add, to, at, n);
+    else if (type == MOE_F32)
+        combine_f32(rows, scale, terms->count, add, to, at, n);
+    else if (type == MOE_BF16)
+        combine_bf16(rows, scale, terms->count, add, to, at, n);
+    else
+        combine_f16(rows, scale, terms->count, add, to, at, n);
+}
+
+void row_combine(uint32_t type, const struct row_terms *now, const struct row_terms *next,
+                 const float *add, void *to, uint64_t width, bool bypass)
+{
+    enum { BLOCK = 256 };
+    size_t element = type == MOE_F32 ? 4 : 2;
+    _Alignas(64) float line[BLOCK];
+
+    for (uint64_t at = 0; at < width; at += BLOCK) {
+        uint64_t n = width - at < BLOCK ? width - at : BLOCK;
+        const float *more = add ? add + at : NULL;
+
+        prefetch(next->rows, next->count, at * element, (at + n) * element);
+        if (!bypass) {
+            combine_block(type, now, more, (char *)to + at * element, at, n);
+            continue;
+        }
+        combine_block(type, now, more, line, at, n);
+        row_copy((char *)to + at * element, line, n * element, true);
     }
 }
