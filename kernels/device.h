@@ -1,7 +1,8 @@
 /* What one device offers: memory, in-order streams, events between them, and kernels.
  *
  * A stream runs what it is given in order; different streams run at the same time; an event orders
- * them.  Everything that takes a stream only enqueues.  A failure inside a stream is kept there:
+ * them.  Everything that takes a stream only enqueues, and may start as late as the next
+ * stream_sync() of any stream.  A failure inside a stream is kept there:
  * later kernels of that stream are skipped, its events still happen (so nobody waits for ever), and
  * stream_sync() returns it. */
 #ifndef DEVICE_H

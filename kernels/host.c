@@ -30,10 +30,12 @@ struct task {
 struct host_device {
     struct device base;
     atomic_int computing;                       /* streams inside a kernel at this moment */
+    struct host_stream *streams;                /* all that are open */
 };
 
 struct host_stream {
     struct stream base;
+    struct host_stream *next;                   /* of the device's streams */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t filled, drained;
@@ -140,19 +142,43 @@ static void *work(void *arg)
         if (status && !stream->status)
             stream->status = status;
         stream->finished++;
-        pthread_cond_signal(&stream->drained);
+        /* Only what the driving thread may wait for: each needless signal costs two switches. */
+        if (stream->finished == stream->pushed ||
+            stream->pushed - stream->finished == QUEUE_TASKS - 1)
+            pthread_cond_signal(&stream->drained);
     }
     pthread_mutex_unlock(&stream->lock);
     return NULL;
 }
 
-/* One producer per stream: the thread that drives the device. */
+static void wake(struct host_stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    pthread_cond_signal(&stream->filled);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* Streams that sleep are woken all at once, when the driving thread itself is about to wait: where
+ * cores are few, a stream woken by its first task would take the core from the thread that is still
+ * queueing the others, and the two would change places at every task. */
+static void wake_all(const struct device *device)
+{
+    for (struct host_stream *s = ((const struct host_device *)device)->streams; s; s = s->next)
+        wake(s);
+}
+
+/* One producer for all streams: the thread that drives the device. */
 static void push(struct host_stream *stream, const struct task *head, const void *args,
                  size_t bytes)
 {
     struct task *task;
 
     pthread_mutex_lock(&stream->lock);
+    if (stream->pushed - stream->finished == QUEUE_TASKS) {
+        pthread_mutex_unlock(&stream->lock);
+        wake_all(stream->base.device);
+        pthread_mutex_lock(&stream->lock);
+    }
     while (stream->pushed - stream->finished == QUEUE_TASKS)
         pthread_cond_wait(&stream->drained, &stream->lock);
     task = &stream->tasks[stream->pushed % QUEUE_TASKS];
@@ -162,7 +188,6 @@ static void push(struct host_stream *stream, const struct task *head, const void
     if (bytes)
         memcpy(task->args, args, bytes);
     stream->pushed++;
-    pthread_cond_signal(&stream->filled);
     pthread_mutex_unlock(&stream->lock);
 }
 
@@ -252,6 +277,8 @@ static int host_stream_open(struct device *device, struct stream **out)
         free(stream);
         return fail(ERR_DEVICE, "cannot start a thread for a stream");
     }
+    stream->next = ((struct host_device *)device)->streams;
+    ((struct host_device *)device)->streams = stream;
     *out = &stream->base;
     return OK;
 }
@@ -259,12 +286,16 @@ static int host_stream_open(struct device *device, struct stream **out)
 static void host_stream_close(struct stream *base)
 {
     struct host_stream *stream = (struct host_stream *)base;
+    struct host_stream **link = &((struct host_device *)base->device)->streams;
 
     pthread_mutex_lock(&stream->lock);
     stream->closing = true;
-    pthread_cond_signal(&stream->filled);
     pthread_mutex_unlock(&stream->lock);
+    wake_all(base->device);
     pthread_join(stream->thread, NULL);
+    while (*link != stream)
+        link = &(*link)->next;
+    *link = stream->next;
     pthread_cond_destroy(&stream->drained);
     pthread_cond_destroy(&stream->filled);
     pthread_mutex_destroy(&stream->lock);
@@ -276,6 +307,7 @@ static int host_stream_sync(struct stream *base)
     struct host_stream *stream = (struct host_stream *)base;
     int status;
 
+    wake_all(base->device);
     pthread_mutex_lock(&stream->lock);
     while (stream->finished < stream->pushed)
         pthread_cond_wait(&stream->drained, &stream->lock);
