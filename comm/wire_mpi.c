@@ -29,7 +29,6 @@ struct wire_mpi {
     MPI_Comm comm;
     MPI_Request *requests;
     int room;
-    bool crowded;              /* fewer cores than two per rank: kernels and messages share one */
 };
 
 struct exchange_args {
@@ -96,9 +95,13 @@ static void give_way(const struct wire_mpi *wire, const struct stream *stream)
 {
     static const struct timespec nap = { .tv_nsec = NAP_NS };
 
-    if (wire->crowded && host_others_compute(stream))
+    /* A nap gives the core to the kernels and gets it back when it ends; a yield would give it for
+     * as long as the scheduler's slice, several milliseconds. */
+    if (!world_crowded(wire->world))
+        return;
+    if (host_others_compute(stream))
         nanosleep(&nap, NULL);
-    else if (wire->crowded)
+    else
         sched_yield();
 }
 
@@ -190,13 +193,6 @@ static const struct wire_ops mpi_ops = {
     .exchange = mpi_exchange,
 };
 
-static int cores(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
-}
-
 int wire_mpi_open(struct world *world, struct wire **out)
 {
     struct wire_mpi *wire = calloc(1, sizeof(*wire));
@@ -207,7 +203,6 @@ int wire_mpi_open(struct world *world, struct wire **out)
     wire->base.ops = &mpi_ops;
     wire->base.topology = *world_topology(world);
     wire->world = world;
-    wire->crowded = cores() < 2 * world_neighbours(world);
     wire->comm = MPI_COMM_NULL;
     rc = world_channel(world, &wire->comm);
     if (rc) {

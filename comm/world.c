@@ -4,6 +4,7 @@
 #include "status.h"
 
 #include <mpi.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -11,6 +12,7 @@ struct world {
     MPI_Comm control, alarm;
     struct topology topology;
     int neighbours;
+    bool crowded;
     bool alarmed, raised;
 };
 
@@ -25,6 +27,26 @@ int world_check(int code, const char *call)
         return OK;
     MPI_Error_string(code, text, &length);
     return fail(ERR_WIRE, "%s: %.*s", call, length, text);
+}
+
+static int wait_for(const struct world *world, MPI_Request *request)
+{
+    int done = 0;
+
+    for (;;) {
+        TRY(MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE)));
+        if (done)
+            return OK;
+        if (world->crowded)
+            sched_yield();
+    }
+}
+
+static int cores(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 }
 
 static int duplicate(MPI_Comm *out)
@@ -44,6 +66,7 @@ static int find_nodes(struct world *world)
     TRY(MPI(MPI_Comm_split_type(world->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node)));
     MPI_Comm_size(node, &world->neighbours);
     MPI_Comm_rank(node, &local);
+    world->crowded = cores() < 2 * world->neighbours;
     first = t->rank;
     MPI_Bcast(&first, 1, MPI_INT, 0, node);
     MPI_Comm_free(&node);
@@ -121,6 +144,11 @@ const struct topology *world_topology(const struct world *world)
     return &world->topology;
 }
 
+int world_crowded(const struct world *world)
+{
+    return world->crowded;
+}
+
 int world_neighbours(const struct world *world)
 {
     return world->neighbours;
@@ -138,27 +166,45 @@ int world_settle(struct world *world, int status)
 
 int world_barrier(struct world *world)
 {
-    return MPI(MPI_Barrier(world->control));
+    MPI_Request request;
+
+    TRY(MPI(MPI_Ibarrier(world->control, &request)));
+    return wait_for(world, &request);
+}
+
+static int reduce(struct world *world, int64_t *values, int n, MPI_Op op)
+{
+    MPI_Request request;
+
+    TRY(MPI(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, op, world->control, &request)));
+    return wait_for(world, &request);
 }
 
 int world_max(struct world *world, int64_t *values, int n)
 {
-    return MPI(MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, MPI_MAX, world->control));
+    return reduce(world, values, n, MPI_MAX);
 }
 
 int world_sum(struct world *world, int64_t *values, int n)
 {
-    return MPI(MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, MPI_SUM, world->control));
+    return reduce(world, values, n, MPI_SUM);
 }
 
 int world_broadcast(struct world *world, void *data, size_t bytes)
 {
-    return MPI(MPI_Bcast(data, (int)bytes, MPI_BYTE, 0, world->control));
+    MPI_Request request;
+
+    TRY(MPI(MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, world->control, &request)));
+    return wait_for(world, &request);
 }
 
 int world_gather(struct world *world, const void *mine, void *all, size_t bytes)
 {
-    return MPI(MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, world->control));
+    MPI_Request request;
+
+    TRY(MPI(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, world->control,
+                           &request)));
+    return wait_for(world, &request);
 }
 
 void world_alarm(struct world *world)

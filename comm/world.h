@@ -1,5 +1,9 @@
 /* The ranks as a whole, on MPI: who they are, and how they agree.
  *
+ * All waiting is done here and in the wire, by testing and giving way.  Open MPI's own
+ * mpi_yield_when_idle must stay off: it yields inside each test, and a yield beside a busy kernel
+ * costs a scheduler's slice.
+ *
  * Every function but the alarm is collective: all ranks call it, in the same order, while their
  * streams are idle (only one thread of a rank is ever inside MPI). */
 #ifndef WORLD_H
@@ -21,6 +25,10 @@ const struct topology *world_topology(const struct world *world);
 
 /* Ranks of this job that share this machine with the caller, itself included. */
 int world_neighbours(const struct world *world);
+
+/* True where there are fewer than two cores per rank: kernels, messages and other ranks share one,
+ * and whoever waits must give way. */
+int world_crowded(const struct world *world);
 
 /* Every rank brings its status and gets the same one: the worst error if there is any, else
  * UNSUPPORTED if any rank said so, else OK. */

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +29,7 @@ static void pass_on(int number)
  * communication of a rank could never run beside its compute. */
 static int launcher_arguments(int ranks, char *count, size_t count_bytes, const char **out)
 {
-    cpu_set_t set;
-    int cores = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set), n = 0;
+    int n = 0;
 
     snprintf(count, count_bytes, "%d", ranks);
     out[n++] = "mpirun";
@@ -42,12 +40,6 @@ static int launcher_arguments(int ranks, char *count, size_t count_bytes, const 
     out[n++] = "--oversubscribe";
     out[n++] = "-np";
     out[n++] = count;
-    if (ranks > cores) {
-        /* Without it a waiting rank keeps the core from the one it waits for. */
-        out[n++] = "--mca";
-        out[n++] = "mpi_yield_when_idle";
-        out[n++] = "1";
-    }
     return n;
 }
 
