@@ -33,12 +33,13 @@ size_t exec_bytes(const struct moe_shape *shape, const struct moe_plan *plan,
  * apply.  Local: ranks must agree on the outcome before any of them runs a step. */
 int exec_open(struct engine *engine, struct layer *layer, const struct moe_plan *plan,
               uint64_t capacity, struct exec **out);
-void exec_close(struct exec *exec);
+void exec_close(struct exec *x);
 
-/* Enqueues y = layer(x), both (T,D) in the storage type.  x must live until the backward pass. */
-int exec_forward(struct exec *exec, const void *x, void *y);
+/* Enqueues y = layer(tokens), both (T,D) in the storage type.  The tokens must live until the
+ * backward pass. */
+int exec_forward(struct exec *x, const void *tokens, void *y);
 
-/* Enqueues the gradients of the same step: of x from that of y, and of the layer's parameters. */
-int exec_backward(struct exec *exec, const void *grad_y, void *grad_x);
+/* Enqueues the gradients of the same step: of the tokens from that of y, and of the layer's parameters. */
+int exec_backward(struct exec *x, const void *grad_y, void *grad_x);
 
 #endif

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { LAUNCHER_ARGUMENTS = 16, ARGUMENTS_MAX = 256 };
+
 bool launch_is_rank(void)
 {
     return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK");
@@ -45,9 +47,8 @@ static int launcher_arguments(int ranks, char *count, size_t count_bytes, const 
 
 static void become_mpirun(int ranks, char **argv)
 {
-    enum { OWN = 16 };
     static char self[PATH_MAX];
-    const char *arguments[OWN + 256];
+    const char *arguments[LAUNCHER_ARGUMENTS + ARGUMENTS_MAX];
     char count[16];
     ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
     int n = launcher_arguments(ranks, count, sizeof(count), arguments);
@@ -55,7 +56,7 @@ static void become_mpirun(int ranks, char **argv)
     if (length > 0) {
         self[length] = 0;
         arguments[n++] = self;
-        for (int i = 1; argv[i] && i < 255; i++)
+        for (int i = 1; argv[i]; i++)
             arguments[n++] = argv[i];
         arguments[n] = NULL;
         execvp("mpirun", (char *const *)arguments);
@@ -70,7 +71,13 @@ int launch_ranks(int ranks, char **argv, int *exit_code)
     struct sigaction action = { .sa_handler = pass_on };
     int status;
     pid_t pid;
+    int n = 0;
 
+    while (argv[n])
+        n++;
+    if (n >= ARGUMENTS_MAX)
+        return fail(ERR_ARGUMENT, "%d arguments: fewer than %d can be passed to ranks", n,
+                    ARGUMENTS_MAX);
     fflush(NULL);
     pid = fork();
     if (pid < 0)

@@ -66,25 +66,26 @@ int rig_open(struct world *world, struct engine *engine, const struct data *data
              const uint32_t *tokens, double factor, struct rig **out)
 {
     struct rig *rig = calloc(1, sizeof(*rig));
-    uint32_t *copy = malloc(data->shape.ranks * sizeof(*copy));
-    int rc = rig && copy ? OK : fail(ERR_NOMEM, "a rig");
+    int rc = rig ? OK : fail(ERR_NOMEM, "a rig");
 
+    if (rig) {
+        *rig = (struct rig){ .world = world, .engine = engine, .data = *data };
+        rig->tokens = malloc(data->shape.ranks * sizeof(*rig->tokens));
+        rc = rig->tokens ? OK : fail(ERR_NOMEM, "%u ranks", data->shape.ranks);
+    }
     if (!rc) {
-        memcpy(copy, tokens, data->shape.ranks * sizeof(*copy));
-        *rig = (struct rig){ .world = world, .engine = engine, .data = *data, .tokens = copy };
+        memcpy(rig->tokens, tokens, data->shape.ranks * sizeof(*rig->tokens));
         rc = set_up(rig);
     }
     rc = world_settle(world, rc);
     if (!rc)
         rc = agree_capacity(rig, factor);
-    if (!rc) {
-        *out = rig;
-        return OK;
+    if (rc) {
+        rig_close(rig);
+        return rc;
     }
-    if (rig && !rig->tokens)
-        free(copy);
-    rig_close(rig);
-    return rc;
+    *out = rig;
+    return OK;
 }
 
 void rig_close(struct rig *rig)
