@@ -67,7 +67,7 @@ $(BUILD)/tests/bench_%: $(BUILD)/tests/bench_%.o $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
 
 # What Debian calls the things we need.
-PACKAGES := gcc libc6-dev pkg-config libopenmpi-dev openmpi-bin libopenblas-dev iproute2
+PACKAGES := gcc libc6-dev pkg-config libopenmpi-dev openmpi-bin libopenblas-dev iproute2 procps
 deps:
 ifneq ($(DEPS),0)
 	$(Q)tests/deps $(PACKAGES)
