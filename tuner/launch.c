@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,6 +54,8 @@ static void become_mpirun(int ranks, char **argv)
     ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
     int n = launcher_arguments(ranks, count, sizeof(count), arguments);
 
+    /* Should this program be killed outright, mpirun is told to end, and ends the ranks. */
+    prctl(PR_SET_PDEATHSIG, SIGTERM, 0UL, 0UL, 0UL);
     if (length > 0) {
         self[length] = 0;
         arguments[n++] = self;
