@@ -8,9 +8,9 @@
 
 /* One call, prepared.  send and recv may not overlap; scratch is a2a_scratch() elements. */
 struct a2a_call {
-    struct wire *wire;                   /* borrowed */
+    struct wire *wire; /* borrowed */
     uint32_t dtype;
-    uint64_t block;                      /* elements */
+    uint64_t block; /* elements */
     const void *send;
     void *recv, *scratch;
 };
@@ -20,7 +20,7 @@ struct a2a;
 struct a2a_ops {
     const char *name;
     uint64_t (*scratch)(const struct topology *topology, uint64_t block);
-    int (*build)(struct a2a *a2a);       /* fills the batches */
+    int (*build)(struct a2a *a2a); /* fills the batches */
     int (*run)(struct a2a *a2a, struct stream *stream);
 };
 

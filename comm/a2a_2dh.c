@@ -21,8 +21,8 @@ static int add_phase(struct a2a *a2a, struct batch *phase, struct peers peers, c
                      void *recv)
 {
     const struct a2a_call *c = &a2a->call;
-    size_t bytes = (size_t)(c->wire->topology.ranks / peers.count) * c->block *
-                   dtype_bytes(c->dtype);
+    size_t bytes =
+        (size_t)(c->wire->topology.ranks / peers.count) * c->block * dtype_bytes(c->dtype);
 
     return batch_add(phase, c->wire, peers, send, bytes, recv, bytes);
 }
@@ -65,9 +65,9 @@ static int hierarchical_run(struct a2a *a2a, struct stream *stream)
     uint64_t m = (uint64_t)c->wire->topology.ranks_per_node;
     uint64_t n = (uint64_t)c->wire->topology.ranks / m;
 
-    TRY(transpose(c, stream, n, m, c->send, half(c, 0)));      /* blocks for one local rank together */
+    TRY(transpose(c, stream, n, m, c->send, half(c, 0))); /* blocks for one local rank together */
     TRY(wire_exchange(c->wire, stream, &a2a->phases[0]));
-    TRY(transpose(c, stream, m, n, half(c, 1), half(c, 0)));   /* blocks for one node together */
+    TRY(transpose(c, stream, m, n, half(c, 1), half(c, 0))); /* blocks for one node together */
     return wire_exchange(c->wire, stream, &a2a->phases[1]);
 }
 

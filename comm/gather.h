@@ -8,7 +8,7 @@
 #include "wire.h"
 
 struct group {
-    int first, count;                    /* ranks first .. first+count-1, the caller among them */
+    int first, count; /* ranks first .. first+count-1, the caller among them */
 };
 
 /* Everybody's slice, in rank order, becomes whole. */
@@ -25,8 +25,8 @@ static inline int gather_add(struct batch *batch, const struct wire *wire, struc
 static inline int scatter_add(struct batch *batch, const struct wire *wire, struct group group,
                               const void *whole, void *parts, size_t slice_bytes)
 {
-    return batch_add(batch, wire, (struct peers){ group.first, 1, group.count }, whole,
-                     slice_bytes, parts, slice_bytes);
+    return batch_add(batch, wire, (struct peers){ group.first, 1, group.count }, whole, slice_bytes,
+                     parts, slice_bytes);
 }
 
 #endif

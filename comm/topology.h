@@ -6,7 +6,7 @@
 
 struct topology {
     int rank, ranks;
-    int ranks_per_node;        /* 0: nodes hold different numbers, or ranks are not node by node */
+    int ranks_per_node; /* 0: nodes hold different numbers, or ranks are not node by node */
 };
 
 /* Two levels that both mean something, and rank = node * ranks_per_node + local. */

@@ -1,4 +1,5 @@
-/* Grouped send and receive on a stream: all that the algorithms of this folder need of a transport. */
+/* Grouped send and receive on a stream: all that the algorithms of this folder need of a transport.
+ */
 #ifndef WIRE_H
 #define WIRE_H
 
@@ -33,7 +34,7 @@ struct wire_ops {
 struct wire {
     const struct wire_ops *ops;
     struct topology topology;
-    uint64_t sent_bytes, messages;       /* that left this rank, counted when enqueued */
+    uint64_t sent_bytes, messages; /* that left this rank, counted when enqueued */
 };
 
 /* The wire `mpi`: Open MPI on host memory.  The world is borrowed and must outlive it. */

@@ -17,11 +17,11 @@
 #include <time.h>
 
 enum {
-    PIECE_BYTES = 1 << 30,     /* MPI counts in int */
+    PIECE_BYTES = 1 << 30, /* MPI counts in int */
     TAG = 1,
-    NAP_NS = 50000,            /* between tests while kernels run on a core we share */
-    SPINS = 64,                /* tests at first without giving way: short messages are here by then */
-    ALARM_EVERY = 256,         /* tests between looks at the alarm */
+    NAP_NS = 50000,    /* between tests while kernels run on a core we share */
+    SPINS = 64,        /* tests at first without giving way: short messages are here by then */
+    ALARM_EVERY = 256, /* tests between looks at the alarm */
 };
 
 struct wire_mpi {
@@ -59,8 +59,8 @@ static int post_receives(struct wire_mpi *wire, const struct batch *batch, int *
             continue;
         for (int p = 0; p < pieces(t->bytes); p++)
             TRY(world_check(MPI_Irecv((char *)t->recv + (size_t)p * PIECE_BYTES,
-                                      piece_bytes(t->bytes, p), MPI_BYTE, t->peer, TAG,
-                                      wire->comm, &wire->requests[(*n)++]),
+                                      piece_bytes(t->bytes, p), MPI_BYTE, t->peer, TAG, wire->comm,
+                                      &wire->requests[(*n)++]),
                             "MPI_Irecv"));
     }
     return OK;
@@ -75,8 +75,8 @@ static int post_sends(struct wire_mpi *wire, const struct batch *batch, int *n)
             continue;
         for (int p = 0; p < pieces(t->bytes); p++)
             TRY(world_check(MPI_Isend((const char *)t->send + (size_t)p * PIECE_BYTES,
-                                      piece_bytes(t->bytes, p), MPI_BYTE, t->peer, TAG,
-                                      wire->comm, &wire->requests[(*n)++]),
+                                      piece_bytes(t->bytes, p), MPI_BYTE, t->peer, TAG, wire->comm,
+                                      &wire->requests[(*n)++]),
                             "MPI_Isend"));
     }
     return OK;
@@ -125,7 +125,7 @@ static int finish(struct wire_mpi *wire, const struct stream *stream, int n)
             break;
         if (tests % ALARM_EVERY == 0 && world_alarmed(wire->world)) {
             drop(wire, n);
-            return ERR_WIRE;       /* said by the rank that raised it */
+            return ERR_WIRE; /* said by the rank that raised it */
         }
         if (tests > SPINS)
             give_way(wire, stream);

@@ -71,15 +71,14 @@ static int find_nodes(struct world *world)
     MPI_Bcast(&first, 1, MPI_INT, 0, node);
     MPI_Comm_free(&node);
     mine[0] = world->neighbours;
-    mine[1] = first % world->neighbours;               /* must be 0: nodes start at multiples */
-    mine[2] = t->rank - first - local;                 /* must be 0: consecutive */
+    mine[1] = first % world->neighbours; /* must be 0: nodes start at multiples */
+    mine[2] = t->rank - first - local;   /* must be 0: consecutive */
     agreed[0] = mine[0];
     agreed[1] = -mine[0];
     agreed[2] = mine[1];
     agreed[3] = mine[2] != 0;
     TRY(world_max(world, agreed, 4));
-    t->ranks_per_node =
-        agreed[0] == -agreed[1] && !agreed[2] && !agreed[3] ? world->neighbours : 0;
+    t->ranks_per_node = agreed[0] == -agreed[1] && !agreed[2] && !agreed[3] ? world->neighbours : 0;
     return OK;
 }
 

@@ -19,7 +19,7 @@ struct world;
 /* Starts MPI.  ranks_per_node > 0 overrides what MPI finds (to test two levels on one machine);
  * ERR_ARGUMENT if it does not divide the ranks. */
 int world_open(int ranks_per_node, struct world **out);
-void world_close(struct world *world);             /* ends MPI; NULL is fine */
+void world_close(struct world *world); /* ends MPI; NULL is fine */
 
 const struct topology *world_topology(const struct world *world);
 
@@ -35,17 +35,17 @@ int world_crowded(const struct world *world);
 int world_settle(struct world *world, int status);
 
 int world_barrier(struct world *world);
-int world_max(struct world *world, int64_t *values, int n);      /* in place */
+int world_max(struct world *world, int64_t *values, int n); /* in place */
 int world_sum(struct world *world, int64_t *values, int n);
-int world_broadcast(struct world *world, void *data, size_t bytes);   /* from rank 0 */
-int world_gather(struct world *world, const void *mine, void *all, size_t bytes);   /* to all */
+int world_broadcast(struct world *world, void *data, size_t bytes);               /* from rank 0 */
+int world_gather(struct world *world, const void *mine, void *all, size_t bytes); /* to all */
 
 /* Ends every rank's wait inside an exchange: called by a rank that cannot take part in one. */
 void world_alarm(struct world *world);
-int world_alarmed(struct world *world);            /* 1 once any rank has raised the alarm */
+int world_alarmed(struct world *world); /* 1 once any rank has raised the alarm */
 
 /* For wires of this folder: a communicator of its own (an MPI_Comm). */
 int world_channel(struct world *world, void *mpi_comm);
-int world_check(int mpi_code, const char *call);   /* MPI's code as a status */
+int world_check(int mpi_code, const char *call); /* MPI's code as a status */
 
 #endif

@@ -39,8 +39,8 @@ int fault_setup(int rank)
 
         f->rank = -1;
         atomic_store(&f->passed, 0);
-        if (fault_count == FAULT_MAX || sscanf(text, "%15[a-z]:%d%n", f->point, &f->at, &used) != 2 ||
-            !known(f->point))
+        if (fault_count == FAULT_MAX ||
+            sscanf(text, "%15[a-z]:%d%n", f->point, &f->at, &used) != 2 || !known(f->point))
             return fail(ERR_ARGUMENT, "MOETUNE_FAULT: \"%s\" is not point:n[@rank]", text);
         text += used;
         if (*text == '@')

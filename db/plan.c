@@ -118,8 +118,8 @@ int moe_plan_parse(const char *text, struct moe_plan *out)
         size_t length = strcspn(text, " "), name = strcspn(text, "= ");
         size_t i = 0;
 
-        while (i < plan_axis_count && (strlen(plan_axes[i].name) != name ||
-                                       memcmp(plan_axes[i].name, text, name) != 0))
+        while (i < plan_axis_count &&
+               (strlen(plan_axes[i].name) != name || memcmp(plan_axes[i].name, text, name) != 0))
             i++;
         if (i == plan_axis_count || name == length || (seen >> i & 1))
             return MOE_ERR_FORMAT;

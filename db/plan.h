@@ -13,10 +13,10 @@ enum { PLAN_TEXT_BYTES = 64, PLAN_MAX_D = 8, PLAN_A2A_COUNT = 2 };
 /* One tunable.  A new one is a row in plan.c and a field in struct moe_plan. */
 struct axis {
     const char *name;
-    size_t offset;                     /* of its uint32_t in struct moe_plan */
+    size_t offset; /* of its uint32_t in struct moe_plan */
     uint32_t fallback, min, max;
     bool power_of_two;
-    const char *const *words;          /* names of the values, or NULL: plain numbers */
+    const char *const *words; /* names of the values, or NULL: plain numbers */
 };
 
 extern const struct axis plan_axes[];

@@ -62,9 +62,10 @@ int shape_check(const struct moe_shape *shape)
         return fail(ERR_ARGUMENT,
                     "%u experts on %u ranks: fewer experts than ranks must divide the ranks", e, w);
     if (e > w && e % w)
-        return fail(ERR_ARGUMENT,
-                    "%u experts on %u ranks: more experts than ranks must be a multiple of the ranks",
-                    e, w);
+        return fail(
+            ERR_ARGUMENT,
+            "%u experts on %u ranks: more experts than ranks must be a multiple of the ranks", e,
+            w);
     if (shape->hidden_dim % shape_slices(shape))
         return fail(ERR_ARGUMENT,
                     "hidden dimension %u: %u ranks share an expert, so it must be a multiple of %u",

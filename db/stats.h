@@ -9,7 +9,7 @@
 struct spread {
     size_t count;
     int64_t min_ns, median_ns, p95_ns, max_ns;
-    int64_t low_ns, high_ns;   /* >= 95 % distribution-free interval of the median */
+    int64_t low_ns, high_ns; /* >= 95 % distribution-free interval of the median */
 };
 
 /* The q-quantile (0 to 1) of sorted values, linear between neighbours; count > 0. */

@@ -8,7 +8,7 @@
 
 enum status {
     OK = 0,
-    UNSUPPORTED = 1,   /* legal in itself, but has no meaning on this machine or shape */
+    UNSUPPORTED = 1, /* legal in itself, but has no meaning on this machine or shape */
     /* -1 to -5 are the public enum moe_status, number for number. */
     ERR_ARGUMENT = -1,
     ERR_IO = -2,
@@ -17,8 +17,8 @@ enum status {
     ERR_NOMEM = -5,
     ERR_DEVICE = -6,
     ERR_WIRE = -7,
-    ERR_WRONG = -8,    /* a result differs from its reference */
-    ERR_LAUNCH = -9,   /* the ranks could not be started, or ended early */
+    ERR_WRONG = -8,  /* a result differs from its reference */
+    ERR_LAUNCH = -9, /* the ranks could not be started, or ended early */
 };
 
 #define TRY(call)                                                                                  \

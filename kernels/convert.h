@@ -7,8 +7,8 @@
 
 /* One body, compiled for the plain, AVX2 and AVX-512 levels; the loader picks.  Not under the
  * sanitizers, whose runtime is not ready when the loader asks. */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) &&                            \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define CLONES
@@ -38,7 +38,7 @@ static inline float from_bf16(uint16_t h)
 static inline uint16_t to_bf16(float f)
 {
     uint32_t u = float_bits(f);
-    uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;   /* to nearest, ties to even */
+    uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16; /* to nearest, ties to even */
     uint32_t quiet = (u >> 16) | 0x40;
 
     return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? quiet : rounded);

@@ -18,13 +18,13 @@ struct device_ops;
 
 struct device {
     const struct device_ops *ops;
-    bool computes_f32;     /* whatever the storage type */
+    bool computes_f32; /* whatever the storage type */
     size_t bytes_now, bytes_peak;
 };
 
 struct stream {
     struct device *device;
-    bool muted;            /* kernels and exchanges are dropped, events still happen */
+    bool muted; /* kernels and exchanges are dropped, events still happen */
 };
 
 struct event {
@@ -64,8 +64,8 @@ int device_upload(struct device *device, void *to, const void *from_host, size_t
 int device_download(struct device *device, void *to_host, const void *from, size_t bytes);
 
 int stream_open(struct device *device, struct stream **out);
-void stream_close(struct stream *stream);       /* NULL is fine; waits for what is queued */
-int stream_sync(struct stream *stream);         /* the first failure since the last sync */
+void stream_close(struct stream *stream); /* NULL is fine; waits for what is queued */
+int stream_sync(struct stream *stream);   /* the first failure since the last sync */
 int event_open(struct device *device, struct event **out);
 void event_close(struct event *event);
 

@@ -23,24 +23,24 @@ struct task {
         int (*call)(const void *args);
         struct host_event *event;
     } what;
-    uint64_t turn;                              /* of the event: which record this is, or waits for */
+    uint64_t turn; /* of the event: which record this is, or waits for */
     _Alignas(16) unsigned char args[HOST_ARGS_BYTES];
 };
 
 struct host_device {
     struct device base;
-    atomic_int computing;                       /* streams inside a kernel at this moment */
-    struct host_stream *streams;                /* all that are open */
+    atomic_int computing;        /* streams inside a kernel at this moment */
+    struct host_stream *streams; /* all that are open */
 };
 
 struct host_stream {
     struct stream base;
-    struct host_stream *next;                   /* of the device's streams */
+    struct host_stream *next; /* of the device's streams */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t filled, drained;
     struct task tasks[QUEUE_TASKS];
-    uint64_t pushed, finished;                  /* counts; the queue is what lies between */
+    uint64_t pushed, finished; /* counts; the queue is what lies between */
     int status;
     bool closing;
     atomic_bool computing;
@@ -50,7 +50,7 @@ struct host_event {
     struct event base;
     pthread_mutex_t lock;
     pthread_cond_t happened;
-    uint64_t issued, done;                      /* turns of record */
+    uint64_t issued, done; /* turns of record */
     int64_t when_ns;
 };
 

@@ -32,13 +32,14 @@ void host_gemm(const struct gemm *g)
  * cost as much as the product they follow. */
 static inline float exp_fast(float x)
 {
-    const float magic = 0x1.8p23f;         /* adding it leaves the nearest integer in the low bits */
+    const float magic = 0x1.8p23f; /* adding it leaves the nearest integer in the low bits */
     float clamped = x < -87.0f ? -87.0f : (x > 87.0f ? 87.0f : x);
     float shifted = clamped * 0x1.715476p0f + magic;
     float n = shifted - magic;
-    float r = (clamped - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;   /* x - n ln 2, in two parts */
-    float p = 1.0f + r * (1.0f + r * (0.5f + r * (0x1.555556p-3f + r * (0x1.55557cp-5f +
-              r * (0x1.1111p-7f + r * 0x1.6c16c2p-10f)))));
+    float r = (clamped - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f; /* x - n ln 2, in two parts */
+    float p = 1.0f + r * (1.0f + r * (0.5f + r * (0x1.555556p-3f +
+                                                  r * (0x1.55557cp-5f +
+                                                       r * (0x1.1111p-7f + r * 0x1.6c16c2p-10f)))));
 
     return p * bits_float((float_bits(shifted) - float_bits(magic) + 127) << 23);
 }
@@ -54,8 +55,8 @@ static inline float gelu_argument(float x)
     return 1.5957691216f * x * (1.0f + 0.044715f * x * x);
 }
 
-typedef void activation(float *restrict pre, const float *restrict bias,
-                        const float *restrict up, float *restrict post, uint64_t n);
+typedef void activation(float *restrict pre, const float *restrict bias, const float *restrict up,
+                        float *restrict post, uint64_t n);
 
 CLONES static void relu_row(float *restrict pre, const float *restrict bias,
                             const float *restrict up, float *restrict post, uint64_t n)
@@ -104,7 +105,9 @@ CLONES static void swiglu_row(float *restrict pre, const float *restrict bias,
 }
 
 static activation *const forward_rows[] = {
-    [MOE_RELU] = relu_row, [MOE_GELU] = gelu_row, [MOE_SWIGLU] = swiglu_row,
+    [MOE_RELU] = relu_row,
+    [MOE_GELU] = gelu_row,
+    [MOE_SWIGLU] = swiglu_row,
 };
 
 void host_activate(const struct activate *a)

@@ -11,9 +11,9 @@
 
 /* A new kernel is a row here, a struct below, and a function in each back end. */
 #define KERNELS(row)                                                                               \
-    row(gemm) row(route) row(route_backward) row(encode) row(encode_backward) row(decode)         \
-    row(decode_backward) row(move) row(activate) row(activate_backward) row(add_bias)             \
-    row(sum_rows) row(fill)
+    row(gemm) row(route) row(route_backward) row(encode) row(encode_backward) row(decode)          \
+        row(decode_backward) row(move) row(activate) row(activate_backward) row(add_bias)          \
+            row(sum_rows) row(fill)
 
 #define KERNEL_NUMBER(name) KERNEL_##name,
 enum kernel { KERNELS(KERNEL_NUMBER) KERNEL_COUNT };
@@ -22,7 +22,7 @@ enum kernel { KERNELS(KERNEL_NUMBER) KERNEL_COUNT };
 /* For each of `batch` matrices, strides in elements: c (m,n) = op(a) op(b) + keep * c, where op(a)
  * is (m,k) and op(b) is (k,n).  Row-major and dense: a is (m,k), or (k,m) with transpose_a. */
 struct gemm {
-    uint32_t dtype;                      /* of a, b and c; accumulation is f32 */
+    uint32_t dtype; /* of a, b and c; accumulation is f32 */
     bool transpose_a, transpose_b, keep;
     uint32_t batch;
     uint64_t m, n, k;
@@ -35,31 +35,31 @@ struct gemm {
  * softmax probability; k > 1: probabilities normalised over the k chosen, before any is dropped. */
 struct route {
     uint32_t tokens, experts, top_k;
-    uint64_t capacity;                   /* choices whose slot is >= capacity are dropped */
-    float *logits;                       /* (T,E) in; softmax probabilities out */
-    float *gate;                         /* (T,k) out */
-    int32_t *expert;                     /* (T,k) out */
-    int64_t *slot;                       /* (T,k) out: row within the expert, or -1 if dropped.
-                                          * Slots are given to all first choices in token order, then
-                                          * all second choices, and so on */
-    int64_t *needed;                     /* (E) out: choices of each expert, before any drop */
+    uint64_t capacity; /* choices whose slot is >= capacity are dropped */
+    float *logits;     /* (T,E) in; softmax probabilities out */
+    float *gate;       /* (T,k) out */
+    int32_t *expert;   /* (T,k) out */
+    int64_t *slot;     /* (T,k) out: row within the expert, or -1 if dropped.
+                        * Slots are given to all first choices in token order, then
+                        * all second choices, and so on */
+    int64_t *needed;   /* (E) out: choices of each expert, before any drop */
 };
 
 /* d(loss)/d(logits) from d(loss)/d(gate). */
 struct route_backward {
     uint32_t tokens, experts, top_k;
-    const float *probability;            /* (T,E), as route leaves them */
+    const float *probability; /* (T,E), as route leaves them */
     const float *gate;
     const int32_t *expert;
-    const float *grad_gate;              /* (T,k) */
-    float *grad_logits;                  /* (T,E) out */
+    const float *grad_gate; /* (T,k) */
+    float *grad_logits;     /* (T,E) out */
 };
 
 /* Where each choice's row lies; shared by the four kernels below. */
 struct routing {
-    uint32_t tokens, experts, top_k, width;   /* width = D */
-    uint64_t rows;                            /* C, rows per expert in (E,C,D) */
-    uint64_t capacity;                        /* rows from here on are never filled */
+    uint32_t tokens, experts, top_k, width; /* width = D */
+    uint64_t rows;                          /* C, rows per expert in (E,C,D) */
+    uint64_t capacity;                      /* rows from here on are never filled */
     const int32_t *expert;
     const int64_t *slot;
     const int64_t *needed;
@@ -69,8 +69,8 @@ struct routing {
 struct encode {
     struct routing routing;
     uint32_t dtype;
-    const void *from;                    /* (T,D) */
-    void *to;                            /* (E,C,D) */
+    const void *from; /* (T,D) */
+    void *to;         /* (E,C,D) */
 };
 
 /* to (T,D) = sum over kept choices of their row of from (E,C,D), plus add (T,D) f32 or NULL. */
@@ -111,7 +111,7 @@ struct move {
     uint32_t from_type, to_type;
     uint64_t block;
     uint64_t dims[3], from_stride[3], to_stride[3];
-    uint64_t terms, term_stride;         /* terms >= 1 */
+    uint64_t terms, term_stride; /* terms >= 1 */
     const void *from;
     void *to;
 };
@@ -119,11 +119,11 @@ struct move {
 /* One expert activation over (batch, rows, width): pre += bias (batch,width), post = act(pre); for
  * SwiGLU post = silu(pre) * up.  post may be pre (ReLU). */
 struct activate {
-    uint32_t dtype, kind;                /* enum moe_act */
+    uint32_t dtype, kind; /* enum moe_act */
     uint64_t batch, rows, width;
     const void *bias;
     void *pre;
-    const void *up;                      /* SwiGLU only */
+    const void *up; /* SwiGLU only */
     void *post;
 };
 
@@ -131,7 +131,7 @@ struct activate {
 struct activate_backward {
     uint32_t dtype, kind;
     uint64_t batch, rows, width;
-    const void *pre;                     /* with its bias, as activate leaves it; for ReLU, post */
+    const void *pre; /* with its bias, as activate leaves it; for ReLU, post */
     const void *up;
     const void *grad_post;
     void *grad_pre;
@@ -146,7 +146,8 @@ struct add_bias {
     void *to;
 };
 
-/* to (batch, stride) = column sums of from (batch,rows,width), plus keep * to; padding columns 0. */
+/* to (batch, stride) = column sums of from (batch,rows,width), plus keep * to; padding columns 0.
+ */
 struct sum_rows {
     uint32_t dtype;
     bool keep;

@@ -128,9 +128,9 @@ void row_fence(void)
         const element *a = (const element *)rows[0] + at;                                          \
                                                                                                    \
         if (terms == 1)                                                                            \
-            one_##type(a, scale[0], add, to, n);                                   \
+            one_##type(a, scale[0], add, to, n);                                                   \
         else                                                                                       \
-            two_##type(a, (const element *)rows[1] + at, scale, add, to, n);       \
+            two_##type(a, (const element *)rows[1] + at, scale, add, to, n);                       \
     }
 COMBINE(f32, float, ROW_f32, F32_ROW)
 COMBINE(bf16_single, uint16_t, from_bf16, to_bf16)
@@ -150,7 +150,7 @@ static inline float high_bf16(uint32_t pair)
     return bits_float(pair & 0xffff0000);
 }
 
-static inline uint32_t round_bf16(float f)             /* the result is the upper half */
+static inline uint32_t round_bf16(float f) /* the result is the upper half */
 {
     uint32_t u = float_bits(f), rounded = u + 0x7fff + ((u >> 16) & 1), quiet = u | 0x400000;
 
@@ -167,7 +167,8 @@ CLONES static void pairs_one(const bf16_pair *restrict a, float s, const float *
 {
     if (add)
         for (uint64_t i = 0; i < n; i++)
-            to[i] = pair_bf16(add[2 * i] + s * low_bf16(a[i]), add[2 * i + 1] + s * high_bf16(a[i]));
+            to[i] =
+                pair_bf16(add[2 * i] + s * low_bf16(a[i]), add[2 * i + 1] + s * high_bf16(a[i]));
     else
         for (uint64_t i = 0; i < n; i++)
             to[i] = pair_bf16(s * low_bf16(a[i]), s * high_bf16(a[i]));

@@ -8,8 +8,8 @@
 struct sim_device {
     struct device base;
     const struct sim_costs *costs;
-    uintptr_t next;                        /* addresses are handed out, never touched */
-    int64_t now_ns;                        /* the latest date any sync has seen */
+    uintptr_t next; /* addresses are handed out, never touched */
+    int64_t now_ns; /* the latest date any sync has seen */
 };
 
 struct sim_stream {

@@ -1,5 +1,5 @@
-/* Our all-to-alls, timed inside their stream, against every MPI_Alltoall algorithm that Open MPI has
- * for the same buffers; started by mpirun with --mca coll_tuned_use_dynamic_rules 1. */
+/* Our all-to-alls, timed inside their stream, against every MPI_Alltoall algorithm that Open MPI
+ * has for the same buffers; started by mpirun with --mca coll_tuned_use_dynamic_rules 1. */
 #include "a2a.h"
 #include "engine.h"
 #include "host.h"
@@ -15,8 +15,9 @@
 
 enum { ALGORITHMS = 5, ROUNDS = 41, OURS = 2, ENTRANTS = OURS + ALGORITHMS };
 
-static const char *const names[ENTRANTS] = { "linear", "2dh", "mpi:linear", "mpi:pairwise",
-                                             "mpi:bruck", "mpi:linear_sync", "mpi:two_proc" };
+static const char *const names[ENTRANTS] = { "linear",       "2dh",       "mpi:linear",
+                                             "mpi:pairwise", "mpi:bruck", "mpi:linear_sync",
+                                             "mpi:two_proc" };
 
 static struct {
     struct world *world;
@@ -43,7 +44,7 @@ static void make_communicators(void)
 
         MPI_T_cvar_write(handle, &algorithm);
         MPI_Comm_dup(MPI_COMM_WORLD, &f.comms[i]);
-        f.enters[OURS + i] = i != 4 || f.ranks == 2;      /* two_proc is for two */
+        f.enters[OURS + i] = i != 4 || f.ranks == 2; /* two_proc is for two */
     }
     MPI_T_cvar_handle_free(&handle);
 }

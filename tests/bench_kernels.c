@@ -15,7 +15,7 @@ struct tokens {
     int32_t *expert;
     int64_t *slot, *needed;
     void *x, *home;
-    size_t copy_bytes;                     /* a memcpy of these moves as many bytes */
+    size_t copy_bytes; /* a memcpy of these moves as many bytes */
     char *from, *to;
     bool decode;
 };
@@ -54,7 +54,8 @@ static void bench_tokens(uint32_t T, uint32_t D, uint32_t dtype)
     t.needed = malloc(t.E * 8);
     for (uint64_t i = 0; i < (uint64_t)T * t.E; i++)
         t.logits[i] = random_unit(T, i);
-    host_route(&(struct route){ T, t.E, t.k, UINT64_MAX, t.logits, t.gate, t.expert, t.slot, t.needed });
+    host_route(
+        &(struct route){ T, t.E, t.k, UINT64_MAX, t.logits, t.gate, t.expert, t.slot, t.needed });
     for (uint32_t e = 0; e < t.E; e++)
         most = (uint64_t)t.needed[e] > most ? (uint64_t)t.needed[e] : most;
     t.routing = (struct routing){ T, t.E, t.k, D, most, most, t.expert, t.slot, t.needed };
@@ -65,7 +66,8 @@ static void bench_tokens(uint32_t T, uint32_t D, uint32_t dtype)
     for (int decode = 0; decode < 2; decode++) {
         struct contest c;
 
-        /* encode reads every token and writes every row, filled or not; decode reads filled rows. */
+        /* encode reads every token and writes every row, filled or not; decode reads filled rows.
+         */
         moved = (double)width * D * (decode ? (double)choices + T : (double)(t.E * most) + T);
         t.copy_bytes = (size_t)(moved / 2);
         t.from = malloc(t.copy_bytes);
@@ -93,13 +95,28 @@ struct ffn {
 static int64_t run_ffn(void *self)
 {
     struct ffn *f = self;
-    struct gemm up = { .dtype = MOE_F32, .transpose_b = true, .batch = (uint32_t)f->E, .m = f->rows,
-                       .n = f->H, .k = f->D, .a = f->x, .b = f->w1, .c = f->pre,
-                       .stride_a = f->rows * f->D, .stride_b = f->H * f->D,
+    struct gemm up = { .dtype = MOE_F32,
+                       .transpose_b = true,
+                       .batch = (uint32_t)f->E,
+                       .m = f->rows,
+                       .n = f->H,
+                       .k = f->D,
+                       .a = f->x,
+                       .b = f->w1,
+                       .c = f->pre,
+                       .stride_a = f->rows * f->D,
+                       .stride_b = f->H * f->D,
                        .stride_c = f->rows * f->H };
-    struct gemm down = { .dtype = MOE_F32, .batch = (uint32_t)f->E, .m = f->rows, .n = f->D,
-                         .k = f->H, .a = f->post, .b = f->w2, .c = f->y,
-                         .stride_a = f->rows * f->H, .stride_b = f->H * f->D,
+    struct gemm down = { .dtype = MOE_F32,
+                         .batch = (uint32_t)f->E,
+                         .m = f->rows,
+                         .n = f->D,
+                         .k = f->H,
+                         .a = f->post,
+                         .b = f->w2,
+                         .c = f->y,
+                         .stride_a = f->rows * f->H,
+                         .stride_b = f->H * f->D,
                          .stride_c = f->rows * f->D };
     int64_t begin = host_clock_ns();
 
@@ -109,8 +126,8 @@ static int64_t run_ffn(void *self)
         up.c = f->up;
         host_gemm(&up);
     }
-    host_activate(&(struct activate){ MOE_F32, f->act, f->E, f->rows, f->H, f->b1, f->pre, f->up,
-                                      f->post });
+    host_activate(
+        &(struct activate){ MOE_F32, f->act, f->E, f->rows, f->H, f->b1, f->pre, f->up, f->post });
     host_gemm(&down);
     host_add_bias(&(struct add_bias){ MOE_F32, f->E, f->rows, f->D, f->D, f->b2, f->y });
     return host_clock_ns() - begin;

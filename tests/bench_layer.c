@@ -1,6 +1,6 @@
 /* A whole training step under every plan against the same layer as a user would write it: blocking
- * MPI_Alltoall, one product per expert, no chunks, no streams.  E = W, ReLU, f32; started by mpirun.
- * The two are checked against each other first. */
+ * MPI_Alltoall, one product per expert, no chunks, no streams.  E = W, ReLU, f32; started by
+ * mpirun. The two are checked against each other first. */
 #include "measure.h"
 #include "rig.h"
 #include "shape.h"
@@ -18,7 +18,7 @@ enum { T = 1024, D = 512, H = 512, K = 2, ROUNDS = 25, PLANS_MAX = 64 };
 
 struct plain {
     int ranks;
-    uint64_t c, rows;                      /* capacity; W * c rows reach this rank's expert */
+    uint64_t c, rows; /* capacity; W * c rows reach this rank's expert */
     const float *x, *grad_y, *gate_w, *w1, *b1, *w2, *b2;
     float *y, *grad_x, *logits, *gate, *grad_gate, *grad_logits;
     int *expert, *slot, *count;
@@ -33,8 +33,8 @@ static float *take(uint64_t n)
 
 static void gate(struct plain *p)
 {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, T, p->ranks, D, 1, p->x, D, p->gate_w, D, 0,
-                p->logits, p->ranks);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, T, p->ranks, D, 1, p->x, D, p->gate_w, D,
+                0, p->logits, p->ranks);
     for (int t = 0; t < T; t++) {
         const float *l = p->logits + t * p->ranks;
         int a = 0, b = -1;
@@ -79,14 +79,16 @@ static void forward(struct plain *p)
         if (p->slot[i] >= 0)
             memcpy(row(p, p->send, i), p->x + i / K * D, D * sizeof(float));
     exchange(p, p->send, p->in);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, H, D, 1, p->in, D, p->w1, D, 0, p->hidden, H);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, H, D, 1, p->in, D, p->w1, D, 0,
+                p->hidden, H);
     for (int i = 0; i < n; i++)
         for (int h = 0; h < H; h++) {
             float v = p->hidden[i * H + h] + p->b1[h];
 
             p->hidden[i * H + h] = v > 0 ? v : 0;
         }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, D, H, 1, p->hidden, H, p->w2, D, 0, p->out, D);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, D, H, 1, p->hidden, H, p->w2, D, 0,
+                p->out, D);
     for (int i = 0; i < n; i++)
         for (int d = 0; d < D; d++)
             p->out[i * D + d] += p->b2[d];
@@ -102,16 +104,17 @@ static void gate_backward(struct plain *p)
 {
     memset(p->grad_logits, 0, (size_t)(T * p->ranks) * sizeof(float));
     for (int t = 0; t < T; t++) {
-        float mean = p->gate[2 * t] * p->grad_gate[2 * t] + p->gate[2 * t + 1] * p->grad_gate[2 * t + 1];
+        float mean =
+            p->gate[2 * t] * p->grad_gate[2 * t] + p->gate[2 * t + 1] * p->grad_gate[2 * t + 1];
 
         for (int k = 0; k < K; k++)
             p->grad_logits[t * p->ranks + p->expert[2 * t + k]] =
                 p->gate[2 * t + k] * (p->grad_gate[2 * t + k] - mean);
     }
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, p->ranks, D, T, 1, p->grad_logits, p->ranks,
-                p->x, D, 0, p->grad_gate_w, D);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, T, D, p->ranks, 1, p->grad_logits, p->ranks,
-                p->gate_w, D, 0, p->grad_x, D);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, p->ranks, D, T, 1, p->grad_logits,
+                p->ranks, p->x, D, 0, p->grad_gate_w, D);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, T, D, p->ranks, 1, p->grad_logits,
+                p->ranks, p->gate_w, D, 0, p->grad_x, D);
 }
 
 static void backward(struct plain *p)
@@ -135,8 +138,10 @@ static void backward(struct plain *p)
     for (int i = 0; i < n; i++)
         for (int d = 0; d < D; d++)
             p->grad_b2[d] += p->out[i * D + d];
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, H, D, n, 1, p->hidden, H, p->out, D, 0, p->grad_w2, D);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, H, D, 1, p->out, D, p->w2, D, 0, p->grad_hidden, H);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, H, D, n, 1, p->hidden, H, p->out, D, 0,
+                p->grad_w2, D);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, H, D, 1, p->out, D, p->w2, D, 0,
+                p->grad_hidden, H);
     for (int i = 0; i < n; i++)
         for (int h = 0; h < H; h++) {
             float g = p->hidden[i * H + h] > 0 ? p->grad_hidden[i * H + h] : 0;
@@ -144,8 +149,10 @@ static void backward(struct plain *p)
             p->grad_hidden[i * H + h] = g;
             p->grad_b1[h] += g;
         }
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, H, D, n, 1, p->grad_hidden, H, p->in, D, 0, p->grad_w1, D);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, D, H, 1, p->grad_hidden, H, p->w1, D, 0, p->out, D);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, H, D, n, 1, p->grad_hidden, H, p->in, D, 0,
+                p->grad_w1, D);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, D, H, 1, p->grad_hidden, H, p->w1, D,
+                0, p->out, D);
     exchange(p, p->out, p->send);
     for (int i = 0; i < T * K; i++)
         if (p->slot[i] >= 0)
@@ -231,7 +238,8 @@ static void race(struct rig *rig, struct plain *plain, const struct moe_plan *pl
     s = spread_of(ratio, ROUNDS);
     moe_plan_format(plan, name, sizeof(name));
     if (world_topology(rig->world)->rank == 0)
-        printf("%-18s %.2f x the plain layer's step [%.2f, %.2f]; differs by %.0e %.0e %.0e (y dx dW1)\n",
+        printf("%-18s %.2f x the plain layer's step [%.2f, %.2f]; differs by %.0e %.0e %.0e (y dx "
+               "dW1)\n",
                name, (double)s.median_ns * 1e-6, (double)s.low_ns * 1e-6, (double)s.high_ns * 1e-6,
                (double)far[0] * 1e-6, (double)far[1] * 1e-6, (double)far[2] * 1e-6);
     exec_close(ours.exec);
@@ -252,13 +260,18 @@ int main(void)
     if (world_open(0, &world) || wire_mpi_open(world, &wire) || engine_open("host", wire, &engine))
         return 1;
     data.shape = (struct moe_shape){ .struct_size = sizeof(data.shape),
-                                     .top_k = K, .model_dim = D, .hidden_dim = H, .tokens = T,
-                                     .pass = MOE_TRAIN, .activation = MOE_RELU };
+                                     .top_k = K,
+                                     .model_dim = D,
+                                     .hidden_dim = H,
+                                     .tokens = T,
+                                     .pass = MOE_TRAIN,
+                                     .activation = MOE_RELU };
     data.shape.ranks = data.shape.experts = (uint32_t)world_topology(world)->ranks;
     data.shape.ranks_per_node = (uint32_t)world_topology(world)->ranks_per_node;
     for (uint32_t q = 0; q < data.shape.ranks && q < 64; q++)
         tokens[q] = T;
-    if (data.shape.ranks < 2 || data.shape.ranks > 64 || rig_open(world, &engine, &data, tokens, 1, &rig))
+    if (data.shape.ranks < 2 || data.shape.ranks > 64 ||
+        rig_open(world, &engine, &data, tokens, 1, &rig))
         return 1;
     plain = make_plain(rig);
     n = plan_list(&data.shape, plans, PLANS_MAX);

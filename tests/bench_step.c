@@ -34,8 +34,8 @@ static int64_t run_products(void *self)
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, H, D, 1, s->x + e * rows * D, D,
                     s->w + e * H * D, D, 0, s->y + e * rows * H, H);
     for (int e = 0; e < E; e++)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, D, H, 1, s->y + e * rows * H, H,
-                    s->w + e * H * D, D, 0, s->x + e * rows * D, D);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, D, H, 1, s->y + e * rows * H,
+                    H, s->w + e * H * D, D, 0, s->x + e * rows * D, D);
     return host_clock_ns() - begin;
 }
 
@@ -51,11 +51,17 @@ int main(void)
     uint32_t tokens = 1024;
     uint64_t rows;
 
-    data.shape = (struct moe_shape){ .struct_size = sizeof(data.shape), .experts = 8, .top_k = 2,
-                                     .model_dim = 512, .hidden_dim = 512, .ranks = 1,
-                                     .ranks_per_node = 1, .tokens = tokens };
-    if (world_open(0, &world) || wire_mpi_open(world, &wire) || engine_open("host", wire, &engine) ||
-        rig_open(world, &engine, &data, &tokens, 1, &s.rig) || rig_exec(s.rig, &plan, &s.exec))
+    data.shape = (struct moe_shape){ .struct_size = sizeof(data.shape),
+                                     .experts = 8,
+                                     .top_k = 2,
+                                     .model_dim = 512,
+                                     .hidden_dim = 512,
+                                     .ranks = 1,
+                                     .ranks_per_node = 1,
+                                     .tokens = tokens };
+    if (world_open(0, &world) || wire_mpi_open(world, &wire) ||
+        engine_open("host", wire, &engine) || rig_open(world, &engine, &data, &tokens, 1, &s.rig) ||
+        rig_exec(s.rig, &plan, &s.exec))
         return 1;
     rows = geometry_chunk_rows(&s.exec->geometry) * 8;
     s.x = calloc(rows * 512, 4);
@@ -67,7 +73,8 @@ int main(void)
         s.x[i] = data_token(&data, 0, i >> 9 & 1023, i & 511);
     c = contest_run(run_step, run_products, &s);
     printf("forward step %.2f ms; everything but the products is %.1f %% of it [%.1f, %.1f]\n",
-           c.ours_ns * 1e-6, 100 * (1 - 1 / c.ratio), 100 * (1 - 1 / c.low), 100 * (1 - 1 / c.high));
+           c.ours_ns * 1e-6, 100 * (1 - 1 / c.ratio), 100 * (1 - 1 / c.low),
+           100 * (1 - 1 / c.high));
     free(s.x), free(s.y), free(s.w);
     exec_close(s.exec);
     rig_close(s.rig);

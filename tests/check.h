@@ -19,7 +19,10 @@ struct test {
     void (*run)(void);
 };
 
-#define TEST(name) { #name, name }
+#define TEST(name)                                                                                 \
+    {                                                                                              \
+#name, name                                                                                \
+    }
 
 /* Prints the names of those that fail, then "N passed, N failed". */
 static int check_all(const struct test *tests, size_t count)

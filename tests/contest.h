@@ -11,11 +11,11 @@
 enum { CONTEST_ROUNDS = 25 };
 
 struct contest {
-    double ratio, low, high;               /* ours / theirs: median and its 95 % interval */
-    double ours_ns, theirs_ns;             /* medians */
+    double ratio, low, high;   /* ours / theirs: median and its 95 % interval */
+    double ours_ns, theirs_ns; /* medians */
 };
 
-typedef int64_t timed(void *self);         /* runs once and returns ns */
+typedef int64_t timed(void *self); /* runs once and returns ns */
 
 static inline struct contest contest_run(timed *ours, timed *theirs, void *self)
 {

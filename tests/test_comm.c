@@ -124,8 +124,7 @@ static void ranks_settle_on_the_worst_status(void)
     CHECK(world_settle(f.world, f.rank == last ? UNSUPPORTED : OK) == UNSUPPORTED);
     CHECK(world_settle(f.world, f.rank == last ? ERR_NOMEM : OK) == ERR_NOMEM);
     CHECK(world_settle(f.world, f.rank == 0 ? ERR_NOMEM : UNSUPPORTED) == ERR_NOMEM);
-    CHECK(world_settle(f.world, f.rank == 0 ? ERR_WRONG : ERR_NOMEM) ==
-          ERR_WRONG);
+    CHECK(world_settle(f.world, f.rank == 0 ? ERR_WRONG : ERR_NOMEM) == ERR_WRONG);
 }
 
 static void numbers_are_agreed(void)

@@ -17,7 +17,7 @@ enum { PLANS_MAX = 128, TOKENS = 20 };
 struct setting {
     struct moe_shape shape;
     uint64_t capacity;
-    bool uneven;                           /* tokens differ between ranks, some have none */
+    bool uneven; /* tokens differ between ranks, some have none */
 };
 
 static struct {
@@ -36,8 +36,8 @@ static void say(const struct setting *s, const struct moe_plan *plan, const char
     if (plan)
         moe_plan_format(plan, name, sizeof(name));
     if (world_topology(all.world)->rank == 0)
-        printf("  FAILED %s: W=%u m=%u E=%u k=%u c=%llu D=%u H=%u %s %s %s %s: %s\n", name, p->ranks,
-               p->ranks_per_node, p->experts, p->top_k, (unsigned long long)s->capacity,
+        printf("  FAILED %s: W=%u m=%u E=%u k=%u c=%llu D=%u H=%u %s %s %s %s: %s\n", name,
+               p->ranks, p->ranks_per_node, p->experts, p->top_k, (unsigned long long)s->capacity,
                p->model_dim, p->hidden_dim, dtype_words[p->dtype], pass_words[p->pass],
                activation_words[p->activation], s->uneven ? "uneven" : "even", what);
 }
@@ -150,7 +150,8 @@ static void run_experts(uint32_t ranks, uint32_t experts, bool full)
                     s.shape.top_k = k;
                     s.shape.ranks_per_node = m;
                     s.shape.pass = choice & 1 ? MOE_TRAIN : MOE_FORWARD;
-                    s.shape.activation = choice & 2 ? MOE_SWIGLU : ((bits >> 8) & 1 ? MOE_GELU : MOE_RELU);
+                    s.shape.activation =
+                        choice & 2 ? MOE_SWIGLU : ((bits >> 8) & 1 ? MOE_GELU : MOE_RELU);
                     s.shape.dtype = (bits >> 16) % 4 == 0 ? 1 + (bits >> 20) % 2 : MOE_F32;
                     s.uneven = choice & 4;
                     s.capacity = capacities[c];

@@ -86,9 +86,17 @@ static void gemm_multiplies_in_every_orientation(void)
 {
     for (int round = 0; round < 40; round++) {
         uint64_t m = 1 + below(20), n = 1 + below(20), k = below(20), batch = 1 + below(3);
-        struct gemm g = { .dtype = MOE_F32, .transpose_a = below(2), .transpose_b = below(2),
-                          .keep = below(2), .batch = (uint32_t)batch, .m = m, .n = n, .k = k,
-                          .stride_a = m * k, .stride_b = k * n, .stride_c = m * n };
+        struct gemm g = { .dtype = MOE_F32,
+                          .transpose_a = below(2),
+                          .transpose_b = below(2),
+                          .keep = below(2),
+                          .batch = (uint32_t)batch,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .stride_a = m * k,
+                          .stride_b = k * n,
+                          .stride_c = m * n };
         float *a = floats(batch * m * k), *b = floats(batch * k * n), *c = floats(batch * m * n);
         float *before = malloc(batch * m * n * sizeof(*before));
 
@@ -129,7 +137,8 @@ static void activations_and_their_slopes_are_right_over_their_whole_range(void)
         for (int round = 0; round < 30; round++) {
             uint64_t batch = 1 + below(3), rows = below(9), width = 1 + below(40);
             uint64_t n = batch * rows * width;
-            float *pre = floats(n), *up = floats(n), *post = floats(n), *bias = floats(batch * width);
+            float *pre = floats(n), *up = floats(n), *post = floats(n),
+                  *bias = floats(batch * width);
             float *grad = floats(n), *grad_pre = floats(n), *grad_up = floats(n);
             float *raw = malloc((n + 1) * sizeof(*raw));
             bool in_place = kind == MOE_RELU && below(2);
@@ -198,11 +207,16 @@ static void move_copies_repeats_sums_and_converts(void)
         void *in = typed(from_type, cells * terms * block, &from);
         void *out = malloc(cells * block * 4 + 4);
         /* from (i, term, j, k) or, repeated, the same for every j; to (k, j, i) */
-        struct move m = { .from_type = from_type, .to_type = to_type, .block = block,
+        struct move m = { .from_type = from_type,
+                          .to_type = to_type,
+                          .block = block,
                           .dims = { dims[0], dims[1], dims[2] },
                           .from_stride = { terms * dims[1] * dims[2], repeat ? 0 : dims[2], 1 },
                           .to_stride = { 1, dims[0], dims[1] * dims[0] },
-                          .terms = terms, .term_stride = dims[1] * dims[2], .from = in, .to = out };
+                          .terms = terms,
+                          .term_stride = dims[1] * dims[2],
+                          .from = in,
+                          .to = out };
 
         host_move(&m);
         row_load(to_type, out, 0, got, cells * block);
@@ -214,7 +228,9 @@ static void move_copies_repeats_sums_and_converts(void)
 
                         for (uint64_t t = 0; t < terms; t++)
                             want += (double)from[((i * terms + t) * dims[1] * dims[2] +
-                                                  (repeat ? 0 : j * dims[2]) + k) * block + b];
+                                                  (repeat ? 0 : j * dims[2]) + k) *
+                                                     block +
+                                                 b];
                         CHECK(near((double)got[((k * dims[1] + j) * dims[0] + i) * block + b], want,
                                    epsilon(to_type)));
                     }
@@ -242,7 +258,7 @@ static struct routed route_some(void)
     r.logits = floats((uint64_t)r.tokens * r.experts);
     for (uint64_t i = 0; i < (uint64_t)r.tokens * r.experts; i++)
         if (below(4) == 0)
-            r.logits[i] = 0.25f;                           /* ties */
+            r.logits[i] = 0.25f; /* ties */
     r.raw = malloc(((uint64_t)r.tokens * r.experts + 1) * sizeof(float));
     memcpy(r.raw, r.logits, (uint64_t)r.tokens * r.experts * sizeof(float));
     r.gate = floats(choices);
@@ -282,7 +298,7 @@ static void route_picks_the_best_and_gives_slots_in_order(void)
             CHECK(r.needed[e] == given[e]);
             total += r.needed[e];
         }
-        CHECK(total == (int64_t)r.tokens * r.k);           /* no token is lost or made */
+        CHECK(total == (int64_t)r.tokens * r.k); /* no token is lost or made */
         for (uint32_t t = 0; t < r.tokens; t++) {
             double sum = 0, chosen = 0;
 
@@ -293,14 +309,16 @@ static void route_picks_the_best_and_gives_slots_in_order(void)
             for (uint32_t j = 0; j < r.k; j++)
                 CHECK(near((double)r.gate[t * r.k + j],
                            exp((double)r.raw[t * r.experts + (uint32_t)r.expert[t * r.k + j]]) /
-                               (r.k > 1 ? chosen : sum), 1e-5));
+                               (r.k > 1 ? chosen : sum),
+                           1e-5));
         }
         routed_free(&r);
     }
 }
 
 /* The loss sum(grad * gate) as a function of one logit, differentiated numerically. */
-static double gate_loss(const struct routed *r, const float *grad, uint32_t t, uint32_t at, double h)
+static double gate_loss(const struct routed *r, const float *grad, uint32_t t, uint32_t at,
+                        double h)
 {
     double sum = 0, chosen = 0, loss = 0, e[16];
 
@@ -325,7 +343,8 @@ static void the_gradient_of_the_gate_is_its_slope(void)
         for (uint32_t t = 0; t < r.tokens; t++)
             for (uint32_t e = 0; e < r.experts; e++)
                 CHECK(near((double)got[t * r.experts + e],
-                           (gate_loss(&r, grad, t, e, 1e-5) - gate_loss(&r, grad, t, e, -1e-5)) / 2e-5,
+                           (gate_loss(&r, grad, t, e, 1e-5) - gate_loss(&r, grad, t, e, -1e-5)) /
+                               2e-5,
                            1e-4));
         free(grad), free(got);
         routed_free(&r);
@@ -355,8 +374,8 @@ static void encode_and_decode_and_their_backwards_move_the_right_rows(void)
         add = floats(own);
         grad_gate = floats((uint64_t)r.tokens * r.k);
         memset(home, 0x7f, all * 4);
-        routing = (struct routing){ r.tokens, r.experts, r.k, D, rows, r.capacity, r.expert, r.slot,
-                                    r.needed };
+        routing = (struct routing){ r.tokens,   r.experts, r.k,    D,       rows,
+                                    r.capacity, r.expert,  r.slot, r.needed };
 
         host_encode(&(struct encode){ routing, dtype, tokens, home });
         row_load(dtype, home, 0, rows_f, all);
@@ -371,8 +390,8 @@ static void encode_and_decode_and_their_backwards_move_the_right_rows(void)
         }
         host_decode(&(struct decode){ routing, dtype, r.gate, result, y });
         row_load(dtype, y, 0, y_f, own);
-        host_decode_backward(&(struct decode_backward){ routing, dtype, r.gate, tokens, result, home,
-                                                        grad_gate });
+        host_decode_backward(
+            &(struct decode_backward){ routing, dtype, r.gate, tokens, result, home, grad_gate });
         row_load(dtype, home, 0, rows_f, all);
         for (uint64_t t = 0; t < r.tokens; t++)
             for (uint32_t d = 0; d < D; d++) {
@@ -407,7 +426,9 @@ static void encode_and_decode_and_their_backwards_move_the_right_rows(void)
                 for (uint32_t j = 0; j < r.k; j++)
                     if (r.slot[t * r.k + j] >= 0)
                         want += (double)back[((uint64_t)r.expert[t * r.k + j] * rows +
-                                              (uint64_t)r.slot[t * r.k + j]) * D + d];
+                                              (uint64_t)r.slot[t * r.k + j]) *
+                                                 D +
+                                             d];
                 CHECK(near((double)y_f[t * D + d], want, epsilon(dtype)));
             }
         free(x), free(back), free(add), free(rows_f), free(y_f), free(grad_gate);

@@ -13,8 +13,12 @@
 
 static struct moe_shape shape(uint32_t experts, uint32_t ranks, uint32_t per_node)
 {
-    return (struct moe_shape){ .struct_size = sizeof(struct moe_shape), .experts = experts,
-                               .top_k = 1, .model_dim = 10, .hidden_dim = 48, .ranks = ranks,
+    return (struct moe_shape){ .struct_size = sizeof(struct moe_shape),
+                               .experts = experts,
+                               .top_k = 1,
+                               .model_dim = 10,
+                               .hidden_dim = 48,
+                               .ranks = ranks,
                                .ranks_per_node = per_node };
 }
 
@@ -70,8 +74,10 @@ static void an_axis_left_out_takes_its_default_in_any_order(void)
 static void malformed_plans_are_refused_and_leave_the_output_alone(void)
 {
     static const char *const bad[] = {
-        "", " ", "r", "r=", "=1", "r=1 r=1", "r=-1", "r=+1", "r=01", "r=1x", "d=3", "d=0", "d=16",
-        "a=3dh", "a=", "a=LINEAR", "q=1", "r=99999999999", "r=1,d=2", "r=1\td=2", "r =1", "r=1 d",
+        "",        " ",        "r",    "r=",       "=1",  "r=1 r=1",
+        "r=-1",    "r=+1",     "r=01", "r=1x",     "d=3", "d=0",
+        "d=16",    "a=3dh",    "a=",   "a=LINEAR", "q=1", "r=99999999999",
+        "r=1,d=2", "r=1\td=2", "r =1", "r=1 d",
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -99,7 +105,8 @@ static void legal_r_is_zero_and_the_divisors_of_the_slices(void)
             CHECK(said == (legal ? 0 : 1));
         }
     }
-    CHECK(plan_check(&(struct moe_plan){ .r = 5, .d = 1 }, &(struct moe_shape){ .experts = 1, .ranks = 12 }));
+    CHECK(plan_check(&(struct moe_plan){ .r = 5, .d = 1 },
+                     &(struct moe_shape){ .experts = 1, .ranks = 12 }));
     CHECK(strstr(last, "0, 1, 2, 3, 4, 6, 12"));
     log_to(NULL, NULL);
 }
@@ -107,9 +114,12 @@ static void legal_r_is_zero_and_the_divisors_of_the_slices(void)
 static void two_levels_are_offered_only_where_there_are_two(void)
 {
     struct moe_plan plan = { .r = 1, .d = 1, .a = MOE_A2A_2DH };
-    static const struct { uint32_t ranks, per_node; bool applies; } cases[] = {
-        { 1, 1, false }, { 4, 4, false }, { 4, 1, false }, { 4, 2, true }, { 8, 4, true },
-        { 6, 0, false }, { 6, 4, false },
+    static const struct {
+        uint32_t ranks, per_node;
+        bool applies;
+    } cases[] = {
+        { 1, 1, false }, { 4, 4, false }, { 4, 1, false }, { 4, 2, true },
+        { 8, 4, true },  { 6, 0, false }, { 6, 4, false },
     };
 
     log_to(listen, NULL);
@@ -127,7 +137,7 @@ static void the_list_of_plans_is_legal_complete_and_without_doubles(void)
     struct moe_plan plans[64];
     size_t n = plan_list(&p, plans, 64);
 
-    CHECK(n == 1 + 4 * 4 * 2);                     /* r = 0, and 4 divisors of 8 x d x a */
+    CHECK(n == 1 + 4 * 4 * 2); /* r = 0, and 4 divisors of 8 x d x a */
     for (size_t i = 0; i < n; i++) {
         CHECK(plan_check(&plans[i], &p) == OK);
         for (size_t j = 0; j < i; j++)
@@ -138,11 +148,18 @@ static void the_list_of_plans_is_legal_complete_and_without_doubles(void)
 
 static void impossible_shapes_are_refused_with_the_value(void)
 {
-    struct { struct moe_shape shape; const char *says; } bad[] = {
-        { shape(0, 4, 4), "experts is 0" }, { shape(3, 4, 4), "3 experts on 4 ranks" },
-        { shape(6, 4, 4), "6 experts on 4 ranks" }, { shape(4, 0, 0), "ranks is 0" },
-        { shape(4, 4, 4), "top-k is 5" }, { shape(2, 8, 8), "hidden dimension 50" },
-        { shape(4, 4, 4), "model dimension is 0" }, { shape(4, 4, 4), "hidden dimension is 4294967295" },
+    struct {
+        struct moe_shape shape;
+        const char *says;
+    } bad[] = {
+        { shape(0, 4, 4), "experts is 0" },
+        { shape(3, 4, 4), "3 experts on 4 ranks" },
+        { shape(6, 4, 4), "6 experts on 4 ranks" },
+        { shape(4, 0, 0), "ranks is 0" },
+        { shape(4, 4, 4), "top-k is 5" },
+        { shape(2, 8, 8), "hidden dimension 50" },
+        { shape(4, 4, 4), "model dimension is 0" },
+        { shape(4, 4, 4), "hidden dimension is 4294967295" },
     };
 
     bad[4].shape.top_k = 5;
@@ -159,9 +176,9 @@ static void impossible_shapes_are_refused_with_the_value(void)
 
 static void capacity_follows_the_rule(void)
 {
-    CHECK(capacity_rows(1.0, 2, 8, 1000, 0) == 250);           /* 2 * trunc(1 * 125) */
-    CHECK(capacity_rows(1.0, 2, 8, 1001, 0) == 252);           /* ceil before the product */
-    CHECK(capacity_rows(1.25, 2, 8, 1001, 0) == 314);          /* 2 * trunc(157.5) */
+    CHECK(capacity_rows(1.0, 2, 8, 1000, 0) == 250);  /* 2 * trunc(1 * 125) */
+    CHECK(capacity_rows(1.0, 2, 8, 1001, 0) == 252);  /* ceil before the product */
+    CHECK(capacity_rows(1.25, 2, 8, 1001, 0) == 314); /* 2 * trunc(157.5) */
     CHECK(capacity_rows(0.1, 3, 8, 8, 0) == 0);
     CHECK(capacity_rows(1.0, 2, 8, 0, 0) == 0);
     CHECK(capacity_rows(0, 2, 8, 1000, 77) == 77);
@@ -194,7 +211,8 @@ static void the_geometry_covers_each_row_of_each_slice_once(void)
 
                         CHECK(g.rows >= c && g.rows < c + (uint64_t)g.shares * g.chunks);
                         CHECK(g.rows == g.chunk_rows * g.shares * g.chunks);
-                        CHECK(g.weights.first <= (int)q && (int)q < g.weights.first + g.weights.count);
+                        CHECK(g.weights.first <= (int)q &&
+                              (int)q < g.weights.first + g.weights.count);
                         rows += g.chunk_rows * g.chunks * g.peers * g.local * g.hidden;
                         units = g.rows;
                     }

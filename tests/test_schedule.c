@@ -30,7 +30,7 @@ static int64_t product_ns(const struct sim_costs *costs, enum kernel kernel, con
     (void)costs;
     if (kernel != KERNEL_gemm)
         return 0;
-    if (g->m == RANKS || g->n == RANKS || g->k == RANKS)   /* the gate's products are free */
+    if (g->m == RANKS || g->n == RANKS || g->k == RANKS) /* the gate's products are free */
         return 0;
     return (int64_t)(COMPUTE / 2 * (g->m * g->n * g->k) / whole);
 }

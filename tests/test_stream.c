@@ -13,7 +13,7 @@ static struct {
     struct device *device;
     struct stream *a, *b;
     int log[4 * STEPS], logged;
-    int shared;                            /* handed from stream to stream by events alone */
+    int shared; /* handed from stream to stream by events alone */
 } f;
 
 struct number {

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 struct arena {
-    char *base;                /* NULL while measuring */
-    size_t used_bytes;         /* SIZE_MAX: more than an address can count */
+    char *base;        /* NULL while measuring */
+    size_t used_bytes; /* SIZE_MAX: more than an address can count */
 };
 
 /* count * width bytes at a 256-byte boundary; NULL while measuring.  No bytes get an address of

@@ -48,7 +48,7 @@ float data_gate(const struct data *data, uint64_t expert, uint64_t column)
 float data_weight(const struct data *data, enum tensor tensor, uint64_t expert, uint64_t hidden,
                   uint64_t column)
 {
-    float scale = 0.5f;                     /* biases */
+    float scale = 0.5f; /* biases */
 
     if (tensor == TENSOR_W1 || tensor == TENSOR_W3)
         scale = 3 / sqrtf((float)data->shape.model_dim);
@@ -88,7 +88,8 @@ static int fill_tensor(const struct data *data, const struct layer *layer, enum 
 {
     const struct moe_shape *s = &layer->shape;
     uint32_t slices = shape_slices(s), experts = shape_local_experts(s);
-    uint64_t first = (uint64_t)layer->rank / slices * experts, place = (uint64_t)layer->rank % slices;
+    uint64_t first = (uint64_t)layer->rank / slices * experts,
+             place = (uint64_t)layer->rank % slices;
     uint64_t elements = layer_slice(s, tensor), each = elements / experts;
     float *values = malloc(elements * sizeof(*values) + 1);
     int rc;

@@ -7,7 +7,7 @@
 
 struct engine {
     struct device *device;
-    struct wire *wire;                     /* borrowed */
+    struct wire *wire; /* borrowed */
     struct stream *compute, *comm;
 };
 

@@ -149,14 +149,14 @@ int exec_backward(struct exec *x, const void *grad_y, void *grad_x)
     TRY(router_backward(&x->router, engine));
     TRY(trip_compute(&x->backward, engine, experts_backward, &x->experts));
     TRY(trip_return(&x->backward, engine));
-    /* Before the unpacking, which waits for the last return: the two transfers follow each other. */
+    /* Before the unpacking, which waits for the last return: the two transfers follow each other.
+     */
     TRY(weights_reduce(&x->weights, engine));
     TRY(trip_unpack(&x->backward, engine));
-    TRY(launch_encode_backward(engine->compute,
-                               &(struct encode_backward){ .routing = routing(x),
-                                                          .dtype = dtype,
-                                                          .from = x->backward.back,
-                                                          .add = x->router.grad_x,
-                                                          .to = grad_x }));
+    TRY(launch_encode_backward(engine->compute, &(struct encode_backward){ .routing = routing(x),
+                                                                           .dtype = dtype,
+                                                                           .from = x->backward.back,
+                                                                           .add = x->router.grad_x,
+                                                                           .to = grad_x }));
     return weights_finish(&x->weights, engine);
 }

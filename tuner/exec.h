@@ -39,7 +39,8 @@ void exec_close(struct exec *x);
  * backward pass. */
 int exec_forward(struct exec *x, const void *tokens, void *y);
 
-/* Enqueues the gradients of the same step: of the tokens from that of y, and of the layer's parameters. */
+/* Enqueues the gradients of the same step: of the tokens from that of y, and of the layer's
+ * parameters. */
 int exec_backward(struct exec *x, const void *grad_y, void *grad_x);
 
 #endif

@@ -1,4 +1,5 @@
-/* Experts as batched products on (Eg, rows, D): the shape does not depend on how many ranks sent. */
+/* Experts as batched products on (Eg, rows, D): the shape does not depend on how many ranks sent.
+ */
 #include "experts.h"
 
 #include "shape.h"
@@ -11,7 +12,8 @@ static uint64_t rows(const struct experts *x)
 
 void experts_layout(struct experts *x, struct arena *arena)
 {
-    uint64_t elements = size_product(size_product(rows(x), x->geometry->local), x->geometry->hidden);
+    uint64_t elements =
+        size_product(size_product(rows(x), x->geometry->local), x->geometry->hidden);
     bool train = x->shape->pass == MOE_TRAIN;
     uint32_t kept = train ? x->geometry->chunks : 1;
     size_t width = dtype_bytes(x->dtype);
@@ -119,7 +121,7 @@ int experts_forward(void *self, uint32_t chunk, const void *in, void *out)
                                                        .post = post }));
     TRY(from_hidden(x, post, w[TENSOR_W2].compute, false, out));
     if (g->slice != 0)
-        return OK;            /* the slices' outputs are summed: only one may bring the bias */
+        return OK; /* the slices' outputs are summed: only one may bring the bias */
     return launch_add_bias(x->stream, &(struct add_bias){ .dtype = x->dtype,
                                                           .batch = g->local,
                                                           .rows = rows(x),
@@ -149,7 +151,7 @@ int experts_backward(void *self, uint32_t chunk, const void *in, void *out)
     const struct weight *w = x->weights->tensors;
     const void *rows_in = chunk_at(x->forward->in, chunk);
     void *pre = chunk_at(x->pre, chunk), *up = chunk_at(x->up, chunk);
-    bool keep = chunk > 0;                 /* gradients of the chunks add up */
+    bool keep = chunk > 0; /* gradients of the chunks add up */
 
     /* Slices other than the first did not add b2: they give it a gradient of zero. */
     TRY(bias_grad(x, in, g->slice == 0 ? rows(x) : 0, x->shape->model_dim, bias2_stride(x), keep,

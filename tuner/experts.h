@@ -9,11 +9,11 @@ struct experts {
     const struct moe_shape *shape;
     const struct geometry *geometry;
     const struct weights *weights;
-    const struct trip *forward;            /* whose rows the weight gradients need again */
+    const struct trip *forward; /* whose rows the weight gradients need again */
     struct stream *stream;
-    uint32_t dtype;                        /* compute type */
-    struct chunks pre, up, post;           /* (local, rows, hidden); post is pre for ReLU */
-    void *grad_post, *grad_up;             /* one chunk; the gradient of pre overwrites grad_post */
+    uint32_t dtype;              /* compute type */
+    struct chunks pre, up, post; /* (local, rows, hidden); post is pre for ReLU */
+    void *grad_post, *grad_up;   /* one chunk; the gradient of pre overwrites grad_post */
 };
 
 void experts_layout(struct experts *experts, struct arena *arena);

@@ -27,7 +27,7 @@ struct geometry geometry_of(const struct moe_shape *shape, const struct moe_plan
 
     if (r == 0)
         return stay_home(shape, capacity);
-    place = (uint32_t)rank % slices;               /* j: which rank of its expert */
+    place = (uint32_t)rank % slices; /* j: which rank of its expert */
     shares = slices / r;
     unit = (uint64_t)shares * plan->d;
     return (struct geometry){

@@ -13,11 +13,11 @@ enum tensor { TENSOR_W1, TENSOR_W3, TENSOR_B1, TENSOR_W2, TENSOR_B2, TENSOR_COUN
 struct layer {
     struct moe_shape shape;
     int rank;
-    uint32_t tokens;                       /* of this rank */
+    uint32_t tokens; /* of this rank */
     struct device *device;
-    void *slice[TENSOR_COUNT];             /* storage type; NULL: the layer has none (W3) */
-    void *grad[TENSOR_COUNT];              /* likewise; NULL in a forward-only layer */
-    float *gate, *grad_gate;               /* (E,D), the same on every rank; its gradient is local */
+    void *slice[TENSOR_COUNT]; /* storage type; NULL: the layer has none (W3) */
+    void *grad[TENSOR_COUNT];  /* likewise; NULL in a forward-only layer */
+    float *gate, *grad_gate;   /* (E,D), the same on every rank; its gradient is local */
     void *memory;
     size_t memory_bytes;
 };

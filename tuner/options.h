@@ -6,13 +6,13 @@
 #include <stddef.h>
 
 enum option_kind {
-    OPTION_FLAG,              /* bool */
-    OPTION_COUNT,             /* uint32_t */
-    OPTION_SEED,              /* uint64_t */
-    OPTION_NUMBER,            /* double */
-    OPTION_WORD,              /* uint32_t, index of one of `words` */
-    OPTION_TEXT,              /* const char * */
-    OPTION_LIST,              /* struct option_list: may be given several times */
+    OPTION_FLAG,   /* bool */
+    OPTION_COUNT,  /* uint32_t */
+    OPTION_SEED,   /* uint64_t */
+    OPTION_NUMBER, /* double */
+    OPTION_WORD,   /* uint32_t, index of one of `words` */
+    OPTION_TEXT,   /* const char * */
+    OPTION_LIST,   /* struct option_list: may be given several times */
 };
 
 enum { OPTION_LIST_MAX = 64 };
@@ -23,10 +23,10 @@ struct option_list {
 };
 
 struct option_row {
-    const char *name;                      /* without the dashes */
-    const char *value;                     /* its name in --help; NULL for a flag */
+    const char *name;  /* without the dashes */
+    const char *value; /* its name in --help; NULL for a flag */
     enum option_kind kind;
-    size_t offset;                         /* in the struct that is filled */
+    size_t offset; /* in the struct that is filled */
     const char *help;
     const char *const *words;
 };

@@ -19,17 +19,17 @@ struct work {
     const struct data *data;
     const struct batch_of_tokens *batch;
     struct reference *out;
-    int rank;                              /* whose result is wanted */
+    int rank; /* whose result is wanted */
     uint32_t E, k, D, H;
-    float *weight[TENSOR_COUNT];           /* whole: (E,H,D), (E,H), (E,D) */
-    float *gate;                           /* (E,D) */
-    double *x, *grad;                      /* one token's row and the gradient of its y */
-    double *logits, *probability;          /* (E) */
-    double *pre, *up, *post;               /* (H) */
-    double *row, *hidden_grad, *up_grad;   /* (D), (H), (H) */
-    struct choice *choices;                /* (k) of the token at hand */
-    uint64_t *filled;                      /* (E) slots given so far, in the order of the rule */
-    bool **kept;                           /* per rank: (T,k) */
+    float *weight[TENSOR_COUNT];         /* whole: (E,H,D), (E,H), (E,D) */
+    float *gate;                         /* (E,D) */
+    double *x, *grad;                    /* one token's row and the gradient of its y */
+    double *logits, *probability;        /* (E) */
+    double *pre, *up, *post;             /* (H) */
+    double *row, *hidden_grad, *up_grad; /* (D), (H), (H) */
+    struct choice *choices;              /* (k) of the token at hand */
+    uint64_t *filled;                    /* (E) slots given so far, in the order of the rule */
+    bool **kept;                         /* per rank: (T,k) */
 };
 
 static double dot(const float *a, const double *b, uint32_t n)
@@ -371,8 +371,9 @@ static int work_open(struct work *w)
 
 static void work_close(struct work *w)
 {
-    void *owned[] = { w->gate, w->x,    w->grad, w->row,         w->logits,  w->probability, w->pre,
-                      w->up,   w->post, w->hidden_grad, w->up_grad, w->choices, w->filled };
+    void *owned[] = { w->gate,        w->x,       w->grad,  w->row,  w->logits,
+                      w->probability, w->pre,     w->up,    w->post, w->hidden_grad,
+                      w->up_grad,     w->choices, w->filled };
 
     for (int q = 0; w->kept && q < w->batch->ranks; q++)
         free(w->kept[q]);

@@ -8,20 +8,20 @@
 /* The whole step's input: who had how many tokens, and where each choice went. */
 struct batch_of_tokens {
     int ranks;
-    const uint32_t *tokens;                /* per rank */
-    const int32_t *const *expert;          /* per rank: (T,k) choices; checked, not trusted */
+    const uint32_t *tokens;       /* per rank */
+    const int32_t *const *expert; /* per rank: (T,k) choices; checked, not trusted */
     uint64_t capacity;
 };
 
 /* What one rank must end up with. */
 struct reference {
-    double *y, *grad_x;                    /* (T,D) */
-    double *grad[TENSOR_COUNT];            /* this rank's slices */
-    double *grad_gate;                     /* (E,D), from this rank's own tokens */
+    double *y, *grad_x;         /* (T,D) */
+    double *grad[TENSOR_COUNT]; /* this rank's slices */
+    double *grad_gate;          /* (E,D), from this rank's own tokens */
     /* The same sums with every term positive, for the tensors whose terms may cancel so far that
      * their result says nothing about how large the rounding may be; NULL for the others. */
     double *grad_size[TENSOR_COUNT], *grad_gate_size;
-    uint64_t dropped;                      /* choices of this rank */
+    uint64_t dropped; /* choices of this rank */
 };
 
 /* ERR_WRONG if a choice is not a top-k choice of the gate (within the rounding of f32). */

@@ -102,7 +102,8 @@ void rig_close(struct rig *rig)
 int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out)
 {
     struct exec *exec = NULL;
-    int rc = world_settle(rig->world, exec_open(rig->engine, rig->layer, plan, rig->capacity, &exec));
+    int rc =
+        world_settle(rig->world, exec_open(rig->engine, rig->layer, plan, rig->capacity, &exec));
 
     if (rc) {
         exec_close(exec);
@@ -191,7 +192,7 @@ struct comparison {
     const char *name;
     const void *got;
     const double *want;
-    const double *size;                    /* what rounding is measured against; NULL: want */
+    const double *size; /* what rounding is measured against; NULL: want */
     uint64_t count;
     uint32_t dtype;
 };
@@ -214,7 +215,7 @@ static int compare(const struct rig *rig, const struct comparison *c, double all
     for (uint64_t i = 0; i < c->count && !rc; i++) {
         double error = fabs((double)got[i] - c->want[i]) / (allowed * scale);
 
-        if (isnan(error))       /* 0/0: both are zero; everything else that is not a number is wrong */
+        if (isnan(error)) /* 0/0: both are zero; everything else that is not a number is wrong */
             error = (double)got[i] == c->want[i] ? 0 : INFINITY;
         if (error > most) {
             most = error;
@@ -239,8 +240,12 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
     double allowed = allowance(rig, exec);
     struct comparison y = { "y", rig->y, want->y, NULL, own, s->dtype };
     struct comparison grad_x = { "dx", rig->grad_x, want->grad_x, NULL, own, s->dtype };
-    struct comparison gate = { "dgate", rig->layer->grad_gate, want->grad_gate, want->grad_gate_size,
-                               (uint64_t)s->experts * s->model_dim, MOE_F32 };
+    struct comparison gate = { "dgate",
+                               rig->layer->grad_gate,
+                               want->grad_gate,
+                               want->grad_gate_size,
+                               (uint64_t)s->experts * s->model_dim,
+                               MOE_F32 };
     int64_t dropped = 0;
 
     TRY(router_dropped(&exec->router, rig->capacity, &dropped));
@@ -253,8 +258,8 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
     TRY(compare(rig, &grad_x, allowed, worst));
     TRY(compare(rig, &gate, allowed, worst));
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
-        struct comparison c = { names[i], rig->layer->grad[i], want->grad[i], want->grad_size[i],
-                                layer_slice(s, i), s->dtype };
+        struct comparison c = { names[i],           rig->layer->grad[i], want->grad[i],
+                                want->grad_size[i], layer_slice(s, i),   s->dtype };
 
         TRY(compare(rig, &c, 2 * allowed, worst));
     }
@@ -263,7 +268,7 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
 
 static void spoil(struct rig *rig)
 {
-    uint32_t wrong = 0x42424242;           /* 48.6 as f32, two values of 48 or 3 in a half type */
+    uint32_t wrong = 0x42424242; /* 48.6 as f32, two values of 48 or 3 in a half type */
 
     if (rig->layer->tokens && fault_hit("wrong"))
         device_upload(rig->engine->device, rig->y, &wrong, sizeof(wrong));

@@ -10,15 +10,15 @@
 #include "world.h"
 
 struct rig {
-    struct world *world;                   /* borrowed, as is the engine */
+    struct world *world; /* borrowed, as is the engine */
     struct engine *engine;
     struct data data;
-    uint32_t *tokens;                      /* of every rank */
-    uint64_t capacity;                     /* c, agreed */
+    uint32_t *tokens;  /* of every rank */
+    uint64_t capacity; /* c, agreed */
     struct layer *layer;
     void *memory, *x, *y, *grad_y, *grad_x;
     size_t memory_bytes;
-    struct reference *reference;           /* made at the first check */
+    struct reference *reference; /* made at the first check */
 };
 
 /* tokens: one number per rank, the same array on every rank.  The capacity follows from `factor`

@@ -127,8 +127,8 @@ static int count_needed(const struct router *router, uint64_t floor, int64_t *su
 
     if (!needed)
         return fail(ERR_NOMEM, "%u counts", experts);
-    TRY_OUT(device_download(router->layer->device, needed, router->needed,
-                            experts * sizeof(*needed)));
+    TRY_OUT(
+        device_download(router->layer->device, needed, router->needed, experts * sizeof(*needed)));
     *sum = *most = 0;
     for (uint32_t e = 0; e < experts; e++) {
         int64_t over = (uint64_t)needed[e] > floor ? needed[e] - (int64_t)floor : 0;

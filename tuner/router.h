@@ -9,15 +9,15 @@
 
 struct router {
     const struct layer *layer;
-    float *x;                    /* (T,D) f32; the tokens themselves when they are f32 */
-    float *probability;          /* (T,E) */
-    float *gate;                 /* (T,k) */
-    int32_t *expert;             /* (T,k) */
-    int64_t *slot;               /* (T,k) */
-    int64_t *needed;             /* (E) */
-    float *grad_gate;            /* (T,k) */
-    float *grad_logits;          /* (T,E) */
-    float *grad_x;               /* (T,D): what the gate adds to the gradient of the tokens */
+    float *x;           /* (T,D) f32; the tokens themselves when they are f32 */
+    float *probability; /* (T,E) */
+    float *gate;        /* (T,k) */
+    int32_t *expert;    /* (T,k) */
+    int64_t *slot;      /* (T,k) */
+    int64_t *needed;    /* (E) */
+    float *grad_gate;   /* (T,k) */
+    float *grad_logits; /* (T,E) */
+    float *grad_x;      /* (T,D): what the gate adds to the gradient of the tokens */
 };
 
 void router_layout(struct router *router, const struct layer *layer, struct arena *arena);

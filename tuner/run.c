@@ -29,24 +29,38 @@ struct run_options {
 };
 
 static const struct run_options defaults = {
-    .tokens = 512, .model_dim = 256, .hidden_dim = 512, .dtype = MOE_F32, .pass = MOE_TRAIN,
-    .activation = MOE_RELU, .reps = 20, .warmup = 3, .seed = 1, .factor = 1, .device = "host",
+    .tokens = 512,
+    .model_dim = 256,
+    .hidden_dim = 512,
+    .dtype = MOE_F32,
+    .pass = MOE_TRAIN,
+    .activation = MOE_RELU,
+    .reps = 20,
+    .warmup = 3,
+    .seed = 1,
+    .factor = 1,
+    .device = "host",
 };
 
 #define AT(field) offsetof(struct run_options, field)
 static const struct option_row rows[] = {
-    { "ranks", "N", OPTION_COUNT, AT(ranks), "ranks to start here (4, or what a launcher started)", NULL },
-    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks", NULL },
+    { "ranks", "N", OPTION_COUNT, AT(ranks), "ranks to start here (4, or what a launcher started)",
+      NULL },
+    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks",
+      NULL },
     { "experts", "E", OPTION_COUNT, AT(experts), "experts in all (half the ranks)", NULL },
     { "top-k", "K", OPTION_COUNT, AT(top_k), "experts per token (2, or 1 if there is one)", NULL },
     { "tokens", "T", OPTION_COUNT, AT(tokens), "tokens per rank and step", NULL },
     { "model-dim", "D", OPTION_COUNT, AT(model_dim), "model dimension", NULL },
     { "hidden-dim", "H", OPTION_COUNT, AT(hidden_dim), "hidden dimension of an expert", NULL },
-    { "capacity-factor", "F", OPTION_NUMBER, AT(factor), "capacity: F > 0 static, 0 what is needed, F < 0 needed, at most -F", NULL },
+    { "capacity-factor", "F", OPTION_NUMBER, AT(factor),
+      "capacity: F > 0 static, 0 what is needed, F < 0 needed, at most -F", NULL },
     { "dtype", "TYPE", OPTION_WORD, AT(dtype), "storage: f32, f16, bf16", dtype_words },
     { "pass", "PASS", OPTION_WORD, AT(pass), "forward, or train (forward + backward)", pass_words },
-    { "activation", "ACT", OPTION_WORD, AT(activation), "relu, gelu, swiglu (gated)", activation_words },
-    { "plan", "PLAN", OPTION_LIST, AT(plans), "\"r=1 d=2 a=2dh\"; again for more, or \"all\"", NULL },
+    { "activation", "ACT", OPTION_WORD, AT(activation), "relu, gelu, swiglu (gated)",
+      activation_words },
+    { "plan", "PLAN", OPTION_LIST, AT(plans), "\"r=1 d=2 a=2dh\"; again for more, or \"all\"",
+      NULL },
     { "device", "NAME", OPTION_TEXT, AT(device), "back end", NULL },
     { "reps", "N", OPTION_COUNT, AT(reps), "repetitions, interleaved over plans", NULL },
     { "warmup", "N", OPTION_COUNT, AT(warmup), "steps before the first is timed", NULL },
@@ -77,7 +91,7 @@ struct subject {
     int64_t *samples[MODE_COUNT];
     struct spread spread[MODE_COUNT];
     int64_t sent_bytes, messages, memory_bytes, dropped;
-    double error;                              /* of the check, as a share of what is allowed */
+    double error; /* of the check, as a share of what is allowed */
 };
 
 static struct moe_shape shape_of(const struct run_options *o, uint32_t ranks, uint32_t per_node)
@@ -164,15 +178,16 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
     double bytes = (double)layer_bytes(shape) + 4.0 * o->tokens * o->model_dim * 4, there;
 
     for (size_t i = 0; i < count; i++)
-        bytes += (double)exec_bytes(shape, &plans[i], &topology, o->tokens, capacity_bound(o),
-                                    MOE_F32);
+        bytes +=
+            (double)exec_bytes(shape, &plans[i], &topology, o->tokens, capacity_bound(o), MOE_F32);
     there = (double)free_memory();
     if (bytes * neighbours <= there)
         return OK;
-    return fail(ERR_ARGUMENT,
-                "%u ranks would need %.3g GiB here, %.3g GiB are free: fewer plans, tokens or ranks, "
-                "or smaller dimensions",
-                neighbours, bytes * neighbours * 0x1p-30, there * 0x1p-30);
+    return fail(
+        ERR_ARGUMENT,
+        "%u ranks would need %.3g GiB here, %.3g GiB are free: fewer plans, tokens or ranks, "
+        "or smaller dimensions",
+        neighbours, bytes * neighbours * 0x1p-30, there * 0x1p-30);
 }
 
 static int check_options(const struct run_options *o, const struct moe_shape *shape,
@@ -271,11 +286,12 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
            s->tokens, s->model_dim, s->hidden_dim, dtype_words[s->dtype], pass_words[s->pass],
            activation_words[s->activation], s->ranks);
     printf(s->ranks_per_node ? " (%u per node)\n" : " (nodes differ)\n", s->ranks_per_node);
-    printf("capacity  c=%" PRIu64 " (f=%g), bucket %" PRIu64 " of width %d; %" PRId64
-           " of %" PRIu64 " choices dropped\n",
+    printf("capacity  c=%" PRIu64 " (f=%g), bucket %" PRIu64 " of width %d; %" PRId64 " of %" PRIu64
+           " choices dropped\n",
            rig->capacity, o->factor, rig->capacity / WINDOW, WINDOW, subjects[0].dropped,
            (uint64_t)s->tokens * s->ranks * s->top_k);
-    printf("times     ms, largest over the ranks, median of %u interleaved repetitions\n\n", o->reps);
+    printf("times     ms, largest over the ranks, median of %u interleaved repetitions\n\n",
+           o->reps);
     printf("%-18s %9s %19s %9s %9s %7s %9s %9s %s\n", "plan", "step", "95 % interval", "compute",
            "comm", "hidden", "sent MiB", "mem MiB", o->check ? "check" : "");
     for (size_t i = 0; i < count; i++) {
@@ -285,14 +301,13 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
         moe_plan_format(&x->plan, name, sizeof(name));
         if (!isnan(hidden_share(x)))
             snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
-        printf("%-18s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", name,
-               (double)x->spread[MODE_BOTH].median_ns * 1e-6,
-               (double)x->spread[MODE_BOTH].low_ns * 1e-6,
-               (double)x->spread[MODE_BOTH].high_ns * 1e-6,
-               (double)x->spread[MODE_COMPUTE].median_ns * 1e-6,
-               (double)x->spread[MODE_COMM].median_ns * 1e-6, hidden,
-               (double)x->sent_bytes * 0x1p-20, (double)x->memory_bytes * 0x1p-20,
-               o->check ? "ok" : "");
+        printf(
+            "%-18s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", name,
+            (double)x->spread[MODE_BOTH].median_ns * 1e-6,
+            (double)x->spread[MODE_BOTH].low_ns * 1e-6, (double)x->spread[MODE_BOTH].high_ns * 1e-6,
+            (double)x->spread[MODE_COMPUTE].median_ns * 1e-6,
+            (double)x->spread[MODE_COMM].median_ns * 1e-6, hidden, (double)x->sent_bytes * 0x1p-20,
+            (double)x->memory_bytes * 0x1p-20, o->check ? "ok" : "");
     }
 }
 
@@ -314,8 +329,9 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
            s->experts, s->top_k, s->tokens, s->model_dim, s->hidden_dim, s->ranks,
            s->ranks_per_node, dtype_words[s->dtype], pass_words[s->pass],
            activation_words[s->activation]);
-    printf(" \"capacity_factor\": %g, \"capacity\": %" PRIu64 ", \"window\": %d, \"bucket\": %" PRIu64
-           ", \"dropped\": %" PRId64 ", \"reps\": %u, \"seed\": %" PRIu64 ",\n \"plans\": [",
+    printf(" \"capacity_factor\": %g, \"capacity\": %" PRIu64
+           ", \"window\": %d, \"bucket\": %" PRIu64 ", \"dropped\": %" PRId64
+           ", \"reps\": %u, \"seed\": %" PRIu64 ",\n \"plans\": [",
            o->factor, rig->capacity, WINDOW, rig->capacity / WINDOW, subjects[0].dropped, o->reps,
            o->seed);
     for (size_t i = 0; i < count; i++) {
@@ -401,7 +417,7 @@ static int on_rank(struct world *world, struct run_options *o, bool given_expert
         return fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", o->ranks, t->ranks);
     complete(o, (uint32_t)t->ranks, given_experts, given_top_k);
     shape = shape_of(o, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
-    log_only(t->rank == 0);       /* every rank finds the same fault in the same options */
+    log_only(t->rank == 0); /* every rank finds the same fault in the same options */
     rc = check_options(o, &shape, (uint32_t)world_neighbours(world), plans, &count);
     log_only(true);
     TRY(world_settle(world, rc));
@@ -417,7 +433,8 @@ out:
 
 static int start_ranks(struct run_options *o, char **argv, bool given_experts, bool given_top_k)
 {
-    uint32_t ranks = o->ranks ? o->ranks : 4, per_node = o->ranks_per_node ? o->ranks_per_node : ranks;
+    uint32_t ranks = o->ranks ? o->ranks : 4,
+             per_node = o->ranks_per_node ? o->ranks_per_node : ranks;
     struct moe_plan plans[PLANS_MAX];
     struct moe_shape shape;
     size_t count;
@@ -441,7 +458,7 @@ int run_main(int argc, char **argv)
     struct world *world;
     int first, rc;
 
-    o.experts = o.top_k = UINT32_MAX;              /* zero is a value that must be refused */
+    o.experts = o.top_k = UINT32_MAX; /* zero is a value that must be refused */
     TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
     if (help) {
         print_help();

@@ -58,11 +58,11 @@ void trip_layout(struct trip *trip, const struct topology *topology, bool keep_i
     trip->back = leaves_as_it_lies(g) ? trip->back_recv.base
                                       : arena_take(arena, all, dtype_bytes(trip->dtype));
     if (!stays(g))
-        trip->scratch =
-            arena_take(arena,
-                       a2a_scratch(trip->algorithm, topology,
-                                   size_product(size_product(g->local, g->chunk_rows), trip->width)),
-                       dtype_bytes(trip->dtype));
+        trip->scratch = arena_take(
+            arena,
+            a2a_scratch(trip->algorithm, topology,
+                        size_product(size_product(g->local, g->chunk_rows), trip->width)),
+            dtype_bytes(trip->dtype));
 }
 
 static int open_a2a(const struct trip *trip, struct wire *wire, const void *send, void *recv,
@@ -90,8 +90,8 @@ int trip_open(struct trip *trip, struct engine *engine)
             continue;
         TRY(open_a2a(trip, engine->wire, chunk_at(trip->send, i), chunk_at(trip->recv, i),
                      &trip->go[i]));
-        TRY(open_a2a(trip, engine->wire, chunk_at(trip->back_send, i),
-                     chunk_at(trip->back_recv, i), &trip->come[i]));
+        TRY(open_a2a(trip, engine->wire, chunk_at(trip->back_send, i), chunk_at(trip->back_recv, i),
+                     &trip->come[i]));
     }
     return OK;
 }
@@ -110,7 +110,8 @@ void trip_close(struct trip *trip)
 }
 
 /* One chunk's rows inside (E,C,D): expert, share and first row of the chunk.  On the wire the block
- * of expert e, slice p and share t is (e * copies + p) * shares + t, which is the rank's own order. */
+ * of expert e, slice p and share t is (e * copies + p) * shares + t, which is the rank's own order.
+ */
 static int pack(struct trip *trip, struct stream *stream, uint32_t i)
 {
     const struct geometry *g = trip->geometry;
@@ -140,17 +141,16 @@ static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
 
     if (leaves_as_it_lies(g))
         return OK;
-    return launch_move(stream,
-                       &(struct move){ .from_type = trip->dtype,
-                                       .to_type = trip->dtype,
-                                       .block = block,
-                                       .dims = { trip->experts, g->shares, 1 },
-                                       .from_stride = { g->copies * g->shares, 1, 0 },
-                                       .to_stride = { g->shares * g->chunks, g->chunks, 0 },
-                                       .terms = g->copies,
-                                       .term_stride = g->shares,
-                                       .from = chunk_at(trip->back_recv, i),
-                                       .to = (char *)trip->back + start });
+    return launch_move(stream, &(struct move){ .from_type = trip->dtype,
+                                               .to_type = trip->dtype,
+                                               .block = block,
+                                               .dims = { trip->experts, g->shares, 1 },
+                                               .from_stride = { g->copies * g->shares, 1, 0 },
+                                               .to_stride = { g->shares * g->chunks, g->chunks, 0 },
+                                               .terms = g->copies,
+                                               .term_stride = g->shares,
+                                               .from = chunk_at(trip->back_recv, i),
+                                               .to = (char *)trip->back + start });
 }
 
 /* Between (rows, columns) and (columns, rows) of chunk_rows x D, and between the two types. */

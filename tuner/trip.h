@@ -24,17 +24,18 @@ static inline void *chunk_at(struct chunks chunks, uint32_t i)
 
 struct trip {
     const struct geometry *geometry;
-    uint32_t experts, width;               /* E, D */
+    uint32_t experts, width; /* E, D */
     uint32_t dtype, compute_type;
-    uint32_t algorithm;                    /* enum moe_a2a */
-    void *home;                            /* (E,C,D): rows as they leave; the caller fills it */
-    struct chunks send, recv;              /* (peers, local, rows, D) storage type */
-    struct chunks in, out;                 /* (local, peers, rows, D) compute type: what experts see */
-    struct chunks back_send, back_recv;    /* as send and recv */
-    void *back;                            /* (E,C,D): summed rows as they come home */
+    uint32_t algorithm;                 /* enum moe_a2a */
+    void *home;                         /* (E,C,D): rows as they leave; the caller fills it */
+    struct chunks send, recv;           /* (peers, local, rows, D) storage type */
+    struct chunks in, out;              /* (local, peers, rows, D) compute type: what experts see */
+    struct chunks back_send, back_recv; /* as send and recv */
+    void *back;                         /* (E,C,D): summed rows as they come home */
     void *scratch;
     struct a2a *go[PLAN_MAX_D], *come[PLAN_MAX_D];
-    struct event *packed[PLAN_MAX_D], *arrived[PLAN_MAX_D], *done[PLAN_MAX_D], *returned[PLAN_MAX_D];
+    struct event *packed[PLAN_MAX_D], *arrived[PLAN_MAX_D], *done[PLAN_MAX_D],
+        *returned[PLAN_MAX_D];
 };
 
 /* Cuts the buffers.  keep_in: the rows experts saw are still wanted after the trip. */

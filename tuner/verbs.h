@@ -2,7 +2,7 @@
 #ifndef VERBS_H
 #define VERBS_H
 
-int run_main(int argc, char **argv);           /* argv[0] is the verb */
+int run_main(int argc, char **argv); /* argv[0] is the verb */
 
 /* A verb that only passes on what its ranks ended with returns this + their exit code. */
 enum { EXIT_CODE_OF_RANKS = 1000 };

@@ -57,8 +57,8 @@ int weights_open(struct weights *weights, struct engine *engine)
 
         if (!w->slice || w->group.count == 1)
             continue;
-        TRY(gather_add(&weights->gather, engine->wire, w->group, weights->layer->slice[i],
-                       w->whole, bytes));
+        TRY(gather_add(&weights->gather, engine->wire, w->group, weights->layer->slice[i], w->whole,
+                       bytes));
         if (w->grad)
             TRY(scatter_add(&weights->scatter, engine->wire, w->group, w->grad_out, w->parts,
                             bytes));
@@ -140,8 +140,8 @@ int weights_finish(struct weights *weights, struct engine *engine)
         const struct weight *w = &weights->tensors[i];
 
         if (w->slice && w->parts)
-            TRY(sum(engine->compute, w->slice, (uint64_t)w->group.count, storage, w->parts,
-                    storage, weights->layer->grad[i]));
+            TRY(sum(engine->compute, w->slice, (uint64_t)w->group.count, storage, w->parts, storage,
+                    weights->layer->grad[i]));
     }
     return OK;
 }

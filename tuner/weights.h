@@ -10,13 +10,13 @@
 
 /* One tensor under one plan.  Buffers that would hold the same bytes are the same buffer. */
 struct weight {
-    struct group group;            /* who gathers it */
-    uint64_t slice;                /* elements of one rank's slice */
-    void *whole;                   /* gathered, storage type */
-    void *compute;                 /* gathered, compute type */
-    void *grad;                    /* of the whole, compute type */
-    void *grad_out;                /* of the whole, storage type */
-    void *parts;                   /* everybody's version of this rank's slice of the gradient */
+    struct group group; /* who gathers it */
+    uint64_t slice;     /* elements of one rank's slice */
+    void *whole;        /* gathered, storage type */
+    void *compute;      /* gathered, compute type */
+    void *grad;         /* of the whole, compute type */
+    void *grad_out;     /* of the whole, storage type */
+    void *parts;        /* everybody's version of this rank's slice of the gradient */
 };
 
 struct weights {
