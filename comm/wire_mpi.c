@@ -183,7 +183,7 @@ static void mpi_close(struct wire *base)
 {
     struct wire_mpi *wire = (struct wire_mpi *)base;
 
-    if (wire->comm != MPI_COMM_NULL && !world_alarmed(wire->world))
+    if (!world_alarmed(wire->world))
         MPI_Comm_free(&wire->comm);
     free(wire->requests);
     free(wire);
@@ -198,20 +198,20 @@ static const struct wire_ops mpi_ops = {
 
 int wire_mpi_open(struct world *world, struct wire **out)
 {
-    struct wire_mpi *wire = calloc(1, sizeof(*wire));
-    int rc;
+    struct wire_mpi *wire;
+    MPI_Comm comm;
 
-    if (!wire)
+    /* First what all ranks do together: one that lacks memory may not stay away from it. */
+    TRY(world_channel(world, &comm));
+    wire = calloc(1, sizeof(*wire));
+    if (!wire) {
+        MPI_Comm_free(&comm);
         return fail(ERR_NOMEM, "a wire");
+    }
     wire->base.ops = &mpi_ops;
     wire->base.topology = *world_topology(world);
     wire->world = world;
-    wire->comm = MPI_COMM_NULL;
-    rc = world_channel(world, &wire->comm);
-    if (rc) {
-        free(wire);
-        return rc;
-    }
+    wire->comm = comm;
     *out = &wire->base;
     return OK;
 }

@@ -24,11 +24,6 @@ uint32_t shape_bias2_slice(const struct moe_shape *shape)
     return (shape->model_dim + slices - 1) / slices;
 }
 
-uint32_t shape_matrices(const struct moe_shape *shape)
-{
-    return shape->activation == MOE_SWIGLU ? 3 : 2;
-}
-
 size_t dtype_bytes(uint32_t dtype)
 {
     return dtype == MOE_F32 ? 4 : 2;

@@ -15,9 +15,6 @@ uint32_t shape_local_experts(const struct moe_shape *shape);
 /* b2 has no hidden dimension: it is cut along D, padded to a multiple of s. */
 uint32_t shape_bias2_slice(const struct moe_shape *shape);
 
-/* Two matrices, or three for gated experts. */
-uint32_t shape_matrices(const struct moe_shape *shape);
-
 /* OK, or ERR_ARGUMENT with a message that names the value and the legal ones. */
 int shape_check(const struct moe_shape *shape);
 

@@ -35,22 +35,13 @@ uint32_t device_compute_type(const struct device *device, uint32_t storage)
 
 int device_alloc(struct device *device, size_t bytes, void **out)
 {
-    int rc = device->ops->alloc(device, bytes, out);
-
-    if (rc)
-        return rc;
-    device->bytes_now += bytes;
-    if (device->bytes_now > device->bytes_peak)
-        device->bytes_peak = device->bytes_now;
-    return OK;
+    return device->ops->alloc(device, bytes, out);
 }
 
-void device_release(struct device *device, void *memory, size_t bytes)
+void device_release(struct device *device, void *memory)
 {
-    if (!memory)
-        return;
-    device->ops->release(device, memory);
-    device->bytes_now -= bytes;
+    if (memory)
+        device->ops->release(device, memory);
 }
 
 int device_upload(struct device *device, void *to, const void *from_host, size_t bytes)
@@ -103,11 +94,6 @@ int event_wait(struct event *event, struct stream *stream)
 int64_t event_ns(const struct event *event)
 {
     return event->device->ops->event_ns(event);
-}
-
-int64_t device_now_ns(struct device *device)
-{
-    return device->ops->now_ns(device);
 }
 
 int stream_launch(struct stream *stream, enum kernel kernel, const void *args, size_t bytes)

@@ -19,7 +19,6 @@ struct device_ops;
 struct device {
     const struct device_ops *ops;
     bool computes_f32; /* whatever the storage type */
-    size_t bytes_now, bytes_peak;
 };
 
 struct stream {
@@ -47,7 +46,6 @@ struct device_ops {
     int (*event_wait)(struct event *event, struct stream *stream);
     int64_t (*event_ns)(const struct event *event);
     int (*launch)(struct stream *stream, enum kernel kernel, const void *args, size_t bytes);
-    int64_t (*now_ns)(struct device *device);
 };
 
 /* Opens a back end by name: "host".  ERR_ARGUMENT lists what there is. */
@@ -59,7 +57,7 @@ uint32_t device_compute_type(const struct device *device, uint32_t storage);
 
 /* ERR_NOMEM is a result, not a broken device. Memory is aligned to 256 bytes, not cleared. */
 int device_alloc(struct device *device, size_t bytes, void **out);
-void device_release(struct device *device, void *memory, size_t bytes);
+void device_release(struct device *device, void *memory);      /* NULL is fine */
 int device_upload(struct device *device, void *to, const void *from_host, size_t bytes);
 int device_download(struct device *device, void *to_host, const void *from, size_t bytes);
 
@@ -75,7 +73,6 @@ int event_wait(struct event *event, struct stream *stream);
 
 /* When the latest record happened, on the device's clock; valid after a sync. */
 int64_t event_ns(const struct event *event);
-int64_t device_now_ns(struct device *device);
 
 int stream_launch(struct stream *stream, enum kernel kernel, const void *args, size_t bytes);
 

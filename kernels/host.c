@@ -346,12 +346,6 @@ static int host_copy(struct device *device, void *to, const void *from, size_t b
     return OK;
 }
 
-static int64_t host_now(struct device *device)
-{
-    (void)device;
-    return host_clock_ns();
-}
-
 static void host_close(struct device *device)
 {
     free(device);
@@ -373,7 +367,6 @@ static const struct device_ops host_ops = {
     .event_wait = host_event_wait,
     .event_ns = host_event_ns,
     .launch = host_launch,
-    .now_ns = host_now,
 };
 
 int host_open(struct device **out)

@@ -125,11 +125,6 @@ static int sim_copy(struct device *device, void *to, const void *from, size_t by
     return OK;
 }
 
-static int64_t sim_now(struct device *device)
-{
-    return ((struct sim_device *)device)->now_ns;
-}
-
 static void sim_close(struct device *device)
 {
     free(device);
@@ -151,7 +146,6 @@ static const struct device_ops sim_ops = {
     .event_wait = sim_event_wait,
     .event_ns = sim_event_ns,
     .launch = sim_launch,
-    .now_ns = sim_now,
 };
 
 int sim_open(const struct sim_costs *costs, struct device **out)

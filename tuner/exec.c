@@ -99,7 +99,7 @@ void exec_close(struct exec *x)
     trip_close(&x->backward);
     trip_close(&x->forward);
     weights_close(&x->weights);
-    device_release(x->engine->device, x->memory, x->memory_bytes);
+    device_release(x->engine->device, x->memory);
     free(x);
 }
 

@@ -80,6 +80,6 @@ void layer_close(struct layer *layer)
 {
     if (!layer)
         return;
-    device_release(layer->device, layer->memory, layer->memory_bytes);
+    device_release(layer->device, layer->memory);
     free(layer);
 }

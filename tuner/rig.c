@@ -93,7 +93,7 @@ void rig_close(struct rig *rig)
     if (!rig)
         return;
     reference_close(rig->reference);
-    device_release(rig->engine->device, rig->memory, rig->memory_bytes);
+    device_release(rig->engine->device, rig->memory);
     layer_close(rig->layer);
     free(rig->tokens);
     free(rig);

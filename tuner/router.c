@@ -159,7 +159,7 @@ int router_needed(const struct layer *layer, struct engine *engine, const void *
     TRY_OUT(engine_sync(engine));
     rc = count_needed(&router, 0, &sum, most);
 out:
-    device_release(engine->device, memory, bytes);
+    device_release(engine->device, memory);
     return rc;
 }
 
