@@ -3,9 +3,113 @@
 
 #include "status.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 const char *const dtype_words[] = { "f32", "f16", "bf16", NULL };
 const char *const pass_words[] = { "forward", "train", NULL };
 const char *const activation_words[] = { "relu", "gelu", "swiglu", NULL };
+
+static const struct shape_field {
+    const char *name;
+    size_t offset;
+    const char *const *words;
+} fields[] = {
+    { "E", offsetof(struct moe_shape, experts), NULL },
+    { "k", offsetof(struct moe_shape, top_k), NULL },
+    { "T", offsetof(struct moe_shape, tokens), NULL },
+    { "D", offsetof(struct moe_shape, model_dim), NULL },
+    { "H", offsetof(struct moe_shape, hidden_dim), NULL },
+    { "dtype", offsetof(struct moe_shape, dtype), dtype_words },
+    { "pass", offsetof(struct moe_shape, pass), pass_words },
+    { "act", offsetof(struct moe_shape, activation), activation_words },
+    { "W", offsetof(struct moe_shape, ranks), NULL },
+    { "m", offsetof(struct moe_shape, ranks_per_node), NULL },
+};
+enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
+
+static uint32_t field_get(const struct shape_field *field, const struct moe_shape *shape)
+{
+    return *(const uint32_t *)((const char *)shape + field->offset);
+}
+
+static void field_set(const struct shape_field *field, struct moe_shape *shape, uint32_t value)
+{
+    *(uint32_t *)((char *)shape + field->offset) = value;
+}
+
+int shape_format(const struct moe_shape *shape, char *text, size_t size)
+{
+    size_t used = 0;
+
+    for (int i = 0; i < FIELD_COUNT; i++) {
+        const struct shape_field *f = &fields[i];
+        size_t room = used < size ? size - used : 0;
+        char *at = room ? text + used : NULL;
+        uint32_t value = field_get(f, shape);
+
+        used += (size_t)(f->words
+                             ? snprintf(at, room, "%s%s=%s", i ? " " : "", f->name, f->words[value])
+                             : snprintf(at, room, "%s%s=%u", i ? " " : "", f->name, value));
+    }
+    return (int)used;
+}
+
+static int parse_field(const struct shape_field *field, const char *text, size_t length,
+                       struct moe_shape *shape)
+{
+    char value[32], *end;
+    unsigned long number;
+
+    if (length >= sizeof(value))
+        return ERR_FORMAT;
+    memcpy(value, text, length);
+    value[length] = 0;
+    for (uint32_t i = 0; field->words && field->words[i]; i++)
+        if (!strcmp(field->words[i], value)) {
+            field_set(field, shape, i);
+            return OK;
+        }
+    number = strtoul(value, &end, 10);
+    if (field->words || *value < '0' || *value > '9' || *end || number > UINT32_MAX)
+        return ERR_FORMAT;
+    field_set(field, shape, (uint32_t)number);
+    return OK;
+}
+
+int shape_parse(const char *text, struct moe_shape *inout)
+{
+    struct moe_shape shape = *inout;
+    uint32_t seen = 0;
+
+    while (*(text += strspn(text, " "))) {
+        size_t length = strcspn(text, " "), name = strcspn(text, "= ");
+        int i = 0;
+
+        while (i < FIELD_COUNT &&
+               (strlen(fields[i].name) != name || memcmp(fields[i].name, text, name) != 0))
+            i++;
+        if (i == FIELD_COUNT || name == length || (seen >> i & 1) ||
+            parse_field(&fields[i], text + name + 1, length - name - 1, &shape))
+            return fail(ERR_FORMAT,
+                        "shape: \"%.*s\" is not understood; a shape reads \"E=8 k=2 T=4096 D=1024 "
+                        "H=4096 dtype=bf16 pass=train act=swiglu\"",
+                        (int)length, text);
+        seen |= 1u << i;
+        text += length;
+    }
+    *inout = shape;
+    return OK;
+}
+
+bool shape_equal(const struct moe_shape *a, const struct moe_shape *b)
+{
+    for (int i = 0; i < FIELD_COUNT; i++)
+        if (field_get(&fields[i], a) != field_get(&fields[i], b))
+            return false;
+    return true;
+}
 
 uint32_t shape_slices(const struct moe_shape *shape)
 {

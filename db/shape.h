@@ -4,6 +4,8 @@
 
 #include "moelookup.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* s: ranks that share one expert (1 when there are at least as many experts as ranks). */
@@ -24,6 +26,19 @@ size_t dtype_bytes(uint32_t dtype);
 extern const char *const dtype_words[];
 extern const char *const pass_words[];
 extern const char *const activation_words[];
+
+enum { SHAPE_TEXT_BYTES = 160 };
+
+/* Writes "E=8 k=2 T=4096 D=1024 H=4096 dtype=bf16 pass=train act=swiglu W=32 m=8", the shape's one
+ * text form.  Returns the length as snprintf does. */
+int shape_format(const struct moe_shape *shape, char *text, size_t size);
+
+/* Reads the same text, in any order; what is left out keeps its value in *inout.  ERR_FORMAT after
+ * a message that names the word; then *inout is untouched.  Checks no rules: see shape_check. */
+int shape_parse(const char *text, struct moe_shape *inout);
+
+/* Equal in everything the text says. */
+bool shape_equal(const struct moe_shape *a, const struct moe_shape *b);
 
 /* Rows that one expert gets from one source rank.  `tokens` is the largest T over the ranks;
  * `needed` is the largest count any rank sends to any expert, used only for factor <= 0. */

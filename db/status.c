@@ -24,6 +24,9 @@ const char *status_word(int status)
     case ERR_WIRE: return "communication error";
     case ERR_WRONG: return "wrong result";
     case ERR_LAUNCH: return "launch failed";
+    case ERR_BUSY: return "database busy";
+    case ERR_CORRUPT: return "database unusable";
+    case ERR_CUT: return "cut off";
     }
     return "unknown status";
 }

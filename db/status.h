@@ -17,8 +17,11 @@ enum status {
     ERR_NOMEM = -5,
     ERR_DEVICE = -6,
     ERR_WIRE = -7,
-    ERR_WRONG = -8,  /* a result differs from its reference */
-    ERR_LAUNCH = -9, /* the ranks could not be started, or ended early */
+    ERR_WRONG = -8,    /* a result differs from its reference */
+    ERR_LAUNCH = -9,   /* the ranks could not be started, or ended early */
+    ERR_BUSY = -10,    /* somebody else owns the database */
+    ERR_CORRUPT = -11, /* the database is damaged, foreign, or from a newer version */
+    ERR_CUT = -12,     /* interrupted or out of budget; can be resumed */
 };
 
 #define TRY(call)                                                                                  \

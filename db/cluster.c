@@ -1,0 +1,409 @@
+/* One list of fields; formatting, parsing and hashing walk it. */
+#include "cluster.h"
+
+#include "sha256.h"
+#include "status.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The longest value, the longest line, and comments around them. */
+enum { VALUE_BYTES = 1024, LINE_BYTES = 1200, TEXT_LIMIT_BYTES = 4 * CLUSTER_TEXT_BYTES };
+
+#define AT(field) offsetof(struct cluster, field), sizeof(((struct cluster *)0)->field)
+#define COUNT(name, class, most)                                                                   \
+    {                                                                                              \
+#name, class, FIELD_COUNT_OF, AT(name), 0, most                                            \
+    }
+#define WORD(name, class)                                                                          \
+    {                                                                                              \
+#name, class, FIELD_WORD, AT(name), 0, 0                                                   \
+    }
+#define NUMBER(name, least, most)                                                                  \
+    {                                                                                              \
+#name, CLUSTER_MODEL, FIELD_NUMBER, AT(name), least, most                                  \
+    }
+
+const struct cluster_field cluster_fields[] = {
+    COUNT(semantics, CLUSTER_HARD, 1000),
+    WORD(backend, CLUSTER_HARD),
+    WORD(device, CLUSTER_HARD),
+    COUNT(device_units, CLUSTER_HARD, 1 << 20),
+    COUNT(device_gib, CLUSTER_HARD, 1 << 24),
+    COUNT(nodes, CLUSTER_HARD, 1 << 20),
+    COUNT(ranks, CLUSTER_HARD, 1 << 20),
+    COUNT(ranks_per_node, CLUSTER_HARD, 1 << 16),
+    WORD(link_inside, CLUSTER_HARD),
+    WORD(link_between, CLUSTER_HARD),
+    WORD(comm_library, CLUSTER_HARD),
+    WORD(compute_library, CLUSTER_HARD),
+    WORD(system, CLUSTER_SOFT),
+    WORD(versions, CLUSTER_SOFT),
+    WORD(environment, CLUSTER_SOFT),
+    WORD(name, CLUSTER_INFO),
+    WORD(hosts, CLUSTER_INFO),
+    NUMBER(latency_inside_us, 0, 1e6),
+    NUMBER(latency_between_us, 0, 1e6),
+    NUMBER(message_inside_us, 0, 1e6),
+    NUMBER(message_between_us, 0, 1e6),
+    NUMBER(bandwidth_inside_gbs, 1e-6, 1e6),
+    NUMBER(bandwidth_between_gbs, 1e-6, 1e6),
+    NUMBER(half_inside_kib, 0, 1e9),
+    NUMBER(half_between_kib, 0, 1e9),
+    NUMBER(gemm_gflops, 1e-3, 1e9),
+    NUMBER(gemm_half_rows, 0, 1e9),
+    NUMBER(memory_gbs, 1e-3, 1e9),
+    NUMBER(launch_us, 0, 1e6),
+    NUMBER(overlap_slowdown, 0, 100),
+    NUMBER(noise_percent, 0, 100),
+    NUMBER(outlier_percent, 0, 100),
+    NUMBER(drift_percent, 0, 100),
+    NUMBER(memory_gib, 1e-6, 1e9),
+};
+const size_t cluster_field_count = sizeof(cluster_fields) / sizeof(cluster_fields[0]);
+
+const char *const cluster_class_words[] = { "hard", "soft", "info", "model", NULL };
+
+static void *place(struct cluster *cluster, const struct cluster_field *field)
+{
+    return (char *)cluster + field->offset;
+}
+
+static const void *value_of(const struct cluster *cluster, const struct cluster_field *field)
+{
+    return (const char *)cluster + field->offset;
+}
+
+struct cluster cluster_unknown(void)
+{
+    struct cluster c;
+
+    memset(&c, 0, sizeof(c));
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        const struct cluster_field *f = &cluster_fields[i];
+
+        if (f->kind == FIELD_WORD)
+            snprintf(place(&c, f), f->bytes, "unknown");
+        else if (f->kind == FIELD_NUMBER)
+            *(double *)place(&c, f) = NAN;
+    }
+    return c;
+}
+
+static bool is_known(const struct cluster *cluster, const struct cluster_field *field)
+{
+    const void *value = value_of(cluster, field);
+
+    switch (field->kind) {
+    case FIELD_WORD: return *(const char *)value && strcmp(value, "unknown") != 0;
+    case FIELD_NUMBER: return isfinite(*(const double *)value);
+    case FIELD_COUNT_OF: break;
+    }
+    return *(const uint32_t *)value != 0;
+}
+
+/* Ranks per node 0 is worth a line: it says that nodes differ. */
+static bool is_written(const struct cluster *cluster, const struct cluster_field *field)
+{
+    return is_known(cluster, field) || field->offset == offsetof(struct cluster, ranks_per_node);
+}
+
+/* A decimal point of some bytes becomes another: the C library writes and reads the locale's. */
+static void swap_point(const char *text, const char *from, const char *to, char *out, size_t size)
+{
+    const char *at = strstr(text, from);
+
+    if (at)
+        snprintf(out, size, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    else
+        snprintf(out, size, "%s", text);
+}
+
+/* The shortest text that reads back as the same number; with a point in every locale. */
+static void format_number(double value, char *text, size_t size)
+{
+    char local[64];
+
+    value += 0.0; /* no -0 */
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(local, sizeof(local), "%.*g", digits, value);
+        if (strtod(local, NULL) == value)
+            break;
+    }
+    swap_point(local, localeconv()->decimal_point, ".", text, size);
+}
+
+/* What one line cannot hold is replaced, so that the text reads back as the same value. */
+static void format_word(const char *word, char *text, size_t size)
+{
+    size_t length = 0;
+
+    for (word += strspn(word, " \t"); *word && length + 1 < size; word++)
+        text[length++] = (unsigned char)*word < 0x20 || *word == 0x7f || *word == '#' ? '?' : *word;
+    while (length && text[length - 1] == ' ')
+        length--;
+    snprintf(text + length, size - length, "%s", length ? "" : "unknown");
+}
+
+void cluster_value(const struct cluster *cluster, const struct cluster_field *field, char *text,
+                   size_t size)
+{
+    const void *value = value_of(cluster, field);
+
+    if (!is_written(cluster, field))
+        snprintf(text, size, "unknown");
+    else if (field->kind == FIELD_WORD)
+        format_word(value, text, size);
+    else if (field->kind == FIELD_NUMBER)
+        format_number(*(const double *)value, text, size);
+    else
+        snprintf(text, size, "%u", *(const uint32_t *)value);
+}
+
+int cluster_format(const struct cluster *cluster, char *text, size_t size)
+{
+    size_t used = 0;
+
+    if (size)
+        text[0] = 0;
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        size_t room = used < size ? size - used : 0;
+        char value[VALUE_BYTES];
+
+        if (!is_written(cluster, &cluster_fields[i]))
+            continue;
+        cluster_value(cluster, &cluster_fields[i], value, sizeof(value));
+        used += (size_t)snprintf(room ? text + used : NULL, room, "%s = %s\n",
+                                 cluster_fields[i].name, value);
+    }
+    return (int)used;
+}
+
+/* Digits, point and exponent only, read the same in every locale. */
+static bool parse_number(const char *text, double *out)
+{
+    char local[64], *end;
+
+    if (strlen(text) > 40 || strspn(text, "0123456789.eE+-") != strlen(text))
+        return false;
+    swap_point(text, ".", localeconv()->decimal_point, local, sizeof(local));
+    *out = strtod(local, &end) + 0.0; /* no -0 */
+    return end != local && !*end && isfinite(*out);
+}
+
+static const char *store_value(const struct cluster_field *field, const char *text,
+                               struct cluster *cluster)
+{
+    double number;
+
+    if (field->kind == FIELD_WORD) {
+        if (!*text || strlen(text) >= field->bytes)
+            return "is empty or too long";
+        for (const char *c = text; *c; c++)
+            if ((unsigned char)*c < 0x20 || *c == 0x7f)
+                return "holds a control character";
+        snprintf(place(cluster, field), field->bytes, "%s", text);
+        return NULL;
+    }
+    if (!strcmp(text, "unknown"))
+        return NULL;
+    if (!parse_number(text, &number))
+        return "is not a number";
+    if (number < field->least || number > field->most)
+        return "is out of range";
+    if (field->kind == FIELD_NUMBER) {
+        *(double *)place(cluster, field) = number;
+        return NULL;
+    }
+    if (number != floor(number))
+        return "is not a whole number";
+    *(uint32_t *)place(cluster, field) = (uint32_t)number;
+    return NULL;
+}
+
+static char *trim(char *text)
+{
+    char *end;
+
+    text += strspn(text, " \t");
+    end = text + strlen(text);
+    while (end > text && strchr(" \t\r", end[-1]))
+        *--end = 0;
+    return text;
+}
+
+struct reader {
+    const char *origin;
+    int line;
+    int given[sizeof(cluster_fields) / sizeof(cluster_fields[0])]; /* on which line; 0: not */
+    struct cluster cluster;
+};
+
+static int parse_line(struct reader *r, char *line)
+{
+    char *comment = strchr(line, '#'), *sign, *name, *value;
+    const char *wrong;
+    size_t i = 0;
+
+    if (comment)
+        *comment = 0;
+    name = trim(line);
+    if (!*name)
+        return OK;
+    sign = strchr(name, '=');
+    if (!sign)
+        return fail(ERR_FORMAT, "%s:%d: \"name = value\" is wanted, not \"%.60s\"", r->origin,
+                    r->line, name);
+    *sign = 0;
+    value = trim(sign + 1);
+    name = trim(name);
+    while (i < cluster_field_count && strcmp(cluster_fields[i].name, name) != 0)
+        i++;
+    if (i == cluster_field_count)
+        return fail(ERR_FORMAT, "%s:%d: no field is called \"%.60s\"", r->origin, r->line, name);
+    if (r->given[i])
+        return fail(ERR_FORMAT, "%s:%d: %s is given twice, first on line %d", r->origin, r->line,
+                    name, r->given[i]);
+    r->given[i] = r->line;
+    wrong = store_value(&cluster_fields[i], value, &r->cluster);
+    return wrong
+               ? fail(ERR_FORMAT, "%s:%d: %s: \"%.60s\" %s", r->origin, r->line, name, value, wrong)
+               : OK;
+}
+
+/* The line that says how many ranks there are, or the last one. */
+static int line_of_ranks(const struct reader *r)
+{
+    for (size_t i = 0; i < cluster_field_count; i++)
+        if (cluster_fields[i].offset == offsetof(struct cluster, ranks) && r->given[i])
+            return r->given[i];
+    return r->line;
+}
+
+static int check_counts(const struct reader *r)
+{
+    const struct cluster *c = &r->cluster;
+    int line = line_of_ranks(r);
+
+    if (c->ranks_per_node && c->nodes && (uint64_t)c->nodes * c->ranks_per_node != c->ranks)
+        return fail(ERR_FORMAT, "%s:%d: %u nodes with %u ranks each do not make %u ranks",
+                    r->origin, line, c->nodes, c->ranks_per_node, c->ranks);
+    if (c->ranks_per_node && c->ranks % c->ranks_per_node)
+        return fail(ERR_FORMAT, "%s:%d: %u ranks are not nodes with %u ranks each", r->origin, line,
+                    c->ranks, c->ranks_per_node);
+    if (c->ranks && c->nodes > c->ranks)
+        return fail(ERR_FORMAT, "%s:%d: %u nodes cannot share %u ranks", r->origin, line, c->nodes,
+                    c->ranks);
+    return OK;
+}
+
+int cluster_parse(const char *text, const char *origin, struct cluster *out)
+{
+    struct reader r = { .origin = origin, .cluster = cluster_unknown() };
+
+    if (strnlen(text, TEXT_LIMIT_BYTES) == TEXT_LIMIT_BYTES)
+        return fail(ERR_FORMAT, "%s: longer than the %d bytes a cluster's description may have",
+                    origin, TEXT_LIMIT_BYTES);
+    while (*text) {
+        size_t length = strcspn(text, "\n");
+        char line[LINE_BYTES];
+
+        r.line++;
+        if (length >= sizeof(line))
+            return fail(ERR_FORMAT, "%s:%d: the line is too long", origin, r.line);
+        memcpy(line, text, length);
+        line[length] = 0;
+        TRY(parse_line(&r, line));
+        text += length + (text[length] == '\n');
+    }
+    TRY(check_counts(&r));
+    *out = r.cluster;
+    return OK;
+}
+
+int cluster_read(const char *path, struct cluster *out)
+{
+    FILE *file = fopen(path, "r");
+    char text[TEXT_LIMIT_BYTES + 1];
+    size_t length;
+    int rc;
+
+    if (!file)
+        return fail(ERR_IO, "%s: %s", path, strerror(errno));
+    length = fread(text, 1, sizeof(text) - 1, file);
+    rc = ferror(file) ? fail(ERR_IO, "%s: %s", path, strerror(errno)) : OK;
+    fclose(file);
+    text[length] = 0;
+    if (!rc && strlen(text) != length)
+        rc = fail(ERR_FORMAT, "%s: not text: byte %zu is 0", path, strlen(text));
+    return rc ? rc : cluster_parse(text, path, out);
+}
+
+int cluster_check_model(const struct cluster *cluster, const char *origin)
+{
+    if (strcmp(cluster->backend, "sim") != 0)
+        return fail(ERR_FORMAT, "%s: a modelled cluster says \"backend = sim\"", origin);
+    if (!cluster->ranks || !cluster->nodes)
+        return fail(ERR_FORMAT, "%s: ranks or nodes are missing", origin);
+    for (size_t i = 0; i < cluster_field_count; i++)
+        if (cluster_fields[i].class == CLUSTER_MODEL && !is_known(cluster, &cluster_fields[i]))
+            return fail(ERR_FORMAT, "%s: %s is missing", origin, cluster_fields[i].name);
+    return OK;
+}
+
+static bool is_hashed(const struct cluster *cluster, const struct cluster_field *field)
+{
+    return field->class == CLUSTER_HARD ||
+           (field->class == CLUSTER_MODEL && !strcmp(cluster->backend, "sim"));
+}
+
+void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES])
+{
+    struct sha256 sha;
+
+    sha256_init(&sha);
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        char value[VALUE_BYTES], line[LINE_BYTES];
+
+        if (!is_hashed(cluster, &cluster_fields[i]))
+            continue;
+        cluster_value(cluster, &cluster_fields[i], value, sizeof(value));
+        snprintf(line, sizeof(line), "%s = %s\n", cluster_fields[i].name, value);
+        sha256_add(&sha, line, strlen(line));
+    }
+    sha256_end(&sha, hash);
+}
+
+static bool same_value(const struct cluster *a, const struct cluster *b,
+                       const struct cluster_field *field)
+{
+    char x[VALUE_BYTES], y[VALUE_BYTES];
+
+    cluster_value(a, field, x, sizeof(x));
+    cluster_value(b, field, y, sizeof(y));
+    return !strcmp(x, y);
+}
+
+bool cluster_same_soft(const struct cluster *a, const struct cluster *b)
+{
+    for (size_t i = 0; i < cluster_field_count; i++)
+        if (cluster_fields[i].class == CLUSTER_SOFT && !same_value(a, b, &cluster_fields[i]))
+            return false;
+    return true;
+}
+
+bool cluster_answers(const struct cluster *table, const struct cluster *here)
+{
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        const struct cluster_field *f = &cluster_fields[i];
+
+        if (f->class == CLUSTER_HARD &&
+            (!is_known(table, f) || !is_known(here, f) || !same_value(table, here, f)))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,84 @@
+/* What a table is true for: the machine, as a plain value with one text form.  That text is what
+ * `fingerprint` prints, what the store keeps, and what --sim reads. */
+#ifndef CLUSTER_H
+#define CLUSTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CLUSTER_TEXT_BYTES = 8192, CLUSTER_SEMANTICS = 1, HASH_BYTES = 32 };
+
+/* Words are "unknown" and numbers 0 (NAN for model numbers) where nothing is known. */
+struct cluster {
+    /* hard: another value is another cluster */
+    uint32_t semantics;                    /* version of what r, d, a mean */
+    char backend[16];                      /* host, cuda, sim */
+    char device[96];                       /* model name of one device (a CPU's for host ranks) */
+    uint32_t device_units, device_gib;     /* cores or SMs of it, its memory */
+    uint32_t nodes, ranks, ranks_per_node; /* ranks_per_node 0: nodes differ */
+    char link_inside[48], link_between[48];
+    char comm_library[64], compute_library[64]; /* name major.minor */
+    /* soft: another value makes entries stale */
+    char system[96], versions[160], environment[1024];
+    /* info: never hashed, stays at home */
+    char name[64], hosts[256];
+    /* model: measured by probe, or invented for --sim (only then part of the hash) */
+    double latency_inside_us, latency_between_us;       /* of one exchange */
+    double message_inside_us, message_between_us;       /* per message */
+    double bandwidth_inside_gbs, bandwidth_between_gbs; /* GB/s per rank and direction, large */
+    double half_inside_kib, half_between_kib;           /* message size that reaches half of it */
+    double gemm_gflops;                                 /* of one rank, large products */
+    double gemm_half_rows;                              /* rows that reach half of it */
+    double memory_gbs;                                  /* device memory, read + written */
+    double launch_us;                                   /* per kernel */
+    double overlap_slowdown; /* share by which work is slower while the other stream is busy */
+    double noise_percent, outlier_percent, drift_percent; /* of one step: log-normal sigma; share of
+                                                           * steps that take 3 times as long; slow
+                                                           * wander */
+    double memory_gib; /* per rank; plans that need more are ruled out */
+};
+
+enum cluster_class { CLUSTER_HARD, CLUSTER_SOFT, CLUSTER_INFO, CLUSTER_MODEL };
+
+/* The one list of fields; everything walks it. */
+struct cluster_field {
+    const char *name;
+    enum cluster_class class;
+    enum { FIELD_COUNT_OF, FIELD_WORD, FIELD_NUMBER } kind;
+    size_t offset, bytes;
+    double least, most; /* legal range of numbers and counts */
+};
+extern const struct cluster_field cluster_fields[];
+extern const size_t cluster_field_count;
+extern const char *const cluster_class_words[];
+
+/* Everything unknown. */
+struct cluster cluster_unknown(void);
+
+/* One line "name = value" per known field, in the order of the list.  Returns the length as
+ * snprintf does. */
+int cluster_format(const struct cluster *cluster, char *text, size_t size);
+
+/* Reads that text; '#' starts a comment.  ERR_FORMAT names the line: unknown or repeated names, bad
+ * numbers, values out of range, impossible counts.  `origin` is for the message. */
+int cluster_parse(const char *text, const char *origin, struct cluster *out);
+int cluster_read(const char *path, struct cluster *out); /* a file; ERR_IO */
+
+/* For --sim: every model number must be there.  ERR_FORMAT names what is missing. */
+int cluster_check_model(const struct cluster *cluster, const char *origin);
+
+/* One field's value as text, "unknown" where nothing is known. */
+void cluster_value(const struct cluster *cluster, const struct cluster_field *field, char *text,
+                   size_t size);
+
+/* SHA-256 over the hard fields' lines (and the model's for backend sim). */
+void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES]);
+
+/* True if every soft field is equal. */
+bool cluster_same_soft(const struct cluster *a, const struct cluster *b);
+
+/* For tables that come from elsewhere: every hard field is known and equal. */
+bool cluster_answers(const struct cluster *table, const struct cluster *here);
+
+#endif

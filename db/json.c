@@ -1,0 +1,318 @@
+/* A strict recursive reader with a limit on depth. */
+#include "json.h"
+
+#include "status.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct reader {
+    const char *text, *at, *end, *origin;
+    int (*on)(void *self, const struct json_value *value);
+    void *self;
+    char *buffer, *key; /* unescaped text never is longer than the document */
+};
+
+static int wrong(const struct reader *r, const char *what)
+{
+    int line = 1;
+
+    for (const char *c = r->text; c < r->at; c++)
+        line += *c == '\n';
+    return fail(ERR_FORMAT, "%s:%d: not JSON: %s", r->origin, line, what);
+}
+
+static void skip(struct reader *r)
+{
+    while (r->at < r->end && strchr(" \t\r\n", *r->at) && *r->at)
+        r->at++;
+}
+
+static bool take(struct reader *r, char c)
+{
+    if (r->at == r->end || *r->at != c)
+        return false;
+    r->at++;
+    return true;
+}
+
+static int read_hex(struct reader *r, uint32_t *out)
+{
+    uint32_t value = 0;
+
+    for (int i = 0; i < 4; i++) {
+        static const char digits[] = "0123456789abcdefABCDEF";
+        const char *found = r->at < r->end && *r->at ? strchr(digits, *r->at) : NULL;
+        uint32_t digit;
+
+        if (!found)
+            return wrong(r, "\\u wants four hexadecimal digits");
+        digit = (uint32_t)(found - digits);
+        value = value << 4 | (digit > 15 ? digit - 6 : digit);
+        r->at++;
+    }
+    *out = value;
+    return OK;
+}
+
+static size_t put_utf8(char *to, uint32_t c)
+{
+    if (c < 0x80) {
+        to[0] = (char)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        to[0] = (char)(0xc0 | c >> 6);
+        to[1] = (char)(0x80 | (c & 63));
+        return 2;
+    }
+    if (c < 0x10000) {
+        to[0] = (char)(0xe0 | c >> 12);
+        to[1] = (char)(0x80 | (c >> 6 & 63));
+        to[2] = (char)(0x80 | (c & 63));
+        return 3;
+    }
+    to[0] = (char)(0xf0 | c >> 18);
+    to[1] = (char)(0x80 | (c >> 12 & 63));
+    to[2] = (char)(0x80 | (c >> 6 & 63));
+    to[3] = (char)(0x80 | (c & 63));
+    return 4;
+}
+
+static int read_unicode(struct reader *r, char *to, size_t *used)
+{
+    uint32_t c, low;
+
+    TRY(read_hex(r, &c));
+    if (c >= 0xd800 && c < 0xdc00) {
+        if (!take(r, '\\') || !take(r, 'u'))
+            return wrong(r, "half of a surrogate pair");
+        TRY(read_hex(r, &low));
+        if (low < 0xdc00 || low > 0xdfff)
+            return wrong(r, "half of a surrogate pair");
+        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+    } else if (c >= 0xdc00 && c < 0xe000) {
+        return wrong(r, "half of a surrogate pair");
+    }
+    *used += put_utf8(to + *used, c);
+    return OK;
+}
+
+static int read_string(struct reader *r, char *to, size_t *length)
+{
+    static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    size_t used = 0;
+
+    if (!take(r, '"'))
+        return wrong(r, "a string is wanted");
+    while (r->at < r->end && *r->at != '"') {
+        const char *found;
+        char c = *r->at++;
+
+        if ((unsigned char)c < 0x20)
+            return wrong(r, "a control character in a string");
+        if (c != '\\') {
+            to[used++] = c;
+            continue;
+        }
+        if (take(r, 'u')) {
+            TRY(read_unicode(r, to, &used));
+            continue;
+        }
+        found = r->at < r->end && *r->at ? strchr(escapes, *r->at) : NULL;
+        if (!found)
+            return wrong(r, "an unknown escape");
+        to[used++] = meant[found - escapes];
+        r->at++;
+    }
+    if (!take(r, '"'))
+        return wrong(r, "a string without an end");
+    to[used] = 0;
+    *length = used;
+    return OK;
+}
+
+static size_t digits(struct reader *r)
+{
+    size_t n = 0;
+
+    while (r->at < r->end && *r->at >= '0' && *r->at <= '9') {
+        r->at++;
+        n++;
+    }
+    return n;
+}
+
+static int read_number(struct reader *r, size_t *length)
+{
+    const char *begin = r->at;
+    bool zero;
+
+    take(r, '-');
+    zero = r->at < r->end && *r->at == '0';
+    if (zero ? (r->at++, false) : !digits(r))
+        return wrong(r, "a value is wanted");
+    if (take(r, '.') && !digits(r))
+        return wrong(r, "digits after the point are wanted");
+    if (take(r, 'e') || take(r, 'E')) {
+        if (!take(r, '+'))
+            take(r, '-');
+        if (!digits(r))
+            return wrong(r, "digits of the exponent are wanted");
+    }
+    *length = (size_t)(r->at - begin);
+    memcpy(r->buffer, begin, *length);
+    r->buffer[*length] = 0;
+    return OK;
+}
+
+static bool word(struct reader *r, const char *text)
+{
+    size_t n = strlen(text);
+
+    if ((size_t)(r->end - r->at) < n || memcmp(r->at, text, n) != 0)
+        return false;
+    r->at += n;
+    return true;
+}
+
+static int read_value(struct reader *r, int depth, const char *key);
+
+static int read_members(struct reader *r, int depth, bool object)
+{
+    char close = object ? '}' : ']';
+    size_t length;
+
+    skip(r);
+    if (take(r, close))
+        return OK;
+    for (;;) {
+        skip(r);
+        if (object) {
+            TRY(read_string(r, r->key, &length));
+            skip(r);
+            if (!take(r, ':'))
+                return wrong(r, "\":\" is wanted");
+        }
+        TRY(read_value(r, depth + 1, object ? r->key : NULL));
+        skip(r);
+        if (take(r, close))
+            return OK;
+        if (!take(r, ','))
+            return wrong(r, object ? "\",\" or \"}\" is wanted" : "\",\" or \"]\" is wanted");
+    }
+}
+
+static int read_nested(struct reader *r, struct json_value *value)
+{
+    bool object = value->kind == JSON_OBJECT;
+
+    if (value->depth >= JSON_DEPTH_MAX)
+        return wrong(r, "nested too deeply");
+    TRY(r->on(r->self, value));
+    TRY(read_members(r, value->depth, object));
+    return r->on(r->self, &(struct json_value){ .depth = value->depth, .kind = JSON_END });
+}
+
+static int read_value(struct reader *r, int depth, const char *key)
+{
+    struct json_value value = { .depth = depth, .key = key };
+
+    skip(r);
+    if (take(r, '{') || take(r, '[')) {
+        value.kind = r->at[-1] == '{' ? JSON_OBJECT : JSON_ARRAY;
+        return read_nested(r, &value);
+    }
+    if (word(r, "null")) {
+        value.kind = JSON_NULL;
+    } else if (word(r, "true")) {
+        value.kind = JSON_TRUE;
+    } else if (word(r, "false")) {
+        value.kind = JSON_FALSE;
+    } else if (r->at < r->end && *r->at == '"') {
+        value.kind = JSON_STRING;
+        TRY(read_string(r, r->buffer, &value.length));
+        value.value = r->buffer;
+    } else {
+        value.kind = JSON_NUMBER;
+        TRY(read_number(r, &value.length));
+        value.value = r->buffer;
+    }
+    return r->on(r->self, &value);
+}
+
+static int read_document(struct reader *r)
+{
+    TRY(read_value(r, 0, NULL));
+    skip(r);
+    return r->at == r->end ? OK : wrong(r, "something follows the document");
+}
+
+int json_read(const char *text, size_t length, const char *origin,
+              int (*on)(void *self, const struct json_value *value), void *self)
+{
+    struct reader r = { .text = text,
+                        .at = text,
+                        .end = text + length,
+                        .origin = origin,
+                        .on = on,
+                        .self = self,
+                        .buffer = malloc(length + 8),
+                        .key = malloc(length + 8) };
+    int rc = r.buffer && r.key ? OK : fail(ERR_NOMEM, "%zu bytes of JSON", length);
+
+    if (!rc)
+        rc = read_document(&r);
+    free(r.buffer);
+    free(r.key);
+    return rc;
+}
+
+double json_number(const struct json_value *value)
+{
+    const char *point = localeconv()->decimal_point;
+    char local[64], *at;
+
+    if (value->kind != JSON_NUMBER || value->length >= sizeof(local))
+        return NAN;
+    memcpy(local, value->value, value->length + 1);
+    at = strchr(local, '.');
+    if (at && strlen(point) == 1)
+        *at = *point;
+    return strtod(local, NULL);
+}
+
+void json_quote(const char *text, FILE *to)
+{
+    fputc('"', to);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            fprintf(to, "\\%c", *text);
+        else if ((unsigned char)*text < 0x20)
+            fprintf(to, "\\u%04x", (unsigned)*text);
+        else
+            fputc(*text, to);
+    }
+    fputc('"', to);
+}
+
+void json_print(double value, FILE *to)
+{
+    char text[40];
+
+    if (!isfinite(value)) {
+        fputs("null", to);
+        return;
+    }
+    for (int precision = 6; precision <= 17; precision++) {
+        snprintf(text, sizeof(text), "%.*g", precision, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    for (char *c = text; *c; c++)
+        fputc(*c == ',' ? '.' : *c, to);
+}

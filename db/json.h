@@ -1,0 +1,44 @@
+/* Reading JSON that may come from anywhere, and quoting text for it. */
+#ifndef JSON_H
+#define JSON_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+enum json_kind {
+    JSON_NULL,
+    JSON_TRUE,
+    JSON_FALSE,
+    JSON_NUMBER, /* value: its text, a valid JSON number */
+    JSON_STRING, /* value: unescaped UTF-8 */
+    JSON_OBJECT, /* opens; members follow one level deeper */
+    JSON_ARRAY,
+    JSON_END /* of the object or array of this depth */
+};
+
+enum { JSON_DEPTH_MAX = 32 };
+
+/* One value on its way through the text.  The whole document has depth 0, its members 1. */
+struct json_value {
+    int depth;
+    const char *key; /* NULL for elements of arrays, and at depth 0 */
+    enum json_kind kind;
+    const char *value; /* NUL-terminated, valid during the call; NULL unless number or string */
+    size_t length;     /* of value: strings may hold NUL */
+};
+
+/* Calls `on` for every value in order; stops when it returns non-zero and returns that.  ERR_FORMAT
+ * for what is not one JSON document, said once with `origin` and the line. */
+int json_read(const char *text, size_t length, const char *origin,
+              int (*on)(void *self, const struct json_value *value), void *self);
+
+/* The number of a JSON_NUMBER, read the same in every locale. */
+double json_number(const struct json_value *value);
+
+/* Text in quotes; bytes are passed on as they are except what JSON must escape. */
+void json_quote(const char *text, FILE *to);
+
+/* A double that reads back the same; null if it is not finite. */
+void json_print(double value, FILE *to);
+
+#endif

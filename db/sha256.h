@@ -1,0 +1,22 @@
+/* SHA-256 (FIPS 180-4). */
+#ifndef SHA256_H
+#define SHA256_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SHA256_BYTES = 32, SHA256_HEX_BYTES = 65 };
+
+struct sha256 {
+    uint32_t state[8];
+    uint64_t length;
+    uint8_t block[64];
+};
+
+void sha256_init(struct sha256 *s);
+void sha256_add(struct sha256 *s, const void *data, size_t bytes);
+void sha256_end(struct sha256 *s, uint8_t out[SHA256_BYTES]);
+
+void sha256_hex(const uint8_t hash[SHA256_BYTES], char text[SHA256_HEX_BYTES]);
+
+#endif
