@@ -34,11 +34,12 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wst
 KERNEL_FLAGS := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' $(WARN) $(CFLAGS) $(SANITIZE) \
              -pthread -MMD -MP $(FOLDERS:%=-I%) $(BLAS_CFLAGS)
-LDLIBS = $(BLAS_LIBS) -lm
+LDLIBS = $(BLAS_LIBS) -lsqlite3 -lm
 BLAS_CFLAGS = $(shell pkg-config --cflags openblas 2>/dev/null)
 BLAS_LIBS = $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 
 SOURCES := $(wildcard $(FOLDERS:%=%/*.c))
+TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_%,$(wildcard tests/*.c)))
 LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(SOURCES:%.c=$(BUILD)/%.o))
 TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 BENCHES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
@@ -50,6 +51,7 @@ build: $(BUILD)/moetune
 	@echo "moetune $(VERSION): $(BUILD)/moetune, $$($(CC) --version | head -n 1)"
 	@echo "  MPI       $$(mpirun --version 2>/dev/null | head -n 1)"
 	@echo "  BLAS      $(BLAS_LIBS) $$(pkg-config --modversion openblas 2>/dev/null)"
+	@echo "  SQLite    $$(sqlite3 --version 2>/dev/null | cut -d ' ' -f 1)"
 	@echo "  CUDA      no back end in this version ($(if $(CUDA_HOME),toolkit found: $(CUDA_HOME),no toolkit found))"
 	@echo "  sanitizer $(if $(SANITIZE),$(SANITIZE),none)"
 
@@ -57,25 +59,26 @@ $(BUILD)/moetune: $(LIBRARY) $(BUILD)/tuner/main.o
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
 
 $(BUILD)/kernels/%.o: CFLAGS += $(KERNEL_FLAGS)
+$(BUILD)/search/%.o: CFLAGS += -O3 -fno-math-errno
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(LIBRARY)
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_PARTS) $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
-$(BUILD)/tests/bench_%: $(BUILD)/tests/bench_%.o $(LIBRARY)
+$(BUILD)/tests/bench_%: $(BUILD)/tests/bench_%.o $(TEST_PARTS) $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
 
 # What Debian calls the things we need.
-PACKAGES := gcc libc6-dev pkg-config libopenmpi-dev openmpi-bin libopenblas-dev iproute2 procps
+PACKAGES := gcc libc6-dev pkg-config libopenmpi-dev openmpi-bin libopenblas-dev libsqlite3-dev sqlite3 iproute2 procps
 deps:
 ifneq ($(DEPS),0)
 	$(Q)tests/deps $(PACKAGES)
 endif
 
-# The main job.  Until there is a tuner: one layer under every plan, on 4 ranks of this machine.
+# The main job: measure, search, remember, on 4 ranks of this machine.
 tune: all
-	./moetune run --ranks 4 --plan all --check
+	./moetune --cluster
 
 test: all
 	$(Q)$(MAKE) --no-print-directory tests-built
@@ -92,6 +95,9 @@ endif
 bench: all
 	$(Q)$(MAKE) --no-print-directory benches-built
 	$(Q)tests/bench $(BUILD)
+bench-%: all
+	$(Q)$(MAKE) --no-print-directory benches-built
+	$(Q)tests/bench $(BUILD) $*
 benches-built: $(BENCHES)
 
 install: build
@@ -106,11 +112,11 @@ lint:
 	    --suppress=missingIncludeSystem --error-exitcode=1 -DMOETUNE_VERSION='""' \
 	    $(FOLDERS:%=-I%) $(wildcard $(FOLDERS:%=%/*.c))
 
-.SECONDARY: $(TESTS:%=%.o) $(BENCHES:%=%.o)
+.SECONDARY: $(TESTS:%=%.o) $(BENCHES:%=%.o) $(TEST_PARTS)
 clean:
 	rm -rf build moetune
 help:
-	@echo "make [all] | tune | test | test-full | bench | install | format | lint | deps | clean"
+	@echo "make [all] | tune | test | test-full | bench | bench-NAME | install | format | lint | deps | clean"
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 3
 
 -include $(wildcard $(BUILD)/*/*.d)

@@ -17,7 +17,7 @@ static struct fault {
 } faults[FAULT_MAX];
 static int fault_count, my_rank;
 
-static const char *const points[] = { "alloc", "exchange", "wrong" };
+static const char *const points[] = { "alloc", "exchange", "wrong", "hang", "crash" };
 
 static bool known(const char *point)
 {

@@ -1,7 +1,8 @@
 /* Injected faults, for tests of what happens when the n-th call fails.
  *
  * MOETUNE_FAULT="point:n[@rank][,...]", for example "alloc:3@1,exchange:20": the n-th passage of
- * the point on that rank (default: every rank) fails.  Points: alloc, exchange, wrong. */
+ * the point on that rank (default: every rank) fails.  Points: alloc, exchange, wrong, hang, crash.
+ */
 #ifndef FAULT_H
 #define FAULT_H
 

@@ -1,0 +1,94 @@
+/* flock and a line of text. */
+#include "lease.h"
+
+#include "status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A file system whose locks stay on their host lets two owners in: one that touched its file within
+ * this time is taken for alive. */
+enum { ALIVE_S = 60 };
+
+static void read_owner(int fd, char *text, size_t size)
+{
+    ssize_t n = pread(fd, text, size - 1, 0);
+
+    text[n > 0 ? n : 0] = 0;
+    text[strcspn(text, "\n")] = 0;
+}
+
+static bool lives_elsewhere(int fd, const char *owner)
+{
+    char host[256] = "", here[256] = "";
+    struct stat file;
+
+    gethostname(here, sizeof(here) - 1);
+    return sscanf(owner, "host %255s", host) == 1 && strcmp(host, here) != 0 &&
+           fstat(fd, &file) == 0 && time(NULL) - file.st_mtime < ALIVE_S;
+}
+
+static int sign(int fd, const char *path)
+{
+    char host[256] = "?", text[400], when[32];
+    time_t now = time(NULL);
+    int length;
+
+    gethostname(host, sizeof(host) - 1);
+    strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S UTC", gmtime(&now));
+    length =
+        snprintf(text, sizeof(text), "host %s process %ld since %s\n", host, (long)getpid(), when);
+    if (ftruncate(fd, 0) || pwrite(fd, text, (size_t)length, 0) != length)
+        return fail(ERR_IO, "%s: %s", path, strerror(errno));
+    return OK;
+}
+
+int lease_take(const char *path, bool steal, struct lease *out)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666), rc;
+    char owner[400];
+
+    if (fd < 0)
+        return fail(ERR_IO, "%s: %s", path, strerror(errno));
+    read_owner(fd, owner, sizeof(owner));
+    if (flock(fd, LOCK_EX | LOCK_NB))
+        rc = errno == EWOULDBLOCK
+                 ? fail(ERR_BUSY, "another moetune writes this database: %s (%s)", owner, path)
+                 : fail(ERR_IO, "%s: %s", path, strerror(errno));
+    else if (!steal && lives_elsewhere(fd, owner))
+        rc = fail(ERR_BUSY,
+                  "another moetune writes this database: %s (%s); --steal takes it if that one is "
+                  "gone",
+                  owner, path);
+    else
+        rc = sign(fd, path);
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    out->fd = fd;
+    return OK;
+}
+
+void lease_touch(struct lease *lease)
+{
+    if (lease->fd >= 0)
+        futimens(lease->fd, NULL);
+}
+
+void lease_drop(struct lease *lease)
+{
+    /* The file stays: removing it would let a third in between a second's open and its lock. */
+    if (lease->fd >= 0) {
+        if (ftruncate(lease->fd, 0))
+            note("a lease could not be cleared: %s", strerror(errno));
+        close(lease->fd);
+    }
+    lease->fd = -1;
+}

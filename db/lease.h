@@ -1,0 +1,17 @@
+/* One writer per database.  On one host the lock is the kernel's, and goes with its owner; the
+ * owner's name is in the file, for those who are refused and for other hosts. */
+#ifndef LEASE_H
+#define LEASE_H
+
+#include <stdbool.h>
+
+struct lease {
+    int fd; /* -1: none */
+};
+
+/* ERR_BUSY names the owner.  `steal` takes it from another host that looks alive. */
+int lease_take(const char *path, bool steal, struct lease *out);
+void lease_touch(struct lease *lease); /* the owner is alive */
+void lease_drop(struct lease *lease);
+
+#endif

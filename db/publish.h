@@ -1,0 +1,11 @@
+/* The snapshot that readers get. */
+#ifndef PUBLISH_H
+#define PUBLISH_H
+
+#include <stdbool.h>
+
+/* Makes PATH.published from the database at PATH, which must not be in a transaction: whole in one
+ * moment, or not at all. */
+int publish(const char *path, bool relaxed);
+
+#endif

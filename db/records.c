@@ -1,0 +1,361 @@
+/* Rows into SQLite and into the journal, and back out of it. */
+#include "records.h"
+
+#include "json.h"
+#include "schema.h"
+#include "status.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Statements are kept by the address of the literal they are made from. */
+static int prepare(struct records *r, const char *key, const char *sql, sqlite3_stmt **out)
+{
+    int free_slot = -1, code;
+
+    for (int i = 0; i < STATEMENTS_MAX; i++) {
+        if (r->prepared[i].key == key) {
+            *out = r->prepared[i].statement;
+            sqlite3_reset(*out);
+            return OK;
+        }
+        if (!r->prepared[i].key && free_slot < 0)
+            free_slot = i;
+    }
+    if (free_slot < 0)
+        return fail(ERR_NOMEM, "more than %d statements", STATEMENTS_MAX);
+    code = sqlite3_prepare_v3(r->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
+    if (code != SQLITE_OK)
+        return schema_status(r->db, code, r->path, "cannot be read");
+    r->prepared[free_slot].key = key;
+    r->prepared[free_slot].statement = *out;
+    return OK;
+}
+
+int records_query(struct records *r, const char *sql, const int64_t *values, int count,
+                  sqlite3_stmt **out)
+{
+    TRY(prepare(r, sql, sql, out));
+    for (int i = 0; i < count; i++)
+        sqlite3_bind_int64(*out, i + 1, values[i]);
+    return OK;
+}
+
+int records_step(struct records *r, sqlite3_stmt *statement)
+{
+    int code = sqlite3_step(statement);
+
+    if (code == SQLITE_ROW)
+        return OK;
+    sqlite3_reset(statement);
+    return code == SQLITE_DONE ? UNSUPPORTED
+                               : schema_status(r->db, code, r->path, "cannot be read");
+}
+
+int records_begin(struct records *r)
+{
+    if (r->changing)
+        return OK;
+    TRY(schema_run(r->db, r->path, "BEGIN IMMEDIATE"));
+    r->changing = true;
+    return OK;
+}
+
+static int flush_journal(struct records *r)
+{
+    if (!r->journal)
+        return OK;
+    if (fflush(r->journal) || (!r->relaxed && fdatasync(fileno(r->journal))))
+        return fail(ERR_IO, "%s.journal: %s", r->path, strerror(errno));
+    return OK;
+}
+
+/* The journal first: it may know more than the database, never less. */
+int records_commit(struct records *r)
+{
+    int rc;
+
+    if (!r->changing)
+        return OK;
+    r->changing = false;
+    rc = flush_journal(r);
+    if (!rc)
+        rc = schema_run(r->db, r->path, "COMMIT");
+    if (rc)
+        sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
+    return rc;
+}
+
+void records_close(struct records *r)
+{
+    for (int i = 0; i < STATEMENTS_MAX; i++)
+        sqlite3_finalize(r->prepared[i].statement);
+    if (r->journal)
+        fclose(r->journal);
+    sqlite3_close(r->db);
+    memset(r, 0, sizeof(*r));
+}
+
+/* ---- rows */
+
+static void put_sql(const char *table, const struct column *columns, size_t count, char *sql,
+                    size_t size)
+{
+    size_t used = (size_t)snprintf(sql, size, "INSERT OR REPLACE INTO %s(", table);
+
+    for (size_t i = 0; i < count; i++)
+        used += (size_t)snprintf(sql + used, size - used, "%s%s", i ? "," : "", columns[i].name);
+    used += (size_t)snprintf(sql + used, size - used, ") VALUES(");
+    for (size_t i = 0; i < count; i++)
+        used += (size_t)snprintf(sql + used, size - used, i ? ",?" : "?");
+    snprintf(sql + used, size - used, ")");
+}
+
+static void bind(sqlite3_stmt *statement, int at, const struct column *c)
+{
+    if (c->kind == COLUMN_INTEGER)
+        sqlite3_bind_int64(statement, at, c->integer);
+    else if (c->kind == COLUMN_REAL && c->real == c->real)
+        sqlite3_bind_double(statement, at, c->real);
+    else if (c->kind == COLUMN_TEXT && c->text)
+        sqlite3_bind_text(statement, at, c->text, -1, SQLITE_TRANSIENT);
+    else
+        sqlite3_bind_null(statement, at);
+}
+
+static void write_line(FILE *to, const char *table, const struct column *columns, size_t count)
+{
+    fprintf(to, "{\"table\":\"%s\"", table);
+    for (size_t i = 0; i < count; i++) {
+        const struct column *c = &columns[i];
+
+        fprintf(to, ",\"%s\":", c->name);
+        if (c->kind == COLUMN_INTEGER)
+            fprintf(to, "%lld", (long long)c->integer);
+        else if (c->kind == COLUMN_REAL)
+            json_print(c->real, to);
+        else if (c->text)
+            json_quote(c->text, to);
+        else
+            fputs("null", to);
+    }
+    fputs("}\n", to);
+}
+
+static int insert(struct records *r, const char *key, const char *table,
+                  const struct column *columns, size_t count)
+{
+    sqlite3_stmt *statement;
+    char sql[2048];
+    int code;
+
+    put_sql(table, columns, count, sql, sizeof(sql));
+    TRY(prepare(r, key, sql, &statement));
+    for (size_t i = 0; i < count; i++)
+        bind(statement, (int)i + 1, &columns[i]);
+    code = sqlite3_step(statement);
+    sqlite3_reset(statement);
+    return code == SQLITE_DONE ? OK : schema_status(r->db, code, r->path, "cannot be written");
+}
+
+int records_put(struct records *r, const char *table, const struct column *columns, size_t count)
+{
+    TRY(records_begin(r));
+    TRY(insert(r, table, table, columns, count));
+    if (r->journal)
+        write_line(r->journal, table, columns, count);
+    return OK;
+}
+
+int records_delete(struct records *r, const char *table, const char *where, const int64_t *values,
+                   int count)
+{
+    sqlite3_stmt *statement;
+    char sql[512];
+    int code;
+
+    TRY(records_begin(r));
+    snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", table, where);
+    TRY(prepare(r, where, sql, &statement));
+    for (int i = 0; i < count; i++)
+        sqlite3_bind_int64(statement, i + 1, values[i]);
+    code = sqlite3_step(statement);
+    sqlite3_reset(statement);
+    if (code != SQLITE_DONE)
+        return schema_status(r->db, code, r->path, "cannot be written");
+    if (!r->journal)
+        return OK;
+    fprintf(r->journal, "{\"delete\":\"%s\",\"where\":", table);
+    json_quote(where, r->journal);
+    for (int i = 0; i < count; i++)
+        fprintf(r->journal, ",\"%d\":%lld", i + 1, (long long)values[i]);
+    fputs("}\n", r->journal);
+    return OK;
+}
+
+/* ---- replay */
+
+enum { NAME_BYTES = 32 };
+
+struct line {
+    char table[NAME_BYTES], delete[NAME_BYTES], where[160];
+    char names[RECORD_COLUMNS_MAX][NAME_BYTES];
+    struct column columns[RECORD_COLUMNS_MAX];
+    int64_t values[8];
+    size_t count;
+    int value_count;
+};
+
+static int take_special(struct line *line, const struct json_value *v)
+{
+    char *to = !strcmp(v->key, "table")    ? line->table
+               : !strcmp(v->key, "delete") ? line->delete
+                                           : line->where;
+    size_t room = to == line->where ? sizeof(line->where) : NAME_BYTES;
+
+    if (v->kind != JSON_STRING || v->length >= room)
+        return ERR_FORMAT;
+    memcpy(to, v->value, v->length + 1);
+    return OK;
+}
+
+static int take_column(struct line *line, const struct json_value *v)
+{
+    struct column *c = &line->columns[line->count];
+
+    if (line->count == RECORD_COLUMNS_MAX || strlen(v->key) >= NAME_BYTES)
+        return ERR_FORMAT;
+    /* Names become part of a statement: letters and _ only. */
+    if (strspn(v->key, "abcdefghijklmnopqrstuvwxyz_0123456789") != strlen(v->key))
+        return ERR_FORMAT;
+    snprintf(line->names[line->count], NAME_BYTES, "%s", v->key);
+    *c = (struct column){ .name = line->names[line->count], .kind = COLUMN_TEXT };
+    if (v->kind == JSON_STRING) {
+        c->text = strdup(v->value);
+    } else if (v->kind == JSON_NUMBER && !strpbrk(v->value, ".eE")) {
+        c->kind = COLUMN_INTEGER;
+        c->integer = strtoll(v->value, NULL, 10);
+    } else if (v->kind == JSON_NUMBER) {
+        c->kind = COLUMN_REAL;
+        c->real = json_number(v);
+    } else if (v->kind != JSON_NULL) {
+        return ERR_FORMAT;
+    }
+    line->count++;
+    return OK;
+}
+
+static int take_value(void *self, const struct json_value *v)
+{
+    struct line *line = self;
+
+    if (v->depth == 0)
+        return v->kind == JSON_OBJECT || v->kind == JSON_END ? OK : ERR_FORMAT;
+    if (v->depth > 1 || !v->key)
+        return ERR_FORMAT;
+    if (!strcmp(v->key, "table") || !strcmp(v->key, "delete") || !strcmp(v->key, "where"))
+        return take_special(line, v);
+    if (*line->delete) {
+        if (line->value_count == 8 || v->kind != JSON_NUMBER)
+            return ERR_FORMAT;
+        line->values[line->value_count++] = strtoll(v->value, NULL, 10);
+        return OK;
+    }
+    return take_column(line, v);
+}
+
+/* Only deletions that this program writes are carried out. */
+static const char *const deletions[] = {
+    "fingerprint=?1 AND shape=?2 AND window=?3 AND bucket=?4",
+    "trial IN (SELECT id FROM trial WHERE fingerprint=?1 AND shape=?2 AND window=?3 AND bucket=?4)",
+};
+
+static const char *known_deletion(const char *where)
+{
+    for (size_t i = 0; i < sizeof(deletions) / sizeof(deletions[0]); i++)
+        if (!strcmp(deletions[i], where))
+            return deletions[i];
+    return NULL;
+}
+
+static const char *known_table(const char *name)
+{
+    static const char *const tables[] = { "meta",     "fingerprint", "fingerprint_field",
+                                          "shape",    "run",         "trial",
+                                          "sample",   "entry",       "history",
+                                          "override", "import_log" };
+
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+        if (!strcmp(tables[i], name))
+            return tables[i];
+    return NULL;
+}
+
+static int apply(struct records *r, const struct line *line)
+{
+    const char *table = known_table(*line->delete ? line->delete : line->table);
+    sqlite3_stmt *statement;
+    char sql[2048];
+    int code;
+
+    if (!table || (*line->delete &&!known_deletion(line->where)) || (!*line->delete &&!line->count))
+        return ERR_FORMAT;
+    if (*line->delete)
+        return records_delete(r, table, known_deletion(line->where), line->values,
+                              line->value_count);
+    put_sql(table, line->columns, line->count, sql, sizeof(sql));
+    code = sqlite3_prepare_v2(r->db, sql, -1, &statement, NULL);
+    if (code != SQLITE_OK)
+        return ERR_FORMAT;
+    for (size_t i = 0; i < line->count; i++)
+        bind(statement, (int)i + 1, &line->columns[i]);
+    code = sqlite3_step(statement);
+    sqlite3_finalize(statement);
+    return code == SQLITE_DONE ? OK : ERR_FORMAT;
+}
+
+static int replay_line(struct records *r, const char *text, size_t length)
+{
+    struct line *line = calloc(1, sizeof(*line));
+    int rc = line ? OK : ERR_NOMEM;
+
+    if (!rc)
+        rc = json_read(text, length, "journal", take_value, line);
+    if (!rc)
+        rc = apply(r, line);
+    for (size_t i = 0; line && i < line->count; i++)
+        free((char *)line->columns[i].text);
+    free(line);
+    return rc;
+}
+
+static void say_nothing(void *self, const char *format, va_list args)
+{
+    (void)self, (void)format, (void)args;
+}
+
+int records_replay(struct records *r, const char *journal, size_t *lines, size_t *skipped)
+{
+    FILE *file = fopen(journal, "r");
+    char *text = NULL;
+    size_t room = 0;
+    ssize_t length;
+    int rc;
+
+    *lines = *skipped = 0;
+    if (!file)
+        return fail(ERR_IO, "%s: %s", journal, strerror(errno));
+    rc = records_begin(r);
+    log_to(say_nothing, NULL); /* bad lines are counted, not complained about one by one */
+    while (!rc && (length = getline(&text, &room, file)) > 0) {
+        *lines += 1;
+        if (replay_line(r, text, (size_t)length))
+            *skipped += 1;
+    }
+    log_to(NULL, NULL);
+    free(text);
+    fclose(file);
+    return rc ? rc : records_commit(r);
+}

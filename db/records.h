@@ -1,0 +1,74 @@
+/* Rows on their way into the database, each also a line of its journal.
+ *
+ * The journal holds every row that was ever written, as a JSON object of its columns and the name
+ * of its table; deletions are lines too.  Replaying it gives the same database. */
+#ifndef RECORDS_H
+#define RECORDS_H
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct column {
+    const char *name;
+    enum { COLUMN_INTEGER, COLUMN_REAL, COLUMN_TEXT } kind; /* REAL NAN and TEXT NULL are NULL */
+    int64_t integer;
+    double real;
+    const char *text;
+};
+
+#define INTEGER(name, value)                                                                       \
+    {                                                                                              \
+        name, COLUMN_INTEGER, (int64_t)(value), 0, NULL                                            \
+    }
+#define REAL(name, value)                                                                          \
+    {                                                                                              \
+        name, COLUMN_REAL, 0, (value), NULL                                                        \
+    }
+#define TEXT(name, value)                                                                          \
+    {                                                                                              \
+        name, COLUMN_TEXT, 0, 0, (value)                                                           \
+    }
+
+enum { RECORD_COLUMNS_MAX = 32, STATEMENTS_MAX = 64 };
+
+/* A database, its journal, and what is prepared. */
+struct records {
+    sqlite3 *db;
+    const char *path; /* borrowed */
+    FILE *journal;    /* NULL: none is kept */
+    bool relaxed;     /* no fsync */
+    bool changing;    /* a transaction is open */
+    struct {
+        const char *key;
+        sqlite3_stmt *statement;
+    } prepared[STATEMENTS_MAX];
+};
+
+/* Writes a row; the one with the same primary key or unique columns is replaced.  `table` and the
+ * columns' names must be literals: statements are kept by the table's name. */
+int records_put(struct records *records, const char *table, const struct column *columns,
+                size_t count);
+
+/* Deletes rows of a table; `where` is a literal with ?1, ?2, ... for the integers. */
+int records_delete(struct records *records, const char *table, const char *where,
+                   const int64_t *values, int count);
+
+/* A prepared statement of literal SQL, reset, with integers bound to ?1, ?2, ... */
+int records_query(struct records *records, const char *sql, const int64_t *values, int count,
+                  sqlite3_stmt **out);
+
+/* Steps a statement: OK with a row, UNSUPPORTED at the end. */
+int records_step(struct records *records, sqlite3_stmt *statement);
+
+int records_begin(struct records *records); /* unless begun */
+int records_commit(struct records *records);
+void records_close(struct records *records);
+
+/* Writes every line of a journal into an empty database; lines that are torn or not understood are
+ * left out and counted. */
+int records_replay(struct records *records, const char *journal, size_t *lines, size_t *skipped);
+
+#endif

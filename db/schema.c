@@ -1,0 +1,154 @@
+/* Tables, views, versions. */
+#include "schema.h"
+
+#include "status.h"
+#include "store.h"
+
+#include <stdio.h>
+
+/* Plans and shapes are kept as text, their one form; capacities and times as numbers.  A trial's
+ * samples are rows of their own, in the order they were taken. */
+static const char *const version_1 =
+    "CREATE TABLE meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) STRICT;"
+    "CREATE TABLE fingerprint(id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE,"
+    "  text TEXT NOT NULL, created_s INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE fingerprint_field(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL,"
+    "  name TEXT NOT NULL, class TEXT NOT NULL, value TEXT NOT NULL,"
+    "  UNIQUE(fingerprint, name)) STRICT;"
+    "CREATE TABLE shape(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;"
+    "CREATE TABLE run(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL, state TEXT NOT NULL,"
+    "  started_s INTEGER NOT NULL, updated_s INTEGER NOT NULL, seed INTEGER NOT NULL,"
+    "  search TEXT NOT NULL, effort TEXT NOT NULL, command TEXT NOT NULL, version TEXT NOT NULL,"
+    "  buckets_planned INTEGER NOT NULL, buckets_done INTEGER NOT NULL,"
+    "  samples_search INTEGER NOT NULL, samples_default INTEGER NOT NULL,"
+    "  samples_warm INTEGER NOT NULL, now TEXT NOT NULL) STRICT;"
+    "CREATE TABLE trial(id INTEGER PRIMARY KEY, run INTEGER NOT NULL,"
+    "  fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL, window INTEGER NOT NULL,"
+    "  bucket INTEGER NOT NULL, plan TEXT NOT NULL, capacity INTEGER NOT NULL,"
+    "  state TEXT NOT NULL, attempts INTEGER NOT NULL, memory_bytes INTEGER NOT NULL,"
+    "  sent_bytes INTEGER NOT NULL, messages INTEGER NOT NULL, compute_ns INTEGER NOT NULL,"
+    "  comm_ns INTEGER NOT NULL, message TEXT NOT NULL,"
+    "  UNIQUE(fingerprint, shape, window, bucket, plan)) STRICT;"
+    "CREATE TABLE sample(id INTEGER PRIMARY KEY, trial INTEGER NOT NULL, kind INTEGER NOT NULL,"
+    "  round INTEGER NOT NULL, ns INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX sample_trial ON sample(trial);"
+    "CREATE TABLE entry(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL,"
+    "  shape INTEGER NOT NULL, run INTEGER NOT NULL, window INTEGER NOT NULL,"
+    "  bucket INTEGER NOT NULL, capacity INTEGER NOT NULL, plan TEXT NOT NULL, runner_up TEXT,"
+    "  search_winner TEXT, time_us REAL, low_us REAL, high_us REAL, default_us REAL, gain REAL,"
+    "  gain_low REAL, gain_high REAL, bound REAL, samples INTEGER NOT NULL,"
+    "  inferred INTEGER NOT NULL, stale INTEGER NOT NULL, effort TEXT NOT NULL,"
+    "  search TEXT NOT NULL, reason TEXT NOT NULL, decision TEXT NOT NULL,"
+    "  decided_s INTEGER NOT NULL, UNIQUE(fingerprint, shape, window, bucket)) STRICT;"
+    "CREATE TABLE history(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL,"
+    "  shape INTEGER NOT NULL, run INTEGER NOT NULL, window INTEGER NOT NULL,"
+    "  bucket INTEGER NOT NULL, plan TEXT NOT NULL, time_us REAL, default_us REAL, gain REAL,"
+    "  bound REAL, inferred INTEGER NOT NULL, decision TEXT NOT NULL, decided_s INTEGER NOT NULL,"
+    "  replaced_s INTEGER NOT NULL, why TEXT NOT NULL) STRICT;"
+    "CREATE TABLE override(id INTEGER PRIMARY KEY, fingerprint INTEGER NOT NULL,"
+    "  shape INTEGER NOT NULL, window INTEGER NOT NULL, first_bucket INTEGER NOT NULL,"
+    "  last_bucket INTEGER NOT NULL, plan TEXT NOT NULL, why TEXT NOT NULL,"
+    "  since_s INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE import_log(id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE,"
+    "  file TEXT NOT NULL, imported_s INTEGER NOT NULL, added INTEGER NOT NULL,"
+    "  same INTEGER NOT NULL, conflicts INTEGER NOT NULL) STRICT;"
+    "CREATE VIEW dictionary AS SELECT"
+    "  (SELECT value FROM fingerprint_field f"
+    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'device') AS device,"
+    "  s.text AS layer, e.bucket AS bucket, e.bucket * e.window AS c_from,"
+    "  (e.bucket + 1) * e.window - 1 AS c_to, e.plan AS plan,"
+    "  round(e.time_us, 2) AS time_us, round(e.default_us, 2) AS default_us,"
+    "  round(100 * e.gain, 2) AS gain_percent, round(100 * e.bound, 2) AS bound_percent,"
+    "  iif(e.inferred, 'inferred', 'measured') || iif(e.stale, ', stale', '') AS how,"
+    "  e.decision AS decision, datetime(e.decided_s, 'unixepoch') AS decided,"
+    "  iif((SELECT value FROM fingerprint_field f"
+    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'backend') = 'sim', 'yes', 'no')"
+    "     AS simulated"
+    "  FROM entry e JOIN shape s ON s.id = e.shape"
+    "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
+
+const char *const schema_steps[] = { version_1, NULL };
+
+const char *const schema_published[] = { "meta", "fingerprint", "fingerprint_field", "shape",
+                                         "run",  "entry",       "override",          NULL };
+
+int schema_status(sqlite3 *db, int code, const char *path, const char *what)
+{
+    switch (code & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_DONE:
+    case SQLITE_ROW: return OK;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: return fail(ERR_BUSY, "%s: another program holds it locked", path);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return fail(ERR_CORRUPT,
+                    "%s is damaged, or no database of moetune (%s); it is left as it is.  `moetune "
+                    "tune --repair` sets it aside and rebuilds it from %s.journal",
+                    path, sqlite3_errmsg(db), path);
+    case SQLITE_NOMEM: return fail(ERR_NOMEM, "%s: %s", path, what);
+    default: return fail(ERR_IO, "%s: %s: %s", path, what, sqlite3_errmsg(db));
+    }
+}
+
+int schema_run(sqlite3 *db, const char *path, const char *sql)
+{
+    int code = sqlite3_exec(db, sql, NULL, NULL, NULL);
+
+    return code == SQLITE_OK ? OK : schema_status(db, code, path, "cannot be written");
+}
+
+static int read_pragma(sqlite3 *db, const char *path, const char *sql, int *out)
+{
+    sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+
+    if (code == SQLITE_OK)
+        code = sqlite3_step(statement);
+    if (code == SQLITE_ROW)
+        *out = sqlite3_column_int(statement, 0);
+    sqlite3_finalize(statement);
+    return code == SQLITE_ROW ? OK : schema_status(db, code, path, "cannot be read");
+}
+
+int schema_check(sqlite3 *db, const char *path, int *version)
+{
+    int application = 0, found = 0, tables = 0;
+
+    TRY(read_pragma(db, path, "PRAGMA application_id", &application));
+    TRY(read_pragma(db, path, "PRAGMA user_version", &found));
+    TRY(read_pragma(db, path, "SELECT count(*) FROM sqlite_schema", &tables));
+    if (application != STORE_APPLICATION && tables)
+        return fail(ERR_CORRUPT,
+                    "%s is a database of some other program; it is left as it is: choose another "
+                    "file with --db",
+                    path);
+    if (found > STORE_VERSION)
+        return fail(ERR_CORRUPT,
+                    "%s is from a newer moetune (version %d of the tables, this one knows %d); it "
+                    "is left as it is",
+                    path, found, STORE_VERSION);
+    *version = tables ? found : 0;
+    return OK;
+}
+
+int schema_migrate(sqlite3 *db, const char *path, int version, int target, const char *const *steps)
+{
+    char sql[128];
+    int rc;
+
+    if (version == target)
+        return OK;
+    TRY(schema_run(db, path, "BEGIN EXCLUSIVE"));
+    for (rc = OK; version < target && !rc; version++)
+        rc = schema_run(db, path, steps[version]);
+    snprintf(sql, sizeof(sql), "PRAGMA application_id=%d; PRAGMA user_version=%d",
+             STORE_APPLICATION, target);
+    if (!rc)
+        rc = schema_run(db, path, sql);
+    if (!rc)
+        rc = schema_run(db, path, "COMMIT");
+    if (rc)
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    return rc;
+}

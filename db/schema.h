@@ -1,0 +1,28 @@
+/* What is in the database: tables as SQL, and the steps from one version to the next. */
+#ifndef SCHEMA_H
+#define SCHEMA_H
+
+#include <sqlite3.h>
+#include <stdbool.h>
+
+/* One step: takes a database from version `i` to `i + 1`, i being its place in the list. */
+extern const char *const schema_steps[];
+
+/* Brings an open database from `version` to `target` in one transaction. */
+int schema_migrate(sqlite3 *db, const char *path, int version, int target,
+                   const char *const *steps);
+
+/* Tables that a reader of the dictionary needs: what is published. */
+extern const char *const schema_published[];
+
+/* Reads application_id and user_version: OK with *version (0: an empty file), or ERR_CORRUPT for a
+ * file that is damaged, foreign or newer; ERR_BUSY if somebody else holds it. */
+int schema_check(sqlite3 *db, const char *path, int *version);
+
+/* SQLite's code as a status, said once. */
+int schema_status(sqlite3 *db, int code, const char *path, const char *what);
+
+/* Runs statements without a result. */
+int schema_run(sqlite3 *db, const char *path, const char *sql);
+
+#endif

@@ -1,0 +1,830 @@
+/* Opening, the nouns, runs, trials, samples and entries; what a row looks like is said once each.
+ */
+#include "store.h"
+
+#include "lease.h"
+#include "plan.h"
+#include "publish.h"
+#include "records.h"
+#include "schema.h"
+#include "sha256.h"
+#include "shape.h"
+#include "status.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *const run_state_words[] = { "running", "complete", "interrupted", "failed", NULL };
+const char *const trial_state_words[] = { "running", "ok",     "no memory", "timeout", "crashed",
+                                          "wrong",   "failed", "ruled out", NULL };
+
+struct store {
+    char path[PATH_MAX];
+    struct lease lease;
+    struct records records;
+    bool writes;
+};
+
+/* ---- opening */
+
+static int beside(const char *path, const char *ending, char *out, size_t size)
+{
+    return snprintf(out, size, "%s%s", path, ending) < (int)size
+               ? OK
+               : fail(ERR_ARGUMENT, "%s%s: the name is too long", path, ending);
+}
+
+enum { BUSY_MS = 5000 };
+
+static int open_file(struct store *store, const char *path, int flags)
+{
+    int code = sqlite3_open_v2(path, &store->records.db, flags, NULL);
+
+    if (code != SQLITE_OK && (code & 0xff) == SQLITE_CANTOPEN)
+        return fail(ERR_IO, "%s cannot be opened: %s", path,
+                    errno ? strerror(errno) : sqlite3_errmsg(store->records.db));
+    if (code != SQLITE_OK)
+        return schema_status(store->records.db, code, path, "cannot be opened");
+    sqlite3_busy_timeout(store->records.db, BUSY_MS);
+    sqlite3_extended_result_codes(store->records.db, 1);
+    store->records.path = store->path;
+    return OK;
+}
+
+/* "ok" or the first complaint. */
+static int check_whole(struct store *store)
+{
+    sqlite3_stmt *statement;
+    int rc;
+
+    TRY(records_query(&store->records, "PRAGMA quick_check(1)", NULL, 0, &statement));
+    rc = records_step(&store->records, statement);
+    if (!rc && strcmp((const char *)sqlite3_column_text(statement, 0), "ok") != 0)
+        rc = fail(ERR_CORRUPT,
+                  "%s is damaged (%s); it is left as it is.  `moetune tune --repair` sets it aside "
+                  "and rebuilds it from %s.journal",
+                  store->path, (const char *)sqlite3_column_text(statement, 0), store->path);
+    sqlite3_reset(statement);
+    return rc < 0 ? rc : OK;
+}
+
+static int migrate(struct store *store, int version)
+{
+    const char *settings = store->records.relaxed
+                               ? "PRAGMA journal_mode=DELETE; PRAGMA synchronous=OFF"
+                               : "PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL";
+
+    TRY(schema_run(store->records.db, store->path, settings));
+    return schema_migrate(store->records.db, store->path, version, STORE_VERSION, schema_steps);
+}
+
+static int open_journal(struct store *store)
+{
+    char path[PATH_MAX];
+
+    TRY(beside(store->path, ".journal", path, sizeof(path)));
+    store->records.journal = fopen(path, "ae");
+    return store->records.journal ? OK : fail(ERR_IO, "%s: %s", path, strerror(errno));
+}
+
+/* Whatever is at the path, as far as it can be looked at without changing it. */
+static int inspect(struct store *store, int flags, int *version)
+{
+    TRY(open_file(store, store->path, flags));
+    TRY(schema_check(store->records.db, store->path, version));
+    return *version ? check_whole(store) : OK;
+}
+
+static int set_aside(const char *path)
+{
+    char to[PATH_MAX], journal[PATH_MAX];
+
+    for (int i = 1; i < 10000; i++) {
+        char ending[32];
+
+        snprintf(ending, sizeof(ending), ".damaged-%d", i);
+        TRY(beside(path, ending, to, sizeof(to)));
+        if (!link(path, to)) {
+            unlink(path);
+            /* SQLite's own rollback journal belongs to the damaged file. */
+            TRY(beside(path, "-journal", journal, sizeof(journal)));
+            unlink(journal);
+            note("%s is set aside as %s", path, to);
+            return OK;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    return fail(ERR_IO, "%s cannot be set aside: %s", path, strerror(errno));
+}
+
+static int rebuild(struct store *store)
+{
+    char journal[PATH_MAX];
+    size_t lines, skipped;
+
+    TRY(beside(store->path, ".journal", journal, sizeof(journal)));
+    TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+    TRY(migrate(store, 0));
+    TRY(records_replay(&store->records, journal, &lines, &skipped));
+    note("%s is rebuilt from %zu lines of %s; %zu could not be used", store->path, lines, journal,
+         skipped);
+    return OK;
+}
+
+static int open_for_writing(struct store *store, unsigned flags)
+{
+    int version = 0, rc;
+
+    store->records.relaxed = (flags & STORE_RELAXED) != 0;
+    log_only(!(flags & STORE_REPAIR));
+    rc = inspect(store, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &version);
+    log_only(true);
+    if (rc == ERR_CORRUPT && (flags & STORE_REPAIR)) {
+        bool relaxed = store->records.relaxed;
+
+        records_close(&store->records);
+        store->records.relaxed = relaxed;
+        TRY(set_aside(store->path));
+        TRY(rebuild(store));
+    } else if (rc) {
+        return rc;
+    } else {
+        TRY(migrate(store, version));
+    }
+    store->writes = true;
+    return open_journal(store);
+}
+
+static int new_store(const char *path, struct store **out)
+{
+    struct store *store = calloc(1, sizeof(*store));
+
+    if (!store)
+        return fail(ERR_NOMEM, "a store");
+    store->lease.fd = -1;
+    if (snprintf(store->path, sizeof(store->path), "%s", path) >= (int)sizeof(store->path)) {
+        free(store);
+        return fail(ERR_ARGUMENT, "%.60s...: the name is too long", path);
+    }
+    *out = store;
+    return OK;
+}
+
+int store_open(const char *path, unsigned flags, struct store **out)
+{
+    struct store *store = NULL;
+    char owner[PATH_MAX];
+    int rc;
+
+    TRY(new_store(path, &store));
+    TRY_OUT(beside(path, ".owner", owner, sizeof(owner)));
+    TRY_OUT(lease_take(owner, (flags & STORE_STEAL) != 0, &store->lease));
+    TRY_OUT(open_for_writing(store, flags));
+    *out = store;
+    return OK;
+out:
+    store_close(store);
+    return rc;
+}
+
+int store_read(const char *path, struct store **out)
+{
+    struct store *store = NULL;
+    char snapshot[PATH_MAX];
+    int version, rc;
+
+    TRY(beside(path, ".published", snapshot, sizeof(snapshot)));
+    if (access(path, F_OK) && access(snapshot, F_OK)) {
+        note("there is no %s: moetune tune writes it", path);
+        return UNSUPPORTED;
+    }
+    TRY(new_store(access(path, F_OK) ? snapshot : path, &store));
+    rc = inspect(store, SQLITE_OPEN_READONLY, &version);
+    if (!rc && !version) {
+        note("%s is empty", path);
+        rc = UNSUPPORTED;
+    }
+    if (rc) {
+        store_close(store);
+        return rc;
+    }
+    *out = store;
+    return OK;
+}
+
+void store_close(struct store *store)
+{
+    if (!store)
+        return;
+    records_commit(&store->records);
+    records_close(&store->records);
+    lease_drop(&store->lease);
+    free(store);
+}
+
+static int make_folders(const char *file)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s", file);
+    for (char *c = path + 1; *c; c++) {
+        if (*c != '/')
+            continue;
+        *c = 0;
+        if (mkdir(path, 0777) && errno != EEXIST)
+            return fail(ERR_IO, "%s: %s", path, strerror(errno));
+        *c = '/';
+    }
+    return OK;
+}
+
+int store_path(const char *given, bool make, char *path, size_t size)
+{
+    const char *named = given ? given : getenv("MOETUNE_DB"), *data = getenv("XDG_DATA_HOME");
+    const char *home = getenv("HOME");
+    int length;
+
+    if (named && *named)
+        length = snprintf(path, size, "%s", named);
+    else if (data && *data == '/')
+        length = snprintf(path, size, "%s/moetune/moetune.db", data);
+    else if (home && *home)
+        length = snprintf(path, size, "%s/.local/share/moetune/moetune.db", home);
+    else
+        return fail(ERR_ARGUMENT, "no place for the database: HOME is not set; say --db FILE");
+    if (length >= (int)size)
+        return fail(ERR_ARGUMENT, "%.60s...: the name is too long", path);
+    return make ? make_folders(path) : OK;
+}
+
+int store_commit(struct store *store)
+{
+    return records_commit(&store->records);
+}
+
+int store_publish(struct store *store)
+{
+    TRY(store_commit(store));
+    return publish(store->path, store->records.relaxed);
+}
+
+int store_heartbeat(struct store *store)
+{
+    lease_touch(&store->lease);
+    return OK;
+}
+
+/* ---- nouns */
+
+static int next_id(struct store *store, const char *sql, int64_t *id)
+{
+    sqlite3_stmt *statement;
+
+    TRY(records_query(&store->records, sql, NULL, 0, &statement));
+    TRY(records_step(&store->records, statement));
+    *id = sqlite3_column_int64(statement, 0);
+    sqlite3_reset(statement);
+    return OK;
+}
+#define NEXT_ID(store, table, id) next_id(store, "SELECT coalesce(max(id), 0) + 1 FROM " table, id)
+
+#define PUT(store, table, ...)                                                                     \
+    records_put(&(store)->records, table, (struct column[]){ __VA_ARGS__ },                        \
+                sizeof((struct column[]){ __VA_ARGS__ }) / sizeof(struct column))
+
+/* UNSUPPORTED if there is none. */
+static int find_by_text(struct store *store, const char *sql, const char *text, int64_t *id)
+{
+    sqlite3_stmt *statement;
+
+    TRY(records_query(&store->records, sql, NULL, 0, &statement));
+    sqlite3_bind_text(statement, 1, text, -1, SQLITE_TRANSIENT);
+    TRY(records_step(&store->records, statement));
+    *id = sqlite3_column_int64(statement, 0);
+    sqlite3_reset(statement);
+    return OK;
+}
+
+static int find_cluster(struct store *store, const struct cluster *cluster,
+                        char hex[SHA256_HEX_BYTES], int64_t *id)
+{
+    uint8_t hash[HASH_BYTES];
+
+    cluster_hash(cluster, hash);
+    sha256_hex(hash, hex);
+    return find_by_text(store, "SELECT id FROM fingerprint WHERE hash=?1", hex, id);
+}
+
+static int put_fields(struct store *store, const struct cluster *cluster, int64_t id)
+{
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        char value[1100];
+
+        cluster_value(cluster, &cluster_fields[i], value, sizeof(value));
+        TRY(PUT(store, "fingerprint_field", INTEGER("id", id * 64 + (int64_t)i),
+                INTEGER("fingerprint", id), TEXT("name", cluster_fields[i].name),
+                TEXT("class", cluster_class_words[cluster_fields[i].class]), TEXT("value", value)));
+    }
+    return OK;
+}
+
+static int put_cluster(struct store *store, const struct cluster *cluster, const char *hex,
+                       int64_t id)
+{
+    char text[CLUSTER_TEXT_BYTES];
+
+    cluster_format(cluster, text, sizeof(text));
+    TRY(PUT(store, "fingerprint", INTEGER("id", id), TEXT("hash", hex), TEXT("text", text),
+            INTEGER("created_s", time(NULL))));
+    return put_fields(store, cluster, id);
+}
+
+int store_cluster(struct store *store, const struct cluster *cluster, int64_t *id)
+{
+    char hex[SHA256_HEX_BYTES];
+    int rc = find_cluster(store, cluster, hex, id);
+
+    if (rc != UNSUPPORTED)
+        return rc;
+    TRY(NEXT_ID(store, "fingerprint", id));
+    return put_cluster(store, cluster, hex, *id);
+}
+
+int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster)
+{
+    char hex[SHA256_HEX_BYTES];
+    uint8_t hash[HASH_BYTES];
+
+    cluster_hash(cluster, hash);
+    sha256_hex(hash, hex);
+    return put_cluster(store, cluster, hex, id);
+}
+
+int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id)
+{
+    char text[SHAPE_TEXT_BYTES];
+    int rc;
+
+    shape_format(shape, text, sizeof(text));
+    rc = find_by_text(store, "SELECT id FROM shape WHERE text=?1", text, id);
+    if (rc != UNSUPPORTED)
+        return rc;
+    TRY(NEXT_ID(store, "shape", id));
+    return PUT(store, "shape", INTEGER("id", *id), TEXT("text", text));
+}
+
+int store_find(struct store *store, const struct cluster *cluster, const struct moe_shape *shape,
+               int64_t *cluster_id, int64_t *shape_id)
+{
+    char hex[SHA256_HEX_BYTES], text[SHAPE_TEXT_BYTES];
+
+    TRY(find_cluster(store, cluster, hex, cluster_id));
+    shape_format(shape, text, sizeof(text));
+    return find_by_text(store, "SELECT id FROM shape WHERE text=?1", text, shape_id);
+}
+
+static int get_text(struct store *store, const char *sql, int64_t id, char *text, size_t size)
+{
+    sqlite3_stmt *statement;
+    int rc;
+
+    TRY(records_query(&store->records, sql, &id, 1, &statement));
+    rc = records_step(&store->records, statement);
+    if (rc)
+        return rc == UNSUPPORTED ? fail(ERR_FORMAT, "%s: a row without its noun", store->path) : rc;
+    snprintf(text, size, "%s", (const char *)sqlite3_column_text(statement, 0));
+    sqlite3_reset(statement);
+    return OK;
+}
+
+int store_cluster_get(struct store *store, int64_t id, struct cluster *out)
+{
+    char text[CLUSTER_TEXT_BYTES];
+
+    TRY(get_text(store, "SELECT text FROM fingerprint WHERE id=?1", id, text, sizeof(text)));
+    return cluster_parse(text, store->path, out);
+}
+
+int store_shape_get(struct store *store, int64_t id, struct moe_shape *out)
+{
+    struct moe_shape shape = { .struct_size = sizeof(shape) };
+    char text[SHAPE_TEXT_BYTES];
+
+    TRY(get_text(store, "SELECT text FROM shape WHERE id=?1", id, text, sizeof(text)));
+    TRY(shape_parse(text, &shape));
+    *out = shape;
+    return OK;
+}
+
+/* ---- reading columns */
+
+static void text_column(sqlite3_stmt *statement, int at, char *to, size_t size)
+{
+    const char *text = (const char *)sqlite3_column_text(statement, at);
+
+    snprintf(to, size, "%s", text ? text : "");
+}
+#define TEXT_COLUMN(statement, at, to) text_column(statement, at, to, sizeof(to))
+
+static double real_column(sqlite3_stmt *statement, int at)
+{
+    return sqlite3_column_type(statement, at) == SQLITE_NULL ? NAN
+                                                             : sqlite3_column_double(statement, at);
+}
+
+/* A plan that is not there has struct_size 0. */
+static struct moe_plan plan_column(sqlite3_stmt *statement, int at)
+{
+    const char *text = (const char *)sqlite3_column_text(statement, at);
+    struct moe_plan plan;
+
+    if (!text || moe_plan_parse(text, &plan))
+        plan = (struct moe_plan){ 0 };
+    return plan;
+}
+
+/* Unknown words count as the last one: something is wrong with that row. */
+static int word_column(sqlite3_stmt *statement, int at, const char *const *words)
+{
+    const char *text = (const char *)sqlite3_column_text(statement, at);
+    int i = 0;
+
+    while (words[i + 1] && strcmp(words[i], text ? text : "") != 0)
+        i++;
+    return i;
+}
+
+/* NULL for a plan that is not there. */
+static const char *plan_text(const struct moe_plan *plan, char text[PLAN_TEXT_BYTES])
+{
+    return plan->struct_size && moe_plan_format(plan, text, PLAN_TEXT_BYTES) > 0 ? text : NULL;
+}
+
+/* ---- runs */
+
+static int put_run(struct store *store, const struct run_row *r)
+{
+    return PUT(store, "run", INTEGER("id", r->id), INTEGER("fingerprint", r->cluster),
+               TEXT("state", run_state_words[r->state]), INTEGER("started_s", r->started_s),
+               INTEGER("updated_s", time(NULL)), INTEGER("seed", r->seed),
+               TEXT("search", r->search), TEXT("effort", r->effort), TEXT("command", r->command),
+               TEXT("version", r->version), INTEGER("buckets_planned", r->buckets_planned),
+               INTEGER("buckets_done", r->buckets_done),
+               INTEGER("samples_search", r->samples_search),
+               INTEGER("samples_default", r->samples_default),
+               INTEGER("samples_warm", r->samples_warm), TEXT("now", r->now));
+}
+
+int store_run_begin(struct store *store, struct run_row *run)
+{
+    TRY(NEXT_ID(store, "run", &run->id));
+    return put_run(store, run);
+}
+
+int store_run_update(struct store *store, const struct run_row *run)
+{
+    return put_run(store, run);
+}
+
+int store_runs(struct store *store, int (*each)(void *self, const struct run_row *run), void *self)
+{
+    sqlite3_stmt *s;
+    int rc;
+
+    TRY(records_query(&store->records,
+                      "SELECT id, fingerprint, state, started_s, updated_s, seed, search, effort,"
+                      " command, version, buckets_planned, buckets_done, samples_search,"
+                      " samples_default, samples_warm, now FROM run ORDER BY id DESC",
+                      NULL, 0, &s));
+    while (!(rc = records_step(&store->records, s))) {
+        struct run_row r = { .id = sqlite3_column_int64(s, 0),
+                             .cluster = sqlite3_column_int64(s, 1),
+                             .state = (enum run_state)word_column(s, 2, run_state_words),
+                             .started_s = sqlite3_column_int64(s, 3),
+                             .updated_s = sqlite3_column_int64(s, 4),
+                             .seed = (uint64_t)sqlite3_column_int64(s, 5),
+                             .buckets_planned = (uint32_t)sqlite3_column_int64(s, 10),
+                             .buckets_done = (uint32_t)sqlite3_column_int64(s, 11),
+                             .samples_search = (uint64_t)sqlite3_column_int64(s, 12),
+                             .samples_default = (uint64_t)sqlite3_column_int64(s, 13),
+                             .samples_warm = (uint64_t)sqlite3_column_int64(s, 14) };
+
+        TEXT_COLUMN(s, 6, r.search);
+        TEXT_COLUMN(s, 7, r.effort);
+        TEXT_COLUMN(s, 8, r.command);
+        TEXT_COLUMN(s, 9, r.version);
+        TEXT_COLUMN(s, 15, r.now);
+        rc = each(self, &r);
+        if (rc) {
+            sqlite3_reset(s);
+            return rc;
+        }
+    }
+    return rc == UNSUPPORTED ? OK : rc;
+}
+
+/* ---- trials */
+
+static int put_trial(struct store *store, const struct trial_row *t)
+{
+    char plan[PLAN_TEXT_BYTES];
+
+    return PUT(store, "trial", INTEGER("id", t->id), INTEGER("run", t->run),
+               INTEGER("fingerprint", t->key.cluster), INTEGER("shape", t->key.shape),
+               INTEGER("window", t->key.window), INTEGER("bucket", t->key.bucket),
+               TEXT("plan", plan_text(&t->key.plan, plan)), INTEGER("capacity", t->capacity),
+               TEXT("state", trial_state_words[t->state]), INTEGER("attempts", t->attempts),
+               INTEGER("memory_bytes", t->memory_bytes), INTEGER("sent_bytes", t->sent_bytes),
+               INTEGER("messages", t->messages), INTEGER("compute_ns", t->compute_ns),
+               INTEGER("comm_ns", t->comm_ns), TEXT("message", t->message));
+}
+
+int store_trial_begin(struct store *store, struct trial_row *trial)
+{
+    if (!trial->id)
+        TRY(NEXT_ID(store, "trial", &trial->id));
+    trial->attempts++;
+    return put_trial(store, trial);
+}
+
+int store_trial_update(struct store *store, const struct trial_row *trial)
+{
+    return put_trial(store, trial);
+}
+
+#define TRIAL_COLUMNS                                                                              \
+    "t.id, t.run, t.fingerprint, t.shape, t.window, t.bucket, t.plan, t.capacity, t.state,"        \
+    " t.attempts, t.memory_bytes, t.sent_bytes, t.messages, t.compute_ns, t.comm_ns, t.message"
+
+static struct trial_row trial_columns(sqlite3_stmt *s)
+{
+    struct trial_row t = { .id = sqlite3_column_int64(s, 0),
+                           .run = sqlite3_column_int64(s, 1),
+                           .key = { .cluster = sqlite3_column_int64(s, 2),
+                                    .shape = sqlite3_column_int64(s, 3),
+                                    .window = (uint32_t)sqlite3_column_int64(s, 4),
+                                    .bucket = (uint32_t)sqlite3_column_int64(s, 5),
+                                    .plan = plan_column(s, 6) },
+                           .capacity = (uint64_t)sqlite3_column_int64(s, 7),
+                           .state = (enum trial_state)word_column(s, 8, trial_state_words),
+                           .attempts = (uint32_t)sqlite3_column_int64(s, 9),
+                           .memory_bytes = sqlite3_column_int64(s, 10),
+                           .sent_bytes = sqlite3_column_int64(s, 11),
+                           .messages = sqlite3_column_int64(s, 12),
+                           .compute_ns = sqlite3_column_int64(s, 13),
+                           .comm_ns = sqlite3_column_int64(s, 14) };
+
+    TEXT_COLUMN(s, 15, t.message);
+    return t;
+}
+
+#define ONE_BUCKET                                                                                 \
+    "(t.fingerprint=?1 OR ?1=0) AND (t.shape=?2 OR ?2=0) AND (t.window=?3 OR ?3=0)"                \
+    " AND (t.bucket=?4 OR ?4=4294967295)"
+
+int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t bucket, int (*each)(void *self, const struct trial_row *trial),
+                 void *self)
+{
+    const int64_t key[] = { cluster, shape, window, bucket };
+    struct trial_row *rows = NULL;
+    size_t count = 0, room = 0;
+    sqlite3_stmt *s;
+    int rc;
+
+    TRY(records_query(&store->records,
+                      bucket == UINT32_MAX
+                          ? "SELECT " TRIAL_COLUMNS " FROM trial t WHERE " ONE_BUCKET
+                            " ORDER BY t.id"
+                          : "SELECT " TRIAL_COLUMNS
+                            " FROM trial t WHERE t.fingerprint=?1 AND t.shape=?2 AND t.window=?3"
+                            " AND t.bucket=?4 ORDER BY t.id",
+                      key, 4, &s));
+    /* Collected first: whoever is called may write trials. */
+    while (!(rc = records_step(&store->records, s))) {
+        if (count == room) {
+            struct trial_row *more = realloc(rows, (room = 2 * room + 64) * sizeof(*rows));
+
+            if (!more) {
+                sqlite3_reset(s);
+                rc = fail(ERR_NOMEM, "%zu trials", room);
+                break;
+            }
+            rows = more;
+        }
+        rows[count++] = trial_columns(s);
+    }
+    rc = rc == UNSUPPORTED ? OK : rc;
+    for (size_t i = 0; i < count && !rc; i++)
+        rc = each(self, &rows[i]);
+    free(rows);
+    return rc;
+}
+
+int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t bucket)
+{
+    const int64_t key[] = { cluster, shape, window, bucket };
+
+    TRY(records_delete(&store->records, "sample",
+                       "trial IN (SELECT id FROM trial WHERE fingerprint=?1 AND shape=?2 AND "
+                       "window=?3 AND bucket=?4)",
+                       key, 4));
+    return records_delete(&store->records, "trial",
+                          "fingerprint=?1 AND shape=?2 AND window=?3 AND bucket=?4", key, 4);
+}
+
+/* ---- samples */
+
+int store_sample(struct store *store, int64_t trial, enum sample_kind kind, uint32_t round,
+                 int64_t ns)
+{
+    int64_t id;
+
+    TRY(NEXT_ID(store, "sample", &id));
+    return PUT(store, "sample", INTEGER("id", id), INTEGER("trial", trial), INTEGER("kind", kind),
+               INTEGER("round", round), INTEGER("ns", ns));
+}
+
+int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                  uint32_t bucket,
+                  int (*each)(void *self, const struct trial_row *trial, enum sample_kind kind,
+                              uint32_t round, int64_t ns),
+                  void *self)
+{
+    const int64_t key[] = { cluster, shape, window, bucket };
+    sqlite3_stmt *s;
+    int rc;
+
+    TRY(records_query(&store->records,
+                      "SELECT " TRIAL_COLUMNS ", s.kind, s.round, s.ns FROM trial t"
+                      " JOIN sample s ON s.trial=t.id WHERE t.fingerprint=?1 AND t.shape=?2"
+                      " AND t.window=?3 AND t.bucket=?4 ORDER BY s.id",
+                      key, 4, &s));
+    while (!(rc = records_step(&store->records, s))) {
+        struct trial_row trial = trial_columns(s);
+
+        rc = each(self, &trial, (enum sample_kind)sqlite3_column_int(s, 16),
+                  (uint32_t)sqlite3_column_int64(s, 17), sqlite3_column_int64(s, 18));
+        if (rc) {
+            sqlite3_reset(s);
+            return rc;
+        }
+    }
+    return rc == UNSUPPORTED ? OK : rc;
+}
+
+/* ---- entries */
+
+#define ENTRY_COLUMNS                                                                              \
+    "id, fingerprint, shape, run, window, bucket, capacity, plan, runner_up, search_winner,"       \
+    " time_us, low_us, high_us, default_us, gain, gain_low, gain_high, bound, samples, inferred,"  \
+    " stale, effort, search, reason, decision, decided_s"
+
+static struct entry_row entry_columns(sqlite3_stmt *s)
+{
+    struct entry_row e = { .cluster = sqlite3_column_int64(s, 1),
+                           .shape = sqlite3_column_int64(s, 2),
+                           .run = sqlite3_column_int64(s, 3),
+                           .window = (uint32_t)sqlite3_column_int64(s, 4),
+                           .bucket = (uint32_t)sqlite3_column_int64(s, 5),
+                           .capacity = (uint64_t)sqlite3_column_int64(s, 6),
+                           .plan = plan_column(s, 7),
+                           .runner_up = plan_column(s, 8),
+                           .search_winner = plan_column(s, 9),
+                           .time_us = real_column(s, 10),
+                           .low_us = real_column(s, 11),
+                           .high_us = real_column(s, 12),
+                           .default_us = real_column(s, 13),
+                           .gain = real_column(s, 14),
+                           .gain_low = real_column(s, 15),
+                           .gain_high = real_column(s, 16),
+                           .bound = real_column(s, 17),
+                           .samples = (uint32_t)sqlite3_column_int64(s, 18),
+                           .inferred = sqlite3_column_int(s, 19) != 0,
+                           .stale = sqlite3_column_int(s, 20) != 0,
+                           .decided_s = sqlite3_column_int64(s, 25) };
+
+    TEXT_COLUMN(s, 21, e.effort);
+    TEXT_COLUMN(s, 22, e.search);
+    TEXT_COLUMN(s, 23, e.reason);
+    TEXT_COLUMN(s, 24, e.decision);
+    return e;
+}
+
+/* OK with the row's id, or UNSUPPORTED. */
+static int find_entry(struct store *store, const int64_t key[4], int64_t *id, struct entry_row *out)
+{
+    sqlite3_stmt *s;
+
+    TRY(records_query(&store->records,
+                      "SELECT " ENTRY_COLUMNS " FROM entry WHERE fingerprint=?1 AND shape=?2 AND"
+                      " window=?3 AND bucket=?4",
+                      key, 4, &s));
+    TRY(records_step(&store->records, s));
+    *id = sqlite3_column_int64(s, 0);
+    *out = entry_columns(s);
+    sqlite3_reset(s);
+    return OK;
+}
+
+static int put_history(struct store *store, const struct entry_row *old, const char *why)
+{
+    char plan[PLAN_TEXT_BYTES];
+    int64_t id;
+
+    TRY(NEXT_ID(store, "history", &id));
+    return PUT(store, "history", INTEGER("id", id), INTEGER("fingerprint", old->cluster),
+               INTEGER("shape", old->shape), INTEGER("run", old->run),
+               INTEGER("window", old->window), INTEGER("bucket", old->bucket),
+               TEXT("plan", plan_text(&old->plan, plan)), REAL("time_us", old->time_us),
+               REAL("default_us", old->default_us), REAL("gain", old->gain),
+               REAL("bound", old->bound), INTEGER("inferred", old->inferred),
+               TEXT("decision", old->decision), INTEGER("decided_s", old->decided_s),
+               INTEGER("replaced_s", time(NULL)), TEXT("why", why));
+}
+
+static int put_entry(struct store *store, const struct entry_row *e, int64_t id)
+{
+    char plan[PLAN_TEXT_BYTES], runner_up[PLAN_TEXT_BYTES], winner[PLAN_TEXT_BYTES];
+
+    return PUT(store, "entry", INTEGER("id", id), INTEGER("fingerprint", e->cluster),
+               INTEGER("shape", e->shape), INTEGER("run", e->run), INTEGER("window", e->window),
+               INTEGER("bucket", e->bucket), INTEGER("capacity", e->capacity),
+               TEXT("plan", plan_text(&e->plan, plan)),
+               TEXT("runner_up", plan_text(&e->runner_up, runner_up)),
+               TEXT("search_winner", plan_text(&e->search_winner, winner)),
+               REAL("time_us", e->time_us), REAL("low_us", e->low_us), REAL("high_us", e->high_us),
+               REAL("default_us", e->default_us), REAL("gain", e->gain),
+               REAL("gain_low", e->gain_low), REAL("gain_high", e->gain_high),
+               REAL("bound", e->bound), INTEGER("samples", e->samples),
+               INTEGER("inferred", e->inferred), INTEGER("stale", e->stale),
+               TEXT("effort", e->effort), TEXT("search", e->search), TEXT("reason", e->reason),
+               TEXT("decision", e->decision), INTEGER("decided_s", e->decided_s));
+}
+
+int store_entry(struct store *store, const struct entry_row *entry, const char *why)
+{
+    const int64_t key[] = { entry->cluster, entry->shape, entry->window, entry->bucket };
+    struct entry_row old;
+    int64_t id;
+    int rc = find_entry(store, key, &id, &old);
+
+    if (rc < 0)
+        return rc;
+    if (rc == OK)
+        TRY(put_history(store, &old, why));
+    else
+        TRY(NEXT_ID(store, "entry", &id));
+    return put_entry(store, entry, id);
+}
+
+int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                    uint32_t bucket, struct entry_row *out)
+{
+    const int64_t key[] = { cluster, shape, window, bucket };
+    int64_t id;
+
+    return find_entry(store, key, &id, out);
+}
+
+int store_entries(struct store *store, int64_t cluster, int64_t shape,
+                  int (*each)(void *self, const struct entry_row *entry), void *self)
+{
+    const int64_t key[] = { cluster, shape };
+    struct entry_row *rows = NULL;
+    size_t count = 0, room = 0;
+    sqlite3_stmt *s;
+    int rc;
+
+    TRY(records_query(&store->records,
+                      "SELECT " ENTRY_COLUMNS " FROM entry WHERE (fingerprint=?1 OR ?1=0) AND"
+                      " (shape=?2 OR ?2=0) ORDER BY fingerprint, shape, window, bucket",
+                      key, 2, &s));
+    while (!(rc = records_step(&store->records, s))) {
+        if (count == room) {
+            struct entry_row *more = realloc(rows, (room = 2 * room + 64) * sizeof(*rows));
+
+            if (!more) {
+                sqlite3_reset(s);
+                rc = fail(ERR_NOMEM, "%zu entries", room);
+                break;
+            }
+            rows = more;
+        }
+        rows[count++] = entry_columns(s);
+    }
+    rc = rc == UNSUPPORTED ? OK : rc;
+    for (size_t i = 0; i < count && !rc; i++)
+        rc = each(self, &rows[i]);
+    free(rows);
+    return rc;
+}

@@ -1,0 +1,153 @@
+/* The database: what was measured, and the dictionary that follows from it.
+ *
+ * One process writes (it holds the lease); everybody else reads, best from the published snapshot.
+ * X.db is the work database, X.db.published its snapshot, X.db.journal a second copy as JSON lines,
+ * X.db.owner the lease.  Writes are collected and become durable at store_commit(). */
+#ifndef STORE_H
+#define STORE_H
+
+#include "cluster.h"
+#include "moelookup.h"
+
+struct store;
+
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 1 };
+
+enum store_flags {
+    STORE_STEAL = 1,   /* take a lease whose owner on another host went silent */
+    STORE_REPAIR = 2,  /* a damaged database is set aside and rebuilt from the journal */
+    STORE_RELAXED = 4, /* no fsync: for data that can be made again (--sim, tests) */
+};
+
+/* For writing: takes the lease, creates or migrates.  ERR_BUSY names the owner; ERR_CORRUPT for a
+ * file that is damaged, foreign or from a newer moetune, which is left untouched. */
+int store_open(const char *path, unsigned flags, struct store **out);
+
+/* For reading; a work database or a snapshot.  UNSUPPORTED (said once) if there is none. */
+int store_read(const char *path, struct store **out);
+void store_close(struct store *store); /* commits; NULL is fine */
+
+/* `given`, else $MOETUNE_DB, else $XDG_DATA_HOME/moetune/moetune.db, else under $HOME.  Makes the
+ * folder if `make`. */
+int store_path(const char *given, bool make, char *path, size_t size);
+
+int store_commit(struct store *store);
+int store_publish(struct store *store);   /* commits first */
+int store_heartbeat(struct store *store); /* the owner is alive; at least every 20 s */
+
+/* ---- nouns: the same value has the same id */
+
+int store_cluster(struct store *store, const struct cluster *cluster, int64_t *id);
+int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id);
+/* The same cluster with other soft fields: they are replaced. */
+int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster);
+/* Ids without adding anything; UNSUPPORTED, silently, if one of them is not there. */
+int store_find(struct store *store, const struct cluster *cluster, const struct moe_shape *shape,
+               int64_t *cluster_id, int64_t *shape_id);
+int store_cluster_get(struct store *store, int64_t id, struct cluster *out);
+int store_shape_get(struct store *store, int64_t id, struct moe_shape *out);
+
+/* ---- runs */
+
+enum run_state { RUN_RUNNING, RUN_COMPLETE, RUN_INTERRUPTED, RUN_FAILED };
+extern const char *const run_state_words[];
+
+struct run_row {
+    int64_t id, cluster;
+    enum run_state state;
+    int64_t started_s, updated_s; /* Unix time */
+    uint64_t seed;
+    char search[16], effort[16], command[1024], version[16];
+    uint32_t buckets_planned, buckets_done;
+    uint64_t samples_search, samples_default, samples_warm; /* timed steps by purpose */
+    char now[160];                                          /* what it is doing */
+};
+
+int store_run_begin(struct store *store, struct run_row *run); /* sets run->id */
+int store_run_update(struct store *store, const struct run_row *run);
+/* Newest first; stops when `each` returns non-zero and returns that. */
+int store_runs(struct store *store, int (*each)(void *self, const struct run_row *run), void *self);
+
+/* ---- trials: one plan at one bucket */
+
+enum trial_state {
+    TRIAL_RUNNING, /* or it was cut off: see attempts */
+    TRIAL_OK,
+    TRIAL_NO_MEMORY,
+    TRIAL_TIMEOUT,
+    TRIAL_CRASHED,
+    TRIAL_WRONG,     /* its result differs from the reference */
+    TRIAL_FAILED,    /* any other error */
+    TRIAL_RULED_OUT, /* needs more memory than allowed; never ran */
+};
+extern const char *const trial_state_words[];
+
+struct trial_key {
+    int64_t cluster, shape;
+    uint32_t window, bucket;
+    struct moe_plan plan;
+};
+
+struct trial_row {
+    int64_t id, run;
+    struct trial_key key;
+    uint64_t capacity; /* c it was measured at */
+    enum trial_state state;
+    uint32_t attempts;
+    int64_t memory_bytes, sent_bytes, messages;
+    int64_t compute_ns, comm_ns; /* each alone; 0 = not measured */
+    char message[200];           /* why it is not ok */
+};
+
+/* Starts a trial, or counts another attempt of one that was cut off: sets id and attempts. */
+int store_trial_begin(struct store *store, struct trial_row *trial);
+int store_trial_update(struct store *store, const struct trial_row *trial);
+/* In the order they were begun.  Ids of 0 mean any; a bucket of UINT32_MAX means all. */
+int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t bucket, int (*each)(void *self, const struct trial_row *trial),
+                 void *self);
+int store_forget(
+    struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+    uint32_t bucket); /* --retune: trials and samples go; the entry stays till replaced */
+
+enum sample_kind { SAMPLE_SEARCH, SAMPLE_CONTEST }; /* for the search; winner against default */
+
+/* One timed step: the largest time over the ranks.  `round` numbers the contest's pairs. */
+int store_sample(struct store *store, int64_t trial, enum sample_kind kind, uint32_t round,
+                 int64_t ns);
+/* Of one bucket, in the order they were taken. */
+int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                  uint32_t bucket,
+                  int (*each)(void *self, const struct trial_row *trial, enum sample_kind kind,
+                              uint32_t round, int64_t ns),
+                  void *self);
+
+/* ---- entries: the dictionary */
+
+struct entry_row {
+    int64_t cluster, shape, run;
+    uint32_t window, bucket;
+    uint64_t capacity;
+    struct moe_plan plan, runner_up, search_winner; /* runner_up.struct_size 0: none */
+    double time_us, low_us, high_us;                /* median, >= 95 % interval; of the plan */
+    double default_us;
+    double gain, gain_low, gain_high; /* 1 - time / default, paired; NAN = not compared */
+    double bound;                     /* the loss against the best is below this share with 95 % */
+    uint32_t samples;                 /* of the plan and the default in the contest */
+    bool inferred;                    /* not measured: between buckets that were */
+    bool stale;
+    char effort[16], search[16], reason[24]; /* reason: why the search stopped */
+    char decision[16];                       /* adopted, default, tie, incumbent, inferred */
+    int64_t decided_s;
+};
+
+/* Replaces the bucket's entry; the old one goes to history with `why`. */
+int store_entry(struct store *store, const struct entry_row *entry, const char *why);
+/* UNSUPPORTED, silently, if there is none. */
+int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                    uint32_t bucket, struct entry_row *out);
+/* Sorted by cluster, shape, window, bucket; ids of 0 mean any. */
+int store_entries(struct store *store, int64_t cluster, int64_t shape,
+                  int (*each)(void *self, const struct entry_row *entry), void *self);
+
+#endif
