@@ -5,11 +5,23 @@
 
 #include "wire.h"
 
+struct cluster;
+
 struct sim_link {
     int64_t (*exchange_ns)(const struct sim_link *link, const struct batch *batch);
+    void (*close)(const struct sim_link *link); /* with the wire; NULL: nothing to do */
 };
 
-/* `link` is borrowed and must outlive the wire. */
+/* `link` is borrowed unless it has a close; it must outlive the wire. */
 int wire_sim_open(const struct sim_link *link, const struct topology *topology, struct wire **out);
+
+/* Rank 0's wire in a modelled cluster that passed cluster_check_model(); it is not kept.
+ *
+ * An exchange takes the latency of the farthest level it uses, and then the longest of four things
+ * that go on at the same time: issuing its messages (one after the other, message_us each), the
+ * port inside the node, the port between nodes, and copying what stays.  A message of n bytes
+ * passes its port at bandwidth * n / (n + half).  Ports carry both directions at full rate, and the
+ * network between nodes has no bottleneck of its own. */
+int wire_sim_model_open(const struct cluster *cluster, struct wire **out);
 
 #endif

@@ -6,7 +6,10 @@
 #include <mpi.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 struct world {
     MPI_Comm control, alarm;
@@ -14,6 +17,7 @@ struct world {
     int neighbours;
     bool crowded;
     bool alarmed, raised;
+    bool alone; /* one rank stands for all, without MPI */
 };
 
 #define MPI(call) world_check((call), #call)
@@ -120,12 +124,29 @@ out:
     return rc;
 }
 
+int world_alone(const struct topology *topology, struct world **out)
+{
+    struct world *world = calloc(1, sizeof(*world));
+
+    if (!world)
+        return fail(ERR_NOMEM, "the world");
+    world->topology = *topology;
+    world->neighbours = 1;
+    world->alone = true;
+    *out = world;
+    return OK;
+}
+
 void world_close(struct world *world)
 {
     int running = 0;
 
     if (!world)
         return;
+    if (world->alone) {
+        free(world);
+        return;
+    }
     MPI_Initialized(&running);
     if (running && !world->alarmed) {
         if (world->alarm != MPI_COMM_NULL)
@@ -167,6 +188,8 @@ int world_barrier(struct world *world)
 {
     MPI_Request request;
 
+    if (world->alone)
+        return OK;
     TRY(MPI(MPI_Ibarrier(world->control, &request)));
     return wait_for(world, &request);
 }
@@ -175,6 +198,8 @@ static int reduce(struct world *world, int64_t *values, int n, MPI_Op op)
 {
     MPI_Request request;
 
+    if (world->alone)
+        return OK;
     TRY(MPI(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, op, world->control, &request)));
     return wait_for(world, &request);
 }
@@ -193,14 +218,53 @@ int world_broadcast(struct world *world, void *data, size_t bytes)
 {
     MPI_Request request;
 
+    if (world->alone)
+        return OK;
     TRY(MPI(MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, world->control, &request)));
     return wait_for(world, &request);
+}
+
+/* Long enough to cost nothing, short beside any step worth tuning. */
+enum { NAP_US = 100, EAGER_TESTS = 1000 };
+
+int world_receive_order(struct world *world, void *order, size_t bytes)
+{
+    MPI_Request request;
+    int done = 0;
+
+    if (world->alone)
+        return OK;
+    TRY(MPI(MPI_Ibcast(order, (int)bytes, MPI_BYTE, 0, world->control, &request)));
+    for (int tests = 0; !done; tests++) {
+        TRY(MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE)));
+        if (!done && tests > EAGER_TESTS)
+            usleep(NAP_US);
+        else if (!done && world->crowded)
+            sched_yield();
+    }
+    return OK;
+}
+
+void world_library(char *text, size_t size)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0, major = 0, minor = 0;
+
+    MPI_Get_library_version(version, &length);
+    if (sscanf(version, "Open MPI v%d.%d", &major, &minor) == 2)
+        snprintf(text, size, "Open MPI %d.%d", major, minor);
+    else
+        snprintf(text, size, "%.*s", (int)strcspn(version, ",\n"), version);
 }
 
 int world_gather(struct world *world, const void *mine, void *all, size_t bytes)
 {
     MPI_Request request;
 
+    if (world->alone) {
+        memcpy(all, mine, bytes);
+        return OK;
+    }
     TRY(MPI(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, world->control,
                            &request)));
     return wait_for(world, &request);
@@ -223,7 +287,7 @@ int world_alarmed(struct world *world)
 {
     int there = 0;
 
-    if (!world->alarmed &&
+    if (!world->alarmed && !world->alone &&
         MPI_Iprobe(MPI_ANY_SOURCE, 0, world->alarm, &there, MPI_STATUS_IGNORE) == MPI_SUCCESS)
         world->alarmed = there != 0;
     return world->alarmed;

@@ -21,6 +21,12 @@ struct world;
 int world_open(int ranks_per_node, struct world **out);
 void world_close(struct world *world); /* ends MPI; NULL is fine */
 
+/* Without MPI: the caller stands for every rank of a topology that is only modelled. */
+int world_alone(const struct topology *topology, struct world **out);
+
+/* "Open MPI 4.1"; may be asked before MPI starts. */
+void world_library(char *text, size_t size);
+
 const struct topology *world_topology(const struct world *world);
 
 /* Ranks of this job that share this machine with the caller, itself included. */
@@ -37,7 +43,10 @@ int world_settle(struct world *world, int status);
 int world_barrier(struct world *world);
 int world_max(struct world *world, int64_t *values, int n); /* in place */
 int world_sum(struct world *world, int64_t *values, int n);
-int world_broadcast(struct world *world, void *data, size_t bytes);               /* from rank 0 */
+int world_broadcast(struct world *world, void *data, size_t bytes); /* from rank 0 */
+
+/* A broadcast from rank 0 that may be long in coming: who waits sleeps. */
+int world_receive_order(struct world *world, void *order, size_t bytes);
 int world_gather(struct world *world, const void *mine, void *all, size_t bytes); /* to all */
 
 /* Ends every rank's wait inside an exchange: called by a rank that cannot take part in one. */

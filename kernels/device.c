@@ -96,6 +96,11 @@ int64_t event_ns(const struct event *event)
     return event->device->ops->event_ns(event);
 }
 
+int64_t device_now_ns(struct device *device)
+{
+    return device->ops->now_ns(device);
+}
+
 int stream_launch(struct stream *stream, enum kernel kernel, const void *args, size_t bytes)
 {
     if (stream->muted)

@@ -19,6 +19,7 @@ struct device_ops;
 struct device {
     const struct device_ops *ops;
     bool computes_f32; /* whatever the storage type */
+    bool modelled;     /* memory is only counted: nothing can be filled, read or checked */
 };
 
 struct stream {
@@ -45,6 +46,7 @@ struct device_ops {
     int (*event_record)(struct event *event, struct stream *stream);
     int (*event_wait)(struct event *event, struct stream *stream);
     int64_t (*event_ns)(const struct event *event);
+    int64_t (*now_ns)(struct device *device);
     int (*launch)(struct stream *stream, enum kernel kernel, const void *args, size_t bytes);
 };
 
@@ -57,7 +59,7 @@ uint32_t device_compute_type(const struct device *device, uint32_t storage);
 
 /* ERR_NOMEM is a result, not a broken device. Memory is aligned to 256 bytes, not cleared. */
 int device_alloc(struct device *device, size_t bytes, void **out);
-void device_release(struct device *device, void *memory);      /* NULL is fine */
+void device_release(struct device *device, void *memory); /* NULL is fine */
 int device_upload(struct device *device, void *to, const void *from_host, size_t bytes);
 int device_download(struct device *device, void *to_host, const void *from, size_t bytes);
 
@@ -73,6 +75,9 @@ int event_wait(struct event *event, struct stream *stream);
 
 /* When the latest record happened, on the device's clock; valid after a sync. */
 int64_t event_ns(const struct event *event);
+
+/* The device's clock, seen from the host: after a sync, not before what was synced ended. */
+int64_t device_now_ns(struct device *device);
 
 int stream_launch(struct stream *stream, enum kernel kernel, const void *args, size_t bytes);
 

@@ -351,6 +351,12 @@ static void host_close(struct device *device)
     free(device);
 }
 
+static int64_t host_now_ns(struct device *device)
+{
+    (void)device;
+    return host_clock_ns();
+}
+
 static const struct device_ops host_ops = {
     .name = "host",
     .close = host_close,
@@ -366,6 +372,7 @@ static const struct device_ops host_ops = {
     .event_record = host_event_record,
     .event_wait = host_event_wait,
     .event_ns = host_event_ns,
+    .now_ns = host_now_ns,
     .launch = host_launch,
 };
 

@@ -1,20 +1,44 @@
 /* A device made of dates. */
 #include "sim.h"
 
+#include "fault.h"
+#include "random.h"
 #include "status.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+enum { BUSY_INTERVALS = 128, DRIFT_STEPS = 700, DRIFT_MEMORY_STEPS = 300, OUTLIER_FACTOR = 3 };
+
+struct interval {
+    int64_t begin_ns, end_ns;
+};
+
+struct allocation {
+    struct allocation *next;
+    uintptr_t address;
+    size_t bytes;
+};
 
 struct sim_device {
     struct device base;
     const struct sim_costs *costs;
+    struct sim_stream *streams;
+    struct allocation *allocations;
     uintptr_t next; /* addresses are handed out, never touched */
-    int64_t now_ns; /* the latest date any sync has seen */
+    uint64_t used_bytes;
+    int64_t now_ns, step_ns; /* the latest date any sync has seen; when this step began */
+    uint64_t step;
+    double factor, wander; /* of this step; the random part of the drift, of deviation 1 */
 };
 
 struct sim_stream {
     struct stream base;
+    struct sim_stream *next;
     int64_t free_ns;
+    struct interval busy[BUSY_INTERVALS]; /* of this step, ascending, apart */
+    int busy_count;
 };
 
 struct sim_event {
@@ -27,10 +51,118 @@ int64_t sim_stream_ns(const struct stream *stream)
     return ((const struct sim_stream *)stream)->free_ns;
 }
 
-void sim_pass(struct stream *stream, int64_t ns)
+/* Uniform in (0, 1). */
+static double uniform(uint64_t seed, uint64_t index)
 {
-    if (!stream->muted)
-        ((struct sim_stream *)stream)->free_ns += ns;
+    return ((double)(random_bits(seed, index) >> 11) + 0.5) * 0x1p-53;
+}
+
+static double normal(uint64_t seed, uint64_t index)
+{
+    double radius = sqrt(-2 * log(uniform(seed, 2 * index)));
+
+    return radius * cos(2 * M_PI * uniform(seed, 2 * index + 1));
+}
+
+/* A sine that returns and a random part that forgets, of equal weight; together of deviation 1. */
+static double draw_wander(struct sim_device *device, uint64_t seed)
+{
+    double keep = device->step ? exp(-1.0 / DRIFT_MEMORY_STEPS) : 0;
+    double phase = uniform(seed, 0) + (double)(device->step % DRIFT_STEPS) / DRIFT_STEPS;
+
+    device->wander = keep * device->wander + sqrt(1 - keep * keep) * normal(seed + 1, device->step);
+    return sin(2 * M_PI * phase) + M_SQRT1_2 * device->wander;
+}
+
+static void draw_factor(struct sim_device *device)
+{
+    const struct sim_noise *noise = &device->costs->noise;
+    uint64_t seed = random_bits(noise->seed, 0);
+
+    device->factor = 1;
+    if (noise->sigma > 0)
+        device->factor *= exp(noise->sigma * normal(seed, device->step));
+    if (noise->drift > 0)
+        device->factor *= exp(noise->drift * draw_wander(device, seed + 1));
+    if (noise->outlier_share > 0 && uniform(seed + 3, device->step) < noise->outlier_share)
+        device->factor *= OUTLIER_FACTOR;
+}
+
+/* Whether another stream is busy at `at`, and until when that does not change. */
+static bool others_busy(const struct sim_stream *stream, int64_t at, int64_t *until)
+{
+    const struct sim_device *device = (const struct sim_device *)stream->base.device;
+    bool busy = false;
+
+    *until = INT64_MAX;
+    for (const struct sim_stream *s = device->streams; s; s = s->next) {
+        int i = 0;
+
+        if (s == stream)
+            continue;
+        while (i < s->busy_count && s->busy[i].end_ns <= at)
+            i++;
+        if (i == s->busy_count)
+            continue;
+        if (s->busy[i].begin_ns <= at) {
+            busy = true;
+            *until = s->busy[i].end_ns < *until ? s->busy[i].end_ns : *until;
+        } else {
+            *until = s->busy[i].begin_ns < *until ? s->busy[i].begin_ns : *until;
+        }
+    }
+    return busy;
+}
+
+/* When `work_ns` that begins at `at` is done, if it is slower beside other streams' work. */
+static int64_t slowed_end(const struct sim_stream *stream, int64_t at, int64_t work_ns,
+                          double slowdown)
+{
+    double left = (double)work_ns;
+
+    for (;;) {
+        int64_t until;
+        double pace = others_busy(stream, at, &until) ? 1 + slowdown : 1;
+
+        if (until == INT64_MAX || left * pace <= (double)(until - at))
+            return at + llround(left * pace);
+        left -= (double)(until - at) / pace;
+        at = until;
+    }
+}
+
+static void add_busy(struct sim_stream *stream, int64_t begin_ns, int64_t end_ns)
+{
+    struct interval *last = stream->busy + stream->busy_count - 1;
+
+    if (stream->busy_count && last->end_ns == begin_ns) {
+        last->end_ns = end_ns;
+        return;
+    }
+    if (stream->busy_count == BUSY_INTERVALS) {
+        /* The oldest: what is queued from here on hardly ever lies beside it. */
+        memmove(stream->busy, stream->busy + 1, sizeof(stream->busy) - sizeof(*stream->busy));
+        stream->busy_count--;
+    }
+    stream->busy[stream->busy_count++] = (struct interval){ begin_ns, end_ns };
+}
+
+void sim_pass(struct stream *base, int64_t ns)
+{
+    struct sim_stream *stream = (struct sim_stream *)base;
+    const struct sim_device *device = (const struct sim_device *)base->device;
+    double slowdown = device->costs->overlap_slowdown;
+    int64_t begin_ns = stream->free_ns, work_ns = ns;
+
+    if (base->muted || ns <= 0)
+        return;
+    if (device->factor != 1)
+        work_ns = llround((double)ns * device->factor);
+    stream->free_ns += work_ns;
+    if (slowdown > 0) {
+        stream->free_ns = slowed_end(stream, begin_ns, work_ns, slowdown);
+        add_busy(stream, begin_ns, stream->free_ns);
+    }
 }
 
 static int sim_launch(struct stream *stream, enum kernel kernel, const void *args, size_t bytes)
@@ -81,19 +213,39 @@ static void sim_event_close(struct event *event)
 
 static int sim_stream_open(struct device *device, struct stream **out)
 {
+    struct sim_device *sim = (struct sim_device *)device;
     struct sim_stream *stream = calloc(1, sizeof(*stream));
 
     if (!stream)
         return fail(ERR_NOMEM, "a stream");
     stream->base.device = device;
-    stream->free_ns = ((struct sim_device *)device)->now_ns;
+    stream->free_ns = sim->now_ns;
+    stream->next = sim->streams;
+    sim->streams = stream;
     *out = &stream->base;
     return OK;
 }
 
-static void sim_stream_close(struct stream *stream)
+static void sim_stream_close(struct stream *base)
 {
+    struct sim_stream *stream = (struct sim_stream *)base;
+    struct sim_stream **link = &((struct sim_device *)base->device)->streams;
+
+    while (*link != stream)
+        link = &(*link)->next;
+    *link = stream->next;
     free(stream);
+}
+
+static void next_step(struct sim_device *device)
+{
+    for (struct sim_stream *s = device->streams; s; s = s->next) {
+        s->free_ns = device->now_ns;
+        s->busy_count = 0;
+    }
+    device->step_ns = device->now_ns;
+    device->step++;
+    draw_factor(device);
 }
 
 static int sim_stream_sync(struct stream *stream)
@@ -102,21 +254,54 @@ static int sim_stream_sync(struct stream *stream)
 
     if (sim_stream_ns(stream) > device->now_ns)
         device->now_ns = sim_stream_ns(stream);
+    for (const struct sim_stream *s = device->streams; s; s = s->next)
+        if (s->free_ns > device->now_ns)
+            return OK;
+    if (device->now_ns > device->step_ns)
+        next_step(device);
     return OK;
 }
 
-static int sim_alloc(struct device *device, size_t bytes, void **out)
+static int64_t sim_now_ns(struct device *device)
 {
-    struct sim_device *sim = (struct sim_device *)device;
+    return ((const struct sim_device *)device)->now_ns;
+}
 
-    *out = (void *)sim->next;
-    sim->next += (bytes + 511) & ~(size_t)255;
+static int sim_alloc(struct device *base, size_t bytes, void **out)
+{
+    struct sim_device *device = (struct sim_device *)base;
+    uint64_t limit = device->costs->memory_bytes ? device->costs->memory_bytes : UINT64_MAX / 4;
+    struct allocation *allocation;
+
+    if (fault_hit("alloc"))
+        return fail(ERR_NOMEM, "%zu bytes of modelled memory (injected)", bytes);
+    if (bytes > limit || device->used_bytes > limit - bytes)
+        return fail(ERR_NOMEM, "%zu bytes of modelled memory: %llu of %llu are in use", bytes,
+                    (unsigned long long)device->used_bytes, (unsigned long long)limit);
+    allocation = malloc(sizeof(*allocation));
+    if (!allocation)
+        return fail(ERR_NOMEM, "a note of modelled memory");
+    *allocation = (struct allocation){ device->allocations, device->next, bytes };
+    device->allocations = allocation;
+    device->next += (bytes + 511) & ~(size_t)255;
+    device->used_bytes += bytes;
+    *out = (void *)allocation->address;
     return OK;
 }
 
-static void sim_release(struct device *device, void *memory)
+static void sim_release(struct device *base, void *memory)
 {
-    (void)device, (void)memory;
+    struct sim_device *device = (struct sim_device *)base;
+    struct allocation **link = &device->allocations, *found;
+
+    while (*link && (*link)->address != (uintptr_t)memory)
+        link = &(*link)->next;
+    found = *link;
+    if (!found)
+        return;
+    *link = found->next;
+    device->used_bytes -= found->bytes;
+    free(found);
 }
 
 static int sim_copy(struct device *device, void *to, const void *from, size_t bytes)
@@ -125,8 +310,14 @@ static int sim_copy(struct device *device, void *to, const void *from, size_t by
     return OK;
 }
 
-static void sim_close(struct device *device)
+static void sim_close(struct device *base)
 {
+    struct sim_device *device = (struct sim_device *)base;
+
+    while (device->allocations)
+        sim_release(base, (void *)device->allocations->address);
+    if (device->costs->close)
+        device->costs->close(device->costs);
     free(device);
 }
 
@@ -145,6 +336,7 @@ static const struct device_ops sim_ops = {
     .event_record = sim_event_record,
     .event_wait = sim_event_wait,
     .event_ns = sim_event_ns,
+    .now_ns = sim_now_ns,
     .launch = sim_launch,
 };
 
@@ -156,8 +348,10 @@ int sim_open(const struct sim_costs *costs, struct device **out)
         return fail(ERR_NOMEM, "a device");
     device->base.ops = &sim_ops;
     device->base.computes_f32 = false;
+    device->base.modelled = true;
     device->costs = costs;
     device->next = 4096;
+    draw_factor(device);
     *out = &device->base;
     return OK;
 }

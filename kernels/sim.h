@@ -1,18 +1,38 @@
 /* The sim back end: a stream is a time, an event is a date, nothing is computed and memory is only
- * counted.  It runs the same executor on a virtual clock. */
+ * counted.  It runs the same executor on a virtual clock.
+ *
+ * A step lasts until a stream_sync() after which nothing is queued on any stream.  All streams then
+ * stand at the same date, and the next step's noise is drawn. */
 #ifndef SIM_H
 #define SIM_H
 
 #include "device.h"
 
-/* What a kernel costs, in ns of virtual time; borrowed by the device, which it must outlive. */
-struct sim_costs {
-    int64_t (*kernel_ns)(const struct sim_costs *costs, enum kernel kernel, const void *args);
+/* One factor per step, drawn from (seed, number of the step); all 0: exactly 1. */
+struct sim_noise {
+    uint64_t seed;
+    double sigma;         /* of the logarithm, from step to step; the median is 1 */
+    double outlier_share; /* of steps that take 3 times as long */
+    double drift;         /* deviation of the logarithm's slow wander, over hundreds of steps */
 };
 
+/* What the device is like. */
+struct sim_costs {
+    /* Of one kernel, in ns of virtual time. */
+    int64_t (*kernel_ns)(const struct sim_costs *costs, enum kernel kernel, const void *args);
+    void (*close)(const struct sim_costs *costs); /* with the device; NULL: nothing to do */
+    double overlap_slowdown; /* work beside a busy stream takes 1 + this as long */
+    struct sim_noise noise;
+    uint64_t memory_bytes; /* 0: no limit */
+};
+
+/* `costs` are borrowed unless they have a close; they must outlive the device. */
 int sim_open(const struct sim_costs *costs, struct device **out);
 
-/* Lets `ns` pass on the stream; for wires, and nothing if the stream is muted. */
+/* Lets `ns` of work pass on the stream; for wires, and nothing if the stream is muted.
+ *
+ * Work is charged when it is queued: of two tasks that overlap, the one queued later is slowed for
+ * as long as the other runs.  Each overlap is so paid once. */
 void sim_pass(struct stream *stream, int64_t ns);
 
 /* The time at which everything queued on this stream is done. */

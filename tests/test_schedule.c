@@ -59,8 +59,8 @@ struct stage {
 
 static void stage_open(struct stage *s, uint32_t pass)
 {
-    static const struct sim_costs costs = { product_ns };
-    static const struct sim_link link = { transfer_ns };
+    static const struct sim_costs costs = { .kernel_ns = product_ns };
+    static const struct sim_link link = { .exchange_ns = transfer_ns };
     struct topology topology = { 0, RANKS, RANKS };
     struct moe_shape shape = shape_for(pass);
 

@@ -1,0 +1,206 @@
+/* Costs of kernels from a cluster's model numbers. */
+#include "sim_model.h"
+
+#include "cluster.h"
+#include "shape.h"
+#include "sim.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct model_costs {
+    struct sim_costs base;
+    double launch_ns, ops_per_ns, half_rows, bytes_per_ns;
+};
+
+static double bytes_gemm(const struct gemm *g)
+{
+    double m = (double)g->m, n = (double)g->n, k = (double)g->k;
+
+    return (double)g->batch * (m * k + k * n + (g->keep ? 2 : 1) * m * n) *
+           (double)dtype_bytes(g->dtype);
+}
+
+static double bytes_route(const struct route *r)
+{
+    double each = sizeof(*r->gate) + sizeof(*r->expert) + sizeof(*r->slot);
+
+    return (double)r->tokens * r->experts * 2 * sizeof(*r->logits) +
+           (double)r->tokens * r->top_k * each + (double)r->experts * sizeof(*r->needed);
+}
+
+static double bytes_route_backward(const struct route_backward *r)
+{
+    double each = sizeof(*r->gate) + sizeof(*r->expert) + sizeof(*r->grad_gate);
+
+    return (double)r->tokens * r->experts * (sizeof(*r->probability) + sizeof(*r->grad_logits)) +
+           (double)r->tokens * r->top_k * each;
+}
+
+static double choices(const struct routing *r)
+{
+    return (double)r->tokens * r->top_k;
+}
+
+/* Bytes of the rows of kept choices, if routing is balanced; and of where they lie. */
+static double bytes_kept(const struct routing *r, uint32_t dtype)
+{
+    double room = (double)r->experts * (double)r->capacity;
+
+    return fmin(choices(r), room) * r->width * (double)dtype_bytes(dtype);
+}
+
+static double bytes_routing(const struct routing *r)
+{
+    return choices(r) * (sizeof(*r->expert) + sizeof(*r->slot)) +
+           (double)r->experts * sizeof(*r->needed);
+}
+
+static double bytes_tokens(const struct routing *r, uint32_t dtype)
+{
+    return (double)r->tokens * r->width * (double)dtype_bytes(dtype);
+}
+
+static double bytes_slots(const struct routing *r, uint32_t dtype)
+{
+    return (double)r->experts * (double)r->rows * r->width * (double)dtype_bytes(dtype);
+}
+
+static double bytes_encode(const struct encode *e)
+{
+    return bytes_routing(&e->routing) + bytes_kept(&e->routing, e->dtype) +
+           bytes_slots(&e->routing, e->dtype);
+}
+
+static double bytes_encode_backward(const struct encode_backward *e)
+{
+    return bytes_routing(&e->routing) + bytes_kept(&e->routing, e->dtype) +
+           bytes_tokens(&e->routing, e->dtype) + (e->add ? bytes_tokens(&e->routing, MOE_F32) : 0);
+}
+
+static double bytes_decode(const struct decode *d)
+{
+    return bytes_routing(&d->routing) + choices(&d->routing) * sizeof(*d->gate) +
+           bytes_kept(&d->routing, d->dtype) + bytes_tokens(&d->routing, d->dtype);
+}
+
+static double bytes_decode_backward(const struct decode_backward *d)
+{
+    return bytes_routing(&d->routing) +
+           choices(&d->routing) * (sizeof(*d->gate) + sizeof(*d->grad_gate)) +
+           2 * bytes_kept(&d->routing, d->dtype) + bytes_slots(&d->routing, d->dtype);
+}
+
+/* A repeated source is read for each of its copies: they lie too far apart to share a cache. */
+static double bytes_move(const struct move *m)
+{
+    double elements =
+        (double)m->block * (double)m->dims[0] * (double)m->dims[1] * (double)m->dims[2];
+
+    return elements *
+           ((double)m->terms * (double)dtype_bytes(m->from_type) + (double)dtype_bytes(m->to_type));
+}
+
+static double bytes_activate(const struct activate *a)
+{
+    double width = (double)a->batch * (double)a->width;
+    double passes = 2 + (a->post != a->pre) + (a->kind == MOE_SWIGLU);
+
+    return width * ((double)a->rows * passes + 1) * (double)dtype_bytes(a->dtype);
+}
+
+static double bytes_activate_backward(const struct activate_backward *a)
+{
+    double passes = 3 + (a->kind == MOE_SWIGLU ? 2 : 0);
+
+    return (double)a->batch * (double)a->rows * (double)a->width * passes *
+           (double)dtype_bytes(a->dtype);
+}
+
+static double bytes_add_bias(const struct add_bias *a)
+{
+    return (double)a->batch * (double)a->width * (2 * (double)a->rows + 1) *
+           (double)dtype_bytes(a->dtype);
+}
+
+static double bytes_sum_rows(const struct sum_rows *s)
+{
+    return (double)s->batch *
+           ((double)s->rows * (double)s->width + (s->keep ? 2 : 1) * (double)s->to_stride) *
+           (double)dtype_bytes(s->dtype);
+}
+
+static double bytes_fill(const struct fill *f)
+{
+    return (double)f->bytes;
+}
+
+#define BYTES_ROW(name)                                                                            \
+    static double count_##name(const void *args)                                                   \
+    {                                                                                              \
+        return bytes_##name(args);                                                                 \
+    }
+KERNELS(BYTES_ROW)
+#undef BYTES_ROW
+
+#define BYTES_ENTRY(name) [KERNEL_##name] = count_##name,
+static double (*const bytes_table[KERNEL_COUNT])(const void *args) = { KERNELS(BYTES_ENTRY) };
+#undef BYTES_ENTRY
+
+double kernel_bytes(enum kernel kernel, const void *args)
+{
+    return bytes_table[kernel](args);
+}
+
+static double product_ns(const struct model_costs *model, const struct gemm *g)
+{
+    double m = (double)g->m, n = (double)g->n, k = (double)g->k;
+    double smallest = fmin(m, fmin(n, k));
+
+    if (!smallest)
+        return 0;
+    return 2 * g->batch * m * n * k / model->ops_per_ns * (smallest + model->half_rows) / smallest;
+}
+
+static int64_t model_kernel_ns(const struct sim_costs *costs, enum kernel kernel, const void *args)
+{
+    const struct model_costs *model = (const struct model_costs *)costs;
+    double ns = kernel_bytes(kernel, args) / model->bytes_per_ns;
+
+    if (kernel == KERNEL_gemm)
+        ns = fmax(ns, product_ns(model, args));
+    return llround(model->launch_ns + ns);
+}
+
+static void model_close(const struct sim_costs *costs)
+{
+    free((void *)costs);
+}
+
+int sim_model_open(const struct cluster *c, uint64_t seed, struct device **out)
+{
+    struct model_costs *model = malloc(sizeof(*model));
+    int rc;
+
+    if (!model)
+        return fail(ERR_NOMEM, "a model of the device");
+    *model = (struct model_costs){
+        .base = { .kernel_ns = model_kernel_ns,
+                  .close = model_close,
+                  .overlap_slowdown = c->overlap_slowdown,
+                  .noise = { .seed = seed,
+                             .sigma = c->noise_percent / 100,
+                             .outlier_share = c->outlier_percent / 100,
+                             .drift = c->drift_percent / 100 },
+                  .memory_bytes = (uint64_t)(c->memory_gib * 0x1p30) },
+        .launch_ns = c->launch_us * 1e3,
+        .ops_per_ns = c->gemm_gflops,
+        .half_rows = c->gemm_half_rows,
+        .bytes_per_ns = c->memory_gbs,
+    };
+    rc = sim_open(&model->base, out);
+    if (rc)
+        free(model);
+    return rc;
+}
