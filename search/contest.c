@@ -1,0 +1,292 @@
+/* A sequential sign test on paired rounds. */
+#include "contest.h"
+
+#include "random.h"
+#include "stats.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const contest_decision_words[] = { "adopted", "default", "tie", "incumbent", NULL };
+
+enum { ROUNDS_MIN = 5, ROUNDS_MAX = 60 };
+
+static struct contest_settings completed(struct contest_settings s)
+{
+    if (!(s.confidence > 0))
+        s.confidence = 0.99;
+    if (!s.rounds_min)
+        s.rounds_min = ROUNDS_MIN;
+    if (!s.rounds_max)
+        s.rounds_max = ROUNDS_MAX;
+    if (s.rounds_max > CONTEST_ROUNDS_MAX)
+        s.rounds_max = CONTEST_ROUNDS_MAX;
+    if (s.rounds_min > s.rounds_max)
+        s.rounds_min = s.rounds_max;
+    return s;
+}
+
+/* How much of the chance of error may have been used by round n: half of it at once, so that clear
+ * cases end early, the rest evenly. */
+static double spent_by(const struct contest_settings *s, uint32_t n)
+{
+    return (1 - s->confidence) * (0.5 + 0.5 * n / s->rounds_max);
+}
+
+/* When the true median is at the margin, wins are fair coin tosses, and the chance of ever reaching
+ * wins_needed can be added up exactly: open[k] is that of k wins so far and not having stopped. */
+static void plan_looks(struct contest *c)
+{
+    const struct contest_settings *s = &c->settings;
+    double open[CONTEST_ROUNDS_MAX + 2] = { 1 }, spent = 0;
+
+    for (uint32_t n = 1; n <= s->rounds_max; n++) {
+        uint32_t needed = n + 1;
+
+        for (uint32_t k = n; k; k--)
+            open[k] = (open[k] + open[k - 1]) / 2;
+        open[0] /= 2;
+        while (n >= s->rounds_min && needed > n / 2 + 1 &&
+               spent + open[needed - 1] <= spent_by(s, n)) {
+            spent += open[--needed];
+            open[needed] = 0;
+        }
+        c->wins_needed[n] = (uint16_t)needed;
+    }
+}
+
+void contest_open(struct contest *contest, const struct contest_settings *settings,
+                  const struct moe_plan *plans, int count, int default_index, int incumbent_index)
+{
+    assert(count >= 1 && count <= CONTEST_PLANS_MAX);
+    assert(default_index < count && incumbent_index < count);
+    memset(contest, 0, sizeof(*contest));
+    contest->settings = completed(*settings);
+    contest->count = count;
+    contest->standard = default_index < 0 ? -1 : default_index;
+    contest->incumbent = incumbent_index < 0 ? -1 : incumbent_index;
+    memcpy(contest->plans, plans, (size_t)count * sizeof(*plans));
+    plan_looks(contest);
+}
+
+void contest_tell(struct contest *contest, int index, int64_t ns)
+{
+    assert(index >= 0 && index < contest->count);
+    if (contest->told[index] < contest->settings.rounds_max)
+        contest->ns[index][contest->told[index]++] = ns > 0 ? ns : 1;
+}
+
+void contest_drop(struct contest *contest, int index)
+{
+    assert(index >= 0 && index < contest->count);
+    contest->dropped[index] = true;
+}
+
+/* ---- one pair */
+
+static uint32_t pairs(const struct contest *c, int a, int b)
+{
+    return c->told[a] < c->told[b] ? c->told[a] : c->told[b];
+}
+
+enum outcome { OPEN, BEATS, FAILS };
+
+/* The first look that decides counts: what comes later would be a second chance. */
+static enum outcome outcome_of(const struct contest *c, int challenger, int holder)
+{
+    uint32_t wins = 0, losses = 0;
+
+    for (uint32_t n = 1; n <= pairs(c, challenger, holder); n++) {
+        double limit = (1 - c->settings.margin) * (double)c->ns[holder][n - 1];
+        double time = (double)c->ns[challenger][n - 1];
+
+        wins += time < limit;
+        losses += time > limit;
+        if (wins >= c->wins_needed[n])
+            return BEATS;
+        if (losses >= c->wins_needed[n])
+            return FAILS;
+    }
+    return OPEN;
+}
+
+struct interval {
+    double low, middle, high;
+};
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The median of the paired ratios, and all the values that the test could not have rejected. */
+static struct interval ratio_of(const struct contest *c, int a, int b)
+{
+    double ratio[CONTEST_ROUNDS_MAX];
+    uint32_t n = pairs(c, a, b), needed = c->wins_needed[n];
+
+    if (!n)
+        return (struct interval){ NAN, NAN, NAN };
+    for (uint32_t i = 0; i < n; i++)
+        ratio[i] = (double)c->ns[a][i] / (double)c->ns[b][i];
+    qsort(ratio, n, sizeof(*ratio), ascending);
+    if (needed > n)
+        needed = n;
+    return (struct interval){ .low = ratio[n - needed],
+                              .middle = (ratio[(n - 1) / 2] + ratio[n / 2]) / 2,
+                              .high = ratio[needed - 1] };
+}
+
+/* ---- all of them */
+
+/* `done`: more samples would not change it. */
+struct ruling {
+    int adopted;
+    enum contest_decision decision;
+    bool done;
+};
+
+static int present(const struct contest *c, int index)
+{
+    return index >= 0 && !c->dropped[index] ? index : -1;
+}
+
+/* Between the two that were there before; -1 for one that is not. */
+static enum outcome default_over_incumbent(const struct contest *c, int standard, int incumbent)
+{
+    if (incumbent < 0)
+        return BEATS;
+    if (standard < 0 || standard == incumbent)
+        return FAILS;
+    return outcome_of(c, standard, incumbent);
+}
+
+/* Without the winner: the incumbent stays unless the default beats it. */
+static struct ruling rule_among_old(const struct contest *c, int standard, int incumbent)
+{
+    enum outcome back = default_over_incumbent(c, standard, incumbent);
+    int stays = back == BEATS ? standard : incumbent;
+
+    return (struct ruling){ .adopted = stays,
+                            .decision = stays == standard ? CONTEST_DEFAULT : CONTEST_INCUMBENT,
+                            .done = back != OPEN };
+}
+
+static struct ruling rule(const struct contest *c)
+{
+    int winner = present(c, 0), standard = present(c, c->standard);
+    int incumbent = present(c, c->incumbent);
+    struct ruling old = rule_among_old(c, standard, incumbent);
+    enum outcome over_default = BEATS, over_incumbent = BEATS;
+
+    if (winner < 0) {
+        old.done = true; /* the caller has to find another winner */
+        return old;
+    }
+    if (standard >= 0 && standard != winner)
+        over_default = outcome_of(c, winner, standard);
+    if (incumbent >= 0 && incumbent != winner)
+        over_incumbent = outcome_of(c, winner, incumbent);
+    if (over_default == FAILS || over_incumbent == FAILS)
+        return old;
+    if (over_default == BEATS && over_incumbent == BEATS)
+        return (struct ruling){ .adopted = winner,
+                                .decision = winner == standard ? CONTEST_DEFAULT : CONTEST_ADOPTED,
+                                .done = true };
+    return (struct ruling){ .adopted = old.adopted, .decision = CONTEST_TIE };
+}
+
+static uint32_t rounds_of(const struct contest *c)
+{
+    uint32_t rounds = UINT32_MAX;
+
+    for (int i = 0; i < c->count; i++)
+        if (!c->dropped[i] && c->told[i] < rounds)
+            rounds = c->told[i];
+    return rounds == UINT32_MAX ? 0 : rounds;
+}
+
+static int first_in_round(const struct contest *c, uint32_t round)
+{
+    uint64_t first = 0;
+    int next = CONTEST_DONE;
+
+    for (int i = 0; i < c->count; i++) {
+        uint64_t place =
+            random_bits(c->settings.seed, (uint64_t)round * CONTEST_PLANS_MAX + (uint64_t)i);
+
+        if (!c->dropped[i] && c->told[i] == round && (next < 0 || place < first)) {
+            next = i;
+            first = place;
+        }
+    }
+    return next;
+}
+
+int contest_next(const struct contest *contest)
+{
+    uint32_t rounds = rounds_of(contest);
+
+    if (present(contest, 0) < 0 || rounds >= contest->settings.rounds_max)
+        return CONTEST_DONE;
+    if (rounds >= contest->settings.rounds_min && rule(contest).done)
+        return CONTEST_DONE;
+    return first_in_round(contest, rounds);
+}
+
+static void add_times(const struct contest *c, struct contest_verdict *v)
+{
+    int64_t ns[CONTEST_ROUNDS_MAX];
+    struct spread spread;
+
+    memcpy(ns, c->ns[v->adopted], sizeof(ns));
+    spread = spread_of(ns, c->told[v->adopted]);
+    v->median_ns = (double)spread.median_ns;
+    v->low_ns = (double)spread.low_ns;
+    v->high_ns = (double)spread.high_ns;
+}
+
+static void add_gain(const struct contest *c, struct contest_verdict *v)
+{
+    int64_t ns[CONTEST_ROUNDS_MAX];
+    struct interval ratio;
+
+    if (c->standard < 0 || !c->told[c->standard])
+        return;
+    memcpy(ns, c->ns[c->standard], sizeof(ns));
+    v->default_ns = (double)spread_of(ns, c->told[c->standard]).median_ns;
+    ratio = ratio_of(c, v->adopted, c->standard);
+    v->gain = 1 - ratio.middle;
+    v->gain_low = 1 - ratio.high;
+    v->gain_high = 1 - ratio.low;
+}
+
+struct contest_verdict contest_verdict(const struct contest *contest)
+{
+    struct ruling ruling = rule(contest);
+    struct contest_verdict v = { .adopted = ruling.adopted,
+                                 .decision = ruling.decision,
+                                 .rounds = rounds_of(contest),
+                                 .median_ns = NAN,
+                                 .low_ns = NAN,
+                                 .high_ns = NAN,
+                                 .default_ns = NAN,
+                                 .gain = NAN,
+                                 .gain_low = NAN,
+                                 .gain_high = NAN,
+                                 .missed_high = NAN };
+
+    if (v.adopted < 0 || !contest->told[v.adopted])
+        return v;
+    add_times(contest, &v);
+    add_gain(contest, &v);
+    if (v.adopted == 0)
+        v.missed_high = 0;
+    else if (!contest->dropped[0])
+        v.missed_high = fmax(0, 1 / ratio_of(contest, 0, v.adopted).low - 1);
+    return v;
+}

@@ -1,0 +1,201 @@
+/* Volumes and operations as in the design's section 3; times linear in them. */
+#include "costs.h"
+
+#include "shape.h"
+
+#include <math.h>
+
+/* In the order of enum cost_constant: what is taken when the machine is unknown, and how sure the
+ * logarithm is, of a given value and of a bland one. */
+static const struct {
+    double bland, sd_given, sd_bland;
+} constants_table[COST_CONSTANTS] = {
+    [COST_MESSAGE] = { 5e-6, 1, 2 },
+    [COST_MESSAGE_2DH] = { 5e-6, 1, 2 },
+    [COST_BYTE_BETWEEN] = { 1e-10, 1, 2 },
+    [COST_BYTE_INSIDE] = { 1e-11, 1, 2 },
+    [COST_BYTE_COPIED] = { 2e-12, 1, 2 },
+    [COST_BYTE_WEIGHT] = { 2e-12, 1, 2 },
+    [COST_GATHER_STEP] = { 5e-6, 1, 2 },
+    [COST_GATHER_BYTE] = { 1e-10, 1, 2 },
+    [COST_FLOP] = { 2e-14, 1, 2 },
+    [COST_CHUNK] = { 2e-5, 1, 2 },
+    [COST_INTERFERE] = { 0.1, 1, 1 },
+    [COST_STEP] = { 1e-4, 1, 2 },
+    [COST_SCALE] = { 1, 1, 1 },
+};
+
+static void set_prior(struct costs *c, enum cost_constant i, double value)
+{
+    bool given = value > 0 && isfinite(value);
+
+    c->prior[i] = log(given ? value : constants_table[i].bland);
+    c->prior_sd[i] = given ? constants_table[i].sd_given : constants_table[i].sd_bland;
+}
+
+static void set_priors(struct costs *c, const struct search_machine *m)
+{
+    set_prior(c, COST_MESSAGE, m->message_s);
+    set_prior(c, COST_MESSAGE_2DH, m->message_s);
+    set_prior(c, COST_BYTE_BETWEEN, 1 / m->bytes_per_s_between);
+    set_prior(c, COST_BYTE_INSIDE, 1 / m->bytes_per_s_inside);
+    set_prior(c, COST_BYTE_COPIED, 1 / m->copy_bytes_per_s);
+    set_prior(c, COST_BYTE_WEIGHT, 1 / m->copy_bytes_per_s);
+    set_prior(c, COST_GATHER_STEP, m->message_s);
+    set_prior(c, COST_GATHER_BYTE, 1 / m->bytes_per_s_between);
+    set_prior(c, COST_FLOP, 1 / m->flops);
+    set_prior(c, COST_CHUNK, m->launch_s);
+    set_prior(c, COST_INTERFERE, 0);
+    set_prior(c, COST_STEP, 5 * m->launch_s);
+    set_prior(c, COST_SCALE, 1);
+}
+
+struct costs costs_of(const struct moe_shape *shape, const struct search_machine *machine)
+{
+    uint32_t per_node = shape->ranks_per_node ? shape->ranks_per_node : 1;
+    struct costs c = { .ranks = shape->ranks,
+                       .per_node = per_node < shape->ranks ? per_node : shape->ranks,
+                       .slices = shape_slices(shape),
+                       .experts = shape->experts,
+                       .local_experts = shape_local_experts(shape),
+                       .model_dim = shape->model_dim,
+                       .hidden_dim = shape->hidden_dim,
+                       .token_bytes = (double)dtype_bytes(shape->dtype),
+                       .weight_matrices = shape->activation == MOE_SWIGLU ? 3 : 2,
+                       .train = shape->pass == MOE_TRAIN };
+
+    c.nodes = c.ranks / c.per_node;
+    set_priors(&c, machine);
+    return c;
+}
+
+/* The shares of a message volume that stay inside the node and that leave it. */
+static double inside(const struct costs *c)
+{
+    return (c->per_node - 1) / c->ranks;
+}
+
+static double between(const struct costs *c)
+{
+    return 1 - 1 / c->nodes;
+}
+
+static double exchange(const struct costs *c, const double *k, uint32_t a, double bytes)
+{
+    if (a == MOE_A2A_2DH)
+        return k[COST_MESSAGE_2DH] * (c->per_node + c->nodes) +
+               bytes * ((1 - 1 / c->per_node) * k[COST_BYTE_INSIDE] + 2 * k[COST_BYTE_COPIED] +
+                        between(c) * k[COST_BYTE_BETWEEN]);
+    return k[COST_MESSAGE] * (c->ranks - 1) +
+           bytes * (inside(c) * k[COST_BYTE_INSIDE] + between(c) * k[COST_BYTE_BETWEEN]);
+}
+
+/* `group` neighbouring ranks gather weights, of which each receives `bytes`. */
+static double gather(const struct costs *c, const double *k, double group, double bytes)
+{
+    double out = group > c->per_node ? 1 - c->per_node / group : 0;
+
+    if (group <= 1)
+        return 0;
+    return k[COST_GATHER_STEP] * (1 + 2 * log2(group)) +
+           bytes * (out * k[COST_GATHER_BYTE] + (1 - out) * k[COST_BYTE_INSIDE]);
+}
+
+static double feed_forward(const struct costs *c, const double *k, double experts, double rows,
+                           double hidden)
+{
+    double weights = experts * c->weight_matrices * c->model_dim * hidden;
+    double flops = 2 * rows * weights * k[COST_FLOP];
+    double reads = weights * c->token_bytes * k[COST_BYTE_WEIGHT];
+
+    return flops > reads ? flops : reads;
+}
+
+/* A smooth maximum: near x + y costs nothing, near x = y it is 4 % above. */
+static double greater(double x, double y)
+{
+    double high = x > y ? x : y, q = (x < y ? x : y) / high;
+
+    q *= q;
+    q *= q;
+    q *= q;
+    q *= q;
+    return high * sqrt(sqrt(sqrt(sqrt(1 + q))));
+}
+
+/* d chunks: two exchanges and one feed-forward each, overlapped. */
+static double pipeline(const double *k, double d, double a2a, double ffn)
+{
+    double slower = 1 + k[COST_INTERFERE];
+
+    if (d <= 1)
+        return 2 * a2a + ffn;
+    return greater(2 * a2a + d * ffn * slower, 2 * d * a2a * slower + ffn) * 1.02 +
+           d * k[COST_CHUNK];
+}
+
+static double local_step(const struct costs *c, const double *k, double capacity)
+{
+    double weight_bytes = c->experts * c->weight_matrices * c->model_dim * c->hidden_dim *
+                          c->token_bytes * (1 - 1 / c->ranks);
+
+    return gather(c, k, c->ranks, weight_bytes) * (c->train ? 2 : 1) +
+           feed_forward(c, k, c->experts, capacity, c->hidden_dim) * (c->train ? 3 : 1);
+}
+
+static double sharded_step(const struct costs *c, const double *k, double capacity,
+                           const struct moe_plan *plan)
+{
+    double r = plan->r, d = plan->d, group = c->slices / r;
+    double rows = ceil(capacity / (group * d)) * group * d;
+    double bytes = r * c->experts * rows * c->model_dim * c->token_bytes;
+    double hidden = c->hidden_dim / r;
+    double weight_bytes = c->local_experts * c->weight_matrices * c->model_dim * hidden *
+                          c->token_bytes * (1 - 1 / group);
+    double a2a = exchange(c, k, plan->a, bytes / d);
+    double ffn = feed_forward(c, k, c->local_experts, c->ranks * rows / (group * d), hidden);
+    double t = gather(c, k, group, weight_bytes) + pipeline(k, d, a2a, ffn) +
+               (r > 1 ? bytes * k[COST_BYTE_COPIED] : 0);
+
+    if (c->train) /* the way back: twice the compute, as much to exchange */
+        t += gather(c, k, group, weight_bytes) + pipeline(k, d, a2a, 2 * ffn) +
+             (r > 1 ? bytes * k[COST_BYTE_COPIED] : 0);
+    return t;
+}
+
+static double step_log_ns(const struct costs *c, const double *k, double capacity,
+                          const struct moe_plan *plan)
+{
+    double t = plan->r ? sharded_step(c, k, capacity, plan) : local_step(c, k, capacity);
+
+    return log((t + k[COST_STEP]) * k[COST_SCALE] * 1e9);
+}
+
+double costs_log_ns(const struct costs *costs, const double *constants, double capacity,
+                    const struct moe_plan *plan)
+{
+    double k[COST_CONSTANTS];
+
+    for (int i = 0; i < COST_CONSTANTS; i++)
+        k[i] = exp(constants[i]);
+    return step_log_ns(costs, k, capacity, plan);
+}
+
+double costs_gradient(const struct costs *costs, const double *constants, double capacity,
+                      const struct moe_plan *plan, double *gradient)
+{
+    static const double step = 1e-3;
+    double k[COST_CONSTANTS], value, grown = exp(step);
+
+    for (int i = 0; i < COST_CONSTANTS; i++)
+        k[i] = exp(constants[i]);
+    value = step_log_ns(costs, k, capacity, plan);
+    for (int i = 0; i < COST_CONSTANTS; i++) {
+        double kept = k[i];
+
+        k[i] *= grown;
+        gradient[i] = (step_log_ns(costs, k, capacity, plan) - value) / step;
+        k[i] = kept;
+    }
+    return value;
+}

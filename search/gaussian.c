@@ -1,0 +1,393 @@
+/* Dense linear algebra on at most a few hundred rows. */
+#include "gaussian.h"
+
+#include "shape.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Standard deviations of log(ns), tuned by simulation (tests/bench_search.c). */
+static const double offset_sd = 0.08, /* of a whole visit against the others */
+    smooth_sd = 0.12,                 /* misfit shared by neighbouring r, d, a and c */
+    local_sd = 0.20,                  /* of r = 0, which shares with nobody */
+    own_sd = 0.025,                   /* of one arm, over about an octave of c */
+    own_visit_sd = 0.012,             /* of one arm in one visit */
+    whole_sd = 0.04;                  /* of all arms with r = s: they gather nothing */
+static const double least_variance = 1e-9;
+
+/* ---- memory */
+
+static int allocate(double **out, size_t count)
+{
+    *out = calloc(count ? count : 1, sizeof(**out));
+    return *out ? OK : fail(ERR_NOMEM, "%zu numbers of a search's model", count);
+}
+
+static double distance(uint32_t a, uint32_t b)
+{
+    return log((double)a / (double)b);
+}
+
+static double likeness(const struct moe_plan *a, const struct moe_plan *b)
+{
+    double by_r = distance(a->r, b->r), by_d = fabs(distance(a->d, b->d)) / 0.6931471805599453;
+
+    return smooth_sd * smooth_sd * exp(-0.5 * by_r * by_r - 0.35 * by_d) * (a->a == b->a ? 1 : 0.5);
+}
+
+static double shared_misfit(const struct moe_plan *a, const struct moe_plan *b, uint32_t slices)
+{
+    if (!a->r || !b->r)
+        return a->r == b->r ? local_sd * local_sd : 0;
+    return likeness(a, b) + (a->r == slices && b->r == slices ? whole_sd * whole_sd : 0);
+}
+
+static int allocate_all(struct gaussian *g)
+{
+    size_t rows = GAUSSIAN_OBSERVATIONS_MAX + g->count;
+
+    TRY(allocate(&g->alike, g->count * g->stride));
+    TRY(allocate(&g->gradient, g->count * COST_CONSTANTS));
+    TRY(allocate(&g->system, rows * rows));
+    TRY(allocate(&g->right, rows));
+    TRY(allocate(&g->observed, rows * (COST_CONSTANTS + 1)));
+    return allocate(&g->half, GAUSSIAN_OBSERVATIONS_MAX * g->stride);
+}
+
+int gaussian_open(const struct search_setup *setup, struct gaussian *out)
+{
+    struct gaussian g = { .costs = costs_of(&setup->shape, &setup->machine),
+                          .arms = setup->arms,
+                          .count = setup->arm_count,
+                          .stride = (setup->arm_count + 3) / 4 * 4,
+                          .surprise = 1 };
+    int rc = allocate_all(&g);
+
+    if (rc) {
+        gaussian_close(&g);
+        return rc;
+    }
+    memcpy(g.constants, g.costs.prior, sizeof(g.constants));
+    for (size_t i = 0; i < g.count; i++)
+        for (size_t j = 0; j < g.count; j++)
+            g.alike[i * g.stride + j] =
+                shared_misfit(&g.arms[i], &g.arms[j], shape_slices(&setup->shape));
+    *out = g;
+    return OK;
+}
+
+void gaussian_close(struct gaussian *g)
+{
+    free(g->alike);
+    free(g->gradient);
+    free(g->system);
+    free(g->right);
+    free(g->observed);
+    free(g->half);
+}
+
+int belief_open(const struct gaussian *g, struct belief *out)
+{
+    struct belief b = { .count = g->count, .stride = g->stride };
+    int rc = allocate(&b.mean, b.stride);
+
+    if (!rc)
+        rc = allocate(&b.covariance, b.count * b.stride);
+    if (rc) {
+        belief_close(&b);
+        return rc;
+    }
+    *out = b;
+    return OK;
+}
+
+void belief_close(struct belief *belief)
+{
+    free(belief->mean);
+    free(belief->covariance);
+}
+
+int outlook_open(const struct gaussian *g, struct outlook *out)
+{
+    struct outlook o = { .told = 0 };
+    int rc = allocate(&o.mean, g->stride);
+
+    if (!rc)
+        rc = allocate(&o.sd, g->stride);
+    if (!rc)
+        rc = allocate(&o.half, g->count * g->stride);
+    if (rc) {
+        outlook_close(&o);
+        return rc;
+    }
+    *out = o;
+    return OK;
+}
+
+void outlook_close(struct outlook *outlook)
+{
+    free(outlook->mean);
+    free(outlook->sd);
+    free(outlook->half);
+}
+
+/* ---- linear algebra: matrices by rows */
+
+/* Rows are padded to fours so that the compiler makes vectors of them. */
+static void subtract_scaled(double *restrict from, const double *restrict what, double factor,
+                            size_t padded)
+{
+    for (size_t i = 0; i < padded; i += 4) {
+        from[i] -= factor * what[i];
+        from[i + 1] -= factor * what[i + 1];
+        from[i + 2] -= factor * what[i + 2];
+        from[i + 3] -= factor * what[i + 3];
+    }
+}
+
+static double dot(const double *a, const double *b, size_t n)
+{
+    double sum[4] = { 0 };
+    size_t i = 0;
+
+    for (; i + 4 <= n; i += 4)
+        for (int k = 0; k < 4; k++)
+            sum[k] += a[i + (size_t)k] * b[i + (size_t)k];
+    for (; i < n; i++)
+        sum[0] += a[i] * b[i];
+    return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+/* Replaces the lower triangle of `a` by its Cholesky factor. */
+static void factorise(double *a, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double *row = a + i * n;
+
+        for (size_t j = 0; j < i; j++)
+            row[j] = (row[j] - dot(row, a + j * n, j)) / a[j * n + j];
+        row[i] = sqrt(fmax(row[i] - dot(row, row, i), least_variance));
+    }
+}
+
+static void solve_lower(const double *factor, size_t n, double *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = (x[i] - dot(factor + i * n, x, i)) / factor[i * n + i];
+}
+
+static void solve_upper(const double *factor, size_t n, double *x)
+{
+    for (size_t i = n; i-- > 0;) {
+        x[i] /= factor[i * n + i];
+        for (size_t j = 0; j < i; j++)
+            x[j] -= factor[i * n + j] * x[i];
+    }
+}
+
+/* As solve_lower, for many right-hand sides at once: the rows of x. */
+static void solve_lower_rows(const double *factor, size_t n, double *x, size_t stride)
+{
+    for (size_t i = 0; i < n; i++) {
+        double scale = 1 / factor[i * n + i];
+
+        for (size_t k = 0; k < i; k++)
+            subtract_scaled(x + i * stride, x + k * stride, factor[i * n + k], stride);
+        for (size_t j = 0; j < stride; j++)
+            x[i * stride + j] *= scale;
+    }
+}
+
+/* ---- the process */
+
+/* The prior mean and gradient of an arm: the model, linear about g->constants. */
+static double prior_mean(const struct gaussian *g, double log_c, int arm, double *gradient)
+{
+    double mean = costs_gradient(&g->costs, g->constants, exp(log_c), &g->arms[arm], gradient);
+
+    for (int i = 0; i < COST_CONSTANTS; i++)
+        mean += gradient[i] * (g->costs.prior[i] - g->constants[i]);
+    return mean;
+}
+
+static double by_constants(const struct gaussian *g, const double *a, const double *b)
+{
+    double sum = 0;
+
+    for (int i = 0; i < COST_CONSTANTS; i++)
+        sum += a[i] * b[i] * g->costs.prior_sd[i] * g->costs.prior_sd[i];
+    return sum;
+}
+
+/* How far two capacities are apart, for what decays slowly and what decays fast. */
+struct decay {
+    double slow, fast;
+};
+
+static struct decay decay_of(double log_c1, double log_c2)
+{
+    double away = fabs(log_c1 - log_c2);
+
+    return (struct decay){ .slow = exp(-away * away / 4.5), .fast = exp(-away) };
+}
+
+static double misfit(const struct gaussian *g, int a, int b, struct decay decay, bool same_visit)
+{
+    double v = g->alike[(size_t)a * g->stride + (size_t)b] * decay.slow;
+
+    if (a == b)
+        v += own_sd * own_sd * decay.fast + (same_visit ? own_visit_sd * own_visit_sd : 0);
+    return v * g->surprise + (same_visit ? offset_sd * offset_sd : 0);
+}
+
+/* Neighbouring rows mostly come from the same visits: the last decay is kept. */
+static void fill_system(const struct gaussian *g, const struct observation *seen, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct decay decay = { 1, 1 };
+        double log_c = seen[i].log_c;
+
+        for (size_t j = 0; j <= i; j++) {
+            if (seen[j].log_c != log_c) {
+                log_c = seen[j].log_c;
+                decay = decay_of(seen[i].log_c, log_c);
+            }
+            g->system[i * n + j] =
+                by_constants(g, g->observed + i * COST_CONSTANTS,
+                             g->observed + j * COST_CONSTANTS) +
+                misfit(g, seen[i].arm, seen[j].arm, decay, seen[i].visit == seen[j].visit);
+        }
+        g->system[i * n + i] += seen[i].variance;
+    }
+}
+
+/* Leaves the factor of the observations' covariance in g->system and their residuals, not yet
+ * solved for, in g->right. */
+static void prepare(struct gaussian *g, const struct observation *seen, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        g->right[i] = seen[i].log_ns -
+                      prior_mean(g, seen[i].log_c, seen[i].arm, g->observed + i * COST_CONSTANTS);
+    fill_system(g, seen, n);
+    factorise(g->system, n);
+    solve_lower(g->system, n, g->right);
+}
+
+void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count)
+{
+    static const double longest_step = 0.7;
+
+    if (!count)
+        return;
+    prepare(g, seen, count);
+    solve_upper(g->system, count, g->right);
+    for (int i = 0; i < COST_CONSTANTS; i++) {
+        double sd = g->costs.prior_sd[i], wanted = g->costs.prior[i], step;
+
+        for (size_t k = 0; k < count; k++)
+            wanted += sd * sd * g->observed[k * COST_CONSTANTS + (size_t)i] * g->right[k];
+        step = wanted - g->constants[i];
+        g->constants[i] += fmax(-longest_step, fmin(longest_step, step));
+    }
+}
+
+static void cross_covariance(const struct gaussian *g, const struct observation *seen, size_t n,
+                             double log_c)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct decay decay = decay_of(seen[i].log_c, log_c);
+        double *row = g->half + i * g->stride;
+
+        for (size_t j = 0; j < g->count; j++)
+            row[j] = by_constants(g, g->observed + i * COST_CONSTANTS,
+                                  g->gradient + j * COST_CONSTANTS) +
+                     misfit(g, seen[i].arm, (int)j, decay, false);
+        for (size_t j = g->count; j < g->stride; j++)
+            row[j] = 0;
+    }
+}
+
+static void fill_prior(struct gaussian *g, double log_c, struct belief *out)
+{
+    static const struct decay here = { 1, 1 };
+
+    for (size_t i = 0; i < g->count; i++)
+        out->mean[i] = prior_mean(g, log_c, (int)i, g->gradient + i * COST_CONSTANTS);
+    for (size_t i = 0; i < g->count; i++)
+        for (size_t j = 0; j < g->count; j++)
+            out->covariance[i * g->stride + j] = by_constants(g, g->gradient + i * COST_CONSTANTS,
+                                                              g->gradient + j * COST_CONSTANTS) +
+                                                 misfit(g, (int)i, (int)j, here, true);
+}
+
+void gaussian_predict(struct gaussian *g, const struct observation *seen, size_t count,
+                      double log_c, struct belief *out)
+{
+    fill_prior(g, log_c, out);
+    if (!count)
+        return;
+    prepare(g, seen, count);
+    cross_covariance(g, seen, count, log_c);
+    solve_lower_rows(g->system, count, g->half, g->stride);
+    for (size_t k = 0; k < count; k++) {
+        const double *row = g->half + k * g->stride;
+
+        subtract_scaled(out->mean, row, -g->right[k], g->stride);
+        for (size_t i = 0; i < g->count; i++)
+            subtract_scaled(out->covariance + i * g->stride, row, row[i], g->stride);
+    }
+}
+
+/* ---- within a visit */
+
+void outlook_of(struct gaussian *g, const struct belief *belief, const struct observation *told,
+                size_t count, struct outlook *out)
+{
+    size_t stride = belief->stride;
+
+    out->belief = belief;
+    out->told = count;
+    for (size_t i = 0; i < count; i++) {
+        const double *row = belief->covariance + (size_t)told[i].arm * stride;
+
+        for (size_t j = 0; j <= i; j++)
+            g->system[i * count + j] = row[told[j].arm];
+        g->system[i * count + i] += told[i].variance;
+        g->right[i] = told[i].log_ns - belief->mean[told[i].arm];
+        memcpy(out->half + i * stride, row, stride * sizeof(*row));
+    }
+    factorise(g->system, count);
+    solve_lower(g->system, count, g->right);
+    solve_lower_rows(g->system, count, out->half, stride);
+    memcpy(out->mean, belief->mean, stride * sizeof(*out->mean));
+    for (size_t j = 0; j < belief->count; j++)
+        out->sd[j] = belief->covariance[j * stride + j];
+    for (size_t k = 0; k < count; k++) {
+        const double *row = out->half + k * stride;
+
+        subtract_scaled(out->mean, row, -g->right[k], stride);
+        for (size_t j = 0; j < belief->count; j++)
+            out->sd[j] -= row[j] * row[j];
+    }
+    for (size_t j = 0; j < belief->count; j++)
+        out->sd[j] = sqrt(fmax(out->sd[j], least_variance));
+}
+
+static double joint(const struct outlook *o, int a, int b)
+{
+    size_t stride = o->belief->stride;
+    double v = o->belief->covariance[(size_t)a * stride + (size_t)b];
+
+    for (size_t k = 0; k < o->told; k++)
+        v -= o->half[k * stride + (size_t)a] * o->half[k * stride + (size_t)b];
+    return v;
+}
+
+double outlook_difference_sd(const struct outlook *outlook, int a, int b)
+{
+    double va = outlook->sd[a] * outlook->sd[a], vb = outlook->sd[b] * outlook->sd[b];
+
+    return sqrt(fmax(va + vb - 2 * joint(outlook, a, b), least_variance));
+}

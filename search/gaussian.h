@@ -1,0 +1,65 @@
+/* A Gaussian process over log(ns) of every arm at every capacity.  Its mean is the cost model at
+ * constants that are themselves uncertain; what the model misses is carried to neighbouring r, d,
+ * a and c, and forgotten with distance. */
+#ifndef GAUSSIAN_H
+#define GAUSSIAN_H
+
+#include "costs.h"
+
+/* All samples of one arm in one visit, averaged. */
+struct observation {
+    int arm;
+    uint32_t visit; /* a visit's samples share an offset: the machine's mood */
+    double log_c;
+    double log_ns;
+    double variance; /* of log_ns, as an average */
+};
+
+enum { GAUSSIAN_OBSERVATIONS_MAX = 160, GAUSSIAN_NO_VISIT = -1 };
+
+/* What is believed of all arms at one capacity, in one visit. */
+struct belief {
+    double *mean;
+    double *covariance; /* arm i with arm j at [i * stride + j] */
+    size_t count, stride;
+};
+
+struct gaussian {
+    struct costs costs;
+    const struct moe_plan *arms;      /* borrowed */
+    size_t count, stride;             /* of arms; rows are padded to whole groups of four */
+    double constants[COST_CONSTANTS]; /* where the cost model is taken as linear */
+    double surprise;                  /* scales all that the cost model misses; 1 = as expected */
+    double *alike;                    /* by pair of arms: how much of a misfit they share */
+    double *gradient;                 /* by arm and constant, for the capacity being predicted */
+    double *system, *right, *half, *observed;
+};
+
+int gaussian_open(const struct search_setup *setup, struct gaussian *out);
+void gaussian_close(struct gaussian *g); /* a zeroed one is fine */
+
+int belief_open(const struct gaussian *g, struct belief *out);
+void belief_close(struct belief *belief);
+
+/* Moves the constants to their most likely values, one bounded Gauss-Newton step. */
+void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count);
+
+/* At most GAUSSIAN_OBSERVATIONS_MAX observations. */
+void gaussian_predict(struct gaussian *g, const struct observation *seen, size_t count,
+                      double log_c, struct belief *out);
+
+/* What is believed after this visit's own observations: means, and for any arm the mean and the
+ * standard deviation of its difference to another.  O(count^2 arms). */
+struct outlook {
+    double *mean, *sd, *half; /* sd: of the arm itself */
+    const struct belief *belief;
+    size_t told;
+};
+
+int outlook_open(const struct gaussian *g, struct outlook *out);
+void outlook_close(struct outlook *outlook);
+void outlook_of(struct gaussian *g, const struct belief *belief, const struct observation *told,
+                size_t count, struct outlook *out);
+double outlook_difference_sd(const struct outlook *outlook, int a, int b);
+
+#endif

@@ -1,0 +1,74 @@
+/* What guided remembers: every sample of the present visit, and of earlier ones each arm's average.
+ * Bounded: when it is full, the visit goes that has others nearest to it. */
+#ifndef HISTORY_H
+#define HISTORY_H
+
+#include "gaussian.h"
+
+enum { HISTORY_RECORDS_MAX = 2048, HISTORY_VISITS_MAX = 512, HISTORY_SAMPLES_MAX = 1024 };
+
+/* An arm's samples of one visit. */
+struct record {
+    int arm;
+    double log_ns;
+    double weight; /* samples that agree; outliers are not counted */
+};
+
+struct past_visit {
+    uint32_t id;
+    double log_c;
+    bool screened;       /* every family of plans was looked at */
+    size_t first, count; /* its records */
+};
+
+struct history {
+    size_t arm_count;
+    struct past_visit visits[HISTORY_VISITS_MAX];
+    size_t visit_count;
+    struct record records[HISTORY_RECORDS_MAX];
+    size_t record_count;
+    uint32_t visits_ever;
+    double squares, freedom; /* of deviations within one arm and visit, closed visits only */
+
+    double log_c; /* of the present visit */
+    struct sample {
+        int arm;
+        double log_ns;
+    } samples[HISTORY_SAMPLES_MAX];
+    size_t sample_count;
+    struct record now[SEARCH_ARMS_MAX]; /* by arm; weight 0: no sample yet */
+    double square[SEARCH_ARMS_MAX];
+};
+
+void history_reset(struct history *history, size_t arm_count);
+
+void history_begin(struct history *history, double log_c);
+void history_add(struct history *history, int arm, double log_ns); /* more than fit are ignored */
+void history_forget(struct history *history, int arm);             /* in the present visit */
+void history_end(struct history *history, bool screened);
+
+/* Of one sample's log(ns): pooled over everything seen. */
+double history_variance(const struct history *history);
+
+/* Earlier visits' records, nearest in capacity first, then the present visit's if wanted. */
+enum history_part { HISTORY_PAST, HISTORY_ALL };
+size_t history_observations(const struct history *history, enum history_part part, double log_c,
+                            struct observation *out, size_t room);
+
+/* The present visit's, except for one arm (or -1). */
+size_t history_told(const struct history *history, int except, struct observation *out);
+
+/* What other visits say of arm a against arm b: the mean difference of their log times where both
+ * were sampled within `reach`, its standard error, and how many samples of a that is. */
+struct contrast {
+    double mean, error, samples;
+};
+struct contrast history_contrast(const struct history *history, int a, int b, double reach);
+
+/* Samples of arms that `belongs` accepts, in visits within `reach`, this one included. */
+double history_weight(const struct history *history, double reach,
+                      bool (*belongs)(const void *self, int arm), const void *self);
+
+bool history_screened_near(const struct history *history, double log_c, double reach);
+
+#endif

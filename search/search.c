@@ -1,0 +1,182 @@
+/* What all strategies share: who is usable, how often each was sampled, when to stop. */
+#include "search.h"
+
+#include "shape.h"
+#include "status.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct search_ops search_guided, search_paper, search_exhaustive;
+
+const struct search_ops *const search_strategies[] = { &search_guided, &search_paper,
+                                                       &search_exhaustive, NULL };
+const char *const search_reason_words[] = { "certain", "limit", "cut", "inferred", NULL };
+
+const struct search_ops *search_find(const char *name)
+{
+    for (size_t i = 0; search_strategies[i]; i++)
+        if (!strcmp(search_strategies[i]->name, name))
+            return search_strategies[i];
+    return NULL;
+}
+
+/* search->setup.arms becomes an own copy, NULL if there is no memory for it. */
+static int copy_arms(struct search *search, const struct search_setup *setup)
+{
+    struct moe_plan *arms = malloc(setup->arm_count * sizeof(*arms));
+
+    search->setup = *setup;
+    search->setup.arms = arms;
+    if (!arms)
+        return fail(ERR_NOMEM, "%zu arms of a search", setup->arm_count);
+    memcpy(arms, setup->arms, setup->arm_count * sizeof(*arms));
+    return OK;
+}
+
+int search_open(const struct search_ops *ops, const struct search_setup *setup, struct search **out)
+{
+    struct search *search;
+    int rc;
+
+    if (!setup->arm_count || setup->arm_count > SEARCH_ARMS_MAX)
+        return fail(ERR_ARGUMENT, "a search over %zu plans: from 1 to %d are possible",
+                    setup->arm_count, SEARCH_ARMS_MAX);
+    search = calloc(1, sizeof(*search));
+    if (!search)
+        return fail(ERR_NOMEM, "a search");
+    search->ops = ops;
+    rc = copy_arms(search, setup);
+    if (!rc)
+        rc = ops->open(search);
+    if (rc) {
+        search_close(search);
+        return rc;
+    }
+    *out = search;
+    return OK;
+}
+
+void search_close(struct search *search)
+{
+    if (!search)
+        return;
+    search->ops->close(search);
+    free((struct moe_plan *)search->setup.arms);
+    free(search);
+}
+
+void search_visit(struct search *search, uint64_t capacity, const bool *usable)
+{
+    search->capacity = capacity;
+    search->samples = 0;
+    search->cut = false;
+    memset(search->count, 0, sizeof(search->count));
+    for (size_t i = 0; i < SEARCH_ARMS_MAX; i++)
+        search->usable[i] = i < search->setup.arm_count && (!usable || usable[i]);
+    search->ops->visit(search);
+    search->visits++;
+}
+
+static bool anything_usable(const struct search *search)
+{
+    for (size_t i = 0; i < search->setup.arm_count; i++)
+        if (search->usable[i])
+            return true;
+    return false;
+}
+
+int search_next(struct search *search)
+{
+    if (search->cut || !search->visits || !anything_usable(search))
+        return SEARCH_DONE;
+    return search->ops->next(search);
+}
+
+void search_tell(struct search *search, int arm, int64_t ns)
+{
+    assert(arm >= 0 && (size_t)arm < search->setup.arm_count);
+    if (!search->usable[arm])
+        return; /* dropped since: what it took says nothing any more */
+    search->samples++;
+    search->count[arm]++;
+    search->ops->tell(search, arm, log((double)(ns > 0 ? ns : 1)));
+}
+
+void search_drop(struct search *search, int arm)
+{
+    assert(arm >= 0 && (size_t)arm < search->setup.arm_count);
+    search->usable[arm] = false;
+    search->ops->drop(search, arm);
+}
+
+void search_cut(struct search *search)
+{
+    search->cut = true;
+}
+
+static uint32_t arms_sampled(const struct search *search)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < search->setup.arm_count; i++)
+        n += search->count[i] > 0;
+    return n;
+}
+
+struct search_verdict search_verdict(struct search *search)
+{
+    struct search_verdict out = { .winner = -1,
+                                  .runner_up = -1,
+                                  .bound = NAN,
+                                  .samples = search->samples,
+                                  .arms = arms_sampled(search),
+                                  .reason = SEARCH_CERTAIN };
+
+    if (!search->visits || !anything_usable(search))
+        return out;
+    search->ops->verdict(search, &out);
+    if (!search->samples)
+        out.reason = SEARCH_INFERRED;
+    else if (search->cut)
+        out.reason = SEARCH_CUT;
+    return out;
+}
+
+bool search_infer(struct search *search, uint64_t capacity, const bool *usable,
+                  struct search_verdict *out)
+{
+    struct search_verdict found = {
+        .winner = -1, .runner_up = -1, .bound = NAN, .reason = SEARCH_INFERRED
+    };
+
+    if (!search->ops->infer || !search->visits)
+        return false;
+    search->ops->infer(search, capacity, usable, &found);
+    if (found.winner < 0)
+        return false;
+    *out = found;
+    return true;
+}
+
+double search_estimate(struct search *search, uint64_t capacity, int arm)
+{
+    if (!search->ops->estimate || arm < 0 || (size_t)arm >= search->setup.arm_count)
+        return NAN;
+    return exp(search->ops->estimate(search, capacity, arm));
+}
+
+uint32_t search_paper_trials(const struct moe_shape *shape)
+{
+    /* ceil(log_{3/2} n) in whole numbers: the least k with 3^k >= n 2^k. */
+    uint32_t steps = 0;
+    double reach = 1;
+
+    while (reach < (double)shape_slices(shape)) {
+        reach *= 1.5;
+        steps++;
+    }
+    return (steps + 2) * 4 * 2;
+}

@@ -1,0 +1,122 @@
+/* What to try next.  Pure and deterministic: no ranks, no clock, no I/O; everything follows from
+ * the setup, the samples told so far, and their order.
+ *
+ * One search per layer and cluster; one visit per bucket.  Within a visit:
+ *
+ *     search_visit(s, capacity, usable);
+ *     while ((arm = search_next(s)) != SEARCH_DONE)
+ *         search_tell(s, arm, measured_ns);            or search_drop(s, arm) if it failed
+ *     verdict = search_verdict(s);
+ *
+ * To resume, do the same with recorded samples: what search_next answers is then ignored, and the
+ * state afterwards is that of the run that was cut off. */
+#ifndef SEARCH_H
+#define SEARCH_H
+
+#include "moelookup.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SEARCH_DONE = -1, SEARCH_ARMS_MAX = 336 };
+
+/* Why a visit ended. */
+enum search_reason {
+    SEARCH_CERTAIN, /* the strategy's own rule is satisfied */
+    SEARCH_LIMIT,   /* it used up its samples */
+    SEARCH_CUT,     /* the caller stopped it (budget) */
+    SEARCH_INFERRED /* nothing was measured in this bucket */
+};
+extern const char *const search_reason_words[];
+
+/* Prior guesses of the machine's constants, in SI units; each may be wrong by a factor of e or so.
+ * 0 = unknown: a bland value is used. */
+struct search_machine {
+    double message_s; /* per message of a grouped exchange */
+    double bytes_per_s_between, bytes_per_s_inside;
+    double copy_bytes_per_s; /* device memory */
+    double flops;            /* of one rank */
+    double launch_s;         /* per chunk and step */
+};
+
+struct search_setup {
+    struct moe_shape shape;
+    const struct moe_plan *arms; /* copied; canonical and legal, as plan_list() gives them */
+    size_t arm_count;
+    struct search_machine machine;
+    double precision; /* stop when the expected loss of stopping falls below this share; 0 = the
+                       * strategy's own (guided: 0.003) */
+    uint32_t limit;   /* most samples in one visit; 0 = the strategy's own (guided: 80 + 25) */
+    uint32_t repeats; /* samples per comparison (paper) or rounds (exhaustive); 0 = 1 */
+    uint64_t seed;
+};
+
+struct search_verdict {
+    int winner, runner_up;  /* arms; -1 = none was ever usable (runner_up: only one) */
+    double bound;           /* the true loss of the winner is below this share with 95 % */
+    uint32_t samples, arms; /* told in this visit; different arms among them */
+    enum search_reason reason;
+};
+
+struct search;
+
+struct search_ops {
+    const char *name, *summary;
+    int (*open)(struct search *search); /* sets search->own */
+    void (*close)(struct search *search);
+    void (*visit)(struct search *search);
+    int (*next)(struct search *search);
+    void (*tell)(struct search *search, int arm, double log_ns);
+    void (*drop)(struct search *search, int arm);
+    void (*verdict)(struct search *search, struct search_verdict *out);
+    /* Without measuring: the verdict for an unvisited capacity, and one arm's expected log(ns).
+     * NULL: the strategy cannot. */
+    void (*infer)(struct search *search, uint64_t capacity, const bool *usable,
+                  struct search_verdict *out);
+    double (*estimate)(struct search *search, uint64_t capacity, int arm);
+};
+
+/* What every strategy sees. */
+struct search {
+    const struct search_ops *ops;
+    struct search_setup setup;    /* arms is an own copy */
+    uint64_t capacity;            /* of the visit */
+    bool usable[SEARCH_ARMS_MAX]; /* in this visit; search_drop clears it */
+    uint32_t samples, visits;
+    uint32_t count[SEARCH_ARMS_MAX]; /* samples of each arm in this visit */
+    bool cut;
+    void *own;
+};
+
+/* The table of strategies; a new one is a file and a row.  NULL-terminated. */
+extern const struct search_ops *const search_strategies[];
+const struct search_ops *search_find(const char *name); /* NULL if there is none */
+
+int search_open(const struct search_ops *ops, const struct search_setup *setup,
+                struct search **out);
+void search_close(struct search *search); /* NULL is fine */
+
+/* usable[i]: false for an arm ruled out here (memory, an earlier failure); NULL = all are. */
+void search_visit(struct search *search, uint64_t capacity, const bool *usable);
+
+/* The arm to sample next, or SEARCH_DONE. */
+int search_next(struct search *search);
+
+void search_tell(struct search *search, int arm, int64_t ns);
+void search_drop(struct search *search, int arm); /* failed: never again in this visit */
+void search_cut(struct search *search);           /* no more in this visit */
+
+struct search_verdict search_verdict(struct search *search);
+
+/* For a capacity between visited ones.  False: this strategy cannot, or has measured nothing. */
+bool search_infer(struct search *search, uint64_t capacity, const bool *usable,
+                  struct search_verdict *out);
+
+/* Expected time of an arm in ns from all that was measured; NAN when the strategy has no model. */
+double search_estimate(struct search *search, uint64_t capacity, int arm);
+
+/* The paper's count per bucket: (ceil(log_{3/2} ceil(W/E)) + 2) * 4 * 2. */
+uint32_t search_paper_trials(const struct moe_shape *shape);
+
+#endif

@@ -1,0 +1,166 @@
+/* Medians over a small table of samples. */
+#include "tally.h"
+
+#include "bound.h"
+#include "plan.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tally {
+    size_t arm_count;
+    uint32_t per_arm;
+    uint32_t *count;
+    double *sorted; /* per_arm of each arm, ascending */
+};
+
+int tally_open(size_t arm_count, uint32_t per_arm, struct tally **out)
+{
+    struct tally *tally = calloc(1, sizeof(*tally));
+
+    if (!tally)
+        return fail(ERR_NOMEM, "a tally");
+    tally->arm_count = arm_count;
+    tally->per_arm = per_arm ? per_arm : 1;
+    tally->count = calloc(arm_count, sizeof(*tally->count));
+    tally->sorted = calloc(arm_count * tally->per_arm, sizeof(*tally->sorted));
+    if (!tally->count || !tally->sorted) {
+        tally_close(tally);
+        return fail(ERR_NOMEM, "%u samples of each of %zu plans", per_arm, arm_count);
+    }
+    *out = tally;
+    return OK;
+}
+
+void tally_close(struct tally *tally)
+{
+    if (!tally)
+        return;
+    free(tally->count);
+    free(tally->sorted);
+    free(tally);
+}
+
+void tally_clear(struct tally *tally)
+{
+    memset(tally->count, 0, tally->arm_count * sizeof(*tally->count));
+}
+
+static const double *samples_of(const struct tally *tally, int arm)
+{
+    return tally->sorted + (size_t)arm * tally->per_arm;
+}
+
+void tally_add(struct tally *tally, int arm, double log_ns)
+{
+    double *sorted = tally->sorted + (size_t)arm * tally->per_arm;
+    uint32_t i = tally->count[arm];
+
+    if (tally_full(tally, arm))
+        return;
+    for (; i && sorted[i - 1] > log_ns; i--)
+        sorted[i] = sorted[i - 1];
+    sorted[i] = log_ns;
+    tally->count[arm]++;
+}
+
+uint32_t tally_count(const struct tally *tally, int arm)
+{
+    return tally->count[arm];
+}
+
+bool tally_full(const struct tally *tally, int arm)
+{
+    return tally->count[arm] == tally->per_arm;
+}
+
+double tally_median(const struct tally *tally, int arm)
+{
+    const double *sorted = samples_of(tally, arm);
+    uint32_t n = tally->count[arm];
+
+    return n ? (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 : INFINITY;
+}
+
+static bool ahead(const struct tally *tally, int a, int b)
+{
+    if (b < 0 || tally_full(tally, a) != tally_full(tally, b))
+        return b < 0 || tally_full(tally, a);
+    return tally_median(tally, a) < tally_median(tally, b);
+}
+
+static int stand_in(const struct search *search)
+{
+    struct moe_plan standard = plan_default();
+    int first = -1;
+
+    for (int i = (int)search->setup.arm_count - 1; i >= 0; i--) {
+        if (!search->usable[i])
+            continue;
+        if (plan_equal(&search->setup.arms[i], &standard))
+            return i;
+        first = i;
+    }
+    return first;
+}
+
+void tally_verdict(const struct tally *tally, const struct search *search,
+                   struct search_verdict *out)
+{
+    int best = -1, second = -1;
+
+    for (int i = 0; i < (int)tally->arm_count; i++) {
+        if (!search->usable[i] || !tally->count[i])
+            continue;
+        if (ahead(tally, i, best)) {
+            second = best;
+            best = i;
+        } else if (ahead(tally, i, second)) {
+            second = i;
+        }
+    }
+    out->winner = best < 0 ? stand_in(search) : best;
+    out->runner_up = second;
+}
+
+/* The variance of one sample, pooled over all arms; medians instead of means leave outliers out of
+ * the centre but not of the spread, which errs to the safe side. */
+static double variance(const struct tally *tally, const struct search *search)
+{
+    double sum = 0;
+    uint32_t freedom = 0;
+
+    for (int i = 0; i < (int)tally->arm_count; i++) {
+        double median = tally_median(tally, i);
+
+        if (!search->usable[i] || tally->count[i] < 2)
+            continue;
+        for (uint32_t k = 0; k < tally->count[i]; k++) {
+            double away = samples_of(tally, i)[k] - median;
+
+            sum += away * away;
+        }
+        freedom += tally->count[i] - 1;
+    }
+    return freedom ? sum / freedom : NAN;
+}
+
+double tally_bound(const struct tally *tally, const struct search *search, int winner)
+{
+    /* pi/2: the median's variance over the mean's. */
+    double each = 1.5707963267948966 * variance(tally, search);
+    double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX];
+    size_t n = 0;
+
+    if (isnan(each) || winner < 0 || !tally->count[winner])
+        return NAN;
+    for (int i = 0; i < (int)tally->arm_count; i++) {
+        if (i == winner || !search->usable[i] || !tally->count[i])
+            continue;
+        mean[n] = tally_median(tally, i) - tally_median(tally, winner);
+        sd[n++] = sqrt(each / tally->count[i] + each / tally->count[winner]);
+    }
+    return bound_of(mean, sd, n, 0.05);
+}
