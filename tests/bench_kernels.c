@@ -1,6 +1,6 @@
 /* Host kernels against what the machine can do: memcpy for those that move, bare OpenBLAS for the
  * experts.  "speed" is theirs / ours for the same traffic or the same products. */
-#include "contest.h"
+#include "rivals.h"
 
 #include "random.h"
 #include "shape.h"
@@ -64,7 +64,7 @@ static void bench_tokens(uint32_t T, uint32_t D, uint32_t dtype)
     memset(t.x, 1, (size_t)T * D * width);
     memset(t.home, 1, t.E * most * D * width);
     for (int decode = 0; decode < 2; decode++) {
-        struct contest c;
+        struct rivals c;
 
         /* encode reads every token and writes every row, filled or not; decode reads filled rows.
          */
@@ -75,7 +75,7 @@ static void bench_tokens(uint32_t T, uint32_t D, uint32_t dtype)
         memset(t.from, 1, t.copy_bytes);
         memset(t.to, 1, t.copy_bytes);
         t.decode = decode;
-        c = contest_run(run_tokens, run_memcpy, &t);
+        c = rivals_run(run_tokens, run_memcpy, &t);
         printf("%-8s T=%-6u D=%-5u k=2 %-5s speed %.2f of memcpy [%.2f, %.2f]   %.1f GB/s\n",
                decode ? "decode" : "encode", T, D, dtype_words[dtype], 1 / c.ratio, 1 / c.high,
                1 / c.low, moved / c.ours_ns);
@@ -166,7 +166,7 @@ static float *filled(uint64_t n)
 static void bench_ffn(uint32_t act, uint64_t rows, uint64_t D, uint64_t H)
 {
     struct ffn f = { .E = 8, .rows = rows, .D = D, .H = H, .act = act };
-    struct contest c;
+    struct rivals c;
 
     f.x = filled(f.E * rows * D);
     f.w1 = filled(f.E * H * D);
@@ -178,7 +178,7 @@ static void bench_ffn(uint32_t act, uint64_t rows, uint64_t D, uint64_t H)
     f.up = act == MOE_SWIGLU ? filled(f.E * rows * H) : NULL;
     f.post = act == MOE_RELU ? f.pre : filled(f.E * rows * H);
     f.y = filled(f.E * rows * D);
-    c = contest_run(run_ffn, run_bare, &f);
+    c = rivals_run(run_ffn, run_bare, &f);
     printf("experts  E=8 rows=%-4llu D=%llu H=%llu %-6s speed %.3f of bare OpenBLAS [%.3f, %.3f]\n",
            (unsigned long long)rows, (unsigned long long)D, (unsigned long long)H,
            activation_words[act], 1 / c.ratio, 1 / c.high, 1 / c.low);

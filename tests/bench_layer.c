@@ -229,10 +229,10 @@ static void race(struct rig *rig, struct plain *plain, const struct moe_plan *pl
     world_max(rig->world, far, 3);
     for (int i = 0; i < ROUNDS; i++) {
         if (i % 2)
-            measure_once(rig->world, our_step, &ours, &a[i]);
-        measure_once(rig->world, plain_step, plain, &b[i]);
+            measure_once(rig->world, NULL, our_step, &ours, &a[i]);
+        measure_once(rig->world, NULL, plain_step, plain, &b[i]);
         if (i % 2 == 0)
-            measure_once(rig->world, our_step, &ours, &a[i]);
+            measure_once(rig->world, NULL, our_step, &ours, &a[i]);
         ratio[i] = a[i] * 1000000 / b[i];
     }
     s = spread_of(ratio, ROUNDS);

@@ -1,6 +1,6 @@
 /* One forward step on one rank against the bare products in it: everything around the all-to-alls
  * and the products.  T=1024, D=H=512, E=8, k=2, ReLU, f32. */
-#include "contest.h"
+#include "rivals.h"
 
 #include "rig.h"
 #include "shape.h"
@@ -45,7 +45,7 @@ int main(void)
     struct moe_plan plan = plan_default();
     struct engine engine;
     struct step s = { 0 };
-    struct contest c;
+    struct rivals c;
     struct wire *wire;
     struct world *world;
     uint32_t tokens = 1024;
@@ -71,7 +71,7 @@ int main(void)
         s.w[i] = data_weight(&data, TENSOR_W1, i >> 18, i >> 9 & 511, i & 511);
     for (uint64_t i = 0; i < rows * 512; i++)
         s.x[i] = data_token(&data, 0, i >> 9 & 1023, i & 511);
-    c = contest_run(run_step, run_products, &s);
+    c = rivals_run(run_step, run_products, &s);
     printf("forward step %.2f ms; everything but the products is %.1f %% of it [%.1f, %.1f]\n",
            c.ours_ns * 1e-6, 100 * (1 - 1 / c.ratio), 100 * (1 - 1 / c.low),
            100 * (1 - 1 / c.high));

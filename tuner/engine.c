@@ -3,12 +3,19 @@
 
 #include "status.h"
 
-int engine_open(const char *device, struct wire *wire, struct engine *out)
+int engine_open(const char *name, struct wire *wire, struct engine *out)
 {
-    struct engine engine = { .wire = wire };
+    struct device *device = NULL;
+
+    TRY(device_open(name, &device));
+    return engine_open_on(device, wire, out);
+}
+
+int engine_open_on(struct device *device, struct wire *wire, struct engine *out)
+{
+    struct engine engine = { .device = device, .wire = wire };
     int rc;
 
-    TRY_OUT(device_open(device, &engine.device));
     TRY_OUT(stream_open(engine.device, &engine.compute));
     TRY_OUT(stream_open(engine.device, &engine.comm));
     *out = engine;

@@ -12,7 +12,10 @@ struct engine {
 };
 
 /* The wire is borrowed; the device is owned. */
-int engine_open(const char *device, struct wire *wire, struct engine *out);
+int engine_open(const char *name, struct wire *wire, struct engine *out);
+
+/* On a device that is open; it is owned from here on, even on failure. */
+int engine_open_on(struct device *device, struct wire *wire, struct engine *out);
 void engine_close(struct engine *engine);
 
 /* Waits for both streams; the first failure of either. */

@@ -4,7 +4,9 @@
 #include "status.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,18 +71,25 @@ static void become_mpirun(int ranks, char **argv)
     _exit(127);
 }
 
+static int check_arguments(char **argv)
+{
+    int n = 0;
+
+    while (argv[n])
+        n++;
+    return n < ARGUMENTS_MAX
+               ? OK
+               : fail(ERR_ARGUMENT, "%d arguments: fewer than %d can be passed to ranks", n,
+                      ARGUMENTS_MAX);
+}
+
 int launch_ranks(int ranks, char **argv, int *exit_code)
 {
     struct sigaction action = { .sa_handler = pass_on };
     int status;
     pid_t pid;
-    int n = 0;
 
-    while (argv[n])
-        n++;
-    if (n >= ARGUMENTS_MAX)
-        return fail(ERR_ARGUMENT, "%d arguments: fewer than %d can be passed to ranks", n,
-                    ARGUMENTS_MAX);
+    TRY(check_arguments(argv));
     fflush(NULL);
     pid = fork();
     if (pid < 0)
@@ -102,4 +111,125 @@ int launch_ranks(int ranks, char **argv, int *exit_code)
     status = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
     return fail(ERR_LAUNCH, "the ranks ended early: one was killed by signal %d (%s)", status,
                 strsignal(status));
+}
+
+static void become_spoken_to(int ranks, char **arguments, int input, int output)
+{
+    setpgid(0, 0);
+    dup2(input, STDIN_FILENO);
+    dup2(output, STDOUT_FILENO);
+    signal(SIGPIPE, SIG_DFL);
+    become_mpirun(ranks, arguments);
+}
+
+int launch_start(int ranks, char **arguments, struct launched *out)
+{
+    int to[2], from[2];
+    pid_t pid;
+
+    TRY(check_arguments(arguments));
+    if (pipe2(to, O_CLOEXEC))
+        return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+    if (pipe2(from, O_CLOEXEC)) {
+        close(to[0]);
+        close(to[1]);
+        return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+    }
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0)
+        become_spoken_to(ranks, arguments, to[0], from[1]);
+    close(to[0]);
+    close(from[1]);
+    if (pid < 0) {
+        close(to[1]);
+        close(from[0]);
+        return fail(ERR_LAUNCH, "cannot start a process: %s", strerror(errno));
+    }
+    signal(SIGPIPE, SIG_IGN);
+    *out = (struct launched){ .pid = pid, .to = to[1], .from = from[0] };
+    return OK;
+}
+
+int launch_write(struct launched *ranks, const char *line)
+{
+    char text[2048];
+    int length = snprintf(text, sizeof(text), "%s\n", line), done = 0;
+
+    while (done < length) {
+        ssize_t n = write(ranks->to, text + done, (size_t)(length - done));
+
+        if (n < 0 && errno != EINTR)
+            return ERR_LAUNCH;
+        done += n > 0 ? (int)n : 0;
+    }
+    return OK;
+}
+
+/* A whole line out of the buffer, if there is one. */
+static bool take_line(struct launched *ranks, char *line, size_t size)
+{
+    char *end = memchr(ranks->buffer, '\n', ranks->buffered);
+    size_t length, used;
+
+    if (!end && ranks->buffered < sizeof(ranks->buffer))
+        return false;
+    length = end ? (size_t)(end - ranks->buffer) : ranks->buffered;
+    used = end ? length + 1 : length;
+    snprintf(line, size, "%.*s", (int)length, ranks->buffer);
+    ranks->buffered -= used;
+    memmove(ranks->buffer, ranks->buffer + used, ranks->buffered);
+    return true;
+}
+
+int launch_read(struct launched *ranks, int timeout_ms, char *line, size_t size)
+{
+    struct pollfd wait = { .fd = ranks->from, .events = POLLIN };
+    ssize_t n;
+
+    if (take_line(ranks, line, size))
+        return OK;
+    if (poll(&wait, 1, timeout_ms) <= 0) /* nothing yet, or a signal: the caller looks around */
+        return UNSUPPORTED;
+    n = read(ranks->from, ranks->buffer + ranks->buffered, sizeof(ranks->buffer) - ranks->buffered);
+    if (n <= 0)
+        return n < 0 && errno == EINTR ? UNSUPPORTED : ERR_LAUNCH;
+    ranks->buffered += (size_t)n;
+    return take_line(ranks, line, size) ? OK : UNSUPPORTED;
+}
+
+static bool gone_within(pid_t pid, int ms, int *status)
+{
+    for (int waited = 0; waited < ms; waited += 10) {
+        if (waitpid(pid, status, WNOHANG) == pid)
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+/* mpirun needs a moment to end its ranks; killed outright it would leave them. */
+enum { GENTLE_MS = 10000, TERM_MS = 15000 };
+
+void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
+{
+    int status = 0;
+
+    if (!ranks->pid)
+        return;
+    close(ranks->to);
+    close(ranks->from);
+    if (!gently || !gone_within(ranks->pid, GENTLE_MS, &status)) {
+        kill(ranks->pid, SIGTERM);
+        if (!gone_within(ranks->pid, TERM_MS, &status)) {
+            kill(-ranks->pid, SIGKILL);
+            waitpid(ranks->pid, &status, 0);
+        }
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) < 128)
+        snprintf(how, size, "the ranks ended with exit code %d", WEXITSTATUS(status));
+    else
+        snprintf(how, size, "a rank was killed by signal %d",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128);
+    *ranks = (struct launched){ 0 };
 }

@@ -10,7 +10,13 @@ static const struct verb {
     int (*main)(int argc, char **argv);
     const char *summary;
 } verbs[] = {
+    { "tune", tune_main,
+      "measure, search, remember: write the dictionary (also: moetune --cluster)" },
+    { "plan", plan_main, "what tune would try, how long, how much memory; measures nothing" },
+    { "status", status_main, "a sweep that is running, from another terminal" },
+    { "show", show_main, "the dictionary, as text or JSON" },
     { "run", run_main, "run one layer under given plans: where the time of a step goes" },
+    { "serve", serve_main, NULL }, /* what the ranks of tune run */
 };
 enum { VERB_COUNT = sizeof(verbs) / sizeof(verbs[0]) };
 
@@ -19,9 +25,11 @@ static void print_usage(FILE *to)
     fprintf(to, "usage: moetune VERB [options]\n\n"
                 "The autotuner for Mixture-of-Experts layers.\n\n");
     for (int i = 0; i < VERB_COUNT; i++)
-        fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
+        if (verbs[i].summary)
+            fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
     fprintf(to, "\n\"moetune VERB --help\" explains one.  Exit codes: 0 done, 1 error, 2 usage,\n"
-                "3 a check failed, 4 a plan that does not apply here.\n");
+                "3 a check failed, 4 nothing found or a plan that does not apply here,\n"
+                "6 database busy or unusable, 75 cut off: the same command goes on.\n");
 }
 
 static int exit_code(int status)
@@ -33,6 +41,9 @@ static int exit_code(int status)
     case ERR_ARGUMENT: return 2;
     case ERR_WRONG: return 3;
     case UNSUPPORTED: return 4;
+    case ERR_BUSY:
+    case ERR_CORRUPT: return 6;
+    case ERR_CUT: return 75;
     default: return 1;
     }
 }
@@ -51,6 +62,8 @@ int main(int argc, char **argv)
         printf("moetune %s\n", MOETUNE_VERSION);
         return 0;
     }
+    if (!strcmp(argv[1], "--cluster"))
+        return exit_code(tune_main(argc, argv)); /* argv[0] stands for the verb */
     for (int i = 0; i < VERB_COUNT; i++)
         if (!strcmp(argv[1], verbs[i].name))
             return exit_code(verbs[i].main(argc - 1, argv + 1));

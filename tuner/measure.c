@@ -5,15 +5,21 @@
 #include "random.h"
 #include "status.h"
 
-int measure_once(struct world *world, int (*once)(void *self), void *self, int64_t *ns)
+static int64_t now_ns(struct device *device)
+{
+    return device ? device_now_ns(device) : host_clock_ns();
+}
+
+int measure_once(struct world *world, struct device *device, int (*once)(void *self), void *self,
+                 int64_t *ns)
 {
     int64_t begin, agreed[2];
     int rc = world_barrier(world);
 
-    begin = host_clock_ns();
+    begin = now_ns(device);
     if (!rc)
         rc = once(self);
-    agreed[0] = host_clock_ns() - begin;
+    agreed[0] = now_ns(device) - begin;
     agreed[1] = -(int64_t)rc;
     TRY(world_max(world, agreed, 2));
     if (agreed[1] > 0)

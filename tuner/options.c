@@ -117,7 +117,7 @@ static void print_default(const struct option_row *row, const void *target)
 
     switch (row->kind) {
     case OPTION_COUNT:
-        if (*(const uint32_t *)at)
+        if (*(const uint32_t *)at && *(const uint32_t *)at != UINT32_MAX)
             printf(" [%u]", *(const uint32_t *)at);
         break;
     case OPTION_SEED: printf(" [%llu]", (unsigned long long)*(const uint64_t *)at); break;

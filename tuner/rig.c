@@ -42,6 +42,8 @@ static int set_up(struct rig *rig)
     TRY(device_alloc(rig->engine->device, rig->memory_bytes, &rig->memory));
     arena = (struct arena){ .base = rig->memory };
     layout(rig, &arena);
+    if (rig->engine->device->modelled)
+        return OK;
     TRY(data_fill_layer(&rig->data, rig->layer));
     TRY(data_fill_rows(&rig->data, rig->layer, data_token, rig->x));
     return data_fill_rows(&rig->data, rig->layer, data_grad, rig->grad_y);
@@ -97,6 +99,15 @@ void rig_close(struct rig *rig)
     layer_close(rig->layer);
     free(rig->tokens);
     free(rig);
+}
+
+void rig_set_capacity(struct rig *rig, uint64_t capacity)
+{
+    if (rig->capacity == capacity)
+        return;
+    reference_close(rig->reference);
+    rig->reference = NULL;
+    rig->capacity = capacity;
 }
 
 int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out)

@@ -27,6 +27,9 @@ int rig_open(struct world *world, struct engine *engine, const struct data *data
              const uint32_t *tokens, double factor, struct rig **out);
 void rig_close(struct rig *rig);
 
+/* From here on; the same on every rank.  Executors that are open keep theirs. */
+void rig_set_capacity(struct rig *rig, uint64_t capacity);
+
 /* A prepared executor on every rank, or on none. */
 int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out);
 

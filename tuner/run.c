@@ -1,12 +1,14 @@
 /* moetune run: one layer under given plans, measured and checked on real ranks. */
 #include "fault.h"
 #include "launch.h"
+#include "layer_options.h"
+#include "machine.h"
 #include "measure.h"
 #include "options.h"
-#include "rig.h"
 #include "shape.h"
 #include "stats.h"
 #include "status.h"
+#include "trial.h"
 #include "verbs.h"
 
 #include <inttypes.h>
@@ -19,8 +21,8 @@
 enum { WINDOW = 128, PLANS_MAX = 256 };
 
 struct run_options {
-    uint32_t ranks, ranks_per_node, experts, top_k, tokens, model_dim, hidden_dim;
-    uint32_t dtype, pass, activation, reps, warmup;
+    struct layer_options layer;
+    uint32_t ranks, ranks_per_node, reps, warmup;
     uint64_t seed;
     double factor;
     const char *device;
@@ -29,12 +31,7 @@ struct run_options {
 };
 
 static const struct run_options defaults = {
-    .tokens = 512,
-    .model_dim = 256,
-    .hidden_dim = 512,
-    .dtype = MOE_F32,
-    .pass = MOE_TRAIN,
-    .activation = MOE_RELU,
+    .layer = LAYER_DEFAULTS,
     .reps = 20,
     .warmup = 3,
     .seed = 1,
@@ -48,17 +45,9 @@ static const struct option_row rows[] = {
       NULL },
     { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks",
       NULL },
-    { "experts", "E", OPTION_COUNT, AT(experts), "experts in all (half the ranks)", NULL },
-    { "top-k", "K", OPTION_COUNT, AT(top_k), "experts per token (2, or 1 if there is one)", NULL },
-    { "tokens", "T", OPTION_COUNT, AT(tokens), "tokens per rank and step", NULL },
-    { "model-dim", "D", OPTION_COUNT, AT(model_dim), "model dimension", NULL },
-    { "hidden-dim", "H", OPTION_COUNT, AT(hidden_dim), "hidden dimension of an expert", NULL },
+    LAYER_OPTION_ROWS(struct run_options),
     { "capacity-factor", "F", OPTION_NUMBER, AT(factor),
       "capacity: F > 0 static, 0 what is needed, F < 0 needed, at most -F", NULL },
-    { "dtype", "TYPE", OPTION_WORD, AT(dtype), "storage: f32, f16, bf16", dtype_words },
-    { "pass", "PASS", OPTION_WORD, AT(pass), "forward, or train (forward + backward)", pass_words },
-    { "activation", "ACT", OPTION_WORD, AT(activation), "relu, gelu, swiglu (gated)",
-      activation_words },
     { "plan", "PLAN", OPTION_LIST, AT(plans), "\"r=1 d=2 a=2dh\"; again for more, or \"all\"",
       NULL },
     { "device", "NAME", OPTION_TEXT, AT(device), "back end", NULL },
@@ -79,47 +68,14 @@ static void print_help(void)
     printf("\nexample: moetune run --ranks 4 --experts 2 --plan all --check\n");
 }
 
-/* What a step is timed as: both streams, or one of them muted. */
-enum mode { MODE_BOTH, MODE_COMPUTE, MODE_COMM, MODE_COUNT };
-
 /* One plan under measurement. */
 struct subject {
-    struct rig *rig;
-    struct moe_plan plan;
-    struct exec *exec;
-    enum mode mode;
-    int64_t *samples[MODE_COUNT];
-    struct spread spread[MODE_COUNT];
-    int64_t sent_bytes, messages, memory_bytes, dropped;
+    struct trial trial;
+    int64_t *samples[STEP_MODES];
+    struct spread spread[STEP_MODES];
+    int64_t dropped;
     double error; /* of the check, as a share of what is allowed */
 };
-
-static struct moe_shape shape_of(const struct run_options *o, uint32_t ranks, uint32_t per_node)
-{
-    struct moe_shape shape = { .struct_size = sizeof(shape),
-                               .experts = o->experts,
-                               .top_k = o->top_k,
-                               .model_dim = o->model_dim,
-                               .hidden_dim = o->hidden_dim,
-                               .ranks = ranks,
-                               .ranks_per_node = per_node,
-                               .dtype = o->dtype,
-                               .pass = o->pass,
-                               .activation = o->activation,
-                               .tokens = o->tokens };
-
-    return shape;
-}
-
-/* What was left open follows from the number of ranks. */
-static void complete(struct run_options *o, uint32_t ranks, const bool given_experts,
-                     const bool given_top_k)
-{
-    if (!given_experts)
-        o->experts = ranks % 2 == 0 ? ranks / 2 : 1;
-    if (!given_top_k)
-        o->top_k = o->experts > 1 ? 2 : 1;
-}
 
 static int parse_plans(const struct option_list *list, const struct moe_shape *shape,
                        struct moe_plan *plans, size_t *count)
@@ -151,23 +107,9 @@ static int parse_plans(const struct option_list *list, const struct moe_shape *s
 }
 
 /* The largest capacity the rule can give; for factor 0 every token may choose the same expert. */
-static uint64_t capacity_bound(const struct run_options *o)
+static uint64_t capacity_bound(const struct run_options *o, const struct moe_shape *shape)
 {
-    return capacity_rows(o->factor, o->top_k, o->experts, o->tokens, o->tokens);
-}
-
-static int64_t free_memory(void)
-{
-    FILE *file = fopen("/proc/meminfo", "r");
-    char line[128];
-    long long kib = -1;
-
-    while (file && fgets(line, sizeof(line), file))
-        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return kib < 0 ? INT64_MAX : kib * 1024;
+    return capacity_rows(o->factor, shape->top_k, shape->experts, shape->tokens, shape->tokens);
 }
 
 /* All plans are prepared at once, on every rank of this machine. */
@@ -175,12 +117,12 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
                         const struct moe_plan *plans, size_t count, uint32_t neighbours)
 {
     struct topology topology = { 0, (int)shape->ranks, (int)shape->ranks_per_node };
-    double bytes = (double)layer_bytes(shape) + 4.0 * o->tokens * o->model_dim * 4, there;
+    double bytes = (double)layer_bytes(shape) + 4.0 * shape->tokens * shape->model_dim * 4, there;
 
     for (size_t i = 0; i < count; i++)
-        bytes +=
-            (double)exec_bytes(shape, &plans[i], &topology, o->tokens, capacity_bound(o), MOE_F32);
-    there = (double)free_memory();
+        bytes += (double)exec_bytes(shape, &plans[i], &topology, shape->tokens,
+                                    capacity_bound(o, shape), MOE_F32);
+    there = (double)machine_free_bytes();
     if (bytes * neighbours <= there)
         return OK;
     return fail(
@@ -203,65 +145,31 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
     return check_memory(o, shape, plans, *count, neighbours);
 }
 
-static int step(void *self)
-{
-    struct subject *s = self;
-    struct engine *engine = s->rig->engine;
-    int rc;
-
-    engine->comm->muted = s->mode == MODE_COMPUTE;
-    engine->compute->muted = s->mode == MODE_COMM;
-    rc = rig_step(s->rig, s->exec);
-    engine->comm->muted = engine->compute->muted = false;
-    return rc;
-}
-
-static int warm(struct subject *s, const struct run_options *o)
-{
-    const struct wire *wire = s->rig->engine->wire;
-    int64_t ns, agreed[3];
-
-    s->mode = MODE_BOTH;
-    for (uint32_t i = 0; i < o->warmup; i++)
-        TRY(measure_once(s->rig->world, step, s, &ns));
-    agreed[0] = -(int64_t)wire->sent_bytes;
-    agreed[1] = -(int64_t)wire->messages;
-    TRY(measure_once(s->rig->world, step, s, &ns));
-    agreed[0] += (int64_t)wire->sent_bytes;
-    agreed[1] += (int64_t)wire->messages;
-    agreed[2] = (int64_t)(s->exec->memory_bytes + s->rig->layer->memory_bytes);
-    TRY(world_max(s->rig->world, agreed, 3));
-    s->sent_bytes = agreed[0];
-    s->messages = agreed[1];
-    s->memory_bytes = agreed[2];
-    return rig_dropped(s->rig, s->exec, &s->dropped);
-}
-
 static int measure_all(struct subject *subjects, int count, const struct run_options *o)
 {
-    int n = count * MODE_COUNT, rc = OK;
+    int n = count * STEP_MODES, rc = OK;
     int *order = calloc((size_t)n, sizeof(*order));
 
     for (int i = 0; i < n && order; i++) {
-        subjects[i / MODE_COUNT].samples[i % MODE_COUNT] = calloc(o->reps, sizeof(int64_t));
-        if (!subjects[i / MODE_COUNT].samples[i % MODE_COUNT])
+        subjects[i / STEP_MODES].samples[i % STEP_MODES] = calloc(o->reps, sizeof(int64_t));
+        if (!subjects[i / STEP_MODES].samples[i % STEP_MODES])
             rc = ERR_NOMEM;
     }
     if (!order || rc)
         rc = fail(ERR_NOMEM, "%u samples", o->reps);
-    TRY_OUT(world_settle(subjects[0].rig->world, rc));
+    TRY_OUT(world_settle(subjects[0].trial.rig->world, rc));
     for (uint32_t round = 0; round < o->reps; round++) {
         measure_order(o->seed, round, n, order);
         for (int i = 0; i < n; i++) {
-            struct subject *s = &subjects[order[i] / MODE_COUNT];
+            struct subject *s = &subjects[order[i] / STEP_MODES];
+            enum step_mode mode = (enum step_mode)(order[i] % STEP_MODES);
 
-            s->mode = (enum mode)(order[i] % MODE_COUNT);
-            TRY_OUT(measure_once(s->rig->world, step, s, &s->samples[s->mode][round]));
+            TRY_OUT(trial_step(&s->trial, mode, &s->samples[mode][round]));
         }
     }
     for (int i = 0; i < n; i++)
-        subjects[i / MODE_COUNT].spread[i % MODE_COUNT] =
-            spread_of(subjects[i / MODE_COUNT].samples[i % MODE_COUNT], o->reps);
+        subjects[i / STEP_MODES].spread[i % STEP_MODES] =
+            spread_of(subjects[i / STEP_MODES].samples[i % STEP_MODES], o->reps);
 out:
     free(order);
     return rc;
@@ -270,11 +178,11 @@ out:
 /* The part of the shorter of compute and communication that disappears when both run together. */
 static double hidden_share(const struct subject *s)
 {
-    double both = (double)s->spread[MODE_BOTH].median_ns;
-    double compute = (double)s->spread[MODE_COMPUTE].median_ns;
-    double comm = (double)s->spread[MODE_COMM].median_ns;
+    double both = (double)s->spread[STEP_BOTH].median_ns;
+    double compute = (double)s->spread[STEP_COMPUTE].median_ns;
+    double comm = (double)s->spread[STEP_COMM].median_ns;
 
-    return s->messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
+    return s->trial.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
 }
 
 static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
@@ -298,16 +206,17 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
         const struct subject *x = &subjects[i];
         char name[PLAN_TEXT_BYTES], hidden[16] = "-";
 
-        moe_plan_format(&x->plan, name, sizeof(name));
+        moe_plan_format(&x->trial.plan, name, sizeof(name));
         if (!isnan(hidden_share(x)))
             snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
-        printf(
-            "%-18s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", name,
-            (double)x->spread[MODE_BOTH].median_ns * 1e-6,
-            (double)x->spread[MODE_BOTH].low_ns * 1e-6, (double)x->spread[MODE_BOTH].high_ns * 1e-6,
-            (double)x->spread[MODE_COMPUTE].median_ns * 1e-6,
-            (double)x->spread[MODE_COMM].median_ns * 1e-6, hidden, (double)x->sent_bytes * 0x1p-20,
-            (double)x->memory_bytes * 0x1p-20, o->check ? "ok" : "");
+        printf("%-18s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", name,
+               (double)x->spread[STEP_BOTH].median_ns * 1e-6,
+               (double)x->spread[STEP_BOTH].low_ns * 1e-6,
+               (double)x->spread[STEP_BOTH].high_ns * 1e-6,
+               (double)x->spread[STEP_COMPUTE].median_ns * 1e-6,
+               (double)x->spread[STEP_COMM].median_ns * 1e-6, hidden,
+               (double)x->trial.sent_bytes * 0x1p-20, (double)x->trial.memory_bytes * 0x1p-20,
+               o->check ? "ok" : "");
     }
 }
 
@@ -338,17 +247,17 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
         const struct subject *x = &subjects[i];
         char name[PLAN_TEXT_BYTES];
 
-        moe_plan_format(&x->plan, name, sizeof(name));
+        moe_plan_format(&x->trial.plan, name, sizeof(name));
         printf("%s\n  {\"plan\": \"%s\", ", i ? "," : "", name);
-        print_spread("step", &x->spread[MODE_BOTH]);
-        print_spread("compute", &x->spread[MODE_COMPUTE]);
-        print_spread("comm", &x->spread[MODE_COMM]);
+        print_spread("step", &x->spread[STEP_BOTH]);
+        print_spread("compute", &x->spread[STEP_COMPUTE]);
+        print_spread("comm", &x->spread[STEP_COMM]);
         if (isnan(hidden_share(x)))
             printf("\"hidden_share\": null, ");
         else
             printf("\"hidden_share\": %.4f, ", hidden_share(x));
         printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
-               x->sent_bytes, x->messages, x->memory_bytes);
+               x->trial.sent_bytes, x->trial.messages, x->trial.memory_bytes);
         if (o->check)
             printf(", \"check\": \"ok\", \"error_share\": %.6f", x->error);
         printf("}");
@@ -363,21 +272,23 @@ static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t count
     int rc = world_settle(rig->world, subjects ? OK : fail(ERR_NOMEM, "%zu plans", count));
 
     for (size_t i = 0; i < count && !rc; i++) {
-        subjects[i].rig = rig;
-        subjects[i].plan = plans[i];
-        rc = rig_exec(rig, &plans[i], &subjects[i].exec);
+        struct subject *s = &subjects[i];
+
+        rc = trial_open(rig, &plans[i], &s->trial);
         if (!rc && o->check)
-            rc = rig_check(rig, subjects[i].exec, &subjects[i].error);
+            rc = rig_check(rig, s->trial.exec, &s->error);
         if (!rc)
-            rc = warm(&subjects[i], o);
+            rc = trial_warm(&s->trial, o->warmup + 1);
+        if (!rc)
+            rc = rig_dropped(rig, s->trial.exec, &s->dropped);
     }
     if (!rc)
         rc = measure_all(subjects, (int)count, o);
     if (!rc && world_topology(rig->world)->rank == 0)
         (o->json ? print_json : print_text)(rig, subjects, count, o);
     for (size_t i = 0; subjects && i < count; i++) {
-        exec_close(subjects[i].exec);
-        for (int mode = 0; mode < MODE_COUNT; mode++)
+        trial_close(&subjects[i].trial);
+        for (int mode = 0; mode < STEP_MODES; mode++)
             free(subjects[i].samples[mode]);
     }
     free(subjects);
@@ -393,7 +304,7 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
     int rc;
 
     for (uint32_t q = 0; tokens && q < shape->ranks; q++)
-        tokens[q] = o->tokens;
+        tokens[q] = shape->tokens;
     TRY_OUT(world_settle(world, tokens ? OK : fail(ERR_NOMEM, "%u ranks", shape->ranks)));
     TRY_OUT(rig_open(world, engine, &data, tokens, o->factor, &rig));
     rc = run_plans(rig, plans, count, o);
@@ -403,7 +314,7 @@ out:
     return rc;
 }
 
-static int on_rank(struct world *world, struct run_options *o, bool given_experts, bool given_top_k)
+static int on_rank(struct world *world, struct run_options *o)
 {
     const struct topology *t = world_topology(world);
     struct moe_plan plans[PLANS_MAX];
@@ -415,8 +326,7 @@ static int on_rank(struct world *world, struct run_options *o, bool given_expert
 
     if (o->ranks && o->ranks != (uint32_t)t->ranks)
         return fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", o->ranks, t->ranks);
-    complete(o, (uint32_t)t->ranks, given_experts, given_top_k);
-    shape = shape_of(o, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
+    shape = layer_options_shape(&o->layer, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
     log_only(t->rank == 0); /* every rank finds the same fault in the same options */
     rc = check_options(o, &shape, (uint32_t)world_neighbours(world), plans, &count);
     log_only(true);
@@ -431,7 +341,7 @@ out:
     return rc;
 }
 
-static int start_ranks(struct run_options *o, char **argv, bool given_experts, bool given_top_k)
+static int start_ranks(struct run_options *o, char **argv)
 {
     uint32_t ranks = o->ranks ? o->ranks : 4,
              per_node = o->ranks_per_node ? o->ranks_per_node : ranks;
@@ -444,8 +354,7 @@ static int start_ranks(struct run_options *o, char **argv, bool given_experts, b
         return fail(ERR_ARGUMENT, "--ranks %u: at most 4096 can be started on one machine", ranks);
     if (ranks % per_node)
         return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", per_node, ranks);
-    complete(o, ranks, given_experts, given_top_k);
-    shape = shape_of(o, ranks, per_node);
+    shape = layer_options_shape(&o->layer, ranks, per_node);
     TRY(check_options(o, &shape, ranks, plans, &count));
     TRY(launch_ranks((int)ranks, argv, &code));
     return EXIT_CODE_OF_RANKS + code;
@@ -454,11 +363,10 @@ static int start_ranks(struct run_options *o, char **argv, bool given_experts, b
 int run_main(int argc, char **argv)
 {
     struct run_options o = defaults;
-    bool help = false, given_experts, given_top_k;
+    bool help = false;
     struct world *world;
     int first, rc;
 
-    o.experts = o.top_k = UINT32_MAX; /* zero is a value that must be refused */
     TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
     if (help) {
         print_help();
@@ -466,12 +374,10 @@ int run_main(int argc, char **argv)
     }
     if (first < argc)
         return fail(ERR_ARGUMENT, "run takes no argument \"%s\"", argv[first]);
-    given_experts = o.experts != UINT32_MAX;
-    given_top_k = o.top_k != UINT32_MAX;
     if (!launch_is_rank())
-        return start_ranks(&o, argv - 1, given_experts, given_top_k);
+        return start_ranks(&o, argv - 1);
     TRY(world_open((int)o.ranks_per_node, &world));
-    rc = on_rank(world, &o, given_experts, given_top_k);
+    rc = on_rank(world, &o);
     world_close(world);
     return rc;
 }

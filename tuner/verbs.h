@@ -3,6 +3,11 @@
 #define VERBS_H
 
 int run_main(int argc, char **argv); /* argv[0] is the verb */
+int tune_main(int argc, char **argv);
+int plan_main(int argc, char **argv);
+int show_main(int argc, char **argv);
+int status_main(int argc, char **argv);
+int serve_main(int argc, char **argv); /* for moetune itself */
 
 /* A verb that only passes on what its ranks ended with returns this + their exit code. */
 enum { EXIT_CODE_OF_RANKS = 1000 };

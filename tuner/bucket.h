@@ -1,0 +1,29 @@
+/* One bucket: what is known of it is replayed, the search goes on from there, the winner meets the
+ * default plan, and an entry results. */
+#ifndef BUCKET_H
+#define BUCKET_H
+
+#include "sweep.h"
+
+/* A layer's sweep under way. */
+struct sweep {
+    const struct sweep_setup *setup;
+    struct space *space;
+    struct search *search;
+    int64_t shape; /* its id in the store */
+    struct sweep_result result;
+    int64_t committed_ns, beaten_ns, published_ns, publish_took_ns;
+};
+
+/* ERR_CUT when time is up: no entry then, but every sample is kept. */
+int bucket_measure(struct sweep *sweep, uint32_t bucket, struct entry_row *out);
+
+/* For the search alone: tells it what an earlier run measured here. */
+int bucket_recall(struct sweep *sweep, uint32_t bucket);
+
+bool sweep_time_is_up(const struct sweep *sweep);
+
+/* Commits if the last time is long enough ago for it to cost nothing. */
+int sweep_commit(struct sweep *sweep);
+
+#endif

@@ -1,0 +1,191 @@
+/* Three ways to reach the ranks; one way to lose them. */
+#include "crew.h"
+
+#include "host.h"
+#include "launch.h"
+#include "status.h"
+#include "worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct crew {
+    struct crew_setup setup;
+    struct worker *worker; /* in this process: around us, or modelled */
+    struct world *world;   /* borrowed; NULL when modelled */
+    struct launched ranks;
+    bool reached; /* the ranks have answered once since they were started */
+    uint32_t starts;
+    struct order layer; /* the last ORDER_LAYER, for ranks that replace lost ones */
+    bool has_layer;
+};
+
+static int new_crew(const struct crew_setup *setup, struct crew **out)
+{
+    *out = calloc(1, sizeof(**out));
+    if (!*out)
+        return fail(ERR_NOMEM, "a crew");
+    (*out)->setup = *setup;
+    return OK;
+}
+
+int crew_open_launched(const struct crew_setup *setup, struct crew **out)
+{
+    return new_crew(setup, out);
+}
+
+int crew_open_around(struct world *world, const struct crew_setup *setup, struct crew **out)
+{
+    struct crew *crew = NULL;
+    int rc;
+
+    TRY(new_crew(setup, &crew));
+    crew->world = world;
+    TRY_OUT(worker_open(world, setup->device, &crew->worker));
+    *out = crew;
+    return OK;
+out:
+    crew_close(crew);
+    return rc;
+}
+
+int crew_open_model(const struct cluster *cluster, uint64_t seed, struct crew **out)
+{
+    struct crew *crew = NULL;
+    int rc;
+
+    TRY(new_crew(&(struct crew_setup){ .ranks = cluster->ranks }, &crew));
+    TRY_OUT(worker_open_model(cluster, seed, &crew->worker));
+    *out = crew;
+    return OK;
+out:
+    crew_close(crew);
+    return rc;
+}
+
+uint32_t crew_starts(const struct crew *crew)
+{
+    return crew->starts;
+}
+
+static int start(struct crew *crew)
+{
+    char per_node[16], device[32];
+    char *arguments[] = {
+        "moetune", "serve", "--ranks-per-node", per_node, "--device", device, NULL
+    };
+
+    /* Faults that a test injects are for the first ranks only: they would hit every replacement at
+     * the same place again. */
+    if (crew->starts++)
+        unsetenv("MOETUNE_FAULT");
+    snprintf(per_node, sizeof(per_node), "%u", crew->setup.ranks_per_node);
+    snprintf(device, sizeof(device), "%s", crew->setup.device);
+    crew->reached = false;
+    return launch_start((int)crew->setup.ranks, arguments, &crew->ranks);
+}
+
+static void lose(struct crew *crew, enum trial_state state, const char *why, struct reply *reply)
+{
+    char how[128] = "";
+
+    launch_end(&crew->ranks, false, how, sizeof(how));
+    *reply = (struct reply){ .state = state, .broken = true };
+    if (state == TRIAL_TIMEOUT)
+        snprintf(reply->message, sizeof(reply->message), "%.190s", why);
+    else
+        snprintf(reply->message, sizeof(reply->message), "%s: %s", why, how);
+}
+
+/* The next reply among whatever else ranks print. */
+static int await(struct crew *crew, struct reply *reply)
+{
+    int64_t deadline = host_clock_ns() + (int64_t)(crew->setup.timeout_s * 1e9);
+    char line[WORK_LINE_BYTES];
+    int rc;
+
+    for (;;) {
+        rc = launch_read(&crew->ranks, 1000, line, sizeof(line));
+        if (rc == OK && !reply_parse(line, reply)) {
+            crew->reached = true;
+            return OK;
+        }
+        if (rc == OK)
+            note("a rank says: %.200s", line);
+        if (rc == ERR_LAUNCH)
+            return rc;
+        if (host_clock_ns() > deadline)
+            return UNSUPPORTED;
+        if (crew->setup.idle)
+            crew->setup.idle(crew->setup.self);
+    }
+}
+
+static int tell(struct crew *crew, const struct order *order, struct reply *reply)
+{
+    char line[WORK_LINE_BYTES];
+    int rc;
+
+    order_format(order, line);
+    rc = launch_write(&crew->ranks, line);
+    if (!rc)
+        rc = await(crew, reply);
+    if (rc == UNSUPPORTED) {
+        snprintf(line, sizeof(line), "no answer within %g s (--trial-timeout)",
+                 crew->setup.timeout_s);
+        lose(crew, TRIAL_TIMEOUT, line, reply);
+    } else if (rc) {
+        lose(crew, TRIAL_CRASHED, "lost the ranks", reply);
+    } else if (reply->broken) {
+        char how[128];
+
+        launch_end(&crew->ranks, true, how, sizeof(how));
+    }
+    if (rc && !crew->reached)
+        return fail(ERR_LAUNCH, "the ranks did not start: %s", reply->message);
+    return OK;
+}
+
+int crew_do(struct crew *crew, const struct order *order, struct reply *reply)
+{
+    if (order->kind == ORDER_LAYER) {
+        crew->layer = *order;
+        crew->has_layer = true;
+    }
+    if (crew->world) {
+        TRY(worker_lead(crew->worker, order, reply));
+        return reply->broken ? fail(ERR_WIRE, "the ranks can do no more: %s", reply->message) : OK;
+    }
+    if (crew->worker) {
+        worker_do(crew->worker, order, reply);
+        return OK;
+    }
+    if (!crew->ranks.pid) {
+        TRY(start(crew));
+        if (order->kind != ORDER_LAYER && crew->has_layer) {
+            TRY(tell(crew, &crew->layer, reply));
+            if (reply->state != TRIAL_OK)
+                return OK;
+        }
+    }
+    return tell(crew, order, reply);
+}
+
+void crew_close(struct crew *crew)
+{
+    struct order quit = { .kind = ORDER_QUIT };
+    char line[WORK_LINE_BYTES], how[128];
+    struct reply reply;
+
+    if (!crew)
+        return;
+    if (crew->worker && crew->world)
+        worker_lead(crew->worker, &quit, &reply);
+    worker_close(crew->worker);
+    if (crew->ranks.pid) {
+        order_format(&quit, line);
+        launch_end(&crew->ranks, launch_write(&crew->ranks, line) == OK, how, sizeof(how));
+    }
+    free(crew);
+}

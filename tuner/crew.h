@@ -1,0 +1,36 @@
+/* The ranks as one thing that does what it is told, wherever they run: started here and watched,
+ * around us under a launcher, or modelled.  Survives ranks that hang or die: new ones are started
+ * and the layer is set up again. */
+#ifndef CREW_H
+#define CREW_H
+
+#include "cluster.h"
+#include "work.h"
+
+struct crew;
+
+struct crew_setup {
+    uint32_t ranks, ranks_per_node; /* ranks_per_node 0: as found */
+    const char *device;
+    double timeout_s;         /* for one order */
+    void (*idle)(void *self); /* called about once a second while waiting; may be NULL */
+    void *self;
+};
+
+/* Starts nothing before the first order. */
+int crew_open_launched(const struct crew_setup *setup, struct crew **out);
+
+/* Rank 0 of a world that a launcher started; the other ranks follow. */
+int crew_open_around(struct world *world, const struct crew_setup *setup, struct crew **out);
+
+int crew_open_model(const struct cluster *cluster, uint64_t seed, struct crew **out);
+void crew_close(struct crew *crew); /* ends the ranks; NULL is fine */
+
+/* OK with a reply, whatever became of the trial; TRIAL_TIMEOUT and TRIAL_CRASHED are made here.  An
+ * error means that ranks cannot be had at all. */
+int crew_do(struct crew *crew, const struct order *order, struct reply *reply);
+
+/* How often ranks had to be started. */
+uint32_t crew_starts(const struct crew *crew);
+
+#endif

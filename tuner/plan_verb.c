@@ -1,0 +1,200 @@
+/* moetune plan: what tune would do.  Starts no ranks and measures nothing. */
+#include "plan.h"
+#include "progress.h"
+#include "shape.h"
+#include "status.h"
+#include "store.h"
+#include "tune_options.h"
+#include "verbs.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What a sweep of one layer comes to. */
+struct forecast {
+    uint32_t ruled_out;          /* plans at anchors */
+    int64_t memory_bytes;        /* the most any plan may ask for, per rank */
+    double steps, seconds, wide; /* expected; true within a factor of `wide` */
+    uint32_t known;              /* anchors with an entry */
+};
+
+/* Steps per anchor: a search of some 20, a contest of some 14, three to warm each of 8 plans. */
+enum { STEPS_PER_ANCHOR = 20 + 14 + 3 * 8 };
+
+struct scale {
+    double log_sum;
+    uint32_t count;
+    struct search *search;
+    const struct space *space;
+};
+
+/* How wrong the guess is where the default plan has been measured. */
+static int compare_default(void *self, const struct entry_row *entry)
+{
+    struct scale *s = self;
+    double guess_us = search_estimate(s->search, entry->capacity, s->space->default_arm) * 1e-3;
+
+    if (entry->inferred || !(entry->default_us > 0) || !(guess_us > 0))
+        return OK;
+    s->log_sum += log(entry->default_us / guess_us);
+    s->count++;
+    return OK;
+}
+
+static int open_search(const struct tune_request *r, const struct space *space, struct search **out)
+{
+    struct search_setup setup = { .shape = space->shape,
+                                  .arms = space->arms,
+                                  .arm_count = space->arm_count,
+                                  .machine = r->machine,
+                                  .seed = r->options.seed };
+
+    return search_open(search_find("guided"), &setup, out);
+}
+
+static void count_memory(const struct space *space, struct forecast *f)
+{
+    for (size_t i = 0; i < space->anchor_count; i++)
+        for (size_t arm = 0; arm < space->arm_count; arm++) {
+            int64_t bytes = space_bytes(space, (int)arm, space->anchors[i]);
+
+            if (bytes > space->memory_limit_bytes)
+                f->ruled_out++;
+            else if (bytes > f->memory_bytes)
+                f->memory_bytes = bytes;
+        }
+}
+
+static int count_time(const struct tune_request *r, const struct space *space, struct store *store,
+                      struct forecast *f)
+{
+    struct scale scale = { .space = space };
+    int64_t cluster = 0, shape = 0;
+    double factor = 1;
+    int rc = OK;
+
+    TRY(open_search(r, space, &scale.search));
+    if (store && store_find(store, &r->cluster, &space->shape, &cluster, &shape) == OK)
+        rc = store_entries(store, cluster, shape, compare_default, &scale);
+    if (scale.count)
+        factor = exp(scale.log_sum / scale.count);
+    f->known = scale.count;
+    f->wide = scale.count ? 1.5 : 4;
+    for (size_t i = 0; i < space->anchor_count; i++) {
+        uint64_t capacity = space_capacity(space, space->anchors[i]);
+
+        f->steps += STEPS_PER_ANCHOR;
+        f->seconds += STEPS_PER_ANCHOR * factor * 1e-9 *
+                      search_estimate(scale.search, capacity, space->default_arm);
+    }
+    search_close(scale.search);
+    return rc;
+}
+
+static void print_text(const struct tune_request *r, const struct space *space,
+                       const struct forecast *f)
+{
+    char shape[SHAPE_TEXT_BYTES], least[32], most[32];
+
+    shape_format(&space->shape, shape, sizeof(shape));
+    progress_duration(f->seconds / f->wide, least, sizeof(least));
+    progress_duration(f->seconds * f->wide, most, sizeof(most));
+    printf("layer     %s\n", shape);
+    printf("plans     %zu; %u of them, over all measured buckets, ruled out by %.3g GiB per rank\n",
+           space->arm_count, f->ruled_out, (double)space->memory_limit_bytes * 0x1p-30);
+    printf("buckets   %u to %u of width %u: %zu measured (%s), the rest inferred\n", space->first,
+           space->last, space->window, space->anchor_count, r->effort->name);
+    printf("memory    %.3g GiB per rank for the largest plan\n", (double)f->memory_bytes * 0x1p-30);
+    printf("steps     about %.0f; the paper's search takes %" PRIu64 " trials\n", f->steps,
+           space_paper_trials(space));
+    printf("time      %s to %s (%s)\n\n", least, most,
+           f->known ? "from what is measured" : "a guess: nothing is measured yet");
+}
+
+static void print_json(const struct tune_request *r, const struct space *space,
+                       const struct forecast *f, bool first)
+{
+    char text[SHAPE_TEXT_BYTES];
+
+    shape_format(&space->shape, text, sizeof(text));
+    printf("%s{\"shape\": \"%s\", \"plans\": [", first ? "" : ",\n", text);
+    for (size_t i = 0; i < space->arm_count; i++) {
+        char plan[PLAN_TEXT_BYTES];
+
+        moe_plan_format(&space->arms[i], plan, sizeof(plan));
+        printf("%s\"%s\"", i ? ", " : "", plan);
+    }
+    printf("], \"first_bucket\": %u, \"last_bucket\": %u, \"window\": %u, \"effort\": \"%s\", "
+           "\"measured_buckets\": [",
+           space->first, space->last, space->window, r->effort->name);
+    for (size_t i = 0; i < space->anchor_count; i++)
+        printf("%s%u", i ? ", " : "", space->anchors[i]);
+    printf("], \"ruled_out\": %u, \"memory_bytes\": %" PRId64 ", \"memory_limit_bytes\": %" PRId64
+           ", \"steps\": %.0f, \"paper_trials\": %" PRIu64 ", \"seconds_least\": ",
+           f->ruled_out, f->memory_bytes, space->memory_limit_bytes, f->steps,
+           space_paper_trials(space));
+    if (isfinite(f->seconds))
+        printf("%.3f, \"seconds_most\": %.3f, ", f->seconds / f->wide, f->seconds * f->wide);
+    else
+        printf("null, \"seconds_most\": null, ");
+    printf("\"known_buckets\": %u}", f->known);
+}
+
+static int print_all(const struct tune_request *r, struct store *store)
+{
+    if (r->options.json)
+        printf("[");
+    for (size_t i = 0; i < r->space_count; i++) {
+        struct forecast f = { 0 };
+
+        count_memory(&r->spaces[i], &f);
+        TRY(count_time(r, &r->spaces[i], store, &f));
+        if (r->options.json)
+            print_json(r, &r->spaces[i], &f, i == 0);
+        else
+            print_text(r, &r->spaces[i], &f);
+    }
+    if (r->options.json)
+        printf("]\n");
+    return OK;
+}
+
+/* A database that is not there yet, or damaged, does not matter here. */
+static struct store *open_known(const struct tune_options *o)
+{
+    char path[PATH_MAX];
+    struct store *store = NULL;
+
+    log_only(false);
+    if (store_path(o->db, false, path, sizeof(path)) || store_read(path, &store))
+        store = NULL;
+    log_only(true);
+    return store;
+}
+
+int plan_main(int argc, char **argv)
+{
+    struct tune_request request;
+    struct tune_options o;
+    struct store *store;
+    bool help = false;
+    uint32_t ranks, per_node;
+    int rc;
+
+    TRY(tune_options_parse("plan", argc, argv, &o, &help));
+    if (help)
+        return OK;
+    ranks = o.ranks ? o.ranks : 4;
+    per_node = o.ranks_per_node ? o.ranks_per_node : ranks;
+    if (ranks % per_node)
+        return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", per_node, ranks);
+    TRY(tune_request_make(&o, ranks, per_node, &request));
+    store = open_known(&o);
+    rc = print_all(&request, store);
+    store_close(store);
+    tune_request_free(&request);
+    return rc;
+}

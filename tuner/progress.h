@@ -1,0 +1,32 @@
+/* What a sweep says while it runs: one line on a terminal, a plain line every few seconds
+ * elsewhere.  To standard error, so that results can be piped. */
+#ifndef PROGRESS_H
+#define PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct progress {
+    bool terminal, quiet;
+    int64_t begun_ns, shown_ns;
+    uint32_t buckets, done, fresh; /* to measure in all; finished; of those, measured now */
+    char layer[160], now[160];     /* what is swept; what is measured */
+    uint64_t steps;
+    int width; /* of what stands on the terminal's line */
+};
+
+void progress_open(struct progress *progress, bool quiet);
+
+/* Says it if it is time; `now` as printf wants it. */
+void progress_show(struct progress *progress, const char *now, ...)
+    __attribute__((format(printf, 2, 3)));
+void progress_tick(struct progress *progress); /* nothing new: keeps the clock alive */
+
+/* Clears the line before something else is printed. */
+void progress_clear(struct progress *progress);
+
+/* "2 m 10 s". */
+void progress_duration(double seconds, char *text, size_t size);
+
+#endif

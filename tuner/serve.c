@@ -1,0 +1,65 @@
+/* moetune serve: what ranks run that a tuner has started.  Orders come as lines on rank 0's
+ * standard input, replies go to its standard output. */
+#include "options.h"
+#include "status.h"
+#include "verbs.h"
+#include "worker.h"
+
+#include <stdio.h>
+
+struct serve_options {
+    uint32_t ranks_per_node;
+    const char *device;
+};
+
+static const struct option_row rows[] = {
+    { "ranks-per-node", "M", OPTION_COUNT, offsetof(struct serve_options, ranks_per_node),
+      "pretend that nodes hold M ranks", NULL },
+    { "device", "NAME", OPTION_TEXT, offsetof(struct serve_options, device), "back end", NULL },
+};
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
+
+/* Until QUIT, the end of input, or ranks that can do no more. */
+static int lead(struct worker *worker)
+{
+    struct order order = { .kind = ORDER_QUIT };
+    char line[WORK_LINE_BYTES];
+    struct reply reply;
+
+    do {
+        if (!fgets(line, sizeof(line), stdin))
+            order = (struct order){ .kind = ORDER_QUIT };
+        else if (order_parse(line, &order))
+            return fail(ERR_FORMAT, "not an order: %.80s", line);
+        TRY(worker_lead(worker, &order, &reply));
+        reply_format(&reply, line);
+        printf("%s\n", line);
+        fflush(stdout);
+    } while (order.kind != ORDER_QUIT && !reply.broken);
+    return OK;
+}
+
+static int serve(struct world *world, const struct serve_options *o)
+{
+    struct worker *worker = NULL;
+    int rc;
+
+    TRY(worker_open(world, o->device, &worker));
+    rc = world_topology(world)->rank == 0 ? lead(worker) : worker_follow(worker);
+    worker_close(worker);
+    return rc;
+}
+
+int serve_main(int argc, char **argv)
+{
+    struct serve_options o = { .device = "host" };
+    struct world *world;
+    bool help = false;
+    int first, rc;
+
+    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
+    TRY(world_open((int)o.ranks_per_node, &world));
+    rc = serve(world, &o);
+    world_close(world);
+    return rc;
+}

@@ -1,0 +1,211 @@
+/* Plans, buckets and memory of one layer. */
+#include "space.h"
+
+#include "exec.h"
+#include "layer.h"
+#include "plan.h"
+#include "shape.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct effort efforts[] = {
+    { "quick", "two buckets per doubling of c", 2, 0.006, 0, 0.95, 10 },
+    { "normal", "four buckets per doubling of c; doubtful ones between are measured", 4, 0.003,
+      0.02, 0.99, 20 },
+    { "thorough", "every bucket, and twice as sure", 0, 0.0015, 0, 0.99, 60 },
+};
+const char *const effort_words[] = { "quick", "normal", "thorough", NULL };
+
+enum { BUCKETS_MAX = 1 << 20 };
+
+static int parse_buckets(const char *text, struct space *space)
+{
+    char *end;
+    unsigned long first = strtoul(text, &end, 10), last = first;
+    const char *at = end;
+
+    if (*text >= '0' && *text <= '9' && *at == ':') {
+        last = strtoul(at + 1, &end, 10);
+        if (at[1] < '0' || at[1] > '9')
+            end = (char *)text;
+    }
+    if (*text < '0' || *text > '9' || *end || last < first || last >= BUCKETS_MAX)
+        return fail(ERR_ARGUMENT, "--buckets %s: \"LO:HI\" is wanted, from 0 to %d", text,
+                    BUCKETS_MAX - 1);
+    space->first = (uint32_t)first;
+    space->last = (uint32_t)last;
+    return OK;
+}
+
+/* The buckets that capacity factors from 1 to max_factor reach, as the paper varies them. */
+static int reachable_buckets(double max_factor, struct space *space)
+{
+    const struct moe_shape *s = &space->shape;
+    uint64_t least = capacity_rows(1, s->top_k, s->experts, s->tokens, 0);
+    uint64_t most;
+
+    if (!(max_factor >= 1) || max_factor > 1e6)
+        return fail(ERR_ARGUMENT, "--max-capacity-factor %g: from 1 to 1e6 is wanted", max_factor);
+    most = capacity_rows(max_factor, s->top_k, s->experts, s->tokens, 0);
+    if (most / space->window >= BUCKETS_MAX)
+        return fail(ERR_ARGUMENT, "capacities up to %llu make more than %d buckets of width %u",
+                    (unsigned long long)most, BUCKETS_MAX, space->window);
+    space->first = (uint32_t)(least / space->window);
+    space->last = (uint32_t)(most / space->window);
+    return OK;
+}
+
+static bool axis_named(const char *axes, const char *name)
+{
+    size_t length = strlen(name);
+
+    while (*axes) {
+        size_t word = strcspn(axes, ",");
+
+        if (word == length && !memcmp(axes, name, word))
+            return true;
+        axes += word + (axes[word] == ',');
+    }
+    return false;
+}
+
+static int check_axes(const char *axes)
+{
+    while (*axes) {
+        size_t word = strcspn(axes, ","), i = 0;
+
+        while (i < plan_axis_count &&
+               (strlen(plan_axes[i].name) != word || memcmp(plan_axes[i].name, axes, word) != 0))
+            i++;
+        if (i == plan_axis_count)
+            return fail(ERR_ARGUMENT, "--axes: \"%.*s\" is not an axis; there are r, d, a",
+                        (int)word, axes);
+        axes += word + (axes[word] == ',');
+    }
+    return OK;
+}
+
+/* r = 0 stands for all of its d and a: it stays as long as r varies. */
+static bool varies_only(const struct moe_plan *plan, const char *axes)
+{
+    struct moe_plan standard = plan_default();
+
+    return (plan->r == standard.r || axis_named(axes, "r")) &&
+           (plan->d == standard.d || axis_named(axes, "d")) &&
+           (plan->a == standard.a || axis_named(axes, "a"));
+}
+
+static int list_arms(const char *axes, struct space *space)
+{
+    struct moe_plan all[SEARCH_ARMS_MAX], standard = plan_default();
+    size_t count = plan_list(&space->shape, all, SEARCH_ARMS_MAX);
+
+    if (count > SEARCH_ARMS_MAX)
+        return fail(ERR_ARGUMENT, "%zu plans: more than %d cannot be searched", count,
+                    SEARCH_ARMS_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (varies_only(&all[i], axes))
+            space->arms[space->arm_count++] = all[i];
+    space->default_arm = space_arm(space, &standard);
+    return OK;
+}
+
+static uint32_t next_anchor(const struct space *space, uint32_t bucket, double per_octave)
+{
+    double capacity = (double)space_capacity(space, bucket) * exp2(1 / per_octave);
+    uint32_t next = per_octave > 0 ? (uint32_t)(capacity / space->window) : 0;
+
+    if (next <= bucket)
+        next = bucket + 1;
+    return next < space->last ? next : space->last;
+}
+
+/* Coarse first: a sweep that is cut off has seen the whole range. */
+static int list_anchors(double per_octave, struct space *space)
+{
+    size_t room = space->last - space->first + 1, count = 0, used = 0;
+    uint32_t *ascending = malloc(room * sizeof(*ascending));
+    size_t stride = per_octave > 0 ? (size_t)ceil(per_octave) : 16;
+
+    space->anchors = malloc(room * sizeof(*space->anchors));
+    if (!ascending || !space->anchors) {
+        free(ascending);
+        return fail(ERR_NOMEM, "%zu buckets", room);
+    }
+    for (uint32_t b = space->first;; b = next_anchor(space, b, per_octave)) {
+        ascending[count++] = b;
+        if (b == space->last)
+            break;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (i % stride == 0 || i + 1 == count)
+            space->anchors[used++] = ascending[i];
+    for (size_t i = 0; i < count; i++)
+        if (i % stride != 0 && i + 1 != count)
+            space->anchors[used++] = ascending[i];
+    space->anchor_count = count;
+    free(ascending);
+    return OK;
+}
+
+int space_open(const struct moe_shape *shape, const struct space_setup *setup, struct space *out)
+{
+    struct space space = { .shape = *shape,
+                           .window = setup->window,
+                           .memory_limit_bytes = setup->memory_limit_bytes,
+                           .computes_f32 = setup->computes_f32 };
+
+    TRY(shape_check(shape));
+    if (setup->window < 1 || setup->window > 1 << 20)
+        return fail(ERR_ARGUMENT, "--window %u: from 1 to %d is wanted", setup->window, 1 << 20);
+    TRY(check_axes(setup->axes));
+    if (setup->buckets)
+        TRY(parse_buckets(setup->buckets, &space));
+    else
+        TRY(reachable_buckets(setup->max_factor, &space));
+    TRY(list_arms(setup->axes, &space));
+    TRY(list_anchors(setup->effort->anchors_per_octave, &space));
+    *out = space;
+    return OK;
+}
+
+void space_close(struct space *space)
+{
+    free(space->anchors);
+    space->anchors = NULL;
+}
+
+uint64_t space_capacity(const struct space *space, uint32_t bucket)
+{
+    return ((uint64_t)bucket + 1) * space->window - 1;
+}
+
+int64_t space_bytes(const struct space *space, int arm, uint32_t bucket)
+{
+    const struct moe_shape *s = &space->shape;
+    struct topology topology = { 0, (int)s->ranks, (int)s->ranks_per_node };
+    size_t plan =
+        exec_bytes(s, &space->arms[arm], &topology, s->tokens, space_capacity(space, bucket),
+                   space->computes_f32 ? MOE_F32 : s->dtype);
+    size_t layer = layer_bytes(s);
+    double all = (double)plan + (double)layer +
+                 4.0 * s->tokens * s->model_dim * (double)dtype_bytes(s->dtype);
+
+    return all < 0x1p62 ? (int64_t)all : INT64_MAX;
+}
+
+uint64_t space_paper_trials(const struct space *space)
+{
+    return (uint64_t)search_paper_trials(&space->shape) * (space->last - space->first + 1);
+}
+
+int space_arm(const struct space *space, const struct moe_plan *plan)
+{
+    for (size_t i = 0; i < space->arm_count; i++)
+        if (plan_equal(&space->arms[i], plan))
+            return (int)i;
+    return -1;
+}

@@ -1,0 +1,60 @@
+/* What there is to try for one layer: plans, buckets, the buckets that are measured, and the memory
+ * each plan needs.  Measures nothing. */
+#ifndef SPACE_H
+#define SPACE_H
+
+#include "cluster.h"
+#include "moelookup.h"
+#include "search.h"
+
+/* How much is measured, and how sure is sure; one row per word of --effort. */
+struct effort {
+    const char *name, *summary;
+    double anchors_per_octave; /* buckets measured per doubling of c; 0 = every bucket */
+    double precision;          /* of the search, as struct search_setup has it */
+    double refine_above;       /* measure an inferred bucket whose bound is above this; 0 = never */
+    double confidence;         /* of the contest with the default plan */
+    uint32_t rounds_max;       /* of the contest */
+};
+extern const struct effort efforts[];
+extern const char *const effort_words[];
+
+struct space {
+    struct moe_shape shape;
+    uint32_t window, first, last; /* R; buckets, both included */
+    struct moe_plan arms[SEARCH_ARMS_MAX];
+    size_t arm_count;
+    int default_arm;
+    uint32_t *anchors; /* the buckets to measure, in the order they are */
+    size_t anchor_count;
+    int64_t memory_limit_bytes; /* per rank */
+    bool computes_f32;          /* the device does, whatever the storage type */
+};
+
+struct space_setup {
+    uint32_t window;
+    const char *buckets; /* "LO:HI", or NULL: what capacity factors 1 to max_factor reach */
+    double max_factor;
+    const char *axes; /* "r,d,a": those that vary; the others keep their default */
+    int64_t memory_limit_bytes;
+    bool computes_f32;
+    const struct effort *effort;
+};
+
+/* ERR_ARGUMENT after a message. */
+int space_open(const struct moe_shape *shape, const struct space_setup *setup, struct space *out);
+void space_close(struct space *space);
+
+/* The capacity that stands for a bucket: its upper edge. */
+uint64_t space_capacity(const struct space *space, uint32_t bucket);
+
+/* Bytes one rank needs for an arm at a bucket: the layer, its tokens, and the plan. */
+int64_t space_bytes(const struct space *space, int arm, uint32_t bucket);
+
+/* Every bucket's trials by the paper's count. */
+uint64_t space_paper_trials(const struct space *space);
+
+/* The index of a plan, or -1. */
+int space_arm(const struct space *space, const struct moe_plan *plan);
+
+#endif

@@ -1,0 +1,143 @@
+/* moetune status: how far a sweep is, read from its database. */
+#include "json.h"
+#include "options.h"
+#include "progress.h"
+#include "status.h"
+#include "store.h"
+#include "verbs.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+struct status_options {
+    const char *db;
+    bool watch, json;
+    double every_s;
+};
+
+#define AT(field) offsetof(struct status_options, field)
+static const struct option_row rows[] = {
+    { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or the user's)", NULL },
+    { "watch", NULL, OPTION_FLAG, AT(watch), "until the sweep ends", NULL },
+    { "every", "S", OPTION_NUMBER, AT(every_s), "seconds between two looks", NULL },
+    { "json", NULL, OPTION_FLAG, AT(json), "one JSON object per look", NULL },
+};
+#undef AT
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
+
+static const struct status_options defaults = { .every_s = 2 };
+
+static void print_help(void)
+{
+    printf("usage: moetune status [options]\n\nSays how far the last sweep of a database is.  "
+           "Changes nothing.\n\n");
+    options_print(rows, ROW_COUNT, &defaults);
+    printf("\nexample: moetune status --watch\n");
+}
+
+/* A running sweep writes at least every few seconds. */
+enum { SILENT_S = 60 };
+
+struct look {
+    struct run_row run;
+    bool found;
+};
+
+static int take_first(void *self, const struct run_row *run)
+{
+    struct look *look = self;
+
+    look->run = *run;
+    look->found = true;
+    return UNSUPPORTED; /* one is enough */
+}
+
+static bool is_silent(const struct run_row *run)
+{
+    return run->state == RUN_RUNNING && time(NULL) - run->updated_s > SILENT_S;
+}
+
+static void print_text(const struct run_row *run)
+{
+    double spent = difftime(run->updated_s, run->started_s);
+    char passed[32], left[32];
+    uint32_t done = run->buckets_done;
+
+    progress_duration(spent, passed, sizeof(passed));
+    progress_duration(done ? spent / done * (run->buckets_planned - done) : NAN, left,
+                      sizeof(left));
+    printf("run %" PRId64 " %s%s: %u of %u buckets after %s", run->id, run_state_words[run->state],
+           is_silent(run) ? ", but silent (was it killed? run it again)" : "", done,
+           run->buckets_planned, passed);
+    if (run->state == RUN_RUNNING)
+        printf(", about %s left; %s", left, run->now);
+    printf("\n    %s %s, %" PRIu64 " steps for the search, %" PRIu64
+           " against the default, %" PRIu64 " to warm up\n    %s\n",
+           run->search, run->effort, run->samples_search, run->samples_default, run->samples_warm,
+           run->command);
+}
+
+static void print_json(const struct run_row *run)
+{
+    printf("{\"run\": %" PRId64 ", \"state\": \"%s\", \"silent\": %s, \"started\": %" PRId64
+           ", \"updated\": %" PRId64 ", \"buckets_done\": %u, \"buckets_planned\": %u, "
+           "\"search_steps\": %" PRIu64 ", \"contest_steps\": %" PRIu64 ", \"warm_steps\": %" PRIu64
+           ", \"search\": \"%s\", \"effort\": \"%s\", \"now\": ",
+           run->id, run_state_words[run->state], is_silent(run) ? "true" : "false", run->started_s,
+           run->updated_s, run->buckets_done, run->buckets_planned, run->samples_search,
+           run->samples_default, run->samples_warm, run->search, run->effort);
+    json_quote(run->now, stdout);
+    printf(", \"command\": ");
+    json_quote(run->command, stdout);
+    printf("}\n");
+}
+
+static int look_once(const char *path, const struct status_options *o, bool *running)
+{
+    struct look look = { 0 };
+    struct store *store;
+    int rc;
+
+    TRY(store_read(path, &store));
+    rc = store_runs(store, take_first, &look);
+    store_close(store);
+    if (rc < 0)
+        return rc;
+    if (!look.found) {
+        note("%s: no sweep has run", path);
+        return UNSUPPORTED;
+    }
+    (o->json ? print_json : print_text)(&look.run);
+    fflush(stdout);
+    *running = look.run.state == RUN_RUNNING && !is_silent(&look.run);
+    return OK;
+}
+
+int status_main(int argc, char **argv)
+{
+    struct status_options o = defaults;
+    bool help = false, running = false;
+    char path[PATH_MAX];
+    int first = argc;
+
+    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
+    if (help) {
+        print_help();
+        return OK;
+    }
+    if (first < argc)
+        return fail(ERR_ARGUMENT, "status takes no argument \"%s\"", argv[first]);
+    if (!(o.every_s >= 0.1 && o.every_s <= 86400))
+        return fail(ERR_ARGUMENT, "--every %g: from 0.1 to 86400 seconds is wanted", o.every_s);
+    TRY(store_path(o.db, false, path, sizeof(path)));
+    do {
+        TRY(look_once(path, &o, &running));
+        if (o.watch && running)
+            usleep((useconds_t)(o.every_s * 1e6));
+    } while (o.watch && running);
+    return OK;
+}

@@ -1,0 +1,394 @@
+/* The order of a sweep: anchors, then what lies between them. */
+#include "bucket.h"
+
+#include "host.h"
+#include "plan.h"
+#include "stats.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- publishing */
+
+/* So seldom that it costs at most a twentieth of the time. */
+static int publish(struct sweep *sweep, bool now)
+{
+    int64_t begun_ns = host_clock_ns();
+
+    if (!now && sweep->published_ns && begun_ns - sweep->published_ns < 20 * sweep->publish_took_ns)
+        return OK;
+    TRY(store_run_update(sweep->setup->store, sweep->setup->run));
+    TRY(store_publish(sweep->setup->store));
+    sweep->published_ns = sweep->committed_ns = host_clock_ns();
+    sweep->publish_took_ns = sweep->published_ns - begun_ns;
+    return OK;
+}
+
+/* ---- measured buckets */
+
+static int effort_rank(const char *name)
+{
+    int rank = 0;
+
+    while (effort_words[rank] && strcmp(effort_words[rank], name) != 0)
+        rank++;
+    return rank;
+}
+
+static int get(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
+{
+    return store_entry_get(sweep->setup->store, sweep->setup->cluster, sweep->shape,
+                           sweep->space->window, bucket, out);
+}
+
+/* An entry that need not be measured again. */
+static int is_known(struct sweep *sweep, uint32_t bucket, bool *known)
+{
+    const struct sweep_setup *setup = sweep->setup;
+    struct entry_row entry;
+    int rc = get(sweep, bucket, &entry);
+
+    *known = false;
+    if (rc < 0)
+        return rc;
+    *known = rc == OK && !entry.inferred && !entry.stale &&
+             effort_rank(entry.effort) >= effort_rank(setup->effort->name) &&
+             entry.decided_s >= 0 && !(setup->retune && entry.run != setup->run->id);
+    return OK;
+}
+
+static int measure(struct sweep *sweep, uint32_t bucket)
+{
+    const struct sweep_setup *setup = sweep->setup;
+    struct entry_row entry;
+    int rc;
+
+    if (setup->retune)
+        TRY(store_forget(setup->store, setup->cluster, sweep->shape, sweep->space->window, bucket));
+    rc = bucket_measure(sweep, bucket, &entry);
+    if (rc == UNSUPPORTED) {
+        note("bucket %u: no plan can run there; `moetune show --trials` says why", bucket);
+        return OK;
+    }
+    TRY(rc);
+    TRY(store_entry(setup->store, &entry, setup->retune ? "measured again" : "measured"));
+    sweep->result.measured++;
+    setup->progress->fresh++;
+    return publish(sweep, false);
+}
+
+static int visit(struct sweep *sweep, uint32_t bucket)
+{
+    bool known;
+
+    TRY(is_known(sweep, bucket, &known));
+    if (known) {
+        sweep->result.known++;
+        TRY(bucket_recall(sweep, bucket));
+    } else {
+        TRY(measure(sweep, bucket));
+    }
+    sweep->setup->progress->done++;
+    sweep->setup->run->buckets_done++;
+    return OK;
+}
+
+/* ---- buckets between */
+
+/* What the search expects one plan to take; NAN if it has no model. */
+static double expected_us(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan)
+{
+    int arm = space_arm(sweep->space, plan);
+
+    return arm < 0
+               ? NAN
+               : search_estimate(sweep->search, space_capacity(sweep->space, bucket), arm) * 1e-3;
+}
+
+/* Times on a log-log line between two measured buckets, where there is no model. */
+static double between_us(const struct entry_row *low, const struct entry_row *high,
+                         uint64_t capacity, double low_us, double high_us)
+{
+    double at = log((double)capacity / (double)low->capacity) /
+                log((double)high->capacity / (double)low->capacity);
+
+    return exp(log(low_us) + at * (log(high_us) - log(low_us)));
+}
+
+/* One of the plans that were adopted on either side. */
+static void infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
+                  uint32_t bucket, struct entry_row *out)
+{
+    uint64_t capacity = space_capacity(sweep->space, bucket);
+    double low_us = expected_us(sweep, bucket, &low->plan);
+    double high_us = expected_us(sweep, bucket, &high->plan), best_us;
+    struct search_verdict verdict;
+    double place = (double)capacity;
+    bool nearer_low = place * place < (double)low->capacity * (double)high->capacity;
+    bool take_low = isnan(low_us) || isnan(high_us) ? nearer_low : low_us <= high_us;
+
+    *out = take_low ? *low : *high;
+    out->run = sweep->setup->run->id;
+    out->bucket = bucket;
+    out->capacity = capacity;
+    out->inferred = true;
+    out->samples = 0;
+    out->time_us = take_low ? low_us : high_us;
+    out->default_us = expected_us(sweep, bucket, &sweep->space->arms[sweep->space->default_arm]);
+    if (isnan(out->time_us)) {
+        out->time_us = between_us(low, high, capacity, low->time_us, high->time_us);
+        out->default_us = between_us(low, high, capacity, low->default_us, high->default_us);
+    }
+    out->low_us = out->high_us = NAN;
+    out->gain = 1 - out->time_us / out->default_us;
+    out->gain_low = out->gain_high = NAN;
+    out->bound = fmax(low->bound, high->bound);
+    if (search_infer(sweep->search, capacity, NULL, &verdict) && verdict.winner >= 0) {
+        best_us = expected_us(sweep, bucket, &sweep->space->arms[verdict.winner]);
+        out->bound = verdict.bound + fmax(0, out->time_us / best_us - 1);
+        out->search_winner = sweep->space->arms[verdict.winner];
+    }
+    snprintf(out->decision, sizeof(out->decision), "inferred");
+    snprintf(out->reason, sizeof(out->reason), "inferred");
+    snprintf(out->effort, sizeof(out->effort), "%s", sweep->setup->effort->name);
+    out->decided_s = time(NULL);
+}
+
+/* The bucket whose inferred entry may lose most, if that is more than the effort allows. */
+static bool find_doubtful(struct sweep *sweep, const struct entry_row *low,
+                          const struct entry_row *high, uint32_t *out)
+{
+    double worst = sweep->setup->effort->refine_above;
+    bool found = false;
+
+    if (worst <= 0 || plan_equal(&low->plan, &high->plan))
+        return false;
+    for (uint32_t b = low->bucket + 1; b < high->bucket; b++) {
+        struct entry_row entry;
+
+        infer(sweep, low, high, b, &entry);
+        if (entry.bound > worst) {
+            worst = entry.bound;
+            *out = b;
+            found = true;
+        }
+    }
+    return found;
+}
+
+static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
+{
+    struct entry_row old;
+    int rc = get(sweep, entry->bucket, &old);
+
+    if (rc < 0)
+        return rc;
+    sweep->result.inferred++;
+    /* A measured entry of this cluster, even at lesser effort, is better than an inferred one. */
+    if (rc == OK && !old.inferred && !old.stale)
+        return OK;
+    if (rc == OK && plan_equal(&old.plan, &entry->plan) && !old.stale &&
+        fabs(old.bound - entry->bound) < 1e-4)
+        return OK;
+    return store_entry(sweep->setup->store, entry, "inferred");
+}
+
+static int fill(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high)
+{
+    struct entry_row entry;
+    uint32_t doubtful;
+
+    while (!sweep_time_is_up(sweep) && find_doubtful(sweep, low, high, &doubtful)) {
+        int rc;
+
+        sweep->setup->progress->buckets++;
+        sweep->setup->run->buckets_planned++;
+        rc = visit(sweep, doubtful);
+        if (rc == ERR_CUT)
+            break;
+        TRY(rc);
+        TRY(get(sweep, doubtful, &entry));
+        TRY(fill(sweep, low, &entry));
+        return fill(sweep, &entry, high);
+    }
+    for (uint32_t b = low->bucket + 1; b < high->bucket; b++) {
+        infer(sweep, low, high, b, &entry);
+        TRY(store_inferred(sweep, &entry));
+    }
+    return OK;
+}
+
+/* Between each measured bucket and the next. */
+static int fill_all(struct sweep *sweep)
+{
+    struct entry_row low = { 0 }, entry;
+    bool have_low = false;
+
+    for (uint32_t b = sweep->space->first; b <= sweep->space->last; b++) {
+        int rc = get(sweep, b, &entry);
+
+        if (rc < 0)
+            return rc;
+        if (rc != OK || entry.inferred)
+            continue;
+        if (have_low && low.bucket + 1 < b)
+            TRY(fill(sweep, &low, &entry));
+        low = entry;
+        have_low = true;
+    }
+    return OK;
+}
+
+/* ---- what it adds up to */
+
+/* Over the measured buckets: the mean of log(time / time of the table's plan) for each arm. */
+struct tally {
+    double excess[SEARCH_ARMS_MAX]; /* NAN: somewhere it is not known */
+    uint32_t buckets;
+    /* of the bucket at hand */
+    struct sweep *sweep;
+    int64_t samples[SEARCH_ARMS_MAX][8]; /* the first few of each arm */
+    uint32_t count[SEARCH_ARMS_MAX];
+};
+
+static int collect(void *self, const struct trial_row *trial, enum sample_kind kind, uint32_t round,
+                   int64_t ns)
+{
+    struct tally *t = self;
+    int arm = space_arm(t->sweep->space, &trial->key.plan);
+
+    (void)round;
+    if (arm >= 0 && kind == SAMPLE_SEARCH && t->count[arm] < 8)
+        t->samples[arm][t->count[arm]++] = ns;
+    return OK;
+}
+
+/* Measured, else what the search's model expects. */
+static double arm_us(struct tally *t, const struct entry_row *entry, int arm)
+{
+    const struct moe_plan *plan = &t->sweep->space->arms[arm];
+
+    if (plan_equal(plan, &entry->plan))
+        return entry->time_us;
+    if (arm == t->sweep->space->default_arm && entry->default_us > 0)
+        return entry->default_us;
+    if (t->count[arm])
+        return (double)spread_of(t->samples[arm], t->count[arm]).median_ns * 1e-3;
+    return expected_us(t->sweep, entry->bucket, plan);
+}
+
+static int count_bucket(struct tally *t, uint32_t bucket)
+{
+    const struct sweep_setup *setup = t->sweep->setup;
+    struct entry_row entry;
+    int rc = get(t->sweep, bucket, &entry);
+
+    if (rc < 0)
+        return rc;
+    if (rc != OK || entry.inferred)
+        return OK;
+    memset(t->count, 0, sizeof(t->count));
+    TRY(store_samples(setup->store, setup->cluster, t->sweep->shape, t->sweep->space->window,
+                      bucket, collect, t));
+    for (int arm = 0; arm < (int)t->sweep->space->arm_count; arm++)
+        t->excess[arm] += log(arm_us(t, &entry, arm) / entry.time_us);
+    t->buckets++;
+    return OK;
+}
+
+static int add_up(struct sweep *sweep)
+{
+    const struct space *space = sweep->space;
+    struct sweep_result *r = &sweep->result;
+    struct tally *t = calloc(1, sizeof(*t));
+    double least = INFINITY;
+    int rc = t ? OK : fail(ERR_NOMEM, "the summary");
+
+    if (t)
+        t->sweep = sweep;
+    for (uint32_t b = space->first; b <= space->last && !rc; b++)
+        rc = count_bucket(t, b);
+    r->gain = r->static_gain = NAN;
+    if (!rc && t->buckets)
+        r->gain = 1 - exp(-t->excess[space->default_arm] / t->buckets);
+    for (size_t i = 0; i < space->arm_count && !rc && t->buckets; i++)
+        if (t->excess[i] < least) {
+            least = t->excess[i];
+            r->static_plan = space->arms[i];
+            r->static_gain = 1 - exp(-least / t->buckets);
+        }
+    free(t);
+    return rc;
+}
+
+/* ---- the sweep */
+
+static int tell_layer(struct sweep *sweep)
+{
+    const struct sweep_setup *setup = sweep->setup;
+    struct order order = { .kind = ORDER_LAYER,
+                           .shape = sweep->space->shape,
+                           .seed = setup->seed,
+                           .keep_bytes = setup->keep_bytes };
+    struct reply reply;
+
+    TRY(crew_do(setup->crew, &order, &reply));
+    return reply.state == TRIAL_OK
+               ? OK
+               : fail(ERR_DEVICE, "the layer cannot be set up: %s", reply.message);
+}
+
+static int anything_to_do(struct sweep *sweep, bool *needed)
+{
+    *needed = false;
+    for (size_t i = 0; i < sweep->space->anchor_count && !*needed; i++) {
+        bool known;
+
+        TRY(is_known(sweep, sweep->space->anchors[i], &known));
+        *needed = !known;
+    }
+    return OK;
+}
+
+static int run(struct sweep *sweep)
+{
+    bool needed;
+    int rc = OK;
+
+    TRY(anything_to_do(sweep, &needed));
+    if (needed)
+        TRY(tell_layer(sweep));
+    for (size_t i = 0; i < sweep->space->anchor_count && !rc; i++)
+        rc = sweep_time_is_up(sweep) ? ERR_CUT : visit(sweep, sweep->space->anchors[i]);
+    if (rc && rc != ERR_CUT)
+        return rc;
+    search_cut(sweep->search); /* an unfinished visit must not be taken for one */
+    TRY(fill_all(sweep));
+    TRY(add_up(sweep));
+    TRY(publish(sweep, true));
+    return rc;
+}
+
+int sweep_layer(const struct sweep_setup *setup, struct space *space, struct sweep_result *out)
+{
+    struct sweep sweep = { .setup = setup, .space = space };
+    struct search_setup search = { .shape = space->shape,
+                                   .arms = space->arms,
+                                   .arm_count = space->arm_count,
+                                   .machine = setup->machine,
+                                   .precision = setup->effort->precision,
+                                   .repeats = setup->repeats,
+                                   .seed = setup->seed };
+    int rc;
+
+    TRY(store_shape(setup->store, &space->shape, &sweep.shape));
+    TRY(search_open(setup->strategy, &search, &sweep.search));
+    rc = run(&sweep);
+    search_close(sweep.search);
+    *out = sweep.result;
+    return rc;
+}

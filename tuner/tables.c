@@ -1,0 +1,248 @@
+/* Walks entries in order and groups what belongs together. */
+#include "tables.h"
+
+#include "json.h"
+#include "plan.h"
+#include "shape.h"
+#include "status.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+struct printer {
+    struct store *store;
+    FILE *to;
+    bool every;
+    int64_t cluster, shape; /* of the block that is open; 0: none */
+    uint32_t window, lines;
+    struct entry_row first, last; /* of the line that is open */
+    double time_low, time_high, default_low, default_high, gain_log, bound;
+    uint32_t buckets, measured;
+};
+
+static void print_percent(FILE *to, double share, int width)
+{
+    if (isnan(share))
+        fprintf(to, " %*s", width, "-");
+    else
+        fprintf(to, " %*.1f", width, share * 100);
+}
+
+static void milliseconds(double low_us, double high_us, char *text, size_t size)
+{
+    if (isnan(low_us) || low_us <= 0)
+        snprintf(text, size, "-");
+    else if (high_us < low_us * 1.005)
+        snprintf(text, size, "%.4g", low_us * 1e-3);
+    else
+        snprintf(text, size, "%.4g-%.4g", low_us * 1e-3, high_us * 1e-3);
+}
+
+/* The closing of one line: buckets first..last have the same plan. */
+static void end_line(struct printer *p)
+{
+    char plan[PLAN_TEXT_BYTES], buckets[32], rows[32], took[40], standard[40], how[40];
+    uint64_t from = (uint64_t)p->first.bucket * p->window;
+    uint64_t to = ((uint64_t)p->last.bucket + 1) * p->window - 1;
+
+    if (!p->buckets)
+        return;
+    moe_plan_format(&p->first.plan, plan, sizeof(plan));
+    if (p->first.bucket == p->last.bucket)
+        snprintf(buckets, sizeof(buckets), "%u", p->first.bucket);
+    else
+        snprintf(buckets, sizeof(buckets), "%u-%u", p->first.bucket, p->last.bucket);
+    snprintf(rows, sizeof(rows), "%" PRIu64 "-%" PRIu64, from, to);
+    milliseconds(p->time_low, p->time_high, took, sizeof(took));
+    milliseconds(p->default_low, p->default_high, standard, sizeof(standard));
+    if (p->buckets == 1)
+        snprintf(how, sizeof(how), "%s%s", p->first.decision, p->first.stale ? ", stale" : "");
+    else
+        snprintf(how, sizeof(how), "%u measured, %u inferred", p->measured,
+                 p->buckets - p->measured);
+    fprintf(p->to, "%-9s %-15s %-18s %15s %15s", buckets, rows, plan, took, standard);
+    print_percent(p->to, 1 - exp(p->gain_log / p->buckets), 6);
+    print_percent(p->to, p->bound, 7);
+    fprintf(p->to, "  %s\n", how);
+    p->lines++;
+    p->buckets = 0;
+}
+
+static int begin_block(struct printer *p, const struct entry_row *e)
+{
+    struct cluster cluster;
+    struct moe_shape shape;
+    char text[SHAPE_TEXT_BYTES];
+
+    TRY(store_cluster_get(p->store, e->cluster, &cluster));
+    TRY(store_shape_get(p->store, e->shape, &shape));
+    shape_format(&shape, text, sizeof(text));
+    fprintf(p->to, "%slayer    %s\ncluster  %s%s, %u ranks", p->lines ? "\n" : "", text,
+            strcmp(cluster.backend, "sim") ? "" : "MODELLED, not measured: ", cluster.device,
+            cluster.ranks);
+    fprintf(p->to, cluster.ranks_per_node ? " on %u node%s\n\n" : " on %u unequal node%s\n\n",
+            cluster.nodes, cluster.nodes == 1 ? "" : "s");
+    fprintf(p->to, "%-9s %-15s %-18s %15s %15s %6s %7s  %s\n", "bucket", "capacity", "plan", "ms",
+            "default ms", "gain%", "bound%", "how");
+    p->cluster = e->cluster;
+    p->shape = e->shape;
+    p->window = e->window;
+    return OK;
+}
+
+static double lower(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static double higher(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static void add_to_line(struct printer *p, const struct entry_row *e)
+{
+    if (!p->buckets) {
+        p->first = *e;
+        p->time_low = p->time_high = e->time_us;
+        p->default_low = p->default_high = e->default_us;
+        p->gain_log = p->bound = 0;
+        p->measured = 0;
+    }
+    p->last = *e;
+    p->buckets++;
+    p->measured += !e->inferred;
+    p->time_low = lower(p->time_low, e->time_us);
+    p->time_high = higher(p->time_high, e->time_us);
+    p->default_low = lower(p->default_low, e->default_us);
+    p->default_high = higher(p->default_high, e->default_us);
+    p->gain_log += log(e->time_us / e->default_us);
+    p->bound = higher(p->bound, e->bound);
+}
+
+static int print_entry(void *self, const struct entry_row *e)
+{
+    struct printer *p = self;
+    bool same_block = e->cluster == p->cluster && e->shape == p->shape && e->window == p->window;
+
+    if (!same_block || p->every || e->bucket != p->last.bucket + 1 ||
+        !plan_equal(&e->plan, &p->first.plan))
+        end_line(p);
+    if (!same_block)
+        TRY(begin_block(p, e));
+    add_to_line(p, e);
+    return OK;
+}
+
+int tables_print(struct store *store, int64_t cluster, int64_t shape, bool every, FILE *to)
+{
+    struct printer p = { .store = store, .to = to, .every = every };
+
+    TRY(store_entries(store, cluster, shape, print_entry, &p));
+    end_line(&p);
+    return p.lines ? OK : UNSUPPORTED;
+}
+
+/* ---- JSON */
+
+static void print_number(FILE *to, const char *name, double value)
+{
+    if (isfinite(value))
+        fprintf(to, ", \"%s\": %.6g", name, value);
+    else
+        fprintf(to, ", \"%s\": null", name);
+}
+
+static void json_plan(FILE *to, const char *name, const struct moe_plan *plan)
+{
+    char text[PLAN_TEXT_BYTES];
+
+    if (plan->struct_size && moe_plan_format(plan, text, sizeof(text)) > 0)
+        fprintf(to, ", \"%s\": \"%s\"", name, text);
+    else
+        fprintf(to, ", \"%s\": null", name);
+}
+
+static int json_block(struct printer *p, const struct entry_row *e)
+{
+    struct cluster cluster;
+    struct moe_shape shape;
+    char text[SHAPE_TEXT_BYTES], hex[2 * HASH_BYTES + 1];
+    uint8_t hash[HASH_BYTES];
+
+    TRY(store_cluster_get(p->store, e->cluster, &cluster));
+    TRY(store_shape_get(p->store, e->shape, &shape));
+    cluster_hash(&cluster, hash);
+    for (int i = 0; i < HASH_BYTES; i++)
+        snprintf(hex + 2 * i, 3, "%02x", hash[i]);
+    shape_format(&shape, text, sizeof(text));
+    fprintf(p->to, "%s{\"cluster\": \"%s\", \"device\": ", p->cluster ? "\n]},\n" : "", hex);
+    json_quote(cluster.device, p->to);
+    fprintf(p->to, ", \"modelled\": %s, \"shape\": \"%s\", \"window\": %u, \"entries\": [\n",
+            strcmp(cluster.backend, "sim") ? "false" : "true", text, e->window);
+    p->cluster = e->cluster;
+    p->shape = e->shape;
+    p->window = e->window;
+    p->lines = 0;
+    return OK;
+}
+
+static int json_entry(void *self, const struct entry_row *e)
+{
+    struct printer *p = self;
+
+    if (e->cluster != p->cluster || e->shape != p->shape || e->window != p->window)
+        TRY(json_block(p, e));
+    fprintf(p->to, "%s  {\"bucket\": %u, \"capacity\": %" PRIu64, p->lines++ ? ",\n" : "",
+            e->bucket, e->capacity);
+    json_plan(p->to, "plan", &e->plan);
+    print_number(p->to, "time_us", e->time_us);
+    print_number(p->to, "low_us", e->low_us);
+    print_number(p->to, "high_us", e->high_us);
+    print_number(p->to, "default_us", e->default_us);
+    print_number(p->to, "gain", e->gain);
+    print_number(p->to, "gain_low", e->gain_low);
+    print_number(p->to, "gain_high", e->gain_high);
+    print_number(p->to, "bound", e->bound);
+    json_plan(p->to, "search_winner", &e->search_winner);
+    json_plan(p->to, "runner_up", &e->runner_up);
+    fprintf(p->to,
+            ", \"samples\": %u, \"inferred\": %s, \"stale\": %s, \"decision\": \"%s\", "
+            "\"reason\": \"%s\", \"search\": \"%s\", \"effort\": \"%s\", \"decided\": %" PRId64 "}",
+            e->samples, e->inferred ? "true" : "false", e->stale ? "true" : "false", e->decision,
+            e->reason, e->search, e->effort, e->decided_s);
+    return OK;
+}
+
+int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to)
+{
+    struct printer p = { .store = store, .to = to };
+
+    fprintf(to, "[");
+    TRY(store_entries(store, cluster, shape, json_entry, &p));
+    fprintf(to, p.cluster ? "\n]}]\n" : "]\n");
+    return p.cluster ? OK : UNSUPPORTED;
+}
+
+/* ---- trials */
+
+static int print_trial(void *self, const struct trial_row *t)
+{
+    FILE *to = self;
+    char plan[PLAN_TEXT_BYTES];
+
+    moe_plan_format(&t->key.plan, plan, sizeof(plan));
+    fprintf(to, "%-7" PRId64 " %-7u %-18s %-10s %10.3f %10.3f %9.3f %9.3f  %s\n", t->key.shape,
+            t->key.bucket, plan, trial_state_words[t->state], (double)t->compute_ns * 1e-6,
+            (double)t->comm_ns * 1e-6, (double)t->sent_bytes * 0x1p-20,
+            (double)t->memory_bytes * 0x1p-20, t->message);
+    return OK;
+}
+
+int tables_print_trials(struct store *store, FILE *to)
+{
+    fprintf(to, "%-7s %-7s %-18s %-10s %10s %10s %9s %9s\n", "layer", "bucket", "plan", "state",
+            "compute ms", "comm ms", "sent MiB", "mem MiB");
+    return store_trials(store, 0, 0, 0, UINT32_MAX, print_trial, to);
+}

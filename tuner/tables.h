@@ -1,0 +1,20 @@
+/* The dictionary and its proof as a person reads them, and as JSON. */
+#ifndef TABLES_H
+#define TABLES_H
+
+#include "store.h"
+
+#include <stdio.h>
+
+/* One layer's dictionary; buckets with the same plan share a line unless `every`.  UNSUPPORTED,
+ * silently, if there is none. */
+int tables_print(struct store *store, int64_t cluster, int64_t shape, bool every, FILE *to);
+
+/* An array of objects, one per layer and window: {"cluster": ..., "shape": ..., "entries": [...]}.
+ */
+int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to);
+
+/* Every trial: state, samples, memory, volume. */
+int tables_print_trials(struct store *store, FILE *to);
+
+#endif

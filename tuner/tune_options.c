@@ -1,0 +1,318 @@
+/* From the command line to layers, plans and limits. */
+#include "tune_options.h"
+
+#include "machine.h"
+#include "model_file.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct tune_options defaults = {
+    .layer = LAYER_DEFAULTS,
+    .window = 128,
+    .effort = 1,
+    .repeats = 1,
+    .seed = 1,
+    .max_factor = 8,
+    .margin = 0.03,
+    .timeout_s = 120,
+    .device = "host",
+    .search = "guided",
+    .axes = "r,d,a",
+};
+
+#define AT(field) offsetof(struct tune_options, field)
+static const struct option_row rows[] = {
+    { "cluster", NULL, OPTION_FLAG, AT(cluster), "tune the machine this runs on (the default)",
+      NULL },
+    { "sim", "FILE", OPTION_TEXT, AT(sim), "tune a modelled cluster instead; measures nothing",
+      NULL },
+    { "ranks", "N", OPTION_COUNT, AT(ranks), "ranks to start here (4, or what a launcher started)",
+      NULL },
+    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks",
+      NULL },
+    LAYER_OPTION_ROWS(struct tune_options),
+    { "shape", "TEXT", OPTION_LIST, AT(shapes),
+      "a layer as \"E=8 k=2 T=4096 D=1024 H=4096\"; again for more", NULL },
+    { "model", "FILE", OPTION_LIST, AT(models),
+      "the layer of a Hugging Face config.json; again for more", NULL },
+    { "buckets", "LO:HI", OPTION_TEXT, AT(buckets), "buckets of capacity, floor(c/R)", NULL },
+    { "max-capacity-factor", "F", OPTION_NUMBER, AT(max_factor),
+      "else: the buckets that factors from 1 to F reach", NULL },
+    { "window", "R", OPTION_COUNT, AT(window), "width of a bucket in rows", NULL },
+    { "search", "NAME", OPTION_TEXT, AT(search), "guided, paper, exhaustive", NULL },
+    { "repeats", "N", OPTION_COUNT, AT(repeats), "samples per comparison (paper), or rounds",
+      NULL },
+    { "effort", "WORD", OPTION_WORD, AT(effort), "quick, normal, thorough", effort_words },
+    { "budget", "TIME", OPTION_TEXT, AT(budget), "stop after 90s, 10m, 2h; the table is usable",
+      NULL },
+    { "margin", "SHARE", OPTION_NUMBER, AT(margin),
+      "adopt a plan that beats the default by more than this", NULL },
+    { "axes", "LIST", OPTION_TEXT, AT(axes), "what may vary; the rest keeps its default", NULL },
+    { "max-memory", "BYTES", OPTION_TEXT, AT(max_memory),
+      "per rank, as 512MiB or 2GiB (what is free)", NULL },
+    { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
+      NULL },
+    { "device", "NAME", OPTION_TEXT, AT(device), "back end", NULL },
+    { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or under $XDG_DATA_HOME)",
+      NULL },
+    { "retune", NULL, OPTION_FLAG, AT(retune), "measure again what is known", NULL },
+    { "steal", NULL, OPTION_FLAG, AT(steal), "take the database from an owner that fell silent",
+      NULL },
+    { "repair", NULL, OPTION_FLAG, AT(repair), "rebuild a damaged database from its journal",
+      NULL },
+    { "seed", "N", OPTION_SEED, AT(seed), "of data and order", NULL },
+    { "quiet", NULL, OPTION_FLAG, AT(quiet), "no progress", NULL },
+    { "json", NULL, OPTION_FLAG, AT(json), "print one JSON object", NULL },
+};
+#undef AT
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
+
+static void print_help(const char *verb)
+{
+    bool tune = !strcmp(verb, "tune");
+
+    printf(
+        "usage: moetune %s [options]\n\n%s\n\n", verb,
+        tune ? "Measures plans on this machine and writes the best one of every capacity bucket "
+               "to the\ndatabase.  Goes on where it was stopped.  `moetune --cluster` is the same."
+             : "Says what `moetune tune` with the same options would try, how long it would "
+               "take and how\nmuch memory it needs.  Measures nothing.");
+    options_print(rows, ROW_COUNT, &defaults);
+    printf("\nefforts:\n");
+    for (size_t i = 0; effort_words[i]; i++)
+        printf("  %-12s %s\n", efforts[i].name, efforts[i].summary);
+    printf("searches:\n");
+    for (size_t i = 0; search_strategies[i]; i++)
+        printf("  %-12s %s\n", search_strategies[i]->name, search_strategies[i]->summary);
+    printf("\nexample: moetune %s --experts 2 --model-dim 256 --hidden-dim 512 --budget 10m\n",
+           verb);
+}
+
+int tune_options_parse(const char *verb, int argc, char **argv, struct tune_options *out,
+                       bool *help)
+{
+    struct tune_options o = defaults;
+    int first = argc;
+
+    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, help));
+    if (*help) {
+        print_help(verb);
+        return OK;
+    }
+    if (first < argc)
+        return fail(ERR_ARGUMENT,
+                    "%s takes no argument \"%s\" (hosts are found through mpirun or srun)", verb,
+                    argv[first]);
+    *out = o;
+    return OK;
+}
+
+struct unit {
+    const char *name;
+    double factor;
+};
+
+/* "2GiB" with one of the units; an empty unit is the first. */
+static int take_quantity(const char *option, const char *text, const struct unit *units,
+                         size_t count, const char *wanted, double *out)
+{
+    char *end;
+    double value = strtod(text, &end);
+
+    if (end != text && isfinite(value) && value > 0)
+        for (size_t i = 0; i < count; i++)
+            if (!strcmp(end, units[i].name)) {
+                *out = value * units[i].factor;
+                return OK;
+            }
+    return fail(ERR_ARGUMENT, "--%s %s: %s is wanted", option, text, wanted);
+}
+
+static int take_budget(const char *text, double *seconds)
+{
+    static const struct unit units[] = { { "s", 1 }, { "m", 60 }, { "h", 3600 } };
+
+    if (!text)
+        return OK;
+    return take_quantity("budget", text, units, 3, "a time such as 90s, 10m or 2h", seconds);
+}
+
+static int take_memory(const char *text, int64_t *bytes)
+{
+    static const struct unit units[] = {
+        { "", 1 }, { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 }
+    };
+    double value = 0;
+
+    if (!text)
+        return OK;
+    TRY(take_quantity("max-memory", text, units, 4, "a size such as 512MiB or 2GiB", &value));
+    *bytes = value < 0x1p62 ? (int64_t)value : INT64_MAX;
+    return OK;
+}
+
+static int check_numbers(const struct tune_options *o)
+{
+    if (!(o->margin >= 0 && o->margin < 1))
+        return fail(ERR_ARGUMENT, "--margin %g: a share from 0 to 1 is wanted", o->margin);
+    if (!(o->timeout_s > 0 && o->timeout_s < 1e6))
+        return fail(ERR_ARGUMENT, "--trial-timeout %g: seconds above 0 are wanted", o->timeout_s);
+    if (o->repeats < 1 || o->repeats > 1000)
+        return fail(ERR_ARGUMENT, "--repeats %u: from 1 to 1000 is wanted", o->repeats);
+    return OK;
+}
+
+static int find_strategy(const char *name, const struct search_ops **out)
+{
+    char known[128] = "";
+
+    *out = search_find(name);
+    if (*out)
+        return OK;
+    for (size_t i = 0; search_strategies[i]; i++)
+        snprintf(known + strlen(known), sizeof(known) - strlen(known), " %s",
+                 search_strategies[i]->name);
+    return fail(ERR_ARGUMENT, "--search %s: one of%s is wanted", name, known);
+}
+
+/* Guesses for CPU ranks; each may be wrong by a factor of e and the search copes. */
+static const struct search_machine cpu_guess = { .message_s = 5e-6,
+                                                 .bytes_per_s_between = 1e9,
+                                                 .bytes_per_s_inside = 3e9,
+                                                 .copy_bytes_per_s = 5e9,
+                                                 .flops = 4e10,
+                                                 .launch_s = 2e-5 };
+
+static double known_or(double value, double factor, double guess)
+{
+    return isnan(value) ? guess : value * factor;
+}
+
+static struct search_machine machine_guess(const struct cluster *c)
+{
+    struct search_machine g = cpu_guess;
+
+    g.message_s = known_or(c->message_between_us, 1e-6, g.message_s);
+    g.bytes_per_s_between = known_or(c->bandwidth_between_gbs, 1e9, g.bytes_per_s_between);
+    g.bytes_per_s_inside = known_or(c->bandwidth_inside_gbs, 1e9, g.bytes_per_s_inside);
+    g.copy_bytes_per_s = known_or(c->memory_gbs, 1e9, g.copy_bytes_per_s);
+    g.flops = known_or(c->gemm_gflops, 1e9, g.flops);
+    g.launch_s = known_or(c->launch_us, 1e-6, g.launch_s);
+    return g;
+}
+
+static int find_cluster(struct tune_request *r, uint32_t ranks, uint32_t ranks_per_node)
+{
+    const char *file = r->options.sim;
+
+    if (!file) {
+        r->cluster = machine_cluster(ranks, ranks_per_node);
+        return OK;
+    }
+    TRY(cluster_read(file, &r->cluster));
+    return cluster_check_model(&r->cluster, file);
+}
+
+/* What one rank may use: an option, what the model says, or its part of what is free. */
+static int find_memory(struct tune_request *r)
+{
+    int64_t bytes = machine_free_bytes();
+    uint32_t here = r->cluster.ranks_per_node ? r->cluster.ranks_per_node : r->cluster.ranks;
+
+    if (r->options.sim)
+        bytes = (int64_t)(r->cluster.memory_gib * 0x1p30);
+    else if (r->options.ranks_per_node) /* a pretence: all ranks are on this machine */
+        bytes = bytes / r->cluster.ranks / 10 * 8;
+    else
+        bytes = bytes / (here ? here : 1) / 10 * 8;
+    r->memory_limit_bytes = bytes;
+    return take_memory(r->options.max_memory, &r->memory_limit_bytes);
+}
+
+static int add_space(struct tune_request *r, const struct moe_shape *shape)
+{
+    struct space_setup setup = { .window = r->options.window,
+                                 .buckets = r->options.buckets,
+                                 .max_factor = r->options.max_factor,
+                                 .axes = r->options.axes,
+                                 .memory_limit_bytes = r->memory_limit_bytes,
+                                 .computes_f32 = !r->options.sim,
+                                 .effort = r->effort };
+
+    if (r->space_count == TUNE_LAYERS_MAX)
+        return fail(ERR_ARGUMENT, "more than %d layers", TUNE_LAYERS_MAX);
+    TRY(space_open(shape, &setup, &r->spaces[r->space_count]));
+    r->space_count++;
+    return OK;
+}
+
+static int add_text(struct tune_request *r, const char *text)
+{
+    struct moe_shape shape =
+        layer_options_shape(&r->options.layer, r->cluster.ranks, r->cluster.ranks_per_node);
+    uint32_t experts = shape.experts;
+
+    if (shape_parse(text, &shape))
+        return ERR_ARGUMENT;
+    if (shape.ranks != r->cluster.ranks || shape.ranks_per_node != r->cluster.ranks_per_node)
+        return fail(ERR_ARGUMENT, "--shape \"%s\": here are W=%u m=%u; leave them out", text,
+                    r->cluster.ranks, r->cluster.ranks_per_node);
+    if (shape.experts != experts && !strstr(text, "k=") && r->options.layer.top_k == LAYER_FOLLOWS)
+        shape.top_k = shape.experts > 1 ? 2 : 1;
+    return add_space(r, &shape);
+}
+
+static int add_model(struct tune_request *r, const char *file)
+{
+    struct layer_options layer = r->options.layer;
+    struct moe_shape shape;
+
+    TRY(model_file_read(file, &layer));
+    shape = layer_options_shape(&layer, r->cluster.ranks, r->cluster.ranks_per_node);
+    return add_space(r, &shape);
+}
+
+static int add_layers(struct tune_request *r)
+{
+    const struct tune_options *o = &r->options;
+
+    for (int i = 0; i < o->models.count; i++)
+        TRY(add_model(r, o->models.items[i]));
+    for (int i = 0; i < o->shapes.count; i++)
+        TRY(add_text(r, o->shapes.items[i]));
+    return r->space_count ? OK : add_text(r, "");
+}
+
+int tune_request_make(const struct tune_options *options, uint32_t ranks, uint32_t ranks_per_node,
+                      struct tune_request *out)
+{
+    struct tune_request r = { .options = *options, .effort = &efforts[options->effort] };
+    int rc;
+
+    TRY(check_numbers(options));
+    TRY(find_strategy(options->search, &r.strategy));
+    TRY(take_budget(options->budget, &r.budget_s));
+    TRY(find_cluster(&r, ranks, ranks_per_node));
+    r.machine = machine_guess(&r.cluster);
+    TRY(find_memory(&r));
+    r.spaces = calloc(TUNE_LAYERS_MAX, sizeof(*r.spaces));
+    TRY_OUT(r.spaces ? OK : fail(ERR_NOMEM, "the layers"));
+    TRY_OUT(add_layers(&r));
+    *out = r;
+    return OK;
+out:
+    tune_request_free(&r);
+    return rc;
+}
+
+void tune_request_free(struct tune_request *request)
+{
+    while (request->space_count)
+        space_close(&request->spaces[--request->space_count]);
+    free(request->spaces);
+    request->spaces = NULL;
+}

@@ -1,0 +1,44 @@
+/* What `tune` and `plan` are asked for: flags, and what follows from them before anything runs. */
+#ifndef TUNE_OPTIONS_H
+#define TUNE_OPTIONS_H
+
+#include "cluster.h"
+#include "layer_options.h"
+#include "search.h"
+#include "space.h"
+
+enum { TUNE_LAYERS_MAX = 128 };
+
+struct tune_options {
+    struct layer_options layer;
+    struct option_list models, shapes;
+    bool cluster, retune, json, quiet, steal, repair;
+    uint32_t ranks, ranks_per_node, window, effort, repeats;
+    uint64_t seed;
+    double max_factor, margin, timeout_s;
+    const char *device, *sim, *buckets, *search, *axes, *db, *budget, *max_memory;
+};
+
+/* Options, and everything that can be known without ranks. */
+struct tune_request {
+    struct tune_options options;
+    struct cluster cluster;
+    struct search_machine machine; /* what the search starts from */
+    const struct search_ops *strategy;
+    const struct effort *effort;
+    double budget_s; /* 0: none */
+    int64_t memory_limit_bytes;
+    struct space *spaces; /* one per layer */
+    size_t space_count;
+};
+
+/* argv[0] is the verb.  ERR_ARGUMENT after a message; *help: the text was printed. */
+int tune_options_parse(const char *verb, int argc, char **argv, struct tune_options *out,
+                       bool *help);
+
+/* For `ranks` ranks (as the launcher says, or as options do). */
+int tune_request_make(const struct tune_options *options, uint32_t ranks, uint32_t ranks_per_node,
+                      struct tune_request *out);
+void tune_request_free(struct tune_request *request);
+
+#endif

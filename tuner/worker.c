@@ -1,0 +1,333 @@
+/* Executes orders on a rank; plans stay open until memory is short. */
+#include "worker.h"
+
+#include "fault.h"
+#include "host.h"
+#include "plan.h"
+#include "search.h"
+#include "shape.h"
+#include "sim_model.h"
+#include "status.h"
+#include "wire_sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPEN_MAX = 64 };
+
+struct worker {
+    struct world *world;
+    bool owns_world;
+    struct wire *wire;
+    struct engine engine;
+    struct data data;
+    struct rig *rig;
+    struct rig *proof; /* where plans are checked: at one capacity, so that one reference serves */
+    int64_t keep_bytes;
+    struct trial open[OPEN_MAX]; /* most recently used first */
+    int open_count;
+    struct moe_plan checked[SEARCH_ARMS_MAX];
+    int checked_count;
+    char said[200]; /* the last failure on this rank */
+};
+
+static void hear(void *self, const char *format, va_list args)
+{
+    struct worker *worker = self;
+
+    vsnprintf(worker->said, sizeof(worker->said), format, args);
+    for (char *c = worker->said; *c; c++)
+        if (*c == '\n' || *c == '|')
+            *c = ' ';
+}
+
+int worker_open(struct world *world, const char *device, struct worker **out)
+{
+    struct worker *worker = calloc(1, sizeof(*worker));
+    int rc = worker ? OK : fail(ERR_NOMEM, "a worker");
+
+    if (!rc) {
+        worker->world = world;
+        rc = fault_setup(world_topology(world)->rank);
+    }
+    TRY_OUT(world_settle(world, rc));
+    TRY_OUT(world_settle(world, wire_mpi_open(world, &worker->wire)));
+    TRY_OUT(world_settle(world, engine_open(device, worker->wire, &worker->engine)));
+    *out = worker;
+    return OK;
+out:
+    worker_close(worker);
+    return rc;
+}
+
+int worker_open_model(const struct cluster *cluster, uint64_t seed, struct worker **out)
+{
+    struct topology topology = { 0, (int)cluster->ranks, (int)cluster->ranks_per_node };
+    struct worker *worker = calloc(1, sizeof(*worker));
+    struct device *device = NULL;
+    int rc = worker ? OK : fail(ERR_NOMEM, "a worker");
+
+    TRY_OUT(rc);
+    worker->owns_world = true;
+    TRY_OUT(fault_setup(0));
+    TRY_OUT(world_alone(&topology, &worker->world));
+    TRY_OUT(wire_sim_model_open(cluster, &worker->wire));
+    TRY_OUT(sim_model_open(cluster, seed, &device));
+    TRY_OUT(engine_open_on(device, worker->wire, &worker->engine));
+    *out = worker;
+    return OK;
+out:
+    worker_close(worker);
+    return rc;
+}
+
+static void close_plans(struct worker *worker)
+{
+    while (worker->open_count)
+        trial_close(&worker->open[--worker->open_count]);
+}
+
+static void close_layer(struct worker *worker)
+{
+    close_plans(worker);
+    rig_close(worker->proof);
+    rig_close(worker->rig);
+    worker->proof = worker->rig = NULL;
+    worker->checked_count = 0;
+}
+
+void worker_close(struct worker *worker)
+{
+    if (!worker)
+        return;
+    close_layer(worker);
+    engine_close(&worker->engine);
+    wire_close(worker->wire);
+    if (worker->owns_world)
+        world_close(worker->world);
+    free(worker);
+}
+
+static int open_rig(struct worker *worker, const struct moe_shape *shape, struct rig **out)
+{
+    struct data data = { .shape = *shape, .seed = worker->data.seed };
+    uint32_t *tokens = malloc(shape->ranks * sizeof(*tokens));
+    int rc;
+
+    for (uint32_t q = 0; tokens && q < shape->ranks; q++)
+        tokens[q] = shape->tokens;
+    rc = world_settle(worker->world, tokens ? OK : fail(ERR_NOMEM, "%u ranks", shape->ranks));
+    if (!rc)
+        rc = rig_open(worker->world, &worker->engine, &data, tokens, 1, out);
+    free(tokens);
+    return rc;
+}
+
+static int set_layer(struct worker *worker, const struct order *order)
+{
+    close_layer(worker);
+    worker->data = (struct data){ .shape = order->shape, .seed = order->seed };
+    worker->keep_bytes = order->keep_bytes;
+    return open_rig(worker, &order->shape, &worker->rig);
+}
+
+static uint32_t at_most(uint32_t value, uint32_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+/* The reference is plain loops in double precision, some 1e9 products a second: a layer that would
+ * keep them busy for longer than a few seconds is checked cut down. */
+static struct moe_shape shape_to_check(struct moe_shape shape)
+{
+    uint32_t slices = shape_slices(&shape);
+
+    if (12.0 * shape.tokens * shape.top_k * shape.model_dim * shape.hidden_dim < 1e9)
+        return shape;
+    shape.tokens = at_most(shape.tokens, 96);
+    shape.model_dim = at_most(shape.model_dim, 48);
+    shape.hidden_dim = at_most(shape.hidden_dim, (48 + slices - 1) / slices * slices);
+    return shape;
+}
+
+/* Some tokens are dropped, and no plan can do without padding. */
+static uint64_t capacity_to_check(const struct moe_shape *shape)
+{
+    return (uint64_t)shape->tokens * shape->top_k / shape->experts + 1;
+}
+
+static int open_proof(struct worker *worker)
+{
+    struct moe_shape shape = shape_to_check(worker->data.shape);
+
+    if (worker->proof)
+        return OK;
+    TRY(open_rig(worker, &shape, &worker->proof));
+    rig_set_capacity(worker->proof, capacity_to_check(&shape));
+    return OK;
+}
+
+static bool was_checked(const struct worker *worker, const struct moe_plan *plan)
+{
+    for (int i = 0; i < worker->checked_count; i++)
+        if (plan_equal(&worker->checked[i], plan))
+            return true;
+    return false;
+}
+
+/* Once per plan and layer. */
+static int check(struct worker *worker, const struct moe_plan *plan)
+{
+    struct trial proof = { 0 };
+    double error;
+    int rc;
+
+    if (worker->engine.device->modelled || was_checked(worker, plan))
+        return OK;
+    TRY(open_proof(worker));
+    TRY(trial_open(worker->proof, plan, &proof));
+    rc = rig_check(worker->proof, proof.exec, &error);
+    trial_close(&proof);
+    if (!rc && worker->checked_count < SEARCH_ARMS_MAX)
+        worker->checked[worker->checked_count++] = *plan;
+    return rc;
+}
+
+static void to_front(struct worker *worker, int i)
+{
+    struct trial trial = worker->open[i];
+
+    memmove(worker->open + 1, worker->open, (size_t)i * sizeof(trial));
+    worker->open[0] = trial;
+}
+
+static bool find(struct worker *worker, const struct order *order)
+{
+    for (int i = 0; i < worker->open_count; i++)
+        if (worker->open[i].capacity == order->capacity &&
+            plan_equal(&worker->open[i].plan, &order->plan)) {
+            to_front(worker, i);
+            return true;
+        }
+    return false;
+}
+
+/* From agreed numbers only: all ranks close the same plans. */
+static void make_room(struct worker *worker, const struct order *order)
+{
+    const struct topology *t = world_topology(worker->world);
+    struct topology first = { 0, t->ranks, t->ranks_per_node };
+    int64_t needed = (int64_t)exec_bytes(
+        &worker->data.shape, &order->plan, &first, worker->data.shape.tokens, order->capacity,
+        device_compute_type(worker->engine.device, worker->data.shape.dtype));
+
+    for (int i = 0; i < worker->open_count; i++)
+        needed += worker->open[i].memory_bytes;
+    while (worker->open_count && (needed > worker->keep_bytes || worker->open_count == OPEN_MAX)) {
+        needed -= worker->open[worker->open_count - 1].memory_bytes;
+        trial_close(&worker->open[--worker->open_count]);
+    }
+}
+
+/* Opens and warms; the warming steps are the one sample each of compute and communication alone. */
+static int prepare(struct worker *worker, const struct order *order, struct reply *reply)
+{
+    struct trial trial = { 0 };
+    int rc;
+
+    if (find(worker, order))
+        return OK;
+    make_room(worker, order);
+    rig_set_capacity(worker->rig, order->capacity);
+    TRY(trial_open(worker->rig, &order->plan, &trial));
+    TRY_OUT(check(worker, &order->plan));
+    TRY_OUT(trial_warm(&trial, 1));
+    TRY_OUT(trial_step(&trial, STEP_COMPUTE, &reply->compute_ns));
+    TRY_OUT(trial_step(&trial, STEP_COMM, &reply->comm_ns));
+    reply->warm_steps += 3;
+    worker->open[worker->open_count++] = trial;
+    to_front(worker, worker->open_count - 1);
+    return OK;
+out:
+    trial_close(&trial);
+    return rc;
+}
+
+static int run(struct worker *worker, const struct order *order, struct reply *reply)
+{
+    const struct trial *trial = worker->open;
+
+    if (order->kind == ORDER_QUIT)
+        return OK;
+    if (order->kind == ORDER_LAYER)
+        return set_layer(worker, order);
+    if (!worker->rig)
+        return fail(ERR_ARGUMENT, "no layer is set up");
+    TRY(prepare(worker, order, reply));
+    reply->memory_bytes = trial->memory_bytes;
+    reply->sent_bytes = trial->sent_bytes;
+    reply->messages = trial->messages;
+    return trial_step(worker->open, STEP_BOTH, &reply->ns);
+}
+
+static enum trial_state state_of(int rc)
+{
+    switch (rc) {
+    case OK: return TRIAL_OK;
+    case ERR_NOMEM: return TRIAL_NO_MEMORY;
+    case ERR_WRONG: return TRIAL_WRONG;
+    default: return TRIAL_FAILED;
+    }
+}
+
+/* What the first rank that had something to say said. */
+static void gather_message(struct worker *worker, struct reply *reply)
+{
+    size_t ranks = (size_t)world_topology(worker->world)->ranks, each = sizeof(worker->said);
+    char *all = calloc(ranks, each);
+    int rc = world_settle(worker->world, all ? OK : ERR_NOMEM);
+
+    if (!rc)
+        rc = world_gather(worker->world, worker->said, all, each);
+    for (size_t q = 0; q < ranks && !rc && !*reply->message; q++)
+        if (all[q * each])
+            snprintf(reply->message, sizeof(reply->message), "rank %zu: %.170s", q, all + q * each);
+    free(all);
+}
+
+void worker_do(struct worker *worker, const struct order *order, struct reply *reply)
+{
+    int rc;
+
+    *reply = (struct reply){ 0 };
+    worker->said[0] = 0;
+    log_to(hear, worker);
+    rc = run(worker, order, reply);
+    log_to(NULL, NULL);
+    reply->state = state_of(rc);
+    if (rc)
+        gather_message(worker, reply);
+    reply->broken = world_alarmed(worker->world) || rc == ERR_WIRE || rc == ERR_DEVICE;
+}
+
+int worker_lead(struct worker *worker, const struct order *order, struct reply *reply)
+{
+    struct order copy = *order;
+
+    TRY(world_receive_order(worker->world, &copy, sizeof(copy)));
+    worker_do(worker, order, reply);
+    return OK;
+}
+
+int worker_follow(struct worker *worker)
+{
+    struct order order = { 0 };
+    struct reply reply;
+
+    do {
+        TRY(world_receive_order(worker->world, &order, sizeof(order)));
+        worker_do(worker, &order, &reply);
+    } while (order.kind != ORDER_QUIT && !reply.broken);
+    return OK;
+}

@@ -1,0 +1,26 @@
+/* The ranks' side of the tuner: keeps a layer and its prepared plans, and does what it is told. */
+#ifndef WORKER_H
+#define WORKER_H
+
+#include "work.h"
+
+struct worker;
+
+/* On the ranks of an open world; NULL device: see worker_open_model. */
+int worker_open(struct world *world, const char *device, struct worker **out);
+
+/* One process that stands for every rank of a modelled cluster. */
+int worker_open_model(const struct cluster *cluster, uint64_t seed, struct worker **out);
+void worker_close(struct worker *worker);
+
+/* Collective: every rank with the same order.  The reply is the same on every rank.  A failure is a
+ * state in it, never the end. */
+void worker_do(struct worker *worker, const struct order *order, struct reply *reply);
+
+/* Ranks other than 0 take orders from rank 0 until ORDER_QUIT. */
+int worker_follow(struct worker *worker);
+
+/* Rank 0's side of that: hands the order to the others, then takes part. */
+int worker_lead(struct worker *worker, const struct order *order, struct reply *reply);
+
+#endif
