@@ -129,6 +129,10 @@ static void format_number(double value, char *text, size_t size)
     char local[64];
 
     value += 0.0; /* no -0 */
+    if (value == floor(value) && fabs(value) < 1e15) {
+        snprintf(text, size, "%.0f", value); /* 1000 rather than 1e+03 */
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(local, sizeof(local), "%.*g", digits, value);
         if (strtod(local, NULL) == value)
