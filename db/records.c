@@ -268,8 +268,8 @@ static int take_value(void *self, const struct json_value *v)
 
 /* Only deletions that this program writes are carried out. */
 static const char *const deletions[] = {
-    "fingerprint=?1 AND shape=?2 AND window=?3 AND bucket=?4",
-    "trial IN (SELECT id FROM trial WHERE fingerprint=?1 AND shape=?2 AND window=?3 AND bucket=?4)",
+    RECORDS_RANGE,
+    "trial IN (SELECT id FROM trial WHERE " RECORDS_RANGE ")",
 };
 
 static const char *known_deletion(const char *where)

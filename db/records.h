@@ -52,7 +52,13 @@ struct records {
 int records_put(struct records *records, const char *table, const struct column *columns,
                 size_t count);
 
-/* Deletes rows of a table; `where` is a literal with ?1, ?2, ... for the integers. */
+/* The buckets of one layer, or of all: fingerprint, shape, window (0: any), first and last bucket.
+ */
+#define RECORDS_RANGE                                                                              \
+    "fingerprint=?1 AND (?2=0 OR shape=?2) AND (?3=0 OR window=?3) AND bucket BETWEEN ?4 AND ?5"
+
+/* Deletes rows of a table; `where` is a literal with ?1, ?2, ... for the integers.  Whatever is
+ * used here must be known to records.c: a journal may not delete as it likes. */
 int records_delete(struct records *records, const char *table, const char *where,
                    const int64_t *values, int count);
 

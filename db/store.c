@@ -195,18 +195,12 @@ out:
     return rc;
 }
 
-int store_read(const char *path, struct store **out)
+static int read_one(const char *path, struct store **out)
 {
     struct store *store = NULL;
-    char snapshot[PATH_MAX];
-    int version, rc;
+    int version = 0, rc;
 
-    TRY(beside(path, ".published", snapshot, sizeof(snapshot)));
-    if (access(path, F_OK) && access(snapshot, F_OK)) {
-        note("there is no %s: moetune tune writes it", path);
-        return UNSUPPORTED;
-    }
-    TRY(new_store(access(path, F_OK) ? snapshot : path, &store));
+    TRY(new_store(path, &store));
     rc = inspect(store, SQLITE_OPEN_READONLY, &version);
     if (!rc && !version) {
         note("%s is empty", path);
@@ -218,6 +212,36 @@ int store_read(const char *path, struct store **out)
     }
     *out = store;
     return OK;
+}
+
+/* A writer that was killed in the middle of a commit left something to roll back, which only the
+ * next writer can do. */
+static bool cannot_be_read_now(const char *path)
+{
+    struct store *store = NULL;
+    int rc;
+
+    log_only(false);
+    rc = read_one(path, &store);
+    log_only(true);
+    store_close(store);
+    return rc == ERR_IO || rc == ERR_BUSY;
+}
+
+int store_read(const char *path, struct store **out)
+{
+    char snapshot[PATH_MAX];
+    bool has_snapshot;
+
+    TRY(beside(path, ".published", snapshot, sizeof(snapshot)));
+    has_snapshot = !access(snapshot, F_OK);
+    if (access(path, F_OK) && !has_snapshot) {
+        note("there is no %s: moetune tune writes it", path);
+        return UNSUPPORTED;
+    }
+    if (has_snapshot && (access(path, F_OK) || cannot_be_read_now(path)))
+        return read_one(snapshot, out);
+    return read_one(path, out);
 }
 
 void store_close(struct store *store)
@@ -629,19 +653,6 @@ int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     return rc;
 }
 
-int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
-                 uint32_t bucket)
-{
-    const int64_t key[] = { cluster, shape, window, bucket };
-
-    TRY(records_delete(&store->records, "sample",
-                       "trial IN (SELECT id FROM trial WHERE fingerprint=?1 AND shape=?2 AND "
-                       "window=?3 AND bucket=?4)",
-                       key, 4));
-    return records_delete(&store->records, "trial",
-                          "fingerprint=?1 AND shape=?2 AND window=?3 AND bucket=?4", key, 4);
-}
-
 /* ---- samples */
 
 int store_sample(struct store *store, int64_t trial, enum sample_kind kind, uint32_t round,
@@ -785,6 +796,36 @@ int store_entry(struct store *store, const struct entry_row *entry, const char *
     else
         TRY(NEXT_ID(store, "entry", &id));
     return put_entry(store, entry, id);
+}
+
+struct expiry {
+    struct store *store;
+    uint32_t window, first, last;
+    const char *why;
+};
+
+static int make_stale(void *self, const struct entry_row *entry)
+{
+    const struct expiry *x = self;
+    struct entry_row stale = *entry;
+
+    if (entry->stale || (x->window && entry->window != x->window) || entry->bucket < x->first ||
+        entry->bucket > x->last)
+        return OK;
+    stale.stale = true;
+    return store_entry(x->store, &stale, x->why);
+}
+
+int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t first, uint32_t last, const char *why)
+{
+    const int64_t range[] = { cluster, shape, window, first, last };
+    struct expiry expiry = { store, window, first, last, why };
+
+    TRY(store_entries(store, cluster, shape, make_stale, &expiry));
+    TRY(records_delete(&store->records, "sample",
+                       "trial IN (SELECT id FROM trial WHERE " RECORDS_RANGE ")", range, 5));
+    return records_delete(&store->records, "trial", RECORDS_RANGE, range, 5);
 }
 
 int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,

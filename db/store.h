@@ -106,9 +106,10 @@ int store_trial_update(struct store *store, const struct trial_row *trial);
 int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t bucket, int (*each)(void *self, const struct trial_row *trial),
                  void *self);
-int store_forget(
-    struct store *store, int64_t cluster, int64_t shape, uint32_t window,
-    uint32_t bucket); /* --retune: trials and samples go; the entry stays till replaced */
+/* What is known of these buckets is out of date: entries become stale, trials and samples go. Shape
+ * or window 0: any. */
+int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t first, uint32_t last, const char *why);
 
 enum sample_kind { SAMPLE_SEARCH, SAMPLE_CONTEST }; /* for the search; winner against default */
 

@@ -144,9 +144,10 @@ static struct store *fill(const char *path, uint32_t buckets, unsigned flags)
 /* Every table as text, to compare databases; NULL if that cannot be read. */
 static char *dump(const char *path)
 {
-    static const char *const tables[] = { "fingerprint", "fingerprint_field", "shape",
-                                          "run",         "trial",             "sample",
-                                          "entry",       "history",           NULL };
+    static const char *const tables[] = {
+        "fingerprint", "fingerprint_field", "shape", "run", "trial", "sample",
+        "entry",       "history",           NULL
+    };
     char *text = NULL;
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
@@ -290,13 +291,16 @@ static void an_entry_that_is_replaced_goes_to_history(void)
     sqlite3_close(db);
 }
 
-static void forgetting_a_bucket_leaves_the_others(void)
+static void a_bucket_that_expires_leaves_the_others(void)
 {
     const char *path = place("forget.db");
     struct store *store = fill(path, 3, 0);
     int64_t sums[2] = { 0 };
+    struct entry_row e;
 
-    CHECK(!store_forget(store, 1, 1, 128, 1));
+    CHECK(!store_expire(store, 1, 0, 128, 1, 1, "asked"));
+    CHECK(!store_entry_get(store, 1, 1, 128, 1, &e) && e.stale);
+    CHECK(!store_entry_get(store, 1, 1, 128, 2, &e) && !e.stale);
     CHECK(!store_samples(store, 1, 1, 128, 1, sum_samples, sums) && !sums[0]);
     CHECK(!store_samples(store, 1, 1, 128, 2, sum_samples, sums) && sums[0] == 300003);
     store_close(store);
@@ -428,7 +432,7 @@ static void a_damaged_database_is_rebuilt_from_its_journal(void)
     char *before, *after;
     static const char torn[] = "{\"table\":\"sample\",\"id\":99999,\"tri";
 
-    CHECK(!store_forget(store, 1, 1, 128, 4));
+    CHECK(!store_expire(store, 1, 1, 128, 4, 4, "asked"));
     store_close(store);
     before = dump(path);
     CHECK(!truncate(path, 9000));
@@ -630,15 +634,24 @@ static void json_is_read_strictly(void)
         const char *text;
         bool valid;
     } cases[] = {
-        { "{}", true },          { " [1, -2.5e3, \"a\\u00e9\\n\", null, true] ", true },
-        { "{\"a\":{\"b\":[]}}", true }, { "\"\\ud83d\\ude00\"", true },
-        { "", false },           { "{", false },
-        { "{\"a\":1,}", false }, { "[1 2]", false },
-        { "01", false },         { "1.", false },
-        { "nul", false },        { "\"\\x\"", false },
-        { "\"\\ud800\"", false }, { "{} {}", false },
-        { "{a:1}", false },      { "+1", false },
-        { "\"a\nb\"", false },   { "NaN", false },
+        { "{}", true },
+        { " [1, -2.5e3, \"a\\u00e9\\n\", null, true] ", true },
+        { "{\"a\":{\"b\":[]}}", true },
+        { "\"\\ud83d\\ude00\"", true },
+        { "", false },
+        { "{", false },
+        { "{\"a\":1,}", false },
+        { "[1 2]", false },
+        { "01", false },
+        { "1.", false },
+        { "nul", false },
+        { "\"\\x\"", false },
+        { "\"\\ud800\"", false },
+        { "{} {}", false },
+        { "{a:1}", false },
+        { "+1", false },
+        { "\"a\nb\"", false },
+        { "NaN", false },
     };
     char deep[200];
     int seen = 0;
@@ -677,7 +690,7 @@ int main(void)
         TEST(what_is_written_is_read),
         TEST(a_trial_that_was_cut_off_counts_its_attempts),
         TEST(an_entry_that_is_replaced_goes_to_history),
-        TEST(forgetting_a_bucket_leaves_the_others),
+        TEST(a_bucket_that_expires_leaves_the_others),
         TEST(a_second_writer_is_refused_with_the_owners_name),
         TEST(a_killed_owner_leaves_no_lock),
         TEST(an_owner_on_another_host_is_believed_while_it_is_alive),

@@ -6,9 +6,11 @@
 #include "status.h"
 #include "worker.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct crew {
     struct crew_setup setup;
@@ -147,6 +149,30 @@ static int tell(struct crew *crew, const struct order *order, struct reply *repl
     return OK;
 }
 
+static void give_up(int number)
+{
+    static const char text[] =
+        "moetune: no answer within --trial-timeout: the ranks hang.  The same "
+        "command goes on; after three attempts without that trial\n";
+
+    (void)number;
+    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
+        _exit(1);
+    _exit(75);
+}
+
+/* Nobody outlives ranks that hang when this is one of them: the job ends, and can be resumed. */
+static int lead_watched(struct crew *crew, const struct order *order, struct reply *reply)
+{
+    int rc;
+
+    signal(SIGALRM, give_up);
+    alarm((unsigned)crew->setup.timeout_s + 1);
+    rc = worker_lead(crew->worker, order, reply);
+    alarm(0);
+    return rc;
+}
+
 int crew_do(struct crew *crew, const struct order *order, struct reply *reply)
 {
     if (order->kind == ORDER_LAYER) {
@@ -154,7 +180,7 @@ int crew_do(struct crew *crew, const struct order *order, struct reply *reply)
         crew->has_layer = true;
     }
     if (crew->world) {
-        TRY(worker_lead(crew->worker, order, reply));
+        TRY(lead_watched(crew, order, reply));
         return reply->broken ? fail(ERR_WIRE, "the ranks can do no more: %s", reply->message) : OK;
     }
     if (crew->worker) {

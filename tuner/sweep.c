@@ -56,8 +56,7 @@ static int is_known(struct sweep *sweep, uint32_t bucket, bool *known)
     if (rc < 0)
         return rc;
     *known = rc == OK && !entry.inferred && !entry.stale &&
-             effort_rank(entry.effort) >= effort_rank(setup->effort->name) &&
-             entry.decided_s >= 0 && !(setup->retune && entry.run != setup->run->id);
+             effort_rank(entry.effort) >= effort_rank(setup->effort->name);
     return OK;
 }
 
@@ -67,15 +66,13 @@ static int measure(struct sweep *sweep, uint32_t bucket)
     struct entry_row entry;
     int rc;
 
-    if (setup->retune)
-        TRY(store_forget(setup->store, setup->cluster, sweep->shape, sweep->space->window, bucket));
     rc = bucket_measure(sweep, bucket, &entry);
     if (rc == UNSUPPORTED) {
         note("bucket %u: no plan can run there; `moetune show --trials` says why", bucket);
         return OK;
     }
     TRY(rc);
-    TRY(store_entry(setup->store, &entry, setup->retune ? "measured again" : "measured"));
+    TRY(store_entry(setup->store, &entry, "measured"));
     sweep->result.measured++;
     setup->progress->fresh++;
     return publish(sweep, false);
@@ -356,9 +353,13 @@ static int anything_to_do(struct sweep *sweep, bool *needed)
 
 static int run(struct sweep *sweep)
 {
+    const struct sweep_setup *setup = sweep->setup;
     bool needed;
     int rc = OK;
 
+    if (setup->retune)
+        TRY(store_expire(setup->store, setup->cluster, sweep->shape, sweep->space->window,
+                         sweep->space->first, sweep->space->last, "to be measured again"));
     TRY(anything_to_do(sweep, &needed));
     if (needed)
         TRY(tell_layer(sweep));

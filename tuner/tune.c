@@ -55,7 +55,8 @@ static void catch_signals(void)
         sigaction(numbers[i], &action, NULL);
 }
 
-/* What to type to go on: words that a shell would take apart are quoted. */
+/* What to type to go on: words that a shell would take apart are quoted.  --retune has done its
+ * work: what is not measured yet is stale. */
 static void join_command(char **argv, char *text, size_t size)
 {
     static const char harmless[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -63,8 +64,11 @@ static void join_command(char **argv, char *text, size_t size)
     size_t used = (size_t)snprintf(text, size, "moetune");
 
     for (int i = 0; argv[i] && used < size; i++) {
-        bool plain = *argv[i] && strspn(argv[i], harmless) == strlen(argv[i]);
+        bool plain;
 
+        if (!strcmp(argv[i], "--retune"))
+            continue;
+        plain = *argv[i] && strspn(argv[i], harmless) == strlen(argv[i]);
         used += (size_t)snprintf(text + used, size - used, plain ? " %s" : " '%s'", argv[i]);
     }
 }
@@ -93,17 +97,6 @@ static int open_crew(struct tuning *t)
                     : crew_open_launched(&setup, &t->crew);
 }
 
-static int make_stale(void *self, const struct entry_row *entry)
-{
-    struct tuning *t = self;
-    struct entry_row stale = *entry;
-
-    if (entry->stale)
-        return OK;
-    stale.stale = true;
-    return store_entry(t->store, &stale, "the machine changed");
-}
-
 /* The same machine with another driver, library or environment: what is known is out of date. */
 static int compare_soft(struct tuning *t)
 {
@@ -121,7 +114,7 @@ static int compare_soft(struct tuning *t)
             note("%s was \"%s\" and is \"%s\": entries are stale and measured again",
                  cluster_fields[i].name, was, is);
     }
-    TRY(store_entries(t->store, t->setup.cluster, 0, make_stale, t));
+    TRY(store_expire(t->store, t->setup.cluster, 0, 0, 0, UINT32_MAX, "the machine changed"));
     return store_cluster_renew(t->store, t->setup.cluster, &t->request.cluster);
 }
 
