@@ -365,7 +365,8 @@ int tune_main(int argc, char **argv)
     if (!rc)
         rc = tune_options_parse("tune", argc, argv, &t->request.options, &help);
     if (!rc && !help) {
-        join_command(argv, t->command, sizeof(t->command));
+        /* For `moetune --cluster` argv[0] is the program itself. */
+        join_command(strcmp(argv[0], "tune") ? argv + 1 : argv, t->command, sizeof(t->command));
         rc = launch_is_rank() && !t->request.options.sim ? tune_on_ranks(t) : tune_here(t);
         tune_request_free(&t->request);
     }
