@@ -98,7 +98,7 @@ static bool names_a_job(const char *variable)
 
 static void environment(char *text, size_t size)
 {
-    const char *found[64];
+    const char *found[64] = { 0 };
     size_t count = 0, used = 0;
 
     for (char **e = environ; *e && count < 64; e++)

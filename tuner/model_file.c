@@ -46,7 +46,7 @@ static int take(void *self, const struct json_value *v)
     if (v->depth != 1 || !v->key)
         return OK;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        double *to = (double *)((char *)found + numbers[i].offset);
+        double *to = (void *)((char *)found + numbers[i].offset);
 
         if (v->kind == JSON_NUMBER && !strcmp(v->key, numbers[i].key) && isnan(*to))
             *to = json_number(v);
