@@ -410,16 +410,16 @@ bool sweep_time_is_up(const struct sweep *sweep)
 
 int sweep_commit(struct sweep *sweep)
 {
-    static const int64_t commit_every_ns = 50000000, beat_every_ns = 5000000000;
+    static const int64_t commit_every_ns = 50000000, report_every_ns = 2000000000;
     int64_t now_ns = host_clock_ns();
 
-    if (now_ns - sweep->beaten_ns >= beat_every_ns) {
-        sweep->beaten_ns = now_ns;
+    if (now_ns - sweep->reported_ns >= report_every_ns) {
+        sweep->reported_ns = now_ns;
         TRY(store_heartbeat(sweep->setup->store));
+        TRY(store_run_update(sweep->setup->store, sweep->setup->run));
     }
     if (now_ns - sweep->committed_ns < commit_every_ns)
         return OK;
-    TRY(store_run_update(sweep->setup->store, sweep->setup->run));
     TRY(store_commit(sweep->setup->store));
     sweep->committed_ns = host_clock_ns();
     return OK;

@@ -12,7 +12,7 @@ struct sweep {
     struct search *search;
     int64_t shape; /* its id in the store */
     struct sweep_result result;
-    int64_t committed_ns, beaten_ns, published_ns, publish_took_ns;
+    int64_t committed_ns, reported_ns, published_ns, publish_took_ns;
 };
 
 /* ERR_CUT when time is up: no entry then, but every sample is kept. */

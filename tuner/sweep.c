@@ -1,5 +1,5 @@
 /* The order of a sweep: anchors, then what lies between them. */
-#include "bucket.h"
+#include "between.h"
 
 #include "host.h"
 #include "plan.h"
@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- publishing */
 
@@ -96,87 +95,6 @@ static int visit(struct sweep *sweep, uint32_t bucket)
 
 /* ---- buckets between */
 
-/* What the search expects one plan to take; NAN if it has no model. */
-static double expected_us(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan)
-{
-    int arm = space_arm(sweep->space, plan);
-
-    return arm < 0
-               ? NAN
-               : search_estimate(sweep->search, space_capacity(sweep->space, bucket), arm) * 1e-3;
-}
-
-/* Times on a log-log line between two measured buckets, where there is no model. */
-static double between_us(const struct entry_row *low, const struct entry_row *high,
-                         uint64_t capacity, double low_us, double high_us)
-{
-    double at = log((double)capacity / (double)low->capacity) /
-                log((double)high->capacity / (double)low->capacity);
-
-    return exp(log(low_us) + at * (log(high_us) - log(low_us)));
-}
-
-/* One of the plans that were adopted on either side. */
-static void infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
-                  uint32_t bucket, struct entry_row *out)
-{
-    uint64_t capacity = space_capacity(sweep->space, bucket);
-    double low_us = expected_us(sweep, bucket, &low->plan);
-    double high_us = expected_us(sweep, bucket, &high->plan), best_us;
-    struct search_verdict verdict;
-    double place = (double)capacity;
-    bool nearer_low = place * place < (double)low->capacity * (double)high->capacity;
-    bool take_low = isnan(low_us) || isnan(high_us) ? nearer_low : low_us <= high_us;
-
-    *out = take_low ? *low : *high;
-    out->run = sweep->setup->run->id;
-    out->bucket = bucket;
-    out->capacity = capacity;
-    out->inferred = true;
-    out->samples = 0;
-    out->time_us = take_low ? low_us : high_us;
-    out->default_us = expected_us(sweep, bucket, &sweep->space->arms[sweep->space->default_arm]);
-    if (isnan(out->time_us)) {
-        out->time_us = between_us(low, high, capacity, low->time_us, high->time_us);
-        out->default_us = between_us(low, high, capacity, low->default_us, high->default_us);
-    }
-    out->low_us = out->high_us = NAN;
-    out->gain = 1 - out->time_us / out->default_us;
-    out->gain_low = out->gain_high = NAN;
-    out->bound = fmax(low->bound, high->bound);
-    if (search_infer(sweep->search, capacity, NULL, &verdict) && verdict.winner >= 0) {
-        best_us = expected_us(sweep, bucket, &sweep->space->arms[verdict.winner]);
-        out->bound = verdict.bound + fmax(0, out->time_us / best_us - 1);
-        out->search_winner = sweep->space->arms[verdict.winner];
-    }
-    snprintf(out->decision, sizeof(out->decision), "inferred");
-    snprintf(out->reason, sizeof(out->reason), "inferred");
-    snprintf(out->effort, sizeof(out->effort), "%s", sweep->setup->effort->name);
-    out->decided_s = time(NULL);
-}
-
-/* The bucket whose inferred entry may lose most, if that is more than the effort allows. */
-static bool find_doubtful(struct sweep *sweep, const struct entry_row *low,
-                          const struct entry_row *high, uint32_t *out)
-{
-    double worst = sweep->setup->effort->refine_above;
-    bool found = false;
-
-    if (worst <= 0 || plan_equal(&low->plan, &high->plan))
-        return false;
-    for (uint32_t b = low->bucket + 1; b < high->bucket; b++) {
-        struct entry_row entry;
-
-        infer(sweep, low, high, b, &entry);
-        if (entry.bound > worst) {
-            worst = entry.bound;
-            *out = b;
-            found = true;
-        }
-    }
-    return found;
-}
-
 static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
 {
     struct entry_row old;
@@ -199,7 +117,7 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
     struct entry_row entry;
     uint32_t doubtful;
 
-    while (!sweep_time_is_up(sweep) && find_doubtful(sweep, low, high, &doubtful)) {
+    while (!sweep_time_is_up(sweep) && between_doubtful(sweep, low, high, &doubtful)) {
         int rc;
 
         sweep->setup->progress->buckets++;
@@ -213,7 +131,7 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
         return fill(sweep, &entry, high);
     }
     for (uint32_t b = low->bucket + 1; b < high->bucket; b++) {
-        infer(sweep, low, high, b, &entry);
+        between_infer(sweep, low, high, b, &entry);
         TRY(store_inferred(sweep, &entry));
     }
     return OK;
@@ -275,7 +193,7 @@ static double arm_us(struct tally *t, const struct entry_row *entry, int arm)
         return entry->default_us;
     if (t->count[arm])
         return (double)spread_of(t->samples[arm], t->count[arm]).median_ns * 1e-3;
-    return expected_us(t->sweep, entry->bucket, plan);
+    return between_expected_us(t->sweep, entry->bucket, plan);
 }
 
 static int count_bucket(struct tally *t, uint32_t bucket)

@@ -1,0 +1,20 @@
+/* A bucket between two that were measured: its entry by what the search has learnt. */
+#ifndef BETWEEN_H
+#define BETWEEN_H
+
+#include "bucket.h"
+
+/* What the search expects one plan to take at a bucket; NAN if it has no model. */
+double between_expected_us(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan);
+
+/* Takes one of the plans that were adopted on either side, or the default where neither fits into
+ * memory. */
+void between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
+                   uint32_t bucket, struct entry_row *out);
+
+/* The bucket whose entry may lose most, if that is more than the effort allows and measuring it
+ * would help: the two sides differ, and were themselves known better than that. */
+bool between_doubtful(struct sweep *sweep, const struct entry_row *low,
+                      const struct entry_row *high, uint32_t *bucket);
+
+#endif
