@@ -270,6 +270,7 @@ static int take_value(void *self, const struct json_value *v)
 static const char *const deletions[] = {
     RECORDS_RANGE,
     "trial IN (SELECT id FROM trial WHERE " RECORDS_RANGE ")",
+    RECORDS_OVERLAP,
 };
 
 static const char *known_deletion(const char *where)

@@ -57,6 +57,10 @@ int records_put(struct records *records, const char *table, const struct column 
 #define RECORDS_RANGE                                                                              \
     "fingerprint=?1 AND (?2=0 OR shape=?2) AND (?3=0 OR window=?3) AND bucket BETWEEN ?4 AND ?5"
 
+/* What overlaps a range of buckets of one layer. */
+#define RECORDS_OVERLAP                                                                            \
+    "fingerprint=?1 AND shape=?2 AND window=?3 AND first_bucket<=?5 AND last_bucket>=?4"
+
 /* Deletes rows of a table; `where` is a literal with ?1, ?2, ... for the integers.  Whatever is
  * used here must be known to records.c: a journal may not delete as it likes. */
 int records_delete(struct records *records, const char *table, const char *where,

@@ -869,3 +869,60 @@ int store_entries(struct store *store, int64_t cluster, int64_t shape,
     free(rows);
     return rc;
 }
+
+/* ---- overrides */
+
+int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                       uint32_t first, uint32_t last, uint32_t *count)
+{
+    const int64_t range[] = { cluster, shape, window, first, last };
+
+    TRY(records_delete(&store->records, "override", RECORDS_OVERLAP, range, 5));
+    *count = (uint32_t)sqlite3_changes(store->records.db);
+    return OK;
+}
+
+int store_override(struct store *store, struct override_row *row)
+{
+    char plan[PLAN_TEXT_BYTES];
+    uint32_t replaced;
+
+    TRY(store_override_end(store, row->cluster, row->shape, row->window, row->first, row->last,
+                           &replaced));
+    TRY(NEXT_ID(store, "override", &row->id));
+    return PUT(store, "override", INTEGER("id", row->id), INTEGER("fingerprint", row->cluster),
+               INTEGER("shape", row->shape), INTEGER("window", row->window),
+               INTEGER("first_bucket", row->first), INTEGER("last_bucket", row->last),
+               TEXT("plan", plan_text(&row->plan, plan)), TEXT("why", row->why),
+               INTEGER("since_s", row->since_s));
+}
+
+int store_overrides(struct store *store, int (*each)(void *self, const struct override_row *row),
+                    void *self)
+{
+    sqlite3_stmt *s;
+    int rc;
+
+    TRY(records_query(&store->records,
+                      "SELECT id, fingerprint, shape, window, first_bucket, last_bucket, plan, why,"
+                      " since_s FROM override ORDER BY fingerprint, shape, window, first_bucket",
+                      NULL, 0, &s));
+    while (!(rc = records_step(&store->records, s))) {
+        struct override_row row = { .id = sqlite3_column_int64(s, 0),
+                                    .cluster = sqlite3_column_int64(s, 1),
+                                    .shape = sqlite3_column_int64(s, 2),
+                                    .window = (uint32_t)sqlite3_column_int64(s, 3),
+                                    .first = (uint32_t)sqlite3_column_int64(s, 4),
+                                    .last = (uint32_t)sqlite3_column_int64(s, 5),
+                                    .plan = plan_column(s, 6),
+                                    .since_s = sqlite3_column_int64(s, 8) };
+
+        TEXT_COLUMN(s, 7, row.why);
+        rc = each(self, &row);
+        if (rc) {
+            sqlite3_reset(s);
+            return rc;
+        }
+    }
+    return rc == UNSUPPORTED ? OK : rc;
+}

@@ -151,4 +151,22 @@ int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_
 int store_entries(struct store *store, int64_t cluster, int64_t shape,
                   int (*each)(void *self, const struct entry_row *entry), void *self);
 
+/* ---- overrides: plans that a person has pinned */
+
+struct override_row {
+    int64_t id, cluster, shape;
+    uint32_t window, first, last; /* buckets, both included */
+    struct moe_plan plan;
+    char why[200];
+    int64_t since_s;
+};
+
+/* Replaces what overlaps; sets id. */
+int store_override(struct store *store, struct override_row *row);
+/* Takes away what overlaps the range; *count is how many. */
+int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                       uint32_t first, uint32_t last, uint32_t *count);
+int store_overrides(struct store *store, int (*each)(void *self, const struct override_row *row),
+                    void *self);
+
 #endif

@@ -87,22 +87,32 @@ int options_parse(const struct option_row *rows, size_t count, int argc, char **
                   int *first, bool *help)
 {
     struct option table[ROWS_MAX + 2] = { { 0 } };
+    char letters[2 * ROWS_MAX + 8] = "+:h";
+    size_t used = strlen(letters);
     int index, found;
 
-    for (size_t i = 0; i < count && i < ROWS_MAX; i++)
-        table[i] = (struct option){ rows[i].name,
-                                    rows[i].kind == OPTION_FLAG ? no_argument : required_argument,
-                                    NULL, (int)i + 256 };
+    for (size_t i = 0; i < count && i < ROWS_MAX; i++) {
+        bool flag = rows[i].kind == OPTION_FLAG;
+
+        table[i] = (struct option){ rows[i].name, flag ? no_argument : required_argument, NULL,
+                                    (int)i + 256 };
+        if (rows[i].letter)
+            used += (size_t)snprintf(letters + used, sizeof(letters) - used, "%c%s", rows[i].letter,
+                                     flag ? "" : ":");
+    }
     table[count] = (struct option){ "help", no_argument, NULL, 'h' };
     optind = 0;
     opterr = 0;
-    while ((found = getopt_long(argc, argv, "+:h", table, &index)) != -1) {
+    while ((found = getopt_long(argc, argv, letters, table, &index)) != -1) {
         if (found == 'h') {
             *help = true;
             return OK;
         }
         if (found == ':')
             return fail(ERR_ARGUMENT, "%s wants a value", argv[optind - 1]);
+        for (size_t i = 0; i < count && found < 256; i++)
+            if (rows[i].letter == found)
+                found = (int)i + 256;
         if (found < 256)
             return fail(ERR_ARGUMENT, "no option %s (see --help)", argv[optind - 1]);
         TRY(take(&rows[found - 256], optarg, target));
@@ -137,7 +147,12 @@ void options_print(const struct option_row *rows, size_t count, const void *targ
     for (size_t i = 0; i < count; i++) {
         char left[64];
 
-        snprintf(left, sizeof(left), "--%s %s", rows[i].name, rows[i].value ? rows[i].value : "");
+        if (rows[i].letter)
+            snprintf(left, sizeof(left), "-%c, --%s %s", rows[i].letter, rows[i].name,
+                     rows[i].value ? rows[i].value : "");
+        else
+            snprintf(left, sizeof(left), "--%s %s", rows[i].name,
+                     rows[i].value ? rows[i].value : "");
         printf("  %-26s %s", left, rows[i].help);
         print_default(&rows[i], target);
         printf("\n");

@@ -29,6 +29,7 @@ struct option_row {
     size_t offset; /* in the struct that is filled */
     const char *help;
     const char *const *words;
+    char letter; /* a short form, or 0 */
 };
 
 /* Fills `target` (which holds the defaults) from argv[1..].  *first is the index of the first

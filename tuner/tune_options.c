@@ -92,6 +92,11 @@ static void print_help(const char *verb)
            verb);
 }
 
+struct tune_options tune_options_default(void)
+{
+    return defaults;
+}
+
 int tune_options_parse(const char *verb, int argc, char **argv, struct tune_options *out,
                        bool *help)
 {

@@ -32,6 +32,9 @@ struct tune_request {
     size_t space_count;
 };
 
+/* What every option is when it is not given. */
+struct tune_options tune_options_default(void);
+
 /* argv[0] is the verb.  ERR_ARGUMENT after a message; *help: the text was printed. */
 int tune_options_parse(const char *verb, int argc, char **argv, struct tune_options *out,
                        bool *help);
