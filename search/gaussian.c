@@ -202,23 +202,29 @@ static void solve_lower_rows(const double *factor, size_t n, double *x, size_t s
 
 /* ---- the process */
 
-/* The prior mean and gradient of an arm: the model, linear about g->constants. */
+/* The prior mean of an arm and its gradient by each constant, in standard deviations of that
+ * constant: the model, linear about g->constants. */
 static double prior_mean(const struct gaussian *g, double log_c, int arm, double *gradient)
 {
     double mean = costs_gradient(&g->costs, g->constants, exp(log_c), &g->arms[arm], gradient);
 
-    for (int i = 0; i < COST_CONSTANTS; i++)
+    for (int i = 0; i < COST_CONSTANTS; i++) {
         mean += gradient[i] * (g->costs.prior[i] - g->constants[i]);
+        gradient[i] *= g->costs.prior_sd[i];
+    }
     return mean;
 }
 
-static double by_constants(const struct gaussian *g, const double *a, const double *b)
+static double by_constants(const double *a, const double *b)
 {
-    double sum = 0;
+    double even = 0, odd = 0;
+    int i = 0;
 
-    for (int i = 0; i < COST_CONSTANTS; i++)
-        sum += a[i] * b[i] * g->costs.prior_sd[i] * g->costs.prior_sd[i];
-    return sum;
+    for (; i + 1 < COST_CONSTANTS; i += 2) {
+        even += a[i] * b[i];
+        odd += a[i + 1] * b[i + 1];
+    }
+    return i < COST_CONSTANTS ? even + odd + a[i] * b[i] : even + odd;
 }
 
 /* How far two capacities are apart, for what decays slowly and what decays fast. */
@@ -233,13 +239,19 @@ static struct decay decay_of(double log_c1, double log_c2)
     return (struct decay){ .slow = exp(-away * away / 4.5), .fast = exp(-away) };
 }
 
-static double misfit(const struct gaussian *g, int a, int b, struct decay decay, bool same_visit)
+static double misfit(const struct gaussian *g, int a, int b, struct decay decay)
 {
     double v = g->alike[(size_t)a * g->stride + (size_t)b] * decay.slow;
 
     if (a == b)
-        v += own_sd * own_sd * decay.fast + (same_visit ? own_visit_sd * own_visit_sd : 0);
-    return v * g->surprise + (same_visit ? offset_sd * offset_sd : 0);
+        v += own_sd * own_sd * decay.fast;
+    return v * g->surprise;
+}
+
+/* What one visit adds: its samples are off together, and each arm a little by itself. */
+static double visit_misfit(const struct gaussian *g, int a, int b)
+{
+    return offset_sd * offset_sd + (a == b ? own_visit_sd * own_visit_sd * g->surprise : 0);
 }
 
 /* Neighbouring rows mostly come from the same visits: the last decay is kept. */
@@ -255,9 +267,9 @@ static void fill_system(const struct gaussian *g, const struct observation *seen
                 decay = decay_of(seen[i].log_c, log_c);
             }
             g->system[i * n + j] =
-                by_constants(g, g->observed + i * COST_CONSTANTS,
-                             g->observed + j * COST_CONSTANTS) +
-                misfit(g, seen[i].arm, seen[j].arm, decay, seen[i].visit == seen[j].visit);
+                by_constants(g->observed + i * COST_CONSTANTS, g->observed + j * COST_CONSTANTS) +
+                misfit(g, seen[i].arm, seen[j].arm, decay) +
+                (seen[i].visit == seen[j].visit ? visit_misfit(g, seen[i].arm, seen[j].arm) : 0);
         }
         g->system[i * n + i] += seen[i].variance;
     }
@@ -287,7 +299,7 @@ void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t cou
         double sd = g->costs.prior_sd[i], wanted = g->costs.prior[i], step;
 
         for (size_t k = 0; k < count; k++)
-            wanted += sd * sd * g->observed[k * COST_CONSTANTS + (size_t)i] * g->right[k];
+            wanted += sd * g->observed[k * COST_CONSTANTS + (size_t)i] * g->right[k];
         step = wanted - g->constants[i];
         g->constants[i] += fmax(-longest_step, fmin(longest_step, step));
     }
@@ -301,15 +313,15 @@ static void cross_covariance(const struct gaussian *g, const struct observation 
         double *row = g->half + i * g->stride;
 
         for (size_t j = 0; j < g->count; j++)
-            row[j] = by_constants(g, g->observed + i * COST_CONSTANTS,
-                                  g->gradient + j * COST_CONSTANTS) +
-                     misfit(g, seen[i].arm, (int)j, decay, false);
+            row[j] =
+                by_constants(g->observed + i * COST_CONSTANTS, g->gradient + j * COST_CONSTANTS) +
+                misfit(g, seen[i].arm, (int)j, decay);
         for (size_t j = g->count; j < g->stride; j++)
             row[j] = 0;
     }
 }
 
-static void fill_prior(struct gaussian *g, double log_c, struct belief *out)
+static void fill_prior(struct gaussian *g, double log_c, bool visited, struct belief *out)
 {
     static const struct decay here = { 1, 1 };
 
@@ -317,15 +329,15 @@ static void fill_prior(struct gaussian *g, double log_c, struct belief *out)
         out->mean[i] = prior_mean(g, log_c, (int)i, g->gradient + i * COST_CONSTANTS);
     for (size_t i = 0; i < g->count; i++)
         for (size_t j = 0; j < g->count; j++)
-            out->covariance[i * g->stride + j] = by_constants(g, g->gradient + i * COST_CONSTANTS,
-                                                              g->gradient + j * COST_CONSTANTS) +
-                                                 misfit(g, (int)i, (int)j, here, true);
+            out->covariance[i * g->stride + j] =
+                by_constants(g->gradient + i * COST_CONSTANTS, g->gradient + j * COST_CONSTANTS) +
+                misfit(g, (int)i, (int)j, here) + (visited ? visit_misfit(g, (int)i, (int)j) : 0);
 }
 
 void gaussian_predict(struct gaussian *g, const struct observation *seen, size_t count,
-                      double log_c, struct belief *out)
+                      double log_c, bool visited, struct belief *out)
 {
-    fill_prior(g, log_c, out);
+    fill_prior(g, log_c, visited, out);
     if (!count)
         return;
     prepare(g, seen, count);
@@ -335,9 +347,16 @@ void gaussian_predict(struct gaussian *g, const struct observation *seen, size_t
         const double *row = g->half + k * g->stride;
 
         subtract_scaled(out->mean, row, -g->right[k], g->stride);
-        for (size_t i = 0; i < g->count; i++)
-            subtract_scaled(out->covariance + i * g->stride, row, row[i], g->stride);
+        for (size_t i = 0; i < g->count; i++) {
+            size_t from = i / 4 * 4; /* what is left of the diagonal is copied at the end */
+
+            subtract_scaled(out->covariance + i * g->stride + from, row + from, row[i],
+                            g->stride - from);
+        }
     }
+    for (size_t i = 0; i < g->count; i++)
+        for (size_t j = 0; j < i; j++)
+            out->covariance[i * g->stride + j] = out->covariance[j * g->stride + i];
 }
 
 /* ---- within a visit */

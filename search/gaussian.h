@@ -44,9 +44,10 @@ void belief_close(struct belief *belief);
 /* Moves the constants to their most likely values, one bounded Gauss-Newton step. */
 void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count);
 
-/* At most GAUSSIAN_OBSERVATIONS_MAX observations. */
+/* At most GAUSSIAN_OBSERVATIONS_MAX observations.  `visited`: of what a visit will measure, which
+ * is a little off the long-run times; false: of the long-run times. */
 void gaussian_predict(struct gaussian *g, const struct observation *seen, size_t count,
-                      double log_c, struct belief *out);
+                      double log_c, bool visited, struct belief *out);
 
 /* What is believed after this visit's own observations: means, and for any arm the mean and the
  * standard deviation of its difference to another.  O(count^2 arms). */

@@ -30,10 +30,11 @@ struct guided {
     double elsewhere_log_c;
     bool elsewhere_known;
 
-    double squares, first_sights;  /* standardised residuals of arms when first sampled */
-    bool cold;                     /* no visit nearby looked at every family */
-    bool flagged[SEARCH_ARMS_MAX]; /* was much slower than predicted in this visit */
-    int pending, last;             /* -1 = none */
+    double squares, first_sights;    /* standardised residuals of arms when first sampled */
+    bool cold;                       /* no visit nearby looked at every family */
+    bool flagged[SEARCH_ARMS_MAX];   /* was much slower than predicted in this visit */
+    double promise[SEARCH_ARMS_MAX]; /* of a flagged arm: what was predicted */
+    int pending, last;               /* -1 = none */
     uint32_t audits;
     struct pick pick; /* what comes next */
     struct observation scratch[GAUSSIAN_OBSERVATIONS_MAX + SEARCH_ARMS_MAX];
@@ -78,7 +79,7 @@ static void rebuild(struct guided *g)
     double surprise = (10 + g->squares) / (10 + g->first_sights);
 
     g->gp.surprise = fmax(0.3, fmin(30, surprise));
-    gaussian_predict(&g->gp, g->scratch, n, g->history.log_c, &g->base);
+    gaussian_predict(&g->gp, g->scratch, n, g->history.log_c, true, &g->base);
 }
 
 static void refit(struct guided *g)
@@ -376,10 +377,15 @@ static bool single_sample_suspect(const struct view *v, int arm)
            measured > predicted + 0.15;
 }
 
+/* Two outliers in a row happen: who was thought to be good before them gets more chances. */
 static bool flag_unresolved(const struct view *v, int arm)
 {
-    return v->g->flagged[arm] && weight_here(v->g, arm) < 4 &&
-           v->g->outlook.mean[arm] < direct(v->g, v->incumbent) + 0.15;
+    double here = direct(v->g, v->incumbent);
+
+    if (!v->g->flagged[arm])
+        return false;
+    return (v->search->count[arm] < 3 && v->g->promise[arm] < here + 0.15) ||
+           (weight_here(v->g, arm) < 4 && v->g->outlook.mean[arm] < here + 0.15);
 }
 
 static bool is_slow_neighbour(const struct view *v, const struct neighbours *list, int arm)
@@ -538,6 +544,8 @@ static void judge(struct guided *g, int arm, double log_ns, bool first)
     }
     g->pending = g->pending == arm ? -1 : g->pending;
     if (above > fmin(fmax(0.3, 5 * sd), 0.7)) {
+        if (!g->flagged[arm])
+            g->promise[arm] = g->outlook.mean[arm];
         g->flagged[arm] = true;
         g->pending = arm;
     }
@@ -604,7 +612,7 @@ static const struct belief *look_elsewhere(struct guided *g, double log_c)
         return &g->elsewhere;
     n = history_observations(&g->history, HISTORY_ALL, log_c, g->scratch,
                              GAUSSIAN_OBSERVATIONS_MAX);
-    gaussian_predict(&g->gp, g->scratch, n, log_c, &g->elsewhere);
+    gaussian_predict(&g->gp, g->scratch, n, log_c, false, &g->elsewhere);
     g->elsewhere_log_c = log_c;
     g->elsewhere_known = true;
     return &g->elsewhere;

@@ -41,8 +41,14 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The mean of what lies near the lower median: with two samples far apart the faster one is right,
- * since nothing makes a step faster than it is. */
+/* Of few samples the fastest one is right: nothing makes a step faster than it is, and two outliers
+ * of three are seen now and then.  Of more, the lower median. */
+static double centre_of(const double *ascending_values, size_t n)
+{
+    return ascending_values[n < 4 ? 0 : (n - 1) / 2];
+}
+
+/* The mean of what lies near the centre. */
 static void average(struct history *h, int arm)
 {
     double values[HISTORY_SAMPLES_MAX], centre, sum = 0, square = 0;
@@ -51,8 +57,10 @@ static void average(struct history *h, int arm)
     for (size_t i = 0; i < h->sample_count; i++)
         if (h->samples[i].arm == arm)
             values[n++] = h->samples[i].log_ns;
+    if (!n)
+        return;
     qsort(values, n, sizeof(*values), ascending);
-    centre = values[(n - 1) / 2];
+    centre = centre_of(values, n);
     for (size_t i = 0; i < n; i++)
         if (fabs(values[i] - centre) <= outlier_log)
             values[kept++] = values[i];

@@ -54,7 +54,8 @@ struct search_setup {
 
 struct search_verdict {
     int winner, runner_up;  /* arms; -1 = none was ever usable (runner_up: only one) */
-    double bound;           /* the true loss of the winner is below this share with 95 % */
+    double bound;           /* the true loss of the winner is below this share with 95 %; NAN:
+                             * the strategy cannot say (paper; exhaustive with one round) */
     uint32_t samples, arms; /* told in this visit; different arms among them */
     enum search_reason reason;
 };

@@ -1,0 +1,58 @@
+/* A made-up cluster and layer whose true step times are known, and a noisy clock to read them by.
+ * Its formulas are not those of search/costs.c: two streams are played through chunk by chunk,
+ * GEMMs come in tiles and saturate, messages switch protocol, nodes and links work at once. */
+#ifndef SURFACE_H
+#define SURFACE_H
+
+#include "search.h"
+
+enum { SURFACE_POCKETS_MAX = 8 };
+
+struct surface_options {
+    uint32_t slices;  /* W/E; 0 = any of 1 to 128 */
+    double ripple;    /* sd per configuration; 0 = drawn from 0.5 to 3 % */
+    int pockets;      /* regions in (r, d, a, c) that are 10 to 50 % faster or slower */
+    double belief_sd; /* of the logarithm of each constant told to the search; 0 = 0.35 */
+};
+
+struct surface {
+    struct moe_shape shape;
+    struct moe_plan arms[SEARCH_ARMS_MAX];
+    size_t arm_count;
+    struct search_machine machine; /* what the search is told: true values, blurred */
+    uint64_t seed;
+    double message_inside_s, message_between_s, inside, between, copy, flops, launch_s;
+    double small_message_bytes, gather_between, gather_weight, rows_half, hidden_half;
+    double slowed_compute[2], slowed_exchange[2]; /* by algorithm: what overlap costs */
+    double step_s, ripple, memory_bytes;
+    struct pocket {
+        double r_low, r_high, c_low, c_high, factor;
+        uint32_t d, a;
+    } pockets[SURFACE_POCKETS_MAX];
+    int pocket_count;
+};
+
+struct surface surface_make(uint64_t seed, const struct surface_options *options);
+
+/* The true time of a step, and whether it fits into memory. */
+double surface_ns(const struct surface *surface, double capacity, int arm);
+bool surface_fits(const struct surface *surface, double capacity, int arm);
+
+/* A capacity that this layer might see: 256 to 64k tokens per rank. */
+double surface_capacity(const struct surface *surface, uint64_t index);
+
+/* Lognormal noise, outliers of x3, and drift: a slow sine, a wandering part, steps. */
+struct noise {
+    double sigma, outliers;
+    bool drifts;
+    uint64_t seed, at;
+    double period, wander, level;
+};
+
+struct noise noise_make(uint64_t seed, double sigma, double outliers, bool drifts);
+int64_t noise_sample(struct noise *noise, double true_ns);
+
+double normal_draw(uint64_t key, uint64_t index);
+double uniform_draw(uint64_t key, uint64_t index); /* in [0, 1) */
+
+#endif
