@@ -3,12 +3,14 @@
 # DEPS=0      do not install missing packages        V=1         show commands
 # SAN=1       AddressSanitizer + UBSan               SAN=thread  ThreadSanitizer
 # GPU=0|1     without / with the CUDA unit (default: found or not)
+# SQLITE=0    libmoelookup without SQLite: it reads packed tables only
 VERSION := 0.1.0
 
 SAN   ?= 0
 V     ?= 0
 DEPS  ?= 1
 GPU   ?= auto
+SQLITE ?= 1
 CC    := mpicc
 CFLAGS ?= -O2 -g
 PREFIX ?= /usr/local
@@ -32,7 +34,7 @@ FOLDERS := db kernels comm search tuner reports
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wno-missing-field-initializers
 # Kernels are loops over rows: they must vectorise, and nothing here reads errno or traps of libm.
 KERNEL_FLAGS := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' $(WARN) $(CFLAGS) $(SANITIZE) \
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) $(CFLAGS) $(SANITIZE) \
              -pthread -MMD -MP $(FOLDERS:%=-I%) $(BLAS_CFLAGS)
 LDLIBS = $(BLAS_LIBS) -lsqlite3 -lm
 BLAS_CFLAGS = $(shell pkg-config --cflags openblas 2>/dev/null)
@@ -46,7 +48,7 @@ BENCHES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 
 all: deps
 	$(Q)$(MAKE) --no-print-directory build
-build: $(BUILD)/moetune
+build: $(BUILD)/moetune library
 	$(Q)ln -sfn $(BUILD)/moetune moetune
 	@echo "moetune $(VERSION): $(BUILD)/moetune, $$($(CC) --version | head -n 1)"
 	@echo "  MPI       $$(mpirun --version 2>/dev/null | head -n 1)"
@@ -68,6 +70,43 @@ $(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_PARTS) $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
 $(BUILD)/tests/bench_%: $(BUILD)/tests/bench_%.o $(TEST_PARTS) $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
+
+# ---- libmoelookup: a part of db/ alone, for other people's programs, so without mpicc
+
+LIB_CC ?= gcc
+LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
+LIB_PARTS := lookup lookup_bind lookup_get lookup_pack lookup_set lookup_sqlite plan shape sha256 status
+LIB_OBJECTS := $(LIB_PARTS:%=$(LIB)/lib/%.o)
+LIB_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' \
+             -DSTATUS_SPEAKER='"moelookup"' $(WARN) -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb
+LIB_LIBS = -lsqlite3
+ifeq ($(SQLITE),0)
+LIB_CFLAGS += -DMOELOOKUP_NO_SQLITE
+LIB_LIBS =
+endif
+LIB_VERSION := 1
+
+library: $(LIB)/libmoelookup.so $(LIB)/libmoelookup.a
+$(LIB)/lib/%.o: db/%.c Makefile
+	@mkdir -p $(@D)
+	$(Q)$(LIB_CC) $(LIB_CFLAGS) -c -o $@ $<
+$(LIB)/libmoelookup.so.$(LIB_VERSION): $(LIB_OBJECTS) db/moelookup.map
+	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=db/moelookup.map \
+	    $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--as-needed -o $@ $(LIB_OBJECTS) $(LIB_LIBS)
+$(LIB)/libmoelookup.so: $(LIB)/libmoelookup.so.$(LIB_VERSION)
+	$(Q)ln -sfn $(<F) $@
+# One object in which everything hidden is local, so that no name of ours meets one of the program's.
+$(LIB)/libmoelookup.a: $(LIB_OBJECTS)
+	$(Q)ld -r -o $(LIB)/lib/all.o $^
+	$(Q)objcopy --localize-hidden $(LIB)/lib/all.o
+	$(Q)rm -f $@ && ar rcs $@ $(LIB)/lib/all.o
+
+# Another PREFIX is another search path.
+$(BUILD)/prefix: FORCE
+	@mkdir -p $(@D)
+	@echo '$(PREFIX)' | cmp -s - $@ || echo '$(PREFIX)' >$@
+$(LIB)/lib/lookup.o $(BUILD)/db/lookup.o: $(BUILD)/prefix
+FORCE:
 
 # What Debian calls the things we need.
 PACKAGES := gcc libc6-dev pkg-config libopenmpi-dev openmpi-bin libopenblas-dev libsqlite3-dev sqlite3 iproute2 procps
@@ -120,4 +159,5 @@ help:
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 3
 
 -include $(wildcard $(BUILD)/*/*.d)
-.PHONY: all build deps tune test test-full tests-built bench benches-built install format lint clean help
+-include $(wildcard $(LIB)/lib/*.d)
+.PHONY: all build library FORCE deps tune test test-full tests-built bench benches-built install format lint clean help

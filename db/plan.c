@@ -155,6 +155,14 @@ bool plan_a2a_applies(uint32_t a, const struct moe_shape *shape)
     return a != MOE_A2A_2DH || (m > 1 && m < shape->ranks && shape->ranks % m == 0);
 }
 
+bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape)
+{
+    for (size_t i = 0; i < plan_axis_count; i++)
+        if (!axis_allows(&plan_axes[i], axis_get(&plan_axes[i], plan)))
+            return false;
+    return plan->r == 0 || (shape_slices(shape) % plan->r == 0 && plan_a2a_applies(plan->a, shape));
+}
+
 int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     uint32_t slices = shape_slices(shape);

@@ -35,6 +35,9 @@ struct moe_plan plan_canonical(struct moe_plan plan);
  * (2dh where there is only one level; says why). */
 int plan_check(const struct moe_plan *plan, const struct moe_shape *shape);
 
+/* True if plan_check would say OK; silent. */
+bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape);
+
 /* True if `a` has a meaning on these ranks; silent. */
 bool plan_a2a_applies(uint32_t a, const struct moe_shape *shape);
 

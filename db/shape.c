@@ -3,6 +3,7 @@
 
 #include "status.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,7 @@ static int parse_field(const struct shape_field *field, const char *text, size_t
     return OK;
 }
 
-int shape_parse(const char *text, struct moe_shape *inout)
+const char *shape_scan(const char *text, struct moe_shape *inout)
 {
     struct moe_shape shape = *inout;
     uint32_t seen = 0;
@@ -92,14 +93,23 @@ int shape_parse(const char *text, struct moe_shape *inout)
             i++;
         if (i == FIELD_COUNT || name == length || (seen >> i & 1) ||
             parse_field(&fields[i], text + name + 1, length - name - 1, &shape))
-            return fail(ERR_FORMAT,
-                        "shape: \"%.*s\" is not understood; a shape reads \"E=8 k=2 T=4096 D=1024 "
-                        "H=4096 dtype=bf16 pass=train act=swiglu\"",
-                        (int)length, text);
+            return text;
         seen |= 1u << i;
         text += length;
     }
     *inout = shape;
+    return NULL;
+}
+
+int shape_parse(const char *text, struct moe_shape *inout)
+{
+    const char *wrong = shape_scan(text, inout);
+
+    if (wrong)
+        return fail(ERR_FORMAT,
+                    "shape: \"%.*s\" is not understood; a shape reads \"E=8 k=2 T=4096 D=1024 "
+                    "H=4096 dtype=bf16 pass=train act=swiglu\"",
+                    (int)strcspn(wrong, " "), wrong);
     return OK;
 }
 
@@ -136,63 +146,94 @@ size_t dtype_bytes(uint32_t dtype)
 /* 2^24: far above any real layer, far below where products of three sizes leave 64 bits. */
 enum { SIZE_LIMIT = 1 << 24 };
 
-static int check_size(const char *name, uint32_t value)
+/* Room for the longest sentence below. */
+struct fault {
+    char *text;
+    size_t size;
+};
+
+__attribute__((format(printf, 2, 3))) static int wrong(struct fault fault, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(fault.text, fault.size, format, args);
+    va_end(args);
+    return ERR_ARGUMENT;
+}
+
+static int check_size(struct fault why, const char *name, uint32_t value)
 {
     if (value >= 1 && value <= SIZE_LIMIT)
         return OK;
-    return fail(ERR_ARGUMENT, "%s is %u: it must be from 1 to %d", name, value, SIZE_LIMIT);
+    return wrong(why, "%s is %u: it must be from 1 to %d", name, value, SIZE_LIMIT);
+}
+
+static int check_experts(struct fault why, const struct moe_shape *shape)
+{
+    uint32_t e = shape->experts, w = shape->ranks;
+
+    if (shape->top_k < 1 || shape->top_k > e)
+        return wrong(why, "top-k is %u: with %u expert%s it must be from 1 to %u", shape->top_k, e,
+                     e == 1 ? "" : "s", e);
+    if (e < w && w % e)
+        return wrong(why, "%u experts on %u ranks: fewer experts than ranks must divide the ranks",
+                     e, w);
+    if (e > w && e % w)
+        return wrong(
+            why, "%u experts on %u ranks: more experts than ranks must be a multiple of the ranks",
+            e, w);
+    if (shape->hidden_dim % shape_slices(shape))
+        return wrong(why,
+                     "hidden dimension %u: %u ranks share an expert, so it must be a multiple of "
+                     "%u",
+                     shape->hidden_dim, shape_slices(shape), shape_slices(shape));
+    return OK;
+}
+
+int shape_fault(const struct moe_shape *shape, char *text, size_t size)
+{
+    struct fault why = { text, size };
+
+    TRY(check_size(why, "number of experts", shape->experts));
+    TRY(check_size(why, "number of ranks", shape->ranks));
+    TRY(check_size(why, "model dimension", shape->model_dim));
+    TRY(check_size(why, "hidden dimension", shape->hidden_dim));
+    if (shape->tokens > SIZE_LIMIT)
+        return wrong(why, "tokens is %u: it must be from 0 to %d", shape->tokens, SIZE_LIMIT);
+    if (shape->dtype > MOE_BF16 || shape->pass > MOE_TRAIN || shape->activation > MOE_SWIGLU)
+        return wrong(why, "unknown dtype %u, pass %u or activation %u", shape->dtype, shape->pass,
+                     shape->activation);
+    return check_experts(why, shape);
 }
 
 int shape_check(const struct moe_shape *shape)
 {
-    uint32_t e = shape->experts, w = shape->ranks;
+    char why[SHAPE_FAULT_BYTES];
 
-    TRY(check_size("number of experts", e));
-    TRY(check_size("number of ranks", w));
-    TRY(check_size("model dimension", shape->model_dim));
-    TRY(check_size("hidden dimension", shape->hidden_dim));
-    if (shape->tokens > SIZE_LIMIT)
-        return fail(ERR_ARGUMENT, "tokens is %u: it must be from 0 to %d", shape->tokens,
-                    SIZE_LIMIT);
-    if (shape->top_k < 1 || shape->top_k > e)
-        return fail(ERR_ARGUMENT, "top-k is %u: with %u expert%s it must be from 1 to %u",
-                    shape->top_k, e, e == 1 ? "" : "s", e);
-    if (e < w && w % e)
-        return fail(ERR_ARGUMENT,
-                    "%u experts on %u ranks: fewer experts than ranks must divide the ranks", e, w);
-    if (e > w && e % w)
-        return fail(
-            ERR_ARGUMENT,
-            "%u experts on %u ranks: more experts than ranks must be a multiple of the ranks", e,
-            w);
-    if (shape->hidden_dim % shape_slices(shape))
-        return fail(ERR_ARGUMENT,
-                    "hidden dimension %u: %u ranks share an expert, so it must be a multiple of %u",
-                    shape->hidden_dim, shape_slices(shape), shape_slices(shape));
-    if (shape->dtype > MOE_BF16 || shape->pass > MOE_TRAIN || shape->activation > MOE_SWIGLU)
-        return fail(ERR_ARGUMENT, "unknown dtype %u, pass %u or activation %u", shape->dtype,
-                    shape->pass, shape->activation);
-    return OK;
+    return shape_fault(shape, why, sizeof(why)) ? fail(ERR_ARGUMENT, "%s", why) : OK;
 }
 
+/* trunc(f * ceil(T/E)) in IEEE double, then times k: frameworks truncate before they multiply, and
+ * (k * f * T) / E rounds differently. */
 static uint64_t static_rows(double factor, uint32_t top_k, uint32_t experts, uint64_t tokens)
 {
-    /* trunc(f * ceil(T/E)) in IEEE double, then times k: frameworks truncate before they multiply,
-     * and (k * f * T) / E rounds differently. */
-    double rows = factor * (double)((tokens + experts - 1) / experts);
+    double rows = factor * (double)(tokens / experts + (tokens % experts != 0));
 
+    if (rows >= 0x1p64 || (top_k && (uint64_t)rows > UINT64_MAX / top_k))
+        return UINT64_MAX;
     return top_k * (uint64_t)rows;
 }
 
-uint64_t capacity_rows(double factor, uint32_t top_k, uint32_t experts, uint64_t tokens,
-                       uint64_t needed)
+uint64_t moe_capacity(double factor, uint32_t top_k, uint32_t experts, uint64_t tokens,
+                      uint64_t needed)
 {
     uint64_t bound;
 
-    if (factor > 0)
-        return static_rows(factor, top_k, experts, tokens);
+    if (!experts || factor != factor)
+        return 0;
     if (factor == 0)
         return needed;
-    bound = static_rows(-factor, top_k, experts, tokens);
-    return needed < bound ? needed : bound;
+    bound = static_rows(factor < 0 ? -factor : factor, top_k, experts, tokens);
+    return factor > 0 || bound < needed ? bound : needed;
 }

@@ -17,8 +17,12 @@ uint32_t shape_local_experts(const struct moe_shape *shape);
 /* b2 has no hidden dimension: it is cut along D, padded to a multiple of s. */
 uint32_t shape_bias2_slice(const struct moe_shape *shape);
 
+enum { SHAPE_TEXT_BYTES = 160, SHAPE_FAULT_BYTES = 160 };
+
 /* OK, or ERR_ARGUMENT with a message that names the value and the legal ones. */
 int shape_check(const struct moe_shape *shape);
+/* The same, with the message in `text` instead of said. */
+int shape_fault(const struct moe_shape *shape, char *text, size_t size);
 
 size_t dtype_bytes(uint32_t dtype);
 
@@ -27,8 +31,6 @@ extern const char *const dtype_words[];
 extern const char *const pass_words[];
 extern const char *const activation_words[];
 
-enum { SHAPE_TEXT_BYTES = 160 };
-
 /* Writes "E=8 k=2 T=4096 D=1024 H=4096 dtype=bf16 pass=train act=swiglu W=32 m=8", the shape's one
  * text form.  Returns the length as snprintf does. */
 int shape_format(const struct moe_shape *shape, char *text, size_t size);
@@ -36,13 +38,10 @@ int shape_format(const struct moe_shape *shape, char *text, size_t size);
 /* Reads the same text, in any order; what is left out keeps its value in *inout.  ERR_FORMAT after
  * a message that names the word; then *inout is untouched.  Checks no rules: see shape_check. */
 int shape_parse(const char *text, struct moe_shape *inout);
+/* The same, silent: NULL, or where the word begins that is not understood. */
+const char *shape_scan(const char *text, struct moe_shape *inout);
 
 /* Equal in everything the text says. */
 bool shape_equal(const struct moe_shape *a, const struct moe_shape *b);
-
-/* Rows that one expert gets from one source rank.  `tokens` is the largest T over the ranks;
- * `needed` is the largest count any rank sends to any expert, used only for factor <= 0. */
-uint64_t capacity_rows(double factor, uint32_t top_k, uint32_t experts, uint64_t tokens,
-                       uint64_t needed);
 
 #endif

@@ -3,6 +3,11 @@
 
 #include <stdio.h>
 
+/* Who speaks: the program, or the library inside of somebody else's. */
+#ifndef STATUS_SPEAKER
+#define STATUS_SPEAKER "moetune"
+#endif
+
 static struct {
     log_hook *hook;
     void *self;
@@ -46,7 +51,7 @@ static void say(const char *format, va_list args)
         n = snprintf(line, sizeof(line), "[rank %d] ", log_state.rank);
     vsnprintf(line + n, sizeof(line) - (size_t)n, format, args);
     /* One call, so that lines of several ranks do not mix. */
-    fprintf(stderr, "moetune: %s\n", line);
+    fprintf(stderr, STATUS_SPEAKER ": %s\n", line);
 }
 
 int fail(int status, const char *format, ...)

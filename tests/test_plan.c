@@ -176,17 +176,17 @@ static void impossible_shapes_are_refused_with_the_value(void)
 
 static void capacity_follows_the_rule(void)
 {
-    CHECK(capacity_rows(1.0, 2, 8, 1000, 0) == 250);  /* 2 * trunc(1 * 125) */
-    CHECK(capacity_rows(1.0, 2, 8, 1001, 0) == 252);  /* ceil before the product */
-    CHECK(capacity_rows(1.25, 2, 8, 1001, 0) == 314); /* 2 * trunc(157.5) */
-    CHECK(capacity_rows(0.1, 3, 8, 8, 0) == 0);
-    CHECK(capacity_rows(1.0, 2, 8, 0, 0) == 0);
-    CHECK(capacity_rows(0, 2, 8, 1000, 77) == 77);
-    CHECK(capacity_rows(-1.0, 2, 8, 1000, 77) == 77);
-    CHECK(capacity_rows(-1.0, 2, 8, 1000, 777) == 250);
+    CHECK(moe_capacity(1.0, 2, 8, 1000, 0) == 250);  /* 2 * trunc(1 * 125) */
+    CHECK(moe_capacity(1.0, 2, 8, 1001, 0) == 252);  /* ceil before the product */
+    CHECK(moe_capacity(1.25, 2, 8, 1001, 0) == 314); /* 2 * trunc(157.5) */
+    CHECK(moe_capacity(0.1, 3, 8, 8, 0) == 0);
+    CHECK(moe_capacity(1.0, 2, 8, 0, 0) == 0);
+    CHECK(moe_capacity(0, 2, 8, 1000, 77) == 77);
+    CHECK(moe_capacity(-1.0, 2, 8, 1000, 77) == 77);
+    CHECK(moe_capacity(-1.0, 2, 8, 1000, 777) == 250);
     /* 1.1 * 10 is 11.000000000000002 in IEEE double, 2.3 * 10 is 23, 0.7 * 10 is 7.000..., 0.29 *
      * 100 is 28.999...: truncation is of the product as computed. */
-    CHECK(capacity_rows(0.29, 1, 1, 100, 0) == 28);
+    CHECK(moe_capacity(0.29, 1, 1, 100, 0) == 28);
 }
 
 /* Every row of every expert is computed exactly once per model slice, by somebody. */

@@ -100,10 +100,18 @@ static void lose(struct crew *crew, enum trial_state state, const char *why, str
         snprintf(reply->message, sizeof(reply->message), "%s: %s", why, how);
 }
 
+/* The first answer waits for a launcher too, which a trial's time limit says nothing about. */
+enum { LAUNCH_S = 60 };
+
+static double patience_s(const struct crew *crew)
+{
+    return crew->setup.timeout_s + (crew->reached ? 0 : LAUNCH_S);
+}
+
 /* The next reply among whatever else ranks print. */
 static int await(struct crew *crew, struct reply *reply)
 {
-    int64_t deadline = host_clock_ns() + (int64_t)(crew->setup.timeout_s * 1e9);
+    int64_t deadline = host_clock_ns() + (int64_t)(patience_s(crew) * 1e9);
     char line[WORK_LINE_BYTES];
     int rc;
 
@@ -134,8 +142,7 @@ static int tell(struct crew *crew, const struct order *order, struct reply *repl
     if (!rc)
         rc = await(crew, reply);
     if (rc == UNSUPPORTED) {
-        snprintf(line, sizeof(line), "no answer within %g s (--trial-timeout)",
-                 crew->setup.timeout_s);
+        snprintf(line, sizeof(line), "no answer within %g s (--trial-timeout)", patience_s(crew));
         lose(crew, TRIAL_TIMEOUT, line, reply);
     } else if (rc) {
         lose(crew, TRIAL_CRASHED, "lost the ranks", reply);

@@ -15,6 +15,7 @@ static const struct verb {
     { "plan", plan_main, "what tune would try, how long, how much memory; measures nothing" },
     { "status", status_main, "a sweep that is running, from another terminal" },
     { "show", show_main, "the dictionary, as text or JSON" },
+    { "lookup", lookup_main, "which plan a trainer is told for a capacity, and why" },
     { "override", override_main, "pin a plan for a range of buckets, with a reason" },
     { "run", run_main, "run one layer under given plans: where the time of a step goes" },
     { "serve", serve_main, NULL }, /* what the ranks of tune run */

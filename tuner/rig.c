@@ -60,7 +60,7 @@ static int agree_capacity(struct rig *rig, double factor)
         TRY(world_settle(rig->world, rc));
         TRY(world_max(rig->world, &needed, 1));
     }
-    rig->capacity = capacity_rows(factor, s->top_k, s->experts, most_tokens(rig), (uint64_t)needed);
+    rig->capacity = moe_capacity(factor, s->top_k, s->experts, most_tokens(rig), (uint64_t)needed);
     return OK;
 }
 

@@ -109,7 +109,7 @@ static int parse_plans(const struct option_list *list, const struct moe_shape *s
 /* The largest capacity the rule can give; for factor 0 every token may choose the same expert. */
 static uint64_t capacity_bound(const struct run_options *o, const struct moe_shape *shape)
 {
-    return capacity_rows(o->factor, shape->top_k, shape->experts, shape->tokens, shape->tokens);
+    return moe_capacity(o->factor, shape->top_k, shape->experts, shape->tokens, shape->tokens);
 }
 
 /* All plans are prepared at once, on every rank of this machine. */

@@ -44,12 +44,12 @@ static int parse_buckets(const char *text, struct space *space)
 static int reachable_buckets(double max_factor, struct space *space)
 {
     const struct moe_shape *s = &space->shape;
-    uint64_t least = capacity_rows(1, s->top_k, s->experts, s->tokens, 0);
+    uint64_t least = moe_capacity(1, s->top_k, s->experts, s->tokens, 0);
     uint64_t most;
 
     if (!(max_factor >= 1) || max_factor > 1e6)
         return fail(ERR_ARGUMENT, "--max-capacity-factor %g: from 1 to 1e6 is wanted", max_factor);
-    most = capacity_rows(max_factor, s->top_k, s->experts, s->tokens, 0);
+    most = moe_capacity(max_factor, s->top_k, s->experts, s->tokens, 0);
     if (most / space->window >= BUCKETS_MAX)
         return fail(ERR_ARGUMENT, "capacities up to %llu make more than %d buckets of width %u",
                     (unsigned long long)most, BUCKETS_MAX, space->window);

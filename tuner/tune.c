@@ -3,6 +3,7 @@
 #include "host.h"
 #include "json.h"
 #include "launch.h"
+#include "paste.h"
 #include "plan.h"
 #include "status.h"
 #include "sweep.h"
@@ -214,14 +215,19 @@ static int print_text(struct tuning *t)
            t->run.samples_search, t->run.samples_default, t->run.samples_warm, took,
            paper_trials(t));
     printf("table     %s\n", t->path);
-    if (t->request.options.sim)
-        printf("          MODELLED: these rows never answer for a real cluster\n");
+    if (!t->request.options.sim)
+        return paste_print(t->path, t->request.spaces, t->request.space_count, stdout);
+    printf("          MODELLED: these rows never answer for a real cluster\n");
     return OK;
 }
 
 static int print_json(struct tuning *t)
 {
-    printf("{\"state\": \"%s\", \"db\": ", run_state_words[t->run.state]);
+    char digest[SHA256_HEX_BYTES];
+
+    TRY(paste_digest(t->path, digest));
+    printf("{\"state\": \"%s\", \"digest\": \"%s\", \"db\": ", run_state_words[t->run.state],
+           digest);
     json_quote(t->path, stdout);
     printf(", \"seconds\": %.3f, \"search_steps\": %" PRIu64 ", \"contest_steps\": %" PRIu64
            ", \"warm_steps\": %" PRIu64 ", \"paper_trials\": %" PRIu64 ",\n\"layers\": [",

@@ -1,0 +1,321 @@
+/* Opening, packing and naming tables; everything public but bind and get. */
+#include "lookup.h"
+
+#include "plan.h"
+#include "status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef MOETUNE_PREFIX
+#define MOETUNE_PREFIX "/usr/local"
+#endif
+
+/* A packed file may itself come from several files; they stay apart from the next one's. */
+enum { FILES_APART = 16 };
+
+/* ---- environment */
+
+static enum lookup_level read_level(enum lookup_level otherwise)
+{
+    static const char *const words[] = { "never", "error", "warn", "info" };
+    const char *given = getenv("MOELOOKUP_LOG");
+
+    for (int i = LOOKUP_NEVER; given && i <= LOOKUP_INFO; i++)
+        if (!strcmp(given, words[i]))
+            return (enum lookup_level)i;
+    return otherwise;
+}
+
+void lookup_say(const struct moelookup *table, enum lookup_level level, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+
+    if (table->level < level)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    note("%s", line);
+}
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value && *value ? value : NULL;
+}
+
+static int read_switches(const struct moelookup *table, struct lookup_switches *out)
+{
+    const char *disable = variable("MOELOOKUP_DISABLE"), *force = variable("MOELOOKUP_FORCE");
+
+    out->disabled = disable && strcmp(disable, "0") != 0;
+    if (!force)
+        return OK;
+    if (moe_plan_parse(force, &out->force)) {
+        lookup_say(table, LOOKUP_ERROR, "MOELOOKUP_FORCE=\"%s\": a plan reads \"r=1 d=2 a=linear\"",
+                   force);
+        return ERR_ARGUMENT;
+    }
+    out->forced = true;
+    out->force = plan_canonical(out->force);
+    return OK;
+}
+
+/* ---- one file */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+/* The first bytes and the size; *fd stays open. */
+static int open_head(const char *path, uint8_t head[8], size_t *size, int *fd)
+{
+    struct stat info;
+    int rc = ERR_IO;
+
+    /* Without O_NONBLOCK a pipe of that name would stop the trainer. */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0)
+        return errno == ENOENT || errno == ENOTDIR ? UNSUPPORTED : ERR_IO;
+    if (!fstat(*fd, &info) && S_ISREG(info.st_mode)) {
+        *size = (size_t)info.st_size;
+        rc = pread(*fd, head, 8, 0) == 8 ? OK : ERR_FORMAT;
+    }
+    if (rc)
+        close(*fd);
+    return rc;
+}
+
+static int read_packed(int fd, size_t size, uint32_t file, struct lookup_set *set)
+{
+    uint8_t *bytes;
+    size_t got = 0;
+    ssize_t n = 1;
+    int rc = ERR_IO;
+
+    if (size > UINT32_MAX)
+        return ERR_FORMAT;
+    bytes = malloc(size);
+    if (!bytes)
+        return ERR_NOMEM;
+    while (got < size && n > 0) {
+        n = pread(fd, bytes + got, size - got, (off_t)got);
+        got += n > 0 ? (size_t)n : 0;
+    }
+    if (got == size)
+        rc = pack_check(bytes, size);
+    if (!rc)
+        rc = pack_merge(bytes, file, set);
+    free(bytes);
+    return rc;
+}
+
+/* UNSUPPORTED: it is not there. */
+static int read_file(const char *path, uint32_t file, struct lookup_set *set)
+{
+    uint8_t head[8];
+    size_t size;
+    int fd, rc;
+
+    TRY(open_head(path, head, &size, &fd));
+    if (pack_claims(head)) {
+        rc = read_packed(fd, size, file, set);
+        close(fd);
+        return rc;
+    }
+    close(fd);
+    return lookup_read_sqlite(path, ends_with(path, ".published"), file, set);
+}
+
+/* A database's snapshot stands for it: it is whole, and nobody writes to it. */
+static int read_table(const struct moelookup *table, const char *path, uint32_t file,
+                      struct lookup_set *set)
+{
+    char snapshot[PATH_MAX];
+    int rc = UNSUPPORTED;
+
+    if (snprintf(snapshot, sizeof(snapshot), "%s.published", path) < (int)sizeof(snapshot))
+        rc = read_file(snapshot, file, set);
+    if (!rc)
+        lookup_say(table, LOOKUP_INFO, "read %s", snapshot);
+    if (rc != UNSUPPORTED)
+        return rc;
+    rc = read_file(path, file, set);
+    if (!rc)
+        lookup_say(table, LOOKUP_INFO, "read %s", path);
+    return rc;
+}
+
+/* ---- the search path */
+
+enum { PLACES = 5 };
+
+static int list_places(char places[PLACES][PATH_MAX])
+{
+    static const char name[] = "moetune/moetune.db";
+    const char *first = variable("MOELOOKUP_DB"), *second = variable("MOETUNE_DB");
+    const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME");
+    int n = 0;
+
+    if (first)
+        snprintf(places[n++], PATH_MAX, "%s", first);
+    if (second && (!first || strcmp(first, second) != 0))
+        snprintf(places[n++], PATH_MAX, "%s", second);
+    if (data)
+        snprintf(places[n++], PATH_MAX, "%s/%s", data, name);
+    else if (home)
+        snprintf(places[n++], PATH_MAX, "%s/.local/share/%s", home, name);
+    snprintf(places[n++], PATH_MAX, "/etc/%s", name);
+    snprintf(places[n++], PATH_MAX, "%s/share/%s", MOETUNE_PREFIX, name);
+    return n;
+}
+
+/* Half a file must not leave half a table: each is read on its own. */
+static int append_table(const struct moelookup *table, const char *path, uint32_t file,
+                        struct lookup_set *set)
+{
+    struct lookup_set one = { .count = 0 };
+    int rc = read_table(table, path, file, &one);
+
+    for (uint32_t i = 0; i < one.count && !rc; i++) {
+        struct lookup_layer *to = lookup_set_layer(set, &one.layers[i]);
+
+        if (!to)
+            rc = ERR_NOMEM;
+        else
+            *to = one.layers[i];
+        if (to)
+            memset(&one.layers[i], 0, sizeof(one.layers[i]));
+    }
+    lookup_set_free(&one);
+    return rc;
+}
+
+static int read_places(const struct moelookup *table, struct lookup_set *set)
+{
+    char(*places)[PATH_MAX] = malloc(sizeof(*places) * PLACES);
+    int count, rc = places ? OK : ERR_NOMEM;
+
+    count = rc ? 0 : list_places(places);
+    for (int i = 0; i < count && rc != ERR_NOMEM; i++) {
+        rc = append_table(table, places[i], (uint32_t)i * FILES_APART, set);
+        if (rc < 0 && rc != ERR_NOMEM)
+            lookup_say(table, LOOKUP_WARN, "%s: %s; it is passed over", places[i],
+                       moelookup_strerror(rc));
+    }
+    free(places);
+    return rc == ERR_NOMEM ? rc : OK;
+}
+
+/* ---- tables */
+
+static int read_given(const struct moelookup *table, const char *path, struct lookup_set *set)
+{
+    int rc;
+
+    if (!path)
+        return read_places(table, set);
+    rc = read_table(table, path, 0, set);
+    if (rc && rc != ERR_NOMEM) {
+        rc = rc == UNSUPPORTED ? ERR_IO : rc;
+        lookup_say(table, LOOKUP_ERROR, "%s: %s", path, moelookup_strerror(rc));
+    }
+    return rc;
+}
+
+int moelookup_open(const char *path_or_null, struct moelookup **out)
+{
+    struct moelookup *table;
+    struct lookup_set set = { .count = 0 };
+    int rc;
+
+    if (!out)
+        return MOE_ERR_ARGUMENT;
+    table = calloc(1, sizeof(*table));
+    if (!table)
+        return MOE_ERR_NOMEM;
+    table->level = read_level(LOOKUP_WARN);
+    TRY_OUT(read_switches(table, &set.switches));
+    if (!set.switches.disabled)
+        TRY_OUT(read_given(table, path_or_null, &set));
+    TRY_OUT(pack_set(&set, &table->bytes, &table->size));
+    *out = table;
+    table = NULL;
+out:
+    lookup_set_free(&set);
+    moelookup_close(table);
+    return rc;
+}
+
+int moelookup_unpack(const void *buf, size_t size, struct moelookup **out)
+{
+    struct moelookup *table;
+    int rc;
+
+    if (!buf || !out)
+        return MOE_ERR_ARGUMENT;
+    TRY(pack_check(buf, size));
+    table = calloc(1, sizeof(*table));
+    if (!table)
+        return MOE_ERR_NOMEM;
+    table->level = read_level(LOOKUP_NEVER);
+    table->size = size;
+    table->bytes = malloc(size);
+    rc = table->bytes ? MOE_OK : MOE_ERR_NOMEM;
+    if (rc) {
+        moelookup_close(table);
+        return rc;
+    }
+    memcpy(table->bytes, buf, size);
+    *out = table;
+    return MOE_OK;
+}
+
+int moelookup_pack(const struct moelookup *table, void *buf, size_t *size)
+{
+    if (!table || !size || (buf && *size < table->size))
+        return MOE_ERR_ARGUMENT;
+    if (buf)
+        memcpy(buf, table->bytes, table->size);
+    *size = table->size;
+    return MOE_OK;
+}
+
+int moelookup_digest(const struct moelookup *table, uint8_t out[SHA256_BYTES])
+{
+    if (!table || !out)
+        return MOE_ERR_ARGUMENT;
+    memcpy(out, pack_digest(table->bytes), SHA256_BYTES);
+    return MOE_OK;
+}
+
+void moelookup_close(struct moelookup *table)
+{
+    if (!table)
+        return;
+    free(table->bytes);
+    free(table);
+}
+
+const char *moelookup_strerror(int status)
+{
+    return status_word(status);
+}
+
+const char *moelookup_version(void)
+{
+    return MOETUNE_VERSION;
+}

@@ -1,0 +1,122 @@
+/* The inside of libmoelookup: tables while they are read, and the one form they are kept in.
+ *
+ * Files are read into a lookup_set (lookup_sqlite.c, lookup_pack.c), which is tidied (lookup_set.c)
+ * and written as packed bytes (lookup_pack.c); a struct moelookup is those bytes (lookup.c).  A
+ * view is one layer of them, resolved for quick answers (lookup_bind.c, lookup_get.c). */
+#ifndef LOOKUP_H
+#define LOOKUP_H
+
+#include "moelookup.h"
+#include "sha256.h"
+
+#include <stdbool.h>
+
+enum { LOOKUP_DEVICE_BYTES = 96, LOOKUP_STALE = 1, LOOKUP_INFERRED = 2 };
+
+/* Buckets first..last, for which a person chose the plan. */
+struct lookup_pin {
+    uint32_t first, last, r;
+    uint8_t d, a;
+};
+
+struct lookup_entry {
+    uint32_t bucket, r;
+    uint8_t d, a, flags; /* LOOKUP_STALE, LOOKUP_INFERRED */
+    float time_us, default_us;
+    uint32_t file; /* while reading */
+};
+
+/* The dictionary of one layer on one cluster. */
+struct lookup_layer {
+    struct moe_shape shape;
+    uint32_t window; /* R */
+    uint32_t file;   /* 0: the first one on the search path that holds anything */
+    uint8_t cluster[SHA256_BYTES];
+    char device[LOOKUP_DEVICE_BYTES]; /* padded with 0 */
+    struct lookup_entry *entries;     /* tidy: by bucket */
+    struct lookup_pin *pins;          /* tidy: by bucket, disjoint */
+    uint32_t entry_count, entry_room, pin_count, pin_room;
+};
+
+/* What the environment says. */
+struct lookup_switches {
+    bool disabled, forced;
+    struct moe_plan force;
+};
+
+struct lookup_set {
+    struct lookup_layer *layers;
+    uint32_t count, room;
+    struct lookup_switches switches;
+};
+
+/* ---- sets (lookup_set.c) */
+
+/* Appends a layer without entries, alike in everything else; the same layer may come again.  NULL:
+ * out of memory. */
+struct lookup_layer *lookup_set_layer(struct lookup_set *set, const struct lookup_layer *like);
+int lookup_layer_add(struct lookup_layer *layer, const struct lookup_entry *entry);
+int lookup_layer_pin(struct lookup_layer *layer, const struct lookup_pin *pin);
+void lookup_set_free(struct lookup_set *set);
+
+/* Sorted, with one layer per cluster, shape and window, and nothing that is illegal for its shape.
+ * Of two entries for a bucket the one that is not stale stays, else that of the lower file; of two
+ * pins the one that came first.  MOE_ERR_NOMEM; MOE_ERR_FORMAT: more pins than anybody makes. */
+int lookup_set_tidy(struct lookup_set *set);
+
+struct moe_plan lookup_plan(uint32_t r, uint32_t d, uint32_t a);
+
+/* ---- packed bytes (lookup_pack.c) */
+
+/* Tidies the set and writes it; the caller frees *bytes.  MOE_ERR_NOMEM; MOE_ERR_FORMAT if it is
+ * too large for the form (4 GiB). */
+int pack_set(struct lookup_set *set, uint8_t **bytes, size_t *size);
+
+/* MOE_OK if the bytes are what pack_set writes for some set; everything below relies on it. */
+int pack_check(const uint8_t *bytes, size_t size);
+
+/* True if a file that begins with these 8 bytes claims to be packed. */
+bool pack_claims(const uint8_t begin[8]);
+
+uint32_t pack_layer_count(const uint8_t *bytes);
+struct lookup_switches pack_switches(const uint8_t *bytes);
+/* Without its entries and pins, only their counts. */
+struct lookup_layer pack_layer(const uint8_t *bytes, uint32_t at);
+struct lookup_entry pack_entry(const uint8_t *bytes, uint32_t layer, uint32_t at);
+struct lookup_pin pack_pin(const uint8_t *bytes, uint32_t layer, uint32_t at);
+const uint8_t *pack_digest(const uint8_t *bytes); /* SHA256_BYTES */
+
+/* Adds everything in the bytes to a set, as file number `file`. */
+int pack_merge(const uint8_t *bytes, uint32_t file, struct lookup_set *set);
+
+/* Makes the checksum right again; for tests that damage what lies behind it. */
+void pack_seal(uint8_t *bytes, size_t size);
+
+/* ---- SQLite (lookup_sqlite.c) */
+
+/* Adds what a database or snapshot holds for real clusters.  MOE_ERR_IO, MOE_ERR_FORMAT (also
+ * without SQLite), MOE_ERR_NOMEM; then the set may hold a part of it.  Silent. */
+int lookup_read_sqlite(const char *path, bool snapshot, uint32_t file, struct lookup_set *set);
+
+/* ---- tables (lookup.c) */
+
+enum lookup_level { LOOKUP_NEVER, LOOKUP_ERROR, LOOKUP_WARN, LOOKUP_INFO };
+
+struct moelookup {
+    uint8_t *bytes;
+    size_t size;
+    enum lookup_level level; /* what is said on standard error */
+};
+
+/* Says it on standard error if the table's level allows. */
+void lookup_say(const struct moelookup *table, enum lookup_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- views (lookup_get.c) */
+
+/* A view that answers from this layer, of which it becomes the owner, also on an error.  NULL: the
+ * default plan answers. */
+int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
+                     const struct lookup_switches *switches, struct moelookup_view **out);
+
+#endif

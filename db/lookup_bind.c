@@ -1,0 +1,270 @@
+/* Which of the tables is for this layer on this cluster, and what to say if none is. */
+#include "lookup.h"
+
+#include "plan.h"
+#include "shape.h"
+#include "status.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW_UNKNOWN = 128 };
+
+/* A caller from another version hands in another size; what we do not know must be 0. */
+static int take_shape(const struct moelookup *table, const struct moe_shape *given,
+                      struct moe_shape *shape)
+{
+    size_t size = given->struct_size ? given->struct_size : sizeof(*shape);
+    char why[SHAPE_FAULT_BYTES];
+
+    memset(shape, 0, sizeof(*shape));
+    memcpy(shape, given, size < sizeof(*shape) ? size & ~(size_t)3 : sizeof(*shape));
+    shape->struct_size = sizeof(*shape);
+    if (!shape_fault(shape, why, sizeof(why)))
+        return OK;
+    lookup_say(table, LOOKUP_ERROR, "bind: %s", why);
+    return ERR_ARGUMENT;
+}
+
+/* ---- choosing */
+
+struct choice {
+    const struct moelookup *table;
+    const struct moe_shape *shape;
+    const char *device;
+    uint32_t *fits; /* numbers of layers */
+    uint32_t count;
+};
+
+static bool same_layer(struct moe_shape a, struct moe_shape b)
+{
+    a.tokens = b.tokens = 0;
+    return shape_equal(&a, &b);
+}
+
+static bool same_device(const struct lookup_layer *layer, const char *device)
+{
+    char hash[SHA256_HEX_BYTES];
+    size_t length;
+
+    if (!device || !strcmp(device, layer->device))
+        return true;
+    length = strlen(device);
+    sha256_hex(layer->cluster, hash);
+    return length >= 8 && length < sizeof(hash) && !strncmp(device, hash, length);
+}
+
+static struct lookup_layer layer_at(const struct choice *c, uint32_t i)
+{
+    return pack_layer(c->table->bytes, c->fits[i]);
+}
+
+static void collect(struct choice *c)
+{
+    for (uint32_t i = 0; i < pack_layer_count(c->table->bytes); i++) {
+        struct lookup_layer layer = pack_layer(c->table->bytes, i);
+
+        if (same_layer(layer.shape, *c->shape) && same_device(&layer, c->device))
+            c->fits[c->count++] = i;
+    }
+}
+
+/* Leaves those with the lowest rank. */
+static void keep_lowest(struct choice *c,
+                        uint64_t (*rank)(const struct choice *c, const struct lookup_layer *layer))
+{
+    uint64_t lowest = UINT64_MAX;
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < c->count; i++) {
+        struct lookup_layer layer = layer_at(c, i);
+        uint64_t r = rank(c, &layer);
+
+        if (r < lowest) {
+            lowest = r;
+            kept = 0;
+        }
+        if (r == lowest)
+            c->fits[kept++] = c->fits[i];
+    }
+    c->count = kept;
+}
+
+static uint64_t other_tokens(const struct choice *c, const struct lookup_layer *layer)
+{
+    return c->shape->tokens && layer->shape.tokens != c->shape->tokens;
+}
+
+static uint64_t file_number(const struct choice *c, const struct lookup_layer *layer)
+{
+    (void)c;
+    return layer->file;
+}
+
+static bool all_same(const struct choice *c,
+                     bool (*same)(const struct lookup_layer *a, const struct lookup_layer *b))
+{
+    for (uint32_t i = 1; i < c->count; i++) {
+        struct lookup_layer a = layer_at(c, 0), b = layer_at(c, i);
+
+        if (!same(&a, &b))
+            return false;
+    }
+    return true;
+}
+
+static bool device_alike(const struct lookup_layer *a, const struct lookup_layer *b)
+{
+    return !strcmp(a->device, b->device);
+}
+
+static bool all_but_window_alike(const struct lookup_layer *a, const struct lookup_layer *b)
+{
+    return !memcmp(a->cluster, b->cluster, sizeof(a->cluster)) &&
+           a->shape.tokens == b->shape.tokens;
+}
+
+static int ambiguous(const struct choice *c)
+{
+    char text[SHAPE_TEXT_BYTES], hash[SHA256_HEX_BYTES];
+
+    lookup_say(c->table, LOOKUP_ERROR,
+               "bind: %u tables fit this layer; name a device or a hash, or set tokens:", c->count);
+    for (uint32_t i = 0; i < c->count; i++) {
+        struct lookup_layer layer = layer_at(c, i);
+
+        shape_format(&layer.shape, text, sizeof(text));
+        sha256_hex(layer.cluster, hash);
+        lookup_say(c->table, LOOKUP_ERROR, "  %.12s  %s  %s  R=%u  %u buckets", hash, layer.device,
+                   text, layer.window, layer.entry_count);
+    }
+    return ERR_AMBIGUOUS;
+}
+
+/* The same layer tuned with several widths: most of it tuned, then the finer one. */
+static uint64_t fewest_entries(const struct choice *c, const struct lookup_layer *layer)
+{
+    (void)c;
+    return UINT32_MAX - layer->entry_count;
+}
+
+static uint64_t width(const struct choice *c, const struct lookup_layer *layer)
+{
+    (void)c;
+    return layer->window;
+}
+
+static int choose(struct choice *c)
+{
+    if (!all_same(c, device_alike))
+        return ambiguous(c);
+    keep_lowest(c, other_tokens);
+    keep_lowest(c, file_number);
+    if (!all_same(c, all_but_window_alike))
+        return ambiguous(c);
+    keep_lowest(c, fewest_entries);
+    keep_lowest(c, width);
+    return OK;
+}
+
+/* ---- missing */
+
+static bool same_but_ranks(struct moe_shape a, struct moe_shape b)
+{
+    a.ranks = b.ranks;
+    a.ranks_per_node = b.ranks_per_node;
+    return same_layer(a, b);
+}
+
+/* What there is that comes nearest. */
+static void describe_miss(const struct choice *c, char *text, size_t size)
+{
+    uint32_t layers = pack_layer_count(c->table->bytes);
+
+    snprintf(text, size, layers ? "no table has this layer" : "there is no table");
+    for (uint32_t i = 0; i < layers; i++) {
+        struct lookup_layer layer = pack_layer(c->table->bytes, i);
+
+        if (same_layer(layer.shape, *c->shape)) {
+            snprintf(text, size, "the table of this layer is for \"%s\", not for \"%s\"",
+                     layer.device, c->device ? c->device : "");
+            return;
+        }
+        if (same_but_ranks(layer.shape, *c->shape))
+            snprintf(text, size, "the table of this layer is for %u ranks, %u per node",
+                     layer.shape.ranks, layer.shape.ranks_per_node);
+    }
+}
+
+static void say_miss(const struct choice *c)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    char shape[SHAPE_TEXT_BYTES], why[LOOKUP_DEVICE_BYTES + 256];
+
+    if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&said))
+        return;
+    shape_format(c->shape, shape, sizeof(shape));
+    describe_miss(c, why, sizeof(why));
+    lookup_say(c->table, LOOKUP_WARN,
+               "%s; the default plan r=1 d=1 a=linear answers. On %u ranks, %u per node, this "
+               "fills the gap: moetune --cluster --shape \"%s\"",
+               why, c->shape->ranks, c->shape->ranks_per_node, shape);
+}
+
+/* ---- a view */
+
+static int copy_rows(const uint8_t *bytes, uint32_t at, struct lookup_layer *layer)
+{
+    struct lookup_layer from = pack_layer(bytes, at);
+
+    *layer = from;
+    layer->entries = malloc(sizeof(*layer->entries) * (from.entry_count + (size_t)1));
+    layer->pins = malloc(sizeof(*layer->pins) * (from.pin_count + (size_t)1));
+    if (!layer->entries || !layer->pins) {
+        free(layer->entries);
+        free(layer->pins);
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < from.entry_count; i++)
+        layer->entries[i] = pack_entry(bytes, at, i);
+    for (uint32_t i = 0; i < from.pin_count; i++)
+        layer->pins[i] = pack_pin(bytes, at, i);
+    return OK;
+}
+
+static int open_view(const struct choice *c, struct moelookup_view **out)
+{
+    struct lookup_layer layer = { .window = WINDOW_UNKNOWN };
+    struct lookup_switches switches = pack_switches(c->table->bytes);
+
+    if (c->count)
+        TRY(copy_rows(c->table->bytes, c->fits[0], &layer));
+    else if (!switches.disabled && !switches.forced)
+        say_miss(c);
+    if (switches.forced && !plan_legal(&switches.force, c->shape))
+        lookup_say(c->table, LOOKUP_WARN, "MOELOOKUP_FORCE is not legal for this layer: ignored");
+    return lookup_view_open(&layer, c->shape, &switches, out);
+}
+
+int moelookup_bind(const struct moelookup *table, const struct moe_shape *shape,
+                   const char *device_or_null, struct moelookup_view **out)
+{
+    struct moe_shape whole;
+    struct choice c = { .table = table, .shape = &whole, .device = device_or_null };
+    int rc;
+
+    if (!table || !shape || !out)
+        return MOE_ERR_ARGUMENT;
+    TRY(take_shape(table, shape, &whole));
+    c.fits = malloc(sizeof(*c.fits) * (pack_layer_count(table->bytes) + (size_t)1));
+    if (!c.fits)
+        return MOE_ERR_NOMEM;
+    collect(&c);
+    TRY_OUT(choose(&c));
+    TRY_OUT(open_view(&c, out));
+out:
+    free(c.fits);
+    return rc;
+}

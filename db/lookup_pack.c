@@ -1,0 +1,382 @@
+/* The packed form: little-endian, offsets instead of pointers, one form for one content.
+ *
+ *     header     64 bytes   magic, version, total bytes, layers, switches, checksum
+ *     layers    192 each    shape, window, file, counts, offsets, cluster, device
+ *     entries    20 each    of all layers, one after the other
+ *     pins       16 each    likewise
+ *
+ * The checksum is the SHA-256 of everything but itself, and so the table's digest. */
+#include "lookup.h"
+
+#include "plan.h"
+#include "status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    VERSION = 1,
+    SUM_AT = 32,
+    HEADER = 64,
+    LAYER = 192,
+    ENTRY = 20,
+    PIN = 16,
+    DISABLED = 1,
+    FORCED = 2,
+};
+static const uint8_t magic[8] = { 'm', 'o', 'e', 'l', 'o', 'o', 'k', 1 };
+
+static void put(uint8_t *at, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (uint8_t)(value >> 8 * i);
+}
+
+static uint32_t get(const uint8_t *at)
+{
+    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static void put_float(uint8_t *at, float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    put(at, bits);
+}
+
+static float get_float(const uint8_t *at)
+{
+    uint32_t bits = get(at);
+    float value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* ---- reading */
+
+bool pack_claims(const uint8_t begin[8])
+{
+    return !memcmp(begin, magic, sizeof(magic));
+}
+
+const uint8_t *pack_digest(const uint8_t *bytes)
+{
+    return bytes + SUM_AT;
+}
+
+uint32_t pack_layer_count(const uint8_t *bytes)
+{
+    return get(bytes + 16);
+}
+
+struct lookup_switches pack_switches(const uint8_t *bytes)
+{
+    uint32_t flags = get(bytes + 20);
+
+    return (struct lookup_switches){
+        .disabled = flags & DISABLED,
+        .forced = flags & FORCED,
+        .force = lookup_plan(get(bytes + 24), bytes[28], bytes[29]),
+    };
+}
+
+/* In the order they stand in the record. */
+static const size_t shape_words[] = {
+    offsetof(struct moe_shape, experts),    offsetof(struct moe_shape, top_k),
+    offsetof(struct moe_shape, model_dim),  offsetof(struct moe_shape, hidden_dim),
+    offsetof(struct moe_shape, ranks),      offsetof(struct moe_shape, ranks_per_node),
+    offsetof(struct moe_shape, dtype),      offsetof(struct moe_shape, pass),
+    offsetof(struct moe_shape, activation), offsetof(struct moe_shape, tokens),
+};
+enum {
+    SHAPE_WORDS = sizeof(shape_words) / sizeof(shape_words[0]),
+    WINDOW_AT = 4 * SHAPE_WORDS,
+    FILE_AT = WINDOW_AT + 4,
+    ENTRY_COUNT_AT = FILE_AT + 4,
+    PIN_COUNT_AT = ENTRY_COUNT_AT + 4,
+    ENTRIES_AT = PIN_COUNT_AT + 4,
+    PINS_AT = ENTRIES_AT + 4,
+    CLUSTER_AT = PINS_AT + 4,
+    DEVICE_AT = CLUSTER_AT + SHA256_BYTES,
+};
+
+static const uint8_t *record_of(const uint8_t *bytes, uint32_t layer)
+{
+    return bytes + HEADER + (size_t)LAYER * layer;
+}
+
+struct lookup_layer pack_layer(const uint8_t *bytes, uint32_t at)
+{
+    const uint8_t *record = record_of(bytes, at);
+    struct lookup_layer layer = {
+        .shape.struct_size = sizeof(layer.shape),
+        .window = get(record + WINDOW_AT),
+        .file = get(record + FILE_AT),
+        .entry_count = get(record + ENTRY_COUNT_AT),
+        .pin_count = get(record + PIN_COUNT_AT),
+    };
+
+    for (int i = 0; i < SHAPE_WORDS; i++)
+        *(uint32_t *)((char *)&layer.shape + shape_words[i]) = get(record + 4 * i);
+    memcpy(layer.cluster, record + CLUSTER_AT, sizeof(layer.cluster));
+    memcpy(layer.device, record + DEVICE_AT, sizeof(layer.device));
+    return layer;
+}
+
+struct lookup_entry pack_entry(const uint8_t *bytes, uint32_t layer, uint32_t at)
+{
+    const uint8_t *row = bytes + get(record_of(bytes, layer) + ENTRIES_AT) + (size_t)ENTRY * at;
+
+    return (struct lookup_entry){
+        .bucket = get(row),
+        .r = get(row + 4),
+        .time_us = get_float(row + 8),
+        .default_us = get_float(row + 12),
+        .d = row[16],
+        .a = row[17],
+        .flags = row[18],
+    };
+}
+
+struct lookup_pin pack_pin(const uint8_t *bytes, uint32_t layer, uint32_t at)
+{
+    const uint8_t *row = bytes + get(record_of(bytes, layer) + PINS_AT) + (size_t)PIN * at;
+
+    return (struct lookup_pin){
+        .first = get(row), .last = get(row + 4), .r = get(row + 8), .d = row[12], .a = row[13]
+    };
+}
+
+static int merge_layer(const uint8_t *bytes, uint32_t at, uint32_t file, struct lookup_set *set)
+{
+    struct lookup_layer from = pack_layer(bytes, at), *to;
+    uint32_t entries = from.entry_count, pins = from.pin_count;
+
+    from.file += file;
+    to = lookup_set_layer(set, &from);
+    if (!to)
+        return ERR_NOMEM;
+    for (uint32_t i = 0; i < entries; i++) {
+        struct lookup_entry entry = pack_entry(bytes, at, i);
+
+        entry.file = from.file;
+        TRY(lookup_layer_add(to, &entry));
+    }
+    for (uint32_t i = 0; i < pins; i++) {
+        struct lookup_pin pin = pack_pin(bytes, at, i);
+
+        TRY(lookup_layer_pin(to, &pin));
+    }
+    return OK;
+}
+
+int pack_merge(const uint8_t *bytes, uint32_t file, struct lookup_set *set)
+{
+    for (uint32_t i = 0; i < pack_layer_count(bytes); i++)
+        TRY(merge_layer(bytes, i, file, set));
+    return OK;
+}
+
+/* ---- writing */
+
+static void write_switches(uint8_t *bytes, const struct lookup_switches *switches)
+{
+    put(bytes + 20, (switches->disabled ? DISABLED : 0) | (switches->forced ? FORCED : 0));
+    if (!switches->forced)
+        return;
+    put(bytes + 24, switches->force.r);
+    bytes[28] = (uint8_t)switches->force.d;
+    bytes[29] = (uint8_t)switches->force.a;
+}
+
+static void write_layer(uint8_t *record, const struct lookup_layer *layer, size_t entries_at,
+                        size_t pins_at)
+{
+    for (int i = 0; i < SHAPE_WORDS; i++)
+        put(record + 4 * i, *(const uint32_t *)((const char *)&layer->shape + shape_words[i]));
+    put(record + WINDOW_AT, layer->window);
+    put(record + FILE_AT, layer->file);
+    put(record + ENTRY_COUNT_AT, layer->entry_count);
+    put(record + PIN_COUNT_AT, layer->pin_count);
+    put(record + ENTRIES_AT, (uint32_t)entries_at);
+    put(record + PINS_AT, (uint32_t)pins_at);
+    memcpy(record + CLUSTER_AT, layer->cluster, sizeof(layer->cluster));
+    memcpy(record + DEVICE_AT, layer->device, sizeof(layer->device));
+}
+
+static void write_entry(uint8_t *row, const struct lookup_entry *e)
+{
+    put(row, e->bucket);
+    put(row + 4, e->r);
+    put_float(row + 8, e->time_us);
+    put_float(row + 12, e->default_us);
+    row[16] = e->d;
+    row[17] = e->a;
+    row[18] = e->flags;
+}
+
+static void write_pin(uint8_t *row, const struct lookup_pin *pin)
+{
+    put(row, pin->first);
+    put(row + 4, pin->last);
+    put(row + 8, pin->r);
+    row[12] = pin->d;
+    row[13] = pin->a;
+}
+
+struct sizes {
+    size_t entries_at, pins_at, total;
+};
+
+static struct sizes measure(const struct lookup_set *set)
+{
+    struct sizes s = { .entries_at = HEADER + (size_t)LAYER * set->count };
+
+    s.pins_at = s.entries_at;
+    for (uint32_t i = 0; i < set->count; i++)
+        s.pins_at += (size_t)ENTRY * set->layers[i].entry_count;
+    s.total = s.pins_at;
+    for (uint32_t i = 0; i < set->count; i++)
+        s.total += (size_t)PIN * set->layers[i].pin_count;
+    return s;
+}
+
+/* Everything but the checksum, into zeroed bytes. */
+static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *bytes)
+{
+    uint8_t *entry = bytes + s.entries_at, *pin = bytes + s.pins_at;
+
+    memcpy(bytes, magic, sizeof(magic));
+    put(bytes + 8, VERSION);
+    put(bytes + 12, (uint32_t)s.total);
+    put(bytes + 16, set->count);
+    write_switches(bytes, &set->switches);
+    for (uint32_t i = 0; i < set->count; i++) {
+        const struct lookup_layer *layer = &set->layers[i];
+
+        write_layer(bytes + HEADER + (size_t)LAYER * i, layer, (size_t)(entry - bytes),
+                    (size_t)(pin - bytes));
+        for (uint32_t j = 0; j < layer->entry_count; j++, entry += ENTRY)
+            write_entry(entry, &layer->entries[j]);
+        for (uint32_t j = 0; j < layer->pin_count; j++, pin += PIN)
+            write_pin(pin, &layer->pins[j]);
+    }
+}
+
+static void checksum(const uint8_t *bytes, size_t size, uint8_t sum[SHA256_BYTES])
+{
+    struct sha256 hash;
+
+    sha256_init(&hash);
+    sha256_add(&hash, bytes, SUM_AT);
+    sha256_add(&hash, bytes + HEADER, size - HEADER);
+    sha256_end(&hash, sum);
+}
+
+void pack_seal(uint8_t *bytes, size_t size)
+{
+    if (size >= HEADER)
+        checksum(bytes, size, bytes + SUM_AT);
+}
+
+static int write_tidy(struct lookup_set *set, uint8_t **bytes, size_t *size)
+{
+    struct sizes s;
+    uint8_t *made;
+
+    TRY(lookup_set_tidy(set));
+    s = measure(set);
+    if (s.total > UINT32_MAX)
+        return ERR_FORMAT;
+    made = calloc(1, s.total);
+    if (!made)
+        return ERR_NOMEM;
+    write_set(set, s, made);
+    *bytes = made;
+    *size = s.total;
+    return OK;
+}
+
+int pack_set(struct lookup_set *set, uint8_t **bytes, size_t *size)
+{
+    TRY(write_tidy(set, bytes, size));
+    pack_seal(*bytes, *size);
+    return OK;
+}
+
+/* ---- checking */
+
+/* True if the rows of every layer lie inside. */
+static bool within(const uint8_t *bytes, size_t size)
+{
+    uint32_t layers = pack_layer_count(bytes);
+
+    if (layers > (size - HEADER) / LAYER)
+        return false;
+    for (uint32_t i = 0; i < layers; i++) {
+        const uint8_t *record = record_of(bytes, i);
+        uint64_t entries = get(record + ENTRIES_AT), pins = get(record + PINS_AT);
+
+        if (entries + (uint64_t)ENTRY * get(record + ENTRY_COUNT_AT) > size ||
+            pins + (uint64_t)PIN * get(record + PIN_COUNT_AT) > size)
+            return false;
+    }
+    return true;
+}
+
+/* A layer that overlaps another could make far more rows than there are bytes. */
+static bool no_more_rows_than_bytes(const uint8_t *bytes, size_t size)
+{
+    uint64_t total = HEADER;
+
+    for (uint32_t i = 0; i < pack_layer_count(bytes); i++)
+        total += LAYER + (uint64_t)ENTRY * get(record_of(bytes, i) + ENTRY_COUNT_AT) +
+                 (uint64_t)PIN * get(record_of(bytes, i) + PIN_COUNT_AT);
+    return total == size;
+}
+
+static bool sane_switches(const uint8_t *bytes)
+{
+    struct lookup_switches s = pack_switches(bytes);
+    struct moe_plan again;
+    char text[PLAN_TEXT_BYTES];
+
+    return get(bytes + 20) <= (DISABLED | FORCED) &&
+           (!s.forced ||
+            (moe_plan_format(&s.force, text, sizeof(text)) > 0 && !moe_plan_parse(text, &again)));
+}
+
+/* What was read is written again: whatever differs is not ours. */
+static int compare_with_rewritten(const uint8_t *bytes, size_t size)
+{
+    struct lookup_set set = { .switches = pack_switches(bytes) };
+    uint8_t *again = NULL;
+    size_t again_size = 0;
+    int rc;
+
+    TRY_OUT(pack_merge(bytes, 0, &set));
+    TRY_OUT(write_tidy(&set, &again, &again_size));
+    if (again_size != size || memcmp(again, bytes, SUM_AT) != 0 ||
+        memcmp(again + HEADER, bytes + HEADER, size - HEADER) != 0)
+        rc = ERR_FORMAT;
+out:
+    free(again);
+    lookup_set_free(&set);
+    return rc;
+}
+
+int pack_check(const uint8_t *bytes, size_t size)
+{
+    uint8_t sum[SHA256_BYTES];
+
+    if (size < HEADER || size > UINT32_MAX || !pack_claims(bytes) || get(bytes + 8) != VERSION ||
+        get(bytes + 12) != size)
+        return ERR_FORMAT;
+    checksum(bytes, size, sum);
+    if (memcmp(sum, pack_digest(bytes), sizeof(sum)) != 0 || !within(bytes, size) ||
+        !no_more_rows_than_bytes(bytes, size) || !sane_switches(bytes))
+        return ERR_FORMAT;
+    return compare_with_rewritten(bytes, size);
+}

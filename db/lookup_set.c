@@ -1,0 +1,298 @@
+/* Tables while they are read: rows from several files become one tidy set. */
+#include "lookup.h"
+
+#include "plan.h"
+#include "status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Pins are made by hand; a file with more of them in one layer is no table of ours. */
+enum { PINS_MAX = 4096 };
+
+/* Room for one more; doubling. */
+static int grow(void **items, uint32_t count, uint32_t *room, size_t item_bytes)
+{
+    uint32_t more = *room ? 2 * *room : 8;
+    void *grown;
+
+    if (count < *room)
+        return OK;
+    if (more <= *room)
+        return ERR_NOMEM;
+    grown = realloc(*items, more * item_bytes);
+    if (!grown)
+        return ERR_NOMEM;
+    *items = grown;
+    *room = more;
+    return OK;
+}
+
+struct lookup_layer *lookup_set_layer(struct lookup_set *set, const struct lookup_layer *like)
+{
+    struct lookup_layer *layer;
+
+    if (grow((void **)&set->layers, set->count, &set->room, sizeof(*set->layers)))
+        return NULL;
+    layer = &set->layers[set->count++];
+    *layer = *like;
+    layer->entries = NULL;
+    layer->pins = NULL;
+    layer->entry_count = layer->entry_room = layer->pin_count = layer->pin_room = 0;
+    return layer;
+}
+
+int lookup_layer_add(struct lookup_layer *layer, const struct lookup_entry *entry)
+{
+    TRY(grow((void **)&layer->entries, layer->entry_count, &layer->entry_room, sizeof(*entry)));
+    layer->entries[layer->entry_count++] = *entry;
+    return OK;
+}
+
+int lookup_layer_pin(struct lookup_layer *layer, const struct lookup_pin *pin)
+{
+    TRY(grow((void **)&layer->pins, layer->pin_count, &layer->pin_room, sizeof(*pin)));
+    layer->pins[layer->pin_count++] = *pin;
+    return OK;
+}
+
+static void layer_free(struct lookup_layer *layer)
+{
+    free(layer->entries);
+    free(layer->pins);
+}
+
+void lookup_set_free(struct lookup_set *set)
+{
+    for (uint32_t i = 0; i < set->count; i++)
+        layer_free(&set->layers[i]);
+    free(set->layers);
+    memset(set, 0, sizeof(*set));
+}
+
+struct moe_plan lookup_plan(uint32_t r, uint32_t d, uint32_t a)
+{
+    struct moe_plan plan = plan_default();
+
+    plan.r = r;
+    plan.d = d;
+    plan.a = a;
+    return plan;
+}
+
+static int order(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* What makes two layers the same one. */
+static int layer_order(const struct lookup_layer *a, const struct lookup_layer *b)
+{
+    int by = memcmp(a->cluster, b->cluster, sizeof(a->cluster));
+
+    by = by ? by : memcmp(a->device, b->device, sizeof(a->device));
+    by = by ? by : memcmp(&a->shape, &b->shape, sizeof(a->shape));
+    return by ? by : order(a->window, b->window);
+}
+
+static int by_layer_and_file(const void *a, const void *b)
+{
+    const struct lookup_layer *x = a, *y = b;
+    int by = layer_order(x, y);
+
+    return by ? by : order(x->file, y->file);
+}
+
+static int by_bucket(const void *a, const void *b)
+{
+    const struct lookup_entry *x = a, *y = b;
+    int by = order(x->bucket, y->bucket);
+
+    by = by ? by : order(x->flags & LOOKUP_STALE, y->flags & LOOKUP_STALE);
+    return by ? by : order(x->file, y->file);
+}
+
+static int by_first(const void *a, const void *b)
+{
+    return order(((const struct lookup_pin *)a)->first, ((const struct lookup_pin *)b)->first);
+}
+
+static float sane_time(float us)
+{
+    return us > 0 && us <= 1e30f ? us : 0;
+}
+
+static void tidy_entries(struct lookup_layer *layer)
+{
+    uint32_t kept = 0;
+
+    if (layer->entry_count)
+        qsort(layer->entries, layer->entry_count, sizeof(*layer->entries), by_bucket);
+    for (uint32_t i = 0; i < layer->entry_count; i++) {
+        struct lookup_entry e = layer->entries[i];
+        struct moe_plan plan = plan_canonical(lookup_plan(e.r, e.d, e.a));
+
+        if (!plan_legal(&plan, &layer->shape) ||
+            (kept && layer->entries[kept - 1].bucket == e.bucket))
+            continue;
+        e.d = (uint8_t)plan.d;
+        e.a = (uint8_t)plan.a;
+        e.time_us = sane_time(e.time_us);
+        e.default_us = sane_time(e.default_us);
+        layer->entries[kept++] = e;
+    }
+    layer->entry_count = kept;
+}
+
+/* Adds those parts of a pin that no earlier one covers.  The tidy pins are sorted. */
+static int pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin)
+{
+    uint32_t count = tidy->pin_count;
+    uint64_t from = pin.first;
+
+    for (uint32_t i = 0; i <= count && from <= pin.last; i++) {
+        uint64_t wall = i < count ? tidy->pins[i].first : (uint64_t)UINT32_MAX + 1;
+        struct lookup_pin gap = pin;
+
+        if (wall > from) {
+            gap.first = (uint32_t)from;
+            gap.last = wall <= pin.last ? (uint32_t)(wall - 1) : pin.last;
+            TRY(lookup_layer_pin(tidy, &gap));
+        }
+        if (i < count && (uint64_t)tidy->pins[i].last + 1 > from)
+            from = (uint64_t)tidy->pins[i].last + 1;
+    }
+    if (tidy->pin_count > count)
+        qsort(tidy->pins, tidy->pin_count, sizeof(*tidy->pins), by_first);
+    return OK;
+}
+
+static int tidy_pins(struct lookup_layer *layer)
+{
+    struct lookup_layer tidy = { .pins = NULL };
+    int rc = layer->pin_count > PINS_MAX ? ERR_FORMAT : OK;
+
+    for (uint32_t i = 0; i < layer->pin_count && !rc; i++) {
+        struct lookup_pin pin = layer->pins[i];
+        struct moe_plan plan = plan_canonical(lookup_plan(pin.r, pin.d, pin.a));
+
+        pin.d = (uint8_t)plan.d;
+        pin.a = (uint8_t)plan.a;
+        if (plan_legal(&plan, &layer->shape) && pin.first <= pin.last)
+            rc = pin_gaps(&tidy, pin);
+    }
+    if (rc) {
+        free(tidy.pins);
+        return rc;
+    }
+    free(layer->pins);
+    layer->pins = tidy.pins;
+    layer->pin_count = tidy.pin_count;
+    layer->pin_room = tidy.pin_room;
+    return OK;
+}
+
+static bool printable(const char device[LOOKUP_DEVICE_BYTES])
+{
+    size_t length = strnlen(device, LOOKUP_DEVICE_BYTES);
+
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)device[i] < ' ' || device[i] == 0x7f)
+            return false;
+    for (size_t i = length; i < LOOKUP_DEVICE_BYTES; i++)
+        if (device[i])
+            return false;
+    return length < LOOKUP_DEVICE_BYTES;
+}
+
+static bool sound(const struct lookup_layer *layer)
+{
+    char why[SHAPE_FAULT_BYTES];
+
+    return layer->window && printable(layer->device) &&
+           !shape_fault(&layer->shape, why, sizeof(why));
+}
+
+/* Moves everything from one layer to the end of another. */
+static int join(struct lookup_layer *into, struct lookup_layer *from)
+{
+    for (uint32_t i = 0; i < from->entry_count; i++)
+        TRY(lookup_layer_add(into, &from->entries[i]));
+    for (uint32_t i = 0; i < from->pin_count; i++)
+        TRY(lookup_layer_pin(into, &from->pins[i]));
+    layer_free(from);
+    memset(from, 0, sizeof(*from));
+    return OK;
+}
+
+static int join_equals(struct lookup_set *set)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < set->count; i++) {
+        struct lookup_layer *layer = &set->layers[i];
+
+        if (kept && !layer_order(&set->layers[kept - 1], layer)) {
+            TRY(join(&set->layers[kept - 1], layer));
+        } else if (kept++ != i) {
+            set->layers[kept - 1] = *layer;
+            memset(layer, 0, sizeof(*layer));
+        }
+    }
+    set->count = kept;
+    return OK;
+}
+
+static bool filled(const struct lookup_layer *layer)
+{
+    return layer->entry_count || layer->pin_count;
+}
+
+static void keep_only(struct lookup_set *set, bool (*good)(const struct lookup_layer *layer))
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < set->count; i++)
+        if (good(&set->layers[i]))
+            set->layers[kept++] = set->layers[i];
+        else
+            layer_free(&set->layers[i]);
+    set->count = kept;
+}
+
+/* Files that hold nothing do not count: the same table found at another place of the search path
+ * is the same bytes. */
+static void number_files(struct lookup_set *set)
+{
+    uint32_t next = 0, from = 0;
+    bool found = true;
+
+    while (found) {
+        uint32_t lowest = UINT32_MAX;
+
+        for (uint32_t i = 0; i < set->count; i++)
+            if (set->layers[i].file >= from && set->layers[i].file < lowest)
+                lowest = set->layers[i].file;
+        found = lowest != UINT32_MAX;
+        for (uint32_t i = 0; i < set->count && found; i++)
+            if (set->layers[i].file == lowest)
+                set->layers[i].file = next;
+        from = lowest + 1;
+        next++;
+    }
+}
+
+int lookup_set_tidy(struct lookup_set *set)
+{
+    keep_only(set, sound);
+    if (set->count)
+        qsort(set->layers, set->count, sizeof(*set->layers), by_layer_and_file);
+    TRY(join_equals(set));
+    for (uint32_t i = 0; i < set->count; i++) {
+        tidy_entries(&set->layers[i]);
+        TRY(tidy_pins(&set->layers[i]));
+    }
+    keep_only(set, filled);
+    number_files(set);
+    return OK;
+}

@@ -1,0 +1,311 @@
+/* A database or its snapshot into a lookup_set.  The only part that knows SQLite; with
+ * MOELOOKUP_NO_SQLITE there are packed tables only. */
+#include "lookup.h"
+
+#include "status.h"
+
+#ifdef MOELOOKUP_NO_SQLITE
+
+int lookup_read_sqlite(const char *path, bool snapshot, uint32_t file, struct lookup_set *set)
+{
+    (void)path, (void)snapshot, (void)file, (void)set;
+    return ERR_FORMAT;
+}
+
+#else
+
+#include "cluster.h"
+#include "plan.h"
+#include "shape.h"
+#include "store.h"
+
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A row of ours is far shorter; a file that claims otherwise is not read into memory. */
+enum { VALUE_BYTES_MAX = 1 << 20, WAIT_MS = 2000 };
+
+static int status_of(int code)
+{
+    switch (code & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_ROW:
+    case SQLITE_DONE: return OK;
+    case SQLITE_NOMEM: return ERR_NOMEM;
+    case SQLITE_CANTOPEN:
+    case SQLITE_IOERR:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_READONLY: return ERR_IO;
+    }
+    return ERR_FORMAT;
+}
+
+/* "file:/a%20b.db?mode=ro": a name may hold what has a meaning in a URI.  The caller frees it. */
+static char *uri_of(const char *path, bool snapshot)
+{
+    const char *end = snapshot ? "?mode=ro&immutable=1" : "?mode=ro", *hex = "0123456789ABCDEF";
+    char *uri = malloc(5 + 3 * strlen(path) + strlen(end) + 1), *at = uri;
+
+    if (!uri)
+        return NULL;
+    memcpy(at, "file:", 5);
+    at += 5;
+    for (; *path; path++) {
+        unsigned char c = (unsigned char)*path;
+
+        if (strchr("?#%", c) || c < 0x21) {
+            *at++ = '%';
+            *at++ = hex[c >> 4];
+            *at++ = hex[c & 15];
+        } else {
+            *at++ = (char)c;
+        }
+    }
+    strcpy(at, end);
+    return uri;
+}
+
+static int open_file(const char *path, bool snapshot, sqlite3 **db)
+{
+    char *uri = uri_of(path, snapshot);
+    int code = SQLITE_NOMEM;
+
+    if (uri)
+        code = sqlite3_open_v2(uri, db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+    free(uri);
+    TRY(status_of(code));
+    /* The file may come from anywhere. */
+    sqlite3_limit(*db, SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX);
+    sqlite3_db_config(*db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_busy_timeout(*db, WAIT_MS);
+    return OK;
+}
+
+static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **s)
+{
+    return status_of(sqlite3_prepare_v2(db, sql, -1, s, NULL));
+}
+
+/* The one number that a query gives. */
+static int ask(sqlite3 *db, const char *sql, int64_t *value)
+{
+    sqlite3_stmt *s = NULL;
+    int code, rc = prepare(db, sql, &s);
+
+    if (!rc) {
+        code = sqlite3_step(s);
+        rc = code == SQLITE_ROW ? OK : code == SQLITE_DONE ? ERR_FORMAT : status_of(code);
+    }
+    if (!rc)
+        *value = sqlite3_column_int64(s, 0);
+    sqlite3_finalize(s);
+    return rc;
+}
+
+static int check_file(sqlite3 *db, bool snapshot)
+{
+    int64_t application, version, tables, sound = 1;
+
+    TRY(ask(db, "PRAGMA application_id", &application));
+    TRY(ask(db, "PRAGMA user_version", &version));
+    if (application != STORE_APPLICATION || version < 1 || version > STORE_VERSION)
+        return ERR_FORMAT;
+    /* A view of that name could run for ever. */
+    TRY(ask(db,
+            "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name IN"
+            " ('entry', 'override', 'shape', 'fingerprint', 'fingerprint_field')",
+            &tables));
+    /* A snapshot is small; a work database with every sample is not. */
+    if (snapshot)
+        TRY(ask(db, "SELECT count(*) = 0 FROM pragma_quick_check WHERE quick_check <> 'ok'",
+                &sound));
+    return tables == 5 && sound ? OK : ERR_FORMAT;
+}
+
+/* ---- rows */
+
+struct reader {
+    sqlite3 *db;
+    sqlite3_stmt *cluster, *shape;
+    uint32_t file;
+    struct lookup_set *set;
+    int64_t at[3]; /* cluster, shape, window of the rows that come now */
+    bool skipped;  /* those rows are not for us */
+};
+
+static const char *text(sqlite3_stmt *s, int column)
+{
+    const char *value = (const char *)sqlite3_column_text(s, column);
+
+    return value ? value : "";
+}
+
+static bool read_hash(const char *hex, uint8_t hash[SHA256_BYTES])
+{
+    static const char digits[] = "0123456789abcdef";
+
+    if (strlen(hex) != 2 * SHA256_BYTES)
+        return false;
+    for (int i = 0; i < 2 * SHA256_BYTES; i++) {
+        const char *digit = strchr(digits, hex[i]);
+
+        if (!digit)
+            return false;
+        hash[i / 2] = (uint8_t)(hash[i / 2] << 4 | (digit - digits));
+    }
+    return true;
+}
+
+/* False for a cluster that must not answer here: modelled, or with another meaning of r, d, a. */
+static int read_cluster(struct reader *r, int64_t id, struct lookup_layer *layer, bool *usable)
+{
+    int code;
+
+    sqlite3_reset(r->cluster);
+    sqlite3_bind_int64(r->cluster, 1, id);
+    code = sqlite3_step(r->cluster);
+    *usable = code == SQLITE_ROW && read_hash(text(r->cluster, 0), layer->cluster) &&
+              strlen(text(r->cluster, 1)) < sizeof(layer->device) &&
+              strcmp(text(r->cluster, 2), "sim") != 0 &&
+              sqlite3_column_int64(r->cluster, 3) == CLUSTER_SEMANTICS;
+    if (*usable)
+        strcpy(layer->device, text(r->cluster, 1));
+    return status_of(code);
+}
+
+static int read_shape(struct reader *r, int64_t id, struct lookup_layer *layer, bool *usable)
+{
+    int code;
+
+    sqlite3_reset(r->shape);
+    sqlite3_bind_int64(r->shape, 1, id);
+    code = sqlite3_step(r->shape);
+    layer->shape.struct_size = sizeof(layer->shape);
+    /* A word that is not understood may say that this is another layer than it seems. */
+    *usable = code == SQLITE_ROW && !shape_scan(text(r->shape, 0), &layer->shape);
+    return status_of(code);
+}
+
+/* Rows come sorted by layer: looks up what changes only when it changes. */
+static int layer_of(struct reader *r, sqlite3_stmt *row, struct lookup_layer **layer)
+{
+    int64_t at[3] = { sqlite3_column_int64(row, 0), sqlite3_column_int64(row, 1),
+                      sqlite3_column_int64(row, 2) };
+    struct lookup_layer next = { .file = r->file };
+    bool usable;
+
+    if (memcmp(at, r->at, sizeof(at)) != 0) {
+        memcpy(r->at, at, sizeof(at));
+        r->skipped = true;
+        if (at[2] >= 1 && at[2] <= UINT32_MAX) {
+            next.window = (uint32_t)at[2];
+            TRY(read_cluster(r, at[0], &next, &usable));
+            if (usable)
+                TRY(read_shape(r, at[1], &next, &usable));
+            r->skipped = !usable;
+        }
+        if (!r->skipped && !lookup_set_layer(r->set, &next))
+            return ERR_NOMEM;
+    }
+    *layer = r->skipped ? NULL : &r->set->layers[r->set->count - 1];
+    return OK;
+}
+
+static bool is_u32(int64_t value)
+{
+    return value >= 0 && value <= UINT32_MAX;
+}
+
+static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
+{
+    int64_t bucket = sqlite3_column_int64(row, 3);
+    struct moe_plan plan;
+    double time_us = sqlite3_column_double(row, 5), default_us = sqlite3_column_double(row, 6);
+
+    if (!is_u32(bucket) || moe_plan_parse(text(row, 4), &plan))
+        return OK;
+    return lookup_layer_add(
+        layer, &(struct lookup_entry){
+                   .bucket = (uint32_t)bucket,
+                   .r = plan.r,
+                   .d = (uint8_t)plan.d,
+                   .a = (uint8_t)plan.a,
+                   .flags = (uint8_t)((sqlite3_column_int(row, 7) ? LOOKUP_INFERRED : 0) |
+                                      (sqlite3_column_int(row, 8) ? LOOKUP_STALE : 0)),
+                   /* Beyond a float: unknown. */
+                   .time_us = time_us > 0 && time_us < 1e30 ? (float)time_us : 0,
+                   .default_us = default_us > 0 && default_us < 1e30 ? (float)default_us : 0,
+                   .file = layer->file,
+               });
+}
+
+static int add_pin(sqlite3_stmt *row, struct lookup_layer *layer)
+{
+    int64_t first = sqlite3_column_int64(row, 3), last = sqlite3_column_int64(row, 5);
+    struct moe_plan plan;
+
+    if (!is_u32(first) || !is_u32(last) || moe_plan_parse(text(row, 4), &plan))
+        return OK;
+    return lookup_layer_pin(layer, &(struct lookup_pin){ .first = (uint32_t)first,
+                                                         .last = (uint32_t)last,
+                                                         .r = plan.r,
+                                                         .d = (uint8_t)plan.d,
+                                                         .a = (uint8_t)plan.a });
+}
+
+static int read_rows(struct reader *r, const char *sql,
+                     int (*add)(sqlite3_stmt *row, struct lookup_layer *layer))
+{
+    sqlite3_stmt *row = NULL;
+    struct lookup_layer *layer;
+    int code = SQLITE_DONE, rc = prepare(r->db, sql, &row);
+
+    memset(r->at, 0xff, sizeof(r->at));
+    while (!rc && (code = sqlite3_step(row)) == SQLITE_ROW) {
+        rc = layer_of(r, row, &layer);
+        if (!rc && layer)
+            rc = add(row, layer);
+    }
+    sqlite3_finalize(row);
+    return rc ? rc : status_of(code);
+}
+
+#define FIELD "SELECT value FROM fingerprint_field WHERE fingerprint = ?1 AND name = "
+
+static int read_all(struct reader *r)
+{
+    TRY(prepare(r->db,
+                "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD "'semantics')"
+                " FROM fingerprint WHERE id = ?1",
+                &r->cluster));
+    TRY(prepare(r->db, "SELECT text FROM shape WHERE id = ?1", &r->shape));
+    TRY(read_rows(r,
+                  "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred,"
+                  " stale FROM entry ORDER BY fingerprint, shape, window",
+                  add_entry));
+    return read_rows(r,
+                     "SELECT fingerprint, shape, window, first_bucket, plan, last_bucket"
+                     " FROM override ORDER BY fingerprint, shape, window",
+                     add_pin);
+}
+
+int lookup_read_sqlite(const char *path, bool snapshot, uint32_t file, struct lookup_set *set)
+{
+    struct reader r = { .file = file, .set = set };
+    int rc;
+
+    TRY_OUT(open_file(path, snapshot, &r.db));
+    TRY_OUT(check_file(r.db, snapshot));
+    rc = read_all(&r);
+out:
+    sqlite3_finalize(r.cluster);
+    sqlite3_finalize(r.shape);
+    sqlite3_close(r.db);
+    return rc;
+}
+
+#endif

@@ -1,0 +1,81 @@
+/* The lines that carry a table into a trainer, printed when it is done. */
+#include "paste.h"
+
+#include "moelookup.h"
+#include "shape.h"
+#include "status.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+int paste_digest(const char *path, char hex[SHA256_HEX_BYTES])
+{
+    struct moelookup *table;
+    uint8_t digest[SHA256_BYTES];
+
+    TRY(moelookup_open(path, &table));
+    moelookup_digest(table, digest);
+    moelookup_close(table);
+    sha256_hex(digest, hex);
+    return OK;
+}
+
+/* The words of an enum in capitals are its names in moelookup.h. */
+static void print_constant(const char *member, const char *word, FILE *to)
+{
+    fprintf(to, " shape.%s = MOE_", member);
+    for (; *word; word++)
+        putc(toupper((unsigned char)*word), to);
+    putc(';', to);
+}
+
+static void print_c(const struct moe_shape *s, FILE *to)
+{
+    fprintf(to,
+            "C         struct moe_shape shape = MOE_SHAPE_INIT;\n"
+            "          shape.experts = %u; shape.top_k = %u; shape.model_dim = %u; "
+            "shape.hidden_dim = %u;\n"
+            "          shape.ranks = %u; shape.ranks_per_node = %u; shape.tokens = %u;\n"
+            "         ",
+            s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
+            s->tokens);
+    print_constant("dtype", dtype_words[s->dtype], to);
+    print_constant("pass", pass_words[s->pass], to);
+    print_constant("activation", activation_words[s->activation], to);
+    fprintf(to, "\n"
+                "          moelookup_open(NULL, &table); moelookup_bind(table, &shape, NULL, "
+                "&view);\n"
+                "          moelookup_get(view, capacity, &plan); /* at every step */\n");
+}
+
+static void print_python(const struct moe_shape *s, FILE *to)
+{
+    fprintf(to,
+            "Python    view = moelookup.open().bind(experts=%u, top_k=%u, model_dim=%u, "
+            "hidden_dim=%u,\n"
+            "              ranks=%u, ranks_per_node=%u, tokens=%u, dtype=\"%s\", pass_=\"%s\", "
+            "activation=\"%s\")\n"
+            "          plan = view.plan(capacity)  # at every step\n",
+            s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
+            s->tokens, dtype_words[s->dtype], pass_words[s->pass], activation_words[s->activation]);
+}
+
+int paste_print(const char *path, const struct space *spaces, size_t count, FILE *to)
+{
+    char hex[SHA256_HEX_BYTES], whole[PATH_MAX];
+
+    TRY(paste_digest(path, hex));
+    fprintf(to,
+            "digest    %s\n\n"
+            "For a trainer (one rank opens, the others unpack what it broadcasts: see "
+            "moelookup.h):\n"
+            "shell     export MOELOOKUP_DB=%s\n",
+            hex, realpath(path, whole) ? whole : path);
+    print_c(&spaces[0].shape, to);
+    print_python(&spaces[0].shape, to);
+    if (count > 1)
+        fprintf(to, "          and so for each of the %zu layers\n", count);
+    return OK;
+}
