@@ -41,9 +41,9 @@ BLAS_CFLAGS = $(shell pkg-config --cflags openblas 2>/dev/null)
 BLAS_LIBS = $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 
 SOURCES := $(wildcard $(FOLDERS:%=%/*.c))
-TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_%,$(wildcard tests/*.c)))
+TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_% tests/fuzz_% tests/example_%,$(wildcard tests/*.c)))
 LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(SOURCES:%.c=$(BUILD)/%.o))
-TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c tests/example_*.c tests/fuzz_*.c))
 BENCHES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 
 all: deps
@@ -66,9 +66,7 @@ $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_PARTS) $(LIBRARY)
-	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
-$(BUILD)/tests/bench_%: $(BUILD)/tests/bench_%.o $(TEST_PARTS) $(LIBRARY)
+$(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
 
 # ---- libmoelookup: a part of db/ alone, for other people's programs, so without mpicc
