@@ -262,33 +262,40 @@ static const struct answer *find(const struct moelookup_view *view, uint32_t buc
 }
 
 /* A caller whose struct ends early: fields that are not wholly inside are left alone. */
-static void fill_part(const struct moe_plan *plan, struct moe_plan *out)
+static void fill_part(struct moe_plan plan, uint32_t bucket, struct moe_plan *out)
 {
     size_t bytes = out->struct_size & ~(size_t)3;
 
-    if (bytes > sizeof(plan->struct_size))
-        memcpy((char *)out + sizeof(plan->struct_size),
-               (const char *)plan + sizeof(plan->struct_size), bytes - sizeof(plan->struct_size));
+    plan.bucket = bucket;
+    if (bytes > sizeof(plan.struct_size))
+        memcpy((char *)out + sizeof(plan.struct_size), (char *)&plan + sizeof(plan.struct_size),
+               bytes - sizeof(plan.struct_size));
 }
 
 int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct moe_plan *out)
 {
     const struct answer *answer;
-    struct moe_plan plan;
     uint32_t bucket;
 
     if (!view || !out)
         return MOE_ERR_ARGUMENT;
     bucket = bucket_of(view, capacity);
     answer = find(view, bucket);
-    plan = answer->plan;
-    plan.bucket = answer->own ? bucket : plan.bucket;
-    plan.struct_size = out->struct_size;
+    bucket = answer->own ? bucket : answer->plan.bucket;
     /* 0 wraps around: it counts as the first version, which is this one. */
-    if (out->struct_size - 1 >= sizeof(plan) - 1)
-        *out = plan;
-    else
-        fill_part(&plan, out);
+    if (out->struct_size - 1 < sizeof(*out) - 1) {
+        fill_part(answer->plan, bucket, out);
+        return MOE_OK;
+    }
+    /* Field by field: a copy on the stack, changed and read as a whole, costs three times as much.
+     */
+    out->r = answer->plan.r;
+    out->d = answer->plan.d;
+    out->a = answer->plan.a;
+    out->source = answer->plan.source;
+    out->bucket = bucket;
+    out->time_us = answer->plan.time_us;
+    out->default_us = answer->plan.default_us;
     return MOE_OK;
 }
 

@@ -19,6 +19,18 @@ static uint32_t turn(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
+/* The eight words change places at every step; instead, their names do. */
+static inline void step(uint32_t s[8], unsigned n, uint32_t word)
+{
+    uint32_t a = s[-n & 7], b = s[(1 - n) & 7], c = s[(2 - n) & 7];
+    uint32_t e = s[(4 - n) & 7], f = s[(5 - n) & 7], g = s[(6 - n) & 7];
+    uint32_t one =
+        s[(7 - n) & 7] + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + word;
+
+    s[(3 - n) & 7] += one;
+    s[(7 - n) & 7] = one + (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+}
+
 static void absorb(uint32_t state[8], const uint8_t *block)
 {
     uint32_t w[64], s[8];
@@ -33,16 +45,15 @@ static void absorb(uint32_t state[8], const uint8_t *block)
                (turn(b, 17) ^ turn(b, 19) ^ b >> 10);
     }
     memcpy(s, state, sizeof(s));
-    for (int i = 0; i < 64; i++) {
-        uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]);
-        uint32_t majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-        uint32_t one =
-            s[7] + (turn(s[4], 6) ^ turn(s[4], 11) ^ turn(s[4], 25)) + choice + constants[i] + w[i];
-        uint32_t two = (turn(s[0], 2) ^ turn(s[0], 13) ^ turn(s[0], 22)) + majority;
-
-        memmove(s + 1, s, 7 * sizeof(*s));
-        s[4] += one;
-        s[0] = one + two;
+    for (int i = 0; i < 64; i += 8) {
+        step(s, 0, constants[i] + w[i]);
+        step(s, 1, constants[i + 1] + w[i + 1]);
+        step(s, 2, constants[i + 2] + w[i + 2]);
+        step(s, 3, constants[i + 3] + w[i + 3]);
+        step(s, 4, constants[i + 4] + w[i + 4]);
+        step(s, 5, constants[i + 5] + w[i + 5]);
+        step(s, 6, constants[i + 6] + w[i + 6]);
+        step(s, 7, constants[i + 7] + w[i + 7]);
     }
     for (int i = 0; i < 8; i++)
         state[i] += s[i];

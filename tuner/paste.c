@@ -55,11 +55,12 @@ static void print_python(const struct moe_shape *s, FILE *to)
     fprintf(to,
             "Python    view = moelookup.open().bind(experts=%u, top_k=%u, model_dim=%u, "
             "hidden_dim=%u,\n"
-            "              ranks=%u, ranks_per_node=%u, tokens=%u, dtype=\"%s\", pass_=\"%s\", "
+            "              ranks=%u, ranks_per_node=%u, tokens=%u, dtype=\"%s\", train=%s, "
             "activation=\"%s\")\n"
             "          plan = view.plan(capacity)  # at every step\n",
             s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
-            s->tokens, dtype_words[s->dtype], pass_words[s->pass], activation_words[s->activation]);
+            s->tokens, dtype_words[s->dtype], s->pass == MOE_TRAIN ? "True" : "False",
+            activation_words[s->activation]);
 }
 
 int paste_print(const char *path, const struct space *spaces, size_t count, FILE *to)

@@ -1,0 +1,295 @@
+/* What a look-up costs a trainer, against what it would otherwise do.
+ *
+ *     bench_lookup            every comparison
+ *     bench_lookup table FILE writes the database that bench_lookup.py asks */
+#include "cluster.h"
+#include "moelookup.h"
+#include "random.h"
+#include "rivals.h"
+#include "status.h"
+#include "store.h"
+
+#include <sqlite3.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LAYERS = 20, BUCKETS = 256, WINDOW = 128, ASKED = 1 << 16 };
+
+/* Every allocation of this process is counted. */
+static uint64_t allocations;
+void *__libc_malloc(size_t bytes);
+void *malloc(size_t bytes)
+{
+    allocations++;
+    return __libc_malloc(bytes);
+}
+
+/* ---- a table of twenty layers */
+
+static struct moe_shape shape_of(int layer)
+{
+    return (struct moe_shape){ .struct_size = sizeof(struct moe_shape),
+                               .experts = 8,
+                               .top_k = 2,
+                               .model_dim = 1024,
+                               .hidden_dim = 512 * (uint32_t)(layer + 1),
+                               .ranks = 32,
+                               .ranks_per_node = 8,
+                               .dtype = MOE_BF16,
+                               .pass = MOE_TRAIN,
+                               .tokens = 4096 };
+}
+
+static int fill_layer(struct store *store, int64_t cluster, int layer)
+{
+    struct moe_shape shape = shape_of(layer);
+    struct entry_row e = { .cluster = cluster, .window = WINDOW, .gain = 0.2, .effort = "normal" };
+
+    TRY(store_shape(store, &shape, &e.shape));
+    for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
+        e.bucket = bucket;
+        e.capacity = (uint64_t)(bucket + 1) * WINDOW - 1;
+        e.plan = (struct moe_plan)MOE_PLAN_INIT;
+        e.plan.r = 1u << random_below(1, (uint64_t)layer * BUCKETS + bucket, 3);
+        e.plan.d = 1u << random_below(2, (uint64_t)layer * BUCKETS + bucket, 4);
+        e.time_us = 100 + bucket;
+        e.default_us = 120 + bucket;
+        TRY(store_entry(store, &e, "bench"));
+    }
+    return OK;
+}
+
+static int write_table(const char *path)
+{
+    struct cluster machine = cluster_unknown();
+    struct store *store;
+    int64_t cluster;
+    int rc;
+
+    snprintf(machine.backend, sizeof(machine.backend), "host");
+    snprintf(machine.device, sizeof(machine.device), "bench");
+    machine.semantics = CLUSTER_SEMANTICS;
+    machine.ranks = 32;
+    machine.ranks_per_node = 8;
+    machine.nodes = 4;
+    TRY(store_open(path, STORE_RELAXED, &store));
+    TRY_OUT(store_cluster(store, &machine, &cluster));
+    for (int i = 0; i < LAYERS; i++)
+        TRY_OUT(fill_layer(store, cluster, i));
+    TRY_OUT(store_publish(store));
+out:
+    store_close(store);
+    return rc;
+}
+
+/* ---- asking */
+
+struct asking {
+    const char *path; /* of the snapshot */
+    struct moelookup_view *view;
+    struct moe_plan plans[BUCKETS];
+    uint32_t capacities[ASKED];
+    sqlite3_stmt *select;
+    int (*get)(const struct moelookup_view *view, uint32_t capacity, struct moe_plan *out);
+    int (*plain)(const struct asking *a, uint32_t capacity, struct moe_plan *out);
+    uint64_t sum; /* keeps the compiler from leaving anything out */
+    void *packed;
+    size_t packed_bytes;
+};
+
+static int read_plain(const struct asking *a, uint32_t capacity, struct moe_plan *out)
+{
+    *out = a->plans[capacity / WINDOW % BUCKETS];
+    return 0;
+}
+
+static int64_t ask_library(void *self)
+{
+    struct asking *a = self;
+    struct moe_plan plan = MOE_PLAN_INIT;
+    int64_t begin = host_clock_ns();
+
+    for (int i = 0; i < ASKED; i++) {
+        a->get(a->view, a->capacities[i], &plan);
+        a->sum += plan.r + plan.d;
+    }
+    return host_clock_ns() - begin;
+}
+
+static int64_t ask_array(void *self)
+{
+    struct asking *a = self;
+    struct moe_plan plan = MOE_PLAN_INIT;
+    int64_t begin = host_clock_ns();
+
+    for (int i = 0; i < ASKED; i++) {
+        a->plain(a, a->capacities[i], &plan);
+        a->sum += plan.r + plan.d;
+    }
+    return host_clock_ns() - begin;
+}
+
+/* A sixteenth of the questions: it is that much slower. */
+static int64_t ask_sqlite(void *self)
+{
+    struct asking *a = self;
+    int64_t begin = host_clock_ns();
+
+    for (int i = 0; i < ASKED / 16; i++) {
+        uint32_t bucket = a->capacities[i] / WINDOW;
+
+        sqlite3_bind_int64(a->select, 1, bucket < BUCKETS ? bucket : BUCKETS - 1);
+        if (sqlite3_step(a->select) == SQLITE_ROW)
+            a->sum += (uint64_t)sqlite3_column_bytes(a->select, 0);
+        sqlite3_reset(a->select);
+    }
+    return 16 * (host_clock_ns() - begin);
+}
+
+static void bench_get(struct asking *a, const char *name, uint32_t range)
+{
+    struct rivals array, sqlite;
+    uint64_t before;
+
+    for (uint32_t i = 0; i < ASKED; i++)
+        a->capacities[i] = (uint32_t)random_below(3, i, range);
+    before = allocations;
+    ask_library(a);
+    before = allocations - before;
+    array = rivals_run(ask_library, ask_array, a);
+    sqlite = rivals_run(ask_library, ask_sqlite, a);
+    printf("get, capacities over %-18s %.2f of a bare array read [%.2f, %.2f] (%.1f ns), %.4f of a "
+           "prepared SQLite select; %llu allocations in %d calls\n",
+           name, array.ratio, array.low, array.high, array.ours_ns / ASKED, sqlite.ratio,
+           (unsigned long long)before, ASKED);
+}
+
+/* ---- opening */
+
+static int64_t open_and_bind(void *self)
+{
+    struct asking *a = self;
+    struct moelookup *table;
+    struct moelookup_view *view;
+    int64_t begin = host_clock_ns();
+
+    if (moelookup_open(a->path, &table))
+        exit(1);
+    for (int i = 0; i < LAYERS; i++) {
+        struct moe_shape shape = shape_of(i);
+
+        if (moelookup_bind(table, &shape, NULL, &view))
+            exit(1);
+        moelookup_view_free(view);
+    }
+    moelookup_close(table);
+    return host_clock_ns() - begin;
+}
+
+static int64_t unpack(void *self)
+{
+    struct asking *a = self;
+    struct moelookup *table;
+    int64_t begin = host_clock_ns();
+
+    if (moelookup_unpack(a->packed, a->packed_bytes, &table))
+        exit(1);
+    moelookup_close(table);
+    return host_clock_ns() - begin;
+}
+
+/* The same entries by one query, from opening the file to closing it. */
+static int64_t bare_query(void *self)
+{
+    struct asking *a = self;
+    sqlite3 *db;
+    sqlite3_stmt *s;
+    int64_t begin = host_clock_ns();
+
+    if (sqlite3_open_v2(a->path, &db, SQLITE_OPEN_READONLY, NULL) ||
+        sqlite3_prepare_v2(db,
+                           "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us,"
+                           " inferred, stale FROM entry",
+                           -1, &s, NULL))
+        exit(1);
+    while (sqlite3_step(s) == SQLITE_ROW)
+        a->sum += (uint64_t)sqlite3_column_int64(s, 3) + *sqlite3_column_text(s, 4);
+    sqlite3_finalize(s);
+    sqlite3_close(db);
+    return host_clock_ns() - begin;
+}
+
+static void bench_open(struct asking *a)
+{
+    struct rivals open = rivals_run(open_and_bind, bare_query, a);
+    struct rivals unpacked = rivals_run(unpack, bare_query, a);
+
+    printf("open and bind %d layers x %d buckets   %.2f of one bare SQLite query [%.2f, %.2f]\n",
+           LAYERS, BUCKETS, open.ratio, open.low, open.high);
+    printf("unpack the same                     %.2f of it [%.2f, %.2f]; %.1f bytes per entry in "
+           "all\n",
+           unpacked.ratio, unpacked.low, unpacked.high,
+           (double)a->packed_bytes / (LAYERS * BUCKETS));
+}
+
+/* ---- */
+
+static int set_up(struct asking *a, struct moelookup **table, sqlite3 **db)
+{
+    struct moe_shape shape = shape_of(0);
+
+    TRY(moelookup_open(a->path, table));
+    TRY(moelookup_bind(*table, &shape, NULL, &a->view));
+    TRY(moelookup_pack(*table, NULL, &a->packed_bytes));
+    a->packed = malloc(a->packed_bytes);
+    TRY(moelookup_pack(*table, a->packed, &a->packed_bytes));
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        a->plans[i] = (struct moe_plan)MOE_PLAN_INIT;
+        moelookup_get(a->view, i * WINDOW, &a->plans[i]);
+    }
+    a->get = moelookup_get;
+    a->plain = read_plain;
+    if (sqlite3_open_v2(a->path, db, SQLITE_OPEN_READONLY, NULL) ||
+        sqlite3_prepare_v2(*db,
+                           "SELECT plan FROM entry WHERE fingerprint = 1 AND shape = 1 AND "
+                           "window = 128 AND bucket = ?1",
+                           -1, &a->select, NULL))
+        return ERR_IO;
+    return OK;
+}
+
+int main(int argc, char **argv)
+{
+    static struct asking a;
+    struct moelookup *table;
+    sqlite3 *db;
+    char folder[] = "/tmp/bench-lookup-XXXXXX", path[64], snapshot[80];
+
+    if (argc == 3)
+        return write_table(argv[2]) ? 1 : 0;
+    if (!mkdtemp(folder))
+        return 1;
+    snprintf(path, sizeof(path), "%s/b.db", folder);
+    snprintf(snapshot, sizeof(snapshot), "%s.published", path);
+    a.path = snapshot;
+    if (write_table(path) || set_up(&a, &table, &db))
+        return 1;
+    bench_get(&a, "one bucket", WINDOW);
+    bench_get(&a, "256 buckets", WINDOW * BUCKETS);
+    bench_get(&a, "1,000,000 buckets", 1000000u * WINDOW);
+    bench_open(&a);
+    sqlite3_finalize(a.select);
+    sqlite3_close(db);
+    moelookup_view_free(a.view);
+    moelookup_close(table);
+    free(a.packed);
+    for (const char *const *end = (const char *const[]){ "", ".published", ".journal", NULL }; *end;
+         end++) {
+        snprintf(snapshot, sizeof(snapshot), "%s%s", path, *end);
+        unlink(snapshot);
+    }
+    snprintf(snapshot, sizeof(snapshot), "%s.owner", path);
+    unlink(snapshot);
+    rmdir(folder);
+    return a.sum == 42; /* it is not */
+}
