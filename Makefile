@@ -137,9 +137,22 @@ bench-%: all
 	$(Q)tests/bench $(BUILD) $*
 benches-built: $(BENCHES)
 
+# What names the version and the place.
+FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
+       -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
+DEST = $(DESTDIR)$(PREFIX)
 install: build
-	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 $(BUILD)/moetune $(DESTDIR)$(PREFIX)/bin/moetune
+	$(Q)install -d $(DEST)/bin $(DEST)/include $(DEST)/lib/pkgconfig $(DEST)/lib/cmake/moelookup $(DEST)/share/man/man3
+	$(Q)install -m 755 $(BUILD)/moetune $(DEST)/bin/moetune
+	$(Q)install -m 644 db/moelookup.h comm/moelookup_mpi.h $(DEST)/include
+	$(Q)install -m 755 $(LIB)/libmoelookup.so.$(LIB_VERSION) $(DEST)/lib
+	$(Q)ln -sfn libmoelookup.so.$(LIB_VERSION) $(DEST)/lib/libmoelookup.so
+	$(Q)install -m 644 $(LIB)/libmoelookup.a $(DEST)/lib
+	$(Q)$(FILL) db/moelookup.pc.in >$(DEST)/lib/pkgconfig/moelookup.pc
+	$(Q)$(FILL) db/moelookup-config.cmake.in >$(DEST)/lib/cmake/moelookup/moelookup-config.cmake
+	$(Q)$(FILL) db/moelookup-config-version.cmake.in >$(DEST)/lib/cmake/moelookup/moelookup-config-version.cmake
+	$(Q)$(FILL) db/moelookup.3 >$(DEST)/share/man/man3/moelookup.3
+	@echo "installed in $(DEST): bin/moetune, libmoelookup, its header, moelookup.pc, CMake config, moelookup(3)"
 
 C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) tests/*.[ch])
 format:

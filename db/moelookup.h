@@ -31,9 +31,10 @@
  *
  * Environment, read by moelookup_open:
  *   MOELOOKUP_DB       the first database on the search path
- *   MOELOOKUP_FORCE    "r=1 d=2 a=linear": the answer to everything it is legal for
+ *   MOELOOKUP_FORCE    "r=1 d=2 a=linear": the answer to everything it is legal for; a text that
+ *                      is no plan is MOE_ERR_ARGUMENT
  *   MOELOOKUP_DISABLE  1: reads no file, answers the default plan (or MOELOOKUP_FORCE)
- *   MOELOOKUP_LOG      error, warn (default) or info: what is said on standard error
+ *   MOELOOKUP_LOG      never, error, warn (default) or info: what is said on standard error
  * FORCE and DISABLE travel in the packed bytes and count in the digest.
  *
  * Clean under C89-style strictness (given stdint.h), C11 and C++.  Structs grow only at the end. */
@@ -195,7 +196,7 @@ MOELOOKUP_API int moelookup_explain(const struct moelookup_view *view, uint32_t 
 /* The capacity rule.  factor > 0: top_k * trunc(factor * ceil(tokens / experts)), with the largest
  * number of tokens over the ranks.  factor 0: `needed`, the largest count any rank sends to any
  * expert, agreed over the ranks.  factor < 0: the smaller of `needed` and the rule for -factor.
- * experts 0, or a factor that is not a number, gives 0. */
+ * experts 0, or a factor that is not a number, gives 0; more than 64 bits hold, UINT64_MAX. */
 MOELOOKUP_API uint64_t moe_capacity(double factor, uint32_t top_k, uint32_t experts,
                                     uint64_t tokens, uint64_t needed);
 
