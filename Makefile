@@ -107,7 +107,7 @@ $(LIB)/lib/lookup.o $(BUILD)/db/lookup.o: $(BUILD)/prefix
 FORCE:
 
 # What Debian calls the things we need.
-PACKAGES := gcc libc6-dev pkg-config libopenmpi-dev openmpi-bin libopenblas-dev libsqlite3-dev sqlite3 iproute2 procps
+PACKAGES := gcc libc6-dev pkg-config libopenmpi-dev openmpi-bin libopenblas-dev libsqlite3-dev sqlite3 iproute2 procps python3
 deps:
 ifneq ($(DEPS),0)
 	$(Q)tests/deps $(PACKAGES)
@@ -124,9 +124,9 @@ test-full: all
 	$(Q)$(MAKE) --no-print-directory tests-built
 	$(Q)tests/run --full $(BUILD)
 tests-built: $(TESTS)
-# Streams and events are also run under ThreadSanitizer, whatever this build is.
+# What threads share is also run under ThreadSanitizer, whatever this build is.
 ifneq ($(SAN),thread)
-	$(Q)$(MAKE) --no-print-directory SAN=thread build/cpu-tsan/tests/test_stream
+	$(Q)$(MAKE) --no-print-directory SAN=thread build/cpu-tsan/tests/test_stream build/cpu-tsan/tests/test_lookup
 endif
 
 bench: all
@@ -141,6 +141,12 @@ benches-built: $(BENCHES)
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
        -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
 DEST = $(DESTDIR)$(PREFIX)
+# Damaged tables and files, for longer than the tests do: make fuzz FUZZ_SECONDS=600
+FUZZ_SECONDS ?= 60
+fuzz: deps
+	$(Q)$(MAKE) --no-print-directory SAN=1 build/cpu-san/tests/fuzz_lookup
+	build/cpu-san/tests/fuzz_lookup --seconds $(FUZZ_SECONDS) tests/corpus/lookup/*
+
 install: build
 	$(Q)install -d $(DEST)/bin $(DEST)/include $(DEST)/lib/pkgconfig $(DEST)/lib/cmake/moelookup $(DEST)/share/man/man3
 	$(Q)install -m 755 $(BUILD)/moetune $(DEST)/bin/moetune
@@ -166,9 +172,9 @@ lint:
 clean:
 	rm -rf build moetune
 help:
-	@echo "make [all] | tune | test | test-full | bench | bench-NAME | install | format | lint | deps | clean"
-	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 3
+	@echo "make [all] | tune | test | test-full | fuzz | bench | bench-NAME | install | format | lint | deps | clean"
+	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 4
 
 -include $(wildcard $(BUILD)/*/*.d)
 -include $(wildcard $(LIB)/lib/*.d)
-.PHONY: all build library FORCE deps tune test test-full tests-built bench benches-built install format lint clean help
+.PHONY: all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help

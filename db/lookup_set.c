@@ -167,10 +167,29 @@ static int pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin)
     return OK;
 }
 
+/* As they come from packed bytes; PINS_MAX of them may have been cut into more. */
+static bool pins_tidy(const struct lookup_layer *layer)
+{
+    for (uint32_t i = 0; i < layer->pin_count; i++) {
+        struct lookup_pin pin = layer->pins[i];
+        struct moe_plan plan = lookup_plan(pin.r, pin.d, pin.a), canonical = plan_canonical(plan);
+
+        if (pin.first > pin.last || (i && pin.first <= layer->pins[i - 1].last) ||
+            !plan_legal(&plan, &layer->shape) || !plan_equal(&plan, &canonical))
+            return false;
+    }
+    return true;
+}
+
 static int tidy_pins(struct lookup_layer *layer)
 {
     struct lookup_layer tidy = { .pins = NULL };
-    int rc = layer->pin_count > PINS_MAX ? ERR_FORMAT : OK;
+    int rc = OK;
+
+    if (pins_tidy(layer))
+        return OK;
+    if (layer->pin_count > PINS_MAX)
+        return ERR_FORMAT;
 
     for (uint32_t i = 0; i < layer->pin_count && !rc; i++) {
         struct lookup_pin pin = layer->pins[i];

@@ -44,16 +44,17 @@ static int status_of(int code)
     return ERR_FORMAT;
 }
 
-/* "file:/a%20b.db?mode=ro": a name may hold what has a meaning in a URI.  The caller frees it. */
+/* "file:///a%20b.db?mode=ro": a name may hold what has a meaning in a URI.  Without the "//" a path
+ * that begins so would name a host, without the "./" ":memory:" no file.  The caller frees it. */
 static char *uri_of(const char *path, bool snapshot)
 {
+    const char *begin = *path == '/' ? "file://" : "file:./";
     const char *end = snapshot ? "?mode=ro&immutable=1" : "?mode=ro", *hex = "0123456789ABCDEF";
-    char *uri = malloc(5 + 3 * strlen(path) + strlen(end) + 1), *at = uri;
+    char *uri = malloc(strlen(begin) + 3 * strlen(path) + strlen(end) + 1), *at = uri;
 
     if (!uri)
         return NULL;
-    memcpy(at, "file:", 5);
-    at += 5;
+    at = stpcpy(at, begin);
     for (; *path; path++) {
         unsigned char c = (unsigned char)*path;
 
@@ -137,11 +138,12 @@ struct reader {
     bool skipped;  /* those rows are not for us */
 };
 
+/* Half of a text is none: a zero byte inside ends it for us. */
 static const char *text(sqlite3_stmt *s, int column)
 {
     const char *value = (const char *)sqlite3_column_text(s, column);
 
-    return value ? value : "";
+    return value && strlen(value) == (size_t)sqlite3_column_bytes(s, column) ? value : "";
 }
 
 static bool read_hash(const char *hex, uint8_t hash[SHA256_BYTES])

@@ -220,6 +220,8 @@ static uint64_t static_rows(double factor, uint32_t top_k, uint32_t experts, uin
 {
     double rows = factor * (double)(tokens / experts + (tokens % experts != 0));
 
+    if (rows != rows) /* without end, of nothing */
+        return 0;
     if (rows >= 0x1p64 || (top_k && (uint64_t)rows > UINT64_MAX / top_k))
         return UINT64_MAX;
     return top_k * (uint64_t)rows;

@@ -1,0 +1,29 @@
+"""Which plan is fastest for this step's expert capacity?
+
+    table = moelookup.open()                       # once; see moelookup.torch for many ranks
+    view = table.bind(experts=16, top_k=2, model_dim=1024, hidden_dim=4096,
+                      ranks=8, ranks_per_node=8, dtype="bf16")
+    plan = view.plan(capacity)                     # at every step
+    plan.r, plan.d, plan.a                         # (1, 4, "linear")
+
+The contract is that of moelookup.h, of which this is a thin layer.  moelookup.torch shares a table
+between the ranks of torch.distributed, moelookup.tutel drives a Tutel layer.
+"""
+
+from ._library import Error, library_version
+from .table import Plan, Shape, Source, Table, View, capacity, open, unpack
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Error",
+    "Plan",
+    "Shape",
+    "Source",
+    "Table",
+    "View",
+    "capacity",
+    "library_version",
+    "open",
+    "unpack",
+]

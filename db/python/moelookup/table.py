@@ -1,0 +1,311 @@
+"""Tables and views: what moelookup.h calls struct moelookup and struct moelookup_view."""
+
+import enum
+import operator
+import os
+import struct
+from ctypes import byref, c_char, c_size_t, c_void_p, create_string_buffer, sizeof
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
+)
+
+from ._library import ShapeStruct, library
+
+_UINT32_MAX = 0xFFFFFFFF
+_DTYPES = ("f32", "f16", "bf16")
+_PASSES = ("forward", "train")
+_ACTIVATIONS = ("relu", "gelu", "swiglu")
+_ALL_TO_ALLS = ("linear", "2dh")
+
+
+class Source(enum.IntEnum):
+    """Why a plan is the answer."""
+
+    EXACT = 0  # measured in this bucket
+    NEIGHBOUR = 1  # this bucket has no entry; another one inside the tuned range answers
+    CLAMPED = 2  # before the first or beyond the last bucket: that one answers
+    STALE = 3  # measured before the machine's software changed
+    OVERRIDE = 4  # pinned by a person, or $MOELOOKUP_FORCE
+    DEFAULT = 5  # nothing is known, or $MOELOOKUP_DISABLE
+    INFERRED = 6  # this bucket lies between measured ones that agree
+    IMPORTED = 7  # reserved
+
+
+class Plan(NamedTuple):
+    """One way to run the layer.  Times are microseconds of a step, 0 = unknown."""
+
+    r: int = 1  # parallelism degree; 0 = pure data parallel
+    d: int = 1  # pipelining degree
+    a: str = "linear"  # all-to-all: "linear" or "2dh"
+    source: Source = Source.DEFAULT
+    bucket: int = 0  # the bucket it was measured for
+    time_us: float = 0.0
+    default_us: float = 0.0
+
+    def __str__(self) -> str:
+        return f"r={self.r} d={self.d} a={self.a}"
+
+
+class Shape(NamedTuple):
+    """One MoE layer on its group of ranks; see struct moe_shape."""
+
+    experts: int
+    top_k: int
+    model_dim: int
+    hidden_dim: int
+    ranks: int
+    ranks_per_node: int
+    dtype: str
+    train: bool
+    activation: str
+    tokens: int
+
+
+def _whole(name: str, value: Any, limit: int = _UINT32_MAX) -> int:
+    number = operator.index(value)
+    if not 0 <= number <= limit:
+        raise ValueError(f"{name} is {number}: it must be from 0 to {limit}")
+    return number
+
+
+def _word(name: str, value: str, words: Sequence[str]) -> int:
+    if value not in words:
+        raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(words)}")
+    return words.index(value)
+
+
+_Self = TypeVar("_Self", bound="_Owned")
+
+
+class _Owned:
+    """A pointer that the library gave out, given back once.
+
+    Immutable otherwise, so threads share it and a copy is the thing itself.
+    """
+
+    __slots__ = ("_pointer", "_owned", "_free", "__weakref__")
+
+    def __init__(self, pointer: c_void_p, free: Callable[[Optional[int]], None]) -> None:
+        # Whoever empties the list frees: close() may be called by two threads at once.  The
+        # function is kept here because at interpreter shutdown modules may be gone before objects.
+        self._owned = [pointer.value]
+        self._free = free
+        self._pointer = pointer
+
+    def close(self) -> None:
+        """May be called again; happens by itself when nobody holds the object any more."""
+        try:
+            address = self._owned.pop()
+        except (AttributeError, IndexError):  # never came to be; closed before
+            return
+        self._pointer.value = None  # which the library refuses from here on
+        self._free(address)
+
+    def _live(self) -> c_void_p:
+        if not self._owned:
+            raise ValueError(f"this {type(self).__name__} is closed")
+        return self._pointer
+
+    def __enter__(self: _Self) -> _Self:
+        self._live()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __copy__(self: _Self) -> _Self:
+        return self
+
+    def __deepcopy__(self: _Self, _: Any) -> _Self:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} belongs to its process")
+
+
+_PLAN = struct.Struct("=6I2f")  # struct moe_plan
+_EMPTY_PLAN = _PLAN.pack(_PLAN.size, 1, 1, 0, Source.DEFAULT, 0, 0, 0)
+_PLANS_KEPT = 1 << 12  # different answers of a view; more only if it was never tuned
+
+
+class View(_Owned):
+    """One layer's dictionary.  Any number of threads may ask it."""
+
+    __slots__ = ("shape", "_get", "_plans", "_rooms")
+
+    def __init__(self, pointer: c_void_p, shape: Shape) -> None:
+        super().__init__(pointer, library().functions.moelookup_view_free)
+        self.shape = shape
+        self._get = library().get
+        self._plans: Dict[bytes, Plan] = {}
+        self._rooms: List[Tuple[Any, Any]] = []
+
+    def plan(self, capacity: int) -> Plan:
+        """The plan for this step's capacity, and why.
+
+        The same object for the same answer.  Never fails for a capacity that fits in 32 bits."""
+        # Every line here is paid at every step.
+        if capacity.__class__ is not int:
+            capacity = operator.index(capacity)
+        if capacity >> 32:  # -1 where it is negative
+            raise ValueError(f"capacity is {capacity}: it must be from 0 to {_UINT32_MAX}")
+        # A struct of its own for each call under way, so threads do not see each other's answer.
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = self._room()
+        buffer, reference = room
+        if self._get(self._pointer, capacity, reference):
+            raise ValueError("this View is closed")
+        answer = buffer.raw
+        self._rooms.append(room)
+        try:
+            return self._plans[answer]  # no object is made for an answer that was given before
+        except KeyError:
+            return self._remember(answer)
+
+    def _room(self) -> Tuple[Any, Any]:
+        buffer = (c_char * _PLAN.size).from_buffer_copy(_EMPTY_PLAN)
+        return buffer, byref(buffer)
+
+    def _remember(self, answer: bytes) -> Plan:
+        _, r, d, a, source, bucket, time_us, default_us = _PLAN.unpack(answer)
+        plan = Plan(r, d, _ALL_TO_ALLS[a], Source(source), bucket, time_us, default_us)
+        if len(self._plans) >= _PLANS_KEPT:
+            self._plans.clear()
+        return self._plans.setdefault(answer, plan)
+
+    def explain(self, capacity: int) -> str:
+        """One line that says which rung of the ladder answers and why."""
+        capacity = _whole("capacity", capacity)
+        explain = library().functions.moelookup_explain
+        length = explain(self._live(), capacity, None, 0)
+        library().check(min(length, 0), "explain")
+        text = create_string_buffer(length + 1)
+        library().check(min(explain(self._live(), capacity, text, length + 1), 0), "explain")
+        return text.value.decode("utf-8", "replace")
+
+
+class Table(_Owned):
+    """A set of tables, immutable once open.  Views outlive it."""
+
+    __slots__ = ()
+
+    def __init__(self, pointer: c_void_p) -> None:
+        super().__init__(pointer, library().functions.moelookup_close)
+
+    def bind(
+        self,
+        *,
+        experts: int,
+        top_k: int,
+        model_dim: int,
+        hidden_dim: int,
+        ranks: int,
+        ranks_per_node: int,
+        dtype: str = "f32",
+        train: bool = True,
+        activation: str = "relu",
+        tokens: int = 0,
+        device: Optional[str] = None,
+    ) -> View:
+        """The layer's dictionary; where there is none, a view that answers the default plan.
+
+        See moelookup_bind for what must be equal, and for the lines it says on standard error.
+        """
+        shape = Shape(
+            _whole("experts", experts),
+            _whole("top_k", top_k),
+            _whole("model_dim", model_dim),
+            _whole("hidden_dim", hidden_dim),
+            _whole("ranks", ranks),
+            _whole("ranks_per_node", ranks_per_node),
+            dtype,
+            bool(train),
+            activation,
+            _whole("tokens", tokens),
+        )
+        values = ShapeStruct(
+            sizeof(ShapeStruct),
+            *shape[:6],
+            _word("dtype", dtype, _DTYPES),
+            _PASSES.index("train" if train else "forward"),
+            _word("activation", activation, _ACTIVATIONS),
+            shape.tokens,
+        )
+        name = None if device is None else _text("device", device.encode())
+        pointer = c_void_p()
+        status = library().functions.moelookup_bind(
+            self._live(), byref(values), name, byref(pointer)
+        )
+        library().check(status, f"bind {shape}")
+        return View(pointer, shape)
+
+    def digest(self) -> bytes:
+        """32 bytes; ranks with the same ones answer alike."""
+        digest = create_string_buffer(32)
+        library().check(library().functions.moelookup_digest(self._live(), digest), "digest")
+        return digest.raw
+
+    def pack(self) -> bytes:
+        """The table as bytes for unpack(), here or on any other machine."""
+        pack, size = library().functions.moelookup_pack, c_size_t()
+        library().check(pack(self._live(), None, byref(size)), "pack")
+        packed = create_string_buffer(size.value)
+        library().check(pack(self._live(), packed, byref(size)), "pack")
+        return packed.raw[: size.value]
+
+    def __reduce__(self) -> Any:
+        return unpack, (self.pack(),)
+
+
+def _text(name: str, value: bytes) -> bytes:
+    if b"\0" in value:  # where C would stop reading
+        raise ValueError(f"{name} holds a zero byte")
+    return value
+
+
+def open(path: Union[None, str, bytes, "os.PathLike[str]"] = None) -> Table:
+    """A database, its snapshot, or a file of packed bytes; None: the search path of moelookup.h."""
+    name = None if path is None else _text("path", os.fsencode(path))
+    pointer = c_void_p()
+    status = library().open(name, byref(pointer))
+    library().check(status, "open" if path is None else f"open {os.fsdecode(name or b'')}")
+    return Table(pointer)
+
+
+def unpack(packed: Union[bytes, bytearray, memoryview]) -> Table:
+    """The reverse of Table.pack()."""
+    data = bytes(packed)
+    pointer = c_void_p()
+    library().check(library().functions.moelookup_unpack(data, len(data), byref(pointer)), "unpack")
+    return Table(pointer)
+
+
+def capacity(
+    factor: float, top_k: int, experts: int, tokens: int, needed: Optional[int] = None
+) -> int:
+    """The capacity rule; see moe_capacity.  needed is wanted where factor is 0 or negative."""
+    if needed is None and not factor > 0:
+        raise ValueError(f"factor is {factor}: then the rows that are needed must be given")
+    limit = 2**64 - 1
+    rows: int = library().functions.moe_capacity(
+        factor,
+        _whole("top_k", top_k),
+        _whole("experts", experts),
+        _whole("tokens", tokens, limit),
+        _whole("needed", 0 if needed is None else needed, limit),
+    )
+    return rows
