@@ -35,7 +35,8 @@
  *                      is no plan is MOE_ERR_ARGUMENT
  *   MOELOOKUP_DISABLE  1: reads no file, answers the default plan (or MOELOOKUP_FORCE)
  *   MOELOOKUP_LOG      never, error, warn (default) or info: what is said on standard error
- * FORCE and DISABLE travel in the packed bytes and count in the digest.
+ * FORCE and DISABLE travel in the packed bytes to whoever unpacks them, and count in the digest; of
+ * a packed file that is opened, only the tables are taken.
  *
  * Clean under C89-style strictness (given stdint.h), C11 and C++.  Structs grow only at the end. */
 #ifndef MOELOOKUP_H
