@@ -19,7 +19,7 @@
 #endif
 
 /* A packed file may itself come from several files; they stay apart from the next one's. */
-enum { FILES_APART = 16 };
+enum { FILES_APART = 1 << 25 };
 
 /* ---- environment */
 
@@ -147,6 +147,8 @@ static int read_table(const struct moelookup *table, const char *path, uint32_t 
     char snapshot[PATH_MAX];
     int rc = UNSUPPORTED;
 
+    if (!*path) /* whose snapshot would be any ".published" here */
+        return rc;
     if (snprintf(snapshot, sizeof(snapshot), "%s.published", path) < (int)sizeof(snapshot))
         rc = read_file(snapshot, file, set);
     if (!rc)

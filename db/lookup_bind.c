@@ -198,6 +198,17 @@ static void describe_miss(const struct choice *c, char *text, size_t size)
     }
 }
 
+/* As tune takes it; how many tokens a rank has is for the reader to say where we do not know. */
+static void format_wanted(const struct moe_shape *shape, char *text, size_t size)
+{
+    char *open;
+
+    shape_format(shape, text, size);
+    open = strstr(text, " T=0 ");
+    if (open && !shape->tokens)
+        memmove(open + 3, "?", 1);
+}
+
 static void say_miss(const struct choice *c)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -205,7 +216,7 @@ static void say_miss(const struct choice *c)
 
     if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&said))
         return;
-    shape_format(c->shape, shape, sizeof(shape));
+    format_wanted(c->shape, shape, sizeof(shape));
     describe_miss(c, why, sizeof(why));
     lookup_say(c->table, LOOKUP_WARN,
                "%s; the default plan r=1 d=1 a=linear answers. On %u ranks, %u per node, this "

@@ -330,9 +330,12 @@ __attribute__((format(printf, 2, 3))) static void append(struct sentence *s, con
 /* A tenth of a microsecond, without a decimal point that follows the locale. */
 static void append_time(struct sentence *s, const char *what, float us)
 {
-    uint64_t tenths = (uint64_t)((double)us * 10 + 0.5);
+    uint64_t tenths = us < 1e15f ? (uint64_t)((double)us * 10 + 0.5) : 0;
 
-    append(s, "%s%llu.%u us", what, (unsigned long long)(tenths / 10), (unsigned)(tenths % 10));
+    if (tenths)
+        append(s, "%s%llu.%u us", what, (unsigned long long)(tenths / 10), (unsigned)(tenths % 10));
+    else
+        append(s, "%s%.0f us", what, (double)us);
 }
 
 static const char *reason_for(const struct moelookup_view *view, const struct moe_plan *plan)

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pins are made by hand; a file with more of them in one layer is no table of ours. */
-enum { PINS_MAX = 4096 };
+/* Untidy pins cost the square of their number; all files together hold fewer. */
+enum { PINS_MAX = 1 << 16 };
 
 /* Room for one more; doubling. */
 static int grow(void **items, uint32_t count, uint32_t *room, size_t item_bytes)
@@ -109,7 +109,10 @@ static int by_bucket(const void *a, const void *b)
     int by = order(x->bucket, y->bucket);
 
     by = by ? by : order(x->flags & LOOKUP_STALE, y->flags & LOOKUP_STALE);
-    return by ? by : order(x->file, y->file);
+    by = by ? by : order(x->file, y->file);
+    by = by ? by : order(x->r, y->r);
+    by = by ? by : order(x->d, y->d);
+    return by ? by : order(x->a, y->a);
 }
 
 static int by_first(const void *a, const void *b)
@@ -167,7 +170,7 @@ static int pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin)
     return OK;
 }
 
-/* As they come from packed bytes; PINS_MAX of them may have been cut into more. */
+/* As they come from packed bytes. */
 static bool pins_tidy(const struct lookup_layer *layer)
 {
     for (uint32_t i = 0; i < layer->pin_count; i++) {
@@ -279,26 +282,33 @@ static void keep_only(struct lookup_set *set, bool (*good)(const struct lookup_l
     set->count = kept;
 }
 
+static int by_value(const void *a, const void *b)
+{
+    return order(*(const uint32_t *)a, *(const uint32_t *)b);
+}
+
 /* Files that hold nothing do not count: the same table found at another place of the search path
  * is the same bytes. */
-static void number_files(struct lookup_set *set)
+static int number_files(struct lookup_set *set)
 {
-    uint32_t next = 0, from = 0;
-    bool found = true;
+    uint32_t *files = malloc(sizeof(*files) * (set->count + (size_t)1)), count = 0;
 
-    while (found) {
-        uint32_t lowest = UINT32_MAX;
+    if (!files)
+        return ERR_NOMEM;
+    for (uint32_t i = 0; i < set->count; i++)
+        files[i] = set->layers[i].file;
+    qsort(files, set->count, sizeof(*files), by_value);
+    for (uint32_t i = 0; i < set->count; i++)
+        if (!count || files[count - 1] != files[i])
+            files[count++] = files[i];
+    for (uint32_t i = 0; i < set->count; i++) {
+        struct lookup_layer *layer = &set->layers[i];
+        uint32_t *at = bsearch(&layer->file, files, count, sizeof(*files), by_value);
 
-        for (uint32_t i = 0; i < set->count; i++)
-            if (set->layers[i].file >= from && set->layers[i].file < lowest)
-                lowest = set->layers[i].file;
-        found = lowest != UINT32_MAX;
-        for (uint32_t i = 0; i < set->count && found; i++)
-            if (set->layers[i].file == lowest)
-                set->layers[i].file = next;
-        from = lowest + 1;
-        next++;
+        layer->file = (uint32_t)(at - files);
     }
+    free(files);
+    return OK;
 }
 
 int lookup_set_tidy(struct lookup_set *set)
@@ -312,6 +322,5 @@ int lookup_set_tidy(struct lookup_set *set)
         TRY(tidy_pins(&set->layers[i]));
     }
     keep_only(set, filled);
-    number_files(set);
-    return OK;
+    return number_files(set);
 }

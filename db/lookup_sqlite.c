@@ -23,8 +23,9 @@ int lookup_read_sqlite(const char *path, bool snapshot, uint32_t file, struct lo
 #include <stdlib.h>
 #include <string.h>
 
-/* A row of ours is far shorter; a file that claims otherwise is not read into memory. */
-enum { VALUE_BYTES_MAX = 1 << 20, WAIT_MS = 2000 };
+/* A row of ours is far shorter, and pins are made by hand: a file that holds more is none of ours.
+ */
+enum { VALUE_BYTES_MAX = 1 << 20, PINS_MAX = 4096, WAIT_MS = 2000 };
 
 static int status_of(int code)
 {
@@ -250,6 +251,8 @@ static int add_pin(sqlite3_stmt *row, struct lookup_layer *layer)
     int64_t first = sqlite3_column_int64(row, 3), last = sqlite3_column_int64(row, 5);
     struct moe_plan plan;
 
+    if (layer->pin_count == PINS_MAX)
+        return ERR_FORMAT;
     if (!is_u32(first) || !is_u32(last) || moe_plan_parse(text(row, 4), &plan))
         return OK;
     return lookup_layer_pin(layer, &(struct lookup_pin){ .first = (uint32_t)first,
@@ -287,11 +290,11 @@ static int read_all(struct reader *r)
     TRY(prepare(r->db, "SELECT text FROM shape WHERE id = ?1", &r->shape));
     TRY(read_rows(r,
                   "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred,"
-                  " stale FROM entry ORDER BY fingerprint, shape, window",
+                  " stale FROM entry ORDER BY fingerprint, shape, window, id",
                   add_entry));
     return read_rows(r,
                      "SELECT fingerprint, shape, window, first_bucket, plan, last_bucket"
-                     " FROM override ORDER BY fingerprint, shape, window",
+                     " FROM override ORDER BY fingerprint, shape, window, id",
                      add_pin);
 }
 

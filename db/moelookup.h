@@ -33,8 +33,9 @@
  *   MOELOOKUP_DB       the first database on the search path
  *   MOELOOKUP_FORCE    "r=1 d=2 a=linear": the answer to everything it is legal for; a text that
  *                      is no plan is MOE_ERR_ARGUMENT
- *   MOELOOKUP_DISABLE  1: reads no file, answers the default plan (or MOELOOKUP_FORCE)
+ *   MOELOOKUP_DISABLE  1, or anything but 0: reads no file; the default plan or FORCE answers
  *   MOELOOKUP_LOG      never, error, warn (default) or info: what is said on standard error
+ *
  * FORCE and DISABLE travel in the packed bytes to whoever unpacks them, and count in the digest; of
  * a packed file that is opened, only the tables are taken.
  *
@@ -135,7 +136,8 @@ MOELOOKUP_API int moelookup_open(const char *path_or_null, struct moelookup **ou
  *
  * device: the name of one device as `moetune fingerprint` prints it, or the first 8 or more digits
  * of a fingerprint's hash; NULL: whichever device the table is for.  Among clusters of one device,
- * the first file on the search path decides.
+ * the first file on the search path decides; among tables of several widths R the one with most
+ * buckets, then the finer one.
  *
  * MOE_ERR_ARGUMENT: the shape breaks a rule (said on standard error).  MOE_ERR_AMBIGUOUS: several
  * tables fit; the candidates are listed on standard error.  No table fits: MOE_OK, the view answers

@@ -34,10 +34,13 @@
  *
  * Environment, read by moelookup_open:
  *   MOELOOKUP_DB       the first database on the search path
- *   MOELOOKUP_FORCE    "r=1 d=2 a=linear": the answer to everything it is legal for
- *   MOELOOKUP_DISABLE  1: reads no file, answers the default plan (or MOELOOKUP_FORCE)
- *   MOELOOKUP_LOG      error, warn (default) or info: what is said on standard error
- * FORCE and DISABLE travel in the packed bytes and count in the digest.
+ *   MOELOOKUP_FORCE    "r=1 d=2 a=linear": the answer to everything it is legal for; a text that
+ *                      is no plan is MOE_ERR_ARGUMENT
+ *   MOELOOKUP_DISABLE  1, or anything but 0: reads no file; the default plan or FORCE answers
+ *   MOELOOKUP_LOG      never, error, warn (default) or info: what is said on standard error
+ *
+ * FORCE and DISABLE travel in the packed bytes to whoever unpacks them, and count in the digest; of
+ * a packed file that is opened, only the tables are taken.
  *
  * Clean under C89-style strictness (given stdint.h), C11 and C++.  Structs grow only at the end. */
 #ifndef MOELOOKUP_H
@@ -136,7 +139,8 @@ MOELOOKUP_API int moelookup_open(const char *path_or_null, struct moelookup **ou
  *
  * device: the name of one device as `moetune fingerprint` prints it, or the first 8 or more digits
  * of a fingerprint's hash; NULL: whichever device the table is for.  Among clusters of one device,
- * the first file on the search path decides.
+ * the first file on the search path decides; among tables of several widths R the one with most
+ * buckets, then the finer one.
  *
  * MOE_ERR_ARGUMENT: the shape breaks a rule (said on standard error).  MOE_ERR_AMBIGUOUS: several
  * tables fit; the candidates are listed on standard error.  No table fits: MOE_OK, the view answers
@@ -198,7 +202,7 @@ MOELOOKUP_API int moelookup_explain(const struct moelookup_view *view, uint32_t 
 /* The capacity rule.  factor > 0: top_k * trunc(factor * ceil(tokens / experts)), with the largest
  * number of tokens over the ranks.  factor 0: `needed`, the largest count any rank sends to any
  * expert, agreed over the ranks.  factor < 0: the smaller of `needed` and the rule for -factor.
- * experts 0, or a factor that is not a number, gives 0. */
+ * experts 0, or a factor that is not a number, gives 0; more than 64 bits hold, UINT64_MAX. */
 MOELOOKUP_API uint64_t moe_capacity(double factor, uint32_t top_k, uint32_t experts,
                                     uint64_t tokens, uint64_t needed);
 

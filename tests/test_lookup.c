@@ -1542,6 +1542,50 @@ static void a_miss_is_said_once_and_names_the_command(void)
     CHECK(count_of(heard, "H=192") == 1 && strstr(heard, "said.db"));
 }
 
+static void miss_of_other_ranks(void)
+{
+    struct moelookup *table;
+    struct moe_shape shape = layer(96);
+
+    unsetenv("MOELOOKUP_LOG");
+    table = open_table(place("said.db"));
+    shape.ranks = 16;
+    CHECK(binds_to(table, shape, NULL, NULL));
+    moelookup_close(table);
+}
+
+static void miss_of_another_device(void)
+{
+    struct moelookup *table;
+
+    unsetenv("MOELOOKUP_LOG");
+    table = open_table(place("said.db"));
+    CHECK(binds_to(table, layer(96), "spindle", NULL));
+    moelookup_close(table);
+}
+
+static void miss_of_everything(void)
+{
+    struct moelookup *table;
+
+    unsetenv("MOELOOKUP_LOG");
+    setenv("HOME", place("nobody"), 1);
+    table = open_table(NULL);
+    CHECK(binds_to(table, layer(96), NULL, NULL));
+    moelookup_close(table);
+}
+
+static void a_miss_says_what_comes_nearest(void)
+{
+    write_small(place("said.db"), "abacus", 96);
+    in_child(miss_of_other_ranks);
+    CHECK(strstr(heard, "8 ranks") && strstr(heard, "On 16 ranks"));
+    in_child(miss_of_another_device);
+    CHECK(strstr(heard, "abacus") && strstr(heard, "spindle"));
+    in_child(miss_of_everything);
+    CHECK(strstr(heard, "moetune") && strstr(heard, "H=96"));
+}
+
 static void hit_by_default(void)
 {
     unsetenv("MOELOOKUP_LOG");
@@ -2054,6 +2098,22 @@ static void a_file_of_packed_bytes_is_a_table(void)
     CHECK(is_refused(place("packed"), MOE_ERR_FORMAT));
     write_file(place("packed"), bytes, 40);
     CHECK(is_refused(place("packed"), MOE_ERR_FORMAT));
+}
+
+static void of_a_packed_file_only_the_tables_are_taken(void)
+{
+    struct moelookup *table;
+    char bytes[4096];
+    size_t size = sizeof(bytes);
+
+    write_small(place("forced.db"), "abacus", 96);
+    setenv("MOELOOKUP_FORCE", "r=1 d=8", 1);
+    table = open_table(place("forced.db"));
+    no_environment();
+    CHECK(moelookup_pack(table, bytes, &size) == MOE_OK);
+    write_file(place("forced"), bytes, size);
+    CHECK(is_answer(ask_file(place("forced"), layer(96), 256), "r=2 d=4", MOE_EXACT));
+    moelookup_close(table);
 }
 
 static bool comma_locale(void)
@@ -2729,6 +2789,27 @@ static void an_explanation_knows_any_time(void)
     moelookup_close(table);
 }
 
+static void an_explanation_names_the_switch_that_decided(void)
+{
+    static const char *const names[] = { "MOELOOKUP_FORCE", "MOELOOKUP_DISABLE" };
+    char text[512];
+
+    write_small(place("switch.db"), "abacus", 96);
+    for (int i = 0; i < 2; i++) {
+        struct moelookup *table;
+        struct moelookup_view *view;
+
+        setenv(names[i], i ? "1" : "r=4 d=2", 1);
+        table = open_table(place("switch.db"));
+        no_environment();
+        view = bind_layer(table, layer(96));
+        CHECK(explains(view, 256) && moelookup_explain(view, 256, text, sizeof(text)) > 0);
+        CHECK(strstr(text, names[i]));
+        moelookup_view_free(view);
+        moelookup_close(table);
+    }
+}
+
 static void an_explanation_fits_any_buffer(void)
 {
     struct moelookup *table;
@@ -2783,6 +2864,7 @@ int main(int argc, char **argv)
         TEST(nothing_found_is_an_empty_set),
         TEST(the_search_path_has_its_order),
         TEST(a_miss_is_said_once_and_names_the_command),
+        TEST(a_miss_says_what_comes_nearest),
         TEST(a_hit_says_nothing),
         TEST(an_unpacked_table_is_silent_unless_asked),
         TEST(what_is_no_table_is_refused),
@@ -2806,6 +2888,7 @@ int main(int argc, char **argv)
         TEST(an_illegal_pin_pins_nothing),
         TEST(a_table_with_thousands_of_pins_can_be_packed),
         TEST(a_file_of_packed_bytes_is_a_table),
+        TEST(of_a_packed_file_only_the_tables_are_taken),
         TEST(a_comma_locale_changes_nothing),
         TEST(packed_bytes_give_the_same_table),
         TEST(equal_tables_give_equal_bytes),
@@ -2825,6 +2908,7 @@ int main(int argc, char **argv)
         TEST(the_capacity_rule_survives_any_number),
         TEST(an_explanation_names_the_plan_that_get_gives),
         TEST(an_explanation_knows_any_time),
+        TEST(an_explanation_names_the_switch_that_decided),
         TEST(an_explanation_fits_any_buffer),
     };
     const char *given = getenv("MOETUNE_TEST_SEED");
