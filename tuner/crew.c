@@ -57,7 +57,7 @@ int crew_open_model(const struct cluster *cluster, uint64_t seed, struct crew **
     struct crew *crew = NULL;
     int rc;
 
-    TRY(new_crew(&(struct crew_setup){ .ranks = cluster->ranks }, &crew));
+    TRY(new_crew(&(struct crew_setup){ .device = NULL }, &crew));
     TRY_OUT(worker_open_model(cluster, seed, &crew->worker));
     *out = crew;
     return OK;
@@ -85,7 +85,7 @@ static int start(struct crew *crew)
     snprintf(per_node, sizeof(per_node), "%u", crew->setup.ranks_per_node);
     snprintf(device, sizeof(device), "%s", crew->setup.device);
     crew->reached = false;
-    return launch_start((int)crew->setup.ranks, arguments, &crew->ranks);
+    return launch_start(&crew->setup.where, arguments, &crew->ranks);
 }
 
 static void lose(struct crew *crew, enum trial_state state, const char *why, struct reply *reply)
@@ -151,9 +151,12 @@ static int tell(struct crew *crew, const struct order *order, struct reply *repl
 
         launch_end(&crew->ranks, true, how, sizeof(how));
     }
-    if (rc && !crew->reached)
+    if (rc && !crew->reached) {
+        launch_reach(&crew->setup.where);
         return fail(ERR_LAUNCH, "the ranks did not start: %s", reply->message);
-    return OK;
+    }
+    /* A host that is gone says nothing of the plan, and without it nothing can go on. */
+    return rc && launch_reach(&crew->setup.where) ? ERR_CUT : OK;
 }
 
 static void give_up(int number)

@@ -5,12 +5,14 @@
 #define CREW_H
 
 #include "cluster.h"
+#include "launch.h"
 #include "work.h"
 
 struct crew;
 
 struct crew_setup {
-    uint32_t ranks, ranks_per_node; /* ranks_per_node 0: as found */
+    struct launch_where where; /* for ranks that are started here */
+    uint32_t ranks_per_node;   /* 0: as found */
     const char *device;
     double timeout_s;         /* for one order */
     void (*idle)(void *self); /* called about once a second while waiting; may be NULL */
@@ -26,8 +28,8 @@ int crew_open_around(struct world *world, const struct crew_setup *setup, struct
 int crew_open_model(const struct cluster *cluster, uint64_t seed, struct crew **out);
 void crew_close(struct crew *crew); /* ends the ranks; NULL is fine */
 
-/* OK with a reply, whatever became of the trial; TRIAL_TIMEOUT and TRIAL_CRASHED are made here.  An
- * error means that ranks cannot be had at all. */
+/* OK with a reply, whatever became of the trial; TRIAL_TIMEOUT and TRIAL_CRASHED are made here.
+ * ERR_CUT: a host is gone (said by name).  Another error: ranks cannot be had at all. */
 int crew_do(struct crew *crew, const struct order *order, struct reply *reply);
 
 /* How often ranks had to be started. */

@@ -1,7 +1,8 @@
-/* fork, exec mpirun, wait; nothing passes through a shell. */
+/* fork, exec mpirun, wait. */
 #include "launch.h"
 
 #include "status.h"
+#include "verbs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LAUNCHER_ARGUMENTS = 16, ARGUMENTS_MAX = 256 };
+enum { LAUNCHER_ARGUMENTS = 128, ARGUMENTS_MAX = 256, DEFAULT_RANKS = 4, RANKS_MAX = 4096 };
+/* Hosts that are visited at once, and how long one may take. */
+enum { VISITS = 32, VISIT_MS = 30000 };
 
 bool launch_is_rank(void)
 {
@@ -30,72 +33,132 @@ static void pass_on(int number)
         kill((pid_t)child, number);
 }
 
-/* mpirun's own arguments.  Ranks are not bound: a stream is a thread, and on one core the
- * communication of a rank could never run beside its compute. */
-static int launcher_arguments(int ranks, char *count, size_t count_bytes, const char **out)
-{
-    int n = 0;
+/* The words of mpirun's command line, made before a fork. */
+struct command {
+    const char *words[LAUNCHER_ARGUMENTS + ARGUMENTS_MAX + 1];
+    int count;
+    char ranks[16], self[PATH_MAX];
+    char *hosts, *more; /* owned */
+};
 
-    snprintf(count, count_bytes, "%d", ranks);
-    out[n++] = "mpirun";
-    if (geteuid() == 0)
-        out[n++] = "--allow-run-as-root";
-    out[n++] = "--bind-to";
-    out[n++] = "none";
-    out[n++] = "--oversubscribe";
-    out[n++] = "-np";
-    out[n++] = count;
-    return n;
+static void command_free(struct command *c)
+{
+    free(c->hosts);
+    free(c->more);
+    free(c);
 }
 
-static void become_mpirun(int ranks, char **argv)
+/* Blanks separate; there are no quotes, since there is no shell. */
+static int add_more(struct command *c, const char *arguments)
 {
-    static char self[PATH_MAX];
-    const char *arguments[LAUNCHER_ARGUMENTS + ARGUMENTS_MAX];
-    char count[16];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    int n = launcher_arguments(ranks, count, sizeof(count), arguments);
+    char *at;
 
+    if (!arguments)
+        return OK;
+    c->more = strdup(arguments);
+    if (!c->more)
+        return fail(ERR_NOMEM, "the launcher's arguments");
+    for (char *word = strtok_r(c->more, " ", &at); word; word = strtok_r(NULL, " ", &at)) {
+        if (c->count >= LAUNCHER_ARGUMENTS - 1)
+            return fail(ERR_ARGUMENT, "--launcher-args: too many words");
+        c->words[c->count++] = word;
+    }
+    return OK;
+}
+
+/* Ranks are not bound: a stream is a thread, and on one core the communication of a rank could
+ * never run beside its compute. */
+static int add_launcher(struct command *c, const struct launch_where *where)
+{
+    snprintf(c->ranks, sizeof(c->ranks), "%u", where->ranks);
+    c->words[c->count++] = "mpirun";
+    if (geteuid() == 0)
+        c->words[c->count++] = "--allow-run-as-root";
+    c->words[c->count++] = "--bind-to";
+    c->words[c->count++] = "none";
+    c->words[c->count++] = "--oversubscribe";
+    c->words[c->count++] = "--quiet"; /* what went wrong, our ranks say */
+    c->words[c->count++] = "-np";
+    c->words[c->count++] = c->ranks;
+    if (where->hosts) {
+        c->hosts = hosts_format(where->hosts);
+        if (!c->hosts)
+            return fail(ERR_NOMEM, "the list of hosts");
+        c->words[c->count++] = "--host";
+        c->words[c->count++] = c->hosts;
+    }
+    return add_more(c, where->arguments);
+}
+
+static int add_program(struct command *c, char **argv)
+{
+    ssize_t length = readlink("/proc/self/exe", c->self, sizeof(c->self) - 1);
+    int n = 1;
+
+    if (length <= 0)
+        return fail(ERR_LAUNCH, "this program's own file is not known: %s", strerror(errno));
+    c->words[c->count++] = c->self;
+    for (; argv[n] && n < ARGUMENTS_MAX; n++)
+        c->words[c->count++] = argv[n];
+    return argv[n] ? fail(ERR_ARGUMENT, "more than %d arguments cannot be passed to ranks",
+                          ARGUMENTS_MAX)
+                   : OK;
+}
+
+static int command_make(const struct launch_where *where, char **argv, struct command **out)
+{
+    struct command *c = calloc(1, sizeof(*c));
+    int rc = c ? OK : fail(ERR_NOMEM, "the launcher's arguments");
+
+    if (!rc)
+        rc = add_launcher(c, where);
+    if (!rc)
+        rc = add_program(c, argv);
+    if (rc && c)
+        command_free(c);
+    if (!rc)
+        *out = c;
+    return rc;
+}
+
+static void become_mpirun(const struct command *c)
+{
     /* Should this program be killed outright, mpirun is told to end, and ends the ranks. */
     prctl(PR_SET_PDEATHSIG, SIGTERM, 0UL, 0UL, 0UL);
-    if (length > 0) {
-        self[length] = 0;
-        arguments[n++] = self;
-        for (int i = 1; argv[i]; i++)
-            arguments[n++] = argv[i];
-        arguments[n] = NULL;
-        execvp("mpirun", (char *const *)arguments);
-    }
+    execvp("mpirun", (char *const *)c->words);
     fprintf(stderr, "moetune: cannot start mpirun: %s (is Open MPI installed? try: make deps)\n",
             strerror(errno));
     _exit(127);
 }
 
-static int check_arguments(char **argv)
+/* mpirun passes on a rank's exit code, or 128 + the signal that killed one. */
+static void describe_end(int status, char *how, size_t size)
 {
-    int n = 0;
+    int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 
-    while (argv[n])
-        n++;
-    return n < ARGUMENTS_MAX
-               ? OK
-               : fail(ERR_ARGUMENT, "%d arguments: fewer than %d can be passed to ranks", n,
-                      ARGUMENTS_MAX);
+    if (code > 128 && code < 128 + NSIG)
+        snprintf(how, size, "a rank was killed by signal %d (%s)", code - 128,
+                 strsignal(code - 128));
+    else
+        snprintf(how, size, "the ranks ended with exit code %d", code);
 }
 
-int launch_ranks(int ranks, char **argv, int *exit_code)
+int launch_ranks(const struct launch_where *where, char **argv, int *exit_code)
 {
     struct sigaction action = { .sa_handler = pass_on };
+    struct command *command;
+    char how[128];
     int status;
     pid_t pid;
 
-    TRY(check_arguments(argv));
+    TRY(command_make(where, argv, &command));
     fflush(NULL);
     pid = fork();
+    if (pid == 0)
+        become_mpirun(command);
+    command_free(command);
     if (pid < 0)
         return fail(ERR_LAUNCH, "cannot start a process: %s", strerror(errno));
-    if (pid == 0)
-        become_mpirun(ranks, argv);
     child = pid;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -108,37 +171,47 @@ int launch_ranks(int ranks, char **argv, int *exit_code)
         *exit_code = WEXITSTATUS(status);
         return OK;
     }
-    status = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
-    return fail(ERR_LAUNCH, "the ranks ended early: one was killed by signal %d (%s)", status,
-                strsignal(status));
+    describe_end(status, how, sizeof(how));
+    return fail(ERR_LAUNCH, "%s", how);
 }
 
-static void become_spoken_to(int ranks, char **arguments, int input, int output)
+static void become_spoken_to(const struct command *command, int input, int output)
 {
     setpgid(0, 0);
     dup2(input, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
     signal(SIGPIPE, SIG_DFL);
-    become_mpirun(ranks, arguments);
+    become_mpirun(command);
 }
 
-int launch_start(int ranks, char **arguments, struct launched *out)
+static int open_pipes(int to[2], int from[2])
 {
-    int to[2], from[2];
-    pid_t pid;
-
-    TRY(check_arguments(arguments));
     if (pipe2(to, O_CLOEXEC))
         return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
-    if (pipe2(from, O_CLOEXEC)) {
-        close(to[0]);
-        close(to[1]);
-        return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+    if (!pipe2(from, O_CLOEXEC))
+        return OK;
+    close(to[0]);
+    close(to[1]);
+    return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+}
+
+int launch_start(const struct launch_where *where, char **arguments, struct launched *out)
+{
+    struct command *command;
+    int to[2], from[2], rc;
+    pid_t pid;
+
+    TRY(command_make(where, arguments, &command));
+    rc = open_pipes(to, from);
+    if (rc) {
+        command_free(command);
+        return rc;
     }
     fflush(NULL);
     pid = fork();
     if (pid == 0)
-        become_spoken_to(ranks, arguments, to[0], from[1]);
+        become_spoken_to(command, to[0], from[1]);
+    command_free(command);
     close(to[0]);
     close(from[1]);
     if (pid < 0) {
@@ -226,10 +299,104 @@ void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
             waitpid(ranks->pid, &status, 0);
         }
     }
-    if (WIFEXITED(status) && WEXITSTATUS(status) < 128)
-        snprintf(how, size, "the ranks ended with exit code %d", WEXITSTATUS(status));
-    else
-        snprintf(how, size, "a rank was killed by signal %d",
-                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128);
+    describe_end(status, how, size);
     *ranks = (struct launched){ 0 };
+}
+
+/* ---- places */
+
+int launch_place(const char *hosts_given, uint32_t ranks_given, const char *arguments,
+                 struct hosts *hosts, struct launch_where *out)
+{
+    *hosts = (struct hosts){ .count = 0 };
+    *out = (struct launch_where){ .ranks = ranks_given ? ranks_given : DEFAULT_RANKS,
+                                  .arguments = arguments };
+    if (!hosts_given)
+        return out->ranks <= RANKS_MAX ? OK
+                                       : fail(ERR_ARGUMENT, "--ranks %u: at most %d can be started",
+                                              out->ranks, RANKS_MAX);
+    TRY(hosts_read(hosts_given, hosts));
+    if (!ranks_given)
+        out->ranks = hosts->slots;
+    out->hosts = hosts;
+    if (out->ranks <= hosts->slots)
+        return OK;
+    hosts_free(hosts);
+    return fail(ERR_ARGUMENT, "--ranks %u: the hosts have room for %u", ranks_given, hosts->slots);
+}
+
+/* One host alone, silent: what it says when it fails is said better by us. */
+static pid_t visit(const struct launch_where *where, size_t at)
+{
+    char *arguments[] = { "moetune", "--version", NULL };
+    struct hosts one = { .list = &where->hosts->list[at], .count = 1, .slots = 1 };
+    struct launch_where there = { .ranks = 1, .hosts = &one, .arguments = where->arguments };
+    struct command *command;
+    pid_t pid;
+
+    if (command_make(&there, arguments, &command))
+        return -1;
+    pid = fork();
+    if (pid == 0) {
+        int nowhere = open("/dev/null", O_RDWR);
+
+        dup2(nowhere, STDIN_FILENO);
+        dup2(nowhere, STDOUT_FILENO);
+        dup2(nowhere, STDERR_FILENO);
+        setpgid(0, 0);
+        become_mpirun(command);
+    }
+    command_free(command);
+    return pid;
+}
+
+static bool came_back(pid_t pid)
+{
+    int status = 0;
+
+    if (pid <= 0)
+        return false;
+    if (gone_within(pid, VISIT_MS, &status))
+        return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    kill(-pid, SIGTERM);
+    if (!gone_within(pid, TERM_MS, &status)) {
+        kill(-pid, SIGKILL);
+        waitpid(pid, &status, 0);
+    }
+    return false;
+}
+
+int launch_reach(const struct launch_where *where)
+{
+    size_t count = where->hosts ? where->hosts->count : 0;
+    int rc = OK;
+
+    for (size_t from = 0; from < count; from += VISITS) {
+        size_t n = count - from < VISITS ? count - from : VISITS;
+        pid_t pids[VISITS];
+
+        for (size_t i = 0; i < n; i++)
+            pids[i] = visit(where, from + i);
+        for (size_t i = 0; i < n; i++)
+            if (!came_back(pids[i]))
+                rc = fail(ERR_LAUNCH,
+                          "host %s cannot be reached, or has no moetune of its own at the same "
+                          "place (tried: mpirun --host %s:1 -np 1 moetune --version)",
+                          where->hosts->list[from + i].name, where->hosts->list[from + i].name);
+    }
+    return rc;
+}
+
+int launch_verb(const char *hosts_given, uint32_t ranks_given, const char *arguments, char **argv)
+{
+    struct launch_where where;
+    struct hosts hosts;
+    int code, rc;
+
+    TRY(launch_place(hosts_given, ranks_given, arguments, &hosts, &where));
+    rc = launch_ranks(&where, argv, &code);
+    if (rc || code == 1)
+        launch_reach(&where);
+    hosts_free(&hosts);
+    return rc ? rc : EXIT_CODE_OF_RANKS + code;
 }

@@ -1,17 +1,39 @@
-/* Starting ranks on this machine through mpirun. */
+/* Starting ranks through mpirun, here or on other hosts; nothing passes through a shell. */
 #ifndef LAUNCH_H
 #define LAUNCH_H
+
+#include "hosts.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Where ranks are to run. */
+struct launch_where {
+    uint32_t ranks;
+    const struct hosts *hosts; /* NULL: this machine, or what the launcher's allocation says */
+    const char *arguments;     /* more of them for mpirun, blanks between; NULL: none */
+};
+
+/* For every verb that starts ranks: HOSTS (NULL: none given) and --ranks (0: not given) become a
+ * place.  The caller frees `hosts`.  ERR_ARGUMENT after a message. */
+int launch_place(const char *hosts_given, uint32_t ranks_given, const char *arguments,
+                 struct hosts *hosts, struct launch_where *out);
+
 /* True when a launcher started this process as one of its ranks. */
 bool launch_is_rank(void);
 
-/* Runs this very program with the same arguments on `ranks` ranks and waits.  *exit_code is what
- * they ended with; ERR_LAUNCH if they could not be started, or ended by a signal. */
-int launch_ranks(int ranks, char **argv, int *exit_code);
+/* Runs this very program with the same arguments there and waits.  *exit_code is what they ended
+ * with; ERR_LAUNCH if they could not be started, or ended by a signal. */
+int launch_ranks(const struct launch_where *where, char **argv, int *exit_code);
+
+/* The two together, for a verb that only runs on ranks; when that fails, hosts that cannot be
+ * reached are named.  EXIT_CODE_OF_RANKS + their exit code (see verbs.h), or an error. */
+int launch_verb(const char *hosts_given, uint32_t ranks_given, const char *arguments, char **argv);
+
+/* Starts this program with --version on each host alone, and names those on which that fails.
+ * OK, or ERR_LAUNCH after a line for each; without hosts always OK. */
+int launch_reach(const struct launch_where *where);
 
 /* Ranks that were started and are spoken to: lines to rank 0's standard input, lines from its
  * standard output. */
@@ -24,7 +46,7 @@ struct launched {
 
 /* Starts this program with `arguments` (argv[0] first) in a process group of its own, so that an
  * interrupt from the terminal reaches only the caller. */
-int launch_start(int ranks, char **arguments, struct launched *out);
+int launch_start(const struct launch_where *where, char **arguments, struct launched *out);
 
 /* ERR_LAUNCH, silently, when the ranks are gone. */
 int launch_write(struct launched *ranks, const char *line);

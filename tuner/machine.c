@@ -1,9 +1,11 @@
-/* Reads /proc, the libraries' versions and the environment. */
+/* Reads /proc, /sys, the libraries' versions and the environment. */
 #include "machine.h"
 
+#include "sha256.h"
 #include "world.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,11 +86,15 @@ static bool relevant(const char *variable)
     return false;
 }
 
-/* Launchers set variables that name a job, a socket or a file: those say nothing of speed. */
+/* Launchers set variables that name a job, a socket or a file, or say how ranks are started and
+ * bound (as every launch of ours does alike): those say nothing of speed. */
 static bool names_a_job(const char *variable)
 {
-    static const char *const parts[] = { "uri",  "URI", "orte_",   "ess",    "_pid", "_job",
-                                         "pmix", "tmp", "initial", "output", "_file" };
+    static const char *const parts[] = { "uri",      "URI",    "orte_",    "ess",
+                                         "_pid",     "_job",   "pmix",     "tmp",
+                                         "initial",  "output", "_file",    "_plm",
+                                         "oob_",     "rmaps_", "binding_", "_oversubscribe",
+                                         "RUNTIME_", "_HOME=", "_PATH=" };
 
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         if (strstr(variable, parts[i]))
@@ -115,28 +121,275 @@ static void environment(char *text, size_t size)
             *c = '?';
 }
 
-struct cluster machine_cluster(uint32_t ranks, uint32_t ranks_per_node)
+/* ---- what /sys knows */
+
+/* The first line of a file without its end; false if there is none. */
+static bool read_first(const char *path, char *text, size_t size)
 {
-    struct cluster c = cluster_unknown();
+    FILE *file = fopen(path, "r");
+    bool found = file && fgets(text, (int)size, file);
+
+    if (file)
+        fclose(file);
+    if (found)
+        text[strcspn(text, "\n")] = 0;
+    return found;
+}
+
+/* "L1d 32K, L2 1024K, L3 32768K" of the first core. */
+static void caches(char *text, size_t size)
+{
+    size_t used = 0;
+
+    for (int i = 0; i < 8 && used < size; i++) {
+        char path[96], level[8], kind[32], bytes[16];
+
+        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
+        if (!read_first(path, level, sizeof(level)))
+            return;
+        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/type", i);
+        if (!read_first(path, kind, sizeof(kind)) || !strcmp(kind, "Instruction"))
+            continue;
+        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        if (read_first(path, bytes, sizeof(bytes)))
+            used += (size_t)snprintf(text + used, size - used, "%sL%s%s %s", used ? ", " : "",
+                                     level, !strcmp(kind, "Data") ? "d" : "", bytes);
+    }
+}
+
+/* Calls `each` with every name in a folder, in no order, until it returns true. */
+static bool any_in(const char *folder, bool (*each)(void *self, const char *name), void *self)
+{
+    DIR *list = opendir(folder);
+    struct dirent *entry;
+    bool found = false;
+
+    while (list && !found && (entry = readdir(list)))
+        if (entry->d_name[0] != '.')
+            found = each(self, entry->d_name);
+    if (list)
+        closedir(list);
+    return found;
+}
+
+struct text {
+    char *at;
+    size_t size;
+};
+
+/* "200 Gb/sec (4X HDR)" */
+static bool infiniband(void *self, const char *name)
+{
+    struct text *out = self;
+    char path[192], rate[48];
+
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%.64s/ports/1/rate", name);
+    if (!read_first(path, rate, sizeof(rate)))
+        return false;
+    snprintf(out->at, out->size, "InfiniBand %s", rate);
+    return true;
+}
+
+static void describe_link(const char *name, struct text *out)
+{
+    char path[128], speed[16];
+    long megabits = 0;
+
+    snprintf(path, sizeof(path), "/sys/class/net/%.64s/speed", name);
+    if (read_first(path, speed, sizeof(speed)))
+        megabits = atol(speed);
+    if (megabits >= 1000 && megabits % 1000 == 0)
+        snprintf(out->at, out->size, "Ethernet %ld Gb/s", megabits / 1000);
+    else if (megabits > 0)
+        snprintf(out->at, out->size, "Ethernet %ld Mb/s", megabits);
+    else
+        snprintf(out->at, out->size, "Ethernet");
+}
+
+static bool interface_up(void *self, const char *name)
+{
+    char path[128], state[16];
+
+    snprintf(path, sizeof(path), "/sys/class/net/%.64s/operstate", name);
+    if (!strcmp(name, "lo") || !read_first(path, state, sizeof(state)) || strcmp(state, "up") != 0)
+        return false;
+    describe_link(name, self);
+    return true;
+}
+
+/* The link that leads away by default, else any that is up. */
+static void network(char *text, size_t size)
+{
+    struct text out = { text, size };
+    FILE *routes;
+    char line[256], name[32], destination[16];
+    bool found = any_in("/sys/class/infiniband", infiniband, &out);
+
+    if (found)
+        return;
+    routes = fopen("/proc/net/route", "r");
+    while (routes && !found && fgets(line, sizeof(line), routes))
+        found =
+            sscanf(line, "%31s %15s", name, destination) == 2 && !strcmp(destination, "00000000");
+    if (routes)
+        fclose(routes);
+    if (found)
+        describe_link(name, &out);
+    else
+        any_in("/sys/class/net", interface_up, &out);
+}
+
+struct gpu_count {
+    uint32_t nvidia, amd;
+};
+
+static bool count_gpu(void *self, const char *name)
+{
+    struct gpu_count *count = self;
+    char path[128], class[16], vendor[16];
+
+    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.64s/class", name);
+    if (!read_first(path, class, sizeof(class)) || strncmp(class, "0x03", 4) != 0)
+        return false;
+    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.64s/vendor", name);
+    if (!read_first(path, vendor, sizeof(vendor)))
+        return false;
+    count->nvidia += !strcmp(vendor, "0x10de");
+    count->amd += !strcmp(vendor, "0x1002");
+    return false;
+}
+
+static void gpus(char *text, size_t size)
+{
+    struct gpu_count count = { 0, 0 };
+
+    any_in("/sys/bus/pci/devices", count_gpu, &count);
+    snprintf(text, size, "no GPU");
+    if (count.nvidia)
+        snprintf(text, size, "%u NVIDIA GPU%s", count.nvidia, count.nvidia > 1 ? "s" : "");
+    else if (count.amd)
+        snprintf(text, size, "%u AMD GPU%s", count.amd, count.amd > 1 ? "s" : "");
+}
+
+static void build(char hex[SHA256_HEX_BYTES])
+{
+    FILE *file = fopen("/proc/self/exe", "r");
+    uint8_t bytes[1 << 14], hash[SHA256_BYTES];
+    struct sha256 sum;
+    size_t n;
+
+    hex[0] = 0;
+    if (!file)
+        return;
+    sha256_init(&sum);
+    while ((n = fread(bytes, 1, sizeof(bytes), file)) > 0)
+        sha256_add(&sum, bytes, n);
+    fclose(file);
+    sha256_end(&sum, hash);
+    sha256_hex(hash, hex);
+}
+
+void machine_facts(struct host_facts *out)
+{
     struct utsname system;
     int64_t kib = memory_kib("MemTotal");
     char blas[128];
 
+    memset(out, 0, sizeof(*out));
+    gethostname(out->host, sizeof(out->host) - 1);
+    if (!read_line("/proc/cpuinfo", "model name", out->device, sizeof(out->device)))
+        read_line("/proc/cpuinfo", "Processor", out->device, sizeof(out->device));
+    out->cores = cores();
+    out->memory_gib = kib < 0 ? 0 : (uint32_t)((kib + (1 << 19)) >> 20);
+    caches(out->caches, sizeof(out->caches));
+    network(out->network, sizeof(out->network));
+    gpus(out->gpus, sizeof(out->gpus));
+    build(out->build);
+    world_library(out->comm_library, sizeof(out->comm_library));
+    compute_library(out->compute_library, sizeof(out->compute_library), blas, sizeof(blas));
+    if (!uname(&system))
+        snprintf(out->system, sizeof(out->system), "%.40s %.40s", system.sysname, system.release);
+    snprintf(out->versions, sizeof(out->versions), "moetune %s, %s", MOETUNE_VERSION, blas);
+    environment(out->environment, sizeof(out->environment));
+}
+
+/* ---- hosts into a cluster */
+
+/* The different values of a text, in the order they appear: "A / B". */
+static void join(const struct host_facts *facts, uint32_t ranks, size_t offset, char *text,
+                 size_t size)
+{
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < ranks; i++) {
+        const char *value = (const char *)&facts[i] + offset;
+        bool seen = !*value;
+
+        for (uint32_t j = 0; j < i && !seen; j++)
+            seen = !strcmp(value, (const char *)&facts[j] + offset);
+        if (!seen && used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " / " : "", value);
+    }
+}
+
+static uint32_t count_hosts(const struct host_facts *facts, uint32_t ranks)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < ranks; i++) {
+        bool seen = false;
+
+        for (uint32_t j = 0; j < i && !seen; j++)
+            seen = !strcmp(facts[i].host, facts[j].host);
+        count += !seen;
+    }
+    return count;
+}
+
+#define JOIN(from, to) join(facts, ranks, offsetof(struct host_facts, from), c.to, sizeof(c.to))
+
+struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
+                               uint32_t ranks_per_node)
+{
+    struct cluster c = cluster_unknown();
+
     c.semantics = CLUSTER_SEMANTICS;
     snprintf(c.backend, sizeof(c.backend), "host");
-    if (!read_line("/proc/cpuinfo", "model name", c.device, sizeof(c.device)))
-        read_line("/proc/cpuinfo", "Processor", c.device, sizeof(c.device));
-    c.device_units = cores();
-    c.device_gib = kib < 0 ? 0 : (uint32_t)((kib + (1 << 19)) >> 20);
     c.ranks = ranks;
     c.ranks_per_node = ranks_per_node;
-    c.nodes = ranks_per_node ? ranks / ranks_per_node : 0;
-    world_library(c.comm_library, sizeof(c.comm_library));
-    compute_library(c.compute_library, sizeof(c.compute_library), blas, sizeof(blas));
-    if (!uname(&system))
-        snprintf(c.system, sizeof(c.system), "%.40s %.40s", system.sysname, system.release);
-    snprintf(c.versions, sizeof(c.versions), "moetune %s, %s", MOETUNE_VERSION, blas);
-    environment(c.environment, sizeof(c.environment));
-    gethostname(c.hosts, sizeof(c.hosts) - 1);
+    c.nodes = ranks_per_node ? ranks / ranks_per_node : count_hosts(facts, ranks);
+    c.device_units = facts[0].cores;
+    c.device_gib = facts[0].memory_gib;
+    /* Ranks wait for the slowest, and the smallest memory rules plans out. */
+    for (uint32_t i = 1; i < ranks; i++) {
+        c.device_units = facts[i].cores < c.device_units ? facts[i].cores : c.device_units;
+        c.device_gib = facts[i].memory_gib < c.device_gib ? facts[i].memory_gib : c.device_gib;
+    }
+    if (c.nodes < ranks)
+        snprintf(c.link_inside, sizeof(c.link_inside), "shared memory");
+    if (count_hosts(facts, ranks) > 1)
+        JOIN(network, link_between);
+    JOIN(device, device);
+    JOIN(comm_library, comm_library);
+    JOIN(compute_library, compute_library);
+    JOIN(system, system);
+    JOIN(versions, versions);
+    JOIN(environment, environment);
+    JOIN(host, hosts);
+    return c;
+}
+
+struct cluster machine_cluster(uint32_t ranks, uint32_t ranks_per_node)
+{
+    struct host_facts *facts = calloc(ranks, sizeof(*facts));
+    struct cluster c = cluster_unknown();
+
+    if (!facts)
+        return c;
+    machine_facts(&facts[0]);
+    for (uint32_t i = 1; i < ranks; i++)
+        facts[i] = facts[0];
+    c = machine_compose(facts, ranks, ranks_per_node);
+    free(facts);
     return c;
 }

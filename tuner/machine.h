@@ -7,7 +7,22 @@
 /* Memory that is free on this machine now; INT64_MAX if it cannot be told. */
 int64_t machine_free_bytes(void);
 
-/* This host as a cluster of CPU ranks. */
+/* What one host says of itself; of fixed size, so that ranks can gather it.  "" or 0: not known. */
+struct host_facts {
+    char host[64], device[96], caches[64], network[64], gpus[96], system[96];
+    char comm_library[64], compute_library[64], versions[160], environment[1024];
+    char build[65]; /* SHA-256 of this program's file */
+    uint32_t cores, memory_gib;
+};
+
+void machine_facts(struct host_facts *out);
+
+/* The cluster that `ranks` such hosts are, one for each rank (the same host may come again).
+ * ranks_per_node 0: nodes differ. */
+struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
+                               uint32_t ranks_per_node);
+
+/* This host alone as a cluster of CPU ranks. */
 struct cluster machine_cluster(uint32_t ranks, uint32_t ranks_per_node);
 
 #endif

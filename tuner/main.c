@@ -16,6 +16,8 @@ static const struct verb {
     { "status", status_main, "a sweep that is running, from another terminal" },
     { "show", show_main, "the dictionary, as text or JSON" },
     { "lookup", lookup_main, "which plan a trainer is told for a capacity, and why" },
+    { "doctor", doctor_main, "what would make the numbers wrong here, and how to cure it" },
+    { "fingerprint", fingerprint_main, "what this cluster is: hosts, links, libraries" },
     { "override", override_main, "pin a plan for a range of buckets, with a reason" },
     { "run", run_main, "run one layer under given plans: where the time of a step goes" },
     { "serve", serve_main, NULL }, /* what the ranks of tune run */
@@ -28,7 +30,7 @@ static void print_usage(FILE *to)
                 "The autotuner for Mixture-of-Experts layers.\n\n");
     for (int i = 0; i < VERB_COUNT; i++)
         if (verbs[i].summary)
-            fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
+            fprintf(to, "  %-12s %s\n", verbs[i].name, verbs[i].summary);
     fprintf(to, "\n\"moetune VERB --help\" explains one.  Exit codes: 0 done, 1 error, 2 usage,\n"
                 "3 a check failed, 4 nothing found or a plan that does not apply here,\n"
                 "6 database busy or unusable, 75 cut off: the same command goes on.\n");

@@ -87,7 +87,7 @@ int options_parse(const struct option_row *rows, size_t count, int argc, char **
                   int *first, bool *help)
 {
     struct option table[ROWS_MAX + 2] = { { 0 } };
-    char letters[2 * ROWS_MAX + 8] = "+:h";
+    char letters[2 * ROWS_MAX + 8] = ":h"; /* options and arguments in any order */
     size_t used = strlen(letters);
     int index, found;
 

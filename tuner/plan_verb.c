@@ -1,4 +1,5 @@
 /* moetune plan: what tune would do.  Starts no ranks and measures nothing. */
+#include "discover.h"
 #include "plan.h"
 #include "progress.h"
 #include "shape.h"
@@ -181,17 +182,19 @@ int plan_main(int argc, char **argv)
     struct tune_options o;
     struct store *store;
     bool help = false;
-    uint32_t ranks, per_node;
+    struct launch_where where;
+    struct hosts hosts;
+    struct cluster here;
     int rc;
 
     TRY(tune_options_parse("plan", argc, argv, &o, &help));
     if (help)
         return OK;
-    ranks = o.ranks ? o.ranks : 4;
-    per_node = o.ranks_per_node ? o.ranks_per_node : ranks;
-    if (ranks % per_node)
-        return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", per_node, ranks);
-    TRY(tune_request_make(&o, ranks, per_node, &request));
+    TRY(launch_place(o.hosts, o.ranks, o.launcher_arguments, &hosts, &where));
+    rc = discover_place(&where, o.ranks_per_node, &here);
+    hosts_free(&hosts);
+    TRY(rc);
+    TRY(tune_request_make(&o, &here, &request));
     store = open_known(&o);
     rc = print_all(&request, store);
     store_close(store);

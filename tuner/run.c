@@ -343,20 +343,22 @@ out:
 
 static int start_ranks(struct run_options *o, char **argv)
 {
-    uint32_t ranks = o->ranks ? o->ranks : 4,
-             per_node = o->ranks_per_node ? o->ranks_per_node : ranks;
     struct moe_plan plans[PLANS_MAX];
+    struct launch_where where;
+    struct hosts hosts;
+    uint32_t per_node;
     struct moe_shape shape;
     size_t count;
     int code;
 
-    if (ranks > 4096)
-        return fail(ERR_ARGUMENT, "--ranks %u: at most 4096 can be started on one machine", ranks);
-    if (ranks % per_node)
-        return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", per_node, ranks);
-    shape = layer_options_shape(&o->layer, ranks, per_node);
-    TRY(check_options(o, &shape, ranks, plans, &count));
-    TRY(launch_ranks((int)ranks, argv, &code));
+    TRY(launch_place(NULL, o->ranks, NULL, &hosts, &where));
+    per_node = o->ranks_per_node ? o->ranks_per_node : where.ranks;
+    if (where.ranks % per_node)
+        return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", per_node,
+                    where.ranks);
+    shape = layer_options_shape(&o->layer, where.ranks, per_node);
+    TRY(check_options(o, &shape, where.ranks, plans, &count));
+    TRY(launch_ranks(&where, argv, &code));
     return EXIT_CODE_OF_RANKS + code;
 }
 

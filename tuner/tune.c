@@ -1,4 +1,6 @@
 /* moetune tune: the main job, from options to the dictionary. */
+#include "discover.h"
+#include "doctor.h"
 #include "fault.h"
 #include "host.h"
 #include "json.h"
@@ -28,7 +30,9 @@ struct tuning {
     char path[PATH_MAX], command[1024];
     struct store *store;
     struct crew *crew;
-    struct world *world; /* under a launcher; NULL: ranks are started here */
+    struct world *world; /* under a launcher; NULL: ranks are started */
+    struct launch_where where;
+    struct hosts hosts;
     struct run_row run;
     struct progress progress;
     struct sweep_setup setup;
@@ -85,7 +89,7 @@ static void idle(void *self)
 static int open_crew(struct tuning *t)
 {
     const struct tune_options *o = &t->request.options;
-    struct crew_setup setup = { .ranks = t->request.cluster.ranks,
+    struct crew_setup setup = { .where = t->where,
                                 .ranks_per_node = o->ranks_per_node,
                                 .device = o->device,
                                 .timeout_s = o->timeout_s,
@@ -249,6 +253,15 @@ static int print_json(struct tuning *t)
     return OK;
 }
 
+static const char *why_cut(const struct tuning *t)
+{
+    if (stop)
+        return "interrupted";
+    if (t->setup.deadline_ns && host_clock_ns() >= t->setup.deadline_ns)
+        return "the budget is spent";
+    return "a host is gone";
+}
+
 static int finish(struct tuning *t, int rc)
 {
     int said;
@@ -263,8 +276,7 @@ static int finish(struct tuning *t, int rc)
         said = t->request.options.json ? print_json(t) : print_text(t);
     fflush(stdout);
     if (rc == ERR_CUT)
-        note("%s; what is measured is kept.  To go on: %s",
-             stop ? "interrupted" : "the budget is spent", t->command);
+        note("%s; what is measured is kept.  To go on: %s", why_cut(t), t->command);
     return rc ? rc : said;
 }
 
@@ -294,6 +306,19 @@ static int run(struct tuning *t)
     return finish(t, sweep_all(t));
 }
 
+/* The quick part of `moetune doctor`: a user who tunes anyway has been told. */
+static void say_what_is_wrong(const struct tuning *t)
+{
+    struct findings found = { .count = 0 };
+    bool elsewhere = t->where.hosts || t->world;
+
+    doctor_database(t->path, &found);
+    doctor_here(elsewhere ? 0 : t->request.cluster.ranks, &found);
+    for (int i = 0; i < found.count; i++)
+        if (found.list[i].level == FINDING_WRONG)
+            note("%s: %s (see moetune doctor)", found.list[i].what, found.list[i].effect);
+}
+
 static int open_store(struct tuning *t)
 {
     const struct tune_options *o = &t->request.options;
@@ -301,7 +326,10 @@ static int open_store(struct tuning *t)
                      (o->sim ? STORE_RELAXED : 0u);
 
     TRY(store_path(o->db, true, t->path, sizeof(t->path)));
-    return store_open(t->path, flags, &t->store);
+    TRY(store_open(t->path, flags, &t->store));
+    if (!o->sim && !o->quiet)
+        say_what_is_wrong(t);
+    return OK;
 }
 
 static int tune(struct tuning *t)
@@ -327,14 +355,18 @@ static int tune_on_ranks(struct tuning *t)
 {
     const struct topology *topology;
     struct worker *worker = NULL;
+    struct discovery found;
     int rc;
 
     TRY(world_open((int)t->request.options.ranks_per_node, &t->world));
     topology = world_topology(t->world);
+    TRY_OUT(discover(t->world, t->request.options.ranks_per_node, &found));
     log_only(topology->rank == 0);
-    rc = tune_request_make(&t->request.options, (uint32_t)topology->ranks,
-                           (uint32_t)topology->ranks_per_node, &t->request);
+    rc = discovery_check(&found);
+    if (!rc)
+        rc = tune_request_make(&t->request.options, &found.cluster, &t->request);
     log_only(true);
+    discovery_free(&found);
     rc = world_settle(t->world, rc);
     if (!rc && topology->rank == 0)
         rc = tune(t);
@@ -342,6 +374,7 @@ static int tune_on_ranks(struct tuning *t)
         if (!(rc = worker_open(t->world, t->request.options.device, &worker)))
             rc = worker_follow(worker);
     worker_close(worker);
+out:
     world_close(t->world);
     return rc;
 }
@@ -349,16 +382,14 @@ static int tune_on_ranks(struct tuning *t)
 static int tune_here(struct tuning *t)
 {
     const struct tune_options *o = &t->request.options;
-    uint32_t ranks = o->ranks ? o->ranks : 4;
-    uint32_t per_node = o->ranks_per_node ? o->ranks_per_node : ranks;
+    struct cluster here = cluster_unknown();
 
-    if (ranks > 4096)
-        return fail(ERR_ARGUMENT, "--ranks %u: at most 4096 can be started on one machine", ranks);
-    if (ranks % per_node)
-        return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", per_node, ranks);
     if (strcmp(o->device, "host") != 0)
         return fail(ERR_ARGUMENT, "no device \"%s\" in this build: it has host", o->device);
-    TRY(tune_request_make(o, ranks, per_node, &t->request));
+    TRY(launch_place(o->hosts, o->ranks, o->launcher_arguments, &t->hosts, &t->where));
+    if (!o->sim)
+        TRY(discover_place(&t->where, o->ranks_per_node, &here));
+    TRY(tune_request_make(o, &here, &t->request));
     return tune(t);
 }
 
@@ -375,6 +406,7 @@ int tune_main(int argc, char **argv)
         join_command(strcmp(argv[0], "tune") ? argv + 1 : argv, t->command, sizeof(t->command));
         rc = launch_is_rank() && !t->request.options.sim ? tune_on_ranks(t) : tune_here(t);
         tune_request_free(&t->request);
+        hosts_free(&t->hosts);
     }
     free(t);
     return rc;

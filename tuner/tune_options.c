@@ -57,6 +57,8 @@ static const struct option_row rows[] = {
     { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
       NULL },
     { "device", "NAME", OPTION_TEXT, AT(device), "back end", NULL },
+    { "launcher-args", "ARGS", OPTION_TEXT, AT(launcher_arguments),
+      "more words for mpirun, blanks between", NULL },
     { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or under $XDG_DATA_HOME)",
       NULL },
     { "retune", NULL, OPTION_FLAG, AT(retune), "measure again what is known", NULL },
@@ -76,11 +78,14 @@ static void print_help(const char *verb)
     bool tune = !strcmp(verb, "tune");
 
     printf(
-        "usage: moetune %s [options]\n\n%s\n\n", verb,
-        tune ? "Measures plans on this machine and writes the best one of every capacity bucket "
-               "to the\ndatabase.  Goes on where it was stopped.  `moetune --cluster` is the same."
-             : "Says what `moetune tune` with the same options would try, how long it would "
-               "take and how\nmuch memory it needs.  Measures nothing.");
+        "usage: moetune %s [HOSTS] [options]\n\n%s\n\n", verb,
+        tune
+            ? "Measures plans on this machine and writes the best one of every capacity bucket "
+              "to the\ndatabase.  Goes on where it was stopped.  `moetune --cluster` is the same.\n"
+              "HOSTS: a file, or \"a:8,b:8\"; without it the ranks of the launcher or allocation, "
+              "or of this machine."
+            : "Says what `moetune tune` with the same options would try, how long it would "
+              "take and how\nmuch memory it needs.  Measures nothing.");
     options_print(rows, ROW_COUNT, &defaults);
     printf("\nefforts:\n");
     for (size_t i = 0; effort_words[i]; i++)
@@ -108,10 +113,13 @@ int tune_options_parse(const char *verb, int argc, char **argv, struct tune_opti
         print_help(verb);
         return OK;
     }
-    if (first < argc)
+    if (first < argc - 1)
         return fail(ERR_ARGUMENT,
-                    "%s takes no argument \"%s\" (hosts are found through mpirun or srun)", verb,
-                    argv[first]);
+                    "%s takes no argument \"%s\" (HOSTS is one: \"a:8,b:8\", or a file)", verb,
+                    argv[first + 1]);
+    o.hosts = first < argc ? argv[first] : NULL;
+    if (o.hosts && o.sim)
+        return fail(ERR_ARGUMENT, "--sim and hosts: one of the two");
     *out = o;
     return OK;
 }
@@ -210,12 +218,12 @@ static struct search_machine machine_guess(const struct cluster *c)
     return g;
 }
 
-static int find_cluster(struct tune_request *r, uint32_t ranks, uint32_t ranks_per_node)
+static int find_cluster(struct tune_request *r, const struct cluster *here)
 {
     const char *file = r->options.sim;
 
     if (!file) {
-        r->cluster = machine_cluster(ranks, ranks_per_node);
+        r->cluster = *here;
         return OK;
     }
     TRY(cluster_read(file, &r->cluster));
@@ -292,7 +300,7 @@ static int add_layers(struct tune_request *r)
     return r->space_count ? OK : add_text(r, "");
 }
 
-int tune_request_make(const struct tune_options *options, uint32_t ranks, uint32_t ranks_per_node,
+int tune_request_make(const struct tune_options *options, const struct cluster *here,
                       struct tune_request *out)
 {
     struct tune_request r = { .options = *options, .effort = &efforts[options->effort] };
@@ -301,7 +309,7 @@ int tune_request_make(const struct tune_options *options, uint32_t ranks, uint32
     TRY(check_numbers(options));
     TRY(find_strategy(options->search, &r.strategy));
     TRY(take_budget(options->budget, &r.budget_s));
-    TRY(find_cluster(&r, ranks, ranks_per_node));
+    TRY(find_cluster(&r, here));
     r.machine = machine_guess(&r.cluster);
     TRY(find_memory(&r));
     r.spaces = calloc(TUNE_LAYERS_MAX, sizeof(*r.spaces));

@@ -17,6 +17,7 @@ struct tune_options {
     uint64_t seed;
     double max_factor, margin, timeout_s;
     const char *device, *sim, *buckets, *search, *axes, *db, *budget, *max_memory;
+    const char *hosts, *launcher_arguments;
 };
 
 /* Options, and everything that can be known without ranks. */
@@ -39,8 +40,8 @@ struct tune_options tune_options_default(void);
 int tune_options_parse(const char *verb, int argc, char **argv, struct tune_options *out,
                        bool *help);
 
-/* For `ranks` ranks (as the launcher says, or as options do). */
-int tune_request_make(const struct tune_options *options, uint32_t ranks, uint32_t ranks_per_node,
+/* For this cluster; with --sim for that of the file, and `here` is not read. */
+int tune_request_make(const struct tune_options *options, const struct cluster *here,
                       struct tune_request *out);
 void tune_request_free(struct tune_request *request);
 

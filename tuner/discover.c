@@ -1,0 +1,190 @@
+/* Gathering host facts over ranks, and through the fingerprint verb from outside. */
+#include "discover.h"
+
+#include "status.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { DISCOVER_MS = 60000 };
+
+static int64_t date_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* The spread of the dates at which ranks leave a barrier; the least of a few. */
+static int measure_skew(struct world *world, int64_t *skew_us)
+{
+    *skew_us = INT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        int64_t dates[2];
+
+        TRY(world_barrier(world));
+        dates[0] = date_us();
+        dates[1] = -dates[0];
+        TRY(world_max(world, dates, 2));
+        if (dates[0] + dates[1] < *skew_us)
+            *skew_us = dates[0] + dates[1];
+    }
+    return OK;
+}
+
+int discover(struct world *world, uint32_t ranks_per_node, struct discovery *out)
+{
+    const struct topology *topology = world_topology(world);
+    struct discovery d = { .ranks = (uint32_t)topology->ranks };
+    struct host_facts *mine = malloc(sizeof(*mine));
+    int rc;
+
+    d.facts = malloc(d.ranks * sizeof(*d.facts));
+    rc = world_settle(world, mine && d.facts ? OK : fail(ERR_NOMEM, "%u ranks", d.ranks));
+    if (!rc)
+        machine_facts(mine);
+    if (!rc)
+        rc = world_gather(world, mine, d.facts, sizeof(*mine));
+    if (!rc)
+        rc = measure_skew(world, &d.clock_skew_us);
+    free(mine);
+    if (rc) {
+        discovery_free(&d);
+        return rc;
+    }
+    d.cluster = machine_compose(
+        d.facts, d.ranks, ranks_per_node ? ranks_per_node : (uint32_t)topology->ranks_per_node);
+    *out = d;
+    return OK;
+}
+
+void discovery_free(struct discovery *discovery)
+{
+    free(discovery->facts);
+    discovery->facts = NULL;
+}
+
+/* ---- comparing */
+
+static const struct comparison {
+    const char *name;
+    size_t offset;
+    bool fatal;
+} comparisons[] = {
+    { "program (its file)", offsetof(struct host_facts, build), true },
+    { "MPI", offsetof(struct host_facts, comm_library), true },
+    { "BLAS", offsetof(struct host_facts, compute_library), true },
+    { "processor", offsetof(struct host_facts, device), false },
+    { "system", offsetof(struct host_facts, system), false },
+    { "network", offsetof(struct host_facts, network), false },
+    { "caches", offsetof(struct host_facts, caches), false },
+    { "environment", offsetof(struct host_facts, environment), false },
+};
+enum { COMPARISONS = sizeof(comparisons) / sizeof(comparisons[0]) };
+
+/* The first host that differs from the first one; that is enough to know what to do. */
+static int compare(const struct discovery *d, const struct comparison *c)
+{
+    const char *first = (const char *)&d->facts[0] + c->offset;
+
+    for (uint32_t i = 1; i < d->ranks; i++) {
+        const char *here = (const char *)&d->facts[i] + c->offset;
+
+        if (!strcmp(first, here))
+            continue;
+        note("hosts differ in their %s: %s has \"%.200s\", %s has \"%.200s\"", c->name,
+             d->facts[0].host, first, d->facts[i].host, here);
+        return c->fatal ? ERR_LAUNCH : OK;
+    }
+    return OK;
+}
+
+int discovery_check(const struct discovery *discovery)
+{
+    int rc = OK;
+
+    for (int i = 0; i < COMPARISONS; i++) {
+        int one = compare(discovery, &comparisons[i]);
+
+        rc = rc ? rc : one;
+    }
+    if (!discovery->cluster.ranks_per_node)
+        note("hosts hold different numbers of ranks: the 2dh all-to-all does not apply");
+    return rc;
+}
+
+void discovery_print_hosts(const struct discovery *discovery, FILE *to)
+{
+    for (uint32_t i = 0; i < discovery->ranks;) {
+        const struct host_facts *f = &discovery->facts[i];
+        uint32_t last = i;
+
+        while (last + 1 < discovery->ranks && !strcmp(discovery->facts[last + 1].host, f->host))
+            last++;
+        fprintf(to, "# host %s, rank%s %u", f->host, last > i ? "s" : "", i);
+        if (last > i)
+            fprintf(to, "-%u", last);
+        fprintf(to, ": %u cores (%s), %u GiB, %s, %s\n", f->cores,
+                *f->caches ? f->caches : "caches unknown", f->memory_gib,
+                *f->network ? f->network : "network unknown", f->gpus);
+        i = last + 1;
+    }
+}
+
+/* ---- from outside */
+
+/* Everything that the ranks print, until they are gone. */
+static int read_all(struct launched *ranks, char *text, size_t size)
+{
+    char line[CLUSTER_TEXT_BYTES / 4], how[128];
+    size_t used = 0;
+    int rc;
+
+    text[0] = 0;
+    while ((rc = launch_read(ranks, DISCOVER_MS, line, sizeof(line))) == OK)
+        if (used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s\n", line);
+    launch_end(ranks, rc == ERR_LAUNCH, how, sizeof(how));
+    if (rc == UNSUPPORTED)
+        return fail(ERR_LAUNCH, "the ranks do not describe themselves within %d s",
+                    DISCOVER_MS / 1000);
+    return used && used < size ? OK : fail(ERR_LAUNCH, "the ranks did not start: %s", how);
+}
+
+static int ask_ranks(const struct launch_where *where, uint32_t ranks_per_node, struct cluster *out)
+{
+    char per_node[16], text[2 * CLUSTER_TEXT_BYTES];
+    char *arguments[] = { "moetune", "fingerprint", "--ranks-per-node", per_node, NULL };
+    struct launched ranks;
+    int rc;
+
+    snprintf(per_node, sizeof(per_node), "%u", ranks_per_node);
+    TRY(launch_start(where, arguments, &ranks));
+    rc = read_all(&ranks, text, sizeof(text));
+    if (!rc)
+        return cluster_parse(text, "what the ranks say", out);
+    launch_reach(where);
+    return rc;
+}
+
+static bool on_other_hosts(const struct launch_where *where)
+{
+    const char *nodes = getenv("SLURM_JOB_NUM_NODES");
+
+    return where->hosts || (nodes && atoi(nodes) > 1);
+}
+
+int discover_place(const struct launch_where *where, uint32_t ranks_per_node, struct cluster *out)
+{
+    uint32_t ranks = where->ranks, per_node = ranks_per_node ? ranks_per_node : ranks;
+
+    if (ranks_per_node && ranks % ranks_per_node)
+        return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", ranks_per_node,
+                    ranks);
+    if (on_other_hosts(where))
+        return ask_ranks(where, ranks_per_node, out);
+    *out = machine_cluster(ranks, per_node);
+    return OK;
+}

@@ -1,0 +1,393 @@
+/* Each check looks at one thing and adds one finding. */
+#include "doctor.h"
+
+#include "host.h"
+#include "json.h"
+#include "stats.h"
+#include "status.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+const char *const finding_words[] = { "fine", "note", "WRONG", NULL };
+
+struct verdict {
+    enum finding_level level;
+    const char *effect, *cure;
+};
+static const struct verdict fine = { FINDING_FINE, NULL, NULL };
+
+__attribute__((format(printf, 3, 4))) static void add(struct findings *out, struct verdict verdict,
+                                                      const char *format, ...)
+{
+    struct finding *f = &out->list[out->count];
+    va_list args;
+
+    if (out->count == FINDINGS_MAX)
+        return;
+    out->count++;
+    *f = (struct finding){ .level = verdict.level, .effect = verdict.effect, .cure = verdict.cure };
+    va_start(args, format);
+    vsnprintf(f->what, sizeof(f->what), format, args);
+    va_end(args);
+}
+
+/* ---- where the database lies */
+
+static const struct file_system {
+    uint32_t magic;
+    const char *name;
+} network_file_systems[] = {
+    { 0x6969, "NFS" },        { 0xff534d42, "CIFS" },    { 0xfe534d42, "SMB" },
+    { 0x0bd00bd0, "Lustre" }, { 0x47504653, "GPFS" },    { 0x19830326, "BeeGFS" },
+    { 0x00c36400, "Ceph" },   { 0x5346414f, "AFS" },     { 0x65735546, "FUSE" },
+    { 0x01021997, "9p" },     { 0x65735543, "fusectl" }, { 0x6c6f6578, "WekaFS" },
+};
+enum { NETWORK_FILE_SYSTEMS = sizeof(network_file_systems) / sizeof(network_file_systems[0]) };
+
+/* The nearest folder above the file that exists. */
+static void folder_of(const char *path, char *folder, size_t size)
+{
+    char *slash;
+
+    snprintf(folder, size, "%s", path);
+    while ((slash = strrchr(folder, '/')) && slash != folder) {
+        *slash = 0;
+        if (!access(folder, F_OK))
+            return;
+    }
+    snprintf(folder, size, "%s", *path == '/' ? "/" : ".");
+}
+
+static void check_file_system(const struct statfs *fs, const char *folder, struct findings *out)
+{
+    static const struct verdict shared = {
+        FINDING_WRONG, "locks are unreliable there: two tuners may damage the database",
+        "--db on a local disk; share the exported or published table instead"
+    };
+
+    for (int i = 0; i < NETWORK_FILE_SYSTEMS; i++)
+        if ((uint32_t)fs->f_type == network_file_systems[i].magic) {
+            add(out, shared, "database: %s is on %s", folder, network_file_systems[i].name);
+            return;
+        }
+    add(out, fine, "database: %s is on a local file system", folder);
+}
+
+static void check_space(const struct statfs *fs, const char *folder, struct findings *out)
+{
+    static const struct verdict full = { FINDING_WRONG, "the sweep ends at the first write",
+                                         "free some space, or --db elsewhere" };
+    uint64_t mib = (uint64_t)fs->f_bavail * (uint64_t)fs->f_bsize >> 20;
+
+    add(out, mib < 64 ? full : fine, "database: %llu MiB free in %s", (unsigned long long)mib,
+        folder);
+}
+
+void doctor_database(const char *path, struct findings *out)
+{
+    static const struct verdict denied = { FINDING_WRONG, "nothing can be remembered",
+                                           "--db in a folder of your own" };
+    char folder[PATH_MAX];
+    struct statfs fs;
+
+    folder_of(path, folder, sizeof(folder));
+    if (access(folder, W_OK) || (!access(path, F_OK) && access(path, W_OK)))
+        add(out, denied, "database: %s cannot be written: %s", path, strerror(errno));
+    if (statfs(folder, &fs)) {
+        add(out, denied, "database: %s: %s", folder, strerror(errno));
+        return;
+    }
+    check_file_system(&fs, folder, out);
+    check_space(&fs, folder, out);
+}
+
+/* ---- what a host is busy with */
+
+static int cores_here(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+}
+
+static void check_cores(uint32_t ranks, int cores, const char *host, struct findings *out)
+{
+    static const struct verdict shared = {
+        FINDING_WRONG, "ranks wait for each other's time slices: the table tells of the scheduler",
+        "as many ranks as cores at most; half as many lets compute and communication overlap"
+    };
+    static const struct verdict crowded = {
+        FINDING_NOTE, "a rank's communication shares a core with its compute: less overlap",
+        "half as many ranks as cores, unless trainers run like this as well"
+    };
+
+    if (ranks > (uint32_t)cores)
+        add(out, shared, "cores: %u ranks on %d cores of %s", ranks, cores, host);
+    else
+        add(out, 2 * ranks > (uint32_t)cores ? crowded : fine, "cores: %u ranks on %d cores of %s",
+            ranks, cores, host);
+}
+
+/* Runnable tasks of others, as a share of the cores.  The first figure of loadavg is a minute's. */
+static double load_here(void)
+{
+    double load = 0;
+    FILE *file = fopen("/proc/loadavg", "r");
+
+    if (file && fscanf(file, "%lf", &load) != 1)
+        load = 0;
+    if (file)
+        fclose(file);
+    return load / cores_here();
+}
+
+static void check_load(double load, const char *host, struct findings *out)
+{
+    static const struct verdict busy = {
+        FINDING_WRONG, "other work takes time from some steps and not from others",
+        "wait until the machine is idle, or tune in an allocation "
+        "of its own"
+    };
+
+    add(out, load > 0.25 ? busy : fine, "load: %.0f %% of the cores of %s in the last minute",
+        load * 100, host);
+}
+
+static void governor_here(char *word, size_t size)
+{
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "r");
+
+    snprintf(word, size, "none");
+    if (file) {
+        if (fgets(word, (int)size, file))
+            word[strcspn(word, "\n")] = 0;
+        fclose(file);
+    }
+}
+
+static void check_governor(const char *word, const char *host, struct findings *out)
+{
+    static const struct verdict slow = { FINDING_NOTE,
+                                         "the first steps of a trial run at another clock",
+                                         "cpupower frequency-set -g performance" };
+    bool steady = !strcmp(word, "performance") || !strcmp(word, "none");
+
+    add(out, steady ? fine : slow, "frequency: governor of %s is %s", host, word);
+}
+
+static void check_environment(struct findings *out)
+{
+    static const struct verdict yields = {
+        FINDING_WRONG, "every test of a message gives the core away: nothing overlaps any more",
+        "unset it; moetune waits by itself where ranks share cores"
+    };
+    const char *yield = getenv("OMPI_MCA_mpi_yield_when_idle");
+
+    if (yield && strcmp(yield, "0") != 0 && strcmp(yield, "false") != 0)
+        add(out, yields, "environment: OMPI_MCA_mpi_yield_when_idle=%s", yield);
+}
+
+/* OpenBLAS chooses by name; a processor that is newer than it gets slower kernels. */
+static void check_blas(struct findings *out)
+{
+    static const struct verdict slower = { FINDING_NOTE,
+                                           "products run at about half of the processor's speed",
+                                           "OPENBLAS_CORETYPE=SkylakeX, for trainers too" };
+    extern char *openblas_get_corename(void);
+    const char *core = openblas_get_corename();
+#if defined(__x86_64__)
+    bool better =
+        __builtin_cpu_supports("avx512f") && (!strcmp(core, "Haswell") || !strcmp(core, "Zen"));
+#else
+    bool better = false;
+#endif
+
+    add(out, better ? slower : fine, "BLAS: OpenBLAS runs its %s kernels", core);
+}
+
+static void host_name(char *name, size_t size)
+{
+    name[0] = name[size - 1] = 0;
+    gethostname(name, size - 1);
+}
+
+void doctor_here(uint32_t ranks, struct findings *out)
+{
+    char host[64], governor[32];
+
+    host_name(host, sizeof(host));
+    governor_here(governor, sizeof(governor));
+    if (ranks)
+        check_cores(ranks, cores_here(), host, out);
+    check_load(load_here(), host, out);
+    check_governor(governor, host, out);
+    check_environment(out);
+    check_blas(out);
+}
+
+/* ---- over ranks */
+
+/* What a rank sees of its host now. */
+struct condition {
+    double load;
+    int32_t cores;
+    char governor[32];
+};
+
+/* One finding per kind and host, where the host's first rank is. */
+static void check_hosts(const struct discovery *d, const struct condition *conditions,
+                        struct findings *out)
+{
+    for (uint32_t i = 0; i < d->ranks;) {
+        uint32_t next = i + 1;
+
+        while (next < d->ranks && !strcmp(d->facts[next].host, d->facts[i].host))
+            next++;
+        check_cores(next - i, conditions[i].cores, d->facts[i].host, out);
+        check_load(conditions[i].load, d->facts[i].host, out);
+        check_governor(conditions[i].governor, d->facts[i].host, out);
+        i = next;
+    }
+}
+
+static void check_clocks(const struct discovery *d, struct findings *out)
+{
+    static const struct verdict apart = { FINDING_NOTE,
+                                          "none on times (each rank uses its own clock); dates of "
+                                          "rows and files mislead",
+                                          "run ntp or chrony on every host" };
+
+    add(out, d->clock_skew_us > 1000000 ? apart : fine,
+        "clocks: at most %.3f s between the ranks' dates", (double)d->clock_skew_us * 1e-6);
+}
+
+static void check_equal(const struct discovery *d, struct findings *out)
+{
+    static const struct verdict unequal = {
+        FINDING_WRONG, "ranks may hang, or measure two programs",
+        "install the same moetune and libraries on every host"
+    };
+
+    if (discovery_check(d))
+        add(out, unequal, "programs: hosts differ, see above");
+    else
+        add(out, fine, "programs: the same moetune, %s and %s on every host",
+            d->cluster.comm_library, d->cluster.compute_library);
+}
+
+static void check_network(const struct discovery *d, struct findings *out)
+{
+    static const struct verdict unknown = {
+        FINDING_NOTE, "messages may take a slow or a management network",
+        "--launcher-args \"--mca btl_tcp_if_include NET/BITS\" if they do"
+    };
+    const char *chosen = getenv("OMPI_MCA_btl_tcp_if_include");
+
+    if (d->cluster.nodes < 2)
+        add(out, fine, "network: one node, none is used");
+    else if (chosen)
+        add(out, fine, "network: %s (%s)", chosen, d->cluster.link_between);
+    else
+        add(out, strstr(d->cluster.link_between, "InfiniBand") ? fine : unknown,
+            "network: MPI chooses; the default route is %s", d->cluster.link_between);
+}
+
+static int check_collective(struct world *world, struct findings *out)
+{
+    enum { TIMES = 101 };
+    static const struct verdict slow = { FINDING_NOTE,
+                                         "steps below this many microseconds cannot be told apart",
+                                         "look at cores and load first; then at the network" };
+    int64_t times[TIMES], median;
+
+    for (int i = 0; i < TIMES; i++) {
+        int64_t begin = host_clock_ns();
+
+        TRY(world_barrier(world));
+        times[i] = host_clock_ns() - begin;
+    }
+    median = spread_of(times, TIMES).median_ns;
+    TRY(world_max(world, &median, 1));
+    add(out, median > 1000000 ? slow : fine, "collective: an empty one takes %.1f us (median)",
+        (double)median * 1e-3);
+    return OK;
+}
+
+int doctor_ranks(struct world *world, const struct discovery *discovery, struct findings *out)
+{
+    struct condition mine = { .load = load_here(), .cores = cores_here() }, *all;
+    int rc;
+
+    *out = (struct findings){ .count = 0 };
+    governor_here(mine.governor, sizeof(mine.governor));
+    all = calloc(discovery->ranks, sizeof(*all));
+    rc = world_settle(world, all ? OK : fail(ERR_NOMEM, "%u ranks", discovery->ranks));
+    if (!rc)
+        rc = world_gather(world, &mine, all, sizeof(mine));
+    if (!rc) {
+        log_only(world_topology(world)->rank == 0);
+        check_equal(discovery, out);
+        log_only(true);
+        check_hosts(discovery, all, out);
+        check_clocks(discovery, out);
+        check_network(discovery, out);
+        check_environment(out);
+        check_blas(out);
+        rc = check_collective(world, out);
+    }
+    free(all);
+    return rc;
+}
+
+/* ---- */
+
+enum finding_level findings_worst(const struct findings *findings)
+{
+    enum finding_level worst = FINDING_FINE;
+
+    for (int i = 0; i < findings->count; i++)
+        if (findings->list[i].level > worst)
+            worst = findings->list[i].level;
+    return worst;
+}
+
+void findings_print(const struct findings *findings, enum finding_level least, FILE *to)
+{
+    for (int i = 0; i < findings->count; i++) {
+        const struct finding *f = &findings->list[i];
+
+        if (f->level < least)
+            continue;
+        fprintf(to, "%-6s %s\n", finding_words[f->level], f->what);
+        if (f->effect)
+            fprintf(to, "       effect: %s\n       cure:   %s\n", f->effect, f->cure);
+    }
+}
+
+static void print_member(const char *name, const char *text, FILE *to)
+{
+    fprintf(to, ", \"%s\": ", name);
+    json_quote(text ? text : "", to);
+}
+
+void findings_print_json(const struct findings *findings, FILE *to)
+{
+    fprintf(to, "[");
+    for (int i = 0; i < findings->count; i++) {
+        const struct finding *f = &findings->list[i];
+
+        fprintf(to, "%s\n {\"level\": \"%s\"", i ? "," : "", finding_words[f->level]);
+        print_member("what", f->what, to);
+        print_member("effect", f->effect, to);
+        print_member("cure", f->cure, to);
+        fprintf(to, "}");
+    }
+    fprintf(to, "\n]\n");
+}

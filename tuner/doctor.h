@@ -1,0 +1,43 @@
+/* What would make the numbers wrong, found before they are taken. */
+#ifndef DOCTOR_H
+#define DOCTOR_H
+
+#include "discover.h"
+
+#include <stdio.h>
+
+enum finding_level { FINDING_FINE, FINDING_NOTE, FINDING_WRONG }; /* WRONG: would spoil a table */
+
+struct finding {
+    enum finding_level level;
+    char what[240];
+    const char *effect, *cure; /* of what is not fine */
+};
+
+enum { FINDINGS_MAX = 32 };
+
+struct findings {
+    struct finding list[FINDINGS_MAX];
+    int count;
+};
+
+extern const char *const finding_words[]; /* by level */
+
+/* Adds what there is to say of the database's place. */
+void doctor_database(const char *path, struct findings *out);
+
+/* Adds what else can be seen without ranks, in a moment: cores for `ranks` of them on this host (0:
+ * they are elsewhere), load, frequency, environment. */
+void doctor_here(uint32_t ranks, struct findings *out);
+
+/* Collective; on every rank the same, into empty findings: what hosts say of themselves, clocks, an
+ * empty collective. */
+int doctor_ranks(struct world *world, const struct discovery *discovery, struct findings *out);
+
+enum finding_level findings_worst(const struct findings *findings);
+
+/* One line each, with effect and cure; those below `least` are left out. */
+void findings_print(const struct findings *findings, enum finding_level least, FILE *to);
+void findings_print_json(const struct findings *findings, FILE *to);
+
+#endif

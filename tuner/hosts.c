@@ -1,0 +1,163 @@
+/* Host lists and host files; nothing of them ever reaches a shell. */
+#include "hosts.h"
+
+#include "status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { SLOTS_MAX = 4096, LINE_BYTES = 1024 };
+
+/* Letters, digits, '.', '-', '_': what DNS and IPv4 need.  A leading dash would be an option. */
+static int check_name(const char *name, size_t length, const char *origin)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+
+    if (!length)
+        return fail(ERR_ARGUMENT, "%s: a host without a name", origin);
+    if (length >= HOST_NAME_BYTES)
+        return fail(ERR_ARGUMENT, "%s: a host name of %zu bytes: at most %d", origin, length,
+                    HOST_NAME_BYTES - 1);
+    if (*name == '-' || *name == '.' || strspn(name, allowed) < length)
+        return fail(ERR_ARGUMENT, "%s: \"%.*s\" is no host name", origin, (int)length, name);
+    return OK;
+}
+
+static int read_slots(const char *text, size_t length, const char *origin, uint32_t *slots)
+{
+    uint32_t value = 0;
+
+    for (size_t i = 0; i < length && value <= SLOTS_MAX; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return fail(ERR_ARGUMENT, "%s: \"%.*s\" is no number of ranks", origin, (int)length,
+                        text);
+        value = value * 10 + (uint32_t)(text[i] - '0');
+    }
+    if (!value || value > SLOTS_MAX)
+        return fail(ERR_ARGUMENT, "%s: \"%.*s\" ranks on a host: 1 to %d", origin, (int)length,
+                    text, SLOTS_MAX);
+    *slots = value;
+    return OK;
+}
+
+static int add(struct hosts *hosts, const char *name, size_t length, uint32_t slots,
+               const char *origin)
+{
+    TRY(check_name(name, length, origin));
+    hosts->slots += slots;
+    for (size_t i = 0; i < hosts->count; i++)
+        if (strlen(hosts->list[i].name) == length && !memcmp(hosts->list[i].name, name, length)) {
+            hosts->list[i].slots += slots;
+            return OK;
+        }
+    if (hosts->count == HOSTS_MAX)
+        return fail(ERR_ARGUMENT, "%s: more than %d hosts", origin, HOSTS_MAX);
+    memcpy(hosts->list[hosts->count].name, name, length);
+    hosts->list[hosts->count++].slots = slots;
+    return OK;
+}
+
+/* "name" or "name:8" */
+static int add_word(struct hosts *hosts, const char *word, size_t length, const char *origin)
+{
+    const char *colon = memchr(word, ':', length);
+    size_t name = colon ? (size_t)(colon - word) : length;
+    uint32_t slots = 1;
+
+    if (colon)
+        TRY(read_slots(colon + 1, length - name - 1, origin, &slots));
+    return add(hosts, word, name, slots, origin);
+}
+
+static int read_list(const char *text, struct hosts *hosts)
+{
+    for (;;) {
+        size_t length = strcspn(text, ",");
+
+        TRY(add_word(hosts, text, length, "the list of hosts"));
+        if (!text[length])
+            return OK;
+        text += length + 1;
+    }
+}
+
+/* Open MPI's form and Slurm's: a name, then perhaps "slots=8". */
+static int read_line(char *line, const char *origin, struct hosts *hosts)
+{
+    static const char blank[] = " \t\r\n";
+    char *name, *more;
+    uint32_t slots;
+
+    line[strcspn(line, "#")] = 0;
+    name = line + strspn(line, blank);
+    if (!*name)
+        return OK;
+    more = name + strcspn(name, blank);
+    if (*more)
+        *more++ = 0;
+    more += strspn(more, blank);
+    more[strcspn(more, blank)] = 0;
+    if (!*more)
+        return add_word(hosts, name, strlen(name), origin);
+    if (strncmp(more, "slots=", 6) != 0)
+        return fail(ERR_FORMAT, "%s: \"%s\" is not understood; a line reads \"name slots=8\"",
+                    origin, more);
+    TRY(read_slots(more + 6, strlen(more + 6), origin, &slots));
+    return add(hosts, name, strlen(name), slots, origin);
+}
+
+static int read_file(const char *path, struct hosts *hosts)
+{
+    char line[LINE_BYTES], origin[512];
+    FILE *file = fopen(path, "r");
+    int number = 0, rc = OK;
+
+    if (!file)
+        return fail(ERR_IO, "%s: cannot be read", path);
+    while (!rc && fgets(line, sizeof(line), file)) {
+        snprintf(origin, sizeof(origin), "%.400s, line %d", path, ++number);
+        rc = strlen(line) == sizeof(line) - 1 ? fail(ERR_FORMAT, "%s: too long", origin)
+                                              : read_line(line, origin, hosts);
+    }
+    fclose(file);
+    if (!rc && !hosts->count)
+        rc = fail(ERR_FORMAT, "%s names no host", path);
+    return rc;
+}
+
+int hosts_read(const char *given, struct hosts *out)
+{
+    struct hosts hosts = { .list = calloc(HOSTS_MAX, sizeof(*hosts.list)) };
+    struct stat info;
+    int rc;
+
+    if (!hosts.list)
+        return fail(ERR_NOMEM, "the list of hosts");
+    rc = !stat(given, &info) && S_ISREG(info.st_mode) ? read_file(given, &hosts)
+                                                      : read_list(given, &hosts);
+    if (rc)
+        hosts_free(&hosts);
+    else
+        *out = hosts;
+    return rc;
+}
+
+void hosts_free(struct hosts *hosts)
+{
+    free(hosts->list);
+    *hosts = (struct hosts){ .count = 0 };
+}
+
+char *hosts_format(const struct hosts *hosts)
+{
+    size_t room = hosts->count * (HOST_NAME_BYTES + 8) + 1, used = 0;
+    char *text = malloc(room);
+
+    for (size_t i = 0; i < hosts->count && text; i++)
+        used += (size_t)snprintf(text + used, room - used, "%s%s:%u", i ? "," : "",
+                                 hosts->list[i].name, hosts->list[i].slots);
+    return text;
+}
