@@ -321,8 +321,9 @@ int launch_place(const char *hosts_given, uint32_t ranks_given, const char *argu
     out->hosts = hosts;
     if (out->ranks <= hosts->slots)
         return OK;
+    fail(ERR_ARGUMENT, "--ranks %u: the hosts have room for %u", ranks_given, hosts->slots);
     hosts_free(hosts);
-    return fail(ERR_ARGUMENT, "--ranks %u: the hosts have room for %u", ranks_given, hosts->slots);
+    return ERR_ARGUMENT;
 }
 
 /* One host alone, silent: what it says when it fails is said better by us. */
