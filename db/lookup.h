@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-enum { LOOKUP_DEVICE_BYTES = 96, LOOKUP_STALE = 1, LOOKUP_INFERRED = 2 };
+enum { LOOKUP_DEVICE_BYTES = 96, LOOKUP_STALE = 1, LOOKUP_INFERRED = 2, LOOKUP_IMPORTED = 4 };
 
 /* Buckets first..last, for which a person chose the plan. */
 struct lookup_pin {
@@ -21,7 +21,7 @@ struct lookup_pin {
 
 struct lookup_entry {
     uint32_t bucket, r;
-    uint8_t d, a, flags; /* LOOKUP_STALE, LOOKUP_INFERRED */
+    uint8_t d, a, flags; /* LOOKUP_STALE, ... */
     float time_us, default_us;
     uint32_t file; /* while reading */
 };
@@ -60,8 +60,9 @@ int lookup_layer_pin(struct lookup_layer *layer, const struct lookup_pin *pin);
 void lookup_set_free(struct lookup_set *set);
 
 /* Sorted, with one layer per cluster, shape and window, and nothing that is illegal for its shape.
- * Of two entries for a bucket the one that is not stale stays, else that of the lower file; of two
- * pins the one that came first.  MOE_ERR_NOMEM; MOE_ERR_FORMAT: more pins than anybody makes. */
+ * Of two entries for a bucket the one that is not stale stays, else the one that was not imported,
+ * else that of the lower file; of two pins the one that came first.  MOE_ERR_NOMEM; MOE_ERR_FORMAT:
+ * more pins than anybody makes. */
 int lookup_set_tidy(struct lookup_set *set);
 
 struct moe_plan lookup_plan(uint32_t r, uint32_t d, uint32_t a);

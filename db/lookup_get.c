@@ -83,6 +83,13 @@ static bool fresh(const struct lookup_entry *e)
     return e && !(e->flags & LOOKUP_STALE);
 }
 
+static enum moe_source own_source(const struct lookup_entry *own)
+{
+    if (own->flags & LOOKUP_IMPORTED)
+        return MOE_IMPORTED;
+    return own->flags & LOOKUP_INFERRED ? MOE_INFERRED : MOE_EXACT;
+}
+
 /* An entry of this bucket or of others near it; the layer has one at least. */
 static struct answer entry_answer(const struct lookup_layer *layer, uint32_t bucket)
 {
@@ -98,7 +105,7 @@ static struct answer entry_answer(const struct lookup_layer *layer, uint32_t buc
     if (at + (own != NULL) < n)
         above = &entries[at + (own != NULL)];
     if (fresh(own))
-        return answer_of(own, own->flags & LOOKUP_INFERRED ? MOE_INFERRED : MOE_EXACT);
+        return answer_of(own, own_source(own));
     if (fresh(below) && below->bucket == bucket - 1)
         return answer_of(below, near);
     if (fresh(above) && above->bucket == bucket + 1)
@@ -309,6 +316,7 @@ static const char *const reasons[] = {
     [MOE_OVERRIDE] = "override: pinned with `moetune override`",
     [MOE_DEFAULT] = "default: no table answers for this layer",
     [MOE_INFERRED] = "inferred: between measured buckets",
+    [MOE_IMPORTED] = "imported: measured at another site, on an equal cluster",
 };
 
 struct sentence {

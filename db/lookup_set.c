@@ -109,6 +109,7 @@ static int by_bucket(const void *a, const void *b)
     int by = order(x->bucket, y->bucket);
 
     by = by ? by : order(x->flags & LOOKUP_STALE, y->flags & LOOKUP_STALE);
+    by = by ? by : order(x->flags & LOOKUP_IMPORTED, y->flags & LOOKUP_IMPORTED);
     by = by ? by : order(x->file, y->file);
     by = by ? by : order(x->r, y->r);
     by = by ? by : order(x->d, y->d);

@@ -108,13 +108,13 @@ static int ask(sqlite3 *db, const char *sql, int64_t *value)
     return rc;
 }
 
-static int check_file(sqlite3 *db, bool snapshot)
+static int check_file(sqlite3 *db, bool snapshot, int64_t *version)
 {
-    int64_t application, version, tables, sound = 1;
+    int64_t application, tables, sound = 1;
 
     TRY(ask(db, "PRAGMA application_id", &application));
-    TRY(ask(db, "PRAGMA user_version", &version));
-    if (application != STORE_APPLICATION || version < 1 || version > STORE_VERSION)
+    TRY(ask(db, "PRAGMA user_version", version));
+    if (application != STORE_APPLICATION || *version < 1 || *version > STORE_VERSION)
         return ERR_FORMAT;
     /* A view of that name could run for ever. */
     TRY(ask(db,
@@ -133,6 +133,7 @@ static int check_file(sqlite3 *db, bool snapshot)
 struct reader {
     sqlite3 *db;
     sqlite3_stmt *cluster, *shape;
+    int64_t version;
     uint32_t file;
     struct lookup_set *set;
     int64_t at[3]; /* cluster, shape, window of the rows that come now */
@@ -163,7 +164,8 @@ static bool read_hash(const char *hex, uint8_t hash[SHA256_BYTES])
     return true;
 }
 
-/* False for a cluster that must not answer here: modelled, or with another meaning of r, d, a. */
+/* False for a cluster that must not answer here: modelled, with another meaning of r, d, a, or of
+ * another site. */
 static int read_cluster(struct reader *r, int64_t id, struct lookup_layer *layer, bool *usable)
 {
     int code;
@@ -174,7 +176,8 @@ static int read_cluster(struct reader *r, int64_t id, struct lookup_layer *layer
     *usable = code == SQLITE_ROW && read_hash(text(r->cluster, 0), layer->cluster) &&
               strlen(text(r->cluster, 1)) < sizeof(layer->device) &&
               strcmp(text(r->cluster, 2), "sim") != 0 &&
-              sqlite3_column_int64(r->cluster, 3) == CLUSTER_SEMANTICS;
+              sqlite3_column_int64(r->cluster, 3) == CLUSTER_SEMANTICS &&
+              sqlite3_column_int(r->cluster, 4);
     if (*usable)
         strcpy(layer->device, text(r->cluster, 1));
     return status_of(code);
@@ -238,7 +241,8 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
                    .d = (uint8_t)plan.d,
                    .a = (uint8_t)plan.a,
                    .flags = (uint8_t)((sqlite3_column_int(row, 7) ? LOOKUP_INFERRED : 0) |
-                                      (sqlite3_column_int(row, 8) ? LOOKUP_STALE : 0)),
+                                      (sqlite3_column_int(row, 8) ? LOOKUP_STALE : 0) |
+                                      (sqlite3_column_int(row, 9) ? LOOKUP_IMPORTED : 0)),
                    /* Beyond a float: unknown. */
                    .time_us = time_us > 0 && time_us < 1e30 ? (float)time_us : 0,
                    .default_us = default_us > 0 && default_us < 1e30 ? (float)default_us : 0,
@@ -280,18 +284,21 @@ static int read_rows(struct reader *r, const char *sql,
 }
 
 #define FIELD "SELECT value FROM fingerprint_field WHERE fingerprint = ?1 AND name = "
+#define CLUSTER_OF(here)                                                                           \
+    "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD "'semantics'), " here        \
+    " FROM fingerprint WHERE id = ?1"
+#define ENTRIES_WITH(imported)                                                                     \
+    "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "             \
+    "stale, " imported " FROM entry ORDER BY fingerprint, shape, window, id"
 
+/* Before version 2 every table was its own site's. */
 static int read_all(struct reader *r)
 {
-    TRY(prepare(r->db,
-                "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD "'semantics')"
-                " FROM fingerprint WHERE id = ?1",
-                &r->cluster));
+    bool travels = r->version >= 2;
+
+    TRY(prepare(r->db, travels ? CLUSTER_OF("here") : CLUSTER_OF("1"), &r->cluster));
     TRY(prepare(r->db, "SELECT text FROM shape WHERE id = ?1", &r->shape));
-    TRY(read_rows(r,
-                  "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred,"
-                  " stale FROM entry ORDER BY fingerprint, shape, window, id",
-                  add_entry));
+    TRY(read_rows(r, travels ? ENTRIES_WITH("tier = 'imported'") : ENTRIES_WITH("0"), add_entry));
     return read_rows(r,
                      "SELECT fingerprint, shape, window, first_bucket, plan, last_bucket"
                      " FROM override ORDER BY fingerprint, shape, window, id",
@@ -304,7 +311,7 @@ int lookup_read_sqlite(const char *path, bool snapshot, uint32_t file, struct lo
     int rc;
 
     TRY_OUT(open_file(path, snapshot, &r.db));
-    TRY_OUT(check_file(r.db, snapshot));
+    TRY_OUT(check_file(r.db, snapshot, &r.version));
     rc = read_all(&r);
 out:
     sqlite3_finalize(r.cluster);

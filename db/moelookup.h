@@ -78,7 +78,7 @@ enum moe_source {
     MOE_OVERRIDE = 4,  /* pinned by a person, or MOELOOKUP_FORCE */
     MOE_DEFAULT = 5,   /* nothing is known, or MOELOOKUP_DISABLE */
     MOE_INFERRED = 6,  /* this bucket lies between measured ones that agree */
-    MOE_IMPORTED = 7   /* reserved */
+    MOE_IMPORTED = 7   /* measured at another site, on a cluster that is equal */
 };
 
 /* One MoE layer on its group of ranks. */
@@ -128,7 +128,8 @@ struct moelookup_view; /* one layer's dictionary, resolved for quick answers */
  * there and sound is read; per layer and bucket the first with an entry that is not stale answers.
  * Finding none gives an empty set, whose views answer the default plan, and MOE_OK.
  *
- * Modelled clusters (moetune --sim) never answer. */
+ * Modelled clusters (moetune --sim) never answer, nor imported tables of clusters that no moetune
+ * has found to be this one. */
 MOELOOKUP_API int moelookup_open(const char *path_or_null, struct moelookup **out);
 
 /* Finds the layer's dictionary.  Everything in the shape must be equal, save tokens: 0 fits any
@@ -154,7 +155,7 @@ MOELOOKUP_API int moelookup_bind(const struct moelookup *table, const struct moe
  *
  * The first of these that exists answers:
  *   MOELOOKUP_FORCE, then `moetune override`              MOE_OVERRIDE
- *   the bucket's own entry, unless stale                  MOE_EXACT, MOE_INFERRED
+ *   the bucket's own entry, unless stale                  MOE_EXACT, MOE_INFERRED, MOE_IMPORTED
  *   the bucket just below, else just above, unless stale  MOE_NEIGHBOUR
  *   the bucket's own stale entry                          MOE_STALE
  *   the nearest entry below, else above                   MOE_NEIGHBOUR, or MOE_STALE

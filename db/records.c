@@ -60,6 +60,8 @@ int records_begin(struct records *r)
         return OK;
     TRY(schema_run(r->db, r->path, "BEGIN IMMEDIATE"));
     r->changing = true;
+    if (r->journal && !fseek(r->journal, 0, SEEK_END))
+        r->journal_at = ftell(r->journal);
     return OK;
 }
 
@@ -86,6 +88,18 @@ int records_commit(struct records *r)
     if (rc)
         sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
     return rc;
+}
+
+void records_rollback(struct records *r)
+{
+    if (!r->changing)
+        return;
+    r->changing = false;
+    sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
+    /* Should this fail the journal only knows more than the database. */
+    if (r->journal && r->journal_at >= 0 && !fflush(r->journal) &&
+        !ftruncate(fileno(r->journal), r->journal_at))
+        fseek(r->journal, r->journal_at, SEEK_SET);
 }
 
 void records_close(struct records *r)

@@ -41,6 +41,7 @@ struct records {
     FILE *journal;    /* NULL: none is kept */
     bool relaxed;     /* no fsync */
     bool changing;    /* a transaction is open */
+    long journal_at;  /* where its lines begin */
     struct {
         const char *key;
         sqlite3_stmt *statement;
@@ -75,6 +76,7 @@ int records_step(struct records *records, sqlite3_stmt *statement);
 
 int records_begin(struct records *records); /* unless begun */
 int records_commit(struct records *records);
+void records_rollback(struct records *records); /* the journal forgets it too */
 void records_close(struct records *records);
 
 /* Writes every line of a journal into an empty database; lines that are torn or not understood are

@@ -6,6 +6,23 @@
 
 #include <stdio.h>
 
+/* What a person sees; `more` is added to how an entry came about. */
+#define DICTIONARY(more)                                                                           \
+    "CREATE VIEW dictionary AS SELECT"                                                             \
+    "  (SELECT value FROM fingerprint_field f"                                                     \
+    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'device') AS device,"                   \
+    "  s.text AS layer, e.bucket AS bucket, e.bucket * e.window AS c_from,"                        \
+    "  (e.bucket + 1) * e.window - 1 AS c_to, e.plan AS plan,"                                     \
+    "  round(e.time_us, 2) AS time_us, round(e.default_us, 2) AS default_us,"                      \
+    "  round(100 * e.gain, 2) AS gain_percent, round(100 * e.bound, 2) AS bound_percent,"          \
+    "  iif(e.inferred, 'inferred', 'measured') || iif(e.stale, ', stale', '') " more " AS how,"    \
+    "  e.decision AS decision, datetime(e.decided_s, 'unixepoch') AS decided,"                     \
+    "  iif((SELECT value FROM fingerprint_field f"                                                 \
+    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'backend') = 'sim', 'yes', 'no')"       \
+    "     AS simulated"                                                                            \
+    "  FROM entry e JOIN shape s ON s.id = e.shape"                                                \
+    "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;"
+
 /* Plans and shapes are kept as text, their one form; capacities and times as numbers.  A trial's
  * samples are rows of their own, in the order they were taken. */
 static const char *const version_1 =
@@ -51,23 +68,15 @@ static const char *const version_1 =
     "  since_s INTEGER NOT NULL) STRICT;"
     "CREATE TABLE import_log(id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE,"
     "  file TEXT NOT NULL, imported_s INTEGER NOT NULL, added INTEGER NOT NULL,"
-    "  same INTEGER NOT NULL, conflicts INTEGER NOT NULL) STRICT;"
-    "CREATE VIEW dictionary AS SELECT"
-    "  (SELECT value FROM fingerprint_field f"
-    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'device') AS device,"
-    "  s.text AS layer, e.bucket AS bucket, e.bucket * e.window AS c_from,"
-    "  (e.bucket + 1) * e.window - 1 AS c_to, e.plan AS plan,"
-    "  round(e.time_us, 2) AS time_us, round(e.default_us, 2) AS default_us,"
-    "  round(100 * e.gain, 2) AS gain_percent, round(100 * e.bound, 2) AS bound_percent,"
-    "  iif(e.inferred, 'inferred', 'measured') || iif(e.stale, ', stale', '') AS how,"
-    "  e.decision AS decision, datetime(e.decided_s, 'unixepoch') AS decided,"
-    "  iif((SELECT value FROM fingerprint_field f"
-    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'backend') = 'sim', 'yes', 'no')"
-    "     AS simulated"
-    "  FROM entry e JOIN shape s ON s.id = e.shape"
-    "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
+    "  same INTEGER NOT NULL, conflicts INTEGER NOT NULL) STRICT;" DICTIONARY("");
 
-const char *const schema_steps[] = { version_1, NULL };
+/* Tables travel: where an entry comes from, and whether its cluster was ever this one. */
+static const char *const version_2 =
+    "ALTER TABLE fingerprint ADD COLUMN here INTEGER NOT NULL DEFAULT 1;"
+    "ALTER TABLE entry ADD COLUMN tier TEXT NOT NULL DEFAULT 'local';"
+    "DROP VIEW dictionary;" DICTIONARY("|| iif(e.tier = 'local', '', ', ' || e.tier)");
+
+const char *const schema_steps[] = { version_1, version_2, NULL };
 
 const char *const schema_published[] = { "meta", "fingerprint", "fingerprint_field", "shape",
                                          "run",  "entry",       "override",          NULL };

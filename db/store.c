@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+const char *const entry_tier_words[] = { "local", "verified", "imported", NULL };
 const char *const run_state_words[] = { "running", "complete", "interrupted", "failed", NULL };
 const char *const trial_state_words[] = { "running", "ok",     "no memory", "timeout", "crashed",
                                           "wrong",   "failed", "ruled out", NULL };
@@ -195,6 +196,28 @@ out:
     return rc;
 }
 
+/* An older one is brought up to date in memory: a reader may not touch the file. */
+static int migrate_in_memory(struct store *store, int version)
+{
+    sqlite3_backup *copy;
+    sqlite3 *memory;
+    int code = sqlite3_open(":memory:", &memory);
+
+    copy =
+        code == SQLITE_OK ? sqlite3_backup_init(memory, "main", store->records.db, "main") : NULL;
+    if (copy) {
+        sqlite3_backup_step(copy, -1);
+        code = sqlite3_backup_finish(copy);
+    }
+    if (!copy || code != SQLITE_OK) {
+        sqlite3_close(memory);
+        return fail(ERR_IO, "%s cannot be read", store->path);
+    }
+    sqlite3_close(store->records.db);
+    store->records.db = memory;
+    return schema_migrate(memory, store->path, version, STORE_VERSION, schema_steps);
+}
+
 static int read_one(const char *path, struct store **out)
 {
     struct store *store = NULL;
@@ -202,6 +225,8 @@ static int read_one(const char *path, struct store **out)
 
     TRY(new_store(path, &store));
     rc = inspect(store, SQLITE_OPEN_READONLY, &version);
+    if (!rc && version && version < STORE_VERSION)
+        rc = migrate_in_memory(store, version);
     if (!rc && !version) {
         note("%s is empty", path);
         rc = UNSUPPORTED;
@@ -300,6 +325,11 @@ int store_publish(struct store *store)
     return publish(store->path, store->records.relaxed);
 }
 
+void store_rollback(struct store *store)
+{
+    records_rollback(&store->records);
+}
+
 int store_heartbeat(struct store *store)
 {
     lease_touch(&store->lease);
@@ -361,14 +391,25 @@ static int put_fields(struct store *store, const struct cluster *cluster, int64_
 }
 
 static int put_cluster(struct store *store, const struct cluster *cluster, const char *hex,
-                       int64_t id)
+                       int64_t id, bool here)
 {
     char text[CLUSTER_TEXT_BYTES];
 
     cluster_format(cluster, text, sizeof(text));
     TRY(PUT(store, "fingerprint", INTEGER("id", id), TEXT("hash", hex), TEXT("text", text),
-            INTEGER("created_s", time(NULL))));
+            INTEGER("created_s", time(NULL)), INTEGER("here", here)));
     return put_fields(store, cluster, id);
+}
+
+static int is_here(struct store *store, int64_t id, bool *here)
+{
+    sqlite3_stmt *s;
+
+    TRY(records_query(&store->records, "SELECT here FROM fingerprint WHERE id=?1", &id, 1, &s));
+    TRY(records_step(&store->records, s));
+    *here = sqlite3_column_int(s, 0) != 0;
+    sqlite3_reset(s);
+    return OK;
 }
 
 int store_cluster(struct store *store, const struct cluster *cluster, int64_t *id)
@@ -376,10 +417,38 @@ int store_cluster(struct store *store, const struct cluster *cluster, int64_t *i
     char hex[SHA256_HEX_BYTES];
     int rc = find_cluster(store, cluster, hex, id);
 
-    if (rc != UNSUPPORTED)
+    bool here = true;
+
+    if (rc == OK)
+        TRY(is_here(store, *id, &here));
+    if (rc < 0 || (rc == OK && here))
         return rc;
-    TRY(NEXT_ID(store, "fingerprint", id));
-    return put_cluster(store, cluster, hex, *id);
+    if (rc == UNSUPPORTED)
+        TRY(NEXT_ID(store, "fingerprint", id));
+    return put_cluster(store, cluster, hex, *id, true);
+}
+
+int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, int64_t *id)
+{
+    char hex[SHA256_HEX_BYTES], was[CLUSTER_TEXT_BYTES], is[CLUSTER_TEXT_BYTES];
+    int rc = find_cluster(store, cluster, hex, id);
+    struct cluster known;
+    bool here;
+
+    if (rc < 0)
+        return rc;
+    if (rc == OK) {
+        TRY(is_here(store, *id, &here));
+        TRY(store_cluster_get(store, *id, &known));
+        cluster_format(&known, was, sizeof(was));
+        cluster_format(cluster, is, sizeof(is));
+        /* Whichever came first, the same one stays. */
+        if (here || strcmp(is, was) <= 0)
+            return OK;
+    } else {
+        TRY(NEXT_ID(store, "fingerprint", id));
+    }
+    return put_cluster(store, cluster, hex, *id, false);
 }
 
 int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster)
@@ -389,7 +458,7 @@ int store_cluster_renew(struct store *store, int64_t id, const struct cluster *c
 
     cluster_hash(cluster, hash);
     sha256_hex(hash, hex);
-    return put_cluster(store, cluster, hex, id);
+    return put_cluster(store, cluster, hex, id, true);
 }
 
 int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id)
@@ -698,7 +767,7 @@ int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t 
 #define ENTRY_COLUMNS                                                                              \
     "id, fingerprint, shape, run, window, bucket, capacity, plan, runner_up, search_winner,"       \
     " time_us, low_us, high_us, default_us, gain, gain_low, gain_high, bound, samples, inferred,"  \
-    " stale, effort, search, reason, decision, decided_s"
+    " stale, effort, search, reason, decision, decided_s, tier"
 
 static struct entry_row entry_columns(sqlite3_stmt *s)
 {
@@ -722,7 +791,8 @@ static struct entry_row entry_columns(sqlite3_stmt *s)
                            .samples = (uint32_t)sqlite3_column_int64(s, 18),
                            .inferred = sqlite3_column_int(s, 19) != 0,
                            .stale = sqlite3_column_int(s, 20) != 0,
-                           .decided_s = sqlite3_column_int64(s, 25) };
+                           .decided_s = sqlite3_column_int64(s, 25),
+                           .tier = (enum entry_tier)word_column(s, 26, entry_tier_words) };
 
     TEXT_COLUMN(s, 21, e.effort);
     TEXT_COLUMN(s, 22, e.search);
@@ -767,19 +837,19 @@ static int put_entry(struct store *store, const struct entry_row *e, int64_t id)
 {
     char plan[PLAN_TEXT_BYTES], runner_up[PLAN_TEXT_BYTES], winner[PLAN_TEXT_BYTES];
 
-    return PUT(store, "entry", INTEGER("id", id), INTEGER("fingerprint", e->cluster),
-               INTEGER("shape", e->shape), INTEGER("run", e->run), INTEGER("window", e->window),
-               INTEGER("bucket", e->bucket), INTEGER("capacity", e->capacity),
-               TEXT("plan", plan_text(&e->plan, plan)),
-               TEXT("runner_up", plan_text(&e->runner_up, runner_up)),
-               TEXT("search_winner", plan_text(&e->search_winner, winner)),
-               REAL("time_us", e->time_us), REAL("low_us", e->low_us), REAL("high_us", e->high_us),
-               REAL("default_us", e->default_us), REAL("gain", e->gain),
-               REAL("gain_low", e->gain_low), REAL("gain_high", e->gain_high),
-               REAL("bound", e->bound), INTEGER("samples", e->samples),
-               INTEGER("inferred", e->inferred), INTEGER("stale", e->stale),
-               TEXT("effort", e->effort), TEXT("search", e->search), TEXT("reason", e->reason),
-               TEXT("decision", e->decision), INTEGER("decided_s", e->decided_s));
+    return PUT(
+        store, "entry", INTEGER("id", id), INTEGER("fingerprint", e->cluster),
+        INTEGER("shape", e->shape), INTEGER("run", e->run), INTEGER("window", e->window),
+        INTEGER("bucket", e->bucket), INTEGER("capacity", e->capacity),
+        TEXT("plan", plan_text(&e->plan, plan)),
+        TEXT("runner_up", plan_text(&e->runner_up, runner_up)),
+        TEXT("search_winner", plan_text(&e->search_winner, winner)), REAL("time_us", e->time_us),
+        REAL("low_us", e->low_us), REAL("high_us", e->high_us), REAL("default_us", e->default_us),
+        REAL("gain", e->gain), REAL("gain_low", e->gain_low), REAL("gain_high", e->gain_high),
+        REAL("bound", e->bound), INTEGER("samples", e->samples), INTEGER("inferred", e->inferred),
+        INTEGER("stale", e->stale), TEXT("effort", e->effort), TEXT("search", e->search),
+        TEXT("reason", e->reason), TEXT("decision", e->decision),
+        INTEGER("decided_s", e->decided_s), TEXT("tier", entry_tier_words[e->tier]));
 }
 
 int store_entry(struct store *store, const struct entry_row *entry, const char *why)
@@ -797,6 +867,128 @@ int store_entry(struct store *store, const struct entry_row *entry, const char *
         TRY(NEXT_ID(store, "entry", &id));
     return put_entry(store, entry, id);
 }
+
+/* ---- merging */
+
+static int order(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int effort_rank(const char *effort)
+{
+    static const char *const words[] = { "quick", "normal", "thorough" };
+    int rank = 0;
+
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(effort, words[i]))
+            rank = i + 1;
+    return rank;
+}
+
+/* What decides when everything that counts is equal: any fixed order will do. */
+static void tie_text(const struct entry_row *e, char *text, size_t size)
+{
+    char plan[PLAN_TEXT_BYTES] = "", runner_up[PLAN_TEXT_BYTES] = "", winner[PLAN_TEXT_BYTES] = "";
+
+    plan_text(&e->plan, plan);
+    plan_text(&e->runner_up, runner_up);
+    plan_text(&e->search_winner, winner);
+    snprintf(text, size, "%s|%s|%s|%.6g|%.6g|%.6g|%.6g|%.6g|%.6g|%.6g|%.6g|%d|%s|%s|%s|%llu", plan,
+             runner_up, winner, e->time_us, e->low_us, e->high_us, e->default_us, e->gain,
+             e->gain_low, e->gain_high, e->bound, e->inferred, e->search, e->reason, e->decision,
+             (unsigned long long)e->capacity);
+}
+
+/* Above 0: a is the better one. */
+static int better(const struct entry_row *a, const struct entry_row *b)
+{
+    char x[1024], y[1024];
+    int by = order(b->tier, a->tier);
+
+    by = by ? by : order(b->stale, a->stale);
+    by = by ? by : order(effort_rank(a->effort), effort_rank(b->effort));
+    by = by ? by : order(a->decided_s, b->decided_s);
+    by = by ? by : order(a->samples, b->samples);
+    if (by)
+        return by;
+    tie_text(a, x, sizeof(x));
+    tie_text(b, y, sizeof(y));
+    return strcmp(x, y);
+}
+
+int store_entry_merge(struct store *store, const struct entry_row *entry, const char *why,
+                      enum merge_outcome *outcome)
+{
+    const int64_t key[] = { entry->cluster, entry->shape, entry->window, entry->bucket };
+    struct entry_row known;
+    int64_t id;
+    int rc = find_entry(store, key, &id, &known), by;
+
+    if (rc < 0)
+        return rc;
+    if (rc == UNSUPPORTED) {
+        *outcome = MERGE_ADDED;
+        TRY(NEXT_ID(store, "entry", &id));
+        return put_entry(store, entry, id);
+    }
+    by = better(entry, &known);
+    *outcome = by > 0 ? MERGE_REPLACED : (by < 0 ? MERGE_LOST : MERGE_SAME);
+    if (by == 0)
+        return OK;
+    TRY(put_history(store, by > 0 ? &known : entry, why));
+    return by > 0 ? put_entry(store, entry, id) : OK;
+}
+
+/* ---- imports */
+
+int store_import(struct store *store, const struct import_row *row)
+{
+    int64_t id;
+
+    TRY(NEXT_ID(store, "import_log", &id));
+    return PUT(store, "import_log", INTEGER("id", id), TEXT("sha256", row->sha256),
+               TEXT("file", row->file), INTEGER("imported_s", time(NULL)),
+               INTEGER("added", row->added), INTEGER("same", row->same),
+               INTEGER("conflicts", row->conflicts));
+}
+
+int store_import_known(struct store *store, const char *sha256, bool *known)
+{
+    int64_t id;
+    int rc = find_by_text(store, "SELECT id FROM import_log WHERE sha256=?1", sha256, &id);
+
+    *known = rc == OK;
+    return rc < 0 ? rc : OK;
+}
+
+enum { ELSEWHERE_MAX = 4096 };
+
+int store_clusters_elsewhere(struct store *store,
+                             int (*each)(void *self, const struct cluster *cluster), void *self)
+{
+    int64_t *ids = malloc(ELSEWHERE_MAX * sizeof(*ids));
+    struct cluster cluster;
+    sqlite3_stmt *s;
+    int count = 0, rc = ids ? OK : fail(ERR_NOMEM, "%d clusters", ELSEWHERE_MAX);
+
+    if (!rc)
+        rc = records_query(&store->records,
+                           "SELECT id FROM fingerprint WHERE here = 0 ORDER BY id LIMIT 4096", NULL,
+                           0, &s);
+    while (!rc && !(rc = records_step(&store->records, s)))
+        ids[count++] = sqlite3_column_int64(s, 0);
+    rc = rc == UNSUPPORTED ? OK : rc;
+    for (int i = 0; i < count && !rc; i++) {
+        rc = store_cluster_get(store, ids[i], &cluster);
+        if (!rc)
+            rc = each(self, &cluster);
+    }
+    free(ids);
+    return rc;
+}
+
+/* ---- expiring */
 
 struct expiry {
     struct store *store;

@@ -11,7 +11,7 @@
 
 struct store;
 
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 1 };
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 2 };
 
 enum store_flags {
     STORE_STEAL = 1,   /* take a lease whose owner on another host went silent */
@@ -32,12 +32,16 @@ void store_close(struct store *store); /* commits; NULL is fine */
 int store_path(const char *given, bool make, char *path, size_t size);
 
 int store_commit(struct store *store);
+void store_rollback(struct store *store); /* to the last commit */
 int store_publish(struct store *store);   /* commits first */
 int store_heartbeat(struct store *store); /* the owner is alive; at least every 20 s */
 
 /* ---- nouns: the same value has the same id */
 
+/* The cluster this runs on. */
 int store_cluster(struct store *store, const struct cluster *cluster, int64_t *id);
+/* One that a table speaks of, which may never be this one. */
+int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, int64_t *id);
 int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id);
 /* The same cluster with other soft fields: they are replaced. */
 int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster);
@@ -125,6 +129,14 @@ int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t 
 
 /* ---- entries: the dictionary */
 
+/* Where an entry comes from: local knowledge, never exported. */
+enum entry_tier {
+    TIER_LOCAL,
+    TIER_VERIFIED /* imported, and measured here since */,
+    TIER_IMPORTED
+};
+extern const char *const entry_tier_words[];
+
 struct entry_row {
     int64_t cluster, shape, run;
     uint32_t window, bucket;
@@ -140,10 +152,32 @@ struct entry_row {
     char effort[16], search[16], reason[24]; /* reason: why the search stopped */
     char decision[16];                       /* adopted, default, tie, incumbent, inferred */
     int64_t decided_s;
+    enum entry_tier tier;
 };
 
 /* Replaces the bucket's entry; the old one goes to history with `why`. */
 int store_entry(struct store *store, const struct entry_row *entry, const char *why);
+/* The better one of this and what is there stays, the other goes to history; by one fixed order
+ * (tier, not stale, effort, date, samples, text), in which the time measured has no say: times of
+ * two sessions cannot be compared. */
+enum merge_outcome { MERGE_ADDED, MERGE_SAME, MERGE_REPLACED, MERGE_LOST };
+int store_entry_merge(struct store *store, const struct entry_row *entry, const char *why,
+                      enum merge_outcome *outcome);
+
+/* ---- imports */
+
+struct import_row {
+    const char *sha256, *file; /* of the lines below the header */
+    uint32_t added, same, conflicts;
+};
+
+int store_import(struct store *store, const struct import_row *row);
+int store_import_known(struct store *store, const char *sha256, bool *known);
+
+/* Clusters of other sites, until one of them is found to be this one (see store_cluster). */
+int store_clusters_elsewhere(struct store *store,
+                             int (*each)(void *self, const struct cluster *cluster), void *self);
+
 /* UNSUPPORTED, silently, if there is none. */
 int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                     uint32_t bucket, struct entry_row *out);

@@ -365,8 +365,9 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
         c.device_units = facts[i].cores < c.device_units ? facts[i].cores : c.device_units;
         c.device_gib = facts[i].memory_gib < c.device_gib ? facts[i].memory_gib : c.device_gib;
     }
-    if (c.nodes < ranks)
-        snprintf(c.link_inside, sizeof(c.link_inside), "shared memory");
+    /* A link that is not there is known: "unknown" would equal nothing. */
+    snprintf(c.link_inside, sizeof(c.link_inside), c.nodes < ranks ? "shared memory" : "none");
+    snprintf(c.link_between, sizeof(c.link_between), c.nodes > 1 ? "unknown" : "none");
     if (count_hosts(facts, ranks) > 1)
         JOIN(network, link_between);
     JOIN(device, device);

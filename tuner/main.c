@@ -18,6 +18,9 @@ static const struct verb {
     { "lookup", lookup_main, "which plan a trainer is told for a capacity, and why" },
     { "doctor", doctor_main, "what would make the numbers wrong here, and how to cure it" },
     { "fingerprint", fingerprint_main, "what this cluster is: hosts, links, libraries" },
+    { "export", export_main, "tables for other sites: JSON lines, CSV, C, packed" },
+    { "import", import_main, "tables of other sites" },
+    { "merge", import_main, "the same, for databases of one's own" },
     { "override", override_main, "pin a plan for a range of buckets, with a reason" },
     { "run", run_main, "run one layer under given plans: where the time of a step goes" },
     { "serve", serve_main, NULL }, /* what the ranks of tune run */

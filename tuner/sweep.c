@@ -54,7 +54,7 @@ static int is_known(struct sweep *sweep, uint32_t bucket, bool *known)
     *known = false;
     if (rc < 0)
         return rc;
-    *known = rc == OK && !entry.inferred && !entry.stale &&
+    *known = rc == OK && !entry.inferred && !entry.stale && entry.tier != TIER_IMPORTED &&
              effort_rank(entry.effort) >= effort_rank(setup->effort->name);
     return OK;
 }

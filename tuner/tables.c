@@ -57,7 +57,8 @@ static void end_line(struct printer *p)
     milliseconds(p->time_low, p->time_high, took, sizeof(took));
     milliseconds(p->default_low, p->default_high, standard, sizeof(standard));
     if (p->buckets == 1)
-        snprintf(how, sizeof(how), "%s%s", p->first.decision, p->first.stale ? ", stale" : "");
+        snprintf(how, sizeof(how), "%s%s%s", p->first.decision, p->first.stale ? ", stale" : "",
+                 p->first.tier == TIER_IMPORTED ? ", imported" : "");
     else
         snprintf(how, sizeof(how), "%u measured, %u inferred", p->measured,
                  p->buckets - p->measured);

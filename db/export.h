@@ -1,0 +1,27 @@
+/* Tables on their way to other sites: the same content gives the same bytes everywhere. */
+#ifndef EXPORT_H
+#define EXPORT_H
+
+#include "store.h"
+
+#include <stdio.h>
+
+enum { EXPORT_VERSION = 1 };
+
+struct export_options {
+    const char *cluster;           /* beginning of a hash; NULL: all */
+    const struct moe_shape *shape; /* NULL: all */
+    bool identify;                 /* host names and the cluster's name as well */
+    bool full;                     /* every trial with its samples as well */
+};
+
+/* Canonical JSON lines; see README, "Format".  UNSUPPORTED, silently, if nothing is chosen. */
+int export_lines(struct store *store, const struct export_options *options, FILE *to);
+
+/* A line per entry for a spreadsheet; RFC 4180. */
+int export_csv(struct store *store, const struct export_options *options, FILE *to);
+
+/* A C table to compile in. */
+int export_header(struct store *store, const struct export_options *options, FILE *to);
+
+#endif

@@ -1,0 +1,534 @@
+/* Line by line into memory, checked against one list of fields; then into the store. */
+#include "import.h"
+
+#include "export.h"
+#include "json.h"
+#include "plan.h"
+#include "sha256.h"
+#include "shape.h"
+#include "status.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ENTRIES_MAX = 4 << 20, CLUSTERS_MAX = 1 << 12, LINE_MAX = 1 << 16 };
+
+struct known_cluster {
+    char hash[SHA256_HEX_BYTES];
+    struct cluster cluster;
+    int64_t id;
+};
+
+struct incoming {
+    size_t cluster; /* index */
+    struct moe_shape shape;
+    struct entry_row row;
+};
+
+struct reader {
+    const struct import_options *options;
+    struct store *store;
+    struct known_cluster *clusters;
+    struct incoming *entries;
+    size_t cluster_count, cluster_room, entry_count, entry_room;
+    uint32_t line;
+    /* The header says: */
+    int64_t wanted_clusters, wanted_entries;
+    char sha256[SHA256_HEX_BYTES];
+};
+
+/* ---- one line: an object of known members, each once */
+
+enum kind {
+    KIND_TEXT,
+    KIND_WORD,
+    KIND_PLAN,
+    KIND_PLAN_OR_NULL,
+    KIND_COUNT,
+    KIND_TIME,
+    KIND_SHARE,
+    KIND_BOOL
+};
+
+struct member {
+    const char *name;
+    enum kind kind;
+    void *to;
+    size_t size; /* of a text's room */
+    double most; /* of a count */
+};
+
+struct object {
+    const struct reader *reader;
+    const struct member *members;
+    size_t count;
+    uint64_t seen;
+    /* A member that is itself an object of texts: lines "name = value". */
+    const char *inner;
+    char *inner_text;
+    size_t inner_size, inner_used;
+};
+
+static int wrong(const struct reader *reader, const char *field, const char *why)
+{
+    return fail(ERR_FORMAT, "%s, line %u: \"%.40s\" %s", reader->options->origin, reader->line,
+                field, why);
+}
+
+/* What is printed later must not move a terminal's cursor or end a line. */
+static bool is_plain(const struct json_value *v)
+{
+    for (size_t i = 0; i < v->length; i++)
+        if ((unsigned char)v->value[i] < ' ' || v->value[i] == 0x7f)
+            return false;
+    return true;
+}
+
+static int take_text(const struct object *o, const struct member *m, const struct json_value *v)
+{
+    if (v->kind != JSON_STRING || v->length >= m->size || !is_plain(v))
+        return wrong(o->reader, m->name, "is no text that fits");
+    memcpy(m->to, v->value, v->length + 1);
+    return OK;
+}
+
+static int take_word(const struct object *o, const struct member *m, const struct json_value *v)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_";
+
+    TRY(take_text(o, m, v));
+    return strspn(m->to, allowed) == v->length ? OK : wrong(o->reader, m->name, "is no word");
+}
+
+static int take_plan(const struct object *o, const struct member *m, const struct json_value *v)
+{
+    struct moe_plan plan;
+
+    if (v->kind == JSON_NULL && m->kind == KIND_PLAN_OR_NULL) {
+        *(struct moe_plan *)m->to = (struct moe_plan){ 0 };
+        return OK;
+    }
+    if (v->kind != JSON_STRING || strlen(v->value) != v->length || moe_plan_parse(v->value, &plan))
+        return wrong(o->reader, m->name, "is no plan");
+    *(struct moe_plan *)m->to = plan;
+    return OK;
+}
+
+static int take_count(const struct object *o, const struct member *m, const struct json_value *v)
+{
+    double value = v->kind == JSON_NUMBER ? json_number(v) : -1;
+
+    if (!(value >= 0 && value <= m->most) || value != floor(value))
+        return wrong(o->reader, m->name, "is no whole number in range");
+    if (m->size == sizeof(uint32_t))
+        *(uint32_t *)m->to = (uint32_t)value;
+    else
+        *(int64_t *)m->to = (int64_t)value;
+    return OK;
+}
+
+static int take_number(const struct object *o, const struct member *m, const struct json_value *v)
+{
+    double value = v->kind == JSON_NUMBER ? json_number(v) : (double)NAN;
+    bool time = m->kind == KIND_TIME;
+
+    if (v->kind != JSON_NULL && !(isfinite(value) && fabs(value) < 1e12 && (!time || value >= 0)))
+        return wrong(o->reader, m->name, "is no number in range");
+    *(double *)m->to = value;
+    return OK;
+}
+
+static int take_bool(const struct object *o, const struct member *m, const struct json_value *v)
+{
+    if (v->kind != JSON_TRUE && v->kind != JSON_FALSE)
+        return wrong(o->reader, m->name, "is neither true nor false");
+    *(bool *)m->to = v->kind == JSON_TRUE;
+    return OK;
+}
+
+static int take(const struct object *o, const struct member *m, const struct json_value *v)
+{
+    switch (m->kind) {
+    case KIND_TEXT: return take_text(o, m, v);
+    case KIND_WORD: return take_word(o, m, v);
+    case KIND_PLAN:
+    case KIND_PLAN_OR_NULL: return take_plan(o, m, v);
+    case KIND_COUNT: return take_count(o, m, v);
+    case KIND_TIME:
+    case KIND_SHARE: return take_number(o, m, v);
+    case KIND_BOOL: return take_bool(o, m, v);
+    }
+    return ERR_FORMAT;
+}
+
+/* "name = value", as the text form of a cluster wants it; '#' would begin a comment there. */
+static int take_inner(struct object *o, const struct json_value *v)
+{
+    if (v->kind != JSON_STRING || !v->key || strlen(v->value) != v->length || !is_plain(v) ||
+        strchr(v->value, '#'))
+        return wrong(o->reader, v->key ? v->key : o->inner, "is no text that fits");
+    o->inner_used += (size_t)snprintf(o->inner_text + o->inner_used, o->inner_size - o->inner_used,
+                                      "%s = %s\n", v->key, v->value);
+    return o->inner_used < o->inner_size ? OK : wrong(o->reader, v->key, "is too long");
+}
+
+static int on_value(void *self, const struct json_value *v)
+{
+    struct object *o = self;
+
+    if (v->depth == 0)
+        return v->kind == JSON_OBJECT || v->kind == JSON_END
+                   ? OK
+                   : wrong(o->reader, "line", "is no object");
+    if (v->depth == 2 && o->inner && v->kind != JSON_END)
+        return take_inner(o, v);
+    if (v->kind == JSON_END)
+        return OK;
+    if (v->depth != 1 || !v->key)
+        return wrong(o->reader, v->key ? v->key : "value", "is in an unexpected place");
+    if (o->inner && !strcmp(v->key, o->inner) && v->kind == JSON_OBJECT && !(o->seen >> 63)) {
+        o->seen |= (uint64_t)1 << 63;
+        return OK;
+    }
+    for (size_t i = 0; i < o->count; i++)
+        if (!strcmp(o->members[i].name, v->key)) {
+            if (o->seen >> i & 1)
+                return wrong(o->reader, v->key, "comes twice");
+            o->seen |= (uint64_t)1 << i;
+            return take(o, &o->members[i], v);
+        }
+    return wrong(o->reader, v->key, "is not known to this version");
+}
+
+static int read_object(struct object *o, const char *text, size_t length)
+{
+    char origin[512];
+
+    snprintf(origin, sizeof(origin), "%.400s, line %u", o->reader->options->origin,
+             o->reader->line);
+    TRY(json_read(text, length, origin, on_value, o));
+    for (size_t i = 0; i < o->count; i++)
+        if (!(o->seen >> i & 1))
+            return wrong(o->reader, o->members[i].name, "is missing");
+    return o->inner && !(o->seen >> 63) ? wrong(o->reader, o->inner, "is missing") : OK;
+}
+
+#define MEMBERS(list) .members = (list), .count = sizeof(list) / sizeof((list)[0])
+
+/* ---- the three kinds of lines */
+
+static int read_header(struct reader *r, const char *text, size_t length)
+{
+    char format[32];
+    int64_t version, semantics;
+    const struct member members[] = {
+        { "format", KIND_TEXT, format, sizeof(format), 0 },
+        { "version", KIND_COUNT, &version, sizeof(version), 1e9 },
+        { "semantics", KIND_COUNT, &semantics, sizeof(semantics), 1e9 },
+        { "clusters", KIND_COUNT, &r->wanted_clusters, sizeof(int64_t), CLUSTERS_MAX },
+        { "entries", KIND_COUNT, &r->wanted_entries, sizeof(int64_t), ENTRIES_MAX },
+        { "sha256", KIND_TEXT, r->sha256, sizeof(r->sha256), 0 },
+    };
+    struct object o = { .reader = r, MEMBERS(members) };
+
+    TRY(read_object(&o, text, length));
+    if (strcmp(format, "moetune-table") != 0)
+        return wrong(r, "format", "is not moetune-table");
+    if (version < 1 || version > EXPORT_VERSION)
+        return wrong(r, "version", "is from another moetune than this one can read");
+    if (semantics != CLUSTER_SEMANTICS)
+        return wrong(r, "semantics", "is another meaning of r, d and a than this moetune's");
+    return OK;
+}
+
+static int grow(void **items, size_t count, size_t *room, size_t item_bytes)
+{
+    size_t more = *room ? 2 * *room : 64;
+    void *grown;
+
+    if (count < *room)
+        return OK;
+    grown = realloc(*items, more * item_bytes);
+    if (!grown)
+        return fail(ERR_NOMEM, "%zu rows", more);
+    *items = grown;
+    *room = more;
+    return OK;
+}
+
+static int read_cluster(struct reader *r, const char *text, size_t length)
+{
+    struct known_cluster k = { .id = 0 };
+    char fields[2 * CLUSTER_TEXT_BYTES] = "", origin[512], hex[SHA256_HEX_BYTES];
+    uint8_t hash[HASH_BYTES];
+    const struct member members[] = { { "fingerprint", KIND_TEXT, k.hash, sizeof(k.hash), 0 } };
+    struct object o = { .reader = r,
+                        MEMBERS(members),
+                        .inner = "fields",
+                        .inner_text = fields,
+                        .inner_size = sizeof(fields) };
+
+    TRY(read_object(&o, text, length));
+    snprintf(origin, sizeof(origin), "%.400s, line %u", r->options->origin, r->line);
+    TRY(cluster_parse(fields, origin, &k.cluster));
+    cluster_hash(&k.cluster, hash);
+    sha256_hex(hash, hex);
+    if (strcmp(hex, k.hash) != 0)
+        return wrong(r, "fingerprint", "is not the hash of its fields");
+    if (r->cluster_count && strcmp(r->clusters[r->cluster_count - 1].hash, hex) >= 0)
+        return wrong(r, "fingerprint", "is out of order");
+    if (r->cluster_count == CLUSTERS_MAX)
+        return wrong(r, "fingerprint", "is one too many");
+    TRY(grow((void **)&r->clusters, r->cluster_count, &r->cluster_room, sizeof(k)));
+    r->clusters[r->cluster_count++] = k;
+    return OK;
+}
+
+/* Sorted by hash; -1: not there. */
+static long find_cluster(const struct reader *r, const char *hash)
+{
+    size_t low = 0, high = r->cluster_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (strcmp(r->clusters[middle].hash, hash) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < r->cluster_count && !strcmp(r->clusters[low].hash, hash) ? (long)low : -1;
+}
+
+static int check_plan(const struct reader *r, const char *name, struct moe_plan *plan,
+                      const struct moe_shape *shape)
+{
+    struct moe_plan canonical = plan_canonical(*plan);
+
+    if (!plan->struct_size)
+        return OK;
+    if (!plan_legal(plan, shape) || !plan_equal(plan, &canonical))
+        return wrong(r, name, "is not legal for its layer");
+    return OK;
+}
+
+static int check_entry(struct reader *r, const char *cluster, const char *layer,
+                       struct incoming *in)
+{
+    char why[SHAPE_FAULT_BYTES], again[SHAPE_TEXT_BYTES];
+    struct entry_row *e = &in->row;
+    long at = find_cluster(r, cluster);
+
+    if (at < 0)
+        return wrong(r, "cluster", "was not described before");
+    in->cluster = (size_t)at;
+    in->shape.struct_size = sizeof(in->shape);
+    if (shape_scan(layer, &in->shape) || shape_fault(&in->shape, why, sizeof(why)))
+        return wrong(r, "layer", "is no layer");
+    shape_format(&in->shape, again, sizeof(again));
+    if (strcmp(again, layer) != 0)
+        return wrong(r, "layer", "is not in its one form");
+    if (in->shape.ranks != r->clusters[at].cluster.ranks)
+        return wrong(r, "layer", "has other ranks than its cluster");
+    TRY(check_plan(r, "plan", &e->plan, &in->shape));
+    TRY(check_plan(r, "runner_up", &e->runner_up, &in->shape));
+    TRY(check_plan(r, "search_winner", &e->search_winner, &in->shape));
+    return e->window ? OK : wrong(r, "window", "is 0");
+}
+
+static int read_entry(struct reader *r, const char *text, size_t length)
+{
+    struct incoming in = { .row.tier = TIER_IMPORTED };
+    struct entry_row *e = &in.row;
+    char cluster[SHA256_HEX_BYTES], layer[SHAPE_TEXT_BYTES];
+    int64_t capacity;
+    const struct member members[] = {
+        { "cluster", KIND_TEXT, cluster, sizeof(cluster), 0 },
+        { "layer", KIND_TEXT, layer, sizeof(layer), 0 },
+        { "window", KIND_COUNT, &e->window, sizeof(e->window), UINT32_MAX },
+        { "bucket", KIND_COUNT, &e->bucket, sizeof(e->bucket), UINT32_MAX - 1 },
+        { "capacity", KIND_COUNT, &capacity, sizeof(capacity), 1e15 },
+        { "plan", KIND_PLAN, &e->plan, 0, 0 },
+        { "runner_up", KIND_PLAN_OR_NULL, &e->runner_up, 0, 0 },
+        { "search_winner", KIND_PLAN_OR_NULL, &e->search_winner, 0, 0 },
+        { "time_us", KIND_TIME, &e->time_us, 0, 0 },
+        { "low_us", KIND_TIME, &e->low_us, 0, 0 },
+        { "high_us", KIND_TIME, &e->high_us, 0, 0 },
+        { "default_us", KIND_TIME, &e->default_us, 0, 0 },
+        { "gain", KIND_SHARE, &e->gain, 0, 0 },
+        { "gain_low", KIND_SHARE, &e->gain_low, 0, 0 },
+        { "gain_high", KIND_SHARE, &e->gain_high, 0, 0 },
+        { "bound", KIND_SHARE, &e->bound, 0, 0 },
+        { "samples", KIND_COUNT, &e->samples, sizeof(e->samples), UINT32_MAX },
+        { "inferred", KIND_BOOL, &e->inferred, 0, 0 },
+        { "stale", KIND_BOOL, &e->stale, 0, 0 },
+        { "effort", KIND_WORD, e->effort, sizeof(e->effort), 0 },
+        { "search", KIND_WORD, e->search, sizeof(e->search), 0 },
+        { "reason", KIND_WORD, e->reason, sizeof(e->reason), 0 },
+        { "decision", KIND_WORD, e->decision, sizeof(e->decision), 0 },
+        { "decided_s", KIND_COUNT, &e->decided_s, sizeof(e->decided_s), 1e12 },
+    };
+    struct object o = { .reader = r, MEMBERS(members) };
+
+    TRY(read_object(&o, text, length));
+    e->capacity = (uint64_t)capacity;
+    TRY(check_entry(r, cluster, layer, &in));
+    if (r->entry_count == ENTRIES_MAX)
+        return wrong(r, "entry", "is one too many");
+    TRY(grow((void **)&r->entries, r->entry_count, &r->entry_room, sizeof(in)));
+    r->entries[r->entry_count++] = in;
+    return OK;
+}
+
+/* Samples are for people; they are read as carefully and left behind. */
+static int read_sample(struct reader *r, const char *text, size_t length)
+{
+    char cluster[SHA256_HEX_BYTES], layer[SHAPE_TEXT_BYTES];
+    struct moe_plan plan;
+    int64_t window, bucket, kind, round, ns;
+    const struct member members[] = {
+        { "sample_of", KIND_TEXT, cluster, sizeof(cluster), 0 },
+        { "layer", KIND_TEXT, layer, sizeof(layer), 0 },
+        { "window", KIND_COUNT, &window, sizeof(window), UINT32_MAX },
+        { "bucket", KIND_COUNT, &bucket, sizeof(bucket), UINT32_MAX },
+        { "plan", KIND_PLAN, &plan, 0, 0 },
+        { "kind", KIND_COUNT, &kind, sizeof(kind), 100 },
+        { "round", KIND_COUNT, &round, sizeof(round), UINT32_MAX },
+        { "ns", KIND_COUNT, &ns, sizeof(ns), 1e18 },
+    };
+    struct object o = { .reader = r, MEMBERS(members) };
+
+    return read_object(&o, text, length);
+}
+
+static bool begins(const char *text, size_t length, const char *with)
+{
+    return length > strlen(with) && !memcmp(text, with, strlen(with));
+}
+
+static int read_line(struct reader *r, const char *text, size_t length)
+{
+    if (length > LINE_MAX)
+        return wrong(r, "line", "is too long");
+    if (begins(text, length, "{\"fingerprint\":"))
+        return r->entry_count ? wrong(r, "fingerprint", "comes after entries")
+                              : read_cluster(r, text, length);
+    if (begins(text, length, "{\"sample_of\":"))
+        return read_sample(r, text, length);
+    return read_entry(r, text, length);
+}
+
+static int check_sum(const struct reader *r, const char *body, size_t size)
+{
+    struct sha256 sum;
+    uint8_t hash[SHA256_BYTES];
+    char hex[SHA256_HEX_BYTES];
+
+    sha256_init(&sum);
+    sha256_add(&sum, body, size);
+    sha256_end(&sum, hash);
+    sha256_hex(hash, hex);
+    if (!strcmp(hex, r->sha256))
+        return OK;
+    return fail(ERR_FORMAT, "%s is damaged: its lines are not those its first line vouches for",
+                r->options->origin);
+}
+
+static int read_all(struct reader *r, const char *text, size_t size)
+{
+    const char *end = text + size, *at = memchr(text, '\n', size);
+
+    r->line = 1;
+    if (!at)
+        return wrong(r, "line", "does not end");
+    TRY(read_header(r, text, (size_t)(at - text)));
+    TRY(check_sum(r, at + 1, (size_t)(end - at - 1)));
+    for (text = at + 1; text < end; text = at + 1) {
+        r->line++;
+        at = memchr(text, '\n', (size_t)(end - text));
+        if (!at)
+            return wrong(r, "line", "does not end");
+        TRY(read_line(r, text, (size_t)(at - text)));
+    }
+    if ((int64_t)r->cluster_count != r->wanted_clusters ||
+        (int64_t)r->entry_count != r->wanted_entries)
+        return fail(ERR_FORMAT, "%s holds %zu entries, its first line says %lld",
+                    r->options->origin, r->entry_count, (long long)r->wanted_entries);
+    return OK;
+}
+
+/* ---- into the store */
+
+static int place_entry(struct reader *r, struct incoming *in, struct import_result *out)
+{
+    const struct import_options *o = r->options;
+    struct entry_row known;
+    enum merge_outcome outcome;
+    bool differs;
+    int rc;
+
+    in->row.cluster = r->clusters[in->cluster].id;
+    TRY(store_shape(r->store, &in->shape, &in->row.shape));
+    rc = store_entry_get(r->store, in->row.cluster, in->row.shape, in->row.window, in->row.bucket,
+                         &known);
+    if (rc < 0)
+        return rc;
+    differs = rc == OK && !plan_equal(&known.plan, &in->row.plan);
+    TRY(store_entry_merge(r->store, &in->row, "import", &outcome));
+    out->added += outcome == MERGE_ADDED;
+    out->same += outcome == MERGE_SAME;
+    out->replaced += outcome == MERGE_REPLACED;
+    out->lost += outcome == MERGE_LOST;
+    out->conflicts += differs;
+    if (differs && o->conflict && out->conflicts <= IMPORT_CONFLICTS_KEPT)
+        o->conflict(o->self, &known, &in->row, outcome);
+    return OK;
+}
+
+static int place_all(struct reader *r, struct import_result *out)
+{
+    for (size_t i = 0; i < r->cluster_count; i++)
+        TRY(store_cluster_elsewhere(r->store, &r->clusters[i].cluster, &r->clusters[i].id));
+    for (size_t i = 0; i < r->entry_count; i++)
+        TRY(place_entry(r, &r->entries[i], out));
+    return store_import(r->store, &(struct import_row){ .sha256 = r->sha256,
+                                                        .file = r->options->origin,
+                                                        .added = out->added,
+                                                        .same = out->same,
+                                                        .conflicts = out->conflicts });
+}
+
+static int place(struct reader *r, struct import_result *out)
+{
+    int rc = store_import_known(r->store, r->sha256, &out->known);
+
+    out->clusters = (uint32_t)r->cluster_count;
+    out->entries = (uint32_t)r->entry_count;
+    if (rc || out->known)
+        return rc;
+    rc = place_all(r, out);
+    /* All of it or nothing: also when the disk is full half-way. */
+    if (rc || r->options->dry)
+        store_rollback(r->store);
+    return rc ? rc : (r->options->dry ? OK : store_commit(r->store));
+}
+
+int import_lines(struct store *store, const char *text, size_t size,
+                 const struct import_options *options, struct import_result *out)
+{
+    struct reader r = { .options = options, .store = store };
+    struct import_result result = { 0 };
+    int rc = read_all(&r, text, size);
+
+    if (!rc)
+        rc = place(&r, &result);
+    free(r.clusters);
+    free(r.entries);
+    if (!rc)
+        *out = result;
+    return rc;
+}

@@ -1,0 +1,138 @@
+/* moetune export: tables for other sites. */
+#include "export.h"
+#include "options.h"
+#include "shape.h"
+#include "status.h"
+#include "store.h"
+#include "verbs.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum format { FORMAT_JSONL, FORMAT_CSV, FORMAT_HEADER, FORMAT_PACKED };
+static const char *const format_words[] = { "jsonl", "csv", "header", "packed", NULL };
+
+struct options {
+    const char *db, *shape, *fingerprint, *file;
+    uint32_t format;
+    bool identify, full;
+};
+
+#define AT(field) offsetof(struct options, field)
+static const struct option_row rows[] = {
+    { "output", "FILE", OPTION_TEXT, AT(file), "where to (standard output)", NULL, 'o' },
+    { "format", "WORD", OPTION_WORD, AT(format),
+      "jsonl (for import), csv, header (C), packed (for libmoelookup)", format_words },
+    { "shape", "TEXT", OPTION_TEXT, AT(shape), "only this layer, as `moetune show` prints it",
+      NULL },
+    { "fingerprint", "HASH", OPTION_TEXT, AT(fingerprint), "only clusters whose hash begins so",
+      NULL },
+    { "identify", NULL, OPTION_FLAG, AT(identify), "host names as well; else they stay at home",
+      NULL },
+    { "full", NULL, OPTION_FLAG, AT(full), "every timed step as well", NULL },
+    { "db", "FILE", OPTION_TEXT, AT(db), "database or snapshot ($MOETUNE_DB, or the user's)",
+      NULL },
+};
+#undef AT
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
+
+static void print_help(void)
+{
+    static const struct options defaults = { 0 };
+
+    printf("usage: moetune export [options]\n\n"
+           "Writes the dictionary with the proof of each entry.  The same content gives the same "
+           "bytes on\nevery machine; host names, users and paths stay at home.\n\n");
+    options_print(rows, ROW_COUNT, &defaults);
+    printf("\nexample: moetune export -o table.jsonl\n");
+}
+
+static int write_packed(const char *path, FILE *to)
+{
+    struct moelookup *table;
+    size_t size;
+    void *bytes;
+    int rc;
+
+    TRY(moelookup_open(path, &table));
+    rc = moelookup_pack(table, NULL, &size);
+    bytes = malloc(size);
+    if (!rc)
+        rc = bytes ? moelookup_pack(table, bytes, &size) : ERR_NOMEM;
+    if (!rc && (fwrite(bytes, 1, size, to) != size || fflush(to)))
+        rc = fail(ERR_IO, "the table cannot be written: %s", strerror(errno));
+    free(bytes);
+    moelookup_close(table);
+    return rc;
+}
+
+static int write_table(struct store *store, const char *path, const struct options *o, FILE *to)
+{
+    struct moe_shape shape = MOE_SHAPE_INIT;
+    struct export_options choice = { .cluster = o->fingerprint,
+                                     .shape = o->shape ? &shape : NULL,
+                                     .identify = o->identify,
+                                     .full = o->full };
+    if (o->shape)
+        TRY(shape_parse(o->shape, &shape));
+    switch ((enum format)o->format) {
+    case FORMAT_JSONL: return export_lines(store, &choice, to);
+    case FORMAT_CSV: return export_csv(store, &choice, to);
+    case FORMAT_HEADER: return export_header(store, &choice, to);
+    case FORMAT_PACKED: return write_packed(path, to);
+    }
+    return ERR_ARGUMENT;
+}
+
+/* Into a file beside it first: whoever reads sees the old one or the whole new one. */
+static int write_file(struct store *store, const char *path, const struct options *o)
+{
+    char temporary[PATH_MAX];
+    FILE *to;
+    int rc;
+
+    if (snprintf(temporary, sizeof(temporary), "%s.%d", o->file, (int)getpid()) >=
+        (int)sizeof(temporary))
+        return fail(ERR_ARGUMENT, "%.60s...: the name is too long", o->file);
+    to = fopen(temporary, "we");
+    if (!to)
+        return fail(ERR_IO, "%s: %s", temporary, strerror(errno));
+    rc = write_table(store, path, o, to);
+    if (fclose(to) && !rc)
+        rc = fail(ERR_IO, "%s: %s", temporary, strerror(errno));
+    if (!rc && rename(temporary, o->file))
+        rc = fail(ERR_IO, "%s: %s", o->file, strerror(errno));
+    if (rc)
+        unlink(temporary);
+    return rc;
+}
+
+int export_main(int argc, char **argv)
+{
+    struct options o = { 0 };
+    char path[PATH_MAX];
+    struct store *store;
+    bool help = false;
+    int first = argc, rc;
+
+    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
+    if (help) {
+        print_help();
+        return OK;
+    }
+    if (first < argc)
+        return fail(ERR_ARGUMENT, "export takes no argument \"%s\"", argv[first]);
+    if (o.format == FORMAT_PACKED && (o.shape || o.fingerprint))
+        return fail(ERR_ARGUMENT, "--format packed holds the whole table");
+    TRY(store_path(o.db, false, path, sizeof(path)));
+    TRY(store_read(path, &store));
+    rc = o.file ? write_file(store, path, &o) : write_table(store, path, &o, stdout);
+    if (rc == UNSUPPORTED)
+        note("%s holds nothing to export", path);
+    store_close(store);
+    return rc;
+}

@@ -1,0 +1,236 @@
+/* moetune import and merge: tables of other sites, files of lines or databases. */
+#include "export.h"
+#include "import.h"
+#include "machine.h"
+#include "options.h"
+#include "plan.h"
+#include "shape.h"
+#include "status.h"
+#include "store.h"
+#include "verbs.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_BYTES_MAX = 1 << 30 };
+
+struct options {
+    const char *db;
+    bool dry, strict, quiet;
+};
+
+#define AT(field) offsetof(struct options, field)
+static const struct option_row rows[] = {
+    { "dry-run", NULL, OPTION_FLAG, AT(dry), "say what would happen, write nothing", NULL },
+    { "strict", NULL, OPTION_FLAG, AT(strict), "exit code 3 if a bucket is there with another plan",
+      NULL },
+    { "quiet", NULL, OPTION_FLAG, AT(quiet), "do not list conflicts", NULL },
+    { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or the user's)", NULL },
+};
+#undef AT
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
+
+static void print_help(const char *verb)
+{
+    static const struct options defaults = { 0 };
+
+    printf(
+        "usage: moetune %s FILE... [options]\n\n"
+        "Takes in tables that `moetune export` wrote, or databases.  All of a file or nothing of "
+        "it.  What\ncomes in answers only on a cluster whose hard fields are all known and equal, "
+        "and where nothing\nwas measured here.  Of two entries one stays by a fixed order (not "
+        "stale, effort, date, samples),\nnever by its time; the other goes to history.\n\n",
+        verb);
+    options_print(rows, ROW_COUNT, &defaults);
+    printf("\nexample: moetune %s table.jsonl --dry-run\n", verb);
+}
+
+/* ---- conflicts */
+
+struct session {
+    struct store *store;
+    const struct options *options;
+    uint32_t conflicts, here, elsewhere;
+};
+
+static void print_proof(const char *whose, const struct entry_row *e)
+{
+    char plan[PLAN_TEXT_BYTES];
+
+    moe_plan_format(&e->plan, plan, sizeof(plan));
+    printf("  %-9s %-18s %10.1f us against %10.1f us, %u samples, %s, %s%s\n", whose, plan,
+           e->time_us, e->default_us, e->samples, e->effort, entry_tier_words[e->tier],
+           e->stale ? ", stale" : "");
+}
+
+static void on_conflict(void *self, const struct entry_row *known, const struct entry_row *incoming,
+                        enum merge_outcome outcome)
+{
+    struct session *s = self;
+    struct moe_shape shape;
+    char layer[SHAPE_TEXT_BYTES] = "?";
+
+    if (s->options->quiet)
+        return;
+    if (!store_shape_get(s->store, known->shape, &shape))
+        shape_format(&shape, layer, sizeof(layer));
+    printf("conflict: %s, bucket %u of width %u: %s stays\n", layer, known->bucket, known->window,
+           outcome == MERGE_REPLACED ? "the incoming one" : "the known one");
+    print_proof("known", known);
+    print_proof("incoming", incoming);
+}
+
+/* ---- files */
+
+static int read_bytes(FILE *file, const char *path, char **text, size_t *size)
+{
+    size_t room = 1 << 16, used = 0, n;
+    char *bytes = malloc(room), *more;
+
+    while (bytes && (n = fread(bytes + used, 1, room - used, file)) > 0) {
+        used += n;
+        if (used < room)
+            continue;
+        more = room < FILE_BYTES_MAX ? realloc(bytes, room *= 2) : NULL;
+        if (!more)
+            free(bytes);
+        bytes = more;
+    }
+    if (!bytes || ferror(file)) {
+        free(bytes);
+        return fail(ERR_IO, "%s: cannot be read, or has more than %d MiB", path,
+                    FILE_BYTES_MAX >> 20);
+    }
+    *text = bytes;
+    *size = used;
+    return OK;
+}
+
+/* A foreign database is never attached: it is read as any other, and goes the way of a file. */
+static int read_database(const char *path, char **text, size_t *size)
+{
+    struct export_options all = { 0 };
+    struct store *store;
+    FILE *memory;
+    int rc;
+
+    TRY(store_read(path, &store));
+    memory = open_memstream(text, size);
+    rc = memory ? export_lines(store, &all, memory) : fail(ERR_NOMEM, "%s", path);
+    if (memory)
+        fclose(memory);
+    store_close(store);
+    if (rc)
+        free(*text);
+    return rc;
+}
+
+static int read_file(const char *path, char **text, size_t *size)
+{
+    char head[16] = "";
+    FILE *file = fopen(path, "re");
+    int rc;
+
+    if (!file)
+        return fail(ERR_IO, "%s: %s", path, strerror(errno));
+    if (fread(head, 1, 15, file) == 15 && !strcmp(head, "SQLite format 3")) {
+        fclose(file);
+        return read_database(path, text, size);
+    }
+    rewind(file);
+    rc = read_bytes(file, path, text, size);
+    fclose(file);
+    return rc;
+}
+
+static int take_in(struct session *s, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct import_options options = { .origin = slash ? slash + 1 : path,
+                                      .dry = s->options->dry,
+                                      .conflict = on_conflict,
+                                      .self = s };
+    struct import_result got;
+    size_t size = 0;
+    char *text = NULL;
+    int rc;
+
+    TRY(read_file(path, &text, &size));
+    rc = import_lines(s->store, text, size, &options, &got);
+    free(text);
+    TRY(rc);
+    s->conflicts += got.conflicts;
+    if (got.known)
+        printf("%s: came in before, nothing to do\n", path);
+    else
+        printf("%s: %u entries of %u clusters: %u new, %u the same, %u replace what was known, %u "
+               "do not; %u conflicts%s\n",
+               path, got.entries, got.clusters, got.added, got.same, got.replaced, got.lost,
+               got.conflicts, s->options->dry ? " (nothing was written)" : "");
+    return OK;
+}
+
+/* ---- is one of those clusters this one? */
+
+static int compare_here(void *self, const struct cluster *elsewhere)
+{
+    struct session *s = self;
+    struct cluster here = machine_cluster(elsewhere->ranks, elsewhere->ranks_per_node);
+    int64_t id;
+
+    if (!cluster_answers(elsewhere, &here)) {
+        s->elsewhere++;
+        return OK;
+    }
+    s->here++;
+    TRY(store_cluster(s->store, &here, &id));
+    if (!cluster_same_soft(elsewhere, &here))
+        return store_expire(s->store, id, 0, 0, 0, UINT32_MAX, "imported from other software");
+    return OK;
+}
+
+static int settle(struct session *s)
+{
+    TRY(store_clusters_elsewhere(s->store, compare_here, s));
+    if (s->here)
+        printf("%u of the clusters is this machine: their entries answer here\n", s->here);
+    if (s->elsewhere)
+        printf("%u clusters of other machines: their entries never answer here, unless `moetune "
+               "verify` or `tune` finds itself on one of them\n",
+               s->elsewhere);
+    return store_publish(s->store);
+}
+
+static int take_all(struct session *s, char **files, int count)
+{
+    for (int i = 0; i < count; i++)
+        TRY(take_in(s, files[i]));
+    if (!s->options->dry)
+        TRY(settle(s));
+    return s->options->strict && s->conflicts ? ERR_WRONG : OK;
+}
+
+int import_main(int argc, char **argv)
+{
+    struct options o = { 0 };
+    struct session s = { .options = &o };
+    char path[PATH_MAX];
+    bool help = false;
+    int first = argc, rc;
+
+    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
+    if (help) {
+        print_help(argv[0]);
+        return OK;
+    }
+    if (first == argc)
+        return fail(ERR_ARGUMENT, "%s: which FILE?", argv[0]);
+    TRY(store_path(o.db, true, path, sizeof(path)));
+    TRY(store_open(path, 0, &s.store));
+    rc = take_all(&s, argv + first, argc - first);
+    store_close(s.store);
+    return rc;
+}
