@@ -472,7 +472,7 @@ static void damage_behind_the_checksum_is_refused_or_harmless(void)
         memcpy(d.bytes, t.bytes, t.size);
         d.size = t.size;
         for (uint32_t k = 1 + draw(3); k > 0; k--) {
-            size_t at = from + draw((uint32_t)(t.size - from));
+            size_t at = from + draw((uint32_t)(d.size - from));
 
             switch (draw(3)) {
             case 0: d.bytes[at] = (char)draw(256); break;

@@ -18,6 +18,7 @@ static const struct verb {
     { "lookup", lookup_main, "which plan a trainer is told for a capacity, and why" },
     { "doctor", doctor_main, "what would make the numbers wrong here, and how to cure it" },
     { "fingerprint", fingerprint_main, "what this cluster is: hosts, links, libraries" },
+    { "diff", diff_main, "where two tables say something else" },
     { "export", export_main, "tables for other sites: JSON lines, CSV, C, packed" },
     { "import", import_main, "tables of other sites" },
     { "merge", import_main, "the same, for databases of one's own" },

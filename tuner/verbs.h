@@ -7,6 +7,7 @@ int tune_main(int argc, char **argv);
 int plan_main(int argc, char **argv);
 int show_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
+int diff_main(int argc, char **argv);
 int export_main(int argc, char **argv);
 int import_main(int argc, char **argv);
 int fingerprint_main(int argc, char **argv);
