@@ -64,7 +64,7 @@ struct member {
 struct object {
     const struct reader *reader;
     const struct member *members;
-    size_t count;
+    size_t count, next; /* next: where the following member probably is */
     uint64_t seen;
     /* A member that is itself an object of texts: lines "name = value". */
     const char *inner;
@@ -176,6 +176,23 @@ static int take_inner(struct object *o, const struct json_value *v)
     return o->inner_used < o->inner_size ? OK : wrong(o->reader, v->key, "is too long");
 }
 
+/* Members mostly come in the list's order. */
+static int take_member(struct object *o, const struct json_value *v)
+{
+    for (size_t k = 0; k < o->count; k++) {
+        size_t i = (o->next + k) % o->count;
+
+        if (strcmp(o->members[i].name, v->key) != 0)
+            continue;
+        if (o->seen >> i & 1)
+            return wrong(o->reader, v->key, "comes twice");
+        o->seen |= (uint64_t)1 << i;
+        o->next = i + 1;
+        return take(o, &o->members[i], v);
+    }
+    return wrong(o->reader, v->key, "is not known to this version");
+}
+
 static int on_value(void *self, const struct json_value *v)
 {
     struct object *o = self;
@@ -194,23 +211,16 @@ static int on_value(void *self, const struct json_value *v)
         o->seen |= (uint64_t)1 << 63;
         return OK;
     }
-    for (size_t i = 0; i < o->count; i++)
-        if (!strcmp(o->members[i].name, v->key)) {
-            if (o->seen >> i & 1)
-                return wrong(o->reader, v->key, "comes twice");
-            o->seen |= (uint64_t)1 << i;
-            return take(o, &o->members[i], v);
-        }
-    return wrong(o->reader, v->key, "is not known to this version");
+    return take_member(o, v);
 }
 
 static int read_object(struct object *o, const char *text, size_t length)
 {
-    char origin[512];
+    int rc = json_read(text, length, NULL, on_value, o);
 
-    snprintf(origin, sizeof(origin), "%.400s, line %u", o->reader->options->origin,
-             o->reader->line);
-    TRY(json_read(text, length, origin, on_value, o));
+    if (rc == UNSUPPORTED)
+        return wrong(o->reader, "line", "is no JSON");
+    TRY(rc);
     for (size_t i = 0; i < o->count; i++)
         if (!(o->seen >> i & 1))
             return wrong(o->reader, o->members[i].name, "is missing");
@@ -463,22 +473,30 @@ static int read_all(struct reader *r, const char *text, size_t size)
 
 /* ---- into the store */
 
-static int place_entry(struct reader *r, struct incoming *in, struct import_result *out)
+/* Entries come sorted: the layer of the one before is mostly this one's. */
+static int place_shape(struct reader *r, size_t at)
+{
+    struct incoming *in = &r->entries[at];
+
+    if (at && shape_equal(&in->shape, &in[-1].shape)) {
+        in->row.shape = in[-1].row.shape;
+        return OK;
+    }
+    return store_shape(r->store, &in->shape, &in->row.shape);
+}
+
+static int place_entry(struct reader *r, size_t at, struct import_result *out)
 {
     const struct import_options *o = r->options;
+    struct incoming *in = &r->entries[at];
     struct entry_row known;
     enum merge_outcome outcome;
     bool differs;
-    int rc;
 
     in->row.cluster = r->clusters[in->cluster].id;
-    TRY(store_shape(r->store, &in->shape, &in->row.shape));
-    rc = store_entry_get(r->store, in->row.cluster, in->row.shape, in->row.window, in->row.bucket,
-                         &known);
-    if (rc < 0)
-        return rc;
-    differs = rc == OK && !plan_equal(&known.plan, &in->row.plan);
-    TRY(store_entry_merge(r->store, &in->row, "import", &outcome));
+    TRY(place_shape(r, at));
+    TRY(store_entry_merge(r->store, &in->row, "import", &known, &outcome));
+    differs = outcome != MERGE_ADDED && !plan_equal(&known.plan, &in->row.plan);
     out->added += outcome == MERGE_ADDED;
     out->same += outcome == MERGE_SAME;
     out->replaced += outcome == MERGE_REPLACED;
@@ -494,7 +512,7 @@ static int place_all(struct reader *r, struct import_result *out)
     for (size_t i = 0; i < r->cluster_count; i++)
         TRY(store_cluster_elsewhere(r->store, &r->clusters[i].cluster, &r->clusters[i].id));
     for (size_t i = 0; i < r->entry_count; i++)
-        TRY(place_entry(r, &r->entries[i], out));
+        TRY(place_entry(r, i, out));
     return store_import(r->store, &(struct import_row){ .sha256 = r->sha256,
                                                         .file = r->options->origin,
                                                         .added = out->added,

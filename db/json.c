@@ -23,7 +23,7 @@ static int wrong(const struct reader *r, const char *what)
 
     for (const char *c = r->text; c < r->at; c++)
         line += *c == '\n';
-    return fail(ERR_FORMAT, "%s:%d: not JSON: %s", r->origin, line, what);
+    return r->origin ? fail(ERR_FORMAT, "%s:%d: not JSON: %s", r->origin, line, what) : UNSUPPORTED;
 }
 
 static void skip(struct reader *r)
@@ -286,16 +286,25 @@ double json_number(const struct json_value *value)
     return strtod(local, NULL);
 }
 
+static bool must_escape(char c)
+{
+    return c == '"' || c == '\\' || (unsigned char)c < 0x20;
+}
+
 void json_quote(const char *text, FILE *to)
 {
     fputc('"', to);
-    for (; *text; text++) {
+    while (*text) {
+        size_t plain = 0;
+
+        while (text[plain] && !must_escape(text[plain]))
+            plain++;
+        fwrite(text, 1, plain, to);
+        text += plain;
         if (*text == '"' || *text == '\\')
-            fprintf(to, "\\%c", *text);
-        else if ((unsigned char)*text < 0x20)
-            fprintf(to, "\\u%04x", (unsigned)*text);
-        else
-            fputc(*text, to);
+            fprintf(to, "\\%c", *text++);
+        else if (*text)
+            fprintf(to, "\\u%04x", (unsigned)*text++);
     }
     fputc('"', to);
 }
@@ -314,5 +323,7 @@ void json_print(double value, FILE *to)
             break;
     }
     for (char *c = text; *c; c++)
-        fputc(*c == ',' ? '.' : *c, to);
+        if (*c == ',')
+            *c = '.';
+    fputs(text, to);
 }

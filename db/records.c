@@ -11,26 +11,33 @@
 #include <unistd.h>
 
 /* Statements are kept by the address of the literal they are made from. */
+/* NULL: not prepared yet. */
+static sqlite3_stmt *prepared(struct records *r, const char *key)
+{
+    for (int i = 0; i < STATEMENTS_MAX && r->prepared[i].key; i++)
+        if (r->prepared[i].key == key) {
+            sqlite3_reset(r->prepared[i].statement);
+            return r->prepared[i].statement;
+        }
+    return NULL;
+}
+
 static int prepare(struct records *r, const char *key, const char *sql, sqlite3_stmt **out)
 {
-    int free_slot = -1, code;
+    int slot = 0, code;
 
-    for (int i = 0; i < STATEMENTS_MAX; i++) {
-        if (r->prepared[i].key == key) {
-            *out = r->prepared[i].statement;
-            sqlite3_reset(*out);
-            return OK;
-        }
-        if (!r->prepared[i].key && free_slot < 0)
-            free_slot = i;
-    }
-    if (free_slot < 0)
+    *out = prepared(r, key);
+    if (*out)
+        return OK;
+    while (slot < STATEMENTS_MAX && r->prepared[slot].key)
+        slot++;
+    if (slot == STATEMENTS_MAX)
         return fail(ERR_NOMEM, "more than %d statements", STATEMENTS_MAX);
     code = sqlite3_prepare_v3(r->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
     if (code != SQLITE_OK)
         return schema_status(r->db, code, r->path, "cannot be read");
-    r->prepared[free_slot].key = key;
-    r->prepared[free_slot].statement = *out;
+    r->prepared[slot].key = key;
+    r->prepared[slot].statement = *out;
     return OK;
 }
 
@@ -145,7 +152,9 @@ static void write_line(FILE *to, const char *table, const struct column *columns
     for (size_t i = 0; i < count; i++) {
         const struct column *c = &columns[i];
 
-        fprintf(to, ",\"%s\":", c->name);
+        fputs(",\"", to);
+        fputs(c->name, to);
+        fputs("\":", to);
         if (c->kind == COLUMN_INTEGER)
             fprintf(to, "%lld", (long long)c->integer);
         else if (c->kind == COLUMN_REAL)
@@ -165,8 +174,11 @@ static int insert(struct records *r, const char *key, const char *table,
     char sql[2048];
     int code;
 
-    put_sql(table, columns, count, sql, sizeof(sql));
-    TRY(prepare(r, key, sql, &statement));
+    statement = prepared(r, key);
+    if (!statement) {
+        put_sql(table, columns, count, sql, sizeof(sql));
+        TRY(prepare(r, key, sql, &statement));
+    }
     for (size_t i = 0; i < count; i++)
         bind(statement, (int)i + 1, &columns[i]);
     code = sqlite3_step(statement);

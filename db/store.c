@@ -918,12 +918,11 @@ static int better(const struct entry_row *a, const struct entry_row *b)
 }
 
 int store_entry_merge(struct store *store, const struct entry_row *entry, const char *why,
-                      enum merge_outcome *outcome)
+                      struct entry_row *known, enum merge_outcome *outcome)
 {
     const int64_t key[] = { entry->cluster, entry->shape, entry->window, entry->bucket };
-    struct entry_row known;
     int64_t id;
-    int rc = find_entry(store, key, &id, &known), by;
+    int rc = find_entry(store, key, &id, known), by;
 
     if (rc < 0)
         return rc;
@@ -932,11 +931,11 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
         TRY(NEXT_ID(store, "entry", &id));
         return put_entry(store, entry, id);
     }
-    by = better(entry, &known);
+    by = better(entry, known);
     *outcome = by > 0 ? MERGE_REPLACED : (by < 0 ? MERGE_LOST : MERGE_SAME);
     if (by == 0)
         return OK;
-    TRY(put_history(store, by > 0 ? &known : entry, why));
+    TRY(put_history(store, by > 0 ? known : entry, why));
     return by > 0 ? put_entry(store, entry, id) : OK;
 }
 

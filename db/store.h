@@ -159,10 +159,10 @@ struct entry_row {
 int store_entry(struct store *store, const struct entry_row *entry, const char *why);
 /* The better one of this and what is there stays, the other goes to history; by one fixed order
  * (tier, not stale, effort, date, samples, text), in which the time measured has no say: times of
- * two sessions cannot be compared. */
+ * two sessions cannot be compared.  *known is what was there, unless MERGE_ADDED. */
 enum merge_outcome { MERGE_ADDED, MERGE_SAME, MERGE_REPLACED, MERGE_LOST };
 int store_entry_merge(struct store *store, const struct entry_row *entry, const char *why,
-                      enum merge_outcome *outcome);
+                      struct entry_row *known, enum merge_outcome *outcome);
 
 /* ---- imports */
 
