@@ -287,9 +287,12 @@ static int read_rows(struct reader *r, const char *sql,
 #define CLUSTER_OF(here)                                                                           \
     "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD "'semantics'), " here        \
     " FROM fingerprint WHERE id = ?1"
+/* A refuted entry is stale for tune alone: the default plan that it holds has just been measured,
+ * and a neighbouring bucket may still hold what was refuted. */
 #define ENTRIES_WITH(imported)                                                                     \
     "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "             \
-    "stale, " imported " FROM entry ORDER BY fingerprint, shape, window, id"
+    "stale AND decision <> 'refuted', " imported                                                   \
+    " FROM entry ORDER BY fingerprint, shape, window, id"
 
 /* Before version 2 every table was its own site's. */
 static int read_all(struct reader *r)

@@ -161,7 +161,8 @@ MOELOOKUP_API int moelookup_bind(const struct moelookup *table, const struct moe
  *   the nearest entry below, else above                   MOE_NEIGHBOUR, or MOE_STALE
  *   r=1 d=1 a=linear                                      MOE_DEFAULT
  * where a bucket outside of the tuned range says MOE_CLAMPED instead of MOE_NEIGHBOUR.  out->bucket
- * is the bucket the answer was measured for; with MOE_OVERRIDE and MOE_DEFAULT, capacity's own. */
+ * is the bucket the answer was measured for; with MOE_OVERRIDE and MOE_DEFAULT, capacity's own.
+ * An entry that `moetune verify` refuted holds the default plan and counts as not stale. */
 MOELOOKUP_API int moelookup_get(const struct moelookup_view *view, uint32_t capacity,
                                 struct moe_plan *out);
 

@@ -226,7 +226,7 @@ int records_delete(struct records *r, const char *table, const char *where, cons
 enum { NAME_BYTES = 32 };
 
 struct line {
-    char table[NAME_BYTES], delete[NAME_BYTES], where[160];
+    char table[NAME_BYTES], delete[NAME_BYTES], where[192];
     char names[RECORD_COLUMNS_MAX][NAME_BYTES];
     struct column columns[RECORD_COLUMNS_MAX];
     int64_t values[8];
@@ -295,7 +295,8 @@ static int take_value(void *self, const struct json_value *v)
 /* Only deletions that this program writes are carried out. */
 static const char *const deletions[] = {
     RECORDS_RANGE,
-    "trial IN (SELECT id FROM trial WHERE " RECORDS_RANGE ")",
+    RECORDS_SAMPLES,
+    RECORDS_KINDS,
     RECORDS_OVERLAP,
 };
 

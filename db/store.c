@@ -412,6 +412,13 @@ static int is_here(struct store *store, int64_t id, bool *here)
     return OK;
 }
 
+int store_cluster_find(struct store *store, const struct cluster *cluster, int64_t *id)
+{
+    char hex[SHA256_HEX_BYTES];
+
+    return find_cluster(store, cluster, hex, id);
+}
+
 int store_cluster(struct store *store, const struct cluster *cluster, int64_t *id)
 {
     char hex[SHA256_HEX_BYTES];
@@ -734,6 +741,14 @@ int store_sample(struct store *store, int64_t trial, enum sample_kind kind, uint
                INTEGER("round", round), INTEGER("ns", ns));
 }
 
+int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t bucket, enum sample_kind first, enum sample_kind last)
+{
+    const int64_t range[] = { cluster, shape, window, bucket, bucket, first, last };
+
+    return records_delete(&store->records, "sample", RECORDS_KINDS, range, 7);
+}
+
 int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                   uint32_t bucket,
                   int (*each)(void *self, const struct trial_row *trial, enum sample_kind kind,
@@ -819,14 +834,15 @@ static int find_entry(struct store *store, const int64_t key[4], int64_t *id, st
 
 static int put_history(struct store *store, const struct entry_row *old, const char *why)
 {
-    char plan[PLAN_TEXT_BYTES];
+    char text[PLAN_TEXT_BYTES];
+    const char *plan = plan_text(&old->plan, text);
     int64_t id;
 
     TRY(NEXT_ID(store, "history", &id));
     return PUT(store, "history", INTEGER("id", id), INTEGER("fingerprint", old->cluster),
                INTEGER("shape", old->shape), INTEGER("run", old->run),
                INTEGER("window", old->window), INTEGER("bucket", old->bucket),
-               TEXT("plan", plan_text(&old->plan, plan)), REAL("time_us", old->time_us),
+               TEXT("plan", plan ? plan : "?"), REAL("time_us", old->time_us),
                REAL("default_us", old->default_us), REAL("gain", old->gain),
                REAL("bound", old->bound), INTEGER("inferred", old->inferred),
                TEXT("decision", old->decision), INTEGER("decided_s", old->decided_s),
@@ -850,6 +866,11 @@ static int put_entry(struct store *store, const struct entry_row *e, int64_t id)
         INTEGER("stale", e->stale), TEXT("effort", e->effort), TEXT("search", e->search),
         TEXT("reason", e->reason), TEXT("decision", e->decision),
         INTEGER("decided_s", e->decided_s), TEXT("tier", entry_tier_words[e->tier]));
+}
+
+bool entry_is_refuted(const struct entry_row *entry)
+{
+    return !strcmp(entry->decision, "refuted");
 }
 
 int store_entry(struct store *store, const struct entry_row *entry, const char *why)
@@ -1014,8 +1035,7 @@ int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     struct expiry expiry = { store, window, first, last, why };
 
     TRY(store_entries(store, cluster, shape, make_stale, &expiry));
-    TRY(records_delete(&store->records, "sample",
-                       "trial IN (SELECT id FROM trial WHERE " RECORDS_RANGE ")", range, 5));
+    TRY(records_delete(&store->records, "sample", RECORDS_SAMPLES, range, 5));
     return records_delete(&store->records, "trial", RECORDS_RANGE, range, 5);
 }
 

@@ -46,6 +46,7 @@ int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id)
 /* The same cluster with other soft fields: they are replaced. */
 int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster);
 /* Ids without adding anything; UNSUPPORTED, silently, if one of them is not there. */
+int store_cluster_find(struct store *store, const struct cluster *cluster, int64_t *id);
 int store_find(struct store *store, const struct cluster *cluster, const struct moe_shape *shape,
                int64_t *cluster_id, int64_t *shape_id);
 int store_cluster_get(struct store *store, int64_t id, struct cluster *out);
@@ -115,11 +116,16 @@ int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t first, uint32_t last, const char *why);
 
-enum sample_kind { SAMPLE_SEARCH, SAMPLE_CONTEST }; /* for the search; winner against default */
+/* For the search; its winner against the default; a table's plan against the default, later on.
+ * Verification is no part of a search's state and is never told to one. */
+enum sample_kind { SAMPLE_SEARCH, SAMPLE_CONTEST, SAMPLE_VERIFY };
 
 /* One timed step: the largest time over the ranks.  `round` numbers the contest's pairs. */
 int store_sample(struct store *store, int64_t trial, enum sample_kind kind, uint32_t round,
                  int64_t ns);
+/* Samples of one bucket, of the kinds from `first` to `last`, are of no use any more. */
+int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t bucket, enum sample_kind first, enum sample_kind last);
 /* Of one bucket, in the order they were taken. */
 int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                   uint32_t bucket,
@@ -150,10 +156,12 @@ struct entry_row {
     bool inferred;                    /* not measured: between buckets that were */
     bool stale;
     char effort[16], search[16], reason[24]; /* reason: why the search stopped */
-    char decision[16];                       /* adopted, default, tie, incumbent, inferred */
+    char decision[16]; /* adopted, default, tie, incumbent, inferred; refuted: see verdict.h */
     int64_t decided_s;
     enum entry_tier tier;
 };
+
+bool entry_is_refuted(const struct entry_row *entry);
 
 /* Replaces the bucket's entry; the old one goes to history with `why`. */
 int store_entry(struct store *store, const struct entry_row *entry, const char *why);

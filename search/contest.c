@@ -250,19 +250,28 @@ static void add_times(const struct contest *c, struct contest_verdict *v)
     v->high_ns = (double)spread.high_ns;
 }
 
+/* NAN without samples of both. */
+static struct contest_gain gain_of(const struct contest *c, int index)
+{
+    struct interval ratio = ratio_of(c, index, c->standard);
+
+    return (struct contest_gain){ 1 - ratio.middle, 1 - ratio.high, 1 - ratio.low };
+}
+
 static void add_gain(const struct contest *c, struct contest_verdict *v)
 {
     int64_t ns[CONTEST_ROUNDS_MAX];
-    struct interval ratio;
+    struct contest_gain gain;
 
     if (c->standard < 0 || !c->told[c->standard])
         return;
     memcpy(ns, c->ns[c->standard], sizeof(ns));
     v->default_ns = (double)spread_of(ns, c->told[c->standard]).median_ns;
-    ratio = ratio_of(c, v->adopted, c->standard);
-    v->gain = 1 - ratio.middle;
-    v->gain_low = 1 - ratio.high;
-    v->gain_high = 1 - ratio.low;
+    gain = gain_of(c, v->adopted);
+    v->gain = gain.gain;
+    v->gain_low = gain.low;
+    v->gain_high = gain.high;
+    v->challenge = gain_of(c, 0);
 }
 
 struct contest_verdict contest_verdict(const struct contest *contest)
@@ -278,6 +287,7 @@ struct contest_verdict contest_verdict(const struct contest *contest)
                                  .gain = NAN,
                                  .gain_low = NAN,
                                  .gain_high = NAN,
+                                 .challenge = { NAN, NAN, NAN },
                                  .missed_high = NAN };
 
     if (v.adopted < 0 || !contest->told[v.adopted])

@@ -49,6 +49,10 @@ struct contest {
     int64_t ns[CONTEST_PLANS_MAX][CONTEST_ROUNDS_MAX];
 };
 
+struct contest_gain {
+    double gain, low, high;
+};
+
 struct contest_verdict {
     int adopted; /* an index; -1 = every contestant was dropped */
     enum contest_decision decision;
@@ -58,6 +62,7 @@ struct contest_verdict {
     /* 1 - adopted / default, paired, with an interval each of whose ends holds with `confidence`
      * at any stopping time; 0 for the default itself, NAN without it. */
     double gain, gain_low, gain_high;
+    struct contest_gain challenge; /* likewise of plans[0], whether it was adopted or not */
     /* What may be lost by not taking the winner: adopted / winner - 1 is below this with
      * `confidence`; 0 if it was taken, NAN if it was dropped. */
     double missed_high;

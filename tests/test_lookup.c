@@ -871,6 +871,30 @@ static void the_first_file_that_is_not_stale_answers_per_bucket(void)
     moelookup_close(table);
 }
 
+static void a_refuted_entry_gives_its_default_plan_and_not_its_neighbours(void)
+{
+    const char *path = place("refuted.db");
+    struct cluster cluster = machine("abacus", 8, 4);
+    struct moe_shape shape = layer(96);
+    struct store *store = new_store(path);
+    struct ids ids = add_layer(store, &cluster, &shape);
+    struct entry_row e = entry_of(ids, 128, 4, "r=1");
+    struct moelookup *table;
+    struct moelookup_view *view;
+
+    add_entry(store, ids, 3, "r=2 d=4");
+    e.stale = true;
+    snprintf(e.decision, sizeof(e.decision), "refuted");
+    CHECK(!store_entry(store, &e, "verify"));
+    publish_and_close(store);
+    table = open_table(path);
+    view = bind_layer(table, shape);
+    CHECK(is_answer(ask(view, 3 * 128), "r=2 d=4", MOE_EXACT));
+    CHECK(is_answer(ask(view, 4 * 128), "r=1", MOE_EXACT));
+    moelookup_view_free(view);
+    moelookup_close(table);
+}
+
 static void a_view_outlives_its_table(void)
 {
     struct moelookup *table;
@@ -1640,6 +1664,7 @@ int main(int argc, char **argv)
         TEST(clusters_of_one_device_are_told_apart_by_the_first_file),
         TEST(devices_in_two_files_are_ambiguous),
         TEST(the_first_file_that_is_not_stale_answers_per_bucket),
+        TEST(a_refuted_entry_gives_its_default_plan_and_not_its_neighbours),
         TEST(a_view_outlives_its_table),
         TEST(a_modelled_cluster_never_answers),
         TEST(null_is_an_argument_error),

@@ -688,6 +688,27 @@ static void gains_lie_in_their_intervals(void)
     CHECK(inside >= runs * 0.98 && inside_time >= runs * 0.92);
 }
 
+/* As `moetune verify` asks: the plan is in force, and margin 0. */
+static void a_plan_in_force_falls_to_a_faster_default_alone(void)
+{
+    int refuted[3] = { 0 }, inside = 0, runs = 1000;
+    static const double ratios[] = { 0.95, 1, 1.1 };
+
+    for (int i = 0; i < 3 * runs; i++) {
+        double ratio = ratios[i % 3];
+        struct contest_world world = { .times = { 1e7 * ratio, 1e7 }, .sigma = 0.05, .fails = -1 };
+        struct contest_settings settings = { .seed = (uint64_t)i };
+        struct contest_verdict v = contest_run(&settings, 2, 1, 0, &world);
+
+        refuted[i % 3] += v.decision == CONTEST_DEFAULT;
+        inside += v.challenge.low <= 1 - ratio && 1 - ratio <= v.challenge.high;
+        CHECK((v.adopted == 1) == (v.decision == CONTEST_DEFAULT));
+        CHECK(v.adopted == 1 || (v.challenge.gain == v.gain && v.challenge.low == v.gain_low));
+    }
+    CHECK(refuted[0] == 0 && refuted[1] * 50 < runs && refuted[2] * 100 > 95 * runs);
+    CHECK(inside >= 3 * runs * 0.98);
+}
+
 static void clear_cases_end_soon(void)
 {
     struct contest_world better = { .times = { 0.7e7, 1e7 }, .sigma = 0.05, .fails = -1 };
@@ -882,6 +903,7 @@ int main(void)
         TEST(at_the_margin_about_one_in_a_hundred_is_adopted_at_most),
         TEST(what_is_adopted_is_hardly_ever_slower_than_the_default),
         TEST(gains_lie_in_their_intervals),
+        TEST(a_plan_in_force_falls_to_a_faster_default_alone),
         TEST(clear_cases_end_soon),
         TEST(the_default_alone_is_timed_a_few_times),
         TEST(ties_go_to_the_incumbent_and_then_to_the_default),

@@ -306,6 +306,39 @@ static void a_bucket_that_expires_leaves_the_others(void)
     store_close(store);
 }
 
+static int count_kinds(void *self, const struct trial_row *trial, enum sample_kind kind,
+                       uint32_t round, int64_t ns)
+{
+    int *count = self;
+
+    (void)trial;
+    (void)round;
+    (void)ns;
+    count[kind]++;
+    return OK;
+}
+
+static void forgotten_samples_stay_forgotten_in_the_journal_too(void)
+{
+    const char *path = place("kinds.db");
+    int before[3] = { 0 }, after[3] = { 0 }, rebuilt[3] = { 0 }, other[3] = { 0 };
+    struct store *store = fill(path, 2, 0);
+
+    CHECK(!store_sample(store, 1, SAMPLE_VERIFY, 0, 1000));
+    CHECK(!store_samples(store, 1, 1, 128, 0, count_kinds, before));
+    CHECK(before[SAMPLE_SEARCH] + before[SAMPLE_CONTEST] && before[SAMPLE_VERIFY] == 1);
+    CHECK(!store_forget(store, 1, 1, 128, 0, SAMPLE_SEARCH, SAMPLE_CONTEST));
+    CHECK(!store_samples(store, 1, 1, 128, 0, count_kinds, after));
+    CHECK(!after[SAMPLE_SEARCH] && !after[SAMPLE_CONTEST] && after[SAMPLE_VERIFY] == 1);
+    CHECK(!store_samples(store, 1, 1, 128, 1, count_kinds, other) && other[SAMPLE_SEARCH]);
+    store_close(store);
+    CHECK(!truncate(path, 5000));
+    CHECK(!store_open(path, STORE_REPAIR, &store));
+    CHECK(!store_samples(store, 1, 1, 128, 0, count_kinds, rebuilt));
+    CHECK(!memcmp(rebuilt, after, sizeof(after)));
+    store_close(store);
+}
+
 /* ---- rivals and damage */
 
 static void a_second_writer_is_refused_with_the_owners_name(void)
@@ -691,6 +724,7 @@ int main(void)
         TEST(a_trial_that_was_cut_off_counts_its_attempts),
         TEST(an_entry_that_is_replaced_goes_to_history),
         TEST(a_bucket_that_expires_leaves_the_others),
+        TEST(forgotten_samples_stay_forgotten_in_the_journal_too),
         TEST(a_second_writer_is_refused_with_the_owners_name),
         TEST(a_killed_owner_leaves_no_lock),
         TEST(an_owner_on_another_host_is_believed_while_it_is_alive),

@@ -75,7 +75,7 @@ void between_infer(struct sweep *sweep, const struct entry_row *low, const struc
 
     if (!plan_fits(sweep, bucket, &e.plan))
         e.plan = *standard;
-    e.run = sweep->setup->run->id;
+    e.run = sweep->setup->campaign->run.id;
     e.bucket = bucket;
     e.capacity = space_capacity(sweep->space, bucket);
     e.inferred = true;

@@ -11,8 +11,8 @@ struct sweep {
     struct space *space;
     struct search *search;
     int64_t shape; /* its id in the store */
+    bool told;     /* the ranks know the layer */
     struct sweep_result result;
-    int64_t committed_ns, reported_ns, published_ns, publish_took_ns;
 };
 
 /* ERR_CUT when time is up: no entry then, but every sample is kept. */
@@ -20,10 +20,5 @@ int bucket_measure(struct sweep *sweep, uint32_t bucket, struct entry_row *out);
 
 /* For the search alone: tells it what an earlier run measured here. */
 int bucket_recall(struct sweep *sweep, uint32_t bucket);
-
-bool sweep_time_is_up(const struct sweep *sweep);
-
-/* Commits if the last time is long enough ago for it to cost nothing. */
-int sweep_commit(struct sweep *sweep);
 
 #endif

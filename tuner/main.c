@@ -16,6 +16,7 @@ static const struct verb {
     { "status", status_main, "a sweep that is running, from another terminal" },
     { "show", show_main, "the dictionary, as text or JSON" },
     { "lookup", lookup_main, "which plan a trainer is told for a capacity, and why" },
+    { "verify", verify_main, "measure winners against the default plan again, in minutes" },
     { "doctor", doctor_main, "what would make the numbers wrong here, and how to cure it" },
     { "fingerprint", fingerprint_main, "what this cluster is: hosts, links, libraries" },
     { "diff", diff_main, "where two tables say something else" },

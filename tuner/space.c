@@ -21,7 +21,7 @@ const char *const effort_words[] = { "quick", "normal", "thorough", NULL };
 
 enum { BUCKETS_MAX = 1 << 20 };
 
-static int parse_buckets(const char *text, struct space *space)
+int space_buckets(const char *text, uint32_t *first_bucket, uint32_t *last_bucket)
 {
     char *end;
     unsigned long first = strtoul(text, &end, 10), last = first;
@@ -35,8 +35,8 @@ static int parse_buckets(const char *text, struct space *space)
     if (*text < '0' || *text > '9' || *end || last < first || last >= BUCKETS_MAX)
         return fail(ERR_ARGUMENT, "--buckets %s: \"LO:HI\" is wanted, from 0 to %d", text,
                     BUCKETS_MAX - 1);
-    space->first = (uint32_t)first;
-    space->last = (uint32_t)last;
+    *first_bucket = (uint32_t)first;
+    *last_bucket = (uint32_t)last;
     return OK;
 }
 
@@ -163,7 +163,7 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
         return fail(ERR_ARGUMENT, "--window %u: from 1 to %d is wanted", setup->window, 1 << 20);
     TRY(check_axes(setup->axes));
     if (setup->buckets)
-        TRY(parse_buckets(setup->buckets, &space));
+        TRY(space_buckets(setup->buckets, &space.first, &space.last));
     else
         TRY(reachable_buckets(setup->max_factor, &space));
     TRY(list_arms(setup->axes, &space));
@@ -183,18 +183,22 @@ uint64_t space_capacity(const struct space *space, uint32_t bucket)
     return ((uint64_t)bucket + 1) * space->window - 1;
 }
 
-int64_t space_bytes(const struct space *space, int arm, uint32_t bucket)
+int64_t space_plan_bytes(const struct moe_shape *s, const struct moe_plan *plan, uint64_t capacity,
+                         bool computes_f32)
 {
-    const struct moe_shape *s = &space->shape;
     struct topology topology = { 0, (int)s->ranks, (int)s->ranks_per_node };
-    size_t plan =
-        exec_bytes(s, &space->arms[arm], &topology, s->tokens, space_capacity(space, bucket),
-                   space->computes_f32 ? MOE_F32 : s->dtype);
-    size_t layer = layer_bytes(s);
-    double all = (double)plan + (double)layer +
+    size_t step =
+        exec_bytes(s, plan, &topology, s->tokens, capacity, computes_f32 ? MOE_F32 : s->dtype);
+    double all = (double)step + (double)layer_bytes(s) +
                  4.0 * s->tokens * s->model_dim * (double)dtype_bytes(s->dtype);
 
     return all < 0x1p62 ? (int64_t)all : INT64_MAX;
+}
+
+int64_t space_bytes(const struct space *space, int arm, uint32_t bucket)
+{
+    return space_plan_bytes(&space->shape, &space->arms[arm], space_capacity(space, bucket),
+                            space->computes_f32);
 }
 
 uint64_t space_paper_trials(const struct space *space)

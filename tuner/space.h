@@ -45,11 +45,17 @@ struct space_setup {
 int space_open(const struct moe_shape *shape, const struct space_setup *setup, struct space *out);
 void space_close(struct space *space);
 
+/* "LO:HI", or one bucket.  ERR_ARGUMENT after a message. */
+int space_buckets(const char *text, uint32_t *first, uint32_t *last);
+
 /* The capacity that stands for a bucket: its upper edge. */
 uint64_t space_capacity(const struct space *space, uint32_t bucket);
 
 /* Bytes one rank needs for an arm at a bucket: the layer, its tokens, and the plan. */
 int64_t space_bytes(const struct space *space, int arm, uint32_t bucket);
+/* The same for any plan that is legal for the shape. */
+int64_t space_plan_bytes(const struct moe_shape *shape, const struct moe_plan *plan,
+                         uint64_t capacity, bool computes_f32);
 
 /* Every bucket's trials by the paper's count. */
 uint64_t space_paper_trials(const struct space *space);

@@ -1,7 +1,6 @@
 /* The order of a sweep: anchors, then what lies between them. */
 #include "between.h"
 
-#include "host.h"
 #include "plan.h"
 #include "stats.h"
 #include "status.h"
@@ -10,22 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- publishing */
-
-/* So seldom that it costs at most a twentieth of the time. */
-static int publish(struct sweep *sweep, bool now)
-{
-    int64_t begun_ns = host_clock_ns();
-
-    if (!now && sweep->published_ns && begun_ns - sweep->published_ns < 20 * sweep->publish_took_ns)
-        return OK;
-    TRY(store_run_update(sweep->setup->store, sweep->setup->run));
-    TRY(store_publish(sweep->setup->store));
-    sweep->published_ns = sweep->committed_ns = host_clock_ns();
-    sweep->publish_took_ns = sweep->published_ns - begun_ns;
-    return OK;
-}
 
 /* ---- measured buckets */
 
@@ -40,8 +23,10 @@ static int effort_rank(const char *name)
 
 static int get(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
 {
-    return store_entry_get(sweep->setup->store, sweep->setup->cluster, sweep->shape,
-                           sweep->space->window, bucket, out);
+    const struct campaign *c = sweep->setup->campaign;
+
+    return store_entry_get(c->store, c->cluster_id, sweep->shape, sweep->space->window, bucket,
+                           out);
 }
 
 /* An entry that need not be measured again. */
@@ -61,20 +46,23 @@ static int is_known(struct sweep *sweep, uint32_t bucket, bool *known)
 
 static int measure(struct sweep *sweep, uint32_t bucket)
 {
-    const struct sweep_setup *setup = sweep->setup;
+    struct campaign *c = sweep->setup->campaign;
     struct entry_row entry;
     int rc;
 
+    if (!sweep->told)
+        TRY(campaign_layer(c, &sweep->space->shape, sweep->setup->keep_bytes));
+    sweep->told = true;
     rc = bucket_measure(sweep, bucket, &entry);
     if (rc == UNSUPPORTED) {
         note("bucket %u: no plan can run there; `moetune show --trials` says why", bucket);
         return OK;
     }
     TRY(rc);
-    TRY(store_entry(setup->store, &entry, "measured"));
+    TRY(store_entry(c->store, &entry, "measured"));
     sweep->result.measured++;
-    setup->progress->fresh++;
-    return publish(sweep, false);
+    c->progress.fresh++;
+    return campaign_publish(c, false);
 }
 
 static int visit(struct sweep *sweep, uint32_t bucket)
@@ -88,8 +76,32 @@ static int visit(struct sweep *sweep, uint32_t bucket)
     } else {
         TRY(measure(sweep, bucket));
     }
-    sweep->setup->progress->done++;
-    sweep->setup->run->buckets_done++;
+    sweep->setup->campaign->progress.done++;
+    sweep->setup->campaign->run.buckets_done++;
+    return OK;
+}
+
+/* One more than was foreseen. */
+static int visit_more(struct sweep *sweep, uint32_t bucket)
+{
+    sweep->setup->campaign->progress.buckets++;
+    sweep->setup->campaign->run.buckets_planned++;
+    return visit(sweep, bucket);
+}
+
+/* Nothing can be inferred where `moetune verify` has shown an inference, or a winner, to be wrong.
+ */
+static int visit_refuted(struct sweep *sweep)
+{
+    for (uint32_t b = sweep->space->first; b <= sweep->space->last; b++) {
+        struct entry_row entry;
+        int rc = get(sweep, b, &entry);
+
+        if (rc == OK && entry_is_refuted(&entry))
+            rc = campaign_over(sweep->setup->campaign) ? ERR_CUT : visit_more(sweep, b);
+        if (rc && rc != UNSUPPORTED)
+            return rc;
+    }
     return OK;
 }
 
@@ -109,7 +121,7 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
     if (rc == OK && plan_equal(&old.plan, &entry->plan) && !old.stale &&
         fabs(old.bound - entry->bound) < 1e-4)
         return OK;
-    return store_entry(sweep->setup->store, entry, "inferred");
+    return store_entry(sweep->setup->campaign->store, entry, "inferred");
 }
 
 static int fill(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high)
@@ -117,12 +129,11 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
     struct entry_row entry;
     uint32_t doubtful;
 
-    while (!sweep_time_is_up(sweep) && between_doubtful(sweep, low, high, &doubtful)) {
+    while (!campaign_over(sweep->setup->campaign) &&
+           between_doubtful(sweep, low, high, &doubtful)) {
         int rc;
 
-        sweep->setup->progress->buckets++;
-        sweep->setup->run->buckets_planned++;
-        rc = visit(sweep, doubtful);
+        rc = visit_more(sweep, doubtful);
         if (rc == ERR_CUT)
             break;
         TRY(rc);
@@ -198,7 +209,7 @@ static double arm_us(struct tally *t, const struct entry_row *entry, int arm)
 
 static int count_bucket(struct tally *t, uint32_t bucket)
 {
-    const struct sweep_setup *setup = t->sweep->setup;
+    const struct campaign *c = t->sweep->setup->campaign;
     struct entry_row entry;
     int rc = get(t->sweep, bucket, &entry);
 
@@ -207,8 +218,8 @@ static int count_bucket(struct tally *t, uint32_t bucket)
     if (rc != OK || entry.inferred)
         return OK;
     memset(t->count, 0, sizeof(t->count));
-    TRY(store_samples(setup->store, setup->cluster, t->sweep->shape, t->sweep->space->window,
-                      bucket, collect, t));
+    TRY(store_samples(c->store, c->cluster_id, t->sweep->shape, t->sweep->space->window, bucket,
+                      collect, t));
     for (int arm = 0; arm < (int)t->sweep->space->arm_count; arm++)
         t->excess[arm] += log(arm_us(t, &entry, arm) / entry.time_us);
     t->buckets++;
@@ -242,29 +253,12 @@ static int add_up(struct sweep *sweep)
 
 /* ---- the sweep */
 
-static int tell_layer(struct sweep *sweep)
+static int visit_anchors(struct sweep *sweep)
 {
-    const struct sweep_setup *setup = sweep->setup;
-    struct order order = { .kind = ORDER_LAYER,
-                           .shape = sweep->space->shape,
-                           .seed = setup->seed,
-                           .keep_bytes = setup->keep_bytes };
-    struct reply reply;
-
-    TRY(crew_do(setup->crew, &order, &reply));
-    return reply.state == TRIAL_OK
-               ? OK
-               : fail(ERR_DEVICE, "the layer cannot be set up: %s", reply.message);
-}
-
-static int anything_to_do(struct sweep *sweep, bool *needed)
-{
-    *needed = false;
-    for (size_t i = 0; i < sweep->space->anchor_count && !*needed; i++) {
-        bool known;
-
-        TRY(is_known(sweep, sweep->space->anchors[i], &known));
-        *needed = !known;
+    for (size_t i = 0; i < sweep->space->anchor_count; i++) {
+        if (campaign_over(sweep->setup->campaign))
+            return ERR_CUT;
+        TRY(visit(sweep, sweep->space->anchors[i]));
     }
     return OK;
 }
@@ -272,23 +266,21 @@ static int anything_to_do(struct sweep *sweep, bool *needed)
 static int run(struct sweep *sweep)
 {
     const struct sweep_setup *setup = sweep->setup;
-    bool needed;
-    int rc = OK;
+    struct campaign *c = setup->campaign;
+    int rc;
 
     if (setup->retune)
-        TRY(store_expire(setup->store, setup->cluster, sweep->shape, sweep->space->window,
+        TRY(store_expire(c->store, c->cluster_id, sweep->shape, sweep->space->window,
                          sweep->space->first, sweep->space->last, "to be measured again"));
-    TRY(anything_to_do(sweep, &needed));
-    if (needed)
-        TRY(tell_layer(sweep));
-    for (size_t i = 0; i < sweep->space->anchor_count && !rc; i++)
-        rc = sweep_time_is_up(sweep) ? ERR_CUT : visit(sweep, sweep->space->anchors[i]);
+    rc = visit_anchors(sweep);
+    if (!rc)
+        rc = visit_refuted(sweep);
     if (rc && rc != ERR_CUT)
         return rc;
     search_cut(sweep->search); /* an unfinished visit must not be taken for one */
     TRY(fill_all(sweep));
     TRY(add_up(sweep));
-    TRY(publish(sweep, true));
+    TRY(campaign_publish(c, true));
     return rc;
 }
 
@@ -301,10 +293,10 @@ int sweep_layer(const struct sweep_setup *setup, struct space *space, struct swe
                                    .machine = setup->machine,
                                    .precision = setup->effort->precision,
                                    .repeats = setup->repeats,
-                                   .seed = setup->seed };
+                                   .seed = setup->campaign->setup.seed };
     int rc;
 
-    TRY(store_shape(setup->store, &space->shape, &sweep.shape));
+    TRY(store_shape(setup->campaign->store, &space->shape, &sweep.shape));
     TRY(search_open(setup->strategy, &search, &sweep.search));
     rc = run(&sweep);
     search_close(sweep.search);

@@ -4,30 +4,19 @@
 #ifndef SWEEP_H
 #define SWEEP_H
 
-#include "crew.h"
-#include "progress.h"
+#include "campaign.h"
 #include "search.h"
 #include "space.h"
-#include "store.h"
-
-#include <signal.h>
 
 struct sweep_setup {
-    struct store *store; /* all borrowed */
-    struct crew *crew;
-    int64_t cluster; /* its id in the store */
+    struct campaign *campaign; /* borrowed, as all */
     const struct search_ops *strategy;
     const struct effort *effort;
     struct search_machine machine;
     double margin;
-    uint64_t seed;
     uint32_t repeats; /* of paper and exhaustive */
     int64_t keep_bytes;
     bool retune;
-    int64_t deadline_ns; /* on the host clock; 0 = none */
-    const volatile sig_atomic_t *stop;
-    struct progress *progress;
-    struct run_row *run;
 };
 
 /* What a sweep adds up to. */

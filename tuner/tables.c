@@ -70,20 +70,28 @@ static void end_line(struct printer *p)
     p->buckets = 0;
 }
 
-static int begin_block(struct printer *p, const struct entry_row *e)
+int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FILE *to)
 {
     struct cluster cluster;
     struct moe_shape shape;
     char text[SHAPE_TEXT_BYTES];
 
-    TRY(store_cluster_get(p->store, e->cluster, &cluster));
-    TRY(store_shape_get(p->store, e->shape, &shape));
+    TRY(store_cluster_get(store, cluster_id, &cluster));
+    TRY(store_shape_get(store, shape_id, &shape));
     shape_format(&shape, text, sizeof(text));
-    fprintf(p->to, "%slayer    %s\ncluster  %s%s, %u ranks", p->lines ? "\n" : "", text,
+    fprintf(to, "layer    %s\ncluster  %s%s, %u ranks", text,
             strcmp(cluster.backend, "sim") ? "" : "MODELLED, not measured: ", cluster.device,
             cluster.ranks);
-    fprintf(p->to, cluster.ranks_per_node ? " on %u node%s\n\n" : " on %u unequal node%s\n\n",
+    fprintf(to, cluster.ranks_per_node ? " on %u node%s\n" : " on %u unequal node%s\n",
             cluster.nodes, cluster.nodes == 1 ? "" : "s");
+    return OK;
+}
+
+static int begin_block(struct printer *p, const struct entry_row *e)
+{
+    fprintf(p->to, "%s", p->lines ? "\n" : "");
+    TRY(tables_heading(p->store, e->cluster, e->shape, p->to));
+    fprintf(p->to, "\n");
     fprintf(p->to, "%-9s %-15s %-18s %15s %15s %6s %7s  %s\n", "bucket", "capacity", "plan", "ms",
             "default ms", "gain%", "bound%", "how");
     p->cluster = e->cluster;

@@ -10,6 +10,9 @@
  * silently, if there is none. */
 int tables_print(struct store *store, int64_t cluster, int64_t shape, bool every, FILE *to);
 
+/* The two lines above such a table: the layer and its cluster. */
+int tables_heading(struct store *store, int64_t cluster, int64_t shape, FILE *to);
+
 /* An array of objects, one per layer and window: {"cluster": ..., "shape": ..., "entries": [...]}.
  */
 int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to);

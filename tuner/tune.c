@@ -1,10 +1,6 @@
 /* moetune tune: the main job, from options to the dictionary. */
-#include "discover.h"
-#include "doctor.h"
-#include "fault.h"
 #include "host.h"
 #include "json.h"
-#include "launch.h"
 #include "paste.h"
 #include "plan.h"
 #include "status.h"
@@ -12,146 +8,30 @@
 #include "tables.h"
 #include "tune_options.h"
 #include "verbs.h"
-#include "worker.h"
-#include "world.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* One run of the verb, in the process that owns the database. */
 struct tuning {
     struct tune_request request;
-    char path[PATH_MAX], command[1024];
-    struct store *store;
-    struct crew *crew;
-    struct world *world; /* under a launcher; NULL: ranks are started */
-    struct launch_where where;
-    struct hosts hosts;
-    struct run_row run;
-    struct progress progress;
+    struct campaign campaign;
     struct sweep_setup setup;
     struct sweep_result results[TUNE_LAYERS_MAX];
     size_t swept;
-    int64_t begun_ns;
 };
-
-static volatile sig_atomic_t stop;
-
-/* The step under way is finished; a second signal does not wait for it. */
-static void on_signal(int number)
-{
-    (void)number;
-    if (stop++)
-        _exit(75);
-}
-
-static void catch_signals(void)
-{
-    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
-    struct sigaction action = { .sa_handler = on_signal };
-
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        sigaction(numbers[i], &action, NULL);
-}
-
-/* What to type to go on: words that a shell would take apart are quoted.  --retune has done its
- * work: what is not measured yet is stale. */
-static void join_command(char **argv, char *text, size_t size)
-{
-    static const char harmless[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                   "-_=./:,+%@";
-    size_t used = (size_t)snprintf(text, size, "moetune");
-
-    for (int i = 0; argv[i] && used < size; i++) {
-        bool plain;
-
-        if (!strcmp(argv[i], "--retune"))
-            continue;
-        plain = *argv[i] && strspn(argv[i], harmless) == strlen(argv[i]);
-        used += (size_t)snprintf(text + used, size - used, plain ? " %s" : " '%s'", argv[i]);
-    }
-}
-
-static void idle(void *self)
-{
-    struct tuning *t = self;
-
-    store_heartbeat(t->store);
-    progress_tick(&t->progress);
-}
-
-static int open_crew(struct tuning *t)
-{
-    const struct tune_options *o = &t->request.options;
-    struct crew_setup setup = { .where = t->where,
-                                .ranks_per_node = o->ranks_per_node,
-                                .device = o->device,
-                                .timeout_s = o->timeout_s,
-                                .idle = idle,
-                                .self = t };
-
-    if (o->sim)
-        return crew_open_model(&t->request.cluster, o->seed, &t->crew);
-    return t->world ? crew_open_around(t->world, &setup, &t->crew)
-                    : crew_open_launched(&setup, &t->crew);
-}
-
-/* The same machine with another driver, library or environment: what is known is out of date. */
-static int compare_soft(struct tuning *t)
-{
-    struct cluster known;
-
-    TRY(store_cluster_get(t->store, t->setup.cluster, &known));
-    if (cluster_same_soft(&known, &t->request.cluster))
-        return OK;
-    for (size_t i = 0; i < cluster_field_count; i++) {
-        char was[1100], is[1100];
-
-        cluster_value(&known, &cluster_fields[i], was, sizeof(was));
-        cluster_value(&t->request.cluster, &cluster_fields[i], is, sizeof(is));
-        if (cluster_fields[i].class == CLUSTER_SOFT && strcmp(was, is) != 0)
-            note("%s was \"%s\" and is \"%s\": entries are stale and measured again",
-                 cluster_fields[i].name, was, is);
-    }
-    TRY(store_expire(t->store, t->setup.cluster, 0, 0, 0, UINT32_MAX, "the machine changed"));
-    return store_cluster_renew(t->store, t->setup.cluster, &t->request.cluster);
-}
-
-static int begin_run(struct tuning *t)
-{
-    struct run_row *run = &t->run;
-
-    TRY(store_cluster(t->store, &t->request.cluster, &t->setup.cluster));
-    TRY(compare_soft(t));
-    *run = (struct run_row){ .cluster = t->setup.cluster,
-                             .state = RUN_RUNNING,
-                             .started_s = time(NULL),
-                             .seed = t->request.options.seed };
-    snprintf(run->search, sizeof(run->search), "%s", t->request.strategy->name);
-    snprintf(run->effort, sizeof(run->effort), "%s", t->request.effort->name);
-    snprintf(run->command, sizeof(run->command), "%s", t->command);
-    snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
-    for (size_t i = 0; i < t->request.space_count; i++)
-        run->buckets_planned += (uint32_t)t->request.spaces[i].anchor_count;
-    TRY(store_run_begin(t->store, run));
-    return store_commit(t->store);
-}
 
 static int sweep_all(struct tuning *t)
 {
     int rc = OK;
 
-    t->progress.buckets = t->run.buckets_planned;
     for (size_t i = 0; i < t->request.space_count && !rc; i++) {
         if (t->request.space_count > 1)
-            snprintf(t->progress.layer, sizeof(t->progress.layer), "layer %zu/%zu, ", i + 1,
-                     t->request.space_count);
+            snprintf(t->campaign.progress.layer, sizeof(t->campaign.progress.layer),
+                     "layer %zu/%zu, ", i + 1, t->request.space_count);
         rc = sweep_layer(&t->setup, &t->request.spaces[i], &t->results[i]);
         if (!rc || rc == ERR_CUT)
             t->swept = i + 1;
@@ -196,47 +76,54 @@ static uint64_t paper_trials(const struct tuning *t)
     return sum;
 }
 
-static int print_text(struct tuning *t)
+static double seconds_taken(const struct tuning *t)
 {
+    return (double)(host_clock_ns() - t->campaign.begun_ns) * 1e-9;
+}
+
+static int print_text(const struct tuning *t)
+{
+    const struct campaign *c = &t->campaign;
     char took[32];
 
     for (size_t i = 0; i < t->swept; i++) {
         int64_t shape;
         int rc;
 
-        TRY(store_shape(t->store, &t->request.spaces[i].shape, &shape));
-        rc = tables_print(t->store, t->setup.cluster, shape, false, stdout);
+        TRY(store_shape(c->store, &t->request.spaces[i].shape, &shape));
+        rc = tables_print(c->store, c->cluster_id, shape, false, stdout);
         if (rc < 0)
             return rc;
         if (rc == OK)
             print_layer_result(t, i);
         printf("\n");
     }
-    progress_duration((double)(host_clock_ns() - t->begun_ns) * 1e-9, took, sizeof(took));
+    progress_duration(seconds_taken(t), took, sizeof(took));
     printf("steps     %" PRIu64 " for the search, %" PRIu64 " against the default, %" PRIu64
            " to warm up, in %s;\n          the paper's search takes %" PRIu64
            " trials for these buckets\n",
-           t->run.samples_search, t->run.samples_default, t->run.samples_warm, took,
+           c->run.samples_search, c->run.samples_default, c->run.samples_warm, took,
            paper_trials(t));
-    printf("table     %s\n", t->path);
+    printf("table     %s\n", c->path);
     if (!t->request.options.sim)
-        return paste_print(t->path, t->request.spaces, t->request.space_count, stdout);
+        return paste_print(c->path, t->request.spaces, t->request.space_count, stdout);
     printf("          MODELLED: these rows never answer for a real cluster\n");
     return OK;
 }
 
-static int print_json(struct tuning *t)
+static int print_json(const struct tuning *t)
 {
+    const struct campaign *c = &t->campaign;
     char digest[SHA256_HEX_BYTES];
 
-    TRY(paste_digest(t->path, digest));
-    printf("{\"state\": \"%s\", \"digest\": \"%s\", \"db\": ", run_state_words[t->run.state],
+    TRY(paste_digest(c->path, digest));
+    printf("{\"state\": \"%s\", \"digest\": \"%s\", \"db\": ", run_state_words[c->run.state],
            digest);
-    json_quote(t->path, stdout);
+    json_quote(c->path, stdout);
     printf(", \"seconds\": %.3f, \"search_steps\": %" PRIu64 ", \"contest_steps\": %" PRIu64
            ", \"warm_steps\": %" PRIu64 ", \"paper_trials\": %" PRIu64 ",\n\"layers\": [",
-           (double)(host_clock_ns() - t->begun_ns) * 1e-9, t->run.samples_search,
-           t->run.samples_default, t->run.samples_warm, paper_trials(t));
+           seconds_taken(t), c->run.samples_search, c->run.samples_default, c->run.samples_warm,
+           paper_trials(t));
     for (size_t i = 0; i < t->swept; i++) {
         const struct sweep_result *r = &t->results[i];
 
@@ -248,149 +135,70 @@ static int print_json(struct tuning *t)
         printf(isfinite(r->static_gain) ? "%.6f}" : "null}", r->static_gain);
     }
     printf("],\n\"tables\": ");
-    tables_json(t->store, t->setup.cluster, 0, stdout);
+    tables_json(c->store, c->cluster_id, 0, stdout);
     printf("}\n");
     return OK;
 }
 
-static const char *why_cut(const struct tuning *t)
+static int print(void *self)
 {
-    if (stop)
-        return "interrupted";
-    if (t->setup.deadline_ns && host_clock_ns() >= t->setup.deadline_ns)
-        return "the budget is spent";
-    return "a host is gone";
+    const struct tuning *t = self;
+
+    return t->request.options.json ? print_json(t) : print_text(t);
 }
 
-static int finish(struct tuning *t, int rc)
+/* ---- the verb */
+
+static int prepare(void *self, const struct cluster *here)
 {
-    int said;
+    struct tuning *t = self;
+    struct tune_options options = t->request.options;
 
-    progress_clear(&t->progress);
-    t->run.state = !rc ? RUN_COMPLETE : (rc == ERR_CUT ? RUN_INTERRUPTED : RUN_FAILED);
-    snprintf(t->run.now, sizeof(t->run.now), "%s", run_state_words[t->run.state]);
-    said = store_run_update(t->store, &t->run);
-    if (!said)
-        said = store_publish(t->store);
-    if (!said && (!rc || rc == ERR_CUT))
-        said = t->request.options.json ? print_json(t) : print_text(t);
-    fflush(stdout);
-    if (rc == ERR_CUT)
-        note("%s; what is measured is kept.  To go on: %s", why_cut(t), t->command);
-    return rc ? rc : said;
-}
-
-static int run(struct tuning *t)
-{
-    const struct tune_options *o = &t->request.options;
-
-    TRY(begin_run(t));
-    t->setup = (struct sweep_setup){
-        .store = t->store,
-        .crew = t->crew,
-        .cluster = t->setup.cluster,
-        .strategy = t->request.strategy,
-        .effort = t->request.effort,
-        .machine = t->request.machine,
-        .margin = o->margin,
-        .seed = o->seed,
-        .repeats = o->repeats,
-        .keep_bytes = t->request.memory_limit_bytes,
-        .retune = o->retune,
-        .deadline_ns =
-            t->request.budget_s > 0 ? t->begun_ns + (int64_t)(t->request.budget_s * 1e9) : 0,
-        .stop = &stop,
-        .progress = &t->progress,
-        .run = &t->run,
-    };
-    return finish(t, sweep_all(t));
-}
-
-/* The quick part of `moetune doctor`: a user who tunes anyway has been told. */
-static void say_what_is_wrong(const struct tuning *t)
-{
-    struct findings found = { .count = 0 };
-    bool elsewhere = t->where.hosts || t->world;
-
-    doctor_database(t->path, &found);
-    doctor_here(elsewhere ? 0 : t->request.cluster.ranks, &found);
-    for (int i = 0; i < found.count; i++)
-        if (found.list[i].level == FINDING_WRONG)
-            note("%s: %s (see moetune doctor)", found.list[i].what, found.list[i].effect);
-}
-
-static int open_store(struct tuning *t)
-{
-    const struct tune_options *o = &t->request.options;
-    unsigned flags = (o->steal ? STORE_STEAL : 0u) | (o->repair ? STORE_REPAIR : 0u) |
-                     (o->sim ? STORE_RELAXED : 0u);
-
-    TRY(store_path(o->db, true, t->path, sizeof(t->path)));
-    TRY(store_open(t->path, flags, &t->store));
-    if (!o->sim && !o->quiet)
-        say_what_is_wrong(t);
+    TRY(tune_request_make(&options, here, &t->request));
+    t->campaign.cluster = t->request.cluster;
+    t->campaign.setup.budget_s = t->request.budget_s;
     return OK;
+}
+
+static int run(void *self)
+{
+    struct tuning *t = self;
+    const struct tune_options *o = &t->request.options;
+    uint32_t buckets = 0;
+
+    for (size_t i = 0; i < t->request.space_count; i++)
+        buckets += (uint32_t)t->request.spaces[i].anchor_count;
+    TRY(campaign_recognise(&t->campaign));
+    TRY(campaign_begin(&t->campaign, t->request.strategy->name, t->request.effort->name, buckets));
+    t->setup = (struct sweep_setup){ .campaign = &t->campaign,
+                                     .strategy = t->request.strategy,
+                                     .effort = t->request.effort,
+                                     .machine = t->request.machine,
+                                     .margin = o->margin,
+                                     .repeats = o->repeats,
+                                     .keep_bytes = t->request.memory_limit_bytes,
+                                     .retune = o->retune };
+    return campaign_finish(&t->campaign, sweep_all(t), print, t);
 }
 
 static int tune(struct tuning *t)
 {
-    int rc;
-
-    t->begun_ns = host_clock_ns();
-    progress_open(&t->progress, t->request.options.quiet);
-    catch_signals();
-    TRY(fault_setup(-1)); /* ranks find a malformed MOETUNE_FAULT too; here it is said once */
-    rc = t->world ? world_settle(t->world, open_store(t)) : open_store(t);
-    if (!rc)
-        rc = open_crew(t);
-    if (!rc)
-        rc = run(t);
-    crew_close(t->crew);
-    store_close(t->store);
-    return rc;
-}
-
-/* Under a launcher: rank 0 tunes, the others do what it says. */
-static int tune_on_ranks(struct tuning *t)
-{
-    const struct topology *topology;
-    struct worker *worker = NULL;
-    struct discovery found;
-    int rc;
-
-    TRY(world_open((int)t->request.options.ranks_per_node, &t->world));
-    topology = world_topology(t->world);
-    TRY_OUT(discover(t->world, t->request.options.ranks_per_node, &found));
-    log_only(topology->rank == 0);
-    rc = discovery_check(&found);
-    if (!rc)
-        rc = tune_request_make(&t->request.options, &found.cluster, &t->request);
-    log_only(true);
-    discovery_free(&found);
-    rc = world_settle(t->world, rc);
-    if (!rc && topology->rank == 0)
-        rc = tune(t);
-    else if (!rc && !(rc = world_settle(t->world, OK)))
-        if (!(rc = worker_open(t->world, t->request.options.device, &worker)))
-            rc = worker_follow(worker);
-    worker_close(worker);
-out:
-    world_close(t->world);
-    return rc;
-}
-
-static int tune_here(struct tuning *t)
-{
     const struct tune_options *o = &t->request.options;
-    struct cluster here = cluster_unknown();
+    struct campaign_verb verb = { prepare, run, t };
 
-    if (strcmp(o->device, "host") != 0)
-        return fail(ERR_ARGUMENT, "no device \"%s\" in this build: it has host", o->device);
-    TRY(launch_place(o->hosts, o->ranks, o->launcher_arguments, &t->hosts, &t->where));
-    if (!o->sim)
-        TRY(discover_place(&t->where, o->ranks_per_node, &here));
-    TRY(tune_request_make(o, &here, &t->request));
-    return tune(t);
+    t->campaign.setup = (struct campaign_setup){ .db = o->db,
+                                                 .sim = o->sim,
+                                                 .device = o->device,
+                                                 .hosts = o->hosts,
+                                                 .launcher_arguments = o->launcher_arguments,
+                                                 .ranks = o->ranks,
+                                                 .ranks_per_node = o->ranks_per_node,
+                                                 .timeout_s = o->timeout_s,
+                                                 .seed = o->seed,
+                                                 .steal = o->steal,
+                                                 .repair = o->repair,
+                                                 .quiet = o->quiet };
+    return campaign_lead(&t->campaign, &verb);
 }
 
 int tune_main(int argc, char **argv)
@@ -402,11 +210,11 @@ int tune_main(int argc, char **argv)
     if (!rc)
         rc = tune_options_parse("tune", argc, argv, &t->request.options, &help);
     if (!rc && !help) {
-        /* For `moetune --cluster` argv[0] is the program itself. */
-        join_command(strcmp(argv[0], "tune") ? argv + 1 : argv, t->command, sizeof(t->command));
-        rc = launch_is_rank() && !t->request.options.sim ? tune_on_ranks(t) : tune_here(t);
+        /* For `moetune --cluster` argv[0] is the program itself.  What --retune made stale stays
+         * so until it is measured. */
+        campaign_command(&t->campaign, strcmp(argv[0], "tune") ? argv + 1 : argv, "--retune");
+        rc = tune(t);
         tune_request_free(&t->request);
-        hosts_free(&t->hosts);
     }
     free(t);
     return rc;

@@ -145,7 +145,7 @@ static int take_quantity(const char *option, const char *text, const struct unit
     return fail(ERR_ARGUMENT, "--%s %s: %s is wanted", option, text, wanted);
 }
 
-static int take_budget(const char *text, double *seconds)
+int tune_budget(const char *text, double *seconds)
 {
     static const struct unit units[] = { { "s", 1 }, { "m", 60 }, { "h", 3600 } };
 
@@ -218,32 +218,25 @@ static struct search_machine machine_guess(const struct cluster *c)
     return g;
 }
 
-static int find_cluster(struct tune_request *r, const struct cluster *here)
+int tune_cluster(const char *sim, const struct cluster *here, struct cluster *out)
 {
-    const char *file = r->options.sim;
-
-    if (!file) {
-        r->cluster = *here;
+    if (!sim) {
+        *out = *here;
         return OK;
     }
-    TRY(cluster_read(file, &r->cluster));
-    return cluster_check_model(&r->cluster, file);
+    TRY(cluster_read(sim, out));
+    return cluster_check_model(out, sim);
 }
 
-/* What one rank may use: an option, what the model says, or its part of what is free. */
-static int find_memory(struct tune_request *r)
+int tune_memory(const char *given, const struct cluster *c, bool together, int64_t *bytes)
 {
-    int64_t bytes = machine_free_bytes();
-    uint32_t here = r->cluster.ranks_per_node ? r->cluster.ranks_per_node : r->cluster.ranks;
+    uint32_t here = c->ranks_per_node && !together ? c->ranks_per_node : c->ranks;
 
-    if (r->options.sim)
-        bytes = (int64_t)(r->cluster.memory_gib * 0x1p30);
-    else if (r->options.ranks_per_node) /* a pretence: all ranks are on this machine */
-        bytes = bytes / r->cluster.ranks / 10 * 8;
+    if (!strcmp(c->backend, "sim"))
+        *bytes = (int64_t)(c->memory_gib * 0x1p30);
     else
-        bytes = bytes / (here ? here : 1) / 10 * 8;
-    r->memory_limit_bytes = bytes;
-    return take_memory(r->options.max_memory, &r->memory_limit_bytes);
+        *bytes = machine_free_bytes() / (here ? here : 1) / 10 * 8;
+    return take_memory(given, bytes);
 }
 
 static int add_space(struct tune_request *r, const struct moe_shape *shape)
@@ -308,10 +301,12 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
 
     TRY(check_numbers(options));
     TRY(find_strategy(options->search, &r.strategy));
-    TRY(take_budget(options->budget, &r.budget_s));
-    TRY(find_cluster(&r, here));
+    TRY(tune_budget(options->budget, &r.budget_s));
+    TRY(tune_cluster(options->sim, here, &r.cluster));
     r.machine = machine_guess(&r.cluster);
-    TRY(find_memory(&r));
+    /* --ranks-per-node is a pretence. */
+    TRY(tune_memory(options->max_memory, &r.cluster, options->ranks_per_node,
+                    &r.memory_limit_bytes));
     r.spaces = calloc(TUNE_LAYERS_MAX, sizeof(*r.spaces));
     TRY_OUT(r.spaces ? OK : fail(ERR_NOMEM, "the layers"));
     TRY_OUT(add_layers(&r));

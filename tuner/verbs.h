@@ -13,6 +13,7 @@ int import_main(int argc, char **argv);
 int fingerprint_main(int argc, char **argv);
 int lookup_main(int argc, char **argv);
 int override_main(int argc, char **argv);
+int verify_main(int argc, char **argv);
 int status_main(int argc, char **argv);
 int serve_main(int argc, char **argv); /* for moetune itself */
 

@@ -1,0 +1,307 @@
+/* From options to ranks and a database, and back. */
+#include "campaign.h"
+
+#include "discover.h"
+#include "doctor.h"
+#include "fault.h"
+#include "host.h"
+#include "launch.h"
+#include "status.h"
+#include "worker.h"
+#include "world.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- interrupts */
+
+static volatile sig_atomic_t stop;
+
+/* The step under way is finished; a second signal does not wait for it. */
+static void on_signal(int number)
+{
+    (void)number;
+    if (stop++)
+        _exit(75);
+}
+
+static void catch_signals(void)
+{
+    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
+    struct sigaction action = { .sa_handler = on_signal };
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        sigaction(numbers[i], &action, NULL);
+}
+
+bool campaign_over(const struct campaign *c)
+{
+    return stop || (c->deadline_ns && host_clock_ns() >= c->deadline_ns);
+}
+
+void campaign_command(struct campaign *c, char **argv, const char *once)
+{
+    static const char harmless[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                   "-_=./:,+%@";
+    size_t size = sizeof(c->command), used = (size_t)snprintf(c->command, size, "moetune");
+
+    for (int i = 0; argv[i] && used < size; i++) {
+        bool plain;
+
+        if (once && !strcmp(argv[i], once))
+            continue;
+        plain = *argv[i] && strspn(argv[i], harmless) == strlen(argv[i]);
+        used += (size_t)snprintf(c->command + used, size - used, plain ? " %s" : " '%s'", argv[i]);
+    }
+}
+
+/* ---- ranks and database */
+
+static void idle(void *self)
+{
+    struct campaign *c = self;
+
+    store_heartbeat(c->store);
+    progress_tick(&c->progress);
+}
+
+static int open_crew(struct campaign *c)
+{
+    struct crew_setup setup = { .where = c->where,
+                                .ranks_per_node = c->setup.ranks_per_node,
+                                .device = c->setup.device,
+                                .timeout_s = c->setup.timeout_s,
+                                .idle = idle,
+                                .self = c };
+
+    if (c->setup.sim)
+        return crew_open_model(&c->cluster, c->setup.seed, &c->crew);
+    return c->world ? crew_open_around(c->world, &setup, &c->crew)
+                    : crew_open_launched(&setup, &c->crew);
+}
+
+/* The quick part of `moetune doctor`: a user who goes on has been told. */
+static void say_what_is_wrong(const struct campaign *c)
+{
+    struct findings found = { .count = 0 };
+    bool elsewhere = c->where.hosts || c->world;
+
+    doctor_database(c->path, &found);
+    doctor_here(elsewhere ? 0 : c->cluster.ranks, &found);
+    for (int i = 0; i < found.count; i++)
+        if (found.list[i].level == FINDING_WRONG)
+            note("%s: %s (see moetune doctor)", found.list[i].what, found.list[i].effect);
+}
+
+static int open_store(struct campaign *c)
+{
+    const struct campaign_setup *s = &c->setup;
+    unsigned flags = (s->steal ? STORE_STEAL : 0u) | (s->repair ? STORE_REPAIR : 0u) |
+                     (s->sim ? STORE_RELAXED : 0u);
+    struct store *known;
+
+    TRY(store_path(s->db, !s->existing, c->path, sizeof(c->path)));
+    if (s->existing) {
+        TRY(store_read(c->path, &known));
+        store_close(known);
+    }
+    TRY(store_open(c->path, flags, &c->store));
+    if (!s->sim && !s->quiet)
+        say_what_is_wrong(c);
+    return OK;
+}
+
+static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
+{
+    int rc;
+
+    c->begun_ns = host_clock_ns();
+    if (c->setup.budget_s > 0)
+        c->deadline_ns = c->begun_ns + (int64_t)(c->setup.budget_s * 1e9);
+    progress_open(&c->progress, c->setup.quiet);
+    catch_signals();
+    rc = fault_setup(-1); /* ranks find a malformed MOETUNE_FAULT too; here it is said once */
+    if (!rc)
+        rc = open_store(c);
+    if (c->world)
+        rc = world_settle(c->world, rc);
+    if (!rc)
+        rc = open_crew(c);
+    if (!rc)
+        rc = verb->run(verb->self);
+    crew_close(c->crew);
+    store_close(c->store);
+    return rc;
+}
+
+/* Under a launcher: rank 0 leads, the others do what it says. */
+static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
+{
+    const struct topology *topology;
+    struct worker *worker = NULL;
+    struct discovery found;
+    int rc;
+
+    TRY(world_open((int)c->setup.ranks_per_node, &c->world));
+    topology = world_topology(c->world);
+    TRY_OUT(discover(c->world, c->setup.ranks_per_node, &found));
+    log_only(topology->rank == 0);
+    rc = discovery_check(&found);
+    if (!rc)
+        rc = verb->prepare(verb->self, &found.cluster);
+    log_only(true);
+    discovery_free(&found);
+    rc = world_settle(c->world, rc);
+    if (!rc && topology->rank == 0)
+        rc = open_and_run(c, verb);
+    else if (!rc && !(rc = world_settle(c->world, OK)))
+        if (!(rc = worker_open(c->world, c->setup.device, &worker)))
+            rc = worker_follow(worker);
+    worker_close(worker);
+out:
+    world_close(c->world);
+    return rc;
+}
+
+static int lead_here(struct campaign *c, const struct campaign_verb *verb)
+{
+    const struct campaign_setup *s = &c->setup;
+    struct cluster here = cluster_unknown();
+
+    if (strcmp(s->device, "host") != 0)
+        return fail(ERR_ARGUMENT, "no device \"%s\" in this build: it has host", s->device);
+    TRY(launch_place(s->hosts, s->ranks, s->launcher_arguments, &c->hosts, &c->where));
+    if (!s->sim)
+        TRY(discover_place(&c->where, s->ranks_per_node, &here));
+    TRY(verb->prepare(verb->self, &here));
+    return open_and_run(c, verb);
+}
+
+int campaign_lead(struct campaign *c, const struct campaign_verb *verb)
+{
+    int rc = launch_is_rank() && !c->setup.sim ? lead_ranks(c, verb) : lead_here(c, verb);
+
+    hosts_free(&c->hosts);
+    return rc;
+}
+
+int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t keep_bytes)
+{
+    struct order order = {
+        .kind = ORDER_LAYER, .shape = *shape, .seed = c->setup.seed, .keep_bytes = keep_bytes
+    };
+    struct reply reply;
+
+    TRY(crew_do(c->crew, &order, &reply));
+    return reply.state == TRIAL_OK
+               ? OK
+               : fail(ERR_DEVICE, "the layer cannot be set up: %s", reply.message);
+}
+
+/* ---- the run's row */
+
+/* The same machine with another driver, library or environment: what is known is out of date. */
+static int compare_soft(struct campaign *c)
+{
+    struct cluster known;
+
+    TRY(store_cluster_get(c->store, c->cluster_id, &known));
+    if (cluster_same_soft(&known, &c->cluster))
+        return OK;
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        char was[1100], is[1100];
+
+        cluster_value(&known, &cluster_fields[i], was, sizeof(was));
+        cluster_value(&c->cluster, &cluster_fields[i], is, sizeof(is));
+        if (cluster_fields[i].class == CLUSTER_SOFT && strcmp(was, is) != 0)
+            note("%s was \"%s\" and is \"%s\": entries are stale until they are measured again",
+                 cluster_fields[i].name, was, is);
+    }
+    TRY(store_expire(c->store, c->cluster_id, 0, 0, 0, UINT32_MAX, "the machine changed"));
+    return store_cluster_renew(c->store, c->cluster_id, &c->cluster);
+}
+
+int campaign_recognise(struct campaign *c)
+{
+    TRY(store_cluster(c->store, &c->cluster, &c->cluster_id));
+    return compare_soft(c);
+}
+
+int campaign_begin(struct campaign *c, const char *search, const char *effort, uint32_t buckets)
+{
+    struct run_row *run = &c->run;
+
+    *run = (struct run_row){ .cluster = c->cluster_id,
+                             .state = RUN_RUNNING,
+                             .started_s = time(NULL),
+                             .seed = c->setup.seed,
+                             .buckets_planned = buckets };
+    snprintf(run->search, sizeof(run->search), "%s", search);
+    snprintf(run->effort, sizeof(run->effort), "%s", effort);
+    snprintf(run->command, sizeof(run->command), "%s", c->command);
+    snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
+    c->progress.buckets = buckets;
+    TRY(store_run_begin(c->store, run));
+    return store_commit(c->store);
+}
+
+static const char *why_cut(const struct campaign *c)
+{
+    if (stop)
+        return "interrupted";
+    return campaign_over(c) ? "the budget is spent" : "a host is gone";
+}
+
+int campaign_finish(struct campaign *c, int rc, int (*print)(void *self), void *self)
+{
+    int said;
+
+    progress_clear(&c->progress);
+    c->run.state = !rc ? RUN_COMPLETE : (rc == ERR_CUT ? RUN_INTERRUPTED : RUN_FAILED);
+    snprintf(c->run.now, sizeof(c->run.now), "%s", run_state_words[c->run.state]);
+    said = store_run_update(c->store, &c->run);
+    if (!said)
+        said = store_publish(c->store);
+    if (!said && (!rc || rc == ERR_CUT))
+        said = print(self);
+    fflush(stdout);
+    if (rc == ERR_CUT)
+        note("%s; what is measured is kept.  To go on: %s", why_cut(c), c->command);
+    return rc ? rc : said;
+}
+
+/* ---- durability */
+
+int campaign_commit(struct campaign *c)
+{
+    static const int64_t commit_every_ns = 50000000, report_every_ns = 2000000000;
+    int64_t now_ns = host_clock_ns();
+
+    if (now_ns - c->reported_ns >= report_every_ns) {
+        c->reported_ns = now_ns;
+        TRY(store_heartbeat(c->store));
+        TRY(store_run_update(c->store, &c->run));
+    }
+    if (now_ns - c->committed_ns < commit_every_ns)
+        return OK;
+    TRY(store_commit(c->store));
+    c->committed_ns = host_clock_ns();
+    return OK;
+}
+
+/* Unless `now`, so seldom that it costs at most a twentieth of the time. */
+int campaign_publish(struct campaign *c, bool now)
+{
+    int64_t begun_ns = host_clock_ns();
+
+    if (!now && c->published_ns && begun_ns - c->published_ns < 20 * c->publish_took_ns)
+        return OK;
+    TRY(store_run_update(c->store, &c->run));
+    TRY(store_publish(c->store));
+    c->published_ns = c->committed_ns = host_clock_ns();
+    c->publish_took_ns = c->published_ns - begun_ns;
+    return OK;
+}

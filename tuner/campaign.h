@@ -1,0 +1,77 @@
+/* A stretch of measuring, whichever verb asks for it: its ranks, its database, its time.  What it
+ * learns becomes durable so often that little can be lost, and so seldom that it costs nothing. */
+#ifndef CAMPAIGN_H
+#define CAMPAIGN_H
+
+#include "cluster.h"
+#include "crew.h"
+#include "progress.h"
+#include "store.h"
+
+#include <limits.h>
+
+struct campaign_setup {
+    const char *db, *sim, *device, *hosts, *launcher_arguments; /* NULL: none given */
+    uint32_t ranks, ranks_per_node;                             /* 0: as found */
+    double timeout_s;                                           /* for one trial */
+    double budget_s; /* 0: none; may be set by `prepare` */
+    uint64_t seed;
+    bool steal, repair, quiet;
+    bool existing; /* UNSUPPORTED where there is no database, instead of a new one */
+};
+
+struct campaign {
+    struct campaign_setup setup;
+    char path[PATH_MAX], command[1024]; /* the database; what to type to go on */
+    struct cluster cluster;             /* set by `prepare` */
+    int64_t cluster_id;                 /* since campaign_recognise() */
+    struct store *store;
+    struct crew *crew;
+    struct world *world; /* under a launcher; NULL: ranks are started */
+    struct launch_where where;
+    struct hosts hosts;
+    struct run_row run;
+    struct progress progress;
+    int64_t begun_ns, deadline_ns; /* on the host clock; deadline 0: none */
+    int64_t committed_ns, reported_ns, published_ns, publish_took_ns;
+};
+
+/* What a verb does with it. */
+struct campaign_verb {
+    /* On every rank, before anything is opened: options against what there is.  With --sim `here`
+     * knows nothing. */
+    int (*prepare)(void *self, const struct cluster *here);
+    /* Where the database is open and the ranks obey. */
+    int (*run)(void *self);
+    void *self;
+};
+
+/* argv, with words quoted that a shell would take apart.  `once`: an option that has done its work
+ * and is left out, or NULL. */
+void campaign_command(struct campaign *campaign, char **argv, const char *once);
+
+/* Finds or starts ranks, opens the database, runs the verb on one of them, closes everything.
+ * Interrupts are caught: see campaign_over(). */
+int campaign_lead(struct campaign *campaign, const struct campaign_verb *verb);
+
+/* Finds this machine in the database, or adds it; entries become stale if it has changed. */
+int campaign_recognise(struct campaign *campaign);
+
+/* A row for this run, durable. */
+int campaign_begin(struct campaign *campaign, const char *search, const char *effort,
+                   uint32_t buckets);
+
+/* The run's row gets its end, the table is published, `print` speaks if it is usable, and what is
+ * to be typed is said if rc is ERR_CUT.  Returns rc, or what went wrong here. */
+int campaign_finish(struct campaign *campaign, int rc, int (*print)(void *self), void *self);
+
+/* The layer that orders are about. */
+int campaign_layer(struct campaign *campaign, const struct moe_shape *shape, int64_t keep_bytes);
+
+/* An interrupt came, or the budget is spent: nothing new may begin. */
+bool campaign_over(const struct campaign *campaign);
+
+int campaign_commit(struct campaign *campaign);
+int campaign_publish(struct campaign *campaign, bool now);
+
+#endif

@@ -1,0 +1,46 @@
+/* One entry of the dictionary put to the test again: its plan and the default run in the rounds of
+ * a contest, and what comes out is written down.
+ *
+ * Who is not slower keeps the entry, with fresh times, and the entry is no longer stale.  Who is
+ * slower, or fails, is refuted: the entry holds the default plan from then on, says "refuted", and
+ * is stale, so that the next `moetune tune` measures the bucket again; what its search and contest
+ * sampled there is forgotten, for it would lead to the same winner.  Samples of a verification are
+ * of a kind of their own, which no search is told. */
+#ifndef VERDICT_H
+#define VERDICT_H
+
+#include "campaign.h"
+#include "contest.h"
+
+enum verdict_kind {
+    VERDICT_PENDING, /* not reached yet */
+    VERDICT_EARLIER, /* reached by a run that was cut off and is gone on with */
+    VERDICT_DEFAULT, /* the default plan, against which there is nothing to compare it */
+    VERDICT_BEATS,   /* faster than the default by more than the margin */
+    VERDICT_TIE,     /* no difference could be shown */
+    VERDICT_ALONE,   /* it runs, and the default failed */
+    VERDICT_REFUTED  /* slower than the default by more than the margin, or failed */
+};
+
+struct verdict_terms {
+    double margin; /* a share of the time; smaller differences do not count */
+    int64_t memory_limit_bytes;
+    bool computes_f32;
+    int64_t first_run; /* what this run and those it goes on with have measured counts */
+};
+
+struct verdict {
+    struct entry_row claim; /* the entry as it was found */
+    struct moe_shape shape;
+    enum verdict_kind kind;
+    struct contest_gain now; /* of the plan over the default; NAN: not compared */
+    uint32_t rounds;
+    char why[240]; /* how it was refuted, or the default failed */
+};
+
+/* Settles a pending one.  ERR_CUT when time is up before that: what was sampled is kept, and used
+ * by the run that goes on. */
+int verdict_reach(struct campaign *campaign, const struct verdict_terms *terms,
+                  struct verdict *verdict);
+
+#endif

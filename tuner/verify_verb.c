@@ -1,0 +1,366 @@
+/* moetune verify: what the dictionary claims, measured again. */
+#include "claims.h"
+#include "host.h"
+#include "json.h"
+#include "plan.h"
+#include "space.h"
+#include "status.h"
+#include "tune_options.h"
+#include "verbs.h"
+#include "verdict_table.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct verify_options {
+    struct claims_wanted wanted;
+    uint32_t ranks, ranks_per_node;
+    const char *buckets, *budget, *max_memory, *device, *sim, *db, *hosts, *launcher_arguments;
+    double margin, timeout_s;
+    uint64_t seed;
+    bool steal, quiet, json;
+};
+
+#define AT(field) offsetof(struct verify_options, field)
+static const struct option_row rows[] = {
+    { "only", "WORD", OPTION_WORD, AT(wanted.kind), "all, stale, imported, measured, inferred",
+      claims_words },
+    { "buckets", "LO:HI", OPTION_TEXT, AT(buckets), "those buckets only", NULL },
+    { "shape", "TEXT", OPTION_LIST, AT(wanted.shapes),
+      "layers that agree with it, as \"E=8 H=4096\"; again for more", NULL },
+    { "budget", "TIME", OPTION_TEXT, AT(budget), "stop after 90s, 5m, 2h; what is verified stays",
+      NULL },
+    { "margin", "SHARE", OPTION_NUMBER, AT(margin), "smaller differences do not count", NULL },
+    { "ranks", "N", OPTION_COUNT, AT(ranks), "ranks to start here (4, or what a launcher started)",
+      NULL },
+    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks",
+      NULL },
+    { "sim", "FILE", OPTION_TEXT, AT(sim), "a modelled cluster instead; measures nothing", NULL },
+    { "max-memory", "BYTES", OPTION_TEXT, AT(max_memory),
+      "per rank, as 512MiB or 2GiB (what is free)", NULL },
+    { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
+      NULL },
+    { "device", "NAME", OPTION_TEXT, AT(device), "back end", NULL },
+    { "launcher-args", "ARGS", OPTION_TEXT, AT(launcher_arguments),
+      "more words for mpirun, blanks between", NULL },
+    { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or the user's)", NULL },
+    { "restart", NULL, OPTION_FLAG, AT(wanted.restart),
+      "do not go on where the last one was cut off", NULL },
+    { "steal", NULL, OPTION_FLAG, AT(steal), "take the database from an owner that fell silent",
+      NULL },
+    { "seed", "N", OPTION_SEED, AT(seed), "of data and order", NULL },
+    { "quiet", NULL, OPTION_FLAG, AT(quiet), "no progress", NULL },
+    { "json", NULL, OPTION_FLAG, AT(json), "print one JSON object", NULL },
+};
+#undef AT
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
+
+/* Another seed than tune's: a verification that drew the same would be none. */
+static const struct verify_options defaults = {
+    .wanted = { .last = UINT32_MAX }, .timeout_s = 120, .device = "host", .seed = 2
+};
+
+static void print_help(void)
+{
+    printf("usage: moetune verify [HOSTS] [options]\n\n"
+           "Measures the plans of this machine's entries against the default plan again, the most "
+           "doubtful\nfirst.  What is not slower is kept with fresh times and is no longer stale; "
+           "what is slower,\nor fails, is replaced by the default plan until `moetune tune` has "
+           "measured the bucket anew.\n\n");
+    options_print(rows, ROW_COUNT, &defaults);
+    printf("\nexit code 3: a plan was refuted.  75: cut off; the same command goes on.\n"
+           "example: moetune verify --only stale --budget 5m\n");
+}
+
+struct verifying {
+    struct verify_options options;
+    struct campaign campaign;
+    struct verdict_terms terms;
+    struct claims claims;
+};
+
+/* ---- measuring */
+
+static void name_loser(struct verifying *v, const struct verdict *d)
+{
+    char plan[PLAN_TEXT_BYTES] = "?", claim[48] = "not compared";
+
+    progress_clear(&v->campaign.progress);
+    if (d->claim.plan.struct_size)
+        moe_plan_format(&d->claim.plan, plan, sizeof(plan));
+    if (!isnan(d->claim.gain))
+        snprintf(claim, sizeof(claim), "%.1f %% faster", 100 * d->claim.gain);
+    note("refuted: bucket %u (c=%" PRIu64 ", E=%u H=%u) %s, %s by the table: %s", d->claim.bucket,
+         d->claim.capacity, d->shape.experts, d->shape.hidden_dim, plan, claim, d->why);
+}
+
+static int verify_one(struct verifying *v, struct verdict *d)
+{
+    struct campaign *c = &v->campaign;
+    bool refuted;
+
+    TRY(verdict_reach(c, &v->terms, d));
+    TRY(store_commit(c->store));
+    refuted = d->kind == VERDICT_REFUTED;
+    if (refuted)
+        name_loser(v, d);
+    c->progress.done++;
+    c->progress.fresh++;
+    c->run.buckets_done++;
+    return campaign_publish(c, refuted);
+}
+
+static int verify_all(struct verifying *v)
+{
+    int64_t told = 0;
+
+    for (size_t i = 0; i < v->claims.count; i++) {
+        struct verdict *d = &v->claims.verdicts[i];
+
+        if (d->kind != VERDICT_PENDING)
+            continue;
+        if (campaign_over(&v->campaign))
+            return ERR_CUT;
+        if (d->claim.shape != told)
+            TRY(campaign_layer(&v->campaign, &d->shape, v->terms.memory_limit_bytes));
+        told = d->claim.shape;
+        TRY(verify_one(v, d));
+    }
+    return OK;
+}
+
+/* ---- what is said at the end */
+
+static struct verdict_count count_of(const struct verifying *v)
+{
+    return verdict_count(v->claims.verdicts, v->claims.count);
+}
+
+static void print_json(const struct verifying *v)
+{
+    const struct campaign *c = &v->campaign;
+    struct verdict_count n = count_of(v);
+
+    printf("{\"state\": \"%s\", \"db\": ", run_state_words[c->run.state]);
+    json_quote(c->path, stdout);
+    printf(", \"seconds\": %.3f, \"contest_steps\": %" PRIu64 ", \"warm_steps\": %" PRIu64
+           ", \"waiting\": %u, \"refuted_earlier\": %u",
+           (double)(host_clock_ns() - c->begun_ns) * 1e-9, c->run.samples_default,
+           c->run.samples_warm, v->claims.waiting, n.refuted_earlier);
+    for (int kind = 0; kind <= VERDICT_REFUTED; kind++)
+        printf(", \"%s\": %u", verdict_words[kind], n.of[kind]);
+    printf(",\n\"entries\": ");
+    verdict_json(v->claims.verdicts, v->claims.count, stdout);
+    printf("}\n");
+}
+
+static int print_text(const struct verifying *v)
+{
+    const struct campaign *c = &v->campaign;
+    struct verdict_count n = count_of(v);
+    uint32_t refuted = n.of[VERDICT_REFUTED] + n.refuted_earlier + v->claims.waiting;
+    char took[32];
+
+    progress_duration((double)(host_clock_ns() - c->begun_ns) * 1e-9, took, sizeof(took));
+    TRY(verdict_table(c->store, v->claims.verdicts, v->claims.count, stdout));
+    printf("steps     %" PRIu64 ", %" PRIu64 " to warm up, in %s\ntable     %s\n",
+           c->run.samples_default, c->run.samples_warm, took, c->path);
+    if (refuted)
+        printf("          moetune tune measures again where %u entries are refuted\n", refuted);
+    if (v->options.sim)
+        printf("          MODELLED: these rows never answer for a real cluster\n");
+    return OK;
+}
+
+static int print(void *self)
+{
+    struct verifying *v = self;
+
+    claims_sort(&v->claims);
+    if (!v->options.json)
+        return print_text(v);
+    print_json(v);
+    return OK;
+}
+
+/* ---- a machine that the database does not know */
+
+/* The machine of the database that is most like this one. */
+struct likeness {
+    struct store *store;
+    const struct cluster *here;
+    int64_t seen;
+    int least;
+    char differs[512];
+};
+
+/* How many hard fields differ; `text` says which. */
+static int differences(const struct cluster *here, const struct cluster *there, char *text,
+                       size_t size)
+{
+    int count = 0;
+
+    *text = 0;
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        size_t used = strlen(text);
+        char is[1100], was[1100];
+
+        cluster_value(here, &cluster_fields[i], is, sizeof(is));
+        cluster_value(there, &cluster_fields[i], was, sizeof(was));
+        if (cluster_fields[i].class != CLUSTER_HARD || !strcmp(is, was))
+            continue;
+        snprintf(text + used, size - used, "%s%s is %.60s, not %.60s", count++ ? "; " : "",
+                 cluster_fields[i].name, is, was);
+    }
+    return count;
+}
+
+static int compare_machine(void *self, const struct entry_row *e)
+{
+    struct likeness *l = self;
+    struct cluster there;
+    char text[sizeof(l->differs)];
+    int count;
+
+    if (e->cluster == l->seen)
+        return OK;
+    l->seen = e->cluster;
+    TRY(store_cluster_get(l->store, e->cluster, &there));
+    count = differences(l->here, &there, text, sizeof(text));
+    if (!strcmp(there.backend, l->here->backend) && (!l->least || count < l->least)) {
+        l->least = count;
+        snprintf(l->differs, sizeof(l->differs), "%s", text);
+    }
+    return OK;
+}
+
+static int no_such_machine(const struct verifying *v)
+{
+    struct likeness l = { .store = v->campaign.store, .here = &v->campaign.cluster };
+
+    TRY(store_entries(l.store, 0, 0, compare_machine, &l));
+    note("%s: nothing to verify: it has no entry for this machine%s%s", v->campaign.path,
+         l.least ? "; nearest to those it has: " : "", l.differs);
+    return UNSUPPORTED;
+}
+
+/* ---- the verb */
+
+static int find_claims(struct verifying *v)
+{
+    int rc = store_cluster_find(v->campaign.store, &v->campaign.cluster, &v->campaign.cluster_id);
+
+    if (rc)
+        return rc == UNSUPPORTED ? no_such_machine(v) : rc;
+    TRY(campaign_recognise(&v->campaign));
+    return claims_find(&v->campaign, &v->options.wanted, &v->claims);
+}
+
+static int begin(struct verifying *v)
+{
+    struct verdict_count n = count_of(v);
+
+    if (n.of[VERDICT_EARLIER])
+        note("goes on with a verification that was cut off: %u of %zu entries are done "
+             "(--restart begins anew)",
+             n.of[VERDICT_EARLIER], v->claims.count);
+    TRY(campaign_begin(&v->campaign, "verify", claims_words[v->options.wanted.kind],
+                       n.of[VERDICT_PENDING]));
+    v->terms.first_run =
+        v->claims.first_run < v->campaign.run.id ? v->claims.first_run : v->campaign.run.id;
+    return OK;
+}
+
+static int run(void *self)
+{
+    struct verifying *v = self;
+    struct verdict_count n;
+    int rc;
+
+    TRY(find_claims(v));
+    TRY(begin(v));
+    rc = campaign_finish(&v->campaign, verify_all(v), print, v);
+    n = count_of(v);
+    return !rc && n.of[VERDICT_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
+}
+
+static int check_options(const struct verify_options *o)
+{
+    if (!(o->margin >= 0 && o->margin < 1))
+        return fail(ERR_ARGUMENT, "--margin %g: a share from 0 to 1 is wanted", o->margin);
+    if (!(o->timeout_s > 0 && o->timeout_s < 1e6))
+        return fail(ERR_ARGUMENT, "--trial-timeout %g: seconds above 0 are wanted", o->timeout_s);
+    for (int i = 0; i < o->wanted.shapes.count; i++) {
+        struct moe_shape any = { .struct_size = sizeof(any) };
+
+        if (shape_parse(o->wanted.shapes.items[i], &any))
+            return ERR_ARGUMENT;
+    }
+    return OK;
+}
+
+static int prepare(void *self, const struct cluster *here)
+{
+    struct verifying *v = self;
+    struct verify_options *o = &v->options;
+
+    TRY(check_options(o));
+    if (o->buckets)
+        TRY(space_buckets(o->buckets, &o->wanted.first, &o->wanted.last));
+    TRY(tune_budget(o->budget, &v->campaign.setup.budget_s));
+    TRY(tune_cluster(o->sim, here, &v->campaign.cluster));
+    v->terms.margin = o->margin;
+    v->terms.computes_f32 = !o->sim;
+    return tune_memory(o->max_memory, &v->campaign.cluster, o->ranks_per_node,
+                       &v->terms.memory_limit_bytes);
+}
+
+static int verify(struct verifying *v)
+{
+    const struct verify_options *o = &v->options;
+    struct campaign_verb verb = { prepare, run, v };
+    int rc;
+
+    v->campaign.setup = (struct campaign_setup){ .db = o->db,
+                                                 .sim = o->sim,
+                                                 .device = o->device,
+                                                 .hosts = o->hosts,
+                                                 .launcher_arguments = o->launcher_arguments,
+                                                 .ranks = o->ranks,
+                                                 .ranks_per_node = o->ranks_per_node,
+                                                 .timeout_s = o->timeout_s,
+                                                 .seed = o->seed,
+                                                 .steal = o->steal,
+                                                 .quiet = o->quiet,
+                                                 .existing = true };
+    rc = campaign_lead(&v->campaign, &verb);
+    claims_free(&v->claims);
+    return rc;
+}
+
+int verify_main(int argc, char **argv)
+{
+    struct verifying *v = calloc(1, sizeof(*v));
+    bool help = false;
+    int first = argc, rc;
+
+    if (!v)
+        return fail(ERR_NOMEM, "the verification");
+    v->options = defaults;
+    rc = options_parse(rows, ROW_COUNT, argc, argv, &v->options, &first, &help);
+    if (!rc && help)
+        print_help();
+    else if (!rc && first < argc - 1)
+        rc = fail(ERR_ARGUMENT, "verify takes no argument \"%s\" (HOSTS is one)", argv[first + 1]);
+    else if (!rc) {
+        v->options.hosts = first < argc ? argv[first] : NULL;
+        campaign_command(&v->campaign, argv, "--restart");
+        rc = verify(v);
+    }
+    free(v);
+    return rc;
+}
