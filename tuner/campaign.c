@@ -20,21 +20,13 @@
 
 static volatile sig_atomic_t stop;
 
-/* The step under way is finished; a second signal does not wait for it. */
+/* The step under way is finished; whoever interrupts twice does not wait for it.  Other signals
+ * come twice without being meant so: to every process of a job, and once more through a launcher.
+ */
 static void on_signal(int number)
 {
-    (void)number;
-    if (stop++)
+    if (stop++ && number == SIGINT)
         _exit(75);
-}
-
-static void catch_signals(void)
-{
-    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
-    struct sigaction action = { .sa_handler = on_signal };
-
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        sigaction(numbers[i], &action, NULL);
 }
 
 bool campaign_over(const struct campaign *c)
@@ -74,6 +66,7 @@ static int open_crew(struct campaign *c)
                                 .ranks_per_node = c->setup.ranks_per_node,
                                 .device = c->setup.device,
                                 .timeout_s = c->setup.timeout_s,
+                                .stop = &stop,
                                 .idle = idle,
                                 .self = c };
 
@@ -83,7 +76,7 @@ static int open_crew(struct campaign *c)
                     : crew_open_launched(&setup, &c->crew);
 }
 
-/* The quick part of `moetune doctor`: a user who goes on has been told. */
+/* The quick part of `moetune doctor`: whoever measures anyway has been told. */
 static void say_what_is_wrong(const struct campaign *c)
 {
     struct findings found = { .count = 0 };
@@ -122,7 +115,7 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
     if (c->setup.budget_s > 0)
         c->deadline_ns = c->begun_ns + (int64_t)(c->setup.budget_s * 1e9);
     progress_open(&c->progress, c->setup.quiet);
-    catch_signals();
+    launch_on_stop(on_signal);
     rc = fault_setup(-1); /* ranks find a malformed MOETUNE_FAULT too; here it is said once */
     if (!rc)
         rc = open_store(c);
@@ -137,31 +130,39 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
     return rc;
 }
 
-/* Under a launcher: rank 0 leads, the others do what it says. */
-static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
+/* On every rank of a launcher the same cluster, or the same complaint once. */
+static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
 {
-    const struct topology *topology;
-    struct worker *worker = NULL;
+    bool first = world_topology(c->world)->rank == 0;
     struct discovery found;
     int rc;
 
-    TRY(world_open((int)c->setup.ranks_per_node, &c->world));
-    topology = world_topology(c->world);
-    TRY_OUT(discover(c->world, c->setup.ranks_per_node, &found));
-    log_only(topology->rank == 0);
+    if (!first)
+        launch_on_stop(SIG_IGN);
+    TRY(discover(c->world, c->setup.ranks_per_node, &found));
+    log_only(first);
     rc = discovery_check(&found);
     if (!rc)
         rc = verb->prepare(verb->self, &found.cluster);
     log_only(true);
     discovery_free(&found);
-    rc = world_settle(c->world, rc);
-    if (!rc && topology->rank == 0)
+    return world_settle(c->world, rc);
+}
+
+/* Under a launcher: rank 0 leads, the others do what it says. */
+static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
+{
+    struct worker *worker = NULL;
+    int rc;
+
+    TRY(world_open((int)c->setup.ranks_per_node, &c->world));
+    rc = prepare_ranks(c, verb);
+    if (!rc && world_topology(c->world)->rank == 0)
         rc = open_and_run(c, verb);
     else if (!rc && !(rc = world_settle(c->world, OK)))
         if (!(rc = worker_open(c->world, c->setup.device, &worker)))
             rc = worker_follow(worker);
     worker_close(worker);
-out:
     world_close(c->world);
     return rc;
 }
@@ -170,22 +171,24 @@ static int lead_here(struct campaign *c, const struct campaign_verb *verb)
 {
     const struct campaign_setup *s = &c->setup;
     struct cluster here = cluster_unknown();
+    int rc = OK;
 
     if (strcmp(s->device, "host") != 0)
         return fail(ERR_ARGUMENT, "no device \"%s\" in this build: it has host", s->device);
     TRY(launch_place(s->hosts, s->ranks, s->launcher_arguments, &c->hosts, &c->where));
     if (!s->sim)
-        TRY(discover_place(&c->where, s->ranks_per_node, &here));
-    TRY(verb->prepare(verb->self, &here));
-    return open_and_run(c, verb);
+        rc = discover_place(&c->where, s->ranks_per_node, &here);
+    if (!rc)
+        rc = verb->prepare(verb->self, &here);
+    if (!rc)
+        rc = open_and_run(c, verb);
+    hosts_free(&c->hosts);
+    return rc;
 }
 
 int campaign_lead(struct campaign *c, const struct campaign_verb *verb)
 {
-    int rc = launch_is_rank() && !c->setup.sim ? lead_ranks(c, verb) : lead_here(c, verb);
-
-    hosts_free(&c->hosts);
-    return rc;
+    return launch_is_rank() && !c->setup.sim ? lead_ranks(c, verb) : lead_here(c, verb);
 }
 
 int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t keep_bytes)
@@ -252,7 +255,9 @@ static const char *why_cut(const struct campaign *c)
 {
     if (stop)
         return "interrupted";
-    return campaign_over(c) ? "the budget is spent" : "a host is gone";
+    if (c->deadline_ns && host_clock_ns() >= c->deadline_ns)
+        return "the budget is spent";
+    return "a host is gone";
 }
 
 int campaign_finish(struct campaign *c, int rc, int (*print)(void *self), void *self)

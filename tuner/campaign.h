@@ -11,10 +11,11 @@
 #include <limits.h>
 
 struct campaign_setup {
-    const char *db, *sim, *device, *hosts, *launcher_arguments; /* NULL: none given */
-    uint32_t ranks, ranks_per_node;                             /* 0: as found */
-    double timeout_s;                                           /* for one trial */
-    double budget_s; /* 0: none; may be set by `prepare` */
+    const char *db, *sim, *device;
+    const char *hosts, *launcher_arguments; /* NULL: none given */
+    uint32_t ranks, ranks_per_node;         /* 0: as found */
+    double timeout_s;                       /* for one trial */
+    double budget_s;                        /* 0: none; may be set by `prepare` */
     uint64_t seed;
     bool steal, repair, quiet;
     bool existing; /* UNSUPPORTED where there is no database, instead of a new one */
@@ -27,7 +28,7 @@ struct campaign {
     int64_t cluster_id;                 /* since campaign_recognise() */
     struct store *store;
     struct crew *crew;
-    struct world *world; /* under a launcher; NULL: ranks are started */
+    struct world *world; /* under a launcher; NULL: ranks are started, at `where` */
     struct launch_where where;
     struct hosts hosts;
     struct run_row run;
@@ -38,8 +39,8 @@ struct campaign {
 
 /* What a verb does with it. */
 struct campaign_verb {
-    /* On every rank, before anything is opened: options against what there is.  With --sim `here`
-     * knows nothing. */
+    /* On every rank, before anything is opened: options against the cluster there is (unknown where
+     * one is modelled). */
     int (*prepare)(void *self, const struct cluster *here);
     /* Where the database is open and the ranks obey. */
     int (*run)(void *self);

@@ -132,6 +132,12 @@ static int await(struct crew *crew, struct reply *reply)
     }
 }
 
+/* A batch system signals every process of a job at once: what the ranks were at is not to blame. */
+static bool stopped(const struct crew *crew)
+{
+    return crew->setup.stop && *crew->setup.stop;
+}
+
 static int tell(struct crew *crew, const struct order *order, struct reply *reply)
 {
     char line[WORK_LINE_BYTES];
@@ -151,6 +157,8 @@ static int tell(struct crew *crew, const struct order *order, struct reply *repl
 
         launch_end(&crew->ranks, true, how, sizeof(how));
     }
+    if (rc == ERR_LAUNCH && stopped(crew))
+        return ERR_CUT;
     if (rc && !crew->reached) {
         launch_reach(&crew->setup.where);
         return fail(ERR_LAUNCH, "the ranks did not start: %s", reply->message);

@@ -8,13 +8,17 @@
 #include "launch.h"
 #include "work.h"
 
+#include <signal.h>
+
 struct crew;
 
 struct crew_setup {
     struct launch_where where; /* for ranks that are started here */
     uint32_t ranks_per_node;   /* 0: as found */
     const char *device;
-    double timeout_s;         /* for one order */
+    double timeout_s; /* for one order */
+    /* Set by a signal, which may have hit the ranks too; NULL: by none. */
+    const volatile sig_atomic_t *stop;
     void (*idle)(void *self); /* called about once a second while waiting; may be NULL */
     void *self;
 };
@@ -29,7 +33,8 @@ int crew_open_model(const struct cluster *cluster, uint64_t seed, struct crew **
 void crew_close(struct crew *crew); /* ends the ranks; NULL is fine */
 
 /* OK with a reply, whatever became of the trial; TRIAL_TIMEOUT and TRIAL_CRASHED are made here.
- * ERR_CUT: a host is gone (said by name).  Another error: ranks cannot be had at all. */
+ * ERR_CUT: a host is gone (said by name), or the ranks ended because all of us are to stop. Another
+ * error: ranks cannot be had at all. */
 int crew_do(struct crew *crew, const struct order *order, struct reply *reply);
 
 /* How often ranks had to be started. */

@@ -171,20 +171,18 @@ static int ask_ranks(const struct launch_where *where, uint32_t ranks_per_node, 
 
 static bool on_other_hosts(const struct launch_where *where)
 {
-    const char *nodes = getenv("SLURM_JOB_NUM_NODES");
-
-    return where->hosts || (nodes && atoi(nodes) > 1);
+    return where->hosts || where->ranks_per_node != where->ranks;
 }
 
 int discover_place(const struct launch_where *where, uint32_t ranks_per_node, struct cluster *out)
 {
-    uint32_t ranks = where->ranks, per_node = ranks_per_node ? ranks_per_node : ranks;
+    uint32_t ranks = where->ranks;
 
     if (ranks_per_node && ranks % ranks_per_node)
         return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", ranks_per_node,
                     ranks);
     if (on_other_hosts(where))
         return ask_ranks(where, ranks_per_node, out);
-    *out = machine_cluster(ranks, per_node);
+    *out = machine_cluster(ranks, ranks_per_node ? ranks_per_node : ranks);
     return OK;
 }

@@ -1,6 +1,7 @@
 /* fork, exec mpirun, wait. */
 #include "launch.h"
 
+#include "slurm.h"
 #include "status.h"
 #include "verbs.h"
 
@@ -23,6 +24,15 @@ enum { VISITS = 32, VISIT_MS = 30000 };
 bool launch_is_rank(void)
 {
     return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK");
+}
+
+void launch_on_stop(void (*handler)(int number))
+{
+    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
+    struct sigaction action = { .sa_handler = handler };
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        sigaction(numbers[i], &action, NULL);
 }
 
 static volatile sig_atomic_t child;
@@ -305,25 +315,50 @@ void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
 
 /* ---- places */
 
+/* Hosts are filled one after the other. */
+static uint32_t ranks_per_host(const struct hosts *hosts, uint32_t ranks)
+{
+    uint32_t each = hosts->list[0].slots;
+
+    if (ranks <= each)
+        return ranks;
+    for (size_t i = 0; i < hosts->count; i++)
+        if (hosts->list[i].slots != each)
+            return 0;
+    return ranks % each ? 0 : each;
+}
+
+static int place_on_hosts(uint32_t ranks_given, struct hosts *hosts, struct launch_where *out)
+{
+    if (ranks_given > hosts->slots)
+        return fail(ERR_ARGUMENT, "--ranks %u: the hosts have room for %u", ranks_given,
+                    hosts->slots);
+    out->ranks = ranks_given ? ranks_given : hosts->slots;
+    out->ranks_per_node = ranks_per_host(hosts, out->ranks);
+    out->hosts = hosts;
+    return OK;
+}
+
 int launch_place(const char *hosts_given, uint32_t ranks_given, const char *arguments,
                  struct hosts *hosts, struct launch_where *out)
 {
+    int rc;
+
     *hosts = (struct hosts){ .count = 0 };
     *out = (struct launch_where){ .ranks = ranks_given ? ranks_given : DEFAULT_RANKS,
                                   .arguments = arguments };
-    if (!hosts_given)
-        return out->ranks <= RANKS_MAX ? OK
-                                       : fail(ERR_ARGUMENT, "--ranks %u: at most %d can be started",
-                                              out->ranks, RANKS_MAX);
-    TRY(hosts_read(hosts_given, hosts));
-    if (!ranks_given)
-        out->ranks = hosts->slots;
-    out->hosts = hosts;
-    if (out->ranks <= hosts->slots)
-        return OK;
-    fail(ERR_ARGUMENT, "--ranks %u: the hosts have room for %u", ranks_given, hosts->slots);
-    hosts_free(hosts);
-    return ERR_ARGUMENT;
+    out->ranks_per_node = out->ranks;
+    if (hosts_given) {
+        TRY(hosts_read(hosts_given, hosts));
+        rc = place_on_hosts(ranks_given, hosts, out);
+    } else {
+        rc = slurm_ranks(ranks_given, &out->ranks, &out->ranks_per_node);
+    }
+    if (!rc && out->ranks > RANKS_MAX)
+        rc = fail(ERR_ARGUMENT, "--ranks %u: at most %d can be started", out->ranks, RANKS_MAX);
+    if (rc)
+        hosts_free(hosts);
+    return rc;
 }
 
 /* One host alone, silent: what it says when it fails is said better by us. */

@@ -8,15 +8,21 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* What becomes of the signals by which a terminal or a batch system ends a job: INT, TERM, HUP and
+ * USR1.  They may come to every rank: those that do not lead leave the end to the one that does. */
+void launch_on_stop(void (*handler)(int number));
+
 /* Where ranks are to run. */
 struct launch_where {
     uint32_t ranks;
+    uint32_t ranks_per_node;   /* as far as can be said before they run; 0: nodes differ */
     const struct hosts *hosts; /* NULL: this machine, or what the launcher's allocation says */
     const char *arguments;     /* more of them for mpirun, blanks between; NULL: none */
 };
 
-/* For every verb that starts ranks: HOSTS (NULL: none given) and --ranks (0: not given) become a
- * place.  The caller frees `hosts`.  ERR_ARGUMENT after a message. */
+/* For every verb that starts ranks: HOSTS (NULL: none given, then the allocation of a batch system
+ * or this machine) and --ranks (0: not given) become a place.  The caller frees `hosts`.
+ * ERR_ARGUMENT after a message. */
 int launch_place(const char *hosts_given, uint32_t ranks_given, const char *arguments,
                  struct hosts *hosts, struct launch_where *out);
 

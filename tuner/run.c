@@ -352,8 +352,8 @@ static int start_ranks(struct run_options *o, char **argv)
     int code;
 
     TRY(launch_place(NULL, o->ranks, NULL, &hosts, &where));
-    per_node = o->ranks_per_node ? o->ranks_per_node : where.ranks;
-    if (where.ranks % per_node)
+    per_node = o->ranks_per_node ? o->ranks_per_node : where.ranks_per_node;
+    if (per_node && where.ranks % per_node)
         return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", per_node,
                     where.ranks);
     shape = layer_options_shape(&o->layer, where.ranks, per_node);

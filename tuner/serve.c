@@ -1,10 +1,12 @@
 /* moetune serve: what ranks run that a tuner has started.  Orders come as lines on rank 0's
  * standard input, replies go to its standard output. */
+#include "launch.h"
 #include "options.h"
 #include "status.h"
 #include "verbs.h"
 #include "worker.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 struct serve_options {
@@ -58,6 +60,8 @@ int serve_main(int argc, char **argv)
     int first, rc;
 
     TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
+    launch_on_stop(SIG_IGN);
+    signal(SIGTERM, SIG_DFL); /* by which mpirun ends ranks that hang */
     TRY(world_open((int)o.ranks_per_node, &world));
     rc = serve(world, &o);
     world_close(world);
