@@ -107,7 +107,7 @@ $(LIB)/lib/lookup.o $(BUILD)/db/lookup.o: $(BUILD)/prefix
 FORCE:
 
 # What Debian calls the things we need.
-PACKAGES := gcc libc6-dev pkg-config libopenmpi-dev openmpi-bin libopenblas-dev libsqlite3-dev sqlite3 iproute2 procps python3
+PACKAGES := gcc libc6-dev pkg-config libopenmpi-dev openmpi-bin libopenblas-dev libsqlite3-dev sqlite3 iproute2 procps python3 gnuplot-nox
 deps:
 ifneq ($(DEPS),0)
 	$(Q)tests/deps $(PACKAGES)

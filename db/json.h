@@ -28,8 +28,8 @@ struct json_value {
 };
 
 /* Calls `on` for every value in order; stops when it returns non-zero and returns that.  ERR_FORMAT
- * for what is not one JSON document, said once with `origin` and the line; origin NULL: UNSUPPORTED,
- * silently. */
+ * for what is not one JSON document, said once with `origin` and the line; origin NULL:
+ * UNSUPPORTED, silently. */
 int json_read(const char *text, size_t length, const char *origin,
               int (*on)(void *self, const struct json_value *value), void *self);
 

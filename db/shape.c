@@ -138,6 +138,19 @@ uint32_t shape_bias2_slice(const struct moe_shape *shape)
     return (shape->model_dim + slices - 1) / slices;
 }
 
+uint32_t shape_paper_trials(const struct moe_shape *shape)
+{
+    /* ceil(log_{3/2} n) in whole numbers: the least k with 3^k >= n 2^k. */
+    uint32_t steps = 0;
+    double reach = 1;
+
+    while (reach < (double)shape_slices(shape)) {
+        reach *= 1.5;
+        steps++;
+    }
+    return (steps + 2) * 4 * 2;
+}
+
 size_t dtype_bytes(uint32_t dtype)
 {
     return dtype == MOE_F32 ? 4 : 2;

@@ -17,6 +17,11 @@ uint32_t shape_local_experts(const struct moe_shape *shape);
 /* b2 has no hidden dimension: it is cut along D, padded to a multiple of s. */
 uint32_t shape_bias2_slice(const struct moe_shape *shape);
 
+/* Trials the paper's search (section 3.3) takes per bucket: (ceil(log_{3/2} ceil(W/E)) + 2) * 4
+ * * 2.
+ */
+uint32_t shape_paper_trials(const struct moe_shape *shape);
+
 enum { SHAPE_TEXT_BYTES = 160, SHAPE_FAULT_BYTES = 160 };
 
 /* OK, or ERR_ARGUMENT with a message that names the value and the legal ones. */

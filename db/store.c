@@ -777,6 +777,26 @@ int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t 
     return rc == UNSUPPORTED ? OK : rc;
 }
 
+int store_samples_all(struct store *store,
+                      int (*each)(void *self, int64_t trial, enum sample_kind kind, int64_t ns),
+                      void *self)
+{
+    sqlite3_stmt *s;
+    int rc;
+
+    TRY(records_query(&store->records, "SELECT trial, kind, ns FROM sample ORDER BY trial, id",
+                      NULL, 0, &s));
+    while (!(rc = records_step(&store->records, s))) {
+        rc = each(self, sqlite3_column_int64(s, 0), (enum sample_kind)sqlite3_column_int(s, 1),
+                  sqlite3_column_int64(s, 2));
+        if (rc) {
+            sqlite3_reset(s);
+            return rc;
+        }
+    }
+    return rc == UNSUPPORTED ? OK : rc;
+}
+
 /* ---- entries */
 
 #define ENTRY_COLUMNS                                                                              \

@@ -132,6 +132,10 @@ int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t 
                   int (*each)(void *self, const struct trial_row *trial, enum sample_kind kind,
                               uint32_t round, int64_t ns),
                   void *self);
+/* All there are, by trial; those of one trial in the order they were taken. */
+int store_samples_all(struct store *store,
+                      int (*each)(void *self, int64_t trial, enum sample_kind kind, int64_t ns),
+                      void *self);
 
 /* ---- entries: the dictionary */
 

@@ -167,16 +167,3 @@ double search_estimate(struct search *search, uint64_t capacity, int arm)
         return NAN;
     return exp(search->ops->estimate(search, capacity, arm));
 }
-
-uint32_t search_paper_trials(const struct moe_shape *shape)
-{
-    /* ceil(log_{3/2} n) in whole numbers: the least k with 3^k >= n 2^k. */
-    uint32_t steps = 0;
-    double reach = 1;
-
-    while (reach < (double)shape_slices(shape)) {
-        reach *= 1.5;
-        steps++;
-    }
-    return (steps + 2) * 4 * 2;
-}

@@ -117,7 +117,4 @@ bool search_infer(struct search *search, uint64_t capacity, const bool *usable,
 /* Expected time of an arm in ns from all that was measured; NAN when the strategy has no model. */
 double search_estimate(struct search *search, uint64_t capacity, int arm);
 
-/* The paper's count per bucket: (ceil(log_{3/2} ceil(W/E)) + 2) * 4 * 2. */
-uint32_t search_paper_trials(const struct moe_shape *shape);
-
 #endif

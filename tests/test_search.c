@@ -125,7 +125,7 @@ static void the_paper_s_search_finds_the_least_within_its_count(void)
             search_tell(search, arm, ns[arm]);
         v = search_verdict(search);
         CHECK(v.winner >= 0 && ns[v.winner] == least_of(ns, NULL, n));
-        CHECK(v.samples <= search_paper_trials(&shape) && v.samples == v.arms);
+        CHECK(v.samples <= shape_paper_trials(&shape) && v.samples == v.arms);
         search_close(search);
     }
 }
@@ -139,7 +139,7 @@ static void the_paper_s_count_is_that_of_its_formula(void)
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
         struct moe_shape shape = shared_by(expected[i][0]);
 
-        CHECK(search_paper_trials(&shape) == expected[i][1]);
+        CHECK(shape_paper_trials(&shape) == expected[i][1]);
     }
 }
 

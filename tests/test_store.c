@@ -209,6 +209,16 @@ static int sum_samples(void *self, const struct trial_row *trial, enum sample_ki
     return OK;
 }
 
+static int sum_all(void *self, int64_t trial, enum sample_kind kind, int64_t ns)
+{
+    int64_t *seen = self;
+
+    CHECK(trial >= seen[2]);
+    seen[2] = trial;
+    seen[kind] += ns;
+    return OK;
+}
+
 static void what_is_written_is_read(void)
 {
     const char *path = place("trip.db");
@@ -216,7 +226,7 @@ static void what_is_written_is_read(void)
     struct cluster cluster;
     struct moe_shape shape = some_shape(32), got;
     struct entry_row e;
-    int64_t sums[2] = { 0 }, id;
+    int64_t sums[2] = { 0 }, all[3] = { 0 }, id;
     int rows = 0;
 
     CHECK(!store_cluster_get(store, 1, &cluster) && !strcmp(cluster.device, "abacus"));
@@ -232,6 +242,7 @@ static void what_is_written_is_read(void)
     CHECK(store_entry_get(store, 1, 1, 128, 9, &e) == UNSUPPORTED);
     CHECK(!store_samples(store, 1, 1, 128, 2, sum_samples, sums));
     CHECK(sums[0] == 300003 && sums[1] == 600003);
+    CHECK(!store_samples_all(store, sum_all, all) && all[0] == 300003 * 5 && all[1] == 600003 * 5);
     CHECK(!store_entries(store, 0, 0, count_rows, &rows) && rows == 5);
     store_close(store);
     CHECK(!store_read(path, &store));

@@ -15,6 +15,7 @@ static const struct verb {
     { "plan", plan_main, "what tune would try, how long, how much memory; measures nothing" },
     { "status", status_main, "a sweep that is running, from another terminal" },
     { "show", show_main, "the dictionary, as text or JSON" },
+    { "report", report_main, "plots of the dictionary, and of what it was decided from" },
     { "lookup", lookup_main, "which plan a trainer is told for a capacity, and why" },
     { "verify", verify_main, "measure winners against the default plan again, in minutes" },
     { "doctor", doctor_main, "what would make the numbers wrong here, and how to cure it" },

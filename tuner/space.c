@@ -203,7 +203,7 @@ int64_t space_bytes(const struct space *space, int arm, uint32_t bucket)
 
 uint64_t space_paper_trials(const struct space *space)
 {
-    return (uint64_t)search_paper_trials(&space->shape) * (space->last - space->first + 1);
+    return (uint64_t)shape_paper_trials(&space->shape) * (space->last - space->first + 1);
 }
 
 int space_arm(const struct space *space, const struct moe_plan *plan)

@@ -6,6 +6,7 @@ int run_main(int argc, char **argv); /* argv[0] is the verb */
 int tune_main(int argc, char **argv);
 int plan_main(int argc, char **argv);
 int show_main(int argc, char **argv);
+int report_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
 int diff_main(int argc, char **argv);
 int export_main(int argc, char **argv);

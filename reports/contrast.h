@@ -1,0 +1,40 @@
+/* What plans cost against each other, from the facts of one layer. */
+#ifndef CONTRAST_H
+#define CONTRAST_H
+
+#include "facts.h"
+
+/* A step's time, and how it is known. */
+struct step_time {
+    double us, low_us, high_us; /* the ends NAN where there is no interval; us NAN: not known */
+    uint32_t samples;
+    bool measured; /* else interpolated */
+};
+
+/* A plan's step at a bucket that was measured: of the table's plan and the default what the entry
+ * says; else the median of its timed steps; else interpolated between the neighbouring buckets
+ * where it was timed, as its ratio to the default plan (which is timed everywhere) over log c. */
+struct step_time contrast_step(const struct layer_facts *layer, const struct entry_row *entry,
+                               const struct moe_plan *plan);
+
+/* The default plan's own, with its interval where its samples are there. */
+struct step_time contrast_default(const struct layer_facts *layer, const struct entry_row *entry);
+
+/* The table against one plan used everywhere, over the measured buckets. */
+struct improvement {
+    uint32_t buckets, measured; /* compared; of these, where the plan was timed itself */
+    double mean, worst;         /* of time of the plan / time of the table's plan - 1; NAN: none */
+    double log_mean;            /* mean of the logarithms of those ratios */
+};
+struct improvement contrast_static(const struct layer_facts *layer, const struct moe_plan *plan);
+
+/* The plans by that mean, the best first; *count of them, those that are not known in every
+ * measured bucket are left out.  `plans` has room for layer->plan_count. */
+void contrast_rank(const struct layer_facts *layer, struct moe_plan *plans, size_t *count);
+
+uint32_t contrast_measured_buckets(const struct layer_facts *layer);
+
+/* Both at most 1; NAN where it was not measured.  (compute + comm - step) / min(compute, comm). */
+double contrast_hidden(const struct trial_facts *trial, double step_us);
+
+#endif

@@ -1,0 +1,329 @@
+/* Reads the store with one query per table. */
+#include "facts.h"
+
+#include "plan.h"
+#include "status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- arrays that grow */
+
+/* Room for one more of `bytes` each; NULL after a message. */
+static void *one_more(void *array, size_t count, size_t bytes)
+{
+    void *more = array;
+
+    if ((count & (count - 1)) == 0)
+        more = realloc(array, (count ? 2 * count : 1) * bytes);
+    if (!more)
+        fail(ERR_NOMEM, "%zu rows of a report", count);
+    return more;
+}
+
+#define APPEND(array, count, value)                                                                \
+    do {                                                                                           \
+        void *more_ = one_more(array, count, sizeof(*(array)));                                    \
+        if (!more_)                                                                                \
+            return ERR_NOMEM;                                                                      \
+        (array) = more_;                                                                           \
+        (array)[(count)++] = (value);                                                              \
+    } while (0)
+
+static int add_entry(void *self, const struct entry_row *entry)
+{
+    struct facts *f = self;
+
+    APPEND(f->entries, f->entry_count, *entry);
+    return OK;
+}
+
+static int add_trial(void *self, const struct trial_row *trial)
+{
+    struct facts *f = self;
+    struct trial_facts t = { .row = *trial };
+
+    APPEND(f->trials, f->trial_count, t);
+    return OK;
+}
+
+static int add_run(void *self, const struct run_row *run)
+{
+    struct facts *f = self;
+
+    APPEND(f->runs, f->run_count, *run);
+    return OK;
+}
+
+static int add_override(void *self, const struct override_row *row)
+{
+    struct facts *f = self;
+
+    APPEND(f->overrides, f->override_count, *row);
+    return OK;
+}
+
+/* ---- samples: they come by trial, and so are the trials at that time */
+
+struct sampling {
+    struct facts *facts;
+    size_t at; /* the trial whose samples are collected */
+    int64_t *ns, *contest_ns;
+    size_t count, contest_count;
+};
+
+static void end_trial(struct sampling *s)
+{
+    struct trial_facts *t = &s->facts->trials[s->at];
+
+    if (!s->count)
+        return;
+    t->steps = spread_of(s->ns, s->count);
+    t->contest = spread_of(s->contest_ns, s->contest_count);
+    t->contest_steps = (uint32_t)s->contest_count;
+    t->search_steps = (uint32_t)(s->count - s->contest_count);
+    s->count = s->contest_count = 0;
+}
+
+static int add_sample(void *self, int64_t trial, enum sample_kind kind, int64_t ns)
+{
+    struct sampling *s = self;
+    const struct facts *f = s->facts;
+
+    if (s->at < f->trial_count && f->trials[s->at].row.id < trial)
+        end_trial(s);
+    while (s->at < f->trial_count && f->trials[s->at].row.id < trial)
+        s->at++;
+    if (s->at == f->trial_count || f->trials[s->at].row.id != trial)
+        return OK;
+    APPEND(s->ns, s->count, ns);
+    if (kind == SAMPLE_CONTEST)
+        APPEND(s->contest_ns, s->contest_count, ns);
+    return OK;
+}
+
+static int read_samples(struct store *store, struct facts *facts)
+{
+    struct sampling s = { .facts = facts };
+    int rc = facts->trial_count ? store_samples_all(store, add_sample, &s) : OK;
+
+    if (!rc && s.at < facts->trial_count)
+        end_trial(&s);
+    free(s.ns);
+    free(s.contest_ns);
+    return rc;
+}
+
+/* ---- order */
+
+int plan_order(const struct moe_plan *a, const struct moe_plan *b)
+{
+    if (a->r != b->r)
+        return a->r < b->r ? -1 : 1;
+    if (a->a != b->a)
+        return a->a < b->a ? -1 : 1;
+    return (a->d > b->d) - (a->d < b->d);
+}
+
+/* What names a layer. */
+struct key {
+    int64_t cluster, shape;
+    uint32_t window;
+};
+
+static int key_order(const struct key *a, const struct key *b)
+{
+    if (a->cluster != b->cluster)
+        return a->cluster < b->cluster ? -1 : 1;
+    if (a->shape != b->shape)
+        return a->shape < b->shape ? -1 : 1;
+    return (a->window > b->window) - (a->window < b->window);
+}
+
+static struct key entry_key(const struct entry_row *e)
+{
+    return (struct key){ e->cluster, e->shape, e->window };
+}
+
+static struct key trial_key(const struct trial_facts *t)
+{
+    return (struct key){ t->row.key.cluster, t->row.key.shape, t->row.key.window };
+}
+
+static int trial_order(const void *left, const void *right)
+{
+    const struct trial_facts *a = left, *b = right;
+    struct key ka = trial_key(a), kb = trial_key(b);
+    int order = key_order(&ka, &kb);
+
+    if (order)
+        return order;
+    if (a->row.key.bucket != b->row.key.bucket)
+        return a->row.key.bucket < b->row.key.bucket ? -1 : 1;
+    return plan_order(&a->row.key.plan, &b->row.key.plan);
+}
+
+/* Without a layer: by bucket and plan alone. */
+static int place_order(const void *left, const void *right)
+{
+    const struct trial_row *a = left;
+    const struct trial_facts *b = right;
+
+    if (a->key.bucket != b->row.key.bucket)
+        return a->key.bucket < b->row.key.bucket ? -1 : 1;
+    return plan_order(&a->key.plan, &b->row.key.plan);
+}
+
+/* ---- layers */
+
+static int order_plans(const void *a, const void *b)
+{
+    return plan_order(a, b);
+}
+
+static int list_plans(struct layer_facts *layer)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < layer->trial_count; i++)
+        if (trial_usable(&layer->trials[i]))
+            APPEND(layer->plans, layer->plan_count, layer->trials[i].row.key.plan);
+    if (layer->plan_count)
+        qsort(layer->plans, layer->plan_count, sizeof(*layer->plans), order_plans);
+    for (size_t i = 0; i < layer->plan_count; i++)
+        if (!kept || plan_order(&layer->plans[kept - 1], &layer->plans[i]) != 0)
+            layer->plans[kept++] = layer->plans[i];
+    layer->plan_count = kept;
+    return OK;
+}
+
+static int name_layer(struct store *store, const struct key *key, struct layer_facts *layer)
+{
+    layer->cluster_id = key->cluster;
+    layer->shape_id = key->shape;
+    layer->window = key->window;
+    TRY(store_cluster_get(store, key->cluster, &layer->cluster));
+    TRY(store_shape_get(store, key->shape, &layer->shape));
+    layer->modelled = !strcmp(layer->cluster.backend, "sim");
+    return OK;
+}
+
+/* The text says nothing else than the layer does. */
+static bool matches(const char *text, const struct moe_shape *shape)
+{
+    struct moe_shape said = *shape;
+
+    return !text || (!shape_scan(text, &said) && shape_equal(&said, shape));
+}
+
+/* Takes the next layer's entries and trials off both sorted arrays. */
+static void cut_layer(const struct facts *f, const struct key *key, size_t *entry, size_t *trial,
+                      struct layer_facts *out)
+{
+    struct key at;
+
+    out->entries = f->entries ? f->entries + *entry : NULL;
+    out->trials = f->trials ? f->trials + *trial : NULL;
+    for (; *entry < f->entry_count; ++*entry, out->entry_count++)
+        if (at = entry_key(&f->entries[*entry]), key_order(&at, key) != 0)
+            break;
+    for (; *trial < f->trial_count; ++*trial, out->trial_count++)
+        if (at = trial_key(&f->trials[*trial]), key_order(&at, key) != 0)
+            break;
+}
+
+static struct key next_key(const struct facts *f, size_t entry, size_t trial)
+{
+    struct key e, t;
+
+    if (entry == f->entry_count)
+        return trial_key(&f->trials[trial]);
+    e = entry_key(&f->entries[entry]);
+    if (trial == f->trial_count)
+        return e;
+    t = trial_key(&f->trials[trial]);
+    return key_order(&e, &t) <= 0 ? e : t;
+}
+
+static int cut_layers(struct store *store, const char *shape, struct facts *f)
+{
+    size_t entry = 0, trial = 0;
+
+    while (entry < f->entry_count || trial < f->trial_count) {
+        struct key key = next_key(f, entry, trial);
+        struct layer_facts layer = { 0 };
+
+        cut_layer(f, &key, &entry, &trial, &layer);
+        TRY(name_layer(store, &key, &layer));
+        if (!matches(shape, &layer.shape))
+            continue;
+        APPEND(f->layers, f->layer_count, layer);
+        TRY(list_plans(&f->layers[f->layer_count - 1]));
+    }
+    return OK;
+}
+
+static int read_all(struct store *store, const char *shape, struct facts *f)
+{
+    struct moe_shape any = { 0 };
+
+    if (shape)
+        TRY(shape_parse(shape, &any)); /* only to say what is wrong with it */
+    TRY(store_runs(store, add_run, f));
+    TRY(store_overrides(store, add_override, f));
+    TRY(store_entries(store, 0, 0, add_entry, f));
+    TRY(store_trials(store, 0, 0, 0, UINT32_MAX, add_trial, f));
+    TRY(read_samples(store, f));
+    if (f->trial_count)
+        qsort(f->trials, f->trial_count, sizeof(*f->trials), trial_order);
+    return cut_layers(store, shape, f);
+}
+
+int facts_read(struct store *store, const char *shape, struct facts *out)
+{
+    struct facts facts = { 0 };
+    int rc = read_all(store, shape, &facts);
+
+    if (rc)
+        facts_free(&facts);
+    else
+        *out = facts;
+    return rc;
+}
+
+void facts_free(struct facts *facts)
+{
+    for (size_t i = 0; i < facts->layer_count; i++)
+        free(facts->layers[i].plans);
+    free(facts->layers);
+    free(facts->entries);
+    free(facts->trials);
+    free(facts->runs);
+    free(facts->overrides);
+    *facts = (struct facts){ 0 };
+}
+
+/* ---- questions */
+
+const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t bucket,
+                                      const struct moe_plan *plan)
+{
+    struct trial_row wanted = { .key = { .bucket = bucket, .plan = *plan } };
+
+    if (!layer->trial_count)
+        return NULL;
+    return bsearch(&wanted, layer->trials, layer->trial_count, sizeof(*layer->trials), place_order);
+}
+
+const struct run_row *facts_run(const struct facts *facts, int64_t id)
+{
+    for (size_t i = 0; i < facts->run_count; i++)
+        if (facts->runs[i].id == id)
+            return &facts->runs[i];
+    return NULL;
+}
+
+bool trial_usable(const struct trial_facts *trial)
+{
+    return trial->row.state == TRIAL_OK && trial->steps.count > 0;
+}

@@ -1,0 +1,55 @@
+/* What a report is made of: the store read once into plain arrays, sorted, and cut into layers. */
+#ifndef FACTS_H
+#define FACTS_H
+
+#include "shape.h"
+#include "stats.h"
+#include "store.h"
+
+/* One plan at one bucket, and what its timed steps say. */
+struct trial_facts {
+    struct trial_row row;
+    uint32_t search_steps, contest_steps;
+    struct spread steps, contest; /* of all of them; of those against the default */
+};
+
+/* One layer on one cluster with buckets of one width.  Slices of the arrays of struct facts. */
+struct layer_facts {
+    int64_t cluster_id, shape_id;
+    uint32_t window;
+    bool modelled; /* simulated: invented, not measured */
+    struct cluster cluster;
+    struct moe_shape shape;
+    const struct entry_row *entries;  /* by bucket */
+    const struct trial_facts *trials; /* by bucket, then plan as plan_order() has it */
+    size_t entry_count, trial_count;
+    struct moe_plan *plans; /* every plan that was timed somewhere, in that order */
+    size_t plan_count;
+};
+
+struct facts {
+    struct layer_facts *layers;
+    struct entry_row *entries;
+    struct trial_facts *trials;
+    struct run_row *runs; /* newest first */
+    struct override_row *overrides;
+    size_t layer_count, entry_count, trial_count, run_count, override_count;
+};
+
+/* `shape`: only layers whose text says so, as in "H=4096 dtype=bf16"; NULL for all.  ERR_FORMAT for
+ * a text that is none.  A store without entries gives facts without layers. */
+int facts_read(struct store *store, const char *shape, struct facts *out);
+void facts_free(struct facts *facts);
+
+/* By r, a, d. */
+int plan_order(const struct moe_plan *a, const struct moe_plan *b);
+
+/* NULL: there is none. */
+const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t bucket,
+                                      const struct moe_plan *plan);
+const struct run_row *facts_run(const struct facts *facts, int64_t id);
+
+/* It ran, its result was right, and it has samples. */
+bool trial_usable(const struct trial_facts *trial);
+
+#endif

@@ -1,0 +1,336 @@
+/* The head that all scripts share, and gnuplot as a child process without a shell. */
+#include "gnuplot.h"
+
+#include "quote.h"
+#include "status.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+const char *const gnuplot_words[] = { "svg", "png", "pdf", "txt", NULL };
+
+/* ---- scripts */
+
+/* Okabe and Ito's colours, told apart by colour-blind readers and on white as on black; the shapes
+ * of the marks say the same once more.  The terminal's name keeps the ids of several pictures in
+ * one page apart. */
+static const char head[] =
+    "reset\nset encoding utf8\nset datafile missing\n"
+    "points = 12\n"
+    "if (format eq 'svg') { set terminal svg noenhanced size 480,400 dynamic font 'sans-serif,12' "
+    "background '#ffffff' name name }\n"
+    "if (format eq 'png') { points = 9; set terminal pngcairo noenhanced size 1200,1000 "
+    "font 'sans,9' fontscale 2.5 linewidth 2.5 pointscale 2.5 }\n"
+    "if (format eq 'pdf') { points = 8; set terminal pdfcairo noenhanced size 12cm,10cm "
+    "font 'sans,8' }\n"
+    "if (format eq 'txt') { set terminal dumb mono noenhanced size 79,30 }\n"
+    "small = sprintf(',%g', 0.9*points)\n"
+    "large = sprintf(',%g', 1.2*points)\n"
+    "set linetype 1 lc rgb '#0072B2' pt 7\n"
+    "set linetype 2 lc rgb '#D55E00' pt 5\n"
+    "set linetype 3 lc rgb '#009E73' pt 9\n"
+    "set linetype 4 lc rgb '#E69F00' pt 11\n"
+    "set linetype 5 lc rgb '#56B4E9' pt 13\n"
+    "set linetype 6 lc rgb '#CC79A7' pt 15\n"
+    "set linetype 7 lc rgb '#0072B2' pt 8\n"
+    "set linetype 8 lc rgb '#888888' pt 6\n"
+    "set pointsize 0.7\n"
+    "set style data points\n"
+    "set key below horizontal Left reverse samplen 1 font small\n"
+    "if (format eq 'svg') { set key width -1 }\n" /* it takes letters for wider than they are */
+    "set tmargin at screen 0.82\n"
+    "set grid lc rgb '#888888' lw 0.5 dt 3\n"
+    "set tics nomirror\n"
+    "set border 3\n"
+    "f(value, end) = end == end ? end : value\n"
+    "most(value) = value > 0 ? value : 0\n";
+
+static void modelled_share(const struct scope *scope, FILE *to)
+{
+    size_t modelled = 0;
+
+    for (size_t i = 0; i < scope->count; i++)
+        modelled += scope->layers[i].modelled;
+    if (modelled == scope->count)
+        fputs("'MODELLED, not measured'", to);
+    else if (modelled)
+        fprintf(to, "'%zu of them MODELLED, not measured'", modelled);
+    else
+        fputs("''", to);
+}
+
+static void cluster_words(const struct layer_facts *layer, FILE *to)
+{
+    char device[64];
+
+    snprintf(device, sizeof(device), "%.40s%s", layer->cluster.device,
+             strlen(layer->cluster.device) > 40 ? "..." : "");
+    quote_gnuplot(device, to);
+    fprintf(to, ".', %u ranks%s'", layer->cluster.ranks,
+            layer->modelled ? "; MODELLED, not measured" : "");
+}
+
+static void heading_line(int number, double above, const char *font, FILE *to)
+{
+    fprintf(to, " at screen 0.02, %g font %s\nset label %d ", above, font, number);
+}
+
+/* The title is centred over the plot, not over the picture: labels have the whole width. */
+static void heading(const struct plot *plot, const struct scope *scope, FILE *to)
+{
+    const struct layer_facts *layer = &scope->layers[0];
+    char text[SHAPE_TEXT_BYTES];
+
+    fputs("set label 101 ", to);
+    quote_gnuplot(plot->title, to);
+    heading_line(102, 0.965, "large", to);
+    if (scope->count > 1) {
+        snprintf(text, sizeof(text), "%zu layers", scope->count);
+        quote_gnuplot(text, to);
+        heading_line(103, 0.91, "small", to);
+        modelled_share(scope, to);
+    } else {
+        shape_format(&layer->shape, text, sizeof(text));
+        quote_gnuplot(text, to);
+        heading_line(103, 0.91, "small", to);
+        cluster_words(layer, to);
+    }
+    fputs(" at screen 0.02, 0.865 font small\n", to);
+}
+
+struct range {
+    double first, last;
+};
+
+static void widen(struct range *range, uint64_t capacity)
+{
+    if (range->last < range->first)
+        range->first = range->last = (double)capacity;
+    if ((double)capacity < range->first)
+        range->first = (double)capacity;
+    if ((double)capacity > range->last)
+        range->last = (double)capacity;
+}
+
+static struct range capacities(const struct layer_facts *layer)
+{
+    struct range range = { 1, 0 };
+
+    for (size_t i = 0; i < layer->entry_count; i++)
+        widen(&range, layer->entries[i].capacity);
+    for (size_t i = 0; i < layer->trial_count; i++)
+        widen(&range, layer->trials[i].row.capacity);
+    return range;
+}
+
+/* Points with bars become a smear where buckets are many: of those that fall into one of so many
+ * cells of the axis the first is drawn.  `cell` says in gnuplot which one c is in. */
+static void thin_out(const struct layer_facts *layer, const char *cell, FILE *to)
+{
+    fprintf(to, "cell(c) = %s\n", cell);
+    if (series_is_thinned(layer))
+        fprintf(to, "at(c, i) = c <= %u || cell(c) > cell(c - %u) ? c*shift(i) : NaN\n",
+                layer->window, layer->window);
+    else
+        fputs("at(c, i) = c*shift(i)\n", to);
+}
+
+static void linear_axis(const struct layer_facts *layer, struct range c, FILE *to)
+{
+    double room = layer->window + 0.03 * (c.last - c.first);
+    char cell[80];
+
+    fprintf(to, "set xrange [%.6g:%.6g]\nfrom(c) = c\nshift(i) = 1\n", c.first - room,
+            c.last + room);
+    snprintf(cell, sizeof(cell), "floor(c*%d/%.6g)", SERIES_CELLS, c.last + 1);
+    thin_out(layer, cell, to);
+}
+
+static void log_axis(const struct layer_facts *layer, struct range c, FILE *to)
+{
+    double least = c.first / 1.3, step = 2;
+    char cell[80];
+
+    while (log(c.last / c.first) / log(step) > 9)
+        step *= 2;
+    fprintf(to,
+            "set logscale x 2\nset xtics %.0f, %.0f\nset xrange [%.6g:%.6g]\n"
+            "from(c) = c > %.6g ? c : %.6g\nshift(i) = 1.012**i\n",
+            exp2(floor(log2(c.first))), step, least, c.last * 1.15, least, least);
+    snprintf(cell, sizeof(cell), "floor(log(c)*%d/%.6g)", SERIES_CELLS, log(c.last / c.first));
+    thin_out(layer, cell, to);
+}
+
+/* Capacities are measured at so many per doubling: a log axis sets them evenly, where they span
+ * enough of it. */
+static void capacity_axis(const struct layer_facts *layer, FILE *to)
+{
+    struct range c = capacities(layer);
+
+    if (c.first < 1 || c.last <= 6 * c.first)
+        linear_axis(layer, c, to);
+    else
+        log_axis(layer, c, to);
+}
+
+void gnuplot_script(const struct plot *plot, const struct scope *scope, const char *name,
+                    enum gnuplot_format format, FILE *to)
+{
+    fprintf(to,
+            "# Draws %s.dat: gnuplot %s.gp, or gnuplot -e \"format='pdf'\" %s.gp\n"
+            "if (!exists(\"format\")) format = '%s'\n"
+            "name = '%s'\n",
+            name, name, name, gnuplot_words[format], name);
+    fputs(head, to);
+    heading(plot, scope, to);
+    fputs("set xlabel ", to);
+    quote_gnuplot(plot->x, to);
+    fputs(".\"\\n \"\nset ylabel ", to); /* an empty line keeps the key off the label */
+    quote_gnuplot(plot->y, to);
+    fputs("\ndata = name.'.dat'\n", to);
+    if (plot->kind & PLOT_OVER_C)
+        capacity_axis(&scope->layers[0], to);
+    if (plot->extra)
+        plot->extra(&scope->layers[0], to);
+    fputs("set output name.'.'.format\n", to);
+    fputs(plot->script, to);
+    fputs("unset output\n", to);
+}
+
+/* ---- the program */
+
+enum { CHILDREN_MAX = 4, SCRIPTS_PER_CHILD = 8 };
+
+struct child {
+    pid_t pid;
+    FILE *said; /* its standard error */
+};
+
+/* Only returns if gnuplot cannot be started. */
+static void become_gnuplot(const char *folder, char **arguments, FILE *said)
+{
+    int quiet = dup2(fileno(said), STDERR_FILENO);
+
+    if (quiet < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0 || chdir(folder))
+        _exit(126);
+    /* Numbers are written with points, whatever the user's language. */
+    setenv("LC_ALL", "C.UTF-8", 1);
+    execvp("gnuplot", arguments);
+    _exit(errno == ENOENT ? 127 : 126);
+}
+
+static char **arguments_for(enum gnuplot_format format, const char *const *names, size_t count)
+{
+    static const char *const formats[] = { "format='svg'", "format='png'", "format='pdf'",
+                                           "format='txt'" };
+    char **arguments = calloc(count + 5, sizeof(*arguments));
+    size_t used = 0;
+
+    if (!arguments)
+        return NULL;
+    arguments[used++] = strdup("gnuplot");
+    arguments[used++] = strdup("-d"); /* not the user's own settings */
+    arguments[used++] = strdup("-e");
+    arguments[used++] = strdup(formats[format]);
+    for (size_t i = 0; i < count; i++)
+        if (asprintf(&arguments[used], "%s.gp", names[i]) > 0)
+            used++;
+    return arguments;
+}
+
+static void free_arguments(char **arguments)
+{
+    for (size_t i = 0; arguments && arguments[i]; i++)
+        free(arguments[i]);
+    free(arguments);
+}
+
+static int start(const char *folder, enum gnuplot_format format, const char *const *names,
+                 size_t count, struct child *out)
+{
+    char **arguments = arguments_for(format, names, count);
+    struct child child = { -1, tmpfile() };
+
+    fflush(NULL);
+    if (arguments && child.said)
+        child.pid = fork();
+    if (child.pid == 0)
+        become_gnuplot(folder, arguments, child.said);
+    free_arguments(arguments);
+    if (child.pid < 0) {
+        if (child.said)
+            fclose(child.said);
+        return fail(ERR_IO, "gnuplot cannot be started: %s", strerror(errno));
+    }
+    *out = child;
+    return OK;
+}
+
+/* The last line that is not empty says what went wrong. */
+static void last_words(FILE *said, char *text, size_t size)
+{
+    char line[400];
+
+    snprintf(text, size, "it said nothing");
+    rewind(said);
+    while (fgets(line, sizeof(line), said)) {
+        line[strcspn(line, "\n")] = 0;
+        if (strspn(line, " \t^") != strlen(line))
+            snprintf(text, size, "%s", line);
+    }
+}
+
+static int finish(struct child *child)
+{
+    char words[400];
+    int status = 0;
+
+    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    last_words(child->said, words, sizeof(words));
+    fclose(child->said);
+    if (WIFEXITED(status) && !WEXITSTATUS(status))
+        return OK;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return fail(ERR_IO, "gnuplot is not installed (Debian: apt-get install gnuplot-nox); the "
+                            "data files and scripts are written");
+    return fail(ERR_IO, "gnuplot: %s", words);
+}
+
+static size_t children_for(size_t count)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t most = cores < 1 ? 1 : cores > CHILDREN_MAX ? CHILDREN_MAX : (size_t)cores;
+    size_t wanted = (count + SCRIPTS_PER_CHILD - 1) / SCRIPTS_PER_CHILD;
+
+    return wanted < most ? wanted : most;
+}
+
+int gnuplot_draw(const char *folder, enum gnuplot_format format, const char *const *names,
+                 size_t count)
+{
+    struct child children[CHILDREN_MAX];
+    size_t wanted = children_for(count), started = 0, done = 0;
+    int rc = OK;
+
+    while (started < wanted && !rc) {
+        size_t share = (count - done) / (wanted - started);
+
+        rc = start(folder, format, names + done, share, &children[started]);
+        started += !rc;
+        done += share;
+    }
+    for (size_t i = 0; i < started; i++) {
+        log_only(!rc); /* they all say the same */
+        int ended = finish(&children[i]);
+
+        rc = rc ? rc : ended;
+    }
+    log_only(true);
+    return rc;
+}

@@ -1,0 +1,225 @@
+/* Counts and states of runs, entries and trials as sentences. */
+#include "origin.h"
+
+#include "plan.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+static void remark(struct remarks *remarks, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void remark(struct remarks *remarks, const char *format, ...)
+{
+    va_list list;
+
+    if (remarks->count == REMARKS_MAX)
+        return;
+    va_start(list, format);
+    vsnprintf(remarks->lines[remarks->count++], REMARK_BYTES, format, list);
+    va_end(list);
+}
+
+/* ---- runs */
+
+enum { RUNS_NAMED = 8 };
+
+struct run_ids {
+    int64_t ids[RUNS_NAMED];
+    int count;
+    bool more;
+};
+
+static void add_run_id(struct run_ids *runs, int64_t id)
+{
+    int i = runs->count;
+
+    for (int j = 0; j < runs->count; j++)
+        if (runs->ids[j] == id)
+            return;
+    if (runs->count == RUNS_NAMED) {
+        runs->more = true;
+        return;
+    }
+    for (; i && runs->ids[i - 1] > id; i--)
+        runs->ids[i] = runs->ids[i - 1];
+    runs->ids[i] = id;
+    runs->count++;
+}
+
+static struct run_ids runs_of(const struct scope *scope)
+{
+    struct run_ids runs = { .count = 0 };
+
+    for (size_t i = 0; i < scope->count; i++) {
+        const struct layer_facts *layer = &scope->layers[i];
+
+        for (size_t j = 0; j < layer->entry_count; j++)
+            add_run_id(&runs, layer->entries[j].run);
+        for (size_t j = 0; j < layer->trial_count; j++)
+            add_run_id(&runs, layer->trials[j].row.run);
+    }
+    return runs;
+}
+
+static void runs_text(const struct scope *scope, char *text, size_t size)
+{
+    struct run_ids runs = runs_of(scope);
+    size_t used = (size_t)snprintf(text, size, "run%s", runs.count == 1 ? "" : "s");
+
+    for (int i = 0; i < runs.count && used < size; i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s %" PRId64, i ? "," : "", runs.ids[i]);
+    if (runs.more && used < size)
+        snprintf(text + used, size - used, " and more");
+}
+
+static void run_remark(const struct run_row *run, struct remarks *out)
+{
+    if (run->state == RUN_INTERRUPTED)
+        remark(out,
+               "PARTIAL: run %" PRId64 " was interrupted after %u of %u buckets; the same command "
+               "goes on",
+               run->id, run->buckets_done, run->buckets_planned);
+    if (run->state == RUN_RUNNING)
+        remark(out,
+               "PARTIAL: run %" PRId64 " is still running, or was killed: %u of %u buckets so far",
+               run->id, run->buckets_done, run->buckets_planned);
+    if (run->state == RUN_FAILED)
+        remark(out, "PARTIAL: run %" PRId64 " failed after %u of %u buckets: %s", run->id,
+               run->buckets_done, run->buckets_planned, run->now);
+}
+
+void origin_overall(const struct facts *facts, struct remarks *out)
+{
+    out->count = 0;
+    if (!facts->entry_count && !facts->trial_count)
+        remark(out, "EMPTY: the database holds no entry and no trial yet (moetune tune writes "
+                    "them)");
+    else if (!facts->trial_count)
+        remark(out, "This database holds no trials: it is a published snapshot, or they have "
+                    "expired.  Plots that need them are left out.");
+    /* What an earlier run left undone, the newest one on that cluster has taken up. */
+    for (size_t i = 0; i < facts->run_count; i++) {
+        bool newest = true;
+
+        for (size_t j = 0; j < i; j++)
+            newest = newest && facts->runs[j].cluster != facts->runs[i].cluster;
+        if (newest)
+            run_remark(&facts->runs[i], out);
+    }
+}
+
+/* ---- sections */
+
+struct counts {
+    uint32_t measured, inferred, stale, missing, trials, states[TRIAL_RULED_OUT + 1];
+    uint64_t steps;
+    size_t modelled;
+};
+
+static void count_layer(const struct layer_facts *layer, struct counts *c)
+{
+    for (size_t i = 0; i < layer->entry_count; i++) {
+        c->measured += !layer->entries[i].inferred;
+        c->inferred += layer->entries[i].inferred;
+        c->stale += layer->entries[i].stale;
+    }
+    if (layer->entry_count)
+        c->missing += layer->entries[layer->entry_count - 1].bucket - layer->entries[0].bucket + 1 -
+                      (uint32_t)layer->entry_count;
+    for (size_t i = 0; i < layer->trial_count; i++) {
+        c->trials++;
+        c->states[layer->trials[i].row.state]++;
+        c->steps += layer->trials[i].steps.count;
+    }
+    c->modelled += layer->modelled;
+}
+
+static struct counts counts_of(const struct scope *scope)
+{
+    struct counts c = { 0 };
+
+    for (size_t i = 0; i < scope->count; i++)
+        count_layer(&scope->layers[i], &c);
+    return c;
+}
+
+static void failed_trials(const struct counts *c, struct remarks *out)
+{
+    char text[200] = "";
+    size_t used = 0;
+
+    for (int state = TRIAL_NO_MEMORY; state <= TRIAL_RULED_OUT; state++)
+        if (c->states[state])
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%u %s", used ? ", " : "",
+                                     c->states[state], trial_state_words[state]);
+    if (used)
+        remark(out, "Trials that gave no time: %s", text);
+    if (c->states[TRIAL_RUNNING])
+        remark(out, "%u trials were cut off, or run now", c->states[TRIAL_RUNNING]);
+}
+
+static void pinned_plans(const struct facts *facts, const struct layer_facts *layer,
+                         struct remarks *out)
+{
+    for (size_t i = 0; i < facts->override_count; i++) {
+        const struct override_row *o = &facts->overrides[i];
+        char plan[PLAN_TEXT_BYTES] = "?";
+
+        if (o->cluster != layer->cluster_id || o->shape != layer->shape_id ||
+            o->window != layer->window)
+            continue;
+        moe_plan_format(&o->plan, plan, sizeof(plan));
+        remark(out, "Pinned, whatever is shown here: %s in buckets %u to %u: %s", plan, o->first,
+               o->last, o->why);
+    }
+}
+
+void origin_remarks(const struct facts *facts, const struct scope *scope, struct remarks *out)
+{
+    struct counts c = counts_of(scope);
+
+    out->count = 0;
+    if (c.modelled && c.modelled == scope->count)
+        remark(out, "MODELLED: nothing here was measured; times are those of a cluster described "
+                    "in a file, on a virtual clock");
+    else if (c.modelled)
+        remark(out, "MODELLED in part: %zu of %zu layers were not measured", c.modelled,
+               scope->count);
+    if (!c.measured && !c.inferred)
+        remark(out, "PARTIAL: no bucket is decided yet");
+    else if (c.missing)
+        remark(out, "PARTIAL: %u buckets between the first and the last have no entry", c.missing);
+    if (c.stale)
+        remark(out, "%u entries are stale: the machine has changed since", c.stale);
+    failed_trials(&c, out);
+    if (scope->count == 1)
+        pinned_plans(facts, &scope->layers[0], out);
+}
+
+void origin_summary(const struct scope *scope, char *text, size_t size)
+{
+    struct counts c = counts_of(scope);
+    char runs[160];
+
+    runs_text(scope, runs, sizeof(runs));
+    snprintf(text, size, "%u buckets measured, %u inferred; %u trials, %" PRIu64 " timed steps; %s",
+             c.measured, c.inferred, c.trials, c.steps, runs);
+}
+
+void origin_trace(const struct scope *scope, struct extent extent, bool over_c, char *text,
+                  size_t size)
+{
+    bool thinned = over_c && series_is_thinned(&scope->layers[0]);
+    char runs[160];
+    int used = snprintf(text, size, "%u %s", extent.rows, extent.rows == 1 ? "value" : "values");
+
+    runs_text(scope, runs, sizeof(runs));
+    if (extent.samples)
+        used += snprintf(text + used, size - (size_t)used, " from %" PRIu64 " timed steps",
+                         extent.samples);
+    snprintf(text + used, size - (size_t)used, "; %s%s", runs,
+             thinned ? "; not every bucket is drawn, the data file holds all" : "");
+}

@@ -1,0 +1,26 @@
+/* Where numbers come from, and what must be known of them before they are believed. */
+#ifndef ORIGIN_H
+#define ORIGIN_H
+
+#include "series.h"
+
+enum { REMARKS_MAX = 16, REMARK_BYTES = 480 };
+
+/* Lines of text; parts of them are from the database, so they must be quoted. */
+struct remarks {
+    char lines[REMARKS_MAX][REMARK_BYTES];
+    int count;
+};
+
+/* Of one section: modelled, partial, cut off, stale, pinned, failed. */
+void origin_remarks(const struct facts *facts, const struct scope *scope, struct remarks *out);
+/* Of the whole report. */
+void origin_overall(const struct facts *facts, struct remarks *out);
+
+/* "14 buckets measured, 18 inferred; 117 trials, 1172 timed steps; run 1". */
+void origin_summary(const struct scope *scope, char *text, size_t size);
+/* "23 points from 412 timed steps; run 1". */
+void origin_trace(const struct scope *scope, struct extent extent, bool over_c, char *text,
+                  size_t size);
+
+#endif

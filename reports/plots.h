@@ -1,0 +1,28 @@
+/* The table of plots: a new one is a row here, a writer in series.c and a word or two of gnuplot.
+ */
+#ifndef PLOTS_H
+#define PLOTS_H
+
+#include "series.h"
+
+enum plot_kind {
+    PLOT_OVER_C = 1,   /* its x axis is the capacity */
+    PLOT_TOGETHER = 2, /* also drawn once for all layers */
+    PLOT_BARS = 4,     /* points with bars, of which some are left out where they are many */
+};
+
+struct plot {
+    const char *name, *title, *x, *y;
+    unsigned kind;
+    const char *columns; /* of its data file, with units */
+    series_writer *write;
+    const char *script;                                       /* gnuplot, after the common head */
+    void (*extra)(const struct layer_facts *layer, FILE *to); /* before it; or NULL */
+    const char *caption;                                      /* how each number is computed */
+    const char *without;                                      /* what it takes to have it */
+};
+
+extern const struct plot plots[];
+extern const size_t plot_count;
+
+#endif

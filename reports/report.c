@@ -1,0 +1,265 @@
+/* From facts to files. */
+#include "report.h"
+
+#include "page.h"
+#include "sheet.h"
+#include "status.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *const report_words[] = { "html", "svg", "png", "pdf", "txt", NULL };
+
+static const enum gnuplot_format picture_format[] = {
+    [REPORT_HTML] = FORMAT_SVG, [REPORT_SVG] = FORMAT_SVG, [REPORT_PNG] = FORMAT_PNG,
+    [REPORT_PDF] = FORMAT_PDF,  [REPORT_TXT] = FORMAT_TXT,
+};
+
+/* ---- sections */
+
+static int open_section(struct section *section)
+{
+    section->pictures = calloc(plot_count, sizeof(*section->pictures));
+    if (!section->pictures)
+        return fail(ERR_NOMEM, "a section of the report");
+    for (size_t i = 0; i < plot_count; i++) {
+        struct picture *p = &section->pictures[section->picture_count];
+
+        if (section->scope.count > 1 && !(plots[i].kind & PLOT_TOGETHER))
+            continue;
+        p->plot = &plots[i];
+        snprintf(p->name, sizeof(p->name), "%s_%s", section->name, plots[i].name);
+        section->picture_count++;
+    }
+    return OK;
+}
+
+static int open_sections(struct report *report)
+{
+    const struct facts *f = report->facts;
+    bool together = f->layer_count > 1;
+
+    report->sections = calloc(f->layer_count + 1, sizeof(*report->sections));
+    if (!report->sections)
+        return fail(ERR_NOMEM, "the sections of a report");
+    for (size_t i = 0; i < f->layer_count + together; i++) {
+        struct section *s = &report->sections[report->section_count++];
+
+        if (together && !i) {
+            s->scope = (struct scope){ f->layers, f->layer_count };
+            snprintf(s->name, sizeof(s->name), "all");
+        } else {
+            s->scope = (struct scope){ &f->layers[i - together], 1 };
+            snprintf(s->name, sizeof(s->name), "layer%zu", i + 1 - together);
+        }
+        TRY(open_section(s));
+    }
+    return OK;
+}
+
+static void close_sections(struct report *report)
+{
+    for (size_t i = 0; i < report->section_count; i++)
+        free(report->sections[i].pictures);
+    free(report->sections);
+}
+
+/* ---- files */
+
+static int make_folder(const char *folder)
+{
+    struct stat is;
+
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        return fail(ERR_IO, "%s: %s", folder, strerror(errno));
+    if (stat(folder, &is) || !S_ISDIR(is.st_mode))
+        return fail(ERR_IO, "%s is no folder", folder);
+    return OK;
+}
+
+static int create(const char *folder, const char *name, const char *ending, char path[PATH_MAX],
+                  FILE **file)
+{
+    if (snprintf(path, PATH_MAX, "%s/%s.%s", folder, name, ending) >= PATH_MAX)
+        return fail(ERR_ARGUMENT, "%.60s...: the name is too long", folder);
+    *file = fopen(path, "w");
+    return *file ? OK : fail(ERR_IO, "%s: %s", path, strerror(errno));
+}
+
+static int finish(FILE *file, const char *path)
+{
+    bool bad = ferror(file) != 0;
+
+    if (fclose(file) || bad)
+        return fail(ERR_IO, "%s cannot be written: %s", path, strerror(errno));
+    return OK;
+}
+
+/* Removes the files of one plot; its data only if asked. */
+static void forget(const char *folder, const char *name, bool data)
+{
+    static const char *const endings[] = { "gp", "svg", "png", "pdf", "txt", "dat" };
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]) - !data; i++)
+        if (snprintf(path, sizeof(path), "%s/%s.%s", folder, name, endings[i]) < PATH_MAX)
+            unlink(path);
+}
+
+/* False: there was no such section. */
+static bool forget_section(const char *folder, const char *section)
+{
+    char name[PICTURE_NAME_BYTES], path[PATH_MAX];
+    bool found = false;
+
+    for (size_t i = 0; i < plot_count; i++) {
+        snprintf(name, sizeof(name), "%s_%s", section, plots[i].name);
+        if (snprintf(path, sizeof(path), "%s/%s.dat", folder, name) < PATH_MAX)
+            found = found || !access(path, F_OK);
+        forget(folder, name, true);
+    }
+    return found;
+}
+
+/* What an earlier report left must not be taken for a part of this one: layers that are not in it.
+ * What is, is written again; another format of the same plots may stay. */
+static void forget_others(const struct report *report)
+{
+    size_t layers = report->facts->layer_count;
+    char section[24] = "all";
+
+    if (layers < 2)
+        forget_section(report->folder, section);
+    do
+        snprintf(section, sizeof(section), "layer%zu", ++layers);
+    while (forget_section(report->folder, section));
+}
+
+static int write_data(const struct report *report, const struct section *section,
+                      struct picture *picture)
+{
+    char path[PATH_MAX], shape[SHAPE_TEXT_BYTES];
+    const struct layer_facts *layer = &section->scope.layers[0];
+    FILE *file;
+
+    TRY(create(report->folder, picture->name, "dat", path, &file));
+    if (section->scope.count == 1) {
+        shape_format(&layer->shape, shape, sizeof(shape));
+        fprintf(file, "# %s; R=%u%s\n", shape, layer->window, layer->modelled ? "; MODELLED" : "");
+    }
+    fprintf(file, "# %s: %s\n", picture->plot->title, picture->plot->columns);
+    picture->extent = picture->plot->write(&section->scope, file);
+    return finish(file, path);
+}
+
+static int write_picture(const struct report *report, const struct section *section,
+                         enum gnuplot_format format, struct picture *picture)
+{
+    char path[PATH_MAX];
+    FILE *file;
+
+    TRY(write_data(report, section, picture));
+    if (!picture->extent.rows) {
+        forget(report->folder, picture->name, false);
+        return OK;
+    }
+    TRY(create(report->folder, picture->name, "gp", path, &file));
+    gnuplot_script(picture->plot, &section->scope, picture->name, format, file);
+    return finish(file, path);
+}
+
+static int draw(const struct report *report, enum gnuplot_format format, size_t *count)
+{
+    const char **names = calloc(report->section_count * plot_count + 1, sizeof(*names));
+    int rc = names ? OK : fail(ERR_NOMEM, "the names of the plots");
+
+    *count = 0;
+    for (size_t i = 0; i < report->section_count && !rc; i++)
+        for (size_t j = 0; j < report->sections[i].picture_count && !rc; j++) {
+            struct picture *p = &report->sections[i].pictures[j];
+
+            rc = write_picture(report, &report->sections[i], format, p);
+            if (p->extent.rows)
+                names[(*count)++] = p->name;
+        }
+    if (!rc)
+        rc = gnuplot_draw(report->folder, format, names, *count);
+    free(names);
+    return rc;
+}
+
+/* A page or a text of an earlier report, in case this one comes to no end. */
+static void forget_whole(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+
+    if (snprintf(path, sizeof(path), "%s/%s", folder, name) < PATH_MAX)
+        unlink(path);
+}
+
+static int write_page(const struct report *report)
+{
+    char path[PATH_MAX];
+    FILE *file;
+
+    TRY(create(report->folder, "index", "html", path, &file));
+    page_write(report, file);
+    return finish(file, path);
+}
+
+static int write_sheet(const struct report *report)
+{
+    char path[PATH_MAX];
+    FILE *file;
+
+    TRY(create(report->folder, "report", "txt", path, &file));
+    sheet_write(report, file);
+    TRY(finish(file, path));
+    sheet_write(report, stdout);
+    return OK;
+}
+
+static int write_all(struct report *report, enum report_format format)
+{
+    size_t count;
+
+    TRY(open_sections(report));
+    TRY(make_folder(report->folder));
+    forget_others(report);
+    if (format == REPORT_HTML || format == REPORT_TXT)
+        forget_whole(report->folder, format == REPORT_HTML ? "index.html" : "report.txt");
+    TRY(draw(report, picture_format[format], &count));
+    if (format == REPORT_TXT)
+        return write_sheet(report);
+    if (format == REPORT_HTML)
+        TRY(write_page(report));
+    printf("%s%s: %zu plots of %zu layer%s\n", report->folder,
+           format == REPORT_HTML ? "/index.html" : "", count, report->facts->layer_count,
+           report->facts->layer_count == 1 ? "" : "s");
+    if (!report->facts->entry_count)
+        printf("%s holds no entry yet (moetune tune writes them)\n", report->db);
+    return OK;
+}
+
+int report_write(struct store *store, const char *db, const char *shape, const char *folder,
+                 enum report_format format)
+{
+    struct facts facts;
+    struct report report = { &facts, db, folder, NULL, 0 };
+    int rc;
+
+    TRY(facts_read(store, shape, &facts));
+    if (shape && !facts.layer_count) {
+        note("%s holds no layer \"%s\" (see moetune show)", db, shape);
+        rc = UNSUPPORTED;
+    } else {
+        rc = write_all(&report, format);
+    }
+    close_sections(&report);
+    facts_free(&facts);
+    return rc;
+}

@@ -1,0 +1,50 @@
+/* The data files: what each plot shows, as columns of numbers.
+ *
+ * A file is one or more blocks, two empty lines apart, each begun by its name in quotes; gnuplot
+ * calls them by number.  Nothing from the database but numbers and plans goes into one. */
+#ifndef SERIES_H
+#define SERIES_H
+
+#include "facts.h"
+
+#include <stdio.h>
+
+/* One layer, or all of them together. */
+struct scope {
+    const struct layer_facts *layers;
+    size_t count;
+};
+
+/* How much of it there was. */
+struct extent {
+    uint32_t rows;
+    uint64_t samples; /* timed steps behind them */
+};
+
+typedef struct extent series_writer(const struct scope *scope, FILE *to);
+
+series_writer series_winners, series_times, series_ratios, series_gain, series_where, series_hidden,
+    series_regret, series_a2a, series_spent, series_distribution, series_improvement;
+
+/* The lanes of the map of winners: what stands beside lane i, "" where a gap is; false: no such
+ * lane. */
+bool series_lane(const struct layer_facts *layer, int lane, char text[32]);
+
+/* The best single static plan: false where no plan but the table's is known. */
+bool series_best_static(const struct layer_facts *layer, struct moe_plan *plan);
+
+/* So many measured buckets that only some of them are drawn with their bars; the data files always
+ * hold all. */
+enum { SERIES_CELLS = 40 };
+bool series_is_thinned(const struct layer_facts *layer);
+
+enum { SERIES_STATICS = 4 }; /* static plans that get a colour */
+
+/* The static (a, d) at r = 1 of the paper's Table 6. */
+struct moe_plan series_pipeline(uint32_t a, uint32_t d);
+/* Over all layers of a scope on as many ranks; 0: on any. */
+struct improvement;
+struct improvement series_pooled(const struct scope *scope, uint32_t ranks,
+                                 const struct moe_plan *plan);
+
+#endif

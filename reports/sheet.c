@@ -1,0 +1,164 @@
+/* Headings, remarks, gnuplot's characters, captions broken into lines. */
+#include "sheet.h"
+
+#include "contrast.h"
+#include "origin.h"
+#include "quote.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS = 79 };
+
+/* Breaks a text at blanks; every line is indented. */
+static void wrap(const char *text, FILE *to)
+{
+    while (*text) {
+        size_t length = strlen(text), room = COLUMNS - 2;
+
+        if (length > room) {
+            for (length = room; length && text[length] != ' '; length--)
+                ;
+            length = length ? length : room;
+        }
+        fprintf(to, "  %.*s\n", (int)length, text);
+        text += length;
+        text += strspn(text, " ");
+    }
+}
+
+/* The same for what comes from the database. */
+static void wrap_plain(const char *text, FILE *to)
+{
+    char *clean = NULL;
+    size_t bytes;
+    FILE *memory = open_memstream(&clean, &bytes);
+
+    if (!memory)
+        return;
+    quote_plain(text, memory);
+    if (!fclose(memory))
+        wrap(clean, to);
+    free(clean);
+}
+
+static void print_remarks(const struct remarks *remarks, FILE *to)
+{
+    for (int i = 0; i < remarks->count; i++)
+        wrap_plain(remarks->lines[i], to);
+}
+
+/* gnuplot fills its canvas with blanks and a form feed. */
+static void print_picture(const char *folder, const char *name, FILE *to)
+{
+    char path[PATH_MAX], *line = NULL;
+    size_t room = 0;
+    FILE *from;
+
+    snprintf(path, sizeof(path), "%s/%s.txt", folder, name);
+    from = fopen(path, "r");
+    while (from && getline(&line, &room, from) > 0) {
+        const char *begin = line + (line[0] == '\f');
+        size_t length = strlen(begin);
+
+        while (length && isspace((unsigned char)begin[length - 1]))
+            length--;
+        if (length)
+            fprintf(to, "%.*s\n", (int)length, begin);
+    }
+    free(line);
+    if (from)
+        fclose(from);
+}
+
+static void print_plot(const struct report *report, const struct section *section,
+                       const struct picture *picture, FILE *to)
+{
+    char trace[400];
+
+    fprintf(to, "\n");
+    if (!picture->extent.rows) {
+        fprintf(to, "%s: no plot\n", picture->plot->title);
+        wrap(picture->plot->without, to);
+        return;
+    }
+    print_picture(report->folder, picture->name, to);
+    wrap(picture->plot->caption, to);
+    origin_trace(&section->scope, picture->extent, (picture->plot->kind & PLOT_BARS) != 0, trace,
+                 sizeof(trace));
+    wrap(trace, to);
+}
+
+static void print_cell(double share, FILE *to)
+{
+    if (isnan(share))
+        fprintf(to, "%8s", "-");
+    else
+        fprintf(to, "%7.1f%%", 100 * share);
+}
+
+static void print_table(const struct section *section, bool worst, FILE *to)
+{
+    fprintf(to, "  %-18s    d=1     d=2     d=4     d=8\n", worst ? "worst bucket" : "mean");
+    for (uint32_t a = MOE_A2A_LINEAR; a <= MOE_A2A_2DH; a++) {
+        fprintf(to, "  %-14s", a == MOE_A2A_LINEAR ? "linear" : "2dh");
+        for (uint32_t d = 1; d <= 8; d *= 2) {
+            struct moe_plan plan = series_pipeline(a, d);
+            struct improvement one = series_pooled(&section->scope, 0, &plan);
+
+            print_cell(worst ? one.worst : one.mean, to);
+        }
+        fprintf(to, "\n");
+    }
+}
+
+static void print_heading(const struct section *section, FILE *to)
+{
+    const struct layer_facts *layer = &section->scope.layers[0];
+    char text[SHAPE_TEXT_BYTES];
+
+    if (section->scope.count > 1) {
+        fprintf(to, "\n== all %zu layers\n", section->scope.count);
+        return;
+    }
+    shape_format(&layer->shape, text, sizeof(text));
+    fprintf(to, "\n== %s: %s\n   ", section->name, text);
+    quote_plain(layer->cluster.device, to);
+    fprintf(to, ", %u ranks, buckets of %u\n", layer->cluster.ranks, layer->window);
+}
+
+static void print_section(const struct report *report, const struct section *section, FILE *to)
+{
+    struct remarks remarks;
+    char summary[400];
+
+    print_heading(section, to);
+    origin_remarks(report->facts, &section->scope, &remarks);
+    print_remarks(&remarks, to);
+    origin_summary(&section->scope, summary, sizeof(summary));
+    wrap(summary, to);
+    for (size_t i = 0; i < section->picture_count; i++)
+        print_plot(report, section, &section->pictures[i], to);
+    fprintf(to, "\nImprovement of the table over one static pipelining (r=1)\n");
+    print_table(section, false, to);
+    print_table(section, true, to);
+}
+
+void sheet_write(const struct report *report, FILE *to)
+{
+    struct remarks remarks;
+
+    fputs("moetune report of ", to);
+    quote_plain(report->db, to);
+    fputs("\n", to);
+    origin_overall(report->facts, &remarks);
+    print_remarks(&remarks, to);
+    for (size_t i = 0; i < report->section_count; i++)
+        print_section(report, &report->sections[i], to);
+    fputs("\nData and scripts of every plot: ", to);
+    quote_plain(report->folder, to);
+    fputs("\n", to);
+}
