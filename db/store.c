@@ -909,6 +909,56 @@ int store_entry(struct store *store, const struct entry_row *entry, const char *
     return put_entry(store, entry, id);
 }
 
+int store_entry_end(struct store *store, const struct entry_row *entry, const char *why)
+{
+    const int64_t range[] = { entry->cluster, entry->shape, entry->window, entry->bucket,
+                              entry->bucket };
+
+    TRY(put_history(store, entry, why));
+    return records_delete(&store->records, "entry", RECORDS_RANGE, range, 5);
+}
+
+static struct history_row history_columns(sqlite3_stmt *s)
+{
+    struct history_row h = { .cluster = sqlite3_column_int64(s, 0),
+                             .shape = sqlite3_column_int64(s, 1),
+                             .window = (uint32_t)sqlite3_column_int64(s, 2),
+                             .bucket = (uint32_t)sqlite3_column_int64(s, 3),
+                             .plan = plan_column(s, 4),
+                             .time_us = real_column(s, 5),
+                             .default_us = real_column(s, 6),
+                             .inferred = sqlite3_column_int(s, 7) != 0,
+                             .decided_s = sqlite3_column_int64(s, 9),
+                             .replaced_s = sqlite3_column_int64(s, 10) };
+
+    TEXT_COLUMN(s, 8, h.decision);
+    TEXT_COLUMN(s, 11, h.why);
+    return h;
+}
+
+int store_history(struct store *store, int (*each)(void *self, const struct history_row *row),
+                  void *self)
+{
+    sqlite3_stmt *s;
+    int rc;
+
+    TRY(records_query(
+        &store->records,
+        "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us,"
+        " inferred, decision, decided_s, replaced_s, why FROM history ORDER BY id DESC",
+        NULL, 0, &s));
+    while (!(rc = records_step(&store->records, s))) {
+        struct history_row row = history_columns(s);
+
+        rc = each(self, &row);
+        if (rc) {
+            sqlite3_reset(s);
+            return rc;
+        }
+    }
+    return rc == UNSUPPORTED ? OK : rc;
+}
+
 /* ---- merging */
 
 static int order(int64_t a, int64_t b)

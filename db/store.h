@@ -169,6 +169,23 @@ bool entry_is_refuted(const struct entry_row *entry);
 
 /* Replaces the bucket's entry; the old one goes to history with `why`. */
 int store_entry(struct store *store, const struct entry_row *entry, const char *why);
+/* Takes the bucket's entry out of the dictionary; it goes to history with `why`. */
+int store_entry_end(struct store *store, const struct entry_row *entry, const char *why);
+
+/* What was an entry once. */
+struct history_row {
+    int64_t cluster, shape;
+    uint32_t window, bucket;
+    struct moe_plan plan;
+    double time_us, default_us;
+    bool inferred;
+    char decision[16], why[64];
+    int64_t decided_s, replaced_s;
+};
+/* Newest first; stops when `each` returns non-zero and returns that. */
+int store_history(struct store *store, int (*each)(void *self, const struct history_row *row),
+                  void *self);
+
 /* The better one of this and what is there stays, the other goes to history; by one fixed order
  * (tier, not stale, effort, date, samples, text), in which the time measured has no say: times of
  * two sessions cannot be compared.  *known is what was there, unless MERGE_ADDED. */

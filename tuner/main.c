@@ -24,6 +24,8 @@ static const struct verb {
     { "export", export_main, "tables for other sites: JSON lines, CSV, C, packed" },
     { "import", import_main, "tables of other sites" },
     { "merge", import_main, "the same, for databases of one's own" },
+    { "log", log_main, "what the dictionary said before, and why it changed" },
+    { "prune", prune_main, "take out what is stale or came from elsewhere" },
     { "override", override_main, "pin a plan for a range of buckets, with a reason" },
     { "run", run_main, "run one layer under given plans: where the time of a step goes" },
     { "serve", serve_main, NULL }, /* what the ranks of tune run */

@@ -9,6 +9,8 @@ int show_main(int argc, char **argv);
 int report_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
 int diff_main(int argc, char **argv);
+int log_main(int argc, char **argv);
+int prune_main(int argc, char **argv);
 int export_main(int argc, char **argv);
 int import_main(int argc, char **argv);
 int fingerprint_main(int argc, char **argv);
