@@ -149,8 +149,7 @@ static bool find_scale(struct problem *p)
     return p->count > 0;
 }
 
-bool least_deviations(const struct observation *observations, size_t count, int unknowns,
-                      double *x)
+bool least_deviations(const struct observation *observations, size_t count, int unknowns, double *x)
 {
     struct problem p = { .rows = observations, .count = count, .unknowns = unknowns };
     double now[ALL] = { 0 }, next[ALL] = { 0 };

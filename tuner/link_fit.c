@@ -1,4 +1,5 @@
-/* For every size up to which issuing might decide: a linear fit; the one that explains most wins. */
+/* For every size up to which issuing might decide: a linear fit; the one that explains most wins.
+ */
 #include "link_fit.h"
 
 #include "least_squares.h"
@@ -87,8 +88,7 @@ static double median_error(const struct link_fit *fit, const struct link_sample 
     double errors[SAMPLES_MAX];
 
     for (size_t i = 0; i < count; i++)
-        errors[i] =
-            fabs(link_ns(fit, samples[i].messages, samples[i].bytes) / samples[i].ns - 1);
+        errors[i] = fabs(link_ns(fit, samples[i].messages, samples[i].bytes) / samples[i].ns - 1);
     return median_of(errors, count);
 }
 

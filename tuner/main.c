@@ -17,6 +17,8 @@ static const struct verb {
     { "show", show_main, "the dictionary, as text or JSON" },
     { "lookup", lookup_main, "which plan a trainer is told for a capacity, and why" },
     { "override", override_main, "pin a plan for a range of buckets, with a reason" },
+    { "probe", probe_main,
+      "what this machine is like: links, products, noise; a file for tune --sim" },
     { "run", run_main, "run one layer under given plans: where the time of a step goes" },
     { "serve", serve_main, NULL }, /* what the ranks of tune run */
 };

@@ -105,8 +105,7 @@ static double round_mean(const double *logs, size_t count, double middle, double
 }
 
 /* What rounds differ by beyond what a mean of `per_round` steps does anyway. */
-static double slow_part(double *means, size_t rounds, double middle, double sigma,
-                        size_t per_round)
+static double slow_part(double *means, size_t rounds, double middle, double sigma, size_t per_round)
 {
     double spread;
 

@@ -98,33 +98,37 @@ static int open_crew(struct tuning *t)
                     : crew_open_launched(&setup, &t->crew);
 }
 
-/* The same machine with another driver, library or environment: what is known is out of date. */
-static int compare_soft(struct tuning *t)
+/* The same machine with another driver, library or environment: what is known is out of date.  Its
+ * model numbers stay: a search only starts from them. */
+static int compare_soft(struct tuning *t, const struct cluster *known)
 {
-    struct cluster known;
+    struct cluster renewed = t->request.cluster;
 
-    TRY(store_cluster_get(t->store, t->setup.cluster, &known));
-    if (cluster_same_soft(&known, &t->request.cluster))
+    if (cluster_same_soft(known, &renewed))
         return OK;
     for (size_t i = 0; i < cluster_field_count; i++) {
         char was[1100], is[1100];
 
-        cluster_value(&known, &cluster_fields[i], was, sizeof(was));
-        cluster_value(&t->request.cluster, &cluster_fields[i], is, sizeof(is));
+        cluster_value(known, &cluster_fields[i], was, sizeof(was));
+        cluster_value(&renewed, &cluster_fields[i], is, sizeof(is));
         if (cluster_fields[i].class == CLUSTER_SOFT && strcmp(was, is) != 0)
             note("%s was \"%s\" and is \"%s\": entries are stale and measured again",
                  cluster_fields[i].name, was, is);
     }
     TRY(store_expire(t->store, t->setup.cluster, 0, 0, 0, UINT32_MAX, "the machine changed"));
-    return store_cluster_renew(t->store, t->setup.cluster, &t->request.cluster);
+    cluster_take_model(&renewed, known);
+    return store_cluster_renew(t->store, t->setup.cluster, &renewed);
 }
 
 static int begin_run(struct tuning *t)
 {
     struct run_row *run = &t->run;
+    struct cluster known;
 
     TRY(store_cluster(t->store, &t->request.cluster, &t->setup.cluster));
-    TRY(compare_soft(t));
+    TRY(store_cluster_get(t->store, t->setup.cluster, &known));
+    TRY(compare_soft(t, &known));
+    tune_request_learn(&t->request, &known);
     *run = (struct run_row){ .cluster = t->setup.cluster,
                              .state = RUN_RUNNING,
                              .started_s = time(NULL),

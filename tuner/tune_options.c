@@ -201,6 +201,7 @@ static struct search_machine machine_guess(const struct cluster *c)
 {
     struct search_machine g = cpu_guess;
 
+    g.message_s = known_or(c->message_inside_us, 1e-6, g.message_s);
     g.message_s = known_or(c->message_between_us, 1e-6, g.message_s);
     g.bytes_per_s_between = known_or(c->bandwidth_between_gbs, 1e9, g.bytes_per_s_between);
     g.bytes_per_s_inside = known_or(c->bandwidth_inside_gbs, 1e9, g.bytes_per_s_inside);
@@ -219,6 +220,8 @@ static int find_cluster(struct tune_request *r, uint32_t ranks, uint32_t ranks_p
         return OK;
     }
     TRY(cluster_read(file, &r->cluster));
+    /* What `probe` prints of a real machine is replayed as a model of it: its rows are modelled. */
+    snprintf(r->cluster.backend, sizeof(r->cluster.backend), "sim");
     return cluster_check_model(&r->cluster, file);
 }
 
@@ -312,6 +315,11 @@ int tune_request_make(const struct tune_options *options, uint32_t ranks, uint32
 out:
     tune_request_free(&r);
     return rc;
+}
+
+void tune_request_learn(struct tune_request *request, const struct cluster *known)
+{
+    request->machine = machine_guess(known);
 }
 
 void tune_request_free(struct tune_request *request)

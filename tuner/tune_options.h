@@ -42,6 +42,9 @@ int tune_options_parse(const char *verb, int argc, char **argv, struct tune_opti
 /* For `ranks` ranks (as the launcher says, or as options do). */
 int tune_request_make(const struct tune_options *options, uint32_t ranks, uint32_t ranks_per_node,
                       struct tune_request *out);
+
+/* The search starts from what was measured of this cluster, where something was. */
+void tune_request_learn(struct tune_request *request, const struct cluster *known);
 void tune_request_free(struct tune_request *request);
 
 #endif
