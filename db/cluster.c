@@ -355,11 +355,13 @@ void cluster_take_model(struct cluster *to, const struct cluster *from)
                    cluster_fields[i].bytes);
 }
 
-/* What no message ever meets need not be known. */
+/* What matters to messages only need not be known where there are none. */
 static bool is_needed(const struct cluster *cluster, const struct cluster_field *field)
 {
     if (field->class != CLUSTER_MODEL)
         return false;
+    if (field->offset == offsetof(struct cluster, overlap_slowdown))
+        return cluster->ranks > 1;
     if (strstr(field->name, "_inside_"))
         return cluster->ranks > cluster->nodes;
     return !strstr(field->name, "_between_") || cluster->nodes > 1;

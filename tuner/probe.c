@@ -1,304 +1,18 @@
-/* What is measured, and what it says about the machine. */
+/* What a survey says about the machine. */
 #include "probe.h"
 
 #include "machine.h"
-#include "plan.h"
 #include "replay.h"
 #include "stats.h"
 #include "status.h"
-#include "timetable.h"
+#include "survey.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum {
-    COPY_BYTES = 32 << 20, /* past the last cache, with as much to copy to */
-    COPY_BYTES_LEAST = 8 << 20,
-    TRAFFIC_BYTES = 8 << 20, /* of one exchange, per rank and direction */
-    LAUNCHES = 512,          /* one costs a fraction of what an empty step varies by */
-    MANY = 4,                /* messages per partner, to tell latency from messages */
-    SPEEDS = 2,              /* products per round for the ranks' own speeds */
-    SPEED_ROWS = 128,        /* about a millisecond: shorter than a slice of the scheduler */
-    TOO_LONG_NS = 40000000,  /* larger messages are not tried any more */
-    OVERLAP_BYTES = 256 << 10,
-    OVERLAP_ROWS = 64,
-    OVERLAP_NS = 4000000, /* of communication */
-    OVERLAP_EXCHANGES = 16,
-    OVERLAP_PRODUCTS = 400, /* two tasks each, of the 1,024 that a stream takes */
-    STEPS = 4               /* of the layer, per round */
-};
-
-static const size_t message_bytes[] = { 8, 512, 4096, 16384, 65536, 262144, 1048576, 4194304 };
-enum { MESSAGES = sizeof(message_bytes) / sizeof(message_bytes[0]) };
-
-static const uint64_t product_rows[PROBE_PRODUCTS] = { 1, 4, 16, 64, 256, PRODUCT_ROWS };
-
-struct session {
-    struct probe *probe;
-    struct probe_setup setup;
-    struct world *world;
-    struct workbench bench;
-    struct timetable table;
-    struct rig *rig;
-    struct trial trial;
-    int partners[LINK_LEVELS][PARTNERS_MAX], partner_count[LINK_LEVELS];
-    int most_partners[LINK_LEVELS]; /* over the ranks */
-};
-
-/* ---- who is where */
-
-static void find_nodes(const struct topology *topology, struct probe *probe)
-{
-    for (int q = 0; q < probe->rank_count; q++) {
-        int same = 0;
-
-        while (strcmp(probe->ranks[same].host, probe->ranks[q].host) != 0)
-            same++;
-        probe->ranks[q].node = topology->ranks_per_node ? q / topology->ranks_per_node : same;
-    }
-}
-
-static int gather_hosts(struct session *s)
-{
-    struct probe *probe = s->probe;
-    size_t ranks = (size_t)probe->rank_count;
-    char mine[PROBE_HOST_BYTES] = "unknown", *all = calloc(ranks, sizeof(mine));
-    int rc = world_settle(s->world, all ? OK : fail(ERR_NOMEM, "%zu host names", ranks));
-
-    gethostname(mine, sizeof(mine) - 1);
-    if (!rc)
-        rc = world_gather(s->world, mine, all, sizeof(mine));
-    for (size_t q = 0; q < ranks && !rc; q++)
-        memcpy(probe->ranks[q].host, all + q * sizeof(mine), sizeof(mine));
-    free(all);
-    return rc;
-}
-
-static int find_partners(struct session *s)
-{
-    const struct topology *t = world_topology(s->world);
-    int *node = calloc((size_t)t->ranks, sizeof(*node));
-    int64_t most[LINK_LEVELS];
-
-    TRY(world_settle(s->world, node ? OK : fail(ERR_NOMEM, "%d ranks", t->ranks)));
-    for (int q = 0; q < t->ranks; q++)
-        node[q] = s->probe->ranks[q].node;
-    for (int level = 0; level < LINK_LEVELS; level++) {
-        s->partner_count[level] =
-            partners_find(node, t->ranks, t->rank, (enum link_level)level, s->partners[level]);
-        most[level] = s->partner_count[level];
-    }
-    free(node);
-    TRY(world_max(s->world, most, LINK_LEVELS));
-    for (int level = 0; level < LINK_LEVELS; level++)
-        s->most_partners[level] = (int)most[level];
-    return OK;
-}
-
-/* ---- what is measured */
-
-static int add(struct session *s, enum subject_kind kind, struct subject **out)
-{
-    *out = timetable_add(&s->table, kind);
-    return *out ? OK : ERR_NOMEM; /* on all ranks or on none */
-}
-
-static int add_kernels(struct session *s)
-{
-    struct subject *x;
-
-    TRY(add(s, SUBJECT_EMPTY, &x));
-    TRY(add(s, SUBJECT_LAUNCH, &x));
-    x->chore.launches = x->repeats = LAUNCHES;
-    TRY(add(s, SUBJECT_COPY, &x));
-    x->chore.copies = 1;
-    for (int i = 0; i < PROBE_PRODUCTS; i++) {
-        TRY(add(s, SUBJECT_PRODUCT, &x));
-        x->chore.products = 1;
-        x->chore.rows = product_rows[i];
-        TRY(timetable_lengthen(&s->table, x));
-    }
-    return OK;
-}
-
-static int add_speeds(struct session *s)
-{
-    struct subject *x;
-
-    for (int i = 0; i < SPEEDS; i++) {
-        TRY(add(s, SUBJECT_SPEED, &x));
-        x->chore.products = 1;
-        x->chore.rows = SPEED_ROWS;
-    }
-    return OK;
-}
-
-static int add_exchange(struct session *s, enum subject_kind kind, enum link_level level,
-                        int copies, size_t bytes, struct subject **out)
-{
-    TRY(add(s, kind, out));
-    (*out)->level = level;
-    (*out)->messages = copies * s->most_partners[level];
-    (*out)->bytes = (double)bytes;
-    (*out)->chore.exchanges = 1;
-    return world_settle(s->world,
-                        workbench_add(&s->bench, s->partners[level], s->partner_count[level],
-                                      copies, bytes, &(*out)->chore));
-}
-
-static bool fits(const struct session *s, enum link_level level, int copies, size_t bytes)
-{
-    size_t room = s->bench.bytes < TRAFFIC_BYTES ? s->bench.bytes : TRAFFIC_BYTES;
-
-    return (size_t)copies * (size_t)s->most_partners[level] * bytes <= room;
-}
-
-static int add_size(struct session *s, enum link_level level, int copies, size_t bytes, int64_t *ns)
-{
-    struct subject *x;
-
-    TRY(add_exchange(s, SUBJECT_EXCHANGE, level, copies, bytes, &x));
-    TRY(timetable_try(&s->table, x, ns));
-    return *ns < TOO_LONG_NS ? timetable_lengthen(&s->table, x) : OK;
-}
-
-/* From small to large, so that a slow link is found out before it is asked for much. */
-static int add_sizes(struct session *s, enum link_level level)
-{
-    int64_t ns = 0, many_ns;
-
-    for (int i = 0; i < MESSAGES && ns < TOO_LONG_NS; i++) {
-        if (!fits(s, level, 1, message_bytes[i]))
-            break;
-        TRY(add_size(s, level, 1, message_bytes[i], &ns));
-        if (fits(s, level, MANY, message_bytes[i]) && ns < TOO_LONG_NS / MANY)
-            TRY(add_size(s, level, MANY, message_bytes[i], &many_ns));
-    }
-    return OK;
-}
-
-static size_t overlap_bytes(const struct session *s, enum link_level level)
-{
-    const struct subject *x = NULL;
-    double largest = 0;
-
-    while ((x = timetable_find(&s->table, SUBJECT_EXCHANGE, level, x)))
-        if (x->bytes <= OVERLAP_BYTES && x->bytes > largest)
-            largest = x->bytes;
-    return (size_t)largest;
-}
-
-static int at_most(int64_t value, int most)
-{
-    return value < 1 ? 1 : (value > most ? most : (int)value);
-}
-
-/* Compute is half as long again as communication: it is then slowed for as long as that lasts. */
-static int add_overlap(struct session *s, enum link_level level)
-{
-    struct subject *comm, *compute, *both;
-    size_t bytes = overlap_bytes(s, level);
-    int64_t exchange_ns, product_ns;
-
-    TRY(add_exchange(s, SUBJECT_COMM, level, 1, bytes, &comm));
-    TRY(timetable_try(&s->table, comm, &exchange_ns));
-    comm->chore.exchanges = at_most(OVERLAP_NS / (exchange_ns + 1), OVERLAP_EXCHANGES);
-    TRY(add(s, SUBJECT_COMPUTE, &compute));
-    compute->level = level;
-    compute->chore.products = 1;
-    compute->chore.rows = OVERLAP_ROWS;
-    TRY(timetable_try(&s->table, compute, &product_ns));
-    compute->chore.products =
-        at_most(comm->chore.exchanges * exchange_ns * 3 / 2 / (product_ns + 1), OVERLAP_PRODUCTS);
-    TRY(add_exchange(s, SUBJECT_BOTH, level, 1, bytes, &both));
-    both->chore.exchanges = comm->chore.exchanges;
-    both->chore.products = compute->chore.products;
-    both->chore.rows = OVERLAP_ROWS;
-    return OK;
-}
-
-static int add_links(struct session *s)
-{
-    for (int level = 0; level < LINK_LEVELS; level++) {
-        if (!s->most_partners[level])
-            continue;
-        TRY(add_sizes(s, (enum link_level)level));
-        TRY(add_overlap(s, (enum link_level)level));
-    }
-    return OK;
-}
-
-/* A small layer with an expert per rank, cut in two chunks: kernels of every kind, exchanges, and
- * some of both at a time. */
-static void choose_layer(const struct topology *t, struct probe *probe)
-{
-    probe->shape = (struct moe_shape){ .struct_size = sizeof(probe->shape),
-                                       .experts = (uint32_t)t->ranks,
-                                       .top_k = t->ranks > 1 ? 2 : 1,
-                                       .tokens = 256,
-                                       .model_dim = 128,
-                                       .hidden_dim = 256,
-                                       .ranks = (uint32_t)t->ranks,
-                                       .ranks_per_node = (uint32_t)t->ranks_per_node,
-                                       .dtype = MOE_F32,
-                                       .pass = MOE_TRAIN };
-    probe->plan = plan_default();
-    probe->plan.d = 2;
-}
-
-static int open_layer(struct session *s)
-{
-    const struct topology *t = world_topology(s->world);
-    uint32_t *tokens = calloc((size_t)t->ranks, sizeof(*tokens));
-    struct data data = { .seed = s->setup.seed };
-    int rc = world_settle(s->world, tokens ? OK : fail(ERR_NOMEM, "%d ranks", t->ranks));
-
-    choose_layer(t, s->probe);
-    data.shape = s->probe->shape;
-    for (int q = 0; tokens && q < t->ranks; q++)
-        tokens[q] = data.shape.tokens;
-    if (!rc)
-        rc = rig_open(s->world, s->setup.engine, &data, tokens, 1, &s->rig);
-    free(tokens);
-    TRY(rc);
-    s->probe->capacity = s->rig->capacity;
-    TRY(trial_open(s->rig, &s->probe->plan, &s->trial));
-    return trial_warm(&s->trial, 2);
-}
-
-static int add_steps(struct session *s)
-{
-    struct subject *x;
-
-    TRY(open_layer(s));
-    s->table.trial = &s->trial;
-    for (int i = 0; i < STEPS; i++)
-        TRY(add(s, SUBJECT_STEP, &x));
-    return OK;
-}
-
-/* Less where ranks are many and memory is small. */
-static int open_bench(struct session *s)
-{
-    int64_t free_each = machine_free_bytes() / world_neighbours(s->world) / 4, least[1];
-    size_t bytes = COPY_BYTES;
-
-    least[0] = -free_each;
-    TRY(world_max(s->world, least, 1));
-    while (bytes > COPY_BYTES_LEAST && (int64_t)workbench_bytes(bytes) > -least[0])
-        bytes /= 2;
-    TRY(world_settle(s->world, workbench_open(s->setup.engine, bytes, &s->bench)));
-    s->table.world = s->world;
-    s->table.bench = &s->bench;
-    return OK;
-}
-
-/* ---- what it says */
-
-static void read_kernels(const struct session *s, struct probe *p)
+static void read_kernels(const struct survey *s, struct probe *p)
 {
     const struct timetable *t = &s->table;
     const struct subject *copy = timetable_find(t, SUBJECT_COPY, LINK_INSIDE, NULL), *x = NULL;
@@ -319,7 +33,7 @@ static void read_kernels(const struct session *s, struct probe *p)
     p->model.gemm_half_rows = p->product.half_rows;
 }
 
-static void read_link(const struct session *s, enum link_level level, struct probe_link *link)
+static void read_link(const struct survey *s, enum link_level level, struct probe_link *link)
 {
     const struct timetable *t = &s->table;
     const struct subject *x = NULL, *comm = timetable_find(t, SUBJECT_COMM, level, NULL);
@@ -335,7 +49,7 @@ static void read_link(const struct session *s, enum link_level level, struct pro
              : NAN;
 }
 
-static void read_links(const struct session *s, struct probe *p)
+static void read_links(const struct survey *s, struct probe *p)
 {
     const struct link_fit *inside = &p->links[LINK_INSIDE].fit;
     const struct link_fit *between = &p->links[LINK_BETWEEN].fit;
@@ -350,32 +64,29 @@ static void read_links(const struct session *s, struct probe *p)
     p->model.message_between_us = between->message_us;
     p->model.bandwidth_between_gbs = between->bandwidth_gbs;
     p->model.half_between_kib = between->half_kib;
-    /* Where there are nodes, most of a step's communication is between them; a single rank has
-     * nothing to overlap. */
+    /* Where there are nodes, most of a step's communication is between them. */
     p->model.overlap_slowdown =
         p->links[s->most_partners[LINK_BETWEEN] ? LINK_BETWEEN : LINK_INSIDE].slower;
-    if (p->rank_count == 1)
-        p->model.overlap_slowdown = 0;
 }
 
-static void read_steps(const struct session *s, struct probe *p)
+static void read_steps(const struct survey *s, struct probe *p)
 {
-    int64_t ns[TIMETABLE_ROUNDS * STEPS];
+    int64_t ns[TIMETABLE_ROUNDS * SURVEY_STEPS];
     const struct subject *x = NULL;
     struct noise_fit noise;
 
     for (int i = 0; (x = timetable_find(&s->table, SUBJECT_STEP, LINK_INSIDE, x)); i++)
         for (uint32_t round = 0; round < s->table.rounds; round++)
-            ns[round * STEPS + (uint32_t)i] = x->ns[round];
-    noise = noise_fit(ns, s->table.rounds, STEPS);
+            ns[round * SURVEY_STEPS + (uint32_t)i] = x->ns[round];
+    noise = noise_fit(ns, s->table.rounds, SURVEY_STEPS);
     p->model.noise_percent = noise.noise;
     p->model.outlier_percent = noise.outliers;
     p->model.drift_percent = noise.drift;
-    p->step_ns = (double)spread_of(ns, s->table.rounds * STEPS).median_ns;
+    p->step_ns = (double)spread_of(ns, s->table.rounds * SURVEY_STEPS).median_ns;
 }
 
 /* What tune allows a rank when nothing else is said: eight tenths of its part of what is free. */
-static int read_memory(const struct session *s, struct probe *p)
+static int read_memory(const struct survey *s, struct probe *p)
 {
     int64_t least = -(machine_free_bytes() / world_neighbours(s->world) / 10 * 8);
 
@@ -386,7 +97,7 @@ static int read_memory(const struct session *s, struct probe *p)
 
 /* Where ranks share cores, the scheduler's moods must not pass for the device's speed: there the
  * least time counts, elsewhere the median. */
-static int own_product_ns(const struct session *s, double *ns)
+static int own_product_ns(const struct survey *s, double *ns)
 {
     int64_t crowded = world_crowded(s->world);
 
@@ -395,7 +106,7 @@ static int own_product_ns(const struct session *s, double *ns)
     return OK;
 }
 
-static int read_speeds(const struct session *s, struct probe *p)
+static int read_speeds(const struct survey *s, struct probe *p)
 {
     size_t ranks = (size_t)p->rank_count;
     double mine, fastest = NAN, *all = calloc(ranks, sizeof(*all));
@@ -428,12 +139,30 @@ static void tidy(struct cluster *model)
     }
 }
 
-static int read_all(struct session *s)
+/* Every host once, as far as there is room. */
+static void name_hosts(struct probe *p)
+{
+    char *names = p->model.hosts;
+    size_t used = 0, size = sizeof(p->model.hosts);
+
+    for (int q = 0; q < p->rank_count && used < size; q++) {
+        int first = 0;
+
+        while (strcmp(p->ranks[first].host, p->ranks[q].host) != 0)
+            first++;
+        if (first == q)
+            used +=
+                (size_t)snprintf(names + used, size - used, "%s%s", q ? " " : "", p->ranks[q].host);
+    }
+}
+
+static int read_all(struct survey *s)
 {
     struct probe *p = s->probe;
 
     p->rounds = s->table.rounds;
     p->seconds = s->table.seconds;
+    name_hosts(p);
     read_kernels(s, p);
     read_links(s, p);
     read_steps(s, p);
@@ -442,34 +171,6 @@ static int read_all(struct session *s)
     tidy(&p->model);
     p->replay_ns = replay_ns(&p->model, &p->shape, &p->plan, p->capacity);
     return OK;
-}
-
-/* ---- all of it */
-
-static int measure(struct session *s)
-{
-    const struct probe_setup *setup = &s->setup;
-
-    TRY(gather_hosts(s));
-    find_nodes(world_topology(s->world), s->probe);
-    TRY(find_partners(s));
-    TRY(open_bench(s));
-    TRY(add_kernels(s));
-    TRY(add_speeds(s));
-    TRY(add_links(s));
-    TRY(add_steps(s));
-    TRY(timetable_run(&s->table, setup->seconds, PROBE_ROUNDS_LEAST, setup->seed, setup->tick,
-                      setup->self));
-    return read_all(s);
-}
-
-static void close_session(struct session *s)
-{
-    trial_close(&s->trial);
-    rig_close(s->rig);
-    timetable_free(&s->table);
-    workbench_close(&s->bench);
-    free(s);
 }
 
 static int new_probe(int ranks, struct probe **out)
@@ -487,21 +188,41 @@ static int new_probe(int ranks, struct probe **out)
     return OK;
 }
 
+static int measure(const struct probe_setup *setup, struct survey *survey)
+{
+    TRY(survey_open(survey, setup->seed));
+    TRY(timetable_run(&survey->table, setup->seconds, PROBE_ROUNDS_LEAST, setup->seed, setup->tick,
+                      setup->self));
+    return read_all(survey);
+}
+
+static int survey_and_read(const struct probe_setup *setup, struct probe *probe)
+{
+    struct survey *survey = calloc(1, sizeof(*survey));
+    int rc = world_settle(setup->world, survey ? OK : fail(ERR_NOMEM, "a survey"));
+
+    if (survey) {
+        survey->probe = probe;
+        survey->world = setup->world;
+        survey->engine = setup->engine;
+    }
+    if (!rc)
+        rc = measure(setup, survey);
+    if (survey)
+        survey_close(survey);
+    free(survey);
+    return rc;
+}
+
 int probe_open(const struct probe_setup *setup, const struct cluster *known, struct probe **out)
 {
-    struct session *s = calloc(1, sizeof(*s));
     struct probe *probe = NULL;
-    int rc =
-        s ? new_probe(world_topology(setup->world)->ranks, &probe) : fail(ERR_NOMEM, "a probe");
+    int rc = world_settle(setup->world, new_probe(world_topology(setup->world)->ranks, &probe));
 
-    rc = world_settle(setup->world, rc);
     if (!rc) {
-        *s = (struct session){ .probe = probe, .setup = *setup, .world = setup->world };
         probe->model = *known;
-        rc = measure(s);
+        rc = survey_and_read(setup, probe);
     }
-    if (s)
-        close_session(s);
     if (rc) {
         probe_close(probe);
         return rc;

@@ -1,24 +1,16 @@
 /* moetune probe: what this machine is like, as a description of a cluster. */
 #include "fault.h"
-#include "json.h"
 #include "launch.h"
 #include "machine.h"
 #include "options.h"
-#include "plan.h"
-#include "probe.h"
-#include "shape.h"
+#include "probe_print.h"
 #include "status.h"
 #include "store.h"
 #include "verbs.h"
-#include "workbench.h"
 
-#include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct probe_options {
     uint32_t ranks, ranks_per_node;
@@ -47,7 +39,7 @@ static const struct option_row rows[] = {
     { "json", NULL, OPTION_FLAG, AT(json), "print one JSON object", NULL },
 };
 #undef AT
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]), HOSTS_SHOWN = 32 };
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
 static void print_help(void)
 {
@@ -82,245 +74,7 @@ static void tick(void *self, uint32_t rounds, double seconds)
     note("%u rounds, %.0f of about %.0f s", rounds, seconds, t->wanted_s);
 }
 
-/* ---- hosts, and how fast their ranks are */
-
-struct host {
-    const char *name;
-    int ranks;
-    double slowest, fastest;
-};
-
-/* Ranks that differ by less than this are called equal. */
-static const double unequal = 0.1;
-
-/* Ranks of a host need not be consecutive.  Returns how many hosts there are. */
-static int group_hosts(const struct probe *p, struct host *hosts)
-{
-    int count = 0;
-
-    for (int q = 0; q < p->rank_count; q++) {
-        const struct probe_rank *r = &p->ranks[q];
-        int i = 0;
-
-        while (i < count && strcmp(hosts[i].name, r->host) != 0)
-            i++;
-        if (i == count)
-            hosts[count++] = (struct host){ r->host, 0, r->speed, r->speed };
-        hosts[i].ranks++;
-        hosts[i].slowest = fmin(hosts[i].slowest, r->speed);
-        hosts[i].fastest = fmax(hosts[i].fastest, r->speed);
-    }
-    return count;
-}
-
-static const struct host *slowest_host(const struct host *hosts, int count)
-{
-    const struct host *slowest = hosts;
-
-    for (int i = 1; i < count; i++)
-        if (hosts[i].slowest < slowest->slowest)
-            slowest = &hosts[i];
-    return slowest;
-}
-
-/* "ranks differ by 23 %: ..."; empty if they do not, or if it is not known. */
-static void compare_ranks(const struct host *hosts, int count, char *text, size_t size)
-{
-    const struct host *slowest = slowest_host(hosts, count);
-
-    *text = 0;
-    if (slowest->slowest < 1 - unequal)
-        snprintf(text, size,
-                 "ranks differ by %.0f %%: the slowest, on %s, has %.2f of the speed of the "
-                 "fastest, and every step waits for it",
-                 100 * (1 - slowest->slowest), slowest->name, slowest->slowest);
-}
-
-/* What a comment in a cluster's text can hold. */
-static void print_word(const char *word)
-{
-    for (; *word; word++)
-        putchar((unsigned char)*word < 0x20 || *word == 0x7f ? '?' : *word);
-}
-
-/* ---- as text */
-
-/* A slow-down of 0: all of the shorter one disappears; of 1: half of it. */
-static void print_hidden(double slower)
-{
-    if (!isnan(slower))
-        printf("; %.0f %% of one disappears beside products", 100 / (1 + slower));
-    printf("\n");
-}
-
-static void print_link(const struct probe_link *link, const char *name)
-{
-    if (!link->count)
-        return;
-    printf("# %s nodes: exchanges, measured and as the model has them, us", name);
-    print_hidden(link->slower);
-    for (size_t i = 0; i < link->count; i++) {
-        const struct link_sample *s = &link->samples[i];
-
-        printf("#   %3d x %7.0f bytes %10.1f %10.1f\n", s->messages, s->bytes, s->ns * 1e-3,
-               link_ns(&link->fit, s->messages, s->bytes) * 1e-3);
-    }
-}
-
-static void print_products(const struct probe *p)
-{
-    printf("# products with %d columns: rows, GFLOP/s of a rank measured and as the model has "
-           "them\n",
-           PRODUCT_WIDTH);
-    for (int i = 0; i < PROBE_PRODUCTS; i++)
-        printf("#   %5.0f %10.1f %10.1f\n", p->products[i].smallest,
-               p->products[i].ops / p->products[i].ns,
-               p->products[i].ops / product_fit_ns(&p->product, &p->products[i]));
-}
-
-static void print_hosts(const struct host *hosts, int count)
-{
-    char differ[256];
-
-    printf("# hosts: ranks, speed of their products (fastest rank: 1)\n");
-    for (int i = 0; i < count && i < HOSTS_SHOWN; i++) {
-        printf("#   ");
-        print_word(hosts[i].name);
-        printf("  %d  %.2f-%.2f\n", hosts[i].ranks, hosts[i].slowest, hosts[i].fastest);
-    }
-    if (count > HOSTS_SHOWN)
-        printf("#   and %d more\n", count - HOSTS_SHOWN);
-    compare_ranks(hosts, count, differ, sizeof(differ));
-    if (*differ)
-        printf("# %s\n", differ);
-}
-
-static void print_step(const struct probe *p)
-{
-    char shape[SHAPE_TEXT_BYTES], plan[PLAN_TEXT_BYTES];
-
-    shape_format(&p->shape, shape, sizeof(shape));
-    moe_plan_format(&p->plan, plan, sizeof(plan));
-    printf("# a step of %s, c=%" PRIu64 ", %s: %.3f ms", shape, p->capacity, plan,
-           p->step_ns * 1e-6);
-    if (isnan(p->replay_ns))
-        printf("; the model cannot say\n");
-    else
-        printf("; the model says %.3f ms\n", p->replay_ns * 1e-6);
-}
-
-static void print_text(const struct probe *p, const struct host *hosts, int host_count)
-{
-    char text[CLUSTER_TEXT_BYTES], date[32];
-    time_t now = time(NULL);
-
-    strftime(date, sizeof(date), "%Y-%m-%d", gmtime(&now));
-    printf("# moetune %s probe, %s: %d rank%s, medians of %u rounds in %.1f s\n", MOETUNE_VERSION,
-           date, p->rank_count, p->rank_count == 1 ? "" : "s", p->rounds, p->seconds);
-    print_hosts(hosts, host_count);
-    for (int level = 0; level < LINK_LEVELS; level++)
-        print_link(&p->links[level], link_level_words[level]);
-    print_products(p);
-    print_step(p);
-    cluster_format(&p->model, text, sizeof(text));
-    fputs(text, stdout);
-}
-
-/* ---- as JSON */
-
-static void print_value(const char *name, double value, const char *after)
-{
-    printf("\"%s\": ", name);
-    json_print(value, stdout);
-    fputs(after, stdout);
-}
-
-static void print_cluster_json(const struct cluster *c)
-{
-    printf("{");
-    for (size_t i = 0; i < cluster_field_count; i++) {
-        const struct cluster_field *f = &cluster_fields[i];
-        char value[1100];
-
-        cluster_value(c, f, value, sizeof(value));
-        printf("%s\"%s\": ", i ? ", " : "", f->name);
-        if (!strcmp(value, "unknown"))
-            printf("null");
-        else if (f->kind == FIELD_WORD)
-            json_quote(value, stdout);
-        else
-            printf("%s", value);
-    }
-    printf("}");
-}
-
-static void print_link_json(const struct probe_link *link, const char *name)
-{
-    printf(",\n  \"%s\": {", name);
-    print_value("slower_beside_products", link->slower, ", ");
-    print_value("error", link->fit.error, ", \"exchanges\": [");
-    for (size_t i = 0; i < link->count; i++) {
-        const struct link_sample *s = &link->samples[i];
-
-        printf("%s{\"messages\": %d, \"bytes\": %.0f, ", i ? ", " : "", s->messages, s->bytes);
-        print_value("ns", s->ns, ", ");
-        print_value("model_ns", link_ns(&link->fit, s->messages, s->bytes), "}");
-    }
-    printf("]}");
-}
-
-static void print_json(const struct probe *p, const struct host *hosts, int host_count)
-{
-    printf("{\"rounds\": %u, ", p->rounds);
-    print_value("seconds", p->seconds, ",\n \"cluster\": ");
-    print_cluster_json(&p->model);
-    printf(",\n \"hosts\": [");
-    for (int i = 0; i < host_count; i++) {
-        printf("%s{\"host\": ", i ? ", " : "");
-        json_quote(hosts[i].name, stdout);
-        printf(", \"ranks\": %d, ", hosts[i].ranks);
-        print_value("slowest", hosts[i].slowest, ", ");
-        print_value("fastest", hosts[i].fastest, "}");
-    }
-    printf("],\n \"speeds\": [");
-    for (int q = 0; q < p->rank_count; q++) {
-        printf(q ? ", " : "");
-        json_print(p->ranks[q].speed, stdout);
-    }
-    printf("],\n \"links\": {\"levels\": %d", LINK_LEVELS);
-    for (int level = 0; level < LINK_LEVELS; level++)
-        print_link_json(&p->links[level], link_level_words[level]);
-    printf("},\n \"products\": [");
-    for (int i = 0; i < PROBE_PRODUCTS; i++) {
-        printf("%s{", i ? ", " : "");
-        print_value("rows", p->products[i].smallest, ", ");
-        print_value("ns", p->products[i].ns, ", ");
-        print_value("model_ns", product_fit_ns(&p->product, &p->products[i]), "}");
-    }
-    printf("],\n \"step\": {");
-    print_value("ns", p->step_ns, ", ");
-    print_value("model_ns", p->replay_ns, "}}\n");
-}
-
 /* ---- what rank 0 does with it */
-
-static int print_all(const struct probe *p, bool json)
-{
-    struct host *hosts = calloc((size_t)p->rank_count, sizeof(*hosts));
-    char differ[256];
-    int count;
-
-    if (!hosts)
-        return fail(ERR_NOMEM, "%d hosts", p->rank_count);
-    count = group_hosts(p, hosts);
-    (json ? print_json : print_text)(p, hosts, count);
-    fflush(stdout);
-    compare_ranks(hosts, count, differ, sizeof(differ));
-    if (*differ)
-        note("%s", differ);
-    free(hosts);
-    return OK;
-}
 
 static int open_store(const struct probe_options *o, char *path, size_t size, struct store **out)
 {
@@ -351,7 +105,7 @@ static int probe_ranks(struct world *world, struct engine *engine, struct store 
     int rc;
 
     TRY(probe_open(&setup, &known, &probe));
-    rc = t->rank == 0 ? print_all(probe, o->json) : OK;
+    rc = t->rank == 0 ? probe_print(probe, o->json) : OK;
     if (!rc && store)
         rc = keep(store, path, &probe->model);
     probe_close(probe);
@@ -410,6 +164,8 @@ static int start_ranks(const struct probe_options *o, char **argv)
         return fail(ERR_ARGUMENT, "--ranks %u: at most 4096 can be started on one machine", ranks);
     if (ranks % per_node)
         return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", per_node, ranks);
+    if (strcmp(o->device, "host") != 0)
+        return fail(ERR_ARGUMENT, "no device \"%s\" in this build: it has host", o->device);
     if (!o->no_store)
         TRY(make_known(o, ranks, per_node));
     TRY(launch_ranks((int)ranks, argv, &code));
