@@ -263,11 +263,11 @@ static void noise_outliers_and_drift_are_told_apart(void)
 
 static void constants_are_never_negative(void)
 {
-    struct observation rows[8];
+    struct equation rows[8];
     double x[UNKNOWNS_MAX] = { 7, 7, 7, 7 };
 
     for (int i = 0; i < 8; i++) /* falls: a line would have a negative slope */
-        rows[i] = (struct observation){ { 1 / (10.0 - i), i / (10.0 - i), 0, 0 } };
+        rows[i] = (struct equation){ { 1 / (10.0 - i), i / (10.0 - i), 0, 0 } };
     CHECK(least_deviations(rows, 8, 2, x));
     CHECK(x[0] > 0 && x[1] == 0);
     CHECK(!least_deviations(rows, 8, 3, x) && x[2] == 7); /* nothing says what the third is */

@@ -1,5 +1,5 @@
-/* Weighted least squares over every set of unknowns that may be zero, reweighted until far
- * observations weigh little. */
+/* Weighted least squares over every set of unknowns that may be zero, reweighted until equations
+ * that are far off weigh little. */
 #include "least_squares.h"
 
 #include <math.h>
@@ -7,14 +7,14 @@
 
 enum { ITERATIONS = 30, ALL = UNKNOWNS_MAX };
 
-/* Columns are scaled to length 1; a pivot below this is rounding, not an observation. */
+/* Columns are scaled to length 1; a pivot below this is rounding. */
 static const double least_pivot = 1e-9;
 
 /* Deviations below this share count as if they were this large. */
 static const double least_deviation = 2e-3;
 
 struct problem {
-    const struct observation *rows;
+    const struct equation *rows;
     size_t count;
     int unknowns;
     double scale[ALL]; /* of each column */
@@ -149,9 +149,9 @@ static bool find_scale(struct problem *p)
     return p->count > 0;
 }
 
-bool least_deviations(const struct observation *observations, size_t count, int unknowns, double *x)
+bool least_deviations(const struct equation *equations, size_t count, int unknowns, double *x)
 {
-    struct problem p = { .rows = observations, .count = count, .unknowns = unknowns };
+    struct problem p = { .rows = equations, .count = count, .unknowns = unknowns };
     double now[ALL] = { 0 }, next[ALL] = { 0 };
 
     if (!find_scale(&p))

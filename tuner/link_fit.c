@@ -46,23 +46,23 @@ static double size_after(const struct link_sample *samples, size_t count, double
 }
 
 /* Up to `issued` bytes a message costs what issuing costs, above it what the port needs. */
-static struct observation observe(const struct link_sample *s, double issued)
+static struct equation equation_of(const struct link_sample *s, double issued)
 {
     double n = s->messages;
 
     if (s->bytes <= issued)
-        return (struct observation){ { 1 / s->ns, n / s->ns, 0, 0 } };
-    return (struct observation){ { 1 / s->ns, 0, n / s->ns, n * s->bytes / s->ns } };
+        return (struct equation){ { 1 / s->ns, n / s->ns, 0, 0 } };
+    return (struct equation){ { 1 / s->ns, 0, n / s->ns, n * s->bytes / s->ns } };
 }
 
 static bool fit_above(const struct link_sample *samples, size_t count, double issued,
                       struct link_fit *out)
 {
-    struct observation rows[SAMPLES_MAX];
+    struct equation rows[SAMPLES_MAX];
     double x[UNKNOWNS_MAX]; /* ns, ns per message issued, ns per message at the port, ns per byte */
 
     for (size_t i = 0; i < count; i++)
-        rows[i] = observe(&samples[i], issued);
+        rows[i] = equation_of(&samples[i], issued);
     if (!least_deviations(rows, count, 4, x) || !(x[3] > 0))
         return false;
     *out = (struct link_fit){ .latency_us = x[0] * 1e-3,

@@ -21,7 +21,7 @@ static bool tells(const struct product_sample *s)
 
 struct product_fit product_fit(const struct product_sample *samples, size_t count)
 {
-    struct observation rows[SAMPLES_MAX];
+    struct equation rows[SAMPLES_MAX];
     double x[UNKNOWNS_MAX]; /* ns per operation, and that times half_rows */
     size_t n = 0;
 
@@ -29,8 +29,7 @@ struct product_fit product_fit(const struct product_sample *samples, size_t coun
         const struct product_sample *s = &samples[i];
 
         if (tells(s))
-            rows[n++] =
-                (struct observation){ { s->ops / s->ns, s->ops / s->smallest / s->ns, 0, 0 } };
+            rows[n++] = (struct equation){ { s->ops / s->ns, s->ops / s->smallest / s->ns, 0, 0 } };
     }
     if (!least_deviations(rows, n, 2, x) || !(x[0] > 0))
         return (struct product_fit){ NAN, NAN };

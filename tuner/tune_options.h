@@ -43,7 +43,8 @@ int tune_options_parse(const char *verb, int argc, char **argv, struct tune_opti
 int tune_request_make(const struct tune_options *options, uint32_t ranks, uint32_t ranks_per_node,
                       struct tune_request *out);
 
-/* The search starts from what was measured of this cluster, where something was. */
+/* The search starts from what was measured of this cluster, where something was.  A modelled one
+ * is known already. */
 void tune_request_learn(struct tune_request *request, const struct cluster *known);
 void tune_request_free(struct tune_request *request);
 
