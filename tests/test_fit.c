@@ -1,9 +1,11 @@
-/* Constants of a machine from times: what is known comes out again, what is not told stays unknown.
+/* Constants of a machine from times: what is known comes out again, what is not told stays unknown;
+ * and who exchanges with whom to get the times.
  */
 #include "check.h"
 
 #include "least_squares.h"
 #include "link_fit.h"
+#include "partners.h"
 #include "random.h"
 #include "rate_fit.h"
 #include "stats.h"
@@ -274,6 +276,50 @@ static void constants_are_never_negative(void)
     CHECK(!least_deviations(rows, 0, 1, x));
 }
 
+/* Whoever is my partner has me for his, and lies where the link wants him. */
+static void check_partners(const int *node, int ranks, enum link_level level)
+{
+    int partners[PARTNERS_MAX], back[PARTNERS_MAX];
+
+    for (int q = 0; q < ranks; q++) {
+        int n = partners_find(node, ranks, q, level, partners);
+
+        for (int i = 0; i < n; i++) {
+            int m = partners_find(node, ranks, partners[i], level, back), mine = 0, twice = 0;
+
+            for (int j = 0; j < m; j++)
+                mine += back[j] == q;
+            for (int j = 0; j < n; j++)
+                twice += partners[j] == partners[i];
+            CHECK(mine == 1 && twice == 1 && partners[i] != q);
+            CHECK((node[partners[i]] == node[q]) == (level == LINK_INSIDE));
+        }
+    }
+}
+
+static void partners_are_mutual_however_ranks_lie(void)
+{
+    int node[64], partners[PARTNERS_MAX];
+
+    for (uint64_t i = 0; i < 60; i++) {
+        int ranks = 1 + (int)random_below(seed, 3 * i, 40);
+        uint32_t nodes = 1 + random_below(seed, 3 * i + 1, 6);
+
+        for (int q = 0; q < ranks; q++)
+            node[q] = (int)random_below(seed ^ i, 1000 + (uint64_t)q, nodes);
+        check_partners(node, ranks, LINK_INSIDE);
+        check_partners(node, ranks, LINK_BETWEEN);
+    }
+    for (int q = 0; q < 64; q++)
+        node[q] = q / 4;
+    CHECK(partners_find(node, 64, 5, LINK_INSIDE, partners) == 3);
+    CHECK(partners[0] == 6 && partners[1] == 7 && partners[2] == 4);
+    CHECK(partners_find(node, 64, 5, LINK_BETWEEN, partners) == PARTNERS_MAX);
+    CHECK(partners[0] == 9 && partners[1] == 1 && partners[2] == 13);
+    CHECK(partners_find(node, 4, 2, LINK_BETWEEN, partners) == 0);
+    CHECK(partners_find(node, 1, 0, LINK_INSIDE, partners) == 0);
+}
+
 static void medians_are_what_lies_in_the_middle(void)
 {
     double values[] = { 5, 1, 3, 2 };
@@ -296,6 +342,7 @@ int main(void)
         TEST(the_slow_down_of_an_overlap_comes_out),
         TEST(noise_outliers_and_drift_are_told_apart),
         TEST(constants_are_never_negative),
+        TEST(partners_are_mutual_however_ranks_lie),
         TEST(medians_are_what_lies_in_the_middle),
     };
     const char *given = getenv("MOETUNE_TEST_SEED");
