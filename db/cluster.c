@@ -347,6 +347,26 @@ int cluster_read(const char *path, struct cluster *out)
     return rc ? rc : cluster_parse(text, path, out);
 }
 
+void cluster_take_model(struct cluster *to, const struct cluster *from)
+{
+    for (size_t i = 0; i < cluster_field_count; i++)
+        if (cluster_fields[i].class == CLUSTER_MODEL)
+            memcpy(place(to, &cluster_fields[i]), value_of(from, &cluster_fields[i]),
+                   cluster_fields[i].bytes);
+}
+
+/* What matters to messages only need not be known where there are none. */
+static bool is_needed(const struct cluster *cluster, const struct cluster_field *field)
+{
+    if (field->class != CLUSTER_MODEL)
+        return false;
+    if (field->offset == offsetof(struct cluster, overlap_slowdown))
+        return cluster->ranks > 1;
+    if (strstr(field->name, "_inside_"))
+        return cluster->ranks > cluster->nodes;
+    return !strstr(field->name, "_between_") || cluster->nodes > 1;
+}
+
 int cluster_check_model(const struct cluster *cluster, const char *origin)
 {
     if (strcmp(cluster->backend, "sim") != 0)
@@ -354,7 +374,7 @@ int cluster_check_model(const struct cluster *cluster, const char *origin)
     if (!cluster->ranks || !cluster->nodes)
         return fail(ERR_FORMAT, "%s: ranks or nodes are missing", origin);
     for (size_t i = 0; i < cluster_field_count; i++)
-        if (cluster_fields[i].class == CLUSTER_MODEL && !is_known(cluster, &cluster_fields[i]))
+        if (is_needed(cluster, &cluster_fields[i]) && !is_known(cluster, &cluster_fields[i]))
             return fail(ERR_FORMAT, "%s: %s is missing", origin, cluster_fields[i].name);
     return OK;
 }

@@ -65,7 +65,11 @@ int cluster_format(const struct cluster *cluster, char *text, size_t size);
 int cluster_parse(const char *text, const char *origin, struct cluster *out);
 int cluster_read(const char *path, struct cluster *out); /* a file; ERR_IO */
 
-/* For --sim: every model number must be there.  ERR_FORMAT names what is missing. */
+/* The model fields of `from`, known or not. */
+void cluster_take_model(struct cluster *to, const struct cluster *from);
+
+/* For --sim: every model number must be there, save those of messages that are never sent: inside
+ * nodes of one rank, between nodes where there is one.  ERR_FORMAT names what is missing. */
 int cluster_check_model(const struct cluster *cluster, const char *origin);
 
 /* One field's value as text, "unknown" where nothing is known. */

@@ -11,6 +11,21 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static int compare_numbers(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double median_of(double *values, size_t count)
+{
+    if (!count)
+        return NAN;
+    qsort(values, count, sizeof(*values), compare_numbers);
+    return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
 double quantile_sorted(const int64_t *sorted, size_t count, double q)
 {
     double at = q * (double)(count - 1);

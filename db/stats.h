@@ -12,6 +12,9 @@ struct spread {
     int64_t low_ns, high_ns; /* >= 95 % distribution-free interval of the median */
 };
 
+/* Sorts `values` in place; NAN for none of them. */
+double median_of(double *values, size_t count);
+
 /* The q-quantile (0 to 1) of sorted values, linear between neighbours; count > 0. */
 double quantile_sorted(const int64_t *sorted, size_t count, double q);
 

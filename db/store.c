@@ -468,6 +468,22 @@ int store_cluster_renew(struct store *store, int64_t id, const struct cluster *c
     return put_cluster(store, cluster, hex, id, true);
 }
 
+int store_cluster_model(struct store *store, const struct cluster *cluster, int64_t *id)
+{
+    struct cluster known;
+    int rc;
+
+    if (!strcmp(cluster->backend, "sim"))
+        return fail(ERR_ARGUMENT, "%s: a modelled cluster is not measured", cluster->name);
+    rc = store_cluster_find(store, cluster, id);
+    if (rc == UNSUPPORTED)
+        return store_cluster(store, cluster, id);
+    TRY(rc);
+    TRY(store_cluster_get(store, *id, &known));
+    cluster_take_model(&known, cluster);
+    return store_cluster_renew(store, *id, &known);
+}
+
 int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id)
 {
     char text[SHAPE_TEXT_BYTES];

@@ -45,6 +45,10 @@ int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, 
 int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id);
 /* The same cluster with other soft fields: they are replaced. */
 int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster);
+/* What was measured of a real cluster: its model fields are replaced, or it is added whole.  Soft
+ * fields of one that is there stay, so that entries made under them are still found out of date.
+ * ERR_ARGUMENT for a modelled cluster, which is another one with other numbers. */
+int store_cluster_model(struct store *store, const struct cluster *cluster, int64_t *id);
 /* Ids without adding anything; UNSUPPORTED, silently, if one of them is not there. */
 int store_cluster_find(struct store *store, const struct cluster *cluster, int64_t *id);
 int store_find(struct store *store, const struct cluster *cluster, const struct moe_shape *shape,

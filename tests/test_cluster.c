@@ -192,6 +192,27 @@ static void a_model_with_a_number_missing_is_refused(void)
     log_to(NULL, NULL);
 }
 
+/* NAN in every model number whose name holds `part`. */
+static struct cluster without(struct cluster c, const char *part)
+{
+    for (size_t i = 0; i < cluster_field_count; i++)
+        if (cluster_fields[i].class == CLUSTER_MODEL && strstr(cluster_fields[i].name, part))
+            *(double *)(void *)((char *)&c + cluster_fields[i].offset) = NAN;
+    return c;
+}
+
+static void model_numbers_are_taken_known_or_not(void)
+{
+    struct cluster to = small(), from = without(small(), "gemm"), before = to;
+
+    from.launch_us = 77;
+    from.ranks = 99;
+    cluster_take_model(&to, &from);
+    CHECK(to.launch_us == 77 && isnan(to.gemm_gflops) && to.ranks == 8);
+    cluster_take_model(&to, &before);
+    CHECK(same(&to, &before));
+}
+
 static void numbers_take_their_shortest_form_and_survive_it(void)
 {
     static const struct {
@@ -480,6 +501,35 @@ static void an_exchange_takes_what_its_links_say(void)
     CHECK(exchange_ns(&c, rail, 1000000) == 20000 + 200000);
 }
 
+static void links_that_are_not_there_need_no_numbers(void)
+{
+    struct cluster two = small(), one = two, apart = two, alone = two, c;
+
+    log_to(listen, NULL);
+    one.nodes = 1;
+    one.ranks_per_node = one.ranks;
+    apart.nodes = apart.ranks;
+    apart.ranks_per_node = 1;
+    alone.nodes = alone.ranks = alone.ranks_per_node = 1;
+    c = without(one, "_between_");
+    CHECK(!cluster_check_model(&c, "x"));
+    CHECK(exchange_ns(&c, (struct peers){ 0, 1, 8 }, 1000000) == 10000 + 70000);
+    c = without(one, "_inside_");
+    CHECK(cluster_check_model(&c, "x") == ERR_FORMAT && strstr(last, "latency_inside_us"));
+    c = without(apart, "_inside_");
+    CHECK(!cluster_check_model(&c, "x"));
+    CHECK(exchange_ns(&c, (struct peers){ 0, 1, 8 }, 1000000) == 20000 + 700000);
+    c = without(apart, "_between_");
+    CHECK(cluster_check_model(&c, "x") == ERR_FORMAT && strstr(last, "latency_between_us"));
+    c = without(without(without(alone, "_between_"), "_inside_"), "overlap");
+    CHECK(!cluster_check_model(&c, "x"));
+    c = without(one, "overlap");
+    CHECK(cluster_check_model(&c, "x") == ERR_FORMAT && strstr(last, "overlap_slowdown"));
+    c = without(two, "_between_");
+    CHECK(cluster_check_model(&c, "x") == ERR_FORMAT);
+    log_to(NULL, NULL);
+}
+
 static void unlike_nodes_are_taken_for_average_ones(void)
 {
     struct cluster c = small();
@@ -748,6 +798,8 @@ int main(void)
         TEST(malformed_descriptions_are_refused_with_the_line),
         TEST(what_is_no_text_or_too_much_of_it_is_refused),
         TEST(a_model_with_a_number_missing_is_refused),
+        TEST(links_that_are_not_there_need_no_numbers),
+        TEST(model_numbers_are_taken_known_or_not),
         TEST(numbers_take_their_shortest_form_and_survive_it),
         TEST(numbers_are_the_same_in_every_locale),
         TEST(words_that_a_line_cannot_hold_are_made_to_fit),

@@ -257,6 +257,48 @@ static int take_attempts(void *self, const struct trial_row *trial)
     return OK;
 }
 
+static const char *field_value(struct store *store, int64_t id, const char *name)
+{
+    static char value[1100];
+    struct cluster c;
+
+    CHECK(!store_cluster_get(store, id, &c));
+    for (size_t i = 0; i < cluster_field_count; i++)
+        if (!strcmp(cluster_fields[i].name, name))
+            cluster_value(&c, &cluster_fields[i], value, sizeof(value));
+    return value;
+}
+
+static void what_is_measured_of_a_cluster_makes_no_other_one(void)
+{
+    struct store *store = fill(place("model.db"), 2, STORE_RELAXED);
+    struct cluster c = some_cluster("abacus"), other = some_cluster("quipu");
+    int64_t first, id = 0;
+
+    CHECK(!store_cluster_find(store, &c, &first));
+    c.gemm_gflops = 55.5;
+    snprintf(c.versions, sizeof(c.versions), "another");
+    CHECK(!store_cluster_model(store, &c, &id) && id == first);
+    CHECK(!strcmp(field_value(store, id, "gemm_gflops"), "55.5"));
+    CHECK(!strcmp(field_value(store, id, "launch_us"), "unknown"));
+    CHECK(!strcmp(field_value(store, id, "versions"), "unknown")); /* tune has to see the change */
+    c.gemm_gflops = NAN;
+    c.launch_us = 3;
+    CHECK(!store_cluster_model(store, &c, &id) && id == first);
+    CHECK(!strcmp(field_value(store, id, "gemm_gflops"), "unknown"));
+    CHECK(!strcmp(field_value(store, id, "launch_us"), "3"));
+
+    CHECK(store_cluster_find(store, &other, &id) == UNSUPPORTED);
+    other.memory_gbs = 7;
+    snprintf(other.versions, sizeof(other.versions), "its own");
+    CHECK(!store_cluster_model(store, &other, &id) && id != first);
+    CHECK(!strcmp(field_value(store, id, "memory_gbs"), "7"));
+    CHECK(!strcmp(field_value(store, id, "versions"), "its own"));
+    snprintf(other.backend, sizeof(other.backend), "sim");
+    CHECK(store_cluster_model(store, &other, &id) == ERR_ARGUMENT);
+    store_close(store);
+}
+
 static void a_trial_that_was_cut_off_counts_its_attempts(void)
 {
     const char *path = place("attempts.db");
@@ -732,6 +774,7 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(what_is_written_is_read),
+        TEST(what_is_measured_of_a_cluster_makes_no_other_one),
         TEST(a_trial_that_was_cut_off_counts_its_attempts),
         TEST(an_entry_that_is_replaced_goes_to_history),
         TEST(a_bucket_that_expires_leaves_the_others),

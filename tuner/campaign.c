@@ -206,12 +206,15 @@ int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t ke
 
 /* ---- the run's row */
 
-/* The same machine with another driver, library or environment: what is known is out of date. */
+/* The same machine with another driver, library or environment: what is known is out of date.  What
+ * `probe` measured stays: a search only starts from it. */
 static int compare_soft(struct campaign *c)
 {
     struct cluster known;
 
     TRY(store_cluster_get(c->store, c->cluster_id, &known));
+    if (!c->setup.sim)
+        cluster_take_model(&c->cluster, &known);
     if (cluster_same_soft(&known, &c->cluster))
         return OK;
     for (size_t i = 0; i < cluster_field_count; i++) {

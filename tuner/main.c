@@ -27,6 +27,8 @@ static const struct verb {
     { "log", log_main, "what the dictionary said before, and why it changed" },
     { "prune", prune_main, "take out what is stale or came from elsewhere" },
     { "override", override_main, "pin a plan for a range of buckets, with a reason" },
+    { "probe", probe_main,
+      "what this machine is like: links, products, noise; a file for tune --sim" },
     { "run", run_main, "run one layer under given plans: where the time of a step goes" },
     { "serve", serve_main, NULL }, /* what the ranks of tune run */
 };

@@ -176,6 +176,17 @@ static struct store *open_known(const struct tune_options *o)
     return store;
 }
 
+/* What `probe` measured of this machine, if it did. */
+static void learn(struct tune_request *r, struct store *store)
+{
+    struct cluster known;
+    int64_t id;
+
+    if (store && !store_cluster_find(store, &r->cluster, &id) &&
+        !store_cluster_get(store, id, &known))
+        tune_request_learn(r, &known);
+}
+
 int plan_main(int argc, char **argv)
 {
     struct tune_request request;
@@ -196,6 +207,7 @@ int plan_main(int argc, char **argv)
     TRY(rc);
     TRY(tune_request_make(&o, &here, &request));
     store = open_known(&o);
+    learn(&request, store);
     rc = print_all(&request, store);
     store_close(store);
     tune_request_free(&request);

@@ -169,6 +169,7 @@ static int run(void *self)
     for (size_t i = 0; i < t->request.space_count; i++)
         buckets += (uint32_t)t->request.spaces[i].anchor_count;
     TRY(campaign_recognise(&t->campaign));
+    tune_request_learn(&t->request, &t->campaign.cluster);
     TRY(campaign_begin(&t->campaign, t->request.strategy->name, t->request.effort->name, buckets));
     t->setup = (struct sweep_setup){ .campaign = &t->campaign,
                                      .strategy = t->request.strategy,

@@ -209,6 +209,7 @@ static struct search_machine machine_guess(const struct cluster *c)
 {
     struct search_machine g = cpu_guess;
 
+    g.message_s = known_or(c->message_inside_us, 1e-6, g.message_s);
     g.message_s = known_or(c->message_between_us, 1e-6, g.message_s);
     g.bytes_per_s_between = known_or(c->bandwidth_between_gbs, 1e9, g.bytes_per_s_between);
     g.bytes_per_s_inside = known_or(c->bandwidth_inside_gbs, 1e9, g.bytes_per_s_inside);
@@ -225,6 +226,8 @@ int tune_cluster(const char *sim, const struct cluster *here, struct cluster *ou
         return OK;
     }
     TRY(cluster_read(sim, out));
+    /* What `probe` prints of a real machine is replayed as a model of it: its rows are modelled. */
+    snprintf(out->backend, sizeof(out->backend), "sim");
     return cluster_check_model(out, sim);
 }
 
@@ -315,6 +318,32 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
 out:
     tune_request_free(&r);
     return rc;
+}
+
+/* Of one message among so many: what it costs to send, and its part of the exchange's latency. */
+static double message_us(double latency_us, double message_us, double half_kib,
+                         double bandwidth_gbs, uint32_t messages)
+{
+    return latency_us / messages + fmax(message_us, half_kib * 1.024 / bandwidth_gbs);
+}
+
+void tune_request_learn(struct tune_request *request, const struct cluster *known)
+{
+    struct search_machine *g = &request->machine;
+    uint32_t others = known->ranks > 1 ? known->ranks - 1 : 1;
+    double us;
+
+    if (request->options.sim)
+        return;
+    *g = machine_guess(known);
+    us = known->nodes > 1
+             ? message_us(known->latency_between_us, known->message_between_us,
+                          known->half_between_kib, known->bandwidth_between_gbs, others)
+             : message_us(known->latency_inside_us, known->message_inside_us,
+                          known->half_inside_kib, known->bandwidth_inside_gbs, others);
+    g->message_s = known_or(us, 1e-6, cpu_guess.message_s);
+    /* What a chunk costs is handing it from stream to stream, of which launches are the least. */
+    g->launch_s = fmax(g->launch_s, cpu_guess.launch_s);
 }
 
 void tune_request_free(struct tune_request *request)

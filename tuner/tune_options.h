@@ -43,6 +43,10 @@ int tune_options_parse(const char *verb, int argc, char **argv, struct tune_opti
 /* For this cluster; with --sim for that of the file, and `here` is not read. */
 int tune_request_make(const struct tune_options *options, const struct cluster *here,
                       struct tune_request *out);
+
+/* The search starts from what was measured of this cluster, where something was.  A modelled one
+ * is known already. */
+void tune_request_learn(struct tune_request *request, const struct cluster *known);
 void tune_request_free(struct tune_request *request);
 
 /* For other verbs that measure: that of the file, or `here` where `sim` is NULL. */

@@ -3,6 +3,7 @@
 #define VERBS_H
 
 int run_main(int argc, char **argv); /* argv[0] is the verb */
+int probe_main(int argc, char **argv);
 int tune_main(int argc, char **argv);
 int plan_main(int argc, char **argv);
 int show_main(int argc, char **argv);

@@ -1,0 +1,239 @@
+/* What a survey says about the machine. */
+#include "probe.h"
+
+#include "machine.h"
+#include "replay.h"
+#include "stats.h"
+#include "status.h"
+#include "survey.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void read_kernels(const struct survey *s, struct probe *p)
+{
+    const struct timetable *t = &s->table;
+    const struct subject *copy = timetable_find(t, SUBJECT_COPY, LINK_INSIDE, NULL), *x = NULL;
+    double launch_ns = timetable_ns(t, timetable_find(t, SUBJECT_LAUNCH, LINK_INSIDE, NULL));
+
+    launch_ns = isnan(launch_ns) ? 0 : launch_ns; /* too little to be seen */
+    p->model.launch_us = launch_ns * 1e-3;
+    p->model.memory_gbs = workbench_copy_bytes(&s->bench) / (timetable_ns(t, copy) - launch_ns);
+    for (int i = 0; (x = timetable_find(t, SUBJECT_PRODUCT, LINK_INSIDE, x)); i++)
+        p->products[i] = (struct product_sample){
+            .smallest = (double)x->chore.rows,
+            .ops = workbench_product_ops(x->chore.rows),
+            .floor_ns = workbench_product_bytes(x->chore.rows) / p->model.memory_gbs,
+            .ns = timetable_ns(t, x) - 2 * launch_ns,
+        };
+    p->product = product_fit(p->products, PROBE_PRODUCTS);
+    p->model.gemm_gflops = p->product.gflops;
+    p->model.gemm_half_rows = p->product.half_rows;
+}
+
+static void read_link(const struct survey *s, enum link_level level, struct probe_link *link)
+{
+    const struct timetable *t = &s->table;
+    const struct subject *x = NULL, *comm = timetable_find(t, SUBJECT_COMM, level, NULL);
+
+    while ((x = timetable_find(t, SUBJECT_EXCHANGE, level, x)))
+        link->samples[link->count++] =
+            (struct link_sample){ x->messages, x->bytes, timetable_ns(t, x) };
+    link->fit = link_fit(link->samples, link->count);
+    link->slower =
+        comm ? overlap_fit(timetable_ns(t, comm),
+                           timetable_ns(t, timetable_find(t, SUBJECT_COMPUTE, level, NULL)),
+                           timetable_ns(t, timetable_find(t, SUBJECT_BOTH, level, NULL)))
+             : NAN;
+}
+
+static void read_links(const struct survey *s, struct probe *p)
+{
+    const struct link_fit *inside = &p->links[LINK_INSIDE].fit;
+    const struct link_fit *between = &p->links[LINK_BETWEEN].fit;
+
+    for (int level = 0; level < LINK_LEVELS; level++)
+        read_link(s, (enum link_level)level, &p->links[level]);
+    p->model.latency_inside_us = inside->latency_us;
+    p->model.message_inside_us = inside->message_us;
+    p->model.bandwidth_inside_gbs = inside->bandwidth_gbs;
+    p->model.half_inside_kib = inside->half_kib;
+    p->model.latency_between_us = between->latency_us;
+    p->model.message_between_us = between->message_us;
+    p->model.bandwidth_between_gbs = between->bandwidth_gbs;
+    p->model.half_between_kib = between->half_kib;
+    /* Where there are nodes, most of a step's communication is between them. */
+    p->model.overlap_slowdown =
+        p->links[s->most_partners[LINK_BETWEEN] ? LINK_BETWEEN : LINK_INSIDE].slower;
+}
+
+static void read_steps(const struct survey *s, struct probe *p)
+{
+    int64_t ns[TIMETABLE_ROUNDS * SURVEY_STEPS];
+    const struct subject *x = NULL;
+    struct noise_fit noise;
+
+    for (int i = 0; (x = timetable_find(&s->table, SUBJECT_STEP, LINK_INSIDE, x)); i++)
+        for (uint32_t round = 0; round < s->table.rounds; round++)
+            ns[round * SURVEY_STEPS + (uint32_t)i] = x->ns[round];
+    noise = noise_fit(ns, s->table.rounds, SURVEY_STEPS);
+    p->model.noise_percent = noise.noise;
+    p->model.outlier_percent = noise.outliers;
+    p->model.drift_percent = noise.drift;
+    p->step_ns = (double)spread_of(ns, s->table.rounds * SURVEY_STEPS).median_ns;
+}
+
+/* What tune allows a rank when nothing else is said: eight tenths of its part of what is free. */
+static int read_memory(const struct survey *s, struct probe *p)
+{
+    int64_t least = -(machine_free_bytes() / world_neighbours(s->world) / 10 * 8);
+
+    TRY(world_max(s->world, &least, 1));
+    p->model.memory_gib = (double)-least * 0x1p-30;
+    return OK;
+}
+
+/* Where ranks share cores, the scheduler's moods must not pass for the device's speed: there the
+ * least time counts, elsewhere the median. */
+static int own_product_ns(const struct survey *s, double *ns)
+{
+    int64_t crowded = world_crowded(s->world);
+
+    TRY(world_max(s->world, &crowded, 1));
+    *ns = timetable_own_ns(&s->table, SUBJECT_SPEED, crowded ? 0 : 0.5);
+    return OK;
+}
+
+static int read_speeds(const struct survey *s, struct probe *p)
+{
+    size_t ranks = (size_t)p->rank_count;
+    double mine, fastest = NAN, *all = calloc(ranks, sizeof(*all));
+    int rc = world_settle(s->world, all ? OK : fail(ERR_NOMEM, "%zu ranks", ranks));
+
+    if (!rc)
+        rc = own_product_ns(s, &mine);
+    if (!rc)
+        rc = world_gather(s->world, &mine, all, sizeof(mine));
+    for (size_t q = 0; q < ranks && !rc; q++)
+        fastest = fmin(fastest, all[q]);
+    for (size_t q = 0; q < ranks && !rc; q++)
+        p->ranks[q].speed = fastest / all[q];
+    free(all);
+    return rc;
+}
+
+/* Four digits say more than is known; what a cluster may not say stays unknown. */
+static void tidy(struct cluster *model)
+{
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        const struct cluster_field *f = &cluster_fields[i];
+        double *value = (double *)(void *)((char *)model + f->offset);
+        char text[32];
+
+        if (f->class != CLUSTER_MODEL)
+            continue;
+        snprintf(text, sizeof(text), "%.4g", *value);
+        *value = *value >= f->least && *value <= f->most ? strtod(text, NULL) : NAN;
+    }
+}
+
+/* Every host once, as far as there is room. */
+static void name_hosts(struct probe *p)
+{
+    char *names = p->model.hosts;
+    size_t used = 0, size = sizeof(p->model.hosts);
+
+    for (int q = 0; q < p->rank_count && used < size; q++) {
+        int first = 0;
+
+        while (strcmp(p->ranks[first].host, p->ranks[q].host) != 0)
+            first++;
+        if (first == q)
+            used +=
+                (size_t)snprintf(names + used, size - used, "%s%s", q ? " " : "", p->ranks[q].host);
+    }
+}
+
+static int read_all(struct survey *s)
+{
+    struct probe *p = s->probe;
+
+    p->rounds = s->table.rounds;
+    p->seconds = s->table.seconds;
+    name_hosts(p);
+    read_kernels(s, p);
+    read_links(s, p);
+    read_steps(s, p);
+    TRY(read_memory(s, p));
+    TRY(read_speeds(s, p));
+    tidy(&p->model);
+    p->replay_ns = replay_ns(&p->model, &p->shape, &p->plan, p->capacity);
+    return OK;
+}
+
+static int new_probe(int ranks, struct probe **out)
+{
+    struct probe *probe = calloc(1, sizeof(*probe));
+
+    if (probe)
+        probe->ranks = calloc((size_t)ranks, sizeof(*probe->ranks));
+    if (!probe || !probe->ranks) {
+        probe_close(probe);
+        return fail(ERR_NOMEM, "what is known of %d ranks", ranks);
+    }
+    probe->rank_count = ranks;
+    *out = probe;
+    return OK;
+}
+
+static int measure(const struct probe_setup *setup, struct survey *survey)
+{
+    TRY(survey_open(survey, setup->seed));
+    TRY(timetable_run(&survey->table, setup->seconds, PROBE_ROUNDS_LEAST, setup->seed, setup->tick,
+                      setup->self));
+    return read_all(survey);
+}
+
+static int survey_and_read(const struct probe_setup *setup, struct probe *probe)
+{
+    struct survey *survey = calloc(1, sizeof(*survey));
+    int rc = world_settle(setup->world, survey ? OK : fail(ERR_NOMEM, "a survey"));
+
+    if (survey) {
+        survey->probe = probe;
+        survey->world = setup->world;
+        survey->engine = setup->engine;
+    }
+    if (!rc)
+        rc = measure(setup, survey);
+    if (survey)
+        survey_close(survey);
+    free(survey);
+    return rc;
+}
+
+int probe_open(const struct probe_setup *setup, const struct cluster *known, struct probe **out)
+{
+    struct probe *probe = NULL;
+    int rc = world_settle(setup->world, new_probe(world_topology(setup->world)->ranks, &probe));
+
+    if (!rc) {
+        probe->model = *known;
+        rc = survey_and_read(setup, probe);
+    }
+    if (rc) {
+        probe_close(probe);
+        return rc;
+    }
+    *out = probe;
+    return OK;
+}
+
+void probe_close(struct probe *probe)
+{
+    if (probe)
+        free(probe->ranks);
+    free(probe);
+}

@@ -1,0 +1,271 @@
+/* A description of a cluster with what it was read from as comments, or all of it as JSON. */
+#include "probe_print.h"
+
+#include "json.h"
+#include "plan.h"
+#include "shape.h"
+#include "status.h"
+#include "workbench.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { HOSTS_SHOWN = 32 };
+
+/* ---- hosts, and how fast their ranks are */
+
+struct host {
+    const char *name;
+    int ranks;
+    double slowest, fastest;
+};
+
+/* Ranks that differ by less than this are called equal. */
+static const double unequal = 0.1;
+
+/* Ranks of a host need not be consecutive.  Returns how many hosts there are. */
+static int group_hosts(const struct probe *p, struct host *hosts)
+{
+    int count = 0;
+
+    for (int q = 0; q < p->rank_count; q++) {
+        const struct probe_rank *r = &p->ranks[q];
+        int i = 0;
+
+        while (i < count && strcmp(hosts[i].name, r->host) != 0)
+            i++;
+        if (i == count)
+            hosts[count++] = (struct host){ r->host, 0, r->speed, r->speed };
+        hosts[i].ranks++;
+        hosts[i].slowest = fmin(hosts[i].slowest, r->speed);
+        hosts[i].fastest = fmax(hosts[i].fastest, r->speed);
+    }
+    return count;
+}
+
+static const struct host *slowest_host(const struct host *hosts, int count)
+{
+    const struct host *slowest = hosts;
+
+    for (int i = 1; i < count; i++)
+        if (hosts[i].slowest < slowest->slowest)
+            slowest = &hosts[i];
+    return slowest;
+}
+
+/* "ranks differ by 23 %: ..."; empty if they do not, or if it is not known. */
+static void compare_ranks(const struct host *hosts, int count, char *text, size_t size)
+{
+    const struct host *slowest = slowest_host(hosts, count);
+
+    *text = 0;
+    if (slowest->slowest < 1 - unequal)
+        snprintf(text, size,
+                 "ranks differ by %.0f %%: the slowest, on %s, has %.2f of the speed of the "
+                 "fastest, and every step waits for it",
+                 100 * (1 - slowest->slowest), slowest->name, slowest->slowest);
+}
+
+/* What a comment in a cluster's text can hold. */
+static void print_word(const char *word)
+{
+    for (; *word; word++)
+        putchar((unsigned char)*word < 0x20 || *word == 0x7f ? '?' : *word);
+}
+
+/* ---- as text */
+
+/* A slow-down of 0: all of the shorter one disappears; of 1: half of it. */
+static void print_hidden(double slower)
+{
+    if (!isnan(slower))
+        printf("; %.0f %% of one disappears beside products", 100 / (1 + slower));
+    printf("\n");
+}
+
+static void print_number(double value)
+{
+    if (isfinite(value))
+        printf(" %10.1f", value);
+    else
+        printf(" %10s", "-");
+}
+
+static void print_link(const struct probe_link *link, const char *name)
+{
+    if (!link->count)
+        return;
+    printf("# %s nodes: exchanges, measured and as the model has them, us", name);
+    print_hidden(link->slower);
+    for (size_t i = 0; i < link->count; i++) {
+        const struct link_sample *s = &link->samples[i];
+
+        printf("#   %3d x %7.0f bytes", s->messages, s->bytes);
+        print_number(s->ns * 1e-3);
+        print_number(link_ns(&link->fit, s->messages, s->bytes) * 1e-3);
+        printf("\n");
+    }
+}
+
+static void print_products(const struct probe *p)
+{
+    printf("# products with %d columns: rows, GFLOP/s of a rank measured and as the model has "
+           "them\n",
+           PRODUCT_WIDTH);
+    for (int i = 0; i < PROBE_PRODUCTS; i++) {
+        const struct product_sample *x = &p->products[i];
+
+        printf("#   %5.0f", x->smallest);
+        print_number(x->ops / x->ns);
+        print_number(x->ops / product_fit_ns(&p->product, x));
+        printf("\n");
+    }
+}
+
+static void print_hosts(const struct host *hosts, int count)
+{
+    char differ[256];
+
+    printf("# hosts: ranks, speed of their products (fastest rank: 1)\n");
+    for (int i = 0; i < count && i < HOSTS_SHOWN; i++) {
+        printf("#   ");
+        print_word(hosts[i].name);
+        printf("  %d  %.2f-%.2f\n", hosts[i].ranks, hosts[i].slowest, hosts[i].fastest);
+    }
+    if (count > HOSTS_SHOWN)
+        printf("#   and %d more\n", count - HOSTS_SHOWN);
+    compare_ranks(hosts, count, differ, sizeof(differ));
+    if (*differ)
+        printf("# %s\n", differ);
+}
+
+static void print_step(const struct probe *p)
+{
+    char shape[SHAPE_TEXT_BYTES], plan[PLAN_TEXT_BYTES];
+
+    shape_format(&p->shape, shape, sizeof(shape));
+    moe_plan_format(&p->plan, plan, sizeof(plan));
+    printf("# a step of %s, c=%" PRIu64 ", %s: %.3f ms", shape, p->capacity, plan,
+           p->step_ns * 1e-6);
+    if (isnan(p->replay_ns))
+        printf("; the model cannot say\n");
+    else
+        printf("; the model says %.3f ms\n", p->replay_ns * 1e-6);
+}
+
+static void print_text(const struct probe *p, const struct host *hosts, int host_count)
+{
+    char text[CLUSTER_TEXT_BYTES], date[32];
+    time_t now = time(NULL);
+
+    strftime(date, sizeof(date), "%Y-%m-%d", gmtime(&now));
+    printf("# moetune %s probe, %s: %d rank%s, medians of %u rounds in %.1f s\n", MOETUNE_VERSION,
+           date, p->rank_count, p->rank_count == 1 ? "" : "s", p->rounds, p->seconds);
+    print_hosts(hosts, host_count);
+    for (int level = 0; level < LINK_LEVELS; level++)
+        print_link(&p->links[level], link_level_words[level]);
+    print_products(p);
+    print_step(p);
+    cluster_format(&p->model, text, sizeof(text));
+    fputs(text, stdout);
+}
+
+/* ---- as JSON */
+
+static void print_value(const char *name, double value, const char *after)
+{
+    printf("\"%s\": ", name);
+    json_print(value, stdout);
+    fputs(after, stdout);
+}
+
+static void print_cluster_json(const struct cluster *c)
+{
+    printf("{");
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        const struct cluster_field *f = &cluster_fields[i];
+        char value[1100];
+
+        cluster_value(c, f, value, sizeof(value));
+        printf("%s\"%s\": ", i ? ", " : "", f->name);
+        if (!strcmp(value, "unknown"))
+            printf("null");
+        else if (f->kind == FIELD_WORD)
+            json_quote(value, stdout);
+        else
+            printf("%s", value);
+    }
+    printf("}");
+}
+
+static void print_link_json(const struct probe_link *link, const char *name)
+{
+    printf("\n  \"%s\": {", name);
+    print_value("slower_beside_products", link->slower, ", ");
+    print_value("error", link->fit.error, ", \"exchanges\": [");
+    for (size_t i = 0; i < link->count; i++) {
+        const struct link_sample *s = &link->samples[i];
+
+        printf("%s{\"messages\": %d, \"bytes\": %.0f, ", i ? ", " : "", s->messages, s->bytes);
+        print_value("ns", s->ns, ", ");
+        print_value("model_ns", link_ns(&link->fit, s->messages, s->bytes), "}");
+    }
+    printf("]}");
+}
+
+static void print_json(const struct probe *p, const struct host *hosts, int host_count)
+{
+    printf("{\"rounds\": %u, ", p->rounds);
+    print_value("seconds", p->seconds, ",\n \"cluster\": ");
+    print_cluster_json(&p->model);
+    printf(",\n \"hosts\": [");
+    for (int i = 0; i < host_count; i++) {
+        printf("%s{\"host\": ", i ? ", " : "");
+        json_quote(hosts[i].name, stdout);
+        printf(", \"ranks\": %d, ", hosts[i].ranks);
+        print_value("slowest", hosts[i].slowest, ", ");
+        print_value("fastest", hosts[i].fastest, "}");
+    }
+    printf("],\n \"speeds\": [");
+    for (int q = 0; q < p->rank_count; q++) {
+        printf(q ? ", " : "");
+        json_print(p->ranks[q].speed, stdout);
+    }
+    printf("],\n \"links\": {");
+    for (int level = 0; level < LINK_LEVELS; level++) {
+        printf(level ? "," : "");
+        print_link_json(&p->links[level], link_level_words[level]);
+    }
+    printf("},\n \"products\": [");
+    for (int i = 0; i < PROBE_PRODUCTS; i++) {
+        printf("%s{", i ? ", " : "");
+        print_value("rows", p->products[i].smallest, ", ");
+        print_value("ns", p->products[i].ns, ", ");
+        print_value("model_ns", product_fit_ns(&p->product, &p->products[i]), "}");
+    }
+    printf("],\n \"step\": {");
+    print_value("ns", p->step_ns, ", ");
+    print_value("model_ns", p->replay_ns, "}}\n");
+}
+
+int probe_print(const struct probe *p, bool json)
+{
+    struct host *hosts = calloc((size_t)p->rank_count, sizeof(*hosts));
+    char differ[256];
+    int count;
+
+    if (!hosts)
+        return fail(ERR_NOMEM, "%d hosts", p->rank_count);
+    count = group_hosts(p, hosts);
+    (json ? print_json : print_text)(p, hosts, count);
+    fflush(stdout);
+    compare_ranks(hosts, count, differ, sizeof(differ));
+    if (*differ)
+        note("%s", differ);
+    free(hosts);
+    return OK;
+}

@@ -1,0 +1,41 @@
+/* The constants of a device and of its noise from times, in the terms of sim_model.c and sim.c.
+ * Pure: no ranks, no clock. */
+#ifndef RATE_FIT_H
+#define RATE_FIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A product: ns = max(floor, ops / rate * (smallest + half) / smallest). */
+struct product_sample {
+    double smallest; /* of its three sides: mostly the rows */
+    double ops;
+    double floor_ns; /* what its bytes take anyway; 0: not known */
+    double ns;       /* without the launch */
+};
+
+/* NAN where samples do not say; a product near its floor says nothing. */
+struct product_fit {
+    double gflops, half_rows;
+};
+
+struct product_fit product_fit(const struct product_sample *samples, size_t count);
+
+double product_fit_ns(const struct product_fit *fit, const struct product_sample *sample);
+
+/* By how much work is slower beside another stream's, if communication that was queued first and
+ * compute that was queued after it take these times alone and together.  0 where nothing is lost,
+ * at most OVERLAP_MOST where nothing is gained; NAN for what is no time. */
+enum { OVERLAP_MOST = 99 };
+double overlap_fit(double comm_ns, double compute_ns, double both_ns);
+
+/* Of a step, in percent: deviation of the logarithm from one step to the next; share of steps that
+ * take three times as long; deviation of what changes slowly. */
+struct noise_fit {
+    double noise, outliers, drift;
+};
+
+/* `ns` are rounds of `per_round` steps close together.  NAN for fewer than 3 rounds of 2. */
+struct noise_fit noise_fit(const int64_t *ns, size_t rounds, size_t per_round);
+
+#endif

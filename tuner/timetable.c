@@ -1,0 +1,158 @@
+/* Tries, rounds and medians. */
+#include "timetable.h"
+
+#include "host.h"
+#include "measure.h"
+#include "stats.h"
+#include "status.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { WORTH_NS = 2000000, REPEATS_MOST = 32 };
+
+struct subject *timetable_add(struct timetable *table, enum subject_kind kind)
+{
+    struct subject *s;
+
+    if (table->count == TIMETABLE_SUBJECTS) {
+        fail(ERR_NOMEM, "more than %d things to measure", TIMETABLE_SUBJECTS);
+        return NULL;
+    }
+    s = &table->subjects[table->count++];
+    memset(s, 0, sizeof(*s));
+    s->kind = kind;
+    s->repeats = 1;
+    return s;
+}
+
+struct turn {
+    struct timetable *table;
+    const struct subject *subject;
+    int64_t ns; /* this rank's own */
+};
+
+static int take_turn(void *self)
+{
+    struct turn *turn = self;
+    int64_t begin = device_now_ns(turn->table->bench->engine->device);
+    int rc = workbench_do(turn->table->bench, &turn->subject->chore);
+
+    turn->ns = device_now_ns(turn->table->bench->engine->device) - begin;
+    return rc;
+}
+
+static int time_one(struct timetable *table, const struct subject *s, int64_t *ns, int64_t *own_ns)
+{
+    struct turn turn = { table, s, 0 };
+
+    if (s->kind == SUBJECT_STEP)
+        return trial_step(table->trial, STEP_BOTH, ns);
+    TRY(measure_once(table->world, table->bench->engine->device, take_turn, &turn, ns));
+    *own_ns = turn.ns;
+    return OK;
+}
+
+int timetable_try(struct timetable *table, struct subject *s, int64_t *ns)
+{
+    int64_t first, own, again;
+
+    TRY(time_one(table, s, &first, &own));
+    TRY(time_one(table, s, &first, &own));
+    TRY(time_one(table, s, &again, &own));
+    *ns = again < first ? again : first;
+    return OK;
+}
+
+int timetable_lengthen(struct timetable *table, struct subject *s)
+{
+    int64_t ns, factor;
+
+    TRY(timetable_try(table, s, &ns));
+    factor = WORTH_NS / (ns > 0 ? ns : 1);
+    factor = factor < 1 ? 1 : (factor > REPEATS_MOST ? REPEATS_MOST : factor);
+    s->chore.exchanges *= (int)factor;
+    s->chore.products *= (int)factor;
+    s->chore.copies *= (int)factor;
+    s->repeats *= (int)factor;
+    return OK;
+}
+
+static int run_round(struct timetable *table, uint64_t seed)
+{
+    int order[TIMETABLE_SUBJECTS];
+
+    measure_order(seed, table->rounds, table->count, order);
+    for (int i = 0; i < table->count; i++) {
+        struct subject *s = &table->subjects[order[i]];
+
+        TRY(time_one(table, s, &s->ns[table->rounds], &s->own_ns[table->rounds]));
+    }
+    table->rounds++;
+    return OK;
+}
+
+int timetable_run(struct timetable *table, double seconds, uint32_t least, uint64_t seed,
+                  void (*tick)(void *self, uint32_t rounds, double seconds), void *self)
+{
+    int64_t begin = host_clock_ns();
+
+    while (table->rounds < TIMETABLE_ROUNDS &&
+           (table->rounds < least || table->seconds < seconds)) {
+        int64_t spent;
+
+        TRY(run_round(table, seed));
+        spent = host_clock_ns() - begin; /* a rank that went by its own would stop alone */
+        TRY(world_max(table->world, &spent, 1));
+        table->seconds = (double)spent * 1e-9;
+        if (tick)
+            tick(self, table->rounds, table->seconds);
+    }
+    return OK;
+}
+
+void timetable_free(struct timetable *table)
+{
+    for (int i = 0; i < table->count; i++)
+        chore_free(&table->subjects[i].chore);
+    table->count = 0;
+}
+
+const struct subject *timetable_find(const struct timetable *table, enum subject_kind kind,
+                                     enum link_level level, const struct subject *after)
+{
+    for (int i = after ? (int)(after - table->subjects) + 1 : 0; i < table->count; i++)
+        if (table->subjects[i].kind == kind && table->subjects[i].level == level)
+            return &table->subjects[i];
+    return NULL;
+}
+
+static double median(const int64_t *ns, uint32_t rounds)
+{
+    int64_t copy[TIMETABLE_ROUNDS];
+
+    memcpy(copy, ns, rounds * sizeof(*copy));
+    return rounds ? (double)spread_of(copy, rounds).median_ns : NAN;
+}
+
+double timetable_ns(const struct timetable *table, const struct subject *s)
+{
+    const struct subject *empty = timetable_find(table, SUBJECT_EMPTY, LINK_INSIDE, NULL);
+    double net = median(s->ns, table->rounds) - (empty ? median(empty->ns, table->rounds) : 0);
+
+    return net > 0 ? net / s->repeats : NAN;
+}
+
+double timetable_own_ns(const struct timetable *table, enum subject_kind kind, double quantile)
+{
+    int64_t ns[TIMETABLE_SUBJECTS * TIMETABLE_ROUNDS];
+    const struct subject *s = NULL;
+    size_t count = 0;
+
+    while ((s = timetable_find(table, kind, LINK_INSIDE, s))) {
+        memcpy(ns + count, s->own_ns, table->rounds * sizeof(*ns));
+        count += table->rounds;
+    }
+    spread_of(ns, count); /* sorts */
+    return count ? quantile_sorted(ns, count, quantile) : NAN;
+}
