@@ -90,9 +90,11 @@ static int override_nodes(struct topology *t, int ranks_per_node)
 {
     if (ranks_per_node <= 0)
         return OK;
-    if (t->ranks % ranks_per_node)
-        return fail(ERR_ARGUMENT, "%d ranks per node do not divide %d ranks", ranks_per_node,
-                    t->ranks);
+    if (t->ranks % ranks_per_node) {
+        if (t->rank == 0) /* every rank finds the same */
+            note("%d ranks per node do not divide %d ranks", ranks_per_node, t->ranks);
+        return ERR_ARGUMENT;
+    }
     t->ranks_per_node = ranks_per_node;
     return OK;
 }

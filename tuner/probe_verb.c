@@ -145,11 +145,18 @@ out:
 /* A database that cannot be written is found before anything is measured. */
 static int start_ranks(const struct probe_options *o, const char *hosts, char **argv)
 {
+    struct launch_where where;
+    struct hosts list;
     struct store *store = NULL;
     char path[PATH_MAX];
 
     if (strcmp(o->device, "host") != 0)
         return fail(ERR_ARGUMENT, "no device \"%s\" in this build: it has host", o->device);
+    TRY(launch_place(hosts, o->ranks, o->launcher_arguments, &list, &where));
+    hosts_free(&list);
+    if (o->ranks_per_node && where.ranks % o->ranks_per_node)
+        return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", o->ranks_per_node,
+                    where.ranks);
     if (!o->no_store)
         TRY(open_store(o, path, sizeof(path), &store));
     store_close(store);
