@@ -69,7 +69,7 @@ struct sampling {
     struct facts *facts;
     size_t at; /* the trial whose samples are collected */
     int64_t *ns, *contest_ns;
-    size_t count, contest_count;
+    size_t count, search_count, contest_count; /* the rest is from verifications */
 };
 
 static void end_trial(struct sampling *s)
@@ -81,8 +81,8 @@ static void end_trial(struct sampling *s)
     t->steps = spread_of(s->ns, s->count);
     t->contest = spread_of(s->contest_ns, s->contest_count);
     t->contest_steps = (uint32_t)s->contest_count;
-    t->search_steps = (uint32_t)(s->count - s->contest_count);
-    s->count = s->contest_count = 0;
+    t->search_steps = (uint32_t)s->search_count;
+    s->count = s->search_count = s->contest_count = 0;
 }
 
 static int add_sample(void *self, int64_t trial, enum sample_kind kind, int64_t ns)
@@ -97,6 +97,7 @@ static int add_sample(void *self, int64_t trial, enum sample_kind kind, int64_t 
     if (s->at == f->trial_count || f->trials[s->at].row.id != trial)
         return OK;
     APPEND(s->ns, s->count, ns);
+    s->search_count += kind == SAMPLE_SEARCH;
     if (kind == SAMPLE_CONTEST)
         APPEND(s->contest_ns, s->contest_count, ns);
     return OK;
