@@ -108,7 +108,7 @@ static int add_program(struct command *c, char **argv)
     if (length <= 0)
         return fail(ERR_LAUNCH, "this program's own file is not known: %s", strerror(errno));
     c->words[c->count++] = c->self;
-    for (; argv[n] && n < ARGUMENTS_MAX; n++)
+    for (; n < ARGUMENTS_MAX && argv[n]; n++)
         c->words[c->count++] = argv[n];
     return argv[n] ? fail(ERR_ARGUMENT, "more than %d arguments cannot be passed to ranks",
                           ARGUMENTS_MAX)
