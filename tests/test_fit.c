@@ -127,7 +127,24 @@ static void a_few_samples_that_are_far_off_do_not_matter(void)
         struct link_sample samples[SAMPLES];
         size_t n = exchange(&truth, 3, 0.01, samples);
 
-        samples[random_below(seed, (uint64_t)i, (uint32_t)n)].ns *= 20;
+        samples[random_below(seed, (uint64_t)i, (uint32_t)n)].ns *= 5;
+        fit = link_fit(samples, n);
+        CHECK(near(fit.bandwidth_gbs, truth.bandwidth_gbs, 0.3));
+    }
+}
+
+/* As a rate-limited link does: 128 KiB pass at ten times the rate that can be kept up. */
+static void a_burst_does_not_pass_for_the_bandwidth(void)
+{
+    for (int i = 0; i < 100; i++) {
+        struct link_fit truth = { between(5, 50), between(1, 20), between(0.01, 1), 0, 0 }, fit;
+        struct link_sample samples[SAMPLES];
+        size_t n = exchange(&truth, 1 + i % 3, 0.02, samples);
+
+        for (size_t j = 0; j < n; j++)
+            if (samples[j].messages * samples[j].bytes <= 131072)
+                samples[j].ns =
+                    truth.latency_us * 1e3 + (samples[j].ns - truth.latency_us * 1e3) / 10;
         fit = link_fit(samples, n);
         CHECK(near(fit.bandwidth_gbs, truth.bandwidth_gbs, 0.2));
     }
@@ -236,8 +253,8 @@ static void draw_steps(double noise, double outliers, double drift, int64_t *ns)
     for (int i = 0; i < ROUNDS * STEPS; i++) {
         if (i % STEPS == 0)
             slow = normal();
-        ns[i] =
-            (int64_t)(1e7 * exp(noise * normal() + drift * slow) * (uniform() < outliers ? 3 : 1));
+        ns[i] = 1 + (int64_t)(1e7 * exp(noise * normal() + drift * slow) *
+                              (uniform() < outliers ? 3 : 1));
     }
 }
 
@@ -258,6 +275,9 @@ static void noise_outliers_and_drift_are_told_apart(void)
     draw_steps(0, 0, 0, ns);
     fit = noise_fit(ns, ROUNDS, STEPS);
     CHECK(fit.noise == 0 && fit.outliers == 0 && fit.drift == 0);
+    draw_steps(3, 0, 3, ns);
+    fit = noise_fit(ns, ROUNDS, STEPS);
+    CHECK(fit.noise == NOISE_MOST && fit.drift == NOISE_MOST);
     CHECK(isnan(noise_fit(ns, 2, STEPS).noise) && isnan(noise_fit(ns, ROUNDS, 1).noise));
     ns[7] = 0;
     CHECK(isnan(noise_fit(ns, ROUNDS, STEPS).drift));
@@ -269,7 +289,7 @@ static void constants_are_never_negative(void)
     double x[UNKNOWNS_MAX] = { 7, 7, 7, 7 };
 
     for (int i = 0; i < 8; i++) /* falls: a line would have a negative slope */
-        rows[i] = (struct equation){ { 1 / (10.0 - i), i / (10.0 - i), 0, 0 } };
+        rows[i] = (struct equation){ { 1 / (10.0 - i), i / (10.0 - i), 0, 0 }, 1 };
     CHECK(least_deviations(rows, 8, 2, x));
     CHECK(x[0] > 0 && x[1] == 0);
     CHECK(!least_deviations(rows, 8, 3, x) && x[2] == 7); /* nothing says what the third is */
@@ -336,6 +356,7 @@ int main(void)
         TEST(a_link_without_noise_comes_out_as_it_went_in),
         TEST(a_link_comes_out_of_noise),
         TEST(a_few_samples_that_are_far_off_do_not_matter),
+        TEST(a_burst_does_not_pass_for_the_bandwidth),
         TEST(what_samples_do_not_tell_is_unknown),
         TEST(samples_that_are_no_times_are_left_out),
         TEST(rates_of_products_come_out_of_noise),

@@ -36,7 +36,7 @@ static double deviation(const struct problem *p, size_t row, const double *x)
 
 static double weight(const struct problem *p, size_t row, const double *x)
 {
-    return 1 / fmax(fabs(deviation(p, row, x)), least_deviation);
+    return p->rows[row].weight / fmax(fabs(deviation(p, row, x)), least_deviation);
 }
 
 static double cost(const struct problem *p, const double *weights_from, const double *x)

@@ -7,10 +7,10 @@
 
 enum { UNKNOWNS_MAX = 4 };
 
-/* One equation: sum of part[i] * x[i] should be 1.  Whoever divides each part by what was
- * measured so makes small and large measurements count alike. */
+/* One equation: sum of part[i] * x[i] should be 1.  Whoever divides each part by what was measured
+ * so has relative deviations, each of which counts `weight` times. */
 struct equation {
-    double part[UNKNOWNS_MAX];
+    double part[UNKNOWNS_MAX], weight;
 };
 
 /* The x >= 0 with (nearly) the least sum of absolute deviations: a few equations that are far

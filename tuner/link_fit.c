@@ -45,14 +45,21 @@ static double size_after(const struct link_sample *samples, size_t count, double
     return next;
 }
 
+/* Where a link is no line, large messages decide: there are few of them, but they are what steps
+ * wait for, and a link may let a burst through faster than it can go on. */
+static double weight(const struct link_sample *s)
+{
+    return sqrt(s->ns);
+}
+
 /* Up to `issued` bytes a message costs what issuing costs, above it what the port needs. */
 static struct equation equation_of(const struct link_sample *s, double issued)
 {
     double n = s->messages;
 
     if (s->bytes <= issued)
-        return (struct equation){ { 1 / s->ns, n / s->ns, 0, 0 } };
-    return (struct equation){ { 1 / s->ns, 0, n / s->ns, n * s->bytes / s->ns } };
+        return (struct equation){ { 1 / s->ns, n / s->ns, 0, 0 }, weight(s) };
+    return (struct equation){ { 1 / s->ns, 0, n / s->ns, n * s->bytes / s->ns }, weight(s) };
 }
 
 static bool fit_above(const struct link_sample *samples, size_t count, double issued,
@@ -77,8 +84,11 @@ static double total_error(const struct link_fit *fit, const struct link_sample *
 {
     double sum = 0;
 
-    for (size_t i = 0; i < count; i++)
-        sum += fabs(log(link_ns(fit, samples[i].messages, samples[i].bytes) / samples[i].ns));
+    for (size_t i = 0; i < count; i++) {
+        const struct link_sample *x = &samples[i];
+
+        sum += weight(x) * fabs(log(link_ns(fit, x->messages, x->bytes) / x->ns));
+    }
     return sum;
 }
 

@@ -16,7 +16,6 @@
 
 enum {
     PROBE_ROUNDS_LEAST = 5,
-    PROBE_ROUNDS_MOST = 64,
     PROBE_EXCHANGES = 16, /* per level */
     PROBE_PRODUCTS = 6,
     PROBE_HOST_BYTES = 64

@@ -29,7 +29,8 @@ struct product_fit product_fit(const struct product_sample *samples, size_t coun
         const struct product_sample *s = &samples[i];
 
         if (tells(s))
-            rows[n++] = (struct equation){ { s->ops / s->ns, s->ops / s->smallest / s->ns, 0, 0 } };
+            rows[n++] = (struct equation){ { s->ops / s->ns, s->ops / s->smallest / s->ns, 0, 0 },
+                                           sqrt(s->ns) };
     }
     if (!least_deviations(rows, n, 2, x) || !(x[0] > 0))
         return (struct product_fit){ NAN, NAN };
@@ -114,6 +115,11 @@ static double slow_part(double *means, size_t rounds, double middle, double sigm
     return sqrt(fmax(0, spread * spread - sigma * sigma / (double)per_round));
 }
 
+static double percent(double share)
+{
+    return share < NOISE_MOST / 100.0 ? 100 * share : NOISE_MOST;
+}
+
 static struct noise_fit fit_logs(double *logs, size_t rounds, size_t per_round)
 {
     size_t count = rounds * per_round;
@@ -124,12 +130,14 @@ static struct noise_fit fit_logs(double *logs, size_t rounds, size_t per_round)
         copy[i] = logs[i];
     middle = median_of(copy, count);
     sigma = deviation_of_pairs(logs, rounds, per_round);
+    if (isnan(sigma))
+        return (struct noise_fit){ NAN, NAN, NAN };
     for (size_t i = 0; i < rounds; i++)
         means[i] = copy[i] = round_mean(logs + i * per_round, per_round, middle, sigma);
     fit = (struct noise_fit){
-        .noise = 100 * sigma,
-        .outliers = 100 * share_of_outliers(logs, count, middle, sigma),
-        .drift = 100 * slow_part(means, rounds, median_of(copy, rounds), sigma, per_round),
+        .noise = percent(sigma),
+        .outliers = percent(share_of_outliers(logs, count, middle, sigma)),
+        .drift = percent(slow_part(means, rounds, median_of(copy, rounds), sigma, per_round)),
     };
     return fit;
 }

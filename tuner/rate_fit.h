@@ -30,7 +30,9 @@ enum { OVERLAP_MOST = 99 };
 double overlap_fit(double comm_ns, double compute_ns, double both_ns);
 
 /* Of a step, in percent: deviation of the logarithm from one step to the next; share of steps that
- * take three times as long; deviation of what changes slowly. */
+ * take three times as long; deviation of what changes slowly.  At most NOISE_MOST: a machine on
+ * which more goes on than steps varies without limit. */
+enum { NOISE_MOST = 100 };
 struct noise_fit {
     double noise, outliers, drift;
 };

@@ -17,7 +17,8 @@ enum {
     MANY = 4,                /* messages per partner, to tell latency from messages */
     SPEEDS = 4,              /* products per round for the ranks' own speeds */
     SPEED_ROWS = 128,        /* about a millisecond: shorter than a slice of the scheduler */
-    TOO_LONG_NS = 40000000,  /* larger messages are not tried any more */
+    SHORT_BYTES = 16384,
+    TOO_LONG_NS = 40000000, /* longer messages are not tried any more */
     OVERLAP_BYTES = 256 << 10,
     OVERLAP_ROWS = 64,
     OVERLAP_NS = 4000000, /* of communication */
@@ -148,17 +149,26 @@ static int add_size(struct survey *s, enum link_level level, int copies, size_t 
     return *ns < TOO_LONG_NS ? timetable_lengthen(&s->table, x) : OK;
 }
 
+/* What a single try says of short messages on a busy machine may be far off: they are always
+ * measured, or the fit would have too little to go by. */
+static bool is_too_long(size_t bytes, int64_t ns)
+{
+    return bytes > SHORT_BYTES && ns >= TOO_LONG_NS;
+}
+
 /* From small to large, so that a slow link is found out before it is asked for much. */
 static int add_sizes(struct survey *s, enum link_level level)
 {
     int64_t ns = 0, many_ns;
 
-    for (int i = 0; i < MESSAGES && ns < TOO_LONG_NS; i++) {
-        if (!fits(s, level, 1, message_bytes[i]))
+    for (int i = 0; i < MESSAGES; i++) {
+        size_t bytes = message_bytes[i];
+
+        if (!fits(s, level, 1, bytes) || is_too_long(bytes, ns))
             break;
-        TRY(add_size(s, level, 1, message_bytes[i], &ns));
-        if (fits(s, level, MANY, message_bytes[i]) && ns < TOO_LONG_NS / MANY)
-            TRY(add_size(s, level, MANY, message_bytes[i], &many_ns));
+        TRY(add_size(s, level, 1, bytes, &ns));
+        if (fits(s, level, MANY, bytes) && !is_too_long(bytes, MANY * ns))
+            TRY(add_size(s, level, MANY, bytes, &many_ns));
     }
     return OK;
 }
