@@ -6,23 +6,6 @@
 
 #include <stdio.h>
 
-/* What a person sees; `more` is added to how an entry came about. */
-#define DICTIONARY(more)                                                                           \
-    "CREATE VIEW dictionary AS SELECT"                                                             \
-    "  (SELECT value FROM fingerprint_field f"                                                     \
-    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'device') AS device,"                   \
-    "  s.text AS layer, e.bucket AS bucket, e.bucket * e.window AS c_from,"                        \
-    "  (e.bucket + 1) * e.window - 1 AS c_to, e.plan AS plan,"                                     \
-    "  round(e.time_us, 2) AS time_us, round(e.default_us, 2) AS default_us,"                      \
-    "  round(100 * e.gain, 2) AS gain_percent, round(100 * e.bound, 2) AS bound_percent,"          \
-    "  iif(e.inferred, 'inferred', 'measured') || iif(e.stale, ', stale', '') " more " AS how,"    \
-    "  e.decision AS decision, datetime(e.decided_s, 'unixepoch') AS decided,"                     \
-    "  iif((SELECT value FROM fingerprint_field f"                                                 \
-    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'backend') = 'sim', 'yes', 'no')"       \
-    "     AS simulated"                                                                            \
-    "  FROM entry e JOIN shape s ON s.id = e.shape"                                                \
-    "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;"
-
 /* Plans and shapes are kept as text, their one form; capacities and times as numbers.  A trial's
  * samples are rows of their own, in the order they were taken. */
 static const char *const version_1 =
@@ -68,13 +51,31 @@ static const char *const version_1 =
     "  since_s INTEGER NOT NULL) STRICT;"
     "CREATE TABLE import_log(id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE,"
     "  file TEXT NOT NULL, imported_s INTEGER NOT NULL, added INTEGER NOT NULL,"
-    "  same INTEGER NOT NULL, conflicts INTEGER NOT NULL) STRICT;" DICTIONARY("");
+    "  same INTEGER NOT NULL, conflicts INTEGER NOT NULL) STRICT;";
 
 /* Tables travel: where an entry comes from, and whether its cluster was ever this one. */
 static const char *const version_2 =
     "ALTER TABLE fingerprint ADD COLUMN here INTEGER NOT NULL DEFAULT 1;"
-    "ALTER TABLE entry ADD COLUMN tier TEXT NOT NULL DEFAULT 'local';"
-    "DROP VIEW dictionary;" DICTIONARY("|| iif(e.tier = 'local', '', ', ' || e.tier)");
+    "ALTER TABLE entry ADD COLUMN tier TEXT NOT NULL DEFAULT 'local';";
+
+/* What a person sees; it holds nothing, so every migration makes it anew. */
+static const char *const dictionary =
+    "DROP VIEW IF EXISTS dictionary;"
+    "CREATE VIEW dictionary AS SELECT"
+    "  (SELECT value FROM fingerprint_field f"
+    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'device') AS device,"
+    "  s.text AS layer, e.bucket AS bucket, e.bucket * e.window AS c_from,"
+    "  (e.bucket + 1) * e.window - 1 AS c_to, e.plan AS plan,"
+    "  round(e.time_us, 2) AS time_us, round(e.default_us, 2) AS default_us,"
+    "  round(100 * e.gain, 2) AS gain_percent, round(100 * e.bound, 2) AS bound_percent,"
+    "  iif(e.inferred, 'inferred', 'measured') || iif(e.stale, ', stale', '')"
+    "    || iif(e.tier = 'local', '', ', ' || e.tier) AS how,"
+    "  e.decision AS decision, datetime(e.decided_s, 'unixepoch') AS decided,"
+    "  iif((SELECT value FROM fingerprint_field f"
+    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'backend') = 'sim', 'yes', 'no')"
+    "     AS simulated"
+    "  FROM entry e JOIN shape s ON s.id = e.shape"
+    "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
 const char *const schema_steps[] = { version_1, version_2, NULL };
 
@@ -151,6 +152,8 @@ int schema_migrate(sqlite3 *db, const char *path, int version, int target, const
     TRY(schema_run(db, path, "BEGIN EXCLUSIVE"));
     for (rc = OK; version < target && !rc; version++)
         rc = schema_run(db, path, steps[version]);
+    if (!rc)
+        rc = schema_run(db, path, dictionary);
     snprintf(sql, sizeof(sql), "PRAGMA application_id=%d; PRAGMA user_version=%d",
              STORE_APPLICATION, target);
     if (!rc)
