@@ -80,7 +80,7 @@ static int open_crew(struct campaign *c)
 static void say_what_is_wrong(const struct campaign *c)
 {
     struct findings found = { .count = 0 };
-    bool elsewhere = c->where.hosts || c->world;
+    bool elsewhere = c->where.elsewhere || c->world;
 
     doctor_database(c->path, &found);
     doctor_here(elsewhere ? 0 : c->cluster.ranks, &found);

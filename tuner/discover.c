@@ -169,11 +169,6 @@ static int ask_ranks(const struct launch_where *where, uint32_t ranks_per_node, 
     return rc;
 }
 
-static bool on_other_hosts(const struct launch_where *where)
-{
-    return where->hosts || where->ranks_per_node != where->ranks;
-}
-
 int discover_place(const struct launch_where *where, uint32_t ranks_per_node, struct cluster *out)
 {
     uint32_t ranks = where->ranks;
@@ -181,7 +176,7 @@ int discover_place(const struct launch_where *where, uint32_t ranks_per_node, st
     if (ranks_per_node && ranks % ranks_per_node)
         return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", ranks_per_node,
                     ranks);
-    if (on_other_hosts(where))
+    if (where->elsewhere)
         return ask_ranks(where, ranks_per_node, out);
     *out = machine_cluster(ranks, ranks_per_node ? ranks_per_node : ranks);
     return OK;

@@ -348,6 +348,7 @@ int launch_place(const char *hosts_given, uint32_t ranks_given, const char *argu
     *out = (struct launch_where){ .ranks = ranks_given ? ranks_given : DEFAULT_RANKS,
                                   .arguments = arguments };
     out->ranks_per_node = out->ranks;
+    out->elsewhere = hosts_given || slurm_job();
     if (hosts_given) {
         TRY(hosts_read(hosts_given, hosts));
         rc = place_on_hosts(ranks_given, hosts, out);

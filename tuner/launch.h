@@ -16,6 +16,7 @@ void launch_on_stop(void (*handler)(int number));
 struct launch_where {
     uint32_t ranks;
     uint32_t ranks_per_node;   /* as far as can be said before they run; 0: nodes differ */
+    bool elsewhere;            /* perhaps not on this machine, or not only */
     const struct hosts *hosts; /* NULL: this machine, or what the launcher's allocation says */
     const char *arguments;     /* more of them for mpirun, blanks between; NULL: none */
 };

@@ -4,7 +4,6 @@
 #include "status.h"
 
 #include <ctype.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -82,12 +81,17 @@ static int check_task(void)
                 atoi(task));
 }
 
+bool slurm_job(void)
+{
+    return getenv("SLURM_JOB_ID") && getenv("SLURM_TASKS_PER_NODE");
+}
+
 int slurm_ranks(uint32_t wanted, uint32_t *ranks, uint32_t *ranks_per_node)
 {
     const char *text = getenv("SLURM_TASKS_PER_NODE");
     struct spread s = { .wanted = wanted };
 
-    if (!getenv("SLURM_JOB_ID") || !text)
+    if (!slurm_job())
         return OK;
     TRY(check_task());
     if (!spread_parse(text, &s))

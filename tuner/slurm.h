@@ -2,7 +2,12 @@
 #ifndef SLURM_H
 #define SLURM_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* True inside a job that says how many tasks each of its nodes has room for.  Its nodes are those
+ * that ranks run on: under salloc not the machine that this program runs on. */
+bool slurm_job(void);
 
 /* How many ranks to start in this job's allocation, and how many of them on a node: `wanted`, or
  * all that it has room for when 0.  Nodes are filled one after the other, as mpirun does;
