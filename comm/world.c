@@ -1,6 +1,7 @@
 /* The control plane on MPI. */
 #include "world.h"
 
+#include "allowance.h"
 #include "status.h"
 
 #include <mpi.h>
@@ -46,13 +47,6 @@ static int wait_for(const struct world *world, MPI_Request *request)
     }
 }
 
-static int cores(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
-}
-
 static int duplicate(MPI_Comm *out)
 {
     TRY(MPI(MPI_Comm_dup(MPI_COMM_WORLD, out)));
@@ -70,7 +64,7 @@ static int find_nodes(struct world *world)
     TRY(MPI(MPI_Comm_split_type(world->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node)));
     MPI_Comm_size(node, &world->neighbours);
     MPI_Comm_rank(node, &local);
-    world->crowded = cores() < 2 * world->neighbours;
+    world->crowded = allowance_cores() < 2 * world->neighbours;
     first = t->rank;
     MPI_Bcast(&first, 1, MPI_INT, 0, node);
     MPI_Comm_free(&node);

@@ -10,6 +10,7 @@
 #include "worker.h"
 #include "world.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -232,6 +233,9 @@ static int compare_soft(struct campaign *c)
 
 int campaign_recognise(struct campaign *c)
 {
+    /* What is free now is nothing that the cluster is known by. */
+    if (!c->setup.sim)
+        c->cluster.memory_gib = NAN;
     TRY(store_cluster(c->store, &c->cluster, &c->cluster_id));
     return compare_soft(c);
 }

@@ -1,6 +1,7 @@
 /* Each check looks at one thing and adds one finding. */
 #include "doctor.h"
 
+#include "allowance.h"
 #include "host.h"
 #include "json.h"
 #include "stats.h"
@@ -8,7 +9,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,13 +110,6 @@ void doctor_database(const char *path, struct findings *out)
 
 /* ---- what a host is busy with */
 
-static int cores_here(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
-}
-
 static void check_cores(uint32_t ranks, int cores, const char *host, struct findings *out)
 {
     static const struct verdict shared = {
@@ -145,7 +138,7 @@ static double load_here(void)
         load = 0;
     if (file)
         fclose(file);
-    return load / cores_here();
+    return load / allowance_cores();
 }
 
 static void check_load(double load, const char *host, struct findings *out)
@@ -225,7 +218,7 @@ void doctor_here(uint32_t ranks, struct findings *out)
     host_name(host, sizeof(host));
     governor_here(governor, sizeof(governor));
     if (ranks)
-        check_cores(ranks, cores_here(), host, out);
+        check_cores(ranks, allowance_cores(), host, out);
     check_load(load_here(), host, out);
     check_governor(governor, host, out);
     check_environment(out);
@@ -322,7 +315,7 @@ static int check_collective(struct world *world, struct findings *out)
 
 int doctor_ranks(struct world *world, const struct discovery *discovery, struct findings *out)
 {
-    struct condition mine = { .load = load_here(), .cores = cores_here() }, *all;
+    struct condition mine = { .load = load_here(), .cores = allowance_cores() }, *all;
     int rc;
 
     *out = (struct findings){ .count = 0 };

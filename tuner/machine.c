@@ -1,12 +1,13 @@
 /* Reads /proc, /sys, the libraries' versions and the environment. */
 #include "machine.h"
 
+#include "allowance.h"
 #include "sha256.h"
 #include "world.h"
 
 #include <ctype.h>
 #include <dirent.h>
-#include <sched.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,20 +42,6 @@ static int64_t memory_kib(const char *name)
     char value[64];
 
     return read_line("/proc/meminfo", name, value, sizeof(value)) ? atoll(value) : -1;
-}
-
-int64_t machine_free_bytes(void)
-{
-    int64_t kib = memory_kib("MemAvailable");
-
-    return kib < 0 ? INT64_MAX : kib * 1024;
-}
-
-static uint32_t cores(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) ? 0 : (uint32_t)CPU_COUNT(&set);
 }
 
 /* "OpenBLAS 0.3.21 NO_LAPACKE ..." -> "OpenBLAS 0.3"; the kernels it picked belong to it too. */
@@ -299,7 +286,8 @@ void machine_facts(struct host_facts *out)
     gethostname(out->host, sizeof(out->host) - 1);
     if (!read_line("/proc/cpuinfo", "model name", out->device, sizeof(out->device)))
         read_line("/proc/cpuinfo", "Processor", out->device, sizeof(out->device));
-    out->cores = cores();
+    out->cores = (uint32_t)allowance_cores();
+    out->free_bytes = allowance_free_bytes();
     out->memory_gib = kib < 0 ? 0 : (uint32_t)((kib + (1 << 19)) >> 20);
     caches(out->caches, sizeof(out->caches));
     network(out->network, sizeof(out->network));
@@ -315,21 +303,57 @@ void machine_facts(struct host_facts *out)
 
 /* ---- hosts into a cluster */
 
-/* The different values of a text, in the order they appear: "A / B". */
-static void join(const struct host_facts *facts, uint32_t ranks, size_t offset, char *text,
-                 size_t size)
+/* The first of the values in the order of bytes that comes after `last`; NULL: none. */
+static const char *value_after(const struct host_facts *facts, uint32_t ranks, size_t offset,
+                               const char *last)
 {
-    size_t used = 0;
+    const char *next = NULL;
 
     for (uint32_t i = 0; i < ranks; i++) {
         const char *value = (const char *)&facts[i] + offset;
-        bool seen = !*value;
 
-        for (uint32_t j = 0; j < i && !seen; j++)
-            seen = !strcmp(value, (const char *)&facts[j] + offset);
-        if (!seen && used < size)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " / " : "", value);
+        if (strcmp(value, last) > 0 && (!next || strcmp(value, next) < 0))
+            next = value;
     }
+    return next;
+}
+
+/* The different values of a text: "A / B", in whatever order hosts are listed.  Where one of them
+ * is not known, the whole is not, and `text` is left alone. */
+static void join(const struct host_facts *facts, uint32_t ranks, size_t offset, char *text,
+                 size_t size)
+{
+    const char *value = "";
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < ranks; i++)
+        if (!*((const char *)&facts[i] + offset))
+            return;
+    while ((value = value_after(facts, ranks, offset, value)) && used < size)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " / " : "", value);
+}
+
+static uint32_t ranks_on(const struct host_facts *facts, uint32_t ranks, const char *host)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < ranks; i++)
+        count += !strcmp(facts[i].host, host);
+    return count;
+}
+
+/* Of one rank, in GiB; the least over the ranks.  NAN where it is not known of any host. */
+static double least_memory(const struct host_facts *facts, uint32_t ranks)
+{
+    int64_t least = INT64_MAX;
+
+    for (uint32_t i = 0; i < ranks; i++) {
+        int64_t share = facts[i].free_bytes / ranks_on(facts, ranks, facts[i].host) / 10 * 8;
+
+        if (facts[i].free_bytes < INT64_MAX && share < least)
+            least = share;
+    }
+    return least < INT64_MAX ? (double)least * 0x1p-30 : NAN;
 }
 
 static uint32_t count_hosts(const struct host_facts *facts, uint32_t ranks)
@@ -377,6 +401,7 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
     JOIN(versions, versions);
     JOIN(environment, environment);
     JOIN(host, hosts);
+    c.memory_gib = least_memory(facts, ranks);
     return c;
 }
 

@@ -4,21 +4,21 @@
 
 #include "cluster.h"
 
-/* Memory that is free on this machine now; INT64_MAX if it cannot be told. */
-int64_t machine_free_bytes(void);
-
 /* What one host says of itself; of fixed size, so that ranks can gather it.  "" or 0: not known. */
 struct host_facts {
     char host[64], device[96], caches[64], network[64], gpus[96], system[96];
     char comm_library[64], compute_library[64], versions[160], environment[1024];
     char build[65]; /* SHA-256 of this program's file */
     uint32_t cores, memory_gib;
+    int64_t free_bytes; /* now, and within what a container or a batch job may use; INT64_MAX: not
+                         * known */
 };
 
 void machine_facts(struct host_facts *out);
 
 /* The cluster that `ranks` such hosts are, one for each rank (the same host may come again).
- * ranks_per_node 0: nodes differ. */
+ * ranks_per_node 0: nodes differ.  Its memory_gib is what a rank may use when nobody says more:
+ * eight tenths of its share of what is free on its host, and the smallest share rules. */
 struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
                                uint32_t ranks_per_node);
 

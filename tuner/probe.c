@@ -1,7 +1,6 @@
 /* What a survey says about the machine. */
 #include "probe.h"
 
-#include "machine.h"
 #include "replay.h"
 #include "stats.h"
 #include "status.h"
@@ -85,16 +84,6 @@ static void read_steps(const struct survey *s, struct probe *p)
     p->step_ns = (double)spread_of(ns, s->table.rounds * SURVEY_STEPS).median_ns;
 }
 
-/* What tune allows a rank when nothing else is said: eight tenths of its part of what is free. */
-static int read_memory(const struct survey *s, struct probe *p)
-{
-    int64_t least = -(machine_free_bytes() / world_neighbours(s->world) / 10 * 8);
-
-    TRY(world_max(s->world, &least, 1));
-    p->model.memory_gib = (double)-least * 0x1p-30;
-    return OK;
-}
-
 /* Where ranks share cores, the scheduler's moods must not pass for the device's speed: there the
  * least time counts, elsewhere the median. */
 static int own_product_ns(const struct survey *s, double *ns)
@@ -166,7 +155,6 @@ static int read_all(struct survey *s)
     read_kernels(s, p);
     read_links(s, p);
     read_steps(s, p);
-    TRY(read_memory(s, p));
     TRY(read_speeds(s, p));
     tidy(&p->model);
     p->replay_ns = replay_ns(&p->model, &p->shape, &p->plan, p->capacity);

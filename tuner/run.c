@@ -1,8 +1,8 @@
 /* moetune run: one layer under given plans, measured and checked on real ranks. */
+#include "allowance.h"
 #include "fault.h"
 #include "launch.h"
 #include "layer_options.h"
-#include "machine.h"
 #include "measure.h"
 #include "options.h"
 #include "shape.h"
@@ -122,7 +122,7 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
     for (size_t i = 0; i < count; i++)
         bytes += (double)exec_bytes(shape, &plans[i], &topology, shape->tokens,
                                     capacity_bound(o, shape), MOE_F32);
-    there = (double)machine_free_bytes();
+    there = (double)allowance_free_bytes();
     if (bytes * neighbours <= there)
         return OK;
     return fail(

@@ -1,7 +1,7 @@
 /* Kernels, links and steps: in what sizes, and how long each is worth doing. */
 #include "survey.h"
 
-#include "machine.h"
+#include "allowance.h"
 #include "plan.h"
 #include "status.h"
 
@@ -276,7 +276,7 @@ static int add_steps(struct survey *s, uint64_t seed)
 /* Less where ranks are many and memory is small. */
 static int open_bench(struct survey *s)
 {
-    int64_t free_each = machine_free_bytes() / world_neighbours(s->world) / 4, least[1];
+    int64_t free_each = allowance_free_bytes() / world_neighbours(s->world) / 4, least[1];
     size_t bytes = COPY_BYTES;
 
     least[0] = -free_each;

@@ -1,7 +1,6 @@
 /* From the command line to layers, plans and limits. */
 #include "tune_options.h"
 
-#include "machine.h"
 #include "model_file.h"
 #include "status.h"
 
@@ -53,7 +52,7 @@ static const struct option_row rows[] = {
       "adopt a plan that beats the default by more than this", NULL },
     { "axes", "LIST", OPTION_TEXT, AT(axes), "what may vary; the rest keeps its default", NULL },
     { "max-memory", "BYTES", OPTION_TEXT, AT(max_memory),
-      "per rank, as 512MiB or 2GiB (what is free)", NULL },
+      "per rank, as 512MiB or 2GiB (0.8 of the least free share)", NULL },
     { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
       NULL },
     { "device", "NAME", OPTION_TEXT, AT(device), "back end", NULL },
@@ -231,14 +230,9 @@ int tune_cluster(const char *sim, const struct cluster *here, struct cluster *ou
     return cluster_check_model(out, sim);
 }
 
-int tune_memory(const char *given, const struct cluster *c, bool together, int64_t *bytes)
+int tune_memory(const char *given, const struct cluster *cluster, int64_t *bytes)
 {
-    uint32_t here = c->ranks_per_node && !together ? c->ranks_per_node : c->ranks;
-
-    if (!strcmp(c->backend, "sim"))
-        *bytes = (int64_t)(c->memory_gib * 0x1p30);
-    else
-        *bytes = machine_free_bytes() / (here ? here : 1) / 10 * 8;
+    *bytes = isnan(cluster->memory_gib) ? INT64_MAX : (int64_t)(cluster->memory_gib * 0x1p30);
     return take_memory(given, bytes);
 }
 
@@ -307,9 +301,7 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
     TRY(tune_budget(options->budget, &r.budget_s));
     TRY(tune_cluster(options->sim, here, &r.cluster));
     r.machine = machine_guess(&r.cluster);
-    /* --ranks-per-node is a pretence. */
-    TRY(tune_memory(options->max_memory, &r.cluster, options->ranks_per_node,
-                    &r.memory_limit_bytes));
+    TRY(tune_memory(options->max_memory, &r.cluster, &r.memory_limit_bytes));
     r.spaces = calloc(TUNE_LAYERS_MAX, sizeof(*r.spaces));
     TRY_OUT(r.spaces ? OK : fail(ERR_NOMEM, "the layers"));
     TRY_OUT(add_layers(&r));

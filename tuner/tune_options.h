@@ -52,9 +52,8 @@ void tune_request_free(struct tune_request *request);
 /* For other verbs that measure: that of the file, or `here` where `sim` is NULL. */
 int tune_cluster(const char *sim, const struct cluster *here, struct cluster *out);
 
-/* What one rank may use: `given` as --max-memory has it, or NULL: what a model says, or its part of
- * what is free.  `together`: all ranks are on this machine, whatever the cluster says. */
-int tune_memory(const char *given, const struct cluster *cluster, bool together, int64_t *bytes);
+/* What one rank may use: `given` as --max-memory has it, or NULL: what the cluster has for each. */
+int tune_memory(const char *given, const struct cluster *cluster, int64_t *bytes);
 
 /* "90s", "10m", "2h"; NULL leaves *seconds alone. */
 int tune_budget(const char *text, double *seconds);

@@ -41,7 +41,7 @@ static const struct option_row rows[] = {
       NULL },
     { "sim", "FILE", OPTION_TEXT, AT(sim), "a modelled cluster instead; measures nothing", NULL },
     { "max-memory", "BYTES", OPTION_TEXT, AT(max_memory),
-      "per rank, as 512MiB or 2GiB (what is free)", NULL },
+      "per rank, as 512MiB or 2GiB (0.8 of the least free share)", NULL },
     { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
       NULL },
     { "device", "NAME", OPTION_TEXT, AT(device), "back end", NULL },
@@ -315,8 +315,7 @@ static int prepare(void *self, const struct cluster *here)
     TRY(tune_cluster(o->sim, here, &v->campaign.cluster));
     v->terms.margin = o->margin;
     v->terms.computes_f32 = !o->sim;
-    return tune_memory(o->max_memory, &v->campaign.cluster, o->ranks_per_node,
-                       &v->terms.memory_limit_bytes);
+    return tune_memory(o->max_memory, &v->campaign.cluster, &v->terms.memory_limit_bytes);
 }
 
 static int verify(struct verifying *v)

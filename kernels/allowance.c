@@ -1,0 +1,231 @@
+/* Walks from a process's control groups to their roots and keeps the least of each limit. */
+#include "allowance.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where a hierarchy of control groups is seen, and which of them is this process's. */
+struct hierarchy {
+    const char *controller; /* NULL: version 2, which has all of them in one */
+    const char *quota, *period;
+    const char *most, *used, *droppable; /* the last is a line of memory.stat */
+};
+static const struct hierarchy hierarchies[] = {
+    { NULL, "cpu.max", NULL, "memory.max", "memory.current", "inactive_file" },
+    { "cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us", NULL, NULL, NULL },
+    { "memory", NULL, NULL, "memory.limit_in_bytes", "memory.usage_in_bytes",
+      "total_inactive_file" },
+};
+enum { HIERARCHIES = sizeof(hierarchies) / sizeof(hierarchies[0]), PATH_BYTES = 2048 };
+
+/* ---- small files */
+
+static FILE *open_in(const char *folder, const char *name)
+{
+    char path[PATH_BYTES];
+    int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
+
+    return length < (int)sizeof(path) ? fopen(path, "r") : NULL;
+}
+
+/* The number that is alone in a file; false for "max", and where there is no such file. */
+static bool read_number(const char *folder, const char *name, int64_t *out)
+{
+    FILE *file = open_in(folder, name);
+    long long value;
+    bool found = file && fscanf(file, "%lld", &value) == 1;
+
+    if (file)
+        fclose(file);
+    if (found)
+        *out = value;
+    return found;
+}
+
+/* The value of a line "name value", or of "name: value kB" in /proc/meminfo. */
+static bool read_line(const char *folder, const char *file_name, const char *name, int64_t *out)
+{
+    FILE *file = open_in(folder, file_name);
+    char line[256];
+    size_t length = strlen(name);
+    bool found = false;
+
+    while (file && !found && fgets(line, sizeof(line), file)) {
+        long long value;
+
+        found = !strncmp(line, name, length) && strchr(": ", line[length]) &&
+                sscanf(line + length + 1, "%lld", &value) == 1;
+        if (found)
+            *out = value;
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* ---- one group */
+
+/* "150000 100000" in one file, or the two in one each; a quota of "max" or -1 is none. */
+static bool read_quota(const struct hierarchy *h, const char *group, int64_t *quota,
+                       int64_t *period)
+{
+    FILE *file = open_in(group, h->quota);
+    long long most = 0, each = 0;
+    int found = file ? fscanf(file, "%lld %lld", &most, &each) : 0;
+
+    if (file)
+        fclose(file);
+    *quota = most;
+    *period = each;
+    if (h->period)
+        return found >= 1 && read_number(group, h->period, period) && *quota > 0 && *period > 0;
+    return found == 2 && *quota > 0 && *period > 0;
+}
+
+static void limit_cores(const struct hierarchy *h, const char *group, struct allowance *out)
+{
+    int64_t quota, period;
+
+    if (!h->quota || !read_quota(h, group, &quota, &period) || quota / period >= out->cores)
+        return;
+    out->cores = quota < period ? 1 : (int)(quota / period);
+}
+
+/* Pages of files that nobody used lately are dropped before anything fails. */
+static void limit_memory(const struct hierarchy *h, const char *group, struct allowance *out)
+{
+    int64_t most, used = 0, droppable = 0, left;
+
+    if (!h->most || !read_number(group, h->most, &most))
+        return;
+    read_number(group, h->used, &used);
+    read_line(group, "memory.stat", h->droppable, &droppable);
+    left = most - used + droppable;
+    left = left < 0 ? 0 : left;
+    if (left < out->free_bytes)
+        out->free_bytes = left;
+}
+
+/* ---- which groups */
+
+/* True if `word` is one of the words between commas. */
+static bool lists(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (const char *at = words; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ','))
+        if (strcspn(at, ",") == length && !strncmp(at, word, length))
+            return true;
+    return false;
+}
+
+/* /proc/self/cgroup: "4:cpu,cpuacct:/a/b", or "0::/a/b" for version 2. */
+static bool find_group(const char *root, const char *controller, char *group, size_t size)
+{
+    FILE *file = open_in(root, "proc/self/cgroup");
+    char line[PATH_BYTES];
+    bool found = false;
+
+    while (file && !found && fgets(line, sizeof(line), file)) {
+        char *words = strchr(line, ':'), *path = words ? strchr(words + 1, ':') : NULL;
+
+        if (!path)
+            continue;
+        *path++ = 0;
+        path[strcspn(path, "\n")] = 0;
+        found = controller ? lists(words + 1, controller) : !words[1];
+        if (found)
+            snprintf(group, size, "%s", path);
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* /proc/self/mountinfo: "31 23 0:28 ROOT PLACE options - cgroup source rw,memory". */
+static bool read_mount(const char *line, const char *controller, char *root, char *place)
+{
+    const char *kind = strstr(line, " - ");
+    char type[16], options[256];
+
+    if (!kind || sscanf(line, "%*s %*s %*s %1023s %1023s", root, place) != 2 ||
+        sscanf(kind, " - %15s %*s %255s", type, options) != 2)
+        return false;
+    return controller ? !strcmp(type, "cgroup") && lists(options, controller)
+                      : !strcmp(type, "cgroup2");
+}
+
+/* Where the hierarchy is mounted, and the group's path below that place. */
+static bool find_place(const char *root, const char *controller, const char *group, char *place,
+                       char *below, size_t size)
+{
+    FILE *file = open_in(root, "proc/self/mountinfo");
+    char line[2 * PATH_BYTES], mounted[1024];
+    bool found = false;
+
+    while (file && !found && fgets(line, sizeof(line), file))
+        found = read_mount(line, controller, mounted, place);
+    if (file)
+        fclose(file);
+    if (!found)
+        return false;
+    /* A container may see its own group mounted as if it were the root, under its full name. */
+    if (strcmp(mounted, "/") != 0)
+        group = strncmp(group, mounted, strlen(mounted)) ? "" : group + strlen(mounted);
+    /* "/../.." is a group outside of what this process may see. */
+    snprintf(below, size, "%s", strcmp(group, "/") && !strstr(group, "/..") ? group : "");
+    return true;
+}
+
+static void walk(const char *root, const struct hierarchy *h, struct allowance *out)
+{
+    char group[1024], place[1024], path[PATH_BYTES], below[1024];
+    char *slash;
+
+    if (!find_group(root, h->controller, group, sizeof(group)) ||
+        !find_place(root, h->controller, group, place, below, sizeof(below)))
+        return;
+    for (;;) {
+        if (snprintf(path, sizeof(path), "%s%s%s", root, place, below) >= (int)sizeof(path))
+            return;
+        limit_cores(h, path, out);
+        limit_memory(h, path, out);
+        slash = strrchr(below, '/');
+        if (!slash)
+            return;
+        *slash = 0;
+    }
+}
+
+struct allowance allowance_under(const char *root)
+{
+    struct allowance least = { INT_MAX, INT64_MAX };
+
+    for (int i = 0; i < HIERARCHIES; i++)
+        walk(root, &hierarchies[i], &least);
+    return least;
+}
+
+int allowance_cores(void)
+{
+    struct allowance least = allowance_under("");
+    cpu_set_t set;
+    int allowed = sched_getaffinity(0, sizeof(set), &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN)
+                                                          : CPU_COUNT(&set);
+
+    return allowed < least.cores ? allowed : least.cores;
+}
+
+int64_t allowance_free_bytes(void)
+{
+    struct allowance least = allowance_under("");
+    int64_t kib;
+
+    if (read_line("/proc", "meminfo", "MemAvailable", &kib) && kib * 1024 < least.free_bytes)
+        least.free_bytes = kib * 1024;
+    return least.free_bytes;
+}

@@ -1,0 +1,24 @@
+/* What this process may use of its machine: the affinity it was given, and the limits of its
+ * control groups (a container's, a batch job's, a service's).  /proc/meminfo and the list of
+ * processors tell of the whole machine, whatever a container was given. */
+#ifndef ALLOWANCE_H
+#define ALLOWANCE_H
+
+#include <stdint.h>
+
+/* Whole cores; at least 1. */
+int allowance_cores(void);
+
+/* Memory that can be had now; INT64_MAX if it cannot be told. */
+int64_t allowance_free_bytes(void);
+
+/* What control groups say, of versions 1 and 2, and of every level above the process's own: for the
+ * two above, and for tests with a tree of their own in place of "/".  INT_MAX, INT64_MAX: nothing.
+ */
+struct allowance {
+    int cores;          /* cpu.max; a part of a core does not count, save the only one */
+    int64_t free_bytes; /* memory.max less what is in use and cannot be dropped */
+};
+struct allowance allowance_under(const char *root);
+
+#endif
