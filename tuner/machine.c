@@ -353,7 +353,7 @@ static double least_memory(const struct host_facts *facts, uint32_t ranks)
         if (facts[i].free_bytes < INT64_MAX && share < least)
             least = share;
     }
-    return least < INT64_MAX ? (double)least * 0x1p-30 : NAN;
+    return least < INT64_MAX ? floor((double)least * 0x1p-30 * 1000) / 1000 : NAN;
 }
 
 static uint32_t count_hosts(const struct host_facts *facts, uint32_t ranks)
