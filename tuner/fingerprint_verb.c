@@ -12,7 +12,7 @@
 
 struct fingerprint_options {
     uint32_t ranks, ranks_per_node;
-    const char *diff, *launcher_arguments;
+    const char *diff, *file, *launcher_arguments;
     bool json;
 };
 
@@ -25,6 +25,8 @@ static const struct option_row rows[] = {
     { "launcher-args", "ARGS", OPTION_TEXT, AT(launcher_arguments),
       "more words for mpirun, blanks between", NULL },
     { "diff", "FILE", OPTION_TEXT, AT(diff), "compare with a text that was saved before", NULL },
+    { "file", "FILE", OPTION_TEXT, AT(file), "that of such a text, instead of this machine's",
+      NULL },
     { "json", NULL, OPTION_FLAG, AT(json), "one JSON object", NULL },
 };
 #undef AT
@@ -51,53 +53,99 @@ static void hash_text(const struct cluster *cluster, char hex[SHA256_HEX_BYTES])
     sha256_hex(hash, hex);
 }
 
-static void print_text(const struct discovery *d)
+static void print_text(const struct cluster *cluster, const struct discovery *found)
 {
     char text[CLUSTER_TEXT_BYTES], hash[SHA256_HEX_BYTES];
 
-    hash_text(&d->cluster, hash);
-    cluster_format(&d->cluster, text, sizeof(text));
+    hash_text(cluster, hash);
+    cluster_format(cluster, text, sizeof(text));
     printf("# fingerprint %s\n", hash);
-    discovery_print_hosts(d, stdout);
+    if (found)
+        discovery_print_hosts(found, stdout);
     printf("%s", text);
 }
 
-static void print_json(const struct discovery *d)
+static void print_json(const struct cluster *cluster)
 {
     char value[1100], hash[SHA256_HEX_BYTES];
 
-    hash_text(&d->cluster, hash);
+    hash_text(cluster, hash);
     printf("{\"fingerprint\": \"%s\"", hash);
     for (size_t i = 0; i < cluster_field_count; i++) {
-        cluster_value(&d->cluster, &cluster_fields[i], value, sizeof(value));
+        cluster_value(cluster, &cluster_fields[i], value, sizeof(value));
         printf(",\n \"%s\": ", cluster_fields[i].name);
         json_quote(value, stdout);
     }
     printf("}\n");
 }
 
+/* ---- comparing */
+
+static void value_in_words(const struct cluster *cluster, const struct cluster_field *field,
+                           char *text, size_t size)
+{
+    cluster_value(cluster, field, text, size);
+    if (field->offset == offsetof(struct cluster, ranks_per_node) && !cluster->ranks_per_node)
+        snprintf(text, size, "different ones");
+}
+
+/* What is not known may be anything: it is never equal where that would be another cluster. */
+static bool print_field(const struct cluster *was, const struct cluster *is,
+                        const struct cluster_field *field)
+{
+    const char *class = cluster_class_words[field->class];
+    char old[1100], new[1100];
+
+    value_in_words(was, field, old, sizeof(old));
+    value_in_words(is, field, new, sizeof(new));
+    if (strcmp(old, new) != 0)
+        printf("%-5s %-16s was \"%s\", is \"%s\"\n", class, field->name, old, new);
+    else if (field->class == CLUSTER_HARD && !strcmp(new, "unknown"))
+        printf("%-5s %-16s is unknown, as it was: that is not the same\n", class, field->name);
+    else
+        return false;
+    return true;
+}
+
 /* Model numbers are measured anew by every probe, host names change: neither counts. */
-static int print_difference(const struct discovery *d, const char *path)
+static int print_difference(const struct cluster *was, const struct cluster *is)
+{
+    int differ[] = { [CLUSTER_HARD] = 0, [CLUSTER_SOFT] = 0, [CLUSTER_INFO] = 0 };
+
+    for (size_t i = 0; i < cluster_field_count; i++)
+        if (cluster_fields[i].class != CLUSTER_MODEL)
+            differ[cluster_fields[i].class] += print_field(was, is, &cluster_fields[i]);
+    if (differ[CLUSTER_HARD])
+        printf("another cluster: a table of one does not answer for the other\n");
+    else if (differ[CLUSTER_SOFT])
+        printf("the same machine, changed: entries are stale until they are measured again\n");
+    else
+        printf("the same cluster\n");
+    return differ[CLUSTER_HARD] + differ[CLUSTER_SOFT] ? ERR_WRONG : OK;
+}
+
+static int print(const struct fingerprint_options *o, const struct cluster *cluster,
+                 const struct discovery *found)
 {
     struct cluster saved;
-    char was[1100], is[1100];
-    int differences = 0;
 
-    TRY(cluster_read(path, &saved));
-    for (size_t i = 0; i < cluster_field_count; i++) {
-        const struct cluster_field *f = &cluster_fields[i];
-
-        cluster_value(&saved, f, was, sizeof(was));
-        cluster_value(&d->cluster, f, is, sizeof(is));
-        if (f->class == CLUSTER_MODEL || !strcmp(was, is))
-            continue;
-        printf("%-5s %-16s was \"%s\", is \"%s\"\n", cluster_class_words[f->class], f->name, was,
-               is);
-        differences += f->class != CLUSTER_INFO;
+    if (o->diff) {
+        TRY(cluster_read(o->diff, &saved));
+        return print_difference(&saved, cluster);
     }
-    if (!differences)
-        printf("the same cluster\n");
-    return differences ? ERR_WRONG : OK;
+    if (o->json)
+        print_json(cluster);
+    else
+        print_text(cluster, found);
+    return OK;
+}
+
+static int print_file(const struct fingerprint_options *o)
+{
+    struct cluster saved;
+
+    TRY(cluster_read(o->file, &saved));
+    return print(o, &saved, NULL);
 }
 
 static int on_rank(struct world *world, const struct fingerprint_options *o)
@@ -108,10 +156,8 @@ static int on_rank(struct world *world, const struct fingerprint_options *o)
     TRY(discover(world, o->ranks_per_node, &d));
     if (world_topology(world)->rank == 0) {
         rc = discovery_check(&d);
-        if (!rc && o->diff)
-            rc = print_difference(&d, o->diff);
-        else if (!rc)
-            o->json ? print_json(&d) : print_text(&d);
+        if (!rc)
+            rc = print(o, &d.cluster, &d);
     }
     fflush(stdout);
     discovery_free(&d);
@@ -132,6 +178,9 @@ int fingerprint_main(int argc, char **argv)
     }
     if (first < argc - 1)
         return fail(ERR_ARGUMENT, "fingerprint takes no argument \"%s\"", argv[first + 1]);
+    if (o.file)
+        return first < argc ? fail(ERR_ARGUMENT, "hosts and --file: one of the two is wanted")
+                            : print_file(&o);
     if (!launch_is_rank())
         return launch_verb(first < argc ? argv[first] : NULL, o.ranks, o.launcher_arguments,
                            argv - 1);
