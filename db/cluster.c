@@ -63,6 +63,7 @@ const struct cluster_field cluster_fields[] = {
     NUMBER(outlier_percent, 0, 100),
     NUMBER(drift_percent, 0, 100),
     NUMBER(memory_gib, 1e-6, 1e9),
+    WORD(rank_speeds_percent, CLUSTER_MODEL),
 };
 const size_t cluster_field_count = sizeof(cluster_fields) / sizeof(cluster_fields[0]);
 
@@ -358,7 +359,7 @@ void cluster_take_model(struct cluster *to, const struct cluster *from)
 /* What matters to messages only need not be known where there are none. */
 static bool is_needed(const struct cluster *cluster, const struct cluster_field *field)
 {
-    if (field->class != CLUSTER_MODEL)
+    if (field->class != CLUSTER_MODEL || field->kind != FIELD_NUMBER)
         return false;
     if (field->offset == offsetof(struct cluster, overlap_slowdown))
         return cluster->ranks > 1;
@@ -382,7 +383,8 @@ int cluster_check_model(const struct cluster *cluster, const char *origin)
 static bool is_hashed(const struct cluster *cluster, const struct cluster_field *field)
 {
     return field->class == CLUSTER_HARD ||
-           (field->class == CLUSTER_MODEL && !strcmp(cluster->backend, "sim"));
+           (field->class == CLUSTER_MODEL && field->kind == FIELD_NUMBER &&
+            !strcmp(cluster->backend, "sim"));
 }
 
 void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES])

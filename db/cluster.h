@@ -37,6 +37,9 @@ struct cluster {
                                                            * steps that take 3 times as long; slow
                                                            * wander */
     double memory_gib; /* per rank; plans that need more are ruled out */
+    /* How fast ranks are beside each other (tuner/rank_speeds.h); the simulation takes all for the
+     * slowest one, and it stays at home. */
+    char rank_speeds_percent[1024];
 };
 
 enum cluster_class { CLUSTER_HARD, CLUSTER_SOFT, CLUSTER_INFO, CLUSTER_MODEL };
@@ -76,7 +79,7 @@ int cluster_check_model(const struct cluster *cluster, const char *origin);
 void cluster_value(const struct cluster *cluster, const struct cluster_field *field, char *text,
                    size_t size);
 
-/* SHA-256 over the hard fields' lines (and the model's for backend sim). */
+/* SHA-256 over the hard fields' lines (and the model's numbers for backend sim). */
 void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES]);
 
 /* True if every soft field is equal. */

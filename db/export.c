@@ -172,6 +172,12 @@ static void print_entry(const struct line *line, FILE *to)
     fprintf(to, ",\"decided_s\":%" PRId64 "}\n", e->decided_s);
 }
 
+/* Which of a site's ranks are slow says nothing of another site's. */
+static bool is_of_single_ranks(const struct cluster_field *field)
+{
+    return field->offset == offsetof(struct cluster, rank_speeds_percent);
+}
+
 /* Fields in the order of the one list; what is unknown is left out, as in the text form. */
 static void print_cluster(const struct cluster *cluster, const char *hash, bool identify, FILE *to)
 {
@@ -183,7 +189,8 @@ static void print_cluster(const struct cluster *cluster, const char *hash, bool 
         const struct cluster_field *f = &cluster_fields[i];
 
         cluster_value(cluster, f, value, sizeof(value));
-        if (!strcmp(value, "unknown") || (f->class == CLUSTER_INFO && !identify))
+        if (!strcmp(value, "unknown") || (f->class == CLUSTER_INFO && !identify) ||
+            is_of_single_ranks(f))
             continue;
         fprintf(to, "%s\"%s\":", first ? "" : ",", f->name);
         json_quote(value, to);

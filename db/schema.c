@@ -58,6 +58,11 @@ static const char *const version_2 =
     "ALTER TABLE fingerprint ADD COLUMN here INTEGER NOT NULL DEFAULT 1;"
     "ALTER TABLE entry ADD COLUMN tier TEXT NOT NULL DEFAULT 'local';";
 
+/* Clusters have one more field: a program that does not know it could not read their text. */
+static const char *const version_3 =
+    "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
+    "  SELECT id * 64 + 34, id, 'rank_speeds_percent', 'model', 'unknown' FROM fingerprint;";
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =
     "DROP VIEW IF EXISTS dictionary;"
@@ -77,7 +82,7 @@ static const char *const dictionary =
     "  FROM entry e JOIN shape s ON s.id = e.shape"
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
-const char *const schema_steps[] = { version_1, version_2, NULL };
+const char *const schema_steps[] = { version_1, version_2, version_3, NULL };
 
 const char *const schema_published[] = { "meta", "fingerprint", "fingerprint_field", "shape",
                                          "run",  "entry",       "override",          NULL };

@@ -11,7 +11,7 @@
 
 struct store;
 
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 2 };
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 3 };
 
 enum store_flags {
     STORE_STEAL = 1,   /* take a lease whose owner on another host went silent */

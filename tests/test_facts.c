@@ -3,6 +3,7 @@
 
 #include "allowance.h"
 #include "machine.h"
+#include "rank_speeds.h"
 
 #include <limits.h>
 #include <math.h>
@@ -217,6 +218,61 @@ static void what_one_host_does_not_know_nobody_knows(void)
     CHECK(machine_compose(f, 2, 1).device_units == 0);
 }
 
+/* ---- speeds of ranks */
+
+static const char *speeds_text(const double *speeds, size_t ranks, size_t size)
+{
+    static char text[1024];
+
+    rank_speeds_format(speeds, ranks, text, size);
+    return text;
+}
+
+static void speeds_are_runs_of_equal_ranks(void)
+{
+    const double speeds[] = { 1, 0.996, 0.63, 0.63, 0.004 }, unknown[] = { 1, NAN };
+    double slowest = 7;
+    size_t ranks = 7;
+
+    CHECK(!strcmp(speeds_text(speeds, 5, 1024), "2x100 2x63 1x1"));
+    CHECK(rank_speeds_parse("2x100 2x63 1x1", &ranks, &slowest) && ranks == 5 && slowest == 0.01);
+    CHECK(rank_speeds_parse("1x100", &ranks, &slowest) && ranks == 1 && slowest == 1);
+    CHECK(!strcmp(speeds_text(unknown, 2, 1024), "unknown"));
+    CHECK(!strcmp(speeds_text(speeds, 0, 1024), "unknown"));
+}
+
+static void many_ranks_are_told_apart_as_far_as_there_is_room(void)
+{
+    double speeds[2048], slowest;
+    size_t ranks;
+
+    for (int i = 0; i < 2048; i++)
+        speeds[i] = i % 7 ? 1 - 0.01 * (i % 5) : 0.96;
+    CHECK(rank_speeds_parse(speeds_text(speeds, 2048, 1024), &ranks, &slowest));
+    CHECK(ranks == 2048 && slowest == 1);
+    speeds[1000] = 0.5;
+    CHECK(rank_speeds_parse(speeds_text(speeds, 2048, 1024), &ranks, &slowest));
+    CHECK(ranks == 2048 && slowest == 0.5);
+    for (int i = 0; i < 2048; i++)
+        speeds[i] = i % 2 ? 1 : 0.5;
+    CHECK(!strcmp(speeds_text(speeds, 2048, 1024), "unknown"));
+}
+
+static void what_is_no_text_of_speeds_is_refused(void)
+{
+    static const char *const bad[] = { "",     "unknown", "2x",     "x50",      "2x0",
+                                       "0x50", "1x101",   "2x50 ,", "2x50x",    "2x50.5",
+                                       "-1x5", "2x50  z", "1x1000", "9999999x5" };
+    double slowest = 7;
+    size_t ranks = 7;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        if (rank_speeds_parse(bad[i], &ranks, &slowest) || ranks != 7 || slowest != 7) {
+            printf("  taken: \"%s\"\n", bad[i]);
+            CHECK(false);
+        }
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -229,6 +285,9 @@ int main(void)
         TEST(the_smallest_share_of_free_memory_rules),
         TEST(unlike_hosts_are_named_in_one_order),
         TEST(what_one_host_does_not_know_nobody_knows),
+        TEST(speeds_are_runs_of_equal_ranks),
+        TEST(many_ranks_are_told_apart_as_far_as_there_is_room),
+        TEST(what_is_no_text_of_speeds_is_refused),
     };
     int failed;
 

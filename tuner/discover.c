@@ -157,6 +157,7 @@ static int ask_ranks(const struct launch_where *where, uint32_t ranks_per_node, 
 {
     char per_node[16], text[2 * CLUSTER_TEXT_BYTES];
     char *arguments[] = { "moetune", "fingerprint", "--ranks-per-node", per_node, NULL };
+    struct cluster found = cluster_unknown();
     struct launched ranks;
     int rc;
 
@@ -164,7 +165,13 @@ static int ask_ranks(const struct launch_where *where, uint32_t ranks_per_node, 
     TRY(launch_start(where, arguments, &ranks));
     rc = read_all(&ranks, text, sizeof(text));
     if (!rc)
-        return cluster_parse(text, "what the ranks say", out);
+        rc = cluster_parse(text, "what the ranks say", out);
+    if (!rc) {
+        /* What some database of theirs knows besides is not what the caller's does. */
+        found.memory_gib = out->memory_gib;
+        cluster_take_model(out, &found);
+        return OK;
+    }
     launch_reach(where);
     return rc;
 }

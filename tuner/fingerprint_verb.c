@@ -1,6 +1,7 @@
 /* moetune fingerprint: what this cluster is, as the text that tables belong to. */
 #include "discover.h"
 #include "json.h"
+#include "known.h"
 #include "launch.h"
 #include "options.h"
 #include "sha256.h"
@@ -12,7 +13,7 @@
 
 struct fingerprint_options {
     uint32_t ranks, ranks_per_node;
-    const char *diff, *file, *launcher_arguments;
+    const char *diff, *file, *db, *launcher_arguments;
     bool json;
 };
 
@@ -27,6 +28,8 @@ static const struct option_row rows[] = {
     { "diff", "FILE", OPTION_TEXT, AT(diff), "compare with a text that was saved before", NULL },
     { "file", "FILE", OPTION_TEXT, AT(file), "that of such a text, instead of this machine's",
       NULL },
+    { "db", "FILE", OPTION_TEXT, AT(db),
+      "where `moetune probe` stored what it measured ($MOETUNE_DB, or the user's)", NULL },
     { "json", NULL, OPTION_FLAG, AT(json), "one JSON object", NULL },
 };
 #undef AT
@@ -148,6 +151,20 @@ static int print_file(const struct fingerprint_options *o)
     return print(o, &saved, NULL);
 }
 
+/* What was measured of this cluster belongs to its description; what is free is known better now.
+ */
+static void add_measured(const char *db, struct cluster *cluster)
+{
+    struct store *store = known_open(db);
+    struct cluster known;
+
+    if (known_cluster(store, cluster, &known)) {
+        known.memory_gib = cluster->memory_gib;
+        cluster_take_model(cluster, &known);
+    }
+    store_close(store);
+}
+
 static int on_rank(struct world *world, const struct fingerprint_options *o)
 {
     struct discovery d;
@@ -156,6 +173,7 @@ static int on_rank(struct world *world, const struct fingerprint_options *o)
     TRY(discover(world, o->ranks_per_node, &d));
     if (world_topology(world)->rank == 0) {
         rc = discovery_check(&d);
+        add_measured(o->db, &d.cluster);
         if (!rc)
             rc = print(o, &d.cluster, &d);
     }

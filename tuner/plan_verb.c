@@ -1,5 +1,6 @@
 /* moetune plan: what tune would do.  Starts no ranks and measures nothing. */
 #include "discover.h"
+#include "known.h"
 #include "plan.h"
 #include "progress.h"
 #include "shape.h"
@@ -9,7 +10,6 @@
 #include "verbs.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,27 +163,12 @@ static int print_all(const struct tune_request *r, struct store *store)
     return OK;
 }
 
-/* A database that is not there yet, or damaged, does not matter here. */
-static struct store *open_known(const struct tune_options *o)
-{
-    char path[PATH_MAX];
-    struct store *store = NULL;
-
-    log_only(false);
-    if (store_path(o->db, false, path, sizeof(path)) || store_read(path, &store))
-        store = NULL;
-    log_only(true);
-    return store;
-}
-
 /* What `probe` measured of this machine, if it did. */
 static void learn(struct tune_request *r, struct store *store)
 {
     struct cluster known;
-    int64_t id;
 
-    if (store && !store_cluster_find(store, &r->cluster, &id) &&
-        !store_cluster_get(store, id, &known))
+    if (known_cluster(store, &r->cluster, &known))
         tune_request_learn(r, &known);
 }
 
@@ -206,7 +191,7 @@ int plan_main(int argc, char **argv)
     hosts_free(&hosts);
     TRY(rc);
     TRY(tune_request_make(&o, &here, &request));
-    store = open_known(&o);
+    store = known_open(o.db);
     learn(&request, store);
     rc = print_all(&request, store);
     store_close(store);

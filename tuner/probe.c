@@ -1,6 +1,7 @@
 /* What a survey says about the machine. */
 #include "probe.h"
 
+#include "rank_speeds.h"
 #include "replay.h"
 #include "stats.h"
 #include "status.h"
@@ -108,7 +109,10 @@ static int read_speeds(const struct survey *s, struct probe *p)
     for (size_t q = 0; q < ranks && !rc; q++)
         fastest = fmin(fastest, all[q]);
     for (size_t q = 0; q < ranks && !rc; q++)
-        p->ranks[q].speed = fastest / all[q];
+        p->ranks[q].speed = all[q] = fastest / all[q];
+    if (!rc)
+        rank_speeds_format(all, ranks, p->model.rank_speeds_percent,
+                           sizeof(p->model.rank_speeds_percent));
     free(all);
     return rc;
 }
@@ -121,27 +125,10 @@ static void tidy(struct cluster *model)
         double *value = (double *)(void *)((char *)model + f->offset);
         char text[32];
 
-        if (f->class != CLUSTER_MODEL)
+        if (f->class != CLUSTER_MODEL || f->kind != FIELD_NUMBER)
             continue;
         snprintf(text, sizeof(text), "%.4g", *value);
         *value = *value >= f->least && *value <= f->most ? strtod(text, NULL) : NAN;
-    }
-}
-
-/* Every host once, as far as there is room. */
-static void name_hosts(struct probe *p)
-{
-    char *names = p->model.hosts;
-    size_t used = 0, size = sizeof(p->model.hosts);
-
-    for (int q = 0; q < p->rank_count && used < size; q++) {
-        int first = 0;
-
-        while (strcmp(p->ranks[first].host, p->ranks[q].host) != 0)
-            first++;
-        if (first == q)
-            used +=
-                (size_t)snprintf(names + used, size - used, "%s%s", q ? " " : "", p->ranks[q].host);
     }
 }
 
@@ -151,7 +138,6 @@ static int read_all(struct survey *s)
 
     p->rounds = s->table.rounds;
     p->seconds = s->table.seconds;
-    name_hosts(p);
     read_kernels(s, p);
     read_links(s, p);
     read_steps(s, p);

@@ -3,6 +3,7 @@
 
 #include "json.h"
 #include "plan.h"
+#include "rank_speeds.h"
 #include "shape.h"
 #include "status.h"
 #include "workbench.h"
@@ -23,9 +24,6 @@ struct host {
     int ranks;
     double slowest, fastest;
 };
-
-/* Ranks that differ by less than this are called equal. */
-static const double unequal = 0.1;
 
 /* Ranks of a host need not be consecutive.  Returns how many hosts there are. */
 static int group_hosts(const struct probe *p, struct host *hosts)
@@ -63,7 +61,7 @@ static void compare_ranks(const struct host *hosts, int count, char *text, size_
     const struct host *slowest = slowest_host(hosts, count);
 
     *text = 0;
-    if (slowest->slowest < 1 - unequal)
+    if (slowest->slowest < 1 - rank_speeds_unequal)
         snprintf(text, size,
                  "ranks differ by %.0f %%: the slowest, on %s, has %.2f of the speed of the "
                  "fastest, and every step waits for it",

@@ -3,6 +3,7 @@
 
 #include "json.h"
 #include "plan.h"
+#include "rank_speeds.h"
 #include "shape.h"
 #include "status.h"
 
@@ -75,6 +76,8 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
     struct cluster cluster;
     struct moe_shape shape;
     char text[SHAPE_TEXT_BYTES];
+    size_t ranks;
+    double slowest;
 
     TRY(store_cluster_get(store, cluster_id, &cluster));
     TRY(store_shape_get(store, shape_id, &shape));
@@ -84,6 +87,10 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
             cluster.ranks);
     fprintf(to, cluster.ranks_per_node ? " on %u node%s\n" : " on %u unequal node%s\n",
             cluster.nodes, cluster.nodes == 1 ? "" : "s");
+    if (rank_speeds_parse(cluster.rank_speeds_percent, &ranks, &slowest) &&
+        slowest < 1 - rank_speeds_unequal)
+        fprintf(to, "ranks    unequal: every step waits for one with %.2f of the fastest's speed\n",
+                slowest);
     return OK;
 }
 

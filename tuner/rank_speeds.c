@@ -1,0 +1,68 @@
+/* Runs of ranks that are equally fast, as far as a step tells them apart. */
+#include "rank_speeds.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const double rank_speeds_unequal = 0.1;
+
+/* No rank is so slow that it does nothing. */
+static long percent_of(double speed, long step)
+{
+    long rounded = lround(speed * 100 / (double)step) * step;
+
+    return rounded > 0 ? rounded : 1;
+}
+
+static bool format_runs(const double *speeds, size_t ranks, long step, char *text, size_t size)
+{
+    size_t used = 0;
+
+    for (size_t i = 0, run; i < ranks && used < size; i += run) {
+        long percent = percent_of(speeds[i], step);
+
+        for (run = 1; i + run < ranks && percent_of(speeds[i + run], step) == percent;)
+            run++;
+        used += (size_t)snprintf(text + used, size - used, "%s%zux%ld", i ? " " : "", run, percent);
+    }
+    return used && used < size;
+}
+
+void rank_speeds_format(const double *speeds, size_t ranks, char *text, size_t size)
+{
+    static const long steps[] = { 1, 2, 5, 10, 25 };
+    bool known = true;
+
+    for (size_t i = 0; i < ranks && known; i++)
+        known = speeds[i] > 0 && speeds[i] <= 1;
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && known; i++)
+        if (format_runs(speeds, ranks, steps[i], text, size))
+            return;
+    snprintf(text, size, "unknown");
+}
+
+bool rank_speeds_parse(const char *text, size_t *ranks, double *slowest)
+{
+    unsigned run, percent, least = 100;
+    size_t count = 0;
+    int length = 0;
+
+    /* Blanks and signs before a number are nothing to sscanf. */
+    if (text[strspn(text, "0123456789x ")] || strstr(text, "  ") || strstr(text, "x ") ||
+        *text == ' ')
+        return false;
+    for (; *text; text += length) {
+        if (sscanf(text, "%6ux%3u%n", &run, &percent, &length) != 2 || !run || !percent ||
+            percent > 100 || !strchr(" ", text[length]))
+            return false;
+        count += run;
+        least = percent < least ? percent : least;
+        length += text[length] == ' ';
+    }
+    if (!count)
+        return false;
+    *ranks = count;
+    *slowest = least / 100.0;
+    return true;
+}
