@@ -10,6 +10,7 @@
 #include "verbs.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +123,7 @@ static int compare_here(void *self, const struct cluster *elsewhere)
         return OK;
     }
     s->here++;
+    here.memory_gib = NAN; /* what is free now is nothing that a cluster is known by */
     TRY(store_cluster(s->store, &here, &id));
     if (!cluster_same_soft(elsewhere, &here))
         return store_expire(s->store, id, 0, 0, 0, UINT32_MAX, "imported from other software");
