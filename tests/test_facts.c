@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include "allowance.h"
+#include "gpus.h"
 #include "machine.h"
 #include "rank_speeds.h"
 
@@ -151,6 +152,52 @@ static void this_machine_has_a_core_and_some_memory(void)
     CHECK(allowance_free_bytes() > 0);
 }
 
+/* ---- GPUs */
+
+static const char *gpus(void)
+{
+    static char text[192];
+
+    gpus_describe(root, text, sizeof(text));
+    return text;
+}
+
+static void put_device(const char *device, const char *class, const char *vendor, const char *speed,
+                       const char *width)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "sys/bus/pci/devices/%s/class", device);
+    put(path, class);
+    snprintf(path, sizeof(path), "sys/bus/pci/devices/%s/vendor", device);
+    put(path, vendor);
+    snprintf(path, sizeof(path), "sys/bus/pci/devices/%s/max_link_speed", device);
+    put(path, speed);
+    snprintf(path, sizeof(path), "sys/bus/pci/devices/%s/max_link_width", device);
+    put(path, width);
+}
+
+static void gpus_are_counted_by_kind_and_what_is_not_known_says_so(void)
+{
+    clear();
+    CHECK(!strcmp(gpus(), "GPUs unknown"));
+    put_device("0000:00:02.0", "0x020000\n", "0x15b3\n", "16.0 GT/s PCIe\n", "16\n");
+    put_device("0000:00:03.0", "0x030000\n", "0x1234\n", "Unknown\n", "0\n");
+    CHECK(!strcmp(gpus(), "no GPU"));
+    put_device("0000:18:00.0", "0x030200\n", "0x10de\n", "Unknown\n", "255\n");
+    CHECK(!strcmp(gpus(), "1 x NVIDIA GPU of unknown model (PCIe unknown, NVLink unknown)"));
+    put_device("0000:18:00.0", "0x030200\n", "0x10de\n", "32.0 GT/s PCIe\n", "16\n");
+    put("proc/driver/nvidia/gpus/0000:18:00.0/information",
+        "Model: \t\t NVIDIA H200\nIRQ:   \t\t 81\n");
+    put_device("0000:2a:00.0", "0x030200\n", "0x10de\n", "32.0 GT/s PCIe\n", "16\n");
+    put("proc/driver/nvidia/gpus/0000:2a:00.0/information", "Model: \t\t NVIDIA H200\n");
+    CHECK(!strcmp(gpus(), "2 x NVIDIA H200 (PCIe 32 GT/s x16, NVLink unknown)"));
+    put_device("0000:3b:00.0", "0x038000\n", "0x1002\n", "16.0 GT/s\n", "8\n");
+    put("sys/bus/pci/devices/0000:3b:00.0/product_name", "Instinct MI210\n");
+    CHECK(!strcmp(gpus(), "2 x NVIDIA H200 (PCIe 32 GT/s x16, NVLink unknown) + "
+                          "1 x AMD Instinct MI210 (PCIe 16 GT/s x8, xGMI unknown)"));
+}
+
 /* ---- facts */
 
 static struct host_facts host(const char *name, const char *device)
@@ -282,6 +329,7 @@ int main(void)
         TEST(version_1_is_understood),
         TEST(damaged_files_limit_nothing),
         TEST(this_machine_has_a_core_and_some_memory),
+        TEST(gpus_are_counted_by_kind_and_what_is_not_known_says_so),
         TEST(the_smallest_share_of_free_memory_rules),
         TEST(unlike_hosts_are_named_in_one_order),
         TEST(what_one_host_does_not_know_nobody_knows),

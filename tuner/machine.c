@@ -2,6 +2,7 @@
 #include "machine.h"
 
 #include "allowance.h"
+#include "gpus.h"
 #include "sha256.h"
 #include "world.h"
 
@@ -226,38 +227,6 @@ static void network(char *text, size_t size)
         any_in("/sys/class/net", interface_up, &out);
 }
 
-struct gpu_count {
-    uint32_t nvidia, amd;
-};
-
-static bool count_gpu(void *self, const char *name)
-{
-    struct gpu_count *count = self;
-    char path[128], class[16], vendor[16];
-
-    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.64s/class", name);
-    if (!read_first(path, class, sizeof(class)) || strncmp(class, "0x03", 4) != 0)
-        return false;
-    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.64s/vendor", name);
-    if (!read_first(path, vendor, sizeof(vendor)))
-        return false;
-    count->nvidia += !strcmp(vendor, "0x10de");
-    count->amd += !strcmp(vendor, "0x1002");
-    return false;
-}
-
-static void gpus(char *text, size_t size)
-{
-    struct gpu_count count = { 0, 0 };
-
-    any_in("/sys/bus/pci/devices", count_gpu, &count);
-    snprintf(text, size, "no GPU");
-    if (count.nvidia)
-        snprintf(text, size, "%u NVIDIA GPU%s", count.nvidia, count.nvidia > 1 ? "s" : "");
-    else if (count.amd)
-        snprintf(text, size, "%u AMD GPU%s", count.amd, count.amd > 1 ? "s" : "");
-}
-
 static void build(char hex[SHA256_HEX_BYTES])
 {
     FILE *file = fopen("/proc/self/exe", "r");
@@ -291,7 +260,7 @@ void machine_facts(struct host_facts *out)
     out->memory_gib = kib < 0 ? 0 : (uint32_t)((kib + (1 << 19)) >> 20);
     caches(out->caches, sizeof(out->caches));
     network(out->network, sizeof(out->network));
-    gpus(out->gpus, sizeof(out->gpus));
+    gpus_describe("", out->gpus, sizeof(out->gpus));
     build(out->build);
     world_library(out->comm_library, sizeof(out->comm_library));
     compute_library(out->compute_library, sizeof(out->compute_library), blas, sizeof(blas));

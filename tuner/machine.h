@@ -6,7 +6,7 @@
 
 /* What one host says of itself; of fixed size, so that ranks can gather it.  "" or 0: not known. */
 struct host_facts {
-    char host[64], device[96], caches[64], network[64], gpus[96], system[96];
+    char host[64], device[96], caches[64], network[64], gpus[192], system[96];
     char comm_library[64], compute_library[64], versions[160], environment[1024];
     char build[65]; /* SHA-256 of this program's file */
     uint32_t cores, memory_gib;
