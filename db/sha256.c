@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4). */
+/* SHA-256 (FIPS 180-4), with the instructions for it where the processor has them. */
 #include "sha256.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ static inline void step(uint32_t s[8], unsigned n, uint32_t word)
     s[(7 - n) & 7] = one + (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
 }
 
-static void absorb(uint32_t state[8], const uint8_t *block)
+static void absorb_one(uint32_t state[8], const uint8_t *block)
 {
     uint32_t w[64], s[8];
 
@@ -59,10 +59,87 @@ static void absorb(uint32_t state[8], const uint8_t *block)
         state[i] += s[i];
 }
 
+static void absorb_plain(uint32_t state[8], const uint8_t *block, size_t blocks)
+{
+    for (size_t i = 0; i < blocks; i++)
+        absorb_one(state, block + 64 * i);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+/* Four words of the schedule from the sixteen before them, oldest first. */
+__attribute__((target("sha,sse4.1"))) static inline __m128i schedule(__m128i w0, __m128i w1,
+                                                                     __m128i w2, __m128i w3)
+{
+    __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w0, w1), _mm_alignr_epi8(w3, w2, 4));
+
+    return _mm_sha256msg2_epu32(sum, w3);
+}
+
+/* The processor does two steps at once on the state as it wants it: ABEF and CDGH. */
+__attribute__((target("sha,sse4.1"))) static void absorb_fast(uint32_t state[8],
+                                                              const uint8_t *block, size_t blocks)
+{
+    const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+    __m128i low = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)state), 0xb1);
+    __m128i high = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(state + 4)), 0x1b);
+    __m128i abef = _mm_alignr_epi8(low, high, 8), cdgh = _mm_blend_epi16(high, low, 0xf0);
+
+    for (; blocks; blocks--, block += 64) {
+        const __m128i abef_before = abef, cdgh_before = cdgh;
+        __m128i w[4];
+
+        for (int i = 0; i < 4; i++)
+            w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(block + 16 * i)), big_endian);
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; i++) {
+            const __m128i k = _mm_loadu_si128((const __m128i *)(constants + 4 * i));
+            const __m128i sum = _mm_add_epi32(w[i % 4], k);
+
+            cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
+            abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
+            if (i < 12)
+                w[i % 4] = schedule(w[i % 4], w[(i + 1) % 4], w[(i + 2) % 4], w[(i + 3) % 4]);
+        }
+        abef = _mm_add_epi32(abef, abef_before);
+        cdgh = _mm_add_epi32(cdgh, cdgh_before);
+    }
+    low = _mm_shuffle_epi32(abef, 0x1b);
+    high = _mm_shuffle_epi32(cdgh, 0xb1);
+    _mm_storeu_si128((__m128i *)state, _mm_blend_epi16(low, high, 0xf0));
+    _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(high, low, 8));
+}
+
+bool sha256_has_fast(void)
+{
+    return __builtin_cpu_supports("sha") && __builtin_cpu_supports("sse4.1");
+}
+#else
+static void absorb_fast(uint32_t state[8], const uint8_t *block, size_t blocks)
+{
+    absorb_plain(state, block, blocks);
+}
+
+bool sha256_has_fast(void)
+{
+    return false;
+}
+#endif
+
+static void absorb(struct sha256 *s, const uint8_t *block, size_t blocks)
+{
+    if (s->plain)
+        absorb_plain(s->state, block, blocks);
+    else
+        absorb_fast(s->state, block, blocks);
+}
+
 void sha256_init(struct sha256 *s)
 {
     *s = (struct sha256){ .state = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
-                                     0x9b05688c, 0x1f83d9ab, 0x5be0cd19 } };
+                                     0x9b05688c, 0x1f83d9ab, 0x5be0cd19 },
+                          .plain = !sha256_has_fast() };
 }
 
 void sha256_add(struct sha256 *s, const void *data, size_t bytes)
@@ -72,12 +149,17 @@ void sha256_add(struct sha256 *s, const void *data, size_t bytes)
     while (bytes) {
         size_t at = s->length % 64, n = 64 - at < bytes ? 64 - at : bytes;
 
-        memcpy(s->block + at, from, n);
+        if (!at && bytes >= 64) { /* whole blocks where they lie */
+            n = bytes - bytes % 64;
+            absorb(s, from, n / 64);
+        } else {
+            memcpy(s->block + at, from, n);
+            if (at + n == 64)
+                absorb(s, s->block, 1);
+        }
         s->length += n;
         from += n;
         bytes -= n;
-        if (s->length % 64 == 0)
-            absorb(s->state, s->block);
     }
 }
 

@@ -707,6 +707,36 @@ static void sha256_gives_the_standards_answers(void)
     }
 }
 
+/* The data whole, or cut in two at `cut`. */
+static void hash_bytes(const uint8_t *data, size_t bytes, size_t cut, bool plain,
+                       uint8_t hash[SHA256_BYTES])
+{
+    struct sha256 sha;
+
+    sha256_init(&sha);
+    sha.plain = sha.plain || plain;
+    sha256_add(&sha, data, cut);
+    sha256_add(&sha, data + cut, bytes - cut);
+    sha256_end(&sha, hash);
+}
+
+static void sha256_is_the_same_with_and_without_instructions_and_wherever_it_is_cut(void)
+{
+    uint8_t data[300], plain[SHA256_BYTES], fast[SHA256_BYTES];
+
+    if (!sha256_has_fast())
+        printf("  skipped: the processor's own SHA-256 (it has none)\n");
+    for (size_t i = 0; i < sizeof(data); i++)
+        data[i] = (uint8_t)(i * i * 7 + i);
+    for (size_t bytes = 0; bytes <= sizeof(data); bytes++) {
+        hash_bytes(data, bytes, 0, true, plain);
+        for (size_t cut = 0; cut <= bytes; cut += 13) {
+            hash_bytes(data, bytes, cut, false, fast);
+            CHECK(!memcmp(plain, fast, sizeof(fast)));
+        }
+    }
+}
+
 static int count_value(void *self, const struct json_value *value)
 {
     (void)value;
@@ -791,6 +821,7 @@ int main(void)
         TEST(versions_follow_each_other_in_one_transaction),
         TEST(paths_come_from_option_variable_and_home),
         TEST(sha256_gives_the_standards_answers),
+        TEST(sha256_is_the_same_with_and_without_instructions_and_wherever_it_is_cut),
         TEST(json_is_read_strictly),
         TEST(no_bytes_make_the_json_reader_fall),
     };
