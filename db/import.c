@@ -35,6 +35,7 @@ struct reader {
     struct incoming *entries;
     size_t cluster_count, cluster_room, entry_count, entry_room;
     uint32_t line;
+    char layer[SHAPE_TEXT_BYTES]; /* of the entry before, which is mostly this one's */
     /* The header says: */
     int64_t wanted_clusters, wanted_entries;
     char sha256[SHA256_HEX_BYTES];
@@ -326,22 +327,34 @@ static int check_plan(const struct reader *r, const char *name, struct moe_plan 
     return OK;
 }
 
+static int read_layer(struct reader *r, const char *layer, struct moe_shape *shape)
+{
+    char why[SHAPE_FAULT_BYTES], again[SHAPE_TEXT_BYTES];
+
+    if (r->entry_count && !strcmp(layer, r->layer)) {
+        *shape = r->entries[r->entry_count - 1].shape;
+        return OK;
+    }
+    shape->struct_size = sizeof(*shape);
+    if (shape_scan(layer, shape) || shape_fault(shape, why, sizeof(why)))
+        return wrong(r, "layer", "is no layer");
+    shape_format(shape, again, sizeof(again));
+    if (strcmp(again, layer) != 0)
+        return wrong(r, "layer", "is not in its one form");
+    memcpy(r->layer, again, sizeof(r->layer));
+    return OK;
+}
+
 static int check_entry(struct reader *r, const char *cluster, const char *layer,
                        struct incoming *in)
 {
-    char why[SHAPE_FAULT_BYTES], again[SHAPE_TEXT_BYTES];
     struct entry_row *e = &in->row;
     long at = find_cluster(r, cluster);
 
     if (at < 0)
         return wrong(r, "cluster", "was not described before");
     in->cluster = (size_t)at;
-    in->shape.struct_size = sizeof(in->shape);
-    if (shape_scan(layer, &in->shape) || shape_fault(&in->shape, why, sizeof(why)))
-        return wrong(r, "layer", "is no layer");
-    shape_format(&in->shape, again, sizeof(again));
-    if (strcmp(again, layer) != 0)
-        return wrong(r, "layer", "is not in its one form");
+    TRY(read_layer(r, layer, &in->shape));
     if (in->shape.ranks != r->clusters[at].cluster.ranks)
         return wrong(r, "layer", "has other ranks than its cluster");
     TRY(check_plan(r, "plan", &e->plan, &in->shape));

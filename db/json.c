@@ -1,4 +1,4 @@
-/* A strict recursive reader with a limit on depth. */
+/* A strict recursive reader with a limit on depth; and what is written. */
 #include "json.h"
 
 #include "status.h"
@@ -26,9 +26,14 @@ static int wrong(const struct reader *r, const char *what)
     return r->origin ? fail(ERR_FORMAT, "%s:%d: not JSON: %s", r->origin, line, what) : UNSUPPORTED;
 }
 
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 static void skip(struct reader *r)
 {
-    while (r->at < r->end && strchr(" \t\r\n", *r->at) && *r->at)
+    while (r->at < r->end && is_space(*r->at))
         r->at++;
 }
 
@@ -102,35 +107,50 @@ static int read_unicode(struct reader *r, char *to, size_t *used)
     return OK;
 }
 
-static int read_string(struct reader *r, char *to, size_t *length)
+/* What stands for itself in a string is copied at once. */
+static size_t plain_bytes(const struct reader *r)
+{
+    const char *c = r->at;
+
+    while (c < r->end && *c != '"' && *c != '\\' && (unsigned char)*c >= 0x20)
+        c++;
+    return (size_t)(c - r->at);
+}
+
+static int read_escape(struct reader *r, char *to, size_t *used)
 {
     static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    const char *found;
+
+    if (take(r, 'u'))
+        return read_unicode(r, to, used);
+    found = r->at < r->end && *r->at ? strchr(escapes, *r->at) : NULL;
+    if (!found)
+        return wrong(r, "an unknown escape");
+    to[(*used)++] = meant[found - escapes];
+    r->at++;
+    return OK;
+}
+
+static int read_string(struct reader *r, char *to, size_t *length)
+{
     size_t used = 0;
 
     if (!take(r, '"'))
         return wrong(r, "a string is wanted");
-    while (r->at < r->end && *r->at != '"') {
-        const char *found;
-        char c = *r->at++;
+    for (;;) {
+        size_t plain = plain_bytes(r);
 
-        if ((unsigned char)c < 0x20)
-            return wrong(r, "a control character in a string");
-        if (c != '\\') {
-            to[used++] = c;
-            continue;
-        }
-        if (take(r, 'u')) {
-            TRY(read_unicode(r, to, &used));
-            continue;
-        }
-        found = r->at < r->end && *r->at ? strchr(escapes, *r->at) : NULL;
-        if (!found)
-            return wrong(r, "an unknown escape");
-        to[used++] = meant[found - escapes];
-        r->at++;
+        memcpy(to + used, r->at, plain);
+        used += plain;
+        r->at += plain;
+        if (!take(r, '\\'))
+            break;
+        TRY(read_escape(r, to, &used));
     }
     if (!take(r, '"'))
-        return wrong(r, "a string without an end");
+        return wrong(r, r->at < r->end ? "a control character in a string"
+                                       : "a string without an end");
     to[used] = 0;
     *length = used;
     return OK;
@@ -174,7 +194,8 @@ static bool word(struct reader *r, const char *text)
 {
     size_t n = strlen(text);
 
-    if ((size_t)(r->end - r->at) < n || memcmp(r->at, text, n) != 0)
+    if (r->at == r->end || *r->at != *text || (size_t)(r->end - r->at) < n ||
+        memcmp(r->at, text, n) != 0)
         return false;
     r->at += n;
     return true;
@@ -261,24 +282,52 @@ int json_read(const char *text, size_t length, const char *origin,
                         .origin = origin,
                         .on = on,
                         .self = self,
-                        .buffer = malloc(length + 8),
-                        .key = malloc(length + 8) };
-    int rc = r.buffer && r.key ? OK : fail(ERR_NOMEM, "%zu bytes of JSON", length);
+                        .buffer = malloc(2 * (length + 8)) };
+    int rc;
 
-    if (!rc)
-        rc = read_document(&r);
+    if (!r.buffer)
+        return fail(ERR_NOMEM, "%zu bytes of JSON", length);
+    r.key = r.buffer + length + 8;
+    rc = read_document(&r);
     free(r.buffer);
-    free(r.key);
     return rc;
+}
+
+/* Digits with a point, few enough to be exact: a whole number below 2^53 over a power of ten below
+ * 10^23 are both doubles, and one division rounds as strtod does. */
+static bool short_number(const char *text, double *out)
+{
+    static const double tens[] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9 };
+    bool minus = *text == '-', point = false;
+    int64_t whole = 0;
+    int decimals = 0;
+
+    for (text += minus; *text; text++) {
+        if (*text == '.') {
+            point = true;
+            continue;
+        }
+        if (*text < '0' || *text > '9' || decimals == 9 || whole >= (int64_t)1 << 49)
+            return false;
+        whole = 10 * whole + (*text - '0');
+        decimals += point;
+    }
+    *out = (double)whole / tens[decimals];
+    *out = minus ? -*out : *out;
+    return true;
 }
 
 double json_number(const struct json_value *value)
 {
-    const char *point = localeconv()->decimal_point;
+    const char *point;
     char local[64], *at;
+    double number;
 
     if (value->kind != JSON_NUMBER || value->length >= sizeof(local))
         return NAN;
+    if (short_number(value->value, &number))
+        return number;
+    point = localeconv()->decimal_point;
     memcpy(local, value->value, value->length + 1);
     at = strchr(local, '.');
     if (at && strlen(point) == 1)
@@ -286,37 +335,78 @@ double json_number(const struct json_value *value)
     return strtod(local, NULL);
 }
 
-static bool must_escape(char c)
-{
-    return c == '"' || c == '\\' || (unsigned char)c < 0x20;
-}
+/* ---- writing */
 
-void json_quote(const char *text, FILE *to)
+void json_add(struct json_text *t, const char *bytes, size_t length)
 {
-    fputc('"', to);
-    while (*text) {
-        size_t plain = 0;
+    if (t->room - t->used < length && !t->failed) {
+        size_t room = 2 * (t->room + length) + 256;
+        char *more = realloc(t->bytes, room);
 
-        while (text[plain] && !must_escape(text[plain]))
-            plain++;
-        fwrite(text, 1, plain, to);
-        text += plain;
-        if (*text == '"' || *text == '\\')
-            fprintf(to, "\\%c", *text++);
-        else if (*text)
-            fprintf(to, "\\u%04x", (unsigned)*text++);
+        t->failed = !more;
+        t->bytes = more ? more : t->bytes;
+        t->room = more ? room : t->room;
     }
-    fputc('"', to);
+    if (t->failed || !length)
+        return;
+    memcpy(t->bytes + t->used, bytes, length);
+    t->used += length;
 }
 
-void json_print(double value, FILE *to)
+static void add_text(struct json_text *t, const char *text)
+{
+    json_add(t, text, strlen(text));
+}
+
+void json_add_integer(struct json_text *t, int64_t value)
+{
+    char digits[24];
+    size_t at = sizeof(digits);
+    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+
+    do
+        digits[--at] = (char)('0' + left % 10);
+    while (left /= 10);
+    if (value < 0)
+        digits[--at] = '-';
+    json_add(t, digits + at, sizeof(digits) - at);
+}
+
+/* Six decimals, where they are all there is: division rounds once, so what is read back from them
+ * is this very double. */
+static bool add_short_number(struct json_text *t, double value)
+{
+    double magnitude = fabs(value);
+    int64_t millionths;
+    char decimals[7] = ".";
+    size_t n = 7;
+
+    if (!(magnitude < 1e9) || (magnitude < 1e-4 && (magnitude != 0 || signbit(value))))
+        return false;
+    millionths = llround(magnitude * 1e6);
+    if ((double)millionths / 1e6 != magnitude)
+        return false;
+    if (value < 0)
+        json_add(t, "-", 1);
+    json_add_integer(t, millionths / 1000000);
+    for (int64_t left = millionths % 1000000, i = 6; i > 0; i--, left /= 10)
+        decimals[i] = (char)('0' + left % 10);
+    while (n > 1 && decimals[n - 1] == '0')
+        n--;
+    json_add(t, decimals, n > 1 ? n : 0);
+    return true;
+}
+
+void json_add_number(struct json_text *t, double value)
 {
     char text[40];
 
     if (!isfinite(value)) {
-        fputs("null", to);
+        add_text(t, "null");
         return;
     }
+    if (add_short_number(t, value))
+        return;
     for (int precision = 6; precision <= 17; precision++) {
         snprintf(text, sizeof(text), "%.*g", precision, value);
         if (strtod(text, NULL) == value)
@@ -325,5 +415,54 @@ void json_print(double value, FILE *to)
     for (char *c = text; *c; c++)
         if (*c == ',')
             *c = '.';
-    fputs(text, to);
+    add_text(t, text);
+}
+
+static bool must_escape(char c)
+{
+    return c == '"' || c == '\\' || (unsigned char)c < 0x20;
+}
+
+void json_add_quoted(struct json_text *t, const char *text)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    json_add(t, "\"", 1);
+    while (*text) {
+        size_t plain = 0;
+
+        while (text[plain] && !must_escape(text[plain]))
+            plain++;
+        json_add(t, text, plain);
+        text += plain;
+        if (*text == '"' || *text == '\\')
+            json_add(t, (char[]){ '\\', *text++ }, 2);
+        else if (*text) {
+            json_add(t, (char[]){ '\\', 'u', '0', '0', digits[*text >> 4], digits[*text & 15] }, 6);
+            text++;
+        }
+    }
+    json_add(t, "\"", 1);
+}
+
+static void write_out(struct json_text *t, FILE *to)
+{
+    fwrite(t->bytes, 1, t->used, to);
+    free(t->bytes);
+}
+
+void json_quote(const char *text, FILE *to)
+{
+    struct json_text t = { 0 };
+
+    json_add_quoted(&t, text);
+    write_out(&t, to);
+}
+
+void json_print(double value, FILE *to)
+{
+    struct json_text t = { 0 };
+
+    json_add_number(&t, value);
+    write_out(&t, to);
 }

@@ -2,7 +2,9 @@
 #ifndef JSON_H
 #define JSON_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 enum json_kind {
@@ -35,6 +37,18 @@ int json_read(const char *text, size_t length, const char *origin,
 
 /* The number of a JSON_NUMBER, read the same in every locale. */
 double json_number(const struct json_value *value);
+
+/* JSON in the making, a row or a line of it; {0} to begin with, `bytes` is freed by who made it.
+ * Once memory ran out nothing is added any more. */
+struct json_text {
+    char *bytes;
+    size_t used, room;
+    bool failed;
+};
+void json_add(struct json_text *text, const char *bytes, size_t length); /* as it is */
+void json_add_integer(struct json_text *text, int64_t value);
+void json_add_number(struct json_text *text, double value);      /* as json_print */
+void json_add_quoted(struct json_text *text, const char *value); /* as json_quote */
 
 /* Text in quotes; bytes are passed on as they are except what JSON must escape. */
 void json_quote(const char *text, FILE *to);

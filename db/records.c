@@ -6,27 +6,29 @@
 #include "status.h"
 
 #include <errno.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Statements are kept by the address of the literal they are made from. */
-/* NULL: not prepared yet. */
-static sqlite3_stmt *prepared(struct records *r, const char *key)
+/* Statements are kept by the addresses of the literals they are made from: what is done, and to
+ * what.  NULL: not prepared yet. */
+static sqlite3_stmt *prepared(struct records *r, const char *verb, const char *key)
 {
     for (int i = 0; i < STATEMENTS_MAX && r->prepared[i].key; i++)
-        if (r->prepared[i].key == key) {
+        if (r->prepared[i].key == key && r->prepared[i].verb == verb) {
             sqlite3_reset(r->prepared[i].statement);
             return r->prepared[i].statement;
         }
     return NULL;
 }
 
-static int prepare(struct records *r, const char *key, const char *sql, sqlite3_stmt **out)
+static int prepare(struct records *r, const char *verb, const char *key, const char *sql,
+                   sqlite3_stmt **out)
 {
     int slot = 0, code;
 
-    *out = prepared(r, key);
+    *out = prepared(r, verb, key);
     if (*out)
         return OK;
     while (slot < STATEMENTS_MAX && r->prepared[slot].key)
@@ -36,6 +38,7 @@ static int prepare(struct records *r, const char *key, const char *sql, sqlite3_
     code = sqlite3_prepare_v3(r->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
     if (code != SQLITE_OK)
         return schema_status(r->db, code, r->path, "cannot be read");
+    r->prepared[slot].verb = verb;
     r->prepared[slot].key = key;
     r->prepared[slot].statement = *out;
     return OK;
@@ -44,7 +47,7 @@ static int prepare(struct records *r, const char *key, const char *sql, sqlite3_
 int records_query(struct records *r, const char *sql, const int64_t *values, int count,
                   sqlite3_stmt **out)
 {
-    TRY(prepare(r, sql, sql, out));
+    TRY(prepare(r, "query", sql, sql, out));
     for (int i = 0; i < count; i++)
         sqlite3_bind_int64(*out, i + 1, values[i]);
     return OK;
@@ -76,9 +79,22 @@ static int flush_journal(struct records *r)
 {
     if (!r->journal)
         return OK;
-    if (fflush(r->journal) || (!r->relaxed && fdatasync(fileno(r->journal))))
+    if (fflush(r->journal) || ferror(r->journal) || (!r->relaxed && fdatasync(fileno(r->journal))))
         return fail(ERR_IO, "%s.journal: %s", r->path, strerror(errno));
     return OK;
+}
+
+/* What was not flushed yet is forgotten as well: on a full disk it would come back later. */
+static void take_back(struct records *r)
+{
+    sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
+    if (!r->journal || r->journal_at < 0)
+        return;
+    __fpurge(r->journal);
+    clearerr(r->journal);
+    /* Should this fail the journal only knows more than the database. */
+    if (!ftruncate(fileno(r->journal), r->journal_at))
+        fseek(r->journal, r->journal_at, SEEK_SET);
 }
 
 /* The journal first: it may know more than the database, never less. */
@@ -93,20 +109,15 @@ int records_commit(struct records *r)
     if (!rc)
         rc = schema_run(r->db, r->path, "COMMIT");
     if (rc)
-        sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
+        take_back(r);
     return rc;
 }
 
 void records_rollback(struct records *r)
 {
-    if (!r->changing)
-        return;
+    if (r->changing)
+        take_back(r);
     r->changing = false;
-    sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
-    /* Should this fail the journal only knows more than the database. */
-    if (r->journal && r->journal_at >= 0 && !fflush(r->journal) &&
-        !ftruncate(fileno(r->journal), r->journal_at))
-        fseek(r->journal, r->journal_at, SEEK_SET);
 }
 
 void records_close(struct records *r)
@@ -115,25 +126,32 @@ void records_close(struct records *r)
         sqlite3_finalize(r->prepared[i].statement);
     if (r->journal)
         fclose(r->journal);
+    free(r->line.bytes);
     sqlite3_close(r->db);
     memset(r, 0, sizeof(*r));
 }
 
 /* ---- rows */
 
-static void put_sql(const char *table, const struct column *columns, size_t count, char *sql,
-                    size_t size)
+/* OR IGNORE would also pass over a NULL where none may be. */
+static const struct insertion {
+    const char *verb, *end;
+} replace = { "INSERT OR REPLACE", "" }, add = { "INSERT", " ON CONFLICT DO NOTHING" };
+
+static void put_sql(const struct insertion *how, const char *table, const struct column *columns,
+                    size_t count, char *sql, size_t size)
 {
-    size_t used = (size_t)snprintf(sql, size, "INSERT OR REPLACE INTO %s(", table);
+    size_t used = (size_t)snprintf(sql, size, "%s INTO %s(", how->verb, table);
 
     for (size_t i = 0; i < count; i++)
         used += (size_t)snprintf(sql + used, size - used, "%s%s", i ? "," : "", columns[i].name);
     used += (size_t)snprintf(sql + used, size - used, ") VALUES(");
     for (size_t i = 0; i < count; i++)
         used += (size_t)snprintf(sql + used, size - used, i ? ",?" : "?");
-    snprintf(sql + used, size - used, ")");
+    snprintf(sql + used, size - used, ")%s", how->end);
 }
 
+/* Text is not copied: it lives until the step that follows. */
 static void bind(sqlite3_stmt *statement, int at, const struct column *c)
 {
     if (c->kind == COLUMN_INTEGER)
@@ -141,43 +159,58 @@ static void bind(sqlite3_stmt *statement, int at, const struct column *c)
     else if (c->kind == COLUMN_REAL && c->real == c->real)
         sqlite3_bind_double(statement, at, c->real);
     else if (c->kind == COLUMN_TEXT && c->text)
-        sqlite3_bind_text(statement, at, c->text, -1, SQLITE_TRANSIENT);
+        sqlite3_bind_text(statement, at, c->text, -1, SQLITE_STATIC);
     else
         sqlite3_bind_null(statement, at);
 }
 
-static void write_line(FILE *to, const char *table, const struct column *columns, size_t count)
-{
-    fprintf(to, "{\"table\":\"%s\"", table);
-    for (size_t i = 0; i < count; i++) {
-        const struct column *c = &columns[i];
+#define ADD(line, literal) json_add(line, literal, sizeof(literal) - 1)
 
-        fputs(",\"", to);
-        fputs(c->name, to);
-        fputs("\":", to);
-        if (c->kind == COLUMN_INTEGER)
-            fprintf(to, "%lld", (long long)c->integer);
-        else if (c->kind == COLUMN_REAL)
-            json_print(c->real, to);
-        else if (c->text)
-            json_quote(c->text, to);
-        else
-            fputs("null", to);
-    }
-    fputs("}\n", to);
+static void add_column(struct json_text *line, const struct column *c)
+{
+    ADD(line, ",\"");
+    json_add(line, c->name, strlen(c->name));
+    ADD(line, "\":");
+    if (c->kind == COLUMN_INTEGER)
+        json_add_integer(line, c->integer);
+    else if (c->kind == COLUMN_REAL)
+        json_add_number(line, c->real);
+    else if (c->text)
+        json_add_quoted(line, c->text);
+    else
+        ADD(line, "null");
 }
 
-static int insert(struct records *r, const char *key, const char *table,
+static int write_line(struct records *r, const char *table, const struct column *columns,
+                      size_t count)
+{
+    struct json_text *line = &r->line;
+
+    if (!r->journal)
+        return OK;
+    line->used = 0;
+    ADD(line, "{\"table\":\"");
+    json_add(line, table, strlen(table));
+    ADD(line, "\"");
+    for (size_t i = 0; i < count; i++)
+        add_column(line, &columns[i]);
+    ADD(line, "}\n");
+    if (line->failed)
+        return fail(ERR_NOMEM, "a line of %s.journal", r->path);
+    fwrite(line->bytes, 1, line->used, r->journal); /* its error shows when it is flushed */
+    return OK;
+}
+
+static int insert(struct records *r, const struct insertion *how, const char *table,
                   const struct column *columns, size_t count)
 {
-    sqlite3_stmt *statement;
+    sqlite3_stmt *statement = prepared(r, how->verb, table);
     char sql[2048];
     int code;
 
-    statement = prepared(r, key);
     if (!statement) {
-        put_sql(table, columns, count, sql, sizeof(sql));
-        TRY(prepare(r, key, sql, &statement));
+        put_sql(how, table, columns, count, sql, sizeof(sql));
+        TRY(prepare(r, how->verb, table, sql, &statement));
     }
     for (size_t i = 0; i < count; i++)
         bind(statement, (int)i + 1, &columns[i]);
@@ -189,10 +222,21 @@ static int insert(struct records *r, const char *key, const char *table,
 int records_put(struct records *r, const char *table, const struct column *columns, size_t count)
 {
     TRY(records_begin(r));
-    TRY(insert(r, table, table, columns, count));
-    if (r->journal)
-        write_line(r->journal, table, columns, count);
-    return OK;
+    TRY(insert(r, &replace, table, columns, count));
+    return write_line(r, table, columns, count);
+}
+
+int records_add(struct records *r, const char *table, struct column *columns, size_t count)
+{
+    const char *id = columns[0].name;
+
+    TRY(records_begin(r));
+    columns[0] = (struct column){ .name = id, .kind = COLUMN_TEXT }; /* NULL: the next one */
+    TRY(insert(r, &add, table, columns, count));
+    if (!sqlite3_changes(r->db))
+        return UNSUPPORTED;
+    columns[0] = (struct column)INTEGER(id, sqlite3_last_insert_rowid(r->db));
+    return write_line(r, table, columns, count);
 }
 
 int records_delete(struct records *r, const char *table, const char *where, const int64_t *values,
@@ -204,7 +248,7 @@ int records_delete(struct records *r, const char *table, const char *where, cons
 
     TRY(records_begin(r));
     snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", table, where);
-    TRY(prepare(r, where, sql, &statement));
+    TRY(prepare(r, table, where, sql, &statement));
     for (int i = 0; i < count; i++)
         sqlite3_bind_int64(statement, i + 1, values[i]);
     code = sqlite3_step(statement);
@@ -333,7 +377,7 @@ static int apply(struct records *r, const struct line *line)
     if (*line->delete)
         return records_delete(r, table, known_deletion(line->where), line->values,
                               line->value_count);
-    put_sql(table, line->columns, line->count, sql, sizeof(sql));
+    put_sql(&replace, table, line->columns, line->count, sql, sizeof(sql));
     code = sqlite3_prepare_v2(r->db, sql, -1, &statement, NULL);
     if (code != SQLITE_OK)
         return ERR_FORMAT;

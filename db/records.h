@@ -5,6 +5,8 @@
 #ifndef RECORDS_H
 #define RECORDS_H
 
+#include "json.h"
+
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,8 +44,9 @@ struct records {
     bool relaxed;     /* no fsync */
     bool changing;    /* a transaction is open */
     long journal_at;  /* where its lines begin */
+    struct json_text line;
     struct {
-        const char *key;
+        const char *verb, *key;
         sqlite3_stmt *statement;
     } prepared[STATEMENTS_MAX];
 };
@@ -52,6 +55,10 @@ struct records {
  * columns' names must be literals: statements are kept by the table's name. */
 int records_put(struct records *records, const char *table, const struct column *columns,
                 size_t count);
+
+/* Writes a row with an id of its own, unless its unique columns are there already: UNSUPPORTED
+ * then, and nothing is written.  The first column is the id; what it says does not count. */
+int records_add(struct records *records, const char *table, struct column *columns, size_t count);
 
 /* The buckets of one layer, or of all: fingerprint, shape, window (0: any), first and last bucket.
  */

@@ -885,23 +885,62 @@ static int put_history(struct store *store, const struct entry_row *old, const c
                INTEGER("replaced_s", time(NULL)), TEXT("why", why));
 }
 
+enum { ENTRY_COLUMN_COUNT = 27 };
+
+/* Each of them once, the id first; `text` holds the plans' text. */
+static void entry_row_columns(const struct entry_row *e, int64_t id, char text[3][PLAN_TEXT_BYTES],
+                              struct column columns[ENTRY_COLUMN_COUNT])
+{
+    const struct column row[ENTRY_COLUMN_COUNT] = {
+        INTEGER("id", id),
+        INTEGER("fingerprint", e->cluster),
+        INTEGER("shape", e->shape),
+        INTEGER("run", e->run),
+        INTEGER("window", e->window),
+        INTEGER("bucket", e->bucket),
+        INTEGER("capacity", e->capacity),
+        TEXT("plan", plan_text(&e->plan, text[0])),
+        TEXT("runner_up", plan_text(&e->runner_up, text[1])),
+        TEXT("search_winner", plan_text(&e->search_winner, text[2])),
+        REAL("time_us", e->time_us),
+        REAL("low_us", e->low_us),
+        REAL("high_us", e->high_us),
+        REAL("default_us", e->default_us),
+        REAL("gain", e->gain),
+        REAL("gain_low", e->gain_low),
+        REAL("gain_high", e->gain_high),
+        REAL("bound", e->bound),
+        INTEGER("samples", e->samples),
+        INTEGER("inferred", e->inferred),
+        INTEGER("stale", e->stale),
+        TEXT("effort", e->effort),
+        TEXT("search", e->search),
+        TEXT("reason", e->reason),
+        TEXT("decision", e->decision),
+        INTEGER("decided_s", e->decided_s),
+        TEXT("tier", entry_tier_words[e->tier]),
+    };
+
+    memcpy(columns, row, sizeof(row));
+}
+
 static int put_entry(struct store *store, const struct entry_row *e, int64_t id)
 {
-    char plan[PLAN_TEXT_BYTES], runner_up[PLAN_TEXT_BYTES], winner[PLAN_TEXT_BYTES];
+    struct column columns[ENTRY_COLUMN_COUNT];
+    char text[3][PLAN_TEXT_BYTES];
 
-    return PUT(
-        store, "entry", INTEGER("id", id), INTEGER("fingerprint", e->cluster),
-        INTEGER("shape", e->shape), INTEGER("run", e->run), INTEGER("window", e->window),
-        INTEGER("bucket", e->bucket), INTEGER("capacity", e->capacity),
-        TEXT("plan", plan_text(&e->plan, plan)),
-        TEXT("runner_up", plan_text(&e->runner_up, runner_up)),
-        TEXT("search_winner", plan_text(&e->search_winner, winner)), REAL("time_us", e->time_us),
-        REAL("low_us", e->low_us), REAL("high_us", e->high_us), REAL("default_us", e->default_us),
-        REAL("gain", e->gain), REAL("gain_low", e->gain_low), REAL("gain_high", e->gain_high),
-        REAL("bound", e->bound), INTEGER("samples", e->samples), INTEGER("inferred", e->inferred),
-        INTEGER("stale", e->stale), TEXT("effort", e->effort), TEXT("search", e->search),
-        TEXT("reason", e->reason), TEXT("decision", e->decision),
-        INTEGER("decided_s", e->decided_s), TEXT("tier", entry_tier_words[e->tier]));
+    entry_row_columns(e, id, text, columns);
+    return records_put(&store->records, "entry", columns, ENTRY_COLUMN_COUNT);
+}
+
+/* UNSUPPORTED if its bucket has one. */
+static int add_entry(struct store *store, const struct entry_row *e)
+{
+    struct column columns[ENTRY_COLUMN_COUNT];
+    char text[3][PLAN_TEXT_BYTES];
+
+    entry_row_columns(e, 0, text, columns);
+    return records_add(&store->records, "entry", columns, ENTRY_COLUMN_COUNT);
 }
 
 bool entry_is_refuted(const struct entry_row *entry)
@@ -914,14 +953,12 @@ int store_entry(struct store *store, const struct entry_row *entry, const char *
     const int64_t key[] = { entry->cluster, entry->shape, entry->window, entry->bucket };
     struct entry_row old;
     int64_t id;
-    int rc = find_entry(store, key, &id, &old);
+    int rc = add_entry(store, entry);
 
-    if (rc < 0)
+    if (rc != UNSUPPORTED)
         return rc;
-    if (rc == OK)
-        TRY(put_history(store, &old, why));
-    else
-        TRY(NEXT_ID(store, "entry", &id));
+    TRY(find_entry(store, key, &id, &old));
+    TRY(put_history(store, &old, why));
     return put_entry(store, entry, id);
 }
 
@@ -1029,15 +1066,12 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
 {
     const int64_t key[] = { entry->cluster, entry->shape, entry->window, entry->bucket };
     int64_t id;
-    int rc = find_entry(store, key, &id, known), by;
+    int rc = add_entry(store, entry), by;
 
-    if (rc < 0)
+    *outcome = MERGE_ADDED;
+    if (rc != UNSUPPORTED)
         return rc;
-    if (rc == UNSUPPORTED) {
-        *outcome = MERGE_ADDED;
-        TRY(NEXT_ID(store, "entry", &id));
-        return put_entry(store, entry, id);
-    }
+    TRY(find_entry(store, key, &id, known));
     by = better(entry, known);
     *outcome = by > 0 ? MERGE_REPLACED : (by < 0 ? MERGE_LOST : MERGE_SAME);
     if (by == 0)
