@@ -28,9 +28,9 @@ struct incoming {
     struct entry_row row;
 };
 
-struct reader {
-    const struct import_options *options;
-    struct store *store;
+/* Begun as what reads the lines, and what they said in the end. */
+struct import_table {
+    char origin[256]; /* for messages: a file's name */
     struct known_cluster *clusters;
     struct incoming *entries;
     size_t cluster_count, cluster_room, entry_count, entry_room;
@@ -38,6 +38,7 @@ struct reader {
     char layer[SHAPE_TEXT_BYTES]; /* of the entry before, which is mostly this one's */
     /* The header says: */
     int64_t wanted_clusters, wanted_entries;
+    const struct version *version;
     char sha256[SHA256_HEX_BYTES];
 };
 
@@ -63,7 +64,7 @@ struct member {
 };
 
 struct object {
-    const struct reader *reader;
+    const struct import_table *table;
     const struct member *members;
     size_t count, next; /* next: where the following member probably is */
     uint64_t seen;
@@ -73,10 +74,9 @@ struct object {
     size_t inner_size, inner_used;
 };
 
-static int wrong(const struct reader *reader, const char *field, const char *why)
+static int wrong(const struct import_table *table, const char *field, const char *why)
 {
-    return fail(ERR_FORMAT, "%s, line %u: \"%.40s\" %s", reader->options->origin, reader->line,
-                field, why);
+    return fail(ERR_FORMAT, "%s, line %u: \"%.40s\" %s", table->origin, table->line, field, why);
 }
 
 /* What is printed later must not move a terminal's cursor or end a line. */
@@ -91,7 +91,7 @@ static bool is_plain(const struct json_value *v)
 static int take_text(const struct object *o, const struct member *m, const struct json_value *v)
 {
     if (v->kind != JSON_STRING || v->length >= m->size || !is_plain(v))
-        return wrong(o->reader, m->name, "is no text that fits");
+        return wrong(o->table, m->name, "is no text that fits");
     memcpy(m->to, v->value, v->length + 1);
     return OK;
 }
@@ -102,7 +102,7 @@ static int take_word(const struct object *o, const struct member *m, const struc
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_";
 
     TRY(take_text(o, m, v));
-    return strspn(m->to, allowed) == v->length ? OK : wrong(o->reader, m->name, "is no word");
+    return strspn(m->to, allowed) == v->length ? OK : wrong(o->table, m->name, "is no word");
 }
 
 static int take_plan(const struct object *o, const struct member *m, const struct json_value *v)
@@ -114,7 +114,7 @@ static int take_plan(const struct object *o, const struct member *m, const struc
         return OK;
     }
     if (v->kind != JSON_STRING || strlen(v->value) != v->length || moe_plan_parse(v->value, &plan))
-        return wrong(o->reader, m->name, "is no plan");
+        return wrong(o->table, m->name, "is no plan");
     *(struct moe_plan *)m->to = plan;
     return OK;
 }
@@ -124,7 +124,7 @@ static int take_count(const struct object *o, const struct member *m, const stru
     double value = v->kind == JSON_NUMBER ? json_number(v) : -1;
 
     if (!(value >= 0 && value <= m->most) || value != floor(value))
-        return wrong(o->reader, m->name, "is no whole number in range");
+        return wrong(o->table, m->name, "is no whole number in range");
     if (m->size == sizeof(uint32_t))
         *(uint32_t *)m->to = (uint32_t)value;
     else
@@ -138,7 +138,7 @@ static int take_number(const struct object *o, const struct member *m, const str
     bool time = m->kind == KIND_TIME;
 
     if (v->kind != JSON_NULL && !(isfinite(value) && fabs(value) < 1e12 && (!time || value >= 0)))
-        return wrong(o->reader, m->name, "is no number in range");
+        return wrong(o->table, m->name, "is no number in range");
     *(double *)m->to = value;
     return OK;
 }
@@ -146,7 +146,7 @@ static int take_number(const struct object *o, const struct member *m, const str
 static int take_bool(const struct object *o, const struct member *m, const struct json_value *v)
 {
     if (v->kind != JSON_TRUE && v->kind != JSON_FALSE)
-        return wrong(o->reader, m->name, "is neither true nor false");
+        return wrong(o->table, m->name, "is neither true nor false");
     *(bool *)m->to = v->kind == JSON_TRUE;
     return OK;
 }
@@ -171,10 +171,10 @@ static int take_inner(struct object *o, const struct json_value *v)
 {
     if (v->kind != JSON_STRING || !v->key || strlen(v->value) != v->length || !is_plain(v) ||
         strchr(v->value, '#'))
-        return wrong(o->reader, v->key ? v->key : o->inner, "is no text that fits");
+        return wrong(o->table, v->key ? v->key : o->inner, "is no text that fits");
     o->inner_used += (size_t)snprintf(o->inner_text + o->inner_used, o->inner_size - o->inner_used,
                                       "%s = %s\n", v->key, v->value);
-    return o->inner_used < o->inner_size ? OK : wrong(o->reader, v->key, "is too long");
+    return o->inner_used < o->inner_size ? OK : wrong(o->table, v->key, "is too long");
 }
 
 /* Members mostly come in the list's order. */
@@ -186,12 +186,12 @@ static int take_member(struct object *o, const struct json_value *v)
         if (strcmp(o->members[i].name, v->key) != 0)
             continue;
         if (o->seen >> i & 1)
-            return wrong(o->reader, v->key, "comes twice");
+            return wrong(o->table, v->key, "comes twice");
         o->seen |= (uint64_t)1 << i;
         o->next = i + 1;
         return take(o, &o->members[i], v);
     }
-    return wrong(o->reader, v->key, "is not known to this version");
+    return wrong(o->table, v->key, "is not known to this version");
 }
 
 static int on_value(void *self, const struct json_value *v)
@@ -201,13 +201,13 @@ static int on_value(void *self, const struct json_value *v)
     if (v->depth == 0)
         return v->kind == JSON_OBJECT || v->kind == JSON_END
                    ? OK
-                   : wrong(o->reader, "line", "is no object");
+                   : wrong(o->table, "line", "is no object");
     if (v->depth == 2 && o->inner && v->kind != JSON_END)
         return take_inner(o, v);
     if (v->kind == JSON_END)
         return OK;
     if (v->depth != 1 || !v->key)
-        return wrong(o->reader, v->key ? v->key : "value", "is in an unexpected place");
+        return wrong(o->table, v->key ? v->key : "value", "is in an unexpected place");
     if (o->inner && !strcmp(v->key, o->inner) && v->kind == JSON_OBJECT && !(o->seen >> 63)) {
         o->seen |= (uint64_t)1 << 63;
         return OK;
@@ -220,19 +220,19 @@ static int read_object(struct object *o, const char *text, size_t length)
     int rc = json_read(text, length, NULL, on_value, o);
 
     if (rc == UNSUPPORTED)
-        return wrong(o->reader, "line", "is no JSON");
+        return wrong(o->table, "line", "is no JSON");
     TRY(rc);
     for (size_t i = 0; i < o->count; i++)
         if (!(o->seen >> i & 1))
-            return wrong(o->reader, o->members[i].name, "is missing");
-    return o->inner && !(o->seen >> 63) ? wrong(o->reader, o->inner, "is missing") : OK;
+            return wrong(o->table, o->members[i].name, "is missing");
+    return o->inner && !(o->seen >> 63) ? wrong(o->table, o->inner, "is missing") : OK;
 }
 
 #define MEMBERS(list) .members = (list), .count = sizeof(list) / sizeof((list)[0])
 
 /* ---- the three kinds of lines */
 
-static int read_header(struct reader *r, const char *text, size_t length)
+static int read_header(struct import_table *r, const char *text, size_t length)
 {
     char format[32];
     int64_t version, semantics;
@@ -244,16 +244,12 @@ static int read_header(struct reader *r, const char *text, size_t length)
         { "entries", KIND_COUNT, &r->wanted_entries, sizeof(int64_t), ENTRIES_MAX },
         { "sha256", KIND_TEXT, r->sha256, sizeof(r->sha256), 0 },
     };
-    struct object o = { .reader = r, MEMBERS(members) };
+    struct object o = { .table = r, MEMBERS(members) };
 
     TRY(read_object(&o, text, length));
-    if (strcmp(format, "moetune-table") != 0)
-        return wrong(r, "format", "is not moetune-table");
-    if (version < 1 || version > EXPORT_VERSION)
-        return wrong(r, "version", "is from another moetune than this one can read");
     if (semantics != CLUSTER_SEMANTICS)
         return wrong(r, "semantics", "is another meaning of r, d and a than this moetune's");
-    return OK;
+    return r->wanted_entries ? OK : wrong(r, "entries", "is 0: a table has at least one");
 }
 
 static int grow(void **items, size_t count, size_t *room, size_t item_bytes)
@@ -271,20 +267,20 @@ static int grow(void **items, size_t count, size_t *room, size_t item_bytes)
     return OK;
 }
 
-static int read_cluster(struct reader *r, const char *text, size_t length)
+static int read_cluster(struct import_table *r, const char *text, size_t length)
 {
     struct known_cluster k = { .id = 0 };
     char fields[2 * CLUSTER_TEXT_BYTES] = "", origin[512], hex[SHA256_HEX_BYTES];
     uint8_t hash[HASH_BYTES];
     const struct member members[] = { { "fingerprint", KIND_TEXT, k.hash, sizeof(k.hash), 0 } };
-    struct object o = { .reader = r,
+    struct object o = { .table = r,
                         MEMBERS(members),
                         .inner = "fields",
                         .inner_text = fields,
                         .inner_size = sizeof(fields) };
 
     TRY(read_object(&o, text, length));
-    snprintf(origin, sizeof(origin), "%.400s, line %u", r->options->origin, r->line);
+    snprintf(origin, sizeof(origin), "%.400s, line %u", r->origin, r->line);
     TRY(cluster_parse(fields, origin, &k.cluster));
     cluster_hash(&k.cluster, hash);
     sha256_hex(hash, hex);
@@ -300,7 +296,7 @@ static int read_cluster(struct reader *r, const char *text, size_t length)
 }
 
 /* Sorted by hash; -1: not there. */
-static long find_cluster(const struct reader *r, const char *hash)
+static long find_cluster(const struct import_table *r, const char *hash)
 {
     size_t low = 0, high = r->cluster_count;
 
@@ -315,7 +311,7 @@ static long find_cluster(const struct reader *r, const char *hash)
     return low < r->cluster_count && !strcmp(r->clusters[low].hash, hash) ? (long)low : -1;
 }
 
-static int check_plan(const struct reader *r, const char *name, struct moe_plan *plan,
+static int check_plan(const struct import_table *r, const char *name, struct moe_plan *plan,
                       const struct moe_shape *shape)
 {
     struct moe_plan canonical = plan_canonical(*plan);
@@ -327,7 +323,7 @@ static int check_plan(const struct reader *r, const char *name, struct moe_plan 
     return OK;
 }
 
-static int read_layer(struct reader *r, const char *layer, struct moe_shape *shape)
+static int read_layer(struct import_table *r, const char *layer, struct moe_shape *shape)
 {
     char why[SHAPE_FAULT_BYTES], again[SHAPE_TEXT_BYTES];
 
@@ -345,7 +341,23 @@ static int read_layer(struct reader *r, const char *layer, struct moe_shape *sha
     return OK;
 }
 
-static int check_entry(struct reader *r, const char *cluster, const char *layer,
+/* Strictly ascending, as they are exported; of a cluster that was described, all are used. */
+static int check_order(const struct import_table *r, const char *layer, const struct incoming *in)
+{
+    const struct incoming *last = r->entries + r->entry_count - (r->entry_count > 0);
+    int by;
+
+    if (!r->entry_count)
+        return in->cluster ? wrong(r, "cluster", "is not the first one described") : OK;
+    if (in->cluster != last->cluster)
+        return in->cluster == last->cluster + 1 ? OK : wrong(r, "cluster", "is out of order");
+    by = strcmp(layer, r->layer);
+    by = by ? by : (in->row.window > last->row.window) - (in->row.window < last->row.window);
+    by = by ? by : (in->row.bucket > last->row.bucket) - (in->row.bucket < last->row.bucket);
+    return by > 0 ? OK : wrong(r, "bucket", "comes twice, or is out of order");
+}
+
+static int check_entry(struct import_table *r, const char *cluster, const char *layer,
                        struct incoming *in)
 {
     struct entry_row *e = &in->row;
@@ -354,6 +366,7 @@ static int check_entry(struct reader *r, const char *cluster, const char *layer,
     if (at < 0)
         return wrong(r, "cluster", "was not described before");
     in->cluster = (size_t)at;
+    TRY(check_order(r, layer, in));
     TRY(read_layer(r, layer, &in->shape));
     if (in->shape.ranks != r->clusters[at].cluster.ranks)
         return wrong(r, "layer", "has other ranks than its cluster");
@@ -363,7 +376,7 @@ static int check_entry(struct reader *r, const char *cluster, const char *layer,
     return e->window ? OK : wrong(r, "window", "is 0");
 }
 
-static int read_entry(struct reader *r, const char *text, size_t length)
+static int read_entry(struct import_table *r, const char *text, size_t length)
 {
     struct incoming in = { .row.tier = TIER_IMPORTED };
     struct entry_row *e = &in.row;
@@ -395,7 +408,7 @@ static int read_entry(struct reader *r, const char *text, size_t length)
         { "decision", KIND_WORD, e->decision, sizeof(e->decision), 0 },
         { "decided_s", KIND_COUNT, &e->decided_s, sizeof(e->decided_s), 1e12 },
     };
-    struct object o = { .reader = r, MEMBERS(members) };
+    struct object o = { .table = r, MEMBERS(members) };
 
     TRY(read_object(&o, text, length));
     e->capacity = (uint64_t)capacity;
@@ -408,7 +421,7 @@ static int read_entry(struct reader *r, const char *text, size_t length)
 }
 
 /* Samples are for people; they are read as carefully and left behind. */
-static int read_sample(struct reader *r, const char *text, size_t length)
+static int read_sample(struct import_table *r, const char *text, size_t length)
 {
     char cluster[SHA256_HEX_BYTES], layer[SHAPE_TEXT_BYTES];
     struct moe_plan plan;
@@ -423,7 +436,7 @@ static int read_sample(struct reader *r, const char *text, size_t length)
         { "round", KIND_COUNT, &round, sizeof(round), UINT32_MAX },
         { "ns", KIND_COUNT, &ns, sizeof(ns), 1e18 },
     };
-    struct object o = { .reader = r, MEMBERS(members) };
+    struct object o = { .table = r, MEMBERS(members) };
 
     return read_object(&o, text, length);
 }
@@ -433,7 +446,7 @@ static bool begins(const char *text, size_t length, const char *with)
     return length > strlen(with) && !memcmp(text, with, strlen(with));
 }
 
-static int read_line(struct reader *r, const char *text, size_t length)
+static int read_line(struct import_table *r, const char *text, size_t length)
 {
     if (length > LINE_MAX)
         return wrong(r, "line", "is too long");
@@ -445,7 +458,7 @@ static int read_line(struct reader *r, const char *text, size_t length)
     return read_entry(r, text, length);
 }
 
-static int check_sum(const struct reader *r, const char *body, size_t size)
+static int check_sum(const struct import_table *r, const char *body, size_t size)
 {
     struct sha256 sum;
     uint8_t hash[SHA256_BYTES];
@@ -458,108 +471,197 @@ static int check_sum(const struct reader *r, const char *body, size_t size)
     if (!strcmp(hex, r->sha256))
         return OK;
     return fail(ERR_FORMAT, "%s is damaged: its lines are not those its first line vouches for",
-                r->options->origin);
+                r->origin);
 }
 
-static int read_all(struct reader *r, const char *text, size_t size)
+/* ---- versions: how the first line reads, and how the others do */
+
+static const struct version {
+    int64_t number;
+    int (*header)(struct import_table *r, const char *text, size_t length);
+    int (*line)(struct import_table *r, const char *text, size_t length);
+} versions[] = {
+    { 1, read_header, read_line },
+};
+enum { VERSION_COUNT = sizeof(versions) / sizeof(versions[0]) };
+_Static_assert((int)VERSION_COUNT == (int)EXPORT_VERSION, "what was ever written is read");
+
+struct claim {
+    char format[32];
+    double version;
+};
+
+/* Another version's first line may have other members: of these two alone it is told. */
+static int on_claim(void *self, const struct json_value *v)
+{
+    struct claim *claim = self;
+
+    if (v->depth != 1 || !v->key)
+        return OK;
+    if (!strcmp(v->key, "format") && v->kind == JSON_STRING)
+        snprintf(claim->format, sizeof(claim->format), "%s", v->value);
+    if (!strcmp(v->key, "version") && v->kind == JSON_NUMBER)
+        claim->version = json_number(v);
+    return OK;
+}
+
+static int find_version(struct import_table *r, const char *text, size_t length)
+{
+    struct claim claim = { .version = -1 };
+
+    if (length > LINE_MAX || json_read(text, length, NULL, on_claim, &claim) ||
+        strcmp(claim.format, "moetune-table") != 0)
+        return fail(ERR_FORMAT, "%s is no table of moetune", r->origin);
+    for (int i = 0; i < VERSION_COUNT; i++)
+        if ((double)versions[i].number == claim.version)
+            r->version = &versions[i];
+    if (r->version)
+        return OK;
+    if (claim.version > EXPORT_VERSION)
+        return fail(ERR_FORMAT,
+                    "%s is a table of version %.0f; this moetune (" MOETUNE_VERSION
+                    ") reads versions up to %d: a newer moetune is needed",
+                    r->origin, claim.version, EXPORT_VERSION);
+    return fail(ERR_FORMAT, "%s: there is no version %g of moetune's tables", r->origin,
+                claim.version);
+}
+
+static int read_all(struct import_table *r, const char *text, size_t size)
 {
     const char *end = text + size, *at = memchr(text, '\n', size);
 
     r->line = 1;
+    TRY(find_version(r, text, at ? (size_t)(at - text) : size));
     if (!at)
         return wrong(r, "line", "does not end");
-    TRY(read_header(r, text, (size_t)(at - text)));
+    TRY(r->version->header(r, text, (size_t)(at - text)));
     TRY(check_sum(r, at + 1, (size_t)(end - at - 1)));
     for (text = at + 1; text < end; text = at + 1) {
         r->line++;
         at = memchr(text, '\n', (size_t)(end - text));
         if (!at)
             return wrong(r, "line", "does not end");
-        TRY(read_line(r, text, (size_t)(at - text)));
+        TRY(r->version->line(r, text, (size_t)(at - text)));
     }
     if ((int64_t)r->cluster_count != r->wanted_clusters ||
         (int64_t)r->entry_count != r->wanted_entries)
-        return fail(ERR_FORMAT, "%s holds %zu entries, its first line says %lld",
-                    r->options->origin, r->entry_count, (long long)r->wanted_entries);
+        return fail(ERR_FORMAT,
+                    "%s holds %zu entries of %zu clusters, its first line says %lld of "
+                    "%lld",
+                    r->origin, r->entry_count, r->cluster_count, (long long)r->wanted_entries,
+                    (long long)r->wanted_clusters);
+    if (r->entries[r->entry_count - 1].cluster + 1 != r->cluster_count)
+        return fail(ERR_FORMAT, "%s describes a cluster without entries", r->origin);
     return OK;
+}
+
+int import_read(const char *text, size_t size, const char *origin, struct import_table **out)
+{
+    struct import_table *table = calloc(1, sizeof(*table));
+    int rc;
+
+    if (!table)
+        return fail(ERR_NOMEM, "a table");
+    snprintf(table->origin, sizeof(table->origin), "%s", origin);
+    rc = read_all(table, text, size);
+    if (rc) {
+        import_free(table);
+        return rc;
+    }
+    *out = table;
+    return OK;
+}
+
+void import_free(struct import_table *table)
+{
+    if (!table)
+        return;
+    free(table->clusters);
+    free(table->entries);
+    free(table);
+}
+
+size_t import_count(const struct import_table *table)
+{
+    return table->entry_count;
+}
+
+struct import_entry import_entry(const struct import_table *table, size_t at)
+{
+    const struct incoming *in = &table->entries[at];
+
+    return (struct import_entry){ table->clusters[in->cluster].hash, &in->shape, &in->row };
 }
 
 /* ---- into the store */
 
-/* Entries come sorted: the layer of the one before is mostly this one's. */
-static int place_shape(struct reader *r, size_t at)
-{
-    struct incoming *in = &r->entries[at];
+struct placing {
+    struct import_table *table;
+    struct store *store;
+    const struct import_options *options;
+    struct import_result *result;
+};
 
-    if (at && shape_equal(&in->shape, &in[-1].shape)) {
+/* Entries come sorted: the layer of the one before is mostly this one's. */
+static int place_shape(const struct placing *p, struct incoming *in)
+{
+    if (in > p->table->entries && shape_equal(&in->shape, &in[-1].shape)) {
         in->row.shape = in[-1].row.shape;
         return OK;
     }
-    return store_shape(r->store, &in->shape, &in->row.shape);
+    return store_shape(p->store, &in->shape, &in->row.shape);
 }
 
-static int place_entry(struct reader *r, size_t at, struct import_result *out)
+static int place_entry(const struct placing *p, struct incoming *in)
 {
-    const struct import_options *o = r->options;
-    struct incoming *in = &r->entries[at];
+    struct import_result *out = p->result;
     struct entry_row known;
     enum merge_outcome outcome;
     bool differs;
 
-    in->row.cluster = r->clusters[in->cluster].id;
-    TRY(place_shape(r, at));
-    TRY(store_entry_merge(r->store, &in->row, "import", &known, &outcome));
+    in->row.cluster = p->table->clusters[in->cluster].id;
+    TRY(place_shape(p, in));
+    TRY(store_entry_merge(p->store, &in->row, "import", &known, &outcome));
     differs = outcome != MERGE_ADDED && !plan_equal(&known.plan, &in->row.plan);
     out->added += outcome == MERGE_ADDED;
     out->same += outcome == MERGE_SAME;
     out->replaced += outcome == MERGE_REPLACED;
     out->lost += outcome == MERGE_LOST;
     out->conflicts += differs;
-    if (differs && o->conflict && out->conflicts <= IMPORT_CONFLICTS_KEPT)
-        o->conflict(o->self, &known, &in->row, outcome);
+    if (differs && p->options->conflict && out->conflicts <= IMPORT_CONFLICTS_KEPT)
+        p->options->conflict(p->options->self, &known, &in->row, outcome);
     return OK;
 }
 
-static int place_all(struct reader *r, struct import_result *out)
+static int place_all(const struct placing *p)
 {
-    for (size_t i = 0; i < r->cluster_count; i++)
-        TRY(store_cluster_elsewhere(r->store, &r->clusters[i].cluster, &r->clusters[i].id));
-    for (size_t i = 0; i < r->entry_count; i++)
-        TRY(place_entry(r, i, out));
-    return store_import(r->store, &(struct import_row){ .sha256 = r->sha256,
-                                                        .file = r->options->origin,
-                                                        .added = out->added,
-                                                        .same = out->same,
-                                                        .conflicts = out->conflicts });
+    struct import_table *t = p->table;
+
+    for (size_t i = 0; i < t->cluster_count; i++)
+        TRY(store_cluster_elsewhere(p->store, &t->clusters[i].cluster, &t->clusters[i].id));
+    for (size_t i = 0; i < t->entry_count; i++)
+        TRY(place_entry(p, &t->entries[i]));
+    TRY(store_import(p->store, &(struct import_row){ .sha256 = t->sha256,
+                                                     .file = t->origin,
+                                                     .added = p->result->added,
+                                                     .same = p->result->same,
+                                                     .conflicts = p->result->conflicts }));
+    return store_commit(p->store);
 }
 
-static int place(struct reader *r, struct import_result *out)
-{
-    int rc = store_import_known(r->store, r->sha256, &out->known);
-
-    out->clusters = (uint32_t)r->cluster_count;
-    out->entries = (uint32_t)r->entry_count;
-    if (rc || out->known)
-        return rc;
-    rc = place_all(r, out);
-    /* All of it or nothing: also when the disk is full half-way. */
-    if (rc || r->options->dry)
-        store_rollback(r->store);
-    return rc ? rc : (r->options->dry ? OK : store_commit(r->store));
-}
-
-int import_lines(struct store *store, const char *text, size_t size,
+int import_place(struct import_table *table, struct store *store,
                  const struct import_options *options, struct import_result *out)
 {
-    struct reader r = { .options = options, .store = store };
-    struct import_result result = { 0 };
-    int rc = read_all(&r, text, size);
+    struct import_result result = { .clusters = (uint32_t)table->cluster_count,
+                                    .entries = (uint32_t)table->entry_count };
+    struct placing placing = { table, store, options, &result };
+    int rc = store_import_known(store, table->sha256, &result.known);
 
-    if (!rc)
-        rc = place(&r, &result);
-    free(r.clusters);
-    free(r.entries);
-    if (!rc)
+    if (!rc && !result.known)
+        rc = place_all(&placing);
+    if (rc)
+        store_rollback(store); /* also when the disk is full half-way */
+    else
         *out = result;
     return rc;
 }

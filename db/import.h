@@ -13,18 +13,31 @@ struct import_result {
 };
 
 struct import_options {
-    const char *origin; /* for messages: a file's name */
-    bool dry;           /* nothing is written, only what would be said */
     /* Called for every conflict before it is decided; may be NULL. */
     void (*conflict)(void *self, const struct entry_row *known, const struct entry_row *incoming,
                      enum merge_outcome outcome);
     void *self;
 };
 
-/* All of it or nothing.  ERR_FORMAT after a message that names the line and the field: other
- * formats and versions, damage, values out of range, plans that are illegal for their layer.  What
- * comes in has the tier "imported". */
-int import_lines(struct store *store, const char *text, size_t size,
+/* What a text says, read and checked as a whole; no store is needed for it. */
+struct import_table;
+
+/* ERR_FORMAT after a message that names `origin`, the line and the field: other formats and
+ * versions, damage, values out of range, plans that are illegal for their layer. */
+int import_read(const char *text, size_t size, const char *origin, struct import_table **out);
+void import_free(struct import_table *table); /* NULL is fine */
+
+/* Its entries, sorted by cluster, layer, window and bucket.  Borrowed. */
+struct import_entry {
+    const char *cluster; /* hash */
+    const struct moe_shape *shape;
+    const struct entry_row *row;
+};
+size_t import_count(const struct import_table *table);
+struct import_entry import_entry(const struct import_table *table, size_t at);
+
+/* All of it or nothing.  What comes in has the tier "imported". */
+int import_place(struct import_table *table, struct store *store,
                  const struct import_options *options, struct import_result *out);
 
 #endif

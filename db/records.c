@@ -120,10 +120,23 @@ void records_rollback(struct records *r)
     r->changing = false;
 }
 
-void records_close(struct records *r)
+static void forget_statements(struct records *r)
 {
     for (int i = 0; i < STATEMENTS_MAX; i++)
         sqlite3_finalize(r->prepared[i].statement);
+    memset(r->prepared, 0, sizeof(r->prepared));
+}
+
+void records_move(struct records *r, sqlite3 *to)
+{
+    forget_statements(r);
+    sqlite3_close(r->db);
+    r->db = to;
+}
+
+void records_close(struct records *r)
+{
+    forget_statements(r);
     if (r->journal)
         fclose(r->journal);
     free(r->line.bytes);

@@ -87,7 +87,8 @@ int records_step(struct records *records, sqlite3_stmt *statement);
 
 int records_begin(struct records *records); /* unless begun */
 int records_commit(struct records *records);
-void records_rollback(struct records *records); /* the journal forgets it too */
+void records_rollback(struct records *records);          /* the journal forgets it too */
+void records_move(struct records *records, sqlite3 *to); /* closes its database, takes that one */
 void records_close(struct records *records);
 
 /* Writes every line of a journal into an empty database; lines that are torn or not understood are

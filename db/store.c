@@ -196,7 +196,7 @@ out:
     return rc;
 }
 
-/* An older one is brought up to date in memory: a reader may not touch the file. */
+/* Brought up to date, too: a reader may not touch an older file. */
 static int migrate_in_memory(struct store *store, int version)
 {
     sqlite3_backup *copy;
@@ -213,8 +213,7 @@ static int migrate_in_memory(struct store *store, int version)
         sqlite3_close(memory);
         return fail(ERR_IO, "%s cannot be read", store->path);
     }
-    sqlite3_close(store->records.db);
-    store->records.db = memory;
+    records_move(&store->records, memory);
     return schema_migrate(memory, store->path, version, STORE_VERSION, schema_steps);
 }
 
@@ -231,6 +230,26 @@ static int read_one(const char *path, struct store **out)
         note("%s is empty", path);
         rc = UNSUPPORTED;
     }
+    if (rc) {
+        store_close(store);
+        return rc;
+    }
+    *out = store;
+    return OK;
+}
+
+int store_rehearse(const char *path, struct store **out)
+{
+    struct store *store = NULL;
+    int version = 0, rc;
+
+    TRY(new_store(path, &store));
+    if (access(path, F_OK))
+        rc = open_file(store, ":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    else
+        rc = inspect(store, SQLITE_OPEN_READONLY, &version);
+    if (!rc)
+        rc = migrate_in_memory(store, version);
     if (rc) {
         store_close(store);
         return rc;

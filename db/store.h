@@ -25,6 +25,10 @@ int store_open(const char *path, unsigned flags, struct store **out);
 
 /* For reading; a work database or a snapshot.  UNSUPPORTED (said once) if there is none. */
 int store_read(const char *path, struct store **out);
+
+/* A copy in memory, to write to and to throw away; empty if there is no such database.  No lease,
+ * no file. */
+int store_rehearse(const char *path, struct store **out);
 void store_close(struct store *store); /* commits; NULL is fine */
 
 /* `given`, else $MOETUNE_DB, else $XDG_DATA_HOME/moetune/moetune.db, else under $HOME.  Makes the

@@ -105,7 +105,8 @@ static int make_table(struct table *t)
 static int64_t import_it(void *self)
 {
     struct table *t = self;
-    struct import_options options = { .origin = "bench" };
+    const struct import_options silent = { 0 };
+    struct import_table *table;
     struct import_result got;
     struct store *store;
     char path[128];
@@ -116,8 +117,10 @@ static int64_t import_it(void *self)
     if (store_open(path, t->relaxed ? STORE_RELAXED : 0, &store))
         exit(1);
     begin = host_clock_ns();
-    if (import_lines(store, t->text, t->size, &options, &got) || got.added != ENTRIES)
+    if (import_read(t->text, t->size, "bench", &table) ||
+        import_place(table, store, &silent, &got) || got.added != ENTRIES)
         exit(1);
+    import_free(table);
     begin = host_clock_ns() - begin;
     store_close(store);
     return begin;

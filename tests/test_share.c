@@ -34,13 +34,21 @@ struct text {
     size_t size;
 };
 
+static int stores;
+
+/* The one that was made last. */
+static void last_path(char *path, size_t size)
+{
+    snprintf(path, size, "%s/%d.db", folder, stores);
+}
+
 static struct store *new_store(void)
 {
-    static int number;
     struct store *store = NULL;
     char path[128];
 
-    snprintf(path, sizeof(path), "%s/%d.db", folder, number++);
+    stores++;
+    last_path(path, sizeof(path));
     CHECK(store_open(path, STORE_RELAXED, &store) == OK);
     return store;
 }
@@ -151,9 +159,14 @@ static struct text some_table(int entries)
 
 static int take_in(struct store *store, struct text t, struct import_result *result)
 {
-    struct import_options options = { .origin = "test" };
+    const struct import_options silent = { 0 };
+    struct import_table *table = NULL;
+    int rc = import_read(t.bytes, t.size, "test", &table);
 
-    return import_lines(store, t.bytes, t.size, &options, result);
+    if (!rc)
+        rc = import_place(table, store, &silent, result);
+    import_free(table);
+    return rc;
 }
 
 /* The first line vouches for what it is given here. */
@@ -394,18 +407,31 @@ static void a_cluster_is_elsewhere_until_it_is_found_to_be_here(void)
     free(t.bytes);
 }
 
-static void a_dry_run_writes_nothing(void)
+static void a_rehearsal_says_what_would_happen_and_leaves_no_trace(void)
 {
-    struct store *store = new_store();
-    struct text t = some_table(10);
-    struct import_options options = { .origin = "test", .dry = true };
-    struct export_options all = { 0 };
-    struct import_result got;
+    struct text t = some_table(10), before, after;
+    struct store *store = new_store(), *rehearsal;
+    struct import_result got, again;
+    char path[128];
 
-    CHECK(import_lines(store, t.bytes, t.size, &options, &got) == OK && got.added > 0);
-    CHECK(export_lines(store, &all, stdout) == UNSUPPORTED);
-    CHECK(take_in(store, t, &got) == OK && !got.known);
+    put_entry(store, "r=1", false, "quick", 1);
+    before = export_of(store, false);
+    last_path(path, sizeof(path));
+    for (int i = 0; i < 2; i++) {
+        CHECK(store_rehearse(path, &rehearsal) == OK);
+        CHECK(take_in(rehearsal, t, &got) == OK && !got.known);
+        store_close(rehearsal);
+    }
+    after = export_of(store, false);
+    CHECK(equal(before, after));
+    CHECK(take_in(store, t, &again) == OK && !memcmp(&got, &again, sizeof(got)));
     store_close(store);
+    snprintf(path, sizeof(path), "%s/none.db", folder);
+    CHECK(store_rehearse(path, &rehearsal) == OK && take_in(rehearsal, t, &got) == OK);
+    store_close(rehearsal);
+    CHECK(access(path, F_OK));
+    free(before.bytes);
+    free(after.bytes);
     free(t.bytes);
 }
 
@@ -414,12 +440,11 @@ static void a_dry_run_writes_nothing(void)
 /* Refused, or as good as what any other site might have sent. */
 static void is_refused_or_harmless(struct store *store, struct text t)
 {
-    struct import_options options = { .origin = "damaged", .dry = true };
     struct import_result got = { 0 };
     int rc;
 
     log_only(false);
-    rc = import_lines(store, t.bytes, t.size, &options, &got);
+    rc = take_in(store, t, &got);
     log_only(true);
     CHECK(rc == OK || rc == ERR_FORMAT);
 }
@@ -523,6 +548,11 @@ static void what_is_not_understood_is_refused(void)
         { "moetune-table", "moetune-tables" },
         { "\"version\":1", "\"version\":2" },
         { "\"semantics\":1", "\"semantics\":2" },
+        { "\"version\":1", "\"version\":0" },
+        { "\"version\":1", "\"version\":1.5" },
+        { "\"version\":1", "\"version\":\"1\"" },
+        { "\"version\":1", "\"version\":1e999" },
+        { "\"entries\":1", "\"entries\":0" },
         { "\"entries\":1", "\"entries\":2" },
         { "\"clusters\":1", "\"clusters\":3" },
         { "\"window\":128", "\"window\":0" },
@@ -571,7 +601,7 @@ int main(void)
         TEST(what_was_measured_here_stays),
         TEST(of_two_imports_the_order_is_fixed),
         TEST(a_cluster_is_elsewhere_until_it_is_found_to_be_here),
-        TEST(a_dry_run_writes_nothing),
+        TEST(a_rehearsal_says_what_would_happen_and_leaves_no_trace),
         TEST(every_flipped_byte_is_refused),
         TEST(every_cut_is_refused),
         TEST(damage_behind_the_checksum_is_refused_or_harmless),

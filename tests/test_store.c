@@ -359,6 +359,29 @@ static void a_bucket_that_expires_leaves_the_others(void)
     store_close(store);
 }
 
+static int count_trial(void *self, const struct trial_row *trial)
+{
+    (void)trial;
+    ++*(int *)self;
+    return OK;
+}
+
+static void an_entry_that_ends_and_one_that_expires_are_two_things(void)
+{
+    struct store *store = fill(place("ends.db"), 3, 0);
+    struct entry_row e;
+    int trials = 0;
+
+    CHECK(!store_entry_get(store, 1, 1, 128, 1, &e) && !store_entry_end(store, &e, "asked"));
+    CHECK(!store_expire(store, 1, 0, 128, 2, 2, "asked"));
+    CHECK(store_entry_get(store, 1, 1, 128, 1, &e) == UNSUPPORTED);
+    CHECK(!store_entry_get(store, 1, 1, 128, 2, &e) && e.stale);
+    CHECK(!store_trials(store, 1, 1, 128, 1, count_trial, &trials) && trials > 0);
+    trials = 0;
+    CHECK(!store_trials(store, 1, 1, 128, 2, count_trial, &trials) && !trials);
+    store_close(store);
+}
+
 static int count_kinds(void *self, const struct trial_row *trial, enum sample_kind kind,
                        uint32_t round, int64_t ns)
 {
@@ -808,6 +831,7 @@ int main(void)
         TEST(a_trial_that_was_cut_off_counts_its_attempts),
         TEST(an_entry_that_is_replaced_goes_to_history),
         TEST(a_bucket_that_expires_leaves_the_others),
+        TEST(an_entry_that_ends_and_one_that_expires_are_two_things),
         TEST(forgotten_samples_stay_forgotten_in_the_journal_too),
         TEST(a_second_writer_is_refused_with_the_owners_name),
         TEST(a_killed_owner_leaves_no_lock),

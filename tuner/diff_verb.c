@@ -1,8 +1,9 @@
 /* moetune diff: where two tables would tell a trainer something else. */
-#include "export.h"
+#include "import.h"
 #include "options.h"
+#include "plan.h"
+#include "shape.h"
 #include "status.h"
-#include "store.h"
 #include "table_file.h"
 #include "verbs.h"
 
@@ -19,93 +20,97 @@ static void print_help(void)
         "exit code 3: they differ\nexample: moetune diff before.jsonl moetune.db\n");
 }
 
-/* One entry's line of an exported table; they come sorted. */
-struct line {
-    char cluster[65], layer[160], plan[64];
-    unsigned window, bucket;
-};
-
 struct side {
-    const char *name;
-    char *text, *at;
-    struct line line;
-    bool ended;
+    struct import_table *table; /* NULL: without entries */
+    size_t at, count;
 };
 
-static bool read_entry(const char *text, struct line *line)
+static struct import_entry current(const struct side *s)
 {
-    return sscanf(text,
-                  "{\"cluster\":\"%64[^\"]\",\"layer\":\"%159[^\"]\",\"window\":%u,\"bucket\":%u,"
-                  "\"capacity\":%*u,\"plan\":\"%63[^\"]\"",
-                  line->cluster, line->layer, &line->window, &line->bucket, line->plan) == 5;
+    return import_entry(s->table, s->at);
 }
 
-static void next(struct side *s)
+static int by_key(const struct import_entry *a, const struct import_entry *b)
 {
-    s->ended = true;
-    while (s->ended && s->at && *s->at) {
-        char *end = strchr(s->at, '\n');
-
-        s->ended = !read_entry(s->at, &s->line);
-        s->at = end ? end + 1 : NULL;
-    }
-}
-
-static int by_key(const struct line *a, const struct line *b)
-{
+    char x[SHAPE_TEXT_BYTES], y[SHAPE_TEXT_BYTES];
     int by = strcmp(a->cluster, b->cluster);
 
-    by = by ? by : strcmp(a->layer, b->layer);
-    by = by ? by : (a->window > b->window) - (a->window < b->window);
-    return by ? by : (a->bucket > b->bucket) - (a->bucket < b->bucket);
+    shape_format(a->shape, x, sizeof(x));
+    shape_format(b->shape, y, sizeof(y));
+    by = by ? by : strcmp(x, y);
+    by = by ? by : (a->row->window > b->row->window) - (a->row->window < b->row->window);
+    return by ? by : (a->row->bucket > b->row->bucket) - (a->row->bucket < b->row->bucket);
 }
 
-static void print_line(const struct line *l, const char *a, const char *b)
+/* Below 0: only A has this bucket; above 0: only B. */
+static int compare_next(const struct side *a, const struct side *b)
 {
-    printf("%.12s  %s  bucket %u of width %u: %s | %s\n", l->cluster, l->layer, l->bucket,
-           l->window, a, b);
+    struct import_entry x, y;
+
+    if (a->at == a->count || b->at == b->count)
+        return a->at == a->count ? 1 : -1;
+    x = current(a);
+    y = current(b);
+    return by_key(&x, &y);
+}
+
+static const char *plan_of(const struct side *s, bool there, char text[PLAN_TEXT_BYTES])
+{
+    if (there)
+        moe_plan_format(&current(s).row->plan, text, PLAN_TEXT_BYTES);
+    return there ? text : "-";
+}
+
+static void print_difference(const struct side *a, const struct side *b, int by)
+{
+    char layer[SHAPE_TEXT_BYTES], x[PLAN_TEXT_BYTES], y[PLAN_TEXT_BYTES];
+    struct import_entry e = current(by <= 0 ? a : b);
+
+    shape_format(e.shape, layer, sizeof(layer));
+    printf("%.12s  %s  bucket %u of width %u: %s | %s\n", e.cluster, layer, e.row->bucket,
+           e.row->window, plan_of(a, by <= 0, x), plan_of(b, by >= 0, y));
 }
 
 static uint32_t compare(struct side *a, struct side *b)
 {
     uint32_t differences = 0;
 
-    next(a);
-    next(b);
-    while (!a->ended || !b->ended) {
-        int by = a->ended ? 1 : b->ended ? -1 : by_key(&a->line, &b->line);
+    while (a->at < a->count || b->at < b->count) {
+        int by = compare_next(a, b);
 
-        if (by < 0)
-            print_line(&a->line, a->line.plan, "-");
-        else if (by > 0)
-            print_line(&b->line, "-", b->line.plan);
-        else if (strcmp(a->line.plan, b->line.plan) != 0)
-            print_line(&a->line, a->line.plan, b->line.plan);
-        differences += by != 0 || strcmp(a->line.plan, b->line.plan) != 0;
-        if (by <= 0)
-            next(a);
-        if (by >= 0)
-            next(b);
+        if (by || !plan_equal(&current(a).row->plan, &current(b).row->plan)) {
+            print_difference(a, b, by);
+            differences++;
+        }
+        a->at += by <= 0;
+        b->at += by >= 0;
     }
     return differences;
 }
 
+/* Checked as if it were to come in: a file that is damaged is not "the same". */
 static int open_side(const char *path, struct side *s)
 {
-    size_t size;
+    size_t size = 0;
+    char *text = NULL;
+    int rc = table_file_read(path, &text, &size);
 
-    *s = (struct side){ .name = path };
-    TRY(table_file_read(path, &s->text, &size));
-    s->at = s->text;
+    if (rc == UNSUPPORTED)
+        return OK;
+    TRY(rc);
+    rc = import_read(text, size, path, &s->table);
+    free(text);
+    TRY(rc);
+    s->count = import_count(s->table);
     return OK;
 }
 
 int diff_main(int argc, char **argv)
 {
-    struct side a, b;
-    uint32_t differences;
+    struct side a = { 0 }, b = { 0 };
+    uint32_t differences = 0;
     bool help = false;
-    int first = argc;
+    int first = argc, rc;
 
     TRY(options_parse(NULL, 0, argc, argv, NULL, &first, &help));
     if (help) {
@@ -114,14 +119,14 @@ int diff_main(int argc, char **argv)
     }
     if (argc - first != 2)
         return fail(ERR_ARGUMENT, "diff wants two tables (see --help)");
-    TRY(open_side(argv[first], &a));
-    if (open_side(argv[first + 1], &b)) {
-        free(a.text);
-        return ERR_IO;
+    rc = open_side(argv[first], &a);
+    if (!rc)
+        rc = open_side(argv[first + 1], &b);
+    if (!rc) {
+        differences = compare(&a, &b);
+        printf(differences ? "%u buckets differ\n" : "the same plans\n", differences);
     }
-    differences = compare(&a, &b);
-    printf(differences ? "%u buckets differ\n" : "the same plans\n", differences);
-    free(a.text);
-    free(b.text);
-    return differences ? ERR_WRONG : OK;
+    import_free(a.table);
+    import_free(b.table);
+    return rc ? rc : (differences ? ERR_WRONG : OK);
 }

@@ -49,9 +49,9 @@ static void print_help(const char *verb)
 /* ---- conflicts */
 
 struct session {
-    struct store *store;
+    struct store *store; /* NULL until the first file proved to be a table */
     const struct options *options;
-    uint32_t conflicts, here, elsewhere;
+    uint32_t tables, conflicts, here, elsewhere;
 };
 
 static void print_proof(const char *whose, const struct entry_row *e)
@@ -83,30 +83,61 @@ static void on_conflict(void *self, const struct entry_row *known, const struct 
 
 /* ---- files */
 
-static int take_in(struct session *s, const char *path)
+static int read_table(const char *path, struct import_table **table)
 {
     const char *slash = strrchr(path, '/');
-    struct import_options options = { .origin = slash ? slash + 1 : path,
-                                      .dry = s->options->dry,
-                                      .conflict = on_conflict,
-                                      .self = s };
-    struct import_result got;
     size_t size = 0;
     char *text = NULL;
     int rc;
 
     TRY(table_file_read(path, &text, &size));
-    rc = import_lines(s->store, text, size, &options, &got);
+    rc = import_read(text, size, slash ? slash + 1 : path, table);
     free(text);
-    TRY(rc);
-    s->conflicts += got.conflicts;
-    if (got.known)
+    return rc;
+}
+
+/* Only now: a file that is refused leaves nothing behind. */
+static int open_store(struct session *s)
+{
+    char path[PATH_MAX];
+
+    if (s->store)
+        return OK;
+    TRY(store_path(s->options->db, !s->options->dry, path, sizeof(path)));
+    return s->options->dry ? store_rehearse(path, &s->store) : store_open(path, 0, &s->store);
+}
+
+static void print_result(const struct session *s, const char *path, const struct import_result *got)
+{
+    if (got->known)
         printf("%s: came in before, nothing to do\n", path);
     else
         printf("%s: %u entries of %u clusters: %u new, %u the same, %u replace what was known, %u "
                "do not; %u conflicts%s\n",
-               path, got.entries, got.clusters, got.added, got.same, got.replaced, got.lost,
-               got.conflicts, s->options->dry ? " (nothing was written)" : "");
+               path, got->entries, got->clusters, got->added, got->same, got->replaced, got->lost,
+               got->conflicts, s->options->dry ? " (nothing was written)" : "");
+}
+
+static int take_in(struct session *s, const char *path)
+{
+    const struct import_options options = { .conflict = on_conflict, .self = s };
+    struct import_table *table = NULL;
+    struct import_result got;
+    int rc = read_table(path, &table);
+
+    if (rc == UNSUPPORTED) {
+        note("%s holds no entries", path);
+        return OK;
+    }
+    if (!rc)
+        rc = open_store(s);
+    if (!rc)
+        rc = import_place(table, s->store, &options, &got);
+    import_free(table);
+    TRY(rc);
+    s->tables++;
+    s->conflicts += got.conflicts;
+    print_result(s, path, &got);
     return OK;
 }
 
@@ -146,6 +177,8 @@ static int take_all(struct session *s, char **files, int count)
 {
     for (int i = 0; i < count; i++)
         TRY(take_in(s, files[i]));
+    if (!s->tables)
+        return UNSUPPORTED;
     if (!s->options->dry)
         TRY(settle(s));
     return s->options->strict && s->conflicts ? ERR_WRONG : OK;
@@ -155,7 +188,6 @@ int import_main(int argc, char **argv)
 {
     struct options o = { 0 };
     struct session s = { .options = &o };
-    char path[PATH_MAX];
     bool help = false;
     int first = argc, rc;
 
@@ -166,8 +198,6 @@ int import_main(int argc, char **argv)
     }
     if (first == argc)
         return fail(ERR_ARGUMENT, "%s: which FILE?", argv[0]);
-    TRY(store_path(o.db, true, path, sizeof(path)));
-    TRY(store_open(path, 0, &s.store));
     rc = take_all(&s, argv + first, argc - first);
     store_close(s.store);
     return rc;
