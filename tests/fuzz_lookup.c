@@ -1,57 +1,20 @@
-/* Hostile bytes for everything that reads bytes from elsewhere: packed tables, databases, plans.
- *
- *     fuzz_lookup FILE...                  gives these inputs to every reader
- *     fuzz_lookup --seconds N [--seed S]   makes inputs from its seeds, for that long
- *     fuzz_lookup --write FOLDER           writes the seeds: tests/corpus/lookup
- *
- * Compiled with -DFUZZ_LIBFUZZER it is only the function that libFuzzer and AFL call. */
+/* Hostile bytes for everything that reads bytes from elsewhere: packed tables, databases, plans. */
 #include "cluster.h"
+#include "fuzzer.h"
 #include "lookup.h"
 #include "plan.h"
-#include "random.h"
 #include "status.h"
 #include "store.h"
 
-#include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* What is being tried, for whoever reports that it went wrong. */
-static struct {
-    const uint8_t *data;
-    size_t size;
-    unsigned long count, accepted, failed;
-} now;
-
-static void save(void)
-{
-    static const char name[] = "fuzz_lookup.failed";
-    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-
-    if (fd < 0 || write(fd, now.data, now.size) != (ssize_t)now.size)
-        return;
-    close(fd);
-    fprintf(stderr, "  input %lu is in %s\n", now.count, name);
-}
-
-static void wrong(const char *what)
-{
-    now.failed++;
-    fprintf(stderr, "  FAILED %s\n", what);
-    save();
-#ifdef FUZZ_LIBFUZZER
-    abort();
-#endif
-}
 
 /* ---- what must hold for a table that was accepted */
 
@@ -77,12 +40,12 @@ static void try_capacity(const struct moelookup_view *view, const struct moe_sha
     int length = moelookup_explain(view, capacity, text, sizeof(text));
 
     if (moelookup_get(view, capacity, &plan) != MOE_OK || !legal(&plan, shape))
-        wrong("an illegal plan");
+        fuzz_wrong("an illegal plan");
     if (!(plan.time_us >= 0) || !(plan.default_us >= 0) || plan.source > MOE_IMPORTED)
-        wrong("an answer without sense");
+        fuzz_wrong("an answer without sense");
     if (length <= 0 || (length < (int)sizeof(text) && strlen(text) != (size_t)length) ||
         strchr(text, '\n'))
-        wrong("an explanation that is not one line");
+        fuzz_wrong("an explanation that is not one line");
 }
 
 /* The layer's own cluster by its hash: others may be there for the same shape. */
@@ -96,7 +59,7 @@ static void try_layer(const struct moelookup *table, const struct lookup_layer *
     sha256_hex(layer->cluster, hash);
     rc = moelookup_bind(table, &layer->shape, hash, &view);
     if (rc && rc != MOE_ERR_AMBIGUOUS)
-        wrong("a layer that cannot be bound");
+        fuzz_wrong("a layer that cannot be bound");
     for (size_t i = 0; view && i < sizeof(capacities) / sizeof(capacities[0]); i++)
         try_capacity(view, &layer->shape, capacities[i]);
     moelookup_view_free(view);
@@ -124,18 +87,18 @@ static void try_table(const struct moelookup *table, const uint8_t *from, size_t
     size_t size = 0, room;
     uint8_t *bytes, *twice;
 
-    now.accepted++;
+    fuzz_accepted();
     moelookup_pack(table, NULL, &size);
     bytes = malloc(size);
     twice = malloc(size);
     room = size;
     if (moelookup_pack(table, bytes, &room) || moelookup_unpack(bytes, size, &again))
-        wrong("a table that cannot be packed");
+        fuzz_wrong("a table that cannot be packed");
     if (again &&
         (moelookup_pack(again, twice, &room) || room != size || memcmp(bytes, twice, size)))
-        wrong("a table that packs to other bytes");
+        fuzz_wrong("a table that packs to other bytes");
     if (from && (from_size != size || memcmp(from, bytes, size) != 0))
-        wrong("bytes that are not what pack writes");
+        fuzz_wrong("bytes that are not what pack writes");
     try_rows(table, bytes);
     moelookup_close(again);
     free(twice);
@@ -150,7 +113,7 @@ static void try_unpack(const uint8_t *data, size_t size)
     int rc = moelookup_unpack(data, size, &table);
 
     if (rc && (rc != MOE_ERR_FORMAT || table))
-        wrong("unpack ends neither in a table nor in MOE_ERR_FORMAT");
+        fuzz_wrong("unpack ends neither in a table nor in MOE_ERR_FORMAT");
     if (!rc)
         try_table(table, data, size);
     moelookup_close(table);
@@ -175,23 +138,12 @@ static void try_plan(const uint8_t *data, size_t size)
     text[size] = 0;
     if (moe_plan_parse(text, &plan)) {
         if (plan.r != 77)
-            wrong("a refused plan that was written");
+            fuzz_wrong("a refused plan that was written");
     } else if (moe_plan_format(&plan, words, sizeof(words)) <= 0 || moe_plan_parse(words, &again) ||
                !plan_equal(&plan, &again)) {
-        wrong("a plan that does not survive its text");
+        fuzz_wrong("a plan that does not survive its text");
     }
     free(text);
-}
-
-static void write_file(const char *path, const uint8_t *data, size_t size)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-
-    if (fd < 0 || write(fd, data, size) != (ssize_t)size) {
-        perror(path);
-        exit(1);
-    }
-    close(fd);
 }
 
 static void try_open(const char *path)
@@ -200,23 +152,10 @@ static void try_open(const char *path)
     int rc = moelookup_open(path, &table);
 
     if (rc && ((rc != MOE_ERR_FORMAT && rc != MOE_ERR_IO) || table))
-        wrong("open ends neither in a table nor in an error of its own");
+        fuzz_wrong("open ends neither in a table nor in an error of its own");
     if (!rc)
         try_table(table, NULL, 0);
     moelookup_close(table);
-}
-
-static const char *folder(void)
-{
-    static char name[] = "/tmp/moetune-fuzz-XXXXXX";
-    static bool made;
-
-    if (!made && !mkdtemp(name)) {
-        perror(name);
-        exit(1);
-    }
-    made = true;
-    return name;
 }
 
 /* As a snapshot, whose pages are checked first, and as a work database, whose pages are not. */
@@ -224,9 +163,9 @@ static void try_file(const uint8_t *data, size_t size)
 {
     char snapshot[PATH_MAX], work[PATH_MAX];
 
-    snprintf(snapshot, sizeof(snapshot), "%s/x.db.published", folder());
-    snprintf(work, sizeof(work), "%s/x.db", folder());
-    write_file(snapshot, data, size);
+    snprintf(snapshot, sizeof(snapshot), "%s/x.db.published", fuzz_folder());
+    snprintf(work, sizeof(work), "%s/x.db", fuzz_folder());
+    fuzz_write_file(snapshot, data, size);
     try_open(work);
     if (!rename(snapshot, work))
         try_open(work);
@@ -240,10 +179,7 @@ static bool looks_like_a_file(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (!now.count++)
-        setenv("MOELOOKUP_LOG", "never", 1);
-    now.data = data;
-    now.size = size;
+    setenv("MOELOOKUP_LOG", "never", 1);
     try_unpack(data, size);
     if (size >= 64)
         try_unpack_sealed(data, size);
@@ -257,30 +193,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef FUZZ_LIBFUZZER
 
 /* ---- seeds */
-
-enum { SEEDS_MAX = 256, INPUT_MAX = 1 << 16 };
-
-struct seed {
-    char name[32];
-    uint8_t *bytes;
-    size_t size;
-};
-
-static struct seed seeds[SEEDS_MAX];
-static uint32_t seed_count;
-
-static void set_seed(struct seed *s, const char *name, const void *bytes, size_t size)
-{
-    snprintf(s->name, sizeof(s->name), "%s", name);
-    s->bytes = malloc(size + 1);
-    memcpy(s->bytes, bytes, size);
-    s->size = size;
-}
-
-static void add_seed(const char *name, const void *bytes, size_t size)
-{
-    set_seed(&seeds[seed_count++], name, bytes, size);
-}
 
 static struct lookup_layer some_layer(uint32_t hidden, uint8_t cluster)
 {
@@ -327,7 +239,7 @@ static void add_packed(const char *name, uint32_t layers, uint32_t entries, uint
     }
     if ((force && moe_plan_parse(force, &set.switches.force)) || pack_set(&set, &bytes, &size))
         exit(1);
-    add_seed(name, bytes, size);
+    fuzz_seed(name, bytes, size);
     free(bytes);
     lookup_set_free(&set);
 }
@@ -356,18 +268,18 @@ static const char *const database =
 
 static void add_database(void)
 {
-    static uint8_t bytes[INPUT_MAX];
+    static uint8_t bytes[FUZZ_INPUT_MAX];
     char path[PATH_MAX];
     sqlite3 *db = NULL;
     FILE *file;
 
-    snprintf(path, sizeof(path), "%s/seed.db", folder());
+    snprintf(path, sizeof(path), "%s/seed.db", fuzz_folder());
     if (sqlite3_open(path, &db) != SQLITE_OK ||
         sqlite3_exec(db, database, NULL, NULL, NULL) != SQLITE_OK)
         exit(1);
     sqlite3_close(db);
     file = fopen(path, "r");
-    add_seed("database", bytes, fread(bytes, 1, sizeof(bytes), file));
+    fuzz_seed("database", bytes, fread(bytes, 1, sizeof(bytes), file));
     fclose(file);
     unlink(path);
 }
@@ -381,7 +293,7 @@ static void add_plans(void)
         char name[32];
 
         snprintf(name, sizeof(name), "plan-%zu", i + 1);
-        add_seed(name, plans[i], strlen(plans[i]));
+        fuzz_seed(name, plans[i], strlen(plans[i]));
     }
 }
 
@@ -396,233 +308,34 @@ static void make_seeds(void)
     add_plans();
 }
 
-/* ---- mutation */
-
-static uint64_t key, drawn;
-
-static uint32_t draw(uint32_t below)
-{
-    return below ? random_below(key, drawn++, below) : 0;
-}
-
-struct input {
-    uint8_t bytes[INPUT_MAX];
-    size_t size;
-};
-
-static size_t draw_place(const struct input *in)
-{
-    /* Headers decide more than what follows. */
-    return draw(in->size > 300 && draw(3) == 0 ? 300 : (uint32_t)in->size);
-}
-
-static void flip_bit(struct input *in)
-{
-    in->bytes[draw_place(in)] ^= (uint8_t)(1u << draw(8));
-}
-
-static void set_byte(struct input *in)
-{
-    in->bytes[draw_place(in)] = (uint8_t)(draw(2) ? draw(256) : draw(3) - 1);
-}
-
-/* A number as counts, sizes and offsets are written, in either order of bytes. */
-static void set_number(struct input *in)
-{
-    static const uint32_t edges[] = { 0,   1,          2,          0x7f,       0xff,  0xffff,
-                                      192, 0x7fffffff, 0x80000000, 0xffffffff, 65536, 4096 };
-    uint32_t value = draw(2) ? edges[draw(12)] : (uint32_t)in->size + draw(9) - 4;
-    size_t at = draw_place(in) & ~(size_t)3;
-    bool big = draw(2);
-
-    for (size_t i = 0; i < 4 && at + i < in->size; i++)
-        in->bytes[at + i] = (uint8_t)(value >> 8 * (big ? 3 - i : i));
-}
-
-static void copy_block(struct input *in)
-{
-    size_t from = draw_place(in), to = draw_place(in), most = in->size - (from > to ? from : to);
-
-    memmove(in->bytes + to, in->bytes + from, draw((uint32_t)(most < 64 ? most : 64)));
-}
-
-static void delete_block(struct input *in)
-{
-    size_t at = draw_place(in), left = in->size - at, n = draw((uint32_t)(left < 64 ? left : 64));
-
-    memmove(in->bytes + at, in->bytes + at + n, left - n);
-    in->size -= n;
-}
-
-static void insert_block(struct input *in)
-{
-    size_t at = draw_place(in), n = draw(2) ? 20 : draw(64);
-
-    if (in->size + n > INPUT_MAX)
-        return;
-    memmove(in->bytes + at + n, in->bytes + at, in->size - at);
-    in->size += n;
-}
-
-static void truncate_input(struct input *in)
-{
-    in->size = draw_place(in);
-}
-
-static void join_seed(struct input *in)
-{
-    const struct seed *s = &seeds[draw(seed_count)];
-    size_t at = draw_place(in), from = draw((uint32_t)s->size), n = s->size - from;
-
-    n = n < INPUT_MAX - at ? n : INPUT_MAX - at;
-    memcpy(in->bytes + at, s->bytes + from, n);
-    in->size = at + n > in->size || draw(2) ? at + n : in->size;
-}
-
 /* The total in the header must be right before anything else is looked at. */
-static void mend_size(struct input *in)
+static void mend_size(struct fuzz_input *in)
 {
     if (in->size >= 64 && pack_claims(in->bytes))
         for (int i = 0; i < 4; i++)
             in->bytes[12 + i] = (uint8_t)(in->size >> 8 * i);
 }
 
-static void mutate(struct input *in)
+/* Most damaged databases are accepted in part; they would crowd out the rest. */
+static bool is_worth_keeping(const struct fuzz_input *in)
 {
-    static void (*const ways[])(
-        struct input *) = { flip_bit,   flip_bit,     set_byte,     set_number,     set_number,
-                            copy_block, delete_block, insert_block, truncate_input, join_seed };
-    const struct seed *s = &seeds[draw(seed_count)];
-
-    memcpy(in->bytes, s->bytes, s->size);
-    in->size = s->size;
-    for (uint32_t i = 1 + draw(draw(4) ? 3 : 12); i > 0 && in->size; i--)
-        ways[draw(sizeof(ways) / sizeof(ways[0]))](in);
-    if (draw(4))
-        mend_size(in);
+    return pack_claims(in->bytes) || !fuzz_draw(16);
 }
 
-/* What was accepted after all is worth going on from; the first seeds stay. */
-static void keep(const struct input *in, uint32_t first)
+static void try_one(const uint8_t *data, size_t size)
 {
-    struct seed *old;
-
-    if (seed_count < SEEDS_MAX) {
-        add_seed("found", in->bytes, in->size);
-        return;
-    }
-    old = &seeds[first + draw(SEEDS_MAX - first)];
-    free(old->bytes);
-    set_seed(old, "found", in->bytes, in->size);
-}
-
-static void fuzz(long seconds)
-{
-    static struct input in;
-    time_t end = time(NULL) + seconds;
-    uint32_t first = seed_count;
-
-    do {
-        unsigned long accepted = now.accepted;
-        uint8_t *exact;
-
-        mutate(&in);
-        exact = malloc(in.size ? in.size : 1); /* so that a read past the end is seen */
-        memcpy(exact, in.bytes, in.size);
-        alarm(60); /* stuck */
-        LLVMFuzzerTestOneInput(exact, in.size);
-        free(exact);
-        /* Most damaged databases are accepted in part; they would crowd out the rest. */
-        if (now.accepted > accepted && (pack_claims(in.bytes) || !draw(16)))
-            keep(&in, first);
-    } while (time(NULL) < end && now.failed < 10);
-    alarm(0);
-}
-
-/* ---- main */
-
-static void replay(const char *path)
-{
-    static uint8_t bytes[1 << 22];
-    FILE *file = fopen(path, "r");
-    size_t size = file ? fread(bytes, 1, sizeof(bytes), file) : 0;
-    uint8_t *exact = malloc(size ? size : 1);
-
-    if (!file) {
-        perror(path);
-        now.failed++;
-    } else {
-        fclose(file);
-        memcpy(exact, bytes, size);
-        LLVMFuzzerTestOneInput(exact, size);
-    }
-    free(exact);
-}
-
-static void write_seeds(const char *to)
-{
-    char path[PATH_MAX];
-
-    for (uint32_t i = 0; i < seed_count; i++) {
-        snprintf(path, sizeof(path), "%.4000s/%.31s", to, seeds[i].name);
-        write_file(path, seeds[i].bytes, seeds[i].size);
-    }
-}
-
-/* There in a sanitized build only. */
-void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
-
-static void save_on_signal(int number)
-{
-    save();
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
-static void save_whatever_ends_us(void)
-{
-    static const int signals[] = { SIGALRM, SIGABRT, SIGSEGV, SIGBUS, SIGFPE };
-
-    if (__sanitizer_set_death_callback)
-        __sanitizer_set_death_callback(save);
-    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-        if (!__sanitizer_set_death_callback || signals[i] == SIGALRM)
-            signal(signals[i], save_on_signal);
-}
-
-static int finish(void)
-{
-    for (uint32_t i = 0; i < seed_count; i++)
-        free(seeds[i].bytes);
-    rmdir(folder());
-    printf("  seed %llu, %lu inputs, %lu tables accepted\n", (unsigned long long)key, now.count,
-           now.accepted);
-    printf("%d passed, %d failed\n", !now.failed, now.failed != 0);
-    return now.failed ? 1 : 0;
+    LLVMFuzzerTestOneInput(data, size);
 }
 
 int main(int argc, char **argv)
 {
-    long seconds = argc > 1 ? 0 : 10;
+    const struct fuzz_target target = { .name = "fuzz_lookup",
+                                        .one = try_one,
+                                        .make_seeds = make_seeds,
+                                        .mend = mend_size,
+                                        .is_worth_keeping = is_worth_keeping };
 
-    key = (uint64_t)time(NULL);
-    save_whatever_ends_us();
-    make_seeds();
-    for (int i = 1; i < argc; i++) {
-        bool more = i + 1 < argc;
-
-        if (more && !strcmp(argv[i], "--seconds"))
-            seconds = atol(argv[++i]);
-        else if (more && !strcmp(argv[i], "--seed"))
-            key = strtoull(argv[++i], NULL, 10);
-        else if (more && !strcmp(argv[i], "--write"))
-            write_seeds(argv[++i]);
-        else
-            replay(argv[i]);
-    }
-    if (seconds)
-        fuzz(seconds);
-    return finish();
+    return fuzz_main(argc, argv, &target);
 }
 
 #endif
