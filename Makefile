@@ -143,9 +143,10 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@
 DEST = $(DESTDIR)$(PREFIX)
 # Damaged tables and files, for longer than the tests do: make fuzz FUZZ_SECONDS=600
 FUZZ_SECONDS ?= 60
+FUZZERS := lookup import
 fuzz: deps
-	$(Q)$(MAKE) --no-print-directory SAN=1 build/cpu-san/tests/fuzz_lookup
-	build/cpu-san/tests/fuzz_lookup --seconds $(FUZZ_SECONDS) tests/corpus/lookup/*
+	$(Q)$(MAKE) --no-print-directory SAN=1 $(FUZZERS:%=build/cpu-san/tests/fuzz_%)
+	set -e; for f in $(FUZZERS); do build/cpu-san/tests/fuzz_$$f --seconds $(FUZZ_SECONDS) tests/corpus/$$f/*; done
 
 install: build
 	$(Q)install -d $(DEST)/bin $(DEST)/include $(DEST)/lib/pkgconfig $(DEST)/lib/cmake/moelookup $(DEST)/share/man/man3

@@ -109,11 +109,11 @@ static void print_fixed(double value, int decimals, FILE *to)
 
     for (int i = 0; i < decimals; i++)
         scale *= 10;
-    if (!isfinite(value) || fabs(value) >= 1e12) {
+    whole = fabs(value) < 1e12 ? (uint64_t)llround(fabs(value) * (double)scale) : UINT64_MAX;
+    if (whole >= scale * 1000000000000) { /* rounded up to it, too: it would not come in again */
         fprintf(to, "null");
         return;
     }
-    whole = (uint64_t)llround(fabs(value) * (double)scale);
     fprintf(to, "%s%" PRIu64 ".%0*" PRIu64, value < 0 && whole ? "-" : "", whole / scale, decimals,
             whole % scale);
 }

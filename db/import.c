@@ -139,7 +139,8 @@ static int take_number(const struct object *o, const struct member *m, const str
 
     if (v->kind != JSON_NULL && !(isfinite(value) && fabs(value) < 1e12 && (!time || value >= 0)))
         return wrong(o->table, m->name, "is no number in range");
-    *(double *)m->to = value;
+    /* SQLite knows no negative zero: what is compared must be what is stored. */
+    *(double *)m->to = value == 0 ? 0 : value;
     return OK;
 }
 

@@ -1057,7 +1057,8 @@ static void tie_text(const struct entry_row *e, char *text, size_t size)
     plan_text(&e->plan, plan);
     plan_text(&e->runner_up, runner_up);
     plan_text(&e->search_winner, winner);
-    snprintf(text, size, "%s|%s|%s|%.6g|%.6g|%.6g|%.6g|%.6g|%.6g|%.6g|%.6g|%d|%s|%s|%s|%llu", plan,
+    snprintf(text, size,
+             "%s|%s|%s|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%d|%s|%s|%s|%llu", plan,
              runner_up, winner, e->time_us, e->low_us, e->high_us, e->default_us, e->gain,
              e->gain_low, e->gain_high, e->bound, e->inferred, e->search, e->reason, e->decision,
              (unsigned long long)e->capacity);
