@@ -2,6 +2,7 @@
 #include "contrast.h"
 
 #include "plan.h"
+#include "status.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -49,54 +50,158 @@ static struct step_time known_step(const struct layer_facts *layer, const struct
     return trial && trial_usable(trial) ? from_spread(&trial->steps) : unknown;
 }
 
-/* log(time / time of the default plan), NAN where one of them is not known. */
-static double log_ratio(const struct layer_facts *layer, const struct entry_row *entry,
-                        const struct moe_plan *plan)
+/* ---- every plan at every bucket */
+
+/* One plan at one bucket: us NAN where it is not known at all. */
+struct estimate {
+    double us;
+    bool measured;
+};
+
+struct contrasts {
+    struct moe_plan *plans; /* timed somewhere, or told of by an entry; sorted */
+    size_t plan_count;
+    struct estimate *steps; /* a row of all entries for every plan */
+    struct moe_plan *ranked;
+    size_t ranked_count;
+};
+
+static int order_plans(const void *a, const void *b)
 {
-    if (entry->inferred)
-        return NAN;
-    return log(known_step(layer, entry, plan).us / contrast_default(layer, entry).us);
+    return plan_order(a, b);
 }
 
-/* The nearest bucket from `entry` on in one direction where the plan's ratio is known. */
-static const struct entry_row *nearest(const struct layer_facts *layer,
-                                       const struct entry_row *entry, int direction,
-                                       const struct moe_plan *plan, double *ratio)
+static int list_plans(const struct layer_facts *layer, struct contrasts *c)
 {
-    const struct entry_row *end = layer->entries + layer->entry_count;
+    size_t room = layer->plan_count + layer->entry_count + 1, kept = 0;
 
-    for (const struct entry_row *e = entry; e >= layer->entries && e < end; e += direction) {
-        *ratio = log_ratio(layer, e, plan);
-        if (isfinite(*ratio))
-            return e;
-        if (e == layer->entries && direction < 0)
-            break;
+    c->plans = calloc(room, sizeof(*c->plans));
+    if (!c->plans)
+        return fail(ERR_NOMEM, "%zu plans", room);
+    c->plans[c->plan_count++] = plan_default();
+    for (size_t i = 0; i < layer->plan_count; i++)
+        c->plans[c->plan_count++] = layer->plans[i];
+    for (size_t i = 0; i < layer->entry_count; i++)
+        c->plans[c->plan_count++] = layer->entries[i].plan;
+    qsort(c->plans, c->plan_count, sizeof(*c->plans), order_plans);
+    for (size_t i = 0; i < c->plan_count; i++)
+        if (!kept || plan_order(&c->plans[kept - 1], &c->plans[i]) != 0)
+            c->plans[kept++] = c->plans[i];
+    c->plan_count = kept;
+    return OK;
+}
+
+/* NULL: nothing is known of that plan. */
+static struct estimate *row_of(const struct layer_facts *layer, const struct moe_plan *plan)
+{
+    const struct contrasts *c = layer->contrasts;
+    const struct moe_plan *at =
+        bsearch(plan, c->plans, c->plan_count, sizeof(*c->plans), order_plans);
+
+    return at ? c->steps + (size_t)(at - c->plans) * layer->entry_count : NULL;
+}
+
+static void tell(const struct layer_facts *layer, const struct moe_plan *plan, size_t entry,
+                 double us)
+{
+    struct estimate *row = row_of(layer, plan);
+
+    if (row)
+        row[entry] = (struct estimate){ us, true };
+}
+
+/* As known_step() has it: what the entry says goes before what the trials do. */
+static void tell_bucket(const struct layer_facts *layer, size_t entry, size_t *trial)
+{
+    const struct entry_row *e = &layer->entries[entry];
+    struct moe_plan standard = plan_default();
+
+    while (*trial < layer->trial_count && layer->trials[*trial].row.key.bucket < e->bucket)
+        ++*trial;
+    for (; *trial < layer->trial_count && layer->trials[*trial].row.key.bucket == e->bucket;
+         ++*trial) {
+        const struct trial_facts *t = &layer->trials[*trial];
+
+        if (trial_usable(t))
+            tell(layer, &t->row.key.plan, entry, (double)t->steps.median_ns * 1e-3);
     }
-    return NULL;
+    tell(layer, &standard, entry, contrast_default(layer, e).us);
+    tell(layer, &e->plan, entry, e->time_us);
 }
 
-static double interpolated_ratio(const struct layer_facts *layer, const struct entry_row *entry,
-                                 const struct moe_plan *plan)
+/* log(time / time of the default plan), NAN where one of them is not known. */
+static double log_ratio(const struct entry_row *entry, const struct estimate *step,
+                        const struct estimate *standard)
 {
-    double below, above, at;
-    const struct entry_row *low = nearest(layer, entry, -1, plan, &below);
-    const struct entry_row *high = nearest(layer, entry, 1, plan, &above);
+    return entry->inferred ? (double)NAN : log(step->us / standard->us);
+}
 
-    if (!low || !high)
-        return low ? below : high ? above : NAN; /* held beyond the ends */
-    at = log(((double)entry->capacity + 1) / ((double)low->capacity + 1)) /
-         log(((double)high->capacity + 1) / ((double)low->capacity + 1));
-    return below + at * (above - below);
+/* Held beyond the ends. */
+static double between(const struct entry_row *entries, const double *ratios, size_t at, size_t low,
+                      size_t high, size_t none)
+{
+    double part;
+
+    if (low == none || high == none)
+        return low != none ? ratios[low] : (high != none ? ratios[high] : (double)NAN);
+    part = log(((double)entries[at].capacity + 1) / ((double)entries[low].capacity + 1)) /
+           log(((double)entries[high].capacity + 1) / ((double)entries[low].capacity + 1));
+    return ratios[low] + part * (ratios[high] - ratios[low]);
+}
+
+/* Fills the gaps of one row from the nearest buckets on both sides where the ratio is known. */
+static void interpolate(const struct layer_facts *layer, struct estimate *row,
+                        const struct estimate *standard, double *ratios)
+{
+    const struct entry_row *entries = layer->entries;
+    size_t n = layer->entry_count, low = n, high = 0;
+
+    for (size_t i = 0; i < n; i++)
+        ratios[i] = log_ratio(&entries[i], &row[i], &standard[i]);
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(ratios[i]))
+            low = i;
+        for (high = high < i ? i : high; high < n && !isfinite(ratios[high]);)
+            high++;
+        if (!isfinite(row[i].us) && !entries[i].inferred)
+            row[i] =
+                (struct estimate){ standard[i].us * exp(between(entries, ratios, i, low, high, n)),
+                                   false };
+    }
+}
+
+static int fill_steps(const struct layer_facts *layer)
+{
+    struct contrasts *c = layer->contrasts;
+    size_t n = layer->entry_count, trial = 0;
+    struct moe_plan standard = plan_default();
+    double *ratios = malloc((n + 1) * sizeof(*ratios));
+
+    c->steps = malloc((c->plan_count * n + 1) * sizeof(*c->steps));
+    if (!c->steps || !ratios) {
+        free(ratios);
+        return fail(ERR_NOMEM, "%zu plans in %zu buckets", c->plan_count, n);
+    }
+    for (size_t i = 0; i < c->plan_count * n; i++)
+        c->steps[i] = (struct estimate){ NAN, false };
+    for (size_t i = 0; i < n; i++)
+        tell_bucket(layer, i, &trial);
+    for (size_t i = 0; i < c->plan_count; i++)
+        interpolate(layer, c->steps + i * n, row_of(layer, &standard), ratios);
+    free(ratios);
+    return OK;
 }
 
 struct step_time contrast_step(const struct layer_facts *layer, const struct entry_row *entry,
                                const struct moe_plan *plan)
 {
     struct step_time t = known_step(layer, entry, plan);
+    const struct estimate *row;
 
     if (isfinite(t.us) || entry->inferred)
         return t;
-    t.us = contrast_default(layer, entry).us * exp(interpolated_ratio(layer, entry, plan));
+    row = row_of(layer, plan);
+    t.us = row ? row[entry - layer->entries].us : (double)NAN;
     return t;
 }
 
@@ -109,16 +214,15 @@ uint32_t contrast_measured_buckets(const struct layer_facts *layer)
     return count;
 }
 
-static void compare_bucket(const struct layer_facts *layer, const struct entry_row *entry,
-                           const struct moe_plan *plan, struct improvement *sum)
+static void compare_bucket(const struct entry_row *entry, const struct estimate *step,
+                           struct improvement *sum)
 {
-    struct step_time t = contrast_step(layer, entry, plan);
-    double ratio = t.us / entry->time_us;
+    double ratio = step->us / entry->time_us;
 
     if (!isfinite(ratio) || ratio <= 0)
         return;
     sum->buckets++;
-    sum->measured += t.measured;
+    sum->measured += step->measured;
     sum->mean += ratio - 1;
     sum->log_mean += log(ratio);
     sum->worst = fmax(sum->worst, ratio - 1);
@@ -127,10 +231,11 @@ static void compare_bucket(const struct layer_facts *layer, const struct entry_r
 struct improvement contrast_static(const struct layer_facts *layer, const struct moe_plan *plan)
 {
     struct improvement sum = { .worst = -INFINITY };
+    const struct estimate *row = row_of(layer, plan);
 
-    for (size_t i = 0; i < layer->entry_count; i++)
+    for (size_t i = 0; row && i < layer->entry_count; i++)
         if (!layer->entries[i].inferred)
-            compare_bucket(layer, &layer->entries[i], plan, &sum);
+            compare_bucket(&layer->entries[i], &row[i], &sum);
     if (!sum.buckets)
         return (struct improvement){ .mean = NAN, .worst = NAN, .log_mean = NAN };
     sum.mean /= sum.buckets;
@@ -152,23 +257,55 @@ static int by_mean(const void *left, const void *right)
     return plan_order(&a->plan, &b->plan);
 }
 
-void contrast_rank(const struct layer_facts *layer, struct moe_plan *plans, size_t *count)
+static int rank(const struct layer_facts *layer)
 {
+    struct contrasts *c = layer->contrasts;
     struct ranked *ranked = calloc(layer->plan_count + 1, sizeof(*ranked));
     uint32_t buckets = contrast_measured_buckets(layer);
 
-    *count = 0;
-    for (size_t i = 0; i < layer->plan_count && ranked; i++) {
+    c->ranked = calloc(layer->plan_count + 1, sizeof(*c->ranked));
+    if (!ranked || !c->ranked) {
+        free(ranked);
+        return fail(ERR_NOMEM, "%zu plans", layer->plan_count);
+    }
+    for (size_t i = 0; i < layer->plan_count; i++) {
         struct improvement one = contrast_static(layer, &layer->plans[i]);
 
         if (buckets && one.buckets == buckets)
-            ranked[(*count)++] = (struct ranked){ layer->plans[i], one.log_mean };
+            ranked[c->ranked_count++] = (struct ranked){ layer->plans[i], one.log_mean };
     }
-    if (*count)
-        qsort(ranked, *count, sizeof(*ranked), by_mean);
-    for (size_t i = 0; i < *count; i++)
-        plans[i] = ranked[i].plan;
+    qsort(ranked, c->ranked_count, sizeof(*ranked), by_mean);
+    for (size_t i = 0; i < c->ranked_count; i++)
+        c->ranked[i] = ranked[i].plan;
     free(ranked);
+    return OK;
+}
+
+const struct moe_plan *contrast_ranked(const struct layer_facts *layer, size_t *count)
+{
+    *count = layer->contrasts->ranked_count;
+    return layer->contrasts->ranked;
+}
+
+int contrast_prepare(struct layer_facts *layer)
+{
+    layer->contrasts = calloc(1, sizeof(*layer->contrasts));
+    if (!layer->contrasts)
+        return fail(ERR_NOMEM, "the plans of a layer");
+    TRY(list_plans(layer, layer->contrasts));
+    TRY(fill_steps(layer));
+    return rank(layer);
+}
+
+void contrast_free(struct layer_facts *layer)
+{
+    if (!layer->contrasts)
+        return;
+    free(layer->contrasts->plans);
+    free(layer->contrasts->steps);
+    free(layer->contrasts->ranked);
+    free(layer->contrasts);
+    layer->contrasts = NULL;
 }
 
 double contrast_hidden(const struct trial_facts *trial, double step_us)

@@ -4,6 +4,12 @@
 
 #include "facts.h"
 
+/* Every plan at every bucket, worked out once: what follows asks it again and again.  Belongs to
+ * the layer. */
+struct contrasts;
+int contrast_prepare(struct layer_facts *layer);
+void contrast_free(struct layer_facts *layer);
+
 /* A step's time, and how it is known. */
 struct step_time {
     double us, low_us, high_us; /* the ends NAN where there is no interval; us NAN: not known */
@@ -29,8 +35,8 @@ struct improvement {
 struct improvement contrast_static(const struct layer_facts *layer, const struct moe_plan *plan);
 
 /* The plans by that mean, the best first; *count of them, those that are not known in every
- * measured bucket are left out.  `plans` has room for layer->plan_count. */
-void contrast_rank(const struct layer_facts *layer, struct moe_plan *plans, size_t *count);
+ * measured bucket are left out.  Borrowed. */
+const struct moe_plan *contrast_ranked(const struct layer_facts *layer, size_t *count);
 
 uint32_t contrast_measured_buckets(const struct layer_facts *layer);
 

@@ -1,6 +1,7 @@
 /* Reads the store with one query per table. */
 #include "facts.h"
 
+#include "contrast.h"
 #include "plan.h"
 #include "status.h"
 
@@ -260,6 +261,7 @@ static int cut_layers(struct store *store, const char *shape, struct facts *f)
             continue;
         APPEND(f->layers, f->layer_count, layer);
         TRY(list_plans(&f->layers[f->layer_count - 1]));
+        TRY(contrast_prepare(&f->layers[f->layer_count - 1]));
     }
     return OK;
 }
@@ -294,8 +296,10 @@ int facts_read(struct store *store, const char *shape, struct facts *out)
 
 void facts_free(struct facts *facts)
 {
-    for (size_t i = 0; i < facts->layer_count; i++)
+    for (size_t i = 0; i < facts->layer_count; i++) {
         free(facts->layers[i].plans);
+        contrast_free(&facts->layers[i]);
+    }
     free(facts->layers);
     free(facts->entries);
     free(facts->trials);

@@ -25,6 +25,7 @@ struct layer_facts {
     size_t entry_count, trial_count;
     struct moe_plan *plans; /* every plan that was timed somewhere, in that order */
     size_t plan_count;
+    struct contrasts *contrasts; /* contrast.h */
 };
 
 struct facts {

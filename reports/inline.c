@@ -25,7 +25,7 @@ enum { CHANGE_COUNT = sizeof(changes) / sizeof(changes[0]) };
 static const struct change *change_at(const char *line)
 {
     for (int i = 0; i < CHANGE_COUNT; i++)
-        if (!strncmp(line, changes[i].from, strlen(changes[i].from)))
+        if (*line == *changes[i].from && !strncmp(line, changes[i].from, strlen(changes[i].from)))
             return &changes[i];
     return NULL;
 }

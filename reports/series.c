@@ -227,29 +227,23 @@ static bool told_by_entry(const struct layer_facts *layer, const struct trial_fa
 /* Plans with a colour of their own: the best static ones without the default. */
 static size_t coloured(const struct layer_facts *layer, struct moe_plan plans[SERIES_STATICS])
 {
-    struct moe_plan standard = plan_default(), *ranked;
-    size_t count = 0, kept = 0;
+    struct moe_plan standard = plan_default();
+    size_t count, kept = 0;
+    const struct moe_plan *ranked = contrast_ranked(layer, &count);
 
-    ranked = calloc(layer->plan_count + 1, sizeof(*ranked));
-    if (ranked)
-        contrast_rank(layer, ranked, &count);
     for (size_t i = 0; i < count && kept < SERIES_STATICS; i++)
         if (!plan_equal(&ranked[i], &standard))
             plans[kept++] = ranked[i];
-    free(ranked);
     return kept;
 }
 
 bool series_best_static(const struct layer_facts *layer, struct moe_plan *plan)
 {
-    struct moe_plan *ranked = calloc(layer->plan_count + 1, sizeof(*ranked));
-    size_t count = 0;
+    size_t count;
+    const struct moe_plan *ranked = contrast_ranked(layer, &count);
 
-    if (ranked)
-        contrast_rank(layer, ranked, &count);
     if (count)
         *plan = ranked[0];
-    free(ranked);
     return count > 0;
 }
 
