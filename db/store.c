@@ -1049,7 +1049,8 @@ static int effort_rank(const char *effort)
     return rank;
 }
 
-/* What decides when everything that counts is equal: any fixed order will do. */
+/* What decides when everything that counts is equal: any fixed order will do, if it tells apart
+ * whatever is exported. */
 static void tie_text(const struct entry_row *e, char *text, size_t size)
 {
     char plan[PLAN_TEXT_BYTES] = "", runner_up[PLAN_TEXT_BYTES] = "", winner[PLAN_TEXT_BYTES] = "";
@@ -1058,10 +1059,10 @@ static void tie_text(const struct entry_row *e, char *text, size_t size)
     plan_text(&e->runner_up, runner_up);
     plan_text(&e->search_winner, winner);
     snprintf(text, size,
-             "%s|%s|%s|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%d|%s|%s|%s|%llu", plan,
+             "%s|%s|%s|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%d|%s|%s|%s|%s|%llu", plan,
              runner_up, winner, e->time_us, e->low_us, e->high_us, e->default_us, e->gain,
-             e->gain_low, e->gain_high, e->bound, e->inferred, e->search, e->reason, e->decision,
-             (unsigned long long)e->capacity);
+             e->gain_low, e->gain_high, e->bound, e->inferred, e->effort, e->search, e->reason,
+             e->decision, (unsigned long long)e->capacity);
 }
 
 /* Above 0: a is the better one. */

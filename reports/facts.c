@@ -270,8 +270,8 @@ static int read_all(struct store *store, const char *shape, struct facts *f)
 {
     struct moe_shape any = { 0 };
 
-    if (shape)
-        TRY(shape_parse(shape, &any)); /* only to say what is wrong with it */
+    if (shape && shape_parse(shape, &any)) /* only to say what is wrong with it */
+        return ERR_ARGUMENT;
     TRY(store_runs(store, add_run, f));
     TRY(store_overrides(store, add_override, f));
     TRY(store_entries(store, 0, 0, add_entry, f));

@@ -37,8 +37,8 @@ struct facts {
     size_t layer_count, entry_count, trial_count, run_count, override_count;
 };
 
-/* `shape`: only layers whose text says so, as in "H=4096 dtype=bf16"; NULL for all.  ERR_FORMAT for
- * a text that is none.  A store without entries gives facts without layers. */
+/* `shape`: only layers whose text says so, as in "H=4096 dtype=bf16"; NULL for all.  ERR_ARGUMENT
+ * for a text that is none.  A store without entries gives facts without layers. */
 int facts_read(struct store *store, const char *shape, struct facts *out);
 void facts_free(struct facts *facts);
 

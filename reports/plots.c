@@ -113,7 +113,7 @@ static const char hidden[] = LINES_GO_ON
     "     data index 0 using (at($1,0)):5 with linespoints lt 1 pt 7 title columnheader(1)\n";
 
 static const char regret[] =
-    "set yrange [*<-1:4<*]\n"
+    "set yrange [*<-1:4<*] noextend\nset offsets 0, 0, graph 0.04, graph 0.04\n"
     "set arrow 1 from graph 0, first 3 to graph 1, first 3 nohead lt 8 dt 2\n"
     "plot data index 0 using 1:($3 == 1 ? $2 : NaN) with points lt 1 pt 7 title columnheader(1), "
     "\\\n"
@@ -127,6 +127,7 @@ static const char regret[] =
 
 static const char a2a[] =
     RATIO_Y "set arrow 1 from graph 0, first 1 to graph 1, first 1 nohead lt 8\n"
+            "set key width 2\n" /* words of three letters stand too close */
             "plot for [i=0:3] data index i using (at($1,i)):2:3:4 with yerrorbars lt (i+1) "
             "title columnheader(1)\n";
 

@@ -164,8 +164,10 @@ static void merges(struct text t)
     if (previous.bytes) {
         ab = merged(previous, t);
         ba = merged(t, previous);
-        if (!equal(ab, ba))
-            fuzz_wrong("two tables merged in either order differ");
+        if (!equal(ab, ba)) {
+            fuzz_write_file("fuzz_import.previous", (uint8_t *)previous.bytes, previous.size);
+            fuzz_wrong("this and fuzz_import.previous, merged in either order, differ");
+        }
         free(ab.bytes);
         free(ba.bytes);
     }

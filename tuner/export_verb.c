@@ -77,8 +77,8 @@ static int write_table(struct store *store, const char *path, const struct optio
                                      .shape = o->shape ? &shape : NULL,
                                      .identify = o->identify,
                                      .full = o->full };
-    if (o->shape)
-        TRY(shape_parse(o->shape, &shape));
+    if (o->shape && shape_parse(o->shape, &shape))
+        return ERR_ARGUMENT;
     switch ((enum format)o->format) {
     case FORMAT_JSONL: return export_lines(store, &choice, to);
     case FORMAT_CSV: return export_csv(store, &choice, to);
