@@ -7,6 +7,7 @@
 #include "sha256.h"
 #include "shape.h"
 #include "status.h"
+#include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -79,12 +80,18 @@ static int wrong(const struct import_table *table, const char *field, const char
     return fail(ERR_FORMAT, "%s, line %u: \"%.40s\" %s", table->origin, table->line, field, why);
 }
 
-/* What is printed later must not move a terminal's cursor or end a line. */
+/* What is printed later must be text, and must not move a terminal's cursor or end a line. */
 static bool is_plain(const struct json_value *v)
 {
-    for (size_t i = 0; i < v->length; i++)
-        if ((unsigned char)v->value[i] < ' ' || v->value[i] == 0x7f)
+    const unsigned char *c = (const unsigned char *)v->value, *end = c + v->length;
+
+    while (c < end) {
+        size_t bytes = utf8_bytes(c);
+
+        if (!bytes || utf8_is_control(c))
             return false;
+        c += bytes;
+    }
     return true;
 }
 

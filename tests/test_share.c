@@ -619,6 +619,9 @@ static void what_is_not_understood_is_refused(void)
         { "abacus 0", "abacus 1" },
         { "\"device\":\"abacus 0\"", "\"device\":\"abacus 0\\nranks = 9\"" },
         { "\"device\":\"abacus 0\"", "\"device\":\"abacus 0 # x\"" },
+        { "\"device\":\"abacus 0\"", "\"system\":\"\\u009b2J\",\"device\":\"abacus 0\"" },
+        { "\"device\":\"abacus 0\"", "\"system\":\"\xff\",\"device\":\"abacus 0\"" },
+        { "\"device\":\"abacus 0\"", "\"system\":\"\xc0\x80\",\"device\":\"abacus 0\"" },
         { "\"stale\":false", "\"stale\":0" },
     };
 
@@ -627,6 +630,8 @@ static void what_is_not_understood_is_refused(void)
             printf("    taken in: %s\n", changes[i][1]);
             CHECK(!"refused");
         }
+    CHECK(with_change("\"device\":\"abacus 0\"",
+                      "\"system\":\"d\xc3\xa9j\xc3\xa0 <b>'\",\"device\":\"abacus 0\"") == OK);
     CHECK(with_change("\"stale\":false", "\"stale\":true") == OK);
     CHECK(with_change("\"time_us\":1.000", "\"time_us\":999999999999.9999") == OK);
 }
