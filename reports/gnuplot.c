@@ -5,6 +5,8 @@
 #include "status.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -209,14 +211,28 @@ enum { CHILDREN_MAX = 4, SCRIPTS_PER_CHILD = 8 };
 struct child {
     pid_t pid;
     FILE *said; /* its standard error */
+    FILE *told; /* its standard input: what to draw */
+};
+
+struct gnuplot {
+    char folder[PATH_MAX];
+    enum gnuplot_format format;
+    size_t wanted, started, next;
+    struct child children[CHILDREN_MAX];
+    struct sigaction before; /* one that died is told of by its exit code, not by SIGPIPE */
 };
 
 /* Only returns if gnuplot cannot be started. */
-static void become_gnuplot(const char *folder, char **arguments, FILE *said)
+static void become_gnuplot(const struct gnuplot *g, int told, FILE *said)
 {
-    int quiet = dup2(fileno(said), STDERR_FILENO);
+    static const char *const formats[] = { "format='svg'", "format='png'", "format='pdf'",
+                                           "format='txt'" };
+    /* -d: not the user's own settings */
+    char *const arguments[] = { "gnuplot", "-d", "-e", (char *)formats[g->format], "-", NULL };
 
-    if (quiet < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0 || chdir(folder))
+    sigaction(SIGPIPE, &g->before, NULL);
+    if (dup2(told, STDIN_FILENO) < 0 || dup2(fileno(said), STDERR_FILENO) < 0 ||
+        dup2(STDERR_FILENO, STDOUT_FILENO) < 0 || chdir(g->folder))
         _exit(126);
     /* Numbers are written with points, whatever the user's language. */
     setenv("LC_ALL", "C.UTF-8", 1);
@@ -224,51 +240,27 @@ static void become_gnuplot(const char *folder, char **arguments, FILE *said)
     _exit(errno == ENOENT ? 127 : 126);
 }
 
-static char **arguments_for(enum gnuplot_format format, const char *const *names, size_t count)
+static int start(const struct gnuplot *g, struct child *out)
 {
-    static const char *const formats[] = { "format='svg'", "format='png'", "format='pdf'",
-                                           "format='txt'" };
-    char **arguments = calloc(count + 5, sizeof(*arguments));
-    size_t used = 0;
-
-    if (!arguments)
-        return NULL;
-    arguments[used++] = strdup("gnuplot");
-    arguments[used++] = strdup("-d"); /* not the user's own settings */
-    arguments[used++] = strdup("-e");
-    arguments[used++] = strdup(formats[format]);
-    for (size_t i = 0; i < count; i++)
-        if (asprintf(&arguments[used], "%s.gp", names[i]) > 0)
-            used++;
-    return arguments;
-}
-
-static void free_arguments(char **arguments)
-{
-    for (size_t i = 0; arguments && arguments[i]; i++)
-        free(arguments[i]);
-    free(arguments);
-}
-
-static int start(const char *folder, enum gnuplot_format format, const char *const *names,
-                 size_t count, struct child *out)
-{
-    char **arguments = arguments_for(format, names, count);
-    struct child child = { -1, tmpfile() };
+    struct child child = { .pid = -1, .said = tmpfile() };
+    int ends[2] = { -1, -1 };
 
     fflush(NULL);
-    if (arguments && child.said)
+    if (child.said && !pipe2(ends, O_CLOEXEC) && (child.told = fdopen(ends[1], "w")) != NULL)
         child.pid = fork();
     if (child.pid == 0)
-        become_gnuplot(folder, arguments, child.said);
-    free_arguments(arguments);
-    if (child.pid < 0) {
-        if (child.said)
-            fclose(child.said);
-        return fail(ERR_IO, "gnuplot cannot be started: %s", strerror(errno));
+        become_gnuplot(g, ends[0], child.said);
+    if (ends[0] >= 0)
+        close(ends[0]);
+    if (child.pid > 0) {
+        *out = child;
+        return OK;
     }
-    *out = child;
-    return OK;
+    if (child.told)
+        fclose(child.told);
+    if (child.said)
+        fclose(child.said);
+    return fail(ERR_IO, "gnuplot cannot be started: %s", strerror(errno));
 }
 
 /* The last line that is not empty says what went wrong. */
@@ -290,6 +282,7 @@ static int finish(struct child *child)
     char words[400];
     int status = 0;
 
+    fclose(child->told); /* nothing more to draw */
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
     last_words(child->said, words, sizeof(words));
@@ -311,26 +304,51 @@ static size_t children_for(size_t count)
     return wanted < most ? wanted : most;
 }
 
-int gnuplot_draw(const char *folder, enum gnuplot_format format, const char *const *names,
-                 size_t count)
+int gnuplot_open(const char *folder, enum gnuplot_format format, size_t expected,
+                 struct gnuplot **out)
 {
-    struct child children[CHILDREN_MAX];
-    size_t wanted = children_for(count), started = 0, done = 0;
+    struct gnuplot *g = calloc(1, sizeof(*g));
+    struct sigaction ignore = { .sa_handler = SIG_IGN };
+
+    if (!g)
+        return fail(ERR_NOMEM, "gnuplot");
+    if (snprintf(g->folder, sizeof(g->folder), "%s", folder) >= (int)sizeof(g->folder)) {
+        free(g);
+        return fail(ERR_ARGUMENT, "%.60s...: the name is too long", folder);
+    }
+    g->format = format;
+    g->wanted = children_for(expected);
+    sigaction(SIGPIPE, &ignore, &g->before);
+    *out = g;
+    return OK;
+}
+
+int gnuplot_draw(struct gnuplot *g, const char *name)
+{
+    size_t at = g->next++ % g->wanted;
+
+    if (at == g->started) {
+        TRY(start(g, &g->children[at]));
+        g->started++;
+    }
+    fprintf(g->children[at].told, "load '%s.gp'\n", name);
+    fflush(g->children[at].told);
+    return OK;
+}
+
+int gnuplot_close(struct gnuplot *g)
+{
     int rc = OK;
 
-    while (started < wanted && !rc) {
-        size_t share = (count - done) / (wanted - started);
+    for (size_t i = 0; i < g->started; i++) {
+        int ended;
 
-        rc = start(folder, format, names + done, share, &children[started]);
-        started += !rc;
-        done += share;
-    }
-    for (size_t i = 0; i < started; i++) {
         log_only(!rc); /* they all say the same */
-        int ended = finish(&children[i]);
-
+        ended = finish(&g->children[i]);
         rc = rc ? rc : ended;
     }
     log_only(true);
+    sigaction(SIGPIPE, &g->before, NULL);
+    free(g);
     return rc;
 }

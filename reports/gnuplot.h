@@ -12,9 +12,14 @@ extern const char *const gnuplot_words[]; /* also the endings of the files */
 void gnuplot_script(const struct plot *plot, const struct scope *scope, const char *name,
                     enum gnuplot_format format, FILE *to);
 
-/* Draws NAME.gp of a folder for each name, with a few processes in all.  ERR_IO if gnuplot is not
- * there or says no. */
-int gnuplot_draw(const char *folder, enum gnuplot_format format, const char *const *names,
-                 size_t count);
+/* gnuplot at work in a folder, as a few processes in all that draw while scripts are still being
+ * written.  `expected`: about how many. */
+struct gnuplot;
+int gnuplot_open(const char *folder, enum gnuplot_format format, size_t expected,
+                 struct gnuplot **out);
+int gnuplot_draw(struct gnuplot *g, const char *name); /* NAME.gp, which is there, some time soon */
+
+/* Waits for all of it.  ERR_IO if gnuplot is not there or says no. */
+int gnuplot_close(struct gnuplot *g);
 
 #endif

@@ -172,24 +172,42 @@ static int write_picture(const struct report *report, const struct section *sect
     return finish(file, path);
 }
 
-static int draw(const struct report *report, enum gnuplot_format format, size_t *count)
+static size_t most_pictures(const struct report *report)
 {
-    const char **names = calloc(report->section_count * plot_count + 1, sizeof(*names));
-    int rc = names ? OK : fail(ERR_NOMEM, "the names of the plots");
+    size_t count = 0;
 
+    for (size_t i = 0; i < report->section_count; i++)
+        count += report->sections[i].picture_count;
+    return count;
+}
+
+/* gnuplot draws the first ones while the others are still being written. */
+static int draw_all(const struct report *report, enum gnuplot_format format, struct gnuplot *g,
+                    size_t *count)
+{
     *count = 0;
-    for (size_t i = 0; i < report->section_count && !rc; i++)
-        for (size_t j = 0; j < report->sections[i].picture_count && !rc; j++) {
+    for (size_t i = 0; i < report->section_count; i++)
+        for (size_t j = 0; j < report->sections[i].picture_count; j++) {
             struct picture *p = &report->sections[i].pictures[j];
 
-            rc = write_picture(report, &report->sections[i], format, p);
-            if (p->extent.rows)
-                names[(*count)++] = p->name;
+            TRY(write_picture(report, &report->sections[i], format, p));
+            if (!p->extent.rows)
+                continue;
+            TRY(gnuplot_draw(g, p->name));
+            ++*count;
         }
-    if (!rc)
-        rc = gnuplot_draw(report->folder, format, names, *count);
-    free(names);
-    return rc;
+    return OK;
+}
+
+static int draw(const struct report *report, enum gnuplot_format format, size_t *count)
+{
+    struct gnuplot *g;
+    int rc, ended;
+
+    TRY(gnuplot_open(report->folder, format, most_pictures(report), &g));
+    rc = draw_all(report, format, g, count);
+    ended = gnuplot_close(g);
+    return rc ? rc : ended;
 }
 
 /* A page or a text of an earlier report, in case this one comes to no end. */
