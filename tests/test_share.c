@@ -636,6 +636,92 @@ static void what_is_not_understood_is_refused(void)
     CHECK(with_change("\"time_us\":1.000", "\"time_us\":999999999999.9999") == OK);
 }
 
+/* The n-th line of those that begin so; what follows its end. */
+static char *line_of(struct text t, const char *begin, int n, char **end)
+{
+    char *at = t.bytes;
+
+    for (; at < t.bytes + t.size; at = *end) {
+        *end = (char *)memchr(at, '\n', t.size - (size_t)(at - t.bytes)) + 1;
+        if (!strncmp(at, begin, strlen(begin)) && !n--)
+            return at;
+    }
+    CHECK(!"a line");
+    return t.bytes;
+}
+
+/* A table of three lines under a header that says so many. */
+static int with_lines(const char *a, const char *b, const char *c, const char *clusters,
+                      const char *entries)
+{
+    static const char header[] =
+        "{\"format\":\"moetune-table\",\"version\":1,\"semantics\":1,\"clusters\":%s,\"entries\":%"
+        "s,"
+        "\"sha256\":\"0000000000000000000000000000000000000000000000000000000000000000\"}\n%s%s%s";
+    struct store *store = new_store();
+    struct import_result got;
+    struct text t = { NULL, 0 };
+    int length = asprintf(&t.bytes, header, clusters, entries, a, b, c), rc;
+
+    CHECK(length > 0);
+    t.size = (size_t)length;
+    seal(t);
+    log_only(false);
+    rc = take_in(store, t, &got);
+    log_only(true);
+    store_close(store);
+    free(t.bytes);
+    return rc;
+}
+
+static void lines_are_in_order_once_and_all_used(void)
+{
+    struct store *store = new_store();
+    struct cluster one = machine(0), two = machine(1);
+    struct moe_shape shape = layer(0);
+    struct entry_row e = { .window = 128, .effort = "quick", .search = "guided" };
+    struct text t;
+    char *line[5], *end = NULL, *both;
+
+    CHECK(store_shape(store, &shape, &e.shape) == OK && moe_plan_parse("r=1", &e.plan) == OK);
+    for (e.bucket = 0; e.bucket < 2; e.bucket++)
+        CHECK(store_cluster(store, &one, &e.cluster) == OK && store_entry(store, &e, "") == OK);
+    CHECK(store_cluster(store, &two, &e.cluster) == OK && store_entry(store, &e, "") == OK);
+    t = export_of(store, false);
+    for (int i = 0; i < 5; i++) {
+        char *at = line_of(t, i < 2 ? "{\"fingerprint\"" : "{\"cluster\"", i < 2 ? i : i - 2, &end);
+
+        line[i] = strndup(at, (size_t)(end - at));
+    }
+    /* Which of the two clusters comes first is up to their hashes: the first has one or two. */
+    if (!strncmp(line[2] + 12, line[3] + 12, 64)) {
+        CHECK(with_lines(line[0], line[2], line[3], "1", "2") == OK);
+        CHECK(with_lines(line[0], line[3], line[2], "1", "2") == ERR_FORMAT);
+        CHECK(with_lines(line[0], line[2], line[2], "1", "2") == ERR_FORMAT);
+    } else {
+        CHECK(with_lines(line[1], line[3], line[4], "1", "2") == OK);
+        CHECK(with_lines(line[1], line[4], line[3], "1", "2") == ERR_FORMAT);
+        CHECK(with_lines(line[1], line[3], line[3], "1", "2") == ERR_FORMAT);
+    }
+    CHECK(with_lines(line[0], line[1], line[2], "2", "1") == ERR_FORMAT); /* nobody's cluster */
+    CHECK(with_lines(line[1], line[0], line[2], "2", "1") == ERR_FORMAT);
+    CHECK(asprintf(&both, "%s%s", line[0], line[1]) > 0);
+    CHECK(with_lines(both, line[2], line[4], "2", "2") == OK);
+    CHECK(with_lines(both, line[4], line[2], "2", "2") == ERR_FORMAT);
+    end = strdup(line[4]); /* of the second cluster, of the first again */
+    CHECK(asprintf(&line[4], "%s%s", end, line[3]) > 0);
+    if (!strncmp(line[2] + 12, line[3] + 12, 64))
+        CHECK(with_lines(both, line[2], line[4], "2", "3") == ERR_FORMAT);
+    free(end);
+    free(both);
+    CHECK(with_lines(line[0], line[2], "", "1", "1") == OK);
+    CHECK(with_lines(line[0], line[2], "", "1", "2") == ERR_FORMAT);
+    for (int i = 0; i < 5; i++)
+        free(line[i]);
+    free(t.bytes);
+    store_close(store);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -653,6 +739,7 @@ int main(void)
         TEST(every_cut_is_refused),
         TEST(damage_behind_the_checksum_is_refused_or_harmless),
         TEST(what_is_not_understood_is_refused),
+        TEST(lines_are_in_order_once_and_all_used),
     };
     const char *given = getenv("MOETUNE_TEST_SEED");
     char command[100];

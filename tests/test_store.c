@@ -3,6 +3,7 @@
 
 #include "json.h"
 #include "plan.h"
+#include "random.h"
 #include "schema.h"
 #include "sha256.h"
 #include "shape.h"
@@ -807,6 +808,53 @@ static void json_is_read_strictly(void)
     CHECK(json_read(deep, sizeof(deep), "deep", count_value, &seen) == ERR_FORMAT);
 }
 
+static int take_number(void *self, const struct json_value *v)
+{
+    *(double *)self = json_number(v);
+    return OK;
+}
+
+static void reads_back(double value)
+{
+    char text[64] = "";
+    double again = 0, by_libc;
+    FILE *memory = fmemopen(text, sizeof(text), "w");
+
+    json_print(value, memory);
+    fclose(memory);
+    CHECK(!json_read(text, strlen(text), "number", take_number, &again));
+    by_libc = strtod(text, NULL);
+    CHECK(!memcmp(&value, &again, sizeof(value)) && !memcmp(&value, &by_libc, sizeof(value)));
+}
+
+static void numbers_read_back_as_they_were(void)
+{
+    static const double odd[] = { 0,
+                                  -0.0,
+                                  1e-4,
+                                  9.9e-5,
+                                  1. / 3,
+                                  1e9,
+                                  999999999.999999,
+                                  1e15,
+                                  0.1,
+                                  -0.5,
+                                  5e-324,
+                                  1.7976931348623e308,
+                                  1e-7,
+                                  123456.7890625 };
+
+    for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++)
+        reads_back(odd[i]);
+    for (uint64_t i = 0; i < 20000; i++) {
+        double n = (double)random_below(7, i, UINT32_MAX);
+
+        reads_back(n / 1000);
+        reads_back(-n / 1e6);
+        reads_back(n / 7);
+    }
+}
+
 static void no_bytes_make_the_json_reader_fall(void)
 {
     static const char good[] = "{\"a\":[1,2.5e-3,\"x\\u00e9\\\"\"],\"b\":{\"c\":null,\"d\":true}}";
@@ -847,6 +895,7 @@ int main(void)
         TEST(sha256_gives_the_standards_answers),
         TEST(sha256_is_the_same_with_and_without_instructions_and_wherever_it_is_cut),
         TEST(json_is_read_strictly),
+        TEST(numbers_read_back_as_they_were),
         TEST(no_bytes_make_the_json_reader_fall),
     };
     char command[PATH_MAX + 16];
