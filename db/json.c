@@ -337,17 +337,26 @@ double json_number(const struct json_value *value)
 
 /* ---- writing */
 
+static bool make_room(struct json_text *t, size_t length)
+{
+    size_t room = 2 * (t->room + length) + 256;
+    char *more;
+
+    if (t->failed || t->room - t->used >= length)
+        return !t->failed;
+    more = realloc(t->bytes, room);
+    if (!more) {
+        t->failed = true;
+        return false;
+    }
+    t->bytes = more;
+    t->room = room;
+    return true;
+}
+
 void json_add(struct json_text *t, const char *bytes, size_t length)
 {
-    if (t->room - t->used < length && !t->failed) {
-        size_t room = 2 * (t->room + length) + 256;
-        char *more = realloc(t->bytes, room);
-
-        t->failed = !more;
-        t->bytes = more ? more : t->bytes;
-        t->room = more ? room : t->room;
-    }
-    if (t->failed || !length)
+    if (!length || !make_room(t, length))
         return;
     memcpy(t->bytes + t->used, bytes, length);
     t->used += length;
@@ -423,23 +432,24 @@ static bool must_escape(char c)
     return c == '"' || c == '\\' || (unsigned char)c < 0x20;
 }
 
-void json_add_quoted(struct json_text *t, const char *text)
+void json_add_quoted(struct json_text *t, const char *value)
 {
     static const char digits[] = "0123456789abcdef";
 
     json_add(t, "\"", 1);
-    while (*text) {
+    while (*value) {
         size_t plain = 0;
 
-        while (text[plain] && !must_escape(text[plain]))
+        while (value[plain] && !must_escape(value[plain]))
             plain++;
-        json_add(t, text, plain);
-        text += plain;
-        if (*text == '"' || *text == '\\')
-            json_add(t, (char[]){ '\\', *text++ }, 2);
-        else if (*text) {
-            json_add(t, (char[]){ '\\', 'u', '0', '0', digits[*text >> 4], digits[*text & 15] }, 6);
-            text++;
+        json_add(t, value, plain);
+        value += plain;
+        if (*value == '"' || *value == '\\')
+            json_add(t, (char[]){ '\\', *value++ }, 2);
+        else if (*value) {
+            json_add(t, (char[]){ '\\', 'u', '0', '0', digits[*value >> 4], digits[*value & 15] },
+                     6);
+            value++;
         }
     }
     json_add(t, "\"", 1);

@@ -45,10 +45,10 @@ struct json_text {
     size_t used, room;
     bool failed;
 };
-void json_add(struct json_text *text, const char *bytes, size_t length); /* as it is */
-void json_add_integer(struct json_text *text, int64_t value);
-void json_add_number(struct json_text *text, double value);      /* as json_print */
-void json_add_quoted(struct json_text *text, const char *value); /* as json_quote */
+void json_add(struct json_text *t, const char *bytes, size_t length); /* as it is */
+void json_add_integer(struct json_text *t, int64_t value);
+void json_add_number(struct json_text *t, double value);      /* as json_print */
+void json_add_quoted(struct json_text *t, const char *value); /* as json_quote */
 
 /* Text in quotes; bytes are passed on as they are except what JSON must escape. */
 void json_quote(const char *text, FILE *to);
