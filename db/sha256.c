@@ -66,6 +66,7 @@ static void absorb_plain(uint32_t state[8], const uint8_t *block, size_t blocks)
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
 #include <immintrin.h>
 
 /* Four words of the schedule from the sixteen before them, oldest first. */
@@ -113,7 +114,11 @@ __attribute__((target("sha,sse4.1"))) static void absorb_fast(uint32_t state[8],
 
 bool sha256_has_fast(void)
 {
-    return __builtin_cpu_supports("sha") && __builtin_cpu_supports("sse4.1");
+    unsigned a, b, c, d, b7, c7;
+
+    /* Not __builtin_cpu_supports: it would give the library a constructor. */
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_1) &&
+           __get_cpuid_count(7, 0, &a, &b7, &c7, &d) && (b7 & bit_SHA);
 }
 #else
 static void absorb_fast(uint32_t state[8], const uint8_t *block, size_t blocks)
