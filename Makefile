@@ -73,7 +73,7 @@ $(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRAR
 
 LIB_CC ?= gcc
 LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
-LIB_PARTS := lookup lookup_bind lookup_get lookup_pack lookup_set lookup_sqlite plan shape sha256 status
+LIB_PARTS := lookup lookup_bind lookup_get lookup_pack lookup_record lookup_set lookup_sqlite plan shape sha256 status
 LIB_OBJECTS := $(LIB_PARTS:%=$(LIB)/lib/%.o)
 LIB_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' \
              -DSTATUS_SPEAKER='"moelookup"' $(WARN) -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb
@@ -123,10 +123,11 @@ test: all
 test-full: all
 	$(Q)$(MAKE) --no-print-directory tests-built
 	$(Q)tests/run --full $(BUILD)
+THREADED := stream lookup lookup_record
 tests-built: $(TESTS)
 # What threads share is also run under ThreadSanitizer, whatever this build is.
 ifneq ($(SAN),thread)
-	$(Q)$(MAKE) --no-print-directory SAN=thread build/cpu-tsan/tests/test_stream build/cpu-tsan/tests/test_lookup
+	$(Q)$(MAKE) --no-print-directory SAN=thread $(THREADED:%=build/cpu-tsan/tests/test_%)
 endif
 
 bench: all

@@ -96,6 +96,9 @@ static MOELOOKUP_MPI_UNUSED int moelookup_mpi_open(const char *path_or_null, int
     status = moelookup_mpi_settle(status, comm);
     if (status == MOE_OK)
         status = moelookup_mpi_broadcast(mine, root, comm, out);
+    /* One of the ranks speaks for all (MOELOOKUP_RECORD); a failure is said, and harms nobody. */
+    if (status == MOE_OK && rank == root)
+        (void)moelookup_record(*out, NULL);
     moelookup_close(mine);
     return status;
 }

@@ -254,6 +254,7 @@ int moelookup_open(const char *path_or_null, struct moelookup **out)
     if (!set.switches.disabled)
         TRY_OUT(read_given(table, path_or_null, &set));
     TRY_OUT(pack_set(&set, &table->bytes, &table->size));
+    (void)moelookup_record(table, NULL); /* nobody's training stops for it */
     *out = table;
     table = NULL;
 out:
@@ -261,6 +262,29 @@ out:
     moelookup_close(table);
     return rc;
 }
+
+/* ---- recording */
+
+int moelookup_record(struct moelookup *table, const char *path_or_null)
+{
+    const char *path = path_or_null ? path_or_null : variable("MOELOOKUP_RECORD");
+    struct recorder *recorder = NULL;
+    int rc;
+
+    if (!table)
+        return MOE_ERR_ARGUMENT;
+    rc = path ? recorder_open(path, &recorder) : MOE_OK;
+    if (rc) {
+        lookup_say(table, LOOKUP_ERROR, "%s: %s; what is asked is not recorded", path,
+                   rc == ERR_IO ? strerror(errno) : moelookup_strerror(rc));
+        return rc;
+    }
+    recorder_close(table->recorder);
+    table->recorder = recorder;
+    return MOE_OK;
+}
+
+/* ---- tables that travel */
 
 int moelookup_unpack(const void *buf, size_t size, struct moelookup **out)
 {
@@ -308,6 +332,7 @@ void moelookup_close(struct moelookup *table)
 {
     if (!table)
         return;
+    recorder_close(table->recorder);
     free(table->bytes);
     free(table);
 }

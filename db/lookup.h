@@ -2,10 +2,12 @@
  *
  * Files are read into a lookup_set (lookup_sqlite.c, lookup_pack.c), which is tidied (lookup_set.c)
  * and written as packed bytes (lookup_pack.c); a struct moelookup is those bytes (lookup.c).  A
- * view is one layer of them, resolved for quick answers (lookup_bind.c, lookup_get.c). */
+ * view is one layer of them, resolved for quick answers (lookup_bind.c, lookup_get.c), which may
+ * count what it is asked (lookup_record.c). */
 #ifndef LOOKUP_H
 #define LOOKUP_H
 
+#include "lookup_record.h"
 #include "moelookup.h"
 #include "sha256.h"
 
@@ -106,7 +108,8 @@ enum lookup_level { LOOKUP_NEVER, LOOKUP_ERROR, LOOKUP_WARN, LOOKUP_INFO };
 struct moelookup {
     uint8_t *bytes;
     size_t size;
-    enum lookup_level level; /* what is said on standard error */
+    enum lookup_level level;   /* what is said on standard error */
+    struct recorder *recorder; /* of what its views are asked; NULL: none */
 };
 
 /* Says it on standard error if the table's level allows. */
@@ -119,5 +122,12 @@ void lookup_say(const struct moelookup *table, enum lookup_level level, const ch
  * default plan answers. */
 int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
                      const struct lookup_switches *switches, struct moelookup_view **out);
+
+/* Counts what the view is asked from here on; `shape` is the caller's. */
+int lookup_view_record(struct moelookup_view *view, const struct moe_shape *shape,
+                       struct recorder *recorder);
+
+/* enum moe_source of the answer for a bucket. */
+uint32_t lookup_view_source(const struct moelookup_view *view, uint32_t bucket);
 
 #endif

@@ -249,6 +249,8 @@ static int open_view(const struct choice *c, struct moelookup_view **out)
 {
     struct lookup_layer layer = { .window = WINDOW_UNKNOWN };
     struct lookup_switches switches = pack_switches(c->table->bytes);
+    struct moelookup_view *view;
+    int rc;
 
     if (c->count)
         TRY(copy_rows(c->table->bytes, c->fits[0], &layer));
@@ -256,7 +258,13 @@ static int open_view(const struct choice *c, struct moelookup_view **out)
         say_miss(c);
     if (switches.forced && !plan_legal(&switches.force, c->shape))
         lookup_say(c->table, LOOKUP_WARN, "MOELOOKUP_FORCE is not legal for this layer: ignored");
-    return lookup_view_open(&layer, c->shape, &switches, out);
+    TRY(lookup_view_open(&layer, c->shape, &switches, &view));
+    rc = c->table->recorder ? lookup_view_record(view, c->shape, c->table->recorder) : OK;
+    if (rc)
+        moelookup_view_free(view);
+    else
+        *out = view;
+    return rc;
 }
 
 int moelookup_bind(const struct moelookup *table, const struct moe_shape *shape,

@@ -24,6 +24,7 @@ struct moelookup_view {
     uint32_t *index;
     struct answer *answers;
     uint32_t count;
+    struct census census; /* of what is asked */
     /* For explanations; layer.window is never 0. */
     struct lookup_layer layer;
     struct lookup_switches switches;
@@ -234,6 +235,7 @@ void moelookup_view_free(struct moelookup_view *view)
 {
     if (!view)
         return;
+    census_close(&view->census);
     free(view->layer.entries);
     free(view->layer.pins);
     free(view->answers);
@@ -251,7 +253,9 @@ static uint32_t bucket_of(const struct moelookup_view *view, uint32_t capacity)
     return view->reciprocal ? (uint32_t)((wide)view->reciprocal * capacity >> 64) : capacity;
 }
 
-static const struct answer *find(const struct moelookup_view *view, uint32_t bucket)
+/* In line also in the hot call, though others call it, too. */
+static inline __attribute__((always_inline)) const struct answer *
+find(const struct moelookup_view *view, uint32_t bucket)
 {
     uint32_t slot = (bucket < view->last ? bucket : view->last) >> view->shift;
     uint32_t low = view->index[slot], high;
@@ -268,42 +272,89 @@ static const struct answer *find(const struct moelookup_view *view, uint32_t buc
     return &view->answers[low];
 }
 
+static int count(const struct moelookup_view *view, uint32_t bucket)
+{
+    return census_count(&view->census, bucket);
+}
+
+static uint32_t bucket_told(const struct answer *answer, uint32_t asked)
+{
+    return answer->own ? asked : answer->plan.bucket;
+}
+
 /* A caller whose struct ends early: fields that are not wholly inside are left alone. */
-static void fill_part(struct moe_plan plan, uint32_t bucket, struct moe_plan *out)
+static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
+                                              const struct answer *answer, uint32_t bucket,
+                                              struct moe_plan *out)
 {
     size_t bytes = out->struct_size & ~(size_t)3;
+    struct moe_plan plan = answer->plan;
 
-    plan.bucket = bucket;
+    plan.bucket = bucket_told(answer, bucket);
     if (bytes > sizeof(plan.struct_size))
         memcpy((char *)out + sizeof(plan.struct_size), (char *)&plan + sizeof(plan.struct_size),
                bytes - sizeof(plan.struct_size));
+    return count(view, bucket);
 }
 
+/* Every call is the last thing that is done: nothing need be kept for afterwards. */
 int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct moe_plan *out)
 {
     const struct answer *answer;
-    uint32_t bucket;
+    uint32_t bucket, told;
 
     if (!view || !out)
         return MOE_ERR_ARGUMENT;
     bucket = bucket_of(view, capacity);
     answer = find(view, bucket);
-    bucket = answer->own ? bucket : answer->plan.bucket;
+    told = bucket_told(answer, bucket);
     /* 0 wraps around: it counts as the first version, which is this one. */
-    if (out->struct_size - 1 < sizeof(*out) - 1) {
-        fill_part(answer->plan, bucket, out);
-        return MOE_OK;
-    }
+    if (out->struct_size - 1 < sizeof(*out) - 1)
+        return get_part(view, answer, bucket, out);
     /* Field by field: a copy on the stack, changed and read as a whole, costs three times as much.
      */
     out->r = answer->plan.r;
     out->d = answer->plan.d;
     out->a = answer->plan.a;
     out->source = answer->plan.source;
-    out->bucket = bucket;
+    out->bucket = told;
     out->time_us = answer->plan.time_us;
     out->default_us = answer->plan.default_us;
-    return MOE_OK;
+    return count(view, bucket);
+}
+
+uint32_t lookup_view_source(const struct moelookup_view *view, uint32_t bucket)
+{
+    return find(view, bucket)->plan.source;
+}
+
+/* ---- recording */
+
+int lookup_view_record(struct moelookup_view *view, const struct moe_shape *shape,
+                       struct recorder *recorder)
+{
+    const struct lookup_layer *layer = &view->layer;
+    bool known = layer->entry_count || layer->pin_count;
+    char hash[SHA256_HEX_BYTES];
+    struct moe_shape asked = *shape;
+    struct census_of of = { .view = view,
+                            .shape = &asked,
+                            .cluster = known ? hash : NULL,
+                            .device = known ? layer->device : NULL,
+                            .window = layer->window,
+                            .last = view->last };
+
+    sha256_hex(layer->cluster, hash);
+    if (!asked.tokens) /* any: what the table was measured with is the best that is known */
+        asked.tokens = layer->shape.tokens;
+    return census_open(recorder, &of, &view->census);
+}
+
+int moelookup_flush(const struct moelookup_view *view)
+{
+    if (!view)
+        return MOE_ERR_ARGUMENT;
+    return view->census.near ? census_flush(&view->census) : MOE_OK;
 }
 
 /* ---- explaining */
@@ -357,13 +408,16 @@ static const char *reason_for(const struct moelookup_view *view, const struct mo
 
 int moelookup_explain(const struct moelookup_view *view, uint32_t capacity, char *text, size_t size)
 {
-    struct moe_plan plan = MOE_PLAN_INIT;
+    const struct answer *answer;
+    struct moe_plan plan;
     struct sentence s = { .text = text, .size = size };
     char words[PLAN_TEXT_BYTES], hash[SHA256_HEX_BYTES];
 
     if (!view || (!text && size))
         return MOE_ERR_ARGUMENT;
-    moelookup_get(view, capacity, &plan);
+    answer = find(view, bucket_of(view, capacity));
+    plan = answer->plan;
+    plan.bucket = bucket_told(answer, bucket_of(view, capacity));
     moe_plan_format(&plan, words, sizeof(words));
     append(&s, "c=%u, bucket %u of width %u: %s", capacity, bucket_of(view, capacity),
            view->layer.window, words);

@@ -26,8 +26,9 @@
  *
  * Functions return MOE_OK or a negative enum moe_status, and write their outputs only on MOE_OK.
  * Handing in NULL where a pointer is wanted is MOE_ERR_ARGUMENT, except where it says otherwise.
- * Nothing here exits, starts threads, reads the locale or writes to standard output.  Tables and
- * views never change once made: any number of threads may use them, before and after a fork.
+ * Nothing here exits, starts threads, reads the locale or writes to standard output.  No answer of
+ * a table or view changes once it is made: any number of threads may use them, before and after a
+ * fork.
  *
  * Environment, read by moelookup_open:
  *   MOELOOKUP_DB       the first database on the search path
@@ -35,6 +36,7 @@
  *                      is no plan is MOE_ERR_ARGUMENT
  *   MOELOOKUP_DISABLE  1, or anything but 0: reads no file; the default plan or FORCE answers
  *   MOELOOKUP_LOG      never, error, warn (default) or info: what is said on standard error
+ *   MOELOOKUP_RECORD   a file: what views are asked is counted and appended; see moelookup_record
  *
  * FORCE and DISABLE travel in the packed bytes to whoever unpacks them, and count in the digest; of
  * a packed file that is opened, only the tables are taken.
@@ -181,6 +183,26 @@ MOELOOKUP_API int moelookup_unpack(const void *buf, size_t size, struct moelooku
 
 MOELOOKUP_API void moelookup_view_free(struct moelookup_view *view); /* NULL is fine */
 MOELOOKUP_API void moelookup_close(struct moelookup *table);         /* NULL is fine */
+
+/* Every view that is bound to the table from here on counts which buckets it is asked for, and by
+ * which rung of the ladder they are answered.  What it has counted is appended to the file, as one
+ * line of JSON, by moelookup_flush, by moelookup_view_free, and by moelookup_close of the table;
+ * what was not, is lost when the process ends.  `moetune tune --from-misses FILE` measures what was
+ * missing, the most wanted first; `moetune report --traffic FILE` weights gains by it.
+ *
+ * NULL: the file that MOELOOKUP_RECORD names, if there is one, as moelookup_open does by itself.
+ * Tables from moelookup_unpack do not, because all ranks ask the same: of several ranks, the one
+ * that opened the table speaks.  Call it before other threads use the table.
+ *
+ * MOE_ERR_IO: the file cannot be appended to; then nothing has changed.  Several processes may
+ * append to one file if it is on a disk of theirs; on a network's, give each job its own (several
+ * files add up).  A look-up stays without lock, allocation and I/O, and takes half a
+ * nanosecond more.  The child of a fork() records nothing. */
+MOELOOKUP_API int moelookup_record(struct moelookup *table, const char *path_or_null);
+
+/* Now, for instance beside a checkpoint; any thread may call it, but no signal handler.  MOE_OK
+ * also if the view records nothing; MOE_ERR_IO: nothing is forgotten, a later call tries again. */
+MOELOOKUP_API int moelookup_flush(const struct moelookup_view *view);
 
 /* Never NULL; static. */
 MOELOOKUP_API const char *moelookup_strerror(int status);

@@ -9,6 +9,12 @@
 
 static const char *const a2a_words[] = { "linear", "2dh", NULL };
 
+const char *const plan_source_words[] = {
+    [MOE_EXACT] = "exact",       [MOE_NEIGHBOUR] = "neighbour", [MOE_CLAMPED] = "clamped",
+    [MOE_STALE] = "stale",       [MOE_OVERRIDE] = "override",   [MOE_DEFAULT] = "default",
+    [MOE_INFERRED] = "inferred", [MOE_IMPORTED] = "imported",   [PLAN_SOURCE_COUNT] = NULL,
+};
+
 const struct axis plan_axes[] = {
     { "r", offsetof(struct moe_plan, r), 1, 0, 1u << 20, false, NULL },
     { "d", offsetof(struct moe_plan, d), 1, 1, PLAN_MAX_D, true, NULL },

@@ -22,6 +22,10 @@ struct axis {
 extern const struct axis plan_axes[];
 extern const size_t plan_axis_count;
 
+/* Names of enum moe_source, in the order of their values, NULL-terminated. */
+enum { PLAN_SOURCE_COUNT = 8 };
+extern const char *const plan_source_words[];
+
 /* r=1 d=1 a=linear: what a trainer runs today without a tuner. */
 struct moe_plan plan_default(void);
 

@@ -9,6 +9,7 @@
 #include "status.h"
 #include "store.h"
 
+#include <pthread.h>
 #include <sqlite3.h>
 #include <string.h>
 #include <unistd.h>
@@ -86,7 +87,7 @@ out:
 
 struct asking {
     const char *path; /* of the snapshot */
-    struct moelookup_view *view;
+    struct moelookup_view *view, *recording;
     struct moe_plan plans[BUCKETS];
     uint32_t capacities[ASKED];
     sqlite3_stmt *select;
@@ -95,6 +96,8 @@ struct asking {
     uint64_t sum; /* keeps the compiler from leaving anything out */
     void *packed;
     size_t packed_bytes;
+    const char *record;
+    struct rivals elsewhere;
 };
 
 static int read_plain(const struct asking *a, uint32_t capacity, struct moe_plan *out)
@@ -114,6 +117,27 @@ static int64_t ask_library(void *self)
         a->sum += plan.r + plan.d;
     }
     return host_clock_ns() - begin;
+}
+
+static int64_t ask_recording(void *self)
+{
+    struct asking *a = self;
+    struct moelookup_view *plain = a->view;
+    int64_t ns;
+
+    a->view = a->recording;
+    ns = ask_library(a);
+    a->view = plain;
+    return ns;
+}
+
+/* The recorder's first shard is the main thread's: another thread asks through its own. */
+static void *ask_elsewhere(void *self)
+{
+    struct asking *a = self;
+
+    a->elsewhere = rivals_run(ask_recording, ask_library, a);
+    return NULL;
 }
 
 static int64_t ask_array(void *self)
@@ -148,20 +172,30 @@ static int64_t ask_sqlite(void *self)
 
 static void bench_get(struct asking *a, const char *name, uint32_t range)
 {
-    struct rivals array, sqlite;
+    struct rivals array, sqlite, recording;
     uint64_t before;
+    pthread_t thread;
 
     for (uint32_t i = 0; i < ASKED; i++)
         a->capacities[i] = (uint32_t)random_below(3, i, range);
     before = allocations;
     ask_library(a);
+    ask_recording(a);
     before = allocations - before;
     array = rivals_run(ask_library, ask_array, a);
     sqlite = rivals_run(ask_library, ask_sqlite, a);
+    recording = rivals_run(ask_recording, ask_library, a);
+    if (pthread_create(&thread, NULL, ask_elsewhere, a) || pthread_join(thread, NULL))
+        exit(1);
     printf("get, capacities over %-18s %.2f of a bare array read [%.2f, %.2f] (%.1f ns), %.4f of a "
            "prepared SQLite select; %llu allocations in %d calls\n",
            name, array.ratio, array.low, array.high, array.ours_ns / ASKED, sqlite.ratio,
-           (unsigned long long)before, ASKED);
+           (unsigned long long)before, 2 * ASKED);
+    printf(
+        "get, recording, over %-18s %.2f of the same without [%.2f, %.2f] (%.1f ns), in a second "
+        "thread %.2f\n",
+        name, recording.ratio, recording.low, recording.high, recording.ours_ns / ASKED,
+        a->elsewhere.ratio);
 }
 
 /* ---- opening */
@@ -240,6 +274,8 @@ static int set_up(struct asking *a, struct moelookup **table, sqlite3 **db)
 
     TRY(moelookup_open(a->path, table));
     TRY(moelookup_bind(*table, &shape, NULL, &a->view));
+    TRY(moelookup_record(*table, a->record));
+    TRY(moelookup_bind(*table, &shape, NULL, &a->recording));
     TRY(moelookup_pack(*table, NULL, &a->packed_bytes));
     a->packed = malloc(a->packed_bytes);
     TRY(moelookup_pack(*table, a->packed, &a->packed_bytes));
@@ -263,7 +299,7 @@ int main(int argc, char **argv)
     static struct asking a;
     struct moelookup *table;
     sqlite3 *db;
-    char folder[] = "/tmp/bench-lookup-XXXXXX", path[64], snapshot[80];
+    char folder[] = "/tmp/bench-lookup-XXXXXX", path[64], snapshot[80], record[80];
 
     if (argc == 3)
         return write_table(argv[2]) ? 1 : 0;
@@ -271,7 +307,9 @@ int main(int argc, char **argv)
         return 1;
     snprintf(path, sizeof(path), "%s/b.db", folder);
     snprintf(snapshot, sizeof(snapshot), "%s.published", path);
+    snprintf(record, sizeof(record), "%s.traffic", path);
     a.path = snapshot;
+    a.record = record;
     if (write_table(path) || set_up(&a, &table, &db))
         return 1;
     bench_get(&a, "one bucket", WINDOW);
@@ -281,10 +319,12 @@ int main(int argc, char **argv)
     sqlite3_finalize(a.select);
     sqlite3_close(db);
     moelookup_view_free(a.view);
+    moelookup_view_free(a.recording);
     moelookup_close(table);
     free(a.packed);
-    for (const char *const *end = (const char *const[]){ "", ".published", ".journal", NULL }; *end;
-         end++) {
+    for (const char *const *end =
+             (const char *const[]){ "", ".published", ".journal", ".traffic", NULL };
+         *end; end++) {
         snprintf(snapshot, sizeof(snapshot), "%s%s", path, *end);
         unlink(snapshot);
     }

@@ -53,8 +53,13 @@ static inline const char *place(const char *name)
 
 static inline void no_environment(void)
 {
-    static const char *const names[] = { "MOELOOKUP_DB", "MOELOOKUP_FORCE", "MOELOOKUP_DISABLE",
-                                         "MOETUNE_DB",   "XDG_DATA_HOME",   NULL };
+    static const char *const names[] = { "MOELOOKUP_DB",
+                                         "MOELOOKUP_FORCE",
+                                         "MOELOOKUP_DISABLE",
+                                         "MOETUNE_DB",
+                                         "XDG_DATA_HOME",
+                                         "MOELOOKUP_RECORD",
+                                         NULL };
 
     for (int i = 0; names[i]; i++)
         unsetenv(names[i]);

@@ -3,6 +3,7 @@
 #include "moelookup_mpi.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static int rank, ranks;
 
@@ -53,12 +54,57 @@ static void a_different_table_is_found_on_every_rank(void)
     moelookup_close(mine);
 }
 
+/* Look-ups of the record, or -1. */
+static int recorded(const char *path)
+{
+    char line[1024];
+    FILE *file = fopen(path, "r");
+    int lines = file ? 0 : -1;
+
+    while (file && fgets(line, sizeof(line), file))
+        lines += strstr(line, "\"asked\":[[2,\"default\",1]]") != NULL;
+    if (file)
+        fclose(file);
+    return lines;
+}
+
+static void one_rank_records_for_all(void)
+{
+    struct moe_shape shape = MOE_SHAPE_INIT;
+    struct moe_plan plan = MOE_PLAN_INIT;
+    struct moelookup *table = NULL;
+    struct moelookup_view *view = NULL;
+    char path[] = "/tmp/moetune-record-XXXXXX";
+    int fd = rank == 0 ? mkstemp(path) : -1;
+
+    shape.experts = shape.ranks = shape.ranks_per_node = (uint32_t)ranks;
+    shape.top_k = 1;
+    shape.model_dim = shape.hidden_dim = 16;
+    MPI_Bcast(path, sizeof(path), MPI_CHAR, 0, MPI_COMM_WORLD);
+    setenv("MOELOOKUP_RECORD", path, 1);
+    setenv("MOELOOKUP_DISABLE", "1", 1);
+    CHECK(moelookup_mpi_open(NULL, 0, MPI_COMM_WORLD, &table) == MOE_OK);
+    CHECK(moelookup_bind(table, &shape, NULL, &view) == MOE_OK);
+    CHECK(moelookup_get(view, 300, &plan) == MOE_OK);
+    moelookup_view_free(view);
+    moelookup_close(table);
+    unsetenv("MOELOOKUP_RECORD");
+    unsetenv("MOELOOKUP_DISABLE");
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        CHECK(fd >= 0 && recorded(path) == 1);
+        close(fd);
+        unlink(path);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct test tests[] = {
         TEST(every_rank_gets_the_roots_table),
         TEST(an_error_on_the_root_is_everybodys),
         TEST(a_different_table_is_found_on_every_rank),
+        TEST(one_rank_records_for_all),
     };
     int failed;
 

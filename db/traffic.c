@@ -1,0 +1,388 @@
+/* Line by line into sums, checked against one list of members. */
+#include "traffic.h"
+
+#include "json.h"
+#include "lookup_record.h"
+#include "sha256.h"
+#include "shape.h"
+#include "status.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A line of ours holds some 20,000 buckets, and a job has a few layers. */
+enum { FILE_MAX = 1 << 28, LAYERS_MAX = 1 << 10, BUCKETS_MAX = 1 << 20 };
+
+static const double count_most = 0x1p53; /* a JSON number beyond has gaps */
+
+/* One line on its way in. */
+struct line {
+    const char *origin;
+    uint32_t number;
+    unsigned seen;    /* members, as bits */
+    const char *open; /* the array we are in, or NULL */
+    struct traffic_layer layer;
+    /* of one row of "asked" */
+    int place;
+    double bucket, count;
+    int source;
+    bool cluster, device; /* were not null */
+};
+
+static int wrong(const struct line *line, const char *field, const char *why)
+{
+    return fail(ERR_FORMAT, "%s, line %u: \"%.40s\" %s", line->origin, line->number, field, why);
+}
+
+static bool is_whole(const struct json_value *v, double most, double *out)
+{
+    double value = v->kind == JSON_NUMBER ? json_number(v) : -1;
+
+    if (!(value >= 0 && value <= most) || value != floor(value))
+        return false;
+    *out = value;
+    return true;
+}
+
+static bool is_text(const struct json_value *v)
+{
+    return v->kind == JSON_STRING && strlen(v->value) == v->length;
+}
+
+/* ---- members */
+
+static int take_format(struct line *line, const struct json_value *v)
+{
+    return is_text(v) && !strcmp(v->value, "moetune-traffic")
+               ? OK
+               : wrong(line, v->key, "is not moetune-traffic");
+}
+
+static int take_version(struct line *line, const struct json_value *v)
+{
+    double version;
+
+    return is_whole(v, 1e9, &version) && version >= 1 && version <= TRAFFIC_VERSION
+               ? OK
+               : wrong(line, v->key, "is from another moetune than this one can read");
+}
+
+static int take_layer(struct line *line, const struct json_value *v)
+{
+    struct moe_shape shape = { .struct_size = sizeof(shape) };
+    char why[SHAPE_FAULT_BYTES], again[SHAPE_TEXT_BYTES];
+
+    if (!is_text(v) || shape_scan(v->value, &shape))
+        return wrong(line, v->key, "is no layer");
+    if (shape_fault(&shape, why, sizeof(why)))
+        return wrong(line, v->key, why);
+    shape_format(&shape, again, sizeof(again));
+    if (strcmp(again, v->value) != 0)
+        return wrong(line, v->key, "is not written as a layer is");
+    line->layer.shape = shape;
+    return OK;
+}
+
+static int take_window(struct line *line, const struct json_value *v)
+{
+    double window;
+
+    if (!is_whole(v, UINT32_MAX, &window) || window < 1)
+        return wrong(line, v->key, "is no width");
+    line->layer.window = (uint32_t)window;
+    return OK;
+}
+
+static int take_cluster(struct line *line, const struct json_value *v)
+{
+    line->cluster = v->kind != JSON_NULL;
+    if (line->cluster && (!is_text(v) || v->length != SHA256_HEX_BYTES - 1 ||
+                          strspn(v->value, "0123456789abcdef") != v->length))
+        return wrong(line, v->key, "is no hash");
+    return OK;
+}
+
+static int take_device(struct line *line, const struct json_value *v)
+{
+    line->device = v->kind != JSON_NULL;
+    return !line->device || is_text(v) ? OK : wrong(line, v->key, "is no name");
+}
+
+static int take_lost(struct line *line, const struct json_value *v)
+{
+    double lost;
+
+    if (!is_whole(v, count_most, &lost))
+        return wrong(line, v->key, "is no count");
+    line->layer.lost = (uint64_t)lost;
+    return OK;
+}
+
+static int open_asked(struct line *line, const struct json_value *v)
+{
+    if (v->kind != JSON_ARRAY)
+        return wrong(line, v->key, "is no list");
+    line->open = "asked";
+    return OK;
+}
+
+static const struct member {
+    const char *name;
+    int (*take)(struct line *line, const struct json_value *v);
+} members[] = {
+    { "format", take_format }, { "version", take_version }, { "layer", take_layer },
+    { "window", take_window }, { "cluster", take_cluster }, { "device", take_device },
+    { "lost", take_lost },     { "asked", open_asked },
+};
+enum { MEMBER_COUNT = sizeof(members) / sizeof(members[0]) };
+
+static int take_member(struct line *line, const struct json_value *v)
+{
+    for (unsigned i = 0; i < MEMBER_COUNT; i++) {
+        if (strcmp(members[i].name, v->key) != 0)
+            continue;
+        if (line->seen >> i & 1)
+            return wrong(line, v->key, "comes twice");
+        line->seen |= 1u << i;
+        return members[i].take(line, v);
+    }
+    return wrong(line, v->key, "is not known to this version");
+}
+
+/* ---- rows of "asked" */
+
+static int take_part(struct line *line, const struct json_value *v)
+{
+    bool good = false;
+
+    if (line->place == 0)
+        good = is_whole(v, UINT32_MAX, &line->bucket);
+    if (line->place == 1 && is_text(v))
+        for (int i = 0; i < PLAN_SOURCE_COUNT && !good; i++)
+            if (!strcmp(v->value, plan_source_words[i])) {
+                line->source = i;
+                good = true;
+            }
+    if (line->place == 2)
+        good = is_whole(v, count_most, &line->count) && line->count >= 1;
+    line->place++;
+    return good ? OK : wrong(line, "asked", "holds what is no [bucket, source, count]");
+}
+
+static int grow(void **array, size_t count, size_t *room, size_t bytes)
+{
+    size_t more = *room ? 2 * *room : 16;
+    void *grown;
+
+    if (count < *room)
+        return OK;
+    grown = realloc(*array, more * bytes);
+    if (!grown)
+        return fail(ERR_NOMEM, "%zu rows of traffic", more);
+    *array = grown;
+    *room = more;
+    return OK;
+}
+
+static int end_row(struct line *line)
+{
+    struct traffic_layer *l = &line->layer;
+    struct traffic_bucket row = { .bucket = (uint32_t)line->bucket };
+
+    if (line->place != 3)
+        return wrong(line, "asked", "holds what is no [bucket, source, count]");
+    if (l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= row.bucket)
+        return wrong(line, "asked", "is not by bucket, each once");
+    if (l->bucket_count == BUCKETS_MAX)
+        return wrong(line, "asked", "has more buckets than anybody's capacities");
+    row.asked[line->source] = (uint64_t)line->count;
+    TRY(grow((void **)&l->buckets, l->bucket_count, &l->bucket_room, sizeof(row)));
+    l->buckets[l->bucket_count++] = row;
+    return OK;
+}
+
+static int on_value(void *self, const struct json_value *v)
+{
+    struct line *line = self;
+
+    if (v->depth == 0)
+        return v->kind == JSON_OBJECT || v->kind == JSON_END ? OK
+                                                             : wrong(line, "line", "is no object");
+    if (v->depth == 1 && v->kind == JSON_END) {
+        line->open = NULL;
+        return OK;
+    }
+    if (v->depth == 1)
+        return take_member(line, v);
+    if (!line->open || v->depth > 3)
+        return wrong(line, v->key ? v->key : "value", "is in an unexpected place");
+    if (v->depth == 2 && v->kind == JSON_END)
+        return end_row(line);
+    if (v->depth == 3)
+        return take_part(line, v);
+    line->place = 0;
+    return v->kind == JSON_ARRAY ? OK
+                                 : wrong(line, "asked", "holds what is no [bucket, source, count]");
+}
+
+/* ---- sums */
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
+static void add_counts(struct traffic_bucket *into, const struct traffic_bucket *from)
+{
+    for (int s = 0; s < PLAN_SOURCE_COUNT; s++)
+        into->asked[s] = sum(into->asked[s], from->asked[s]);
+}
+
+/* Both by bucket. */
+static int merge(struct traffic_layer *into, const struct traffic_layer *from)
+{
+    const struct traffic_bucket *a = into->buckets, *a_end = a + into->bucket_count;
+    const struct traffic_bucket *b = from->buckets, *b_end = b + from->bucket_count;
+    size_t room = into->bucket_count + from->bucket_count + 1, n = 0;
+    struct traffic_bucket *both = malloc(room * sizeof(*both));
+
+    if (!both)
+        return fail(ERR_NOMEM, "%zu rows of traffic", room);
+    while (a < a_end || b < b_end) {
+        bool first = b == b_end || (a < a_end && a->bucket <= b->bucket);
+
+        both[n] = first ? *a++ : *b++;
+        if (first && b < b_end && b->bucket == both[n].bucket)
+            add_counts(&both[n], b++);
+        n++;
+    }
+    free(into->buckets);
+    into->buckets = both;
+    into->bucket_count = n;
+    into->bucket_room = room;
+    into->lost = sum(into->lost, from->lost);
+    return OK;
+}
+
+static int add_up(const struct line *line, struct traffic *t)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (t->layers[i].window == line->layer.window &&
+            shape_equal(&t->layers[i].shape, &line->layer.shape))
+            return merge(&t->layers[i], &line->layer);
+    if (t->count == LAYERS_MAX)
+        return wrong(line, "layer", "is one too many");
+    TRY(grow((void **)&t->layers, t->count, &t->room, sizeof(*t->layers)));
+    t->layers[t->count] =
+        (struct traffic_layer){ .shape = line->layer.shape, .window = line->layer.window };
+    return merge(&t->layers[t->count++], &line->layer);
+}
+
+static int check_line(const struct line *line)
+{
+    for (unsigned i = 0; i < MEMBER_COUNT; i++)
+        if (!(line->seen >> i & 1))
+            return wrong(line, members[i].name, "is missing");
+    return line->cluster == line->device
+               ? OK
+               : wrong(line, "device", "and \"cluster\" are both there or both null");
+}
+
+static int take_line(const char *text, size_t length, const char *origin, uint32_t number,
+                     struct traffic *inout)
+{
+    struct line line = { .origin = origin, .number = number };
+    int rc = json_read(text, length, NULL, on_value, &line);
+
+    if (rc == UNSUPPORTED)
+        rc = wrong(&line, "line", "is no JSON");
+    if (!rc)
+        rc = check_line(&line);
+    if (!rc)
+        rc = add_up(&line, inout);
+    free(line.layer.buckets);
+    return rc;
+}
+
+int traffic_take(const char *text, size_t length, const char *origin, struct traffic *inout)
+{
+    uint32_t number = 0;
+
+    while (length) {
+        const char *end = memchr(text, '\n', length);
+        size_t bytes = end ? (size_t)(end - text) : length;
+
+        number++;
+        if (!end)
+            return fail(ERR_FORMAT, "%s, line %u: it has no end: is the file whole?", origin,
+                        number);
+        if (bytes)
+            TRY(take_line(text, bytes, origin, number, inout));
+        text += bytes + 1;
+        length -= bytes + 1;
+    }
+    return OK;
+}
+
+int traffic_read(const char *path, struct traffic *inout)
+{
+    FILE *file = fopen(path, "r");
+    char *text = NULL;
+    size_t length = 0, room = 0, got = 1;
+    int rc = file ? OK : fail(ERR_IO, "%s: %s", path, strerror(errno));
+
+    while (!rc && got) {
+        if (length == FILE_MAX)
+            rc = fail(ERR_FORMAT, "%s is larger than any record of traffic", path);
+        if (!rc)
+            rc = length < room ? OK : grow((void **)&text, length, &room, 1);
+        if (rc)
+            break;
+        got = fread(text + length, 1, room - length, file);
+        length += got;
+    }
+    if (!rc && ferror(file))
+        rc = fail(ERR_IO, "%s: %s", path, strerror(errno));
+    if (!rc)
+        rc = traffic_take(text, length, path, inout);
+    if (file)
+        fclose(file);
+    free(text);
+    return rc;
+}
+
+void traffic_free(struct traffic *traffic)
+{
+    for (size_t i = 0; i < traffic->count; i++)
+        free(traffic->layers[i].buckets);
+    free(traffic->layers);
+    *traffic = (struct traffic){ 0 };
+}
+
+/* ---- questions */
+
+uint64_t traffic_asked(const struct traffic_bucket *bucket)
+{
+    uint64_t all = 0;
+
+    for (int i = 0; i < PLAN_SOURCE_COUNT; i++)
+        all = sum(all, bucket->asked[i]);
+    return all;
+}
+
+uint64_t traffic_unpinned(const struct traffic_bucket *bucket)
+{
+    return traffic_asked(bucket) - bucket->asked[MOE_OVERRIDE];
+}
+
+uint64_t traffic_total(const struct traffic_layer *layer)
+{
+    uint64_t all = layer->lost;
+
+    for (size_t i = 0; i < layer->bucket_count; i++)
+        all = sum(all, traffic_asked(&layer->buckets[i]));
+    return all;
+}
