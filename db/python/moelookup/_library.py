@@ -43,6 +43,8 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "moelookup_pack": (c_int, [c_void_p, c_char_p, POINTER(c_size_t)]),
     "moelookup_unpack": (c_int, [c_char_p, c_size_t, POINTER(c_void_p)]),
     "moelookup_explain": (c_int, [c_void_p, c_uint32, c_char_p, c_size_t]),
+    "moelookup_record": (c_int, [c_void_p, c_char_p]),
+    "moelookup_flush": (c_int, [c_void_p]),
     "moelookup_view_free": (None, [c_void_p]),
     "moelookup_close": (None, [c_void_p]),
     "moelookup_strerror": (c_char_p, [c_int]),

@@ -1,9 +1,12 @@
 """Tables and views: what moelookup.h calls struct moelookup and struct moelookup_view."""
 
+import atexit
+import contextlib
 import enum
 import operator
 import os
 import struct
+import weakref
 from ctypes import byref, c_char, c_size_t, c_void_p, create_string_buffer, sizeof
 from typing import (
     Any,
@@ -140,6 +143,17 @@ _EMPTY_PLAN = _PLAN.pack(_PLAN.size, 1, 1, 0, Source.DEFAULT, 0, 0, 0)
 _PLANS_KEPT = 1 << 12  # different answers of a view; more only if it was never tuned
 
 
+_views: "weakref.WeakSet[View]" = weakref.WeakSet()
+
+
+@atexit.register
+def _flush_all() -> None:
+    """An interpreter that ends does not always close what is open, and C has no such moment."""
+    for view in list(_views):
+        with contextlib.suppress(Exception):  # closed, or its disk is full: too late to say
+            view.flush()
+
+
 class View(_Owned):
     """One layer's dictionary.  Any number of threads may ask it."""
 
@@ -147,6 +161,7 @@ class View(_Owned):
 
     def __init__(self, pointer: c_void_p, shape: Shape) -> None:
         super().__init__(pointer, library().functions.moelookup_view_free)
+        _views.add(self)
         self.shape = shape
         self._get = library().get
         self._plans: Dict[bytes, Plan] = {}
@@ -196,6 +211,11 @@ class View(_Owned):
         text = create_string_buffer(length + 1)
         library().check(min(explain(self._live(), capacity, text, length + 1), 0), "explain")
         return text.value.decode("utf-8", "replace")
+
+
+    def flush(self) -> None:
+        """Appends what was recorded since the last time; see Table.record."""
+        library().check(library().functions.moelookup_flush(self._live()), "flush")
 
 
 class Table(_Owned):
@@ -252,6 +272,18 @@ class Table(_Owned):
         )
         library().check(status, f"bind {shape}")
         return View(pointer, shape)
+
+    def record(self, path: Union[None, str, bytes, "os.PathLike[str]"] = None) -> None:
+        """Views bound from here on count what they are asked, for `moetune tune --from-misses`.
+
+        A view writes it with flush(), when it is closed, and when the interpreter ends.  None: the
+        file that $MOELOOKUP_RECORD names, which open() looks at by itself.  Of several ranks one is
+        enough: all ask the same.
+        """
+        name = None if path is None else _text("path", os.fsencode(path))
+        status = library().functions.moelookup_record(self._live(), name)
+        what = "record" if name is None else f"record {os.fsdecode(name)}"
+        library().check(status, what)
 
     def digest(self) -> bytes:
         """32 bytes; ranks with the same ones answer alike."""
