@@ -12,6 +12,7 @@ struct sweep {
     struct search *search;
     int64_t shape; /* its id in the store */
     bool told;     /* the ranks know the layer */
+    bool errands;  /* certain buckets alone */
     struct sweep_result result;
 };
 

@@ -1,5 +1,6 @@
 /* moetune plan: what tune would do.  Starts no ranks and measures nothing. */
 #include "discover.h"
+#include "errands.h"
 #include "known.h"
 #include "plan.h"
 #include "progress.h"
@@ -20,6 +21,7 @@ struct forecast {
     int64_t memory_bytes;        /* the most any plan may ask for, per rank */
     double steps, seconds, wide; /* expected; true within a factor of `wide` */
     uint32_t known;              /* anchors with an entry */
+    uint64_t paper_trials;
 };
 
 /* Steps per anchor: a search of some 20, a contest of some 14, three to warm each of 8 plans. */
@@ -95,6 +97,28 @@ static int count_time(const struct tune_request *r, const struct space *space, s
     return rc;
 }
 
+/* One line per bucket that trainers miss, in the order they would be measured. */
+static void print_errands(const struct tune_request *r, const struct errands *errands)
+{
+    if (!errands->count)
+        printf("misses    none: everything that was asked for is in the table\n");
+    else
+        printf("bucket    capacity        asked     share  entry     layer\n");
+    for (size_t i = 0; i < errands->count; i++) {
+        const struct errand *e = &errands->list[i];
+        const struct space *space = &r->spaces[e->space];
+        char shape[SHAPE_TEXT_BYTES], range[40];
+
+        shape_format(&space->shape, shape, sizeof(shape));
+        snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64,
+                 space_capacity(space, e->bucket) + 1 - space->window,
+                 space_capacity(space, e->bucket));
+        printf("%-9u %-13s %7" PRIu64 "  %6.1f %%  %-8s  %s\n", e->bucket, range, e->asked,
+               100 * e->share, e->why, shape);
+    }
+    printf("\n");
+}
+
 static void print_text(const struct tune_request *r, const struct space *space,
                        const struct forecast *f)
 {
@@ -106,11 +130,15 @@ static void print_text(const struct tune_request *r, const struct space *space,
     printf("layer     %s\n", shape);
     printf("plans     %zu; %u of them, over all measured buckets, ruled out by %.3g GiB per rank\n",
            space->arm_count, f->ruled_out, (double)space->memory_limit_bytes * 0x1p-30);
-    printf("buckets   %u to %u of width %u: %zu measured (%s), the rest inferred\n", space->first,
-           space->last, space->window, space->anchor_count, r->effort->name);
+    if (r->options.misses.count)
+        printf("buckets   %zu of width %u: those that were asked for and are not there\n",
+               space->anchor_count, space->window);
+    else
+        printf("buckets   %u to %u of width %u: %zu measured (%s), the rest inferred\n",
+               space->first, space->last, space->window, space->anchor_count, r->effort->name);
     printf("memory    %.3g GiB per rank for the largest plan\n", (double)f->memory_bytes * 0x1p-30);
     printf("steps     about %.0f; the paper's search takes %" PRIu64 " trials\n", f->steps,
-           space_paper_trials(space));
+           f->paper_trials);
     printf("time      %s to %s (%s)\n\n", least, most,
            f->known ? "from what is measured" : "a guess: nothing is measured yet");
 }
@@ -135,8 +163,7 @@ static void print_json(const struct tune_request *r, const struct space *space,
         printf("%s%u", i ? ", " : "", space->anchors[i]);
     printf("], \"ruled_out\": %u, \"memory_bytes\": %" PRId64 ", \"memory_limit_bytes\": %" PRId64
            ", \"steps\": %.0f, \"paper_trials\": %" PRIu64 ", \"seconds_least\": ",
-           f->ruled_out, f->memory_bytes, space->memory_limit_bytes, f->steps,
-           space_paper_trials(space));
+           f->ruled_out, f->memory_bytes, space->memory_limit_bytes, f->steps, f->paper_trials);
     if (isfinite(f->seconds))
         printf("%.3f, \"seconds_most\": %.3f, ", f->seconds / f->wide, f->seconds * f->wide);
     else
@@ -144,12 +171,19 @@ static void print_json(const struct tune_request *r, const struct space *space,
     printf("\"known_buckets\": %u}", f->known);
 }
 
-static int print_all(const struct tune_request *r, struct store *store)
+static int print_all(struct tune_request *r, struct store *store)
 {
+    struct errands errands = { 0 };
+
+    if (r->options.misses.count)
+        TRY(errands_list(r, store, &errands));
     if (r->options.json)
         printf("[");
+    else if (r->options.misses.count)
+        print_errands(r, &errands);
+    errands_free(&errands);
     for (size_t i = 0; i < r->space_count; i++) {
-        struct forecast f = { 0 };
+        struct forecast f = { .paper_trials = tune_paper_trials(r, i) };
 
         count_memory(&r->spaces[i], &f);
         TRY(count_time(r, &r->spaces[i], store, &f));

@@ -115,8 +115,9 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
     if (rc < 0)
         return rc;
     sweep->result.inferred++;
-    /* A measured entry of this cluster, even at lesser effort, is better than an inferred one. */
-    if (rc == OK && !old.inferred && !old.stale)
+    /* A measured entry of this cluster, even at lesser effort, is better than an inferred one; and
+     * one that a whole sweep has inferred is better than one by a few buckets. */
+    if (rc == OK && (!old.inferred || sweep->errands) && !old.stale)
         return OK;
     if (rc == OK && plan_equal(&old.plan, &entry->plan) && !old.stale &&
         fabs(old.bound - entry->bound) < 1e-4)
@@ -129,7 +130,7 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
     struct entry_row entry;
     uint32_t doubtful;
 
-    while (!campaign_over(sweep->setup->campaign) &&
+    while (!sweep->errands && !campaign_over(sweep->setup->campaign) &&
            between_doubtful(sweep, low, high, &doubtful)) {
         int rc;
 
@@ -263,10 +264,18 @@ static int visit_anchors(struct sweep *sweep)
     return OK;
 }
 
+static int conclude(struct sweep *sweep)
+{
+    search_cut(sweep->search); /* an unfinished visit must not be taken for one */
+    TRY(fill_all(sweep));
+    TRY(add_up(sweep));
+    return campaign_publish(sweep->setup->campaign, true);
+}
+
 static int run(struct sweep *sweep)
 {
     const struct sweep_setup *setup = sweep->setup;
-    struct campaign *c = setup->campaign;
+    const struct campaign *c = setup->campaign;
     int rc;
 
     if (setup->retune)
@@ -277,14 +286,11 @@ static int run(struct sweep *sweep)
         rc = visit_refuted(sweep);
     if (rc && rc != ERR_CUT)
         return rc;
-    search_cut(sweep->search); /* an unfinished visit must not be taken for one */
-    TRY(fill_all(sweep));
-    TRY(add_up(sweep));
-    TRY(campaign_publish(c, true));
+    TRY(conclude(sweep));
     return rc;
 }
 
-int sweep_layer(const struct sweep_setup *setup, struct space *space, struct sweep_result *out)
+static int open_sweep(const struct sweep_setup *setup, struct space *space, struct sweep *out)
 {
     struct sweep sweep = { .setup = setup, .space = space };
     struct search_setup search = { .shape = space->shape,
@@ -294,12 +300,66 @@ int sweep_layer(const struct sweep_setup *setup, struct space *space, struct swe
                                    .precision = setup->effort->precision,
                                    .repeats = setup->repeats,
                                    .seed = setup->campaign->setup.seed };
-    int rc;
 
     TRY(store_shape(setup->campaign->store, &space->shape, &sweep.shape));
     TRY(search_open(setup->strategy, &search, &sweep.search));
+    *out = sweep;
+    return OK;
+}
+
+int sweep_layer(const struct sweep_setup *setup, struct space *space, struct sweep_result *out)
+{
+    struct sweep sweep;
+    int rc;
+
+    TRY(open_sweep(setup, space, &sweep));
     rc = run(&sweep);
     search_close(sweep.search);
     *out = sweep.result;
+    return rc;
+}
+
+/* ---- errands */
+
+/* The ranks know one layer at a time. */
+static int run_errand(struct sweep *sweeps, size_t count, const struct errand *errand)
+{
+    for (size_t i = 0; i < count; i++)
+        sweeps[i].told = sweeps[i].told && i == errand->space;
+    return visit(&sweeps[errand->space], errand->bucket);
+}
+
+static int run_errands(struct sweep *sweeps, size_t count, const struct errands *errands)
+{
+    int rc = OK;
+
+    for (size_t i = 0; i < errands->count && !rc; i++)
+        rc = campaign_over(sweeps[0].setup->campaign)
+                 ? ERR_CUT
+                 : run_errand(sweeps, count, &errands->list[i]);
+    if (rc && rc != ERR_CUT)
+        return rc;
+    for (size_t i = 0; i < count; i++)
+        TRY(conclude(&sweeps[i]));
+    return rc;
+}
+
+int sweep_errands(const struct sweep_setup *setup, struct space *spaces, size_t space_count,
+                  const struct errands *errands, struct sweep_result *results)
+{
+    struct sweep *sweeps = calloc(space_count, sizeof(*sweeps));
+    int rc = sweeps ? OK : fail(ERR_NOMEM, "%zu layers", space_count);
+
+    for (size_t i = 0; i < space_count && !rc; i++) {
+        rc = open_sweep(setup, &spaces[i], &sweeps[i]);
+        sweeps[i].errands = true;
+    }
+    if (!rc)
+        rc = run_errands(sweeps, space_count, errands);
+    for (size_t i = 0; sweeps && i < space_count; i++) {
+        search_close(sweeps[i].search);
+        results[i] = sweeps[i].result;
+    }
+    free(sweeps);
     return rc;
 }

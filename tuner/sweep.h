@@ -5,6 +5,7 @@
 #define SWEEP_H
 
 #include "campaign.h"
+#include "errands.h"
 #include "search.h"
 #include "space.h"
 
@@ -30,5 +31,10 @@ struct sweep_result {
 
 /* ERR_CUT when the deadline or an interrupt came first; the table is usable all the same. */
 int sweep_layer(const struct sweep_setup *setup, struct space *space, struct sweep_result *out);
+
+/* These buckets of several layers, in this order, whose results are added up by layer.  Nothing
+ * else is measured; what lies between is inferred where it has no entry. */
+int sweep_errands(const struct sweep_setup *setup, struct space *spaces, size_t space_count,
+                  const struct errands *errands, struct sweep_result *results);
 
 #endif

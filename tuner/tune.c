@@ -20,6 +20,7 @@ struct tuning {
     struct tune_request request;
     struct campaign campaign;
     struct sweep_setup setup;
+    struct errands errands; /* of --from-misses */
     struct sweep_result results[TUNE_LAYERS_MAX];
     size_t swept;
 };
@@ -37,6 +38,20 @@ static int sweep_all(struct tuning *t)
             t->swept = i + 1;
     }
     return rc;
+}
+
+static bool from_misses(const struct tuning *t)
+{
+    return t->request.options.misses.count > 0;
+}
+
+static int run_errands(struct tuning *t)
+{
+    if (!t->errands.count)
+        note("everything that was asked for is in the table");
+    t->swept = t->request.space_count;
+    return sweep_errands(&t->setup, t->request.spaces, t->request.space_count, &t->errands,
+                         t->results);
 }
 
 /* ---- what is said at the end */
@@ -72,7 +87,7 @@ static uint64_t paper_trials(const struct tuning *t)
     uint64_t sum = 0;
 
     for (size_t i = 0; i < t->request.space_count; i++)
-        sum += space_paper_trials(&t->request.spaces[i]);
+        sum += tune_paper_trials(&t->request, i);
     return sum;
 }
 
@@ -166,9 +181,11 @@ static int run(void *self)
     const struct tune_options *o = &t->request.options;
     uint32_t buckets = 0;
 
+    TRY(campaign_recognise(&t->campaign));
+    if (from_misses(t))
+        TRY(errands_list(&t->request, t->campaign.store, &t->errands));
     for (size_t i = 0; i < t->request.space_count; i++)
         buckets += (uint32_t)t->request.spaces[i].anchor_count;
-    TRY(campaign_recognise(&t->campaign));
     tune_request_learn(&t->request, &t->campaign.cluster);
     TRY(campaign_begin(&t->campaign, t->request.strategy->name, t->request.effort->name, buckets));
     t->setup = (struct sweep_setup){ .campaign = &t->campaign,
@@ -179,7 +196,7 @@ static int run(void *self)
                                      .repeats = o->repeats,
                                      .keep_bytes = t->request.memory_limit_bytes,
                                      .retune = o->retune };
-    return campaign_finish(&t->campaign, sweep_all(t), print, t);
+    return campaign_finish(&t->campaign, from_misses(t) ? run_errands(t) : sweep_all(t), print, t);
 }
 
 static int tune(struct tuning *t)
@@ -215,6 +232,7 @@ int tune_main(int argc, char **argv)
          * so until it is measured. */
         campaign_command(&t->campaign, strcmp(argv[0], "tune") ? argv + 1 : argv, "--retune");
         rc = tune(t);
+        errands_free(&t->errands);
         tune_request_free(&t->request);
     }
     free(t);

@@ -1,7 +1,9 @@
 /* From the command line to layers, plans and limits. */
 #include "tune_options.h"
 
+#include "errands.h"
 #include "model_file.h"
+#include "shape.h"
 #include "status.h"
 
 #include <math.h>
@@ -41,6 +43,9 @@ static const struct option_row rows[] = {
     { "buckets", "LO:HI", OPTION_TEXT, AT(buckets), "buckets of capacity, floor(c/R)", NULL },
     { "max-capacity-factor", "F", OPTION_NUMBER, AT(max_factor),
       "else: the buckets that factors from 1 to F reach", NULL },
+    { "from-misses", "FILE", OPTION_LIST, AT(misses),
+      "only what trainers asked for and did not find, as MOELOOKUP_RECORD has it (again: more)",
+      NULL },
     { "window", "R", OPTION_COUNT, AT(window), "width of a bucket in rows", NULL },
     { "search", "NAME", OPTION_TEXT, AT(search), "guided, paper, exhaustive", NULL },
     { "repeats", "N", OPTION_COUNT, AT(repeats), "samples per comparison (paper), or rounds",
@@ -178,6 +183,22 @@ static int check_numbers(const struct tune_options *o)
     return OK;
 }
 
+/* The files name layers and buckets; --tokens alone may fill a gap. */
+static int check_misses(const struct tune_options *o)
+{
+    struct layer_options standard = defaults.layer;
+
+    standard.tokens = o->layer.tokens;
+    if (o->misses.count && (o->models.count || o->shapes.count || o->buckets ||
+                            o->window != defaults.window || o->max_factor != defaults.max_factor ||
+                            memcmp(&standard, &o->layer, sizeof(standard)) != 0))
+        return fail(ERR_ARGUMENT, "--from-misses takes layers, windows and buckets from the file: "
+                                  "leave out what says something else");
+    if (o->misses.count && o->retune)
+        return fail(ERR_ARGUMENT, "--from-misses measures what is not known: no --retune");
+    return OK;
+}
+
 static int find_strategy(const char *name, const struct search_ops **out)
 {
     char known[128] = "";
@@ -236,10 +257,11 @@ int tune_memory(const char *given, const struct cluster *cluster, int64_t *bytes
     return take_memory(given, bytes);
 }
 
-static int add_space(struct tune_request *r, const struct moe_shape *shape)
+int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint32_t window,
+                     const char *buckets, const struct traffic_layer *asked)
 {
-    struct space_setup setup = { .window = r->options.window,
-                                 .buckets = r->options.buckets,
+    struct space_setup setup = { .window = window,
+                                 .buckets = buckets,
                                  .max_factor = r->options.max_factor,
                                  .axes = r->options.axes,
                                  .memory_limit_bytes = r->memory_limit_bytes,
@@ -249,8 +271,13 @@ static int add_space(struct tune_request *r, const struct moe_shape *shape)
     if (r->space_count == TUNE_LAYERS_MAX)
         return fail(ERR_ARGUMENT, "more than %d layers", TUNE_LAYERS_MAX);
     TRY(space_open(shape, &setup, &r->spaces[r->space_count]));
-    r->space_count++;
+    r->asked[r->space_count++] = asked;
     return OK;
+}
+
+static int add_space(struct tune_request *r, const struct moe_shape *shape)
+{
+    return tune_request_add(r, shape, r->options.window, r->options.buckets, NULL);
 }
 
 static int add_text(struct tune_request *r, const char *text)
@@ -283,6 +310,8 @@ static int add_layers(struct tune_request *r)
 {
     const struct tune_options *o = &r->options;
 
+    if (o->misses.count)
+        return errands_spaces(r);
     for (int i = 0; i < o->models.count; i++)
         TRY(add_model(r, o->models.items[i]));
     for (int i = 0; i < o->shapes.count; i++)
@@ -297,13 +326,15 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
     int rc;
 
     TRY(check_numbers(options));
+    TRY(check_misses(options));
     TRY(find_strategy(options->search, &r.strategy));
     TRY(tune_budget(options->budget, &r.budget_s));
     TRY(tune_cluster(options->sim, here, &r.cluster));
     r.machine = machine_guess(&r.cluster);
     TRY(tune_memory(options->max_memory, &r.cluster, &r.memory_limit_bytes));
     r.spaces = calloc(TUNE_LAYERS_MAX, sizeof(*r.spaces));
-    TRY_OUT(r.spaces ? OK : fail(ERR_NOMEM, "the layers"));
+    r.asked = calloc(TUNE_LAYERS_MAX, sizeof(*r.asked));
+    TRY_OUT(r.spaces && r.asked ? OK : fail(ERR_NOMEM, "the layers"));
     TRY_OUT(add_layers(&r));
     *out = r;
     return OK;
@@ -338,10 +369,22 @@ void tune_request_learn(struct tune_request *request, const struct cluster *know
     g->launch_s = fmax(g->launch_s, cpu_guess.launch_s);
 }
 
+uint64_t tune_paper_trials(const struct tune_request *r, size_t number)
+{
+    const struct space *space = &r->spaces[number];
+
+    return r->options.misses.count
+               ? (uint64_t)shape_paper_trials(&space->shape) * space->anchor_count
+               : space_paper_trials(space);
+}
+
 void tune_request_free(struct tune_request *request)
 {
     while (request->space_count)
         space_close(&request->spaces[--request->space_count]);
     free(request->spaces);
     request->spaces = NULL;
+    free(request->asked);
+    request->asked = NULL;
+    traffic_free(&request->traffic);
 }

@@ -6,12 +6,13 @@
 #include "layer_options.h"
 #include "search.h"
 #include "space.h"
+#include "traffic.h"
 
 enum { TUNE_LAYERS_MAX = 128 };
 
 struct tune_options {
     struct layer_options layer;
-    struct option_list models, shapes;
+    struct option_list models, shapes, misses;
     bool cluster, retune, json, quiet, steal, repair;
     uint32_t ranks, ranks_per_node, window, effort, repeats;
     uint64_t seed;
@@ -31,6 +32,9 @@ struct tune_request {
     int64_t memory_limit_bytes;
     struct space *spaces; /* one per layer */
     size_t space_count;
+    /* Of --from-misses: what was recorded, and of each space its part. */
+    struct traffic traffic;
+    const struct traffic_layer **asked;
 };
 
 /* What every option is when it is not given. */
@@ -44,9 +48,17 @@ int tune_options_parse(const char *verb, int argc, char **argv, struct tune_opti
 int tune_request_make(const struct tune_options *options, const struct cluster *here,
                       struct tune_request *out);
 
+/* One more layer, with buckets "LO:HI" of that width; `asked` may be NULL.  For those that collect
+ * layers. */
+int tune_request_add(struct tune_request *request, const struct moe_shape *shape, uint32_t window,
+                     const char *buckets, const struct traffic_layer *asked);
+
 /* The search starts from what was measured of this cluster, where something was.  A modelled one
  * is known already. */
 void tune_request_learn(struct tune_request *request, const struct cluster *known);
+/* Of the paper's search, for the buckets of one of the layers. */
+uint64_t tune_paper_trials(const struct tune_request *request, size_t space);
+
 void tune_request_free(struct tune_request *request);
 
 /* For other verbs that measure: that of the file, or `here` where `sim` is NULL. */
