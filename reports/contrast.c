@@ -317,3 +317,27 @@ double contrast_hidden(const struct trial_facts *trial, double step_us)
         return NAN;
     return (compute + comm - step_us) / fmin(compute, comm);
 }
+
+/* ---- over what was asked */
+
+struct traffic_gain contrast_traffic(const struct layer_facts *layer)
+{
+    const struct traffic_layer *t = layer->traffic;
+    struct traffic_gain g = { .asked = t ? t->lost : 0, .gain = NAN };
+    double saved_us = 0, default_us = 0;
+
+    for (size_t i = 0; t && i < t->bucket_count; i++) {
+        const struct entry_row *e = facts_entry(layer, t->buckets[i].bucket);
+        uint64_t n = traffic_unpinned(&t->buckets[i]);
+
+        g.asked += n;
+        if (!e || !isfinite(e->gain) || !(e->default_us > 0))
+            continue;
+        *(e->inferred ? &g.inferred : &g.measured) += n;
+        saved_us += (double)n * e->default_us * e->gain;
+        default_us += (double)n * e->default_us;
+    }
+    if (default_us > 0)
+        g.gain = saved_us / default_us;
+    return g;
+}

@@ -38,6 +38,16 @@ struct improvement contrast_static(const struct layer_facts *layer, const struct
  * measured bucket are left out.  Borrowed. */
 const struct moe_plan *contrast_ranked(const struct layer_facts *layer, size_t *count);
 
+/* The entries' gains over what trainers asked: every look-up counts as the default's time of its
+ * bucket, so that this is the share of all step time that is saved.  Pinned look-ups are left out:
+ * they did not take the table's plan. */
+struct traffic_gain {
+    uint64_t asked, measured, inferred; /* look-ups: all; in buckets with such an entry and times */
+    double gain; /* sum(look-ups * default's time * gain) / sum(look-ups * default's time); NAN:
+                    none */
+};
+struct traffic_gain contrast_traffic(const struct layer_facts *layer);
+
 uint32_t contrast_measured_buckets(const struct layer_facts *layer);
 
 /* Both at most 1; NAN where it was not measured.  (compute + comm - step) / min(compute, comm). */

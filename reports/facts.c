@@ -308,7 +308,57 @@ void facts_free(struct facts *facts)
     *facts = (struct facts){ 0 };
 }
 
+/* ---- traffic */
+
+static bool is_of(const struct traffic_layer *traffic, const struct layer_facts *layer)
+{
+    struct moe_shape shape = traffic->shape;
+
+    if (!shape.tokens)
+        shape.tokens = layer->shape.tokens;
+    return traffic->window == layer->window && shape_equal(&shape, &layer->shape);
+}
+
+size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
+{
+    size_t nowhere = 0;
+
+    for (size_t i = 0; i < traffic->count; i++) {
+        const struct traffic_layer *t = &traffic->layers[i];
+        bool found = false;
+
+        for (size_t j = 0; j < facts->layer_count; j++) {
+            struct layer_facts *layer = &facts->layers[j];
+
+            if (!is_of(t, layer))
+                continue;
+            found = true;
+            /* The one that says T is meant, if there is one. */
+            if (!layer->traffic || t->shape.tokens)
+                layer->traffic = t;
+        }
+        nowhere += !found;
+    }
+    return nowhere;
+}
+
 /* ---- questions */
+
+const struct entry_row *facts_entry(const struct layer_facts *layer, uint32_t bucket)
+{
+    size_t low = 0, high = layer->entry_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (layer->entries[middle].bucket < bucket)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < layer->entry_count && layer->entries[low].bucket == bucket ? &layer->entries[low]
+                                                                            : NULL;
+}
 
 const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t bucket,
                                       const struct moe_plan *plan)

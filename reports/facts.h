@@ -5,6 +5,7 @@
 #include "shape.h"
 #include "stats.h"
 #include "store.h"
+#include "traffic.h"
 
 /* One plan at one bucket, and what its timed steps say. */
 struct trial_facts {
@@ -26,6 +27,7 @@ struct layer_facts {
     struct moe_plan *plans; /* every plan that was timed somewhere, in that order */
     size_t plan_count;
     struct contrasts *contrasts; /* contrast.h */
+    const struct traffic_layer *traffic; /* what trainers asked of it; NULL: nothing is known */
 };
 
 struct facts {
@@ -42,6 +44,10 @@ struct facts {
 int facts_read(struct store *store, const char *shape, struct facts *out);
 void facts_free(struct facts *facts);
 
+/* Gives each layer its part of what was recorded, which is borrowed; returns how many recorded
+ * layers are for none of these.  Where a trainer did not say T, any T will do. */
+size_t facts_traffic(struct facts *facts, const struct traffic *traffic);
+
 /* By r, a, d. */
 int plan_order(const struct moe_plan *a, const struct moe_plan *b);
 
@@ -49,6 +55,9 @@ int plan_order(const struct moe_plan *a, const struct moe_plan *b);
 const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t bucket,
                                       const struct moe_plan *plan);
 const struct run_row *facts_run(const struct facts *facts, int64_t id);
+
+/* Of a bucket; NULL: there is none. */
+const struct entry_row *facts_entry(const struct layer_facts *layer, uint32_t bucket);
 
 /* It ran, its result was right, and it has samples. */
 bool trial_usable(const struct trial_facts *trial);

@@ -119,7 +119,8 @@ static void widen(struct range *range, uint64_t capacity)
         range->last = (double)capacity;
 }
 
-static struct range capacities(const struct layer_facts *layer)
+/* Trainers may ask for what is far from everything that was measured. */
+static struct range capacities(const struct plot *plot, const struct layer_facts *layer)
 {
     struct range range = { 1, 0 };
 
@@ -127,6 +128,8 @@ static struct range capacities(const struct layer_facts *layer)
         widen(&range, layer->entries[i].capacity);
     for (size_t i = 0; i < layer->trial_count; i++)
         widen(&range, layer->trials[i].row.capacity);
+    for (size_t i = 0; plot->kind & PLOT_TRAFFIC && i < layer->traffic->bucket_count; i++)
+        widen(&range, ((uint64_t)layer->traffic->buckets[i].bucket + 1) * layer->window - 1);
     return range;
 }
 
@@ -170,9 +173,9 @@ static void log_axis(const struct layer_facts *layer, struct range c, FILE *to)
 
 /* Capacities are measured at so many per doubling: a log axis sets them evenly, where they span
  * enough of it. */
-static void capacity_axis(const struct layer_facts *layer, FILE *to)
+static void capacity_axis(const struct plot *plot, const struct layer_facts *layer, FILE *to)
 {
-    struct range c = capacities(layer);
+    struct range c = capacities(plot, layer);
 
     if (c.first < 1 || c.last <= 6 * c.first)
         linear_axis(layer, c, to);
@@ -196,7 +199,7 @@ void gnuplot_script(const struct plot *plot, const struct scope *scope, const ch
     quote_gnuplot(plot->y, to);
     fputs("\ndata = name.'.dat'\n", to);
     if (plot->kind & PLOT_OVER_C)
-        capacity_axis(&scope->layers[0], to);
+        capacity_axis(plot, &scope->layers[0], to);
     if (plot->extra)
         plot->extra(&scope->layers[0], to);
     fputs("set output name.'.'.format\n", to);

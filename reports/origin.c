@@ -1,9 +1,11 @@
 /* Counts and states of runs, entries and trials as sentences. */
 #include "origin.h"
 
+#include "contrast.h"
 #include "plan.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -207,6 +209,32 @@ void origin_summary(const struct scope *scope, char *text, size_t size)
     runs_text(scope, runs, sizeof(runs));
     snprintf(text, size, "%u buckets measured, %u inferred; %u trials, %" PRIu64 " timed steps; %s",
              c.measured, c.inferred, c.trials, c.steps, runs);
+}
+
+void origin_traffic(const struct scope *scope, char *text, size_t size)
+{
+    const struct layer_facts *layer = &scope->layers[0];
+    struct traffic_gain g;
+    double one_percent;
+    int used;
+
+    *text = 0;
+    if (scope->count > 1 || !layer->traffic)
+        return;
+    g = contrast_traffic(layer);
+    one_percent = g.asked ? (double)g.asked / 100 : 1;
+    used =
+        snprintf(text, size,
+                 "traffic: %" PRIu64 " look-ups, %.1f %% in measured buckets, %.1f %% in inferred "
+                 "ones, %.1f %% in buckets without an entry",
+                 g.asked, (double)g.measured / one_percent, (double)g.inferred / one_percent,
+                 (double)(g.asked - g.measured - g.inferred) / one_percent);
+    if (!isnan(g.gain))
+        snprintf(
+            text + used, size - (size_t)used,
+            "; weighted by traffic, steps in buckets with an entry take %.1f %% less time than "
+            "with the default plan",
+            100 * g.gain);
 }
 
 void origin_trace(const struct scope *scope, struct extent extent, bool over_c, char *text,

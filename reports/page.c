@@ -296,6 +296,9 @@ static void print_section(const struct report *report, const struct section *sec
     print_remarks(&remarks, to);
     origin_summary(&section->scope, summary, sizeof(summary));
     paragraph("soft", summary, to);
+    origin_traffic(&section->scope, summary, sizeof(summary));
+    if (*summary)
+        paragraph("soft", summary, to);
     fputs("<div class=\"plots\">\n", to);
     for (size_t i = 0; i < section->picture_count; i++)
         print_plot(report, section, &section->pictures[i], to);

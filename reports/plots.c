@@ -90,6 +90,15 @@ static const char gain[] =
     "     data index 2 using (at($1,2)):2 with points lt 3 pt 9 title static, \\\n"
     "     data index 3 using (at($1,2)):2 with points lt 3 pt 8 title columnheader(1)\n";
 
+static const char traffic[] =
+    "set yrange [*<-2:5<*]\n"
+    "set arrow 1 from graph 0, first 0 to graph 1, first 0 nohead lt 8\n"
+    "plot data index 0 using 1:2 with impulses lt 1 lw 3 title columnheader(1), \\\n"
+    "     data index 1 using 1:2 with impulses lt 3 lw 3 title columnheader(1), \\\n"
+    "     data index 2 using 1:2 with impulses lt 4 lw 3 title columnheader(1), \\\n"
+    "     data index 0 using 1:3 with points lt 2 pt 7 title 'gain over the default plan', \\\n"
+    "     data index 1 using 1:3 with points lt 2 pt 6 title 'the same, inferred'\n";
+
 static const char where[] = LOG_Y LINES_GO_ON
     "plot data index 1 using (at($1,0)):2 with linespoints lt 3 pt 8 dt 2 title 'default: "
     "compute alone', "
@@ -202,6 +211,17 @@ const struct plot plots[] = {
       "buckets; where it was not timed, its ratio to the default plan is interpolated over log c "
       "(open triangles).",
       "needs entries with a default to compare with" },
+    { "traffic", "What trainers asked, and what it gains", CAPACITY, "%",
+      PLOT_OVER_C | PLOT_TRAFFIC, "c, rows; share of look-ups, %; gain, %; look-ups; bucket",
+      series_traffic, traffic, NULL,
+      "Bars: share of a bucket among all look-ups that were recorded for this layer "
+      "(MOELOOKUP_RECORD), whatever answered them then; buckets without an entry got another "
+      "bucket's plan, and `moetune tune --from-misses` measures them.  Points: the gain of this "
+      "bucket's entry, as in the plot above.  The gain by traffic that is stated at the head is "
+      "sum(look-ups * default's time * gain) / sum(look-ups * default's time) over the buckets "
+      "with "
+      "an entry, pinned look-ups left out: the share of all step time that the table saves.",
+      "needs look-ups of this layer in the record" },
     { "where", "Where the time goes", CAPACITY, "ms", PLOT_OVER_C | PLOT_BARS,
       "c, rows; compute alone, ms; communication alone, ms; step, ms; hidden share, %; "
       "step - compute, ms; samples of the step",

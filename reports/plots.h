@@ -9,6 +9,7 @@ enum plot_kind {
     PLOT_OVER_C = 1,   /* its x axis is the capacity */
     PLOT_TOGETHER = 2, /* also drawn once for all layers */
     PLOT_BARS = 4,     /* points with bars, of which some are left out where they are many */
+    PLOT_TRAFFIC = 8,  /* only where it is known what trainers asked */
 };
 
 struct plot {

@@ -31,6 +31,8 @@ static int open_section(struct section *section)
 
         if (section->scope.count > 1 && !(plots[i].kind & PLOT_TOGETHER))
             continue;
+        if (plots[i].kind & PLOT_TRAFFIC && !section->scope.layers[0].traffic)
+            continue;
         p->plot = &plots[i];
         snprintf(p->name, sizeof(p->name), "%s_%s", section->name, plots[i].name);
         section->picture_count++;
@@ -263,19 +265,23 @@ static int write_all(struct report *report, enum report_format format)
     return OK;
 }
 
-int report_write(struct store *store, const char *db, const char *shape, const char *folder,
-                 enum report_format format)
+int report_write(struct store *store, const struct report_request *request)
 {
     struct facts facts;
-    struct report report = { &facts, db, folder, NULL, 0 };
+    struct report report = { &facts, request->db, request->folder, NULL, 0 };
+    size_t nowhere = 0;
     int rc;
 
-    TRY(facts_read(store, shape, &facts));
-    if (shape && !facts.layer_count) {
-        note("%s holds no layer \"%s\" (see moetune show)", db, shape);
+    TRY(facts_read(store, request->shape, &facts));
+    if (request->traffic)
+        nowhere = facts_traffic(&facts, request->traffic);
+    if (nowhere)
+        note("%zu recorded layers are not in this report", nowhere);
+    if (request->shape && !facts.layer_count) {
+        note("%s holds no layer \"%s\" (see moetune show)", request->db, request->shape);
         rc = UNSUPPORTED;
     } else {
-        rc = write_all(&report, format);
+        rc = write_all(&report, request->format);
     }
     close_sections(&report);
     facts_free(&facts);

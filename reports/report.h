@@ -32,10 +32,16 @@ struct report {
 enum report_format { REPORT_HTML, REPORT_SVG, REPORT_PNG, REPORT_PDF, REPORT_TXT };
 extern const char *const report_words[];
 
-/* Writes it into `folder`, which is made if need be; `db` is named in it.  `shape` as in
- * facts_read.  The text report also goes to standard output; for the others a line says what was
- * written. */
-int report_write(struct store *store, const char *db, const char *shape, const char *folder,
-                 enum report_format format);
+struct report_request {
+    const char *db;     /* named in it */
+    const char *shape;  /* as in facts_read */
+    const char *folder; /* made if need be */
+    enum report_format format;
+    const struct traffic *traffic; /* what trainers asked, or NULL */
+};
+
+/* Writes it into the folder.  The text report also goes to standard output; for the others a line
+ * says what was written. */
+int report_write(struct store *store, const struct report_request *request);
 
 #endif

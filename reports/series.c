@@ -197,26 +197,10 @@ static void write_entries(const struct layer_facts *layer, bool inferred, bool s
     }
 }
 
-static const struct entry_row *entry_of(const struct layer_facts *layer, uint32_t bucket)
-{
-    size_t low = 0, high = layer->entry_count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (layer->entries[middle].bucket < bucket)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < layer->entry_count && layer->entries[low].bucket == bucket ? &layer->entries[low]
-                                                                            : NULL;
-}
-
 /* True if the table's curve, or the default's, shows this trial already. */
 static bool told_by_entry(const struct layer_facts *layer, const struct trial_facts *trial)
 {
-    const struct entry_row *e = entry_of(layer, trial->row.key.bucket);
+    const struct entry_row *e = facts_entry(layer, trial->row.key.bucket);
     struct moe_plan standard = plan_default();
 
     return e && !e->inferred &&
@@ -260,7 +244,7 @@ static void write_trial(const struct layer_facts *layer, const struct trial_fact
                         bool ratio, FILE *to, struct extent *extent)
 {
     const struct spread *s = &trial->steps;
-    const struct entry_row *e = entry_of(layer, trial->row.key.bucket);
+    const struct entry_row *e = facts_entry(layer, trial->row.key.bucket);
     struct step_time t = { (double)s->median_ns * 1e-3, (double)s->low_ns * 1e-3,
                            (double)s->high_ns * 1e-3, (uint32_t)s->count, true };
 
@@ -394,6 +378,41 @@ struct extent series_gain(const struct scope *scope, FILE *to)
                 gain_row(to, &layer->entries[i], &extent);
     }
     write_static_gain(layer, to);
+    return extent;
+}
+
+/* ---- traffic */
+
+static void traffic_row(const struct traffic_layer *traffic, const struct traffic_bucket *b,
+                        const struct entry_row *e, FILE *to, struct extent *extent)
+{
+    uint64_t asked = traffic_asked(b);
+
+    fprintf(to, "%" PRIu64, ((uint64_t)b->bucket + 1) * traffic->window - 1);
+    number(to, 100 * (double)asked / (double)traffic_total(traffic));
+    number(to, e ? 100 * e->gain : (double)NAN);
+    fprintf(to, " %" PRIu64 " %u\n", asked, b->bucket);
+    extent->rows++;
+}
+
+struct extent series_traffic(const struct scope *scope, FILE *to)
+{
+    static const char *const names[] = { "look-ups, measured", "look-ups, inferred",
+                                         "look-ups without an entry" };
+    const struct layer_facts *layer = &scope->layers[0];
+    const struct traffic_layer *traffic = layer->traffic;
+    struct extent extent = { 0 };
+
+    for (int kind = 0; kind < 3; kind++) {
+        begin_block(to, !kind, names[kind]);
+        for (size_t i = 0; traffic && i < traffic->bucket_count; i++) {
+            const struct traffic_bucket *b = &traffic->buckets[i];
+            const struct entry_row *e = facts_entry(layer, b->bucket);
+
+            if ((e ? e->inferred : 2) == kind)
+                traffic_row(traffic, b, e, to, &extent);
+        }
+    }
     return extent;
 }
 

@@ -24,7 +24,8 @@ struct extent {
 typedef struct extent series_writer(const struct scope *scope, FILE *to);
 
 series_writer series_winners, series_times, series_ratios, series_gain, series_where, series_hidden,
-    series_regret, series_a2a, series_spent, series_distribution, series_improvement;
+    series_regret, series_a2a, series_spent, series_distribution, series_improvement,
+    series_traffic;
 
 /* The lanes of the map of winners: what stands beside lane i, "" where a gap is; false: no such
  * lane. */

@@ -11,6 +11,7 @@
 struct report_options {
     uint32_t format;
     const char *folder, *db, *shape;
+    struct option_list traffic;
 };
 
 #define AT(field) offsetof(struct report_options, field)
@@ -22,6 +23,8 @@ static const struct option_row rows[] = {
       NULL },
     { "shape", "TEXT", OPTION_TEXT, AT(shape), "only layers of which this is true: \"H=4096\"",
       NULL },
+    { "traffic", "FILE", OPTION_LIST, AT(traffic),
+      "weight gains by what trainers asked, as MOELOOKUP_RECORD has it (again: more)", NULL },
 };
 #undef AT
 enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
@@ -44,8 +47,10 @@ int report_main(int argc, char **argv)
     struct report_options o = defaults;
     char path[PATH_MAX];
     struct store *store;
+    struct traffic traffic = { 0 };
+    struct report_request request;
     bool help = false;
-    int first = argc, rc;
+    int first = argc, rc = OK;
 
     TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
     if (help) {
@@ -56,7 +61,16 @@ int report_main(int argc, char **argv)
         return fail(ERR_ARGUMENT, "report takes no argument \"%s\"", argv[first]);
     TRY(store_path(o.db, false, path, sizeof(path)));
     TRY(store_read(path, &store));
-    rc = report_write(store, path, o.shape, o.folder, (enum report_format)o.format);
+    request = (struct report_request){ .db = path,
+                                       .shape = o.shape,
+                                       .folder = o.folder,
+                                       .format = (enum report_format)o.format,
+                                       .traffic = o.traffic.count ? &traffic : NULL };
+    for (int i = 0; i < o.traffic.count && !rc; i++)
+        rc = traffic_read(o.traffic.items[i], &traffic);
+    if (!rc)
+        rc = report_write(store, &request);
+    traffic_free(&traffic);
     store_close(store);
     return rc;
 }
