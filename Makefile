@@ -18,16 +18,32 @@ DESTDIR ?=
 
 Q := $(if $(filter 1,$(V)),,@)
 
-# The CUDA unit is whole or absent.  This version has none yet: the toolkit is looked for and named.
+# The CUDA unit (runtime, cuBLAS, NCCL and our kernels) is whole or absent.  It needs a toolkit, never a driver.
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null)))
-CUDA_UNIT := $(wildcard kernels/*.cu)
+NCCL_HOME ?= $(CUDA_HOME)
+CUDA_HEADERS := $(if $(CUDA_HOME),$(wildcard $(CUDA_HOME)/include/cuda_bf16.h))
+CUDA_LACKS := $(strip $(if $(CUDA_HOME),\
+    $(if $(wildcard $(CUDA_HOME)/bin/nvcc),,nvcc) $(if $(CUDA_HEADERS),,cuda_bf16.h) $(if $(wildcard $(CUDA_HOME)/include/cublas_v2.h),,cublas_v2.h)\
+    $(if $(wildcard $(NCCL_HOME)/include/nccl.h /usr/include/nccl.h),,nccl.h (NCCL_HOME=DIR)),a toolkit (CUDA_HOME=DIR)))
+UNIT := $(if $(filter 0,$(GPU)),,$(if $(filter 1,$(GPU)),1,$(if $(CUDA_LACKS),,$(if $(filter 0,$(SAN)),1))))
 ifeq ($(GPU),1)
-ifeq ($(CUDA_UNIT),)
-$(error GPU=1: this version has no CUDA back end yet)
+ifneq ($(CUDA_LACKS),)
+$(error GPU=1: missing $(CUDA_LACKS))
+endif
+ifneq ($(SAN),0)
+$(error GPU=1: the CUDA unit is not built with sanitizers (compute-sanitizer: make check-gpu))
 endif
 endif
+NVCC = $(CUDA_HOME)/bin/nvcc
+CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90
+# Without exceptions, RTTI and guarded statics the kernels need no C++ library.
+NVCC_FLAGS = -std=c++17 -O3 -g $(CUDA_ARCH) -Xcompiler -Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics -MMD -MP
+CUDA_LIBRARY := $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart.so $(CUDA_HOME)/lib/libcudart.so))
+NCCL_LIBRARY := $(firstword $(wildcard $(NCCL_HOME)/lib64/libnccl.so $(NCCL_HOME)/lib/libnccl.so))
+GPU_CFLAGS := $(if $(UNIT),-DMOETUNE_CUDA $(patsubst %,-isystem %,$(sort $(CUDA_HOME)/include $(wildcard $(NCCL_HOME)/include))))
+GPU_LIBS := $(if $(UNIT),$(foreach d,$(sort $(dir $(CUDA_LIBRARY) $(NCCL_LIBRARY))),-L$(d:%/=%) -Wl,-rpath,$(d:%/=%)) -lnccl -lcublas -lcudart)
 
-BUILD := build/cpu$(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-tsan,-san))
+BUILD := build/$(if $(UNIT),gpu,cpu)$(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-tsan,-san))
 SANITIZE := $(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-fsanitize=thread,-fsanitize=address,undefined -fno-sanitize-recover=undefined))
 
 FOLDERS := db kernels comm search tuner reports
@@ -35,14 +51,17 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wst
 # Kernels are loops over rows: they must vectorise, and nothing here reads errno or traps of libm.
 KERNEL_FLAGS := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) $(CFLAGS) $(SANITIZE) \
-             -pthread -MMD -MP $(FOLDERS:%=-I%) $(BLAS_CFLAGS)
-LDLIBS = $(BLAS_LIBS) -lsqlite3 -lm
+             -pthread -MMD -MP $(FOLDERS:%=-I%) $(BLAS_CFLAGS) $(GPU_CFLAGS)
+LDLIBS = $(BLAS_LIBS) -lsqlite3 $(GPU_LIBS) -lm
 BLAS_CFLAGS = $(shell pkg-config --cflags openblas 2>/dev/null)
 BLAS_LIBS = $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 
-SOURCES := $(wildcard $(FOLDERS:%=%/*.c))
+# By their names: what only the unit compiles.
+UNIT_SOURCES := $(foreach w,cuda nccl wire_ce,$(wildcard $(FOLDERS:%=%/*$w*.c)))
+SOURCES := $(filter-out $(if $(UNIT),,$(UNIT_SOURCES)),$(wildcard $(FOLDERS:%=%/*.c)))
+CUDA_KERNELS := $(wildcard kernels/*.cu)
 TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_% tests/fuzz_% tests/example_%,$(wildcard tests/*.c)))
-LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(SOURCES:%.c=$(BUILD)/%.o))
+LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(SOURCES:%.c=$(BUILD)/%.o)) $(if $(UNIT),$(CUDA_KERNELS:%.cu=$(BUILD)/%.o))
 TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c tests/example_*.c tests/fuzz_*.c))
 BENCHES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 
@@ -54,7 +73,7 @@ build: $(BUILD)/moetune library
 	@echo "  MPI       $$(mpirun --version 2>/dev/null | head -n 1)"
 	@echo "  BLAS      $(BLAS_LIBS) $$(pkg-config --modversion openblas 2>/dev/null)"
 	@echo "  SQLite    $$(sqlite3 --version 2>/dev/null | cut -d ' ' -f 1)"
-	@echo "  CUDA      no back end in this version ($(if $(CUDA_HOME),toolkit found: $(CUDA_HOME),no toolkit found))"
+	@echo "  CUDA      $(if $(UNIT),$(CUDA_HOME): $$($(NVCC) --version | sed -n 's/^.*release //p'),left out: $(or $(if $(filter 0,$(GPU)),GPU=0),$(if $(CUDA_LACKS),missing $(CUDA_LACKS)),sanitizers))"
 	@echo "  sanitizer $(if $(SANITIZE),$(SANITIZE),none)"
 
 $(BUILD)/moetune: $(LIBRARY) $(BUILD)/tuner/main.o
@@ -65,6 +84,9 @@ $(BUILD)/search/%.o: CFLAGS += -O3 -fno-math-errno
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
+$(BUILD)/%.o: %.cu Makefile
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(NVCC_FLAGS) -Idb -Ikernels -c -o $@ $<
 
 $(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)

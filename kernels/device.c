@@ -1,6 +1,9 @@
 /* The table of back ends, and what is common to all: muting, counting memory, checking. */
 #include "device.h"
 
+#ifdef MOETUNE_CUDA
+#include "cuda.h"
+#endif
 #include "host.h"
 #include "moelookup.h"
 #include "status.h"
@@ -12,6 +15,9 @@ static const struct {
     int (*open)(struct device **out);
 } backends[] = {
     { "host", host_open },
+#ifdef MOETUNE_CUDA
+    { "cuda", cuda_open },
+#endif
 };
 
 int device_open(const char *name, struct device **out)
@@ -19,7 +25,10 @@ int device_open(const char *name, struct device **out)
     for (size_t i = 0; i < sizeof(backends) / sizeof(backends[0]); i++)
         if (!strcmp(backends[i].name, name))
             return backends[i].open(out);
-    return fail(ERR_ARGUMENT, "no device \"%s\" in this build: it has host", name);
+    return fail(ERR_ARGUMENT, "no device \"%s\" in this build: it has %s", name,
+                sizeof(backends) > sizeof(backends[0])
+                    ? "host and cuda"
+                    : "host (cuda wants a CUDA toolkit when moetune is built)");
 }
 
 void device_close(struct device *device)
@@ -56,7 +65,12 @@ int device_download(struct device *device, void *to_host, const void *from, size
 
 int stream_open(struct device *device, struct stream **out)
 {
-    return device->ops->stream_open(device, out);
+    return device->ops->stream_open(device, false, out);
+}
+
+int stream_open_urgent(struct device *device, struct stream **out)
+{
+    return device->ops->stream_open(device, true, out);
 }
 
 void stream_close(struct stream *stream)

@@ -38,7 +38,7 @@ struct device_ops {
     void (*release)(struct device *device, void *memory);
     int (*upload)(struct device *device, void *to, const void *from_host, size_t bytes);
     int (*download)(struct device *device, void *to_host, const void *from, size_t bytes);
-    int (*stream_open)(struct device *device, struct stream **out);
+    int (*stream_open)(struct device *device, bool urgent, struct stream **out);
     void (*stream_close)(struct stream *stream);
     int (*stream_sync)(struct stream *stream);
     int (*event_open)(struct device *device, struct event **out);
@@ -50,7 +50,7 @@ struct device_ops {
     int (*launch)(struct stream *stream, enum kernel kernel, const void *args, size_t bytes);
 };
 
-/* Opens a back end by name: "host".  ERR_ARGUMENT lists what there is. */
+/* Opens a back end by name: "host", "cuda".  ERR_ARGUMENT lists what there is. */
 int device_open(const char *name, struct device **out);
 void device_close(struct device *device);
 
@@ -64,6 +64,9 @@ int device_upload(struct device *device, void *to, const void *from_host, size_t
 int device_download(struct device *device, void *to_host, const void *from, size_t bytes);
 
 int stream_open(struct device *device, struct stream **out);
+/* Its work goes first where the device can choose: an exchange would else wait until a product that
+ * came later, and fills the device, has ended. */
+int stream_open_urgent(struct device *device, struct stream **out);
 void stream_close(struct stream *stream); /* NULL is fine; waits for what is queued */
 int stream_sync(struct stream *stream);   /* the first failure since the last sync */
 int event_open(struct device *device, struct event **out);

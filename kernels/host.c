@@ -263,10 +263,11 @@ static void host_event_close(struct event *base)
     free(event);
 }
 
-static int host_stream_open(struct device *device, struct stream **out)
+static int host_stream_open(struct device *device, bool urgent, struct stream **out)
 {
     struct host_stream *stream = calloc(1, sizeof(*stream));
 
+    (void)urgent;
     if (!stream)
         return fail(ERR_NOMEM, "a stream");
     stream->base.device = device;

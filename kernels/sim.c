@@ -211,11 +211,12 @@ static void sim_event_close(struct event *event)
     free(event);
 }
 
-static int sim_stream_open(struct device *device, struct stream **out)
+static int sim_stream_open(struct device *device, bool urgent, struct stream **out)
 {
     struct sim_device *sim = (struct sim_device *)device;
     struct sim_stream *stream = calloc(1, sizeof(*stream));
 
+    (void)urgent;
     if (!stream)
         return fail(ERR_NOMEM, "a stream");
     stream->base.device = device;

@@ -17,7 +17,7 @@ int engine_open_on(struct device *device, struct wire *wire, struct engine *out)
     int rc;
 
     TRY_OUT(stream_open(engine.device, &engine.compute));
-    TRY_OUT(stream_open(engine.device, &engine.comm));
+    TRY_OUT(stream_open_urgent(engine.device, &engine.comm));
     *out = engine;
     return OK;
 out:

@@ -1,0 +1,432 @@
+/* A GPU behind device.h: streams, events and their clock, memory and staged copies. */
+#include "cuda.h"
+
+#include "cuda_blas.h"
+#include "cuda_kernels.h"
+#include "fault.h"
+#include "host.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STAGE_BYTES = 4 << 20, STAGES = 2, LEAST_BYTES = 256 };
+
+/* An event's date is a float of milliseconds since another event: after a second its last bit is
+ * worth 60 ns, after an hour a quarter of a millisecond.  So the origin follows. */
+static const int64_t origin_lasts_ns = 500000000;
+
+struct cuda_device {
+    struct device base;
+    int ordinal;
+    cudaStream_t own; /* for copies from and to the host, and for dates */
+    cudaEvent_t origin, now;
+    int64_t origin_ns, origin_set_ns; /* its date; when it was set, on the host's clock */
+    char *stage[STAGES];              /* pinned */
+    cudaEvent_t staged[STAGES];
+    struct cuda_blas *blas;
+};
+
+struct cuda_stream {
+    struct stream base;
+    struct cuda_queue queue;
+    int status; /* the first failure since the last sync */
+};
+
+struct cuda_event {
+    struct event base;
+    cudaEvent_t handle;
+};
+
+int cuda_check(cudaError_t code, const char *call)
+{
+    if (code == cudaSuccess)
+        return OK;
+    (void)cudaGetLastError(); /* else the next launch is blamed for it */
+    return fail(code == cudaErrorMemoryAllocation ? ERR_NOMEM : ERR_DEVICE, "%s: %s (%s)", call,
+                cudaGetErrorString(code), cudaGetErrorName(code));
+}
+
+static struct cuda_device *device_of(struct device *device)
+{
+    return (struct cuda_device *)device;
+}
+
+static struct cuda_stream *stream_of(struct stream *stream)
+{
+    return (struct cuda_stream *)stream;
+}
+
+/* ---- Memory */
+
+static int cuda_alloc(struct device *device, size_t bytes, void **out)
+{
+    void *memory;
+    cudaError_t code;
+
+    (void)device;
+    if (fault_hit("alloc"))
+        return fail(ERR_NOMEM, "%zu bytes of GPU memory (injected)", bytes);
+    code = cudaMalloc(&memory, bytes ? bytes : LEAST_BYTES);
+    if (code == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return fail(ERR_NOMEM, "%zu bytes of GPU memory", bytes);
+    }
+    TRY(cuda_check(code, "cudaMalloc"));
+    *out = memory;
+    return OK;
+}
+
+static void cuda_release(struct device *device, void *memory)
+{
+    (void)device;
+    cuda_check(cudaFree(memory), "cudaFree");
+}
+
+/* Through pinned memory: a copy from pageable memory may return before the GPU has it, and is
+ * staged by the driver in an order that says nothing to streams that do not wait for each other. */
+static int cuda_upload(struct device *base, void *to, const void *from_host, size_t bytes)
+{
+    struct cuda_device *device = device_of(base);
+
+    for (size_t at = 0, turn = 0; at < bytes; at += STAGE_BYTES, turn++) {
+        size_t n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES, i = turn % STAGES;
+
+        TRY(CUDA(cudaEventSynchronize(device->staged[i])));
+        memcpy(device->stage[i], (const char *)from_host + at, n);
+        TRY(CUDA(cudaMemcpyAsync((char *)to + at, device->stage[i], n, cudaMemcpyHostToDevice,
+                                 device->own)));
+        TRY(CUDA(cudaEventRecord(device->staged[i], device->own)));
+    }
+    return CUDA(cudaStreamSynchronize(device->own));
+}
+
+static int fetch(struct cuda_device *device, const void *from, size_t at, size_t bytes)
+{
+    size_t i = at / STAGE_BYTES % STAGES, n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
+
+    TRY(CUDA(cudaMemcpyAsync(device->stage[i], (const char *)from + at, n, cudaMemcpyDeviceToHost,
+                             device->own)));
+    return CUDA(cudaEventRecord(device->staged[i], device->own));
+}
+
+/* The next piece comes while this one is put where it belongs. */
+static int cuda_download(struct device *base, void *to_host, const void *from, size_t bytes)
+{
+    struct cuda_device *device = device_of(base);
+
+    if (bytes)
+        TRY(fetch(device, from, 0, bytes));
+    for (size_t at = 0; at < bytes; at += STAGE_BYTES) {
+        size_t n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
+        size_t i = at / STAGE_BYTES % STAGES;
+
+        if (at + n < bytes)
+            TRY(fetch(device, from, at + n, bytes));
+        TRY(CUDA(cudaEventSynchronize(device->staged[i])));
+        memcpy((char *)to_host + at, device->stage[i], n);
+    }
+    return OK;
+}
+
+/* ---- Dates */
+
+static int64_t between_ns(cudaEvent_t from, cudaEvent_t to)
+{
+    float ms = 0;
+
+    if (cudaEventElapsedTime(&ms, from, to) != cudaSuccess)
+        (void)cudaGetLastError(); /* never recorded, or not synced: no date */
+    return llround((double)ms * 1e6);
+}
+
+static int date(struct cuda_device *device)
+{
+    TRY(CUDA(cudaEventRecord(device->now, device->own)));
+    return CUDA(cudaEventSynchronize(device->now));
+}
+
+static int origin_follow(struct cuda_device *device)
+{
+    cudaEvent_t old = device->origin;
+
+    if (host_clock_ns() - device->origin_set_ns < origin_lasts_ns)
+        return OK;
+    TRY(date(device));
+    device->origin_ns += between_ns(device->origin, device->now);
+    device->origin = device->now;
+    device->now = old;
+    device->origin_set_ns = host_clock_ns();
+    return OK;
+}
+
+static int64_t cuda_event_ns(const struct event *event)
+{
+    const struct cuda_device *device = device_of(event->device);
+
+    return device->origin_ns +
+           between_ns(device->origin, ((const struct cuda_event *)event)->handle);
+}
+
+/* Asked of the GPU itself, so that it is the clock of the events: some 10 us on an idle one. */
+static int64_t cuda_now_ns(struct device *base)
+{
+    struct cuda_device *device = device_of(base);
+
+    if (origin_follow(device) || date(device))
+        return device->origin_ns;
+    return device->origin_ns + between_ns(device->origin, device->now);
+}
+
+/* ---- Streams and events */
+
+static void cuda_stream_close(struct stream *base)
+{
+    struct cuda_stream *stream = stream_of(base);
+
+    if (stream->queue.stream) {
+        cudaStreamSynchronize(stream->queue.stream);
+        cudaStreamDestroy(stream->queue.stream);
+    }
+    cudaFree(stream->queue.scratch);
+    cudaFree(stream->queue.blas_workspace);
+    cuda_blas_forget(stream->queue.blas, &stream->queue);
+    free(stream);
+}
+
+static int cuda_stream_open(struct device *device, bool urgent, struct stream **out)
+{
+    struct cuda_stream *stream = calloc(1, sizeof(*stream));
+    int least, greatest, rc;
+
+    if (!stream)
+        return fail(ERR_NOMEM, "a stream");
+    stream->base.device = device;
+    stream->queue.blas = device_of(device)->blas;
+    stream->queue.scratch_bytes = CUDA_SCRATCH_BYTES;
+    TRY_OUT(CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+    TRY_OUT(CUDA(cudaStreamCreateWithPriority(&stream->queue.stream, cudaStreamNonBlocking,
+                                              urgent ? greatest : least)));
+    TRY_OUT(CUDA(cudaMalloc(&stream->queue.scratch, CUDA_SCRATCH_BYTES)));
+    TRY_OUT(CUDA(cudaMalloc(&stream->queue.blas_workspace, CUDA_BLAS_WORKSPACE_BYTES)));
+    *out = &stream->base;
+    return OK;
+out:
+    cuda_stream_close(&stream->base);
+    return rc;
+}
+
+static int cuda_stream_sync(struct stream *base)
+{
+    struct cuda_stream *stream = stream_of(base);
+
+    cuda_stream_keep(base, CUDA(cudaStreamSynchronize(stream->queue.stream)));
+    cuda_stream_keep(base, origin_follow(device_of(base->device)));
+    int status = stream->status;
+    stream->status = OK;
+    return status;
+}
+
+static int cuda_event_open(struct device *device, struct event **out)
+{
+    struct cuda_event *event = calloc(1, sizeof(*event));
+    int rc;
+
+    if (!event)
+        return fail(ERR_NOMEM, "an event");
+    event->base.device = device;
+    TRY_OUT(CUDA(cudaEventCreate(&event->handle)));
+    *out = &event->base;
+    return OK;
+out:
+    free(event);
+    return rc;
+}
+
+static void cuda_event_close(struct event *base)
+{
+    cudaEventDestroy(((struct cuda_event *)base)->handle);
+    free(base);
+}
+
+static int cuda_event_record(struct event *event, struct stream *stream)
+{
+    return CUDA(cudaEventRecord(((struct cuda_event *)event)->handle, cuda_stream(stream)));
+}
+
+static int cuda_event_wait(struct event *event, struct stream *stream)
+{
+    return CUDA(cudaStreamWaitEvent(cuda_stream(stream), ((struct cuda_event *)event)->handle, 0));
+}
+
+cudaStream_t cuda_stream(struct stream *stream)
+{
+    return stream_of(stream)->queue.stream;
+}
+
+bool cuda_stream_skips(const struct stream *stream)
+{
+    return stream->muted || ((const struct cuda_stream *)stream)->status != OK;
+}
+
+void cuda_stream_keep(struct stream *stream, int status)
+{
+    if (!stream_of(stream)->status)
+        stream_of(stream)->status = status;
+}
+
+/* ---- Kernels */
+
+int cuda_fill(const struct fill *f, const struct cuda_queue *queue)
+{
+    return f->bytes ? CUDA(cudaMemsetAsync(f->to, 0, f->bytes, queue->stream)) : OK;
+}
+
+#define CUDA_ROW(name)                                                                             \
+    static int run_##name(const void *args, const struct cuda_queue *queue)                        \
+    {                                                                                              \
+        return cuda_##name(args, queue);                                                           \
+    }
+KERNELS(CUDA_ROW)
+#undef CUDA_ROW
+
+#define CUDA_ENTRY(name) [KERNEL_##name] = run_##name,
+static int (*const kernel_table[KERNEL_COUNT])(const void *args, const struct cuda_queue *queue) = {
+    KERNELS(CUDA_ENTRY)
+};
+#undef CUDA_ENTRY
+
+static int cuda_launch(struct stream *stream, enum kernel kernel, const void *args, size_t bytes)
+{
+    (void)bytes;
+    if (!cuda_stream_skips(stream))
+        cuda_stream_keep(stream, kernel_table[kernel](args, &stream_of(stream)->queue));
+    return OK;
+}
+
+/* ---- The device */
+
+static void cuda_close(struct device *base)
+{
+    struct cuda_device *device = device_of(base);
+
+    cuda_blas_close(device->blas);
+    for (int i = 0; i < STAGES; i++) {
+        if (device->staged[i])
+            cudaEventDestroy(device->staged[i]);
+        cudaFreeHost(device->stage[i]);
+    }
+    if (device->origin)
+        cudaEventDestroy(device->origin);
+    if (device->now)
+        cudaEventDestroy(device->now);
+    if (device->own)
+        cudaStreamDestroy(device->own);
+    free(device);
+}
+
+static const struct device_ops cuda_ops = {
+    .name = "cuda",
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .release = cuda_release,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .stream_open = cuda_stream_open,
+    .stream_close = cuda_stream_close,
+    .stream_sync = cuda_stream_sync,
+    .event_open = cuda_event_open,
+    .event_close = cuda_event_close,
+    .event_record = cuda_event_record,
+    .event_wait = cuda_event_wait,
+    .event_ns = cuda_event_ns,
+    .now_ns = cuda_now_ns,
+    .launch = cuda_launch,
+};
+
+/* Open MPI, Slurm, MPICH and Intel MPI, torchrun: whoever started us. */
+static int local_rank(void)
+{
+    static const char *const names[] = { "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                         "SLURM_LOCALID", "LOCAL_RANK" };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *text = getenv(names[i]);
+
+        if (text && *text)
+            return (int)(strtoul(text, NULL, 10) & 0xffff);
+    }
+    return 0;
+}
+
+static int choose_gpu(int ordinal, int *out)
+{
+    cudaError_t code;
+    int count = 0;
+
+    code = cudaGetDeviceCount(&count);
+    if (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice || (!code && !count)) {
+        (void)cudaGetLastError();
+        return fail(ERR_DEVICE,
+                    "no GPU answers: %s; is the NVIDIA driver loaded, and a GPU visible "
+                    "(nvidia-smi, CUDA_VISIBLE_DEVICES)?",
+                    code ? cudaGetErrorString(code) : "none is visible");
+    }
+    TRY(cuda_check(code, "cudaGetDeviceCount"));
+    if (ordinal >= count)
+        return fail(ERR_ARGUMENT, "no GPU %d: %d visible here", ordinal, count);
+    *out = ordinal >= 0 ? ordinal : local_rank() % count;
+    return OK;
+}
+
+/* The kernels are compiled for compute capability 8.0 and later. */
+static int check_age(int ordinal)
+{
+    struct cudaDeviceProp gpu;
+
+    TRY(CUDA(cudaGetDeviceProperties(&gpu, ordinal)));
+    if (gpu.major < 8)
+        return fail(ERR_DEVICE, "GPU %d (%s) has compute capability %d.%d; 8.0 is the least",
+                    ordinal, gpu.name, gpu.major, gpu.minor);
+    return OK;
+}
+
+int cuda_device_open(int ordinal, struct device **out)
+{
+    struct cuda_device *device = calloc(1, sizeof(*device));
+    int rc;
+
+    if (!device)
+        return fail(ERR_NOMEM, "a device");
+    device->base.ops = &cuda_ops;
+    TRY_OUT(choose_gpu(ordinal, &device->ordinal));
+    TRY_OUT(CUDA(cudaSetDevice(device->ordinal)));
+    TRY_OUT(check_age(device->ordinal));
+    TRY_OUT(CUDA(cudaStreamCreateWithFlags(&device->own, cudaStreamNonBlocking)));
+    TRY_OUT(CUDA(cudaEventCreate(&device->origin)));
+    TRY_OUT(CUDA(cudaEventCreate(&device->now)));
+    for (int i = 0; i < STAGES; i++) {
+        TRY_OUT(CUDA(cudaMallocHost((void **)&device->stage[i], STAGE_BYTES)));
+        TRY_OUT(CUDA(cudaEventCreateWithFlags(&device->staged[i], cudaEventDisableTiming)));
+    }
+    TRY_OUT(cuda_blas_open(&device->blas));
+    TRY_OUT(CUDA(cudaEventRecord(device->origin, device->own)));
+    TRY_OUT(CUDA(cudaStreamSynchronize(device->own)));
+    device->origin_set_ns = host_clock_ns();
+    *out = &device->base;
+    return OK;
+out:
+    cuda_close(&device->base);
+    return rc;
+}
+
+int cuda_open(struct device **out)
+{
+    return cuda_device_open(-1, out);
+}
+
+int cuda_ordinal(const struct device *device)
+{
+    return ((const struct cuda_device *)device)->ordinal;
+}

@@ -1,0 +1,26 @@
+/* The back end `cuda`, for what must know more of it than device.h says: wires and the doctor.
+ * One process drives one GPU, from the thread that opened it. */
+#ifndef CUDA_H
+#define CUDA_H
+
+#include "device.h"
+
+#include <cuda_runtime_api.h>
+
+/* ordinal < 0: the local rank that the launcher put into the environment, modulo the GPUs seen. */
+int cuda_device_open(int ordinal, struct device **out);
+int cuda_open(struct device **out); /* ordinal -1: the row in device.c */
+
+cudaStream_t cuda_stream(struct stream *stream);
+int cuda_ordinal(const struct device *device);
+
+/* True when work is to be dropped: the stream is muted, or something in it failed. */
+bool cuda_stream_skips(const struct stream *stream);
+/* Keeps the first failure of what was queued there, for stream_sync() to return. */
+void cuda_stream_keep(struct stream *stream, int status);
+
+/* A CUDA code as a status, after a message that names the call: OK, ERR_NOMEM, ERR_DEVICE. */
+int cuda_check(cudaError_t code, const char *call);
+#define CUDA(call) cuda_check(call, #call)
+
+#endif

@@ -1,0 +1,18 @@
+/* cuBLAS for one device. */
+#ifndef CUDA_BLAS_H
+#define CUDA_BLAS_H
+
+#include <stddef.h>
+
+/* What NVIDIA asks to be given for Hopper; less makes some products slower. */
+enum { CUDA_BLAS_WORKSPACE_BYTES = 32 << 20 };
+
+struct cuda_blas;
+struct cuda_queue;
+
+int cuda_blas_open(struct cuda_blas **out);
+void cuda_blas_close(struct cuda_blas *blas); /* NULL is fine */
+/* To be told of a queue that ends: another may come to lie at its address. */
+void cuda_blas_forget(struct cuda_blas *blas, const struct cuda_queue *queue);
+
+#endif
