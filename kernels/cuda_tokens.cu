@@ -1,0 +1,304 @@
+/* Tokens to their rows in (E,C,D) and back, with both backwards.
+ *
+ * Every token is read once and every row written once: encode goes from tokens to rows, since slots
+ * are unique, and no map from rows to tokens has to be made first. */
+#include "cuda_rows.cuh"
+
+/* Rows that a warp looks at to find those that no choice fills. */
+enum { ROWS_PER_WARP = 8, HELD = 8, TOKEN_THREADS = 128, TOKEN_WARPS = TOKEN_THREADS / WARP };
+
+/* The row of a choice in (E,C,D), counted in rows; negative if it was dropped. */
+DEVICE int64_t row_of(const struct routing &r, uint64_t choice)
+{
+    int64_t slot = r.slot[choice];
+
+    return slot < 0 ? -1 : (int64_t)((uint64_t)r.expert[choice] * r.rows) + slot;
+}
+
+DEVICE bool filled(const struct routing &r, uint64_t row)
+{
+    uint64_t expert = row / r.rows, slot = row - expert * r.rows;
+
+    return slot < r.capacity && slot < (uint64_t)r.needed[expert];
+}
+
+static inline uint64_t clear_warps(const struct routing &r)
+{
+    return (r.experts * r.rows + ROWS_PER_WARP - 1) / ROWS_PER_WARP;
+}
+
+/* Zeroes the rows that no choice fills, by warps `warp`, warp + warps, ...  Rows are `units` units
+ * of type U. */
+template <class U>
+DEVICE void clear_unfilled(const struct routing &r, uint64_t units, U *to, uint64_t warp,
+                           uint64_t warps)
+{
+    uint64_t rows = r.experts * r.rows;
+    uint32_t lane = threadIdx.x % WARP;
+
+    for (uint64_t first = warp * ROWS_PER_WARP; first < rows; first += warps * ROWS_PER_WARP) {
+        uint64_t mine = first + lane;
+        bool empty = lane < ROWS_PER_WARP && mine < rows && !filled(r, mine);
+        unsigned left = __ballot_sync(all_lanes, empty);
+
+        for (; left; left &= left - 1) {
+            U *row = to + (first + (uint64_t)(__ffs((int)left) - 1)) * units;
+
+#pragma unroll 4
+            for (uint64_t i = lane; i < units; i += WARP)
+                row[i] = U();
+        }
+    }
+}
+
+/* ---- encode: bytes are moved, so only the width of an access matters */
+
+template <class U>
+static __global__ void __launch_bounds__(THREADS)
+    encode_kernel(struct routing r, struct pieces p, uint64_t token_blocks, const U *from, U *to)
+{
+    if (blockIdx.x >= token_blocks) {
+        clear_unfilled(r, p.units, to,
+                       (uint64_t)(blockIdx.x - token_blocks) * WARPS + threadIdx.x / WARP,
+                       (gridDim.x - token_blocks) * WARPS);
+        return;
+    }
+    each_piece(p, token_blocks, [&](uint64_t token, uint64_t first, uint32_t step) {
+        U unit[DEEP];
+
+#pragma unroll
+        for (int i = 0; i < DEEP; i++)
+            if (first + i * step < p.units)
+                unit[i] = from[token * p.units + first + i * step];
+        for (uint32_t j = 0; j < r.top_k; j++) {
+            int64_t row = row_of(r, token * r.top_k + j);
+
+            if (row < 0)
+                continue;
+#pragma unroll
+            for (int i = 0; i < DEEP; i++)
+                if (first + i * step < p.units)
+                    to[(uint64_t)row * p.units + first + i * step] = unit[i];
+        }
+    });
+}
+
+template <class U>
+static cudaError_t encode_units(const struct encode *e, size_t row_bytes, cudaStream_t stream)
+{
+    struct pieces p = pieces_of(e->routing.tokens, row_bytes / sizeof(U));
+    uint64_t token_blocks = piece_blocks(p);
+    uint64_t blocks = token_blocks + blocks_for(clear_warps(e->routing) * WARP);
+
+    if (!blocks || !p.units)
+        return cudaSuccess;
+    return launch(encode_kernel<U>, blocks, THREADS, stream, e->routing, p, token_blocks,
+                  (const U *)e->from, (U *)e->to);
+}
+
+static uintptr_t misalignment(const void *a, const void *b, size_t row_bytes)
+{
+    return ((uintptr_t)a | (uintptr_t)b | row_bytes) % WIDE_BYTES;
+}
+
+extern "C" int cuda_encode(const struct encode *e, const struct cuda_queue *queue)
+{
+    size_t row_bytes = (size_t)e->routing.width * (e->dtype == MOE_F32 ? 4 : 2);
+    uintptr_t off = misalignment(e->from, e->to, row_bytes);
+
+    if (!off)
+        return cuda_check(encode_units<uint4>(e, row_bytes, queue->stream), "encode");
+    if (off % 4 == 0)
+        return cuda_check(encode_units<uint32_t>(e, row_bytes, queue->stream), "encode");
+    return cuda_check(encode_units<uint16_t>(e, row_bytes, queue->stream), "encode");
+}
+
+/* ---- decode and encode_backward: the weighted sum of a token's rows */
+
+template <class T, int N>
+static __global__ void __launch_bounds__(THREADS)
+    combine_kernel(struct routing r, struct pieces p, const float *gate, const T *from,
+                   const float *add, T *to)
+{
+    each_piece(p, gridDim.x, [&](uint64_t token, uint64_t first, uint32_t step) {
+        float sum[DEEP][N] = {};
+
+#pragma unroll
+        for (int i = 0; i < DEEP; i++)
+            if (add && first + i * step < p.units)
+                load<float, N>(add + token * r.width + (first + i * step) * N, sum[i]);
+#pragma unroll 2
+        for (uint32_t j = 0; j < r.top_k; j++) {
+            uint64_t choice = token * r.top_k + j;
+            int64_t row = row_of(r, choice);
+            float scale = gate ? gate[choice] : 1.0f;
+
+            if (row < 0)
+                continue;
+#pragma unroll
+            for (int i = 0; i < DEEP; i++)
+                if (first + i * step < p.units) {
+                    float x[N];
+
+                    load(from + (uint64_t)row * r.width + (first + i * step) * N, x);
+#pragma unroll
+                    for (int n = 0; n < N; n++)
+                        sum[i][n] += scale * x[n];
+                }
+        }
+#pragma unroll
+        for (int i = 0; i < DEEP; i++)
+            if (first + i * step < p.units)
+                store(to + token * r.width + (first + i * step) * N, sum[i]);
+    });
+}
+
+template <class T, int N>
+static cudaError_t combine(const struct routing &r, const float *gate, const void *from,
+                           const float *add, void *to, cudaStream_t stream)
+{
+    struct pieces p = pieces_of(r.tokens, r.width / N);
+
+    if (!p.count)
+        return cudaSuccess;
+    return launch(combine_kernel<T, N>, piece_blocks(p), THREADS, stream, r, p, gate,
+                  (const T *)from, add, (T *)to);
+}
+
+extern "C" int cuda_decode(const struct decode *d, const struct cuda_queue *queue)
+{
+    bool wide =
+        d->routing.width % wide_elements(d->dtype) == 0 && aligned(d->from) && aligned(d->to);
+
+    return cuda_check(
+        BY_TYPE(combine, d->dtype, wide, d->routing, d->gate, d->from, NULL, d->to, queue->stream),
+        "decode");
+}
+
+extern "C" int cuda_encode_backward(const struct encode_backward *e, const struct cuda_queue *queue)
+{
+    bool wide = e->routing.width % wide_elements(e->dtype) == 0 && aligned(e->from) &&
+                aligned(e->to) && aligned(e->add);
+
+    return cuda_check(
+        BY_TYPE(combine, e->dtype, wide, e->routing, NULL, e->from, e->add, e->to, queue->stream),
+        "encode_backward");
+}
+
+/* ---- decode_backward: a block takes a token; its gradient is read once and held */
+
+/* to = scale * grad, and the lane's share of grad . result, over the units that are held. */
+template <class T, int N>
+DEVICE float scale_and_dot(const pack<T, N> (&held)[HELD], const T *result, float scale, T *to,
+                           uint64_t first, uint64_t units)
+{
+    float dot = 0;
+
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        uint64_t unit = first + (uint64_t)i * TOKEN_THREADS;
+        float grad[N], x[N], scaled[N];
+
+        if (unit >= units)
+            continue;
+        held[i].values(grad);
+        load(result + unit * N, x);
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            dot += grad[n] * x[n];
+            scaled[n] = scale * grad[n];
+        }
+        store(to + unit * N, scaled);
+    }
+    return dot;
+}
+
+template <class T, int N>
+DEVICE void hold(const T *grad, uint64_t first, uint64_t units, pack<T, N> (&held)[HELD])
+{
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        uint64_t unit = first + (uint64_t)i * TOKEN_THREADS;
+
+        if (unit < units)
+            held[i] = pack<T, N>::load(grad + unit * N);
+    }
+}
+
+/* Choices first .. first + WARP - 1 of a token.  parts: one number for each choice and warp; the
+ * same lane always writes the same one. */
+template <class T, int N>
+DEVICE void token_backward(const struct decode_backward &d, uint64_t token, uint32_t first,
+                           uint64_t units, float *parts)
+{
+    const struct routing &r = d.routing;
+    uint32_t count = r.top_k - first < WARP ? r.top_k - first : WARP;
+    uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+
+    /* Once at least: the dot product of rows of no width is 0. */
+    for (uint64_t base = 0; !base || base < units; base += HELD * TOKEN_THREADS) {
+        pack<T, N> held[HELD];
+
+        hold((const T *)d.grad + token * r.width, base + threadIdx.x, units, held);
+        for (uint32_t j = 0; j < count; j++) {
+            uint64_t choice = token * r.top_k + first + j;
+            int64_t row = row_of(r, choice);
+            float dot = 0;
+
+            if (row >= 0)
+                dot = warp_sum(scale_and_dot(held, (const T *)d.result + (uint64_t)row * r.width,
+                                             d.gate[choice], (T *)d.to + (uint64_t)row * r.width,
+                                             base + threadIdx.x, units));
+            if (lane == 0)
+                parts[j * TOKEN_WARPS + warp] = base ? parts[j * TOKEN_WARPS + warp] + dot : dot;
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x < count) {
+        float dot = 0;
+
+        for (int w = 0; w < TOKEN_WARPS; w++)
+            dot += parts[threadIdx.x * TOKEN_WARPS + w];
+        d.grad_gate[token * r.top_k + first + threadIdx.x] = dot;
+    }
+    __syncthreads();
+}
+
+template <class T, int N>
+static __global__ void __launch_bounds__(TOKEN_THREADS)
+    decode_backward_kernel(struct decode_backward d, uint64_t token_blocks)
+{
+    SHARED(float, parts, WARP *TOKEN_WARPS);
+    uint64_t units = d.routing.width / N;
+
+    if (blockIdx.x >= token_blocks) {
+        clear_unfilled(d.routing, units, (pack<T, N> *)d.to,
+                       (uint64_t)(blockIdx.x - token_blocks) * TOKEN_WARPS + threadIdx.x / WARP,
+                       (gridDim.x - token_blocks) * TOKEN_WARPS);
+        return;
+    }
+    for (uint64_t token = blockIdx.x; token < d.routing.tokens; token += token_blocks)
+        for (uint32_t first = 0; first < d.routing.top_k; first += WARP)
+            token_backward<T, N>(d, token, first, units, parts);
+}
+
+template <class T, int N>
+static cudaError_t decode_backward_tokens(const struct decode_backward *d, cudaStream_t stream)
+{
+    uint64_t warps = d->routing.width ? clear_warps(d->routing) : 0;
+    uint64_t token_blocks = d->routing.tokens < (1u << 30) ? d->routing.tokens : 1u << 30;
+    uint64_t blocks = token_blocks + blocks_for(warps * WARP) * (THREADS / TOKEN_THREADS);
+
+    if (!blocks)
+        return cudaSuccess;
+    return launch(decode_backward_kernel<T, N>, blocks, TOKEN_THREADS, stream, *d, token_blocks);
+}
+
+extern "C" int cuda_decode_backward(const struct decode_backward *d, const struct cuda_queue *queue)
+{
+    bool wide = d->routing.width % wide_elements(d->dtype) == 0 && aligned(d->grad) &&
+                aligned(d->result) && aligned(d->to);
+
+    return cuda_check(BY_TYPE(decode_backward_tokens, d->dtype, wide, d, queue->stream),
+                      "decode_backward");
+}

@@ -1,0 +1,274 @@
+/* Blocks of fibers, scheduled in random order: see cuda_on_cpu.h. */
+#include "cuda_on_cpu.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <ucontext.h>
+#include <vector>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#else
+static void __sanitizer_start_switch_fiber(void **, const void *, size_t) {}
+static void __sanitizer_finish_switch_fiber(void *, const void **, size_t *) {}
+#endif
+
+dim3 gridDim, blockDim, blockIdx, threadIdx;
+
+namespace cuda_on_cpu {
+namespace {
+
+const size_t stack_bytes = 256 << 10;
+
+enum state { READY, AT_BARRIER, AT_EXCHANGE, ENDED };
+
+struct fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    void *fake_stack = nullptr; /* AddressSanitizer's */
+    state is = READY;
+    place at = {};
+    exchange kind = SYNC;
+    uint32_t mask = 0;
+    uint64_t value = 0;
+    lanes brought = {};
+};
+
+struct allocation {
+    place at;
+    std::unique_ptr<char[]> memory;
+    size_t bytes;
+};
+
+std::vector<fiber> fibers; /* kept: stacks are costly to make */
+std::vector<allocation> allocations;
+ucontext_t scheduler;
+void *scheduler_fake_stack;
+const void *scheduler_stack;
+size_t scheduler_stack_bytes;
+const std::function<void()> *thread_body;
+unsigned current, count;
+uint64_t dice = 1;
+
+uint64_t roll()
+{
+    dice ^= dice << 13;
+    dice ^= dice >> 7;
+    return dice ^= dice << 17;
+}
+
+bool equal(place a, place b)
+{
+    return a.line == b.line && !strcmp(a.file, b.file);
+}
+
+void enter(unsigned thread)
+{
+    current = thread;
+    threadIdx = dim3(thread, 0, 0);
+    __sanitizer_start_switch_fiber(&scheduler_fake_stack, fibers[thread].stack.get(), stack_bytes);
+    swapcontext(&scheduler, &fibers[thread].context);
+    __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr);
+}
+
+void leave()
+{
+    fiber &me = fibers[current];
+
+    __sanitizer_start_switch_fiber(me.is == ENDED ? nullptr : &me.fake_stack, scheduler_stack,
+                                   scheduler_stack_bytes);
+    swapcontext(&me.context, &scheduler);
+    __sanitizer_finish_switch_fiber(fibers[current].fake_stack, &scheduler_stack,
+                                    &scheduler_stack_bytes);
+}
+
+void begin()
+{
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
+    (*thread_body)();
+    fibers[current].is = ENDED;
+    leave();
+}
+
+void prepare(unsigned thread)
+{
+    fiber &f = fibers[thread];
+
+    if (!f.stack)
+        f.stack.reset(new char[stack_bytes]);
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get();
+    f.context.uc_stack.ss_size = stack_bytes;
+    f.context.uc_link = nullptr;
+    f.is = READY;
+    makecontext(&f.context, begin, 0);
+}
+
+/* Every thread that can run does, in a random order, until it waits or ends. */
+bool run_ready()
+{
+    unsigned first = (unsigned)(roll() % count);
+    unsigned stride = count == 1 ? 1 : (unsigned)(roll() % (count - 1)) | 1;
+    bool ran = false;
+
+    /* An odd stride reaches every thread of a power of two; the second loop catches the others. */
+    for (unsigned i = 0; i < count; i++) {
+        unsigned thread = (first + i * stride) % count;
+
+        if (fibers[thread].is == READY) {
+            enter(thread);
+            ran = true;
+        }
+    }
+    for (unsigned thread = 0; thread < count; thread++)
+        if (fibers[thread].is == READY) {
+            enter(thread);
+            ran = true;
+        }
+    return ran;
+}
+
+/* True when every thread that still runs waits at one barrier. */
+bool release_block()
+{
+    const fiber *one = nullptr;
+
+    for (unsigned i = 0; i < count; i++) {
+        const fiber &f = fibers[i];
+
+        if (f.is == ENDED)
+            continue;
+        if (f.is != AT_BARRIER || (one && !equal(one->at, f.at)))
+            return false;
+        one = &f;
+    }
+    for (unsigned i = 0; i < count; i++)
+        if (fibers[i].is == AT_BARRIER)
+            fibers[i].is = READY;
+    return one != nullptr;
+}
+
+/* True when the lanes that thread `i` waits for all wait as it does. */
+bool release_lanes(unsigned i)
+{
+    unsigned first = i / 32 * 32;
+    const fiber &f = fibers[i];
+    lanes all = {};
+
+    all.mask = f.mask;
+    for (unsigned lane = 0; lane < 32; lane++) {
+        const fiber *other = first + lane < count ? &fibers[first + lane] : nullptr;
+
+        if (!(f.mask >> lane & 1))
+            continue;
+        if (!other || other->is != AT_EXCHANGE || other->kind != f.kind ||
+            other->mask != f.mask || !equal(other->at, f.at))
+            return false;
+        all.value[lane] = other->value;
+    }
+    for (unsigned lane = 0; lane < 32; lane++)
+        if (all.mask >> lane & 1) {
+            fibers[first + lane].brought = all;
+            fibers[first + lane].is = READY;
+        }
+    return true;
+}
+
+bool release()
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < count; i++)
+        if (fibers[i].is == AT_EXCHANGE)
+            any |= release_lanes(i);
+    return any || release_block();
+}
+
+/* What is left waits for ever. */
+bool complain()
+{
+    const fiber *one = nullptr;
+
+    for (unsigned i = 0; i < count; i++)
+        if (fibers[i].is != ENDED) {
+            const fiber &f = fibers[i];
+
+            if (!one || !equal(one->at, f.at))
+                fprintf(stderr, "block %u: thread %u waits at %s:%d for threads that are not there\n",
+                        blockIdx.x, i, f.at.file, f.at.line);
+            one = &f;
+        }
+    return one != nullptr;
+}
+
+bool run_block()
+{
+    allocations.clear();
+    for (unsigned i = 0; i < count; i++)
+        prepare(i);
+    while (run_ready())
+        release();
+    return !complain();
+}
+
+} // namespace
+
+uint32_t lane()
+{
+    return current % 32;
+}
+
+void block_barrier(place at)
+{
+    fibers[current].is = AT_BARRIER;
+    fibers[current].at = at;
+    leave();
+}
+
+const lanes &warp_exchange(exchange kind, uint32_t mask, uint64_t value, place at)
+{
+    fiber &f = fibers[current];
+
+    f.is = AT_EXCHANGE;
+    f.kind = kind;
+    f.mask = mask;
+    f.value = value;
+    f.at = at;
+    leave();
+    return fibers[current].brought;
+}
+
+void *shared(place at, size_t bytes)
+{
+    for (const allocation &a : allocations)
+        if (equal(a.at, at) && a.bytes == bytes)
+            return a.memory.get();
+    allocations.push_back({ at, std::unique_ptr<char[]>(new char[bytes]), bytes });
+    memset(allocations.back().memory.get(), 0xff, bytes);
+    return allocations.back().memory.get();
+}
+
+cudaError_t run(uint64_t blocks, unsigned threads, const std::function<void()> &thread)
+{
+    uint64_t first, stride;
+
+    if (!blocks || blocks > 0x7fffffff || !threads || threads > 1024)
+        return cudaErrorInvalidConfiguration;
+    if (fibers.size() < threads)
+        fibers.resize(threads);
+    thread_body = &thread;
+    count = threads;
+    gridDim = dim3((unsigned)blocks);
+    blockDim = dim3(threads);
+    first = roll() % blocks;
+    stride = roll() % 2 ? 1 : blocks - 1; /* up or down */
+    for (uint64_t i = 0; i < blocks; i++) {
+        blockIdx = dim3((unsigned)((first + i * stride) % blocks), 0, 0);
+        if (!run_block())
+            return cudaErrorLaunchFailure;
+    }
+    return cudaSuccess;
+}
+
+} // namespace cuda_on_cpu

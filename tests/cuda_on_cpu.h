@@ -1,0 +1,171 @@
+/* The part of CUDA that our kernels use, for a C++ compiler on a CPU: force-included before a .cu.
+ *
+ * Every thread of a block is a fiber, so barriers and what a warp exchanges are real.  Threads run
+ * in a random order, one at a time, until each waits: what lacks a barrier reads what is not there
+ * yet.  Waiting at different places, or for a thread that has ended, is an error of the launch.
+ * Shared memory is poisoned, and of exact size, for AddressSanitizer. */
+#ifndef CUDA_ON_CPU_H
+#define CUDA_ON_CPU_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <cuda_runtime_api.h>
+#include <functional>
+
+#undef __global__
+#undef __device__
+#undef __shared__
+#undef __launch_bounds__
+#undef __forceinline__
+#define __global__
+#define __device__
+#define __launch_bounds__(...)
+#define __forceinline__ inline
+
+extern dim3 gridDim, blockDim, blockIdx, threadIdx;
+
+namespace cuda_on_cpu {
+
+enum exchange { SYNC, SHUFFLE, BALLOT, MATCH, REDUCE };
+
+struct place {
+    const char *file;
+    int line;
+};
+
+struct lanes {
+    uint64_t value[32];
+    uint32_t mask; /* who takes part */
+};
+
+void block_barrier(place at);
+/* Waits for every lane of the mask at the same place; what each brought. */
+const lanes &warp_exchange(exchange kind, uint32_t mask, uint64_t value, place at);
+void *shared(place at, size_t bytes);
+uint32_t lane();
+cudaError_t run(uint64_t blocks, unsigned threads, const std::function<void()> &thread);
+
+template <class T> uint64_t to_bits(T x)
+{
+    uint64_t bits = 0;
+
+    memcpy(&bits, &x, sizeof(x));
+    return bits;
+}
+
+template <class T> T from_bits(uint64_t bits)
+{
+    T x;
+
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+template <class T> T shuffle(uint32_t mask, T x, uint32_t from, place at)
+{
+    const lanes &all = warp_exchange(SHUFFLE, mask, to_bits(x), at);
+
+    return from < 32 && (all.mask >> from & 1) ? from_bits<T>(all.value[from]) : x;
+}
+
+inline uint32_t ballot(uint32_t mask, bool yes, place at)
+{
+    const lanes &all = warp_exchange(BALLOT, mask, yes, at);
+    uint32_t bits = 0;
+
+    for (int i = 0; i < 32; i++)
+        bits |= (uint32_t)((all.mask >> i & 1) && all.value[i]) << i;
+    return bits;
+}
+
+inline uint32_t match_any(uint32_t mask, uint32_t x, place at)
+{
+    const lanes &all = warp_exchange(MATCH, mask, x, at);
+    uint32_t bits = 0;
+
+    for (int i = 0; i < 32; i++)
+        bits |= (uint32_t)((all.mask >> i & 1) && all.value[i] == x) << i;
+    return bits;
+}
+
+inline uint32_t reduce(uint32_t mask, uint32_t x, bool largest, place at)
+{
+    const lanes &all = warp_exchange(REDUCE, mask, x, at);
+    uint64_t best = x;
+
+    for (int i = 0; i < 32; i++)
+        if (all.mask >> i & 1)
+            best = (all.value[i] > best) == largest ? all.value[i] : best;
+    return (uint32_t)best;
+}
+
+template <class T> struct same {
+    typedef T type;
+};
+
+} // namespace cuda_on_cpu
+
+/* NOLINTBEGIN: CUDA's own names */
+#define CUDA_ON_CPU_HERE                                                                           \
+    cuda_on_cpu::place                                                                             \
+    {                                                                                              \
+        __FILE__, __LINE__                                                                         \
+    }
+#define SHARED(type, name, count)                                                                  \
+    type *name = static_cast<type *>(cuda_on_cpu::shared(CUDA_ON_CPU_HERE, sizeof(type) * (count)))
+#define __syncthreads() cuda_on_cpu::block_barrier(CUDA_ON_CPU_HERE)
+#define __syncwarp() cuda_on_cpu::warp_exchange(cuda_on_cpu::SYNC, 0xffffffffu, 0, CUDA_ON_CPU_HERE)
+#define __shfl_sync(mask, x, from) cuda_on_cpu::shuffle(mask, x, (uint32_t)(from), CUDA_ON_CPU_HERE)
+#define __shfl_xor_sync(mask, x, by)                                                               \
+    cuda_on_cpu::shuffle(mask, x, cuda_on_cpu::lane() ^ (uint32_t)(by), CUDA_ON_CPU_HERE)
+#define __shfl_up_sync(mask, x, by)                                                                \
+    cuda_on_cpu::shuffle(mask, x, cuda_on_cpu::lane() - (uint32_t)(by), CUDA_ON_CPU_HERE)
+#define __ballot_sync(mask, yes) cuda_on_cpu::ballot(mask, yes, CUDA_ON_CPU_HERE)
+#define __match_any_sync(mask, x) cuda_on_cpu::match_any(mask, x, CUDA_ON_CPU_HERE)
+#define __reduce_max_sync(mask, x) cuda_on_cpu::reduce(mask, x, true, CUDA_ON_CPU_HERE)
+#define __reduce_min_sync(mask, x) cuda_on_cpu::reduce(mask, x, false, CUDA_ON_CPU_HERE)
+/* NOLINTEND */
+
+/* Threads run one at a time. */
+template <class T> T atomicAdd(T *at, T by)
+{
+    T old = *at;
+
+    *at += by;
+    return old;
+}
+
+inline int __popc(uint32_t x)
+{
+    return __builtin_popcount(x);
+}
+
+inline int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+
+inline uint32_t __float_as_uint(float x)
+{
+    return (uint32_t)cuda_on_cpu::to_bits(x);
+}
+
+inline float __uint_as_float(uint32_t x)
+{
+    return cuda_on_cpu::from_bits<float>(x);
+}
+
+inline float __fdividef(float x, float y)
+{
+    return x / y;
+}
+
+template <class... Args>
+cudaError_t launch(void (*kernel)(Args...), uint64_t blocks, unsigned threads, cudaStream_t,
+                   typename cuda_on_cpu::same<Args>::type... args)
+{
+    return cuda_on_cpu::run(blocks, threads, [=] { kernel(args...); });
+}
+
+#endif
