@@ -60,9 +60,9 @@ BLAS_LIBS = $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 UNIT_SOURCES := $(foreach w,cuda nccl wire_ce,$(wildcard $(FOLDERS:%=%/*$w*.c)))
 SOURCES := $(filter-out $(if $(UNIT),,$(UNIT_SOURCES)),$(wildcard $(FOLDERS:%=%/*.c)))
 CUDA_KERNELS := $(wildcard kernels/*.cu)
-TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_% tests/fuzz_% tests/example_%,$(wildcard tests/*.c)))
+TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_% tests/fuzz_% tests/example_% tests/cuda_%,$(wildcard tests/*.c)))
 LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(SOURCES:%.c=$(BUILD)/%.o)) $(if $(UNIT),$(CUDA_KERNELS:%.cu=$(BUILD)/%.o))
-TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c tests/example_*.c tests/fuzz_*.c))
+TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/test_cuda_%,$(wildcard tests/test_*.c tests/example_*.c tests/fuzz_*.c)))
 BENCHES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 
 all: deps
@@ -90,6 +90,42 @@ $(BUILD)/%.o: %.cu Makefile
 
 $(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
+
+# ---- The CUDA kernels alone, compared with the host's: run on a CPU wherever the toolkit's headers are, and on a
+# GPU (make check-gpu) without MPI and SQLite, and without OpenBLAS where there is none.
+
+KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) kernels/sim%,$(wildcard kernels/*.c)) db/fault.c db/shape.c db/stats.c db/status.c
+ALONE_CC ?= gcc
+ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP -Idb -Ikernels -Itests \
+               -isystem $(CUDA_HOME)/include $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_CFLAGS),-Itests/plain_blas)
+ALONE_LIBS = $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_LIBS)) -lm
+ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),$(BUILD)/tests/test_cuda_kernels $(BUILD)/tests/test_cuda_on_cpu))
+ON_CPU_FLAGS = -std=c++17 -O1 -g -Wall -Wextra -Wno-unknown-pragmas $(SANITIZE) -MMD -MP -isystem $(CUDA_HOME)/include -Idb -Ikernels -Itests
+
+$(BUILD)/tests/test_cuda_kernels: $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) $(CUDA_KERNELS:.cu=.o) \
+    tests/cuda_on_cpu.o tests/cuda_subject_cpu.o tests/test_cuda_kernels.o)
+	@mkdir -p $(@D)
+	$(Q)g++ $(SANITIZE) -pthread -o $@ $^ $(ALONE_LIBS)
+$(BUILD)/tests/test_cuda_on_cpu: $(BUILD)/on_cpu/tests/cuda_on_cpu.o $(BUILD)/on_cpu/tests/cuda_broken.o $(BUILD)/on_cpu/tests/test_cuda_on_cpu.o
+	@mkdir -p $(@D)
+	$(Q)g++ $(SANITIZE) -pthread -o $@ $^
+$(BUILD)/on_cpu/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -c -o $@ $<
+$(BUILD)/on_cpu/%.o: %.cc Makefile
+	@mkdir -p $(@D)
+	$(Q)g++ $(ON_CPU_FLAGS) -c -o $@ $<
+$(BUILD)/on_cpu/%.o: %.cu Makefile
+	@mkdir -p $(@D)
+	$(Q)g++ -x c++ $(ON_CPU_FLAGS) -DCUDA_ON_CPU -include tests/cuda_on_cpu.h -c -o $@ $<
+
+$(BUILD)/tests/check_cuda_kernels: $(addprefix $(BUILD)/on_gpu/,$(KERNELS_ALONE:.c=.o) $(patsubst %.c,%.o,$(wildcard kernels/cuda*.c)) \
+    tests/cuda_subject_gpu.o tests/test_cuda_kernels.o) $(CUDA_KERNELS:%.cu=$(BUILD)/%.o)
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(ALONE_LIBS) $(GPU_LIBS)
+$(BUILD)/on_gpu/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) $(GPU_CFLAGS) -c -o $@ $<
 
 # ---- libmoelookup: a part of db/ alone, for other people's programs, so without mpicc
 
@@ -146,7 +182,7 @@ test-full: all
 	$(Q)$(MAKE) --no-print-directory tests-built
 	$(Q)tests/run --full $(BUILD)
 THREADED := stream lookup lookup_record
-tests-built: $(TESTS)
+tests-built: $(TESTS) $(ON_CPU) $(if $(UNIT),$(BUILD)/tests/check_cuda_kernels)
 # What threads share is also run under ThreadSanitizer, whatever this build is.
 ifneq ($(SAN),thread)
 	$(Q)$(MAKE) --no-print-directory SAN=thread $(THREADED:%=build/cpu-tsan/tests/test_%)
@@ -199,6 +235,6 @@ help:
 	@echo "make [all] | tune | test | test-full | fuzz | bench | bench-NAME | install | format | lint | deps | clean"
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 4
 
--include $(wildcard $(BUILD)/*/*.d)
+-include $(wildcard $(BUILD)/*/*.d $(BUILD)/on_?pu/*/*.d)
 -include $(wildcard $(LIB)/lib/*.d)
 .PHONY: all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help

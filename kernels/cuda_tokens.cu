@@ -232,7 +232,7 @@ DEVICE void token_backward(const struct decode_backward &d, uint64_t token, uint
                            uint64_t units, float *parts)
 {
     const struct routing &r = d.routing;
-    uint32_t count = r.top_k - first < WARP ? r.top_k - first : WARP;
+    uint32_t count = min(r.top_k - first, (uint32_t)WARP);
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 
     /* Once at least: the dot product of rows of no width is 0. */

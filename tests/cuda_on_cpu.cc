@@ -10,14 +10,20 @@
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #else
-static void __sanitizer_start_switch_fiber(void **, const void *, size_t) {}
-static void __sanitizer_finish_switch_fiber(void *, const void **, size_t *) {}
+static void __sanitizer_start_switch_fiber(void **, const void *, size_t)
+{
+}
+static void __sanitizer_finish_switch_fiber(void *, const void **, size_t *)
+{
+}
 #endif
 
 dim3 gridDim, blockDim, blockIdx, threadIdx;
 
-namespace cuda_on_cpu {
-namespace {
+namespace cuda_on_cpu
+{
+namespace
+{
 
 const size_t stack_bytes = 256 << 10;
 
@@ -162,8 +168,8 @@ bool release_lanes(unsigned i)
 
         if (!(f.mask >> lane & 1))
             continue;
-        if (!other || other->is != AT_EXCHANGE || other->kind != f.kind ||
-            other->mask != f.mask || !equal(other->at, f.at))
+        if (!other || other->is != AT_EXCHANGE || other->kind != f.kind || other->mask != f.mask ||
+            !equal(other->at, f.at))
             return false;
         all.value[lane] = other->value;
     }
@@ -195,7 +201,8 @@ bool complain()
             const fiber &f = fibers[i];
 
             if (!one || !equal(one->at, f.at))
-                fprintf(stderr, "block %u: thread %u waits at %s:%d for threads that are not there\n",
+                fprintf(stderr,
+                        "block %u: thread %u waits at %s:%d for threads that are not there\n",
                         blockIdx.x, i, f.at.file, f.at.line);
             one = &f;
         }

@@ -25,7 +25,8 @@
 
 extern dim3 gridDim, blockDim, blockIdx, threadIdx;
 
-namespace cuda_on_cpu {
+namespace cuda_on_cpu
+{
 
 enum exchange { SYNC, SHUFFLE, BALLOT, MATCH, REDUCE };
 
@@ -134,6 +135,11 @@ template <class T> T atomicAdd(T *at, T by)
 
     *at += by;
     return old;
+}
+
+template <class T> T min(T a, T b)
+{
+    return b < a ? b : a;
 }
 
 inline int __popc(uint32_t x)
