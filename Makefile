@@ -100,15 +100,17 @@ ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITI
                -isystem $(CUDA_HOME)/include $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_CFLAGS),-Itests/plain_blas)
 ALONE_LIBS = $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_LIBS)) -lm
 ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),$(BUILD)/tests/test_cuda_kernels $(BUILD)/tests/test_cuda_on_cpu))
-ON_CPU_FLAGS = -std=c++17 -O1 -g -Wall -Wextra -Wno-unknown-pragmas $(SANITIZE) -MMD -MP -isystem $(CUDA_HOME)/include -Idb -Ikernels -Itests
+# A CPU would forgive an access of 16 bytes that is not aligned.
+ON_CPU_ALIGNED = -fsanitize=alignment -fno-sanitize-recover=alignment
+ON_CPU_FLAGS = -std=c++17 -O1 -g -Wall -Wextra -Wno-unknown-pragmas $(ON_CPU_ALIGNED) $(SANITIZE) -MMD -MP -isystem $(CUDA_HOME)/include -Idb -Ikernels -Itests
 
 $(BUILD)/tests/test_cuda_kernels: $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) $(CUDA_KERNELS:.cu=.o) \
     tests/cuda_on_cpu.o tests/cuda_subject_cpu.o tests/test_cuda_kernels.o)
 	@mkdir -p $(@D)
-	$(Q)g++ $(SANITIZE) -pthread -o $@ $^ $(ALONE_LIBS)
+	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $^ $(ALONE_LIBS)
 $(BUILD)/tests/test_cuda_on_cpu: $(BUILD)/on_cpu/tests/cuda_on_cpu.o $(BUILD)/on_cpu/tests/cuda_broken.o $(BUILD)/on_cpu/tests/test_cuda_on_cpu.o
 	@mkdir -p $(@D)
-	$(Q)g++ $(SANITIZE) -pthread -o $@ $^
+	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $^
 $(BUILD)/on_cpu/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -c -o $@ $<

@@ -46,6 +46,12 @@ static __global__ void __launch_bounds__(THREADS)
     activate_kernel(struct pieces p, uint64_t rows, const T *bias, T *pre, const T *up, T *post)
 {
     each_piece(p, gridDim.x, [&](uint64_t row, uint64_t first, uint32_t step) {
+        pack<T, N> in[DEEP], in_bias[DEEP], in_up[DEEP];
+
+        load_units(pre + row * p.units * N, first, step, p.units, in);
+        load_units(bias + row / rows * p.units * N, first, step, p.units, in_bias);
+        if (KIND == MOE_SWIGLU)
+            load_units(up + row * p.units * N, first, step, p.units, in_up);
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
             uint64_t unit = first + i * step, at = (row * p.units + unit) * N;
@@ -53,10 +59,10 @@ static __global__ void __launch_bounds__(THREADS)
 
             if (unit >= p.units)
                 continue;
-            load(pre + at, x);
-            load(bias + (row / rows * p.units + unit) * N, b);
+            in[i].values(x);
+            in_bias[i].values(b);
             if (KIND == MOE_SWIGLU)
-                load(up + at, gate);
+                in_up[i].values(gate);
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 x[n] += b[n];
@@ -76,6 +82,12 @@ static __global__ void __launch_bounds__(THREADS)
                              T *grad_pre, T *grad_up)
 {
     each_piece(p, gridDim.x, [&](uint64_t row, uint64_t first, uint32_t step) {
+        pack<T, N> in[DEEP], in_grad[DEEP], in_up[DEEP];
+
+        load_units(pre + row * p.units * N, first, step, p.units, in);
+        load_units(grad_post + row * p.units * N, first, step, p.units, in_grad);
+        if (KIND == MOE_SWIGLU)
+            load_units(up + row * p.units * N, first, step, p.units, in_up);
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
             uint64_t unit = first + i * step, at = (row * p.units + unit) * N;
@@ -83,10 +95,10 @@ static __global__ void __launch_bounds__(THREADS)
 
             if (unit >= p.units)
                 continue;
-            load(pre + at, x);
-            load(grad_post + at, grad);
+            in[i].values(x);
+            in_grad[i].values(grad);
             if (KIND == MOE_SWIGLU)
-                load(up + at, gate);
+                in_up[i].values(gate);
 #pragma unroll
             for (int n = 0; n < N; n++)
                 to[n] = slope<KIND>(x[n], gate[n], grad[n], to_up[n]);
@@ -162,19 +174,22 @@ static __global__ void __launch_bounds__(THREADS)
     add_bias_kernel(struct pieces p, uint64_t rows, uint64_t stride, const T *bias, T *to)
 {
     each_piece(p, gridDim.x, [&](uint64_t row, uint64_t first, uint32_t step) {
+        pack<T, N> in[DEEP], in_bias[DEEP];
+
+        load_units(to + row * p.units * N, first, step, p.units, in);
+        load_units(bias + row / rows * stride, first, step, p.units, in_bias);
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
-            uint64_t unit = first + i * step, at = (row * p.units + unit) * N;
             float x[N], b[N];
 
-            if (unit >= p.units)
+            if (first + i * step >= p.units)
                 continue;
-            load(to + at, x);
-            load(bias + row / rows * stride + unit * N, b);
+            in[i].values(x);
+            in_bias[i].values(b);
 #pragma unroll
             for (int n = 0; n < N; n++)
                 x[n] += b[n];
-            store(to + at, x);
+            store(to + (row * p.units + first + i * step) * N, x);
         }
     });
 }

@@ -197,6 +197,18 @@ template <class T, int N> DEVICE void store(T *to, const float (&values)[N])
     pack<T, N>::of(values).store(to);
 }
 
+/* Units first, first + step, ... of a row, of which there are `units`.  A kernel loads all of its
+ * units before it stores any: no compiler may do that for it where pointers could be equal. */
+template <class T, int N, int COUNT>
+DEVICE void load_units(const T *row, uint64_t first, uint64_t step, uint64_t units,
+                       pack<T, N> (&to)[COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (first + i * step < units)
+            to[i] = pack<T, N>::load(row + (first + i * step) * N);
+}
+
 DEVICE float warp_sum(float x)
 {
 #pragma unroll

@@ -195,34 +195,28 @@ DEVICE float scale_and_dot(const pack<T, N> (&held)[HELD], const T *result, floa
     float dot = 0;
 
 #pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        uint64_t unit = first + (uint64_t)i * TOKEN_THREADS;
-        float grad[N], x[N], scaled[N];
+    for (int base = 0; base < HELD; base += DEEP) {
+        pack<T, N> in[DEEP];
 
-        if (unit >= units)
-            continue;
-        held[i].values(grad);
-        load(result + unit * N, x);
+        load_units(result, first + base * TOKEN_THREADS, TOKEN_THREADS, units, in);
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            dot += grad[n] * x[n];
-            scaled[n] = scale * grad[n];
+        for (int i = 0; i < DEEP; i++) {
+            uint64_t unit = first + (uint64_t)(base + i) * TOKEN_THREADS;
+            float grad[N], x[N], scaled[N];
+
+            if (unit >= units)
+                continue;
+            held[base + i].values(grad);
+            in[i].values(x);
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                dot += grad[n] * x[n];
+                scaled[n] = scale * grad[n];
+            }
+            store(to + unit * N, scaled);
         }
-        store(to + unit * N, scaled);
     }
     return dot;
-}
-
-template <class T, int N>
-DEVICE void hold(const T *grad, uint64_t first, uint64_t units, pack<T, N> (&held)[HELD])
-{
-#pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        uint64_t unit = first + (uint64_t)i * TOKEN_THREADS;
-
-        if (unit < units)
-            held[i] = pack<T, N>::load(grad + unit * N);
-    }
 }
 
 /* Choices first .. first + WARP - 1 of a token.  parts: one number for each choice and warp; the
@@ -239,7 +233,8 @@ DEVICE void token_backward(const struct decode_backward &d, uint64_t token, uint
     for (uint64_t base = 0; !base || base < units; base += HELD * TOKEN_THREADS) {
         pack<T, N> held[HELD];
 
-        hold((const T *)d.grad + token * r.width, base + threadIdx.x, units, held);
+        load_units((const T *)d.grad + token * r.width, base + threadIdx.x, TOKEN_THREADS, units,
+                   held);
         for (uint32_t j = 0; j < count; j++) {
             uint64_t choice = token * r.top_k + first + j;
             int64_t row = row_of(r, choice);

@@ -212,22 +212,28 @@ static uint32_t some_experts(void)
     }
 }
 
-static struct routed route_some(uint32_t experts, uint32_t tokens)
+/* All logits from a few values: ties everywhere, among the best above all. */
+static float tied(void)
 {
+    static const float values[] = { 0.5f, 0.5f, 0.25f, 0.0f, -0.0f };
+
+    return values[below(5)];
+}
+
+static struct routed route_some(uint32_t experts, uint32_t tokens, uint32_t k)
+{
+    bool ties = below(2);
     struct routed r = { .tokens = tokens, .experts = experts };
     uint64_t choices, cells;
 
-    r.k = 1 + below(below(5) ? (experts < 4 ? experts : 4) : (experts < 40 ? experts : 40));
+    r.k = k ? k : 1 + below(experts < 4 || !below(5) ? (experts < 40 ? experts : 40) : 4);
     r.capacity = below(2) ? below(8) : 1000;
     choices = (uint64_t)r.tokens * r.k;
     cells = (uint64_t)r.tokens * r.experts;
     r.logits = floats(cells);
     for (uint64_t i = 0; i < cells; i++)
-        switch (below(8)) {
-        case 0: r.logits[i] = 0.25f; break; /* ties */
-        case 1: r.logits[i] = 0.0f; break;
-        case 2: r.logits[i] = -0.0f; break;
-        }
+        if (ties || below(8) == 0)
+            r.logits[i] = tied();
     r.probability = malloc((cells + 1) * sizeof(float));
     memcpy(r.probability, r.logits, cells * sizeof(float));
     r.gate = malloc((choices + 1) * sizeof(*r.gate));
@@ -266,7 +272,7 @@ static void softmax_exactly(struct routed *r)
 
 static void check_route(uint32_t experts, uint32_t tokens)
 {
-    struct routed r = route_some(experts, tokens);
+    struct routed r = route_some(experts, tokens, 0);
     uint64_t choices = (uint64_t)r.tokens * r.k, cells = (uint64_t)r.tokens * r.experts;
     struct route args = { r.tokens,
                           r.experts,
@@ -331,7 +337,7 @@ static void logits_that_are_no_numbers_still_give_experts_that_exist(void)
 static void the_gradient_of_the_gate_is_the_hosts(void)
 {
     for (int round = 0; round < 60 * rounds; round++) {
-        struct routed r = route_some(some_experts(), below(30));
+        struct routed r = route_some(some_experts(), below(30), 0);
         uint64_t choices = (uint64_t)r.tokens * r.k, cells = (uint64_t)r.tokens * r.experts;
         float *grad = floats(choices), *want = floats(cells);
         struct route_backward host = { r.tokens, r.experts, r.k,  r.probability,
@@ -363,7 +369,10 @@ struct tokens_case {
 
 static struct tokens_case some_tokens(void)
 {
-    struct tokens_case c = { .r = route_some(1 + below(9), below(30)), .dtype = below(3) };
+    bool many = below(8) == 0; /* choices: more than are summed at a time */
+    struct tokens_case c = { .r = many ? route_some(36, below(9), 33 + below(4))
+                                       : route_some(1 + below(9), below(30), 0),
+                             .dtype = below(3) };
     uint64_t most = 0, choices = (uint64_t)c.r.tokens * c.r.k, rows;
     uint32_t width = (uint32_t)some_width();
 
