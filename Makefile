@@ -37,7 +37,7 @@ endif
 NVCC = $(CUDA_HOME)/bin/nvcc
 CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90
 # Without exceptions, RTTI and guarded statics the kernels need no C++ library.
-NVCC_FLAGS = -std=c++17 -O3 -g $(CUDA_ARCH) -Xcompiler -Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics -MMD -MP
+NVCC_FLAGS = -std=c++17 -O3 -g $(CUDA_ARCH) -Xcompiler -Wall,-Wextra,-fPIC,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics -MMD -MP
 CUDA_LIBRARY := $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart.so $(CUDA_HOME)/lib/libcudart.so))
 NCCL_LIBRARY := $(firstword $(wildcard $(NCCL_HOME)/lib64/libnccl.so $(NCCL_HOME)/lib/libnccl.so))
 GPU_CFLAGS := $(if $(UNIT),-DMOETUNE_CUDA $(patsubst %,-isystem %,$(sort $(CUDA_HOME)/include $(wildcard $(NCCL_HOME)/include))))
@@ -63,7 +63,7 @@ CUDA_KERNELS := $(wildcard kernels/*.cu)
 TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_% tests/fuzz_% tests/example_% tests/cuda_%,$(wildcard tests/*.c)))
 LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(SOURCES:%.c=$(BUILD)/%.o)) $(if $(UNIT),$(CUDA_KERNELS:%.cu=$(BUILD)/%.o))
 TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/test_cuda_%,$(wildcard tests/test_*.c tests/example_*.c tests/fuzz_*.c)))
-BENCHES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
+BENCHES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/bench_cuda.c,$(wildcard tests/bench_*.c)))
 
 all: deps
 	$(Q)$(MAKE) --no-print-directory build
@@ -121,13 +121,24 @@ $(BUILD)/on_cpu/%.o: %.cu Makefile
 	@mkdir -p $(@D)
 	$(Q)g++ -x c++ $(ON_CPU_FLAGS) -DCUDA_ON_CPU -include tests/cuda_on_cpu.h -c -o $@ $<
 
-$(BUILD)/tests/check_cuda_kernels: $(addprefix $(BUILD)/on_gpu/,$(KERNELS_ALONE:.c=.o) $(patsubst %.c,%.o,$(wildcard kernels/cuda*.c)) \
-    tests/cuda_subject_gpu.o tests/test_cuda_kernels.o) $(CUDA_KERNELS:%.cu=$(BUILD)/%.o)
+# The same test on a GPU, its benchmark, and what the Python benchmark loads.
+GPU_ALONE := $(addprefix $(BUILD)/on_gpu/,$(KERNELS_ALONE:.c=.o) $(patsubst %.c,%.o,$(wildcard kernels/cuda*.c))) $(CUDA_KERNELS:%.cu=$(BUILD)/%.o)
+GPU_CHECKS := $(addprefix $(BUILD)/tests/,check_cuda_kernels bench_cuda libcuda_kernels.so)
+GPU_ALONE_LIBS = -L$(dir $(CUDA_LIBRARY)) -Wl,-rpath,$(dir $(CUDA_LIBRARY)) -lcublas -lcudart $(ALONE_LIBS)
+
+gpu-checks: $(GPU_CHECKS)
+$(BUILD)/tests/check_cuda_kernels: $(GPU_ALONE) $(addprefix $(BUILD)/on_gpu/tests/,cuda_subject_gpu.o test_cuda_kernels.o)
 	@mkdir -p $(@D)
-	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(ALONE_LIBS) $(GPU_LIBS)
+	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(GPU_ALONE_LIBS)
+$(BUILD)/tests/bench_cuda: $(GPU_ALONE) $(BUILD)/on_gpu/tests/bench_cuda.o
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(GPU_ALONE_LIBS)
+$(BUILD)/tests/libcuda_kernels.so: $(GPU_ALONE)
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) -shared -pthread -o $@ $^ $(GPU_ALONE_LIBS)
 $(BUILD)/on_gpu/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) $(GPU_CFLAGS) -c -o $@ $<
+	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -fPIC -DMOETUNE_CUDA -c -o $@ $<
 
 # ---- libmoelookup: a part of db/ alone, for other people's programs, so without mpicc
 
@@ -184,7 +195,7 @@ test-full: all
 	$(Q)$(MAKE) --no-print-directory tests-built
 	$(Q)tests/run --full $(BUILD)
 THREADED := stream lookup lookup_record
-tests-built: $(TESTS) $(ON_CPU) $(if $(UNIT),$(BUILD)/tests/check_cuda_kernels)
+tests-built: $(TESTS) $(ON_CPU) $(if $(UNIT),$(GPU_CHECKS))
 # What threads share is also run under ThreadSanitizer, whatever this build is.
 ifneq ($(SAN),thread)
 	$(Q)$(MAKE) --no-print-directory SAN=thread $(THREADED:%=build/cpu-tsan/tests/test_%)
@@ -239,4 +250,4 @@ help:
 
 -include $(wildcard $(BUILD)/*/*.d $(BUILD)/on_?pu/*/*.d)
 -include $(wildcard $(LIB)/lib/*.d)
-.PHONY: all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help
+.PHONY: gpu-checks all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help

@@ -111,27 +111,26 @@ void prepare(unsigned thread)
     makecontext(&f.context, begin, 0);
 }
 
-/* Every thread that can run does, in a random order, until it waits or ends. */
-bool run_ready()
+bool ready(unsigned thread)
 {
-    unsigned first = (unsigned)(roll() % count);
-    unsigned stride = count == 1 ? 1 : (unsigned)(roll() % (count - 1)) | 1;
-    bool ran = false;
+    return fibers[thread].is == READY;
+}
 
-    /* An odd stride reaches every thread of a power of two; the second loop catches the others. */
-    for (unsigned i = 0; i < count; i++) {
-        unsigned thread = (first + i * stride) % count;
+/* The threads of a warp that can run do, in a random order, until they wait or end. */
+bool run_warp(unsigned warp)
+{
+    unsigned first = warp * 32, n = count - first < 32 ? count - first : 32;
+    unsigned start = (unsigned)(roll() % n);
+    bool up = roll() % 2, ran = false;
 
-        if (fibers[thread].is == READY) {
+    for (unsigned i = 0; i < n; i++) {
+        unsigned thread = first + (start + (up ? i : n - i)) % n;
+
+        if (ready(thread)) {
             enter(thread);
             ran = true;
         }
     }
-    for (unsigned thread = 0; thread < count; thread++)
-        if (fibers[thread].is == READY) {
-            enter(thread);
-            ran = true;
-        }
     return ran;
 }
 
@@ -181,14 +180,24 @@ bool release_lanes(unsigned i)
     return true;
 }
 
-bool release()
+void release_warp(unsigned warp)
 {
-    bool any = false;
-
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = warp * 32; i < count && i < warp * 32 + 32; i++)
         if (fibers[i].is == AT_EXCHANGE)
-            any |= release_lanes(i);
-    return any || release_block();
+            release_lanes(i);
+}
+
+/* Warps take turns at random, so that one may be far ahead of another; false when all wait. */
+bool run_some()
+{
+    unsigned warps = (count + 31) / 32, first = (unsigned)(roll() % warps);
+
+    for (unsigned i = 0; i < warps; i++)
+        if (run_warp((first + i) % warps)) {
+            release_warp((first + i) % warps);
+            return true;
+        }
+    return release_block();
 }
 
 /* What is left waits for ever. */
@@ -214,8 +223,8 @@ bool run_block()
     allocations.clear();
     for (unsigned i = 0; i < count; i++)
         prepare(i);
-    while (run_ready())
-        release();
+    while (run_some())
+        ;
     return !complain();
 }
 

@@ -1,0 +1,494 @@
+/* The CUDA kernels against what the GPU can do: each takes turns with a copy of as many bytes, or
+ * with an 8192^3 product, in one run.  Random data; buffers beyond the cache.
+ *
+ *   bench_cuda [JSON]     a table on standard output, and the same as JSON into the file named */
+#include "rivals.h"
+
+#include "cuda.h"
+#include "moelookup.h"
+#include "random.h"
+#include "rows.h"
+#include "shape.h"
+#include "status.h"
+
+#include <string.h>
+
+enum { STEPS = 8, TAKEN = 32, SEED_BYTES = 64 << 20, DENSE = 8192, GATES = 20 };
+
+/* Launches that are timed as one, or a copy inside the GPU. */
+struct work {
+    struct {
+        enum kernel kernel;
+        size_t bytes;
+        union {
+            struct gemm gemm;
+            struct route route;
+            struct encode encode;
+            struct encode_backward encode_backward;
+            struct decode decode;
+            struct decode_backward decode_backward;
+            struct move move;
+            struct activate activate;
+            struct activate_backward activate_backward;
+            struct add_bias add_bias;
+        } args;
+    } steps[STEPS];
+    int count;
+    uint64_t copy_bytes;
+    cudaGraphExec_t graph;
+};
+
+/* It does not change between rivals. */
+static struct bench {
+    struct device *device;
+    struct stream *stream;
+    struct event *begin, *end;
+    void *taken[TAKEN];
+    int taken_count;
+    void *seed;           /* random values in bf16 */
+    char *from, *to;      /* of the copy */
+    size_t copy_capacity; /* of each */
+    FILE *json;
+    bool below, any;
+} b;
+
+static struct {
+    struct work *ours, *theirs;
+} duel;
+
+static void must(int status)
+{
+    if (status) {
+        printf("bench_cuda: status %d\n", status);
+        exit(1);
+    }
+}
+
+/* ---- Memory */
+
+static void *take(uint64_t bytes)
+{
+    void *memory;
+
+    if (b.taken_count == TAKEN)
+        must(fail(ERR_NOMEM, "%d buffers are not enough", TAKEN));
+    must(device_alloc(b.device, bytes, &memory));
+    return b.taken[b.taken_count++] = memory;
+}
+
+static void give_all(void)
+{
+    while (b.taken_count)
+        device_release(b.device, b.taken[--b.taken_count]);
+}
+
+static void seed_make(void)
+{
+    uint16_t *values = malloc(SEED_BYTES);
+
+    for (uint64_t i = 0; i < SEED_BYTES / 2; i++) {
+        float x = random_unit(6, i);
+
+        row_store(MOE_BF16, values, i, &x, 1);
+    }
+    must(device_alloc(b.device, SEED_BYTES, &b.seed));
+    must(device_upload(b.device, b.seed, values, SEED_BYTES));
+    free(values);
+}
+
+/* Zeros would draw less power, and run faster, than what a layer computes with. */
+static void *taken_random(uint64_t elements)
+{
+    uint64_t bytes = elements * 2;
+    char *memory = take(bytes);
+
+    for (uint64_t at = 0; at < bytes; at += SEED_BYTES)
+        must(CUDA(cudaMemcpyAsync(memory + at, b.seed,
+                                  bytes - at < SEED_BYTES ? bytes - at : SEED_BYTES,
+                                  cudaMemcpyDeviceToDevice, cuda_stream(b.stream))));
+    must(stream_sync(b.stream));
+    return memory;
+}
+
+/* ---- Timing */
+
+static void enqueue(const struct work *w)
+{
+    cudaStream_t stream = cuda_stream(b.stream);
+
+    if (w->graph)
+        must(CUDA(cudaGraphLaunch(w->graph, stream)));
+    if (w->copy_bytes)
+        must(CUDA(cudaMemcpyAsync(b.to, b.from, w->copy_bytes, cudaMemcpyDeviceToDevice, stream)));
+    for (int i = 0; i < w->count; i++)
+        must(stream_launch(b.stream, w->steps[i].kernel, &w->steps[i].args, w->steps[i].bytes));
+}
+
+static int64_t timed_work(const struct work *w)
+{
+    must(event_record(b.begin, b.stream));
+    enqueue(w);
+    must(event_record(b.end, b.stream));
+    must(stream_sync(b.stream));
+    return event_ns(b.end) - event_ns(b.begin);
+}
+
+static int64_t time_ours(void *self)
+{
+    (void)self;
+    return timed_work(duel.ours);
+}
+
+static int64_t time_theirs(void *self)
+{
+    (void)self;
+    return timed_work(duel.theirs);
+}
+
+#define STEP(work, name, ...)                                                                      \
+    do {                                                                                           \
+        (work)->steps[(work)->count].kernel = KERNEL_##name;                                       \
+        (work)->steps[(work)->count].bytes = sizeof(struct name);                                  \
+        (work)->steps[(work)->count++].args.name = __VA_ARGS__;                                    \
+    } while (0)
+
+/* ---- Results */
+
+static void report(const char *what, const char *shape, double us, double rate, const char *unit,
+                   double share, double low, double high, double wanted)
+{
+    bool enough = wanted == 0 || share >= wanted;
+    char goal[16] = "";
+
+    if (wanted > 0)
+        snprintf(goal, sizeof(goal), "%.2f", wanted);
+    printf("%-22s %-12s %10.1f us %9.1f %-8s %6.3f [%.3f, %.3f]  %5s %s\n", what, shape, us, rate,
+           unit, share, low, high, goal, enough ? "" : "BELOW");
+    if (b.json)
+        fprintf(b.json,
+                "%s\n  {\"what\": \"%s\", \"shape\": \"%s\", \"us\": %.3f, \"rate\": %.3f, "
+                "\"unit\": \"%s\", \"share\": %.4f, \"low\": %.4f, \"high\": %.4f, "
+                "\"wanted\": %.2f}",
+                b.any ? "," : "", what, shape, us, rate, unit, share, low, high, wanted);
+    b.any = true;
+    b.below |= !enough;
+}
+
+/* Against a copy that reads and writes as many bytes together. */
+static void against_copy(const char *what, const char *shape, struct work *ours, uint64_t moved,
+                         double wanted)
+{
+    struct work copy = { .copy_bytes = moved / 2 / 256 * 256 };
+    struct rivals r;
+
+    if (copy.copy_bytes > b.copy_capacity)
+        copy.copy_bytes = b.copy_capacity;
+    duel.ours = ours;
+    duel.theirs = &copy;
+    r = rivals_run(time_ours, time_theirs, NULL);
+    /* A copy that was cut short counts by its rate. */
+    double scale = (double)moved / (2.0 * (double)copy.copy_bytes);
+    report(what, shape, r.ours_ns * 1e-3, (double)moved / r.ours_ns, "GB/s", scale / r.ratio,
+           scale / r.high, scale / r.low, wanted);
+}
+
+static void against_dense(const char *what, const char *shape, struct work *ours,
+                          struct work *dense, double flops, double wanted)
+{
+    double scale = flops / (2.0 * DENSE * DENSE * (double)DENSE);
+    struct rivals r;
+
+    duel.ours = ours;
+    duel.theirs = dense;
+    r = rivals_run(time_ours, time_theirs, NULL);
+    report(what, shape, r.ours_ns * 1e-3, flops / r.ours_ns * 1e-3, "TFLOP/s", scale / r.ratio,
+           scale / r.high, scale / r.low, wanted);
+}
+
+/* ---- What is timed */
+
+struct shape {
+    const char *name;
+    uint32_t T, D, H, E, k;
+    bool gated;
+};
+
+static const struct shape shapes[] = {
+    { "Tutel", 16384, 2048, 2048, 8, 2, false },
+    { "Mixtral", 16384, 4096, 14336, 8, 2, true },
+    { "DeepSeek-V3", 16384, 7168, 2048, 256, 8, true },
+};
+
+static float *taken_logits(uint32_t tokens, uint32_t experts, uint64_t key)
+{
+    uint64_t n = (uint64_t)tokens * experts;
+    float *host = malloc(n * 4), *memory = take(n * 4);
+
+    for (uint64_t i = 0; i < n; i++)
+        host[i] = random_unit(key, i);
+    must(device_upload(b.device, memory, host, n * 4));
+    free(host);
+    return memory;
+}
+
+static struct route taken_route(const struct shape *s, uint64_t key)
+{
+    uint64_t choices = (uint64_t)s->T * s->k;
+
+    return (struct route){ .tokens = s->T,
+                           .experts = s->E,
+                           .top_k = s->k,
+                           .capacity = UINT64_MAX,
+                           .logits = taken_logits(s->T, s->E, key),
+                           .gate = take(choices * 4),
+                           .expert = take(choices * 4),
+                           .slot = take(choices * 8),
+                           .needed = take(s->E * 8) };
+}
+
+/* A routing without drops: every expert has the rows of the fullest. */
+static struct routing taken_routing(const struct shape *s, float **gate)
+{
+    struct route route = taken_route(s, s->T);
+    int64_t needed[256], most = 0;
+
+    must(launch_route(b.stream, &route));
+    must(stream_sync(b.stream));
+    must(device_download(b.device, needed, route.needed, s->E * sizeof(*needed)));
+    for (uint32_t e = 0; e < s->E; e++)
+        most = needed[e] > most ? needed[e] : most;
+    *gate = route.gate;
+    return (struct routing){ .tokens = s->T,
+                             .experts = s->E,
+                             .top_k = s->k,
+                             .width = s->D,
+                             .rows = (uint64_t)most,
+                             .capacity = (uint64_t)most,
+                             .expert = route.expert,
+                             .slot = route.slot,
+                             .needed = route.needed };
+}
+
+static void bench_tokens(const struct shape *s)
+{
+    float *gate;
+    struct routing routing = taken_routing(s, &gate);
+    uint64_t own = (uint64_t)s->T * s->D, kept = own * s->k, all = s->E * routing.rows * s->D;
+    void *x = taken_random(own), *y = take(own * 2), *rows = taken_random(all);
+    void *home = take(all * 2);
+    float *grad_gate = take((uint64_t)s->T * s->k * 4);
+    struct work encode = { 0 }, decode = { 0 }, encode_back = { 0 }, decode_back = { 0 };
+
+    STEP(&encode, encode, (struct encode){ routing, MOE_BF16, x, home });
+    STEP(&decode, decode, (struct decode){ routing, MOE_BF16, gate, rows, y });
+    STEP(&encode_back, encode_backward,
+         (struct encode_backward){ routing, MOE_BF16, rows, NULL, y });
+    STEP(&decode_back, decode_backward,
+         (struct decode_backward){ routing, MOE_BF16, gate, x, rows, home, grad_gate });
+    against_copy("encode", s->name, &encode, 2 * (own + all), 0.90);
+    against_copy("decode", s->name, &decode, 2 * (own + kept), 0.88);
+    against_copy("encode backward", s->name, &encode_back, 2 * (own + kept), 0.85);
+    against_copy("decode backward", s->name, &decode_back, 2 * (own + kept + all), 0.85);
+    give_all();
+}
+
+/* As comm/ and tuner/ use it, for 8 ranks and 2 slices. */
+static void bench_moves(const struct shape *s)
+{
+    uint64_t W = 8, local = s->E / W ? s->E / W : 1, elements = (uint64_t)s->T * s->k * s->D / 2;
+    uint64_t block = elements / (W * local);
+    void *from = taken_random(2 * elements), *to = take(2 * elements * 2);
+    struct move common = { .from_type = MOE_BF16,
+                           .to_type = MOE_BF16,
+                           .block = block,
+                           .dims = { local, W, 1 },
+                           .from_stride = { 1, local, 0 },
+                           .to_stride = { W, 1, 0 },
+                           .terms = 1,
+                           .from = from,
+                           .to = to };
+    struct work stride = { 0 }, repeat = { 0 }, sum = { 0 };
+    struct move repeated = common, summed = common;
+
+    repeated.dims[0] = 2;
+    repeated.dims[1] = W * local;
+    repeated.from_stride[0] = 0;
+    repeated.from_stride[1] = 1;
+    repeated.to_stride[0] = W * local;
+    repeated.to_stride[1] = 1;
+    summed.terms = 2;
+    summed.term_stride = W * local;
+    STEP(&stride, move, common);
+    STEP(&repeat, move, repeated);
+    STEP(&sum, move, summed);
+    elements = block * W * local;
+    against_copy("stride copy", s->name, &stride, 2 * 2 * elements, 0.92);
+    against_copy("repeat", s->name, &repeat, 2 * 3 * elements, 0.92);
+    against_copy("sum", s->name, &sum, 2 * 3 * elements, 0.92);
+    give_all();
+}
+
+static void bench_activation(const struct shape *s)
+{
+    uint32_t kind = s->gated ? MOE_SWIGLU : MOE_GELU;
+    uint64_t rows = (uint64_t)s->T * s->k / s->E, n = (uint64_t)s->E * rows * s->H;
+    void *pre = taken_random(n), *up = s->gated ? taken_random(n) : NULL, *post = take(n * 2);
+    void *grad = taken_random(n), *grad_up = s->gated ? take(n * 2) : NULL;
+    void *bias = taken_random((uint64_t)s->E * s->H);
+    struct work forward = { 0 }, backward = { 0 };
+
+    STEP(&forward, activate,
+         (struct activate){ MOE_BF16, kind, s->E, rows, s->H, bias, pre, up, post });
+    STEP(&backward, activate_backward,
+         (struct activate_backward){ MOE_BF16, kind, s->E, rows, s->H, pre, up, grad, grad,
+                                     grad_up });
+    against_copy("activation", s->name, &forward, 2 * n * (s->gated ? 4 : 3), 0.92);
+    against_copy("activation backward", s->name, &backward, 2 * n * (s->gated ? 5 : 3), 0.92);
+    give_all();
+}
+
+static struct gemm product(const struct shape *s, uint64_t rows, uint64_t out, uint64_t in,
+                           bool transpose_b, const void *x, const void *w, void *y)
+{
+    return (struct gemm){ .dtype = MOE_BF16,
+                          .transpose_b = transpose_b,
+                          .batch = s->E,
+                          .m = rows,
+                          .n = out,
+                          .k = in,
+                          .a = x,
+                          .b = w,
+                          .c = y,
+                          .stride_a = rows * in,
+                          .stride_b = in * out,
+                          .stride_c = rows * out };
+}
+
+/* One forward chunk, as tuner/experts.c launches it, and its products alone. */
+static void bench_ffn(const struct shape *s, struct work *dense)
+{
+    uint64_t rows = (uint64_t)s->T * s->k / s->E, E = s->E, D = s->D, H = s->H;
+    double flops = 2.0 * (double)(E * rows) * (double)(D * H) * (s->gated ? 3 : 2);
+    void *x = taken_random(E * rows * D), *y = take(E * rows * D * 2);
+    void *w1 = taken_random(E * H * D), *w2 = taken_random(E * H * D);
+    void *w3 = s->gated ? taken_random(E * H * D) : NULL;
+    void *pre = take(E * rows * H * 2), *post = take(E * rows * H * 2);
+    void *up = s->gated ? take(E * rows * H * 2) : NULL;
+    void *b1 = taken_random(E * H), *b2 = taken_random(E * D);
+    struct work bare = { 0 }, ffn = { 0 };
+
+    STEP(&ffn, gemm, product(s, rows, H, D, true, x, w1, pre));
+    if (s->gated)
+        STEP(&ffn, gemm, product(s, rows, H, D, true, x, w3, up));
+    bare = ffn;
+    STEP(&ffn, activate,
+         (struct activate){ MOE_BF16, s->gated ? MOE_SWIGLU : MOE_RELU, E, rows, H, b1, pre, up,
+                            post });
+    STEP(&ffn, gemm, product(s, rows, D, H, false, post, w2, y));
+    STEP(&bare, gemm, product(s, rows, D, H, false, post, w2, y));
+    STEP(&ffn, add_bias, (struct add_bias){ MOE_BF16, E, rows, D, D, b2, y });
+    against_dense("experts' products", s->name, &bare, dense, flops, rows >= 2048 ? 0.90 : 0);
+    against_dense("experts", s->name, &ffn, dense, flops, 0);
+    give_all();
+}
+
+/* Twenty gates in a graph, each on logits of its own, which route overwrites: set again before
+ * every sample, outside of what is timed. */
+static void bench_gate(const char *name, const struct shape *s, double wanted_us)
+{
+    cudaStream_t stream = cuda_stream(b.stream);
+    uint64_t bytes = (uint64_t)s->T * s->E * 4;
+    struct route route = taken_route(s, 1);
+    char *fresh = (char *)taken_logits(s->T, s->E, 2), *used = take(bytes * GATES);
+    int64_t eager[RIVAL_ROUNDS], replayed[RIVAL_ROUNDS];
+    struct work graph = { 0 };
+    cudaGraph_t captured;
+
+    must(CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)));
+    for (int i = 0; i < GATES; i++) {
+        route.logits = (float *)(used + (uint64_t)i * bytes);
+        must(launch_route(b.stream, &route));
+    }
+    must(CUDA(cudaStreamEndCapture(stream, &captured)));
+    must(CUDA(cudaGraphInstantiate(&graph.graph, captured, 0)));
+    for (int round = 0; round < 2 * RIVAL_ROUNDS; round++) {
+        struct work once = { 0 };
+
+        for (int i = 0; i < GATES; i++)
+            must(CUDA(cudaMemcpyAsync(used + (uint64_t)i * bytes, fresh, bytes,
+                                      cudaMemcpyDeviceToDevice, stream)));
+        route.logits = (float *)used;
+        STEP(&once, route, route);
+        *(round % 2 ? &eager[round / 2] : &replayed[round / 2]) =
+            round % 2 ? timed_work(&once) : timed_work(&graph) / GATES;
+    }
+    cudaGraphExecDestroy(graph.graph);
+    cudaGraphDestroy(captured);
+    give_all();
+    for (int way = 0; way < 2; way++) {
+        struct spread t = spread_of(way ? eager : replayed, RIVAL_ROUNDS);
+        double us = (double)t.median_ns * 1e-3, goal = way ? 0 : wanted_us;
+
+        report(way ? "gate and slots, once" : "gate and slots", name, us, (double)s->T / us,
+               "token/us", goal > 0 ? goal / us : 0, goal * 1e3 / (double)t.high_ns,
+               goal * 1e3 / (double)t.low_ns, goal > 0 ? 1 : 0);
+    }
+}
+
+static void ceilings(struct work *dense)
+{
+    uint64_t n = (uint64_t)DENSE * DENSE;
+    struct work copy = { .copy_bytes = b.copy_capacity };
+
+    STEP(dense, gemm,
+         (struct gemm){ .dtype = MOE_BF16,
+                        .batch = 1,
+                        .m = DENSE,
+                        .n = DENSE,
+                        .k = DENSE,
+                        .a = taken_random(n),
+                        .b = taken_random(n),
+                        .c = take(n * 2) });
+    b.taken_count = 0; /* kept for the others */
+    /* Half a second of products: what follows runs at the clock that lasts. */
+    for (int i = 0; i < 400; i++)
+        enqueue(dense);
+    against_copy("copy against itself", "1 GiB", &copy, 2 * copy.copy_bytes, 0);
+    against_dense("8192^3 against itself", "dense", dense, dense, 2.0 * (double)n * DENSE, 0);
+}
+
+int main(int argc, char **argv)
+{
+    struct work dense = { 0 };
+    void *memory;
+
+    must(device_open("cuda", &b.device));
+    must(stream_open(b.device, &b.stream));
+    must(event_open(b.device, &b.begin));
+    must(event_open(b.device, &b.end));
+    b.copy_capacity = (size_t)1 << 30;
+    must(device_alloc(b.device, b.copy_capacity, &memory));
+    b.from = memory;
+    must(device_alloc(b.device, b.copy_capacity, &memory));
+    b.to = memory;
+    seed_make();
+    b.json = argc > 1 ? fopen(argv[1], "w") : NULL;
+    if (b.json)
+        fputs("[", b.json);
+    printf("%-22s %-12s %13s %18s %6s %-16s %5s\n", "what", "shape", "median", "rate", "share",
+           " 95 % interval", "goal");
+    ceilings(&dense);
+    bench_gate("E=256 k=8", &(struct shape){ "", 4096, 0, 0, 256, 8, false }, 25);
+    bench_gate("E=8 k=2", &(struct shape){ "", 16384, 0, 0, 8, 2, false }, 0);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        bench_tokens(&shapes[i]);
+        bench_moves(&shapes[i]);
+        bench_activation(&shapes[i]);
+        bench_ffn(&shapes[i], &dense);
+    }
+    if (b.json) {
+        fputs("\n]\n", b.json);
+        fclose(b.json);
+    }
+    return b.below ? 3 : 0;
+}
