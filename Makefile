@@ -60,7 +60,7 @@ BLAS_LIBS = $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 UNIT_SOURCES := $(foreach w,cuda nccl wire_ce,$(wildcard $(FOLDERS:%=%/*$w*.c)))
 SOURCES := $(filter-out $(if $(UNIT),,$(UNIT_SOURCES)),$(wildcard $(FOLDERS:%=%/*.c)))
 CUDA_KERNELS := $(wildcard kernels/*.cu)
-TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_% tests/fuzz_% tests/example_% tests/cuda_%,$(wildcard tests/*.c)))
+TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_% tests/fuzz_% tests/example_% tests/cuda_% tests/check_%,$(wildcard tests/*.c)))
 LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(SOURCES:%.c=$(BUILD)/%.o)) $(if $(UNIT),$(CUDA_KERNELS:%.cu=$(BUILD)/%.o))
 TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/test_cuda_%,$(wildcard tests/test_*.c tests/example_*.c tests/fuzz_*.c)))
 BENCHES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/bench_cuda.c,$(wildcard tests/bench_*.c)))
@@ -123,11 +123,14 @@ $(BUILD)/on_cpu/%.o: %.cu Makefile
 
 # The same test on a GPU, its benchmark, and what the Python benchmark loads.
 GPU_ALONE := $(addprefix $(BUILD)/on_gpu/,$(KERNELS_ALONE:.c=.o) $(patsubst %.c,%.o,$(wildcard kernels/cuda*.c))) $(CUDA_KERNELS:%.cu=$(BUILD)/%.o)
-GPU_CHECKS := $(addprefix $(BUILD)/tests/,check_cuda_kernels bench_cuda libcuda_kernels.so)
+GPU_CHECKS := $(addprefix $(BUILD)/tests/,check_cuda_kernels check_cuda_device bench_cuda libcuda_kernels.so)
 GPU_ALONE_LIBS = -L$(dir $(CUDA_LIBRARY)) -Wl,-rpath,$(dir $(CUDA_LIBRARY)) -lcublas -lcudart $(ALONE_LIBS)
 
 gpu-checks: $(GPU_CHECKS)
 $(BUILD)/tests/check_cuda_kernels: $(GPU_ALONE) $(addprefix $(BUILD)/on_gpu/tests/,cuda_subject_gpu.o test_cuda_kernels.o)
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(GPU_ALONE_LIBS)
+$(BUILD)/tests/check_cuda_device: $(GPU_ALONE) $(BUILD)/on_gpu/tests/check_cuda_device.o
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(GPU_ALONE_LIBS)
 $(BUILD)/tests/bench_cuda: $(GPU_ALONE) $(BUILD)/on_gpu/tests/bench_cuda.o
@@ -209,6 +212,10 @@ bench-%: all
 	$(Q)tests/bench $(BUILD) $*
 benches-built: $(BENCHES)
 
+# All that needs a GPU, in under eight minutes; says why where there is none.
+check-gpu:
+	$(Q)MPI='$(MPI)' CUDA_HOME='$(CUDA_HOME)' tests/check_gpu
+
 # What names the version and the place.
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
        -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
@@ -245,9 +252,9 @@ lint:
 clean:
 	rm -rf build moetune
 help:
-	@echo "make [all] | tune | test | test-full | fuzz | bench | bench-NAME | install | format | lint | deps | clean"
+	@echo "make [all] | tune | test | test-full | fuzz | bench | bench-NAME | check-gpu | install | format | lint | deps | clean"
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 4
 
 -include $(wildcard $(BUILD)/*/*.d $(BUILD)/on_?pu/*/*.d)
 -include $(wildcard $(LIB)/lib/*.d)
-.PHONY: gpu-checks all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help
+.PHONY: gpu-checks check-gpu all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help

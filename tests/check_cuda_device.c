@@ -1,0 +1,268 @@
+/* A GPU behind device.h: order, hand-over, dates, failures, memory that is not there. */
+#include "check.h"
+
+#include "cuda.h"
+#include "random.h"
+#include "status.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { FLOATS = 1 << 20, STEPS = 200 };
+
+static struct {
+    struct device *device;
+    struct stream *a, *b;
+    float *line; /* on the device */
+} f;
+
+static void set_up(void)
+{
+    void *memory = NULL;
+
+    CHECK(!stream_open(f.device, &f.a) && !stream_open_urgent(f.device, &f.b));
+    CHECK(!device_alloc(f.device, FLOATS * sizeof(float), &memory));
+    f.line = memory;
+}
+
+static void tear_down(void)
+{
+    device_release(f.device, f.line);
+    stream_close(f.a);
+    stream_close(f.b);
+}
+
+/* line += line, by the one kernel that updates in place. */
+static int twice(struct stream *stream)
+{
+    return launch_add_bias(stream, &(struct add_bias){ .batch = 1,
+                                                       .rows = 1,
+                                                       .width = FLOATS,
+                                                       .bias_stride = FLOATS,
+                                                       .bias = f.line,
+                                                       .to = f.line });
+}
+
+static void put(float value)
+{
+    float *host = malloc(FLOATS * sizeof(*host));
+
+    for (int i = 0; i < FLOATS; i++)
+        host[i] = value;
+    CHECK(!device_upload(f.device, f.line, host, FLOATS * sizeof(*host)));
+    free(host);
+}
+
+static bool holds(float value)
+{
+    float *host = malloc(FLOATS * sizeof(*host));
+    bool same = true;
+
+    CHECK(!device_download(f.device, host, f.line, FLOATS * sizeof(*host)));
+    for (int i = 0; i < FLOATS; i++)
+        same &= host[i] == value;
+    free(host);
+    return same;
+}
+
+static void what_goes_up_comes_down(void)
+{
+    size_t sizes[] = { 0, 1, 4 << 20, (4 << 20) + 1, (13 << 20) + 7 };
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        char *from = malloc(sizes[i] + 1), *to = malloc(sizes[i] + 1);
+        void *memory = NULL;
+
+        for (size_t j = 0; j < sizes[i]; j++)
+            from[j] = (char)random_bits(i, j);
+        CHECK(!device_alloc(f.device, sizes[i], &memory));
+        CHECK((uintptr_t)memory % 256 == 0);
+        CHECK(!device_upload(f.device, memory, from, sizes[i]));
+        CHECK(!device_download(f.device, to, memory, sizes[i]));
+        CHECK(!memcmp(from, to, sizes[i]));
+        device_release(f.device, memory);
+        free(from), free(to);
+    }
+}
+
+/* Doubled in turns by two streams, 20 times: a lost turn would show. */
+static void events_hand_data_from_stream_to_stream(void)
+{
+    struct event *there = NULL, *back = NULL;
+
+    set_up();
+    CHECK(!event_open(f.device, &there) && !event_open(f.device, &back));
+    for (int round = 0; round < STEPS / 20; round++) {
+        put(1);
+        for (int i = 0; i < 10; i++) {
+            CHECK(!twice(f.a));
+            CHECK(!event_record(there, f.a) && !event_wait(there, f.b));
+            CHECK(!twice(f.b));
+            CHECK(!event_record(back, f.b) && !event_wait(back, f.a));
+        }
+        CHECK(!stream_sync(f.a) && !stream_sync(f.b));
+        CHECK(holds(1 << 20));
+        CHECK(event_ns(back) >= event_ns(there));
+    }
+    event_close(there);
+    event_close(back);
+    tear_down();
+}
+
+static void a_wait_without_a_record_passes_at_once(void)
+{
+    struct event *never = NULL;
+
+    set_up();
+    put(1);
+    CHECK(!event_open(f.device, &never));
+    CHECK(!event_wait(never, f.a));
+    CHECK(!twice(f.a) && !stream_sync(f.a));
+    CHECK(holds(2));
+    event_close(never);
+    tear_down();
+}
+
+static void a_muted_stream_keeps_its_events_only(void)
+{
+    struct event *event = NULL;
+
+    set_up();
+    put(1);
+    CHECK(!event_open(f.device, &event));
+    f.a->muted = true;
+    CHECK(!twice(f.a));
+    CHECK(!event_record(event, f.a) && !event_wait(event, f.b));
+    CHECK(!twice(f.b));
+    CHECK(!stream_sync(f.a) && !stream_sync(f.b));
+    CHECK(holds(2));
+    event_close(event);
+    tear_down();
+}
+
+static void a_failure_skips_what_follows_but_not_the_events(void)
+{
+    struct event *event = NULL;
+
+    set_up();
+    put(1);
+    CHECK(!event_open(f.device, &event));
+    cuda_stream_keep(f.a, ERR_WIRE);
+    cuda_stream_keep(f.a, ERR_IO);
+    CHECK(!twice(f.a));
+    CHECK(!event_record(event, f.a) && !event_wait(event, f.b));
+    CHECK(!twice(f.b) && !stream_sync(f.b));
+    CHECK(holds(2));
+    CHECK(stream_sync(f.a) == ERR_WIRE);
+    CHECK(!twice(f.a) && !stream_sync(f.a));
+    CHECK(holds(4));
+    event_close(event);
+    tear_down();
+}
+
+/* A launch that CUDA refuses stays in its stream, and is not blamed on the next. */
+static void a_refused_launch_is_the_status_of_its_stream(void)
+{
+    set_up();
+    put(1);
+    CHECK(!launch_sum_rows(f.a, &(struct sum_rows){ .batch = 1,
+                                                    .rows = 1,
+                                                    .width = 1ull << 40,
+                                                    .to_stride = 1ull << 40,
+                                                    .from = f.line,
+                                                    .to = f.line }));
+    CHECK(stream_sync(f.a) == ERR_DEVICE);
+    CHECK(!twice(f.b) && !stream_sync(f.b));
+    CHECK(!twice(f.a) && !stream_sync(f.a));
+    CHECK(holds(4));
+    tear_down();
+}
+
+/* Across the moments at which the origin of dates is set anew. */
+static void dates_go_on_and_agree_with_the_hosts(void)
+{
+    struct event *events[8] = { NULL };
+    int64_t before_host, after_host, now, last = INT64_MIN;
+    struct timespec begin, end, nap = { .tv_nsec = 300000000 };
+
+    set_up();
+    for (int i = 0; i < 8; i++)
+        CHECK(!event_open(f.device, &events[i]));
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < 8; i++) {
+        CHECK(!twice(f.a) && !event_record(events[i], f.a) && !stream_sync(f.a));
+        now = device_now_ns(f.device);
+        CHECK(event_ns(events[i]) <= now);
+        CHECK(event_ns(events[i]) > last);
+        last = event_ns(events[i]);
+        nanosleep(&nap, NULL);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    before_host = (int64_t)begin.tv_sec * 1000000000 + begin.tv_nsec;
+    after_host = (int64_t)end.tv_sec * 1000000000 + end.tv_nsec;
+    /* Old dates are still known, and lie inside what the host saw, to a thousandth. */
+    for (int i = 1; i < 8; i++)
+        CHECK(event_ns(events[i]) - event_ns(events[i - 1]) >= 299000000);
+    CHECK((double)(event_ns(events[7]) - event_ns(events[0])) <
+          1.001 * (double)(after_host - before_host));
+    for (int i = 0; i < 8; i++)
+        event_close(events[i]);
+    tear_down();
+}
+
+static void memory_that_is_not_there_is_a_result(void)
+{
+    void *memory = &memory, *same = memory;
+
+    CHECK(device_alloc(f.device, (size_t)1 << 46, &memory) == ERR_NOMEM);
+    CHECK(memory == same);
+    set_up();
+    put(1);
+    CHECK(!twice(f.a) && !stream_sync(f.a));
+    CHECK(holds(2));
+    tear_down();
+}
+
+static void closing_waits_for_what_is_queued(void)
+{
+    set_up();
+    put(1);
+    for (int i = 0; i < 20; i++)
+        CHECK(!twice(f.a));
+    stream_close(f.a);
+    CHECK(holds(1 << 20));
+    f.a = NULL;
+    tear_down();
+}
+
+static void a_gpu_that_is_not_there_is_refused(void)
+{
+    struct device *none = NULL;
+
+    CHECK(cuda_device_open(1000, &none) == ERR_ARGUMENT);
+    CHECK(!none);
+}
+
+int main(void)
+{
+    static const struct test tests[] = {
+        TEST(what_goes_up_comes_down),
+        TEST(events_hand_data_from_stream_to_stream),
+        TEST(a_wait_without_a_record_passes_at_once),
+        TEST(a_muted_stream_keeps_its_events_only),
+        TEST(a_failure_skips_what_follows_but_not_the_events),
+        TEST(a_refused_launch_is_the_status_of_its_stream),
+        TEST(dates_go_on_and_agree_with_the_hosts),
+        TEST(memory_that_is_not_there_is_a_result),
+        TEST(closing_waits_for_what_is_queued),
+        TEST(a_gpu_that_is_not_there_is_refused),
+    };
+    int failed;
+
+    if (device_open("cuda", &f.device))
+        return 2;
+    failed = check_all(tests, sizeof(tests) / sizeof(tests[0]));
+    device_close(f.device);
+    return failed;
+}
