@@ -94,6 +94,8 @@ $(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRAR
 # ---- The CUDA kernels alone, compared with the host's: run on a CPU wherever the toolkit's headers are, and on a
 # GPU (make check-gpu) without MPI and SQLite, and without OpenBLAS where there is none.
 
+# The kernels of kernels.h; others may speak to clocks and engines that a CPU has not.
+ON_CPU_KERNELS := $(shell grep -l cuda_rows.cuh $(CUDA_KERNELS) /dev/null)
 KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) kernels/sim%,$(wildcard kernels/*.c)) db/fault.c db/shape.c db/stats.c db/status.c
 ALONE_CC ?= gcc
 ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP -Idb -Ikernels -Itests \
@@ -104,7 +106,7 @@ ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),$(BUILD)/tests/test_
 ON_CPU_ALIGNED = -fsanitize=alignment -fno-sanitize-recover=alignment
 ON_CPU_FLAGS = -std=c++17 -O1 -g -Wall -Wextra -Wno-unknown-pragmas $(ON_CPU_ALIGNED) $(SANITIZE) -MMD -MP -isystem $(CUDA_HOME)/include -Idb -Ikernels -Itests
 
-$(BUILD)/tests/test_cuda_kernels: $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) $(CUDA_KERNELS:.cu=.o) \
+$(BUILD)/tests/test_cuda_kernels: $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) $(ON_CPU_KERNELS:.cu=.o) \
     tests/cuda_on_cpu.o tests/cuda_subject_cpu.o tests/test_cuda_kernels.o)
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $^ $(ALONE_LIBS)
@@ -240,7 +242,7 @@ install: build
 	$(Q)$(FILL) db/moelookup.3 >$(DEST)/share/man/man3/moelookup.3
 	@echo "installed in $(DEST): bin/moetune, libmoelookup, its header, moelookup.pc, CMake config, moelookup(3)"
 
-C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) tests/*.[ch])
+C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) kernels/*.cu kernels/*.cuh tests/*.[ch] tests/*.cu tests/*.cc tests/*/*.h)
 format:
 	clang-format -i $(C_FILES)
 lint:

@@ -110,6 +110,19 @@ static void *taken_random(uint64_t elements)
     return memory;
 }
 
+/* A shape that does not fit is said, and is not measured. */
+static bool fits(const char *what, const char *shape, uint64_t bytes)
+{
+    size_t free_bytes, total_bytes;
+
+    must(CUDA(cudaMemGetInfo(&free_bytes, &total_bytes)));
+    if (bytes < free_bytes / 20 * 19)
+        return true;
+    printf("%-22s %-12s skipped: wants %.1f GiB, %.1f are free\n", what, shape,
+           (double)bytes * 0x1p-30, (double)free_bytes * 0x1p-30);
+    return false;
+}
+
 /* ---- Timing */
 
 static void enqueue(const struct work *w)
@@ -481,10 +494,18 @@ int main(int argc, char **argv)
     bench_gate("E=256 k=8", &(struct shape){ "", 4096, 0, 0, 256, 8, false }, 25);
     bench_gate("E=8 k=2", &(struct shape){ "", 16384, 0, 0, 8, 2, false }, 0);
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-        bench_tokens(&shapes[i]);
-        bench_moves(&shapes[i]);
-        bench_activation(&shapes[i]);
-        bench_ffn(&shapes[i], &dense);
+        const struct shape *s = &shapes[i];
+        uint64_t rows_bytes = 2 * (uint64_t)s->T * s->k, matrices = s->gated ? 3 : 2;
+
+        if (fits("tokens", s->name, 3 * rows_bytes * s->D))
+            bench_tokens(s);
+        if (fits("moves", s->name, 2 * rows_bytes * s->D))
+            bench_moves(s);
+        if (fits("activations", s->name, 5 * rows_bytes * s->H))
+            bench_activation(s);
+        if (fits("experts", s->name,
+                 2 * rows_bytes * s->D + 3 * rows_bytes * s->H + 2 * matrices * s->E * s->D * s->H))
+            bench_ffn(s, &dense);
     }
     if (b.json) {
         fputs("\n]\n", b.json);
