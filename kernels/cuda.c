@@ -221,9 +221,12 @@ static int cuda_stream_sync(struct stream *base)
 {
     struct cuda_stream *stream = stream_of(base);
 
+    int status;
+
     cuda_stream_keep(base, CUDA(cudaStreamSynchronize(stream->queue.stream)));
-    cuda_stream_keep(base, origin_follow(device_of(base->device)));
-    int status = stream->status;
+    if (!stream->status)
+        stream->status = origin_follow(device_of(base->device));
+    status = stream->status;
     stream->status = OK;
     return status;
 }

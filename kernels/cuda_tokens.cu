@@ -5,7 +5,7 @@
 #include "cuda_rows.cuh"
 
 /* Rows that a warp looks at to find those that no choice fills. */
-enum { ROWS_PER_WARP = 8, HELD = 8, TOKEN_THREADS = 128, TOKEN_WARPS = TOKEN_THREADS / WARP };
+enum { ROWS_PER_WARP = 8, TOKEN_THREADS = 128, TOKEN_WARPS = TOKEN_THREADS / WARP };
 
 /* The row of a choice in (E,C,D), counted in rows; negative if it was dropped. */
 DEVICE int64_t row_of(const struct routing &r, uint64_t choice)
@@ -185,22 +185,24 @@ extern "C" int cuda_encode_backward(const struct encode_backward *e, const struc
         "encode_backward");
 }
 
-/* ---- decode_backward: a block takes a token; its gradient is read once and held */
+/* ---- decode_backward: a block takes a token; its gradient is read once and held, HELD units in
+ * each thread.  Short rows hold less, so that more blocks fit and as many loads are under way. */
 
 /* to = scale * grad, and the lane's share of grad . result, over the units that are held. */
-template <class T, int N>
+template <class T, int N, int HELD>
 DEVICE float scale_and_dot(const pack<T, N> (&held)[HELD], const T *result, float scale, T *to,
                            uint64_t first, uint64_t units)
 {
+    constexpr int deep = HELD < DEEP ? HELD : DEEP;
     float dot = 0;
 
 #pragma unroll
-    for (int base = 0; base < HELD; base += DEEP) {
-        pack<T, N> in[DEEP];
+    for (int base = 0; base < HELD; base += deep) {
+        pack<T, N> in[deep];
 
         load_units(result, first + base * TOKEN_THREADS, TOKEN_THREADS, units, in);
 #pragma unroll
-        for (int i = 0; i < DEEP; i++) {
+        for (int i = 0; i < deep; i++) {
             uint64_t unit = first + (uint64_t)(base + i) * TOKEN_THREADS;
             float grad[N], x[N], scaled[N];
 
@@ -221,7 +223,7 @@ DEVICE float scale_and_dot(const pack<T, N> (&held)[HELD], const T *result, floa
 
 /* Choices first .. first + WARP - 1 of a token.  parts: one number for each choice and warp; the
  * same lane always writes the same one. */
-template <class T, int N>
+template <class T, int N, int HELD>
 DEVICE void token_backward(const struct decode_backward &d, uint64_t token, uint32_t first,
                            uint64_t units, float *parts)
 {
@@ -259,7 +261,7 @@ DEVICE void token_backward(const struct decode_backward &d, uint64_t token, uint
     __syncthreads();
 }
 
-template <class T, int N>
+template <class T, int N, int HELD>
 static __global__ void __launch_bounds__(TOKEN_THREADS)
     decode_backward_kernel(struct decode_backward d, uint64_t token_blocks)
 {
@@ -274,7 +276,7 @@ static __global__ void __launch_bounds__(TOKEN_THREADS)
     }
     for (uint64_t token = blockIdx.x; token < d.routing.tokens; token += token_blocks)
         for (uint32_t first = 0; first < d.routing.top_k; first += WARP)
-            token_backward<T, N>(d, token, first, units, parts);
+            token_backward<T, N, HELD>(d, token, first, units, parts);
 }
 
 template <class T, int N>
@@ -286,7 +288,13 @@ static cudaError_t decode_backward_tokens(const struct decode_backward *d, cudaS
 
     if (!blocks)
         return cudaSuccess;
-    return launch(decode_backward_kernel<T, N>, blocks, TOKEN_THREADS, stream, *d, token_blocks);
+    if (d->routing.width / N <= 2 * TOKEN_THREADS)
+        return launch(decode_backward_kernel<T, N, 2>, blocks, TOKEN_THREADS, stream, *d,
+                      token_blocks);
+    if (d->routing.width / N <= 4 * TOKEN_THREADS)
+        return launch(decode_backward_kernel<T, N, 4>, blocks, TOKEN_THREADS, stream, *d,
+                      token_blocks);
+    return launch(decode_backward_kernel<T, N, 8>, blocks, TOKEN_THREADS, stream, *d, token_blocks);
 }
 
 extern "C" int cuda_decode_backward(const struct decode_backward *d, const struct cuda_queue *queue)
