@@ -22,9 +22,13 @@ Q := $(if $(filter 1,$(V)),,@)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null)))
 NCCL_HOME ?= $(CUDA_HOME)
 CUDA_HEADERS := $(if $(CUDA_HOME),$(wildcard $(CUDA_HOME)/include/cuda_bf16.h))
+NCCL_HEADER := $(firstword $(wildcard $(NCCL_HOME)/include/nccl.h /usr/include/nccl.h))
+defined = $(if $1,$(shell sed -n 's/^.define $2 *\([0-9][0-9]*\).*/\1/p' $1))
+at_least = $(shell [ "0$1" -ge $2 ] && echo 1)
 CUDA_LACKS := $(strip $(if $(CUDA_HOME),\
     $(if $(wildcard $(CUDA_HOME)/bin/nvcc),,nvcc) $(if $(CUDA_HEADERS),,cuda_bf16.h) $(if $(wildcard $(CUDA_HOME)/include/cublas_v2.h),,cublas_v2.h)\
-    $(if $(wildcard $(NCCL_HOME)/include/nccl.h /usr/include/nccl.h),,nccl.h (NCCL_HOME=DIR)),a toolkit (CUDA_HOME=DIR)))
+    $(if $(call at_least,$(call defined,$(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),CUDART_VERSION),12000),,CUDA 12 or newer)\
+    $(if $(NCCL_HEADER),$(if $(call at_least,$(call defined,$(NCCL_HEADER),NCCL_MINOR),19),,NCCL 2.19 or newer),nccl.h (NCCL_HOME=DIR)),a toolkit (CUDA_HOME=DIR)))
 UNIT := $(if $(filter 0,$(GPU)),,$(if $(filter 1,$(GPU)),1,$(if $(CUDA_LACKS),,$(if $(filter 0,$(SAN)),1))))
 ifeq ($(GPU),1)
 ifneq ($(CUDA_LACKS),)
@@ -38,10 +42,11 @@ NVCC = $(CUDA_HOME)/bin/nvcc
 CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90
 # Without exceptions, RTTI and guarded statics the kernels need no C++ library.
 NVCC_FLAGS = -std=c++17 -O3 -g $(CUDA_ARCH) -Xcompiler -Wall,-Wextra,-fPIC,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics -MMD -MP
-CUDA_LIBRARY := $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart.so $(CUDA_HOME)/lib/libcudart.so))
-NCCL_LIBRARY := $(firstword $(wildcard $(NCCL_HOME)/lib64/libnccl.so $(NCCL_HOME)/lib/libnccl.so))
-GPU_CFLAGS := $(if $(UNIT),-DMOETUNE_CUDA $(patsubst %,-isystem %,$(sort $(CUDA_HOME)/include $(wildcard $(NCCL_HOME)/include))))
-GPU_LIBS := $(if $(UNIT),$(foreach d,$(sort $(dir $(CUDA_LIBRARY) $(NCCL_LIBRARY))),-L$(d:%/=%) -Wl,-rpath,$(d:%/=%)) -lnccl -lcublas -lcudart)
+# Debian's own place is searched anyway, and must not be searched early.
+CUDA_INCLUDES := $(patsubst %,-isystem %,$(filter-out /usr/include,$(sort $(CUDA_HOME)/include $(patsubst %/nccl.h,%,$(NCCL_HEADER)))))
+library_path = $(foreach d,$(sort $(dir $(wildcard $(foreach l,lib64 lib,$(foreach h,$1,$h/$l/$2))))),-L$(d:%/=%) -Wl,-rpath,$(d:%/=%))
+GPU_CFLAGS := $(if $(UNIT),-DMOETUNE_CUDA $(CUDA_INCLUDES))
+GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(call library_path,$(NCCL_HOME),libnccl.so) -lnccl -lcublas -lcudart)
 
 BUILD := build/$(if $(UNIT),gpu,cpu)$(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-tsan,-san))
 SANITIZE := $(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-fsanitize=thread,-fsanitize=address,undefined -fno-sanitize-recover=undefined))
@@ -99,12 +104,12 @@ ON_CPU_KERNELS := $(shell grep -l cuda_rows.cuh $(CUDA_KERNELS) /dev/null)
 KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) kernels/sim%,$(wildcard kernels/*.c)) db/fault.c db/shape.c db/stats.c db/status.c
 ALONE_CC ?= gcc
 ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP -Idb -Ikernels -Itests \
-               -isystem $(CUDA_HOME)/include $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_CFLAGS),-Itests/plain_blas)
+               $(CUDA_INCLUDES) $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_CFLAGS),-Itests/plain_blas)
 ALONE_LIBS = $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_LIBS)) -lm
 ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),$(BUILD)/tests/test_cuda_kernels $(BUILD)/tests/test_cuda_on_cpu))
 # A CPU would forgive an access of 16 bytes that is not aligned.
 ON_CPU_ALIGNED = -fsanitize=alignment -fno-sanitize-recover=alignment
-ON_CPU_FLAGS = -std=c++17 -O1 -g -Wall -Wextra -Wno-unknown-pragmas $(ON_CPU_ALIGNED) $(SANITIZE) -MMD -MP -isystem $(CUDA_HOME)/include -Idb -Ikernels -Itests
+ON_CPU_FLAGS = -std=c++17 -O1 -g -Wall -Wextra -Wno-unknown-pragmas $(ON_CPU_ALIGNED) $(SANITIZE) -MMD -MP $(CUDA_INCLUDES) -Idb -Ikernels -Itests
 
 $(BUILD)/tests/test_cuda_kernels: $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) $(ON_CPU_KERNELS:.cu=.o) \
     tests/cuda_on_cpu.o tests/cuda_subject_cpu.o tests/test_cuda_kernels.o)
@@ -126,7 +131,7 @@ $(BUILD)/on_cpu/%.o: %.cu Makefile
 # The same test on a GPU, its benchmark, and what the Python benchmark loads.
 GPU_ALONE := $(addprefix $(BUILD)/on_gpu/,$(KERNELS_ALONE:.c=.o) $(patsubst %.c,%.o,$(wildcard kernels/cuda*.c))) $(CUDA_KERNELS:%.cu=$(BUILD)/%.o)
 GPU_CHECKS := $(addprefix $(BUILD)/tests/,check_cuda_kernels check_cuda_device bench_cuda libcuda_kernels.so)
-GPU_ALONE_LIBS = -L$(dir $(CUDA_LIBRARY)) -Wl,-rpath,$(dir $(CUDA_LIBRARY)) -lcublas -lcudart $(ALONE_LIBS)
+GPU_ALONE_LIBS = $(call library_path,$(CUDA_HOME),libcudart.so) -lcublas -lcudart $(ALONE_LIBS)
 
 gpu-checks: $(GPU_CHECKS)
 $(BUILD)/tests/check_cuda_kernels: $(GPU_ALONE) $(addprefix $(BUILD)/on_gpu/tests/,cuda_subject_gpu.o test_cuda_kernels.o)
