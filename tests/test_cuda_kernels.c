@@ -536,7 +536,9 @@ static void activations_and_their_slopes_are_the_hosts(void)
             check_values(dtype, args.pre, pre, n, 0, 0);
         check_values(dtype, args.post, in_place ? pre : post, n, 32, 0.05);
         free_buffers();
+        free(pre), free(up);
 
+        up = NULL;
         back.pre = typed(dtype, n, scale, &pre);
         back.up = kind == MOE_SWIGLU ? typed(dtype, n, 1, &up) : NULL;
         back.grad_post = typed(dtype, n, 1, &grad);
