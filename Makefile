@@ -45,8 +45,10 @@ NVCC_FLAGS = -std=c++17 -O3 -g $(CUDA_ARCH) -Xcompiler -Wall,-Wextra,-fPIC,-fno-
 # Debian's own place is searched anyway, and must not be searched early.
 CUDA_INCLUDES := $(patsubst %,-isystem %,$(filter-out /usr/include,$(sort $(CUDA_HOME)/include $(patsubst %/nccl.h,%,$(NCCL_HEADER)))))
 library_path = $(foreach d,$(sort $(dir $(wildcard $(foreach l,lib64 lib,$(foreach h,$1,$h/$l/$2))))),-L$(d:%/=%) -Wl,-rpath,$(d:%/=%))
+# kernels/cuda_gemm.c loads cuBLAS itself; it is linked only where something else calls it.
+BLAS_IF_CALLED := -Wl,--as-needed -lcublas -Wl,--no-as-needed
 GPU_CFLAGS := $(if $(UNIT),-DMOETUNE_CUDA $(CUDA_INCLUDES))
-GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(call library_path,$(NCCL_HOME),libnccl.so) -lnccl -lcublas -lcudart)
+GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(call library_path,$(NCCL_HOME),libnccl.so) -lnccl $(BLAS_IF_CALLED) -lcudart -ldl)
 
 BUILD := build/$(if $(UNIT),gpu,cpu)$(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-tsan,-san))
 SANITIZE := $(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-fsanitize=thread,-fsanitize=address,undefined -fno-sanitize-recover=undefined))
@@ -131,7 +133,7 @@ $(BUILD)/on_cpu/%.o: %.cu Makefile
 # The same test on a GPU, its benchmark, and what the Python benchmark loads.
 GPU_ALONE := $(addprefix $(BUILD)/on_gpu/,$(KERNELS_ALONE:.c=.o) $(patsubst %.c,%.o,$(wildcard kernels/cuda*.c))) $(CUDA_KERNELS:%.cu=$(BUILD)/%.o)
 GPU_CHECKS := $(addprefix $(BUILD)/tests/,check_cuda_kernels check_cuda_device bench_cuda libcuda_kernels.so)
-GPU_ALONE_LIBS = $(call library_path,$(CUDA_HOME),libcudart.so) -lcublas -lcudart $(ALONE_LIBS)
+GPU_ALONE_LIBS = $(call library_path,$(CUDA_HOME),libcudart.so) -lcudart -ldl $(ALONE_LIBS)
 
 gpu-checks: $(GPU_CHECKS)
 $(BUILD)/tests/check_cuda_kernels: $(GPU_ALONE) $(addprefix $(BUILD)/on_gpu/tests/,cuda_subject_gpu.o test_cuda_kernels.o)

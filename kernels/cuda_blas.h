@@ -10,6 +10,9 @@ enum { CUDA_BLAS_WORKSPACE_BYTES = 32 << 20 };
 struct cuda_blas;
 struct cuda_queue;
 
+/* Of the library that is loaded; needs no GPU. */
+int cuda_blas_version(int *major, int *minor);
+
 int cuda_blas_open(struct cuda_blas **out);
 void cuda_blas_close(struct cuda_blas *blas); /* NULL is fine */
 /* To be told of a queue that ends: another may come to lie at its address. */
