@@ -657,6 +657,24 @@ static double guided_estimate(struct search *search, uint64_t capacity, int arm)
     return look_elsewhere(search->own, log_capacity(capacity))->mean[arm];
 }
 
+static void guided_compare(struct search *search, int arm, int other, double *mean, double *sd)
+{
+    struct guided *g = search->own;
+
+    look(g, -1);
+    *mean = g->outlook.mean[arm] - g->outlook.mean[other];
+    *sd = outlook_difference_sd(&g->outlook, arm, other);
+}
+
+static double guided_slope(struct search *search, int arm, uint64_t from, uint64_t to)
+{
+    const struct gaussian *gp = &((const struct guided *)search->own)->gp;
+    const struct moe_plan *plan = &search->setup.arms[arm];
+
+    return costs_log_ns(&gp->costs, gp->constants, to ? (double)to : 1, plan) -
+           costs_log_ns(&gp->costs, gp->constants, from ? (double)from : 1, plan);
+}
+
 static void guided_verdict(struct search *search, struct search_verdict *out)
 {
     struct guided *g = search->own;
@@ -685,4 +703,6 @@ const struct search_ops search_guided = {
     .verdict = guided_verdict,
     .infer = guided_infer,
     .estimate = guided_estimate,
+    .compare = guided_compare,
+    .slope = guided_slope,
 };

@@ -28,12 +28,6 @@ static void clear_present(struct history *h, double log_c)
         h->now[i].arm = (int)i;
 }
 
-void history_begin(struct history *history, double log_c)
-{
-    clear_present(history, log_c);
-    history->visits_ever++;
-}
-
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -144,6 +138,16 @@ static size_t most_crowded(const struct history *h)
         }
     }
     return which;
+}
+
+/* The same capacity again takes the place of what was known of it. */
+void history_begin(struct history *history, double log_c)
+{
+    for (size_t i = history->visit_count; i-- > 0;)
+        if (!(fabs(history->visits[i].log_c - log_c) > 0))
+            remove_visit(history, i);
+    clear_present(history, log_c);
+    history->visits_ever++;
 }
 
 static void make_room(struct history *h, size_t records)

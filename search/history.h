@@ -42,6 +42,7 @@ struct history {
 
 void history_reset(struct history *history, size_t arm_count);
 
+/* An earlier visit to the very same capacity is forgotten, its spread aside. */
 void history_begin(struct history *history, double log_c);
 void history_add(struct history *history, int arm, double log_ns); /* more than fit are ignored */
 void history_forget(struct history *history, int arm);             /* in the present visit */

@@ -167,3 +167,21 @@ double search_estimate(struct search *search, uint64_t capacity, int arm)
         return NAN;
     return exp(search->ops->estimate(search, capacity, arm));
 }
+
+bool search_ratio(struct search *search, int arm, int other, double *expected, double *high)
+{
+    static const double sds = 2.326; /* one-sided, 99 % */
+    double mean, sd;
+
+    if (!search->ops->compare || !search->visits)
+        return false;
+    search->ops->compare(search, arm, other, &mean, &sd);
+    *expected = exp(mean);
+    *high = exp(mean + sds * sd);
+    return true;
+}
+
+double search_rescale(struct search *search, int arm, uint64_t from, uint64_t to)
+{
+    return search->ops->slope ? exp(search->ops->slope(search, arm, from, to)) : 1;
+}

@@ -76,6 +76,10 @@ struct search_ops {
     void (*infer)(struct search *search, uint64_t capacity, const bool *usable,
                   struct search_verdict *out);
     double (*estimate)(struct search *search, uint64_t capacity, int arm);
+    /* In the visit: log(ns) of `arm` minus that of `other`, expected, and its standard deviation;
+     * and an arm's log(ns) at one capacity minus that at another, as plain costs go. */
+    void (*compare)(struct search *search, int arm, int other, double *mean, double *sd);
+    double (*slope)(struct search *search, int arm, uint64_t from, uint64_t to);
 };
 
 /* What every strategy sees. */
@@ -98,7 +102,9 @@ int search_open(const struct search_ops *ops, const struct search_setup *setup,
                 struct search **out);
 void search_close(struct search *search); /* NULL is fine */
 
-/* usable[i]: false for an arm ruled out here (memory, an earlier failure); NULL = all are. */
+/* usable[i]: false for an arm ruled out here (memory, an earlier failure); NULL = all are.  A
+ * capacity that is visited again begins anew: what an earlier visit was told has to be told again,
+ * or is forgotten. */
 void search_visit(struct search *search, uint64_t capacity, const bool *usable);
 
 /* The arm to sample next, or SEARCH_DONE. */
@@ -116,5 +122,13 @@ bool search_infer(struct search *search, uint64_t capacity, const bool *usable,
 
 /* Expected time of an arm in ns from all that was measured; NAN when the strategy has no model. */
 double search_estimate(struct search *search, uint64_t capacity, int arm);
+
+/* In the visit: how much longer an arm takes than another one, as a ratio: expected, and what it
+ * stays below with 99 %.  False when the strategy has no model. */
+bool search_ratio(struct search *search, int arm, int other, double *expected, double *high);
+
+/* What turns an arm's time at one capacity into that at another, not far away; 1 without a model.
+ */
+double search_rescale(struct search *search, int arm, uint64_t from, uint64_t to);
 
 #endif

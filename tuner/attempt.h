@@ -1,21 +1,10 @@
-/* One plan at one bucket on its way through the ranks: its row in the store says what became of it
- * before the next step is taken. */
+/* One plan at one bucket on its way through the ranks. */
 #ifndef ATTEMPT_H
 #define ATTEMPT_H
 
 #include "campaign.h"
 #include "contest.h"
-
-struct attempt {
-    struct trial_row trial; /* key and capacity are the caller's; id 0: never begun */
-    bool begun;             /* by this campaign */
-    bool usable;            /* not ruled out, nor failed */
-};
-
-/* Takes over what an earlier run left.  One that was cut off too often counts as one that kills its
- * ranks; one that was ruled out by memory is usable again, for the limit may be another. */
-int attempt_recall(struct campaign *campaign, struct attempt *attempt,
-                   const struct trial_row *known);
+#include "ledger.h"
 
 /* Needs `bytes` per rank where `limit_bytes` are allowed: never runs. */
 int attempt_rule_out(struct campaign *campaign, struct attempt *attempt, int64_t bytes,
@@ -33,8 +22,5 @@ void attempt_show(struct campaign *campaign, const struct attempt *attempt, int6
  * and no longer usable.  ERR_CUT when time is up. */
 int attempt_contest(struct campaign *campaign, struct contest *contest,
                     struct attempt *const *contestants, enum sample_kind kind);
-
-/* Times and gain of what a contest adopted. */
-void attempt_fill(const struct contest_verdict *verdict, struct entry_row *out);
 
 #endif

@@ -2,6 +2,7 @@
 #include "verdict.h"
 
 #include "attempt.h"
+#include "entry.h"
 #include "plan.h"
 #include "space.h"
 #include "status.h"
@@ -58,7 +59,7 @@ static int recall_trial(void *self, const struct trial_row *trial)
         return OK;
     if (trial->run >= h->terms->first_run) {
         h->resumed = true;
-        return attempt_recall(h->campaign, a, trial);
+        return ledger_recall(h->campaign->store, a, trial);
     }
     a->trial = *trial;
     a->trial.state = TRIAL_RUNNING;
@@ -233,7 +234,7 @@ static int settle(struct hearing *h)
     if (h->claimed.usable)
         v->now = found.challenge;
     explain(h, v);
-    attempt_fill(&found, &entry);
+    entry_times(&found, &entry);
     entry.run = h->campaign->run.id;
     entry.decided_s = time(NULL);
     return v->kind == VERDICT_REFUTED ? refute(h, &entry) : keep(h, &entry);

@@ -1,0 +1,54 @@
+/* Rows of trials. */
+#include "ledger.h"
+
+#include "status.h"
+
+#include <stdio.h>
+
+/* After so many attempts that were cut off a trial counts as one that kills its ranks. */
+enum { ATTEMPTS_MAX = 3 };
+
+static bool state_is_final(enum trial_state state)
+{
+    return state != TRIAL_RUNNING && state != TRIAL_OK;
+}
+
+int ledger_recall(struct store *store, struct attempt *a, const struct trial_row *known)
+{
+    a->trial = *known;
+    if (known->state == TRIAL_RUNNING && known->attempts >= ATTEMPTS_MAX) {
+        a->trial.state = TRIAL_CRASHED;
+        snprintf(a->trial.message, sizeof(a->trial.message),
+                 "cut off %u times before its first step was timed", known->attempts);
+        TRY(store_trial_update(store, &a->trial));
+    }
+    a->usable = !state_is_final(a->trial.state) || known->state == TRIAL_RULED_OUT;
+    return OK;
+}
+
+int ledger_begin(struct store *store, int64_t run, struct attempt *a)
+{
+    struct trial_row *trial = &a->trial;
+
+    if (a->begun)
+        return OK;
+    a->begun = true;
+    if (trial->id && trial->state == TRIAL_OK)
+        return OK;
+    trial->run = run;
+    trial->state = TRIAL_RUNNING;
+    TRY(store_trial_begin(store, trial));
+    return store_commit(store);
+}
+
+int ledger_end(struct store *store, struct attempt *a, enum trial_state state, const char *message)
+{
+    bool news = a->trial.state != state;
+
+    a->trial.state = state;
+    if (state != TRIAL_OK) {
+        snprintf(a->trial.message, sizeof(a->trial.message), "%s", message);
+        a->usable = false;
+    }
+    return news ? store_trial_update(store, &a->trial) : OK;
+}

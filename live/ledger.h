@@ -1,0 +1,26 @@
+/* One plan at one bucket in the store: its row says what became of it before the next step is
+ * taken, and before a step may take this process with it. */
+#ifndef LEDGER_H
+#define LEDGER_H
+
+#include "store.h"
+
+struct attempt {
+    struct trial_row trial; /* key and capacity are the caller's; id 0: never begun */
+    bool begun;             /* by this process */
+    bool usable;            /* not ruled out, nor failed */
+};
+
+/* Takes over what an earlier run left.  One that was cut off too often counts as one that kills its
+ * ranks; one that was ruled out by memory is usable again, for the limit may be another. */
+int ledger_recall(struct store *store, struct attempt *attempt, const struct trial_row *known);
+
+/* Before an attempt's first step: durable on return.  The first time only. */
+int ledger_begin(struct store *store, int64_t run, struct attempt *attempt);
+
+/* What became of it, if that is news.  Anything but TRIAL_OK makes it unusable; `message` says why.
+ */
+int ledger_end(struct store *store, struct attempt *attempt, enum trial_state state,
+               const char *message);
+
+#endif
