@@ -6,6 +6,7 @@
 #include "fault.h"
 #include "host.h"
 #include "launch.h"
+#include "recognise.h"
 #include "status.h"
 #include "worker.h"
 #include "world.h"
@@ -207,37 +208,12 @@ int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t ke
 
 /* ---- the run's row */
 
-/* The same machine with another driver, library or environment: what is known is out of date.  What
- * `probe` measured stays: a search only starts from it. */
-static int compare_soft(struct campaign *c)
-{
-    struct cluster known;
-
-    TRY(store_cluster_get(c->store, c->cluster_id, &known));
-    if (!c->setup.sim)
-        cluster_take_model(&c->cluster, &known);
-    if (cluster_same_soft(&known, &c->cluster))
-        return OK;
-    for (size_t i = 0; i < cluster_field_count; i++) {
-        char was[1100], is[1100];
-
-        cluster_value(&known, &cluster_fields[i], was, sizeof(was));
-        cluster_value(&c->cluster, &cluster_fields[i], is, sizeof(is));
-        if (cluster_fields[i].class == CLUSTER_SOFT && strcmp(was, is) != 0)
-            note("%s was \"%s\" and is \"%s\": entries are stale until they are measured again",
-                 cluster_fields[i].name, was, is);
-    }
-    TRY(store_expire(c->store, c->cluster_id, 0, 0, 0, UINT32_MAX, "the machine changed"));
-    return store_cluster_renew(c->store, c->cluster_id, &c->cluster);
-}
-
 int campaign_recognise(struct campaign *c)
 {
     /* What is free now is nothing that the cluster is known by. */
     if (!c->setup.sim)
         c->cluster.memory_gib = NAN;
-    TRY(store_cluster(c->store, &c->cluster, &c->cluster_id));
-    return compare_soft(c);
+    return recognise(c->store, &c->cluster, &c->cluster_id);
 }
 
 int campaign_begin(struct campaign *c, const char *search, const char *effort, uint32_t buckets)

@@ -1,0 +1,60 @@
+/* Sum, scale, limit. */
+#include "drift.h"
+
+#include "stats.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double allowance = 0.03, uses_per_alarm = 1e5;
+static const double scale_before = 0.05, scale_least = 0.01;
+static const double clip = 2; /* standard deviations */
+enum { USES_MIN = 16, RESCALE_EVERY = 8 };
+
+/* Siegmund: a sum whose steps have mean -k and deviation 1 reaches h after (exp(2kb) - 2kb - 1) /
+ * 2k^2 steps on average, b = h + 1.166. */
+static double limit_at(double scale)
+{
+    double k = allowance / scale, b = 10 / k;
+
+    for (int i = 0; i < 20; i++)
+        b = log(2 * k * k * uses_per_alarm + 2 * k * b + 1) / (2 * k);
+    return fmax(b - 1.166, 3) * scale;
+}
+
+static void rescale(struct drift *d)
+{
+    double values[DRIFT_WINDOW], middle;
+    size_t n = d->uses < DRIFT_WINDOW ? (size_t)d->uses : DRIFT_WINDOW;
+
+    for (size_t i = 0; i < n; i++)
+        values[i] = d->recent[i];
+    middle = median_of(values, n);
+    for (size_t i = 0; i < n; i++)
+        values[i] = fabs(d->recent[i] - middle);
+    d->scale = fmax(1.4826 * median_of(values, n), scale_least);
+    d->limit = limit_at(d->scale);
+}
+
+void drift_open(struct drift *drift, double high_ns)
+{
+    memset(drift, 0, sizeof(*drift));
+    drift->reference = log(high_ns);
+    drift->scale = scale_before;
+    drift->limit = limit_at(scale_before);
+}
+
+bool drift_tell(struct drift *d, double ns)
+{
+    double above = log(ns) - d->reference, step = above - allowance, most;
+
+    d->recent[d->uses++ % DRIFT_WINDOW] = (float)above;
+    if (d->uses >= USES_MIN && d->uses % RESCALE_EVERY == 0)
+        rescale(d);
+    most = clip * d->scale;
+    d->sum = fmax(0, d->sum + fmax(-most, fmin(most, step)));
+    if (d->uses < USES_MIN || d->sum < d->limit)
+        return false;
+    d->sum = 0;
+    return true;
+}

@@ -1,0 +1,30 @@
+/* Whether steps have become slower than what was recorded for them: a one-sided CUSUM on log time.
+ * Pure.
+ *
+ * Added up is how far each step's log time lies above the upper end of the recorded interval and an
+ * allowance (3 %), never below 0; the sum at which it says so follows from the noise of the steps
+ * themselves (their median absolute deviation) such that steps that take what was recorded give an
+ * alarm in at most one of 100,000 uses (Siegmund's approximation).  Single steps count at most two
+ * standard deviations: outliers say little, however long. */
+#ifndef DRIFT_H
+#define DRIFT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { DRIFT_WINDOW = 64 };
+
+struct drift {
+    double reference; /* log(ns) */
+    double sum, scale, limit;
+    float recent[DRIFT_WINDOW]; /* log(ns) above the reference */
+    uint64_t uses;
+};
+
+/* high_ns: the upper end of what was recorded. */
+void drift_open(struct drift *drift, double high_ns);
+
+/* True: slower, and has been for a while.  Then it begins anew. */
+bool drift_tell(struct drift *drift, double ns);
+
+#endif
