@@ -80,7 +80,8 @@ enum moe_source {
     MOE_OVERRIDE = 4,  /* pinned by a person, or MOELOOKUP_FORCE */
     MOE_DEFAULT = 5,   /* nothing is known, or MOELOOKUP_DISABLE */
     MOE_INFERRED = 6,  /* this bucket lies between measured ones that agree */
-    MOE_IMPORTED = 7   /* measured at another site, on a cluster that is equal */
+    MOE_IMPORTED = 7,  /* measured at another site, on a cluster that is equal */
+    MOE_TENTATIVE = 8  /* being measured: libmoetune's answer (moetune.h), never this library's */
 };
 
 /* One MoE layer on its group of ranks. */

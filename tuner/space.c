@@ -1,6 +1,7 @@
 /* Plans, buckets and memory of one layer. */
 #include "space.h"
 
+#include "arms.h"
 #include "exec.h"
 #include "layer.h"
 #include "plan.h"
@@ -50,61 +51,6 @@ static int reachable_buckets(double max_factor, struct space *space)
     return OK;
 }
 
-static bool axis_named(const char *axes, const char *name)
-{
-    size_t length = strlen(name);
-
-    while (*axes) {
-        size_t word = strcspn(axes, ",");
-
-        if (word == length && !memcmp(axes, name, word))
-            return true;
-        axes += word + (axes[word] == ',');
-    }
-    return false;
-}
-
-static int check_axes(const char *axes)
-{
-    while (*axes) {
-        size_t word = strcspn(axes, ","), i = 0;
-
-        while (i < plan_axis_count &&
-               (strlen(plan_axes[i].name) != word || memcmp(plan_axes[i].name, axes, word) != 0))
-            i++;
-        if (i == plan_axis_count)
-            return fail(ERR_ARGUMENT, "--axes: \"%.*s\" is not an axis; there are r, d, a",
-                        (int)word, axes);
-        axes += word + (axes[word] == ',');
-    }
-    return OK;
-}
-
-/* r = 0 stands for all of its d and a: it stays as long as r varies. */
-static bool varies_only(const struct moe_plan *plan, const char *axes)
-{
-    struct moe_plan standard = plan_default();
-
-    return (plan->r == standard.r || axis_named(axes, "r")) &&
-           (plan->d == standard.d || axis_named(axes, "d")) &&
-           (plan->a == standard.a || axis_named(axes, "a"));
-}
-
-static int list_arms(const char *axes, struct space *space)
-{
-    struct moe_plan all[SEARCH_ARMS_MAX], standard = plan_default();
-    size_t count = plan_list(&space->shape, all, SEARCH_ARMS_MAX);
-
-    if (count > SEARCH_ARMS_MAX)
-        return fail(ERR_ARGUMENT, "%zu plans: more than %d cannot be searched", count,
-                    SEARCH_ARMS_MAX);
-    for (size_t i = 0; i < count; i++)
-        if (varies_only(&all[i], axes))
-            space->arms[space->arm_count++] = all[i];
-    space->default_arm = space_arm(space, &standard);
-    return OK;
-}
-
 static uint32_t next_anchor(const struct space *space, uint32_t bucket, double per_octave)
 {
     double capacity = (double)space_capacity(space, bucket) * exp2(1 / per_octave);
@@ -149,16 +95,18 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
                            .window = setup->window,
                            .memory_limit_bytes = setup->memory_limit_bytes,
                            .computes_f32 = setup->computes_f32 };
+    struct moe_plan standard;
 
     TRY(shape_check(shape));
     if (setup->window < 1 || setup->window > 1 << 20)
         return fail(ERR_ARGUMENT, "--window %u: from 1 to %d is wanted", setup->window, 1 << 20);
-    TRY(check_axes(setup->axes));
     if (setup->buckets)
         TRY(space_buckets(setup->buckets, &space.first, &space.last));
     else
         TRY(reachable_buckets(setup->max_factor, &space));
-    TRY(list_arms(setup->axes, &space));
+    TRY(arms_list(shape, setup->axes, space.arms, &space.arm_count));
+    standard = plan_default();
+    space.default_arm = space_arm(&space, &standard);
     TRY(list_anchors(setup->effort->anchors_per_octave, &space));
     *out = space;
     return OK;
@@ -200,8 +148,5 @@ uint64_t space_paper_trials(const struct space *space)
 
 int space_arm(const struct space *space, const struct moe_plan *plan)
 {
-    for (size_t i = 0; i < space->arm_count; i++)
-        if (plan_equal(&space->arms[i], plan))
-            return (int)i;
-    return -1;
+    return arms_find(space->arms, space->arm_count, plan);
 }

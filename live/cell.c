@@ -1,0 +1,149 @@
+/* A sorted array of cells, and what is remembered in each. */
+#include "cell.h"
+
+#include "stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void level_add(struct level *level, double ns)
+{
+    level->ns[level->count++ % LEVEL_STEPS] = ns;
+}
+
+double level_ns(const struct level *level)
+{
+    double values[LEVEL_STEPS];
+    size_t n = level->count < LEVEL_STEPS ? level->count : LEVEL_STEPS;
+
+    memcpy(values, level->ns, sizeof(values));
+    return n ? median_of(values, n) : NAN;
+}
+
+/* ---- all of them */
+
+static uint32_t place_of(const struct cells *cells, uint32_t bucket)
+{
+    uint32_t low = 0, high = cells->count;
+
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+
+        if (cells->items[middle]->bucket < bucket)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool make_room(struct cells *cells)
+{
+    uint32_t room = 2 * cells->room + 16;
+    struct cell **more;
+
+    if (cells->count < cells->room)
+        return true;
+    more = realloc(cells->items, room * sizeof(struct cell *));
+    if (!more)
+        return false;
+    cells->items = more;
+    cells->room = room;
+    return true;
+}
+
+struct cell *cells_at(struct cells *cells, uint32_t bucket, bool *fresh)
+{
+    uint32_t place = place_of(cells, bucket);
+    struct cell *cell;
+
+    *fresh = false;
+    if (place < cells->count && cells->items[place]->bucket == bucket)
+        return cells->items[place];
+    cell = make_room(cells) ? calloc(1, sizeof(*cell)) : NULL;
+    if (!cell)
+        return NULL;
+    memmove(cells->items + place + 1, cells->items + place,
+            (cells->count - place) * sizeof(struct cell *));
+    cells->items[place] = cell;
+    cells->count++;
+    cell->bucket = bucket;
+    *fresh = true;
+    return cell;
+}
+
+void cells_free(struct cells *cells)
+{
+    for (uint32_t i = 0; i < cells->count; i++) {
+        cell_forget(cells->items[i]);
+        free(cells->items[i]);
+    }
+    free(cells->items);
+    *cells = (struct cells){ 0 };
+}
+
+static bool measured(const struct cell *cell)
+{
+    return cell->state == CELL_SETTLED && cell->known && !cell->entry.inferred && cell->best >= 0;
+}
+
+struct cell_pair cells_around(const struct cells *cells, uint32_t bucket)
+{
+    uint32_t place = place_of(cells, bucket);
+    struct cell_pair pair = { NULL, NULL };
+
+    for (uint32_t i = place; i-- > 0 && !pair.below;)
+        if (measured(cells->items[i]))
+            pair.below = cells->items[i];
+    for (uint32_t i = place; i < cells->count && !pair.above; i++)
+        if (cells->items[i]->bucket != bucket && measured(cells->items[i]))
+            pair.above = cells->items[i];
+    return pair;
+}
+
+/* ---- one of them */
+
+bool cell_remember(struct cell *cell, const struct told *told)
+{
+    if (cell->told_count == cell->told_room) {
+        uint32_t room = 2 * cell->told_room + 32;
+        struct told *more = realloc(cell->told, room * sizeof(*more));
+
+        if (!more)
+            return false;
+        cell->told = more;
+        cell->told_room = room;
+    }
+    cell->told[cell->told_count++] = *told;
+    return true;
+}
+
+void cell_forget(struct cell *cell)
+{
+    free(cell->attempts);
+    free(cell->told);
+    cell->attempts = NULL;
+    cell->told = NULL;
+    cell->told_count = cell->told_room = 0;
+}
+
+uint32_t cell_count(const struct cell *cell, int arm)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < cell->told_count; i++)
+        n += cell->told[i].arm == arm;
+    return n;
+}
+
+double cell_median_ns(const struct cell *cell, int arm)
+{
+    double values[64];
+    size_t n = 0;
+
+    for (uint32_t i = cell->told_count; i-- > 0 && n < sizeof(values) / sizeof(values[0]);)
+        if (cell->told[i].arm == arm)
+            values[n++] = (double)cell->told[i].ns;
+    return median_of(values, n);
+}

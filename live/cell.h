@@ -1,0 +1,72 @@
+/* One bucket as a running trainer sees it: the answer, and how it is known. */
+#ifndef CELL_H
+#define CELL_H
+
+#include "decision.h"
+#include "drift.h"
+#include "ledger.h"
+
+enum { LEVEL_STEPS = 15 };
+
+/* The last few steps under the best plan, as if at the bucket's upper edge. */
+struct level {
+    double ns[LEVEL_STEPS];
+    uint32_t count; /* ever */
+};
+
+void level_add(struct level *level, double ns);
+double level_ns(const struct level *level); /* the median; NAN: none yet */
+
+enum cell_state {
+    CELL_OPEN,    /* to be decided */
+    CELL_SETTLED, /* its entry answers */
+    CELL_FIXED    /* pinned by a person, or no plan runs here: nothing to be learnt */
+};
+
+struct told {
+    int arm;
+    enum decision_phase phase;
+    int64_t ns;
+};
+
+struct cell {
+    uint32_t bucket;
+    uint64_t capacity; /* that stands for the bucket: its upper edge */
+    enum cell_state state;
+    struct moe_plan answer;
+    int best;           /* the arm that it is; -1: none of them */
+    uint32_t guessed;   /* how many buckets were decided when the answer was guessed */
+    uint64_t last_step; /* when it was last asked for */
+    struct level level;
+    bool known; /* there is an entry */
+    struct entry_row entry;
+    bool rematch;  /* open because its entry is stale */
+    bool watched;  /* its times are compared with the entry's */
+    struct drift drift;
+    struct attempt *attempts; /* by arm; NULL: not read from the store yet */
+    struct told *told;        /* what was sampled, in order */
+    uint32_t told_count, told_room;
+};
+
+/* Sorted by bucket; pointers stay valid. */
+struct cells {
+    struct cell **items;
+    uint32_t count, room;
+};
+
+/* The bucket's cell, a new one if there is none (*fresh).  NULL: out of memory. */
+struct cell *cells_at(struct cells *cells, uint32_t bucket, bool *fresh);
+void cells_free(struct cells *cells);
+
+/* The nearest settled and measured ones on both sides, or NULL. */
+struct cell_pair {
+    const struct cell *below, *above;
+};
+struct cell_pair cells_around(const struct cells *cells, uint32_t bucket);
+
+bool cell_remember(struct cell *cell, const struct told *told); /* false: out of memory */
+void cell_forget(struct cell *cell);                            /* attempts and samples */
+uint32_t cell_count(const struct cell *cell, int arm);          /* samples */
+double cell_median_ns(const struct cell *cell, int arm);        /* NAN: none */
+
+#endif

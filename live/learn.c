@@ -1,0 +1,298 @@
+/* One bucket at a time is decided: what its decision asks for is tried when it can be afforded. */
+#include "live.h"
+
+#include "arms.h"
+#include "entry.h"
+#include "plan.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+/* Steps without the bucket under way until another one takes its place. */
+enum { PATIENCE = 64 };
+/* Steps that the best plan must have taken in a bucket before another one is tried there. */
+enum { STEPS_BEFORE = 2 };
+/* A plan that is expected to take so many times as long as the best one is never tried; of a plan of
+ * which nothing is known, what it may take. */
+static const double never = 3, unknown_ratio = 1.5;
+/* As the sweep: between two buckets that agree nothing is measured if that costs less. */
+static const double inferred_bound = 0.02, inferred_span = 2;
+
+/* ---- an entry */
+
+static void begin_entry(const struct live *live, const struct cell *cell, struct entry_row *out)
+{
+    *out = (struct entry_row){ .cluster = live->cluster,
+                               .shape = live->shape,
+                               .run = live->run.id,
+                               .window = live->setup.window,
+                               .bucket = cell->bucket,
+                               .capacity = cell->capacity,
+                               .decided_s = time(NULL) };
+    snprintf(out->effort, sizeof(out->effort), "%s", live->effort->name);
+    snprintf(out->search, sizeof(out->search), "%s", live->search->ops->name);
+}
+
+/* The bucket's answer from now on. */
+static int write_entry(struct live *live, struct cell *cell, const struct entry_row *entry,
+                       const char *why)
+{
+    bool replaced = cell->rematch && !plan_equal(&cell->entry.plan, &entry->plan);
+
+    TRY(store_entry(live->store, entry, why));
+    live->status.replaced += replaced;
+    live->decided++;
+    live->unpublished = true;
+    live->run.buckets_done++;
+    cell->entry = *entry;
+    cell->known = true;
+    cell_forget(cell);
+    live_settle(live, cell);
+    return OK;
+}
+
+static int decide(struct live *live, struct cell *cell)
+{
+    struct decision_result result;
+    struct entry_row entry;
+
+    live->focus = NULL;
+    if (!decision_result(&live->decision, &result)) {
+        cell->state = CELL_FIXED; /* no plan runs here: the trials say why */
+        return OK;
+    }
+    begin_entry(live, cell, &entry);
+    entry_fill(&result, live->arms, &entry);
+    if (cell->rematch)
+        entry.bound = NAN; /* of a search that was another day's */
+    return write_entry(live, cell, &entry, cell->rematch ? "met again" : "measured in training");
+}
+
+/* ---- between two buckets that agree */
+
+static int infer(struct live *live, struct cell *cell)
+{
+    struct cell_pair pair = cells_around(&live->cells, cell->bucket);
+    struct search_verdict verdict;
+    struct entry_row entry;
+    double us, best_us;
+    int arm;
+
+    if (!pair.below || !pair.above || pair.below->best != pair.above->best ||
+        (double)pair.above->capacity > inferred_span * (double)pair.below->capacity)
+        return OK;
+    arm = pair.below->best;
+    if (!search_infer(live->search, cell->capacity, NULL, &verdict))
+        return OK;
+    us = search_estimate(live->search, cell->capacity, arm) * 1e-3;
+    best_us = search_estimate(live->search, cell->capacity, verdict.winner) * 1e-3;
+    begin_entry(live, cell, &entry);
+    entry.bound = verdict.bound + fmax(0, us / best_us - 1);
+    if (!(entry.bound <= inferred_bound))
+        return OK;
+    entry.plan = live->arms[arm];
+    entry.search_winner = live->arms[verdict.winner];
+    entry.inferred = true;
+    entry.time_us = us;
+    entry.default_us = search_estimate(live->search, cell->capacity, live->standard) * 1e-3;
+    entry.gain = 1 - us / entry.default_us;
+    entry.low_us = entry.high_us = entry.gain_low = entry.gain_high = NAN;
+    snprintf(entry.decision, sizeof(entry.decision), "inferred");
+    snprintf(entry.reason, sizeof(entry.reason), "inferred");
+    return write_entry(live, cell, &entry, "inferred");
+}
+
+/* ---- the bucket under way */
+
+static int incumbent_of(const struct live *live, const struct cell *cell)
+{
+    return cell->known && !cell->entry.inferred
+               ? arms_find(live->arms, live->arm_count, &cell->entry.plan)
+               : -1;
+}
+
+static void open_decision(struct live *live, struct cell *cell)
+{
+    struct decision_setup d = { .search = live->search,
+                                .capacity = cell->capacity,
+                                .standard = live->standard,
+                                .incumbent = incumbent_of(live, cell),
+                                .challenger = -1,
+                                .contest = { .margin = live->setup.margin,
+                                             .confidence = live->effort->confidence,
+                                             .rounds_max = live->effort->rounds_max,
+                                             .seed = live->setup.seed ^ cell->bucket } };
+    bool usable[SEARCH_ARMS_MAX] = { false };
+
+    for (size_t arm = 0; arm < live->arm_count; arm++)
+        usable[arm] = cell->attempts[arm].usable;
+    d.usable = usable;
+    d.rematch = cell->rematch && d.incumbent >= 0;
+    if (d.rematch && cell->entry.runner_up.struct_size)
+        d.challenger = arms_find(live->arms, live->arm_count, &cell->entry.runner_up);
+    decision_open(&live->decision, &d);
+    for (uint32_t i = 0; i < cell->told_count; i++)
+        decision_recall(&live->decision, cell->told[i].phase, cell->told[i].arm,
+                        cell->told[i].ns);
+    live->focus = cell;
+}
+
+/* OK also if the bucket under way keeps its place, or this one needs no decision. */
+static int take_focus(struct live *live, struct cell *cell)
+{
+    if (live->focus == cell)
+        return OK;
+    if (live->focus && live->asked - live->focus->last_step < PATIENCE)
+        return OK;
+    live->focus = NULL;
+    TRY(live_load(live, cell));
+    if (!cell->told_count && !cell->known)
+        TRY(infer(live, cell));
+    if (cell->state == CELL_OPEN)
+        open_decision(live, cell);
+    return OK;
+}
+
+/* ---- what may be tried */
+
+/* How much longer than the best plan: expected, and at worst. */
+static void ratio_of(struct live *live, const struct cell *cell, int arm, double *expected,
+                     double *high)
+{
+    const struct entry_row *e = &cell->entry;
+    double ns = cell_median_ns(cell, arm);
+
+    if (!live->decision.setup.rematch &&
+        search_ratio(live->search, arm, cell->best, expected, high))
+        return;
+    if (!(ns > 0) && arm == live->standard && e->default_us > 0)
+        ns = e->default_us * 1e3;
+    *expected = *high = ns > 0 ? fmin(ns / level_ns(&cell->level), never) : unknown_ratio;
+}
+
+static bool affordable(struct live *live, const struct cell *cell, double ratio)
+{
+    double cost_us = (ratio - 1) * level_ns(&cell->level) * 1e-3;
+
+    if (cell->level.count < STEPS_BEFORE || !(cost_us <= purse_left_us(&live->purse)))
+        return false;
+    live->purse.reserved_us = fmax(0, cost_us);
+    return true;
+}
+
+/* Before anything is tried the best plan is sampled: it is what all are compared with. */
+static bool best_comes_first(const struct live *live, const struct cell *cell)
+{
+    return !live->decision.setup.rematch && !live->decision.contested &&
+           live->decision.usable[cell->best] &&
+           live->search->count[cell->best] < STEPS_BEFORE;
+}
+
+int live_next(struct live *live, struct cell *cell, enum decision_phase *phase)
+{
+    double expected, high;
+    int arm;
+
+    if (take_focus(live, cell)) {
+        live_give_up(live);
+        return -1;
+    }
+    if (live->focus != cell)
+        return -1;
+    for (;;) {
+        *phase = DECISION_SEARCH;
+        if (best_comes_first(live, cell))
+            return cell->best;
+        arm = decision_next(&live->decision, phase);
+        if (arm == DECISION_DONE) {
+            if (decide(live, cell))
+                live_give_up(live);
+            return -1;
+        }
+        if (arm == cell->best)
+            return arm;
+        ratio_of(live, cell, arm, &expected, &high);
+        if (expected < never)
+            break;
+        decision_drop(&live->decision, arm);
+    }
+    if (!affordable(live, cell, high))
+        return -1;
+    if (ledger_begin(live->store, live->run.id, &cell->attempts[arm])) {
+        live_give_up(live);
+        return -1;
+    }
+    return arm;
+}
+
+/* ---- what came of it */
+
+/* The best of those sampled here takes over before it is decided, if samples say so clearly. */
+static void follow_leader(struct live *live, struct cell *cell)
+{
+    int leader;
+
+    if (live->decision.setup.rematch)
+        return;
+    leader = live->decision.contested ? live->decision.found.winner
+                                      : search_verdict(live->search).winner;
+    if (leader < 0 || leader == cell->best || cell_count(cell, leader) < STEPS_BEFORE ||
+        !(cell_median_ns(cell, leader) <
+          (1 - live->setup.margin) * cell_median_ns(cell, cell->best)))
+        return;
+    live_answer(live, cell, leader, MOE_TENTATIVE);
+    for (uint32_t i = 0; i < cell->told_count; i++)
+        if (cell->told[i].arm == leader)
+            level_add(&cell->level, (double)cell->told[i].ns);
+}
+
+int live_learn(struct live *live, struct cell *cell, enum decision_phase phase, int arm,
+               int64_t ns)
+{
+    struct attempt *a = &cell->attempts[arm];
+    bool search = phase == DECISION_SEARCH;
+
+    TRY(ledger_begin(live->store, live->run.id, a));
+    TRY(ledger_end(live->store, a, TRIAL_OK, ""));
+    TRY(store_sample(live->store, a->trial.id, search ? SAMPLE_SEARCH : SAMPLE_CONTEST,
+                     cell_count(cell, arm), ns));
+    *(search ? &live->run.samples_search : &live->run.samples_default) += 1;
+    if (!cell_remember(cell, &(struct told){ arm, phase, ns }))
+        return fail(ERR_NOMEM, "samples of a bucket");
+    decision_tell(&live->decision, phase, arm, ns);
+    follow_leader(live, cell);
+    return OK;
+}
+
+int live_expire(struct live *live, struct cell *cell, const char *why, bool rematch)
+{
+    TRY(store_expire(live->store, live->cluster, live->shape, live->setup.window, cell->bucket,
+                     cell->bucket, why));
+    cell_forget(cell);
+    cell->state = CELL_OPEN;
+    cell->entry.stale = true;
+    cell->rematch = rematch;
+    cell->answer.source = MOE_STALE;
+    live->decided -= live->decided > 0;
+    live->unpublished = true;
+    return OK;
+}
+
+int live_fail(struct live *live, struct cell *cell, int arm)
+{
+    bool under_way = live->focus == cell;
+
+    if (cell->state == CELL_SETTLED)
+        TRY(live_expire(live, cell, "failed in training", false));
+    TRY(live_load(live, cell));
+    TRY(ledger_begin(live->store, live->run.id, &cell->attempts[arm]));
+    TRY(ledger_end(live->store, &cell->attempts[arm], TRIAL_FAILED, "the trainer could not run it"));
+    TRY(store_commit(live->store));
+    if (under_way)
+        decision_drop(&live->decision, arm);
+    if (arm == cell->best && arm != live->standard)
+        live_answer(live, cell, live->standard, MOE_DEFAULT);
+    return OK;
+}

@@ -1,0 +1,220 @@
+/* Ask and tell. */
+#include "live.h"
+
+#include "status.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double commit_every_us = 1e6, alive_every_us = 10e6;
+/* Publishing takes at most this share of the time. */
+static const double publish_share = 0.01;
+
+double live_now_us(const struct live *live)
+{
+    return live->setup.now_us(live->setup.self);
+}
+
+void live_give_up(struct live *live)
+{
+    if (!live->status.looking_up)
+        note("nothing more is learnt in this process; what is known answers");
+    live->status.looking_up = 1;
+    live->focus = NULL;
+}
+
+static bool learns(const struct live *live)
+{
+    return live->store && !live->status.looking_up;
+}
+
+/* ---- durability */
+
+static int publish(struct live *live, double now_us)
+{
+    if (!live->unpublished || (live->published_us > 0 && publish_share * (now_us - live->published_us) <
+                                                             live->publish_took_us))
+        return OK;
+    TRY(store_run_update(live->store, &live->run));
+    TRY(store_publish(live->store));
+    live->unpublished = false;
+    live->committed_us = live->published_us = live_now_us(live);
+    live->publish_took_us = live->published_us - now_us;
+    return OK;
+}
+
+/* Other hosts take an owner for dead that is silent for a minute. */
+static void keep(struct live *live, double now_us)
+{
+    int rc = OK;
+
+    if (!learns(live))
+        return;
+    if (now_us - live->alive_us >= alive_every_us) {
+        live->alive_us = now_us;
+        store_heartbeat(live->store);
+    }
+    if (live->unpublished)
+        rc = publish(live, now_us);
+    if (!rc && now_us - live->committed_us >= commit_every_us) {
+        live->committed_us = now_us;
+        rc = store_commit(live->store);
+    }
+    if (rc)
+        live_give_up(live);
+}
+
+/* ---- asking */
+
+/* Whoever asks without having told. */
+static void drop_pending(struct live *live)
+{
+    if (live->pending.cell)
+        purse_settle(&live->purse, live->purse.reserved_us);
+    live->pending.cell = NULL;
+}
+
+void live_void(struct live *live)
+{
+    drop_pending(live);
+}
+
+static struct cell *cell_of(struct live *live, uint32_t capacity)
+{
+    uint32_t bucket = capacity / live->setup.window;
+    bool fresh;
+
+    if (!live->last || live->last->bucket != bucket)
+        live->last = cells_at(&live->cells, bucket, &fresh);
+    return live->last;
+}
+
+/* The best plan known, or what the bucket's decision asks for. */
+static void choose(struct live *live, struct cell *cell, double now_us)
+{
+    struct pending *p = &live->pending;
+    int arm = -1;
+
+    if (cell->state == CELL_OPEN) {
+        live_prepare(live, cell);
+        if (learns(live) && cell->state == CELL_OPEN && purse_left_us(&live->purse) >= 0)
+            arm = live_next(live, cell, &p->phase);
+    }
+    p->sampled = arm >= 0;
+    p->arm = p->sampled ? arm : cell->best;
+    keep(live, now_us);
+    purse_own(&live->purse, live_now_us(live) - now_us);
+}
+
+void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
+{
+    struct pending *p = &live->pending;
+    struct cell *cell;
+
+    drop_pending(live);
+    cell = live->store ? cell_of(live, capacity) : NULL;
+    if (!cell) {
+        *plan = (struct moe_plan)MOE_PLAN_INIT;
+        if (live->view)
+            moelookup_get(live->view, capacity, plan);
+        return;
+    }
+    live->asked++;
+    *p = (struct pending){ .cell = cell, .capacity = capacity, .arm = cell->best };
+    if (cell->state == CELL_OPEN || live->unpublished || !(live->asked % 64))
+        choose(live, cell, live_now_us(live));
+    cell->last_step = live->asked;
+    *plan = cell->answer;
+    if (p->arm == cell->best)
+        return;
+    *plan = live->arms[p->arm];
+    plan->source = MOE_TENTATIVE;
+    plan->bucket = cell->bucket;
+}
+
+/* ---- telling */
+
+/* What trying a plan took beyond the best one, both as if at the upper edge. */
+static double cost_us(const struct pending *p, double ns)
+{
+    double level = level_ns(&p->cell->level);
+
+    return p->arm == p->cell->best || !(level > 0) ? 0 : (ns - level) * 1e-3;
+}
+
+static int watch(struct live *live, struct cell *cell, double ns)
+{
+    double level;
+
+    if (!cell->watched || cell->state != CELL_SETTLED || !drift_tell(&cell->drift, ns))
+        return OK;
+    live->status.alarms++;
+    level = level_ns(&cell->level);
+    note("capacities up to %llu: steps take %.3f ms, where %.3f were measured; they are measured "
+         "again",
+         (unsigned long long)cell->capacity, level * 1e-6, cell->entry.time_us * 1e-3);
+    return live_expire(live, cell, "slower in training", true);
+}
+
+static int learn(struct live *live, const struct pending *p, int64_t ns)
+{
+    struct cell *cell = p->cell;
+    double begun_us = live_now_us(live);
+    int rc;
+
+    if (p->sampled && live->focus == cell)
+        rc = live_learn(live, cell, p->phase, p->arm, ns);
+    else
+        rc = watch(live, cell, (double)ns);
+    purse_own(&live->purse, live_now_us(live) - begun_us);
+    return rc;
+}
+
+int live_tell(struct live *live, int64_t ns)
+{
+    struct pending p = live->pending;
+    double edge_ns;
+    int rc = OK;
+
+    live->pending.cell = NULL;
+    if (!live->store)
+        return OK;
+    if (!p.cell)
+        return ERR_ARGUMENT;
+    if (!ns) {
+        purse_settle(&live->purse, live->purse.reserved_us);
+        if (learns(live) && p.arm >= 0)
+            rc = live_fail(live, p.cell, p.arm);
+    } else {
+        live->status.steps++;
+        live->status.tried += p.arm != p.cell->best;
+        live->purse.run_us += (double)ns * 1e-3;
+        if (p.arm < 0)
+            return OK;
+        edge_ns = (double)ns * search_rescale(live->search, p.arm, p.capacity, p.cell->capacity);
+        purse_settle(&live->purse, cost_us(&p, edge_ns));
+        if (p.arm == p.cell->best)
+            level_add(&p.cell->level, edge_ns);
+        if (learns(live) && (p.sampled || p.cell->watched))
+            rc = learn(live, &p, (int64_t)edge_ns);
+    }
+    if (rc)
+        live_give_up(live);
+    return OK;
+}
+
+struct moetune_status live_status(const struct live *live)
+{
+    struct moetune_status s = live->status;
+
+    s.struct_size = sizeof(s);
+    s.looking_up |= !live->store;
+    s.time_us = live->purse.run_us;
+    s.cost_us = live->purse.spent_us;
+    s.own_us = live->purse.own_us;
+    for (uint32_t i = 0; i < live->cells.count; i++) {
+        s.decided += live->cells.items[i]->state == CELL_SETTLED;
+        s.open += live->cells.items[i]->state == CELL_OPEN;
+    }
+    return s;
+}

@@ -1,0 +1,87 @@
+/* A layer that is tuned while it trains, on the rank that decides: between an answer and the time it
+ * took nothing is known of ranks, callbacks or orders. */
+#ifndef LIVE_H
+#define LIVE_H
+
+#include "cell.h"
+#include "effort.h"
+#include "moetune.h"
+#include "purse.h"
+
+struct live_setup {
+    const char *path; /* NULL: the default place */
+    struct moe_shape shape;
+    const char *layer, *cluster, *axes; /* NULL as in struct moetune_options */
+    uint32_t window, seed;
+    double share, margin;
+    double (*now_us)(void *self);
+    void *self;
+};
+
+struct live {
+    struct live_setup setup; /* strings are not kept */
+    const struct effort *effort;
+    struct moe_plan arms[SEARCH_ARMS_MAX];
+    size_t arm_count;
+    int standard; /* the default plan's arm */
+
+    struct store *store; /* NULL: this process only looks up */
+    int64_t cluster, shape;
+    struct run_row run;
+    struct moelookup_view *view; /* what libmoelookup says: pins, and answers without a store */
+
+    struct search *search;
+    struct cells cells;
+    struct cell *last;  /* asked for */
+    struct cell *focus; /* whose decision is open; NULL: none */
+    struct decision decision;
+    uint32_t decided;
+
+    struct purse purse;
+    struct pending {
+        struct cell *cell; /* NULL: nothing is asked */
+        uint64_t capacity;
+        int arm;      /* that was handed out */
+        bool sampled; /* the decision asked for it */
+        enum decision_phase phase;
+    } pending;
+    uint64_t asked;
+    struct moetune_status status;
+    bool unpublished;
+    double committed_us, published_us, publish_took_us, alive_us;
+};
+
+/* Takes the lease, or looks up if another process has it. */
+int live_open(const struct live_setup *setup, struct live **out);
+void live_close(struct live *live); /* publishes; NULL is fine */
+
+void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan);
+
+/* ERR_ARGUMENT if nothing is asked.  ns: 0 = the plan failed. */
+int live_tell(struct live *live, int64_t ns);
+void live_void(struct live *live); /* instead, if there is no time */
+
+struct moetune_status live_status(const struct live *live);
+
+/* ---- between live.c and its parts */
+
+double live_now_us(const struct live *live);
+/* Writing failed, which was said: from here on nothing is learnt. */
+void live_give_up(struct live *live);
+
+/* The plan in force there, and why (recall.c). */
+void live_prepare(struct live *live, struct cell *cell);
+/* By its entry; false if it has none that this layer can run. */
+bool live_settle(struct live *live, struct cell *cell);
+void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source);
+int live_load(struct live *live, struct cell *cell); /* attempts and samples, from the store */
+
+/* The arm that the bucket's decision wants next; -1: none, now (learn.c). */
+int live_next(struct live *live, struct cell *cell, enum decision_phase *phase);
+int live_learn(struct live *live, struct cell *cell, enum decision_phase phase, int arm,
+               int64_t ns);
+int live_fail(struct live *live, struct cell *cell, int arm);
+/* The entry is out of date. */
+int live_expire(struct live *live, struct cell *cell, const char *why, bool rematch);
+
+#endif

@@ -1,0 +1,349 @@
+/* What is known when a trainer starts, and what is written down when it ends. */
+#include "live.h"
+
+#include "arms.h"
+#include "cluster.h"
+#include "lookup.h"
+#include "plan.h"
+#include "recognise.h"
+#include "sha256.h"
+#include "shape.h"
+#include "status.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { EFFORT = 1 /* normal */ };
+
+/* ---- answers */
+
+void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source)
+{
+    if (arm != cell->best)
+        cell->level.count = 0;
+    cell->best = arm;
+    cell->answer = live->arms[arm];
+    cell->answer.source = source;
+    cell->answer.bucket = cell->bucket;
+    cell->answer.time_us = cell->answer.default_us = 0;
+}
+
+static uint32_t source_of(const struct entry_row *entry)
+{
+    if (entry->stale && !entry_is_refuted(entry))
+        return MOE_STALE;
+    if (entry->tier == TIER_IMPORTED)
+        return MOE_IMPORTED;
+    return entry->inferred ? MOE_INFERRED : MOE_EXACT;
+}
+
+/* An entry that holds. */
+static void settle(struct cell *cell, const struct entry_row *entry)
+{
+    cell->state = CELL_SETTLED;
+    cell->answer.time_us = entry->time_us > 0 ? (float)entry->time_us : 0;
+    cell->answer.default_us = entry->default_us > 0 ? (float)entry->default_us : 0;
+    cell->watched = !entry->inferred && entry->time_us > 0;
+    if (cell->watched)
+        drift_open(&cell->drift, 1e3 * fmax(entry->time_us, entry->high_us));
+}
+
+bool live_settle(struct live *live, struct cell *cell)
+{
+    const struct entry_row *e = &cell->entry;
+    int arm = cell->known ? arms_find(live->arms, live->arm_count, &e->plan) : -1;
+
+    if (arm < 0)
+        return false;
+    live_answer(live, cell, arm, source_of(e));
+    cell->rematch = e->stale && !entry_is_refuted(e) && !e->inferred;
+    if (!e->stale && e->tier != TIER_IMPORTED)
+        settle(cell, e);
+    return true;
+}
+
+/* Of the default plan and the neighbours' the fastest by what was measured elsewhere. */
+static void guess(struct live *live, struct cell *cell)
+{
+    struct cell_pair pair = cells_around(&live->cells, cell->bucket);
+    const struct cell *near[] = { pair.below, pair.above };
+    double least = NAN;
+    int best = live->standard;
+
+    if (near[0] || near[1])
+        least = search_estimate(live->search, cell->capacity, best);
+    for (int i = 0; i < 2; i++) {
+        double ns = near[i] ? search_estimate(live->search, cell->capacity, near[i]->best) : NAN;
+
+        if (ns < (1 - live->setup.margin) * least) {
+            least = ns;
+            best = near[i]->best;
+        }
+    }
+    live_answer(live, cell, best, best == live->standard ? MOE_DEFAULT : MOE_NEIGHBOUR);
+    cell->guessed = live->decided;
+}
+
+/* A person's word counts more than anything measured. */
+static bool take_pin(struct live *live, struct cell *cell)
+{
+    struct moe_plan plan = MOE_PLAN_INIT;
+
+    moelookup_get(live->view, (uint32_t)cell->capacity, &plan);
+    if (plan.source != MOE_OVERRIDE)
+        return false;
+    cell->answer = plan;
+    cell->best = -1;
+    cell->state = CELL_FIXED;
+    return true;
+}
+
+void live_prepare(struct live *live, struct cell *cell)
+{
+    bool fresh = !cell->capacity;
+
+    cell->capacity = ((uint64_t)cell->bucket + 1) * live->setup.window - 1;
+    if (fresh && (take_pin(live, cell) || live_settle(live, cell)))
+        return;
+    if (fresh || (cell->state == CELL_OPEN && !cell->known && !cell->told_count &&
+                  cell->guessed != live->decided))
+        guess(live, cell);
+}
+
+/* ---- samples */
+
+struct recalling {
+    struct live *live;
+    struct cell *cell;
+    int rc;
+};
+
+static int recall_trial(void *self, const struct trial_row *trial)
+{
+    struct recalling *r = self;
+    int arm = arms_find(r->live->arms, r->live->arm_count, &trial->key.plan);
+
+    return arm < 0 ? OK : ledger_recall(r->live->store, &r->cell->attempts[arm], trial);
+}
+
+static int recall_sample(void *self, const struct trial_row *trial, enum sample_kind kind,
+                         uint32_t round, int64_t ns)
+{
+    struct recalling *r = self;
+    struct told told = { arms_find(r->live->arms, r->live->arm_count, &trial->key.plan),
+                         kind == SAMPLE_SEARCH ? DECISION_SEARCH : DECISION_CONTEST, ns };
+
+    (void)round;
+    if (told.arm < 0 || kind == SAMPLE_VERIFY || cell_remember(r->cell, &told))
+        return OK;
+    return fail(ERR_NOMEM, "samples of a bucket");
+}
+
+static struct attempt new_attempt(const struct live *live, const struct cell *cell, size_t arm)
+{
+    return (struct attempt){ .trial = { .key = { .cluster = live->cluster,
+                                                 .shape = live->shape,
+                                                 .window = live->setup.window,
+                                                 .bucket = cell->bucket,
+                                                 .plan = live->arms[arm] },
+                                        .capacity = cell->capacity },
+                             .usable = true };
+}
+
+int live_load(struct live *live, struct cell *cell)
+{
+    struct recalling r = { .live = live, .cell = cell };
+
+    if (cell->attempts)
+        return OK;
+    cell->attempts = calloc(live->arm_count, sizeof(*cell->attempts));
+    if (!cell->attempts)
+        return fail(ERR_NOMEM, "plans of a bucket");
+    cell->told_count = 0;
+    for (size_t arm = 0; arm < live->arm_count; arm++)
+        cell->attempts[arm] = new_attempt(live, cell, arm);
+    TRY(store_trials(live->store, live->cluster, live->shape, live->setup.window, cell->bucket,
+                     recall_trial, &r));
+    return store_samples(live->store, live->cluster, live->shape, live->setup.window, cell->bucket,
+                         recall_sample, &r);
+}
+
+/* A decided bucket teaches the search about those that are not. */
+static int teach(struct live *live, struct cell *cell)
+{
+    TRY(live_load(live, cell));
+    search_visit(live->search, cell->capacity, NULL);
+    for (uint32_t i = 0; i < cell->told_count; i++) {
+        if (cell->told[i].phase != DECISION_SEARCH)
+            continue;
+        search_next(live->search);
+        search_tell(live->search, cell->told[i].arm, cell->told[i].ns);
+    }
+    cell_forget(cell);
+    return OK;
+}
+
+static int recall_entry(void *self, const struct entry_row *entry)
+{
+    struct live *live = self;
+    struct cell *cell;
+    bool fresh;
+
+    if (entry->window != live->setup.window)
+        return OK;
+    cell = cells_at(&live->cells, entry->bucket, &fresh);
+    if (!cell)
+        return fail(ERR_NOMEM, "a bucket");
+    cell->known = true;
+    cell->entry = *entry;
+    live_prepare(live, cell);
+    if (cell->state != CELL_SETTLED)
+        return OK;
+    live->decided++;
+    return entry->inferred ? OK : teach(live, cell);
+}
+
+/* ---- opening */
+
+static int describe(const struct live_setup *setup, struct cluster *out)
+{
+    struct cluster c = cluster_unknown();
+    const struct moe_shape *s = &setup->shape;
+
+    if (setup->cluster)
+        TRY(cluster_parse(setup->cluster, "options.cluster", &c));
+    c.semantics = CLUSTER_SEMANTICS;
+    snprintf(c.backend, sizeof(c.backend), "live");
+    c.ranks = s->ranks;
+    c.ranks_per_node = s->ranks_per_node;
+    c.nodes = s->ranks_per_node ? s->ranks / s->ranks_per_node : c.nodes;
+    if (setup->layer && strlen(setup->layer) >= sizeof(c.compute_library))
+        return fail(ERR_ARGUMENT, "options.layer: more than %zu characters",
+                    sizeof(c.compute_library) - 1);
+    if (setup->layer)
+        snprintf(c.compute_library, sizeof(c.compute_library), "%s", setup->layer);
+    *out = c;
+    return OK;
+}
+
+/* Pins, FORCE and DISABLE; of this table alone. */
+static int open_view(struct live *live, const char *path, const struct cluster *cluster)
+{
+    char hex[SHA256_HEX_BYTES];
+    uint8_t hash[HASH_BYTES];
+    struct moelookup *table;
+    int rc;
+
+    cluster_hash(cluster, hash);
+    sha256_hex(hash, hex);
+    TRY(moelookup_open(path, &table));
+    table->level = LOOKUP_NEVER; /* a gap is what we are here to fill */
+    rc = moelookup_bind(table, &live->setup.shape, hex, &live->view);
+    moelookup_close(table);
+    return rc;
+}
+
+static int begin_run(struct live *live)
+{
+    struct run_row *run = &live->run;
+
+    *run = (struct run_row){ .cluster = live->cluster,
+                             .state = RUN_RUNNING,
+                             .started_s = time(NULL),
+                             .seed = live->setup.seed };
+    snprintf(run->search, sizeof(run->search), "%s", live->search->ops->name);
+    snprintf(run->effort, sizeof(run->effort), "%s", live->effort->name);
+    snprintf(run->command, sizeof(run->command), "a trainer, with libmoetune");
+    snprintf(run->now, sizeof(run->now), "training");
+    snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
+    TRY(store_run_begin(live->store, run));
+    return store_commit(live->store);
+}
+
+static int open_search(struct live *live)
+{
+    struct search_setup search = { .shape = live->setup.shape,
+                                   .arms = live->arms,
+                                   .arm_count = live->arm_count,
+                                   .precision = live->effort->precision,
+                                   .seed = live->setup.seed };
+
+    return search_open(search_find("guided"), &search, &live->search);
+}
+
+static int open_store(struct live *live, const char *path, struct cluster *cluster)
+{
+    int rc = store_open(path, 0, &live->store);
+
+    if (rc == ERR_BUSY) {
+        note("%s: this process only looks up", path);
+        open_view(live, path, cluster); /* without it the default plan answers */
+        return OK;
+    }
+    TRY(rc);
+    TRY(recognise(live->store, cluster, &live->cluster));
+    TRY(store_shape(live->store, &live->setup.shape, &live->shape));
+    TRY(begin_run(live));
+    TRY(open_view(live, path, cluster));
+    return store_entries(live->store, live->cluster, live->shape, recall_entry, live);
+}
+
+static bool switched_off(void)
+{
+    const char *disable = getenv("MOELOOKUP_DISABLE");
+
+    return disable && *disable && strcmp(disable, "0") != 0;
+}
+
+int live_open(const struct live_setup *setup, struct live **out)
+{
+    struct moe_plan standard = plan_default();
+    struct live *live = calloc(1, sizeof(*live));
+    struct cluster cluster;
+    char path[PATH_MAX];
+    int rc;
+
+    if (!live)
+        return fail(ERR_NOMEM, "a tuner");
+    live->setup = *setup;
+    live->effort = &efforts[EFFORT];
+    live->purse.share = setup->share;
+    TRY_OUT(describe(setup, &cluster));
+    TRY_OUT(arms_list(&setup->shape, setup->axes ? setup->axes : "r,d,a", live->arms,
+                      &live->arm_count));
+    live->standard = arms_find(live->arms, live->arm_count, &standard);
+    TRY_OUT(open_search(live));
+    TRY_OUT(store_path(setup->path, true, path, sizeof(path)));
+    TRY_OUT(switched_off() ? open_view(live, path, &cluster) : open_store(live, path, &cluster));
+    live->setup.path = live->setup.layer = live->setup.cluster = live->setup.axes = NULL;
+    *out = live;
+    return OK;
+out:
+    live_close(live);
+    return rc;
+}
+
+static void end_run(struct live *live)
+{
+    live->run.state = RUN_COMPLETE;
+    snprintf(live->run.now, sizeof(live->run.now), "%s", run_state_words[RUN_COMPLETE]);
+    if (!store_run_update(live->store, &live->run) && live->decided)
+        store_publish(live->store);
+}
+
+void live_close(struct live *live)
+{
+    if (!live)
+        return;
+    if (live->store && live->run.id)
+        end_run(live);
+    store_close(live->store);
+    moelookup_view_free(live->view);
+    search_close(live->search);
+    cells_free(&live->cells);
+    free(live);
+}
