@@ -21,6 +21,27 @@ double level_ns(const struct level *level)
     return n ? median_of(values, n) : NAN;
 }
 
+/* Noise of 5 %, and slopes that are off by a half or so. */
+static const double slope_prior = 0.05 * 0.05 / (0.5 * 0.5), outlier_log = 0.4;
+
+void slope_add(struct slope *s, double log_c, double log_ns)
+{
+    double dx = log_c - s->x, dy = log_ns - s->y;
+
+    if (s->count >= 5 && fabs(dy) > outlier_log)
+        return;
+    s->count++;
+    s->x += dx / s->count;
+    s->y += dy / s->count;
+    s->xx += dx * (log_c - s->x);
+    s->xy += dx * (log_ns - s->y);
+}
+
+double slope_of(const struct slope *s)
+{
+    return s->xy / (s->xx + slope_prior);
+}
+
 /* ---- all of them */
 
 static uint32_t place_of(const struct cells *cells, uint32_t bucket)
@@ -83,21 +104,23 @@ void cells_free(struct cells *cells)
     *cells = (struct cells){ 0 };
 }
 
-static bool measured(const struct cell *cell)
+static bool measured(const struct cell *cell, bool settled)
 {
-    return cell->state == CELL_SETTLED && cell->known && !cell->entry.inferred && cell->best >= 0;
+    if (cell->state == CELL_SETTLED)
+        return cell->known && !cell->entry.inferred && cell->best >= 0;
+    return !settled && cell->state == CELL_OPEN && cell->answer.source == MOE_TENTATIVE;
 }
 
-struct cell_pair cells_around(const struct cells *cells, uint32_t bucket)
+struct cell_pair cells_around(const struct cells *cells, uint32_t bucket, bool settled)
 {
     uint32_t place = place_of(cells, bucket);
     struct cell_pair pair = { NULL, NULL };
 
     for (uint32_t i = place; i-- > 0 && !pair.below;)
-        if (measured(cells->items[i]))
+        if (measured(cells->items[i], settled))
             pair.below = cells->items[i];
     for (uint32_t i = place; i < cells->count && !pair.above; i++)
-        if (cells->items[i]->bucket != bucket && measured(cells->items[i]))
+        if (cells->items[i]->bucket != bucket && measured(cells->items[i], settled))
             pair.above = cells->items[i];
     return pair;
 }

@@ -17,6 +17,16 @@ struct level {
 void level_add(struct level *level, double ns);
 double level_ns(const struct level *level); /* the median; NAN: none yet */
 
+/* How steps under the best plan follow capacity within the bucket, beyond what the model says: few
+ * buckets teach the model little, and a bucket's own edges may be far apart.  Least squares of log
+ * time over log capacity, drawn towards 0. */
+struct slope {
+    double count, x, y, xx, xy; /* means, and sums about them */
+};
+
+void slope_add(struct slope *slope, double log_c, double log_ns);
+double slope_of(const struct slope *slope);
+
 enum cell_state {
     CELL_OPEN,    /* to be decided */
     CELL_SETTLED, /* its entry answers */
@@ -35,13 +45,14 @@ struct cell {
     enum cell_state state;
     struct moe_plan answer;
     int best;           /* the arm that it is; -1: none of them */
-    uint32_t guessed;   /* how many buckets were decided when the answer was guessed */
+    uint32_t guessed;   /* what was known elsewhere when the answer was guessed */
     uint64_t last_step; /* when it was last asked for */
     struct level level;
+    struct slope slope;
     bool known; /* there is an entry */
     struct entry_row entry;
-    bool rematch;  /* open because its entry is stale */
-    bool watched;  /* its times are compared with the entry's */
+    bool rematch; /* open because its entry is stale */
+    bool watched; /* its times are compared with the entry's */
     struct drift drift;
     struct attempt *attempts; /* by arm; NULL: not read from the store yet */
     struct told *told;        /* what was sampled, in order */
@@ -58,11 +69,12 @@ struct cells {
 struct cell *cells_at(struct cells *cells, uint32_t bucket, bool *fresh);
 void cells_free(struct cells *cells);
 
-/* The nearest settled and measured ones on both sides, or NULL. */
+/* The nearest ones on both sides where the best plan was measured, or NULL; `settled`: by a
+ * decision. */
 struct cell_pair {
     const struct cell *below, *above;
 };
-struct cell_pair cells_around(const struct cells *cells, uint32_t bucket);
+struct cell_pair cells_around(const struct cells *cells, uint32_t bucket, bool settled);
 
 bool cell_remember(struct cell *cell, const struct told *told); /* false: out of memory */
 void cell_forget(struct cell *cell);                            /* attempts and samples */

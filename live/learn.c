@@ -14,11 +14,15 @@
 enum { PATIENCE = 64 };
 /* Steps that the best plan must have taken in a bucket before another one is tried there. */
 enum { STEPS_BEFORE = 2 };
-/* A plan that is expected to take so many times as long as the best one is never tried; of a plan of
- * which nothing is known, what it may take. */
+/* Of a contest: more than in a sweep, for there is no hurry, and the best plan so far runs anyway.
+ */
+enum { ROUNDS_MAX = 128 };
+/* A plan that is expected to take so many times as long as the best one is never tried; of a plan
+ * of which nothing is known, what it may take. */
 static const double never = 3, unknown_ratio = 1.5;
-/* As the sweep: between two buckets that agree nothing is measured if that costs less. */
-static const double inferred_bound = 0.02, inferred_span = 2;
+/* As in a sweep nothing is measured where that may cost no more: between two buckets that agree,
+ * and closer to one than the sweep's own are to each other. */
+static const double inferred_bound = 0.02, inferred_span = 2, inferred_near = 1.2;
 
 /* ---- an entry */
 
@@ -44,6 +48,7 @@ static int write_entry(struct live *live, struct cell *cell, const struct entry_
     TRY(store_entry(live->store, entry, why));
     live->status.replaced += replaced;
     live->decided++;
+    live->insights++;
     live->unpublished = true;
     live->run.buckets_done++;
     cell->entry = *entry;
@@ -70,38 +75,55 @@ static int decide(struct live *live, struct cell *cell)
     return write_entry(live, cell, &entry, cell->rematch ? "met again" : "measured in training");
 }
 
-/* ---- between two buckets that agree */
+/* ---- not measured */
+
+static double apart(const struct cell *a, const struct cell *b)
+{
+    double ratio = (double)a->capacity / (double)b->capacity;
+
+    return fmax(ratio, 1 / ratio);
+}
+
+/* The decided bucket whose plan may hold here, too; NULL: none. */
+static const struct cell *model_for(const struct live *live, const struct cell *cell)
+{
+    struct cell_pair pair = cells_around(&live->cells, cell->bucket, true);
+
+    if (pair.below && pair.above && pair.below->best == pair.above->best &&
+        apart(pair.below, pair.above) <= inferred_span)
+        return pair.below;
+    if (pair.below && apart(pair.below, cell) <= inferred_near)
+        return pair.below;
+    return pair.above && apart(pair.above, cell) <= inferred_near ? pair.above : NULL;
+}
+
+static double expected_us(struct live *live, const struct cell *cell, int arm)
+{
+    return search_estimate(live->search, cell->capacity, arm) * 1e-3;
+}
 
 static int infer(struct live *live, struct cell *cell)
 {
-    struct cell_pair pair = cells_around(&live->cells, cell->bucket);
+    const struct cell *model = model_for(live, cell);
     struct search_verdict verdict;
-    struct entry_row entry;
-    double us, best_us;
-    int arm;
+    struct entry_row e;
 
-    if (!pair.below || !pair.above || pair.below->best != pair.above->best ||
-        (double)pair.above->capacity > inferred_span * (double)pair.below->capacity)
+    if (!model || !search_infer(live->search, cell->capacity, NULL, &verdict))
         return OK;
-    arm = pair.below->best;
-    if (!search_infer(live->search, cell->capacity, NULL, &verdict))
+    begin_entry(live, cell, &e);
+    e.time_us = expected_us(live, cell, model->best);
+    e.default_us = expected_us(live, cell, live->standard);
+    e.bound = verdict.bound + fmax(0, e.time_us / expected_us(live, cell, verdict.winner) - 1);
+    if (!(e.bound <= inferred_bound))
         return OK;
-    us = search_estimate(live->search, cell->capacity, arm) * 1e-3;
-    best_us = search_estimate(live->search, cell->capacity, verdict.winner) * 1e-3;
-    begin_entry(live, cell, &entry);
-    entry.bound = verdict.bound + fmax(0, us / best_us - 1);
-    if (!(entry.bound <= inferred_bound))
-        return OK;
-    entry.plan = live->arms[arm];
-    entry.search_winner = live->arms[verdict.winner];
-    entry.inferred = true;
-    entry.time_us = us;
-    entry.default_us = search_estimate(live->search, cell->capacity, live->standard) * 1e-3;
-    entry.gain = 1 - us / entry.default_us;
-    entry.low_us = entry.high_us = entry.gain_low = entry.gain_high = NAN;
-    snprintf(entry.decision, sizeof(entry.decision), "inferred");
-    snprintf(entry.reason, sizeof(entry.reason), "inferred");
-    return write_entry(live, cell, &entry, "inferred");
+    e.plan = live->arms[model->best];
+    e.search_winner = live->arms[verdict.winner];
+    e.inferred = true;
+    e.gain = 1 - e.time_us / e.default_us;
+    e.low_us = e.high_us = e.gain_low = e.gain_high = NAN;
+    snprintf(e.decision, sizeof(e.decision), "inferred");
+    snprintf(e.reason, sizeof(e.reason), "inferred");
+    return write_entry(live, cell, &e, "inferred");
 }
 
 /* ---- the bucket under way */
@@ -122,7 +144,7 @@ static void open_decision(struct live *live, struct cell *cell)
                                 .challenger = -1,
                                 .contest = { .margin = live->setup.margin,
                                              .confidence = live->effort->confidence,
-                                             .rounds_max = live->effort->rounds_max,
+                                             .rounds_max = ROUNDS_MAX,
                                              .seed = live->setup.seed ^ cell->bucket } };
     bool usable[SEARCH_ARMS_MAX] = { false };
 
@@ -134,8 +156,7 @@ static void open_decision(struct live *live, struct cell *cell)
         d.challenger = arms_find(live->arms, live->arm_count, &cell->entry.runner_up);
     decision_open(&live->decision, &d);
     for (uint32_t i = 0; i < cell->told_count; i++)
-        decision_recall(&live->decision, cell->told[i].phase, cell->told[i].arm,
-                        cell->told[i].ns);
+        decision_recall(&live->decision, cell->told[i].phase, cell->told[i].arm, cell->told[i].ns);
     live->focus = cell;
 }
 
@@ -186,8 +207,7 @@ static bool affordable(struct live *live, const struct cell *cell, double ratio)
 static bool best_comes_first(const struct live *live, const struct cell *cell)
 {
     return !live->decision.setup.rematch && !live->decision.contested &&
-           live->decision.usable[cell->best] &&
-           live->search->count[cell->best] < STEPS_BEFORE;
+           live->decision.usable[cell->best] && live->search->count[cell->best] < STEPS_BEFORE;
 }
 
 int live_next(struct live *live, struct cell *cell, enum decision_phase *phase)
@@ -243,13 +263,13 @@ static void follow_leader(struct live *live, struct cell *cell)
           (1 - live->setup.margin) * cell_median_ns(cell, cell->best)))
         return;
     live_answer(live, cell, leader, MOE_TENTATIVE);
+    live->insights++;
     for (uint32_t i = 0; i < cell->told_count; i++)
         if (cell->told[i].arm == leader)
             level_add(&cell->level, (double)cell->told[i].ns);
 }
 
-int live_learn(struct live *live, struct cell *cell, enum decision_phase phase, int arm,
-               int64_t ns)
+int live_learn(struct live *live, struct cell *cell, enum decision_phase phase, int arm, int64_t ns)
 {
     struct attempt *a = &cell->attempts[arm];
     bool search = phase == DECISION_SEARCH;
@@ -288,7 +308,8 @@ int live_fail(struct live *live, struct cell *cell, int arm)
         TRY(live_expire(live, cell, "failed in training", false));
     TRY(live_load(live, cell));
     TRY(ledger_begin(live->store, live->run.id, &cell->attempts[arm]));
-    TRY(ledger_end(live->store, &cell->attempts[arm], TRIAL_FAILED, "the trainer could not run it"));
+    TRY(ledger_end(live->store, &cell->attempts[arm], TRIAL_FAILED,
+                   "the trainer could not run it"));
     TRY(store_commit(live->store));
     if (under_way)
         decision_drop(&live->decision, arm);

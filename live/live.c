@@ -32,8 +32,9 @@ static bool learns(const struct live *live)
 
 static int publish(struct live *live, double now_us)
 {
-    if (!live->unpublished || (live->published_us > 0 && publish_share * (now_us - live->published_us) <
-                                                             live->publish_took_us))
+    if (!live->unpublished ||
+        (live->published_us > 0 &&
+         publish_share * (now_us - live->published_us) < live->publish_took_us))
         return OK;
     TRY(store_run_update(live->store, &live->run));
     TRY(store_publish(live->store));
@@ -142,11 +143,22 @@ static double cost_us(const struct pending *p, double ns)
     return p->arm == p->cell->best || !(level > 0) ? 0 : (ns - level) * 1e-3;
 }
 
-static int watch(struct live *live, struct cell *cell, double ns)
+static double log_below_edge(const struct pending *p)
 {
+    return log((double)p->cell->capacity / (double)(p->capacity ? p->capacity : 1));
+}
+
+/* A step far below the bucket's upper edge says less: how time follows capacity may be off by so
+ * much. */
+static const double slope_error = 0.1;
+
+static int watch(struct live *live, const struct pending *p, double ns)
+{
+    struct cell *cell = p->cell;
     double level;
 
-    if (!cell->watched || cell->state != CELL_SETTLED || !drift_tell(&cell->drift, ns))
+    if (!cell->watched || cell->state != CELL_SETTLED ||
+        !drift_tell(&cell->drift, ns * exp(-slope_error * log_below_edge(p))))
         return OK;
     live->status.alarms++;
     level = level_ns(&cell->level);
@@ -165,9 +177,21 @@ static int learn(struct live *live, const struct pending *p, int64_t ns)
     if (p->sampled && live->focus == cell)
         rc = live_learn(live, cell, p->phase, p->arm, ns);
     else
-        rc = watch(live, cell, (double)ns);
+        rc = watch(live, p, (double)ns);
     purse_own(&live->purse, live_now_us(live) - begun_us);
     return rc;
+}
+
+/* As if it had been measured at the bucket's upper edge, which stands for the bucket. */
+static double at_edge_ns(struct live *live, const struct pending *p, double ns)
+{
+    struct cell *cell = p->cell;
+    double model_ns = ns * search_rescale(live->search, p->arm, p->capacity, cell->capacity);
+    double below = log_below_edge(p);
+
+    if (p->arm == cell->best)
+        slope_add(&cell->slope, -below, log(model_ns));
+    return model_ns * exp(slope_of(&cell->slope) * below);
 }
 
 int live_tell(struct live *live, int64_t ns)
@@ -191,7 +215,7 @@ int live_tell(struct live *live, int64_t ns)
         live->purse.run_us += (double)ns * 1e-3;
         if (p.arm < 0)
             return OK;
-        edge_ns = (double)ns * search_rescale(live->search, p.arm, p.capacity, p.cell->capacity);
+        edge_ns = at_edge_ns(live, &p, (double)ns);
         purse_settle(&live->purse, cost_us(&p, edge_ns));
         if (p.arm == p.cell->best)
             level_add(&p.cell->level, edge_ns);

@@ -1,5 +1,5 @@
-/* A layer that is tuned while it trains, on the rank that decides: between an answer and the time it
- * took nothing is known of ranks, callbacks or orders. */
+/* A layer that is tuned while it trains, on the rank that decides: between an answer and the time
+ * it took nothing is known of ranks, callbacks or orders. */
 #ifndef LIVE_H
 #define LIVE_H
 
@@ -35,7 +35,7 @@ struct live {
     struct cell *last;  /* asked for */
     struct cell *focus; /* whose decision is open; NULL: none */
     struct decision decision;
-    uint32_t decided;
+    uint32_t decided, insights; /* buckets; how often one found a better plan */
 
     struct purse purse;
     struct pending {

@@ -7,6 +7,7 @@
 #include "status.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -59,12 +60,9 @@ static uint32_t checksum(const uint8_t *bytes, size_t count)
 
 static void write_order(const struct moe_plan *plan, uint32_t capacity, struct moetune_order *out)
 {
-    uint32_t words[ORDER_WORDS] = { [MAGIC] = order_magic,
-                                    [CAPACITY] = capacity,
-                                    [R] = plan->r,
-                                    [D_AND_A] = plan->d | plan->a << 16,
-                                    [SOURCE] = plan->source,
-                                    [BUCKET] = plan->bucket };
+    uint32_t words[ORDER_WORDS] = { [MAGIC] = order_magic,   [CAPACITY] = capacity,
+                                    [R] = plan->r,           [D_AND_A] = plan->d | plan->a << 16,
+                                    [SOURCE] = plan->source, [BUCKET] = plan->bucket };
 
     memcpy(&words[STEP_TIME], &plan->time_us, sizeof(plan->time_us));
     for (int i = 0; i < CHECK; i++)
@@ -113,11 +111,13 @@ static double or_default(double value, double fallback)
 
 static int complete(struct moetune_options *o)
 {
+    bool numbers = !isnan(o->share) && !isnan(o->margin);
+
     o->share = or_default(o->share, 0.01);
     o->margin = or_default(o->margin, 0.03);
     o->window = o->window ? o->window : 128;
     o->now_us = o->now_us ? o->now_us : system_us;
-    if (!(o->share <= 1) || !(o->margin < 1) || o->window > 1u << 20)
+    if (!numbers || !(o->share <= 1) || !(o->margin < 1) || o->window > 1u << 20)
         return fail(ERR_ARGUMENT,
                     "options: a share up to 1, a margin below 1 and a window up to %u are wanted",
                     1u << 20);

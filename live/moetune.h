@@ -1,8 +1,8 @@
 /* libmoetune: a trainer tunes its own MoE layer while it trains.
  *
- * libmoelookup answers from a table that moetune measured beforehand, with its own implementation of
- * the layer.  This library measures yours, in your process, on your traffic: ask which plan to run at
- * this step, run it, tell how long it took.
+ * libmoelookup answers from a table that moetune measured beforehand, with its own implementation
+ * of the layer.  This library measures yours, in your process, on your traffic: ask which plan to
+ * run at this step, run it, tell how long it took.
  *
  *     struct moetune *tuner;
  *     struct moe_shape shape = MOE_SHAPE_INIT;
@@ -19,17 +19,17 @@
  *     moetune_tell(tuner, microseconds);                 3. after it
  *     moetune_close(tuner);                              4. what is known is published
  *
- * Most steps run the best plan known so far, at first the default plan; some try another one, as the
- * search asks for it.  It is moetune's own: the same search, the same contest of its winner with the
- * default plan in paired rounds, margin, confidence and database.  When a bucket is decided its entry
- * is published, and answers from then on; libmoelookup reads it like any other.
+ * Most steps run the best plan known so far, at first the default plan; some try another one, as
+ * the search asks for it.  It is moetune's own: the same search, the same contest of its winner
+ * with the default plan in paired rounds, margin, confidence and database.  When a bucket is
+ * decided its entry is published, and answers from then on; libmoelookup reads it like any other.
  *
- * What exploring costs is kept below a share of training time (1 % unless you say otherwise).  Counted
- * are what tried plans take beyond the best plan known in that bucket, never less than nothing, and
- * the time this library itself takes, searching and writing.  A plan is tried only if what it is
- * expected to cost at worst (99 %) has been saved up by then; one that is expected to take 3 times as
- * long as the best one is never tried.  At 1 % a bucket is decided after some hundred to some thousand
- * of its steps.
+ * What exploring costs is kept below a share of training time (1 % unless you say otherwise).
+ * Counted are what tried plans take beyond the best plan known in that bucket, never less than
+ * nothing, and the time this library itself takes, searching and writing.  A plan is tried only if
+ * what it is expected to cost at worst (95 %) has been saved up by then; one that is expected to
+ * take 3 times as long as the best one is never tried.  At 1 % a bucket is decided after some
+ * hundred to some thousand of its steps.
  *
  * Ranks: rank 0 decides, by numbers that all ranks agreed on or that only it needs; the other ranks
  * do what its order of 32 bytes says, and open no file.  Give callbacks as above, or carry the
@@ -104,16 +104,16 @@ struct moetune_order {
 /* What has become of it. */
 struct moetune_status {
     uint32_t struct_size;
-    uint32_t looking_up;  /* 1: another process writes the database, or writing it failed */
-    uint64_t steps;       /* told */
-    uint64_t tried;       /* of them under a plan that was not the best known one */
-    double time_us;       /* of all steps told */
-    double cost_us;       /* of exploring, as the share counts it */
-    double own_us;        /* of that, what this library took */
-    uint32_t decided;     /* buckets that have an entry */
-    uint32_t open;        /* buckets that were asked for and have none yet */
-    uint32_t alarms;      /* entries that turned stale because their plan became slower */
-    uint32_t replaced;    /* entries whose plan changed after that */
+    uint32_t looking_up; /* 1: another process writes the database, or writing it failed */
+    uint64_t steps;      /* told */
+    uint64_t tried;      /* of them under a plan that was not the best known one */
+    double time_us;      /* of all steps told */
+    double cost_us;      /* of exploring, as the share counts it */
+    double own_us;       /* of that, what this library took */
+    uint32_t decided;    /* buckets that have an entry */
+    uint32_t open;       /* buckets that were asked for and have none yet */
+    uint32_t alarms;     /* entries that turned stale because their plan became slower */
+    uint32_t replaced;   /* entries whose plan changed after that */
 };
 
 /* clang-format off */
@@ -121,35 +121,35 @@ struct moetune_status {
 #define MOETUNE_STATUS_INIT { (uint32_t)sizeof(struct moetune_status), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 
-/* To tell instead of a time: the plan could not be run on this rank (out of memory, not possible for
- * this layer).  It is not tried again in this bucket. */
+/* To tell instead of a time: the plan could not be run on this rank (out of memory, not possible
+ * for this layer).  It is not tried again in this bucket. */
 #define MOETUNE_FAILED 1e300
 
 /* db: the database, made if it is not there; NULL: $MOETUNE_DB, else below $XDG_DATA_HOME or $HOME.
  * options may be NULL.  Ranks other than 0 open no file.  MOE_ERR_ARGUMENT: the shape or an option
- * breaks a rule; MOE_ERR_IO, MOE_ERR_FORMAT: the file (said on standard error).  Only rank 0 can fail
- * for the file's sake: agree on what it got before the first step. */
+ * breaks a rule; MOE_ERR_IO, MOE_ERR_FORMAT: the file (said on standard error).  Only rank 0 can
+ * fail for the file's sake: agree on what it got before the first step. */
 MOETUNE_API int moetune_open(const char *db, const struct moe_shape *shape,
                              const struct moetune_options *options, struct moetune **out);
 
 /* The plan for this step; always one that is legal for the layer.  Set plan->struct_size
- * (MOE_PLAN_INIT) first.  plan->source is as of moelookup_get, and MOE_TENTATIVE where the bucket is
- * being measured.  With options.broadcast every rank calls it, with the same capacity; without, rank
- * 0 alone (MOE_ERR_ARGUMENT elsewhere).  MOE_ERR_IO: the broadcast failed, or brought no order for
- * this capacity; the plan is the default then.  Who asks again without having told: that step taught
- * nothing, and counts as if it had cost what was saved up for it. */
+ * (MOE_PLAN_INIT) first.  plan->source is as of moelookup_get, and MOE_TENTATIVE where the bucket
+ * is being measured.  With options.broadcast every rank calls it, with the same capacity; without,
+ * rank 0 alone (MOE_ERR_ARGUMENT elsewhere).  MOE_ERR_IO: the broadcast failed, or brought no order
+ * for this capacity; the plan is the default then.  Who asks again without having told: that step
+ * taught nothing, and counts as if it had cost what was saved up for it. */
 MOETUNE_API int moetune_ask(struct moetune *tuner, uint32_t capacity, struct moe_plan *plan);
 
-/* How long the step took, from the same point on every rank to the same point.  With options.largest
- * every rank calls it.  MOE_ERR_ARGUMENT, and nothing is learnt: not a number above 0 and below 1e12
- * on some rank, or nothing was asked since the last time. */
+/* How long the step took, from the same point on every rank to the same point.  With
+ * options.largest every rank calls it.  MOE_ERR_ARGUMENT, and nothing is learnt: not a number above
+ * 0 and below 1e12 on some rank, or nothing was asked since the last time. */
 MOETUNE_API int moetune_tell(struct moetune *tuner, double time_us);
 
 /* The last answer of moetune_ask as an order.  MOE_ERR_ARGUMENT: nothing was asked yet. */
 MOETUNE_API int moetune_order(const struct moetune *tuner, struct moetune_order *out);
 
-/* An order as a plan, on any rank.  MOE_ERR_FORMAT: damaged, no order for this capacity, or not legal
- * for the layer; then *plan is untouched. */
+/* An order as a plan, on any rank.  MOE_ERR_FORMAT: damaged, no order for this capacity, or not
+ * legal for the layer; then *plan is untouched. */
 MOETUNE_API int moetune_follow(struct moetune *tuner, const struct moetune_order *order,
                                uint32_t capacity, struct moe_plan *plan);
 

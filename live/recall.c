@@ -23,8 +23,10 @@ enum { EFFORT = 1 /* normal */ };
 
 void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source)
 {
-    if (arm != cell->best)
+    if (arm != cell->best) {
         cell->level.count = 0;
+        cell->slope = (struct slope){ 0 };
+    }
     cell->best = arm;
     cell->answer = live->arms[arm];
     cell->answer.source = source;
@@ -69,7 +71,7 @@ bool live_settle(struct live *live, struct cell *cell)
 /* Of the default plan and the neighbours' the fastest by what was measured elsewhere. */
 static void guess(struct live *live, struct cell *cell)
 {
-    struct cell_pair pair = cells_around(&live->cells, cell->bucket);
+    struct cell_pair pair = cells_around(&live->cells, cell->bucket, false);
     const struct cell *near[] = { pair.below, pair.above };
     double least = NAN;
     int best = live->standard;
@@ -85,7 +87,7 @@ static void guess(struct live *live, struct cell *cell)
         }
     }
     live_answer(live, cell, best, best == live->standard ? MOE_DEFAULT : MOE_NEIGHBOUR);
-    cell->guessed = live->decided;
+    cell->guessed = live->insights;
 }
 
 /* A person's word counts more than anything measured. */
@@ -110,7 +112,7 @@ void live_prepare(struct live *live, struct cell *cell)
     if (fresh && (take_pin(live, cell) || live_settle(live, cell)))
         return;
     if (fresh || (cell->state == CELL_OPEN && !cell->known && !cell->told_count &&
-                  cell->guessed != live->decided))
+                  cell->guessed != live->insights))
         guess(live, cell);
 }
 

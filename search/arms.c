@@ -29,8 +29,8 @@ static int check_axes(const char *axes)
                (strlen(plan_axes[i].name) != word || memcmp(plan_axes[i].name, axes, word) != 0))
             i++;
         if (i == plan_axis_count)
-            return fail(ERR_ARGUMENT, "axes: \"%.*s\" is not an axis; there are r, d, a",
-                        (int)word, axes);
+            return fail(ERR_ARGUMENT, "axes: \"%.*s\" is not an axis; there are r, d, a", (int)word,
+                        axes);
         axes += word + (axes[word] == ',');
     }
     return OK;

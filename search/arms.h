@@ -4,8 +4,8 @@
 
 #include "search.h"
 
-/* Every legal plan of the layer in which only `axes` ("r,d,a") differ from the default plan, at most
- * SEARCH_ARMS_MAX.  ERR_ARGUMENT after a message. */
+/* Every legal plan of the layer in which only `axes` ("r,d,a") differ from the default plan, at
+ * most SEARCH_ARMS_MAX.  ERR_ARGUMENT after a message. */
 int arms_list(const struct moe_shape *shape, const char *axes, struct moe_plan *arms,
               size_t *count);
 

@@ -9,7 +9,7 @@
 static const double allowance = 0.03, uses_per_alarm = 1e5;
 static const double scale_before = 0.05, scale_least = 0.01;
 static const double clip = 2; /* standard deviations */
-enum { USES_MIN = 16, RESCALE_EVERY = 8 };
+enum { USES_MIN = 16, RESCALE_EVERY = 8, USES_TRUSTED = 32, LIMIT_MIN = 8 /* deviations */ };
 
 /* Siegmund: a sum whose steps have mean -k and deviation 1 reaches h after (exp(2kb) - 2kb - 1) /
  * 2k^2 steps on average, b = h + 1.166. */
@@ -19,7 +19,7 @@ static double limit_at(double scale)
 
     for (int i = 0; i < 20; i++)
         b = log(2 * k * k * uses_per_alarm + 2 * k * b + 1) / (2 * k);
-    return fmax(b - 1.166, 3) * scale;
+    return fmax(b - 1.166, LIMIT_MIN) * scale;
 }
 
 static void rescale(struct drift *d)
@@ -34,6 +34,23 @@ static void rescale(struct drift *d)
         values[i] = fabs(d->recent[i] - middle);
     d->scale = fmax(1.4826 * median_of(values, n), scale_least);
     d->limit = limit_at(d->scale);
+}
+
+/* A contest of few rounds leaves a wide interval.  The first uses narrow it, never widen it: who
+ * was slow from the start is not taken for normal. */
+static void narrow(struct drift *d)
+{
+    double values[USES_TRUSTED], lower;
+
+    for (size_t i = 0; i < USES_TRUSTED; i++)
+        values[i] = d->recent[i];
+    lower = median_of(values, USES_TRUSTED) + 2.5 * 1.2533 * d->scale / sqrt(USES_TRUSTED);
+    if (lower >= 0)
+        return;
+    d->reference += lower;
+    for (size_t i = 0; i < USES_TRUSTED; i++)
+        d->recent[i] -= (float)lower;
+    d->sum = 0;
 }
 
 void drift_open(struct drift *drift, double high_ns)
@@ -51,6 +68,8 @@ bool drift_tell(struct drift *d, double ns)
     d->recent[d->uses++ % DRIFT_WINDOW] = (float)above;
     if (d->uses >= USES_MIN && d->uses % RESCALE_EVERY == 0)
         rescale(d);
+    if (d->uses == USES_TRUSTED)
+        narrow(d);
     most = clip * d->scale;
     d->sum = fmax(0, d->sum + fmax(-most, fmin(most, step)));
     if (d->uses < USES_MIN || d->sum < d->limit)

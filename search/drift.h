@@ -4,7 +4,8 @@
  * Added up is how far each step's log time lies above the upper end of the recorded interval and an
  * allowance (3 %), never below 0; the sum at which it says so follows from the noise of the steps
  * themselves (their median absolute deviation) such that steps that take what was recorded give an
- * alarm in at most one of 100,000 uses (Siegmund's approximation).  Single steps count at most two
+ * alarm in at most one of 100,000 uses (Siegmund's approximation).  The first 32 uses narrow the
+ * interval where few samples had left it wide.  Single steps count at most two
  * standard deviations: outliers say little, however long. */
 #ifndef DRIFT_H
 #define DRIFT_H

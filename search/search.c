@@ -170,7 +170,7 @@ double search_estimate(struct search *search, uint64_t capacity, int arm)
 
 bool search_ratio(struct search *search, int arm, int other, double *expected, double *high)
 {
-    static const double sds = 2.326; /* one-sided, 99 % */
+    static const double sds = 1.645; /* one-sided, 95 % */
     double mean, sd;
 
     if (!search->ops->compare || !search->visits)

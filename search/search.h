@@ -124,7 +124,7 @@ bool search_infer(struct search *search, uint64_t capacity, const bool *usable,
 double search_estimate(struct search *search, uint64_t capacity, int arm);
 
 /* In the visit: how much longer an arm takes than another one, as a ratio: expected, and what it
- * stays below with 99 %.  False when the strategy has no model. */
+ * stays below with 95 %.  False when the strategy has no model. */
 bool search_ratio(struct search *search, int arm, int other, double *expected, double *high);
 
 /* What turns an arm's time at one capacity into that at another, not far away; 1 without a model.

@@ -94,7 +94,8 @@ int modelled_best_static(const struct modelled *m, const uint32_t *trace, uint32
 uint32_t modelled_wander(const struct modelled *m, uint64_t seed, uint32_t step, uint32_t steps)
 {
     double turns = 6.283185307179586 * 3 * step / steps;
-    double place = 0.5 - 0.35 * cos(turns) + 0.1 * sin(7.3 * turns) + 0.03 * normal_draw(seed, step);
+    double place =
+        0.5 - 0.35 * cos(turns) + 0.1 * sin(7.3 * turns) + 0.03 * normal_draw(seed, step);
     double last = (double)(m->first + (m->count - 1) * m->step);
     double capacity = m->first * pow(last / m->first, fmax(0, fmin(1, place)));
 
