@@ -182,11 +182,37 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 	$(Q)objcopy --localize-hidden $(LIB)/lib/all.o
 	$(Q)rm -f $@ && ar rcs $@ $(LIB)/lib/all.o
 
+# ---- libmoetune: the store, the search and what asks them, for trainers that tune themselves
+
+TUNER_PARTS := $(addprefix db/,cluster plan shape sha256 status stats store schema records publish lease json \
+                 lookup lookup_bind lookup_get lookup_pack lookup_set lookup_sqlite) \
+               $(basename $(wildcard search/*.c live/*.c))
+TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/live/%.o)
+TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \
+               -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb -Isearch -Ilive
+ifneq ($(SQLITE),0)
+library: $(LIB)/libmoetune.so $(LIB)/libmoetune.a
+endif
+$(LIB)/live/search/%.o: CFLAGS += -O3 -fno-math-errno
+$(LIB)/live/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(Q)$(LIB_CC) $(TUNER_CFLAGS) -c -o $@ $<
+$(LIB)/libmoetune.so.$(LIB_VERSION): $(TUNER_OBJECTS) live/moetune.map
+	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=live/moetune.map \
+	    $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--as-needed -o $@ $(TUNER_OBJECTS) $(LIB_LIBS) -lm
+$(LIB)/libmoetune.so: $(LIB)/libmoetune.so.$(LIB_VERSION)
+	$(Q)ln -sfn $(<F) $@
+# Also the names of libmoelookup: a program may link both archives.
+$(LIB)/libmoetune.a: $(TUNER_OBJECTS)
+	$(Q)ld -r -o $(LIB)/live/all.o $^
+	$(Q)objcopy --wildcard --keep-global-symbol='moetune_*' $(LIB)/live/all.o
+	$(Q)rm -f $@ && ar rcs $@ $(LIB)/live/all.o
+
 # Another PREFIX is another search path.
 $(BUILD)/prefix: FORCE
 	@mkdir -p $(@D)
 	@echo '$(PREFIX)' | cmp -s - $@ || echo '$(PREFIX)' >$@
-$(LIB)/lib/lookup.o $(BUILD)/db/lookup.o: $(BUILD)/prefix
+$(LIB)/lib/lookup.o $(LIB)/live/db/lookup.o $(BUILD)/db/lookup.o: $(BUILD)/prefix
 FORCE:
 
 # What Debian calls the things we need.
@@ -236,18 +262,27 @@ fuzz: deps
 	$(Q)$(MAKE) --no-print-directory SAN=1 $(FUZZERS:%=build/cpu-san/tests/fuzz_%)
 	set -e; for f in $(FUZZERS); do build/cpu-san/tests/fuzz_$$f --seconds $(FUZZ_SECONDS) tests/corpus/$$f/*; done
 
+# FOLDER NAME: header, libraries, pkg-config, CMake, manual page.
+define put_library
+$(Q)install -m 644 $(1)/$(2).h $(DEST)/include
+$(Q)install -m 755 $(LIB)/lib$(2).so.$(LIB_VERSION) $(DEST)/lib
+$(Q)ln -sfn lib$(2).so.$(LIB_VERSION) $(DEST)/lib/lib$(2).so
+$(Q)install -m 644 $(LIB)/lib$(2).a $(DEST)/lib
+$(Q)install -d $(DEST)/lib/cmake/$(2)
+$(Q)$(FILL) $(1)/$(2).pc.in >$(DEST)/lib/pkgconfig/$(2).pc
+$(Q)$(FILL) $(1)/$(2)-config.cmake.in >$(DEST)/lib/cmake/$(2)/$(2)-config.cmake
+$(Q)$(FILL) $(1)/$(2)-config-version.cmake.in >$(DEST)/lib/cmake/$(2)/$(2)-config-version.cmake
+$(Q)$(FILL) $(1)/$(2).3 >$(DEST)/share/man/man3/$(2).3
+endef
 install: build
-	$(Q)install -d $(DEST)/bin $(DEST)/include $(DEST)/lib/pkgconfig $(DEST)/lib/cmake/moelookup $(DEST)/share/man/man3
+	$(Q)install -d $(DEST)/bin $(DEST)/include $(DEST)/lib/pkgconfig $(DEST)/lib/cmake $(DEST)/share/man/man3
 	$(Q)install -m 755 $(BUILD)/moetune $(DEST)/bin/moetune
-	$(Q)install -m 644 db/moelookup.h comm/moelookup_mpi.h $(DEST)/include
-	$(Q)install -m 755 $(LIB)/libmoelookup.so.$(LIB_VERSION) $(DEST)/lib
-	$(Q)ln -sfn libmoelookup.so.$(LIB_VERSION) $(DEST)/lib/libmoelookup.so
-	$(Q)install -m 644 $(LIB)/libmoelookup.a $(DEST)/lib
-	$(Q)$(FILL) db/moelookup.pc.in >$(DEST)/lib/pkgconfig/moelookup.pc
-	$(Q)$(FILL) db/moelookup-config.cmake.in >$(DEST)/lib/cmake/moelookup/moelookup-config.cmake
-	$(Q)$(FILL) db/moelookup-config-version.cmake.in >$(DEST)/lib/cmake/moelookup/moelookup-config-version.cmake
-	$(Q)$(FILL) db/moelookup.3 >$(DEST)/share/man/man3/moelookup.3
-	@echo "installed in $(DEST): bin/moetune, libmoelookup, its header, moelookup.pc, CMake config, moelookup(3)"
+	$(Q)install -m 644 comm/moelookup_mpi.h $(DEST)/include
+	$(call put_library,db,moelookup)
+ifneq ($(SQLITE),0)
+	$(call put_library,live,moetune)
+endif
+	@echo "installed in $(DEST): bin/moetune; libmoelookup and libmoetune with headers, pkg-config, CMake, manual pages"
 
 C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) kernels/*.cu kernels/*.cuh tests/*.[ch] tests/*.cu tests/*.cc tests/*/*.h)
 format:
@@ -265,5 +300,5 @@ help:
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 4
 
 -include $(wildcard $(BUILD)/*/*.d $(BUILD)/on_?pu/*/*.d)
--include $(wildcard $(LIB)/lib/*.d)
+-include $(wildcard $(LIB)/lib/*.d $(LIB)/live/*/*.d)
 .PHONY: gpu-checks check-gpu all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help

@@ -6,6 +6,7 @@
 #include "shape.h"
 #include "status.h"
 
+#include <locale.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ struct moetune {
     struct moetune_options options; /* strings are not kept */
     struct moe_shape shape;
     struct live *live; /* rank 0 */
+    locale_t plain;    /* numbers in files have a point, whatever the program's locale; 0: none */
     bool asked;        /* and not told yet */
     bool ordered;
     uint32_t capacity;
@@ -23,6 +25,12 @@ struct moetune {
 };
 
 static const double us_most = 1e12;
+
+/* For as long as we read and write; of this thread alone. */
+static locale_t speak_plainly(const struct moetune *t)
+{
+    return uselocale(t->plain); /* 0 changes nothing */
+}
 
 /* What was not there when the caller was compiled is 0. */
 static void take(void *to, size_t size, const void *from, uint32_t given)
@@ -126,6 +134,9 @@ static int complete(struct moetune_options *o)
 
 static int open_live(struct moetune *t, const char *db)
 {
+    locale_t before;
+    int rc;
+
     const struct moetune_options *o = &t->options;
     struct live_setup setup = { .path = db,
                                 .shape = t->shape,
@@ -139,7 +150,13 @@ static int open_live(struct moetune *t, const char *db)
                                 .now_us = o->now_us,
                                 .self = o->self };
 
-    return o->rank ? OK : live_open(&setup, &t->live);
+    if (o->rank)
+        return OK;
+    t->plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    before = speak_plainly(t);
+    rc = live_open(&setup, &t->live);
+    uselocale(before);
+    return rc;
 }
 
 /* Statuses beyond those that callers know. */
@@ -171,7 +188,7 @@ int moetune_open(const char *db, const struct moe_shape *shape,
     if (!rc)
         rc = open_live(t, db);
     if (rc) {
-        free(t);
+        moetune_close(t);
         return public_status(rc);
     }
     t->options.layer = t->options.cluster = t->options.axes = NULL;
@@ -181,9 +198,15 @@ int moetune_open(const char *db, const struct moe_shape *shape,
 
 void moetune_close(struct moetune *tuner)
 {
+    locale_t before;
+
     if (!tuner)
         return;
+    before = speak_plainly(tuner);
     live_close(tuner->live);
+    uselocale(before);
+    if (tuner->plain)
+        freelocale(tuner->plain);
     free(tuner);
 }
 
@@ -213,6 +236,14 @@ static int exchange(struct moetune *t)
     return rc ? ERR_IO : OK;
 }
 
+static void decide(struct moetune *t)
+{
+    locale_t before = speak_plainly(t);
+
+    live_ask(t->live, t->capacity, &t->plan);
+    uselocale(before);
+}
+
 int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
 {
     int rc = MOE_OK;
@@ -223,7 +254,7 @@ int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
     t->plan.source = MOE_DEFAULT;
     t->capacity = capacity;
     if (t->live)
-        live_ask(t->live, capacity, &t->plan);
+        decide(t);
     if (t->options.broadcast)
         rc = exchange(t);
     if (rc && t->live)
@@ -269,6 +300,15 @@ static double checked(const struct moetune *t, double time_us)
     return INFINITY;
 }
 
+static int learn(struct moetune *t, double us)
+{
+    locale_t before = speak_plainly(t);
+    int rc = live_tell(t->live, us == MOETUNE_FAILED ? 0 : (int64_t)fmax(1, us * 1e3));
+
+    uselocale(before);
+    return rc;
+}
+
 int moetune_tell(struct moetune *t, double time_us)
 {
     double us;
@@ -284,9 +324,7 @@ int moetune_tell(struct moetune *t, double time_us)
             live_void(t->live);
         return MOE_ERR_ARGUMENT;
     }
-    if (!t->live)
-        return MOE_OK;
-    return live_tell(t->live, us == MOETUNE_FAILED ? 0 : (int64_t)fmax(1, us * 1e3));
+    return t->live ? learn(t, us) : MOE_OK;
 }
 
 int moetune_status(const struct moetune *t, struct moetune_status *out)

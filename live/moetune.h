@@ -42,9 +42,9 @@
  *     rank 0:  moetune_tell(tuner, time);
  *
  * Staying true: times of plans that the table already holds are watched.  Steps that have become
- * persistently slower than their entry's interval and 3 % make it stale (one false alarm in 100,000
- * uses at most, whatever the noise), and the plan, the runner-up and the default plan meet again in
- * paired rounds.  Only that contest changes a plan.
+ * persistently slower than their entry's interval and 3 % make it stale (false alarms: fewer than
+ * one in 10,000 uses), and the plan, the runner-up and the default plan meet again in paired
+ * rounds.  Only that contest changes a plan.
  *
  * One process writes a database.  If another one does, moetune_open says so on standard error and
  * only looks up: answers are those of libmoelookup as the database was then, and nothing is learnt.
