@@ -2,10 +2,15 @@
  * libmoelookup for the plan of each step and switches without stopping.
  *
  *     mpirun -np 4 example_trainer TABLE [STEPS]
+ *     mpirun -np 4 example_trainer learn DATABASE [STEPS]
+ *
+ * The second form asks libmoetune instead, tells how long each step took, and so tunes the layer
+ * while it trains.
  *
  * As a check it trains the same layer a second time under one fixed plan: the outputs of every step
  * and the weights at the end must agree.  Ends with "N passed, N failed". */
 #include "moelookup_mpi.h"
+#include "moetune.h"
 #include "plan.h"
 #include "rig.h"
 #include "status.h"
@@ -15,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS_MAX = 64, TOKENS = 64, EXECS_MAX = 64 };
+enum { RANKS_MAX = 64, TOKENS = 64, EXECS_MAX = 256 };
+/* Over all steps: rounding differences grow with every step that is learnt from. */
 static const double learning_rate = 0.01, tolerance = 1e-4;
 
 /* Prepared executors are kept: going back to a plan costs nothing. */
@@ -36,6 +42,7 @@ static struct {
     struct wire *wire;
     struct engine engine;
     struct moe_shape shape;
+    int steps;
 } all;
 
 static int rank_of_mine(void)
@@ -80,7 +87,7 @@ static int exec_for(struct trainer *t, const struct moe_plan *plan, uint64_t cap
 static void descend(float *weights, const float *gradient, uint64_t n)
 {
     for (uint64_t i = 0; i < n && weights; i++)
-        weights[i] -= (float)learning_rate * gradient[i];
+        weights[i] -= (float)(learning_rate / all.steps) * gradient[i];
 }
 
 /* The gate is the same on every rank, its gradient is not. */
@@ -140,24 +147,65 @@ static uint64_t capacity_at(int step)
     return moe_capacity(factors[step % 10], all.shape.top_k, all.shape.experts, TOKENS, 0);
 }
 
-static int compare_training(const struct moelookup_view *view, int steps)
+/* ---- where plans come from: a table that is looked up, or a tuner that learns */
+
+struct adviser {
+    const struct moelookup_view *view;
+    struct moetune *tuner; /* NULL: the table */
+};
+
+static int broadcast(void *self, void *bytes, size_t size)
+{
+    (void)self;
+    return MPI_Bcast(bytes, (int)size, MPI_BYTE, 0, MPI_COMM_WORLD) != MPI_SUCCESS;
+}
+
+static int largest(void *self, double *value)
+{
+    (void)self;
+    return MPI_Allreduce(MPI_IN_PLACE, value, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD) !=
+           MPI_SUCCESS;
+}
+
+static int ask(const struct adviser *a, uint64_t capacity, struct moe_plan *plan)
+{
+    return a->tuner ? moetune_ask(a->tuner, (uint32_t)capacity, plan)
+                    : moelookup_get(a->view, (uint32_t)capacity, plan);
+}
+
+/* A step under the plan that is advised, timed from when all ranks are there. */
+static int train_advised(struct trainer *t, const struct adviser *a, int step, uint64_t capacity,
+                         struct moe_plan *plan)
+{
+    double begun_s;
+    struct exec *exec;
+
+    TRY(ask(a, capacity, plan));
+    TRY(exec_for(t, plan, capacity, &exec)); /* what is made once is not a step's time */
+    MPI_Barrier(MPI_COMM_WORLD);
+    begun_s = MPI_Wtime();
+    TRY(train(t, step, plan, capacity));
+    return a->tuner ? moetune_tell(a->tuner, (MPI_Wtime() - begun_s) * 1e6) : OK;
+}
+
+static int compare_training(const struct adviser *adviser, int *switches)
 {
     struct moe_plan fixed = plan_default(), before = MOE_PLAN_INIT;
     struct trainer asked, plain;
     double most = 0;
-    int rc, switches = 0;
+    int rc;
     uint64_t values = (uint64_t)TOKENS * all.shape.model_dim;
 
+    *switches = 0;
     TRY(trainer_open(&asked));
     TRY(trainer_open(&plain));
-    for (int step = 0; step < steps; step++) {
+    for (int step = 0; step < all.steps; step++) {
         struct moe_plan plan = MOE_PLAN_INIT;
         uint64_t capacity = capacity_at(step);
 
-        moelookup_get(view, (uint32_t)capacity, &plan);
-        switches += step && !plan_equal(&plan, &before);
+        TRY_OUT(train_advised(&asked, adviser, step, capacity, &plan));
+        *switches += step && !plan_equal(&plan, &before);
         before = plan;
-        TRY_OUT(train(&asked, step, &plan, capacity));
         TRY_OUT(train(&plain, step, &fixed, capacity));
         most = fmax(most, difference(asked.rig->y, plain.rig->y, values));
     }
@@ -166,25 +214,50 @@ static int compare_training(const struct moelookup_view *view, int steps)
     if (!rank_of_mine())
         printf("%d steps, %d switches of plan, %d prepared steps; largest difference from a fixed "
                "plan %.2g\n",
-               steps, switches, asked.count, most);
-    if (!rc && !switches)
-        rc = fail(ERR_WRONG, "the table never switches: nothing is shown");
+               all.steps, *switches, asked.count, most);
 out:
     trainer_close(&asked);
     trainer_close(&plain);
     return rc;
 }
 
-static int run(const char *path, int steps)
+static int learn(const char *path)
+{
+    struct moetune_options options = MOETUNE_OPTIONS_INIT;
+    struct moetune_status status = MOETUNE_STATUS_INIT;
+    struct adviser adviser = { NULL, NULL };
+    int rc, switches;
+
+    options.rank = (uint32_t)rank_of_mine();
+    options.window = 32;
+    options.share = 0.5; /* a short training */
+    options.layer = "example_trainer";
+    options.broadcast = broadcast;
+    options.largest = largest;
+    TRY(world_settle(all.world, moetune_open(path, &all.shape, &options, &adviser.tuner)));
+    rc = compare_training(&adviser, &switches);
+    moetune_status(adviser.tuner, &status);
+    if (!rank_of_mine())
+        printf("%llu steps under plans that were tried, %u buckets decided\n",
+               (unsigned long long)status.tried, status.decided);
+    moetune_close(adviser.tuner);
+    return rc;
+}
+
+static int run(const char *path)
 {
     struct moelookup *table = NULL;
     struct moelookup_view *view = NULL;
-    int rc;
+    struct adviser adviser;
+    int rc, switches;
 
     TRY_OUT(moelookup_mpi_open(path, 0, MPI_COMM_WORLD, &table));
     TRY_OUT(moelookup_mpi_check(table, MPI_COMM_WORLD));
     TRY_OUT(moelookup_bind(table, &all.shape, NULL, &view));
-    rc = compare_training(view, steps);
+    adviser = (struct adviser){ view, NULL };
+    rc = compare_training(&adviser, &switches);
+    if (!rc && !switches)
+        rc = fail(ERR_WRONG, "the table never switches: nothing is shown");
 out:
     moelookup_view_free(view);
     moelookup_close(table);
@@ -193,11 +266,12 @@ out:
 
 int main(int argc, char **argv)
 {
-    int rc, steps = argc > 2 ? atoi(argv[2]) : 30;
+    bool learns = argc > 1 && !strcmp(argv[1], "learn");
+    int rc;
     const struct topology *ranks;
 
-    if (argc < 2) {
-        fprintf(stderr, "usage: mpirun -np N example_trainer TABLE [STEPS]\n");
+    if (argc < 2 + learns) {
+        fprintf(stderr, "usage: mpirun -np N example_trainer TABLE|learn DATABASE [STEPS]\n");
         return 2;
     }
     if (world_open(0, &all.world) || wire_mpi_open(all.world, &all.wire) ||
@@ -216,7 +290,8 @@ int main(int argc, char **argv)
                                     .pass = MOE_TRAIN,
                                     .activation = MOE_RELU,
                                     .tokens = TOKENS };
-    rc = run(argv[1], steps);
+    all.steps = argc > 2 + learns ? atoi(argv[2 + learns]) : 30;
+    rc = learns ? learn(argv[2]) : run(argv[1]);
     if (ranks->rank == 0)
         printf("%d passed, %d failed\n", !rc, !!rc);
     engine_close(&all.engine);
