@@ -300,7 +300,8 @@ int live_expire(struct live *live, struct cell *cell, const char *why, bool rema
     return OK;
 }
 
-int live_fail(struct live *live, struct cell *cell, int arm)
+int live_fail(struct live *live, struct cell *cell, int arm, enum trial_state state,
+              const char *why)
 {
     bool under_way = live->focus == cell;
 
@@ -308,8 +309,7 @@ int live_fail(struct live *live, struct cell *cell, int arm)
         TRY(live_expire(live, cell, "failed in training", false));
     TRY(live_load(live, cell));
     TRY(ledger_begin(live->store, live->run.id, &cell->attempts[arm]));
-    TRY(ledger_end(live->store, &cell->attempts[arm], TRIAL_FAILED,
-                   "the trainer could not run it"));
+    TRY(ledger_end(live->store, &cell->attempts[arm], state, why));
     TRY(store_commit(live->store));
     if (under_way)
         decision_drop(&live->decision, arm);

@@ -194,35 +194,46 @@ static double at_edge_ns(struct live *live, const struct pending *p, double ns)
     return model_ns * exp(slope_of(&cell->slope) * below);
 }
 
+static int close_step(struct live *live, const struct pending *p, double ns)
+{
+    double edge_ns;
+
+    live->status.steps++;
+    live->status.tried += p->arm != p->cell->best;
+    live->purse.run_us += ns * 1e-3;
+    if (p->arm < 0)
+        return OK;
+    edge_ns = at_edge_ns(live, p, ns);
+    purse_settle(&live->purse, cost_us(p, edge_ns));
+    if (p->arm == p->cell->best)
+        level_add(&p->cell->level, edge_ns);
+    return learns(live) && (p->sampled || p->cell->watched) ? learn(live, p, (int64_t)edge_ns) : OK;
+}
+
 int live_tell(struct live *live, int64_t ns)
 {
     struct pending p = live->pending;
-    double edge_ns;
-    int rc = OK;
 
     live->pending.cell = NULL;
     if (!live->store)
         return OK;
     if (!p.cell)
         return ERR_ARGUMENT;
-    if (!ns) {
-        purse_settle(&live->purse, live->purse.reserved_us);
-        if (learns(live) && p.arm >= 0)
-            rc = live_fail(live, p.cell, p.arm);
-    } else {
-        live->status.steps++;
-        live->status.tried += p.arm != p.cell->best;
-        live->purse.run_us += (double)ns * 1e-3;
-        if (p.arm < 0)
-            return OK;
-        edge_ns = at_edge_ns(live, &p, (double)ns);
-        purse_settle(&live->purse, cost_us(&p, edge_ns));
-        if (p.arm == p.cell->best)
-            level_add(&p.cell->level, edge_ns);
-        if (learns(live) && (p.sampled || p.cell->watched))
-            rc = learn(live, &p, (int64_t)edge_ns);
-    }
-    if (rc)
+    if (close_step(live, &p, (double)ns))
+        live_give_up(live);
+    return OK;
+}
+
+int live_failed(struct live *live, enum trial_state state, const char *why)
+{
+    struct pending p = live->pending;
+
+    drop_pending(live);
+    if (!live->store)
+        return OK;
+    if (!p.cell)
+        return ERR_ARGUMENT;
+    if (learns(live) && p.arm >= 0 && live_fail(live, p.cell, p.arm, state, why))
         live_give_up(live);
     return OK;
 }

@@ -57,8 +57,10 @@ void live_close(struct live *live); /* publishes; NULL is fine */
 
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan);
 
-/* ERR_ARGUMENT if nothing is asked.  ns: 0 = the plan failed. */
+/* ERR_ARGUMENT if nothing is asked. */
 int live_tell(struct live *live, int64_t ns);
+/* Instead: the plan could not be run, `why`. */
+int live_failed(struct live *live, enum trial_state state, const char *why);
 void live_void(struct live *live); /* instead, if there is no time */
 
 struct moetune_status live_status(const struct live *live);
@@ -80,7 +82,8 @@ int live_load(struct live *live, struct cell *cell); /* attempts and samples, fr
 int live_next(struct live *live, struct cell *cell, enum decision_phase *phase);
 int live_learn(struct live *live, struct cell *cell, enum decision_phase phase, int arm,
                int64_t ns);
-int live_fail(struct live *live, struct cell *cell, int arm);
+int live_fail(struct live *live, struct cell *cell, int arm, enum trial_state state,
+              const char *why);
 /* The entry is out of date. */
 int live_expire(struct live *live, struct cell *cell, const char *why, bool rematch);
 

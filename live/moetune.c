@@ -303,7 +303,9 @@ static double checked(const struct moetune *t, double time_us)
 static int learn(struct moetune *t, double us)
 {
     locale_t before = speak_plainly(t);
-    int rc = live_tell(t->live, us == MOETUNE_FAILED ? 0 : (int64_t)fmax(1, us * 1e3));
+    int rc = us == MOETUNE_FAILED
+                 ? live_failed(t->live, TRIAL_FAILED, "the trainer could not run it")
+                 : live_tell(t->live, (int64_t)fmax(1, us * 1e3));
 
     uselocale(before);
     return rc;

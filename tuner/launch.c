@@ -142,7 +142,7 @@ static void become_mpirun(const struct command *c)
 }
 
 /* mpirun passes on a rank's exit code, or 128 + the signal that killed one. */
-static void describe_end(int status, char *how, size_t size)
+void launch_describe_end(int status, char *how, size_t size)
 {
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 
@@ -181,7 +181,7 @@ int launch_ranks(const struct launch_where *where, char **argv, int *exit_code)
         *exit_code = WEXITSTATUS(status);
         return OK;
     }
-    describe_end(status, how, sizeof(how));
+    launch_describe_end(status, how, sizeof(how));
     return fail(ERR_LAUNCH, "%s", how);
 }
 
@@ -309,7 +309,7 @@ void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
             waitpid(ranks->pid, &status, 0);
         }
     }
-    describe_end(status, how, size);
+    launch_describe_end(status, how, size);
     *ranks = (struct launched){ 0 };
 }
 

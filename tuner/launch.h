@@ -62,6 +62,9 @@ int launch_write(struct launched *ranks, const char *line);
  * ERR_LAUNCH, silently, when the ranks are gone. */
 int launch_read(struct launched *ranks, int timeout_ms, char *line, size_t size);
 
+/* What waitpid() says of a process, in a few words. */
+void launch_describe_end(int status, char *how, size_t size);
+
 /* Ends them, politely first if `gently`; says how they ended in a few words. */
 void launch_end(struct launched *ranks, bool gently, char *how, size_t size);
 

@@ -1,5 +1,6 @@
 /* moetune tune: the main job, from options to the dictionary. */
 #include "host.h"
+#include "interview.h"
 #include "json.h"
 #include "paste.h"
 #include "plan.h"
@@ -231,7 +232,7 @@ int tune_main(int argc, char **argv)
         /* For `moetune --cluster` argv[0] is the program itself.  What --retune made stale stays
          * so until it is measured. */
         campaign_command(&t->campaign, strcmp(argv[0], "tune") ? argv + 1 : argv, "--retune");
-        rc = tune(t);
+        rc = t->request.options.exec ? interview(&t->request.options) : tune(t);
         errands_free(&t->errands);
         tune_request_free(&t->request);
     }

@@ -2,6 +2,7 @@
 #include "tune_options.h"
 
 #include "errands.h"
+#include "interview.h"
 #include "model_file.h"
 #include "shape.h"
 #include "status.h"
@@ -60,6 +61,10 @@ static const struct option_row rows[] = {
       "per rank, as 512MiB or 2GiB (0.8 of the least free share)", NULL },
     { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
       NULL },
+    { "exec", "COMMAND", OPTION_TEXT, AT(exec),
+      "tune the layer of this program, which asks and tells (below)", NULL },
+    { "implementation", "TEXT", OPTION_TEXT, AT(implementation),
+      "what runs it: \"tutel 0.3, torch 2.3\"; another text is another table", NULL },
     { "device", "NAME", OPTION_TEXT, AT(device), "back end", NULL },
     { "launcher-args", "ARGS", OPTION_TEXT, AT(launcher_arguments),
       "more words for mpirun, blanks between", NULL },
@@ -97,6 +102,8 @@ static void print_help(const char *verb)
     printf("searches:\n");
     for (size_t i = 0; search_strategies[i]; i++)
         printf("  %-12s %s\n", search_strategies[i]->name, search_strategies[i]->summary);
+    if (tune)
+        printf("\n%s", interview_help);
     printf("\nexample: moetune %s --experts 2 --model-dim 256 --hidden-dim 512 --budget 10m\n",
            verb);
 }
@@ -122,6 +129,9 @@ int tune_options_parse(const char *verb, int argc, char **argv, struct tune_opti
                     "%s takes no argument \"%s\" (HOSTS is one: \"a:8,b:8\", or a file)", verb,
                     argv[first + 1]);
     o.hosts = first < argc ? argv[first] : NULL;
+    if (o.exec && (o.hosts || o.sim || o.retune))
+        return fail(ERR_ARGUMENT, "--exec goes with neither hosts nor --sim nor --retune: the "
+                                  "program starts its own ranks");
     if (o.hosts && o.sim)
         return fail(ERR_ARGUMENT, "--sim and hosts: one of the two");
     *out = o;

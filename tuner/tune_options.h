@@ -19,6 +19,7 @@ struct tune_options {
     double max_factor, margin, timeout_s;
     const char *device, *sim, *buckets, *search, *axes, *db, *budget, *max_memory;
     const char *hosts, *launcher_arguments;
+    const char *exec, *implementation;
 };
 
 /* Options, and everything that can be known without ranks. */
