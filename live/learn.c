@@ -158,6 +158,7 @@ static void open_decision(struct live *live, struct cell *cell)
     for (uint32_t i = 0; i < cell->told_count; i++)
         decision_recall(&live->decision, cell->told[i].phase, cell->told[i].arm, cell->told[i].ns);
     live->focus = cell;
+    live->saving_us = 0;
 }
 
 /* OK also if the bucket under way keeps its place, or this one needs no decision. */
@@ -193,13 +194,19 @@ static void ratio_of(struct live *live, const struct cell *cell, int arm, double
     *expected = *high = ns > 0 ? fmin(ns / level_ns(&cell->level), never) : unknown_ratio;
 }
 
+/* So much more has to be saved up than a trial costs at worst: the model that says so may be wrong. */
+static const double caution = 1.3;
+
+/* What is too dear is not asked for again before enough is saved up: to ask costs, too. */
 static bool affordable(struct live *live, const struct cell *cell, double ratio)
 {
-    double cost_us = (ratio - 1) * level_ns(&cell->level) * 1e-3;
+    double cost_us = fmax(0, (ratio - 1) * level_ns(&cell->level) * 1e-3);
 
-    if (cell->level.count < STEPS_BEFORE || !(cost_us <= purse_left_us(&live->purse)))
+    live->saving_us = caution * cost_us;
+    if (purse_left_us(&live->purse) < live->saving_us)
         return false;
-    live->purse.reserved_us = fmax(0, cost_us);
+    live->saving_us = 0;
+    live->purse.reserved_us = cost_us;
     return true;
 }
 
@@ -219,7 +226,8 @@ int live_next(struct live *live, struct cell *cell, enum decision_phase *phase)
         live_give_up(live);
         return -1;
     }
-    if (live->focus != cell)
+    if (live->focus != cell || cell->level.count < STEPS_BEFORE ||
+        purse_left_us(&live->purse) < live->saving_us)
         return -1;
     for (;;) {
         *phase = DECISION_SEARCH;

@@ -138,9 +138,12 @@ void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
 /* What trying a plan took beyond the best one, both as if at the upper edge. */
 static double cost_us(const struct pending *p, double ns)
 {
-    double level = level_ns(&p->cell->level);
+    double level;
 
-    return p->arm == p->cell->best || !(level > 0) ? 0 : (ns - level) * 1e-3;
+    if (p->arm == p->cell->best)
+        return 0;
+    level = level_ns(&p->cell->level);
+    return level > 0 ? (ns - level) * 1e-3 : 0;
 }
 
 static double log_below_edge(const struct pending *p)

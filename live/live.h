@@ -38,6 +38,7 @@ struct live {
     uint32_t decided, insights; /* buckets; how often one found a better plan */
 
     struct purse purse;
+    double saving_us; /* what the bucket under way waits for */
     struct pending {
         struct cell *cell; /* NULL: nothing is asked */
         uint64_t capacity;
