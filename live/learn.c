@@ -194,7 +194,8 @@ static void ratio_of(struct live *live, const struct cell *cell, int arm, double
     *expected = *high = ns > 0 ? fmin(ns / level_ns(&cell->level), never) : unknown_ratio;
 }
 
-/* So much more has to be saved up than a trial costs at worst: the model that says so may be wrong. */
+/* So much more has to be saved up than a trial costs at worst: the model that says so may be wrong.
+ */
 static const double caution = 1.3;
 
 /* What is too dear is not asked for again before enough is saved up: to ask costs, too. */
@@ -215,6 +216,14 @@ static bool best_comes_first(const struct live *live, const struct cell *cell)
 {
     return !live->decision.setup.rematch && !live->decision.contested &&
            live->decision.usable[cell->best] && live->search->count[cell->best] < STEPS_BEFORE;
+}
+
+/* To write it down for good takes as long as many steps; once is enough for a plan that has run at
+ * about this capacity. */
+static int begin(struct live *live, struct cell *cell, int arm)
+{
+    return ledger_begin(live->store, live->run.id, &cell->attempts[arm],
+                        cell->capacity <= 2 * live->proven[arm]);
 }
 
 int live_next(struct live *live, struct cell *cell, enum decision_phase *phase)
@@ -244,11 +253,11 @@ int live_next(struct live *live, struct cell *cell, enum decision_phase *phase)
         ratio_of(live, cell, arm, &expected, &high);
         if (expected < never)
             break;
-        decision_drop(&live->decision, arm);
+        decision_shun(&live->decision, arm);
     }
     if (!affordable(live, cell, high))
         return -1;
-    if (ledger_begin(live->store, live->run.id, &cell->attempts[arm])) {
+    if (begin(live, cell, arm)) {
         live_give_up(live);
         return -1;
     }
@@ -282,7 +291,9 @@ int live_learn(struct live *live, struct cell *cell, enum decision_phase phase, 
     struct attempt *a = &cell->attempts[arm];
     bool search = phase == DECISION_SEARCH;
 
-    TRY(ledger_begin(live->store, live->run.id, a));
+    TRY(begin(live, cell, arm));
+    if (live->proven[arm] < cell->capacity)
+        live->proven[arm] = cell->capacity;
     TRY(ledger_end(live->store, a, TRIAL_OK, ""));
     TRY(store_sample(live->store, a->trial.id, search ? SAMPLE_SEARCH : SAMPLE_CONTEST,
                      cell_count(cell, arm), ns));
@@ -316,7 +327,7 @@ int live_fail(struct live *live, struct cell *cell, int arm, enum trial_state st
     if (cell->state == CELL_SETTLED)
         TRY(live_expire(live, cell, "failed in training", false));
     TRY(live_load(live, cell));
-    TRY(ledger_begin(live->store, live->run.id, &cell->attempts[arm]));
+    TRY(begin(live, cell, arm));
     TRY(ledger_end(live->store, &cell->attempts[arm], state, why));
     TRY(store_commit(live->store));
     if (under_way)

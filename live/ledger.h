@@ -15,8 +15,9 @@ struct attempt {
  * ranks; one that was ruled out by memory is usable again, for the limit may be another. */
 int ledger_recall(struct store *store, struct attempt *attempt, const struct trial_row *known);
 
-/* Before an attempt's first step: durable on return.  The first time only. */
-int ledger_begin(struct store *store, int64_t run, struct attempt *attempt);
+/* Before an attempt's first step, once.  Durable on return, unless `harmless`: the plan is known to
+ * take nobody with it. */
+int ledger_begin(struct store *store, int64_t run, struct attempt *attempt, bool harmless);
 
 /* What became of it, if that is news.  Anything but TRIAL_OK makes it unusable; `message` says why.
  */

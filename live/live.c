@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-static const double commit_every_us = 1e6, alive_every_us = 10e6;
-/* Publishing takes at most this share of the time. */
-static const double publish_share = 0.01;
+static const double commit_every_us = 1e6, commit_at_last_us = 20e6, alive_every_us = 10e6;
+/* Committing and publishing take at most these shares of the time: disks differ. */
+static const double commit_share = 0.001, publish_share = 0.01;
 
 double live_now_us(const struct live *live)
 {
@@ -44,6 +44,19 @@ static int publish(struct live *live, double now_us)
     return OK;
 }
 
+static int commit(struct live *live, double now_us)
+{
+    double since_us = now_us - live->committed_us;
+
+    if (since_us < commit_every_us ||
+        (since_us < commit_at_last_us && commit_share * since_us < live->commit_took_us))
+        return OK;
+    TRY(store_commit(live->store));
+    live->committed_us = live_now_us(live);
+    live->commit_took_us = live->committed_us - now_us;
+    return OK;
+}
+
 /* Other hosts take an owner for dead that is silent for a minute. */
 static void keep(struct live *live, double now_us)
 {
@@ -57,10 +70,8 @@ static void keep(struct live *live, double now_us)
     }
     if (live->unpublished)
         rc = publish(live, now_us);
-    if (!rc && now_us - live->committed_us >= commit_every_us) {
-        live->committed_us = now_us;
-        rc = store_commit(live->store);
-    }
+    if (!rc)
+        rc = commit(live, now_us);
     if (rc)
         live_give_up(live);
 }

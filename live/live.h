@@ -23,7 +23,8 @@ struct live {
     const struct effort *effort;
     struct moe_plan arms[SEARCH_ARMS_MAX];
     size_t arm_count;
-    int standard; /* the default plan's arm */
+    uint64_t proven[SEARCH_ARMS_MAX]; /* the largest capacity at which it has run here; 0: none */
+    int standard;                     /* the default plan's arm */
 
     struct store *store; /* NULL: this process only looks up */
     int64_t cluster, shape;
@@ -49,7 +50,7 @@ struct live {
     uint64_t asked;
     struct moetune_status status;
     bool unpublished;
-    double committed_us, published_us, publish_took_us, alive_us;
+    double committed_us, commit_took_us, published_us, publish_took_us, alive_us;
 };
 
 /* Takes the lease, or looks up if another process has it. */

@@ -110,15 +110,27 @@ void decision_recall(struct decision *d, enum decision_phase phase, int arm, int
     decision_tell(d, phase, arm, ns);
 }
 
-void decision_drop(struct decision *d, int arm)
+static void leave_contest(struct decision *d, int arm)
 {
     d->usable[arm] = false;
-    if (!d->setup.rematch)
-        search_drop(d->setup.search, arm);
     if (d->contested && place_of(d, arm) >= 0)
         contest_drop(&d->contest, place_of(d, arm));
     if (d->contested && arm == d->found.winner)
         d->contested = false; /* another one has to be found */
+}
+
+void decision_drop(struct decision *d, int arm)
+{
+    if (!d->setup.rematch)
+        search_drop(d->setup.search, arm);
+    leave_contest(d, arm);
+}
+
+void decision_shun(struct decision *d, int arm)
+{
+    if (!d->setup.rematch)
+        search_shun(d->setup.search, arm);
+    leave_contest(d, arm);
 }
 
 bool decision_result(const struct decision *d, struct decision_result *out)

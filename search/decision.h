@@ -59,6 +59,7 @@ int decision_next(struct decision *decision, enum decision_phase *phase);
 void decision_tell(struct decision *decision, enum decision_phase phase, int arm, int64_t ns);
 void decision_recall(struct decision *decision, enum decision_phase phase, int arm, int64_t ns);
 void decision_drop(struct decision *decision, int arm); /* failed: never again in this bucket */
+void decision_shun(struct decision *decision, int arm); /* likewise: too slow to be tried */
 
 /* After DECISION_DONE.  False: nothing is usable. */
 bool decision_result(const struct decision *decision, struct decision_result *out);

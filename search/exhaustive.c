@@ -56,8 +56,9 @@ static void exhaustive_tell(struct search *search, int arm, double log_ns)
     tally_add(search->own, arm, log_ns);
 }
 
-static void exhaustive_drop(struct search *search, int arm)
+static void exhaustive_drop(struct search *search, int arm, bool failed)
 {
+    (void)failed;
     (void)search;
     (void)arm; /* what is not usable is passed over */
 }

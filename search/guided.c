@@ -566,11 +566,12 @@ static void guided_tell(struct search *search, int arm, double log_ns)
     g->pick = decide(search, g);
 }
 
-static void guided_drop(struct search *search, int arm)
+static void guided_drop(struct search *search, int arm, bool failed)
 {
     struct guided *g = search->own;
 
-    history_forget(&g->history, arm);
+    if (failed)
+        history_forget(&g->history, arm);
     if (g->pending == arm)
         g->pending = -1;
     g->elsewhere_known = false;

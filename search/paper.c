@@ -155,8 +155,9 @@ static void paper_tell(struct search *search, int arm, double log_ns)
     tally_add(search->own, arm, log_ns);
 }
 
-static void paper_drop(struct search *search, int arm)
+static void paper_drop(struct search *search, int arm, bool failed)
 {
+    (void)failed;
     (void)search;
     (void)arm; /* what is not usable is left out of its line */
 }

@@ -105,11 +105,21 @@ void search_tell(struct search *search, int arm, int64_t ns)
     search->ops->tell(search, arm, log((double)(ns > 0 ? ns : 1)));
 }
 
-void search_drop(struct search *search, int arm)
+static void leave_out(struct search *search, int arm, bool failed)
 {
     assert(arm >= 0 && (size_t)arm < search->setup.arm_count);
     search->usable[arm] = false;
-    search->ops->drop(search, arm);
+    search->ops->drop(search, arm, failed);
+}
+
+void search_drop(struct search *search, int arm)
+{
+    leave_out(search, arm, true);
+}
+
+void search_shun(struct search *search, int arm)
+{
+    leave_out(search, arm, false);
 }
 
 void search_cut(struct search *search)

@@ -69,7 +69,7 @@ struct search_ops {
     void (*visit)(struct search *search);
     int (*next)(struct search *search);
     void (*tell)(struct search *search, int arm, double log_ns);
-    void (*drop)(struct search *search, int arm);
+    void (*drop)(struct search *search, int arm, bool failed); /* false: what it took stays known */
     void (*verdict)(struct search *search, struct search_verdict *out);
     /* Without measuring: the verdict for an unvisited capacity, and one arm's expected log(ns).
      * NULL: the strategy cannot. */
@@ -112,7 +112,9 @@ int search_next(struct search *search);
 
 void search_tell(struct search *search, int arm, int64_t ns);
 void search_drop(struct search *search, int arm); /* failed: never again in this visit */
-void search_cut(struct search *search);           /* no more in this visit */
+void search_shun(struct search *search,
+                 int arm);              /* the same for one that is too slow to be tried */
+void search_cut(struct search *search); /* no more in this visit */
 
 struct search_verdict search_verdict(struct search *search);
 

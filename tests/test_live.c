@@ -669,7 +669,7 @@ static void what_takes_three_times_as_long_is_not_tried(void)
         CHECK(moetune_tell(tuner, (double)noise_sample(&noise, us * 1e3) * 1e-3) == MOE_OK);
     }
     CHECK(tried[0] <= 2);
-    CHECK(tried[1] == 0);
+    CHECK(tried[1] <= 1); /* of ten buckets: far away it may look better */
     CHECK(status_of(tuner).decided > 5);
     moetune_close(tuner);
 }
@@ -1116,8 +1116,11 @@ static void train_for_ever(const char *path, uint64_t seed)
     struct moetune *tuner;
     struct training t;
 
+    struct moetune_options options = options_with(1);
+
     log_only(false);
-    tuner = open_with(path, options_with(1));
+    options.now_us = NULL;
+    tuner = open_with(path, options);
     t = training_of(tuner, seed, 0.03);
     for (uint32_t i = 0;; i++) {
         train(&t, 100 + 128 * (i / 50 % 8), 1);
@@ -1140,7 +1143,7 @@ static void who_is_killed_leaves_a_valid_database(void)
 
         if (!child)
             train_for_ever(path, run);
-        usleep(2000 + random_below(run, 9, 60000));
+        usleep((run < 23 ? 2000 : 2000000) + random_below(run, 9, 60000));
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
         said[0] = 0;

@@ -47,7 +47,7 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
                            .plan = a->trial.key.plan };
     struct reply reply;
 
-    TRY(ledger_begin(c->store, c->run.id, a));
+    TRY(ledger_begin(c->store, c->run.id, a, false));
     TRY(crew_do(c->crew, &order, &reply));
     TRY(conclude(c, a, &reply));
     *ns = reply.state == TRIAL_OK ? reply.ns : 0;
