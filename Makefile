@@ -187,14 +187,14 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 TUNER_PARTS := $(addprefix db/,cluster plan shape sha256 status stats store schema records publish lease json \
                  lookup lookup_bind lookup_get lookup_pack lookup_set lookup_sqlite) \
                $(basename $(wildcard search/*.c live/*.c))
-TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/live/%.o)
+TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/tunelib/%.o)
 TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \
                -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb -Isearch -Ilive
 ifneq ($(SQLITE),0)
 library: $(LIB)/libmoetune.so $(LIB)/libmoetune.a
 endif
-$(LIB)/live/search/%.o: CFLAGS += -O3 -fno-math-errno
-$(LIB)/live/%.o: %.c Makefile
+$(LIB)/tunelib/search/%.o: CFLAGS += -O3 -fno-math-errno
+$(LIB)/tunelib/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(LIB_CC) $(TUNER_CFLAGS) -c -o $@ $<
 $(LIB)/libmoetune.so.$(LIB_VERSION): $(TUNER_OBJECTS) live/moetune.map
@@ -204,15 +204,15 @@ $(LIB)/libmoetune.so: $(LIB)/libmoetune.so.$(LIB_VERSION)
 	$(Q)ln -sfn $(<F) $@
 # Also the names of libmoelookup: a program may link both archives.
 $(LIB)/libmoetune.a: $(TUNER_OBJECTS)
-	$(Q)ld -r -o $(LIB)/live/all.o $^
-	$(Q)objcopy --wildcard --keep-global-symbol='moetune_*' $(LIB)/live/all.o
-	$(Q)rm -f $@ && ar rcs $@ $(LIB)/live/all.o
+	$(Q)ld -r -o $(LIB)/tunelib/all.o $^
+	$(Q)objcopy --wildcard --keep-global-symbol='moetune_*' $(LIB)/tunelib/all.o
+	$(Q)rm -f $@ && ar rcs $@ $(LIB)/tunelib/all.o
 
 # Another PREFIX is another search path.
 $(BUILD)/prefix: FORCE
 	@mkdir -p $(@D)
 	@echo '$(PREFIX)' | cmp -s - $@ || echo '$(PREFIX)' >$@
-$(LIB)/lib/lookup.o $(LIB)/live/db/lookup.o $(BUILD)/db/lookup.o: $(BUILD)/prefix
+$(LIB)/lib/lookup.o $(LIB)/tunelib/db/lookup.o $(BUILD)/db/lookup.o: $(BUILD)/prefix
 FORCE:
 
 # What Debian calls the things we need.
@@ -300,5 +300,5 @@ help:
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 4
 
 -include $(wildcard $(BUILD)/*/*.d $(BUILD)/on_?pu/*/*.d)
--include $(wildcard $(LIB)/lib/*.d $(LIB)/live/*/*.d)
+-include $(wildcard $(LIB)/lib/*.d $(LIB)/tunelib/*/*.d)
 .PHONY: gpu-checks check-gpu all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help

@@ -266,6 +266,7 @@ static int print_table(const char *clusters, uint32_t steps)
         struct modelled m;
 
         TRY(open_setting(clusters, &settings[s], &m));
+        log_only(false); /* what drifts in a simulation is no news */
         for (uint64_t seed = 1; seed <= SEEDS; seed++)
             for (int k = 0; k < KINDS; k++) {
                 struct outcome one = train(&m, &kinds[k], seed, steps);
@@ -360,7 +361,6 @@ int main(int argc, char **argv)
     snprintf(folder, sizeof(folder), "/tmp/moetune-bench-XXXXXX");
     if (!mkdtemp(folder))
         return 1;
-    log_only(false); /* what drifts in a simulation is no news */
     rc = print_table(argv[1], steps);
     if (!rc)
         rc = print_pairs();
