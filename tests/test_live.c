@@ -1068,6 +1068,34 @@ static void a_person_has_the_last_word(void)
     unsetenv("MOELOOKUP_DISABLE");
 }
 
+static void a_pinned_bucket_is_not_tuned(void)
+{
+    const char *path = fresh_path("pin");
+    struct moetune *tuner = open_with(path, options_with(0.1));
+    struct training t = training_of(tuner, 1, 0.03);
+    struct override_row pin = { .window = 128, .first = 5, .last = 5, .why = "a test" };
+    struct entry_row entry = { .bucket = 0 };
+    struct store *store = NULL;
+
+    train(&t, 300, 2000);
+    moetune_close(tuner);
+    CHECK(read_entry(path, 2, &entry));
+    pin.cluster = entry.cluster;
+    pin.shape = entry.shape;
+    CHECK(!moe_plan_parse("r=1 d=8 a=linear", &pin.plan));
+    CHECK(store_open(path, STORE_RELAXED, &store) == OK);
+    CHECK(store_override(store, &pin) == OK && store_publish(store) == OK);
+    store_close(store);
+    tuner = open_with(path, options_with(0.1));
+    t = training_of(tuner, 2, 0.03);
+    train(&t, 700, 500);
+    CHECK(plan_is(&t.plan, "r=1 d=8 a=linear") && t.plan.source == MOE_OVERRIDE);
+    CHECK(status_of(tuner).tried == 0);
+    train(&t, 300, 10);
+    CHECK(plan_is(&t.plan, best_text) && t.plan.source == MOE_EXACT);
+    moetune_close(tuner);
+}
+
 static void callers_of_the_first_version_are_served(void)
 {
     struct moetune *tuner = open_with(fresh_path("first"), options_with(0));
@@ -1229,6 +1257,7 @@ static const struct test tests[] = {
     TEST(a_plan_that_cannot_run_is_not_tried_again),
     TEST(a_winner_that_stops_working_gives_way),
     TEST(a_person_has_the_last_word),
+    TEST(a_pinned_bucket_is_not_tuned),
     TEST(callers_of_the_first_version_are_served),
     TEST(a_second_trainer_only_looks_up),
     TEST(who_is_killed_leaves_a_valid_database),
