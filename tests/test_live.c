@@ -472,6 +472,70 @@ static void a_second_run_knows_what_the_first_one_learnt(void)
     moetune_close(tuner);
 }
 
+static int count_sample(void *self, int64_t trial, enum sample_kind kind, int64_t ns)
+{
+    (void)trial;
+    (void)kind;
+    (void)ns;
+    return ++*(uint32_t *)self, OK;
+}
+
+static uint32_t samples_in(const char *path)
+{
+    struct store *store;
+    uint32_t count = 0;
+
+    if (store_read(path, &store))
+        return 0;
+    store_samples_all(store, count_sample, &count);
+    store_close(store);
+    return count;
+}
+
+/* Trains until the bucket is decided, after a cut when so many plans were tried; returns the
+ * samples that it took. */
+static uint32_t samples_with_cut_after(uint64_t tried)
+{
+    const char *path = fresh_path("cut");
+
+    for (int run = 0; run < 2; run++) {
+        struct moetune *tuner = open_with(path, options_with(0));
+        struct training t = training_of(tuner, 1, 0.03);
+        struct moetune_status s = status_of(tuner);
+
+        for (int i = 0; i < 10000 && !s.decided && (run || s.tried < tried); i++) {
+            train(&t, 300, 1);
+            s = status_of(tuner);
+        }
+        CHECK(run == 0 || s.decided);
+        moetune_close(tuner);
+    }
+    return samples_in(path);
+}
+
+static void an_undecided_bucket_is_gone_on_with(void)
+{
+    uint32_t whole = samples_with_cut_after(10000), cut = samples_with_cut_after(9);
+
+    CHECK(whole > 20);
+    CHECK(cut < 1.25 * whole);
+}
+
+static void the_best_plan_so_far_runs_before_it_is_certain(void)
+{
+    struct moetune *tuner = open_with(fresh_path("sofar"), options_with(0));
+    struct training t = training_of(tuner, 1, 0.03);
+    uint32_t under_best = 0, steps = 0;
+
+    while (!status_of(tuner).decided && steps++ < 10000) {
+        train(&t, 300, 1);
+        under_best += plan_is(&t.plan, best_text);
+    }
+    CHECK(steps < 10000);
+    CHECK(under_best > 100); /* samples of it alone are some twenty */
+    moetune_close(tuner);
+}
+
 static void libmoelookup_reads_what_was_learnt(void)
 {
     const char *path = fresh_path("looked");
@@ -858,6 +922,7 @@ static void callbacks_carry_orders_and_times(void)
     wire.other_us = 5000; /* the other rank is slower */
     CHECK(moetune_tell(tuner, 1000) == MOE_OK);
     CHECK(moetune_tell(follower, 5000) == MOE_OK);
+    CHECK(moetune_tell(follower, 5000) == MOE_ERR_ARGUMENT); /* twice */
     CHECK(fabs(status_of(tuner).time_us - 5000) < 1);
     /* A rank without a time makes the step void for all. */
     CHECK(moetune_ask(tuner, 300, &plan) == MOE_OK);
@@ -1236,6 +1301,8 @@ static const struct test tests[] = {
     TEST(a_tenth_slower_is_found_within_200_uses),
     TEST(a_bucket_is_decided_and_published),
     TEST(a_second_run_knows_what_the_first_one_learnt),
+    TEST(an_undecided_bucket_is_gone_on_with),
+    TEST(the_best_plan_so_far_runs_before_it_is_certain),
     TEST(libmoelookup_reads_what_was_learnt),
     TEST(a_wandering_capacity_pays_within_20000_steps),
     TEST(training_never_takes_longer_than_the_default_plan_and_the_share),
