@@ -184,8 +184,7 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 
 # ---- libmoetune: the store, the search and what asks them, for trainers that tune themselves
 
-TUNER_PARTS := $(addprefix db/,cluster plan shape sha256 status stats store schema records publish lease json \
-                 lookup lookup_bind lookup_get lookup_pack lookup_set lookup_sqlite) \
+TUNER_PARTS := $(addprefix db/,$(sort $(LIB_PARTS) cluster stats store schema records publish lease json)) \
                $(basename $(wildcard search/*.c live/*.c))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/tunelib/%.o)
 TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \

@@ -237,6 +237,7 @@ static int open_view(struct live *live, const char *path, const struct cluster *
 {
     char hex[SHA256_HEX_BYTES];
     uint8_t hash[HASH_BYTES];
+    struct recorder *recorder;
     struct moelookup *table;
     int rc;
 
@@ -244,7 +245,11 @@ static int open_view(struct live *live, const char *path, const struct cluster *
     sha256_hex(hash, hex);
     TRY(moelookup_open(path, &table));
     table->level = LOOKUP_NEVER; /* a gap is what we are here to fill */
+    recorder = table->recorder;
+    if (live->store)
+        table->recorder = NULL; /* whoever looks for pins misses nothing */
     rc = moelookup_bind(table, &live->setup.shape, hex, &live->view);
+    table->recorder = recorder;
     moelookup_close(table);
     return rc;
 }
