@@ -53,7 +53,7 @@ GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(call l
 BUILD := build/$(if $(UNIT),gpu,cpu)$(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-tsan,-san))
 SANITIZE := $(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-fsanitize=thread,-fsanitize=address,undefined -fno-sanitize-recover=undefined))
 
-FOLDERS := db kernels comm search live tuner reports
+FOLDERS := db kernels comm search tuner/live tuner reports
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wno-missing-field-initializers
 # Kernels are loops over rows: they must vectorise, and nothing here reads errno or traps of libm.
 KERNEL_FLAGS := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
@@ -185,10 +185,10 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 # ---- libmoetune: the store, the search and what asks them, for trainers that tune themselves
 
 TUNER_PARTS := $(addprefix db/,$(sort $(LIB_PARTS) cluster stats store schema records publish lease json)) \
-               $(basename $(wildcard search/*.c live/*.c))
+               $(basename $(wildcard search/*.c tuner/live/*.c))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/tunelib/%.o)
 TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \
-               -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb -Isearch -Ilive
+               -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb -Isearch -Ituner/live
 ifneq ($(SQLITE),0)
 library: $(LIB)/libmoetune.so $(LIB)/libmoetune.a
 endif
@@ -196,8 +196,8 @@ $(LIB)/tunelib/search/%.o: CFLAGS += -O3 -fno-math-errno
 $(LIB)/tunelib/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(LIB_CC) $(TUNER_CFLAGS) -c -o $@ $<
-$(LIB)/libmoetune.so.$(LIB_VERSION): $(TUNER_OBJECTS) live/moetune.map
-	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=live/moetune.map \
+$(LIB)/libmoetune.so.$(LIB_VERSION): $(TUNER_OBJECTS) tuner/live/moetune.map
+	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=tuner/live/moetune.map \
 	    $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--as-needed -o $@ $(TUNER_OBJECTS) $(LIB_LIBS) -lm
 $(LIB)/libmoetune.so: $(LIB)/libmoetune.so.$(LIB_VERSION)
 	$(Q)ln -sfn $(<F) $@
@@ -279,7 +279,7 @@ install: build
 	$(Q)install -m 644 comm/moelookup_mpi.h $(DEST)/include
 	$(call put_library,db,moelookup)
 ifneq ($(SQLITE),0)
-	$(call put_library,live,moetune)
+	$(call put_library,tuner/live,moetune)
 endif
 	@echo "installed in $(DEST): bin/moetune; libmoelookup and libmoetune with headers, pkg-config, CMake, manual pages"
 
@@ -298,6 +298,6 @@ help:
 	@echo "make [all] | tune | test | test-full | fuzz | bench | bench-NAME | check-gpu | install | format | lint | deps | clean"
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 4
 
--include $(wildcard $(BUILD)/*/*.d $(BUILD)/on_?pu/*/*.d)
--include $(wildcard $(LIB)/lib/*.d $(LIB)/tunelib/*/*.d)
+-include $(wildcard $(BUILD)/*/*.d $(BUILD)/tuner/*/*.d $(BUILD)/on_?pu/*/*.d)
+-include $(wildcard $(LIB)/lib/*.d $(LIB)/tunelib/*/*.d $(LIB)/tunelib/tuner/*/*.d)
 .PHONY: gpu-checks check-gpu all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help
