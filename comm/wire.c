@@ -1,9 +1,57 @@
-/* What is common to all wires: batches and the count of what leaves. */
+/* The table of wires, and what is common to all: batches and the count of what leaves. */
 #include "wire.h"
 
 #include "status.h"
+#include "world.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* For each device the one to prefer first. */
+static const struct wire_row {
+    const char *name, *device;
+    int (*open)(struct world *world, struct device *device, struct wire **out);
+} wires[] = {
+    { "mpi", "host", wire_mpi_open },
+#ifdef MOETUNE_CUDA
+    { "nccl", "cuda", wire_nccl_open },
+    { "ce", "cuda", wire_ce_open },
+#endif
+};
+enum { WIRES = sizeof(wires) / sizeof(wires[0]) };
+
+static int refuse(const char *name, const char *device)
+{
+    char known[64] = "";
+
+    for (int i = 0; i < WIRES; i++)
+        if (!strcmp(wires[i].device, device))
+            snprintf(known + strlen(known), sizeof(known) - strlen(known), " %s", wires[i].name);
+    return fail(ERR_ARGUMENT, "no wire \"%s\" for device %s in this build: there is%s", name,
+                device, *known ? known : " none");
+}
+
+int wire_open(const char *name, struct world *world, struct device *device, struct wire **out)
+{
+    int rc = UNSUPPORTED;
+    bool known = false;
+
+    for (int i = 0; i < WIRES && rc == UNSUPPORTED; i++) {
+        struct wire *wire = NULL;
+
+        if (strcmp(wires[i].device, device->ops->name) != 0 ||
+            (name && strcmp(wires[i].name, name) != 0))
+            continue;
+        known = true;
+        rc = world_settle(world, wires[i].open(world, device, &wire));
+        if (rc)
+            wire_close(wire);
+        else
+            *out = wire;
+    }
+    return known ? rc : refuse(name ? name : "any", device->ops->name);
+}
 
 static int append(struct batch *batch, const struct transfer *transfer)
 {
@@ -42,6 +90,8 @@ int batch_add(struct batch *batch, const struct wire *wire, struct peers peers, 
 
 void batch_free(struct batch *batch)
 {
+    if (batch->kept)
+        batch->forget(batch);
     free(batch->transfers);
     *batch = (struct batch){ 0 };
 }
@@ -52,7 +102,7 @@ void wire_close(struct wire *wire)
         wire->ops->close(wire);
 }
 
-int wire_reserve(struct wire *wire, const struct batch *batch)
+int wire_reserve(struct wire *wire, struct batch *batch)
 {
     return wire->ops->reserve(wire, batch);
 }
@@ -67,4 +117,20 @@ int wire_exchange(struct wire *wire, struct stream *stream, const struct batch *
             wire->messages++;
         }
     return wire->ops->exchange(wire, stream, batch);
+}
+
+int wire_all_to_all(struct wire *wire, struct stream *stream, const struct all_to_all *blocks)
+{
+    uint64_t others = (uint64_t)wire->topology.ranks - 1;
+
+    if (stream->muted || !blocks->bytes)
+        return OK;
+    wire->sent_bytes += others * blocks->bytes;
+    wire->messages += others;
+    return wire->ops->all_to_all(wire, stream, blocks);
+}
+
+int wire_wait(struct wire *wire, struct stream *stream)
+{
+    return wire->ops->wait ? wire->ops->wait(wire, stream) : OK;
 }

@@ -22,24 +22,43 @@ struct transfer {
 struct batch {
     struct transfer *transfers;
     int count, room;
+    uint32_t ctas; /* blocks of a GPU's threads that may copy; 0: as many as the wire likes */
+    void *kept;    /* what the wire keeps for it since wire_reserve(); NULL: nothing */
+    void (*forget)(struct batch *batch); /* frees that */
+};
+
+/* Block q of send, `bytes` long, goes to rank q, whose own one for this rank becomes block q of
+ * recv: what a communication library may do in its own way. */
+struct all_to_all {
+    const void *send;
+    void *recv;
+    size_t bytes;
+    uint32_t ctas; /* as in a batch */
 };
 
 struct wire_ops {
     const char *name;
     void (*close)(struct wire *wire);
-    int (*reserve)(struct wire *wire, const struct batch *batch);
+    int (*reserve)(struct wire *wire, struct batch *batch);
     int (*exchange)(struct wire *wire, struct stream *stream, const struct batch *batch);
+    int (*wait)(struct wire *wire, struct stream *stream); /* NULL: stream_sync() is enough */
+    int (*all_to_all)(struct wire *wire, struct stream *stream, const struct all_to_all *blocks);
+    /* NULL: the wire's library has none */
 };
 
 struct wire {
     const struct wire_ops *ops;
     struct topology topology;
+    bool pretends; /* what arrives is not what the others would send: no result can be checked */
     uint64_t sent_bytes, messages; /* that left this rank, counted when enqueued */
 };
 
-/* The wire `mpi`: Open MPI on host memory.  The world is borrowed and must outlive it. */
-int wire_mpi_open(struct world *world, struct wire **out);
-void wire_close(struct wire *wire);
+/* Opens a wire by name for memory of this device: "mpi" (Open MPI, device host); "nccl" and "ce"
+ * (copy engines of one node, device cuda).  NULL: the first that applies.  Collective, the same
+ * status on every rank: ERR_ARGUMENT lists what there is; UNSUPPORTED says why the wire that was
+ * asked for does not apply to these ranks.  World and device are borrowed and must outlive it. */
+int wire_open(const char *name, struct world *world, struct device *device, struct wire **out);
+void wire_close(struct wire *wire); /* NULL is fine */
 
 /* Ranks first, first + stride, ...: `count` of them, the caller among them. */
 struct peers {
@@ -51,13 +70,25 @@ struct peers {
  * begins with itself and its right neighbour: in the same order all would begin with one rank. */
 int batch_add(struct batch *batch, const struct wire *wire, struct peers peers, const void *send,
               size_t send_step, void *recv, size_t bytes);
-void batch_free(struct batch *batch);
+void batch_free(struct batch *batch); /* while its wire is open */
 
 /* Makes what the wire needs for this batch, so that the exchange allocates nothing.  The stream
  * must be idle. */
-int wire_reserve(struct wire *wire, const struct batch *batch);
+int wire_reserve(struct wire *wire, struct batch *batch);
 
 /* One exchange at a time per wire: its stream runs them in order, the same on every rank. */
 int wire_exchange(struct wire *wire, struct stream *stream, const struct batch *batch);
+
+/* Only where the wire has one; in turn with the exchanges. */
+int wire_all_to_all(struct wire *wire, struct stream *stream, const struct all_to_all *blocks);
+
+/* To be called before stream_sync() of a stream that exchanges: waits for it, and ends what other
+ * ranks will never complete.  ERR_WIRE then; the wire is of no more use. */
+int wire_wait(struct wire *wire, struct stream *stream);
+
+/* The wires themselves, for wire_open(): what each opens is whole on every rank, or on none. */
+int wire_mpi_open(struct world *world, struct device *device, struct wire **out);
+int wire_nccl_open(struct world *world, struct device *device, struct wire **out);
+int wire_ce_open(struct world *world, struct device *device, struct wire **out);
 
 #endif

@@ -161,7 +161,7 @@ static int mpi_exchange(struct wire *base, struct stream *stream, const struct b
     return host_call(stream, run, &args, sizeof(args));
 }
 
-static int mpi_reserve(struct wire *base, const struct batch *batch)
+static int mpi_reserve(struct wire *base, struct batch *batch)
 {
     struct wire_mpi *wire = (struct wire_mpi *)base;
     MPI_Request *grown;
@@ -196,11 +196,12 @@ static const struct wire_ops mpi_ops = {
     .exchange = mpi_exchange,
 };
 
-int wire_mpi_open(struct world *world, struct wire **out)
+int wire_mpi_open(struct world *world, struct device *device, struct wire **out)
 {
     struct wire_mpi *wire;
     MPI_Comm comm;
 
+    (void)device;
     /* First what all ranks do together: one that lacks memory may not stay away from it. */
     TRY(world_channel(world, &comm));
     wire = calloc(1, sizeof(*wire));

@@ -24,7 +24,7 @@ static int simulated_exchange(struct wire *base, struct stream *stream, const st
     return OK;
 }
 
-static int simulated_reserve(struct wire *base, const struct batch *batch)
+static int simulated_reserve(struct wire *base, struct batch *batch)
 {
     (void)base, (void)batch;
     return OK;

@@ -363,7 +363,7 @@ static int local_rank(void)
     return 0;
 }
 
-static int choose_gpu(int ordinal, int *out)
+int cuda_choose(int ordinal, int *out)
 {
     cudaError_t code;
     int count = 0;
@@ -384,11 +384,13 @@ static int choose_gpu(int ordinal, int *out)
 }
 
 /* The kernels are compiled for compute capability 8.0 and later. */
-static int check_age(int ordinal)
+static int describe(int ordinal, struct device *device)
 {
     struct cudaDeviceProp gpu;
 
     TRY(CUDA(cudaGetDeviceProperties(&gpu, ordinal)));
+    device->asynchronous = true;
+    device->cache_bytes = (size_t)gpu.l2CacheSize;
     if (gpu.major < 8)
         return fail(ERR_DEVICE, "GPU %d (%s) has compute capability %d.%d; 8.0 is the least",
                     ordinal, gpu.name, gpu.major, gpu.minor);
@@ -403,9 +405,9 @@ int cuda_device_open(int ordinal, struct device **out)
     if (!device)
         return fail(ERR_NOMEM, "a device");
     device->base.ops = &cuda_ops;
-    TRY_OUT(choose_gpu(ordinal, &device->ordinal));
+    TRY_OUT(cuda_choose(ordinal, &device->ordinal));
     TRY_OUT(CUDA(cudaSetDevice(device->ordinal)));
-    TRY_OUT(check_age(device->ordinal));
+    TRY_OUT(describe(device->ordinal, &device->base));
     TRY_OUT(CUDA(cudaStreamCreateWithFlags(&device->own, cudaStreamNonBlocking)));
     TRY_OUT(CUDA(cudaEventCreate(&device->origin)));
     TRY_OUT(CUDA(cudaEventCreate(&device->now)));

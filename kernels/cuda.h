@@ -9,7 +9,8 @@
 
 /* ordinal < 0: the local rank that the launcher put into the environment, modulo the GPUs seen. */
 int cuda_device_open(int ordinal, struct device **out);
-int cuda_open(struct device **out); /* ordinal -1: the row in device.c */
+int cuda_choose(int ordinal, int *out); /* only which; opens nothing */
+int cuda_open(struct device **out);     /* ordinal -1: the row in device.c */
 
 cudaStream_t cuda_stream(struct stream *stream);
 int cuda_ordinal(const struct device *device);

@@ -18,8 +18,11 @@ struct device_ops;
 
 struct device {
     const struct device_ops *ops;
-    bool computes_f32; /* whatever the storage type */
-    bool modelled;     /* memory is only counted: nothing can be filled, read or checked */
+    bool computes_f32;  /* whatever the storage type */
+    bool asynchronous;  /* kernels run without the host: a stretch is timed by events */
+    size_t cache_bytes; /* what repeated steps would find in a cache that a trainer's do not; 0: as
+                         * on the host, whose ranks share theirs */
+    bool modelled;      /* memory is only counted: nothing can be filled, read or checked */
 };
 
 struct stream {

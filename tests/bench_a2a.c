@@ -21,7 +21,6 @@ static const char *const names[ENTRANTS] = { "linear",       "2dh",       "mpi:l
 
 static struct {
     struct world *world;
-    struct wire *wire;
     struct engine engine;
     struct event *begin, *end;
     MPI_Comm comms[ALGORITHMS];
@@ -99,7 +98,7 @@ static void run_race(size_t block_bytes)
     memset(race.send, 1, all);
     memset(race.recv, 1, all);
     for (uint32_t a = 0; a < OURS; a++) {
-        struct a2a_call call = { f.wire, MOE_F32, block, race.send, race.recv, scratch };
+        struct a2a_call call = { f.engine.wire, MOE_F32, block, race.send, race.recv, scratch };
 
         if (f.enters[a] && a2a_open(a, &call, &race.ours[a]))
             exit(1);
@@ -151,9 +150,8 @@ int main(int argc, char **argv)
 {
     size_t most = argc > 1 ? strtoull(argv[1], NULL, 10) << 10 : 4u << 20;
 
-    if (world_open(0, &f.world) || wire_mpi_open(f.world, &f.wire) ||
-        engine_open("host", f.wire, &f.engine) || event_open(f.engine.device, &f.begin) ||
-        event_open(f.engine.device, &f.end))
+    if (world_open(0, &f.world) || engine_open(f.world, "host", NULL, &f.engine) ||
+        event_open(f.engine.device, &f.begin) || event_open(f.engine.device, &f.end))
         return 1;
     f.rank = world_topology(f.world)->rank;
     f.ranks = world_topology(f.world)->ranks;
@@ -172,7 +170,6 @@ int main(int argc, char **argv)
             MPI_Comm_free(&f.comms[i]);
     MPI_T_finalize();
     engine_close(&f.engine);
-    wire_close(f.wire);
     world_close(f.world);
     return 0;
 }

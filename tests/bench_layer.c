@@ -248,7 +248,6 @@ static void race(struct rig *rig, struct plain *plain, const struct moe_plan *pl
 int main(void)
 {
     struct world *world;
-    struct wire *wire;
     struct engine engine;
     struct rig *rig;
     struct moe_plan plans[PLANS_MAX];
@@ -257,7 +256,7 @@ int main(void)
     struct plain plain;
     size_t n;
 
-    if (world_open(0, &world) || wire_mpi_open(world, &wire) || engine_open("host", wire, &engine))
+    if (world_open(0, &world) || engine_open(world, "host", NULL, &engine))
         return 1;
     data.shape = (struct moe_shape){ .struct_size = sizeof(data.shape),
                                      .top_k = K,
@@ -279,7 +278,6 @@ int main(void)
         race(rig, &plain, &plans[i]);
     rig_close(rig);
     engine_close(&engine);
-    wire_close(wire);
     world_close(world);
     return 0;
 }

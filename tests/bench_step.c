@@ -46,7 +46,6 @@ int main(void)
     struct engine engine;
     struct step s = { 0 };
     struct rivals c;
-    struct wire *wire;
     struct world *world;
     uint32_t tokens = 1024;
     uint64_t rows;
@@ -59,9 +58,8 @@ int main(void)
                                      .ranks = 1,
                                      .ranks_per_node = 1,
                                      .tokens = tokens };
-    if (world_open(0, &world) || wire_mpi_open(world, &wire) ||
-        engine_open("host", wire, &engine) || rig_open(world, &engine, &data, &tokens, 1, &s.rig) ||
-        rig_exec(s.rig, &plan, &s.exec))
+    if (world_open(0, &world) || engine_open(world, "host", NULL, &engine) ||
+        rig_open(world, &engine, &data, &tokens, 1, &s.rig) || rig_exec(s.rig, &plan, &s.exec))
         return 1;
     rows = geometry_chunk_rows(&s.exec->geometry) * 8;
     s.x = calloc(rows * 512, 4);
@@ -79,7 +77,6 @@ int main(void)
     exec_close(s.exec);
     rig_close(s.rig);
     engine_close(&engine);
-    wire_close(wire);
     world_close(world);
     return 0;
 }

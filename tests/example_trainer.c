@@ -39,7 +39,6 @@ struct trainer {
 /* What every trainer on these ranks shares. */
 static struct {
     struct world *world;
-    struct wire *wire;
     struct engine engine;
     struct moe_shape shape;
     int steps;
@@ -274,8 +273,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: mpirun -np N example_trainer TABLE|learn DATABASE [STEPS]\n");
         return 2;
     }
-    if (world_open(0, &all.world) || wire_mpi_open(all.world, &all.wire) ||
-        engine_open("host", all.wire, &all.engine))
+    if (world_open(0, &all.world) || engine_open(all.world, "host", NULL, &all.engine))
         return 1;
     ranks = world_topology(all.world);
     log_only(ranks->rank == 0);
@@ -295,7 +293,6 @@ int main(int argc, char **argv)
     if (ranks->rank == 0)
         printf("%d passed, %d failed\n", !rc, !!rc);
     engine_close(&all.engine);
-    wire_close(all.wire);
     world_close(all.world);
     return rc ? 1 : 0;
 }

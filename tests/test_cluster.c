@@ -372,12 +372,9 @@ static struct stage stage_on(const struct cluster *cluster, uint64_t seed)
 
 static void stage_close(struct stage *s)
 {
-    struct wire *wire = s->engine.wire;
-
     exec_close(s->exec);
     layer_close(s->layer);
     engine_close(&s->engine);
-    wire_close(wire);
 }
 
 static int64_t step_ns(struct stage *s)

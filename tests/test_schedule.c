@@ -55,6 +55,7 @@ static int64_t now(const struct engine *e)
 struct stage {
     struct engine engine;
     struct layer *layer;
+    bool by_events; /* its stretches are timed */
 };
 
 static void stage_open(struct stage *s, uint32_t pass)
@@ -64,17 +65,19 @@ static void stage_open(struct stage *s, uint32_t pass)
     struct topology topology = { 0, RANKS, RANKS };
     struct moe_shape shape = shape_for(pass);
 
-    CHECK(!wire_sim_open(&link, &topology, &s->engine.wire));
-    CHECK(!sim_open(&costs, &s->engine.device));
-    CHECK(!stream_open(s->engine.device, &s->engine.compute));
-    CHECK(!stream_open(s->engine.device, &s->engine.comm));
+    struct device *device = NULL;
+    struct wire *wire = NULL;
+
+    CHECK(!wire_sim_open(&link, &topology, &wire));
+    CHECK(!sim_open(&costs, &device));
+    device->asynchronous = s->by_events;
+    CHECK(!engine_open_on(device, wire, &s->engine));
     CHECK(!layer_open(s->engine.device, &shape, 0, CAPACITY, &s->layer));
 }
 
 static void stage_close(struct stage *s)
 {
     layer_close(s->layer);
-    wire_close(s->engine.wire);
     engine_close(&s->engine);
 }
 
@@ -167,6 +170,33 @@ static void the_backward_pass_overlaps_as_the_forward_pass_does(void)
     CHECK(took[1] == 6000 && took[2] == 5000 && took[4] == 4500 && took[8] == 4250);
 }
 
+/* Compute ends after communication where it has the last word, before it where it has not. */
+static int64_t stretch_ns(bool by_events, int64_t compute_ns, int64_t comm_ns)
+{
+    struct stage s = { .by_events = by_events };
+    int64_t took;
+
+    stage_open(&s, MOE_FORWARD);
+    sim_pass(s.engine.compute, 100); /* of an earlier stretch */
+    CHECK(!engine_sync(&s.engine));
+    CHECK(!engine_begin(&s.engine));
+    sim_pass(s.engine.compute, compute_ns);
+    sim_pass(s.engine.comm, comm_ns);
+    CHECK(!engine_sync(&s.engine));
+    took = engine_took_ns(&s.engine);
+    stage_close(&s);
+    return took;
+}
+
+static void a_stretch_lasts_until_the_later_stream_by_events_and_by_the_clock(void)
+{
+    for (int by_events = 0; by_events < 2; by_events++) {
+        CHECK(stretch_ns(by_events, 700, 300) == 700);
+        CHECK(stretch_ns(by_events, 300, 700) == 700);
+        CHECK(stretch_ns(by_events, 0, 50) == 50);
+    }
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -174,6 +204,7 @@ int main(void)
         TEST(the_naive_order_would_hide_nothing),
         TEST(a_muted_stream_leaves_the_time_of_the_other),
         TEST(the_backward_pass_overlaps_as_the_forward_pass_does),
+        TEST(a_stretch_lasts_until_the_later_stream_by_events_and_by_the_clock),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));

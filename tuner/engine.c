@@ -1,14 +1,29 @@
-/* Opens and closes the pair of streams. */
+/* Opens and closes device, wire and the pair of streams. */
 #include "engine.h"
 
 #include "status.h"
+#include "world.h"
 
-int engine_open(const char *name, struct wire *wire, struct engine *out)
+int engine_open(struct world *world, const char *device_name, const char *wire_name,
+                struct engine *out)
 {
     struct device *device = NULL;
+    struct wire *wire = NULL;
+    struct engine engine = { 0 };
+    int rc = world_settle(world, device_open(device_name, &device));
 
-    TRY(device_open(name, &device));
-    return engine_open_on(device, wire, out);
+    if (!rc)
+        rc = wire_open(wire_name, world, device, &wire);
+    if (rc) {
+        device_close(device);
+        return rc;
+    }
+    rc = world_settle(world, engine_open_on(device, wire, &engine));
+    if (rc)
+        engine_close(&engine);
+    else
+        *out = engine;
+    return rc;
 }
 
 int engine_open_on(struct device *device, struct wire *wire, struct engine *out)
@@ -18,6 +33,11 @@ int engine_open_on(struct device *device, struct wire *wire, struct engine *out)
 
     TRY_OUT(stream_open(engine.device, &engine.compute));
     TRY_OUT(stream_open_urgent(engine.device, &engine.comm));
+    if (device->asynchronous) {
+        TRY_OUT(event_open(device, &engine.begun));
+        TRY_OUT(event_open(device, &engine.joined));
+        TRY_OUT(event_open(device, &engine.ended));
+    }
     *out = engine;
     return OK;
 out:
@@ -27,15 +47,53 @@ out:
 
 void engine_close(struct engine *engine)
 {
+    event_close(engine->ended);
+    event_close(engine->joined);
+    event_close(engine->begun);
     stream_close(engine->comm);
     stream_close(engine->compute);
+    wire_close(engine->wire);
     device_close(engine->device);
     *engine = (struct engine){ 0 };
 }
 
+/* What ends after both streams, on the one that is synced last. */
+static int join(struct engine *engine)
+{
+    if (!engine->ended)
+        return OK;
+    TRY(event_record(engine->joined, engine->comm));
+    TRY(event_wait(engine->joined, engine->compute));
+    return event_record(engine->ended, engine->compute);
+}
+
 int engine_sync(struct engine *engine)
 {
+    int joined = join(engine), wire = wire_wait(engine->wire, engine->comm);
     int compute = stream_sync(engine->compute), comm = stream_sync(engine->comm);
 
-    return compute ? compute : comm;
+    return wire ? wire : (compute ? compute : (comm ? comm : joined));
+}
+
+int engine_begin(struct engine *engine)
+{
+    engine->begun_ns = device_now_ns(engine->device);
+    if (!engine->begun)
+        return OK;
+    TRY(event_record(engine->begun, engine->compute));
+    return event_wait(engine->begun, engine->comm);
+}
+
+int64_t engine_took_ns(const struct engine *engine)
+{
+    return engine->begun ? event_ns(engine->ended) - event_ns(engine->begun)
+                         : device_now_ns(engine->device) - engine->begun_ns;
+}
+
+int engine_cool(struct engine *engine, void *cold)
+{
+    if (!cold)
+        return OK;
+    TRY(launch_fill(engine->compute, &(struct fill){ cold, engine->device->cache_bytes }));
+    return stream_sync(engine->compute);
 }

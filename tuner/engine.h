@@ -5,20 +5,35 @@
 #include "device.h"
 #include "wire.h"
 
+struct world;
+
 struct engine {
     struct device *device;
-    struct wire *wire; /* borrowed */
+    struct wire *wire;
     struct stream *compute, *comm;
+    struct event *begun, *joined, *ended; /* of a stretch; NULL where the host's clock times it */
+    int64_t begun_ns;
 };
 
-/* The wire is borrowed; the device is owned. */
-int engine_open(const char *name, struct wire *wire, struct engine *out);
+/* By the names of device_open() and wire_open() (NULL: the wire that suits).  Collective, the same
+ * status on every rank. */
+int engine_open(struct world *world, const char *device, const char *wire, struct engine *out);
 
-/* On a device that is open; it is owned from here on, even on failure. */
+/* On a device and a wire that are open; they are owned from here on, even on failure.  Local. */
 int engine_open_on(struct device *device, struct wire *wire, struct engine *out);
-void engine_close(struct engine *engine);
+void engine_close(struct engine *engine); /* a zeroed one is fine */
 
 /* Waits for both streams; the first failure of either. */
 int engine_sync(struct engine *engine);
+
+/* A stretch is what both streams do between engine_begin() and the next engine_sync().  Where
+ * kernels run without the host it lasts from an event that both wait for to one that waits for
+ * both; else it is taken from the device's clock. */
+int engine_begin(struct engine *engine);
+int64_t engine_took_ns(const struct engine *engine); /* after the sync */
+
+/* Makes the device forget what it keeps of earlier steps; waits for it.  `cold` is memory of its
+ * cache_bytes, or NULL. */
+int engine_cool(struct engine *engine, void *cold);
 
 #endif

@@ -5,21 +5,18 @@
 #include "random.h"
 #include "status.h"
 
-static int64_t now_ns(struct device *device)
-{
-    return device ? device_now_ns(device) : host_clock_ns();
-}
-
-int measure_once(struct world *world, struct device *device, int (*once)(void *self), void *self,
+int measure_once(struct world *world, struct engine *engine, int (*once)(void *self), void *self,
                  int64_t *ns)
 {
-    int64_t begin, agreed[2];
+    int64_t begun_ns, agreed[2];
     int rc = world_barrier(world);
 
-    begin = now_ns(device);
+    begun_ns = host_clock_ns();
+    if (!rc && engine)
+        rc = engine_begin(engine);
     if (!rc)
         rc = once(self);
-    agreed[0] = now_ns(device) - begin;
+    agreed[0] = engine ? engine_took_ns(engine) : host_clock_ns() - begun_ns;
     agreed[1] = -(int64_t)rc;
     TRY(world_max(world, agreed, 2));
     if (agreed[1] > 0)

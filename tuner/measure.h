@@ -2,13 +2,13 @@
 #ifndef MEASURE_H
 #define MEASURE_H
 
-#include "device.h"
+#include "engine.h"
 #include "world.h"
 
-/* One repetition: a barrier, `once` on every rank, the largest time over the ranks, on the clock of
- * `device` (NULL: the machine's).  Collective; a failure on any rank is the status on all.  *ns is
- * the same on every rank. */
-int measure_once(struct world *world, struct device *device, int (*once)(void *self), void *self,
+/* One repetition: a barrier, `once` on every rank, the largest time over the ranks, as a
+ * stretch of `engine` (NULL: by the machine's clock).  Collective; a failure on any rank is the
+ * status on all.  *ns is the same on every rank. */
+int measure_once(struct world *world, struct engine *engine, int (*once)(void *self), void *self,
                  int64_t *ns);
 
 /* A shuffle of 0..n-1 that every rank makes alike from agreed numbers. */

@@ -42,6 +42,8 @@ static int set_up(struct rig *rig)
     TRY(device_alloc(rig->engine->device, rig->memory_bytes, &rig->memory));
     arena = (struct arena){ .base = rig->memory };
     layout(rig, &arena);
+    if (rig->engine->device->cache_bytes)
+        TRY(device_alloc(rig->engine->device, rig->engine->device->cache_bytes, &rig->cold));
     if (rig->engine->device->modelled)
         return OK;
     TRY(data_fill_layer(&rig->data, rig->layer));
@@ -95,6 +97,7 @@ void rig_close(struct rig *rig)
     if (!rig)
         return;
     reference_close(rig->reference);
+    device_release(rig->engine->device, rig->cold);
     device_release(rig->engine->device, rig->memory);
     layer_close(rig->layer);
     free(rig->tokens);

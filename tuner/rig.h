@@ -18,6 +18,7 @@ struct rig {
     struct layer *layer;
     void *memory, *x, *y, *grad_y, *grad_x;
     size_t memory_bytes;
+    void *cold; /* written between timed steps so that none finds its rows in a cache; or NULL */
     struct reference *reference; /* made at the first check */
 };
 

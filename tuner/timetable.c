@@ -48,7 +48,7 @@ static int time_one(struct timetable *table, const struct subject *s, int64_t *n
 
     if (s->kind == SUBJECT_STEP)
         return trial_step(table->trial, STEP_BOTH, ns);
-    TRY(measure_once(table->world, table->bench->engine->device, take_turn, &turn, ns));
+    TRY(measure_once(table->world, table->bench->engine, take_turn, &turn, ns));
     *own_ns = turn.ns;
     return OK;
 }

@@ -62,8 +62,11 @@ static int step(void *self)
 int trial_step(struct trial *trial, enum step_mode mode, int64_t *ns)
 {
     struct one_step one = { trial, mode };
+    struct rig *rig = trial->rig;
 
-    return measure_once(trial->rig->world, trial->rig->engine->device, step, &one, ns);
+    if (rig->cold) /* on every rank or on none */
+        TRY(world_settle(rig->world, engine_cool(rig->engine, rig->cold)));
+    return measure_once(trial->rig->world, trial->rig->engine, step, &one, ns);
 }
 
 int trial_warm(struct trial *trial, uint32_t steps)
