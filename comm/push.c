@@ -1,0 +1,178 @@
+/* Rounds of posts on a board; the j-th transfer with each peer belongs to round j. */
+#include "push.h"
+
+#include "status.h"
+
+#include <stdatomic.h>
+
+/* From one rank to one other.  A post is taken before the next one is made. */
+struct box {
+    _Atomic uint64_t posted, taken;
+    _Atomic uint64_t done; /* exchanges whose copies are queued and whose DONE is recorded */
+    struct push_place place;
+    uint64_t bytes;
+};
+
+struct board {
+    struct box boxes[1]; /* (from, to) */
+};
+
+size_t board_bytes(int ranks)
+{
+    return (size_t)ranks * (size_t)ranks * sizeof(struct box);
+}
+
+static struct box *box_between(const struct push *push, int from, int to)
+{
+    return &push->board->boxes[from * push->ranks + to];
+}
+
+/* ---- waiting for a peer */
+
+struct look {
+    const _Atomic uint64_t *count;
+    uint64_t wanted;
+};
+
+static int look(void *self)
+{
+    const struct look *l = self;
+
+    return atomic_load_explicit(l->count, memory_order_acquire) >= l->wanted ? OK : UNSUPPORTED;
+}
+
+static int await_count(const struct push *push, const _Atomic uint64_t *count, uint64_t wanted,
+                       const char *what)
+{
+    struct look l = { count, wanted };
+
+    return watch_until(push->watch, look, &l, what);
+}
+
+/* ---- one transfer */
+
+static int post(const struct push *push, struct stream *stream, const struct transfer *t,
+                bool first)
+{
+    const struct push_device *d = push->device;
+    struct box *mine = box_between(push, push->rank, t->peer);
+    uint64_t turn = atomic_load(&mine->posted);
+
+    /* Only then is READY of the exchange before awaited, and may be recorded anew. */
+    TRY(await_count(push, &mine->taken, turn, "a peer that takes up a buffer"));
+    if (first)
+        TRY(d->record(d->self, stream, PUSH_READY, t->peer));
+    TRY(d->place(d->self, t, &mine->place));
+    mine->bytes = t->bytes;
+    atomic_store_explicit(&mine->posted, turn + 1, memory_order_release);
+    return OK;
+}
+
+static int check_bytes(const struct transfer *t, uint64_t theirs)
+{
+    return theirs == t->bytes ? OK
+                              : fail(ERR_WRONG, "rank %d expects %llu bytes, %zu are to be sent",
+                                     t->peer, (unsigned long long)theirs, t->bytes);
+}
+
+static int take(const struct push *push, struct stream *stream, const struct transfer *t,
+                bool first)
+{
+    const struct push_device *d = push->device;
+    struct box *theirs = box_between(push, t->peer, push->rank);
+    uint64_t turn = atomic_load(&theirs->taken) + 1;
+    void *to = NULL;
+
+    TRY(await_count(push, &theirs->posted, turn, "a peer that posts a buffer"));
+    TRY(check_bytes(t, theirs->bytes));
+    TRY(d->reach(d->self, t, &theirs->place, &to));
+    if (first)
+        TRY(d->await(d->self, stream, PUSH_READY, t->peer));
+    TRY(d->copy(d->self, stream, to, t->send, t->bytes));
+    atomic_store_explicit(&theirs->taken, turn, memory_order_release);
+    return OK;
+}
+
+static int say_done(const struct push *push, struct stream *stream, int peer)
+{
+    const struct push_device *d = push->device;
+
+    TRY(d->record(d->self, stream, PUSH_DONE, peer));
+    atomic_fetch_add_explicit(&box_between(push, push->rank, peer)->done, 1, memory_order_release);
+    return OK;
+}
+
+/* Both of a pair take part in the same exchanges: what this rank has done for the peer is what the
+ * peer is to do for it. */
+static int hear_done(const struct push *push, struct stream *stream, int peer)
+{
+    const struct push_device *d = push->device;
+    uint64_t ours = atomic_load(&box_between(push, push->rank, peer)->done);
+
+    TRY(await_count(push, &box_between(push, peer, push->rank)->done, ours,
+                    "a peer that completes a copy"));
+    return d->await(d->self, stream, PUSH_DONE, peer);
+}
+
+/* ---- a batch */
+
+/* Transfers with the same peer before this one. */
+static int round_of(const struct batch *batch, int at)
+{
+    int round = 0;
+
+    for (int i = 0; i < at; i++)
+        round += batch->transfers[i].peer == batch->transfers[at].peer;
+    return round;
+}
+
+static int copy_own(const struct push *push, struct stream *stream, const struct batch *batch)
+{
+    const struct push_device *d = push->device;
+
+    for (int i = 0; i < batch->count; i++) {
+        const struct transfer *t = &batch->transfers[i];
+
+        if (t->peer == push->rank && t->send != t->recv)
+            TRY(d->copy(d->self, stream, t->recv, t->send, t->bytes));
+    }
+    return OK;
+}
+
+typedef int step(const struct push *push, struct stream *stream, const struct transfer *t,
+                 bool first);
+
+static int for_round(const struct push *push, struct stream *stream, const struct batch *batch,
+                     int round, step *does, int *count)
+{
+    *count = 0;
+    for (int i = 0; i < batch->count; i++)
+        if (batch->transfers[i].peer != push->rank && round_of(batch, i) == round) {
+            TRY(does(push, stream, &batch->transfers[i], round == 0));
+            ++*count;
+        }
+    return OK;
+}
+
+/* Once per peer: the first transfer with it stands for it. */
+static int for_peers(const struct push *push, struct stream *stream, const struct batch *batch,
+                     int (*does)(const struct push *push, struct stream *stream, int peer))
+{
+    for (int i = 0; i < batch->count; i++)
+        if (batch->transfers[i].peer != push->rank && round_of(batch, i) == 0)
+            TRY(does(push, stream, batch->transfers[i].peer));
+    return OK;
+}
+
+int push_exchange(const struct push *push, struct stream *stream, const struct batch *batch)
+{
+    int count = 1;
+
+    TRY(copy_own(push, stream, batch));
+    for (int round = 0; count; round++) {
+        TRY(for_round(push, stream, batch, round, post, &count));
+        TRY(for_round(push, stream, batch, round, take, &count));
+    }
+    TRY(for_peers(push, stream, batch, say_done));
+    return for_peers(push, stream, batch, hear_done);
+}

@@ -1,0 +1,51 @@
+/* The protocol of copies into other ranks' memory: who copies when, and who knows that it is done.
+ * It knows no device and no process: memory, events and copies are asked of push_device, and ranks
+ * meet on a board in memory that all of them see.
+ *
+ * One exchange, for each pair of ranks, both ways:
+ *     the receiver records READY (what was in its buffer is used up) and posts where the buffer is;
+ *     the sender takes the post, has its stream await READY, copies, records DONE and says so;
+ *     the receiver has its stream await DONE.
+ * Posts are met while queueing, by the driving threads; the streams themselves wait only for events
+ * that are recorded already, so that a rank that dies leaves nobody's stream waiting for ever. */
+#ifndef PUSH_H
+#define PUSH_H
+
+#include "watch.h"
+#include "wire.h"
+
+/* Where a receiver's buffer lies, in words that another rank of this host understands. */
+struct push_place {
+    unsigned char handle[64]; /* of a whole allocation */
+    uint64_t offset;
+};
+
+enum push_sign { PUSH_READY, PUSH_DONE, PUSH_SIGNS };
+
+/* A sign is an event per pair: `record` records the one that `peer` awaits; `await` awaits the one
+ * that `peer` recorded last for this rank. */
+struct push_device {
+    void *self;
+    int (*place)(void *self, const struct transfer *transfer, struct push_place *out); /* recv */
+    int (*reach)(void *self, const struct transfer *transfer, const struct push_place *place,
+                 void **out); /* the peer's buffer for this transfer */
+    int (*record)(void *self, struct stream *stream, enum push_sign sign, int peer);
+    int (*await)(void *self, struct stream *stream, enum push_sign sign, int peer);
+    int (*copy)(void *self, struct stream *stream, void *to, const void *from, size_t bytes);
+};
+
+struct board; /* shared by all ranks; zeroed memory is a board on which nothing is posted */
+size_t board_bytes(int ranks);
+
+struct push {
+    struct board *board; /* borrowed */
+    int rank, ranks;
+    const struct push_device *device;
+    const struct watch *watch;
+};
+
+/* Queues the batch's copies and waits until every peer has queued its own.  ERR_WIRE when a peer
+ * does not come, ERR_WRONG when it brings another number of bytes. */
+int push_exchange(const struct push *push, struct stream *stream, const struct batch *batch);
+
+#endif
