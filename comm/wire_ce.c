@@ -1,0 +1,412 @@
+/* The wire of one node's copy engines: every rank copies into the others' memory, which CUDA's
+ * inter-process handles open to it; no multiprocessor takes part.  The protocol is push.c's.
+ *
+ * Several ranks may share a GPU, which shows that results are right; their copies then take turns
+ * in one memory, and no time of theirs says anything of a link. */
+#include "cuda.h"
+#include "cuda_peers.h"
+#include "fault.h"
+#include "push.h"
+#include "shared_memory.h"
+#include "status.h"
+#include "world.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An allocation of another rank, open here as long as a batch needs it: until then that rank's
+ * memory is not free, though it may have released it. */
+struct mapping {
+    struct mapping *next;
+    int peer, users; /* users: transfers */
+    unsigned char handle[64];
+    char *base;
+};
+
+/* What a batch keeps, since its first exchange: handles and mappings take the driver's time. */
+struct kept {
+    struct wire_ce *wire;
+    int count;
+    struct {
+        bool placed;
+        struct push_place place; /* of this rank's buffer */
+        struct mapping *mapping; /* of the peer's; NULL: not met yet */
+    } transfers[1];
+};
+
+struct wire_ce {
+    struct wire base;
+    struct world *world;
+    struct push push;
+    struct push_device device;
+    struct watch watch;
+    bool broken;
+    struct mapping *mappings;
+    const struct batch *current; /* under exchange */
+    /* Of each peer: what it awaits of us, what we await of it. */
+    cudaEvent_t *ours[PUSH_SIGNS], *theirs[PUSH_SIGNS];
+};
+
+_Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(((struct push_place *)0)->handle),
+               "a place holds a handle");
+
+/* ---- memory */
+
+/* Handles are of whole allocations, and the runtime does not say where one begins.  The driver's
+ * library is loaded already; linked, it would have to be there to start this program at all. */
+static int allocation_of(const void *memory, uint64_t *base)
+{
+    typedef int get_range(uint64_t * base, size_t * bytes, uint64_t memory);
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    void *symbol = driver ? dlsym(driver, "cuMemGetAddressRange_v2") : NULL;
+    get_range *get;
+    size_t bytes;
+    int code = -1;
+
+    memcpy(&get, &symbol, sizeof(get));
+    if (symbol)
+        code = get(base, &bytes, (uint64_t)(uintptr_t)memory);
+    if (driver)
+        dlclose(driver);
+    return code ? fail(ERR_DEVICE, "cuMemGetAddressRange: error %d", code) : OK;
+}
+
+/* The handle is asked of the allocation's beginning, to which the offset is counted. */
+static int find_place(const void *memory, struct push_place *out)
+{
+    cudaIpcMemHandle_t handle;
+    uint64_t base = 0;
+
+    TRY(allocation_of(memory, &base));
+    TRY(CUDA(cudaIpcGetMemHandle(&handle, (void *)(uintptr_t)base)));
+    memcpy(out->handle, &handle, sizeof(handle));
+    out->offset = (uint64_t)(uintptr_t)memory - base;
+    return OK;
+}
+
+static struct kept *kept_of(const struct wire_ce *wire, const struct transfer *t, ptrdiff_t *at)
+{
+    *at = t - wire->current->transfers;
+    return wire->current->kept;
+}
+
+static int ce_place(void *self, const struct transfer *transfer, struct push_place *out)
+{
+    ptrdiff_t at;
+    struct kept *kept = kept_of(self, transfer, &at);
+
+    if (!kept->transfers[at].placed)
+        TRY(find_place(transfer->recv, &kept->transfers[at].place));
+    kept->transfers[at].placed = true;
+    *out = kept->transfers[at].place;
+    return OK;
+}
+
+static struct mapping *find_mapping(struct wire_ce *wire, int peer, const unsigned char *handle)
+{
+    struct mapping *m = wire->mappings;
+
+    while (m && (m->peer != peer || memcmp(m->handle, handle, sizeof(m->handle)) != 0))
+        m = m->next;
+    return m;
+}
+
+static int open_mapping(struct wire_ce *wire, int peer, const unsigned char *handle,
+                        struct mapping **out)
+{
+    struct mapping *m = calloc(1, sizeof(*m));
+    cudaIpcMemHandle_t theirs;
+    void *base;
+    int rc;
+
+    if (!m)
+        return fail(ERR_NOMEM, "a mapping");
+    memcpy(&theirs, handle, sizeof(theirs));
+    memcpy(m->handle, handle, sizeof(m->handle));
+    rc = CUDA(cudaIpcOpenMemHandle(&base, theirs, cudaIpcMemLazyEnablePeerAccess));
+    if (rc) {
+        free(m);
+        return rc;
+    }
+    m->peer = peer;
+    m->base = base;
+    m->next = wire->mappings;
+    wire->mappings = m;
+    *out = m;
+    return OK;
+}
+
+static void release_mapping(struct wire_ce *wire, struct mapping *mapping)
+{
+    struct mapping **link = &wire->mappings;
+
+    if (!mapping || --mapping->users)
+        return;
+    while (*link != mapping)
+        link = &(*link)->next;
+    *link = mapping->next;
+    CUDA(cudaIpcCloseMemHandle(mapping->base));
+    free(mapping);
+}
+
+/* Opened at the first exchange of a batch, which is in a step that is not timed. */
+static int ce_reach(void *self, const struct transfer *transfer, const struct push_place *place,
+                    void **out)
+{
+    struct wire_ce *wire = self;
+    ptrdiff_t at;
+    struct kept *kept = kept_of(wire, transfer, &at);
+    struct mapping **m = &kept->transfers[at].mapping;
+
+    if (!*m || memcmp((*m)->handle, place->handle, sizeof(place->handle)) != 0) {
+        struct mapping *now = find_mapping(wire, transfer->peer, place->handle);
+
+        if (!now)
+            TRY(open_mapping(wire, transfer->peer, place->handle, &now));
+        now->users++;
+        release_mapping(wire, *m);
+        *m = now;
+    }
+    *out = (*m)->base + place->offset;
+    return OK;
+}
+
+/* ---- signs and copies */
+
+static int ce_record(void *self, struct stream *stream, enum push_sign sign, int peer)
+{
+    return CUDA(cudaEventRecord(((struct wire_ce *)self)->ours[sign][peer], cuda_stream(stream)));
+}
+
+static int ce_await(void *self, struct stream *stream, enum push_sign sign, int peer)
+{
+    return CUDA(
+        cudaStreamWaitEvent(cuda_stream(stream), ((struct wire_ce *)self)->theirs[sign][peer], 0));
+}
+
+static int ce_copy(void *self, struct stream *stream, void *to, const void *from, size_t bytes)
+{
+    (void)self;
+    return CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream(stream)));
+}
+
+static int open_events(struct wire_ce *wire, cudaIpcEventHandle_t *handles)
+{
+    int ranks = wire->base.topology.ranks;
+
+    for (int sign = 0; sign < PUSH_SIGNS; sign++)
+        for (int q = 0; q < ranks; q++) {
+            TRY(CUDA(cudaEventCreateWithFlags(&wire->ours[sign][q],
+                                              cudaEventDisableTiming | cudaEventInterprocess)));
+            TRY(CUDA(cudaIpcGetEventHandle(&handles[sign * ranks + q], wire->ours[sign][q])));
+        }
+    return OK;
+}
+
+/* Everybody's handles: of rank q those which it records for this rank. */
+static int open_their_events(struct wire_ce *wire, const cudaIpcEventHandle_t *all)
+{
+    int ranks = wire->base.topology.ranks, self = wire->base.topology.rank;
+
+    for (int q = 0; q < ranks; q++)
+        for (int sign = 0; sign < PUSH_SIGNS && q != self; sign++)
+            TRY(CUDA(cudaIpcOpenEventHandle(&wire->theirs[sign][q],
+                                            all[(q * PUSH_SIGNS + sign) * ranks + self])));
+    return OK;
+}
+
+static int exchange_events(struct wire_ce *wire)
+{
+    size_t ranks = (size_t)wire->base.topology.ranks, each = PUSH_SIGNS * ranks;
+    cudaIpcEventHandle_t *mine = calloc(each, sizeof(*mine));
+    cudaIpcEventHandle_t *all = calloc(each * ranks, sizeof(*all));
+    int rc = mine && all ? OK : fail(ERR_NOMEM, "%zu events", each * ranks);
+
+    if (!rc)
+        rc = open_events(wire, mine);
+    rc = world_settle(wire->world, rc);
+    if (!rc)
+        rc = world_gather(wire->world, mine, all, each * sizeof(*mine));
+    if (!rc)
+        rc = open_their_events(wire, all);
+    free(mine);
+    free(all);
+    return world_settle(wire->world, rc);
+}
+
+static void close_events(struct wire_ce *wire)
+{
+    for (int sign = 0; sign < PUSH_SIGNS; sign++) {
+        for (int q = 0; q < wire->base.topology.ranks; q++) {
+            if (wire->theirs[sign] && wire->theirs[sign][q])
+                cudaEventDestroy(wire->theirs[sign][q]);
+            if (wire->ours[sign] && wire->ours[sign][q])
+                cudaEventDestroy(wire->ours[sign][q]);
+        }
+        free(wire->theirs[sign]);
+        free(wire->ours[sign]);
+    }
+}
+
+/* ---- the wire */
+
+static int break_off(struct wire_ce *wire, int rc)
+{
+    wire->broken = true;
+    world_alarm(wire->world);
+    return rc;
+}
+
+static int ce_exchange(struct wire *base, struct stream *stream, const struct batch *batch)
+{
+    struct wire_ce *wire = (struct wire_ce *)base;
+    int rc = OK;
+
+    if (wire->broken)
+        return ERR_WIRE;
+    if (fault_hit("exchange"))
+        rc = fail(ERR_WIRE, "an exchange of %d transfers (injected)", batch->count);
+    else if (cuda_stream_skips(stream))
+        rc = ERR_WIRE; /* the others would wait for its signs */
+    wire->current = batch;
+    if (!rc)
+        rc = push_exchange(&wire->push, stream, batch);
+    return rc ? break_off(wire, rc) : OK;
+}
+
+struct stream_look {
+    cudaStream_t stream;
+};
+
+static int look_at_stream(void *self)
+{
+    cudaError_t code = cudaStreamQuery(((const struct stream_look *)self)->stream);
+
+    return code == cudaErrorNotReady ? UNSUPPORTED : cuda_check(code, "cudaStreamQuery");
+}
+
+static int ce_wait(struct wire *base, struct stream *stream)
+{
+    struct wire_ce *wire = (struct wire_ce *)base;
+    struct stream_look look = { cuda_stream(stream) };
+    int rc = wire->broken ? ERR_WIRE
+                          : watch_until(&wire->watch, look_at_stream, &look, "copies of a step");
+
+    return rc && !wire->broken ? break_off(wire, rc) : rc;
+}
+
+static void forget(struct batch *batch)
+{
+    struct kept *kept = batch->kept;
+
+    for (int i = 0; i < kept->count; i++)
+        release_mapping(kept->wire, kept->transfers[i].mapping);
+    free(kept);
+    batch->kept = NULL;
+}
+
+static int ce_reserve(struct wire *base, struct batch *batch)
+{
+    struct kept *kept =
+        calloc(1, sizeof(*kept) + (size_t)batch->count * sizeof(kept->transfers[0]));
+
+    if (!kept)
+        return fail(ERR_NOMEM, "%d mappings", batch->count);
+    if (batch->kept) /* it has grown: what was met is met again */
+        batch->forget(batch);
+    kept->wire = (struct wire_ce *)base;
+    kept->count = batch->count;
+    batch->kept = kept;
+    batch->forget = forget;
+    return OK;
+}
+
+static void ce_close(struct wire *base)
+{
+    struct wire_ce *wire = (struct wire_ce *)base;
+
+    close_events(wire);
+    shared_memory_close(wire->push.board, board_bytes(wire->base.topology.ranks));
+    free(wire);
+}
+
+static const struct wire_ops ce_ops = {
+    .name = "ce",
+    .close = ce_close,
+    .reserve = ce_reserve,
+    .exchange = ce_exchange,
+    .wait = ce_wait,
+};
+
+static int check_peers(struct world *world, struct device *device)
+{
+    const struct topology *t = world_topology(world);
+    struct cuda_peer *peers = NULL;
+    bool one_host, shared;
+
+    TRY(cuda_peers(world, device, &peers));
+    one_host = cuda_peers_share_host(peers, t->ranks);
+    shared = cuda_peers_share_gpu(peers, t->ranks);
+    free(peers);
+    if (t->rank == 0 && !one_host)
+        note("wire ce does not apply: it copies inside one host, and ranks are on several");
+    else if (t->rank == 0 && shared)
+        note("several ranks share one GPU: results are right, times say nothing of any link");
+    return one_host ? OK : UNSUPPORTED;
+}
+
+static int new_wire(struct world *world, struct wire_ce **out)
+{
+    size_t ranks = (size_t)world_topology(world)->ranks;
+    struct wire_ce *wire = calloc(1, sizeof(*wire));
+    bool whole = wire;
+
+    for (int sign = 0; wire && sign < PUSH_SIGNS; sign++) {
+        wire->ours[sign] = calloc(ranks, sizeof(cudaEvent_t));
+        wire->theirs[sign] = calloc(ranks, sizeof(cudaEvent_t));
+        whole = whole && wire->ours[sign] && wire->theirs[sign];
+    }
+    if (wire) {
+        wire->base = (struct wire){ .ops = &ce_ops, .topology = *world_topology(world) };
+        wire->world = world;
+    }
+    if (wire && !whole) {
+        ce_close(&wire->base);
+        wire = NULL;
+    }
+    *out = wire;
+    return wire ? OK : fail(ERR_NOMEM, "a wire");
+}
+
+static int open_parts(struct wire_ce *wire)
+{
+    const struct topology *t = &wire->base.topology;
+    void *board = NULL;
+
+    wire->device = (struct push_device){ wire, ce_place, ce_reach, ce_record, ce_await, ce_copy };
+    wire->watch = watch_of(wire->world);
+    wire->push = (struct push){ NULL, t->rank, t->ranks, &wire->device, &wire->watch };
+    TRY(shared_memory_open(wire->world, board_bytes(t->ranks), &board));
+    wire->push.board = board;
+    return exchange_events(wire);
+}
+
+int wire_ce_open(struct world *world, struct device *device, struct wire **out)
+{
+    struct wire_ce *wire = NULL;
+    int rc;
+
+    TRY(check_peers(world, device));
+    rc = world_settle(world, new_wire(world, &wire));
+    if (!rc)
+        rc = open_parts(wire);
+    if (rc) {
+        if (wire)
+            ce_close(&wire->base);
+        return rc;
+    }
+    *out = &wire->base;
+    return OK;
+}
