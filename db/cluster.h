@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { CLUSTER_TEXT_BYTES = 8192, CLUSTER_SEMANTICS = 1, HASH_BYTES = 32 };
 
@@ -13,7 +14,7 @@ enum { CLUSTER_TEXT_BYTES = 8192, CLUSTER_SEMANTICS = 1, HASH_BYTES = 32 };
 struct cluster {
     /* hard: another value is another cluster */
     uint32_t semantics;                    /* version of what r, d, a mean */
-    char backend[16];                      /* host, cuda, sim */
+    char backend[16];                      /* host, cuda, sim, virtual */
     char device[96];                       /* model name of one device (a CPU's for host ranks) */
     uint32_t device_units, device_gib;     /* cores or SMs of it, its memory */
     uint32_t nodes, ranks, ranks_per_node; /* ranks_per_node 0: nodes differ */
@@ -55,6 +56,13 @@ struct cluster_field {
 extern const struct cluster_field cluster_fields[];
 extern const size_t cluster_field_count;
 extern const char *const cluster_class_words[];
+
+/* False for numbers of ranks or links that are not there: a modelled cluster (sim), or one rank
+ * beside paced copies (virtual).  They never answer for a real cluster. */
+static inline bool backend_is_real(const char *backend)
+{
+    return strcmp(backend, "sim") != 0 && strcmp(backend, "virtual") != 0;
+}
 
 /* Everything unknown. */
 struct cluster cluster_unknown(void);

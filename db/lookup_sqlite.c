@@ -175,7 +175,7 @@ static int read_cluster(struct reader *r, int64_t id, struct lookup_layer *layer
     code = sqlite3_step(r->cluster);
     *usable = code == SQLITE_ROW && read_hash(text(r->cluster, 0), layer->cluster) &&
               strlen(text(r->cluster, 1)) < sizeof(layer->device) &&
-              strcmp(text(r->cluster, 2), "sim") != 0 &&
+              backend_is_real(text(r->cluster, 2)) &&
               sqlite3_column_int64(r->cluster, 3) == CLUSTER_SEMANTICS &&
               sqlite3_column_int(r->cluster, 4);
     if (*usable)
@@ -232,7 +232,7 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
     struct moe_plan plan;
     double time_us = sqlite3_column_double(row, 5), default_us = sqlite3_column_double(row, 6);
 
-    if (!is_u32(bucket) || moe_plan_parse(text(row, 4), &plan))
+    if (!is_u32(bucket) || plan_parse(text(row, 4), &plan))
         return OK;
     return lookup_layer_add(
         layer, &(struct lookup_entry){
@@ -240,6 +240,7 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
                    .r = plan.r,
                    .d = (uint8_t)plan.d,
                    .a = (uint8_t)plan.a,
+                   .ctas = (uint8_t)plan.ctas,
                    .flags = (uint8_t)((sqlite3_column_int(row, 7) ? LOOKUP_INFERRED : 0) |
                                       (sqlite3_column_int(row, 8) ? LOOKUP_STALE : 0) |
                                       (sqlite3_column_int(row, 9) ? LOOKUP_IMPORTED : 0)),
@@ -257,13 +258,14 @@ static int add_pin(sqlite3_stmt *row, struct lookup_layer *layer)
 
     if (layer->pin_count == PINS_MAX)
         return ERR_FORMAT;
-    if (!is_u32(first) || !is_u32(last) || moe_plan_parse(text(row, 4), &plan))
+    if (!is_u32(first) || !is_u32(last) || plan_parse(text(row, 4), &plan))
         return OK;
     return lookup_layer_pin(layer, &(struct lookup_pin){ .first = (uint32_t)first,
                                                          .last = (uint32_t)last,
                                                          .r = plan.r,
                                                          .d = (uint8_t)plan.d,
-                                                         .a = (uint8_t)plan.a });
+                                                         .a = (uint8_t)plan.a,
+                                                         .ctas = (uint8_t)plan.ctas });
 }
 
 static int read_rows(struct reader *r, const char *sql,
