@@ -8,6 +8,7 @@
 static const struct a2a_ops *const algorithms[] = {
     [MOE_A2A_LINEAR] = &a2a_linear,
     [MOE_A2A_2DH] = &a2a_2dh,
+    [MOE_A2A_NCCL] = &a2a_library,
 };
 
 uint64_t a2a_scratch(uint32_t a, const struct topology *topology, uint64_t block)
@@ -25,6 +26,8 @@ int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out)
     a2a->ops = algorithms[a];
     a2a->call = *call;
     TRY_OUT(a2a->ops->build(a2a));
+    for (int i = 0; i < A2A_PHASES; i++)
+        a2a->phases[i].ctas = call->ctas;
     for (int i = 0; i < A2A_PHASES; i++)
         TRY_OUT(wire_reserve(call->wire, &a2a->phases[i]));
     *out = a2a;

@@ -13,6 +13,7 @@ struct a2a_call {
     uint64_t block; /* elements */
     const void *send;
     void *recv, *scratch;
+    uint32_t ctas; /* as struct batch has it */
 };
 
 struct a2a;
@@ -32,7 +33,7 @@ struct a2a {
     struct batch phases[A2A_PHASES];
 };
 
-extern const struct a2a_ops a2a_linear, a2a_2dh;
+extern const struct a2a_ops a2a_linear, a2a_2dh, a2a_library;
 
 /* Elements of scratch that algorithm `a` (enum moe_a2a) needs; one scratch may serve all calls of
  * one stream. */

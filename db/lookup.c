@@ -61,7 +61,7 @@ static int read_switches(const struct moelookup *table, struct lookup_switches *
     out->disabled = disable && strcmp(disable, "0") != 0;
     if (!force)
         return OK;
-    if (moe_plan_parse(force, &out->force)) {
+    if (plan_parse(force, &out->force)) {
         lookup_say(table, LOOKUP_ERROR, "MOELOOKUP_FORCE=\"%s\": a plan reads \"r=1 d=2 a=linear\"",
                    force);
         return ERR_ARGUMENT;

@@ -18,12 +18,12 @@ enum { LOOKUP_DEVICE_BYTES = 96, LOOKUP_STALE = 1, LOOKUP_INFERRED = 2, LOOKUP_I
 /* Buckets first..last, for which a person chose the plan. */
 struct lookup_pin {
     uint32_t first, last, r;
-    uint8_t d, a;
+    uint8_t d, a, ctas;
 };
 
 struct lookup_entry {
     uint32_t bucket, r;
-    uint8_t d, a, flags; /* LOOKUP_STALE, ... */
+    uint8_t d, a, ctas, flags; /* LOOKUP_STALE, ... */
     float time_us, default_us;
     uint32_t file; /* while reading */
 };
@@ -67,7 +67,7 @@ void lookup_set_free(struct lookup_set *set);
  * more pins than anybody makes. */
 int lookup_set_tidy(struct lookup_set *set);
 
-struct moe_plan lookup_plan(uint32_t r, uint32_t d, uint32_t a);
+struct moe_plan lookup_plan(uint32_t r, uint32_t d, uint32_t a, uint32_t ctas);
 
 /* ---- packed bytes (lookup_pack.c) */
 

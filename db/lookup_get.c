@@ -70,7 +70,7 @@ static struct answer own_answer(struct moe_plan plan, enum moe_source source)
 
 static struct answer answer_of(const struct lookup_entry *e, enum moe_source source)
 {
-    struct moe_plan plan = lookup_plan(e->r, e->d, e->a);
+    struct moe_plan plan = lookup_plan(e->r, e->d, e->a, e->ctas);
 
     plan.source = e->flags & LOOKUP_STALE ? MOE_STALE : source;
     plan.bucket = e->bucket;
@@ -121,7 +121,7 @@ static struct answer answer_for(const struct moelookup_view *view, uint32_t buck
     if (view->switches.forced)
         return own_answer(view->switches.force, MOE_OVERRIDE);
     if (pin)
-        return own_answer(lookup_plan(pin->r, pin->d, pin->a), MOE_OVERRIDE);
+        return own_answer(lookup_plan(pin->r, pin->d, pin->a, pin->ctas), MOE_OVERRIDE);
     if (view->layer.entry_count)
         return entry_answer(&view->layer, bucket);
     return own_answer(plan_default(), MOE_DEFAULT);
@@ -287,8 +287,8 @@ static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
                                               const struct answer *answer, uint32_t bucket,
                                               struct moe_plan *out)
 {
-    size_t bytes = out->struct_size & ~(size_t)3;
-    struct moe_plan plan = answer->plan;
+    size_t bytes =
+        out->struct_size ? out->struct_size & ~(size_t)3 : offsetof(struct moe_plan, ctas);
 
     plan.bucket = bucket_told(answer, bucket);
     if (bytes > sizeof(plan.struct_size))
@@ -307,10 +307,11 @@ int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct m
         return MOE_ERR_ARGUMENT;
     bucket = bucket_of(view, capacity);
     answer = find(view, bucket);
-    told = bucket_told(answer, bucket);
-    /* 0 wraps around: it counts as the first version, which is this one. */
-    if (out->struct_size - 1 < sizeof(*out) - 1)
-        return get_part(view, answer, bucket, out);
+    bucket = answer->own ? bucket : answer->plan.bucket;
+    if (out->struct_size < sizeof(*out)) { /* 0: the first version */
+        fill_part(answer->plan, bucket, out);
+        return MOE_OK;
+    }
     /* Field by field: a copy on the stack, changed and read as a whole, costs three times as much.
      */
     out->r = answer->plan.r;
@@ -320,41 +321,8 @@ int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct m
     out->bucket = told;
     out->time_us = answer->plan.time_us;
     out->default_us = answer->plan.default_us;
-    return count(view, bucket);
-}
-
-uint32_t lookup_view_source(const struct moelookup_view *view, uint32_t bucket)
-{
-    return find(view, bucket)->plan.source;
-}
-
-/* ---- recording */
-
-int lookup_view_record(struct moelookup_view *view, const struct moe_shape *shape,
-                       struct recorder *recorder)
-{
-    const struct lookup_layer *layer = &view->layer;
-    bool known = layer->entry_count || layer->pin_count;
-    char hash[SHA256_HEX_BYTES];
-    struct moe_shape asked = *shape;
-    struct census_of of = { .view = view,
-                            .shape = &asked,
-                            .cluster = known ? hash : NULL,
-                            .device = known ? layer->device : NULL,
-                            .window = layer->window,
-                            .last = view->last };
-
-    sha256_hex(layer->cluster, hash);
-    if (!asked.tokens) /* any: what the table was measured with is the best that is known */
-        asked.tokens = layer->shape.tokens;
-    return census_open(recorder, &of, &view->census);
-}
-
-int moelookup_flush(const struct moelookup_view *view)
-{
-    if (!view)
-        return MOE_ERR_ARGUMENT;
-    return view->census.near ? census_flush(&view->census) : MOE_OK;
+    out->ctas = answer->plan.ctas;
+    return MOE_OK;
 }
 
 /* ---- explaining */

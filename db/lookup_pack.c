@@ -78,7 +78,7 @@ struct lookup_switches pack_switches(const uint8_t *bytes)
     return (struct lookup_switches){
         .disabled = flags & DISABLED,
         .forced = flags & FORCED,
-        .force = lookup_plan(get(bytes + 24), bytes[28], bytes[29]),
+        .force = lookup_plan(get(bytes + 24), bytes[28], bytes[29], bytes[30]),
     };
 }
 
@@ -137,6 +137,7 @@ struct lookup_entry pack_entry(const uint8_t *bytes, uint32_t layer, uint32_t at
         .d = row[16],
         .a = row[17],
         .flags = row[18],
+        .ctas = row[19],
     };
 }
 
@@ -144,9 +145,12 @@ struct lookup_pin pack_pin(const uint8_t *bytes, uint32_t layer, uint32_t at)
 {
     const uint8_t *row = bytes + get(record_of(bytes, layer) + PINS_AT) + (size_t)PIN * at;
 
-    return (struct lookup_pin){
-        .first = get(row), .last = get(row + 4), .r = get(row + 8), .d = row[12], .a = row[13]
-    };
+    return (struct lookup_pin){ .first = get(row),
+                                .last = get(row + 4),
+                                .r = get(row + 8),
+                                .d = row[12],
+                                .a = row[13],
+                                .ctas = row[14] };
 }
 
 static int merge_layer(const uint8_t *bytes, uint32_t at, uint32_t file, struct lookup_set *set)
@@ -189,6 +193,7 @@ static void write_switches(uint8_t *bytes, const struct lookup_switches *switche
     put(bytes + 24, switches->force.r);
     bytes[28] = (uint8_t)switches->force.d;
     bytes[29] = (uint8_t)switches->force.a;
+    bytes[30] = (uint8_t)switches->force.ctas;
 }
 
 static void write_layer(uint8_t *record, const struct lookup_layer *layer, size_t entries_at,
@@ -215,6 +220,7 @@ static void write_entry(uint8_t *row, const struct lookup_entry *e)
     row[16] = e->d;
     row[17] = e->a;
     row[18] = e->flags;
+    row[19] = e->ctas;
 }
 
 static void write_pin(uint8_t *row, const struct lookup_pin *pin)
@@ -224,6 +230,7 @@ static void write_pin(uint8_t *row, const struct lookup_pin *pin)
     put(row + 8, pin->r);
     row[12] = pin->d;
     row[13] = pin->a;
+    row[14] = pin->ctas;
 }
 
 struct sizes {
@@ -345,7 +352,7 @@ static bool sane_switches(const uint8_t *bytes)
 
     return get(bytes + 20) <= (DISABLED | FORCED) &&
            (!s.forced ||
-            (moe_plan_format(&s.force, text, sizeof(text)) > 0 && !moe_plan_parse(text, &again)));
+            (moe_plan_format(&s.force, text, sizeof(text)) > 0 && !plan_parse(text, &again)));
 }
 
 /* What was read is written again: whatever differs is not ours. */

@@ -70,13 +70,14 @@ void lookup_set_free(struct lookup_set *set)
     memset(set, 0, sizeof(*set));
 }
 
-struct moe_plan lookup_plan(uint32_t r, uint32_t d, uint32_t a)
+struct moe_plan lookup_plan(uint32_t r, uint32_t d, uint32_t a, uint32_t ctas)
 {
     struct moe_plan plan = plan_default();
 
     plan.r = r;
     plan.d = d;
     plan.a = a;
+    plan.ctas = ctas;
     return plan;
 }
 
@@ -134,13 +135,14 @@ static void tidy_entries(struct lookup_layer *layer)
         qsort(layer->entries, layer->entry_count, sizeof(*layer->entries), by_bucket);
     for (uint32_t i = 0; i < layer->entry_count; i++) {
         struct lookup_entry e = layer->entries[i];
-        struct moe_plan plan = plan_canonical(lookup_plan(e.r, e.d, e.a));
+        struct moe_plan plan = plan_canonical(lookup_plan(e.r, e.d, e.a, e.ctas));
 
         if (!plan_legal(&plan, &layer->shape) ||
             (kept && layer->entries[kept - 1].bucket == e.bucket))
             continue;
         e.d = (uint8_t)plan.d;
         e.a = (uint8_t)plan.a;
+        e.ctas = (uint8_t)plan.ctas;
         e.time_us = sane_time(e.time_us);
         e.default_us = sane_time(e.default_us);
         layer->entries[kept++] = e;
@@ -176,7 +178,8 @@ static bool pins_tidy(const struct lookup_layer *layer)
 {
     for (uint32_t i = 0; i < layer->pin_count; i++) {
         struct lookup_pin pin = layer->pins[i];
-        struct moe_plan plan = lookup_plan(pin.r, pin.d, pin.a), canonical = plan_canonical(plan);
+        struct moe_plan plan = lookup_plan(pin.r, pin.d, pin.a, pin.ctas);
+        struct moe_plan canonical = plan_canonical(plan);
 
         if (pin.first > pin.last || (i && pin.first <= layer->pins[i - 1].last) ||
             !plan_legal(&plan, &layer->shape) || !plan_equal(&plan, &canonical))
@@ -197,10 +200,11 @@ static int tidy_pins(struct lookup_layer *layer)
 
     for (uint32_t i = 0; i < layer->pin_count && !rc; i++) {
         struct lookup_pin pin = layer->pins[i];
-        struct moe_plan plan = plan_canonical(lookup_plan(pin.r, pin.d, pin.a));
+        struct moe_plan plan = plan_canonical(lookup_plan(pin.r, pin.d, pin.a, pin.ctas));
 
         pin.d = (uint8_t)plan.d;
         pin.a = (uint8_t)plan.a;
+        pin.ctas = (uint8_t)plan.ctas;
         if (plan_legal(&plan, &layer->shape) && pin.first <= pin.last)
             rc = pin_gaps(&tidy, pin);
     }

@@ -66,7 +66,7 @@ enum moe_status {
     MOE_ERR_AMBIGUOUS = -4, /* several tables fit */
     MOE_ERR_NOMEM = -5
 };
-enum moe_a2a { MOE_A2A_LINEAR = 0, MOE_A2A_2DH = 1 };
+enum moe_a2a { MOE_A2A_LINEAR = 0, MOE_A2A_2DH = 1, MOE_A2A_NCCL = 2 /* ncclAlltoAll */ };
 enum moe_dtype { MOE_F32 = 0, MOE_F16 = 1, MOE_BF16 = 2 };
 enum moe_pass { MOE_FORWARD = 0, MOE_TRAIN = 1 };
 enum moe_act { MOE_RELU = 0, MOE_GELU = 1, MOE_SWIGLU = 2 };
@@ -108,13 +108,16 @@ struct moe_plan {
     uint32_t source;           /* where it comes from: enum moe_source */
     uint32_t bucket;           /* floor(capacity / R) it was measured for */
     float time_us, default_us; /* its step time and the default plan's; 0 = unknown */
+    /* Since 0.2: */
+    uint32_t ctas; /* blocks of GPU threads for the all-to-alls (ncclConfig_t.minCTAs and maxCTAs);
+                    * 0 = as many as the communication library likes */
 };
 
 /* A program compiled against an older or newer header hands in structs of another size: only the
  * fields inside struct_size are read and written.  0 counts as the size of the first version. */
 /* clang-format off */
 #define MOE_SHAPE_INIT { (uint32_t)sizeof(struct moe_shape), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-#define MOE_PLAN_INIT { (uint32_t)sizeof(struct moe_plan), 1, 1, 0, 5, 0, 0, 0 }
+#define MOE_PLAN_INIT { (uint32_t)sizeof(struct moe_plan), 1, 1, 0, 5, 0, 0, 0, 0 }
 /* clang-format on */
 
 struct moelookup;      /* a set of tables, immutable once open */
@@ -212,8 +215,8 @@ MOELOOKUP_API const char *moelookup_version(void); /* "0.1.0" */
 /* Writes "r=2 d=4 a=2dh".  Returns the length as snprintf does, or MOE_ERR_ARGUMENT. */
 MOELOOKUP_API int moe_plan_format(const struct moe_plan *plan, char *buf, size_t size);
 
-/* Reads the same text, in any order; an axis left out takes its default.  On an error *out is
- * untouched. */
+/* Reads the same text, in any order; an axis left out takes its default.  Set out->struct_size
+ * first; on an error *out is untouched. */
 MOELOOKUP_API int moe_plan_parse(const char *text, struct moe_plan *out);
 
 /* One line, without a line feed, that says which rung answers and why.  Returns its length as

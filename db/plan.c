@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const a2a_words[] = { "linear", "2dh", NULL };
+static const char *const a2a_words[] = { "linear", "2dh", "nccl", NULL };
 
 const char *const plan_source_words[] = {
     [MOE_EXACT] = "exact",       [MOE_NEIGHBOUR] = "neighbour", [MOE_CLAMPED] = "clamped",
@@ -16,11 +16,16 @@ const char *const plan_source_words[] = {
 };
 
 const struct axis plan_axes[] = {
-    { "r", offsetof(struct moe_plan, r), 1, 0, 1u << 20, false, NULL },
-    { "d", offsetof(struct moe_plan, d), 1, 1, PLAN_MAX_D, true, NULL },
-    { "a", offsetof(struct moe_plan, a), MOE_A2A_LINEAR, 0, PLAN_A2A_COUNT - 1, false, a2a_words },
+    { "r", offsetof(struct moe_plan, r), 1, 0, 1u << 20, false, false, NULL },
+    { "d", offsetof(struct moe_plan, d), 1, 1, PLAN_MAX_D, true, false, NULL },
+    { "a", offsetof(struct moe_plan, a), MOE_A2A_LINEAR, 0, PLAN_A2A_COUNT - 1, false, false,
+      a2a_words },
+    { "ctas", offsetof(struct moe_plan, ctas), 0, 0, PLAN_MAX_CTAS, true, true, NULL },
 };
 const size_t plan_axis_count = sizeof(plan_axes) / sizeof(plan_axes[0]);
+
+/* What struct moe_plan was before it grew. */
+enum { FIRST_BYTES = offsetof(struct moe_plan, ctas) };
 
 static uint32_t *axis_value(const struct axis *axis, struct moe_plan *plan)
 {
@@ -60,41 +65,29 @@ struct moe_plan plan_canonical(struct moe_plan plan)
     if (plan.r == 0) {
         plan.d = 1;
         plan.a = MOE_A2A_LINEAR;
+        plan.ctas = 0;
     }
     return plan;
 }
 
-/* Room for text; what does not fit is counted.  Plans are written by the thousand: printf would
- * cost more than all the rest of an entry. */
-struct room {
-    char *text;
-    size_t size, used;
-};
-
-static void put(struct room *room, const char *text, size_t length)
+/* Of a caller whose header may be an older one; struct_size 0 is the first version's. */
+static struct moe_plan whole_plan(const struct moe_plan *given)
 {
-    for (size_t i = 0; i < length; i++, room->used++)
-        if (room->used + 1 < room->size)
-            room->text[room->used] = text[i];
+    struct moe_plan plan = plan_default();
+
+    memcpy(&plan, given, given->struct_size >= sizeof(plan) ? sizeof(plan) : FIRST_BYTES);
+    return plan;
 }
 
-static void put_number(struct room *room, uint32_t value)
+int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
 {
-    char digits[10];
-    size_t at = sizeof(digits);
+    struct moe_plan whole;
+    const struct moe_plan *plan = &whole;
+    size_t used = 0;
 
-    do
-        digits[--at] = (char)('0' + value % 10);
-    while (value /= 10);
-    put(room, digits + at, sizeof(digits) - at);
-}
-
-int moe_plan_format(const struct moe_plan *plan, char *buf, size_t size)
-{
-    struct room room = { buf, size, 0 };
-
-    if (!plan || (!buf && size))
+    if (!given || (!buf && size))
         return MOE_ERR_ARGUMENT;
+    whole = whole_plan(given);
     for (size_t i = 0; i < plan_axis_count; i++)
         if (!axis_allows(&plan_axes[i], axis_get(&plan_axes[i], plan)))
             return MOE_ERR_ARGUMENT;
@@ -102,13 +95,11 @@ int moe_plan_format(const struct moe_plan *plan, char *buf, size_t size)
         const struct axis *axis = &plan_axes[i];
         uint32_t value = axis_get(axis, plan);
 
-        put(&room, " ", i != 0);
-        put(&room, axis->name, strlen(axis->name));
-        put(&room, "=", 1);
-        if (axis->words)
-            put(&room, axis->words[value], strlen(axis->words[value]));
-        else
-            put_number(&room, value);
+        if (axis->quiet && value == axis->fallback)
+            continue;
+        used += (size_t)(axis->words
+                             ? snprintf(at, room, "%s%s=%s", gap, axis->name, axis->words[value])
+                             : snprintf(at, room, "%s%s=%u", gap, axis->name, value));
     }
     if (size)
         buf[room.used < size ? room.used : size - 1] = 0;
@@ -140,7 +131,7 @@ static int parse_value(const struct axis *axis, const char *text, size_t length,
     return MOE_OK;
 }
 
-int moe_plan_parse(const char *text, struct moe_plan *out)
+int plan_parse(const char *text, struct moe_plan *out)
 {
     struct moe_plan plan = plan_default();
     uint32_t seen = 0;
@@ -167,6 +158,21 @@ int moe_plan_parse(const char *text, struct moe_plan *out)
     if (!words)
         return MOE_ERR_FORMAT;
     *out = plan;
+    return MOE_OK;
+}
+
+int moe_plan_parse(const char *text, struct moe_plan *out)
+{
+    struct moe_plan plan;
+    int rc;
+
+    if (!out)
+        return MOE_ERR_ARGUMENT;
+    rc = plan_parse(text, &plan);
+    if (rc)
+        return rc;
+    plan.struct_size = out->struct_size >= sizeof(plan) ? sizeof(plan) : FIRST_BYTES;
+    memcpy(out, &plan, plan.struct_size);
     return MOE_OK;
 }
 
@@ -207,6 +213,9 @@ int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
         return fail(ERR_ARGUMENT, "d=%u is not legal: d is 1, 2, 4 or 8", plan->d);
     if (plan->a >= PLAN_A2A_COUNT)
         return fail(ERR_ARGUMENT, "a=%u is not an all-to-all algorithm", plan->a);
+    if (!axis_allows(&plan_axes[3], plan->ctas))
+        return fail(ERR_ARGUMENT, "ctas=%u is not legal: ctas is 0 or a power of two up to %d",
+                    plan->ctas, PLAN_MAX_CTAS);
     if (plan->r != 0 && !plan_a2a_applies(plan->a, shape)) {
         note("a=2dh does not apply: it needs several nodes with the same number (more than one) of "
              "ranks each; here %u ranks, %u per node",
@@ -225,7 +234,7 @@ size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t r
         if (r && slices % r)
             continue;
         for (uint32_t d = 1; d <= (r ? PLAN_MAX_D : 1u); d *= 2)
-            for (uint32_t a = 0; a < (r ? (uint32_t)PLAN_A2A_COUNT : 1u); a++) {
+            for (uint32_t a = 0; a < (r ? (uint32_t)PLAN_A2A_OWN : 1u); a++) {
                 if (!plan_a2a_applies(a, shape))
                     continue;
                 if (n < room) {

@@ -8,14 +8,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { PLAN_TEXT_BYTES = 64, PLAN_MAX_D = 8, PLAN_A2A_COUNT = 2 };
+enum { PLAN_TEXT_BYTES = 64, PLAN_MAX_D = 8, PLAN_MAX_CTAS = 64, PLAN_A2A_COUNT = 3 };
+
+/* The algorithms that every wire can run: the first ones of enum moe_a2a. */
+enum { PLAN_A2A_OWN = 2 };
 
 /* One tunable.  A new one is a row in plan.c and a field in struct moe_plan. */
 struct axis {
     const char *name;
     size_t offset; /* of its uint32_t in struct moe_plan */
     uint32_t fallback, min, max;
-    bool power_of_two;
+    bool power_of_two;        /* or 0, where min allows it */
+    bool quiet;               /* not written while it has its fallback */
     const char *const *words; /* names of the values, or NULL: plain numbers */
 };
 
@@ -32,7 +36,10 @@ struct moe_plan plan_default(void);
 /* Equal on every axis; where they came from does not count. */
 bool plan_equal(const struct moe_plan *a, const struct moe_plan *b);
 
-/* r = 0 moves no tokens, so d and a mean nothing: gives the one name such plans share. */
+/* moe_plan_parse() for callers of this program: *out need not be set. */
+int plan_parse(const char *text, struct moe_plan *out);
+
+/* r = 0 moves no tokens, so d, a and ctas mean nothing: gives the one name such plans share. */
 struct moe_plan plan_canonical(struct moe_plan plan);
 
 /* OK, ERR_ARGUMENT (r or d illegal for the shape; says which values are legal), or UNSUPPORTED
@@ -45,8 +52,8 @@ bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape);
 /* True if `a` has a meaning on these ranks; silent. */
 bool plan_a2a_applies(uint32_t a, const struct moe_shape *shape);
 
-/* Every legal plan that applies, canonical, in the order r, d, a.  Returns their number, at most
- * `room` of them written. */
+/* Every legal plan that applies, canonical, in the order r, d, a, by our own all-to-alls and
+ * without a limit to their CTAs. Returns their number, at most `room` of them written. */
 size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room);
 
 #endif

@@ -206,7 +206,7 @@ static int name_layer(struct store *store, const struct key *key, struct layer_f
     layer->window = key->window;
     TRY(store_cluster_get(store, key->cluster, &layer->cluster));
     TRY(store_shape_get(store, key->shape, &layer->shape));
-    layer->modelled = !strcmp(layer->cluster.backend, "sim");
+    layer->modelled = !backend_is_real(layer->cluster.backend);
     return OK;
 }
 

@@ -224,7 +224,7 @@ static void print_improvement(const struct section *section, FILE *to)
           to);
     for (uint32_t ranks = next_ranks(scope, 0); ranks; ranks = next_ranks(scope, ranks))
         for (int worst = 0; worst < 2; worst++)
-            for (uint32_t a = 0; a < PLAN_A2A_COUNT; a++)
+            for (uint32_t a = 0; a < PLAN_A2A_OWN; a++)
                 improvement_row(scope, ranks, a, worst == 1, to);
     fputs("</table></div><p class=\"soft\">Time of the static plan / time of the table's plan - 1 "
           "over the measured buckets.  timed: in how many of the cells' buckets the static plan "

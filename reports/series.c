@@ -703,7 +703,7 @@ struct extent series_improvement(const struct scope *scope, FILE *to)
     struct extent extent = { 0 };
     uint32_t at = 8;
 
-    for (uint32_t a = 0; a < PLAN_A2A_COUNT; a++)
+    for (uint32_t a = 0; a < PLAN_A2A_OWN; a++)
         for (uint32_t d = 1; d <= PLAN_MAX_D; d *= 2, at--) {
             struct moe_plan plan = series_pipeline(a, d);
             struct improvement one = series_pooled(scope, 0, &plan);

@@ -34,7 +34,8 @@ static double likeness(const struct moe_plan *a, const struct moe_plan *b)
 {
     double by_r = distance(a->r, b->r), by_d = fabs(distance(a->d, b->d)) / 0.6931471805599453;
 
-    return smooth_sd * smooth_sd * exp(-0.5 * by_r * by_r - 0.35 * by_d) * (a->a == b->a ? 1 : 0.5);
+    return smooth_sd * smooth_sd * exp(-0.5 * by_r * by_r - 0.35 * by_d) *
+           (a->a == b->a ? 1 : 0.5) * (a->ctas == b->ctas ? 1 : 0.7);
 }
 
 static double shared_misfit(const struct moe_plan *a, const struct moe_plan *b, uint32_t slices)

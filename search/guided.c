@@ -144,7 +144,7 @@ static bool fresh(const struct view *v, int arm)
 
 static bool same_family(const struct moe_plan *a, const struct moe_plan *b)
 {
-    return (a->r == 0) == (b->r == 0) && a->d == b->d && a->a == b->a;
+    return (a->r == 0) == (b->r == 0) && a->d == b->d && a->a == b->a && a->ctas == b->ctas;
 }
 
 static bool family_sampled(const struct view *v, int arm)
@@ -263,12 +263,23 @@ static int next_by_r(const struct view *v, bool above)
         bool beyond = above ? arms[i].r > of->r : arms[i].r < of->r;
 
         if (!arms[i].r || !beyond || arms[i].d != of->d || arms[i].a != of->a ||
-            !eligible(v->search, i, v->masked))
+            arms[i].ctas != of->ctas || !eligible(v->search, i, v->masked))
             continue;
         if (best < 0 || (above ? arms[i].r < arms[best].r : arms[i].r > arms[best].r))
             best = i;
     }
     return best;
+}
+
+static bool doubles(uint32_t a, uint32_t b)
+{
+    return a == 2 * b || b == 2 * a;
+}
+
+/* The wire's own choice may be any number. */
+static bool next_ctas(uint32_t a, uint32_t b)
+{
+    return a != b && (!a || !b || doubles(a, b));
 }
 
 static struct neighbours sharded_neighbours(const struct view *v)
@@ -280,10 +291,12 @@ static struct neighbours sharded_neighbours(const struct view *v)
     add_neighbour(&list, next_by_r(v, true));
     for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
         const struct moe_plan *p = &arms[i];
-        bool by_d = p->a == of->a && (p->d == 2 * of->d || 2 * p->d == of->d);
-        bool by_a = p->a != of->a && p->d == of->d;
+        bool by_d = p->a == of->a && p->ctas == of->ctas && doubles(p->d, of->d);
+        bool by_a = p->a != of->a && p->ctas == of->ctas && p->d == of->d;
+        bool by_ctas = p->a == of->a && p->d == of->d && next_ctas(p->ctas, of->ctas);
 
-        if (eligible(v->search, i, v->masked) && (!p->r || (p->r == of->r && (by_d || by_a))))
+        if (eligible(v->search, i, v->masked) &&
+            (!p->r || (p->r == of->r && (by_d || by_a || by_ctas))))
             add_neighbour(&list, i);
     }
     return list;

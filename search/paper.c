@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* One (d, a): its usable arms below r = s, by ascending r. */
+/* One (d, a) at one number of CTAs: its usable arms below r = s, by ascending r. */
 struct line {
     int arms[SEARCH_ARMS_MAX];
     int count;
@@ -37,7 +37,7 @@ static void paper_visit(struct search *search)
 
 static bool same_line(const struct moe_plan *a, const struct moe_plan *b)
 {
-    return a->d == b->d && a->a == b->a && a->r != 0 && b->r != 0;
+    return a->d == b->d && a->a == b->a && a->ctas == b->ctas && a->r != 0 && b->r != 0;
 }
 
 static bool below_slices(const struct search *search, const struct moe_plan *plan)

@@ -24,12 +24,12 @@ static bool legal(const struct moe_plan *plan, const struct moe_shape *shape)
     uint32_t s = shape->experts < shape->ranks ? shape->ranks / shape->experts : 1;
     uint32_t m = shape->ranks_per_node;
 
-    if ((plan->d != 1 && plan->d != 2 && plan->d != 4 && plan->d != 8) || plan->a > MOE_A2A_2DH)
+    if ((plan->d != 1 && plan->d != 2 && plan->d != 4 && plan->d != 8) || plan->a > MOE_A2A_NCCL)
         return false;
     if (plan->r == 0)
         return true;
     return s % plan->r == 0 &&
-           (plan->a == MOE_A2A_LINEAR || (m > 1 && shape->ranks > m && shape->ranks % m == 0));
+           (plan->a != MOE_A2A_2DH || (m > 1 && shape->ranks > m && shape->ranks % m == 0));
 }
 
 static void try_capacity(const struct moelookup_view *view, const struct moe_shape *shape,

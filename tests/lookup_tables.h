@@ -429,13 +429,13 @@ static inline bool legal(const struct moe_plan *plan, const struct moe_shape *sh
 
     if (plan->d != 1 && plan->d != 2 && plan->d != 4 && plan->d != 8)
         return false;
-    if (plan->a != MOE_A2A_LINEAR && plan->a != MOE_A2A_2DH)
+    if (plan->a > MOE_A2A_NCCL)
         return false;
     if (plan->r == 0)
         return true;
     if (s % plan->r != 0)
         return false;
-    return plan->a == MOE_A2A_LINEAR || (m > 1 && shape->ranks > m && shape->ranks % m == 0);
+    return plan->a != MOE_A2A_2DH || (m > 1 && shape->ranks > m && shape->ranks % m == 0);
 }
 
 static inline int bind_to(const struct moelookup *table, struct moe_shape shape, const char *device,

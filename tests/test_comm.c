@@ -13,7 +13,6 @@
 
 static struct {
     struct world *world;
-    struct wire *wire;
     struct engine engine;
     int rank, ranks;
 } f;
@@ -28,8 +27,8 @@ static void run_a2a(uint32_t a, uint64_t block, uint64_t salt)
 {
     uint64_t all = block * (uint64_t)f.ranks;
     uint16_t *send = malloc(all * 2 + 2), *recv = malloc(all * 2 + 2);
-    void *scratch = malloc(a2a_scratch(a, &f.wire->topology, block) * 2 + 2);
-    struct a2a_call call = { f.wire, MOE_BF16, block, send, recv, scratch };
+    void *scratch = malloc(a2a_scratch(a, &f.engine.wire->topology, block) * 2 + 2);
+    struct a2a_call call = { f.engine.wire, MOE_BF16, block, send, recv, scratch };
     struct a2a *a2a = NULL;
     int rc;
 
@@ -58,10 +57,10 @@ static void every_algorithm_delivers_every_block(void)
     for (int m = 1; m <= f.ranks; m++) {
         if (f.ranks % m)
             continue;
-        f.wire->topology.ranks_per_node = m;
+        f.engine.wire->topology.ranks_per_node = m;
         for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
             run_a2a(MOE_A2A_LINEAR, blocks[i], i);
-            if (topology_two_levels(&f.wire->topology))
+            if (topology_two_levels(&f.engine.wire->topology))
                 run_a2a(MOE_A2A_2DH, blocks[i], i);
         }
     }
@@ -69,13 +68,23 @@ static void every_algorithm_delivers_every_block(void)
 
 static void two_levels_do_not_apply_where_there_is_one(void)
 {
-    struct a2a_call call = { .wire = f.wire, .dtype = MOE_F32, .block = 1 };
+    struct a2a_call call = { .wire = f.engine.wire, .dtype = MOE_F32, .block = 1 };
     struct a2a *a2a = NULL;
 
-    f.wire->topology.ranks_per_node = f.ranks;
+    f.engine.wire->topology.ranks_per_node = f.ranks;
     CHECK(a2a_open(MOE_A2A_2DH, &call, &a2a) == UNSUPPORTED && !a2a);
-    f.wire->topology.ranks_per_node = 0;
+    f.engine.wire->topology.ranks_per_node = 0;
     CHECK(a2a_open(MOE_A2A_2DH, &call, &a2a) == UNSUPPORTED && !a2a);
+}
+
+static void a_librarys_all_to_all_applies_where_there_is_one(void)
+{
+    struct a2a_call call = { .wire = f.engine.wire, .dtype = MOE_F32, .block = 1 };
+    struct a2a *a2a = NULL;
+    int rc = a2a_open(MOE_A2A_NCCL, &call, &a2a);
+
+    CHECK(rc == (f.engine.wire->ops->all_to_all ? OK : UNSUPPORTED) && !a2a == (rc != OK));
+    a2a_close(a2a);
 }
 
 /* Two tensors in one batch, in groups of every size that divides. */
@@ -88,16 +97,18 @@ static void gather_and_scatter_work_inside_groups(void)
 
         if (f.ranks % g)
             continue;
-        CHECK(!gather_add(&gather, f.wire, group, &mine[0], &whole[0], 4));
-        CHECK(!gather_add(&gather, f.wire, group, &mine[1], &whole[8], 4));
-        CHECK(!wire_reserve(f.wire, &gather) && !wire_exchange(f.wire, f.engine.comm, &gather));
+        CHECK(!gather_add(&gather, f.engine.wire, group, &mine[0], &whole[0], 4));
+        CHECK(!gather_add(&gather, f.engine.wire, group, &mine[1], &whole[8], 4));
+        CHECK(!wire_reserve(f.engine.wire, &gather) &&
+              !wire_exchange(f.engine.wire, f.engine.comm, &gather));
         CHECK(!engine_sync(&f.engine));
         for (int i = 0; i < g; i++) {
             CHECK(whole[i] == group.first + i && whole[8 + i] == 100 + group.first + i);
             whole[i] = 1000 * f.rank + i;
         }
-        CHECK(!scatter_add(&scatter, f.wire, group, whole, parts, 4));
-        CHECK(!wire_reserve(f.wire, &scatter) && !wire_exchange(f.wire, f.engine.comm, &scatter));
+        CHECK(!scatter_add(&scatter, f.engine.wire, group, whole, parts, 4));
+        CHECK(!wire_reserve(f.engine.wire, &scatter) &&
+              !wire_exchange(f.engine.wire, f.engine.comm, &scatter));
         CHECK(!engine_sync(&f.engine));
         for (int i = 0; i < g; i++)
             CHECK(parts[i] == 1000 * (group.first + i) + f.rank - group.first);
@@ -108,12 +119,12 @@ static void gather_and_scatter_work_inside_groups(void)
 
 static void what_leaves_the_rank_is_counted(void)
 {
-    uint64_t before = f.wire->sent_bytes, messages = f.wire->messages;
+    uint64_t before = f.engine.wire->sent_bytes, messages = f.engine.wire->messages;
 
-    f.wire->topology.ranks_per_node = f.ranks;
+    f.engine.wire->topology.ranks_per_node = f.ranks;
     run_a2a(MOE_A2A_LINEAR, 512, 1);
-    CHECK(f.wire->sent_bytes - before == 2u * 1024 * (uint64_t)(f.ranks - 1));
-    CHECK(f.wire->messages - messages == 2u * (uint64_t)(f.ranks - 1));
+    CHECK(f.engine.wire->sent_bytes - before == 2u * 1024 * (uint64_t)(f.ranks - 1));
+    CHECK(f.engine.wire->messages - messages == 2u * (uint64_t)(f.ranks - 1));
 }
 
 static void ranks_settle_on_the_worst_status(void)
@@ -151,12 +162,12 @@ static void an_alarm_ends_every_wait(void)
 
     if (f.ranks == 1)
         return;
-    CHECK(!gather_add(&batch, f.wire, (struct group){ 0, f.ranks }, &mine, whole, 4));
-    CHECK(!wire_reserve(f.wire, &batch));
+    CHECK(!gather_add(&batch, f.engine.wire, (struct group){ 0, f.ranks }, &mine, whole, 4));
+    CHECK(!wire_reserve(f.engine.wire, &batch));
     if (f.rank == 0)
         world_alarm(f.world);
     else
-        CHECK(!wire_exchange(f.wire, f.engine.comm, &batch));
+        CHECK(!wire_exchange(f.engine.wire, f.engine.comm, &batch));
     CHECK(engine_sync(&f.engine) == (f.rank == 0 ? OK : ERR_WIRE));
     CHECK(world_settle(f.world, f.rank == 0 ? ERR_NOMEM : ERR_WIRE) == ERR_WIRE);
     batch_free(&batch);
@@ -167,6 +178,7 @@ int main(void)
     static const struct test tests[] = {
         TEST(every_algorithm_delivers_every_block),
         TEST(two_levels_do_not_apply_where_there_is_one),
+        TEST(a_librarys_all_to_all_applies_where_there_is_one),
         TEST(gather_and_scatter_work_inside_groups),
         TEST(what_leaves_the_rank_is_counted),
         TEST(ranks_settle_on_the_worst_status),
@@ -175,8 +187,7 @@ int main(void)
     };
     int64_t failed;
 
-    if (world_open(0, &f.world) || wire_mpi_open(f.world, &f.wire) ||
-        engine_open("host", f.wire, &f.engine))
+    if (world_open(0, &f.world) || engine_open(f.world, "host", NULL, &f.engine))
         return 1;
     f.rank = world_topology(f.world)->rank;
     f.ranks = world_topology(f.world)->ranks;
@@ -185,7 +196,6 @@ int main(void)
     failed = check_all(tests, sizeof(tests) / sizeof(tests[0]));
     world_max(f.world, &failed, 1);
     engine_close(&f.engine);
-    wire_close(f.wire);
     world_close(f.world);
     return failed ? 1 : 0;
 }

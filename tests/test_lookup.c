@@ -188,7 +188,8 @@ static struct moe_plan draw_plan(void)
 
     plan.r = degrees[draw(10)];
     plan.d = 1u << draw(4);
-    plan.a = draw(2);
+    plan.a = draw(3);
+    plan.ctas = draw(3) ? 0 : 1u << draw(7);
     return plan;
 }
 
@@ -565,7 +566,8 @@ static void only_what_lies_inside_struct_size_is_written(void)
             struct moe_plan plan;
             unsigned char bytes[2 * sizeof(struct moe_plan)];
         } out;
-        size_t inside = size && size < sizeof(whole) ? size : sizeof(whole);
+        size_t first = offsetof(struct moe_plan, ctas); /* all that the first version had */
+        size_t inside = !size ? first : (size < sizeof(whole) ? size : sizeof(whole));
 
         memset(&out, 0xa5, sizeof(out));
         out.plan.struct_size = size;

@@ -36,13 +36,35 @@ static void a_plan_survives_its_text_form(void)
 {
     for (uint32_t r = 0; r < 40; r++)
         for (uint32_t d = 1; d <= 8; d *= 2)
-            for (uint32_t a = 0; a < PLAN_A2A_COUNT; a++) {
-                struct moe_plan in = { .r = r, .d = d, .a = a }, out = { 0 };
-                char text[PLAN_TEXT_BYTES];
+            for (uint32_t a = 0; a < PLAN_A2A_COUNT; a++)
+                for (uint32_t ctas = 0; ctas <= PLAN_MAX_CTAS; ctas = ctas ? 2 * ctas : 1) {
+                    struct moe_plan in = plan_default(), out = MOE_PLAN_INIT;
+                    char text[PLAN_TEXT_BYTES];
 
-                CHECK(moe_plan_format(&in, text, sizeof(text)) == (int)strlen(text));
-                CHECK(!moe_plan_parse(text, &out) && plan_equal(&in, &out));
-            }
+                    in.r = r;
+                    in.d = d;
+                    in.a = a;
+                    in.ctas = ctas;
+                    CHECK(moe_plan_format(&in, text, sizeof(text)) == (int)strlen(text));
+                    CHECK(!moe_plan_parse(text, &out) && plan_equal(&in, &out));
+                    CHECK(!strstr(text, "ctas") == !ctas);
+                }
+}
+
+/* What was compiled against the first header neither reads nor gets what lies behind its struct. */
+static void a_plan_of_the_first_version_has_no_ctas(void)
+{
+    struct moe_plan plan = MOE_PLAN_INIT;
+    char text[PLAN_TEXT_BYTES];
+
+    plan.ctas = 8;
+    CHECK(moe_plan_format(&plan, text, sizeof(text)) > 0 &&
+          !strcmp(text, "r=1 d=1 a=linear ctas=8"));
+    plan.struct_size = offsetof(struct moe_plan, ctas);
+    CHECK(moe_plan_format(&plan, text, sizeof(text)) > 0 && !strcmp(text, "r=1 d=1 a=linear"));
+    plan.ctas = 77;
+    CHECK(!moe_plan_parse("r=2 ctas=4", &plan) && plan.r == 2 && plan.ctas == 77);
+    CHECK(plan.struct_size == offsetof(struct moe_plan, ctas));
 }
 
 static void formatting_never_writes_past_the_buffer(void)
@@ -65,7 +87,7 @@ static void formatting_never_writes_past_the_buffer(void)
 
 static void an_axis_left_out_takes_its_default_in_any_order(void)
 {
-    struct moe_plan out;
+    struct moe_plan out = MOE_PLAN_INIT;
 
     CHECK(!moe_plan_parse("a=2dh", &out) && out.r == 1 && out.d == 1 && out.a == MOE_A2A_2DH);
     CHECK(!moe_plan_parse("  d=8   r=0 ", &out) && out.r == 0 && out.d == 8);
@@ -74,10 +96,11 @@ static void an_axis_left_out_takes_its_default_in_any_order(void)
 static void malformed_plans_are_refused_and_leave_the_output_alone(void)
 {
     static const char *const bad[] = {
-        "",        " ",        "r",    "r=",       "=1",  "r=1 r=1",
-        "r=-1",    "r=+1",     "r=01", "r=1x",     "d=3", "d=0",
-        "d=16",    "a=3dh",    "a=",   "a=LINEAR", "q=1", "r=99999999999",
-        "r=1,d=2", "r=1\td=2", "r =1", "r=1 d",
+        "",        " ",        "r",    "r=",       "=1",     "r=1 r=1",
+        "r=-1",    "r=+1",     "r=01", "r=1x",     "d=3",    "d=0",
+        "d=16",    "a=3dh",    "a=",   "a=LINEAR", "q=1",    "r=99999999999",
+        "r=1,d=2", "r=1\td=2", "r =1", "r=1 d",    "ctas=3", "ctas=128",
+        "ctas=",
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -274,6 +297,7 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(a_plan_survives_its_text_form),
+        TEST(a_plan_of_the_first_version_has_no_ctas),
         TEST(formatting_never_writes_past_the_buffer),
         TEST(an_axis_left_out_takes_its_default_in_any_order),
         TEST(malformed_plans_are_refused_and_leave_the_output_alone),

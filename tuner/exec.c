@@ -15,7 +15,8 @@ static struct trip new_trip(const struct exec *x, uint32_t compute_type)
                           .width = shape->model_dim,
                           .dtype = shape->dtype,
                           .compute_type = compute_type,
-                          .algorithm = x->plan.a };
+                          .algorithm = x->plan.a,
+                          .ctas = x->plan.ctas };
 }
 
 static void layout(struct exec *x, const struct topology *topology, uint32_t compute_type,

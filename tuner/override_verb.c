@@ -120,7 +120,7 @@ static int take_plan(struct target *t)
 
     if (!o->plan || !o->why || !*o->why)
         return fail(ERR_ARGUMENT, "--plan and --why are wanted");
-    if (moe_plan_parse(o->plan, &t->row.plan))
+    if (plan_parse(o->plan, &t->row.plan))
         return fail(ERR_ARGUMENT, "--plan \"%s\": a plan reads \"r=1 d=2 a=2dh\"", o->plan);
     TRY(plan_check(&t->row.plan, &t->shape));
     t->row.plan = plan_canonical(t->row.plan);

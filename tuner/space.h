@@ -25,6 +25,8 @@ struct space_setup {
     const char *buckets; /* "LO:HI", or NULL: what capacity factors 1 to max_factor reach */
     double max_factor;
     const char *axes; /* "r,d,a": those that vary; the others keep their default */
+    bool library_a2a; /* the wire's library has an all-to-all of its own: a=nccl */
+    bool knows_ctas;  /* the wire does: the axis ctas means something */
     int64_t memory_limit_bytes;
     bool computes_f32;
     const struct effort *effort;

@@ -74,7 +74,8 @@ static int open_a2a(const struct trip *trip, struct wire *wire, const void *send
                              .block = g->local * g->chunk_rows * trip->width,
                              .send = send,
                              .recv = recv,
-                             .scratch = trip->scratch };
+                             .scratch = trip->scratch,
+                             .ctas = trip->ctas };
 
     return a2a_open(trip->algorithm, &call, out);
 }

@@ -27,6 +27,7 @@ struct trip {
     uint32_t experts, width; /* E, D */
     uint32_t dtype, compute_type;
     uint32_t algorithm;                 /* enum moe_a2a */
+    uint32_t ctas;                      /* of the all-to-alls; 0: as many as the wire likes */
     void *home;                         /* (E,C,D): rows as they leave; the caller fills it */
     struct chunks send, recv;           /* (peers, local, rows, D) storage type */
     struct chunks in, out;              /* (local, peers, rows, D) compute type: what experts see */

@@ -27,7 +27,7 @@ _UINT32_MAX = 0xFFFFFFFF
 _DTYPES = ("f32", "f16", "bf16")
 _PASSES = ("forward", "train")
 _ACTIVATIONS = ("relu", "gelu", "swiglu")
-_ALL_TO_ALLS = ("linear", "2dh")
+_ALL_TO_ALLS = ("linear", "2dh", "nccl")
 
 
 class Source(enum.IntEnum):
@@ -48,14 +48,16 @@ class Plan(NamedTuple):
 
     r: int = 1  # parallelism degree; 0 = pure data parallel
     d: int = 1  # pipelining degree
-    a: str = "linear"  # all-to-all: "linear" or "2dh"
+    a: str = "linear"  # all-to-all: "linear", "2dh" or "nccl"
     source: Source = Source.DEFAULT
     bucket: int = 0  # the bucket it was measured for
     time_us: float = 0.0
     default_us: float = 0.0
+    ctas: int = 0  # blocks of GPU threads for the all-to-alls; 0 = the library's choice
 
     def __str__(self) -> str:
-        return f"r={self.r} d={self.d} a={self.a}"
+        ctas = f" ctas={self.ctas}" if self.ctas else ""
+        return f"r={self.r} d={self.d} a={self.a}{ctas}"
 
 
 class Shape(NamedTuple):
@@ -138,8 +140,8 @@ class _Owned:
         raise TypeError(f"a {type(self).__name__} belongs to its process")
 
 
-_PLAN = struct.Struct("=6I2f")  # struct moe_plan
-_EMPTY_PLAN = _PLAN.pack(_PLAN.size, 1, 1, 0, Source.DEFAULT, 0, 0, 0)
+_PLAN = struct.Struct("=6I2fI")  # struct moe_plan
+_EMPTY_PLAN = _PLAN.pack(_PLAN.size, 1, 1, 0, Source.DEFAULT, 0, 0, 0, 0)
 _PLANS_KEPT = 1 << 12  # different answers of a view; more only if it was never tuned
 
 
@@ -196,8 +198,8 @@ class View(_Owned):
         return buffer, byref(buffer)
 
     def _remember(self, answer: bytes) -> Plan:
-        _, r, d, a, source, bucket, time_us, default_us = _PLAN.unpack(answer)
-        plan = Plan(r, d, _ALL_TO_ALLS[a], Source(source), bucket, time_us, default_us)
+        _, r, d, a, source, bucket, time_us, default_us, ctas = _PLAN.unpack(answer)
+        plan = Plan(r, d, _ALL_TO_ALLS[a], Source(source), bucket, time_us, default_us, ctas)
         if len(self._plans) >= _PLANS_KEPT:
             self._plans.clear()
         return self._plans.setdefault(answer, plan)
