@@ -63,6 +63,11 @@ static const char *const version_3 =
     "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
     "  SELECT id * 64 + 34, id, 'rank_speeds_percent', 'model', 'unknown' FROM fingerprint;";
 
+/* What a GPU was like at a sample, where that is known: 0 is not known, or no GPU. */
+static const char *const version_4 =
+    "ALTER TABLE sample ADD COLUMN clock_mhz INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sample ADD COLUMN throttled INTEGER NOT NULL DEFAULT 0;";
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =
     "DROP VIEW IF EXISTS dictionary;"
@@ -77,12 +82,13 @@ static const char *const dictionary =
     "    || iif(e.tier = 'local', '', ', ' || e.tier) AS how,"
     "  e.decision AS decision, datetime(e.decided_s, 'unixepoch') AS decided,"
     "  iif((SELECT value FROM fingerprint_field f"
-    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'backend') = 'sim', 'yes', 'no')"
+    "     WHERE f.fingerprint = e.fingerprint AND f.name = 'backend')"
+    "     IN ('sim', 'virtual'), 'yes', 'no')"
     "     AS simulated"
     "  FROM entry e JOIN shape s ON s.id = e.shape"
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
-const char *const schema_steps[] = { version_1, version_2, version_3, NULL };
+const char *const schema_steps[] = { version_1, version_2, version_3, version_4, NULL };
 
 const char *const schema_published[] = { "meta", "fingerprint", "fingerprint_field", "shape",
                                          "run",  "entry",       "override",          NULL };

@@ -492,8 +492,9 @@ int store_cluster_model(struct store *store, const struct cluster *cluster, int6
     struct cluster known;
     int rc;
 
-    if (!strcmp(cluster->backend, "sim"))
-        return fail(ERR_ARGUMENT, "%s: a modelled cluster is not measured", cluster->name);
+    if (!backend_is_real(cluster->backend))
+        return fail(ERR_ARGUMENT, "%s: a %s cluster is not measured", cluster->name,
+                    cluster->backend);
     rc = store_cluster_find(store, cluster, id);
     if (rc == UNSUPPORTED)
         return store_cluster(store, cluster, id);
@@ -581,7 +582,7 @@ static struct moe_plan plan_column(sqlite3_stmt *statement, int at)
     const char *text = (const char *)sqlite3_column_text(statement, at);
     struct moe_plan plan;
 
-    if (!text || moe_plan_parse(text, &plan))
+    if (!text || plan_parse(text, &plan))
         plan = (struct moe_plan){ 0 };
     return plan;
 }
@@ -767,13 +768,17 @@ int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 /* ---- samples */
 
 int store_sample(struct store *store, int64_t trial, enum sample_kind kind, uint32_t round,
-                 int64_t ns)
+                 int64_t ns, const struct sample_gpu *gpu)
 {
+    static const struct sample_gpu none = { 0, 0 };
     int64_t id;
+
+    gpu = gpu ? gpu : &none;
 
     TRY(NEXT_ID(store, "sample", &id));
     return PUT(store, "sample", INTEGER("id", id), INTEGER("trial", trial), INTEGER("kind", kind),
-               INTEGER("round", round), INTEGER("ns", ns));
+               INTEGER("round", round), INTEGER("ns", ns), INTEGER("clock_mhz", gpu->clock_mhz),
+               INTEGER("throttled", gpu->throttled));
 }
 
 int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,

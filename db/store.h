@@ -11,7 +11,7 @@
 
 struct store;
 
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 3 };
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 4 };
 
 enum store_flags {
     STORE_STEAL = 1,   /* take a lease whose owner on another host went silent */
@@ -128,9 +128,15 @@ int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t w
  * Verification is no part of a search's state and is never told to one. */
 enum sample_kind { SAMPLE_SEARCH, SAMPLE_CONTEST, SAMPLE_VERIFY };
 
-/* One timed step: the largest time over the ranks.  `round` numbers the contest's pairs. */
+/* A GPU right after a step, the slowest of the ranks'; 0: not known, or no GPU. */
+struct sample_gpu {
+    uint32_t clock_mhz, throttled; /* throttled: 1 if heat or power held a clock back */
+};
+
+/* One timed step: the largest time over the ranks.  `round` numbers the contest's pairs.  gpu may
+ * be NULL. */
 int store_sample(struct store *store, int64_t trial, enum sample_kind kind, uint32_t round,
-                 int64_t ns);
+                 int64_t ns, const struct sample_gpu *gpu);
 /* Samples of one bucket, of the kinds from `first` to `last`, are of no use any more. */
 int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t bucket, enum sample_kind first, enum sample_kind last);

@@ -133,8 +133,8 @@ static struct store *fill(const char *path, uint32_t buckets, unsigned flags)
         fast.memory_bytes = 1 << 20;
         CHECK(!store_trial_update(store, &fast) && !store_trial_update(store, &slow));
         for (int i = 0; i < 3; i++) {
-            CHECK(!store_sample(store, fast.id, SAMPLE_SEARCH, (uint32_t)i, 100000 + i));
-            CHECK(!store_sample(store, slow.id, SAMPLE_CONTEST, (uint32_t)i, 200000 + i));
+            CHECK(!store_sample(store, fast.id, SAMPLE_SEARCH, (uint32_t)i, 100000 + i, NULL));
+            CHECK(!store_sample(store, slow.id, SAMPLE_CONTEST, (uint32_t)i, 200000 + i, NULL));
         }
         CHECK(!store_entry(store, &entry, "measured"));
     }
@@ -400,8 +400,9 @@ static void forgotten_samples_stay_forgotten_in_the_journal_too(void)
     const char *path = place("kinds.db");
     int before[3] = { 0 }, after[3] = { 0 }, rebuilt[3] = { 0 }, other[3] = { 0 };
     struct store *store = fill(path, 2, 0);
+    sqlite3 *db;
 
-    CHECK(!store_sample(store, 1, SAMPLE_VERIFY, 0, 1000));
+    CHECK(!store_sample(store, 1, SAMPLE_VERIFY, 0, 1000, &(struct sample_gpu){ 1755, 1 }));
     CHECK(!store_samples(store, 1, 1, 128, 0, count_kinds, before));
     CHECK(before[SAMPLE_SEARCH] + before[SAMPLE_CONTEST] && before[SAMPLE_VERIFY] == 1);
     CHECK(!store_forget(store, 1, 1, 128, 0, SAMPLE_SEARCH, SAMPLE_CONTEST));
@@ -414,6 +415,10 @@ static void forgotten_samples_stay_forgotten_in_the_journal_too(void)
     CHECK(!store_samples(store, 1, 1, 128, 0, count_kinds, rebuilt));
     CHECK(!memcmp(rebuilt, after, sizeof(after)));
     store_close(store);
+    sqlite3_open(path, &db); /* what the GPU was like comes back with the sample */
+    CHECK(count_text(db, "SELECT count(*) FROM sample WHERE clock_mhz=1755 AND throttled=1") == 1);
+    CHECK(count_text(db, "SELECT count(*) FROM sample WHERE clock_mhz=0 AND throttled=0") > 1);
+    sqlite3_close(db);
 }
 
 /* ---- rivals and damage */
@@ -584,7 +589,7 @@ static void a_full_disk_is_an_error_and_no_damage(void)
         if (!rc)
             rc = store_trial_begin(store, &trial);
         for (int i = 0; i < 100000 && !rc; i++) {
-            rc = store_sample(store, trial.id, SAMPLE_SEARCH, 0, i);
+            rc = store_sample(store, trial.id, SAMPLE_SEARCH, 0, i, NULL);
             if (!rc && i % 100 == 0)
                 rc = store_commit(store);
         }

@@ -54,7 +54,7 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
     c->run.samples_warm += reply.warm_steps;
     if (*ns) {
         *(kind == SAMPLE_SEARCH ? &c->run.samples_search : &c->run.samples_default) += 1;
-        TRY(store_sample(c->store, a->trial.id, kind, round, *ns));
+        TRY(store_sample(c->store, a->trial.id, kind, round, *ns, &reply.gpu));
     }
     return campaign_commit(c);
 }

@@ -30,7 +30,7 @@ int order_parse(const char *line, struct order *out)
                &kind, &order.seed, &order.keep_bytes, &order.capacity, shape, plan);
     if (n < 4 || kind < 0 || kind >= ORDER_KINDS || (n > 4 && shape_parse(shape, &order.shape)))
         return ERR_FORMAT;
-    if (n > 5 && moe_plan_parse(plan, &order.plan))
+    if (n > 5 && plan_parse(plan, &order.plan))
         return ERR_FORMAT;
     order.kind = (enum order_kind)kind;
     *out = order;
@@ -41,9 +41,10 @@ void reply_format(const struct reply *r, char line[WORK_LINE_BYTES])
 {
     snprintf(line, WORK_LINE_BYTES,
              "moetune-reply %d %u %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
-             " %" PRId64 " %u|%s",
+             " %" PRId64 " %u %u %u|%s",
              (int)r->state, r->broken, r->ns, r->memory_bytes, r->sent_bytes, r->messages,
-             r->compute_ns, r->comm_ns, r->warm_steps, r->message);
+             r->compute_ns, r->comm_ns, r->warm_steps, r->gpu.clock_mhz, r->gpu.throttled,
+             r->message);
 }
 
 int reply_parse(const char *line, struct reply *out)
@@ -53,9 +54,9 @@ int reply_parse(const char *line, struct reply *out)
 
     if (sscanf(line,
                "moetune-reply %d %" SCNu32 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
-               " %" SCNd64 " %" SCNd64 " %" SCNu32 "|%n",
+               " %" SCNd64 " %" SCNd64 " %" SCNu32 " %" SCNu32 " %" SCNu32 "|%n",
                &state, &r.broken, &r.ns, &r.memory_bytes, &r.sent_bytes, &r.messages, &r.compute_ns,
-               &r.comm_ns, &r.warm_steps, &used) != 9 ||
+               &r.comm_ns, &r.warm_steps, &r.gpu.clock_mhz, &r.gpu.throttled, &used) != 11 ||
         !used)
         return ERR_FORMAT;
     r.state = (enum trial_state)state;
