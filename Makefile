@@ -152,6 +152,25 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -fPIC -DMOETUNE_CUDA -c -o $@ $<
 
+# Plans on a GPU, with ranks by fork (tests/forked) where there is no MPI: without SQLite, and OpenBLAS as above.
+PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c)) $(addprefix db/,$(addsuffix .c,cluster plan sha256)) \
+    $(addprefix tuner/,$(addsuffix .c,cuda_gpus data discover engine exec experts geometry gpus hosts launch layer layer_options machine \
+    measure nvml options place reference rig router run slurm trial trip virtual_ranks weights)) tests/forked/mpi.c
+GPU_PLANS := $(addprefix $(BUILD)/tests/,check_plans check_run)
+PLANS_LIBS = $(patsubst %,-L%,$(dir $(NCCL_LIBRARY))) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(NCCL_LIBRARY))) -lnccl $(GPU_ALONE_LIBS)
+comma := ,
+
+gpu-plans: $(GPU_PLANS)
+$(BUILD)/tests/check_plans: $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/test_exec.o $(GPU_ALONE)
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(PLANS_LIBS)
+$(BUILD)/tests/check_run: $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/check_run.o $(GPU_ALONE)
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(PLANS_LIBS)
+$(BUILD)/forked/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -Wno-maybe-uninitialized -Itests/forked -Icomm -Isearch -Ituner -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_CUDA -c -o $@ $<
+
 # ---- libmoelookup: a part of db/ alone, for other people's programs, so without mpicc
 
 LIB_CC ?= gcc
@@ -235,7 +254,7 @@ THREADED := stream lookup lookup_record
 tests-built: $(TESTS) $(ON_CPU) $(if $(UNIT),$(GPU_CHECKS))
 # What threads share is also run under ThreadSanitizer, whatever this build is.
 ifneq ($(SAN),thread)
-	$(Q)$(MAKE) --no-print-directory SAN=thread $(THREADED:%=build/cpu-tsan/tests/test_%)
+	$(Q)$(MAKE) --no-print-directory SAN=thread build/cpu-tsan/tests/test_stream build/cpu-tsan/tests/test_lookup build/cpu-tsan/tests/test_push
 endif
 
 bench: all
@@ -298,6 +317,6 @@ help:
 	@echo "make [all] | tune | test | test-full | fuzz | bench | bench-NAME | check-gpu | install | format | lint | deps | clean"
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 4
 
--include $(wildcard $(BUILD)/*/*.d $(BUILD)/tuner/*/*.d $(BUILD)/on_?pu/*/*.d)
--include $(wildcard $(LIB)/lib/*.d $(LIB)/tunelib/*/*.d $(LIB)/tunelib/tuner/*/*.d)
-.PHONY: gpu-checks check-gpu all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help
+-include $(wildcard $(BUILD)/*/*.d $(BUILD)/on_?pu/*/*.d)
+-include $(wildcard $(LIB)/lib/*.d)
+.PHONY: gpu-checks gpu-plans check-gpu all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help

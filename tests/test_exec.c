@@ -1,4 +1,5 @@
 /* Every legal plan on real ranks gives what the plain reference gives; started by mpirun.
+ *     test_exec [--full] [--device host|cuda] [--wire NAME]
  *
  * Each configuration (experts, k, capacity, tokens, nodes, pass, activation, type) is run under all
  * its plans.  --full runs every configuration; otherwise one for each number of experts, and a
@@ -23,7 +24,6 @@ struct setting {
 static struct {
     struct world *world;
     struct engine engine;
-    struct wire *wire;
     uint64_t seed;
     int passed, failed;
 } all;
@@ -65,9 +65,14 @@ static int same_bits(struct rig *rig, const struct moe_plan *plan, void **kept, 
     int rc = OK;
 
     if (plan->a == MOE_A2A_LINEAR) {
-        memcpy(*kept, rig->y, bytes);
-    } else if (memcmp(*kept, rig->y, bytes)) {
-        rc = fail(ERR_WRONG, "2dh and linear differ");
+        rc = device_download(rig->engine->device, *kept, rig->y, bytes);
+    } else {
+        void *now = malloc(bytes + 1);
+
+        rc = device_download(rig->engine->device, now, rig->y, bytes);
+        if (!rc && memcmp(*kept, now, bytes))
+            rc = fail(ERR_WRONG, "2dh and linear differ");
+        free(now);
     }
     return world_settle(rig->world, rc);
 }
@@ -87,6 +92,17 @@ static int run_plan(struct rig *rig, const struct moe_plan *plan, void **kept, s
     return rc;
 }
 
+/* What plan_list() leaves to those who ask for it, right after its plain twin. */
+static void run_variants(const struct setting *s, struct rig *rig, struct moe_plan plan,
+                         void **kept, size_t bytes)
+{
+    plan.ctas = 2;
+    count(s, &plan, run_plan(rig, &plan, kept, bytes));
+    plan.a = MOE_A2A_NCCL;
+    if (all.engine.wire->ops->all_to_all)
+        count(s, &plan, run_plan(rig, &plan, kept, bytes));
+}
+
 static void run_setting(const struct setting *s, uint64_t seed)
 {
     struct data data = { .shape = s->shape, .seed = seed };
@@ -100,7 +116,7 @@ static void run_setting(const struct setting *s, uint64_t seed)
 
     for (uint32_t q = 0; q < s->shape.ranks; q++)
         tokens[q] = tokens_of(s, q);
-    all.wire->topology.ranks_per_node = (int)s->shape.ranks_per_node;
+    all.engine.wire->topology.ranks_per_node = (int)s->shape.ranks_per_node;
     rc = rig_open(all.world, &all.engine, &data, tokens, 1, &rig);
     if (rc) {
         count(s, NULL, rc);
@@ -109,8 +125,11 @@ static void run_setting(const struct setting *s, uint64_t seed)
     rig->capacity = s->capacity;
     bytes = (size_t)rig->layer->tokens * s->shape.model_dim * dtype_bytes(s->shape.dtype);
     kept = malloc(bytes + 1);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         count(s, &plans[i], run_plan(rig, &plans[i], &kept, bytes));
+        if (plans[i].r && plans[i].d == 2 && plans[i].a == MOE_A2A_LINEAR)
+            run_variants(s, rig, plans[i], &kept, bytes);
+    }
     free(kept);
     rig_close(rig);
 }
@@ -177,7 +196,7 @@ static void run_capacity_rules(uint32_t ranks)
 
         for (uint32_t q = 0; q < ranks; q++)
             tokens[q] = tokens_of(&s, q);
-        all.wire->topology.ranks_per_node = (int)s.shape.ranks_per_node;
+        all.engine.wire->topology.ranks_per_node = (int)s.shape.ranks_per_node;
         rc = rig_open(all.world, &all.engine, &data, tokens, factors[i], &rig);
         if (rc) {
             count(&s, NULL, rc);
@@ -204,8 +223,57 @@ static void run_capacity_rules(uint32_t ranks)
     }
 }
 
-/* Experts that give back what they get: W1 = [I; -I], W2 = [I; -I] makes relu(x) - relu(-x) = x, so
- * y must be x times the kept gates (their sum is 1 when nothing drops and k > 1). */
+/* W1 = W2 = [I; -I] and no biases. */
+static int set_identity(struct rig *rig)
+{
+    const struct moe_shape *p = &rig->data.shape;
+    size_t elements = (size_t)p->hidden_dim * p->model_dim;
+    float *weights = calloc(elements, sizeof(*weights));
+    struct device *device = rig->engine->device;
+    float **slice = (float **)rig->layer->slice;
+    int rc = OK;
+
+    for (uint32_t h = 0; h < p->hidden_dim; h++)
+        weights[h * p->model_dim + h % p->model_dim] = h < p->model_dim ? 1 : -1;
+    rc = device_upload(device, slice[TENSOR_W1], weights, elements * sizeof(*weights));
+    if (!rc)
+        rc = device_upload(device, slice[TENSOR_W2], weights, elements * sizeof(*weights));
+    memset(weights, 0, elements * sizeof(*weights));
+    if (!rc)
+        rc = device_upload(device, slice[TENSOR_B1], weights, p->hidden_dim * sizeof(*weights));
+    if (!rc)
+        rc = device_upload(device, slice[TENSOR_B2], weights, p->model_dim * sizeof(*weights));
+    free(weights);
+    return rc;
+}
+
+/* y is x times the kept gates. */
+static int check_identity(struct rig *rig, const struct exec *exec)
+{
+    uint64_t tokens = rig->layer->tokens, d = rig->data.shape.model_dim, k = rig->data.shape.top_k;
+    struct device *device = rig->engine->device;
+    float *x = calloc(tokens * d + 1, sizeof(*x)), *y = calloc(tokens * d + 1, sizeof(*y));
+    float *gate = calloc(tokens * k + 1, sizeof(*gate));
+    int rc = device_download(device, x, rig->x, tokens * d * sizeof(*x));
+
+    if (!rc)
+        rc = device_download(device, y, rig->y, tokens * d * sizeof(*y));
+    if (!rc)
+        rc = device_download(device, gate, exec->router.gate, tokens * k * sizeof(*gate));
+    for (uint64_t at = 0; at < tokens * d && !rc; at++) {
+        float gates = 0, off;
+
+        for (uint64_t j = 0; j < k; j++)
+            gates += gate[at / d * k + j];
+        off = y[at] - gates * x[at];
+        rc = off > 1e-5f || off < -1e-5f ? ERR_WRONG : OK;
+    }
+    free(x), free(y), free(gate);
+    return rc;
+}
+
+/* Experts that give back what they get: relu(x) - relu(-x) = x, so y must be x times the kept gates
+ * (their sum is 1 when nothing drops and k > 1). */
 static void run_identity(uint32_t ranks)
 {
     struct setting s = first_setting(ranks, ranks);
@@ -221,20 +289,13 @@ static void run_identity(uint32_t ranks)
     for (uint32_t q = 0; q < ranks; q++)
         tokens[q] = tokens_of(&s, q);
     rc = rig_open(all.world, &all.engine, &data, tokens, 1, &rig);
+    if (!rc)
+        rc = world_settle(all.world, set_identity(rig));
     if (rc) {
         count(&s, NULL, rc);
         return;
     }
     rig->capacity = s.capacity;
-    for (uint32_t h = 0; h < s.shape.hidden_dim; h++)
-        for (uint32_t i = 0; i < s.shape.model_dim; i++) {
-            float one = h % s.shape.model_dim == i ? (h < s.shape.model_dim ? 1 : -1) : 0;
-
-            ((float *)rig->layer->slice[TENSOR_W1])[h * s.shape.model_dim + i] = one;
-            ((float *)rig->layer->slice[TENSOR_W2])[h * s.shape.model_dim + i] = one;
-        }
-    memset(rig->layer->slice[TENSOR_B1], 0, s.shape.hidden_dim * sizeof(float));
-    memset(rig->layer->slice[TENSOR_B2], 0, s.shape.model_dim * sizeof(float));
     n = plan_list(&s.shape, plans, PLANS_MAX);
     for (size_t i = 0; i < n; i++) {
         struct exec *exec;
@@ -242,23 +303,21 @@ static void run_identity(uint32_t ranks)
         rc = rig_exec(rig, &plans[i], &exec);
         if (!rc) {
             rc = world_settle(all.world, rig_step(rig, exec));
-            for (uint64_t t = 0; t < rig->layer->tokens && !rc; t++) {
-                float gates = 0;
-
-                for (uint32_t j = 0; j < s.shape.top_k; j++)
-                    gates += exec->router.gate[t * s.shape.top_k + j];
-                for (uint64_t at = t * 10; at < t * 10 + 10; at++) {
-                    float off = ((float *)rig->y)[at] - gates * ((float *)rig->x)[at];
-
-                    rc = off > 1e-5f || off < -1e-5f ? ERR_WRONG : rc;
-                }
-            }
-            rc = world_settle(all.world, rc);
+            if (!rc)
+                rc = world_settle(all.world, check_identity(rig, exec));
             exec_close(exec);
         }
         count(&s, &plans[i], rc);
     }
     rig_close(rig);
+}
+
+static const char *option(int argc, char **argv, const char *name, const char *otherwise)
+{
+    for (int i = 1; i + 1 < argc; i++)
+        if (!strcmp(argv[i], name))
+            return argv[i + 1];
+    return otherwise;
 }
 
 int main(int argc, char **argv)
@@ -271,7 +330,8 @@ int main(int argc, char **argv)
         return 1;
     all.seed = seed ? strtoull(seed, NULL, 10) : 1;
     ranks = (uint32_t)world_topology(all.world)->ranks;
-    if (wire_mpi_open(all.world, &all.wire) || engine_open("host", all.wire, &all.engine))
+    if (engine_open(all.world, option(argc, argv, "--device", "host"),
+                    option(argc, argv, "--wire", NULL), &all.engine))
         return 1;
     for (uint32_t e = 1; e <= 2 * ranks; e++)
         if (e <= ranks ? ranks % e == 0 : e % ranks == 0)
@@ -281,7 +341,6 @@ int main(int argc, char **argv)
     if (world_topology(all.world)->rank == 0)
         printf("%d passed, %d failed\n", all.passed, all.failed);
     engine_close(&all.engine);
-    wire_close(all.wire);
     world_close(all.world);
     return all.failed ? 1 : 0;
 }
