@@ -6,7 +6,7 @@
 #include "fault.h"
 #include "host.h"
 #include "launch.h"
-#include "recognise.h"
+#include "place.h"
 #include "status.h"
 #include "worker.h"
 #include "world.h"
@@ -67,6 +67,7 @@ static int open_crew(struct campaign *c)
     struct crew_setup setup = { .where = c->where,
                                 .ranks_per_node = c->setup.ranks_per_node,
                                 .device = c->setup.device,
+                                .pretence = c->setup.pretence,
                                 .timeout_s = c->setup.timeout_s,
                                 .stop = &stop,
                                 .idle = idle,
@@ -85,7 +86,7 @@ static void say_what_is_wrong(const struct campaign *c)
     bool elsewhere = c->where.elsewhere || c->world;
 
     doctor_database(c->path, &found);
-    doctor_here(elsewhere ? 0 : c->cluster.ranks, &found);
+    doctor_here(elsewhere ? 0 : c->where.ranks, &found);
     for (int i = 0; i < found.count; i++)
         if (found.list[i].level == FINDING_WRONG)
             note("%s: %s (see moetune doctor)", found.list[i].what, found.list[i].effect);
@@ -141,7 +142,7 @@ static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
 
     if (!first)
         launch_on_stop(SIG_IGN);
-    TRY(discover(c->world, c->setup.ranks_per_node, &found));
+    TRY(discover(c->world, c->setup.device, c->setup.ranks_per_node, &found));
     log_only(first);
     rc = discovery_check(&found);
     if (!rc)
@@ -169,17 +170,27 @@ static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
     return rc;
 }
 
+static int find_place(struct campaign *c, struct cluster *here)
+{
+    const struct campaign_setup *s = &c->setup;
+    struct place_setup setup = { .hosts = s->hosts,
+                                 .launcher_arguments = s->launcher_arguments,
+                                 .device = s->device,
+                                 .ranks = s->ranks,
+                                 .ranks_per_node = s->ranks_per_node,
+                                 .pretence = s->pretence };
+
+    return place_find(&setup, &c->hosts, &c->where, here);
+}
+
 static int lead_here(struct campaign *c, const struct campaign_verb *verb)
 {
     const struct campaign_setup *s = &c->setup;
     struct cluster here = cluster_unknown();
     int rc = OK;
 
-    if (strcmp(s->device, "host") != 0)
-        return fail(ERR_ARGUMENT, "no device \"%s\" in this build: it has host", s->device);
-    TRY(launch_place(s->hosts, s->ranks, s->launcher_arguments, &c->hosts, &c->where));
     if (!s->sim)
-        rc = discover_place(&c->where, s->ranks_per_node, &here);
+        rc = find_place(c, &here);
     if (!rc)
         rc = verb->prepare(verb->self, &here);
     if (!rc)
@@ -190,6 +201,8 @@ static int lead_here(struct campaign *c, const struct campaign_verb *verb)
 
 int campaign_lead(struct campaign *c, const struct campaign_verb *verb)
 {
+    if (c->setup.pretence.ranks && (c->setup.sim || launch_is_rank()))
+        return fail(ERR_ARGUMENT, "--virtual-ranks goes neither with --sim nor under a launcher");
     return launch_is_rank() && !c->setup.sim ? lead_ranks(c, verb) : lead_here(c, verb);
 }
 

@@ -14,8 +14,9 @@ struct campaign_setup {
     const char *db, *sim, *device;
     const char *hosts, *launcher_arguments; /* NULL: none given */
     uint32_t ranks, ranks_per_node;         /* 0: as found */
-    double timeout_s;                       /* for one trial */
-    double budget_s;                        /* 0: none; may be set by `prepare` */
+    struct virtual_options pretence;
+    double timeout_s; /* for one trial */
+    double budget_s;  /* 0: none; may be set by `prepare` */
     uint64_t seed;
     bool steal, repair, quiet;
     bool existing; /* UNSUPPORTED where there is no database, instead of a new one */

@@ -73,10 +73,21 @@ uint32_t crew_starts(const struct crew *crew)
 
 static int start(struct crew *crew)
 {
-    char per_node[16], device[32];
-    char *arguments[] = {
-        "moetune", "serve", "--ranks-per-node", per_node, "--device", device, NULL
-    };
+    const struct virtual_options *pretence = &crew->setup.pretence;
+    char per_node[16], device[32], ranks[16], ctas[16], link[64];
+    char *arguments[] = { "moetune",
+                          "serve",
+                          "--ranks-per-node",
+                          per_node,
+                          "--device",
+                          device,
+                          pretence->ranks ? "--virtual-ranks" : NULL,
+                          ranks,
+                          "--copy-ctas",
+                          ctas,
+                          "--link",
+                          link,
+                          NULL };
 
     /* Faults that a test injects are for the first ranks only: they would hit every replacement at
      * the same place again. */
@@ -84,6 +95,9 @@ static int start(struct crew *crew)
         unsetenv("MOETUNE_FAULT");
     snprintf(per_node, sizeof(per_node), "%u", crew->setup.ranks_per_node);
     snprintf(device, sizeof(device), "%s", crew->setup.device);
+    snprintf(ranks, sizeof(ranks), "%u", pretence->ranks);
+    snprintf(ctas, sizeof(ctas), "%u", pretence->ctas);
+    snprintf(link, sizeof(link), "%s", pretence->link ? pretence->link : "");
     crew->reached = false;
     return launch_start(&crew->setup.where, arguments, &crew->ranks);
 }

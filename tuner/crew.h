@@ -6,6 +6,7 @@
 
 #include "cluster.h"
 #include "launch.h"
+#include "virtual_ranks.h"
 #include "work.h"
 
 #include <signal.h>
@@ -16,6 +17,7 @@ struct crew_setup {
     struct launch_where where; /* for ranks that are started here */
     uint32_t ranks_per_node;   /* 0: as found */
     const char *device;
+    struct virtual_options pretence;
     double timeout_s; /* for one order */
     /* Set by a signal, which may have hit the ranks too; NULL: by none. */
     const volatile sig_atomic_t *stop;

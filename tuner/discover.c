@@ -1,6 +1,7 @@
 /* Gathering host facts over ranks, and through the fingerprint verb from outside. */
 #include "discover.h"
 
+#include "gpu_list.h"
 #include "status.h"
 
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static int measure_skew(struct world *world, int64_t *skew_us)
     return OK;
 }
 
-int discover(struct world *world, uint32_t ranks_per_node, struct discovery *out)
+int discover(struct world *world, const char *device, uint32_t ranks_per_node,
+             struct discovery *out)
 {
     const struct topology *topology = world_topology(world);
     struct discovery d = { .ranks = (uint32_t)topology->ranks };
@@ -44,7 +46,9 @@ int discover(struct world *world, uint32_t ranks_per_node, struct discovery *out
     d.facts = malloc(d.ranks * sizeof(*d.facts));
     rc = world_settle(world, mine && d.facts ? OK : fail(ERR_NOMEM, "%u ranks", d.ranks));
     if (!rc)
-        machine_facts(mine);
+        rc = gpus_agree_device(world, device, &device);
+    if (!rc)
+        machine_facts(device, mine);
     if (!rc)
         rc = world_gather(world, mine, d.facts, sizeof(*mine));
     if (!rc)
@@ -80,6 +84,7 @@ static const struct comparison {
     { "system", offsetof(struct host_facts, system), false },
     { "network", offsetof(struct host_facts, network), false },
     { "caches", offsetof(struct host_facts, caches), false },
+    { "device (--device)", offsetof(struct host_facts, backend), true },
     { "environment", offsetof(struct host_facts, environment), false },
 };
 enum { COMPARISONS = sizeof(comparisons) / sizeof(comparisons[0]) };
@@ -153,15 +158,18 @@ static int read_all(struct launched *ranks, char *text, size_t size)
     return used && used < size ? OK : fail(ERR_LAUNCH, "the ranks did not start: %s", how);
 }
 
-static int ask_ranks(const struct launch_where *where, uint32_t ranks_per_node, struct cluster *out)
+static int ask_ranks(const struct launch_where *where, const char *device, uint32_t ranks_per_node,
+                     struct cluster *out)
 {
-    char per_node[16], text[2 * CLUSTER_TEXT_BYTES];
-    char *arguments[] = { "moetune", "fingerprint", "--ranks-per-node", per_node, NULL };
+    char per_node[16], name[16], text[2 * CLUSTER_TEXT_BYTES];
+    char *arguments[] = { "moetune", "fingerprint", "--ranks-per-node", per_node, "--device",
+                          name,      NULL };
     struct cluster found = cluster_unknown();
     struct launched ranks;
     int rc;
 
     snprintf(per_node, sizeof(per_node), "%u", ranks_per_node);
+    snprintf(name, sizeof(name), "%s", device);
     TRY(launch_start(where, arguments, &ranks));
     rc = read_all(&ranks, text, sizeof(text));
     if (!rc)
@@ -176,7 +184,8 @@ static int ask_ranks(const struct launch_where *where, uint32_t ranks_per_node, 
     return rc;
 }
 
-int discover_place(const struct launch_where *where, uint32_t ranks_per_node, struct cluster *out)
+int discover_place(const struct launch_where *where, const char *device, uint32_t ranks_per_node,
+                   struct cluster *out)
 {
     uint32_t ranks = where->ranks;
 
@@ -184,7 +193,7 @@ int discover_place(const struct launch_where *where, uint32_t ranks_per_node, st
         return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", ranks_per_node,
                     ranks);
     if (where->elsewhere)
-        return ask_ranks(where, ranks_per_node, out);
-    *out = machine_cluster(ranks, ranks_per_node ? ranks_per_node : ranks);
+        return ask_ranks(where, device, ranks_per_node, out);
+    *out = machine_cluster(gpus_device(device), ranks, ranks_per_node ? ranks_per_node : ranks);
     return OK;
 }

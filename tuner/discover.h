@@ -15,8 +15,10 @@ struct discovery {
     int64_t clock_skew_us; /* between the hosts' clocks, at most */
 };
 
-/* Collective; the same on every rank.  ranks_per_node > 0: a pretence, see world_open. */
-int discover(struct world *world, uint32_t ranks_per_node, struct discovery *out);
+/* Collective; the same on every rank.  device: see gpus_agree_device().  ranks_per_node > 0: a
+ * pretence, see world_open. */
+int discover(struct world *world, const char *device, uint32_t ranks_per_node,
+             struct discovery *out);
 void discovery_free(struct discovery *discovery);
 
 /* Says how hosts differ.  ERR_LAUNCH if they do not run the same program and libraries. */
@@ -28,6 +30,7 @@ void discovery_print_hosts(const struct discovery *discovery, FILE *to);
 /* For a process that is no rank: the cluster that ranks at that place would find.  Ranks are
  * started to say so only where they may lie on other hosts; then a host that cannot be reached is
  * named. ERR_ARGUMENT: ranks_per_node (0: as found) does not divide them. */
-int discover_place(const struct launch_where *where, uint32_t ranks_per_node, struct cluster *out);
+int discover_place(const struct launch_where *where, const char *device, uint32_t ranks_per_node,
+                   struct cluster *out);
 
 #endif

@@ -2,6 +2,7 @@
 #include "doctor.h"
 
 #include "allowance.h"
+#include "gpu_doctor.h"
 #include "host.h"
 #include "json.h"
 #include "stats.h"
@@ -17,14 +18,9 @@
 
 const char *const finding_words[] = { "fine", "note", "WRONG", NULL };
 
-struct verdict {
-    enum finding_level level;
-    const char *effect, *cure;
-};
-static const struct verdict fine = { FINDING_FINE, NULL, NULL };
+const struct verdict finding_fine = { FINDING_FINE, NULL, NULL };
 
-__attribute__((format(printf, 3, 4))) static void add(struct findings *out, struct verdict verdict,
-                                                      const char *format, ...)
+void findings_add(struct findings *out, struct verdict verdict, const char *format, ...)
 {
     struct finding *f = &out->list[out->count];
     va_list args;
@@ -74,10 +70,11 @@ static void check_file_system(const struct statfs *fs, const char *folder, struc
 
     for (int i = 0; i < NETWORK_FILE_SYSTEMS; i++)
         if ((uint32_t)fs->f_type == network_file_systems[i].magic) {
-            add(out, shared, "database: %s is on %s", folder, network_file_systems[i].name);
+            findings_add(out, shared, "database: %s is on %s", folder,
+                         network_file_systems[i].name);
             return;
         }
-    add(out, fine, "database: %s is on a local file system", folder);
+    findings_add(out, finding_fine, "database: %s is on a local file system", folder);
 }
 
 static void check_space(const struct statfs *fs, const char *folder, struct findings *out)
@@ -86,8 +83,8 @@ static void check_space(const struct statfs *fs, const char *folder, struct find
                                          "free some space, or --db elsewhere" };
     uint64_t mib = (uint64_t)fs->f_bavail * (uint64_t)fs->f_bsize >> 20;
 
-    add(out, mib < 64 ? full : fine, "database: %llu MiB free in %s", (unsigned long long)mib,
-        folder);
+    findings_add(out, mib < 64 ? full : finding_fine, "database: %llu MiB free in %s",
+                 (unsigned long long)mib, folder);
 }
 
 void doctor_database(const char *path, struct findings *out)
@@ -99,9 +96,9 @@ void doctor_database(const char *path, struct findings *out)
 
     folder_of(path, folder, sizeof(folder));
     if (access(folder, W_OK) || (!access(path, F_OK) && access(path, W_OK)))
-        add(out, denied, "database: %s cannot be written: %s", path, strerror(errno));
+        findings_add(out, denied, "database: %s cannot be written: %s", path, strerror(errno));
     if (statfs(folder, &fs)) {
-        add(out, denied, "database: %s: %s", folder, strerror(errno));
+        findings_add(out, denied, "database: %s: %s", folder, strerror(errno));
         return;
     }
     check_file_system(&fs, folder, out);
@@ -122,10 +119,10 @@ static void check_cores(uint32_t ranks, int cores, const char *host, struct find
     };
 
     if (ranks > (uint32_t)cores)
-        add(out, shared, "cores: %u ranks on %d cores of %s", ranks, cores, host);
+        findings_add(out, shared, "cores: %u ranks on %d cores of %s", ranks, cores, host);
     else
-        add(out, 2 * ranks > (uint32_t)cores ? crowded : fine, "cores: %u ranks on %d cores of %s",
-            ranks, cores, host);
+        findings_add(out, 2 * ranks > (uint32_t)cores ? crowded : finding_fine,
+                     "cores: %u ranks on %d cores of %s", ranks, cores, host);
 }
 
 /* Runnable tasks of others, as a share of the cores.  The first figure of loadavg is a minute's. */
@@ -149,8 +146,8 @@ static void check_load(double load, const char *host, struct findings *out)
         "of its own"
     };
 
-    add(out, load > 0.25 ? busy : fine, "load: %.0f %% of the cores of %s in the last minute",
-        load * 100, host);
+    findings_add(out, load > 0.25 ? busy : finding_fine,
+                 "load: %.0f %% of the cores of %s in the last minute", load * 100, host);
 }
 
 static void governor_here(char *word, size_t size)
@@ -172,7 +169,7 @@ static void check_governor(const char *word, const char *host, struct findings *
                                          "cpupower frequency-set -g performance" };
     bool steady = !strcmp(word, "performance") || !strcmp(word, "none");
 
-    add(out, steady ? fine : slow, "frequency: governor of %s is %s", host, word);
+    findings_add(out, steady ? finding_fine : slow, "frequency: governor of %s is %s", host, word);
 }
 
 static void check_environment(struct findings *out)
@@ -184,7 +181,7 @@ static void check_environment(struct findings *out)
     const char *yield = getenv("OMPI_MCA_mpi_yield_when_idle");
 
     if (yield && strcmp(yield, "0") != 0 && strcmp(yield, "false") != 0)
-        add(out, yields, "environment: OMPI_MCA_mpi_yield_when_idle=%s", yield);
+        findings_add(out, yields, "environment: OMPI_MCA_mpi_yield_when_idle=%s", yield);
 }
 
 /* OpenBLAS chooses by name; a processor that is newer than it gets slower kernels. */
@@ -202,7 +199,7 @@ static void check_blas(struct findings *out)
     bool better = false;
 #endif
 
-    add(out, better ? slower : fine, "BLAS: OpenBLAS runs its %s kernels", core);
+    findings_add(out, better ? slower : finding_fine, "BLAS: OpenBLAS runs its %s kernels", core);
 }
 
 static void host_name(char *name, size_t size)
@@ -257,8 +254,9 @@ static void check_clocks(const struct discovery *d, struct findings *out)
                                           "rows and files mislead",
                                           "run ntp or chrony on every host" };
 
-    add(out, d->clock_skew_us > 1000000 ? apart : fine,
-        "clocks: at most %.3f s between the ranks' dates", (double)d->clock_skew_us * 1e-6);
+    findings_add(out, d->clock_skew_us > 1000000 ? apart : finding_fine,
+                 "clocks: at most %.3f s between the ranks' dates",
+                 (double)d->clock_skew_us * 1e-6);
 }
 
 static void check_equal(const struct discovery *d, struct findings *out)
@@ -269,10 +267,10 @@ static void check_equal(const struct discovery *d, struct findings *out)
     };
 
     if (discovery_check(d))
-        add(out, unequal, "programs: hosts differ, see above");
+        findings_add(out, unequal, "programs: hosts differ, see above");
     else
-        add(out, fine, "programs: the same moetune, %s and %s on every host",
-            d->cluster.comm_library, d->cluster.compute_library);
+        findings_add(out, finding_fine, "programs: the same moetune, %s and %s on every host",
+                     d->cluster.comm_library, d->cluster.compute_library);
 }
 
 static void check_network(const struct discovery *d, struct findings *out)
@@ -284,12 +282,12 @@ static void check_network(const struct discovery *d, struct findings *out)
     const char *chosen = getenv("OMPI_MCA_btl_tcp_if_include");
 
     if (d->cluster.nodes < 2)
-        add(out, fine, "network: one node, none is used");
+        findings_add(out, finding_fine, "network: one node, none is used");
     else if (chosen)
-        add(out, fine, "network: %s (%s)", chosen, d->cluster.link_between);
+        findings_add(out, finding_fine, "network: %s (%s)", chosen, d->cluster.link_between);
     else
-        add(out, strstr(d->cluster.link_between, "InfiniBand") ? fine : unknown,
-            "network: MPI chooses; the default route is %s", d->cluster.link_between);
+        findings_add(out, strstr(d->cluster.link_between, "InfiniBand") ? finding_fine : unknown,
+                     "network: MPI chooses; the default route is %s", d->cluster.link_between);
 }
 
 static int check_collective(struct world *world, struct findings *out)
@@ -308,9 +306,29 @@ static int check_collective(struct world *world, struct findings *out)
     }
     median = spread_of(times, TIMES).median_ns;
     TRY(world_max(world, &median, 1));
-    add(out, median > 1000000 ? slow : fine, "collective: an empty one takes %.1f us (median)",
-        (double)median * 1e-3);
+    findings_add(out, median > 1000000 ? slow : finding_fine,
+                 "collective: an empty one takes %.1f us (median)", (double)median * 1e-3);
     return OK;
+}
+
+/* The same on every rank, whatever each of them sees. */
+static int check_gpus(struct world *world, const struct discovery *d, struct findings *out)
+{
+    struct gpus gpus = gpus_here();
+    struct gpu_condition mine, *all = calloc(d->ranks, sizeof(*all));
+    char host[64];
+    int rc = world_settle(world, all ? OK : fail(ERR_NOMEM, "%u ranks", d->ranks));
+
+    host_name(host, sizeof(host));
+    mine = gpu_condition_here(&gpus, host);
+    if (!rc)
+        rc = world_gather(world, &mine, all, sizeof(mine));
+    if (!rc && !strcmp(d->cluster.backend, "cuda"))
+        gpu_doctor_ranks(all, d->ranks, out);
+    else if (!rc)
+        gpu_doctor_none(&gpus, strstr(d->facts[0].gpus, "NVIDIA"), out);
+    free(all);
+    return rc;
 }
 
 int doctor_ranks(struct world *world, const struct discovery *discovery, struct findings *out)
@@ -333,8 +351,10 @@ int doctor_ranks(struct world *world, const struct discovery *discovery, struct 
         check_network(discovery, out);
         check_environment(out);
         check_blas(out);
-        rc = check_collective(world, out);
+        rc = check_gpus(world, discovery, out);
     }
+    if (!rc)
+        rc = check_collective(world, out);
     free(all);
     return rc;
 }

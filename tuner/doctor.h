@@ -14,7 +14,14 @@ struct finding {
     const char *effect, *cure; /* of what is not fine */
 };
 
-enum { FINDINGS_MAX = 32 };
+/* Of one thing that was looked at. */
+struct verdict {
+    enum finding_level level;
+    const char *effect, *cure; /* NULL where it is fine */
+};
+extern const struct verdict finding_fine;
+
+enum { FINDINGS_MAX = 48 };
 
 struct findings {
     struct finding list[FINDINGS_MAX];
@@ -22,6 +29,9 @@ struct findings {
 };
 
 extern const char *const finding_words[]; /* by level */
+
+__attribute__((format(printf, 3, 4))) void findings_add(struct findings *to, struct verdict verdict,
+                                                        const char *format, ...);
 
 /* Adds what there is to say of the database's place. */
 void doctor_database(const char *path, struct findings *out);

@@ -2,6 +2,7 @@
 #include "doctor.h"
 #include "launch.h"
 #include "options.h"
+#include "place.h"
 #include "status.h"
 #include "store.h"
 #include "verbs.h"
@@ -11,7 +12,7 @@
 
 struct doctor_options {
     uint32_t ranks, ranks_per_node;
-    const char *db, *launcher_arguments;
+    const char *device, *db, *launcher_arguments;
     bool json;
 };
 
@@ -23,16 +24,18 @@ static const struct option_row rows[] = {
       NULL },
     { "launcher-args", "ARGS", OPTION_TEXT, AT(launcher_arguments),
       "more words for mpirun, blanks between", NULL },
+    { "device", "NAME", OPTION_TEXT, AT(device),
+      "auto (cuda where every rank has a GPU), host, cuda", NULL },
     { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or the user's)", NULL },
     { "json", NULL, OPTION_FLAG, AT(json), "one JSON array", NULL },
 };
 #undef AT
 enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
+static const struct doctor_options defaults = { .device = "auto" };
+
 static void print_help(void)
 {
-    static const struct doctor_options defaults = { 0 };
-
     printf("usage: moetune doctor [HOSTS] [options]\n\n"
            "Looks for what would make a table wrong: the database's place, cores, load, clocks, "
            "libraries,\nnetwork.  Each finding says what it does to the numbers and how to cure "
@@ -70,7 +73,7 @@ static int on_rank(struct world *world, const struct doctor_options *o)
     struct findings found;
     int rc;
 
-    TRY(discover(world, o->ranks_per_node, &d));
+    TRY(discover(world, o->device, o->ranks_per_node, &d));
     rc = doctor_ranks(world, &d, &found);
     if (!rc && world_topology(world)->rank == 0)
         rc = report(o, &found);
@@ -80,7 +83,7 @@ static int on_rank(struct world *world, const struct doctor_options *o)
 
 int doctor_main(int argc, char **argv)
 {
-    struct doctor_options o = { 0 };
+    struct doctor_options o = defaults;
     struct world *world;
     bool help = false;
     int first = argc, rc;
@@ -92,9 +95,11 @@ int doctor_main(int argc, char **argv)
     }
     if (first < argc - 1)
         return fail(ERR_ARGUMENT, "doctor takes no argument \"%s\"", argv[first + 1]);
-    if (!launch_is_rank())
+    if (!launch_is_rank()) {
+        TRY(place_check_device(o.device, first < argc ? argv[first] : NULL));
         return launch_verb(first < argc ? argv[first] : NULL, o.ranks, o.launcher_arguments,
-                           argv - 1);
+                           place_ranks(o.device), argv - 1);
+    }
     TRY(world_open((int)o.ranks_per_node, &world));
     rc = on_rank(world, &o);
     world_close(world);

@@ -4,6 +4,7 @@
 #include "known.h"
 #include "launch.h"
 #include "options.h"
+#include "place.h"
 #include "sha256.h"
 #include "status.h"
 #include "verbs.h"
@@ -13,7 +14,7 @@
 
 struct fingerprint_options {
     uint32_t ranks, ranks_per_node;
-    const char *diff, *file, *db, *launcher_arguments;
+    const char *device, *diff, *file, *db, *launcher_arguments;
     bool json;
 };
 
@@ -25,6 +26,8 @@ static const struct option_row rows[] = {
       NULL },
     { "launcher-args", "ARGS", OPTION_TEXT, AT(launcher_arguments),
       "more words for mpirun, blanks between", NULL },
+    { "device", "NAME", OPTION_TEXT, AT(device),
+      "auto (cuda where every rank has a GPU), host, cuda", NULL },
     { "diff", "FILE", OPTION_TEXT, AT(diff), "compare with a text that was saved before", NULL },
     { "file", "FILE", OPTION_TEXT, AT(file), "that of such a text, instead of this machine's",
       NULL },
@@ -35,10 +38,10 @@ static const struct option_row rows[] = {
 #undef AT
 enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
+static const struct fingerprint_options defaults = { .device = "auto" };
+
 static void print_help(void)
 {
-    static const struct fingerprint_options defaults = { 0 };
-
     printf(
         "usage: moetune fingerprint [HOSTS] [options]\n\n"
         "Asks every rank what its host is.  HOSTS: a file, or \"a:8,b:8\".  Tables belong to the "
@@ -170,7 +173,7 @@ static int on_rank(struct world *world, const struct fingerprint_options *o)
     struct discovery d;
     int rc = OK;
 
-    TRY(discover(world, o->ranks_per_node, &d));
+    TRY(discover(world, o->device, o->ranks_per_node, &d));
     if (world_topology(world)->rank == 0) {
         rc = discovery_check(&d);
         add_measured(o->db, &d.cluster);
@@ -184,7 +187,7 @@ static int on_rank(struct world *world, const struct fingerprint_options *o)
 
 int fingerprint_main(int argc, char **argv)
 {
-    struct fingerprint_options o = { 0 };
+    struct fingerprint_options o = defaults;
     struct world *world;
     bool help = false;
     int first = argc, rc;
@@ -199,9 +202,11 @@ int fingerprint_main(int argc, char **argv)
     if (o.file)
         return first < argc ? fail(ERR_ARGUMENT, "hosts and --file: one of the two is wanted")
                             : print_file(&o);
-    if (!launch_is_rank())
+    if (!launch_is_rank()) {
+        TRY(place_check_device(o.device, first < argc ? argv[first] : NULL));
         return launch_verb(first < argc ? argv[first] : NULL, o.ranks, o.launcher_arguments,
-                           argv - 1);
+                           place_ranks(o.device), argv - 1);
+    }
     TRY(world_open((int)o.ranks_per_node, &world));
     rc = on_rank(world, &o);
     world_close(world);

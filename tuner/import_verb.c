@@ -146,7 +146,8 @@ static int take_in(struct session *s, const char *path)
 static int compare_here(void *self, const struct cluster *elsewhere)
 {
     struct session *s = self;
-    struct cluster here = machine_cluster(elsewhere->ranks, elsewhere->ranks_per_node);
+    struct cluster here = machine_cluster(strcmp(elsewhere->backend, "cuda") ? "host" : "cuda",
+                                          elsewhere->ranks, elsewhere->ranks_per_node);
     int64_t id;
 
     if (!cluster_answers(elsewhere, &here)) {

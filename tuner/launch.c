@@ -340,13 +340,13 @@ static int place_on_hosts(uint32_t ranks_given, struct hosts *hosts, struct laun
 }
 
 int launch_place(const char *hosts_given, uint32_t ranks_given, const char *arguments,
-                 struct hosts *hosts, struct launch_where *out)
+                 uint32_t ranks_here, struct hosts *hosts, struct launch_where *out)
 {
+    uint32_t ranks = ranks_given ? ranks_given : (ranks_here ? ranks_here : DEFAULT_RANKS);
     int rc;
 
     *hosts = (struct hosts){ .count = 0 };
-    *out = (struct launch_where){ .ranks = ranks_given ? ranks_given : DEFAULT_RANKS,
-                                  .arguments = arguments };
+    *out = (struct launch_where){ .ranks = ranks, .arguments = arguments };
     out->ranks_per_node = out->ranks;
     out->elsewhere = hosts_given || slurm_job();
     if (hosts_given) {
@@ -424,13 +424,14 @@ int launch_reach(const struct launch_where *where)
     return rc;
 }
 
-int launch_verb(const char *hosts_given, uint32_t ranks_given, const char *arguments, char **argv)
+int launch_verb(const char *hosts_given, uint32_t ranks_given, const char *arguments,
+                uint32_t ranks_here, char **argv)
 {
     struct launch_where where;
     struct hosts hosts;
     int code, rc;
 
-    TRY(launch_place(hosts_given, ranks_given, arguments, &hosts, &where));
+    TRY(launch_place(hosts_given, ranks_given, arguments, ranks_here, &hosts, &where));
     rc = launch_ranks(&where, argv, &code);
     if (rc || code == 1)
         launch_reach(&where);

@@ -22,10 +22,10 @@ struct launch_where {
 };
 
 /* For every verb that starts ranks: HOSTS (NULL: none given, then the allocation of a batch system
- * or this machine) and --ranks (0: not given) become a place.  The caller frees `hosts`.
- * ERR_ARGUMENT after a message. */
+ * or this machine, with ranks_here, 0: a few) and --ranks (0: not given) become a place.  The
+ * caller frees `hosts`. ERR_ARGUMENT after a message. */
 int launch_place(const char *hosts_given, uint32_t ranks_given, const char *arguments,
-                 struct hosts *hosts, struct launch_where *out);
+                 uint32_t ranks_here, struct hosts *hosts, struct launch_where *out);
 
 /* True when a launcher started this process as one of its ranks. */
 bool launch_is_rank(void);
@@ -36,7 +36,8 @@ int launch_ranks(const struct launch_where *where, char **argv, int *exit_code);
 
 /* The two together, for a verb that only runs on ranks; when that fails, hosts that cannot be
  * reached are named.  EXIT_CODE_OF_RANKS + their exit code (see verbs.h), or an error. */
-int launch_verb(const char *hosts_given, uint32_t ranks_given, const char *arguments, char **argv);
+int launch_verb(const char *hosts_given, uint32_t ranks_given, const char *arguments,
+                uint32_t ranks_here, char **argv);
 
 /* Starts this program with --version on each host alone, and names those on which that fails.
  * OK, or ERR_LAUNCH after a line for each; without hosts always OK. */

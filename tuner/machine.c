@@ -2,7 +2,9 @@
 #include "machine.h"
 
 #include "allowance.h"
+#include "gpu_list.h"
 #include "gpus.h"
+#include "nvml.h"
 #include "sha256.h"
 #include "world.h"
 
@@ -245,28 +247,75 @@ static void build(char hex[SHA256_HEX_BYTES])
     sha256_hex(hash, hex);
 }
 
-void machine_facts(struct host_facts *out)
+static void describe_processor(struct host_facts *out)
 {
-    struct utsname system;
     int64_t kib = memory_kib("MemTotal");
     char blas[128];
 
-    memset(out, 0, sizeof(*out));
-    gethostname(out->host, sizeof(out->host) - 1);
     if (!read_line("/proc/cpuinfo", "model name", out->device, sizeof(out->device)))
         read_line("/proc/cpuinfo", "Processor", out->device, sizeof(out->device));
-    out->cores = (uint32_t)allowance_cores();
     out->free_bytes = allowance_free_bytes();
     out->memory_gib = kib < 0 ? 0 : (uint32_t)((kib + (1 << 19)) >> 20);
+    world_library(out->comm_library, sizeof(out->comm_library));
+    compute_library(out->compute_library, sizeof(out->compute_library), blas, sizeof(blas));
+    snprintf(out->versions, sizeof(out->versions), "moetune %s, %s", MOETUNE_VERSION, blas);
+}
+
+static const char *link_of(const struct gpu *gpu)
+{
+    struct nvml *nvml = nvml_open(gpu->bus);
+    const char *link = !nvml ? "unknown" : (nvml_links(nvml) > 0 ? "NVLink" : "PCIe");
+
+    nvml_close(nvml);
+    return link;
+}
+
+/* number < 0: the one that this process would use. */
+static void describe_gpu(int number, struct host_facts *out)
+{
+    struct gpus gpus = gpus_here();
+    int own = number < 0 ? gpus_own(&gpus) : (gpus.count ? number % gpus.count : -1);
+    const struct gpu *gpu = &gpus.list[own < 0 ? 0 : own];
+    char driver[32] = "";
+
+    out->free_bytes = INT64_MAX;
+    if (own < 0)
+        return;
+    out->free_bytes = (int64_t)gpu->bytes;
+    snprintf(out->device, sizeof(out->device), "%s", gpu->name);
+    snprintf(out->bus, sizeof(out->bus), "%s", gpu->bus);
+    out->multiprocessors = gpu->units;
+    out->memory_gib = (uint32_t)((gpu->bytes + (1u << 29)) >> 30);
+    snprintf(out->link, sizeof(out->link), "%s", link_of(gpu));
+    snprintf(out->comm_library, sizeof(out->comm_library), "NCCL %d.%d", gpus.nccl / 10000,
+             gpus.nccl / 100 % 100);
+    snprintf(out->compute_library, sizeof(out->compute_library), "cuBLAS %d.%d", gpus.blas / 1000,
+             gpus.blas / 10 % 100);
+    read_first("/sys/module/nvidia/version", driver, sizeof(driver));
+    snprintf(out->versions, sizeof(out->versions),
+             "moetune %s, driver %s, CUDA %d.%d, NCCL patch %d", MOETUNE_VERSION,
+             *driver ? driver : "unknown", gpus.runtime / 1000, gpus.runtime / 10 % 100,
+             gpus.nccl % 100);
+}
+
+void machine_facts(const char *device, struct host_facts *out)
+{
+    struct utsname system;
+
+    memset(out, 0, sizeof(*out));
+    gethostname(out->host, sizeof(out->host) - 1);
+    snprintf(out->backend, sizeof(out->backend), "%s", device);
+    out->cores = (uint32_t)allowance_cores();
     caches(out->caches, sizeof(out->caches));
     network(out->network, sizeof(out->network));
     gpus_describe("", out->gpus, sizeof(out->gpus));
     build(out->build);
-    world_library(out->comm_library, sizeof(out->comm_library));
-    compute_library(out->compute_library, sizeof(out->compute_library), blas, sizeof(blas));
+    if (!strcmp(device, "cuda"))
+        describe_gpu(-1, out);
+    else
+        describe_processor(out);
     if (!uname(&system))
         snprintf(out->system, sizeof(out->system), "%.40s %.40s", system.sysname, system.release);
-    snprintf(out->versions, sizeof(out->versions), "moetune %s, %s", MOETUNE_VERSION, blas);
     environment(out->environment, sizeof(out->environment));
 }
 
@@ -302,22 +351,26 @@ static void join(const struct host_facts *facts, uint32_t ranks, size_t offset, 
         used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " / " : "", value);
 }
 
-static uint32_t ranks_on(const struct host_facts *facts, uint32_t ranks, const char *host)
+/* Ranks that share the memory of this one's device, itself included. */
+static uint32_t ranks_beside(const struct host_facts *facts, uint32_t ranks,
+                             const struct host_facts *one)
 {
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < ranks; i++)
-        count += !strcmp(facts[i].host, host);
+        count += !strcmp(facts[i].host, one->host) && !strcmp(facts[i].bus, one->bus);
     return count;
 }
 
-/* Of one rank, in GiB; the least over the ranks.  NAN where it is not known of any host. */
+/* Of one rank, in GiB; the least over the ranks.  What the context of each takes on a GPU, and what
+ * wires and libraries keep there, is left out of account by the other fifth.   NAN where it is not
+ * known of any host. */
 static double least_memory(const struct host_facts *facts, uint32_t ranks)
 {
     int64_t least = INT64_MAX;
 
     for (uint32_t i = 0; i < ranks; i++) {
-        int64_t share = facts[i].free_bytes / ranks_on(facts, ranks, facts[i].host) / 10 * 8;
+        int64_t share = facts[i].free_bytes / ranks_beside(facts, ranks, &facts[i]) / 10 * 8;
 
         if (facts[i].free_bytes < INT64_MAX && share < least)
             least = share;
@@ -339,6 +392,20 @@ static uint32_t count_hosts(const struct host_facts *facts, uint32_t ranks)
     return count;
 }
 
+static uint32_t units_of(const struct host_facts *f)
+{
+    return strcmp(f->backend, "cuda") ? f->cores : f->multiprocessors;
+}
+
+static bool share_gpu(const struct host_facts *facts, uint32_t ranks)
+{
+    for (uint32_t i = 0; i < ranks; i++)
+        for (uint32_t j = 0; j < i && *facts[i].bus; j++)
+            if (!strcmp(facts[i].bus, facts[j].bus) && !strcmp(facts[i].host, facts[j].host))
+                return true;
+    return false;
+}
+
 #define JOIN(from, to) join(facts, ranks, offsetof(struct host_facts, from), c.to, sizeof(c.to))
 
 struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
@@ -347,25 +414,32 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
     struct cluster c = cluster_unknown();
 
     c.semantics = CLUSTER_SEMANTICS;
-    snprintf(c.backend, sizeof(c.backend), "host");
+    snprintf(c.backend, sizeof(c.backend), "%s", *facts[0].backend ? facts[0].backend : "host");
     c.ranks = ranks;
     c.ranks_per_node = ranks_per_node;
     c.nodes = ranks_per_node ? ranks / ranks_per_node : count_hosts(facts, ranks);
-    c.device_units = facts[0].cores;
+    c.device_units = units_of(&facts[0]);
     c.device_gib = facts[0].memory_gib;
     /* Ranks wait for the slowest, and the smallest memory rules plans out. */
     for (uint32_t i = 1; i < ranks; i++) {
-        c.device_units = facts[i].cores < c.device_units ? facts[i].cores : c.device_units;
+        c.device_units =
+            units_of(&facts[i]) < c.device_units ? units_of(&facts[i]) : c.device_units;
         c.device_gib = facts[i].memory_gib < c.device_gib ? facts[i].memory_gib : c.device_gib;
     }
     /* A link that is not there is known: "unknown" would equal nothing. */
     snprintf(c.link_inside, sizeof(c.link_inside), c.nodes < ranks ? "shared memory" : "none");
+    if (c.nodes < ranks && !strcmp(c.backend, "cuda"))
+        JOIN(link, link_inside);
     snprintf(c.link_between, sizeof(c.link_between), c.nodes > 1 ? "unknown" : "none");
     if (count_hosts(facts, ranks) > 1)
         JOIN(network, link_between);
     JOIN(device, device);
     JOIN(comm_library, comm_library);
     JOIN(compute_library, compute_library);
+    if (share_gpu(facts, ranks)) { /* what they measure is of no cluster that has them apart */
+        snprintf(c.link_inside, sizeof(c.link_inside), "one GPU, shared");
+        snprintf(c.comm_library, sizeof(c.comm_library), "copies in one GPU");
+    }
     JOIN(system, system);
     JOIN(versions, versions);
     JOIN(environment, environment);
@@ -374,16 +448,18 @@ struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
     return c;
 }
 
-struct cluster machine_cluster(uint32_t ranks, uint32_t ranks_per_node)
+struct cluster machine_cluster(const char *device, uint32_t ranks, uint32_t ranks_per_node)
 {
     struct host_facts *facts = calloc(ranks, sizeof(*facts));
     struct cluster c = cluster_unknown();
 
     if (!facts)
         return c;
-    machine_facts(&facts[0]);
+    machine_facts(device, &facts[0]);
     for (uint32_t i = 1; i < ranks; i++)
         facts[i] = facts[0];
+    for (uint32_t i = 0; i < ranks && !strcmp(device, "cuda"); i++)
+        describe_gpu((int)i, &facts[i]);
     c = machine_compose(facts, ranks, ranks_per_node);
     free(facts);
     return c;

@@ -12,9 +12,14 @@ struct host_facts {
     uint32_t cores, memory_gib;
     int64_t free_bytes; /* now, and within what a container or a batch job may use; INT64_MAX: not
                          * known */
+    char backend[16];   /* "": host */
+    char bus[24], link[48];   /* of this rank's GPU; how it reaches others of its host */
+    uint32_t multiprocessors; /* of it; memory_gib and free_bytes are its own too */
 };
 
-void machine_facts(struct host_facts *out);
+/* device: "host" or "cuda"; then the device is the GPU that this process would use, and all that
+ * concerns it stays unknown where there is none. */
+void machine_facts(const char *device, struct host_facts *out);
 
 /* The cluster that `ranks` such hosts are, one for each rank (the same host may come again).
  * ranks_per_node 0: nodes differ.  Its memory_gib is what a rank may use when nobody says more:
@@ -22,7 +27,7 @@ void machine_facts(struct host_facts *out);
 struct cluster machine_compose(const struct host_facts *facts, uint32_t ranks,
                                uint32_t ranks_per_node);
 
-/* This host alone as a cluster of CPU ranks. */
-struct cluster machine_cluster(uint32_t ranks, uint32_t ranks_per_node);
+/* This host alone as a cluster of ranks on such devices. */
+struct cluster machine_cluster(const char *device, uint32_t ranks, uint32_t ranks_per_node);
 
 #endif

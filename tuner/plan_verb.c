@@ -2,6 +2,7 @@
 #include "discover.h"
 #include "errands.h"
 #include "known.h"
+#include "place.h"
 #include "plan.h"
 #include "progress.h"
 #include "shape.h"
@@ -212,6 +213,7 @@ int plan_main(int argc, char **argv)
     struct tune_options o;
     struct store *store;
     bool help = false;
+    struct place_setup setup;
     struct launch_where where;
     struct hosts hosts;
     struct cluster here;
@@ -220,8 +222,13 @@ int plan_main(int argc, char **argv)
     TRY(tune_options_parse("plan", argc, argv, &o, &help));
     if (help)
         return OK;
-    TRY(launch_place(o.hosts, o.ranks, o.launcher_arguments, &hosts, &where));
-    rc = discover_place(&where, o.ranks_per_node, &here);
+    setup = (struct place_setup){ .hosts = o.hosts,
+                                  .launcher_arguments = o.launcher_arguments,
+                                  .device = o.device,
+                                  .ranks = o.ranks,
+                                  .ranks_per_node = o.ranks_per_node,
+                                  .pretence = o.pretence };
+    rc = place_find(&setup, &hosts, &where, &here);
     hosts_free(&hosts);
     TRY(rc);
     TRY(tune_request_make(&o, &here, &request));

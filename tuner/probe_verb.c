@@ -1,8 +1,10 @@
 /* moetune probe: what this machine is like, as a description of a cluster. */
 #include "discover.h"
 #include "fault.h"
+#include "gpu_list.h"
 #include "launch.h"
 #include "options.h"
+#include "place.h"
 #include "probe_print.h"
 #include "status.h"
 #include "store.h"
@@ -21,7 +23,7 @@ struct probe_options {
     bool no_store, json, quiet;
 };
 
-static const struct probe_options defaults = { .seed = 1, .seconds = 8, .device = "host" };
+static const struct probe_options defaults = { .seed = 1, .seconds = 8, .device = "auto" };
 
 #define AT(field) offsetof(struct probe_options, field)
 static const struct option_row rows[] = {
@@ -107,7 +109,7 @@ static int probe_ranks(struct world *world, struct engine *engine, struct store 
     struct discovery found;
     int rc;
 
-    TRY(discover(world, o->ranks_per_node, &found));
+    TRY(discover(world, o->device, o->ranks_per_node, &found));
     rc = probe_open(&setup, &found.cluster, &probe);
     discovery_free(&found);
     TRY(rc);
@@ -123,7 +125,7 @@ static int on_rank(struct world *world, const struct probe_options *o)
     const struct topology *t = world_topology(world);
     bool stores = t->rank == 0 && !o->no_store;
     struct engine engine = { 0 };
-    struct wire *wire = NULL;
+    const char *device = NULL;
     struct store *store = NULL;
     char path[PATH_MAX];
     int rc;
@@ -132,12 +134,11 @@ static int on_rank(struct world *world, const struct probe_options *o)
         return fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", o->ranks, t->ranks);
     TRY(world_settle(world, fault_setup(t->rank)));
     TRY(world_settle(world, stores ? open_store(o, path, sizeof(path), &store) : OK));
-    TRY_OUT(world_settle(world, wire_mpi_open(world, &wire)));
-    TRY_OUT(world_settle(world, engine_open(o->device, wire, &engine)));
+    TRY_OUT(gpus_agree_device(world, o->device, &device));
+    TRY_OUT(engine_open(world, device, NULL, &engine));
     rc = probe_ranks(world, &engine, store, path, o);
 out:
     engine_close(&engine);
-    wire_close(wire);
     store_close(store);
     return rc;
 }
@@ -150,9 +151,9 @@ static int start_ranks(const struct probe_options *o, const char *hosts, char **
     struct store *store = NULL;
     char path[PATH_MAX];
 
-    if (strcmp(o->device, "host") != 0)
-        return fail(ERR_ARGUMENT, "no device \"%s\" in this build: it has host", o->device);
-    TRY(launch_place(hosts, o->ranks, o->launcher_arguments, &list, &where));
+    TRY(place_check_device(o->device, hosts));
+    TRY(launch_place(hosts, o->ranks, o->launcher_arguments, place_ranks(o->device), &list,
+                     &where));
     hosts_free(&list);
     if (o->ranks_per_node && where.ranks % o->ranks_per_node)
         return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", o->ranks_per_node,
@@ -160,7 +161,7 @@ static int start_ranks(const struct probe_options *o, const char *hosts, char **
     if (!o->no_store)
         TRY(open_store(o, path, sizeof(path), &store));
     store_close(store);
-    return launch_verb(hosts, o->ranks, o->launcher_arguments, argv);
+    return launch_verb(hosts, o->ranks, o->launcher_arguments, place_ranks(o->device), argv);
 }
 
 int probe_main(int argc, char **argv)

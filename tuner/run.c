@@ -1,10 +1,13 @@
 /* moetune run: one layer under given plans, measured and checked on real ranks. */
 #include "allowance.h"
 #include "fault.h"
+#include "gpu_list.h"
 #include "launch.h"
 #include "layer_options.h"
+#include "machine.h"
 #include "measure.h"
 #include "options.h"
+#include "place.h"
 #include "shape.h"
 #include "stats.h"
 #include "status.h"
@@ -22,6 +25,7 @@ enum { WINDOW = 128, PLANS_MAX = 256 };
 
 struct run_options {
     struct layer_options layer;
+    struct virtual_options pretence;
     uint32_t ranks, ranks_per_node, reps, warmup;
     uint64_t seed;
     double factor;
@@ -36,7 +40,7 @@ static const struct run_options defaults = {
     .warmup = 3,
     .seed = 1,
     .factor = 1,
-    .device = "host",
+    .device = "auto",
 };
 
 #define AT(field) offsetof(struct run_options, field)
@@ -45,12 +49,14 @@ static const struct option_row rows[] = {
       NULL },
     { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks",
       NULL },
+    VIRTUAL_OPTION_ROWS(struct run_options),
     LAYER_OPTION_ROWS(struct run_options),
     { "capacity-factor", "F", OPTION_NUMBER, AT(factor),
       "capacity: F > 0 static, 0 what is needed, F < 0 needed, at most -F", NULL },
     { "plan", "PLAN", OPTION_LIST, AT(plans), "\"r=1 d=2 a=2dh\"; again for more, or \"all\"",
       NULL },
-    { "device", "NAME", OPTION_TEXT, AT(device), "back end", NULL },
+    { "device", "NAME", OPTION_TEXT, AT(device),
+      "auto (cuda where every rank has a GPU), host, cuda", NULL },
     { "reps", "N", OPTION_COUNT, AT(reps), "repetitions, interleaved over plans", NULL },
     { "warmup", "N", OPTION_COUNT, AT(warmup), "steps before the first is timed", NULL },
     { "seed", "N", OPTION_SEED, AT(seed), "of the random data", NULL },
@@ -90,10 +96,10 @@ static int parse_plans(const struct option_list *list, const struct moe_shape *s
             n = n > PLANS_MAX ? PLANS_MAX : n;
             continue;
         }
-        if (moe_plan_parse(list->items[i], &plan))
+        if (plan_parse(list->items[i], &plan))
             return fail(ERR_ARGUMENT,
                         "--plan \"%s\": a plan reads \"r=1 d=2 a=2dh\"; d is 1, 2, 4 or 8, a is "
-                        "linear or 2dh",
+                        "linear, 2dh or nccl",
                         list->items[i]);
         TRY(plan_check(&plan, shape));
         if (n == PLANS_MAX)
@@ -116,13 +122,17 @@ static uint64_t capacity_bound(const struct run_options *o, const struct moe_sha
 static int check_memory(const struct run_options *o, const struct moe_shape *shape,
                         const struct moe_plan *plans, size_t count, uint32_t neighbours)
 {
+    bool on_gpu = !strcmp(gpus_device(o->device), "cuda");
+    uint32_t compute_type = on_gpu ? shape->dtype : (uint32_t)MOE_F32;
     struct topology topology = { 0, (int)shape->ranks, (int)shape->ranks_per_node };
     double bytes = (double)layer_bytes(shape) + 4.0 * shape->tokens * shape->model_dim * 4, there;
 
     for (size_t i = 0; i < count; i++)
         bytes += (double)exec_bytes(shape, &plans[i], &topology, shape->tokens,
-                                    capacity_bound(o, shape), MOE_F32);
-    there = (double)allowance_free_bytes();
+                                    capacity_bound(o, shape), compute_type);
+    there = on_gpu
+                ? machine_cluster("cuda", neighbours, neighbours).memory_gib * 0x1p30 * neighbours
+                : (double)allowance_free_bytes();
     if (bytes * neighbours <= there)
         return OK;
     return fail(
@@ -140,6 +150,8 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
     if (o->reps < 1 || o->reps > 1000000 || o->warmup > 1000000)
         return fail(ERR_ARGUMENT, "%u repetitions, %u warm-ups: from 1 (0) to 1000000 are wanted",
                     o->reps, o->warmup);
+    if (o->pretence.ranks && o->check)
+        return fail(ERR_ARGUMENT, "--check: what virtual ranks would send is not there");
     TRY(shape_check(shape));
     TRY(parse_plans(&o->plans, shape, plans, count));
     return check_memory(o, shape, plans, *count, neighbours);
@@ -314,30 +326,48 @@ out:
     return rc;
 }
 
-static int on_rank(struct world *world, struct run_options *o)
+/* The engine of a rank, or of one that stands for many: then *world becomes theirs. */
+static int open_engine(struct world **world, const struct run_options *o, struct engine *engine)
+{
+    const char *device = NULL;
+
+    if (o->pretence.ranks)
+        return virtual_open(&o->pretence, o->ranks_per_node, o->device, world, engine);
+    TRY(gpus_agree_device(*world, o->device, &device));
+    return engine_open(*world, device, NULL, engine);
+}
+
+static int on_rank(struct world *world, const struct run_options *o)
 {
     const struct topology *t = world_topology(world);
+    struct world *theirs = world;
     struct moe_plan plans[PLANS_MAX];
     struct engine engine = { 0 };
-    struct wire *wire = NULL;
     struct moe_shape shape;
     size_t count;
     int rc;
 
     if (o->ranks && o->ranks != (uint32_t)t->ranks)
         return fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", o->ranks, t->ranks);
-    shape = layer_options_shape(&o->layer, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
+    TRY(virtual_check(&o->pretence, o->ranks_per_node));
+    if (o->pretence.ranks && t->ranks > 1)
+        return fail(ERR_ARGUMENT, "--virtual-ranks is one process, the launcher started %d",
+                    t->ranks);
+    shape = o->pretence.ranks
+                ? layer_options_shape(&o->layer, o->pretence.ranks,
+                                      o->ranks_per_node ? o->ranks_per_node : o->pretence.ranks)
+                : layer_options_shape(&o->layer, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
+    TRY(world_settle(world, gpus_check_device(o->device, false)));
     log_only(t->rank == 0); /* every rank finds the same fault in the same options */
     rc = check_options(o, &shape, (uint32_t)world_neighbours(world), plans, &count);
     log_only(true);
     TRY(world_settle(world, rc));
     TRY(world_settle(world, fault_setup(t->rank)));
-    TRY_OUT(world_settle(world, wire_mpi_open(world, &wire)));
-    TRY_OUT(world_settle(world, engine_open(o->device, wire, &engine)));
-    rc = run_layer(world, &engine, &shape, plans, count, o);
-out:
+    TRY(open_engine(&theirs, o, &engine));
+    rc = run_layer(theirs, &engine, &shape, plans, count, o);
     engine_close(&engine);
-    wire_close(wire);
+    if (theirs != world)
+        world_close(theirs);
     return rc;
 }
 
@@ -346,17 +376,23 @@ static int start_ranks(struct run_options *o, char **argv)
     struct moe_plan plans[PLANS_MAX];
     struct launch_where where;
     struct hosts hosts;
-    uint32_t per_node;
+    uint32_t per_node, ranks;
     struct moe_shape shape;
     size_t count;
     int code;
 
-    TRY(launch_place(NULL, o->ranks, NULL, &hosts, &where));
-    per_node = o->ranks_per_node ? o->ranks_per_node : where.ranks_per_node;
-    if (per_node && where.ranks % per_node)
-        return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", per_node,
-                    where.ranks);
-    shape = layer_options_shape(&o->layer, where.ranks, per_node);
+    TRY(virtual_check(&o->pretence, o->ranks_per_node));
+    TRY(place_check_device(o->device, NULL));
+    TRY(launch_place(NULL, o->pretence.ranks ? 1 : o->ranks, NULL, place_ranks(o->device), &hosts,
+                     &where));
+    if (o->pretence.ranks && o->ranks)
+        return fail(ERR_ARGUMENT, "--virtual-ranks is one process: no --ranks");
+    ranks = o->pretence.ranks ? o->pretence.ranks : where.ranks;
+    per_node =
+        o->ranks_per_node ? o->ranks_per_node : (o->pretence.ranks ? ranks : where.ranks_per_node);
+    if (per_node && ranks % per_node)
+        return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", per_node, ranks);
+    shape = layer_options_shape(&o->layer, ranks, per_node);
     TRY(check_options(o, &shape, where.ranks, plans, &count));
     TRY(launch_ranks(&where, argv, &code));
     return EXIT_CODE_OF_RANKS + code;
@@ -378,7 +414,7 @@ int run_main(int argc, char **argv)
         return fail(ERR_ARGUMENT, "run takes no argument \"%s\"", argv[first]);
     if (!launch_is_rank())
         return start_ranks(&o, argv - 1);
-    TRY(world_open((int)o.ranks_per_node, &world));
+    TRY(world_open(o.pretence.ranks ? 0 : (int)o.ranks_per_node, &world));
     rc = on_rank(world, &o);
     world_close(world);
     return rc;

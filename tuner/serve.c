@@ -12,12 +12,14 @@
 struct serve_options {
     uint32_t ranks_per_node;
     const char *device;
+    struct virtual_options pretence;
 };
 
 static const struct option_row rows[] = {
     { "ranks-per-node", "M", OPTION_COUNT, offsetof(struct serve_options, ranks_per_node),
       "pretend that nodes hold M ranks", NULL },
     { "device", "NAME", OPTION_TEXT, offsetof(struct serve_options, device), "back end", NULL },
+    VIRTUAL_OPTION_ROWS(struct serve_options),
 };
 enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
@@ -46,7 +48,8 @@ static int serve(struct world *world, const struct serve_options *o)
     struct worker *worker = NULL;
     int rc;
 
-    TRY(worker_open(world, o->device, &worker));
+    TRY(o->pretence.ranks ? worker_open_virtual(&o->pretence, o->ranks_per_node, o->device, &worker)
+                          : worker_open(world, o->device, &worker));
     rc = world_topology(world)->rank == 0 ? lead(worker) : worker_follow(worker);
     worker_close(worker);
     return rc;
@@ -54,7 +57,7 @@ static int serve(struct world *world, const struct serve_options *o)
 
 int serve_main(int argc, char **argv)
 {
-    struct serve_options o = { .device = "host" };
+    struct serve_options o = { .device = "auto" };
     struct world *world;
     bool help = false;
     int first, rc;
@@ -62,7 +65,7 @@ int serve_main(int argc, char **argv)
     TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
     launch_on_stop(SIG_IGN);
     signal(SIGTERM, SIG_DFL); /* by which mpirun ends ranks that hang */
-    TRY(world_open((int)o.ranks_per_node, &world));
+    TRY(world_open(o.pretence.ranks ? 0 : (int)o.ranks_per_node, &world));
     rc = serve(world, &o);
     world_close(world);
     return rc;

@@ -71,6 +71,14 @@ static void end_line(struct printer *p)
     p->buckets = 0;
 }
 
+static const char *reality(const struct cluster *cluster)
+{
+    if (backend_is_real(cluster->backend))
+        return "";
+    return strcmp(cluster->backend, "sim") ? "VIRTUAL ranks beside one that is measured: "
+                                           : "MODELLED, not measured: ";
+}
+
 int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FILE *to)
 {
     struct cluster cluster;
@@ -82,8 +90,7 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
     TRY(store_cluster_get(store, cluster_id, &cluster));
     TRY(store_shape_get(store, shape_id, &shape));
     shape_format(&shape, text, sizeof(text));
-    fprintf(to, "layer    %s\ncluster  %s%s, %u ranks", text,
-            strcmp(cluster.backend, "sim") ? "" : "MODELLED, not measured: ", cluster.device,
+    fprintf(to, "layer    %s\ncluster  %s%s, %u ranks", text, reality(&cluster), cluster.device,
             cluster.ranks);
     fprintf(to, cluster.ranks_per_node ? " on %u node%s\n" : " on %u unequal node%s\n",
             cluster.nodes, cluster.nodes == 1 ? "" : "s");
@@ -196,7 +203,7 @@ static int json_block(struct printer *p, const struct entry_row *e)
     fprintf(p->to, "%s{\"cluster\": \"%s\", \"device\": ", p->cluster ? "\n]},\n" : "", hex);
     json_quote(cluster.device, p->to);
     fprintf(p->to, ", \"modelled\": %s, \"shape\": \"%s\", \"window\": %u, \"entries\": [\n",
-            strcmp(cluster.backend, "sim") ? "false" : "true", text, e->window);
+            backend_is_real(cluster.backend) ? "false" : "true", text, e->window);
     p->cluster = e->cluster;
     p->shape = e->shape;
     p->window = e->window;

@@ -121,9 +121,10 @@ static int print_text(const struct tuning *t)
            c->run.samples_search, c->run.samples_default, c->run.samples_warm, took,
            paper_trials(t));
     printf("table     %s\n", c->path);
-    if (!t->request.options.sim)
+    if (backend_is_real(c->cluster.backend))
         return paste_print(c->path, t->request.spaces, t->request.space_count, stdout);
-    printf("          MODELLED: these rows never answer for a real cluster\n");
+    printf("          %s: these rows never answer for a real cluster\n",
+           t->request.options.sim ? "MODELLED" : "VIRTUAL RANKS");
     return OK;
 }
 
@@ -208,6 +209,7 @@ static int tune(struct tuning *t)
     t->campaign.setup = (struct campaign_setup){ .db = o->db,
                                                  .sim = o->sim,
                                                  .device = o->device,
+                                                 .pretence = o->pretence,
                                                  .hosts = o->hosts,
                                                  .launcher_arguments = o->launcher_arguments,
                                                  .ranks = o->ranks,

@@ -21,7 +21,7 @@ static const struct tune_options defaults = {
     .max_factor = 8,
     .margin = 0.03,
     .timeout_s = 120,
-    .device = "host",
+    .device = "auto",
     .search = "guided",
     .axes = "r,d,a",
 };
@@ -36,6 +36,7 @@ static const struct option_row rows[] = {
       NULL },
     { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks",
       NULL },
+    VIRTUAL_OPTION_ROWS(struct tune_options),
     LAYER_OPTION_ROWS(struct tune_options),
     { "shape", "TEXT", OPTION_LIST, AT(shapes),
       "a layer as \"E=8 k=2 T=4096 D=1024 H=4096\"; again for more", NULL },
@@ -56,16 +57,14 @@ static const struct option_row rows[] = {
       NULL },
     { "margin", "SHARE", OPTION_NUMBER, AT(margin),
       "adopt a plan that beats the default by more than this", NULL },
-    { "axes", "LIST", OPTION_TEXT, AT(axes), "what may vary; the rest keeps its default", NULL },
+    { "axes", "LIST", OPTION_TEXT, AT(axes),
+      "what may vary of r, d, a, ctas; the rest keeps its default", NULL },
     { "max-memory", "BYTES", OPTION_TEXT, AT(max_memory),
       "per rank, as 512MiB or 2GiB (0.8 of the least free share)", NULL },
     { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
       NULL },
-    { "exec", "COMMAND", OPTION_TEXT, AT(exec),
-      "tune the layer of this program, which asks and tells (below)", NULL },
-    { "implementation", "TEXT", OPTION_TEXT, AT(implementation),
-      "what runs it: \"tutel 0.3, torch 2.3\"; another text is another table", NULL },
-    { "device", "NAME", OPTION_TEXT, AT(device), "back end", NULL },
+    { "device", "NAME", OPTION_TEXT, AT(device),
+      "auto (cuda where every rank has a GPU), host, cuda", NULL },
     { "launcher-args", "ARGS", OPTION_TEXT, AT(launcher_arguments),
       "more words for mpirun, blanks between", NULL },
     { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or under $XDG_DATA_HOME)",
@@ -267,15 +266,32 @@ int tune_memory(const char *given, const struct cluster *cluster, int64_t *bytes
     return take_memory(given, bytes);
 }
 
-int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint32_t window,
-                     const char *buckets, const struct traffic_layer *asked)
+static bool knows_ctas(const struct cluster *c)
+{
+    return !strncmp(c->comm_library, "NCCL", 4) ||
+           (!strcmp(c->backend, "virtual") && !strcmp(virtual_kernels(c), "cuda"));
+}
+
+/* A modelled cluster says nothing of how a library does it. */
+static bool has_library_a2a(const struct cluster *c)
+{
+    int major = 0, minor = 0;
+
+    return !strcmp(c->backend, "cuda") &&
+           sscanf(c->comm_library, "NCCL %d.%d", &major, &minor) == 2 &&
+           (major > 2 || (major == 2 && minor >= 28));
+}
+
+static int add_space(struct tune_request *r, const struct moe_shape *shape)
 {
     struct space_setup setup = { .window = window,
                                  .buckets = buckets,
                                  .max_factor = r->options.max_factor,
                                  .axes = r->options.axes,
                                  .memory_limit_bytes = r->memory_limit_bytes,
-                                 .computes_f32 = !r->options.sim,
+                                 .computes_f32 = !strcmp(virtual_kernels(&r->cluster), "host"),
+                                 .library_a2a = has_library_a2a(&r->cluster),
+                                 .knows_ctas = knows_ctas(&r->cluster),
                                  .effort = r->effort };
 
     if (r->space_count == TUNE_LAYERS_MAX)

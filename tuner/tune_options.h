@@ -6,13 +6,14 @@
 #include "layer_options.h"
 #include "search.h"
 #include "space.h"
-#include "traffic.h"
+#include "virtual_ranks.h"
 
 enum { TUNE_LAYERS_MAX = 128 };
 
 struct tune_options {
     struct layer_options layer;
-    struct option_list models, shapes, misses;
+    struct virtual_options pretence;
+    struct option_list models, shapes;
     bool cluster, retune, json, quiet, steal, repair;
     uint32_t ranks, ranks_per_node, window, effort, repeats;
     uint64_t seed;

@@ -44,7 +44,8 @@ static const struct option_row rows[] = {
       "per rank, as 512MiB or 2GiB (0.8 of the least free share)", NULL },
     { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
       NULL },
-    { "device", "NAME", OPTION_TEXT, AT(device), "back end", NULL },
+    { "device", "NAME", OPTION_TEXT, AT(device),
+      "auto (cuda where every rank has a GPU), host, cuda", NULL },
     { "launcher-args", "ARGS", OPTION_TEXT, AT(launcher_arguments),
       "more words for mpirun, blanks between", NULL },
     { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or the user's)", NULL },
@@ -61,7 +62,7 @@ enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
 /* Another seed than tune's: a verification that drew the same would be none. */
 static const struct verify_options defaults = {
-    .wanted = { .last = UINT32_MAX }, .timeout_s = 120, .device = "host", .seed = 2
+    .wanted = { .last = UINT32_MAX }, .timeout_s = 120, .device = "auto", .seed = 2
 };
 
 static void print_help(void)
@@ -314,7 +315,7 @@ static int prepare(void *self, const struct cluster *here)
     TRY(tune_budget(o->budget, &v->campaign.setup.budget_s));
     TRY(tune_cluster(o->sim, here, &v->campaign.cluster));
     v->terms.margin = o->margin;
-    v->terms.computes_f32 = !o->sim;
+    v->terms.computes_f32 = !strcmp(v->campaign.cluster.backend, "host");
     return tune_memory(o->max_memory, &v->campaign.cluster, &v->terms.memory_limit_bytes);
 }
 

@@ -2,7 +2,9 @@
 #include "worker.h"
 
 #include "fault.h"
+#include "gpu_list.h"
 #include "host.h"
+#include "nvml.h"
 #include "plan.h"
 #include "search.h"
 #include "shape.h"
@@ -19,7 +21,6 @@ enum { OPEN_MAX = 64 };
 struct worker {
     struct world *world;
     bool owns_world;
-    struct wire *wire;
     struct engine engine;
     struct data data;
     struct rig *rig;
@@ -29,7 +30,8 @@ struct worker {
     int open_count;
     struct moe_plan checked[SEARCH_ARMS_MAX];
     int checked_count;
-    char said[200]; /* the last failure on this rank */
+    struct nvml *nvml; /* of this rank's GPU; NULL: not known */
+    char said[200];    /* the last failure on this rank */
 };
 
 static void hear(void *self, const char *format, va_list args)
@@ -42,6 +44,19 @@ static void hear(void *self, const char *format, va_list args)
             *c = ' ';
 }
 
+static void open_nvml(struct worker *worker)
+{
+    struct gpus gpus;
+    int own;
+
+    if (!worker->engine.device->asynchronous)
+        return;
+    gpus = gpus_here();
+    own = gpus_own(&gpus);
+    if (own >= 0)
+        worker->nvml = nvml_open(gpus.list[own].bus);
+}
+
 int worker_open(struct world *world, const char *device, struct worker **out)
 {
     struct worker *worker = calloc(1, sizeof(*worker));
@@ -52,8 +67,9 @@ int worker_open(struct world *world, const char *device, struct worker **out)
         rc = fault_setup(world_topology(world)->rank);
     }
     TRY_OUT(world_settle(world, rc));
-    TRY_OUT(world_settle(world, wire_mpi_open(world, &worker->wire)));
-    TRY_OUT(world_settle(world, engine_open(device, worker->wire, &worker->engine)));
+    TRY_OUT(gpus_agree_device(world, device, &device));
+    TRY_OUT(engine_open(world, device, NULL, &worker->engine));
+    open_nvml(worker);
     *out = worker;
     return OK;
 out:
@@ -66,20 +82,42 @@ int worker_open_model(const struct cluster *cluster, uint64_t seed, struct worke
     struct topology topology = { 0, (int)cluster->ranks, (int)cluster->ranks_per_node };
     struct worker *worker = calloc(1, sizeof(*worker));
     struct device *device = NULL;
+    struct wire *wire = NULL;
     int rc = worker ? OK : fail(ERR_NOMEM, "a worker");
 
     TRY_OUT(rc);
     worker->owns_world = true;
     TRY_OUT(fault_setup(0));
     TRY_OUT(world_alone(&topology, &worker->world));
-    TRY_OUT(wire_sim_model_open(cluster, &worker->wire));
-    TRY_OUT(sim_model_open(cluster, seed, &device));
-    TRY_OUT(engine_open_on(device, worker->wire, &worker->engine));
+    TRY_OUT(wire_sim_model_open(cluster, &wire));
+    rc = sim_model_open(cluster, seed, &device);
+    if (rc)
+        wire_close(wire);
+    TRY_OUT(rc);
+    TRY_OUT(engine_open_on(device, wire, &worker->engine));
     *out = worker;
     return OK;
 out:
     worker_close(worker);
     return rc;
+}
+
+int worker_open_virtual(const struct virtual_options *pretence, uint32_t ranks_per_node,
+                        const char *device, struct worker **out)
+{
+    struct worker *worker = calloc(1, sizeof(*worker));
+    int rc = worker ? fault_setup(0) : fail(ERR_NOMEM, "a worker");
+
+    if (!rc)
+        rc = virtual_open(pretence, ranks_per_node, device, &worker->world, &worker->engine);
+    if (rc) {
+        free(worker);
+        return rc;
+    }
+    worker->owns_world = true;
+    open_nvml(worker);
+    *out = worker;
+    return OK;
 }
 
 static void close_plans(struct worker *worker)
@@ -102,8 +140,8 @@ void worker_close(struct worker *worker)
     if (!worker)
         return;
     close_layer(worker);
+    nvml_close(worker->nvml);
     engine_close(&worker->engine);
-    wire_close(worker->wire);
     if (worker->owns_world)
         world_close(worker->world);
     free(worker);
@@ -183,7 +221,8 @@ static int check(struct worker *worker, const struct moe_plan *plan)
     double error;
     int rc;
 
-    if (worker->engine.device->modelled || was_checked(worker, plan))
+    if (worker->engine.device->modelled || worker->engine.wire->pretends ||
+        was_checked(worker, plan))
         return OK;
     TRY(open_proof(worker));
     TRY(trial_open(worker->proof, plan, &proof));
@@ -254,6 +293,21 @@ out:
     return rc;
 }
 
+/* Right after a step, when the clock is still what it was.  Where one rank does not know its clock,
+ * the slowest is not known. */
+static int look_at_gpu(struct worker *worker, struct reply *reply)
+{
+    int64_t agreed[2] = { -(int64_t)nvml_clock_mhz(worker->nvml),
+                          nvml_throttled(worker->nvml) != NULL };
+
+    if (!worker->engine.device->asynchronous) /* on every rank or on none */
+        return OK;
+    TRY(world_max(worker->world, agreed, 2));
+    reply->gpu.clock_mhz = agreed[0] < 0 ? (uint32_t)-agreed[0] : 0;
+    reply->gpu.throttled = (uint32_t)agreed[1];
+    return OK;
+}
+
 static int run(struct worker *worker, const struct order *order, struct reply *reply)
 {
     const struct trial *trial = worker->open;
@@ -268,7 +322,8 @@ static int run(struct worker *worker, const struct order *order, struct reply *r
     reply->memory_bytes = trial->memory_bytes;
     reply->sent_bytes = trial->sent_bytes;
     reply->messages = trial->messages;
-    return trial_step(worker->open, STEP_BOTH, &reply->ns);
+    TRY(trial_step(worker->open, STEP_BOTH, &reply->ns));
+    return look_at_gpu(worker, reply);
 }
 
 static enum trial_state state_of(int rc)

@@ -2,15 +2,20 @@
 #ifndef WORKER_H
 #define WORKER_H
 
+#include "virtual_ranks.h"
 #include "work.h"
 
 struct worker;
 
-/* On the ranks of an open world; NULL device: see worker_open_model. */
+/* On the ranks of an open world; device: see gpus_agree_device(). */
 int worker_open(struct world *world, const char *device, struct worker **out);
 
 /* One process that stands for every rank of a modelled cluster. */
 int worker_open_model(const struct cluster *cluster, uint64_t seed, struct worker **out);
+
+/* One process beside ranks that are not there. */
+int worker_open_virtual(const struct virtual_options *pretence, uint32_t ranks_per_node,
+                        const char *device, struct worker **out);
 void worker_close(struct worker *worker);
 
 /* Collective: every rank with the same order.  The reply is the same on every rank.  A failure is a

@@ -1,0 +1,70 @@
+/* Asks the runtime, cuBLAS and NCCL. */
+#include "cuda_gpus.h"
+
+#include "cuda.h"
+
+#include <cublas_v2.h>
+#include <nccl.h>
+#include <stdio.h>
+
+static void take(struct gpus *gpus, int ordinal)
+{
+    struct gpu *gpu = &gpus->list[gpus->count];
+    struct cudaDeviceProp properties;
+
+    if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess ||
+        cudaDeviceGetPCIBusId(gpu->bus, sizeof(gpu->bus), ordinal) != cudaSuccess)
+        return;
+    snprintf(gpu->name, sizeof(gpu->name), "%.*s", (int)sizeof(gpu->name) - 1, properties.name);
+    gpu->units = (uint32_t)properties.multiProcessorCount;
+    gpu->bytes = properties.totalGlobalMem;
+    gpus->count++;
+}
+
+static void look_at_peers(struct gpus *gpus)
+{
+    for (int i = 0; i < gpus->count; i++)
+        for (int j = 0; j < gpus->count; j++) {
+            int reaches = i == j;
+
+            if (i != j)
+                (void)cudaDeviceCanAccessPeer(&reaches, i, j);
+            gpus->reaches[i][j] = reaches;
+        }
+}
+
+static void look_at_libraries(struct gpus *gpus)
+{
+    int major = 0, minor = 0;
+
+    (void)cudaDriverGetVersion(&gpus->driver); /* 0 without a driver */
+    (void)cudaRuntimeGetVersion(&gpus->runtime);
+    (void)ncclGetVersion(&gpus->nccl);
+    if (cublasGetProperty(MAJOR_VERSION, &major) == CUBLAS_STATUS_SUCCESS &&
+        cublasGetProperty(MINOR_VERSION, &minor) == CUBLAS_STATUS_SUCCESS)
+        gpus->blas = 1000 * major + 10 * minor;
+}
+
+void cuda_gpus(struct gpus *out)
+{
+    int count = 0;
+    cudaError_t code = cudaGetDeviceCount(&count);
+
+    look_at_libraries(out);
+    for (int i = 0; !code && i < count && out->count < GPUS_MAX; i++)
+        take(out, i);
+    look_at_peers(out);
+    if (!out->count && !out->driver)
+        snprintf(out->why, sizeof(out->why), "no GPU answers: there is no NVIDIA driver");
+    else if (!out->count)
+        snprintf(out->why, sizeof(out->why), "no GPU answers: %.150s",
+                 code ? cudaGetErrorString(code) : "none is visible");
+    (void)cudaGetLastError(); /* what was asked here is nobody else's failure */
+}
+
+int cuda_gpus_own(void)
+{
+    int own = -1;
+
+    return cuda_choose(-1, &own) ? -1 : own;
+}

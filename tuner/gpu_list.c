@@ -1,0 +1,70 @@
+/* The same answers with and without the CUDA unit. */
+#include "gpu_list.h"
+
+#ifdef MOETUNE_CUDA
+#include "cuda_gpus.h"
+#endif
+#include "status.h"
+#include "world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct gpus gpus_here(void)
+{
+    struct gpus gpus = { 0 };
+
+#ifdef MOETUNE_CUDA
+    gpus.built = true;
+    cuda_gpus(&gpus);
+#else
+    snprintf(gpus.why, sizeof(gpus.why),
+             "this moetune was built without CUDA (the build found no toolkit, or GPU=0)");
+#endif
+    return gpus;
+}
+
+int gpus_own(const struct gpus *gpus)
+{
+    int own = -1;
+
+#ifdef MOETUNE_CUDA
+    if (gpus->count)
+        own = cuda_gpus_own();
+#endif
+    return own < gpus->count ? own : -1;
+}
+
+const char *gpus_device(const char *device)
+{
+    if (strcmp(device, "auto") != 0)
+        return device;
+    return gpus_here().count ? "cuda" : "host";
+}
+
+int gpus_check_device(const char *device, bool elsewhere)
+{
+    struct gpus gpus;
+
+    if (!strcmp(device, "auto") || !strcmp(device, "host"))
+        return OK;
+    if (strcmp(device, "cuda") != 0)
+        return fail(ERR_ARGUMENT, "no device \"%s\": auto, host or cuda is wanted", device);
+    gpus = gpus_here();
+    if (!gpus.built)
+        return fail(ERR_ARGUMENT, "--device cuda: %s", gpus.why);
+    return gpus.count || elsewhere ? OK : fail(ERR_DEVICE, "--device cuda: %s", gpus.why);
+}
+
+int gpus_agree_device(struct world *world, const char *device, const char **out)
+{
+    int64_t lacks = strcmp(gpus_device(device), "cuda") != 0;
+
+    if (!strcmp(device, "auto")) {
+        TRY(world_max(world, &lacks, 1));
+        device = lacks ? "host" : "cuda";
+    }
+    TRY(world_settle(world, gpus_check_device(device, false)));
+    *out = device;
+    return OK;
+}

@@ -1,0 +1,154 @@
+/* Loads libnvidia-ml.so.1 and asks it one thing at a time. */
+#include "nvml.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The few declarations of nvml.h that are used; its ABI is stable by name and version suffix. */
+typedef void *device;
+enum { CLOCK_SM = 1, LINKS_MOST = 18 };
+enum {
+    SLOWED_BY_POWER = 0x4,
+    SLOWED_BY_HARDWARE = 0x8,
+    HEAT_SOFTWARE = 0x20,
+    HEAT_HARDWARE = 0x40,
+    BRAKED = 0x80
+};
+
+struct nvml {
+    void *library;
+    device gpu;
+};
+
+static void (*symbol(const struct nvml *nvml, const char *name))(void)
+{
+    void *found = nvml ? dlsym(nvml->library, name) : NULL;
+    void (*function)(void);
+
+    memcpy(&function, &found, sizeof(function)); /* ISO C has no cast from one to the other */
+    return function;
+}
+
+struct nvml *nvml_open(const char *bus)
+{
+    struct nvml *nvml = calloc(1, sizeof(*nvml));
+    int (*init)(void);
+    int (*by_bus)(const char *bus, device *out);
+
+    if (!nvml)
+        return NULL;
+    nvml->library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    if (nvml->library) {
+        init = (int (*)(void))symbol(nvml, "nvmlInit_v2");
+        by_bus = (int (*)(const char *, device *))symbol(nvml, "nvmlDeviceGetHandleByPciBusId_v2");
+        if (init && by_bus && !init()) {
+            if (!by_bus(bus, &nvml->gpu))
+                return nvml;
+        } else {
+            dlclose(nvml->library);
+            nvml->library = NULL;
+        }
+    }
+    nvml_close(nvml);
+    return NULL;
+}
+
+void nvml_close(struct nvml *nvml)
+{
+    int (*shutdown)(void);
+
+    if (!nvml)
+        return;
+    if (nvml->library) {
+        shutdown = (int (*)(void))symbol(nvml, "nvmlShutdown");
+        if (shutdown)
+            shutdown();
+        dlclose(nvml->library);
+    }
+    free(nvml);
+}
+
+/* One number about the GPU. */
+static int ask(const struct nvml *nvml, const char *name)
+{
+    int (*get)(device gpu, unsigned *value) = (int (*)(device, unsigned *))symbol(nvml, name);
+    unsigned value = 0;
+
+    return get && !get(nvml->gpu, &value) ? (int)value : -1;
+}
+
+/* One of several. */
+static int ask_for(const struct nvml *nvml, const char *name, unsigned which)
+{
+    int (*get)(device gpu, unsigned which, unsigned *value) =
+        (int (*)(device, unsigned, unsigned *))symbol(nvml, name);
+    unsigned value = 0;
+
+    return get && !get(nvml->gpu, which, &value) ? (int)value : -1;
+}
+
+int nvml_clock_mhz(const struct nvml *nvml)
+{
+    return ask_for(nvml, "nvmlDeviceGetClockInfo", CLOCK_SM);
+}
+
+int nvml_clock_max_mhz(const struct nvml *nvml)
+{
+    return ask_for(nvml, "nvmlDeviceGetMaxClockInfo", CLOCK_SM);
+}
+
+int nvml_persistence(const struct nvml *nvml)
+{
+    return ask(nvml, "nvmlDeviceGetPersistenceMode");
+}
+
+int nvml_mig(const struct nvml *nvml)
+{
+    int (*get)(device gpu, unsigned *current, unsigned *pending) =
+        (int (*)(device, unsigned *, unsigned *))symbol(nvml, "nvmlDeviceGetMigMode");
+    unsigned current = 0, pending = 0;
+
+    return get && !get(nvml->gpu, &current, &pending) ? (int)current : -1;
+}
+
+int nvml_links(const struct nvml *nvml)
+{
+    int up = 0;
+
+    for (unsigned i = 0; i < LINKS_MOST; i++) {
+        int state = ask_for(nvml, "nvmlDeviceGetNvLinkState", i);
+
+        if (state < 0)
+            return i ? up : -1;
+        up += state == 1;
+    }
+    return up;
+}
+
+int nvml_busy_percent(const struct nvml *nvml)
+{
+    struct {
+        unsigned units, memory;
+    } busy = { 0, 0 };
+    int (*get)(device gpu, void *out) =
+        (int (*)(device, void *))symbol(nvml, "nvmlDeviceGetUtilizationRates");
+
+    return get && !get(nvml->gpu, &busy) ? (int)busy.units : -1;
+}
+
+const char *nvml_throttled(const struct nvml *nvml)
+{
+    int (*get)(device gpu, unsigned long long *reasons) =
+        (int (*)(device, unsigned long long *))symbol(nvml,
+                                                      "nvmlDeviceGetCurrentClocksThrottleReasons");
+    unsigned long long reasons = 0;
+
+    if (!get || get(nvml->gpu, &reasons))
+        return NULL;
+    if (reasons & (HEAT_SOFTWARE | HEAT_HARDWARE))
+        return "heat";
+    if (reasons & (SLOWED_BY_HARDWARE | BRAKED))
+        return "hardware";
+    return reasons & SLOWED_BY_POWER ? "power" : NULL;
+}

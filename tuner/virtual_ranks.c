@@ -1,0 +1,115 @@
+/* From --link and --virtual-ranks to a wire and a fingerprint. */
+#include "virtual_ranks.h"
+
+#include "gpu_list.h"
+#include "status.h"
+#include "wire_virtual.h"
+#include "world.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CTAS_MOST = 64 };
+
+static uint32_t per_node(const struct virtual_options *o, uint32_t ranks_per_node)
+{
+    return ranks_per_node ? ranks_per_node : o->ranks;
+}
+
+/* "400" or "400,50" */
+static int parse_link(const char *text, struct virtual_link *out)
+{
+    char *end;
+
+    out->inside_gbs = out->between_gbs = strtod(text, &end);
+    if (end != text && *end == ',') {
+        text = end + 1;
+        out->between_gbs = strtod(text, &end);
+    }
+    if (end == text || *end || !(out->inside_gbs >= 1e-3 && out->inside_gbs <= 1e5) ||
+        !(out->between_gbs >= 1e-3 && out->between_gbs <= 1e5))
+        return fail(ERR_ARGUMENT,
+                    "--link: GB/s as 400, or 400,50, from 0.001 to 100000 are wanted");
+    return OK;
+}
+
+int virtual_check(const struct virtual_options *o, uint32_t ranks_per_node)
+{
+    struct virtual_link link;
+
+    if (!o->ranks)
+        return o->link || o->ctas
+                   ? fail(ERR_ARGUMENT, "--link and --copy-ctas belong to --virtual-ranks")
+                   : OK;
+    if (o->ranks < 2 || o->ranks > 4096)
+        return fail(ERR_ARGUMENT, "--virtual-ranks %u: from 2 to 4096 are wanted", o->ranks);
+    if (o->ctas > CTAS_MOST)
+        return fail(ERR_ARGUMENT, "--copy-ctas %u: at most %d", o->ctas, CTAS_MOST);
+    if (o->ranks % per_node(o, ranks_per_node))
+        return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", ranks_per_node,
+                    o->ranks);
+    if (!o->link)
+        return fail(ERR_ARGUMENT, "--virtual-ranks: --link GB/s must say how fast their link is");
+    return parse_link(o->link, &link);
+}
+
+void virtual_cluster(const struct virtual_options *o, uint32_t ranks_per_node,
+                     const struct cluster *here, struct cluster *out)
+{
+    uint32_t m = per_node(o, ranks_per_node);
+    struct virtual_link link = { 0, 0, 0 };
+    struct cluster c = *here;
+
+    parse_link(o->link, &link);
+    snprintf(c.backend, sizeof(c.backend), "virtual");
+    c.ranks = o->ranks;
+    c.ranks_per_node = m;
+    c.nodes = o->ranks / m;
+    snprintf(c.link_inside, sizeof(c.link_inside), "none");
+    snprintf(c.link_between, sizeof(c.link_between), "none");
+    if (m > 1)
+        snprintf(c.link_inside, sizeof(c.link_inside), "virtual %g GB/s", link.inside_gbs);
+    if (c.nodes > 1)
+        snprintf(c.link_between, sizeof(c.link_between), "virtual %g GB/s", link.between_gbs);
+    if (o->ctas)
+        snprintf(c.comm_library, sizeof(c.comm_library), "paced copies, %u CTAs", o->ctas);
+    else
+        snprintf(c.comm_library, sizeof(c.comm_library), "paced copies");
+    *out = c;
+}
+
+const char *virtual_kernels(const struct cluster *c)
+{
+    if (strcmp(c->backend, "virtual") != 0)
+        return c->backend;
+    return strncmp(c->compute_library, "cuBLAS", 6) ? "host" : "cuda";
+}
+
+int virtual_open(const struct virtual_options *o, uint32_t ranks_per_node, const char *device_name,
+                 struct world **world, struct engine *engine)
+{
+    struct topology topology = { 0, (int)o->ranks, (int)per_node(o, ranks_per_node) };
+    struct virtual_link link = { .ctas = o->ctas };
+    struct device *device = NULL;
+    struct wire *wire = NULL;
+    struct world *alone = NULL;
+    int rc;
+
+    TRY(virtual_check(o, ranks_per_node));
+    TRY(parse_link(o->link, &link));
+    TRY(world_alone(&topology, &alone));
+    rc = device_open(gpus_device(device_name), &device);
+    if (!rc)
+        rc = wire_virtual_open(device, &topology, &link, &wire);
+    if (rc)
+        device_close(device);
+    else
+        rc = engine_open_on(device, wire, engine);
+    if (rc)
+        world_close(alone);
+    else
+        *world = alone;
+    return rc;
+}

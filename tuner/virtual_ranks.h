@@ -1,0 +1,50 @@
+/* --virtual-ranks: one process is rank 0 of ranks that are not there.  Its kernels are real, its
+ * traffic is copied at the pace of a link that the user states: what is measured is how much the
+ * two slow each other down, not a cluster. */
+#ifndef VIRTUAL_RANKS_H
+#define VIRTUAL_RANKS_H
+
+#include "cluster.h"
+#include "engine.h"
+#include "options.h"
+
+struct virtual_options {
+    uint32_t ranks, ctas; /* ranks 0: none are wanted */
+    const char *link;
+};
+
+/* Option rows for a struct whose virtual_options are the member `pretence`. */
+#define VIRTUAL_AT(owner, field) offsetof(owner, pretence) + offsetof(struct virtual_options, field)
+#define VIRTUAL_OPTION_ROWS(owner)                                                                 \
+    { "virtual-ranks",                                                                             \
+      "W",                                                                                         \
+      OPTION_COUNT,                                                                                \
+      VIRTUAL_AT(owner, ranks),                                                                    \
+      "one rank beside the paced copies of W-1 that are not there",                                \
+      NULL },                                                                                      \
+        { "link",                                                                                  \
+          "GB/s",                                                                                  \
+          OPTION_TEXT,                                                                             \
+          VIRTUAL_AT(owner, link),                                                                 \
+          "their link, each way: 400, or 400,50 inside and between nodes",                         \
+          NULL },                                                                                  \
+    {                                                                                              \
+        "copy-ctas", "N", OPTION_COUNT, VIRTUAL_AT(owner, ctas),                                   \
+            "blocks of GPU threads that copy (0: the copy engine)", NULL                           \
+    }
+
+/* ERR_ARGUMENT after a message, also for a link without virtual ranks. */
+int virtual_check(const struct virtual_options *options, uint32_t ranks_per_node);
+
+/* The cluster that such a rank on `here` (one real rank) stands for. */
+void virtual_cluster(const struct virtual_options *options, uint32_t ranks_per_node,
+                     const struct cluster *here, struct cluster *out);
+
+/* Whose kernels a cluster's times are of: "host", "cuda" or "sim". */
+const char *virtual_kernels(const struct cluster *cluster);
+
+/* A world of its own and an engine on it.  The caller closes both, the engine first. */
+int virtual_open(const struct virtual_options *options, uint32_t ranks_per_node, const char *device,
+                 struct world **world, struct engine *engine);
+
+#endif
