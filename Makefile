@@ -45,10 +45,9 @@ NVCC_FLAGS = -std=c++17 -O3 -g $(CUDA_ARCH) -Xcompiler -Wall,-Wextra,-fPIC,-fno-
 # Debian's own place is searched anyway, and must not be searched early.
 CUDA_INCLUDES := $(patsubst %,-isystem %,$(filter-out /usr/include,$(sort $(CUDA_HOME)/include $(patsubst %/nccl.h,%,$(NCCL_HEADER)))))
 library_path = $(foreach d,$(sort $(dir $(wildcard $(foreach l,lib64 lib,$(foreach h,$1,$h/$l/$2))))),-L$(d:%/=%) -Wl,-rpath,$(d:%/=%))
-# kernels/cuda_gemm.c loads cuBLAS itself; it is linked only where something else calls it.
-BLAS_IF_CALLED := -Wl,--as-needed -lcublas -Wl,--no-as-needed
 GPU_CFLAGS := $(if $(UNIT),-DMOETUNE_CUDA $(CUDA_INCLUDES))
-GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(call library_path,$(NCCL_HOME),libnccl.so) -lnccl $(BLAS_IF_CALLED) -lcudart -ldl)
+# cuBLAS is loaded when a GPU is opened: kernels/cuda_gemm.c.
+GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(call library_path,$(NCCL_HOME),libnccl.so) -lnccl -lcudart -ldl)
 
 BUILD := build/$(if $(UNIT),gpu,cpu)$(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-tsan,-san))
 SANITIZE := $(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-fsanitize=thread,-fsanitize=address,undefined -fno-sanitize-recover=undefined))
@@ -154,7 +153,7 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 
 # Plans on a GPU, with ranks by fork (tests/forked) where there is no MPI: without SQLite, and OpenBLAS as above.
 PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c)) $(addprefix db/,$(addsuffix .c,cluster plan sha256)) \
-    $(addprefix tuner/,$(addsuffix .c,cuda_gpus data discover engine exec experts geometry gpus hosts launch layer layer_options machine \
+    $(addprefix tuner/,$(addsuffix .c,cuda_gpus data discover engine exec experts geometry gpu_list gpus hosts launch layer layer_options machine \
     measure nvml options place reference rig router run slurm trial trip virtual_ranks weights)) tests/forked/mpi.c
 GPU_PLANS := $(addprefix $(BUILD)/tests/,check_plans check_run)
 PLANS_LIBS = $(patsubst %,-L%,$(dir $(NCCL_LIBRARY))) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(NCCL_LIBRARY))) -lnccl $(GPU_ALONE_LIBS)
@@ -250,11 +249,11 @@ test: all
 test-full: all
 	$(Q)$(MAKE) --no-print-directory tests-built
 	$(Q)tests/run --full $(BUILD)
-THREADED := stream lookup lookup_record
+THREADED := stream lookup lookup_record push
 tests-built: $(TESTS) $(ON_CPU) $(if $(UNIT),$(GPU_CHECKS))
 # What threads share is also run under ThreadSanitizer, whatever this build is.
 ifneq ($(SAN),thread)
-	$(Q)$(MAKE) --no-print-directory SAN=thread build/cpu-tsan/tests/test_stream build/cpu-tsan/tests/test_lookup build/cpu-tsan/tests/test_push
+	$(Q)$(MAKE) --no-print-directory SAN=thread $(THREADED:%=build/cpu-tsan/tests/test_%)
 endif
 
 bench: all
@@ -317,6 +316,6 @@ help:
 	@echo "make [all] | tune | test | test-full | fuzz | bench | bench-NAME | check-gpu | install | format | lint | deps | clean"
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 4
 
--include $(wildcard $(BUILD)/*/*.d $(BUILD)/on_?pu/*/*.d)
--include $(wildcard $(LIB)/lib/*.d)
+-include $(wildcard $(BUILD)/*/*.d $(BUILD)/tuner/*/*.d $(BUILD)/on_?pu/*/*.d)
+-include $(wildcard $(LIB)/lib/*.d $(LIB)/tunelib/*/*.d $(LIB)/tunelib/tuner/*/*.d)
 .PHONY: gpu-checks gpu-plans check-gpu all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help

@@ -121,7 +121,7 @@ static int take_plan(const struct object *o, const struct member *m, const struc
         return OK;
     }
     if (v->kind != JSON_STRING || strlen(v->value) != v->length || plan_parse(v->value, &plan))
-        return wrong(o->reader, m->name, "is no plan");
+        return wrong(o->table, m->name, "is no plan");
     *(struct moe_plan *)m->to = plan;
     return OK;
 }

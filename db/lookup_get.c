@@ -289,6 +289,7 @@ static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
 {
     size_t bytes =
         out->struct_size ? out->struct_size & ~(size_t)3 : offsetof(struct moe_plan, ctas);
+    struct moe_plan plan = answer->plan;
 
     plan.bucket = bucket_told(answer, bucket);
     if (bytes > sizeof(plan.struct_size))
@@ -307,11 +308,9 @@ int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct m
         return MOE_ERR_ARGUMENT;
     bucket = bucket_of(view, capacity);
     answer = find(view, bucket);
-    bucket = answer->own ? bucket : answer->plan.bucket;
-    if (out->struct_size < sizeof(*out)) { /* 0: the first version */
-        fill_part(answer->plan, bucket, out);
-        return MOE_OK;
-    }
+    told = bucket_told(answer, bucket);
+    if (out->struct_size < sizeof(*out)) /* 0: the first version */
+        return get_part(view, answer, bucket, out);
     /* Field by field: a copy on the stack, changed and read as a whole, costs three times as much.
      */
     out->r = answer->plan.r;
@@ -322,7 +321,41 @@ int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct m
     out->time_us = answer->plan.time_us;
     out->default_us = answer->plan.default_us;
     out->ctas = answer->plan.ctas;
-    return MOE_OK;
+    return count(view, bucket);
+}
+
+uint32_t lookup_view_source(const struct moelookup_view *view, uint32_t bucket)
+{
+    return find(view, bucket)->plan.source;
+}
+
+/* ---- recording */
+
+int lookup_view_record(struct moelookup_view *view, const struct moe_shape *shape,
+                       struct recorder *recorder)
+{
+    const struct lookup_layer *layer = &view->layer;
+    bool known = layer->entry_count || layer->pin_count;
+    char hash[SHA256_HEX_BYTES];
+    struct moe_shape asked = *shape;
+    struct census_of of = { .view = view,
+                            .shape = &asked,
+                            .cluster = known ? hash : NULL,
+                            .device = known ? layer->device : NULL,
+                            .window = layer->window,
+                            .last = view->last };
+
+    sha256_hex(layer->cluster, hash);
+    if (!asked.tokens) /* any: what the table was measured with is the best that is known */
+        asked.tokens = layer->shape.tokens;
+    return census_open(recorder, &of, &view->census);
+}
+
+int moelookup_flush(const struct moelookup_view *view)
+{
+    if (!view)
+        return MOE_ERR_ARGUMENT;
+    return view->census.near ? census_flush(&view->census) : MOE_OK;
 }
 
 /* ---- explaining */

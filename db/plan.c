@@ -79,11 +79,36 @@ static struct moe_plan whole_plan(const struct moe_plan *given)
     return plan;
 }
 
+/* Room for text; what does not fit is counted.  Plans are written by the thousand: printf would
+ * cost more than all the rest of an entry. */
+struct room {
+    char *text;
+    size_t size, used;
+};
+
+static void put(struct room *room, const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++, room->used++)
+        if (room->used + 1 < room->size)
+            room->text[room->used] = text[i];
+}
+
+static void put_number(struct room *room, uint32_t value)
+{
+    char digits[10];
+    size_t at = sizeof(digits);
+
+    do
+        digits[--at] = (char)('0' + value % 10);
+    while (value /= 10);
+    put(room, digits + at, sizeof(digits) - at);
+}
+
 int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
 {
     struct moe_plan whole;
     const struct moe_plan *plan = &whole;
-    size_t used = 0;
+    struct room room = { buf, size, 0 };
 
     if (!given || (!buf && size))
         return MOE_ERR_ARGUMENT;
@@ -97,9 +122,13 @@ int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
 
         if (axis->quiet && value == axis->fallback)
             continue;
-        used += (size_t)(axis->words
-                             ? snprintf(at, room, "%s%s=%s", gap, axis->name, axis->words[value])
-                             : snprintf(at, room, "%s%s=%u", gap, axis->name, value));
+        put(&room, " ", i != 0);
+        put(&room, axis->name, strlen(axis->name));
+        put(&room, "=", 1);
+        if (axis->words)
+            put(&room, axis->words[value], strlen(axis->words[value]));
+        else
+            put_number(&room, value);
     }
     if (size)
         buf[room.used < size ? room.used : size - 1] = 0;

@@ -4,9 +4,15 @@
 
 #include "search.h"
 
-/* Every legal plan of the layer in which only `axes` ("r,d,a") differ from the default plan, at
- * most SEARCH_ARMS_MAX.  ERR_ARGUMENT after a message. */
-int arms_list(const struct moe_shape *shape, const char *axes, struct moe_plan *arms,
+struct arms_setup {
+    const char *axes; /* "r,d,a": those that vary; the others keep their default */
+    bool library_a2a; /* the wire's library has an all-to-all of its own: a=nccl */
+    bool knows_ctas;  /* the wire does: the axis ctas means something */
+};
+
+/* Every legal plan of the layer in which only those axes differ from the default plan, at most
+ * SEARCH_ARMS_MAX.  ERR_ARGUMENT after a message. */
+int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, struct moe_plan *arms,
               size_t *count);
 
 /* The index of a plan, or -1. */

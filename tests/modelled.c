@@ -43,7 +43,8 @@ int modelled_open(const char *cluster_file, const struct moe_shape *shape, uint3
     cluster.noise_percent = cluster.outlier_percent = cluster.drift_percent = 0;
     out->shape.ranks = cluster.ranks;
     out->shape.ranks_per_node = cluster.ranks_per_node;
-    TRY(arms_list(&out->shape, "r,d,a", out->arms, &out->arm_count));
+    TRY(arms_list(&out->shape, &(struct arms_setup){ .axes = "r,d,a" }, out->arms,
+                  &out->arm_count));
     out->standard = arms_find(out->arms, out->arm_count, &standard);
     out->ns = calloc(count * out->arm_count, sizeof(*out->ns));
     if (!out->ns)

@@ -7,6 +7,7 @@
 #include "host.h"
 #include "launch.h"
 #include "place.h"
+#include "recognise.h"
 #include "status.h"
 #include "worker.h"
 #include "world.h"

@@ -2,8 +2,8 @@
 #include "cuda_gpus.h"
 
 #include "cuda.h"
+#include "cuda_blas.h"
 
-#include <cublas_v2.h>
 #include <nccl.h>
 #include <stdio.h>
 
@@ -40,8 +40,8 @@ static void look_at_libraries(struct gpus *gpus)
     (void)cudaDriverGetVersion(&gpus->driver); /* 0 without a driver */
     (void)cudaRuntimeGetVersion(&gpus->runtime);
     (void)ncclGetVersion(&gpus->nccl);
-    if (cublasGetProperty(MAJOR_VERSION, &major) == CUBLAS_STATUS_SUCCESS &&
-        cublasGetProperty(MINOR_VERSION, &minor) == CUBLAS_STATUS_SUCCESS)
+    /* It is slow to load: only where it will be used. */
+    if (gpus->count && !cuda_blas_version(&major, &minor))
         gpus->blas = 1000 * major + 10 * minor;
 }
 
@@ -50,9 +50,9 @@ void cuda_gpus(struct gpus *out)
     int count = 0;
     cudaError_t code = cudaGetDeviceCount(&count);
 
-    look_at_libraries(out);
     for (int i = 0; !code && i < count && out->count < GPUS_MAX; i++)
         take(out, i);
+    look_at_libraries(out);
     look_at_peers(out);
     if (!out->count && !out->driver)
         snprintf(out->why, sizeof(out->why), "no GPU answers: there is no NVIDIA driver");

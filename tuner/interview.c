@@ -1,6 +1,7 @@
 /* Lines, answers, and what becomes of a program that does not answer. */
 #include "interview.h"
 
+#include "gpu_list.h"
 #include "guest.h"
 #include "host.h"
 #include "live.h"
@@ -311,7 +312,7 @@ int interview(const struct tune_options *options)
 {
     uint32_t ranks = options->ranks ? options->ranks : 4;
     uint32_t per_node = options->ranks_per_node ? options->ranks_per_node : ranks;
-    struct cluster here = machine_cluster(ranks, per_node);
+    struct cluster here = machine_cluster(gpus_device(options->device), ranks, per_node);
     struct interview *v = calloc(1, sizeof(*v));
     int rc;
 

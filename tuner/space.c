@@ -12,15 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct effort efforts[] = {
-    { "quick", "two buckets per doubling of c", 2, 0.006, 0, 0.95, 10 },
-    { "normal", "four buckets per doubling of c; doubtful ones between are measured", 4, 0.003,
-      0.02, 0.99, 20 },
-    { "thorough", "every bucket, and twice as sure", 0, 0.0015, 0, 0.99, 60 },
-};
-const char *const effort_words[] = { "quick", "normal", "thorough", NULL };
-
-enum { BUCKETS_MAX = 1 << 20, SPACE_MAX_CTAS = 32 };
+enum { BUCKETS_MAX = 1 << 20 };
 
 int space_buckets(const char *text, uint32_t *first_bucket, uint32_t *last_bucket)
 {
@@ -56,81 +48,6 @@ static int reachable_buckets(double max_factor, struct space *space)
                     (unsigned long long)most, BUCKETS_MAX, space->window);
     space->first = (uint32_t)(least / space->window);
     space->last = (uint32_t)(most / space->window);
-    return OK;
-}
-
-static bool axis_named(const char *axes, const char *name)
-{
-    size_t length = strlen(name);
-
-    while (*axes) {
-        size_t word = strcspn(axes, ",");
-
-        if (word == length && !memcmp(axes, name, word))
-            return true;
-        axes += word + (axes[word] == ',');
-    }
-    return false;
-}
-
-static int check_axes(const char *axes)
-{
-    while (*axes) {
-        size_t word = strcspn(axes, ","), i = 0;
-
-        while (i < plan_axis_count &&
-               (strlen(plan_axes[i].name) != word || memcmp(plan_axes[i].name, axes, word) != 0))
-            i++;
-        if (i == plan_axis_count)
-            return fail(ERR_ARGUMENT, "--axes: \"%.*s\" is not an axis; there are r, d, a, ctas",
-                        (int)word, axes);
-        axes += word + (axes[word] == ',');
-    }
-    return OK;
-}
-
-/* r = 0 stands for all of its d and a: it stays as long as r varies. */
-static bool varies_only(const struct moe_plan *plan, const char *axes)
-{
-    struct moe_plan standard = plan_default();
-
-    return (plan->r == standard.r || axis_named(axes, "r")) &&
-           (plan->d == standard.d || axis_named(axes, "d")) &&
-           (plan->a == standard.a || axis_named(axes, "a"));
-}
-
-/* The wire's own choice first; then budgets, each twice the one before.  A plan without all-to-alls
- * has none to limit. */
-static int add_arms(struct moe_plan plan, bool ctas_vary, struct space *space)
-{
-    uint32_t most = ctas_vary && plan.r ? SPACE_MAX_CTAS : 0;
-
-    for (plan.ctas = 0; plan.ctas <= most; plan.ctas = plan.ctas ? 2 * plan.ctas : 1) {
-        if (space->arm_count == SEARCH_ARMS_MAX)
-            return fail(ERR_ARGUMENT, "more than %d plans cannot be searched: fewer --axes",
-                        SEARCH_ARMS_MAX);
-        space->arms[space->arm_count++] = plan;
-    }
-    return OK;
-}
-
-static int list_arms(const char *axes, bool library_a2a, struct space *space)
-{
-    struct moe_plan all[SEARCH_ARMS_MAX], standard = plan_default();
-    size_t count = plan_list(&space->shape, all, SEARCH_ARMS_MAX);
-
-    if (count > SEARCH_ARMS_MAX)
-        return fail(ERR_ARGUMENT, "%zu plans: more than %d cannot be searched", count,
-                    SEARCH_ARMS_MAX);
-    for (size_t i = 0; i < count; i++)
-        if (varies_only(&all[i], axes))
-            TRY(add_arms(all[i], axis_named(axes, "ctas"), space));
-    for (size_t i = 0; i < count && library_a2a && axis_named(axes, "a"); i++)
-        if (varies_only(&all[i], axes) && all[i].r && all[i].a == MOE_A2A_LINEAR) {
-            all[i].a = MOE_A2A_NCCL;
-            TRY(add_arms(all[i], axis_named(axes, "ctas"), space));
-        }
-    space->default_arm = space_arm(space, &standard);
     return OK;
 }
 
@@ -178,20 +95,21 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
                            .window = setup->window,
                            .memory_limit_bytes = setup->memory_limit_bytes,
                            .computes_f32 = setup->computes_f32 };
+    struct arms_setup arms = { .axes = setup->axes,
+                               .library_a2a = setup->library_a2a,
+                               .knows_ctas = setup->knows_ctas };
     struct moe_plan standard;
 
     TRY(shape_check(shape));
     if (setup->window < 1 || setup->window > 1 << 20)
         return fail(ERR_ARGUMENT, "--window %u: from 1 to %d is wanted", setup->window, 1 << 20);
-    TRY(check_axes(setup->axes));
-    if (axis_named(setup->axes, "ctas") && !setup->knows_ctas)
-        return fail(ERR_ARGUMENT, "--axes ctas: only NCCL, and virtual ranks on a GPU, can limit "
-                                  "how many CTAs an all-to-all takes");
     if (setup->buckets)
         TRY(space_buckets(setup->buckets, &space.first, &space.last));
     else
         TRY(reachable_buckets(setup->max_factor, &space));
-    TRY(list_arms(setup->axes, setup->library_a2a, &space));
+    TRY(arms_list(shape, &arms, space.arms, &space.arm_count));
+    standard = plan_default();
+    space.default_arm = space_arm(&space, &standard);
     TRY(list_anchors(setup->effort->anchors_per_octave, &space));
     *out = space;
     return OK;

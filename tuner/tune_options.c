@@ -63,6 +63,10 @@ static const struct option_row rows[] = {
       "per rank, as 512MiB or 2GiB (0.8 of the least free share)", NULL },
     { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
       NULL },
+    { "exec", "COMMAND", OPTION_TEXT, AT(exec),
+      "tune the layer of this program, which asks and tells (below)", NULL },
+    { "implementation", "TEXT", OPTION_TEXT, AT(implementation),
+      "what runs it: \"tutel 0.3, torch 2.3\"; another text is another table", NULL },
     { "device", "NAME", OPTION_TEXT, AT(device),
       "auto (cuda where every rank has a GPU), host, cuda", NULL },
     { "launcher-args", "ARGS", OPTION_TEXT, AT(launcher_arguments),
@@ -282,7 +286,8 @@ static bool has_library_a2a(const struct cluster *c)
            (major > 2 || (major == 2 && minor >= 28));
 }
 
-static int add_space(struct tune_request *r, const struct moe_shape *shape)
+int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint32_t window,
+                     const char *buckets, const struct traffic_layer *asked)
 {
     struct space_setup setup = { .window = window,
                                  .buckets = buckets,

@@ -6,6 +6,7 @@
 #include "layer_options.h"
 #include "search.h"
 #include "space.h"
+#include "traffic.h"
 #include "virtual_ranks.h"
 
 enum { TUNE_LAYERS_MAX = 128 };
@@ -13,7 +14,7 @@ enum { TUNE_LAYERS_MAX = 128 };
 struct tune_options {
     struct layer_options layer;
     struct virtual_options pretence;
-    struct option_list models, shapes;
+    struct option_list models, shapes, misses;
     bool cluster, retune, json, quiet, steal, repair;
     uint32_t ranks, ranks_per_node, window, effort, repeats;
     uint64_t seed;

@@ -310,6 +310,7 @@ int live_open(const struct live_setup *setup, struct live **out)
 {
     struct moe_plan standard = plan_default();
     struct live *live = calloc(1, sizeof(*live));
+    struct arms_setup arms = { .axes = setup->axes ? setup->axes : "r,d,a" };
     struct cluster cluster;
     char path[PATH_MAX];
     int rc;
@@ -320,8 +321,7 @@ int live_open(const struct live_setup *setup, struct live **out)
     live->effort = &efforts[EFFORT];
     live->purse.share = setup->share;
     TRY_OUT(describe(setup, &cluster));
-    TRY_OUT(arms_list(&setup->shape, setup->axes ? setup->axes : "r,d,a", live->arms,
-                      &live->arm_count));
+    TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->arm_count));
     live->standard = arms_find(live->arms, live->arm_count, &standard);
     TRY_OUT(open_search(live));
     TRY_OUT(store_path(setup->path, true, path, sizeof(path)));
