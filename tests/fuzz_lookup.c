@@ -131,11 +131,12 @@ static void try_unpack_sealed(const uint8_t *data, size_t size)
 
 static void try_plan(const uint8_t *data, size_t size)
 {
-    struct moe_plan plan = { .r = 77 }, again;
+    struct moe_plan plan = MOE_PLAN_INIT, again = MOE_PLAN_INIT;
     char *text = malloc(size + 1), words[PLAN_TEXT_BYTES];
 
     memcpy(text, data, size);
     text[size] = 0;
+    plan.r = 77;
     if (moe_plan_parse(text, &plan)) {
         if (plan.r != 77)
             fuzz_wrong("a refused plan that was written");

@@ -708,7 +708,7 @@ static void lines_are_in_order_once_and_all_used(void)
     CHECK(asprintf(&both, "%s%s", line[0], line[1]) > 0);
     CHECK(with_lines(both, line[2], line[4], "2", "2") == OK);
     CHECK(with_lines(both, line[4], line[2], "2", "2") == ERR_FORMAT);
-    end = strdup(line[4]); /* of the second cluster, of the first again */
+    end = line[4]; /* of the second cluster, of the first again */
     CHECK(asprintf(&line[4], "%s%s", end, line[3]) > 0);
     if (!strncmp(line[2] + 12, line[3] + 12, 64))
         CHECK(with_lines(both, line[2], line[4], "2", "3") == ERR_FORMAT);
