@@ -1,4 +1,4 @@
-"""Finds libmoelookup.so.1 and declares its functions."""
+"""Finds libmoelookup.so.1, or another library of ours, and declares its functions."""
 
 import ctypes
 import functools
@@ -53,27 +53,28 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
 }
 
 
-def _places() -> Iterator[str]:
+def _places(name: str, variable: str) -> Iterator[str]:
     """Paths to try, in this order; a name without a folder is left to the dynamic linker."""
-    chosen = os.environ.get("MOELOOKUP_LIBRARY")
+    chosen = os.environ.get(variable)
     if chosen:  # and nothing else: another library than the one asked for would be a surprise
         yield chosen
         return
-    yield os.path.join(os.path.dirname(os.path.abspath(__file__)), NAME)
-    yield NAME
+    yield os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+    yield name
     for folder in (os.path.join(sys.prefix, "lib"), "/usr/local/lib", "/usr/local/lib64"):
-        yield os.path.join(folder, NAME)
+        yield os.path.join(folder, name)
 
 
-def _load() -> ctypes.CDLL:
+def load(name: str, variable: str) -> ctypes.CDLL:
+    """variable: the environment's, that names a file."""
     tried: List[str] = []
-    for place in _places():
+    for place in _places(name, variable):
         try:
             return ctypes.CDLL(place)
         except OSError as error:
             tried.append(f"  {place}: {error}")
     raise Error(
-        f"{NAME} was not found; install it (make install) or point $MOELOOKUP_LIBRARY at it."
+        f"{name} was not found; install it (make install) or point ${variable} at it."
         "  Tried:\n" + "\n".join(tried)
     )
 
@@ -82,7 +83,7 @@ class Library:
     """The functions of the C library by name; get() is the one that is called at every step."""
 
     def __init__(self) -> None:
-        releasing = _load()
+        releasing = load(NAME, "MOELOOKUP_LIBRARY")
         # Through PyDLL a call keeps the interpreter's lock: it takes far less time than to give the
         # lock back, and no other thread can close a table while it is in use.
         self.functions = ctypes.PyDLL(releasing._name)

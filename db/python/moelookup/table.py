@@ -40,7 +40,8 @@ class Source(enum.IntEnum):
     OVERRIDE = 4  # pinned by a person, or $MOELOOKUP_FORCE
     DEFAULT = 5  # nothing is known, or $MOELOOKUP_DISABLE
     INFERRED = 6  # this bucket lies between measured ones that agree
-    IMPORTED = 7  # reserved
+    IMPORTED = 7  # measured at another site, on a cluster that is equal
+    TENTATIVE = 8  # being measured: moetune.Tuner's answer, never a view's
 
 
 class Plan(NamedTuple):
@@ -86,6 +87,21 @@ def _word(name: str, value: str, words: Sequence[str]) -> int:
     if value not in words:
         raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(words)}")
     return words.index(value)
+
+
+def checked_shape(given: Shape) -> Tuple[Shape, ShapeStruct]:
+    """Whole numbers and known words; what else must hold the library says."""
+    numbers = (*Shape._fields[:6], "tokens")
+    whole: Dict[str, Any] = {name: _whole(name, getattr(given, name)) for name in numbers}
+    shape = given._replace(train=bool(given.train), **whole)
+    return shape, ShapeStruct(
+        sizeof(ShapeStruct),
+        *shape[:6],
+        _word("dtype", shape.dtype, _DTYPES),
+        _PASSES.index("train" if shape.train else "forward"),
+        _word("activation", shape.activation, _ACTIVATIONS),
+        shape.tokens,
+    )
 
 
 _Self = TypeVar("_Self", bound="_Owned")
@@ -156,6 +172,16 @@ def _flush_all() -> None:
             view.flush()
 
 
+def new_plan() -> Any:
+    """An empty struct moe_plan to be filled; its bytes are for read_plan."""
+    return (c_char * _PLAN.size).from_buffer_copy(_EMPTY_PLAN)
+
+
+def read_plan(answer: bytes) -> Plan:
+    _, r, d, a, source, bucket, time_us, default_us, ctas = _PLAN.unpack(answer)
+    return Plan(r, d, _ALL_TO_ALLS[a], Source(source), bucket, time_us, default_us, ctas)
+
+
 class View(_Owned):
     """One layer's dictionary.  Any number of threads may ask it."""
 
@@ -194,12 +220,11 @@ class View(_Owned):
             return self._remember(answer)
 
     def _room(self) -> Tuple[Any, Any]:
-        buffer = (c_char * _PLAN.size).from_buffer_copy(_EMPTY_PLAN)
+        buffer = new_plan()
         return buffer, byref(buffer)
 
     def _remember(self, answer: bytes) -> Plan:
-        _, r, d, a, source, bucket, time_us, default_us, ctas = _PLAN.unpack(answer)
-        plan = Plan(r, d, _ALL_TO_ALLS[a], Source(source), bucket, time_us, default_us, ctas)
+        plan = read_plan(answer)
         if len(self._plans) >= _PLANS_KEPT:
             self._plans.clear()
         return self._plans.setdefault(answer, plan)
@@ -213,7 +238,6 @@ class View(_Owned):
         text = create_string_buffer(length + 1)
         library().check(min(explain(self._live(), capacity, text, length + 1), 0), "explain")
         return text.value.decode("utf-8", "replace")
-
 
     def flush(self) -> None:
         """Appends what was recorded since the last time; see Table.record."""
@@ -247,26 +271,8 @@ class Table(_Owned):
 
         See moelookup_bind for what must be equal, and for the lines it says on standard error.
         """
-        shape = Shape(
-            _whole("experts", experts),
-            _whole("top_k", top_k),
-            _whole("model_dim", model_dim),
-            _whole("hidden_dim", hidden_dim),
-            _whole("ranks", ranks),
-            _whole("ranks_per_node", ranks_per_node),
-            dtype,
-            bool(train),
-            activation,
-            _whole("tokens", tokens),
-        )
-        values = ShapeStruct(
-            sizeof(ShapeStruct),
-            *shape[:6],
-            _word("dtype", dtype, _DTYPES),
-            _PASSES.index("train" if train else "forward"),
-            _word("activation", activation, _ACTIVATIONS),
-            shape.tokens,
-        )
+        sizes = (experts, top_k, model_dim, hidden_dim, ranks, ranks_per_node)
+        shape, values = checked_shape(Shape(*sizes, dtype, train, activation, tokens))
         name = None if device is None else _text("device", device.encode())
         pointer = c_void_p()
         status = library().functions.moelookup_bind(

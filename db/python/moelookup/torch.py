@@ -41,7 +41,7 @@ def check(table: Table, group: Any = None, device: Any = None) -> None:
     if _alone():
         table.digest()
         return
-    _agree(table.digest, group, _device(group, device))
+    _agree("table", table.digest, group, _device(group, device))
 
 
 def _share(make: Callable[[], Table], group: Any, src: int, device: Any) -> Table:
@@ -62,7 +62,7 @@ def _share(make: Callable[[], Table], group: Any, src: int, device: Any) -> Tabl
             held.append(_table.unpack(packed))
         return held[0].digest()
 
-    _agree(digest, group, where)
+    _agree("table", digest, group, where)
     return held[0]
 
 
@@ -95,7 +95,7 @@ def _receive(group: Any, src: int, where: Any) -> bytes:
     return packed
 
 
-def _agree(digest: Callable[[], bytes], group: Any, where: Any) -> None:
+def _agree(noun: str, digest: Callable[[], bytes], group: Any, where: Any) -> None:
     """All ranks learn who has no digest, or another one than the group's first rank."""
     error: Optional[Exception] = None
     try:
@@ -106,17 +106,17 @@ def _agree(digest: Callable[[], bytes], group: Any, where: Any) -> None:
     dist.all_gather(heard, _bytes_tensor(mine, where), group=group)
     if error is not None:
         raise error
-    _compare([bytes(one.tolist()) for one in heard])
+    _compare(noun, [bytes(one.tolist()) for one in heard])
 
 
-def _compare(heard: List[bytes]) -> None:
+def _compare(noun: str, heard: List[bytes]) -> None:
     failed = [rank for rank, one in enumerate(heard) if one[0] != _GOOD]
     others = [rank for rank, one in enumerate(heard) if one != heard[0]]
     if failed:
-        raise Error(f"no table on {_ranks(failed)} of the group; their own errors say why")
+        raise Error(f"no {noun} on {_ranks(failed)} of the group; their own errors say why")
     if others:
         raise Error(
-            f"{_ranks(others)} of the group and rank 0 hold different tables"
+            f"{_ranks(others)} of the group and rank 0 hold different {noun}s"
             f" ({heard[others[0]][1:5].hex()}... and {heard[0][1:5].hex()}...)"
         )
 

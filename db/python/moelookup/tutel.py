@@ -43,8 +43,9 @@ class Adapter:
     factors <= 0 that needs recompute=True and a call of next_step() after every optimizer step,
     which is then where "the capacity before" moves on.
 
-    runnable_r: what the experts can run; by default layer.valid_rs, and r=1 alone for swiglu, since
-    Tutel's gated experts do not look at r.  Where another r is the answer, r=1 d=1 a=linear is run.
+    runnable_r: what the experts can run; by default layer.valid_rs for Tutel's ffn, and r=1 alone
+    for swiglu and for other experts, which do not look at r: Tutel's gated ones, and yours unless
+    you say so.  Where another r is the answer, r=1 d=1 a=linear is run.
     """
 
     def __init__(
@@ -61,8 +62,9 @@ class Adapter:
         self._experts = int(layer.num_global_experts)  # a buffer: reading it waits for the device
         self._valid_r = frozenset(layer.valid_rs)
         if runnable_r is None:
-            runnable_r = (1,) if view.shape.activation == "swiglu" else self._valid_r
-        self._runnable_r = frozenset(runnable_r)
+            heeded = experts_heed_r(layer) and view.shape.activation != "swiglu"
+            runnable_r = self._valid_r if heeded else (1,)
+        self.runnable_r = frozenset(runnable_r)
         self._recompute = recompute
         self._before = self._next = _DEFAULT  # plans for the capacity before, and for the last one
         self._routed = False
@@ -145,7 +147,7 @@ class Adapter:
         # Tutel checks neither, and computes something wrong.
         if plan.r not in self._valid_r or not 1 <= plan.d <= _MOST_CHUNKS:
             raise RuntimeError(f"the layer cannot run {plan}: its r are {sorted(self._valid_r)}")
-        return plan if plan.r in self._runnable_r else _DEFAULT
+        return plan if plan.r in self.runnable_r else _DEFAULT
 
     def _check(self) -> None:
         shape = self.view.shape
@@ -155,9 +157,9 @@ class Adapter:
                 f"the layer has {self._experts} experts on {ranks} ranks,"
                 f" the view {shape.experts} on {shape.ranks}"
             )
-        if 1 not in self._runnable_r or not self._runnable_r <= self._valid_r:
+        if 1 not in self.runnable_r or not self.runnable_r <= self._valid_r:
             raise ValueError(
-                f"runnable_r is {sorted(self._runnable_r)}: it must hold 1, and otherwise only"
+                f"runnable_r is {sorted(self.runnable_r)}: it must hold 1, and otherwise only"
                 f" what the layer has, {sorted(self._valid_r)}"
             )
         several_nodes = 1 < shape.ranks_per_node < shape.ranks
@@ -166,6 +168,12 @@ class Adapter:
                 f"Tutel's hierarchical all-to-all reads LOCAL_SIZE: export"
                 f" LOCAL_SIZE={shape.ranks_per_node}"
             )
+
+
+def experts_heed_r(layer: Any) -> bool:
+    """Whether they gather their weights as r says; the others compute something wrong for r != 1."""
+    experts = getattr(layer, "experts", None)
+    return experts is None or type(experts).__name__ == "FusedExpertsNetwork"
 
 
 def _chunks(plan: Plan) -> int:
