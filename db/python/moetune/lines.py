@@ -1,0 +1,148 @@
+"""The line protocol of `moetune tune --exec`, spoken by the program that it started."""
+
+import contextlib
+import os
+import stat
+from typing import IO, Any, Dict, Optional
+
+from moelookup import Error, Plan, Source
+from moelookup.table import _whole
+
+from .tuner import Status, Tuner, _time
+
+_TO, _FROM = "MOETUNE_TO", "MOETUNE_FROM"
+_NOT_IN_TEXT = {"source", "bucket", "time_us", "default_us"}  # of a Plan
+
+
+def is_attached() -> bool:
+    """Whether this program was started by `moetune tune --exec`."""
+    return all(os.environ.get(name) for name in (_TO, _FROM))
+
+
+def attach(db: Any = None, **layer: Any) -> Any:
+    """Whoever started this program by `moetune tune --exec`, else Tuner(db, **layer).
+
+    Both are asked and told alike, so a program that is run either way needs no change.  One process
+    of it attaches, for all its ranks; moetune.torch.Tuner sees to that.
+    """
+    if is_attached():
+        return Attached()
+    if not layer:
+        raise Error(
+            f"attach: ${_TO} and ${_FROM} are not set (moetune tune --exec), nor is a layer given"
+        )
+    return Tuner(db, **layer)
+
+
+class Attached:
+    """A Tuner at the other end of two pipes: the layer and its database are those of the command.
+
+    speaks=False is for ranks that only follow().
+    """
+
+    order_bytes = 128
+
+    def __init__(self, speaks: bool = True) -> None:
+        self._to: Optional[IO[str]] = None
+        self._answers: Optional[IO[str]] = None
+        self._last: Optional[str] = None
+        self._asked = False
+        if speaks:
+            self._to = _open(_TO, "w")
+            self._answers = _open(_FROM, "r")
+
+    def ask(self, capacity: int) -> Plan:
+        rows = _whole("capacity", capacity)
+        plan = _plan(self._say(f"ask {rows}", "plan"))
+        self._last, self._asked = f"{rows} {plan}", True
+        return plan
+
+    def tell(self, time_us: float) -> None:
+        self._answer("tell", repr(_time(time_us)))
+
+    def fail(self, why: str = "") -> None:
+        self._answer("failed", " ".join(why.split())[:150])
+
+    def order(self) -> bytes:
+        if self._last is None:
+            raise Error("order: nothing was asked", -1)
+        return self._last.encode().ljust(self.order_bytes, b"\0")
+
+    def follow(self, order: bytes, capacity: int) -> Plan:
+        rows, _, plan = bytes(order).rstrip(b"\0").decode("ascii", "replace").partition(" ")
+        if rows != str(capacity):
+            raise Error(f"follow: no order for capacity {capacity}", -3)
+        return _plan(plan)
+
+    def status(self) -> Status:
+        words = self._say("status", "status").split()
+        pairs: Dict[str, Any] = {name: int(n) for name, n in zip(words[::2], words[1::2])}
+        return Status(**{name: n for name, n in pairs.items() if name in Status._fields})
+
+    def close(self) -> None:
+        for file in (self._to, self._answers):
+            if file is not None:
+                with contextlib.suppress(OSError):  # every line was sent when it was written
+                    file.close()
+
+    def __enter__(self) -> "Attached":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _answer(self, word: str, rest: str) -> None:
+        if not self._asked:
+            raise Error(f"{word}: nothing was asked", -1)
+        self._asked = False
+        self._say(f"{word} {rest}".rstrip(), "ok")
+
+    def _say(self, line: str, wanted: str) -> str:
+        """What follows the wanted word in the answer."""
+        if self._to is None or self._answers is None:
+            raise Error(f"{line}: this rank only follows", -1)
+        try:
+            print(line, file=self._to, flush=True)
+            answer = self._answers.readline()
+        except OSError as error:
+            raise Error(f"{line}: moetune is gone: {error}") from None
+        word, _, rest = answer.rstrip("\n").partition(" ")
+        if word != wanted:
+            raise Error(
+                f"{line}: moetune answers {answer!r}" if answer else f"{line}: moetune is gone"
+            )
+        return rest
+
+
+def _open(name: str, mode: str) -> IO[str]:
+    """By its name, which stays true: a launcher may have closed the descriptor, and something else
+    have taken its number.  The number is for where /proc does not show moetune's process."""
+    try:
+        return open(os.environ[name], mode, encoding="ascii")
+    except OSError as error:
+        number = os.environ.get(name + "_FD", "")
+        if not number.isdigit() or not _is_pipe(int(number)):
+            raise Error(f"${name}: {error}") from None
+        return open(int(number), mode, encoding="ascii", closefd=False)
+
+
+def _is_pipe(descriptor: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
+
+
+def _plan(text: str) -> Plan:
+    """ "r=2 d=4 a=2dh": r, d and a, and whatever axis a plan has besides."""
+    words = dict(word.partition("=")[::2] for word in text.split())
+    if not {"r", "d", "a"} <= words.keys():
+        raise Error(f"{text!r} is no plan", -3)
+    unknown = words.keys() - (set(Plan._fields) - _NOT_IN_TEXT)
+    if unknown:
+        raise Error(f"{text!r} has what this version does not know: {', '.join(unknown)}", -3)
+    try:
+        values: Dict[str, Any] = {n: v if n == "a" else int(v) for n, v in words.items()}
+    except ValueError:
+        raise Error(f"{text!r} is no plan", -3) from None
+    return Plan(source=Source.TENTATIVE, **values)

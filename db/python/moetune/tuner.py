@@ -1,0 +1,218 @@
+"""struct moetune of moetune.h: one layer's tuner, on one rank."""
+
+import ctypes
+import functools
+import os
+from ctypes import (
+    POINTER,
+    byref,
+    c_char_p,
+    c_double,
+    c_int,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+    create_string_buffer,
+    sizeof,
+)
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+
+from moelookup._library import Error, ShapeStruct, library, load
+from moelookup.table import (
+    Plan,
+    Shape,
+    _Owned,
+    _text,
+    _whole,
+    checked_shape,
+    new_plan,
+    read_plan,
+)
+
+NAME = "libmoetune.so.1"
+ORDER_BYTES = 32
+US_MOST = 1e12  # no time is longer
+_FAILED = 1e300  # MOETUNE_FAILED
+
+
+class _Options(ctypes.Structure):
+    """struct moetune_options.  The callbacks stay empty: Python carries orders itself, so that what
+    goes wrong on the way is an exception there."""
+
+    _fields_ = [
+        *((name, c_uint32) for name in ("struct_size", "rank", "window", "seed")),
+        *((name, c_double) for name in ("share", "margin")),
+        *((name, c_char_p) for name in ("layer", "cluster", "axes")),
+        *((name, c_void_p) for name in ("broadcast", "largest", "now_us", "self")),
+    ]
+
+
+class _StatusStruct(ctypes.Structure):
+    """struct moetune_status."""
+
+    _fields_ = [
+        *((name, c_uint32) for name in ("struct_size", "looking_up")),
+        *((name, c_uint64) for name in ("steps", "tried")),
+        *((name, c_double) for name in ("time_us", "cost_us", "own_us")),
+        *((name, c_uint32) for name in ("decided", "open", "alarms", "replaced")),
+    ]
+
+
+class Status(NamedTuple):
+    """What has become of it; see struct moetune_status."""
+
+    looking_up: bool = False  # another process writes the database, or writing it failed
+    steps: int = 0  # told
+    tried: int = 0  # of them under a plan that was not the best known one
+    time_us: float = 0.0  # of all steps told
+    cost_us: float = 0.0  # of exploring
+    own_us: float = 0.0  # of that, what the library took
+    decided: int = 0  # buckets that have an entry
+    open: int = 0  # buckets that were asked for and have none yet
+    alarms: int = 0  # entries that turned stale because their plan became slower
+    replaced: int = 0  # entries whose plan changed after that
+
+
+_PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
+    "moetune_open": (c_int, [c_char_p, POINTER(ShapeStruct), POINTER(_Options), POINTER(c_void_p)]),
+    "moetune_ask": (c_int, [c_void_p, c_uint32, c_void_p]),
+    "moetune_tell": (c_int, [c_void_p, c_double]),
+    "moetune_order": (c_int, [c_void_p, c_char_p]),
+    "moetune_follow": (c_int, [c_void_p, c_char_p, c_uint32, c_void_p]),
+    "moetune_status": (c_int, [c_void_p, POINTER(_StatusStruct)]),
+    "moetune_close": (None, [c_void_p]),
+    "moetune_version": (c_char_p, []),
+}
+
+
+@functools.lru_cache(maxsize=None)
+def _functions() -> Any:
+    """Loaded at the first use; gives the interpreter's lock back while it searches or writes."""
+    functions = load(NAME, "MOETUNE_LIBRARY")
+    try:
+        for name, (result, arguments) in _PROTOTYPES.items():
+            function = getattr(functions, name)
+            function.restype, function.argtypes = result, arguments
+    except AttributeError as error:
+        raise Error(f"{functions._name} is not a whole libmoetune: {error}") from None
+    return functions
+
+
+def library_version() -> str:
+    """Of the C library that was loaded."""
+    return str(_functions().moetune_version().decode())
+
+
+class Tuner(_Owned):
+    """Answers at every step, and learns from what it is told.
+
+    db: the database, made if it is not there; None: $MOETUNE_DB, else below $XDG_DATA_HOME or $HOME.
+    The layer's shape is that of moelookup's Table.bind.  Rank 0 decides and writes; other ranks open
+    no file, and only follow() works there.  moetune.torch.Tuner carries the orders.
+
+    layer: what runs the layer, with its version, "tutel 0.3, torch 2.3, nccl 2.20": times of one
+    implementation say nothing of another.  cluster: what the machine is, as `moetune fingerprint`
+    prints it, or the lines of it that you know, "device = NVIDIA H200".  axes: those that may vary,
+    "r,d"; None: all.  share: of training time that exploring may cost.  margin: a plan is adopted
+    that is better by this share.
+
+    Belongs to one thread at a time, and to the process that made it.
+    """
+
+    order_bytes = ORDER_BYTES
+
+    def __init__(
+        self,
+        db: Union[None, str, bytes, "os.PathLike[str]"] = None,
+        *,
+        experts: int,
+        top_k: int,
+        model_dim: int,
+        hidden_dim: int,
+        ranks: int,
+        ranks_per_node: int,
+        dtype: str = "f32",
+        train: bool = True,
+        activation: str = "relu",
+        tokens: int = 0,
+        rank: int = 0,
+        layer: Optional[str] = None,
+        cluster: Optional[str] = None,
+        axes: Optional[str] = None,
+        share: float = 0.01,
+        margin: float = 0.03,
+        window: int = 128,
+        seed: int = 0,
+    ) -> None:
+        sizes = (experts, top_k, model_dim, hidden_dim, ranks, ranks_per_node)
+        self.shape, shape = checked_shape(Shape(*sizes, dtype, train, activation, tokens))
+        options = _Options(
+            struct_size=sizeof(_Options),
+            rank=_whole("rank", rank),
+            window=_whole("window", window),
+            seed=_whole("seed", seed),
+            share=_share("share", share),
+            margin=_share("margin", margin),
+            **{
+                name: None if text is None else _text(name, text.encode())
+                for name, text in (("layer", layer), ("cluster", cluster), ("axes", axes))
+            },
+        )
+        name = None if db is None else _text("db", os.fsencode(db))
+        pointer = c_void_p()
+        status = _functions().moetune_open(name, byref(shape), byref(options), byref(pointer))
+        library().check(status, f"open {os.fsdecode(name or b'')} for {self.shape}")
+        super().__init__(pointer, _functions().moetune_close)
+
+    def ask(self, capacity: int) -> Plan:
+        """The plan for this step.  Its source is TENTATIVE where the bucket is being measured."""
+        plan = new_plan()
+        status = _functions().moetune_ask(self._live(), _whole("capacity", capacity), plan)
+        library().check(status, f"ask {capacity}")
+        return read_plan(plan.raw)
+
+    def tell(self, time_us: float) -> None:
+        """How long the step took; on many ranks, the longest of them."""
+        status = _functions().moetune_tell(self._live(), _time(time_us))
+        library().check(status, "tell: nothing was asked")
+
+    def fail(self, why: str = "") -> None:
+        """Instead of tell(): the plan cannot be run.  It is not tried again in this bucket."""
+        status = _functions().moetune_tell(self._live(), _FAILED)
+        library().check(status, "fail: nothing was asked")
+
+    def order(self) -> bytes:
+        """The last answer as 32 bytes for the other ranks."""
+        order = create_string_buffer(ORDER_BYTES)
+        library().check(_functions().moetune_order(self._live(), order), "order")
+        return order.raw
+
+    def follow(self, order: bytes, capacity: int) -> Plan:
+        """Another rank's order as a plan; an Error if it is none for this capacity."""
+        if len(order) != ORDER_BYTES:
+            raise ValueError(f"an order has {ORDER_BYTES} bytes, not {len(order)}")
+        plan, rows = new_plan(), _whole("capacity", capacity)
+        status = _functions().moetune_follow(self._live(), bytes(order), rows, plan)
+        library().check(status, f"follow: an order for capacity {rows}")
+        return read_plan(plan.raw)
+
+    def status(self) -> Status:
+        status = _StatusStruct(struct_size=sizeof(_StatusStruct))
+        library().check(_functions().moetune_status(self._live(), byref(status)), "status")
+        values = {name: getattr(status, name) for name in Status._fields}
+        return Status(**dict(values, looking_up=bool(status.looking_up)))
+
+
+def _share(name: str, value: float) -> float:
+    """To the library 0 is what it takes when nothing is said, and what is below 0 is none."""
+    number = float(value)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{name} is {value}: it must be from 0 to 1")
+    return number or -1.0
+
+
+def _time(time_us: float) -> float:
+    number = float(time_us)
+    if not 0 < number < US_MOST:
+        raise ValueError(f"a time is {time_us} us: it must be above 0 and below {US_MOST:g}")
+    return number

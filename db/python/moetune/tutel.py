@@ -1,0 +1,361 @@
+"""Tunes a Tutel moe_layer while it trains.
+
+    self.moe = tutel.moe.moe_layer(...)                       # stays where it is
+    self.tuned = moetune.tutel.Tuned(self.moe, "moetune.db")  # once, on every rank
+    y = self.tuned(x)                                         # instead of self.moe(x)
+    self.tuned.close()                                        # at the end
+
+What is measured is this layer's forward and backward alone, wherever in the model it lies: with
+CUDA events on a GPU, with a clock on a CPU; the longest time of all ranks counts.  The rules of
+moelookup.tutel hold: all ranks call the same layers in the same order with the same capacity.
+"""
+
+import contextlib
+import importlib.metadata
+import time
+from typing import Any, Collection, Dict, Iterator, List, Optional
+
+import torch
+from moelookup import Plan, Shape, Source
+from moelookup.tutel import Adapter, experts_heed_r
+
+from .torch import Tuner
+from .tuner import Status
+
+_DEFAULT = Plan()
+_ALL_TO_ALLS = ("linear", "2dh")  # Tutel's
+_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+_WARM_CHUNKS = 2  # any number above 1 goes another way through Tutel than 1
+
+
+class Tuned:
+    """Called like the layer; asks before it runs, and tells at the next call.
+
+    Calls that compute no gradients (evaluation; unless train=False) learn nothing and run the best
+    plan known.  So do both forwards of a reentrant checkpoint; the second one of another kind
+    (use_reentrant=False) runs the plan of the first, and counts as a part of its backward.  A call whose backward pass has not come to its end by the next one teaches nothing
+    either: of several micro-batches under way at once, the layer is not measured.
+
+    Of several layers alike one is tuned, and the others run what it found: adapters made by
+    also(layer).
+
+    axes: those that are tuned; by default r, d on a GPU, and a where there are several nodes.
+    Tutel's CPU path has no chunks.  dropless: capacity factors of 0 or below, or inequivalent_tokens,
+    are used; there d is settled before the capacity is known, and stays 1.  runnable_r: see
+    moelookup.tutel.Adapter.  Other arguments are moetune.torch.Tuner's; the shape is the layer's,
+    save the activation, which Tutel does not tell.  tuner: one that is open, in place of all that.
+    """
+
+    def __init__(
+        self,
+        layer: Any,
+        db: Any = None,
+        *,
+        tuner: Any = None,
+        runnable_r: Optional[Collection[int]] = None,
+        dropless: Optional[bool] = None,
+        axes: Optional[str] = None,
+        train: bool = True,
+        warm: bool = True,
+        **options: Any,
+    ) -> None:
+        self.layer = layer
+        self._train = train
+        self._dropless = _is_dropless(layer) if dropless is None else dropless
+        self._axes = _axes(layer, self._dropless, options) if axes is None else axes
+        if self._dropless and "d" in self._axes.split(","):
+            raise ValueError("d cannot be tuned where the capacity is counted while routing")
+        if tuner is None:
+            shape = dict(layer_shape(layer), train=train)
+            options.setdefault("layer", implementation(layer))
+            options.setdefault("group", layer.group)
+            tuner = Tuner(db, axes=self._axes, **dict(shape, **options))
+        self.tuner = tuner
+        self._known = _Known(tuner)
+        self._asking = _Asking(tuner, self._known)
+        self._adapter = Adapter(layer, self._asking, runnable_r=runnable_r)  # type: ignore[arg-type]
+        self._asking.runnable_r = self._adapter.runnable_r
+        self._clock = _cuda_clock if _device_of(layer).type == "cuda" else _host_clock
+        self._watch: Optional[_Watch] = None
+        if warm:
+            self._warm()
+
+    @property
+    def plan(self) -> Plan:
+        """Of the last call."""
+        return self._adapter.plan
+
+    @property
+    def runnable_r(self) -> Collection[int]:
+        """What is tuned of r; other answers are refused."""
+        return self._adapter.runnable_r
+
+    def also(self, layer: Any, **options: Any) -> Adapter:
+        """For a layer like this one: runs what is known here."""
+        return Adapter(layer, self._known, **options)  # type: ignore[arg-type]
+
+    def __call__(self, input: Any, **options: Any) -> Any:
+        if _inside_backward() and self._watch is not None and self._watch.is_under_way():
+            return self._run(input, self._asking.last, options)
+        if self._train and (_inside_backward() or not torch.is_grad_enabled()):
+            return self._run(input, self._known, options)
+        self._tell()
+        self._watch = _Watch(self._clock)
+        self._asking.d_is_settled = self._counts_while_routing(options)
+        result = self._run(input, self._asking, options)
+        self._watch.follow(result, self._inputs(input) if self._train else None)
+        return result
+
+    def status(self) -> Status:
+        status: Status = self.tuner.status()
+        return status
+
+    def close(self) -> None:
+        """Every rank: the last call's time is told, and what is known is published."""
+        self._tell()
+        self.tuner.close()
+
+    def __enter__(self) -> "Tuned":
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:  # other ranks may be elsewhere: no collective more
+            self.tuner.close()
+
+    def _run(self, input: Any, view: Any, options: Dict[str, Any]) -> Any:
+        self._adapter.view = view
+        return self._adapter(input, **options)
+
+    def _tell(self) -> None:
+        """All ranks do, if one does."""
+        watch, self._watch = self._watch, None
+        if watch is None or not self._asking.pending:
+            return
+        self._asking.pending = False
+        self.tuner.tell(watch.us())
+
+    def _counts_while_routing(self, options: Dict[str, Any]) -> bool:
+        factor = options.get("capacity_factor")
+        if factor is None:
+            factor = self.layer.gates[options.get("gate_index", 0)].capacity_factor
+        return factor <= 0 or bool(options.get("inequivalent_tokens"))
+
+    def _inputs(self, input: Any) -> List[Any]:
+        wanted = [p for p in self.layer.parameters() if p.requires_grad]
+        return wanted + ([input] if input.requires_grad else [])
+
+    def _warm(self) -> None:
+        """Tutel makes a process group at the first use of an r, and NCCL a connection."""
+        where = next(self.layer.parameters())
+        experts = int(self.layer.num_global_experts)
+        x = torch.zeros(experts, self.layer.model_dim, dtype=where.dtype, device=where.device)
+        several = range(1, _WARM_CHUNKS + 1) if "d" in self._axes.split(",") else (1,)
+        words = ("linear", "2dh") if "a" in self._axes.split(",") else ("linear",)
+        plans = [
+            Plan(r, d, a) for r in sorted(self._adapter.runnable_r) for d in several for a in words
+        ]
+        with _untouched(self.layer), torch.no_grad():
+            for plan in plans:
+                self._run(x, _Fixed(self.tuner.shape, plan), {"capacity_factor": 1.0})
+
+
+# ---- what an Adapter takes for a view
+
+
+class _Fixed:
+    def __init__(self, shape: Shape, plan: Plan) -> None:
+        self.shape, self._plan = shape, plan
+
+    def plan(self, _: int) -> Plan:
+        return self._plan
+
+
+class _Known:
+    """What the tuner has answered for good, by bucket; the same on all ranks, as its answers are."""
+
+    def __init__(self, tuner: Any) -> None:
+        self.shape, self._window = tuner.shape, tuner.window
+        self._plans: Dict[int, Plan] = {}
+
+    def plan(self, capacity: int) -> Plan:
+        return self._plans.get(capacity // self._window, _DEFAULT)
+
+    def learn(self, capacity: int, plan: Plan) -> None:
+        if plan.source != Source.TENTATIVE:
+            self._plans[capacity // self._window] = plan
+
+
+class _Asking:
+    """The tuner, asked until it names a plan that the layer can run."""
+
+    def __init__(self, tuner: Any, known: _Known) -> None:
+        self.shape, self.tuner, self.known = tuner.shape, tuner, known
+        self.runnable_r: Collection[int] = ()
+        self.d_is_settled = False  # when the capacity is known
+        self.pending = False
+        self.last = _Fixed(self.shape, _DEFAULT)
+
+    def plan(self, capacity: int) -> Plan:
+        plan = self._ask(capacity)
+        self.known.learn(capacity, plan)
+        self.last = _Fixed(self.shape, plan)
+        return plan
+
+    def _ask(self, capacity: int) -> Plan:
+        refused: Optional[Plan] = None
+        while True:
+            plan: Plan = self.tuner.ask(capacity)
+            self.pending = self._runs(plan)
+            if self.pending:
+                return plan
+            if plan == refused:  # pinned, perhaps: it will not be talked out of it
+                return _DEFAULT
+            self.tuner.fail(f"the layer cannot run {plan}")
+            refused = plan
+
+    def _runs(self, plan: Plan) -> bool:
+        if str(plan) != f"r={plan.r} d={plan.d} a={plan.a}" or plan.a not in _ALL_TO_ALLS:
+            return False  # an axis that Tutel has not
+        chunks = plan.d if plan.r else 1
+        return plan.r in self.runnable_r and (chunks == 1 or not self.d_is_settled)
+
+
+# ---- measuring
+
+
+class _Watch:
+    """Forward and backward of one call; what happens between them is not counted."""
+
+    def __init__(self, clock: Any) -> None:
+        self._clock = clock
+        self._marks = [clock.now()]
+        self._hooks: List[Any] = []
+        self._wanted = 2
+
+    def follow(self, result: Any, inputs: Optional[List[Any]]) -> None:
+        """The forward pass is over; inputs: whose gradients the backward pass computes."""
+        self._mark()
+        if inputs is None:
+            return
+        self._wanted = 4
+        if not result.requires_grad or not inputs:
+            return
+        grads = torch.autograd.graph.register_multi_grad_hook
+        self._hooks = [result.register_hook(self._mark), grads(inputs, self._mark)]
+
+    def is_under_way(self) -> bool:
+        return len(self._marks) < self._wanted
+
+    def us(self) -> Optional[float]:
+        """None: it did not come to its end."""
+        for hook in self._hooks:
+            hook.remove()
+        if len(self._marks) != self._wanted:
+            return None
+        return self._clock.us(self._marks) or None
+
+    def _mark(self, *_: Any) -> None:
+        self._marks.append(self._clock.now())
+
+
+class _host_clock:
+    @staticmethod
+    def now() -> float:
+        return time.perf_counter()
+
+    @staticmethod
+    def us(marks: List[float]) -> float:
+        return 1e6 * sum(end - begin for begin, end in zip(marks[::2], marks[1::2]))
+
+
+class _cuda_clock:
+    @staticmethod
+    def now() -> Any:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    @staticmethod
+    def us(marks: List[Any]) -> float:
+        """Waits for the last mark: by the next step the device has long passed it."""
+        marks[-1].synchronize()
+        return 1e3 * sum(
+            float(begin.elapsed_time(end)) for begin, end in zip(marks[::2], marks[1::2])
+        )
+
+
+def _inside_backward() -> bool:
+    """There a forward is one that ran before."""
+    task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+    return bool(task() != -1)
+
+
+# ---- what a layer is
+
+
+def layer_shape(layer: Any) -> Dict[str, Any]:
+    """The layer's shape as moetune has it; the activation is a guess, pass your own."""
+    experts = layer.experts
+    gated = not experts_heed_r(layer) and hasattr(experts, "W_fc3_full_shape")
+    hidden = (
+        experts.W_fc3_full_shape[1] if gated else getattr(experts, "hidden_size_per_expert", None)
+    )
+    dtype = _DTYPES.get(next(experts.parameters()).dtype)
+    if hidden is None or dtype is None:
+        raise ValueError(
+            f"{type(experts).__name__} does not say its hidden size, or its type is none of"
+            f" {', '.join(_DTYPES.values())}: pass an open tuner"
+        )
+    return {
+        "experts": int(layer.num_global_experts),
+        "top_k": min(int(layer.gates[0].top_k), int(layer.num_global_experts)),
+        "model_dim": int(layer.model_dim),
+        "hidden_dim": int(hidden),
+        "dtype": dtype,
+        "activation": "swiglu" if gated else "relu",
+    }
+
+
+def implementation(layer: Any) -> str:
+    """What runs the layer, with its version: a part of the table's name."""
+    try:
+        tutel = importlib.metadata.version("tutel")
+    except importlib.metadata.PackageNotFoundError:
+        tutel = "unknown"
+    kind = type(layer.experts).__name__
+    return f"tutel {tutel}, torch {torch.__version__}, {kind}"
+
+
+def _axes(layer: Any, dropless: bool, options: Dict[str, Any]) -> str:
+    ranks = int(layer.world_size)
+    per_node = int(options.get("ranks_per_node") or ranks)
+    may_vary = {
+        "r": experts_heed_r(layer),
+        "d": _device_of(layer).type == "cuda" and not dropless,
+        "a": 1 < per_node < ranks,
+    }
+    return ",".join(name for name, may in may_vary.items() if may)
+
+
+def _is_dropless(layer: Any) -> bool:
+    return any(gate.capacity_factor <= 0 for gate in layer.gates)
+
+
+def _device_of(layer: Any) -> Any:
+    return next(layer.parameters()).device
+
+
+@contextlib.contextmanager
+def _untouched(layer: Any) -> Iterator[None]:
+    """Without the gate's noise, which would take from the random numbers, and as it was after."""
+    names = ("adaptive_degree", "a2a_ffn_overlap_degree", "use_2dh", "training")
+    before = {name: getattr(layer, name) for name in names}
+    layer.eval()
+    try:
+        yield
+    finally:
+        layer.train(before.pop("training"))
+        for name, value in before.items():
+            setattr(layer, name, value)
