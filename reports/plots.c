@@ -15,7 +15,8 @@ static void winner_lanes(const struct layer_facts *layer, FILE *to)
     for (; series_lane(layer, lane, text); lane++)
         if (*text)
             fprintf(to, "%s'%s' %d", lane ? ", " : "", text, lane);
-    fprintf(to, ")\nset yrange [-0.7:%d.%d]\n", lane ? lane - 1 : 1, 7);
+    fprintf(to, ")\nset yrange [-0.7:%d.%d]\nlast = %d\n", lane ? lane - 1 : 1, 7,
+            2 * series_axes(layer) - 1);
 }
 
 static void static_words(const struct layer_facts *layer, FILE *to)
@@ -49,13 +50,13 @@ static void static_words(const struct layer_facts *layer, FILE *to)
 static const char winners[] =
     "unset grid\nset grid xtics\n"
     "if (format eq 'txt') {\n"
-    "plot for [i=0:4:2] data index i using 2:3 with points pt 1 notitle, \\\n"
-    "     for [i=1:5:2] data index i using 2:3 with points pt 2 notitle, \\\n"
+    "plot for [i=0:last:2] data index i using 2:3 with points pt 1 notitle, \\\n"
+    "     for [i=1:last:2] data index i using 2:3 with points pt 2 notitle, \\\n"
     "     NaN with points pt 1 title 'measured', NaN with points pt 2 title 'inferred'\n"
     "} else {\n"
     "set style fill solid 1.0 noborder\n"
-    "box(i) = word('1 1 3 3 4 4', i+1)\n"
-    "plot for [i=0:5] data index i using (0.5*($1+$2)):3:(from($1)):2:($3-0.38):($3+0.38) \\\n"
+    "box(i) = word('1 1 3 3 4 4 5 5', i+1)\n"
+    "plot for [i=0:last] data index i using (0.5*($1+$2)):3:(from($1)):2:($3-0.38):($3+0.38) \\\n"
     "     with boxxyerror lt (int(box(i))) fs transparent solid (i % 2 ? 0.35 : 1.0) noborder "
     "notitle, \\\n"
     "     NaN with boxes lt 8 fs solid 1.0 noborder title 'measured', \\\n"

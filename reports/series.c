@@ -99,7 +99,19 @@ static struct values values_of(const struct layer_facts *layer, size_t axis)
     for (size_t i = 0; i < layer->plan_count; i++)
         if (axis_counts(&layer->plans[i], axis))
             add_value(&v, axis_of(&layer->plans[i], axis));
+    /* Who did not let it vary knows nothing of it. */
+    if (plan_axes[axis].quiet && v.count == 1 && v.at[0] == plan_axes[axis].fallback)
+        v.count = 0;
     return v;
+}
+
+int series_axes(const struct layer_facts *layer)
+{
+    int shown = 0;
+
+    for (size_t axis = 0; axis < plan_axis_count; axis++)
+        shown += !plan_axes[axis].quiet || values_of(layer, axis).count;
+    return shown;
 }
 
 /* Lanes from below: the last axis first, an empty one between two axes. */
@@ -107,7 +119,7 @@ static int first_lane(const struct layer_facts *layer, size_t axis)
 {
     int lane = 0;
 
-    for (size_t i = plan_axis_count; i-- > axis + 1;)
+    for (size_t i = (size_t)series_axes(layer); i-- > axis + 1;)
         lane += values_of(layer, i).count + 1;
     return lane;
 }
@@ -122,7 +134,7 @@ static void value_name(size_t axis, uint32_t value, char text[32])
 
 bool series_lane(const struct layer_facts *layer, int lane, char text[32])
 {
-    for (size_t axis = plan_axis_count; axis-- > 0;) {
+    for (size_t axis = (size_t)series_axes(layer); axis-- > 0;) {
         struct values v = values_of(layer, axis);
 
         text[0] = 0;
@@ -168,7 +180,7 @@ struct extent series_winners(const struct scope *scope, FILE *to)
     struct extent extent = { 0 };
     bool first = true;
 
-    for (size_t axis = 0; axis < plan_axis_count; axis++)
+    for (size_t axis = 0; axis < (size_t)series_axes(layer); axis++)
         for (int inferred = 0; inferred < 2; inferred++) {
             char name[32];
 
