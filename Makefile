@@ -52,7 +52,7 @@ GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(call l
 BUILD := build/$(if $(UNIT),gpu,cpu)$(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-tsan,-san))
 SANITIZE := $(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-fsanitize=thread,-fsanitize=address,undefined -fno-sanitize-recover=undefined))
 
-FOLDERS := db kernels comm search tuner/live tuner reports
+FOLDERS := db kernels comm search $(addprefix tuner/,cli layer machine ranks probe live) tuner tuner/verbs reports
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wno-missing-field-initializers
 # Kernels are loops over rows: they must vectorise, and nothing here reads errno or traps of libm.
 KERNEL_FLAGS := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
@@ -153,8 +153,9 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 
 # Plans on a GPU, with ranks by fork (tests/forked) where there is no MPI: without SQLite, and OpenBLAS as above.
 PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c)) $(addprefix db/,$(addsuffix .c,cluster plan sha256)) \
-    $(addprefix tuner/,$(addsuffix .c,cuda_gpus data discover engine exec experts geometry gpu_list gpus hosts launch layer layer_options machine \
-    measure nvml options place reference rig router run slurm trial trip virtual_ranks weights)) tests/forked/mpi.c
+    $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c options.c) \
+    $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover gpu_list gpus hosts launch machine nvml place slurm virtual_ranks)) \
+    tuner/verbs/run.c tests/forked/mpi.c
 GPU_PLANS := $(addprefix $(BUILD)/tests/,check_plans check_run)
 PLANS_LIBS = $(patsubst %,-L%,$(dir $(NCCL_LIBRARY))) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(NCCL_LIBRARY))) -lnccl $(GPU_ALONE_LIBS)
 comma := ,
@@ -168,7 +169,7 @@ $(BUILD)/tests/check_run: $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(PLANS_LIBS)
 $(BUILD)/forked/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -Wno-maybe-uninitialized -Itests/forked -Icomm -Isearch -Ituner -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_CUDA -c -o $@ $<
+	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -Wno-maybe-uninitialized -Itests/forked $(FOLDERS:%=-I%) -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_CUDA -c -o $@ $<
 
 # ---- libmoelookup: a part of db/ alone, for other people's programs, so without mpicc
 

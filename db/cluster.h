@@ -38,7 +38,7 @@ struct cluster {
                                                            * steps that take 3 times as long; slow
                                                            * wander */
     double memory_gib; /* per rank; plans that need more are ruled out */
-    /* How fast ranks are beside each other (tuner/rank_speeds.h); the simulation takes all for the
+    /* How fast ranks are beside each other (tuner/machine/rank_speeds.h); the simulation takes all for the
      * slowest one, and it stays at home. */
     char rank_speeds_percent[1024];
 };
