@@ -8,7 +8,7 @@
 struct effort {
     const char *name, *summary;
     double anchors_per_octave; /* buckets measured per doubling of c; 0 = every bucket */
-    double precision;          /* of the search, as struct search_setup has it */
+    double worth;              /* of a sample of the search, as struct search_setup has it */
     double refine_above;       /* measure an inferred bucket whose bound is above this; 0 = never */
     double confidence;         /* of the contest with the default plan */
     uint32_t rounds_max;       /* of the contest */

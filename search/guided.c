@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double default_precision = 0.003;
+static const double default_worth = 4e-5;
 enum { RACE_SAMPLES = 80, EXTRA_SAMPLES = 25, AUDITS = 1 };
 
 enum rule { FIRST, AGAIN, SCREEN, AUDIT, RACE, COVER, CONSIST, NONE };
@@ -47,7 +47,6 @@ struct view {
     int masked; /* an arm left out until it is sampled again; -1 = none */
     int incumbent;
     double difference[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX]; /* of log time, arm - incumbent */
-    double loss;                                             /* expected from stopping now */
 };
 
 /* ---- what is believed */
@@ -129,8 +128,6 @@ static struct view view_of(const struct search *search, struct guided *g, int ma
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
         v.difference[i] = g->outlook.mean[i] - g->outlook.mean[v.incumbent];
         v.sd[i] = outlook_difference_sd(&g->outlook, i, v.incumbent);
-        if (i != v.incumbent && eligible(search, i, masked))
-            v.loss += expected_gain(v.difference[i], v.sd[i]);
     }
     return v;
 }
@@ -191,19 +188,9 @@ static int audit(const struct view *v)
     return chosen;
 }
 
-static double precision(const struct search *search)
-{
-    return search->setup.precision > 0 ? search->setup.precision : default_precision;
-}
-
 static uint32_t most_samples(const struct search *search)
 {
     return search->setup.limit ? search->setup.limit : RACE_SAMPLES + EXTRA_SAMPLES;
-}
-
-static bool race_is_open(const struct view *v)
-{
-    return v->loss >= precision(v->search);
 }
 
 static bool race_may_run(const struct search *search)
@@ -217,27 +204,63 @@ static int less_sampled(const struct guided *g, int a, int b)
     return weight_here(g, a) <= weight_here(g, b) ? a : b;
 }
 
-static int race(const struct view *v)
+/* What `count` samples with this variance of their mean promise for a choice across the gap: how
+ * far they may move the difference decides how often they turn the choice, and by how much.  Per
+ * sample. */
+static double worth_of(double gap, double covariance, double variance, double of_mean, int count)
 {
+    double moved = covariance / sqrt(variance + of_mean);
+
+    return moved > 1e-6 ? expected_gain(gap, moved) / count : 0;
+}
+
+/* What samples of an arm, of the incumbent, or of both in turn are worth.  As many at a time as
+ * make most of it: one alone turns no choice that rests on ten. */
+static double most_worth(const struct view *v, int arm, int *which)
+{
+    enum { AT_A_TIME = 16 };
+    const double *sd = v->g->outlook.sd;
+    double noise = history_variance(&v->g->history), gap = v->difference[arm];
+    double own = sd[arm] * sd[arm], theirs = sd[v->incumbent] * sd[v->incumbent];
+    double apart = v->sd[arm] * v->sd[arm], joint = (own + theirs - apart) / 2;
+    double of_arm = 0, of_incumbent = 0, of_both = 0;
+
+    for (int n = 1; n <= AT_A_TIME; n *= 2) {
+        of_arm = fmax(of_arm, worth_of(gap, fabs(own - joint), own, noise / n, n));
+        of_incumbent =
+            fmax(of_incumbent, worth_of(gap, fabs(theirs - joint), theirs, noise / n, n));
+        if (n > 1)
+            of_both = fmax(of_both, worth_of(gap, apart, apart, 4 * noise / n, n));
+    }
+    *which = of_arm >= of_incumbent ? arm : v->incumbent;
+    return fmax(of_both, fmax(of_arm, of_incumbent));
+}
+
+/* The arm whose next samples are worth most, if that is enough. */
+static int worthiest(const struct view *v)
+{
+    const struct search *s = v->search;
+    double most = s->setup.worth > 0 ? s->setup.worth : default_worth;
     int best = -1;
-    double most = 0;
 
-    if (!race_is_open(v) || !race_may_run(v->search))
-        return -1;
-    for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
-        double gain;
+    for (int i = 0; i < (int)s->setup.arm_count; i++) {
+        double worth;
+        int which;
 
-        if (i == v->incumbent || !eligible(v->search, i, v->masked))
+        if (i == v->incumbent || !eligible(s, i, v->masked))
             continue;
-        gain = expected_gain(v->difference[i], v->sd[i]);
-        if (gain > most) {
-            most = gain;
-            best = i;
+        worth = most_worth(v, i, &which);
+        if (worth > most) {
+            most = worth;
+            best = which;
         }
     }
-    if (best < 0 || !(weight_here(v->g, best) > 0))
-        return best;
-    return less_sampled(v->g, best, v->incumbent);
+    return best;
+}
+
+static int race(const struct view *v)
+{
+    return race_may_run(v->search) ? worthiest(v) : -1;
 }
 
 /* ---- neighbours of the incumbent on the lattice of plans */
@@ -468,7 +491,7 @@ static struct pick pick_from(const struct search *search, struct guided *g, int 
         if (arm >= 0)
             return (struct pick){ .arm = arm, .rule = rules[i].rule };
     }
-    return (struct pick){ .arm = SEARCH_DONE, .rule = NONE, .limited = race_is_open(&v) };
+    return (struct pick){ .arm = SEARCH_DONE, .rule = NONE, .limited = worthiest(&v) >= 0 };
 }
 
 static struct pick decide(const struct search *search, struct guided *g)

@@ -45,8 +45,8 @@ struct search_setup {
     const struct moe_plan *arms; /* copied; canonical and legal, as plan_list() gives them */
     size_t arm_count;
     struct search_machine machine;
-    double precision; /* stop when the expected loss of stopping falls below this share; 0 = the
-                       * strategy's own (guided: 0.003) */
+    double worth;     /* a sample must promise to make steps faster by this share; 0 = the
+                       * strategy's own (guided: 0.00004) */
     uint32_t limit;   /* most samples in one visit; 0 = the strategy's own (guided: 80 + 25) */
     uint32_t repeats; /* samples per comparison (paper) or rounds (exhaustive); 0 = 1 */
     uint64_t seed;

@@ -297,7 +297,7 @@ static int open_sweep(const struct sweep_setup *setup, struct space *space, stru
                                    .arms = space->arms,
                                    .arm_count = space->arm_count,
                                    .machine = setup->machine,
-                                   .precision = setup->effort->precision,
+                                   .worth = setup->effort->worth,
                                    .repeats = setup->repeats,
                                    .seed = setup->campaign->setup.seed };
 

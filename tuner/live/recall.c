@@ -276,7 +276,7 @@ static int open_search(struct live *live)
     struct search_setup search = { .shape = live->setup.shape,
                                    .arms = live->arms,
                                    .arm_count = live->arm_count,
-                                   .precision = live->effort->precision,
+                                   .worth = live->effort->worth,
                                    .seed = live->setup.seed };
 
     return search_open(search_find("guided"), &search, &live->search);
