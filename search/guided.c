@@ -366,14 +366,15 @@ static bool is_relative(const void *self, int arm)
 }
 
 /* Known well enough without a sample here.  One sample elsewhere is not enough: an outlier would
- * rule out the best family for all later visits. */
+ * rule out the best family for all later visits.  Nor is one far away: messages that change their
+ * protocol, or products their tiles, turn an order within a doubling of c. */
 static bool excused(const struct view *v, int arm)
 {
     const struct search *s = v->search;
     const struct moe_plan *plan = &s->setup.arms[arm];
     struct relatives relatives = { s->setup.arms, plan };
     double gap = v->difference[arm];
-    struct contrast seen = history_contrast(&v->g->history, arm, v->incumbent, 0.75);
+    struct contrast seen = history_contrast(&v->g->history, arm, v->incumbent, 0.4);
 
     if (!plan->r && gap > 1.1)
         return true;
