@@ -282,9 +282,7 @@ struct stream_look {
 
 static int look_at_stream(void *self)
 {
-    cudaError_t code = cudaStreamQuery(((const struct stream_look *)self)->stream);
-
-    return code == cudaErrorNotReady ? UNSUPPORTED : cuda_check(code, "cudaStreamQuery");
+    return cuda_stream_done(((const struct stream_look *)self)->stream);
 }
 
 static int ce_wait(struct wire *base, struct stream *stream)

@@ -279,6 +279,16 @@ void cuda_stream_keep(struct stream *stream, int status)
         stream_of(stream)->status = status;
 }
 
+int cuda_stream_done(cudaStream_t stream)
+{
+    cudaError_t code = cudaStreamQuery(stream);
+
+    if (code != cudaErrorNotReady)
+        return cuda_check(code, "cudaStreamQuery");
+    (void)cudaGetLastError(); /* it is kept as an error, and the next launch would be blamed */
+    return UNSUPPORTED;
+}
+
 /* ---- Kernels */
 
 int cuda_fill(const struct fill *f, const struct cuda_queue *queue)

@@ -20,6 +20,9 @@ bool cuda_stream_skips(const struct stream *stream);
 /* Keeps the first failure of what was queued there, for stream_sync() to return. */
 void cuda_stream_keep(struct stream *stream, int status);
 
+/* OK when nothing of the stream is left to do, UNSUPPORTED: not yet; or how it failed. */
+int cuda_stream_done(cudaStream_t stream);
+
 /* A CUDA code as a status, after a message that names the call: OK, ERR_NOMEM, ERR_DEVICE. */
 int cuda_check(cudaError_t code, const char *call);
 #define CUDA(call) cuda_check(call, #call)
