@@ -28,7 +28,7 @@ at_least = $(shell [ "0$1" -ge $2 ] && echo 1)
 CUDA_LACKS := $(strip $(if $(CUDA_HOME),\
     $(if $(wildcard $(CUDA_HOME)/bin/nvcc),,nvcc) $(if $(CUDA_HEADERS),,cuda_bf16.h) $(if $(wildcard $(CUDA_HOME)/include/cublas_v2.h),,cublas_v2.h)\
     $(if $(call at_least,$(call defined,$(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),CUDART_VERSION),12000),,CUDA 12 or newer)\
-    $(if $(NCCL_HEADER),$(if $(call at_least,$(call defined,$(NCCL_HEADER),NCCL_MINOR),19),,NCCL 2.19 or newer),nccl.h (NCCL_HOME=DIR)),a toolkit (CUDA_HOME=DIR)))
+    $(if $(NCCL_HEADER),$(if $(call at_least,$(call defined,$(NCCL_HEADER),NCCL_MINOR),22),,NCCL 2.22.3 or newer),nccl.h (NCCL_HOME=DIR)),a toolkit (CUDA_HOME=DIR)))
 UNIT := $(if $(filter 0,$(GPU)),,$(if $(filter 1,$(GPU)),1,$(if $(CUDA_LACKS),,$(if $(filter 0,$(SAN)),1))))
 ifeq ($(GPU),1)
 ifneq ($(CUDA_LACKS),)
@@ -155,7 +155,7 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c)) $(addprefix db/,$(addsuffix .c,cluster plan sha256)) \
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c options.c) \
     $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover gpu_list gpus hosts launch machine nvml place slurm virtual_ranks)) \
-    tuner/verbs/run.c tests/forked/mpi.c
+    tuner/verbs/run.c tests/forked/mpi.c tests/library_wire.c
 GPU_PLANS := $(addprefix $(BUILD)/tests/,check_plans check_run)
 PLANS_LIBS = $(patsubst %,-L%,$(dir $(NCCL_LIBRARY))) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(NCCL_LIBRARY))) -lnccl $(GPU_ALONE_LIBS)
 comma := ,

@@ -53,18 +53,28 @@ int wire_open(const char *name, struct world *world, struct device *device, stru
     return known ? rc : refuse(name ? name : "any", device->ops->name);
 }
 
+/* Room for one element more. */
+static int grow(void **elements, int count, int *room, size_t bytes)
+{
+    int wanted = *room ? 2 * *room : 8;
+    void *grown;
+
+    if (count < *room)
+        return OK;
+    grown = realloc(*elements, (size_t)wanted * bytes);
+    if (!grown)
+        return fail(ERR_NOMEM, "%d transfers", wanted);
+    *elements = grown;
+    *room = wanted;
+    return OK;
+}
+
 static int append(struct batch *batch, const struct transfer *transfer)
 {
-    if (batch->count == batch->room) {
-        int room = batch->room ? 2 * batch->room : 8;
-        struct transfer *grown =
-            realloc(batch->transfers, (size_t)room * sizeof(*batch->transfers));
+    void *transfers = batch->transfers;
 
-        if (!grown)
-            return fail(ERR_NOMEM, "%d transfers", room);
-        batch->transfers = grown;
-        batch->room = room;
-    }
+    TRY(grow(&transfers, batch->count, &batch->room, sizeof(*transfer)));
+    batch->transfers = transfers;
     batch->transfers[batch->count++] = *transfer;
     return OK;
 }
@@ -88,11 +98,35 @@ int batch_add(struct batch *batch, const struct wire *wire, struct peers peers, 
     return OK;
 }
 
+bool wire_has(const struct wire *wire, enum collective_kind kind, struct group group)
+{
+    return wire->ops->collectives >> kind & 1 && wire->topology.ranks % group.count == 0 &&
+           group.first % group.count == 0;
+}
+
+int batch_add_collective(struct batch *batch, const struct collective *collective)
+{
+    void *collectives = batch->collectives;
+
+    if (!collective->bytes)
+        return OK;
+    TRY(grow(&collectives, batch->collective_count, &batch->collective_room, sizeof(*collective)));
+    batch->collectives = collectives;
+    batch->collectives[batch->collective_count++] = *collective;
+    return OK;
+}
+
+bool batch_is_empty(const struct batch *batch)
+{
+    return !batch->count && !batch->collective_count;
+}
+
 void batch_free(struct batch *batch)
 {
     if (batch->kept)
         batch->forget(batch);
     free(batch->transfers);
+    free(batch->collectives);
     *batch = (struct batch){ 0 };
 }
 
@@ -107,27 +141,29 @@ int wire_reserve(struct wire *wire, struct batch *batch)
     return wire->ops->reserve(wire, batch);
 }
 
-int wire_exchange(struct wire *wire, struct stream *stream, const struct batch *batch)
+static void count_sent(struct wire *wire, const struct batch *batch)
 {
-    if (stream->muted || !batch->count)
-        return OK;
     for (int i = 0; i < batch->count; i++)
         if (batch->transfers[i].peer != wire->topology.rank) {
             wire->sent_bytes += batch->transfers[i].bytes;
             wire->messages++;
         }
-    return wire->ops->exchange(wire, stream, batch);
+    /* A ring sends as many slices as the direct exchange, one after the other. */
+    for (int i = 0; i < batch->collective_count; i++) {
+        const struct collective *c = &batch->collectives[i];
+        uint64_t others = (uint64_t)c->group.count - 1;
+
+        wire->sent_bytes += others * c->bytes;
+        wire->messages += others;
+    }
 }
 
-int wire_all_to_all(struct wire *wire, struct stream *stream, const struct all_to_all *blocks)
+int wire_exchange(struct wire *wire, struct stream *stream, const struct batch *batch)
 {
-    uint64_t others = (uint64_t)wire->topology.ranks - 1;
-
-    if (stream->muted || !blocks->bytes)
+    if (stream->muted || batch_is_empty(batch))
         return OK;
-    wire->sent_bytes += others * blocks->bytes;
-    wire->messages += others;
-    return wire->ops->all_to_all(wire, stream, blocks);
+    count_sent(wire, batch);
+    return wire->ops->exchange(wire, stream, batch);
 }
 
 int wire_wait(struct wire *wire, struct stream *stream)

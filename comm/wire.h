@@ -17,23 +17,36 @@ struct transfer {
     size_t bytes;
 };
 
-/* Transfers that start together and are complete together.  Built once, run many times; it must
- * outlive every exchange that is queued. */
+/* Ranks first .. first + count - 1, the caller among them. */
+struct group {
+    int first, count;
+};
+
+/* What a communication library may have as one call; elsewhere transfers do it. */
+enum collective_kind {
+    COLLECTIVE_GATHER,     /* slice i of recv becomes what the group's rank i has at send */
+    COLLECTIVE_SUM,        /* f32: recv becomes the group's sum of this rank's slice of send */
+    COLLECTIVE_ALL_TO_ALL, /* block i of send goes to rank i, whose own becomes block i of recv */
+};
+
+struct collective {
+    enum collective_kind kind;
+    struct group group;
+    const void *send;
+    void *recv;
+    size_t bytes; /* of one slice or block */
+};
+
+/* Transfers and collectives that start together and are complete together.  Built once, run many
+ * times; it must outlive every exchange that is queued. */
 struct batch {
     struct transfer *transfers;
     int count, room;
+    struct collective *collectives; /* only those that its wire has */
+    int collective_count, collective_room;
     uint32_t ctas; /* blocks of a GPU's threads that may copy; 0: as many as the wire likes */
     void *kept;    /* what the wire keeps for it since wire_reserve(); NULL: nothing */
     void (*forget)(struct batch *batch); /* frees that */
-};
-
-/* Block q of send, `bytes` long, goes to rank q, whose own one for this rank becomes block q of
- * recv: what a communication library may do in its own way. */
-struct all_to_all {
-    const void *send;
-    void *recv;
-    size_t bytes;
-    uint32_t ctas; /* as in a batch */
 };
 
 struct wire_ops {
@@ -42,15 +55,15 @@ struct wire_ops {
     int (*reserve)(struct wire *wire, struct batch *batch);
     int (*exchange)(struct wire *wire, struct stream *stream, const struct batch *batch);
     int (*wait)(struct wire *wire, struct stream *stream); /* NULL: stream_sync() is enough */
-    int (*all_to_all)(struct wire *wire, struct stream *stream, const struct all_to_all *blocks);
-    /* NULL: the wire's library has none */
+    unsigned collectives; /* 1 << kind: what an exchange may carry besides transfers */
 };
 
 struct wire {
     const struct wire_ops *ops;
     struct topology topology;
     bool pretends; /* what arrives is not what the others would send: no result can be checked */
-    uint64_t sent_bytes, messages; /* that left this rank, counted when enqueued */
+    uint64_t sent_bytes, messages; /* that left this rank, counted when enqueued; of a collective
+                                    * what transfers in its place would be */
 };
 
 /* Opens a wire by name for memory of this device: "mpi" (Open MPI, device host); "nccl" and "ce"
@@ -70,6 +83,16 @@ struct peers {
  * begins with itself and its right neighbour: in the same order all would begin with one rank. */
 int batch_add(struct batch *batch, const struct wire *wire, struct peers peers, const void *send,
               size_t send_step, void *recv, size_t bytes);
+
+/* True where batch_add_collective() may be used.  A library divides all ranks into groups at once,
+ * so all ranks must be in one, and all groups be as large. */
+bool wire_has(const struct wire *wire, enum collective_kind kind, struct group group);
+
+/* Every rank adds as many, in the same order, of the same kind and size of group.  Nothing is added
+ * for no bytes. */
+int batch_add_collective(struct batch *batch, const struct collective *collective);
+
+bool batch_is_empty(const struct batch *batch);
 void batch_free(struct batch *batch); /* while its wire is open */
 
 /* Makes what the wire needs for this batch, so that the exchange allocates nothing.  The stream
@@ -78,9 +101,6 @@ int wire_reserve(struct wire *wire, struct batch *batch);
 
 /* One exchange at a time per wire: its stream runs them in order, the same on every rank. */
 int wire_exchange(struct wire *wire, struct stream *stream, const struct batch *batch);
-
-/* Only where the wire has one; in turn with the exchanges. */
-int wire_all_to_all(struct wire *wire, struct stream *stream, const struct all_to_all *blocks);
 
 /* To be called before stream_sync() of a stream that exchanges: waits for it, and ends what other
  * ranks will never complete.  ERR_WIRE then; the wire is of no more use. */

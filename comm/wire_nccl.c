@@ -1,4 +1,5 @@
-/* The wire on NCCL: one group of sends and receives per exchange, enqueued by the driving thread.
+/* The wire on NCCL: one group of sends and receives per exchange, gathers and sums by the library's
+ * own collectives, all of it enqueued by the driving thread.
  *
  * Communicators do not block: every call comes back, and who waits also looks at the alarm, at
  * NCCL's own errors and at the clock.  An aborted communicator lets its kernels end, so that the
@@ -14,20 +15,28 @@
 #include <nccl.h>
 #include <stdlib.h>
 
-/* Communicator 0 leaves the number of CTAs to NCCL; communicator i has 2^(i-1).  NCCL rounds what
- * it uses for sends up to a power of two, so that others could not be told apart. */
-enum { COMMUNICATORS = 8 };
-
-/* ncclConfig_t's minCTAs and maxCTAs, and communicators that do not block, are from 2.17 on; what
- * users report of them, and what is tested, begins here. */
-#if NCCL_VERSION_CODE < NCCL_VERSION(2, 19, 0)
-#error "NCCL 2.19 or newer is needed"
+/* From here on communicators can be aborted as a group, see break_off(). */
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 22, 3)
+#error "NCCL 2.22.3 or newer is needed"
 #endif
+
+/* All ranks in blocks of `ranks`, each a communicator of its own.  CTAs 0: as many as NCCL likes;
+ * NCCL rounds what it uses for sends up to a power of two. */
+struct communicator {
+    int ranks;
+    uint32_t ctas;
+    ncclComm_t handle;
+};
+
+/* One for each size of group that weights are gathered in (a divisor of the ranks per expert) and
+ * each number of CTAs that all-to-alls are tried with. */
+enum { COMMUNICATORS = 64 };
 
 struct wire_nccl {
     struct wire base;
     struct world *world;
-    ncclComm_t comms[COMMUNICATORS]; /* made when first asked for */
+    struct communicator comms[COMMUNICATORS]; /* the first: all ranks, 0 CTAs */
+    int comm_count;
     struct watch watch;
     bool broken;
 };
@@ -65,54 +74,63 @@ struct stream_look {
 static int look_at_stream(void *self)
 {
     const struct stream_look *l = self;
-    cudaError_t code = cudaStreamQuery(l->stream);
+    int rc = cuda_stream_done(l->stream);
 
-    if (code != cudaErrorNotReady)
-        return cuda_check(code, "cudaStreamQuery");
-    for (int i = 0; i < COMMUNICATORS; i++) {
-        ncclComm_t comm = l->wire->comms[i];
-        int rc = comm ? look_at_comm(comm) : OK;
+    for (int i = 0; i < l->wire->comm_count && rc == UNSUPPORTED; i++) {
+        int state = look_at_comm(l->wire->comms[i].handle);
 
-        if (rc < 0)
-            return rc;
+        rc = state < 0 ? state : rc;
     }
-    return UNSUPPORTED;
+    return rc;
 }
 
-/* Lets kernels that wait for other ranks end; and tells those to do the same. */
+static int drain(struct wire_nccl *wire, cudaStream_t stream, const char *what)
+{
+    struct stream_look look = { wire, stream };
+
+    return watch_until(&wire->watch, look_at_stream, &look, what);
+}
+
+/* Tells the other ranks, and lets kernels that wait for them end.
+ *
+ * As one group, which raises every abort flag before it waits for any kernel: a communicator's
+ * abort waits for kernels of its own that may be queued behind another's.  First the one from which
+ * the others are split: a split under way ends with it, and leaves its handle here or none. */
 static int break_off(struct wire_nccl *wire, int rc)
 {
-    for (int i = COMMUNICATORS - 1; i >= 0; i--) {
-        if (wire->comms[i])
-            ncclCommAbort(wire->comms[i]);
-        wire->comms[i] = NULL;
-    }
-    wire->broken = true;
     world_alarm(wire->world);
+    ncclGroupStart();
+    for (int i = 0; i < COMMUNICATORS; i++)
+        if (wire->comms[i].handle)
+            ncclCommAbort(wire->comms[i].handle);
+    ncclGroupEnd();
+    for (int i = 0; i < COMMUNICATORS; i++)
+        wire->comms[i].handle = NULL;
+    wire->comm_count = 0;
+    wire->broken = true;
     return rc;
 }
 
 static int nccl_wait(struct wire *base, struct stream *stream)
 {
     struct wire_nccl *wire = (struct wire_nccl *)base;
-    struct stream_look look = { wire, cuda_stream(stream) };
     int rc;
 
     if (wire->broken)
         return ERR_WIRE;
-    rc = watch_until(&wire->watch, look_at_stream, &look, "the exchanges of a step");
+    rc = drain(wire, cuda_stream(stream), "the exchanges of a step");
     return rc ? break_off(wire, rc) : OK;
 }
 
 /* ---- communicators */
 
-static ncclConfig_t config_for(int ctas)
+static ncclConfig_t config_for(uint32_t ctas)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 
     config.blocking = 0;
     if (ctas)
-        config.minCTAs = config.maxCTAs = ctas;
+        config.minCTAs = config.maxCTAs = (int)ctas;
     return config;
 }
 
@@ -130,34 +148,54 @@ static int agree_on_id(struct world *world, ncclUniqueId *id)
 static int first_comm(struct wire_nccl *wire)
 {
     const struct topology *t = &wire->base.topology;
+    struct communicator *all = &wire->comms[0];
     ncclConfig_t config = config_for(0);
     ncclUniqueId id;
 
     TRY(agree_on_id(wire->world, &id));
-    TRY(nccl_check(ncclCommInitRankConfig(&wire->comms[0], t->ranks, id, t->rank, &config),
-                   wire->comms[0], "ncclCommInitRankConfig"));
-    return settle(wire, wire->comms[0], "ncclCommInitRankConfig");
+    all->ranks = t->ranks;
+    TRY(nccl_check(ncclCommInitRankConfig(&all->handle, t->ranks, id, t->rank, &config),
+                   all->handle, "ncclCommInitRankConfig"));
+    TRY(settle(wire, all->handle, "ncclCommInitRankConfig"));
+    wire->comm_count = 1;
+    return OK;
+}
+
+/* A split is one call of all ranks, those of other groups too: each gives its own group's number.
+ * All of them come here, and in the same order: their batches hold the same sizes of groups in the
+ * same order, and run in the same order.  Nothing may be under way on what is split. */
+static int split(struct wire_nccl *wire, cudaStream_t stream, int ranks, uint32_t ctas)
+{
+    struct communicator *now = &wire->comms[wire->comm_count];
+    ncclComm_t all = wire->comms[0].handle;
+    ncclConfig_t config = config_for(ctas);
+    int rank = wire->base.topology.rank;
+
+    if (wire->comm_count == COMMUNICATORS)
+        return fail(ERR_WIRE, "more than %d communicators", COMMUNICATORS);
+    TRY(drain(wire, stream, "exchanges before a new communicator"));
+    TRY(nccl_check(ncclCommSplit(all, rank / ranks, rank, &now->handle, &config), all,
+                   "ncclCommSplit"));
+    TRY(settle(wire, all, "ncclCommSplit")); /* only then is there a new one */
+    TRY(settle(wire, now->handle, "ncclCommSplit"));
+    now->ranks = ranks;
+    now->ctas = ctas;
+    wire->comm_count++;
+    return OK;
 }
 
 /* Made at the first exchange that asks for it: that is a step which is not timed, and one which all
  * ranks have agreed to take.  Making it earlier could leave a rank alone that lacks memory. */
-static int comm_for(struct wire_nccl *wire, uint32_t ctas, ncclComm_t *out)
+static int comm_for(struct wire_nccl *wire, cudaStream_t stream, int ranks, uint32_t ctas,
+                    ncclComm_t *out)
 {
-    ncclConfig_t config = config_for((int)ctas);
     int i = 0;
 
-    for (uint32_t n = ctas; n; n /= 2)
+    while (i < wire->comm_count && (wire->comms[i].ranks != ranks || wire->comms[i].ctas != ctas))
         i++;
-    if (i >= COMMUNICATORS)
-        return fail(ERR_ARGUMENT, "%u CTAs: at most %d", ctas, 1 << (COMMUNICATORS - 2));
-    if (!wire->comms[i]) {
-        TRY(nccl_check(
-            ncclCommSplit(wire->comms[0], 0, wire->base.topology.rank, &wire->comms[i], &config),
-            wire->comms[0], "ncclCommSplit"));
-        TRY(settle(wire, wire->comms[0], "ncclCommSplit"));
-        TRY(settle(wire, wire->comms[i], "ncclCommSplit"));
-    }
-    *out = wire->comms[i];
+    if (i == wire->comm_count)
+        TRY(split(wire, stream, ranks, ctas));
+    *out = wire->comms[i].handle;
     return OK;
 }
 
@@ -175,10 +213,39 @@ static int copy_own(const struct wire_nccl *wire, cudaStream_t stream, const str
     return OK;
 }
 
-static int send_and_receive(const struct wire_nccl *wire, ncclComm_t comm, cudaStream_t stream,
-                            const struct batch *batch)
+static int call_collective(const struct collective *c, ncclComm_t comm, cudaStream_t stream)
 {
-    for (int i = 0; i < batch->count; i++) {
+    switch (c->kind) {
+    case COLLECTIVE_GATHER:
+        return nccl_check(ncclAllGather(c->send, c->recv, c->bytes, ncclUint8, comm, stream), comm,
+                          "ncclAllGather");
+    case COLLECTIVE_SUM:
+        return nccl_check(ncclReduceScatter(c->send, c->recv, c->bytes / sizeof(float), ncclFloat32,
+                                            ncclSum, comm, stream),
+                          comm, "ncclReduceScatter");
+    case COLLECTIVE_ALL_TO_ALL:
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+        return nccl_check(ncclAlltoAll(c->send, c->recv, c->bytes, ncclUint8, comm, stream), comm,
+                          "ncclAlltoAll");
+#endif
+        break;
+    }
+    return ERR_WIRE;
+}
+
+/* What one communicator carries of a batch. */
+struct share {
+    const struct batch *batch;
+    int ranks;  /* of the groups whose collectives it carries; */
+    bool sends; /* or the transfers */
+};
+
+static int enqueue_share(const struct wire_nccl *wire, const struct share *share, ncclComm_t comm,
+                         cudaStream_t stream)
+{
+    const struct batch *batch = share->batch;
+
+    for (int i = 0; i < batch->count && share->sends; i++) {
         const struct transfer *t = &batch->transfers[i];
 
         if (t->peer == wire->base.topology.rank)
@@ -188,30 +255,53 @@ static int send_and_receive(const struct wire_nccl *wire, ncclComm_t comm, cudaS
         TRY(nccl_check(ncclRecv(t->recv, t->bytes, ncclUint8, t->peer, comm, stream), comm,
                        "ncclRecv"));
     }
+    for (int i = 0; i < batch->collective_count && !share->sends; i++)
+        if (batch->collectives[i].group.count == share->ranks)
+            TRY(call_collective(&batch->collectives[i], comm, stream));
     return OK;
 }
 
-static int group(struct wire_nccl *wire, ncclComm_t comm, cudaStream_t stream,
-                 const struct batch *batch)
+/* As one group, so that several tensors travel in one kernel. */
+static int run_share(struct wire_nccl *wire, const struct share *share, cudaStream_t stream)
 {
+    ncclComm_t comm = NULL;
     int rc, ended;
 
+    TRY(comm_for(wire, stream, share->ranks, share->batch->ctas, &comm));
     TRY(nccl_check(ncclGroupStart(), comm, "ncclGroupStart"));
-    rc = send_and_receive(wire, comm, stream, batch);
+    rc = enqueue_share(wire, share, comm, stream);
     ended = nccl_check(ncclGroupEnd(), comm, "ncclGroupEnd"); /* a group must not stay open */
     TRY(rc ? rc : ended);
     return settle(wire, comm, "an exchange that is enqueued");
 }
 
+static bool is_first_of_its_size(const struct batch *batch, int at)
+{
+    int i = 0;
+
+    while (batch->collectives[i].group.count != batch->collectives[at].group.count)
+        i++;
+    return i == at;
+}
+
 static int enqueue(struct wire_nccl *wire, cudaStream_t stream, const struct batch *batch)
 {
-    ncclComm_t comm = NULL;
+    struct share share = { batch, wire->base.topology.ranks, true };
 
     if (fault_hit("exchange"))
         return fail(ERR_WIRE, "an exchange of %d transfers (injected)", batch->count);
-    TRY(comm_for(wire, batch->ctas, &comm));
     TRY(copy_own(wire, stream, batch));
-    return group(wire, comm, stream, batch);
+    if (batch->count)
+        TRY(run_share(wire, &share, stream));
+    share.sends = false;
+    /* One communicator after the other, in the same order on every rank: in one group NCCL would
+     * order them by a hash, which differs between groups of ranks. */
+    for (int i = 0; i < batch->collective_count; i++) {
+        share.ranks = batch->collectives[i].group.count;
+        if (is_first_of_its_size(batch, i))
+            TRY(run_share(wire, &share, stream));
+    }
+    return OK;
 }
 
 static int nccl_exchange(struct wire *base, struct stream *stream, const struct batch *batch)
@@ -226,40 +316,16 @@ static int nccl_exchange(struct wire *base, struct stream *stream, const struct 
     return rc ? break_off(wire, rc) : OK;
 }
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-static int enqueue_all_to_all(struct wire_nccl *wire, cudaStream_t stream,
-                              const struct all_to_all *blocks)
-{
-    ncclComm_t comm = NULL;
-
-    if (fault_hit("exchange"))
-        return fail(ERR_WIRE, "an all-to-all (injected)");
-    TRY(comm_for(wire, blocks->ctas, &comm));
-    TRY(nccl_check(ncclAlltoAll(blocks->send, blocks->recv, blocks->bytes, ncclUint8, comm, stream),
-                   comm, "ncclAlltoAll"));
-    return settle(wire, comm, "an all-to-all that is enqueued");
-}
-
-static int nccl_all_to_all(struct wire *base, struct stream *stream,
-                           const struct all_to_all *blocks)
-{
-    struct wire_nccl *wire = (struct wire_nccl *)base;
-    int rc;
-
-    if (wire->broken)
-        return ERR_WIRE;
-    rc = cuda_stream_skips(stream) ? ERR_WIRE
-                                   : enqueue_all_to_all(wire, cuda_stream(stream), blocks);
-    return rc ? break_off(wire, rc) : OK;
-}
-#else
-#define nccl_all_to_all NULL
-#endif
-
 static int nccl_reserve(struct wire *base, struct batch *batch)
 {
     (void)base, (void)batch;
     return OK;
+}
+
+static int finalize(struct wire_nccl *wire, ncclComm_t comm)
+{
+    TRY(nccl_check(ncclCommFinalize(comm), comm, "ncclCommFinalize"));
+    return settle(wire, comm, "ncclCommFinalize");
 }
 
 static void nccl_close(struct wire *base)
@@ -268,16 +334,16 @@ static void nccl_close(struct wire *base)
 
     if (world_alarmed(wire->world) && !wire->broken)
         break_off(wire, OK);
-    for (int i = COMMUNICATORS - 1; i >= 0; i--) {
-        ncclComm_t comm = wire->comms[i];
+    while (wire->comm_count) {
+        ncclComm_t *last = &wire->comms[wire->comm_count - 1].handle;
 
-        if (!comm)
-            continue;
-        if (nccl_check(ncclCommFinalize(comm), comm, "ncclCommFinalize") ||
-            settle(wire, comm, "ncclCommFinalize"))
-            ncclCommAbort(comm);
-        else
-            ncclCommDestroy(comm);
+        if (finalize(wire, *last)) {
+            break_off(wire, OK);
+            break;
+        }
+        ncclCommDestroy(*last);
+        *last = NULL;
+        wire->comm_count--;
     }
     free(wire);
 }
@@ -288,7 +354,11 @@ static const struct wire_ops nccl_ops = {
     .reserve = nccl_reserve,
     .exchange = nccl_exchange,
     .wait = nccl_wait,
-    .all_to_all = nccl_all_to_all,
+    .collectives = 1u << COLLECTIVE_GATHER | 1u << COLLECTIVE_SUM
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+                   | 1u << COLLECTIVE_ALL_TO_ALL
+#endif
+    ,
 };
 
 /* NCCL refuses ranks that share a GPU, each with a message of its own; here it is said once. */

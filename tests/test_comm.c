@@ -4,6 +4,7 @@
 #include "a2a.h"
 #include "engine.h"
 #include "gather.h"
+#include "library_wire.h"
 #include "random.h"
 #include "status.h"
 #include "world.h"
@@ -13,7 +14,8 @@
 
 static struct {
     struct world *world;
-    struct engine engine;
+    struct engine engine; /* the one under test: one of the two */
+    struct engine plain, library;
     int rank, ranks;
 } f;
 
@@ -79,42 +81,188 @@ static void two_levels_do_not_apply_where_there_is_one(void)
 
 static void a_librarys_all_to_all_applies_where_there_is_one(void)
 {
-    struct a2a_call call = { .wire = f.engine.wire, .dtype = MOE_F32, .block = 1 };
+    struct a2a_call call = { .wire = f.plain.wire, .dtype = MOE_F32, .block = 1 };
     struct a2a *a2a = NULL;
-    int rc = a2a_open(MOE_A2A_NCCL, &call, &a2a);
 
-    CHECK(rc == (f.engine.wire->ops->all_to_all ? OK : UNSUPPORTED) && !a2a == (rc != OK));
-    a2a_close(a2a);
+    CHECK(a2a_open(MOE_A2A_NCCL, &call, &a2a) == UNSUPPORTED && !a2a);
+    f.engine = f.library;
+    for (uint64_t block = 0; block < 600; block += 199)
+        run_a2a(MOE_A2A_NCCL, block, block);
+    CHECK(library_wire_calls(f.library.wire, COLLECTIVE_ALL_TO_ALL) == 6);
+    f.engine = f.plain;
 }
 
-/* Two tensors in one batch, in groups of every size that divides. */
-static void gather_and_scatter_work_inside_groups(void)
-{
-    for (int g = 1; g <= f.ranks; g++) {
-        struct group group = { f.rank / g * g, g };
-        struct batch gather = { 0 }, scatter = { 0 };
-        int32_t mine[2] = { f.rank, 100 + f.rank }, whole[16] = { 0 }, parts[16] = { 0 };
+enum { TENSORS = 3, SLICE_MOST = 3000 };
 
-        if (f.ranks % g)
-            continue;
-        CHECK(!gather_add(&gather, f.engine.wire, group, &mine[0], &whole[0], 4));
-        CHECK(!gather_add(&gather, f.engine.wire, group, &mine[1], &whole[8], 4));
-        CHECK(!wire_reserve(f.engine.wire, &gather) &&
-              !wire_exchange(f.engine.wire, f.engine.comm, &gather));
-        CHECK(!engine_sync(&f.engine));
-        for (int i = 0; i < g; i++) {
-            CHECK(whole[i] == group.first + i && whole[8 + i] == 100 + group.first + i);
-            whole[i] = 1000 * f.rank + i;
+/* Several tensors of random sizes, some of none, as a layer's weights are gathered. */
+struct tensors {
+    struct group group;
+    uint64_t slice[TENSORS]; /* floats */
+    float *send[TENSORS], *recv[TENSORS], *sum[TENSORS];
+};
+
+static float number(int rank, int tensor, uint64_t at)
+{
+    return (float)((int)(random_bits((uint64_t)tensor + 77, ((uint64_t)rank << 32) + at) % 2001) -
+                   1000); /* whole numbers: their sums are exact */
+}
+
+static void tensors_open(struct tensors *t, struct group group, uint64_t salt)
+{
+    *t = (struct tensors){ .group = group };
+    for (int i = 0; i < TENSORS; i++) {
+        uint64_t whole;
+
+        t->slice[i] = random_bits(salt, (uint64_t)i) % SLICE_MOST * (i != 1 || salt % 2);
+        whole = t->slice[i] * (uint64_t)group.count + 1;
+        t->send[i] = malloc(whole * sizeof(float));
+        t->recv[i] = malloc(whole * sizeof(float));
+        t->sum[i] = malloc(whole * sizeof(float));
+        for (uint64_t at = 0; at + 1 < whole; at++) {
+            t->send[i][at] = number(f.rank, i, at);
+            t->recv[i][at] = t->sum[i][at] = 4242;
         }
-        CHECK(!scatter_add(&scatter, f.engine.wire, group, whole, parts, 4));
-        CHECK(!wire_reserve(f.engine.wire, &scatter) &&
-              !wire_exchange(f.engine.wire, f.engine.comm, &scatter));
-        CHECK(!engine_sync(&f.engine));
-        for (int i = 0; i < g; i++)
-            CHECK(parts[i] == 1000 * (group.first + i) + f.rank - group.first);
-        batch_free(&gather);
-        batch_free(&scatter);
     }
+}
+
+static void tensors_close(struct tensors *t)
+{
+    for (int i = 0; i < TENSORS; i++)
+        free(t->send[i]), free(t->recv[i]), free(t->sum[i]);
+}
+
+/* Twice, as steps do; the bytes that leave are those of the direct exchange, whoever gathers. */
+static void exchange(struct batch *batch, const struct tensors *t)
+{
+    struct wire *wire = f.engine.wire;
+    uint64_t bytes = wire->sent_bytes, messages = wire->messages, slices = 0, full = 0;
+
+    for (int i = 0; i < TENSORS; i++) {
+        slices += t->slice[i];
+        full += t->slice[i] > 0;
+    }
+    CHECK(!wire_reserve(wire, batch));
+    for (int twice = 0; twice < 2; twice++)
+        CHECK(!wire_exchange(wire, f.engine.comm, batch));
+    CHECK(!engine_sync(&f.engine));
+    CHECK(wire->sent_bytes - bytes == 2 * (uint64_t)(t->group.count - 1) * slices * sizeof(float));
+    CHECK(wire->messages - messages == 2 * (uint64_t)(t->group.count - 1) * full);
+    batch_free(batch);
+}
+
+static void check_gather(const struct tensors *t)
+{
+    struct batch batch = { 0 };
+
+    for (int i = 0; i < TENSORS; i++)
+        CHECK(!gather_add(&batch, f.engine.wire, t->group, t->send[i], t->recv[i],
+                          t->slice[i] * sizeof(float)));
+    exchange(&batch, t);
+    for (int i = 0; i < TENSORS; i++)
+        for (int j = 0; j < t->group.count; j++)
+            for (uint64_t at = 0; at < t->slice[i]; at++)
+                CHECK(t->recv[i][(uint64_t)j * t->slice[i] + at] ==
+                      number(t->group.first + j, i, at));
+}
+
+/* Slice number (this rank's place in the group) of everybody's whole tensor. */
+static uint64_t own_place(const struct tensors *t, int tensor, uint64_t at)
+{
+    return (uint64_t)(f.rank - t->group.first) * t->slice[tensor] + at;
+}
+
+static void check_scatter(const struct tensors *t)
+{
+    struct batch batch = { 0 };
+
+    for (int i = 0; i < TENSORS; i++)
+        CHECK(!scatter_add(&batch, f.engine.wire, t->group, t->send[i], t->recv[i],
+                           t->slice[i] * sizeof(float)));
+    exchange(&batch, t);
+    for (int i = 0; i < TENSORS; i++)
+        for (int j = 0; j < t->group.count; j++)
+            for (uint64_t at = 0; at < t->slice[i]; at++)
+                CHECK(t->recv[i][(uint64_t)j * t->slice[i] + at] ==
+                      number(t->group.first + j, i, own_place(t, i, at)));
+}
+
+static void check_reduce(const struct tensors *t)
+{
+    struct batch batch = { 0 };
+
+    for (int i = 0; i < TENSORS; i++)
+        CHECK(!reduce_add(&batch, t->group, t->send[i], t->sum[i], t->slice[i] * sizeof(float)));
+    exchange(&batch, t);
+    for (int i = 0; i < TENSORS; i++) {
+        for (uint64_t at = 0; at < t->slice[i]; at++) {
+            float sum = 0;
+
+            for (int j = 0; j < t->group.count; j++)
+                sum += number(t->group.first + j, i, own_place(t, i, at));
+            CHECK(t->sum[i][at] == sum);
+        }
+        CHECK(t->group.count == 1 || !t->slice[i] || t->sum[i][t->slice[i]] == 4242);
+    }
+}
+
+static void check_group(struct group group, uint64_t salt)
+{
+    struct tensors t;
+
+    tensors_open(&t, group, salt);
+    check_gather(&t);
+    check_scatter(&t);
+    if (reduce_applies(f.engine.wire, group, MOE_F32))
+        check_reduce(&t);
+    tensors_close(&t);
+}
+
+static void check_every_group(void)
+{
+    for (int g = 1; g <= f.ranks; g++)
+        for (uint64_t salt = 0; salt < 3 && f.ranks % g == 0; salt++)
+            check_group((struct group){ f.rank / g * g, g }, salt * 64 + (uint64_t)g);
+}
+
+static void gather_and_scatter_work_inside_groups_of_every_size(void)
+{
+    check_every_group();
+}
+
+static void a_library_that_gathers_and_sums_is_asked_to(void)
+{
+    int gathers = library_wire_calls(f.library.wire, COLLECTIVE_GATHER);
+    int sums = library_wire_calls(f.library.wire, COLLECTIVE_SUM);
+
+    f.engine = f.library;
+    check_every_group();
+    f.engine = f.plain;
+    gathers = library_wire_calls(f.library.wire, COLLECTIVE_GATHER) - gathers;
+    sums = library_wire_calls(f.library.wire, COLLECTIVE_SUM) - sums;
+    CHECK(gathers == sums && (gathers > 0) == (f.ranks > 1));
+}
+
+/* It divides all ranks at once.  All ranks but the first, and pairs that begin with rank 1, are no
+ * part of such a division. */
+static void a_library_is_not_asked_for_what_it_has_not(void)
+{
+    struct group all = { 0, f.ranks };
+    int gathers = library_wire_calls(f.library.wire, COLLECTIVE_GATHER);
+
+    CHECK(reduce_applies(f.library.wire, all, MOE_F32) == (f.ranks > 1));
+    CHECK(!reduce_applies(f.library.wire, all, MOE_BF16));
+    CHECK(!reduce_applies(f.library.wire, all, MOE_F16));
+    CHECK(!reduce_applies(f.plain.wire, all, MOE_F32));
+    if (f.ranks < 3)
+        return;
+    f.engine = f.library;
+    check_group(f.rank ? (struct group){ 1, f.ranks - 1 } : (struct group){ 0, 1 }, 5);
+    if (f.rank == 0 || (f.ranks % 2 == 0 && f.rank == f.ranks - 1))
+        check_group((struct group){ f.rank, 1 }, 6);
+    else
+        check_group((struct group){ f.rank - (f.rank + 1) % 2, 2 }, 6);
+    f.engine = f.plain;
+    CHECK(library_wire_calls(f.library.wire, COLLECTIVE_GATHER) == gathers);
 }
 
 static void what_leaves_the_rank_is_counted(void)
@@ -173,13 +321,26 @@ static void an_alarm_ends_every_wait(void)
     batch_free(&batch);
 }
 
+static int open_library_engine(struct engine *out)
+{
+    struct device *device = NULL;
+    struct wire *plain = NULL, *wire = NULL;
+
+    TRY(device_open("host", &device));
+    TRY(wire_open(NULL, f.world, device, &plain));
+    TRY(library_wire_open(plain, &wire));
+    return engine_open_on(device, wire, out);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
         TEST(every_algorithm_delivers_every_block),
         TEST(two_levels_do_not_apply_where_there_is_one),
         TEST(a_librarys_all_to_all_applies_where_there_is_one),
-        TEST(gather_and_scatter_work_inside_groups),
+        TEST(gather_and_scatter_work_inside_groups_of_every_size),
+        TEST(a_library_that_gathers_and_sums_is_asked_to),
+        TEST(a_library_is_not_asked_for_what_it_has_not),
         TEST(what_leaves_the_rank_is_counted),
         TEST(ranks_settle_on_the_worst_status),
         TEST(numbers_are_agreed),
@@ -187,15 +348,18 @@ int main(void)
     };
     int64_t failed;
 
-    if (world_open(0, &f.world) || engine_open(f.world, "host", NULL, &f.engine))
+    if (world_open(0, &f.world) || engine_open(f.world, "host", NULL, &f.plain) ||
+        open_library_engine(&f.library))
         return 1;
+    f.engine = f.plain;
     f.rank = world_topology(f.world)->rank;
     f.ranks = world_topology(f.world)->ranks;
     if (f.rank && !freopen("/dev/null", "w", stdout))
         return 1;
     failed = check_all(tests, sizeof(tests) / sizeof(tests[0]));
     world_max(f.world, &failed, 1);
-    engine_close(&f.engine);
+    engine_close(&f.library);
+    engine_close(&f.plain);
     world_close(f.world);
     return failed ? 1 : 0;
 }

@@ -4,6 +4,7 @@
  * Each configuration (experts, k, capacity, tokens, nodes, pass, activation, type) is run under all
  * its plans.  --full runs every configuration; otherwise one for each number of experts, and a
  * seeded tenth of the rest. */
+#include "library_wire.h"
 #include "random.h"
 #include "rig.h"
 #include "shape.h"
@@ -99,7 +100,7 @@ static void run_variants(const struct setting *s, struct rig *rig, struct moe_pl
     plan.ctas = 2;
     count(s, &plan, run_plan(rig, &plan, kept, bytes));
     plan.a = MOE_A2A_NCCL;
-    if (all.engine.wire->ops->all_to_all)
+    if (wire_has(all.engine.wire, COLLECTIVE_ALL_TO_ALL, (struct group){ 0, (int)s->shape.ranks }))
         count(s, &plan, run_plan(rig, &plan, kept, bytes));
 }
 
@@ -176,6 +177,36 @@ static void run_experts(uint32_t ranks, uint32_t experts, bool full)
                     s.capacity = capacities[c];
                     run_setting(&s, bits);
                 }
+}
+
+/* Every plan again where the wire gathers and sums by itself: f32, which it sums, and bf16, which
+ * it does not. */
+static int run_on_library(uint32_t ranks)
+{
+    static const uint32_t types[] = { MOE_F32, MOE_BF16 };
+    struct engine plain = all.engine;
+    struct device *device = NULL;
+    struct wire *inner = NULL, *wire = NULL;
+    int sums = 0, most = 0;
+
+    TRY(device_open("host", &device));
+    TRY(wire_open(NULL, all.world, device, &inner));
+    TRY(library_wire_open(inner, &wire));
+    TRY(engine_open_on(device, wire, &all.engine));
+    for (int i = 0; i < 2; i++) {
+        struct setting s = first_setting(ranks, 1);
+
+        s.shape.dtype = types[i];
+        s.shape.activation = MOE_SWIGLU;
+        run_setting(&s, all.seed);
+        sums = most;
+        most = library_wire_calls(wire, COLLECTIVE_SUM);
+        if ((most > sums) != (ranks > 1 && types[i] == MOE_F32))
+            count(&s, NULL, fail(ERR_WRONG, "%d sums of %s", most - sums, dtype_words[types[i]]));
+    }
+    engine_close(&all.engine);
+    all.engine = plain;
+    return OK;
 }
 
 /* The capacity rules, agreed over ranks that hold different numbers of tokens. */
@@ -338,6 +369,8 @@ int main(int argc, char **argv)
             run_experts(ranks, e, full);
     run_capacity_rules(ranks);
     run_identity(ranks);
+    if (!strcmp(all.engine.device->ops->name, "host") && run_on_library(ranks))
+        return 1;
     if (world_topology(all.world)->rank == 0)
         printf("%d passed, %d failed\n", all.passed, all.failed);
     engine_close(&all.engine);

@@ -25,7 +25,8 @@ static void layout(struct exec *x, const struct topology *topology, uint32_t com
     bool train = x->layer->shape.pass == MOE_TRAIN;
 
     router_layout(&x->router, x->layer, arena);
-    weights_layout(&x->weights, x->layer, &x->geometry, compute_type, arena);
+    weights_layout(&x->weights, x->layer, &x->geometry, compute_type,
+                   x->engine ? x->engine->wire : NULL, arena);
     x->forward = new_trip(x, compute_type);
     trip_layout(&x->forward, topology, train, arena);
     if (train) {

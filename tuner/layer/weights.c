@@ -10,9 +10,10 @@ static uint64_t whole(const struct weight *w)
 }
 
 static void weight_layout(struct weight *w, void *slice, void *grad_slice, uint32_t storage,
-                          uint32_t compute, struct arena *arena)
+                          uint32_t compute, const struct wire *wire, struct arena *arena)
 {
     bool shared = w->group.count > 1, same = storage == compute;
+    bool reduced = wire && reduce_applies(wire, w->group, storage);
 
     w->whole = shared ? arena_take(arena, whole(w), dtype_bytes(storage)) : slice;
     w->compute = same ? w->whole : arena_take(arena, whole(w), dtype_bytes(compute));
@@ -24,11 +25,11 @@ static void weight_layout(struct weight *w, void *slice, void *grad_slice, uint3
         return;
     }
     w->grad_out = same ? w->grad : arena_take(arena, whole(w), dtype_bytes(storage));
-    w->parts = arena_take(arena, whole(w), dtype_bytes(storage));
+    w->parts = reduced ? NULL : arena_take(arena, whole(w), dtype_bytes(storage));
 }
 
 void weights_layout(struct weights *weights, const struct layer *layer, const struct geometry *g,
-                    uint32_t compute_type, struct arena *arena)
+                    uint32_t compute_type, const struct wire *wire, struct arena *arena)
 {
     weights->layer = layer;
     weights->compute_type = compute_type;
@@ -40,8 +41,18 @@ void weights_layout(struct weights *weights, const struct layer *layer, const st
         if (w->slice)
             weight_layout(w, layer->slice[i],
                           layer->shape.pass == MOE_TRAIN ? layer->grad[i] : NULL,
-                          layer->shape.dtype, compute_type, arena);
+                          layer->shape.dtype, compute_type, wire, arena);
     }
+}
+
+static int add_reduction(struct weights *weights, const struct wire *wire, enum tensor i,
+                         size_t bytes)
+{
+    const struct weight *w = &weights->tensors[i];
+
+    if (reduce_applies(wire, w->group, weights->layer->shape.dtype))
+        return reduce_add(&weights->scatter, w->group, w->grad_out, weights->layer->grad[i], bytes);
+    return scatter_add(&weights->scatter, wire, w->group, w->grad_out, w->parts, bytes);
 }
 
 int weights_open(struct weights *weights, struct engine *engine)
@@ -60,8 +71,7 @@ int weights_open(struct weights *weights, struct engine *engine)
         TRY(gather_add(&weights->gather, engine->wire, w->group, weights->layer->slice[i], w->whole,
                        bytes));
         if (w->grad)
-            TRY(scatter_add(&weights->scatter, engine->wire, w->group, w->grad_out, w->parts,
-                            bytes));
+            TRY(add_reduction(weights, engine->wire, i, bytes));
     }
     TRY(wire_reserve(engine->wire, &weights->gather));
     return wire_reserve(engine->wire, &weights->scatter);
@@ -79,7 +89,7 @@ void weights_close(struct weights *weights)
 
 int weights_gather(struct weights *weights, struct engine *engine)
 {
-    if (!weights->gather.count)
+    if (batch_is_empty(&weights->gather))
         return OK;
     TRY(wire_exchange(engine->wire, engine->comm, &weights->gather));
     return event_record(weights->gathered, engine->comm);
@@ -123,7 +133,7 @@ int weights_reduce(struct weights *weights, struct engine *engine)
             TRY(sum(engine->compute, whole(w), 1, weights->compute_type, w->grad, storage,
                     w->grad_out));
     }
-    if (!weights->scatter.count)
+    if (batch_is_empty(&weights->scatter))
         return OK;
     TRY(event_record(weights->summed, engine->compute));
     TRY(event_wait(weights->summed, engine->comm));

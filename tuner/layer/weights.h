@@ -16,7 +16,8 @@ struct weight {
     void *compute;      /* gathered, compute type */
     void *grad;         /* of the whole, compute type */
     void *grad_out;     /* of the whole, storage type */
-    void *parts;        /* everybody's version of this rank's slice of the gradient */
+    void *parts;        /* everybody's version of this rank's slice of the gradient; NULL: none
+                         * needed, since the slice is whole here or the wire sums it */
 };
 
 struct weights {
@@ -27,8 +28,9 @@ struct weights {
     struct event *gathered, *summed, *scattered;
 };
 
+/* wire: the one they will travel on; NULL: not known, for the most memory that any wire needs. */
 void weights_layout(struct weights *weights, const struct layer *layer, const struct geometry *g,
-                    uint32_t compute_type, struct arena *arena);
+                    uint32_t compute_type, const struct wire *wire, struct arena *arena);
 int weights_open(struct weights *weights, struct engine *engine);
 void weights_close(struct weights *weights);
 

@@ -1,0 +1,14 @@
+/* A wire whose library has gathers, sums and all-to-alls of its own, as NCCL's has: over another
+ * wire, on the host.  It shows that such calls get what they need. */
+#ifndef LIBRARY_WIRE_H
+#define LIBRARY_WIRE_H
+
+#include "wire.h"
+
+/* `inner` is owned from here on, even on failure. */
+int library_wire_open(struct wire *inner, struct wire **out);
+
+/* Collectives of a kind that were exchanged so far. */
+int library_wire_calls(const struct wire *wire, enum collective_kind kind);
+
+#endif
