@@ -250,7 +250,7 @@ test: all
 test-full: all
 	$(Q)$(MAKE) --no-print-directory tests-built
 	$(Q)tests/run --full $(BUILD)
-THREADED := stream lookup lookup_record push
+THREADED := stream lookup lookup_record push loans
 tests-built: $(TESTS) $(ON_CPU) $(if $(UNIT),$(GPU_CHECKS))
 # What threads share is also run under ThreadSanitizer, whatever this build is.
 ifneq ($(SAN),thread)

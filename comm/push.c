@@ -13,11 +13,11 @@ struct box {
     uint64_t bytes;
 };
 
-struct board {
+struct push_board {
     struct box boxes[1]; /* (from, to) */
 };
 
-size_t board_bytes(int ranks)
+size_t push_board_bytes(int ranks)
 {
     return (size_t)ranks * (size_t)ranks * sizeof(struct box);
 }

@@ -18,6 +18,7 @@
 struct push_place {
     unsigned char handle[64]; /* of a whole allocation */
     uint64_t offset;
+    uint32_t loan; /* its owner's number for it, see loans.h */
 };
 
 enum push_sign { PUSH_READY, PUSH_DONE, PUSH_SIGNS };
@@ -34,11 +35,11 @@ struct push_device {
     int (*copy)(void *self, struct stream *stream, void *to, const void *from, size_t bytes);
 };
 
-struct board; /* shared by all ranks; zeroed memory is a board on which nothing is posted */
-size_t board_bytes(int ranks);
+struct push_board; /* shared by all ranks; zeroed memory is a board on which nothing is posted */
+size_t push_board_bytes(int ranks);
 
 struct push {
-    struct board *board; /* borrowed */
+    struct push_board *board; /* borrowed */
     int rank, ranks;
     const struct push_device *device;
     const struct watch *watch;

@@ -54,7 +54,8 @@ struct wire_ops {
     void (*close)(struct wire *wire);
     int (*reserve)(struct wire *wire, struct batch *batch);
     int (*exchange)(struct wire *wire, struct stream *stream, const struct batch *batch);
-    int (*wait)(struct wire *wire, struct stream *stream); /* NULL: stream_sync() is enough */
+    int (*wait)(struct wire *wire, struct stream *stream);  /* NULL: stream_sync() is enough */
+    int (*withdraw)(struct wire *wire, const void *memory); /* NULL: no rank opens another's */
     unsigned collectives; /* 1 << kind: what an exchange may carry besides transfers */
 };
 
@@ -101,6 +102,11 @@ int wire_reserve(struct wire *wire, struct batch *batch);
 
 /* One exchange at a time per wire: its stream runs them in order, the same on every rank. */
 int wire_exchange(struct wire *wire, struct stream *stream, const struct batch *batch);
+
+/* To be called before memory that exchanges came into is released, after the batches that named it
+ * are freed: waits until no other rank has it open.  ERR_WIRE: one may have it for ever, and the
+ * memory must not be released. */
+int wire_withdraw(struct wire *wire, const void *memory);
 
 /* To be called before stream_sync() of a stream that exchanges: waits for it, and ends what other
  * ranks will never complete.  ERR_WIRE then; the wire is of no more use. */

@@ -6,24 +6,36 @@
 #include "cuda.h"
 #include "cuda_peers.h"
 #include "fault.h"
+#include "loans.h"
 #include "push.h"
 #include "shared_memory.h"
 #include "status.h"
 #include "world.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* An allocation of another rank, open here as long as a batch needs it: until then that rank's
- * memory is not free, though it may have released it. */
+/* An allocation of another rank, open here as long as a batch needs it. */
 struct mapping {
     struct mapping *next;
     int peer, users; /* users: transfers */
+    uint32_t loan;
     unsigned char handle[64];
     char *base;
 };
+
+/* An allocation of this rank that others may have open. */
+struct export
+{
+    struct export *next;
+    uint64_t base;
+    uint32_t loan;
+};
+
+enum { EVENTS_LOAN = 0 }; /* every rank's first: the events that it records */
 
 /* What a batch keeps, since its first exchange: handles and mappings take the driver's time. */
 struct kept {
@@ -41,9 +53,12 @@ struct wire_ce {
     struct world *world;
     struct push push;
     struct push_device device;
+    struct loans loans;
+    void *board; /* push's and loans' */
     struct watch watch;
     bool broken;
     struct mapping *mappings;
+    struct export *exports;
     const struct batch *current; /* under exchange */
     /* Of each peer: what it awaits of us, what we await of it. */
     cudaEvent_t *ours[PUSH_SIGNS], *theirs[PUSH_SIGNS];
@@ -73,14 +88,44 @@ static int allocation_of(const void *memory, uint64_t *base)
     return code ? fail(ERR_DEVICE, "cuMemGetAddressRange: error %d", code) : OK;
 }
 
+static struct export *find_export(const struct wire_ce *wire, uint64_t base)
+{
+    struct export *e = wire->exports;
+
+    while (e && e->base != base)
+        e = e->next;
+    return e;
+}
+
+static int lend(struct wire_ce *wire, uint64_t base, uint32_t *loan)
+{
+    struct export *e = find_export(wire, base);
+    int rc;
+
+    if (!e) {
+        e = calloc(1, sizeof(*e));
+        rc = e ? loan_open(&wire->loans, &e->loan) : fail(ERR_NOMEM, "an export");
+        if (rc) {
+            free(e);
+            return rc;
+        }
+        e->base = base;
+        e->next = wire->exports;
+        wire->exports = e;
+    }
+    *loan = e->loan;
+    return OK;
+}
+
 /* The handle is asked of the allocation's beginning, to which the offset is counted. */
-static int find_place(const void *memory, struct push_place *out)
+static int find_place(struct wire_ce *wire, const void *memory, struct push_place *out)
 {
     cudaIpcMemHandle_t handle;
     uint64_t base = 0;
 
     TRY(allocation_of(memory, &base));
     TRY(CUDA(cudaIpcGetMemHandle(&handle, (void *)(uintptr_t)base)));
+    TRY(lend(wire, base, &out->loan));
     memcpy(out->handle, &handle, sizeof(handle));
     out->offset = (uint64_t)(uintptr_t)memory - base;
     return OK;
@@ -98,22 +143,22 @@ static int ce_place(void *self, const struct transfer *transfer, struct push_pla
     struct kept *kept = kept_of(self, transfer, &at);
 
     if (!kept->transfers[at].placed)
-        TRY(find_place(transfer->recv, &kept->transfers[at].place));
+        TRY(find_place(self, transfer->recv, &kept->transfers[at].place));
     kept->transfers[at].placed = true;
     *out = kept->transfers[at].place;
     return OK;
 }
 
-static struct mapping *find_mapping(struct wire_ce *wire, int peer, const unsigned char *handle)
+static struct mapping *find_mapping(struct wire_ce *wire, int peer, const struct push_place *place)
 {
     struct mapping *m = wire->mappings;
 
-    while (m && (m->peer != peer || memcmp(m->handle, handle, sizeof(m->handle)) != 0))
+    while (m && (m->peer != peer || memcmp(m->handle, place->handle, sizeof(m->handle)) != 0))
         m = m->next;
     return m;
 }
 
-static int open_mapping(struct wire_ce *wire, int peer, const unsigned char *handle,
+static int open_mapping(struct wire_ce *wire, int peer, const struct push_place *place,
                         struct mapping **out)
 {
     struct mapping *m = calloc(1, sizeof(*m));
@@ -123,14 +168,17 @@ static int open_mapping(struct wire_ce *wire, int peer, const unsigned char *han
 
     if (!m)
         return fail(ERR_NOMEM, "a mapping");
-    memcpy(&theirs, handle, sizeof(theirs));
-    memcpy(m->handle, handle, sizeof(m->handle));
+    memcpy(&theirs, place->handle, sizeof(theirs));
+    memcpy(m->handle, place->handle, sizeof(m->handle));
+    loan_take(&wire->loans, peer, place->loan);
     rc = CUDA(cudaIpcOpenMemHandle(&base, theirs, cudaIpcMemLazyEnablePeerAccess));
     if (rc) {
+        loan_give_back(&wire->loans, peer, place->loan);
         free(m);
         return rc;
     }
     m->peer = peer;
+    m->loan = place->loan;
     m->base = base;
     m->next = wire->mappings;
     wire->mappings = m;
@@ -147,7 +195,8 @@ static void release_mapping(struct wire_ce *wire, struct mapping *mapping)
     while (*link != mapping)
         link = &(*link)->next;
     *link = mapping->next;
-    CUDA(cudaIpcCloseMemHandle(mapping->base));
+    if (!CUDA(cudaIpcCloseMemHandle(mapping->base)))
+        loan_give_back(&wire->loans, mapping->peer, mapping->loan);
     free(mapping);
 }
 
@@ -161,10 +210,10 @@ static int ce_reach(void *self, const struct transfer *transfer, const struct pu
     struct mapping **m = &kept->transfers[at].mapping;
 
     if (!*m || memcmp((*m)->handle, place->handle, sizeof(place->handle)) != 0) {
-        struct mapping *now = find_mapping(wire, transfer->peer, place->handle);
+        struct mapping *now = find_mapping(wire, transfer->peer, place);
 
         if (!now)
-            TRY(open_mapping(wire, transfer->peer, place->handle, &now));
+            TRY(open_mapping(wire, transfer->peer, place, &now));
         now->users++;
         release_mapping(wire, *m);
         *m = now;
@@ -211,9 +260,11 @@ static int open_their_events(struct wire_ce *wire, const cudaIpcEventHandle_t *a
     int ranks = wire->base.topology.ranks, self = wire->base.topology.rank;
 
     for (int q = 0; q < ranks; q++)
-        for (int sign = 0; sign < PUSH_SIGNS && q != self; sign++)
+        for (int sign = 0; sign < PUSH_SIGNS && q != self; sign++) {
             TRY(CUDA(cudaIpcOpenEventHandle(&wire->theirs[sign][q],
                                             all[(q * PUSH_SIGNS + sign) * ranks + self])));
+            loan_take(&wire->loans, q, EVENTS_LOAN);
+        }
     return OK;
 }
 
@@ -236,21 +287,30 @@ static int exchange_events(struct wire_ce *wire)
     return world_settle(wire->world, rc);
 }
 
-static void close_events(struct wire_ce *wire)
+static void close_their_events(struct wire_ce *wire)
 {
-    for (int sign = 0; sign < PUSH_SIGNS; sign++) {
-        for (int q = 0; q < wire->base.topology.ranks; q++) {
-            if (wire->theirs[sign] && wire->theirs[sign][q])
+    for (int sign = 0; sign < PUSH_SIGNS; sign++)
+        for (int q = 0; q < wire->base.topology.ranks; q++)
+            if (wire->theirs[sign][q]) {
                 cudaEventDestroy(wire->theirs[sign][q]);
-            if (wire->ours[sign] && wire->ours[sign][q])
+                loan_give_back(&wire->loans, q, EVENTS_LOAN);
+            }
+}
+
+static void close_our_events(struct wire_ce *wire)
+{
+    for (int sign = 0; sign < PUSH_SIGNS; sign++)
+        for (int q = 0; q < wire->base.topology.ranks; q++)
+            if (wire->ours[sign][q])
                 cudaEventDestroy(wire->ours[sign][q]);
-        }
-        free(wire->theirs[sign]);
-        free(wire->ours[sign]);
-    }
 }
 
 /* ---- the wire */
+
+static size_t board_bytes(int ranks)
+{
+    return push_board_bytes(ranks) + loan_board_bytes(ranks);
+}
 
 static int break_off(struct wire_ce *wire, int rc)
 {
@@ -321,13 +381,60 @@ static int ce_reserve(struct wire *base, struct batch *batch)
     return OK;
 }
 
+/* After a failure a rank that has not heard of it may be about to open what is lent. */
+static int end_loan(struct wire_ce *wire, uint32_t loan)
+{
+    int rc;
+
+    if (wire->broken || world_alarmed(wire->world))
+        return ERR_WIRE;
+    rc = loan_end(&wire->loans, loan);
+    return rc ? break_off(wire, rc) : OK;
+}
+
+static int ce_withdraw(struct wire *base, const void *memory)
+{
+    struct wire_ce *wire = (struct wire_ce *)base;
+    struct export **link = &wire->exports, *e = find_export(wire, (uint64_t)(uintptr_t)memory);
+
+    if (!e)
+        return OK;
+    TRY(end_loan(wire, e->loan));
+    while (*link != e)
+        link = &(*link)->next;
+    *link = e->next;
+    free(e);
+    return OK;
+}
+
+static void free_wire(struct wire_ce *wire)
+{
+    for (int sign = 0; sign < PUSH_SIGNS; sign++) {
+        free(wire->theirs[sign]);
+        free(wire->ours[sign]);
+    }
+    while (wire->exports) { /* of memory that could not be withdrawn */
+        struct export *next = wire->exports->next;
+
+        free(wire->exports);
+        wire->exports = next;
+    }
+    free(wire);
+}
+
+/* Events like memory: the owner destroys them when the others have closed them, and leaves them to
+ * the end of the process where that cannot be known. */
 static void ce_close(struct wire *base)
 {
     struct wire_ce *wire = (struct wire_ce *)base;
 
-    close_events(wire);
-    shared_memory_close(wire->push.board, board_bytes(wire->base.topology.ranks));
-    free(wire);
+    if (wire->board) {
+        close_their_events(wire);
+        if (!end_loan(wire, EVENTS_LOAN))
+            close_our_events(wire);
+    }
+    shared_memory_close(wire->board, board_bytes(wire->base.topology.ranks));
+    free_wire(wire);
 }
 
 static const struct wire_ops ce_ops = {
@@ -336,6 +443,7 @@ static const struct wire_ops ce_ops = {
     .reserve = ce_reserve,
     .exchange = ce_exchange,
     .wait = ce_wait,
+    .withdraw = ce_withdraw,
 };
 
 static int check_peers(struct world *world, struct device *device)
@@ -371,7 +479,7 @@ static int new_wire(struct world *world, struct wire_ce **out)
         wire->world = world;
     }
     if (wire && !whole) {
-        ce_close(&wire->base);
+        free_wire(wire);
         wire = NULL;
     }
     *out = wire;
@@ -381,13 +489,18 @@ static int new_wire(struct world *world, struct wire_ce **out)
 static int open_parts(struct wire_ce *wire)
 {
     const struct topology *t = &wire->base.topology;
-    void *board = NULL;
+    uint32_t events;
 
     wire->device = (struct push_device){ wire, ce_place, ce_reach, ce_record, ce_await, ce_copy };
     wire->watch = watch_of(wire->world);
-    wire->push = (struct push){ NULL, t->rank, t->ranks, &wire->device, &wire->watch };
-    TRY(shared_memory_open(wire->world, board_bytes(t->ranks), &board));
-    wire->push.board = board;
+    TRY(shared_memory_open(wire->world, board_bytes(t->ranks), &wire->board));
+    wire->push = (struct push){ wire->board, t->rank, t->ranks, &wire->device, &wire->watch };
+    wire->loans =
+        (struct loans){ .board = (void *)((char *)wire->board + push_board_bytes(t->ranks)),
+                        .rank = t->rank,
+                        .watch = &wire->watch };
+    TRY(loan_open(&wire->loans, &events));
+    assert(events == EVENTS_LOAN);
     return exchange_events(wire);
 }
 

@@ -20,7 +20,7 @@ struct sign_event {
 
 /* What all ranks see. */
 static struct scene {
-    struct board *board;
+    struct push_board *board;
     int ranks;
     struct sign_event signs[PUSH_SIGNS][RANKS_MAX][RANKS_MAX]; /* (recorder, who awaits) */
     struct watch watch;
@@ -122,7 +122,7 @@ static void actor_open(struct actor *a, int rank)
 static void scene_open(struct actor *actors, int ranks, int64_t limit_ns)
 {
     scene = (struct scene){ .ranks = ranks, .watch = { scene_alarmed, &scene, limit_ns, true } };
-    scene.board = calloc(1, board_bytes(ranks));
+    scene.board = calloc(1, push_board_bytes(ranks));
     for (int q = 0; q < ranks; q++)
         actor_open(&actors[q], q);
     for (int s = 0; s < PUSH_SIGNS; s++)

@@ -57,6 +57,12 @@ void engine_close(struct engine *engine)
     *engine = (struct engine){ 0 };
 }
 
+void engine_release(struct engine *engine, void *memory)
+{
+    if (memory && !wire_withdraw(engine->wire, memory))
+        device_release(engine->device, memory);
+}
+
 /* What ends after both streams, on the one that is synced last. */
 static int join(struct engine *engine)
 {

@@ -23,6 +23,10 @@ int engine_open(struct world *world, const char *device, const char *wire, struc
 int engine_open_on(struct device *device, struct wire *wire, struct engine *out);
 void engine_close(struct engine *engine); /* a zeroed one is fine */
 
+/* Releases memory of the device that exchanges came into, unless another rank may have it open for
+ * ever.  NULL is fine. */
+void engine_release(struct engine *engine, void *memory);
+
 /* Waits for both streams; the first failure of either. */
 int engine_sync(struct engine *engine);
 

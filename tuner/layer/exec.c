@@ -101,7 +101,7 @@ void exec_close(struct exec *x)
     trip_close(&x->backward);
     trip_close(&x->forward);
     weights_close(&x->weights);
-    device_release(x->engine->device, x->memory);
+    engine_release(x->engine, x->memory);
     free(x);
 }
 

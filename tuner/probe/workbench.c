@@ -77,7 +77,7 @@ void workbench_close(struct workbench *b)
         return;
     event_close(b->compute);
     event_close(b->comm);
-    device_release(b->engine->device, b->memory);
+    engine_release(b->engine, b->memory);
     *b = (struct workbench){ 0 };
 }
 
