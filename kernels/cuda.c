@@ -84,6 +84,14 @@ static void cuda_release(struct device *device, void *memory)
     cuda_check(cudaFree(memory), "cudaFree");
 }
 
+static int64_t cuda_free_bytes(struct device *device)
+{
+    size_t free = 0, total = 0;
+
+    (void)device;
+    return CUDA(cudaMemGetInfo(&free, &total)) ? INT64_MAX : (int64_t)free;
+}
+
 /* Through pinned memory: a copy from pageable memory may return before the GPU has it, and is
  * staged by the driver in an order that says nothing to streams that do not wait for each other. */
 static int cuda_upload(struct device *base, void *to, const void *from_host, size_t bytes)
@@ -344,6 +352,7 @@ static const struct device_ops cuda_ops = {
     .close = cuda_close,
     .alloc = cuda_alloc,
     .release = cuda_release,
+    .free_bytes = cuda_free_bytes,
     .upload = cuda_upload,
     .download = cuda_download,
     .stream_open = cuda_stream_open,

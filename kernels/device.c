@@ -53,6 +53,11 @@ void device_release(struct device *device, void *memory)
         device->ops->release(device, memory);
 }
 
+int64_t device_free_bytes(struct device *device)
+{
+    return device->ops->free_bytes(device);
+}
+
 int device_upload(struct device *device, void *to, const void *from_host, size_t bytes)
 {
     return device->ops->upload(device, to, from_host, bytes);

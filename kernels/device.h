@@ -39,6 +39,7 @@ struct device_ops {
     void (*close)(struct device *device);
     int (*alloc)(struct device *device, size_t bytes, void **out);
     void (*release)(struct device *device, void *memory);
+    int64_t (*free_bytes)(struct device *device);
     int (*upload)(struct device *device, void *to, const void *from_host, size_t bytes);
     int (*download)(struct device *device, void *to_host, const void *from, size_t bytes);
     int (*stream_open)(struct device *device, bool urgent, struct stream **out);
@@ -63,6 +64,10 @@ uint32_t device_compute_type(const struct device *device, uint32_t storage);
 /* ERR_NOMEM is a result, not a broken device. Memory is aligned to 256 bytes, not cleared. */
 int device_alloc(struct device *device, size_t bytes, void **out);
 void device_release(struct device *device, void *memory); /* NULL is fine */
+
+/* What all processes that share its memory may still take together; INT64_MAX if it is not known.
+ */
+int64_t device_free_bytes(struct device *device);
 int device_upload(struct device *device, void *to, const void *from_host, size_t bytes);
 int device_download(struct device *device, void *to_host, const void *from, size_t bytes);
 

@@ -1,6 +1,7 @@
 /* Host streams: a worker thread each, in order; events order them; memory is plain memory. */
 #include "host.h"
 
+#include "allowance.h"
 #include "fault.h"
 #include "status.h"
 
@@ -352,6 +353,12 @@ static void host_close(struct device *device)
     free(device);
 }
 
+static int64_t host_free_bytes(struct device *device)
+{
+    (void)device;
+    return allowance_free_bytes();
+}
+
 static int64_t host_now_ns(struct device *device)
 {
     (void)device;
@@ -363,6 +370,7 @@ static const struct device_ops host_ops = {
     .close = host_close,
     .alloc = host_alloc,
     .release = host_release,
+    .free_bytes = host_free_bytes,
     .upload = host_copy,
     .download = host_copy,
     .stream_open = host_stream_open,

@@ -268,10 +268,22 @@ static int64_t sim_now_ns(struct device *device)
     return ((const struct sim_device *)device)->now_ns;
 }
 
+static uint64_t limit_bytes(const struct sim_device *device)
+{
+    return device->costs->memory_bytes ? device->costs->memory_bytes : UINT64_MAX / 4;
+}
+
+static int64_t sim_free_bytes(struct device *base)
+{
+    const struct sim_device *device = (const struct sim_device *)base;
+
+    return (int64_t)(limit_bytes(device) - device->used_bytes);
+}
+
 static int sim_alloc(struct device *base, size_t bytes, void **out)
 {
     struct sim_device *device = (struct sim_device *)base;
-    uint64_t limit = device->costs->memory_bytes ? device->costs->memory_bytes : UINT64_MAX / 4;
+    uint64_t limit = limit_bytes(device);
     struct allocation *allocation;
 
     if (fault_hit("alloc"))
@@ -327,6 +339,7 @@ static const struct device_ops sim_ops = {
     .close = sim_close,
     .alloc = sim_alloc,
     .release = sim_release,
+    .free_bytes = sim_free_bytes,
     .upload = sim_copy,
     .download = sim_copy,
     .stream_open = sim_stream_open,

@@ -233,6 +233,19 @@ static const struct search_machine cpu_guess = { .message_s = 5e-6,
                                                  .flops = 4e10,
                                                  .launch_s = 2e-5 };
 
+/* And for GPUs: an A100 with NVLink and 200 Gb/s is below them, a B200 above. */
+static const struct search_machine gpu_guess = { .message_s = 5e-6,
+                                                 .bytes_per_s_between = 3e10,
+                                                 .bytes_per_s_inside = 2e11,
+                                                 .copy_bytes_per_s = 1.5e12,
+                                                 .flops = 1.5e14,
+                                                 .launch_s = 1e-5 };
+
+static const struct search_machine *guess_for(const struct cluster *c)
+{
+    return strcmp(virtual_kernels(c), "cuda") ? &cpu_guess : &gpu_guess;
+}
+
 static double known_or(double value, double factor, double guess)
 {
     return isnan(value) ? guess : value * factor;
@@ -240,7 +253,7 @@ static double known_or(double value, double factor, double guess)
 
 static struct search_machine machine_guess(const struct cluster *c)
 {
-    struct search_machine g = cpu_guess;
+    struct search_machine g = *guess_for(c);
 
     g.message_s = known_or(c->message_inside_us, 1e-6, g.message_s);
     g.message_s = known_or(c->message_between_us, 1e-6, g.message_s);
@@ -384,6 +397,7 @@ static double message_us(double latency_us, double message_us, double half_kib,
 void tune_request_learn(struct tune_request *request, const struct cluster *known)
 {
     struct search_machine *g = &request->machine;
+    const struct search_machine *guess = guess_for(known);
     uint32_t others = known->ranks > 1 ? known->ranks - 1 : 1;
     double us;
 
@@ -395,9 +409,9 @@ void tune_request_learn(struct tune_request *request, const struct cluster *know
                           known->half_between_kib, known->bandwidth_between_gbs, others)
              : message_us(known->latency_inside_us, known->message_inside_us,
                           known->half_inside_kib, known->bandwidth_inside_gbs, others);
-    g->message_s = known_or(us, 1e-6, cpu_guess.message_s);
+    g->message_s = known_or(us, 1e-6, guess->message_s);
     /* What a chunk costs is handing it from stream to stream, of which launches are the least. */
-    g->launch_s = fmax(g->launch_s, cpu_guess.launch_s);
+    g->launch_s = fmax(g->launch_s, guess->launch_s);
 }
 
 uint64_t tune_paper_trials(const struct tune_request *r, size_t number)

@@ -85,11 +85,11 @@ static void read_steps(const struct survey *s, struct probe *p)
     p->step_ns = (double)spread_of(ns, s->table.rounds * SURVEY_STEPS).median_ns;
 }
 
-/* Where ranks share cores, the scheduler's moods must not pass for the device's speed: there the
- * least time counts, elsewhere the median. */
+/* Where ranks compute on cores that they share, the scheduler's moods must not pass for the
+ * device's speed: there the least time counts, elsewhere the median. */
 static int own_product_ns(const struct survey *s, double *ns)
 {
-    int64_t crowded = world_crowded(s->world);
+    int64_t crowded = world_crowded(s->world) && !s->engine->device->asynchronous;
 
     TRY(world_max(s->world, &crowded, 1));
     *ns = timetable_own_ns(&s->table, SUBJECT_SPEED, crowded ? 0 : 0.5);

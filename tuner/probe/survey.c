@@ -1,7 +1,6 @@
 /* Kernels, links and steps: in what sizes, and how long each is worth doing. */
 #include "survey.h"
 
-#include "allowance.h"
 #include "plan.h"
 #include "status.h"
 
@@ -10,7 +9,8 @@
 #include <unistd.h>
 
 enum {
-    COPY_BYTES = 32 << 20, /* past the last cache, with as much to copy to */
+    COPY_BYTES = 32 << 20, /* past a processor's last cache, with as much to copy to */
+    COPY_CACHES = 4,       /* of a device that says how large its cache is */
     COPY_BYTES_LEAST = 8 << 20,
     TRAFFIC_BYTES = 8 << 20, /* of one exchange, per rank and direction */
     LAUNCHES = 512,          /* one costs a fraction of what an empty step varies by */
@@ -273,15 +273,18 @@ static int add_steps(struct survey *s, uint64_t seed)
     return OK;
 }
 
-/* Less where ranks are many and memory is small. */
+/* Past the last cache of every rank's device; less where ranks are many and memory is small. */
 static int open_bench(struct survey *s)
 {
-    int64_t free_each = allowance_free_bytes() / world_neighbours(s->world) / 4, least[1];
+    struct device *device = s->engine->device;
+    /* Those beside this one may have devices of their own, but are few then. */
+    int64_t free_each = device_free_bytes(device) / world_neighbours(s->world) / 4;
+    int64_t agreed[2] = { -free_each, (int64_t)device->cache_bytes * COPY_CACHES };
     size_t bytes = COPY_BYTES;
 
-    least[0] = -free_each;
-    TRY(world_max(s->world, least, 1));
-    while (bytes > COPY_BYTES_LEAST && (int64_t)workbench_bytes(bytes) > -least[0])
+    TRY(world_max(s->world, agreed, 2));
+    bytes = (int64_t)bytes < agreed[1] ? (size_t)agreed[1] : bytes;
+    while (bytes > COPY_BYTES_LEAST && (int64_t)workbench_bytes(bytes) > -agreed[0])
         bytes /= 2;
     TRY(world_settle(s->world, workbench_open(s->engine, bytes, &s->bench)));
     s->table.world = s->world;

@@ -133,7 +133,7 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
     there = on_gpu
                 ? machine_cluster("cuda", neighbours, neighbours).memory_gib * 0x1p30 * neighbours
                 : (double)allowance_free_bytes();
-    if (bytes * neighbours <= there)
+    if (!(bytes * neighbours > there)) /* or it is not known what is there */
         return OK;
     return fail(
         ERR_ARGUMENT,
