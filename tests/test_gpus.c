@@ -153,6 +153,23 @@ static void without_an_answering_gpu_there_is_one_plain_line(void)
         }
 }
 
+/* Products run elsewhere and messages go another way: what is said of cores is that there be one.
+ */
+static void of_their_host_ranks_on_gpus_hear_of_cores_alone(void)
+{
+    struct findings on_gpus = { .count = 0 }, crowd = { .count = 0 }, elsewhere = { .count = 0 };
+    struct findings on_cores = { .count = 0 };
+
+    doctor_here(1, true, &on_gpus);
+    CHECK(on_gpus.count == 1 && says(&on_gpus, "cores: 1 ranks on"));
+    doctor_here(100000, true, &crowd);
+    CHECK(only_fault(&crowd) && only_fault(&crowd)->level == FINDING_WRONG);
+    doctor_here(0, true, &elsewhere);
+    CHECK(!elsewhere.count);
+    doctor_here(1, false, &on_cores);
+    CHECK(says(&on_cores, "cores: 1 ranks") && says(&on_cores, "BLAS") && says(&on_cores, "load"));
+}
+
 static struct host_facts facts(const char *bus)
 {
     struct host_facts f = { .multiprocessors = 132, .memory_gib = 141, .free_bytes = 100LL << 30 };
@@ -203,6 +220,7 @@ int main(int argc, char **argv)
         TEST(words_make_faults_too),
         TEST(an_older_driver_is_a_note_and_an_unknown_clock_is_not),
         TEST(without_an_answering_gpu_there_is_one_plain_line),
+        TEST(of_their_host_ranks_on_gpus_hear_of_cores_alone),
         TEST(ranks_that_share_a_gpu_are_another_cluster),
     };
 

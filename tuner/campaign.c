@@ -87,7 +87,8 @@ static void say_what_is_wrong(const struct campaign *c)
     bool elsewhere = c->where.elsewhere || c->world;
 
     doctor_database(c->path, &found);
-    doctor_here(elsewhere ? 0 : c->where.ranks, &found);
+    doctor_here(elsewhere ? 0 : c->where.ranks, !strcmp(virtual_kernels(&c->cluster), "cuda"),
+                &found);
     for (int i = 0; i < found.count; i++)
         if (found.list[i].level == FINDING_WRONG)
             note("%s: %s (see moetune doctor)", found.list[i].what, found.list[i].effect);

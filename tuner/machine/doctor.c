@@ -125,6 +125,20 @@ static void check_cores(uint32_t ranks, int cores, const char *host, struct find
                      "cores: %u ranks on %d cores of %s", ranks, cores, host);
 }
 
+/* Of ranks that compute on GPUs a core does nothing but queue kernels and wait. */
+static void check_queueing(uint32_t ranks, int cores, double load, const char *host,
+                           struct findings *out)
+{
+    static const struct verdict late = {
+        FINDING_WRONG, "a rank without a core queues its kernels late, and the GPU waits for it",
+        "a core for each rank: fewer ranks, an idle machine, or a larger allocation"
+    };
+    double busy = load * cores;
+
+    findings_add(out, ranks + busy > cores ? late : finding_fine,
+                 "cores: %u ranks on %d cores of %s, %.0f of them busy", ranks, cores, host, busy);
+}
+
 /* Runnable tasks of others, as a share of the cores.  The first figure of loadavg is a minute's. */
 static double load_here(void)
 {
@@ -208,28 +222,60 @@ static void host_name(char *name, size_t size)
     gethostname(name, size - 1);
 }
 
-void doctor_here(uint32_t ranks, struct findings *out)
-{
-    char host[64], governor[32];
-
-    host_name(host, sizeof(host));
-    governor_here(governor, sizeof(governor));
-    if (ranks)
-        check_cores(ranks, allowance_cores(), host, out);
-    check_load(load_here(), host, out);
-    check_governor(governor, host, out);
-    check_environment(out);
-    check_blas(out);
-}
-
-/* ---- over ranks */
-
 /* What a rank sees of its host now. */
 struct condition {
     double load;
     int32_t cores;
     char governor[32];
 };
+
+static struct condition condition_here(void)
+{
+    struct condition c = { .load = load_here(), .cores = allowance_cores() };
+
+    governor_here(c.governor, sizeof(c.governor));
+    return c;
+}
+
+/* ranks 0: they are elsewhere. */
+static void check_host(bool on_gpus, uint32_t ranks, const struct condition *c, const char *host,
+                       struct findings *out)
+{
+    if (on_gpus && ranks)
+        check_queueing(ranks, c->cores, c->load, host, out);
+    if (on_gpus)
+        return;
+    if (ranks)
+        check_cores(ranks, c->cores, host, out);
+    check_load(c->load, host, out);
+    check_governor(c->governor, host, out);
+}
+
+/* What exchanges and products of ranks that compute on cores depend on. */
+static void check_settings(bool on_gpus, struct findings *out)
+{
+    if (on_gpus)
+        return;
+    check_environment(out);
+    check_blas(out);
+}
+
+void doctor_here(uint32_t ranks, bool on_gpus, struct findings *out)
+{
+    struct condition here = condition_here();
+    char host[64];
+
+    host_name(host, sizeof(host));
+    check_host(on_gpus, ranks, &here, host, out);
+    check_settings(on_gpus, out);
+}
+
+/* ---- over ranks */
+
+static bool on_gpus(const struct discovery *d)
+{
+    return !strcmp(d->cluster.backend, "cuda");
+}
 
 /* One finding per kind and host, where the host's first rank is. */
 static void check_hosts(const struct discovery *d, const struct condition *conditions,
@@ -240,9 +286,7 @@ static void check_hosts(const struct discovery *d, const struct condition *condi
 
         while (next < d->ranks && !strcmp(d->facts[next].host, d->facts[i].host))
             next++;
-        check_cores(next - i, conditions[i].cores, d->facts[i].host, out);
-        check_load(conditions[i].load, d->facts[i].host, out);
-        check_governor(conditions[i].governor, d->facts[i].host, out);
+        check_host(on_gpus(d), next - i, &conditions[i], d->facts[i].host, out);
         i = next;
     }
 }
@@ -275,19 +319,30 @@ static void check_equal(const struct discovery *d, struct findings *out)
 
 static void check_network(const struct discovery *d, struct findings *out)
 {
-    static const struct verdict unknown = {
-        FINDING_NOTE, "messages may take a slow or a management network",
-        "--launcher-args \"--mca btl_tcp_if_include NET/BITS\" if they do"
+    static const struct chooser {
+        const char *name, *variable;
+        struct verdict unknown;
+    } choosers[] = {
+        { "MPI",
+          "OMPI_MCA_btl_tcp_if_include",
+          { FINDING_NOTE, "messages may take a slow or a management network",
+            "--launcher-args \"--mca btl_tcp_if_include NET/BITS\" if they do" } },
+        { "NCCL",
+          "NCCL_SOCKET_IFNAME",
+          { FINDING_NOTE, "exchanges may take a slow or a management network",
+            "NCCL_DEBUG=INFO says which; NCCL_SOCKET_IFNAME or NCCL_IB_HCA choose another" } },
     };
-    const char *chosen = getenv("OMPI_MCA_btl_tcp_if_include");
+    const struct chooser *c = &choosers[on_gpus(d)];
+    const char *chosen = getenv(c->variable);
 
     if (d->cluster.nodes < 2)
         findings_add(out, finding_fine, "network: one node, none is used");
     else if (chosen)
         findings_add(out, finding_fine, "network: %s (%s)", chosen, d->cluster.link_between);
     else
-        findings_add(out, strstr(d->cluster.link_between, "InfiniBand") ? finding_fine : unknown,
-                     "network: MPI chooses; the default route is %s", d->cluster.link_between);
+        findings_add(out, strstr(d->cluster.link_between, "InfiniBand") ? finding_fine : c->unknown,
+                     "network: %s chooses; the default route is %s", c->name,
+                     d->cluster.link_between);
 }
 
 static int check_collective(struct world *world, struct findings *out)
@@ -323,7 +378,7 @@ static int check_gpus(struct world *world, const struct discovery *d, struct fin
     mine = gpu_condition_here(&gpus, host);
     if (!rc)
         rc = world_gather(world, &mine, all, sizeof(mine));
-    if (!rc && !strcmp(d->cluster.backend, "cuda"))
+    if (!rc && on_gpus(d))
         gpu_doctor_ranks(all, d->ranks, out);
     else if (!rc)
         gpu_doctor_none(&gpus, strstr(d->facts[0].gpus, "NVIDIA"), out);
@@ -333,11 +388,10 @@ static int check_gpus(struct world *world, const struct discovery *d, struct fin
 
 int doctor_ranks(struct world *world, const struct discovery *discovery, struct findings *out)
 {
-    struct condition mine = { .load = load_here(), .cores = allowance_cores() }, *all;
+    struct condition mine = condition_here(), *all;
     int rc;
 
     *out = (struct findings){ .count = 0 };
-    governor_here(mine.governor, sizeof(mine.governor));
     all = calloc(discovery->ranks, sizeof(*all));
     rc = world_settle(world, all ? OK : fail(ERR_NOMEM, "%u ranks", discovery->ranks));
     if (!rc)
@@ -349,8 +403,7 @@ int doctor_ranks(struct world *world, const struct discovery *discovery, struct 
         check_hosts(discovery, all, out);
         check_clocks(discovery, out);
         check_network(discovery, out);
-        check_environment(out);
-        check_blas(out);
+        check_settings(on_gpus(discovery), out);
         rc = check_gpus(world, discovery, out);
     }
     if (!rc)

@@ -37,8 +37,8 @@ __attribute__((format(printf, 3, 4))) void findings_add(struct findings *to, str
 void doctor_database(const char *path, struct findings *out);
 
 /* Adds what else can be seen without ranks, in a moment: cores for `ranks` of them on this host (0:
- * they are elsewhere), load, frequency, environment. */
-void doctor_here(uint32_t ranks, struct findings *out);
+ * they are elsewhere); where they compute on those, load, frequency and environment too. */
+void doctor_here(uint32_t ranks, bool on_gpus, struct findings *out);
 
 /* Collective; on every rank the same, into empty findings: what hosts say of themselves, clocks, an
  * empty collective. */

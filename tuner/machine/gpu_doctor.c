@@ -1,4 +1,4 @@
-/* Each check looks at one thing over all ranks, and names the first rank that has it. */
+/* A table of checks; each looks at one thing. */
 #include "gpu_doctor.h"
 
 #include "nvml.h"
@@ -33,16 +33,7 @@ struct gpu_condition gpu_condition_here(const struct gpus *gpus, const char *hos
     return c;
 }
 
-/* ---- checks over ranks */
-
-static int first_with(const struct gpu_condition *ranks, uint32_t count,
-                      bool (*has)(const struct gpu_condition *c))
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (has(&ranks[i]))
-            return (int)i;
-    return -1;
-}
+/* ---- over all ranks */
 
 static void check_libraries(const struct gpu_condition *c, struct findings *out)
 {
@@ -81,135 +72,126 @@ static void check_sharing(const struct gpu_condition *ranks, uint32_t count, str
                  ranks[0].name, count, count > 1 ? "s" : "", ranks[0].seen, ranks[0].host);
 }
 
-static bool out_of_reach(const struct gpu_condition *c)
+/* ---- of one rank: each says what is wrong there, and returns true if anything is */
+
+static bool out_of_reach(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
 {
+    snprintf(what, size, "peer access: %d of %d GPUs of %s are out of rank %u's reach",
+             c->out_of_reach, c->seen, c->host, rank);
     return c->out_of_reach > 0;
 }
 
-static void check_reach(const struct gpu_condition *ranks, uint32_t count, struct findings *out)
+static bool cut(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
 {
-    static const struct verdict apart = {
-        FINDING_NOTE, "exchanges inside the node go through the host's memory",
-        "nvidia-smi topo -p2p rw says why; often IOMMU or ACS settings, or a container's limits"
-    };
-    int bad = first_with(ranks, count, out_of_reach);
-
-    if (bad >= 0)
-        findings_add(out, apart, "peer access: %d of %d GPUs of %s are out of rank %d's reach",
-                     ranks[bad].out_of_reach, ranks[bad].seen, ranks[bad].host, bad);
-    else if (ranks[0].seen > 1)
-        findings_add(out, finding_fine, "peer access: every GPU reaches every other, %s",
-                     ranks[0].links > 0 ? "by NVLink" : "not known by what");
-}
-
-static bool mig(const struct gpu_condition *c)
-{
+    snprintf(what, size, "MIG: the GPU of rank %u on %s is cut into instances", rank, c->host);
     return c->mig == 1;
 }
 
-static void check_mig(const struct gpu_condition *ranks, uint32_t count, struct findings *out)
+static bool not_persistent(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
 {
-    static const struct verdict cut = {
-        FINDING_NOTE,
-        "an instance has a part of the multiprocessors, memory and cache; NCCL does not join two "
-        "of one GPU",
-        "tune on whole GPUs, unless trainers run in instances too"
-    };
-    int bad = first_with(ranks, count, mig);
-
-    if (bad >= 0)
-        findings_add(out, cut, "MIG: the GPU of rank %d on %s is cut into instances", bad,
-                     ranks[bad].host);
-}
-
-static bool not_persistent(const struct gpu_condition *c)
-{
+    snprintf(what, size, "persistence: off on %s (rank %u)", c->host, rank);
     return c->persistence == 0;
 }
 
-static void check_persistence(const struct gpu_condition *ranks, uint32_t count,
-                              struct findings *out)
+static bool busy(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
 {
-    static const struct verdict off = {
-        FINDING_NOTE, "between ranks the driver unloads: each start takes seconds, clocks reset",
-        "nvidia-smi -pm 1, or nvidia-persistenced"
-    };
-    int bad = first_with(ranks, count, not_persistent);
-
-    if (bad >= 0)
-        findings_add(out, off, "persistence: off on %s (rank %d)", ranks[bad].host, bad);
-}
-
-static bool busy(const struct gpu_condition *c)
-{
+    snprintf(what, size, "GPU load: %d %% on %s (rank %u), and no rank has begun", c->busy_percent,
+             c->host, rank);
     return c->busy_percent > 5;
 }
 
-static void check_busy(const struct gpu_condition *ranks, uint32_t count, struct findings *out)
+static bool held_back(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
 {
-    static const struct verdict used = {
-        FINDING_WRONG, "another program's kernels take time from some steps and not from others",
-        "wait until the GPU is idle (nvidia-smi names the program)"
-    };
-    int bad = first_with(ranks, count, busy);
-
-    if (bad >= 0)
-        findings_add(out, used, "GPU load: %d %% on %s (rank %d), and no rank has begun",
-                     ranks[bad].busy_percent, ranks[bad].host, bad);
-}
-
-static bool throttled(const struct gpu_condition *c)
-{
+    snprintf(what, size, "GPU clock: %d of %d MHz on %s (rank %u), held back by %s", c->clock_mhz,
+             c->clock_max_mhz, c->host, rank, c->throttled);
     return *c->throttled;
 }
 
-static void check_clocks(const struct gpu_condition *ranks, uint32_t count, struct findings *out)
-{
-    static const struct verdict slowed = {
-        FINDING_NOTE,
-        "the clock follows heat and power: the same plan is faster or slower by turns",
-        "better cooling, or a clock that can be held: nvidia-smi -lgc MHZ"
-    };
-    int bad = first_with(ranks, count, throttled);
+/* ---- what is said when no rank has it: of rank 0; false: nothing */
 
-    if (bad >= 0)
-        findings_add(out, slowed, "GPU clock: %d of %d MHz on %s (rank %d), held back by %s",
-                     ranks[bad].clock_mhz, ranks[bad].clock_max_mhz, ranks[bad].host, bad,
-                     ranks[bad].throttled);
-    else if (ranks[0].clock_mhz >= 0)
-        findings_add(out, finding_fine, "GPU clock: %d of %d MHz now, not held back",
-                     ranks[0].clock_mhz, ranks[0].clock_max_mhz);
+static bool reaches(const struct gpu_condition *c, char *what, size_t size)
+{
+    snprintf(what, size, "peer access: every GPU reaches every other, %s",
+             c->links > 0 ? "by NVLink" : "not known by what");
+    return c->seen > 1;
+}
+
+static bool clock_now(const struct gpu_condition *c, char *what, size_t size)
+{
+    if (c->clock_mhz >= 0)
+        snprintf(what, size, "GPU clock: %d of %d MHz now, not held back", c->clock_mhz,
+                 c->clock_max_mhz);
     else
-        findings_add(out, finding_fine,
-                     "GPU clock: not known, the management library (NVML) is not there");
+        snprintf(what, size, "GPU clock: not known, the management library (NVML) is not there");
+    return true;
+}
+
+static const struct check {
+    bool (*wrong)(const struct gpu_condition *c, uint32_t rank, char *what, size_t size);
+    bool (*fine)(const struct gpu_condition *c, char *what, size_t size); /* NULL: nothing */
+    struct verdict verdict;
+} checks[] = {
+    { out_of_reach,
+      reaches,
+      { FINDING_NOTE, "exchanges inside the node go through the host's memory",
+        "nvidia-smi topo -p2p rw says why; often IOMMU or ACS settings, or a container's "
+        "limits" } },
+    { cut,
+      NULL,
+      { FINDING_NOTE,
+        "an instance has a part of the multiprocessors, memory and cache; NCCL does not join two "
+        "of one GPU",
+        "tune on whole GPUs, unless trainers run in instances too" } },
+    { not_persistent,
+      NULL,
+      { FINDING_NOTE, "between ranks the driver unloads: each start takes seconds, clocks reset",
+        "nvidia-smi -pm 1, or nvidia-persistenced" } },
+    { busy,
+      NULL,
+      { FINDING_WRONG, "another program's kernels take time from some steps and not from others",
+        "wait until the GPU is idle (nvidia-smi names the program)" } },
+    { held_back,
+      clock_now,
+      { FINDING_NOTE,
+        "the clock follows heat and power: the same plan is faster or slower by turns",
+        "better cooling, or a clock that can be held: nvidia-smi -lgc MHZ" } },
+};
+
+/* Names the first rank that has it. */
+static void run_check(const struct check *check, const struct gpu_condition *ranks, uint32_t count,
+                      struct findings *out)
+{
+    char what[sizeof(out->list[0].what)];
+    uint32_t i = 0;
+
+    while (i < count && !check->wrong(&ranks[i], i, what, sizeof(what)))
+        i++;
+    if (i < count)
+        findings_add(out, check->verdict, "%s", what);
+    else if (check->fine && check->fine(&ranks[0], what, sizeof(what)))
+        findings_add(out, finding_fine, "%s", what);
 }
 
 void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct findings *out)
 {
     check_libraries(&ranks[0], out);
     check_sharing(ranks, count, out);
-    check_reach(ranks, count, out);
-    check_mig(ranks, count, out);
-    check_persistence(ranks, count, out);
-    check_busy(ranks, count, out);
-    check_clocks(ranks, count, out);
+    for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
+        run_check(&checks[i], ranks, count, out);
 }
 
 void gpu_doctor_none(const struct gpus *gpus, bool on_the_bus, struct findings *out)
 {
-    static const struct verdict silent = {
+    const struct verdict unused = {
         FINDING_NOTE, "ranks compute on cores although there is a GPU: the table is a CPU's",
-        "load the NVIDIA driver; give the container its GPUs; CUDA_VISIBLE_DEVICES may hide them"
-    };
-    static const struct verdict unbuilt = {
-        FINDING_NOTE, "ranks compute on cores although there is a GPU: the table is a CPU's",
-        "build where a CUDA toolkit with NCCL is (make GPU=1 says what is missing)"
+        gpus->built ? "load the NVIDIA driver; give the container its GPUs; CUDA_VISIBLE_DEVICES "
+                      "may hide them"
+                    : "build where a CUDA toolkit with NCCL is (make GPU=1 says what is missing)"
     };
 
     if (gpus->count)
         findings_add(out, finding_fine, "GPU: %s answers, but not on every rank, or --device host",
                      gpus->list[0].name);
     else
-        findings_add(out, !on_the_bus ? finding_fine : (gpus->built ? silent : unbuilt), "GPU: %s",
-                     gpus->why);
+        findings_add(out, on_the_bus ? unused : finding_fine, "GPU: %s", gpus->why);
 }
