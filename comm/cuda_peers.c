@@ -4,16 +4,28 @@
 #include "cuda.h"
 #include "status.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+static void read_boot_id(char *text, size_t size)
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+
+    if (file && !fgets(text, (int)size, file))
+        text[0] = 0;
+    if (file)
+        fclose(file);
+}
+
 int cuda_peers(struct world *world, const struct device *device, struct cuda_peer **out)
 {
     int ranks = world_topology(world)->ranks, rc;
-    struct cuda_peer mine = { "", "" }, *all = calloc((size_t)ranks, sizeof(*all));
+    struct cuda_peer mine = { "", "", "" }, *all = calloc((size_t)ranks, sizeof(*all));
 
     gethostname(mine.host, sizeof(mine.host) - 1);
+    read_boot_id(mine.boot, sizeof(mine.boot));
     rc = all ? CUDA(cudaDeviceGetPCIBusId(mine.bus, sizeof(mine.bus), cuda_ordinal(device)))
              : fail(ERR_NOMEM, "%d ranks", ranks);
     rc = world_settle(world, rc);
@@ -26,11 +38,16 @@ int cuda_peers(struct world *world, const struct device *device, struct cuda_pee
     return rc;
 }
 
+static bool same_machine(const struct cuda_peer *a, const struct cuda_peer *b)
+{
+    return *a->boot || *b->boot ? !strcmp(a->boot, b->boot) : !strcmp(a->host, b->host);
+}
+
 bool cuda_peers_share_gpu(const struct cuda_peer *peers, int ranks)
 {
     for (int i = 1; i < ranks; i++)
         for (int j = 0; j < i; j++)
-            if (!strcmp(peers[i].bus, peers[j].bus) && !strcmp(peers[i].host, peers[j].host))
+            if (!strcmp(peers[i].bus, peers[j].bus) && same_machine(&peers[i], &peers[j]))
                 return true;
     return false;
 }
@@ -38,7 +55,23 @@ bool cuda_peers_share_gpu(const struct cuda_peer *peers, int ranks)
 bool cuda_peers_share_host(const struct cuda_peer *peers, int ranks)
 {
     for (int i = 1; i < ranks; i++)
-        if (strcmp(peers[i].host, peers[0].host) != 0)
+        if (strcmp(peers[i].host, peers[0].host) != 0 || !same_machine(&peers[i], &peers[0]))
             return false;
     return true;
+}
+
+int cuda_peers_reach(const struct device *device, const struct cuda_peer *peers, int ranks,
+                     bool *out)
+{
+    int own = cuda_ordinal(device), events = 0, other, reaches = 1;
+
+    TRY(CUDA(cudaDeviceGetAttribute(&events, cudaDevAttrIpcEventSupport, own)));
+    for (int q = 0; q < ranks && reaches; q++) {
+        if (cudaDeviceGetByPCIBusId(&other, peers[q].bus) != cudaSuccess)
+            (void)cudaGetLastError(); /* not visible here */
+        else if (other != own)
+            TRY(CUDA(cudaDeviceCanAccessPeer(&reaches, own, other)));
+    }
+    *out = events && reaches;
+    return OK;
 }

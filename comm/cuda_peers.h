@@ -8,8 +8,9 @@
 
 struct device;
 
+/* Names of hosts may be alike (localhost) or several (containers): `boot` is the machine's own. */
 struct cuda_peer {
-    char host[64], bus[24]; /* the PCI bus id of its GPU */
+    char host[64], boot[40], bus[24]; /* bus: the PCI bus id of its GPU */
 };
 
 /* One for each rank, the same on every rank; to be freed.  Collective. */
@@ -17,5 +18,10 @@ int cuda_peers(struct world *world, const struct device *device, struct cuda_pee
 
 bool cuda_peers_share_gpu(const struct cuda_peer *peers, int ranks);
 bool cuda_peers_share_host(const struct cuda_peer *peers, int ranks); /* all of them */
+
+/* Whether this device may open the others' memory.  Of those that this process cannot see it is not
+ * known before it is tried: they count as open. */
+int cuda_peers_reach(const struct device *device, const struct cuda_peer *peers, int ranks,
+                     bool *out);
 
 #endif

@@ -450,17 +450,23 @@ static int check_peers(struct world *world, struct device *device)
 {
     const struct topology *t = world_topology(world);
     struct cuda_peer *peers = NULL;
-    bool one_host, shared;
+    bool one_host, shared, reach = true;
+    int rc = OK;
 
     TRY(cuda_peers(world, device, &peers));
     one_host = cuda_peers_share_host(peers, t->ranks);
     shared = cuda_peers_share_gpu(peers, t->ranks);
+    if (one_host)
+        rc = cuda_peers_reach(device, peers, t->ranks, &reach);
     free(peers);
+    rc = world_settle(world, rc || (one_host && reach) ? rc : UNSUPPORTED);
     if (t->rank == 0 && !one_host)
         note("wire ce does not apply: it copies inside one host, and ranks are on several");
+    else if (t->rank == 0 && rc == UNSUPPORTED)
+        note("wire ce does not apply: a GPU cannot open another's memory (nvidia-smi topo -p2p)");
     else if (t->rank == 0 && shared)
         note("several ranks share one GPU: results are right, times say nothing of any link");
-    return one_host ? OK : UNSUPPORTED;
+    return rc;
 }
 
 static int new_wire(struct world *world, struct wire_ce **out)

@@ -336,7 +336,8 @@ static void cuda_close(struct device *base)
     for (int i = 0; i < STAGES; i++) {
         if (device->staged[i])
             cudaEventDestroy(device->staged[i]);
-        cudaFreeHost(device->stage[i]);
+        if (device->stage[i])
+            cudaFreeHost(device->stage[i]);
     }
     if (device->origin)
         cudaEventDestroy(device->origin);
