@@ -11,6 +11,7 @@ enum { KINDS = COLLECTIVE_ALL_TO_ALL + 1 };
 struct library_wire {
     struct wire base, *inner;
     int calls[KINDS];
+    int batches, withdrawn, withdrawn_early;
 };
 
 struct sum {
@@ -22,6 +23,7 @@ struct sum {
 
 /* What a batch becomes; kept with it. */
 struct translation {
+    struct library_wire *wire;
     struct batch direct;
     int sum_count;
     struct sum sums[1];
@@ -66,6 +68,7 @@ static void forget(struct batch *batch)
 {
     struct translation *t = batch->kept;
 
+    t->wire->batches--;
     for (int i = 0; i < t->sum_count; i++)
         free((void *)t->sums[i].parts);
     batch_free(&t->direct);
@@ -81,8 +84,10 @@ static int library_reserve(struct wire *base, struct batch *batch)
 
     if (!t)
         return fail(ERR_NOMEM, "a batch");
+    t->wire = wire;
     batch->kept = t;
     batch->forget = forget;
+    wire->batches++;
     for (int i = 0; i < batch->count; i++) {
         const struct transfer *x = &batch->transfers[i];
 
@@ -107,6 +112,16 @@ static int library_exchange(struct wire *base, struct stream *stream, const stru
     return OK;
 }
 
+static int library_withdraw(struct wire *base, const void *memory)
+{
+    struct library_wire *wire = (struct library_wire *)base;
+
+    (void)memory;
+    wire->withdrawn++;
+    wire->withdrawn_early += wire->batches > 0;
+    return OK;
+}
+
 static void library_close(struct wire *base)
 {
     wire_close(((struct library_wire *)base)->inner);
@@ -118,6 +133,7 @@ static const struct wire_ops library_ops = {
     .close = library_close,
     .reserve = library_reserve,
     .exchange = library_exchange,
+    .withdraw = library_withdraw,
     .collectives = 1u << COLLECTIVE_GATHER | 1u << COLLECTIVE_SUM | 1u << COLLECTIVE_ALL_TO_ALL,
 };
 
@@ -134,6 +150,13 @@ int library_wire_open(struct wire *inner, struct wire **out)
     wire->inner = inner;
     *out = &wire->base;
     return OK;
+}
+
+bool library_wire_withdrew(const struct wire *wire)
+{
+    const struct library_wire *w = (const struct library_wire *)wire;
+
+    return w->withdrawn && !w->withdrawn_early;
 }
 
 int library_wire_calls(const struct wire *wire, enum collective_kind kind)

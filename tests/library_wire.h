@@ -11,4 +11,7 @@ int library_wire_open(struct wire *inner, struct wire **out);
 /* Collectives of a kind that were exchanged so far. */
 int library_wire_calls(const struct wire *wire, enum collective_kind kind);
 
+/* Whether memory was withdrawn, and never while a batch was left: for one executor at a time. */
+bool library_wire_withdrew(const struct wire *wire);
+
 #endif

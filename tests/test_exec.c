@@ -204,6 +204,9 @@ static int run_on_library(uint32_t ranks)
         if ((most > sums) != (ranks > 1 && types[i] == MOE_F32))
             count(&s, NULL, fail(ERR_WRONG, "%d sums of %s", most - sums, dtype_words[types[i]]));
     }
+    if (!library_wire_withdrew(wire))
+        count(&(struct setting){ .shape = { .ranks = ranks } }, NULL,
+              fail(ERR_WRONG, "memory is released that other ranks may have open"));
     engine_close(&all.engine);
     all.engine = plain;
     return OK;
