@@ -43,7 +43,7 @@ static int read_cluster(struct lines *lines, int64_t id)
 static bool chosen(const struct export_options *o, const char *hash, const struct moe_shape *shape)
 {
     return (!o->cluster || !strncmp(hash, o->cluster, strlen(o->cluster))) &&
-           (!o->shape || shape_equal(o->shape, shape));
+           shape_agrees(shape, o->shape);
 }
 
 static int collect(void *self, const struct entry_row *entry)

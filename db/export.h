@@ -10,7 +10,7 @@ enum { EXPORT_VERSION = 1 };
 
 struct export_options {
     const char *cluster;           /* beginning of a hash; NULL: all */
-    const struct moe_shape *shape; /* NULL: all */
+    const char *shape; /* layers that agree with this text; NULL: all */
     bool identify;                 /* host names and the cluster's name as well */
     bool full;                     /* every trial with its samples as well */
 };

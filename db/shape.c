@@ -121,6 +121,13 @@ bool shape_equal(const struct moe_shape *a, const struct moe_shape *b)
     return true;
 }
 
+bool shape_agrees(const struct moe_shape *shape, const char *text)
+{
+    struct moe_shape said = *shape;
+
+    return !text || (!shape_scan(text, &said) && shape_equal(&said, shape));
+}
+
 uint32_t shape_slices(const struct moe_shape *shape)
 {
     return shape->experts < shape->ranks ? shape->ranks / shape->experts : 1;

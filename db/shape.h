@@ -49,4 +49,7 @@ const char *shape_scan(const char *text, struct moe_shape *inout);
 /* Equal in everything the text says. */
 bool shape_equal(const struct moe_shape *a, const struct moe_shape *b);
 
+/* The text, which may leave things out, says nothing else than the shape does; NULL: true. */
+bool shape_agrees(const struct moe_shape *shape, const char *text);
+
 #endif

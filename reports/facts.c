@@ -210,14 +210,6 @@ static int name_layer(struct store *store, const struct key *key, struct layer_f
     return OK;
 }
 
-/* The text says nothing else than the layer does. */
-static bool matches(const char *text, const struct moe_shape *shape)
-{
-    struct moe_shape said = *shape;
-
-    return !text || (!shape_scan(text, &said) && shape_equal(&said, shape));
-}
-
 /* Takes the next layer's entries and trials off both sorted arrays. */
 static void cut_layer(const struct facts *f, const struct key *key, size_t *entry, size_t *trial,
                       struct layer_facts *out)
@@ -257,7 +249,7 @@ static int cut_layers(struct store *store, const char *shape, struct facts *f)
 
         cut_layer(f, &key, &entry, &trial, &layer);
         TRY(name_layer(store, &key, &layer));
-        if (!matches(shape, &layer.shape))
+        if (!shape_agrees(&layer.shape, shape))
             continue;
         APPEND(f->layers, f->layer_count, layer);
         TRY(list_plans(&f->layers[f->layer_count - 1]));

@@ -13,6 +13,7 @@ extern const struct search_ops search_guided, search_paper, search_exhaustive;
 
 const struct search_ops *const search_strategies[] = { &search_guided, &search_paper,
                                                        &search_exhaustive, NULL };
+const char *const search_words[] = { "guided", "paper", "exhaustive", NULL };
 const char *const search_reason_words[] = { "certain", "limit", "cut", "inferred", NULL };
 
 const struct search_ops *search_find(const char *name)

@@ -96,6 +96,7 @@ struct search {
 
 /* The table of strategies; a new one is a file and a row.  NULL-terminated. */
 extern const struct search_ops *const search_strategies[];
+extern const char *const search_words[];                /* their names, in the same order */
 const struct search_ops *search_find(const char *name); /* NULL if there is none */
 
 int search_open(const struct search_ops *ops, const struct search_setup *setup,

@@ -14,5 +14,6 @@ char *openblas_get_config(void)
 
 int main(int argc, char **argv)
 {
-    return run_main(argc, argv) == OK ? 0 : 1;
+    (void)argc;
+    return verb_main(&run_verb, argv, 0) == OK ? 0 : 1;
 }

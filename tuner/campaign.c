@@ -1,12 +1,12 @@
 /* From options to ranks and a database, and back. */
 #include "campaign.h"
 
+#include "common_rows.h"
 #include "discover.h"
 #include "doctor.h"
 #include "fault.h"
 #include "host.h"
 #include "launch.h"
-#include "place.h"
 #include "recognise.h"
 #include "status.h"
 #include "worker.h"
@@ -18,6 +18,54 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+/* ---- options */
+
+#define AT(field) offsetof(struct campaign_setup, field)
+const struct option_row campaign_where_rows[] = {
+    { "sim", "FILE", OPTION_TEXT, AT(sim), "a modelled cluster instead; measures nothing" },
+    { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
+    { NULL },
+};
+const struct option_row campaign_limit_rows[] = {
+    { "budget", "TIME", OPTION_TIME, AT(budget_s),
+      "stop after 90s, 10m, 2h; what is measured stays, the table is usable" },
+    { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
+      .least = 0.001, .most = 1e6 },
+    { "max-memory", "BYTES", OPTION_BYTES, AT(max_memory_bytes),
+      "per rank, as 512MiB or 2GiB (0.8 of the least free share)" },
+    { NULL },
+};
+const struct option_row campaign_table_rows[] = {
+    DB_ROW(AT(db)),
+    { "steal", NULL, OPTION_FLAG, AT(steal), "take the database from an owner that fell silent" },
+    { NULL },
+};
+#undef AT
+
+int campaign_check(const struct campaign_setup *s)
+{
+    const struct place_setup *where = &s->where;
+
+    if (s->sim && where->hosts)
+        return fail(ERR_ARGUMENT, "--sim and hosts: one of the two");
+    if (s->sim && (where->ranks || where->ranks_per_node))
+        return fail(ERR_ARGUMENT, "--sim: its file says how many ranks there are, and where: no "
+                                  "--ranks, no --ranks-per-node");
+    if (where->pretence.ranks && (s->sim || launch_is_rank()))
+        return fail(ERR_ARGUMENT, "--virtual-ranks goes neither with --sim nor under a launcher");
+    if (where->hosts && launch_is_rank())
+        return fail(ERR_ARGUMENT, "\"%s\": the launcher has started the ranks already",
+                    where->hosts);
+    return OK;
+}
+
+int64_t campaign_memory(const struct campaign_setup *setup, const struct cluster *cluster)
+{
+    if (setup->max_memory_bytes)
+        return setup->max_memory_bytes;
+    return isnan(cluster->memory_gib) ? INT64_MAX : (int64_t)(cluster->memory_gib * 0x1p30);
+}
 
 /* ---- interrupts */
 
@@ -66,9 +114,9 @@ static void idle(void *self)
 static int open_crew(struct campaign *c)
 {
     struct crew_setup setup = { .where = c->where,
-                                .ranks_per_node = c->setup.ranks_per_node,
-                                .device = c->setup.device,
-                                .pretence = c->setup.pretence,
+                                .ranks_per_node = c->setup.where.ranks_per_node,
+                                .device = c->setup.where.device,
+                                .pretence = c->setup.where.pretence,
                                 .timeout_s = c->setup.timeout_s,
                                 .stop = &stop,
                                 .idle = idle,
@@ -144,7 +192,8 @@ static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
 
     if (!first)
         launch_on_stop(SIG_IGN);
-    TRY(discover(c->world, c->setup.device, c->setup.ranks_per_node, &found));
+    TRY(place_check_started(&c->setup.where, c->world));
+    TRY(discover(c->world, c->setup.where.device, c->setup.where.ranks_per_node, &found));
     log_only(first);
     rc = discovery_check(&found);
     if (!rc)
@@ -160,39 +209,25 @@ static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
     struct worker *worker = NULL;
     int rc;
 
-    TRY(world_open((int)c->setup.ranks_per_node, &c->world));
+    TRY(world_open((int)c->setup.where.ranks_per_node, &c->world));
     rc = prepare_ranks(c, verb);
     if (!rc && world_topology(c->world)->rank == 0)
         rc = open_and_run(c, verb);
     else if (!rc && !(rc = world_settle(c->world, OK)))
-        if (!(rc = worker_open(c->world, c->setup.device, &worker)))
+        if (!(rc = worker_open(c->world, c->setup.where.device, &worker)))
             rc = worker_follow(worker);
     worker_close(worker);
     world_close(c->world);
     return rc;
 }
 
-static int find_place(struct campaign *c, struct cluster *here)
-{
-    const struct campaign_setup *s = &c->setup;
-    struct place_setup setup = { .hosts = s->hosts,
-                                 .launcher_arguments = s->launcher_arguments,
-                                 .device = s->device,
-                                 .ranks = s->ranks,
-                                 .ranks_per_node = s->ranks_per_node,
-                                 .pretence = s->pretence };
-
-    return place_find(&setup, &c->hosts, &c->where, here);
-}
-
 static int lead_here(struct campaign *c, const struct campaign_verb *verb)
 {
-    const struct campaign_setup *s = &c->setup;
     struct cluster here = cluster_unknown();
     int rc = OK;
 
-    if (!s->sim)
-        rc = find_place(c, &here);
+    if (!c->setup.sim)
+        rc = place_find(&c->setup.where, &c->hosts, &c->where, &here);
     if (!rc)
         rc = verb->prepare(verb->self, &here);
     if (!rc)
@@ -203,8 +238,7 @@ static int lead_here(struct campaign *c, const struct campaign_verb *verb)
 
 int campaign_lead(struct campaign *c, const struct campaign_verb *verb)
 {
-    if (c->setup.pretence.ranks && (c->setup.sim || launch_is_rank()))
-        return fail(ERR_ARGUMENT, "--virtual-ranks goes neither with --sim nor under a launcher");
+    TRY(campaign_check(&c->setup));
     return launch_is_rank() && !c->setup.sim ? lead_ranks(c, verb) : lead_here(c, verb);
 }
 

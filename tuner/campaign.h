@@ -5,22 +5,27 @@
 
 #include "cluster.h"
 #include "crew.h"
+#include "place.h"
 #include "progress.h"
 #include "store.h"
 
 #include <limits.h>
 
+/* What the command line says, and as it says it. */
 struct campaign_setup {
-    const char *db, *sim, *device;
-    const char *hosts, *launcher_arguments; /* NULL: none given */
-    uint32_t ranks, ranks_per_node;         /* 0: as found */
-    struct virtual_options pretence;
-    double timeout_s; /* for one trial */
-    double budget_s;  /* 0: none; may be set by `prepare` */
+    struct place_setup where;
+    const char *db, *sim;
+    double timeout_s;         /* for one trial */
+    double budget_s;          /* 0: none */
+    int64_t max_memory_bytes; /* of a rank; 0: see campaign_memory() */
     uint64_t seed;
     bool steal, repair, quiet;
     bool existing; /* UNSUPPORTED where there is no database, instead of a new one */
 };
+#define CAMPAIGN_DEFAULTS .where = PLACE_DEFAULTS, .timeout_s = 120
+
+/* Of struct campaign_setup: where it is measured, for how long, and which table it goes to. */
+extern const struct option_row campaign_where_rows[], campaign_limit_rows[], campaign_table_rows[];
 
 struct campaign {
     struct campaign_setup setup;
@@ -51,6 +56,12 @@ struct campaign_verb {
 /* argv, with words quoted that a shell would take apart.  `once`: an option that has done its work
  * and is left out, or NULL. */
 void campaign_command(struct campaign *campaign, char **argv, const char *once);
+
+/* ERR_ARGUMENT after a message for options that contradict each other. */
+int campaign_check(const struct campaign_setup *setup);
+
+/* What one rank may use on this cluster. */
+int64_t campaign_memory(const struct campaign_setup *setup, const struct cluster *cluster);
 
 /* Finds or starts ranks, opens the database, runs the verb on one of them, closes everything.
  * Interrupts are caught: see campaign_over(). */

@@ -45,12 +45,9 @@ static int find_first_run(struct finding *f)
 
 static bool shape_asked_for(const struct claims_wanted *w, const struct moe_shape *shape)
 {
-    for (int i = 0; i < w->shapes.count; i++) {
-        struct moe_shape same = *shape;
-
-        if (!shape_scan(w->shapes.items[i], &same) && shape_equal(&same, shape))
+    for (int i = 0; i < w->shapes.count; i++)
+        if (shape_agrees(shape, w->shapes.items[i]))
             return true;
-    }
     return !w->shapes.count;
 }
 

@@ -146,7 +146,7 @@ static int answer_line(struct interview *v, const char *line, char *answer)
 
 static bool out_of_patience(const struct interview *v)
 {
-    double limit_s = v->options->timeout_s * (v->running ? 1 : patience_between);
+    double limit_s = v->options->setup.timeout_s * (v->running ? 1 : patience_between);
 
     return (double)(host_clock_ns() - v->heard_ns) * 1e-9 > limit_s;
 }
@@ -192,7 +192,7 @@ static int blame(struct interview *v, bool hung, const char *how)
 
     moe_plan_format(&v->plan, plan, sizeof(plan));
     if (hung)
-        snprintf(why, sizeof(why), "silent for %g s", v->options->timeout_s);
+        snprintf(why, sizeof(why), "silent for %g s", v->options->setup.timeout_s);
     else
         snprintf(why, sizeof(why), "the program: %.150s", how);
     progress_clear(&v->progress);
@@ -255,7 +255,7 @@ static int open_live(struct interview *v)
                                 .cluster = cluster,
                                 .axes = o->axes,
                                 .window = o->window,
-                                .seed = (uint32_t)o->seed,
+                                .seed = (uint32_t)o->setup.seed,
                                 .share = no_limit,
                                 .margin = o->margin,
                                 .now_us = now_us };
@@ -290,7 +290,7 @@ static int hold(struct interview *v)
     int64_t cluster, shape;
     int rc, said;
 
-    TRY(store_path(v->options->db, true, v->path, sizeof(v->path)));
+    TRY(store_path(v->options->setup.db, true, v->path, sizeof(v->path)));
     rc = open_live(v);
     while (!rc && (rc = live_once(v)) == UNSUPPORTED)
         rc = OK;
@@ -310,9 +310,10 @@ static int hold(struct interview *v)
 
 int interview(const struct tune_options *options)
 {
-    uint32_t ranks = options->ranks ? options->ranks : 4;
-    uint32_t per_node = options->ranks_per_node ? options->ranks_per_node : ranks;
-    struct cluster here = machine_cluster(gpus_device(options->device), ranks, per_node);
+    const struct place_setup *where = &options->setup.where;
+    uint32_t ranks = where->ranks ? where->ranks : 4;
+    uint32_t per_node = where->ranks_per_node ? where->ranks_per_node : ranks;
+    struct cluster here = machine_cluster(gpus_device(where->device), ranks, per_node);
     struct interview *v = calloc(1, sizeof(*v));
     int rc;
 
@@ -322,9 +323,9 @@ int interview(const struct tune_options *options)
     TRY_OUT(tune_request_make(options, &here, &v->request));
     if (v->request.space_count != 1)
         TRY_OUT(fail(ERR_ARGUMENT, "--exec: one layer at a time"));
-    if (v->request.budget_s > 0)
-        v->deadline_ns = host_clock_ns() + (int64_t)(v->request.budget_s * 1e9);
-    progress_open(&v->progress, options->quiet);
+    if (options->setup.budget_s > 0)
+        v->deadline_ns = host_clock_ns() + (int64_t)(options->setup.budget_s * 1e9);
+    progress_open(&v->progress, options->setup.quiet);
     signal(SIGPIPE, SIG_IGN);
     launch_on_stop(on_signal);
     rc = hold(v);

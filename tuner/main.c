@@ -2,49 +2,17 @@
 #include "status.h"
 #include "verbs.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-static const struct verb {
-    const char *name;
-    int (*main)(int argc, char **argv);
-    const char *summary;
-} verbs[] = {
-    { "tune", tune_main,
-      "measure, search, remember: write the dictionary (also: moetune --cluster)" },
-    { "plan", plan_main, "what tune would try, how long, how much memory; measures nothing" },
-    { "status", status_main, "a sweep that is running, from another terminal" },
-    { "show", show_main, "the dictionary, as text or JSON" },
-    { "report", report_main, "plots of the dictionary, and of what it was decided from" },
-    { "lookup", lookup_main, "which plan a trainer is told for a capacity, and why" },
-    { "verify", verify_main, "measure winners against the default plan again, in minutes" },
-    { "doctor", doctor_main, "what would make the numbers wrong here, and how to cure it" },
-    { "fingerprint", fingerprint_main, "what this cluster is: hosts, links, libraries" },
-    { "diff", diff_main, "where two tables say something else" },
-    { "export", export_main, "tables for other sites: JSON lines, CSV, C, packed" },
-    { "import", import_main, "tables of other sites" },
-    { "merge", import_main, "the same, for databases of one's own" },
-    { "log", log_main, "what the dictionary said before, and why it changed" },
-    { "prune", prune_main, "take out what is stale or came from elsewhere" },
-    { "override", override_main, "pin a plan for a range of buckets, with a reason" },
-    { "probe", probe_main,
-      "what this machine is like: links, products, noise; a file for tune --sim" },
-    { "run", run_main, "run one layer under given plans: where the time of a step goes" },
-    { "serve", serve_main, NULL }, /* what the ranks of tune run */
+/* In the order of `moetune --help`. */
+static const struct verb *const verbs[] = {
+    &tune_verb,     &plan_verb,   &status_verb, &show_verb,        &report_verb,
+    &lookup_verb,   &verify_verb, &doctor_verb, &fingerprint_verb, &diff_verb,
+    &export_verb,   &import_verb, &merge_verb,  &log_verb,         &prune_verb,
+    &override_verb, &probe_verb,  &run_verb,    &serve_verb,       NULL,
 };
-enum { VERB_COUNT = sizeof(verbs) / sizeof(verbs[0]) };
-
-static void print_usage(FILE *to)
-{
-    fprintf(to, "usage: moetune VERB [options]\n\n"
-                "The autotuner for Mixture-of-Experts layers.\n\n");
-    for (int i = 0; i < VERB_COUNT; i++)
-        if (verbs[i].summary)
-            fprintf(to, "  %-12s %s\n", verbs[i].name, verbs[i].summary);
-    fprintf(to, "\n\"moetune VERB --help\" explains one.  Exit codes: 0 done, 1 error, 2 usage,\n"
-                "3 a check failed, 4 nothing found or a plan that does not apply here,\n"
-                "6 database busy or unusable, 75 cut off: the same command goes on.\n");
-}
 
 static int exit_code(int status)
 {
@@ -62,25 +30,50 @@ static int exit_code(int status)
     }
 }
 
+static int help(const char *name, const char *more)
+{
+    const struct verb *verb = name ? verb_find(verbs, name) : NULL;
+
+    if (more)
+        return fail(ERR_ARGUMENT, "help takes no argument \"%s\" after VERB", more);
+    if (name && !verb)
+        return verb_unknown(verbs, name);
+    if (verb)
+        verb_help(verb, stdout);
+    else
+        verb_overview(verbs, stdout);
+    return OK;
+}
+
+static int act(char **argv)
+{
+    const char *first = argv[1];
+    const struct verb *verb = verb_find(verbs, first);
+
+    if (verb)
+        return verb_main(verb, argv, 1);
+    if (!strcmp(first, "--cluster"))
+        return verb_main(&tune_verb, argv, 0); /* argv[0] stands for the verb */
+    if (!strcmp(first, "--help") || !strcmp(first, "-h") || !strcmp(first, "help"))
+        return help(argv[2], argv[2] ? argv[3] : NULL);
+    if (!strcmp(first, "--version") || !strcmp(first, "version"))
+        printf("moetune %s\n", MOETUNE_VERSION);
+    else
+        return verb_unknown(verbs, first);
+    return OK;
+}
+
 int main(int argc, char **argv)
 {
+    int rc;
+
     if (argc < 2) {
-        print_usage(stderr);
+        verb_overview(verbs, stderr);
         return 2;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-        print_usage(stdout);
-        return 0;
-    }
-    if (!strcmp(argv[1], "--version")) {
-        printf("moetune %s\n", MOETUNE_VERSION);
-        return 0;
-    }
-    if (!strcmp(argv[1], "--cluster"))
-        return exit_code(tune_main(argc, argv)); /* argv[0] stands for the verb */
-    for (int i = 0; i < VERB_COUNT; i++)
-        if (!strcmp(argv[1], verbs[i].name))
-            return exit_code(verbs[i].main(argc - 1, argv + 1));
-    fprintf(stderr, "moetune: no verb \"%s\" (see moetune --help)\n", argv[1]);
-    return 2;
+    rc = act(argv);
+    /* What was printed into a full disk was not printed. */
+    if ((fflush(stdout) || ferror(stdout)) && !rc)
+        rc = fail(ERR_IO, "standard output: %s", strerror(errno));
+    return exit_code(rc);
 }

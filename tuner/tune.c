@@ -124,7 +124,7 @@ static int print_text(const struct tuning *t)
     if (backend_is_real(c->cluster.backend))
         return paste_print(c->path, t->request.spaces, t->request.space_count, stdout);
     printf("          %s: these rows never answer for a real cluster\n",
-           t->request.options.sim ? "MODELLED" : "VIRTUAL RANKS");
+           t->request.options.setup.sim ? "MODELLED" : "VIRTUAL RANKS");
     return OK;
 }
 
@@ -173,7 +173,6 @@ static int prepare(void *self, const struct cluster *here)
 
     TRY(tune_request_make(&options, here, &t->request));
     t->campaign.cluster = t->request.cluster;
-    t->campaign.setup.budget_s = t->request.budget_s;
     return OK;
 }
 
@@ -203,41 +202,56 @@ static int run(void *self)
 
 static int tune(struct tuning *t)
 {
-    const struct tune_options *o = &t->request.options;
     struct campaign_verb verb = { prepare, run, t };
+    int rc;
 
-    t->campaign.setup = (struct campaign_setup){ .db = o->db,
-                                                 .sim = o->sim,
-                                                 .device = o->device,
-                                                 .pretence = o->pretence,
-                                                 .hosts = o->hosts,
-                                                 .launcher_arguments = o->launcher_arguments,
-                                                 .ranks = o->ranks,
-                                                 .ranks_per_node = o->ranks_per_node,
-                                                 .timeout_s = o->timeout_s,
-                                                 .seed = o->seed,
-                                                 .steal = o->steal,
-                                                 .repair = o->repair,
-                                                 .quiet = o->quiet };
-    return campaign_lead(&t->campaign, &verb);
+    t->campaign.setup = t->request.options.setup;
+    rc = campaign_lead(&t->campaign, &verb);
+    errands_free(&t->errands);
+    tune_request_free(&t->request);
+    return rc;
 }
 
-int tune_main(int argc, char **argv)
+static int start(const struct verb_call *call, void *options)
 {
-    struct tuning *t = calloc(1, sizeof(*t));
-    bool help = false;
-    int rc = t ? OK : fail(ERR_NOMEM, "the tuner");
+    struct tune_options *o = options;
+    struct tuning *t;
+    int rc;
 
-    if (!rc)
-        rc = tune_options_parse("tune", argc, argv, &t->request.options, &help);
-    if (!rc && !help) {
-        /* For `moetune --cluster` argv[0] is the program itself.  What --retune made stale stays
-         * so until it is measured. */
-        campaign_command(&t->campaign, strcmp(argv[0], "tune") ? argv + 1 : argv, "--retune");
-        rc = t->request.options.exec ? interview(&t->request.options) : tune(t);
-        errands_free(&t->errands);
-        tune_request_free(&t->request);
-    }
+    TRY(tune_options_check(o, call->arguments[0]));
+    if (o->exec)
+        return interview(o);
+    t = calloc(1, sizeof(*t));
+    if (!t)
+        return fail(ERR_NOMEM, "the tuner");
+    t->request.options = *o;
+    /* What --retune made stale stays so until it is measured. */
+    campaign_command(&t->campaign, call->argv + 1, "--retune");
+    rc = tune(t);
     free(t);
     return rc;
 }
+
+static void print_tables(FILE *out)
+{
+    tune_tables(out);
+    fprintf(out, "\n%s", interview_help);
+}
+
+const struct verb tune_verb = {
+    .name = "tune",
+    .summary = "measure, search, remember: write the dictionary (also: moetune --cluster)",
+    .arguments = "[HOSTS]",
+    .most = 1,
+    .about = "Measures plans on this machine and writes the best one of every capacity bucket to "
+             "the database. Goes on where it was stopped. `moetune --cluster` is the same. HOSTS: "
+             "a file, or \"a:8,b:8\"; without it the ranks of the launcher or allocation, or of "
+             "this machine.",
+    .rows = tune_rows,
+    .defaults = &tune_defaults,
+    .options_size = sizeof(tune_defaults),
+    .tables = print_tables,
+    .notes = "Exit code 75: cut off; the command that goes on is printed.",
+    .example = "tune --experts 2 --model-dim 256 --hidden-dim 512 --budget 10m",
+    .run = start,
+};

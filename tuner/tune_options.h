@@ -2,27 +2,32 @@
 #ifndef TUNE_OPTIONS_H
 #define TUNE_OPTIONS_H
 
-#include "cluster.h"
+#include "campaign.h"
 #include "layer_options.h"
 #include "search.h"
 #include "space.h"
 #include "traffic.h"
-#include "virtual_ranks.h"
+
+#include <stdio.h>
 
 enum { TUNE_LAYERS_MAX = 128 };
 
 struct tune_options {
+    struct campaign_setup setup;
     struct layer_options layer;
-    struct virtual_options pretence;
     struct option_list models, shapes, misses;
-    bool cluster, retune, json, quiet, steal, repair;
-    uint32_t ranks, ranks_per_node, window, effort, repeats;
-    uint64_t seed;
-    double max_factor, margin, timeout_s;
-    const char *device, *sim, *buckets, *search, *axes, *db, *budget, *max_memory;
-    const char *hosts, *launcher_arguments;
-    const char *exec, *implementation;
+    bool cluster, retune, json;
+    uint32_t window, search, effort, repeats;
+    double max_factor, margin;
+    const char *buckets, *axes, *exec, *implementation;
 };
+
+/* Of struct tune_options. */
+extern const struct option_row tune_rows[];
+extern const struct tune_options tune_defaults;
+
+/* Strategies and efforts, for --help. */
+void tune_tables(FILE *out);
 
 /* Options, and everything that can be known without ranks. */
 struct tune_request {
@@ -31,7 +36,6 @@ struct tune_request {
     struct search_machine machine; /* what the search starts from */
     const struct search_ops *strategy;
     const struct effort *effort;
-    double budget_s; /* 0: none */
     int64_t memory_limit_bytes;
     struct space *spaces; /* one per layer */
     size_t space_count;
@@ -40,12 +44,8 @@ struct tune_request {
     const struct traffic_layer **asked;
 };
 
-/* What every option is when it is not given. */
-struct tune_options tune_options_default(void);
-
-/* argv[0] is the verb.  ERR_ARGUMENT after a message; *help: the text was printed. */
-int tune_options_parse(const char *verb, int argc, char **argv, struct tune_options *out,
-                       bool *help);
+/* What options say together, and HOSTS (NULL: none).  ERR_ARGUMENT after a message. */
+int tune_options_check(struct tune_options *options, const char *hosts);
 
 /* For this cluster; with --sim for that of the file, and `here` is not read. */
 int tune_request_make(const struct tune_options *options, const struct cluster *here,
@@ -66,11 +66,5 @@ void tune_request_free(struct tune_request *request);
 
 /* For other verbs that measure: that of the file, or `here` where `sim` is NULL. */
 int tune_cluster(const char *sim, const struct cluster *here, struct cluster *out);
-
-/* What one rank may use: `given` as --max-memory has it, or NULL: what the cluster has for each. */
-int tune_memory(const char *given, const struct cluster *cluster, int64_t *bytes);
-
-/* "90s", "10m", "2h"; NULL leaves *seconds alone. */
-int tune_budget(const char *text, double *seconds);
 
 #endif

@@ -1,4 +1,4 @@
-/* The flags that describe an MoE layer, shared by every verb that takes one. */
+/* The options that describe an MoE layer, shared by every verb that takes one. */
 #ifndef LAYER_OPTIONS_H
 #define LAYER_OPTIONS_H
 
@@ -20,40 +20,30 @@ enum { LAYER_FOLLOWS = UINT32_MAX };
         .hidden_dim = 256, .dtype = MOE_F32, .pass = MOE_TRAIN, .activation = MOE_RELU             \
     }
 
-/* Option rows for a struct whose layer_options are the member `layer`. */
-#define LAYER_AT(owner, field) offsetof(owner, layer) + offsetof(struct layer_options, field)
-#define LAYER_OPTION_ROWS(owner)                                                                    \
-    { "experts", "E", OPTION_COUNT, LAYER_AT(owner, experts), "experts in all (half the ranks)",    \
-      NULL },                                                                                       \
-        { "top-k",                                                                                  \
-          "K",                                                                                      \
-          OPTION_COUNT,                                                                             \
-          LAYER_AT(owner, top_k),                                                                   \
-          "experts per token (2, or 1 if there is one)",                                            \
-          NULL },                                                                                   \
-        { "tokens", "T", OPTION_COUNT, LAYER_AT(owner, tokens), "tokens per rank and step", NULL }, \
-        { "model-dim", "D", OPTION_COUNT, LAYER_AT(owner, model_dim), "model dimension", NULL },    \
-        { "hidden-dim",                                                                             \
-          "H",                                                                                      \
-          OPTION_COUNT,                                                                             \
-          LAYER_AT(owner, hidden_dim),                                                              \
-          "hidden dimension of an expert",                                                          \
-          NULL },                                                                                   \
-        { "dtype",    "TYPE", OPTION_WORD, LAYER_AT(owner, dtype), "storage: f32, f16, bf16",       \
-          dtype_words },                                                                            \
-        { "pass",                                                                                   \
-          "PASS",                                                                                   \
-          OPTION_WORD,                                                                              \
-          LAYER_AT(owner, pass),                                                                    \
-          "forward, or train (forward + backward)",                                                 \
-          pass_words },                                                                             \
-    {                                                                                               \
-        "activation", "ACT", OPTION_WORD, LAYER_AT(owner, activation),                              \
-            "relu, gelu, swiglu (gated)", activation_words                                          \
-    }
+extern const struct option_row layer_rows[];
+
+/* The value of --plan.  ERR_ARGUMENT after a message; whether the plan fits a layer is not asked.
+ */
+int layer_options_plan(const char *text, struct moe_plan *out);
 
 /* What was left open follows from the ranks. */
 struct moe_shape layer_options_shape(const struct layer_options *options, uint32_t ranks,
                                      uint32_t ranks_per_node);
+
+/* A layer of ranks that are not here: for verbs that only read or write tables. */
+struct stated_layer {
+    struct layer_options layer;
+    uint32_t ranks, ranks_per_node; /* ranks_per_node 0: all of them */
+    const char *shape;              /* as text, which counts more; NULL: none */
+};
+#define STATED_LAYER_DEFAULTS                                                                      \
+    {                                                                                              \
+        .layer = LAYER_DEFAULTS, .ranks = 4                                                        \
+    }
+
+extern const struct option_row stated_layer_rows[];
+
+/* ERR_ARGUMENT after a message for a layer that cannot be. */
+int stated_layer_shape(const struct stated_layer *stated, struct moe_shape *out);
 
 #endif

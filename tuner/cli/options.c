@@ -1,161 +1,153 @@
 /* getopt_long driven by a table. */
 #include "options.h"
 
+#include "option_values.h"
 #include "status.h"
+#include "suggest.h"
 
-#include <errno.h>
+#include <assert.h>
 #include <getopt.h>
-#include <math.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_MAX = 64 };
+/* ---- tables */
 
-static int bad_value(const struct option_row *row, const char *text, const char *wanted)
+static size_t flatten(const struct option_row *rows, size_t offset, struct option_row *out,
+                      size_t used)
 {
-    return fail(ERR_ARGUMENT, "--%s %s: %s is wanted", row->name, text, wanted);
-}
-
-static int take_whole(const struct option_row *row, const char *text, uint64_t most, uint64_t *out)
-{
-    char *end;
-    unsigned long long value;
-
-    errno = 0;
-    value = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || value > most)
-        return bad_value(row, text, "a whole number");
-    *out = value;
-    return OK;
-}
-
-static int take_number(const struct option_row *row, const char *text, double *out)
-{
-    char *end;
-    double value = strtod(text, &end);
-
-    if (end == text || *end || !isfinite(value))
-        return bad_value(row, text, "a number");
-    *out = value;
-    return OK;
-}
-
-static int take_word(const struct option_row *row, const char *text, uint32_t *out)
-{
-    char wanted[128] = "one of";
-
-    for (uint32_t i = 0; row->words[i]; i++) {
-        if (!strcmp(row->words[i], text)) {
-            *out = i;
-            return OK;
+    for (; rows && (rows->name || rows->kind == OPTION_GROUP); rows++) {
+        if (rows->name) {
+            assert(used < OPTION_ROWS_MAX);
+            out[used] = *rows;
+            out[used].offset += offset;
+            out[used++].rows = NULL;
         }
-        snprintf(wanted + strlen(wanted), sizeof(wanted) - strlen(wanted), " %s", row->words[i]);
+        if (rows->kind == OPTION_GROUP)
+            used = flatten(rows->rows, offset + rows->offset, out, used);
     }
-    return bad_value(row, text, wanted);
+    return used;
 }
 
-static int take_item(const struct option_row *row, const char *text, struct option_list *list)
+size_t options_flatten(const struct option_row *rows, struct option_row out[OPTION_ROWS_MAX])
 {
-    if (list->count == OPTION_LIST_MAX)
-        return fail(ERR_ARGUMENT, "--%s is given more than %d times", row->name, OPTION_LIST_MAX);
-    list->items[list->count++] = text;
-    return OK;
+    return flatten(rows, 0, out, 0);
 }
 
-static int take(const struct option_row *row, const char *text, void *target)
-{
-    void *at = (char *)target + row->offset;
-    uint64_t whole;
+/* ---- the command line */
 
-    switch (row->kind) {
-    case OPTION_FLAG: *(bool *)at = true; return OK;
-    case OPTION_SEED: return take_whole(row, text, UINT64_MAX, at);
-    case OPTION_NUMBER: return take_number(row, text, at);
-    case OPTION_WORD: return take_word(row, text, at);
-    case OPTION_TEXT: *(const char **)at = text; return OK;
-    case OPTION_LIST: return take_item(row, text, at);
-    case OPTION_COUNT: break;
+enum { FIRST_ROW = 256 }; /* getopt's number of a row; below are letters */
+
+struct parser {
+    struct option_row rows[OPTION_ROWS_MAX];
+    size_t count;
+    struct option longs[OPTION_ROWS_MAX + 2];
+    char letters[2 * OPTION_ROWS_MAX + 8];
+};
+
+static void prepare(const struct option_row *rows, struct parser *p)
+{
+    size_t used, n = 0;
+
+    *p = (struct parser){ .letters = ":h" }; /* options and arguments in any order */
+    used = strlen(p->letters);
+    p->count = options_flatten(rows, p->rows);
+    for (size_t i = 0; i < p->count; i++) {
+        const struct option_row *row = &p->rows[i];
+        bool flag = row->kind == OPTION_FLAG;
+
+        if (row->kind == OPTION_GROUP)
+            continue;
+        p->longs[n++] = (struct option){ row->name, flag ? no_argument : required_argument, NULL,
+                                         (int)i + FIRST_ROW };
+        if (row->letter)
+            used += (size_t)snprintf(p->letters + used, sizeof(p->letters) - used, "%c%s",
+                                     row->letter, flag ? "" : ":");
     }
-    TRY(take_whole(row, text, UINT32_MAX, &whole));
-    *(uint32_t *)at = (uint32_t)whole;
-    return OK;
+    p->longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
 }
 
-int options_parse(const struct option_row *rows, size_t count, int argc, char **argv, void *target,
-                  int *first, bool *help)
+/* "--ex" may be more than one, "--tokns" is near one, "-json" lacks a dash. */
+static void suggest_option(const struct parser *p, const char *typed, char *text, size_t size)
 {
-    struct option table[ROWS_MAX + 2] = { { 0 } };
-    char letters[2 * ROWS_MAX + 8] = ":h"; /* options and arguments in any order */
-    size_t used = strlen(letters);
+    const char *names[OPTION_ROWS_MAX + 1];
+    char name[64];
+    size_t n = 0;
+
+    typed += strspn(typed, "-");
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(typed, "="), typed);
+    for (; p->longs[n].name; n++)
+        names[n] = p->longs[n].name;
+    suggest(name, names, n, "--", text, size);
+}
+
+/* A cluster of letters such as "-xc" stays the current argument until its last one is read. */
+static const char *culprit(char **argv)
+{
+    const char *last = argv[optind - 1];
+    size_t length = strlen(last);
+
+    return optopt && !(last[0] == '-' && last[1] != '-' && last[length - 1] == optopt)
+               ? argv[optind]
+               : last;
+}
+
+static int no_such_option(const struct parser *p, char **argv)
+{
+    const char *typed;
+    char near[160];
+
+    if (optopt >= FIRST_ROW || optopt == 'h')
+        return fail(ERR_ARGUMENT, "--%s takes no value",
+                    optopt == 'h' ? "help" : p->rows[optopt - FIRST_ROW].name);
+    typed = culprit(argv);
+    suggest_option(p, typed, near, sizeof(near));
+    if (optopt && !*near)
+        return fail(ERR_ARGUMENT, "no option -%c (see --help)", optopt);
+    return fail(ERR_ARGUMENT, "no option %s (%s)", typed, *near ? near : "see --help");
+}
+
+/* "-c --db x": the value was forgotten, and the next option is no value. */
+static bool is_option(const struct parser *p, const char *word)
+{
+    if (strncmp(word, "--", 2) != 0)
+        return false;
+    for (const struct option *o = p->longs; o->name; o++)
+        if (!strcmp(o->name, word + 2))
+            return true;
+    return false;
+}
+
+static const struct option_row *row_of(const struct parser *p, int found)
+{
+    for (size_t i = 0; i < p->count && found < FIRST_ROW; i++)
+        if (p->rows[i].letter == found)
+            return &p->rows[i];
+    return &p->rows[found - FIRST_ROW];
+}
+
+int options_parse(const struct option_row *rows, int argc, char **argv, void *target, int *first,
+                  bool *help)
+{
+    struct parser p;
     int index, found;
 
-    for (size_t i = 0; i < count && i < ROWS_MAX; i++) {
-        bool flag = rows[i].kind == OPTION_FLAG;
-
-        table[i] = (struct option){ rows[i].name, flag ? no_argument : required_argument, NULL,
-                                    (int)i + 256 };
-        if (rows[i].letter)
-            used += (size_t)snprintf(letters + used, sizeof(letters) - used, "%c%s", rows[i].letter,
-                                     flag ? "" : ":");
-    }
-    table[count] = (struct option){ "help", no_argument, NULL, 'h' };
+    prepare(rows, &p);
     optind = 0;
     opterr = 0;
-    while ((found = getopt_long(argc, argv, letters, table, &index)) != -1) {
+    while ((found = getopt_long(argc, argv, p.letters, p.longs, &index)) != -1) {
         if (found == 'h') {
             *help = true;
             return OK;
         }
         if (found == ':')
-            return fail(ERR_ARGUMENT, "%s wants a value", argv[optind - 1]);
-        for (size_t i = 0; i < count && found < 256; i++)
-            if (rows[i].letter == found)
-                found = (int)i + 256;
-        if (found < 256)
-            return fail(ERR_ARGUMENT, "no option %s (see --help)", argv[optind - 1]);
-        TRY(take(&rows[found - 256], optarg, target));
+            return fail(ERR_ARGUMENT, "%s wants a value (see --help)", argv[optind - 1]);
+        if (found == '?')
+            return no_such_option(&p, argv);
+        if (optarg == argv[optind - 1] && is_option(&p, optarg))
+            return fail(ERR_ARGUMENT, "%s wants a value, which %s is not", argv[optind - 2],
+                        optarg);
+        TRY(option_take(row_of(&p, found), optarg, target));
     }
     *first = optind;
     return OK;
-}
-
-static void print_default(const struct option_row *row, const void *target)
-{
-    const void *at = (const char *)target + row->offset;
-
-    switch (row->kind) {
-    case OPTION_COUNT:
-        if (*(const uint32_t *)at && *(const uint32_t *)at != UINT32_MAX)
-            printf(" [%u]", *(const uint32_t *)at);
-        break;
-    case OPTION_SEED: printf(" [%llu]", (unsigned long long)*(const uint64_t *)at); break;
-    case OPTION_NUMBER: printf(" [%g]", *(const double *)at); break;
-    case OPTION_WORD: printf(" [%s]", row->words[*(const uint32_t *)at]); break;
-    case OPTION_TEXT:
-        if (*(const char *const *)at)
-            printf(" [%s]", *(const char *const *)at);
-        break;
-    case OPTION_FLAG:
-    case OPTION_LIST: break;
-    }
-}
-
-void options_print(const struct option_row *rows, size_t count, const void *target)
-{
-    for (size_t i = 0; i < count; i++) {
-        char left[64];
-
-        if (rows[i].letter)
-            snprintf(left, sizeof(left), "-%c, --%s %s", rows[i].letter, rows[i].name,
-                     rows[i].value ? rows[i].value : "");
-        else
-            snprintf(left, sizeof(left), "--%s %s", rows[i].name,
-                     rows[i].value ? rows[i].value : "");
-        printf("  %-26s %s", left, rows[i].help);
-        print_default(&rows[i], target);
-        printf("\n");
-    }
-    printf("  %-26s %s\n", "--help", "this text");
 }

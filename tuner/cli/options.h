@@ -1,21 +1,26 @@
-/* Command-line options as a table: parsing, --help and defaults come from the same rows. */
+/* Command-line options as tables: parsing, --help, the manual and completion read the same rows. */
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum option_kind {
-    OPTION_FLAG,   /* bool */
-    OPTION_COUNT,  /* uint32_t */
-    OPTION_SEED,   /* uint64_t */
-    OPTION_NUMBER, /* double */
-    OPTION_WORD,   /* uint32_t, index of one of `words` */
-    OPTION_TEXT,   /* const char * */
-    OPTION_LIST,   /* struct option_list: may be given several times */
+    OPTION_FLAG,       /* bool */
+    OPTION_COUNT,      /* uint32_t */
+    OPTION_SEED,       /* uint64_t */
+    OPTION_NUMBER,     /* double */
+    OPTION_TIME,       /* double, seconds: "90s", "10m", "2h" */
+    OPTION_BYTES,      /* int64_t: "512MiB", "2GiB" */
+    OPTION_WORD,       /* uint32_t, index of one of `words` */
+    OPTION_TEXT,       /* const char *, not empty; `words` are some of what it may be */
+    OPTION_MAYBE_TEXT, /* the same, may be empty */
+    OPTION_LIST,       /* struct option_list: may be given several times */
+    OPTION_GROUP,      /* `rows` at `offset`; what follows a name stands under that heading */
 };
 
-enum { OPTION_LIST_MAX = 64 };
+enum { OPTION_LIST_MAX = 64, OPTION_ROWS_MAX = 64 };
 
 struct option_list {
     const char *items[OPTION_LIST_MAX];
@@ -23,21 +28,25 @@ struct option_list {
 };
 
 struct option_row {
-    const char *name;  /* without the dashes */
-    const char *value; /* its name in --help; NULL for a flag */
+    const char *name;  /* without the dashes; NULL ends a table, unless it is a nameless group */
+    const char *value; /* its name in --help (FILE and DIR are completed); NULL for a flag */
     enum option_kind kind;
     size_t offset; /* in the struct that is filled */
     const char *help;
     const char *const *words;
     char letter; /* a short form, or 0 */
+    /* Of COUNT and NUMBER; both 0: whatever fits. */
+    double least, most;
+    const struct option_row *rows; /* of a group; NULL: only a heading */
 };
+
+/* Writes the table without groups: their rows with offsets in the struct of `rows`.  Headings stay,
+ * as groups without rows.  Returns how many. */
+size_t options_flatten(const struct option_row *rows, struct option_row out[OPTION_ROWS_MAX]);
 
 /* Fills `target` (which holds the defaults) from argv[1..].  *first is the index of the first
  * positional argument.  ERR_ARGUMENT after one message; *help is set for -h or --help. */
-int options_parse(const struct option_row *rows, size_t count, int argc, char **argv, void *target,
-                  int *first, bool *help);
-
-/* Prints one line per row with its default. */
-void options_print(const struct option_row *rows, size_t count, const void *target);
+int options_parse(const struct option_row *rows, int argc, char **argv, void *target, int *first,
+                  bool *help);
 
 #endif

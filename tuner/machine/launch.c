@@ -3,7 +3,7 @@
 
 #include "slurm.h"
 #include "status.h"
-#include "verbs.h"
+#include "verb.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -424,17 +424,11 @@ int launch_reach(const struct launch_where *where)
     return rc;
 }
 
-int launch_verb(const char *hosts_given, uint32_t ranks_given, const char *arguments,
-                uint32_t ranks_here, char **argv)
+int launch_verb(const struct launch_where *where, char **argv)
 {
-    struct launch_where where;
-    struct hosts hosts;
-    int code, rc;
+    int code, rc = launch_ranks(where, argv, &code);
 
-    TRY(launch_place(hosts_given, ranks_given, arguments, ranks_here, &hosts, &where));
-    rc = launch_ranks(&where, argv, &code);
     if (rc || code == 1)
-        launch_reach(&where);
-    hosts_free(&hosts);
+        launch_reach(where);
     return rc ? rc : EXIT_CODE_OF_RANKS + code;
 }

@@ -34,10 +34,9 @@ bool launch_is_rank(void);
  * with; ERR_LAUNCH if they could not be started, or ended by a signal. */
 int launch_ranks(const struct launch_where *where, char **argv, int *exit_code);
 
-/* The two together, for a verb that only runs on ranks; when that fails, hosts that cannot be
- * reached are named.  EXIT_CODE_OF_RANKS + their exit code (see verbs.h), or an error. */
-int launch_verb(const char *hosts_given, uint32_t ranks_given, const char *arguments,
-                uint32_t ranks_here, char **argv);
+/* The same for a verb that only runs on ranks; when that fails, hosts that cannot be reached are
+ * named.  EXIT_CODE_OF_RANKS + their exit code (see verb.h), or an error. */
+int launch_verb(const struct launch_where *where, char **argv);
 
 /* Starts this program with --version on each host alone, and names those on which that fails.
  * OK, or ERR_LAUNCH after a line for each; without hosts always OK. */

@@ -3,55 +3,124 @@
 
 #include "discover.h"
 #include "gpu_list.h"
-#include "slurm.h"
 #include "status.h"
 
 #include <string.h>
 
-uint32_t place_ranks(const char *device)
+#define AT(field) offsetof(struct place_setup, field)
+static const char *const device_words[] = { "auto", "host", "cuda", NULL };
+const struct option_row place_rows[] = {
+    { "ranks", "N", OPTION_COUNT, AT(ranks),
+      "ranks to start (4, or one per GPU, or what HOSTS have room for)" },
+    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks" },
+    { "device", "NAME", OPTION_TEXT, AT(device),
+      "auto (cuda where every rank has a GPU), host, cuda", device_words },
+    { "launcher-args", "ARGS", OPTION_MAYBE_TEXT, AT(launcher_arguments),
+      "more words for mpirun, blanks between" },
+    { NULL },
+};
+#undef AT
+
+/* How many ranks this machine has by itself: its GPUs, or 0 where they compute on its cores. */
+static uint32_t ranks_here(const char *device)
 {
     return strcmp(gpus_device(device), "cuda") ? 0 : (uint32_t)gpus_here().count;
-}
-
-int place_check_device(const char *device, const char *hosts)
-{
-    return gpus_check_device(device, hosts || slurm_job());
 }
 
 /* A trainer may share GPUs on purpose; a table of such ranks should not come as a surprise. */
 static void say_if_shared(const struct launch_where *where, const char *device)
 {
-    uint32_t gpus = where->elsewhere ? 0 : place_ranks(device);
+    uint32_t gpus = where->elsewhere ? 0 : ranks_here(device);
 
     if (gpus && where->ranks > gpus)
         note("%u ranks on %u GPU%s: they share them, and no time of an exchange is a link's",
              where->ranks, gpus, gpus > 1 ? "s" : "");
 }
 
-static int place_one(const struct place_setup *s, struct hosts *hosts, struct launch_where *where,
-                     struct cluster *here)
+static int check_virtual(const struct place_setup *s)
 {
-    struct cluster alone;
+    TRY(virtual_check(&s->pretence, s->ranks_per_node));
+    return s->pretence.ranks && (s->ranks || s->hosts)
+               ? fail(ERR_ARGUMENT, "--virtual-ranks is one process: no HOSTS, no --ranks")
+               : OK;
+}
 
-    if (s->ranks || s->hosts)
-        return fail(ERR_ARGUMENT, "--virtual-ranks is one process: no HOSTS, no --ranks");
-    TRY(launch_place(NULL, 1, s->launcher_arguments, 0, hosts, where));
-    TRY(discover_place(where, s->device, 0, &alone));
-    virtual_cluster(&s->pretence, s->ranks_per_node, &alone, here);
-    return OK;
+int place_launch(const struct place_setup *s, struct hosts *hosts, struct launch_where *where)
+{
+    int rc;
+
+    *hosts = (struct hosts){ .count = 0 };
+    TRY(check_virtual(s));
+    TRY(gpus_check_device(s->device, true));
+    if (s->pretence.ranks)
+        return launch_place(NULL, 1, s->launcher_arguments, 0, hosts, where);
+    TRY(launch_place(s->hosts, s->ranks, s->launcher_arguments, ranks_here(s->device), hosts,
+                     where));
+    rc = gpus_check_device(s->device, where->elsewhere);
+    if (!rc && s->ranks_per_node && where->ranks % s->ranks_per_node)
+        rc = fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", s->ranks_per_node,
+                  where->ranks);
+    return rc;
 }
 
 int place_find(const struct place_setup *s, struct hosts *hosts, struct launch_where *where,
                struct cluster *here)
 {
-    *hosts = (struct hosts){ .count = 0 };
-    TRY(virtual_check(&s->pretence, s->ranks_per_node));
-    TRY(gpus_check_device(s->device, true));
-    if (s->pretence.ranks)
-        return place_one(s, hosts, where, here);
-    TRY(launch_place(s->hosts, s->ranks, s->launcher_arguments, place_ranks(s->device), hosts,
-                     where));
-    TRY(gpus_check_device(s->device, where->elsewhere));
+    struct cluster alone;
+
+    TRY(place_launch(s, hosts, where));
+    if (s->pretence.ranks) {
+        TRY(discover_place(where, s->device, 0, &alone));
+        virtual_cluster(&s->pretence, s->ranks_per_node, &alone, here);
+        return OK;
+    }
     say_if_shared(where, s->device);
     return discover_place(where, s->device, s->ranks_per_node, here);
+}
+
+int place_run(const struct place_setup *s, char **argv)
+{
+    struct launch_where where;
+    struct hosts hosts;
+    int rc = place_launch(s, &hosts, &where);
+
+    if (!rc)
+        rc = launch_verb(&where, argv);
+    hosts_free(&hosts);
+    return rc;
+}
+
+static int check_ranks(const struct place_setup *s, int ranks)
+{
+    TRY(check_virtual(s));
+    if (s->pretence.ranks && ranks > 1)
+        return fail(ERR_ARGUMENT, "--virtual-ranks is one process, the launcher started %d", ranks);
+    if (s->ranks && s->ranks != (uint32_t)ranks)
+        return fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", s->ranks, ranks);
+    return OK;
+}
+
+int place_check_started(const struct place_setup *s, const struct world *world)
+{
+    const struct topology *t = world_topology(world);
+    int rc;
+
+    log_only(t->rank == 0); /* every rank finds the same fault in the same options */
+    rc = check_ranks(s, t->ranks);
+    log_only(true);
+    return rc;
+}
+
+int place_join(const struct place_setup *s,
+               int (*on_rank)(struct world *world, const void *options), const void *options)
+{
+    struct world *world;
+    int rc;
+
+    TRY(world_open(s->pretence.ranks ? 0 : (int)s->ranks_per_node, &world));
+    rc = place_check_started(s, world);
+    if (!rc)
+        rc = on_rank(world, options);
+    world_close(world);
+    return rc;
 }

@@ -5,6 +5,7 @@
 #include "cluster.h"
 #include "launch.h"
 #include "virtual_ranks.h"
+#include "world.h"
 
 /* What the command line says; 0 and NULL: nothing. */
 struct place_setup {
@@ -13,15 +14,30 @@ struct place_setup {
     struct virtual_options pretence;
 };
 
+/* Of struct place_setup, but for `hosts` and `pretence`: those have virtual_rows. */
+extern const struct option_row place_rows[];
+#define PLACE_DEFAULTS                                                                             \
+    {                                                                                              \
+        .device = "auto"                                                                           \
+    }
+
 /* The caller frees `hosts`, also after a failure. */
 int place_find(const struct place_setup *setup, struct hosts *hosts, struct launch_where *where,
                struct cluster *here);
 
-/* For verbs that only start ranks: --device as gpus_check_device() has it, where `hosts` (NULL:
- * none given) or an allocation say. */
-int place_check_device(const char *device, const char *hosts);
+/* For verbs that only run on ranks: where those would be started.  The caller frees `hosts`,
+ * also after a failure. */
+int place_launch(const struct place_setup *setup, struct hosts *hosts, struct launch_where *where);
 
-/* How many ranks this machine has by itself: its GPUs, or 0 where they compute on its cores. */
-uint32_t place_ranks(const char *device);
+/* Starts them there: with this very command line, which then finds itself on a rank.
+ * EXIT_CODE_OF_RANKS + their exit code (see verb.h), or an error. */
+int place_run(const struct place_setup *setup, char **argv);
+
+/* On a rank: ERR_ARGUMENT, on every rank after one message, for what the launcher has not done. */
+int place_check_started(const struct place_setup *setup, const struct world *world);
+
+/* On such a rank: what it does in their world. */
+int place_join(const struct place_setup *setup,
+               int (*on_rank)(struct world *world, const void *options), const void *options);
 
 #endif

@@ -11,6 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AT(field) offsetof(struct virtual_options, field)
+const struct option_row virtual_rows[] = {
+    { "virtual-ranks", "W", OPTION_COUNT, AT(ranks),
+      "one rank beside the paced copies of W-1 that are not there" },
+    { "link", "GB/s", OPTION_TEXT, AT(link),
+      "their link, each way: 400, or 400,50 inside and between nodes" },
+    { "copy-ctas", "N", OPTION_COUNT, AT(ctas),
+      "blocks of GPU threads that copy (0: the copy engine)" },
+    { NULL },
+};
+#undef AT
+
 enum { CTAS_MOST = 64 };
 
 static uint32_t per_node(const struct virtual_options *o, uint32_t ranks_per_node)

@@ -13,25 +13,7 @@ struct virtual_options {
     const char *link;
 };
 
-/* Option rows for a struct whose virtual_options are the member `pretence`. */
-#define VIRTUAL_AT(owner, field) offsetof(owner, pretence) + offsetof(struct virtual_options, field)
-#define VIRTUAL_OPTION_ROWS(owner)                                                                 \
-    { "virtual-ranks",                                                                             \
-      "W",                                                                                         \
-      OPTION_COUNT,                                                                                \
-      VIRTUAL_AT(owner, ranks),                                                                    \
-      "one rank beside the paced copies of W-1 that are not there",                                \
-      NULL },                                                                                      \
-        { "link",                                                                                  \
-          "GB/s",                                                                                  \
-          OPTION_TEXT,                                                                             \
-          VIRTUAL_AT(owner, link),                                                                 \
-          "their link, each way: 400, or 400,50 inside and between nodes",                         \
-          NULL },                                                                                  \
-    {                                                                                              \
-        "copy-ctas", "N", OPTION_COUNT, VIRTUAL_AT(owner, ctas),                                   \
-            "blocks of GPU threads that copy (0: the copy engine)", NULL                           \
-    }
+extern const struct option_row virtual_rows[]; /* of struct virtual_options */
 
 /* ERR_ARGUMENT after a message, also for a link without virtual ranks. */
 int virtual_check(const struct virtual_options *options, uint32_t ranks_per_node);

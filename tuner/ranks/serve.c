@@ -1,7 +1,6 @@
 /* moetune serve: what ranks run that a tuner has started.  Orders come as lines on rank 0's
  * standard input, replies go to its standard output. */
 #include "launch.h"
-#include "options.h"
 #include "status.h"
 #include "verbs.h"
 #include "worker.h"
@@ -15,13 +14,16 @@ struct serve_options {
     struct virtual_options pretence;
 };
 
+#define AT(field) offsetof(struct serve_options, field)
 static const struct option_row rows[] = {
-    { "ranks-per-node", "M", OPTION_COUNT, offsetof(struct serve_options, ranks_per_node),
-      "pretend that nodes hold M ranks", NULL },
-    { "device", "NAME", OPTION_TEXT, offsetof(struct serve_options, device), "back end", NULL },
-    VIRTUAL_OPTION_ROWS(struct serve_options),
+    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks" },
+    { "device", "NAME", OPTION_TEXT, AT(device), "back end" },
+    { .kind = OPTION_GROUP, .offset = AT(pretence), .rows = virtual_rows },
+    { NULL },
 };
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
+#undef AT
+
+static const struct serve_options defaults = { .device = "auto" };
 
 /* Until QUIT, the end of input, or ranks that can do no more. */
 static int lead(struct worker *worker)
@@ -55,18 +57,28 @@ static int serve(struct world *world, const struct serve_options *o)
     return rc;
 }
 
-int serve_main(int argc, char **argv)
+static int run(const struct verb_call *call, void *options)
 {
-    struct serve_options o = { .device = "auto" };
+    const struct serve_options *o = options;
     struct world *world;
-    bool help = false;
-    int first, rc;
+    int rc;
 
-    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
+    (void)call;
     launch_on_stop(SIG_IGN);
     signal(SIGTERM, SIG_DFL); /* by which mpirun ends ranks that hang */
-    TRY(world_open(o.pretence.ranks ? 0 : (int)o.ranks_per_node, &world));
-    rc = serve(world, &o);
+    TRY(world_open(o->pretence.ranks ? 0 : (int)o->ranks_per_node, &world));
+    rc = serve(world, o);
     world_close(world);
     return rc;
 }
+
+const struct verb serve_verb = {
+    .name = "serve",
+    .about = "What ranks run that a tuner has started: orders on standard input, replies on "
+             "standard output.",
+    .rows = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .example = "serve --device host",
+    .run = run,
+};

@@ -1,6 +1,5 @@
 /* moetune diff: where two tables would tell a trainer something else. */
 #include "import.h"
-#include "options.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -10,15 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void print_help(void)
-{
-    printf(
-        "usage: moetune diff A B\n\n"
-        "Compares two tables, each a database, a snapshot or an exported file: buckets that only "
-        "one of them\nhas, and buckets with another plan.\n\n"
-        "exit code 3: they differ\nexample: moetune diff before.jsonl moetune.db\n");
-}
 
 struct side {
     struct import_table *table; /* NULL: without entries */
@@ -105,23 +95,15 @@ static int open_side(const char *path, struct side *s)
     return OK;
 }
 
-int diff_main(int argc, char **argv)
+static int run(const struct verb_call *call, void *options)
 {
     struct side a = { 0 }, b = { 0 };
     uint32_t differences = 0;
-    bool help = false;
-    int first = argc, rc;
+    int rc = open_side(call->arguments[0], &a);
 
-    TRY(options_parse(NULL, 0, argc, argv, NULL, &first, &help));
-    if (help) {
-        print_help();
-        return OK;
-    }
-    if (argc - first != 2)
-        return fail(ERR_ARGUMENT, "diff wants two tables (see --help)");
-    rc = open_side(argv[first], &a);
+    (void)options;
     if (!rc)
-        rc = open_side(argv[first + 1], &b);
+        rc = open_side(call->arguments[1], &b);
     if (!rc) {
         differences = compare(&a, &b);
         printf(differences ? "%u buckets differ\n" : "the same plans\n", differences);
@@ -130,3 +112,16 @@ int diff_main(int argc, char **argv)
     import_free(b.table);
     return rc ? rc : (differences ? ERR_WRONG : OK);
 }
+
+const struct verb diff_verb = {
+    .name = "diff",
+    .summary = "where two tables say something else",
+    .arguments = "FILE FILE",
+    .least = 2,
+    .most = 2,
+    .about = "Compares two tables, each a database, a snapshot or an exported file: buckets that "
+             "only one of them has, and buckets with another plan.",
+    .notes = "Exit code 3: they differ.",
+    .example = "diff before.jsonl moetune.db",
+    .run = run,
+};

@@ -1,7 +1,7 @@
 /* moetune doctor: what would make the numbers wrong here. */
+#include "common_rows.h"
 #include "doctor.h"
 #include "launch.h"
-#include "options.h"
 #include "place.h"
 #include "status.h"
 #include "store.h"
@@ -11,38 +11,21 @@
 #include <stdio.h>
 
 struct doctor_options {
-    uint32_t ranks, ranks_per_node;
-    const char *device, *db, *launcher_arguments;
+    struct place_setup where;
+    const char *db;
     bool json;
 };
 
 #define AT(field) offsetof(struct doctor_options, field)
 static const struct option_row rows[] = {
-    { "ranks", "N", OPTION_COUNT, AT(ranks), "ranks to start (4, or what HOSTS have room for)",
-      NULL },
-    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks",
-      NULL },
-    { "launcher-args", "ARGS", OPTION_TEXT, AT(launcher_arguments),
-      "more words for mpirun, blanks between", NULL },
-    { "device", "NAME", OPTION_TEXT, AT(device),
-      "auto (cuda where every rank has a GPU), host, cuda", NULL },
-    { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or the user's)", NULL },
-    { "json", NULL, OPTION_FLAG, AT(json), "one JSON array", NULL },
+    { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
+    DB_ROW(AT(db)),
+    JSON_ROW(AT(json)),
+    { NULL },
 };
 #undef AT
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
-static const struct doctor_options defaults = { .device = "auto" };
-
-static void print_help(void)
-{
-    printf("usage: moetune doctor [HOSTS] [options]\n\n"
-           "Looks for what would make a table wrong: the database's place, cores, load, clocks, "
-           "libraries,\nnetwork.  Each finding says what it does to the numbers and how to cure "
-           "it.\n\n");
-    options_print(rows, ROW_COUNT, &defaults);
-    printf("\nexit code 3: something is WRONG\nexample: moetune doctor --ranks 2\n");
-}
+static const struct doctor_options defaults = { .where = PLACE_DEFAULTS };
 
 static void append(struct findings *to, const struct findings *from)
 {
@@ -67,13 +50,14 @@ static int report(const struct doctor_options *o, const struct findings *of_rank
     return findings_worst(&all) == FINDING_WRONG ? ERR_WRONG : OK;
 }
 
-static int on_rank(struct world *world, const struct doctor_options *o)
+static int on_rank(struct world *world, const void *options)
 {
+    const struct doctor_options *o = options;
     struct discovery d;
     struct findings found;
     int rc;
 
-    TRY(discover(world, o->device, o->ranks_per_node, &d));
+    TRY(discover(world, o->where.device, o->where.ranks_per_node, &d));
     rc = doctor_ranks(world, &d, &found);
     if (!rc && world_topology(world)->rank == 0)
         rc = report(o, &found);
@@ -81,27 +65,26 @@ static int on_rank(struct world *world, const struct doctor_options *o)
     return world_settle(world, rc);
 }
 
-int doctor_main(int argc, char **argv)
+static int run(const struct verb_call *call, void *options)
 {
-    struct doctor_options o = defaults;
-    struct world *world;
-    bool help = false;
-    int first = argc, rc;
+    struct doctor_options *o = options;
 
-    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
-    if (help) {
-        print_help();
-        return OK;
-    }
-    if (first < argc - 1)
-        return fail(ERR_ARGUMENT, "doctor takes no argument \"%s\"", argv[first + 1]);
-    if (!launch_is_rank()) {
-        TRY(place_check_device(o.device, first < argc ? argv[first] : NULL));
-        return launch_verb(first < argc ? argv[first] : NULL, o.ranks, o.launcher_arguments,
-                           place_ranks(o.device), argv - 1);
-    }
-    TRY(world_open((int)o.ranks_per_node, &world));
-    rc = on_rank(world, &o);
-    world_close(world);
-    return rc;
+    o->where.hosts = call->arguments[0];
+    return launch_is_rank() ? place_join(&o->where, on_rank, o) : place_run(&o->where, call->argv);
 }
+
+const struct verb doctor_verb = {
+    .name = "doctor",
+    .summary = "what would make the numbers wrong here, and how to cure it",
+    .arguments = "[HOSTS]",
+    .most = 1,
+    .about = "Looks for what would make a table wrong: the database's place, cores, load, clocks, "
+             "libraries, network. Each finding says what it does to the numbers and how to cure "
+             "it.",
+    .rows = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .notes = "Exit code 3: something is WRONG.",
+    .example = "doctor --ranks 2",
+    .run = run,
+};

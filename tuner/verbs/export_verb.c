@@ -1,6 +1,6 @@
 /* moetune export: tables for other sites. */
+#include "common_rows.h"
 #include "export.h"
-#include "options.h"
 #include "shape.h"
 #include "status.h"
 #include "store.h"
@@ -24,32 +24,19 @@ struct options {
 
 #define AT(field) offsetof(struct options, field)
 static const struct option_row rows[] = {
-    { "output", "FILE", OPTION_TEXT, AT(file), "where to (standard output)", NULL, 'o' },
+    { "output", "FILE", OPTION_TEXT, AT(file), "where to (standard output)", .letter = 'o' },
     { "format", "WORD", OPTION_WORD, AT(format),
       "jsonl (for import), csv, header (C), packed (for libmoelookup)", format_words },
-    { "shape", "TEXT", OPTION_TEXT, AT(shape), "only this layer, as `moetune show` prints it",
-      NULL },
-    { "fingerprint", "HASH", OPTION_TEXT, AT(fingerprint), "only clusters whose hash begins so",
-      NULL },
-    { "identify", NULL, OPTION_FLAG, AT(identify), "host names as well; else they stay at home",
-      NULL },
-    { "full", NULL, OPTION_FLAG, AT(full), "every timed step as well", NULL },
-    { "db", "FILE", OPTION_TEXT, AT(db), "database or snapshot ($MOETUNE_DB, or the user's)",
-      NULL },
+    SHAPE_FILTER_ROW(OPTION_TEXT, AT(shape), ""),
+    { "fingerprint", "HASH", OPTION_TEXT, AT(fingerprint), "only clusters whose hash begins so" },
+    { "identify", NULL, OPTION_FLAG, AT(identify), "host names as well; else they stay at home" },
+    { "full", NULL, OPTION_FLAG, AT(full), "every timed step as well" },
+    DB_ROW(AT(db)),
+    { NULL },
 };
 #undef AT
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
-static void print_help(void)
-{
-    static const struct options defaults = { 0 };
-
-    printf("usage: moetune export [options]\n\n"
-           "Writes the dictionary with the proof of each entry.  The same content gives the same "
-           "bytes on\nevery machine; host names, users and paths stay at home.\n\n");
-    options_print(rows, ROW_COUNT, &defaults);
-    printf("\nexample: moetune export -o table.jsonl\n");
-}
+static const struct options defaults = { .format = FORMAT_JSONL };
 
 static int write_packed(const char *path, FILE *to)
 {
@@ -72,12 +59,11 @@ static int write_packed(const char *path, FILE *to)
 
 static int write_table(struct store *store, const char *path, const struct options *o, FILE *to)
 {
-    struct moe_shape shape = MOE_SHAPE_INIT;
-    struct export_options choice = { .cluster = o->fingerprint,
-                                     .shape = o->shape ? &shape : NULL,
-                                     .identify = o->identify,
-                                     .full = o->full };
-    if (o->shape && shape_parse(o->shape, &shape))
+    struct moe_shape any = MOE_SHAPE_INIT;
+    struct export_options choice = {
+        .cluster = o->fingerprint, .shape = o->shape, .identify = o->identify, .full = o->full
+    };
+    if (o->shape && shape_parse(o->shape, &any))
         return ERR_ARGUMENT;
     switch ((enum format)o->format) {
     case FORMAT_JSONL: return export_lines(store, &choice, to);
@@ -100,7 +86,7 @@ static int write_file(struct store *store, const char *path, const struct option
         return fail(ERR_ARGUMENT, "%.60s...: the name is too long", o->file);
     to = fopen(temporary, "we");
     if (!to)
-        return fail(ERR_IO, "%s: %s", temporary, strerror(errno));
+        return fail(ERR_IO, "%s cannot be written: %s", o->file, strerror(errno));
     rc = write_table(store, path, o, to);
     if (fclose(to) && !rc)
         rc = fail(ERR_IO, "%s: %s", temporary, strerror(errno));
@@ -111,28 +97,33 @@ static int write_file(struct store *store, const char *path, const struct option
     return rc;
 }
 
-int export_main(int argc, char **argv)
+static int run(const struct verb_call *call, void *options)
 {
-    struct options o = { 0 };
+    const struct options *o = options;
     char path[PATH_MAX];
     struct store *store;
-    bool help = false;
-    int first = argc, rc;
+    int rc;
 
-    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
-    if (help) {
-        print_help();
-        return OK;
-    }
-    if (first < argc)
-        return fail(ERR_ARGUMENT, "export takes no argument \"%s\"", argv[first]);
-    if (o.format == FORMAT_PACKED && (o.shape || o.fingerprint))
+    (void)call;
+    if (o->format == FORMAT_PACKED && (o->shape || o->fingerprint))
         return fail(ERR_ARGUMENT, "--format packed holds the whole table");
-    TRY(store_path(o.db, false, path, sizeof(path)));
+    TRY(store_path(o->db, false, path, sizeof(path)));
     TRY(store_read(path, &store));
-    rc = o.file ? write_file(store, path, &o) : write_table(store, path, &o, stdout);
+    rc = o->file ? write_file(store, path, o) : write_table(store, path, o, stdout);
     if (rc == UNSUPPORTED)
         note("%s holds nothing to export", path);
     store_close(store);
     return rc;
 }
+
+const struct verb export_verb = {
+    .name = "export",
+    .summary = "tables for other sites: JSON lines, CSV, C, packed",
+    .about = "Writes the dictionary with the proof of each entry. The same content gives the same "
+             "bytes on every machine; host names, users and paths stay at home.",
+    .rows = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .example = "export -o table.jsonl",
+    .run = run,
+};

@@ -1,9 +1,9 @@
 /* moetune fingerprint: what this cluster is, as the text that tables belong to. */
+#include "common_rows.h"
 #include "discover.h"
 #include "json.h"
 #include "known.h"
 #include "launch.h"
-#include "options.h"
 #include "place.h"
 #include "sha256.h"
 #include "status.h"
@@ -13,43 +13,23 @@
 #include <string.h>
 
 struct fingerprint_options {
-    uint32_t ranks, ranks_per_node;
-    const char *device, *diff, *file, *db, *launcher_arguments;
+    struct place_setup where;
+    const char *diff, *file, *db;
     bool json;
 };
 
 #define AT(field) offsetof(struct fingerprint_options, field)
 static const struct option_row rows[] = {
-    { "ranks", "N", OPTION_COUNT, AT(ranks), "ranks to start (4, or what HOSTS have room for)",
-      NULL },
-    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks",
-      NULL },
-    { "launcher-args", "ARGS", OPTION_TEXT, AT(launcher_arguments),
-      "more words for mpirun, blanks between", NULL },
-    { "device", "NAME", OPTION_TEXT, AT(device),
-      "auto (cuda where every rank has a GPU), host, cuda", NULL },
-    { "diff", "FILE", OPTION_TEXT, AT(diff), "compare with a text that was saved before", NULL },
-    { "file", "FILE", OPTION_TEXT, AT(file), "that of such a text, instead of this machine's",
-      NULL },
-    { "db", "FILE", OPTION_TEXT, AT(db),
-      "where `moetune probe` stored what it measured ($MOETUNE_DB, or the user's)", NULL },
-    { "json", NULL, OPTION_FLAG, AT(json), "one JSON object", NULL },
+    { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
+    { "diff", "FILE", OPTION_TEXT, AT(diff), "compare with a text that was saved before" },
+    { "file", "FILE", OPTION_TEXT, AT(file), "that of such a text, instead of this machine's" },
+    DB_ROW(AT(db)),
+    JSON_ROW(AT(json)),
+    { NULL },
 };
 #undef AT
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
-static const struct fingerprint_options defaults = { .device = "auto" };
-
-static void print_help(void)
-{
-    printf(
-        "usage: moetune fingerprint [HOSTS] [options]\n\n"
-        "Asks every rank what its host is.  HOSTS: a file, or \"a:8,b:8\".  Tables belong to the "
-        "hash: hard\nfields make another one, soft fields make entries stale.\n\n");
-    options_print(rows, ROW_COUNT, &defaults);
-    printf("\nexit code 3: --diff found a hard or soft field that differs\n"
-           "example: moetune fingerprint > cluster.txt; moetune fingerprint --diff cluster.txt\n");
-}
+static const struct fingerprint_options defaults = { .where = PLACE_DEFAULTS };
 
 static void hash_text(const struct cluster *cluster, char hex[SHA256_HEX_BYTES])
 {
@@ -168,12 +148,13 @@ static void add_measured(const char *db, struct cluster *cluster)
     store_close(store);
 }
 
-static int on_rank(struct world *world, const struct fingerprint_options *o)
+static int on_rank(struct world *world, const void *options)
 {
+    const struct fingerprint_options *o = options;
     struct discovery d;
     int rc = OK;
 
-    TRY(discover(world, o->device, o->ranks_per_node, &d));
+    TRY(discover(world, o->where.device, o->where.ranks_per_node, &d));
     if (world_topology(world)->rank == 0) {
         rc = discovery_check(&d);
         add_measured(o->db, &d.cluster);
@@ -185,30 +166,29 @@ static int on_rank(struct world *world, const struct fingerprint_options *o)
     return world_settle(world, rc);
 }
 
-int fingerprint_main(int argc, char **argv)
+static int run(const struct verb_call *call, void *options)
 {
-    struct fingerprint_options o = defaults;
-    struct world *world;
-    bool help = false;
-    int first = argc, rc;
+    struct fingerprint_options *o = options;
 
-    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
-    if (help) {
-        print_help();
-        return OK;
-    }
-    if (first < argc - 1)
-        return fail(ERR_ARGUMENT, "fingerprint takes no argument \"%s\"", argv[first + 1]);
-    if (o.file)
-        return first < argc ? fail(ERR_ARGUMENT, "hosts and --file: one of the two is wanted")
-                            : print_file(&o);
-    if (!launch_is_rank()) {
-        TRY(place_check_device(o.device, first < argc ? argv[first] : NULL));
-        return launch_verb(first < argc ? argv[first] : NULL, o.ranks, o.launcher_arguments,
-                           place_ranks(o.device), argv - 1);
-    }
-    TRY(world_open((int)o.ranks_per_node, &world));
-    rc = on_rank(world, &o);
-    world_close(world);
-    return rc;
+    o->where.hosts = call->arguments[0];
+    if (o->file)
+        return o->where.hosts ? fail(ERR_ARGUMENT, "hosts and --file: one of the two is wanted")
+                              : print_file(o);
+    return launch_is_rank() ? place_join(&o->where, on_rank, o) : place_run(&o->where, call->argv);
 }
+
+const struct verb fingerprint_verb = {
+    .name = "fingerprint",
+    .summary = "what this cluster is: hosts, links, libraries",
+    .arguments = "[HOSTS]",
+    .most = 1,
+    .about = "Asks every rank what its host is. HOSTS: a file, or \"a:8,b:8\". Tables belong to "
+             "the hash: hard fields make another one, soft fields make entries stale. What "
+             "`moetune probe` stored in the database is added.",
+    .rows = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .notes = "Exit code 3: --diff found a hard or soft field that differs.",
+    .example = "fingerprint > cluster.txt; moetune fingerprint --diff cluster.txt",
+    .run = run,
+};

@@ -1,7 +1,7 @@
 /* moetune import and merge: tables of other sites, files of lines or databases. */
+#include "common_rows.h"
 #include "import.h"
 #include "machine.h"
-#include "options.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -22,29 +22,14 @@ struct options {
 
 #define AT(field) offsetof(struct options, field)
 static const struct option_row rows[] = {
-    { "dry-run", NULL, OPTION_FLAG, AT(dry), "say what would happen, write nothing", NULL },
-    { "strict", NULL, OPTION_FLAG, AT(strict), "exit code 3 if a bucket is there with another plan",
-      NULL },
-    { "quiet", NULL, OPTION_FLAG, AT(quiet), "do not list conflicts", NULL },
-    { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or the user's)", NULL },
+    DRY_RUN_ROW(AT(dry)),
+    { "strict", NULL, OPTION_FLAG, AT(strict),
+      "exit code 3 if a bucket is there with another plan" },
+    { "quiet", NULL, OPTION_FLAG, AT(quiet), "do not list conflicts" },
+    DB_ROW(AT(db)),
+    { NULL },
 };
 #undef AT
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
-
-static void print_help(const char *verb)
-{
-    static const struct options defaults = { 0 };
-
-    printf(
-        "usage: moetune %s FILE... [options]\n\n"
-        "Takes in tables that `moetune export` wrote, or databases.  All of a file or nothing of "
-        "it.  What\ncomes in answers only on a cluster whose hard fields are all known and equal, "
-        "and where nothing\nwas measured here.  Of two entries one stays by a fixed order (not "
-        "stale, effort, date, samples),\nnever by its time; the other goes to history.\n\n",
-        verb);
-    options_print(rows, ROW_COUNT, &defaults);
-    printf("\nexample: moetune %s table.jsonl --dry-run\n", verb);
-}
 
 /* ---- conflicts */
 
@@ -185,21 +170,41 @@ static int take_all(struct session *s, char **files, int count)
     return s->options->strict && s->conflicts ? ERR_WRONG : OK;
 }
 
-int import_main(int argc, char **argv)
+static int run(const struct verb_call *call, void *options)
 {
-    struct options o = { 0 };
-    struct session s = { .options = &o };
-    bool help = false;
-    int first = argc, rc;
+    struct session s = { .options = options };
+    int rc = take_all(&s, call->arguments, call->count);
 
-    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
-    if (help) {
-        print_help(argv[0]);
-        return OK;
-    }
-    if (first == argc)
-        return fail(ERR_ARGUMENT, "%s: which FILE?", argv[0]);
-    rc = take_all(&s, argv + first, argc - first);
     store_close(s.store);
     return rc;
 }
+
+#define ABOUT                                                                                      \
+    "Takes in tables that `moetune export` wrote, or databases. All of a file or nothing of it. "  \
+    "What comes in answers only on a cluster whose hard fields are all known and equal, and "      \
+    "where nothing was measured here. Of two entries one stays by a fixed order (not stale, "      \
+    "effort, date, samples), never by its time; the other goes to history."
+
+const struct verb import_verb = {
+    .name = "import",
+    .summary = "tables of other sites",
+    .arguments = "FILE...",
+    .least = 1,
+    .about = ABOUT,
+    .rows = rows,
+    .options_size = sizeof(struct options),
+    .example = "import table.jsonl --dry-run",
+    .run = run,
+};
+
+const struct verb merge_verb = {
+    .name = "merge",
+    .summary = "the same, for databases of one's own",
+    .arguments = "FILE...",
+    .least = 1,
+    .about = ABOUT,
+    .rows = rows,
+    .options_size = sizeof(struct options),
+    .example = "merge other.db --dry-run",
+    .run = run,
+};

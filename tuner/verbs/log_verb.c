@@ -1,5 +1,5 @@
 /* moetune log: what the dictionary said before, and why it changed its mind. */
-#include "options.h"
+#include "common_rows.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -17,21 +17,13 @@ struct log_options {
 
 #define AT(field) offsetof(struct log_options, field)
 static const struct option_row rows[] = {
-    { "lines", "N", OPTION_COUNT, AT(lines), "at most so many", NULL, 'n' },
-    { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or the user's)", NULL },
+    { "lines", "N", OPTION_COUNT, AT(lines), "at most so many", .letter = 'n' },
+    DB_ROW(AT(db)),
+    { NULL },
 };
 #undef AT
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
 static const struct log_options defaults = { .lines = 100 };
-
-static void print_help(void)
-{
-    printf("usage: moetune log [options]\n\nPrints entries that were replaced, the latest first: "
-           "when, why, and what they said.\n\n");
-    options_print(rows, ROW_COUNT, &defaults);
-    printf("\nexample: moetune log -n 20\n");
-}
 
 struct printing {
     struct store *store;
@@ -57,25 +49,30 @@ static int print_row(void *self, const struct history_row *row)
     return OK;
 }
 
-int log_main(int argc, char **argv)
+static int run(const struct verb_call *call, void *options)
 {
-    struct log_options o = defaults;
-    struct printing p = { .printed = 0 };
+    const struct log_options *o = options;
+    struct printing p = { .left = o->lines };
     char path[PATH_MAX];
-    bool help = false;
-    int first = argc, rc;
+    int rc;
 
-    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
-    if (help) {
-        print_help();
-        return OK;
-    }
-    if (first < argc)
-        return fail(ERR_ARGUMENT, "log takes no argument \"%s\"", argv[first]);
-    TRY(store_path(o.db, false, path, sizeof(path)));
+    (void)call;
+    TRY(store_path(o->db, false, path, sizeof(path)));
     TRY(store_read(path, &p.store));
-    p.left = o.lines;
     rc = store_history(p.store, print_row, &p);
     store_close(p.store);
+    if (rc >= 0 && !p.printed)
+        note("%s: no entry was replaced yet", path);
     return rc < 0 ? rc : (p.printed ? OK : UNSUPPORTED);
 }
+
+const struct verb log_verb = {
+    .name = "log",
+    .summary = "what the dictionary said before, and why it changed",
+    .about = "Prints entries that were replaced, the latest first: when, why, and what they said.",
+    .rows = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .example = "log -n 20",
+    .run = run,
+};

@@ -1,8 +1,8 @@
 /* moetune lookup: what a trainer would be told, by the library it links. */
+#include "common_rows.h"
 #include "json.h"
 #include "layer_options.h"
 #include "moelookup.h"
-#include "options.h"
 #include "plan.h"
 #include "sha256.h"
 #include "status.h"
@@ -13,56 +13,27 @@
 #include <stdlib.h>
 
 struct lookup_options {
-    struct layer_options layer;
-    uint32_t ranks, ranks_per_node;
-    const char *shape, *device, *db;
+    struct stated_layer stated;
+    const char *device, *db;
     struct option_list capacities;
     bool explain, digest, json;
 };
 
 #define AT(field) offsetof(struct lookup_options, field)
 static const struct option_row rows[] = {
-    { "capacity", "C", OPTION_LIST, AT(capacities), "rows of an expert and rank (again for more)",
-      NULL, 'c' },
-    { "explain", NULL, OPTION_FLAG, AT(explain), "which rung of the ladder answers, and why",
-      NULL },
-    { "digest", NULL, OPTION_FLAG, AT(digest), "print the table's digest, to compare it elsewhere",
-      NULL },
-    { "ranks", "N", OPTION_COUNT, AT(ranks), "ranks of the group", NULL },
-    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "ranks on a node (all of them)",
-      NULL },
-    LAYER_OPTION_ROWS(struct lookup_options),
-    { "shape", "TEXT", OPTION_TEXT, AT(shape), "the layer as text, as `moetune show` prints it",
-      NULL },
-    { "device", "NAME", OPTION_TEXT, AT(device), "where several tables fit: a device or a hash",
-      NULL },
-    { "db", "FILE", OPTION_TEXT, AT(db), "database, snapshot or packed table (the search path)",
-      NULL },
-    { "json", NULL, OPTION_FLAG, AT(json), "one JSON array", NULL },
+    { "capacity", "C", OPTION_LIST, AT(capacities), "rows of an expert and rank; again for more",
+      .letter = 'c' },
+    { "explain", NULL, OPTION_FLAG, AT(explain), "which rung of the ladder answers, and why" },
+    { "digest", NULL, OPTION_FLAG, AT(digest), "print the table's digest, to compare elsewhere" },
+    { "db", "FILE", OPTION_TEXT, AT(db), "database, snapshot or packed table (the search path)" },
+    { "device", "NAME", OPTION_TEXT, AT(device), "where several tables fit: a device or a hash" },
+    JSON_ROW(AT(json)),
+    { "layer", .kind = OPTION_GROUP, .offset = AT(stated), .rows = stated_layer_rows },
+    { NULL },
 };
 #undef AT
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
-static const struct lookup_options defaults = { .layer = LAYER_DEFAULTS, .ranks = 4 };
-
-static void print_help(void)
-{
-    printf("usage: moetune lookup -c C [options]\n\n"
-           "Answers as libmoelookup answers a trainer.  Search path: $MOELOOKUP_DB, $MOETUNE_DB, "
-           "the user's,\n/etc/moetune, PREFIX/share/moetune.  Exit code 4: only the default plan "
-           "is known.\n\n");
-    options_print(rows, ROW_COUNT, &defaults);
-    printf("\nexample: moetune lookup -c 300 --explain --db moetune.db\n");
-}
-
-static int take_shape(const struct lookup_options *o, struct moe_shape *shape)
-{
-    *shape =
-        layer_options_shape(&o->layer, o->ranks, o->ranks_per_node ? o->ranks_per_node : o->ranks);
-    if (o->shape && shape_parse(o->shape, shape))
-        return ERR_ARGUMENT;
-    return shape_check(shape);
-}
+static const struct lookup_options defaults = { .stated = STATED_LAYER_DEFAULTS };
 
 static int take_capacity(const char *text, uint32_t *capacity)
 {
@@ -114,7 +85,7 @@ static int answer_all(const struct moelookup *table, const struct lookup_options
     bool known = true;
     int rc = OK;
 
-    TRY(take_shape(o, &shape));
+    TRY(stated_layer_shape(&o->stated, &shape));
     TRY(moelookup_bind(table, &shape, o->device, &view));
     if (o->json)
         printf("[");
@@ -144,20 +115,29 @@ static int look_up(const struct lookup_options *o)
     return rc;
 }
 
-int lookup_main(int argc, char **argv)
+static int run(const struct verb_call *call, void *options)
 {
-    struct lookup_options o = defaults;
-    bool help = false;
-    int first = argc;
+    const struct lookup_options *o = options;
 
-    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
-    if (help) {
-        print_help();
-        return OK;
-    }
-    if (first < argc)
-        return fail(ERR_ARGUMENT, "lookup takes no argument \"%s\"", argv[first]);
-    if (!o.capacities.count && !o.digest)
+    uint32_t capacity;
+
+    (void)call;
+    if (!o->capacities.count && !o->digest)
         return fail(ERR_ARGUMENT, "lookup: --capacity C or --digest is wanted");
-    return look_up(&o);
+    for (int i = 0; i < o->capacities.count; i++)
+        TRY(take_capacity(o->capacities.items[i], &capacity));
+    return look_up(o);
 }
+
+const struct verb lookup_verb = {
+    .name = "lookup",
+    .summary = "which plan a trainer is told for a capacity, and why",
+    .about = "Answers as libmoelookup answers a trainer. Search path: $MOELOOKUP_DB, $MOETUNE_DB, "
+             "the user's, /etc/moetune, PREFIX/share/moetune.",
+    .rows = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .notes = "Exit code 4: only the default plan is known.",
+    .example = "lookup -c 300 --explain --db moetune.db",
+    .run = run,
+};

@@ -1,9 +1,11 @@
 /* moetune override: plans that a person pins, whatever was measured. */
+#include "common_rows.h"
+#include "layer_options.h"
 #include "plan.h"
 #include "shape.h"
+#include "space.h"
 #include "status.h"
 #include "store.h"
-#include "tune_options.h"
 #include "verbs.h"
 
 #include <limits.h>
@@ -12,41 +14,24 @@
 #include <time.h>
 
 struct override_options {
-    struct layer_options layer;
-    uint32_t ranks, ranks_per_node, window;
-    const char *shape, *buckets, *plan, *why, *db;
+    struct stated_layer stated;
+    uint32_t window;
+    const char *buckets, *plan, *why, *db;
 };
 
 #define AT(field) offsetof(struct override_options, field)
 static const struct option_row rows[] = {
-    { "ranks", "N", OPTION_COUNT, AT(ranks), "ranks of the group", NULL },
-    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "ranks on a node (all of them)",
-      NULL },
-    LAYER_OPTION_ROWS(struct override_options),
-    { "shape", "TEXT", OPTION_TEXT, AT(shape), "the layer as text, as `moetune show` prints it",
-      NULL },
-    { "window", "R", OPTION_COUNT, AT(window), "width of a bucket in rows", NULL },
-    { "buckets", "LO:HI", OPTION_TEXT, AT(buckets), "buckets the plan is pinned for", NULL },
-    { "plan", "PLAN", OPTION_TEXT, AT(plan), "\"r=1 d=2 a=2dh\"", NULL },
-    { "why", "TEXT", OPTION_TEXT, AT(why), "the reason, for those who come later", NULL },
-    { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or the user's)", NULL },
+    BUCKETS_ROW(AT(buckets), "buckets the plan is pinned for"),
+    { "plan", "PLAN", OPTION_TEXT, AT(plan), "\"r=1 d=2 a=2dh\"" },
+    { "why", "TEXT", OPTION_TEXT, AT(why), "the reason, for those who come later" },
+    WINDOW_ROW(AT(window)),
+    DB_ROW(AT(db)),
+    { "layer", .kind = OPTION_GROUP, .offset = AT(stated), .rows = stated_layer_rows },
+    { NULL },
 };
 #undef AT
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
-static const struct override_options defaults = { .layer = LAYER_DEFAULTS,
-                                                  .ranks = 4,
-                                                  .window = 128 };
-
-static void print_help(void)
-{
-    printf("usage: moetune override set|unset|list [options]\n\n"
-           "Pins a plan for a range of buckets of a layer that is in the database; look-ups answer "
-           "it\nbefore anything that was measured.  unset takes away what overlaps the range.\n\n");
-    options_print(rows, ROW_COUNT, &defaults);
-    printf("\nexample: moetune override set --experts 2 --buckets 4:9 --plan \"r=1 d=2\" "
-           "--why \"2dh hangs on node 7\"\n");
-}
+static const struct override_options defaults = { .stated = STATED_LAYER_DEFAULTS, .window = 128 };
 
 /* The layer as tune would see it; the cluster: any one of the database with as many ranks. */
 struct target {
@@ -87,41 +72,21 @@ static int find_layer(struct target *t)
                     : UNSUPPORTED;
 }
 
-static int take_shape(struct target *t)
-{
-    const struct override_options *o = t->options;
-
-    t->shape =
-        layer_options_shape(&o->layer, o->ranks, o->ranks_per_node ? o->ranks_per_node : o->ranks);
-    if (o->shape && shape_parse(o->shape, &t->shape))
-        return ERR_ARGUMENT;
-    return shape_check(&t->shape);
-}
-
 static int take_range(struct target *t)
 {
-    char end;
-    int n;
-
     if (!t->options->buckets)
         return fail(ERR_ARGUMENT, "--buckets LO:HI is wanted");
-    n = sscanf(t->options->buckets, "%u:%u%c", &t->row.first, &t->row.last, &end);
-    if (n == 1)
-        t->row.last = t->row.first;
-    if (n < 1 || n > 2 || t->row.last < t->row.first)
-        return fail(ERR_ARGUMENT, "--buckets %s: \"LO:HI\" is wanted", t->options->buckets);
     t->row.window = t->options->window;
-    return OK;
+    return space_buckets(t->options->buckets, &t->row.first, &t->row.last);
 }
 
 static int take_plan(struct target *t)
 {
     const struct override_options *o = t->options;
 
-    if (!o->plan || !o->why || !*o->why)
+    if (!o->plan || !o->why)
         return fail(ERR_ARGUMENT, "--plan and --why are wanted");
-    if (plan_parse(o->plan, &t->row.plan))
-        return fail(ERR_ARGUMENT, "--plan \"%s\": a plan reads \"r=1 d=2 a=2dh\"", o->plan);
+    TRY(layer_options_plan(o->plan, &t->row.plan));
     TRY(plan_check(&t->row.plan, &t->shape));
     t->row.plan = plan_canonical(t->row.plan);
     snprintf(t->row.why, sizeof(t->row.why), "%s", o->why);
@@ -131,7 +96,7 @@ static int take_plan(struct target *t)
 
 static int set(struct target *t)
 {
-    TRY(take_shape(t));
+    TRY(stated_layer_shape(&t->options->stated, &t->shape));
     TRY(take_range(t));
     TRY(take_plan(t));
     TRY(find_layer(t));
@@ -143,7 +108,7 @@ static int unset(struct target *t)
 {
     uint32_t count;
 
-    TRY(take_shape(t));
+    TRY(stated_layer_shape(&t->options->stated, &t->shape));
     TRY(take_range(t));
     TRY(find_layer(t));
     TRY(store_override_end(t->store, t->row.cluster, t->row.shape, t->row.window, t->row.first,
@@ -172,6 +137,8 @@ static int print_row(void *self, const struct override_row *row)
 static int list(struct target *t)
 {
     TRY(store_overrides(t->store, print_row, t));
+    if (!t->found)
+        note("no plan is pinned");
     return t->found ? OK : UNSUPPORTED;
 }
 
@@ -199,24 +166,28 @@ static int act(const struct override_options *o, size_t action)
     return rc;
 }
 
-int override_main(int argc, char **argv)
+static int run(const struct verb_call *call, void *options)
 {
-    struct override_options o = defaults;
-    bool help = argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h");
     size_t action = 0;
-    int first = argc;
 
-    while (!help && action < 3 && strcmp(argv[1], actions[action].name) != 0)
+    while (strcmp(actions[action].name, call->arguments[0]) != 0)
         action++;
-    if (action == 3)
-        return fail(ERR_ARGUMENT, "override: set, unset or list is wanted, not \"%s\"", argv[1]);
-    if (!help)
-        TRY(options_parse(rows, ROW_COUNT, argc - 1, argv + 1, &o, &first, &help));
-    if (help) {
-        print_help();
-        return argc < 2 ? ERR_ARGUMENT : OK;
-    }
-    if (first < argc - 1)
-        return fail(ERR_ARGUMENT, "override takes no argument \"%s\"", argv[first + 1]);
-    return act(&o, action);
+    return act(options, action);
 }
+
+const struct verb override_verb = {
+    .name = "override",
+    .summary = "pin a plan for a range of buckets, with a reason",
+    .arguments = "set|unset|list",
+    .least = 1,
+    .most = 1,
+    .about = "Pins a plan for a range of buckets of a layer that is in the database; look-ups "
+             "answer it before anything that was measured. unset takes away what overlaps the "
+             "range.",
+    .rows = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .example = "override set --experts 2 --buckets 4:9 --plan \"r=1 d=2\" "
+               "--why \"2dh hangs on node 7\"",
+    .run = run,
+};

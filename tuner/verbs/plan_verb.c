@@ -2,7 +2,6 @@
 #include "discover.h"
 #include "errands.h"
 #include "known.h"
-#include "place.h"
 #include "plan.h"
 #include "progress.h"
 #include "shape.h"
@@ -54,7 +53,7 @@ static int open_search(const struct tune_request *r, const struct space *space, 
                                   .arms = space->arms,
                                   .arm_count = space->arm_count,
                                   .machine = r->machine,
-                                  .seed = r->options.seed };
+                                  .seed = r->options.setup.seed };
 
     return search_open(search_find("guided"), &setup, out);
 }
@@ -207,35 +206,46 @@ static void learn(struct tune_request *r, struct store *store)
         tune_request_learn(r, &known);
 }
 
-int plan_main(int argc, char **argv)
+static int find_place(const struct tune_options *o, struct cluster *here)
 {
-    struct tune_request request;
-    struct tune_options o;
-    struct store *store;
-    bool help = false;
-    struct place_setup setup;
     struct launch_where where;
     struct hosts hosts;
-    struct cluster here;
+    int rc = place_find(&o->setup.where, &hosts, &where, here);
+
+    hosts_free(&hosts);
+    return rc;
+}
+
+static int run(const struct verb_call *call, void *options)
+{
+    struct tune_options *o = options;
+    struct cluster here = cluster_unknown();
+    struct tune_request request;
+    struct store *store;
     int rc;
 
-    TRY(tune_options_parse("plan", argc, argv, &o, &help));
-    if (help)
-        return OK;
-    setup = (struct place_setup){ .hosts = o.hosts,
-                                  .launcher_arguments = o.launcher_arguments,
-                                  .device = o.device,
-                                  .ranks = o.ranks,
-                                  .ranks_per_node = o.ranks_per_node,
-                                  .pretence = o.pretence };
-    rc = place_find(&setup, &hosts, &where, &here);
-    hosts_free(&hosts);
-    TRY(rc);
-    TRY(tune_request_make(&o, &here, &request));
-    store = known_open(o.db);
+    TRY(tune_options_check(o, call->arguments[0]));
+    TRY(o->setup.sim ? OK : find_place(o, &here));
+    TRY(tune_request_make(o, &here, &request));
+    store = known_open(o->setup.db);
     learn(&request, store);
     rc = print_all(&request, store);
     store_close(store);
     tune_request_free(&request);
     return rc;
 }
+
+const struct verb plan_verb = {
+    .name = "plan",
+    .summary = "what tune would try, how long, how much memory; measures nothing",
+    .arguments = "[HOSTS]",
+    .most = 1,
+    .about = "Says what `moetune tune` with the same options would try, how long it would take "
+             "and how much memory it needs. Measures nothing.",
+    .rows = tune_rows,
+    .defaults = &tune_defaults,
+    .options_size = sizeof(tune_defaults),
+    .tables = tune_tables,
+    .example = "plan --experts 2 --model-dim 256 --hidden-dim 512",
+    .run = run,
+};

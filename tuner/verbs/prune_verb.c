@@ -1,5 +1,5 @@
 /* moetune prune: entries that are of no use any more. */
-#include "options.h"
+#include "common_rows.h"
 #include "status.h"
 #include "store.h"
 #include "verbs.h"
@@ -16,26 +16,15 @@ struct prune_options {
 
 #define AT(field) offsetof(struct prune_options, field)
 static const struct option_row rows[] = {
-    { "stale", NULL, OPTION_FLAG, AT(stale), "entries measured before the software changed", NULL },
-    { "imported", NULL, OPTION_FLAG, AT(imported), "entries of other sites, unless verified here",
-      NULL },
+    { "stale", NULL, OPTION_FLAG, AT(stale), "entries measured before the software changed" },
+    { "imported", NULL, OPTION_FLAG, AT(imported), "entries of other sites, unless verified here" },
     { "older-than", "DAYS", OPTION_NUMBER, AT(days), "of those only what was decided before",
-      NULL },
-    { "dry-run", NULL, OPTION_FLAG, AT(dry), "only count", NULL },
-    { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or the user's)", NULL },
+      .least = 0, .most = 36500 },
+    DRY_RUN_ROW(AT(dry)),
+    DB_ROW(AT(db)),
+    { NULL },
 };
 #undef AT
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
-
-static void print_help(void)
-{
-    static const struct prune_options defaults = { 0 };
-
-    printf("usage: moetune prune --stale|--imported [options]\n\nTakes entries out of the "
-           "dictionary; they stay in its history (moetune log).\n\n");
-    options_print(rows, ROW_COUNT, &defaults);
-    printf("\nexample: moetune prune --imported --dry-run\n");
-}
 
 struct pruning {
     const struct prune_options *options;
@@ -63,28 +52,34 @@ static int prune_all(struct pruning *p)
     return p->options->dry ? OK : store_publish(p->store);
 }
 
-int prune_main(int argc, char **argv)
+static int run(const struct verb_call *call, void *options)
 {
-    struct prune_options o = { 0 };
-    struct pruning p = { .options = &o };
+    const struct prune_options *o = options;
+    struct pruning p = { .options = o };
     char path[PATH_MAX];
-    bool help = false;
-    int first = argc, rc;
+    int rc;
 
-    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
-    if (help) {
-        print_help();
-        return OK;
-    }
-    if (first < argc || !(o.stale || o.imported))
+    (void)call;
+    if (!o->stale && !o->imported)
         return fail(ERR_ARGUMENT, "prune: --stale or --imported is wanted");
-    TRY(store_path(o.db, false, path, sizeof(path)));
+    TRY(store_path(o->db, false, path, sizeof(path)));
     /* Nothing is pruned from what is not there. */
     TRY(store_read(path, &p.store));
     store_close(p.store);
     TRY(store_open(path, 0, &p.store));
-    p.before_s = time(NULL) - (int64_t)(o.days * 86400);
+    p.before_s = time(NULL) - (int64_t)(o->days * 86400);
     rc = prune_all(&p);
     store_close(p.store);
     return rc ? rc : (p.count ? OK : UNSUPPORTED);
 }
+
+const struct verb prune_verb = {
+    .name = "prune",
+    .summary = "take out what is stale or came from elsewhere",
+    .about = "Takes entries out of the dictionary; they stay in its history (`moetune log`). "
+             "--stale, --imported or both say which.",
+    .rows = rows,
+    .options_size = sizeof(struct prune_options),
+    .example = "prune --imported --dry-run",
+    .run = run,
+};

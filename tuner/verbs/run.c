@@ -1,12 +1,12 @@
 /* moetune run: one layer under given plans, measured and checked on real ranks. */
 #include "allowance.h"
+#include "common_rows.h"
 #include "fault.h"
 #include "gpu_list.h"
 #include "launch.h"
 #include "layer_options.h"
 #include "machine.h"
 #include "measure.h"
-#include "options.h"
 #include "place.h"
 #include "shape.h"
 #include "stats.h"
@@ -24,55 +24,45 @@
 enum { WINDOW = 128, PLANS_MAX = 256 };
 
 struct run_options {
+    struct place_setup where;
     struct layer_options layer;
-    struct virtual_options pretence;
-    uint32_t ranks, ranks_per_node, reps, warmup;
+    uint32_t reps, warmup;
     uint64_t seed;
     double factor;
-    const char *device;
     struct option_list plans;
     bool check, json;
 };
 
 static const struct run_options defaults = {
+    .where = PLACE_DEFAULTS,
     .layer = LAYER_DEFAULTS,
     .reps = 20,
     .warmup = 3,
     .seed = 1,
     .factor = 1,
-    .device = "auto",
 };
 
 #define AT(field) offsetof(struct run_options, field)
 static const struct option_row rows[] = {
-    { "ranks", "N", OPTION_COUNT, AT(ranks), "ranks to start here (4, or what a launcher started)",
-      NULL },
-    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks",
-      NULL },
-    VIRTUAL_OPTION_ROWS(struct run_options),
-    LAYER_OPTION_ROWS(struct run_options),
+    { "plan", "PLAN", OPTION_LIST, AT(plans), "\"r=1 d=2 a=2dh\"; again for more, or \"all\"" },
+    { "reps", "N", OPTION_COUNT, AT(reps), "repetitions, interleaved over plans", .least = 1,
+      .most = 1000000 },
+    { "warmup", "N", OPTION_COUNT, AT(warmup), "steps before the first is timed", .least = 0,
+      .most = 1000000 },
+    { "check", NULL, OPTION_FLAG, AT(check), "compare every result with a plain reference" },
+    SEED_ROW(AT(seed)),
+    JSON_ROW(AT(json)),
+
+    { "layer", .kind = OPTION_GROUP, .offset = AT(layer), .rows = layer_rows },
     { "capacity-factor", "F", OPTION_NUMBER, AT(factor),
-      "capacity: F > 0 static, 0 what is needed, F < 0 needed, at most -F", NULL },
-    { "plan", "PLAN", OPTION_LIST, AT(plans), "\"r=1 d=2 a=2dh\"; again for more, or \"all\"",
-      NULL },
-    { "device", "NAME", OPTION_TEXT, AT(device),
-      "auto (cuda where every rank has a GPU), host, cuda", NULL },
-    { "reps", "N", OPTION_COUNT, AT(reps), "repetitions, interleaved over plans", NULL },
-    { "warmup", "N", OPTION_COUNT, AT(warmup), "steps before the first is timed", NULL },
-    { "seed", "N", OPTION_SEED, AT(seed), "of the random data", NULL },
-    { "check", NULL, OPTION_FLAG, AT(check), "compare every result with a plain reference", NULL },
-    { "json", NULL, OPTION_FLAG, AT(json), "print one JSON object", NULL },
+      "capacity: F > 0 static, 0 what is needed, F < 0 needed, at most -F", .least = -1e6,
+      .most = 1e6 },
+
+    { "where", .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
+    { .kind = OPTION_GROUP, .offset = AT(where.pretence), .rows = virtual_rows },
+    { NULL },
 };
 #undef AT
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
-
-static void print_help(void)
-{
-    printf("usage: moetune run [options]\n\n"
-           "Runs one MoE layer on real ranks and prints where the time of a step goes.\n\n");
-    options_print(rows, ROW_COUNT, &defaults);
-    printf("\nexample: moetune run --ranks 4 --experts 2 --plan all --check\n");
-}
 
 /* One plan under measurement. */
 struct subject {
@@ -96,11 +86,7 @@ static int parse_plans(const struct option_list *list, const struct moe_shape *s
             n = n > PLANS_MAX ? PLANS_MAX : n;
             continue;
         }
-        if (plan_parse(list->items[i], &plan))
-            return fail(ERR_ARGUMENT,
-                        "--plan \"%s\": a plan reads \"r=1 d=2 a=2dh\"; d is 1, 2, 4 or 8, a is "
-                        "linear, 2dh or nccl",
-                        list->items[i]);
+        TRY(layer_options_plan(list->items[i], &plan));
         TRY(plan_check(&plan, shape));
         if (n == PLANS_MAX)
             return fail(ERR_ARGUMENT, "more than %d plans", PLANS_MAX);
@@ -122,7 +108,7 @@ static uint64_t capacity_bound(const struct run_options *o, const struct moe_sha
 static int check_memory(const struct run_options *o, const struct moe_shape *shape,
                         const struct moe_plan *plans, size_t count, uint32_t neighbours)
 {
-    bool on_gpu = !strcmp(gpus_device(o->device), "cuda");
+    bool on_gpu = !strcmp(gpus_device(o->where.device), "cuda");
     uint32_t compute_type = on_gpu ? shape->dtype : (uint32_t)MOE_F32;
     struct topology topology = { 0, (int)shape->ranks, (int)shape->ranks_per_node };
     double bytes = (double)layer_bytes(shape) + 4.0 * shape->tokens * shape->model_dim * 4, there;
@@ -145,12 +131,7 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
 static int check_options(const struct run_options *o, const struct moe_shape *shape,
                          uint32_t neighbours, struct moe_plan *plans, size_t *count)
 {
-    if (fabs(o->factor) > 1e6)
-        return fail(ERR_ARGUMENT, "capacity factor %g: from -1e6 to 1e6 is wanted", o->factor);
-    if (o->reps < 1 || o->reps > 1000000 || o->warmup > 1000000)
-        return fail(ERR_ARGUMENT, "%u repetitions, %u warm-ups: from 1 (0) to 1000000 are wanted",
-                    o->reps, o->warmup);
-    if (o->pretence.ranks && o->check)
+    if (o->where.pretence.ranks && o->check)
         return fail(ERR_ARGUMENT, "--check: what virtual ranks would send is not there");
     TRY(shape_check(shape));
     TRY(parse_plans(&o->plans, shape, plans, count));
@@ -329,35 +310,39 @@ out:
 /* The engine of a rank, or of one that stands for many: then *world becomes theirs. */
 static int open_engine(struct world **world, const struct run_options *o, struct engine *engine)
 {
+    const struct place_setup *where = &o->where;
     const char *device = NULL;
 
-    if (o->pretence.ranks)
-        return virtual_open(&o->pretence, o->ranks_per_node, o->device, world, engine);
-    TRY(gpus_agree_device(*world, o->device, &device));
+    if (where->pretence.ranks)
+        return virtual_open(&where->pretence, where->ranks_per_node, where->device, world, engine);
+    TRY(gpus_agree_device(*world, where->device, &device));
     return engine_open(*world, device, NULL, engine);
 }
 
-static int on_rank(struct world *world, const struct run_options *o)
+/* Of the ranks there are, or of those that one stands for. */
+static struct moe_shape shape_on(const struct run_options *o, uint32_t ranks, uint32_t per_node)
 {
+    const struct place_setup *where = &o->where;
+
+    if (where->pretence.ranks) {
+        ranks = where->pretence.ranks;
+        per_node = where->ranks_per_node ? where->ranks_per_node : ranks;
+    }
+    return layer_options_shape(&o->layer, ranks, per_node);
+}
+
+static int on_rank(struct world *world, const void *options)
+{
+    const struct run_options *o = options;
     const struct topology *t = world_topology(world);
+    struct moe_shape shape = shape_on(o, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
     struct world *theirs = world;
     struct moe_plan plans[PLANS_MAX];
     struct engine engine = { 0 };
-    struct moe_shape shape;
     size_t count;
     int rc;
 
-    if (o->ranks && o->ranks != (uint32_t)t->ranks)
-        return fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", o->ranks, t->ranks);
-    TRY(virtual_check(&o->pretence, o->ranks_per_node));
-    if (o->pretence.ranks && t->ranks > 1)
-        return fail(ERR_ARGUMENT, "--virtual-ranks is one process, the launcher started %d",
-                    t->ranks);
-    shape = o->pretence.ranks
-                ? layer_options_shape(&o->layer, o->pretence.ranks,
-                                      o->ranks_per_node ? o->ranks_per_node : o->pretence.ranks)
-                : layer_options_shape(&o->layer, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
-    TRY(world_settle(world, gpus_check_device(o->device, false)));
+    TRY(world_settle(world, gpus_check_device(o->where.device, false)));
     log_only(t->rank == 0); /* every rank finds the same fault in the same options */
     rc = check_options(o, &shape, (uint32_t)world_neighbours(world), plans, &count);
     log_only(true);
@@ -371,51 +356,42 @@ static int on_rank(struct world *world, const struct run_options *o)
     return rc;
 }
 
-static int start_ranks(struct run_options *o, char **argv)
+/* What is wrong with plans and sizes is found before any rank is started. */
+static int start_ranks(const struct run_options *o, char **argv)
 {
     struct moe_plan plans[PLANS_MAX];
     struct launch_where where;
     struct hosts hosts;
-    uint32_t per_node, ranks;
     struct moe_shape shape;
     size_t count;
-    int code;
+    uint32_t per_node;
+    int rc = place_launch(&o->where, &hosts, &where);
 
-    TRY(virtual_check(&o->pretence, o->ranks_per_node));
-    TRY(place_check_device(o->device, NULL));
-    TRY(launch_place(NULL, o->pretence.ranks ? 1 : o->ranks, NULL, place_ranks(o->device), &hosts,
-                     &where));
-    if (o->pretence.ranks && o->ranks)
-        return fail(ERR_ARGUMENT, "--virtual-ranks is one process: no --ranks");
-    ranks = o->pretence.ranks ? o->pretence.ranks : where.ranks;
-    per_node =
-        o->ranks_per_node ? o->ranks_per_node : (o->pretence.ranks ? ranks : where.ranks_per_node);
-    if (per_node && ranks % per_node)
-        return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", per_node, ranks);
-    shape = layer_options_shape(&o->layer, ranks, per_node);
-    TRY(check_options(o, &shape, where.ranks, plans, &count));
-    TRY(launch_ranks(&where, argv, &code));
-    return EXIT_CODE_OF_RANKS + code;
-}
-
-int run_main(int argc, char **argv)
-{
-    struct run_options o = defaults;
-    bool help = false;
-    struct world *world;
-    int first, rc;
-
-    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
-    if (help) {
-        print_help();
-        return OK;
+    if (!rc) {
+        per_node = o->where.ranks_per_node ? o->where.ranks_per_node : where.ranks_per_node;
+        shape = shape_on(o, where.ranks, per_node);
+        rc = check_options(o, &shape, where.ranks, plans, &count);
     }
-    if (first < argc)
-        return fail(ERR_ARGUMENT, "run takes no argument \"%s\"", argv[first]);
-    if (!launch_is_rank())
-        return start_ranks(&o, argv - 1);
-    TRY(world_open(o.pretence.ranks ? 0 : (int)o.ranks_per_node, &world));
-    rc = on_rank(world, &o);
-    world_close(world);
+    if (!rc)
+        rc = launch_verb(&where, argv);
+    hosts_free(&hosts);
     return rc;
 }
+
+static int run(const struct verb_call *call, void *options)
+{
+    const struct run_options *o = options;
+
+    return launch_is_rank() ? place_join(&o->where, on_rank, o) : start_ranks(o, call->argv);
+}
+
+const struct verb run_verb = {
+    .name = "run",
+    .summary = "run one layer under given plans: where the time of a step goes",
+    .about = "Runs one MoE layer on real ranks and prints where the time of a step goes.",
+    .rows = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .example = "run --ranks 4 --experts 2 --plan all --check",
+    .run = run,
+};

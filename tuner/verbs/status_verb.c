@@ -1,6 +1,6 @@
 /* moetune status: how far a sweep is, read from its database. */
+#include "common_rows.h"
 #include "json.h"
-#include "options.h"
 #include "progress.h"
 #include "status.h"
 #include "store.h"
@@ -21,23 +21,16 @@ struct status_options {
 
 #define AT(field) offsetof(struct status_options, field)
 static const struct option_row rows[] = {
-    { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or the user's)", NULL },
-    { "watch", NULL, OPTION_FLAG, AT(watch), "until the sweep ends", NULL },
-    { "every", "S", OPTION_NUMBER, AT(every_s), "seconds between two looks", NULL },
-    { "json", NULL, OPTION_FLAG, AT(json), "one JSON object per look", NULL },
+    { "watch", NULL, OPTION_FLAG, AT(watch), "until the sweep ends" },
+    { "every", "S", OPTION_NUMBER, AT(every_s), "seconds between two looks", .least = 0.1,
+      .most = 86400 },
+    DB_ROW(AT(db)),
+    JSON_ROW(AT(json)),
+    { NULL },
 };
 #undef AT
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
 static const struct status_options defaults = { .every_s = 2 };
-
-static void print_help(void)
-{
-    printf("usage: moetune status [options]\n\nSays how far the last sweep of a database is.  "
-           "Changes nothing.\n\n");
-    options_print(rows, ROW_COUNT, &defaults);
-    printf("\nexample: moetune status --watch\n");
-}
 
 /* A running sweep writes at least every few seconds. */
 enum { SILENT_S = 60 };
@@ -117,27 +110,29 @@ static int look_once(const char *path, const struct status_options *o, bool *run
     return OK;
 }
 
-int status_main(int argc, char **argv)
+static int run(const struct verb_call *call, void *options)
 {
-    struct status_options o = defaults;
-    bool help = false, running = false;
+    const struct status_options *o = options;
+    bool running = false;
     char path[PATH_MAX];
-    int first = argc;
 
-    TRY(options_parse(rows, ROW_COUNT, argc, argv, &o, &first, &help));
-    if (help) {
-        print_help();
-        return OK;
-    }
-    if (first < argc)
-        return fail(ERR_ARGUMENT, "status takes no argument \"%s\"", argv[first]);
-    if (!(o.every_s >= 0.1 && o.every_s <= 86400))
-        return fail(ERR_ARGUMENT, "--every %g: from 0.1 to 86400 seconds is wanted", o.every_s);
-    TRY(store_path(o.db, false, path, sizeof(path)));
+    (void)call;
+    TRY(store_path(o->db, false, path, sizeof(path)));
     do {
-        TRY(look_once(path, &o, &running));
-        if (o.watch && running)
-            usleep((useconds_t)(o.every_s * 1e6));
-    } while (o.watch && running);
+        TRY(look_once(path, o, &running));
+        if (o->watch && running)
+            usleep((useconds_t)(o->every_s * 1e6));
+    } while (o->watch && running);
     return OK;
 }
+
+const struct verb status_verb = {
+    .name = "status",
+    .summary = "a sweep that is running, from another terminal",
+    .about = "Says how far the last sweep of a database is. Changes nothing.",
+    .rows = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .example = "status --watch",
+    .run = run,
+};

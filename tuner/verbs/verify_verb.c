@@ -1,5 +1,6 @@
 /* moetune verify: what the dictionary claims, measured again. */
 #include "claims.h"
+#include "common_rows.h"
 #include "host.h"
 #include "json.h"
 #include "plan.h"
@@ -17,65 +18,41 @@
 #include <time.h>
 
 struct verify_options {
+    struct campaign_setup setup;
     struct claims_wanted wanted;
-    uint32_t ranks, ranks_per_node;
-    const char *buckets, *budget, *max_memory, *device, *sim, *db, *hosts, *launcher_arguments;
-    double margin, timeout_s;
-    uint64_t seed;
-    bool steal, quiet, json;
+    const char *buckets;
+    double margin;
+    bool json;
 };
 
 #define AT(field) offsetof(struct verify_options, field)
 static const struct option_row rows[] = {
+    { "what to verify", .kind = OPTION_GROUP },
     { "only", "WORD", OPTION_WORD, AT(wanted.kind), "all, stale, imported, measured, inferred",
       claims_words },
-    { "buckets", "LO:HI", OPTION_TEXT, AT(buckets), "those buckets only", NULL },
-    { "shape", "TEXT", OPTION_LIST, AT(wanted.shapes),
-      "layers that agree with it, as \"E=8 H=4096\"; again for more", NULL },
-    { "budget", "TIME", OPTION_TEXT, AT(budget), "stop after 90s, 5m, 2h; what is verified stays",
-      NULL },
-    { "margin", "SHARE", OPTION_NUMBER, AT(margin), "smaller differences do not count", NULL },
-    { "ranks", "N", OPTION_COUNT, AT(ranks), "ranks to start here (4, or what a launcher started)",
-      NULL },
-    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks",
-      NULL },
-    { "sim", "FILE", OPTION_TEXT, AT(sim), "a modelled cluster instead; measures nothing", NULL },
-    { "max-memory", "BYTES", OPTION_TEXT, AT(max_memory),
-      "per rank, as 512MiB or 2GiB (0.8 of the least free share)", NULL },
-    { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
-      NULL },
-    { "device", "NAME", OPTION_TEXT, AT(device),
-      "auto (cuda where every rank has a GPU), host, cuda", NULL },
-    { "launcher-args", "ARGS", OPTION_TEXT, AT(launcher_arguments),
-      "more words for mpirun, blanks between", NULL },
-    { "db", "FILE", OPTION_TEXT, AT(db), "the database ($MOETUNE_DB, or the user's)", NULL },
+    BUCKETS_ROW(AT(buckets), "those buckets only"),
+    SHAPE_FILTER_ROW(OPTION_LIST, AT(wanted.shapes), "; again for more"),
+    MARGIN_ROW(AT(margin), "smaller differences do not count"),
     { "restart", NULL, OPTION_FLAG, AT(wanted.restart),
-      "do not go on where the last one was cut off", NULL },
-    { "steal", NULL, OPTION_FLAG, AT(steal), "take the database from an owner that fell silent",
-      NULL },
-    { "seed", "N", OPTION_SEED, AT(seed), "of data and order", NULL },
-    { "quiet", NULL, OPTION_FLAG, AT(quiet), "no progress", NULL },
-    { "json", NULL, OPTION_FLAG, AT(json), "print one JSON object", NULL },
+      "do not go on where the last one was cut off" },
+    SEED_ROW(AT(setup.seed)),
+
+    { "how long", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_limit_rows },
+    { "where", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_where_rows },
+    { "table", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_table_rows },
+
+    { "output", .kind = OPTION_GROUP },
+    JSON_ROW(AT(json)),
+    QUIET_ROW(AT(setup.quiet)),
+    { NULL },
 };
 #undef AT
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]) };
 
 /* Another seed than tune's: a verification that drew the same would be none. */
 static const struct verify_options defaults = {
-    .wanted = { .last = UINT32_MAX }, .timeout_s = 120, .device = "auto", .seed = 2
+    .setup = { CAMPAIGN_DEFAULTS, .seed = 2, .existing = true },
+    .wanted = { .last = UINT32_MAX },
 };
-
-static void print_help(void)
-{
-    printf("usage: moetune verify [HOSTS] [options]\n\n"
-           "Measures the plans of this machine's entries against the default plan again, the most "
-           "doubtful\nfirst.  What is not slower is kept with fresh times and is no longer stale; "
-           "what is slower,\nor fails, is replaced by the default plan until `moetune tune` has "
-           "measured the bucket anew.\n\n");
-    options_print(rows, ROW_COUNT, &defaults);
-    printf("\nexit code 3: a plan was refuted.  75: cut off; the same command goes on.\n"
-           "example: moetune verify --only stale --budget 5m\n");
-}
 
 struct verifying {
     struct verify_options options;
@@ -172,7 +149,7 @@ static int print_text(const struct verifying *v)
            c->run.samples_default, c->run.samples_warm, took, c->path);
     if (refuted)
         printf("          moetune tune measures again where %u entries are refuted\n", refuted);
-    if (v->options.sim)
+    if (v->options.setup.sim)
         printf("          MODELLED: these rows never answer for a real cluster\n");
     return OK;
 }
@@ -289,16 +266,12 @@ static int run(void *self)
     return !rc && n.of[VERDICT_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
 }
 
-static int check_options(const struct verify_options *o)
+static int check_shapes(const struct option_list *shapes)
 {
-    if (!(o->margin >= 0 && o->margin < 1))
-        return fail(ERR_ARGUMENT, "--margin %g: a share from 0 to 1 is wanted", o->margin);
-    if (!(o->timeout_s > 0 && o->timeout_s < 1e6))
-        return fail(ERR_ARGUMENT, "--trial-timeout %g: seconds above 0 are wanted", o->timeout_s);
-    for (int i = 0; i < o->wanted.shapes.count; i++) {
+    for (int i = 0; i < shapes->count; i++) {
         struct moe_shape any = { .struct_size = sizeof(any) };
 
-        if (shape_parse(o->wanted.shapes.items[i], &any))
+        if (shape_parse(shapes->items[i], &any))
             return ERR_ARGUMENT;
     }
     return OK;
@@ -309,58 +282,47 @@ static int prepare(void *self, const struct cluster *here)
     struct verifying *v = self;
     struct verify_options *o = &v->options;
 
-    TRY(check_options(o));
+    TRY(check_shapes(&o->wanted.shapes));
     if (o->buckets)
         TRY(space_buckets(o->buckets, &o->wanted.first, &o->wanted.last));
-    TRY(tune_budget(o->budget, &v->campaign.setup.budget_s));
-    TRY(tune_cluster(o->sim, here, &v->campaign.cluster));
+    TRY(tune_cluster(o->setup.sim, here, &v->campaign.cluster));
     v->terms.margin = o->margin;
     v->terms.computes_f32 = !strcmp(v->campaign.cluster.backend, "host");
-    return tune_memory(o->max_memory, &v->campaign.cluster, &v->terms.memory_limit_bytes);
+    v->terms.memory_limit_bytes = campaign_memory(&o->setup, &v->campaign.cluster);
+    return OK;
 }
 
-static int verify(struct verifying *v)
+static int start(const struct verb_call *call, void *options)
 {
-    const struct verify_options *o = &v->options;
+    struct verifying *v = calloc(1, sizeof(*v));
     struct campaign_verb verb = { prepare, run, v };
     int rc;
 
-    v->campaign.setup = (struct campaign_setup){ .db = o->db,
-                                                 .sim = o->sim,
-                                                 .device = o->device,
-                                                 .hosts = o->hosts,
-                                                 .launcher_arguments = o->launcher_arguments,
-                                                 .ranks = o->ranks,
-                                                 .ranks_per_node = o->ranks_per_node,
-                                                 .timeout_s = o->timeout_s,
-                                                 .seed = o->seed,
-                                                 .steal = o->steal,
-                                                 .quiet = o->quiet,
-                                                 .existing = true };
-    rc = campaign_lead(&v->campaign, &verb);
-    claims_free(&v->claims);
-    return rc;
-}
-
-int verify_main(int argc, char **argv)
-{
-    struct verifying *v = calloc(1, sizeof(*v));
-    bool help = false;
-    int first = argc, rc;
-
     if (!v)
         return fail(ERR_NOMEM, "the verification");
-    v->options = defaults;
-    rc = options_parse(rows, ROW_COUNT, argc, argv, &v->options, &first, &help);
-    if (!rc && help)
-        print_help();
-    else if (!rc && first < argc - 1)
-        rc = fail(ERR_ARGUMENT, "verify takes no argument \"%s\" (HOSTS is one)", argv[first + 1]);
-    else if (!rc) {
-        v->options.hosts = first < argc ? argv[first] : NULL;
-        campaign_command(&v->campaign, argv, "--restart");
-        rc = verify(v);
-    }
+    v->options = *(struct verify_options *)options;
+    v->options.setup.where.hosts = call->arguments[0];
+    v->campaign.setup = v->options.setup;
+    campaign_command(&v->campaign, call->argv + 1, "--restart");
+    rc = campaign_lead(&v->campaign, &verb);
+    claims_free(&v->claims);
     free(v);
     return rc;
 }
+
+const struct verb verify_verb = {
+    .name = "verify",
+    .summary = "measure winners against the default plan again, in minutes",
+    .arguments = "[HOSTS]",
+    .most = 1,
+    .about = "Measures the plans of this machine's entries against the default plan again, the "
+             "most doubtful first. What is not slower is kept with fresh times and is no longer "
+             "stale; what is slower, or fails, is replaced by the default plan until `moetune "
+             "tune` has measured the bucket anew.",
+    .rows = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .notes = "Exit code 3: a plan was refuted; 75: cut off, and the same command goes on.",
+    .example = "verify --only stale --budget 5m",
+    .run = start,
+};

@@ -1,0 +1,194 @@
+/* What is said of an option's value, and what it is when nothing is said. */
+#include "option_values.h"
+
+#include "status.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int bad_value(const struct option_row *row, const char *text, const char *wanted)
+{
+    return fail(ERR_ARGUMENT, "--%s %s: %s is wanted", row->name, *text ? text : "\"\"", wanted);
+}
+
+static bool has_range(const struct option_row *row)
+{
+    return row->least < row->most;
+}
+
+static int out_of_range(const struct option_row *row, const char *text, const char *what)
+{
+    char wanted[96] = "";
+
+    if (has_range(row))
+        snprintf(wanted, sizeof(wanted), "%s from %.10g to %.10g", what, row->least, row->most);
+    return bad_value(row, text, *wanted ? wanted : what);
+}
+
+static bool fits(const struct option_row *row, double value)
+{
+    return !has_range(row) || (value >= row->least && value <= row->most);
+}
+
+static int take_whole(const struct option_row *row, const char *text, uint64_t most, uint64_t *out)
+{
+    char *end;
+    unsigned long long value;
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || !fits(row, (double)value))
+        return out_of_range(row, text, "a whole number");
+    if (errno || value > most)
+        return fail(ERR_ARGUMENT, "--%s %s: at most %llu is wanted", row->name, text,
+                    (unsigned long long)most);
+    *out = value;
+    return OK;
+}
+
+static int take_number(const struct option_row *row, const char *text, double *out)
+{
+    char *end;
+    double value = strtod(text, &end);
+
+    if (end == text || *end || !isfinite(value) || !fits(row, value))
+        return out_of_range(row, text, "a number");
+    *out = value;
+    return OK;
+}
+
+struct unit {
+    const char *name;
+    double factor;
+};
+
+/* "2GiB" with one of the units; an empty unit is the first. */
+static int take_quantity(const struct option_row *row, const char *text, const struct unit *units,
+                         size_t count, const char *wanted, double *out)
+{
+    char *end;
+    double value = strtod(text, &end);
+
+    if (end != text && isfinite(value) && value > 0)
+        for (size_t i = 0; i < count; i++)
+            if (!strcmp(end, units[i].name)) {
+                *out = value * units[i].factor;
+                return OK;
+            }
+    return bad_value(row, text, wanted);
+}
+
+static int take_time(const struct option_row *row, const char *text, double *seconds)
+{
+    static const struct unit units[] = { { "s", 1 }, { "m", 60 }, { "h", 3600 } };
+
+    return take_quantity(row, text, units, 3, "a time such as 90s, 10m or 2h", seconds);
+}
+
+static int take_bytes(const struct option_row *row, const char *text, int64_t *bytes)
+{
+    static const struct unit units[] = {
+        { "", 1 }, { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 }
+    };
+    double value = 0;
+
+    TRY(take_quantity(row, text, units, 4, "a size such as 512MiB or 2GiB", &value));
+    *bytes = value < 0x1p62 ? (int64_t)value : INT64_MAX;
+    return OK;
+}
+
+static int take_word(const struct option_row *row, const char *text, uint32_t *out)
+{
+    char wanted[128] = "one of";
+
+    for (uint32_t i = 0; row->words[i]; i++) {
+        if (!strcmp(row->words[i], text)) {
+            *out = i;
+            return OK;
+        }
+        snprintf(wanted + strlen(wanted), sizeof(wanted) - strlen(wanted), " %s", row->words[i]);
+    }
+    return bad_value(row, text, wanted);
+}
+
+/* An empty one is a variable of a script that nobody set. */
+static int take_text(const struct option_row *row, const char *text, const char **out)
+{
+    if (!*text)
+        return bad_value(row, text, row->value);
+    *out = text;
+    return OK;
+}
+
+static int take_item(const struct option_row *row, const char *text, struct option_list *list)
+{
+    if (list->count == OPTION_LIST_MAX)
+        return fail(ERR_ARGUMENT, "--%s is given more than %d times", row->name, OPTION_LIST_MAX);
+    TRY(take_text(row, text, &list->items[list->count]));
+    list->count++;
+    return OK;
+}
+
+int option_take(const struct option_row *row, const char *text, void *target)
+{
+    void *at = (char *)target + row->offset;
+    uint64_t whole;
+
+    switch (row->kind) {
+    case OPTION_FLAG: *(bool *)at = true; return OK;
+    case OPTION_SEED: return take_whole(row, text, UINT64_MAX, at);
+    case OPTION_NUMBER: return take_number(row, text, at);
+    case OPTION_TIME: return take_time(row, text, at);
+    case OPTION_BYTES: return take_bytes(row, text, at);
+    case OPTION_WORD: return take_word(row, text, at);
+    case OPTION_TEXT: return take_text(row, text, at);
+    case OPTION_MAYBE_TEXT: *(const char **)at = text; return OK;
+    case OPTION_LIST: return take_item(row, text, at);
+    case OPTION_COUNT:
+    case OPTION_GROUP: break;
+    }
+    TRY(take_whole(row, text, UINT32_MAX, &whole));
+    *(uint32_t *)at = (uint32_t)whole;
+    return OK;
+}
+
+static void format_default(const struct option_row *row, const void *defaults, char *text,
+                           size_t size)
+{
+    const void *at = (const char *)defaults + row->offset;
+    const char *word = NULL;
+
+    *text = 0;
+    switch (row->kind) {
+    case OPTION_COUNT:
+        if (*(const uint32_t *)at && *(const uint32_t *)at != UINT32_MAX)
+            snprintf(text, size, "%u", *(const uint32_t *)at);
+        break;
+    case OPTION_SEED:
+        snprintf(text, size, "%llu", (unsigned long long)*(const uint64_t *)at);
+        break;
+    case OPTION_NUMBER: snprintf(text, size, "%g", *(const double *)at); break;
+    case OPTION_WORD: word = row->words[*(const uint32_t *)at]; break;
+    case OPTION_TEXT:
+    case OPTION_MAYBE_TEXT: word = *(const char *const *)at; break;
+    case OPTION_TIME:
+    case OPTION_BYTES:
+    case OPTION_FLAG:
+    case OPTION_LIST:
+    case OPTION_GROUP: break;
+    }
+    if (word)
+        snprintf(text, size, "%s", word);
+}
+
+void option_describe(const struct option_row *row, const void *defaults, char *text, size_t size)
+{
+    char value[256] = "";
+
+    if (defaults)
+        format_default(row, defaults, value, sizeof(value));
+    snprintf(text, size, *value ? "%s [%s]" : "%s", row->help, value);
+}

@@ -1,0 +1,13 @@
+/* The values of options, by their kind. */
+#ifndef OPTION_VALUES_H
+#define OPTION_VALUES_H
+
+#include "options.h"
+
+/* Puts it where the flat row says.  ERR_ARGUMENT after what is wanted; then nothing is changed. */
+int option_take(const struct option_row *row, const char *text, void *target);
+
+/* What a flat row says of its option, with the default in brackets (NULL: there are none). */
+void option_describe(const struct option_row *row, const void *defaults, char *text, size_t size);
+
+#endif
