@@ -293,14 +293,17 @@ $(Q)$(FILL) $(1)/$(2)-config-version.cmake.in >$(DEST)/lib/cmake/$(2)/$(2)-confi
 $(Q)$(FILL) $(1)/$(2).3 >$(DEST)/share/man/man3/$(2).3
 endef
 install: build
-	$(Q)install -d $(DEST)/bin $(DEST)/include $(DEST)/lib/pkgconfig $(DEST)/lib/cmake $(DEST)/share/man/man3
+	$(Q)install -d $(DEST)/bin $(DEST)/include $(DEST)/lib/pkgconfig $(DEST)/lib/cmake $(DEST)/share/man/man1 $(DEST)/share/man/man3 \
+	    $(DEST)/share/bash-completion/completions
 	$(Q)install -m 755 $(BUILD)/moetune $(DEST)/bin/moetune
+	$(Q)$(BUILD)/moetune --man >$(DEST)/share/man/man1/moetune.1
+	$(Q)$(BUILD)/moetune --completion bash >$(DEST)/share/bash-completion/completions/moetune
 	$(Q)install -m 644 comm/moelookup_mpi.h $(DEST)/include
 	$(call put_library,db,moelookup)
 ifneq ($(SQLITE),0)
 	$(call put_library,tuner/live,moetune)
 endif
-	@echo "installed in $(DEST): bin/moetune; libmoelookup and libmoetune with headers, pkg-config, CMake, manual pages"
+	@echo "installed in $(DEST): bin/moetune; libmoelookup and libmoetune with headers, pkg-config, CMake, manual pages; completion for bash"
 
 C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) kernels/*.cu kernels/*.cuh tests/*.[ch] tests/*.cu tests/*.cc tests/*/*.h)
 format:

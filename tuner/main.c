@@ -1,4 +1,6 @@
 /* moetune: the table of verbs, and the one place where a status becomes an exit code. */
+#include "completion.h"
+#include "manual.h"
 #include "status.h"
 #include "verbs.h"
 
@@ -45,6 +47,14 @@ static int help(const char *name, const char *more)
     return OK;
 }
 
+static int complete(const char *shell)
+{
+    if (!shell || strcmp(shell, "bash") != 0)
+        return fail(ERR_ARGUMENT, "--completion: for which shell? \"bash\" is there");
+    completion_print(verbs, stdout);
+    return OK;
+}
+
 static int act(char **argv)
 {
     const char *first = argv[1];
@@ -56,7 +66,11 @@ static int act(char **argv)
         return verb_main(&tune_verb, argv, 0); /* argv[0] stands for the verb */
     if (!strcmp(first, "--help") || !strcmp(first, "-h") || !strcmp(first, "help"))
         return help(argv[2], argv[2] ? argv[3] : NULL);
-    if (!strcmp(first, "--version") || !strcmp(first, "version"))
+    if (!strcmp(first, "--completion"))
+        return complete(argv[2]);
+    if (!strcmp(first, "--man"))
+        manual_print(verbs, stdout);
+    else if (!strcmp(first, "--version") || !strcmp(first, "version"))
         printf("moetune %s\n", MOETUNE_VERSION);
     else
         return verb_unknown(verbs, first);

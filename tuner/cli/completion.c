@@ -1,0 +1,141 @@
+/* A function for bash's complete -F: what may come next, by verb and by the option before. */
+#include "completion.h"
+
+#include <string.h>
+
+/* COMP_WORDBREAKS makes "=" a word of its own in --option=value. */
+static const char head[] =
+    "# bash completion for moetune, written by moetune --completion bash\n"
+    "_moetune()\n"
+    "{\n"
+    "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
+    "    local verb=${COMP_WORDS[1]} options= kind= words=\n"
+    "    if [[ $current == = ]]; then\n"
+    "        current=\n"
+    "    elif [[ $previous == = ]]; then\n"
+    "        previous=${COMP_WORDS[COMP_CWORD-2]}\n"
+    "    fi\n"
+    "    COMPREPLY=()\n";
+
+/* In order: the value of an option, an option, an argument. */
+static const char tail[] =
+    "    if [[ -z $kind && $current == -* ]]; then\n"
+    "        kind=words words=$options\n"
+    "    fi\n"
+    "    case ${kind:-$argument} in\n"
+    "    words) mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\") ;;\n"
+    "    files) mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
+    "           compopt -o filenames 2>/dev/null ;;\n"
+    "    folders) mapfile -t COMPREPLY < <(compgen -d -- \"$current\")\n"
+    "             compopt -o filenames 2>/dev/null ;;\n"
+    "    esac\n"
+    "}\n"
+    "complete -F _moetune moetune\n";
+
+static void print_words(const char *const *words, FILE *out)
+{
+    fputs("kind=words words=\"", out);
+    for (size_t i = 0; words[i]; i++)
+        fprintf(out, "%s%s", i ? " " : "", words[i]);
+    fputc('"', out);
+}
+
+static void print_value(const struct option_row *row, FILE *out)
+{
+    fputs("        ", out);
+    if (row->letter)
+        fprintf(out, "-%c|", row->letter);
+    fprintf(out, "--%s) ", row->name);
+    if (row->words)
+        print_words(row->words, out);
+    else
+        fputs(strcmp(row->value, "DIR") ? "kind=files" : "kind=folders", out);
+    fputs(" ;;\n", out);
+}
+
+static bool takes_value(const struct option_row *row)
+{
+    return row->kind != OPTION_GROUP && row->kind != OPTION_FLAG;
+}
+
+static bool can_be_guessed(const struct option_row *row)
+{
+    return row->words || !strcmp(row->value, "FILE") || !strcmp(row->value, "DIR");
+}
+
+/* After the other values nothing is offered, above all no file. */
+static void print_values(const struct option_row *rows, size_t count, FILE *out)
+{
+    const char *between = "        ";
+
+    for (size_t i = 0; i < count; i++)
+        if (takes_value(&rows[i]) && can_be_guessed(&rows[i]))
+            print_value(&rows[i], out);
+    for (size_t i = 0; i < count; i++) {
+        if (!takes_value(&rows[i]) || can_be_guessed(&rows[i]))
+            continue;
+        fprintf(out, "%s--%s", between, rows[i].name);
+        if (rows[i].letter)
+            fprintf(out, "|-%c", rows[i].letter);
+        between = "|";
+    }
+    if (*between == '|')
+        fputs(") kind=none ;;\n", out);
+}
+
+/* "set|unset" are words; anything else may be a file: HOSTS as well. */
+static void print_argument(const struct verb *verb, FILE *out)
+{
+    fputs("        ", out);
+    if (!verb->arguments) {
+        fputs("argument=none\n", out);
+    } else if (!strchr(verb->arguments, '|')) {
+        fputs("argument=files\n", out);
+    } else {
+        fputs("argument=words; [[ $kind ]] || words=\"", out);
+        for (const char *c = verb->arguments; *c; c++)
+            fputc(*c == '|' ? ' ' : *c, out);
+        fputs("\"\n", out);
+    }
+}
+
+static void print_verb(const struct verb *verb, const char *pattern, FILE *out)
+{
+    struct option_row rows[OPTION_ROWS_MAX];
+    size_t count = options_flatten(verb->rows, rows);
+
+    fprintf(out, "    %s)\n        options=\"", pattern);
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].kind != OPTION_GROUP)
+            fprintf(out, "--%s ", rows[i].name);
+    fputs("--help\"\n        case $previous in\n", out);
+    print_values(rows, count, out);
+    fputs("        esac\n", out);
+    print_argument(verb, out);
+    fputs("        ;;\n", out);
+}
+
+static void print_verbs(const struct verb *const *verbs, FILE *out)
+{
+    for (size_t i = 0; verbs[i]; i++)
+        if (verbs[i]->summary)
+            fprintf(out, "%s ", verbs[i]->name);
+}
+
+void completion_print(const struct verb *const *verbs, FILE *out)
+{
+    fputs(head, out);
+    fputs("    local argument=none verbs=\"", out);
+    print_verbs(verbs, out);
+    fputs("help\"\n    if ((COMP_CWORD == 1)); then\n        verb=\n        kind=words "
+          "words=\"$verbs --cluster --help --version --completion\"\n    fi\n    case $verb in\n",
+          out);
+    for (size_t i = 0; verbs[i]; i++)
+        if (verbs[i]->summary)
+            print_verb(verbs[i], strcmp(verbs[i]->name, "tune") ? verbs[i]->name : "tune|--cluster",
+                       out);
+    fputs("    help) kind=words words=$verbs ;;\n    --completion) kind=words words=bash ;;\n"
+          "    esac\n",
+          out);
+    fputs(tail, out);
+}

@@ -1,0 +1,201 @@
+/* moetune(1) in the man macros. */
+#include "manual.h"
+
+#include "option_values.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Whatever roff would take for its own; `what is typed` stands in such quotes. */
+static void escape(const char *text, FILE *out)
+{
+    bool typed = false, begins = true;
+
+    for (; *text; text++) {
+        if (begins && strchr(".'", *text))
+            fputs("\\&", out);
+        begins = *text == '\n';
+        if (*text == '`') {
+            typed = !typed;
+            fputs(typed ? "\\fB" : "\\fR", out);
+        } else if (*text == '\\') {
+            fputs("\\e", out);
+        } else if (*text == '-') {
+            fputs("\\-", out);
+        } else if (*text == '~' || *text == '^') {
+            fprintf(out, "\\(%s", *text == '~' ? "ti" : "ha");
+        } else {
+            fputc(*text, out);
+        }
+    }
+}
+
+static void print_escaped(const char *text, FILE *out)
+{
+    escape(text, out);
+    fputc('\n', out);
+}
+
+static void print_paragraph(const char *text, FILE *out)
+{
+    fputs(".PP\n", out);
+    print_escaped(text, out);
+}
+
+static void print_as_it_is(const char *text, FILE *out)
+{
+    fputs(".PP\n.nf\n", out);
+    print_escaped(text, out);
+    fputs(".fi\n", out);
+}
+
+static void print_option(const struct option_row *row, const void *defaults, FILE *out)
+{
+    char text[512];
+
+    fputs(".TP\n", out);
+    if (row->letter)
+        fprintf(out, "\\fB\\-%c\\fR, ", row->letter);
+    fputs("\\fB\\-\\-", out);
+    escape(row->name, out);
+    fprintf(out, row->value ? "\\fR \\fI%s\\fR\n" : "\\fR\n", row->value);
+    option_describe(row, defaults, text, sizeof(text));
+    print_escaped(text, out);
+}
+
+static void print_options(const struct verb *verb, FILE *out)
+{
+    struct option_row rows[OPTION_ROWS_MAX];
+    size_t count = options_flatten(verb->rows, rows);
+
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].kind == OPTION_GROUP)
+            fprintf(out, ".PP\n\\fI%s\\fR\n", rows[i].name);
+        else
+            print_option(&rows[i], verb->defaults, out);
+    }
+}
+
+static void print_tables(const struct verb *verb, FILE *out)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *memory = open_memstream(&text, &size);
+
+    if (!memory)
+        return;
+    verb->tables(memory);
+    fclose(memory);
+    print_as_it_is(text, out);
+    free(text);
+}
+
+/* plan has the options of tune: they are listed once. */
+static const struct verb *same_options(const struct verb *const *verbs, const struct verb *verb)
+{
+    while (*verbs != verb && (*verbs)->rows != verb->rows)
+        verbs++;
+    return *verbs == verb || !verb->rows ? NULL : *verbs;
+}
+
+static void print_verb(const struct verb *const *verbs, const struct verb *verb, FILE *out)
+{
+    const struct verb *other = same_options(verbs, verb);
+    char example[512];
+
+    fprintf(out, ".SS moetune %s%s%s%s\n", verb->name, verb->arguments ? " " : "",
+            verb->arguments ? verb->arguments : "", verb->rows ? " [options]" : "");
+    print_escaped(verb->about, out);
+    if (other)
+        fprintf(out, "The options are those of\n.BR \"moetune %s\" .\n", other->name);
+    else
+        print_options(verb, out);
+    if (verb->tables && !other)
+        print_tables(verb, out);
+    if (verb->notes)
+        print_paragraph(verb->notes, out);
+    snprintf(example, sizeof(example), "Example: `moetune %s`", verb->example);
+    print_paragraph(example, out);
+}
+
+/* What is no verb's own. */
+static const struct {
+    const char *name, *meaning;
+} variables[] = {
+    { "MOETUNE_DB", "The database, where --db does not say it." },
+    { "XDG_DATA_HOME", "Else the database is moetune/moetune.db in it; without it, in "
+                       "~/.local/share." },
+    { "MOELOOKUP_DB, MOELOOKUP_FORCE, MOELOOKUP_DISABLE, MOELOOKUP_LOG, MOELOOKUP_RECORD",
+      "Heard by trainers and by lookup: see moelookup(3)." },
+    { "MOETUNE_TO, MOETUNE_FROM, MOETUNE_TO_FD, MOETUNE_FROM_FD",
+      "Set for the program of `tune --exec`: where it asks, and where it is answered." },
+    { "MOETUNE_FAULT", "Injects a fault, as alloc:2@1 (the second allocation on rank 1): for "
+                       "tests." },
+    { "CUDA_VISIBLE_DEVICES", "Which GPUs there are." },
+};
+static const struct {
+    const char *name, *meaning;
+} files[] = {
+    { "X.db", "The database: one process writes, readers are welcome." },
+    { "X.db.published", "The dictionary alone, replaced whole after buckets. Whatever reads a "
+                        "database reads this, too." },
+    { "X.db.journal", "Every row as a line of JSON; `moetune tune --repair` rebuilds a damaged "
+                      "database from it." },
+    { "X.db.owner", "Who writes the database." },
+    { "/etc/moetune, PREFIX/share/moetune", "Where look-ups search after the user's own." },
+};
+
+static void print_item(const char *name, const char *meaning, FILE *out)
+{
+    fputs(".TP\n.B ", out);
+    print_escaped(name, out);
+    print_escaped(meaning, out);
+}
+
+static void print_verbs(const struct verb *const *verbs, FILE *out)
+{
+    fputs(".SH VERBS\n", out);
+    for (size_t i = 0; verbs[i]; i++)
+        if (verbs[i]->summary)
+            print_item(verbs[i]->name, verbs[i]->summary, out);
+    fputs(".SH OPTIONS\nEvery verb takes\n.BR \\-\\-help .\nOptions and arguments may come in any "
+          "order; of an option that is given twice the last one counts, unless it says \"again "
+          "for more\". Defaults stand in brackets.\n",
+          out);
+    for (size_t i = 0; verbs[i]; i++)
+        if (verbs[i]->summary)
+            print_verb(verbs, verbs[i], out);
+}
+
+void manual_print(const struct verb *const *verbs, FILE *out)
+{
+    fprintf(out,
+            ".TH MOETUNE 1 \"\" \"moetune %s\" \"User Commands\"\n.SH NAME\n"
+            "moetune \\- an autotuner for Mixture\\-of\\-Experts layers\n.SH SYNOPSIS\n"
+            ".B moetune\n.I verb\n[\\fIoptions\\fR]\n.br\n.B moetune \\-\\-cluster\n"
+            "[\\fIHOSTS\\fR] [\\fIoptions\\fR]\n.br\n.B moetune help\n[\\fIverb\\fR]\n.br\n"
+            ".B moetune \\-\\-version\n.br\n.B moetune \\-\\-completion bash\n.SH DESCRIPTION\n",
+            MOETUNE_VERSION);
+    print_escaped("An MoE layer has one workload, its expert capacity c, that changes at every "
+                  "training step, and several ways to run it: how parallel (r), how finely "
+                  "pipelined (d), with which all-to-all (a). moetune measures which way is "
+                  "fastest on a machine, with real overlapped compute and communication, and "
+                  "remembers the winner of every bucket floor(c/R) in an SQLite database, where "
+                  "trainers look it up.",
+                  out);
+    print_verbs(verbs, out);
+    fputs(".SH EXIT STATUS\n", out);
+    for (const struct verb_end *end = verb_ends; end->meaning; end++) {
+        char code[16];
+
+        snprintf(code, sizeof(code), "%d", end->code);
+        print_item(code, end->meaning, out);
+    }
+    fputs(".SH ENVIRONMENT\n", out);
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+        print_item(variables[i].name, variables[i].meaning, out);
+    fputs(".SH FILES\n", out);
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        print_item(files[i].name, files[i].meaning, out);
+    fputs(".SH SEE ALSO\n.BR moelookup (3),\n.BR moetune (3),\n.BR mpirun (1)\n", out);
+}
