@@ -55,7 +55,7 @@ int lease_take(const char *path, bool steal, struct lease *out)
     char owner[400];
 
     if (fd < 0)
-        return fail(ERR_IO, "%s: %s", path, strerror(errno));
+        return fail(ERR_IO, "%s: %s (a database's folder must be writable)", path, strerror(errno));
     read_owner(fd, owner, sizeof(owner));
     if (flock(fd, LOCK_EX | LOCK_NB))
         rc = errno == EWOULDBLOCK

@@ -224,6 +224,19 @@ static int read_places(const struct moelookup *table, struct lookup_set *set)
 
 /* ---- tables */
 
+/* What a file that was named is not. */
+static const char *why_not(const char *path, int rc)
+{
+    struct stat info;
+
+    if (stat(path, &info) || access(path, R_OK))
+        return strerror(errno);
+    if (S_ISDIR(info.st_mode))
+        return "a folder, where a table's file is wanted";
+    return rc == ERR_FORMAT ? "no database of moetune, no snapshot and no packed table"
+                            : moelookup_strerror(rc);
+}
+
 static int read_given(const struct moelookup *table, const char *path, struct lookup_set *set)
 {
     int rc;
@@ -233,7 +246,7 @@ static int read_given(const struct moelookup *table, const char *path, struct lo
     rc = read_table(table, path, 0, set);
     if (rc && rc != ERR_NOMEM) {
         rc = rc == UNSUPPORTED ? ERR_IO : rc;
-        lookup_say(table, LOOKUP_ERROR, "%s: %s", path, moelookup_strerror(rc));
+        lookup_say(table, LOOKUP_ERROR, "%s: %s", path, why_not(path, rc));
     }
     return rc;
 }

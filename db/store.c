@@ -46,8 +46,12 @@ enum { BUSY_MS = 5000 };
 
 static int open_file(struct store *store, const char *path, int flags)
 {
-    int code = sqlite3_open_v2(path, &store->records.db, flags, NULL);
+    struct stat info;
+    int code;
 
+    if (!stat(path, &info) && S_ISDIR(info.st_mode))
+        return fail(ERR_IO, "%s is a folder: a database is a file in one", path);
+    code = sqlite3_open_v2(path, &store->records.db, flags, NULL);
     if (code != SQLITE_OK && (code & 0xff) == SQLITE_CANTOPEN)
         return fail(ERR_IO, "%s cannot be opened: %s", path,
                     errno ? strerror(errno) : sqlite3_errmsg(store->records.db));
@@ -280,6 +284,8 @@ int store_read(const char *path, struct store **out)
     TRY(beside(path, ".published", snapshot, sizeof(snapshot)));
     has_snapshot = !access(snapshot, F_OK);
     if (access(path, F_OK) && !has_snapshot) {
+        if (errno != ENOENT)
+            return fail(ERR_IO, "%s: %s", path, strerror(errno));
         note("there is no %s: moetune tune writes it", path);
         return UNSUPPORTED;
     }
@@ -308,7 +314,7 @@ static int make_folders(const char *file)
             continue;
         *c = 0;
         if (mkdir(path, 0777) && errno != EEXIST)
-            return fail(ERR_IO, "%s: %s", path, strerror(errno));
+            return fail(ERR_IO, "no folder for the database: %s: %s", path, strerror(errno));
         *c = '/';
     }
     return OK;

@@ -26,10 +26,11 @@ static int read_bytes(FILE *file, const char *path, char **text, size_t *size)
             free(bytes);
         bytes = more;
     }
-    if (!bytes || ferror(file)) {
+    if (!bytes)
+        return fail(ERR_IO, "%s: has more than %d MiB", path, FILE_BYTES_MAX >> 20);
+    if (ferror(file)) {
         free(bytes);
-        return fail(ERR_IO, "%s: cannot be read, or has more than %d MiB", path,
-                    FILE_BYTES_MAX >> 20);
+        return fail(ERR_IO, "%s: %s", path, strerror(errno));
     }
     bytes[used] = 0;
     *text = bytes;

@@ -77,7 +77,7 @@ static int read_list(const char *text, struct hosts *hosts)
     for (;;) {
         size_t length = strcspn(text, ",");
 
-        TRY(add_word(hosts, text, length, "the list of hosts"));
+        TRY(add_word(hosts, text, length, "HOSTS (no such file)"));
         if (!text[length])
             return OK;
         text += length + 1;
