@@ -149,8 +149,9 @@ static int print_text(const struct verifying *v)
            c->run.samples_default, c->run.samples_warm, took, c->path);
     if (refuted)
         printf("          moetune tune measures again where %u entries are refuted\n", refuted);
-    if (v->options.setup.sim)
-        printf("          MODELLED: these rows never answer for a real cluster\n");
+    if (!backend_is_real(c->cluster.backend))
+        printf("          %s: these rows never answer for a real cluster\n",
+               v->options.setup.sim ? "MODELLED" : "VIRTUAL RANKS");
     return OK;
 }
 
@@ -287,7 +288,7 @@ static int prepare(void *self, const struct cluster *here)
         TRY(space_buckets(o->buckets, &o->wanted.first, &o->wanted.last));
     TRY(tune_cluster(o->setup.sim, here, &v->campaign.cluster));
     v->terms.margin = o->margin;
-    v->terms.computes_f32 = !strcmp(v->campaign.cluster.backend, "host");
+    v->terms.computes_f32 = !strcmp(virtual_kernels(&v->campaign.cluster), "host");
     v->terms.memory_limit_bytes = campaign_memory(&o->setup, &v->campaign.cluster);
     return OK;
 }
