@@ -203,7 +203,7 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 
 # ---- libmoetune: the store, the search and what asks them, for trainers that tune themselves
 
-TUNER_PARTS := $(addprefix db/,$(sort $(LIB_PARTS) cluster stats store schema records publish lease json)) \
+TUNER_PARTS := $(addprefix db/,$(sort $(LIB_PARTS) cluster heat stats store schema records publish lease json)) \
                $(basename $(wildcard search/*.c tuner/live/*.c))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/tunelib/%.o)
 TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \

@@ -169,7 +169,7 @@ static void print_entry(const struct line *line, FILE *to)
     print_word("search", e->search, to);
     print_word("reason", e->reason, to);
     print_word("decision", e->decision, to);
-    fprintf(to, ",\"decided_s\":%" PRId64 "}\n", e->decided_s);
+    fprintf(to, ",\"decided_s\":%" PRId64 ",\"throttled\":%u}\n", e->decided_s, e->throttled);
 }
 
 /* Which of a site's ranks are slow says nothing of another site's. */
@@ -222,8 +222,7 @@ struct trials {
 };
 
 /* Samples come sorted by trial only if they were taken so: one line for each is never wrong. */
-static int write_sample(void *self, const struct trial_row *trial, enum sample_kind kind,
-                        uint32_t round, int64_t ns)
+static int write_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     struct trials *t = self;
     char plan[PLAN_TEXT_BYTES];
@@ -231,9 +230,10 @@ static int write_sample(void *self, const struct trial_row *trial, enum sample_k
     moe_plan_format(&trial->key.plan, plan, sizeof(plan));
     fprintf(t->to,
             "{\"sample_of\":\"%s\",\"layer\":\"%s\",\"window\":%u,\"bucket\":%u,\"plan\":\"%s\","
-            "\"kind\":%d,\"round\":%u,\"ns\":%" PRId64 "}\n",
+            "\"kind\":%d,\"round\":%u,\"ns\":%" PRId64 ",\"clock_mhz\":%u,\"throttled\":%u}\n",
             t->line->cluster, t->line->layer, t->line->entry.window, t->line->entry.bucket, plan,
-            (int)kind, round, ns);
+            (int)sample->kind, sample->round, sample->ns, sample->gpu.clock_mhz,
+            sample->gpu.throttled);
     return OK;
 }
 
@@ -341,8 +341,8 @@ static void print_csv_line(const struct lines *lines, const struct line *line, F
     print_csv_number(e->default_us, TIME_DECIMALS, to);
     print_csv_number(e->gain, SHARE_DECIMALS, to);
     print_csv_number(e->bound, SHARE_DECIMALS, to);
-    fprintf(to, ",%u,%s,%s,%s\r\n", e->samples, e->inferred ? "inferred" : "measured",
-            e->stale ? "stale" : "fresh", e->decision);
+    fprintf(to, ",%u,%s,%s,%s,%u\r\n", e->samples, e->inferred ? "inferred" : "measured",
+            e->stale ? "stale" : "fresh", e->decision, e->throttled);
 }
 
 int export_csv(struct store *store, const struct export_options *options, FILE *to)
@@ -352,7 +352,7 @@ int export_csv(struct store *store, const struct export_options *options, FILE *
 
     TRY(collect_all(store, options, &lines));
     fprintf(to, "device,cluster,layer,window,bucket,c_from,c_to,plan,time_us,low_us,high_us,"
-                "default_us,gain,bound,samples,how,state,decision\r\n");
+                "default_us,gain,bound,samples,how,state,decision,throttled\r\n");
     for (size_t i = 0; i < lines.count && !rc; i++) {
         rc = read_cluster(&lines, lines.list[i].entry.cluster);
         if (!rc)

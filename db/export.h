@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { EXPORT_VERSION = 1 };
+enum { EXPORT_VERSION = 2 };
 
 struct export_options {
     const char *cluster;           /* beginning of a hash; NULL: all */

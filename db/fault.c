@@ -13,11 +13,12 @@ enum { FAULT_MAX = 4 };
 static struct fault {
     char point[16];
     int at, rank;
+    bool lasting;
     atomic_int passed;
 } faults[FAULT_MAX];
 static int fault_count, my_rank;
 
-static const char *const points[] = { "alloc", "exchange", "wrong", "hang", "crash" };
+static const char *const points[] = { "alloc", "exchange", "wrong", "hang", "crash", "throttle" };
 
 static bool known(const char *point)
 {
@@ -41,8 +42,10 @@ int fault_setup(int rank)
         atomic_store(&f->passed, 0);
         if (fault_count == FAULT_MAX ||
             sscanf(text, "%15[a-z]:%d%n", f->point, &f->at, &used) != 2 || !known(f->point))
-            return fail(ERR_ARGUMENT, "MOETUNE_FAULT: \"%s\" is not point:n[@rank]", text);
+            return fail(ERR_ARGUMENT, "MOETUNE_FAULT: \"%s\" is not point:n[+][@rank]", text);
         text += used;
+        f->lasting = *text == '+';
+        text += f->lasting;
         if (*text == '@')
             f->rank = (int)strtol(text + 1, (char **)&text, 10);
         if (*text == ',')
@@ -54,13 +57,28 @@ int fault_setup(int rank)
     return OK;
 }
 
+static bool is_due(struct fault *f)
+{
+    int passage = atomic_fetch_add(&f->passed, 1) + 1;
+
+    return passage == f->at || (f->lasting && passage > f->at);
+}
+
 bool fault_hit(const char *point)
 {
     bool hit = false;
 
     for (int i = 0; i < fault_count; i++)
         if (!strcmp(faults[i].point, point) && (faults[i].rank < 0 || faults[i].rank == my_rank) &&
-            atomic_fetch_add(&faults[i].passed, 1) + 1 == faults[i].at)
+            is_due(&faults[i]))
             hit = true;
     return hit;
+}
+
+bool fault_expected(const char *point)
+{
+    for (int i = 0; i < fault_count; i++)
+        if (!strcmp(faults[i].point, point))
+            return true;
+    return false;
 }

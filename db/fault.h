@@ -1,8 +1,8 @@
 /* Injected faults, for tests of what happens when the n-th call fails.
  *
- * MOETUNE_FAULT="point:n[@rank][,...]", for example "alloc:3@1,exchange:20": the n-th passage of
- * the point on that rank (default: every rank) fails.  Points: alloc, exchange, wrong, hang, crash.
- */
+ * MOETUNE_FAULT="point:n[+][@rank][,...]", for example "alloc:3@1,exchange:20": the n-th passage
+ * of the point on that rank (default: every rank) fails; with +, and every later one.  Points:
+ * alloc, exchange, wrong, hang, crash; throttle: a step takes twice as long, for heat. */
 #ifndef FAULT_H
 #define FAULT_H
 
@@ -13,5 +13,8 @@ int fault_setup(int rank);
 
 /* True when this passage is to fail. */
 bool fault_hit(const char *point);
+
+/* True when some passage is, on some rank: the same on all ranks. */
+bool fault_expected(const char *point);
 
 #endif

@@ -29,6 +29,15 @@ struct incoming {
     struct entry_row row;
 };
 
+struct import_table;
+
+/* How the first line of a version reads, and how the others do. */
+struct version {
+    int64_t number;
+    int (*header)(struct import_table *r, const char *text, size_t length);
+    int (*line)(struct import_table *r, const char *text, size_t length);
+};
+
 /* Begun as what reads the lines, and what they said in the end. */
 struct import_table {
     char origin[256]; /* for messages: a file's name */
@@ -240,6 +249,12 @@ static int read_object(struct object *o, const char *text, size_t length)
 
 /* ---- the three kinds of lines */
 
+/* Since version 2 lines close with what clocks were held back. */
+static bool knows_clocks(const struct import_table *r)
+{
+    return r->version->number >= 2;
+}
+
 static int read_header(struct import_table *r, const char *text, size_t length)
 {
     char format[32];
@@ -415,9 +430,11 @@ static int read_entry(struct import_table *r, const char *text, size_t length)
         { "reason", KIND_WORD, e->reason, sizeof(e->reason), 0 },
         { "decision", KIND_WORD, e->decision, sizeof(e->decision), 0 },
         { "decided_s", KIND_COUNT, &e->decided_s, sizeof(e->decided_s), 1e12 },
+        { "throttled", KIND_COUNT, &e->throttled, sizeof(e->throttled), UINT32_MAX },
     };
     struct object o = { .table = r, MEMBERS(members) };
 
+    o.count -= knows_clocks(r) ? 0 : 1;
     TRY(read_object(&o, text, length));
     e->capacity = (uint64_t)capacity;
     TRY(check_entry(r, cluster, layer, &in));
@@ -433,7 +450,7 @@ static int read_sample(struct import_table *r, const char *text, size_t length)
 {
     char cluster[SHA256_HEX_BYTES], layer[SHAPE_TEXT_BYTES];
     struct moe_plan plan;
-    int64_t window, bucket, kind, round, ns;
+    int64_t window, bucket, kind, round, ns, clock_mhz, throttled;
     const struct member members[] = {
         { "sample_of", KIND_TEXT, cluster, sizeof(cluster), 0 },
         { "layer", KIND_TEXT, layer, sizeof(layer), 0 },
@@ -443,9 +460,12 @@ static int read_sample(struct import_table *r, const char *text, size_t length)
         { "kind", KIND_COUNT, &kind, sizeof(kind), 100 },
         { "round", KIND_COUNT, &round, sizeof(round), UINT32_MAX },
         { "ns", KIND_COUNT, &ns, sizeof(ns), 1e18 },
+        { "clock_mhz", KIND_COUNT, &clock_mhz, sizeof(clock_mhz), 1e6 },
+        { "throttled", KIND_COUNT, &throttled, sizeof(throttled), GPU_SET_ASIDE },
     };
     struct object o = { .table = r, MEMBERS(members) };
 
+    o.count -= knows_clocks(r) ? 0 : 2;
     return read_object(&o, text, length);
 }
 
@@ -482,14 +502,11 @@ static int check_sum(const struct import_table *r, const char *body, size_t size
                 r->origin);
 }
 
-/* ---- versions: how the first line reads, and how the others do */
+/* ---- versions */
 
-static const struct version {
-    int64_t number;
-    int (*header)(struct import_table *r, const char *text, size_t length);
-    int (*line)(struct import_table *r, const char *text, size_t length);
-} versions[] = {
+static const struct version versions[] = {
     { 1, read_header, read_line },
+    { 2, read_header, read_line },
 };
 enum { VERSION_COUNT = sizeof(versions) / sizeof(versions[0]) };
 _Static_assert((int)VERSION_COUNT == (int)EXPORT_VERSION, "what was ever written is read");

@@ -68,6 +68,10 @@ static const char *const version_4 =
     "ALTER TABLE sample ADD COLUMN clock_mhz INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sample ADD COLUMN throttled INTEGER NOT NULL DEFAULT 0;";
 
+/* How many of the samples behind an entry's times were taken while a clock was held back. */
+static const char *const version_5 =
+    "ALTER TABLE entry ADD COLUMN throttled INTEGER NOT NULL DEFAULT 0;";
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =
     "DROP VIEW IF EXISTS dictionary;"
@@ -79,6 +83,7 @@ static const char *const dictionary =
     "  round(e.time_us, 2) AS time_us, round(e.default_us, 2) AS default_us,"
     "  round(100 * e.gain, 2) AS gain_percent, round(100 * e.bound, 2) AS bound_percent,"
     "  iif(e.inferred, 'inferred', 'measured') || iif(e.stale, ', stale', '')"
+    "    || iif(e.throttled, ', throttled', '')"
     "    || iif(e.tier = 'local', '', ', ' || e.tier) AS how,"
     "  e.decision AS decision, datetime(e.decided_s, 'unixepoch') AS decided,"
     "  iif((SELECT value FROM fingerprint_field f"
@@ -88,7 +93,7 @@ static const char *const dictionary =
     "  FROM entry e JOIN shape s ON s.id = e.shape"
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
-const char *const schema_steps[] = { version_1, version_2, version_3, version_4, NULL };
+const char *const schema_steps[] = { version_1, version_2, version_3, version_4, version_5, NULL };
 
 const char *const schema_published[] = { "meta", "fingerprint", "fingerprint_field", "shape",
                                          "run",  "entry",       "override",          NULL };

@@ -795,10 +795,22 @@ int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     return records_delete(&store->records, "sample", RECORDS_KINDS, range, 7);
 }
 
+/* From column `at` on: kind, round, ns, clock_mhz, throttled. */
+static struct sample_row sample_columns(sqlite3_stmt *s, int at)
+{
+    return (struct sample_row){ .kind = (enum sample_kind)sqlite3_column_int(s, at),
+                                .round = (uint32_t)sqlite3_column_int64(s, at + 1),
+                                .ns = sqlite3_column_int64(s, at + 2),
+                                .gpu = { (uint32_t)sqlite3_column_int64(s, at + 3),
+                                         (uint32_t)sqlite3_column_int64(s, at + 4) } };
+}
+
+#define SAMPLE_COLUMNS "s.kind, s.round, s.ns, s.clock_mhz, s.throttled"
+
 int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                   uint32_t bucket,
-                  int (*each)(void *self, const struct trial_row *trial, enum sample_kind kind,
-                              uint32_t round, int64_t ns),
+                  int (*each)(void *self, const struct trial_row *trial,
+                              const struct sample_row *sample),
                   void *self)
 {
     const int64_t key[] = { cluster, shape, window, bucket };
@@ -806,15 +818,15 @@ int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t 
     int rc;
 
     TRY(records_query(&store->records,
-                      "SELECT " TRIAL_COLUMNS ", s.kind, s.round, s.ns FROM trial t"
+                      "SELECT " TRIAL_COLUMNS ", " SAMPLE_COLUMNS " FROM trial t"
                       " JOIN sample s ON s.trial=t.id WHERE t.fingerprint=?1 AND t.shape=?2"
                       " AND t.window=?3 AND t.bucket=?4 ORDER BY s.id",
                       key, 4, &s));
     while (!(rc = records_step(&store->records, s))) {
         struct trial_row trial = trial_columns(s);
+        struct sample_row sample = sample_columns(s, 16);
 
-        rc = each(self, &trial, (enum sample_kind)sqlite3_column_int(s, 16),
-                  (uint32_t)sqlite3_column_int64(s, 17), sqlite3_column_int64(s, 18));
+        rc = each(self, &trial, &sample);
         if (rc) {
             sqlite3_reset(s);
             return rc;
@@ -824,17 +836,19 @@ int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t 
 }
 
 int store_samples_all(struct store *store,
-                      int (*each)(void *self, int64_t trial, enum sample_kind kind, int64_t ns),
+                      int (*each)(void *self, int64_t trial, const struct sample_row *sample),
                       void *self)
 {
     sqlite3_stmt *s;
     int rc;
 
-    TRY(records_query(&store->records, "SELECT trial, kind, ns FROM sample ORDER BY trial, id",
+    TRY(records_query(&store->records,
+                      "SELECT s.trial, " SAMPLE_COLUMNS " FROM sample s ORDER BY s.trial, s.id",
                       NULL, 0, &s));
     while (!(rc = records_step(&store->records, s))) {
-        rc = each(self, sqlite3_column_int64(s, 0), (enum sample_kind)sqlite3_column_int(s, 1),
-                  sqlite3_column_int64(s, 2));
+        struct sample_row sample = sample_columns(s, 1);
+
+        rc = each(self, sqlite3_column_int64(s, 0), &sample);
         if (rc) {
             sqlite3_reset(s);
             return rc;
@@ -848,7 +862,7 @@ int store_samples_all(struct store *store,
 #define ENTRY_COLUMNS                                                                              \
     "id, fingerprint, shape, run, window, bucket, capacity, plan, runner_up, search_winner,"       \
     " time_us, low_us, high_us, default_us, gain, gain_low, gain_high, bound, samples, inferred,"  \
-    " stale, effort, search, reason, decision, decided_s, tier"
+    " stale, effort, search, reason, decision, decided_s, tier, throttled"
 
 static struct entry_row entry_columns(sqlite3_stmt *s)
 {
@@ -873,7 +887,8 @@ static struct entry_row entry_columns(sqlite3_stmt *s)
                            .inferred = sqlite3_column_int(s, 19) != 0,
                            .stale = sqlite3_column_int(s, 20) != 0,
                            .decided_s = sqlite3_column_int64(s, 25),
-                           .tier = (enum entry_tier)word_column(s, 26, entry_tier_words) };
+                           .tier = (enum entry_tier)word_column(s, 26, entry_tier_words),
+                           .throttled = (uint32_t)sqlite3_column_int64(s, 27) };
 
     TEXT_COLUMN(s, 21, e.effort);
     TEXT_COLUMN(s, 22, e.search);
@@ -915,7 +930,7 @@ static int put_history(struct store *store, const struct entry_row *old, const c
                INTEGER("replaced_s", time(NULL)), TEXT("why", why));
 }
 
-enum { ENTRY_COLUMN_COUNT = 27 };
+enum { ENTRY_COLUMN_COUNT = 28 };
 
 /* Each of them once, the id first; `text` holds the plans' text. */
 static void entry_row_columns(const struct entry_row *e, int64_t id, char text[3][PLAN_TEXT_BYTES],
@@ -949,6 +964,7 @@ static void entry_row_columns(const struct entry_row *e, int64_t id, char text[3
         TEXT("decision", e->decision),
         INTEGER("decided_s", e->decided_s),
         TEXT("tier", entry_tier_words[e->tier]),
+        INTEGER("throttled", e->throttled),
     };
 
     memcpy(columns, row, sizeof(row));
@@ -1070,10 +1086,10 @@ static void tie_text(const struct entry_row *e, char *text, size_t size)
     plan_text(&e->runner_up, runner_up);
     plan_text(&e->search_winner, winner);
     snprintf(text, size,
-             "%s|%s|%s|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%d|%s|%s|%s|%s|%llu", plan,
-             runner_up, winner, e->time_us, e->low_us, e->high_us, e->default_us, e->gain,
+             "%s|%s|%s|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g|%d|%s|%s|%s|%s|%llu|%u",
+             plan, runner_up, winner, e->time_us, e->low_us, e->high_us, e->default_us, e->gain,
              e->gain_low, e->gain_high, e->bound, e->inferred, e->effort, e->search, e->reason,
-             e->decision, (unsigned long long)e->capacity);
+             e->decision, (unsigned long long)e->capacity, e->throttled);
 }
 
 /* Above 0: a is the better one. */

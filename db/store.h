@@ -11,7 +11,7 @@
 
 struct store;
 
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 4 };
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 5 };
 
 enum store_flags {
     STORE_STEAL = 1,   /* take a lease whose owner on another host went silent */
@@ -128,9 +128,13 @@ int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t w
  * Verification is no part of a search's state and is never told to one. */
 enum sample_kind { SAMPLE_SEARCH, SAMPLE_CONTEST, SAMPLE_VERIFY };
 
-/* A GPU right after a step, the slowest of the ranks'; 0: not known, or no GPU. */
+/* Whether heat or power held a GPU's clock back.  Such a step says how warm the machine was, not
+ * how fast the plan is: it is set aside, which means it counts for nothing, and taken again. */
+enum gpu_heat { GPU_FREE, GPU_THROTTLED /* and it counts: it would not end */, GPU_SET_ASIDE };
+
+/* GPUs right after a step, the slowest of the ranks'; clock 0: not known, or no GPU. */
 struct sample_gpu {
-    uint32_t clock_mhz, throttled; /* throttled: 1 if heat or power held a clock back */
+    uint32_t clock_mhz, throttled; /* enum gpu_heat */
 };
 
 /* One timed step: the largest time over the ranks.  `round` numbers the contest's pairs.  gpu may
@@ -140,15 +144,23 @@ int store_sample(struct store *store, int64_t trial, enum sample_kind kind, uint
 /* Samples of one bucket, of the kinds from `first` to `last`, are of no use any more. */
 int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t bucket, enum sample_kind first, enum sample_kind last);
+
+struct sample_row {
+    enum sample_kind kind;
+    uint32_t round;
+    int64_t ns;
+    struct sample_gpu gpu;
+};
+
 /* Of one bucket, in the order they were taken. */
 int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                   uint32_t bucket,
-                  int (*each)(void *self, const struct trial_row *trial, enum sample_kind kind,
-                              uint32_t round, int64_t ns),
+                  int (*each)(void *self, const struct trial_row *trial,
+                              const struct sample_row *sample),
                   void *self);
 /* All there are, by trial; those of one trial in the order they were taken. */
 int store_samples_all(struct store *store,
-                      int (*each)(void *self, int64_t trial, enum sample_kind kind, int64_t ns),
+                      int (*each)(void *self, int64_t trial, const struct sample_row *sample),
                       void *self);
 
 /* ---- entries: the dictionary */
@@ -171,6 +183,7 @@ struct entry_row {
     double gain, gain_low, gain_high; /* 1 - time / default, paired; NAN = not compared */
     double bound;                     /* the loss against the best is below this share with 95 % */
     uint32_t samples;                 /* of the plan and the default in the contest */
+    uint32_t throttled;               /* of both together: taken while a clock was held back */
     bool inferred;                    /* not measured: between buckets that were */
     bool stale;
     char effort[16], search[16], reason[24]; /* reason: why the search stopped */

@@ -7,30 +7,49 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const struct step_time unknown = { NAN, NAN, NAN, 0, false };
+static const struct step_time unknown = { NAN, NAN, NAN, 0, false, 0 };
 
-static struct step_time from_spread(const struct spread *s)
+struct step_time contrast_trial(const struct trial_facts *trial)
 {
-    return (struct step_time){ (double)s->median_ns * 1e-3, (double)s->low_ns * 1e-3,
-                               (double)s->high_ns * 1e-3, (uint32_t)s->count, true };
+    const struct spread *s = &trial->steps;
+
+    return (struct step_time){ (double)s->median_ns * 1e-3,
+                               (double)s->low_ns * 1e-3,
+                               (double)s->high_ns * 1e-3,
+                               (uint32_t)s->count,
+                               true,
+                               (uint32_t)(trial->heat.throttled - trial->heat.set_aside) };
+}
+
+/* An entry counts the default's, too; without its trials that is all there is to tell. */
+struct step_time contrast_entry(const struct layer_facts *layer, const struct entry_row *entry)
+{
+    const struct trial_facts *trial = facts_trial(layer, entry->bucket, &entry->plan);
+    uint32_t most = entry->throttled < entry->samples ? entry->throttled : entry->samples;
+
+    return (struct step_time){
+        entry->time_us,   entry->low_us,
+        entry->high_us,   entry->samples,
+        !entry->inferred, trial && trial->contest.count ? trial->contest_throttled : most
+    };
 }
 
 struct step_time contrast_default(const struct layer_facts *layer, const struct entry_row *entry)
 {
     struct moe_plan standard = plan_default();
     const struct trial_facts *trial = facts_trial(layer, entry->bucket, &standard);
-    struct step_time t = { entry->default_us, NAN, NAN, entry->samples, true };
+    struct step_time t = { entry->default_us, NAN, NAN, entry->samples, true, 0 };
 
     if (plan_equal(&entry->plan, &standard))
-        return (struct step_time){ entry->time_us, entry->low_us, entry->high_us, entry->samples,
-                                   true };
+        return contrast_entry(layer, entry);
     if (!trial || !trial_usable(trial))
         return entry->default_us > 0 ? t : unknown;
     if (!trial->contest.count || !(entry->default_us > 0))
-        return from_spread(&trial->steps);
+        return contrast_trial(trial);
     t.low_us = (double)trial->contest.low_ns * 1e-3;
     t.high_us = (double)trial->contest.high_ns * 1e-3;
     t.samples = (uint32_t)trial->contest.count;
+    t.throttled = trial->contest_throttled;
     return t;
 }
 
@@ -42,12 +61,11 @@ static struct step_time known_step(const struct layer_facts *layer, const struct
     const struct trial_facts *trial;
 
     if (plan_equal(plan, &entry->plan))
-        return (struct step_time){ entry->time_us, entry->low_us, entry->high_us, entry->samples,
-                                   true };
+        return contrast_entry(layer, entry);
     if (plan_equal(plan, &standard))
         return contrast_default(layer, entry);
     trial = facts_trial(layer, entry->bucket, plan);
-    return trial && trial_usable(trial) ? from_spread(&trial->steps) : unknown;
+    return trial && trial_usable(trial) ? contrast_trial(trial) : unknown;
 }
 
 /* ---- every plan at every bucket */

@@ -14,7 +14,8 @@ void contrast_free(struct layer_facts *layer);
 struct step_time {
     double us, low_us, high_us; /* the ends NAN where there is no interval; us NAN: not known */
     uint32_t samples;
-    bool measured; /* else interpolated */
+    bool measured;      /* else interpolated */
+    uint32_t throttled; /* of the samples */
 };
 
 /* A plan's step at a bucket that was measured: of the table's plan and the default what the entry
@@ -22,6 +23,12 @@ struct step_time {
  * where it was timed, as its ratio to the default plan (which is timed everywhere) over log c. */
 struct step_time contrast_step(const struct layer_facts *layer, const struct entry_row *entry,
                                const struct moe_plan *plan);
+
+/* The median of a trial's timed steps. */
+struct step_time contrast_trial(const struct trial_facts *trial);
+
+/* What the entry says of its own plan. */
+struct step_time contrast_entry(const struct layer_facts *layer, const struct entry_row *entry);
 
 /* The default plan's own, with its interval where its samples are there. */
 struct step_time contrast_default(const struct layer_facts *layer, const struct entry_row *entry);

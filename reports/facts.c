@@ -70,23 +70,24 @@ struct sampling {
     struct facts *facts;
     size_t at; /* the trial whose samples are collected */
     int64_t *ns, *contest_ns;
-    size_t count, search_count, contest_count; /* the rest is from verifications */
+    size_t count, contest_counted, contest_throttled; /* what is in these */
+    size_t search_count, contest_count; /* with those set aside; the rest is from verifications */
 };
 
 static void end_trial(struct sampling *s)
 {
     struct trial_facts *t = &s->facts->trials[s->at];
 
-    if (!s->count)
-        return;
     t->steps = spread_of(s->ns, s->count);
-    t->contest = spread_of(s->contest_ns, s->contest_count);
+    t->contest = spread_of(s->contest_ns, s->contest_counted);
     t->contest_steps = (uint32_t)s->contest_count;
     t->search_steps = (uint32_t)s->search_count;
-    s->count = s->search_count = s->contest_count = 0;
+    t->contest_throttled = (uint32_t)s->contest_throttled;
+    s->count = s->contest_counted = s->contest_throttled = 0;
+    s->search_count = s->contest_count = 0;
 }
 
-static int add_sample(void *self, int64_t trial, enum sample_kind kind, int64_t ns)
+static int add_sample(void *self, int64_t trial, const struct sample_row *sample)
 {
     struct sampling *s = self;
     const struct facts *f = s->facts;
@@ -97,10 +98,15 @@ static int add_sample(void *self, int64_t trial, enum sample_kind kind, int64_t 
         s->at++;
     if (s->at == f->trial_count || f->trials[s->at].row.id != trial)
         return OK;
-    APPEND(s->ns, s->count, ns);
-    s->search_count += kind == SAMPLE_SEARCH;
-    if (kind == SAMPLE_CONTEST)
-        APPEND(s->contest_ns, s->contest_count, ns);
+    heat_add(&s->facts->trials[s->at].heat, &sample->gpu);
+    s->search_count += sample->kind == SAMPLE_SEARCH;
+    s->contest_count += sample->kind == SAMPLE_CONTEST;
+    if (sample->gpu.throttled == GPU_SET_ASIDE)
+        return OK;
+    s->contest_throttled += sample->kind == SAMPLE_CONTEST && sample->gpu.throttled;
+    APPEND(s->ns, s->count, sample->ns);
+    if (sample->kind == SAMPLE_CONTEST)
+        APPEND(s->contest_ns, s->contest_counted, sample->ns);
     return OK;
 }
 

@@ -2,6 +2,7 @@
 #ifndef FACTS_H
 #define FACTS_H
 
+#include "heat.h"
 #include "shape.h"
 #include "stats.h"
 #include "store.h"
@@ -12,6 +13,8 @@ struct trial_facts {
     struct trial_row row;
     uint32_t search_steps, contest_steps;
     struct spread steps, contest; /* of all of them; of those against the default */
+    uint32_t contest_throttled;   /* among those against the default that count */
+    struct heat heat;             /* of all, with those that were set aside */
 };
 
 /* One layer on one cluster with buckets of one width.  Slices of the arrays of struct facts. */
@@ -26,7 +29,7 @@ struct layer_facts {
     size_t entry_count, trial_count;
     struct moe_plan *plans; /* every plan that was timed somewhere, in that order */
     size_t plan_count;
-    struct contrasts *contrasts; /* contrast.h */
+    struct contrasts *contrasts;         /* contrast.h */
     const struct traffic_layer *traffic; /* what trainers asked of it; NULL: nothing is known */
 };
 

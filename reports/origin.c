@@ -93,6 +93,19 @@ static void run_remark(const struct run_row *run, struct remarks *out)
                run->buckets_done, run->buckets_planned, run->now);
 }
 
+static void throttling(const struct facts *facts, struct remarks *out)
+{
+    struct heat heat = { 0 };
+    char text[HEAT_TEXT_BYTES];
+
+    for (size_t i = 0; i < facts->trial_count; i++)
+        heat_join(&heat, &facts->trials[i].heat);
+    heat_text(&heat, text);
+    if (heat_is_worrying(&heat))
+        remark(out, "THROTTLED: %s: heat or power held a GPU's clock back (see moetune doctor)",
+               text);
+}
+
 void origin_overall(const struct facts *facts, struct remarks *out)
 {
     out->count = 0;
@@ -102,6 +115,7 @@ void origin_overall(const struct facts *facts, struct remarks *out)
     else if (!facts->trial_count)
         remark(out, "This database holds no trials: it is a published snapshot, or they have "
                     "expired.  Plots that need them are left out.");
+    throttling(facts, out);
     /* What an earlier run left undone, the newest one on that cluster has taken up. */
     for (size_t i = 0; i < facts->run_count; i++) {
         bool newest = true;
@@ -117,8 +131,9 @@ void origin_overall(const struct facts *facts, struct remarks *out)
 
 struct counts {
     uint32_t measured, inferred, stale, missing, trials, states[TRIAL_RULED_OUT + 1];
-    uint64_t steps;
     size_t modelled;
+    uint32_t throttled; /* entries whose times are of throttled steps, at least in part */
+    struct heat heat;
 };
 
 static void count_layer(const struct layer_facts *layer, struct counts *c)
@@ -127,6 +142,7 @@ static void count_layer(const struct layer_facts *layer, struct counts *c)
         c->measured += !layer->entries[i].inferred;
         c->inferred += layer->entries[i].inferred;
         c->stale += layer->entries[i].stale;
+        c->throttled += layer->entries[i].throttled > 0;
     }
     if (layer->entry_count)
         c->missing += layer->entries[layer->entry_count - 1].bucket - layer->entries[0].bucket + 1 -
@@ -134,7 +150,7 @@ static void count_layer(const struct layer_facts *layer, struct counts *c)
     for (size_t i = 0; i < layer->trial_count; i++) {
         c->trials++;
         c->states[layer->trials[i].row.state]++;
-        c->steps += layer->trials[i].steps.count;
+        heat_join(&c->heat, &layer->trials[i].heat);
     }
     c->modelled += layer->modelled;
 }
@@ -194,6 +210,11 @@ void origin_remarks(const struct facts *facts, const struct scope *scope, struct
         remark(out, "PARTIAL: no bucket is decided yet");
     else if (c.missing)
         remark(out, "PARTIAL: %u buckets between the first and the last have no entry", c.missing);
+    if (c.throttled)
+        remark(out,
+               "THROTTLED: the times of %u entries are those of a machine that heat or power held "
+               "back, at least in part: setting such steps aside did not help",
+               c.throttled);
     if (c.stale)
         remark(out, "%u entries are stale: the machine has changed since", c.stale);
     failed_trials(&c, out);
@@ -204,11 +225,16 @@ void origin_remarks(const struct facts *facts, const struct scope *scope, struct
 void origin_summary(const struct scope *scope, char *text, size_t size)
 {
     struct counts c = counts_of(scope);
-    char runs[160];
+    char runs[160], heat[HEAT_TEXT_BYTES];
+    int used;
 
     runs_text(scope, runs, sizeof(runs));
-    snprintf(text, size, "%u buckets measured, %u inferred; %u trials, %" PRIu64 " timed steps; %s",
-             c.measured, c.inferred, c.trials, c.steps, runs);
+    used = snprintf(text, size,
+                    "%u buckets measured, %u inferred; %u trials, %" PRIu64 " timed steps; %s",
+                    c.measured, c.inferred, c.trials, c.heat.steps, runs);
+    heat_text(&c.heat, heat);
+    if (*heat && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, "; %s", heat);
 }
 
 void origin_traffic(const struct scope *scope, char *text, size_t size)
@@ -248,6 +274,9 @@ void origin_trace(const struct scope *scope, struct extent extent, bool over_c, 
     if (extent.samples)
         used += snprintf(text + used, size - (size_t)used, " from %" PRIu64 " timed steps",
                          extent.samples);
+    if (extent.throttled)
+        used += snprintf(text + used, size - (size_t)used, ", %" PRIu64 " of them throttled",
+                         extent.throttled);
     snprintf(text + used, size - (size_t)used, "; %s%s", runs,
              thinned ? "; not every bucket is drawn, the data file holds all" : "");
 }

@@ -17,12 +17,13 @@ void origin_remarks(const struct facts *facts, const struct scope *scope, struct
 /* Of the whole report. */
 void origin_overall(const struct facts *facts, struct remarks *out);
 
-/* "14 buckets measured, 18 inferred; 117 trials, 1172 timed steps; run 1". */
+/* "14 buckets measured, 18 inferred; 117 trials, 1172 timed steps; run 1", and what heat_text()
+ * says, if anything. */
 void origin_summary(const struct scope *scope, char *text, size_t size);
 /* "traffic: 5000 look-ups, ...; by traffic the table saves 12.3 % of the default plan's time"; ""
  * where nothing is known of a layer's. */
 void origin_traffic(const struct scope *scope, char *text, size_t size);
-/* "23 points from 412 timed steps; run 1". */
+/* "23 values from 412 timed steps, 7 of them throttled; run 1". */
 void origin_trace(const struct scope *scope, struct extent extent, bool over_c, char *text,
                   size_t size);
 

@@ -187,7 +187,8 @@ const struct plot plots[] = {
       "left out.",
       "needs entries: nothing is decided yet" },
     { "times", "Step time", CAPACITY, "step, ms", PLOT_OVER_C | PLOT_BARS,
-      "c, rows; step, ms; low end, ms; high end, ms; samples", series_times, times, NULL,
+      "c, rows; step, ms; low end, ms; high end, ms; samples; of them throttled", series_times,
+      times, NULL,
       "A point is the median over the timed steps of one plan in one bucket, a step being the "
       "largest time over the ranks.  Bars: distribution-free interval of the median, at least 95 % "
       "from 6 samples on; with fewer it is the whole range.  Table's and default plan: from the "
@@ -196,15 +197,16 @@ const struct plot plots[] = {
       "side by side.",
       "needs entries or trials: nothing is measured yet" },
     { "ratios", "Plans against the table", CAPACITY, "step / step of the table's plan",
-      PLOT_OVER_C | PLOT_BARS, "c, rows; ratio; low end; high end; samples", series_ratios, ratios,
-      NULL,
+      PLOT_OVER_C | PLOT_BARS, "c, rows; ratio; low end; high end; samples; of them throttled",
+      series_ratios, ratios, NULL,
       "Median step of a plan over that of the table's plan in the same bucket; above 1 is slower.  "
       "Bars: the plan's own interval over the same number.  Plans that soon proved slow have few "
       "samples, and those beyond the frame are in the data file alone; one below 1 could not be "
       "shown to be better by the margin.",
       "of plans other than the table's " NEEDS_TRIALS },
     { "gain", "Gain", CAPACITY, "less time, %", PLOT_OVER_C | PLOT_BARS,
-      "c, rows; gain, %; low end, %; high end, %; samples", series_gain, gain, static_words,
+      "c, rows; gain, %; low end, %; high end, %; samples; of them throttled", series_gain, gain,
+      static_words,
       "1 - time of the table's plan / time of the other.  Over the default: paired rounds; each "
       "end "
       "of a bar holds with 99 %.  It is 0 where the default is kept.  The best static plan is the "
@@ -225,7 +227,7 @@ const struct plot plots[] = {
       "needs look-ups of this layer in the record" },
     { "where", "Where the time goes", CAPACITY, "ms", PLOT_OVER_C | PLOT_BARS,
       "c, rows; compute alone, ms; communication alone, ms; step, ms; hidden share, %; "
-      "step - compute, ms; samples of the step",
+      "step - compute, ms; samples of the step; of them throttled",
       series_where, where, NULL,
       "Compute alone and communication alone: one step each with the other stream muted.  Step: "
       "both, the median.  Communication is the all-to-alls and the gathering of weights.  What the "
@@ -234,7 +236,7 @@ const struct plot plots[] = {
       NEEDS_TRIALS },
     { "hidden", "Hidden share", CAPACITY, "hidden, % of the shorter one", PLOT_OVER_C | PLOT_BARS,
       "c, rows; compute alone, ms; communication alone, ms; step, ms; hidden share, %; "
-      "step - compute, ms; samples of the step",
+      "step - compute, ms; samples of the step; of them throttled",
       series_hidden, hidden, NULL,
       "(compute + communication - step) / min(compute, communication), from the times above.  "
       "d chunks of equal halves can hide 1 - 1/d.  Below 0: running both at once costs more than "
@@ -243,8 +245,8 @@ const struct plot plots[] = {
       "means little; those beyond the frame are in the data file alone.",
       NEEDS_TRIALS },
     { "regret", "If the neighbouring bucket's plan were used", CAPACITY, "more time, %",
-      PLOT_OVER_C, "c, rows; regret, %; 1 = timed in that bucket; samples", series_regret, regret,
-      NULL,
+      PLOT_OVER_C, "c, rows; regret, %; 1 = timed in that bucket; samples; of them throttled",
+      series_regret, regret, NULL,
       "Time of the neighbouring bucket's plan in this bucket over that of its own plan, less 1, in "
       "measured buckets.  0 where both have the same plan.  Many points above the margin say that "
       "buckets are too wide; below 0, the neighbour's plan "
@@ -254,8 +256,9 @@ const struct plot plots[] = {
       "needs a measured bucket with a neighbour" },
     { "a2a", "2dh against linear", CAPACITY, "step with 2dh / step with linear",
       PLOT_OVER_C | PLOT_BARS,
-      "c, rows; ratio; low end; high end; size of a linear message, KiB; r; samples", series_a2a,
-      a2a, NULL,
+      "c, rows; ratio; low end; high end; size of a linear message, KiB; r; samples; of them "
+      "throttled",
+      series_a2a, a2a, NULL,
       "Ratio of the median steps of two plans that differ in the all-to-all alone, wherever both "
       "were timed; below 1, 2dh is faster.  Bars: one interval's low end over the other's high "
       "end, so at least 90 % from 6 samples on.  The data file holds the size of a message.",

@@ -25,6 +25,13 @@ static void number(FILE *to, double value)
         fputs(" NaN", to);
 }
 
+static void add_row(struct extent *extent, uint64_t samples, uint64_t throttled)
+{
+    extent->rows++;
+    extent->samples += samples;
+    extent->throttled += throttled;
+}
+
 static void step_row(FILE *to, uint64_t capacity, const struct step_time *t, double unit_us,
                      struct extent *extent)
 {
@@ -32,20 +39,14 @@ static void step_row(FILE *to, uint64_t capacity, const struct step_time *t, dou
     number(to, t->us / unit_us);
     number(to, t->low_us / unit_us);
     number(to, t->high_us / unit_us);
-    fprintf(to, " %u\n", t->samples);
-    extent->rows++;
-    extent->samples += t->samples;
+    fprintf(to, " %u %u\n", t->samples, t->throttled);
+    add_row(extent, t->samples, t->throttled);
 }
 
 static void plan_name(const struct moe_plan *plan, char text[PLAN_TEXT_BYTES])
 {
     if (moe_plan_format(plan, text, PLAN_TEXT_BYTES) < 0)
         snprintf(text, PLAN_TEXT_BYTES, "?");
-}
-
-static struct step_time entry_step(const struct entry_row *e)
-{
-    return (struct step_time){ e->time_us, e->low_us, e->high_us, e->samples, !e->inferred };
 }
 
 bool series_is_thinned(const struct layer_facts *layer)
@@ -190,8 +191,10 @@ struct extent series_winners(const struct scope *scope, FILE *to)
             first = false;
             extent.rows += write_axis(layer, axis, inferred, to);
         }
-    for (size_t i = 0; i < layer->entry_count; i++)
+    for (size_t i = 0; i < layer->entry_count; i++) {
         extent.samples += layer->entries[i].samples;
+        extent.throttled += contrast_entry(layer, &layer->entries[i]).throttled;
+    }
     return extent;
 }
 
@@ -202,7 +205,7 @@ static void write_entries(const struct layer_facts *layer, bool inferred, bool s
 {
     for (size_t i = 0; i < layer->entry_count; i++) {
         const struct entry_row *e = &layer->entries[i];
-        struct step_time t = standard ? contrast_default(layer, e) : entry_step(e);
+        struct step_time t = standard ? contrast_default(layer, e) : contrast_entry(layer, e);
 
         if (e->inferred == inferred && isfinite(t.us) && t.us > 0)
             step_row(to, e->capacity, &t, 1e3, extent);
@@ -255,10 +258,8 @@ static bool is_among(const struct moe_plan *plan, const struct moe_plan *plans, 
 static void write_trial(const struct layer_facts *layer, const struct trial_facts *trial,
                         bool ratio, FILE *to, struct extent *extent)
 {
-    const struct spread *s = &trial->steps;
     const struct entry_row *e = facts_entry(layer, trial->row.key.bucket);
-    struct step_time t = { (double)s->median_ns * 1e-3, (double)s->low_ns * 1e-3,
-                           (double)s->high_ns * 1e-3, (uint32_t)s->count, true };
+    struct step_time t = contrast_trial(trial);
 
     if (!ratio)
         step_row(to, trial->row.capacity, &t, 1e3, extent);
@@ -341,15 +342,17 @@ struct extent series_ratios(const struct scope *scope, FILE *to)
 
 /* ---- gains */
 
-static void gain_row(FILE *to, const struct entry_row *e, struct extent *extent)
+static void gain_row(FILE *to, const struct layer_facts *layer, const struct entry_row *e,
+                     struct extent *extent)
 {
+    struct step_time t = contrast_entry(layer, e);
+
     fprintf(to, "%" PRIu64, e->capacity);
     number(to, 100 * e->gain);
     number(to, 100 * e->gain_low);
     number(to, 100 * e->gain_high);
-    fprintf(to, " %u\n", e->samples);
-    extent->rows++;
-    extent->samples += e->samples;
+    fprintf(to, " %u %u\n", e->samples, t.throttled);
+    add_row(extent, e->samples, t.throttled);
 }
 
 static void static_gain_row(const struct layer_facts *layer, const struct entry_row *e,
@@ -361,7 +364,7 @@ static void static_gain_row(const struct layer_facts *layer, const struct entry_
         return;
     fprintf(to, "%" PRIu64, e->capacity);
     number(to, 100 * (1 - e->time_us / t.us));
-    fprintf(to, " NaN NaN %u\n", t.samples);
+    fprintf(to, " NaN NaN %u %u\n", t.samples, t.throttled);
 }
 
 static void write_static_gain(const struct layer_facts *layer, FILE *to)
@@ -387,7 +390,7 @@ struct extent series_gain(const struct scope *scope, FILE *to)
                     inferred ? "over the default plan, inferred" : "over the default plan");
         for (size_t i = 0; i < layer->entry_count; i++)
             if (layer->entries[i].inferred == (inferred == 1) && isfinite(layer->entries[i].gain))
-                gain_row(to, &layer->entries[i], &extent);
+                gain_row(to, layer, &layer->entries[i], &extent);
     }
     write_static_gain(layer, to);
     return extent;
@@ -459,9 +462,8 @@ static void where_row(const struct layer_facts *layer, const struct entry_row *e
     number(to, step_us(layer, e, standard) * 1e-3);
     number(to, 100 * contrast_hidden(t, step_us(layer, e, standard)));
     number(to, step_us(layer, e, standard) * 1e-3 - (double)t->row.compute_ns * 1e-6);
-    fprintf(to, " %zu\n", t->steps.count);
-    extent->rows++;
-    extent->samples += t->steps.count + 2;
+    fprintf(to, " %zu %u\n", t->steps.count, contrast_trial(t).throttled);
+    add_row(extent, t->steps.count + 2, contrast_trial(t).throttled);
 }
 
 struct extent series_where(const struct scope *scope, FILE *to)
@@ -506,9 +508,8 @@ static void regret_row(const struct layer_facts *layer, const struct entry_row *
         return;
     fprintf(to, "%" PRIu64, e->capacity);
     number(to, 100 * (t.us / e->time_us - 1));
-    fprintf(to, " %d %u\n", t.measured, t.samples);
-    extent->rows++;
-    extent->samples += t.samples;
+    fprintf(to, " %d %u %u\n", t.measured, t.samples, t.throttled);
+    add_row(extent, t.samples, t.throttled);
 }
 
 struct extent series_regret(const struct scope *scope, FILE *to)
@@ -532,6 +533,7 @@ static void a2a_row(const struct layer_facts *layer, const struct trial_facts *l
 {
     struct moe_plan twin = linear->row.key.plan;
     const struct trial_facts *other;
+    uint32_t throttled;
 
     twin.a = MOE_A2A_2DH;
     other = facts_trial(layer, linear->row.key.bucket, &twin);
@@ -542,9 +544,9 @@ static void a2a_row(const struct layer_facts *layer, const struct trial_facts *l
     number(to, (double)other->steps.low_ns / (double)linear->steps.high_ns);
     number(to, (double)other->steps.high_ns / (double)linear->steps.low_ns);
     number(to, (double)linear->row.sent_bytes / 1024 / fmax(1, (double)linear->row.messages));
-    fprintf(to, " %u %zu\n", twin.r, linear->steps.count + other->steps.count);
-    extent->rows++;
-    extent->samples += linear->steps.count + other->steps.count;
+    throttled = contrast_trial(linear).throttled + contrast_trial(other).throttled;
+    fprintf(to, " %u %zu %u\n", twin.r, linear->steps.count + other->steps.count, throttled);
+    add_row(extent, linear->steps.count + other->steps.count, throttled);
 }
 
 struct extent series_a2a(const struct scope *scope, FILE *to)

@@ -18,7 +18,8 @@ struct scope {
 /* How much of it there was. */
 struct extent {
     uint32_t rows;
-    uint64_t samples; /* timed steps behind them */
+    uint64_t samples;   /* timed steps behind them */
+    uint64_t throttled; /* of these: taken while heat or power held a clock back */
 };
 
 typedef struct extent series_writer(const struct scope *scope, FILE *to);

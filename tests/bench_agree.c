@@ -22,14 +22,12 @@ struct bucket {
     int count;
 };
 
-static int collect(void *self, const struct trial_row *trial, enum sample_kind kind, uint32_t round,
-                   int64_t ns)
+static int collect(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     struct bucket *b = self;
     int i = 0;
 
-    (void)round;
-    if (kind != SAMPLE_SEARCH)
+    if (sample->kind != SAMPLE_SEARCH)
         return OK;
     while (i < b->count && !plan_equal(&b->plans[i], &trial->key.plan))
         i++;
@@ -38,7 +36,7 @@ static int collect(void *self, const struct trial_row *trial, enum sample_kind k
     if (i == b->count)
         b->plans[b->count++] = trial->key.plan;
     if (b->rounds[i] < ROUNDS)
-        b->ns[i][b->rounds[i]++] = ns;
+        b->ns[i][b->rounds[i]++] = sample->ns;
     return OK;
 }
 

@@ -607,7 +607,12 @@ static void drop_repeated(struct lines *lines)
     lines->count = kept;
 }
 
-/* A first line that vouches for what follows it. */
+static bool holds(const struct fuzz_input *in, const char *text)
+{
+    return memmem(in->bytes, in->size, text, strlen(text)) != NULL;
+}
+
+/* A first line that vouches for what follows it, in the version that its lines are of. */
 static void seal(struct fuzz_input *in, const struct lines *lines)
 {
     uint8_t *body = memchr(in->bytes, '\n', in->size);
@@ -627,7 +632,8 @@ static void seal(struct fuzz_input *in, const struct lines *lines)
     snprintf(header, sizeof(header),
              "{\"format\":\"moetune-table\",\"version\":%d,\"semantics\":%d,\"clusters\":%u,"
              "\"entries\":%u,\"sha256\":\"%s\"}",
-             EXPORT_VERSION, CLUSTER_SEMANTICS, clusters, entries, hex);
+             holds(in, "\"throttled\":") ? EXPORT_VERSION : 1, CLUSTER_SEMANTICS, clusters, entries,
+             hex);
     replace(in, 0, (size_t)(body - in->bytes), header);
 }
 

@@ -474,11 +474,10 @@ static void a_second_run_knows_what_the_first_one_learnt(void)
     moetune_close(tuner);
 }
 
-static int count_sample(void *self, int64_t trial, enum sample_kind kind, int64_t ns)
+static int count_sample(void *self, int64_t trial, const struct sample_row *sample)
 {
     (void)trial;
-    (void)kind;
-    (void)ns;
+    (void)sample;
     return ++*(uint32_t *)self, OK;
 }
 

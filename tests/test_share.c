@@ -586,12 +586,12 @@ static void what_is_not_understood_is_refused(void)
 {
     static const char *const changes[][2] = {
         { "moetune-table", "moetune-tables" },
-        { "\"version\":1", "\"version\":2" },
+        { "\"version\":2", "\"version\":3" },
         { "\"semantics\":1", "\"semantics\":2" },
-        { "\"version\":1", "\"version\":0" },
-        { "\"version\":1", "\"version\":1.5" },
-        { "\"version\":1", "\"version\":\"1\"" },
-        { "\"version\":1", "\"version\":1e999" },
+        { "\"version\":2", "\"version\":0" },
+        { "\"version\":2", "\"version\":1.5" },
+        { "\"version\":2", "\"version\":\"2\"" },
+        { "\"version\":2", "\"version\":1e999" },
         { "\"entries\":1", "\"entries\":0" },
         { "\"entries\":1", "\"entries\":2" },
         { "\"clusters\":1", "\"clusters\":3" },
@@ -623,6 +623,9 @@ static void what_is_not_understood_is_refused(void)
         { "\"device\":\"abacus 0\"", "\"system\":\"\xff\",\"device\":\"abacus 0\"" },
         { "\"device\":\"abacus 0\"", "\"system\":\"\xc0\x80\",\"device\":\"abacus 0\"" },
         { "\"stale\":false", "\"stale\":0" },
+        { "\"version\":2", "\"version\":1" }, /* whose lines have no throttled */
+        { ",\"throttled\":0}", "}" },
+        { "\"throttled\":0", "\"throttled\":-1" },
     };
 
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
@@ -655,7 +658,7 @@ static int with_lines(const char *a, const char *b, const char *c, const char *c
                       const char *entries)
 {
     static const char header[] =
-        "{\"format\":\"moetune-table\",\"version\":1,\"semantics\":1,\"clusters\":%s,\"entries\":%"
+        "{\"format\":\"moetune-table\",\"version\":2,\"semantics\":1,\"clusters\":%s,\"entries\":%"
         "s,"
         "\"sha256\":\"0000000000000000000000000000000000000000000000000000000000000000\"}\n%s%s%s";
     struct store *store = new_store();

@@ -1,6 +1,7 @@
 /* The database: what is written is read, survives damage and rivals, and is published whole. */
 #include "check.h"
 
+#include "heat.h"
 #include "json.h"
 #include "plan.h"
 #include "random.h"
@@ -200,23 +201,22 @@ static int count_rows(void *self, const struct entry_row *entry)
     return OK;
 }
 
-static int sum_samples(void *self, const struct trial_row *trial, enum sample_kind kind,
-                       uint32_t round, int64_t ns)
+static int sum_samples(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     int64_t *seen = self;
 
-    CHECK(trial->state == TRIAL_OK && round < 3);
-    seen[kind] += ns;
+    CHECK(trial->state == TRIAL_OK && sample->round < 3);
+    seen[sample->kind] += sample->ns;
     return OK;
 }
 
-static int sum_all(void *self, int64_t trial, enum sample_kind kind, int64_t ns)
+static int sum_all(void *self, int64_t trial, const struct sample_row *sample)
 {
     int64_t *seen = self;
 
     CHECK(trial >= seen[2]);
     seen[2] = trial;
-    seen[kind] += ns;
+    seen[sample->kind] += sample->ns;
     return OK;
 }
 
@@ -383,15 +383,12 @@ static void an_entry_that_ends_and_one_that_expires_are_two_things(void)
     store_close(store);
 }
 
-static int count_kinds(void *self, const struct trial_row *trial, enum sample_kind kind,
-                       uint32_t round, int64_t ns)
+static int count_kinds(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     int *count = self;
 
     (void)trial;
-    (void)round;
-    (void)ns;
-    count[kind]++;
+    count[sample->kind]++;
     return OK;
 }
 
@@ -419,6 +416,40 @@ static void forgotten_samples_stay_forgotten_in_the_journal_too(void)
     CHECK(count_text(db, "SELECT count(*) FROM sample WHERE clock_mhz=1755 AND throttled=1") == 1);
     CHECK(count_text(db, "SELECT count(*) FROM sample WHERE clock_mhz=0 AND throttled=0") > 1);
     sqlite3_close(db);
+}
+
+/* ---- heat */
+
+static bool heat_says(const struct heat *heat, const char *text)
+{
+    char said_of_it[HEAT_TEXT_BYTES];
+
+    heat_text(heat, said_of_it);
+    return !strcmp(said_of_it, text);
+}
+
+static void heat_is_counted_and_said_as_far_as_it_is_known(void)
+{
+    static const struct sample_gpu gpus[] = {
+        { 0, GPU_FREE }, { 1755, GPU_FREE }, { 1410, GPU_THROTTLED }, { 1500, GPU_SET_ASIDE }
+    };
+    struct heat heat = { 0 }, both = { 0 }, cool = { .steps = 200 };
+
+    CHECK(heat_says(&heat, "") && !heat_is_worrying(&heat));
+    for (int i = 0; i < 4; i++) {
+        heat_add(&heat, &gpus[i]);
+        if (i == 0)
+            CHECK(heat_says(&heat, ""));
+        if (i == 1)
+            CHECK(heat_says(&heat, "SM clock 1755 to 1755 MHz") && !heat_is_worrying(&heat));
+    }
+    CHECK(heat_says(&heat, "2 of 4 steps throttled, 1 of them taken again; SM clock 1410 to 1755 "
+                           "MHz"));
+    CHECK(heat_is_worrying(&heat));
+    heat_join(&both, &heat);
+    heat_join(&both, &cool);
+    CHECK(both.steps == 204 && both.throttled == 2 && both.clock_low_mhz == 1410);
+    CHECK(!heat_is_worrying(&both)); /* one in a hundred */
 }
 
 /* ---- rivals and damage */
@@ -895,6 +926,7 @@ int main(void)
         TEST(a_full_disk_is_an_error_and_no_damage),
         TEST(readers_always_see_a_whole_snapshot),
         TEST(a_snapshot_holds_the_dictionary_and_no_samples),
+        TEST(heat_is_counted_and_said_as_far_as_it_is_known),
         TEST(versions_follow_each_other_in_one_transaction),
         TEST(paths_come_from_option_variable_and_home),
         TEST(sha256_gives_the_standards_answers),

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes, int64_t limit_bytes)
 {
@@ -39,8 +40,42 @@ static int conclude(struct campaign *c, struct attempt *a, const struct reply *r
     return ledger_end(c->store, a, reply->state, reply->message);
 }
 
+/* In a row: of one plan, or of the machine.  What throttles for longer is how it runs. */
+enum { PATIENCE = 4 };
+
+static bool is_patient(const struct campaign *c, const struct attempt *a)
+{
+    return a->held_back < PATIENCE && c->held_back < PATIENCE;
+}
+
+/* Ever longer: 50 ms to .4 s.  A step that follows at once finds the same heat. */
+static void let_cool(const struct campaign *c, const struct attempt *a)
+{
+    uint32_t n = a->held_back > c->held_back ? a->held_back : c->held_back;
+
+    if (!c->setup.sim)
+        usleep(25000u << n);
+}
+
+static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row *s,
+                       struct step *out)
+{
+    bool throttled = s->gpu.throttled != GPU_FREE;
+
+    if (throttled && is_patient(c, a))
+        s->gpu.throttled = GPU_SET_ASIDE;
+    a->held_back = throttled ? a->held_back + 1 : 0;
+    c->held_back = throttled ? c->held_back + 1 : 0;
+    out->counts = ledger_counts(a, s);
+    heat_add(&c->heat, &s->gpu);
+    TRY(store_sample(c->store, a->trial.id, s->kind, s->round, s->ns, &s->gpu));
+    if (!out->counts)
+        let_cool(c, a);
+    return OK;
+}
+
 int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, uint32_t round,
-                 int64_t *ns)
+                 struct step *out)
 {
     struct order order = { .kind = ORDER_STEP,
                            .capacity = a->trial.capacity,
@@ -50,11 +85,11 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
     TRY(ledger_begin(c->store, c->run.id, a, false));
     TRY(crew_do(c->crew, &order, &reply));
     TRY(conclude(c, a, &reply));
-    *ns = reply.state == TRIAL_OK ? reply.ns : 0;
+    *out = (struct step){ .ns = reply.state == TRIAL_OK ? reply.ns : 0 };
     c->run.samples_warm += reply.warm_steps;
-    if (*ns) {
+    if (out->ns) {
         *(kind == SAMPLE_SEARCH ? &c->run.samples_search : &c->run.samples_default) += 1;
-        TRY(store_sample(c->store, a->trial.id, kind, round, *ns, &reply.gpu));
+        TRY(keep_sample(c, a, &(struct sample_row){ kind, round, out->ns, reply.gpu }, out));
     }
     return campaign_commit(c);
 }
@@ -73,18 +108,18 @@ int attempt_contest(struct campaign *c, struct contest *contest, struct attempt 
                     enum sample_kind kind)
 {
     uint32_t round = 0;
-    int64_t ns;
+    struct step step;
     int i;
 
     while ((i = contest_next(contest)) != CONTEST_DONE) {
         if (campaign_over(c))
             return ERR_CUT;
-        TRY(attempt_step(c, contestants[i], kind, round++, &ns));
-        if (ns)
-            contest_tell(contest, i, ns);
-        else
+        TRY(attempt_step(c, contestants[i], kind, round++, &step));
+        if (!step.ns)
             contest_drop(contest, i);
-        attempt_show(c, contestants[i], ns);
+        else if (step.counts)
+            contest_tell(contest, i, step.ns);
+        attempt_show(c, contestants[i], step.ns);
     }
     return OK;
 }

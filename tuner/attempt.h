@@ -10,10 +10,14 @@
 int attempt_rule_out(struct campaign *campaign, struct attempt *attempt, int64_t bytes,
                      int64_t limit_bytes);
 
-/* One timed step, kept as a sample.  *ns is 0 when it failed; the row says how, and that is no
- * error. */
+struct step {
+    int64_t ns;  /* 0: it failed; the row says how, and that is no error */
+    bool counts; /* false: a clock was held back, and the step is to be taken again */
+};
+
+/* One timed step, kept as a sample. */
 int attempt_step(struct campaign *campaign, struct attempt *attempt, enum sample_kind kind,
-                 uint32_t round, int64_t *ns);
+                 uint32_t round, struct step *out);
 
 /* What is under way, for the progress line and `moetune status`. */
 void attempt_show(struct campaign *campaign, const struct attempt *attempt, int64_t ns);

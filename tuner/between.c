@@ -80,7 +80,7 @@ void between_infer(struct sweep *sweep, const struct entry_row *low, const struc
     e.capacity = space_capacity(sweep->space, bucket);
     e.inferred = true;
     e.stale = false;
-    e.samples = 0;
+    e.samples = e.throttled = 0;
     e.time_us = between_expected_us(sweep, bucket, &e.plan);
     e.default_us = between_expected_us(sweep, bucket, standard);
     if (isnan(e.time_us)) {

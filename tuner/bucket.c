@@ -46,16 +46,15 @@ static int recall_trial(void *self, const struct trial_row *trial)
     return arm < 0 ? OK : ledger_recall(campaign_of(v)->store, &v->attempts[arm], trial);
 }
 
-static int recall_sample(void *self, const struct trial_row *trial, enum sample_kind kind,
-                         uint32_t round, int64_t ns)
+static int recall_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     struct visit *v = self;
     int arm = space_arm(v->sweep->space, &trial->key.plan);
 
-    (void)round;
-    if (arm >= 0 && kind != SAMPLE_VERIFY)
-        decision_recall(&v->decision, kind == SAMPLE_SEARCH ? DECISION_SEARCH : DECISION_CONTEST,
-                        arm, ns);
+    if (arm >= 0 && sample->kind != SAMPLE_VERIFY && ledger_counts(&v->attempts[arm], sample))
+        decision_recall(&v->decision,
+                        sample->kind == SAMPLE_SEARCH ? DECISION_SEARCH : DECISION_CONTEST, arm,
+                        sample->ns);
     return OK;
 }
 
@@ -131,7 +130,7 @@ static int decide(struct visit *v)
 {
     uint32_t round[2] = { 0 };
     enum decision_phase phase;
-    int64_t ns;
+    struct step step;
     int arm;
 
     while ((arm = decision_next(&v->decision, &phase)) != DECISION_DONE) {
@@ -141,15 +140,24 @@ static int decide(struct visit *v)
         if (campaign_over(campaign_of(v)))
             return ERR_CUT;
         TRY(attempt_step(campaign_of(v), a, search ? SAMPLE_SEARCH : SAMPLE_CONTEST, round[phase]++,
-                         &ns));
-        if (ns)
-            decision_tell(&v->decision, phase, arm, ns);
-        else
+                         &step));
+        if (!step.ns)
             decision_drop(&v->decision, arm);
+        else if (step.counts)
+            decision_tell(&v->decision, phase, arm, step.ns);
         v->sweep->result.failed_trials += !a->usable;
-        attempt_show(campaign_of(v), a, ns);
+        attempt_show(campaign_of(v), a, step.ns);
     }
     return OK;
+}
+
+/* Of the samples that the entry's times are of. */
+static uint32_t throttled(const struct visit *v, int arm)
+{
+    int standard = v->sweep->space->default_arm;
+
+    return v->attempts[arm].throttled +
+           (standard >= 0 && standard != arm ? v->attempts[standard].throttled : 0);
 }
 
 static int make_entry(const struct visit *v, struct entry_row *out)
@@ -167,6 +175,7 @@ static int make_entry(const struct visit *v, struct entry_row *out)
                                .bucket = key.bucket,
                                .capacity = v->capacity };
     entry_fill(&result, v->sweep->space->arms, out);
+    out->throttled = throttled(v, result.arm);
     snprintf(out->effort, sizeof(out->effort), "%s", setup->effort->name);
     snprintf(out->search, sizeof(out->search), "%s", setup->strategy->name);
     return OK;

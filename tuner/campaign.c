@@ -310,6 +310,17 @@ int campaign_finish(struct campaign *c, int rc, int (*print)(void *self), void *
     return rc ? rc : said;
 }
 
+void campaign_print_heat(const struct campaign *c, FILE *to)
+{
+    char text[HEAT_TEXT_BYTES];
+
+    heat_text(&c->heat, text);
+    if (*text)
+        fprintf(to, "clocks    %s\n", text);
+    if (heat_is_worrying(&c->heat))
+        note("%s: heat or power holds a GPU's clock back (see moetune doctor)", text);
+}
+
 /* ---- durability */
 
 int campaign_commit(struct campaign *c)

@@ -5,11 +5,13 @@
 
 #include "cluster.h"
 #include "crew.h"
+#include "heat.h"
 #include "place.h"
 #include "progress.h"
 #include "store.h"
 
 #include <limits.h>
+#include <stdio.h>
 
 /* What the command line says, and as it says it. */
 struct campaign_setup {
@@ -39,6 +41,8 @@ struct campaign {
     struct hosts hosts;
     struct run_row run;
     struct progress progress;
+    struct heat heat;              /* of this run's steps */
+    uint32_t held_back;            /* throttled steps in a row, whatever plan they were of */
     int64_t begun_ns, deadline_ns; /* on the host clock; deadline 0: none */
     int64_t committed_ns, reported_ns, published_ns, publish_took_ns;
 };
@@ -77,6 +81,9 @@ int campaign_begin(struct campaign *campaign, const char *search, const char *ef
 /* The run's row gets its end, the table is published, `print` speaks if it is usable, and what is
  * to be typed is said if rc is ERR_CUT.  Returns rc, or what went wrong here. */
 int campaign_finish(struct campaign *campaign, int rc, int (*print)(void *self), void *self);
+
+/* A line of what heat and power did to this run's steps, if anything is known. */
+void campaign_print_heat(const struct campaign *campaign, FILE *to);
 
 /* The layer that orders are about. */
 int campaign_layer(struct campaign *campaign, const struct moe_shape *shape, int64_t keep_bytes);

@@ -182,15 +182,14 @@ struct tally {
     uint32_t count[SEARCH_ARMS_MAX];
 };
 
-static int collect(void *self, const struct trial_row *trial, enum sample_kind kind, uint32_t round,
-                   int64_t ns)
+static int collect(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     struct tally *t = self;
     int arm = space_arm(t->sweep->space, &trial->key.plan);
 
-    (void)round;
-    if (arm >= 0 && kind == SAMPLE_SEARCH && t->count[arm] < 8)
-        t->samples[arm][t->count[arm]++] = ns;
+    if (arm >= 0 && sample->kind == SAMPLE_SEARCH && t->count[arm] < 8 &&
+        sample->gpu.throttled != GPU_SET_ASIDE)
+        t->samples[arm][t->count[arm]++] = sample->ns;
     return OK;
 }
 

@@ -1,6 +1,7 @@
 /* Walks entries in order and groups what belongs together. */
 #include "tables.h"
 
+#include "heat.h"
 #include "json.h"
 #include "plan.h"
 #include "rank_speeds.h"
@@ -9,6 +10,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct printer {
@@ -19,7 +21,7 @@ struct printer {
     uint32_t window, lines;
     struct entry_row first, last; /* of the line that is open */
     double time_low, time_high, default_low, default_high, gain_log, bound;
-    uint32_t buckets, measured;
+    uint32_t buckets, measured, throttled;
 };
 
 static void print_percent(FILE *to, double share, int width)
@@ -43,7 +45,7 @@ static void milliseconds(double low_us, double high_us, char *text, size_t size)
 /* The closing of one line: buckets first..last have the same plan. */
 static void end_line(struct printer *p)
 {
-    char plan[PLAN_TEXT_BYTES], buckets[32], rows[32], took[40], standard[40], how[40];
+    char plan[PLAN_TEXT_BYTES], buckets[32], rows[32], took[40], standard[40], how[64];
     uint64_t from = (uint64_t)p->first.bucket * p->window;
     uint64_t to = ((uint64_t)p->last.bucket + 1) * p->window - 1;
 
@@ -58,11 +60,12 @@ static void end_line(struct printer *p)
     milliseconds(p->time_low, p->time_high, took, sizeof(took));
     milliseconds(p->default_low, p->default_high, standard, sizeof(standard));
     if (p->buckets == 1)
-        snprintf(how, sizeof(how), "%s%s%s", p->first.decision, p->first.stale ? ", stale" : "",
+        snprintf(how, sizeof(how), "%s%s%s%s", p->first.decision,
+                 p->first.throttled ? ", throttled" : "", p->first.stale ? ", stale" : "",
                  p->first.tier == TIER_IMPORTED ? ", imported" : "");
     else
-        snprintf(how, sizeof(how), "%u measured, %u inferred", p->measured,
-                 p->buckets - p->measured);
+        snprintf(how, sizeof(how), "%u measured, %u inferred%s", p->measured,
+                 p->buckets - p->measured, p->throttled ? ", some throttled" : "");
     fprintf(p->to, "%-9s %-15s %-18s %15s %15s", buckets, rows, plan, took, standard);
     print_percent(p->to, 1 - exp(p->gain_log / p->buckets), 6);
     print_percent(p->to, p->bound, 7);
@@ -131,11 +134,12 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
         p->time_low = p->time_high = e->time_us;
         p->default_low = p->default_high = e->default_us;
         p->gain_log = p->bound = 0;
-        p->measured = 0;
+        p->measured = p->throttled = 0;
     }
     p->last = *e;
     p->buckets++;
     p->measured += !e->inferred;
+    p->throttled += e->throttled > 0;
     p->time_low = lower(p->time_low, e->time_us);
     p->time_high = higher(p->time_high, e->time_us);
     p->default_low = lower(p->default_low, e->default_us);
@@ -231,10 +235,11 @@ static int json_entry(void *self, const struct entry_row *e)
     json_plan(p->to, "search_winner", &e->search_winner);
     json_plan(p->to, "runner_up", &e->runner_up);
     fprintf(p->to,
-            ", \"samples\": %u, \"inferred\": %s, \"stale\": %s, \"decision\": \"%s\", "
+            ", \"samples\": %u, \"throttled\": %u, \"inferred\": %s, \"stale\": %s, \"decision\": "
+            "\"%s\", "
             "\"reason\": \"%s\", \"search\": \"%s\", \"effort\": \"%s\", \"decided\": %" PRId64 "}",
-            e->samples, e->inferred ? "true" : "false", e->stale ? "true" : "false", e->decision,
-            e->reason, e->search, e->effort, e->decided_s);
+            e->samples, e->throttled, e->inferred ? "true" : "false", e->stale ? "true" : "false",
+            e->decision, e->reason, e->search, e->effort, e->decided_s);
     return OK;
 }
 
@@ -250,22 +255,75 @@ int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to)
 
 /* ---- trials */
 
+/* Samples come by trial, as trials do. */
+struct heats {
+    FILE *to;
+    struct trial_heat {
+        int64_t trial;
+        struct heat heat;
+    } * list;
+    size_t count, room, at;
+};
+
+static int add_heat(void *self, int64_t trial, const struct sample_row *sample)
+{
+    struct heats *h = self;
+    struct trial_heat *last = h->list + h->count - (h->count > 0);
+
+    if (!h->count || last->trial != trial) {
+        if (h->count == h->room) {
+            size_t room = 2 * h->room + 64;
+            struct trial_heat *more = realloc(h->list, room * sizeof(*more));
+
+            if (!more)
+                return fail(ERR_NOMEM, "%zu trials", room);
+            h->list = more;
+            h->room = room;
+        }
+        last = &h->list[h->count++];
+        *last = (struct trial_heat){ .trial = trial };
+    }
+    heat_add(&last->heat, &sample->gpu);
+    return OK;
+}
+
+static struct heat heat_of(struct heats *h, int64_t trial)
+{
+    while (h->at < h->count && h->list[h->at].trial < trial)
+        h->at++;
+    return h->at < h->count && h->list[h->at].trial == trial ? h->list[h->at].heat
+                                                             : (struct heat){ 0 };
+}
+
 static int print_trial(void *self, const struct trial_row *t)
 {
-    FILE *to = self;
-    char plan[PLAN_TEXT_BYTES];
+    struct heats *h = self;
+    struct heat heat = heat_of(h, t->id);
+    char plan[PLAN_TEXT_BYTES], clock[32] = "-";
 
+    if (heat.clock_low_mhz)
+        snprintf(clock, sizeof(clock), "%u-%u", heat.clock_low_mhz, heat.clock_high_mhz);
     moe_plan_format(&t->key.plan, plan, sizeof(plan));
-    fprintf(to, "%-7" PRId64 " %-7u %-18s %-10s %10.3f %10.3f %9.3f %9.3f  %s\n", t->key.shape,
-            t->key.bucket, plan, trial_state_words[t->state], (double)t->compute_ns * 1e-6,
-            (double)t->comm_ns * 1e-6, (double)t->sent_bytes * 0x1p-20,
-            (double)t->memory_bytes * 0x1p-20, t->message);
+    fprintf(h->to,
+            "%-7" PRId64 " %-7u %-18s %-10s %10.3f %10.3f %9.3f %9.3f %6" PRIu64 " %9" PRIu64
+            " %9s  %s\n",
+            t->key.shape, t->key.bucket, plan, trial_state_words[t->state],
+            (double)t->compute_ns * 1e-6, (double)t->comm_ns * 1e-6,
+            (double)t->sent_bytes * 0x1p-20, (double)t->memory_bytes * 0x1p-20, heat.steps,
+            heat.throttled, clock, t->message);
     return OK;
 }
 
 int tables_print_trials(struct store *store, FILE *to)
 {
-    fprintf(to, "%-7s %-7s %-18s %-10s %10s %10s %9s %9s\n", "layer", "bucket", "plan", "state",
-            "compute ms", "comm ms", "sent MiB", "mem MiB");
-    return store_trials(store, 0, 0, 0, UINT32_MAX, print_trial, to);
+    struct heats heats = { .to = to };
+    int rc = store_samples_all(store, add_heat, &heats);
+
+    fprintf(to, "%-7s %-7s %-18s %-10s %10s %10s %9s %9s %6s %9s %9s\n", "layer", "bucket", "plan",
+            "state", "compute ms", "comm ms", "sent MiB", "mem MiB", "steps", "throttled",
+            "SM MHz");
+    if (!rc)
+        rc = store_trials(store, 0, 0, 0, UINT32_MAX, print_trial, &heats);
+    free(heats.list);
+    return rc;
 }

@@ -120,6 +120,7 @@ static int print_text(const struct tuning *t)
            " trials for these buckets\n",
            c->run.samples_search, c->run.samples_default, c->run.samples_warm, took,
            paper_trials(t));
+    campaign_print_heat(c, stdout);
     printf("table     %s\n", c->path);
     if (backend_is_real(c->cluster.backend))
         return paste_print(c->path, t->request.spaces, t->request.space_count, stdout);

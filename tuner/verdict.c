@@ -107,15 +107,14 @@ static int recall(struct hearing *h)
     return check(h);
 }
 
-static int recall_sample(void *self, const struct trial_row *trial, enum sample_kind kind,
-                         uint32_t round, int64_t ns)
+static int recall_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     struct hearing *h = self;
 
-    (void)round;
-    for (int i = 0; i < h->count && kind == SAMPLE_VERIFY; i++)
-        if (h->present[i] == attempt_of(h, &trial->key.plan))
-            contest_tell(&h->contest, i, ns);
+    for (int i = 0; i < h->count && sample->kind == SAMPLE_VERIFY; i++)
+        if (h->present[i] == attempt_of(h, &trial->key.plan) &&
+            ledger_counts(h->present[i], sample))
+            contest_tell(&h->contest, i, sample->ns);
     return OK;
 }
 
@@ -132,6 +131,7 @@ static void open_contest(struct hearing *h)
         h->present[h->count++] = &h->claimed;
     if (h->standard.usable && !claims_default(h))
         h->present[h->count++] = &h->standard;
+    h->claimed.throttled = h->standard.throttled = 0; /* all samples are told again */
     for (int i = 0; i < h->count; i++) {
         plans[i] = h->present[i]->trial.key.plan;
         standard = plan_equal(&plans[i], &h->standard.trial.key.plan) ? i : standard;
@@ -235,6 +235,7 @@ static int settle(struct hearing *h)
         v->now = found.challenge;
     explain(h, v);
     entry_times(&found, &entry);
+    v->throttled = entry.throttled = h->claimed.throttled + h->standard.throttled;
     entry.run = h->campaign->run.id;
     entry.decided_s = time(NULL);
     return v->kind == VERDICT_REFUTED ? refute(h, &entry) : keep(h, &entry);

@@ -33,9 +33,9 @@ struct verdict {
     struct entry_row claim; /* the entry as it was found */
     struct moe_shape shape;
     enum verdict_kind kind;
-    struct contest_gain now; /* of the plan over the default; NAN: not compared */
-    uint32_t rounds;
-    char why[240]; /* how it was refuted, or the default failed */
+    struct contest_gain now;    /* of the plan over the default; NAN: not compared */
+    uint32_t rounds, throttled; /* the latter: samples of both plans, held back by heat or power */
+    char why[240];              /* how it was refuted, or the default failed */
 };
 
 /* Settles a pending one.  ERR_CUT when time is up before that: what was sampled is kept, and used

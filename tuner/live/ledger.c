@@ -52,3 +52,9 @@ int ledger_end(struct store *store, struct attempt *a, enum trial_state state, c
     }
     return news ? store_trial_update(store, &a->trial) : OK;
 }
+
+bool ledger_counts(struct attempt *a, const struct sample_row *sample)
+{
+    a->throttled += sample->gpu.throttled == GPU_THROTTLED && sample->kind != SAMPLE_SEARCH;
+    return sample->gpu.throttled != GPU_SET_ASIDE;
+}

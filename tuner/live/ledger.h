@@ -9,6 +9,8 @@ struct attempt {
     struct trial_row trial; /* key and capacity are the caller's; id 0: never begun */
     bool begun;             /* by this process */
     bool usable;            /* not ruled out, nor failed */
+    uint32_t held_back;     /* throttled steps in a row */
+    uint32_t throttled;     /* steps against the default that counted all the same */
 };
 
 /* Takes over what an earlier run left.  One that was cut off too often counts as one that kills its
@@ -23,5 +25,8 @@ int ledger_begin(struct store *store, int64_t run, struct attempt *attempt, bool
  */
 int ledger_end(struct store *store, struct attempt *attempt, enum trial_state state,
                const char *message);
+
+/* Whether it counts; to be asked once for every sample, for the attempt counts throttled ones. */
+bool ledger_counts(struct attempt *attempt, const struct sample_row *sample);
 
 #endif

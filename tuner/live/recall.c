@@ -132,15 +132,15 @@ static int recall_trial(void *self, const struct trial_row *trial)
     return arm < 0 ? OK : ledger_recall(r->live->store, &r->cell->attempts[arm], trial);
 }
 
-static int recall_sample(void *self, const struct trial_row *trial, enum sample_kind kind,
-                         uint32_t round, int64_t ns)
+static int recall_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     struct recalling *r = self;
     struct told told = { arms_find(r->live->arms, r->live->arm_count, &trial->key.plan),
-                         kind == SAMPLE_SEARCH ? DECISION_SEARCH : DECISION_CONTEST, ns };
+                         sample->kind == SAMPLE_SEARCH ? DECISION_SEARCH : DECISION_CONTEST,
+                         sample->ns };
 
-    (void)round;
-    if (told.arm < 0 || kind == SAMPLE_VERIFY || cell_remember(r->cell, &told))
+    if (told.arm < 0 || sample->kind == SAMPLE_VERIFY ||
+        !ledger_counts(&r->cell->attempts[told.arm], sample) || cell_remember(r->cell, &told))
         return OK;
     return fail(ERR_NOMEM, "samples of a bucket");
 }

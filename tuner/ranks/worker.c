@@ -297,14 +297,18 @@ out:
  * the slowest is not known. */
 static int look_at_gpu(struct worker *worker, struct reply *reply)
 {
-    int64_t agreed[2] = { -(int64_t)nvml_clock_mhz(worker->nvml),
-                          nvml_throttled(worker->nvml) != NULL };
+    bool injected = fault_hit("throttle");
+    int64_t agreed[3] = { -(int64_t)nvml_clock_mhz(worker->nvml),
+                          injected || nvml_throttled(worker->nvml), injected };
 
-    if (!worker->engine.device->asynchronous) /* on every rank or on none */
+    /* On every rank or on none. */
+    if (!worker->engine.device->asynchronous && !fault_expected("throttle"))
         return OK;
-    TRY(world_max(worker->world, agreed, 2));
+    TRY(world_max(worker->world, agreed, 3));
     reply->gpu.clock_mhz = agreed[0] < 0 ? (uint32_t)-agreed[0] : 0;
     reply->gpu.throttled = (uint32_t)agreed[1];
+    if (agreed[2])
+        reply->ns *= 2;
     return OK;
 }
 

@@ -63,7 +63,8 @@ static void print_line(const struct verdict *v, FILE *to)
     /* What an earlier run found has replaced the claim. */
     print_percent(v->kind == VERDICT_EARLIER ? NAN : v->claim.gain, 8, to);
     print_percent(v->now.gain, 7, to);
-    fprintf(to, " %15s  %s%s%s\n", interval, words_of(v), *v->why ? ": " : "", v->why);
+    fprintf(to, " %15s  %s%s%s%s\n", interval, words_of(v), v->throttled ? ", throttled" : "",
+            *v->why ? ": " : "", v->why);
 }
 
 static bool is_news(const struct verdict *v)
@@ -141,8 +142,9 @@ static void print_object(const struct verdict *v, FILE *to)
     json_number_member("gain", v->now.gain, to);
     json_number_member("gain_low", v->now.low, to);
     json_number_member("gain_high", v->now.high, to);
-    fprintf(to, ", \"rounds\": %u, \"verdict\": \"%s\", \"refuted\": %s, \"why\": ", v->rounds,
-            verdict_words[v->kind],
+    fprintf(to,
+            ", \"rounds\": %u, \"throttled\": %u, \"verdict\": \"%s\", \"refuted\": %s, \"why\": ",
+            v->rounds, v->throttled, verdict_words[v->kind],
             v->kind == VERDICT_REFUTED || entry_is_refuted(&v->claim) ? "true" : "false");
     json_quote(v->why, to);
     fprintf(to, "}");

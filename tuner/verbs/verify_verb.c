@@ -39,6 +39,7 @@ static const struct option_row rows[] = {
 
     { "how long", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_limit_rows },
     { "where", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_where_rows },
+    { .kind = OPTION_GROUP, .offset = AT(setup.where.pretence), .rows = virtual_rows },
     { "table", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_table_rows },
 
     { "output", .kind = OPTION_GROUP },
@@ -145,8 +146,10 @@ static int print_text(const struct verifying *v)
 
     progress_duration((double)(host_clock_ns() - c->begun_ns) * 1e-9, took, sizeof(took));
     TRY(verdict_table(c->store, v->claims.verdicts, v->claims.count, stdout));
-    printf("steps     %" PRIu64 ", %" PRIu64 " to warm up, in %s\ntable     %s\n",
-           c->run.samples_default, c->run.samples_warm, took, c->path);
+    printf("steps     %" PRIu64 ", %" PRIu64 " to warm up, in %s\n", c->run.samples_default,
+           c->run.samples_warm, took);
+    campaign_print_heat(c, stdout);
+    printf("table     %s\n", c->path);
     if (refuted)
         printf("          moetune tune measures again where %u entries are refuted\n", refuted);
     if (!backend_is_real(c->cluster.backend))
