@@ -53,10 +53,11 @@ static void narrow(struct drift *d)
     d->sum = 0;
 }
 
-void drift_open(struct drift *drift, double high_ns)
+void drift_open(struct drift *drift, double high_ns, bool firm)
 {
     memset(drift, 0, sizeof(*drift));
     drift->reference = log(high_ns);
+    drift->firm = firm;
     drift->scale = scale_before;
     drift->limit = limit_at(scale_before);
 }
@@ -68,7 +69,7 @@ bool drift_tell(struct drift *d, double ns)
     d->recent[d->uses++ % DRIFT_WINDOW] = (float)above;
     if (d->uses >= USES_MIN && d->uses % RESCALE_EVERY == 0)
         rescale(d);
-    if (d->uses == USES_TRUSTED)
+    if (d->uses == USES_TRUSTED && !d->firm)
         narrow(d);
     most = clip * d->scale;
     d->sum = fmax(0, d->sum + fmax(-most, fmin(most, step)));

@@ -20,10 +20,12 @@ struct drift {
     double sum, scale, limit;
     float recent[DRIFT_WINDOW]; /* log(ns) above the reference */
     uint64_t uses;
+    bool firm;
 };
 
-/* high_ns: the upper end of what was recorded. */
-void drift_open(struct drift *drift, double high_ns);
+/* high_ns: the upper end of what was recorded; if `firm`, of what was foreseen: the first uses do
+ * not narrow that. */
+void drift_open(struct drift *drift, double high_ns, bool firm);
 
 /* True: slower, and has been for a while.  Then it begins anew. */
 bool drift_tell(struct drift *drift, double ns);

@@ -383,7 +383,7 @@ static void noise_is_no_drift(void)
             struct noise noise = noise_make(1000 + b, sigmas[s], 0.01, false);
             struct drift drift;
 
-            drift_open(&drift, recorded_high_ns(b, sigmas[s], rounds_of(b)));
+            drift_open(&drift, recorded_high_ns(b, sigmas[s], rounds_of(b)), false);
             for (int i = 0; i < USES; i++)
                 alarms[s] += drift_tell(&drift, (double)noise_sample(&noise, 1e6));
         }
@@ -396,6 +396,33 @@ static void noise_is_no_drift(void)
                alarms[0], alarms[1], alarms[2]);
 }
 
+/* The worst that an inferred entry may be right about: steps take all of its bound. */
+static void a_bound_that_is_used_up_is_no_drift(void)
+{
+    enum { BUCKETS = 2000, USES = 2000 };
+    static const double bounds[] = { 0, 0.02, 0.3 };
+    uint32_t alarms = 0, found = 0;
+
+    for (uint64_t b = 0; b < BUCKETS; b++) {
+        double foreseen = 1e6, most = foreseen * (1 + bounds[b % 3]);
+        struct noise noise = noise_make(9000 + b, b % 2 ? 0.02 : 0.1, 0.01, false);
+        struct drift drift;
+        int at = 0;
+
+        drift_open(&drift, most, true);
+        for (int i = 0; i < USES; i++)
+            alarms += drift_tell(&drift, (double)noise_sample(&noise, most));
+        while (at < 400 && !drift_tell(&drift, (double)noise_sample(&noise, 1.1 * most)))
+            at++;
+        found += at < 400;
+    }
+    CHECK(alarms < (double)BUCKETS * USES / 10000);
+    CHECK(found > 0.99 * BUCKETS);
+    if (getenv("MOETUNE_TEST_VERBOSE"))
+        printf("    bounds used up: %u alarms in %d uses; %u of %d that are a tenth slower found\n",
+               alarms, BUCKETS * USES, found, BUCKETS);
+}
+
 static void a_tenth_slower_is_found_within_200_uses(void)
 {
     enum { BUCKETS = 2000, USES = 200 };
@@ -406,7 +433,7 @@ static void a_tenth_slower_is_found_within_200_uses(void)
         struct drift drift;
         int at = 0;
 
-        drift_open(&drift, recorded_high_ns(b, 0.05, rounds_of(b)));
+        drift_open(&drift, recorded_high_ns(b, 0.05, rounds_of(b)), false);
         for (int i = 0; i < 100; i++) /* all was well before */
             drift_tell(&drift, (double)noise_sample(&noise, 1e6));
         while (at < USES && !drift_tell(&drift, (double)noise_sample(&noise, 1.1e6)))
@@ -806,6 +833,84 @@ static void noise_alone_switches_nothing(void)
     CHECK(status_of(tuner).alarms == 0 && status_of(tuner).replaced == 0);
     CHECK(plan_is(&t.plan, best_text));
     moetune_close(tuner);
+}
+
+/* ---- what nobody measured */
+
+/* Bucket 3 beside bucket 2, as a sweep would have filled it: its time foreseen, and never taken. */
+static void infer_next_bucket(const char *path)
+{
+    struct training truth = { .slow = 1 };
+    struct store *store;
+    struct entry_row e;
+
+    CHECK(read_entry(path, 2, &e) && plan_is(&e.plan, best_text) && !e.inferred);
+    e.bucket = 3;
+    e.capacity = 511;
+    e.inferred = true;
+    e.time_us = step_us(&truth, &e.plan, 511);
+    e.bound = 0.02;
+    e.low_us = e.high_us = e.gain_low = e.gain_high = NAN;
+    e.samples = 0;
+    snprintf(e.decision, sizeof(e.decision), "inferred");
+    CHECK(!store_open(path, 0, &store) && !store_entry(store, &e, "inferred"));
+    store_close(store);
+}
+
+static struct moetune *tuner_with_inferred(const char *path, struct training *t)
+{
+    struct moetune *tuner = open_with(path, options_with(0.05));
+
+    *t = training_of(tuner, 1, 0.05);
+    train(t, 300, 4000);
+    moetune_close(tuner);
+    infer_next_bucket(path);
+    tuner = open_with(path, options_with(0.05));
+    *t = training_of(tuner, 2, 0.05);
+    return tuner;
+}
+
+static void an_inferred_plan_that_takes_what_was_foreseen_stays(void)
+{
+    const char *path = fresh_path("foreseen");
+    struct training t;
+    struct moetune *tuner = tuner_with_inferred(path, &t);
+    struct entry_row entry;
+
+    for (uint32_t i = 0; i < 20000; i++)
+        train(&t, 384 + i % 128, 1);
+    CHECK(t.plan.source == MOE_INFERRED && !status_of(tuner).alarms && !status_of(tuner).tried);
+    moetune_close(tuner);
+    CHECK(read_entry(path, 3, &entry) && entry.inferred && !entry.stale);
+}
+
+static void an_inferred_plan_that_is_slower_than_foreseen_is_measured(void)
+{
+    const char *path = fresh_path("unforeseen");
+    struct training t;
+    struct moetune *tuner = tuner_with_inferred(path, &t);
+    struct entry_row entry;
+    uint32_t uses = 0;
+
+    said[0] = 0;
+    for (t.slow = 1.3; !status_of(tuner).alarms && uses < 1000; uses++)
+        train(&t, 384 + uses % 128, 1);
+    CHECK(uses <= 200 && strstr(said, "were inferred; they are measured now"));
+    train(&t, 500, 1);
+    CHECK(t.plan.source == MOE_STALE || t.plan.source == MOE_TENTATIVE);
+    moetune_close(tuner);
+    CHECK(read_entry(path, 3, &entry) && entry.stale && entry.inferred);
+    /* Also by a trainer that starts anew; by a search, which finds another plan than those known.
+     */
+    tuner = open_with(path, options_with(0.05));
+    t = training_of(tuner, 3, 0.05);
+    t.slow = 1.3;
+    train(&t, 500, 1);
+    CHECK(t.plan.source == MOE_STALE || t.plan.source == MOE_TENTATIVE);
+    train(&t, 500, 6000);
+    CHECK(plan_is(&t.plan, second_text) && t.plan.source == MOE_EXACT);
+    moetune_close(tuner);
+    CHECK(read_entry(path, 3, &entry) && !entry.inferred && !entry.stale && entry.samples > 0);
 }
 
 /* ---- ranks */
@@ -1304,6 +1409,7 @@ static const struct test tests[] = {
     TEST(a_rematch_asks_no_search),
     TEST(a_capacity_that_is_visited_again_counts_once),
     TEST(noise_is_no_drift),
+    TEST(a_bound_that_is_used_up_is_no_drift),
     TEST(a_tenth_slower_is_found_within_200_uses),
     TEST(a_bucket_is_decided_and_published),
     TEST(a_second_run_knows_what_the_first_one_learnt),
@@ -1318,6 +1424,8 @@ static const struct test tests[] = {
     TEST(what_takes_three_times_as_long_is_not_tried),
     TEST(a_winner_that_became_slower_is_found_out),
     TEST(what_became_stale_stays_so_until_it_is_measured),
+    TEST(an_inferred_plan_that_takes_what_was_foreseen_stays),
+    TEST(an_inferred_plan_that_is_slower_than_foreseen_is_measured),
     TEST(noise_alone_switches_nothing),
     TEST(ranks_with_other_clocks_take_the_same_plans),
     TEST(damaged_orders_are_refused),

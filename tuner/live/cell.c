@@ -22,7 +22,7 @@ double level_ns(const struct level *level)
 }
 
 /* Noise of 5 %, and slopes that are off by a half or so. */
-static const double slope_prior = 0.05 * 0.05 / (0.5 * 0.5), outlier_log = 0.4;
+static const double noise = 0.05, slope_prior = 0.05 * 0.05 / (0.5 * 0.5), outlier_log = 0.4;
 
 void slope_add(struct slope *s, double log_c, double log_ns)
 {
@@ -40,6 +40,11 @@ void slope_add(struct slope *s, double log_c, double log_ns)
 double slope_of(const struct slope *s)
 {
     return s->xy / (s->xx + slope_prior);
+}
+
+double slope_doubt(const struct slope *s)
+{
+    return 2 * noise / sqrt(s->xx + slope_prior);
 }
 
 /* ---- all of them */

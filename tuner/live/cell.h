@@ -26,6 +26,7 @@ struct slope {
 
 void slope_add(struct slope *slope, double log_c, double log_ns);
 double slope_of(const struct slope *slope);
+double slope_doubt(const struct slope *slope); /* twice its standard deviation */
 
 enum cell_state {
     CELL_OPEN,    /* to be decided */

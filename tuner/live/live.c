@@ -163,23 +163,29 @@ static double log_below_edge(const struct pending *p)
 }
 
 /* A step far below the bucket's upper edge says less: how time follows capacity may be off by so
- * much. */
-static const double slope_error = 0.1;
+ * much.  What was measured was measured through the same slope; what was foreseen was not, and a
+ * trainer that starts knows no slope yet. */
+static double slope_error(const struct cell *cell)
+{
+    return cell->entry.inferred ? fmax(0.1, slope_doubt(&cell->slope)) : 0.1;
+}
 
 static int watch(struct live *live, const struct pending *p, double ns)
 {
     struct cell *cell = p->cell;
+    bool inferred = cell->entry.inferred;
     double level;
 
     if (!cell->watched || cell->state != CELL_SETTLED ||
-        !drift_tell(&cell->drift, ns * exp(-slope_error * log_below_edge(p))))
+        !drift_tell(&cell->drift, ns * exp(-slope_error(cell) * log_below_edge(p))))
         return OK;
     live->status.alarms++;
     level = level_ns(&cell->level);
-    note("capacities up to %llu: steps take %.3f ms, where %.3f were measured; they are measured "
-         "again",
-         (unsigned long long)cell->capacity, level * 1e-6, cell->entry.time_us * 1e-3);
-    return live_expire(live, cell, "slower in training", true);
+    note("capacities up to %llu: steps take %.3f ms, where %.3f were %s",
+         (unsigned long long)cell->capacity, level * 1e-6, cell->entry.time_us * 1e-3,
+         inferred ? "inferred; they are measured now" : "measured; they are measured again");
+    /* Of what was never measured there are no plans to meet again: it is searched. */
+    return live_expire(live, cell, "slower in training", !inferred);
 }
 
 static int learn(struct live *live, const struct pending *p, int64_t ns)

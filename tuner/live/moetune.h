@@ -44,7 +44,9 @@
  * Staying true: times of plans that the table already holds are watched.  Steps that have become
  * persistently slower than their entry's interval and 3 % make it stale (false alarms: fewer than
  * one in 10,000 uses), and the plan, the runner-up and the default plan meet again in paired
- * rounds.  Only that contest changes a plan.
+ * rounds.  Only that contest changes a plan.  An inferred entry holds until steps are slower than
+ * it foresees, its bound and 3 % (the same false alarms, if it is right): then its bucket is
+ * measured.
  *
  * One process writes a database.  If another one does, moetune_open says so on standard error and
  * only looks up: answers are those of libmoelookup as the database was then, and nothing is learnt.

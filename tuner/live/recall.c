@@ -43,15 +43,22 @@ static uint32_t source_of(const struct entry_row *entry)
     return entry->inferred ? MOE_INFERRED : MOE_EXACT;
 }
 
+/* What a step may take before it is slower than its entry says; NAN: the entry does not say.  A
+ * contest knows an interval; what nobody measured is believed up to its bound. */
+static double most_ns(const struct entry_row *e)
+{
+    return 1e3 * (e->inferred ? e->time_us * (1 + e->bound) : fmax(e->time_us, e->high_us));
+}
+
 /* An entry that holds. */
 static void settle(struct cell *cell, const struct entry_row *entry)
 {
     cell->state = CELL_SETTLED;
     cell->answer.time_us = entry->time_us > 0 ? (float)entry->time_us : 0;
     cell->answer.default_us = entry->default_us > 0 ? (float)entry->default_us : 0;
-    cell->watched = !entry->inferred && entry->time_us > 0;
+    cell->watched = most_ns(entry) > 0;
     if (cell->watched)
-        drift_open(&cell->drift, 1e3 * fmax(entry->time_us, entry->high_us));
+        drift_open(&cell->drift, most_ns(entry), entry->inferred);
 }
 
 bool live_settle(struct live *live, struct cell *cell)
