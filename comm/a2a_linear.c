@@ -1,7 +1,6 @@
 /* linear: every rank exchanges with every other at once, in one group. */
 #include "a2a.h"
 #include "shape.h"
-#include "status.h"
 
 static uint64_t linear_scratch(const struct topology *topology, uint64_t block)
 {

@@ -30,8 +30,9 @@ struct pacer {
                     const struct batch *batch);
 };
 
-int64_t virtual_link_ns(const struct virtual_link *link, const struct topology *topology,
-                        const struct batch *batch)
+/* How long the link is busy with a batch. */
+static int64_t busy_ns(const struct virtual_link *link, const struct topology *topology,
+                       const struct batch *batch)
 {
     int per_node = topology->ranks_per_node ? topology->ranks_per_node : topology->ranks;
     double inside = 0, between = 0;
@@ -61,8 +62,7 @@ static double pace_ns_per_byte(const struct wire_virtual *wire, const struct bat
 {
     uint64_t bytes = leaving_bytes(wire, batch);
 
-    return bytes ? (double)virtual_link_ns(&wire->link, &wire->base.topology, batch) / (double)bytes
-                 : 0;
+    return bytes ? (double)busy_ns(&wire->link, &wire->base.topology, batch) / (double)bytes : 0;
 }
 
 /* ---- host: the thread of the stream copies, and sleeps until the next piece is due */

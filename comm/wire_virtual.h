@@ -16,8 +16,4 @@ struct virtual_link {
 int wire_virtual_open(struct device *device, const struct topology *topology,
                       const struct virtual_link *link, struct wire **out);
 
-/* How long the link is busy with a batch. */
-int64_t virtual_link_ns(const struct virtual_link *link, const struct topology *topology,
-                        const struct batch *batch);
-
 #endif

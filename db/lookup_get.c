@@ -2,7 +2,6 @@
 #include "lookup.h"
 
 #include "plan.h"
-#include "shape.h"
 #include "status.h"
 
 #include <stdarg.h>

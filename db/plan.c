@@ -217,7 +217,8 @@ static int refuse_r(uint32_t r, uint32_t slices)
                 slices, slices == 1 ? "" : "s", legal);
 }
 
-bool plan_a2a_applies(uint32_t a, const struct moe_shape *shape)
+/* It has a meaning on these ranks. */
+static bool a2a_applies(uint32_t a, const struct moe_shape *shape)
 {
     uint32_t m = shape->ranks_per_node;
 
@@ -229,7 +230,7 @@ bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape)
     for (size_t i = 0; i < plan_axis_count; i++)
         if (!axis_allows(&plan_axes[i], axis_get(&plan_axes[i], plan)))
             return false;
-    return plan->r == 0 || (shape_slices(shape) % plan->r == 0 && plan_a2a_applies(plan->a, shape));
+    return plan->r == 0 || (shape_slices(shape) % plan->r == 0 && a2a_applies(plan->a, shape));
 }
 
 int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
@@ -245,7 +246,7 @@ int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
     if (!axis_allows(&plan_axes[3], plan->ctas))
         return fail(ERR_ARGUMENT, "ctas=%u is not legal: ctas is 0 or a power of two up to %d",
                     plan->ctas, PLAN_MAX_CTAS);
-    if (plan->r != 0 && !plan_a2a_applies(plan->a, shape)) {
+    if (plan->r != 0 && !a2a_applies(plan->a, shape)) {
         note("a=2dh does not apply: it needs several nodes with the same number (more than one) of "
              "ranks each; here %u ranks, %u per node",
              shape->ranks, shape->ranks_per_node);
@@ -264,7 +265,7 @@ size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t r
             continue;
         for (uint32_t d = 1; d <= (r ? PLAN_MAX_D : 1u); d *= 2)
             for (uint32_t a = 0; a < (r ? (uint32_t)PLAN_A2A_OWN : 1u); a++) {
-                if (!plan_a2a_applies(a, shape))
+                if (!a2a_applies(a, shape))
                     continue;
                 if (n < room) {
                     plans[n] = plan_default();

@@ -49,9 +49,6 @@ int plan_check(const struct moe_plan *plan, const struct moe_shape *shape);
 /* True if plan_check would say OK; silent. */
 bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape);
 
-/* True if `a` has a meaning on these ranks; silent. */
-bool plan_a2a_applies(uint32_t a, const struct moe_shape *shape);
-
 /* Every legal plan that applies, canonical, in the order r, d, a, by our own all-to-alls and
  * without a limit to their CTAs. Returns their number, at most `room` of them written. */
 size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room);

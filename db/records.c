@@ -64,7 +64,8 @@ int records_step(struct records *r, sqlite3_stmt *statement)
                                : schema_status(r->db, code, r->path, "cannot be read");
 }
 
-int records_begin(struct records *r)
+/* Unless begun. */
+static int begin(struct records *r)
 {
     if (r->changing)
         return OK;
@@ -234,7 +235,7 @@ static int insert(struct records *r, const struct insertion *how, const char *ta
 
 int records_put(struct records *r, const char *table, const struct column *columns, size_t count)
 {
-    TRY(records_begin(r));
+    TRY(begin(r));
     TRY(insert(r, &replace, table, columns, count));
     return write_line(r, table, columns, count);
 }
@@ -243,7 +244,7 @@ int records_add(struct records *r, const char *table, struct column *columns, si
 {
     const char *id = columns[0].name;
 
-    TRY(records_begin(r));
+    TRY(begin(r));
     columns[0] = (struct column){ .name = id, .kind = COLUMN_TEXT }; /* NULL: the next one */
     TRY(insert(r, &add, table, columns, count));
     if (!sqlite3_changes(r->db))
@@ -259,7 +260,7 @@ int records_delete(struct records *r, const char *table, const char *where, cons
     char sql[512];
     int code;
 
-    TRY(records_begin(r));
+    TRY(begin(r));
     snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", table, where);
     TRY(prepare(r, table, where, sql, &statement));
     for (int i = 0; i < count; i++)
@@ -427,7 +428,7 @@ int records_replay(struct records *r, const char *journal, size_t *lines, size_t
     *lines = *skipped = 0;
     if (!file)
         return fail(ERR_IO, "%s: %s", journal, strerror(errno));
-    rc = records_begin(r);
+    rc = begin(r);
     log_only(false); /* bad lines are counted, not complained about one by one */
     while (!rc && (length = getline(&text, &room, file)) > 0) {
         *lines += 1;

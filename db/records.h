@@ -85,7 +85,6 @@ int records_query(struct records *records, const char *sql, const int64_t *value
 /* Steps a statement: OK with a row, UNSUPPORTED at the end. */
 int records_step(struct records *records, sqlite3_stmt *statement);
 
-int records_begin(struct records *records); /* unless begun */
 int records_commit(struct records *records);
 void records_rollback(struct records *records);          /* the journal forgets it too */
 void records_move(struct records *records, sqlite3 *to); /* closes its database, takes that one */

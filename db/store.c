@@ -30,7 +30,6 @@ struct store {
     char path[PATH_MAX];
     struct lease lease;
     struct records records;
-    bool writes;
 };
 
 /* ---- opening */
@@ -164,7 +163,6 @@ static int open_for_writing(struct store *store, unsigned flags)
     } else {
         TRY(migrate(store, version));
     }
-    store->writes = true;
     return open_journal(store);
 }
 

@@ -2,7 +2,6 @@
 #include "facts.h"
 
 #include "contrast.h"
-#include "plan.h"
 #include "status.h"
 
 #include <stdlib.h>
@@ -366,14 +365,6 @@ const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t 
     if (!layer->trial_count)
         return NULL;
     return bsearch(&wanted, layer->trials, layer->trial_count, sizeof(*layer->trials), place_order);
-}
-
-const struct run_row *facts_run(const struct facts *facts, int64_t id)
-{
-    for (size_t i = 0; i < facts->run_count; i++)
-        if (facts->runs[i].id == id)
-            return &facts->runs[i];
-    return NULL;
 }
 
 bool trial_usable(const struct trial_facts *trial)

@@ -57,7 +57,6 @@ int plan_order(const struct moe_plan *a, const struct moe_plan *b);
 /* NULL: there is none. */
 const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t bucket,
                                       const struct moe_plan *plan);
-const struct run_row *facts_run(const struct facts *facts, int64_t id);
 
 /* Of a bucket; NULL: there is none. */
 const struct entry_row *facts_entry(const struct layer_facts *layer, uint32_t bucket);

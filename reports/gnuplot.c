@@ -14,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-const char *const gnuplot_words[] = { "svg", "png", "pdf", "txt", NULL };
+/* Also the endings of the files. */
+static const char *const gnuplot_words[] = { "svg", "png", "pdf", "txt", NULL };
 
 /* ---- scripts */
 

@@ -5,7 +5,6 @@
 #include "plots.h"
 
 enum gnuplot_format { FORMAT_SVG, FORMAT_PNG, FORMAT_PDF, FORMAT_TXT, FORMAT_COUNT };
-extern const char *const gnuplot_words[]; /* also the endings of the files */
 
 /* A script that draws NAME.FORMAT from NAME.dat in the folder it lies in, `format` unless told
  * otherwise by gnuplot -e "format='pdf'". */

@@ -3,7 +3,6 @@
 
 #include "contrast.h"
 #include "plan.h"
-#include "status.h"
 
 #include <inttypes.h>
 #include <math.h>

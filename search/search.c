@@ -1,7 +1,6 @@
 /* What all strategies share: who is usable, how often each was sampled, when to stop. */
 #include "search.h"
 
-#include "shape.h"
 #include "status.h"
 
 #include <assert.h>

@@ -6,7 +6,6 @@
 #include "host.h"
 #include "live.h"
 #include "machine.h"
-#include "paste.h"
 #include "plan.h"
 #include "progress.h"
 #include "status.h"

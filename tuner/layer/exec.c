@@ -1,7 +1,6 @@
 /* The flow of one step; DESIGN.md section 3 is its text. */
 #include "exec.h"
 
-#include "shape.h"
 #include "status.h"
 
 #include <stdlib.h>

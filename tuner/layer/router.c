@@ -1,7 +1,6 @@
 /* Gate logits by one product, then the route kernel; and their backward. */
 #include "router.h"
 
-#include "shape.h"
 #include "status.h"
 
 #include <stdlib.h>

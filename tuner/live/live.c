@@ -10,7 +10,7 @@ static const double commit_every_us = 1e6, commit_at_last_us = 20e6, alive_every
 /* Committing and publishing take at most these shares of the time: disks differ. */
 static const double commit_share = 0.001, publish_share = 0.01;
 
-double live_now_us(const struct live *live)
+static double clock_us(const struct live *live)
 {
     return live->setup.now_us(live->setup.self);
 }
@@ -39,7 +39,7 @@ static int publish(struct live *live, double now_us)
     TRY(store_run_update(live->store, &live->run));
     TRY(store_publish(live->store));
     live->unpublished = false;
-    live->committed_us = live->published_us = live_now_us(live);
+    live->committed_us = live->published_us = clock_us(live);
     live->publish_took_us = live->published_us - now_us;
     return OK;
 }
@@ -52,7 +52,7 @@ static int commit(struct live *live, double now_us)
         (since_us < commit_at_last_us && commit_share * since_us < live->commit_took_us))
         return OK;
     TRY(store_commit(live->store));
-    live->committed_us = live_now_us(live);
+    live->committed_us = clock_us(live);
     live->commit_took_us = live->committed_us - now_us;
     return OK;
 }
@@ -115,7 +115,7 @@ static void choose(struct live *live, struct cell *cell, double now_us)
     p->sampled = arm >= 0;
     p->arm = p->sampled ? arm : cell->best;
     keep(live, now_us);
-    purse_own(&live->purse, live_now_us(live) - now_us);
+    purse_own(&live->purse, clock_us(live) - now_us);
 }
 
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
@@ -134,7 +134,7 @@ void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
     live->asked++;
     *p = (struct pending){ .cell = cell, .capacity = capacity, .arm = cell->best };
     if (cell->state == CELL_OPEN || live->unpublished || !(live->asked % 64))
-        choose(live, cell, live_now_us(live));
+        choose(live, cell, clock_us(live));
     cell->last_step = live->asked;
     *plan = cell->answer;
     if (p->arm == cell->best)
@@ -191,14 +191,14 @@ static int watch(struct live *live, const struct pending *p, double ns)
 static int learn(struct live *live, const struct pending *p, int64_t ns)
 {
     struct cell *cell = p->cell;
-    double begun_us = live_now_us(live);
+    double begun_us = clock_us(live);
     int rc;
 
     if (p->sampled && live->focus == cell)
         rc = live_learn(live, cell, p->phase, p->arm, ns);
     else
         rc = watch(live, p, (double)ns);
-    purse_own(&live->purse, live_now_us(live) - begun_us);
+    purse_own(&live->purse, clock_us(live) - begun_us);
     return rc;
 }
 

@@ -69,7 +69,6 @@ struct moetune_status live_status(const struct live *live);
 
 /* ---- between live.c and its parts */
 
-double live_now_us(const struct live *live);
 /* Writing failed, which was said: from here on nothing is learnt. */
 void live_give_up(struct live *live);
 

@@ -7,7 +7,6 @@
 #include "plan.h"
 #include "recognise.h"
 #include "sha256.h"
-#include "shape.h"
 #include "status.h"
 
 #include <limits.h>

@@ -16,7 +16,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-const char *const finding_words[] = { "fine", "note", "WRONG", NULL };
+static const char *const finding_words[] = { "fine", "note", "WRONG", NULL };
 
 const struct verdict finding_fine = { FINDING_FINE, NULL, NULL };
 

@@ -28,8 +28,6 @@ struct findings {
     int count;
 };
 
-extern const char *const finding_words[]; /* by level */
-
 __attribute__((format(printf, 3, 4))) void findings_add(struct findings *to, struct verdict verdict,
                                                         const char *format, ...);
 

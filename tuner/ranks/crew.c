@@ -66,11 +66,6 @@ out:
     return rc;
 }
 
-uint32_t crew_starts(const struct crew *crew)
-{
-    return crew->starts;
-}
-
 static int start(struct crew *crew)
 {
     const struct virtual_options *pretence = &crew->setup.pretence;

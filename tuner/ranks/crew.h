@@ -39,7 +39,4 @@ void crew_close(struct crew *crew); /* ends the ranks; NULL is fine */
  * error: ranks cannot be had at all. */
 int crew_do(struct crew *crew, const struct order *order, struct reply *reply);
 
-/* How often ranks had to be started. */
-uint32_t crew_starts(const struct crew *crew);
-
 #endif

@@ -3,7 +3,6 @@
 
 #include "fault.h"
 #include "gpu_list.h"
-#include "host.h"
 #include "nvml.h"
 #include "plan.h"
 #include "search.h"

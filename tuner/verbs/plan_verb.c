@@ -1,5 +1,4 @@
 /* moetune plan: what tune would do.  Starts no ranks and measures nothing. */
-#include "discover.h"
 #include "errands.h"
 #include "known.h"
 #include "plan.h"
