@@ -20,7 +20,7 @@ static int simulated_exchange(struct wire *base, struct stream *stream, const st
 
     if (fault_hit("exchange"))
         return fail(ERR_WIRE, "an exchange of %d transfers (injected)", batch->count);
-    sim_pass(stream, link->exchange_ns(link, batch));
+    sim_pass(stream, link->exchange_ns(link, batch), link->weight ? link->weight(link, batch) : 1);
     return OK;
 }
 
@@ -69,6 +69,7 @@ struct model_link {
     struct sim_link base;
     int per_node; /* ranks 0 to per_node - 1 are this node's */
     struct port ports[LEVELS];
+    double cta_bytes_per_ns, library_ctas; /* INFINITY and 1: their number changes nothing */
 };
 
 struct traffic {
@@ -89,11 +90,17 @@ static void count_traffic(const struct model_link *link, const struct batch *bat
     }
 }
 
+static double ctas_of(const struct model_link *link, const struct batch *batch)
+{
+    return batch->ctas ? batch->ctas : link->library_ctas;
+}
+
 /* A message of n bytes takes (n + half) / bandwidth, so that a sum needs no single sizes. */
-static double port_ns(const struct port *port, const struct traffic *traffic)
+static double port_ns(const struct port *port, const struct traffic *traffic,
+                      double most_bytes_per_ns)
 {
     return ((double)traffic->bytes + (double)traffic->messages * port->half_bytes) /
-           port->bytes_per_ns;
+           fmin(port->bytes_per_ns, most_bytes_per_ns);
 }
 
 /* Issuing runs beside the ports: the first messages travel while the last are still being issued.
@@ -103,6 +110,7 @@ static int64_t model_exchange_ns(const struct sim_link *base, const struct batch
     const struct model_link *link = (const struct model_link *)base;
     struct traffic traffic[LEVELS] = { { 0, 0 } };
     double latency_ns = 0, issue_ns = 0, longest_ns = 0;
+    double most_bytes_per_ns = ctas_of(link, batch) * link->cta_bytes_per_ns;
 
     count_traffic(link, batch, traffic);
     for (int i = 0; i < LEVELS; i++) {
@@ -112,9 +120,16 @@ static int64_t model_exchange_ns(const struct sim_link *base, const struct batch
             continue;
         latency_ns = fmax(latency_ns, port->latency_ns);
         issue_ns += (double)traffic[i].messages * port->message_ns;
-        longest_ns = fmax(longest_ns, port_ns(port, &traffic[i]));
+        longest_ns = fmax(longest_ns, port_ns(port, &traffic[i], most_bytes_per_ns));
     }
     return llround(latency_ns + fmax(issue_ns, longest_ns));
+}
+
+static double model_weight(const struct sim_link *base, const struct batch *batch)
+{
+    const struct model_link *link = (const struct model_link *)base;
+
+    return isfinite(link->cta_bytes_per_ns) ? ctas_of(link, batch) / link->library_ctas : 1;
 }
 
 static void model_link_close(const struct sim_link *link)
@@ -131,7 +146,7 @@ int wire_sim_model_open(const struct cluster *c, struct wire **out)
     if (!link)
         return fail(ERR_NOMEM, "a model of the links");
     *link = (struct model_link){
-        .base = { model_exchange_ns, model_link_close },
+        .base = { model_exchange_ns, model_link_close, model_weight },
         /* Where nodes differ, rank 0's is taken for an average one, rounded up. */
         .per_node =
             (int)(c->ranks_per_node ? c->ranks_per_node : (c->ranks + c->nodes - 1) / c->nodes),
@@ -140,6 +155,8 @@ int wire_sim_model_open(const struct cluster *c, struct wire **out)
                                       c->bandwidth_inside_gbs, c->half_inside_kib * 1024 },
                    [LEVEL_BETWEEN] = { c->latency_between_us * 1e3, c->message_between_us * 1e3,
                                        c->bandwidth_between_gbs, c->half_between_kib * 1024 } },
+        .cta_bytes_per_ns = isfinite(c->cta_gbs) ? c->cta_gbs : INFINITY,
+        .library_ctas = isfinite(c->library_ctas) ? c->library_ctas : 1,
     };
     rc = wire_sim_open(&link->base, &topology, out);
     if (rc)

@@ -10,6 +10,8 @@ struct cluster;
 struct sim_link {
     int64_t (*exchange_ns)(const struct sim_link *link, const struct batch *batch);
     void (*close)(const struct sim_link *link); /* with the wire; NULL: nothing to do */
+    /* Of the device, as sim_pass() has it; NULL: 1. */
+    double (*weight)(const struct sim_link *link, const struct batch *batch);
 };
 
 /* `link` is borrowed unless it has a close; it must outlive the wire. */
@@ -21,7 +23,10 @@ int wire_sim_open(const struct sim_link *link, const struct topology *topology, 
  * that go on at the same time: issuing its messages (one after the other, message_us each), the
  * port inside the node, the port between nodes, and copying what stays.  A message of n bytes
  * passes its port at bandwidth * n / (n + half).  Ports carry both directions at full rate, and the
- * network between nodes has no bottleneck of its own. */
+ * network between nodes has no bottleneck of its own.
+ *
+ * Where the cluster says what a CTA can do, k of them pass no more than k * cta_gbs through a port,
+ * and weigh k / library_ctas on products beside them. */
 int wire_sim_model_open(const struct cluster *cluster, struct wire **out);
 
 #endif

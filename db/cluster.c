@@ -64,6 +64,8 @@ const struct cluster_field cluster_fields[] = {
     NUMBER(drift_percent, 0, 100),
     NUMBER(memory_gib, 1e-6, 1e9),
     WORD(rank_speeds_percent, CLUSTER_MODEL),
+    NUMBER(cta_gbs, 1e-6, 1e6),
+    NUMBER(library_ctas, 1, 1024),
 };
 const size_t cluster_field_count = sizeof(cluster_fields) / sizeof(cluster_fields[0]);
 
@@ -356,13 +358,22 @@ void cluster_take_model(struct cluster *to, const struct cluster *from)
                    cluster_fields[i].bytes);
 }
 
-/* What matters to messages only need not be known where there are none. */
+/* Came later than the others: a cluster that does not know them is what it was before. */
+static bool is_of_ctas(const struct cluster_field *field)
+{
+    return field->offset == offsetof(struct cluster, cta_gbs) ||
+           field->offset == offsetof(struct cluster, library_ctas);
+}
+
+/* What matters to messages only need not be known where there are none; of CTAs both or neither. */
 static bool is_needed(const struct cluster *cluster, const struct cluster_field *field)
 {
     if (field->class != CLUSTER_MODEL || field->kind != FIELD_NUMBER)
         return false;
     if (field->offset == offsetof(struct cluster, overlap_slowdown))
         return cluster->ranks > 1;
+    if (is_of_ctas(field))
+        return isfinite(cluster->cta_gbs) || isfinite(cluster->library_ctas);
     if (strstr(field->name, "_inside_"))
         return cluster->ranks > cluster->nodes;
     return !strstr(field->name, "_between_") || cluster->nodes > 1;
@@ -384,7 +395,7 @@ static bool is_hashed(const struct cluster *cluster, const struct cluster_field 
 {
     return field->class == CLUSTER_HARD ||
            (field->class == CLUSTER_MODEL && field->kind == FIELD_NUMBER &&
-            !strcmp(cluster->backend, "sim"));
+            !strcmp(cluster->backend, "sim") && (!is_of_ctas(field) || is_known(cluster, field)));
 }
 
 void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES])

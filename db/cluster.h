@@ -41,6 +41,10 @@ struct cluster {
     /* How fast ranks are beside each other (tuner/machine/rank_speeds.h); the simulation takes all for the
      * slowest one, and it stays at home. */
     char rank_speeds_percent[1024];
+    /* Blocks of a GPU's threads that carry exchanges: what one can, and how many the library takes
+     * unless it is told.  Unknown: their number changes nothing.  overlap_slowdown is that beside
+     * so many; beside others it follows their number. */
+    double cta_gbs, library_ctas;
 };
 
 enum cluster_class { CLUSTER_HARD, CLUSTER_SOFT, CLUSTER_INFO, CLUSTER_MODEL };

@@ -68,9 +68,14 @@ static const char *const version_4 =
     "ALTER TABLE sample ADD COLUMN clock_mhz INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sample ADD COLUMN throttled INTEGER NOT NULL DEFAULT 0;";
 
-/* How many of the samples behind an entry's times were taken while a clock was held back. */
+/* How many of the samples behind an entry's times were taken while a clock was held back; what a
+ * GPU's blocks of threads can do, in a modelled cluster. */
 static const char *const version_5 =
-    "ALTER TABLE entry ADD COLUMN throttled INTEGER NOT NULL DEFAULT 0;";
+    "ALTER TABLE entry ADD COLUMN throttled INTEGER NOT NULL DEFAULT 0;"
+    "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
+    "  SELECT id * 64 + 35, id, 'cta_gbs', 'model', 'unknown' FROM fingerprint;"
+    "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
+    "  SELECT id * 64 + 36, id, 'library_ctas', 'model', 'unknown' FROM fingerprint;";
 
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =

@@ -13,6 +13,7 @@ enum { BUSY_INTERVALS = 128, DRIFT_STEPS = 700, DRIFT_MEMORY_STEPS = 300, OUTLIE
 
 struct interval {
     int64_t begin_ns, end_ns;
+    double weight;
 };
 
 struct allocation {
@@ -88,11 +89,12 @@ static void draw_factor(struct sim_device *device)
         device->factor *= OUTLIER_FACTOR;
 }
 
-/* Whether another stream is busy at `at`, and until when that does not change. */
-static bool others_busy(const struct sim_stream *stream, int64_t at, int64_t *until)
+/* How busy the others are at `at`: the heaviest one's weight, 0 for idle; and until when that does
+ * not change. */
+static double others_weight(const struct sim_stream *stream, int64_t at, int64_t *until)
 {
     const struct sim_device *device = (const struct sim_device *)stream->base.device;
-    bool busy = false;
+    double weight = 0;
 
     *until = INT64_MAX;
     for (const struct sim_stream *s = device->streams; s; s = s->next) {
@@ -105,13 +107,13 @@ static bool others_busy(const struct sim_stream *stream, int64_t at, int64_t *un
         if (i == s->busy_count)
             continue;
         if (s->busy[i].begin_ns <= at) {
-            busy = true;
+            weight = fmax(weight, s->busy[i].weight);
             *until = s->busy[i].end_ns < *until ? s->busy[i].end_ns : *until;
         } else {
             *until = s->busy[i].begin_ns < *until ? s->busy[i].begin_ns : *until;
         }
     }
-    return busy;
+    return weight;
 }
 
 /* When `work_ns` that begins at `at` is done, if it is slower beside other streams' work. */
@@ -122,7 +124,7 @@ static int64_t slowed_end(const struct sim_stream *stream, int64_t at, int64_t w
 
     for (;;) {
         int64_t until;
-        double pace = others_busy(stream, at, &until) ? 1 + slowdown : 1;
+        double pace = 1 + slowdown * others_weight(stream, at, &until);
 
         if (until == INT64_MAX || left * pace <= (double)(until - at))
             return at + llround(left * pace);
@@ -131,12 +133,12 @@ static int64_t slowed_end(const struct sim_stream *stream, int64_t at, int64_t w
     }
 }
 
-static void add_busy(struct sim_stream *stream, int64_t begin_ns, int64_t end_ns)
+static void add_busy(struct sim_stream *stream, struct interval busy)
 {
     struct interval *last = stream->busy + stream->busy_count - 1;
 
-    if (stream->busy_count && last->end_ns == begin_ns) {
-        last->end_ns = end_ns;
+    if (stream->busy_count && last->end_ns == busy.begin_ns && last->weight == busy.weight) {
+        last->end_ns = busy.end_ns;
         return;
     }
     if (stream->busy_count == BUSY_INTERVALS) {
@@ -144,10 +146,10 @@ static void add_busy(struct sim_stream *stream, int64_t begin_ns, int64_t end_ns
         memmove(stream->busy, stream->busy + 1, sizeof(stream->busy) - sizeof(*stream->busy));
         stream->busy_count--;
     }
-    stream->busy[stream->busy_count++] = (struct interval){ begin_ns, end_ns };
+    stream->busy[stream->busy_count++] = busy;
 }
 
-void sim_pass(struct stream *base, int64_t ns)
+void sim_pass(struct stream *base, int64_t ns, double weight)
 {
     struct sim_stream *stream = (struct sim_stream *)base;
     const struct sim_device *device = (const struct sim_device *)base->device;
@@ -160,8 +162,8 @@ void sim_pass(struct stream *base, int64_t ns)
         work_ns = llround((double)ns * device->factor);
     stream->free_ns += work_ns;
     if (slowdown > 0) {
-        stream->free_ns = slowed_end(stream, begin_ns, work_ns, slowdown);
-        add_busy(stream, begin_ns, stream->free_ns);
+        stream->free_ns = slowed_end(stream, begin_ns, work_ns, slowdown * weight);
+        add_busy(stream, (struct interval){ begin_ns, stream->free_ns, weight });
     }
 }
 
@@ -170,7 +172,7 @@ static int sim_launch(struct stream *stream, enum kernel kernel, const void *arg
     const struct sim_costs *costs = ((struct sim_device *)stream->device)->costs;
 
     (void)bytes;
-    sim_pass(stream, costs->kernel_ns(costs, kernel, args));
+    sim_pass(stream, costs->kernel_ns(costs, kernel, args), 1);
     return OK;
 }
 

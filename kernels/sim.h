@@ -21,7 +21,7 @@ struct sim_costs {
     /* Of one kernel, in ns of virtual time. */
     int64_t (*kernel_ns)(const struct sim_costs *costs, enum kernel kernel, const void *args);
     void (*close)(const struct sim_costs *costs); /* with the device; NULL: nothing to do */
-    double overlap_slowdown; /* work beside a busy stream takes 1 + this as long */
+    double overlap_slowdown; /* work beside a busy stream takes 1 + this as long; see sim_pass() */
     struct sim_noise noise;
     uint64_t memory_bytes; /* 0: no limit */
 };
@@ -29,11 +29,13 @@ struct sim_costs {
 /* `costs` are borrowed unless they have a close; they must outlive the device. */
 int sim_open(const struct sim_costs *costs, struct device **out);
 
-/* Lets `ns` of work pass on the stream; for wires, and nothing if the stream is muted.
+/* Lets `ns` of work pass on the stream; for wires, and nothing if the stream is muted.  `weight`:
+ * how much of the device it takes; where two overlap, the slow-down is times both weights.  Of a
+ * kernel, and where nothing else is known: 1.
  *
  * Work is charged when it is queued: of two tasks that overlap, the one queued later is slowed for
  * as long as the other runs.  Each overlap is so paid once. */
-void sim_pass(struct stream *stream, int64_t ns);
+void sim_pass(struct stream *stream, int64_t ns, double weight);
 
 /* The time at which everything queued on this stream is done. */
 int64_t sim_stream_ns(const struct stream *stream);

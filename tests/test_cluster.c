@@ -69,7 +69,7 @@ static void every_recorded_cluster_reads_back_the_same(void)
     glob_t files;
 
     CHECK(!glob("tests/clusters/*.txt", 0, NULL, &files));
-    CHECK(files.gl_pathc >= 13);
+    CHECK(files.gl_pathc >= 14);
     for (size_t i = 0; i < files.gl_pathc; i++) {
         struct cluster once, twice;
         char text[CLUSTER_TEXT_BYTES];
@@ -277,7 +277,7 @@ static void change(struct cluster *c, const struct cluster_field *field)
     switch (field->kind) {
     case FIELD_WORD: snprintf(at, field->bytes, "other"); break;
     case FIELD_COUNT_OF: ++*(uint32_t *)at; break;
-    case FIELD_NUMBER: *(double *)at += 0.5; break;
+    case FIELD_NUMBER: *(double *)at = isnan(*(double *)at) ? 1.5 : *(double *)at + 0.5; break;
     }
 }
 
@@ -465,21 +465,61 @@ static void other_kernels_take_as_long_as_their_bytes(void)
     CHECK(KERNEL_NS(&c, fill, .bytes = 1000000) == 2000 + 2000);
 }
 
-/* An exchange of `bytes` with each of `peers`. */
-static int64_t exchange_ns(const struct cluster *cluster, struct peers peers, size_t bytes)
+/* An exchange of `bytes` with each of `peers` by so many CTAs, and a kernel beside it that alone
+ * would take `beside_ns`; when both are done. */
+static int64_t exchange_by_ns(const struct cluster *cluster, struct peers peers, size_t bytes,
+                              uint32_t ctas, int64_t beside_ns)
 {
     struct stage s = stage_on(cluster, 0);
-    struct batch batch = { 0 };
+    struct batch batch = { .ctas = ctas };
     int64_t ns;
 
     CHECK(!batch_add(&batch, s.engine.wire, peers, NULL, 0, NULL, bytes));
     CHECK(!wire_reserve(s.engine.wire, &batch));
     CHECK(!wire_exchange(s.engine.wire, s.engine.comm, &batch));
+    sim_pass(s.engine.compute, beside_ns, 1);
     CHECK(!engine_sync(&s.engine));
     ns = device_now_ns(s.engine.device);
     batch_free(&batch);
     stage_close(&s);
     return ns;
+}
+
+static int64_t exchange_ns(const struct cluster *cluster, struct peers peers, size_t bytes)
+{
+    return exchange_by_ns(cluster, peers, bytes, 0, 0);
+}
+
+static void ctas_carry_what_each_can_and_slow_products_down(void)
+{
+    static const struct {
+        uint32_t ctas;
+        int64_t takes_ns; /* 3 MB at 100 GB/s, or at 20 per CTA */
+    } cases[] = { { 0, 30000 }, { 8, 30000 }, { 16, 30000 },
+                  { 4, 37500 }, { 2, 75000 }, { 1, 150000 } };
+    struct cluster c = small(), unlike = small();
+    struct peers node = { 0, 1, 4 };
+
+    unlike.overlap_slowdown = c.overlap_slowdown = 0.5;
+    CHECK(cluster_check_model(&c, "x") == OK);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        CHECK(exchange_by_ns(&unlike, node, 1000000, cases[i].ctas, 1000000) ==
+              exchange_by_ns(&unlike, node, 1000000, 0, 1000000));
+    c.cta_gbs = 20;
+    log_only(false);
+    CHECK(cluster_check_model(&c, "x") == ERR_FORMAT); /* library_ctas is missing */
+    log_only(true);
+    c.library_ctas = 8;
+    CHECK(cluster_check_model(&c, "x") == OK);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int64_t ns = exchange_by_ns(&c, node, 1000000, cases[i].ctas, 0);
+
+        CHECK(ns == 10000 + cases[i].takes_ns);
+        /* Products beside `ns` of k CTAs lose k/8 of half of what they do meanwhile. */
+        CHECK(llabs(exchange_by_ns(&c, node, 1000000, cases[i].ctas, 1000000) - 1000000 -
+                    llround((double)ns *
+                            (1 - 1 / (1 + 0.5 * (cases[i].ctas ? cases[i].ctas : 8) / 8)))) <= 1);
+    }
 }
 
 static void an_exchange_takes_what_its_links_say(void)
@@ -545,16 +585,16 @@ static void of_two_tasks_that_overlap_the_later_one_pays(void)
 
     c.overlap_slowdown = 0.5;
     s = stage_on(&c, 0);
-    sim_pass(s.engine.comm, 3000);
-    sim_pass(s.engine.compute, 2000); /* wholly beside it */
+    sim_pass(s.engine.comm, 3000, 1);
+    sim_pass(s.engine.compute, 2000, 1); /* wholly beside it */
     CHECK(sim_stream_ns(s.engine.comm) == 3000 && sim_stream_ns(s.engine.compute) == 3000);
     CHECK(!engine_sync(&s.engine));
     CHECK(device_now_ns(s.engine.device) == 3000);
 
-    sim_pass(s.engine.comm, 600); /* a new step: what was busy is forgotten */
-    sim_pass(s.engine.compute, 1000);
+    sim_pass(s.engine.comm, 600, 1); /* a new step: what was busy is forgotten */
+    sim_pass(s.engine.compute, 1000, 1);
     CHECK(sim_stream_ns(s.engine.compute) == 3000 + 600 + 600); /* 400 of it done by then */
-    sim_pass(s.engine.comm, 200); /* lies beside the compute stream's 600 to 1200 */
+    sim_pass(s.engine.comm, 200, 1); /* lies beside the compute stream's 600 to 1200 */
     CHECK(sim_stream_ns(s.engine.comm) == 3000 + 600 + 300);
     CHECK(!engine_sync(&s.engine));
     CHECK(device_now_ns(s.engine.device) == 4200);
@@ -570,17 +610,17 @@ static void work_between_two_busy_times_is_slow_only_inside_them(void)
     c.overlap_slowdown = 1;
     s = stage_on(&c, 0);
     CHECK(!event_open(s.engine.device, &event));
-    sim_pass(s.engine.compute, 1000);
+    sim_pass(s.engine.compute, 1000, 1);
     CHECK(!event_record(event, s.engine.compute));
-    sim_pass(s.engine.compute, 1000);
+    sim_pass(s.engine.compute, 1000, 1);
     CHECK(!event_wait(event, s.engine.comm));
-    sim_pass(s.engine.comm, 200); /* 1000 to 1400 */
+    sim_pass(s.engine.comm, 200, 1); /* 1000 to 1400 */
     CHECK(sim_stream_ns(s.engine.comm) == 1400);
     CHECK(!event_record(event, s.engine.compute));
     CHECK(!event_wait(event, s.engine.comm));
-    sim_pass(s.engine.comm, 500); /* 2000 to 2500, alone */
+    sim_pass(s.engine.comm, 500, 1); /* 2000 to 2500, alone */
     CHECK(sim_stream_ns(s.engine.comm) == 2500);
-    sim_pass(s.engine.compute, 400); /* 250 of it beside, 150 alone */
+    sim_pass(s.engine.compute, 400, 1); /* 250 of it beside, 150 alone */
     CHECK(sim_stream_ns(s.engine.compute) == 2000 + 500 + 150);
     event_close(event);
     stage_close(&s);
@@ -591,15 +631,15 @@ static void both_streams_begin_a_step_at_the_same_date(void)
     struct cluster c = small();
     struct stage s = stage_on(&c, 0);
 
-    sim_pass(s.engine.comm, 5000);
-    sim_pass(s.engine.compute, 100);
+    sim_pass(s.engine.comm, 5000, 1);
+    sim_pass(s.engine.compute, 100, 1);
     CHECK(!stream_sync(s.engine.compute));
     CHECK(device_now_ns(s.engine.device) == 100 && sim_stream_ns(s.engine.compute) == 100);
     CHECK(!stream_sync(s.engine.comm));
     CHECK(device_now_ns(s.engine.device) == 5000);
     CHECK(sim_stream_ns(s.engine.compute) == 5000 && sim_stream_ns(s.engine.comm) == 5000);
     s.engine.comm->muted = true;
-    sim_pass(s.engine.comm, 5000);
+    sim_pass(s.engine.comm, 5000, 1);
     CHECK(!engine_sync(&s.engine) && device_now_ns(s.engine.device) == 5000);
     stage_close(&s);
 }
@@ -614,8 +654,8 @@ static void draw(const struct cluster *c, uint64_t seed, double *logs)
     for (int i = 0; i < STEPS; i++) {
         int64_t begin = device_now_ns(s.engine.device);
 
-        sim_pass(s.engine.compute, STEP_NS);
-        sim_pass(s.engine.comm, STEP_NS / 2);
+        sim_pass(s.engine.compute, STEP_NS, 1);
+        sim_pass(s.engine.comm, STEP_NS / 2, 1);
         CHECK(!engine_sync(&s.engine));
         logs[i] = log((double)(device_now_ns(s.engine.device) - begin) / STEP_NS);
     }
@@ -806,6 +846,7 @@ int main(void)
         TEST(a_product_runs_at_the_rate_that_its_smallest_side_reaches),
         TEST(other_kernels_take_as_long_as_their_bytes),
         TEST(an_exchange_takes_what_its_links_say),
+        TEST(ctas_carry_what_each_can_and_slow_products_down),
         TEST(unlike_nodes_are_taken_for_average_ones),
         TEST(of_two_tasks_that_overlap_the_later_one_pays),
         TEST(work_between_two_busy_times_is_slow_only_inside_them),

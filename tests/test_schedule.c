@@ -117,13 +117,13 @@ static int64_t naive_ns(uint32_t chunks)
     stage_open(&s, MOE_FORWARD);
     CHECK(!event_open(s.engine.device, &sent) && !event_open(s.engine.device, &done));
     for (uint32_t i = 0; i < chunks; i++) {
-        sim_pass(s.engine.comm, SEND / chunks);
+        sim_pass(s.engine.comm, SEND / chunks, 1);
         event_record(sent, s.engine.comm);
         event_wait(sent, s.engine.compute);
-        sim_pass(s.engine.compute, COMPUTE / chunks);
+        sim_pass(s.engine.compute, COMPUTE / chunks, 1);
         event_record(done, s.engine.compute);
         event_wait(done, s.engine.comm);
-        sim_pass(s.engine.comm, SEND / chunks);
+        sim_pass(s.engine.comm, SEND / chunks, 1);
     }
     took = now(&s.engine);
     event_close(sent);
@@ -177,11 +177,11 @@ static int64_t stretch_ns(bool by_events, int64_t compute_ns, int64_t comm_ns)
     int64_t took;
 
     stage_open(&s, MOE_FORWARD);
-    sim_pass(s.engine.compute, 100); /* of an earlier stretch */
+    sim_pass(s.engine.compute, 100, 1); /* of an earlier stretch */
     CHECK(!engine_sync(&s.engine));
     CHECK(!engine_begin(&s.engine));
-    sim_pass(s.engine.compute, compute_ns);
-    sim_pass(s.engine.comm, comm_ns);
+    sim_pass(s.engine.compute, compute_ns, 1);
+    sim_pass(s.engine.comm, comm_ns, 1);
     CHECK(!engine_sync(&s.engine));
     took = engine_took_ns(&s.engine);
     stage_close(&s);
