@@ -35,7 +35,7 @@ static void layout(struct exec *x, const struct topology *topology, uint32_t com
     x->experts = (struct experts){ .shape = &x->layer->shape,
                                    .geometry = &x->geometry,
                                    .weights = &x->weights,
-                                   .forward = &x->forward,
+                                   .seen = &x->forward.in,
                                    .dtype = compute_type };
     experts_layout(&x->experts, arena);
 }

@@ -149,7 +149,7 @@ int experts_backward(void *self, uint32_t chunk, const void *in, void *out)
     const struct experts *x = self;
     const struct geometry *g = x->geometry;
     const struct weight *w = x->weights->tensors;
-    const void *rows_in = chunk_at(x->forward->in, chunk);
+    const void *rows_in = chunk_at(*x->seen, chunk);
     void *pre = chunk_at(x->pre, chunk), *up = chunk_at(x->up, chunk);
     bool keep = chunk > 0; /* gradients of the chunks add up */
 

@@ -2,14 +2,16 @@
 #ifndef EXPERTS_H
 #define EXPERTS_H
 
-#include "trip.h"
+#include "arena.h"
+#include "chunks.h"
+#include "geometry.h"
 #include "weights.h"
 
 struct experts {
     const struct moe_shape *shape;
     const struct geometry *geometry;
     const struct weights *weights;
-    const struct trip *forward; /* whose rows the weight gradients need again */
+    const struct chunks *seen; /* rows of the forward pass, which the weight gradients need again */
     struct stream *stream;
     uint32_t dtype;              /* compute type */
     struct chunks pre, up, post; /* (local, rows, hidden); post is pre for ReLU */
@@ -18,7 +20,7 @@ struct experts {
 
 void experts_layout(struct experts *experts, struct arena *arena);
 
-/* trip_experts for either direction; self is struct experts. */
+/* One chunk, in either direction: reads `in`, writes `out`; self is struct experts. */
 int experts_forward(void *self, uint32_t chunk, const void *in, void *out);
 int experts_backward(void *self, uint32_t chunk, const void *in, void *out);
 

@@ -8,19 +8,9 @@
 
 #include "a2a.h"
 #include "arena.h"
+#include "chunks.h"
 #include "engine.h"
 #include "geometry.h"
-
-/* Chunk i lies at base + i * step; step 0: one buffer serves all chunks in turn. */
-struct chunks {
-    char *base;
-    size_t step;
-};
-
-static inline void *chunk_at(struct chunks chunks, uint32_t i)
-{
-    return chunks.base ? chunks.base + i * chunks.step : NULL;
-}
 
 struct trip {
     const struct geometry *geometry;
