@@ -536,7 +536,8 @@ static int find_version(struct import_table *r, const char *text, size_t length)
 
     if (length > LINE_MAX || json_read(text, length, NULL, on_claim, &claim) ||
         strcmp(claim.format, "moetune-table") != 0)
-        return fail(ERR_FORMAT, "%s is no table of moetune (moetune export writes them)", r->origin);
+        return fail(ERR_FORMAT, "%s is no table of moetune (moetune export writes them)",
+                    r->origin);
     for (int i = 0; i < VERSION_COUNT; i++)
         if ((double)versions[i].number == claim.version)
             r->version = &versions[i];
