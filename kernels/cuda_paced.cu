@@ -3,6 +3,7 @@ extern "C" {
 #include "cuda.h"
 #include "status.h"
 }
+#include "cuda_launch.cuh"
 #include "cuda_paced.h"
 
 #include <stdint.h>
@@ -12,23 +13,15 @@ extern "C" {
 enum { THREADS = 512 };
 static const uint64_t BLOCK_PIECE_BYTES = 16 << 10, ENGINE_PIECE_BYTES = 4 << 20;
 
-static __device__ __forceinline__ uint64_t now_ns()
-{
-    uint64_t ns;
-
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
-    return ns;
-}
-
 static __device__ __forceinline__ void wait_until(uint64_t date_ns)
 {
-    while (now_ns() < date_ns)
+    while (gpu_clock_ns() < date_ns)
         __nanosleep(200);
 }
 
 static __global__ void begin(uint64_t *clock)
 {
-    *clock = now_ns();
+    *clock = gpu_clock_ns();
 }
 
 /* One thread, so that it takes next to nothing from the kernels beside it. */
@@ -78,18 +71,21 @@ static __global__ void __launch_bounds__(THREADS) copy_pieces(piece_copy c)
 static int copy_by_blocks(const struct paced *p, void *to, const void *from, size_t bytes,
                           cudaStream_t stream)
 {
-    piece_copy c = { (char *)to, (const char *)from, bytes, p->bytes, (const uint64_t *)p->clock,
-                     p->ns_per_byte, ((uintptr_t)to | (uintptr_t)from) % sizeof(uint4) == 0 };
+    piece_copy c = { (char *)to,
+                     (const char *)from,
+                     bytes,
+                     p->bytes,
+                     (const uint64_t *)p->clock,
+                     p->ns_per_byte,
+                     ((uintptr_t)to | (uintptr_t)from) % sizeof(uint4) == 0 };
 
-    copy_pieces<<<p->ctas, THREADS, 0, stream>>>(c);
-    return CUDA(cudaGetLastError());
+    return CUDA(launch(copy_pieces, p->ctas, THREADS, stream, c));
 }
 
 static int wait_for_bytes(const struct paced *p, uint64_t bytes, cudaStream_t stream)
 {
-    wait_for<<<1, 1, 0, stream>>>((const uint64_t *)p->clock,
-                                  (uint64_t)((double)bytes * p->ns_per_byte));
-    return CUDA(cudaGetLastError());
+    return CUDA(launch(wait_for, 1, 1, stream, (const uint64_t *)p->clock,
+                       (uint64_t)((double)bytes * p->ns_per_byte)));
 }
 
 static int copy_by_engine(const struct paced *p, char *to, const char *from, size_t bytes,
@@ -108,8 +104,7 @@ static int copy_by_engine(const struct paced *p, char *to, const char *from, siz
 int cuda_paced_begin(struct paced *p, cudaStream_t stream)
 {
     p->bytes = 0;
-    begin<<<1, 1, 0, stream>>>((uint64_t *)p->clock);
-    return CUDA(cudaGetLastError());
+    return CUDA(launch(begin, 1, 1, stream, (uint64_t *)p->clock));
 }
 
 int cuda_paced_copy(struct paced *p, void *to, const void *from, size_t bytes, cudaStream_t stream)

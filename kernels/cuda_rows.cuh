@@ -9,28 +9,10 @@ extern "C" {
 #include "moelookup.h"
 }
 
+#include "cuda_launch.cuh"
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-
-/* Tests bring their own launch() and run the kernels on a CPU. */
-#ifndef CUDA_ON_CPU
-#define SHARED(type, name, count) __shared__ type name[count]
-
-template <class T> struct same {
-    typedef T type;
-};
-
-/* A dim3 and <<< >>> say no more than this, and no formatter knows them. */
-template <class... Args>
-static cudaError_t launch(void (*kernel)(Args...), uint64_t blocks, unsigned threads,
-                          cudaStream_t stream, typename same<Args>::type... args)
-{
-    void *pointers[] = { &args... };
-
-    return cudaLaunchKernel((const void *)kernel, dim3((unsigned)blocks), dim3(threads), pointers,
-                            0, stream);
-}
-#endif
 
 #define DEVICE static __device__ __forceinline__
 

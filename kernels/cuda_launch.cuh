@@ -1,0 +1,36 @@
+/* Launching, what threads of a block share, and the GPU's clock: what tests bring of their own, to
+ * run kernels on a CPU. */
+#ifndef CUDA_LAUNCH_CUH
+#define CUDA_LAUNCH_CUH
+
+#include <cuda_runtime_api.h>
+#include <stdint.h>
+
+#ifndef CUDA_ON_CPU
+#define SHARED(type, name, count) __shared__ type name[count]
+
+template <class T> struct same {
+    typedef T type;
+};
+
+/* A dim3 and <<< >>> say no more than this, and no formatter knows them. */
+template <class... Args>
+static cudaError_t launch(void (*kernel)(Args...), uint64_t blocks, unsigned threads,
+                          cudaStream_t stream, typename same<Args>::type... args)
+{
+    void *pointers[] = { &args... };
+
+    return cudaLaunchKernel((const void *)kernel, dim3((unsigned)blocks), dim3(threads), pointers,
+                            0, stream);
+}
+
+static __device__ __forceinline__ uint64_t gpu_clock_ns()
+{
+    uint64_t ns;
+
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
+}
+#endif
+
+#endif
