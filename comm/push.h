@@ -7,7 +7,8 @@
  *     the sender takes the post, has its stream await READY, copies, records DONE and says so;
  *     the receiver has its stream await DONE.
  * Posts are met while queueing, by the driving threads; the streams themselves wait only for events
- * that are recorded already, so that a rank that dies leaves nobody's stream waiting for ever. */
+ * that are recorded already.  A rank that dies may still leave a stream waiting for one that it has
+ * recorded and never reached. */
 #ifndef PUSH_H
 #define PUSH_H
 

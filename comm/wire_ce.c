@@ -51,6 +51,7 @@ struct kept {
 struct wire_ce {
     struct wire base;
     struct world *world;
+    struct device *gpu;
     struct push push;
     struct push_device device;
     struct loans loans;
@@ -195,7 +196,8 @@ static void release_mapping(struct wire_ce *wire, struct mapping *mapping)
     while (*link != mapping)
         link = &(*link)->next;
     *link = mapping->next;
-    if (!CUDA(cudaIpcCloseMemHandle(mapping->base)))
+    /* What a stream that was abandoned still copies to stays open. */
+    if (!wire->broken && !CUDA(cudaIpcCloseMemHandle(mapping->base)))
         loan_give_back(&wire->loans, mapping->peer, mapping->loan);
     free(mapping);
 }
@@ -315,6 +317,8 @@ static size_t board_bytes(int ranks)
 static int break_off(struct wire_ce *wire, int rc)
 {
     wire->broken = true;
+    /* A rank that is gone completes none of the events which it has promised. */
+    cuda_abandon(wire->gpu);
     world_alarm(wire->world);
     return rc;
 }
@@ -469,7 +473,7 @@ static int check_peers(struct world *world, struct device *device)
     return rc;
 }
 
-static int new_wire(struct world *world, struct wire_ce **out)
+static int new_wire(struct world *world, struct device *device, struct wire_ce **out)
 {
     size_t ranks = (size_t)world_topology(world)->ranks;
     struct wire_ce *wire = calloc(1, sizeof(*wire));
@@ -483,6 +487,7 @@ static int new_wire(struct world *world, struct wire_ce **out)
     if (wire) {
         wire->base = (struct wire){ .ops = &ce_ops, .topology = *world_topology(world) };
         wire->world = world;
+        wire->gpu = device;
     }
     if (wire && !whole) {
         free_wire(wire);
@@ -516,7 +521,7 @@ int wire_ce_open(struct world *world, struct device *device, struct wire **out)
     int rc;
 
     TRY(check_peers(world, device));
-    rc = world_settle(world, new_wire(world, &wire));
+    rc = world_settle(world, new_wire(world, device, &wire));
     if (!rc)
         rc = open_parts(wire);
     if (rc) {

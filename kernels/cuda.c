@@ -26,6 +26,7 @@ struct cuda_device {
     char *stage[STAGES];              /* pinned */
     cudaEvent_t staged[STAGES];
     struct cuda_blas *blas;
+    bool abandoned;
 };
 
 struct cuda_stream {
@@ -80,7 +81,8 @@ static int cuda_alloc(struct device *device, size_t bytes, void **out)
 
 static void cuda_release(struct device *device, void *memory)
 {
-    (void)device;
+    if (device_of(device)->abandoned)
+        return; /* to free is to wait */
     cuda_check(cudaFree(memory), "cudaFree");
 }
 
@@ -193,12 +195,12 @@ static void cuda_stream_close(struct stream *base)
 {
     struct cuda_stream *stream = stream_of(base);
 
-    if (stream->queue.stream) {
+    if (stream->queue.stream && !device_of(base->device)->abandoned)
         cudaStreamSynchronize(stream->queue.stream);
+    if (stream->queue.stream)
         cudaStreamDestroy(stream->queue.stream);
-    }
-    cudaFree(stream->queue.scratch);
-    cudaFree(stream->queue.blas_workspace);
+    cuda_release(base->device, stream->queue.scratch);
+    cuda_release(base->device, stream->queue.blas_workspace);
     cuda_blas_forget(stream->queue.blas, &stream->queue);
     free(stream);
 }
@@ -231,6 +233,8 @@ static int cuda_stream_sync(struct stream *base)
 
     int status;
 
+    if (device_of(base->device)->abandoned)
+        return ERR_WIRE; /* who abandoned it has said why */
     cuda_stream_keep(base, CUDA(cudaStreamSynchronize(stream->queue.stream)));
     if (!stream->status)
         stream->status = origin_follow(device_of(base->device));
@@ -332,6 +336,10 @@ static void cuda_close(struct device *base)
 {
     struct cuda_device *device = device_of(base);
 
+    if (device->abandoned) {
+        free(device);
+        return;
+    }
     cuda_blas_close(device->blas);
     for (int i = 0; i < STAGES; i++) {
         if (device->staged[i])
@@ -449,6 +457,11 @@ out:
 int cuda_open(struct device **out)
 {
     return cuda_device_open(-1, out);
+}
+
+void cuda_abandon(struct device *device)
+{
+    device_of(device)->abandoned = true;
 }
 
 int cuda_ordinal(const struct device *device)

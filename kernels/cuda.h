@@ -23,6 +23,11 @@ void cuda_stream_keep(struct stream *stream, int status);
 /* OK when nothing of the stream is left to do, UNSUPPORTED: not yet; or how it failed. */
 int cuda_stream_done(cudaStream_t stream);
 
+/* One of its streams waits for what may never come, and nothing can end that.  From now on syncs
+ * return ERR_WIRE at once, and memory stays taken until the process ends: whatever waits for the
+ * device would wait for ever. */
+void cuda_abandon(struct device *device);
+
 /* A CUDA code as a status, after a message that names the call: OK, ERR_NOMEM, ERR_DEVICE. */
 int cuda_check(cudaError_t code, const char *call);
 #define CUDA(call) cuda_check(call, #call)
