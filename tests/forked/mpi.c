@@ -78,10 +78,14 @@ static void barrier(void)
     }
 }
 
+/* Also what a launcher would say: each rank has its own GPU where there are several. */
 static void become_rank(int number)
 {
+    char text[16];
+
     rank = number;
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0UL, 0UL, 0UL);
+    snprintf(text, sizeof(text), "%d", number);
+    setenv("LOCAL_RANK", text, 1);
 }
 
 int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
@@ -100,9 +104,13 @@ int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
         children[q] = fork();
         if (children[q] < 0)
             return MPI_ERR_OTHER;
-        if (children[q] == 0)
+        if (children[q] == 0) {
             become_rank(q);
+            prctl(PR_SET_PDEATHSIG, SIGKILL, 0UL, 0UL, 0UL);
+        }
     }
+    if (rank == 0)
+        become_rank(0);
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0UL, 0UL, 0UL);
     barrier();
     *provided = wanted;
