@@ -68,7 +68,7 @@ SOURCES := $(filter-out $(if $(UNIT),,$(UNIT_SOURCES)),$(wildcard $(FOLDERS:%=%/
 CUDA_KERNELS := $(wildcard kernels/*.cu)
 TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_% tests/fuzz_% tests/example_% tests/cuda_% tests/check_%,$(wildcard tests/*.c)))
 LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(SOURCES:%.c=$(BUILD)/%.o)) $(if $(UNIT),$(CUDA_KERNELS:%.cu=$(BUILD)/%.o))
-TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/test_cuda_%,$(wildcard tests/test_*.c tests/example_*.c tests/fuzz_*.c)))
+TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/test_cuda_% tests/test_gpu_on_cpu.c,$(wildcard tests/test_*.c tests/example_*.c tests/fuzz_*.c)))
 BENCHES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/bench_cuda.c,$(wildcard tests/bench_*.c)))
 
 all: deps
@@ -100,19 +100,19 @@ $(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRAR
 # ---- The CUDA kernels alone, compared with the host's: run on a CPU wherever the toolkit's headers are, and on a
 # GPU (make check-gpu) without MPI and SQLite, and without OpenBLAS where there is none.
 
-# The kernels of kernels.h; others may speak to clocks and engines that a CPU has not.
-ON_CPU_KERNELS := $(shell grep -l cuda_rows.cuh $(CUDA_KERNELS) /dev/null)
 KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) kernels/sim%,$(wildcard kernels/*.c)) db/fault.c db/shape.c db/stats.c db/status.c
 ALONE_CC ?= gcc
 ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP -Idb -Ikernels -Itests \
                $(CUDA_INCLUDES) $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_CFLAGS),-Itests/plain_blas)
 ALONE_LIBS = $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_LIBS)) -lm
 ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),$(BUILD)/tests/test_cuda_kernels $(BUILD)/tests/test_cuda_on_cpu))
+ON_CPU_KERNELS = $(CUDA_KERNELS:%.cu=$(BUILD)/on_cpu/%.o)
 # A CPU would forgive an access of 16 bytes that is not aligned.
 ON_CPU_ALIGNED = -fsanitize=alignment -fno-sanitize-recover=alignment
-ON_CPU_FLAGS = -std=c++17 -O1 -g -Wall -Wextra -Wno-unknown-pragmas $(ON_CPU_ALIGNED) $(SANITIZE) -MMD -MP $(CUDA_INCLUDES) -Idb -Ikernels -Itests
+ON_CPU_FLAGS = -std=c++17 -O1 -g -fPIC -Wall -Wextra -Wno-unknown-pragmas $(ON_CPU_ALIGNED) $(SANITIZE) -MMD -MP \
+               $(CUDA_INCLUDES) -Idb -Ikernels -Itests
 
-$(BUILD)/tests/test_cuda_kernels: $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) $(ON_CPU_KERNELS:.cu=.o) \
+$(BUILD)/tests/test_cuda_kernels: $(filter-out %/cuda_paced.o,$(ON_CPU_KERNELS)) $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) \
     tests/cuda_on_cpu.o tests/cuda_subject_cpu.o tests/test_cuda_kernels.o)
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $^ $(ALONE_LIBS)
@@ -129,8 +129,27 @@ $(BUILD)/on_cpu/%.o: %.cu Makefile
 	@mkdir -p $(@D)
 	$(Q)g++ -x c++ $(ON_CPU_FLAGS) -DCUDA_ON_CPU -include tests/cuda_on_cpu.h -c -o $@ $<
 
+# The CUDA runtime, cuBLAS and NCCL on a CPU, by the names under which they are linked and loaded.
+TWIN := $(BUILD)/gpu_on_cpu
+TWIN_CUBLAS := $(TWIN)/libcublas.so.$(call defined,$(wildcard $(CUDA_HOME)/include/cublas_api.h),CUBLAS_VER_MAJOR)
+TWIN_LIBRARIES = $(TWIN)/libcudart.so $(TWIN)/libcuda.so.1 $(TWIN_CUBLAS)
+TWIN_LINK = g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -shared -Wl,-soname,$(@F) -o $@
+# The driver's library is loaded with the runtime, though nothing is linked to it.  An RPATH, unlike a RUNPATH, is also
+# heeded when a sanitizer calls dlopen() for the program.
+TWIN_LIBS = -L$(TWIN) -Wl,--disable-new-dtags,-rpath,$(abspath $(TWIN)) -lcudart -Wl,--no-as-needed -l:libcuda.so.1 -Wl,--as-needed -ldl
+$(TWIN)/libcudart.so: $(patsubst %,$(BUILD)/on_cpu/tests/%.o,$(addprefix gpu_on_cpu/,chance events memory runtime streams) cuda_on_cpu)
+	@mkdir -p $(@D)
+	$(Q)$(TWIN_LINK) $^
+$(TWIN)/libcuda.so.1: $(BUILD)/on_cpu/tests/gpu_on_cpu/driver.o $(TWIN)/libcudart.so
+	$(Q)$(TWIN_LINK) $< -L$(TWIN) -lcudart
+$(TWIN_CUBLAS): $(BUILD)/on_cpu/tests/gpu_on_cpu/cublas.o $(TWIN)/libcudart.so
+	$(Q)$(TWIN_LINK) $< -L$(TWIN) -lcudart
+$(TWIN)/libnccl.so: $(BUILD)/on_cpu/tests/gpu_on_cpu/nccl.o $(TWIN)/libcudart.so
+	$(Q)$(TWIN_LINK) $< -L$(TWIN) -lcudart
+
 # The same test on a GPU, its benchmark, and what the Python benchmark loads.
-GPU_ALONE := $(addprefix $(BUILD)/on_gpu/,$(KERNELS_ALONE:.c=.o) $(patsubst %.c,%.o,$(wildcard kernels/cuda*.c))) $(CUDA_KERNELS:%.cu=$(BUILD)/%.o)
+GPU_DRIVING := $(addprefix $(BUILD)/on_gpu/,$(KERNELS_ALONE:.c=.o) $(patsubst %.c,%.o,$(wildcard kernels/cuda*.c)))
+GPU_ALONE := $(GPU_DRIVING) $(CUDA_KERNELS:%.cu=$(BUILD)/%.o)
 GPU_CHECKS := $(addprefix $(BUILD)/tests/,check_cuda_kernels check_cuda_device bench_cuda libcuda_kernels.so)
 GPU_ALONE_LIBS = $(call library_path,$(CUDA_HOME),libcudart.so) -lcudart -ldl $(ALONE_LIBS)
 
@@ -161,6 +180,26 @@ PLANS_LIBS = $(patsubst %,-L%,$(dir $(NCCL_LIBRARY))) $(patsubst %,-Wl$(comma)-r
 comma := ,
 
 gpu-plans: $(GPU_PLANS)
+# And all of it on a CPU.
+ifneq ($(ON_CPU),)
+ON_CPU += $(addprefix $(BUILD)/tests/,test_gpu_on_cpu test_cuda_device) $(if $(NCCL_HEADER),$(addprefix $(BUILD)/tests/,test_cuda_nccl test_cuda_wire test_cuda_plans test_cuda_run))
+endif
+$(BUILD)/tests/test_gpu_on_cpu: $(BUILD)/on_gpu/tests/test_gpu_on_cpu.o $(TWIN_LIBRARIES)
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) $(SANITIZE) -pthread -o $@ $< $(TWIN_LIBS) -l:$(notdir $(TWIN_CUBLAS))
+$(BUILD)/tests/test_cuda_nccl: $(BUILD)/on_gpu/tests/test_cuda_nccl.o $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) $(SANITIZE) -pthread -o $@ $< $(TWIN_LIBS) -lnccl
+$(BUILD)/tests/test_cuda_device: $(GPU_DRIVING) $(ON_CPU_KERNELS) $(BUILD)/on_gpu/tests/check_cuda_device.o $(TWIN_LIBRARIES)
+	@mkdir -p $(@D)
+	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $(filter %.o,$^) $(TWIN_LIBS) $(ALONE_LIBS)
+$(addprefix $(BUILD)/tests/,test_cuda_wire test_cuda_plans test_cuda_run): $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/forked/patience.o $(GPU_DRIVING) $(ON_CPU_KERNELS) \
+    $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
+	@mkdir -p $(@D)
+	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -Wl,--wrap=watch_of -o $@ $(filter %.o,$^) $(TWIN_LIBS) -lnccl $(ALONE_LIBS)
+$(BUILD)/tests/test_cuda_wire: $(BUILD)/forked/tests/test_cuda_wire.o
+$(BUILD)/tests/test_cuda_plans: $(BUILD)/forked/tests/test_exec.o
+$(BUILD)/tests/test_cuda_run: $(BUILD)/forked/tests/check_run.o
 $(BUILD)/tests/check_plans: $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/test_exec.o $(GPU_ALONE)
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(PLANS_LIBS)
@@ -305,7 +344,7 @@ ifneq ($(SQLITE),0)
 endif
 	@echo "installed in $(DEST): bin/moetune; libmoelookup and libmoetune with headers, pkg-config, CMake, manual pages; completion for bash"
 
-C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) kernels/*.cu kernels/*.cuh tests/*.[ch] tests/*.cu tests/*.cc tests/*/*.h)
+C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) kernels/*.cu kernels/*.cuh tests/*.[ch] tests/*.cu tests/*.cc tests/*/*.h tests/*/*.cc)
 format:
 	clang-format -i $(C_FILES)
 lint:
@@ -320,6 +359,6 @@ help:
 	@echo "make [all] | tune | test | test-full | fuzz | bench | bench-NAME | check-gpu | install | format | lint | deps | clean"
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 4
 
--include $(wildcard $(BUILD)/*/*.d $(BUILD)/tuner/*/*.d $(BUILD)/on_?pu/*/*.d)
+-include $(wildcard $(BUILD)/*/*.d $(BUILD)/tuner/*/*.d $(BUILD)/on_?pu/*/*.d $(BUILD)/on_?pu/tests/*/*.d $(BUILD)/forked/*/*.d $(BUILD)/forked/*/*/*.d)
 -include $(wildcard $(LIB)/lib/*.d $(LIB)/tunelib/*/*.d $(LIB)/tunelib/tuner/*/*.d)
 .PHONY: gpu-checks gpu-plans check-gpu all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help

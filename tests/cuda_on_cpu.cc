@@ -265,22 +265,29 @@ void *shared(place at, size_t bytes)
     return allocations.back().memory.get();
 }
 
-cudaError_t run(uint64_t blocks, unsigned threads, const std::function<void()> &thread)
+cudaError_t (*queue)(cudaStream_t stream, const start &what);
+
+bool fits(const start &what)
+{
+    return what.blocks && what.blocks <= 0x7fffffff && what.threads && what.threads <= 1024;
+}
+
+cudaError_t run(const start &what)
 {
     uint64_t first, stride;
 
-    if (!blocks || blocks > 0x7fffffff || !threads || threads > 1024)
+    if (!fits(what))
         return cudaErrorInvalidConfiguration;
-    if (fibers.size() < threads)
-        fibers.resize(threads);
-    thread_body = &thread;
-    count = threads;
-    gridDim = dim3((unsigned)blocks);
-    blockDim = dim3(threads);
-    first = roll() % blocks;
-    stride = roll() % 2 ? 1 : blocks - 1; /* up or down */
-    for (uint64_t i = 0; i < blocks; i++) {
-        blockIdx = dim3((unsigned)((first + i * stride) % blocks), 0, 0);
+    if (fibers.size() < what.threads)
+        fibers.resize(what.threads);
+    thread_body = &what.thread;
+    count = what.threads;
+    gridDim = dim3((unsigned)what.blocks);
+    blockDim = dim3(what.threads);
+    first = roll() % what.blocks;
+    stride = roll() % 2 ? 1 : what.blocks - 1; /* up or down */
+    for (uint64_t i = 0; i < what.blocks; i++) {
+        blockIdx = dim3((unsigned)((first + i * stride) % what.blocks), 0, 0);
         if (!run_block())
             return cudaErrorLaunchFailure;
     }

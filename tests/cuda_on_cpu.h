@@ -10,8 +10,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <cuda_runtime_api.h>
 #include <functional>
+#include <vector>
 
 #undef __global__
 #undef __device__
@@ -45,7 +47,27 @@ void block_barrier(place at);
 const lanes &warp_exchange(exchange kind, uint32_t mask, uint64_t value, place at);
 void *shared(place at, size_t bytes);
 uint32_t lane();
-cudaError_t run(uint64_t blocks, unsigned threads, const std::function<void()> &thread);
+
+struct start {
+    uint64_t blocks;
+    unsigned threads;
+    std::function<void()> thread;
+    std::vector<uint64_t> words; /* of the arguments: some are pointers */
+};
+
+bool fits(const start &what);
+cudaError_t run(const start &what);
+
+/* Who takes what is launched on a stream; NULL: it is run at once. */
+extern cudaError_t (*queue)(cudaStream_t stream, const start &what);
+
+template <class T> void add_words(std::vector<uint64_t> &to, const T &argument)
+{
+    for (size_t at = 0; at + sizeof(uint64_t) <= sizeof(T); at += sizeof(uint64_t)) {
+        to.emplace_back();
+        memcpy(&to.back(), (const char *)&argument + at, sizeof(uint64_t));
+    }
+}
 
 template <class T> uint64_t to_bits(T x)
 {
@@ -162,16 +184,34 @@ inline float __uint_as_float(uint32_t x)
     return cuda_on_cpu::from_bits<float>(x);
 }
 
+inline uint64_t gpu_clock_ns()
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+inline void __nanosleep(unsigned ns)
+{
+    struct timespec t = { 0, (long)ns };
+
+    nanosleep(&t, NULL);
+}
+
 inline float __fdividef(float x, float y)
 {
     return x / y;
 }
 
 template <class... Args>
-cudaError_t launch(void (*kernel)(Args...), uint64_t blocks, unsigned threads, cudaStream_t,
+cudaError_t launch(void (*kernel)(Args...), uint64_t blocks, unsigned threads, cudaStream_t stream,
                    typename cuda_on_cpu::same<Args>::type... args)
 {
-    return cuda_on_cpu::run(blocks, threads, [=] { kernel(args...); });
+    cuda_on_cpu::start what = { blocks, threads, [=] { kernel(args...); }, {} };
+
+    (cuda_on_cpu::add_words(what.words, args), ...);
+    return cuda_on_cpu::queue ? cuda_on_cpu::queue(stream, what) : cuda_on_cpu::run(what);
 }
 
 #endif

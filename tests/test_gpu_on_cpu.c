@@ -1,0 +1,273 @@
+/* That the GPU which is run on a CPU refuses what a real one refuses, is as late as a real one may
+ * be, and says what a real one would leave undefined. */
+#include "check.h"
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BYTES = 1000 };
+
+static cudaStream_t a, b;
+static char *there, *pinned;
+
+static void set_up(void)
+{
+    CHECK(!cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking));
+    CHECK(!cudaStreamCreateWithFlags(&b, cudaStreamNonBlocking));
+    CHECK(!cudaMalloc((void **)&there, BYTES));
+    CHECK(!cudaMallocHost((void **)&pinned, BYTES));
+}
+
+static void tear_down(void)
+{
+    CHECK(!cudaFree(there));
+    CHECK(!cudaFreeHost(pinned));
+    CHECK(!cudaStreamDestroy(a) && !cudaStreamDestroy(b));
+    CHECK(!cudaGetLastError());
+}
+
+/* What ends a process that does it: a signal, or 0. */
+static int signal_of(void (*act)(void))
+{
+    pid_t child;
+    int status;
+
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        close(STDERR_FILENO);
+        act();
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void write_beyond(void)
+{
+    set_up();
+    there[BYTES] = 1;
+    cudaFree(there);
+}
+
+static void read_freed(void)
+{
+    set_up();
+    cudaFree(there);
+    there[0]++;
+}
+
+/* These come first: a child of a process that has begun may not use the runtime. */
+static void memory_ends_where_it_ends(void)
+{
+    CHECK(signal_of(write_beyond) == SIGABRT);
+    CHECK(signal_of(read_freed) == SIGSEGV);
+}
+
+static int to_child[2], to_parent[2];
+
+static void tell(int fd, const void *what, size_t bytes)
+{
+    CHECK(write(fd, what, bytes) == (ssize_t)bytes);
+}
+
+static void hear(int fd, void *what, size_t bytes)
+{
+    CHECK(read(fd, what, bytes) == (ssize_t)bytes);
+}
+
+/* Opens what the parent has, waits for its event, writes, and records its own. */
+static int other_process(void)
+{
+    cudaIpcMemHandle_t memory;
+    cudaIpcEventHandle_t event;
+    cudaEvent_t theirs, mine;
+    void *at = NULL, *again = NULL;
+    char word = 0;
+
+    check_failures = 0;
+    hear(to_child[0], &memory, sizeof(memory));
+    hear(to_child[0], &event, sizeof(event));
+    CHECK(!cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking));
+    CHECK(!cudaIpcOpenMemHandle(&at, memory, cudaIpcMemLazyEnablePeerAccess));
+    CHECK(!cudaIpcOpenMemHandle(&again, memory, cudaIpcMemLazyEnablePeerAccess) && again == at);
+    CHECK(!cudaIpcCloseMemHandle(again));
+    CHECK(cudaFree(at) == cudaErrorInvalidValue);
+    CHECK(!cudaIpcOpenEventHandle(&theirs, event));
+    CHECK(!cudaEventCreateWithFlags(&mine, cudaEventInterprocess | cudaEventDisableTiming));
+    CHECK(!cudaIpcGetEventHandle(&event, mine));
+    CHECK(!cudaStreamWaitEvent(a, theirs, 0));
+    CHECK(!cudaMemsetAsync(at, 2, 1, a));
+    CHECK(!cudaEventRecord(mine, a));
+    tell(to_parent[1], &event, sizeof(event));
+    hear(to_child[0], &word, 1);
+    CHECK(!cudaStreamSynchronize(a));
+    CHECK(!cudaIpcCloseMemHandle(at));
+    cudaGetLastError();
+    return check_failures;
+}
+
+static void processes_share_memory_and_events(void)
+{
+    cudaIpcMemHandle_t memory;
+    cudaIpcEventHandle_t handle;
+    cudaEvent_t mine, theirs;
+    void *same;
+    pid_t child;
+    int status;
+
+    CHECK(!pipe(to_child) && !pipe(to_parent));
+    fflush(stdout);
+    child = fork();
+    if (child == 0)
+        _exit(other_process());
+    set_up();
+    CHECK(!cudaEventCreateWithFlags(&mine, cudaEventInterprocess | cudaEventDisableTiming));
+    CHECK(cudaIpcGetMemHandle(&memory, there + 1) == cudaErrorInvalidValue);
+    CHECK(!cudaIpcGetMemHandle(&memory, there) && !cudaIpcGetEventHandle(&handle, mine));
+    CHECK(cudaIpcOpenMemHandle(&same, memory, cudaIpcMemLazyEnablePeerAccess));
+    CHECK(cudaIpcOpenEventHandle(&theirs, handle));
+    cudaGetLastError();
+    CHECK(!cudaMemsetAsync(there, 1, BYTES, a) && !cudaEventRecord(mine, a));
+    tell(to_child[1], &memory, sizeof(memory));
+    tell(to_child[1], &handle, sizeof(handle));
+    hear(to_parent[0], &handle, sizeof(handle));
+    CHECK(!cudaIpcOpenEventHandle(&theirs, handle));
+    CHECK(!cudaStreamWaitEvent(b, theirs, 0));
+    CHECK(!cudaMemcpyAsync(pinned, there, BYTES, cudaMemcpyDeviceToHost, b));
+    CHECK(!cudaStreamSynchronize(b));
+    CHECK(pinned[0] == 2 && pinned[1] == 1);
+    tell(to_child[1], "", 1);
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+    CHECK(!cudaEventDestroy(mine) && !cudaEventDestroy(theirs));
+    tear_down();
+}
+
+static void use_it_in_a_child(void)
+{
+    void *memory;
+
+    if (cudaMalloc(&memory, 1) == cudaErrorInitializationError)
+        abort();
+}
+
+static void a_child_of_who_has_begun_is_refused(void)
+{
+    CHECK(signal_of(use_it_in_a_child) == SIGABRT);
+}
+
+static void fresh_memory_is_no_zero(void)
+{
+    bool zero = true;
+
+    set_up();
+    CHECK(!cudaMemcpyAsync(pinned, there, BYTES, cudaMemcpyDeviceToHost, a));
+    CHECK(!cudaStreamSynchronize(a));
+    for (int i = 0; i < BYTES; i++)
+        zero = zero && !pinned[i];
+    CHECK(!zero);
+    tear_down();
+}
+
+/* One stream writes, another reads: with an event always after, without one often before. */
+static void only_an_event_orders_streams(void)
+{
+    cudaEvent_t event;
+    int early = 0;
+
+    set_up();
+    CHECK(!cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    for (int i = 0; i < 400; i++) {
+        bool ordered = i % 2;
+
+        CHECK(!cudaMemsetAsync(there, 0, BYTES, a) && !cudaStreamSynchronize(a));
+        CHECK(!cudaMemsetAsync(there, 1, BYTES, a) && !cudaEventRecord(event, a));
+        if (ordered)
+            CHECK(!cudaStreamWaitEvent(b, event, 0));
+        CHECK(!cudaMemcpyAsync(pinned, there, BYTES, cudaMemcpyDeviceToHost, b));
+        CHECK(!cudaStreamSynchronize(b));
+        CHECK(!ordered || pinned[0] == 1);
+        early += pinned[0] != 1;
+        CHECK(!cudaStreamSynchronize(a));
+    }
+    CHECK(early > 20);
+    CHECK(!cudaEventDestroy(event));
+    tear_down();
+}
+
+static void what_is_wrong_is_refused(void)
+{
+    char local[16];
+    cudaEvent_t event, dateless;
+    float ms;
+
+    set_up();
+    CHECK(!cudaEventCreate(&event));
+    CHECK(!cudaEventCreateWithFlags(&dateless, cudaEventDisableTiming));
+    CHECK(cudaMemcpyAsync(there, local, 8, cudaMemcpyDeviceToDevice, a) == cudaErrorInvalidValue);
+    CHECK(cudaMemcpyAsync(there + BYTES - 7, there, 8, cudaMemcpyDeviceToDevice, a));
+    CHECK(cudaMemsetAsync(local, 0, 8, a) == cudaErrorInvalidValue);
+    CHECK(cudaMemsetAsync(there, 0, 8, NULL) == cudaErrorInvalidResourceHandle);
+    CHECK(cudaFree(there + 1) == cudaErrorInvalidValue);
+    CHECK(cudaFree(local) == cudaErrorInvalidValue);
+    CHECK(cudaEventElapsedTime(&ms, event, event) == cudaErrorInvalidResourceHandle);
+    CHECK(!cudaEventRecord(dateless, a) && !cudaStreamSynchronize(a));
+    CHECK(cudaEventElapsedTime(&ms, dateless, dateless) == cudaErrorInvalidResourceHandle);
+    CHECK(cudaEventCreateWithFlags(&dateless, cudaEventInterprocess) == cudaErrorInvalidValue);
+    CHECK(cudaSetDevice(1) == cudaErrorInvalidDevice);
+    CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
+    CHECK(!cudaGetLastError());
+    CHECK(!cudaEventDestroy(event));
+    CHECK(cudaEventDestroy(event) == cudaErrorInvalidResourceHandle);
+    CHECK(cudaEventRecord(event, a) == cudaErrorInvalidResourceHandle);
+    cudaGetLastError();
+    tear_down();
+}
+
+/* 2x3 times 3x2, by columns. */
+static void products_are_products(void)
+{
+    float in[12] = { 1, 2, 3, 4, 5, 6, 1, 0, 2, 0, 1, 3 }, one = 1, zero = 0;
+    const float want[4] = { 11, 14, 18, 22 };
+    float *at = NULL;
+    cublasHandle_t blas;
+
+    set_up();
+    CHECK(!cudaMalloc((void **)&at, 16 * sizeof(float)));
+    memcpy(pinned, in, sizeof(in));
+    CHECK(!cudaMemcpyAsync(at, pinned, sizeof(in), cudaMemcpyHostToDevice, a));
+    CHECK(!cublasCreate(&blas) && !cublasSetStream(blas, a));
+    CHECK(cublasGemmStridedBatchedEx_64(blas, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 3, &one, at,
+                                        CUDA_R_32F, 1, 0, at + 6, CUDA_R_32F, 3, 0, &zero, at + 12,
+                                        CUDA_R_32F, 2, 0, 1, CUBLAS_COMPUTE_32F,
+                                        CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_INVALID_VALUE);
+    CHECK(!cublasGemmStridedBatchedEx_64(
+        blas, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 3, &one, at, CUDA_R_32F, 2, 0, at + 6, CUDA_R_32F, 3,
+        0, &zero, at + 12, CUDA_R_32F, 2, 0, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    CHECK(!cudaMemcpyAsync(pinned, at + 12, sizeof(want), cudaMemcpyDeviceToHost, a));
+    CHECK(!cudaStreamSynchronize(a) && !memcmp(pinned, want, sizeof(want)));
+    CHECK(!cublasDestroy(blas) && !cudaFree(at));
+    tear_down();
+}
+
+int main(void)
+{
+    static const struct test tests[] = {
+        TEST(memory_ends_where_it_ends),
+        TEST(processes_share_memory_and_events),
+        TEST(a_child_of_who_has_begun_is_refused),
+        TEST(fresh_memory_is_no_zero),
+        TEST(only_an_event_orders_streams),
+        TEST(what_is_wrong_is_refused),
+        TEST(products_are_products),
+    };
+
+    return check_all(tests, sizeof(tests) / sizeof(tests[0]));
+}
