@@ -181,7 +181,7 @@ comma := ,
 
 gpu-plans: $(GPU_PLANS)
 # And all of it on a CPU.
-ifneq ($(ON_CPU),)
+ifneq ($(and $(ON_CPU),$(wildcard $(CUDA_HOME)/include/cublas_v2.h)),)
 ON_CPU += $(addprefix $(BUILD)/tests/,test_gpu_on_cpu test_cuda_device) $(if $(NCCL_HEADER),$(addprefix $(BUILD)/tests/,test_cuda_nccl test_cuda_wire test_cuda_plans test_cuda_run))
 endif
 $(BUILD)/tests/test_gpu_on_cpu: $(BUILD)/on_gpu/tests/test_gpu_on_cpu.o $(TWIN_LIBRARIES)
