@@ -4,21 +4,31 @@
 #include "status.h"
 #include "world.h"
 
+static int open_streams(struct engine *engine)
+{
+    TRY(stream_open(engine->device, &engine->compute));
+    TRY(stream_open_urgent(engine->device, &engine->comm));
+    if (!engine->device->asynchronous)
+        return OK;
+    TRY(event_open(engine->device, &engine->begun));
+    TRY(event_open(engine->device, &engine->joined));
+    return event_open(engine->device, &engine->ended);
+}
+
 int engine_open(struct world *world, const char *device_name, const char *wire_name,
                 struct engine *out)
 {
-    struct device *device = NULL;
-    struct wire *wire = NULL;
     struct engine engine = { 0 };
-    int rc = world_settle(world, device_open(device_name, &device));
+    int rc = world_settle(world, device_open(device_name, &engine.device));
 
     if (!rc)
-        rc = wire_open(wire_name, world, device, &wire);
+        rc = wire_open(wire_name, world, engine.device, &engine.wire);
     if (rc) {
-        device_close(device);
+        device_close(engine.device);
         return rc;
     }
-    rc = world_settle(world, engine_open_on(device, wire, &engine));
+    /* Agreed before anything is closed: a wire may be closed by all ranks only. */
+    rc = world_settle(world, open_streams(&engine));
     if (rc)
         engine_close(&engine);
     else
@@ -29,19 +39,12 @@ int engine_open(struct world *world, const char *device_name, const char *wire_n
 int engine_open_on(struct device *device, struct wire *wire, struct engine *out)
 {
     struct engine engine = { .device = device, .wire = wire };
-    int rc;
+    int rc = open_streams(&engine);
 
-    TRY_OUT(stream_open(engine.device, &engine.compute));
-    TRY_OUT(stream_open_urgent(engine.device, &engine.comm));
-    if (device->asynchronous) {
-        TRY_OUT(event_open(device, &engine.begun));
-        TRY_OUT(event_open(device, &engine.joined));
-        TRY_OUT(event_open(device, &engine.ended));
-    }
-    *out = engine;
-    return OK;
-out:
-    engine_close(&engine);
+    if (rc)
+        engine_close(&engine);
+    else
+        *out = engine;
     return rc;
 }
 
