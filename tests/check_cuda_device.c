@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include "cuda.h"
+#include "moelookup.h"
 #include "random.h"
 #include "status.h"
 
@@ -161,6 +162,40 @@ static void a_failure_skips_what_follows_but_not_the_events(void)
     tear_down();
 }
 
+/* 1 x 1, of the last element that the kernel before it changes: the library is told of each stream.
+ */
+static int square_last(struct stream *stream, void *to)
+{
+    return launch_gemm(stream, &(struct gemm){ .dtype = MOE_F32,
+                                               .m = 1,
+                                               .n = 1,
+                                               .k = 1,
+                                               .batch = 1,
+                                               .a = f.line + FLOATS - 1,
+                                               .b = f.line + FLOATS - 1,
+                                               .c = to });
+}
+
+static void a_product_is_in_the_order_of_its_own_stream(void)
+{
+    void *square = NULL;
+    float got = 0;
+
+    set_up();
+    CHECK(!device_alloc(f.device, sizeof(got), &square));
+    for (int i = 0; i < 8; i++) {
+        put(1);
+        CHECK(!square_last(i % 2 ? f.b : f.a, square));
+        CHECK(!stream_sync(f.a) && !stream_sync(f.b));
+        CHECK(!twice(i % 2 ? f.a : f.b) && !square_last(i % 2 ? f.a : f.b, square));
+        CHECK(!stream_sync(f.a) && !stream_sync(f.b));
+        CHECK(!device_download(f.device, &got, square, sizeof(got)));
+        CHECK(got == 4);
+    }
+    device_release(f.device, square);
+    tear_down();
+}
+
 /* A launch that CUDA refuses stays in its stream, and is not blamed on the next. */
 static void a_refused_launch_is_the_status_of_its_stream(void)
 {
@@ -252,6 +287,7 @@ int main(void)
         TEST(a_wait_without_a_record_passes_at_once),
         TEST(a_muted_stream_keeps_its_events_only),
         TEST(a_failure_skips_what_follows_but_not_the_events),
+        TEST(a_product_is_in_the_order_of_its_own_stream),
         TEST(a_refused_launch_is_the_status_of_its_stream),
         TEST(dates_go_on_and_agree_with_the_hosts),
         TEST(memory_that_is_not_there_is_a_result),
