@@ -38,8 +38,8 @@ struct cluster {
                                                            * steps that take 3 times as long; slow
                                                            * wander */
     double memory_gib; /* per rank; plans that need more are ruled out */
-    /* How fast ranks are beside each other (tuner/machine/rank_speeds.h); the simulation takes all for the
-     * slowest one, and it stays at home. */
+    /* How fast ranks are beside each other (tuner/machine/rank_speeds.h); the simulation takes all
+     * for the slowest one, and it stays at home. */
     char rank_speeds_percent[1024];
     /* Blocks of a GPU's threads that carry exchanges: what one can, and how many the library takes
      * unless it is told.  Unknown: their number changes nothing.  overlap_slowdown is that beside

@@ -9,10 +9,10 @@
 enum { EXPORT_VERSION = 2 };
 
 struct export_options {
-    const char *cluster;           /* beginning of a hash; NULL: all */
-    const char *shape; /* layers that agree with this text; NULL: all */
-    bool identify;                 /* host names and the cluster's name as well */
-    bool full;                     /* every trial with its samples as well */
+    const char *cluster; /* beginning of a hash; NULL: all */
+    const char *shape;   /* layers that agree with this text; NULL: all */
+    bool identify;       /* host names and the cluster's name as well */
+    bool full;           /* every trial with its samples as well */
 };
 
 /* Canonical JSON lines; see README, "Format".  UNSUPPORTED, silently, if nothing is chosen. */

@@ -123,6 +123,7 @@ static void an_older_driver_is_a_note_and_an_unknown_clock_is_not(void)
 {
     struct gpu_condition ranks[RANKS];
     struct findings found;
+    const struct finding *fault;
 
     sound(ranks);
     for (int i = 0; i < RANKS; i++) {
@@ -131,7 +132,8 @@ static void an_older_driver_is_a_note_and_an_unknown_clock_is_not(void)
         ranks[i].mig = ranks[i].busy_percent = ranks[i].links = -1;
     }
     found = findings_of(ranks);
-    CHECK(only_fault(&found) && strstr(only_fault(&found)->what, "a driver for 12.4"));
+    fault = only_fault(&found);
+    CHECK(fault && strstr(fault->what, "a driver for 12.4"));
     CHECK(says(&found, "GPU clock: not known"));
 }
 
