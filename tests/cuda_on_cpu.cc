@@ -47,8 +47,9 @@ struct allocation {
     size_t bytes;
 };
 
-std::vector<fiber> fibers; /* kept: stacks are costly to make */
-std::vector<allocation> allocations;
+/* Kept: stacks are costly to make.  Never destroyed: a kernel may still run when main() returns. */
+std::vector<fiber> &fibers = *new std::vector<fiber>;
+std::vector<allocation> &allocations = *new std::vector<allocation>;
 ucontext_t scheduler;
 void *scheduler_fake_stack;
 const void *scheduler_stack;
