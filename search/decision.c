@@ -1,149 +1,190 @@
-/* Search, contest, and the search again if its winner fails in the contest. */
+/* Search until another sample is not worth its time, then make sure of the default. */
 #include "decision.h"
 
+#include <math.h>
 #include <string.h>
+
+const char *const decision_words[] = { "adopted", "likely", "default", "incumbent", "alone", NULL };
+
+/* Slower than the default by more than this does harm. */
+static const double harmless = 0.01;
+static const double harm_limit = 0.01;
+enum { PATIENCE = 40 };
 
 void decision_open(struct decision *d, const struct decision_setup *setup)
 {
-    size_t arms = setup->search->setup.arm_count;
+    struct decision_setup s = *setup;
 
-    memset(d, 0, sizeof(*d));
-    d->setup = *setup;
-    d->setup.usable = NULL;
-    for (size_t i = 0; i < arms; i++)
-        d->usable[i] = !setup->usable || setup->usable[i];
-    if (!setup->rematch)
-        search_visit(setup->search, setup->capacity, d->usable);
+    s.usable = NULL;
+    s.harm = s.harm > 0 ? s.harm : harm_limit;
+    s.patience = s.patience ? s.patience : PATIENCE;
+    *d = (struct decision){ .setup = s };
+    if (s.alone)
+        search_visit_alone(s.search, s.capacity, setup->usable);
+    else
+        search_visit(s.search, s.capacity, setup->usable);
 }
 
-/* ---- the contest */
+/* ---- the rule */
 
-static int place_of(const struct decision *d, int arm)
+/* The default plan's arm, if it can run here. */
+static int standard_of(const struct decision *d)
 {
-    for (int i = 0; i < d->contestant_count; i++)
-        if (d->contestants[i] == arm)
-            return i;
-    return -1;
+    int standard = d->setup.standard;
+
+    return standard >= 0 && d->setup.search->usable[standard] ? standard : -1;
 }
 
-static void enter(struct decision *d, int arm)
+static double harm_of(const struct decision *d, int arm)
 {
-    if (arm >= 0 && d->usable[arm] && place_of(d, arm) < 0)
-        d->contestants[d->contestant_count++] = arm;
+    int standard = standard_of(d);
+
+    return standard < 0 || arm == standard
+               ? 0
+               : search_chance_slower(d->setup.search, arm, standard, harmless);
 }
 
-static void open_contest(struct decision *d)
+static bool is_safe(const struct decision *d, int arm)
 {
-    struct moe_plan plans[CONTEST_PLANS_MAX];
-
-    d->contestant_count = 0;
-    enter(d, d->found.winner);
-    enter(d, d->setup.standard);
-    enter(d, d->setup.incumbent);
-    for (int i = 0; i < d->contestant_count; i++)
-        plans[i] = d->setup.search->setup.arms[d->contestants[i]];
-    contest_open(&d->contest, &d->setup.contest, plans, d->contestant_count,
-                 place_of(d, d->setup.standard), place_of(d, d->setup.incumbent));
-    d->contested = true;
-    for (uint32_t i = 0; i < d->kept_count; i++)
-        if (place_of(d, d->kept[i].arm) >= 0)
-            contest_tell(&d->contest, place_of(d, d->kept[i].arm), d->kept[i].ns);
+    return harm_of(d, arm) <= d->setup.harm;
 }
 
-/* ---- who meets the default plan */
-
-static int first_usable(const struct decision *d, const int *arms, int count)
+/* Of the arms that may be published the one of least expected time: the default is one of them. */
+static int best_safe(const struct decision *d)
 {
-    for (int i = 0; i < count; i++)
-        if (arms[i] >= 0 && d->usable[arms[i]])
-            return arms[i];
-    return -1;
-}
+    const struct search *s = d->setup.search;
+    int best = standard_of(d);
 
-static struct search_verdict find(const struct decision *d)
-{
-    const int known[] = { d->setup.challenger, d->setup.incumbent, d->setup.standard };
-    struct search_verdict found = { .winner = -1, .runner_up = -1, .reason = SEARCH_CERTAIN };
+    for (int i = 0; i < (int)s->setup.arm_count; i++) {
+        double above;
 
-    if (!d->setup.rematch)
-        return search_verdict(d->setup.search);
-    found.winner = first_usable(d, known, 3);
-    return found;
-}
-
-int decision_next(struct decision *d, enum decision_phase *phase)
-{
-    int next;
-
-    *phase = DECISION_SEARCH;
-    if (!d->contested && !d->setup.rematch && (next = search_next(d->setup.search)) != SEARCH_DONE)
-        return next;
-    if (!d->contested) {
-        d->found = find(d);
-        if (d->found.winner < 0)
-            return DECISION_DONE;
-        open_contest(d);
+        if (!s->usable[i] || !s->count[i])
+            continue;
+        above = best < 0 ? 0 : search_compare(d->setup.search, i, best).mean;
+        if ((best < 0 || above < 0) && is_safe(d, i))
+            best = i;
     }
-    *phase = DECISION_CONTEST;
-    next = contest_next(&d->contest);
-    return next == CONTEST_DONE ? DECISION_DONE : d->contestants[next];
+    return best;
 }
 
-void decision_tell(struct decision *d, enum decision_phase phase, int arm, int64_t ns)
+/* The search's winner, unless it may do harm. */
+static int published(const struct decision *d, const struct search_verdict *found)
 {
-    if (phase == DECISION_SEARCH) {
+    int incumbent = d->setup.incumbent;
+    int best = is_safe(d, found->winner) ? found->winner : best_safe(d);
+
+    if (incumbent < 0 || incumbent == best || !d->setup.search->usable[incumbent] ||
+        !is_safe(d, incumbent))
+        return best;
+    return search_compare(d->setup.search, best, incumbent).mean < log1p(-d->setup.margin)
+               ? best
+               : incumbent;
+}
+
+/* ---- what to sample */
+
+static int less_sampled(const struct search *s, int a, int b)
+{
+    return s->count[a] <= s->count[b] ? a : b;
+}
+
+int decision_next(struct decision *d, enum decision_purpose *purpose)
+{
+    struct search *s = d->setup.search;
+    int next = search_next(s), winner, standard = standard_of(d);
+
+    *purpose = DECISION_SEARCH;
+    if (next != SEARCH_DONE)
+        return next;
+    *purpose = DECISION_SAFETY;
+    winner = search_verdict(s).winner;
+    if (s->cut || winner < 0 || standard < 0 || d->safety_samples >= d->setup.patience)
+        return DECISION_DONE;
+    if (!s->count[standard])
+        return standard; /* what it takes is a claim, too */
+    return is_safe(d, winner) ? DECISION_DONE : less_sampled(s, winner, standard);
+}
+
+void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, int64_t ns)
+{
+    if (purpose == DECISION_SEARCH) {
         search_tell(d->setup.search, arm, ns);
         return;
     }
-    if (d->kept_count < DECISION_KEPT_MAX)
-        d->kept[d->kept_count++] = (struct kept){ arm, ns };
-    if (d->contested && place_of(d, arm) >= 0)
-        contest_tell(&d->contest, place_of(d, arm), ns);
+    d->safety_samples++;
+    search_add(d->setup.search, arm, ns);
 }
 
-void decision_recall(struct decision *d, enum decision_phase phase, int arm, int64_t ns)
+void decision_recall(struct decision *d, enum decision_purpose purpose, int arm, int64_t ns)
 {
-    if (!d->usable[arm] || (phase == DECISION_SEARCH && d->setup.rematch))
-        return;
-    if (phase == DECISION_SEARCH)
+    if (purpose == DECISION_SEARCH)
         search_next(d->setup.search); /* what it answers was done then */
-    decision_tell(d, phase, arm, ns);
-}
-
-static void leave_contest(struct decision *d, int arm)
-{
-    d->usable[arm] = false;
-    if (d->contested && place_of(d, arm) >= 0)
-        contest_drop(&d->contest, place_of(d, arm));
-    if (d->contested && arm == d->found.winner)
-        d->contested = false; /* another one has to be found */
+    decision_tell(d, purpose, arm, ns);
 }
 
 void decision_drop(struct decision *d, int arm)
 {
-    if (!d->setup.rematch)
-        search_drop(d->setup.search, arm);
-    leave_contest(d, arm);
+    search_drop(d->setup.search, arm);
 }
 
 void decision_shun(struct decision *d, int arm)
 {
-    if (!d->setup.rematch)
-        search_shun(d->setup.search, arm);
-    leave_contest(d, arm);
+    search_shun(d->setup.search, arm);
+}
+
+/* ---- what came of it */
+
+static const double two_sided = 1.96;
+
+static void add_gain(const struct decision *d, struct decision_result *r)
+{
+    int standard = standard_of(d);
+    struct normal over;
+
+    r->default_ns = r->gain = r->gain_low = r->gain_high = NAN;
+    if (standard < 0)
+        return;
+    over = search_compare(d->setup.search, r->arm, standard);
+    r->default_ns = exp(search_level(d->setup.search, standard).mean);
+    r->gain = 1 - exp(over.mean);
+    r->gain_low = 1 - exp(over.mean + two_sided * over.sd);
+    r->gain_high = 1 - exp(over.mean - two_sided * over.sd);
+    r->samples += standard == r->arm ? 0 : d->setup.search->count[standard];
+}
+
+static enum decision_word word_of(const struct decision *d, const struct decision_result *r)
+{
+    int standard = standard_of(d);
+
+    if (standard < 0)
+        return DECISION_ALONE;
+    if (r->arm == standard)
+        return DECISION_DEFAULT;
+    if (r->arm == d->setup.incumbent && r->arm != r->found.winner)
+        return DECISION_INCUMBENT;
+    return search_chance_slower(d->setup.search, r->arm, standard, 0) <= d->setup.harm
+               ? DECISION_ADOPTED
+               : DECISION_LIKELY;
 }
 
 bool decision_result(const struct decision *d, struct decision_result *out)
 {
-    struct contest_verdict verdict;
+    struct search *s = d->setup.search;
+    struct decision_result r = { .found = search_verdict(s) };
+    struct normal level;
 
-    if (!d->contested)
+    if (r.found.winner < 0)
         return false;
-    verdict = contest_verdict(&d->contest);
-    if (verdict.adopted < 0)
-        return false;
-    *out = (struct decision_result){ .arm = d->contestants[verdict.adopted],
-                                     .found = d->found,
-                                     .contest = verdict };
+    r.arm = published(d, &r.found);
+    r.word = word_of(d, &r);
+    level = search_level(s, r.arm);
+    r.ns = exp(level.mean);
+    r.low_ns = exp(level.mean - two_sided * level.sd);
+    r.high_ns = exp(level.mean + two_sided * level.sd);
+    r.samples = s->count[r.arm];
+    add_gain(d, &r);
+    r.bound = search_bound(s, r.arm);
+    r.harm = harm_of(d, r.arm);
+    *out = r;
     return true;
 }

@@ -1,67 +1,79 @@
-/* One bucket from its first sample to what the dictionary will say: the search, then the contest of
- * its winner with the default plan and with the plan in force.  Pure: ask what to sample, tell what
- * it took, whoever runs the steps.
+/* One bucket from its first sample to what the dictionary will say.  Pure: ask what to sample, tell
+ * what it took, whoever runs the steps.
  *
  *     decision_open(&d, &setup);
- *     decision_recall(&d, phase, arm, recorded_ns);      what an earlier run sampled, in its order
- *     while ((arm = decision_next(&d, &phase)) != DECISION_DONE)
- *         decision_tell(&d, phase, arm, measured_ns);    or decision_drop(&d, arm) if it failed
+ *     decision_recall(&d, purpose, arm, recorded_ns);    what was sampled before, in its order
+ *     while ((arm = decision_next(&d, &purpose)) != DECISION_DONE)
+ *         decision_tell(&d, purpose, arm, measured_ns);  or decision_drop(&d, arm) if it failed
  *     decided = decision_result(&d, &result);
  *
- * A rematch asks no search: the plans are known, and only who is fastest now is in question. */
+ * The rule: the plan of least expected time is published whose chance to be slower than the default
+ * plan by more than 1 % is below a limit.  Everything that was sampled informs one belief, the
+ * search's; while the best plan is not yet safe, it and the default are sampled in turn.  A new
+ * plan takes the place of the one in force only if it is better by more than a margin. */
 #ifndef DECISION_H
 #define DECISION_H
 
-#include "contest.h"
 #include "search.h"
 
-enum { DECISION_DONE = -1, DECISION_KEPT_MAX = 4 * CONTEST_ROUNDS_MAX };
+enum { DECISION_DONE = -1 };
 
-enum decision_phase { DECISION_SEARCH, DECISION_CONTEST };
+/* What a sample is taken for. */
+enum decision_purpose {
+    DECISION_SEARCH, /* the search asks for it */
+    DECISION_SAFETY  /* is the best plan slower than the default? */
+};
 
 struct decision_setup {
     struct search *search; /* borrowed; nobody else may visit until the decision is made */
     uint64_t capacity;
-    const bool *usable; /* by arm; NULL = all are */
+    const bool *usable; /* by arm; NULL = all are; not kept */
     int standard;       /* the default plan's arm, or -1 */
     int incumbent;      /* the arm in force, or -1 */
-    bool rematch;       /* `challenger` against these two, without a search */
-    int challenger;     /* of a rematch; the incumbent itself, if there is no other */
-    struct contest_settings contest;
+    bool alone;         /* what other capacities say does not count: they may be out of date */
+    double harm;        /* the greatest chance to be slower than the default; 0 = 0.01 */
+    double margin;      /* by how much the incumbent must be beaten, a share of its time */
+    uint32_t patience;  /* samples for safety's sake before the best plan is given up; 0 = 40 */
 };
 
 struct decision {
-    struct decision_setup setup; /* usable: not kept */
-    bool usable[SEARCH_ARMS_MAX];
-    struct search_verdict found;
-    bool contested; /* the contest is open */
-    struct contest contest;
-    int contestants[CONTEST_PLANS_MAX], contestant_count; /* arms */
-    struct kept {
-        int arm;
-        int64_t ns;
-    } kept[DECISION_KEPT_MAX]; /* every sample of a contest: a second one begins with them */
-    uint32_t kept_count;
+    struct decision_setup setup;
+    uint32_t safety_samples;
 };
+
+enum decision_word {
+    DECISION_ADOPTED,   /* it is faster than the default, with a chance of error below the limit */
+    DECISION_LIKELY,    /* it is expected to be, and is not slower by 1 % with that chance */
+    DECISION_DEFAULT,   /* no plan that may be published is expected to be faster */
+    DECISION_INCUMBENT, /* the plan in force stays: none is better by the margin */
+    DECISION_ALONE      /* the default cannot run here */
+};
+extern const char *const decision_words[];
 
 struct decision_result {
     int arm; /* that the dictionary gets */
+    enum decision_word word;
     struct search_verdict found;
-    struct contest_verdict contest;
+    double ns, low_ns, high_ns;       /* of a step under it: expected, and a 95 % interval */
+    double default_ns;                /* NAN without a default */
+    double gain, gain_low, gain_high; /* 1 - ns / default_ns with its interval; NAN without one */
+    double bound; /* it is slower than the best plan by less than this share, with 95 % */
+    double harm;  /* the chance that it is slower than the default by more than 1 %; 0 without */
+    uint32_t samples; /* of it and the default */
 };
 
-/* Opens the search's visit, unless it is a rematch. */
+/* Opens the search's visit. */
 void decision_open(struct decision *decision, const struct decision_setup *setup);
 
 /* The arm to sample next and what for, or DECISION_DONE. */
-int decision_next(struct decision *decision, enum decision_phase *phase);
+int decision_next(struct decision *decision, enum decision_purpose *purpose);
 
-void decision_tell(struct decision *decision, enum decision_phase phase, int arm, int64_t ns);
-void decision_recall(struct decision *decision, enum decision_phase phase, int arm, int64_t ns);
+void decision_tell(struct decision *decision, enum decision_purpose purpose, int arm, int64_t ns);
+void decision_recall(struct decision *decision, enum decision_purpose purpose, int arm, int64_t ns);
 void decision_drop(struct decision *decision, int arm); /* failed: never again in this bucket */
 void decision_shun(struct decision *decision, int arm); /* likewise: too slow to be tried */
 
-/* After DECISION_DONE.  False: nothing is usable. */
+/* At any time: what would be published now.  False: nothing is usable. */
 bool decision_result(const struct decision *decision, struct decision_result *out);
 
 #endif

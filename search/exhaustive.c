@@ -66,7 +66,7 @@ static void exhaustive_drop(struct search *search, int arm, bool failed)
 static void exhaustive_verdict(struct search *search, struct search_verdict *out)
 {
     tally_verdict(search->own, search, out);
-    out->bound = tally_bound(search->own, search, out->winner);
+    out->bound = tally_bound(search, out->winner);
     if (out_of_samples(search))
         out->reason = SEARCH_LIMIT;
 }
@@ -79,6 +79,10 @@ const struct search_ops search_exhaustive = {
     .visit = exhaustive_visit,
     .next = exhaustive_next,
     .tell = exhaustive_tell,
+    .add = tally_add_extra,
     .drop = exhaustive_drop,
     .verdict = exhaustive_verdict,
+    .level = tally_level,
+    .compare = tally_compare,
+    .bound = tally_bound,
 };

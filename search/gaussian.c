@@ -60,6 +60,7 @@ static int allocate_all(struct gaussian *g)
 int gaussian_open(const struct search_setup *setup, struct gaussian *out)
 {
     struct gaussian g = { .costs = costs_of(&setup->shape, &setup->machine),
+                          .model = setup->model,
                           .arms = setup->arms,
                           .count = setup->arm_count,
                           .stride = (setup->arm_count + 3) / 4 * 4,
@@ -205,9 +206,18 @@ static void solve_lower_rows(const double *factor, size_t n, double *x, size_t s
 
 /* The prior mean of an arm and its gradient by each constant, in standard deviations of that
  * constant: the model, linear about g->constants. */
+static double model_gradient(const struct gaussian *g, double log_c, int arm, double *gradient)
+{
+    if (!g->model)
+        return costs_gradient(&g->costs, g->constants, exp(log_c), &g->arms[arm], gradient);
+    memset(gradient, 0, COST_CONSTANTS * sizeof(*gradient));
+    gradient[COST_SCALE] = 1;
+    return g->model->log_ns(g->model->self, exp(log_c), arm) + g->constants[COST_SCALE];
+}
+
 static double prior_mean(const struct gaussian *g, double log_c, int arm, double *gradient)
 {
-    double mean = costs_gradient(&g->costs, g->constants, exp(log_c), &g->arms[arm], gradient);
+    double mean = model_gradient(g, log_c, arm, gradient);
 
     for (int i = 0; i < COST_CONSTANTS; i++) {
         mean += gradient[i] * (g->costs.prior[i] - g->constants[i]);

@@ -26,6 +26,7 @@ struct belief {
 
 struct gaussian {
     struct costs costs;
+    const struct search_model *model; /* borrowed; in place of costs, or NULL */
     const struct moe_plan *arms;      /* borrowed */
     size_t count, stride;             /* of arms; rows are padded to whole groups of four */
     double constants[COST_CONSTANTS]; /* where the cost model is taken as linear */

@@ -695,13 +695,34 @@ static double guided_estimate(struct search *search, uint64_t capacity, int arm)
     return look_elsewhere(search->own, log_capacity(capacity))->mean[arm];
 }
 
-static void guided_compare(struct search *search, int arm, int other, double *mean, double *sd)
+static struct normal guided_level(struct search *search, int arm)
 {
     struct guided *g = search->own;
 
     look(g, -1);
-    *mean = g->outlook.mean[arm] - g->outlook.mean[other];
-    *sd = outlook_difference_sd(&g->outlook, arm, other);
+    return (struct normal){ g->outlook.mean[arm], g->outlook.sd[arm] };
+}
+
+static struct normal guided_compare(struct search *search, int arm, int other)
+{
+    struct guided *g = search->own;
+
+    look(g, -1);
+    return (struct normal){ g->outlook.mean[arm] - g->outlook.mean[other],
+                            outlook_difference_sd(&g->outlook, arm, other) };
+}
+
+static double guided_bound(struct search *search, int arm)
+{
+    struct guided *g = search->own;
+    double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX];
+
+    look(g, -1);
+    for (int i = 0; i < (int)search->setup.arm_count; i++) {
+        mean[i] = g->outlook.mean[i] - g->outlook.mean[arm];
+        sd[i] = outlook_difference_sd(&g->outlook, i, arm);
+    }
+    return bound_against(search, search->usable, mean, sd, arm);
 }
 
 static double guided_slope(struct search *search, int arm, uint64_t from, uint64_t to)
@@ -737,10 +758,13 @@ const struct search_ops search_guided = {
     .visit = guided_visit,
     .next = guided_next,
     .tell = guided_tell,
+    .add = guided_tell,
     .drop = guided_drop,
     .verdict = guided_verdict,
     .infer = guided_infer,
     .estimate = guided_estimate,
-    .compare = guided_compare,
     .slope = guided_slope,
+    .level = guided_level,
+    .compare = guided_compare,
+    .bound = guided_bound,
 };

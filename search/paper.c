@@ -177,6 +177,9 @@ const struct search_ops search_paper = {
     .visit = paper_visit,
     .next = paper_next,
     .tell = paper_tell,
+    .add = tally_add_extra,
     .drop = paper_drop,
     .verdict = paper_verdict,
+    .level = tally_level,
+    .compare = tally_compare,
 };

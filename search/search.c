@@ -1,6 +1,7 @@
 /* What all strategies share: who is usable, how often each was sampled, when to stop. */
 #include "search.h"
 
+#include "bound.h"
 #include "status.h"
 
 #include <assert.h>
@@ -68,9 +69,10 @@ void search_close(struct search *search)
     free(search);
 }
 
-void search_visit(struct search *search, uint64_t capacity, const bool *usable)
+static void begin_visit(struct search *search, uint64_t capacity, const bool *usable, bool alone)
 {
     search->capacity = capacity;
+    search->alone = alone;
     search->samples = 0;
     search->cut = false;
     memset(search->count, 0, sizeof(search->count));
@@ -78,6 +80,16 @@ void search_visit(struct search *search, uint64_t capacity, const bool *usable)
         search->usable[i] = i < search->setup.arm_count && (!usable || usable[i]);
     search->ops->visit(search);
     search->visits++;
+}
+
+void search_visit(struct search *search, uint64_t capacity, const bool *usable)
+{
+    begin_visit(search, capacity, usable, false);
+}
+
+void search_visit_alone(struct search *search, uint64_t capacity, const bool *usable)
+{
+    begin_visit(search, capacity, usable, true);
 }
 
 static bool anything_usable(const struct search *search)
@@ -103,6 +115,16 @@ void search_tell(struct search *search, int arm, int64_t ns)
     search->samples++;
     search->count[arm]++;
     search->ops->tell(search, arm, log((double)(ns > 0 ? ns : 1)));
+}
+
+void search_add(struct search *search, int arm, int64_t ns)
+{
+    assert(arm >= 0 && (size_t)arm < search->setup.arm_count);
+    if (!search->usable[arm])
+        return;
+    search->samples++;
+    search->count[arm]++;
+    search->ops->add(search, arm, log((double)(ns > 0 ? ns : 1)));
 }
 
 static void leave_out(struct search *search, int arm, bool failed)
@@ -178,17 +200,28 @@ double search_estimate(struct search *search, uint64_t capacity, int arm)
     return exp(search->ops->estimate(search, capacity, arm));
 }
 
-bool search_ratio(struct search *search, int arm, int other, double *expected, double *high)
+struct normal search_level(struct search *search, int arm)
 {
-    static const double sds = 1.645; /* one-sided, 95 % */
-    double mean, sd;
+    return search->ops->level(search, arm);
+}
 
-    if (!search->ops->compare || !search->visits)
-        return false;
-    search->ops->compare(search, arm, other, &mean, &sd);
-    *expected = exp(mean);
-    *high = exp(mean + sds * sd);
-    return true;
+struct normal search_compare(struct search *search, int arm, int other)
+{
+    return arm == other ? (struct normal){ 0, 0 } : search->ops->compare(search, arm, other);
+}
+
+double search_bound(struct search *search, int arm)
+{
+    return search->ops->bound ? search->ops->bound(search, arm) : NAN;
+}
+
+double search_chance_slower(struct search *search, int arm, int other, double share)
+{
+    struct normal apart = search_compare(search, arm, other);
+
+    if (!(apart.sd > 0))
+        return apart.mean > log1p(share);
+    return normal_tail((apart.mean - log1p(share)) / apart.sd);
 }
 
 double search_rescale(struct search *search, int arm, uint64_t from, uint64_t to)

@@ -40,11 +40,18 @@ struct search_machine {
     double launch_s;         /* per chunk and step */
 };
 
+/* What a step takes, in place of the search's own cost model: log(ns), but for a common factor. */
+struct search_model {
+    double (*log_ns)(const void *self, double capacity, int arm);
+    const void *self;
+};
+
 struct search_setup {
     struct moe_shape shape;
     const struct moe_plan *arms; /* copied; canonical and legal, as plan_list() gives them */
     size_t arm_count;
     struct search_machine machine;
+    const struct search_model *model; /* borrowed; NULL: the strategy's own */
     double worth;     /* a sample must promise to make steps faster by this share; 0 = the
                        * strategy's own (guided: 0.00004) */
     uint32_t limit;   /* most samples in one visit; 0 = the strategy's own (guided: 80 + 25) */
@@ -62,6 +69,11 @@ struct search_verdict {
 
 struct search;
 
+/* A normal belief about a logarithm; an infinite sd: nothing is known. */
+struct normal {
+    double mean, sd;
+};
+
 struct search_ops {
     const char *name, *summary;
     int (*open)(struct search *search); /* sets search->own */
@@ -69,6 +81,7 @@ struct search_ops {
     void (*visit)(struct search *search);
     int (*next)(struct search *search);
     void (*tell)(struct search *search, int arm, double log_ns);
+    void (*add)(struct search *search, int arm, double log_ns); /* a sample it did not ask for */
     void (*drop)(struct search *search, int arm, bool failed); /* false: what it took stays known */
     void (*verdict)(struct search *search, struct search_verdict *out);
     /* Without measuring: the verdict for an unvisited capacity, and one arm's expected log(ns).
@@ -76,10 +89,16 @@ struct search_ops {
     void (*infer)(struct search *search, uint64_t capacity, const bool *usable,
                   struct search_verdict *out);
     double (*estimate)(struct search *search, uint64_t capacity, int arm);
-    /* In the visit: log(ns) of `arm` minus that of `other`, expected, and its standard deviation;
-     * and an arm's log(ns) at one capacity minus that at another, as plain costs go. */
-    void (*compare)(struct search *search, int arm, int other, double *mean, double *sd);
+    /* An arm's log(ns) at one capacity minus that at another, as plain costs go.  NULL: none are
+     * known. */
     double (*slope)(struct search *search, int arm, uint64_t from, uint64_t to);
+
+    /* In the visit, what all samples told so far say of an arm: its log(ns); that minus the log(ns)
+     * of another; and a share that its loss against the best usable arm stays below with 95 %
+     * (NAN: cannot be told). */
+    struct normal (*level)(struct search *search, int arm);
+    struct normal (*compare)(struct search *search, int arm, int other);
+    double (*bound)(struct search *search, int arm);
 };
 
 /* What every strategy sees. */
@@ -87,6 +106,7 @@ struct search {
     const struct search_ops *ops;
     struct search_setup setup;    /* arms is an own copy */
     uint64_t capacity;            /* of the visit */
+    bool alone;                   /* what other visits were told does not count in this one */
     bool usable[SEARCH_ARMS_MAX]; /* in this visit; search_drop clears it */
     uint32_t samples, visits;
     uint32_t count[SEARCH_ARMS_MAX]; /* samples of each arm in this visit */
@@ -107,12 +127,15 @@ void search_close(struct search *search); /* NULL is fine */
  * capacity that is visited again begins anew: what an earlier visit was told has to be told again,
  * or is forgotten. */
 void search_visit(struct search *search, uint64_t capacity, const bool *usable);
+/* The same without what other capacities say: it may be out of date. */
+void search_visit_alone(struct search *search, uint64_t capacity, const bool *usable);
 
 /* The arm to sample next, or SEARCH_DONE. */
 int search_next(struct search *search);
 
 void search_tell(struct search *search, int arm, int64_t ns);
-void search_drop(struct search *search, int arm); /* failed: never again in this visit */
+void search_add(struct search *search, int arm, int64_t ns); /* one that somebody else asked for */
+void search_drop(struct search *search, int arm);            /* failed: never again in this visit */
 void search_shun(struct search *search,
                  int arm);              /* the same for one that is too slow to be tried */
 void search_cut(struct search *search); /* no more in this visit */
@@ -126,9 +149,13 @@ bool search_infer(struct search *search, uint64_t capacity, const bool *usable,
 /* Expected time of an arm in ns from all that was measured; NAN when the strategy has no model. */
 double search_estimate(struct search *search, uint64_t capacity, int arm);
 
-/* In the visit: how much longer an arm takes than another one, as a ratio: expected, and what it
- * stays below with 95 %.  False when the strategy has no model. */
-bool search_ratio(struct search *search, int arm, int other, double *expected, double *high);
+/* In the visit, by all that was told: see struct search_ops. */
+struct normal search_level(struct search *search, int arm);
+struct normal search_compare(struct search *search, int arm, int other);
+double search_bound(struct search *search, int arm);
+
+/* The chance that an arm is slower than another one by more than this share. */
+double search_chance_slower(struct search *search, int arm, int other, double share);
 
 /* What turns an arm's time at one capacity into that at another, not far away; 1 without a model.
  */

@@ -9,11 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Samples that nobody asked for: of rounds against the default, of earlier verifications. */
+enum { EXTRA_MAX = 128 };
+
 struct tally {
     size_t arm_count;
-    uint32_t per_arm;
+    uint32_t per_arm, room; /* samples of an arm: that make it full, that fit */
     uint32_t *count;
-    double *sorted; /* per_arm of each arm, ascending */
+    double *sorted; /* `room` of each arm, ascending */
 };
 
 int tally_open(size_t arm_count, uint32_t per_arm, struct tally **out)
@@ -24,8 +27,9 @@ int tally_open(size_t arm_count, uint32_t per_arm, struct tally **out)
         return fail(ERR_NOMEM, "a tally");
     tally->arm_count = arm_count;
     tally->per_arm = per_arm ? per_arm : 1;
+    tally->room = tally->per_arm + EXTRA_MAX;
     tally->count = calloc(arm_count, sizeof(*tally->count));
-    tally->sorted = calloc(arm_count * tally->per_arm, sizeof(*tally->sorted));
+    tally->sorted = calloc(arm_count * tally->room, sizeof(*tally->sorted));
     if (!tally->count || !tally->sorted) {
         tally_close(tally);
         return fail(ERR_NOMEM, "%u samples of each of %zu plans", per_arm, arm_count);
@@ -50,20 +54,31 @@ void tally_clear(struct tally *tally)
 
 static const double *samples_of(const struct tally *tally, int arm)
 {
-    return tally->sorted + (size_t)arm * tally->per_arm;
+    return tally->sorted + (size_t)arm * tally->room;
 }
 
-void tally_add(struct tally *tally, int arm, double log_ns)
+static void insert(struct tally *tally, int arm, double log_ns)
 {
-    double *sorted = tally->sorted + (size_t)arm * tally->per_arm;
+    double *sorted = tally->sorted + (size_t)arm * tally->room;
     uint32_t i = tally->count[arm];
 
-    if (tally_full(tally, arm))
+    if (i == tally->room)
         return;
     for (; i && sorted[i - 1] > log_ns; i--)
         sorted[i] = sorted[i - 1];
     sorted[i] = log_ns;
     tally->count[arm]++;
+}
+
+void tally_add(struct tally *tally, int arm, double log_ns)
+{
+    if (!tally_full(tally, arm))
+        insert(tally, arm, log_ns);
+}
+
+void tally_add_extra(struct search *search, int arm, double log_ns)
+{
+    insert(search->own, arm, log_ns);
 }
 
 uint32_t tally_count(const struct tally *tally, int arm)
@@ -73,7 +88,7 @@ uint32_t tally_count(const struct tally *tally, int arm)
 
 bool tally_full(const struct tally *tally, int arm)
 {
-    return tally->count[arm] == tally->per_arm;
+    return tally->count[arm] >= tally->per_arm;
 }
 
 double tally_median(const struct tally *tally, int arm)
@@ -125,36 +140,69 @@ void tally_verdict(const struct tally *tally, const struct search *search,
     out->runner_up = second;
 }
 
-/* The variance of one sample, pooled over all arms; medians instead of means leave outliers out of
- * the centre but not of the spread, which errs to the safe side. */
-static double variance(const struct tally *tally, const struct search *search)
+/* About the medians, over all arms: these leave outliers out of the centre but not of the spread,
+ * which errs to the safe side. */
+struct scatter {
+    double squares;
+    uint32_t freedom;
+};
+
+static struct scatter scatter_of(const struct tally *tally)
 {
-    double sum = 0;
-    uint32_t freedom = 0;
+    struct scatter s = { 0, 0 };
 
     for (int i = 0; i < (int)tally->arm_count; i++) {
         double median = tally_median(tally, i);
 
-        if (!search->usable[i] || tally->count[i] < 2)
+        if (tally->count[i] < 2)
             continue;
         for (uint32_t k = 0; k < tally->count[i]; k++) {
             double away = samples_of(tally, i)[k] - median;
 
-            sum += away * away;
+            s.squares += away * away;
         }
-        freedom += tally->count[i] - 1;
+        s.freedom += tally->count[i] - 1;
     }
-    return freedom ? sum / freedom : NAN;
+    return s;
 }
 
-double tally_bound(const struct tally *tally, const struct search *search, int winner)
+/* The median's variance over the mean's. */
+static const double of_median = 1.5707963267948966;
+
+static double variance_of(const struct tally *tally, int arm)
 {
-    /* pi/2: the median's variance over the mean's. */
-    double each = 1.5707963267948966 * variance(tally, search);
+    static const double guess = 0.05 * 0.05, guess_freedom = 6;
+    struct scatter s = scatter_of(tally);
+
+    return of_median * (s.squares + guess * guess_freedom) / (s.freedom + guess_freedom) /
+           tally->count[arm];
+}
+
+struct normal tally_level(struct search *search, int arm)
+{
+    const struct tally *tally = search->own;
+
+    if (!tally->count[arm])
+        return (struct normal){ 0, INFINITY };
+    return (struct normal){ tally_median(tally, arm), sqrt(variance_of(tally, arm)) };
+}
+
+struct normal tally_compare(struct search *search, int arm, int other)
+{
+    struct normal a = tally_level(search, arm), b = tally_level(search, other);
+
+    return (struct normal){ a.mean - b.mean, hypot(a.sd, b.sd) };
+}
+
+double tally_bound(struct search *search, int winner)
+{
+    const struct tally *tally = search->own;
+    struct scatter s = scatter_of(tally);
+    double each = of_median * s.squares / s.freedom;
     double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX];
     size_t n = 0;
 
-    if (isnan(each) || winner < 0 || !tally->count[winner])
+    if (!s.freedom || winner < 0 || !tally->count[winner])
         return NAN;
     for (int i = 0; i < (int)tally->arm_count; i++) {
         if (i == winner || !search->usable[i] || !tally->count[i])

@@ -298,15 +298,19 @@ static double pocket_factor(const struct surface *s, double c, const struct moe_
     return factor;
 }
 
-double surface_ns(const struct surface *surface, double capacity, int arm)
+double surface_smooth_ns(const struct surface *surface, double capacity, int arm)
 {
     const struct moe_plan *plan = &surface->arms[arm];
     bool train = surface->shape.pass == MOE_TRAIN;
     double t =
         plan->r ? sharded_s(surface, capacity, plan, train) : local_s(surface, capacity, train);
 
-    return (t + surface->step_s) * exp(ripple(surface, capacity, arm)) *
-           pocket_factor(surface, capacity, plan) * 1e9;
+    return (t + surface->step_s) * pocket_factor(surface, capacity, plan) * 1e9;
+}
+
+double surface_ns(const struct surface *surface, double capacity, int arm)
+{
+    return surface_smooth_ns(surface, capacity, arm) * exp(ripple(surface, capacity, arm));
 }
 
 bool surface_fits(const struct surface *surface, double capacity, int arm)
@@ -326,6 +330,7 @@ struct noise noise_make(uint64_t seed, double sigma, double outliers, bool drift
     return (struct noise){ .sigma = sigma,
                            .outliers = outliers,
                            .drifts = drifts,
+                           .stretch_left = (uint64_t)(440 * uniform_draw(seed, (1u << 30) + 1)),
                            .seed = seed,
                            .period = 150 * pow(10, uniform_draw(seed, 1u << 30)) };
 }
@@ -341,6 +346,21 @@ static double drift(struct noise *noise, uint64_t key)
            noise->level;
 }
 
+/* 110 steps of a burst on average, 440 without. */
+static double burst(struct noise *noise, uint64_t key)
+{
+    if (noise->stretch_left--)
+        return noise->burst;
+    if (noise->burst > 0) {
+        noise->burst = 0;
+        noise->stretch_left = (uint64_t)(200 + 480 * uniform_draw(key, 102));
+    } else {
+        noise->burst = log(1.3 + 0.7 * uniform_draw(key, 103));
+        noise->stretch_left = (uint64_t)(20 + 180 * uniform_draw(key, 102));
+    }
+    return noise->burst;
+}
+
 int64_t noise_sample(struct noise *noise, double true_ns)
 {
     uint64_t key = random_bits(noise->seed, noise->at++);
@@ -348,6 +368,8 @@ int64_t noise_sample(struct noise *noise, double true_ns)
 
     if (noise->drifts)
         log_ns += drift(noise, key);
+    if (noise->bursts)
+        log_ns += burst(noise, key);
     if (uniform_draw(key, 101) < noise->outliers)
         log_ns += log(3);
     return (int64_t)exp(log_ns);

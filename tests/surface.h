@@ -36,17 +36,21 @@ struct surface surface_make(uint64_t seed, const struct surface_options *options
 
 /* The true time of a step, and whether it fits into memory. */
 double surface_ns(const struct surface *surface, double capacity, int arm);
+double surface_smooth_ns(const struct surface *surface, double capacity, int arm); /* no ripple */
 bool surface_fits(const struct surface *surface, double capacity, int arm);
 
 /* A capacity that this layer might see: 256 to 64k tokens per rank. */
 double surface_capacity(const struct surface *surface, uint64_t index);
 
-/* Lognormal noise, outliers of x3, and drift: a slow sine, a wandering part, steps. */
+/* Lognormal noise, outliers of x3; drift: a slow sine, a wandering part, steps; bursts: a fifth of
+ * the time, 20 to 200 steps long, everything takes 1.3 to 2 times as long. */
 struct noise {
     double sigma, outliers;
-    bool drifts;
+    bool drifts, bursts;
     uint64_t seed, at;
     double period, wander, level;
+    uint64_t stretch_left; /* steps until a burst begins or ends */
+    double burst;          /* log of how much slower; 0: none */
 };
 
 struct noise noise_make(uint64_t seed, double sigma, double outliers, bool drifts);
