@@ -111,7 +111,7 @@ void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, i
         search_tell(d->setup.search, arm, ns);
         return;
     }
-    d->safety_samples++;
+    d->safety_samples += purpose == DECISION_SAFETY;
     search_add(d->setup.search, arm, ns);
 }
 

@@ -21,7 +21,8 @@ enum { DECISION_DONE = -1 };
 /* What a sample is taken for. */
 enum decision_purpose {
     DECISION_SEARCH, /* the search asks for it */
-    DECISION_SAFETY  /* is the best plan slower than the default? */
+    DECISION_SAFETY, /* is the best plan slower than the default? */
+    DECISION_OTHER   /* somebody else's: a verification's, a trainer's, that of another day */
 };
 
 struct decision_setup {
