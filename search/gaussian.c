@@ -9,12 +9,12 @@
 #include <string.h>
 
 /* Standard deviations of log(ns), tuned by simulation (tests/bench_search.c). */
-static const double offset_sd = 0.08, /* of a whole visit against the others */
-    smooth_sd = 0.12,                 /* misfit shared by neighbouring r, d, a and c */
-    local_sd = 0.20,                  /* of r = 0, which shares with nobody */
-    own_sd = 0.025,                   /* of one arm, over about an octave of c */
-    own_visit_sd = 0.012,             /* of one arm in one visit */
-    whole_sd = 0.04;                  /* of all arms with r = s: they gather nothing */
+static const double offset_now_sd = 0.25, /* of the present visit: it may be a burst as a whole */
+    smooth_sd = 0.12,                     /* misfit shared by neighbouring r, d, a and c */
+    local_sd = 0.20,                      /* of r = 0, which shares with nobody */
+    own_sd = 0.025,                       /* of one arm, over about an octave of c */
+    own_visit_sd = 0.012,                 /* of one arm in one visit */
+    whole_sd = 0.04;                      /* of all arms with r = s: they gather nothing */
 static const double least_variance = 1e-9;
 
 /* ---- memory */
@@ -47,7 +47,7 @@ static double shared_misfit(const struct moe_plan *a, const struct moe_plan *b, 
 
 static int allocate_all(struct gaussian *g)
 {
-    size_t rows = GAUSSIAN_OBSERVATIONS_MAX + g->count;
+    size_t rows = GAUSSIAN_TOLD_MAX;
 
     TRY(allocate(&g->alike, g->count * g->stride));
     TRY(allocate(&g->gradient, g->count * COST_CONSTANTS));
@@ -119,7 +119,9 @@ int outlook_open(const struct gaussian *g, struct outlook *out)
     if (!rc)
         rc = allocate(&o.sd, g->stride);
     if (!rc)
-        rc = allocate(&o.half, g->count * g->stride);
+        rc = allocate(&o.half, GAUSSIAN_TOLD_MAX * g->stride);
+    if (!rc && !(o.readings = calloc(GAUSSIAN_TOLD_MAX, sizeof(*o.readings))))
+        rc = fail(ERR_NOMEM, "readings of a search's model");
     if (rc) {
         outlook_close(&o);
         return rc;
@@ -133,6 +135,7 @@ void outlook_close(struct outlook *outlook)
     free(outlook->mean);
     free(outlook->sd);
     free(outlook->half);
+    free(outlook->readings);
 }
 
 /* ---- linear algebra: matrices by rows */
@@ -260,9 +263,9 @@ static double misfit(const struct gaussian *g, int a, int b, struct decay decay)
 }
 
 /* What one visit adds: its samples are off together, and each arm a little by itself. */
-static double visit_misfit(const struct gaussian *g, int a, int b)
+static double visit_misfit(const struct gaussian *g, int a, int b, double offset_variance)
 {
-    return offset_sd * offset_sd + (a == b ? own_visit_sd * own_visit_sd * g->surprise : 0);
+    return offset_variance + (a == b ? own_visit_sd * own_visit_sd * g->surprise : 0);
 }
 
 /* Neighbouring rows mostly come from the same visits: the last decay is kept. */
@@ -280,7 +283,9 @@ static void fill_system(const struct gaussian *g, const struct observation *seen
             g->system[i * n + j] =
                 by_constants(g->observed + i * COST_CONSTANTS, g->observed + j * COST_CONSTANTS) +
                 misfit(g, seen[i].arm, seen[j].arm, decay) +
-                (seen[i].visit == seen[j].visit ? visit_misfit(g, seen[i].arm, seen[j].arm) : 0);
+                (seen[i].visit == seen[j].visit
+                     ? visit_misfit(g, seen[i].arm, seen[j].arm, seen[i].offset_variance)
+                     : 0);
         }
         g->system[i * n + i] += seen[i].variance;
     }
@@ -298,7 +303,7 @@ static void prepare(struct gaussian *g, const struct observation *seen, size_t n
     solve_lower(g->system, n, g->right);
 }
 
-void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count)
+void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count, double *pull)
 {
     static const double longest_step = 0.7;
 
@@ -314,6 +319,7 @@ void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t cou
         step = wanted - g->constants[i];
         g->constants[i] += fmax(-longest_step, fmin(longest_step, step));
     }
+    memcpy(pull, g->right, count * sizeof(*pull));
 }
 
 static void cross_covariance(const struct gaussian *g, const struct observation *seen, size_t n,
@@ -342,7 +348,8 @@ static void fill_prior(struct gaussian *g, double log_c, bool visited, struct be
         for (size_t j = 0; j < g->count; j++)
             out->covariance[i * g->stride + j] =
                 by_constants(g->gradient + i * COST_CONSTANTS, g->gradient + j * COST_CONSTANTS) +
-                misfit(g, (int)i, (int)j, here) + (visited ? visit_misfit(g, (int)i, (int)j) : 0);
+                misfit(g, (int)i, (int)j, here) +
+                (visited ? visit_misfit(g, (int)i, (int)j, offset_now_sd * offset_now_sd) : 0);
 }
 
 void gaussian_predict(struct gaussian *g, const struct observation *seen, size_t count,
@@ -372,18 +379,17 @@ void gaussian_predict(struct gaussian *g, const struct observation *seen, size_t
 
 /* ---- within a visit */
 
-void outlook_of(struct gaussian *g, const struct belief *belief, const struct observation *told,
-                size_t count, struct outlook *out)
+static void fill_outlook(struct gaussian *g, const struct belief *belief, const struct told *told,
+                         size_t count, struct outlook *out)
 {
     size_t stride = belief->stride;
 
-    out->belief = belief;
-    out->told = count;
     for (size_t i = 0; i < count; i++) {
         const double *row = belief->covariance + (size_t)told[i].arm * stride;
 
         for (size_t j = 0; j <= i; j++)
-            g->system[i * count + j] = row[told[j].arm];
+            g->system[i * count + j] =
+                row[told[j].arm] + mood_covariance(told[i].when, told[j].when);
         g->system[i * count + i] += told[i].variance;
         g->right[i] = told[i].log_ns - belief->mean[told[i].arm];
         memcpy(out->half + i * stride, row, stride * sizeof(*row));
@@ -391,6 +397,55 @@ void outlook_of(struct gaussian *g, const struct belief *belief, const struct ob
     factorise(g->system, count);
     solve_lower(g->system, count, g->right);
     solve_lower_rows(g->system, count, out->half, stride);
+}
+
+/* Of the inverse of the factored system. */
+static double inverse_diagonal(const struct gaussian *g, size_t count, size_t at, double *scratch)
+{
+    size_t n = count - at;
+    double sum = 0;
+
+    memset(scratch, 0, n * sizeof(*scratch));
+    scratch[0] = 1;
+    for (size_t i = 0; i < n; i++) {
+        const double *row = g->system + (at + i) * count + at;
+
+        scratch[i] = (scratch[i] - dot(row, scratch, i)) / row[i];
+        sum += scratch[i] * scratch[i];
+    }
+    return sum;
+}
+
+/* Leaves g->right solved. */
+static void fill_readings(struct gaussian *g, const struct told *told, size_t count,
+                          struct moment now, struct outlook *out)
+{
+    double scratch[GAUSSIAN_TOLD_MAX];
+
+    solve_upper(g->system, count, g->right);
+    out->mood_now = 0;
+    for (size_t i = 0; i < count; i++) {
+        double mood = 0;
+
+        for (size_t j = 0; j < count; j++)
+            mood += mood_covariance(told[i].when, told[j].when) * g->right[j];
+        out->mood_now += mood_covariance(now, told[i].when) * g->right[i];
+        out->readings[i] = (struct reading){
+            .mood = mood,
+            .noise = told[i].variance * g->right[i],
+            .freedom = told[i].variance * inverse_diagonal(g, count, i, scratch),
+        };
+    }
+}
+
+void outlook_of(struct gaussian *g, const struct belief *belief, const struct told *told,
+                size_t count, struct moment now, struct outlook *out)
+{
+    size_t stride = belief->stride;
+
+    out->belief = belief;
+    out->told = count;
+    fill_outlook(g, belief, told, count, out);
     memcpy(out->mean, belief->mean, stride * sizeof(*out->mean));
     for (size_t j = 0; j < belief->count; j++)
         out->sd[j] = belief->covariance[j * stride + j];
@@ -403,6 +458,7 @@ void outlook_of(struct gaussian *g, const struct belief *belief, const struct ob
     }
     for (size_t j = 0; j < belief->count; j++)
         out->sd[j] = sqrt(fmax(out->sd[j], least_variance));
+    fill_readings(g, told, count, now, out);
 }
 
 static double joint(const struct outlook *o, int a, int b)

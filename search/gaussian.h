@@ -5,6 +5,7 @@
 #define GAUSSIAN_H
 
 #include "costs.h"
+#include "mood.h"
 
 /* All samples of one arm in one visit, averaged. */
 struct observation {
@@ -12,10 +13,18 @@ struct observation {
     uint32_t visit; /* a visit's samples share an offset: the machine's mood */
     double log_c;
     double log_ns;
-    double variance; /* of log_ns, as an average */
+    double variance;        /* of log_ns, as an average */
+    double offset_variance; /* of what the visit shares */
 };
 
-enum { GAUSSIAN_OBSERVATIONS_MAX = 160, GAUSSIAN_NO_VISIT = -1 };
+/* One sample of the present visit, or the mean of a few of one arm that were taken together. */
+struct told {
+    int arm;
+    struct moment when;
+    double log_ns, variance;
+};
+
+enum { GAUSSIAN_OBSERVATIONS_MAX = 160, GAUSSIAN_TOLD_MAX = 256 };
 
 /* What is believed of all arms at one capacity, in one visit. */
 struct belief {
@@ -42,26 +51,36 @@ void gaussian_close(struct gaussian *g); /* a zeroed one is fine */
 int belief_open(const struct gaussian *g, struct belief *out);
 void belief_close(struct belief *belief);
 
-/* Moves the constants to their most likely values, one bounded Gauss-Newton step. */
-void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count);
+/* Moves the constants to their most likely values, one bounded Gauss-Newton step.  `pull`, one per
+ * observation: how hard each pulls what it shares with others; a visit's offset is expected to be
+ * its variance times the sum of its observations' pulls. */
+void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count, double *pull);
 
 /* At most GAUSSIAN_OBSERVATIONS_MAX observations.  `visited`: of what a visit will measure, which
  * is a little off the long-run times; false: of the long-run times. */
 void gaussian_predict(struct gaussian *g, const struct observation *seen, size_t count,
                       double log_c, bool visited, struct belief *out);
 
+/* What a sample turns out to be made of: the mood of the machine, and noise; `freedom`: how much of
+ * one independent sample that noise is. */
+struct reading {
+    double mood, noise, freedom;
+};
+
 /* What is believed after this visit's own observations: means, and for any arm the mean and the
  * standard deviation of its difference to another.  O(count^2 arms). */
 struct outlook {
     double *mean, *sd, *half; /* sd: of the arm itself */
+    struct reading *readings; /* of what was told */
+    double mood_now;          /* of the next step, if it is of the last one's stretch */
     const struct belief *belief;
     size_t told;
 };
 
 int outlook_open(const struct gaussian *g, struct outlook *out);
 void outlook_close(struct outlook *outlook);
-void outlook_of(struct gaussian *g, const struct belief *belief, const struct observation *told,
-                size_t count, struct outlook *out);
+void outlook_of(struct gaussian *g, const struct belief *belief, const struct told *told,
+                size_t count, struct moment now, struct outlook *out);
 double outlook_difference_sd(const struct outlook *outlook, int a, int b);
 
 #endif

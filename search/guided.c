@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double default_worth = 4e-5;
+static const double default_worth = 5e-5;
 enum { RACE_SAMPLES = 80, EXTRA_SAMPLES = 25, AUDITS = 1 };
 
-enum rule { FIRST, AGAIN, SCREEN, AUDIT, RACE, COVER, CONSIST, NONE };
+enum rule { FIRST, AGAIN, LINK, SCREEN, UNTRIED, AUDIT, RACE, COVER, CONSIST, NONE };
 
 struct pick {
     int arm; /* SEARCH_DONE: enough */
@@ -24,6 +24,7 @@ struct pick {
 struct guided {
     struct gaussian gp;
     struct history history;
+    bool alone;              /* the present visit does not believe the others */
     struct belief base;      /* of the present visit, without its own samples */
     struct outlook outlook;  /* with them */
     struct belief elsewhere; /* of the capacity last asked for */
@@ -36,8 +37,10 @@ struct guided {
     double promise[SEARCH_ARMS_MAX]; /* of a flagged arm: what was predicted */
     int pending, last;               /* -1 = none */
     uint32_t audits;
-    struct pick pick; /* what comes next */
-    struct observation scratch[GAUSSIAN_OBSERVATIONS_MAX + SEARCH_ARMS_MAX];
+    bool tried[SEARCH_ARMS_MAX]; /* in any visit */
+    struct pick pick;            /* what comes next */
+    struct observation scratch[GAUSSIAN_OBSERVATIONS_MAX];
+    struct told told[GAUSSIAN_TOLD_MAX];
 };
 
 /* What the rules see: every arm against the incumbent, the best of those sampled here. */
@@ -73,8 +76,9 @@ static double direct(const struct guided *g, int arm)
 
 static void rebuild(struct guided *g)
 {
-    size_t n = history_observations(&g->history, HISTORY_PAST, g->history.log_c, g->scratch,
-                                    GAUSSIAN_OBSERVATIONS_MAX);
+    size_t n = g->alone ? 0
+                        : history_observations(&g->history, HISTORY_PAST, g->history.log_c,
+                                               g->scratch, GAUSSIAN_OBSERVATIONS_MAX);
     double surprise = (10 + g->squares) / (10 + g->first_sights);
 
     g->gp.surprise = fmax(0.3, fmin(30, surprise));
@@ -86,15 +90,20 @@ static void refit(struct guided *g)
     size_t n = history_observations(&g->history, HISTORY_ALL, g->history.log_c, g->scratch,
                                     GAUSSIAN_OBSERVATIONS_MAX);
 
-    gaussian_fit(&g->gp, g->scratch, n);
+    if (n) {
+        double pull[GAUSSIAN_OBSERVATIONS_MAX];
+
+        gaussian_fit(&g->gp, g->scratch, n, pull);
+        history_pull(&g->history, g->scratch, n, pull);
+    }
     rebuild(g);
 }
 
 static void look(struct guided *g, int masked)
 {
-    size_t n = history_told(&g->history, masked, g->scratch);
+    size_t n = history_told(&g->history, masked, g->told);
 
-    outlook_of(&g->gp, &g->base, g->scratch, n, &g->outlook);
+    outlook_of(&g->gp, &g->base, g->told, n, history_now(&g->history), &g->outlook);
 }
 
 /* z = gap / sd from the incumbent: what is gained, on average, if the arm turns out better. */
@@ -154,6 +163,20 @@ static bool family_sampled(const struct view *v, int arm)
     return false;
 }
 
+/* The machine's mood has turned: by how much is told by an arm that is known from before. */
+static int link(const struct view *v)
+{
+    int best = -1;
+
+    if (history_is_linked(&v->g->history))
+        return -1;
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
+        if (eligible(v->search, i, v->masked) && history_knew(&v->g->history, i) &&
+            (best < 0 || v->difference[i] < v->difference[best]))
+            best = i;
+    return best;
+}
+
 /* One bad constant makes whole families look bad: where none nearby was looked at, look. */
 static int screen(const struct view *v)
 {
@@ -186,6 +209,39 @@ static int audit(const struct view *v)
         }
     }
     return chosen;
+}
+
+static bool share_a_value(const struct moe_plan *a, const struct moe_plan *b, int axis)
+{
+    const bool alike[] = { !a->r == !b->r, a->d == b->d, a->a == b->a, a->ctas == b->ctas };
+
+    return alike[axis];
+}
+
+/* Has a plan with the arm's value of this axis ever run, in this table? */
+static bool value_tried(const struct view *v, int arm, int axis)
+{
+    const struct moe_plan *arms = v->search->setup.arms;
+
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
+        if (v->g->tried[i] && share_a_value(&arms[i], &arms[arm], axis))
+            return true;
+    return false;
+}
+
+/* Priors may be wrong by any factor, and a model is most convincing where it was never tested: what
+ * a value of an axis is worth is looked at once in a table, whatever is expected of it. */
+static int untried(const struct view *v)
+{
+    enum { AXES = 4 };
+    int best = -1;
+
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
+        for (int axis = 0; axis < AXES; axis++)
+            if (fresh(v, i) && !value_tried(v, i, axis) &&
+                (best < 0 || v->difference[i] < v->difference[best]))
+                best = i;
+    return best;
 }
 
 static uint32_t most_samples(const struct search *search)
@@ -474,7 +530,8 @@ static const struct {
     enum rule rule;
     int (*arm)(const struct view *view);
 } rules[] = {
-    { SCREEN, screen }, { AUDIT, audit }, { RACE, race }, { COVER, cover }, { CONSIST, consist },
+    { LINK, link }, { SCREEN, screen }, { UNTRIED, untried }, { AUDIT, audit },
+    { RACE, race }, { COVER, cover },   { CONSIST, consist },
 };
 
 static struct pick pick_from(const struct search *search, struct guided *g, int masked)
@@ -553,7 +610,8 @@ static void guided_visit(struct search *search)
 
     history_end(&g->history, g->cold && g->pick.arm == SEARCH_DONE);
     history_begin(&g->history, log_c);
-    g->cold = !history_screened_near(&g->history, log_c, 0.7);
+    g->alone = search->alone;
+    g->cold = g->alone || !history_screened_near(&g->history, log_c, 0.7);
     memset(g->flagged, 0, sizeof(g->flagged));
     g->pending = g->last = -1;
     g->audits = 0;
@@ -567,14 +625,23 @@ static int guided_next(struct search *search)
     return ((const struct guided *)search->own)->pick.arm;
 }
 
-/* Compares a sample with what was believed before it. */
-static void judge(struct guided *g, int arm, double log_ns, bool first)
+/* Of the next step under an arm. */
+static struct normal expect(struct guided *g, int arm)
 {
-    double sd, above;
+    static const double mood_sd = 0.015; /* from one step to the next, and what is known of it */
+    double sd;
 
     look(g, -1);
-    sd = sqrt(g->outlook.sd[arm] * g->outlook.sd[arm] + history_variance(&g->history));
-    above = log_ns - g->outlook.mean[arm];
+    sd = g->outlook.sd[arm];
+    return (struct normal){ g->outlook.mean[arm] + g->outlook.mood_now,
+                            sqrt(sd * sd + history_variance(&g->history) + mood_sd * mood_sd) };
+}
+
+/* Compares a sample with what was believed before it. */
+static void judge(struct guided *g, int arm, struct normal expected, double log_ns, bool first)
+{
+    double above = log_ns - expected.mean, sd = expected.sd;
+
     if (first) {
         g->squares += fmin(12, above * above / (sd * sd));
         g->first_sights++;
@@ -591,12 +658,16 @@ static void judge(struct guided *g, int arm, double log_ns, bool first)
 static void guided_tell(struct search *search, int arm, double log_ns)
 {
     struct guided *g = search->own;
+    struct normal expected = expect(g, arm);
 
     if (g->pick.arm == arm && g->pick.rule == AUDIT)
         g->audits++;
-    judge(g, arm, log_ns, !(weight_here(g, arm) > 0));
+    judge(g, arm, expected, log_ns, !(weight_here(g, arm) > 0));
     g->last = arm;
-    history_add(&g->history, arm, log_ns);
+    g->tried[arm] = true;
+    history_add(&g->history, arm, log_ns, expected);
+    look(g, -1);
+    history_read(&g->history, g->outlook.readings);
     if (search->samples == 4 || (g->cold && search->samples == 9))
         refit(g);
     g->elsewhere_known = false;

@@ -7,6 +7,8 @@
 
 /* A sample further than this from its arm's median is an outlier; x3 is 1.1. */
 static const double outlier_log = 0.4;
+/* Of what a visit's samples share. */
+static const double offset_sd = 0.08;
 /* What is believed of the noise before anything was repeated: 5 %, as from this many samples. */
 static const double prior_sd = 0.05, prior_freedom = 6;
 
@@ -22,8 +24,8 @@ static void clear_present(struct history *h, double log_c)
 {
     h->log_c = log_c;
     h->sample_count = 0;
+    h->stretch = 0;
     memset(h->now, 0, sizeof(h->now));
-    memset(h->square, 0, sizeof(h->square));
     for (size_t i = 0; i < h->arm_count; i++)
         h->now[i].arm = (int)i;
 }
@@ -42,36 +44,137 @@ static double centre_of(const double *ascending_values, size_t n)
     return ascending_values[n < 4 ? 0 : (n - 1) / 2];
 }
 
-/* The mean of what lies near the centre. */
-static void average(struct history *h, int arm)
+static double calm(const struct sample *s)
 {
-    double values[HISTORY_SAMPLES_MAX], centre, sum = 0, square = 0;
-    size_t n = 0, kept = 0;
+    return s->log_ns - s->reading.mood;
+}
+
+static double centre_of_arm(const struct history *h, int arm)
+{
+    double values[HISTORY_SAMPLES_MAX];
+    size_t n = 0;
 
     for (size_t i = 0; i < h->sample_count; i++)
         if (h->samples[i].arm == arm)
-            values[n++] = h->samples[i].log_ns;
+            values[n++] = calm(&h->samples[i]);
     if (!n)
-        return;
+        return NAN;
     qsort(values, n, sizeof(*values), ascending);
-    centre = centre_of(values, n);
-    for (size_t i = 0; i < n; i++)
-        if (fabs(values[i] - centre) <= outlier_log)
-            values[kept++] = values[i];
-    for (size_t i = 0; i < kept; i++)
-        sum += values[i] / (double)kept;
-    for (size_t i = 0; i < kept; i++)
-        square += (values[i] - sum) * (values[i] - sum);
-    h->now[arm] = (struct record){ .arm = arm, .log_ns = sum, .weight = (double)kept };
-    h->square[arm] = square;
+    return centre_of(values, n);
 }
 
-void history_add(struct history *history, int arm, double log_ns)
+/* The mean of what lies near the centre. */
+static void average(struct history *h, int arm)
 {
-    if (history->sample_count == HISTORY_SAMPLES_MAX)
+    double centre = centre_of_arm(h, arm), sum = 0, kept = 0;
+
+    h->now[arm].weight = 0;
+    if (isnan(centre))
         return;
-    history->samples[history->sample_count++] = (struct sample){ arm, log_ns };
+    for (size_t i = 0; i < h->sample_count; i++) {
+        struct sample *s = &h->samples[i];
+
+        if (s->arm != arm)
+            continue;
+        s->outlier = fabs(calm(s) - centre) > outlier_log;
+        kept += !s->outlier;
+        sum += s->outlier ? 0 : calm(s);
+    }
+    h->now[arm] = (struct record){ .arm = arm, .log_ns = sum / kept, .weight = kept };
+}
+
+static void average_all(struct history *h)
+{
+    for (size_t i = 0; i < h->arm_count; i++)
+        if (h->now[i].weight > 0)
+            average(h, (int)i);
+}
+
+/* The samples of the last stretch, the latest at the end. */
+static int turn_of(const struct history *h)
+{
+    struct surprise steps[16];
+    size_t first = h->sample_count, n = 0, room = sizeof(steps) / sizeof(steps[0]);
+    int turn;
+
+    while (first && h->sample_count - first < room &&
+           h->samples[first - 1].when.stretch == h->stretch)
+        first--;
+    for (size_t i = first; i < h->sample_count; i++)
+        steps[n++] = h->samples[i].surprise;
+    turn = mood_turn(steps, n);
+    return turn < 0 ? -1 : (int)first + turn;
+}
+
+/* What is known of the mood before a turn says nothing of that since. */
+static void begin_stretch(struct history *h, size_t first)
+{
+    h->stretch++;
+    for (size_t i = first; i < h->sample_count; i++) {
+        h->samples[i].when.stretch = h->stretch;
+        h->samples[i].surprise.above = 0;
+    }
+}
+
+struct moment history_now(const struct history *history)
+{
+    return (struct moment){ (int)history->sample_count, history->stretch };
+}
+
+void history_add(struct history *history, int arm, double log_ns, struct normal expected)
+{
+    size_t at = history->sample_count;
+    int turn;
+
+    if (at == HISTORY_SAMPLES_MAX)
+        return;
+    history->samples[at] =
+        (struct sample){ .arm = arm,
+                         .log_ns = log_ns,
+                         .reading.mood = at ? history->samples[at - 1].reading.mood : 0,
+                         .when = history_now(history),
+                         .surprise = { log_ns - expected.mean, expected.sd * expected.sd,
+                                       !(history->now[arm].weight > 0) } };
+    history->sample_count++;
+    turn = at ? turn_of(history) : -1;
+    if (turn > 0)
+        begin_stretch(history, (size_t)turn);
     average(history, arm);
+}
+
+void history_read(struct history *history, const struct reading *readings)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < history->sample_count && n < GAUSSIAN_TOLD_MAX; i++)
+        if (!history->samples[i].outlier)
+            history->samples[i].reading = readings[n++];
+        else
+            history->samples[i].reading =
+                (struct reading){ .mood = i ? history->samples[i - 1].reading.mood : 0 };
+    average_all(history);
+}
+
+bool history_knew(const struct history *h, int arm)
+{
+    for (size_t i = 0; i < h->sample_count; i++)
+        if (h->samples[i].arm == arm && !h->samples[i].outlier &&
+            h->samples[i].when.stretch < h->stretch)
+            return true;
+    return false;
+}
+
+bool history_is_linked(const struct history *h)
+{
+    for (size_t i = h->sample_count; h->stretch && i-- > 0;) {
+        const struct sample *s = &h->samples[i];
+
+        if (s->when.stretch < h->stretch)
+            return false;
+        if (!s->outlier && history_knew(h, s->arm))
+            return true;
+    }
+    return true;
 }
 
 void history_forget(struct history *history, int arm)
@@ -83,20 +186,27 @@ void history_forget(struct history *history, int arm)
             history->samples[kept++] = history->samples[i];
     history->sample_count = kept;
     history->now[arm].weight = 0;
-    history->square[arm] = 0;
+}
+
+/* Noise differs from bucket to bucket, but not without end: what was seen before counts as this
+ * many samples. */
+static const double before_freedom = 10;
+
+static void add_noise(const struct history *h, double *squares, double *freedom)
+{
+    for (size_t i = 0; i < h->sample_count; i++) {
+        *squares += h->samples[i].reading.noise * h->samples[i].reading.noise;
+        *freedom += h->samples[i].reading.freedom;
+    }
 }
 
 double history_variance(const struct history *history)
 {
     double squares = prior_freedom * prior_sd * prior_sd + history->squares;
-    double freedom = prior_freedom + history->freedom;
+    double before = squares / (prior_freedom + history->freedom), here = 0, freedom = 0;
 
-    for (size_t i = 0; i < history->arm_count; i++)
-        if (history->now[i].weight > 1) {
-            squares += history->square[i];
-            freedom += history->now[i].weight - 1;
-        }
-    return squares / freedom;
+    add_noise(history, &here, &freedom);
+    return (before_freedom * before + here) / (before_freedom + freedom);
 }
 
 /* ---- earlier visits */
@@ -166,47 +276,52 @@ void history_end(struct history *history, bool screened)
     if (!count)
         return;
     make_room(history, count);
-    history->visits[history->visit_count++] = (struct past_visit){ .id = history->visits_ever,
-                                                                   .log_c = history->log_c,
-                                                                   .screened = screened,
-                                                                   .first = history->record_count,
-                                                                   .count = count };
+    history->visits[history->visit_count++] =
+        (struct past_visit){ .id = history->visits_ever,
+                             .log_c = history->log_c,
+                             .screened = screened,
+                             .offset_variance = offset_sd * offset_sd,
+                             .first = history->record_count,
+                             .count = count };
     for (size_t i = 0; i < history->arm_count; i++) {
         if (!(history->now[i].weight > 0))
             continue;
         history->records[history->record_count++] = history->now[i];
-        history->squares += history->square[i];
-        history->freedom += history->now[i].weight - 1;
     }
+    add_noise(history, &history->squares, &history->freedom);
     clear_present(history, history->log_c);
 }
 
 /* ---- what is known */
 
-static double variance_of(const struct history *h, const struct record *record)
+size_t history_told(const struct history *history, int except, struct told *out)
 {
-    /* More than the pooled variance says: drift within a visit is not in it. */
-    return 1.25 * history_variance(h) / record->weight;
+    double variance = history_variance(history);
+    size_t n = 0;
+
+    for (size_t i = 0; i < history->sample_count && n < GAUSSIAN_TOLD_MAX; i++) {
+        const struct sample *s = &history->samples[i];
+
+        if (!s->outlier && s->arm != except)
+            out[n++] = (struct told){ s->arm, s->when, s->log_ns, variance };
+    }
+    return n;
 }
 
-static struct observation observation_of(const struct record *record, uint32_t visit, double log_c,
-                                         double variance)
-{
-    return (struct observation){ .arm = record->arm,
-                                 .visit = visit,
-                                 .log_c = log_c,
-                                 .log_ns = record->log_ns,
-                                 .variance = variance };
-}
-
-size_t history_told(const struct history *history, int except, struct observation *out)
+/* As of a visit that is over. */
+static size_t present_visit(const struct history *h, double variance, struct observation *out,
+                            size_t room)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < history->arm_count; i++)
-        if (history->now[i].weight > 0 && (int)i != except)
-            out[n++] = observation_of(&history->now[i], history->visits_ever, history->log_c,
-                                      variance_of(history, &history->now[i]));
+    for (size_t i = 0; i < h->arm_count && n < room; i++)
+        if (h->now[i].weight > 0)
+            out[n++] = (struct observation){ .arm = (int)i,
+                                             .visit = h->visits_ever,
+                                             .log_c = h->log_c,
+                                             .log_ns = h->now[i].log_ns,
+                                             .variance = variance / h->now[i].weight,
+                                             .offset_variance = 0.25 * 0.25 };
     return n;
 }
 
@@ -230,7 +345,12 @@ static size_t add_visit(const struct history *h, const struct past_visit *visit,
     for (size_t i = 0; i < n; i++) {
         const struct record *record = &h->records[visit->first + i];
 
-        out[i] = observation_of(record, visit->id, visit->log_c, variance / record->weight);
+        out[i] = (struct observation){ .arm = record->arm,
+                                       .visit = visit->id,
+                                       .log_c = visit->log_c,
+                                       .log_ns = record->log_ns,
+                                       .variance = variance / record->weight,
+                                       .offset_variance = visit->offset_variance };
     }
     return n;
 }
@@ -240,11 +360,9 @@ size_t history_observations(const struct history *history, enum history_part par
 {
     bool taken[HISTORY_VISITS_MAX] = { false };
     struct observation told[SEARCH_ARMS_MAX];
-    size_t n_told = part == HISTORY_ALL ? history_told(history, -1, told) : 0, n = 0;
-    double variance = 1.25 * history_variance(history);
+    double variance = 1.25 * history_variance(history); /* the mood was not known exactly */
+    size_t n_told = part == HISTORY_ALL ? present_visit(history, variance, told, room) : 0, n = 0;
 
-    if (n_told > room)
-        n_told = room;
     while (n < room - n_told) {
         const struct past_visit *visit = nearest_visit(history, log_c, taken);
 
@@ -255,6 +373,38 @@ size_t history_observations(const struct history *history, enum history_part par
     }
     memcpy(out + n, told, n_told * sizeof(*told));
     return n + n_told;
+}
+
+static struct past_visit *visit_of(struct history *h, uint32_t id)
+{
+    for (size_t i = 0; i < h->visit_count; i++)
+        if (h->visits[i].id == id)
+            return &h->visits[i];
+    return NULL;
+}
+
+/* As if offsets had heavy tails: the variance is what the offset itself says, with a little of the
+ * usual one. */
+static void widen(struct past_visit *visit, double offset)
+{
+    static const double usual = 2;
+
+    visit->offset_variance = (usual * offset_sd * offset_sd + offset * offset) / (usual + 1);
+}
+
+void history_pull(struct history *history, const struct observation *seen, size_t count,
+                  const double *pull)
+{
+    for (size_t i = 0; i < count;) {
+        struct past_visit *visit = visit_of(history, seen[i].visit);
+        uint32_t id = seen[i].visit;
+        double sum = 0;
+
+        for (; i < count && seen[i].visit == id; i++)
+            sum += pull[i];
+        if (visit)
+            widen(visit, visit->offset_variance * sum);
+    }
 }
 
 static const struct record *record_in(const struct history *h, const struct past_visit *visit,

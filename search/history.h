@@ -17,8 +17,9 @@ struct record {
 struct past_visit {
     uint32_t id;
     double log_c;
-    bool screened;       /* every family of plans was looked at */
-    size_t first, count; /* its records */
+    bool screened;          /* every family of plans was looked at */
+    double offset_variance; /* of what its samples share: large once it was far off */
+    size_t first, count;    /* its records */
 };
 
 struct history {
@@ -28,27 +29,33 @@ struct history {
     struct record records[HISTORY_RECORDS_MAX];
     size_t record_count;
     uint32_t visits_ever;
-    double squares, freedom; /* of deviations within one arm and visit, closed visits only */
+    double squares, freedom; /* of noise, closed visits only */
 
     double log_c; /* of the present visit */
     struct sample {
         int arm;
         double log_ns;
+        struct reading reading; /* as it looks now */
+        bool outlier;
+        struct moment when;
+        struct surprise surprise;
     } samples[HISTORY_SAMPLES_MAX];
     size_t sample_count;
+    int stretch;                        /* the last sample's */
     struct record now[SEARCH_ARMS_MAX]; /* by arm; weight 0: no sample yet */
-    double square[SEARCH_ARMS_MAX];
 };
 
 void history_reset(struct history *history, size_t arm_count);
 
 /* An earlier visit to the very same capacity is forgotten, its spread aside. */
 void history_begin(struct history *history, double log_c);
-void history_add(struct history *history, int arm, double log_ns); /* more than fit are ignored */
-void history_forget(struct history *history, int arm);             /* in the present visit */
+/* `expected`: before it was taken, and the variance of that, noise included.  More than fit are
+ * ignored. */
+void history_add(struct history *history, int arm, double log_ns, struct normal expected);
+void history_forget(struct history *history, int arm); /* in the present visit */
 void history_end(struct history *history, bool screened);
 
-/* Of one sample's log(ns): pooled over everything seen. */
+/* Of one sample's log(ns): what the present visit says, and everything seen before. */
 double history_variance(const struct history *history);
 
 /* Earlier visits' records, nearest in capacity first, then the present visit's if wanted. */
@@ -56,8 +63,19 @@ enum history_part { HISTORY_PAST, HISTORY_ALL };
 size_t history_observations(const struct history *history, enum history_part part, double log_c,
                             struct observation *out, size_t room);
 
-/* The present visit's, except for one arm (or -1). */
-size_t history_told(const struct history *history, int except, struct observation *out);
+/* The present visit's samples, outliers and one arm (or -1) left out; at most GAUSSIAN_TOLD_MAX. */
+size_t history_told(const struct history *history, int except, struct told *out);
+struct moment history_now(const struct history *history);
+/* What the samples that history_told() gives for -1 turn out to be made of. */
+void history_read(struct history *history, const struct reading *readings);
+/* Whether an arm was sampled before the last turn of the mood, and one on both sides of it: else
+ * what came since can be compared with nothing. */
+bool history_knew(const struct history *history, int arm);
+bool history_is_linked(const struct history *history);
+
+/* How hard each of the past observations pulls its visit's offset, as gaussian_fit() says. */
+void history_pull(struct history *history, const struct observation *seen, size_t count,
+                  const double *pull);
 
 /* What other visits say of arm a against arm b: the mean difference of their log times where both
  * were sampled within `reach`, its standard error, and how many samples of a that is. */

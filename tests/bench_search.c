@@ -1,7 +1,7 @@
 /* How good the published plans are and what they cost, on made-up clusters whose truth is known:
  * search and decision together, every step counted, the default plan's included.
  *
- *     bench_search [--quick] [--cases=N] [--seed=N]
+ *     bench_search [--quick] [--cases=N] [--seed=N] [--guided] [--only="noise 5 %"]
  * [regret|neighbours|stress|pockets|table|time]...
  *
  * Regret: the true time of the plan chosen over that of the best usable plan, minus 1. */
@@ -415,6 +415,7 @@ static void show(const struct plan_of_work *work, const struct entrant *e, const
 struct options {
     size_t cases; /* buckets per row */
     uint64_t seed;
+    const char *only; /* conditions of this name; NULL: all */
     bool guided_only;
 };
 
@@ -518,6 +519,8 @@ static void section_regret(const struct options *o)
     for (size_t n = 0; n < sizeof(conditions) / sizeof(conditions[0]); n++) {
         struct totals t = { 0 };
 
+        if (o->only && strcmp(conditions[n].name, o->only) != 0)
+            continue;
         for (int l = 0; l < LAYERS; l++)
             run_layer(o, &conditions[n], l, &t);
         printf("\n");
@@ -588,7 +591,7 @@ static double edge(int bucket)
 
 static bool is_anchor(int bucket)
 {
-    for (double c = TABLE_WIDTH - 1; c < edge(TABLE_BUCKETS); c *= pow(2, 0.25))
+    for (double c = TABLE_WIDTH - 1; c < edge(TABLE_BUCKETS); c *= cbrt(2))
         if ((int)(c / TABLE_WIDTH) == bucket)
             return true;
     return bucket == TABLE_BUCKETS - 1;
@@ -836,6 +839,8 @@ static bool take_option(struct options *o, const char *text)
 {
     if (!strcmp(text, "--quick"))
         o->cases = 96;
+    else if (!strncmp(text, "--only=", 7))
+        o->only = text + 7;
     else if (!strcmp(text, "--guided"))
         o->guided_only = true;
     else if (!strncmp(text, "--cases=", 8))
