@@ -1,0 +1,52 @@
+/* Rounds of timed steps, every plan once per round at every bucket, and what they say of a table of
+ * plans.  Pure: knows nothing of ranks and databases.
+ *
+ * Plans are compared within a round: the round's level, the median over its plans, is taken out
+ * first, so that a disturbance which hits all of them cancels.  Over rounds the middle half is
+ * averaged: a step three times as long decides nothing. */
+#ifndef ROUNDS_H
+#define ROUNDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Rounds at a bucket come a few in a row, since plans stay open only so long.  Whole visits belong
+ * to one half or the other: what an open plan happened to get of memory is then not in both. */
+enum { ROUNDS_IN_VISIT = 4, ROUNDS_BUCKETS = 16, ROUNDS_PLANS = 256 };
+
+struct rounds {
+    size_t plans, buckets, count;
+    double *level;     /* [round][bucket]: median over plans of log(ns) */
+    double *deviation; /* [round][bucket][plan]: log(ns) less the level; INFINITY: it failed */
+};
+
+/* One visit more at every bucket, to be told.  ERR_NOMEM leaves it as it was. */
+int rounds_grow(struct rounds *rounds);
+void rounds_free(struct rounds *rounds);
+
+/* ns of every plan; INFINITY: it failed. */
+void rounds_tell(struct rounds *rounds, size_t round, size_t bucket, const double *ns);
+
+/* A value with its 95 % bootstrap interval. */
+struct interval {
+    double value, low, high;
+};
+
+/* What a table is worth.  Its rivals are chosen by one half of the rounds and timed by the other,
+ * both ways, and the two averaged: the best of noisy values would flatter them. */
+struct estimate {
+    struct interval over_default; /* time of the table / time of the default, sums over buckets */
+    struct interval over_static;  /* / one plan for all buckets */
+    struct interval over_best;    /* / a plan per bucket */
+    struct interval regret;       /* mean over buckets of what follows; may be below 0 */
+    struct interval bucket_regret[ROUNDS_BUCKETS]; /* time / time of the best plan - 1 */
+    struct interval bucket_gain[ROUNDS_BUCKETS];   /* 1 - time / time of the default */
+    int static_plan[2];                            /* as each half chose */
+};
+
+/* table[bucket] and `standard` are plans.  Needs two visits at least.  The rivals are not chosen
+ * anew in the bootstrap: rounds drawn twice would choose worse than rounds do. */
+int rounds_estimate(const struct rounds *rounds, const int *table, int standard, uint64_t seed,
+                    struct estimate *out);
+
+#endif
