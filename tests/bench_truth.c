@@ -8,8 +8,8 @@
 #include "launch.h"
 #include "measure.h"
 #include "options.h"
+#include "paired_rounds.h"
 #include "plan.h"
-#include "rounds.h"
 #include "shape.h"
 #include "status.h"
 #include "store.h"
@@ -235,7 +235,7 @@ struct measuring {
     struct measure_options options;
     struct subject subject;
     struct crew *crew;
-    struct rounds rounds;
+    struct paired_rounds rounds;
     double seconds; /* they took */
 };
 
@@ -278,7 +278,7 @@ static int one_round(struct measuring *m, size_t round, size_t bucket)
     measure_order(m->options.seed + bucket, round, n, order);
     for (int i = 0; i < n; i++)
         TRY(step(m, &m->subject.entries[bucket], order[i], &ns[order[i]]));
-    rounds_tell(&m->rounds, round, bucket, ns);
+    paired_rounds_tell(&m->rounds, round, bucket, ns);
     return OK;
 }
 
@@ -289,7 +289,7 @@ static int visit_all(struct measuring *m)
     size_t first = m->rounds.count;
     int order[ROUNDS_BUCKETS];
 
-    TRY(rounds_grow(&m->rounds));
+    TRY(paired_rounds_grow(&m->rounds));
     measure_order(~m->options.seed, first, (int)m->subject.count, order);
     for (size_t b = 0; b < m->subject.count; b++)
         for (size_t i = 0; i < ROUNDS_IN_VISIT; i++)
@@ -304,7 +304,8 @@ static int take_rounds(struct measuring *m)
     int64_t begun_ns = host_clock_ns();
     double visits = 0;
 
-    m->rounds = (struct rounds){ .plans = m->subject.plan_count, .buckets = m->subject.count };
+    m->rounds =
+        (struct paired_rounds){ .plans = m->subject.plan_count, .buckets = m->subject.count };
     do {
         TRY(visit_all(m));
         visits++;
@@ -447,7 +448,7 @@ static int report(const struct measuring *m)
 
     for (size_t b = 0; b < m->subject.count; b++)
         table[b] = number_of(&m->subject, &m->subject.entries[b].plan);
-    TRY(rounds_estimate(&m->rounds, table, m->subject.standard, m->options.seed, &e));
+    TRY(paired_rounds_estimate(&m->rounds, table, m->subject.standard, m->options.seed, &e));
     o = outcome_of(m, &e);
     print_outcome(m, &e, &o);
     return m->options.out ? write_outcome(m->options.out, &o) : OK;
@@ -468,7 +469,7 @@ static int measure(const struct verb_call *call, void *options)
         rc = measure_on(&m, &where);
     if (!rc)
         rc = report(&m);
-    rounds_free(&m.rounds);
+    paired_rounds_free(&m.rounds);
     hosts_free(&hosts);
     return rc;
 }

@@ -1,5 +1,5 @@
 /* Paired rounds: robust times, rivals chosen and judged by different halves, the bootstrap. */
-#include "rounds.h"
+#include "paired_rounds.h"
 
 #include "random.h"
 #include "stats.h"
@@ -24,7 +24,7 @@ static int grow(double **values, size_t count)
     return OK;
 }
 
-int rounds_grow(struct rounds *r)
+int paired_rounds_grow(struct paired_rounds *r)
 {
     size_t count = r->count + ROUNDS_IN_VISIT;
 
@@ -34,14 +34,14 @@ int rounds_grow(struct rounds *r)
     return OK;
 }
 
-void rounds_free(struct rounds *r)
+void paired_rounds_free(struct paired_rounds *r)
 {
     free(r->level);
     free(r->deviation);
-    *r = (struct rounds){ 0 };
+    *r = (struct paired_rounds){ 0 };
 }
 
-void rounds_tell(struct rounds *r, size_t round, size_t bucket, const double *ns)
+void paired_rounds_tell(struct paired_rounds *r, size_t round, size_t bucket, const double *ns)
 {
     double *deviation = r->deviation + (round * r->buckets + bucket) * r->plans;
     double sorted[ROUNDS_PLANS], level;
@@ -82,14 +82,15 @@ static double midmean(double *values, size_t count)
     return sum / (double)(count - 2 * cut);
 }
 
-static double level_at(const struct rounds *r, const struct draw *d, size_t bucket)
+static double level_at(const struct paired_rounds *r, const struct draw *d, size_t bucket)
 {
     for (size_t i = 0; i < d->count; i++)
         d->scratch[i] = r->level[d->rounds[i] * r->buckets + bucket];
     return midmean(d->scratch, d->count);
 }
 
-static double deviation_at(const struct rounds *r, const struct draw *d, size_t bucket, int plan)
+static double deviation_at(const struct paired_rounds *r, const struct draw *d, size_t bucket,
+                           int plan)
 {
     for (size_t i = 0; i < d->count; i++)
         d->scratch[i] = r->deviation[(d->rounds[i] * r->buckets + bucket) * r->plans + plan];
@@ -112,7 +113,8 @@ static struct choice same_everywhere(int plan)
     return choice;
 }
 
-static double total_ns(const struct rounds *r, const struct draw *d, const struct choice *choice)
+static double total_ns(const struct paired_rounds *r, const struct draw *d,
+                       const struct choice *choice)
 {
     double sum = 0;
 
@@ -121,7 +123,7 @@ static double total_ns(const struct rounds *r, const struct draw *d, const struc
     return sum;
 }
 
-static struct choice best_static(const struct rounds *r, const struct draw *d)
+static struct choice best_static(const struct paired_rounds *r, const struct draw *d)
 {
     struct choice best = same_everywhere(0);
     double least = total_ns(r, d, &best);
@@ -138,7 +140,7 @@ static struct choice best_static(const struct rounds *r, const struct draw *d)
     return best;
 }
 
-static int best_at(const struct rounds *r, const struct draw *d, size_t bucket)
+static int best_at(const struct paired_rounds *r, const struct draw *d, size_t bucket)
 {
     int best = 0;
 
@@ -148,7 +150,7 @@ static int best_at(const struct rounds *r, const struct draw *d, size_t bucket)
     return best;
 }
 
-static struct choice best_of_each(const struct rounds *r, const struct draw *d)
+static struct choice best_of_each(const struct paired_rounds *r, const struct draw *d)
 {
     struct choice best = same_everywhere(0);
 
@@ -173,14 +175,14 @@ struct rivals {
     struct choice table, standard, fixed[HALVES], best[HALVES]; /* by the half that judges them */
 };
 
-static double log_ratio(const struct rounds *r, const struct draw *d, const struct choice *a,
+static double log_ratio(const struct paired_rounds *r, const struct draw *d, const struct choice *a,
                         const struct choice *b)
 {
     return log(total_ns(r, d, a) / total_ns(r, d, b)) / HALVES;
 }
 
 /* Adds one half's part to the logarithms. */
-static void judge(const struct rounds *r, const struct draw *d, const struct rivals *rivals,
+static void judge(const struct paired_rounds *r, const struct draw *d, const struct rivals *rivals,
                   int half, double *figures)
 {
     const struct choice *best = &rivals->best[half];
@@ -197,8 +199,8 @@ static void judge(const struct rounds *r, const struct draw *d, const struct riv
     }
 }
 
-static void compute(const struct rounds *r, const struct draw *draws, const struct rivals *rivals,
-                    double *figures)
+static void compute(const struct paired_rounds *r, const struct draw *draws,
+                    const struct rivals *rivals, double *figures)
 {
     memset(figures, 0, FIGURES * sizeof(*figures));
     for (int half = 0; half < HALVES; half++)
@@ -220,7 +222,7 @@ static int half_of(size_t round)
 }
 
 /* All rounds of each half, each once. */
-static void draw_all(const struct rounds *r, struct draw *draws)
+static void draw_all(const struct paired_rounds *r, struct draw *draws)
 {
     for (int half = 0; half < HALVES; half++)
         draws[half].count = 0;
@@ -240,7 +242,7 @@ static void draw_again(const struct draw *from, uint64_t seed, uint64_t index, s
 }
 
 /* The rivals that one half chooses are judged by the other. */
-static struct rivals choose(const struct rounds *r, const struct draw *all, const int *table,
+static struct rivals choose(const struct paired_rounds *r, const struct draw *all, const int *table,
                             int standard)
 {
     struct rivals rivals = { .standard = same_everywhere(standard) };
@@ -301,7 +303,7 @@ static int bootstrap_make(size_t rounds, struct bootstrap **out)
     return OK;
 }
 
-static void resample(const struct rounds *r, const struct rivals *rivals, uint64_t seed,
+static void resample(const struct paired_rounds *r, const struct rivals *rivals, uint64_t seed,
                      struct bootstrap *boot)
 {
     for (uint64_t i = 0; i < RESAMPLES; i++) {
@@ -326,8 +328,8 @@ static void fill(const double *figures, struct bootstrap *boot, size_t buckets,
     memcpy(out->bucket_gain, of + BUCKET_GAIN, buckets * sizeof(*of));
 }
 
-int rounds_estimate(const struct rounds *r, const int *table, int standard, uint64_t seed,
-                    struct estimate *out)
+int paired_rounds_estimate(const struct paired_rounds *r, const int *table, int standard,
+                           uint64_t seed, struct estimate *out)
 {
     struct bootstrap *boot = NULL;
     struct rivals rivals;

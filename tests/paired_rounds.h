@@ -4,8 +4,8 @@
  * Plans are compared within a round: the round's level, the median over its plans, is taken out
  * first, so that a disturbance which hits all of them cancels.  Over rounds the middle half is
  * averaged: a step three times as long decides nothing. */
-#ifndef ROUNDS_H
-#define ROUNDS_H
+#ifndef PAIRED_ROUNDS_H
+#define PAIRED_ROUNDS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,18 +14,19 @@
  * to one half or the other: what an open plan happened to get of memory is then not in both. */
 enum { ROUNDS_IN_VISIT = 4, ROUNDS_BUCKETS = 16, ROUNDS_PLANS = 256 };
 
-struct rounds {
+struct paired_rounds {
     size_t plans, buckets, count;
     double *level;     /* [round][bucket]: median over plans of log(ns) */
     double *deviation; /* [round][bucket][plan]: log(ns) less the level; INFINITY: it failed */
 };
 
 /* One visit more at every bucket, to be told.  ERR_NOMEM leaves it as it was. */
-int rounds_grow(struct rounds *rounds);
-void rounds_free(struct rounds *rounds);
+int paired_rounds_grow(struct paired_rounds *rounds);
+void paired_rounds_free(struct paired_rounds *rounds);
 
 /* ns of every plan; INFINITY: it failed. */
-void rounds_tell(struct rounds *rounds, size_t round, size_t bucket, const double *ns);
+void paired_rounds_tell(struct paired_rounds *rounds, size_t round, size_t bucket,
+                        const double *ns);
 
 /* A value with its 95 % bootstrap interval. */
 struct interval {
@@ -46,7 +47,7 @@ struct estimate {
 
 /* table[bucket] and `standard` are plans.  Needs two visits at least.  The rivals are not chosen
  * anew in the bootstrap: rounds drawn twice would choose worse than rounds do. */
-int rounds_estimate(const struct rounds *rounds, const int *table, int standard, uint64_t seed,
-                    struct estimate *out);
+int paired_rounds_estimate(const struct paired_rounds *rounds, const int *table, int standard,
+                           uint64_t seed, struct estimate *out);
 
 #endif

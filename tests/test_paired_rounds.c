@@ -1,5 +1,5 @@
 /* What rounds say of a table, on made-up times whose truth is known. */
-#include "rounds.h"
+#include "paired_rounds.h"
 
 #include "check.h"
 #include "random.h"
@@ -19,20 +19,20 @@ static double disturbed(double ns, uint64_t seed, size_t round, size_t step)
 }
 
 /* truth[bucket * plans + plan] */
-static struct rounds made_up(const double *truth, size_t buckets, size_t plans, size_t visits,
-                             uint64_t seed)
+static struct paired_rounds made_up(const double *truth, size_t buckets, size_t plans,
+                                    size_t visits, uint64_t seed)
 {
-    struct rounds r = { .plans = plans, .buckets = buckets };
+    struct paired_rounds r = { .plans = plans, .buckets = buckets };
     double ns[ROUNDS_PLANS];
     size_t step = 0;
 
     for (size_t i = 0; i < visits; i++)
-        CHECK(!rounds_grow(&r));
+        CHECK(!paired_rounds_grow(&r));
     for (size_t i = 0; i < r.count; i++)
         for (size_t b = 0; b < buckets; b++) {
             for (size_t p = 0; p < plans; p++)
                 ns[p] = disturbed(truth[b * plans + p], seed, i * buckets + b, step++);
-            rounds_tell(&r, i, b, ns);
+            paired_rounds_tell(&r, i, b, ns);
         }
     return r;
 }
@@ -40,11 +40,11 @@ static struct rounds made_up(const double *truth, size_t buckets, size_t plans, 
 static struct estimate estimated(const double *truth, size_t buckets, size_t plans, size_t visits,
                                  const int *table, uint64_t seed)
 {
-    struct rounds r = made_up(truth, buckets, plans, visits, seed);
+    struct paired_rounds r = made_up(truth, buckets, plans, visits, seed);
     struct estimate e = { 0 };
 
-    CHECK(!rounds_estimate(&r, table, 0, seed, &e));
-    rounds_free(&r);
+    CHECK(!paired_rounds_estimate(&r, table, 0, seed, &e));
+    paired_rounds_free(&r);
     return e;
 }
 
@@ -110,16 +110,16 @@ static void a_plan_that_fails_is_nobodys_rival(void)
 {
     static const int table[] = { 0 };
     static const double ns[] = { 100, INFINITY, 90 };
-    struct rounds r = { .plans = 3, .buckets = 1 };
+    struct paired_rounds r = { .plans = 3, .buckets = 1 };
     struct estimate e;
 
-    CHECK(!rounds_grow(&r) && !rounds_grow(&r));
+    CHECK(!paired_rounds_grow(&r) && !paired_rounds_grow(&r));
     for (size_t i = 0; i < r.count; i++)
-        rounds_tell(&r, i, 0, ns);
-    CHECK(!rounds_estimate(&r, table, 0, 1, &e));
+        paired_rounds_tell(&r, i, 0, ns);
+    CHECK(!paired_rounds_estimate(&r, table, 0, 1, &e));
     CHECK(e.static_plan[0] == 2 && e.static_plan[1] == 2);
     CHECK(near(e.over_best.value, 100. / 90, 1e-9));
-    rounds_free(&r);
+    paired_rounds_free(&r);
 }
 
 int main(void)
