@@ -231,9 +231,12 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
     int64_t bucket = sqlite3_column_int64(row, 3);
     struct moe_plan plan;
     double time_us = sqlite3_column_double(row, 5), default_us = sqlite3_column_double(row, 6);
+    bool holds = !sqlite3_column_int(row, 7) && !sqlite3_column_int(row, 8);
 
     if (!is_u32(bucket) || plan_parse(text(row, 4), &plan))
         return OK;
+    if (holds && sqlite3_column_int64(row, 10) > layer->decided_s)
+        layer->decided_s = sqlite3_column_int64(row, 10);
     return lookup_layer_add(
         layer, &(struct lookup_entry){
                    .bucket = (uint32_t)bucket,
@@ -293,7 +296,7 @@ static int read_rows(struct reader *r, const char *sql,
  * and a neighbouring bucket may still hold what was refuted. */
 #define ENTRIES_WITH(imported)                                                                     \
     "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "             \
-    "stale AND decision <> 'refuted', " imported                                                   \
+    "stale AND decision <> 'refuted', " imported ", decided_s"                                     \
     " FROM entry ORDER BY fingerprint, shape, window, id"
 
 /* Before version 2 every table was its own site's. */
