@@ -66,9 +66,9 @@ BLAS_LIBS = $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 UNIT_SOURCES := $(foreach w,cuda nccl wire_ce,$(wildcard $(FOLDERS:%=%/*$w*.c)))
 SOURCES := $(filter-out $(if $(UNIT),,$(UNIT_SOURCES)),$(wildcard $(FOLDERS:%=%/*.c)))
 CUDA_KERNELS := $(wildcard kernels/*.cu)
-TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_% tests/fuzz_% tests/example_% tests/cuda_% tests/check_%,$(wildcard tests/*.c)))
+TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_% tests/fuzz_% tests/example_% tests/cuda_% tests/check_% tests/factor_one.c,$(wildcard tests/*.c)))
 LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(SOURCES:%.c=$(BUILD)/%.o)) $(if $(UNIT),$(CUDA_KERNELS:%.cu=$(BUILD)/%.o))
-TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/test_cuda_% tests/test_gpu_on_cpu.c,$(wildcard tests/test_*.c tests/example_*.c tests/fuzz_*.c)))
+TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/test_cuda_% tests/test_gpu_on_cpu.c,$(wildcard tests/test_*.c tests/example_*.c tests/fuzz_*.c tests/factor_one.c)))
 BENCHES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/bench_cuda.c,$(wildcard tests/bench_*.c)))
 
 all: deps
@@ -214,7 +214,7 @@ $(BUILD)/forked/%.o: %.c Makefile
 
 LIB_CC ?= gcc
 LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
-LIB_PARTS := lookup lookup_bind lookup_get lookup_pack lookup_record lookup_set lookup_sqlite plan shape sha256 status
+LIB_PARTS := lookup lookup_bind lookup_get lookup_pack lookup_record lookup_set lookup_sqlite plan shape sha256 status width
 LIB_OBJECTS := $(LIB_PARTS:%=$(LIB)/lib/%.o)
 LIB_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' \
              -DSTATUS_SPEAKER='"moelookup"' $(WARN) -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb

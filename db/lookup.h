@@ -31,8 +31,9 @@ struct lookup_entry {
 /* The dictionary of one layer on one cluster. */
 struct lookup_layer {
     struct moe_shape shape;
-    uint32_t window; /* R */
-    uint32_t file;   /* 0: the first one on the search path that holds anything */
+    uint32_t window;   /* R */
+    int64_t decided_s; /* as of struct width; where packed, only the order of layers says it */
+    uint32_t file;     /* 0: the first one on the search path that holds anything */
     uint8_t cluster[SHA256_BYTES];
     char device[LOOKUP_DEVICE_BYTES]; /* padded with 0 */
     struct lookup_entry *entries;     /* tidy: by bucket */
@@ -61,7 +62,11 @@ int lookup_layer_add(struct lookup_layer *layer, const struct lookup_entry *entr
 int lookup_layer_pin(struct lookup_layer *layer, const struct lookup_pin *pin);
 void lookup_set_free(struct lookup_set *set);
 
+/* Adds those parts of a pin that no pin of a tidy layer covers; it stays tidy. */
+int lookup_layer_pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin);
+
 /* Sorted, with one layer per cluster, shape and window, and nothing that is illegal for its shape.
+ * Of several widths of one layer in one file, the one that answers (width.h) comes first.
  * Of two entries for a bucket the one that is not stale stays, else the one that was not imported,
  * else that of the lower file; of two pins the one that came first.  MOE_ERR_NOMEM; MOE_ERR_FORMAT:
  * more pins than anybody makes. */

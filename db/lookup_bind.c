@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW_UNKNOWN = 128 };
-
 /* A caller from another version hands in another size; what we do not know must be 0. */
 static int take_shape(const struct moelookup *table, const struct moe_shape *given,
                       struct moe_shape *shape)
@@ -143,19 +141,7 @@ static int ambiguous(const struct choice *c)
     return ERR_AMBIGUOUS;
 }
 
-/* The same layer tuned with several widths: most of it tuned, then the finer one. */
-static uint64_t fewest_entries(const struct choice *c, const struct lookup_layer *layer)
-{
-    (void)c;
-    return UINT32_MAX - layer->entry_count;
-}
-
-static uint64_t width(const struct choice *c, const struct lookup_layer *layer)
-{
-    (void)c;
-    return layer->window;
-}
-
+/* Several that are left differ in their width alone; the first answers. */
 static int choose(struct choice *c)
 {
     if (!all_same(c, device_alike))
@@ -164,8 +150,6 @@ static int choose(struct choice *c)
     keep_lowest(c, file_number);
     if (!all_same(c, all_but_window_alike))
         return ambiguous(c);
-    keep_lowest(c, fewest_entries);
-    keep_lowest(c, width);
     return OK;
 }
 
@@ -224,6 +208,54 @@ static void say_miss(const struct choice *c)
                why, c->shape->ranks, c->shape->ranks_per_node, shape);
 }
 
+/* ---- several widths */
+
+static void say_hidden(const struct choice *c)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    struct lookup_layer answers = layer_at(c, 0);
+    char shape[SHAPE_TEXT_BYTES], hidden[128] = "";
+
+    if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&said))
+        return;
+    for (uint32_t i = 1; i < c->count; i++) {
+        size_t used = strlen(hidden);
+
+        snprintf(hidden + used, sizeof(hidden) - used, " R=%u", layer_at(c, i).window);
+    }
+    shape_format(&answers.shape, shape, sizeof(shape));
+    lookup_say(c->table, LOOKUP_WARN,
+               "%s: of tables with buckets of several widths the one measured last answers, R=%u; "
+               "hidden:%s",
+               shape, answers.window, hidden);
+}
+
+/* What a person pinned holds for capacities, whatever is tuned later: buckets that a pin reaches
+ * only in part are pinned, because what it keeps away may be harmful. */
+static int inherit_pin(struct lookup_layer *layer, const struct lookup_layer *from,
+                       struct lookup_pin pin)
+{
+    uint64_t first = (uint64_t)pin.first * from->window / layer->window;
+    uint64_t last = (((uint64_t)pin.last + 1) * from->window - 1) / layer->window;
+
+    if (first > UINT32_MAX)
+        return OK;
+    pin.first = (uint32_t)first;
+    pin.last = last < UINT32_MAX ? (uint32_t)last : UINT32_MAX;
+    return lookup_layer_pin_gaps(layer, pin);
+}
+
+static int inherit_pins(const struct choice *c, struct lookup_layer *layer)
+{
+    for (uint32_t i = 1; i < c->count; i++) {
+        struct lookup_layer from = layer_at(c, i);
+
+        for (uint32_t p = 0; p < from.pin_count; p++)
+            TRY(inherit_pin(layer, &from, pack_pin(c->table->bytes, c->fits[i], p)));
+    }
+    return OK;
+}
+
 /* ---- a view */
 
 static int copy_rows(const uint8_t *bytes, uint32_t at, struct lookup_layer *layer)
@@ -240,20 +272,37 @@ static int copy_rows(const uint8_t *bytes, uint32_t at, struct lookup_layer *lay
     }
     for (uint32_t i = 0; i < from.entry_count; i++)
         layer->entries[i] = pack_entry(bytes, at, i);
+    layer->pin_room = from.pin_count + 1;
     for (uint32_t i = 0; i < from.pin_count; i++)
         layer->pins[i] = pack_pin(bytes, at, i);
     return OK;
 }
 
+/* The layer that answers, as the view's own. */
+static int take_layer(const struct choice *c, struct lookup_layer *layer)
+{
+    int rc;
+
+    TRY(copy_rows(c->table->bytes, c->fits[0], layer));
+    if (c->count > 1)
+        say_hidden(c);
+    rc = inherit_pins(c, layer);
+    if (rc) {
+        free(layer->entries);
+        free(layer->pins);
+    }
+    return rc;
+}
+
 static int open_view(const struct choice *c, struct moelookup_view **out)
 {
-    struct lookup_layer layer = { .window = WINDOW_UNKNOWN };
+    struct lookup_layer layer = { .window = shape_window(c->shape) };
     struct lookup_switches switches = pack_switches(c->table->bytes);
     struct moelookup_view *view;
     int rc;
 
     if (c->count)
-        TRY(copy_rows(c->table->bytes, c->fits[0], &layer));
+        TRY(take_layer(c, &layer));
     else if (!switches.disabled && !switches.forced)
         say_miss(c);
     if (switches.forced && !plan_legal(&switches.force, c->shape))

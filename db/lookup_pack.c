@@ -159,6 +159,7 @@ static int merge_layer(const uint8_t *bytes, uint32_t at, uint32_t file, struct 
     uint32_t entries = from.entry_count, pins = from.pin_count;
 
     from.file += file;
+    from.decided_s = pack_layer_count(bytes) - at; /* they come in their order */
     to = lookup_set_layer(set, &from);
     if (!to)
         return ERR_NOMEM;

@@ -3,6 +3,7 @@
 
 #include "plan.h"
 #include "status.h"
+#include "width.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,14 +87,33 @@ static int order(uint64_t a, uint64_t b)
     return (a > b) - (a < b);
 }
 
-/* What makes two layers the same one. */
-static int layer_order(const struct lookup_layer *a, const struct lookup_layer *b)
+static int place_order(const struct lookup_layer *a, const struct lookup_layer *b)
 {
     int by = memcmp(a->cluster, b->cluster, sizeof(a->cluster));
 
     by = by ? by : memcmp(a->device, b->device, sizeof(a->device));
-    by = by ? by : memcmp(&a->shape, &b->shape, sizeof(a->shape));
+    return by ? by : memcmp(&a->shape, &b->shape, sizeof(a->shape));
+}
+
+/* What makes two layers the same one. */
+static int layer_order(const struct lookup_layer *a, const struct lookup_layer *b)
+{
+    int by = place_order(a, b);
+
     return by ? by : order(a->window, b->window);
+}
+
+static struct width width_of(const struct lookup_layer *layer)
+{
+    return (struct width){ layer->window, layer->decided_s, layer->entry_count };
+}
+
+static int by_place_and_width(const void *a, const void *b)
+{
+    struct width x = width_of(a), y = width_of(b);
+    int by = place_order(a, b);
+
+    return by ? by : width_order(&x, &y);
 }
 
 static int by_layer_and_file(const void *a, const void *b)
@@ -150,8 +170,7 @@ static void tidy_entries(struct lookup_layer *layer)
     layer->entry_count = kept;
 }
 
-/* Adds those parts of a pin that no earlier one covers.  The tidy pins are sorted. */
-static int pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin)
+int lookup_layer_pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin)
 {
     uint32_t count = tidy->pin_count;
     uint64_t from = pin.first;
@@ -206,7 +225,7 @@ static int tidy_pins(struct lookup_layer *layer)
         pin.a = (uint8_t)plan.a;
         pin.ctas = (uint8_t)plan.ctas;
         if (plan_legal(&plan, &layer->shape) && pin.first <= pin.last)
-            rc = pin_gaps(&tidy, pin);
+            rc = lookup_layer_pin_gaps(&tidy, pin);
     }
     if (rc) {
         free(tidy.pins);
@@ -247,6 +266,9 @@ static int join(struct lookup_layer *into, struct lookup_layer *from)
         TRY(lookup_layer_add(into, &from->entries[i]));
     for (uint32_t i = 0; i < from->pin_count; i++)
         TRY(lookup_layer_pin(into, &from->pins[i]));
+    /* Dates are compared within a file; that of the first file stands for the layer. */
+    if (from->file == into->file && from->decided_s > into->decided_s)
+        into->decided_s = from->decided_s;
     layer_free(from);
     memset(from, 0, sizeof(*from));
     return OK;
@@ -327,5 +349,7 @@ int lookup_set_tidy(struct lookup_set *set)
         TRY(tidy_pins(&set->layers[i]));
     }
     keep_only(set, filled);
+    if (set->count)
+        qsort(set->layers, set->count, sizeof(*set->layers), by_place_and_width);
     return number_files(set);
 }

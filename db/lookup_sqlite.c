@@ -20,6 +20,7 @@ int lookup_read_sqlite(const char *path, bool snapshot, uint32_t file, struct lo
 #include "store.h"
 
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -231,9 +232,12 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
     int64_t bucket = sqlite3_column_int64(row, 3);
     struct moe_plan plan;
     double time_us = sqlite3_column_double(row, 5), default_us = sqlite3_column_double(row, 6);
+    bool holds = !sqlite3_column_int(row, 7) && !sqlite3_column_int(row, 8);
 
     if (!is_u32(bucket) || plan_parse(text(row, 4), &plan))
         return OK;
+    if (holds && sqlite3_column_int64(row, 10) > layer->decided_s)
+        layer->decided_s = sqlite3_column_int64(row, 10);
     return lookup_layer_add(
         layer, &(struct lookup_entry){
                    .bucket = (uint32_t)bucket,
@@ -291,10 +295,22 @@ static int read_rows(struct reader *r, const char *sql,
     " FROM fingerprint WHERE id = ?1"
 /* A refuted entry is stale for tune alone: the default plan that it holds has just been measured,
  * and a neighbouring bucket may still hold what was refuted. */
-#define ENTRIES_WITH(imported)                                                                     \
-    "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "             \
-    "stale AND decision <> 'refuted', " imported                                                   \
-    " FROM entry ORDER BY fingerprint, shape, window, id"
+static const char entries_with[] =
+    "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "
+    "stale AND decision <> 'refuted', %s, %s FROM entry ORDER BY fingerprint, shape, window, id";
+
+/* What was made for look-ups alone need not hold dates. */
+static int read_entries(struct reader *r, bool travels)
+{
+    int64_t dated;
+    char sql[256];
+
+    TRY(ask(r->db, "SELECT count(*) FROM pragma_table_info('entry') WHERE name = 'decided_s'",
+            &dated));
+    snprintf(sql, sizeof(sql), entries_with, travels ? "tier = 'imported'" : "0",
+             dated ? "decided_s" : "0");
+    return read_rows(r, sql, add_entry);
+}
 
 /* Before version 2 every table was its own site's. */
 static int read_all(struct reader *r)
@@ -303,7 +319,7 @@ static int read_all(struct reader *r)
 
     TRY(prepare(r->db, travels ? CLUSTER_OF("here") : CLUSTER_OF("1"), &r->cluster));
     TRY(prepare(r->db, "SELECT text FROM shape WHERE id = ?1", &r->shape));
-    TRY(read_rows(r, travels ? ENTRIES_WITH("tier = 'imported'") : ENTRIES_WITH("0"), add_entry));
+    TRY(read_entries(r, travels));
     return read_rows(r,
                      "SELECT fingerprint, shape, window, first_bucket, plan, last_bucket"
                      " FROM override ORDER BY fingerprint, shape, window, id",

@@ -143,8 +143,9 @@ MOELOOKUP_API int moelookup_open(const char *path_or_null, struct moelookup **ou
  *
  * device: the name of one device as `moetune fingerprint` prints it, or the first 8 or more digits
  * of a fingerprint's hash; NULL: whichever device the table is for.  Among clusters of one device,
- * the first file on the search path decides; among tables of several widths R the one with most
- * buckets, then the finer one.
+ * the first file on the search path decides; among its tables of several widths R the one with the
+ * most recent measured entry (in doubt the one with most buckets, then the finer one), which is
+ * said once per process on standard error.  Pins of the others hold for their capacities as well.
  *
  * MOE_ERR_ARGUMENT: the shape breaks a rule (said on standard error).  MOE_ERR_AMBIGUOUS: several
  * tables fit; the candidates are listed on standard error.  No table fits: MOE_OK, the view answers
@@ -230,6 +231,11 @@ MOELOOKUP_API int moelookup_explain(const struct moelookup_view *view, uint32_t 
  * experts 0, or a factor that is not a number, gives 0; more than 64 bits hold, UINT64_MAX. */
 MOELOOKUP_API uint64_t moe_capacity(double factor, uint32_t top_k, uint32_t experts,
                                     uint64_t tokens, uint64_t needed);
+
+/* R where nobody says another one: the largest power of two up to 128 with which the capacity of
+ * factor 1 lies in the eighth bucket or a later one, so that a bucket in use is at most an eighth
+ * as wide as its capacities are large; 1 where none does.  tokens 0, unknown: 128. */
+MOELOOKUP_API uint32_t moe_window(uint32_t top_k, uint32_t experts, uint64_t tokens);
 
 #ifdef __cplusplus
 }

@@ -259,3 +259,20 @@ uint64_t moe_capacity(double factor, uint32_t top_k, uint32_t experts, uint64_t 
     bound = static_rows(factor < 0 ? -factor : factor, top_k, experts, tokens);
     return factor > 0 || bound < needed ? bound : needed;
 }
+
+enum { WINDOW_MOST = 128, WINDOW_BUCKET = 8 };
+
+uint32_t moe_window(uint32_t top_k, uint32_t experts, uint64_t tokens)
+{
+    uint64_t rows = moe_capacity(1, top_k, experts, tokens, 0);
+    uint32_t window = WINDOW_MOST;
+
+    while (tokens && window > 1 && rows / window < WINDOW_BUCKET)
+        window /= 2;
+    return window;
+}
+
+uint32_t shape_window(const struct moe_shape *shape)
+{
+    return moe_window(shape->top_k, shape->experts, shape->tokens);
+}

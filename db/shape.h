@@ -22,6 +22,9 @@ uint32_t shape_bias2_slice(const struct moe_shape *shape);
  */
 uint32_t shape_paper_trials(const struct moe_shape *shape);
 
+/* moe_window() of the shape. */
+uint32_t shape_window(const struct moe_shape *shape);
+
 enum { SHAPE_TEXT_BYTES = 160, SHAPE_FAULT_BYTES = 160 };
 
 /* OK, or ERR_ARGUMENT with a message that names the value and the legal ones. */

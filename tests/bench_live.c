@@ -129,6 +129,7 @@ static int choose_tuned(struct policy *p, const struct policy_kind *kind, uint32
         struct moetune_options o = MOETUNE_OPTIONS_INIT;
 
         o.share = kind->setting;
+        o.window = 128;
         o.now_us = cpu_us;
         o.seed = (uint32_t)p->seed;
         if (moetune_open(fresh_path(), &p->m->shape, &o, &p->tuner))
@@ -332,6 +333,7 @@ static int print_pairs(void)
     uint32_t steps = 0;
 
     o.share = 0.01;
+    o.window = 128;
     o.now_us = cpu_us;
     TRY(moetune_open(fresh_path(), &shape, &o, &tuner));
     for (learning = 0; steps < 2000000 && s.decided < 1; steps += 1000) {

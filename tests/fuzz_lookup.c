@@ -254,7 +254,7 @@ static const char *const database =
     "CREATE TABLE shape(id INTEGER PRIMARY KEY, text TEXT);"
     "CREATE TABLE entry(id INTEGER PRIMARY KEY, fingerprint INTEGER, shape INTEGER,"
     "  window INTEGER, bucket INTEGER, plan TEXT, time_us REAL, default_us REAL,"
-    "  inferred INTEGER, stale INTEGER, decision TEXT);"
+    "  inferred INTEGER, stale INTEGER, decision TEXT, decided_s INTEGER);"
     "CREATE TABLE override(id INTEGER PRIMARY KEY, fingerprint INTEGER, shape INTEGER,"
     "  window INTEGER, first_bucket INTEGER, last_bucket INTEGER, plan TEXT);"
     "INSERT INTO fingerprint VALUES(1,"
@@ -262,9 +262,9 @@ static const char *const database =
     "INSERT INTO fingerprint_field VALUES(1, 1, 'device', 'hard', 'abacus'),"
     "  (2, 1, 'backend', 'hard', 'host'), (3, 1, 'semantics', 'hard', '1');"
     "INSERT INTO shape VALUES(1, 'E=2 k=1 T=64 D=16 H=96 dtype=f32 pass=train act=relu W=8 m=4');"
-    "INSERT INTO entry VALUES(1, 1, 1, 128, 2, 'r=2 d=4 a=2dh', 10.5, 20.5, 0, 0, 'adopted'),"
-    "  (2, 1, 1, 128, 3, 'r=4 d=1 a=linear', 11.5, NULL, 1, 0, 'tie'),"
-    "  (3, 1, 1, 128, 70000, 'r=0 d=1 a=linear', 9.5, 30, 0, 1, 'refuted');"
+    "INSERT INTO entry VALUES(1, 1, 1, 128, 2, 'r=2 d=4 a=2dh', 10.5, 20.5, 0, 0, 'adopted', 7),"
+    "  (2, 1, 1, 128, 3, 'r=4 d=1 a=linear', 11.5, NULL, 1, 0, 'tie', 8),"
+    "  (3, 1, 1, 128, 70000, 'r=0 d=1 a=linear', 9.5, 30, 0, 1, 'refuted', 9);"
     "INSERT INTO override VALUES(1, 1, 1, 128, 5, 9, 'r=1 d=8 a=linear');";
 
 static void add_database(void)

@@ -73,6 +73,7 @@ static struct moetune_options options_with(double share)
     struct moetune_options o = MOETUNE_OPTIONS_INIT;
 
     o.share = share;
+    o.window = 128;
     o.now_us = no_time; /* what this library takes would make tests depend on the machine */
     return o;
 }
@@ -493,6 +494,7 @@ static void a_second_run_knows_what_the_first_one_learnt(void)
     /* Of another implementation of the layer it knows nothing. */
     moetune_close(tuner);
     tuner = open_with(path, (struct moetune_options){ .struct_size = sizeof(struct moetune_options),
+                                                      .window = 128,
                                                       .now_us = no_time,
                                                       .layer = "another one 1.0" });
     t = training_of(tuner, 2, 0.03);
@@ -1082,6 +1084,32 @@ static void nonsense_is_refused_and_teaches_nothing(void)
     moetune_close(NULL);
 }
 
+static uint32_t bucket_of_300(const char *path, uint32_t tokens, uint32_t window)
+{
+    struct moetune_options o = options_with(0);
+    struct moe_shape shape = small_shape();
+    struct moe_plan plan = MOE_PLAN_INIT;
+    struct moetune *tuner = NULL;
+
+    o.window = window;
+    shape.tokens = tokens;
+    CHECK(moetune_open(path, &shape, &o, &tuner) == MOE_OK);
+    CHECK(moetune_ask(tuner, 300, &plan) == MOE_OK);
+    moetune_close(tuner);
+    return plan.bucket;
+}
+
+static void the_width_of_buckets_follows_the_layer_unless_it_is_given(void)
+{
+    const char *path = fresh_path("width");
+
+    CHECK(bucket_of_300(path, 256, 0) == 300 / 32);
+    CHECK(bucket_of_300(path, 16, 0) == 300 / 2);
+    CHECK(bucket_of_300(path, 1 << 20, 0) == 300 / 128);
+    CHECK(bucket_of_300(path, 0, 0) == 300 / 128); /* how many tokens there are is not known */
+    CHECK(bucket_of_300(path, 256, 7) == 300 / 7);
+}
+
 static void bad_options_are_refused(void)
 {
     struct moe_shape shape = small_shape();
@@ -1431,6 +1459,7 @@ static const struct test tests[] = {
     TEST(damaged_orders_are_refused),
     TEST(callbacks_carry_orders_and_times),
     TEST(nonsense_is_refused_and_teaches_nothing),
+    TEST(the_width_of_buckets_follows_the_layer_unless_it_is_given),
     TEST(bad_options_are_refused),
     TEST(only_the_axes_asked_for_vary),
     TEST(who_never_tells_gets_the_default_plan),

@@ -794,6 +794,196 @@ static void clusters_of_one_device_in_one_file_are_ambiguous(void)
     moelookup_close(table);
 }
 
+/* ---- several widths of one layer */
+
+struct known_width {
+    uint32_t window, entries;
+    int64_t decided_s;
+    const char *plan;
+    enum { MEASURED, INFERRED, STALE } how;
+};
+
+static void add_width(struct store *store, struct ids ids, struct known_width w)
+{
+    for (uint32_t i = 0; i < w.entries; i++) {
+        struct entry_row e = entry_of(ids, w.window, 512 / w.window + i, w.plan);
+
+        e.decided_s = w.decided_s;
+        e.inferred = w.how == INFERRED;
+        e.stale = w.how == STALE;
+        CHECK(!store_entry(store, &e, "measured"));
+    }
+}
+
+static struct moelookup *table_of_widths(const char *name, struct known_width a,
+                                         struct known_width b)
+{
+    struct cluster cluster = machine("abacus", 8, 4);
+    struct moe_shape shape = layer(96);
+    struct store *store = new_store(place(name));
+    struct ids ids = add_layer(store, &cluster, &shape);
+
+    add_width(store, ids, a);
+    add_width(store, ids, b);
+    publish_and_close(store);
+    return open_table(place(name));
+}
+
+static bool answers_512(const struct moelookup *table, const char *plan)
+{
+    struct moelookup_view *view = bind_layer(table, layer(96));
+    struct moe_plan got = ask(view, 512), wanted = plan_of(plan);
+
+    moelookup_view_free(view);
+    return plan_equal(&got, &wanted);
+}
+
+/* Where it was written, packed, and packed once more. */
+static bool answers_everywhere(const struct moelookup *table, const char *plan)
+{
+    struct packed first = pack(table), second;
+    struct moelookup *copy, *again;
+    bool all = answers_512(table, plan);
+
+    CHECK(moelookup_unpack(first.bytes, first.size, &copy) == MOE_OK);
+    second = pack(copy);
+    CHECK(second.size == first.size && !memcmp(first.digest, second.digest, 32));
+    CHECK(moelookup_unpack(second.bytes, second.size, &again) == MOE_OK);
+    all = all && answers_512(copy, plan) && answers_512(again, plan);
+    moelookup_close(copy);
+    moelookup_close(again);
+    free(first.bytes);
+    free(second.bytes);
+    return all;
+}
+
+static void of_several_widths_the_one_measured_last_answers(void)
+{
+    static const struct {
+        struct known_width a, b; /* a answers */
+    } cases[] = {
+        { { 16, 1, 2000, "r=2", MEASURED }, { 128, 3, 1000, "r=4", MEASURED } },
+        { { 128, 1, 2000, "r=2", MEASURED }, { 16, 3, 1000, "r=4", MEASURED } },
+        { { 64, 1, 1000, "r=2", MEASURED }, { 1, 3, 2000, "r=4", INFERRED } },
+        { { 64, 1, 1000, "r=2", MEASURED }, { 1, 3, 2000, "r=4", STALE } },
+        { { 64, 3, 1000, "r=2", MEASURED }, { 1, 2, 1000, "r=4", MEASURED } },
+        { { 16, 2, 1000, "r=2", MEASURED }, { 32, 2, 1000, "r=4", MEASURED } },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int turned = 0; turned < 2; turned++) {
+            char name[32];
+            struct moelookup *table;
+
+            snprintf(name, sizeof(name), "widths-%zu-%d.db", i, turned);
+            table = turned ? table_of_widths(name, cases[i].b, cases[i].a)
+                           : table_of_widths(name, cases[i].a, cases[i].b);
+            if (!answers_everywhere(table, "r=2")) {
+                printf("    case %zu, turned %d\n", i, turned);
+                CHECK(false);
+            }
+            moelookup_close(table);
+        }
+}
+
+static void of_two_files_the_first_says_which_width(void)
+{
+    struct known_width old = { 128, 1, 1000, "r=2", MEASURED };
+    struct known_width young = { 16, 3, 2000, "r=4", MEASURED };
+    struct moelookup *table;
+
+    moelookup_close(table_of_widths("user-width.db", old, old));
+    moelookup_close(table_of_widths("site-width.db", young, young));
+    setenv("MOELOOKUP_DB", place("user-width.db"), 1);
+    setenv("MOETUNE_DB", place("site-width.db"), 1);
+    table = open_table(NULL);
+    no_environment();
+    CHECK(answers_everywhere(table, "r=2"));
+    moelookup_close(table);
+}
+
+static void bind_widths_twice(void)
+{
+    struct known_width old = { 128, 3, 1000, "r=4", MEASURED };
+    struct known_width young = { 16, 1, 2000, "r=2", MEASURED };
+    struct moelookup *table;
+
+    unsetenv("MOELOOKUP_LOG");
+    table = table_of_widths("hidden.db", old, young);
+    CHECK(answers_512(table, "r=2") && answers_512(table, "r=2"));
+    moelookup_close(table);
+}
+
+static void bind_one_width(void)
+{
+    struct known_width only = { 16, 1, 2000, "r=2", MEASURED };
+    struct moelookup *table;
+
+    unsetenv("MOELOOKUP_LOG");
+    table = table_of_widths("shown.db", only, only);
+    CHECK(answers_512(table, "r=2"));
+    moelookup_close(table);
+}
+
+static void a_hidden_width_is_said_once(void)
+{
+    in_child(bind_widths_twice);
+    CHECK(count_of(heard, "answers, R=16; hidden: R=128") == 1);
+    in_child(bind_one_width);
+    CHECK(!*heard);
+}
+
+static struct moelookup *table_with_pin(const char *name, uint32_t width, uint32_t last_tuned)
+{
+    struct known_width old = { width, 1, 1000, "r=4", MEASURED };
+    struct known_width young = { last_tuned, 1, 2000, "r=2", MEASURED };
+    struct cluster cluster = machine("abacus", 8, 4);
+    struct moe_shape shape = layer(96);
+    struct store *store;
+    struct ids ids;
+    struct override_row pin = {
+        .window = width, .first = 3, .last = 4, .plan = plan_of("r=1 d=8")
+    };
+    struct override_row own = { .window = last_tuned,
+                                .first = 300 / last_tuned,
+                                .last = 300 / last_tuned,
+                                .plan = plan_of("r=1 d=2") };
+
+    moelookup_close(table_of_widths(name, old, young));
+    CHECK(!store_open(place(name), STORE_RELAXED, &store));
+    ids = add_layer(store, &cluster, &shape);
+    pin.cluster = own.cluster = ids.cluster;
+    pin.shape = own.shape = ids.shape;
+    CHECK(!store_override(store, &pin) && !store_override(store, &own));
+    publish_and_close(store);
+    return open_table(place(name));
+}
+
+static bool is_pinned(const struct moelookup_view *view, uint32_t capacity, const char *plan)
+{
+    return is_answer(ask(view, capacity), plan, MOE_OVERRIDE);
+}
+
+/* 3 * 96 to 5 * 96 - 1 are 288 to 479: of buckets of 16 whole ones; of 128 those of 256 to 511. */
+static void a_pin_holds_for_its_capacities_whatever_width_is_tuned_later(void)
+{
+    struct moelookup *table = table_with_pin("pin-finer.db", 96, 16);
+    struct moelookup_view *view = bind_layer(table, layer(96));
+
+    CHECK(is_pinned(view, 288, "r=1 d=2") && is_pinned(view, 303, "r=1 d=2")); /* its own pin */
+    CHECK(is_pinned(view, 304, "r=1 d=8") && is_pinned(view, 479, "r=1 d=8"));
+    CHECK(ask(view, 287).source != MOE_OVERRIDE && ask(view, 480).source != MOE_OVERRIDE);
+    moelookup_view_free(view);
+    moelookup_close(table);
+    table = table_with_pin("pin-wider.db", 96, 128);
+    view = bind_layer(table, layer(96));
+    CHECK(is_pinned(view, 383, "r=1 d=2") && is_pinned(view, 384, "r=1 d=8"));
+    CHECK(is_pinned(view, 511, "r=1 d=8") && ask(view, 512).source == MOE_EXACT);
+    CHECK(ask(view, 255).source != MOE_OVERRIDE);
+    moelookup_view_free(view);
+    moelookup_close(table);
+}
+
 static void clusters_of_one_device_are_told_apart_by_the_first_file(void)
 {
     struct cluster one = machine("abacus", 8, 4), two = one;
@@ -1665,6 +1855,10 @@ int main(int argc, char **argv)
         TEST(clusters_of_one_device_in_one_file_are_ambiguous),
         TEST(clusters_of_one_device_are_told_apart_by_the_first_file),
         TEST(devices_in_two_files_are_ambiguous),
+        TEST(of_several_widths_the_one_measured_last_answers),
+        TEST(of_two_files_the_first_says_which_width),
+        TEST(a_hidden_width_is_said_once),
+        TEST(a_pin_holds_for_its_capacities_whatever_width_is_tuned_later),
         TEST(the_first_file_that_is_not_stale_answers_per_bucket),
         TEST(a_refuted_entry_gives_its_default_plan_and_not_its_neighbours),
         TEST(a_view_outlives_its_table),

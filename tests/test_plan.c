@@ -212,6 +212,37 @@ static void capacity_follows_the_rule(void)
     CHECK(moe_capacity(0.29, 1, 1, 100, 0) == 28);
 }
 
+/* The largest of 128, 64 .. 1 with which factor 1 lies in the eighth bucket or later, by trying. */
+static uint32_t widest(uint64_t rows)
+{
+    for (uint32_t window = 128; window > 1; window /= 2)
+        if (rows / window >= 8)
+            return window;
+    return 1;
+}
+
+static void the_width_of_buckets_follows_the_capacity_at_factor_1(void)
+{
+    CHECK(moe_window(2, 16, 65536) == 128); /* c = 8192 */
+    CHECK(moe_window(2, 8, 4096) == 128);   /* c = 1024 = 8 * 128 */
+    CHECK(moe_window(2, 8, 4088) == 64);    /* c = 1022 */
+    CHECK(moe_window(2, 4096, 4096) == 1);  /* c = 2 */
+    CHECK(moe_window(2, 4096, 65536) == 4); /* c = 32 */
+    CHECK(moe_window(1, 1, 8) == 1);        /* c = 8 = 8 * 1 */
+    CHECK(moe_window(1, 1, 15) == 1);
+    CHECK(moe_window(1, 1, 16) == 2);
+    CHECK(moe_window(2, 8, 0) == 128); /* unknown */
+    CHECK(moe_window(2, 0, 0) == 128);
+    CHECK(moe_window(1, 1, UINT64_MAX) == 128);
+    for (uint32_t experts = 1; experts <= 4096; experts *= 2)
+        for (uint32_t tokens = 1; tokens < 1 << 17; tokens += tokens / 7 + 1)
+            for (uint32_t top_k = 1; top_k <= 4; top_k++) {
+                struct moe_shape s = { .experts = experts, .top_k = top_k, .tokens = tokens };
+
+                CHECK(shape_window(&s) == widest(moe_capacity(1, top_k, experts, tokens, 0)));
+            }
+}
+
 /* Every row of every expert is computed exactly once per model slice, by somebody. */
 static void the_geometry_covers_each_row_of_each_slice_once(void)
 {
@@ -306,6 +337,7 @@ int main(void)
         TEST(the_list_of_plans_is_legal_complete_and_without_doubles),
         TEST(impossible_shapes_are_refused_with_the_value),
         TEST(capacity_follows_the_rule),
+        TEST(the_width_of_buckets_follows_the_capacity_at_factor_1),
         TEST(the_geometry_covers_each_row_of_each_slice_once),
         TEST(the_median_interval_covers_what_it_says_and_no_more),
         TEST(quantiles_agree_with_sorting),

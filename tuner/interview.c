@@ -253,7 +253,7 @@ static int open_live(struct interview *v)
                                 .layer = o->implementation,
                                 .cluster = cluster,
                                 .axes = o->axes,
-                                .window = o->window,
+                                .window = v->request.spaces[0].window,
                                 .seed = (uint32_t)o->setup.seed,
                                 .share = no_limit,
                                 .margin = o->margin,
@@ -266,6 +266,7 @@ static int open_live(struct interview *v)
 
 static int print(struct interview *v, int64_t cluster, int64_t shape)
 {
+    uint32_t window = v->request.spaces[0].window;
     struct store *store;
     int rc;
 
@@ -274,7 +275,7 @@ static int print(struct interview *v, int64_t cluster, int64_t shape)
         rc = tables_json(store, cluster, shape, stdout);
         printf("\n");
     } else {
-        rc = tables_print(store, cluster, shape, false, stdout);
+        rc = tables_print(store, cluster, shape, window, false, stdout);
         if (rc == UNSUPPORTED)
             note("%s: nothing is decided yet; the same command goes on", v->path);
         else if (!rc)

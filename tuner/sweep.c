@@ -4,6 +4,7 @@
 #include "plan.h"
 #include "stats.h"
 #include "status.h"
+#include "too_wide.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -268,6 +269,7 @@ static int conclude(struct sweep *sweep)
     search_cut(sweep->search); /* an unfinished visit must not be taken for one */
     TRY(fill_all(sweep));
     TRY(add_up(sweep));
+    TRY(too_wide_find(sweep, &sweep->result.too_wide));
     return campaign_publish(sweep->setup->campaign, true);
 }
 

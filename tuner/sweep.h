@@ -20,6 +20,11 @@ struct sweep_setup {
     bool retune;
 };
 
+struct too_wide {
+    uint32_t buckets;
+    uint32_t window; /* with which none of them would be; 0: there is none */
+};
+
 /* What a sweep adds up to. */
 struct sweep_result {
     uint32_t measured, inferred, known; /* buckets: now, between, from earlier runs */
@@ -27,6 +32,7 @@ struct sweep_result {
     double gain;        /* mean over buckets of 1 - time / default */
     double static_gain; /* likewise against the best single plan; NAN = cannot be told */
     struct moe_plan static_plan;
+    struct too_wide too_wide;
 };
 
 /* ERR_CUT when the deadline or an interrupt came first; the table is usable all the same. */

@@ -17,6 +17,7 @@ struct printer {
     struct store *store;
     FILE *to;
     bool every;
+    uint32_t only;          /* this width; 0: all */
     int64_t cluster, shape; /* of the block that is open; 0: none */
     uint32_t window, lines;
     struct entry_row first, last; /* of the line that is open */
@@ -108,7 +109,7 @@ static int begin_block(struct printer *p, const struct entry_row *e)
 {
     fprintf(p->to, "%s", p->lines ? "\n" : "");
     TRY(tables_heading(p->store, e->cluster, e->shape, p->to));
-    fprintf(p->to, "\n");
+    fprintf(p->to, "buckets  of width %u\n\n", e->window);
     fprintf(p->to, "%-9s %-15s %-18s %15s %15s %6s %7s  %s\n", "bucket", "capacity", "plan", "ms",
             "default ms", "gain%", "bound%", "how");
     p->cluster = e->cluster;
@@ -153,6 +154,8 @@ static int print_entry(void *self, const struct entry_row *e)
     struct printer *p = self;
     bool same_block = e->cluster == p->cluster && e->shape == p->shape && e->window == p->window;
 
+    if (p->only && e->window != p->only)
+        return OK;
     if (!same_block || p->every || e->bucket != p->last.bucket + 1 ||
         !plan_equal(&e->plan, &p->first.plan))
         end_line(p);
@@ -162,9 +165,10 @@ static int print_entry(void *self, const struct entry_row *e)
     return OK;
 }
 
-int tables_print(struct store *store, int64_t cluster, int64_t shape, bool every, FILE *to)
+int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, bool every,
+                 FILE *to)
 {
-    struct printer p = { .store = store, .to = to, .every = every };
+    struct printer p = { .store = store, .to = to, .every = every, .only = window };
 
     TRY(store_entries(store, cluster, shape, print_entry, &p));
     end_line(&p);
@@ -305,9 +309,9 @@ static int print_trial(void *self, const struct trial_row *t)
         snprintf(clock, sizeof(clock), "%u-%u", heat.clock_low_mhz, heat.clock_high_mhz);
     moe_plan_format(&t->key.plan, plan, sizeof(plan));
     fprintf(h->to,
-            "%-7" PRId64 " %-7u %-18s %-10s %10.3f %10.3f %9.3f %9.3f %6" PRIu64 " %9" PRIu64
+            "%-7" PRId64 " %-7u %-7u %-18s %-10s %10.3f %10.3f %9.3f %9.3f %6" PRIu64 " %9" PRIu64
             " %9s  %s\n",
-            t->key.shape, t->key.bucket, plan, trial_state_words[t->state],
+            t->key.shape, t->key.bucket, t->key.window, plan, trial_state_words[t->state],
             (double)t->compute_ns * 1e-6, (double)t->comm_ns * 1e-6,
             (double)t->sent_bytes * 0x1p-20, (double)t->memory_bytes * 0x1p-20, heat.steps,
             heat.throttled, clock, t->message);
@@ -319,9 +323,9 @@ int tables_print_trials(struct store *store, FILE *to)
     struct heats heats = { .to = to };
     int rc = store_samples_all(store, add_heat, &heats);
 
-    fprintf(to, "%-7s %-7s %-18s %-10s %10s %10s %9s %9s %6s %9s %9s\n", "layer", "bucket", "plan",
-            "state", "compute ms", "comm ms", "sent MiB", "mem MiB", "steps", "throttled",
-            "SM MHz");
+    fprintf(to, "%-7s %-7s %-7s %-18s %-10s %10s %10s %9s %9s %6s %9s %9s\n", "layer", "bucket",
+            "width", "plan", "state", "compute ms", "comm ms", "sent MiB", "mem MiB", "steps",
+            "throttled", "SM MHz");
     if (!rc)
         rc = store_trials(store, 0, 0, 0, UINT32_MAX, print_trial, &heats);
     free(heats.list);

@@ -6,9 +6,10 @@
 
 #include <stdio.h>
 
-/* One layer's dictionary; buckets with the same plan share a line unless `every`.  UNSUPPORTED,
- * silently, if there is none. */
-int tables_print(struct store *store, int64_t cluster, int64_t shape, bool every, FILE *to);
+/* One layer's dictionary; buckets with the same plan share a line unless `every`.  Ids and a width
+ * of 0 mean any.  UNSUPPORTED, silently, if there is none. */
+int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, bool every,
+                 FILE *to);
 
 /* The two lines above such a table: the layer and its cluster. */
 int tables_heading(struct store *store, int64_t cluster, int64_t shape, FILE *to);

@@ -7,6 +7,7 @@
 #include "status.h"
 #include "sweep.h"
 #include "tables.h"
+#include "too_wide.h"
 #include "tune_options.h"
 #include "verbs.h"
 
@@ -81,6 +82,11 @@ static void print_layer_result(const struct tuning *t, size_t i)
     print_share("\ngain      over the default plan ", r->gain, stdout);
     print_share(", over the best static plan ", r->static_gain, stdout);
     printf(" (%s)\n", plan);
+    if (r->too_wide.buckets)
+        printf("width     %u bucket%s too wide: at the lower end the plan is expected to lose more "
+               "than %g %%; --window %u would help\n",
+               r->too_wide.buckets, r->too_wide.buckets == 1 ? " is" : "s are", TOO_WIDE_LOSS * 100,
+               r->too_wide.window);
 }
 
 static uint64_t paper_trials(const struct tuning *t)
@@ -107,7 +113,8 @@ static int print_text(const struct tuning *t)
         int rc;
 
         TRY(store_shape(c->store, &t->request.spaces[i].shape, &shape));
-        rc = tables_print(c->store, c->cluster_id, shape, false, stdout);
+        rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, false,
+                          stdout);
         if (rc < 0)
             return rc;
         if (rc == OK)
@@ -150,7 +157,9 @@ static int print_json(const struct tuning *t)
                i ? "," : "", r->measured, r->known, r->inferred, r->failed_trials, r->ruled_out);
         printf(isfinite(r->gain) ? "%.6f" : "null", r->gain);
         printf(", \"static_gain\": ");
-        printf(isfinite(r->static_gain) ? "%.6f}" : "null}", r->static_gain);
+        printf(isfinite(r->static_gain) ? "%.6f" : "null", r->static_gain);
+        printf(", \"window\": %u, \"too_wide\": %u}", t->request.spaces[i].window,
+               r->too_wide.buckets);
     }
     printf("],\n\"tables\": ");
     tables_json(c->store, c->cluster_id, 0, stdout);

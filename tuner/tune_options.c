@@ -15,7 +15,6 @@
 const struct tune_options tune_defaults = {
     .setup = { CAMPAIGN_DEFAULTS, .seed = 1 },
     .layer = LAYER_DEFAULTS,
-    .window = 128,
     .effort = 1,
     .repeats = 1,
     .max_factor = 8,
@@ -36,7 +35,8 @@ const struct option_row tune_rows[] = {
     { "max-capacity-factor", "F", OPTION_NUMBER, AT(max_factor),
       "else: the buckets that factors from 1 to F reach" },
     TRAFFIC_ROW("from-misses", AT(misses), "else: what trainers asked for and did not find"),
-    WINDOW_ROW(AT(window)),
+    WINDOW_ROW(AT(window), "follows the layer: a power of two up to 128, at most an eighth of the "
+                           "capacity at factor 1"),
     { "axes", "LIST", OPTION_TEXT, AT(axes),
       "what may vary of r, d, a, ctas; the rest keeps its default" },
     { "search", "NAME", OPTION_WORD, AT(search), "guided, paper, exhaustive (below)",
@@ -180,7 +180,7 @@ static bool has_library_a2a(const struct cluster *c)
 int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint32_t window,
                      const char *buckets, const struct traffic_layer *asked)
 {
-    struct space_setup setup = { .window = window,
+    struct space_setup setup = { .window = window ? window : shape_window(shape),
                                  .buckets = buckets,
                                  .max_factor = r->options.max_factor,
                                  .axes = r->options.axes,

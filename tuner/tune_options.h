@@ -17,7 +17,8 @@ struct tune_options {
     struct layer_options layer;
     struct option_list models, shapes, misses;
     bool cluster, retune, json;
-    uint32_t window, search, effort, repeats;
+    uint32_t window; /* 0: each layer's own */
+    uint32_t search, effort, repeats;
     double max_factor, margin;
     const char *buckets, *axes, *exec, *implementation;
 };
@@ -51,8 +52,8 @@ int tune_options_check(struct tune_options *options, const char *hosts);
 int tune_request_make(const struct tune_options *options, const struct cluster *here,
                       struct tune_request *out);
 
-/* One more layer, with buckets "LO:HI" of that width; `asked` may be NULL.  For those that collect
- * layers. */
+/* One more layer, with buckets "LO:HI" of that width (0: that of shape_window()); `asked` may be
+ * NULL.  For those that collect layers. */
 int tune_request_add(struct tune_request *request, const struct moe_shape *shape, uint32_t window,
                      const char *buckets, const struct traffic_layer *asked);
 

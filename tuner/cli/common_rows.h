@@ -48,10 +48,11 @@
     {                                                                                              \
         name, "FILE", OPTION_LIST, at, help " (files of MOELOOKUP_RECORD; again for more)"         \
     }
-/* uint32_t */
-#define WINDOW_ROW(at)                                                                             \
+/* uint32_t; 0: not given */
+#define WINDOW_ROW(at, else_)                                                                      \
     {                                                                                              \
-        "window", "R", OPTION_COUNT, at, "width of a bucket in rows", .least = 1, .most = 1 << 20  \
+        "window", "R", OPTION_COUNT, at, "width of a bucket in rows (" else_ ")", .least = 1,      \
+                                                                                  .most = 1 << 20  \
     }
 
 #endif

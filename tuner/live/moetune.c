@@ -117,13 +117,13 @@ static double or_default(double value, double fallback)
     return value < 0 ? 0 : (value > 0 ? value : fallback);
 }
 
-static int complete(struct moetune_options *o)
+static int complete(struct moetune_options *o, const struct moe_shape *shape)
 {
     bool numbers = !isnan(o->share) && !isnan(o->margin);
 
     o->share = or_default(o->share, 0.01);
     o->margin = or_default(o->margin, 0.03);
-    o->window = o->window ? o->window : 128;
+    o->window = o->window ? o->window : shape_window(shape);
     o->now_us = o->now_us ? o->now_us : system_us;
     if (!numbers || !(o->share <= 1) || !(o->margin < 1) || o->window > 1u << 20)
         return fail(ERR_ARGUMENT,
@@ -182,7 +182,7 @@ int moetune_open(const char *db, const struct moe_shape *shape,
     t->shape.struct_size = sizeof(t->shape);
     if (options)
         take(&t->options, sizeof(t->options), options, options->struct_size);
-    rc = complete(&t->options);
+    rc = complete(&t->options, &t->shape);
     if (!rc)
         rc = shape_check(&t->shape);
     if (!rc)

@@ -79,7 +79,7 @@ struct moetune;
 struct moetune_options {
     uint32_t struct_size; /* sizeof(struct moetune_options) */
     uint32_t rank;        /* of this process; 0 decides and writes */
-    uint32_t window;      /* R, the width of a bucket; 0 = 128 */
+    uint32_t window;      /* R, the width of a bucket; 0: moe_window() of the layer */
     uint32_t seed;        /* of the order in which contestants run */
     double share;         /* of training time that exploring may cost; 0 = 0.01; < 0: none */
     double margin;        /* a plan is adopted that is better by this share; 0 = 0.03; < 0: any */

@@ -7,7 +7,9 @@
 #include "status.h"
 #include "store.h"
 #include "verbs.h"
+#include "width.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,14 +26,14 @@ static const struct option_row rows[] = {
     BUCKETS_ROW(AT(buckets), "buckets the plan is pinned for"),
     { "plan", "PLAN", OPTION_TEXT, AT(plan), "\"r=1 d=2 a=2dh\"" },
     { "why", "TEXT", OPTION_TEXT, AT(why), "the reason, for those who come later" },
-    WINDOW_ROW(AT(window)),
+    WINDOW_ROW(AT(window), "that of the table that answers"),
     DB_ROW(AT(db)),
     { "layer", .kind = OPTION_GROUP, .offset = AT(stated), .rows = stated_layer_rows },
     { NULL },
 };
 #undef AT
 
-static const struct override_options defaults = { .stated = STATED_LAYER_DEFAULTS, .window = 128 };
+static const struct override_options defaults = { .stated = STATED_LAYER_DEFAULTS };
 
 /* The layer as tune would see it; the cluster: any one of the database with as many ranks. */
 struct target {
@@ -39,20 +41,34 @@ struct target {
     struct store *store;
     struct moe_shape shape;
     struct override_row row;
+    struct width width, best; /* of the entries that come now, and of those before: who answers */
     int found;
 };
 
+static void end_width(struct target *t)
+{
+    if (t->width.entries && (!t->best.entries || width_order(&t->width, &t->best) < 0))
+        t->best = t->width;
+}
+
+/* Entries come by cluster, shape and width. */
 static int match(void *self, const struct entry_row *entry)
 {
     struct target *t = self;
     struct moe_shape shape;
 
     TRY(store_shape_get(t->store, entry->shape, &shape));
-    if (!shape_equal(&shape, &t->shape) || entry->window != t->options->window)
+    if (!shape_equal(&shape, &t->shape) ||
+        (t->options->window && entry->window != t->options->window))
         return OK;
     t->found += !t->found || entry->cluster != t->row.cluster;
     t->row.cluster = entry->cluster;
     t->row.shape = entry->shape;
+    if (entry->window != t->width.window) {
+        end_width(t);
+        t->width = (struct width){ .window = entry->window };
+    }
+    width_add(&t->width, !entry->inferred, entry->stale, entry->decided_s);
     return OK;
 }
 
@@ -61,12 +77,16 @@ static int find_layer(struct target *t)
     char text[SHAPE_TEXT_BYTES];
 
     TRY(store_entries(t->store, 0, 0, match, t));
+    end_width(t);
+    t->row.window = t->best.window;
     if (t->found == 1)
         return OK;
     shape_format(&t->shape, text, sizeof(text));
-    if (!t->found)
+    if (!t->found && t->options->window)
         note("the database holds no layer %s with buckets of width %u (see moetune show)", text,
              t->options->window);
+    else if (!t->found)
+        note("the database holds no layer %s (see moetune show)", text);
     return t->found ? fail(ERR_AMBIGUOUS, "%d clusters of the database hold the layer %s", t->found,
                            text)
                     : UNSUPPORTED;
@@ -76,7 +96,6 @@ static int take_range(struct target *t)
 {
     if (!t->options->buckets)
         return fail(ERR_ARGUMENT, "--buckets LO:HI is wanted");
-    t->row.window = t->options->window;
     return space_buckets(t->options->buckets, &t->row.first, &t->row.last);
 }
 
@@ -94,6 +113,15 @@ static int take_plan(struct target *t)
     return OK;
 }
 
+/* Buckets of which width is not what everybody has in mind. */
+static void say_capacities(const struct target *t)
+{
+    const struct override_row *r = &t->row;
+
+    note("buckets of width %u: capacities %" PRIu64 " to %" PRIu64, r->window,
+         (uint64_t)r->first * r->window, ((uint64_t)r->last + 1) * r->window - 1);
+}
+
 static int set(struct target *t)
 {
     TRY(stated_layer_shape(&t->options->stated, &t->shape));
@@ -101,6 +129,7 @@ static int set(struct target *t)
     TRY(take_plan(t));
     TRY(find_layer(t));
     TRY(store_override(t->store, &t->row));
+    say_capacities(t);
     return store_publish(t->store);
 }
 
@@ -115,6 +144,9 @@ static int unset(struct target *t)
                            t->row.last, &count));
     TRY(store_publish(t->store));
     printf("%u taken away\n", count);
+    if (!count)
+        note("buckets are of width %u here; `moetune override list` says which pins there are",
+             t->row.window);
     return count ? OK : UNSUPPORTED;
 }
 

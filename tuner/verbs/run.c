@@ -21,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WINDOW = 128, PLANS_MAX = 256 };
+enum { PLANS_MAX = 256 };
 
 struct run_options {
     struct place_setup where;
@@ -182,14 +182,15 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
                        const struct run_options *o)
 {
     const struct moe_shape *s = &rig->data.shape;
+    uint32_t window = shape_window(s);
 
     printf("layer     E=%u k=%u T=%u D=%u H=%u %s %s %s on %u ranks", s->experts, s->top_k,
            s->tokens, s->model_dim, s->hidden_dim, dtype_words[s->dtype], pass_words[s->pass],
            activation_words[s->activation], s->ranks);
     printf(s->ranks_per_node ? " (%u per node)\n" : " (nodes differ)\n", s->ranks_per_node);
-    printf("capacity  c=%" PRIu64 " (f=%g), bucket %" PRIu64 " of width %d; %" PRId64 " of %" PRIu64
+    printf("capacity  c=%" PRIu64 " (f=%g), bucket %" PRIu64 " of width %u; %" PRId64 " of %" PRIu64
            " choices dropped\n",
-           rig->capacity, o->factor, rig->capacity / WINDOW, WINDOW, subjects[0].dropped,
+           rig->capacity, o->factor, rig->capacity / window, window, subjects[0].dropped,
            (uint64_t)s->tokens * s->ranks * s->top_k);
     printf("times     ms, largest over the ranks, median of %u interleaved repetitions\n\n",
            o->reps);
@@ -224,6 +225,7 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
                        const struct run_options *o)
 {
     const struct moe_shape *s = &rig->data.shape;
+    uint32_t window = shape_window(s);
 
     printf("{\"shape\": {\"experts\": %u, \"top_k\": %u, \"tokens\": %u, \"model_dim\": %u, "
            "\"hidden_dim\": %u, \"ranks\": %u, \"ranks_per_node\": %u, \"dtype\": \"%s\", "
@@ -232,9 +234,9 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
            s->ranks_per_node, dtype_words[s->dtype], pass_words[s->pass],
            activation_words[s->activation]);
     printf(" \"capacity_factor\": %g, \"capacity\": %" PRIu64
-           ", \"window\": %d, \"bucket\": %" PRIu64 ", \"dropped\": %" PRId64
+           ", \"window\": %u, \"bucket\": %" PRIu64 ", \"dropped\": %" PRId64
            ", \"reps\": %u, \"seed\": %" PRIu64 ",\n \"plans\": [",
-           o->factor, rig->capacity, WINDOW, rig->capacity / WINDOW, subjects[0].dropped, o->reps,
+           o->factor, rig->capacity, window, rig->capacity / window, subjects[0].dropped, o->reps,
            o->seed);
     for (size_t i = 0; i < count; i++) {
         const struct subject *x = &subjects[i];

@@ -11,7 +11,7 @@ between the ranks of torch.distributed, moelookup.tutel drives a Tutel layer.
 """
 
 from ._library import Error, library_version
-from .table import Plan, Shape, Source, Table, View, capacity, open, unpack
+from .table import Plan, Shape, Source, Table, View, capacity, open, unpack, window
 
 __version__ = "0.1.0"
 
@@ -26,4 +26,5 @@ __all__ = [
     "library_version",
     "open",
     "unpack",
+    "window",
 ]

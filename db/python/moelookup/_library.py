@@ -50,6 +50,7 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "moelookup_strerror": (c_char_p, [c_int]),
     "moelookup_version": (c_char_p, []),
     "moe_capacity": (c_uint64, [c_double, c_uint32, c_uint32, c_uint64, c_uint64]),
+    "moe_window": (c_uint32, [c_uint32, c_uint32, c_uint64]),
 }
 
 

@@ -349,3 +349,11 @@ def capacity(
         _whole("needed", 0 if needed is None else needed, limit),
     )
     return rows
+
+
+def window(top_k: int, experts: int, tokens: int) -> int:
+    """R, the width of a bucket where nobody says another one; see moe_window."""
+    rows: int = library().functions.moe_window(
+        _whole("top_k", top_k), _whole("experts", experts), _whole("tokens", tokens, 2**64 - 1)
+    )
+    return rows

@@ -11,7 +11,7 @@ from typing import Any, Optional
 import torch
 import torch.distributed as dist
 from moelookup import Plan, Shape
-from moelookup.table import checked_shape
+from moelookup.table import checked_shape, window
 from moelookup.torch import _agree, _alone, _bytes_tensor, _device
 
 from .lines import Attached, is_attached
@@ -55,12 +55,12 @@ class Tuner:
         layer["ranks"] = ranks or (1 if alone else dist.get_world_size(group))
         layer["ranks_per_node"] = ranks_per_node or _ranks_per_node(layer["ranks"])
         layer["cluster"] = describe_machine(group) if cluster is None else cluster
-        self.window = layer.get("window") or 128  # a bucket's width
         self._tuner: Any = None
 
         def digest() -> bytes:
             """Also what all ranks must have said alike."""
             self._tuner, self.shape = _open(db, self.rank, layer)
+            self.window = layer.get("window") or _window(self.shape)  # a bucket's width
             said = (type(self._tuner).__name__, self.shape)
             return hashlib.sha256(repr(said).encode()).digest()
 
@@ -153,6 +153,10 @@ def _open(db: Any, rank: int, layer: Any) -> Any:
     defaults = {"dtype": "f32", "train": True, "activation": "relu", "tokens": 0}
     given = dict(defaults, **{name: layer[name] for name in Shape._fields if name in layer})
     return Attached(speaks=rank == 0), checked_shape(Shape(**given))[0]
+
+
+def _window(shape: Shape) -> int:
+    return window(shape.top_k, shape.experts, shape.tokens)
 
 
 def _ranks_per_node(ranks: int) -> int:

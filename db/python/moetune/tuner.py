@@ -114,7 +114,7 @@ class Tuner(_Owned):
     implementation say nothing of another.  cluster: what the machine is, as `moetune fingerprint`
     prints it, or the lines of it that you know, "device = NVIDIA H200".  axes: those that may vary,
     "r,d"; None: all.  share: of training time that exploring may cost.  margin: a plan is adopted
-    that is better by this share.
+    that is better by this share.  window: R, the width of a bucket; 0: moelookup.window() of the layer.
 
     Belongs to one thread at a time, and to the process that made it.
     """
@@ -141,7 +141,7 @@ class Tuner(_Owned):
         axes: Optional[str] = None,
         share: float = 0.01,
         margin: float = 0.03,
-        window: int = 128,
+        window: int = 0,
         seed: int = 0,
     ) -> None:
         sizes = (experts, top_k, model_dim, hidden_dim, ranks, ranks_per_node)
