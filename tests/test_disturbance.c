@@ -4,6 +4,7 @@
 
 #include "disturbance.h"
 #include "doctor.h"
+#include "launch.h"
 #include "own_cores.h"
 #include "status.h"
 
@@ -206,6 +207,15 @@ static void with_it_every_thread_is_bound_once(void)
     sched_setaffinity(0, sizeof(before), &before);
 }
 
+static void as_many_ranks_as_cores_hold_from_two_to_eight(void)
+{
+    static const uint32_t expected[][2] = { { 0, 2 }, { 1, 2 }, { 2, 2 }, { 3, 2 },  { 4, 4 },
+                                            { 7, 4 }, { 8, 8 }, { 9, 8 }, { 256, 8 } };
+
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
+        CHECK(launch_ranks_on(expected[i][0]) == expected[i][1]);
+}
+
 static bool says(const struct findings *found, int at, enum finding_level level, const char *word)
 {
     return at < found->count && found->list[at].level == level &&
@@ -242,6 +252,7 @@ int main(void)
         TEST(a_core_that_several_ranks_may_use_is_in_part_each_ones),
         TEST(without_the_launchers_word_nothing_is_bound),
         TEST(with_it_every_thread_is_bound_once),
+        TEST(as_many_ranks_as_cores_hold_from_two_to_eight),
         TEST(what_the_kernel_does_not_tell_is_said),
     };
 
