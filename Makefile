@@ -279,7 +279,7 @@ ifneq ($(DEPS),0)
 	$(Q)tests/deps $(PACKAGES)
 endif
 
-# The main job: measure, search, remember, on 4 ranks of this machine.
+# The main job: measure, search, remember, on this machine.
 tune: all
 	./moetune --cluster
 

@@ -18,7 +18,8 @@ static struct fault {
 } faults[FAULT_MAX];
 static int fault_count, my_rank;
 
-static const char *const points[] = { "alloc", "exchange", "wrong", "hang", "crash", "throttle" };
+static const char *const points[] = { "alloc", "exchange", "wrong",  "hang",
+                                      "crash", "throttle", "disturb" };
 
 static bool known(const char *point)
 {

@@ -461,7 +461,7 @@ static int read_sample(struct import_table *r, const char *text, size_t length)
         { "round", KIND_COUNT, &round, sizeof(round), UINT32_MAX },
         { "ns", KIND_COUNT, &ns, sizeof(ns), 1e18 },
         { "clock_mhz", KIND_COUNT, &clock_mhz, sizeof(clock_mhz), 1e6 },
-        { "throttled", KIND_COUNT, &throttled, sizeof(throttled), GPU_SET_ASIDE },
+        { "throttled", KIND_COUNT, &throttled, sizeof(throttled), SAMPLE_SET_ASIDE },
     };
     struct object o = { .table = r, MEMBERS(members) };
 

@@ -77,6 +77,12 @@ static const char *const version_5 =
     "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
     "  SELECT id * 64 + 36, id, 'library_ctas', 'model', 'unknown' FROM fingerprint;";
 
+/* What other processes took of a step, and which run took the sample; what a step that counts
+ * although it was disturbed is called. */
+static const char *const version_6 =
+    "ALTER TABLE sample ADD COLUMN lost_ns INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sample ADD COLUMN run INTEGER NOT NULL DEFAULT 0;";
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =
     "DROP VIEW IF EXISTS dictionary;"
@@ -88,7 +94,7 @@ static const char *const dictionary =
     "  round(e.time_us, 2) AS time_us, round(e.default_us, 2) AS default_us,"
     "  round(100 * e.gain, 2) AS gain_percent, round(100 * e.bound, 2) AS bound_percent,"
     "  iif(e.inferred, 'inferred', 'measured') || iif(e.stale, ', stale', '')"
-    "    || iif(e.throttled, ', throttled', '')"
+    "    || iif(e.throttled, ', disturbed', '')"
     "    || iif(e.tier = 'local', '', ', ' || e.tier) AS how,"
     "  e.decision AS decision, datetime(e.decided_s, 'unixepoch') AS decided,"
     "  iif((SELECT value FROM fingerprint_field f"
@@ -98,7 +104,8 @@ static const char *const dictionary =
     "  FROM entry e JOIN shape s ON s.id = e.shape"
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
-const char *const schema_steps[] = { version_1, version_2, version_3, version_4, version_5, NULL };
+const char *const schema_steps[] = { version_1, version_2, version_3, version_4,
+                                     version_5, version_6, NULL };
 
 const char *const schema_published[] = { "meta", "fingerprint", "fingerprint_field", "shape",
                                          "run",  "entry",       "override",          NULL };

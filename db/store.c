@@ -771,18 +771,15 @@ int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 
 /* ---- samples */
 
-int store_sample(struct store *store, int64_t trial, enum sample_kind kind, uint32_t round,
-                 int64_t ns, const struct sample_gpu *gpu)
+int store_sample(struct store *store, int64_t trial, const struct sample_row *s)
 {
-    static const struct sample_gpu none = { 0, 0 };
     int64_t id;
 
-    gpu = gpu ? gpu : &none;
-
     TRY(NEXT_ID(store, "sample", &id));
-    return PUT(store, "sample", INTEGER("id", id), INTEGER("trial", trial), INTEGER("kind", kind),
-               INTEGER("round", round), INTEGER("ns", ns), INTEGER("clock_mhz", gpu->clock_mhz),
-               INTEGER("throttled", gpu->throttled));
+    return PUT(store, "sample", INTEGER("id", id), INTEGER("trial", trial),
+               INTEGER("kind", s->kind), INTEGER("round", s->round), INTEGER("ns", s->ns),
+               INTEGER("clock_mhz", s->gpu.clock_mhz), INTEGER("throttled", s->gpu.throttled),
+               INTEGER("lost_ns", s->lost_ns), INTEGER("run", s->run));
 }
 
 int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
@@ -793,17 +790,19 @@ int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     return records_delete(&store->records, "sample", RECORDS_KINDS, range, 7);
 }
 
-/* From column `at` on: kind, round, ns, clock_mhz, throttled. */
+/* From column `at` on: SAMPLE_COLUMNS. */
 static struct sample_row sample_columns(sqlite3_stmt *s, int at)
 {
     return (struct sample_row){ .kind = (enum sample_kind)sqlite3_column_int(s, at),
                                 .round = (uint32_t)sqlite3_column_int64(s, at + 1),
                                 .ns = sqlite3_column_int64(s, at + 2),
                                 .gpu = { (uint32_t)sqlite3_column_int64(s, at + 3),
-                                         (uint32_t)sqlite3_column_int64(s, at + 4) } };
+                                         (uint32_t)sqlite3_column_int64(s, at + 4) },
+                                .lost_ns = sqlite3_column_int64(s, at + 5),
+                                .run = sqlite3_column_int64(s, at + 6) };
 }
 
-#define SAMPLE_COLUMNS "s.kind, s.round, s.ns, s.clock_mhz, s.throttled"
+#define SAMPLE_COLUMNS "s.kind, s.round, s.ns, s.clock_mhz, s.throttled, s.lost_ns, s.run"
 
 int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                   uint32_t bucket,

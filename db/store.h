@@ -11,7 +11,7 @@
 
 struct store;
 
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 5 };
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 6 };
 
 enum store_flags {
     STORE_STEAL = 1,   /* take a lease whose owner on another host went silent */
@@ -128,29 +128,33 @@ int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t w
  * Verification is no part of a search's state and is never told to one. */
 enum sample_kind { SAMPLE_SEARCH, SAMPLE_CONTEST, SAMPLE_VERIFY };
 
-/* Whether heat or power held a GPU's clock back.  Such a step says how warm the machine was, not
- * how fast the plan is: it is set aside, which means it counts for nothing, and taken again. */
-enum gpu_heat { GPU_FREE, GPU_THROTTLED /* and it counts: it would not end */, GPU_SET_ASIDE };
+/* Whether heat, power or other processes held a step back.  Such a step says how the machine was,
+ * not how fast the plan is: it is set aside, which means it counts for nothing, and taken again. */
+enum sample_use {
+    SAMPLE_FREE,
+    SAMPLE_DISTURBED, /* and it counts: it would not end */
+    SAMPLE_SET_ASIDE
+};
 
 /* GPUs right after a step, the slowest of the ranks'; clock 0: not known, or no GPU. */
 struct sample_gpu {
-    uint32_t clock_mhz, throttled; /* enum gpu_heat */
+    uint32_t clock_mhz, throttled; /* enum sample_use, whatever the cause: see heat_cause() */
 };
 
-/* One timed step: the largest time over the ranks.  `round` numbers the contest's pairs.  gpu may
- * be NULL. */
-int store_sample(struct store *store, int64_t trial, enum sample_kind kind, uint32_t round,
-                 int64_t ns, const struct sample_gpu *gpu);
+/* One timed step. */
+struct sample_row {
+    enum sample_kind kind;
+    uint32_t round; /* numbers the contest's pairs */
+    int64_t ns;     /* the largest time over the ranks */
+    struct sample_gpu gpu;
+    int64_t lost_ns; /* of it, to other processes: the most over the ranks */
+    int64_t run;     /* the one that took it; 0: not known */
+};
+
+int store_sample(struct store *store, int64_t trial, const struct sample_row *sample);
 /* Samples of one bucket, of the kinds from `first` to `last`, are of no use any more. */
 int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t bucket, enum sample_kind first, enum sample_kind last);
-
-struct sample_row {
-    enum sample_kind kind;
-    uint32_t round;
-    int64_t ns;
-    struct sample_gpu gpu;
-};
 
 /* Of one bucket, in the order they were taken. */
 int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
@@ -183,7 +187,7 @@ struct entry_row {
     double gain, gain_low, gain_high; /* 1 - time / default, paired; NAN = not compared */
     double bound;                     /* the loss against the best is below this share with 95 % */
     uint32_t samples;                 /* of the plan and the default in the contest */
-    uint32_t throttled;               /* of both together: taken while a clock was held back */
+    uint32_t throttled;               /* of both together: taken while something held them back */
     bool inferred;                    /* not measured: between buckets that were */
     bool stale;
     char effort[16], search[16], reason[24]; /* reason: why the search stopped */

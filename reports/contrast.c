@@ -18,7 +18,7 @@ struct step_time contrast_trial(const struct trial_facts *trial)
                                (double)s->high_ns * 1e-3,
                                (uint32_t)s->count,
                                true,
-                               (uint32_t)(trial->heat.throttled - trial->heat.set_aside) };
+                               (uint32_t)heat_counted(&trial->heat) };
 }
 
 /* An entry counts the default's, too; without its trials that is all there is to tell. */

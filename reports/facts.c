@@ -97,10 +97,10 @@ static int add_sample(void *self, int64_t trial, const struct sample_row *sample
         s->at++;
     if (s->at == f->trial_count || f->trials[s->at].row.id != trial)
         return OK;
-    heat_add(&s->facts->trials[s->at].heat, &sample->gpu);
+    heat_add(&s->facts->trials[s->at].heat, sample);
     s->search_count += sample->kind == SAMPLE_SEARCH;
     s->contest_count += sample->kind == SAMPLE_CONTEST;
-    if (sample->gpu.throttled == GPU_SET_ASIDE)
+    if (sample->gpu.throttled == SAMPLE_SET_ASIDE)
         return OK;
     s->contest_throttled += sample->kind == SAMPLE_CONTEST && sample->gpu.throttled;
     APPEND(s->ns, s->count, sample->ns);

@@ -104,6 +104,9 @@ static void throttling(const struct facts *facts, struct remarks *out)
     if (heat_is_worrying(&heat))
         remark(out, "THROTTLED: %s: heat or power held a GPU's clock back (see moetune doctor)",
                text);
+    heat_others_text(&heat, text);
+    if (heat.disturbed.steps > heat.disturbed.set_aside)
+        remark(out, "DISTURBED: %s (see moetune doctor)", text);
 }
 
 void origin_overall(const struct facts *facts, struct remarks *out)
@@ -132,7 +135,7 @@ void origin_overall(const struct facts *facts, struct remarks *out)
 struct counts {
     uint32_t measured, inferred, stale, missing, trials, states[TRIAL_RULED_OUT + 1];
     size_t modelled;
-    uint32_t throttled; /* entries whose times are of throttled steps, at least in part */
+    uint32_t throttled; /* entries whose times are of disturbed steps, at least in part */
     struct heat heat;
 };
 
@@ -212,9 +215,10 @@ void origin_remarks(const struct facts *facts, const struct scope *scope, struct
         remark(out, "PARTIAL: %u buckets between the first and the last have no entry", c.missing);
     if (c.throttled)
         remark(out,
-               "THROTTLED: the times of %u entries are those of a machine that heat or power held "
-               "back, at least in part: setting such steps aside did not help",
-               c.throttled);
+               "%s: the times of %u entries are those of a machine that %s held back, at least in "
+               "part: setting such steps aside did not help",
+               c.heat.throttled.steps ? "THROTTLED" : "DISTURBED", c.throttled,
+               c.heat.throttled.steps ? "heat or power" : "other processes");
     if (c.stale)
         remark(out, "%u entries are stale: the machine has changed since", c.stale);
     failed_trials(&c, out);
@@ -233,6 +237,9 @@ void origin_summary(const struct scope *scope, char *text, size_t size)
                     "%u buckets measured, %u inferred; %u trials, %" PRIu64 " timed steps; %s",
                     c.measured, c.inferred, c.trials, c.heat.steps, runs);
     heat_text(&c.heat, heat);
+    if (*heat && (size_t)used < size)
+        used += snprintf(text + used, size - (size_t)used, "; %s", heat);
+    heat_others_text(&c.heat, heat);
     if (*heat && (size_t)used < size)
         snprintf(text + used, size - (size_t)used, "; %s", heat);
 }

@@ -19,7 +19,7 @@ struct scope {
 struct extent {
     uint32_t rows;
     uint64_t samples;   /* timed steps behind them */
-    uint64_t throttled; /* of these: taken while heat or power held a clock back */
+    uint64_t throttled; /* of these: that count although something held them back */
 };
 
 typedef struct extent series_writer(const struct scope *scope, FILE *to);

@@ -114,6 +114,12 @@ static struct entry_row some_entry(int64_t cluster, int64_t shape, uint32_t buck
     return e;
 }
 
+#define some_sample(of_kind, of_round, of_ns)                                                      \
+    (struct sample_row)                                                                            \
+    {                                                                                              \
+        .kind = (of_kind), .round = (uint32_t)(of_round), .ns = (of_ns)                            \
+    }
+
 /* A database with something of everything in it; stays open. */
 static struct store *fill(const char *path, uint32_t buckets, unsigned flags)
 {
@@ -134,8 +140,8 @@ static struct store *fill(const char *path, uint32_t buckets, unsigned flags)
         fast.memory_bytes = 1 << 20;
         CHECK(!store_trial_update(store, &fast) && !store_trial_update(store, &slow));
         for (int i = 0; i < 3; i++) {
-            CHECK(!store_sample(store, fast.id, SAMPLE_SEARCH, (uint32_t)i, 100000 + i, NULL));
-            CHECK(!store_sample(store, slow.id, SAMPLE_CONTEST, (uint32_t)i, 200000 + i, NULL));
+            CHECK(!store_sample(store, fast.id, &some_sample(SAMPLE_SEARCH, i, 100000 + i)));
+            CHECK(!store_sample(store, slow.id, &some_sample(SAMPLE_CONTEST, i, 200000 + i)));
         }
         CHECK(!store_entry(store, &entry, "measured"));
     }
@@ -397,9 +403,10 @@ static void forgotten_samples_stay_forgotten_in_the_journal_too(void)
     const char *path = place("kinds.db");
     int before[3] = { 0 }, after[3] = { 0 }, rebuilt[3] = { 0 }, other[3] = { 0 };
     struct store *store = fill(path, 2, 0);
+    struct sample_row verified = { SAMPLE_VERIFY, 0, 1000, { 1755, SAMPLE_DISTURBED }, 77, 12 };
     sqlite3 *db;
 
-    CHECK(!store_sample(store, 1, SAMPLE_VERIFY, 0, 1000, &(struct sample_gpu){ 1755, 1 }));
+    CHECK(!store_sample(store, 1, &verified));
     CHECK(!store_samples(store, 1, 1, 128, 0, count_kinds, before));
     CHECK(before[SAMPLE_SEARCH] + before[SAMPLE_CONTEST] && before[SAMPLE_VERIFY] == 1);
     CHECK(!store_forget(store, 1, 1, 128, 0, SAMPLE_SEARCH, SAMPLE_CONTEST));
@@ -412,10 +419,91 @@ static void forgotten_samples_stay_forgotten_in_the_journal_too(void)
     CHECK(!store_samples(store, 1, 1, 128, 0, count_kinds, rebuilt));
     CHECK(!memcmp(rebuilt, after, sizeof(after)));
     store_close(store);
-    sqlite3_open(path, &db); /* what the GPU was like comes back with the sample */
-    CHECK(count_text(db, "SELECT count(*) FROM sample WHERE clock_mhz=1755 AND throttled=1") == 1);
-    CHECK(count_text(db, "SELECT count(*) FROM sample WHERE clock_mhz=0 AND throttled=0") > 1);
+    sqlite3_open(path, &db); /* what the machine was like comes back with the sample */
+    CHECK(count_text(db, "SELECT count(*) FROM sample WHERE clock_mhz=1755 AND throttled=1 AND"
+                         " lost_ns=77 AND run=12") == 1);
+    CHECK(count_text(db, "SELECT count(*) FROM sample WHERE clock_mhz=0 AND throttled=0 AND"
+                         " lost_ns=0 AND run=0") > 1);
     sqlite3_close(db);
+}
+
+static int keep_last(void *self, int64_t trial, const struct sample_row *sample)
+{
+    (void)trial;
+    *(struct sample_row *)self = *sample;
+    return OK;
+}
+
+static void a_sample_says_which_run_took_it_and_what_it_lost(void)
+{
+    struct store *store = fill(place("whose.db"), 1, 0);
+    struct sample_row put = { SAMPLE_VERIFY, 5, 1000, { 1755, SAMPLE_SET_ASIDE }, 250, 12 };
+    struct sample_row got = { .run = -1 };
+
+    CHECK(!store_samples_all(store, keep_last, &got) && got.run == 0 && got.lost_ns == 0);
+    CHECK(!store_sample(store, 2, &put));
+    CHECK(!store_samples_all(store, keep_last, &got));
+    CHECK(got.kind == put.kind && got.round == 5 && got.ns == 1000 && got.run == 12);
+    CHECK(got.gpu.clock_mhz == 1755 && got.gpu.throttled == SAMPLE_SET_ASIDE);
+    CHECK(got.lost_ns == 250);
+    store_close(store);
+}
+
+/* What version 5 wrote: 3 plans, 10 samples, one of them set aside. */
+static void is_what_version_5_wrote(struct store *store, const char *path)
+{
+    sqlite3 *db;
+
+    CHECK(!store_commit(store));
+    CHECK(!sqlite3_open(path, &db));
+    CHECK(count_text(db, "PRAGMA user_version") == STORE_VERSION);
+    CHECK(count_text(db, "SELECT count(*) FROM trial") == 3);
+    CHECK(count_text(db, "SELECT count(*) FROM sample WHERE lost_ns=0 AND run=0") == 10);
+    CHECK(count_text(db, "SELECT count(*) FROM sample WHERE throttled=2") == 1);
+    CHECK(count_text(db, "SELECT count(*) FROM dictionary") == 1);
+    sqlite3_close(db);
+}
+
+static void a_database_of_version_5_is_read_and_migrated(void)
+{
+    const char *path = place("five.db");
+    size_t length;
+    char *sql = contents("tests/corpus/database/version-5.sql", &length);
+    struct sample_row got = { .run = -1 };
+    struct store *store = NULL;
+    sqlite3 *db;
+
+    CHECK(length > 0 && !sqlite3_open(path, &db));
+    CHECK(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK);
+    CHECK(count_text(db, "PRAGMA user_version") == 5);
+    sqlite3_close(db);
+    free(sql);
+    CHECK(!store_read(path, &store));
+    CHECK(!store_samples_all(store, keep_last, &got) && got.run == 0 && got.ns > 0);
+    store_close(store);
+    CHECK(!store_open(path, 0, &store));
+    is_what_version_5_wrote(store, path);
+    CHECK(!store_sample(store, 1, &some_sample(SAMPLE_SEARCH, 0, 1)));
+    store_close(store);
+}
+
+static void a_journal_of_version_5_is_replayed(void)
+{
+    char path[300], journal[320];
+    struct store *store = NULL;
+    size_t length;
+    char *text = contents("tests/corpus/database/version-5.journal", &length);
+
+    snprintf(path, sizeof(path), "%s", place("torn-five.db"));
+    snprintf(journal, sizeof(journal), "%s.journal", path);
+    CHECK(length > 0);
+    write_bytes(path, 0, "no database", 11);
+    write_bytes(journal, 0, text, length);
+    free(text);
+    CHECK(!store_open(path, STORE_REPAIR, &store));
+    is_what_version_5_wrote(store, path);
+    CHECK(strstr(said, "; 0 could not be used") != NULL);
+    store_close(store);
 }
 
 /* ---- heat */
@@ -430,14 +518,17 @@ static bool heat_says(const struct heat *heat, const char *text)
 
 static void heat_is_counted_and_said_as_far_as_it_is_known(void)
 {
-    static const struct sample_gpu gpus[] = {
-        { 0, GPU_FREE }, { 1755, GPU_FREE }, { 1410, GPU_THROTTLED }, { 1500, GPU_SET_ASIDE }
+    static const struct sample_row samples[] = {
+        { .ns = 100 },
+        { .ns = 100, .gpu = { 1755, SAMPLE_FREE } },
+        { .ns = 100, .gpu = { 1410, SAMPLE_DISTURBED } },
+        { .ns = 100, .gpu = { 1500, SAMPLE_SET_ASIDE } },
     };
     struct heat heat = { 0 }, both = { 0 }, cool = { .steps = 200 };
 
     CHECK(heat_says(&heat, "") && !heat_is_worrying(&heat));
     for (int i = 0; i < 4; i++) {
-        heat_add(&heat, &gpus[i]);
+        heat_add(&heat, &samples[i]);
         if (i == 0)
             CHECK(heat_says(&heat, ""));
         if (i == 1)
@@ -448,8 +539,52 @@ static void heat_is_counted_and_said_as_far_as_it_is_known(void)
     CHECK(heat_is_worrying(&heat));
     heat_join(&both, &heat);
     heat_join(&both, &cool);
-    CHECK(both.steps == 204 && both.throttled == 2 && both.clock_low_mhz == 1410);
+    CHECK(both.steps == 204 && both.throttled.steps == 2 && both.clock_low_mhz == 1410);
     CHECK(!heat_is_worrying(&both)); /* one in a hundred */
+    CHECK(heat_counted(&both) == 1);
+}
+
+static bool others_say(const struct heat *heat, const char *text)
+{
+    char said_of_it[HEAT_TEXT_BYTES];
+
+    heat_others_text(heat, said_of_it);
+    return !strcmp(said_of_it, text);
+}
+
+static void a_twentieth_of_a_step_is_not_much_and_more_is(void)
+{
+    struct sample_row lost = { .ns = 1000, .lost_ns = 51 };
+
+    CHECK(!heat_lost_much(1000, 0) && !heat_lost_much(1000, 50) && heat_lost_much(1000, 51));
+    CHECK(!heat_lost_much(0, 0));
+    CHECK(heat_cause(&lost) == CAUSE_NONE); /* nobody has judged it */
+    lost.gpu.throttled = SAMPLE_SET_ASIDE;
+    CHECK(heat_cause(&lost) == CAUSE_OTHERS);
+    lost.lost_ns = 50;
+    CHECK(heat_cause(&lost) == CAUSE_HEAT);
+}
+
+static void other_processes_are_told_apart_from_heat(void)
+{
+    struct sample_row free_step = { .ns = 100, .lost_ns = 5 };
+    struct sample_row aside = { .ns = 100, .gpu = { 0, SAMPLE_SET_ASIDE }, .lost_ns = 50 };
+    struct sample_row counts = { .ns = 100, .gpu = { 0, SAMPLE_DISTURBED }, .lost_ns = 50 };
+    struct heat heat = { 0 };
+
+    heat_add(&heat, &free_step);
+    CHECK(others_say(&heat, "") && heat_says(&heat, ""));
+    heat_add(&heat, &aside);
+    CHECK(others_say(&heat, "1 of 2 steps set aside because other processes ran, and taken again"));
+    heat_add(&heat, &counts);
+    CHECK(others_say(&heat, "1 of 3 steps set aside because other processes ran; 1 more counts all "
+                            "the same"));
+    CHECK(heat_says(&heat, "") && !heat_is_worrying(&heat) && heat_counted(&heat) == 1);
+    heat = (struct heat){ 0 };
+    heat_add(&heat, &aside);
+    heat_add(&heat, &counts);
+    CHECK(others_say(&heat, "every step was disturbed by other processes: 1 were taken again, 1 "
+                            "counts, for this is how the machine runs"));
 }
 
 /* ---- rivals and damage */
@@ -620,7 +755,7 @@ static void a_full_disk_is_an_error_and_no_damage(void)
         if (!rc)
             rc = store_trial_begin(store, &trial);
         for (int i = 0; i < 100000 && !rc; i++) {
-            rc = store_sample(store, trial.id, SAMPLE_SEARCH, 0, i, NULL);
+            rc = store_sample(store, trial.id, &some_sample(SAMPLE_SEARCH, 0, i));
             if (!rc && i % 100 == 0)
                 rc = store_commit(store);
         }
@@ -926,7 +1061,12 @@ int main(void)
         TEST(a_full_disk_is_an_error_and_no_damage),
         TEST(readers_always_see_a_whole_snapshot),
         TEST(a_snapshot_holds_the_dictionary_and_no_samples),
+        TEST(a_sample_says_which_run_took_it_and_what_it_lost),
+        TEST(a_database_of_version_5_is_read_and_migrated),
+        TEST(a_journal_of_version_5_is_replayed),
         TEST(heat_is_counted_and_said_as_far_as_it_is_known),
+        TEST(a_twentieth_of_a_step_is_not_much_and_more_is),
+        TEST(other_processes_are_told_apart_from_heat),
         TEST(versions_follow_each_other_in_one_transaction),
         TEST(paths_come_from_option_variable_and_home),
         TEST(sha256_gives_the_standards_answers),

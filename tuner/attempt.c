@@ -40,7 +40,7 @@ static int conclude(struct campaign *c, struct attempt *a, const struct reply *r
     return ledger_end(c->store, a, reply->state, reply->message);
 }
 
-/* In a row: of one plan, or of the machine.  What throttles for longer is how it runs. */
+/* In a row: of one plan, or of the machine.  What is disturbed for longer is how it runs. */
 enum { PATIENCE = 4 };
 
 static bool is_patient(const struct campaign *c, const struct attempt *a)
@@ -48,8 +48,9 @@ static bool is_patient(const struct campaign *c, const struct attempt *a)
     return a->held_back < PATIENCE && c->held_back < PATIENCE;
 }
 
-/* Ever longer: 50 ms to .4 s.  A step that follows at once finds the same heat. */
-static void let_cool(const struct campaign *c, const struct attempt *a)
+/* Ever longer: 50 ms to .4 s.  A step that follows at once finds the same heat, or the same rival.
+ */
+static void wait_for_better(const struct campaign *c, const struct attempt *a)
 {
     uint32_t n = a->held_back > c->held_back ? a->held_back : c->held_back;
 
@@ -60,17 +61,17 @@ static void let_cool(const struct campaign *c, const struct attempt *a)
 static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row *s,
                        struct step *out)
 {
-    bool throttled = s->gpu.throttled != GPU_FREE;
+    bool disturbed = s->gpu.throttled != SAMPLE_FREE || heat_lost_much(s->ns, s->lost_ns);
 
-    if (throttled && is_patient(c, a))
-        s->gpu.throttled = GPU_SET_ASIDE;
-    a->held_back = throttled ? a->held_back + 1 : 0;
-    c->held_back = throttled ? c->held_back + 1 : 0;
+    if (disturbed)
+        s->gpu.throttled = is_patient(c, a) ? SAMPLE_SET_ASIDE : SAMPLE_DISTURBED;
+    a->held_back = disturbed ? a->held_back + 1 : 0;
+    c->held_back = disturbed ? c->held_back + 1 : 0;
     out->counts = ledger_counts(a, s);
-    heat_add(&c->heat, &s->gpu);
-    TRY(store_sample(c->store, a->trial.id, s->kind, s->round, s->ns, &s->gpu));
+    heat_add(&c->heat, s);
+    TRY(store_sample(c->store, a->trial.id, s));
     if (!out->counts)
-        let_cool(c, a);
+        wait_for_better(c, a);
     return OK;
 }
 
@@ -89,7 +90,14 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
     c->run.samples_warm += reply.warm_steps;
     if (out->ns) {
         *(kind == SAMPLE_SEARCH ? &c->run.samples_search : &c->run.samples_default) += 1;
-        TRY(keep_sample(c, a, &(struct sample_row){ kind, round, out->ns, reply.gpu }, out));
+        TRY(keep_sample(c, a,
+                        &(struct sample_row){ .kind = kind,
+                                              .round = round,
+                                              .ns = out->ns,
+                                              .gpu = reply.gpu,
+                                              .lost_ns = reply.lost_ns,
+                                              .run = c->run.id },
+                        out));
     }
     return campaign_commit(c);
 }

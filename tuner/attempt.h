@@ -12,7 +12,7 @@ int attempt_rule_out(struct campaign *campaign, struct attempt *attempt, int64_t
 
 struct step {
     int64_t ns;  /* 0: it failed; the row says how, and that is no error */
-    bool counts; /* false: a clock was held back, and the step is to be taken again */
+    bool counts; /* false: something held it back, and it is to be taken again */
 };
 
 /* One timed step, kept as a sample. */

@@ -319,6 +319,9 @@ void campaign_print_heat(const struct campaign *c, FILE *to)
         fprintf(to, "clocks    %s\n", text);
     if (heat_is_worrying(&c->heat))
         note("%s: heat or power holds a GPU's clock back (see moetune doctor)", text);
+    heat_others_text(&c->heat, text);
+    if (*text)
+        fprintf(to, "others    %s\n", text);
 }
 
 /* ---- durability */

@@ -42,7 +42,7 @@ struct campaign {
     struct run_row run;
     struct progress progress;
     struct heat heat;              /* of this run's steps */
-    uint32_t held_back;            /* throttled steps in a row, whatever plan they were of */
+    uint32_t held_back;            /* disturbed steps in a row, whatever plan they were of */
     int64_t begun_ns, deadline_ns; /* on the host clock; deadline 0: none */
     int64_t committed_ns, reported_ns, published_ns, publish_took_ns;
 };
@@ -82,7 +82,8 @@ int campaign_begin(struct campaign *campaign, const char *search, const char *ef
  * to be typed is said if rc is ERR_CUT.  Returns rc, or what went wrong here. */
 int campaign_finish(struct campaign *campaign, int rc, int (*print)(void *self), void *self);
 
-/* A line of what heat and power did to this run's steps, if anything is known. */
+/* A line of what heat and power did to this run's steps, and one of what other processes did, if
+ * anything is known. */
 void campaign_print_heat(const struct campaign *campaign, FILE *to);
 
 /* The layer that orders are about. */

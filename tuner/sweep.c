@@ -189,7 +189,7 @@ static int collect(void *self, const struct trial_row *trial, const struct sampl
     int arm = space_arm(t->sweep->space, &trial->key.plan);
 
     if (arm >= 0 && sample->kind == SAMPLE_SEARCH && t->count[arm] < 8 &&
-        sample->gpu.throttled != GPU_SET_ASIDE)
+        sample->gpu.throttled != SAMPLE_SET_ASIDE)
         t->samples[arm][t->count[arm]++] = sample->ns;
     return OK;
 }

@@ -62,11 +62,11 @@ static void end_line(struct printer *p)
     milliseconds(p->default_low, p->default_high, standard, sizeof(standard));
     if (p->buckets == 1)
         snprintf(how, sizeof(how), "%s%s%s%s", p->first.decision,
-                 p->first.throttled ? ", throttled" : "", p->first.stale ? ", stale" : "",
+                 p->first.throttled ? ", disturbed" : "", p->first.stale ? ", stale" : "",
                  p->first.tier == TIER_IMPORTED ? ", imported" : "");
     else
         snprintf(how, sizeof(how), "%u measured, %u inferred%s", p->measured,
-                 p->buckets - p->measured, p->throttled ? ", some throttled" : "");
+                 p->buckets - p->measured, p->throttled ? ", some disturbed" : "");
     fprintf(p->to, "%-9s %-15s %-18s %15s %15s", buckets, rows, plan, took, standard);
     print_percent(p->to, 1 - exp(p->gain_log / p->buckets), 6);
     print_percent(p->to, p->bound, 7);
@@ -287,7 +287,7 @@ static int add_heat(void *self, int64_t trial, const struct sample_row *sample)
         last = &h->list[h->count++];
         *last = (struct trial_heat){ .trial = trial };
     }
-    heat_add(&last->heat, &sample->gpu);
+    heat_add(&last->heat, sample);
     return OK;
 }
 
@@ -314,7 +314,7 @@ static int print_trial(void *self, const struct trial_row *t)
             t->key.shape, t->key.bucket, t->key.window, plan, trial_state_words[t->state],
             (double)t->compute_ns * 1e-6, (double)t->comm_ns * 1e-6,
             (double)t->sent_bytes * 0x1p-20, (double)t->memory_bytes * 0x1p-20, heat.steps,
-            heat.throttled, clock, t->message);
+            heat.throttled.steps + heat.disturbed.steps, clock, t->message);
     return OK;
 }
 
@@ -325,7 +325,7 @@ int tables_print_trials(struct store *store, FILE *to)
 
     fprintf(to, "%-7s %-7s %-7s %-18s %-10s %10s %10s %9s %9s %6s %9s %9s\n", "layer", "bucket",
             "width", "plan", "state", "compute ms", "comm ms", "sent MiB", "mem MiB", "steps",
-            "throttled", "SM MHz");
+            "disturbed", "SM MHz");
     if (!rc)
         rc = store_trials(store, 0, 0, 0, UINT32_MAX, print_trial, &heats);
     free(heats.list);

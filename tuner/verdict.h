@@ -34,7 +34,8 @@ struct verdict {
     struct moe_shape shape;
     enum verdict_kind kind;
     struct contest_gain now;    /* of the plan over the default; NAN: not compared */
-    uint32_t rounds, throttled; /* the latter: samples of both plans, held back by heat or power */
+    uint32_t rounds, throttled; /* the latter: samples of both plans that count although
+                                 * something held them back */
     char why[240];              /* how it was refuted, or the default failed */
 };
 

@@ -1,6 +1,7 @@
 /* Opens and closes device, wire and the pair of streams. */
 #include "engine.h"
 
+#include "own_cores.h"
 #include "status.h"
 #include "world.h"
 
@@ -29,11 +30,14 @@ int engine_open(struct world *world, const char *device_name, const char *wire_n
     }
     /* Agreed before anything is closed: a wire may be closed by all ranks only. */
     rc = world_settle(world, open_streams(&engine));
-    if (rc)
+    if (rc) {
         engine_close(&engine);
-    else
-        *out = engine;
-    return rc;
+        return rc;
+    }
+    if (!engine.device->asynchronous)
+        own_cores_bind(world_topology(world));
+    *out = engine;
+    return OK;
 }
 
 int engine_open_on(struct device *device, struct wire *wire, struct engine *out)

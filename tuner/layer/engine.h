@@ -16,7 +16,8 @@ struct engine {
 };
 
 /* By the names of device_open() and wire_open() (NULL: the wire that suits).  Collective, the same
- * status on every rank. */
+ * status on every rank.  Where it computes on cores these may become its own
+ * (own_cores_bind()): who counts the machine's does so before. */
 int engine_open(struct world *world, const char *device, const char *wire, struct engine *out);
 
 /* On a device and a wire that are open; they are owned from here on, even on failure.  Local. */

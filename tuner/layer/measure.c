@@ -5,11 +5,22 @@
 #include "random.h"
 #include "status.h"
 
-int measure_once(struct world *world, struct engine *engine, int (*once)(void *self), void *self,
-                 int64_t *ns)
+/* Ranks look at different speeds, and wait in the barrier for whom the kernel kept: both belong to
+ * no step, so the account begins between two barriers. */
+static int begin_together(struct world *world, struct disturbance *watch)
 {
-    int64_t begun_ns, agreed[2];
-    int rc = world_barrier(world);
+    TRY(world_barrier(world));
+    if (!watch)
+        return OK;
+    disturbance_begin(watch);
+    return world_barrier(world);
+}
+
+int measure_watched(struct world *world, struct engine *engine, struct disturbance *watch,
+                    int (*once)(void *self), void *self, struct measured *out)
+{
+    int64_t begun_ns, agreed[3];
+    int rc = begin_together(world, watch);
 
     begun_ns = host_clock_ns();
     if (!rc && engine)
@@ -18,10 +29,21 @@ int measure_once(struct world *world, struct engine *engine, int (*once)(void *s
         rc = once(self);
     agreed[0] = engine ? engine_took_ns(engine) : host_clock_ns() - begun_ns;
     agreed[1] = -(int64_t)rc;
-    TRY(world_max(world, agreed, 2));
+    agreed[2] = watch ? disturbance_end(watch) : 0;
+    TRY(world_max(world, agreed, 3));
     if (agreed[1] > 0)
         return -(int)agreed[1];
-    *ns = agreed[0];
+    *out = (struct measured){ agreed[0], agreed[2] };
+    return OK;
+}
+
+int measure_once(struct world *world, struct engine *engine, int (*once)(void *self), void *self,
+                 int64_t *ns)
+{
+    struct measured measured;
+
+    TRY(measure_watched(world, engine, NULL, once, self, &measured));
+    *ns = measured.ns;
     return OK;
 }
 

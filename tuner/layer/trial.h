@@ -4,6 +4,7 @@
 #ifndef TRIAL_H
 #define TRIAL_H
 
+#include "measure.h"
 #include "rig.h"
 
 /* What a step is timed as: both streams, or one of them muted. */
@@ -24,6 +25,9 @@ void trial_close(struct trial *trial); /* a zeroed one is fine */
 
 /* One step: a barrier, the step, the largest time over the ranks. */
 int trial_step(struct trial *trial, enum step_mode mode, int64_t *ns);
+
+/* One whole step, and what other processes took of it; `watch`: see measure_watched(). */
+int trial_watch(struct trial *trial, struct disturbance *watch, struct measured *out);
 
 /* `steps` untimed steps (at least one), after which volumes are known. */
 int trial_warm(struct trial *trial, uint32_t steps);

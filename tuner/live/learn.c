@@ -295,8 +295,11 @@ int live_learn(struct live *live, struct cell *cell, enum decision_phase phase, 
     if (live->proven[arm] < cell->capacity)
         live->proven[arm] = cell->capacity;
     TRY(ledger_end(live->store, a, TRIAL_OK, ""));
-    TRY(store_sample(live->store, a->trial.id, search ? SAMPLE_SEARCH : SAMPLE_CONTEST,
-                     cell_count(cell, arm), ns, NULL));
+    TRY(store_sample(live->store, a->trial.id,
+                     &(struct sample_row){ .kind = search ? SAMPLE_SEARCH : SAMPLE_CONTEST,
+                                           .round = cell_count(cell, arm),
+                                           .ns = ns,
+                                           .run = live->run.id }));
     *(search ? &live->run.samples_search : &live->run.samples_default) += 1;
     if (!cell_remember(cell, &(struct told){ arm, phase, ns }))
         return fail(ERR_NOMEM, "samples of a bucket");

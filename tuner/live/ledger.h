@@ -9,7 +9,7 @@ struct attempt {
     struct trial_row trial; /* key and capacity are the caller's; id 0: never begun */
     bool begun;             /* by this process */
     bool usable;            /* not ruled out, nor failed */
-    uint32_t held_back;     /* throttled steps in a row */
+    uint32_t held_back;     /* disturbed steps in a row */
     uint32_t throttled;     /* steps against the default that counted all the same */
 };
 
@@ -26,7 +26,7 @@ int ledger_begin(struct store *store, int64_t run, struct attempt *attempt, bool
 int ledger_end(struct store *store, struct attempt *attempt, enum trial_state state,
                const char *message);
 
-/* Whether it counts; to be asked once for every sample, for the attempt counts throttled ones. */
+/* Whether it counts; to be asked once for every sample, for the attempt counts disturbed ones. */
 bool ledger_counts(struct attempt *attempt, const struct sample_row *sample);
 
 #endif

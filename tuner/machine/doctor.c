@@ -2,6 +2,7 @@
 #include "doctor.h"
 
 #include "allowance.h"
+#include "disturbance.h"
 #include "gpu_doctor.h"
 #include "host.h"
 #include "json.h"
@@ -216,6 +217,21 @@ static void check_blas(struct findings *out)
     findings_add(out, better ? slower : finding_fine, "BLAS: OpenBLAS runs its %s kernels", core);
 }
 
+void doctor_account(bool waits, bool steal, struct findings *out)
+{
+    static const struct verdict blind = {
+        FINDING_NOTE, "steps that other processes slow down count like all others",
+        "an idle machine; a kernel or a container that shows it"
+    };
+
+    if (waits && steal)
+        findings_add(out, finding_fine, "disturbance: what other processes take is told");
+    if (!waits)
+        findings_add(out, blind, "disturbance: /proc/self/schedstat is not told");
+    if (!steal)
+        findings_add(out, blind, "disturbance: steal in /proc/stat is not told");
+}
+
 static void host_name(char *name, size_t size)
 {
     name[0] = name[size - 1] = 0;
@@ -258,6 +274,7 @@ static void check_settings(bool on_gpus, struct findings *out)
         return;
     check_environment(out);
     check_blas(out);
+    doctor_account(disturbance_waits_are_known(), disturbance_steal_is_known(), out);
 }
 
 void doctor_here(uint32_t ranks, bool on_gpus, struct findings *out)

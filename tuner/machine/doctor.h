@@ -38,6 +38,9 @@ void doctor_database(const char *path, struct findings *out);
  * they are elsewhere); where they compute on those, load, frequency and environment too. */
 void doctor_here(uint32_t ranks, bool on_gpus, struct findings *out);
 
+/* Adds whether steps that other processes disturb can be told: what disturbance.h says is known. */
+void doctor_account(bool waits, bool steal, struct findings *out);
+
 /* Collective; on every rank the same, into empty findings: what hosts say of themselves, clocks, an
  * empty collective. */
 int doctor_ranks(struct world *world, const struct discovery *discovery, struct findings *out);

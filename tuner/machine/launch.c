@@ -1,6 +1,8 @@
 /* fork, exec mpirun, wait. */
 #include "launch.h"
 
+#include "allowance.h"
+#include "own_cores.h"
 #include "slurm.h"
 #include "status.h"
 #include "verb.h"
@@ -17,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LAUNCHER_ARGUMENTS = 128, ARGUMENTS_MAX = 256, DEFAULT_RANKS = 4, RANKS_MAX = 4096 };
+enum { LAUNCHER_ARGUMENTS = 128, ARGUMENTS_MAX = 256, RANKS_MAX = 4096 };
 /* Hosts that are visited at once, and how long one may take. */
 enum { VISITS = 32, VISIT_MS = 30000 };
 
@@ -49,6 +51,7 @@ struct command {
     int count;
     char ranks[16], self[PATH_MAX];
     char *hosts, *more; /* owned */
+    bool bind;          /* ranks are to bind themselves */
 };
 
 static void command_free(struct command *c)
@@ -76,8 +79,19 @@ static int add_more(struct command *c, const char *arguments)
     return OK;
 }
 
-/* Ranks are not bound: a stream is a thread, and on one core the communication of a rank could
- * never run beside its compute. */
+/* Whatever a user says of cores is how ranks are to run. */
+static bool says_where(const char *arguments)
+{
+    static const char *const words[] = { "bind", "map-by", "cpu", "rankfile", "-rf" };
+
+    for (size_t i = 0; arguments && i < sizeof(words) / sizeof(words[0]); i++)
+        if (strstr(arguments, words[i]))
+            return true;
+    return false;
+}
+
+/* mpirun binds no rank: on other hosts and in an allocation that is for their owners to say, and
+ * here ranks do it themselves, once they know that they compute on cores. */
 static int add_launcher(struct command *c, const struct launch_where *where)
 {
     snprintf(c->ranks, sizeof(c->ranks), "%u", where->ranks);
@@ -87,6 +101,7 @@ static int add_launcher(struct command *c, const struct launch_where *where)
     c->words[c->count++] = "--bind-to";
     c->words[c->count++] = "none";
     c->words[c->count++] = "--oversubscribe";
+    c->bind = !where->elsewhere && !says_where(where->arguments);
     c->words[c->count++] = "--quiet"; /* what went wrong, our ranks say */
     c->words[c->count++] = "-np";
     c->words[c->count++] = c->ranks;
@@ -135,6 +150,10 @@ static void become_mpirun(const struct command *c)
 {
     /* Should this program be killed outright, mpirun is told to end, and ends the ranks. */
     prctl(PR_SET_PDEATHSIG, SIGTERM, 0UL, 0UL, 0UL);
+    if (c->bind)
+        setenv(OWN_CORES_VARIABLE, "1", true);
+    else
+        unsetenv(OWN_CORES_VARIABLE);
     execvp("mpirun", (char *const *)c->words);
     fprintf(stderr, "moetune: cannot start mpirun: %s (is Open MPI installed? try: make deps)\n",
             strerror(errno));
@@ -339,10 +358,21 @@ static int place_on_hosts(uint32_t ranks_given, struct hosts *hosts, struct laun
     return OK;
 }
 
+uint32_t launch_ranks_on(uint32_t cores)
+{
+    uint32_t ranks = 2;
+
+    while (2 * ranks <= cores && ranks < 8)
+        ranks *= 2;
+    return ranks;
+}
+
 int launch_place(const char *hosts_given, uint32_t ranks_given, const char *arguments,
                  uint32_t ranks_here, struct hosts *hosts, struct launch_where *out)
 {
-    uint32_t ranks = ranks_given ? ranks_given : (ranks_here ? ranks_here : DEFAULT_RANKS);
+    uint32_t ranks = ranks_given  ? ranks_given
+                     : ranks_here ? ranks_here
+                                  : launch_ranks_on((uint32_t)allowance_cores());
     int rc;
 
     *hosts = (struct hosts){ .count = 0 };

@@ -22,10 +22,14 @@ struct launch_where {
 };
 
 /* For every verb that starts ranks: HOSTS (NULL: none given, then the allocation of a batch system
- * or this machine, with ranks_here, 0: a few) and --ranks (0: not given) become a place.  The
- * caller frees `hosts`. ERR_ARGUMENT after a message. */
+ * or this machine, with ranks_here, 0: see launch_ranks_on()) and --ranks (0: not given) become a
+ * place.  The caller frees `hosts`. ERR_ARGUMENT after a message. */
 int launch_place(const char *hosts_given, uint32_t ranks_given, const char *arguments,
                  uint32_t ranks_here, struct hosts *hosts, struct launch_where *out);
+
+/* So many as cores can hold: a power of two, at least 2 (one has nothing to exchange), at most 8.
+ */
+uint32_t launch_ranks_on(uint32_t cores);
 
 /* True when a launcher started this process as one of its ranks. */
 bool launch_is_rank(void);

@@ -11,7 +11,7 @@
 static const char *const device_words[] = { "auto", "host", "cuda", NULL };
 const struct option_row place_rows[] = {
     { "ranks", "N", OPTION_COUNT, AT(ranks),
-      "ranks to start (4, or one per GPU, or what HOSTS have room for)" },
+      "ranks to start (one per GPU, or what HOSTS have room for, or 2, 4 or 8 by the cores)" },
     { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks" },
     { "device", "NAME", OPTION_TEXT, AT(device),
       "auto (cuda where every rank has a GPU), host, cuda", device_words },

@@ -41,10 +41,10 @@ void reply_format(const struct reply *r, char line[WORK_LINE_BYTES])
 {
     snprintf(line, WORK_LINE_BYTES,
              "moetune-reply %d %u %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
-             " %" PRId64 " %u %u %u|%s",
+             " %" PRId64 " %" PRId64 " %u %u %u|%s",
              (int)r->state, r->broken, r->ns, r->memory_bytes, r->sent_bytes, r->messages,
-             r->compute_ns, r->comm_ns, r->warm_steps, r->gpu.clock_mhz, r->gpu.throttled,
-             r->message);
+             r->compute_ns, r->comm_ns, r->lost_ns, r->warm_steps, r->gpu.clock_mhz,
+             r->gpu.throttled, r->message);
 }
 
 int reply_parse(const char *line, struct reply *out)
@@ -54,9 +54,10 @@ int reply_parse(const char *line, struct reply *out)
 
     if (sscanf(line,
                "moetune-reply %d %" SCNu32 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
-               " %" SCNd64 " %" SCNd64 " %" SCNu32 " %" SCNu32 " %" SCNu32 "|%n",
+               " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNu32 " %" SCNu32 " %" SCNu32 "|%n",
                &state, &r.broken, &r.ns, &r.memory_bytes, &r.sent_bytes, &r.messages, &r.compute_ns,
-               &r.comm_ns, &r.warm_steps, &r.gpu.clock_mhz, &r.gpu.throttled, &used) != 11 ||
+               &r.comm_ns, &r.lost_ns, &r.warm_steps, &r.gpu.clock_mhz, &r.gpu.throttled,
+               &used) != 12 ||
         !used)
         return ERR_FORMAT;
     r.state = (enum trial_state)state;

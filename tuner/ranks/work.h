@@ -29,6 +29,7 @@ struct reply {
     int64_t ns;                                 /* the step */
     int64_t memory_bytes, sent_bytes, messages; /* per rank, the most over the ranks */
     int64_t compute_ns, comm_ns; /* each alone, if the plan was prepared for this order; else 0 */
+    int64_t lost_ns;             /* of the step, to other processes: the most over the ranks */
     struct sample_gpu gpu;       /* after the step: the slowest clock over the ranks */
     uint32_t warm_steps;         /* untimed or partial steps this order took */
     char message[200];           /* why the state is not TRIAL_OK */

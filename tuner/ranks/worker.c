@@ -4,6 +4,7 @@
 #include "fault.h"
 #include "gpu_list.h"
 #include "nvml.h"
+#include "own_cores.h"
 #include "plan.h"
 #include "search.h"
 #include "shape.h"
@@ -29,8 +30,9 @@ struct worker {
     int open_count;
     struct moe_plan checked[SEARCH_ARMS_MAX];
     int checked_count;
-    struct nvml *nvml; /* of this rank's GPU; NULL: not known */
-    char said[200];    /* the last failure on this rank */
+    struct nvml *nvml;         /* of this rank's GPU; NULL: not known */
+    struct disturbance *watch; /* of its cores; NULL: modelled, or on a GPU */
+    char said[200];            /* the last failure on this rank */
 };
 
 static void hear(void *self, const char *format, va_list args)
@@ -56,6 +58,17 @@ static void open_nvml(struct worker *worker)
         worker->nvml = nvml_open(gpus.list[own].bus);
 }
 
+/* Collective: where the cores of one rank are watched, those of all are. */
+static int open_watch(struct world *world, struct worker *worker)
+{
+    double cores;
+
+    if (worker->engine.device->asynchronous)
+        return OK;
+    TRY(own_cores(world, &cores));
+    return world_settle(world, disturbance_open(cores, &worker->watch));
+}
+
 int worker_open(struct world *world, const char *device, struct worker **out)
 {
     struct worker *worker = calloc(1, sizeof(*worker));
@@ -68,6 +81,7 @@ int worker_open(struct world *world, const char *device, struct worker **out)
     TRY_OUT(world_settle(world, rc));
     TRY_OUT(gpus_agree_device(world, device, &device));
     TRY_OUT(engine_open(world, device, NULL, &worker->engine));
+    TRY_OUT(open_watch(world, worker));
     open_nvml(worker);
     *out = worker;
     return OK;
@@ -115,8 +129,12 @@ int worker_open_virtual(const struct virtual_options *pretence, uint32_t ranks_p
     }
     worker->owns_world = true;
     open_nvml(worker);
-    *out = worker;
-    return OK;
+    rc = open_watch(worker->world, worker);
+    if (rc)
+        worker_close(worker);
+    else
+        *out = worker;
+    return rc;
 }
 
 static void close_plans(struct worker *worker)
@@ -140,6 +158,7 @@ void worker_close(struct worker *worker)
         return;
     close_layer(worker);
     nvml_close(worker->nvml);
+    disturbance_close(worker->watch);
     engine_close(&worker->engine);
     if (worker->owns_world)
         world_close(worker->world);
@@ -294,26 +313,29 @@ out:
 
 /* Right after a step, when the clock is still what it was.  Where one rank does not know its clock,
  * the slowest is not known. */
-static int look_at_gpu(struct worker *worker, struct reply *reply)
+static int look_around(struct worker *worker, struct reply *reply)
 {
-    bool injected = fault_hit("throttle");
-    int64_t agreed[3] = { -(int64_t)nvml_clock_mhz(worker->nvml),
-                          injected || nvml_throttled(worker->nvml), injected };
+    bool hot = fault_hit("throttle"), disturbed = fault_hit("disturb");
+    int64_t agreed[4] = { -(int64_t)nvml_clock_mhz(worker->nvml),
+                          hot || nvml_throttled(worker->nvml), hot || disturbed, disturbed };
 
     /* On every rank or on none. */
-    if (!worker->engine.device->asynchronous && !fault_expected("throttle"))
+    if (!worker->engine.device->asynchronous && !fault_expected("throttle") &&
+        !fault_expected("disturb"))
         return OK;
-    TRY(world_max(worker->world, agreed, 3));
+    TRY(world_max(worker->world, agreed, 4));
     reply->gpu.clock_mhz = agreed[0] < 0 ? (uint32_t)-agreed[0] : 0;
     reply->gpu.throttled = (uint32_t)agreed[1];
-    if (agreed[2])
-        reply->ns *= 2;
+    reply->ns <<= agreed[2];
+    if (agreed[3])
+        reply->lost_ns = reply->ns / 2;
     return OK;
 }
 
 static int run(struct worker *worker, const struct order *order, struct reply *reply)
 {
-    const struct trial *trial = worker->open;
+    struct trial *trial = worker->open;
+    struct measured step;
 
     if (order->kind == ORDER_QUIT)
         return OK;
@@ -325,8 +347,10 @@ static int run(struct worker *worker, const struct order *order, struct reply *r
     reply->memory_bytes = trial->memory_bytes;
     reply->sent_bytes = trial->sent_bytes;
     reply->messages = trial->messages;
-    TRY(trial_step(worker->open, STEP_BOTH, &reply->ns));
-    return look_at_gpu(worker, reply);
+    TRY(trial_watch(trial, worker->watch, &step));
+    reply->ns = step.ns;
+    reply->lost_ns = step.lost_ns;
+    return look_around(worker, reply);
 }
 
 static enum trial_state state_of(int rc)

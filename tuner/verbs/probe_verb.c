@@ -80,20 +80,16 @@ static int keep(struct store *store, const char *path, const struct cluster *mea
 
 /* ---- on the ranks */
 
-static int probe_ranks(struct world *world, struct engine *engine, struct store *store,
-                       const char *path, const struct probe_options *o)
+static int probe_ranks(struct world *world, struct engine *engine, const struct cluster *cluster,
+                       struct store *store, const char *path, const struct probe_options *o)
 {
     bool first = world_topology(world)->rank == 0;
     struct ticker ticker = { store, first && !o->quiet, o->seconds, 0 };
     struct probe_setup setup = { world, engine, o->seconds, o->seed, tick, &ticker };
     struct probe *probe = NULL;
-    struct discovery found;
     int rc;
 
-    TRY(discover(world, o->where.device, o->where.ranks_per_node, &found));
-    rc = probe_open(&setup, &found.cluster, &probe);
-    discovery_free(&found);
-    TRY(rc);
+    TRY(probe_open(&setup, cluster, &probe));
     rc = first ? probe_print(probe, o->json) : OK;
     if (!rc && store)
         rc = keep(store, path, &probe->model);
@@ -106,6 +102,7 @@ static int on_rank(struct world *world, const void *options)
     const struct probe_options *o = options;
     const struct topology *t = world_topology(world);
     bool stores = t->rank == 0 && !o->no_store;
+    struct discovery found = { .ranks = 0 };
     struct engine engine = { 0 };
     const char *device = NULL;
     struct store *store = NULL;
@@ -115,9 +112,12 @@ static int on_rank(struct world *world, const void *options)
     TRY(world_settle(world, fault_setup(t->rank)));
     TRY(world_settle(world, stores ? open_store(o, path, sizeof(path), &store) : OK));
     TRY_OUT(gpus_agree_device(world, o->where.device, &device));
+    /* The machine's cores are counted before the engine takes a share of them. */
+    TRY_OUT(discover(world, o->where.device, o->where.ranks_per_node, &found));
     TRY_OUT(engine_open(world, device, NULL, &engine));
-    rc = probe_ranks(world, &engine, store, path, o);
+    rc = probe_ranks(world, &engine, &found.cluster, store, path, o);
 out:
+    discovery_free(&found);
     engine_close(&engine);
     store_close(store);
     return rc;

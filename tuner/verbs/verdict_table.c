@@ -63,7 +63,7 @@ static void print_line(const struct verdict *v, FILE *to)
     /* What an earlier run found has replaced the claim. */
     print_percent(v->kind == VERDICT_EARLIER ? NAN : v->claim.gain, 8, to);
     print_percent(v->now.gain, 7, to);
-    fprintf(to, " %15s  %s%s%s%s\n", interval, words_of(v), v->throttled ? ", throttled" : "",
+    fprintf(to, " %15s  %s%s%s%s\n", interval, words_of(v), v->throttled ? ", disturbed" : "",
             *v->why ? ": " : "", v->why);
 }
 

@@ -1,0 +1,146 @@
+/* Binds threads to cores, and counts who else may use them. */
+#include "own_cores.h"
+
+#include "allowance.h"
+#include "status.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- binding */
+
+/* Two threads of one core have numbers far apart: ranks that took numbers in a row would share
+ * every core.  The number of its first thread, or its own where nothing is said. */
+static int core_of(int number)
+{
+    char path[96];
+    FILE *file;
+    int first = number;
+
+    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+             number);
+    file = fopen(path, "r");
+    if (file && fscanf(file, "%d", &first) != 1)
+        first = number;
+    if (file)
+        fclose(file);
+    return first;
+}
+
+struct numbered {
+    int core, number;
+};
+
+static int by_core(const void *a, const void *b)
+{
+    const struct numbered *x = a, *y = b;
+
+    return x->core != y->core ? (x->core > y->core) - (x->core < y->core)
+                              : (x->number > y->number) - (x->number < y->number);
+}
+
+/* What this process may use, core by core. */
+static int list_cores(const cpu_set_t *allowed, int order[CPU_SETSIZE])
+{
+    struct numbered list[CPU_SETSIZE] = { { 0, 0 } };
+    int count = 0;
+
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, allowed))
+            list[count++] = (struct numbered){ core_of(i), i };
+    qsort(list, (size_t)count, sizeof(list[0]), by_core);
+    for (int i = 0; i < count; i++)
+        order[i] = list[i].number;
+    return count;
+}
+
+bool own_cores_share(const int *order, int count, int rank, int ranks, cpu_set_t *out)
+{
+    int each = count / ranks;
+
+    CPU_ZERO(out);
+    for (int i = 0; i < each; i++)
+        CPU_SET(order[rank * each + i], out);
+    return each > 0;
+}
+
+/* MPI has started threads of its own by now; those that come later inherit. */
+static void bind_all_threads(const cpu_set_t *own)
+{
+    DIR *tasks = opendir("/proc/self/task");
+
+    for (const struct dirent *e; tasks && (e = readdir(tasks));)
+        if (e->d_name[0] != '.')
+            sched_setaffinity(atoi(e->d_name), sizeof(*own), own);
+    if (tasks)
+        closedir(tasks);
+}
+
+void own_cores_bind(const struct topology *t)
+{
+    int order[CPU_SETSIZE], count;
+    cpu_set_t allowed, own;
+
+    if (!getenv(OWN_CORES_VARIABLE))
+        return;
+    unsetenv(OWN_CORES_VARIABLE);
+    if (t->ranks > allowance_cores() || sched_getaffinity(0, sizeof(allowed), &allowed))
+        return;
+    count = list_cores(&allowed, order);
+    if (own_cores_share(order, count, t->rank, t->ranks, &own))
+        bind_all_threads(&own);
+}
+
+/* ---- counting */
+
+static int users_of(const struct seat *seats, int ranks, const char *machine, int core)
+{
+    int users = 0;
+
+    for (int q = 0; q < ranks; q++)
+        users += CPU_ISSET(core, &seats[q].cores) && !strcmp(seats[q].machine, machine);
+    return users;
+}
+
+double own_cores_of(const struct seat *seats, int ranks, int rank)
+{
+    const struct seat *mine = &seats[rank];
+    double own = 0;
+
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &mine->cores))
+            own += 1.0 / users_of(seats, ranks, mine->machine, i);
+    return own;
+}
+
+/* A container may have its own host name on a machine that it shares. */
+static void read_machine(char *id, size_t size)
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+
+    if (file && !fgets(id, (int)size, file))
+        *id = 0;
+    if (file)
+        fclose(file);
+}
+
+int own_cores(struct world *world, double *out)
+{
+    const struct topology *t = world_topology(world);
+    struct seat mine, *all = calloc((size_t)t->ranks, sizeof(*all));
+    int allowed, rc = world_settle(world, all ? OK : fail(ERR_NOMEM, "%d ranks", t->ranks));
+
+    memset(&mine, 0, sizeof(mine));
+    read_machine(mine.machine, sizeof(mine.machine));
+    if (sched_getaffinity(0, sizeof(mine.cores), &mine.cores))
+        CPU_SET(0, &mine.cores);
+    allowed = CPU_COUNT(&mine.cores);
+    if (!rc)
+        rc = world_gather(world, &mine, all, sizeof(mine));
+    if (!rc) /* a quota may be for less than the mask */
+        *out = own_cores_of(all, t->ranks, t->rank) * allowance_cores() / allowed;
+    free(all);
+    return rc;
+}

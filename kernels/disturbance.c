@@ -1,0 +1,230 @@
+/* Reads the kernel's account of this process before and after a stretch of work. */
+#include "disturbance.h"
+
+#include "status.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { STEAL_WINDOW_NS = 500000000, STAT_BYTES = 1 << 18 };
+
+/* ---- texts */
+
+bool schedstat_waited(const char *text, int64_t *ns)
+{
+    unsigned long long ran, waited;
+
+    if (sscanf(text, "%llu %llu", &ran, &waited) != 2)
+        return false;
+    *ns = (int64_t)waited;
+    return true;
+}
+
+/* "cpu3 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ..."; the line "cpu" is all of them. */
+static bool read_core(const char *line, int *core, int64_t *stolen)
+{
+    unsigned long long ticks;
+
+    if (sscanf(line, "cpu%d %*u %*u %*u %*u %*u %*u %*u %llu", core, &ticks) != 2)
+        return false;
+    *stolen = (int64_t)ticks;
+    return true;
+}
+
+bool stat_stolen(const char *text, bool (*counts)(const void *self, int core), const void *self,
+                 int64_t *ticks)
+{
+    int64_t sum = 0, stolen;
+    bool found = false;
+    int core;
+
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, "cpu", 3) != 0 || !(line[3] >= '0' && line[3] <= '9') ||
+            !read_core(line, &core, &stolen))
+            continue;
+        found = true;
+        sum += !counts || counts(self, core) ? stolen : 0;
+    }
+    if (found)
+        *ticks = sum;
+    return found;
+}
+
+/* ---- arithmetic */
+
+int64_t use_lost_ns(const struct use *before, const struct use *after, double cores)
+{
+    int64_t waited = after->waited_ns - before->waited_ns;
+    int64_t missing = (int64_t)(cores * (double)(after->at_ns - before->at_ns)) -
+                      (after->ran_ns - before->ran_ns);
+    int64_t lost = waited < missing ? waited : missing;
+
+    return lost > 0 ? lost : 0; /* a thread that has ended takes its account with it */
+}
+
+bool steal_is_due(const struct steal *s, int64_t now_ns)
+{
+    return !s->since_ns || now_ns - s->since_ns >= STEAL_WINDOW_NS;
+}
+
+void steal_look(struct steal *s, int64_t now_ns, int64_t ticks, int64_t tick_ns, int cores)
+{
+    double span_ns = (double)(now_ns - s->since_ns) * cores;
+
+    if (s->since_ns && span_ns > 0)
+        s->share = (double)((ticks - s->ticks) * tick_ns) / span_ns;
+    s->since_ns = now_ns;
+    s->ticks = ticks;
+}
+
+/* ---- this process */
+
+struct disturbance {
+    double cores;
+    DIR *tasks; /* NULL: not told */
+    int stat;   /* -1: not told */
+    int64_t tick_ns;
+    struct use before;
+    struct steal steal;
+    char text[STAT_BYTES]; /* of /proc/stat, whose first lines are the cores */
+};
+
+static int64_t clock_ns(clockid_t id)
+{
+    struct timespec t;
+
+    clock_gettime(id, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* A whole small file, from its start; "" if it cannot be read. */
+static void read_text(int fd, char *text, size_t size)
+{
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, size - 1, 0);
+
+    text[n > 0 ? n : 0] = 0;
+}
+
+/* 0 for a thread that has just ended. */
+static int64_t waited_by(int tasks, const char *thread)
+{
+    char path[300], text[96];
+    int64_t ns = 0;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/schedstat", thread);
+    fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
+    read_text(fd, text, sizeof(text));
+    if (fd >= 0)
+        close(fd);
+    schedstat_waited(text, &ns);
+    return ns;
+}
+
+/* Threads come and go: they are listed anew each time. */
+static struct use use_now(struct disturbance *d)
+{
+    struct use use = { .at_ns = clock_ns(CLOCK_MONOTONIC),
+                       .ran_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) };
+
+    if (!d->tasks)
+        return use;
+    rewinddir(d->tasks);
+    for (const struct dirent *e; (e = readdir(d->tasks));)
+        if (e->d_name[0] != '.')
+            use.waited_ns += waited_by(dirfd(d->tasks), e->d_name);
+    return use;
+}
+
+static bool is_allowed(const void *set, int core)
+{
+    return core < CPU_SETSIZE && CPU_ISSET(core, (const cpu_set_t *)set);
+}
+
+static void look_at_steal(struct disturbance *d, int64_t now_ns)
+{
+    cpu_set_t allowed;
+    int64_t ticks;
+
+    if (d->stat < 0 || !steal_is_due(&d->steal, now_ns) ||
+        sched_getaffinity(0, sizeof(allowed), &allowed))
+        return;
+    read_text(d->stat, d->text, sizeof(d->text));
+    if (stat_stolen(d->text, is_allowed, &allowed, &ticks))
+        steal_look(&d->steal, now_ns, ticks, d->tick_ns, CPU_COUNT(&allowed));
+}
+
+int disturbance_open(double cores, struct disturbance **out)
+{
+    struct disturbance *d = calloc(1, sizeof(*d));
+
+    if (!d)
+        return fail(ERR_NOMEM, "what others take");
+    d->cores = cores;
+    d->tasks = disturbance_waits_are_known() ? opendir("/proc/self/task") : NULL;
+    d->stat = open("/proc/stat", O_RDONLY | O_CLOEXEC);
+    d->tick_ns = 1000000000 / sysconf(_SC_CLK_TCK);
+    *out = d;
+    return OK;
+}
+
+void disturbance_close(struct disturbance *d)
+{
+    if (!d)
+        return;
+    if (d->tasks)
+        closedir(d->tasks);
+    if (d->stat >= 0)
+        close(d->stat);
+    free(d);
+}
+
+void disturbance_begin(struct disturbance *d)
+{
+    look_at_steal(d, clock_ns(CLOCK_MONOTONIC));
+    d->before = use_now(d);
+}
+
+int64_t disturbance_end(struct disturbance *d)
+{
+    struct use after = use_now(d);
+    double stolen = d->steal.share * (double)(after.at_ns - d->before.at_ns);
+
+    return use_lost_ns(&d->before, &after, d->cores) + (int64_t)stolen;
+}
+
+bool disturbance_waits_are_known(void)
+{
+    int fd = open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
+    char text[96];
+    int64_t ns;
+
+    read_text(fd, text, sizeof(text));
+    if (fd >= 0)
+        close(fd);
+    return schedstat_waited(text, &ns);
+}
+
+bool disturbance_steal_is_known(void)
+{
+    static const size_t first_lines = 4096;
+    int fd = open("/proc/stat", O_RDONLY | O_CLOEXEC);
+    char *text = malloc(first_lines);
+    int64_t ticks;
+    bool known;
+
+    if (text)
+        read_text(fd, text, first_lines);
+    known = text && stat_stolen(text, NULL, NULL, &ticks);
+    free(text);
+    if (fd >= 0)
+        close(fd);
+    return known;
+}
