@@ -1,0 +1,144 @@
+/* The mood of a machine: when it turned, and that a search is not led astray by it. */
+#include "check.h"
+
+#include "decision.h"
+#include "mood.h"
+#include "plan.h"
+#include "random.h"
+#include "status.h"
+#include "surface.h"
+
+#include <math.h>
+
+static const double noise_sd = 0.05;
+
+/* Steps that take what was expected; `shift` more from the `first` on. */
+static void draw(uint64_t seed, size_t count, size_t first, double shift, struct surprise *steps)
+{
+    for (size_t i = 0; i < count; i++)
+        steps[i] =
+            (struct surprise){ .above = noise_sd * normal_draw(seed, i) + (i >= first ? shift : 0),
+                               .variance = noise_sd * noise_sd };
+}
+
+static void a_calm_machine_does_not_turn(void)
+{
+    struct surprise steps[12];
+    int turned = 0;
+
+    for (uint64_t seed = 0; seed < 10000; seed++) {
+        draw(seed, 12, 12, 0, steps);
+        turned += mood_turn(steps, 12) >= 0;
+    }
+    CHECK(turned < 30);
+}
+
+/* A slow step just before it may be taken for its first. */
+static void a_burst_is_found_where_it_began_and_where_it_ended(void)
+{
+    int exact = 0, near = 0;
+
+    for (uint64_t seed = 0; seed < 500; seed++) {
+        size_t first = 3 + seed % 7;
+        struct surprise steps[12];
+        int turn;
+
+        draw(seed, first + 3, first, 0.4, steps);
+        turn = mood_turn(steps, first + 3);
+        exact += turn == (int)first;
+        near += turn >= (int)first - 1 && turn <= (int)first + 1;
+        draw(seed, first + 1, first, -0.4, steps);
+        exact += mood_turn(steps, first + 1) == (int)first;
+    }
+    CHECK(exact > 930);
+    CHECK(near > 490);
+}
+
+static void one_slow_step_is_no_turn(void)
+{
+    struct surprise steps[12];
+    int turned = 0;
+
+    for (uint64_t seed = 0; seed < 1000; seed++) {
+        draw(seed, 8, 8, 0, steps);
+        steps[5].above += log(3);
+        turned += mood_turn(steps, 8) >= 0 || mood_turn(steps, 6) >= 0;
+    }
+    CHECK(turned < 30);
+}
+
+/* What a model expects of plans that never ran may be wrong by any factor. */
+static void plans_that_never_ran_show_no_turn_and_help_to_find_one(void)
+{
+    struct surprise steps[12];
+
+    draw(1, 8, 2, 0.5, steps);
+    for (int i = 2; i < 8; i++)
+        steps[i].first = true;
+    CHECK(mood_turn(steps, 8) < 0);
+    draw(1, 10, 4, 0.5, steps);
+    steps[4].first = steps[5].first = true;
+    CHECK(mood_turn(steps, 10) == 4);
+}
+
+static void moods_of_one_stretch_are_alike_and_of_two_are_not(void)
+{
+    struct moment at = { 10, 1 }, near = { 11, 1 }, far = { 60, 1 }, since = { 11, 2 };
+
+    CHECK(mood_covariance(at, near) > mood_covariance(at, far));
+    CHECK(mood_covariance(at, far) > 10 * mood_covariance(at, since));
+}
+
+/* Plan 1 is 4 % faster than the default; a burst begins at step 6 and lasts. */
+static int decide_in_a_burst(const struct surface *s, uint64_t seed, uint64_t burst_at)
+{
+    struct search_setup setup = {
+        .shape = s->shape, .arms = s->arms, .arm_count = 2, .machine = s->machine, .seed = seed
+    };
+    struct decision_result result = { .arm = -1 };
+    enum decision_purpose purpose;
+    struct decision decision;
+    struct search *search;
+    int arm;
+
+    CHECK(search_open(search_find("guided"), &setup, &search) == OK);
+    decision_open(&decision,
+                  &(struct decision_setup){
+                      .search = search, .capacity = 512, .standard = 0, .incumbent = -1 });
+    for (uint64_t step = 0; (arm = decision_next(&decision, &purpose)) != DECISION_DONE; step++) {
+        double log_ns = log(1e7) - (arm == 1 ? 0.04 : 0) + (step >= burst_at ? 0.5 : 0) +
+                        0.02 * normal_draw(seed, step);
+
+        decision_tell(&decision, purpose, arm, (int64_t)exp(log_ns));
+    }
+    CHECK(decision_result(&decision, &result));
+    CHECK(result.gain_low < 0.04 && result.gain_high > 0.03);
+    search_close(search);
+    return result.arm;
+}
+
+static void a_burst_in_the_middle_of_a_visit_changes_no_decision(void)
+{
+    struct surface s = surface_make(3, &(struct surface_options){ .slices = 1 });
+    int right = 0;
+
+    s.arms[0] = s.arms[1] = plan_default();
+    s.arms[1].d = 2;
+    for (uint64_t seed = 0; seed < 200; seed++)
+        right += decide_in_a_burst(&s, seed, 2 + seed % 8) == 1;
+    CHECK(right >= 195);
+}
+
+static const struct test tests[] = {
+    TEST(a_calm_machine_does_not_turn),
+    TEST(a_burst_is_found_where_it_began_and_where_it_ended),
+    TEST(one_slow_step_is_no_turn),
+    TEST(plans_that_never_ran_show_no_turn_and_help_to_find_one),
+    TEST(moods_of_one_stretch_are_alike_and_of_two_are_not),
+    TEST(a_burst_in_the_middle_of_a_visit_changes_no_decision),
+};
+
+int main(void)
+{
+    return check_all(tests, sizeof(tests) / sizeof(tests[0]));
+}
