@@ -7,14 +7,20 @@
 #include <math.h>
 #include <stdio.h>
 
+/* Without a sign where nothing but zeros would follow it. */
+static double percent(double share)
+{
+    return round(share * 1000) / 10 + 0.0;
+}
+
 static void share_text(double share, double low, double high, const char *plan, char *text,
                        size_t size)
 {
     if (isnan(share))
         snprintf(text, size, "-");
     else
-        snprintf(text, size, "%.1f %% (%.1f to %.1f%s%s)", share * 100, low * 100, high * 100,
-                 *plan ? "; " : "", plan);
+        snprintf(text, size, "%.1f %% (%.1f to %.1f%s%s)", percent(share), percent(low),
+                 percent(high), *plan ? "; " : "", plan);
 }
 
 void standing_text(const struct standing_row *row, char text[STANDING_TEXT_BYTES])

@@ -434,7 +434,8 @@ static bool range_over_static(const struct rounds *r, int level, struct range *o
 
 static struct rounds_gain gain_of(struct range range)
 {
-    return (struct rounds_gain){ -expm1(range.mean), -expm1(range.high), -expm1(range.low) };
+    return (struct rounds_gain){ 0 - expm1(range.mean), 0 - expm1(range.high),
+                                 0 - expm1(range.low) };
 }
 
 struct rounds_verdict rounds_verdict(const struct rounds *r)

@@ -258,9 +258,19 @@ static void rate(const struct settling *s, double ratings[SEARCH_ARMS_MAX])
         ratings[arm] = -share_published(s, arm);
 }
 
+static double weight_of_all(const struct settling *s)
+{
+    double sum = 0;
+
+    for (int i = 0; i < s->seat_count; i++)
+        sum += s->seats[i].weight;
+    return sum;
+}
+
+/* One that is expected to take 5 % longer than the best is none: its steps are better spent. */
 static void choose_rivals(struct settling *s)
 {
-    double ratings[SEARCH_ARMS_MAX];
+    double ratings[SEARCH_ARMS_MAX], limit = INFINITY;
 
     rate(s, ratings);
     for (s->rival_count = 0; s->rival_count < ROUNDS_STATICS_MAX; s->rival_count++) {
@@ -269,8 +279,9 @@ static void choose_rivals(struct settling *s)
         for (int arm = 0; arm < (int)space_of(s)->arm_count; arm++)
             if (isfinite(ratings[arm]) && (best < 0 || ratings[arm] < ratings[best]))
                 best = arm;
-        if (best < 0)
+        if (best < 0 || ratings[best] > limit)
             return;
+        limit = fmin(limit, ratings[best] + 0.05 * weight_of_all(s));
         s->rivals[s->rival_count] = best;
         ratings[best] = NAN;
         /* Nothing is to be told apart where the default is everywhere and expected to be best. */
@@ -311,14 +322,18 @@ static bool read_rivals(struct settling *s)
 
 /* ---- a series of rounds */
 
+static bool is_cut_off(const struct settling *s)
+{
+    return s->row.cluster && !s->row.decided_s && !s->sweep->result.measured;
+}
+
 /* Goes on with the series that was cut off, unless the table has changed since; rivals are those of
  * then, for its samples are evidence by now and might suggest others. */
 static int begin_series(struct settling *s)
 {
-    bool cut_off = s->row.cluster && !s->row.decided_s && !s->sweep->result.measured;
     uint32_t next = s->row.cluster ? s->row.first_round + SERIES_STRIDE : 0;
 
-    if (cut_off && read_rivals(s))
+    if (is_cut_off(s) && read_rivals(s))
         return OK;
     s->row = (struct standing_row){ .cluster = campaign_of(s)->cluster_id,
                                     .shape = s->sweep->shape,
@@ -600,6 +615,15 @@ static int settle_unless_known(struct settling *s, const struct traffic_layer *t
     rc = known ? OK : campaign_over(campaign_of(s)) ? ERR_CUT : settle(s, traffic);
     *why = rc == ERR_CUT ? "the time was up before the table met the default plan" : NULL;
     return rc;
+}
+
+int standing_begun(struct sweep *sweep, bool *begun)
+{
+    struct settling s = { .sweep = sweep };
+
+    TRY(find_standing(&s, begun));
+    *begun = *begun || is_cut_off(&s);
+    return OK;
 }
 
 int standing_settle(struct sweep *sweep, const struct traffic_layer *traffic,

@@ -7,6 +7,10 @@
 #include "bucket.h"
 #include "traffic.h"
 
+/* An earlier run has settled it, or begun to, and nothing was measured since: what its rounds have
+ * taught is no reason to measure another bucket. */
+int standing_begun(struct sweep *sweep, bool *begun);
+
 /* Where the time is up nothing is known: standing->why says so, and the return is ERR_CUT.  What
  * was sampled until then counts when the same command goes on.  Entries that the rounds change are
  * in the store; what lies between them is the caller's to infer again.  `traffic`: what trainers

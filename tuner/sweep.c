@@ -188,6 +188,7 @@ static int conclude(struct sweep *sweep, int cut)
     int rc;
 
     search_cut(sweep->search); /* an unfinished visit must not be taken for one */
+    TRY(standing_begun(sweep, &sweep->settled));
     TRY(fill_all(sweep));
     sweep->settled = true;
     rc = standing_settle(sweep, sweep->asked, &sweep->result.standing);
