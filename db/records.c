@@ -371,7 +371,7 @@ static const char *known_table(const char *name)
     static const char *const tables[] = { "meta",     "fingerprint", "fingerprint_field",
                                           "shape",    "run",         "trial",
                                           "sample",   "entry",       "history",
-                                          "override", "import_log" };
+                                          "override", "import_log",  "standing" };
 
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
         if (!strcmp(tables[i], name))

@@ -83,6 +83,15 @@ static const char *const version_6 =
     "ALTER TABLE sample ADD COLUMN lost_ns INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sample ADD COLUMN run INTEGER NOT NULL DEFAULT 0;";
 
+/* What a layer's table is worth as a whole, by rounds in which it met the default and static
+ * plans. */
+static const char *const version_7 =
+    "CREATE TABLE standing(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
+    "  window INTEGER NOT NULL, run INTEGER NOT NULL, gain REAL, gain_low REAL, gain_high REAL,"
+    "  static_gain REAL, static_gain_low REAL, static_gain_high REAL, static_plan TEXT,"
+    "  rounds INTEGER NOT NULL, first_round INTEGER NOT NULL, rivals TEXT NOT NULL,"
+    "  decided_s INTEGER NOT NULL, PRIMARY KEY(fingerprint, shape, window)) STRICT;";
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =
     "DROP VIEW IF EXISTS dictionary;"
@@ -105,10 +114,11 @@ static const char *const dictionary =
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
 const char *const schema_steps[] = { version_1, version_2, version_3, version_4,
-                                     version_5, version_6, NULL };
+                                     version_5, version_6, version_7, NULL };
 
-const char *const schema_published[] = { "meta", "fingerprint", "fingerprint_field", "shape",
-                                         "run",  "entry",       "override",          NULL };
+const char *const schema_published[] = { "meta",     "fingerprint", "fingerprint_field",
+                                         "shape",    "run",         "entry",
+                                         "standing", "override",    NULL };
 
 int schema_status(sqlite3 *db, int code, const char *path, const char *what)
 {

@@ -1125,6 +1125,57 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
     return by > 0 ? put_entry(store, entry, id) : OK;
 }
 
+/* ---- standings */
+
+int store_standing(struct store *store, const struct standing_row *row)
+{
+    char plan[PLAN_TEXT_BYTES];
+
+    return PUT(store, "standing", INTEGER("fingerprint", row->cluster),
+               INTEGER("shape", row->shape), INTEGER("window", row->window),
+               INTEGER("run", row->run), REAL("gain", row->gain), REAL("gain_low", row->gain_low),
+               REAL("gain_high", row->gain_high), REAL("static_gain", row->static_gain),
+               REAL("static_gain_low", row->static_gain_low),
+               REAL("static_gain_high", row->static_gain_high),
+               TEXT("static_plan", plan_text(&row->static_plan, plan)),
+               INTEGER("rounds", row->rounds), INTEGER("first_round", row->first_round),
+               TEXT("rivals", row->rivals), INTEGER("decided_s", row->decided_s));
+}
+
+int store_standing_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                       struct standing_row *out)
+{
+    const int64_t key[] = { cluster, shape, window };
+    sqlite3_stmt *s;
+    int rc;
+
+    TRY(records_query(&store->records,
+                      "SELECT run, gain, gain_low, gain_high, static_gain, static_gain_low,"
+                      " static_gain_high, static_plan, rounds, first_round, rivals, decided_s"
+                      " FROM standing WHERE fingerprint=?1 AND shape=?2 AND window=?3",
+                      key, 3, &s));
+    rc = records_step(&store->records, s);
+    if (rc)
+        return rc;
+    *out = (struct standing_row){ .cluster = cluster,
+                                  .shape = shape,
+                                  .window = window,
+                                  .run = sqlite3_column_int64(s, 0),
+                                  .gain = real_column(s, 1),
+                                  .gain_low = real_column(s, 2),
+                                  .gain_high = real_column(s, 3),
+                                  .static_gain = real_column(s, 4),
+                                  .static_gain_low = real_column(s, 5),
+                                  .static_gain_high = real_column(s, 6),
+                                  .static_plan = plan_column(s, 7),
+                                  .rounds = (uint32_t)sqlite3_column_int64(s, 8),
+                                  .first_round = (uint32_t)sqlite3_column_int64(s, 9),
+                                  .decided_s = sqlite3_column_int64(s, 11) };
+    TEXT_COLUMN(s, 10, out->rivals);
+    sqlite3_reset(s);
+    return OK;
+}
+
 /* ---- imports */
 
 int store_import(struct store *store, const struct import_row *row)

@@ -11,7 +11,7 @@
 
 struct store;
 
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 6 };
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 7 };
 
 enum store_flags {
     STORE_STEAL = 1,   /* take a lease whose owner on another host went silent */
@@ -124,9 +124,10 @@ int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t first, uint32_t last, const char *why);
 
-/* For the search; its winner against the default; a table's plan against the default, later on.
- * Verification is no part of a search's state and is never told to one. */
-enum sample_kind { SAMPLE_SEARCH, SAMPLE_CONTEST, SAMPLE_VERIFY };
+/* For the search; its winner against the default; a table's plan against the default, later on; the
+ * table as a whole against the default and static plans.  Verification is no part of a search's
+ * state and is never told to one. */
+enum sample_kind { SAMPLE_SEARCH, SAMPLE_CONTEST, SAMPLE_VERIFY, SAMPLE_ROUNDS = 3 };
 
 /* Whether heat, power or other processes held a step back.  Such a step says how the machine was,
  * not how fast the plan is: it is set aside, which means it counts for nothing, and taken again. */
@@ -223,6 +224,25 @@ int store_history(struct store *store, int (*each)(void *self, const struct hist
 enum merge_outcome { MERGE_ADDED, MERGE_SAME, MERGE_REPLACED, MERGE_LOST };
 int store_entry_merge(struct store *store, const struct entry_row *entry, const char *why,
                       struct entry_row *known, enum merge_outcome *outcome);
+
+/* ---- standings: what a layer's table as a whole is worth */
+
+struct standing_row {
+    int64_t cluster, shape, run;
+    uint32_t window;
+    double gain, gain_low, gain_high; /* over the default plan; NAN: not known */
+    double static_gain, static_gain_low, static_gain_high; /* over the best static plan */
+    struct moe_plan static_plan;                           /* struct_size 0: none */
+    uint32_t rounds, first_round; /* samples of these rounds are numbered from the first on */
+    char rivals[128];  /* the static plans that the table meets, as text with ';' between */
+    int64_t decided_s; /* 0: not decided yet */
+};
+
+/* Replaces that of the same cluster, shape and window. */
+int store_standing(struct store *store, const struct standing_row *row);
+/* UNSUPPORTED, silently, if there is none. */
+int store_standing_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                       struct standing_row *out);
 
 /* ---- imports */
 

@@ -2,6 +2,7 @@
 #include "facts.h"
 
 #include "contrast.h"
+#include "standings.h"
 #include "status.h"
 
 #include <stdlib.h>
@@ -204,6 +205,16 @@ static int list_plans(struct layer_facts *layer)
     return OK;
 }
 
+static int load_standing(struct store *store, struct layer_facts *layer)
+{
+    int rc = store_standing_get(store, layer->cluster_id, layer->shape_id, layer->window,
+                                &layer->standing);
+
+    if (rc == OK)
+        return standing_is_current(store, &layer->standing, &layer->stands);
+    return rc < 0 ? rc : OK;
+}
+
 static int name_layer(struct store *store, const struct key *key, struct layer_facts *layer)
 {
     layer->cluster_id = key->cluster;
@@ -212,7 +223,7 @@ static int name_layer(struct store *store, const struct key *key, struct layer_f
     TRY(store_cluster_get(store, key->cluster, &layer->cluster));
     TRY(store_shape_get(store, key->shape, &layer->shape));
     layer->modelled = !backend_is_real(layer->cluster.backend);
-    return OK;
+    return load_standing(store, layer);
 }
 
 /* Takes the next layer's entries and trials off both sorted arrays. */

@@ -31,6 +31,8 @@ struct layer_facts {
     size_t plan_count;
     struct contrasts *contrasts;         /* contrast.h */
     const struct traffic_layer *traffic; /* what trainers asked of it; NULL: nothing is known */
+    struct standing_row standing;        /* of the table as a whole */
+    bool stands;                         /* that is known, and of this table */
 };
 
 struct facts {

@@ -3,6 +3,7 @@
 
 #include "contrast.h"
 #include "plan.h"
+#include "standings.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -242,6 +243,18 @@ void origin_summary(const struct scope *scope, char *text, size_t size)
     heat_others_text(&c.heat, heat);
     if (*heat && (size_t)used < size)
         snprintf(text + used, size - (size_t)used, "; %s", heat);
+}
+
+/* By rounds against the default and static plans: not the mean of what single entries claim. */
+void origin_standing(const struct scope *scope, char *text, size_t size)
+{
+    char gain[STANDING_TEXT_BYTES];
+
+    *text = 0;
+    if (scope->count > 1 || !scope->layers[0].stands)
+        return;
+    standing_text(&scope->layers[0].standing, gain);
+    snprintf(text, size, "the table as a whole gains %s", gain);
 }
 
 void origin_traffic(const struct scope *scope, char *text, size_t size)

@@ -20,6 +20,8 @@ void origin_overall(const struct facts *facts, struct remarks *out);
 /* "14 buckets measured, 18 inferred; 117 trials, 1172 timed steps; run 1", and what heat_text()
  * says, if anything. */
 void origin_summary(const struct scope *scope, char *text, size_t size);
+/* "the table as a whole gains over the default plan 11.3 % ..."; "" where no rounds ended. */
+void origin_standing(const struct scope *scope, char *text, size_t size);
 /* "traffic: 5000 look-ups, ...; by traffic the table saves 12.3 % of the default plan's time"; ""
  * where nothing is known of a layer's. */
 void origin_traffic(const struct scope *scope, char *text, size_t size);

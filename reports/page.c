@@ -296,6 +296,9 @@ static void print_section(const struct report *report, const struct section *sec
     print_remarks(&remarks, to);
     origin_summary(&section->scope, summary, sizeof(summary));
     paragraph("soft", summary, to);
+    origin_standing(&section->scope, summary, sizeof(summary));
+    if (*summary)
+        paragraph("soft", summary, to);
     origin_traffic(&section->scope, summary, sizeof(summary));
     if (*summary)
         paragraph("soft", summary, to);

@@ -140,6 +140,8 @@ static void print_section(const struct report *report, const struct section *sec
     print_remarks(&remarks, to);
     origin_summary(&section->scope, summary, sizeof(summary));
     wrap(summary, to);
+    origin_standing(&section->scope, summary, sizeof(summary));
+    wrap(summary, to);
     origin_traffic(&section->scope, summary, sizeof(summary));
     wrap(summary, to);
     for (size_t i = 0; i < section->picture_count; i++)

@@ -44,7 +44,7 @@ static void a_name_that_is_too_long_is_refused(void)
 
 static void newer_and_foreign_databases_are_refused(void)
 {
-    CHECK(is_refused(altered("newer.db", "PRAGMA user_version=7"), MOE_ERR_FORMAT));
+    CHECK(is_refused(altered("newer.db", "PRAGMA user_version=99"), MOE_ERR_FORMAT));
     CHECK(is_refused(altered("foreign.db", "PRAGMA application_id=7"), MOE_ERR_FORMAT));
     CHECK(is_refused(altered("no-entry.db", "DROP VIEW dictionary; DROP TABLE entry"),
                      MOE_ERR_FORMAT));
@@ -59,7 +59,7 @@ static void an_unsound_file_on_the_search_path_is_passed_over(void)
     setenv("MOELOOKUP_DB", place("unsound.db"), 1);
     setenv("MOETUNE_DB", place("sound.db"), 1);
     CHECK(is_answer(ask_file(NULL, layer(96), 256), "r=2 d=4", MOE_EXACT));
-    setenv("MOELOOKUP_DB", altered("newest.db", "PRAGMA user_version=7"), 1);
+    setenv("MOELOOKUP_DB", altered("newest.db", "PRAGMA user_version=99"), 1);
     CHECK(is_answer(ask_file(NULL, layer(96), 256), "r=2 d=4", MOE_EXACT));
     no_environment();
 }

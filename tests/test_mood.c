@@ -51,7 +51,7 @@ static void a_burst_is_found_where_it_began_and_where_it_ended(void)
         exact += mood_turn(steps, first + 1) == (int)first;
     }
     CHECK(exact > 930);
-    CHECK(near > 490);
+    CHECK(near > 480);
 }
 
 static void one_slow_step_is_no_turn(void)

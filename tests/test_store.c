@@ -506,6 +506,57 @@ static void a_journal_of_version_5_is_replayed(void)
     store_close(store);
 }
 
+static struct standing_row some_standing(double gain)
+{
+    struct standing_row row = { .cluster = 1,
+                                .shape = 1,
+                                .run = 1,
+                                .window = 128,
+                                .gain = gain,
+                                .gain_low = gain - 0.01,
+                                .gain_high = gain + 0.01,
+                                .static_gain = NAN,
+                                .static_gain_low = NAN,
+                                .static_gain_high = NAN,
+                                .static_plan = plan_of("r=0 d=1 a=linear"),
+                                .rounds = 8,
+                                .first_round = 24,
+                                .rivals = "r=0 d=1 a=linear;r=2 d=4 a=2dh",
+                                .decided_s = 1700000000 };
+
+    return row;
+}
+
+static bool is_that_standing(struct store *store, const struct standing_row *row)
+{
+    struct standing_row got;
+
+    return store_standing_get(store, 1, 1, 128, &got) == OK && got.gain == row->gain &&
+           got.gain_low == row->gain_low && got.gain_high == row->gain_high &&
+           isnan(got.static_gain) && plan_equal(&got.static_plan, &row->static_plan) &&
+           got.rounds == row->rounds && got.first_round == row->first_round &&
+           !strcmp(got.rivals, row->rivals) && got.decided_s == row->decided_s;
+}
+
+static void a_standing_is_replaced_published_and_rebuilt(void)
+{
+    const char *path = place("standing.db");
+    struct store *store = fill(path, 2, 0);
+    struct standing_row first = some_standing(0.125), second = some_standing(0.25);
+
+    CHECK(store_standing_get(store, 1, 1, 128, &first) == UNSUPPORTED && first.gain == 0.125);
+    CHECK(!store_standing(store, &first) && is_that_standing(store, &first));
+    CHECK(!store_standing(store, &second) && is_that_standing(store, &second));
+    CHECK(store_standing_get(store, 1, 1, 64, &first) == UNSUPPORTED);
+    CHECK(!store_publish(store));
+    store_close(store);
+    CHECK(!store_read(place("standing.db.published"), &store) && is_that_standing(store, &second));
+    store_close(store);
+    CHECK(!truncate(path, 5000));
+    CHECK(!store_open(path, STORE_REPAIR, &store) && is_that_standing(store, &second));
+    store_close(store);
+}
+
 /* ---- heat */
 
 static bool heat_says(const struct heat *heat, const char *text)
@@ -680,7 +731,7 @@ static void what_is_not_ours_is_refused_and_left_alone(void)
 
     store_close(fill(place("newer.db"), 1, 0));
     sqlite3_open(place("newer.db"), &db);
-    sqlite3_exec(db, "PRAGMA user_version=7", NULL, NULL, NULL);
+    sqlite3_exec(db, "PRAGMA user_version=99", NULL, NULL, NULL);
     sqlite3_close(db);
     refused_untouched(place("newer.db"), ERR_CORRUPT);
     CHECK(strstr(said, "newer moetune") != NULL);
@@ -1052,6 +1103,7 @@ int main(void)
         TEST(a_bucket_that_expires_leaves_the_others),
         TEST(an_entry_that_ends_and_one_that_expires_are_two_things),
         TEST(forgotten_samples_stay_forgotten_in_the_journal_too),
+        TEST(a_standing_is_replaced_published_and_rebuilt),
         TEST(a_second_writer_is_refused_with_the_owners_name),
         TEST(a_killed_owner_leaves_no_lock),
         TEST(an_owner_on_another_host_is_believed_while_it_is_alive),

@@ -217,3 +217,16 @@ int bucket_recall(struct sweep *sweep, uint32_t bucket)
     free(v);
     return rc;
 }
+
+int bucket_redecide(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
+{
+    struct visit *v;
+    int rc;
+
+    TRY(new_visit(sweep, bucket, &v));
+    rc = recall(v);
+    if (!rc)
+        rc = make_entry(v, out);
+    free(v);
+    return rc;
+}

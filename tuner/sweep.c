@@ -2,7 +2,7 @@
 #include "between.h"
 
 #include "plan.h"
-#include "stats.h"
+#include "standing.h"
 #include "status.h"
 #include "too_wide.h"
 
@@ -131,7 +131,7 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
     struct entry_row entry;
     uint32_t doubtful;
 
-    while (!sweep->errands && !campaign_over(sweep->setup->campaign) &&
+    while (!sweep->errands && !sweep->settled && !campaign_over(sweep->setup->campaign) &&
            between_doubtful(sweep, low, high, &doubtful)) {
         int rc;
 
@@ -171,87 +171,6 @@ static int fill_all(struct sweep *sweep)
     return OK;
 }
 
-/* ---- what it adds up to */
-
-/* Over the measured buckets: the mean of log(time / time of the table's plan) for each arm. */
-struct tally {
-    double excess[SEARCH_ARMS_MAX]; /* NAN: somewhere it is not known */
-    uint32_t buckets;
-    /* of the bucket at hand */
-    struct sweep *sweep;
-    int64_t samples[SEARCH_ARMS_MAX][8]; /* the first few of each arm */
-    uint32_t count[SEARCH_ARMS_MAX];
-};
-
-static int collect(void *self, const struct trial_row *trial, const struct sample_row *sample)
-{
-    struct tally *t = self;
-    int arm = space_arm(t->sweep->space, &trial->key.plan);
-
-    if (arm >= 0 && sample->kind == SAMPLE_SEARCH && t->count[arm] < 8 &&
-        sample->gpu.throttled != SAMPLE_SET_ASIDE)
-        t->samples[arm][t->count[arm]++] = sample->ns;
-    return OK;
-}
-
-/* Measured, else what the search's model expects. */
-static double arm_us(struct tally *t, const struct entry_row *entry, int arm)
-{
-    const struct moe_plan *plan = &t->sweep->space->arms[arm];
-
-    if (plan_equal(plan, &entry->plan))
-        return entry->time_us;
-    if (arm == t->sweep->space->default_arm && entry->default_us > 0)
-        return entry->default_us;
-    if (t->count[arm])
-        return (double)spread_of(t->samples[arm], t->count[arm]).median_ns * 1e-3;
-    return between_expected_us(t->sweep, entry->bucket, plan);
-}
-
-static int count_bucket(struct tally *t, uint32_t bucket)
-{
-    const struct campaign *c = t->sweep->setup->campaign;
-    struct entry_row entry;
-    int rc = get(t->sweep, bucket, &entry);
-
-    if (rc < 0)
-        return rc;
-    if (rc != OK || entry.inferred)
-        return OK;
-    memset(t->count, 0, sizeof(t->count));
-    TRY(store_samples(c->store, c->cluster_id, t->sweep->shape, t->sweep->space->window, bucket,
-                      collect, t));
-    for (int arm = 0; arm < (int)t->sweep->space->arm_count; arm++)
-        t->excess[arm] += log(arm_us(t, &entry, arm) / entry.time_us);
-    t->buckets++;
-    return OK;
-}
-
-static int add_up(struct sweep *sweep)
-{
-    const struct space *space = sweep->space;
-    struct sweep_result *r = &sweep->result;
-    struct tally *t = calloc(1, sizeof(*t));
-    double least = INFINITY;
-    int rc = t ? OK : fail(ERR_NOMEM, "the summary");
-
-    if (t)
-        t->sweep = sweep;
-    for (uint32_t b = space->first; b <= space->last && !rc; b++)
-        rc = count_bucket(t, b);
-    r->gain = r->static_gain = NAN;
-    if (!rc && t->buckets)
-        r->gain = 1 - exp(-t->excess[space->default_arm] / t->buckets);
-    for (size_t i = 0; i < space->arm_count && !rc && t->buckets; i++)
-        if (t->excess[i] < least) {
-            least = t->excess[i];
-            r->static_plan = space->arms[i];
-            r->static_gain = 1 - exp(-least / t->buckets);
-        }
-    free(t);
-    return rc;
-}
-
 /* ---- the sweep */
 
 static int visit_anchors(struct sweep *sweep)
@@ -264,13 +183,23 @@ static int visit_anchors(struct sweep *sweep)
     return OK;
 }
 
-static int conclude(struct sweep *sweep)
+/* `cut`: ERR_CUT if the buckets were cut short, which is what is returned then. */
+static int conclude(struct sweep *sweep, int cut)
 {
+    int rc;
+
     search_cut(sweep->search); /* an unfinished visit must not be taken for one */
+    TRY(standing_begun(sweep, &sweep->settled));
     TRY(fill_all(sweep));
-    TRY(add_up(sweep));
+    sweep->settled = true;
+    rc = standing_settle(sweep, sweep->asked, &sweep->result.standing);
+    if (rc && rc != ERR_CUT)
+        return rc;
+    sweep->result.inferred = 0;
+    TRY(fill_all(sweep)); /* from entries that the rounds may have changed */
     TRY(too_wide_find(sweep, &sweep->result.too_wide));
-    return campaign_publish(sweep->setup->campaign, true);
+    TRY(campaign_publish(sweep->setup->campaign, true));
+    return cut ? cut : rc;
 }
 
 static int run(struct sweep *sweep)
@@ -287,8 +216,7 @@ static int run(struct sweep *sweep)
         rc = visit_refuted(sweep);
     if (rc && rc != ERR_CUT)
         return rc;
-    TRY(conclude(sweep));
-    return rc;
+    return conclude(sweep, rc);
 }
 
 static int open_sweep(const struct sweep_setup *setup, struct space *space, struct sweep *out)
@@ -340,8 +268,12 @@ static int run_errands(struct sweep *sweeps, size_t count, const struct errands 
                  : run_errand(sweeps, count, &errands->list[i]);
     if (rc && rc != ERR_CUT)
         return rc;
-    for (size_t i = 0; i < count; i++)
-        TRY(conclude(&sweeps[i]));
+    for (size_t i = 0; i < count; i++) {
+        sweeps[i].told = false; /* the ranks know one layer at a time */
+        rc = conclude(&sweeps[i], rc);
+        if (rc && rc != ERR_CUT)
+            return rc;
+    }
     return rc;
 }
 
@@ -354,6 +286,7 @@ int sweep_errands(const struct sweep_setup *setup, struct space *spaces, size_t 
     for (size_t i = 0; i < space_count && !rc; i++) {
         rc = open_sweep(setup, &spaces[i], &sweeps[i]);
         sweeps[i].errands = true;
+        sweeps[i].asked = setup->asked ? setup->asked[i] : NULL;
     }
     if (!rc)
         rc = run_errands(sweeps, space_count, errands);

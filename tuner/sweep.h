@@ -8,6 +8,7 @@
 #include "errands.h"
 #include "search.h"
 #include "space.h"
+#include "traffic.h"
 
 struct sweep_setup {
     struct campaign *campaign; /* borrowed, as all */
@@ -18,6 +19,14 @@ struct sweep_setup {
     uint32_t repeats; /* of paper and exhaustive */
     int64_t keep_bytes;
     bool retune;
+    /* By space: what trainers asked for; NULL: nobody knows. */
+    const struct traffic_layer *const *asked;
+};
+
+/* What the table as a whole is worth. */
+struct standing {
+    struct standing_row row;
+    const char *why; /* why nothing is known; NULL: the row says it */
 };
 
 struct too_wide {
@@ -29,9 +38,7 @@ struct too_wide {
 struct sweep_result {
     uint32_t measured, inferred, known; /* buckets: now, between, from earlier runs */
     uint32_t failed_trials, ruled_out;
-    double gain;        /* mean over buckets of 1 - time / default */
-    double static_gain; /* likewise against the best single plan; NAN = cannot be told */
-    struct moe_plan static_plan;
+    struct standing standing;
     struct too_wide too_wide;
 };
 

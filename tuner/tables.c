@@ -6,6 +6,7 @@
 #include "plan.h"
 #include "rank_speeds.h"
 #include "shape.h"
+#include "standings.h"
 #include "status.h"
 
 #include <inttypes.h>
@@ -16,8 +17,8 @@
 struct printer {
     struct store *store;
     FILE *to;
-    bool every;
-    uint32_t only;          /* this width; 0: all */
+    bool every, standings;
+    uint32_t only; /* this width; 0: all */
     int64_t cluster, shape; /* of the block that is open; 0: none */
     uint32_t window, lines;
     struct entry_row first, last; /* of the line that is open */
@@ -105,6 +106,33 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
     return OK;
 }
 
+/* UNSUPPORTED: there is none, or it is out of date. */
+static int current_standing(const struct printer *p, int64_t cluster, int64_t shape,
+                            uint32_t window, struct standing_row *out)
+{
+    bool current;
+
+    TRY(store_standing_get(p->store, cluster, shape, window, out));
+    TRY(standing_is_current(p->store, out, &current));
+    return current ? OK : UNSUPPORTED;
+}
+
+static int end_block(struct printer *p)
+{
+    char text[STANDING_TEXT_BYTES];
+    struct standing_row row;
+    int rc = UNSUPPORTED;
+
+    end_line(p);
+    if (p->standings && p->cluster)
+        rc = current_standing(p, p->cluster, p->shape, p->window, &row);
+    if (rc)
+        return rc < 0 ? rc : OK;
+    standing_text(&row, text);
+    fprintf(p->to, "\ngain      %s\n", text);
+    return OK;
+}
+
 static int begin_block(struct printer *p, const struct entry_row *e)
 {
     fprintf(p->to, "%s", p->lines ? "\n" : "");
@@ -159,10 +187,19 @@ static int print_entry(void *self, const struct entry_row *e)
     if (!same_block || p->every || e->bucket != p->last.bucket + 1 ||
         !plan_equal(&e->plan, &p->first.plan))
         end_line(p);
-    if (!same_block)
+    if (!same_block) {
+        TRY(end_block(p));
         TRY(begin_block(p, e));
+    }
     add_to_line(p, e);
     return OK;
+}
+
+static int print_entries(struct printer *p, int64_t cluster, int64_t shape)
+{
+    TRY(store_entries(p->store, cluster, shape, print_entry, p));
+    TRY(end_block(p));
+    return p->lines ? OK : UNSUPPORTED;
 }
 
 int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, bool every,
@@ -170,9 +207,14 @@ int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 {
     struct printer p = { .store = store, .to = to, .every = every, .only = window };
 
-    TRY(store_entries(store, cluster, shape, print_entry, &p));
-    end_line(&p);
-    return p.lines ? OK : UNSUPPORTED;
+    return print_entries(&p, cluster, shape);
+}
+
+int tables_print_all(struct store *store, bool every, FILE *to)
+{
+    struct printer p = { .store = store, .to = to, .every = every, .standings = true };
+
+    return print_entries(&p, 0, 0);
 }
 
 /* ---- JSON */
@@ -195,12 +237,34 @@ static void json_plan(FILE *to, const char *name, const struct moe_plan *plan)
         fprintf(to, ", \"%s\": null", name);
 }
 
+void tables_json_standing(const struct standing_row *row, FILE *to)
+{
+    static const struct standing_row unknown = { .gain = NAN,
+                                                 .gain_low = NAN,
+                                                 .gain_high = NAN,
+                                                 .static_gain = NAN,
+                                                 .static_gain_low = NAN,
+                                                 .static_gain_high = NAN };
+
+    row = row ? row : &unknown;
+    print_number(to, "gain", row->gain);
+    print_number(to, "gain_low", row->gain_low);
+    print_number(to, "gain_high", row->gain_high);
+    print_number(to, "static_gain", row->static_gain);
+    print_number(to, "static_gain_low", row->static_gain_low);
+    print_number(to, "static_gain_high", row->static_gain_high);
+    json_plan(to, "static_plan", &row->static_plan);
+    fprintf(to, ", \"rounds\": %u", row->rounds);
+}
+
 static int json_block(struct printer *p, const struct entry_row *e)
 {
     struct cluster cluster;
     struct moe_shape shape;
     char text[SHAPE_TEXT_BYTES], hex[2 * HASH_BYTES + 1];
     uint8_t hash[HASH_BYTES];
+    struct standing_row row;
+    int rc;
 
     TRY(store_cluster_get(p->store, e->cluster, &cluster));
     TRY(store_shape_get(p->store, e->shape, &shape));
@@ -210,8 +274,13 @@ static int json_block(struct printer *p, const struct entry_row *e)
     shape_format(&shape, text, sizeof(text));
     fprintf(p->to, "%s{\"cluster\": \"%s\", \"device\": ", p->cluster ? "\n]},\n" : "", hex);
     json_quote(cluster.device, p->to);
-    fprintf(p->to, ", \"modelled\": %s, \"shape\": \"%s\", \"window\": %u, \"entries\": [\n",
+    fprintf(p->to, ", \"modelled\": %s, \"shape\": \"%s\", \"window\": %u",
             backend_is_real(cluster.backend) ? "false" : "true", text, e->window);
+    rc = current_standing(p, e->cluster, e->shape, e->window, &row);
+    if (rc < 0)
+        return rc;
+    tables_json_standing(rc ? NULL : &row, p->to);
+    fprintf(p->to, ", \"entries\": [\n");
     p->cluster = e->cluster;
     p->shape = e->shape;
     p->window = e->window;

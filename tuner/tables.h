@@ -11,12 +11,18 @@
 int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, bool every,
                  FILE *to);
 
+/* All layers, and under each table what it is worth as a whole, where that is known. */
+int tables_print_all(struct store *store, bool every, FILE *to);
+
 /* The two lines above such a table: the layer and its cluster. */
 int tables_heading(struct store *store, int64_t cluster, int64_t shape, FILE *to);
 
 /* An array of objects, one per layer and window: {"cluster": ..., "shape": ..., "entries": [...]}.
  */
 int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to);
+
+/* Members of an object: , "gain": ..., "rounds": ...; NULL: nothing is known. */
+void tables_json_standing(const struct standing_row *row, FILE *to);
 
 /* Every trial: state, samples, memory, volume. */
 int tables_print_trials(struct store *store, FILE *to);

@@ -3,7 +3,7 @@
 #include "interview.h"
 #include "json.h"
 #include "paste.h"
-#include "plan.h"
+#include "standings.h"
 #include "status.h"
 #include "sweep.h"
 #include "tables.h"
@@ -12,7 +12,6 @@
 #include "verbs.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,30 +57,29 @@ static int run_errands(struct tuning *t)
 
 /* ---- what is said at the end */
 
-static void print_share(const char *name, double share, FILE *to)
+static void print_standing(const struct standing *standing, FILE *to)
 {
-    if (isfinite(share))
-        fprintf(to, "%s%.1f %%", name, share * 100);
-    else
-        fprintf(to, "%s-", name);
+    char text[STANDING_TEXT_BYTES];
+
+    if (standing->why) {
+        fprintf(to, "\ngain      not known: %s\n", standing->why);
+        return;
+    }
+    standing_text(&standing->row, text);
+    fprintf(to, "\ngain      %s\n", text);
 }
 
 static void print_layer_result(const struct tuning *t, size_t i)
 {
     const struct sweep_result *r = &t->results[i];
-    char plan[PLAN_TEXT_BYTES] = "-";
 
-    if (isfinite(r->static_gain))
-        moe_plan_format(&r->static_plan, plan, sizeof(plan));
     printf("\nbuckets   %u measured now, %u known before, %u inferred", r->measured, r->known,
            r->inferred);
     if (r->failed_trials)
         printf("; %u trials failed", r->failed_trials);
     if (r->ruled_out)
         printf("; %u ruled out by memory", r->ruled_out);
-    print_share("\ngain      over the default plan ", r->gain, stdout);
-    print_share(", over the best static plan ", r->static_gain, stdout);
-    printf(" (%s)\n", plan);
+    print_standing(&r->standing, stdout);
     if (r->too_wide.buckets)
         printf("width     %u bucket%s too wide: at the lower end the plan is expected to lose more "
                "than %g %%; --window %u would help\n",
@@ -153,11 +151,9 @@ static int print_json(const struct tuning *t)
         const struct sweep_result *r = &t->results[i];
 
         printf("%s\n {\"measured\": %u, \"known\": %u, \"inferred\": %u, \"failed\": %u, "
-               "\"ruled_out\": %u, \"gain\": ",
+               "\"ruled_out\": %u",
                i ? "," : "", r->measured, r->known, r->inferred, r->failed_trials, r->ruled_out);
-        printf(isfinite(r->gain) ? "%.6f" : "null", r->gain);
-        printf(", \"static_gain\": ");
-        printf(isfinite(r->static_gain) ? "%.6f" : "null", r->static_gain);
+        tables_json_standing(r->standing.why ? NULL : &r->standing.row, stdout);
         printf(", \"window\": %u, \"too_wide\": %u}", t->request.spaces[i].window,
                r->too_wide.buckets);
     }
@@ -206,7 +202,8 @@ static int run(void *self)
                                      .margin = o->margin,
                                      .repeats = o->repeats,
                                      .keep_bytes = t->request.memory_limit_bytes,
-                                     .retune = o->retune };
+                                     .retune = o->retune,
+                                     .asked = t->request.asked };
     return campaign_finish(&t->campaign, from_misses(t) ? run_errands(t) : sweep_all(t), print, t);
 }
 

@@ -28,7 +28,7 @@ static int show(struct store *store, const struct show_options *o)
         return tables_json(store, 0, 0, stdout);
     if (o->trials)
         return tables_print_trials(store, stdout);
-    return tables_print(store, 0, 0, 0, o->every, stdout);
+    return tables_print_all(store, o->every, stdout);
 }
 
 static int run(const struct verb_call *call, void *options)

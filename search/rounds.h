@@ -1,0 +1,104 @@
+/* The table as a whole against the default plan and against one plan for every bucket.  Pure: ask
+ * what to sample, tell what it took.
+ *
+ *     rounds_open(r, &setup);
+ *     rounds_tell(r, bucket, arm, recorded_ns);          what was sampled before, in its order
+ *     while (rounds_next(r, &bucket, &arm))
+ *         rounds_tell(r, bucket, arm, measured_ns);      or rounds_drop(r, bucket, arm) if it
+ * failed verdict = rounds_verdict(r);
+ *
+ * A round visits buckets in shuffled order, and in each of them every contestant once, in shuffled
+ * order and without anything between: what slows the machine for longer than a few steps slows
+ * all of them.  A cycle is as many rounds as it takes to see every bucket once: one where there
+ * are few buckets.  State follows from the samples alone, so that what is told again in the same
+ * order leads to where it led before. */
+#ifndef ROUNDS_H
+#define ROUNDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    ROUNDS_BUCKETS_MAX = 64,
+    ROUNDS_STATICS_MAX = 3,
+    ROUNDS_ARMS_MAX = 2 + ROUNDS_STATICS_MAX, /* the table's, the default's */
+    ROUNDS_CYCLES_MAX = 64
+};
+
+struct rounds_bucket {
+    double weight;      /* its share of a trainer's steps; they need not add up to 1 */
+    int table;          /* the arm that is published there */
+    const bool *usable; /* by arm; NULL = all are; not kept */
+};
+
+struct rounds_setup {
+    const struct rounds_bucket *buckets; /* in the order of capacities; not kept */
+    int bucket_count;
+    int standard;                    /* the default plan's arm, or -1 */
+    const int *statics;              /* arms that might do for every bucket; not kept */
+    int static_count;                /* at most ROUNDS_STATICS_MAX */
+    uint32_t cycles_min, cycles_max; /* 0 = 4 and 30; none is begun that must stay incomplete */
+    uint32_t steps_max;              /* 0: no matter; cycles_min are taken all the same */
+    uint64_t seed;
+};
+
+struct rounds {
+    struct rounds_setup setup; /* without the arrays */
+    struct rounds_contest {
+        double weight;
+        int arm_count, arms[ROUNDS_ARMS_MAX]; /* different ones */
+        int role[ROUNDS_ARMS_MAX];            /* whose arm is which; -1: it cannot run here */
+        bool dropped[ROUNDS_ARMS_MAX];
+        uint32_t told[ROUNDS_ARMS_MAX];
+        double log_ns[ROUNDS_ARMS_MAX][ROUNDS_CYCLES_MAX];
+    } contests[ROUNDS_BUCKETS_MAX];
+    int statics[ROUNDS_STATICS_MAX];
+    uint32_t round, steps; /* complete rounds; samples told */
+    bool done;
+};
+
+/* 1 - time / time of another, with a 95 % interval; NAN: not known. */
+struct rounds_gain {
+    double gain, low, high;
+};
+
+struct rounds_verdict {
+    /* Over the default plan, and over the best static one: the arm is chosen on half of the
+     * cycles and judged on the other half, and the other way round, for the best of several is
+     * also the luckiest of them.  Where the halves disagree the arm named is all cycles' choice. */
+    struct rounds_gain over_default, over_static;
+    int static_arm; /* -1: there is none */
+    uint32_t rounds, steps;
+};
+
+/* In one bucket; logarithms of ratios of times with standard errors; NAN: not known. */
+struct rounds_ratio {
+    double mean, sd;
+};
+
+void rounds_open(struct rounds *rounds, const struct rounds_setup *setup);
+
+/* False: enough is known, or no more is to be taken. */
+bool rounds_next(const struct rounds *rounds, int *bucket, int *arm);
+
+/* Of an arm that is none of the bucket's contestants: ignored. */
+void rounds_tell(struct rounds *rounds, int bucket, int arm, int64_t ns);
+/* Failed: never again in this bucket.  The default stands in for it. */
+void rounds_drop(struct rounds *rounds, int bucket, int arm);
+
+/* The table has another arm there now.  False, and it stands for what it was, if that arm was not
+ * among the contestants. */
+bool rounds_republish(struct rounds *rounds, int bucket, int arm);
+
+struct rounds_verdict rounds_verdict(const struct rounds *rounds);
+
+/* A static arm / the table's, and / the default's. */
+struct rounds_ratio rounds_over_table(const struct rounds *rounds, int bucket, int static_arm);
+struct rounds_ratio rounds_over_default(const struct rounds *rounds, int bucket, int static_arm);
+
+/* Whether the table does better to take the static plan here: it beats the table as a whole and
+ * not clearly loses here, or it clearly wins here; and it is not slower than the default. */
+bool rounds_prefers_static(const struct rounds *rounds, const struct rounds_verdict *verdict,
+                           int bucket);
+
+#endif

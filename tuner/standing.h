@@ -1,0 +1,21 @@
+/* The last word on a layer: its table meets the default plan and the best static ones in rounds
+ * over the measured buckets, entries that lose to a static plan take it, and what the table is
+ * worth is kept. */
+#ifndef STANDING_H
+#define STANDING_H
+
+#include "bucket.h"
+#include "traffic.h"
+
+/* An earlier run has settled it, or begun to, and nothing was measured since: what its rounds have
+ * taught is no reason to measure another bucket. */
+int standing_begun(struct sweep *sweep, bool *begun);
+
+/* Where the time is up nothing is known: standing->why says so, and the return is ERR_CUT.  What
+ * was sampled until then counts when the same command goes on.  Entries that the rounds change are
+ * in the store; what lies between them is the caller's to infer again.  `traffic`: what trainers
+ * asked for; NULL: nobody knows, and every factor of c counts alike. */
+int standing_settle(struct sweep *sweep, const struct traffic_layer *traffic,
+                    struct standing *standing);
+
+#endif
