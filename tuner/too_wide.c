@@ -24,7 +24,24 @@ static uint64_t lower_end_of(const struct space *space, uint32_t bucket)
     return rows && rows < space->window ? rows : 1;
 }
 
-static struct probing probe_at(struct sweep *sweep, uint32_t bucket)
+/* What failed in some bucket of the layer is no plan that another width would bring. */
+struct failures {
+    const struct space *space;
+    bool failed[SEARCH_ARMS_MAX];
+};
+
+static int note_failure(void *self, const struct trial_row *trial)
+{
+    struct failures *f = self;
+    int arm = space_arm(f->space, &trial->key.plan);
+
+    /* What was ruled out by arithmetic is so for each bucket by itself. */
+    if (arm >= 0 && trial->state > TRIAL_OK && trial->state != TRIAL_RULED_OUT)
+        f->failed[arm] = true;
+    return OK;
+}
+
+static struct probing probe_at(struct sweep *sweep, const struct failures *f, uint32_t bucket)
 {
     const struct space *space = sweep->space;
     struct probing p = { .sweep = sweep,
@@ -32,7 +49,8 @@ static struct probing probe_at(struct sweep *sweep, uint32_t bucket)
                          .lower_end = lower_end_of(space, bucket) };
 
     for (int arm = 0; arm < (int)space->arm_count; arm++)
-        p.usable[arm] = space_bytes(space, arm, bucket) <= space->memory_limit_bytes;
+        p.usable[arm] =
+            !f->failed[arm] && space_bytes(space, arm, bucket) <= space->memory_limit_bytes;
     return p;
 }
 
@@ -71,10 +89,11 @@ static uint32_t width_that_helps(const struct probing *p)
     return window;
 }
 
-static int look(struct sweep *sweep, uint32_t bucket, struct too_wide *found)
+static int look(struct sweep *sweep, const struct failures *failures, uint32_t bucket,
+                struct too_wide *found)
 {
     const struct campaign *c = sweep->setup->campaign;
-    struct probing p = probe_at(sweep, bucket);
+    struct probing p = probe_at(sweep, failures, bucket);
     struct entry_row entry;
     uint32_t window, own = shape_window(&sweep->space->shape);
     int rc = store_entry_get(c->store, c->cluster_id, sweep->shape, sweep->space->window, bucket,
@@ -93,10 +112,14 @@ static int look(struct sweep *sweep, uint32_t bucket, struct too_wide *found)
 
 int too_wide_find(struct sweep *sweep, struct too_wide *out)
 {
+    const struct campaign *c = sweep->setup->campaign;
+    struct failures failures = { .space = sweep->space };
     struct too_wide found = { 0 };
 
+    TRY(store_trials(c->store, c->cluster_id, sweep->shape, sweep->space->window, UINT32_MAX,
+                     note_failure, &failures));
     for (uint32_t b = sweep->space->first; b <= sweep->space->last && sweep->space->window > 1; b++)
-        TRY(look(sweep, b, &found));
+        TRY(look(sweep, &failures, b, &found));
     *out = found;
     return OK;
 }
