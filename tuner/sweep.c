@@ -1,9 +1,12 @@
 /* The order of a sweep: anchors, then what lies between them. */
+#include "sweep.h"
+
 #include "between.h"
 
 #include "plan.h"
 #include "stats.h"
 #include "status.h"
+#include "visit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,10 +26,7 @@ static int effort_rank(const char *name)
 
 static int get(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
 {
-    const struct campaign *c = sweep->setup->campaign;
-
-    return store_entry_get(c->store, c->cluster_id, sweep->shape, sweep->space->window, bucket,
-                           out);
+    return dictionary_entry(&sweep->dictionary, bucket, out);
 }
 
 /* An entry that need not be measured again. */
@@ -40,6 +40,7 @@ static int is_known(struct sweep *sweep, uint32_t bucket, bool *known)
     if (rc < 0)
         return rc;
     *known = rc == OK && !entry.inferred && !entry.stale && entry.tier != TIER_IMPORTED &&
+             entry_is_decided(&entry) &&
              effort_rank(entry.effort) >= effort_rank(setup->effort->name);
     return OK;
 }
@@ -50,10 +51,7 @@ static int measure(struct sweep *sweep, uint32_t bucket)
     struct entry_row entry;
     int rc;
 
-    if (!sweep->told)
-        TRY(campaign_layer(c, &sweep->space->shape, sweep->setup->keep_bytes));
-    sweep->told = true;
-    rc = bucket_measure(sweep, bucket, &entry);
+    rc = visit_measure(sweep, bucket, &entry);
     if (rc == UNSUPPORTED) {
         note("bucket %u: no plan can run there; `moetune show --trials` says why", bucket);
         return OK;
@@ -72,7 +70,7 @@ static int visit(struct sweep *sweep, uint32_t bucket)
     TRY(is_known(sweep, bucket, &known));
     if (known) {
         sweep->result.known++;
-        TRY(bucket_recall(sweep, bucket));
+        TRY(visit_recall(sweep, bucket));
     } else {
         TRY(measure(sweep, bucket));
     }
@@ -218,8 +216,8 @@ static int count_bucket(struct tally *t, uint32_t bucket)
     if (rc != OK || entry.inferred)
         return OK;
     memset(t->count, 0, sizeof(t->count));
-    TRY(store_samples(c->store, c->cluster_id, t->sweep->shape, t->sweep->space->window, bucket,
-                      collect, t));
+    TRY(store_samples(c->store, c->cluster_id, t->sweep->dictionary.shape, t->sweep->space->window,
+                      bucket, collect, t));
     for (int arm = 0; arm < (int)t->sweep->space->arm_count; arm++)
         t->excess[arm] += log(arm_us(t, &entry, arm) / entry.time_us);
     t->buckets++;
@@ -265,7 +263,7 @@ static int visit_anchors(struct sweep *sweep)
 
 static int conclude(struct sweep *sweep)
 {
-    search_cut(sweep->search); /* an unfinished visit must not be taken for one */
+    search_cut(sweep->dictionary.search); /* an unfinished visit must not be taken for one */
     TRY(fill_all(sweep));
     TRY(add_up(sweep));
     return campaign_publish(sweep->setup->campaign, true);
@@ -278,7 +276,7 @@ static int run(struct sweep *sweep)
     int rc;
 
     if (setup->retune)
-        TRY(store_expire(c->store, c->cluster_id, sweep->shape, sweep->space->window,
+        TRY(store_expire(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
                          sweep->space->first, sweep->space->last, "to be measured again"));
     rc = visit_anchors(sweep);
     if (!rc)
@@ -291,18 +289,28 @@ static int run(struct sweep *sweep)
 
 static int open_sweep(const struct sweep_setup *setup, struct space *space, struct sweep *out)
 {
-    struct sweep sweep = { .setup = setup, .space = space };
+    const struct campaign *c = setup->campaign;
+    struct dictionary d = { .store = c->store,
+                            .cluster = c->cluster_id,
+                            .run = c->run.id,
+                            .window = space->window,
+                            .arms = space->arms,
+                            .arm_count = space->arm_count,
+                            .standard = space->default_arm,
+                            .effort = setup->effort,
+                            .harm = setup->harm,
+                            .margin = setup->margin };
     struct search_setup search = { .shape = space->shape,
                                    .arms = space->arms,
                                    .arm_count = space->arm_count,
                                    .machine = setup->machine,
                                    .worth = setup->effort->worth,
                                    .repeats = setup->repeats,
-                                   .seed = setup->campaign->setup.seed };
+                                   .seed = c->setup.seed };
 
-    TRY(store_shape(setup->campaign->store, &space->shape, &sweep.shape));
-    TRY(search_open(setup->strategy, &search, &sweep.search));
-    *out = sweep;
+    TRY(store_shape(c->store, &space->shape, &d.shape));
+    TRY(search_open(setup->strategy, &search, &d.search));
+    *out = (struct sweep){ .setup = setup, .space = space, .dictionary = d };
     return OK;
 }
 
@@ -313,7 +321,7 @@ int sweep_layer(const struct sweep_setup *setup, struct space *space, struct swe
 
     TRY(open_sweep(setup, space, &sweep));
     rc = run(&sweep);
-    search_close(sweep.search);
+    search_close(sweep.dictionary.search);
     *out = sweep.result;
     return rc;
 }
@@ -356,7 +364,7 @@ int sweep_errands(const struct sweep_setup *setup, struct space *spaces, size_t 
     if (!rc)
         rc = run_errands(sweeps, space_count, errands);
     for (size_t i = 0; sweeps && i < space_count; i++) {
-        search_close(sweeps[i].search);
+        search_close(sweeps[i].dictionary.search);
         results[i] = sweeps[i].result;
     }
     free(sweeps);

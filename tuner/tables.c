@@ -1,6 +1,7 @@
 /* Walks entries in order and groups what belongs together. */
 #include "tables.h"
 
+#include "bucket_key.h"
 #include "heat.h"
 #include "json.h"
 #include "plan.h"
@@ -47,7 +48,7 @@ static void end_line(struct printer *p)
 {
     char plan[PLAN_TEXT_BYTES], buckets[32], rows[32], took[40], standard[40], how[64];
     uint64_t from = (uint64_t)p->first.bucket * p->window;
-    uint64_t to = ((uint64_t)p->last.bucket + 1) * p->window - 1;
+    uint64_t to = bucket_capacity(p->window, p->last.bucket);
 
     if (!p->buckets)
         return;

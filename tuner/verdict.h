@@ -40,6 +40,11 @@ struct verdict {
 
 /* Settles a pending one.  ERR_CUT when time is up before that: what was sampled is kept, and used
  * by the run that goes on. */
+/* Of an entry that could not be told from another plan, or holds the default: the plan that was or
+ * came nearest to its search's winner.  NULL: there is none to be asked about. */
+const struct moe_plan *verdict_challenger(const struct entry_row *entry,
+                                          const struct moe_shape *shape);
+
 int verdict_reach(struct campaign *campaign, const struct verdict_terms *terms,
                   struct verdict *verdict);
 
