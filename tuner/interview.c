@@ -257,6 +257,7 @@ static int open_live(struct interview *v)
                                 .seed = (uint32_t)o->setup.seed,
                                 .share = no_limit,
                                 .margin = o->margin,
+                                .harm = o->harm,
                                 .now_us = now_us };
 
     cluster_format(&v->request.cluster, cluster, sizeof(cluster));

@@ -21,7 +21,7 @@ struct printer {
     int64_t cluster, shape; /* of the block that is open; 0: none */
     uint32_t window, lines;
     struct entry_row first, last; /* of the line that is open */
-    double time_low, time_high, default_low, default_high, gain_log, bound;
+    double time_low, time_high, default_low, default_high, gain_log, gain_least, bound;
     uint32_t buckets, measured, throttled;
 };
 
@@ -67,9 +67,10 @@ static void end_line(struct printer *p)
     else
         snprintf(how, sizeof(how), "%u measured, %u inferred%s", p->measured,
                  p->buckets - p->measured, p->throttled ? ", some throttled" : "");
-    fprintf(p->to, "%-9s %-15s %-18s %15s %15s", buckets, rows, plan, took, standard);
+    fprintf(p->to, "%-7s %-13s %-18s %12s %12s", buckets, rows, plan, took, standard);
     print_percent(p->to, 1 - exp(p->gain_log / p->buckets), 6);
-    print_percent(p->to, p->bound, 7);
+    print_percent(p->to, p->gain_least, 9);
+    print_percent(p->to, p->bound, 6);
     fprintf(p->to, "  %s\n", how);
     p->lines++;
     p->buckets = 0;
@@ -110,8 +111,8 @@ static int begin_block(struct printer *p, const struct entry_row *e)
     fprintf(p->to, "%s", p->lines ? "\n" : "");
     TRY(tables_heading(p->store, e->cluster, e->shape, p->to));
     fprintf(p->to, "\n");
-    fprintf(p->to, "%-9s %-15s %-18s %15s %15s %6s %7s  %s\n", "bucket", "capacity", "plan", "ms",
-            "default ms", "gain%", "bound%", "how");
+    fprintf(p->to, "%-7s %-13s %-18s %12s %12s %6s %9s %6s  %s\n", "bucket", "capacity", "plan",
+            "ms", "default ms", "gain%", "at least%", "bound%", "how");
     p->cluster = e->cluster;
     p->shape = e->shape;
     p->window = e->window;
@@ -135,6 +136,7 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
         p->time_low = p->time_high = e->time_us;
         p->default_low = p->default_high = e->default_us;
         p->gain_log = p->bound = 0;
+        p->gain_least = NAN;
         p->measured = p->throttled = 0;
     }
     p->last = *e;
@@ -146,6 +148,7 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
     p->default_low = lower(p->default_low, e->default_us);
     p->default_high = higher(p->default_high, e->default_us);
     p->gain_log += log(e->time_us / e->default_us);
+    p->gain_least = fmin(p->gain_least, e->gain_low); /* of those that are known */
     p->bound = higher(p->bound, e->bound);
 }
 

@@ -18,7 +18,7 @@ struct tune_options {
     struct option_list models, shapes, misses;
     bool cluster, retune, json;
     uint32_t window, search, effort, repeats;
-    double max_factor, margin;
+    double max_factor, harm, margin;
     const char *buckets, *axes, *exec, *implementation;
 };
 
