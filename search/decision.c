@@ -88,6 +88,12 @@ static int less_sampled(const struct search *s, int a, int b)
     return s->count[a] <= s->count[b] ? a : b;
 }
 
+/* What it takes is a claim, too, and is made of samples. */
+static bool is_new(const struct decision *d, int arm)
+{
+    return arm >= 0 && d->setup.search->usable[arm] && !d->setup.search->count[arm];
+}
+
 int decision_next(struct decision *d, enum decision_purpose *purpose)
 {
     struct search *s = d->setup.search;
@@ -98,10 +104,12 @@ int decision_next(struct decision *d, enum decision_purpose *purpose)
         return next;
     *purpose = DECISION_SAFETY;
     winner = search_verdict(s).winner;
-    if (s->cut || winner < 0 || standard < 0 || d->safety_samples >= d->setup.patience)
+    if (s->cut || winner < 0 || d->safety_samples >= d->setup.patience)
         return DECISION_DONE;
-    if (!s->count[standard])
-        return standard; /* what it takes is a claim, too */
+    if (is_new(d, d->setup.incumbent))
+        return d->setup.incumbent;
+    if (standard < 0 || is_new(d, standard))
+        return standard < 0 ? DECISION_DONE : standard;
     return is_safe(d, winner) ? DECISION_DONE : less_sampled(s, winner, standard);
 }
 

@@ -91,6 +91,7 @@ static void name_plans(struct hearing *h)
                                          .arm_count = (size_t)count,
                                          .standard = h->standard };
     bucket_init(&h->bucket, &h->dictionary, e->bucket);
+    h->bucket.capacity = e->capacity; /* a table from elsewhere may have another idea */
 }
 
 /* ---- what is known */
