@@ -138,7 +138,7 @@ struct sample_gpu {
     uint32_t clock_mhz, throttled; /* enum gpu_heat */
 };
 
-/* One timed step: the largest time over the ranks.  `round` numbers the contest's pairs.  gpu may
+/* One timed step: the largest time over the ranks.  `round` counts those of the plan.  gpu may
  * be NULL. */
 int store_sample(struct store *store, int64_t trial, enum sample_kind kind, uint32_t round,
                  int64_t ns, const struct sample_gpu *gpu);

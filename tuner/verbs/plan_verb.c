@@ -23,8 +23,8 @@ struct forecast {
     uint64_t paper_trials;
 };
 
-/* Steps per anchor: a search of some 18, some 4 to make sure of the default, three to warm each of 8
- * plans. */
+/* Steps per anchor: a search of some 18, some 4 to make sure of the default, three to warm each of
+ * 8 plans. */
 enum { STEPS_PER_ANCHOR = 18 + 4 + 3 * 8 };
 
 struct scale {
