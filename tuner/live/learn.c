@@ -15,8 +15,6 @@ enum { PATIENCE = 64 };
 enum { STEPS_BEFORE = 2 };
 /* A plan that is expected to take so many times as long as the best one is never tried. */
 static const double never = 3;
-/* By how much a plan must lead to take over before its bucket is decided. */
-static const double leader_margin = 0.03;
 /* As in a sweep nothing is measured where that may cost no more: between two buckets that agree,
  * and closer to one than the sweep's own are to each other. */
 static const double inferred_bound = 0.02, inferred_span = 2, inferred_near = 1.2;
@@ -206,7 +204,7 @@ static void follow_leader(struct live *live, struct cell *cell)
 
     if (cell->rematch || leader < 0 || leader == cell->best ||
         bucket_count(b, leader) < STEPS_BEFORE ||
-        !(bucket_median_ns(b, leader) < (1 - leader_margin) * bucket_median_ns(b, cell->best)))
+        !(bucket_median_ns(b, leader) < (1 - live->setup.margin) * bucket_median_ns(b, cell->best)))
         return;
     live_answer(live, cell, leader, MOE_TENTATIVE);
     live->insights++;
