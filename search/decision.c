@@ -9,6 +9,8 @@ const char *const decision_words[] = { "adopted", "likely", "default", "incumben
 /* Slower than the default by more than this does harm. */
 static const double harmless = 0.01;
 static const double harm_limit = 0.01;
+/* Plans that differ by less would change places from bucket to bucket for nothing. */
+static const double no_better = 0.001;
 enum { PATIENCE = 40 };
 
 void decision_open(struct decision *d, const struct decision_setup *setup)
@@ -67,11 +69,22 @@ static int best_safe(const struct decision *d)
     return best;
 }
 
+/* Is it the default's step under another name? */
+static bool is_no_better(const struct decision *d, int arm)
+{
+    int standard = standard_of(d);
+
+    return standard >= 0 && search_compare(d->setup.search, arm, standard).mean > log1p(-no_better);
+}
+
 /* The search's winner, unless it may do harm. */
 static int published(const struct decision *d, const struct search_verdict *found)
 {
     int incumbent = d->setup.incumbent;
     int best = is_safe(d, found->winner) ? found->winner : best_safe(d);
+
+    if (is_no_better(d, best))
+        best = standard_of(d);
 
     if (incumbent < 0 || incumbent == best || !d->setup.search->usable[incumbent] ||
         !is_safe(d, incumbent))
