@@ -52,7 +52,7 @@ GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(call l
 BUILD := build/$(if $(UNIT),gpu,cpu)$(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-tsan,-san))
 SANITIZE := $(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-fsanitize=thread,-fsanitize=address,undefined -fno-sanitize-recover=undefined))
 
-FOLDERS := db kernels comm search $(addprefix tuner/,cli layer machine ranks probe live) tuner tuner/verbs reports
+FOLDERS := db kernels comm search $(addprefix tuner/,cli layer machine ranks probe engine live) tuner tuner/verbs reports
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wno-missing-field-initializers
 # Kernels are loops over rows: they must vectorise, and nothing here reads errno or traps of libm.
 KERNEL_FLAGS := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
@@ -243,10 +243,10 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 # ---- libmoetune: the store, the search and what asks them, for trainers that tune themselves
 
 TUNER_PARTS := $(addprefix db/,$(sort $(LIB_PARTS) cluster heat stats store schema records publish lease json)) \
-               $(basename $(wildcard search/*.c tuner/live/*.c))
+               $(basename $(wildcard search/*.c tuner/engine/*.c tuner/live/*.c))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/tunelib/%.o)
 TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \
-               -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb -Isearch -Ituner/live
+               -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb -Isearch -Ituner/engine -Ituner/live
 ifneq ($(SQLITE),0)
 library: $(LIB)/libmoetune.so $(LIB)/libmoetune.a
 endif

@@ -1,6 +1,7 @@
 /* Rows are collected, sorted by what they say instead of by their ids, and written in one form. */
 #include "export.h"
 
+#include "bucket_key.h"
 #include "json.h"
 #include "plan.h"
 #include "sha256.h"
@@ -333,7 +334,7 @@ static void print_csv_line(const struct lines *lines, const struct line *line, F
     moe_plan_format(&e->plan, plan, sizeof(plan));
     print_cell(lines->known.device, to);
     fprintf(to, ",%.12s,%s,%u,%u,%" PRIu64 ",%" PRIu64 ",%s", line->cluster, line->layer, e->window,
-            e->bucket, (uint64_t)e->bucket * e->window, (uint64_t)(e->bucket + 1) * e->window - 1,
+            e->bucket, (uint64_t)e->bucket * e->window, bucket_capacity(e->window, e->bucket),
             plan);
     print_csv_number(e->time_us, TIME_DECIMALS, to);
     print_csv_number(e->low_us, TIME_DECIMALS, to);

@@ -991,6 +991,11 @@ bool entry_is_refuted(const struct entry_row *entry)
     return !strcmp(entry->decision, "refuted");
 }
 
+bool entry_is_decided(const struct entry_row *entry)
+{
+    return !entry_is_refuted(entry) && strcmp(entry->decision, "tie") != 0;
+}
+
 int store_entry(struct store *store, const struct entry_row *entry, const char *why)
 {
     const int64_t key[] = { entry->cluster, entry->shape, entry->window, entry->bucket };

@@ -124,10 +124,10 @@ int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t first, uint32_t last, const char *why);
 
-/* For the search; its winner against the default; a table's plan against the default, later on; the
- * table as a whole against the default and static plans.  Verification is no part of a search's
- * state and is never told to one. */
-enum sample_kind { SAMPLE_SEARCH, SAMPLE_CONTEST, SAMPLE_VERIFY, SAMPLE_ROUNDS = 3 };
+/* What it was taken for: the search asked for it; is the best plan slower than the default; the
+ * same of a table's plan, later on; the table as a whole against the default and static plans.  All
+ * of them are evidence in the bucket they were taken in. */
+enum sample_kind { SAMPLE_SEARCH, SAMPLE_CONTEST, SAMPLE_VERIFY, SAMPLE_ROUNDS };
 
 /* Whether heat, power or other processes held a step back.  Such a step says how the machine was,
  * not how fast the plan is: it is set aside, which means it counts for nothing, and taken again. */
@@ -145,7 +145,7 @@ struct sample_gpu {
 /* One timed step. */
 struct sample_row {
     enum sample_kind kind;
-    uint32_t round; /* numbers the contest's pairs */
+    uint32_t round; /* counts those of the plan; of a table's rounds: which it was */
     int64_t ns;     /* the largest time over the ranks */
     struct sample_gpu gpu;
     int64_t lost_ns; /* of it, to other processes: the most over the ranks */
@@ -183,21 +183,25 @@ struct entry_row {
     uint32_t window, bucket;
     uint64_t capacity;
     struct moe_plan plan, runner_up, search_winner; /* runner_up.struct_size 0: none */
-    double time_us, low_us, high_us;                /* median, >= 95 % interval; of the plan */
+    double time_us, low_us, high_us;                /* expected, 95 % interval; of the plan */
     double default_us;
-    double gain, gain_low, gain_high; /* 1 - time / default, paired; NAN = not compared */
+    double gain, gain_low, gain_high; /* 1 - time / default, 95 % interval; NAN = not compared */
     double bound;                     /* the loss against the best is below this share with 95 % */
-    uint32_t samples;                 /* of the plan and the default in the contest */
+    uint32_t samples;                 /* of the plan and the default */
     uint32_t throttled;               /* of both together: taken while something held them back */
     bool inferred;                    /* not measured: between buckets that were */
     bool stale;
     char effort[16], search[16], reason[24]; /* reason: why the search stopped */
-    char decision[16]; /* adopted, default, tie, incumbent, inferred; refuted: see verdict.h */
+    /* adopted, likely, default, incumbent, alone: see decision.h; inferred; refuted: see
+     * verdict.h; tie: an earlier rule could not tell */
+    char decision[16];
     int64_t decided_s;
     enum entry_tier tier;
 };
 
 bool entry_is_refuted(const struct entry_row *entry);
+/* Its plan is there because somebody found it the best: neither refuted nor a tie. */
+bool entry_is_decided(const struct entry_row *entry);
 
 /* Replaces the bucket's entry; the old one goes to history with `why`. */
 int store_entry(struct store *store, const struct entry_row *entry, const char *why);

@@ -28,29 +28,27 @@ struct step_time contrast_entry(const struct layer_facts *layer, const struct en
     uint32_t most = entry->throttled < entry->samples ? entry->throttled : entry->samples;
 
     return (struct step_time){
-        entry->time_us,   entry->low_us,
-        entry->high_us,   entry->samples,
-        !entry->inferred, trial && trial->contest.count ? trial->contest_throttled : most
+        entry->time_us, entry->low_us,    entry->high_us,
+        entry->samples, !entry->inferred, trial ? (uint32_t)heat_counted(&trial->heat) : most
     };
 }
 
+/* The interval is that of the gain, as if the plan's own time were certain. */
 struct step_time contrast_default(const struct layer_facts *layer, const struct entry_row *entry)
 {
     struct moe_plan standard = plan_default();
     const struct trial_facts *trial = facts_trial(layer, entry->bucket, &standard);
-    struct step_time t = { entry->default_us, NAN, NAN, entry->samples, true, 0 };
 
     if (plan_equal(&entry->plan, &standard))
         return contrast_entry(layer, entry);
-    if (!trial || !trial_usable(trial))
-        return entry->default_us > 0 ? t : unknown;
-    if (!trial->contest.count || !(entry->default_us > 0))
-        return contrast_trial(trial);
-    t.low_us = (double)trial->contest.low_ns * 1e-3;
-    t.high_us = (double)trial->contest.high_ns * 1e-3;
-    t.samples = (uint32_t)trial->contest.count;
-    t.throttled = trial->contest_throttled;
-    return t;
+    if (!(entry->default_us > 0))
+        return trial && trial_usable(trial) ? contrast_trial(trial) : unknown;
+    return (struct step_time){ entry->default_us,
+                               entry->time_us / (1 - entry->gain_low),
+                               entry->time_us / (1 - entry->gain_high),
+                               entry->samples,
+                               true,
+                               trial ? throttled_of(trial) : 0 };
 }
 
 /* Timed there, or told by the entry. */

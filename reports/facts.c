@@ -69,8 +69,8 @@ static int add_override(void *self, const struct override_row *row)
 struct sampling {
     struct facts *facts;
     size_t at; /* the trial whose samples are collected */
-    int64_t *ns, *contest_ns;
-    size_t count, contest_counted, contest_throttled; /* what is in these */
+    int64_t *ns;
+    size_t count;                       /* what is in it */
     size_t search_count, contest_count; /* with those set aside; the rest is from verifications */
 };
 
@@ -79,12 +79,9 @@ static void end_trial(struct sampling *s)
     struct trial_facts *t = &s->facts->trials[s->at];
 
     t->steps = spread_of(s->ns, s->count);
-    t->contest = spread_of(s->contest_ns, s->contest_counted);
     t->contest_steps = (uint32_t)s->contest_count;
     t->search_steps = (uint32_t)s->search_count;
-    t->contest_throttled = (uint32_t)s->contest_throttled;
-    s->count = s->contest_counted = s->contest_throttled = 0;
-    s->search_count = s->contest_count = 0;
+    s->count = s->search_count = s->contest_count = 0;
 }
 
 static int add_sample(void *self, int64_t trial, const struct sample_row *sample)
@@ -101,12 +98,8 @@ static int add_sample(void *self, int64_t trial, const struct sample_row *sample
     heat_add(&s->facts->trials[s->at].heat, sample);
     s->search_count += sample->kind == SAMPLE_SEARCH;
     s->contest_count += sample->kind == SAMPLE_CONTEST;
-    if (sample->gpu.throttled == SAMPLE_SET_ASIDE)
-        return OK;
-    s->contest_throttled += sample->kind == SAMPLE_CONTEST && sample->gpu.throttled;
-    APPEND(s->ns, s->count, sample->ns);
-    if (sample->kind == SAMPLE_CONTEST)
-        APPEND(s->contest_ns, s->contest_counted, sample->ns);
+    if (sample->gpu.throttled != SAMPLE_SET_ASIDE)
+        APPEND(s->ns, s->count, sample->ns);
     return OK;
 }
 
@@ -118,7 +111,6 @@ static int read_samples(struct store *store, struct facts *facts)
     if (!rc && s.at < facts->trial_count)
         end_trial(&s);
     free(s.ns);
-    free(s.contest_ns);
     return rc;
 }
 

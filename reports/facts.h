@@ -12,9 +12,8 @@
 struct trial_facts {
     struct trial_row row;
     uint32_t search_steps, contest_steps;
-    struct spread steps, contest; /* of all of them; of those against the default */
-    uint32_t contest_throttled;   /* among those against the default that count */
-    struct heat heat;             /* of all, with those that were set aside */
+    struct spread steps; /* of all of them */
+    struct heat heat;    /* of all, with those that were set aside */
 };
 
 /* One layer on one cluster with buckets of one width.  Slices of the arrays of struct facts. */

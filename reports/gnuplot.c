@@ -1,6 +1,7 @@
 /* The head that all scripts share, and gnuplot as a child process without a shell. */
 #include "gnuplot.h"
 
+#include "bucket_key.h"
 #include "quote.h"
 #include "status.h"
 
@@ -130,7 +131,7 @@ static struct range capacities(const struct plot *plot, const struct layer_facts
     for (size_t i = 0; i < layer->trial_count; i++)
         widen(&range, layer->trials[i].row.capacity);
     for (size_t i = 0; plot->kind & PLOT_TRAFFIC && i < layer->traffic->bucket_count; i++)
-        widen(&range, ((uint64_t)layer->traffic->buckets[i].bucket + 1) * layer->window - 1);
+        widen(&range, bucket_capacity(layer->window, layer->traffic->buckets[i].bucket));
     return range;
 }
 

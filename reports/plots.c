@@ -133,7 +133,7 @@ static const char regret[] =
     "title 'below, interpolated', \\\n"
     "     data index 1 using ($1*shift(1)):($3 == 1 ? NaN : $2) with points lt 2 pt 4 "
     "title 'above, interpolated', \\\n"
-    "     NaN with lines lt 8 dt 2 title '3 %: the usual margin'\n";
+    "     NaN with lines lt 8 dt 2 title '3 %'\n";
 
 static const char a2a[] =
     RATIO_Y "set arrow 1 from graph 0, first 1 to graph 1, first 1 nohead lt 8\n"
@@ -201,15 +201,15 @@ const struct plot plots[] = {
       series_ratios, ratios, NULL,
       "Median step of a plan over that of the table's plan in the same bucket; above 1 is slower.  "
       "Bars: the plan's own interval over the same number.  Plans that soon proved slow have few "
-      "samples, and those beyond the frame are in the data file alone; one below 1 could not be "
-      "shown to be better by the margin.",
+      "samples, and those beyond the frame are in the data file alone; one below 1 was not "
+      "expected "
+      "to be better by all that was sampled, or might have been slower than the default.",
       "of plans other than the table's " NEEDS_TRIALS },
     { "gain", "Gain", CAPACITY, "less time, %", PLOT_OVER_C | PLOT_BARS,
       "c, rows; gain, %; low end, %; high end, %; samples; of them throttled", series_gain, gain,
       static_words,
-      "1 - time of the table's plan / time of the other.  Over the default: paired rounds; each "
-      "end "
-      "of a bar holds with 99 %.  It is 0 where the default is kept.  The best static plan is the "
+      "1 - time of the table's plan / time of the other.  Over the default: a 95 % interval by all "
+      "that was sampled.  It is 0 where the default is kept.  The best static plan is the "
       "one plan with the least mean of log(time / time of the table's plan) over the measured "
       "buckets; where it was not timed, its ratio to the default plan is interpolated over log c "
       "(open triangles).",
@@ -248,9 +248,10 @@ const struct plot plots[] = {
       PLOT_OVER_C, "c, rows; regret, %; 1 = timed in that bucket; samples; of them throttled",
       series_regret, regret, NULL,
       "Time of the neighbouring bucket's plan in this bucket over that of its own plan, less 1, in "
-      "measured buckets.  0 where both have the same plan.  Many points above the margin say that "
+      "measured buckets.  0 where both have the same plan.  Many points above 3 % say that "
       "buckets are too wide; below 0, the neighbour's plan "
-      "could not be shown to be better by the margin.  Open: the plan was not timed there; its "
+      "was not expected to be better by all that was sampled.  Open: the plan was not timed there; "
+      "its "
       "ratio to the default plan is "
       "interpolated over log c.",
       "needs a measured bucket with a neighbour" },

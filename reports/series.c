@@ -1,6 +1,7 @@
 /* One writer per plot. */
 #include "series.h"
 
+#include "bucket_key.h"
 #include "contrast.h"
 #include "plan.h"
 
@@ -402,7 +403,7 @@ static void traffic_row(const struct traffic_layer *traffic, const struct traffi
 {
     uint64_t asked = traffic_asked(b);
 
-    fprintf(to, "%" PRIu64, ((uint64_t)b->bucket + 1) * traffic->window - 1);
+    fprintf(to, "%" PRIu64, bucket_capacity(traffic->window, b->bucket));
     number(to, 100 * (double)asked / (double)traffic_total(traffic));
     number(to, e ? 100 * e->gain : (double)NAN);
     fprintf(to, " %" PRIu64 " %u\n", asked, b->bucket);

@@ -9,6 +9,8 @@ const char *const decision_words[] = { "adopted", "likely", "default", "incumben
 /* Slower than the default by more than this does harm. */
 static const double harmless = 0.01;
 static const double harm_limit = 0.01;
+/* Plans that differ by less would change places from bucket to bucket for nothing. */
+static const double no_better = 0.001;
 enum { PATIENCE = 40 };
 
 void decision_open(struct decision *d, const struct decision_setup *setup)
@@ -67,11 +69,22 @@ static int best_safe(const struct decision *d)
     return best;
 }
 
+/* Is it the default's step under another name? */
+static bool is_no_better(const struct decision *d, int arm)
+{
+    int standard = standard_of(d);
+
+    return standard >= 0 && search_compare(d->setup.search, arm, standard).mean > log1p(-no_better);
+}
+
 /* The search's winner, unless it may do harm. */
 static int published(const struct decision *d, const struct search_verdict *found)
 {
     int incumbent = d->setup.incumbent;
     int best = is_safe(d, found->winner) ? found->winner : best_safe(d);
+
+    if (is_no_better(d, best))
+        best = standard_of(d);
 
     if (incumbent < 0 || incumbent == best || !d->setup.search->usable[incumbent] ||
         !is_safe(d, incumbent))
@@ -88,6 +101,12 @@ static int less_sampled(const struct search *s, int a, int b)
     return s->count[a] <= s->count[b] ? a : b;
 }
 
+/* What it takes is a claim, too, and is made of samples. */
+static bool is_new(const struct decision *d, int arm)
+{
+    return arm >= 0 && d->setup.search->usable[arm] && !d->setup.search->count[arm];
+}
+
 int decision_next(struct decision *d, enum decision_purpose *purpose)
 {
     struct search *s = d->setup.search;
@@ -98,10 +117,12 @@ int decision_next(struct decision *d, enum decision_purpose *purpose)
         return next;
     *purpose = DECISION_SAFETY;
     winner = search_verdict(s).winner;
-    if (s->cut || winner < 0 || standard < 0 || d->safety_samples >= d->setup.patience)
+    if (s->cut || winner < 0 || d->safety_samples >= d->setup.patience)
         return DECISION_DONE;
-    if (!s->count[standard])
-        return standard; /* what it takes is a claim, too */
+    if (is_new(d, d->setup.incumbent))
+        return d->setup.incumbent;
+    if (standard < 0 || is_new(d, standard))
+        return standard < 0 ? DECISION_DONE : standard;
     return is_safe(d, winner) ? DECISION_DONE : less_sampled(s, winner, standard);
 }
 

@@ -9,8 +9,9 @@
  *
  * The rule: the plan of least expected time is published whose chance to be slower than the default
  * plan by more than 1 % is below a limit.  Everything that was sampled informs one belief, the
- * search's; while the best plan is not yet safe, it and the default are sampled in turn.  A new
- * plan takes the place of the one in force only if it is better by more than a margin. */
+ * search's; while the best plan is not yet safe, it and the default are sampled in turn.  The
+ * default stands where it is as good within .1 %.  A new plan takes the place of the one in force
+ * only if it is better by more than a margin. */
 #ifndef DECISION_H
 #define DECISION_H
 

@@ -182,7 +182,7 @@ static bool read_entry(const char *path, uint32_t bucket, struct entry_row *out)
     return f.found;
 }
 
-/* ---- decisions */
+/* ---- the search */
 
 struct small_search {
     struct moe_plan arms[SEARCH_ARMS_MAX];
@@ -211,131 +211,6 @@ static int arm_of(const struct small_search *s, const char *text)
     return -1;
 }
 
-static struct decision_setup setup_of(const struct small_search *s)
-{
-    return (struct decision_setup){ .search = s->search,
-                                    .capacity = 255,
-                                    .standard = arm_of(s, "r=1 d=1 a=linear"),
-                                    .incumbent = -1,
-                                    .challenger = -1,
-                                    .contest = { .margin = 0.03, .rounds_max = 60, .seed = 5 } };
-}
-
-struct record {
-    enum decision_phase phase;
-    int arm;
-    int64_t ns;
-};
-
-/* Until it is decided, or `most` steps; `fails`: an arm that cannot run.  Returns the steps. */
-static uint32_t run_decision(const struct small_search *s, struct decision *d, int fails,
-                             uint32_t most, struct noise *noise, struct record *records)
-{
-    enum decision_phase phase;
-    uint32_t steps = 0;
-    int arm;
-
-    while (steps < most && (arm = decision_next(d, &phase)) != DECISION_DONE) {
-        int64_t ns = noise_sample(noise, 1e6 * factor_of(&s->arms[arm]));
-
-        if (arm == fails && phase == DECISION_CONTEST) {
-            decision_drop(d, arm);
-            continue;
-        }
-        decision_tell(d, phase, arm, ns);
-        if (records)
-            records[steps] = (struct record){ phase, arm, ns };
-        steps++;
-    }
-    return steps;
-}
-
-static void a_decision_finds_the_best_plan(void)
-{
-    struct small_search s = open_search();
-    struct decision_setup setup = setup_of(&s);
-    struct noise noise = noise_make(1, 0.03, 0.01, false);
-    struct decision_result result;
-    struct decision *d = calloc(1, sizeof(*d));
-
-    decision_open(d, &setup);
-    run_decision(&s, d, -1, 10000, &noise, NULL);
-    CHECK(decision_result(d, &result));
-    CHECK(result.arm == arm_of(&s, best_text));
-    CHECK(result.contest.decision == CONTEST_ADOPTED);
-    CHECK(fabs(result.contest.gain - 0.25) < 0.05);
-    free(d);
-    search_close(s.search);
-}
-
-static void a_decision_goes_on_where_it_was_cut_off(void)
-{
-    static struct record records[10000];
-    struct small_search s = open_search();
-    struct decision_setup setup = setup_of(&s);
-    struct noise noise = noise_make(1, 0.03, 0.01, false);
-    struct decision *d = calloc(1, sizeof(*d)), *e = calloc(1, sizeof(*e));
-    uint32_t steps;
-
-    decision_open(d, &setup);
-    steps = run_decision(&s, d, -1, 10000, &noise, records);
-    CHECK(steps > 15 && records[steps - 1].phase == DECISION_CONTEST);
-    for (uint32_t cut = 0; cut < steps; cut += 3) {
-        struct small_search t = open_search(); /* a new process's: it has learnt nothing yet */
-        struct decision_setup again = setup_of(&t);
-        enum decision_phase phase;
-
-        decision_open(e, &again);
-        for (uint32_t i = 0; i < cut; i++)
-            decision_recall(e, records[i].phase, records[i].arm, records[i].ns);
-        CHECK(decision_next(e, &phase) == records[cut].arm);
-        CHECK(phase == records[cut].phase);
-        search_close(t.search);
-    }
-    free(d);
-    free(e);
-    search_close(s.search);
-}
-
-static void a_winner_that_fails_in_the_contest_gives_way(void)
-{
-    struct small_search s = open_search();
-    struct decision_setup setup = setup_of(&s);
-    struct noise noise = noise_make(1, 0.03, 0, false);
-    struct decision_result result;
-    struct decision *d = calloc(1, sizeof(*d));
-
-    decision_open(d, &setup);
-    run_decision(&s, d, arm_of(&s, best_text), 10000, &noise, NULL);
-    CHECK(decision_result(d, &result));
-    CHECK(result.arm == arm_of(&s, second_text));
-    free(d);
-    search_close(s.search);
-}
-
-static void a_rematch_asks_no_search(void)
-{
-    struct small_search s = open_search();
-    struct decision_setup setup = setup_of(&s);
-    struct noise noise = noise_make(1, 0.03, 0, false);
-    struct decision_result result;
-    struct decision *d = calloc(1, sizeof(*d));
-
-    setup.rematch = true;
-    setup.incumbent = arm_of(&s, second_text);
-    setup.challenger = arm_of(&s, best_text);
-    decision_open(d, &setup);
-    run_decision(&s, d, -1, 10000, &noise, NULL);
-    CHECK(decision_result(d, &result) && result.arm == setup.challenger);
-    CHECK(s.search->samples == 0);
-    setup.challenger = arm_of(&s, "r=2 d=8 a=linear"); /* slow: the incumbent stays */
-    decision_open(d, &setup);
-    run_decision(&s, d, -1, 10000, &noise, NULL);
-    CHECK(decision_result(d, &result) && result.arm == setup.incumbent);
-    free(d);
-    search_close(s.search);
-}
-
 static void a_capacity_that_is_visited_again_counts_once(void)
 {
     struct small_search s = open_search();
@@ -357,11 +232,11 @@ static void a_capacity_that_is_visited_again_counts_once(void)
 
 /* ---- drift, simulated */
 
-/* What a contest of the default effort records: the upper end of the median's interval. */
+/* What an entry of so many steps may hold at least: the upper end of a median's interval. */
 static double recorded_high_ns(uint64_t key, double sigma, uint32_t rounds)
 {
     struct noise noise = noise_make(key, sigma, 0.01, false);
-    int64_t ns[CONTEST_ROUNDS_MAX];
+    int64_t ns[64];
 
     for (uint32_t i = 0; i < rounds; i++)
         ns[i] = noise_sample(&noise, 1e6);
@@ -471,7 +346,7 @@ static void a_bucket_is_decided_and_published(void)
     snprintf(said, sizeof(said), "%.4000s.published", path);
     CHECK(read_entry(said, 2, &entry));
     CHECK(plan_is(&entry.plan, best_text) && !strcmp(entry.decision, "adopted"));
-    CHECK(entry.gain > 0.2 && entry.gain < 0.3 && entry.samples >= 8);
+    CHECK(entry.gain > 0.2 && entry.gain < 0.3 && entry.samples >= 3);
     CHECK(fabs(entry.time_us / (0.75 * (500 + 2.0 * 300)) - 1) < 0.2);
     moetune_close(tuner);
 }
@@ -552,14 +427,14 @@ static void an_undecided_bucket_is_gone_on_with(void)
         whole += samples_with_cut_after(10000, seed);
         cut += samples_with_cut_after(9, seed);
     }
-    CHECK(whole > 16 * 20);
+    CHECK(whole > 16 * 8);
     CHECK(cut < 1.25 * whole);
 }
 
 static void the_best_plan_so_far_runs_before_it_is_certain(void)
 {
     struct moetune *tuner = open_with(fresh_path("sofar"), options_with(0));
-    struct training t = training_of(tuner, 1, 0.03);
+    struct training t = training_of(tuner, 1, 0.2);
     uint32_t under_best = 0, steps = 0;
 
     while (!status_of(tuner).decided && steps++ < 10000) {
@@ -567,7 +442,7 @@ static void the_best_plan_so_far_runs_before_it_is_certain(void)
         under_best += plan_is(&t.plan, best_text);
     }
     CHECK(steps < 10000);
-    CHECK(under_best > 100); /* samples of it alone are some twenty */
+    CHECK(under_best > 40); /* samples of it alone are some twenty */
     moetune_close(tuner);
 }
 
@@ -1431,10 +1306,6 @@ static void a_plan_that_kills_the_process_is_given_up(void)
 }
 
 static const struct test tests[] = {
-    TEST(a_decision_finds_the_best_plan),
-    TEST(a_decision_goes_on_where_it_was_cut_off),
-    TEST(a_winner_that_fails_in_the_contest_gives_way),
-    TEST(a_rematch_asks_no_search),
     TEST(a_capacity_that_is_visited_again_counts_once),
     TEST(noise_is_no_drift),
     TEST(a_bound_that_is_used_up_is_no_drift),

@@ -566,7 +566,7 @@ static void memory_does_not_grow_with_visits(void)
     for (int visit = 0; visit < 5000; visit++) {
         history_begin(&h, (double)(visit % 700) / 100);
         for (int i = 0; i < 2000 * (visit == 7) + 12; i++)
-            history_add(&h, i % 20, 10 + i % 3);
+            history_add(&h, i % 20, 10 + i % 3, (struct normal){ 11, 1 });
         history_end(&h, visit == 3);
         CHECK(h.visit_count <= HISTORY_VISITS_MAX && h.record_count <= HISTORY_RECORDS_MAX);
         CHECK(h.visits[h.visit_count - 1].first + h.visits[h.visit_count - 1].count ==
@@ -581,10 +581,10 @@ static void outliers_leave_an_average_where_it_was(void)
 
     history_reset(&h, 1);
     history_begin(&h, 0);
-    history_add(&h, 0, 10 + log(3));
-    history_add(&h, 0, 10);
+    history_add(&h, 0, 10 + log(3), (struct normal){ 10, 0.05 });
+    history_add(&h, 0, 10, (struct normal){ 10, 0.05 });
     CHECK(h.now[0].log_ns == 10 && h.now[0].weight == 1);
-    history_add(&h, 0, 10.1);
+    history_add(&h, 0, 10.1, (struct normal){ 10, 0.05 });
     CHECK(fabs(h.now[0].log_ns - 10.05) < 1e-12 && h.now[0].weight == 2);
 }
 

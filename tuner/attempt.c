@@ -1,4 +1,4 @@
-/* Steps of an attempt, and its contest. */
+/* Steps of an attempt. */
 #include "attempt.h"
 
 #include "plan.h"
@@ -110,24 +110,4 @@ void attempt_show(struct campaign *c, const struct attempt *a, int64_t ns)
     snprintf(c->run.now, sizeof(c->run.now), "bucket %u (c=%" PRIu64 ") %s", a->trial.key.bucket,
              a->trial.capacity, plan);
     progress_show(&c->progress, "%s %.3f ms", c->run.now, (double)ns * 1e-6);
-}
-
-int attempt_contest(struct campaign *c, struct contest *contest, struct attempt *const *contestants,
-                    enum sample_kind kind)
-{
-    uint32_t round = 0;
-    struct step step;
-    int i;
-
-    while ((i = contest_next(contest)) != CONTEST_DONE) {
-        if (campaign_over(c))
-            return ERR_CUT;
-        TRY(attempt_step(c, contestants[i], kind, round++, &step));
-        if (!step.ns)
-            contest_drop(contest, i);
-        else if (step.counts)
-            contest_tell(contest, i, step.ns);
-        attempt_show(c, contestants[i], step.ns);
-    }
-    return OK;
 }

@@ -3,7 +3,6 @@
 #define ATTEMPT_H
 
 #include "campaign.h"
-#include "contest.h"
 #include "ledger.h"
 
 /* Needs `bytes` per rank where `limit_bytes` are allowed: never runs. */
@@ -21,10 +20,5 @@ int attempt_step(struct campaign *campaign, struct attempt *attempt, enum sample
 
 /* What is under way, for the progress line and `moetune status`. */
 void attempt_show(struct campaign *campaign, const struct attempt *attempt, int64_t ns);
-
-/* Rounds until the contest is decided.  `contestants` are in its order; one that fails is dropped
- * and no longer usable.  ERR_CUT when time is up. */
-int attempt_contest(struct campaign *campaign, struct contest *contest,
-                    struct attempt *const *contestants, enum sample_kind kind);
 
 #endif

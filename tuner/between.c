@@ -4,16 +4,10 @@
 #include "plan.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <time.h>
 
 double between_expected_us(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan)
 {
-    int arm = space_arm(sweep->space, plan);
-
-    return arm < 0
-               ? NAN
-               : search_estimate(sweep->search, space_capacity(sweep->space, bucket), arm) * 1e-3;
+    return dictionary_expected_us(&sweep->dictionary, bucket, space_arm(sweep->space, plan));
 }
 
 static bool fits(struct sweep *sweep, uint32_t bucket, int arm)
@@ -51,51 +45,23 @@ static const struct entry_row *choose(struct sweep *sweep, const struct entry_ro
     return take_low || !plan_fits(sweep, bucket, &high->plan) ? low : high;
 }
 
-static double bound_of(struct sweep *sweep, const struct entry_row *low,
-                       const struct entry_row *high, struct entry_row *entry)
-{
-    struct search_verdict verdict;
-    bool usable[SEARCH_ARMS_MAX];
-    double best_us;
-
-    for (int arm = 0; arm < (int)sweep->space->arm_count; arm++)
-        usable[arm] = fits(sweep, entry->bucket, arm);
-    if (!search_infer(sweep->search, entry->capacity, usable, &verdict) || verdict.winner < 0)
-        return fmax(low->bound, high->bound);
-    entry->search_winner = sweep->space->arms[verdict.winner];
-    best_us = between_expected_us(sweep, entry->bucket, &entry->search_winner);
-    return verdict.bound + fmax(0, entry->time_us / best_us - 1);
-}
-
 void between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
                    uint32_t bucket, struct entry_row *out)
 {
-    const struct moe_plan *standard = &sweep->space->arms[sweep->space->default_arm];
-    struct entry_row e = *choose(sweep, low, high, bucket);
+    int arm = space_arm(sweep->space, &choose(sweep, low, high, bucket)->plan);
+    bool usable[SEARCH_ARMS_MAX];
 
-    if (!plan_fits(sweep, bucket, &e.plan))
-        e.plan = *standard;
-    e.run = sweep->setup->campaign->run.id;
-    e.bucket = bucket;
-    e.capacity = space_capacity(sweep->space, bucket);
-    e.inferred = true;
-    e.stale = false;
-    e.samples = e.throttled = 0;
-    e.time_us = between_expected_us(sweep, bucket, &e.plan);
-    e.default_us = between_expected_us(sweep, bucket, standard);
-    if (isnan(e.time_us)) {
-        e.time_us = on_line_us(low, high, e.capacity, low->time_us, high->time_us);
-        e.default_us = on_line_us(low, high, e.capacity, low->default_us, high->default_us);
+    for (int i = 0; i < (int)sweep->space->arm_count; i++)
+        usable[i] = fits(sweep, bucket, i);
+    dictionary_infer(&sweep->dictionary, bucket,
+                     fits(sweep, bucket, arm) ? arm : sweep->space->default_arm, usable, out);
+    if (isnan(out->time_us)) {
+        out->time_us = on_line_us(low, high, out->capacity, low->time_us, high->time_us);
+        out->default_us = on_line_us(low, high, out->capacity, low->default_us, high->default_us);
+        out->gain = 1 - out->time_us / out->default_us;
     }
-    e.low_us = e.high_us = NAN;
-    e.gain = 1 - e.time_us / e.default_us;
-    e.gain_low = e.gain_high = NAN;
-    e.bound = bound_of(sweep, low, high, &e);
-    snprintf(e.decision, sizeof(e.decision), "inferred");
-    snprintf(e.reason, sizeof(e.reason), "inferred");
-    snprintf(e.effort, sizeof(e.effort), "%s", sweep->setup->effort->name);
-    e.decided_s = time(NULL);
-    *out = e;
+    if (isnan(out->bound))
+        out->bound = fmax(low->bound, high->bound);
 }
 
 bool between_doubtful(struct sweep *sweep, const struct entry_row *low,

@@ -2,7 +2,7 @@
 #ifndef BETWEEN_H
 #define BETWEEN_H
 
-#include "bucket.h"
+#include "sweep.h"
 
 /* What the search expects one plan to take at a bucket; NAN if it has no model. */
 double between_expected_us(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan);

@@ -60,13 +60,15 @@ static bool kind_asked_for(const struct claims_wanted *w, const struct entry_row
 }
 
 /* Where nothing is known of the default plan's time here, it can be timed at least. */
-static enum verdict_kind kind_before(const struct finding *f, const struct entry_row *e)
+static enum verdict_kind kind_before(const struct finding *f, const struct entry_row *e,
+                                     const struct moe_shape *shape)
 {
     struct moe_plan standard = plan_default();
 
     if (e->run >= f->claims->first_run && (!e->stale || entry_is_refuted(e)))
         return VERDICT_EARLIER;
-    if (!plan_equal(&e->plan, &standard) || e->stale || e->tier == TIER_IMPORTED)
+    if (!plan_equal(&e->plan, &standard) || e->stale || e->tier == TIER_IMPORTED ||
+        verdict_challenger(e, shape))
         return VERDICT_PENDING;
     return VERDICT_DEFAULT;
 }
@@ -89,9 +91,10 @@ static int add(struct claims *c, const struct verdict *verdict)
 static int take_entry(void *self, const struct entry_row *e)
 {
     struct finding *f = self;
-    struct verdict verdict = { .claim = *e, .now = { NAN, NAN, NAN }, .kind = kind_before(f, e) };
+    struct verdict verdict = { .claim = *e, .now = { NAN, NAN, NAN } };
 
     TRY(store_shape_get(f->campaign->store, e->shape, &verdict.shape));
+    verdict.kind = kind_before(f, e, &verdict.shape);
     if (e->bucket < f->wanted->first || e->bucket > f->wanted->last ||
         !shape_asked_for(f->wanted, &verdict.shape))
         return OK;

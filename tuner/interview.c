@@ -257,11 +257,12 @@ static int open_live(struct interview *v)
                                 .seed = (uint32_t)o->setup.seed,
                                 .share = no_limit,
                                 .margin = o->margin,
+                                .harm = o->harm,
                                 .now_us = now_us };
 
     cluster_format(&v->request.cluster, cluster, sizeof(cluster));
     TRY(live_open(&setup, &v->live));
-    return v->live->store ? OK : ERR_BUSY;
+    return v->live->dictionary.store ? OK : ERR_BUSY;
 }
 
 static int print(struct interview *v, int64_t cluster, int64_t shape)
@@ -296,8 +297,8 @@ static int hold(struct interview *v)
         rc = OK;
     if (!v->live)
         return rc;
-    cluster = v->live->cluster;
-    shape = v->live->shape;
+    cluster = v->live->dictionary.cluster;
+    shape = v->live->dictionary.shape;
     live_close(v->live);
     progress_clear(&v->progress);
     if (rc && rc != ERR_CUT)

@@ -2,6 +2,7 @@
 #include "space.h"
 
 #include "arms.h"
+#include "bucket_key.h"
 #include "exec.h"
 #include "layer.h"
 #include "plan.h"
@@ -123,7 +124,7 @@ void space_close(struct space *space)
 
 uint64_t space_capacity(const struct space *space, uint32_t bucket)
 {
-    return ((uint64_t)bucket + 1) * space->window - 1;
+    return bucket_capacity(space->window, bucket);
 }
 
 int64_t space_plan_bytes(const struct moe_shape *s, const struct moe_plan *plan, uint64_t capacity,

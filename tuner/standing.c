@@ -6,6 +6,7 @@
 #include "rounds.h"
 #include "standings.h"
 #include "status.h"
+#include "visit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -95,11 +96,11 @@ static int take_seats(struct settling *s)
 {
     struct campaign *c = campaign_of(s);
 
-    TRY(store_entries(c->store, c->cluster_id, s->sweep->shape, count_entry, s));
+    TRY(store_entries(c->store, c->cluster_id, s->sweep->dictionary.shape, count_entry, s));
     s->seats = calloc((size_t)s->seat_count + 1, sizeof(*s->seats));
     if (!s->seats)
         return fail(ERR_NOMEM, "%d buckets", s->seat_count);
-    TRY(store_entries(c->store, c->cluster_id, s->sweep->shape, seat_entry, s));
+    TRY(store_entries(c->store, c->cluster_id, s->sweep->dictionary.shape, seat_entry, s));
     thin_out(s);
     return OK;
 }
@@ -146,7 +147,7 @@ static void weigh(struct settling *s, const struct traffic_layer *traffic)
 static struct trial_key key_of(const struct settling *s, const struct seat *seat, int arm)
 {
     return (struct trial_key){ .cluster = campaign_of(s)->cluster_id,
-                               .shape = s->sweep->shape,
+                               .shape = s->sweep->dictionary.shape,
                                .window = space_of(s)->window,
                                .bucket = seat->entry.bucket,
                                .plan = space_of(s)->arms[arm] };
@@ -240,7 +241,8 @@ static double expected(const struct settling *s, int arm)
         const struct seat *seat = &s->seats[i];
         int runs = seat->usable[arm] ? arm : space_of(s)->default_arm;
 
-        sum += seat->weight * log(search_estimate(s->sweep->search, seat->entry.capacity, runs));
+        sum += seat->weight *
+               log(search_estimate(s->sweep->dictionary.search, seat->entry.capacity, runs));
     }
     return sum;
 }
@@ -336,7 +338,7 @@ static int begin_series(struct settling *s)
     if (is_cut_off(s) && read_rivals(s))
         return OK;
     s->row = (struct standing_row){ .cluster = campaign_of(s)->cluster_id,
-                                    .shape = s->sweep->shape,
+                                    .shape = s->sweep->dictionary.shape,
                                     .run = campaign_of(s)->run.id,
                                     .window = space_of(s)->window,
                                     .gain = NAN,
@@ -487,19 +489,12 @@ static int play(struct settling *s)
 
 /* ---- entries anew */
 
-/* What all samples of the bucket say by now, those of the rounds among them.  UNSUPPORTED: nothing
- * can run there any more. */
-static int rounds_redecide(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
-{
-    return bucket_redecide(sweep, bucket, out);
-}
-
 /* What the decision says of another plan the rounds did not judge: they stand for the old one. */
 static int redecide_all(struct settling *s)
 {
     for (int i = 0; i < s->seat_count; i++) {
         struct entry_row *e = &s->seats[i].entry;
-        int rc = rounds_redecide(s->sweep, e->bucket, e);
+        int rc = visit_redecide(s->sweep, e->bucket, e);
 
         if (rc < 0)
             return rc;
@@ -592,8 +587,8 @@ static int settle(struct settling *s, const struct traffic_layer *traffic)
 static int find_standing(struct settling *s, bool *known)
 {
     struct campaign *c = campaign_of(s);
-    int rc =
-        store_standing_get(c->store, c->cluster_id, s->sweep->shape, space_of(s)->window, &s->row);
+    int rc = store_standing_get(c->store, c->cluster_id, s->sweep->dictionary.shape,
+                                space_of(s)->window, &s->row);
 
     *known = false;
     if (rc == OK && !s->sweep->result.measured)

@@ -4,7 +4,7 @@
 #ifndef STANDING_H
 #define STANDING_H
 
-#include "bucket.h"
+#include "sweep.h"
 #include "traffic.h"
 
 /* An earlier run has settled it, or begun to, and nothing was measured since: what its rounds have

@@ -1,10 +1,13 @@
 /* The order of a sweep: anchors, then what lies between them. */
+#include "sweep.h"
+
 #include "between.h"
 
 #include "plan.h"
 #include "standing.h"
 #include "status.h"
 #include "too_wide.h"
+#include "visit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,10 +27,7 @@ static int effort_rank(const char *name)
 
 static int get(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
 {
-    const struct campaign *c = sweep->setup->campaign;
-
-    return store_entry_get(c->store, c->cluster_id, sweep->shape, sweep->space->window, bucket,
-                           out);
+    return dictionary_entry(&sweep->dictionary, bucket, out);
 }
 
 /* An entry that need not be measured again. */
@@ -41,6 +41,7 @@ static int is_known(struct sweep *sweep, uint32_t bucket, bool *known)
     if (rc < 0)
         return rc;
     *known = rc == OK && !entry.inferred && !entry.stale && entry.tier != TIER_IMPORTED &&
+             entry_is_decided(&entry) &&
              effort_rank(entry.effort) >= effort_rank(setup->effort->name);
     return OK;
 }
@@ -51,10 +52,7 @@ static int measure(struct sweep *sweep, uint32_t bucket)
     struct entry_row entry;
     int rc;
 
-    if (!sweep->told)
-        TRY(campaign_layer(c, &sweep->space->shape, sweep->setup->keep_bytes));
-    sweep->told = true;
-    rc = bucket_measure(sweep, bucket, &entry);
+    rc = visit_measure(sweep, bucket, &entry);
     if (rc == UNSUPPORTED) {
         note("bucket %u: no plan can run there; `moetune show --trials` says why", bucket);
         return OK;
@@ -73,7 +71,7 @@ static int visit(struct sweep *sweep, uint32_t bucket)
     TRY(is_known(sweep, bucket, &known));
     if (known) {
         sweep->result.known++;
-        TRY(bucket_recall(sweep, bucket));
+        TRY(visit_recall(sweep, bucket));
     } else {
         TRY(measure(sweep, bucket));
     }
@@ -188,7 +186,7 @@ static int conclude(struct sweep *sweep, int cut)
 {
     int rc;
 
-    search_cut(sweep->search); /* an unfinished visit must not be taken for one */
+    search_cut(sweep->dictionary.search); /* an unfinished visit must not be taken for one */
     TRY(standing_begun(sweep, &sweep->settled));
     TRY(fill_all(sweep));
     sweep->settled = true;
@@ -209,7 +207,7 @@ static int run(struct sweep *sweep)
     int rc;
 
     if (setup->retune)
-        TRY(store_expire(c->store, c->cluster_id, sweep->shape, sweep->space->window,
+        TRY(store_expire(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
                          sweep->space->first, sweep->space->last, "to be measured again"));
     rc = visit_anchors(sweep);
     if (!rc)
@@ -221,18 +219,28 @@ static int run(struct sweep *sweep)
 
 static int open_sweep(const struct sweep_setup *setup, struct space *space, struct sweep *out)
 {
-    struct sweep sweep = { .setup = setup, .space = space };
+    const struct campaign *c = setup->campaign;
+    struct dictionary d = { .store = c->store,
+                            .cluster = c->cluster_id,
+                            .run = c->run.id,
+                            .window = space->window,
+                            .arms = space->arms,
+                            .arm_count = space->arm_count,
+                            .standard = space->default_arm,
+                            .effort = setup->effort,
+                            .harm = setup->harm,
+                            .margin = setup->margin };
     struct search_setup search = { .shape = space->shape,
                                    .arms = space->arms,
                                    .arm_count = space->arm_count,
                                    .machine = setup->machine,
                                    .worth = setup->effort->worth,
                                    .repeats = setup->repeats,
-                                   .seed = setup->campaign->setup.seed };
+                                   .seed = c->setup.seed };
 
-    TRY(store_shape(setup->campaign->store, &space->shape, &sweep.shape));
-    TRY(search_open(setup->strategy, &search, &sweep.search));
-    *out = sweep;
+    TRY(store_shape(c->store, &space->shape, &d.shape));
+    TRY(search_open(setup->strategy, &search, &d.search));
+    *out = (struct sweep){ .setup = setup, .space = space, .dictionary = d };
     return OK;
 }
 
@@ -243,7 +251,7 @@ int sweep_layer(const struct sweep_setup *setup, struct space *space, struct swe
 
     TRY(open_sweep(setup, space, &sweep));
     rc = run(&sweep);
-    search_close(sweep.search);
+    search_close(sweep.dictionary.search);
     *out = sweep.result;
     return rc;
 }
@@ -291,7 +299,7 @@ int sweep_errands(const struct sweep_setup *setup, struct space *spaces, size_t 
     if (!rc)
         rc = run_errands(sweeps, space_count, errands);
     for (size_t i = 0; sweeps && i < space_count; i++) {
-        search_close(sweeps[i].search);
+        search_close(sweeps[i].dictionary.search);
         results[i] = sweeps[i].result;
     }
     free(sweeps);

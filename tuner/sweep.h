@@ -1,10 +1,10 @@
-/* One layer's sweep: bucket by bucket, search, contest with the default plan, entry; then the
- * buckets between.  Everything is remembered as it is learnt, and what is known is not measured
- * again. */
+/* One layer's sweep: bucket by bucket, samples, decision, entry; then the buckets between.
+ * Everything is remembered as it is learnt, and what is known is not measured again. */
 #ifndef SWEEP_H
 #define SWEEP_H
 
 #include "campaign.h"
+#include "dictionary.h"
 #include "errands.h"
 #include "search.h"
 #include "space.h"
@@ -15,8 +15,8 @@ struct sweep_setup {
     const struct search_ops *strategy;
     const struct effort *effort;
     struct search_machine machine;
-    double margin;
-    uint32_t repeats; /* of paper and exhaustive */
+    double harm, margin; /* of decisions */
+    uint32_t repeats;    /* of paper and exhaustive */
     int64_t keep_bytes;
     bool retune;
     /* By space: what trainers asked for; NULL: nobody knows. */
@@ -49,5 +49,19 @@ int sweep_layer(const struct sweep_setup *setup, struct space *space, struct swe
  * else is measured; what lies between is inferred where it has no entry. */
 int sweep_errands(const struct sweep_setup *setup, struct space *spaces, size_t space_count,
                   const struct errands *errands, struct sweep_result *results);
+
+/* ---- between sweep.c and its parts */
+
+/* A layer's sweep under way. */
+struct sweep {
+    const struct sweep_setup *setup;
+    struct space *space;
+    struct dictionary dictionary;
+    bool told;                         /* the ranks know the layer */
+    bool errands;                      /* certain buckets alone */
+    bool settled;                      /* the rounds of the whole table have begun */
+    const struct traffic_layer *asked; /* what trainers asked for; NULL: nobody knows */
+    struct sweep_result result;
+};
 
 #endif

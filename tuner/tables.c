@@ -1,6 +1,7 @@
 /* Walks entries in order and groups what belongs together. */
 #include "tables.h"
 
+#include "bucket_key.h"
 #include "heat.h"
 #include "json.h"
 #include "plan.h"
@@ -18,11 +19,11 @@ struct printer {
     struct store *store;
     FILE *to;
     bool every, standings;
-    uint32_t only; /* this width; 0: all */
+    uint32_t only;          /* this width; 0: all */
     int64_t cluster, shape; /* of the block that is open; 0: none */
     uint32_t window, lines;
     struct entry_row first, last; /* of the line that is open */
-    double time_low, time_high, default_low, default_high, gain_log, bound;
+    double time_low, time_high, default_low, default_high, gain_log, gain_least, bound;
     uint32_t buckets, measured, throttled;
 };
 
@@ -49,7 +50,7 @@ static void end_line(struct printer *p)
 {
     char plan[PLAN_TEXT_BYTES], buckets[32], rows[32], took[40], standard[40], how[64];
     uint64_t from = (uint64_t)p->first.bucket * p->window;
-    uint64_t to = ((uint64_t)p->last.bucket + 1) * p->window - 1;
+    uint64_t to = bucket_capacity(p->window, p->last.bucket);
 
     if (!p->buckets)
         return;
@@ -68,9 +69,10 @@ static void end_line(struct printer *p)
     else
         snprintf(how, sizeof(how), "%u measured, %u inferred%s", p->measured,
                  p->buckets - p->measured, p->throttled ? ", some disturbed" : "");
-    fprintf(p->to, "%-9s %-15s %-18s %15s %15s", buckets, rows, plan, took, standard);
+    fprintf(p->to, "%-7s %-13s %-18s %12s %12s", buckets, rows, plan, took, standard);
     print_percent(p->to, 1 - exp(p->gain_log / p->buckets), 6);
-    print_percent(p->to, p->bound, 7);
+    print_percent(p->to, p->gain_least, 9);
+    print_percent(p->to, p->bound, 6);
     fprintf(p->to, "  %s\n", how);
     p->lines++;
     p->buckets = 0;
@@ -138,8 +140,8 @@ static int begin_block(struct printer *p, const struct entry_row *e)
     fprintf(p->to, "%s", p->lines ? "\n" : "");
     TRY(tables_heading(p->store, e->cluster, e->shape, p->to));
     fprintf(p->to, "buckets  of width %u\n\n", e->window);
-    fprintf(p->to, "%-9s %-15s %-18s %15s %15s %6s %7s  %s\n", "bucket", "capacity", "plan", "ms",
-            "default ms", "gain%", "bound%", "how");
+    fprintf(p->to, "%-7s %-13s %-18s %12s %12s %6s %9s %6s  %s\n", "bucket", "capacity", "plan",
+            "ms", "default ms", "gain%", "at least%", "bound%", "how");
     p->cluster = e->cluster;
     p->shape = e->shape;
     p->window = e->window;
@@ -163,6 +165,7 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
         p->time_low = p->time_high = e->time_us;
         p->default_low = p->default_high = e->default_us;
         p->gain_log = p->bound = 0;
+        p->gain_least = NAN;
         p->measured = p->throttled = 0;
     }
     p->last = *e;
@@ -174,6 +177,7 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
     p->default_low = lower(p->default_low, e->default_us);
     p->default_high = higher(p->default_high, e->default_us);
     p->gain_log += log(e->time_us / e->default_us);
+    p->gain_least = fmin(p->gain_least, e->gain_low); /* of those that are known */
     p->bound = higher(p->bound, e->bound);
 }
 

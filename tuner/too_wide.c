@@ -59,13 +59,14 @@ static int best_at(const struct probing *p, uint64_t capacity)
 {
     struct search_verdict verdict;
 
-    return search_infer(p->sweep->search, capacity, p->usable, &verdict) ? verdict.winner : -1;
+    return search_infer(p->sweep->dictionary.search, capacity, p->usable, &verdict) ? verdict.winner
+                                                                                    : -1;
 }
 
 /* What an arm loses at the lower end; 0 where nobody knows. */
 static double loss_of(const struct probing *p, int arm)
 {
-    struct search *search = p->sweep->search;
+    struct search *search = p->sweep->dictionary.search;
     int best = best_at(p, p->lower_end);
     double loss;
 
@@ -96,8 +97,8 @@ static int look(struct sweep *sweep, const struct failures *failures, uint32_t b
     struct probing p = probe_at(sweep, failures, bucket);
     struct entry_row entry;
     uint32_t window, own = shape_window(&sweep->space->shape);
-    int rc = store_entry_get(c->store, c->cluster_id, sweep->shape, sweep->space->window, bucket,
-                             &entry);
+    int rc = store_entry_get(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
+                             bucket, &entry);
 
     if (rc || loss_of(&p, space_arm(sweep->space, &entry.plan)) <= TOO_WIDE_LOSS)
         return rc < 0 ? rc : OK;
@@ -116,8 +117,8 @@ int too_wide_find(struct sweep *sweep, struct too_wide *out)
     struct failures failures = { .space = sweep->space };
     struct too_wide found = { 0 };
 
-    TRY(store_trials(c->store, c->cluster_id, sweep->shape, sweep->space->window, UINT32_MAX,
-                     note_failure, &failures));
+    TRY(store_trials(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
+                     UINT32_MAX, note_failure, &failures));
     for (uint32_t b = sweep->space->first; b <= sweep->space->last && sweep->space->window > 1; b++)
         TRY(look(sweep, &failures, b, &found));
     *out = found;

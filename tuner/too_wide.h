@@ -2,7 +2,7 @@
 #ifndef TOO_WIDE_H
 #define TOO_WIDE_H
 
-#include "bucket.h"
+#include "sweep.h"
 
 /* Counts the buckets whose plan is expected to lose more than this at their lower end, against the
  * plan that is best there, and finds the width that would help.  Measures nothing; what has no

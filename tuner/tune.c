@@ -199,6 +199,7 @@ static int run(void *self)
                                      .strategy = t->request.strategy,
                                      .effort = t->request.effort,
                                      .machine = t->request.machine,
+                                     .harm = o->harm,
                                      .margin = o->margin,
                                      .repeats = o->repeats,
                                      .keep_bytes = t->request.memory_limit_bytes,

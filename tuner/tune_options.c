@@ -18,7 +18,8 @@ const struct tune_options tune_defaults = {
     .effort = 1,
     .repeats = 1,
     .max_factor = 8,
-    .margin = 0.03,
+    .harm = 0.01,
+    .margin = 0.01,
     .axes = "r,d,a",
 };
 
@@ -41,7 +42,9 @@ const struct option_row tune_rows[] = {
       "what may vary of r, d, a, ctas; the rest keeps its default" },
     { "search", "NAME", OPTION_WORD, AT(search), "guided, paper, exhaustive (below)",
       search_words },
-    MARGIN_ROW(AT(margin), "adopt a plan that beats the default by more than this"),
+    { "harm", "SHARE", OPTION_NUMBER, AT(harm),
+      "the greatest chance for a plan to be slower than the default" },
+    MARGIN_ROW(AT(margin), "by how much a new plan must beat the entry's"),
     { "retune", NULL, OPTION_FLAG, AT(retune), "measure again what is known" },
     SEED_ROW(AT(setup.seed)),
 
@@ -98,6 +101,16 @@ static int check_misses(const struct tune_options *o)
     return OK;
 }
 
+/* A rule that lets every second plan do harm, or takes none at all, is a slip of the finger. */
+static int check_shares(const struct tune_options *o)
+{
+    if (!(o->harm > 0 && o->harm < 0.5))
+        return fail(ERR_ARGUMENT, "--harm %g: a share above 0 and below 0.5 is wanted", o->harm);
+    if (!(o->margin >= 0 && o->margin < 1))
+        return fail(ERR_ARGUMENT, "--margin %g: a share from 0 to below 1 is wanted", o->margin);
+    return OK;
+}
+
 int tune_options_check(struct tune_options *o, const char *hosts)
 {
     o->setup.where.hosts = hosts;
@@ -106,6 +119,7 @@ int tune_options_check(struct tune_options *o, const char *hosts)
                     "--exec goes with neither hosts nor --sim, --virtual-ranks or --retune: the "
                     "program starts its own ranks");
     TRY(campaign_check(&o->setup));
+    TRY(check_shares(o));
     return check_misses(o);
 }
 

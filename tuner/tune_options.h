@@ -19,7 +19,7 @@ struct tune_options {
     bool cluster, retune, json;
     uint32_t window; /* 0: each layer's own */
     uint32_t search, effort, repeats;
-    double max_factor, margin;
+    double max_factor, harm, margin;
     const char *buckets, *axes, *exec, *implementation;
 };
 

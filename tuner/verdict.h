@@ -3,9 +3,12 @@
  *
  * Who is not slower keeps the entry, with fresh times, and the entry is no longer stale.  Who is
  * slower, or fails, is refuted: the entry holds the default plan from then on, says "refuted", and
- * is stale, so that the next `moetune tune` measures the bucket again; what its search and contest
- * sampled there is forgotten, for it would lead to the same winner.  Samples of a verification are
- * of a kind of their own, which no search is told. */
+ * is stale, so that the next `moetune tune` measures the bucket again; what was sampled there
+ * before is forgotten, for it would lead to the same winner.  The verification's own samples stay.
+ *
+ * An entry that its search could not tell from another plan, or that holds the default, also meets
+ * that plan.  If it is outrun it is refuted, too, but keeps its plan, which is not slower than the
+ * default, until the bucket is measured. */
 #ifndef VERDICT_H
 #define VERDICT_H
 
@@ -19,7 +22,8 @@ enum verdict_kind {
     VERDICT_BEATS,   /* faster than the default by more than the margin */
     VERDICT_TIE,     /* no difference could be shown */
     VERDICT_ALONE,   /* it runs, and the default failed */
-    VERDICT_REFUTED  /* slower than the default by more than the margin, or failed */
+    VERDICT_REFUTED  /* slower than the default, or a challenger, by more than the margin; or failed
+                      */
 };
 
 struct verdict_terms {
@@ -41,6 +45,11 @@ struct verdict {
 
 /* Settles a pending one.  ERR_CUT when time is up before that: what was sampled is kept, and used
  * by the run that goes on. */
+/* Of an entry that could not be told from another plan, or holds the default: the plan that was or
+ * came nearest to its search's winner.  NULL: there is none to be asked about. */
+const struct moe_plan *verdict_challenger(const struct entry_row *entry,
+                                          const struct moe_shape *shape);
+
 int verdict_reach(struct campaign *campaign, const struct verdict_terms *terms,
                   struct verdict *verdict);
 

@@ -1,4 +1,4 @@
-/* A sorted array of cells, and what is remembered in each. */
+/* A sorted array of cells. */
 #include "cell.h"
 
 #include "stats.h"
@@ -56,7 +56,7 @@ static uint32_t place_of(const struct cells *cells, uint32_t bucket)
     while (low < high) {
         uint32_t middle = (low + high) / 2;
 
-        if (cells->items[middle]->bucket < bucket)
+        if (cells->items[middle]->bucket.key.bucket < bucket)
             low = middle + 1;
         else
             high = middle;
@@ -79,13 +79,14 @@ static bool make_room(struct cells *cells)
     return true;
 }
 
-struct cell *cells_at(struct cells *cells, uint32_t bucket, bool *fresh)
+struct cell *cells_at(struct cells *cells, const struct dictionary *dictionary, uint32_t bucket,
+                      bool *fresh)
 {
     uint32_t place = place_of(cells, bucket);
     struct cell *cell;
 
     *fresh = false;
-    if (place < cells->count && cells->items[place]->bucket == bucket)
+    if (place < cells->count && cells->items[place]->bucket.key.bucket == bucket)
         return cells->items[place];
     cell = make_room(cells) ? calloc(1, sizeof(*cell)) : NULL;
     if (!cell)
@@ -94,7 +95,7 @@ struct cell *cells_at(struct cells *cells, uint32_t bucket, bool *fresh)
             (cells->count - place) * sizeof(struct cell *));
     cells->items[place] = cell;
     cells->count++;
-    cell->bucket = bucket;
+    bucket_init(&cell->bucket, dictionary, bucket);
     *fresh = true;
     return cell;
 }
@@ -102,7 +103,7 @@ struct cell *cells_at(struct cells *cells, uint32_t bucket, bool *fresh)
 void cells_free(struct cells *cells)
 {
     for (uint32_t i = 0; i < cells->count; i++) {
-        cell_forget(cells->items[i]);
+        bucket_forget(&cells->items[i]->bucket);
         free(cells->items[i]);
     }
     free(cells->items);
@@ -112,7 +113,7 @@ void cells_free(struct cells *cells)
 static bool measured(const struct cell *cell, bool settled)
 {
     if (cell->state == CELL_SETTLED)
-        return cell->known && !cell->entry.inferred && cell->best >= 0;
+        return cell->bucket.known && !cell->bucket.entry.inferred && cell->best >= 0;
     return !settled && cell->state == CELL_OPEN && cell->answer.source == MOE_TENTATIVE;
 }
 
@@ -125,53 +126,7 @@ struct cell_pair cells_around(const struct cells *cells, uint32_t bucket, bool s
         if (measured(cells->items[i], settled))
             pair.below = cells->items[i];
     for (uint32_t i = place; i < cells->count && !pair.above; i++)
-        if (cells->items[i]->bucket != bucket && measured(cells->items[i], settled))
+        if (cells->items[i]->bucket.key.bucket != bucket && measured(cells->items[i], settled))
             pair.above = cells->items[i];
     return pair;
-}
-
-/* ---- one of them */
-
-bool cell_remember(struct cell *cell, const struct told *told)
-{
-    if (cell->told_count == cell->told_room) {
-        uint32_t room = 2 * cell->told_room + 32;
-        struct told *more = realloc(cell->told, room * sizeof(*more));
-
-        if (!more)
-            return false;
-        cell->told = more;
-        cell->told_room = room;
-    }
-    cell->told[cell->told_count++] = *told;
-    return true;
-}
-
-void cell_forget(struct cell *cell)
-{
-    free(cell->attempts);
-    free(cell->told);
-    cell->attempts = NULL;
-    cell->told = NULL;
-    cell->told_count = cell->told_room = 0;
-}
-
-uint32_t cell_count(const struct cell *cell, int arm)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < cell->told_count; i++)
-        n += cell->told[i].arm == arm;
-    return n;
-}
-
-double cell_median_ns(const struct cell *cell, int arm)
-{
-    double values[64];
-    size_t n = 0;
-
-    for (uint32_t i = cell->told_count; i-- > 0 && n < sizeof(values) / sizeof(values[0]);)
-        if (cell->told[i].arm == arm)
-            values[n++] = (double)cell->told[i].ns;
-    return median_of(values, n);
 }

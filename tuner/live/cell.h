@@ -2,9 +2,8 @@
 #ifndef CELL_H
 #define CELL_H
 
-#include "decision.h"
+#include "bucket.h"
 #include "drift.h"
-#include "ledger.h"
 
 enum { LEVEL_STEPS = 15 };
 
@@ -34,15 +33,8 @@ enum cell_state {
     CELL_FIXED    /* pinned by a person, or no plan runs here: nothing to be learnt */
 };
 
-struct told {
-    int arm;
-    enum decision_phase phase;
-    int64_t ns;
-};
-
 struct cell {
-    uint32_t bucket;
-    uint64_t capacity; /* that stands for the bucket: its upper edge */
+    struct bucket bucket;
     enum cell_state state;
     struct moe_plan answer;
     int best;           /* the arm that it is; -1: none of them */
@@ -50,14 +42,9 @@ struct cell {
     uint64_t last_step; /* when it was last asked for */
     struct level level;
     struct slope slope;
-    bool known; /* there is an entry */
-    struct entry_row entry;
     bool rematch; /* open because its entry is stale */
     bool watched; /* its times are compared with the entry's */
     struct drift drift;
-    struct attempt *attempts; /* by arm; NULL: not read from the store yet */
-    struct told *told;        /* what was sampled, in order */
-    uint32_t told_count, told_room;
 };
 
 /* Sorted by bucket; pointers stay valid. */
@@ -67,7 +54,8 @@ struct cells {
 };
 
 /* The bucket's cell, a new one if there is none (*fresh).  NULL: out of memory. */
-struct cell *cells_at(struct cells *cells, uint32_t bucket, bool *fresh);
+struct cell *cells_at(struct cells *cells, const struct dictionary *dictionary, uint32_t bucket,
+                      bool *fresh);
 void cells_free(struct cells *cells);
 
 /* The nearest ones on both sides where the best plan was measured, or NULL; `settled`: by a
@@ -76,10 +64,5 @@ struct cell_pair {
     const struct cell *below, *above;
 };
 struct cell_pair cells_around(const struct cells *cells, uint32_t bucket, bool settled);
-
-bool cell_remember(struct cell *cell, const struct told *told); /* false: out of memory */
-void cell_forget(struct cell *cell);                            /* attempts and samples */
-uint32_t cell_count(const struct cell *cell, int arm);          /* samples */
-double cell_median_ns(const struct cell *cell, int arm);        /* NAN: none */
 
 #endif

@@ -2,7 +2,6 @@
 #include "live.h"
 
 #include "arms.h"
-#include "entry.h"
 #include "plan.h"
 #include "status.h"
 
@@ -14,64 +13,46 @@
 enum { PATIENCE = 64 };
 /* Steps that the best plan must have taken in a bucket before another one is tried there. */
 enum { STEPS_BEFORE = 2 };
-/* Of a contest: more than in a sweep, for there is no hurry, and the best plan so far runs anyway.
- */
-enum { ROUNDS_MAX = 128 };
-/* A plan that is expected to take so many times as long as the best one is never tried; of a plan
- * of which nothing is known, what it may take. */
-static const double never = 3, unknown_ratio = 1.5;
+/* A plan that is expected to take so many times as long as the best one is never tried. */
+static const double never = 3;
 /* As in a sweep nothing is measured where that may cost no more: between two buckets that agree,
  * and closer to one than the sweep's own are to each other. */
 static const double inferred_bound = 0.02, inferred_span = 2, inferred_near = 1.2;
 
 /* ---- an entry */
 
-static void begin_entry(const struct live *live, const struct cell *cell, struct entry_row *out)
-{
-    *out = (struct entry_row){ .cluster = live->cluster,
-                               .shape = live->shape,
-                               .run = live->run.id,
-                               .window = live->setup.window,
-                               .bucket = cell->bucket,
-                               .capacity = cell->capacity,
-                               .decided_s = time(NULL) };
-    snprintf(out->effort, sizeof(out->effort), "%s", live->effort->name);
-    snprintf(out->search, sizeof(out->search), "%s", live->search->ops->name);
-}
-
 /* The bucket's answer from now on. */
 static int write_entry(struct live *live, struct cell *cell, const struct entry_row *entry,
                        const char *why)
 {
-    bool replaced = cell->rematch && !plan_equal(&cell->entry.plan, &entry->plan);
+    bool replaced = cell->rematch && !plan_equal(&cell->bucket.entry.plan, &entry->plan);
 
-    TRY(store_entry(live->store, entry, why));
+    TRY(store_entry(live->dictionary.store, entry, why));
     live->status.replaced += replaced;
     live->decided++;
     live->insights++;
     live->unpublished = true;
     live->run.buckets_done++;
-    cell->entry = *entry;
-    cell->known = true;
-    cell_forget(cell);
+    cell->bucket.entry = *entry;
+    cell->bucket.known = true;
+    bucket_forget(&cell->bucket);
     live_settle(live, cell);
     return OK;
 }
 
 static int decide(struct live *live, struct cell *cell)
 {
-    struct decision_result result;
     struct entry_row entry;
+    int rc = bucket_entry(&cell->bucket, &entry);
 
     live->focus = NULL;
-    if (!decision_result(&live->decision, &result)) {
+    if (rc == UNSUPPORTED) {
         cell->state = CELL_FIXED; /* no plan runs here: the trials say why */
         return OK;
     }
-    begin_entry(live, cell, &entry);
-    entry_fill(&result, live->arms, &entry);
+    TRY(rc);
     if (cell->rematch)
-        entry.bound = NAN; /* of a search that was another day's */
+        entry.bound = NAN; /* only a few plans met again */
     return write_entry(live, cell, &entry, cell->rematch ? "met again" : "measured in training");
 }
 
@@ -79,7 +60,7 @@ static int decide(struct live *live, struct cell *cell)
 
 static double apart(const struct cell *a, const struct cell *b)
 {
-    double ratio = (double)a->capacity / (double)b->capacity;
+    double ratio = (double)a->bucket.capacity / (double)b->bucket.capacity;
 
     return fmax(ratio, 1 / ratio);
 }
@@ -87,7 +68,7 @@ static double apart(const struct cell *a, const struct cell *b)
 /* The decided bucket whose plan may hold here, too; NULL: none. */
 static const struct cell *model_for(const struct live *live, const struct cell *cell)
 {
-    struct cell_pair pair = cells_around(&live->cells, cell->bucket, true);
+    struct cell_pair pair = cells_around(&live->cells, cell->bucket.key.bucket, true);
 
     if (pair.below && pair.above && pair.below->best == pair.above->best &&
         apart(pair.below, pair.above) <= inferred_span)
@@ -97,69 +78,18 @@ static const struct cell *model_for(const struct live *live, const struct cell *
     return pair.above && apart(pair.above, cell) <= inferred_near ? pair.above : NULL;
 }
 
-static double expected_us(struct live *live, const struct cell *cell, int arm)
-{
-    return search_estimate(live->search, cell->capacity, arm) * 1e-3;
-}
-
 static int infer(struct live *live, struct cell *cell)
 {
     const struct cell *model = model_for(live, cell);
-    struct search_verdict verdict;
-    struct entry_row e;
+    struct entry_row entry;
 
-    if (!model || !search_infer(live->search, cell->capacity, NULL, &verdict))
+    if (!model)
         return OK;
-    begin_entry(live, cell, &e);
-    e.time_us = expected_us(live, cell, model->best);
-    e.default_us = expected_us(live, cell, live->standard);
-    e.bound = verdict.bound + fmax(0, e.time_us / expected_us(live, cell, verdict.winner) - 1);
-    if (!(e.bound <= inferred_bound))
-        return OK;
-    e.plan = live->arms[model->best];
-    e.search_winner = live->arms[verdict.winner];
-    e.inferred = true;
-    e.gain = 1 - e.time_us / e.default_us;
-    e.low_us = e.high_us = e.gain_low = e.gain_high = NAN;
-    snprintf(e.decision, sizeof(e.decision), "inferred");
-    snprintf(e.reason, sizeof(e.reason), "inferred");
-    return write_entry(live, cell, &e, "inferred");
+    dictionary_infer(&live->dictionary, cell->bucket.key.bucket, model->best, NULL, &entry);
+    return entry.bound <= inferred_bound ? write_entry(live, cell, &entry, "inferred") : OK;
 }
 
 /* ---- the bucket under way */
-
-static int incumbent_of(const struct live *live, const struct cell *cell)
-{
-    return cell->known && !cell->entry.inferred
-               ? arms_find(live->arms, live->arm_count, &cell->entry.plan)
-               : -1;
-}
-
-static void open_decision(struct live *live, struct cell *cell)
-{
-    struct decision_setup d = { .search = live->search,
-                                .capacity = cell->capacity,
-                                .standard = live->standard,
-                                .incumbent = incumbent_of(live, cell),
-                                .challenger = -1,
-                                .contest = { .margin = live->setup.margin,
-                                             .confidence = live->effort->confidence,
-                                             .rounds_max = ROUNDS_MAX,
-                                             .seed = live->setup.seed ^ cell->bucket } };
-    bool usable[SEARCH_ARMS_MAX] = { false };
-
-    for (size_t arm = 0; arm < live->arm_count; arm++)
-        usable[arm] = cell->attempts[arm].usable;
-    d.usable = usable;
-    d.rematch = cell->rematch && d.incumbent >= 0;
-    if (d.rematch && cell->entry.runner_up.struct_size)
-        d.challenger = arms_find(live->arms, live->arm_count, &cell->entry.runner_up);
-    decision_open(&live->decision, &d);
-    for (uint32_t i = 0; i < cell->told_count; i++)
-        decision_recall(&live->decision, cell->told[i].phase, cell->told[i].arm, cell->told[i].ns);
-    live->focus = cell;
-    live->saving_us = 0;
-}
 
 /* OK also if the bucket under way keeps its place, or this one needs no decision. */
 static int take_focus(struct live *live, struct cell *cell)
@@ -169,29 +99,29 @@ static int take_focus(struct live *live, struct cell *cell)
     if (live->focus && live->asked - live->focus->last_step < PATIENCE)
         return OK;
     live->focus = NULL;
-    TRY(live_load(live, cell));
-    if (!cell->told_count && !cell->known)
+    TRY(bucket_load(&cell->bucket));
+    if (!cell->bucket.told_count && !cell->bucket.known)
         TRY(infer(live, cell));
-    if (cell->state == CELL_OPEN)
-        open_decision(live, cell);
+    if (cell->state != CELL_OPEN)
+        return OK;
+    bucket_open(&cell->bucket, cell->rematch);
+    live->focus = cell;
+    live->saving_us = 0;
     return OK;
 }
 
 /* ---- what may be tried */
 
+static const double sds = 1.645; /* one-sided, 95 % */
+
 /* How much longer than the best plan: expected, and at worst. */
-static void ratio_of(struct live *live, const struct cell *cell, int arm, double *expected,
+static void ratio_of(const struct live *live, const struct cell *cell, int arm, double *expected,
                      double *high)
 {
-    const struct entry_row *e = &cell->entry;
-    double ns = cell_median_ns(cell, arm);
+    struct normal over = search_compare(live->dictionary.search, arm, cell->best);
 
-    if (!live->decision.setup.rematch &&
-        search_ratio(live->search, arm, cell->best, expected, high))
-        return;
-    if (!(ns > 0) && arm == live->standard && e->default_us > 0)
-        ns = e->default_us * 1e3;
-    *expected = *high = ns > 0 ? fmin(ns / level_ns(&cell->level), never) : unknown_ratio;
+    *expected = exp(over.mean);
+    *high = exp(over.mean + sds * over.sd);
 }
 
 /* So much more has to be saved up than a trial costs at worst: the model that says so may be wrong.
@@ -214,19 +144,19 @@ static bool affordable(struct live *live, const struct cell *cell, double ratio)
 /* Before anything is tried the best plan is sampled: it is what all are compared with. */
 static bool best_comes_first(const struct live *live, const struct cell *cell)
 {
-    return !live->decision.setup.rematch && !live->decision.contested &&
-           live->decision.usable[cell->best] && live->search->count[cell->best] < STEPS_BEFORE;
+    const struct search *search = live->dictionary.search;
+
+    return search->usable[cell->best] && search->count[cell->best] < STEPS_BEFORE;
 }
 
 /* To write it down for good takes as long as many steps; once is enough for a plan that has run at
  * about this capacity. */
 static int begin(struct live *live, struct cell *cell, int arm)
 {
-    return ledger_begin(live->store, live->run.id, &cell->attempts[arm],
-                        cell->capacity <= 2 * live->proven[arm]);
+    return bucket_begin(&cell->bucket, arm, cell->bucket.capacity <= 2 * live->proven[arm]);
 }
 
-int live_next(struct live *live, struct cell *cell, enum decision_phase *phase)
+int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpose)
 {
     double expected, high;
     int arm;
@@ -239,10 +169,10 @@ int live_next(struct live *live, struct cell *cell, enum decision_phase *phase)
         purse_left_us(&live->purse) < live->saving_us)
         return -1;
     for (;;) {
-        *phase = DECISION_SEARCH;
+        *purpose = DECISION_SEARCH;
         if (best_comes_first(live, cell))
             return cell->best;
-        arm = decision_next(&live->decision, phase);
+        arm = decision_next(&cell->bucket.decision, purpose);
         if (arm == DECISION_DONE) {
             if (decide(live, cell))
                 live_give_up(live);
@@ -253,7 +183,7 @@ int live_next(struct live *live, struct cell *cell, enum decision_phase *phase)
         ratio_of(live, cell, arm, &expected, &high);
         if (expected < never)
             break;
-        decision_shun(&live->decision, arm);
+        decision_shun(&cell->bucket.decision, arm);
     }
     if (!affordable(live, cell, high))
         return -1;
@@ -269,52 +199,39 @@ int live_next(struct live *live, struct cell *cell, enum decision_phase *phase)
 /* The best of those sampled here takes over before it is decided, if samples say so clearly. */
 static void follow_leader(struct live *live, struct cell *cell)
 {
-    int leader;
+    const struct bucket *b = &cell->bucket;
+    int leader = search_verdict(live->dictionary.search).winner;
 
-    if (live->decision.setup.rematch)
-        return;
-    leader = live->decision.contested ? live->decision.found.winner
-                                      : search_verdict(live->search).winner;
-    if (leader < 0 || leader == cell->best || cell_count(cell, leader) < STEPS_BEFORE ||
-        !(cell_median_ns(cell, leader) <
-          (1 - live->setup.margin) * cell_median_ns(cell, cell->best)))
+    if (cell->rematch || leader < 0 || leader == cell->best ||
+        bucket_count(b, leader) < STEPS_BEFORE ||
+        !(bucket_median_ns(b, leader) < (1 - live->setup.margin) * bucket_median_ns(b, cell->best)))
         return;
     live_answer(live, cell, leader, MOE_TENTATIVE);
     live->insights++;
-    for (uint32_t i = 0; i < cell->told_count; i++)
-        if (cell->told[i].arm == leader)
-            level_add(&cell->level, (double)cell->told[i].ns);
+    for (uint32_t i = 0; i < b->told_count; i++)
+        if (b->told[i].arm == leader)
+            level_add(&cell->level, (double)b->told[i].ns);
 }
 
-int live_learn(struct live *live, struct cell *cell, enum decision_phase phase, int arm, int64_t ns)
+int live_learn(struct live *live, struct cell *cell, enum decision_purpose purpose, int arm,
+               int64_t ns)
 {
-    struct attempt *a = &cell->attempts[arm];
-    bool search = phase == DECISION_SEARCH;
-
     TRY(begin(live, cell, arm));
-    if (live->proven[arm] < cell->capacity)
-        live->proven[arm] = cell->capacity;
-    TRY(ledger_end(live->store, a, TRIAL_OK, ""));
-    TRY(store_sample(live->store, a->trial.id,
-                     &(struct sample_row){ .kind = search ? SAMPLE_SEARCH : SAMPLE_CONTEST,
-                                           .round = cell_count(cell, arm),
-                                           .ns = ns,
-                                           .run = live->run.id }));
-    *(search ? &live->run.samples_search : &live->run.samples_default) += 1;
-    if (!cell_remember(cell, &(struct told){ arm, phase, ns }))
-        return fail(ERR_NOMEM, "samples of a bucket");
-    decision_tell(&live->decision, phase, arm, ns);
+    if (live->proven[arm] < cell->bucket.capacity)
+        live->proven[arm] = cell->bucket.capacity;
+    TRY(bucket_learn(&cell->bucket, purpose, arm, ns));
+    *(purpose == DECISION_SEARCH ? &live->run.samples_search : &live->run.samples_default) += 1;
     follow_leader(live, cell);
     return OK;
 }
 
 int live_expire(struct live *live, struct cell *cell, const char *why, bool rematch)
 {
-    TRY(store_expire(live->store, live->cluster, live->shape, live->setup.window, cell->bucket,
-                     cell->bucket, why));
-    cell_forget(cell);
+    TRY(store_expire(live->dictionary.store, live->dictionary.cluster, live->dictionary.shape,
+                     live->setup.window, cell->bucket.key.bucket, cell->bucket.key.bucket, why));
+    bucket_forget(&cell->bucket);
     cell->state = CELL_OPEN;
-    cell->entry.stale = true;
+    cell->bucket.entry.stale = true;
     cell->rematch = rematch;
     cell->answer.source = MOE_STALE;
     live->decided -= live->decided > 0;
@@ -329,13 +246,13 @@ int live_fail(struct live *live, struct cell *cell, int arm, enum trial_state st
 
     if (cell->state == CELL_SETTLED)
         TRY(live_expire(live, cell, "failed in training", false));
-    TRY(live_load(live, cell));
+    TRY(bucket_load(&cell->bucket));
     TRY(begin(live, cell, arm));
-    TRY(ledger_end(live->store, &cell->attempts[arm], state, why));
-    TRY(store_commit(live->store));
+    TRY(bucket_fail(&cell->bucket, arm, state, why));
+    TRY(store_commit(live->dictionary.store));
     if (under_way)
-        decision_drop(&live->decision, arm);
-    if (arm == cell->best && arm != live->standard)
-        live_answer(live, cell, live->standard, MOE_DEFAULT);
+        decision_drop(&cell->bucket.decision, arm);
+    if (arm == cell->best && arm != live->dictionary.standard)
+        live_answer(live, cell, live->dictionary.standard, MOE_DEFAULT);
     return OK;
 }

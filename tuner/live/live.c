@@ -25,7 +25,7 @@ void live_give_up(struct live *live)
 
 static bool learns(const struct live *live)
 {
-    return live->store && !live->status.looking_up;
+    return live->dictionary.store && !live->status.looking_up;
 }
 
 /* ---- durability */
@@ -36,8 +36,8 @@ static int publish(struct live *live, double now_us)
         (live->published_us > 0 &&
          publish_share * (now_us - live->published_us) < live->publish_took_us))
         return OK;
-    TRY(store_run_update(live->store, &live->run));
-    TRY(store_publish(live->store));
+    TRY(store_run_update(live->dictionary.store, &live->run));
+    TRY(store_publish(live->dictionary.store));
     live->unpublished = false;
     live->committed_us = live->published_us = clock_us(live);
     live->publish_took_us = live->published_us - now_us;
@@ -51,7 +51,7 @@ static int commit(struct live *live, double now_us)
     if (since_us < commit_every_us ||
         (since_us < commit_at_last_us && commit_share * since_us < live->commit_took_us))
         return OK;
-    TRY(store_commit(live->store));
+    TRY(store_commit(live->dictionary.store));
     live->committed_us = clock_us(live);
     live->commit_took_us = live->committed_us - now_us;
     return OK;
@@ -66,7 +66,7 @@ static void keep(struct live *live, double now_us)
         return;
     if (now_us - live->alive_us >= alive_every_us) {
         live->alive_us = now_us;
-        store_heartbeat(live->store);
+        store_heartbeat(live->dictionary.store);
     }
     if (live->unpublished)
         rc = publish(live, now_us);
@@ -96,8 +96,8 @@ static struct cell *cell_of(struct live *live, uint32_t capacity)
     uint32_t bucket = capacity / live->setup.window;
     bool fresh;
 
-    if (!live->last || live->last->bucket != bucket)
-        live->last = cells_at(&live->cells, bucket, &fresh);
+    if (!live->last || live->last->bucket.key.bucket != bucket)
+        live->last = cells_at(&live->cells, &live->dictionary, bucket, &fresh);
     return live->last;
 }
 
@@ -110,7 +110,7 @@ static void choose(struct live *live, struct cell *cell, double now_us)
     if (cell->state == CELL_OPEN) {
         live_prepare(live, cell);
         if (learns(live) && cell->state == CELL_OPEN && purse_left_us(&live->purse) >= 0)
-            arm = live_next(live, cell, &p->phase);
+            arm = live_next(live, cell, &p->purpose);
     }
     p->sampled = arm >= 0;
     p->arm = p->sampled ? arm : cell->best;
@@ -124,7 +124,7 @@ void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
     struct cell *cell;
 
     drop_pending(live);
-    cell = live->store ? cell_of(live, capacity) : NULL;
+    cell = live->dictionary.store ? cell_of(live, capacity) : NULL;
     if (!cell) {
         *plan = (struct moe_plan)MOE_PLAN_INIT;
         if (live->view)
@@ -141,7 +141,7 @@ void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
         return;
     *plan = live->arms[p->arm];
     plan->source = MOE_TENTATIVE;
-    plan->bucket = cell->bucket;
+    plan->bucket = cell->bucket.key.bucket;
 }
 
 /* ---- telling */
@@ -159,7 +159,7 @@ static double cost_us(const struct pending *p, double ns)
 
 static double log_below_edge(const struct pending *p)
 {
-    return log((double)p->cell->capacity / (double)(p->capacity ? p->capacity : 1));
+    return log((double)p->cell->bucket.capacity / (double)(p->capacity ? p->capacity : 1));
 }
 
 /* A step far below the bucket's upper edge says less: how time follows capacity may be off by so
@@ -167,13 +167,13 @@ static double log_below_edge(const struct pending *p)
  * trainer that starts knows no slope yet. */
 static double slope_error(const struct cell *cell)
 {
-    return cell->entry.inferred ? fmax(0.1, slope_doubt(&cell->slope)) : 0.1;
+    return cell->bucket.entry.inferred ? fmax(0.1, slope_doubt(&cell->slope)) : 0.1;
 }
 
 static int watch(struct live *live, const struct pending *p, double ns)
 {
     struct cell *cell = p->cell;
-    bool inferred = cell->entry.inferred;
+    bool inferred = cell->bucket.entry.inferred;
     double level;
 
     if (!cell->watched || cell->state != CELL_SETTLED ||
@@ -182,7 +182,7 @@ static int watch(struct live *live, const struct pending *p, double ns)
     live->status.alarms++;
     level = level_ns(&cell->level);
     note("capacities up to %llu: steps take %.3f ms, where %.3f were %s",
-         (unsigned long long)cell->capacity, level * 1e-6, cell->entry.time_us * 1e-3,
+         (unsigned long long)cell->bucket.capacity, level * 1e-6, cell->bucket.entry.time_us * 1e-3,
          inferred ? "inferred; they are measured now" : "measured; they are measured again");
     /* Of what was never measured there are no plans to meet again: it is searched. */
     return live_expire(live, cell, "slower in training", !inferred);
@@ -195,7 +195,7 @@ static int learn(struct live *live, const struct pending *p, int64_t ns)
     int rc;
 
     if (p->sampled && live->focus == cell)
-        rc = live_learn(live, cell, p->phase, p->arm, ns);
+        rc = live_learn(live, cell, p->purpose, p->arm, ns);
     else
         rc = watch(live, p, (double)ns);
     purse_own(&live->purse, clock_us(live) - begun_us);
@@ -206,7 +206,8 @@ static int learn(struct live *live, const struct pending *p, int64_t ns)
 static double at_edge_ns(struct live *live, const struct pending *p, double ns)
 {
     struct cell *cell = p->cell;
-    double model_ns = ns * search_rescale(live->search, p->arm, p->capacity, cell->capacity);
+    double model_ns =
+        ns * search_rescale(live->dictionary.search, p->arm, p->capacity, cell->bucket.capacity);
     double below = log_below_edge(p);
 
     if (p->arm == cell->best)
@@ -235,7 +236,7 @@ int live_tell(struct live *live, int64_t ns)
     struct pending p = live->pending;
 
     live->pending.cell = NULL;
-    if (!live->store)
+    if (!live->dictionary.store)
         return OK;
     if (!p.cell)
         return ERR_ARGUMENT;
@@ -249,7 +250,7 @@ int live_failed(struct live *live, enum trial_state state, const char *why)
     struct pending p = live->pending;
 
     drop_pending(live);
-    if (!live->store)
+    if (!live->dictionary.store)
         return OK;
     if (!p.cell)
         return ERR_ARGUMENT;
@@ -263,7 +264,7 @@ struct moetune_status live_status(const struct live *live)
     struct moetune_status s = live->status;
 
     s.struct_size = sizeof(s);
-    s.looking_up |= !live->store;
+    s.looking_up |= !live->dictionary.store;
     s.time_us = live->purse.run_us;
     s.cost_us = live->purse.spent_us;
     s.own_us = live->purse.own_us;

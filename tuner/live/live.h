@@ -4,7 +4,6 @@
 #define LIVE_H
 
 #include "cell.h"
-#include "effort.h"
 #include "moetune.h"
 #include "purse.h"
 
@@ -13,29 +12,22 @@ struct live_setup {
     struct moe_shape shape;
     const char *layer, *cluster, *axes; /* NULL as in struct moetune_options */
     uint32_t window, seed;
-    double share, margin;
+    double share, margin, harm;
     double (*now_us)(void *self);
     void *self;
 };
 
 struct live {
-    struct live_setup setup; /* strings are not kept */
-    const struct effort *effort;
+    struct live_setup setup;      /* strings are not kept */
+    struct dictionary dictionary; /* its store NULL: this process only looks up */
     struct moe_plan arms[SEARCH_ARMS_MAX];
-    size_t arm_count;
     uint64_t proven[SEARCH_ARMS_MAX]; /* the largest capacity at which it has run here; 0: none */
-    int standard;                     /* the default plan's arm */
-
-    struct store *store; /* NULL: this process only looks up */
-    int64_t cluster, shape;
     struct run_row run;
     struct moelookup_view *view; /* what libmoelookup says: pins, and answers without a store */
 
-    struct search *search;
     struct cells cells;
-    struct cell *last;  /* asked for */
-    struct cell *focus; /* whose decision is open; NULL: none */
-    struct decision decision;
+    struct cell *last;          /* asked for */
+    struct cell *focus;         /* whose decision is open; NULL: none */
     uint32_t decided, insights; /* buckets; how often one found a better plan */
 
     struct purse purse;
@@ -45,7 +37,7 @@ struct live {
         uint64_t capacity;
         int arm;      /* that was handed out */
         bool sampled; /* the decision asked for it */
-        enum decision_phase phase;
+        enum decision_purpose purpose;
     } pending;
     uint64_t asked;
     struct moetune_status status;
@@ -77,11 +69,10 @@ void live_prepare(struct live *live, struct cell *cell);
 /* By its entry; false if it has none that this layer can run. */
 bool live_settle(struct live *live, struct cell *cell);
 void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source);
-int live_load(struct live *live, struct cell *cell); /* attempts and samples, from the store */
 
 /* The arm that the bucket's decision wants next; -1: none, now (learn.c). */
-int live_next(struct live *live, struct cell *cell, enum decision_phase *phase);
-int live_learn(struct live *live, struct cell *cell, enum decision_phase phase, int arm,
+int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpose);
+int live_learn(struct live *live, struct cell *cell, enum decision_purpose purpose, int arm,
                int64_t ns);
 int live_fail(struct live *live, struct cell *cell, int arm, enum trial_state state,
               const char *why);

@@ -119,15 +119,17 @@ static double or_default(double value, double fallback)
 
 static int complete(struct moetune_options *o, const struct moe_shape *shape)
 {
-    bool numbers = !isnan(o->share) && !isnan(o->margin);
+    bool numbers = !isnan(o->share) && !isnan(o->margin) && o->harm >= 0 && o->harm < 0.5;
 
     o->share = or_default(o->share, 0.01);
-    o->margin = or_default(o->margin, 0.03);
+    o->margin = or_default(o->margin, 0.01);
+    o->harm = or_default(o->harm, 0.01);
     o->window = o->window ? o->window : shape_window(shape);
     o->now_us = o->now_us ? o->now_us : system_us;
     if (!numbers || !(o->share <= 1) || !(o->margin < 1) || o->window > 1u << 20)
         return fail(ERR_ARGUMENT,
-                    "options: a share up to 1, a margin below 1 and a window up to %u are wanted",
+                    "options: a share up to 1, a margin below 1, a harm from 0 to below 0.5 and a "
+                    "window up to %u are wanted",
                     1u << 20);
     return OK;
 }
@@ -147,6 +149,7 @@ static int open_live(struct moetune *t, const char *db)
                                 .seed = o->seed,
                                 .share = o->share,
                                 .margin = o->margin,
+                                .harm = o->harm,
                                 .now_us = o->now_us,
                                 .self = o->self };
 

@@ -20,9 +20,10 @@
  *     moetune_close(tuner);                              4. what is known is published
  *
  * Most steps run the best plan known so far, at first the default plan; some try another one, as
- * the search asks for it.  It is moetune's own: the same search, the same contest of its winner
- * with the default plan in paired rounds, margin, confidence and database.  When a bucket is
- * decided its entry is published, and answers from then on; libmoelookup reads it like any other.
+ * the search asks for it.  It is moetune's own: the same search, the same rule and the same
+ * database.  The plan of least expected time is taken whose chance to be slower than the default
+ * plan by more than 1 % is below a limit.  When a bucket is decided its entry is published, and
+ * answers from then on; libmoelookup reads it like any other.
  *
  * What exploring costs is kept below a share of training time (1 % unless you say otherwise).
  * Counted are what tried plans take beyond the best plan known in that bucket, never less than
@@ -43,8 +44,8 @@
  *
  * Staying true: times of plans that the table already holds are watched.  Steps that have become
  * persistently slower than their entry's interval and 3 % make it stale (false alarms: fewer than
- * one in 10,000 uses), and the plan, the runner-up and the default plan meet again in paired
- * rounds.  Only that contest changes a plan.  An inferred entry holds until steps are slower than
+ * one in 10,000 uses), and the plan, the runner-up and the default plan meet again, by the same
+ * rule.  Only that changes a plan.  An inferred entry holds until steps are slower than
  * it foresees, its bound and 3 % (the same false alarms, if it is right): then its bucket is
  * measured.
  *
@@ -80,9 +81,10 @@ struct moetune_options {
     uint32_t struct_size; /* sizeof(struct moetune_options) */
     uint32_t rank;        /* of this process; 0 decides and writes */
     uint32_t window;      /* R, the width of a bucket; 0: moe_window() of the layer */
-    uint32_t seed;        /* of the order in which contestants run */
+    uint32_t seed;        /* of the search */
     double share;         /* of training time that exploring may cost; 0 = 0.01; < 0: none */
-    double margin;        /* a plan is adopted that is better by this share; 0 = 0.03; < 0: any */
+    double margin;        /* a plan in force is replaced by one that is better by this share; 0 =
+                           * 0.01; < 0: any */
     /* What runs the layer, with its version: "tutel 0.3, torch 2.3, nccl 2.20".  Times of one
      * implementation say nothing of another: another text is another table. */
     const char *layer;
@@ -96,6 +98,7 @@ struct moetune_options {
     int (*largest)(void *self, double *value);
     double (*now_us)(void *self); /* a clock that does not go back; NULL: the system's */
     void *self;                   /* for the callbacks */
+    double harm; /* the greatest chance for a plan to be slower than the default; 0 = 0.01 */
 };
 
 /* What rank 0 decided, for everybody's next step; little-endian, checked. */
@@ -119,7 +122,7 @@ struct moetune_status {
 };
 
 /* clang-format off */
-#define MOETUNE_OPTIONS_INIT { (uint32_t)sizeof(struct moetune_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define MOETUNE_OPTIONS_INIT { (uint32_t)sizeof(struct moetune_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 #define MOETUNE_STATUS_INIT { (uint32_t)sizeof(struct moetune_status), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 

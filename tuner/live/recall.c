@@ -29,7 +29,7 @@ void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source)
     cell->best = arm;
     cell->answer = live->arms[arm];
     cell->answer.source = source;
-    cell->answer.bucket = cell->bucket;
+    cell->answer.bucket = cell->bucket.key.bucket;
     cell->answer.time_us = cell->answer.default_us = 0;
 }
 
@@ -62,8 +62,8 @@ static void settle(struct cell *cell, const struct entry_row *entry)
 
 bool live_settle(struct live *live, struct cell *cell)
 {
-    const struct entry_row *e = &cell->entry;
-    int arm = cell->known ? arms_find(live->arms, live->arm_count, &e->plan) : -1;
+    const struct entry_row *e = &cell->bucket.entry;
+    int arm = cell->bucket.known ? arms_find(live->arms, live->dictionary.arm_count, &e->plan) : -1;
 
     if (arm < 0)
         return false;
@@ -77,22 +77,24 @@ bool live_settle(struct live *live, struct cell *cell)
 /* Of the default plan and the neighbours' the fastest by what was measured elsewhere. */
 static void guess(struct live *live, struct cell *cell)
 {
-    struct cell_pair pair = cells_around(&live->cells, cell->bucket, false);
+    struct cell_pair pair = cells_around(&live->cells, cell->bucket.key.bucket, false);
     const struct cell *near[] = { pair.below, pair.above };
     double least = NAN;
-    int best = live->standard;
+    int best = live->dictionary.standard;
 
     if (near[0] || near[1])
-        least = search_estimate(live->search, cell->capacity, best);
+        least = search_estimate(live->dictionary.search, cell->bucket.capacity, best);
     for (int i = 0; i < 2; i++) {
-        double ns = near[i] ? search_estimate(live->search, cell->capacity, near[i]->best) : NAN;
+        double ns =
+            near[i] ? search_estimate(live->dictionary.search, cell->bucket.capacity, near[i]->best)
+                    : NAN;
 
         if (ns < (1 - live->setup.margin) * least) {
             least = ns;
             best = near[i]->best;
         }
     }
-    live_answer(live, cell, best, best == live->standard ? MOE_DEFAULT : MOE_NEIGHBOUR);
+    live_answer(live, cell, best, best == live->dictionary.standard ? MOE_DEFAULT : MOE_NEIGHBOUR);
     cell->guessed = live->insights;
 }
 
@@ -101,7 +103,7 @@ static bool take_pin(struct live *live, struct cell *cell)
 {
     struct moe_plan plan = MOE_PLAN_INIT;
 
-    moelookup_get(live->view, (uint32_t)cell->capacity, &plan);
+    moelookup_get(live->view, (uint32_t)cell->bucket.capacity, &plan);
     if (plan.source != MOE_OVERRIDE)
         return false;
     cell->answer = plan;
@@ -112,86 +114,23 @@ static bool take_pin(struct live *live, struct cell *cell)
 
 void live_prepare(struct live *live, struct cell *cell)
 {
-    bool fresh = !cell->capacity;
+    bool fresh = !cell->answer.struct_size;
 
-    cell->capacity = ((uint64_t)cell->bucket + 1) * live->setup.window - 1;
     if (fresh && (take_pin(live, cell) || live_settle(live, cell)))
         return;
-    if (fresh || (cell->state == CELL_OPEN && !cell->known && !cell->told_count &&
+    if (fresh || (cell->state == CELL_OPEN && !cell->bucket.known && !cell->bucket.told_count &&
                   cell->guessed != live->insights))
         guess(live, cell);
 }
 
 /* ---- samples */
 
-struct recalling {
-    struct live *live;
-    struct cell *cell;
-    int rc;
-};
-
-static int recall_trial(void *self, const struct trial_row *trial)
-{
-    struct recalling *r = self;
-    int arm = arms_find(r->live->arms, r->live->arm_count, &trial->key.plan);
-
-    return arm < 0 ? OK : ledger_recall(r->live->store, &r->cell->attempts[arm], trial);
-}
-
-static int recall_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
-{
-    struct recalling *r = self;
-    struct told told = { arms_find(r->live->arms, r->live->arm_count, &trial->key.plan),
-                         sample->kind == SAMPLE_SEARCH ? DECISION_SEARCH : DECISION_CONTEST,
-                         sample->ns };
-
-    if (told.arm < 0 || sample->kind == SAMPLE_VERIFY ||
-        !ledger_counts(&r->cell->attempts[told.arm], sample) || cell_remember(r->cell, &told))
-        return OK;
-    return fail(ERR_NOMEM, "samples of a bucket");
-}
-
-static struct attempt new_attempt(const struct live *live, const struct cell *cell, size_t arm)
-{
-    return (struct attempt){ .trial = { .key = { .cluster = live->cluster,
-                                                 .shape = live->shape,
-                                                 .window = live->setup.window,
-                                                 .bucket = cell->bucket,
-                                                 .plan = live->arms[arm] },
-                                        .capacity = cell->capacity },
-                             .usable = true };
-}
-
-int live_load(struct live *live, struct cell *cell)
-{
-    struct recalling r = { .live = live, .cell = cell };
-
-    if (cell->attempts)
-        return OK;
-    cell->attempts = calloc(live->arm_count, sizeof(*cell->attempts));
-    if (!cell->attempts)
-        return fail(ERR_NOMEM, "plans of a bucket");
-    cell->told_count = 0;
-    for (size_t arm = 0; arm < live->arm_count; arm++)
-        cell->attempts[arm] = new_attempt(live, cell, arm);
-    TRY(store_trials(live->store, live->cluster, live->shape, live->setup.window, cell->bucket,
-                     recall_trial, &r));
-    return store_samples(live->store, live->cluster, live->shape, live->setup.window, cell->bucket,
-                         recall_sample, &r);
-}
-
 /* A decided bucket teaches the search about those that are not. */
-static int teach(struct live *live, struct cell *cell)
+static int teach(struct cell *cell)
 {
-    TRY(live_load(live, cell));
-    search_visit(live->search, cell->capacity, NULL);
-    for (uint32_t i = 0; i < cell->told_count; i++) {
-        if (cell->told[i].phase != DECISION_SEARCH)
-            continue;
-        search_next(live->search);
-        search_tell(live->search, cell->told[i].arm, cell->told[i].ns);
-    }
-    cell_forget(cell);
+    TRY(bucket_load(&cell->bucket));
+    bucket_open(&cell->bucket, false);
+    bucket_forget(&cell->bucket);
     return OK;
 }
 
@@ -203,16 +142,16 @@ static int recall_entry(void *self, const struct entry_row *entry)
 
     if (entry->window != live->setup.window)
         return OK;
-    cell = cells_at(&live->cells, entry->bucket, &fresh);
+    cell = cells_at(&live->cells, &live->dictionary, entry->bucket, &fresh);
     if (!cell)
         return fail(ERR_NOMEM, "a bucket");
-    cell->known = true;
-    cell->entry = *entry;
+    cell->bucket.known = true;
+    cell->bucket.entry = *entry;
     live_prepare(live, cell);
     if (cell->state != CELL_SETTLED)
         return OK;
     live->decided++;
-    return entry->inferred ? OK : teach(live, cell);
+    return entry->inferred ? OK : teach(cell);
 }
 
 /* ---- opening */
@@ -252,7 +191,7 @@ static int open_view(struct live *live, const char *path, const struct cluster *
     TRY(moelookup_open(path, &table));
     table->level = LOOKUP_NEVER; /* a gap is what we are here to fill */
     recorder = table->recorder;
-    if (live->store)
+    if (live->dictionary.store)
         table->recorder = NULL; /* whoever looks for pins misses nothing */
     rc = moelookup_bind(table, &live->setup.shape, hex, &live->view);
     table->recorder = recorder;
@@ -264,33 +203,34 @@ static int begin_run(struct live *live)
 {
     struct run_row *run = &live->run;
 
-    *run = (struct run_row){ .cluster = live->cluster,
+    *run = (struct run_row){ .cluster = live->dictionary.cluster,
                              .state = RUN_RUNNING,
                              .started_s = time(NULL),
                              .seed = live->setup.seed };
-    snprintf(run->search, sizeof(run->search), "%s", live->search->ops->name);
-    snprintf(run->effort, sizeof(run->effort), "%s", live->effort->name);
+    snprintf(run->search, sizeof(run->search), "%s", live->dictionary.search->ops->name);
+    snprintf(run->effort, sizeof(run->effort), "%s", live->dictionary.effort->name);
     snprintf(run->command, sizeof(run->command), "a trainer, with libmoetune");
     snprintf(run->now, sizeof(run->now), "training");
     snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
-    TRY(store_run_begin(live->store, run));
-    return store_commit(live->store);
+    TRY(store_run_begin(live->dictionary.store, run));
+    live->dictionary.run = run->id;
+    return store_commit(live->dictionary.store);
 }
 
 static int open_search(struct live *live)
 {
     struct search_setup search = { .shape = live->setup.shape,
                                    .arms = live->arms,
-                                   .arm_count = live->arm_count,
-                                   .worth = live->effort->worth,
+                                   .arm_count = live->dictionary.arm_count,
+                                   .worth = live->dictionary.effort->worth,
                                    .seed = live->setup.seed };
 
-    return search_open(search_find("guided"), &search, &live->search);
+    return search_open(search_find("guided"), &search, &live->dictionary.search);
 }
 
 static int open_store(struct live *live, const char *path, struct cluster *cluster)
 {
-    int rc = store_open(path, 0, &live->store);
+    int rc = store_open(path, 0, &live->dictionary.store);
 
     if (rc == ERR_BUSY) {
         note("%s: this process only looks up", path);
@@ -298,11 +238,12 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
         return OK;
     }
     TRY(rc);
-    TRY(recognise(live->store, cluster, &live->cluster));
-    TRY(store_shape(live->store, &live->setup.shape, &live->shape));
+    TRY(recognise(live->dictionary.store, cluster, &live->dictionary.cluster));
+    TRY(store_shape(live->dictionary.store, &live->setup.shape, &live->dictionary.shape));
     TRY(begin_run(live));
     TRY(open_view(live, path, cluster));
-    return store_entries(live->store, live->cluster, live->shape, recall_entry, live);
+    return store_entries(live->dictionary.store, live->dictionary.cluster, live->dictionary.shape,
+                         recall_entry, live);
 }
 
 static bool switched_off(void)
@@ -324,11 +265,15 @@ int live_open(const struct live_setup *setup, struct live **out)
     if (!live)
         return fail(ERR_NOMEM, "a tuner");
     live->setup = *setup;
-    live->effort = &efforts[EFFORT];
+    live->dictionary = (struct dictionary){ .window = setup->window,
+                                            .arms = live->arms,
+                                            .effort = &efforts[EFFORT],
+                                            .harm = setup->harm,
+                                            .margin = setup->margin };
     live->purse.share = setup->share;
     TRY_OUT(describe(setup, &cluster));
-    TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->arm_count));
-    live->standard = arms_find(live->arms, live->arm_count, &standard);
+    TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->dictionary.arm_count));
+    live->dictionary.standard = arms_find(live->arms, live->dictionary.arm_count, &standard);
     TRY_OUT(open_search(live));
     TRY_OUT(store_path(setup->path, true, path, sizeof(path)));
     TRY_OUT(switched_off() ? open_view(live, path, &cluster) : open_store(live, path, &cluster));
@@ -344,19 +289,19 @@ static void end_run(struct live *live)
 {
     live->run.state = RUN_COMPLETE;
     snprintf(live->run.now, sizeof(live->run.now), "%s", run_state_words[RUN_COMPLETE]);
-    if (!store_run_update(live->store, &live->run) && live->decided)
-        store_publish(live->store);
+    if (!store_run_update(live->dictionary.store, &live->run) && live->decided)
+        store_publish(live->dictionary.store);
 }
 
 void live_close(struct live *live)
 {
     if (!live)
         return;
-    if (live->store && live->run.id)
+    if (live->dictionary.store && live->run.id)
         end_run(live);
-    store_close(live->store);
+    store_close(live->dictionary.store);
     moelookup_view_free(live->view);
-    search_close(live->search);
+    search_close(live->dictionary.search);
     cells_free(&live->cells);
     free(live);
 }

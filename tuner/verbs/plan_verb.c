@@ -23,8 +23,9 @@ struct forecast {
     uint64_t paper_trials;
 };
 
-/* Steps per anchor: a search of some 20, a contest of some 14, three to warm each of 8 plans. */
-enum { STEPS_PER_ANCHOR = 20 + 14 + 3 * 8 };
+/* Steps per anchor: a search of some 18, some 4 to make sure of the default, three to warm each of
+ * 8 plans. */
+enum { STEPS_PER_ANCHOR = 18 + 4 + 3 * 8 };
 
 struct scale {
     double log_sum;

@@ -44,6 +44,7 @@ class _Options(ctypes.Structure):
         *((name, c_double) for name in ("share", "margin")),
         *((name, c_char_p) for name in ("layer", "cluster", "axes")),
         *((name, c_void_p) for name in ("broadcast", "largest", "now_us", "self")),
+        ("harm", c_double),
     ]
 
 
@@ -113,8 +114,9 @@ class Tuner(_Owned):
     layer: what runs the layer, with its version, "tutel 0.3, torch 2.3, nccl 2.20": times of one
     implementation say nothing of another.  cluster: what the machine is, as `moetune fingerprint`
     prints it, or the lines of it that you know, "device = NVIDIA H200".  axes: those that may vary,
-    "r,d"; None: all.  share: of training time that exploring may cost.  margin: a plan is adopted
-    that is better by this share.  window: R, the width of a bucket; 0: moelookup.window() of the layer.
+    "r,d"; None: all.  share: of training time that exploring may cost.  margin: a plan in
+    force is replaced by one that is better by this share.  harm: the greatest chance for a plan to
+    be slower than the default.  window: R, the width of a bucket; 0: moelookup.window() of the layer.
 
     Belongs to one thread at a time, and to the process that made it.
     """
@@ -140,7 +142,8 @@ class Tuner(_Owned):
         cluster: Optional[str] = None,
         axes: Optional[str] = None,
         share: float = 0.01,
-        margin: float = 0.03,
+        margin: float = 0.01,
+        harm: float = 0.01,
         window: int = 0,
         seed: int = 0,
     ) -> None:
@@ -153,6 +156,7 @@ class Tuner(_Owned):
             seed=_whole("seed", seed),
             share=_share("share", share),
             margin=_share("margin", margin),
+            harm=_share("harm", harm),
             **{
                 name: None if text is None else _text(name, text.encode())
                 for name, text in (("layer", layer), ("cluster", cluster), ("axes", axes))

@@ -55,6 +55,6 @@ int ledger_end(struct store *store, struct attempt *a, enum trial_state state, c
 
 bool ledger_counts(struct attempt *a, const struct sample_row *sample)
 {
-    a->throttled += sample->gpu.throttled == SAMPLE_DISTURBED && sample->kind != SAMPLE_SEARCH;
+    a->throttled += sample->gpu.throttled == SAMPLE_DISTURBED;
     return sample->gpu.throttled != SAMPLE_SET_ASIDE;
 }

@@ -10,7 +10,7 @@ struct attempt {
     bool begun;             /* by this process */
     bool usable;            /* not ruled out, nor failed */
     uint32_t held_back;     /* disturbed steps in a row */
-    uint32_t throttled;     /* steps against the default that counted all the same */
+    uint32_t throttled;     /* disturbed steps that counted all the same */
 };
 
 /* Takes over what an earlier run left.  One that was cut off too often counts as one that kills its

@@ -1,0 +1,254 @@
+/* Load, replay, learn, conclude. */
+#include "bucket.h"
+
+#include "plan.h"
+#include "stats.h"
+#include "status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void bucket_init(struct bucket *b, const struct dictionary *d, uint32_t bucket)
+{
+    *b = (struct bucket){ .dictionary = d,
+                          .key = { d->cluster, d->shape, d->window, bucket },
+                          .capacity = bucket_capacity(d->window, bucket) };
+}
+
+/* ---- what is known */
+
+static struct attempt new_attempt(const struct bucket *b, int arm)
+{
+    return (struct attempt){ .trial = { .key = { .cluster = b->key.cluster,
+                                                 .shape = b->key.shape,
+                                                 .window = b->key.window,
+                                                 .bucket = b->key.bucket,
+                                                 .plan = b->dictionary->arms[arm] },
+                                        .capacity = b->capacity },
+                             .usable = true };
+}
+
+/* It failed, but another time: conditions may have changed. */
+static void try_again(struct attempt *a, const struct trial_row *known)
+{
+    a->trial = *known;
+    a->trial.state = TRIAL_RUNNING;
+    a->trial.attempts = 0;
+    a->trial.message[0] = 0;
+}
+
+static int load_trial(void *self, const struct trial_row *trial)
+{
+    struct bucket *b = self;
+    int arm = dictionary_arm(b->dictionary, &trial->key.plan);
+
+    if (arm < 0)
+        return OK;
+    if (trial->run >= b->dictionary->first_run)
+        return ledger_recall(b->dictionary->store, &b->attempts[arm], trial);
+    try_again(&b->attempts[arm], trial);
+    return OK;
+}
+
+int bucket_remember(struct bucket *b, int arm, enum sample_kind kind, int64_t ns)
+{
+    if (b->told_count == b->told_room) {
+        uint32_t room = 2 * b->told_room + 32;
+        struct told *more = realloc(b->told, room * sizeof(*more));
+
+        if (!more)
+            return fail(ERR_NOMEM, "samples of a bucket");
+        b->told = more;
+        b->told_room = room;
+    }
+    b->told[b->told_count++] = (struct told){ arm, kind, ns };
+    return OK;
+}
+
+static int load_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
+{
+    struct bucket *b = self;
+    int arm = dictionary_arm(b->dictionary, &trial->key.plan);
+
+    if (arm < 0 || !ledger_counts(&b->attempts[arm], sample))
+        return OK;
+    return bucket_remember(b, arm, sample->kind, sample->ns);
+}
+
+static int load_entry(struct bucket *b)
+{
+    int rc = dictionary_entry(b->dictionary, b->key.bucket, &b->entry);
+
+    b->known = rc == OK;
+    return rc < 0 ? rc : OK;
+}
+
+int bucket_load(struct bucket *b)
+{
+    const struct dictionary *d = b->dictionary;
+    const struct bucket_key *k = &b->key;
+
+    if (b->attempts)
+        return OK;
+    b->attempts = calloc(d->arm_count, sizeof(*b->attempts));
+    if (!b->attempts)
+        return fail(ERR_NOMEM, "plans of a bucket");
+    for (int arm = 0; arm < (int)d->arm_count; arm++)
+        b->attempts[arm] = new_attempt(b, arm);
+    TRY(load_entry(b));
+    TRY(store_trials(d->store, k->cluster, k->shape, k->window, k->bucket, load_trial, b));
+    return store_samples(d->store, k->cluster, k->shape, k->window, k->bucket, load_sample, b);
+}
+
+void bucket_forget(struct bucket *b)
+{
+    free(b->attempts);
+    free(b->told);
+    b->attempts = NULL;
+    b->told = NULL;
+    b->told_count = b->told_room = 0;
+}
+
+uint32_t bucket_count(const struct bucket *b, int arm)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < b->told_count; i++)
+        n += b->told[i].arm == arm;
+    return n;
+}
+
+double bucket_median_ns(const struct bucket *b, int arm)
+{
+    double values[64];
+    size_t n = 0;
+
+    for (uint32_t i = b->told_count; i-- > 0 && n < sizeof(values) / sizeof(values[0]);)
+        if (b->told[i].arm == arm)
+            values[n++] = (double)b->told[i].ns;
+    return median_of(values, n);
+}
+
+/* ---- the decision */
+
+static enum decision_purpose purpose_of(enum sample_kind kind)
+{
+    if (kind == SAMPLE_SEARCH)
+        return DECISION_SEARCH;
+    return kind == SAMPLE_CONTEST ? DECISION_SAFETY : DECISION_OTHER;
+}
+
+enum sample_kind bucket_sample_kind(enum decision_purpose purpose)
+{
+    return purpose == DECISION_SEARCH ? SAMPLE_SEARCH : SAMPLE_CONTEST;
+}
+
+/* A refuted entry and an old table's tie hold a plan that nobody chose. */
+static int incumbent_of(const struct bucket *b)
+{
+    const struct entry_row *e = &b->entry;
+
+    return b->known && !e->inferred && entry_is_decided(e) ? dictionary_arm(b->dictionary, &e->plan)
+                                                           : -1;
+}
+
+static bool takes_part(const struct bucket *b, int arm, bool rematch)
+{
+    const struct dictionary *d = b->dictionary;
+
+    return b->attempts[arm].usable &&
+           (!rematch || arm == d->standard || arm == dictionary_arm(d, &b->entry.plan) ||
+            arm == dictionary_arm(d, &b->entry.runner_up));
+}
+
+void bucket_open(struct bucket *b, bool rematch)
+{
+    const struct dictionary *d = b->dictionary;
+    bool usable[SEARCH_ARMS_MAX] = { false };
+    struct decision_setup setup = { .search = d->search,
+                                    .capacity = b->capacity,
+                                    .usable = usable,
+                                    .standard = d->standard,
+                                    .incumbent = incumbent_of(b),
+                                    .alone = rematch,
+                                    .harm = d->harm,
+                                    .margin = d->margin,
+                                    .patience = d->effort->patience };
+
+    for (int arm = 0; arm < (int)d->arm_count; arm++)
+        usable[arm] = takes_part(b, arm, rematch);
+    decision_open(&b->decision, &setup);
+    for (uint32_t i = 0; i < b->told_count; i++)
+        decision_recall(&b->decision, purpose_of(b->told[i].kind), b->told[i].arm, b->told[i].ns);
+}
+
+/* ---- steps */
+
+int bucket_begin(struct bucket *b, int arm, bool harmless)
+{
+    return ledger_begin(b->dictionary->store, b->dictionary->run, &b->attempts[arm], harmless);
+}
+
+int bucket_tell(struct bucket *b, enum decision_purpose purpose, int arm, int64_t ns)
+{
+    TRY(bucket_remember(b, arm, bucket_sample_kind(purpose), ns));
+    decision_tell(&b->decision, purpose, arm, ns);
+    return OK;
+}
+
+int bucket_learn(struct bucket *b, enum decision_purpose purpose, int arm, int64_t ns)
+{
+    struct store *store = b->dictionary->store;
+    struct attempt *a = &b->attempts[arm];
+
+    TRY(ledger_end(store, a, TRIAL_OK, ""));
+    TRY(store_sample(store, a->trial.id,
+                     &(struct sample_row){ .kind = bucket_sample_kind(purpose),
+                                           .round = bucket_count(b, arm),
+                                           .ns = ns,
+                                           .run = b->dictionary->run }));
+    return bucket_tell(b, purpose, arm, ns);
+}
+
+int bucket_fail(struct bucket *b, int arm, enum trial_state state, const char *why)
+{
+    return ledger_end(b->dictionary->store, &b->attempts[arm], state, why);
+}
+
+/* ---- the entry */
+
+static uint32_t throttled(const struct bucket *b, int arm)
+{
+    int standard = b->dictionary->standard;
+
+    return b->attempts[arm].throttled +
+           (standard >= 0 && standard != arm ? b->attempts[standard].throttled : 0);
+}
+
+int bucket_entry(const struct bucket *b, struct entry_row *out)
+{
+    const struct dictionary *d = b->dictionary;
+    struct decision_result r;
+
+    if (!decision_result(&b->decision, &r))
+        return UNSUPPORTED;
+    dictionary_begin_entry(d, b->key.bucket, out);
+    out->plan = d->arms[r.arm];
+    out->search_winner = d->arms[r.found.winner];
+    if (r.found.runner_up >= 0)
+        out->runner_up = d->arms[r.found.runner_up];
+    out->time_us = r.ns * 1e-3;
+    out->low_us = r.low_ns * 1e-3;
+    out->high_us = r.high_ns * 1e-3;
+    out->default_us = r.default_ns * 1e-3;
+    out->gain = r.gain;
+    out->gain_low = r.gain_low;
+    out->gain_high = r.gain_high;
+    out->bound = r.bound;
+    out->samples = r.samples;
+    out->throttled = throttled(b, r.arm);
+    snprintf(out->reason, sizeof(out->reason), "%s", search_reason_words[r.found.reason]);
+    snprintf(out->decision, sizeof(out->decision), "%s", decision_words[r.word]);
+    return OK;
+}

@@ -1,0 +1,69 @@
+/* One bucket from what the store knows of it to its entry.  Who runs the steps, and what they may
+ * cost, is the caller's:
+ *
+ *     bucket_init(&b, dictionary, bucket);
+ *     bucket_load(&b);                                   what earlier runs left
+ *     bucket_open(&b, false);                            the decision, at the point they left it
+ *     while ((arm = decision_next(&b.decision, &purpose)) != DECISION_DONE)
+ *         bucket_learn(&b, purpose, arm, ns);            or bucket_fail(&b, arm, state, why)
+ *     bucket_entry(&b, &entry);
+ *     bucket_forget(&b);
+ *
+ * All that was sampled in the bucket, by whomever, is told in the order it was taken. */
+#ifndef BUCKET_H
+#define BUCKET_H
+
+#include "bucket_key.h"
+#include "decision.h"
+#include "dictionary.h"
+#include "ledger.h"
+
+/* A sample that counts. */
+struct told {
+    int arm;
+    enum sample_kind kind;
+    int64_t ns;
+};
+
+struct bucket {
+    const struct dictionary *dictionary;
+    struct bucket_key key;
+    uint64_t capacity;
+    bool known; /* there is an entry */
+    struct entry_row entry;
+    struct attempt *attempts; /* by arm; NULL: not loaded */
+    struct told *told;        /* in the order they were taken */
+    uint32_t told_count, told_room;
+    struct decision decision;
+};
+
+void bucket_init(struct bucket *b, const struct dictionary *dictionary, uint32_t bucket);
+
+/* Entry, attempts and samples.  Whoever knows of more that cannot run here makes those attempts
+ * unusable before the decision is opened. */
+int bucket_load(struct bucket *b);
+void bucket_forget(struct bucket *b); /* attempts and samples; the entry stays */
+
+/* A rematch is among the entry's plan, its runner-up and the default alone, and what other buckets
+ * say does not count: the machine has changed. */
+void bucket_open(struct bucket *b, bool rematch);
+
+/* Before an arm's first step; `harmless` as for ledger_begin(). */
+int bucket_begin(struct bucket *b, int arm, bool harmless);
+/* A step that took `ns`: its row, and what follows from it. */
+int bucket_learn(struct bucket *b, enum decision_purpose purpose, int arm, int64_t ns);
+/* The same where the row is written already. */
+int bucket_tell(struct bucket *b, enum decision_purpose purpose, int arm, int64_t ns);
+/* The same where nothing is decided. */
+int bucket_remember(struct bucket *b, int arm, enum sample_kind kind, int64_t ns);
+/* Never again in this bucket. */
+int bucket_fail(struct bucket *b, int arm, enum trial_state state, const char *why);
+
+enum sample_kind bucket_sample_kind(enum decision_purpose purpose);
+uint32_t bucket_count(const struct bucket *b, int arm);   /* samples */
+double bucket_median_ns(const struct bucket *b, int arm); /* of the last ones; NAN: none */
+
+/* What would be published now.  UNSUPPORTED: no plan can run here; the trials say why. */
+int bucket_entry(const struct bucket *b, struct entry_row *out);
+
+#endif

@@ -1,0 +1,41 @@
+/* The dictionary of one layer while it is written: what is the same for all of its buckets, and
+ * entries of buckets that nobody measured. */
+#ifndef DICTIONARY_H
+#define DICTIONARY_H
+
+#include "effort.h"
+#include "search.h"
+#include "store.h"
+
+struct dictionary {
+    struct store *store;    /* borrowed, as all pointers */
+    int64_t cluster, shape; /* ids in the store */
+    int64_t run;            /* that writes */
+    int64_t first_run;      /* what failed in earlier runs than this may be tried again */
+    uint32_t window;
+    const struct moe_plan *arms;
+    size_t arm_count;
+    int standard;          /* the default plan's arm, or -1 */
+    struct search *search; /* NULL: nothing is decided */
+    const struct effort *effort;
+    double harm, margin; /* as in struct decision_setup */
+};
+
+/* The index of a plan, or -1. */
+int dictionary_arm(const struct dictionary *d, const struct moe_plan *plan);
+
+/* The bucket's entry.  UNSUPPORTED, silently, if there is none. */
+int dictionary_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out);
+
+/* What the search expects one plan to take at a bucket; NAN if it has no model, or arm is -1. */
+double dictionary_expected_us(const struct dictionary *d, uint32_t bucket, int arm);
+
+/* An entry that holds this run's names and nothing that was found. */
+void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out);
+
+/* Nothing is measured there: an entry for this arm by what the search has learnt elsewhere.  Times
+ * and bound are NAN as far as it has learnt nothing.  usable NULL: all arms are. */
+void dictionary_infer(const struct dictionary *d, uint32_t bucket, int arm, const bool *usable,
+                      struct entry_row *out);
+
+#endif
