@@ -48,7 +48,7 @@ struct step_time contrast_default(const struct layer_facts *layer, const struct 
                                entry->time_us / (1 - entry->gain_high),
                                entry->samples,
                                true,
-                               trial ? throttled_of(trial) : 0 };
+                               trial ? (uint32_t)heat_counted(&trial->heat) : 0 };
 }
 
 /* Timed there, or told by the entry. */

@@ -777,21 +777,22 @@ static struct normal guided_level(struct search *search, int arm)
 static struct normal guided_compare(struct search *search, int arm, int other)
 {
     struct guided *g = search->own;
+    double doubt = history_doubt(&g->history);
 
     look(g, -1);
     return (struct normal){ g->outlook.mean[arm] - g->outlook.mean[other],
-                            outlook_difference_sd(&g->outlook, arm, other) };
+                            doubt * outlook_difference_sd(&g->outlook, arm, other) };
 }
 
 static double guided_bound(struct search *search, int arm)
 {
     struct guided *g = search->own;
-    double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX];
+    double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX], doubt = history_doubt(&g->history);
 
     look(g, -1);
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
         mean[i] = g->outlook.mean[i] - g->outlook.mean[arm];
-        sd[i] = outlook_difference_sd(&g->outlook, i, arm);
+        sd[i] = doubt * outlook_difference_sd(&g->outlook, i, arm);
     }
     return bound_against(search, search->usable, mean, sd, arm);
 }

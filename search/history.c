@@ -10,7 +10,7 @@ static const double outlier_log = 0.4;
 /* Of what a visit's samples share. */
 static const double offset_sd = 0.08;
 /* What is believed of the noise before anything was repeated: 5 %, as from this many samples. */
-static const double prior_sd = 0.05, prior_freedom = 6;
+static const double prior_sd = 0.05, prior_freedom = 3;
 
 void history_reset(struct history *history, size_t arm_count)
 {
@@ -207,6 +207,15 @@ double history_variance(const struct history *history)
 
     add_noise(history, &here, &freedom);
     return (before_freedom * before + here) / (before_freedom + freedom);
+}
+
+/* Student's 99 % over the normal distribution's, nearly. */
+double history_doubt(const struct history *history)
+{
+    double squares = 0, freedom = prior_freedom + history->freedom;
+
+    add_noise(history, &squares, &freedom);
+    return 1 + 2 / freedom;
 }
 
 /* ---- earlier visits */

@@ -57,6 +57,8 @@ void history_end(struct history *history, bool screened);
 
 /* Of one sample's log(ns): what the present visit says, and everything seen before. */
 double history_variance(const struct history *history);
+/* By how much more a standard deviation has to be taken as long as that rests on few samples. */
+double history_doubt(const struct history *history);
 
 /* Earlier visits' records, nearest in capacity first, then the present visit's if wanted. */
 enum history_part { HISTORY_PAST, HISTORY_ALL };
