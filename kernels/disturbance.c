@@ -66,7 +66,8 @@ int64_t use_lost_ns(const struct use *before, const struct use *after, double co
                       (after->ran_ns - before->ran_ns);
     int64_t lost = waited < missing ? waited : missing;
 
-    return lost > 0 ? lost : 0; /* a thread that has ended takes its account with it */
+    return lost > 0 && cores >= 1 ? lost
+                                  : 0; /* a thread that has ended takes its account with it */
 }
 
 bool steal_is_due(const struct steal *s, int64_t now_ns)

@@ -30,8 +30,8 @@ struct use {
     int64_t at_ns, ran_ns, waited_ns;
 };
 
-/* What others took between the two, of `cores` that are the process's own (a part of one is
- * possible). */
+/* What others took between the two, of `cores` that are the process's own.  Less than one: it waits
+ * for those that it shares it with, and nothing is known of others. */
 int64_t use_lost_ns(const struct use *before, const struct use *after, double cores);
 
 /* Ticks are 10 ms: a share of them is known after half a second, and then for the next half. */
