@@ -11,7 +11,8 @@ static const double harmless = 0.01;
 static const double harm_limit = 0.01;
 /* Plans that differ by less would change places from bucket to bucket for nothing. */
 static const double no_better = 0.001;
-enum { PATIENCE = 40 };
+/* What the default takes is a claim, too, and one sample may be an outlier. */
+enum { PATIENCE = 40, STANDARD_LEAST = 2 };
 
 void decision_open(struct decision *d, const struct decision_setup *setup)
 {

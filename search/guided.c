@@ -35,7 +35,8 @@ struct guided {
     bool cold;                       /* no visit nearby looked at every family */
     bool flagged[SEARCH_ARMS_MAX];   /* was much slower than predicted in this visit */
     double promise[SEARCH_ARMS_MAX]; /* of a flagged arm: what was predicted */
-    int pending, last;               /* -1 = none */
+    double unlike[SEARCH_ARMS_MAX]; /* variance of an arm that is nothing like what was predicted */
+    int pending, last;              /* -1 = none */
     uint32_t audits;
     bool tried[SEARCH_ARMS_MAX]; /* in any visit */
     struct pick pick;            /* what comes next */
@@ -83,6 +84,8 @@ static void rebuild(struct guided *g)
 
     g->gp.surprise = fmax(0.3, fmin(30, surprise));
     gaussian_predict(&g->gp, g->scratch, n, g->history.log_c, true, &g->base);
+    for (size_t i = 0; i < g->base.count; i++)
+        g->base.covariance[i * g->base.stride + i] += g->unlike[i];
 }
 
 static void refit(struct guided *g)
@@ -613,6 +616,7 @@ static void guided_visit(struct search *search)
     g->alone = search->alone;
     g->cold = g->alone || !history_screened_near(&g->history, log_c, 0.7);
     memset(g->flagged, 0, sizeof(g->flagged));
+    memset(g->unlike, 0, sizeof(g->unlike));
     g->pending = g->last = -1;
     g->audits = 0;
     g->elsewhere_known = false;
@@ -637,6 +641,14 @@ static struct normal expect(struct guided *g, int arm)
                             sqrt(sd * sd + history_variance(&g->history) + mood_sd * mood_sd) };
 }
 
+/* A model that is so far off says nothing of this arm: its own samples count.  Faster, that is:
+ * what is slower may be an outlier. */
+static void disbelieve(struct guided *g, int arm, double above)
+{
+    g->unlike[arm] = above * above;
+    g->base.covariance[(size_t)arm * g->base.stride + (size_t)arm] += g->unlike[arm];
+}
+
 /* Compares a sample with what was believed before it. */
 static void judge(struct guided *g, int arm, struct normal expected, double log_ns, bool first)
 {
@@ -645,6 +657,8 @@ static void judge(struct guided *g, int arm, struct normal expected, double log_
     if (first) {
         g->squares += fmin(12, above * above / (sd * sd));
         g->first_sights++;
+        if (above < -2.5 * sd)
+            disbelieve(g, arm, above);
     }
     g->pending = g->pending == arm ? -1 : g->pending;
     if (above > fmin(fmax(0.3, 5 * sd), 0.7)) {
@@ -787,12 +801,12 @@ static struct normal guided_compare(struct search *search, int arm, int other)
 static double guided_bound(struct search *search, int arm)
 {
     struct guided *g = search->own;
-    double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX], doubt = history_doubt(&g->history);
+    double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX];
 
     look(g, -1);
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
         mean[i] = g->outlook.mean[i] - g->outlook.mean[arm];
-        sd[i] = doubt * outlook_difference_sd(&g->outlook, i, arm);
+        sd[i] = outlook_difference_sd(&g->outlook, i, arm);
     }
     return bound_against(search, search->usable, mean, sd, arm);
 }

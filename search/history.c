@@ -209,13 +209,14 @@ double history_variance(const struct history *history)
     return (before_freedom * before + here) / (before_freedom + freedom);
 }
 
-/* Student's 99 % over the normal distribution's, nearly. */
+/* Student's 99 % over the normal distribution's, and as much again: the first samples are few and
+ * chosen. */
 double history_doubt(const struct history *history)
 {
     double squares = 0, freedom = prior_freedom + history->freedom;
 
     add_noise(history, &squares, &freedom);
-    return 1 + 2 / freedom;
+    return 1 + 4 / freedom;
 }
 
 /* ---- earlier visits */

@@ -319,7 +319,7 @@ struct plan_of_work {
     bool bursts;
     size_t systems, buckets;
     bool neighbouring; /* capacities walk by 15 % instead of being scattered */
-    bool default_best; /* the default plan is 1.5 % faster than any other */
+    bool default_best; /* the default plan is 1 to 7 % faster than any other */
     uint64_t seed;
 };
 
@@ -347,13 +347,13 @@ static struct search *open_search(const struct surface *surface, const struct en
     return search;
 }
 
-static void favour_default(struct bucket *b)
+static void favour_default(struct bucket *b, double by)
 {
     int standard = default_arm(b);
 
     if (!b->usable[standard] || b->ns[standard] <= b->best_ns)
         return;
-    b->ns[standard] = b->best_ns = 0.985 * b->best_ns;
+    b->ns[standard] = b->best_ns = (1 - by) * b->best_ns;
 }
 
 static double walk(double capacity, uint64_t key, uint64_t step)
@@ -382,7 +382,7 @@ static void run_system(const struct plan_of_work *work, const struct entrant *e,
         if (!bucket_at(&surface, capacity, first, &bucket))
             continue;
         if (work->default_best)
-            favour_default(&bucket);
+            favour_default(&bucket, 0.01 + 0.06 * uniform_draw(seed, 7));
         o = e->run(search, &noise, &bucket);
         summary_add(out, &o);
         first = false;
@@ -438,7 +438,8 @@ static const struct condition {
     { "noise 5 %", 0.05, false, false, 0.15, 3, 20, 0.3, 1.2 },
     { "noise 10 %", 0.10, false, false, 0.4, 0, 28, 0.5, 0 },
     { "noise 5 %, bursts", 0.05, true, false, 0.4, 0, 0, 0.3, 0 },
-    { "noise 5 %, the default is best", 0.05, false, true, 0, 0, 0, 0.3, 0 },
+    /* Wherever another plan is published it does harm: the limit itself, 1 %, is what may be. */
+    { "noise 5 %, the default is best", 0.05, false, true, 0, 0, 0, 1, 0 },
 };
 
 struct totals {
