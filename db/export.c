@@ -6,6 +6,7 @@
 #include "plan.h"
 #include "sha256.h"
 #include "shape.h"
+#include "standings.h"
 #include "status.h"
 
 #include <inttypes.h>
@@ -23,7 +24,8 @@ struct lines {
     const struct export_options *options;
     struct line *list;
     size_t count, room;
-    struct cluster known; /* the last one that was read */
+    uint32_t clusters, standings; /* that were written */
+    struct cluster known;         /* the last one that was read */
     int64_t known_id;
     char known_hash[SHA256_HEX_BYTES];
 };
@@ -103,20 +105,43 @@ static int collect_all(struct store *store, const struct export_options *options
 
 /* ---- numbers and words, the same in every locale */
 
-/* `decimals` of them, as integers: a printed double would take the locale's point. */
+static uint64_t scale_of(int decimals)
+{
+    uint64_t scale = 1;
+
+    while (decimals-- > 0)
+        scale *= 10;
+    return scale;
+}
+
+static const uint64_t no_digits = UINT64_MAX;
+
+static uint64_t digits_of(double value, int decimals)
+{
+    double digits = round(fabs(value) * (double)scale_of(decimals));
+
+    return digits < 1e15 ? (uint64_t)digits : no_digits;
+}
+
+double export_rounded(double value, int decimals)
+{
+    uint64_t digits = digits_of(value, decimals);
+
+    if (digits == no_digits)
+        return NAN;
+    return (value < 0 && digits ? -1 : 1) * ((double)digits / (double)scale_of(decimals));
+}
+
+/* As integers: a printed double would take the locale's point. */
 static void print_fixed(double value, int decimals, FILE *to)
 {
-    uint64_t scale = 1, whole;
+    uint64_t scale = scale_of(decimals), digits = digits_of(value, decimals);
 
-    for (int i = 0; i < decimals; i++)
-        scale *= 10;
-    whole = fabs(value) < 1e12 ? (uint64_t)llround(fabs(value) * (double)scale) : UINT64_MAX;
-    if (whole >= scale * 1000000000000) { /* rounded up to it, too: it would not come in again */
+    if (digits == no_digits)
         fprintf(to, "null");
-        return;
-    }
-    fprintf(to, "%s%" PRIu64 ".%0*" PRIu64, value < 0 && whole ? "-" : "", whole / scale, decimals,
-            whole % scale);
+    else
+        fprintf(to, "%s%" PRIu64 ".%0*" PRIu64, value < 0 && digits ? "-" : "", digits / scale,
+                decimals, digits % scale);
 }
 
 static void print_plan(const char *name, const struct moe_plan *plan, FILE *to)
@@ -142,8 +167,6 @@ static void print_word(const char *name, const char *word, FILE *to)
     fprintf(to, ",\"%s\":", name);
     json_quote(word, to);
 }
-
-enum { TIME_DECIMALS = 3, SHARE_DECIMALS = 6 };
 
 static void print_entry(const struct line *line, FILE *to)
 {
@@ -171,6 +194,20 @@ static void print_entry(const struct line *line, FILE *to)
     print_word("reason", e->reason, to);
     print_word("decision", e->decision, to);
     fprintf(to, ",\"decided_s\":%" PRId64 ",\"throttled\":%u}\n", e->decided_s, e->throttled);
+}
+
+static void print_standing(const struct line *line, const struct standing_row *row, FILE *to)
+{
+    fprintf(to, "{\"standing_of\":\"%s\",\"layer\":\"%s\",\"window\":%u", line->cluster,
+            line->layer, row->window);
+    print_number("gain", row->gain, SHARE_DECIMALS, to);
+    print_number("gain_low", row->gain_low, SHARE_DECIMALS, to);
+    print_number("gain_high", row->gain_high, SHARE_DECIMALS, to);
+    print_number("static_gain", row->static_gain, SHARE_DECIMALS, to);
+    print_number("static_gain_low", row->static_gain_low, SHARE_DECIMALS, to);
+    print_number("static_gain_high", row->static_gain_high, SHARE_DECIMALS, to);
+    print_plan("static_plan", &row->static_plan, to);
+    fprintf(to, ",\"rounds\":%u,\"decided_s\":%" PRId64 "}\n", row->rounds, row->decided_s);
 }
 
 /* Which of a site's ranks are slow says nothing of another site's. */
@@ -202,7 +239,7 @@ static void print_cluster(const struct cluster *cluster, const char *hash, bool 
 
 /* ---- JSON lines */
 
-static int write_clusters(struct lines *lines, uint32_t *count, FILE *to)
+static int write_clusters(struct lines *lines, FILE *to)
 {
     for (size_t i = 0; i < lines->count; i++) {
         const struct line *line = &lines->list[i];
@@ -211,8 +248,42 @@ static int write_clusters(struct lines *lines, uint32_t *count, FILE *to)
             continue;
         TRY(read_cluster(lines, line->entry.cluster));
         print_cluster(&lines->known, line->cluster, lines->options->identify, to);
-        ++*count;
+        lines->clusters++;
     }
+    return OK;
+}
+
+static bool begins_table(const struct lines *lines, size_t i)
+{
+    const struct line *line = &lines->list[i];
+
+    return !i || line->entry.cluster != line[-1].entry.cluster ||
+           line->entry.shape != line[-1].entry.shape || line->entry.window != line[-1].entry.window;
+}
+
+/* Of a table that has changed since, or that is the default plan alone, nothing is known. */
+static int write_standing(struct lines *lines, const struct line *line, FILE *to)
+{
+    const struct entry_row *e = &line->entry;
+    struct standing_row row;
+    bool current;
+    int rc = store_standing_get(lines->store, e->cluster, e->shape, e->window, &row);
+
+    if (rc)
+        return rc < 0 ? rc : OK;
+    TRY(standing_is_current(lines->store, &row, &current));
+    if (!current || standing_fault(&row).field)
+        return OK;
+    print_standing(line, &row, to);
+    lines->standings++;
+    return OK;
+}
+
+static int write_standings(struct lines *lines, FILE *to)
+{
+    for (size_t i = 0; i < lines->count; i++)
+        if (begins_table(lines, i))
+            TRY(write_standing(lines, &lines->list[i], to));
     return OK;
 }
 
@@ -231,10 +302,11 @@ static int write_sample(void *self, const struct trial_row *trial, const struct 
     moe_plan_format(&trial->key.plan, plan, sizeof(plan));
     fprintf(t->to,
             "{\"sample_of\":\"%s\",\"layer\":\"%s\",\"window\":%u,\"bucket\":%u,\"plan\":\"%s\","
-            "\"kind\":%d,\"round\":%u,\"ns\":%" PRId64 ",\"clock_mhz\":%u,\"throttled\":%u}\n",
+            "\"kind\":%d,\"round\":%u,\"ns\":%" PRId64 ",\"clock_mhz\":%u,\"throttled\":%u,"
+            "\"lost_ns\":%" PRId64 "}\n",
             t->line->cluster, t->line->layer, t->line->entry.window, t->line->entry.bucket, plan,
             (int)sample->kind, sample->round, sample->ns, sample->gpu.clock_mhz,
-            sample->gpu.throttled);
+            sample->gpu.throttled, sample->lost_ns);
     return OK;
 }
 
@@ -250,17 +322,17 @@ static int write_samples(struct lines *lines, FILE *to)
     return OK;
 }
 
-static int write_body(struct lines *lines, uint32_t *clusters, FILE *to)
+static int write_body(struct lines *lines, FILE *to)
 {
-    TRY(write_clusters(lines, clusters, to));
+    TRY(write_clusters(lines, to));
     for (size_t i = 0; i < lines->count; i++)
         print_entry(&lines->list[i], to);
+    TRY(write_standings(lines, to));
     return lines->options->full ? write_samples(lines, to) : OK;
 }
 
 /* The first line vouches for the rest. */
-static void write_all(const struct lines *lines, uint32_t clusters, const char *body, size_t size,
-                      FILE *to)
+static void write_all(const struct lines *lines, const char *body, size_t size, FILE *to)
 {
     struct sha256 sum;
     uint8_t hash[SHA256_BYTES];
@@ -272,8 +344,9 @@ static void write_all(const struct lines *lines, uint32_t clusters, const char *
     sha256_hex(hash, hex);
     fprintf(to,
             "{\"format\":\"moetune-table\",\"version\":%d,\"semantics\":%d,\"clusters\":%u,"
-            "\"entries\":%zu,\"sha256\":\"%s\"}\n",
-            EXPORT_VERSION, CLUSTER_SEMANTICS, clusters, lines->count, hex);
+            "\"entries\":%zu,\"standings\":%u,\"sha256\":\"%s\"}\n",
+            EXPORT_VERSION, CLUSTER_SEMANTICS, lines->clusters, lines->count, lines->standings,
+            hex);
     fwrite(body, 1, size, to);
 }
 
@@ -287,17 +360,16 @@ int export_lines(struct store *store, const struct export_options *options, FILE
     struct lines lines;
     char *body = NULL;
     size_t size = 0;
-    uint32_t clusters = 0;
     FILE *memory;
     int rc;
 
     TRY(collect_all(store, options, &lines));
     memory = open_memstream(&body, &size);
-    rc = memory ? write_body(&lines, &clusters, memory) : fail(ERR_NOMEM, "the table's text");
+    rc = memory ? write_body(&lines, memory) : fail(ERR_NOMEM, "the table's text");
     if (memory && fclose(memory) && !rc)
         rc = fail(ERR_NOMEM, "the table's text");
     if (!rc)
-        write_all(&lines, clusters, body, size, to);
+        write_all(&lines, body, size, to);
     free(body);
     free(lines.list);
     return rc ? rc : finish(to);

@@ -6,6 +6,7 @@
 #include "plan.h"
 #include "sha256.h"
 #include "shape.h"
+#include "standings.h"
 #include "status.h"
 #include "utf8.h"
 
@@ -27,6 +28,12 @@ struct incoming {
     size_t cluster; /* index */
     struct moe_shape shape;
     struct entry_row row;
+    enum merge_outcome outcome; /* once it is placed */
+};
+
+struct incoming_standing {
+    size_t table; /* index of its first entry */
+    struct standing_row row;
 };
 
 struct import_table;
@@ -43,11 +50,12 @@ struct import_table {
     char origin[256]; /* for messages: a file's name */
     struct known_cluster *clusters;
     struct incoming *entries;
-    size_t cluster_count, cluster_room, entry_count, entry_room;
+    struct incoming_standing *standings;
+    size_t cluster_count, cluster_room, entry_count, entry_room, standing_count, standing_room;
     uint32_t line;
     char layer[SHAPE_TEXT_BYTES]; /* of the entry before, which is mostly this one's */
     /* The header says: */
-    int64_t wanted_clusters, wanted_entries;
+    int64_t wanted_clusters, wanted_entries, wanted_standings;
     const struct version *version;
     char sha256[SHA256_HEX_BYTES];
 };
@@ -57,6 +65,7 @@ struct import_table {
 enum kind {
     KIND_TEXT,
     KIND_WORD,
+    KIND_DECISION,
     KIND_PLAN,
     KIND_PLAN_OR_NULL,
     KIND_COUNT,
@@ -121,6 +130,19 @@ static int take_word(const struct object *o, const struct member *m, const struc
     return strspn(m->to, allowed) == v->length ? OK : wrong(o->table, m->name, "is no word");
 }
 
+/* All that an entry ever was, whichever version its table is of. */
+static int take_decision(const struct object *o, const struct member *m, const struct json_value *v)
+{
+    static const char *const words[] = { "adopted", "likely", "default",  "incumbent", "alone",
+                                         "static",  "tie",    "inferred", "refuted" };
+
+    TRY(take_text(o, m, v));
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (!strcmp(m->to, words[i]))
+            return OK;
+    return wrong(o->table, m->name, "is no decision");
+}
+
 static int take_plan(const struct object *o, const struct member *m, const struct json_value *v)
 {
     struct moe_plan plan;
@@ -155,8 +177,8 @@ static int take_number(const struct object *o, const struct member *m, const str
 
     if (v->kind != JSON_NULL && !(isfinite(value) && fabs(value) < 1e12 && (!time || value >= 0)))
         return wrong(o->table, m->name, "is no number in range");
-    /* SQLite knows no negative zero: what is compared must be what is stored. */
-    *(double *)m->to = value == 0 ? 0 : value;
+    /* What is compared must be what is written again. */
+    *(double *)m->to = export_rounded(value, time ? TIME_DECIMALS : SHARE_DECIMALS);
     return OK;
 }
 
@@ -173,6 +195,7 @@ static int take(const struct object *o, const struct member *m, const struct jso
     switch (m->kind) {
     case KIND_TEXT: return take_text(o, m, v);
     case KIND_WORD: return take_word(o, m, v);
+    case KIND_DECISION: return take_decision(o, m, v);
     case KIND_PLAN:
     case KIND_PLAN_OR_NULL: return take_plan(o, m, v);
     case KIND_COUNT: return take_count(o, m, v);
@@ -247,12 +270,18 @@ static int read_object(struct object *o, const char *text, size_t length)
 
 #define MEMBERS(list) .members = (list), .count = sizeof(list) / sizeof((list)[0])
 
-/* ---- the three kinds of lines */
+/* ---- the kinds of lines */
 
 /* Since version 2 lines close with what clocks were held back. */
 static bool knows_clocks(const struct import_table *r)
 {
     return r->version->number >= 2;
+}
+
+/* Since version 3: what other processes took of a sample, and what a table is worth as a whole. */
+static bool knows_standings(const struct import_table *r)
+{
+    return r->version->number >= 3;
 }
 
 static int read_header(struct import_table *r, const char *text, size_t length)
@@ -266,9 +295,11 @@ static int read_header(struct import_table *r, const char *text, size_t length)
         { "clusters", KIND_COUNT, &r->wanted_clusters, sizeof(int64_t), CLUSTERS_MAX },
         { "entries", KIND_COUNT, &r->wanted_entries, sizeof(int64_t), ENTRIES_MAX },
         { "sha256", KIND_TEXT, r->sha256, sizeof(r->sha256), 0 },
+        { "standings", KIND_COUNT, &r->wanted_standings, sizeof(int64_t), ENTRIES_MAX },
     };
     struct object o = { .table = r, MEMBERS(members) };
 
+    o.count -= knows_standings(r) ? 0 : 1;
     TRY(read_object(&o, text, length));
     if (semantics != CLUSTER_SEMANTICS)
         return wrong(r, "semantics", "is another meaning of r, d and a than this moetune's");
@@ -346,21 +377,27 @@ static int check_plan(const struct import_table *r, const char *name, struct moe
     return OK;
 }
 
-static int read_layer(struct import_table *r, const char *layer, struct moe_shape *shape)
+static int read_layer(const struct import_table *r, const char *layer, struct moe_shape *shape)
 {
     char why[SHAPE_FAULT_BYTES], again[SHAPE_TEXT_BYTES];
 
-    if (r->entry_count && !strcmp(layer, r->layer)) {
-        *shape = r->entries[r->entry_count - 1].shape;
-        return OK;
-    }
     shape->struct_size = sizeof(*shape);
     if (shape_scan(layer, shape) || shape_fault(shape, why, sizeof(why)))
         return wrong(r, "layer", "is no layer");
     shape_format(shape, again, sizeof(again));
     if (strcmp(again, layer) != 0)
         return wrong(r, "layer", "is not in its one form");
-    memcpy(r->layer, again, sizeof(r->layer));
+    return OK;
+}
+
+static int read_entry_layer(struct import_table *r, const char *layer, struct moe_shape *shape)
+{
+    if (r->entry_count && !strcmp(layer, r->layer)) {
+        *shape = r->entries[r->entry_count - 1].shape;
+        return OK;
+    }
+    TRY(read_layer(r, layer, shape));
+    memcpy(r->layer, layer, strlen(layer) + 1);
     return OK;
 }
 
@@ -390,7 +427,7 @@ static int check_entry(struct import_table *r, const char *cluster, const char *
         return wrong(r, "cluster", "was not described before");
     in->cluster = (size_t)at;
     TRY(check_order(r, layer, in));
-    TRY(read_layer(r, layer, &in->shape));
+    TRY(read_entry_layer(r, layer, &in->shape));
     if (in->shape.ranks != r->clusters[at].cluster.ranks)
         return wrong(r, "layer", "has other ranks than its cluster");
     TRY(check_plan(r, "plan", &e->plan, &in->shape));
@@ -428,7 +465,7 @@ static int read_entry(struct import_table *r, const char *text, size_t length)
         { "effort", KIND_WORD, e->effort, sizeof(e->effort), 0 },
         { "search", KIND_WORD, e->search, sizeof(e->search), 0 },
         { "reason", KIND_WORD, e->reason, sizeof(e->reason), 0 },
-        { "decision", KIND_WORD, e->decision, sizeof(e->decision), 0 },
+        { "decision", KIND_DECISION, e->decision, sizeof(e->decision), 0 },
         { "decided_s", KIND_COUNT, &e->decided_s, sizeof(e->decided_s), 1e12 },
         { "throttled", KIND_COUNT, &e->throttled, sizeof(e->throttled), UINT32_MAX },
     };
@@ -445,27 +482,95 @@ static int read_entry(struct import_table *r, const char *text, size_t length)
     return OK;
 }
 
+static bool is_of_table(const struct incoming *in, size_t cluster, const struct moe_shape *shape,
+                        uint32_t window)
+{
+    return in->cluster == cluster && in->row.window == window && shape_equal(&in->shape, shape);
+}
+
+/* Its entries are there: the table's first one after those of the standing before, which come in
+ * the same order. */
+static int find_table(const struct import_table *r, struct incoming_standing *in, size_t cluster,
+                      const struct moe_shape *shape)
+{
+    const struct incoming_standing *last = r->standings + r->standing_count;
+
+    in->table = r->standing_count ? last[-1].table : 0;
+    while (in->table < r->entry_count &&
+           !is_of_table(&r->entries[in->table], cluster, shape, in->row.window))
+        in->table++;
+    if (in->table == r->entry_count)
+        return wrong(r, "standing_of", "has no entries, or is out of order");
+    if (r->standing_count && in->table == last[-1].table)
+        return wrong(r, "standing_of", "comes twice");
+    return OK;
+}
+
+static int check_standing(struct import_table *r, const char *cluster, const char *layer,
+                          struct incoming_standing *in)
+{
+    struct standing_fault fault = standing_fault(&in->row);
+    struct moe_shape shape = { 0 };
+    long at = find_cluster(r, cluster);
+
+    if (at < 0)
+        return wrong(r, "standing_of", "was not described before");
+    TRY(read_layer(r, layer, &shape));
+    TRY(find_table(r, in, (size_t)at, &shape));
+    TRY(check_plan(r, "static_plan", &in->row.static_plan, &shape));
+    return fault.field ? wrong(r, fault.field, fault.why) : OK;
+}
+
+static int read_standing(struct import_table *r, const char *text, size_t length)
+{
+    struct incoming_standing in = { .table = 0 };
+    struct standing_row *s = &in.row;
+    char cluster[SHA256_HEX_BYTES], layer[SHAPE_TEXT_BYTES];
+    const struct member members[] = {
+        { "standing_of", KIND_TEXT, cluster, sizeof(cluster), 0 },
+        { "layer", KIND_TEXT, layer, sizeof(layer), 0 },
+        { "window", KIND_COUNT, &s->window, sizeof(s->window), UINT32_MAX },
+        { "gain", KIND_SHARE, &s->gain, 0, 0 },
+        { "gain_low", KIND_SHARE, &s->gain_low, 0, 0 },
+        { "gain_high", KIND_SHARE, &s->gain_high, 0, 0 },
+        { "static_gain", KIND_SHARE, &s->static_gain, 0, 0 },
+        { "static_gain_low", KIND_SHARE, &s->static_gain_low, 0, 0 },
+        { "static_gain_high", KIND_SHARE, &s->static_gain_high, 0, 0 },
+        { "static_plan", KIND_PLAN_OR_NULL, &s->static_plan, 0, 0 },
+        { "rounds", KIND_COUNT, &s->rounds, sizeof(s->rounds), UINT32_MAX },
+        { "decided_s", KIND_COUNT, &s->decided_s, sizeof(s->decided_s), 1e12 },
+    };
+    struct object o = { .table = r, MEMBERS(members) };
+
+    TRY(read_object(&o, text, length));
+    TRY(check_standing(r, cluster, layer, &in));
+    TRY(grow((void **)&r->standings, r->standing_count, &r->standing_room, sizeof(in)));
+    r->standings[r->standing_count++] = in;
+    return OK;
+}
+
 /* Samples are for people; they are read as carefully and left behind. */
 static int read_sample(struct import_table *r, const char *text, size_t length)
 {
     char cluster[SHA256_HEX_BYTES], layer[SHAPE_TEXT_BYTES];
     struct moe_plan plan;
-    int64_t window, bucket, kind, round, ns, clock_mhz, throttled;
+    int64_t window, bucket, kind, round, ns, clock_mhz, throttled, lost_ns;
     const struct member members[] = {
         { "sample_of", KIND_TEXT, cluster, sizeof(cluster), 0 },
         { "layer", KIND_TEXT, layer, sizeof(layer), 0 },
         { "window", KIND_COUNT, &window, sizeof(window), UINT32_MAX },
         { "bucket", KIND_COUNT, &bucket, sizeof(bucket), UINT32_MAX },
         { "plan", KIND_PLAN, &plan, 0, 0 },
-        { "kind", KIND_COUNT, &kind, sizeof(kind), 100 },
+        { "kind", KIND_COUNT, &kind, sizeof(kind), SAMPLE_ROUNDS },
         { "round", KIND_COUNT, &round, sizeof(round), UINT32_MAX },
         { "ns", KIND_COUNT, &ns, sizeof(ns), 1e18 },
         { "clock_mhz", KIND_COUNT, &clock_mhz, sizeof(clock_mhz), 1e6 },
         { "throttled", KIND_COUNT, &throttled, sizeof(throttled), SAMPLE_SET_ASIDE },
+        { "lost_ns", KIND_COUNT, &lost_ns, sizeof(lost_ns), 1e18 },
     };
     struct object o = { .table = r, MEMBERS(members) };
 
-    o.count -= knows_clocks(r) ? 0 : 2;
+    o.count -= knows_standings(r) ? 0 : (knows_clocks(r) ? 1 : 3);
     return read_object(&o, text, length);
 }
 
@@ -483,6 +588,10 @@ static int read_line(struct import_table *r, const char *text, size_t length)
                               : read_cluster(r, text, length);
     if (begins(text, length, "{\"sample_of\":"))
         return read_sample(r, text, length);
+    if (begins(text, length, "{\"standing_of\":") && knows_standings(r))
+        return read_standing(r, text, length);
+    if (r->standing_count)
+        return wrong(r, "line", "comes after standings");
     return read_entry(r, text, length);
 }
 
@@ -507,6 +616,7 @@ static int check_sum(const struct import_table *r, const char *body, size_t size
 static const struct version versions[] = {
     { 1, read_header, read_line },
     { 2, read_header, read_line },
+    { 3, read_header, read_line },
 };
 enum { VERSION_COUNT = sizeof(versions) / sizeof(versions[0]) };
 _Static_assert((int)VERSION_COUNT == (int)EXPORT_VERSION, "what was ever written is read");
@@ -552,6 +662,21 @@ static int find_version(struct import_table *r, const char *text, size_t length)
                 claim.version);
 }
 
+static int check_count(const struct import_table *r, const char *what, size_t count, int64_t wanted)
+{
+    if ((int64_t)count == wanted)
+        return OK;
+    return fail(ERR_FORMAT, "%s holds %zu %s, its first line says %lld", r->origin, count, what,
+                (long long)wanted);
+}
+
+static int check_counts(const struct import_table *r)
+{
+    TRY(check_count(r, "clusters", r->cluster_count, r->wanted_clusters));
+    TRY(check_count(r, "entries", r->entry_count, r->wanted_entries));
+    return check_count(r, "standings", r->standing_count, r->wanted_standings);
+}
+
 static int read_all(struct import_table *r, const char *text, size_t size)
 {
     const char *end = text + size, *at = memchr(text, '\n', size);
@@ -569,13 +694,7 @@ static int read_all(struct import_table *r, const char *text, size_t size)
             return wrong(r, "line", "does not end");
         TRY(r->version->line(r, text, (size_t)(at - text)));
     }
-    if ((int64_t)r->cluster_count != r->wanted_clusters ||
-        (int64_t)r->entry_count != r->wanted_entries)
-        return fail(ERR_FORMAT,
-                    "%s holds %zu entries of %zu clusters, its first line says %lld of "
-                    "%lld",
-                    r->origin, r->entry_count, r->cluster_count, (long long)r->wanted_entries,
-                    (long long)r->wanted_clusters);
+    TRY(check_counts(r));
     if (r->entries[r->entry_count - 1].cluster + 1 != r->cluster_count)
         return fail(ERR_FORMAT, "%s describes a cluster without entries", r->origin);
     return OK;
@@ -604,6 +723,7 @@ void import_free(struct import_table *table)
         return;
     free(table->clusters);
     free(table->entries);
+    free(table->standings);
     free(table);
 }
 
@@ -642,20 +762,86 @@ static int place_entry(const struct placing *p, struct incoming *in)
 {
     struct import_result *out = p->result;
     struct entry_row known;
-    enum merge_outcome outcome;
     bool differs;
 
     in->row.cluster = p->table->clusters[in->cluster].id;
     TRY(place_shape(p, in));
-    TRY(store_entry_merge(p->store, &in->row, "import", &known, &outcome));
-    differs = outcome != MERGE_ADDED && !plan_equal(&known.plan, &in->row.plan);
-    out->added += outcome == MERGE_ADDED;
-    out->same += outcome == MERGE_SAME;
-    out->replaced += outcome == MERGE_REPLACED;
-    out->lost += outcome == MERGE_LOST;
+    TRY(store_entry_merge(p->store, &in->row, "import", &known, &in->outcome));
+    differs = in->outcome != MERGE_ADDED && !plan_equal(&known.plan, &in->row.plan);
+    out->added += in->outcome == MERGE_ADDED;
+    out->same += in->outcome == MERGE_SAME;
+    out->replaced += in->outcome == MERGE_REPLACED;
+    out->lost += in->outcome == MERGE_LOST;
     out->conflicts += differs;
     if (differs && p->options->conflict && out->conflicts <= IMPORT_CONFLICTS_KEPT)
-        p->options->conflict(p->options->self, &known, &in->row, outcome);
+        p->options->conflict(p->options->self, &known, &in->row, in->outcome);
+    return OK;
+}
+
+/* What became of one layer's entries of one width. */
+struct placed_table {
+    size_t first, count; /* of the incoming entries */
+    uint32_t window;
+    bool changed, whole; /* what was there is not any more; what came in is there */
+    size_t known;        /* entries that are there now */
+};
+
+static void follow_entries(const struct import_table *t, struct placed_table *placed)
+{
+    const struct incoming *first = &t->entries[placed->first], *end = t->entries + t->entry_count;
+
+    placed->window = first->row.window;
+    placed->whole = true;
+    for (const struct incoming *in = first;
+         in < end && is_of_table(in, first->cluster, &first->shape, placed->window); in++) {
+        placed->count++;
+        placed->changed |= in->outcome == MERGE_ADDED || in->outcome == MERGE_REPLACED;
+        placed->whole &= in->outcome != MERGE_LOST;
+    }
+}
+
+static int count_known(void *self, const struct entry_row *e)
+{
+    struct placed_table *placed = self;
+
+    placed->known += e->window == placed->window;
+    return OK;
+}
+
+/* Only beside the very entries that it was measured with: so the standings that stay depend on the
+ * entries that stay, and not on the order of imports. */
+static int place_standing(const struct placing *p, struct placed_table *placed,
+                          struct standing_row *row)
+{
+    const struct entry_row *e = &p->table->entries[placed->first].row;
+    bool added;
+
+    TRY(store_entries(p->store, e->cluster, e->shape, count_known, placed));
+    if (!placed->whole || placed->known != placed->count)
+        return OK;
+    row->cluster = e->cluster;
+    row->shape = e->shape;
+    TRY(store_standing_merge(p->store, row, &added));
+    p->result->standings += added;
+    return OK;
+}
+
+static int place_standings(const struct placing *p)
+{
+    struct import_table *t = p->table;
+    struct placed_table placed;
+    size_t next = 0;
+
+    for (size_t i = 0; i < t->entry_count; i += placed.count) {
+        const struct entry_row *e = &t->entries[i].row;
+
+        placed = (struct placed_table){ .first = i };
+        follow_entries(t, &placed);
+        if (placed.changed)
+            TRY(store_standing_end(p->store, e->cluster, e->shape, e->window));
+        if (next < t->standing_count && t->standings[next].table == i)
+            TRY(place_standing(p, &placed, &t->standings[next++].row));
+    }
     return OK;
 }
 
@@ -667,6 +853,7 @@ static int place_all(const struct placing *p)
         TRY(store_cluster_elsewhere(p->store, &t->clusters[i].cluster, &t->clusters[i].id));
     for (size_t i = 0; i < t->entry_count; i++)
         TRY(place_entry(p, &t->entries[i]));
+    TRY(place_standings(p));
     TRY(store_import(p->store, &(struct import_row){ .sha256 = t->sha256,
                                                      .file = t->origin,
                                                      .added = p->result->added,

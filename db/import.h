@@ -8,6 +8,7 @@ enum { IMPORT_CONFLICTS_KEPT = 1000 };
 
 struct import_result {
     uint32_t clusters, entries, added, same, replaced, lost;
+    uint32_t standings; /* that came in, for all of their tables' entries did */
     uint32_t conflicts; /* entries that were there with another plan */
     bool known;         /* this very file came before; nothing was done */
 };
@@ -36,7 +37,8 @@ struct import_entry {
 size_t import_count(const struct import_table *table);
 struct import_entry import_entry(const struct import_table *table, size_t at);
 
-/* All of it or nothing.  What comes in has the tier "imported". */
+/* All of it or nothing.  What comes in has the tier "imported".  A standing comes in if its table
+ * does: beside an entry of somebody else's, or one that was measured here, it says nothing. */
 int import_place(struct import_table *table, struct store *store,
                  const struct import_options *options, struct import_result *out);
 

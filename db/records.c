@@ -352,10 +352,7 @@ static int take_value(void *self, const struct json_value *v)
 
 /* Only deletions that this program writes are carried out. */
 static const char *const deletions[] = {
-    RECORDS_RANGE,
-    RECORDS_SAMPLES,
-    RECORDS_KINDS,
-    RECORDS_OVERLAP,
+    RECORDS_RANGE, RECORDS_SAMPLES, RECORDS_KINDS, RECORDS_OVERLAP, RECORDS_IMPORTED,
 };
 
 static const char *known_deletion(const char *where)

@@ -73,6 +73,9 @@ int records_add(struct records *records, const char *table, struct column *colum
 #define RECORDS_OVERLAP                                                                            \
     "fingerprint=?1 AND shape=?2 AND window=?3 AND first_bucket<=?5 AND last_bucket>=?4"
 
+/* The standing of one layer's table, if it was imported: no run here made it. */
+#define RECORDS_IMPORTED "fingerprint=?1 AND shape=?2 AND window=?3 AND run=0"
+
 /* Deletes rows of a table; `where` is a literal with ?1, ?2, ... for the integers.  Whatever is
  * used here must be known to records.c: a journal may not delete as it likes. */
 int records_delete(struct records *records, const char *table, const char *where,

@@ -1,4 +1,4 @@
-/* Shares and dates of standings. */
+/* Shares and dates of standings, and what they cannot be. */
 #include "standings.h"
 
 #include "plan.h"
@@ -57,4 +57,66 @@ int standing_is_current(struct store *store, const struct standing_row *row, boo
     TRY(store_entries(store, row->cluster, row->shape, note_later, &later));
     *current = row->decided_s && !later.found;
     return OK;
+}
+
+/* A table that takes a million times the default's time is none that anybody measured. */
+static const double gain_least = -1e6;
+
+static bool is_interval(double gain, double low, double high)
+{
+    if (isnan(gain))
+        return isnan(low) && isnan(high);
+    return low >= gain_least && low <= gain && gain <= high && high <= 1;
+}
+
+static bool over_default_is_interval(const struct standing_row *row)
+{
+    return is_interval(row->gain, row->gain_low, row->gain_high);
+}
+
+static bool over_static_is_interval(const struct standing_row *row)
+{
+    return is_interval(row->static_gain, row->static_gain_low, row->static_gain_high);
+}
+
+static bool plan_goes_with_gain(const struct standing_row *row)
+{
+    return !row->static_plan.struct_size == isnan(row->static_gain);
+}
+
+static bool says_something(const struct standing_row *row)
+{
+    return !isnan(row->gain) || !isnan(row->static_gain);
+}
+
+static bool has_rounds(const struct standing_row *row)
+{
+    return row->rounds > 0;
+}
+
+static bool is_decided(const struct standing_row *row)
+{
+    return row->decided_s > 0;
+}
+
+struct standing_fault standing_fault(const struct standing_row *row)
+{
+    static const struct {
+        bool (*holds)(const struct standing_row *row);
+        struct standing_fault fault;
+    } rules[] = {
+        { over_default_is_interval, { "gain", "is above 1, or not between its low and high" } },
+        { over_static_is_interval,
+          { "static_gain", "is above 1, or not between its low and high" } },
+        { plan_goes_with_gain,
+          { "static_plan", "is known without static_gain, or unknown with it" } },
+        { says_something, { "gain", "is not known, nor is static_gain" } },
+        { has_rounds, { "rounds", "is 0" } },
+        { is_decided, { "decided_s", "is 0" } },
+    };
+
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        if (!rules[i].holds(row))
+            return rules[i].fault;
+    return (struct standing_fault){ NULL, NULL };
 }

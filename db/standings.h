@@ -1,4 +1,4 @@
-/* What a table as a whole is worth, in words. */
+/* What a table as a whole is worth, in words, and whether it can be so. */
 #ifndef STANDINGS_H
 #define STANDINGS_H
 
@@ -12,5 +12,12 @@ void standing_text(const struct standing_row *row, char text[STANDING_TEXT_BYTES
 
 /* Rounds ended, and no measured entry of the layer is of a later date. */
 int standing_is_current(struct store *store, const struct standing_row *row, bool *current);
+
+/* What of it no rounds can have said.  Whether its plan is legal depends on the layer: nothing is
+ * said of that. */
+struct standing_fault {
+    const char *field, *why; /* NULL: nothing */
+};
+struct standing_fault standing_fault(const struct standing_row *row);
 
 #endif

@@ -1001,8 +1001,10 @@ int store_entry(struct store *store, const struct entry_row *entry, const char *
     const int64_t key[] = { entry->cluster, entry->shape, entry->window, entry->bucket };
     struct entry_row old;
     int64_t id;
-    int rc = add_entry(store, entry);
+    int rc;
 
+    TRY(store_standing_end(store, entry->cluster, entry->shape, entry->window));
+    rc = add_entry(store, entry);
     if (rc != UNSUPPORTED)
         return rc;
     TRY(find_entry(store, key, &id, &old));
@@ -1015,6 +1017,7 @@ int store_entry_end(struct store *store, const struct entry_row *entry, const ch
     const int64_t range[] = { entry->cluster, entry->shape, entry->window, entry->bucket,
                               entry->bucket };
 
+    TRY(store_standing_end(store, entry->cluster, entry->shape, entry->window));
     TRY(put_history(store, entry, why));
     return records_delete(&store->records, "entry", RECORDS_RANGE, range, 5);
 }
@@ -1179,6 +1182,51 @@ int store_standing_get(struct store *store, int64_t cluster, int64_t shape, uint
     TEXT_COLUMN(s, 10, out->rivals);
     sqlite3_reset(s);
     return OK;
+}
+
+static void standing_tie_text(const struct standing_row *row, char *text, size_t size)
+{
+    char plan[PLAN_TEXT_BYTES] = "";
+
+    plan_text(&row->static_plan, plan);
+    snprintf(text, size, "%u|%s|%.17g|%.17g|%.17g|%.17g|%.17g|%.17g", row->rounds, plan, row->gain,
+             row->gain_low, row->gain_high, row->static_gain, row->static_gain_low,
+             row->static_gain_high);
+}
+
+/* Looked for first: a deletion is a line of the journal even where it deletes nothing. */
+int store_standing_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window)
+{
+    const int64_t key[] = { cluster, shape, window };
+    struct standing_row known;
+    int rc = store_standing_get(store, cluster, shape, window, &known);
+
+    if (rc || known.run)
+        return rc < 0 ? rc : OK;
+    return records_delete(&store->records, "standing", RECORDS_IMPORTED, key, 3);
+}
+
+/* As of entries: what decides between two of one date tells apart whatever is exported. */
+static int newer(const struct standing_row *a, const struct standing_row *b)
+{
+    char x[512], y[512];
+
+    if (a->decided_s != b->decided_s)
+        return order(a->decided_s, b->decided_s);
+    standing_tie_text(a, x, sizeof(x));
+    standing_tie_text(b, y, sizeof(y));
+    return strcmp(x, y);
+}
+
+int store_standing_merge(struct store *store, const struct standing_row *row, bool *placed)
+{
+    struct standing_row known;
+    int rc = store_standing_get(store, row->cluster, row->shape, row->window, &known);
+
+    if (rc < 0)
+        return rc;
+    *placed = rc == UNSUPPORTED || (!known.run && newer(row, &known) > 0);
+    return *placed ? store_standing(store, row) : OK;
 }
 
 /* ---- imports */

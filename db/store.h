@@ -203,7 +203,8 @@ bool entry_is_refuted(const struct entry_row *entry);
 /* Its plan is there because somebody found it the best: neither refuted nor a tie. */
 bool entry_is_decided(const struct entry_row *entry);
 
-/* Replaces the bucket's entry; the old one goes to history with `why`. */
+/* Replaces the bucket's entry; the old one goes to history with `why`.  This and the next end an
+ * imported standing, which is worth what the entries were that it came with. */
 int store_entry(struct store *store, const struct entry_row *entry, const char *why);
 /* Takes the bucket's entry out of the dictionary; it goes to history with `why`. */
 int store_entry_end(struct store *store, const struct entry_row *entry, const char *why);
@@ -232,7 +233,7 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
 /* ---- standings: what a layer's table as a whole is worth */
 
 struct standing_row {
-    int64_t cluster, shape, run;
+    int64_t cluster, shape, run; /* run 0: imported */
     uint32_t window;
     double gain, gain_low, gain_high; /* over the default plan; NAN: not known */
     double static_gain, static_gain_low, static_gain_high; /* over the best static plan */
@@ -247,6 +248,11 @@ int store_standing(struct store *store, const struct standing_row *row);
 /* UNSUPPORTED, silently, if there is none. */
 int store_standing_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                        struct standing_row *out);
+/* Takes an imported one away; one that was measured here stays. */
+int store_standing_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window);
+/* An imported one: it replaces an older imported one (of two of one date, one by a fixed order) and
+ * never what was measured here, not even what is undecided yet. */
+int store_standing_merge(struct store *store, const struct standing_row *row, bool *placed);
 
 /* ---- imports */
 

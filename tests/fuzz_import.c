@@ -92,6 +92,37 @@ static bool is_legal(const struct moe_plan *plan, const struct moe_shape *shape)
            (plan->a == MOE_A2A_2DH && m > 1 && shape->ranks > m && shape->ranks % m == 0);
 }
 
+static bool is_interval(double gain, double low, double high)
+{
+    return isnan(gain) ? isnan(low) && isnan(high) : low <= gain && gain <= high && high <= 1;
+}
+
+static void check_standing(struct store *store, const struct entry_row *e,
+                           const struct moe_shape *shape)
+{
+    struct standing_row s;
+
+    if (store_standing_get(store, e->cluster, e->shape, e->window, &s))
+        return;
+    if (s.run || !s.rounds || s.decided_s < 1 || (isnan(s.gain) && isnan(s.static_gain)) ||
+        !is_interval(s.gain, s.gain_low, s.gain_high) ||
+        !is_interval(s.static_gain, s.static_gain_low, s.static_gain_high))
+        fuzz_wrong("a standing without sense");
+    if (isnan(s.static_gain) ? s.static_plan.struct_size : !is_legal(&s.static_plan, shape))
+        fuzz_wrong("a standing without a plan, or with an illegal one");
+}
+
+static bool is_decision(const char *word)
+{
+    static const char *const words[] = { "adopted", "likely", "default",  "incumbent", "alone",
+                                         "static",  "tie",    "inferred", "refuted" };
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (!strcmp(words[i], word))
+            return true;
+    return false;
+}
+
 static int check_entry(void *self, const struct entry_row *e)
 {
     struct store *store = self;
@@ -99,8 +130,9 @@ static int check_entry(void *self, const struct entry_row *e)
 
     if (store_shape_get(store, e->shape, &shape) || !is_legal(&e->plan, &shape))
         fuzz_wrong("an illegal plan");
-    if (e->tier != TIER_IMPORTED || !e->window || e->time_us < 0)
+    if (e->tier != TIER_IMPORTED || !e->window || e->time_us < 0 || !is_decision(e->decision))
         fuzz_wrong("an entry without sense");
+    check_standing(store, e, &shape);
     return OK;
 }
 
@@ -276,8 +308,33 @@ static struct entry_row some_entry(const struct moe_shape *shape, uint32_t bucke
     return e;
 }
 
+/* Later than some_entry(). */
+static struct standing_row some_standing(const struct moe_shape *shape, uint32_t number)
+{
+    struct standing_row row = { .run = 1,
+                                .window = 128,
+                                .gain = .11,
+                                .gain_low = .09,
+                                .gain_high = .13,
+                                .static_gain = NAN,
+                                .static_gain_low = NAN,
+                                .static_gain_high = NAN,
+                                .rounds = 8 + number,
+                                .decided_s = 1700000001 + number };
+
+    if (number % 2) {
+        row.static_gain = .012;
+        row.static_gain_low = -.003;
+        row.static_gain_high = .021;
+        plan_list(shape, &row.static_plan, 1);
+    }
+    return row;
+}
+
+enum seed_flags { SEED_IDENTIFIED = 1, SEED_STANDINGS = 2 };
+
 static void add_seed(const char *name, uint32_t clusters, uint32_t layers, uint32_t buckets,
-                     bool identify)
+                     unsigned flags)
 {
     struct store *store = new_store();
     struct text t;
@@ -297,8 +354,16 @@ static void add_seed(const char *name, uint32_t clusters, uint32_t layers, uint3
         if (store_cluster(store, &c, &e.cluster) || store_shape(store, &shape, &e.shape) ||
             store_entry(store, &e, "seed"))
             exit(1);
+        if (flags & SEED_STANDINGS) {
+            struct standing_row row = some_standing(&shape, i);
+
+            row.cluster = e.cluster;
+            row.shape = e.shape;
+            if (store_standing(store, &row))
+                exit(1);
+        }
     }
-    t = export_of(store, identify);
+    t = export_of(store, flags & SEED_IDENTIFIED);
     fuzz_seed(name, t.bytes, t.size);
     free(t.bytes);
     store_close(store);
@@ -307,10 +372,12 @@ static void add_seed(const char *name, uint32_t clusters, uint32_t layers, uint3
 static void make_seeds(void)
 {
     log_only(false);
-    add_seed("one.jsonl", 1, 1, 1, false);
-    add_seed("some.jsonl", 1, 2, 5, false);
-    add_seed("identified.jsonl", 2, 2, 2, true);
-    add_seed("many.jsonl", 3, 3, 4, false);
+    add_seed("one.jsonl", 1, 1, 1, 0);
+    add_seed("some.jsonl", 1, 2, 5, 0);
+    add_seed("identified.jsonl", 2, 2, 2, SEED_IDENTIFIED);
+    add_seed("many.jsonl", 3, 3, 4, 0);
+    add_seed("standing.jsonl", 1, 1, 1, SEED_STANDINGS);
+    add_seed("standings.jsonl", 2, 2, 2, SEED_STANDINGS);
 }
 
 /* ---- lines */
@@ -437,6 +504,8 @@ static void set_value(struct fuzz_input *in)
                                           "-0",
                                           "-0.0004",
                                           "0.1",
+                                          "-1000000",
+                                          "1.0000004",
                                           "1.0005",
                                           "100.0004999",
                                           "123456789012.123456",
@@ -464,6 +533,7 @@ static void set_value(struct fuzz_input *in)
                                           "\"adopted\"",
                                           "\"thorough\"",
                                           "\"refuted\"",
+                                          "\"static\"",
                                           "\"a = b\\nranks = 7\"",
                                           "\"x # y\"",
                                           "\"=1+1\"",
@@ -526,6 +596,11 @@ static bool is_entry(const struct text *t)
     return !strncmp(t->bytes, "{\"cluster\":", 11);
 }
 
+static bool is_standing(const struct text *t)
+{
+    return !strncmp(t->bytes, "{\"standing_of\":", 15);
+}
+
 struct fields {
     char text[2 * CLUSTER_TEXT_BYTES];
     size_t used;
@@ -572,15 +647,18 @@ struct key {
 
 static struct key key_of(const struct text *t)
 {
-    struct key k = { .kind = is_cluster(t) ? 1 : (is_entry(t) ? 2 : 3) };
+    enum { CLUSTER, ENTRY, STANDING, OTHER };
+    struct key k = { .kind = is_cluster(t)
+                                 ? CLUSTER
+                                 : (is_entry(t) ? ENTRY : (is_standing(t) ? STANDING : OTHER)) };
 
-    if (k.kind == 1)
+    if (k.kind == CLUSTER)
         memcpy(k.cluster, t->bytes + 16, 64);
     else if (sscanf(
                  t->bytes,
-                 "{\"cluster\":\"%64[^\"]\",\"layer\":\"%159[^\"]\",\"window\":%lf,\"bucket\":%lf",
+                 "{\"%*[a-z_]\":\"%64[^\"]\",\"layer\":\"%159[^\"]\",\"window\":%lf,\"bucket\":%lf",
                  k.cluster, k.layer, &k.window, &k.bucket) < 1)
-        k.kind = 3;
+        k.kind = OTHER;
     return k;
 }
 
@@ -612,28 +690,38 @@ static bool holds(const struct fuzz_input *in, const char *text)
     return memmem(in->bytes, in->size, text, strlen(text)) != NULL;
 }
 
+static int version_of(const struct fuzz_input *in)
+{
+    if (!holds(in, "\"throttled\":"))
+        return 1;
+    return holds(in, "\"sample_of\":") && !holds(in, "\"lost_ns\":") ? 2 : EXPORT_VERSION;
+}
+
 /* A first line that vouches for what follows it, in the version that its lines are of. */
 static void seal(struct fuzz_input *in, const struct lines *lines)
 {
     uint8_t *body = memchr(in->bytes, '\n', in->size);
-    unsigned clusters = 0, entries = 0;
+    unsigned clusters = 0, entries = 0, standings = 0;
+    int version = version_of(in);
     uint8_t hash[SHA256_BYTES];
-    char header[300], hex[SHA256_HEX_BYTES];
+    char header[300], hex[SHA256_HEX_BYTES], since_3[40] = "";
     struct sha256 sum;
 
     for (size_t i = 1; i < lines->count; i++) {
         clusters += is_cluster(&lines->list[i]);
         entries += is_entry(&lines->list[i]);
+        standings += is_standing(&lines->list[i]);
     }
     sha256_init(&sum);
     sha256_add(&sum, body + 1, in->size - (size_t)(body + 1 - in->bytes));
     sha256_end(&sum, hash);
     sha256_hex(hash, hex);
+    if (version >= 3)
+        snprintf(since_3, sizeof(since_3), "\"standings\":%u,", standings);
     snprintf(header, sizeof(header),
              "{\"format\":\"moetune-table\",\"version\":%d,\"semantics\":%d,\"clusters\":%u,"
-             "\"entries\":%u,\"sha256\":\"%s\"}",
-             holds(in, "\"throttled\":") ? EXPORT_VERSION : 1, CLUSTER_SEMANTICS, clusters, entries,
-             hex);
+             "\"entries\":%u,%s\"sha256\":\"%s\"}",
+             version, CLUSTER_SEMANTICS, clusters, entries, since_3, hex);
     replace(in, 0, (size_t)(body - in->bytes), header);
 }
 

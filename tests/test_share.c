@@ -95,6 +95,8 @@ static double draw_time(void)
 static struct entry_row draw_entry(const struct moe_shape *shape)
 {
     static const char *const efforts[] = { "quick", "normal", "thorough" };
+    static const char *const decisions[] = { "adopted", "likely", "default",  "incumbent", "alone",
+                                             "static",  "tie",    "inferred", "refuted" };
     struct entry_row e = { .window = 128,
                            .bucket = draw(6),
                            .capacity = 127,
@@ -117,8 +119,46 @@ static struct entry_row draw_entry(const struct moe_shape *shape)
     snprintf(e.effort, sizeof(e.effort), "%s", efforts[draw(3)]);
     snprintf(e.search, sizeof(e.search), "guided");
     snprintf(e.reason, sizeof(e.reason), "certain");
-    snprintf(e.decision, sizeof(e.decision), draw(2) ? "adopted" : "tie");
+    snprintf(e.decision, sizeof(e.decision), decisions[draw(9)]);
     return e;
+}
+
+/* As rounds here decided it, now and then before one of its entries, or not yet. */
+static struct standing_row draw_standing(const struct moe_shape *shape)
+{
+    double gain = draw(1000000) * 1e-7, width = draw(100) * 1e-5;
+    struct standing_row row = { .run = 1,
+                                .window = 128,
+                                .gain = gain,
+                                .gain_low = gain - width,
+                                .gain_high = gain + width / 3,
+                                .static_gain = NAN,
+                                .static_gain_low = NAN,
+                                .static_gain_high = NAN,
+                                .rounds = draw(8),
+                                .first_round = 1000,
+                                .rivals = "r=1 d=1 a=linear",
+                                .decided_s = draw(4) ? 1000 + draw(6) : 0 };
+
+    if (draw(2)) {
+        row.static_gain = row.static_gain_low = -gain;
+        row.static_gain_high = 0;
+        row.static_plan = draw_plan(shape);
+    }
+    return row;
+}
+
+static void fill_standings(struct store *store)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        struct cluster cluster = machine(i & 1);
+        struct moe_shape shape = layer(i >> 1);
+        struct standing_row row = draw_standing(&shape);
+
+        CHECK(store_cluster(store, &cluster, &row.cluster) == OK);
+        CHECK(store_shape(store, &shape, &row.shape) == OK);
+        CHECK(store_standing(store, &row) == OK);
+    }
 }
 
 static void fill(struct store *store, int entries)
@@ -132,18 +172,23 @@ static void fill(struct store *store, int entries)
         CHECK(store_shape(store, &shape, &e.shape) == OK);
         CHECK(store_entry(store, &e, "test") == OK);
     }
+    fill_standings(store);
     CHECK(store_commit(store) == OK);
 }
 
-static struct text export_of(struct store *store, bool identify)
+static struct text export_with(struct store *store, struct export_options options)
 {
-    struct export_options options = { .identify = identify };
     struct text t = { NULL, 0 };
     FILE *memory = open_memstream(&t.bytes, &t.size);
 
     CHECK(export_lines(store, &options, memory) == OK);
     fclose(memory);
     return t;
+}
+
+static struct text export_of(struct store *store, bool identify)
+{
+    return export_with(store, (struct export_options){ .identify = identify });
 }
 
 static struct text some_table(int entries)
@@ -433,6 +478,33 @@ static void the_least_difference_decides_the_same_in_either_order(void)
                                 "\"effort\":\"any\"");
 }
 
+/* Else what a table says of itself would be another table. */
+static void more_digits_than_are_written_make_no_difference(void)
+{
+    static const char *const finer[][2] = {
+        { "\"time_us\":1.000", "\"time_us\":1.0004" },
+        { "\"gain\":0.000000", "\"gain\":0.0000007" },
+        { "\"gain\":0.000000", "\"gain\":123456789012.123456" },
+        { "\"bound\":0.000000", "\"bound\":-0.0000001" },
+        { "\"time_us\":1.000", "\"time_us\":999999999999.9999" },
+    };
+
+    for (size_t i = 0; i < sizeof(finer) / sizeof(finer[0]); i++) {
+        struct text t = table_of("r=2", false, "normal", 7);
+        struct text fine = changed(t, finer[i][0], finer[i][1]), own;
+        struct store *store = new_store();
+        struct import_result got;
+
+        CHECK(take_in(store, fine, &got) == OK && got.added == 1);
+        own = export_of(store, false);
+        CHECK(take_in(store, own, &got) == OK && got.same == 1);
+        store_close(store);
+        free(t.bytes);
+        free(fine.bytes);
+        free(own.bytes);
+    }
+}
+
 static int count_elsewhere(void *self, const struct cluster *cluster)
 {
     (void)cluster;
@@ -483,6 +555,296 @@ static void a_rehearsal_says_what_would_happen_and_leaves_no_trace(void)
     CHECK(access(path, F_OK));
     free(before.bytes);
     free(after.bytes);
+    free(t.bytes);
+}
+
+/* ---- standings */
+
+static struct standing_row a_standing(int64_t decided_s)
+{
+    struct standing_row row = { .run = 9,
+                                .window = 128,
+                                .gain = 0.25,
+                                .gain_low = 0.125,
+                                .gain_high = 0.5,
+                                .static_gain = -0.01,
+                                .static_gain_low = -0.02,
+                                .static_gain_high = 0,
+                                .rounds = 8,
+                                .first_round = 24,
+                                .rivals = "r=0 d=1 a=linear",
+                                .decided_s = decided_s };
+
+    CHECK(moe_plan_parse("r=0 d=1 a=linear", &row.static_plan) == OK);
+    return row;
+}
+
+static void put_standing(struct store *store, struct standing_row row)
+{
+    struct cluster cluster = machine(0);
+    struct moe_shape shape = layer(0);
+
+    CHECK(store_cluster(store, &cluster, &row.cluster) == OK);
+    CHECK(store_shape(store, &shape, &row.shape) == OK);
+    CHECK(store_standing(store, &row) == OK && store_commit(store) == OK);
+}
+
+/* Its date; 0: there is none. */
+static int64_t standing_of(struct store *store, struct standing_row *row)
+{
+    struct cluster cluster = machine(0);
+    struct moe_shape shape = layer(0);
+    int64_t c, s;
+
+    *row = (struct standing_row){ .decided_s = 0 };
+    CHECK(store_find(store, &cluster, &shape, &c, &s) == OK);
+    CHECK(store_standing_get(store, c, s, 128, row) >= 0);
+    return row->decided_s;
+}
+
+static struct text table_with(const char *plan, const char *effort, struct standing_row row)
+{
+    struct store *store = new_store();
+    struct text t;
+
+    put_entry(store, plan, false, effort, 7);
+    put_standing(store, row);
+    t = export_of(store, false);
+    store_close(store);
+    return t;
+}
+
+static bool has(struct text t, const char *words)
+{
+    return memmem(t.bytes, t.size, words, strlen(words)) != NULL;
+}
+
+static void a_standing_travels_with_its_table(void)
+{
+    struct text t = table_with("r=2", "normal", a_standing(10)), again;
+    struct standing_row was = a_standing(10), is;
+    struct store *store = new_store();
+    struct cluster other = machine(1);
+    struct import_result got;
+    int64_t id;
+
+    CHECK(has(t, "{\"standing_of\":") && has(t, "\"standings\":1,"));
+    CHECK(take_in(store, t, &got) == OK && got.standings == 1 && got.added == 1);
+    CHECK(standing_of(store, &is) == 10 && is.run == 0 && is.rounds == 8 && !is.first_round);
+    CHECK(is.gain == was.gain && is.gain_low == was.gain_low && is.gain_high == was.gain_high);
+    CHECK(is.static_gain == was.static_gain && is.static_gain_low == was.static_gain_low);
+    CHECK(is.static_gain_high == 0 && plan_equal(&is.static_plan, &was.static_plan));
+    CHECK(!*is.rivals); /* those are for samples that stayed at home */
+    CHECK(store_cluster(store, &other, &id) == OK);
+    CHECK(store_standing_get(store, id, is.shape, 128, &is) == UNSUPPORTED);
+    again = export_of(store, false);
+    CHECK(equal(t, again));
+    store_close(store);
+    free(t.bytes);
+    free(again.bytes);
+}
+
+static void a_standing_that_cannot_be_true_stays_at_home(void)
+{
+    struct standing_row rows[7];
+
+    for (int i = 0; i < 7; i++)
+        rows[i] = a_standing(10);
+    rows[0].decided_s = 0;
+    rows[1].decided_s = 6; /* its entry is of 7 */
+    rows[2].rounds = 0;    /* the table is the default plan: nothing was measured */
+    rows[3].gain = rows[3].gain_low = rows[3].gain_high = NAN;
+    rows[3].static_gain = rows[3].static_gain_low = rows[3].static_gain_high = NAN;
+    rows[4].static_plan.struct_size = 0;
+    rows[5].gain_low = -1e10; /* more digits than are written */
+    rows[6].gain = 0.75;
+    for (int i = 0; i < 7; i++) {
+        struct text t = table_with("r=2", "normal", rows[i]);
+
+        CHECK(!has(t, "standing_of") && has(t, "\"standings\":0,"));
+        free(t.bytes);
+    }
+}
+
+static void the_later_standing_stays_whichever_comes_first(void)
+{
+    struct text early = table_with("r=2", "normal", a_standing(10));
+    struct text late = table_with("r=2", "normal", a_standing(11));
+    struct text el = merge_of(early, late), le = merge_of(late, early);
+
+    CHECK(equal(el, late) && equal(le, late));
+    free(early.bytes);
+    free(late.bytes);
+    free(el.bytes);
+    free(le.bytes);
+}
+
+static void of_two_standings_of_one_date_the_same_one_stays(void)
+{
+    struct standing_row more = a_standing(10);
+    struct text a = table_with("r=2", "normal", more), b, ab, ba;
+
+    more.gain_high = 0.500001;
+    b = table_with("r=2", "normal", more);
+    ab = merge_of(a, b);
+    ba = merge_of(b, a);
+    CHECK(!equal(a, b) && equal(ab, ba));
+    free(a.bytes);
+    free(b.bytes);
+    free(ab.bytes);
+    free(ba.bytes);
+}
+
+/* Of tables that differ, in every order of imports. */
+static void a_standing_stays_beside_its_own_table_only(void)
+{
+    enum { TABLES = 4, ORDERS = 24 };
+    struct text tables[TABLES] = {
+        table_with("r=1", "normal", a_standing(30)),
+        table_of("r=2", false, "thorough", 7), /* the best entry, without a standing */
+        table_with("r=2", "thorough", a_standing(20)),
+        table_with("r=4", "quick", a_standing(40)),
+    };
+
+    for (int order = 0; order < ORDERS; order++) {
+        int left[TABLES] = { 0, 1, 2, 3 }, code = order;
+        struct store *store = new_store();
+        struct text t;
+
+        for (int n = TABLES; n > 0; n--) {
+            struct import_result got;
+            int at = code % n;
+
+            CHECK(take_in(store, tables[left[at]], &got) == OK);
+            code /= n;
+            memmove(&left[at], &left[at + 1], (size_t)(n - at - 1) * sizeof(*left));
+        }
+        t = export_of(store, false);
+        CHECK(equal(t, tables[2]));
+        store_close(store);
+        free(t.bytes);
+    }
+    for (int i = 0; i < TABLES; i++)
+        free(tables[i].bytes);
+}
+
+/* One table with a bucket more than the other, which has a standing. */
+static void a_standing_of_fewer_buckets_says_nothing_of_more(void)
+{
+    struct text few = table_with("r=2", "normal", a_standing(10)), more, fm, mf;
+    struct store *store = new_store();
+    struct entry_row e;
+
+    put_entry(store, "r=2", false, "normal", 7);
+    e = only_entry(store);
+    e.bucket = 1;
+    CHECK(store_entry(store, &e, "test") == OK);
+    more = export_of(store, false);
+    store_close(store);
+    fm = merge_of(few, more);
+    mf = merge_of(more, few);
+    CHECK(equal(fm, more) && equal(mf, more));
+    free(few.bytes);
+    free(more.bytes);
+    free(fm.bytes);
+    free(mf.bytes);
+}
+
+static void a_standing_measured_here_stays(void)
+{
+    struct text t = table_with("r=2", "normal", a_standing(1000));
+    struct standing_row row = a_standing(0);
+    struct store *store = new_store();
+    struct import_result got;
+
+    put_entry(store, "r=1", false, "quick", 7);
+    put_standing(store, a_standing(8));
+    CHECK(take_in(store, t, &got) == OK && got.standings == 0);
+    CHECK(standing_of(store, &row) == 8 && row.run == 9 && row.first_round == 24);
+    store_close(store);
+    free(t.bytes);
+}
+
+/* Even where all entries came in, and while its rounds are not complete. */
+static void rounds_that_began_here_stay(void)
+{
+    struct text t = table_with("r=2", "normal", a_standing(1000));
+    struct text first = table_of("r=2", false, "normal", 7);
+    struct standing_row row = a_standing(0);
+    struct store *store = new_store();
+    struct import_result got;
+
+    CHECK(take_in(store, first, &got) == OK);
+    put_standing(store, row);
+    CHECK(take_in(store, t, &got) == OK && got.same == 1 && got.standings == 0);
+    CHECK(standing_of(store, &row) == 0 && row.run == 9 && row.first_round == 24);
+    store_close(store);
+    free(first.bytes);
+    free(t.bytes);
+}
+
+static void beside_an_entry_of_our_own_an_imported_standing_says_nothing(void)
+{
+    struct text t = table_with("r=2", "normal", a_standing(10));
+    struct standing_row row;
+    struct import_result got;
+
+    for (int before = 0; before < 2; before++) {
+        struct store *store = new_store();
+
+        if (before)
+            put_entry(store, "r=1", false, "quick", 1);
+        CHECK(take_in(store, t, &got) == OK && got.standings == (uint32_t)!before);
+        if (!before)
+            put_entry(store, "r=1", false, "quick", 1);
+        CHECK(standing_of(store, &row) == 0);
+        store_close(store);
+    }
+    free(t.bytes);
+}
+
+static void an_imported_standing_ends_with_its_table_and_our_own_does_not(void)
+{
+    struct text t = table_with("r=2", "normal", a_standing(10));
+    struct standing_row row;
+    struct import_result got;
+
+    for (int own = 0; own < 2; own++) {
+        struct store *store = new_store();
+        struct entry_row e;
+
+        CHECK(take_in(store, t, &got) == OK && standing_of(store, &row) == 10);
+        if (own)
+            put_standing(store, a_standing(12));
+        e = only_entry(store);
+        CHECK(store_expire(store, e.cluster, e.shape, 64, 0, UINT32_MAX, "test") == OK);
+        CHECK(standing_of(store, &row) == (own ? 12 : 10)); /* of another width */
+        CHECK(store_entry_end(store, &e, "test") == OK);
+        CHECK(standing_of(store, &row) == (own ? 12 : 0));
+        store_close(store);
+    }
+    free(t.bytes);
+}
+
+/* The journal knows of the end, too. */
+static void a_standing_that_ended_does_not_come_back_from_the_journal(void)
+{
+    struct text t = table_with("r=2", "normal", a_standing(10));
+    struct store *store = new_store();
+    struct standing_row row;
+    struct import_result got;
+    char path[128];
+
+    last_path(path, sizeof(path));
+    CHECK(take_in(store, t, &got) == OK);
+    put_entry(store, "r=1", false, "quick", 1);
+    store_close(store);
+    CHECK(truncate(path, 5000) == 0);
+    log_only(false);
+    CHECK(store_open(path, STORE_RELAXED | STORE_REPAIR, &store) == OK);
+    log_only(true);
+    CHECK(only_entry(store).plan.r == 1 && standing_of(store, &row) == 0);
+    store_close(store);
     free(t.bytes);
 }
 
@@ -566,32 +928,46 @@ static void damage_behind_the_checksum_is_refused_or_harmless(void)
     free(d.bytes);
 }
 
-static int with_change(const char *from, const char *to)
+static char said[1024]; /* why the last table was refused */
+
+static void keep_words(void *self, const char *format, va_list args)
 {
-    struct text t = table_of("r=2 d=2 a=2dh", false, "normal", 7), c = changed(t, from, to);
+    (void)self;
+    vsnprintf(said, sizeof(said), format, args);
+}
+
+/* Of a table that is freed. */
+static int with_change_of(struct text t, const char *from, const char *to)
+{
+    struct text c = changed(t, from, to);
     struct store *store = new_store();
     struct import_result got;
     int rc;
 
-    log_only(false);
+    log_to(keep_words, NULL);
     rc = take_in(store, c, &got);
-    log_only(true);
+    log_to(NULL, NULL);
     store_close(store);
     free(t.bytes);
     free(c.bytes);
     return rc;
 }
 
+static int with_change(const char *from, const char *to)
+{
+    return with_change_of(table_of("r=2 d=2 a=2dh", false, "normal", 7), from, to);
+}
+
 static void what_is_not_understood_is_refused(void)
 {
     static const char *const changes[][2] = {
         { "moetune-table", "moetune-tables" },
-        { "\"version\":2", "\"version\":3" },
+        { "\"version\":3", "\"version\":4" },
         { "\"semantics\":1", "\"semantics\":2" },
-        { "\"version\":2", "\"version\":0" },
-        { "\"version\":2", "\"version\":1.5" },
-        { "\"version\":2", "\"version\":\"2\"" },
-        { "\"version\":2", "\"version\":1e999" },
+        { "\"version\":3", "\"version\":0" },
+        { "\"version\":3", "\"version\":1.5" },
+        { "\"version\":3", "\"version\":\"2\"" },
+        { "\"version\":3", "\"version\":1e999" },
         { "\"entries\":1", "\"entries\":0" },
         { "\"entries\":1", "\"entries\":2" },
         { "\"clusters\":1", "\"clusters\":3" },
@@ -623,7 +999,10 @@ static void what_is_not_understood_is_refused(void)
         { "\"device\":\"abacus 0\"", "\"system\":\"\xff\",\"device\":\"abacus 0\"" },
         { "\"device\":\"abacus 0\"", "\"system\":\"\xc0\x80\",\"device\":\"abacus 0\"" },
         { "\"stale\":false", "\"stale\":0" },
-        { "\"version\":2", "\"version\":1" }, /* whose lines have no throttled */
+        { "\"version\":3", "\"version\":1" }, /* whose lines have no throttled */
+        { "\"version\":3", "\"version\":2" }, /* whose first line has no standings */
+        { "\"standings\":0,", "" },
+        { "\"standings\":0", "\"standings\":1" },
         { ",\"throttled\":0}", "}" },
         { "\"throttled\":0", "\"throttled\":-1" },
     };
@@ -658,8 +1037,8 @@ static int with_lines(const char *a, const char *b, const char *c, const char *c
                       const char *entries)
 {
     static const char header[] =
-        "{\"format\":\"moetune-table\",\"version\":2,\"semantics\":1,\"clusters\":%s,\"entries\":%"
-        "s,"
+        "{\"format\":\"moetune-table\",\"version\":3,\"semantics\":1,\"clusters\":%s,\"entries\":%"
+        "s,\"standings\":0,"
         "\"sha256\":\"0000000000000000000000000000000000000000000000000000000000000000\"}\n%s%s%s";
     struct store *store = new_store();
     struct import_result got;
@@ -682,7 +1061,9 @@ static void lines_are_in_order_once_and_all_used(void)
     struct store *store = new_store();
     struct cluster one = machine(0), two = machine(1);
     struct moe_shape shape = layer(0);
-    struct entry_row e = { .window = 128, .effort = "quick", .search = "guided" };
+    struct entry_row e = {
+        .window = 128, .effort = "quick", .search = "guided", .decision = "default"
+    };
     struct text t;
     char *line[5], *end = NULL, *both;
 
@@ -725,6 +1106,223 @@ static void lines_are_in_order_once_and_all_used(void)
     store_close(store);
 }
 
+#define GAINS "\"gain\":0.250000,\"gain_low\":0.125000,\"gain_high\":0.500000"
+#define OVER_STATIC                                                                                \
+    "\"static_gain\":-0.010000,\"static_gain_low\":-0.020000,\"static_gain_high\":0.000000"
+#define NO_GAINS "\"gain\":null,\"gain_low\":null,\"gain_high\":null"
+#define NOT_OVER_STATIC "\"static_gain\":null,\"static_gain_low\":null,\"static_gain_high\":null"
+#define STATIC_PLAN "\"static_plan\":\"r=0 d=1 a=linear\""
+
+static int with_standing_change(const char *from, const char *to)
+{
+    return with_change_of(table_with("r=2 d=2 a=2dh", "normal", a_standing(10)), from, to);
+}
+
+static void a_standing_that_no_rounds_can_have_said_is_refused(void)
+{
+    static const char *const changes[][2] = {
+        { "\"gain\":0.250000", "\"gain\":0.500001" },
+        { "\"gain\":0.250000", "\"gain\":0.124999" },
+        { "\"gain\":0.250000", "\"gain\":null" },
+        { "\"gain\":0.250000", "\"gain\":NaN" },
+        { "\"gain\":0.250000", "\"gain\":\"0.25\"" },
+        { "\"gain\":0.250000", "\"gain\":0.25,\"gain\":0.25" },
+        { "\"gain_low\":0.125000", "\"gain_low\":null" },
+        { "\"gain_low\":0.125000", "\"gain_low\":-1e7" },
+        { "\"gain_low\":0.125000", "\"gain_low\":-1e999" },
+        { "\"gain_high\":0.500000", "\"gain_high\":1.000001" },
+        { "\"gain_high\":0.500000", "\"gain_high\":null" },
+        { GAINS, "\"gain\":2,\"gain_low\":2,\"gain_high\":2" },
+        { "\"static_gain\":-0.010000", "\"static_gain\":null" },
+        { "\"static_gain\":-0.010000", "\"static_gain\":0.1" },
+        { "\"static_gain_high\":0.000000", "\"static_gain_high\":1.1" },
+        { GAINS "," OVER_STATIC "," STATIC_PLAN,
+          NO_GAINS "," NOT_OVER_STATIC ",\"static_plan\":null" },
+        { OVER_STATIC, NOT_OVER_STATIC },
+        { STATIC_PLAN, "\"static_plan\":null" },
+        { STATIC_PLAN, "\"static_plan\":\"r=0 d=2 a=linear\"" },
+        { STATIC_PLAN, "\"static_plan\":\"r=3 d=1 a=linear\"" },
+        { STATIC_PLAN, "\"static_plan\":\"fast\"" },
+        { "\"rounds\":8", "\"rounds\":0" },
+        { "\"rounds\":8", "\"rounds\":-8" },
+        { "\"rounds\":8", "\"rounds\":0.5" },
+        { "\"rounds\":8", "\"rounds\":4294967296" },
+        { "\"rounds\":8,", "" },
+        { "\"rounds\":8", "\"rounds\":8,\"rivals\":\"r=1\"" },
+        { "\"rounds\":8,\"decided_s\":10", "\"rounds\":8,\"decided_s\":0" },
+        { "\"rounds\":8,\"decided_s\":10", "\"rounds\":8,\"decided_s\":1e13" },
+        { "128,\"gain\":0.25", "64,\"gain\":0.25" }, /* no such table */
+        { "{\"standing_of\":\"", "{\"standing_of\":\"0" },
+        { "{\"standing_of\":", "{\"standing\":" },
+        { "\"standings\":1", "\"standings\":2" },
+        { "\"version\":3,\"semantics\":1,\"clusters\":1,\"entries\":1,\"standings\":1,",
+          "\"version\":2,\"semantics\":1,\"clusters\":1,\"entries\":1," },
+    };
+
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+        if (with_standing_change(changes[i][0], changes[i][1]) != ERR_FORMAT) {
+            printf("    taken in: %s\n", changes[i][1]);
+            CHECK(!"refused");
+        }
+    CHECK(with_standing_change("\"gain_high\":0.500000", "\"gain_high\":1") == OK);
+    CHECK(with_standing_change("\"gain\":0.250000", "\"gain\":0.500000") == OK);
+    CHECK(with_standing_change(GAINS, NO_GAINS) == OK);
+    CHECK(with_standing_change(OVER_STATIC "," STATIC_PLAN,
+                               NOT_OVER_STATIC ",\"static_plan\":null") == OK);
+    CHECK(with_standing_change("\"rounds\":8", "\"rounds\":0") == ERR_FORMAT);
+    CHECK(!strcmp(said, "test, line 4: \"rounds\" is 0"));
+}
+
+/* Of two layers the first one alone has a standing: the last line. */
+static void standings_come_once_and_after_all_entries(void)
+{
+    static const char count[] = "\"standings\":1";
+    struct store *store = new_store();
+    struct text t, two;
+    struct entry_row e;
+    struct moe_shape shape = layer(1);
+    char *end = NULL, *second, *entry, *standing, *text, *other;
+
+    put_entry(store, "r=2", false, "normal", 7);
+    put_standing(store, a_standing(10));
+    e = only_entry(store);
+    CHECK(store_shape(store, &shape, &e.shape) == OK && store_entry(store, &e, "test") == OK);
+    t = export_of(store, false);
+    store_close(store);
+    second = line_of(t, "{\"cluster\"", 1, &end);
+    entry = strndup(second, (size_t)(end - second));
+    standing = strndup(end, (size_t)(t.bytes + t.size - end));
+    two = changed(t, count, "\"standings\":2");
+
+    CHECK(asprintf(&text, "%s%s", standing, standing) > 0);
+    CHECK(with_change_of(two, standing, text) == ERR_FORMAT && strstr(said, "line 6: "));
+    CHECK(strstr(said, "comes twice") != NULL);
+    free(text);
+    CHECK(asprintf(&text, "%s%s", entry, standing) > 0);
+    CHECK(asprintf(&other, "%s%s", standing, entry) > 0);
+    CHECK(with_change_of(t, text, other) == ERR_FORMAT && strstr(said, "line 5: "));
+    CHECK(strstr(said, "comes after standings") != NULL);
+    free(text);
+    free(other);
+    free(entry);
+    free(standing);
+}
+
+static void decisions_are_known_words(void)
+{
+    static const char *const known[] = { "likely", "default",  "incumbent", "alone",
+                                         "static", "inferred", "refuted",   "tie" };
+    static const char *const others[] = { "", "Adopted", "adopted ", "none", "search", "adopte" };
+    char to[64];
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        snprintf(to, sizeof(to), "\"decision\":\"%s\"", known[i]);
+        CHECK(with_change("\"decision\":\"adopted\"", to) == OK);
+    }
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        snprintf(to, sizeof(to), "\"decision\":\"%s\"", others[i]);
+        CHECK(with_change("\"decision\":\"adopted\"", to) == ERR_FORMAT);
+        CHECK(!strcmp(said, "test, line 3: \"decision\" is no decision"));
+    }
+}
+
+/* ---- samples, and what older versions said */
+
+static struct text table_with_sample(enum sample_kind kind)
+{
+    struct sample_row sample = { .kind = kind, .round = 24, .ns = 1000, .lost_ns = 77, .run = 9 };
+    struct store *store = new_store();
+    struct trial_row trial = { .capacity = 127, .state = TRIAL_OK };
+    struct entry_row e;
+    struct text t;
+
+    put_entry(store, "r=2", false, "normal", 7);
+    put_standing(store, a_standing(10));
+    e = only_entry(store);
+    trial.key = (struct trial_key){ e.cluster, e.shape, e.window, e.bucket, e.plan };
+    CHECK(store_trial_begin(store, &trial) == OK);
+    CHECK(store_sample(store, trial.id, &sample) == OK);
+    t = export_with(store, (struct export_options){ .full = true });
+    store_close(store);
+    return t;
+}
+
+static void samples_say_what_others_took_and_of_which_rounds_they_are(void)
+{
+    struct text t = table_with_sample(SAMPLE_ROUNDS);
+
+    CHECK(has(t, "\"kind\":3,\"round\":24,\"ns\":1000,") && has(t, ",\"lost_ns\":77}\n"));
+    free(t.bytes);
+    t = table_with_sample(SAMPLE_ROUNDS);
+    CHECK(with_change_of(t, "\"lost_ns\":77", "\"lost_ns\":78") == OK);
+    t = table_with_sample(SAMPLE_ROUNDS);
+    CHECK(with_change_of(t, "\"lost_ns\":77", "\"lost_ns\":-1") == ERR_FORMAT);
+    t = table_with_sample(SAMPLE_ROUNDS);
+    CHECK(with_change_of(t, ",\"lost_ns\":77", "") == ERR_FORMAT);
+    t = table_with_sample(SAMPLE_ROUNDS);
+    CHECK(with_change_of(t, "\"kind\":3", "\"kind\":4") == ERR_FORMAT);
+}
+
+static struct text read_frozen(int version, const char *part)
+{
+    struct text t = { malloc(1 << 20), 0 };
+    char path[80];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "tests/corpus/import/version-%d%s.jsonl", version, part);
+    file = fopen(path, "r");
+    CHECK(file != NULL);
+    if (file) {
+        t.size = fread(t.bytes, 1, 1 << 20, file);
+        fclose(file);
+    }
+    return t;
+}
+
+static struct text body_of(struct text t)
+{
+    char *body = (char *)memchr(t.bytes, '\n', t.size) + 1;
+
+    return (struct text){ body, t.size - (size_t)(body - t.bytes) };
+}
+
+/* The tables of version 1 are those of version 2 before any step was held back. */
+static struct text without_throttled(struct text t)
+{
+    static const char held_back[] = "\"throttled\":7}";
+    char *at;
+
+    while ((at = memmem(t.bytes, t.size, held_back, strlen(held_back))))
+        at[strlen(held_back) - 2] = '0';
+    return t;
+}
+
+/* And says the same in the words of today, whether it came in with samples or without. */
+static void what_was_once_exported_comes_in(void)
+{
+    for (int version = 1; version <= EXPORT_VERSION; version++) {
+        struct text t = read_frozen(version, ""), full = read_frozen(version, "-full"), a, b;
+        struct text now = version == 1 ? without_throttled(read_frozen(2, "")) : t;
+        struct store *store = new_store(), *other = new_store();
+        struct import_result got = { 0 };
+
+        CHECK(take_in(store, t, &got) == OK && got.added == got.entries && got.entries > 15);
+        CHECK((got.standings > 1) == (version == 3));
+        CHECK(take_in(other, full, &got) == OK && got.added == got.entries);
+        a = export_of(store, true);
+        b = export_of(other, true);
+        CHECK(equal(a, b) && equal(body_of(a), body_of(now)));
+        store_close(store);
+        store_close(other);
+        if (version == 1)
+            free(now.bytes);
+        free(t.bytes);
+        free(full.bytes);
+        free(a.bytes);
+        free(b.bytes);
+    }
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -736,13 +1334,30 @@ int main(void)
         TEST(what_was_measured_here_stays),
         TEST(of_two_imports_the_order_is_fixed),
         TEST(the_least_difference_decides_the_same_in_either_order),
+        TEST(more_digits_than_are_written_make_no_difference),
         TEST(a_cluster_is_elsewhere_until_it_is_found_to_be_here),
         TEST(a_rehearsal_says_what_would_happen_and_leaves_no_trace),
+        TEST(a_standing_travels_with_its_table),
+        TEST(a_standing_that_cannot_be_true_stays_at_home),
+        TEST(the_later_standing_stays_whichever_comes_first),
+        TEST(of_two_standings_of_one_date_the_same_one_stays),
+        TEST(a_standing_stays_beside_its_own_table_only),
+        TEST(a_standing_of_fewer_buckets_says_nothing_of_more),
+        TEST(a_standing_measured_here_stays),
+        TEST(rounds_that_began_here_stay),
+        TEST(beside_an_entry_of_our_own_an_imported_standing_says_nothing),
+        TEST(an_imported_standing_ends_with_its_table_and_our_own_does_not),
+        TEST(a_standing_that_ended_does_not_come_back_from_the_journal),
         TEST(every_flipped_byte_is_refused),
         TEST(every_cut_is_refused),
         TEST(damage_behind_the_checksum_is_refused_or_harmless),
         TEST(what_is_not_understood_is_refused),
         TEST(lines_are_in_order_once_and_all_used),
+        TEST(a_standing_that_no_rounds_can_have_said_is_refused),
+        TEST(standings_come_once_and_after_all_entries),
+        TEST(decisions_are_known_words),
+        TEST(samples_say_what_others_took_and_of_which_rounds_they_are),
+        TEST(what_was_once_exported_comes_in),
     };
     const char *given = getenv("MOETUNE_TEST_SEED");
     char command[100];
