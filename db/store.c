@@ -1008,7 +1008,8 @@ int store_entry(struct store *store, const struct entry_row *entry, const char *
     if (rc != UNSUPPORTED)
         return rc;
     TRY(find_entry(store, key, &id, &old));
-    TRY(put_history(store, &old, why));
+    if (why)
+        TRY(put_history(store, &old, why));
     return put_entry(store, entry, id);
 }
 

@@ -20,6 +20,7 @@ _Static_assert(ROUNDS_CYCLES_MAX *(ROUNDS_BUCKETS_MAX / 12 + 1) <= SERIES_STRIDE
 
 struct seat {
     struct entry_row entry;
+    int published; /* the arm it held before the rounds */
     double weight;
     bool usable[SEARCH_ARMS_MAX];
     struct attempt attempts[ROUNDS_ARMS_MAX]; /* as the rounds place them */
@@ -76,7 +77,7 @@ static int seat_entry(void *self, const struct entry_row *e)
     struct settling *s = self;
 
     if (is_measured(s, e))
-        s->seats[s->at++].entry = *e;
+        s->seats[s->at++] = (struct seat){ *e, .published = space_arm(space_of(s), &e->plan) };
     return OK;
 }
 
@@ -537,8 +538,12 @@ static void take_statics(struct settling *s)
 
 static int store_entries_anew(struct settling *s)
 {
-    for (int i = 0; i < s->seat_count; i++)
-        TRY(store_entry(campaign_of(s)->store, &s->seats[i].entry, "rounds"));
+    for (int i = 0; i < s->seat_count; i++) {
+        const struct entry_row *e = &s->seats[i].entry;
+        bool same = space_arm(space_of(s), &e->plan) == s->seats[i].published;
+
+        TRY(store_entry(campaign_of(s)->store, e, same ? NULL : "rounds"));
+    }
     return OK;
 }
 
