@@ -131,15 +131,20 @@ static bool is_resumed(const struct hearing *h)
     return false;
 }
 
-/* An earlier verification's samples give way to this one's. */
-static int recall(struct hearing *h)
+static int forget(struct hearing *h, enum sample_kind first, enum sample_kind last)
 {
     const struct bucket_key *k = &h->bucket.key;
 
+    return store_forget(h->campaign->store, k->cluster, k->shape, k->window, k->bucket, first,
+                        last);
+}
+
+/* An earlier verification's samples give way to this one's. */
+static int recall(struct hearing *h)
+{
     TRY(bucket_load(&h->bucket));
     if (!is_resumed(h)) {
-        TRY(store_forget(h->campaign->store, k->cluster, k->shape, k->window, k->bucket,
-                         SAMPLE_VERIFY, SAMPLE_VERIFY));
+        TRY(forget(h, SAMPLE_VERIFY, SAMPLE_VERIFY));
         h->bucket.told_count = 0;
     }
     return check(h);
@@ -318,6 +323,13 @@ static int keep(struct hearing *h, struct entry_row *e)
     return store_entry(h->campaign->store, e, "verify");
 }
 
+/* What led tune to the plan, its rounds as well, must not lead it there again. */
+static int forget_tuned(struct hearing *h)
+{
+    TRY(forget(h, SAMPLE_SEARCH, SAMPLE_CONTEST));
+    return forget(h, SAMPLE_ROUNDS, SAMPLE_ROUNDS);
+}
+
 /* Outrun by another plan, a plan that is not slower than the default stays until tune comes by. */
 static int refute(struct hearing *h, struct entry_row *e)
 {
@@ -332,8 +344,7 @@ static int refute(struct hearing *h, struct entry_row *e)
     snprintf(e->decision, sizeof(e->decision), "refuted");
     snprintf(why, sizeof(why), is_outrun(h) ? "verify: %.54s" : "verify", h->verdict->why);
     TRY(store_entry(h->campaign->store, e, why));
-    return store_forget(h->campaign->store, e->cluster, e->shape, e->window, e->bucket,
-                        SAMPLE_SEARCH, SAMPLE_CONTEST);
+    return forget_tuned(h);
 }
 
 static void take_times(const struct contest_verdict *v, struct entry_row *out)
