@@ -70,8 +70,9 @@ struct sampling {
     struct facts *facts;
     size_t at; /* the trial whose samples are collected */
     int64_t *ns;
-    size_t count;                       /* what is in it */
-    size_t search_count, contest_count; /* with those set aside; the rest is from verifications */
+    size_t count; /* what is in it */
+    /* With those set aside; the rest is from verifications. */
+    size_t search_count, contest_count, rounds_count;
 };
 
 static void end_trial(struct sampling *s)
@@ -81,7 +82,8 @@ static void end_trial(struct sampling *s)
     t->steps = spread_of(s->ns, s->count);
     t->contest_steps = (uint32_t)s->contest_count;
     t->search_steps = (uint32_t)s->search_count;
-    s->count = s->search_count = s->contest_count = 0;
+    t->rounds_steps = (uint32_t)s->rounds_count;
+    s->count = s->search_count = s->contest_count = s->rounds_count = 0;
 }
 
 static int add_sample(void *self, int64_t trial, const struct sample_row *sample)
@@ -98,6 +100,7 @@ static int add_sample(void *self, int64_t trial, const struct sample_row *sample
     heat_add(&s->facts->trials[s->at].heat, sample);
     s->search_count += sample->kind == SAMPLE_SEARCH;
     s->contest_count += sample->kind == SAMPLE_CONTEST;
+    s->rounds_count += sample->kind == SAMPLE_ROUNDS;
     if (sample->gpu.throttled != SAMPLE_SET_ASIDE)
         APPEND(s->ns, s->count, sample->ns);
     return OK;

@@ -11,7 +11,7 @@
 /* One plan at one bucket, and what its timed steps say. */
 struct trial_facts {
     struct trial_row row;
-    uint32_t search_steps, contest_steps;
+    uint32_t search_steps, contest_steps, rounds_steps;
     struct spread steps; /* of all of them */
     struct heat heat;    /* of all, with those that were set aside */
 };

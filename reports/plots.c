@@ -145,7 +145,7 @@ static const char spent[] =
     "stats data using 2 nooutput\n"
     "unset key\nset grid noytics\nset logscale x\nset xrange [0.5:STATS_max*20]\n"
     "set format x '%.0s%c'\n"
-    "set yrange [0.4:4.6]\nset style fill solid 1.0 noborder\n"
+    "set yrange [0.4:5.6]\nset style fill solid 1.0 noborder\n"
     "plot data using (0.5*$2):1:(0.5):2:($1-0.3):($1+0.3):($1 > 2 ? 1 : 8):ytic(3) "
     "with boxxyerror lt 1 lc variable, \\\n"
     "     data using 2:1:2 with labels left offset 0.7,0\n";
@@ -266,8 +266,8 @@ const struct plot plots[] = {
       "needs buckets in which both all-to-alls were timed with the same r and d" },
     { "spent", "What the table cost", "timed steps, or trials", "", PLOT_TOGETHER,
       "place; count; what", series_spent, spent, NULL,
-      "Steps for the search and steps against the default as counted in the database, warm-up left "
-      "out.  Paper's search: (log_1.5(W/E) + 2) * 8 trials for every bucket of the table; every "
+      "Steps for the search, steps against the default, and those of rounds of the table as a whole "
+      "as counted in the database, warm-up left out.  Paper's search: (log_1.5(W/E) + 2) * 8 trials for every bucket of the table; every "
       "plan once: all legal plans in every bucket of the table.  Either of these needs several "
       "steps a trial where there is noise.",
       NEEDS_TRIALS },

@@ -11,8 +11,9 @@ struct guest {
 
 /* Runs the command by /bin/sh in a process group of its own.  It finds our lines at the descriptor
  * $MOETUNE_FROM_FD and its own at $MOETUNE_TO_FD; launchers that close descriptors leave it the
- * files $MOETUNE_FROM and $MOETUNE_TO, which are the same. */
-int guest_start(const char *command, struct guest *out);
+ * files $MOETUNE_FROM and $MOETUNE_TO, which are the same.  $MOETUNE_WINDOW: the width of a bucket,
+ * within which an answer holds. */
+int guest_start(const char *command, uint32_t window, struct guest *out);
 
 /* A line; UNSUPPORTED: nothing came in a while. */
 int guest_read(struct guest *guest, char *line, size_t size);

@@ -23,7 +23,8 @@ const char *const interview_help =
     "--exec: the program writes lines to the descriptor $MOETUNE_TO_FD and reads the answer to "
     "each\n"
     "from $MOETUNE_FROM_FD (or the files $MOETUNE_TO, $MOETUNE_FROM, where a launcher closes\n"
-    "descriptors).  One process of it speaks, for all its ranks (--ranks says how many they are):\n"
+    "descriptors); $MOETUNE_WINDOW is the width of a bucket.  One process of it speaks, for all\n"
+    "its ranks (--ranks says how many they are):\n"
     "  ask CAPACITY       plan r=1 d=2 a=linear      which plan to run at this capacity\n"
     "  tell MICROSECONDS  ok                         how long that step took, the slowest rank\n"
     "  failed WHY         ok                         it cannot be run: it is not asked for again\n"
@@ -225,7 +226,7 @@ static int live_once(struct interview *v)
     int exit_code = 0, rc;
     bool hung = false;
 
-    TRY(guest_start(v->options->exec, &v->guest));
+    TRY(guest_start(v->options->exec, v->request.spaces[0].window, &v->guest));
     v->heard_ns = host_clock_ns();
     v->asked = 0;
     rc = listen(v, &hung);

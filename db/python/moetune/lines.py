@@ -10,13 +10,19 @@ from moelookup.table import _whole
 
 from .tuner import Status, Tuner, _time
 
-_TO, _FROM = "MOETUNE_TO", "MOETUNE_FROM"
+_TO, _FROM, _WINDOW = "MOETUNE_TO", "MOETUNE_FROM", "MOETUNE_WINDOW"
 _NOT_IN_TEXT = {"source", "bucket", "time_us", "default_us"}  # of a Plan
 
 
 def is_attached() -> bool:
     """Whether this program was started by `moetune tune --exec`."""
     return all(os.environ.get(name) for name in (_TO, _FROM))
+
+
+def attached_window() -> int:
+    """The width of a bucket is the command's; 0: it does not say."""
+    said = os.environ.get(_WINDOW, "")
+    return int(said) if is_attached() and said.isdigit() else 0
 
 
 def attach(db: Any = None, **layer: Any) -> Any:

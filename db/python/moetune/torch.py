@@ -14,7 +14,7 @@ from moelookup import Plan, Shape
 from moelookup.table import checked_shape, window
 from moelookup.torch import _agree, _alone, _bytes_tensor, _device
 
-from .lines import Attached, is_attached
+from .lines import Attached, attached_window, is_attached
 from .tuner import US_MOST, Status
 from .tuner import Tuner as _Tuner
 
@@ -60,8 +60,9 @@ class Tuner:
         def digest() -> bytes:
             """Also what all ranks must have said alike."""
             self._tuner, self.shape = _open(db, self.rank, layer)
-            self.window = layer.get("window") or _window(self.shape)  # a bucket's width
-            said = (type(self._tuner).__name__, self.shape)
+            # A bucket's width.
+            self.window = attached_window() or layer.get("window") or _window(self.shape)
+            said = (type(self._tuner).__name__, self.shape, self.window)
             return hashlib.sha256(repr(said).encode()).digest()
 
         if alone:
