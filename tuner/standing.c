@@ -490,12 +490,27 @@ static int play(struct settling *s)
 
 /* ---- entries anew */
 
+/* What was searched more thoroughly in an earlier run stays so: a few more samples take nothing
+ * away. */
+static int redecide(struct settling *s, struct entry_row *e)
+{
+    struct entry_row anew;
+    int rc = visit_redecide(s->sweep, e->bucket, &anew);
+
+    if (rc)
+        return rc;
+    memcpy(anew.effort, e->effort, sizeof(anew.effort));
+    memcpy(anew.search, e->search, sizeof(anew.search));
+    *e = anew;
+    return OK;
+}
+
 /* What the decision says of another plan the rounds did not judge: they stand for the old one. */
 static int redecide_all(struct settling *s)
 {
     for (int i = 0; i < s->seat_count; i++) {
         struct entry_row *e = &s->seats[i].entry;
-        int rc = visit_redecide(s->sweep, e->bucket, e);
+        int rc = redecide(s, e);
 
         if (rc < 0)
             return rc;

@@ -131,6 +131,18 @@ static bool is_resumed(const struct hearing *h)
     return false;
 }
 
+/* What is said will rest on a verification's samples alone. */
+static int count_throttled(void *self, const struct trial_row *trial,
+                           const struct sample_row *sample)
+{
+    struct hearing *h = self;
+    int arm = dictionary_arm(&h->dictionary, &trial->key.plan);
+
+    if (arm >= 0 && sample->kind == SAMPLE_VERIFY)
+        ledger_counts(attempt_of(h, arm), sample);
+    return OK;
+}
+
 static int forget(struct hearing *h, enum sample_kind first, enum sample_kind last)
 {
     const struct bucket_key *k = &h->bucket.key;
@@ -147,6 +159,10 @@ static int recall(struct hearing *h)
         TRY(forget(h, SAMPLE_VERIFY, SAMPLE_VERIFY));
         h->bucket.told_count = 0;
     }
+    for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
+        attempt_of(h, arm)->throttled = 0;
+    TRY(store_samples(h->campaign->store, k->cluster, k->shape, k->window, k->bucket,
+                      count_throttled, h));
     return check(h);
 }
 
