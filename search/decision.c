@@ -11,8 +11,8 @@ static const double harmless = 0.01;
 static const double harm_limit = 0.01;
 /* Plans that differ by less would change places from bucket to bucket for nothing. */
 static const double no_better = 0.001;
-/* What the default takes is a claim, too, and one sample may be an outlier. */
-enum { PATIENCE = 40, STANDARD_LEAST = 2 };
+/* Of the winner and of the default: what they take is a claim, and one sample may be an outlier. */
+enum { PATIENCE = 40, SAMPLES_LEAST = 2 };
 
 void decision_open(struct decision *d, const struct decision_setup *setup)
 {
@@ -102,10 +102,10 @@ static int less_sampled(const struct search *s, int a, int b)
     return s->count[a] <= s->count[b] ? a : b;
 }
 
-/* What it takes is a claim, too, and is made of samples. */
+/* What it takes is a claim, too, and is made of samples, of which one may be an outlier. */
 static bool is_new(const struct decision *d, int arm)
 {
-    return arm >= 0 && d->setup.search->usable[arm] && !d->setup.search->count[arm];
+    return arm >= 0 && d->setup.search->usable[arm] && d->setup.search->count[arm] < SAMPLES_LEAST;
 }
 
 int decision_next(struct decision *d, enum decision_purpose *purpose)
@@ -122,6 +122,8 @@ int decision_next(struct decision *d, enum decision_purpose *purpose)
         return DECISION_DONE;
     if (is_new(d, d->setup.incumbent))
         return d->setup.incumbent;
+    if (is_new(d, winner))
+        return winner;
     if (standard < 0 || is_new(d, standard))
         return standard < 0 ? DECISION_DONE : standard;
     return is_safe(d, winner) ? DECISION_DONE : less_sampled(s, winner, standard);

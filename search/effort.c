@@ -5,7 +5,7 @@
 
 const struct effort efforts[] = {
     { "quick", "two buckets per doubling of c", 2, 1.2e-4, 0, 20 },
-    { "normal", "three buckets per doubling of c; doubtful ones between are measured", 3, 5e-5,
+    { "normal", "three buckets per doubling of c; doubtful ones between are measured", 3, 7e-5,
       0.02, 40 },
     { "thorough", "every bucket, and more steps for each", 0, 1e-5, 0, 80 },
 };

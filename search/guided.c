@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double default_worth = 5e-5;
+static const double default_worth = 7e-5;
 enum { RACE_SAMPLES = 80, EXTRA_SAMPLES = 25, AUDITS = 1 };
 
 enum rule { FIRST, AGAIN, LINK, SCREEN, UNTRIED, AUDIT, RACE, COVER, CONSIST, NONE };

@@ -53,7 +53,7 @@ struct search_setup {
     struct search_machine machine;
     const struct search_model *model; /* borrowed; NULL: the strategy's own */
     double worth;     /* a sample must promise to make steps faster by this share; 0 = the
-                       * strategy's own (guided: 0.00005) */
+                       * strategy's own (guided: 0.00007) */
     uint32_t limit;   /* most samples in one visit; 0 = the strategy's own (guided: 80 + 25) */
     uint32_t repeats; /* samples per comparison (paper) or rounds (exhaustive); 0 = 1 */
     uint64_t seed;

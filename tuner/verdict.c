@@ -154,6 +154,8 @@ static int forget(struct hearing *h, enum sample_kind first, enum sample_kind la
 /* An earlier verification's samples give way to this one's. */
 static int recall(struct hearing *h)
 {
+    const struct bucket_key *k = &h->bucket.key;
+
     TRY(bucket_load(&h->bucket));
     if (!is_resumed(h)) {
         TRY(forget(h, SAMPLE_VERIFY, SAMPLE_VERIFY));
