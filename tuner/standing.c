@@ -616,6 +616,8 @@ static int find_standing(struct settling *s, bool *known)
     return rc < 0 ? rc : OK;
 }
 
+static const char too_early[] = "the time was up before the table met the default plan";
+
 static int settle_unless_known(struct settling *s, const struct traffic_layer *traffic,
                                const char **why)
 {
@@ -628,7 +630,7 @@ static int settle_unless_known(struct settling *s, const struct traffic_layer *t
         return OK;
     TRY(find_standing(s, &known));
     rc = known ? OK : campaign_over(campaign_of(s)) ? ERR_CUT : settle(s, traffic);
-    *why = rc == ERR_CUT ? "the time was up before the table met the default plan" : NULL;
+    *why = rc == ERR_CUT ? too_early : NULL;
     return rc;
 }
 
@@ -651,5 +653,15 @@ int standing_settle(struct sweep *sweep, const struct traffic_layer *traffic,
     free(s.told);
     free(s.rounds);
     free(s.seats);
+    return rc;
+}
+
+int standing_skip(struct sweep *sweep, struct standing *standing)
+{
+    struct settling s = { .sweep = sweep };
+    bool known;
+    int rc = find_standing(&s, &known);
+
+    *standing = (struct standing){ .row = s.row, .why = known ? NULL : too_early };
     return rc;
 }

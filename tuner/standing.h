@@ -18,4 +18,7 @@ int standing_begun(struct sweep *sweep, bool *begun);
 int standing_settle(struct sweep *sweep, const struct traffic_layer *traffic,
                     struct standing *standing);
 
+/* Instead, where the sweep was cut off: its ranks may be gone. */
+int standing_skip(struct sweep *sweep, struct standing *standing);
+
 #endif

@@ -190,7 +190,8 @@ static int conclude(struct sweep *sweep, int cut)
     TRY(standing_begun(sweep, &sweep->settled));
     TRY(fill_all(sweep));
     sweep->settled = true;
-    rc = standing_settle(sweep, sweep->asked, &sweep->result.standing);
+    rc = cut ? standing_skip(sweep, &sweep->result.standing)
+             : standing_settle(sweep, sweep->asked, &sweep->result.standing);
     if (rc && rc != ERR_CUT)
         return rc;
     sweep->result.inferred = 0;
