@@ -266,8 +266,10 @@ const struct plot plots[] = {
       "needs buckets in which both all-to-alls were timed with the same r and d" },
     { "spent", "What the table cost", "timed steps, or trials", "", PLOT_TOGETHER,
       "place; count; what", series_spent, spent, NULL,
-      "Steps for the search, steps against the default, and those of rounds of the table as a whole "
-      "as counted in the database, warm-up left out.  Paper's search: (log_1.5(W/E) + 2) * 8 trials for every bucket of the table; every "
+      "Steps for the search, steps against the default, and those of rounds of the table as a "
+      "whole "
+      "as counted in the database, warm-up left out.  Paper's search: (log_1.5(W/E) + 2) * 8 "
+      "trials for every bucket of the table; every "
       "plan once: all legal plans in every bucket of the table.  Either of these needs several "
       "steps a trial where there is noise.",
       NEEDS_TRIALS },
