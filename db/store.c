@@ -782,6 +782,11 @@ int store_sample(struct store *store, int64_t trial, const struct sample_row *s)
                INTEGER("lost_ns", s->lost_ns), INTEGER("run", s->run));
 }
 
+int store_next_sample(struct store *store, int64_t *number)
+{
+    return NEXT_ID(store, "sample", number);
+}
+
 int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t bucket, enum sample_kind first, enum sample_kind last)
 {

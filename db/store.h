@@ -153,6 +153,7 @@ struct sample_row {
 };
 
 int store_sample(struct store *store, int64_t trial, const struct sample_row *sample);
+int store_next_sample(struct store *store, int64_t *number); /* that the next one will have */
 /* Samples of one bucket, of the kinds from `first` to `last`, are of no use any more. */
 int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t bucket, enum sample_kind first, enum sample_kind last);

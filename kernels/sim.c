@@ -31,7 +31,9 @@ struct sim_device {
     uint64_t used_bytes;
     int64_t now_ns, step_ns; /* the latest date any sync has seen; when this step began */
     uint64_t step;
+    bool numbered;         /* somebody else says which step it is */
     double factor, wander; /* of this step; the random part of the drift, of deviation 1 */
+    uint64_t wander_step;  /* whose it is */
 };
 
 struct sim_stream {
@@ -65,13 +67,32 @@ static double normal(uint64_t seed, uint64_t index)
     return radius * cos(2 * M_PI * uniform(seed, 2 * index + 1));
 }
 
+static void wander_one_step(struct sim_device *device, uint64_t seed, uint64_t step)
+{
+    double keep = step ? exp(-1.0 / DRIFT_MEMORY_STEPS) : 0;
+
+    device->wander = keep * device->wander + sqrt(1 - keep * keep) * normal(seed, step);
+    device->wander_step = step;
+}
+
+/* Follows from all steps before: they are taken one by one, from the first where this is no later
+ * one. */
+static void wander_to(struct sim_device *device, uint64_t seed, uint64_t step)
+{
+    uint64_t next = device->wander_step + 1;
+
+    if (step < device->wander_step || !device->wander_step)
+        next = 0;
+    while (next <= step)
+        wander_one_step(device, seed, next++);
+}
+
 /* A sine that returns and a random part that forgets, of equal weight; together of deviation 1. */
 static double draw_wander(struct sim_device *device, uint64_t seed)
 {
-    double keep = device->step ? exp(-1.0 / DRIFT_MEMORY_STEPS) : 0;
     double phase = uniform(seed, 0) + (double)(device->step % DRIFT_STEPS) / DRIFT_STEPS;
 
-    device->wander = keep * device->wander + sqrt(1 - keep * keep) * normal(seed + 1, device->step);
+    wander_to(device, seed + 1, device->step);
     return sin(2 * M_PI * phase) + M_SQRT1_2 * device->wander;
 }
 
@@ -247,7 +268,18 @@ static void next_step(struct sim_device *device)
         s->busy_count = 0;
     }
     device->step_ns = device->now_ns;
+    if (device->numbered)
+        return;
     device->step++;
+    draw_factor(device);
+}
+
+void sim_draw(struct device *base, uint64_t number)
+{
+    struct sim_device *device = (struct sim_device *)base;
+
+    device->numbered = true;
+    device->step = number;
     draw_factor(device);
 }
 

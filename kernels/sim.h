@@ -37,6 +37,10 @@ int sim_open(const struct sim_costs *costs, struct device **out);
  * as long as the other runs.  Each overlap is so paid once. */
 void sim_pass(struct stream *stream, int64_t ns, double weight);
 
+/* From here on the noise is that of step `number`, whatever ran before, until this is called again:
+ * a series of steps that was cut off goes on as if nothing had happened. */
+void sim_draw(struct device *device, uint64_t number);
+
 /* The time at which everything queued on this stream is done. */
 int64_t sim_stream_ns(const struct stream *stream);
 

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-const char *const decision_words[] = { "adopted", "likely", "default", "incumbent", "alone", NULL };
+const char *const decision_words[] = { "adopted", "likely", "default", "incumbent",
+                                       "alone",   "static", NULL };
 
 /* Slower than the default by more than this does harm. */
 static const double harmless = 0.01;
@@ -86,7 +87,6 @@ static int published(const struct decision *d, const struct search_verdict *foun
 
     if (is_no_better(d, best))
         best = standard_of(d);
-
     if (incumbent < 0 || incumbent == best || !d->setup.search->usable[incumbent] ||
         !is_safe(d, incumbent))
         return best;
@@ -191,24 +191,40 @@ static enum decision_word word_of(const struct decision *d, const struct decisio
                : DECISION_LIKELY;
 }
 
+static void describe(const struct decision *d, struct decision_result *r)
+{
+    const struct search *s = d->setup.search;
+    struct normal level = search_level(d->setup.search, r->arm);
+
+    r->ns = exp(level.mean);
+    r->low_ns = exp(level.mean - two_sided * level.sd);
+    r->high_ns = exp(level.mean + two_sided * level.sd);
+    r->samples = s->count[r->arm];
+    add_gain(d, r);
+    r->bound = search_bound(d->setup.search, r->arm);
+    r->harm = harm_of(d, r->arm);
+}
+
 bool decision_result(const struct decision *d, struct decision_result *out)
 {
-    struct search *s = d->setup.search;
-    struct decision_result r = { .found = search_verdict(s) };
-    struct normal level;
+    struct decision_result r = { .found = search_verdict(d->setup.search) };
 
     if (r.found.winner < 0)
         return false;
     r.arm = published(d, &r.found);
     r.word = word_of(d, &r);
-    level = search_level(s, r.arm);
-    r.ns = exp(level.mean);
-    r.low_ns = exp(level.mean - two_sided * level.sd);
-    r.high_ns = exp(level.mean + two_sided * level.sd);
-    r.samples = s->count[r.arm];
-    add_gain(d, &r);
-    r.bound = search_bound(s, r.arm);
-    r.harm = harm_of(d, r.arm);
+    describe(d, &r);
     *out = r;
+    return true;
+}
+
+bool decision_result_of(const struct decision *d, int arm, struct decision_result *out)
+{
+    *out = (struct decision_result){ .found = search_verdict(d->setup.search),
+                                     .arm = arm,
+                                     .word = DECISION_STATIC };
+    if (out->found.winner < 0)
+        return false;
+    describe(d, out);
     return true;
 }

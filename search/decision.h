@@ -48,7 +48,8 @@ enum decision_word {
     DECISION_LIKELY,    /* it is expected to be, and is not slower by 1 % with that chance */
     DECISION_DEFAULT,   /* no plan that may be published is expected to be faster */
     DECISION_INCUMBENT, /* the plan in force stays: none is better by the margin */
-    DECISION_ALONE      /* the default cannot run here */
+    DECISION_ALONE,     /* the default cannot run here */
+    DECISION_STATIC     /* what is best for the table as a whole, by another rule than this one */
 };
 extern const char *const decision_words[];
 
@@ -77,5 +78,7 @@ void decision_shun(struct decision *decision, int arm); /* likewise: too slow to
 
 /* At any time: what would be published now.  False: nothing is usable. */
 bool decision_result(const struct decision *decision, struct decision_result *out);
+/* The same of the static plan's arm. */
+bool decision_result_of(const struct decision *decision, int arm, struct decision_result *out);
 
 #endif

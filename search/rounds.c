@@ -602,33 +602,24 @@ static int role_of_static(const struct rounds *r, int arm)
     return -1;
 }
 
+/* Of logarithms of times in one bucket, with its standard error; NAN: not known. */
+struct ratio {
+    double mean, sd;
+};
+
 /* A few values say little of their own spread: that of all buckets counts like four more. */
-static struct rounds_ratio ratio_in(const struct rounds *r, int bucket, int role_a, int role_b)
+static struct ratio ratio_in(const struct rounds *r, int bucket, int role_a, int role_b)
 {
     static const double borrowed = 4;
     double sd = spread_of_pairs(r, role_a, role_b), variance;
     struct mean m = compare(&r->contests[bucket], role_a, role_b, sd);
 
     if (!m.count)
-        return (struct rounds_ratio){ NAN, NAN };
+        return (struct ratio){ NAN, NAN };
     if (stands_for(&r->contests[bucket], role_a) == stands_for(&r->contests[bucket], role_b))
-        return (struct rounds_ratio){ 0, 0 };
+        return (struct ratio){ 0, 0 };
     variance = (borrowed * sd * sd + (m.count - 1) * m.variance) / (borrowed + m.count - 1);
-    return (struct rounds_ratio){ m.mean, sqrt(variance / m.count) };
-}
-
-struct rounds_ratio rounds_over_table(const struct rounds *r, int bucket, int static_arm)
-{
-    int role = role_of_static(r, static_arm);
-
-    return role < 0 ? (struct rounds_ratio){ NAN, NAN } : ratio_in(r, bucket, role, ROLE_TABLE);
-}
-
-struct rounds_ratio rounds_over_default(const struct rounds *r, int bucket, int static_arm)
-{
-    int role = role_of_static(r, static_arm);
-
-    return role < 0 ? (struct rounds_ratio){ NAN, NAN } : ratio_in(r, bucket, role, ROLE_DEFAULT);
+    return (struct ratio){ m.mean, sqrt(variance / m.count) };
 }
 
 /* Surely, and by so much that it is worth an entry of another kind. */
@@ -641,12 +632,12 @@ bool rounds_prefers_static(const struct rounds *r, const struct rounds_verdict *
 {
     const struct rounds_contest *c = &r->contests[bucket];
     int role = role_of_static(r, v->static_arm);
-    struct rounds_ratio here, over_default;
+    struct ratio here, over_default;
 
     if (role < 0 || !present(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE])
         return false;
-    here = rounds_over_table(r, bucket, v->static_arm);
-    over_default = rounds_over_default(r, bucket, v->static_arm);
+    here = ratio_in(r, bucket, role, ROLE_TABLE);
+    over_default = ratio_in(r, bucket, role, ROLE_DEFAULT);
     if (isnan(here.mean) || over_default.mean > 0)
         return false;
     if (v->over_static.high < 0)

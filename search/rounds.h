@@ -71,11 +71,6 @@ struct rounds_verdict {
     uint32_t rounds, steps;
 };
 
-/* In one bucket; logarithms of ratios of times with standard errors; NAN: not known. */
-struct rounds_ratio {
-    double mean, sd;
-};
-
 void rounds_open(struct rounds *rounds, const struct rounds_setup *setup);
 
 /* False: enough is known, or no more is to be taken. */
@@ -91,10 +86,6 @@ void rounds_drop(struct rounds *rounds, int bucket, int arm);
 bool rounds_republish(struct rounds *rounds, int bucket, int arm);
 
 struct rounds_verdict rounds_verdict(const struct rounds *rounds);
-
-/* A static arm / the table's, and / the default's. */
-struct rounds_ratio rounds_over_table(const struct rounds *rounds, int bucket, int static_arm);
-struct rounds_ratio rounds_over_default(const struct rounds *rounds, int bucket, int static_arm);
 
 /* Whether the table does better to take the static plan here: it beats the table as a whole and
  * not clearly loses here, or it clearly wins here; and it is not slower than the default. */

@@ -82,8 +82,11 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
                            .capacity = a->trial.capacity,
                            .plan = a->trial.key.plan };
     struct reply reply;
+    int64_t number;
 
     TRY(ledger_begin(c->store, c->run.id, a, false));
+    TRY(store_next_sample(c->store, &number));
+    order.sample = (uint64_t)number;
     TRY(crew_do(c->crew, &order, &reply));
     TRY(conclude(c, a, &reply));
     *out = (struct step){ .ns = reply.state == TRIAL_OK ? reply.ns : 0 };

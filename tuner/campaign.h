@@ -78,6 +78,10 @@ int campaign_recognise(struct campaign *campaign);
 int campaign_begin(struct campaign *campaign, const char *search, const char *effort,
                    uint32_t buckets);
 
+/* Of the runs of the same command on the same machine that did not come to an end, the one that all
+ * later ones went on with: this one itself, or INT64_MAX before it has begun, if there is none. */
+int campaign_first_run(const struct campaign *campaign, int64_t *run);
+
 /* The run's row gets its end, the table is published, `print` speaks if it is usable, and what is
  * to be typed is said if rc is ERR_CUT.  Returns rc, or what went wrong here. */
 int campaign_finish(struct campaign *campaign, int rc, int (*print)(void *self), void *self);

@@ -18,29 +18,6 @@ struct finding {
     struct claims *claims;
 };
 
-/* ---- going on */
-
-/* Walks back over runs of the same command that did not come to an end. */
-static int take_run(void *self, const struct run_row *run)
-{
-    struct finding *f = self;
-
-    if (run->cluster != f->campaign->cluster_id)
-        return OK;
-    if (strcmp(run->search, "verify") != 0 || run->state == RUN_COMPLETE ||
-        strcmp(run->command, f->campaign->command) != 0)
-        return UNSUPPORTED;
-    f->claims->first_run = run->id;
-    return OK;
-}
-
-static int find_first_run(struct finding *f)
-{
-    int rc = f->wanted->restart ? OK : store_runs(f->campaign->store, take_run, f);
-
-    return rc < 0 ? rc : OK;
-}
-
 /* ---- entries */
 
 static bool shape_asked_for(const struct claims_wanted *w, const struct moe_shape *shape)
@@ -147,7 +124,8 @@ int claims_find(struct campaign *campaign, const struct claims_wanted *wanted, s
     struct finding f = { campaign, wanted, out };
 
     *out = (struct claims){ .first_run = INT64_MAX };
-    TRY(find_first_run(&f));
+    if (!wanted->restart)
+        TRY(campaign_first_run(campaign, &out->first_run));
     TRY(store_entries(campaign->store, campaign->cluster_id, 0, take_entry, &f));
     if (out->count)
         qsort(out->verdicts, out->count, sizeof(*out->verdicts), worse_first);

@@ -61,7 +61,8 @@ static bool is_measured(const struct settling *s, const struct entry_row *e)
     const struct space *space = space_of(s);
 
     return e->window == space->window && e->bucket >= space->first && e->bucket <= space->last &&
-           !e->inferred && !e->stale && !entry_is_refuted(e) && space_arm(space, &e->plan) >= 0;
+           !e->inferred && !e->stale && !entry_is_refuted(e) && e->tier != TIER_IMPORTED &&
+           space_arm(space, &e->plan) >= 0;
 }
 
 static int count_entry(void *self, const struct entry_row *e)
@@ -492,10 +493,10 @@ static int play(struct settling *s)
 
 /* What was searched more thoroughly in an earlier run stays so: a few more samples take nothing
  * away. */
-static int redecide(struct settling *s, struct entry_row *e)
+static int redecide(struct settling *s, struct entry_row *e, int arm)
 {
     struct entry_row anew;
-    int rc = visit_redecide(s->sweep, e->bucket, &anew);
+    int rc = visit_redecide(s->sweep, e->bucket, arm, &anew);
 
     if (rc)
         return rc;
@@ -510,7 +511,7 @@ static int redecide_all(struct settling *s)
 {
     for (int i = 0; i < s->seat_count; i++) {
         struct entry_row *e = &s->seats[i].entry;
-        int rc = redecide(s, e);
+        int rc = redecide(s, e, -1);
 
         if (rc < 0)
             return rc;
@@ -520,35 +521,23 @@ static int redecide_all(struct settling *s)
     return OK;
 }
 
-static void take_static(struct settling *s, int seat, int arm)
-{
-    struct rounds_ratio table = rounds_over_table(s->rounds, seat, arm);
-    struct rounds_ratio standard = rounds_over_default(s->rounds, seat, arm);
-    struct entry_row *e = &s->seats[seat].entry;
-
-    e->plan = space_of(s)->arms[arm];
-    e->time_us *= exp(table.mean);
-    e->low_us *= exp(table.mean - 2 * table.sd);
-    e->high_us *= exp(table.mean + 2 * table.sd);
-    e->gain = 1 - exp(standard.mean);
-    e->gain_low = 1 - exp(standard.mean + 2 * standard.sd);
-    e->gain_high = 1 - exp(standard.mean - 2 * standard.sd);
-    e->decided_s = time(NULL);
-    snprintf(e->decision, sizeof(e->decision), "static");
-    rounds_republish(s->rounds, seat, arm);
-}
-
 /* All are judged before the first is changed. */
-static void take_statics(struct settling *s)
+static int take_statics(struct settling *s)
 {
     struct rounds_verdict v = rounds_verdict(s->rounds);
     bool takes[ROUNDS_BUCKETS_MAX];
 
     for (int i = 0; i < s->seat_count; i++)
         takes[i] = rounds_prefers_static(s->rounds, &v, i);
-    for (int i = 0; i < s->seat_count; i++)
-        if (takes[i])
-            take_static(s, i, v.static_arm);
+    for (int i = 0; i < s->seat_count; i++) {
+        int rc = takes[i] ? redecide(s, &s->seats[i].entry, v.static_arm) : UNSUPPORTED;
+
+        if (rc < 0)
+            return rc;
+        if (rc == OK)
+            rounds_republish(s->rounds, i, v.static_arm);
+    }
+    return OK;
 }
 
 static int store_entries_anew(struct settling *s)
@@ -584,7 +573,7 @@ static int conclude(struct settling *s)
 {
     if (s->rounds->steps) {
         TRY(redecide_all(s));
-        take_statics(s);
+        TRY(take_statics(s));
         TRY(store_entries_anew(s));
     }
     return store_verdict(s);

@@ -110,6 +110,7 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
 {
     struct entry_row old;
     int rc = get(sweep, entry->bucket, &old);
+    bool same;
 
     if (rc < 0)
         return rc;
@@ -118,10 +119,10 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
      * one that a whole sweep has inferred is better than one by a few buckets. */
     if (rc == OK && (!old.inferred || sweep->errands) && !old.stale)
         return OK;
-    if (rc == OK && plan_equal(&old.plan, &entry->plan) && !old.stale &&
-        fabs(old.bound - entry->bound) < 1e-4)
+    same = rc == OK && plan_equal(&old.plan, &entry->plan) && !old.stale;
+    if (same && fabs(old.bound - entry->bound) < 1e-4)
         return OK;
-    return store_entry(sweep->setup->campaign->store, entry, "inferred");
+    return store_entry(sweep->setup->campaign->store, entry, same ? NULL : "inferred");
 }
 
 static int fill(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high)
@@ -148,7 +149,30 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
     return OK;
 }
 
-/* Between each measured bucket and the next. */
+static bool is_anchor(const struct space *space, uint32_t bucket)
+{
+    for (size_t i = 0; i < space->anchor_count; i++)
+        if (space->anchors[i] == bucket)
+            return true;
+    return false;
+}
+
+/* Measured by an earlier sweep than this one and those that it goes on with. */
+static bool is_older(const struct sweep *sweep, const struct entry_row *entry)
+{
+    return !entry->inferred && entry->run < sweep->first_run &&
+           !is_anchor(sweep->space, entry->bucket);
+}
+
+/* Inference begins and ends there.  A sweep that goes on is led to the same doubtful buckets as it
+ * was the first time: what they came to does not count before. */
+static bool is_end(const struct sweep *sweep, const struct entry_row *entry)
+{
+    return !entry->inferred && (sweep->settled || sweep->errands || is_older(sweep, entry) ||
+                                is_anchor(sweep->space, entry->bucket));
+}
+
+/* Between each of these buckets and the next. */
 static int fill_all(struct sweep *sweep)
 {
     struct entry_row low = { 0 }, entry;
@@ -159,7 +183,7 @@ static int fill_all(struct sweep *sweep)
 
         if (rc < 0)
             return rc;
-        if (rc != OK || entry.inferred)
+        if (rc != OK || !is_end(sweep, &entry))
             continue;
         if (have_low && low.bucket + 1 < b)
             TRY(fill(sweep, &low, &entry));
@@ -177,6 +201,21 @@ static int visit_anchors(struct sweep *sweep)
         if (campaign_over(sweep->setup->campaign))
             return ERR_CUT;
         TRY(visit(sweep, sweep->space->anchors[i]));
+    }
+    return OK;
+}
+
+/* What earlier sweeps found between the anchors of this one tells of what is between, too. */
+static int recall_older(struct sweep *sweep)
+{
+    for (uint32_t b = sweep->space->first; b <= sweep->space->last; b++) {
+        struct entry_row entry;
+        int rc = get(sweep, b, &entry);
+
+        if (rc == OK && is_older(sweep, &entry) && !entry.stale)
+            rc = visit_recall(sweep, b);
+        if (rc < 0)
+            return rc;
     }
     return OK;
 }
@@ -210,9 +249,12 @@ static int run(struct sweep *sweep)
     if (setup->retune)
         TRY(store_expire(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
                          sweep->space->first, sweep->space->last, "to be measured again"));
+    TRY(campaign_first_run(c, &sweep->first_run));
     rc = visit_anchors(sweep);
     if (!rc)
         rc = visit_refuted(sweep);
+    if (!rc)
+        rc = recall_older(sweep);
     if (rc && rc != ERR_CUT)
         return rc;
     return conclude(sweep, rc);

@@ -60,6 +60,7 @@ struct sweep {
     bool told;                         /* the ranks know the layer */
     bool errands;                      /* certain buckets alone */
     bool settled;                      /* the rounds of the whole table have begun */
+    int64_t first_run;                 /* the first that this one goes on with */
     const struct traffic_layer *asked; /* what trainers asked for; NULL: nobody knows */
     struct sweep_result result;
 };

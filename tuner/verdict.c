@@ -374,7 +374,6 @@ static void take_times(const struct contest_verdict *v, struct entry_row *out)
     out->gain = v->gain;
     out->gain_low = v->gain_low;
     out->gain_high = v->gain_high;
-    out->samples = v->rounds;
 }
 
 static int settle(struct hearing *h)
@@ -391,7 +390,10 @@ static int settle(struct hearing *h)
     take_times(&found, &entry);
     v->throttled = entry.throttled = 0;
     for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
-        v->throttled = entry.throttled += attempt_of(h, arm)->throttled;
+        v->throttled += attempt_of(h, arm)->throttled;
+    entry.samples = found.rounds * (uint32_t)h->over_default.count;
+    for (int i = 0; i < h->over_default.count; i++)
+        entry.throttled += attempt_of(h, h->over_default.arms[i])->throttled;
     entry.run = h->campaign->run.id;
     entry.decided_s = time(NULL);
     return v->kind == VERDICT_REFUTED ? refute(h, &entry) : keep(h, &entry);

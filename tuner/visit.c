@@ -70,41 +70,33 @@ static int decide(struct sweep *sweep, struct bucket *b)
     return OK;
 }
 
-int visit_measure(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
+/* `arm`: the one to publish, or -1.  `out` NULL: nobody asks for an entry. */
+static int visit(struct sweep *sweep, uint32_t bucket, bool measure, int arm, struct entry_row *out)
 {
     struct bucket b;
     int rc;
 
     bucket_init(&b, &sweep->dictionary, bucket);
     rc = replay(sweep, &b);
-    if (!rc)
+    if (!rc && measure)
         rc = decide(sweep, &b);
-    if (!rc)
-        rc = bucket_entry(&b, out);
+    if (!rc && out)
+        rc = bucket_entry(&b, arm, out);
     bucket_forget(&b);
     return rc;
 }
 
-int visit_redecide(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
+int visit_measure(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
 {
-    struct bucket b;
-    int rc;
+    return visit(sweep, bucket, true, -1, out);
+}
 
-    bucket_init(&b, &sweep->dictionary, bucket);
-    rc = replay(sweep, &b);
-    if (!rc)
-        rc = bucket_entry(&b, out);
-    bucket_forget(&b);
-    return rc;
+int visit_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_row *out)
+{
+    return visit(sweep, bucket, false, arm, out);
 }
 
 int visit_recall(struct sweep *sweep, uint32_t bucket)
 {
-    struct bucket b;
-    int rc;
-
-    bucket_init(&b, &sweep->dictionary, bucket);
-    rc = replay(sweep, &b);
-    bucket_forget(&b);
-    return rc;
+    return visit(sweep, bucket, false, -1, NULL);
 }

@@ -8,8 +8,9 @@
  * there. */
 int visit_measure(struct sweep *sweep, uint32_t bucket, struct entry_row *out);
 
-/* What all samples that were taken there say by now; none is added. */
-int visit_redecide(struct sweep *sweep, uint32_t bucket, struct entry_row *out);
+/* What all samples that were taken there say by now; none is added.  Of `arm`, which another rule
+ * has chosen, or of the plan that is best here: -1. */
+int visit_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_row *out);
 
 /* For the search alone: tells it what an earlier run measured here. */
 int visit_recall(struct sweep *sweep, uint32_t bucket);

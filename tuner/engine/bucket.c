@@ -226,12 +226,12 @@ static uint32_t throttled(const struct bucket *b, int arm)
            (standard >= 0 && standard != arm ? b->attempts[standard].throttled : 0);
 }
 
-int bucket_entry(const struct bucket *b, struct entry_row *out)
+int bucket_entry(const struct bucket *b, int arm, struct entry_row *out)
 {
     const struct dictionary *d = b->dictionary;
     struct decision_result r;
 
-    if (!decision_result(&b->decision, &r))
+    if (arm < 0 ? !decision_result(&b->decision, &r) : !decision_result_of(&b->decision, arm, &r))
         return UNSUPPORTED;
     dictionary_begin_entry(d, b->key.bucket, out);
     out->plan = d->arms[r.arm];

@@ -6,7 +6,7 @@
  *     bucket_open(&b, false);                            the decision, at the point they left it
  *     while ((arm = decision_next(&b.decision, &purpose)) != DECISION_DONE)
  *         bucket_learn(&b, purpose, arm, ns);            or bucket_fail(&b, arm, state, why)
- *     bucket_entry(&b, &entry);
+ *     bucket_entry(&b, -1, &entry);
  *     bucket_forget(&b);
  *
  * All that was sampled in the bucket, by whomever, is told in the order it was taken. */
@@ -63,7 +63,8 @@ enum sample_kind bucket_sample_kind(enum decision_purpose purpose);
 uint32_t bucket_count(const struct bucket *b, int arm);   /* samples */
 double bucket_median_ns(const struct bucket *b, int arm); /* of the last ones; NAN: none */
 
-/* What would be published now.  UNSUPPORTED: no plan can run here; the trials say why. */
-int bucket_entry(const struct bucket *b, struct entry_row *out);
+/* What would be published now; of `arm`, if it is not -1, as the static plan.  UNSUPPORTED: no plan can run
+ * here; the trials say why. */
+int bucket_entry(const struct bucket *b, int arm, struct entry_row *out);
 
 #endif

@@ -43,7 +43,7 @@ static int write_entry(struct live *live, struct cell *cell, const struct entry_
 static int decide(struct live *live, struct cell *cell)
 {
     struct entry_row entry;
-    int rc = bucket_entry(&cell->bucket, &entry);
+    int rc = bucket_entry(&cell->bucket, -1, &entry);
 
     live->focus = NULL;
     if (rc == UNSUPPORTED) {

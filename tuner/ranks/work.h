@@ -21,6 +21,8 @@ struct order {
     int64_t keep_bytes; /* LAYER: executors may stay open up to this, per rank */
     uint64_t capacity;  /* STEP */
     struct moe_plan plan;
+    uint64_t sample; /* STEP: its number in the database, which a modelled machine draws its noise
+                      * by; 0: none */
 };
 
 struct reply {

@@ -8,6 +8,7 @@
 #include "plan.h"
 #include "search.h"
 #include "shape.h"
+#include "sim.h"
 #include "sim_model.h"
 #include "status.h"
 #include "wire_sim.h"
@@ -343,6 +344,8 @@ static int run(struct worker *worker, const struct order *order, struct reply *r
         return set_layer(worker, order);
     if (!worker->rig)
         return fail(ERR_ARGUMENT, "no layer is set up");
+    if (order->sample && worker->engine.device->modelled)
+        sim_draw(worker->engine.device, order->sample);
     TRY(prepare(worker, order, reply));
     reply->memory_bytes = trial->memory_bytes;
     reply->sent_bytes = trial->sent_bytes;
