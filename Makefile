@@ -2,6 +2,7 @@
 #
 # DEPS=0      do not install missing packages        V=1         show commands
 # SAN=1       AddressSanitizer + UBSan               SAN=thread  ThreadSanitizer
+# SAN=fuzz    AddressSanitizer and libFuzzer, by clang: fuzzers alone
 # GPU=0|1     without / with the CUDA unit (default: found or not)
 # SQLITE=0    libmoelookup without SQLite: it reads packed tables only
 VERSION := 0.1.0
@@ -49,8 +50,18 @@ GPU_CFLAGS := $(if $(UNIT),-DMOETUNE_CUDA $(CUDA_INCLUDES))
 # cuBLAS is loaded when a GPU is opened: kernels/cuda_gemm.c.
 GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(call library_path,$(NCCL_HOME),libnccl.so) -lnccl -lcudart -ldl)
 
-BUILD := build/$(if $(UNIT),gpu,cpu)$(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-tsan,-san))
-SANITIZE := $(if $(filter 0,$(SAN)),,$(if $(filter thread,$(SAN)),-fsanitize=thread,-fsanitize=address,undefined -fno-sanitize-recover=undefined))
+SAN_SUFFIX_1 := -san
+SAN_SUFFIX_thread := -tsan
+SAN_SUFFIX_fuzz := -fuzz
+BUILD := build/$(if $(UNIT),gpu,cpu)$(SAN_SUFFIX_$(SAN))
+SANITIZE_1 := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SANITIZE_thread := -fsanitize=thread
+SANITIZE_fuzz := -fsanitize=fuzzer-no-link,address -DFUZZ_LIBFUZZER -Wno-unknown-warning-option
+SANITIZE := $(SANITIZE_$(SAN))
+ifeq ($(SAN),fuzz)
+export OMPI_CC := clang
+$(BUILD)/tests/fuzz_%: SANITIZE += -fsanitize=fuzzer
+endif
 
 FOLDERS := db kernels comm search $(addprefix tuner/,cli layer machine ranks probe engine live) tuner tuner/verbs reports
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wno-missing-field-initializers

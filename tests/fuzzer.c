@@ -247,14 +247,18 @@ static void replay(const char *path)
 {
     static uint8_t bytes[1 << 22];
     FILE *file = fopen(path, "r");
+    size_t size;
 
     if (!file) {
         perror(path);
         now.failed++;
         return;
     }
-    try_exactly(bytes, fread(bytes, 1, sizeof(bytes), file));
+    size = fread(bytes, 1, sizeof(bytes), file);
     fclose(file);
+    try_exactly(bytes, size);
+    if (size <= FUZZ_INPUT_MAX / 2 && seed_count < SEEDS_MAX / 2)
+        fuzz_seed("given", bytes, size);
 }
 
 static void write_seeds(const char *to)

@@ -1,6 +1,6 @@
 /* Hostile bytes for what reads bytes from elsewhere: what every fuzzer here has in common.
  *
- *     fuzz_NAME FILE...                  gives it these inputs
+ *     fuzz_NAME FILE...                  gives it these inputs, and starts from them, too
  *     fuzz_NAME --seconds N [--seed S]   makes inputs from its seeds, for that long
  *     fuzz_NAME --write FOLDER           writes the seeds: tests/corpus/NAME
  *

@@ -1619,14 +1619,15 @@ static void look_once(const char *path, struct sights *sights, int self)
     moelookup_close(table);
 }
 
-static pid_t start_reader(const char *path, struct sights *sights, int self)
+static pid_t start_reader(const char *path, struct sights *sights, int self, int readers)
 {
+    uint32_t pause_us = 10000 * (uint32_t)readers; /* so that the writer gets a turn */
     pid_t child = fork();
 
     if (child == 0) {
-        while (!sights->stop) {
+        for (uint64_t look = 0; !sights->stop && getppid() != 1; look++) {
             look_once(path, sights, self);
-            usleep(random_below(seed, (uint64_t)self, 40000)); /* so that the writer gets a turn */
+            usleep(random_below(seed + (uint64_t)self, look, pause_us));
         }
         _exit(0);
     }
@@ -1675,7 +1676,7 @@ static void republish(int readers, int turns)
 
     publish_turn(store, ids, 0, published[0]);
     for (int i = 0; i < readers; i++)
-        children[i] = start_reader(place("turns.db"), sights, i);
+        children[i] = start_reader(place("turns.db"), sights, i, readers);
     for (int turn = 1; turn < turns; turn++)
         publish_turn(store, ids, turn, published[turn]);
     sights->stop = 1;
