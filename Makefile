@@ -323,12 +323,14 @@ check-gpu:
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
        -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
 DEST = $(DESTDIR)$(PREFIX)
-# Damaged tables and files, for longer than the tests do: make fuzz FUZZ_SECONDS=600
-FUZZ_SECONDS ?= 60
-FUZZERS := lookup import
-fuzz: deps
-	$(Q)$(MAKE) --no-print-directory SAN=1 $(FUZZERS:%=build/cpu-san/tests/fuzz_%)
-	set -e; for f in $(FUZZERS); do build/cpu-san/tests/fuzz_$$f --seconds $(FUZZ_SECONDS) tests/corpus/$$f/*; done
+# Kills, damaged tables, files and texts (libFuzzer, which needs clang), many readers, for longer than the tests do.
+SOAK_KILLS ?= 1000
+SOAK_SECONDS ?= 60
+FUZZERS := lookup import texts
+soak: all
+	$(Q)$(MAKE) --no-print-directory tests-built
+	$(Q)$(MAKE) --no-print-directory SAN=fuzz $(FUZZERS:%=build/cpu-fuzz/tests/fuzz_%)
+	$(Q)tests/soak $(BUILD) $(SOAK_KILLS) $(SOAK_SECONDS)
 
 # FOLDER NAME: header, libraries, pkg-config, CMake, manual page.
 define put_library
@@ -367,9 +369,9 @@ lint:
 clean:
 	rm -rf build moetune
 help:
-	@echo "make [all] | tune | test | test-full | fuzz | bench | bench-NAME | check-gpu | install | format | lint | deps | clean"
+	@echo "make [all] | tune | test | test-full | soak | bench | bench-NAME | check-gpu | install | format | lint | deps | clean"
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 4
 
 -include $(wildcard $(BUILD)/*/*.d $(BUILD)/tuner/*/*.d $(BUILD)/on_?pu/*/*.d $(BUILD)/on_?pu/tests/*/*.d $(BUILD)/forked/*/*.d $(BUILD)/forked/*/*/*.d)
 -include $(wildcard $(LIB)/lib/*.d $(LIB)/tunelib/*/*.d $(LIB)/tunelib/tuner/*/*.d)
-.PHONY: gpu-checks gpu-plans check-gpu all build library FORCE deps tune test test-full fuzz tests-built bench benches-built install format lint clean help
+.PHONY: gpu-checks gpu-plans check-gpu all build library FORCE deps tune test test-full soak tests-built bench benches-built install format lint clean help

@@ -1,0 +1,374 @@
+/* Hostile texts for every small reader: an input is the name of a reader, a space, and what it is
+ * given; or the latter alone, where FUZZ_ONLY names the reader.  What is accepted must come back
+ * the same when it is written and read again. */
+#include "cluster.h"
+#include "fuzzer.h"
+#include "layer_options.h"
+#include "model_file.h"
+#include "plan.h"
+#include "shape.h"
+#include "space.h"
+#include "status.h"
+#include "store.h"
+#include "traffic.h"
+#include "tune_options.h"
+#include "work.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void be_silent(void *self, const char *format, va_list args)
+{
+    (void)self, (void)format, (void)args;
+}
+
+static void want(bool holds, const char *what)
+{
+    if (!holds)
+        fuzz_wrong(what);
+}
+
+/* ---- values with a text form */
+
+static bool take_plan(const char *text)
+{
+    char once[PLAN_TEXT_BYTES];
+    struct moe_plan plan, again;
+
+    if (plan_parse(text, &plan))
+        return false;
+    moe_plan_format(&plan, once, sizeof(once));
+    want(!plan_parse(once, &again) && plan_equal(&plan, &again), "a plan that reads differently");
+    return true;
+}
+
+static const struct moe_shape empty_shape = { .struct_size = sizeof(struct moe_shape) };
+
+static bool take_shape(const char *text)
+{
+    char once[SHAPE_TEXT_BYTES], why[SHAPE_FAULT_BYTES];
+    struct moe_shape shape = empty_shape, again = empty_shape;
+
+    if (shape_parse(text, &shape))
+        return false;
+    shape_fault(&shape, why, sizeof(why));
+    want(shape_format(&shape, once, sizeof(once)) < SHAPE_TEXT_BYTES, "a shape that is cut off");
+    want(!shape_parse(once, &again) && shape_equal(&shape, &again),
+         "a shape that reads differently");
+    return true;
+}
+
+static bool take_cluster(const char *text)
+{
+    static char once[CLUSTER_TEXT_BYTES], twice[CLUSTER_TEXT_BYTES];
+    struct cluster cluster, again;
+
+    if (cluster_parse(text, "fuzz", &cluster))
+        return false;
+    cluster_check_model(&cluster, "fuzz");
+    want(cluster_format(&cluster, once, sizeof(once)) < CLUSTER_TEXT_BYTES,
+         "a cluster that is cut off");
+    want(!cluster_parse(once, "fuzz", &again), "a cluster that cannot be read again");
+    cluster_format(&again, twice, sizeof(twice));
+    want(!strcmp(once, twice), "a cluster that reads differently");
+    return true;
+}
+
+static bool take_order(const char *text)
+{
+    char once[WORK_LINE_BYTES], twice[WORK_LINE_BYTES];
+    struct order order, again;
+
+    if (order_parse(text, &order))
+        return false;
+    order_format(&order, once);
+    want(!order_parse(once, &again), "an order that cannot be read again");
+    order_format(&again, twice);
+    want(!strcmp(once, twice), "an order that reads differently");
+    return true;
+}
+
+static bool take_reply(const char *text)
+{
+    char once[WORK_LINE_BYTES], twice[WORK_LINE_BYTES];
+    struct reply reply, again;
+
+    if (reply_parse(text, &reply))
+        return false;
+    reply_format(&reply, once);
+    want(!reply_parse(once, &again), "a reply that cannot be read again");
+    reply_format(&again, twice);
+    want(!strcmp(once, twice), "a reply that reads differently");
+    return true;
+}
+
+/* ---- the command line */
+
+enum { WORDS_MAX = 64 };
+
+static int split(char *text, char *words[WORDS_MAX + 2])
+{
+    int count = 1;
+
+    words[0] = "moetune";
+    for (char *word; count <= WORDS_MAX && (word = strsep(&text, " "));)
+        words[count++] = word;
+    words[count] = NULL;
+    return count;
+}
+
+static bool take_options(const char *text)
+{
+    struct tune_options options = tune_defaults;
+    char *copy = strdup(text), *words[WORDS_MAX + 2];
+    int first, rc;
+    bool help;
+
+    rc = options_parse(tune_rows, split(copy, words), words, &options, &first, &help);
+    if (!rc && !help)
+        rc = tune_options_check(&options, NULL);
+    free(copy);
+    return !rc;
+}
+
+/* "BUCKETS AXES WINDOW"; "-" leaves the first two out. */
+static bool take_space(const char *text)
+{
+    const struct moe_shape shape = { .struct_size = sizeof(shape),
+                                     .experts = 4,
+                                     .top_k = 2,
+                                     .model_dim = 16,
+                                     .hidden_dim = 64,
+                                     .ranks = 8,
+                                     .ranks_per_node = 4,
+                                     .tokens = 64 };
+    char *copy = strdup(text), *rest = copy, *buckets = strsep(&rest, " "),
+         *axes = strsep(&rest, " ");
+    struct space_setup setup = { .window = rest ? (uint32_t)strtoul(rest, NULL, 10) | 1 : 128,
+                                 .buckets = strcmp(buckets, "-") != 0 ? buckets : NULL,
+                                 .max_factor = 2,
+                                 .axes = axes && strcmp(axes, "-") != 0 ? axes : "r,d,a",
+                                 .memory_limit_bytes = INT64_MAX,
+                                 .effort = &efforts[0] };
+    struct space space;
+    int rc = space_open(&shape, &setup, &space);
+
+    if (!rc) {
+        want(space.default_arm >= 0 && space.arm_count && space.anchor_count, "an empty space");
+        for (size_t i = 0; i < space.anchor_count; i++)
+            want(space.anchors[i] >= space.first && space.anchors[i] <= space.last,
+                 "an anchor outside of the range");
+        space_close(&space);
+    }
+    free(copy);
+    return !rc;
+}
+
+/* ---- files */
+
+static const char *in_a_file(const char *name, const char *text)
+{
+    static char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/%s", fuzz_folder(), name);
+    fuzz_write_file(path, (const uint8_t *)text, strlen(text));
+    return path;
+}
+
+static bool take_model(const char *text)
+{
+    struct layer_options layer = LAYER_DEFAULTS;
+    const char *path = in_a_file("config.json", text);
+    int rc = model_file_read(path, &layer);
+
+    unlink(path);
+    return !rc;
+}
+
+static bool take_traffic(const char *text)
+{
+    struct traffic traffic = { 0 };
+    int rc = traffic_take(text, strlen(text), "fuzz", &traffic);
+
+    for (size_t i = 0; i < traffic.count; i++)
+        traffic_total(&traffic.layers[i]);
+    traffic_free(&traffic);
+    return !rc;
+}
+
+static int count_entry(void *self, const struct entry_row *entry)
+{
+    (void)entry;
+    ++*(int *)self;
+    return OK;
+}
+
+/* A database is built from the journal: it must be sound, whatever the journal was. */
+static bool take_journal(const char *text)
+{
+    static const char *const beside[] = { "",           ".journal", ".lease",
+                                          ".published", ".damaged", ".journal.damaged" };
+    char path[PATH_MAX + 32];
+    struct store *store;
+    int entries = 0, rc;
+
+    in_a_file("journal.db", "no database");
+    in_a_file("journal.db.journal", text);
+    snprintf(path, sizeof(path), "%s/journal.db", fuzz_folder());
+    rc = store_open(path, STORE_REPAIR | STORE_RELAXED, &store);
+    if (!rc) {
+        want(store_entries(store, 0, 0, count_entry, &entries) >= 0, "entries that cannot be read");
+        store_close(store);
+    }
+    for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
+        snprintf(path, sizeof(path), "%s/journal.db%s", fuzz_folder(), beside[i]);
+        unlink(path);
+    }
+    return entries > 0;
+}
+
+/* ---- all */
+
+static const struct reader {
+    const char *name;
+    bool (*take)(const char *text); /* true: accepted */
+} readers[] = {
+    { "plan", take_plan },       { "shape", take_shape }, { "cluster", take_cluster },
+    { "order", take_order },     { "reply", take_reply }, { "options", take_options },
+    { "space", take_space },     { "model", take_model }, { "traffic", take_traffic },
+    { "journal", take_journal },
+};
+enum { READERS = sizeof(readers) / sizeof(readers[0]) };
+
+static const struct reader *reader_of(const char *text)
+{
+    for (int i = 0; i < READERS; i++) {
+        size_t length = strlen(readers[i].name);
+
+        if (!strncmp(text, readers[i].name, length) && text[length] == ' ')
+            return &readers[i];
+    }
+    return NULL;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *only = getenv("FUZZ_ONLY");
+    char *text = NULL;
+    const struct reader *reader;
+
+    if (asprintf(&text, "%s%s%.*s", only ? only : "", only ? " " : "", (int)size,
+                 (const char *)data) < 0) /* a zero byte ends it */
+        abort();
+    reader = reader_of(text);
+    log_to(be_silent, NULL);
+    if (reader && reader->take(text + strlen(reader->name) + 1))
+        fuzz_accepted();
+    log_to(NULL, NULL);
+    free(text);
+    return 0;
+}
+
+#ifndef FUZZ_LIBFUZZER
+
+static void add(const char *name, const char *text)
+{
+    fuzz_seed(name, text, strlen(text));
+}
+
+static void add_cluster(void)
+{
+    static char text[CLUSTER_TEXT_BYTES] = "cluster ";
+    struct cluster c = cluster_unknown();
+    size_t used = strlen(text);
+
+    snprintf(c.backend, sizeof(c.backend), "sim");
+    snprintf(c.device, sizeof(c.device), "abacus");
+    c.ranks = 8;
+    c.ranks_per_node = 4;
+    c.memory_gib = 80;
+    cluster_format(&c, text + used, sizeof(text) - used);
+    add("cluster", text);
+}
+
+static void make_seeds(void)
+{
+    add("plan", "plan r=2 d=4 a=2dh ctas=8");
+    add("shape", "shape E=8 k=2 T=4096 D=1024 H=4096 dtype=bf16 pass=train act=swiglu W=32 m=8");
+    add("order",
+        "order moetune-order 1 7 1048576 127|E=2 k=1 T=64 D=16 H=96 W=2 m=1|r=1 d=2 a=linear|");
+    add("reply", "reply moetune-reply 1 0 123456 1048576 4096 8 100 20 0 3 1980 0|no memory");
+    add("options",
+        "options --experts 8 --top-k 2 --dtype bf16 --buckets 0:7 --budget 10m --max-memory "
+        "2GiB --margin 0.02 --harm 0.01 --effort thorough --axes r,d --seed 7");
+    add("space", "space 0:40 r,d,a 64");
+    add("space-open", "space - - 1");
+    add("model",
+        "model {\"model_type\": \"mixtral\", \"hidden_size\": 4096, \"intermediate_size\": "
+        "14336, \"num_local_experts\": 8, \"num_experts_per_tok\": 2, \"hidden_act\": "
+        "\"silu\", \"torch_dtype\": \"bfloat16\", \"text_config\": {\"x\": [1, 2.5e3, null]}}");
+    add("traffic", "traffic {\"format\":\"moetune-traffic\",\"version\":1,\"layer\":\"E=2 k=1 T=64 "
+                   "D=16 H=96 dtype=f32 pass=train act=relu W=2 "
+                   "m=1\",\"window\":128,\"cluster\":null,\"device\":null,\"lost\":0,\"asked\":[[3,"
+                   "\"exact\",10],[4,\"neighbour\",2]]}\n");
+    add_cluster();
+}
+
+/* The name in front stays one of a reader. */
+static void mend_name(struct fuzz_input *in)
+{
+    char text[16];
+    size_t n = in->size < sizeof(text) - 1 ? in->size : sizeof(text) - 1;
+    const char *name = readers[fuzz_draw(READERS)].name;
+
+    memcpy(text, in->bytes, n);
+    text[n] = 0;
+    if (reader_of(text) || in->size + 16 > FUZZ_INPUT_MAX)
+        return;
+    memmove(in->bytes + strlen(name) + 1, in->bytes, in->size);
+    memcpy(in->bytes, name, strlen(name));
+    in->bytes[strlen(name)] = ' ';
+    in->size += strlen(name) + 1;
+}
+
+/* A digit more or less, a word twice: what a text is damaged by. */
+static void change_digit(struct fuzz_input *in)
+{
+    for (size_t i = fuzz_draw((uint32_t)in->size); i < in->size; i++)
+        if (in->bytes[i] >= '0' && in->bytes[i] <= '9') {
+            in->bytes[i] = "0123456789-+.eEx"[fuzz_draw(16)];
+            return;
+        }
+}
+
+/* A database for every journal takes its time. */
+static bool is_worth_keeping(const struct fuzz_input *in)
+{
+    return in->bytes[0] != 'j' && !fuzz_draw(4);
+}
+
+static void try_one(const uint8_t *data, size_t size)
+{
+    LLVMFuzzerTestOneInput(data, size);
+}
+
+int main(int argc, char **argv)
+{
+    static fuzz_way *const ways[] = { change_digit };
+    const struct fuzz_target target = { .name = "fuzz_texts",
+                                        .one = try_one,
+                                        .make_seeds = make_seeds,
+                                        .ways = ways,
+                                        .way_count = 1,
+                                        .mend = mend_name,
+                                        .is_worth_keeping = is_worth_keeping };
+
+    return fuzz_main(argc, argv, &target);
+}
+
+#endif
