@@ -23,6 +23,7 @@
 
 const char *const entry_tier_words[] = { "local", "verified", "imported", NULL };
 const char *const run_state_words[] = { "running", "complete", "interrupted", "failed", NULL };
+const char *const effort_words[] = { "quick", "normal", "thorough", NULL };
 const char *const trial_state_words[] = { "running", "ok",     "no memory", "timeout", "crashed",
                                           "wrong",   "failed", "ruled out", NULL };
 
@@ -1071,20 +1072,19 @@ int store_history(struct store *store, int (*each)(void *self, const struct hist
 
 /* ---- merging */
 
+int effort_rank(const char *effort)
+{
+    int rank = 0;
+
+    for (int i = 0; effort_words[i]; i++)
+        if (!strcmp(effort, effort_words[i]))
+            rank = i + 1;
+    return rank;
+}
+
 static int order(int64_t a, int64_t b)
 {
     return (a > b) - (a < b);
-}
-
-static int effort_rank(const char *effort)
-{
-    static const char *const words[] = { "quick", "normal", "thorough" };
-    int rank = 0;
-
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(effort, words[i]))
-            rank = i + 1;
-    return rank;
 }
 
 /* What decides when everything that counts is equal: any fixed order will do, if it tells apart

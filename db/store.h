@@ -179,6 +179,10 @@ enum entry_tier {
 };
 extern const char *const entry_tier_words[];
 
+/* How much was measured: the least first. */
+extern const char *const effort_words[];
+int effort_rank(const char *effort); /* from 1; 0: another word */
+
 struct entry_row {
     int64_t cluster, shape, run;
     uint32_t window, bucket;

@@ -1,12 +1,9 @@
 /* The table of efforts. */
 #include "effort.h"
 
-#include <stddef.h>
-
 const struct effort efforts[] = {
     { "quick", "two buckets per doubling of c", 2, 1.2e-4, 0, 20 },
     { "normal", "three buckets per doubling of c; doubtful ones between are measured", 3, 7e-5,
       0.02, 40 },
     { "thorough", "every bucket, and more steps for each", 0, 1e-5, 0, 80 },
 };
-const char *const effort_words[] = { "quick", "normal", "thorough", NULL };

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* How much is measured; one row per word of --effort. */
+/* How much is measured; one row per word of effort_words (store.h), in their order. */
 struct effort {
     const char *name, *summary;
     double anchors_per_octave; /* buckets measured per doubling of c; 0 = every bucket */
@@ -13,6 +13,5 @@ struct effort {
     uint32_t patience;         /* samples to make sure of the default, as struct decision_setup's */
 };
 extern const struct effort efforts[];
-extern const char *const effort_words[];
 
 #endif

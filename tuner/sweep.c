@@ -16,15 +16,6 @@
 
 /* ---- measured buckets */
 
-static int effort_rank(const char *name)
-{
-    int rank = 0;
-
-    while (effort_words[rank] && strcmp(effort_words[rank], name) != 0)
-        rank++;
-    return rank;
-}
-
 static int get(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
 {
     return dictionary_entry(&sweep->dictionary, bucket, out);
