@@ -291,7 +291,7 @@ static int prepare(void *self, const struct cluster *here)
         TRY(space_buckets(o->buckets, &o->wanted.first, &o->wanted.last));
     TRY(tune_cluster(o->setup.sim, here, &v->campaign.cluster));
     v->terms.margin = o->margin;
-    v->terms.computes_f32 = !strcmp(virtual_kernels(&v->campaign.cluster), "host");
+    v->terms.machine = tune_machine(&v->campaign.cluster);
     v->terms.memory_limit_bytes = campaign_memory(&o->setup, &v->campaign.cluster);
     return OK;
 }
