@@ -1,6 +1,7 @@
 /* Three ways to reach the ranks; one way to lose them. */
 #include "crew.h"
 
+#include "fault.h"
 #include "host.h"
 #include "launch.h"
 #include "status.h"
@@ -84,10 +85,8 @@ static int start(struct crew *crew)
                           link,
                           NULL };
 
-    /* Faults that a test injects are for the first ranks only: they would hit every replacement at
-     * the same place again. */
     if (crew->starts++)
-        unsetenv("MOETUNE_FAULT");
+        fault_next_ranks();
     snprintf(per_node, sizeof(per_node), "%u", crew->setup.ranks_per_node);
     snprintf(device, sizeof(device), "%s", crew->setup.device);
     snprintf(ranks, sizeof(ranks), "%u", pretence->ranks);

@@ -104,7 +104,9 @@ static int verify_all(struct verifying *v)
             continue;
         if (campaign_over(&v->campaign))
             return ERR_CUT;
-        if (d->claim.shape != told)
+        /* Where not even the layer fits all plans are ruled out, without a step. */
+        if (d->claim.shape != told &&
+            account_layer(&d->shape, &v->terms.machine) <= v->terms.memory_limit_bytes)
             TRY(campaign_layer(&v->campaign, &d->shape, v->terms.memory_limit_bytes));
         told = d->claim.shape;
         TRY(verify_one(v, d));
