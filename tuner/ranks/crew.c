@@ -116,6 +116,12 @@ static double patience_s(const struct crew *crew)
     return crew->setup.timeout_s + (crew->reached ? 0 : LAUNCH_S);
 }
 
+/* A batch system signals every process of a job at once: what the ranks were at is not to blame. */
+static bool stopped(const struct crew *crew)
+{
+    return crew->setup.stop && *crew->setup.stop;
+}
+
 /* The next reply among whatever else ranks print. */
 static int await(struct crew *crew, struct reply *reply)
 {
@@ -131,19 +137,13 @@ static int await(struct crew *crew, struct reply *reply)
         }
         if (rc == OK)
             note("a rank says: %.200s", line);
-        if (rc == ERR_LAUNCH)
-            return rc;
+        if (rc == ERR_LAUNCH || (stopped(crew) && !crew->reached))
+            return ERR_LAUNCH; /* while they are being started there is no step to finish */
         if (host_clock_ns() > deadline)
             return UNSUPPORTED;
         if (crew->setup.idle)
             crew->setup.idle(crew->setup.self);
     }
-}
-
-/* A batch system signals every process of a job at once: what the ranks were at is not to blame. */
-static bool stopped(const struct crew *crew)
-{
-    return crew->setup.stop && *crew->setup.stop;
 }
 
 static int tell(struct crew *crew, const struct order *order, struct reply *reply)
