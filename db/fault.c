@@ -35,7 +35,7 @@ int fault_setup(int rank)
 
     my_rank = rank;
     fault_count = 0;
-    while (text && *text) {
+    while (text && *text && *text != ';') {
         struct fault *f = &faults[fault_count];
         int used = 0;
 
@@ -51,11 +51,21 @@ int fault_setup(int rank)
             f->rank = (int)strtol(text + 1, (char **)&text, 10);
         if (*text == ',')
             text++;
-        else if (*text)
+        else if (*text && *text != ';')
             return fail(ERR_ARGUMENT, "MOETUNE_FAULT: \"%s\" follows a fault", text);
         fault_count++;
     }
     return OK;
+}
+
+void fault_next_ranks(void)
+{
+    const char *text = getenv("MOETUNE_FAULT"), *rest = text ? strchr(text, ';') : NULL;
+
+    if (rest)
+        setenv("MOETUNE_FAULT", rest + 1, true);
+    else
+        unsetenv("MOETUNE_FAULT");
 }
 
 static bool is_due(struct fault *f)

@@ -1,9 +1,10 @@
 /* Injected faults, for tests of what happens when the n-th call fails.
  *
  * MOETUNE_FAULT="point:n[+][@rank][,...]", for example "alloc:3@1,exchange:20": the n-th passage
- * of the point on that rank (default: every rank) fails; with +, and every later one.  Points:
- * alloc, exchange, wrong, hang, crash; throttle, disturb: a step takes twice as long, for heat, or
- * because other processes take half of it. */
+ * of the point on that rank (default: every rank) fails; with +, and every later one.  What
+ * follows a ";" is for the ranks that take the place of lost ones.  Points: alloc, exchange, wrong,
+ * hang, crash; throttle, disturb: a step takes twice as long, for heat, or because other processes
+ * take half of it. */
 #ifndef FAULT_H
 #define FAULT_H
 
@@ -11,6 +12,9 @@
 
 /* Reads the environment.  ERR_ARGUMENT on a malformed list. */
 int fault_setup(int rank);
+
+/* Leaves in the environment what is for the ranks that are started next. */
+void fault_next_ranks(void);
 
 /* True when this passage is to fail. */
 bool fault_hit(const char *point);

@@ -242,10 +242,10 @@ int campaign_lead(struct campaign *c, const struct campaign_verb *verb)
     return launch_is_rank() && !c->setup.sim ? lead_ranks(c, verb) : lead_here(c, verb);
 }
 
-int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t keep_bytes)
+int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t limit_bytes)
 {
     struct order order = {
-        .kind = ORDER_LAYER, .shape = *shape, .seed = c->setup.seed, .keep_bytes = keep_bytes
+        .kind = ORDER_LAYER, .shape = *shape, .seed = c->setup.seed, .limit_bytes = limit_bytes
     };
     struct reply reply;
 

@@ -91,7 +91,7 @@ int campaign_finish(struct campaign *campaign, int rc, int (*print)(void *self),
 void campaign_print_heat(const struct campaign *campaign, FILE *to);
 
 /* The layer that orders are about. */
-int campaign_layer(struct campaign *campaign, const struct moe_shape *shape, int64_t keep_bytes);
+int campaign_layer(struct campaign *campaign, const struct moe_shape *shape, int64_t limit_bytes);
 
 /* An interrupt came, or the budget is spent: nothing new may begin. */
 bool campaign_over(const struct campaign *campaign);

@@ -29,7 +29,7 @@ const char *const interview_help =
     "  tell MICROSECONDS  ok                         how long that step took, the slowest rank\n"
     "  failed WHY         ok                         it cannot be run: it is not asked for again\n"
     "  status             status decided 3 open 1 steps 208 tried 61\n"
-    "Anything else is answered by \"error WHY\".  A program that ends or falls silent\n"
+    "Anything else is answered by \"error WHY\".  A program that twice ends, or once falls silent\n"
     "(--trial-timeout) under a plan makes that plan a row that says so, and is started again.\n";
 
 enum { RESTARTS_MAX = 32, ERRORS_MAX = 100, LINE_BYTES = 256 };
@@ -184,11 +184,13 @@ static int listen(struct interview *v, bool *hung)
     }
 }
 
-/* The program is gone, under a plan: that plan is to blame, unless it is the default one. */
+/* The program is gone, under a plan: that plan is to blame, unless it is the default one, or
+ * something else may have killed the program. */
 static int blame(struct interview *v, bool hung, const char *how)
 {
     struct moe_plan standard = plan_default();
     char plan[PLAN_TEXT_BYTES], why[200];
+    int rc;
 
     moe_plan_format(&v->plan, plan, sizeof(plan));
     if (hung)
@@ -196,9 +198,11 @@ static int blame(struct interview *v, bool hung, const char *how)
     else
         snprintf(why, sizeof(why), "the program: %.150s", how);
     progress_clear(&v->progress);
-    note("c=%u %s: %s", v->capacity, plan, why);
-    live_failed(v->live, hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why);
+    rc = live_failed(v->live, hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why);
     v->running = false;
+    note("c=%u %s: %s%s", v->capacity, plan, why, rc == UNSUPPORTED ? "; once more" : "");
+    if (rc == UNSUPPORTED)
+        return OK;
     if (plan_equal(&v->plan, &standard))
         return fail(ERR_LAUNCH, "the default plan itself does not run");
     if (++v->restarts > RESTARTS_MAX)

@@ -3,8 +3,6 @@
 
 #include "arms.h"
 #include "bucket_key.h"
-#include "exec.h"
-#include "layer.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -95,7 +93,7 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
     struct space space = { .shape = *shape,
                            .window = setup->window,
                            .memory_limit_bytes = setup->memory_limit_bytes,
-                           .computes_f32 = setup->computes_f32 };
+                           .machine = setup->machine };
     struct arms_setup arms = { .axes = setup->axes,
                                .library_a2a = setup->library_a2a,
                                .knows_ctas = setup->knows_ctas };
@@ -127,22 +125,23 @@ uint64_t space_capacity(const struct space *space, uint32_t bucket)
     return bucket_capacity(space->window, bucket);
 }
 
-int64_t space_plan_bytes(const struct moe_shape *s, const struct moe_plan *plan, uint64_t capacity,
-                         bool computes_f32)
-{
-    struct topology topology = { 0, (int)s->ranks, (int)s->ranks_per_node };
-    size_t step =
-        exec_bytes(s, plan, &topology, s->tokens, capacity, computes_f32 ? MOE_F32 : s->dtype);
-    double all = (double)step + (double)layer_bytes(s) +
-                 4.0 * s->tokens * s->model_dim * (double)dtype_bytes(s->dtype);
-
-    return all < 0x1p62 ? (int64_t)all : INT64_MAX;
-}
-
 int64_t space_bytes(const struct space *space, int arm, uint32_t bucket)
 {
-    return space_plan_bytes(&space->shape, &space->arms[arm], space_capacity(space, bucket),
-                            space->computes_f32);
+    return account_alone(&space->shape, &space->machine, &space->arms[arm],
+                         space_capacity(space, bucket));
+}
+
+int64_t space_least_bytes(const struct space *space)
+{
+    int64_t least = INT64_MAX;
+
+    for (size_t i = 0; i < space->anchor_count; i++)
+        for (size_t arm = 0; arm < space->arm_count; arm++) {
+            int64_t bytes = space_bytes(space, (int)arm, space->anchors[i]);
+
+            least = bytes < least ? bytes : least;
+        }
+    return least;
 }
 
 uint64_t space_paper_trials(const struct space *space)

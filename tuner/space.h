@@ -3,6 +3,7 @@
 #ifndef SPACE_H
 #define SPACE_H
 
+#include "account.h"
 #include "cluster.h"
 #include "effort.h"
 #include "moelookup.h"
@@ -17,7 +18,7 @@ struct space {
     uint32_t *anchors; /* the buckets to measure, in the order they are */
     size_t anchor_count;
     int64_t memory_limit_bytes; /* per rank */
-    bool computes_f32;          /* the device does, whatever the storage type */
+    struct account_machine machine;
 };
 
 struct space_setup {
@@ -28,7 +29,7 @@ struct space_setup {
     bool library_a2a; /* the wire's library has an all-to-all of its own: a=nccl */
     bool knows_ctas;  /* the wire does: the axis ctas means something */
     int64_t memory_limit_bytes;
-    bool computes_f32;
+    struct account_machine machine;
     const struct effort *effort;
 };
 
@@ -42,11 +43,11 @@ int space_buckets(const char *text, uint32_t *first, uint32_t *last);
 /* The capacity that stands for a bucket: its upper edge. */
 uint64_t space_capacity(const struct space *space, uint32_t bucket);
 
-/* Bytes one rank needs for an arm at a bucket: the layer, its tokens, and the plan. */
+/* Bytes one rank needs for an arm at a bucket: account_alone(). */
 int64_t space_bytes(const struct space *space, int arm, uint32_t bucket);
-/* The same for any plan that is legal for the shape. */
-int64_t space_plan_bytes(const struct moe_shape *shape, const struct moe_plan *plan,
-                         uint64_t capacity, bool computes_f32);
+
+/* For the arm that needs least, at the measured bucket where it does. */
+int64_t space_least_bytes(const struct space *space);
 
 /* Every bucket's trials by the paper's count. */
 uint64_t space_paper_trials(const struct space *space);

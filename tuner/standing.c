@@ -462,7 +462,7 @@ static int tell_ranks(struct settling *s)
     struct sweep *sweep = s->sweep;
 
     if (!sweep->told)
-        TRY(campaign_layer(campaign_of(s), &sweep->space->shape, sweep->setup->keep_bytes));
+        TRY(campaign_layer(campaign_of(s), &sweep->space->shape, sweep->setup->limit_bytes));
     sweep->told = true;
     return OK;
 }

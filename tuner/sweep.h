@@ -17,7 +17,7 @@ struct sweep_setup {
     struct search_machine machine;
     double harm, margin; /* of decisions */
     uint32_t repeats;    /* of paper and exhaustive */
-    int64_t keep_bytes;
+    int64_t limit_bytes;
     bool retune;
     /* By space: what trainers asked for; NULL: nobody knows. */
     const struct traffic_layer *const *asked;

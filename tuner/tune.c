@@ -24,6 +24,7 @@ struct tuning {
     struct errands errands; /* of --from-misses */
     struct sweep_result results[TUNE_LAYERS_MAX];
     size_t swept;
+    int unfit; /* ERR_NOMEM: for one of the layers there is too little memory */
 };
 
 static int sweep_all(struct tuning *t)
@@ -176,10 +177,12 @@ static int prepare(void *self, const struct cluster *here)
 {
     struct tuning *t = self;
     struct tune_options options = t->request.options;
+    bool none;
 
     TRY(tune_request_make(&options, here, &t->request));
     t->campaign.cluster = t->request.cluster;
-    return OK;
+    t->unfit = tune_request_fits(&t->request, &none);
+    return none ? t->unfit : OK;
 }
 
 static int run(void *self)
@@ -202,7 +205,7 @@ static int run(void *self)
                                      .harm = o->harm,
                                      .margin = o->margin,
                                      .repeats = o->repeats,
-                                     .keep_bytes = t->request.memory_limit_bytes,
+                                     .limit_bytes = t->request.memory_limit_bytes,
                                      .retune = o->retune,
                                      .asked = t->request.asked };
     return campaign_finish(&t->campaign, from_misses(t) ? run_errands(t) : sweep_all(t), print, t);
@@ -215,6 +218,7 @@ static int tune(struct tuning *t)
 
     t->campaign.setup = t->request.options.setup;
     rc = campaign_lead(&t->campaign, &verb);
+    rc = rc ? rc : t->unfit;
     errands_free(&t->errands);
     tune_request_free(&t->request);
     return rc;

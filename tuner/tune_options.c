@@ -175,6 +175,12 @@ int tune_cluster(const char *sim, const struct cluster *here, struct cluster *ou
     return cluster_check_model(out, sim);
 }
 
+struct account_machine tune_machine(const struct cluster *cluster)
+{
+    return (struct account_machine){ .on_host = !strcmp(virtual_kernels(cluster), "host"),
+                                     .checks = backend_is_real(cluster->backend) };
+}
+
 static bool knows_ctas(const struct cluster *c)
 {
     return !strncmp(c->comm_library, "NCCL", 4) ||
@@ -199,7 +205,7 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
                                  .max_factor = r->options.max_factor,
                                  .axes = r->options.axes,
                                  .memory_limit_bytes = r->memory_limit_bytes,
-                                 .computes_f32 = !strcmp(virtual_kernels(&r->cluster), "host"),
+                                 .machine = tune_machine(&r->cluster),
                                  .library_a2a = has_library_a2a(&r->cluster),
                                  .knows_ctas = knows_ctas(&r->cluster),
                                  .effort = r->effort };
@@ -274,6 +280,29 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
     return OK;
 out:
     tune_request_free(&r);
+    return rc;
+}
+
+int tune_request_fits(const struct tune_request *r, bool *none)
+{
+    const char *how = r->options.setup.max_memory_bytes ? "allowed" : "free";
+    char shape[SHAPE_TEXT_BYTES], needs[ACCOUNT_TEXT_BYTES], there[ACCOUNT_TEXT_BYTES];
+    int rc = OK;
+
+    *none = r->space_count > 0;
+    account_text(r->memory_limit_bytes, there);
+    for (size_t i = 0; i < r->space_count; i++) {
+        int64_t least = space_least_bytes(&r->spaces[i]);
+
+        if (least <= r->memory_limit_bytes) {
+            *none = false;
+            continue;
+        }
+        account_text(least, needs);
+        shape_format(&r->spaces[i].shape, shape, sizeof(shape));
+        rc = fail(ERR_NOMEM, "nothing fits: the smallest plan needs %s per rank, %s are %s (%s)",
+                  needs, there, how, shape);
+    }
     return rc;
 }
 

@@ -57,6 +57,10 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
 int tune_request_add(struct tune_request *request, const struct moe_shape *shape, uint32_t window,
                      const char *buckets, const struct traffic_layer *asked);
 
+/* Where no plan of a layer fits into the memory there is, that is said.  ERR_NOMEM if it is so of
+ * one, and in *none whether it is of every one. */
+int tune_request_fits(const struct tune_request *request, bool *none);
+
 /* The search starts from what was measured of this cluster, where something was.  A modelled one
  * is known already. */
 void tune_request_learn(struct tune_request *request, const struct cluster *known);
@@ -67,5 +71,8 @@ void tune_request_free(struct tune_request *request);
 
 /* For other verbs that measure: that of the file, or `here` where `sim` is NULL. */
 int tune_cluster(const char *sim, const struct cluster *here, struct cluster *out);
+
+/* What is known of it before its ranks run. */
+struct account_machine tune_machine(const struct cluster *cluster);
 
 #endif

@@ -4,7 +4,6 @@
 #include "attempt.h"
 #include "bucket.h"
 #include "plan.h"
-#include "space.h"
 #include "status.h"
 
 #include <math.h>
@@ -102,8 +101,8 @@ static int check_memory(struct hearing *h, int arm)
 
     if (!is_usable(h, arm))
         return OK;
-    bytes = space_plan_bytes(&h->verdict->shape, &h->arms[arm], h->bucket.capacity,
-                             h->terms->computes_f32);
+    bytes =
+        account_alone(&h->verdict->shape, &h->terms->machine, &h->arms[arm], h->bucket.capacity);
     return bytes > limit ? attempt_rule_out(h->campaign, attempt_of(h, arm), bytes, limit) : OK;
 }
 

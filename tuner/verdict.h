@@ -12,6 +12,7 @@
 #ifndef VERDICT_H
 #define VERDICT_H
 
+#include "account.h"
 #include "campaign.h"
 #include "contest.h"
 
@@ -29,7 +30,7 @@ enum verdict_kind {
 struct verdict_terms {
     double margin; /* a share of the time; smaller differences do not count */
     int64_t memory_limit_bytes;
-    bool computes_f32;
+    struct account_machine machine;
     int64_t first_run; /* what this run and those it goes on with have measured counts */
 };
 

@@ -35,7 +35,8 @@ static int replay(struct sweep *sweep, struct bucket *b)
 static int tell_ranks(struct sweep *sweep)
 {
     if (!sweep->told)
-        TRY(campaign_layer(sweep->setup->campaign, &sweep->space->shape, sweep->setup->keep_bytes));
+        TRY(campaign_layer(sweep->setup->campaign, &sweep->space->shape,
+                           sweep->setup->limit_bytes));
     sweep->told = true;
     return OK;
 }

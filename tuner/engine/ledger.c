@@ -41,6 +41,11 @@ int ledger_begin(struct store *store, int64_t run, struct attempt *a, bool harml
     return harmless ? OK : store_commit(store);
 }
 
+bool ledger_forgives(struct attempt *a, enum trial_state state)
+{
+    return state == TRIAL_CRASHED && a->kills++ == 0;
+}
+
 int ledger_end(struct store *store, struct attempt *a, enum trial_state state, const char *message)
 {
     bool news = a->trial.state != state;

@@ -11,6 +11,7 @@ struct attempt {
     bool usable;            /* not ruled out, nor failed */
     uint32_t held_back;     /* disturbed steps in a row */
     uint32_t throttled;     /* disturbed steps that counted all the same */
+    uint32_t kills;         /* how often its ranks died under it, in this run */
 };
 
 /* Takes over what an earlier run left.  One that was cut off too often counts as one that kills its
@@ -20,6 +21,10 @@ int ledger_recall(struct store *store, struct attempt *attempt, const struct tri
 /* Before an attempt's first step, once.  Durable on return, unless `harmless`: the plan is known to
  * take nobody with it. */
 int ledger_begin(struct store *store, int64_t run, struct attempt *attempt, bool harmless);
+
+/* Whether its ranks died for the first time: something else may have killed them, and the step is
+ * to be taken once more, on fresh ones.  To be asked once for every failure. */
+bool ledger_forgives(struct attempt *attempt, enum trial_state state);
 
 /* What became of it, if that is news.  Anything but TRIAL_OK makes it unusable; `message` says why.
  */

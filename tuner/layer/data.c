@@ -59,90 +59,81 @@ float data_weight(const struct data *data, enum tensor tensor, uint64_t expert, 
     return stored(data->shape.dtype, draw(data, (int)tensor, expert, hidden, column, scale));
 }
 
-static int upload(struct device *device, uint32_t dtype, float *values, uint64_t n, void *to)
+/* What fills a tensor of a layer. */
+struct filling {
+    const struct data *data;
+    const struct layer *layer;
+    enum tensor tensor;                                                /* of weight_at() */
+    float (*input)(const struct data *, int rank, uint64_t, uint64_t); /* of input_at() */
+    float (*value_at)(const struct filling *filling, uint64_t element);
+};
+
+/* Piece by piece: a second copy of a large tensor would be more than a machine may have. */
+static int fill(const struct filling *f, uint32_t dtype, uint64_t elements, void *to)
 {
-    void *converted;
-    int rc;
+    enum { PIECE = 64 << 10 };
+    float *values = malloc(PIECE * sizeof(*values)), *stored = malloc(PIECE * sizeof(*stored));
+    int rc = values && stored ? OK : fail(ERR_NOMEM, "%d elements", PIECE);
 
-    if (dtype == MOE_F32)
-        return device_upload(device, to, values, n * sizeof(*values));
-    converted = malloc(n * dtype_bytes(dtype) + 1);
-    if (!converted)
-        return fail(ERR_NOMEM, "%llu elements", (unsigned long long)n);
-    row_store(dtype, converted, 0, values, n);
-    rc = device_upload(device, to, converted, n * dtype_bytes(dtype));
-    free(converted);
-    return rc;
-}
+    for (uint64_t at = 0; at < elements && !rc; at += PIECE) {
+        uint64_t n = elements - at < PIECE ? elements - at : PIECE;
 
-/* One expert's slice: `hidden` rows from `first` on of `columns` columns from `left` on. */
-static void fill_slice(const struct data *data, enum tensor tensor, uint64_t expert, uint64_t first,
-                       uint64_t hidden, uint64_t left, uint64_t columns, float *to)
-{
-    for (uint64_t h = 0; h < hidden; h++)
-        for (uint64_t i = 0; i < columns; i++)
-            to[h * columns + i] = data_weight(data, tensor, expert, first + h, left + i);
-}
-
-static int fill_tensor(const struct data *data, const struct layer *layer, enum tensor tensor)
-{
-    const struct moe_shape *s = &layer->shape;
-    uint32_t slices = shape_slices(s), experts = shape_local_experts(s);
-    uint64_t first = (uint64_t)layer->rank / slices * experts,
-             place = (uint64_t)layer->rank % slices;
-    uint64_t elements = layer_slice(s, tensor), each = elements / experts;
-    float *values = malloc(elements * sizeof(*values) + 1);
-    int rc;
-
-    if (!values)
-        return fail(ERR_NOMEM, "%llu parameters", (unsigned long long)elements);
-    for (uint64_t e = 0; e < experts; e++) {
-        uint64_t hidden = s->hidden_dim / slices;
-
-        if (tensor == TENSOR_B2)
-            fill_slice(data, tensor, first + e, 0, 1, place * each, each, values + e * each);
-        else
-            fill_slice(data, tensor, first + e, place * hidden, hidden, 0,
-                       tensor == TENSOR_B1 ? 1 : s->model_dim, values + e * each);
+        for (uint64_t i = 0; i < n; i++)
+            values[i] = f->value_at(f, at + i);
+        row_store(dtype, stored, 0, values, n);
+        rc = device_upload(f->layer->device, (char *)to + at * dtype_bytes(dtype), stored,
+                           n * dtype_bytes(dtype));
     }
-    rc = upload(layer->device, s->dtype, values, elements, layer->slice[tensor]);
     free(values);
+    free(stored);
     return rc;
+}
+
+/* Of this rank's slice: some hidden units of each of its experts, or some columns of b2. */
+static float weight_at(const struct filling *f, uint64_t element)
+{
+    const struct moe_shape *s = &f->layer->shape;
+    uint32_t slices = shape_slices(s), experts = shape_local_experts(s);
+    uint64_t rank = (uint64_t)f->layer->rank, each = layer_slice(s, f->tensor) / experts;
+    uint64_t expert = rank / slices * experts + element / each, inside = element % each;
+    uint64_t columns = f->tensor == TENSOR_B1 ? 1 : s->model_dim;
+
+    if (f->tensor == TENSOR_B2)
+        return data_weight(f->data, f->tensor, expert, 0, rank % slices * each + inside);
+    return data_weight(f->data, f->tensor, expert,
+                       rank % slices * (s->hidden_dim / slices) + inside / columns,
+                       inside % columns);
+}
+
+static float gate_at(const struct filling *f, uint64_t element)
+{
+    return data_gate(f->data, element / f->layer->shape.model_dim,
+                     element % f->layer->shape.model_dim);
+}
+
+static float input_at(const struct filling *f, uint64_t element)
+{
+    return f->input(f->data, f->layer->rank, element / f->layer->shape.model_dim,
+                    element % f->layer->shape.model_dim);
 }
 
 int data_fill_layer(const struct data *data, struct layer *layer)
 {
     const struct moe_shape *s = &layer->shape;
-    float *gate = malloc((size_t)s->experts * s->model_dim * sizeof(*gate));
-    int rc;
+    struct filling f = { .data = data, .layer = layer, .value_at = gate_at };
 
-    if (!gate)
-        return fail(ERR_NOMEM, "the gate's parameters");
-    for (uint64_t e = 0; e < s->experts; e++)
-        for (uint64_t i = 0; i < s->model_dim; i++)
-            gate[e * s->model_dim + i] = data_gate(data, e, i);
-    rc = device_upload(layer->device, layer->gate, gate,
-                       (size_t)s->experts * s->model_dim * sizeof(*gate));
-    free(gate);
-    for (enum tensor i = 0; i < TENSOR_COUNT && !rc; i++)
-        if (layer->slice[i])
-            rc = fill_tensor(data, layer, i);
-    return rc;
+    TRY(fill(&f, MOE_F32, (uint64_t)s->experts * s->model_dim, layer->gate));
+    f.value_at = weight_at;
+    for (f.tensor = 0; f.tensor < TENSOR_COUNT; f.tensor++)
+        if (layer->slice[f.tensor])
+            TRY(fill(&f, s->dtype, layer_slice(s, f.tensor), layer->slice[f.tensor]));
+    return OK;
 }
 
 int data_fill_rows(const struct data *data, const struct layer *layer,
                    float (*value)(const struct data *, int, uint64_t, uint64_t), void *to)
 {
-    uint64_t columns = layer->shape.model_dim, n = layer->tokens * columns;
-    float *values = malloc(n * sizeof(*values) + 1);
-    int rc;
+    struct filling f = { .data = data, .layer = layer, .input = value, .value_at = input_at };
 
-    if (!values)
-        return fail(ERR_NOMEM, "%llu inputs", (unsigned long long)n);
-    for (uint64_t t = 0; t < layer->tokens; t++)
-        for (uint64_t i = 0; i < columns; i++)
-            values[t * columns + i] = value(data, layer->rank, t, i);
-    rc = upload(layer->device, layer->shape.dtype, values, n, to);
-    free(values);
-    return rc;
+    return fill(&f, layer->shape.dtype, (uint64_t)layer->tokens * layer->shape.model_dim, to);
 }

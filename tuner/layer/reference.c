@@ -427,3 +427,47 @@ void reference_close(struct reference *reference)
     free(reference->grad_gate);
     free(reference);
 }
+
+static uint32_t at_most(uint32_t value, uint32_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+/* Plain loops in double precision do some 1e9 products a second. */
+struct moe_shape reference_shape(struct moe_shape shape)
+{
+    static const double products_most = 1e9, weights_most = 1 << 20;
+    uint32_t slices = shape_slices(&shape);
+    double expert = (double)shape.model_dim * shape.hidden_dim;
+
+    if (12 * expert * shape.tokens * shape.top_k < products_most &&
+        expert * shape.experts <= weights_most)
+        return shape;
+    shape.tokens = at_most(shape.tokens, 96);
+    shape.model_dim = at_most(shape.model_dim, 48);
+    shape.hidden_dim = at_most(shape.hidden_dim, (48 + slices - 1) / slices * slices);
+    return shape;
+}
+
+uint64_t reference_capacity(const struct moe_shape *shape)
+{
+    return (uint64_t)shape->tokens * shape->top_k / shape->experts + 1;
+}
+
+size_t reference_bytes(const struct moe_shape *s)
+{
+    uint64_t rows = (uint64_t)s->tokens * s->model_dim, gate = (uint64_t)s->experts * s->model_dim;
+    uint64_t choices = (uint64_t)s->ranks * s->tokens * s->top_k;
+    uint64_t floats = gate, doubles = 2 * rows + 2 * gate, compared = rows > gate ? rows : gate;
+
+    for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
+        uint64_t slice = layer_slice(s, i);
+
+        floats += slice * s->ranks;
+        doubles += i == TENSOR_B1 || i == TENSOR_B2 ? 2 * slice : slice;
+        compared = slice > compared ? slice : compared;
+    }
+    return floats * sizeof(float) + doubles * sizeof(double) +
+           choices * (2 * sizeof(int32_t) + sizeof(bool)) +
+           compared * (sizeof(float) + dtype_bytes(s->dtype));
+}

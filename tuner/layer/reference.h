@@ -29,4 +29,15 @@ int reference_open(const struct data *data, const struct batch_of_tokens *batch,
                    struct reference **out);
 void reference_close(struct reference *reference);
 
+/* The layer on which plans of this one are checked: itself, or cut down where the reference would
+ * keep a processor busy for seconds, or hold all experts in memory beside it. */
+struct moe_shape reference_shape(struct moe_shape shape);
+
+/* At which some tokens are dropped, and no plan can do without padding. */
+uint64_t reference_capacity(const struct moe_shape *shape);
+
+/* Bytes of the host's memory that reference_open(), the choices it is told and the comparison with
+ * it take at most on a rank. */
+size_t reference_bytes(const struct moe_shape *shape);
+
 #endif

@@ -31,15 +31,26 @@ static void layout(struct rig *rig, struct arena *arena)
     rig->grad_x = arena_take(arena, elements, width);
 }
 
+size_t rig_bytes(const struct moe_shape *shape, uint32_t tokens)
+{
+    struct layer layer = { .tokens = tokens };
+    struct rig rig = { .layer = &layer, .data.shape = *shape };
+    struct arena arena = { 0 };
+
+    layout(&rig, &arena);
+    return arena.used_bytes;
+}
+
 static int set_up(struct rig *rig)
 {
     int rank = world_topology(rig->world)->rank;
     struct arena arena = { 0 };
+    size_t rows;
 
     TRY(layer_open(rig->engine->device, &rig->data.shape, rank, rig->tokens[rank], &rig->layer));
-    layout(rig, &arena);
-    rig->memory_bytes = arena.used_bytes;
-    TRY(device_alloc(rig->engine->device, rig->memory_bytes, &rig->memory));
+    rows = rig_bytes(&rig->data.shape, rig->tokens[rank]);
+    rig->memory_bytes = rig->layer->memory_bytes + rows + rig->engine->device->cache_bytes;
+    TRY(device_alloc(rig->engine->device, rows, &rig->memory));
     arena = (struct arena){ .base = rig->memory };
     layout(rig, &arena);
     if (rig->engine->device->cache_bytes)

@@ -17,10 +17,13 @@ struct rig {
     uint64_t capacity; /* c, agreed */
     struct layer *layer;
     void *memory, *x, *y, *grad_y, *grad_x;
-    size_t memory_bytes;
+    size_t memory_bytes; /* of layer, these and `cold` */
     void *cold; /* written between timed steps so that none finds its rows in a cache; or NULL */
     struct reference *reference; /* made at the first check */
 };
+
+/* Bytes of the inputs and outputs of a rank with so many tokens. */
+size_t rig_bytes(const struct moe_shape *shape, uint32_t tokens);
 
 /* tokens: one number per rank, the same array on every rank.  The capacity follows from `factor`
  * by DESIGN.md's rule; for factor <= 0 the tokens are routed once to see what they need. */

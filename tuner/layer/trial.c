@@ -13,7 +13,7 @@ int trial_open(struct rig *rig, const struct moe_plan *plan, struct trial *out)
     int rc;
 
     TRY(rig_exec(rig, plan, &trial.exec));
-    trial.memory_bytes = (int64_t)(trial.exec->memory_bytes + rig->layer->memory_bytes);
+    trial.memory_bytes = (int64_t)(trial.exec->memory_bytes + rig->memory_bytes);
     rc = world_max(rig->world, &trial.memory_bytes, 1);
     if (rc) {
         trial_close(&trial);

@@ -15,7 +15,7 @@ struct trial {
     struct moe_plan plan;
     uint64_t capacity;
     struct exec *exec;
-    int64_t memory_bytes;         /* plan and layer, the most over the ranks */
+    int64_t memory_bytes;         /* plan, layer and tokens, the most over the ranks */
     int64_t sent_bytes, messages; /* of one step, likewise; known once it is warm */
 };
 

@@ -244,6 +244,9 @@ int live_fail(struct live *live, struct cell *cell, int arm, enum trial_state st
 {
     bool under_way = live->focus == cell;
 
+    TRY(bucket_load(&cell->bucket));
+    if (ledger_forgives(&cell->bucket.attempts[arm], state))
+        return UNSUPPORTED;
     if (cell->state == CELL_SETTLED)
         TRY(live_expire(live, cell, "failed in training", false));
     TRY(bucket_load(&cell->bucket));

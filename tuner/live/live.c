@@ -248,15 +248,17 @@ int live_tell(struct live *live, int64_t ns)
 int live_failed(struct live *live, enum trial_state state, const char *why)
 {
     struct pending p = live->pending;
+    int rc;
 
     drop_pending(live);
     if (!live->dictionary.store)
         return OK;
     if (!p.cell)
         return ERR_ARGUMENT;
-    if (learns(live) && p.arm >= 0 && live_fail(live, p.cell, p.arm, state, why))
+    rc = learns(live) && p.arm >= 0 ? live_fail(live, p.cell, p.arm, state, why) : OK;
+    if (rc < 0)
         live_give_up(live);
-    return OK;
+    return rc == UNSUPPORTED ? rc : OK;
 }
 
 struct moetune_status live_status(const struct live *live)

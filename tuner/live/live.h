@@ -53,7 +53,8 @@ void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan);
 
 /* ERR_ARGUMENT if nothing is asked. */
 int live_tell(struct live *live, int64_t ns);
-/* Instead: the plan could not be run, `why`. */
+/* Instead: the plan could not be run, `why`.  UNSUPPORTED: nothing is made of it, see
+ * ledger_forgives(). */
 int live_failed(struct live *live, enum trial_state state, const char *why);
 void live_void(struct live *live); /* instead, if there is no time */
 

@@ -2,6 +2,7 @@
 #include "launch.h"
 
 #include "allowance.h"
+#include "keeper.h"
 #include "own_cores.h"
 #include "slurm.h"
 #include "status.h"
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -146,10 +146,10 @@ static int command_make(const struct launch_where *where, char **argv, struct co
     return rc;
 }
 
-static void become_mpirun(const struct command *c)
+static void become_mpirun(const void *self)
 {
-    /* Should this program be killed outright, mpirun is told to end, and ends the ranks. */
-    prctl(PR_SET_PDEATHSIG, SIGTERM, 0UL, 0UL, 0UL);
+    const struct command *c = self;
+
     if (c->bind)
         setenv(OWN_CORES_VARIABLE, "1", true);
     else
@@ -175,16 +175,16 @@ void launch_describe_end(int status, char *how, size_t size)
 int launch_ranks(const struct launch_where *where, char **argv, int *exit_code)
 {
     struct sigaction action = { .sa_handler = pass_on };
+    pid_t supervisor = getpid(), pid;
     struct command *command;
     char how[128];
     int status;
-    pid_t pid;
 
     TRY(command_make(where, argv, &command));
     fflush(NULL);
     pid = fork();
     if (pid == 0)
-        become_mpirun(command);
+        keeper_become(supervisor, become_mpirun, command);
     command_free(command);
     if (pid < 0)
         return fail(ERR_LAUNCH, "cannot start a process: %s", strerror(errno));
@@ -204,13 +204,13 @@ int launch_ranks(const struct launch_where *where, char **argv, int *exit_code)
     return fail(ERR_LAUNCH, "%s", how);
 }
 
-static void become_spoken_to(const struct command *command, int input, int output)
+static void become_spoken_to(pid_t supervisor, const struct command *command, int input, int output)
 {
     setpgid(0, 0);
     dup2(input, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
     signal(SIGPIPE, SIG_DFL);
-    become_mpirun(command);
+    keeper_become(supervisor, become_mpirun, command);
 }
 
 static int open_pipes(int to[2], int from[2])
@@ -227,8 +227,8 @@ static int open_pipes(int to[2], int from[2])
 int launch_start(const struct launch_where *where, char **arguments, struct launched *out)
 {
     struct command *command;
+    pid_t supervisor = getpid(), pid;
     int to[2], from[2], rc;
-    pid_t pid;
 
     TRY(command_make(where, arguments, &command));
     rc = open_pipes(to, from);
@@ -239,7 +239,7 @@ int launch_start(const struct launch_where *where, char **arguments, struct laun
     fflush(NULL);
     pid = fork();
     if (pid == 0)
-        become_spoken_to(command, to[0], from[1]);
+        become_spoken_to(supervisor, command, to[0], from[1]);
     command_free(command);
     close(to[0]);
     close(from[1]);
@@ -310,7 +310,7 @@ static bool gone_within(pid_t pid, int ms, int *status)
     return false;
 }
 
-/* mpirun needs a moment to end its ranks; killed outright it would leave them. */
+/* The keeper needs a moment, and ends mpirun by force if that does not end its ranks. */
 enum { GENTLE_MS = 10000, TERM_MS = 15000 };
 
 void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
@@ -398,8 +398,8 @@ static pid_t visit(const struct launch_where *where, size_t at)
     char *arguments[] = { "moetune", "--version", NULL };
     struct hosts one = { .list = &where->hosts->list[at], .count = 1, .slots = 1 };
     struct launch_where there = { .ranks = 1, .hosts = &one, .arguments = where->arguments };
+    pid_t supervisor = getpid(), pid;
     struct command *command;
-    pid_t pid;
 
     if (command_make(&there, arguments, &command))
         return -1;
@@ -411,7 +411,7 @@ static pid_t visit(const struct launch_where *where, size_t at)
         dup2(nowhere, STDOUT_FILENO);
         dup2(nowhere, STDERR_FILENO);
         setpgid(0, 0);
-        become_mpirun(command);
+        keeper_become(supervisor, become_mpirun, command);
     }
     command_free(command);
     return pid;

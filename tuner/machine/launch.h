@@ -49,7 +49,7 @@ int launch_reach(const struct launch_where *where);
 /* Ranks that were started and are spoken to: lines to rank 0's standard input, lines from its
  * standard output. */
 struct launched {
-    pid_t pid; /* of mpirun; 0: none */
+    pid_t pid; /* of mpirun's keeper; 0: none */
     int to, from;
     char buffer[4096]; /* what was read and not yet handed out */
     size_t buffered;

@@ -1,6 +1,7 @@
 /* Options, allocation and GPUs become a place. */
 #include "place.h"
 
+#include "allowance.h"
 #include "discover.h"
 #include "gpu_list.h"
 #include "status.h"
@@ -15,6 +16,8 @@ const struct option_row place_rows[] = {
     { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks" },
     { "device", "NAME", OPTION_TEXT, AT(device),
       "auto (cuda where every rank has a GPU), host, cuda", device_words },
+    { "oversubscribe", NULL, OPTION_FLAG, AT(oversubscribe),
+      "more than 8 ranks per core of this machine" },
     { "launcher-args", "ARGS", OPTION_MAYBE_TEXT, AT(launcher_arguments),
       "more words for mpirun, blanks between" },
     { NULL },
@@ -25,6 +28,21 @@ const struct option_row place_rows[] = {
 static uint32_t ranks_here(const char *device)
 {
     return strcmp(gpus_device(device), "cuda") ? 0 : (uint32_t)gpus_here().count;
+}
+
+/* They spin while they wait for each other: so many take the machine from everybody, and what they
+ * measure is the scheduler. */
+static int check_crowd(const struct place_setup *s, const struct launch_where *where)
+{
+    enum { RANKS_PER_CORE = 8 };
+    uint32_t cores = (uint32_t)allowance_cores();
+
+    if (s->oversubscribe || where->elsewhere || where->ranks <= RANKS_PER_CORE * cores)
+        return OK;
+    return fail(ERR_ARGUMENT,
+                "--ranks %u on %u core%s: more than %d on each are only started with "
+                "--oversubscribe",
+                where->ranks, cores, cores > 1 ? "s" : "", RANKS_PER_CORE);
 }
 
 /* A trainer may share GPUs on purpose; a table of such ranks should not come as a surprise. */
@@ -57,6 +75,8 @@ int place_launch(const struct place_setup *s, struct hosts *hosts, struct launch
     TRY(launch_place(s->hosts, s->ranks, s->launcher_arguments, ranks_here(s->device), hosts,
                      where));
     rc = gpus_check_device(s->device, where->elsewhere);
+    if (!rc)
+        rc = check_crowd(s, where);
     if (!rc && s->ranks_per_node && where->ranks % s->ranks_per_node)
         rc = fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", s->ranks_per_node,
                   where->ranks);

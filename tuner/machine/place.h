@@ -11,6 +11,7 @@
 struct place_setup {
     const char *hosts, *launcher_arguments, *device;
     uint32_t ranks, ranks_per_node;
+    bool oversubscribe;
     struct virtual_options pretence;
 };
 

@@ -1,6 +1,7 @@
 /* Three ways to reach the ranks; one way to lose them. */
 #include "crew.h"
 
+#include "fault.h"
 #include "host.h"
 #include "launch.h"
 #include "status.h"
@@ -84,10 +85,8 @@ static int start(struct crew *crew)
                           link,
                           NULL };
 
-    /* Faults that a test injects are for the first ranks only: they would hit every replacement at
-     * the same place again. */
     if (crew->starts++)
-        unsetenv("MOETUNE_FAULT");
+        fault_next_ranks();
     snprintf(per_node, sizeof(per_node), "%u", crew->setup.ranks_per_node);
     snprintf(device, sizeof(device), "%s", crew->setup.device);
     snprintf(ranks, sizeof(ranks), "%u", pretence->ranks);
@@ -117,6 +116,12 @@ static double patience_s(const struct crew *crew)
     return crew->setup.timeout_s + (crew->reached ? 0 : LAUNCH_S);
 }
 
+/* A batch system signals every process of a job at once: what the ranks were at is not to blame. */
+static bool stopped(const struct crew *crew)
+{
+    return crew->setup.stop && *crew->setup.stop;
+}
+
 /* The next reply among whatever else ranks print. */
 static int await(struct crew *crew, struct reply *reply)
 {
@@ -132,19 +137,13 @@ static int await(struct crew *crew, struct reply *reply)
         }
         if (rc == OK)
             note("a rank says: %.200s", line);
-        if (rc == ERR_LAUNCH)
-            return rc;
+        if (rc == ERR_LAUNCH || (stopped(crew) && !crew->reached))
+            return ERR_LAUNCH; /* while they are being started there is no step to finish */
         if (host_clock_ns() > deadline)
             return UNSUPPORTED;
         if (crew->setup.idle)
             crew->setup.idle(crew->setup.self);
     }
-}
-
-/* A batch system signals every process of a job at once: what the ranks were at is not to blame. */
-static bool stopped(const struct crew *crew)
-{
-    return crew->setup.stop && *crew->setup.stop;
 }
 
 static int tell(struct crew *crew, const struct order *order, struct reply *reply)

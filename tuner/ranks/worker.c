@@ -1,6 +1,7 @@
 /* Executes orders on a rank; plans stay open until memory is short. */
 #include "worker.h"
 
+#include "account.h"
 #include "fault.h"
 #include "gpu_list.h"
 #include "nvml.h"
@@ -13,6 +14,7 @@
 #include "status.h"
 #include "wire_sim.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +28,9 @@ struct worker {
     struct data data;
     struct rig *rig;
     struct rig *proof; /* where plans are checked: at one capacity, so that one reference serves */
-    int64_t keep_bytes;
+    struct account_machine machine;
+    int64_t sharers;             /* ranks whose device has the same memory, this one included */
+    int64_t limit_bytes;         /* of all that is allocated for the layer */
     struct trial open[OPEN_MAX]; /* most recently used first */
     int open_count;
     struct moe_plan checked[SEARCH_ARMS_MAX];
@@ -46,15 +50,24 @@ static void hear(void *self, const char *format, va_list args)
             *c = ' ';
 }
 
-static void open_nvml(struct worker *worker)
+static void look_at_device(struct worker *worker)
 {
+    const struct engine *engine = &worker->engine;
     struct gpus gpus;
     int own;
 
-    if (!worker->engine.device->asynchronous)
+    worker->machine = (struct account_machine){
+        .on_host = engine->device->computes_f32,
+        .checks = !engine->device->modelled && !engine->wire->pretends,
+        .cache_bytes = engine->device->cache_bytes,
+    };
+    worker->sharers = world_neighbours(worker->world);
+    if (!engine->device->asynchronous)
         return;
     gpus = gpus_here();
     own = gpus_own(&gpus);
+    if (gpus.count)
+        worker->sharers = (worker->sharers + gpus.count - 1) / gpus.count;
     if (own >= 0)
         worker->nvml = nvml_open(gpus.list[own].bus);
 }
@@ -75,6 +88,8 @@ int worker_open(struct world *world, const char *device, struct worker **out)
     struct worker *worker = calloc(1, sizeof(*worker));
     int rc = worker ? OK : fail(ERR_NOMEM, "a worker");
 
+    /* What is closed goes back to the machine: glibc would keep ever larger pieces of it. */
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
     if (!rc) {
         worker->world = world;
         rc = fault_setup(world_topology(world)->rank);
@@ -83,7 +98,7 @@ int worker_open(struct world *world, const char *device, struct worker **out)
     TRY_OUT(gpus_agree_device(world, device, &device));
     TRY_OUT(engine_open(world, device, NULL, &worker->engine));
     TRY_OUT(open_watch(world, worker));
-    open_nvml(worker);
+    look_at_device(worker);
     *out = worker;
     return OK;
 out:
@@ -109,6 +124,7 @@ int worker_open_model(const struct cluster *cluster, uint64_t seed, struct worke
         wire_close(wire);
     TRY_OUT(rc);
     TRY_OUT(engine_open_on(device, wire, &worker->engine));
+    look_at_device(worker);
     *out = worker;
     return OK;
 out:
@@ -129,7 +145,7 @@ int worker_open_virtual(const struct virtual_options *pretence, uint32_t ranks_p
         return rc;
     }
     worker->owns_world = true;
-    open_nvml(worker);
+    look_at_device(worker);
     rc = open_watch(worker->world, worker);
     if (rc)
         worker_close(worker);
@@ -144,12 +160,19 @@ static void close_plans(struct worker *worker)
         trial_close(&worker->open[--worker->open_count]);
 }
 
-static void close_layer(struct worker *worker)
+/* What can be opened again. */
+static void close_kept(struct worker *worker)
 {
     close_plans(worker);
     rig_close(worker->proof);
+    worker->proof = NULL;
+}
+
+static void close_layer(struct worker *worker)
+{
+    close_kept(worker);
     rig_close(worker->rig);
-    worker->proof = worker->rig = NULL;
+    worker->rig = NULL;
     worker->checked_count = 0;
 }
 
@@ -181,47 +204,48 @@ static int open_rig(struct worker *worker, const struct moe_shape *shape, struct
     return rc;
 }
 
+static int refuse(const char *what, int64_t needed, int64_t there, const char *how)
+{
+    char needs[ACCOUNT_TEXT_BYTES], is[ACCOUNT_TEXT_BYTES];
+
+    account_text(needed, needs);
+    account_text(there, is);
+    return fail(ERR_NOMEM, "%s needs %s per rank, %s are %s", what, needs, is, how);
+}
+
+/* Collective, before `more` bytes are allocated: a rank that took what is not there would be ended
+ * by the kernel, and perhaps others with it. */
+static int ask_for(struct worker *worker, const char *what, int64_t more)
+{
+    int64_t least;
+
+    TRY(world_barrier(worker->world)); /* what the others have closed is free */
+    least = -(device_free_bytes(worker->engine.device) / worker->sharers);
+    TRY(world_max(worker->world, &least, 1));
+    return more > -least ? refuse(what, more, -least, "free") : OK;
+}
+
 static int set_layer(struct worker *worker, const struct order *order)
 {
+    int64_t bytes = account_layer(&order->shape, &worker->machine);
+
     close_layer(worker);
     worker->data = (struct data){ .shape = order->shape, .seed = order->seed };
-    worker->keep_bytes = order->keep_bytes;
+    worker->limit_bytes = order->limit_bytes;
+    if (bytes > worker->limit_bytes)
+        return refuse("the layer", bytes, worker->limit_bytes, "allowed");
+    TRY(ask_for(worker, "the layer", bytes));
     return open_rig(worker, &order->shape, &worker->rig);
-}
-
-static uint32_t at_most(uint32_t value, uint32_t limit)
-{
-    return value < limit ? value : limit;
-}
-
-/* The reference is plain loops in double precision, some 1e9 products a second: a layer that would
- * keep them busy for longer than a few seconds is checked cut down. */
-static struct moe_shape shape_to_check(struct moe_shape shape)
-{
-    uint32_t slices = shape_slices(&shape);
-
-    if (12.0 * shape.tokens * shape.top_k * shape.model_dim * shape.hidden_dim < 1e9)
-        return shape;
-    shape.tokens = at_most(shape.tokens, 96);
-    shape.model_dim = at_most(shape.model_dim, 48);
-    shape.hidden_dim = at_most(shape.hidden_dim, (48 + slices - 1) / slices * slices);
-    return shape;
-}
-
-/* Some tokens are dropped, and no plan can do without padding. */
-static uint64_t capacity_to_check(const struct moe_shape *shape)
-{
-    return (uint64_t)shape->tokens * shape->top_k / shape->experts + 1;
 }
 
 static int open_proof(struct worker *worker)
 {
-    struct moe_shape shape = shape_to_check(worker->data.shape);
+    struct moe_shape shape = reference_shape(worker->data.shape);
 
     if (worker->proof)
         return OK;
     TRY(open_rig(worker, &shape, &worker->proof));
-    rig_set_capacity(worker->proof, capacity_to_check(&shape));
+    rig_set_capacity(worker->proof, reference_capacity(&shape));
     return OK;
 }
 
@@ -240,8 +264,7 @@ static int check(struct worker *worker, const struct moe_plan *plan)
     double error;
     int rc;
 
-    if (worker->engine.device->modelled || worker->engine.wire->pretends ||
-        was_checked(worker, plan))
+    if (!worker->machine.checks || was_checked(worker, plan))
         return OK;
     TRY(open_proof(worker));
     TRY(trial_open(worker->proof, plan, &proof));
@@ -272,31 +295,34 @@ static bool find(struct worker *worker, const struct order *order)
 }
 
 /* From agreed numbers only: all ranks close the same plans. */
-static void make_room(struct worker *worker, const struct order *order)
+static int make_room(struct worker *worker, const struct order *order)
 {
-    const struct topology *t = world_topology(worker->world);
-    struct topology first = { 0, t->ranks, t->ranks_per_node };
-    int64_t needed = (int64_t)exec_bytes(
-        &worker->data.shape, &order->plan, &first, worker->data.shape.tokens, order->capacity,
-        device_compute_type(worker->engine.device, worker->data.shape.dtype));
+    const struct moe_shape *shape = &worker->data.shape;
+    const struct account_machine *machine = &worker->machine;
+    int64_t layer = account_layer(shape, machine), check = 0;
+    int64_t needed = account_alone(shape, machine, &order->plan, order->capacity);
 
+    if (needed > worker->limit_bytes)
+        return refuse("this plan", needed, worker->limit_bytes, "allowed");
     for (int i = 0; i < worker->open_count; i++)
-        needed += worker->open[i].memory_bytes;
-    while (worker->open_count && (needed > worker->keep_bytes || worker->open_count == OPEN_MAX)) {
-        needed -= worker->open[worker->open_count - 1].memory_bytes;
+        needed = account_sum(needed, worker->open[i].memory_bytes - layer);
+    while (worker->open_count && (needed > worker->limit_bytes || worker->open_count == OPEN_MAX)) {
+        needed -= worker->open[worker->open_count - 1].memory_bytes - layer;
         trial_close(&worker->open[--worker->open_count]);
     }
+    if (!was_checked(worker, &order->plan))
+        check = account_check(shape, machine, &order->plan);
+    return ask_for(worker, "this plan",
+                   account_sum(check, account_plan(shape, machine, &order->plan, order->capacity)));
 }
 
 /* Opens and warms; the warming steps are the one sample each of compute and communication alone. */
-static int prepare(struct worker *worker, const struct order *order, struct reply *reply)
+static int open_plan(struct worker *worker, const struct order *order, struct reply *reply)
 {
     struct trial trial = { 0 };
     int rc;
 
-    if (find(worker, order))
-        return OK;
-    make_room(worker, order);
+    TRY(make_room(worker, order));
     rig_set_capacity(worker->rig, order->capacity);
     TRY(trial_open(worker->rig, &order->plan, &trial));
     TRY_OUT(check(worker, &order->plan));
@@ -310,6 +336,19 @@ static int prepare(struct worker *worker, const struct order *order, struct repl
 out:
     trial_close(&trial);
     return rc;
+}
+
+static int prepare(struct worker *worker, const struct order *order, struct reply *reply)
+{
+    int rc;
+
+    if (find(worker, order))
+        return OK;
+    rc = open_plan(worker, order, reply);
+    if (rc != ERR_NOMEM || !(worker->open_count || worker->proof))
+        return rc;
+    close_kept(worker); /* what is kept may be all that is missing */
+    return open_plan(worker, order, reply);
 }
 
 /* Right after a step, when the clock is still what it was.  Where one rank does not know its clock,

@@ -122,21 +122,25 @@ static void print_errands(const struct tune_request *r, const struct errands *er
 static void print_text(const struct tune_request *r, const struct space *space,
                        const struct forecast *f)
 {
+    char limit[ACCOUNT_TEXT_BYTES], largest[ACCOUNT_TEXT_BYTES];
     char shape[SHAPE_TEXT_BYTES], least[32], most[32];
 
     shape_format(&space->shape, shape, sizeof(shape));
     progress_duration(f->seconds / f->wide, least, sizeof(least));
     progress_duration(f->seconds * f->wide, most, sizeof(most));
     printf("layer     %s\n", shape);
-    printf("plans     %zu; %u of them, over all measured buckets, ruled out by %.3g GiB per rank\n",
-           space->arm_count, f->ruled_out, (double)space->memory_limit_bytes * 0x1p-30);
+    account_text(space->memory_limit_bytes, limit);
+    account_text(f->memory_bytes, largest);
+    printf("plans     %zu; %u of them, over all measured buckets, ruled out by %s per rank\n",
+           space->arm_count, f->ruled_out, limit);
     if (r->options.misses.count)
         printf("buckets   %zu of width %u: those that were asked for and are not there\n",
                space->anchor_count, space->window);
     else
         printf("buckets   %u to %u of width %u: %zu measured (%s), the rest inferred\n",
                space->first, space->last, space->window, space->anchor_count, r->effort->name);
-    printf("memory    %.3g GiB per rank for the largest plan\n", (double)f->memory_bytes * 0x1p-30);
+    if (f->memory_bytes)
+        printf("memory    %s per rank for the largest plan\n", largest);
     printf("steps     about %.0f; the paper's search takes %" PRIu64 " trials\n", f->steps,
            f->paper_trials);
     printf("time      %s to %s (%s)\n\n", least, most,
@@ -222,6 +226,7 @@ static int run(const struct verb_call *call, void *options)
     struct cluster here = cluster_unknown();
     struct tune_request request;
     struct store *store;
+    bool none;
     int rc;
 
     TRY(tune_options_check(o, call->arguments[0]));
@@ -230,6 +235,10 @@ static int run(const struct verb_call *call, void *options)
     store = known_open(o->setup.db);
     learn(&request, store);
     rc = print_all(&request, store);
+    if (!rc) {
+        fflush(stdout);
+        rc = tune_request_fits(&request, &none);
+    }
     store_close(store);
     tune_request_free(&request);
     return rc;

@@ -1,4 +1,5 @@
 /* moetune run: one layer under given plans, measured and checked on real ranks. */
+#include "account.h"
 #include "allowance.h"
 #include "common_rows.h"
 #include "fault.h"
@@ -109,13 +110,13 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
                         const struct moe_plan *plans, size_t count, uint32_t neighbours)
 {
     bool on_gpu = !strcmp(gpus_device(o->where.device), "cuda");
-    uint32_t compute_type = on_gpu ? shape->dtype : (uint32_t)MOE_F32;
-    struct topology topology = { 0, (int)shape->ranks, (int)shape->ranks_per_node };
-    double bytes = (double)layer_bytes(shape) + 4.0 * shape->tokens * shape->model_dim * 4, there;
+    struct account_machine machine = { .on_host = !on_gpu };
+    double bytes = (double)account_layer(shape, &machine), there;
 
     for (size_t i = 0; i < count; i++)
-        bytes += (double)exec_bytes(shape, &plans[i], &topology, shape->tokens,
-                                    capacity_bound(o, shape), compute_type);
+        bytes += (double)account_plan(shape, &machine, &plans[i], capacity_bound(o, shape));
+    if (o->check && !on_gpu)
+        bytes += (double)reference_bytes(shape);
     there = on_gpu
                 ? machine_cluster("cuda", neighbours, neighbours).memory_gib * 0x1p30 * neighbours
                 : (double)allowance_free_bytes();

@@ -104,7 +104,9 @@ static int verify_all(struct verifying *v)
             continue;
         if (campaign_over(&v->campaign))
             return ERR_CUT;
-        if (d->claim.shape != told)
+        /* Where not even the layer fits all plans are ruled out, without a step. */
+        if (d->claim.shape != told &&
+            account_layer(&d->shape, &v->terms.machine) <= v->terms.memory_limit_bytes)
             TRY(campaign_layer(&v->campaign, &d->shape, v->terms.memory_limit_bytes));
         told = d->claim.shape;
         TRY(verify_one(v, d));
@@ -291,7 +293,7 @@ static int prepare(void *self, const struct cluster *here)
         TRY(space_buckets(o->buckets, &o->wanted.first, &o->wanted.last));
     TRY(tune_cluster(o->setup.sim, here, &v->campaign.cluster));
     v->terms.margin = o->margin;
-    v->terms.computes_f32 = !strcmp(virtual_kernels(&v->campaign.cluster), "host");
+    v->terms.machine = tune_machine(&v->campaign.cluster);
     v->terms.memory_limit_bytes = campaign_memory(&o->setup, &v->campaign.cluster);
     return OK;
 }
