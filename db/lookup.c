@@ -3,6 +3,7 @@
 
 #include "plan.h"
 #include "status.h"
+#include "store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -202,30 +203,15 @@ static int append_table(const struct moelookup *table, const char *path, uint32_
         if (to)
             memset(&one.layers[i], 0, sizeof(one.layers[i]));
     }
+    set->passed.modelled |= one.passed.modelled;
+    set->passed.elsewhere |= one.passed.elsewhere;
+    set->passed.newer = one.passed.newer;
     lookup_set_free(&one);
     return rc;
 }
 
-static int read_places(const struct moelookup *table, struct lookup_set *set)
-{
-    char(*places)[PATH_MAX] = malloc(sizeof(*places) * PLACES);
-    int count, rc = places ? OK : ERR_NOMEM;
-
-    count = rc ? 0 : list_places(places);
-    for (int i = 0; i < count && rc != ERR_NOMEM; i++) {
-        rc = append_table(table, places[i], (uint32_t)i * FILES_APART, set);
-        if (rc < 0 && rc != ERR_NOMEM)
-            lookup_say(table, LOOKUP_WARN, "%s: %s; it is passed over", places[i],
-                       moelookup_strerror(rc));
-    }
-    free(places);
-    return rc == ERR_NOMEM ? rc : OK;
-}
-
-/* ---- tables */
-
-/* What a file that was named is not. */
-static const char *why_not(const char *path, int rc)
+/* What a file that was named, or is on the search path, is not. */
+static const char *why_not(const char *path, int rc, const struct lookup_set *set, char text[96])
 {
     struct stat info;
 
@@ -233,12 +219,35 @@ static const char *why_not(const char *path, int rc)
         return strerror(errno);
     if (S_ISDIR(info.st_mode))
         return "a folder, where a table's file is wanted";
-    return rc == ERR_FORMAT ? "no database of moetune, no snapshot and no packed table"
-                            : moelookup_strerror(rc);
+    if (rc != ERR_FORMAT)
+        return moelookup_strerror(rc);
+    snprintf(text, 96, "from a newer moetune (version %lld of the tables, this one knows %d)",
+             (long long)set->passed.newer, STORE_VERSION);
+    return set->passed.newer ? text : "no database of moetune, no snapshot and no packed table";
 }
+
+static int read_places(const struct moelookup *table, struct lookup_set *set)
+{
+    char(*places)[PATH_MAX] = malloc(sizeof(*places) * PLACES);
+    int count, rc = places ? OK : ERR_NOMEM;
+    char why[96];
+
+    count = rc ? 0 : list_places(places);
+    for (int i = 0; i < count && rc != ERR_NOMEM; i++) {
+        rc = append_table(table, places[i], (uint32_t)i * FILES_APART, set);
+        if (rc < 0 && rc != ERR_NOMEM)
+            lookup_say(table, LOOKUP_WARN, "%s: %s; it is passed over", places[i],
+                       why_not(places[i], rc, set, why));
+    }
+    free(places);
+    return rc == ERR_NOMEM ? rc : OK;
+}
+
+/* ---- tables */
 
 static int read_given(const struct moelookup *table, const char *path, struct lookup_set *set)
 {
+    char why[96];
     int rc;
 
     if (!path)
@@ -246,7 +255,7 @@ static int read_given(const struct moelookup *table, const char *path, struct lo
     rc = read_table(table, path, 0, set);
     if (rc && rc != ERR_NOMEM) {
         rc = rc == UNSUPPORTED ? ERR_IO : rc;
-        lookup_say(table, LOOKUP_ERROR, "%s: %s", path, why_not(path, rc));
+        lookup_say(table, LOOKUP_ERROR, "%s: %s", path, why_not(path, rc, set, why));
     }
     return rc;
 }
@@ -267,6 +276,7 @@ int moelookup_open(const char *path_or_null, struct moelookup **out)
     if (!set.switches.disabled)
         TRY_OUT(read_given(table, path_or_null, &set));
     TRY_OUT(pack_set(&set, &table->bytes, &table->size));
+    table->passed = set.passed;
     (void)moelookup_record(table, NULL); /* nobody's training stops for it */
     *out = table;
     table = NULL;

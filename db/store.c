@@ -424,7 +424,7 @@ static int put_cluster(struct store *store, const struct cluster *cluster, const
     return put_fields(store, cluster, id);
 }
 
-static int is_here(struct store *store, int64_t id, bool *here)
+int store_cluster_is_here(struct store *store, int64_t id, bool *here)
 {
     sqlite3_stmt *s;
 
@@ -450,7 +450,7 @@ int store_cluster(struct store *store, const struct cluster *cluster, int64_t *i
     bool here = true;
 
     if (rc == OK)
-        TRY(is_here(store, *id, &here));
+        TRY(store_cluster_is_here(store, *id, &here));
     if (rc < 0 || (rc == OK && here))
         return rc;
     if (rc == UNSUPPORTED)
@@ -468,7 +468,7 @@ int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, 
     if (rc < 0)
         return rc;
     if (rc == OK) {
-        TRY(is_here(store, *id, &here));
+        TRY(store_cluster_is_here(store, *id, &here));
         TRY(store_cluster_get(store, *id, &known));
         cluster_format(&known, was, sizeof(was));
         cluster_format(cluster, is, sizeof(is));

@@ -47,6 +47,8 @@ int store_cluster(struct store *store, const struct cluster *cluster, int64_t *i
 /* One that a table speaks of, which may never be this one. */
 int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, int64_t *id);
 int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id);
+/* False: no moetune has run on it with this database, and its entries answer nobody yet. */
+int store_cluster_is_here(struct store *store, int64_t id, bool *here);
 /* The same cluster with other soft fields: they are replaced. */
 int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster);
 /* What was measured of a real cluster: its model fields are replaced, or it is added whole.  Soft

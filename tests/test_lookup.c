@@ -1793,6 +1793,27 @@ static void an_explanation_knows_any_time(void)
     moelookup_close(table);
 }
 
+static void an_explanation_speaks_milliseconds_as_tables_do(void)
+{
+    static const double us[] = { 0.1,   1,    10.5,  42,    999.94, 999.96,  1000,    1234.6,
+                                 12345, 9999, 99994, 99996, 123450, 1234567, 5000000, 9999000 };
+
+    for (size_t i = 0; i < sizeof(us) / sizeof(us[0]); i++) {
+        char sql[96], wanted[40], text[512];
+        struct moelookup *table;
+        struct moelookup_view *view;
+
+        snprintf(sql, sizeof(sql), "UPDATE entry SET time_us=%.17g, default_us=%.17g", us[i],
+                 us[i]);
+        snprintf(wanted, sizeof(wanted), "; %.4g ms against", (double)(float)us[i] * 1e-3);
+        table = open_table(altered("ms.db", sql));
+        view = bind_layer(table, layer(96));
+        CHECK(moelookup_explain(view, 256, text, sizeof(text)) > 0 && strstr(text, wanted));
+        moelookup_view_free(view);
+        moelookup_close(table);
+    }
+}
+
 static void an_explanation_names_the_switch_that_decided(void)
 {
     static const char *const names[] = { "MOELOOKUP_FORCE", "MOELOOKUP_DISABLE" };
@@ -1885,6 +1906,7 @@ int main(int argc, char **argv)
         TEST(the_capacity_rule_survives_any_number),
         TEST(an_explanation_names_the_plan_that_get_gives),
         TEST(an_explanation_knows_any_time),
+        TEST(an_explanation_speaks_milliseconds_as_tables_do),
         TEST(an_explanation_names_the_switch_that_decided),
         TEST(an_explanation_fits_any_buffer),
     };
