@@ -287,9 +287,10 @@ struct override_row {
     int64_t since_s;
 };
 
-/* Replaces what overlaps; sets id. */
+/* Replaces what is pinned in those buckets; sets id. */
 int store_override(struct store *store, struct override_row *row);
-/* Takes away what overlaps the range; *count is how many. */
+/* Takes away what is pinned in the range; *count is of how many pins.  Their other buckets stay
+ * pinned. */
 int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                        uint32_t first, uint32_t last, uint32_t *count);
 int store_overrides(struct store *store, int (*each)(void *self, const struct override_row *row),
