@@ -120,6 +120,7 @@ static int read_packed(int fd, size_t size, uint32_t file, struct lookup_set *se
         rc = pack_check(bytes, size);
     if (!rc)
         rc = pack_merge(bytes, file, set);
+    set->on_others = true;
     free(bytes);
     return rc;
 }
@@ -206,6 +207,8 @@ static int append_table(const struct moelookup *table, const char *path, uint32_
     set->passed.modelled |= one.passed.modelled;
     set->passed.elsewhere |= one.passed.elsewhere;
     set->passed.newer = one.passed.newer;
+    set->on_cores |= one.on_cores;
+    set->on_others |= one.on_others;
     lookup_set_free(&one);
     return rc;
 }
@@ -260,6 +263,20 @@ static int read_given(const struct moelookup *table, const char *path, struct lo
     return rc;
 }
 
+/* Ranks that compute on cores have no NCCL: whoever forces its all-to-all there would be told what
+ * no trainer can run. */
+static int check_force(const struct moelookup *table, const struct lookup_set *set)
+{
+    const struct lookup_switches *s = &set->switches;
+
+    if (!s->forced || s->force.a != MOE_A2A_NCCL || set->on_others || !set->on_cores)
+        return OK;
+    lookup_say(table, LOOKUP_ERROR,
+               "MOELOOKUP_FORCE: a=nccl is NCCL's own all-to-all, and every "
+               "table here is of a cluster without GPUs");
+    return ERR_ARGUMENT;
+}
+
 int moelookup_open(const char *path_or_null, struct moelookup **out)
 {
     struct moelookup *table;
@@ -275,6 +292,7 @@ int moelookup_open(const char *path_or_null, struct moelookup **out)
     TRY_OUT(read_switches(table, &set.switches));
     if (!set.switches.disabled)
         TRY_OUT(read_given(table, path_or_null, &set));
+    TRY_OUT(check_force(table, &set));
     TRY_OUT(pack_set(&set, &table->bytes, &table->size));
     table->passed = set.passed;
     (void)moelookup_record(table, NULL); /* nobody's training stops for it */

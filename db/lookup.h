@@ -58,6 +58,8 @@ struct lookup_set {
     uint32_t count, room;
     struct lookup_switches switches;
     struct lookup_passed passed;
+    bool on_cores,
+        on_others; /* of which clusters they are: computing on cores; or not, or unknown */
 };
 
 /* ---- sets (lookup_set.c) */

@@ -191,9 +191,10 @@ static int read_cluster(struct reader *r, int64_t id, struct lookup_layer *layer
               backend_is_real(text(r->cluster, 2)) &&
               sqlite3_column_int64(r->cluster, 3) == CLUSTER_SEMANTICS &&
               sqlite3_column_int(r->cluster, 4);
-    if (*usable)
+    if (*usable) {
         strcpy(layer->device, text(r->cluster, 1));
-    else if (code == SQLITE_ROW)
+        *(strcmp(text(r->cluster, 2), "host") ? &r->set->on_others : &r->set->on_cores) = true;
+    } else if (code == SQLITE_ROW)
         pass_over(r);
     return status_of(code);
 }

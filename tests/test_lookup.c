@@ -1212,6 +1212,21 @@ static void an_unpacked_table_ignores_this_ranks_environment(void)
     no_environment();
 }
 
+static void nccl_cannot_be_forced_on_a_cluster_without_gpus(void)
+{
+    struct moelookup *table;
+
+    write_small(place("cores.db"), "abacus", 96);
+    setenv("MOELOOKUP_FORCE", "r=1 d=2 a=nccl", 1);
+    CHECK(is_refused(place("cores.db"), MOE_ERR_ARGUMENT));
+    table = open_table(altered("gpus.db", "UPDATE fingerprint_field SET value='cuda' WHERE "
+                                          "name='backend'"));
+    no_environment();
+    CHECK(is_answer(ask_file(place("gpus.db"), layer(96), 256), "r=2 d=4", MOE_EXACT));
+    CHECK(table != NULL);
+    moelookup_close(table);
+}
+
 static void force_answers_only_where_it_is_legal(void)
 {
     struct cluster cluster = machine("abacus", 8, 4);
@@ -1888,6 +1903,7 @@ int main(int argc, char **argv)
         TEST(every_status_has_words_and_the_version_is_this_one),
         TEST(force_and_disable_travel_and_count),
         TEST(an_unpacked_table_ignores_this_ranks_environment),
+        TEST(nccl_cannot_be_forced_on_a_cluster_without_gpus),
         TEST(force_answers_only_where_it_is_legal),
         TEST(a_malformed_force_is_refused_and_said),
         TEST(disable_reads_no_file),

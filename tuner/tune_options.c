@@ -181,16 +181,6 @@ static bool knows_ctas(const struct cluster *c)
            (!strcmp(c->backend, "virtual") && !strcmp(virtual_kernels(c), "cuda"));
 }
 
-/* A modelled cluster says nothing of how a library does it. */
-static bool has_library_a2a(const struct cluster *c)
-{
-    int major = 0, minor = 0;
-
-    return !strcmp(c->backend, "cuda") &&
-           sscanf(c->comm_library, "NCCL %d.%d", &major, &minor) == 2 &&
-           (major > 2 || (major == 2 && minor >= 28));
-}
-
 int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint32_t window,
                      const char *buckets, const struct traffic_layer *asked)
 {
@@ -200,7 +190,7 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
                                  .axes = r->options.axes,
                                  .memory_limit_bytes = r->memory_limit_bytes,
                                  .computes_f32 = !strcmp(virtual_kernels(&r->cluster), "host"),
-                                 .library_a2a = has_library_a2a(&r->cluster),
+                                 .library_a2a = cluster_has_library_a2a(&r->cluster),
                                  .knows_ctas = knows_ctas(&r->cluster),
                                  .effort = r->effort };
 

@@ -141,12 +141,27 @@ static int print_end(void *self, const struct override_row *row)
     return OK;
 }
 
+/* What is pinned is told without being tried. */
+static int check_a2a(const struct target *t)
+{
+    struct cluster cluster;
+
+    TRY(store_cluster_get(t->store, t->row.cluster, &cluster));
+    if (t->row.plan.a == MOE_A2A_NCCL && !cluster_has_library_a2a(&cluster))
+        return fail(ERR_ARGUMENT,
+                    "--plan \"%s\": the cluster of this table has no all-to-all of NCCL (2.28 and "
+                    "later have one)",
+                    t->options->plan);
+    return OK;
+}
+
 static int set(struct target *t)
 {
     TRY(stated_layer_shape(&t->options->stated, &t->shape));
     TRY(take_range(t));
     TRY(take_plan(t));
     TRY(find_layer(t));
+    TRY(check_a2a(t));
     TRY(store_overrides(t->store, print_end, t));
     TRY(store_override(t->store, &t->row));
     TRY(store_publish(t->store));
