@@ -444,3 +444,12 @@ bool cluster_answers(const struct cluster *table, const struct cluster *here)
     }
     return true;
 }
+
+bool cluster_has_library_a2a(const struct cluster *c)
+{
+    int major = 0, minor = 0;
+
+    return !strcmp(c->backend, "cuda") &&
+           sscanf(c->comm_library, "NCCL %d.%d", &major, &minor) == 2 &&
+           (major > 2 || (major == 2 && minor >= 28));
+}

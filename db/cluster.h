@@ -83,6 +83,9 @@ int cluster_read(const char *path, struct cluster *out); /* a file; ERR_IO */
 /* The model fields of `from`, known or not. */
 void cluster_take_model(struct cluster *to, const struct cluster *from);
 
+/* a=nccl: NCCL 2.28 and later.  A modelled cluster says nothing of how a library does it. */
+bool cluster_has_library_a2a(const struct cluster *cluster);
+
 /* For --sim: every model number must be there, save those of messages that are never sent: inside
  * nodes of one rank, between nodes where there is one.  ERR_FORMAT names what is missing. */
 int cluster_check_model(const struct cluster *cluster, const char *origin);

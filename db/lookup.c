@@ -3,6 +3,7 @@
 
 #include "plan.h"
 #include "status.h"
+#include "store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -119,6 +120,7 @@ static int read_packed(int fd, size_t size, uint32_t file, struct lookup_set *se
         rc = pack_check(bytes, size);
     if (!rc)
         rc = pack_merge(bytes, file, set);
+    set->on_others = true;
     free(bytes);
     return rc;
 }
@@ -202,30 +204,17 @@ static int append_table(const struct moelookup *table, const char *path, uint32_
         if (to)
             memset(&one.layers[i], 0, sizeof(one.layers[i]));
     }
+    set->passed.modelled |= one.passed.modelled;
+    set->passed.elsewhere |= one.passed.elsewhere;
+    set->passed.newer = one.passed.newer;
+    set->on_cores |= one.on_cores;
+    set->on_others |= one.on_others;
     lookup_set_free(&one);
     return rc;
 }
 
-static int read_places(const struct moelookup *table, struct lookup_set *set)
-{
-    char(*places)[PATH_MAX] = malloc(sizeof(*places) * PLACES);
-    int count, rc = places ? OK : ERR_NOMEM;
-
-    count = rc ? 0 : list_places(places);
-    for (int i = 0; i < count && rc != ERR_NOMEM; i++) {
-        rc = append_table(table, places[i], (uint32_t)i * FILES_APART, set);
-        if (rc < 0 && rc != ERR_NOMEM)
-            lookup_say(table, LOOKUP_WARN, "%s: %s; it is passed over", places[i],
-                       moelookup_strerror(rc));
-    }
-    free(places);
-    return rc == ERR_NOMEM ? rc : OK;
-}
-
-/* ---- tables */
-
-/* What a file that was named is not. */
-static const char *why_not(const char *path, int rc)
+/* What a file that was named, or is on the search path, is not. */
+static const char *why_not(const char *path, int rc, const struct lookup_set *set, char text[96])
 {
     struct stat info;
 
@@ -233,12 +222,35 @@ static const char *why_not(const char *path, int rc)
         return strerror(errno);
     if (S_ISDIR(info.st_mode))
         return "a folder, where a table's file is wanted";
-    return rc == ERR_FORMAT ? "no database of moetune, no snapshot and no packed table"
-                            : moelookup_strerror(rc);
+    if (rc != ERR_FORMAT)
+        return moelookup_strerror(rc);
+    snprintf(text, 96, "from a newer moetune (version %lld of the tables, this one knows %d)",
+             (long long)set->passed.newer, STORE_VERSION);
+    return set->passed.newer ? text : "no database of moetune, no snapshot and no packed table";
 }
+
+static int read_places(const struct moelookup *table, struct lookup_set *set)
+{
+    char(*places)[PATH_MAX] = malloc(sizeof(*places) * PLACES);
+    int count, rc = places ? OK : ERR_NOMEM;
+    char why[96];
+
+    count = rc ? 0 : list_places(places);
+    for (int i = 0; i < count && rc != ERR_NOMEM; i++) {
+        rc = append_table(table, places[i], (uint32_t)i * FILES_APART, set);
+        if (rc < 0 && rc != ERR_NOMEM)
+            lookup_say(table, LOOKUP_WARN, "%s: %s; it is passed over", places[i],
+                       why_not(places[i], rc, set, why));
+    }
+    free(places);
+    return rc == ERR_NOMEM ? rc : OK;
+}
+
+/* ---- tables */
 
 static int read_given(const struct moelookup *table, const char *path, struct lookup_set *set)
 {
+    char why[96];
     int rc;
 
     if (!path)
@@ -246,9 +258,23 @@ static int read_given(const struct moelookup *table, const char *path, struct lo
     rc = read_table(table, path, 0, set);
     if (rc && rc != ERR_NOMEM) {
         rc = rc == UNSUPPORTED ? ERR_IO : rc;
-        lookup_say(table, LOOKUP_ERROR, "%s: %s", path, why_not(path, rc));
+        lookup_say(table, LOOKUP_ERROR, "%s: %s", path, why_not(path, rc, set, why));
     }
     return rc;
+}
+
+/* Ranks that compute on cores have no NCCL: whoever forces its all-to-all there would be told what
+ * no trainer can run. */
+static int check_force(const struct moelookup *table, const struct lookup_set *set)
+{
+    const struct lookup_switches *s = &set->switches;
+
+    if (!s->forced || s->force.a != MOE_A2A_NCCL || set->on_others || !set->on_cores)
+        return OK;
+    lookup_say(table, LOOKUP_ERROR,
+               "MOELOOKUP_FORCE: a=nccl is NCCL's own all-to-all, and every "
+               "table here is of a cluster without GPUs");
+    return ERR_ARGUMENT;
 }
 
 int moelookup_open(const char *path_or_null, struct moelookup **out)
@@ -266,7 +292,9 @@ int moelookup_open(const char *path_or_null, struct moelookup **out)
     TRY_OUT(read_switches(table, &set.switches));
     if (!set.switches.disabled)
         TRY_OUT(read_given(table, path_or_null, &set));
+    TRY_OUT(check_force(table, &set));
     TRY_OUT(pack_set(&set, &table->bytes, &table->size));
+    table->passed = set.passed;
     (void)moelookup_record(table, NULL); /* nobody's training stops for it */
     *out = table;
     table = NULL;

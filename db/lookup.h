@@ -47,10 +47,19 @@ struct lookup_switches {
     struct moe_plan force;
 };
 
+/* What files hold that answers nobody here. */
+struct lookup_passed {
+    bool modelled, elsewhere; /* tables of clusters that are not there, or of other sites */
+    int64_t newer;            /* version of a database that a later moetune wrote; 0: none */
+};
+
 struct lookup_set {
     struct lookup_layer *layers;
     uint32_t count, room;
     struct lookup_switches switches;
+    struct lookup_passed passed;
+    bool on_cores,
+        on_others; /* of which clusters they are: computing on cores; or not, or unknown */
 };
 
 /* ---- sets (lookup_set.c) */
@@ -113,8 +122,9 @@ enum lookup_level { LOOKUP_NEVER, LOOKUP_ERROR, LOOKUP_WARN, LOOKUP_INFO };
 struct moelookup {
     uint8_t *bytes;
     size_t size;
-    enum lookup_level level;   /* what is said on standard error */
-    struct recorder *recorder; /* of what its views are asked; NULL: none */
+    enum lookup_level level;     /* what is said on standard error */
+    struct recorder *recorder;   /* of what its views are asked; NULL: none */
+    struct lookup_passed passed; /* not known of tables that were unpacked */
 };
 
 /* Says it on standard error if the table's level allows. */

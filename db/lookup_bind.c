@@ -165,9 +165,14 @@ static bool same_but_ranks(struct moe_shape a, struct moe_shape b)
 /* What there is that comes nearest. */
 static void describe_miss(const struct choice *c, char *text, size_t size)
 {
+    const struct lookup_passed *passed = &c->table->passed;
     uint32_t layers = pack_layer_count(c->table->bytes);
 
-    snprintf(text, size, layers ? "no table has this layer" : "there is no table");
+    snprintf(text, size, "%s%s%s", layers ? "no table has this layer" : "there is no table",
+             passed->modelled ? " but modelled ones (--sim, --virtual-ranks), which never answer"
+                              : "",
+             passed->elsewhere ? ", but imported ones of clusters that this one was not found to be"
+                               : "");
     for (uint32_t i = 0; i < layers; i++) {
         struct lookup_layer layer = pack_layer(c->table->bytes, i);
 

@@ -386,15 +386,27 @@ __attribute__((format(printf, 2, 3))) static void append(struct sentence *s, con
     va_end(args);
 }
 
-/* A tenth of a microsecond, without a decimal point that follows the locale. */
+/* Milliseconds as tables have them: four digits, no zeros at the end.  Without a decimal point that
+ * follows the locale. */
 static void append_time(struct sentence *s, const char *what, float us)
 {
-    uint64_t tenths = us < 1e15f ? (uint64_t)((double)us * 10 + 0.5) : 0;
+    double ms = (double)us * 1e-3;
+    uint64_t scale = 1, value;
+    int decimals = 0;
 
-    if (tenths)
-        append(s, "%s%llu.%u us", what, (unsigned long long)(tenths / 10), (unsigned)(tenths % 10));
-    else
-        append(s, "%s%.0f us", what, (double)us);
+    if (!(ms < 1e15)) {
+        append(s, "%s%.0f ms", what, ms);
+        return;
+    }
+    for (; decimals < 7 && ms * (double)scale < 999.95; decimals++)
+        scale *= 10;
+    value = (uint64_t)(ms * (double)scale + 0.5);
+    for (; decimals && value % 10 == 0; decimals--, scale /= 10)
+        value /= 10;
+    append(s, "%s%llu", what, (unsigned long long)(value / scale));
+    if (decimals)
+        append(s, ".%0*llu", decimals, (unsigned long long)(value % scale));
+    append(s, " ms");
 }
 
 static const char *reason_for(const struct moelookup_view *view, const struct moe_plan *plan)

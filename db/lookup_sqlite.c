@@ -109,12 +109,14 @@ static int ask(sqlite3 *db, const char *sql, int64_t *value)
     return rc;
 }
 
-static int check_file(sqlite3 *db, bool snapshot, int64_t *version)
+static int check_file(sqlite3 *db, bool snapshot, int64_t *version, struct lookup_passed *passed)
 {
     int64_t application, tables, sound = 1;
 
     TRY(ask(db, "PRAGMA application_id", &application));
     TRY(ask(db, "PRAGMA user_version", version));
+    if (application == STORE_APPLICATION && *version > STORE_VERSION)
+        passed->newer = *version;
     if (application != STORE_APPLICATION || *version < 1 || *version > STORE_VERSION)
         return ERR_FORMAT;
     /* A view of that name could run for ever. */
@@ -165,6 +167,16 @@ static bool read_hash(const char *hex, uint8_t hash[SHA256_BYTES])
     return true;
 }
 
+static void pass_over(struct reader *r)
+{
+    struct lookup_passed *passed = &r->set->passed;
+
+    if (!backend_is_real(text(r->cluster, 2)))
+        passed->modelled = true;
+    else if (!sqlite3_column_int(r->cluster, 4))
+        passed->elsewhere = true;
+}
+
 /* False for a cluster that must not answer here: modelled, with another meaning of r, d, a, or of
  * another site. */
 static int read_cluster(struct reader *r, int64_t id, struct lookup_layer *layer, bool *usable)
@@ -179,8 +191,11 @@ static int read_cluster(struct reader *r, int64_t id, struct lookup_layer *layer
               backend_is_real(text(r->cluster, 2)) &&
               sqlite3_column_int64(r->cluster, 3) == CLUSTER_SEMANTICS &&
               sqlite3_column_int(r->cluster, 4);
-    if (*usable)
+    if (*usable) {
         strcpy(layer->device, text(r->cluster, 1));
+        *(strcmp(text(r->cluster, 2), "host") ? &r->set->on_others : &r->set->on_cores) = true;
+    } else if (code == SQLITE_ROW)
+        pass_over(r);
     return status_of(code);
 }
 
@@ -332,7 +347,7 @@ int lookup_read_sqlite(const char *path, bool snapshot, uint32_t file, struct lo
     int rc;
 
     TRY_OUT(open_file(path, snapshot, &r.db));
-    TRY_OUT(check_file(r.db, snapshot, &r.version));
+    TRY_OUT(check_file(r.db, snapshot, &r.version, &set->passed));
     rc = read_all(&r);
 out:
     sqlite3_finalize(r.cluster);

@@ -33,7 +33,8 @@
  * Environment, read by moelookup_open:
  *   MOELOOKUP_DB       the first database on the search path
  *   MOELOOKUP_FORCE    "r=1 d=2 a=linear": the answer to everything it is legal for; a text that
- *                      is no plan is MOE_ERR_ARGUMENT
+ *                      is no plan, or NCCL's all-to-all where all tables are of clusters without
+ *                      GPUs, is MOE_ERR_ARGUMENT
  *   MOELOOKUP_DISABLE  1, or anything but 0: reads no file; the default plan or FORCE answers
  *   MOELOOKUP_LOG      never, error, warn (default) or info: what is said on standard error
  *   MOELOOKUP_RECORD   a file: what views are asked is counted and appended; see moelookup_record

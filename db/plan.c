@@ -54,10 +54,18 @@ struct moe_plan plan_default(void)
 
 bool plan_equal(const struct moe_plan *a, const struct moe_plan *b)
 {
-    for (size_t i = 0; i < plan_axis_count; i++)
-        if (axis_get(&plan_axes[i], a) != axis_get(&plan_axes[i], b))
-            return false;
-    return true;
+    return plan_order(a, b) == 0;
+}
+
+int plan_order(const struct moe_plan *a, const struct moe_plan *b)
+{
+    for (size_t i = 0; i < plan_axis_count; i++) {
+        uint32_t x = axis_get(&plan_axes[i], a), y = axis_get(&plan_axes[i], b);
+
+        if (x != y)
+            return x < y ? -1 : 1;
+    }
+    return 0;
 }
 
 struct moe_plan plan_canonical(struct moe_plan plan)

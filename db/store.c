@@ -425,7 +425,7 @@ static int put_cluster(struct store *store, const struct cluster *cluster, const
     return put_fields(store, cluster, id);
 }
 
-static int is_here(struct store *store, int64_t id, bool *here)
+int store_cluster_is_here(struct store *store, int64_t id, bool *here)
 {
     sqlite3_stmt *s;
 
@@ -451,7 +451,7 @@ int store_cluster(struct store *store, const struct cluster *cluster, int64_t *i
     bool here = true;
 
     if (rc == OK)
-        TRY(is_here(store, *id, &here));
+        TRY(store_cluster_is_here(store, *id, &here));
     if (rc < 0 || (rc == OK && here))
         return rc;
     if (rc == UNSUPPORTED)
@@ -469,7 +469,7 @@ int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, 
     if (rc < 0)
         return rc;
     if (rc == OK) {
-        TRY(is_here(store, *id, &here));
+        TRY(store_cluster_is_here(store, *id, &here));
         TRY(store_cluster_get(store, *id, &known));
         cluster_format(&known, was, sizeof(was));
         cluster_format(cluster, is, sizeof(is));
@@ -1358,29 +1358,81 @@ int store_entries(struct store *store, int64_t cluster, int64_t shape,
 
 /* ---- overrides */
 
-int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
-                       uint32_t first, uint32_t last, uint32_t *count)
-{
-    const int64_t range[] = { cluster, shape, window, first, last };
+/* Pins that overlap a range. */
+struct overlap {
+    struct override_row range, *rows;
+    uint32_t count;
+};
 
-    TRY(records_delete(&store->records, "override", RECORDS_OVERLAP, range, 5));
-    *count = (uint32_t)sqlite3_changes(store->records.db);
+static int add_overlap(void *self, const struct override_row *row)
+{
+    struct overlap *o = self;
+    struct override_row *more;
+
+    if (row->cluster != o->range.cluster || row->shape != o->range.shape ||
+        row->window != o->range.window || row->last < o->range.first || row->first > o->range.last)
+        return OK;
+    more = realloc(o->rows, (o->count + 1) * sizeof(*more));
+    if (!more)
+        return fail(ERR_NOMEM, "%u pins", o->count + 1);
+    o->rows = more;
+    o->rows[o->count++] = *row;
     return OK;
 }
 
-int store_override(struct store *store, struct override_row *row)
+static int put_override(struct store *store, struct override_row *row)
 {
     char plan[PLAN_TEXT_BYTES];
-    uint32_t replaced;
 
-    TRY(store_override_end(store, row->cluster, row->shape, row->window, row->first, row->last,
-                           &replaced));
     TRY(NEXT_ID(store, "override", &row->id));
     return PUT(store, "override", INTEGER("id", row->id), INTEGER("fingerprint", row->cluster),
                INTEGER("shape", row->shape), INTEGER("window", row->window),
                INTEGER("first_bucket", row->first), INTEGER("last_bucket", row->last),
                TEXT("plan", plan_text(&row->plan, plan)), TEXT("why", row->why),
                INTEGER("since_s", row->since_s));
+}
+
+/* What of a pin lies outside of a range stays pinned. */
+static int put_rest(struct store *store, const struct override_row *row, uint32_t first,
+                    uint32_t last)
+{
+    struct override_row below = *row, above = *row;
+
+    below.last = first - 1;
+    above.first = last + 1;
+    if (row->first < first)
+        TRY(put_override(store, &below));
+    return row->last > last ? put_override(store, &above) : OK;
+}
+
+int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                       uint32_t first, uint32_t last, uint32_t *count)
+{
+    const int64_t range[] = { cluster, shape, window, first, last };
+    struct overlap o = { .range = { .cluster = cluster,
+                                    .shape = shape,
+                                    .window = window,
+                                    .first = first,
+                                    .last = last } };
+    int rc = store_overrides(store, add_overlap, &o);
+
+    if (!rc && o.count)
+        rc = records_delete(&store->records, "override", RECORDS_OVERLAP, range, 5);
+    for (uint32_t i = 0; i < o.count && !rc; i++)
+        rc = put_rest(store, &o.rows[i], first, last);
+    free(o.rows);
+    if (!rc)
+        *count = o.count;
+    return rc;
+}
+
+int store_override(struct store *store, struct override_row *row)
+{
+    uint32_t replaced;
+
+    TRY(store_override_end(store, row->cluster, row->shape, row->window, row->first, row->last,
+                           &replaced));
+    return put_override(store, row);
 }
 
 int store_overrides(struct store *store, int (*each)(void *self, const struct override_row *row),

@@ -47,6 +47,8 @@ int store_cluster(struct store *store, const struct cluster *cluster, int64_t *i
 /* One that a table speaks of, which may never be this one. */
 int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, int64_t *id);
 int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id);
+/* False: no moetune has run on it with this database, and its entries answer nobody yet. */
+int store_cluster_is_here(struct store *store, int64_t id, bool *here);
 /* The same cluster with other soft fields: they are replaced. */
 int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster);
 /* What was measured of a real cluster: its model fields are replaced, or it is added whole.  Soft
@@ -290,9 +292,10 @@ struct override_row {
     int64_t since_s;
 };
 
-/* Replaces what overlaps; sets id. */
+/* Replaces what is pinned in those buckets; sets id. */
 int store_override(struct store *store, struct override_row *row);
-/* Takes away what overlaps the range; *count is how many. */
+/* Takes away what is pinned in the range; *count is of how many pins.  Their other buckets stay
+ * pinned. */
 int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                        uint32_t first, uint32_t last, uint32_t *count);
 int store_overrides(struct store *store, int (*each)(void *self, const struct override_row *row),

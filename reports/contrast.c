@@ -261,7 +261,7 @@ struct improvement contrast_static(const struct layer_facts *layer, const struct
 
 struct ranked {
     struct moe_plan plan;
-    double log_mean;
+    double log_mean; /* -INFINITY: the rounds say so */
 };
 
 static int by_mean(const void *left, const void *right)
@@ -287,6 +287,8 @@ static int rank(const struct layer_facts *layer)
     for (size_t i = 0; i < layer->plan_count; i++) {
         struct improvement one = contrast_static(layer, &layer->plans[i]);
 
+        if (layer->stands && plan_equal(&layer->plans[i], &layer->standing.static_plan))
+            one.log_mean = -INFINITY;
         if (buckets && one.buckets == buckets)
             ranked[c->ranked_count++] = (struct ranked){ layer->plans[i], one.log_mean };
     }

@@ -41,8 +41,9 @@ struct improvement {
 };
 struct improvement contrast_static(const struct layer_facts *layer, const struct moe_plan *plan);
 
-/* The plans by that mean, the best first; *count of them, those that are not known in every
- * measured bucket are left out.  Borrowed. */
+/* The plans by that mean, the best first, before them the one that the rounds of the table found
+ * the best; *count of them, those that are not known in every measured bucket are left out.
+ * Borrowed. */
 const struct moe_plan *contrast_ranked(const struct layer_facts *layer, size_t *count);
 
 /* The entries' gains over what trainers asked: every look-up counts as the default's time of its

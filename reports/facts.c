@@ -2,6 +2,7 @@
 #include "facts.h"
 
 #include "contrast.h"
+#include "plan.h"
 #include "standings.h"
 #include "status.h"
 
@@ -118,15 +119,6 @@ static int read_samples(struct store *store, struct facts *facts)
 }
 
 /* ---- order */
-
-int plan_order(const struct moe_plan *a, const struct moe_plan *b)
-{
-    if (a->r != b->r)
-        return a->r < b->r ? -1 : 1;
-    if (a->a != b->a)
-        return a->a < b->a ? -1 : 1;
-    return (a->d > b->d) - (a->d < b->d);
-}
 
 /* What names a layer. */
 struct key {

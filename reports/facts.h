@@ -52,9 +52,6 @@ void facts_free(struct facts *facts);
  * layers are for none of these.  Where a trainer did not say T, any T will do. */
 size_t facts_traffic(struct facts *facts, const struct traffic *traffic);
 
-/* By r, a, d. */
-int plan_order(const struct moe_plan *a, const struct moe_plan *b);
-
 /* NULL: there is none. */
 const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t bucket,
                                       const struct moe_plan *plan);

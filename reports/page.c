@@ -181,21 +181,23 @@ static void print_share(double share, FILE *to)
         fprintf(to, "<td class=\"n\">%.1f %%</td>", 100 * share);
 }
 
-static void improvement_row(const struct scope *scope, uint32_t ranks, uint32_t a, bool worst,
+static void improvement_row(const struct scope *scope, uint32_t ranks, int number, bool worst,
                             FILE *to)
 {
+    struct static_line line = series_line(number);
     uint32_t compared = 0, timed = 0;
 
-    fprintf(to, "<tr><td class=\"n\">%u</td><td>%s</td><td>%s</td>", ranks,
-            a == MOE_A2A_LINEAR ? "linear" : "2dh", worst ? "worst" : "mean");
-    for (uint32_t d = 1; d <= PLAN_MAX_D; d *= 2) {
-        struct moe_plan plan = series_pipeline(a, d);
-        struct improvement one = series_pooled(scope, ranks, &plan);
+    fprintf(to, "<tr><td class=\"n\">%u</td><td>%s</td><td>%s</td>", ranks, line.name,
+            worst ? "worst" : "mean");
+    for (int i = 0; i < line.count; i++) {
+        struct improvement one = series_pooled(scope, ranks, &line.plans[i]);
 
         print_share(worst ? one.worst : one.mean, to);
         compared += one.buckets;
         timed += one.measured;
     }
+    if (line.count < SERIES_LINE_PLANS)
+        fprintf(to, "<td colspan=\"%d\"></td>", SERIES_LINE_PLANS - line.count);
     fprintf(to, "<td class=\"n\">%u of %u</td></tr>\n", timed, compared);
 }
 
@@ -217,15 +219,15 @@ static void print_improvement(const struct section *section, FILE *to)
 {
     const struct scope *scope = &section->scope;
 
-    fputs("<details><summary>Improvement of the table over each static pipelining (r=1), as a "
+    fputs("<details><summary>Improvement of the table over each static plan, r=0 or r=1, as a "
           "table</summary><div class=\"scroll\"><table>\n<tr><th class=\"n\">ranks</th>"
-          "<th>all-to-all</th><th></th><th class=\"n\">d=1</th><th class=\"n\">d=2</th>"
+          "<th>static plan</th><th></th><th class=\"n\">d=1</th><th class=\"n\">d=2</th>"
           "<th class=\"n\">d=4</th><th class=\"n\">d=8</th><th class=\"n\">timed</th></tr>\n",
           to);
     for (uint32_t ranks = next_ranks(scope, 0); ranks; ranks = next_ranks(scope, ranks))
         for (int worst = 0; worst < 2; worst++)
-            for (uint32_t a = 0; a < PLAN_A2A_OWN; a++)
-                improvement_row(scope, ranks, a, worst == 1, to);
+            for (int line = 0; line < SERIES_LINES; line++)
+                improvement_row(scope, ranks, line, worst == 1, to);
     fputs("</table></div><p class=\"soft\">Time of the static plan / time of the table's plan - 1 "
           "over the measured buckets.  timed: in how many of the cells' buckets the static plan "
           "was timed itself; elsewhere it is interpolated.  -: never timed.</p></details>\n",

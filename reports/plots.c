@@ -162,7 +162,7 @@ static const char distribution[] =
 
 static const char improvement[] =
     "stats data using 3 nooutput\n"
-    "set grid noytics\nset yrange [0.4:8.6]\nset xrange [(STATS_min < 0 ? STATS_min*1.1 : 0):"
+    "set grid noytics\nset yrange [0.4:9.6]\nset xrange [(STATS_min < 0 ? STATS_min*1.1 : 0):"
     "(STATS_max > 0 ? STATS_max : 1)*1.2]\n"
     "plot data using (0.5*$3):1:(0):3:($1-0.42):($1-0.02):ytic(6) with boxxyerror lt 4 "
     "fs solid 1.0 noborder title 'worst bucket', \\\n"
@@ -209,9 +209,10 @@ const struct plot plots[] = {
       "c, rows; gain, %; low end, %; high end, %; samples; of them throttled", series_gain, gain,
       static_words,
       "1 - time of the table's plan / time of the other.  Over the default: a 95 % interval by all "
-      "that was sampled.  It is 0 where the default is kept.  The best static plan is the "
-      "one plan with the least mean of log(time / time of the table's plan) over the measured "
-      "buckets; where it was not timed, its ratio to the default plan is interpolated over log c "
+      "that was sampled.  It is 0 where the default is kept.  The best static plan is the one that "
+      "did best in the rounds that the table met before it was published; without rounds, the one "
+      "with the least mean of log(time / time of the table's plan) over the measured buckets.  "
+      "Where it was not timed, its ratio to the default plan is interpolated over log c "
       "(open triangles).",
       "needs entries with a default to compare with" },
     { "traffic", "What trainers asked, and what it gains", CAPACITY, "%",
@@ -276,11 +277,13 @@ const struct plot plots[] = {
     { "distribution", "How often each plan wins", "buckets", "", PLOT_TOGETHER,
       "place; measured buckets; inferred buckets; plan", series_distribution, distribution, NULL,
       "Buckets of the table by their plan.", "needs entries: nothing is decided yet" },
-    { "improvement", "The table against one static pipelining", "improvement, %", "", PLOT_TOGETHER,
-      "place; mean, %; worst bucket, %; buckets; of these timed there; all-to-all and d",
-      series_improvement, improvement, NULL,
-      "Step of r=1 with that all-to-all and d in every bucket, over that of the table's plan, less "
-      "1: the mean over the measured buckets, and the largest.  Where the static plan was not "
+    { "improvement", "The table against one static plan", "improvement, %", "", PLOT_TOGETHER,
+      "place; mean, %; worst bucket, %; buckets; of these timed there; plan", series_improvement,
+      improvement, NULL,
+      "Step of r=0, or of r=1 with that all-to-all and d, in every bucket, over that of the "
+      "table's "
+      "plan, less 1: the mean over the measured buckets, and the largest.  Where the static plan "
+      "was not "
       "timed, its ratio to the default plan is interpolated over log c.",
       "needs measured entries, and trials for all but the default plan" },
 };

@@ -681,13 +681,19 @@ struct extent series_distribution(const struct scope *scope, FILE *to)
 
 /* ---- the table against static plans */
 
-struct moe_plan series_pipeline(uint32_t a, uint32_t d)
+struct static_line series_line(int line)
 {
-    struct moe_plan plan = plan_default();
+    static const char *const names[SERIES_LINES] = { "r=0", "linear", "2dh" };
+    static const uint32_t a2a[SERIES_LINES] = { MOE_A2A_LINEAR, MOE_A2A_LINEAR, MOE_A2A_2DH };
+    struct static_line out = { .name = names[line], .count = line ? SERIES_LINE_PLANS : 1 };
 
-    plan.a = a;
-    plan.d = d;
-    return plan;
+    for (int i = 0; i < out.count; i++) {
+        out.plans[i] = plan_default();
+        out.plans[i].r = line ? 1 : 0;
+        out.plans[i].a = a2a[line];
+        out.plans[i].d = 1u << i;
+    }
+    return out;
 }
 
 struct improvement series_pooled(const struct scope *scope, uint32_t ranks,
@@ -717,21 +723,25 @@ struct improvement series_pooled(const struct scope *scope, uint32_t ranks,
 struct extent series_improvement(const struct scope *scope, FILE *to)
 {
     struct extent extent = { 0 };
-    uint32_t at = 8;
+    uint32_t at = 1 + (SERIES_LINES - 1) * SERIES_LINE_PLANS;
 
-    for (uint32_t a = 0; a < PLAN_A2A_OWN; a++)
-        for (uint32_t d = 1; d <= PLAN_MAX_D; d *= 2, at--) {
-            struct moe_plan plan = series_pipeline(a, d);
-            struct improvement one = series_pooled(scope, 0, &plan);
+    for (int i = 0; i < SERIES_LINES; i++) {
+        struct static_line line = series_line(i);
+
+        for (int j = 0; j < line.count; j++, at--) {
+            struct improvement one = series_pooled(scope, 0, &line.plans[j]);
 
             if (!one.buckets)
                 continue;
             fprintf(to, "%u", at);
             number(to, 100 * one.mean);
             number(to, 100 * one.worst);
-            fprintf(to, " %u %u \"%s d=%u\"\n", one.buckets, one.measured,
-                    a == MOE_A2A_LINEAR ? "linear" : "2dh", d);
+            fprintf(to, " %u %u \"%s", one.buckets, one.measured, line.name);
+            if (line.count > 1)
+                fprintf(to, " d=%u", line.plans[j].d);
+            fputs("\"\n", to);
             extent.rows++;
         }
+    }
     return extent;
 }

@@ -45,8 +45,16 @@ bool series_is_thinned(const struct layer_facts *layer);
 
 enum { SERIES_STATICS = 4 }; /* static plans that get a colour */
 
-/* The static (a, d) at r = 1 of the paper's Table 6. */
-struct moe_plan series_pipeline(uint32_t a, uint32_t d);
+/* The static plans that the table is held against, a line of them each: r=0, and the (a, d) at r =
+ * 1 of the paper's Table 6. */
+enum { SERIES_LINES = 3, SERIES_LINE_PLANS = 4 };
+struct static_line {
+    const char *name; /* "r=0", or the all-to-all */
+    struct moe_plan plans[SERIES_LINE_PLANS];
+    int count; /* 1, or one for each d */
+};
+struct static_line series_line(int line);
+
 /* Over all layers of a scope on as many ranks; 0: on any. */
 struct improvement;
 struct improvement series_pooled(const struct scope *scope, uint32_t ranks,

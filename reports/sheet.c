@@ -103,11 +103,12 @@ static void print_cell(double share, FILE *to)
 static void print_table(const struct section *section, bool worst, FILE *to)
 {
     fprintf(to, "  %-18s    d=1     d=2     d=4     d=8\n", worst ? "worst bucket" : "mean");
-    for (uint32_t a = MOE_A2A_LINEAR; a <= MOE_A2A_2DH; a++) {
-        fprintf(to, "  %-14s", a == MOE_A2A_LINEAR ? "linear" : "2dh");
-        for (uint32_t d = 1; d <= 8; d *= 2) {
-            struct moe_plan plan = series_pipeline(a, d);
-            struct improvement one = series_pooled(&section->scope, 0, &plan);
+    for (int i = 0; i < SERIES_LINES; i++) {
+        struct static_line line = series_line(i);
+
+        fprintf(to, "  %-14s", line.name);
+        for (int j = 0; j < line.count; j++) {
+            struct improvement one = series_pooled(&section->scope, 0, &line.plans[j]);
 
             print_cell(worst ? one.worst : one.mean, to);
         }
@@ -146,7 +147,7 @@ static void print_section(const struct report *report, const struct section *sec
     wrap(summary, to);
     for (size_t i = 0; i < section->picture_count; i++)
         print_plot(report, section, &section->pictures[i], to);
-    fprintf(to, "\nImprovement of the table over one static pipelining (r=1)\n");
+    fprintf(to, "\nImprovement of the table over one static plan, r=0 or r=1\n");
     print_table(section, false, to);
     print_table(section, true, to);
 }

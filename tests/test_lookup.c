@@ -1212,6 +1212,21 @@ static void an_unpacked_table_ignores_this_ranks_environment(void)
     no_environment();
 }
 
+static void nccl_cannot_be_forced_on_a_cluster_without_gpus(void)
+{
+    struct moelookup *table;
+
+    write_small(place("cores.db"), "abacus", 96);
+    setenv("MOELOOKUP_FORCE", "r=1 d=2 a=nccl", 1);
+    CHECK(is_refused(place("cores.db"), MOE_ERR_ARGUMENT));
+    table = open_table(altered("gpus.db", "UPDATE fingerprint_field SET value='cuda' WHERE "
+                                          "name='backend'"));
+    no_environment();
+    CHECK(is_answer(ask_file(place("gpus.db"), layer(96), 256), "r=2 d=4", MOE_EXACT));
+    CHECK(table != NULL);
+    moelookup_close(table);
+}
+
 static void force_answers_only_where_it_is_legal(void)
 {
     struct cluster cluster = machine("abacus", 8, 4);
@@ -1794,6 +1809,27 @@ static void an_explanation_knows_any_time(void)
     moelookup_close(table);
 }
 
+static void an_explanation_speaks_milliseconds_as_tables_do(void)
+{
+    static const double us[] = { 0.1,   1,    10.5,  42,    999.94, 999.96,  1000,    1234.6,
+                                 12345, 9999, 99994, 99996, 123450, 1234567, 5000000, 9999000 };
+
+    for (size_t i = 0; i < sizeof(us) / sizeof(us[0]); i++) {
+        char sql[96], wanted[40], text[512];
+        struct moelookup *table;
+        struct moelookup_view *view;
+
+        snprintf(sql, sizeof(sql), "UPDATE entry SET time_us=%.17g, default_us=%.17g", us[i],
+                 us[i]);
+        snprintf(wanted, sizeof(wanted), "; %.4g ms against", (double)(float)us[i] * 1e-3);
+        table = open_table(altered("ms.db", sql));
+        view = bind_layer(table, layer(96));
+        CHECK(moelookup_explain(view, 256, text, sizeof(text)) > 0 && strstr(text, wanted));
+        moelookup_view_free(view);
+        moelookup_close(table);
+    }
+}
+
 static void an_explanation_names_the_switch_that_decided(void)
 {
     static const char *const names[] = { "MOELOOKUP_FORCE", "MOELOOKUP_DISABLE" };
@@ -1868,6 +1904,7 @@ int main(int argc, char **argv)
         TEST(every_status_has_words_and_the_version_is_this_one),
         TEST(force_and_disable_travel_and_count),
         TEST(an_unpacked_table_ignores_this_ranks_environment),
+        TEST(nccl_cannot_be_forced_on_a_cluster_without_gpus),
         TEST(force_answers_only_where_it_is_legal),
         TEST(a_malformed_force_is_refused_and_said),
         TEST(disable_reads_no_file),
@@ -1886,6 +1923,7 @@ int main(int argc, char **argv)
         TEST(the_capacity_rule_survives_any_number),
         TEST(an_explanation_names_the_plan_that_get_gives),
         TEST(an_explanation_knows_any_time),
+        TEST(an_explanation_speaks_milliseconds_as_tables_do),
         TEST(an_explanation_names_the_switch_that_decided),
         TEST(an_explanation_fits_any_buffer),
     };

@@ -5,26 +5,33 @@
 #include "heat.h"
 #include "json.h"
 #include "plan.h"
+#include "progress.h"
+#include "quote.h"
 #include "rank_speeds.h"
 #include "shape.h"
 #include "standings.h"
 #include "status.h"
+#include "told.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct printer {
     struct store *store;
     FILE *to;
-    bool every, standings;
-    uint32_t only;          /* this width; 0: all */
-    int64_t cluster, shape; /* of the block that is open; 0: none */
+    bool every;
+    const struct told *told; /* NULL: only the dictionary is wanted */
+    uint32_t only;           /* this width; 0: all */
+    int64_t cluster, shape;  /* of the block that is open; 0: none */
     uint32_t window, lines;
+    int64_t oldest_s, newest_s;
     struct entry_row first, last; /* of the line that is open */
+    const struct override_row *pin;
     double time_low, time_high, default_low, default_high, gain_log, gain_least, bound;
-    uint32_t buckets, measured, throttled;
+    uint32_t buckets, measured, throttled, stale, imported, undecided, refuted;
 };
 
 static void print_percent(FILE *to, double share, int width)
@@ -45,10 +52,37 @@ static void milliseconds(double low_us, double high_us, char *text, size_t size)
         snprintf(text, size, "%.4g-%.4g", low_us * 1e-3, high_us * 1e-3);
 }
 
+/* How one bucket's plan was found, or those of several, and what stands in its place. */
+static void print_how(const struct printer *p)
+{
+    const struct {
+        uint32_t count;
+        const char *word;
+    } counts[] = { { p->stale, "stale" },
+                   { p->imported, "imported" },
+                   { p->undecided, "tie" },
+                   { p->refuted, "refuted" } };
+    char plan[PLAN_TEXT_BYTES];
+
+    if (p->buckets == 1)
+        fprintf(p->to, "%s%s%s%s", p->first.decision, p->throttled ? ", disturbed" : "",
+                p->stale ? ", stale" : "", p->imported ? ", imported" : "");
+    else
+        fprintf(p->to, "%u measured, %u inferred", p->measured, p->buckets - p->measured);
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && p->buckets > 1; i++)
+        if (counts[i].count)
+            fprintf(p->to, ", %u %s", counts[i].count, counts[i].word);
+    if (p->buckets > 1 && p->throttled)
+        fprintf(p->to, ", some disturbed");
+    if (p->pin && moe_plan_format(&p->pin->plan, plan, sizeof(plan)) > 0)
+        fprintf(p->to, "; pinned: %s", plan);
+    fprintf(p->to, "\n");
+}
+
 /* The closing of one line: buckets first..last have the same plan. */
 static void end_line(struct printer *p)
 {
-    char plan[PLAN_TEXT_BYTES], buckets[32], rows[32], took[40], standard[40], how[64];
+    char plan[PLAN_TEXT_BYTES], buckets[32], rows[32], took[40], standard[40];
     uint64_t from = (uint64_t)p->first.bucket * p->window;
     uint64_t to = bucket_capacity(p->window, p->last.bucket);
 
@@ -62,18 +96,12 @@ static void end_line(struct printer *p)
     snprintf(rows, sizeof(rows), "%" PRIu64 "-%" PRIu64, from, to);
     milliseconds(p->time_low, p->time_high, took, sizeof(took));
     milliseconds(p->default_low, p->default_high, standard, sizeof(standard));
-    if (p->buckets == 1)
-        snprintf(how, sizeof(how), "%s%s%s%s", p->first.decision,
-                 p->first.throttled ? ", disturbed" : "", p->first.stale ? ", stale" : "",
-                 p->first.tier == TIER_IMPORTED ? ", imported" : "");
-    else
-        snprintf(how, sizeof(how), "%u measured, %u inferred%s", p->measured,
-                 p->buckets - p->measured, p->throttled ? ", some disturbed" : "");
     fprintf(p->to, "%-7s %-13s %-18s %12s %12s", buckets, rows, plan, took, standard);
     print_percent(p->to, 1 - exp(p->gain_log / p->buckets), 6);
     print_percent(p->to, p->gain_least, 9);
     print_percent(p->to, p->bound, 6);
-    fprintf(p->to, "  %s\n", how);
+    fprintf(p->to, "  ");
+    print_how(p);
     p->lines++;
     p->buckets = 0;
 }
@@ -119,19 +147,97 @@ static int current_standing(const struct printer *p, int64_t cluster, int64_t sh
     return current ? OK : UNSUPPORTED;
 }
 
-static int end_block(struct printer *p)
+/* What it is worth as a whole, where that is known. */
+static int print_standing(const struct printer *p)
 {
     char text[STANDING_TEXT_BYTES];
     struct standing_row row;
-    int rc = UNSUPPORTED;
+    int rc = current_standing(p, p->cluster, p->shape, p->window, &row);
 
-    end_line(p);
-    if (p->standings && p->cluster)
-        rc = current_standing(p, p->cluster, p->shape, p->window, &row);
     if (rc)
         return rc < 0 ? rc : OK;
     standing_text(&row, text);
-    fprintf(p->to, "\ngain      %s\n", text);
+    fprintf(p->to, "gain      %s\n", text);
+    return OK;
+}
+
+static void date(int64_t at_s, char text[32])
+{
+    time_t at = (time_t)at_s;
+    struct tm tm;
+
+    if (!gmtime_r(&at, &tm) || !strftime(text, 32, "%Y-%m-%d %H:%M", &tm))
+        snprintf(text, 32, "?");
+}
+
+static void print_age(const struct printer *p)
+{
+    char from[32], to[32], age[32];
+
+    date(p->oldest_s, from);
+    date(p->newest_s, to);
+    progress_duration(fmax(0, difftime(time(NULL), (time_t)p->newest_s)), age, sizeof(age));
+    fprintf(p->to, "decided   %s%s%s UTC, %s ago\n", strcmp(from, to) ? from : "",
+            strcmp(from, to) ? " to " : "", to, age);
+}
+
+static void print_pin(const struct printer *p, const struct override_row *pin)
+{
+    char plan[PLAN_TEXT_BYTES] = "?", since[32];
+
+    moe_plan_format(&pin->plan, plan, sizeof(plan));
+    date(pin->since_s, since);
+    fprintf(p->to, "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64 ": %s since %s UTC: ",
+            pin->first, pin->last, (uint64_t)pin->first * p->window,
+            bucket_capacity(p->window, pin->last), plan, since);
+    quote_plain(pin->why, p->to);
+    fprintf(p->to, "\n");
+}
+
+static void print_pins(const struct printer *p)
+{
+    for (size_t i = 0; i < p->told->pin_count; i++) {
+        const struct override_row *pin = &p->told->pins[i];
+
+        if (pin->cluster == p->cluster && pin->shape == p->shape && pin->window == p->window)
+            print_pin(p, pin);
+    }
+}
+
+/* "" if trainers are told what the table says, else why not. */
+static int why_silent(const struct printer *p, const struct entry_row *e, char text[128])
+{
+    uint32_t answers = told_width(p->told, e);
+    struct cluster cluster;
+    bool here;
+
+    *text = 0;
+    TRY(store_cluster_get(p->store, e->cluster, &cluster));
+    TRY(store_cluster_is_here(p->store, e->cluster, &here));
+    if (!backend_is_real(cluster.backend))
+        snprintf(text, 128, "it is modelled");
+    else if (!here)
+        snprintf(text, 128, "it is imported, and no moetune has run on such a cluster yet");
+    else if (answers != e->window)
+        snprintf(text, 128, "the table of width %u was measured last; pins hold all the same",
+                 answers);
+    return OK;
+}
+
+static int end_block(struct printer *p)
+{
+    char why[128];
+
+    end_line(p);
+    if (!p->told || !p->cluster)
+        return OK;
+    fprintf(p->to, "\n");
+    TRY(print_standing(p));
+    print_age(p);
+    print_pins(p);
+    TRY(why_silent(p, &p->last, why));
+    if (*why)
+        fprintf(p->to, "silent    trainers are not told this: %s\n", why);
     return OK;
 }
 
@@ -145,6 +251,7 @@ static int begin_block(struct printer *p, const struct entry_row *e)
     p->cluster = e->cluster;
     p->shape = e->shape;
     p->window = e->window;
+    p->oldest_s = p->newest_s = e->decided_s;
     return OK;
 }
 
@@ -166,8 +273,14 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
         p->default_low = p->default_high = e->default_us;
         p->gain_log = p->bound = 0;
         p->gain_least = NAN;
-        p->measured = p->throttled = 0;
+        p->measured = p->throttled = p->stale = p->imported = p->undecided = p->refuted = 0;
     }
+    p->oldest_s = e->decided_s < p->oldest_s ? e->decided_s : p->oldest_s;
+    p->newest_s = e->decided_s > p->newest_s ? e->decided_s : p->newest_s;
+    p->stale += e->stale;
+    p->imported += e->tier == TIER_IMPORTED;
+    p->undecided += !strcmp(e->decision, "tie");
+    p->refuted += entry_is_refuted(e);
     p->last = *e;
     p->buckets++;
     p->measured += !e->inferred;
@@ -176,7 +289,7 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
     p->time_high = higher(p->time_high, e->time_us);
     p->default_low = lower(p->default_low, e->default_us);
     p->default_high = higher(p->default_high, e->default_us);
-    p->gain_log += log(e->time_us / e->default_us);
+    p->gain_log += log1p(-e->gain);
     p->gain_least = fmin(p->gain_least, e->gain_low); /* of those that are known */
     p->bound = higher(p->bound, e->bound);
 }
@@ -185,17 +298,19 @@ static int print_entry(void *self, const struct entry_row *e)
 {
     struct printer *p = self;
     bool same_block = e->cluster == p->cluster && e->shape == p->shape && e->window == p->window;
+    const struct override_row *pin = p->told ? told_pin(p->told, e) : NULL;
 
     if (p->only && e->window != p->only)
         return OK;
     if (!same_block || p->every || e->bucket != p->last.bucket + 1 ||
-        !plan_equal(&e->plan, &p->first.plan))
+        !plan_equal(&e->plan, &p->first.plan) || pin != p->pin)
         end_line(p);
     if (!same_block) {
         TRY(end_block(p));
         TRY(begin_block(p, e));
     }
     add_to_line(p, e);
+    p->pin = pin;
     return OK;
 }
 
@@ -216,9 +331,14 @@ int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 
 int tables_print_all(struct store *store, bool every, FILE *to)
 {
-    struct printer p = { .store = store, .to = to, .every = every, .standings = true };
+    struct told told;
+    struct printer p = { .store = store, .to = to, .every = every, .told = &told };
+    int rc = told_read(store, &told);
 
-    return print_entries(&p, 0, 0);
+    if (!rc)
+        rc = print_entries(&p, 0, 0);
+    told_free(&told);
+    return rc;
 }
 
 /* ---- JSON */
@@ -261,8 +381,29 @@ void tables_json_standing(const struct standing_row *row, FILE *to)
     fprintf(to, ", \"rounds\": %u", row->rounds);
 }
 
+static void json_pins(const struct printer *p, const struct entry_row *e)
+{
+    bool any = false;
+
+    fprintf(p->to, ", \"pins\": [");
+    for (size_t i = 0; i < p->told->pin_count; i++) {
+        const struct override_row *pin = &p->told->pins[i];
+
+        if (pin->cluster != e->cluster || pin->shape != e->shape || pin->window != e->window)
+            continue;
+        fprintf(p->to, "%s{\"first\": %u, \"last\": %u", any ? ", " : "", pin->first, pin->last);
+        json_plan(p->to, "plan", &pin->plan);
+        fprintf(p->to, ", \"since\": %" PRId64 ", \"why\": ", pin->since_s);
+        json_quote(pin->why, p->to);
+        fprintf(p->to, "}");
+        any = true;
+    }
+    fprintf(p->to, "]");
+}
+
 static int json_block(struct printer *p, const struct entry_row *e)
 {
+    char why[128];
     struct cluster cluster;
     struct moe_shape shape;
     char text[SHAPE_TEXT_BYTES], hex[2 * HASH_BYTES + 1];
@@ -284,6 +425,9 @@ static int json_block(struct printer *p, const struct entry_row *e)
     if (rc < 0)
         return rc;
     tables_json_standing(rc ? NULL : &row, p->to);
+    TRY(why_silent(p, e, why));
+    fprintf(p->to, ", \"answers\": %s", *why ? "false" : "true");
+    json_pins(p, e);
     fprintf(p->to, ", \"entries\": [\n");
     p->cluster = e->cluster;
     p->shape = e->shape;
@@ -295,6 +439,7 @@ static int json_block(struct printer *p, const struct entry_row *e)
 static int json_entry(void *self, const struct entry_row *e)
 {
     struct printer *p = self;
+    const struct override_row *pin;
 
     if (e->cluster != p->cluster || e->shape != p->shape || e->window != p->window)
         TRY(json_block(p, e));
@@ -314,20 +459,29 @@ static int json_entry(void *self, const struct entry_row *e)
     fprintf(p->to,
             ", \"samples\": %u, \"throttled\": %u, \"inferred\": %s, \"stale\": %s, \"decision\": "
             "\"%s\", "
-            "\"reason\": \"%s\", \"search\": \"%s\", \"effort\": \"%s\", \"decided\": %" PRId64 "}",
+            "\"reason\": \"%s\", \"search\": \"%s\", \"effort\": \"%s\", \"decided\": %" PRId64
+            ", \"tier\": \"%s\"",
             e->samples, e->throttled, e->inferred ? "true" : "false", e->stale ? "true" : "false",
-            e->decision, e->reason, e->search, e->effort, e->decided_s);
+            e->decision, e->reason, e->search, e->effort, e->decided_s, entry_tier_words[e->tier]);
+    pin = told_pin(p->told, e);
+    json_plan(p->to, "pinned", pin ? &pin->plan : &(struct moe_plan){ .struct_size = 0 });
+    fprintf(p->to, "}");
     return OK;
 }
 
 int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to)
 {
-    struct printer p = { .store = store, .to = to };
+    struct told told;
+    struct printer p = { .store = store, .to = to, .told = &told };
+    int rc = told_read(store, &told);
 
     fprintf(to, "[");
-    TRY(store_entries(store, cluster, shape, json_entry, &p));
-    fprintf(to, p.cluster ? "\n]}]\n" : "]\n");
-    return p.cluster ? OK : UNSUPPORTED;
+    if (!rc)
+        rc = store_entries(store, cluster, shape, json_entry, &p);
+    if (!rc)
+        fprintf(to, p.cluster ? "\n]}]\n" : "]\n");
+    told_free(&told);
+    return rc || p.cluster ? rc : UNSUPPORTED;
 }
 
 /* ---- trials */

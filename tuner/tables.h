@@ -11,14 +11,15 @@
 int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, bool every,
                  FILE *to);
 
-/* All layers, and under each table what it is worth as a whole, where that is known. */
+/* All layers, and under each table what it is worth as a whole, where that is known, how old it is,
+ * which plans are pinned in it, and why trainers are not told it, if they are not. */
 int tables_print_all(struct store *store, bool every, FILE *to);
 
 /* The two lines above such a table: the layer and its cluster. */
 int tables_heading(struct store *store, int64_t cluster, int64_t shape, FILE *to);
 
-/* An array of objects, one per layer and window: {"cluster": ..., "shape": ..., "entries": [...]}.
- */
+/* An array of objects, one per layer and window: {"cluster": ..., "shape": ..., "pins": [...],
+ * "answers": whether trainers are told it, "entries": [...]}. */
 int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to);
 
 /* Members of an object: , "gain": ..., "rounds": ...; NULL: nothing is known. */

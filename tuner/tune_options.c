@@ -29,7 +29,7 @@ const struct option_row tune_rows[] = {
     { "shape", "TEXT", OPTION_LIST, AT(shapes),
       "a layer as \"E=8 k=2 T=4096 D=1024 H=4096\"; again for more" },
     { "model", "FILE", OPTION_LIST, AT(models),
-      "the layer of a Hugging Face config.json; again for more" },
+      "the layer of a Hugging Face config.json; options above replace what it says" },
 
     { "what to try", .kind = OPTION_GROUP },
     BUCKETS_ROW(AT(buckets), "buckets of capacity, floor(c/R)"),
@@ -187,16 +187,6 @@ static bool knows_ctas(const struct cluster *c)
            (!strcmp(c->backend, "virtual") && !strcmp(virtual_kernels(c), "cuda"));
 }
 
-/* A modelled cluster says nothing of how a library does it. */
-static bool has_library_a2a(const struct cluster *c)
-{
-    int major = 0, minor = 0;
-
-    return !strcmp(c->backend, "cuda") &&
-           sscanf(c->comm_library, "NCCL %d.%d", &major, &minor) == 2 &&
-           (major > 2 || (major == 2 && minor >= 28));
-}
-
 int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint32_t window,
                      const char *buckets, const struct traffic_layer *asked)
 {
@@ -206,7 +196,7 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
                                  .axes = r->options.axes,
                                  .memory_limit_bytes = r->memory_limit_bytes,
                                  .machine = tune_machine(&r->cluster),
-                                 .library_a2a = has_library_a2a(&r->cluster),
+                                 .library_a2a = cluster_has_library_a2a(&r->cluster),
                                  .knows_ctas = knows_ctas(&r->cluster),
                                  .effort = r->effort };
 
@@ -222,30 +212,33 @@ static int add_space(struct tune_request *r, const struct moe_shape *shape)
     return tune_request_add(r, shape, r->options.window, r->options.buckets, NULL);
 }
 
-static int add_text(struct tune_request *r, const char *text)
+static int add_layer(struct tune_request *r, const struct layer_options *layer)
 {
     struct moe_shape shape =
-        layer_options_shape(&r->options.layer, r->cluster.ranks, r->cluster.ranks_per_node);
-    uint32_t experts = shape.experts;
+        layer_options_shape(layer, r->cluster.ranks, r->cluster.ranks_per_node);
 
-    if (shape_parse(text, &shape))
-        return ERR_ARGUMENT;
-    if (shape.ranks != r->cluster.ranks || shape.ranks_per_node != r->cluster.ranks_per_node)
+    return add_space(r, &shape);
+}
+
+static int add_text(struct tune_request *r, const char *text)
+{
+    struct layer_options layer = r->options.layer;
+    uint32_t ranks = NOT_GIVEN, per_node = NOT_GIVEN;
+
+    TRY(layer_options_text(text, &layer, &ranks, &per_node));
+    if ((ranks != NOT_GIVEN && ranks != r->cluster.ranks) ||
+        (per_node != NOT_GIVEN && per_node != r->cluster.ranks_per_node))
         return fail(ERR_ARGUMENT, "--shape \"%s\": here are W=%u m=%u; leave them out", text,
                     r->cluster.ranks, r->cluster.ranks_per_node);
-    if (shape.experts != experts && !strstr(text, "k=") && r->options.layer.top_k == LAYER_FOLLOWS)
-        shape.top_k = shape.experts > 1 ? 2 : 1;
-    return add_space(r, &shape);
+    return add_layer(r, &layer);
 }
 
 static int add_model(struct tune_request *r, const char *file)
 {
     struct layer_options layer = r->options.layer;
-    struct moe_shape shape;
 
     TRY(model_file_read(file, &layer));
-    shape = layer_options_shape(&layer, r->cluster.ranks, r->cluster.ranks_per_node);
-    return add_space(r, &shape);
+    return add_layer(r, &layer);
 }
 
 static int add_layers(struct tune_request *r)
@@ -258,7 +251,7 @@ static int add_layers(struct tune_request *r)
         TRY(add_model(r, o->models.items[i]));
     for (int i = 0; i < o->shapes.count; i++)
         TRY(add_text(r, o->shapes.items[i]));
-    return r->space_count ? OK : add_text(r, "");
+    return r->space_count ? OK : add_layer(r, &o->layer);
 }
 
 int tune_request_make(const struct tune_options *options, const struct cluster *here,

@@ -10,14 +10,11 @@ struct layer_options {
     uint32_t experts, top_k, tokens, model_dim, hidden_dim, dtype, pass, activation;
 };
 
-/* Experts and top_k follow from the number of ranks unless they are given. */
-enum { LAYER_FOLLOWS = UINT32_MAX };
-
-/* The one table of defaults. */
+/* What was not given has its standard value, or follows from the number of ranks. */
+enum { NOT_GIVEN = UINT32_MAX };
 #define LAYER_DEFAULTS                                                                             \
     {                                                                                              \
-        .experts = LAYER_FOLLOWS, .top_k = LAYER_FOLLOWS, .tokens = 512, .model_dim = 128,         \
-        .hidden_dim = 256, .dtype = MOE_F32, .pass = MOE_TRAIN, .activation = MOE_RELU             \
+        NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN     \
     }
 
 extern const struct option_row layer_rows[];
@@ -26,19 +23,23 @@ extern const struct option_row layer_rows[];
  */
 int layer_options_plan(const char *text, struct moe_plan *out);
 
-/* What was left open follows from the ranks. */
 struct moe_shape layer_options_shape(const struct layer_options *options, uint32_t ranks,
                                      uint32_t ranks_per_node);
+
+/* Adds what a text such as "E=8 H=4096 W=4" says.  ERR_ARGUMENT for what is no such text, or says
+ * something else than what was given; then nothing is changed. */
+int layer_options_text(const char *text, struct layer_options *inout, uint32_t *ranks,
+                       uint32_t *ranks_per_node);
 
 /* A layer of ranks that are not here: for verbs that only read or write tables. */
 struct stated_layer {
     struct layer_options layer;
-    uint32_t ranks, ranks_per_node; /* ranks_per_node 0: all of them */
-    const char *shape;              /* as text, which counts more; NULL: none */
+    uint32_t ranks, ranks_per_node;
+    const char *shape; /* as text; NULL: none */
 };
 #define STATED_LAYER_DEFAULTS                                                                      \
     {                                                                                              \
-        .layer = LAYER_DEFAULTS, .ranks = 4                                                        \
+        .layer = LAYER_DEFAULTS, .ranks = NOT_GIVEN, .ranks_per_node = NOT_GIVEN                   \
     }
 
 extern const struct option_row stated_layer_rows[];

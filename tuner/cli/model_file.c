@@ -12,49 +12,92 @@
 
 enum { FILE_BYTES_MAX = 1 << 20 };
 
-struct found {
-    double experts, top_k, model_dim, moe_hidden, hidden;
-    char type[32], activation[32];
-};
+enum { WORD_BYTES = 48 };
 
-/* Earlier names win: what only MoE models have before what others have too. */
+/* What the layer takes from the file: each thing has several names, of which the first that is
+ * there counts. */
+enum thing { EXPERTS, TOP_K, MODEL_DIM, HIDDEN_DIM, DTYPE, ACTIVATION, QUANTIZATION, THINGS };
+
 static const struct {
+    enum thing thing;
     const char *key;
-    size_t offset;
-} numbers[] = {
-    { "num_local_experts", offsetof(struct found, experts) },
-    { "num_experts", offsetof(struct found, experts) },
-    { "n_routed_experts", offsetof(struct found, experts) },
-    { "num_experts_per_tok", offsetof(struct found, top_k) },
-    { "hidden_size", offsetof(struct found, model_dim) },
-    { "moe_intermediate_size", offsetof(struct found, moe_hidden) },
-    { "intermediate_size", offsetof(struct found, hidden) },
+} names[] = {
+    { EXPERTS, "num_local_experts" },
+    { EXPERTS, "num_experts" },
+    { EXPERTS, "n_routed_experts" },
+    { EXPERTS, "moe_num_experts" },
+    { TOP_K, "num_experts_per_tok" },
+    { TOP_K, "num_experts_per_token" },
+    { TOP_K, "experts_per_token" },
+    { TOP_K, "moe_top_k" },
+    { TOP_K, "moe_topk" },
+    { TOP_K, "moe_k" },
+    { MODEL_DIM, "hidden_size" },
+    { MODEL_DIM, "d_model" },
+    /* Beside this one the others are of layers without experts. */
+    { HIDDEN_DIM, "moe_intermediate_size" },
+    { HIDDEN_DIM, "intermediate_size" },
+    { HIDDEN_DIM, "ffn_hidden_size" },
+    { DTYPE, "dtype" },
+    { DTYPE, "torch_dtype" },
+    { ACTIVATION, "hidden_act" },
+    { ACTIVATION, "hidden_activation" },
+    { QUANTIZATION, "quant_method" },
+};
+enum { NAME_COUNT = sizeof(names) / sizeof(names[0]) };
+
+/* Objects whose members count, too: models of several parts keep the one of text in one. */
+static const char *const inner[] = { "text_config", "llm_config",          "language_config",
+                                     "ffn_config",  "quantization_config", NULL };
+
+struct found {
+    bool inside; /* one of the inner objects is open */
+    struct {
+        int rank; /* which of the names, 0: none; what is inside goes before what is not */
+        double number;
+        char word[WORD_BYTES];
+    } things[THINGS];
 };
 
-static const struct {
+static const struct known_word {
     const char *name;
     uint32_t value;
-} types[] = { { "float32", MOE_F32 }, { "float16", MOE_F16 }, { "bfloat16", MOE_BF16 } },
-  activations[] = {
-      { "relu", MOE_RELU }, { "gelu", MOE_GELU }, { "silu", MOE_SWIGLU }, { "swiglu", MOE_SWIGLU }
-  };
+} types[] = { { "float32", MOE_F32 }, { "float", MOE_F32 },     { "float16", MOE_F16 },
+              { "half", MOE_F16 },    { "bfloat16", MOE_BF16 }, { NULL } },
+  activations[] = { { "relu", MOE_RELU },    { "gelu", MOE_GELU },     { "silu", MOE_SWIGLU },
+                    { "swish", MOE_SWIGLU }, { "swiglu", MOE_SWIGLU }, { NULL } };
+
+static bool is_among(const char *word, const char *const *words)
+{
+    for (; word && *words; words++)
+        if (!strcmp(word, *words))
+            return true;
+    return false;
+}
+
+static void take_value(struct found *found, const struct json_value *v, int name)
+{
+    int rank = (found->inside ? 2 : 1) * NAME_COUNT - name;
+
+    if (found->things[names[name].thing].rank >= rank)
+        return;
+    found->things[names[name].thing].rank = rank;
+    found->things[names[name].thing].number = v->kind == JSON_NUMBER ? json_number(v) : NAN;
+    snprintf(found->things[names[name].thing].word, WORD_BYTES, "%s", v->value);
+}
 
 static int take(void *self, const struct json_value *v)
 {
     struct found *found = self;
 
-    if (v->depth != 1 || !v->key)
+    if (v->depth == 1)
+        found->inside = v->kind == JSON_OBJECT && is_among(v->key, inner);
+    if ((v->kind != JSON_NUMBER && v->kind != JSON_STRING) || !v->key ||
+        v->depth != 1 + found->inside)
         return OK;
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        double *to = (void *)((char *)found + numbers[i].offset);
-
-        if (v->kind == JSON_NUMBER && !strcmp(v->key, numbers[i].key) && isnan(*to))
-            *to = json_number(v);
-    }
-    if (v->kind == JSON_STRING && !strcmp(v->key, "torch_dtype"))
-        snprintf(found->type, sizeof(found->type), "%s", v->value);
-    if (v->kind == JSON_STRING && !strcmp(v->key, "hidden_act"))
-        snprintf(found->activation, sizeof(found->activation), "%s", v->value);
+    for (int i = 0; i < NAME_COUNT; i++)
+        if (!strcmp(v->key, names[i].key))
+            take_value(found, v, i);
     return OK;
 }
 
@@ -77,38 +120,84 @@ static int read_file(const char *path, char **text, size_t *length)
     return rc;
 }
 
-static int take_size(const char *path, const char *names, double value, uint32_t *to)
+/* All names of a thing, for messages. */
+static void names_of(enum thing thing, char *text, size_t size)
 {
-    if (!(value >= 1 && value <= 1 << 24 && value == floor(value)))
-        return fail(ERR_ARGUMENT, "%s: %s is missing, or no whole number from 1 to %d", path, names,
-                    1 << 24);
-    *to = (uint32_t)value;
-    return OK;
+    size_t used = 0;
+
+    *text = 0;
+    for (int i = 0; i < NAME_COUNT; i++)
+        if (names[i].thing == thing && used < size)
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", names[i].key);
+}
+
+/* `option` is what the command line said; it counts more. */
+static int take_size(const char *path, const struct found *f, enum thing thing, const char *option,
+                     uint32_t *given)
+{
+    double value = f->things[thing].number;
+    char known[160];
+
+    if (*given != NOT_GIVEN)
+        return OK;
+    if (f->things[thing].rank && value >= 1 && value <= 1 << 24 && value == floor(value)) {
+        *given = (uint32_t)value;
+        return OK;
+    }
+    names_of(thing, known, sizeof(known));
+    if (f->things[thing].rank)
+        return fail(ERR_ARGUMENT, "%s: %s: a whole number from 1 to %d is wanted, or --%s", path,
+                    known, 1 << 24, option);
+    return fail(ERR_ARGUMENT, "%s: there is no %s; --%s says it", path, known, option);
+}
+
+static int take_word(const char *path, const struct found *f, enum thing thing,
+                     const struct known_word *words, const char *option, const char *standard,
+                     uint32_t *given)
+{
+    const char *word = f->things[thing].word;
+    char known[160];
+
+    if (*given != NOT_GIVEN)
+        return OK;
+    names_of(thing, known, sizeof(known));
+    if (!f->things[thing].rank) {
+        note("%s: there is no %s: %s is taken (--%s says another)", path, known, standard, option);
+        return OK;
+    }
+    word += strncmp(word, "torch.", 6) ? 0 : 6;
+    for (; words->name; words++)
+        if (!strcmp(word, words->name)) {
+            *given = words->value;
+            return OK;
+        }
+    return fail(ERR_ARGUMENT, "%s: moetune has no %s \"%s\"; --%s says what to tune with", path,
+                option, word, option);
 }
 
 static int apply(const char *path, const struct found *f, struct layer_options *o)
 {
     struct layer_options layer = *o;
 
-    TRY(take_size(path, "num_local_experts, num_experts or n_routed_experts", f->experts,
-                  &layer.experts));
-    TRY(take_size(path, "num_experts_per_tok", f->top_k, &layer.top_k));
-    TRY(take_size(path, "hidden_size", f->model_dim, &layer.model_dim));
-    TRY(take_size(path, "moe_intermediate_size or intermediate_size",
-                  isnan(f->moe_hidden) ? f->hidden : f->moe_hidden, &layer.hidden_dim));
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-        if (!strcmp(f->type, types[i].name))
-            layer.dtype = types[i].value;
-    for (size_t i = 0; i < sizeof(activations) / sizeof(activations[0]); i++)
-        if (!strcmp(f->activation, activations[i].name))
-            layer.activation = activations[i].value;
+    TRY(take_size(path, f, EXPERTS, "experts", &layer.experts));
+    TRY(take_size(path, f, TOP_K, "top-k", &layer.top_k));
+    TRY(take_size(path, f, MODEL_DIM, "model-dim", &layer.model_dim));
+    TRY(take_size(path, f, HIDDEN_DIM, "hidden-dim", &layer.hidden_dim));
+    TRY(take_word(path, f, DTYPE, types, "dtype", "f32", &layer.dtype));
+    TRY(take_word(path, f, ACTIVATION, activations, "activation", "relu", &layer.activation));
+    if (f->things[QUANTIZATION].rank)
+        note("%s: weights are stored as %s, which moetune does not have: experts are measured in "
+             "%s",
+             path, f->things[QUANTIZATION].word,
+             dtype_words[layer.dtype == NOT_GIVEN ? MOE_F32 : layer.dtype]);
     *o = layer;
     return OK;
 }
 
 int model_file_read(const char *path, struct layer_options *inout)
 {
-    struct found found = { NAN, NAN, NAN, NAN, NAN, "", "" };
+    struct found found = { .inside = false };
     char *text = NULL;
     size_t length = 0;
     int rc = read_file(path, &text, &length);

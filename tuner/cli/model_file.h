@@ -4,8 +4,9 @@
 
 #include "layer_options.h"
 
-/* Replaces what the file says: experts, experts per token, hidden and intermediate size, type,
- * activation.  ERR_ARGUMENT names what is missing; ERR_FORMAT for what is not JSON. */
+/* Fills in what was not given: experts, experts per token, hidden and intermediate size, type,
+ * activation.  What the file does not say of type and activation keeps its standard value, which is
+ * noted.  ERR_ARGUMENT names what is missing or unknown; ERR_FORMAT for what is not JSON. */
 int model_file_read(const char *path, struct layer_options *inout);
 
 #endif

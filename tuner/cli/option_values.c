@@ -171,7 +171,10 @@ static void format_default(const struct option_row *row, const void *defaults, c
         snprintf(text, size, "%llu", (unsigned long long)*(const uint64_t *)at);
         break;
     case OPTION_NUMBER: snprintf(text, size, "%g", *(const double *)at); break;
-    case OPTION_WORD: word = row->words[*(const uint32_t *)at]; break;
+    case OPTION_WORD:
+        if (*(const uint32_t *)at != UINT32_MAX)
+            word = row->words[*(const uint32_t *)at];
+        break;
     case OPTION_TEXT:
     case OPTION_MAYBE_TEXT: word = *(const char *const *)at; break;
     case OPTION_TIME:

@@ -31,8 +31,10 @@ void progress_duration(double seconds, char *text, size_t size)
         snprintf(text, size, "%.0f s", seconds);
     else if (seconds < 5940)
         snprintf(text, size, "%d m %02d s", (int)(seconds / 60), (int)fmod(seconds, 60));
-    else
+    else if (seconds < 360000)
         snprintf(text, size, "%d h %02d m", (int)(seconds / 3600), (int)fmod(seconds / 60, 60));
+    else
+        snprintf(text, size, "%d days", (int)(seconds / 86400));
 }
 
 /* From the buckets measured in this run: known ones cost nothing. */

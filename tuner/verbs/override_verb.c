@@ -1,7 +1,9 @@
 /* moetune override: plans that a person pins, whatever was measured. */
+#include "bucket_key.h"
 #include "common_rows.h"
 #include "layer_options.h"
 #include "plan.h"
+#include "quote.h"
 #include "shape.h"
 #include "space.h"
 #include "status.h"
@@ -114,12 +116,43 @@ static int take_plan(struct target *t)
 }
 
 /* Buckets of which width is not what everybody has in mind. */
-static void say_capacities(const struct target *t)
+static void print_range(uint32_t first, uint32_t last, uint32_t window, const struct moe_plan *plan)
 {
-    const struct override_row *r = &t->row;
+    char text[PLAN_TEXT_BYTES];
 
-    note("buckets of width %u: capacities %" PRIu64 " to %" PRIu64, r->window,
-         (uint64_t)r->first * r->window, ((uint64_t)r->last + 1) * r->window - 1);
+    moe_plan_format(plan, text, sizeof(text));
+    printf("buckets %u-%u of width %u, capacities %" PRIu64 "-%" PRIu64 ": %s ", first, last,
+           window, (uint64_t)first * window, bucket_capacity(window, last), text);
+}
+
+/* What was pinned in the range. */
+static int print_end(void *self, const struct override_row *row)
+{
+    const struct override_row *range = &((struct target *)self)->row;
+
+    if (row->cluster != range->cluster || row->shape != range->shape ||
+        row->window != range->window || row->last < range->first || row->first > range->last)
+        return OK;
+    print_range(row->first > range->first ? row->first : range->first,
+                row->last < range->last ? row->last : range->last, row->window, &row->plan);
+    fputs("is pinned no more (", stdout);
+    quote_plain(row->why, stdout);
+    fputs(")\n", stdout);
+    return OK;
+}
+
+/* What is pinned is told without being tried. */
+static int check_a2a(const struct target *t)
+{
+    struct cluster cluster;
+
+    TRY(store_cluster_get(t->store, t->row.cluster, &cluster));
+    if (t->row.plan.a == MOE_A2A_NCCL && !cluster_has_library_a2a(&cluster))
+        return fail(ERR_ARGUMENT,
+                    "--plan \"%s\": the cluster of this table has no all-to-all of NCCL (2.28 and "
+                    "later have one)",
+                    t->options->plan);
+    return OK;
 }
 
 static int set(struct target *t)
@@ -128,9 +161,13 @@ static int set(struct target *t)
     TRY(take_range(t));
     TRY(take_plan(t));
     TRY(find_layer(t));
+    TRY(check_a2a(t));
+    TRY(store_overrides(t->store, print_end, t));
     TRY(store_override(t->store, &t->row));
-    say_capacities(t);
-    return store_publish(t->store);
+    TRY(store_publish(t->store));
+    print_range(t->row.first, t->row.last, t->row.window, &t->row.plan);
+    puts("is pinned");
+    return OK;
 }
 
 static int unset(struct target *t)
@@ -140,6 +177,7 @@ static int unset(struct target *t)
     TRY(stated_layer_shape(&t->options->stated, &t->shape));
     TRY(take_range(t));
     TRY(find_layer(t));
+    TRY(store_overrides(t->store, print_end, t));
     TRY(store_override_end(t->store, t->row.cluster, t->row.shape, t->row.window, t->row.first,
                            t->row.last, &count));
     TRY(store_publish(t->store));
@@ -214,8 +252,8 @@ const struct verb override_verb = {
     .least = 1,
     .most = 1,
     .about = "Pins a plan for a range of buckets of a layer that is in the database; look-ups "
-             "answer it before anything that was measured. unset takes away what overlaps the "
-             "range.",
+             "answer it before anything that was measured. unset takes the plan away "
+             "from the range; a pin's other buckets stay pinned.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),

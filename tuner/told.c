@@ -1,0 +1,83 @@
+/* Overrides and widths, read once. */
+#include "told.h"
+
+#include "status.h"
+#include "width.h"
+
+#include <stdlib.h>
+
+struct told_table {
+    int64_t cluster, shape;
+    struct width width;
+};
+
+static int add_pin(void *self, const struct override_row *row)
+{
+    struct told *t = self;
+    struct override_row *more = realloc(t->pins, (t->pin_count + 1) * sizeof(*more));
+
+    if (!more)
+        return fail(ERR_NOMEM, "%zu pins", t->pin_count + 1);
+    t->pins = more;
+    t->pins[t->pin_count++] = *row;
+    return OK;
+}
+
+/* Entries come by cluster, shape and width. */
+static int add_entry(void *self, const struct entry_row *e)
+{
+    struct told *t = self;
+    struct told_table *last = t->table_count ? &t->tables[t->table_count - 1] : NULL;
+
+    if (!last || last->cluster != e->cluster || last->shape != e->shape ||
+        last->width.window != e->window) {
+        struct told_table *more = realloc(t->tables, (t->table_count + 1) * sizeof(*more));
+
+        if (!more)
+            return fail(ERR_NOMEM, "%zu tables", t->table_count + 1);
+        t->tables = more;
+        last = &t->tables[t->table_count++];
+        *last = (struct told_table){ e->cluster, e->shape, { .window = e->window } };
+    }
+    width_add(&last->width, !e->inferred, e->stale, e->decided_s);
+    return OK;
+}
+
+int told_read(struct store *store, struct told *out)
+{
+    *out = (struct told){ .pins = NULL };
+    TRY(store_overrides(store, add_pin, out));
+    return store_entries(store, 0, 0, add_entry, out);
+}
+
+void told_free(struct told *told)
+{
+    free(told->pins);
+    free(told->tables);
+}
+
+const struct override_row *told_pin(const struct told *told, const struct entry_row *e)
+{
+    for (size_t i = 0; i < told->pin_count; i++) {
+        const struct override_row *p = &told->pins[i];
+
+        if (p->cluster == e->cluster && p->shape == e->shape && p->window == e->window &&
+            e->bucket >= p->first && e->bucket <= p->last)
+            return p;
+    }
+    return NULL;
+}
+
+uint32_t told_width(const struct told *told, const struct entry_row *e)
+{
+    const struct width *best = NULL;
+
+    for (size_t i = 0; i < told->table_count; i++) {
+        const struct told_table *t = &told->tables[i];
+
+        if (t->cluster == e->cluster && t->shape == e->shape &&
+            (!best || width_order(&t->width, best) < 0))
+            best = &t->width;
+    }
+    return best ? best->window : e->window;
+}
