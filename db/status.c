@@ -12,7 +12,7 @@ static struct {
     log_hook *hook;
     void *self;
     int rank;
-    bool silent;
+    bool silent, usage_elsewhere;
 } log_state = { .rank = -1 };
 
 const char *status_word(int status)
@@ -58,6 +58,8 @@ int fail(int status, const char *format, ...)
 {
     va_list args;
 
+    if (status == ERR_ARGUMENT && log_state.usage_elsewhere && log_state.rank < 0)
+        return status;
     va_start(args, format);
     say(format, args);
     va_end(args);
@@ -71,6 +73,11 @@ void note(const char *format, ...)
     va_start(args, format);
     say(format, args);
     va_end(args);
+}
+
+void log_usage_elsewhere(void)
+{
+    log_state.usage_elsewhere = true;
 }
 
 void log_to(log_hook *hook, void *self)

@@ -54,6 +54,9 @@ void log_to(log_hook *hook, void *self);
 /* False: this process stays silent, because another says the same. */
 void log_only(bool here);
 
+/* Until log_rank(): what is wrong with the command line, another process that has the same says. */
+void log_usage_elsewhere(void);
+
 /* Every line is marked "[rank N]" from here on: several ranks share one terminal. */
 void log_rank(int rank);
 

@@ -23,8 +23,9 @@ const char *const interview_help =
     "--exec: the program writes lines to the descriptor $MOETUNE_TO_FD and reads the answer to "
     "each\n"
     "from $MOETUNE_FROM_FD (or the files $MOETUNE_TO, $MOETUNE_FROM, where a launcher closes\n"
-    "descriptors); $MOETUNE_WINDOW is the width of a bucket.  One process of it speaks, for all\n"
-    "its ranks (--ranks says how many they are):\n"
+    "descriptors); $MOETUNE_WINDOW is the width of a bucket, $MOETUNE_LAUNCHER_ARGS what\n"
+    "--launcher-args says.  One process of it speaks, for all its ranks (--ranks says how many\n"
+    "they are):\n"
     "  ask CAPACITY       plan r=1 d=2 a=linear      which plan to run at this capacity\n"
     "  tell MICROSECONDS  ok                         how long that step took, the slowest rank\n"
     "  failed WHY         ok                         it cannot be run: it is not asked for again\n"
@@ -260,6 +261,8 @@ static int open_live(struct interview *v)
                                 .axes = o->axes,
                                 .window = v->request.spaces[0].window,
                                 .seed = (uint32_t)o->setup.seed,
+                                .store_flags = (o->setup.steal ? STORE_STEAL : 0u) |
+                                               (o->setup.repair ? STORE_REPAIR : 0u),
                                 .share = no_limit,
                                 .margin = o->margin,
                                 .harm = o->harm,
@@ -332,6 +335,8 @@ int interview(const struct tune_options *options)
     if (options->setup.budget_s > 0)
         v->deadline_ns = host_clock_ns() + (int64_t)(options->setup.budget_s * 1e9);
     progress_open(&v->progress, options->setup.quiet);
+    if (where->launcher_arguments)
+        setenv("MOETUNE_LAUNCHER_ARGS", where->launcher_arguments, 1);
     signal(SIGPIPE, SIG_IGN);
     launch_on_stop(on_signal);
     rc = hold(v);

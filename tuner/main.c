@@ -1,5 +1,6 @@
 /* moetune: the table of verbs, and the one place where a status becomes an exit code. */
 #include "completion.h"
+#include "launch.h"
 #include "manual.h"
 #include "status.h"
 #include "verbs.h"
@@ -7,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* In the order of `moetune --help`. */
 static const struct verb *const verbs[] = {
@@ -77,17 +79,27 @@ static int act(char **argv)
     return OK;
 }
 
+static int no_verb(void)
+{
+    if (!launch_is_later_rank())
+        verb_overview(verbs, stderr);
+    return ERR_ARGUMENT;
+}
+
+enum { FIRST_SPEAKS_S = 10 };
+
 int main(int argc, char **argv)
 {
     int rc;
 
-    if (argc < 2) {
-        verb_overview(verbs, stderr);
-        return 2;
-    }
-    rc = act(argv);
+    if (launch_is_later_rank())
+        log_usage_elsewhere();
+    rc = argc < 2 ? no_verb() : act(argv);
     /* What was printed into a full disk was not printed. */
     if ((fflush(stdout) || ferror(stdout)) && !rc)
         rc = fail(ERR_IO, "standard output: %s", strerror(errno));
+    /* The launcher ends all ranks as soon as one has failed: the first must have said why. */
+    if (rc == ERR_ARGUMENT && launch_is_later_rank())
+        sleep(FIRST_SPEAKS_S);
     return exit_code(rc);
 }

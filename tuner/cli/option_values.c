@@ -65,16 +65,16 @@ struct unit {
     double factor;
 };
 
-/* "2GiB" with one of the units; an empty unit is the first. */
+/* "2GiB" with one of the units; an empty unit is the first.  Up to `most` of it. */
 static int take_quantity(const struct option_row *row, const char *text, const struct unit *units,
-                         size_t count, const char *wanted, double *out)
+                         size_t count, double most, const char *wanted, double *out)
 {
     char *end;
     double value = strtod(text, &end);
 
     if (end != text && isfinite(value) && value > 0)
         for (size_t i = 0; i < count; i++)
-            if (!strcmp(end, units[i].name)) {
+            if (!strcmp(end, units[i].name) && value <= most / units[i].factor) {
                 *out = value * units[i].factor;
                 return OK;
             }
@@ -85,7 +85,7 @@ static int take_time(const struct option_row *row, const char *text, double *sec
 {
     static const struct unit units[] = { { "s", 1 }, { "m", 60 }, { "h", 3600 } };
 
-    return take_quantity(row, text, units, 3, "a time such as 90s, 10m or 2h", seconds);
+    return take_quantity(row, text, units, 3, 1e9, "a time such as 90s, 10m or 2h", seconds);
 }
 
 static int take_bytes(const struct option_row *row, const char *text, int64_t *bytes)
@@ -95,8 +95,8 @@ static int take_bytes(const struct option_row *row, const char *text, int64_t *b
     };
     double value = 0;
 
-    TRY(take_quantity(row, text, units, 4, "a size such as 512MiB or 2GiB", &value));
-    *bytes = value < 0x1p62 ? (int64_t)value : INT64_MAX;
+    TRY(take_quantity(row, text, units, 4, 0x1p60, "a size such as 512MiB or 2GiB", &value));
+    *bytes = (int64_t)ceil(value); /* 0 would mean that nothing is said */
     return OK;
 }
 

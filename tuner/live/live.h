@@ -12,6 +12,7 @@ struct live_setup {
     struct moe_shape shape;
     const char *layer, *cluster, *axes; /* NULL as in struct moetune_options */
     uint32_t window, seed;
+    unsigned store_flags; /* of store_open() */
     double share, margin, harm;
     double (*now_us)(void *self);
     void *self;

@@ -230,7 +230,7 @@ static int open_search(struct live *live)
 
 static int open_store(struct live *live, const char *path, struct cluster *cluster)
 {
-    int rc = store_open(path, 0, &live->dictionary.store);
+    int rc = store_open(path, live->setup.store_flags, &live->dictionary.store);
 
     if (rc == ERR_BUSY) {
         note("%s: this process only looks up", path);

@@ -28,6 +28,16 @@ bool launch_is_rank(void)
     return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK");
 }
 
+bool launch_is_later_rank(void)
+{
+    static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (getenv(names[i]))
+            return atoi(getenv(names[i])) > 0;
+    return false;
+}
+
 void launch_on_stop(void (*handler)(int number))
 {
     static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };

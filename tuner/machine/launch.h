@@ -34,6 +34,9 @@ uint32_t launch_ranks_on(uint32_t cores);
 /* True when a launcher started this process as one of its ranks. */
 bool launch_is_rank(void);
 
+/* True when it is not the first of them, as far as can be said before they have met. */
+bool launch_is_later_rank(void);
+
 /* Runs this very program with the same arguments there and waits.  *exit_code is what they ended
  * with; ERR_LAUNCH if they could not be started, or ended by a signal. */
 int launch_ranks(const struct launch_where *where, char **argv, int *exit_code);
