@@ -82,9 +82,13 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
                            .capacity = a->trial.capacity,
                            .plan = a->trial.key.plan };
     struct reply reply;
+    int rc;
 
     TRY(ledger_begin(c->store, c->run.id, a, false));
-    TRY(crew_do(c->crew, &order, &reply));
+    rc = crew_do(c->crew, &order, &reply);
+    if (rc == ERR_CUT)
+        TRY(ledger_spare(c->store, a));
+    TRY(rc);
     TRY(conclude(c, a, &reply));
     *out = (struct step){ .ns = reply.state == TRIAL_OK ? reply.ns : 0 };
     c->run.samples_warm += reply.warm_steps;

@@ -41,6 +41,14 @@ int ledger_begin(struct store *store, int64_t run, struct attempt *a, bool harml
     return harmless ? OK : store_commit(store);
 }
 
+int ledger_spare(struct store *store, struct attempt *a)
+{
+    if (a->trial.state != TRIAL_RUNNING || !a->trial.attempts)
+        return OK;
+    a->trial.attempts--;
+    return store_trial_update(store, &a->trial);
+}
+
 int ledger_end(struct store *store, struct attempt *a, enum trial_state state, const char *message)
 {
     bool news = a->trial.state != state;
