@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -24,14 +25,39 @@ static void read_owner(int fd, char *text, size_t size)
     text[strcspn(text, "\n")] = 0;
 }
 
-static bool lives_elsewhere(int fd, const char *owner)
+static bool is_here(const char *owner)
 {
     char host[256] = "", here[256] = "";
-    struct stat file;
 
     gethostname(here, sizeof(here) - 1);
-    return sscanf(owner, "host %255s", host) == 1 && strcmp(host, here) != 0 &&
-           fstat(fd, &file) == 0 && time(NULL) - file.st_mtime < ALIVE_S;
+    return sscanf(owner, "host %255s", host) == 1 && !strcmp(host, here);
+}
+
+static bool lives_elsewhere(int fd, const char *owner)
+{
+    struct stat file;
+
+    return *owner && !is_here(owner) && fstat(fd, &file) == 0 &&
+           time(NULL) - file.st_mtime < ALIVE_S;
+}
+
+/* Trying the lock would keep a writer out that comes at the same moment. */
+bool lease_is_held(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char owner[400];
+    long process = 0;
+    bool held;
+
+    if (fd < 0)
+        return false;
+    read_owner(fd, owner, sizeof(owner));
+    if (is_here(owner) && sscanf(owner, "host %*s process %ld", &process) == 1 && process > 0)
+        held = !kill((pid_t)process, 0) || errno == EPERM;
+    else
+        held = lives_elsewhere(fd, owner);
+    close(fd);
+    return held;
 }
 
 static int sign(int fd, const char *path)

@@ -11,6 +11,9 @@ struct lease {
 
 /* ERR_BUSY names the owner.  `steal` takes it from another host that looks alive. */
 int lease_take(const char *path, bool steal, struct lease *out);
+/* As far as the owner's name tells: its process is there, or it was alive on another host a minute
+ * ago. */
+bool lease_is_held(const char *path);
 void lease_touch(struct lease *lease); /* the owner is alive */
 void lease_drop(struct lease *lease);
 

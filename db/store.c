@@ -22,7 +22,8 @@
 #include <unistd.h>
 
 const char *const entry_tier_words[] = { "local", "verified", "imported", NULL };
-const char *const run_state_words[] = { "running", "complete", "interrupted", "failed", NULL };
+const char *const run_state_words[] = { "running", "complete", "interrupted",
+                                        "failed",  "killed",   NULL };
 const char *const effort_words[] = { "quick", "normal", "thorough", NULL };
 const char *const trial_state_words[] = { "running", "ok",     "no memory", "timeout", "crashed",
                                           "wrong",   "failed", "ruled out", NULL };
@@ -635,8 +636,22 @@ int store_run_update(struct store *store, const struct run_row *run)
     return put_run(store, run);
 }
 
+/* Whoever writes to it, or to the database that it is a snapshot of. */
+static bool has_writer(const struct store *store)
+{
+    char owner[PATH_MAX];
+    size_t length = strlen(store->path), ending = strlen(".published");
+
+    if (length > ending && !strcmp(store->path + length - ending, ".published"))
+        length -= ending;
+    return snprintf(owner, sizeof(owner), "%.*s.owner", (int)length, store->path) <
+               (int)sizeof(owner) &&
+           lease_is_held(owner);
+}
+
 int store_runs(struct store *store, int (*each)(void *self, const struct run_row *run), void *self)
 {
+    bool running = has_writer(store); /* the newest one alone can be */
     sqlite3_stmt *s;
     int rc;
 
@@ -658,6 +673,8 @@ int store_runs(struct store *store, int (*each)(void *self, const struct run_row
                              .samples_default = (uint64_t)sqlite3_column_int64(s, 13),
                              .samples_warm = (uint64_t)sqlite3_column_int64(s, 14) };
 
+        r.state = r.state == RUN_RUNNING && !running ? RUN_KILLED : r.state;
+        running = false;
         TEXT_COLUMN(s, 6, r.search);
         TEXT_COLUMN(s, 7, r.effort);
         TEXT_COLUMN(s, 8, r.command);

@@ -64,7 +64,13 @@ int store_shape_get(struct store *store, int64_t id, struct moe_shape *out);
 
 /* ---- runs */
 
-enum run_state { RUN_RUNNING, RUN_COMPLETE, RUN_INTERRUPTED, RUN_FAILED };
+enum run_state {
+    RUN_RUNNING,
+    RUN_COMPLETE,
+    RUN_INTERRUPTED,
+    RUN_FAILED,
+    RUN_KILLED /* read of one that says it is running, though nobody writes the database for it */
+};
 extern const char *const run_state_words[];
 
 struct run_row {

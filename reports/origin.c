@@ -80,15 +80,13 @@ static void runs_text(const struct scope *scope, char *text, size_t size)
 
 static void run_remark(const struct run_row *run, struct remarks *out)
 {
-    if (run->state == RUN_INTERRUPTED)
+    if (run->state == RUN_INTERRUPTED || run->state == RUN_KILLED)
         remark(out,
-               "PARTIAL: run %" PRId64 " was interrupted after %u of %u buckets; the same command "
-               "goes on",
-               run->id, run->buckets_done, run->buckets_planned);
+               "PARTIAL: run %" PRId64 " was %s after %u of %u buckets; the same command goes on",
+               run->id, run_state_words[run->state], run->buckets_done, run->buckets_planned);
     if (run->state == RUN_RUNNING)
-        remark(out,
-               "PARTIAL: run %" PRId64 " is still running, or was killed: %u of %u buckets so far",
-               run->id, run->buckets_done, run->buckets_planned);
+        remark(out, "PARTIAL: run %" PRId64 " is still running: %u of %u buckets so far", run->id,
+               run->buckets_done, run->buckets_planned);
     if (run->state == RUN_FAILED)
         remark(out, "PARTIAL: run %" PRId64 " failed after %u of %u buckets: %s", run->id,
                run->buckets_done, run->buckets_planned, run->now);

@@ -87,13 +87,17 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
                            .plan = a->trial.key.plan };
     struct reply reply;
     int64_t number;
+    int rc;
 
     TRY(ledger_begin(c->store, c->run.id, a, false));
     TRY(store_next_sample(c->store, &number));
     order.sample = (uint64_t)number;
-    TRY(crew_do(c->crew, &order, &reply));
-    if (ledger_forgives(a, reply.state))
-        TRY(crew_do(c->crew, &order, &reply));
+    rc = crew_do(c->crew, &order, &reply);
+    if (!rc && ledger_forgives(a, reply.state))
+        rc = crew_do(c->crew, &order, &reply);
+    if (rc == ERR_CUT)
+        TRY(ledger_spare(c->store, a));
+    TRY(rc);
     TRY(conclude(c, a, &reply));
     *out = (struct step){ .ns = reply.state == TRIAL_OK ? reply.ns : 0 };
     c->run.samples_warm += reply.warm_steps;

@@ -29,7 +29,8 @@ const struct option_row campaign_where_rows[] = {
 };
 const struct option_row campaign_limit_rows[] = {
     { "budget", "TIME", OPTION_TIME, AT(budget_s),
-      "stop after 90s, 10m, 2h; what is measured stays, the table is usable" },
+      "stop after 90s, 10m, 2h, at once where ranks were started here; what is measured stays, the "
+      "table is usable" },
     { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
       .least = 0.001, .most = 1e6 },
     { "max-memory", "BYTES", OPTION_BYTES, AT(max_memory_bytes),
@@ -118,6 +119,7 @@ static int open_crew(struct campaign *c)
                                 .device = c->setup.where.device,
                                 .pretence = c->setup.where.pretence,
                                 .timeout_s = c->setup.timeout_s,
+                                .deadline_ns = c->deadline_ns,
                                 .stop = &stop,
                                 .idle = idle,
                                 .self = c };
@@ -164,9 +166,6 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
 {
     int rc;
 
-    c->begun_ns = host_clock_ns();
-    if (c->setup.budget_s > 0)
-        c->deadline_ns = c->begun_ns + (int64_t)(c->setup.budget_s * 1e9);
     progress_open(&c->progress, c->setup.quiet);
     launch_on_stop(on_signal);
     rc = fault_setup(-1); /* ranks find a malformed MOETUNE_FAULT too; here it is said once */
@@ -239,6 +238,9 @@ static int lead_here(struct campaign *c, const struct campaign_verb *verb)
 int campaign_lead(struct campaign *c, const struct campaign_verb *verb)
 {
     TRY(campaign_check(&c->setup));
+    c->begun_ns = host_clock_ns();
+    if (c->setup.budget_s > 0)
+        c->deadline_ns = c->begun_ns + (int64_t)(c->setup.budget_s * 1e9);
     return launch_is_rank() && !c->setup.sim ? lead_ranks(c, verb) : lead_here(c, verb);
 }
 

@@ -46,6 +46,14 @@ bool ledger_forgives(struct attempt *a, enum trial_state state)
     return state == TRIAL_CRASHED && a->kills++ == 0;
 }
 
+int ledger_spare(struct store *store, struct attempt *a)
+{
+    if (a->trial.state != TRIAL_RUNNING || !a->trial.attempts)
+        return OK;
+    a->trial.attempts--;
+    return store_trial_update(store, &a->trial);
+}
+
 int ledger_end(struct store *store, struct attempt *a, enum trial_state state, const char *message)
 {
     bool news = a->trial.state != state;

@@ -26,6 +26,9 @@ int ledger_begin(struct store *store, int64_t run, struct attempt *attempt, bool
  * to be taken once more, on fresh ones.  To be asked once for every failure. */
 bool ledger_forgives(struct attempt *attempt, enum trial_state state);
 
+/* It was cut off by something that says nothing of the plan: that was no attempt. */
+int ledger_spare(struct store *store, struct attempt *attempt);
+
 /* What became of it, if that is news.  Anything but TRIAL_OK makes it unusable; `message` says why.
  */
 int ledger_end(struct store *store, struct attempt *attempt, enum trial_state state,

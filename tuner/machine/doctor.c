@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,16 +141,52 @@ static void check_queueing(uint32_t ranks, int cores, double load, const char *h
                  "cores: %u ranks on %d cores of %s, %.0f of them busy", ranks, cores, host, busy);
 }
 
-/* Runnable tasks of others, as a share of the cores.  The first figure of loadavg is a minute's. */
+/* Seconds that all cores together were busy since the machine started; false where nobody says. */
+static bool busy_s(double *seconds)
+{
+    unsigned long long user, nice, system, idle, wait, irq, soft;
+    FILE *file = fopen("/proc/stat", "r");
+    bool told = file && fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice,
+                               &system, &idle, &wait, &irq, &soft) == 7;
+
+    if (told)
+        *seconds = (double)(user + nice + system + irq + soft) / (double)sysconf(_SC_CLK_TCK);
+    if (file)
+        fclose(file);
+    return told;
+}
+
+/* How many cores work now, while this process sleeps. */
+static bool busy_cores(double *cores)
+{
+    enum { LOOK_US = 400000 };
+    double before, after;
+    int64_t begin_ns = host_clock_ns();
+
+    if (!busy_s(&before))
+        return false;
+    usleep(LOOK_US);
+    if (!busy_s(&after))
+        return false;
+    *cores = (after - before) / ((double)(host_clock_ns() - begin_ns) * 1e-9);
+    return true;
+}
+
+enum { LOAD_PERCENT_MOST = 25 };
+
+/* Work of others, as a share of the cores.  The first figure of loadavg is a minute's, in which
+ * moetune itself may have run: where it is high, what is busy now counts. */
 static double load_here(void)
 {
-    double load = 0;
+    double load = 0, now;
     FILE *file = fopen("/proc/loadavg", "r");
 
     if (file && fscanf(file, "%lf", &load) != 1)
         load = 0;
     if (file)
         fclose(file);
+    if (load * 100 > LOAD_PERCENT_MOST * allowance_cores() && busy_cores(&now))
+        load = fmin(load, now);
     return load / allowance_cores();
 }
 
@@ -161,8 +198,8 @@ static void check_load(double load, const char *host, struct findings *out)
         "of its own"
     };
 
-    findings_add(out, load > 0.25 ? busy : finding_fine,
-                 "load: %.0f %% of the cores of %s in the last minute", load * 100, host);
+    findings_add(out, load * 100 > LOAD_PERCENT_MOST ? busy : finding_fine,
+                 "load: %.0f %% of the cores of %s are busy", load * 100, host);
 }
 
 static void governor_here(char *word, size_t size)

@@ -22,6 +22,7 @@ struct crew {
     uint32_t starts;
     struct order layer; /* the last ORDER_LAYER, for ranks that replace lost ones */
     bool has_layer;
+    uint64_t steps; /* that were timed */
 };
 
 static int new_crew(const struct crew_setup *setup, struct crew **out)
@@ -122,6 +123,12 @@ static bool stopped(const struct crew *crew)
     return crew->setup.stop && *crew->setup.stop;
 }
 
+/* However long the order may still take. */
+static bool is_late(const struct crew *crew)
+{
+    return crew->steps && crew->setup.deadline_ns && host_clock_ns() >= crew->setup.deadline_ns;
+}
+
 /* The next reply among whatever else ranks print. */
 static int await(struct crew *crew, struct reply *reply)
 {
@@ -139,6 +146,8 @@ static int await(struct crew *crew, struct reply *reply)
             note("a rank says: %.200s", line);
         if (rc == ERR_LAUNCH || (stopped(crew) && !crew->reached))
             return ERR_LAUNCH; /* while they are being started there is no step to finish */
+        if (is_late(crew))
+            return ERR_CUT;
         if (host_clock_ns() > deadline)
             return UNSUPPORTED;
         if (crew->setup.idle)
@@ -155,6 +164,11 @@ static int tell(struct crew *crew, const struct order *order, struct reply *repl
     rc = launch_write(&crew->ranks, line);
     if (!rc)
         rc = await(crew, reply);
+    if (rc == ERR_CUT) {
+        lose(crew, TRIAL_TIMEOUT, "the budget is spent", reply);
+        return rc;
+    }
+    crew->steps += !rc && order->kind == ORDER_STEP && reply->state == TRIAL_OK;
     if (rc == UNSUPPORTED) {
         snprintf(line, sizeof(line), "no answer within %g s (--trial-timeout)", patience_s(crew));
         lose(crew, TRIAL_TIMEOUT, line, reply);

@@ -18,7 +18,8 @@ struct crew_setup {
     uint32_t ranks_per_node;   /* 0: as found */
     const char *device;
     struct virtual_options pretence;
-    double timeout_s; /* for one order */
+    double timeout_s;    /* for one order */
+    int64_t deadline_ns; /* on the host clock, for all; 0: none */
     /* Set by a signal, which may have hit the ranks too; NULL: by none. */
     const volatile sig_atomic_t *stop;
     void (*idle)(void *self); /* called about once a second while waiting; may be NULL */
@@ -35,8 +36,9 @@ int crew_open_model(const struct cluster *cluster, uint64_t seed, struct crew **
 void crew_close(struct crew *crew); /* ends the ranks; NULL is fine */
 
 /* OK with a reply, whatever became of the trial; TRIAL_TIMEOUT and TRIAL_CRASHED are made here.
- * ERR_CUT: a host is gone (said by name), or the ranks ended because all of us are to stop. Another
- * error: ranks cannot be had at all. */
+ * ERR_CUT: a host is gone (said by name), the ranks ended because all of us are to stop, or the
+ * deadline came (not before one step has been timed: each run is to get on; nor for ranks that a
+ * launcher started): the plan is not to blame.  Another error: ranks cannot be had at all. */
 int crew_do(struct crew *crew, const struct order *order, struct reply *reply);
 
 #endif
