@@ -242,7 +242,7 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 
 # ---- libmoetune: the store, the search and what asks them, for trainers that tune themselves
 
-TUNER_PARTS := $(addprefix db/,$(sort $(LIB_PARTS) cluster heat stats store schema records publish lease json)) \
+TUNER_PARTS := $(addprefix db/,$(sort $(LIB_PARTS) cluster heat json lease output_file publish records repair schema stats store)) \
                $(basename $(wildcard search/*.c tuner/engine/*.c tuner/live/*.c))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/tunelib/%.o)
 TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \

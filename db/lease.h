@@ -9,8 +9,9 @@ struct lease {
     int fd; /* -1: none */
 };
 
-/* ERR_BUSY names the owner.  `steal` takes it from another host that looks alive. */
-int lease_take(const char *path, bool steal, struct lease *out);
+/* ERR_BUSY names the owner.  `steal` takes it from another host that looks alive.  The file at
+ * `path` gets the mode of `database`. */
+int lease_take(const char *path, const char *database, bool steal, struct lease *out);
 void lease_touch(struct lease *lease); /* the owner is alive */
 void lease_drop(struct lease *lease);
 

@@ -79,9 +79,12 @@ void log_to(log_hook *hook, void *self)
     log_state.self = self;
 }
 
-void log_only(bool here)
+bool log_only(bool here)
 {
+    bool was = !log_state.silent;
+
     log_state.silent = !here;
+    return was;
 }
 
 void log_rank(int rank)

@@ -51,8 +51,8 @@ void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 typedef void log_hook(void *self, const char *format, va_list args);
 void log_to(log_hook *hook, void *self);
 
-/* False: this process stays silent, because another says the same. */
-void log_only(bool here);
+/* False: this process stays silent, because another says the same.  Returns what it was. */
+bool log_only(bool here);
 
 /* Every line is marked "[rank N]" from here on: several ranks share one terminal. */
 void log_rank(int rank);

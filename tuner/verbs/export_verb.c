@@ -1,6 +1,7 @@
 /* moetune export: tables for other sites. */
 #include "common_rows.h"
 #include "export.h"
+#include "output_file.h"
 #include "shape.h"
 #include "status.h"
 #include "store.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum format { FORMAT_JSONL, FORMAT_CSV, FORMAT_HEADER, FORMAT_PACKED };
 static const char *const format_words[] = { "jsonl", "csv", "header", "packed", NULL };
@@ -74,27 +74,12 @@ static int write_table(struct store *store, const char *path, const struct optio
     return ERR_ARGUMENT;
 }
 
-/* Into a file beside it first: whoever reads sees the old one or the whole new one. */
 static int write_file(struct store *store, const char *path, const struct options *o)
 {
-    char temporary[PATH_MAX];
-    FILE *to;
-    int rc;
+    struct output_file file;
 
-    if (snprintf(temporary, sizeof(temporary), "%s.%d", o->file, (int)getpid()) >=
-        (int)sizeof(temporary))
-        return fail(ERR_ARGUMENT, "%.60s...: the name is too long", o->file);
-    to = fopen(temporary, "we");
-    if (!to)
-        return fail(ERR_IO, "%s cannot be written: %s", o->file, strerror(errno));
-    rc = write_table(store, path, o, to);
-    if (fclose(to) && !rc)
-        rc = fail(ERR_IO, "%s: %s", temporary, strerror(errno));
-    if (!rc && rename(temporary, o->file))
-        rc = fail(ERR_IO, "%s: %s", o->file, strerror(errno));
-    if (rc)
-        unlink(temporary);
-    return rc;
+    TRY(output_begin(o->file, &file));
+    return output_end(&file, write_table(store, path, o, file.to), NULL, true);
 }
 
 static int run(const struct verb_call *call, void *options)
