@@ -47,7 +47,8 @@ int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3
 /* A remark that is no error. */
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Where fail() and note() go; NULL restores standard error.  Set before threads start. */
+/* Where fail() and note() go, as one line without control characters; NULL restores standard error.
+ * Set before threads start. */
 typedef void log_hook(void *self, const char *format, va_list args);
 void log_to(log_hook *hook, void *self);
 

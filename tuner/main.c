@@ -1,6 +1,7 @@
 /* moetune: the table of verbs, and the one place where a status becomes an exit code. */
 #include "completion.h"
 #include "manual.h"
+#include "screen.h"
 #include "status.h"
 #include "verbs.h"
 
@@ -85,6 +86,7 @@ int main(int argc, char **argv)
         verb_overview(verbs, stderr);
         return 2;
     }
+    screen_guard();
     rc = act(argv);
     /* What was printed into a full disk was not printed. */
     if ((fflush(stdout) || ferror(stdout)) && !rc)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum format { FORMAT_JSONL, FORMAT_CSV, FORMAT_HEADER, FORMAT_PACKED };
 static const char *const format_words[] = { "jsonl", "csv", "header", "packed", NULL };
@@ -82,6 +83,23 @@ static int write_file(struct store *store, const char *path, const struct option
     return output_end(&file, write_table(store, path, o, file.to), NULL, true);
 }
 
+/* Packed bytes are no text: they go past stdout, which lets only text through. */
+static int write_out(struct store *store, const char *path, const struct options *o)
+{
+    FILE *to;
+    int rc;
+
+    if (o->format != FORMAT_PACKED)
+        return write_table(store, path, o, stdout);
+    to = fdopen(dup(STDOUT_FILENO), "w");
+    if (!to)
+        return fail(ERR_IO, "standard output: %s", strerror(errno));
+    rc = write_table(store, path, o, to);
+    if (fclose(to) && !rc)
+        rc = fail(ERR_IO, "standard output: %s", strerror(errno));
+    return rc;
+}
+
 static int run(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
@@ -94,7 +112,7 @@ static int run(const struct verb_call *call, void *options)
         return fail(ERR_ARGUMENT, "--format packed holds the whole table");
     TRY(store_path(o->db, false, path, sizeof(path)));
     TRY(store_read(path, &store));
-    rc = o->file ? write_file(store, path, o) : write_table(store, path, o, stdout);
+    rc = (o->file ? write_file : write_out)(store, path, o);
     if (rc == UNSUPPORTED)
         note("%s holds nothing to export", path);
     store_close(store);
