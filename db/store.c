@@ -245,13 +245,16 @@ static int new_store(const char *path, struct store **out)
 int store_open(const char *path, unsigned flags, struct store **out)
 {
     struct store *store = NULL;
-    char owner[PATH_MAX], snapshot[PATH_MAX];
+    char owner[PATH_MAX], other[PATH_MAX];
     int rc;
 
     TRY(new_store(path, &store));
     TRY_OUT(check_length(store->path));
-    TRY_OUT(beside(store->path, ".published", snapshot, sizeof(snapshot)));
-    TRY_OUT(output_check(snapshot)); /* not only when all is measured */
+    /* Now, and not when all is measured. */
+    TRY_OUT(beside(store->path, ".journal", other, sizeof(other)));
+    TRY_OUT(output_check(other));
+    TRY_OUT(beside(store->path, ".published", other, sizeof(other)));
+    TRY_OUT(output_check(other));
     TRY_OUT(beside(store->path, ".owner", owner, sizeof(owner)));
     TRY_OUT(lease_take(owner, store->path, (flags & STORE_STEAL) != 0, &store->lease));
     TRY_OUT(open_for_writing(store, flags));
