@@ -111,7 +111,7 @@ $(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRAR
 # ---- The CUDA kernels alone, compared with the host's: run on a CPU wherever the toolkit's headers are, and on a
 # GPU (make check-gpu) without MPI and SQLite, and without OpenBLAS where there is none.
 
-KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) kernels/sim%,$(wildcard kernels/*.c)) db/fault.c db/shape.c db/stats.c db/status.c
+KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) kernels/sim%,$(wildcard kernels/*.c)) db/fault.c db/shape.c db/stats.c db/status.c db/utf8.c
 ALONE_CC ?= gcc
 ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP -Idb -Ikernels -Itests \
                $(CUDA_INCLUDES) $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_CFLAGS),-Itests/plain_blas)
@@ -182,7 +182,7 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -fPIC -DMOETUNE_CUDA -c -o $@ $<
 
 # Plans on a GPU, with ranks by fork (tests/forked) where there is no MPI: without SQLite, and OpenBLAS as above.
-PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c)) $(addprefix db/,$(addsuffix .c,cluster plan sha256)) \
+PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c)) $(addprefix db/,$(addsuffix .c,cluster input_file plan sha256)) \
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c option_values.c options.c suggest.c verb.c) \
     $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover gpu_list gpus hosts keeper launch machine nvml place slurm virtual_ranks)) \
     tuner/verbs/run.c tests/forked/mpi.c tests/library_wire.c
@@ -225,7 +225,7 @@ $(BUILD)/forked/%.o: %.c Makefile
 
 LIB_CC ?= gcc
 LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
-LIB_PARTS := lookup lookup_bind lookup_get lookup_pack lookup_record lookup_set lookup_sqlite plan shape sha256 status width
+LIB_PARTS := lookup lookup_bind lookup_get lookup_pack lookup_record lookup_set lookup_sqlite plan shape sha256 status utf8 width
 LIB_OBJECTS := $(LIB_PARTS:%=$(LIB)/lib/%.o)
 LIB_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' \
              -DSTATUS_SPEAKER='"moelookup"' $(WARN) -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb
@@ -253,7 +253,7 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 
 # ---- libmoetune: the store, the search and what asks them, for trainers that tune themselves
 
-TUNER_PARTS := $(addprefix db/,$(sort $(LIB_PARTS) cluster heat stats store schema records publish lease json)) \
+TUNER_PARTS := $(addprefix db/,$(sort $(LIB_PARTS) cluster heat input_file json lease output_file publish records repair schema stats store)) \
                $(basename $(wildcard search/*.c tuner/engine/*.c tuner/live/*.c))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/tunelib/%.o)
 TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \

@@ -1,10 +1,10 @@
 /* One list of fields; formatting, parsing and hashing walk it. */
 #include "cluster.h"
 
+#include "input_file.h"
 #include "sha256.h"
 #include "status.h"
 
-#include <errno.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -334,20 +334,16 @@ int cluster_parse(const char *text, const char *origin, struct cluster *out)
 
 int cluster_read(const char *path, struct cluster *out)
 {
-    FILE *file = fopen(path, "r");
-    char text[TEXT_LIMIT_BYTES + 1];
+    char *text;
     size_t length;
     int rc;
 
-    if (!file)
-        return fail(ERR_IO, "%s: %s", path, strerror(errno));
-    length = fread(text, 1, sizeof(text) - 1, file);
-    rc = ferror(file) ? fail(ERR_IO, "%s: %s", path, strerror(errno)) : OK;
-    fclose(file);
-    text[length] = 0;
-    if (!rc && strlen(text) != length)
-        rc = fail(ERR_FORMAT, "%s: not text: byte %zu is 0", path, strlen(text));
-    return rc ? rc : cluster_parse(text, path, out);
+    TRY(input_read(path, TEXT_LIMIT_BYTES, &text, &length));
+    rc = strlen(text) == length
+             ? cluster_parse(text, path, out)
+             : fail(ERR_FORMAT, "%s: not text: byte %zu is 0", path, strlen(text));
+    free(text);
+    return rc;
 }
 
 void cluster_take_model(struct cluster *to, const struct cluster *from)

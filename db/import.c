@@ -417,6 +417,23 @@ static int check_order(const struct import_table *r, const char *layer, const st
     return by > 0 ? OK : wrong(r, "bucket", "comes twice, or is out of order");
 }
 
+static bool is_past_whole(double share)
+{
+    return share > 1; /* not of what is unknown */
+}
+
+/* What no measurement can have said. */
+static int check_numbers(const struct import_table *r, const struct entry_row *e)
+{
+    if (e->time_us == 0 || e->default_us == 0)
+        return wrong(r, e->time_us == 0 ? "time_us" : "default_us", "is 0: no step takes no time");
+    if (is_past_whole(e->gain) || is_past_whole(e->gain_low) || is_past_whole(e->gain_high))
+        return wrong(r, "gain", "is above 1: no plan is that much faster");
+    if (e->capacity < (uint64_t)e->bucket * e->window)
+        return wrong(r, "capacity", "lies below its bucket");
+    return OK;
+}
+
 static int check_entry(struct import_table *r, const char *cluster, const char *layer,
                        struct incoming *in)
 {
@@ -433,7 +450,7 @@ static int check_entry(struct import_table *r, const char *cluster, const char *
     TRY(check_plan(r, "plan", &e->plan, &in->shape));
     TRY(check_plan(r, "runner_up", &e->runner_up, &in->shape));
     TRY(check_plan(r, "search_winner", &e->search_winner, &in->shape));
-    return e->window ? OK : wrong(r, "window", "is 0");
+    return e->window ? check_numbers(r, e) : wrong(r, "window", "is 0");
 }
 
 static int read_entry(struct import_table *r, const char *text, size_t length)

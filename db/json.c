@@ -2,6 +2,7 @@
 #include "json.h"
 
 #include "status.h"
+#include "utf8.h"
 
 #include <locale.h>
 #include <math.h>
@@ -427,30 +428,47 @@ void json_add_number(struct json_text *t, double value)
     add_text(t, text);
 }
 
-static bool must_escape(char c)
+/* Bytes that stand for themselves.  A zero byte ends the text. */
+static size_t plain_letters(const char *text)
 {
-    return c == '"' || c == '\\' || (unsigned char)c < 0x20;
+    const unsigned char *c = (const unsigned char *)text;
+
+    for (;;) {
+        size_t bytes = *c < 0x80 ? 1 : utf8_bytes(c);
+
+        if (!bytes || *c == '"' || *c == '\\' || utf8_is_control(c))
+            return (size_t)(c - (const unsigned char *)text);
+        c += bytes;
+    }
+}
+
+/* Of what is below U+10000, which all of these are. */
+static uint32_t code_of(const unsigned char *c, size_t bytes)
+{
+    return bytes == 1   ? *c
+           : bytes == 2 ? (*c & 31u) << 6 | (c[1] & 63u)
+                        : (*c & 15u) << 12 | (c[1] & 63u) << 6 | (c[2] & 63u);
 }
 
 void json_add_quoted(struct json_text *t, const char *value)
 {
-    static const char digits[] = "0123456789abcdef";
-
     json_add(t, "\"", 1);
-    while (*value) {
-        size_t plain = 0;
+    for (;;) {
+        size_t bytes = plain_letters(value);
+        char escape[8];
 
-        while (value[plain] && !must_escape(value[plain]))
-            plain++;
-        json_add(t, value, plain);
-        value += plain;
+        json_add(t, value, bytes);
+        value += bytes;
+        if (!*value)
+            break;
+        bytes = utf8_bytes((const unsigned char *)value);
         if (*value == '"' || *value == '\\')
-            json_add(t, (char[]){ '\\', *value++ }, 2);
-        else if (*value) {
-            json_add(t, (char[]){ '\\', 'u', '0', '0', digits[*value >> 4], digits[*value & 15] },
-                     6);
-            value++;
-        }
+            snprintf(escape, sizeof(escape), "\\%c", *value);
+        else
+            snprintf(escape, sizeof(escape), "\\u%04x",
+                     bytes ? code_of((const unsigned char *)value, bytes) & 0xffff : 0xfffd);
+        add_text(t, escape);
+        value += bytes ? bytes : 1;
     }
     json_add(t, "\"", 1);
 }

@@ -50,7 +50,8 @@ void json_add_integer(struct json_text *t, int64_t value);
 void json_add_number(struct json_text *t, double value);      /* as json_print */
 void json_add_quoted(struct json_text *t, const char *value); /* as json_quote */
 
-/* Text in quotes; bytes are passed on as they are except what JSON must escape. */
+/* Text in quotes; control characters are escaped, also those that JSON would allow, and what is no
+ * UTF-8 becomes U+FFFD: it is JSON whatever the text is. */
 void json_quote(const char *text, FILE *to);
 
 /* A double that reads back the same; null if it is not finite. */

@@ -1,6 +1,7 @@
 /* flock and a line of text. */
 #include "lease.h"
 
+#include "output_file.h"
 #include "status.h"
 
 #include <errno.h>
@@ -75,13 +76,12 @@ static int sign(int fd, const char *path)
     return OK;
 }
 
-int lease_take(const char *path, bool steal, struct lease *out)
+int lease_take(const char *path, const char *database, bool steal, struct lease *out)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666), rc;
     char owner[400];
+    int fd, rc;
 
-    if (fd < 0)
-        return fail(ERR_IO, "%s: %s (a database's folder must be writable)", path, strerror(errno));
+    TRY(output_open(path, O_RDWR | O_NOFOLLOW, database, &fd));
     read_owner(fd, owner, sizeof(owner));
     if (flock(fd, LOCK_EX | LOCK_NB))
         rc = errno == EWOULDBLOCK

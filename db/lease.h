@@ -9,8 +9,9 @@ struct lease {
     int fd; /* -1: none */
 };
 
-/* ERR_BUSY names the owner.  `steal` takes it from another host that looks alive. */
-int lease_take(const char *path, bool steal, struct lease *out);
+/* ERR_BUSY names the owner.  `steal` takes it from another host that looks alive.  The file at
+ * `path` gets the mode of `database`. */
+int lease_take(const char *path, const char *database, bool steal, struct lease *out);
 /* As far as the owner's name tells: its process is there, or it was alive on another host a minute
  * ago. */
 bool lease_is_held(const char *path);

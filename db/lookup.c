@@ -142,25 +142,53 @@ static int read_file(const char *path, uint32_t file, struct lookup_set *set)
     return lookup_read_sqlite(path, ends_with(path, ".published"), file, set);
 }
 
-/* A database's snapshot stands for it: it is whole, and nobody writes to it. */
+/* UNSUPPORTED: it is not there.  Nothing of a file that cannot be read whole is kept. */
+static int read_whole(const struct moelookup *table, const char *path, uint32_t file,
+                      struct lookup_set *set)
+{
+    struct lookup_set one = { .count = 0 };
+    int rc = read_file(path, file, &one);
+
+    for (uint32_t i = 0; i < one.count && !rc; i++) {
+        struct lookup_layer *to = lookup_set_layer(set, &one.layers[i]);
+
+        if (!to)
+            rc = ERR_NOMEM;
+        else
+            *to = one.layers[i];
+        if (to)
+            memset(&one.layers[i], 0, sizeof(one.layers[i]));
+    }
+    set->passed.modelled |= one.passed.modelled;
+    set->passed.elsewhere |= one.passed.elsewhere;
+    set->passed.newer = one.passed.newer;
+    set->on_cores |= one.on_cores;
+    set->on_others |= one.on_others;
+    lookup_set_free(&one);
+    if (!rc)
+        lookup_say(table, LOOKUP_INFO, "read %s", path);
+    return rc;
+}
+
+/* A database's snapshot stands for it: it is whole, and nobody writes to it.  Where it is damaged
+ * the database itself may not be. */
 static int read_table(const struct moelookup *table, const char *path, uint32_t file,
                       struct lookup_set *set)
 {
     char snapshot[PATH_MAX];
-    int rc = UNSUPPORTED;
+    int rc = UNSUPPORTED, other;
 
     if (!*path) /* whose snapshot would be any ".published" here */
         return rc;
     if (snprintf(snapshot, sizeof(snapshot), "%s.published", path) < (int)sizeof(snapshot))
-        rc = read_file(snapshot, file, set);
-    if (!rc)
-        lookup_say(table, LOOKUP_INFO, "read %s", snapshot);
-    if (rc != UNSUPPORTED)
+        rc = read_whole(table, snapshot, file, set);
+    if (!rc || rc == ERR_NOMEM)
         return rc;
-    rc = read_file(path, file, set);
-    if (!rc)
-        lookup_say(table, LOOKUP_INFO, "read %s", path);
-    return rc;
+    if (rc != UNSUPPORTED)
+        lookup_say(table, LOOKUP_WARN, "%s cannot be read (%s): %s itself is asked", snapshot,
+                   moelookup_strerror(rc), path);
+    other = read_whole(table, path, file, set);
+    return other == UNSUPPORTED ? rc : other;
 }
 
 /* ---- the search path */
@@ -187,32 +215,6 @@ static int list_places(char places[PLACES][PATH_MAX])
     return n;
 }
 
-/* Half a file must not leave half a table: each is read on its own. */
-static int append_table(const struct moelookup *table, const char *path, uint32_t file,
-                        struct lookup_set *set)
-{
-    struct lookup_set one = { .count = 0 };
-    int rc = read_table(table, path, file, &one);
-
-    for (uint32_t i = 0; i < one.count && !rc; i++) {
-        struct lookup_layer *to = lookup_set_layer(set, &one.layers[i]);
-
-        if (!to)
-            rc = ERR_NOMEM;
-        else
-            *to = one.layers[i];
-        if (to)
-            memset(&one.layers[i], 0, sizeof(one.layers[i]));
-    }
-    set->passed.modelled |= one.passed.modelled;
-    set->passed.elsewhere |= one.passed.elsewhere;
-    set->passed.newer = one.passed.newer;
-    set->on_cores |= one.on_cores;
-    set->on_others |= one.on_others;
-    lookup_set_free(&one);
-    return rc;
-}
-
 /* What a file that was named, or is on the search path, is not. */
 static const char *why_not(const char *path, int rc, const struct lookup_set *set, char text[96])
 {
@@ -237,7 +239,7 @@ static int read_places(const struct moelookup *table, struct lookup_set *set)
 
     count = rc ? 0 : list_places(places);
     for (int i = 0; i < count && rc != ERR_NOMEM; i++) {
-        rc = append_table(table, places[i], (uint32_t)i * FILES_APART, set);
+        rc = read_table(table, places[i], (uint32_t)i * FILES_APART, set);
         if (rc < 0 && rc != ERR_NOMEM)
             lookup_say(table, LOOKUP_WARN, "%s: %s; it is passed over", places[i],
                        why_not(places[i], rc, set, why));

@@ -3,6 +3,7 @@
 
 #include "plan.h"
 #include "status.h"
+#include "utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -443,5 +444,7 @@ int moelookup_explain(const struct moelookup_view *view, uint32_t capacity, char
         sha256_hex(view->layer.cluster, hash);
         append(&s, "; %s (%.8s)", view->layer.device, hash);
     }
+    if (size)
+        utf8_clean(text, strlen(text), false);
     return (int)s.used;
 }

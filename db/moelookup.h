@@ -126,9 +126,10 @@ struct moelookup_view; /* one layer's dictionary, resolved for quick answers */
 
 /* Reads tables into memory; no file stays open.
  *
- * A path names a database X.db (its snapshot X.db.published is read if there is one), a snapshot,
- * or a file of packed bytes.  MOE_ERR_IO if it is not there or cannot be read, MOE_ERR_FORMAT if it
- * is damaged, of another program or version, or if this library was built without SQLite.
+ * A path names a database X.db (its snapshot X.db.published is read if there is one and it is
+ * sound), a snapshot, or a file of packed bytes.  MOE_ERR_IO if it is not there or cannot be read,
+ * MOE_ERR_FORMAT if it is damaged, of another program or version, or if this library was built
+ * without SQLite.
  *
  * NULL: the search path $MOELOOKUP_DB, $MOETUNE_DB, $XDG_DATA_HOME/moetune/moetune.db (or below
  * $HOME/.local/share), /etc/moetune/moetune.db, PREFIX/share/moetune/moetune.db.  Every one that is

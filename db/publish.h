@@ -8,4 +8,7 @@
  * moment, or not at all. */
 int publish(const char *path, bool relaxed);
 
+/* The same, thrown away: OK if it would come out whole. */
+int publish_rehearse(const char *path);
+
 #endif

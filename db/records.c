@@ -363,14 +363,15 @@ static const char *known_deletion(const char *where)
     return NULL;
 }
 
+static const char *const tables[] = { "meta",     "fingerprint", "fingerprint_field",
+                                      "shape",    "run",         "trial",
+                                      "sample",   "entry",       "history",
+                                      "override", "import_log",  "standing" };
+enum { TABLE_COUNT = sizeof(tables) / sizeof(tables[0]) };
+
 static const char *known_table(const char *name)
 {
-    static const char *const tables[] = { "meta",     "fingerprint", "fingerprint_field",
-                                          "shape",    "run",         "trial",
-                                          "sample",   "entry",       "history",
-                                          "override", "import_log",  "standing" };
-
-    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+    for (int i = 0; i < TABLE_COUNT; i++)
         if (!strcmp(tables[i], name))
             return tables[i];
     return NULL;
@@ -436,4 +437,48 @@ int records_replay(struct records *r, const char *journal, size_t *lines, size_t
     free(text);
     fclose(file);
     return rc ? rc : records_commit(r);
+}
+
+static struct column column_of(sqlite3_stmt *row, int at)
+{
+    const char *name = sqlite3_column_name(row, at);
+
+    switch (sqlite3_column_type(row, at)) {
+    case SQLITE_INTEGER: return (struct column)INTEGER(name, sqlite3_column_int64(row, at));
+    case SQLITE_FLOAT: return (struct column)REAL(name, sqlite3_column_double(row, at));
+    default: return (struct column)TEXT(name, (const char *)sqlite3_column_text(row, at));
+    }
+}
+
+static int write_rows(struct records *r, const char *table)
+{
+    struct column columns[RECORD_COLUMNS_MAX];
+    sqlite3_stmt *row = NULL;
+    char sql[64];
+    int code, rc = OK;
+
+    snprintf(sql, sizeof(sql), "SELECT * FROM %s ORDER BY rowid", table);
+    code = sqlite3_prepare_v2(r->db, sql, -1, &row, NULL);
+    while (!rc && code == SQLITE_OK && (code = sqlite3_step(row)) == SQLITE_ROW) {
+        int count = sqlite3_column_count(row);
+
+        for (int i = 0; i < count && i < RECORD_COLUMNS_MAX; i++)
+            columns[i] = column_of(row, i);
+        rc = write_line(r, table, columns, (size_t)count);
+        code = SQLITE_OK;
+    }
+    sqlite3_finalize(row);
+    return rc ? rc : schema_status(r->db, code, r->path, "cannot be read");
+}
+
+int records_write_all(struct records *r, FILE *to)
+{
+    FILE *journal = r->journal;
+    int rc = OK;
+
+    r->journal = to;
+    for (int i = 0; i < TABLE_COUNT && !rc; i++)
+        rc = write_rows(r, tables[i]);
+    r->journal = journal;
+    return rc;
 }

@@ -97,4 +97,7 @@ void records_close(struct records *records);
  * left out and counted. */
 int records_replay(struct records *records, const char *journal, size_t *lines, size_t *skipped);
 
+/* Every row there is as a line: a journal of the database as it is. */
+int records_write_all(struct records *records, FILE *to);
+
 #endif

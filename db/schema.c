@@ -202,3 +202,16 @@ int schema_migrate(sqlite3 *db, const char *path, int version, int target, const
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     return rc;
 }
+
+int schema_attach(sqlite3 *db, const char *path)
+{
+    sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(db, "ATTACH ?1 AS source", -1, &statement, NULL);
+
+    if (code == SQLITE_OK) {
+        sqlite3_bind_text(statement, 1, path, -1, SQLITE_TRANSIENT);
+        code = sqlite3_step(statement);
+    }
+    sqlite3_finalize(statement);
+    return code == SQLITE_DONE ? OK : schema_status(db, code, path, "cannot be read");
+}

@@ -25,4 +25,7 @@ int schema_status(sqlite3 *db, int code, const char *path, const char *what);
 /* Runs statements without a result. */
 int schema_run(sqlite3 *db, const char *path, const char *sql);
 
+/* Another database, which must be there, as `source`. */
+int schema_attach(sqlite3 *db, const char *path);
+
 #endif

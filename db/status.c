@@ -1,7 +1,10 @@
 /* The one place where an error is put into words. */
 #include "status.h"
 
+#include "utf8.h"
+
 #include <stdio.h>
+#include <string.h>
 
 /* Who speaks: the program, or the library inside of somebody else's. */
 #ifndef STATUS_SPEAKER
@@ -36,6 +39,16 @@ const char *status_word(int status)
     return "unknown status";
 }
 
+static void pass_on(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    log_state.hook(log_state.self, format, args);
+    va_end(args);
+}
+
+/* One line, whatever is in the texts that it names. */
 static void say(const char *format, va_list args)
 {
     char line[1024];
@@ -43,15 +56,14 @@ static void say(const char *format, va_list args)
 
     if (log_state.silent)
         return;
-    if (log_state.hook) {
-        log_state.hook(log_state.self, format, args);
-        return;
-    }
-    if (log_state.rank >= 0)
+    if (log_state.rank >= 0 && !log_state.hook)
         n = snprintf(line, sizeof(line), "[rank %d] ", log_state.rank);
     vsnprintf(line + n, sizeof(line) - (size_t)n, format, args);
-    /* One call, so that lines of several ranks do not mix. */
-    fprintf(stderr, STATUS_SPEAKER ": %s\n", line);
+    utf8_clean(line, strlen(line), false);
+    if (log_state.hook)
+        pass_on("%s", line);
+    else /* one call, so that lines of several ranks do not mix */
+        fprintf(stderr, STATUS_SPEAKER ": %s\n", line);
 }
 
 int fail(int status, const char *format, ...)
@@ -86,9 +98,12 @@ void log_to(log_hook *hook, void *self)
     log_state.self = self;
 }
 
-void log_only(bool here)
+bool log_only(bool here)
 {
+    bool was = !log_state.silent;
+
     log_state.silent = !here;
+    return was;
 }
 
 void log_rank(int rank)

@@ -47,12 +47,13 @@ int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3
 /* A remark that is no error. */
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Where fail() and note() go; NULL restores standard error.  Set before threads start. */
+/* Where fail() and note() go, as one line without control characters; NULL restores standard error.
+ * Set before threads start. */
 typedef void log_hook(void *self, const char *format, va_list args);
 void log_to(log_hook *hook, void *self);
 
-/* False: this process stays silent, because another says the same. */
-void log_only(bool here);
+/* False: this process stays silent, because another says the same.  Returns what it was. */
+bool log_only(bool here);
 
 /* Until log_rank(): what is wrong with the command line, another process that has the same says. */
 void log_usage_elsewhere(void);

@@ -3,15 +3,18 @@
 #include "store.h"
 
 #include "lease.h"
+#include "output_file.h"
 #include "plan.h"
 #include "publish.h"
 #include "records.h"
+#include "repair.h"
 #include "schema.h"
 #include "sha256.h"
 #include "shape.h"
 #include "status.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,16 +46,47 @@ static int beside(const char *path, const char *ending, char *out, size_t size)
                : fail(ERR_ARGUMENT, "%s%s: the name is too long", path, ending);
 }
 
+/* Nothing is made beside what cannot be a database. */
+static int check_place(const char *path)
+{
+    struct stat info;
+
+    if (stat(path, &info) || S_ISREG(info.st_mode))
+        return OK;
+    return S_ISDIR(info.st_mode) ? fail(ERR_IO, "%s is a folder: a database is a file in one", path)
+                                 : fail(ERR_IO, "%s is no regular file: it is left as it is", path);
+}
+
+/* The files beside it have longer names: better no run than one whose table has no place. */
+static int check_length(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t most = NAME_MAX - strlen(".damaged-9999");
+
+    return strlen(name) <= most
+               ? OK
+               : fail(ERR_ARGUMENT, "%.60s...: a database's name has at most %zu letters", name,
+                      most);
+}
+
+/* SQLite would make the file with another mode than that of all our other files. */
+static int make_file(const char *path)
+{
+    int fd;
+
+    if (!access(path, F_OK))
+        return OK;
+    TRY(output_open(path, O_RDWR, NULL, &fd));
+    close(fd);
+    return OK;
+}
+
 enum { BUSY_MS = 5000 };
 
 static int open_file(struct store *store, const char *path, int flags)
 {
-    struct stat info;
-    int code;
+    int code = sqlite3_open_v2(path, &store->records.db, flags, NULL);
 
-    if (!stat(path, &info) && S_ISDIR(info.st_mode))
-        return fail(ERR_IO, "%s is a folder: a database is a file in one", path);
-    code = sqlite3_open_v2(path, &store->records.db, flags, NULL);
     if (code != SQLITE_OK && (code & 0xff) == SQLITE_CANTOPEN)
         return fail(ERR_IO, "%s cannot be opened: %s", path,
                     errno ? strerror(errno) : sqlite3_errmsg(store->records.db));
@@ -94,10 +128,15 @@ static int migrate(struct store *store, int version)
 static int open_journal(struct store *store)
 {
     char path[PATH_MAX];
+    int fd;
 
     TRY(beside(store->path, ".journal", path, sizeof(path)));
-    store->records.journal = fopen(path, "ae");
-    return store->records.journal ? OK : fail(ERR_IO, "%s: %s", path, strerror(errno));
+    TRY(output_open(path, O_WRONLY | O_APPEND, store->path, &fd));
+    store->records.journal = fdopen(fd, "a");
+    if (store->records.journal)
+        return OK;
+    close(fd);
+    return fail(ERR_NOMEM, "%s", path);
 }
 
 /* Whatever is at the path, as far as it can be looked at without changing it. */
@@ -108,74 +147,96 @@ static int inspect(struct store *store, int flags, int *version)
     return *version ? check_whole(store) : OK;
 }
 
-static int set_aside(const char *path)
+/* What has neither our mark nor our files beside it is not ours to set aside. */
+static bool is_ours(const char *path)
 {
-    char to[PATH_MAX], journal[PATH_MAX];
+    static const char *const endings[] = { ".journal", ".published" };
+    char other[PATH_MAX], mark[4] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool ours = fd >= 0 && pread(fd, mark, 4, 68) == 4 && !memcmp(mark, "moet", 4);
 
-    for (int i = 1; i < 10000; i++) {
-        char ending[32];
+    if (fd >= 0)
+        close(fd);
+    for (int i = 0; i < 2 && !ours; i++)
+        ours = !beside(path, endings[i], other, sizeof(other)) && !access(other, F_OK);
+    return ours;
+}
 
-        snprintf(ending, sizeof(ending), ".damaged-%d", i);
-        TRY(beside(path, ending, to, sizeof(to)));
-        if (!link(path, to)) {
-            unlink(path);
-            /* SQLite's own rollback journal belongs to the damaged file. */
-            TRY(beside(path, "-journal", journal, sizeof(journal)));
-            unlink(journal);
-            note("%s is set aside as %s", path, to);
-            return OK;
-        }
-        if (errno != EEXIST)
-            break;
-    }
-    return fail(ERR_IO, "%s cannot be set aside: %s", path, strerror(errno));
+/* OK with *version (0: nothing in it) for what makes sense from one end to the other. */
+static int check_sound(struct store *store, int *version)
+{
+    bool heard = log_only(false);
+    int rc = inspect(store, SQLITE_OPEN_READWRITE, version);
+
+    if (!rc && *version)
+        rc = migrate(store, *version);
+    log_only(heard);
+    return !rc && *version ? repair_check(&store->records) : rc;
 }
 
 static int rebuild(struct store *store)
 {
-    char journal[PATH_MAX];
-    size_t lines, skipped;
+    char aside[PATH_MAX] = "";
 
-    TRY(beside(store->path, ".journal", journal, sizeof(journal)));
-    TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+    if (!access(store->path, F_OK))
+        TRY(repair_set_aside(store->path, aside, sizeof(aside)));
+    TRY(make_file(store->path));
+    TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE));
     TRY(migrate(store, 0));
-    TRY(records_replay(&store->records, journal, &lines, &skipped));
-    note("%s is rebuilt from %zu lines of %s; %zu could not be used", store->path, lines, journal,
-         skipped);
-    return OK;
+    return repair_fill(&store->records, aside);
+}
+
+/* A database that is missing or empty beside a journal counts as damaged. */
+static int repair(struct store *store)
+{
+    bool relaxed = store->records.relaxed, has_journal;
+    char journal[PATH_MAX];
+    int version = 0, rc;
+
+    if (!is_ours(store->path))
+        return OK;
+    TRY(beside(store->path, ".journal", journal, sizeof(journal)));
+    has_journal = !access(journal, F_OK);
+    rc = check_sound(store, &version);
+    if (!rc && version && !has_journal)
+        rc = repair_journal(&store->records);
+    if (rc != ERR_BUSY && (rc || (!version && has_journal))) {
+        records_close(&store->records);
+        store->records.relaxed = relaxed;
+        rc = rebuild(store);
+    }
+    records_close(&store->records);
+    store->records.relaxed = relaxed;
+    return rc;
 }
 
 static int open_for_writing(struct store *store, unsigned flags)
 {
-    int version = 0, rc;
+    int version = 0;
 
     store->records.relaxed = (flags & STORE_RELAXED) != 0;
-    log_only(!(flags & STORE_REPAIR));
-    rc = inspect(store, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &version);
-    log_only(true);
-    if (rc == ERR_CORRUPT && (flags & STORE_REPAIR)) {
-        bool relaxed = store->records.relaxed;
-
-        records_close(&store->records);
-        store->records.relaxed = relaxed;
-        TRY(set_aside(store->path));
-        TRY(rebuild(store));
-    } else if (rc) {
-        return rc;
-    } else {
-        TRY(migrate(store, version));
-    }
+    if (flags & STORE_REPAIR)
+        TRY(repair(store));
+    TRY(make_file(store->path));
+    TRY(inspect(store, SQLITE_OPEN_READWRITE, &version));
+    TRY(migrate(store, version));
     return open_journal(store);
 }
 
 static int new_store(const char *path, struct store **out)
 {
-    struct store *store = calloc(1, sizeof(*store));
+    struct store *store;
+    const char *here;
 
+    TRY(check_place(path));
+    store = calloc(1, sizeof(*store));
     if (!store)
         return fail(ERR_NOMEM, "a store");
     store->lease.fd = -1;
-    if (snprintf(store->path, sizeof(store->path), "%s", path) >= (int)sizeof(store->path)) {
+    /* SQLite takes ":memory:" and "file:x" for no names of files. */
+    here = *path == ':' || !strncmp(path, "file:", 5) ? "./" : "";
+    if (snprintf(store->path, sizeof(store->path), "%s%s", here, path) >=
+        (int)sizeof(store->path)) {
         free(store);
         return fail(ERR_ARGUMENT, "%.60s...: the name is too long", path);
     }
@@ -186,12 +247,18 @@ static int new_store(const char *path, struct store **out)
 int store_open(const char *path, unsigned flags, struct store **out)
 {
     struct store *store = NULL;
-    char owner[PATH_MAX];
+    char owner[PATH_MAX], other[PATH_MAX];
     int rc;
 
     TRY(new_store(path, &store));
-    TRY_OUT(beside(path, ".owner", owner, sizeof(owner)));
-    TRY_OUT(lease_take(owner, (flags & STORE_STEAL) != 0, &store->lease));
+    TRY_OUT(check_length(store->path));
+    /* Now, and not when all is measured. */
+    TRY_OUT(beside(store->path, ".journal", other, sizeof(other)));
+    TRY_OUT(output_check(other));
+    TRY_OUT(beside(store->path, ".published", other, sizeof(other)));
+    TRY_OUT(output_check(other));
+    TRY_OUT(beside(store->path, ".owner", owner, sizeof(owner)));
+    TRY_OUT(lease_take(owner, store->path, (flags & STORE_STEAL) != 0, &store->lease));
     TRY_OUT(open_for_writing(store, flags));
     *out = store;
     return OK;

@@ -1,13 +1,13 @@
 /* Line by line into sums, checked against one list of members. */
 #include "traffic.h"
 
+#include "input_file.h"
 #include "json.h"
 #include "lookup_record.h"
 #include "sha256.h"
 #include "shape.h"
 #include "status.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -329,27 +329,12 @@ int traffic_take(const char *text, size_t length, const char *origin, struct tra
 
 int traffic_read(const char *path, struct traffic *inout)
 {
-    FILE *file = fopen(path, "r");
-    char *text = NULL;
-    size_t length = 0, room = 0, got = 1;
-    int rc = file ? OK : fail(ERR_IO, "%s: %s", path, strerror(errno));
+    char *text;
+    size_t length;
+    int rc;
 
-    while (!rc && got) {
-        if (length == FILE_MAX)
-            rc = fail(ERR_FORMAT, "%s is larger than any record of traffic", path);
-        if (!rc)
-            rc = length < room ? OK : grow((void **)&text, length, &room, 1);
-        if (rc)
-            break;
-        got = fread(text + length, 1, room - length, file);
-        length += got;
-    }
-    if (!rc && ferror(file))
-        rc = fail(ERR_IO, "%s: %s", path, strerror(errno));
-    if (!rc)
-        rc = traffic_take(text, length, path, inout);
-    if (file)
-        fclose(file);
+    TRY(input_read(path, FILE_MAX, &text, &length));
+    rc = traffic_take(text, length, path, inout);
     free(text);
     return rc;
 }

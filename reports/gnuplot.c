@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /* Also the endings of the files. */
-static const char *const gnuplot_words[] = { "svg", "png", "pdf", "txt", NULL };
+const char *const gnuplot_words[] = { "svg", "png", "pdf", "txt", NULL };
 
 /* ---- scripts */
 

@@ -5,6 +5,7 @@
 #include "plots.h"
 
 enum gnuplot_format { FORMAT_SVG, FORMAT_PNG, FORMAT_PDF, FORMAT_TXT, FORMAT_COUNT };
+extern const char *const gnuplot_words[]; /* also what the files' names end with */
 
 /* A script that draws NAME.FORMAT from NAME.dat in the folder it lies in, `format` unless told
  * otherwise by gnuplot -e "format='pdf'". */

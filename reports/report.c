@@ -1,6 +1,7 @@
 /* From facts to files. */
 #include "report.h"
 
+#include "output_file.h"
 #include "page.h"
 #include "sheet.h"
 #include "status.h"
@@ -83,22 +84,19 @@ static int make_folder(const char *folder)
     return OK;
 }
 
-static int create(const char *folder, const char *name, const char *ending, char path[PATH_MAX],
-                  FILE **file)
+static int create(const char *folder, const char *name, const char *ending,
+                  struct output_file *file)
 {
+    char path[PATH_MAX];
+
     if (snprintf(path, PATH_MAX, "%s/%s.%s", folder, name, ending) >= PATH_MAX)
         return fail(ERR_ARGUMENT, "%.60s...: the name is too long", folder);
-    *file = fopen(path, "w");
-    return *file ? OK : fail(ERR_IO, "%s: %s", path, strerror(errno));
+    return output_begin(path, file);
 }
 
-static int finish(FILE *file, const char *path)
+static int finish(struct output_file *file)
 {
-    bool bad = ferror(file) != 0;
-
-    if (fclose(file) || bad)
-        return fail(ERR_IO, "%s cannot be written: %s", path, strerror(errno));
-    return OK;
+    return output_end(file, OK, NULL, false);
 }
 
 /* Removes the files of one plot; its data only if asked. */
@@ -109,7 +107,7 @@ static void forget(const char *folder, const char *name, bool data)
 
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]) - !data; i++)
         if (snprintf(path, sizeof(path), "%s/%s.%s", folder, name, endings[i]) < PATH_MAX)
-            unlink(path);
+            output_remove(path);
 }
 
 /* False: there was no such section. */
@@ -144,34 +142,37 @@ static void forget_others(const struct report *report)
 static int write_data(const struct report *report, const struct section *section,
                       struct picture *picture)
 {
-    char path[PATH_MAX], shape[SHAPE_TEXT_BYTES];
+    char shape[SHAPE_TEXT_BYTES];
     const struct layer_facts *layer = &section->scope.layers[0];
-    FILE *file;
+    struct output_file file;
 
-    TRY(create(report->folder, picture->name, "dat", path, &file));
+    TRY(create(report->folder, picture->name, "dat", &file));
     if (section->scope.count == 1) {
         shape_format(&layer->shape, shape, sizeof(shape));
-        fprintf(file, "# %s; R=%u%s\n", shape, layer->window, layer->modelled ? "; MODELLED" : "");
+        fprintf(file.to, "# %s; R=%u%s\n", shape, layer->window,
+                layer->modelled ? "; MODELLED" : "");
     }
-    fprintf(file, "# %s: %s\n", picture->plot->title, picture->plot->columns);
-    picture->extent = picture->plot->write(&section->scope, file);
-    return finish(file, path);
+    fprintf(file.to, "# %s: %s\n", picture->plot->title, picture->plot->columns);
+    picture->extent = picture->plot->write(&section->scope, file.to);
+    return finish(&file);
 }
 
 static int write_picture(const struct report *report, const struct section *section,
                          enum gnuplot_format format, struct picture *picture)
 {
+    struct output_file file;
     char path[PATH_MAX];
-    FILE *file;
 
     TRY(write_data(report, section, picture));
     if (!picture->extent.rows) {
         forget(report->folder, picture->name, false);
         return OK;
     }
-    TRY(create(report->folder, picture->name, "gp", path, &file));
-    gnuplot_script(picture->plot, &section->scope, picture->name, format, file);
-    return finish(file, path);
+    snprintf(path, sizeof(path), "%s/%s.%s", report->folder, picture->name, gnuplot_words[format]);
+    TRY(output_check(path));
+    TRY(create(report->folder, picture->name, "gp", &file));
+    gnuplot_script(picture->plot, &section->scope, picture->name, format, file.to);
+    return finish(&file);
 }
 
 static size_t most_pictures(const struct report *report)
@@ -218,27 +219,25 @@ static void forget_whole(const char *folder, const char *name)
     char path[PATH_MAX];
 
     if (snprintf(path, sizeof(path), "%s/%s", folder, name) < PATH_MAX)
-        unlink(path);
+        output_remove(path);
 }
 
 static int write_page(const struct report *report)
 {
-    char path[PATH_MAX];
-    FILE *file;
+    struct output_file file;
 
-    TRY(create(report->folder, "index", "html", path, &file));
-    page_write(report, file);
-    return finish(file, path);
+    TRY(create(report->folder, "index", "html", &file));
+    page_write(report, file.to);
+    return finish(&file);
 }
 
 static int write_sheet(const struct report *report)
 {
-    char path[PATH_MAX];
-    FILE *file;
+    struct output_file file;
 
-    TRY(create(report->folder, "report", "txt", path, &file));
-    sheet_write(report, file);
-    TRY(finish(file, path));
+    TRY(create(report->folder, "report", "txt", &file));
+    sheet_write(report, file.to);
+    TRY(finish(&file));
     sheet_write(report, stdout);
     return OK;
 }

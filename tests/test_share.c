@@ -89,7 +89,7 @@ static struct moe_plan draw_plan(const struct moe_shape *shape)
 
 static double draw_time(void)
 {
-    return draw(10) ? draw(1000000) * 0.001 : (double)NAN;
+    return draw(10) ? (1 + draw(1000000)) * 0.001 : (double)NAN;
 }
 
 static struct entry_row draw_entry(const struct moe_shape *shape)
@@ -99,21 +99,21 @@ static struct entry_row draw_entry(const struct moe_shape *shape)
                                              "static",  "tie",    "inferred", "refuted" };
     struct entry_row e = { .window = 128,
                            .bucket = draw(6),
-                           .capacity = 127,
                            .plan = draw_plan(shape),
                            .time_us = draw_time(),
                            .low_us = draw_time(),
                            .high_us = draw_time(),
                            .default_us = draw_time(),
-                           .gain = draw_time(),
+                           .gain = 1 - draw_time(),
                            .gain_low = -draw_time(),
-                           .gain_high = draw_time(),
+                           .gain_high = 1 - draw_time(),
                            .bound = draw_time(),
                            .samples = draw(3),
                            .inferred = draw(4) == 0,
                            .stale = draw(4) == 0,
                            .decided_s = 1000 + draw(3) };
 
+    e.capacity = 128 * e.bucket + 127;
     if (draw(2))
         e.runner_up = draw_plan(shape);
     snprintf(e.effort, sizeof(e.effort), "%s", efforts[draw(3)]);
@@ -738,6 +738,7 @@ static void a_standing_of_fewer_buckets_says_nothing_of_more(void)
     put_entry(store, "r=2", false, "normal", 7);
     e = only_entry(store);
     e.bucket = 1;
+    e.capacity = 255;
     CHECK(store_entry(store, &e, "test") == OK);
     more = export_of(store, false);
     store_close(store);
@@ -985,6 +986,12 @@ static void what_is_not_understood_is_refused(void)
         { "\"time_us\":1.000", "\"time_us\":-1" },
         { "\"time_us\":1.000", "\"time_us\":1e300" },
         { "\"time_us\":1.000", "\"time_us\":\"1\"" },
+        { "\"time_us\":1.000", "\"time_us\":0.0001" },
+        { "\"default_us\":2.000", "\"default_us\":0.000" },
+        { "\"gain\":0.0", "\"gain\":1.5" },
+        { "\"gain_low\":0.0", "\"gain_low\":1.5" },
+        { "\"gain_high\":0.0", "\"gain_high\":1.5" },
+        { "\"bucket\":0", "\"bucket\":1" }, /* where no capacity is 0 */
         { "\"decision\":\"adopted\"", "\"decision\":\"'); DROP TABLE entry; --\"" },
         { "\"decision\":\"adopted\"", "\"decision\":\"<script>\"" },
         { "\"decision\":\"adopted\"", "\"decision\":\"\\u001b[2J\"" },
@@ -995,6 +1002,8 @@ static void what_is_not_understood_is_refused(void)
         { "abacus 0", "abacus 1" },
         { "\"device\":\"abacus 0\"", "\"device\":\"abacus 0\\nranks = 9\"" },
         { "\"device\":\"abacus 0\"", "\"device\":\"abacus 0 # x\"" },
+        { "\"device\":\"abacus 0\"", "\"system\":\"\\u202e\",\"device\":\"abacus 0\"" },
+        { "\"device\":\"abacus 0\"", "\"system\":\"\xe2\x81\xa6\",\"device\":\"abacus 0\"" },
         { "\"device\":\"abacus 0\"", "\"system\":\"\\u009b2J\",\"device\":\"abacus 0\"" },
         { "\"device\":\"abacus 0\"", "\"system\":\"\xff\",\"device\":\"abacus 0\"" },
         { "\"device\":\"abacus 0\"", "\"system\":\"\xc0\x80\",\"device\":\"abacus 0\"" },
@@ -1061,9 +1070,13 @@ static void lines_are_in_order_once_and_all_used(void)
     struct store *store = new_store();
     struct cluster one = machine(0), two = machine(1);
     struct moe_shape shape = layer(0);
-    struct entry_row e = {
-        .window = 128, .effort = "quick", .search = "guided", .decision = "default"
-    };
+    struct entry_row e = { .window = 128,
+                           .capacity = 1000,
+                           .time_us = 1,
+                           .default_us = 1,
+                           .effort = "quick",
+                           .search = "guided",
+                           .decision = "default" };
     struct text t;
     char *line[5], *end = NULL, *both;
 

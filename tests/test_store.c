@@ -784,6 +784,105 @@ static void a_damaged_database_is_rebuilt_from_its_journal(void)
     free(after);
 }
 
+/* Writes over what stands in the file instead of `text`, everywhere. */
+static int replace_text(const char *path, const char *text, const char *with)
+{
+    char bytes[1 << 18];
+    FILE *file = fopen(path, "r+");
+    size_t size = file ? fread(bytes, 1, sizeof(bytes), file) : 0;
+    int count = 0;
+
+    CHECK(size > 0 && size < sizeof(bytes) && strlen(text) == strlen(with));
+    for (char *at = bytes; (at = memmem(at, size - (size_t)(at - bytes), text, strlen(text)));
+         count++)
+        memcpy(at, with, strlen(with));
+    rewind(file);
+    CHECK(fwrite(bytes, 1, size, file) == size);
+    fclose(file);
+    return count;
+}
+
+static bool is_repaired_as(const char *path, const char *before)
+{
+    struct store *store = NULL;
+    char *after;
+    bool same;
+
+    CHECK(!store_open(path, STORE_REPAIR, &store));
+    CHECK(store && !store_publish(store));
+    store_close(store);
+    after = dump(path);
+    same = !strcmp(before, after);
+    if (!same)
+        printf("    %s: %s\n", path, said);
+    free(after);
+    return same;
+}
+
+/* Damage that SQLite's quick check does not see: a cluster's text, an index, a table's name. */
+static void what_makes_no_sense_is_damage_too(void)
+{
+    const char *path = place("sense.db");
+    struct store *store = fill(path, 20, 0);
+    char *before;
+
+    CHECK(!store_publish(store));
+    store_close(store);
+    before = dump(path);
+    CHECK(replace_text(path, "bandwidth_between_gbs", "bandw?dth_between_gbs"));
+    CHECK(is_repaired_as(path, before) && !access(place("sense.db.damaged-1"), F_OK));
+    CHECK(replace_text(path, "TABLE history", "TABLE hist?ry"));
+    CHECK(is_repaired_as(path, before) && !access(place("sense.db.damaged-2"), F_OK));
+    CHECK(replace_text(path, "semantics =", "semant?cs =") +
+              replace_text(path, "r=2 d=4", "r=2?d=4") >
+          1);
+    CHECK(is_repaired_as(path, before) && !access(place("sense.db.damaged-3"), F_OK));
+    /* Sound: it stays the file it is. */
+    CHECK(is_repaired_as(path, before) && access(place("sense.db.damaged-4"), F_OK));
+    free(before);
+}
+
+static void what_is_lost_is_rebuilt_from_what_is_sound(void)
+{
+    const char *path = place("lost.db"), *journal = place("lost.db.journal");
+    struct store *store = fill(path, 20, 0);
+    int rows = 0;
+    char *before;
+
+    CHECK(!store_publish(store));
+    store_close(store);
+    before = dump(path);
+    CHECK(!truncate(path, 0)); /* an empty file, then none, beside a journal */
+    CHECK(is_repaired_as(path, before));
+    CHECK(!unlink(path));
+    CHECK(is_repaired_as(path, before));
+    CHECK(!unlink(journal)); /* written anew, and good for the next time */
+    CHECK(is_repaired_as(path, before) && !unlink(path));
+    CHECK(is_repaired_as(path, before));
+    /* The journal's cluster makes no sense: the snapshot has it. */
+    CHECK(replace_text(journal, "semantics =", "semant?cs =") && !unlink(path));
+    CHECK(is_repaired_as(path, before));
+    /* Only the snapshot is left. */
+    CHECK(!unlink(journal) && !unlink(path));
+    CHECK(!store_open(path, STORE_REPAIR, &store));
+    CHECK(!store_entries(store, 0, 0, count_rows, &rows) && rows == 20);
+    store_close(store);
+    free(before);
+}
+
+static void a_foreign_database_is_not_repaired(void)
+{
+    const char *path = place("foreign-too.db");
+    struct store *store = NULL;
+    sqlite3 *db;
+
+    sqlite3_open(path, &db);
+    CHECK(sqlite3_exec(db, "CREATE TABLE t(x)", NULL, NULL, NULL) == SQLITE_OK);
+    sqlite3_close(db);
+    CHECK(store_open(path, STORE_REPAIR, &store) == ERR_CORRUPT && strstr(said, "other program"));
+    CHECK(access(place("foreign-too.db.damaged-1"), F_OK));
+}
+
 static void a_full_disk_is_an_error_and_no_damage(void)
 {
     const char *path = place("full.db");
@@ -874,10 +973,10 @@ static void a_snapshot_holds_the_dictionary_and_no_samples(void)
     sqlite3 *db;
     int rows = 0;
 
-    write_bytes(place("snap.db.publish-999999999.tmp"), 0, "left", 4);
+    write_bytes(place("snap.db.published.999999999-0123456789abcdef.tmp"), 0, "left", 4);
     CHECK(!store_publish(store));
     store_close(store);
-    CHECK(access(place("snap.db.publish-999999999.tmp"), F_OK) != 0);
+    CHECK(access(place("snap.db.published.999999999-0123456789abcdef.tmp"), F_OK) != 0);
     CHECK(!unlink(path));
     CHECK(!store_read(path, &reader)); /* the snapshot answers for it */
     CHECK(!store_entries(reader, 0, 0, count_rows, &rows) && rows == 4);
@@ -1110,6 +1209,9 @@ int main(void)
         TEST(what_is_not_ours_is_refused_and_left_alone),
         TEST(a_locked_database_is_busy),
         TEST(a_damaged_database_is_rebuilt_from_its_journal),
+        TEST(what_makes_no_sense_is_damage_too),
+        TEST(what_is_lost_is_rebuilt_from_what_is_sound),
+        TEST(a_foreign_database_is_not_repaired),
         TEST(a_full_disk_is_an_error_and_no_damage),
         TEST(readers_always_see_a_whole_snapshot),
         TEST(a_snapshot_holds_the_dictionary_and_no_samples),

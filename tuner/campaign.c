@@ -8,6 +8,7 @@
 #include "host.h"
 #include "launch.h"
 #include "recognise.h"
+#include "shell_word.h"
 #include "status.h"
 #include "worker.h"
 #include "world.h"
@@ -15,6 +16,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -86,20 +88,29 @@ bool campaign_over(const struct campaign *c)
     return stop || (c->deadline_ns && host_clock_ns() >= c->deadline_ns);
 }
 
+/* What does not fit is left out by whole words. */
 void campaign_command(struct campaign *c, char **argv, const char *once)
 {
-    static const char harmless[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                   "-_=./:,+%@";
-    size_t size = sizeof(c->command), used = (size_t)snprintf(c->command, size, "moetune");
+    size_t size = sizeof(c->command), used = 0, fits = 0;
+    char *text = NULL;
+    FILE *to = open_memstream(&text, &used);
 
-    for (int i = 0; argv[i] && used < size; i++) {
-        bool plain;
-
+    if (!to)
+        return;
+    fputs("moetune", to);
+    for (int i = 0; argv[i]; i++) {
         if (once && !strcmp(argv[i], once))
             continue;
-        plain = *argv[i] && strspn(argv[i], harmless) == strlen(argv[i]);
-        used += (size_t)snprintf(c->command + used, size - used, plain ? " %s" : " '%s'", argv[i]);
+        fflush(to);
+        fits = used < size - 4 ? used : fits;
+        putc(' ', to);
+        shell_word(argv[i], to);
     }
+    fclose(to);
+    if (text)
+        snprintf(c->command, size, "%.*s%s", (int)(used < size ? used : fits), text,
+                 used < size ? "" : " ...");
+    free(text);
 }
 
 /* ---- ranks and database */

@@ -2,6 +2,7 @@
 #include "completion.h"
 #include "launch.h"
 #include "manual.h"
+#include "screen.h"
 #include "status.h"
 #include "verbs.h"
 
@@ -94,6 +95,7 @@ int main(int argc, char **argv)
 
     if (launch_is_later_rank())
         log_usage_elsewhere();
+    screen_guard();
     rc = argc < 2 ? no_verb() : act(argv);
     /* What was printed into a full disk was not printed. */
     if ((fflush(stdout) || ferror(stdout)) && !rc)

@@ -3,6 +3,7 @@
 
 #include "moelookup.h"
 #include "shape.h"
+#include "shell_word.h"
 #include "status.h"
 
 #include <ctype.h>
@@ -72,8 +73,10 @@ int paste_print(const char *path, const struct space *spaces, size_t count, FILE
             "digest    %s\n\n"
             "For a trainer (one rank opens, the others unpack what it broadcasts: see "
             "moelookup.h):\n"
-            "shell     export MOELOOKUP_DB=%s\n",
-            hex, realpath(path, whole) ? whole : path);
+            "shell     export MOELOOKUP_DB=",
+            hex);
+    shell_word(realpath(path, whole) ? whole : path, to);
+    putc('\n', to);
     print_c(&spaces[0].shape, to);
     print_python(&spaces[0].shape, to);
     if (count > 1)

@@ -351,6 +351,12 @@ static void print_number(FILE *to, const char *name, double value)
         fprintf(to, ", \"%s\": null", name);
 }
 
+static void json_word(FILE *to, const char *name, const char *word)
+{
+    fprintf(to, ", \"%s\": ", name);
+    json_quote(word, to);
+}
+
 static void json_plan(FILE *to, const char *name, const struct moe_plan *plan)
 {
     char text[PLAN_TEXT_BYTES];
@@ -456,32 +462,43 @@ static int json_entry(void *self, const struct entry_row *e)
     print_number(p->to, "bound", e->bound);
     json_plan(p->to, "search_winner", &e->search_winner);
     json_plan(p->to, "runner_up", &e->runner_up);
-    fprintf(p->to,
-            ", \"samples\": %u, \"throttled\": %u, \"inferred\": %s, \"stale\": %s, \"decision\": "
-            "\"%s\", "
-            "\"reason\": \"%s\", \"search\": \"%s\", \"effort\": \"%s\", \"decided\": %" PRId64
-            ", \"tier\": \"%s\"",
-            e->samples, e->throttled, e->inferred ? "true" : "false", e->stale ? "true" : "false",
-            e->decision, e->reason, e->search, e->effort, e->decided_s, entry_tier_words[e->tier]);
+    fprintf(p->to, ", \"samples\": %u, \"throttled\": %u, \"inferred\": %s, \"stale\": %s",
+            e->samples, e->throttled, e->inferred ? "true" : "false", e->stale ? "true" : "false");
+    json_word(p->to, "decision", e->decision);
+    json_word(p->to, "reason", e->reason);
+    json_word(p->to, "search", e->search);
+    json_word(p->to, "effort", e->effort);
+    fprintf(p->to, ", \"decided\": %" PRId64 ", \"tier\": \"%s\"", e->decided_s,
+            entry_tier_words[e->tier]);
     pin = told_pin(p->told, e);
     json_plan(p->to, "pinned", pin ? &pin->plan : &(struct moe_plan){ .struct_size = 0 });
     fprintf(p->to, "}");
     return OK;
 }
 
+/* Whole, or not at all: half of it is no JSON. */
 int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to)
 {
+    char *text = NULL;
+    size_t length = 0;
     struct told told;
-    struct printer p = { .store = store, .to = to, .told = &told };
-    int rc = told_read(store, &told);
+    struct printer p = { .store = store, .to = open_memstream(&text, &length), .told = &told };
+    int rc;
 
-    fprintf(to, "[");
+    if (!p.to)
+        return fail(ERR_NOMEM, "a table as JSON");
+    rc = told_read(store, &told);
+    fprintf(p.to, "[");
     if (!rc)
         rc = store_entries(store, cluster, shape, json_entry, &p);
+    fprintf(p.to, p.cluster ? "\n]}]\n" : "]\n");
+    if (fclose(p.to) && !rc)
+        rc = fail(ERR_NOMEM, "a table as JSON");
     if (!rc)
-        fprintf(to, p.cluster ? "\n]}]\n" : "]\n");
+        fwrite(text, 1, length, to);
+    free(text);
     told_free(&told);
-    return rc || p.cluster ? rc : UNSUPPORTED;
+    return rc ? rc : p.cluster ? OK : UNSUPPORTED;
 }
 
 /* ---- trials */

@@ -65,7 +65,7 @@ const struct option_row tune_rows[] = {
 
     { "table", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_table_rows },
     { "repair", NULL, OPTION_FLAG, AT(setup.repair),
-      "rebuild a damaged database from its journal" },
+      "check the database, rebuild a damaged one from its journal" },
 
     { "output", .kind = OPTION_GROUP },
     JSON_ROW(AT(json)),

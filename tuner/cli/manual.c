@@ -138,7 +138,7 @@ static const struct {
 } files[] = {
     { "X.db", "The database: one process writes, readers are welcome." },
     { "X.db.published", "The dictionary alone, replaced whole after buckets. Whatever reads a "
-                        "database reads this, too." },
+                        "database reads this, too; where it is damaged, the database." },
     { "X.db.journal", "Every row as a line of JSON; `moetune tune --repair` rebuilds a damaged "
                       "database from it." },
     { "X.db.owner", "Who writes the database." },

@@ -1,10 +1,10 @@
 /* Reads config.json; models name the same thing differently. */
 #include "model_file.h"
 
+#include "input_file.h"
 #include "json.h"
 #include "status.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,25 +101,6 @@ static int take(void *self, const struct json_value *v)
     return OK;
 }
 
-static int read_file(const char *path, char **text, size_t *length)
-{
-    FILE *file = fopen(path, "r");
-    int rc = OK;
-
-    if (!file)
-        return fail(ERR_IO, "%s: %s", path, strerror(errno));
-    *text = malloc(FILE_BYTES_MAX);
-    *length = *text ? fread(*text, 1, FILE_BYTES_MAX, file) : 0;
-    if (!*text)
-        rc = fail(ERR_NOMEM, "%s", path);
-    else if (ferror(file))
-        rc = fail(ERR_IO, "%s: %s", path, strerror(errno));
-    else if (*length == FILE_BYTES_MAX)
-        rc = fail(ERR_FORMAT, "%s: larger than %d bytes", path, FILE_BYTES_MAX);
-    fclose(file);
-    return rc;
-}
-
 /* All names of a thing, for messages. */
 static void names_of(enum thing thing, char *text, size_t size)
 {
@@ -200,7 +181,7 @@ int model_file_read(const char *path, struct layer_options *inout)
     struct found found = { .inside = false };
     char *text = NULL;
     size_t length = 0;
-    int rc = read_file(path, &text, &length);
+    int rc = input_read(path, FILE_BYTES_MAX, &text, &length);
 
     if (!rc)
         rc = json_read(text, length, path, take, &found);

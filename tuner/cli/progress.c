@@ -2,6 +2,7 @@
 #include "progress.h"
 
 #include "host.h"
+#include "utf8.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -55,6 +56,7 @@ static void print(struct progress *p, int64_t now_ns)
                       p->buckets, passed, left, p->now);
     if (length > 118 && p->terminal)
         line[length = 118] = 0;
+    utf8_clean(line, strlen(line), false);
     if (p->terminal)
         fprintf(stderr, "\r%s%*s", line, p->width > length ? p->width - length : 0, "");
     else

@@ -1,6 +1,7 @@
 /* moetune export: tables for other sites. */
 #include "common_rows.h"
 #include "export.h"
+#include "output_file.h"
 #include "shape.h"
 #include "status.h"
 #include "store.h"
@@ -74,26 +75,28 @@ static int write_table(struct store *store, const char *path, const struct optio
     return ERR_ARGUMENT;
 }
 
-/* Into a file beside it first: whoever reads sees the old one or the whole new one. */
 static int write_file(struct store *store, const char *path, const struct options *o)
 {
-    char temporary[PATH_MAX];
+    struct output_file file;
+
+    TRY(output_begin(o->file, &file));
+    return output_end(&file, write_table(store, path, o, file.to), NULL, true);
+}
+
+/* Packed bytes are no text: they go past stdout, which lets only text through. */
+static int write_out(struct store *store, const char *path, const struct options *o)
+{
     FILE *to;
     int rc;
 
-    if (snprintf(temporary, sizeof(temporary), "%s.%d", o->file, (int)getpid()) >=
-        (int)sizeof(temporary))
-        return fail(ERR_ARGUMENT, "%.60s...: the name is too long", o->file);
-    to = fopen(temporary, "we");
+    if (o->format != FORMAT_PACKED)
+        return write_table(store, path, o, stdout);
+    to = fdopen(dup(STDOUT_FILENO), "w");
     if (!to)
-        return fail(ERR_IO, "%s cannot be written: %s", o->file, strerror(errno));
+        return fail(ERR_IO, "standard output: %s", strerror(errno));
     rc = write_table(store, path, o, to);
     if (fclose(to) && !rc)
-        rc = fail(ERR_IO, "%s: %s", temporary, strerror(errno));
-    if (!rc && rename(temporary, o->file))
-        rc = fail(ERR_IO, "%s: %s", o->file, strerror(errno));
-    if (rc)
-        unlink(temporary);
+        rc = fail(ERR_IO, "standard output: %s", strerror(errno));
     return rc;
 }
 
@@ -109,7 +112,7 @@ static int run(const struct verb_call *call, void *options)
         return fail(ERR_ARGUMENT, "--format packed holds the whole table");
     TRY(store_path(o->db, false, path, sizeof(path)));
     TRY(store_read(path, &store));
-    rc = o->file ? write_file(store, path, o) : write_table(store, path, o, stdout);
+    rc = (o->file ? write_file : write_out)(store, path, o);
     if (rc == UNSUPPORTED)
         note("%s holds nothing to export", path);
     store_close(store);

@@ -79,10 +79,14 @@ static void print_json(const struct run_row *run)
     printf("{\"run\": %" PRId64 ", \"state\": \"%s\", \"silent\": %s, \"started\": %" PRId64
            ", \"updated\": %" PRId64 ", \"buckets_done\": %u, \"buckets_planned\": %u, "
            "\"search_steps\": %" PRIu64 ", \"contest_steps\": %" PRIu64 ", \"warm_steps\": %" PRIu64
-           ", \"search\": \"%s\", \"effort\": \"%s\", \"now\": ",
+           ", \"search\": ",
            run->id, run_state_words[run->state], is_silent(run) ? "true" : "false", run->started_s,
            run->updated_s, run->buckets_done, run->buckets_planned, run->samples_search,
-           run->samples_default, run->samples_warm, run->search, run->effort);
+           run->samples_default, run->samples_warm);
+    json_quote(run->search, stdout);
+    printf(", \"effort\": ");
+    json_quote(run->effort, stdout);
+    printf(", \"now\": ");
     json_quote(run->now, stdout);
     printf(", \"command\": ");
     json_quote(run->command, stdout);
