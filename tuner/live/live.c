@@ -1,6 +1,7 @@
 /* Ask and tell. */
 #include "live.h"
 
+#include "arms.h"
 #include "status.h"
 
 #include <math.h>
@@ -257,6 +258,62 @@ int live_failed(struct live *live, enum trial_state state, const char *why)
     if (learns(live) && p.arm >= 0 && live_fail(live, p.cell, p.arm, state, why))
         live_give_up(live);
     return OK;
+}
+
+/* What runs without being asked for counts like what was answered: each step is of a bucket that
+ * was asked for before. */
+int live_passed(struct live *live, uint32_t capacity, const struct moe_plan *plan, int64_t ns)
+{
+    struct pending p = { .capacity = capacity };
+
+    drop_pending(live);
+    p.cell = live->dictionary.store ? cell_of(live, capacity) : NULL;
+    if (!p.cell)
+        return OK;
+    p.arm = arms_find(live->arms, live->dictionary.arm_count, plan);
+    p.cell->last_step = ++live->asked;
+    if (!(live->asked % 64))
+        keep(live, clock_us(live));
+    if (p.arm != p.cell->best || p.arm < 0) { /* another one has become the best since */
+        live->status.steps++;
+        live->purse.run_us += (double)ns * 1e-3;
+    } else if (close_step(live, &p, (double)ns)) {
+        live_give_up(live);
+    }
+    return OK;
+}
+
+void live_spent(struct live *live, double us)
+{
+    purse_own(&live->purse, us);
+}
+
+/* Steps until so much more may be spent; a step is taken for as long as they were on average. */
+static uint32_t steps_to_save(const struct live *live, double us)
+{
+    double income = live->status.steps
+                        ? live->purse.share * live->purse.run_us / (double)live->status.steps
+                        : 0;
+    double missing = us - purse_left_us(&live->purse);
+
+    if (missing <= 0)
+        return 0;
+    return income > 0 ? (uint32_t)fmin(LIVE_NEVER, ceil(missing / income)) : LIVE_NEVER;
+}
+
+uint32_t live_rest(struct live *live, uint32_t capacity, struct moe_plan *plan)
+{
+    struct cell *cell = live->dictionary.store ? cell_of(live, capacity) : NULL;
+
+    if (!cell) {
+        live_ask(live, capacity, plan);
+        return LIVE_NEVER;
+    }
+    live_prepare(live, cell);
+    *plan = cell->answer;
+    if (cell->state != CELL_OPEN || !learns(live))
+        return LIVE_NEVER;
+    return live_waits(live, cell, steps_to_save(live, live_saves(live)));
 }
 
 struct moetune_status live_status(const struct live *live)

@@ -182,6 +182,13 @@ def read_plan(answer: bytes) -> Plan:
     return Plan(r, d, _ALL_TO_ALLS[a], Source(source), bucket, time_us, default_us, ctas)
 
 
+def plan_struct(plan: Plan) -> bytes:
+    """A struct moe_plan, the other way."""
+    a = _ALL_TO_ALLS.index(plan.a)
+    rest = plan.bucket, plan.time_us, plan.default_us, plan.ctas
+    return bytes(_PLAN.pack(_PLAN.size, plan.r, plan.d, a, int(plan.source), *rest))
+
+
 class View(_Owned):
     """One layer's dictionary.  Any number of threads may ask it."""
 

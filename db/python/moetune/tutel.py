@@ -113,6 +113,7 @@ class Tuned:
     def close(self) -> None:
         """Every rank: the last call's time is told, and what is known is published."""
         self._tell()
+        getattr(self.tuner, "flush", int)()
         self.tuner.close()
 
     def __enter__(self) -> "Tuned":
@@ -176,11 +177,15 @@ class _Known:
     """What the tuner has answered for good, by bucket; the same on all ranks, as its answers are."""
 
     def __init__(self, tuner: Any) -> None:
-        self.shape, self._window = tuner.shape, tuner.window
+        self._tuner, self.shape, self._window = tuner, tuner.shape, tuner.window
         self._plans: Dict[int, Plan] = {}
 
     def plan(self, capacity: int) -> Plan:
         return self._plans.get(capacity // self._window, _DEFAULT)
+
+    def tokens(self, count: int) -> int:
+        """Of the last training step that ranks agreed on: theirs may differ here."""
+        return getattr(self._tuner, "value", None) or count
 
     def learn(self, capacity: int, plan: Plan) -> None:
         if plan.source != Source.TENTATIVE:
@@ -197,6 +202,10 @@ class _Asking:
         self.pending = False
         self.last = _Fixed(self.shape, _DEFAULT)
 
+    def tokens(self, count: int) -> int:
+        """Ranks whose plans differ wait for each other for ever, so none follows a number of its own."""
+        return int(getattr(self.tuner, "agreed", int)(count))
+
     def plan(self, capacity: int) -> Plan:
         plan = self._ask(capacity)
         self.known.learn(capacity, plan)
@@ -212,7 +221,7 @@ class _Asking:
                 return plan
             if plan == refused:  # pinned, perhaps: it will not be talked out of it
                 return _DEFAULT
-            self.tuner.fail(f"the layer cannot run {plan}")
+            getattr(self.tuner, "refuse", self.tuner.fail)(f"the layer cannot run {plan}")
             refused = plan
 
     def _runs(self, plan: Plan) -> bool:
