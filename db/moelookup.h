@@ -76,7 +76,7 @@ enum moe_source {
     MOE_EXACT = 0,     /* measured in this bucket */
     MOE_NEIGHBOUR = 1, /* this bucket has no entry; another one inside the tuned range answers */
     MOE_CLAMPED = 2,   /* before the first or beyond the last bucket: that one answers */
-    MOE_STALE = 3,     /* measured before the machine's software changed */
+    MOE_STALE = 3,     /* out of date: the software changed since, or steps became slower */
     MOE_OVERRIDE = 4,  /* pinned by a person, or MOELOOKUP_FORCE */
     MOE_DEFAULT = 5,   /* nothing is known, or MOELOOKUP_DISABLE */
     MOE_INFERRED = 6,  /* this bucket lies between measured ones that agree */

@@ -92,6 +92,13 @@ static int infer(struct live *live, struct cell *cell)
 
 /* ---- the bucket under way */
 
+/* An earlier run, cut off, has taken samples: what comes next is told as if at their capacity. */
+static void measured_at(const struct live *live, struct cell *cell)
+{
+    if (cell->bucket.told_count)
+        live_at(live, cell, cell->bucket.attempts[cell->bucket.told[0].arm].trial.capacity);
+}
+
 /* OK also if the bucket under way keeps its place, or this one needs no decision. */
 static int take_focus(struct live *live, struct cell *cell)
 {
@@ -102,6 +109,7 @@ static int take_focus(struct live *live, struct cell *cell)
         return OK;
     live->focus = NULL;
     TRY(bucket_load(&cell->bucket));
+    measured_at(live, cell);
     if (!cell->bucket.told_count && !cell->bucket.known)
         TRY(infer(live, cell));
     if (cell->state != CELL_OPEN)

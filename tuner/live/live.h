@@ -80,6 +80,8 @@ void live_prepare(struct live *live, struct cell *cell);
 /* By its entry; false if it has none that this layer can run. */
 bool live_settle(struct live *live, struct cell *cell);
 void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source);
+/* The capacity of the bucket that its times are of. */
+void live_at(const struct live *live, struct cell *cell, uint64_t capacity);
 
 /* The arm that the bucket's decision wants next; -1: none, now (learn.c). */
 int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpose);

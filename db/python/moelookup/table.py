@@ -36,7 +36,7 @@ class Source(enum.IntEnum):
     EXACT = 0  # measured in this bucket
     NEIGHBOUR = 1  # this bucket has no entry; another one inside the tuned range answers
     CLAMPED = 2  # before the first or beyond the last bucket: that one answers
-    STALE = 3  # measured before the machine's software changed
+    STALE = 3  # out of date: the software changed since, or steps became slower
     OVERRIDE = 4  # pinned by a person, or $MOELOOKUP_FORCE
     DEFAULT = 5  # nothing is known, or $MOELOOKUP_DISABLE
     INFERRED = 6  # this bucket lies between measured ones that agree
