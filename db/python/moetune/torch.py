@@ -20,7 +20,7 @@ from moelookup import Error, Plan, Shape, Source
 from moelookup.table import checked_shape, window
 from moelookup.torch import _agree, _alone, _bytes_tensor, _device
 
-from .lines import Attached, attached_window, is_attached
+from .lines import Attached, attached_window, check_attached, is_attached
 from .tuner import NEVER, US_MOST, Status
 from .tuner import Tuner as _Tuner
 
@@ -317,6 +317,7 @@ def _open(db: Any, rank: int, layer: Any) -> Any:
         return tuner, tuner.shape
     defaults = {"dtype": "f32", "train": True, "activation": "relu", "tokens": 0}
     given = dict(defaults, **{name: layer[name] for name in Shape._fields if name in layer})
+    check_attached(given)
     return Attached(speaks=rank == 0), checked_shape(Shape(**given))[0]
 
 
