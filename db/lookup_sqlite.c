@@ -179,8 +179,11 @@ static int read_cluster(struct reader *r, int64_t id, struct lookup_layer *layer
               backend_is_real(text(r->cluster, 2)) &&
               sqlite3_column_int64(r->cluster, 3) == CLUSTER_SEMANTICS &&
               sqlite3_column_int(r->cluster, 4);
-    if (*usable)
+    if (*usable && strcmp(text(r->cluster, 2), "live"))
         strcpy(layer->device, text(r->cluster, 1));
+    else if (*usable)
+        snprintf(layer->device, sizeof(layer->device), "%s" LOOKUP_LIVE "%s", text(r->cluster, 1),
+                 text(r->cluster, 5));
     return status_of(code);
 }
 
@@ -292,7 +295,7 @@ static int read_rows(struct reader *r, const char *sql,
 #define FIELD "SELECT value FROM fingerprint_field WHERE fingerprint = ?1 AND name = "
 #define CLUSTER_OF(here)                                                                           \
     "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD "'semantics'), " here        \
-    " FROM fingerprint WHERE id = ?1"
+    ", (" FIELD "'compute_library') FROM fingerprint WHERE id = ?1"
 /* A refuted entry is stale for tune alone: the default plan that it holds has just been measured,
  * and a neighbouring bucket may still hold what was refuted. */
 static const char entries_with[] =

@@ -142,7 +142,9 @@ MOELOOKUP_API int moelookup_open(const char *path_or_null, struct moelookup **ou
  * table; otherwise a table with the same T is preferred, but the only one there is fits as well.
  *
  * device: the name of one device as `moetune fingerprint` prints it, or the first 8 or more digits
- * of a fingerprint's hash; NULL: whichever device the table is for.  Among clusters of one device,
+ * of a fingerprint's hash, or "implementation NAME": only a table of that code ("tutel" fits every
+ * version of it; "moetune" is moetune's own layer, whose fastest plans are not those of others);
+ * NULL: whichever device and implementation the table is for.  Among clusters of one device,
  * the first file on the search path decides; among its tables of several widths R the one with the
  * most recent measured entry (in doubt the one with most buckets, then the finer one), which is
  * said once per process on standard error.  Pins of the others hold for their capacities as well.
