@@ -76,6 +76,21 @@ static int sign(int fd, const char *path)
     return OK;
 }
 
+/* Whose lock is in the way: a second tuner of one program should not be told to look elsewhere. */
+static int fail_busy(const char *path, const char *owner)
+{
+    char mine[400], host[256] = "";
+
+    gethostname(host, sizeof(host) - 1);
+    snprintf(mine, sizeof(mine), "host %s process %ld ", host, (long)getpid());
+    if (!strncmp(owner, mine, strlen(mine)))
+        return fail(ERR_BUSY,
+                    "this process has the database open already (%s): one tuner writes it, a layer "
+                    "of another shape wants a database of its own",
+                    path);
+    return fail(ERR_BUSY, "another moetune writes this database: %s (%s)", owner, path);
+}
+
 int lease_take(const char *path, const char *database, bool steal, struct lease *out)
 {
     char owner[400];
@@ -84,9 +99,8 @@ int lease_take(const char *path, const char *database, bool steal, struct lease 
     TRY(output_open(path, O_RDWR | O_NOFOLLOW, database, &fd));
     read_owner(fd, owner, sizeof(owner));
     if (flock(fd, LOCK_EX | LOCK_NB))
-        rc = errno == EWOULDBLOCK
-                 ? fail(ERR_BUSY, "another moetune writes this database: %s (%s)", owner, path)
-                 : fail(ERR_IO, "%s: %s", path, strerror(errno));
+        rc = errno == EWOULDBLOCK ? fail_busy(path, owner)
+                                  : fail(ERR_IO, "%s: %s", path, strerror(errno));
     else if (!steal && lives_elsewhere(fd, owner))
         rc = fail(ERR_BUSY,
                   "another moetune writes this database: %s (%s); --steal takes it if that one is "

@@ -28,6 +28,8 @@ struct lookup_entry {
     uint32_t file; /* while reading */
 };
 
+#define LOOKUP_LIVE "; live: "
+
 /* The dictionary of one layer on one cluster. */
 struct lookup_layer {
     struct moe_shape shape;
@@ -35,9 +37,11 @@ struct lookup_layer {
     int64_t decided_s; /* as of struct width; where packed, only the order of layers says it */
     uint32_t file;     /* 0: the first one on the search path that holds anything */
     uint8_t cluster[SHA256_BYTES];
-    char device[LOOKUP_DEVICE_BYTES]; /* padded with 0 */
-    struct lookup_entry *entries;     /* tidy: by bucket */
-    struct lookup_pin *pins;          /* tidy: by bucket, disjoint */
+    /* Padded with 0; of a table that a trainer's own code was measured for, LOOKUP_LIVE and the
+     * name of that code follow, as far as there is room. */
+    char device[LOOKUP_DEVICE_BYTES];
+    struct lookup_entry *entries; /* tidy: by bucket */
+    struct lookup_pin *pins;      /* tidy: by bucket, disjoint */
     uint32_t entry_count, entry_room, pin_count, pin_room;
 };
 

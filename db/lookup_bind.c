@@ -42,14 +42,43 @@ static bool same_layer(struct moe_shape a, struct moe_shape b)
     return shape_equal(&a, &b);
 }
 
+/* Of the device's own name. */
+static size_t device_length(const struct lookup_layer *layer)
+{
+    const char *live = strstr(layer->device, LOOKUP_LIVE);
+
+    return live ? (size_t)(live - layer->device) : strlen(layer->device);
+}
+
+/* "" is moetune's own. */
+static const char *implementation_of(const struct lookup_layer *layer)
+{
+    const char *live = strstr(layer->device, LOOKUP_LIVE);
+
+    return live ? live + strlen(LOOKUP_LIVE) : "";
+}
+
+/* "implementation tutel" is any that begins like this, "implementation moetune" its own. */
+static bool same_implementation(const struct lookup_layer *layer, const char *wanted)
+{
+    const char *mine = implementation_of(layer);
+
+    return *mine ? !strncmp(mine, wanted, strlen(wanted)) : !strcmp(wanted, "moetune");
+}
+
 static bool same_device(const struct lookup_layer *layer, const char *device)
 {
+    static const char word[] = "implementation ";
     char hash[SHA256_HEX_BYTES];
     size_t length;
 
     if (!device || !strcmp(device, layer->device))
         return true;
+    if (!strncmp(device, word, strlen(word)))
+        return same_implementation(layer, device + strlen(word));
     length = strlen(device);
+    if (length == device_length(layer) && !strncmp(device, layer->device, length))
+        return true;
     sha256_hex(layer->cluster, hash);
     return length >= 8 && length < sizeof(hash) && !strncmp(device, hash, length);
 }
@@ -115,7 +144,9 @@ static bool all_same(const struct choice *c,
 
 static bool device_alike(const struct lookup_layer *a, const struct lookup_layer *b)
 {
-    return !strcmp(a->device, b->device);
+    size_t length = device_length(a);
+
+    return length == device_length(b) && !strncmp(a->device, b->device, length);
 }
 
 static bool all_but_window_alike(const struct lookup_layer *a, const struct lookup_layer *b)
@@ -129,13 +160,16 @@ static int ambiguous(const struct choice *c)
     char text[SHAPE_TEXT_BYTES], hash[SHA256_HEX_BYTES];
 
     lookup_say(c->table, LOOKUP_ERROR,
-               "bind: %u tables fit this layer; name a device or a hash, or set tokens:", c->count);
+               "bind: %u tables fit this layer; name a device, a hash or an implementation, or set "
+               "tokens:",
+               c->count);
     for (uint32_t i = 0; i < c->count; i++) {
         struct lookup_layer layer = layer_at(c, i);
 
         shape_format(&layer.shape, text, sizeof(text));
         sha256_hex(layer.cluster, hash);
-        lookup_say(c->table, LOOKUP_ERROR, "  %.12s  %s  %s  R=%u  %u buckets", hash, layer.device,
+        lookup_say(c->table, LOOKUP_ERROR, "  %.12s  %s%s  %s  R=%u  %u buckets", hash,
+                   layer.device, *implementation_of(&layer) ? "" : "; moetune's own implementation",
                    text, layer.window, layer.entry_count);
     }
     return ERR_AMBIGUOUS;

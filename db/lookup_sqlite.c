@@ -191,10 +191,14 @@ static int read_cluster(struct reader *r, int64_t id, struct lookup_layer *layer
               backend_is_real(text(r->cluster, 2)) &&
               sqlite3_column_int64(r->cluster, 3) == CLUSTER_SEMANTICS &&
               sqlite3_column_int(r->cluster, 4);
-    if (*usable) {
+    if (*usable && strcmp(text(r->cluster, 2), "live"))
         strcpy(layer->device, text(r->cluster, 1));
+    else if (*usable)
+        snprintf(layer->device, sizeof(layer->device), "%s" LOOKUP_LIVE "%s", text(r->cluster, 1),
+                 text(r->cluster, 5));
+    if (*usable)
         *(strcmp(text(r->cluster, 2), "host") ? &r->set->on_others : &r->set->on_cores) = true;
-    } else if (code == SQLITE_ROW)
+    else if (code == SQLITE_ROW)
         pass_over(r);
     return status_of(code);
 }
@@ -307,7 +311,7 @@ static int read_rows(struct reader *r, const char *sql,
 #define FIELD "SELECT value FROM fingerprint_field WHERE fingerprint = ?1 AND name = "
 #define CLUSTER_OF(here)                                                                           \
     "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD "'semantics'), " here        \
-    " FROM fingerprint WHERE id = ?1"
+    ", (" FIELD "'compute_library') FROM fingerprint WHERE id = ?1"
 /* A refuted entry is stale for tune alone: the default plan that it holds has just been measured,
  * and a neighbouring bucket may still hold what was refuted. */
 static const char entries_with[] =

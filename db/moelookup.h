@@ -77,7 +77,7 @@ enum moe_source {
     MOE_EXACT = 0,     /* measured in this bucket */
     MOE_NEIGHBOUR = 1, /* this bucket has no entry; another one inside the tuned range answers */
     MOE_CLAMPED = 2,   /* before the first or beyond the last bucket: that one answers */
-    MOE_STALE = 3,     /* measured before the machine's software changed */
+    MOE_STALE = 3,     /* out of date: the software changed since, or steps became slower */
     MOE_OVERRIDE = 4,  /* pinned by a person, or MOELOOKUP_FORCE */
     MOE_DEFAULT = 5,   /* nothing is known, or MOELOOKUP_DISABLE */
     MOE_INFERRED = 6,  /* this bucket lies between measured ones that agree */
@@ -144,7 +144,9 @@ MOELOOKUP_API int moelookup_open(const char *path_or_null, struct moelookup **ou
  * table; otherwise a table with the same T is preferred, but the only one there is fits as well.
  *
  * device: the name of one device as `moetune fingerprint` prints it, or the first 8 or more digits
- * of a fingerprint's hash; NULL: whichever device the table is for.  Among clusters of one device,
+ * of a fingerprint's hash, or "implementation NAME": only a table of that code ("tutel" fits every
+ * version of it; "moetune" is moetune's own layer, whose fastest plans are not those of others);
+ * NULL: whichever device and implementation the table is for.  Among clusters of one device,
  * the first file on the search path decides; among its tables of several widths R the one with the
  * most recent measured entry (in doubt the one with most buckets, then the finer one), which is
  * said once per process on standard error.  Pins of the others hold for their capacities as well.

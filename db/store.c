@@ -380,7 +380,9 @@ static int make_folders(const char *file)
         if (*c != '/')
             continue;
         *c = 0;
-        if (mkdir(path, 0777) && errno != EEXIST)
+        if (!mkdir(path, 0777))
+            note("%s: this folder is new", path);
+        else if (errno != EEXIST)
             return fail(ERR_IO, "no folder for the database: %s: %s", path, strerror(errno));
         *c = '/';
     }

@@ -45,6 +45,7 @@ static void narrow(struct drift *d)
     for (size_t i = 0; i < USES_TRUSTED; i++)
         values[i] = d->recent[i];
     lower = median_of(values, USES_TRUSTED) + 2.5 * 1.2533 * d->scale / sqrt(USES_TRUSTED);
+    lower = fmax(lower, d->least - d->reference);
     if (lower >= 0)
         return;
     d->reference += lower;
@@ -53,9 +54,30 @@ static void narrow(struct drift *d)
     d->sum = 0;
 }
 
-void drift_open(struct drift *drift, double high_ns, bool firm)
+static double median_above(const struct drift *d)
+{
+    double values[DRIFT_WINDOW];
+    uint64_t n = d->above < DRIFT_WINDOW ? d->above : DRIFT_WINDOW;
+
+    for (uint64_t i = 0; i < n; i++)
+        values[i] = d->recent[(d->uses - 1 - i) % DRIFT_WINDOW];
+    return n ? median_of(values, n) : NAN;
+}
+
+double drift_level_ns(const struct drift *drift)
+{
+    return exp(drift->reference + median_above(drift));
+}
+
+double drift_reference_ns(const struct drift *drift)
+{
+    return exp(drift->reference);
+}
+
+void drift_open(struct drift *drift, double recorded_ns, double high_ns, bool firm)
 {
     memset(drift, 0, sizeof(*drift));
+    drift->least = log(fmin(recorded_ns, high_ns));
     drift->reference = log(high_ns);
     drift->firm = firm;
     drift->scale = scale_before;
@@ -72,9 +94,10 @@ bool drift_tell(struct drift *d, double ns)
     if (d->uses == USES_TRUSTED && !d->firm)
         narrow(d);
     most = clip * d->scale;
+    d->above = d->sum > 0 ? d->above + 1 : 1;
     d->sum = fmax(0, d->sum + fmax(-most, fmin(most, step)));
     if (d->uses < USES_MIN || d->sum < d->limit)
         return false;
     d->sum = 0;
-    return true;
+    return median_above(d) > 0;
 }

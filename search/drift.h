@@ -17,17 +17,23 @@ enum { DRIFT_WINDOW = 64 };
 
 struct drift {
     double reference; /* log(ns) */
+    double least;     /* what it never falls below */
     double sum, scale, limit;
     float recent[DRIFT_WINDOW]; /* log(ns) above the reference */
-    uint64_t uses;
+    uint64_t uses, above; /* since the sum was 0 */
     bool firm;
 };
 
-/* high_ns: the upper end of what was recorded; if `firm`, of what was foreseen: the first uses do
- * not narrow that. */
-void drift_open(struct drift *drift, double high_ns, bool firm);
+/* What was recorded, and the upper end of its interval; if `firm`, of what was foreseen: the first
+ * uses do not narrow that.  Steps that take what was recorded are not slower, however fast the
+ * first ones were. */
+void drift_open(struct drift *drift, double recorded_ns, double high_ns, bool firm);
 
 /* True: slower, and has been for a while.  Then it begins anew. */
 bool drift_tell(struct drift *drift, double ns);
+
+/* The median of the uses that were added up; what they are compared with. */
+double drift_level_ns(const struct drift *drift);
+double drift_reference_ns(const struct drift *drift);
 
 #endif

@@ -104,6 +104,7 @@ def tune(db, steps):
     with moetune.tutel.Tuned(layer, db, share=1.0) as tuned:
         for step in range(steps):
             train_step(tuned, new_input(step), layer, FACTORS[step % len(FACTORS)])
+        tuned.tuner.flush()
         return tuned.status()
 
 

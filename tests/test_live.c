@@ -233,14 +233,18 @@ static void a_capacity_that_is_visited_again_counts_once(void)
 /* ---- drift, simulated */
 
 /* What an entry of so many steps may hold at least: the upper end of a median's interval. */
-static double recorded_high_ns(uint64_t key, double sigma, uint32_t rounds)
+static struct drift drift_after(uint64_t key, double sigma, uint32_t rounds)
 {
     struct noise noise = noise_make(key, sigma, 0.01, false);
+    struct drift drift;
+    struct spread spread;
     int64_t ns[64];
 
     for (uint32_t i = 0; i < rounds; i++)
         ns[i] = noise_sample(&noise, 1e6);
-    return (double)spread_of(ns, rounds).high_ns;
+    spread = spread_of(ns, rounds);
+    drift_open(&drift, (double)spread.median_ns, (double)spread.high_ns, false);
+    return drift;
 }
 
 static uint32_t rounds_of(uint64_t key)
@@ -257,9 +261,8 @@ static void noise_is_no_drift(void)
     for (int s = 0; s < 3; s++)
         for (uint64_t b = 0; b < BUCKETS; b++) {
             struct noise noise = noise_make(1000 + b, sigmas[s], 0.01, false);
-            struct drift drift;
+            struct drift drift = drift_after(b, sigmas[s], rounds_of(b));
 
-            drift_open(&drift, recorded_high_ns(b, sigmas[s], rounds_of(b)), false);
             for (int i = 0; i < USES; i++)
                 alarms[s] += drift_tell(&drift, (double)noise_sample(&noise, 1e6));
         }
@@ -285,7 +288,7 @@ static void a_bound_that_is_used_up_is_no_drift(void)
         struct drift drift;
         int at = 0;
 
-        drift_open(&drift, most, true);
+        drift_open(&drift, foreseen, most, true);
         for (int i = 0; i < USES; i++)
             alarms += drift_tell(&drift, (double)noise_sample(&noise, most));
         while (at < 400 && !drift_tell(&drift, (double)noise_sample(&noise, 1.1 * most)))
@@ -306,10 +309,9 @@ static void a_tenth_slower_is_found_within_200_uses(void)
 
     for (uint64_t b = 0; b < BUCKETS; b++) {
         struct noise noise = noise_make(5000 + b, 0.05, 0.01, false);
-        struct drift drift;
+        struct drift drift = drift_after(b, 0.05, rounds_of(b));
         int at = 0;
 
-        drift_open(&drift, recorded_high_ns(b, 0.05, rounds_of(b)), false);
         for (int i = 0; i < 100; i++) /* all was well before */
             drift_tell(&drift, (double)noise_sample(&noise, 1e6));
         while (at < USES && !drift_tell(&drift, (double)noise_sample(&noise, 1.1e6)))
@@ -433,17 +435,22 @@ static void an_undecided_bucket_is_gone_on_with(void)
 
 static void the_best_plan_so_far_runs_before_it_is_certain(void)
 {
-    struct moetune *tuner = open_with(fresh_path("sofar"), options_with(0));
-    struct training t = training_of(tuner, 1, 0.2);
-    uint32_t under_best = 0, steps = 0;
+    enum { SEEDS = 8 };
+    uint32_t under_best = 0;
 
-    while (!status_of(tuner).decided && steps++ < 10000) {
-        train(&t, 300, 1);
-        under_best += plan_is(&t.plan, best_text);
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct moetune *tuner = open_with(fresh_path("sofar"), options_with(0));
+        struct training t = training_of(tuner, seed, 0.2);
+        uint32_t steps = 0;
+
+        while (!status_of(tuner).decided && steps++ < 10000) {
+            train(&t, 300, 1);
+            under_best += plan_is(&t.plan, best_text);
+        }
+        CHECK(steps < 10000);
+        moetune_close(tuner);
     }
-    CHECK(steps < 10000);
-    CHECK(under_best > 10);
-    moetune_close(tuner);
+    CHECK(under_best > 3 * SEEDS); /* how often differs much from seed to seed */
 }
 
 static void libmoelookup_reads_what_was_learnt(void)
@@ -712,6 +719,57 @@ static void noise_alone_switches_nothing(void)
     moetune_close(tuner);
 }
 
+/* Capacity factors of .5, 1, 2 and 4 with powers of two: every step lies at a bucket's lower edge.
+ */
+static void train_at_lower_edges(struct training *t, uint32_t steps)
+{
+    for (uint32_t i = 0; i < steps; i++)
+        train(t, 128u << i % 4, 1);
+}
+
+static void a_run_that_goes_on_compares_what_was_measured_at_the_same_capacity(void)
+{
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        const char *path = fresh_path("edges");
+        struct moetune *tuner = open_with(path, options_with(0.05));
+        struct training t = training_of(tuner, seed, 0.02);
+        struct entry_row entry;
+
+        train_at_lower_edges(&t, 12000);
+        CHECK(status_of(tuner).decided == 4 && status_of(tuner).alarms == 0);
+        moetune_close(tuner);
+        CHECK(read_entry(path, 4, &entry) && entry.capacity == 512);
+        CHECK(fabs(entry.time_us / step_us(&t, &entry.plan, 512) - 1) < 0.05);
+        tuner = open_with(path, options_with(0.05));
+        t = training_of(tuner, seed + 10, 0.02);
+        train_at_lower_edges(&t, 4000);
+        CHECK(status_of(tuner).alarms == 0);
+        t.slow = 1.2; /* it is still noticed, and said with the capacity that was run */
+        said[0] = 0;
+        train_at_lower_edges(&t, 2000);
+        CHECK(status_of(tuner).alarms > 0 && strstr(said, "steps of c="));
+        moetune_close(tuner);
+    }
+}
+
+/* What the entry says is no alarm, however fast the first steps were. */
+static void a_calm_beginning_is_no_promise(void)
+{
+    struct drift drift;
+    struct noise noise = noise_make(5, 0.01, 0, false);
+    bool alarm = false;
+
+    drift_open(&drift, 1e6, 1.1e6, false);
+    for (int i = 0; i < 64; i++)
+        alarm |= drift_tell(&drift, (double)noise_sample(&noise, 0.8e6));
+    for (int i = 0; i < 10000; i++)
+        alarm |= drift_tell(&drift, (double)noise_sample(&noise, 1e6));
+    CHECK(!alarm);
+    for (int i = 0; i < 200 && !alarm; i++)
+        alarm |= drift_tell(&drift, (double)noise_sample(&noise, 1.1e6));
+    CHECK(alarm && drift_level_ns(&drift) > 1.05e6);
+}
+
 /* ---- what nobody measured */
 
 /* Bucket 3 beside bucket 2, as a sweep would have filled it: its time foreseen, and never taken. */
@@ -772,7 +830,7 @@ static void an_inferred_plan_that_is_slower_than_foreseen_is_measured(void)
     said[0] = 0;
     for (t.slow = 1.3; !status_of(tuner).alarms && uses < 1000; uses++)
         train(&t, 384 + uses % 128, 1);
-    CHECK(uses <= 200 && strstr(said, "were inferred; they are measured now"));
+    CHECK(uses <= 200 && strstr(said, "were inferred and "));
     train(&t, 500, 1);
     CHECK(t.plan.source == MOE_STALE || t.plan.source == MOE_TENTATIVE);
     moetune_close(tuner);
@@ -1326,6 +1384,8 @@ static const struct test tests[] = {
     TEST(an_inferred_plan_that_takes_what_was_foreseen_stays),
     TEST(an_inferred_plan_that_is_slower_than_foreseen_is_measured),
     TEST(noise_alone_switches_nothing),
+    TEST(a_run_that_goes_on_compares_what_was_measured_at_the_same_capacity),
+    TEST(a_calm_beginning_is_no_promise),
     TEST(ranks_with_other_clocks_take_the_same_plans),
     TEST(damaged_orders_are_refused),
     TEST(callbacks_carry_orders_and_times),

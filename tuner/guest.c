@@ -26,11 +26,11 @@ static void name(const char *variable, pid_t owner, int fd)
     setenv(number, value, 1);
 }
 
-static void become(const char *command, uint32_t window, pid_t owner, int input, int output)
+static void become(const struct guest_job *job, pid_t owner, int input, int output)
 {
     char width[16];
 
-    snprintf(width, sizeof(width), "%" PRIu32, window);
+    snprintf(width, sizeof(width), "%" PRIu32, job->window);
     setpgid(0, 0);
     signal(SIGPIPE, SIG_DFL);
     fcntl(input, F_SETFD, 0);
@@ -38,7 +38,8 @@ static void become(const char *command, uint32_t window, pid_t owner, int input,
     name("MOETUNE_FROM", owner, input);
     name("MOETUNE_TO", owner, output);
     setenv("MOETUNE_WINDOW", width, 1);
-    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    setenv("MOETUNE_LAYER", job->layer, 1);
+    execl("/bin/sh", "sh", "-c", job->command, (char *)NULL);
     _exit(127);
 }
 
@@ -63,7 +64,7 @@ static void close_pipes(struct guest *g)
     close(g->its_output);
 }
 
-int guest_start(const char *command, uint32_t window, struct guest *out)
+int guest_start(const struct guest_job *job, struct guest *out)
 {
     pid_t owner = getpid();
     int to[2], from[2];
@@ -75,7 +76,7 @@ int guest_start(const char *command, uint32_t window, struct guest *out)
     fflush(NULL);
     out->talk.pid = fork();
     if (out->talk.pid == 0)
-        become(command, window, owner, to[0], from[1]);
+        become(job, owner, to[0], from[1]);
     if (out->talk.pid < 0) {
         close_pipes(out);
         *out = (struct guest){ .its_input = -1 };

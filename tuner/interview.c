@@ -23,9 +23,9 @@ const char *const interview_help =
     "--exec: the program writes lines to the descriptor $MOETUNE_TO_FD and reads the answer to "
     "each\n"
     "from $MOETUNE_FROM_FD (or the files $MOETUNE_TO, $MOETUNE_FROM, where a launcher closes\n"
-    "descriptors); $MOETUNE_WINDOW is the width of a bucket, $MOETUNE_LAUNCHER_ARGS what\n"
-    "--launcher-args says.  One process of it speaks, for all its ranks (--ranks says how many\n"
-    "they are):\n"
+    "descriptors); $MOETUNE_WINDOW is the width of a bucket, $MOETUNE_LAYER the layer that the\n"
+    "flags name, $MOETUNE_LAUNCHER_ARGS what --launcher-args says.  One process of it speaks,\n"
+    "for all its ranks (--ranks says how many they are):\n"
     "  ask CAPACITY       plan r=1 d=2 a=linear      which plan to run at this capacity\n"
     "  tell MICROSECONDS  ok                         how long that step took, the slowest rank\n"
     "  failed WHY         ok                         it cannot be run: it is not asked for again\n"
@@ -227,11 +227,14 @@ static int judge_end(struct interview *v, bool hung, int exit_code, const char *
 
 static int live_once(struct interview *v)
 {
-    char how[128] = "";
+    const struct space *space = &v->request.spaces[0];
+    char how[128] = "", layer[SHAPE_TEXT_BYTES];
+    struct guest_job job = { v->options->exec, layer, space->window };
     int exit_code = 0, rc;
     bool hung = false;
 
-    TRY(guest_start(v->options->exec, v->request.spaces[0].window, &v->guest));
+    shape_format(&space->shape, layer, sizeof(layer));
+    TRY(guest_start(&job, &v->guest));
     v->heard_ns = host_clock_ns();
     v->asked = 0;
     rc = listen(v, &hung);

@@ -234,6 +234,7 @@ int bucket_entry(const struct bucket *b, int arm, struct entry_row *out)
     if (arm < 0 ? !decision_result(&b->decision, &r) : !decision_result_of(&b->decision, arm, &r))
         return UNSUPPORTED;
     dictionary_begin_entry(d, b->key.bucket, out);
+    out->capacity = b->capacity;
     out->plan = d->arms[r.arm];
     out->search_winner = d->arms[r.found.winner];
     if (r.found.runner_up >= 0)

@@ -28,8 +28,8 @@ struct told {
 struct bucket {
     const struct dictionary *dictionary;
     struct bucket_key key;
-    uint64_t capacity;
-    bool known; /* there is an entry */
+    uint64_t capacity; /* of its steps: the upper edge, unless the caller puts another one here */
+    bool known;        /* there is an entry */
     struct entry_row entry;
     struct attempt *attempts; /* by arm; NULL: not loaded */
     struct told *told;        /* in the order they were taken */

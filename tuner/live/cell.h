@@ -7,7 +7,8 @@
 
 enum { LEVEL_STEPS = 15 };
 
-/* The last few steps under the best plan, as if at the bucket's upper edge. */
+/* The last few steps under the best plan, as if at the bucket's capacity: the one that was run
+ * first there, and that its entry is of; trainers mostly run the same ones. */
 struct level {
     double ns[LEVEL_STEPS];
     uint32_t count; /* ever */

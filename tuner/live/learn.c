@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Steps without the bucket under way until another one takes its place. */
+/* Steps without the bucket under way, or without a sample of it because it saves up for one, until
+ * another one takes its place. */
 enum { PATIENCE = 64 };
 /* Steps that the best plan must have taken in a bucket before another one is tried there. */
 enum { STEPS_BEFORE = 2 };
@@ -91,21 +92,31 @@ static int infer(struct live *live, struct cell *cell)
 
 /* ---- the bucket under way */
 
+/* An earlier run, cut off, has taken samples: what comes next is told as if at their capacity. */
+static void measured_at(const struct live *live, struct cell *cell)
+{
+    if (cell->bucket.told_count)
+        live_at(live, cell, cell->bucket.attempts[cell->bucket.told[0].arm].trial.capacity);
+}
+
 /* OK also if the bucket under way keeps its place, or this one needs no decision. */
 static int take_focus(struct live *live, struct cell *cell)
 {
     if (live->focus == cell)
         return OK;
-    if (live->focus && live->asked - live->focus->last_step < PATIENCE)
+    if (live->focus && live->asked - live->focus->last_step < PATIENCE &&
+        live->asked - live->progress < PATIENCE)
         return OK;
     live->focus = NULL;
     TRY(bucket_load(&cell->bucket));
+    measured_at(live, cell);
     if (!cell->bucket.told_count && !cell->bucket.known)
         TRY(infer(live, cell));
     if (cell->state != CELL_OPEN)
         return OK;
     bucket_open(&cell->bucket, cell->rematch);
     live->focus = cell;
+    live->progress = live->asked;
     live->saving_us = 0;
     return OK;
 }
@@ -194,6 +205,22 @@ int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpo
     return arm;
 }
 
+double live_saves(const struct live *live)
+{
+    return fmax(live->saving_us, caution * live->purse.reserved_us);
+}
+
+uint32_t live_waits(const struct live *live, const struct cell *cell, uint32_t saving)
+{
+    uint32_t patience = 0;
+
+    if (!live->focus || live->focus == cell)
+        return saving;
+    for (uint32_t i = 0; i < live->cells.count; i++)
+        patience += live->cells.items[i]->state == CELL_OPEN ? PATIENCE : 0;
+    return saving > patience ? saving : patience;
+}
+
 /* ---- what came of it */
 
 /* The best of those sampled here takes over before it is decided, if samples say so clearly. */
@@ -217,6 +244,7 @@ int live_learn(struct live *live, struct cell *cell, enum decision_purpose purpo
                int64_t ns)
 {
     TRY(begin(live, cell, arm));
+    live->progress = live->asked;
     if (live->proven[arm] < cell->bucket.capacity)
         live->proven[arm] = cell->bucket.capacity;
     TRY(bucket_learn(&cell->bucket, purpose, arm, ns));

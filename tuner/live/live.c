@@ -1,9 +1,11 @@
 /* Ask and tell. */
 #include "live.h"
 
+#include "arms.h"
 #include "status.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const double commit_every_us = 1e6, commit_at_last_us = 20e6, alive_every_us = 10e6;
@@ -94,10 +96,12 @@ void live_void(struct live *live)
 static struct cell *cell_of(struct live *live, uint32_t capacity)
 {
     uint32_t bucket = capacity / live->setup.window;
-    bool fresh;
+    bool fresh = false;
 
     if (!live->last || live->last->bucket.key.bucket != bucket)
         live->last = cells_at(&live->cells, &live->dictionary, bucket, &fresh);
+    if (live->last && fresh)
+        live_at(live, live->last, capacity);
     return live->last;
 }
 
@@ -146,7 +150,7 @@ void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
 
 /* ---- telling */
 
-/* What trying a plan took beyond the best one, both as if at the upper edge. */
+/* What trying a plan took beyond the best one, both as if at the bucket's capacity. */
 static double cost_us(const struct pending *p, double ns)
 {
     double level;
@@ -157,12 +161,12 @@ static double cost_us(const struct pending *p, double ns)
     return level > 0 ? (ns - level) * 1e-3 : 0;
 }
 
-static double log_below_edge(const struct pending *p)
+static double log_below(const struct pending *p)
 {
-    return log((double)p->cell->bucket.capacity / (double)(p->capacity ? p->capacity : 1));
+    return log(fmax(1, (double)p->cell->bucket.capacity) / fmax(1, (double)p->capacity));
 }
 
-/* A step far below the bucket's upper edge says less: how time follows capacity may be off by so
+/* A step far from the bucket's capacity says less: how time follows capacity may be off by so
  * much.  What was measured was measured through the same slope; what was foreseen was not, and a
  * trainer that starts knows no slope yet. */
 static double slope_error(const struct cell *cell)
@@ -174,18 +178,23 @@ static int watch(struct live *live, const struct pending *p, double ns)
 {
     struct cell *cell = p->cell;
     bool inferred = cell->bucket.entry.inferred;
-    double level;
+    char why[256];
 
     if (!cell->watched || cell->state != CELL_SETTLED ||
-        !drift_tell(&cell->drift, ns * exp(-slope_error(cell) * log_below_edge(p))))
+        !drift_tell(&cell->drift, ns * exp(-slope_error(cell) * fabs(log_below(p)))))
         return OK;
     live->status.alarms++;
-    level = level_ns(&cell->level);
-    note("capacities up to %llu: steps take %.3f ms, where %.3f were %s",
-         (unsigned long long)cell->bucket.capacity, level * 1e-6, cell->bucket.entry.time_us * 1e-3,
-         inferred ? "inferred; they are measured now" : "measured; they are measured again");
+    snprintf(why, sizeof(why),
+             "steps of c=%llu take %.3f ms as if at c=%llu, where %.3f were %s and %.3f allowed",
+             (unsigned long long)p->capacity, drift_level_ns(&cell->drift) * 1e-6,
+             (unsigned long long)cell->bucket.capacity, cell->bucket.entry.time_us * 1e-3,
+             inferred ? "inferred" : "measured", drift_reference_ns(&cell->drift) * 1e-6);
+    note("%s: they are measured %s", why, inferred ? "now" : "again");
     /* Of what was never measured there are no plans to meet again: it is searched. */
-    return live_expire(live, cell, "slower in training", !inferred);
+    TRY(live_expire(live, cell, why, !inferred));
+    if (inferred)
+        live_at(live, cell, p->capacity);
+    return OK;
 }
 
 static int learn(struct live *live, const struct pending *p, int64_t ns)
@@ -202,13 +211,13 @@ static int learn(struct live *live, const struct pending *p, int64_t ns)
     return rc;
 }
 
-/* As if it had been measured at the bucket's upper edge, which stands for the bucket. */
-static double at_edge_ns(struct live *live, const struct pending *p, double ns)
+/* As if it had been measured at the bucket's capacity. */
+static double as_if_ns(struct live *live, const struct pending *p, double ns)
 {
     struct cell *cell = p->cell;
     double model_ns =
         ns * search_rescale(live->dictionary.search, p->arm, p->capacity, cell->bucket.capacity);
-    double below = log_below_edge(p);
+    double below = log_below(p);
 
     if (p->arm == cell->best)
         slope_add(&cell->slope, -below, log(model_ns));
@@ -217,18 +226,18 @@ static double at_edge_ns(struct live *live, const struct pending *p, double ns)
 
 static int close_step(struct live *live, const struct pending *p, double ns)
 {
-    double edge_ns;
+    double as_if;
 
     live->status.steps++;
     live->status.tried += p->arm != p->cell->best;
     live->purse.run_us += ns * 1e-3;
     if (p->arm < 0)
         return OK;
-    edge_ns = at_edge_ns(live, p, ns);
-    purse_settle(&live->purse, cost_us(p, edge_ns));
+    as_if = as_if_ns(live, p, ns);
+    purse_settle(&live->purse, cost_us(p, as_if));
     if (p->arm == p->cell->best)
-        level_add(&p->cell->level, edge_ns);
-    return learns(live) && (p->sampled || p->cell->watched) ? learn(live, p, (int64_t)edge_ns) : OK;
+        level_add(&p->cell->level, as_if);
+    return learns(live) && (p->sampled || p->cell->watched) ? learn(live, p, (int64_t)as_if) : OK;
 }
 
 int live_tell(struct live *live, int64_t ns)
@@ -259,6 +268,62 @@ int live_failed(struct live *live, enum trial_state state, const char *why)
     if (rc < 0)
         live_give_up(live);
     return rc == UNSUPPORTED ? rc : OK;
+}
+
+/* What runs without being asked for counts like what was answered: each step is of a bucket that
+ * was asked for before. */
+int live_passed(struct live *live, uint32_t capacity, const struct moe_plan *plan, int64_t ns)
+{
+    struct pending p = { .capacity = capacity };
+
+    drop_pending(live);
+    p.cell = live->dictionary.store ? cell_of(live, capacity) : NULL;
+    if (!p.cell)
+        return OK;
+    p.arm = arms_find(live->arms, live->dictionary.arm_count, plan);
+    p.cell->last_step = ++live->asked;
+    if (!(live->asked % 64))
+        keep(live, clock_us(live));
+    if (p.arm != p.cell->best || p.arm < 0) { /* another one has become the best since */
+        live->status.steps++;
+        live->purse.run_us += (double)ns * 1e-3;
+    } else if (close_step(live, &p, (double)ns)) {
+        live_give_up(live);
+    }
+    return OK;
+}
+
+void live_spent(struct live *live, double us)
+{
+    purse_own(&live->purse, us);
+}
+
+/* Steps until so much more may be spent; a step is taken for as long as they were on average. */
+static uint32_t steps_to_save(const struct live *live, double us)
+{
+    double income = live->status.steps
+                        ? live->purse.share * live->purse.run_us / (double)live->status.steps
+                        : 0;
+    double missing = us - purse_left_us(&live->purse);
+
+    if (missing <= 0)
+        return 0;
+    return income > 0 ? (uint32_t)fmin(LIVE_NEVER, ceil(missing / income)) : LIVE_NEVER;
+}
+
+uint32_t live_rest(struct live *live, uint32_t capacity, struct moe_plan *plan)
+{
+    struct cell *cell = live->dictionary.store ? cell_of(live, capacity) : NULL;
+
+    if (!cell) {
+        live_ask(live, capacity, plan);
+        return LIVE_NEVER;
+    }
+    live_prepare(live, cell);
+    *plan = cell->answer;
+    if (cell->state != CELL_OPEN || !learns(live))
+        return LIVE_NEVER;
+    return live_waits(live, cell, steps_to_save(live, live_saves(live)));
 }
 
 struct moetune_status live_status(const struct live *live)

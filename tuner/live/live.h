@@ -29,6 +29,7 @@ struct live {
     struct cells cells;
     struct cell *last;          /* asked for */
     struct cell *focus;         /* whose decision is open; NULL: none */
+    uint64_t progress;          /* `asked` when that last came a step further */
     uint32_t decided, insights; /* buckets; how often one found a better plan */
 
     struct purse purse;
@@ -59,6 +60,16 @@ int live_tell(struct live *live, int64_t ns);
 int live_failed(struct live *live, enum trial_state state, const char *why);
 void live_void(struct live *live); /* instead, if there is no time */
 
+/* A step that ran without being asked for, under the plan that live_rest() named. */
+int live_passed(struct live *live, uint32_t capacity, const struct moe_plan *plan, int64_t ns);
+/* What it took to carry orders and times between ranks. */
+void live_spent(struct live *live, double us);
+
+/* The best plan known in the capacity's bucket, and for how many steps of all buckets nothing else
+ * will be answered there. */
+uint32_t live_rest(struct live *live, uint32_t capacity, struct moe_plan *plan);
+#define LIVE_NEVER UINT32_MAX
+
 struct moetune_status live_status(const struct live *live);
 
 /* ---- between live.c and its parts */
@@ -71,9 +82,16 @@ void live_prepare(struct live *live, struct cell *cell);
 /* By its entry; false if it has none that this layer can run. */
 bool live_settle(struct live *live, struct cell *cell);
 void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source);
+/* The capacity of the bucket that its times are of. */
+void live_at(const struct live *live, struct cell *cell, uint64_t capacity);
 
 /* The arm that the bucket's decision wants next; -1: none, now (learn.c). */
 int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpose);
+/* What must have been saved up before the next one is tried: as much as the last, if that is not
+ * known. */
+double live_saves(const struct live *live);
+/* Steps until the bucket's decision may go on, if that many are needed to save up. */
+uint32_t live_waits(const struct live *live, const struct cell *cell, uint32_t saving);
 int live_learn(struct live *live, struct cell *cell, enum decision_purpose purpose, int arm,
                int64_t ns);
 int live_fail(struct live *live, struct cell *cell, int arm, enum trial_state state,

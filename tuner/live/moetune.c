@@ -332,6 +332,47 @@ int moetune_tell(struct moetune *t, double time_us)
     return t->live ? learn(t, us) : MOE_OK;
 }
 
+/* ---- seldom */
+
+int moetune_rest(struct moetune *t, uint32_t capacity, struct moe_plan *plan, uint32_t *steps)
+{
+    struct moe_plan best = MOE_PLAN_INIT;
+    locale_t before;
+
+    if (!t || !plan || !steps || !t->live)
+        return MOE_ERR_ARGUMENT;
+    before = speak_plainly(t);
+    *steps = live_rest(t->live, capacity, &best);
+    uselocale(before);
+    give(&best, plan);
+    return MOE_OK;
+}
+
+int moetune_passed(struct moetune *t, uint32_t capacity, const struct moe_plan *plan,
+                   double time_us)
+{
+    struct moe_plan ran;
+    locale_t before;
+    int rc;
+
+    if (!t || !plan || !t->live || !(time_us > 0 && time_us < us_most))
+        return MOE_ERR_ARGUMENT;
+    take(&ran, sizeof(ran), plan, plan->struct_size);
+    t->asked = false;
+    before = speak_plainly(t);
+    rc = live_passed(t->live, capacity, &ran, (int64_t)fmax(1, time_us * 1e3));
+    uselocale(before);
+    return rc;
+}
+
+int moetune_spent(struct moetune *t, double us)
+{
+    if (!t || !t->live || !(us >= 0 && us < us_most))
+        return MOE_ERR_ARGUMENT;
+    live_spent(t->live, us);
+    return MOE_OK;
+}
+
 int moetune_status(const struct moetune *t, struct moetune_status *out)
 {
     struct moetune_status all = { .struct_size = sizeof(all) };

@@ -158,6 +158,24 @@ MOETUNE_API int moetune_order(const struct moetune *tuner, struct moetune_order 
 MOETUNE_API int moetune_follow(struct moetune *tuner, const struct moetune_order *order,
                                uint32_t capacity, struct moe_plan *plan);
 
+/* Exchanges cost, and a bucket that is decided needs none.  Who carries orders may do so seldom:
+ * rank 0 says with an order which plan runs in that bucket from the next step on, and for how many
+ * steps (of all buckets) that holds; until then ranks run it without asking, and rank 0 tells those
+ * steps later, in the order in which they were taken, each with the largest time of all ranks.
+ * moetune.torch of db/python does this.  All three are rank 0's (MOE_ERR_ARGUMENT elsewhere). */
+
+/* The best plan known in the capacity's bucket.  *steps: nothing else will be answered there so
+ * long; UINT32_MAX: until told steps are slower than the entry says.  0: ask at the next step. */
+MOETUNE_API int moetune_rest(struct moetune *tuner, uint32_t capacity, struct moe_plan *plan,
+                             uint32_t *steps);
+
+/* Such a step, and the plan that ran; nothing is asked before it. */
+MOETUNE_API int moetune_passed(struct moetune *tuner, uint32_t capacity,
+                               const struct moe_plan *plan, double time_us);
+
+/* What exchanges took, measured: counted like the library's own time. */
+MOETUNE_API int moetune_spent(struct moetune *tuner, double us);
+
 MOETUNE_API int moetune_status(const struct moetune *tuner, struct moetune_status *out);
 
 /* Publishes what is known.  NULL is fine. */

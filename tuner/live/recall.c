@@ -33,6 +33,16 @@ void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source)
     cell->answer.time_us = cell->answer.default_us = 0;
 }
 
+void live_at(const struct live *live, struct cell *cell, uint64_t capacity)
+{
+    if (cell->bucket.capacity == capacity ||
+        capacity / live->setup.window != cell->bucket.key.bucket)
+        return;
+    cell->bucket.capacity = capacity;
+    cell->level.count = 0;
+    cell->slope = (struct slope){ 0 };
+}
+
 static uint32_t source_of(const struct entry_row *entry)
 {
     if (entry->stale && !entry_is_refuted(entry))
@@ -57,7 +67,7 @@ static void settle(struct cell *cell, const struct entry_row *entry)
     cell->answer.default_us = entry->default_us > 0 ? (float)entry->default_us : 0;
     cell->watched = most_ns(entry) > 0;
     if (cell->watched)
-        drift_open(&cell->drift, most_ns(entry), entry->inferred);
+        drift_open(&cell->drift, 1e3 * entry->time_us, most_ns(entry), entry->inferred);
 }
 
 bool live_settle(struct live *live, struct cell *cell)
@@ -67,6 +77,7 @@ bool live_settle(struct live *live, struct cell *cell)
 
     if (arm < 0)
         return false;
+    live_at(live, cell, e->capacity);
     live_answer(live, cell, arm, source_of(e));
     cell->rematch = e->stale && !entry_is_refuted(e) && !e->inferred;
     if (!e->stale && e->tier != TIER_IMPORTED)

@@ -16,7 +16,7 @@ struct prune_options {
 
 #define AT(field) offsetof(struct prune_options, field)
 static const struct option_row rows[] = {
-    { "stale", NULL, OPTION_FLAG, AT(stale), "entries measured before the software changed" },
+    { "stale", NULL, OPTION_FLAG, AT(stale), "entries that are out of date" },
     { "imported", NULL, OPTION_FLAG, AT(imported), "entries of other sites, unless verified here" },
     { "older-than", "DAYS", OPTION_NUMBER, AT(days), "of those only what was decided before",
       .least = 0, .most = 36500 },

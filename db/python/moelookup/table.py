@@ -36,7 +36,7 @@ class Source(enum.IntEnum):
     EXACT = 0  # measured in this bucket
     NEIGHBOUR = 1  # this bucket has no entry; another one inside the tuned range answers
     CLAMPED = 2  # before the first or beyond the last bucket: that one answers
-    STALE = 3  # measured before the machine's software changed
+    STALE = 3  # out of date: the software changed since, or steps became slower
     OVERRIDE = 4  # pinned by a person, or $MOELOOKUP_FORCE
     DEFAULT = 5  # nothing is known, or $MOELOOKUP_DISABLE
     INFERRED = 6  # this bucket lies between measured ones that agree
@@ -180,6 +180,13 @@ def new_plan() -> Any:
 def read_plan(answer: bytes) -> Plan:
     _, r, d, a, source, bucket, time_us, default_us, ctas = _PLAN.unpack(answer)
     return Plan(r, d, _ALL_TO_ALLS[a], Source(source), bucket, time_us, default_us, ctas)
+
+
+def plan_struct(plan: Plan) -> bytes:
+    """A struct moe_plan, the other way."""
+    a = _ALL_TO_ALLS.index(plan.a)
+    rest = plan.bucket, plan.time_us, plan.default_us, plan.ctas
+    return bytes(_PLAN.pack(_PLAN.size, plan.r, plan.d, a, int(plan.source), *rest))
 
 
 class View(_Owned):

@@ -96,7 +96,7 @@ class Adapter:
             **more,
         )
         if factor > 0 and not inequivalent_tokens:
-            tokens = _product(input.shape[:-reserve_dims])
+            tokens = getattr(self.view, "tokens", int)(_product(input.shape[:-reserve_dims]))
             k = min(top_k or gate.top_k, self._experts)
             return self._run(self._answer(capacity(factor, k, self._experts, tokens)), run)
         return self._run_routed(run)

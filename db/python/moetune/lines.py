@@ -5,12 +5,13 @@ import os
 import stat
 from typing import IO, Any, Dict, Optional
 
-from moelookup import Error, Plan, Source
+from moelookup import Error, Plan, Shape, Source
 from moelookup.table import _whole
 
 from .tuner import Status, Tuner, _time
 
 _TO, _FROM, _WINDOW = "MOETUNE_TO", "MOETUNE_FROM", "MOETUNE_WINDOW"
+_LAYER = "MOETUNE_LAYER"
 _NOT_IN_TEXT = {"source", "bucket", "time_us", "default_us"}  # of a Plan
 
 
@@ -25,6 +26,18 @@ def attached_window() -> int:
     return int(said) if is_attached() and said.isdigit() else 0
 
 
+def check_attached(layer: Dict[str, Any]) -> None:
+    """Refuses a layer that is not the one that the command's flags name."""
+    said = dict(pair.partition("=")[::2] for pair in os.environ.get(_LAYER, "").split())
+    names = zip(("E", "k", "D", "H", "W", "dtype"), (*Shape._fields[:5], "dtype"))
+    mine = {short: str(layer[name]) for short, name in names if name in layer and short in said}
+    other = [f"{short}={said[short]}, not {one}" for short, one in mine.items() if one != said[short]]
+    if other:
+        raise Error(
+            f"tune --exec: its flags name another layer than this program's: {'; '.join(other)}"
+        )
+
+
 def attach(db: Any = None, **layer: Any) -> Any:
     """Whoever started this program by `moetune tune --exec`, else Tuner(db, **layer).
 
@@ -32,6 +45,7 @@ def attach(db: Any = None, **layer: Any) -> Any:
     of it attaches, for all its ranks; moetune.torch.Tuner sees to that.
     """
     if is_attached():
+        check_attached(layer)
         return Attached()
     if not layer:
         raise Error(

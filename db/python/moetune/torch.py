@@ -1,33 +1,65 @@
 """One tuner for all ranks of a torch.distributed group.
 
-Rank 0 of the group decides and writes the database; what it decides goes to the others as 32 bytes.
+Rank 0 of the group decides and writes the database.  What it decides goes to the others in an order,
+which also says how long it stands: until then ranks run what they know, without a word to each
+other, and keep their times, whose largest rank 0 learns at the next exchange.  When that is depends
+on orders and on the number of steps alone, so that all ranks come.
 """
 
 import hashlib
+import json
 import os
 import re
-from typing import Any, Optional
+import time
+import zlib
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 import torch.distributed as dist
-from moelookup import Plan, Shape
+from moelookup import Error, Plan, Shape, Source
 from moelookup.table import checked_shape, window
 from moelookup.torch import _agree, _alone, _bytes_tensor, _device
 
-from .lines import Attached, attached_window, is_attached
-from .tuner import US_MOST, Status
+from .lines import Attached, attached_window, check_attached, is_attached
+from .tuner import NEVER, US_MOST, Status
 from .tuner import Tuner as _Tuner
 
 # What a rank says in place of a time; the largest counts.
 _NO_TIME, _FAILED, _WRONG = 1e200, 1e300, float("inf")
+_ORDER_BYTES, _NEWS = 1536, 8  # of an order; how many buckets it may speak of
+# Exchanges that only bring times: after so many steps, more if they take above this part of what
+# exploring may cost.
+_STEPS_LEAST, _STEPS_MOST, _PART = 64, 1024, 0.25
+_WATCHED = 64  # steps that all ranks compare their inputs in once these have changed
+
+
+class _Step:
+    """Since the last exchange."""
+
+    def __init__(self, capacity: int, plan: Plan, asked: bool, alike: bool) -> None:
+        self.capacity, self.plan, self.asked = capacity, plan, asked
+        self.alike = alike  # this rank's input is as large as all had agreed
+        self.time: Optional[float] = None
+
+
+class _Stand(NamedTuple):
+    """A bucket's plan, which holds without an exchange up to a step."""
+
+    plan: Plan
+    until: float
 
 
 class Tuner:
-    """moetune.Tuner, on every rank of the group: each function but status() and close() is a
-    collective, and gives the same plan on all ranks.
+    """moetune.Tuner, on every rank of the group: it gives the same plan on all ranks, which call
+    ask() and tell() alike, for the same capacities.
 
-    group: by default the whole world.  Its collectives carry 32 bytes and one number each step; over
-    nccl that waits for the device, over a gloo group of the same ranks it does not.  device is where
+    Few calls of ask() are collectives: the first in a bucket, each that tries a plan, and one in 64
+    steps or more, which is when drift is noticed.  There all ranks learn what is wrong on any of
+    them, and all raise: another capacity, a number that is no time.  tell() and fail() are none; on
+    every rank flush() gathers what was told so far.
+
+    group: by default the whole world.  Its exchanges, a reduce and a broadcast, wait for the device
+    over nccl; over a gloo group of the same ranks they do not.  device is where
     tensors must be for the group's backend, by default the current CUDA device for nccl and else the
     CPU.  ranks, ranks_per_node, cluster: by default the group's size, torchrun's LOCAL_WORLD_SIZE
     (else all ranks are on one node), and what torch knows of the machine.
@@ -51,10 +83,17 @@ class Tuner:
         self._where = None if alone else _device(group, device)
         self.rank = 0 if alone else dist.get_rank(group)
         self._first = 0 if alone or group is None else dist.get_global_rank(group, 0)
-        self._asked = False
+        self._step, self._next, self._sum = 0, 0, 0  # the last ask; of the next exchange; a checksum
+        self._stands: Dict[int, _Stand] = {}
+        self._steps: List[_Step] = []
+        self._took_s, self._why, self._wrong = 0.0, "", 0.0
+        self.value: Optional[int] = None  # that agreed() was given last on all ranks; None: alone
+        self._asked_with: Optional[int] = None
+        self._watched = 0  # steps in which each value is compared
         layer["ranks"] = ranks or (1 if alone else dist.get_world_size(group))
         layer["ranks_per_node"] = ranks_per_node or _ranks_per_node(layer["ranks"])
         layer["cluster"] = describe_machine(group) if cluster is None else cluster
+        self._share = float(layer.get("share", 0.01))
         self._tuner: Any = None
 
         def digest() -> bytes:
@@ -76,75 +115,200 @@ class Tuner:
 
     def ask(self, capacity: int) -> Plan:
         """The same plan on every rank; all ask for the same capacity."""
-        plan: Optional[Plan] = None
-        error: Optional[Exception] = None
-        order = bytes(self._tuner.order_bytes)
-        if self.rank == 0:
-            try:
-                plan = self._tuner.ask(capacity)
-                order = self._tuner.order()
-            except Exception as caught:
-                error = caught  # the others wait for an order: this one they refuse
-        if not self._alone:
-            tensor = _bytes_tensor(order, self._where)
-            dist.broadcast(tensor, self._first, group=self._group)
-            order = bytes(tensor.tolist())
-        if error is not None:
-            raise error
-        if plan is None:
-            plan = self._tuner.follow(order, capacity)
-        self._asked = True
+        self._step += 1
+        self._sum = zlib.crc32(repr((capacity, self._asked_with)).encode(), self._sum)
+        due = self._is_due()
+        alike = due or self._asked_with == self.value
+        stand = None if due else self._stands.get(capacity // self.window)
+        asked = stand is None or self._step > stand.until
+        if stand is not None and not asked:
+            plan = stand.plan
+        elif self._alone:
+            plan, self._steps = self._tuner.ask(capacity), []
+        else:
+            plan = self._exchange(capacity)
+        self._steps.append(_Step(capacity, plan, asked, alike))
         return plan
+
+    def agreed(self, value: int) -> int:
+        """For an ask whose capacity follows from what may differ between ranks, as the rows of an
+        input: what to take in its place.  That is the value itself where ranks exchange, and all
+        raise if theirs differ; else the last one that all ranks had, so that all ask alike."""
+        self._asked_with = value
+        return value if self.value is None or self._is_due(1) else self.value
 
     def tell(self, time_us: Optional[float]) -> bool:
         """How long the step took on this rank; what counts is the longest.
 
-        None: there is no time of it here.  Then nothing is learnt on any rank, and False is returned
-        on all; a number that is no time is a ValueError on all."""
+        None: there is no time of it here (then False is returned), and nothing is learnt of it."""
         if time_us is None:
-            mine = _NO_TIME
+            self._note(_NO_TIME)
         else:
-            mine = float(time_us) if 0 < time_us < US_MOST else _WRONG
-        return self._learn(mine, "another rank could not run it")
+            self._note(float(time_us) if 0 < time_us < US_MOST else _WRONG)
+        return time_us is not None
 
     def fail(self, why: str = "") -> None:
         """Instead of tell(), on one rank or on more: the plan cannot be run."""
-        self._learn(_FAILED, why)
+        self._why = why
+        self._note(_FAILED)
+
+    def refuse(self, why: str) -> None:
+        """fail(), where all ranks do so alike: the next ask() hears of it."""
+        self.fail(why)
+        self._next = 0
+
+    def flush(self) -> None:
+        """A collective: rank 0 learns what was told."""
+        if self._alone:
+            return
+        under_way = [step for step in self._steps[-1:] if step.time is None]
+        self._exchange(None)
+        self._steps = under_way
 
     def status(self) -> Status:
-        """Rank 0's; other ranks know nothing."""
+        """Rank 0's, as of the last exchange; other ranks know nothing."""
         return self._tuner.status() if self.rank == 0 else Status()
 
     def close(self) -> None:
-        """On rank 0 what is known is published."""
+        """On rank 0 what is known is published; flush() comes first if all ranks are well."""
         if self._tuner is not None:
             self._tuner.close()
 
     def __enter__(self) -> "Tuner":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None:  # else other ranks may be elsewhere
+                self.flush()
+        finally:
+            self.close()
 
-    def _learn(self, mine: float, why: str) -> bool:
-        largest = self._largest(mine if self._asked else _WRONG)
-        self._asked = False
-        if largest == _NO_TIME:
-            return False
-        if largest > _FAILED:
-            raise ValueError("tell: a time above 0 on every rank, once after each ask")
-        if self.rank == 0 and largest == _FAILED:
-            self._tuner.fail(why)
-        elif self.rank == 0:
-            self._tuner.tell(largest)
-        return True
-
-    def _largest(self, value: float) -> float:
+    def _note(self, mine: float) -> None:
+        """A time, or what is said in its place."""
+        step = self._steps[-1] if self._steps else None
+        wrong = step is None or step.time is not None or mine == _WRONG
         if self._alone:
-            return value
-        tensor = torch.tensor([value], dtype=torch.float64, device=self._where)
-        dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self._group)
-        return float(tensor.tolist()[0])
+            if step is not None:
+                step.time = mine
+            self._learn_alone(_WRONG if wrong else mine)
+        elif wrong or step is None:
+            self._wrong = 1.0  # all ranks hear of it
+        else:
+            step.time = mine if step.alike else max(mine, _NO_TIME)
+
+    def _learn_alone(self, mine: float) -> None:
+        if mine == _WRONG:
+            raise ValueError(_NO_SUCH_TIME)
+        if mine == _FAILED:
+            self._tuner.fail(self._why)
+        elif mine < _NO_TIME:
+            self._tuner.tell(mine)
+
+    # ---- exchanges
+
+    def _is_due(self, ahead: int = 0) -> bool:
+        """Whatever is asked for at this step."""
+        return self._alone or self._step + ahead >= self._next or self._watched > 0
+
+    def _exchange(self, capacity: Optional[int]) -> Any:
+        """Times go to rank 0, and an order comes from there."""
+        steps, self._steps = self._steps, []
+        mine = [-self._took_s, self._sum, -self._sum, self._wrong]
+        mine += [_NO_TIME if step.time is None else step.time for step in steps]
+        self._sum, self._wrong = 0, 0.0
+        begin = time.perf_counter()
+        said = torch.tensor(mine, dtype=torch.float64, device=self._where)
+        dist.reduce(said, self._first, dist.ReduceOp.MAX, group=self._group)
+        took_s = time.perf_counter() - begin
+        order, error = b"", None
+        if self.rank == 0:
+            try:
+                order = self._decide(capacity, steps, said.tolist())
+            except Exception as caught:
+                error, order = caught, json.dumps({"error": str(caught)[:200]}).encode()
+        begin = time.perf_counter()
+        tensor = _bytes_tensor(order.ljust(_ORDER_BYTES), self._where)
+        dist.broadcast(tensor, self._first, group=self._group)
+        order = bytes(tensor.tolist())
+        self._took_s = took_s + time.perf_counter() - begin
+        if error is not None:
+            raise error
+        return self._obey(json.loads(order), steps)
+
+    def _decide(self, capacity: Optional[int], steps: List[_Step], said: List[float]) -> bytes:
+        least_s, times = -said[0], said[4:]  # who came last did not wait: that is what it takes
+        if said[1] != -said[2]:
+            raise ValueError(
+                "ask: another capacity on another rank: each must have as many tokens, or Tutel's"
+                " inequivalent_tokens=True"
+            )
+        if said[3]:
+            raise ValueError(_NO_SUCH_TIME)
+        if isinstance(self._tuner, _Tuner):
+            self._tuner.spent(1e6 * least_s)
+        for step, us in zip(steps, times):
+            self._learn(step, us)
+        if capacity is None:
+            return b'{"now": null, "next": 0, "news": []}'
+        order = {"now": self._tuner.ask(capacity), "next": 0, "news": []}
+        if isinstance(self._tuner, _Tuner):
+            news = self._news(capacity)
+            order["news"] = news[:_NEWS]
+            order["next"] = 1 if len(news) > _NEWS else self._rhythm(least_s)
+        return json.dumps(order).encode()
+
+    def _learn(self, step: _Step, us: float) -> None:
+        if us == _FAILED:
+            if step.asked or self._tuner.ask(step.capacity)[:3] == step.plan[:3]:
+                self._tuner.fail(self._why or "another rank could not run it")
+        elif us < _NO_TIME and step.asked:
+            self._tuner.tell(us)
+        elif us < _NO_TIME:
+            self._tuner.passed(step.capacity, step.plan, us)
+
+    def _news(self, capacity: int) -> List[Any]:
+        """What changes of what ranks know: buckets, their best plans, for how many steps they stand.
+        A plan that is new there stands after it has run once, in case it cannot."""
+        news = []
+        here = capacity // self.window
+        for bucket in [here, *self._stands]:
+            plan, rest = self._tuner.rest(capacity if bucket == here else bucket * self.window)
+            old = self._stands.get(bucket)
+            other = old is None or old.plan[:4] != plan[:4] or old.plan[7:] != plan[7:]
+            sooner = old is not None and rest + self._step < old.until - _STEPS_LEAST
+            if bucket == here or other or sooner:
+                news.append([bucket, plan, 0 if other else rest])
+        return news[:1] + [one for one in news[1:] if one[0] != here]
+
+    def _rhythm(self, least_s: float) -> int:
+        status = self._tuner.status()
+        us = _PART * self._share * status.time_us / max(1, status.steps)
+        if us <= 0:
+            return _STEPS_LEAST
+        return int(min(max(1e6 * least_s / us, _STEPS_LEAST), _STEPS_MOST))
+
+    def _obey(self, order: Any, steps: List[_Step]) -> Optional[Plan]:
+        if "error" in order:
+            raise Error(f"rank 0: {order['error']}", -1)
+        # The checksum was the same on all ranks, and so was every value.
+        changed = self.value is not None and self._asked_with != self.value
+        varied = changed or not all(step.alike for step in steps)
+        self._watched = _WATCHED if varied else max(0, self._watched - 1)
+        self.value = self._asked_with
+        self._next = self._step + order["next"]
+        for bucket, plan, rest in order["news"]:
+            until = float("inf") if rest == NEVER else self._step + rest
+            self._stands[bucket] = _Stand(_plan(plan), until)
+        return None if order["now"] is None else _plan(order["now"])
+
+
+_NO_SUCH_TIME = "tell: a time above 0 on every rank, once after each ask"
+
+
+def _plan(values: List[Any]) -> Plan:
+    plan = Plan(*values)
+    return plan._replace(source=Source(plan.source))
 
 
 def _open(db: Any, rank: int, layer: Any) -> Any:
@@ -153,6 +317,7 @@ def _open(db: Any, rank: int, layer: Any) -> Any:
         return tuner, tuner.shape
     defaults = {"dtype": "f32", "train": True, "activation": "relu", "tokens": 0}
     given = dict(defaults, **{name: layer[name] for name in Shape._fields if name in layer})
+    check_attached(given)
     return Attached(speaks=rank == 0), checked_shape(Shape(**given))[0]
 
 

@@ -26,12 +26,14 @@ from moelookup.table import (
     _whole,
     checked_shape,
     new_plan,
+    plan_struct,
     read_plan,
 )
 
 NAME = "libmoetune.so.1"
 ORDER_BYTES = 32
 US_MOST = 1e12  # no time is longer
+NEVER = 2**32 - 1  # of rest()
 _FAILED = 1e300  # MOETUNE_FAILED
 
 
@@ -80,6 +82,9 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "moetune_tell": (c_int, [c_void_p, c_double]),
     "moetune_order": (c_int, [c_void_p, c_char_p]),
     "moetune_follow": (c_int, [c_void_p, c_char_p, c_uint32, c_void_p]),
+    "moetune_rest": (c_int, [c_void_p, c_uint32, c_void_p, POINTER(c_uint32)]),
+    "moetune_passed": (c_int, [c_void_p, c_uint32, c_void_p, c_double]),
+    "moetune_spent": (c_int, [c_void_p, c_double]),
     "moetune_status": (c_int, [c_void_p, POINTER(_StatusStruct)]),
     "moetune_close": (None, [c_void_p]),
     "moetune_version": (c_char_p, []),
@@ -199,6 +204,25 @@ class Tuner(_Owned):
         status = _functions().moetune_follow(self._live(), bytes(order), rows, plan)
         library().check(status, f"follow: an order for capacity {rows}")
         return read_plan(plan.raw)
+
+    def rest(self, capacity: int) -> Tuple[Plan, int]:
+        """The best plan known in the capacity's bucket, and for how many steps nothing else will be
+        answered there (NEVER: as long as steps take what they should)."""
+        plan, steps = new_plan(), c_uint32()
+        rows = _whole("capacity", capacity)
+        status = _functions().moetune_rest(self._live(), rows, plan, byref(steps))
+        library().check(status, f"rest {capacity}")
+        return read_plan(plan.raw), steps.value
+
+    def passed(self, capacity: int, plan: Plan, time_us: float) -> None:
+        """A step that was not asked for: it ran under the plan that rest() had named."""
+        rows, text = _whole("capacity", capacity), plan_struct(plan)
+        status = _functions().moetune_passed(self._live(), rows, text, _time(time_us))
+        library().check(status, f"passed {capacity}")
+
+    def spent(self, us: float) -> None:
+        """What exchanges between ranks took, which counts like the library's own time."""
+        library().check(_functions().moetune_spent(self._live(), float(us)), "spent")
 
     def status(self) -> Status:
         status = _StatusStruct(struct_size=sizeof(_StatusStruct))

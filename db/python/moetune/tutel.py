@@ -12,8 +12,10 @@ moelookup.tutel hold: all ranks call the same layers in the same order with the 
 
 import contextlib
 import importlib.metadata
+import sys
 import time
-from typing import Any, Collection, Dict, Iterator, List, Optional
+import weakref
+from typing import Any, Collection, Dict, Iterator, List, Optional, Set
 
 import torch
 from moelookup import Plan, Shape, Source
@@ -36,8 +38,9 @@ class Tuned:
     (use_reentrant=False) runs the plan of the first, and counts as a part of its backward.  A call whose backward pass has not come to its end by the next one teaches nothing
     either: of several micro-batches under way at once, the layer is not measured.
 
-    Of several layers alike one is tuned, and the others run what it found: adapters made by
-    also(layer).
+    Of several layers alike one is tuned, and the others run what it found: those that are given the
+    same database and arguments while the first is open, and adapters made by also(layer).  Layers of
+    another shape want a database of their own.
 
     axes: those that are tuned; by default r, d on a GPU, and a where there are several nodes.
     Tutel's CPU path has no chunks.  dropless: capacity factors of 0 or below, or inequivalent_tokens,
@@ -59,19 +62,25 @@ class Tuned:
         warm: bool = True,
         **options: Any,
     ) -> None:
-        self.layer = layer
+        _check_kind(layer)
+        self.layer, self._name = layer, ""
+        self._first: Optional[Tuned] = None  # one that was opened alike
         self._train = train
         self._dropless = _is_dropless(layer) if dropless is None else dropless
         self._axes = _axes(layer, self._dropless, options) if axes is None else axes
         if self._dropless and "d" in self._axes.split(","):
             raise ValueError("d cannot be tuned where the capacity is counted while routing")
         if tuner is None:
-            shape = dict(layer_shape(layer), train=train)
+            shape = dict(layer_shape(layer, **options), train=train)
             options.setdefault("layer", implementation(layer))
             options.setdefault("group", layer.group)
-            tuner = Tuner(db, axes=self._axes, **dict(shape, **options))
+            options = dict(shape, **dict(options, axes=self._axes))
+            self._name = repr((db, id(options["group"]), sorted(options.items(), key=str)))
+            self._first = _tuned.get(self._name)
+            tuner = self._first.tuner if self._first else Tuner(db, **options)
+            _tuned.setdefault(self._name, self)
         self.tuner = tuner
-        self._known = _Known(tuner)
+        self._known = self._first._known if self._first else _Known(tuner)
         self._asking = _Asking(tuner, self._known)
         self._adapter = Adapter(layer, self._asking, runnable_r=runnable_r)  # type: ignore[arg-type]
         self._asking.runnable_r = self._adapter.runnable_r
@@ -97,10 +106,11 @@ class Tuned:
     def __call__(self, input: Any, **options: Any) -> Any:
         if _inside_backward() and self._watch is not None and self._watch.is_under_way():
             return self._run(input, self._asking.last, options)
-        if self._train and (_inside_backward() or not torch.is_grad_enabled()):
+        if self._first or (self._train and (_inside_backward() or not torch.is_grad_enabled())):
             return self._run(input, self._known, options)
+        several = self._watch is not None and self._watch.is_under_way()
         self._tell()
-        self._watch = _Watch(self._clock)
+        self._watch = _Watch(self._clock, self._train and several)
         self._asking.d_is_settled = self._counts_while_routing(options)
         result = self._run(input, self._asking, options)
         self._watch.follow(result, self._inputs(input) if self._train else None)
@@ -112,7 +122,11 @@ class Tuned:
 
     def close(self) -> None:
         """Every rank: the last call's time is told, and what is known is published."""
+        if self._first:
+            return
+        _tuned.pop(self._name, None)
         self._tell()
+        getattr(self.tuner, "flush", int)()
         self.tuner.close()
 
     def __enter__(self) -> "Tuned":
@@ -121,7 +135,8 @@ class Tuned:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.close()
-        else:  # other ranks may be elsewhere: no collective more
+        elif not self._first:  # other ranks may be elsewhere: no collective more
+            _tuned.pop(self._name, None)
             self.tuner.close()
 
     def _run(self, input: Any, view: Any, options: Dict[str, Any]) -> Any:
@@ -161,6 +176,10 @@ class Tuned:
                 self._run(x, _Fixed(self.tuner.shape, plan), {"capacity_factor": 1.0})
 
 
+# Those that are open in this process, by database and arguments.
+_tuned: "weakref.WeakValueDictionary[str, Tuned]" = weakref.WeakValueDictionary()
+
+
 # ---- what an Adapter takes for a view
 
 
@@ -176,11 +195,15 @@ class _Known:
     """What the tuner has answered for good, by bucket; the same on all ranks, as its answers are."""
 
     def __init__(self, tuner: Any) -> None:
-        self.shape, self._window = tuner.shape, tuner.window
+        self._tuner, self.shape, self._window = tuner, tuner.shape, tuner.window
         self._plans: Dict[int, Plan] = {}
 
     def plan(self, capacity: int) -> Plan:
         return self._plans.get(capacity // self._window, _DEFAULT)
+
+    def tokens(self, count: int) -> int:
+        """Of the last training step that ranks agreed on: theirs may differ here."""
+        return getattr(self._tuner, "value", None) or count
 
     def learn(self, capacity: int, plan: Plan) -> None:
         if plan.source != Source.TENTATIVE:
@@ -197,6 +220,10 @@ class _Asking:
         self.pending = False
         self.last = _Fixed(self.shape, _DEFAULT)
 
+    def tokens(self, count: int) -> int:
+        """Ranks whose plans differ wait for each other for ever, so none follows a number of its own."""
+        return int(getattr(self.tuner, "agreed", int)(count))
+
     def plan(self, capacity: int) -> Plan:
         plan = self._ask(capacity)
         self.known.learn(capacity, plan)
@@ -211,8 +238,10 @@ class _Asking:
             if self.pending:
                 return plan
             if plan == refused:  # pinned, perhaps: it will not be talked out of it
+                if plan.source == Source.OVERRIDE:
+                    _say_once(f"the layer cannot run {plan}, which was pinned: {_DEFAULT} runs instead")
                 return _DEFAULT
-            self.tuner.fail(f"the layer cannot run {plan}")
+            getattr(self.tuner, "refuse", self.tuner.fail)(f"the layer cannot run {plan}")
             refused = plan
 
     def _runs(self, plan: Plan) -> bool:
@@ -228,8 +257,8 @@ class _Asking:
 class _Watch:
     """Forward and backward of one call; what happens between them is not counted."""
 
-    def __init__(self, clock: Any) -> None:
-        self._clock = clock
+    def __init__(self, clock: Any, spoilt: bool) -> None:
+        self._clock, self._spoilt = clock, spoilt  # its backward pass may be part of a larger one
         self._marks = [clock.now()]
         self._hooks: List[Any] = []
         self._wanted = 2
@@ -252,7 +281,7 @@ class _Watch:
         """None: it did not come to its end."""
         for hook in self._hooks:
             hook.remove()
-        if len(self._marks) != self._wanted:
+        if len(self._marks) != self._wanted or self._spoilt:
             return None
         return self._clock.us(self._marks) or None
 
@@ -295,18 +324,45 @@ def _inside_backward() -> bool:
 # ---- what a layer is
 
 
-def layer_shape(layer: Any) -> Dict[str, Any]:
-    """The layer's shape as moetune has it; the activation is a guess, pass your own."""
+def _check_kind(layer: Any) -> None:
+    wanted = ("gates", "experts", "num_global_experts", "model_dim", "valid_rs")
+    lacks = [name for name in wanted if not hasattr(layer, name)]
+    if lacks:
+        raise TypeError(
+            f"{type(layer).__name__} is no layer of tutel.moe.moe_layer: it has no {', '.join(lacks)};"
+            " moetune.torch.Tuner is ask and tell for any layer"
+        )
+
+
+def _say_once(text: str, said: Set[str] = set()) -> None:
+    if text not in said:
+        said.add(text)
+        print(f"moetune: {text}", file=sys.stderr)
+
+
+def layer_shape(layer: Any, **given: Any) -> Dict[str, Any]:
+    """The layer's shape as moetune has it.  Given may be what the layer does not say, as its
+    activation, which is a guess; what it does say may not be contradicted."""
+    shape = _said_shape(layer, given.get("hidden_dim"))
+    for name in shape.keys() & given.keys() - {"activation"}:
+        if shape[name] != given[name]:
+            raise ValueError(f"{name}={given[name]}: the layer has {shape[name]}")
+    return dict(shape, activation=given.get("activation", shape["activation"]))
+
+
+def _said_shape(layer: Any, hidden_given: Optional[int]) -> Dict[str, Any]:
     experts = layer.experts
     gated = not experts_heed_r(layer) and hasattr(experts, "W_fc3_full_shape")
     hidden = (
         experts.W_fc3_full_shape[1] if gated else getattr(experts, "hidden_size_per_expert", None)
     )
+    hidden = hidden_given if hidden is None else hidden
     dtype = _DTYPES.get(next(experts.parameters()).dtype)
-    if hidden is None or dtype is None:
+    if hidden is None:
+        raise ValueError(f"{type(experts).__name__} does not say its hidden size: pass hidden_dim=")
+    if dtype is None:
         raise ValueError(
-            f"{type(experts).__name__} does not say its hidden size, or its type is none of"
-            f" {', '.join(_DTYPES.values())}: pass an open tuner"
+            f"{next(experts.parameters()).dtype} cannot be tuned: {', '.join(_DTYPES.values())} can"
         )
     return {
         "experts": int(layer.num_global_experts),
