@@ -18,7 +18,9 @@ struct asking {
 static int step_ns(struct crew *crew, const struct moe_shape *shape, struct moe_plan plan,
                    int64_t *ns)
 {
-    struct order order = { .kind = ORDER_LAYER, .shape = *shape, .seed = 1 };
+    struct order order = {
+        .kind = ORDER_LAYER, .shape = *shape, .seed = 1, .limit_bytes = INT64_MAX
+    };
     struct reply reply;
 
     TRY(crew_do(crew, &order, &reply));

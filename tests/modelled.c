@@ -13,7 +13,9 @@
 
 static int measure(struct modelled *m, struct crew *crew)
 {
-    struct order order = { .kind = ORDER_LAYER, .shape = m->shape, .seed = 1 };
+    struct order order = {
+        .kind = ORDER_LAYER, .shape = m->shape, .seed = 1, .limit_bytes = INT64_MAX
+    };
     struct reply reply;
 
     TRY(crew_do(crew, &order, &reply));
