@@ -84,10 +84,11 @@ static int fail_busy(const char *path, const char *owner)
     gethostname(host, sizeof(host) - 1);
     snprintf(mine, sizeof(mine), "host %s process %ld ", host, (long)getpid());
     if (!strncmp(owner, mine, strlen(mine)))
-        return fail(ERR_BUSY,
-                    "this process has the database open already (%s): one tuner writes it, a layer "
-                    "of another shape wants a database of its own",
-                    path);
+        return fail(
+            ERR_BUSY,
+            "this process has the database open already (process %ld, %s): one tuner writes "
+            "it, a layer of another shape wants a database of its own",
+            (long)getpid(), path);
     return fail(ERR_BUSY, "another moetune writes this database: %s (%s)", owner, path);
 }
 

@@ -1259,7 +1259,7 @@ static void a_second_trainer_only_looks_up(void)
     train(&t, 300, 5000);
     said[0] = 0;
     second = open_with(path, options_with(0));
-    CHECK(strstr(said, "this process has the database open already writes") &&
+    CHECK(strstr(said, "this process has the database open already") &&
           strstr(said, "only looks up"));
     u = training_of(second, 2, 0.03);
     train(&u, 300, 2000);
