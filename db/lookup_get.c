@@ -364,7 +364,8 @@ static const char *const reasons[] = {
     [MOE_EXACT] = "exact: measured in this bucket",
     [MOE_NEIGHBOUR] = "neighbour: this bucket has no entry, that of bucket %u answers",
     [MOE_CLAMPED] = "clamped: outside of the tuned buckets, bucket %u answers",
-    [MOE_STALE] = "stale: bucket %u was measured before the software changed, or before steps became slower",
+    [MOE_STALE] =
+        "stale: bucket %u was measured before the software changed, or before steps became slower",
     [MOE_OVERRIDE] = "override: pinned with `moetune override`",
     [MOE_DEFAULT] = "default: no table answers for this layer",
     [MOE_INFERRED] = "inferred: between measured buckets",

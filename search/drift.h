@@ -20,7 +20,7 @@ struct drift {
     double least;     /* what it never falls below */
     double sum, scale, limit;
     float recent[DRIFT_WINDOW]; /* log(ns) above the reference */
-    uint64_t uses, above; /* since the sum was 0 */
+    uint64_t uses, above;       /* since the sum was 0 */
     bool firm;
 };
 

@@ -14,7 +14,8 @@ static const double offset_now_sd = 0.25, /* of the present visit: it may be a b
     local_sd = 0.20,                      /* of r = 0, which shares with nobody */
     own_sd = 0.025,                       /* of one arm, over about an octave of c */
     own_visit_sd = 0.012,                 /* of one arm in one visit */
-    whole_sd = 0.04;                      /* of all arms with r = s: they gather nothing */
+    whole_sd = 0.04,                      /* of all arms with r = s: they gather nothing */
+    ctas_sd = 0.6;                        /* of a number of CTAs: the costs know nothing of it */
 static const double least_variance = 1e-9;
 
 /* ---- memory */
@@ -38,11 +39,24 @@ static double likeness(const struct moe_plan *a, const struct moe_plan *b)
            (a->a == b->a ? 1 : 0.5) * (a->ctas == b->ctas ? 1 : 0.7);
 }
 
+/* Over what the library itself would take, which is 0. */
+static double shared_by_ctas(const struct moe_plan *a, const struct moe_plan *b)
+{
+    double doublings;
+
+    if (!a->ctas || !b->ctas)
+        return 0;
+    doublings = distance(a->ctas, b->ctas) / 0.6931471805599453;
+    return ctas_sd * ctas_sd * exp(-0.25 * doublings * doublings);
+}
+
 static double shared_misfit(const struct moe_plan *a, const struct moe_plan *b, uint32_t slices)
 {
+    double shared = shared_by_ctas(a, b);
+
     if (!a->r || !b->r)
-        return a->r == b->r ? local_sd * local_sd : 0;
-    return likeness(a, b) + (a->r == slices && b->r == slices ? whole_sd * whole_sd : 0);
+        return shared + (a->r == b->r ? local_sd * local_sd : 0);
+    return shared + likeness(a, b) + (a->r == slices && b->r == slices ? whole_sd * whole_sd : 0);
 }
 
 static int allocate_all(struct gaussian *g)

@@ -63,8 +63,8 @@ enum sample_kind bucket_sample_kind(enum decision_purpose purpose);
 uint32_t bucket_count(const struct bucket *b, int arm);   /* samples */
 double bucket_median_ns(const struct bucket *b, int arm); /* of the last ones; NAN: none */
 
-/* What would be published now; of `arm`, if it is not -1, as the static plan.  UNSUPPORTED: no plan can run
- * here; the trials say why. */
+/* What would be published now; of `arm`, if it is not -1, as the static plan.  UNSUPPORTED: no plan
+ * can run here; the trials say why. */
 int bucket_entry(const struct bucket *b, int arm, struct entry_row *out);
 
 #endif
