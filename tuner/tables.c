@@ -6,12 +6,12 @@
 #include "json.h"
 #include "plan.h"
 #include "progress.h"
-#include "quote.h"
 #include "rank_speeds.h"
 #include "shape.h"
 #include "standings.h"
 #include "status.h"
 #include "told.h"
+#include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -183,15 +183,16 @@ static void print_age(const struct printer *p)
 
 static void print_pin(const struct printer *p, const struct override_row *pin)
 {
-    char plan[PLAN_TEXT_BYTES] = "?", since[32];
+    char plan[PLAN_TEXT_BYTES] = "?", since[32], why[sizeof(pin->why)];
 
     moe_plan_format(&pin->plan, plan, sizeof(plan));
     date(pin->since_s, since);
-    fprintf(p->to, "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64 ": %s since %s UTC: ",
+    snprintf(why, sizeof(why), "%s", pin->why);
+    utf8_clean(why, strlen(why), false); /* one line, whatever it holds */
+    fprintf(p->to,
+            "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64 ": %s since %s UTC: %s\n",
             pin->first, pin->last, (uint64_t)pin->first * p->window,
-            bucket_capacity(p->window, pin->last), plan, since);
-    quote_plain(pin->why, p->to);
-    fprintf(p->to, "\n");
+            bucket_capacity(p->window, pin->last), plan, since, why);
 }
 
 static void print_pins(const struct printer *p)
