@@ -127,7 +127,7 @@ static bool take_options(const char *text)
     struct tune_options options = tune_defaults;
     char *copy = strdup(text), *words[WORDS_MAX + 2];
     int first, rc;
-    bool help;
+    bool help = false;
 
     rc = options_parse(tune_rows, split(copy, words), words, &options, &first, &help);
     if (!rc && !help)
