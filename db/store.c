@@ -186,21 +186,23 @@ static int rebuild(struct store *store)
     return repair_fill(&store->records, aside);
 }
 
+static bool has_journal(const struct store *store)
+{
+    char path[PATH_MAX];
+
+    return !beside(store->path, ".journal", path, sizeof(path)) && !access(path, F_OK);
+}
+
 /* A database that is missing or empty beside a journal counts as damaged. */
 static int repair(struct store *store)
 {
-    bool relaxed = store->records.relaxed, has_journal;
-    char journal[PATH_MAX];
+    bool relaxed = store->records.relaxed;
     int version = 0, rc;
 
     if (!is_ours(store->path))
         return OK;
-    TRY(beside(store->path, ".journal", journal, sizeof(journal)));
-    has_journal = !access(journal, F_OK);
     rc = check_sound(store, &version);
-    if (!rc && version && !has_journal)
-        rc = repair_journal(&store->records);
-    if (rc != ERR_BUSY && (rc || (!version && has_journal))) {
+    if (rc != ERR_BUSY && (rc || (!version && has_journal(store)))) {
         records_close(&store->records);
         store->records.relaxed = relaxed;
         rc = rebuild(store);
@@ -220,6 +222,9 @@ static int open_for_writing(struct store *store, unsigned flags)
     TRY(make_file(store->path));
     TRY(inspect(store, SQLITE_OPEN_READWRITE, &version));
     TRY(migrate(store, version));
+    /* One that was copied alone: lines that refer to rows which no line holds would say nothing. */
+    if (version && !has_journal(store))
+        TRY(repair_journal(&store->records));
     return open_journal(store);
 }
 

@@ -133,7 +133,7 @@ int64_t space_bytes(const struct space *space, int arm, uint32_t bucket)
 
 int64_t space_least_bytes(const struct space *space)
 {
-    int64_t least = INT64_MAX;
+    int64_t least = space->anchor_count ? INT64_MAX : 0; /* nothing is to be measured */
 
     for (size_t i = 0; i < space->anchor_count; i++)
         for (size_t arm = 0; arm < space->arm_count; arm++) {
