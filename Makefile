@@ -63,7 +63,10 @@ export OMPI_CC := clang
 $(BUILD)/tests/fuzz_%: SANITIZE += -fsanitize=fuzzer
 endif
 
-FOLDERS := db kernels comm search $(addprefix tuner/,cli layer machine ranks probe engine live) tuner tuner/verbs reports
+FOLDERS := $(addprefix db/,values store exchange lookup) kernels comm search \
+    $(addprefix tuner/,cli layer machine ranks probe bucket live print campaign tune verify program) tuner tuner/verbs reports
+# moelookup.h is where plans and shapes are declared.
+VALUES := -Idb/values -Idb/lookup
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wno-missing-field-initializers
 # Kernels are loops over rows: they must vectorise, and nothing here reads errno or traps of libm.
 KERNEL_FLAGS := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
@@ -77,10 +80,15 @@ BLAS_LIBS = $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 UNIT_SOURCES := $(foreach w,cuda nccl wire_ce,$(wildcard $(FOLDERS:%=%/*$w*.c)))
 SOURCES := $(filter-out $(if $(UNIT),,$(UNIT_SOURCES)),$(wildcard $(FOLDERS:%=%/*.c)))
 CUDA_KERNELS := $(wildcard kernels/*.cu)
-TEST_PARTS := $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/test_% tests/bench_% tests/fuzz_% tests/example_% tests/cuda_% tests/check_% tests/factor_one.c,$(wildcard tests/*.c)))
+# Programs and their parts lie in one folder of the build, whatever room their source is in.
+TEST_ROOMS := $(addprefix tests/,unit bench fuzz program)
+vpath %.c $(TEST_ROOMS)
+tests_of = $(patsubst %.c,$(BUILD)/tests/%$2,$(notdir $1))
+TEST_PROGRAMS := $(wildcard tests/unit/test_*.c tests/program/example_*.c tests/fuzz/fuzz_*.c) tests/unit/factor_one.c
+TEST_PARTS := $(call tests_of,$(filter-out tests/bench/bench_% $(TEST_PROGRAMS),$(wildcard $(TEST_ROOMS:%=%/*.c))),.o)
 LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(SOURCES:%.c=$(BUILD)/%.o)) $(if $(UNIT),$(CUDA_KERNELS:%.cu=$(BUILD)/%.o))
-TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/test_cuda_% tests/test_gpu_on_cpu.c,$(wildcard tests/test_*.c tests/example_*.c tests/fuzz_*.c tests/factor_one.c)))
-BENCHES := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/bench_cuda.c,$(wildcard tests/bench_*.c)))
+TESTS   := $(call tests_of,$(TEST_PROGRAMS))
+BENCHES := $(call tests_of,$(wildcard tests/bench/bench_*.c))
 
 all: deps
 	$(Q)$(MAKE) --no-print-directory build
@@ -101,9 +109,12 @@ $(BUILD)/search/%.o: CFLAGS += -O3 -fno-math-errno
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
+$(BUILD)/tests/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(TEST_ROOMS:%=-I%) -c -o $@ $<
 $(BUILD)/%.o: %.cu Makefile
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) $(NVCC_FLAGS) -Idb -Ikernels -c -o $@ $<
+	$(Q)$(NVCC) $(NVCC_FLAGS) $(VALUES) -Ikernels -c -o $@ $<
 
 $(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
@@ -111,23 +122,23 @@ $(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRAR
 # ---- The CUDA kernels alone, compared with the host's: run on a CPU wherever the toolkit's headers are, and on a
 # GPU (make check-gpu) without MPI and SQLite, and without OpenBLAS where there is none.
 
-KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) kernels/sim%,$(wildcard kernels/*.c)) db/fault.c db/shape.c db/stats.c db/status.c db/utf8.c
+KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) kernels/sim%,$(wildcard kernels/*.c)) $(addprefix db/values/,fault.c shape.c stats.c status.c utf8.c)
 ALONE_CC ?= gcc
-ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP -Idb -Ikernels -Itests \
-               $(CUDA_INCLUDES) $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_CFLAGS),-Itests/plain_blas)
+ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP $(VALUES) -Ikernels -Itests/unit -Itests/gpu \
+               $(CUDA_INCLUDES) $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_CFLAGS),-Itests/gpu/plain_blas)
 ALONE_LIBS = $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_LIBS)) -lm
 ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),$(BUILD)/tests/test_cuda_kernels $(BUILD)/tests/test_cuda_on_cpu))
 ON_CPU_KERNELS = $(CUDA_KERNELS:%.cu=$(BUILD)/on_cpu/%.o)
 # A CPU would forgive an access of 16 bytes that is not aligned.
 ON_CPU_ALIGNED = -fsanitize=alignment -fno-sanitize-recover=alignment
 ON_CPU_FLAGS = -std=c++17 -O1 -g -fPIC -Wall -Wextra -Wno-unknown-pragmas $(ON_CPU_ALIGNED) $(SANITIZE) -MMD -MP \
-               $(CUDA_INCLUDES) -Idb -Ikernels -Itests
+               $(CUDA_INCLUDES) $(VALUES) -Ikernels -Itests/unit -Itests/gpu
 
 $(BUILD)/tests/test_cuda_kernels: $(filter-out %/cuda_paced.o,$(ON_CPU_KERNELS)) $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) \
-    tests/cuda_on_cpu.o tests/cuda_subject_cpu.o tests/test_cuda_kernels.o)
+    $(addprefix tests/gpu/,cuda_on_cpu.o cuda_subject_cpu.o test_cuda_kernels.o))
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $^ $(ALONE_LIBS)
-$(BUILD)/tests/test_cuda_on_cpu: $(BUILD)/on_cpu/tests/cuda_on_cpu.o $(BUILD)/on_cpu/tests/cuda_broken.o $(BUILD)/on_cpu/tests/test_cuda_on_cpu.o
+$(BUILD)/tests/test_cuda_on_cpu: $(BUILD)/on_cpu/tests/gpu/cuda_on_cpu.o $(BUILD)/on_cpu/tests/gpu/cuda_broken.o $(BUILD)/on_cpu/tests/gpu/test_cuda_on_cpu.o
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $^
 $(BUILD)/on_cpu/%.o: %.c Makefile
@@ -138,7 +149,7 @@ $(BUILD)/on_cpu/%.o: %.cc Makefile
 	$(Q)g++ $(ON_CPU_FLAGS) -c -o $@ $<
 $(BUILD)/on_cpu/%.o: %.cu Makefile
 	@mkdir -p $(@D)
-	$(Q)g++ -x c++ $(ON_CPU_FLAGS) -DCUDA_ON_CPU -include tests/cuda_on_cpu.h -c -o $@ $<
+	$(Q)g++ -x c++ $(ON_CPU_FLAGS) -DCUDA_ON_CPU -include tests/gpu/cuda_on_cpu.h -c -o $@ $<
 
 # The CUDA runtime, cuBLAS and NCCL on a CPU, by the names under which they are linked and loaded.
 TWIN := $(BUILD)/gpu_on_cpu
@@ -148,14 +159,14 @@ TWIN_LINK = g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -shared -Wl,-soname,$(@F)
 # The driver's library is loaded with the runtime, though nothing is linked to it.  An RPATH, unlike a RUNPATH, is also
 # heeded when a sanitizer calls dlopen() for the program.
 TWIN_LIBS = -L$(TWIN) -Wl,--disable-new-dtags,-rpath,$(abspath $(TWIN)) -lcudart -Wl,--no-as-needed -l:libcuda.so.1 -Wl,--as-needed -ldl
-$(TWIN)/libcudart.so: $(patsubst %,$(BUILD)/on_cpu/tests/%.o,$(addprefix gpu_on_cpu/,chance events memory runtime streams) cuda_on_cpu)
+$(TWIN)/libcudart.so: $(patsubst %,$(BUILD)/on_cpu/tests/gpu/%.o,$(addprefix gpu_on_cpu/,chance events memory runtime streams) cuda_on_cpu)
 	@mkdir -p $(@D)
 	$(Q)$(TWIN_LINK) $^
-$(TWIN)/libcuda.so.1: $(BUILD)/on_cpu/tests/gpu_on_cpu/driver.o $(TWIN)/libcudart.so
+$(TWIN)/libcuda.so.1: $(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/driver.o $(TWIN)/libcudart.so
 	$(Q)$(TWIN_LINK) $< -L$(TWIN) -lcudart
-$(TWIN_CUBLAS): $(BUILD)/on_cpu/tests/gpu_on_cpu/cublas.o $(TWIN)/libcudart.so
+$(TWIN_CUBLAS): $(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/cublas.o $(TWIN)/libcudart.so
 	$(Q)$(TWIN_LINK) $< -L$(TWIN) -lcudart
-$(TWIN)/libnccl.so: $(BUILD)/on_cpu/tests/gpu_on_cpu/nccl.o $(TWIN)/libcudart.so
+$(TWIN)/libnccl.so: $(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/nccl.o $(TWIN)/libcudart.so
 	$(Q)$(TWIN_LINK) $< -L$(TWIN) -lcudart
 
 # The same test on a GPU, its benchmark, and what the Python benchmark loads.
@@ -165,13 +176,13 @@ GPU_CHECKS := $(addprefix $(BUILD)/tests/,check_cuda_kernels check_cuda_device b
 GPU_ALONE_LIBS = $(call library_path,$(CUDA_HOME),libcudart.so) -lcudart -ldl $(ALONE_LIBS)
 
 gpu-checks: $(GPU_CHECKS)
-$(BUILD)/tests/check_cuda_kernels: $(GPU_ALONE) $(addprefix $(BUILD)/on_gpu/tests/,cuda_subject_gpu.o test_cuda_kernels.o)
+$(BUILD)/tests/check_cuda_kernels: $(GPU_ALONE) $(addprefix $(BUILD)/on_gpu/tests/gpu/,cuda_subject_gpu.o test_cuda_kernels.o)
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(GPU_ALONE_LIBS)
-$(BUILD)/tests/check_cuda_device: $(GPU_ALONE) $(BUILD)/on_gpu/tests/check_cuda_device.o
+$(BUILD)/tests/check_cuda_device: $(GPU_ALONE) $(BUILD)/on_gpu/tests/gpu/check_cuda_device.o
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(GPU_ALONE_LIBS)
-$(BUILD)/tests/bench_cuda: $(GPU_ALONE) $(BUILD)/on_gpu/tests/bench_cuda.o
+$(BUILD)/tests/bench_cuda: $(GPU_ALONE) $(BUILD)/on_gpu/tests/gpu/bench_cuda.o
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(GPU_ALONE_LIBS)
 $(BUILD)/tests/libcuda_kernels.so: $(GPU_ALONE)
@@ -181,11 +192,11 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -fPIC -DMOETUNE_CUDA -c -o $@ $<
 
-# Plans on a GPU, with ranks by fork (tests/forked) where there is no MPI: without SQLite, and OpenBLAS as above.
-PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c)) $(addprefix db/,$(addsuffix .c,cluster input_file plan sha256)) \
+# Plans on a GPU, with ranks by fork (tests/gpu/forked) where there is no MPI: without SQLite, and OpenBLAS as above.
+PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file plan sha256)) \
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c option_values.c options.c suggest.c verb.c) \
     $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover gpu_list gpus hosts keeper launch machine nvml place slurm virtual_ranks)) \
-    tuner/verbs/run.c tests/forked/mpi.c tests/library_wire.c
+    tuner/verbs/run.c tests/gpu/forked/mpi.c tests/unit/library_wire.c
 GPU_PLANS := $(addprefix $(BUILD)/tests/,check_plans check_run)
 PLANS_LIBS = $(patsubst %,-L%,$(dir $(NCCL_LIBRARY))) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(NCCL_LIBRARY))) -lnccl $(GPU_ALONE_LIBS)
 comma := ,
@@ -195,40 +206,40 @@ gpu-plans: $(GPU_PLANS)
 ifneq ($(and $(ON_CPU),$(wildcard $(CUDA_HOME)/include/cublas_v2.h)),)
 ON_CPU += $(addprefix $(BUILD)/tests/,test_gpu_on_cpu test_cuda_device) $(if $(NCCL_HEADER),$(addprefix $(BUILD)/tests/,test_cuda_nccl test_cuda_wire test_cuda_plans test_cuda_run))
 endif
-$(BUILD)/tests/test_gpu_on_cpu: $(BUILD)/on_gpu/tests/test_gpu_on_cpu.o $(TWIN_LIBRARIES)
+$(BUILD)/tests/test_gpu_on_cpu: $(BUILD)/on_gpu/tests/gpu/test_gpu_on_cpu.o $(TWIN_LIBRARIES)
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) $(SANITIZE) -pthread -o $@ $< $(TWIN_LIBS) -l:$(notdir $(TWIN_CUBLAS))
-$(BUILD)/tests/test_cuda_nccl: $(BUILD)/on_gpu/tests/test_cuda_nccl.o $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
+$(BUILD)/tests/test_cuda_nccl: $(BUILD)/on_gpu/tests/gpu/test_cuda_nccl.o $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) $(SANITIZE) -pthread -o $@ $< $(TWIN_LIBS) -lnccl
-$(BUILD)/tests/test_cuda_device: $(GPU_DRIVING) $(ON_CPU_KERNELS) $(BUILD)/on_gpu/tests/check_cuda_device.o $(TWIN_LIBRARIES)
+$(BUILD)/tests/test_cuda_device: $(GPU_DRIVING) $(ON_CPU_KERNELS) $(BUILD)/on_gpu/tests/gpu/check_cuda_device.o $(TWIN_LIBRARIES)
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $(filter %.o,$^) $(TWIN_LIBS) $(ALONE_LIBS)
-$(addprefix $(BUILD)/tests/,test_cuda_wire test_cuda_plans test_cuda_run): $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/forked/patience.o $(GPU_DRIVING) $(ON_CPU_KERNELS) \
+$(addprefix $(BUILD)/tests/,test_cuda_wire test_cuda_plans test_cuda_run): $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/gpu/forked/patience.o $(GPU_DRIVING) $(ON_CPU_KERNELS) \
     $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -Wl,--wrap=watch_of -o $@ $(filter %.o,$^) $(TWIN_LIBS) -lnccl $(ALONE_LIBS)
-$(BUILD)/tests/test_cuda_wire: $(BUILD)/forked/tests/test_cuda_wire.o
-$(BUILD)/tests/test_cuda_plans: $(BUILD)/forked/tests/test_exec.o
-$(BUILD)/tests/test_cuda_run: $(BUILD)/forked/tests/check_run.o
-$(BUILD)/tests/check_plans: $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/test_exec.o $(GPU_ALONE)
+$(BUILD)/tests/test_cuda_wire: $(BUILD)/forked/tests/gpu/test_cuda_wire.o
+$(BUILD)/tests/test_cuda_plans: $(BUILD)/forked/tests/unit/test_exec.o
+$(BUILD)/tests/test_cuda_run: $(BUILD)/forked/tests/gpu/check_run.o
+$(BUILD)/tests/check_plans: $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/unit/test_exec.o $(GPU_ALONE)
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(PLANS_LIBS)
-$(BUILD)/tests/check_run: $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/check_run.o $(GPU_ALONE)
+$(BUILD)/tests/check_run: $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/gpu/check_run.o $(GPU_ALONE)
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(PLANS_LIBS)
 $(BUILD)/forked/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -Wno-maybe-uninitialized -Itests/forked $(FOLDERS:%=-I%) -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_CUDA -c -o $@ $<
+	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -Wno-maybe-uninitialized -Itests/gpu/forked $(FOLDERS:%=-I%) -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_CUDA -c -o $@ $<
 
 # ---- libmoelookup: a part of db/ alone, for other people's programs, so without mpicc
 
 LIB_CC ?= gcc
 LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
-LIB_PARTS := lookup lookup_bind lookup_get lookup_pack lookup_record lookup_set lookup_sqlite plan shape sha256 status utf8 width
+LIB_PARTS := $(basename $(wildcard db/lookup/*.c)) $(addprefix db/values/,plan shape sha256 status utf8 width)
 LIB_OBJECTS := $(LIB_PARTS:%=$(LIB)/lib/%.o)
 LIB_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' \
-             -DSTATUS_SPEAKER='"moelookup"' $(WARN) -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb
+             -DSTATUS_SPEAKER='"moelookup"' $(WARN) -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP $(VALUES) -Idb/store
 LIB_LIBS = -lsqlite3
 ifeq ($(SQLITE),0)
 LIB_CFLAGS += -DMOELOOKUP_NO_SQLITE
@@ -237,11 +248,11 @@ endif
 LIB_VERSION := 1
 
 library: $(LIB)/libmoelookup.so $(LIB)/libmoelookup.a
-$(LIB)/lib/%.o: db/%.c Makefile
+$(LIB)/lib/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(LIB_CC) $(LIB_CFLAGS) -c -o $@ $<
-$(LIB)/libmoelookup.so.$(LIB_VERSION): $(LIB_OBJECTS) db/moelookup.map
-	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=db/moelookup.map \
+$(LIB)/libmoelookup.so.$(LIB_VERSION): $(LIB_OBJECTS) db/lookup/moelookup.map
+	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=db/lookup/moelookup.map \
 	    $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--as-needed -o $@ $(LIB_OBJECTS) $(LIB_LIBS)
 $(LIB)/libmoelookup.so: $(LIB)/libmoelookup.so.$(LIB_VERSION)
 	$(Q)ln -sfn $(<F) $@
@@ -253,11 +264,12 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 
 # ---- libmoetune: the store, the search and what asks them, for trainers that tune themselves
 
-TUNER_PARTS := $(addprefix db/,$(sort $(LIB_PARTS) cluster heat input_file json lease output_file publish records repair schema stats store)) \
-               $(basename $(wildcard search/*.c tuner/engine/*.c tuner/live/*.c))
+TUNER_PARTS := $(sort $(LIB_PARTS) $(addprefix db/values/,cluster input_file json output_file stats)) \
+               $(basename $(filter-out db/store/standings.c,$(wildcard db/store/*.c)) $(wildcard search/*.c tuner/bucket/*.c tuner/live/*.c))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/tunelib/%.o)
 TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \
-               -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb -Isearch -Ituner/engine -Ituner/live
+               -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP \
+               $(VALUES) -Idb/store -Isearch -Ituner/bucket -Ituner/live
 ifneq ($(SQLITE),0)
 library: $(LIB)/libmoetune.so $(LIB)/libmoetune.a
 endif
@@ -280,7 +292,7 @@ $(LIB)/libmoetune.a: $(TUNER_OBJECTS)
 $(BUILD)/prefix: FORCE
 	@mkdir -p $(@D)
 	@echo '$(PREFIX)' | cmp -s - $@ || echo '$(PREFIX)' >$@
-$(LIB)/lib/lookup.o $(LIB)/tunelib/db/lookup.o $(BUILD)/db/lookup.o: $(BUILD)/prefix
+$(addsuffix /db/lookup/lookup.o,$(LIB)/lib $(LIB)/tunelib $(BUILD)): $(BUILD)/prefix
 FORCE:
 
 # What Debian calls the things we need.
@@ -309,15 +321,15 @@ endif
 
 bench: all
 	$(Q)$(MAKE) --no-print-directory benches-built
-	$(Q)tests/bench $(BUILD)
+	$(Q)tests/bench/run $(BUILD)
 bench-%: all
 	$(Q)$(MAKE) --no-print-directory benches-built
-	$(Q)tests/bench $(BUILD) $*
+	$(Q)tests/bench/run $(BUILD) $*
 benches-built: $(BENCHES)
 
 # All that needs a GPU, in under eight minutes; says why where there is none.
 check-gpu:
-	$(Q)MPI='$(MPI)' CUDA_HOME='$(CUDA_HOME)' tests/check_gpu
+	$(Q)MPI='$(MPI)' CUDA_HOME='$(CUDA_HOME)' tests/gpu/check_gpu
 
 # What names the version and the place.
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
@@ -330,7 +342,7 @@ FUZZERS := lookup import texts
 soak: all
 	$(Q)$(MAKE) --no-print-directory tests-built
 	$(Q)$(MAKE) --no-print-directory SAN=fuzz $(FUZZERS:%=build/cpu-fuzz/tests/fuzz_%)
-	$(Q)tests/soak $(BUILD) $(SOAK_KILLS) $(SOAK_SECONDS)
+	$(Q)tests/program/soak $(BUILD) $(SOAK_KILLS) $(SOAK_SECONDS)
 
 # FOLDER NAME: header, libraries, pkg-config, CMake, manual page.
 define put_library
@@ -350,14 +362,14 @@ install: build
 	$(Q)install -m 755 $(BUILD)/moetune $(DEST)/bin/moetune
 	$(Q)$(BUILD)/moetune --man >$(DEST)/share/man/man1/moetune.1
 	$(Q)$(BUILD)/moetune --completion bash >$(DEST)/share/bash-completion/completions/moetune
-	$(Q)install -m 644 comm/moelookup_mpi.h $(DEST)/include
-	$(call put_library,db,moelookup)
+	$(Q)install -m 644 db/lookup/moelookup_mpi.h $(DEST)/include
+	$(call put_library,db/lookup,moelookup)
 ifneq ($(SQLITE),0)
 	$(call put_library,tuner/live,moetune)
 endif
 	@echo "installed in $(DEST): bin/moetune; libmoelookup and libmoetune with headers, pkg-config, CMake, manual pages; completion for bash"
 
-C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) kernels/*.cu kernels/*.cuh tests/*.[ch] tests/*.cu tests/*.cc tests/*/*.h tests/*/*.cc)
+C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) kernels/*.cu kernels/*.cuh $(addprefix tests/,*/*.[ch] */*.cu */*.cc */*/*.[ch] */*/*.cc))
 format:
 	clang-format -i $(C_FILES)
 lint:
@@ -372,6 +384,5 @@ help:
 	@echo "make [all] | tune | test | test-full | soak | bench | bench-NAME | check-gpu | install | format | lint | deps | clean"
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 4
 
--include $(wildcard $(BUILD)/*/*.d $(BUILD)/tuner/*/*.d $(BUILD)/on_?pu/*/*.d $(BUILD)/on_?pu/tests/*/*.d $(BUILD)/forked/*/*.d $(BUILD)/forked/*/*/*.d)
--include $(wildcard $(LIB)/lib/*.d $(LIB)/tunelib/*/*.d $(LIB)/tunelib/tuner/*/*.d)
+-include $(shell find $(BUILD) $(LIB) -name '*.d' 2>/dev/null)
 .PHONY: gpu-checks gpu-plans check-gpu all build library FORCE deps tune test test-full soak tests-built bench benches-built install format lint clean help

@@ -80,7 +80,7 @@ static bool is_no_better(const struct decision *d, int arm)
 }
 
 /* The search's winner, unless it may do harm. */
-static int published(const struct decision *d, const struct search_verdict *found)
+static int published(const struct decision *d, const struct search_result *found)
 {
     int incumbent = d->setup.incumbent;
     int best = is_safe(d, found->winner) ? found->winner : best_safe(d);
@@ -117,7 +117,7 @@ int decision_next(struct decision *d, enum decision_purpose *purpose)
     if (next != SEARCH_DONE)
         return next;
     *purpose = DECISION_SAFETY;
-    winner = search_verdict(s).winner;
+    winner = search_result(s).winner;
     if (s->cut || winner < 0 || d->safety_samples >= d->setup.patience)
         return DECISION_DONE;
     if (is_new(d, d->setup.incumbent))
@@ -207,7 +207,7 @@ static void describe(const struct decision *d, struct decision_result *r)
 
 bool decision_result(const struct decision *d, struct decision_result *out)
 {
-    struct decision_result r = { .found = search_verdict(d->setup.search) };
+    struct decision_result r = { .found = search_result(d->setup.search) };
 
     if (r.found.winner < 0)
         return false;
@@ -220,7 +220,7 @@ bool decision_result(const struct decision *d, struct decision_result *out)
 
 bool decision_result_of(const struct decision *d, int arm, struct decision_result *out)
 {
-    *out = (struct decision_result){ .found = search_verdict(d->setup.search),
+    *out = (struct decision_result){ .found = search_result(d->setup.search),
                                      .arm = arm,
                                      .word = DECISION_STATIC };
     if (out->found.winner < 0)

@@ -56,7 +56,7 @@ extern const char *const decision_words[];
 struct decision_result {
     int arm; /* that the dictionary gets */
     enum decision_word word;
-    struct search_verdict found;
+    struct search_result found;
     double ns, low_ns, high_ns;       /* of a step under it: expected, and a 95 % interval */
     double default_ns;                /* NAN without a default */
     double gain, gain_low, gain_high; /* 1 - ns / default_ns with its interval; NAN without one */

@@ -63,7 +63,7 @@ static void exhaustive_drop(struct search *search, int arm, bool failed)
     (void)arm; /* what is not usable is passed over */
 }
 
-static void exhaustive_verdict(struct search *search, struct search_verdict *out)
+static void exhaustive_verdict(struct search *search, struct search_result *out)
 {
     tally_verdict(search->own, search, out);
     out->bound = tally_bound(search, out->winner);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Standard deviations of log(ns), tuned by simulation (tests/bench_search.c). */
+/* Standard deviations of log(ns), tuned by simulation (tests/bench/bench_search.c). */
 static const double offset_now_sd = 0.25, /* of the present visit: it may be a burst as a whole */
     smooth_sd = 0.12,                     /* misfit shared by neighbouring r, d, a and c */
     local_sd = 0.20,                      /* of r = 0, which shares with nobody */

@@ -747,7 +747,7 @@ static bool measured_anything(const struct guided *g)
 }
 
 static void judge_belief(const struct search *search, const bool *usable, const struct belief *b,
-                         struct search_verdict *out)
+                         struct search_result *out)
 {
     double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX];
     int winner = best_but(search, usable, b->mean, -1);
@@ -767,7 +767,7 @@ static void judge_belief(const struct search *search, const bool *usable, const 
 }
 
 static void guided_infer(struct search *search, uint64_t capacity, const bool *usable,
-                         struct search_verdict *out)
+                         struct search_result *out)
 {
     struct guided *g = search->own;
 
@@ -820,7 +820,7 @@ static double guided_slope(struct search *search, int arm, uint64_t from, uint64
            costs_log_ns(&gp->costs, gp->constants, from ? (double)from : 1, plan);
 }
 
-static void guided_verdict(struct search *search, struct search_verdict *out)
+static void guided_verdict(struct search *search, struct search_result *out)
 {
     struct guided *g = search->own;
     struct view v = view_of(search, g, -1);

@@ -162,7 +162,7 @@ static void paper_drop(struct search *search, int arm, bool failed)
     (void)arm; /* what is not usable is left out of its line */
 }
 
-static void paper_verdict(struct search *search, struct search_verdict *out)
+static void paper_verdict(struct search *search, struct search_result *out)
 {
     tally_verdict(search->own, search, out);
     if (out_of_samples(search))

@@ -438,10 +438,10 @@ static struct rounds_gain gain_of(struct range range)
                                  0 - expm1(range.low) };
 }
 
-struct rounds_verdict rounds_verdict(const struct rounds *r)
+struct rounds_result rounds_result(const struct rounds *r)
 {
     static const struct rounds_gain unknown = { NAN, NAN, NAN };
-    struct rounds_verdict v = { unknown, unknown, .rounds = r->round, .steps = r->steps };
+    struct rounds_result v = { unknown, unknown, .rounds = r->round, .steps = r->steps };
     struct range range;
 
     if (range_over_default(r, PERCENT_95, &range))
@@ -628,7 +628,7 @@ static bool is_clear(double log_ratio, double sd)
     return log_ratio < -2 * sd && log_ratio < log1p(-0.01);
 }
 
-bool rounds_prefers_static(const struct rounds *r, const struct rounds_verdict *v, int bucket)
+bool rounds_prefers_static(const struct rounds *r, const struct rounds_result *v, int bucket)
 {
     const struct rounds_contest *c = &r->contests[bucket];
     int role = role_of_static(r, v->static_arm);

@@ -5,7 +5,7 @@
  *     rounds_tell(r, bucket, arm, recorded_ns);          what was sampled before, in its order
  *     while (rounds_next(r, &bucket, &arm))
  *         rounds_tell(r, bucket, arm, measured_ns);      or rounds_drop(r, bucket, arm) if it
- * failed verdict = rounds_verdict(r);
+ * failed verdict = rounds_result(r);
  *
  * A round visits buckets in shuffled order, and in each of them every contestant once, in shuffled
  * order and without anything between: what slows the machine for longer than a few steps slows
@@ -62,7 +62,7 @@ struct rounds_gain {
     double gain, low, high;
 };
 
-struct rounds_verdict {
+struct rounds_result {
     /* Over the default plan, and over the best static one: the arm is chosen on half of the
      * cycles and judged on the other half, and the other way round, for the best of several is
      * also the luckiest of them.  Where the halves disagree the arm named is all cycles' choice. */
@@ -85,11 +85,11 @@ void rounds_drop(struct rounds *rounds, int bucket, int arm);
  * among the contestants. */
 bool rounds_republish(struct rounds *rounds, int bucket, int arm);
 
-struct rounds_verdict rounds_verdict(const struct rounds *rounds);
+struct rounds_result rounds_result(const struct rounds *rounds);
 
 /* Whether the table does better to take the static plan here: it beats the table as a whole and
  * not clearly loses here, or it clearly wins here; and it is not slower than the default. */
-bool rounds_prefers_static(const struct rounds *rounds, const struct rounds_verdict *verdict,
+bool rounds_prefers_static(const struct rounds *rounds, const struct rounds_result *verdict,
                            int bucket);
 
 #endif

@@ -158,14 +158,14 @@ static uint32_t arms_sampled(const struct search *search)
     return n;
 }
 
-struct search_verdict search_verdict(struct search *search)
+struct search_result search_result(struct search *search)
 {
-    struct search_verdict out = { .winner = -1,
-                                  .runner_up = -1,
-                                  .bound = NAN,
-                                  .samples = search->samples,
-                                  .arms = arms_sampled(search),
-                                  .reason = SEARCH_CERTAIN };
+    struct search_result out = { .winner = -1,
+                                 .runner_up = -1,
+                                 .bound = NAN,
+                                 .samples = search->samples,
+                                 .arms = arms_sampled(search),
+                                 .reason = SEARCH_CERTAIN };
 
     if (!search->visits || !anything_usable(search))
         return out;
@@ -178,9 +178,9 @@ struct search_verdict search_verdict(struct search *search)
 }
 
 bool search_infer(struct search *search, uint64_t capacity, const bool *usable,
-                  struct search_verdict *out)
+                  struct search_result *out)
 {
-    struct search_verdict found = {
+    struct search_result found = {
         .winner = -1, .runner_up = -1, .bound = NAN, .reason = SEARCH_INFERRED
     };
 

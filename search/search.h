@@ -6,7 +6,7 @@
  *     search_visit(s, capacity, usable);
  *     while ((arm = search_next(s)) != SEARCH_DONE)
  *         search_tell(s, arm, measured_ns);            or search_drop(s, arm) if it failed
- *     verdict = search_verdict(s);
+ *     verdict = search_result(s);
  *
  * To resume, do the same with recorded samples: what search_next answers is then ignored, and the
  * state afterwards is that of the run that was cut off. */
@@ -59,7 +59,7 @@ struct search_setup {
     uint64_t seed;
 };
 
-struct search_verdict {
+struct search_result {
     int winner, runner_up;  /* arms; -1 = none was ever usable (runner_up: only one) */
     double bound;           /* the true loss of the winner is below this share with 95 %; NAN:
                              * the strategy cannot say (paper; exhaustive with one round) */
@@ -83,11 +83,11 @@ struct search_ops {
     void (*tell)(struct search *search, int arm, double log_ns);
     void (*add)(struct search *search, int arm, double log_ns); /* a sample it did not ask for */
     void (*drop)(struct search *search, int arm, bool failed); /* false: what it took stays known */
-    void (*verdict)(struct search *search, struct search_verdict *out);
+    void (*verdict)(struct search *search, struct search_result *out);
     /* Without measuring: the verdict for an unvisited capacity, and one arm's expected log(ns).
      * NULL: the strategy cannot. */
     void (*infer)(struct search *search, uint64_t capacity, const bool *usable,
-                  struct search_verdict *out);
+                  struct search_result *out);
     double (*estimate)(struct search *search, uint64_t capacity, int arm);
     /* An arm's log(ns) at one capacity minus that at another, as plain costs go.  NULL: none are
      * known. */
@@ -140,11 +140,11 @@ void search_shun(struct search *search,
                  int arm);              /* the same for one that is too slow to be tried */
 void search_cut(struct search *search); /* no more in this visit */
 
-struct search_verdict search_verdict(struct search *search);
+struct search_result search_result(struct search *search);
 
 /* For a capacity between visited ones.  False: this strategy cannot, or has measured nothing. */
 bool search_infer(struct search *search, uint64_t capacity, const bool *usable,
-                  struct search_verdict *out);
+                  struct search_result *out);
 
 /* Expected time of an arm in ns from all that was measured; NAN when the strategy has no model. */
 double search_estimate(struct search *search, uint64_t capacity, int arm);

@@ -122,7 +122,7 @@ static int stand_in(const struct search *search)
 }
 
 void tally_verdict(const struct tally *tally, const struct search *search,
-                   struct search_verdict *out)
+                   struct search_result *out)
 {
     int best = -1, second = -1;
 

@@ -20,7 +20,7 @@ double tally_median(const struct tally *tally, int arm); /* INFINITY if there is
 /* Fills winner and runner-up: least median among the usable arms; full ones go before others.
  * With no sample at all the winner is the default plan, or else the first usable one. */
 void tally_verdict(const struct tally *tally, const struct search *search,
-                   struct search_verdict *out);
+                   struct search_result *out);
 
 /* As struct search_ops has them, for a strategy whose own state is a tally: from medians and a
  * spread pooled over all arms, that of the first few samples being guessed.  The bound holds if the

@@ -1,6 +1,6 @@
 /* moetune tune: the main job, from options to the dictionary. */
+#include "exec_protocol.h"
 #include "host.h"
-#include "interview.h"
 #include "json.h"
 #include "paste.h"
 #include "standings.h"
@@ -21,7 +21,7 @@ struct tuning {
     struct tune_request request;
     struct campaign campaign;
     struct sweep_setup setup;
-    struct errands errands; /* of --from-misses */
+    struct misses misses; /* of --from-misses */
     struct sweep_result results[TUNE_LAYERS_MAX];
     size_t swept;
     int unfit; /* ERR_NOMEM: for one of the layers there is too little memory */
@@ -47,13 +47,13 @@ static bool from_misses(const struct tuning *t)
     return t->request.options.misses.count > 0;
 }
 
-static int run_errands(struct tuning *t)
+static int run_misses(struct tuning *t)
 {
-    if (!t->errands.count)
+    if (!t->misses.count)
         note("everything that was asked for is in the table");
     t->swept = t->request.space_count;
-    return sweep_errands(&t->setup, t->request.spaces, t->request.space_count, &t->errands,
-                         t->results);
+    return sweep_misses(&t->setup, t->request.spaces, t->request.space_count, &t->misses,
+                        t->results);
 }
 
 /* ---- what is said at the end */
@@ -193,7 +193,7 @@ static int run(void *self)
 
     TRY(campaign_recognise(&t->campaign));
     if (from_misses(t))
-        TRY(errands_list(&t->request, t->campaign.store, &t->errands));
+        TRY(misses_list(&t->request, t->campaign.store, &t->misses));
     for (size_t i = 0; i < t->request.space_count; i++)
         buckets += (uint32_t)t->request.spaces[i].anchor_count;
     tune_request_learn(&t->request, &t->campaign.cluster);
@@ -208,7 +208,7 @@ static int run(void *self)
                                      .limit_bytes = t->request.memory_limit_bytes,
                                      .retune = o->retune,
                                      .asked = t->request.asked };
-    return campaign_finish(&t->campaign, from_misses(t) ? run_errands(t) : sweep_all(t), print, t);
+    return campaign_finish(&t->campaign, from_misses(t) ? run_misses(t) : sweep_all(t), print, t);
 }
 
 static int tune(struct tuning *t)
@@ -219,7 +219,7 @@ static int tune(struct tuning *t)
     t->campaign.setup = t->request.options.setup;
     rc = campaign_lead(&t->campaign, &verb);
     rc = rc ? rc : t->unfit;
-    errands_free(&t->errands);
+    misses_free(&t->misses);
     tune_request_free(&t->request);
     return rc;
 }
@@ -232,7 +232,7 @@ static int start(const struct verb_call *call, void *options)
 
     TRY(tune_options_check(o, call->arguments[0]));
     if (o->exec)
-        return interview(o);
+        return exec_protocol(o);
     t = calloc(1, sizeof(*t));
     if (!t)
         return fail(ERR_NOMEM, "the tuner");
@@ -247,7 +247,7 @@ static int start(const struct verb_call *call, void *options)
 static void print_tables(FILE *out)
 {
     tune_tables(out);
-    fprintf(out, "\n%s", interview_help);
+    fprintf(out, "\n%s", exec_protocol_help);
 }
 
 const struct verb tune_verb = {

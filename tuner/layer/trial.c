@@ -30,7 +30,7 @@ void trial_close(struct trial *trial)
 }
 
 /* What a test may want to happen to one rank in the middle of a step. */
-static void suffer(void)
+static void inject_fault(void)
 {
     if (fault_hit("crash"))
         raise(SIGKILL);
@@ -50,7 +50,7 @@ static int step(void *self)
     struct rig *rig = s->trial->rig;
     int rc;
 
-    suffer();
+    inject_fault();
     rig->engine->comm->muted = s->mode == STEP_COMPUTE;
     rig->engine->compute->muted = s->mode == STEP_COMM;
     rc = rig_step(rig, s->trial->exec);

@@ -145,10 +145,10 @@ static bool affordable(struct live *live, const struct cell *cell, double ratio)
     double cost_us = fmax(0, (ratio - 1) * level_ns(&cell->level) * 1e-3);
 
     live->saving_us = caution * cost_us;
-    if (purse_left_us(&live->purse) < live->saving_us)
+    if (budget_left_us(&live->budget) < live->saving_us)
         return false;
     live->saving_us = 0;
-    live->purse.reserved_us = cost_us;
+    live->budget.reserved_us = cost_us;
     return true;
 }
 
@@ -177,7 +177,7 @@ int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpo
         return -1;
     }
     if (live->focus != cell || cell->level.count < STEPS_BEFORE ||
-        purse_left_us(&live->purse) < live->saving_us)
+        budget_left_us(&live->budget) < live->saving_us)
         return -1;
     for (;;) {
         *purpose = DECISION_SEARCH;
@@ -207,7 +207,7 @@ int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpo
 
 double live_saves(const struct live *live)
 {
-    return fmax(live->saving_us, caution * live->purse.reserved_us);
+    return fmax(live->saving_us, caution * live->budget.reserved_us);
 }
 
 uint32_t live_waits(const struct live *live, const struct cell *cell, uint32_t saving)
@@ -227,7 +227,7 @@ uint32_t live_waits(const struct live *live, const struct cell *cell, uint32_t s
 static void follow_leader(struct live *live, struct cell *cell)
 {
     const struct bucket *b = &cell->bucket;
-    int leader = search_verdict(live->dictionary.search).winner;
+    int leader = search_result(live->dictionary.search).winner;
 
     if (cell->rematch || leader < 0 || leader == cell->best ||
         bucket_count(b, leader) < STEPS_BEFORE ||

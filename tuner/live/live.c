@@ -84,7 +84,7 @@ static void keep(struct live *live, double now_us)
 static void drop_pending(struct live *live)
 {
     if (live->pending.cell)
-        purse_settle(&live->purse, live->purse.reserved_us);
+        budget_settle(&live->budget, live->budget.reserved_us);
     live->pending.cell = NULL;
 }
 
@@ -113,13 +113,13 @@ static void choose(struct live *live, struct cell *cell, double now_us)
 
     if (cell->state == CELL_OPEN) {
         live_prepare(live, cell);
-        if (learns(live) && cell->state == CELL_OPEN && purse_left_us(&live->purse) >= 0)
+        if (learns(live) && cell->state == CELL_OPEN && budget_left_us(&live->budget) >= 0)
             arm = live_next(live, cell, &p->purpose);
     }
     p->sampled = arm >= 0;
     p->arm = p->sampled ? arm : cell->best;
     keep(live, now_us);
-    purse_own(&live->purse, clock_us(live) - now_us);
+    budget_own(&live->budget, clock_us(live) - now_us);
 }
 
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
@@ -207,7 +207,7 @@ static int learn(struct live *live, const struct pending *p, int64_t ns)
         rc = live_learn(live, cell, p->purpose, p->arm, ns);
     else
         rc = watch(live, p, (double)ns);
-    purse_own(&live->purse, clock_us(live) - begun_us);
+    budget_own(&live->budget, clock_us(live) - begun_us);
     return rc;
 }
 
@@ -230,11 +230,11 @@ static int close_step(struct live *live, const struct pending *p, double ns)
 
     live->status.steps++;
     live->status.tried += p->arm != p->cell->best;
-    live->purse.run_us += ns * 1e-3;
+    live->budget.run_us += ns * 1e-3;
     if (p->arm < 0)
         return OK;
     as_if = as_if_ns(live, p, ns);
-    purse_settle(&live->purse, cost_us(p, as_if));
+    budget_settle(&live->budget, cost_us(p, as_if));
     if (p->arm == p->cell->best)
         level_add(&p->cell->level, as_if);
     return learns(live) && (p->sampled || p->cell->watched) ? learn(live, p, (int64_t)as_if) : OK;
@@ -286,7 +286,7 @@ int live_passed(struct live *live, uint32_t capacity, const struct moe_plan *pla
         keep(live, clock_us(live));
     if (p.arm != p.cell->best || p.arm < 0) { /* another one has become the best since */
         live->status.steps++;
-        live->purse.run_us += (double)ns * 1e-3;
+        live->budget.run_us += (double)ns * 1e-3;
     } else if (close_step(live, &p, (double)ns)) {
         live_give_up(live);
     }
@@ -295,16 +295,16 @@ int live_passed(struct live *live, uint32_t capacity, const struct moe_plan *pla
 
 void live_spent(struct live *live, double us)
 {
-    purse_own(&live->purse, us);
+    budget_own(&live->budget, us);
 }
 
 /* Steps until so much more may be spent; a step is taken for as long as they were on average. */
 static uint32_t steps_to_save(const struct live *live, double us)
 {
     double income = live->status.steps
-                        ? live->purse.share * live->purse.run_us / (double)live->status.steps
+                        ? live->budget.share * live->budget.run_us / (double)live->status.steps
                         : 0;
-    double missing = us - purse_left_us(&live->purse);
+    double missing = us - budget_left_us(&live->budget);
 
     if (missing <= 0)
         return 0;
@@ -332,9 +332,9 @@ struct moetune_status live_status(const struct live *live)
 
     s.struct_size = sizeof(s);
     s.looking_up |= !live->dictionary.store;
-    s.time_us = live->purse.run_us;
-    s.cost_us = live->purse.spent_us;
-    s.own_us = live->purse.own_us;
+    s.time_us = live->budget.run_us;
+    s.cost_us = live->budget.spent_us;
+    s.own_us = live->budget.own_us;
     for (uint32_t i = 0; i < live->cells.count; i++) {
         s.decided += live->cells.items[i]->state == CELL_SETTLED;
         s.open += live->cells.items[i]->state == CELL_OPEN;

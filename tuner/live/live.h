@@ -3,9 +3,9 @@
 #ifndef LIVE_H
 #define LIVE_H
 
+#include "budget.h"
 #include "cell.h"
 #include "moetune.h"
-#include "purse.h"
 
 struct live_setup {
     const char *path; /* NULL: the default place */
@@ -32,7 +32,7 @@ struct live {
     uint64_t progress;          /* `asked` when that last came a step further */
     uint32_t decided, insights; /* buckets; how often one found a better plan */
 
-    struct purse purse;
+    struct budget budget;
     double saving_us; /* what the bucket under way waits for */
     struct pending {
         struct cell *cell; /* NULL: nothing is asked */

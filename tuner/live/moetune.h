@@ -162,7 +162,8 @@ MOETUNE_API int moetune_follow(struct moetune *tuner, const struct moetune_order
  * rank 0 says with an order which plan runs in that bucket from the next step on, and for how many
  * steps (of all buckets) that holds; until then ranks run it without asking, and rank 0 tells those
  * steps later, in the order in which they were taken, each with the largest time of all ranks.
- * moetune.torch of db/python does this.  All three are rank 0's (MOE_ERR_ARGUMENT elsewhere). */
+ * moetune.torch of db/lookup/python does this.  All three are rank 0's (MOE_ERR_ARGUMENT
+ * elsewhere). */
 
 /* The best plan known in the capacity's bucket.  *steps: nothing else will be answered there so
  * long; UINT32_MAX: until told steps are slower than the entry says.  0: ask at the next step. */

@@ -281,7 +281,7 @@ int live_open(const struct live_setup *setup, struct live **out)
                                             .effort = &efforts[EFFORT],
                                             .harm = setup->harm,
                                             .margin = setup->margin };
-    live->purse.share = setup->share;
+    live->budget.share = setup->share;
     TRY_OUT(describe(setup, &cluster));
     TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->dictionary.arm_count));
     live->dictionary.standard = arms_find(live->arms, live->dictionary.arm_count, &standard);

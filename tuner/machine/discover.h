@@ -16,7 +16,7 @@ struct discovery {
 };
 
 /* Collective; the same on every rank.  device: see gpus_agree_device().  ranks_per_node > 0: a
- * pretence, see world_open. */
+ * virtual, see world_open. */
 int discover(struct world *world, const char *device, uint32_t ranks_per_node,
              struct discovery *out);
 void discovery_free(struct discovery *discovery);

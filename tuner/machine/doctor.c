@@ -20,9 +20,9 @@
 
 static const char *const finding_words[] = { "fine", "note", "WRONG", NULL };
 
-const struct verdict finding_fine = { FINDING_FINE, NULL, NULL };
+const struct judgement finding_fine = { FINDING_FINE, NULL, NULL };
 
-void findings_add(struct findings *out, struct verdict verdict, const char *format, ...)
+void findings_add(struct findings *out, struct judgement judgement, const char *format, ...)
 {
     struct finding *f = &out->list[out->count];
     va_list args;
@@ -30,7 +30,9 @@ void findings_add(struct findings *out, struct verdict verdict, const char *form
     if (out->count == FINDINGS_MAX)
         return;
     out->count++;
-    *f = (struct finding){ .level = verdict.level, .effect = verdict.effect, .cure = verdict.cure };
+    *f = (struct finding){ .level = judgement.level,
+                           .effect = judgement.effect,
+                           .cure = judgement.cure };
     va_start(args, format);
     vsnprintf(f->what, sizeof(f->what), format, args);
     va_end(args);
@@ -65,7 +67,7 @@ static void folder_of(const char *path, char *folder, size_t size)
 
 static void check_file_system(const struct statfs *fs, const char *folder, struct findings *out)
 {
-    static const struct verdict shared = {
+    static const struct judgement shared = {
         FINDING_WRONG, "locks are unreliable there: two tuners may damage the database",
         "--db on a local disk; share the exported or published table instead"
     };
@@ -81,8 +83,8 @@ static void check_file_system(const struct statfs *fs, const char *folder, struc
 
 static void check_space(const struct statfs *fs, const char *folder, struct findings *out)
 {
-    static const struct verdict full = { FINDING_WRONG, "the sweep ends at the first write",
-                                         "free some space, or --db elsewhere" };
+    static const struct judgement full = { FINDING_WRONG, "the sweep ends at the first write",
+                                           "free some space, or --db elsewhere" };
     uint64_t mib = (uint64_t)fs->f_bavail * (uint64_t)fs->f_bsize >> 20;
 
     findings_add(out, mib < 64 ? full : finding_fine, "database: %llu MiB free in %s",
@@ -91,8 +93,8 @@ static void check_space(const struct statfs *fs, const char *folder, struct find
 
 void doctor_database(const char *path, struct findings *out)
 {
-    static const struct verdict denied = { FINDING_WRONG, "nothing can be remembered",
-                                           "--db in a folder of your own" };
+    static const struct judgement denied = { FINDING_WRONG, "nothing can be remembered",
+                                             "--db in a folder of your own" };
     char folder[PATH_MAX];
     struct statfs fs;
 
@@ -111,11 +113,11 @@ void doctor_database(const char *path, struct findings *out)
 
 static void check_cores(uint32_t ranks, int cores, const char *host, struct findings *out)
 {
-    static const struct verdict shared = {
+    static const struct judgement shared = {
         FINDING_WRONG, "ranks wait for each other's time slices: the table tells of the scheduler",
         "as many ranks as cores at most; half as many lets compute and communication overlap"
     };
-    static const struct verdict crowded = {
+    static const struct judgement crowded = {
         FINDING_NOTE, "a rank's communication shares a core with its compute: less overlap",
         "half as many ranks as cores, unless trainers run like this as well"
     };
@@ -131,7 +133,7 @@ static void check_cores(uint32_t ranks, int cores, const char *host, struct find
 static void check_queueing(uint32_t ranks, int cores, double load, const char *host,
                            struct findings *out)
 {
-    static const struct verdict late = {
+    static const struct judgement late = {
         FINDING_WRONG, "a rank without a core queues its kernels late, and the GPU waits for it",
         "a core for each rank: fewer ranks, an idle machine, or a larger allocation"
     };
@@ -192,7 +194,7 @@ static double load_here(void)
 
 static void check_load(double load, const char *host, struct findings *out)
 {
-    static const struct verdict busy = {
+    static const struct judgement busy = {
         FINDING_WRONG, "other work takes time from some steps and not from others",
         "wait until the machine is idle, or tune in an allocation "
         "of its own"
@@ -216,9 +218,9 @@ static void governor_here(char *word, size_t size)
 
 static void check_governor(const char *word, const char *host, struct findings *out)
 {
-    static const struct verdict slow = { FINDING_NOTE,
-                                         "the first steps of a trial run at another clock",
-                                         "cpupower frequency-set -g performance" };
+    static const struct judgement slow = { FINDING_NOTE,
+                                           "the first steps of a trial run at another clock",
+                                           "cpupower frequency-set -g performance" };
     bool steady = !strcmp(word, "performance") || !strcmp(word, "none");
 
     findings_add(out, steady ? finding_fine : slow, "frequency: governor of %s is %s", host, word);
@@ -226,7 +228,7 @@ static void check_governor(const char *word, const char *host, struct findings *
 
 static void check_environment(struct findings *out)
 {
-    static const struct verdict yields = {
+    static const struct judgement yields = {
         FINDING_WRONG, "every test of a message gives the core away: nothing overlaps any more",
         "unset it; moetune waits by itself where ranks share cores"
     };
@@ -239,9 +241,9 @@ static void check_environment(struct findings *out)
 /* OpenBLAS chooses by name; a processor that is newer than it gets slower kernels. */
 static void check_blas(struct findings *out)
 {
-    static const struct verdict slower = { FINDING_NOTE,
-                                           "products run at about half of the processor's speed",
-                                           "OPENBLAS_CORETYPE=SkylakeX, for trainers too" };
+    static const struct judgement slower = { FINDING_NOTE,
+                                             "products run at about half of the processor's speed",
+                                             "OPENBLAS_CORETYPE=SkylakeX, for trainers too" };
     extern char *openblas_get_corename(void);
     const char *core = openblas_get_corename();
 #if defined(__x86_64__)
@@ -256,7 +258,7 @@ static void check_blas(struct findings *out)
 
 void doctor_account(bool waits, bool steal, struct findings *out)
 {
-    static const struct verdict blind = {
+    static const struct judgement blind = {
         FINDING_NOTE, "steps that other processes slow down count like all others",
         "an idle machine; a kernel or a container that shows it"
     };
@@ -347,10 +349,12 @@ static void check_hosts(const struct discovery *d, const struct condition *condi
 
 static void check_clocks(const struct discovery *d, struct findings *out)
 {
-    static const struct verdict apart = { FINDING_NOTE,
-                                          "none on times (each rank uses its own clock); dates of "
-                                          "rows and files mislead",
-                                          "run ntp or chrony on every host" };
+    static const struct judgement apart = {
+        FINDING_NOTE,
+        "none on times (each rank uses its own clock); dates of "
+        "rows and files mislead",
+        "run ntp or chrony on every host"
+    };
 
     findings_add(out, d->clock_skew_us > 1000000 ? apart : finding_fine,
                  "clocks: at most %.3f s between the ranks' dates",
@@ -359,7 +363,7 @@ static void check_clocks(const struct discovery *d, struct findings *out)
 
 static void check_equal(const struct discovery *d, struct findings *out)
 {
-    static const struct verdict unequal = {
+    static const struct judgement unequal = {
         FINDING_WRONG, "ranks may hang, or measure two programs",
         "install the same moetune and libraries on every host"
     };
@@ -375,7 +379,7 @@ static void check_network(const struct discovery *d, struct findings *out)
 {
     static const struct chooser {
         const char *name, *variable;
-        struct verdict unknown;
+        struct judgement unknown;
     } choosers[] = {
         { "MPI",
           "OMPI_MCA_btl_tcp_if_include",
@@ -402,9 +406,10 @@ static void check_network(const struct discovery *d, struct findings *out)
 static int check_collective(struct world *world, struct findings *out)
 {
     enum { TIMES = 101 };
-    static const struct verdict slow = { FINDING_NOTE,
-                                         "steps below this many microseconds cannot be told apart",
-                                         "look at cores and load first; then at the network" };
+    static const struct judgement slow = {
+        FINDING_NOTE, "steps below this many microseconds cannot be told apart",
+        "look at cores and load first; then at the network"
+    };
     int64_t times[TIMES], median;
 
     for (int i = 0; i < TIMES; i++) {

@@ -15,11 +15,11 @@ struct finding {
 };
 
 /* Of one thing that was looked at. */
-struct verdict {
+struct judgement {
     enum finding_level level;
     const char *effect, *cure; /* NULL where it is fine */
 };
-extern const struct verdict finding_fine;
+extern const struct judgement finding_fine;
 
 enum { FINDINGS_MAX = 48 };
 
@@ -28,8 +28,8 @@ struct findings {
     int count;
 };
 
-__attribute__((format(printf, 3, 4))) void findings_add(struct findings *to, struct verdict verdict,
-                                                        const char *format, ...);
+__attribute__((format(printf, 3, 4))) void
+findings_add(struct findings *to, struct judgement judgement, const char *format, ...);
 
 /* Adds what there is to say of the database's place. */
 void doctor_database(const char *path, struct findings *out);

@@ -37,9 +37,10 @@ struct gpu_condition gpu_condition_here(const struct gpus *gpus, const char *hos
 
 static void check_libraries(const struct gpu_condition *c, struct findings *out)
 {
-    static const struct verdict older = { FINDING_NOTE,
-                                          "what the newer runtime offers may be missing or slower",
-                                          "a driver of at least the runtime's version" };
+    static const struct judgement older = {
+        FINDING_NOTE, "what the newer runtime offers may be missing or slower",
+        "a driver of at least the runtime's version"
+    };
 
     findings_add(out, c->driver < c->runtime ? older : finding_fine,
                  "GPU libraries: CUDA %d.%d, a driver for %d.%d, NCCL %d.%d.%d", c->runtime / 1000,
@@ -54,7 +55,7 @@ static bool same_gpu(const struct gpu_condition *a, const struct gpu_condition *
 
 static void check_sharing(const struct gpu_condition *ranks, uint32_t count, struct findings *out)
 {
-    static const struct verdict shared = {
+    static const struct judgement shared = {
         FINDING_WRONG,
         "kernels of different ranks take turns, and their exchanges are copies in one memory: no "
         "time is a cluster's",
@@ -129,7 +130,7 @@ static bool clock_now(const struct gpu_condition *c, char *what, size_t size)
 static const struct check {
     bool (*wrong)(const struct gpu_condition *c, uint32_t rank, char *what, size_t size);
     bool (*fine)(const struct gpu_condition *c, char *what, size_t size); /* NULL: nothing */
-    struct verdict verdict;
+    struct judgement judgement;
 } checks[] = {
     { out_of_reach,
       reaches,
@@ -167,7 +168,7 @@ static void run_check(const struct check *check, const struct gpu_condition *ran
     while (i < count && !check->wrong(&ranks[i], i, what, sizeof(what)))
         i++;
     if (i < count)
-        findings_add(out, check->verdict, "%s", what);
+        findings_add(out, check->judgement, "%s", what);
     else if (check->fine && check->fine(&ranks[0], what, sizeof(what)))
         findings_add(out, finding_fine, "%s", what);
 }
@@ -182,7 +183,7 @@ void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct 
 
 void gpu_doctor_none(const struct gpus *gpus, bool on_the_bus, struct findings *out)
 {
-    const struct verdict unused = {
+    const struct judgement unused = {
         FINDING_NOTE, "ranks compute on cores although there is a GPU: the table is a CPU's",
         gpus->built ? "load the NVIDIA driver; give the container its GPUs; CUDA_VISIBLE_DEVICES "
                       "may hide them"

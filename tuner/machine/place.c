@@ -57,8 +57,8 @@ static void say_if_shared(const struct launch_where *where, const char *device)
 
 static int check_virtual(const struct place_setup *s)
 {
-    TRY(virtual_check(&s->pretence, s->ranks_per_node));
-    return s->pretence.ranks && (s->ranks || s->hosts)
+    TRY(virtual_check(&s->virtual, s->ranks_per_node));
+    return s->virtual.ranks && (s->ranks || s->hosts)
                ? fail(ERR_ARGUMENT, "--virtual-ranks is one process: no HOSTS, no --ranks")
                : OK;
 }
@@ -70,7 +70,7 @@ int place_launch(const struct place_setup *s, struct hosts *hosts, struct launch
     *hosts = (struct hosts){ .count = 0 };
     TRY(check_virtual(s));
     TRY(gpus_check_device(s->device, true));
-    if (s->pretence.ranks)
+    if (s->virtual.ranks)
         return launch_place(NULL, 1, s->launcher_arguments, 0, hosts, where);
     TRY(launch_place(s->hosts, s->ranks, s->launcher_arguments, ranks_here(s->device), hosts,
                      where));
@@ -89,9 +89,9 @@ int place_find(const struct place_setup *s, struct hosts *hosts, struct launch_w
     struct cluster alone;
 
     TRY(place_launch(s, hosts, where));
-    if (s->pretence.ranks) {
+    if (s->virtual.ranks) {
         TRY(discover_place(where, s->device, 0, &alone));
-        virtual_cluster(&s->pretence, s->ranks_per_node, &alone, here);
+        virtual_cluster(&s->virtual, s->ranks_per_node, &alone, here);
         return OK;
     }
     say_if_shared(where, s->device);
@@ -113,7 +113,7 @@ int place_run(const struct place_setup *s, char **argv)
 static int check_ranks(const struct place_setup *s, int ranks)
 {
     TRY(check_virtual(s));
-    if (s->pretence.ranks && ranks > 1)
+    if (s->virtual.ranks && ranks > 1)
         return fail(ERR_ARGUMENT, "--virtual-ranks is one process, the launcher started %d", ranks);
     if (s->ranks && s->ranks != (uint32_t)ranks)
         return fail(ERR_ARGUMENT, "--ranks %u, but the launcher started %d", s->ranks, ranks);
@@ -137,7 +137,7 @@ int place_join(const struct place_setup *s,
     struct world *world;
     int rc;
 
-    TRY(world_open(s->pretence.ranks ? 0 : (int)s->ranks_per_node, &world));
+    TRY(world_open(s->virtual.ranks ? 0 : (int)s->ranks_per_node, &world));
     rc = place_check_started(s, world);
     if (!rc)
         rc = on_rank(world, options);

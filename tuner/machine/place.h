@@ -12,10 +12,10 @@ struct place_setup {
     const char *hosts, *launcher_arguments, *device;
     uint32_t ranks, ranks_per_node;
     bool oversubscribe;
-    struct virtual_options pretence;
+    struct virtual_options virtual;
 };
 
-/* Of struct place_setup, but for `hosts` and `pretence`: those have virtual_rows. */
+/* Of struct place_setup, but for `hosts` and `virtual`: those have virtual_rows. */
 extern const struct option_row place_rows[];
 #define PLACE_DEFAULTS                                                                             \
     {                                                                                              \

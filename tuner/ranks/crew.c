@@ -70,7 +70,7 @@ out:
 
 static int start(struct crew *crew)
 {
-    const struct virtual_options *pretence = &crew->setup.pretence;
+    const struct virtual_options *virtual = &crew->setup.virtual;
     char per_node[16], device[32], ranks[16], ctas[16], link[64];
     char *arguments[] = { "moetune",
                           "serve",
@@ -78,7 +78,7 @@ static int start(struct crew *crew)
                           per_node,
                           "--device",
                           device,
-                          pretence->ranks ? "--virtual-ranks" : NULL,
+                          virtual->ranks ? "--virtual-ranks" : NULL,
                           ranks,
                           "--copy-ctas",
                           ctas,
@@ -90,9 +90,9 @@ static int start(struct crew *crew)
         fault_next_ranks();
     snprintf(per_node, sizeof(per_node), "%u", crew->setup.ranks_per_node);
     snprintf(device, sizeof(device), "%s", crew->setup.device);
-    snprintf(ranks, sizeof(ranks), "%u", pretence->ranks);
-    snprintf(ctas, sizeof(ctas), "%u", pretence->ctas);
-    snprintf(link, sizeof(link), "%s", pretence->link ? pretence->link : "");
+    snprintf(ranks, sizeof(ranks), "%u", virtual->ranks);
+    snprintf(ctas, sizeof(ctas), "%u", virtual->ctas);
+    snprintf(link, sizeof(link), "%s", virtual->link ? virtual->link : "");
     crew->reached = false;
     return launch_start(&crew->setup.where, arguments, &crew->ranks);
 }

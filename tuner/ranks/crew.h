@@ -17,7 +17,7 @@ struct crew_setup {
     struct launch_where where; /* for ranks that are started here */
     uint32_t ranks_per_node;   /* 0: as found */
     const char *device;
-    struct virtual_options pretence;
+    struct virtual_options virtual;
     double timeout_s;    /* for one order */
     int64_t deadline_ns; /* on the host clock, for all; 0: none */
     /* Set by a signal, which may have hit the ranks too; NULL: by none. */

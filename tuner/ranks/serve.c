@@ -11,14 +11,14 @@
 struct serve_options {
     uint32_t ranks_per_node;
     const char *device;
-    struct virtual_options pretence;
+    struct virtual_options virtual;
 };
 
 #define AT(field) offsetof(struct serve_options, field)
 static const struct option_row rows[] = {
     { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks" },
     { "device", "NAME", OPTION_TEXT, AT(device), "back end" },
-    { .kind = OPTION_GROUP, .offset = AT(pretence), .rows = virtual_rows },
+    { .kind = OPTION_GROUP, .offset = AT(virtual), .rows = virtual_rows },
     { NULL },
 };
 #undef AT
@@ -50,8 +50,8 @@ static int serve(struct world *world, const struct serve_options *o)
     struct worker *worker = NULL;
     int rc;
 
-    TRY(o->pretence.ranks ? worker_open_virtual(&o->pretence, o->ranks_per_node, o->device, &worker)
-                          : worker_open(world, o->device, &worker));
+    TRY(o->virtual.ranks ? worker_open_virtual(&o->virtual, o->ranks_per_node, o->device, &worker)
+                         : worker_open(world, o->device, &worker));
     rc = world_topology(world)->rank == 0 ? lead(worker) : worker_follow(worker);
     worker_close(worker);
     return rc;
@@ -66,7 +66,7 @@ static int run(const struct verb_call *call, void *options)
     (void)call;
     launch_on_stop(SIG_IGN);
     signal(SIGTERM, SIG_DFL); /* by which mpirun ends ranks that hang */
-    TRY(world_open(o->pretence.ranks ? 0 : (int)o->ranks_per_node, &world));
+    TRY(world_open(o->virtual.ranks ? 0 : (int)o->ranks_per_node, &world));
     rc = serve(world, o);
     world_close(world);
     return rc;

@@ -132,14 +132,14 @@ out:
     return rc;
 }
 
-int worker_open_virtual(const struct virtual_options *pretence, uint32_t ranks_per_node,
+int worker_open_virtual(const struct virtual_options *virtual, uint32_t ranks_per_node,
                         const char *device, struct worker **out)
 {
     struct worker *worker = calloc(1, sizeof(*worker));
     int rc = worker ? fault_setup(0) : fail(ERR_NOMEM, "a worker");
 
     if (!rc)
-        rc = virtual_open(pretence, ranks_per_node, device, &worker->world, &worker->engine);
+        rc = virtual_open(virtual, ranks_per_node, device, &worker->world, &worker->engine);
     if (rc) {
         free(worker);
         return rc;

@@ -14,7 +14,7 @@ int worker_open(struct world *world, const char *device, struct worker **out);
 int worker_open_model(const struct cluster *cluster, uint64_t seed, struct worker **out);
 
 /* One process beside ranks that are not there. */
-int worker_open_virtual(const struct virtual_options *pretence, uint32_t ranks_per_node,
+int worker_open_virtual(const struct virtual_options *virtual, uint32_t ranks_per_node,
                         const char *device, struct worker **out);
 void worker_close(struct worker *worker);
 

@@ -89,7 +89,7 @@ static int open_store(struct session *s)
     if (s->store)
         return OK;
     TRY(store_path(s->options->db, !s->options->dry, path, sizeof(path)));
-    return s->options->dry ? store_rehearse(path, &s->store) : store_open(path, 0, &s->store);
+    return s->options->dry ? store_dry_run(path, &s->store) : store_open(path, 0, &s->store);
 }
 
 static void print_result(const struct session *s, const char *path, const struct import_result *got)

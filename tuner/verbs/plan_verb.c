@@ -1,6 +1,6 @@
 /* moetune plan: what tune would do.  Starts no ranks and measures nothing. */
-#include "errands.h"
 #include "known.h"
+#include "misses.h"
 #include "plan.h"
 #include "progress.h"
 #include "shape.h"
@@ -98,14 +98,14 @@ static int count_time(const struct tune_request *r, const struct space *space, s
 }
 
 /* One line per bucket that trainers miss, in the order they would be measured. */
-static void print_errands(const struct tune_request *r, const struct errands *errands)
+static void print_misses(const struct tune_request *r, const struct misses *misses)
 {
-    if (!errands->count)
+    if (!misses->count)
         printf("misses    none: everything that was asked for is in the table\n");
     else
         printf("bucket    capacity        asked     share  entry     layer\n");
-    for (size_t i = 0; i < errands->count; i++) {
-        const struct errand *e = &errands->list[i];
+    for (size_t i = 0; i < misses->count; i++) {
+        const struct miss *e = &misses->list[i];
         const struct space *space = &r->spaces[e->space];
         char shape[SHAPE_TEXT_BYTES], range[40];
 
@@ -177,15 +177,15 @@ static void print_json(const struct tune_request *r, const struct space *space,
 
 static int print_all(struct tune_request *r, struct store *store)
 {
-    struct errands errands = { 0 };
+    struct misses misses = { 0 };
 
     if (r->options.misses.count)
-        TRY(errands_list(r, store, &errands));
+        TRY(misses_list(r, store, &misses));
     if (r->options.json)
         printf("[");
     else if (r->options.misses.count)
-        print_errands(r, &errands);
-    errands_free(&errands);
+        print_misses(r, &misses);
+    misses_free(&misses);
     for (size_t i = 0; i < r->space_count; i++) {
         struct forecast f = { .paper_trials = tune_paper_trials(r, i) };
 

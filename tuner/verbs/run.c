@@ -60,7 +60,7 @@ static const struct option_row rows[] = {
       .most = 1e6 },
 
     { "where", .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
-    { .kind = OPTION_GROUP, .offset = AT(where.pretence), .rows = virtual_rows },
+    { .kind = OPTION_GROUP, .offset = AT(where.virtual), .rows = virtual_rows },
     { NULL },
 };
 #undef AT
@@ -132,7 +132,7 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
 static int check_options(const struct run_options *o, const struct moe_shape *shape,
                          uint32_t neighbours, struct moe_plan *plans, size_t *count)
 {
-    if (o->where.pretence.ranks && o->check)
+    if (o->where.virtual.ranks && o->check)
         return fail(ERR_ARGUMENT, "--check: what virtual ranks would send is not there");
     TRY(shape_check(shape));
     TRY(parse_plans(&o->plans, shape, plans, count));
@@ -316,8 +316,8 @@ static int open_engine(struct world **world, const struct run_options *o, struct
     const struct place_setup *where = &o->where;
     const char *device = NULL;
 
-    if (where->pretence.ranks)
-        return virtual_open(&where->pretence, where->ranks_per_node, where->device, world, engine);
+    if (where->virtual.ranks)
+        return virtual_open(&where->virtual, where->ranks_per_node, where->device, world, engine);
     TRY(gpus_agree_device(*world, where->device, &device));
     return engine_open(*world, device, NULL, engine);
 }
@@ -327,8 +327,8 @@ static struct moe_shape shape_on(const struct run_options *o, uint32_t ranks, ui
 {
     const struct place_setup *where = &o->where;
 
-    if (where->pretence.ranks) {
-        ranks = where->pretence.ranks;
+    if (where->virtual.ranks) {
+        ranks = where->virtual.ranks;
         per_node = where->ranks_per_node ? where->ranks_per_node : ranks;
     }
     return layer_options_shape(&o->layer, ranks, per_node);

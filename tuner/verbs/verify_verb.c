@@ -1,5 +1,4 @@
 /* moetune verify: what the dictionary claims, measured again. */
-#include "claims.h"
 #include "common_rows.h"
 #include "host.h"
 #include "json.h"
@@ -8,7 +7,8 @@
 #include "status.h"
 #include "tune_options.h"
 #include "verbs.h"
-#include "verdict_table.h"
+#include "verify_entries.h"
+#include "verify_print.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -19,7 +19,7 @@
 
 struct verify_options {
     struct campaign_setup setup;
-    struct claims_wanted wanted;
+    struct verify_wanted wanted;
     const char *buckets;
     double margin;
     bool json;
@@ -29,7 +29,7 @@ struct verify_options {
 static const struct option_row rows[] = {
     { "what to verify", .kind = OPTION_GROUP },
     { "only", "WORD", OPTION_WORD, AT(wanted.kind), "all, stale, imported, measured, inferred",
-      claims_words },
+      verify_only_words },
     BUCKETS_ROW(AT(buckets), "those buckets only"),
     SHAPE_FILTER_ROW(OPTION_LIST, AT(wanted.shapes), "; again for more"),
     MARGIN_ROW(AT(margin), "smaller differences do not count"),
@@ -39,7 +39,7 @@ static const struct option_row rows[] = {
 
     { "how long", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_limit_rows },
     { "where", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_where_rows },
-    { .kind = OPTION_GROUP, .offset = AT(setup.where.pretence), .rows = virtual_rows },
+    { .kind = OPTION_GROUP, .offset = AT(setup.where.virtual), .rows = virtual_rows },
     { "table", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_table_rows },
 
     { "output", .kind = OPTION_GROUP },
@@ -58,13 +58,13 @@ static const struct verify_options defaults = {
 struct verifying {
     struct verify_options options;
     struct campaign campaign;
-    struct verdict_terms terms;
-    struct claims claims;
+    struct verify_terms terms;
+    struct verify_entries claims;
 };
 
 /* ---- measuring */
 
-static void name_loser(struct verifying *v, const struct verdict *d)
+static void name_loser(struct verifying *v, const struct verify_result *d)
 {
     char plan[PLAN_TEXT_BYTES] = "?", claim[48] = "not compared";
 
@@ -77,14 +77,14 @@ static void name_loser(struct verifying *v, const struct verdict *d)
          d->claim.capacity, d->shape.experts, d->shape.hidden_dim, plan, claim, d->why);
 }
 
-static int verify_one(struct verifying *v, struct verdict *d)
+static int verify_one(struct verifying *v, struct verify_result *d)
 {
     struct campaign *c = &v->campaign;
     bool refuted;
 
-    TRY(verdict_reach(c, &v->terms, d));
+    TRY(verify_entry(c, &v->terms, d));
     TRY(store_commit(c->store));
-    refuted = d->kind == VERDICT_REFUTED;
+    refuted = d->kind == VERIFY_REFUTED;
     if (refuted)
         name_loser(v, d);
     c->progress.done++;
@@ -98,9 +98,9 @@ static int verify_all(struct verifying *v)
     int64_t told = 0;
 
     for (size_t i = 0; i < v->claims.count; i++) {
-        struct verdict *d = &v->claims.verdicts[i];
+        struct verify_result *d = &v->claims.verdicts[i];
 
-        if (d->kind != VERDICT_PENDING)
+        if (d->kind != VERIFY_PENDING)
             continue;
         if (campaign_over(&v->campaign))
             return ERR_CUT;
@@ -116,15 +116,15 @@ static int verify_all(struct verifying *v)
 
 /* ---- what is said at the end */
 
-static struct verdict_count count_of(const struct verifying *v)
+static struct verify_count count_of(const struct verifying *v)
 {
-    return verdict_count(v->claims.verdicts, v->claims.count);
+    return verify_count(v->claims.verdicts, v->claims.count);
 }
 
 static void print_json(const struct verifying *v)
 {
     const struct campaign *c = &v->campaign;
-    struct verdict_count n = count_of(v);
+    struct verify_count n = count_of(v);
 
     printf("{\"state\": \"%s\", \"db\": ", run_state_words[c->run.state]);
     json_quote(c->path, stdout);
@@ -132,22 +132,22 @@ static void print_json(const struct verifying *v)
            ", \"waiting\": %u, \"refuted_earlier\": %u",
            (double)(host_clock_ns() - c->begun_ns) * 1e-9, c->run.samples_default,
            c->run.samples_warm, v->claims.waiting, n.refuted_earlier);
-    for (int kind = 0; kind <= VERDICT_REFUTED; kind++)
-        printf(", \"%s\": %u", verdict_words[kind], n.of[kind]);
+    for (int kind = 0; kind <= VERIFY_REFUTED; kind++)
+        printf(", \"%s\": %u", verify_words[kind], n.of[kind]);
     printf(",\n\"entries\": ");
-    verdict_json(v->claims.verdicts, v->claims.count, stdout);
+    verify_json(v->claims.verdicts, v->claims.count, stdout);
     printf("}\n");
 }
 
 static int print_text(const struct verifying *v)
 {
     const struct campaign *c = &v->campaign;
-    struct verdict_count n = count_of(v);
-    uint32_t refuted = n.of[VERDICT_REFUTED] + n.refuted_earlier + v->claims.waiting;
+    struct verify_count n = count_of(v);
+    uint32_t refuted = n.of[VERIFY_REFUTED] + n.refuted_earlier + v->claims.waiting;
     char took[32];
 
     progress_duration((double)(host_clock_ns() - c->begun_ns) * 1e-9, took, sizeof(took));
-    TRY(verdict_table(c->store, v->claims.verdicts, v->claims.count, stdout));
+    TRY(verify_table(c->store, v->claims.verdicts, v->claims.count, stdout));
     printf("steps     %" PRIu64 ", %" PRIu64 " to warm up, in %s\n", c->run.samples_default,
            c->run.samples_warm, took);
     campaign_print_heat(c, stdout);
@@ -164,7 +164,7 @@ static int print(void *self)
 {
     struct verifying *v = self;
 
-    claims_sort(&v->claims);
+    verify_entries_sort(&v->claims);
     if (!v->options.json)
         return print_text(v);
     print_json(v);
@@ -234,26 +234,26 @@ static int no_such_machine(const struct verifying *v)
 
 /* ---- the verb */
 
-static int find_claims(struct verifying *v)
+static int find_entries(struct verifying *v)
 {
     int rc = store_cluster_find(v->campaign.store, &v->campaign.cluster, &v->campaign.cluster_id);
 
     if (rc)
         return rc == UNSUPPORTED ? no_such_machine(v) : rc;
     TRY(campaign_recognise(&v->campaign));
-    return claims_find(&v->campaign, &v->options.wanted, &v->claims);
+    return verify_entries_find(&v->campaign, &v->options.wanted, &v->claims);
 }
 
 static int begin(struct verifying *v)
 {
-    struct verdict_count n = count_of(v);
+    struct verify_count n = count_of(v);
 
-    if (n.of[VERDICT_EARLIER])
+    if (n.of[VERIFY_EARLIER])
         note("goes on with a verification that was cut off: %u of %zu entries are done "
              "(--restart begins anew)",
-             n.of[VERDICT_EARLIER], v->claims.count);
-    TRY(campaign_begin(&v->campaign, "verify", claims_words[v->options.wanted.kind],
-                       n.of[VERDICT_PENDING]));
+             n.of[VERIFY_EARLIER], v->claims.count);
+    TRY(campaign_begin(&v->campaign, "verify", verify_only_words[v->options.wanted.kind],
+                       n.of[VERIFY_PENDING]));
     v->terms.first_run =
         v->claims.first_run < v->campaign.run.id ? v->claims.first_run : v->campaign.run.id;
     return OK;
@@ -262,14 +262,14 @@ static int begin(struct verifying *v)
 static int run(void *self)
 {
     struct verifying *v = self;
-    struct verdict_count n;
+    struct verify_count n;
     int rc;
 
-    TRY(find_claims(v));
+    TRY(find_entries(v));
     TRY(begin(v));
     rc = campaign_finish(&v->campaign, verify_all(v), print, v);
     n = count_of(v);
-    return !rc && n.of[VERDICT_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
+    return !rc && n.of[VERIFY_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
 }
 
 static int check_shapes(const struct option_list *shapes)
@@ -311,7 +311,7 @@ static int start(const struct verb_call *call, void *options)
     v->campaign.setup = v->options.setup;
     campaign_command(&v->campaign, call->argv + 1, "--restart");
     rc = campaign_lead(&v->campaign, &verb);
-    claims_free(&v->claims);
+    verify_entries_free(&v->claims);
     free(v);
     return rc;
 }

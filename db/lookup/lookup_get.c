@@ -1,0 +1,451 @@
+/* A view: the ladder of answers, resolved once so that an answer is an array read. */
+#include "lookup.h"
+
+#include "plan.h"
+#include "status.h"
+#include "utf8.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* From bucket `from` up to the next answer's. */
+struct answer {
+    uint32_t from;
+    uint32_t own; /* the plan's bucket is the one that was asked for */
+    struct moe_plan plan;
+};
+
+struct moelookup_view {
+    uint64_t reciprocal; /* ceil(2^64 / R); 0 for R = 1 */
+    uint32_t last;       /* the last answer's bucket */
+    uint32_t shift;      /* index[b >> shift] is the answer of the slot's first bucket */
+    uint32_t *index;
+    struct answer *answers;
+    uint32_t count;
+    struct counter counter; /* of what is asked */
+    /* For explanations; layer.window is never 0. */
+    struct lookup_layer layer;
+    struct lookup_switches switches;
+};
+
+/* ---- the ladder */
+
+static uint32_t before(const struct lookup_layer *layer, uint32_t bucket)
+{
+    uint32_t low = 0, high = layer->entry_count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (layer->entries[middle].bucket < bucket)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static const struct lookup_pin *pin_at(const struct lookup_layer *layer, uint32_t bucket)
+{
+    uint32_t low = 0, high = layer->pin_count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (layer->pins[middle].last < bucket)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < layer->pin_count && layer->pins[low].first <= bucket ? &layer->pins[low] : NULL;
+}
+
+static struct answer own_answer(struct moe_plan plan, enum moe_source source)
+{
+    plan.source = source;
+    return (struct answer){ .own = 1, .plan = plan };
+}
+
+static struct answer answer_of(const struct lookup_entry *e, enum moe_source source)
+{
+    struct moe_plan plan = lookup_plan(e->r, e->d, e->a, e->ctas);
+
+    plan.source = e->flags & LOOKUP_STALE ? MOE_STALE : source;
+    plan.bucket = e->bucket;
+    plan.time_us = e->time_us;
+    plan.default_us = e->default_us;
+    return (struct answer){ .plan = plan };
+}
+
+static bool fresh(const struct lookup_entry *e)
+{
+    return e && !(e->flags & LOOKUP_STALE);
+}
+
+static enum moe_source own_source(const struct lookup_entry *own)
+{
+    if (own->flags & LOOKUP_IMPORTED)
+        return MOE_IMPORTED;
+    return own->flags & LOOKUP_INFERRED ? MOE_INFERRED : MOE_EXACT;
+}
+
+/* An entry of this bucket or of others near it; the layer has one at least. */
+static struct answer entry_answer(const struct lookup_layer *layer, uint32_t bucket)
+{
+    const struct lookup_entry *entries = layer->entries, *own = NULL, *below = NULL, *above = NULL;
+    uint32_t n = layer->entry_count, at = before(layer, bucket);
+    bool outside = bucket < entries[0].bucket || bucket > entries[n - 1].bucket;
+    enum moe_source near = outside ? MOE_CLAMPED : MOE_NEIGHBOUR;
+
+    if (at < n && entries[at].bucket == bucket)
+        own = &entries[at];
+    if (at > 0)
+        below = &entries[at - 1];
+    if (at + (own != NULL) < n)
+        above = &entries[at + (own != NULL)];
+    if (fresh(own))
+        return answer_of(own, own_source(own));
+    if (fresh(below) && below->bucket == bucket - 1)
+        return answer_of(below, near);
+    if (fresh(above) && above->bucket == bucket + 1)
+        return answer_of(above, near);
+    return answer_of(own ? own : below ? below : above, near);
+}
+
+static struct answer answer_for(const struct moelookup_view *view, uint32_t bucket)
+{
+    const struct lookup_pin *pin = pin_at(&view->layer, bucket);
+
+    if (view->switches.forced)
+        return own_answer(view->switches.force, MOE_OVERRIDE);
+    if (pin)
+        return own_answer(lookup_plan(pin->r, pin->d, pin->a, pin->ctas), MOE_OVERRIDE);
+    if (view->layer.entry_count)
+        return entry_answer(&view->layer, bucket);
+    return own_answer(plan_default(), MOE_DEFAULT);
+}
+
+/* ---- resolving */
+
+static int by_value(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Buckets at which the answer may change: what lies around an entry, and the ends of pins. */
+static uint32_t *list_changes(const struct moelookup_view *view, uint32_t *count)
+{
+    const struct lookup_layer *layer = &view->layer;
+    uint32_t *at =
+        malloc(sizeof(*at) * (1 + 4 * (size_t)layer->entry_count + 2 * (size_t)layer->pin_count));
+    uint32_t n = 0;
+
+    if (!at)
+        return NULL;
+    at[n++] = 0;
+    for (uint32_t i = 0; i < layer->entry_count; i++)
+        for (int64_t b = (int64_t)layer->entries[i].bucket - 1, k = 0; k < 4; k++)
+            if (b + k >= 0 && b + k <= UINT32_MAX)
+                at[n++] = (uint32_t)(b + k);
+    for (uint32_t i = 0; i < layer->pin_count; i++) {
+        at[n++] = layer->pins[i].first;
+        if (layer->pins[i].last < UINT32_MAX)
+            at[n++] = layer->pins[i].last + 1;
+    }
+    qsort(at, n, sizeof(*at), by_value);
+    *count = n;
+    return at;
+}
+
+static bool same_answer(const struct answer *a, const struct answer *b)
+{
+    return a->own == b->own && !memcmp(&a->plan, &b->plan, sizeof(a->plan));
+}
+
+static int resolve(struct moelookup_view *view)
+{
+    uint32_t changes, *at = list_changes(view, &changes);
+
+    if (!at)
+        return ERR_NOMEM;
+    view->answers = malloc(sizeof(*view->answers) * changes);
+    for (uint32_t i = 0; i < changes && view->answers; i++) {
+        struct answer answer = answer_for(view, at[i]);
+
+        answer.from = at[i];
+        if (!view->count || !same_answer(&view->answers[view->count - 1], &answer))
+            view->answers[view->count++] = answer;
+    }
+    free(at);
+    return view->answers ? OK : ERR_NOMEM;
+}
+
+/* One slot per bucket, save where buckets lie far apart: memory stays in proportion to the table.
+ */
+static int make_index(struct moelookup_view *view)
+{
+    uint32_t most = 4096 + 16 * view->count, slots, answer = 0;
+
+    view->last = view->answers[view->count - 1].from;
+    while (view->last >> view->shift >= most)
+        view->shift++;
+    slots = (view->last >> view->shift) + 2;
+    view->index = malloc(sizeof(*view->index) * slots);
+    if (!view->index)
+        return ERR_NOMEM;
+    for (uint32_t i = 0; i < slots; i++) {
+        uint64_t bucket = (uint64_t)i << view->shift;
+
+        while (answer + 1 < view->count && view->answers[answer + 1].from <= bucket)
+            answer++;
+        view->index[i] = answer;
+    }
+    return OK;
+}
+
+int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
+                     const struct lookup_switches *switches, struct moelookup_view **out)
+{
+    struct moelookup_view *view = calloc(1, sizeof(*view));
+    int rc = ERR_NOMEM;
+
+    if (!view) {
+        free(layer->entries);
+        free(layer->pins);
+        return rc;
+    }
+    view->layer = *layer;
+    view->switches = *switches;
+    view->switches.forced = switches->forced && plan_legal(&switches->force, shape);
+    view->reciprocal = layer->window > 1 ? UINT64_MAX / layer->window + 1 : 0;
+    TRY_OUT(resolve(view));
+    TRY_OUT(make_index(view));
+    *out = view;
+    return OK;
+out:
+    moelookup_view_free(view);
+    return rc;
+}
+
+void moelookup_view_free(struct moelookup_view *view)
+{
+    if (!view)
+        return;
+    counter_close(&view->counter);
+    free(view->layer.entries);
+    free(view->layer.pins);
+    free(view->answers);
+    free(view->index);
+    free(view);
+}
+
+/* ---- answering */
+
+__extension__ typedef unsigned __int128 wide;
+
+/* floor(capacity / R), exactly: both have 32 bits, the reciprocal 64. */
+static uint32_t bucket_of(const struct moelookup_view *view, uint32_t capacity)
+{
+    return view->reciprocal ? (uint32_t)((wide)view->reciprocal * capacity >> 64) : capacity;
+}
+
+/* In line also in the hot call, though others call it, too. */
+static inline __attribute__((always_inline)) const struct answer *
+find(const struct moelookup_view *view, uint32_t bucket)
+{
+    uint32_t slot = (bucket < view->last ? bucket : view->last) >> view->shift;
+    uint32_t low = view->index[slot], high;
+
+    if (view->shift)
+        for (high = view->index[slot + 1] + 1; high - low > 1;) {
+            uint32_t middle = low + (high - low) / 2;
+
+            if (view->answers[middle].from <= bucket)
+                low = middle;
+            else
+                high = middle;
+        }
+    return &view->answers[low];
+}
+
+static int count(const struct moelookup_view *view, uint32_t bucket)
+{
+    return counter_count(&view->counter, bucket);
+}
+
+static uint32_t bucket_told(const struct answer *answer, uint32_t asked)
+{
+    return answer->own ? asked : answer->plan.bucket;
+}
+
+/* A caller whose struct ends early: fields that are not wholly inside are left alone. */
+static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
+                                              const struct answer *answer, uint32_t bucket,
+                                              struct moe_plan *out)
+{
+    size_t bytes =
+        out->struct_size ? out->struct_size & ~(size_t)3 : offsetof(struct moe_plan, ctas);
+    struct moe_plan plan = answer->plan;
+
+    plan.bucket = bucket_told(answer, bucket);
+    if (bytes > sizeof(plan.struct_size))
+        memcpy((char *)out + sizeof(plan.struct_size), (char *)&plan + sizeof(plan.struct_size),
+               bytes - sizeof(plan.struct_size));
+    return count(view, bucket);
+}
+
+/* Every call is the last thing that is done: nothing need be kept for afterwards. */
+int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct moe_plan *out)
+{
+    const struct answer *answer;
+    uint32_t bucket, told;
+
+    if (!view || !out)
+        return MOE_ERR_ARGUMENT;
+    bucket = bucket_of(view, capacity);
+    answer = find(view, bucket);
+    told = bucket_told(answer, bucket);
+    if (out->struct_size < sizeof(*out)) /* 0: the first version */
+        return get_part(view, answer, bucket, out);
+    /* Field by field: a copy on the stack, changed and read as a whole, costs three times as much.
+     */
+    out->r = answer->plan.r;
+    out->d = answer->plan.d;
+    out->a = answer->plan.a;
+    out->source = answer->plan.source;
+    out->bucket = told;
+    out->time_us = answer->plan.time_us;
+    out->default_us = answer->plan.default_us;
+    out->ctas = answer->plan.ctas;
+    return count(view, bucket);
+}
+
+uint32_t lookup_view_source(const struct moelookup_view *view, uint32_t bucket)
+{
+    return find(view, bucket)->plan.source;
+}
+
+/* ---- recording */
+
+int lookup_view_record(struct moelookup_view *view, const struct moe_shape *shape,
+                       struct recorder *recorder)
+{
+    const struct lookup_layer *layer = &view->layer;
+    bool known = layer->entry_count || layer->pin_count;
+    char hash[SHA256_HEX_BYTES];
+    struct moe_shape asked = *shape;
+    struct counter_of of = { .view = view,
+                             .shape = &asked,
+                             .cluster = known ? hash : NULL,
+                             .device = known ? layer->device : NULL,
+                             .window = layer->window,
+                             .last = view->last };
+
+    sha256_hex(layer->cluster, hash);
+    if (!asked.tokens) /* any: what the table was measured with is the best that is known */
+        asked.tokens = layer->shape.tokens;
+    return counter_open(recorder, &of, &view->counter);
+}
+
+int moelookup_flush(const struct moelookup_view *view)
+{
+    if (!view)
+        return MOE_ERR_ARGUMENT;
+    return view->counter.near ? counter_flush(&view->counter) : MOE_OK;
+}
+
+/* ---- explaining */
+
+static const char *const reasons[] = {
+    [MOE_EXACT] = "exact: measured in this bucket",
+    [MOE_NEIGHBOUR] = "neighbour: this bucket has no entry, that of bucket %u answers",
+    [MOE_CLAMPED] = "clamped: outside of the tuned buckets, bucket %u answers",
+    [MOE_STALE] =
+        "stale: bucket %u was measured before the software changed, or before steps became slower",
+    [MOE_OVERRIDE] = "override: pinned with `moetune override`",
+    [MOE_DEFAULT] = "default: no table answers for this layer",
+    [MOE_INFERRED] = "inferred: between measured buckets",
+    [MOE_IMPORTED] = "imported: measured at another site, on an equal cluster",
+};
+
+struct sentence {
+    char *text;
+    size_t size, used;
+};
+
+__attribute__((format(printf, 2, 3))) static void append(struct sentence *s, const char *format,
+                                                         ...)
+{
+    size_t room = s->used < s->size ? s->size - s->used : 0;
+    va_list args;
+
+    va_start(args, format);
+    s->used += (size_t)vsnprintf(room ? s->text + s->used : NULL, room, format, args);
+    va_end(args);
+}
+
+/* Milliseconds as tables have them: four digits, no zeros at the end.  Without a decimal point that
+ * follows the locale. */
+static void append_time(struct sentence *s, const char *what, float us)
+{
+    double ms = (double)us * 1e-3;
+    uint64_t scale = 1, value;
+    int decimals = 0;
+
+    if (!(ms < 1e15)) {
+        append(s, "%s%.0f ms", what, ms);
+        return;
+    }
+    for (; decimals < 7 && ms * (double)scale < 999.95; decimals++)
+        scale *= 10;
+    value = (uint64_t)(ms * (double)scale + 0.5);
+    for (; decimals && value % 10 == 0; decimals--, scale /= 10)
+        value /= 10;
+    append(s, "%s%llu", what, (unsigned long long)(value / scale));
+    if (decimals)
+        append(s, ".%0*llu", decimals, (unsigned long long)(value % scale));
+    append(s, " ms");
+}
+
+static const char *reason_for(const struct moelookup_view *view, const struct moe_plan *plan)
+{
+    if (view->switches.forced)
+        return "override: MOELOOKUP_FORCE";
+    if (view->switches.disabled)
+        return "default: MOELOOKUP_DISABLE";
+    return reasons[plan->source];
+}
+
+int moelookup_explain(const struct moelookup_view *view, uint32_t capacity, char *text, size_t size)
+{
+    const struct answer *answer;
+    struct moe_plan plan;
+    struct sentence s = { .text = text, .size = size };
+    char words[PLAN_TEXT_BYTES], hash[SHA256_HEX_BYTES];
+
+    if (!view || (!text && size))
+        return MOE_ERR_ARGUMENT;
+    answer = find(view, bucket_of(view, capacity));
+    plan = answer->plan;
+    plan.bucket = bucket_told(answer, bucket_of(view, capacity));
+    moe_plan_format(&plan, words, sizeof(words));
+    append(&s, "c=%u, bucket %u of width %u: %s", capacity, bucket_of(view, capacity),
+           view->layer.window, words);
+    append(&s, "; ");
+    append(&s, reason_for(view, &plan), plan.bucket);
+    if (plan.time_us > 0)
+        append_time(&s, "; ", plan.time_us);
+    if (plan.time_us > 0 && plan.default_us > 0)
+        append_time(&s, " against the default plan's ", plan.default_us);
+    if (view->layer.entry_count || view->layer.pin_count) {
+        sha256_hex(view->layer.cluster, hash);
+        append(&s, "; %s (%.8s)", view->layer.device, hash);
+    }
+    if (size)
+        utf8_clean(text, strlen(text), false);
+    return (int)s.used;
+}

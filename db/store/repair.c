@@ -1,0 +1,224 @@
+/* One list of what makes no sense: for the check, and for what is left out. */
+#include "repair.h"
+
+#include "cluster.h"
+#include "output_file.h"
+#include "plan.h"
+#include "publish.h"
+#include "schema.h"
+#include "shape.h"
+#include "status.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NO_CLUSTER "fingerprint NOT IN (SELECT id FROM fingerprint)"
+#define NO_LAYER NO_CLUSTER " OR shape NOT IN (SELECT id FROM shape)"
+
+/* What refers to a row comes after it.  Nouns are what all others refer to. */
+static const struct rule {
+    const char *table, *senseless;
+    bool noun;
+} rules[] = {
+    { "fingerprint", "NOT is_cluster(text)", .noun = true },
+    { "fingerprint_field", NO_CLUSTER " OR NOT is_field(name)", .noun = true },
+    { "shape", "NOT is_layer(text)", .noun = true },
+    { "run", NO_CLUSTER },
+    { "trial", NO_LAYER " OR NOT is_plan(plan)" },
+    { "sample", "trial NOT IN (SELECT id FROM trial)" },
+    { "entry", NO_LAYER " OR NOT is_plan(plan)" },
+    { "history", NO_LAYER " OR NOT is_plan(plan)" },
+    { "standing", NO_LAYER " OR NOT (static_plan IS NULL OR is_plan(static_plan))" },
+    { "override", NO_LAYER " OR NOT is_plan(plan) OR first_bucket > last_bucket" },
+};
+enum { RULE_COUNT = sizeof(rules) / sizeof(rules[0]) };
+
+static bool is_cluster(const char *text)
+{
+    struct cluster cluster;
+
+    return !cluster_parse(text, "a cluster", &cluster);
+}
+
+static bool is_field(const char *name)
+{
+    for (size_t i = 0; i < cluster_field_count; i++)
+        if (!strcmp(cluster_fields[i].name, name))
+            return true;
+    return false;
+}
+
+static bool is_layer(const char *text)
+{
+    struct moe_shape shape = { .struct_size = sizeof(shape) };
+
+    return !shape_scan(text, &shape);
+}
+
+static bool is_plan(const char *text)
+{
+    struct moe_plan plan;
+
+    return !plan_parse(text, &plan);
+}
+
+/* SQL's functions: `user_data` is one of the above. */
+static void judge(sqlite3_context *context, int count, sqlite3_value **values)
+{
+    bool (*const *makes_sense)(const char *) = sqlite3_user_data(context);
+    const char *text = (const char *)sqlite3_value_text(values[0]);
+    bool whole = text && strlen(text) == (size_t)sqlite3_value_bytes(values[0]);
+
+    bool heard = log_only(false);
+
+    (void)count;
+    sqlite3_result_int(context, whole && (*makes_sense)(text));
+    log_only(heard);
+}
+
+static int teach(struct records *r)
+{
+    static const struct {
+        const char *name;
+        bool (*makes_sense)(const char *text);
+    } functions[] = { { "is_cluster", is_cluster },
+                      { "is_field", is_field },
+                      { "is_layer", is_layer },
+                      { "is_plan", is_plan } };
+    int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, code = SQLITE_OK;
+
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]) && code == SQLITE_OK; i++)
+        code = sqlite3_create_function(r->db, functions[i].name, 1, flags,
+                                       (void *)&functions[i].makes_sense, judge, NULL, NULL);
+    return schema_status(r->db, code, r->path, "cannot be read");
+}
+
+/* The first text that a query gives, or "". */
+static int ask(struct records *r, const char *sql, char *answer, size_t size)
+{
+    sqlite3_stmt *s = NULL;
+    int code = sqlite3_prepare_v2(r->db, sql, -1, &s, NULL);
+
+    if (code == SQLITE_OK)
+        code = sqlite3_step(s);
+    snprintf(answer, size, "%s", code == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : "");
+    sqlite3_finalize(s);
+    return schema_status(r->db, code, r->path, "cannot be read");
+}
+
+int repair_check(struct records *r)
+{
+    char sql[512], answer[200];
+
+    TRY(ask(r, "PRAGMA integrity_check(1)", answer, sizeof(answer)));
+    if (strcmp(answer, "ok") != 0)
+        return fail(ERR_CORRUPT, "%s is damaged (%s)", r->path, answer);
+    TRY(teach(r));
+    for (int i = 0; i < RULE_COUNT; i++) {
+        snprintf(sql, sizeof(sql), "SELECT '%s ' || rowid FROM %s WHERE %s LIMIT 1", rules[i].table,
+                 rules[i].table, rules[i].senseless);
+        TRY(ask(r, sql, answer, sizeof(answer)));
+        if (*answer)
+            return fail(ERR_CORRUPT, "%s is damaged (%s makes no sense)", r->path, answer);
+    }
+    return publish_dry_run(r->path);
+}
+
+int repair_set_aside(const char *path, char *to, size_t size)
+{
+    char target[PATH_MAX], rollback[PATH_MAX + 16];
+
+    /* What a symbolic link leads to is what is damaged. */
+    if (!realpath(path, target))
+        return fail(ERR_IO, "%s cannot be set aside: %s", path, strerror(errno));
+    for (int i = 1; i < 10000; i++) {
+        if (snprintf(to, size, "%s.damaged-%d", target, i) >= (int)size)
+            return fail(ERR_ARGUMENT, "%.60s...: the name is too long", path);
+        if (!link(target, to)) {
+            unlink(target);
+            /* SQLite's own rollback journal belongs to the damaged file. */
+            snprintf(rollback, sizeof(rollback), "%s-journal", target);
+            unlink(rollback);
+            note("%s is set aside as %s", path, to);
+            return OK;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    return fail(ERR_IO, "%s cannot be set aside: %s", path, strerror(errno));
+}
+
+/* What another database holds beyond this one, as far as it can be read. */
+static void fill_gaps(struct records *r, const char *other, bool nouns)
+{
+    bool heard = log_only(false);
+
+    if (!access(other, R_OK) && !schema_attach(r->db, other)) {
+        for (int i = 0; i < RULE_COUNT; i++) {
+            char sql[512];
+
+            snprintf(sql, sizeof(sql),
+                     "INSERT OR IGNORE INTO main.%s SELECT * FROM source.%s WHERE NOT (%s)",
+                     rules[i].table, rules[i].table, rules[i].senseless);
+            if (rules[i].noun || !nouns)
+                schema_run(r->db, r->path, sql);
+        }
+        schema_run(r->db, r->path, "DETACH source");
+    }
+    log_only(heard);
+}
+
+static int leave_out_senseless(struct records *r, bool nouns, int *count)
+{
+    char sql[512];
+
+    for (int i = 0; i < RULE_COUNT; i++) {
+        if (nouns && !rules[i].noun)
+            continue;
+        snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", rules[i].table, rules[i].senseless);
+        TRY(schema_run(r->db, r->path, sql));
+        *count += sqlite3_changes(r->db);
+    }
+    return OK;
+}
+
+int repair_journal(struct records *r)
+{
+    struct output_file file;
+    char journal[PATH_MAX];
+
+    if (snprintf(journal, sizeof(journal), "%s.journal", r->path) >= (int)sizeof(journal))
+        return fail(ERR_ARGUMENT, "%.60s...: the name is too long", r->path);
+    TRY(output_begin(journal, &file));
+    return output_end(&file, records_write_all(r, file.to), r->path, !r->relaxed);
+}
+
+int repair_fill(struct records *r, const char *aside)
+{
+    char journal[PATH_MAX], snapshot[PATH_MAX], old[PATH_MAX];
+    size_t lines = 0, skipped = 0;
+    int senseless = 0;
+
+    if (snprintf(journal, sizeof(journal), "%s.journal", r->path) >= (int)sizeof(journal) ||
+        snprintf(snapshot, sizeof(snapshot), "%s.published", r->path) >= (int)sizeof(snapshot))
+        return fail(ERR_ARGUMENT, "%.60s...: the name is too long", r->path);
+    if (!access(journal, F_OK))
+        TRY(records_replay(r, journal, &lines, &skipped));
+    TRY(teach(r));
+    TRY(leave_out_senseless(r, true, &senseless));
+    fill_gaps(r, snapshot, lines > skipped);
+    fill_gaps(r, aside, lines > skipped);
+    TRY(leave_out_senseless(r, false, &senseless));
+    note("%s is rebuilt from %zu lines of %s; %zu could not be used", r->path, lines, journal,
+         skipped);
+    if (lines == skipped)
+        note("what its snapshot and the damaged file still hold is taken over");
+    if (senseless)
+        note("%d rows made no sense and are left out", senseless);
+    if (skipped)
+        TRY(repair_set_aside(journal, old, sizeof(old)));
+    return repair_journal(r);
+}

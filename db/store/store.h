@@ -1,0 +1,310 @@
+/* The database: what was measured, and the dictionary that follows from it.
+ *
+ * One process writes (it holds the lease); everybody else reads, best from the published snapshot.
+ * X.db is the work database, X.db.published its snapshot, X.db.journal a second copy as JSON lines,
+ * X.db.owner the lease.  Writes are collected and become durable at store_commit(). */
+#ifndef STORE_H
+#define STORE_H
+
+#include "cluster.h"
+#include "moelookup.h"
+
+struct store;
+
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 7 };
+
+enum store_flags {
+    STORE_STEAL = 1,   /* take a lease whose owner on another host went silent */
+    STORE_REPAIR = 2,  /* a damaged database is set aside and rebuilt from the journal */
+    STORE_RELAXED = 4, /* no fsync: for data that can be made again (--sim, tests) */
+};
+
+/* For writing: takes the lease, creates or migrates.  ERR_BUSY names the owner; ERR_CORRUPT for a
+ * file that is damaged, foreign or from a newer moetune, which is left untouched. */
+int store_open(const char *path, unsigned flags, struct store **out);
+
+/* For reading; a work database or a snapshot.  UNSUPPORTED (said once) if there is none. */
+int store_read(const char *path, struct store **out);
+
+/* A copy in memory, to write to and to throw away; empty if there is no such database.  No lease,
+ * no file. */
+int store_dry_run(const char *path, struct store **out);
+void store_close(struct store *store); /* commits; NULL is fine */
+
+/* `given`, else $MOETUNE_DB, else $XDG_DATA_HOME/moetune/moetune.db, else under $HOME.  Makes the
+ * folder if `make`. */
+int store_path(const char *given, bool make, char *path, size_t size);
+
+int store_commit(struct store *store);
+void store_rollback(struct store *store); /* to the last commit */
+int store_publish(struct store *store);   /* commits first */
+int store_heartbeat(struct store *store); /* the owner is alive; at least every 20 s */
+
+/* ---- nouns: the same value has the same id */
+
+/* The cluster this runs on. */
+int store_cluster(struct store *store, const struct cluster *cluster, int64_t *id);
+/* One that a table speaks of, which may never be this one. */
+int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, int64_t *id);
+int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id);
+/* False: no moetune has run on it with this database, and its entries answer nobody yet. */
+int store_cluster_is_here(struct store *store, int64_t id, bool *here);
+/* The same cluster with other soft fields: they are replaced. */
+int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster);
+/* What was measured of a real cluster: its model fields are replaced, or it is added whole.  Soft
+ * fields of one that is there stay, so that entries made under them are still found out of date.
+ * ERR_ARGUMENT for a modelled cluster, which is another one with other numbers. */
+int store_cluster_model(struct store *store, const struct cluster *cluster, int64_t *id);
+/* Ids without adding anything; UNSUPPORTED, silently, if one of them is not there. */
+int store_cluster_find(struct store *store, const struct cluster *cluster, int64_t *id);
+int store_find(struct store *store, const struct cluster *cluster, const struct moe_shape *shape,
+               int64_t *cluster_id, int64_t *shape_id);
+int store_cluster_get(struct store *store, int64_t id, struct cluster *out);
+int store_shape_get(struct store *store, int64_t id, struct moe_shape *out);
+
+/* ---- runs */
+
+enum run_state {
+    RUN_RUNNING,
+    RUN_COMPLETE,
+    RUN_INTERRUPTED,
+    RUN_FAILED,
+    RUN_KILLED /* read of one that says it is running, though nobody writes the database for it */
+};
+extern const char *const run_state_words[];
+
+struct run_row {
+    int64_t id, cluster;
+    enum run_state state;
+    int64_t started_s, updated_s; /* Unix time */
+    uint64_t seed;
+    char search[16], effort[16], command[1024], version[16];
+    uint32_t buckets_planned, buckets_done;
+    uint64_t samples_search, samples_default, samples_warm; /* timed steps by purpose */
+    char now[160];                                          /* what it is doing */
+};
+
+int store_run_begin(struct store *store, struct run_row *run); /* sets run->id */
+int store_run_update(struct store *store, const struct run_row *run);
+/* Newest first; stops when `each` returns non-zero and returns that. */
+int store_runs(struct store *store, int (*each)(void *self, const struct run_row *run), void *self);
+
+/* ---- trials: one plan at one bucket */
+
+enum trial_state {
+    TRIAL_RUNNING, /* or it was cut off: see attempts */
+    TRIAL_OK,
+    TRIAL_NO_MEMORY,
+    TRIAL_TIMEOUT,
+    TRIAL_CRASHED,
+    TRIAL_WRONG,     /* its result differs from the reference */
+    TRIAL_FAILED,    /* any other error */
+    TRIAL_RULED_OUT, /* needs more memory than allowed; never ran */
+};
+extern const char *const trial_state_words[];
+
+struct trial_key {
+    int64_t cluster, shape;
+    uint32_t window, bucket;
+    struct moe_plan plan;
+};
+
+struct trial_row {
+    int64_t id, run;
+    struct trial_key key;
+    uint64_t capacity; /* c it was measured at */
+    enum trial_state state;
+    uint32_t attempts;
+    int64_t memory_bytes, sent_bytes, messages;
+    int64_t compute_ns, comm_ns; /* each alone; 0 = not measured */
+    char message[200];           /* why it is not ok */
+};
+
+/* Starts a trial, or counts another attempt of one that was cut off: sets id and attempts. */
+int store_trial_begin(struct store *store, struct trial_row *trial);
+int store_trial_update(struct store *store, const struct trial_row *trial);
+/* In the order they were begun.  Ids of 0 mean any; a bucket of UINT32_MAX means all. */
+int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t bucket, int (*each)(void *self, const struct trial_row *trial),
+                 void *self);
+/* What is known of these buckets is out of date: entries become stale, trials and samples go. Shape
+ * or window 0: any. */
+int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t first, uint32_t last, const char *why);
+
+/* What it was taken for: the search asked for it; is the best plan slower than the default; the
+ * same of a table's plan, later on; the table as a whole against the default and static plans.  All
+ * of them are evidence in the bucket they were taken in. */
+enum sample_kind { SAMPLE_SEARCH, SAMPLE_CONTEST, SAMPLE_VERIFY, SAMPLE_ROUNDS };
+
+/* Whether heat, power or other processes held a step back.  Such a step says how the machine was,
+ * not how fast the plan is: it is set aside, which means it counts for nothing, and taken again. */
+enum sample_use {
+    SAMPLE_FREE,
+    SAMPLE_DISTURBED, /* and it counts: it would not end */
+    SAMPLE_SET_ASIDE
+};
+
+/* GPUs right after a step, the slowest of the ranks'; clock 0: not known, or no GPU. */
+struct sample_gpu {
+    uint32_t clock_mhz, throttled; /* enum sample_use, whatever the cause: see heat_cause() */
+};
+
+/* One timed step. */
+struct sample_row {
+    enum sample_kind kind;
+    uint32_t round; /* counts those of the plan; of a table's rounds: which it was */
+    int64_t ns;     /* the largest time over the ranks */
+    struct sample_gpu gpu;
+    int64_t lost_ns; /* of it, to other processes: the most over the ranks */
+    int64_t run;     /* the one that took it; 0: not known */
+};
+
+int store_sample(struct store *store, int64_t trial, const struct sample_row *sample);
+int store_next_sample(struct store *store, int64_t *number); /* that the next one will have */
+/* Samples of one bucket, of the kinds from `first` to `last`, are of no use any more. */
+int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t bucket, enum sample_kind first, enum sample_kind last);
+
+/* Of one bucket, in the order they were taken. */
+int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                  uint32_t bucket,
+                  int (*each)(void *self, const struct trial_row *trial,
+                              const struct sample_row *sample),
+                  void *self);
+/* All there are, by trial; those of one trial in the order they were taken. */
+int store_samples_all(struct store *store,
+                      int (*each)(void *self, int64_t trial, const struct sample_row *sample),
+                      void *self);
+
+/* ---- entries: the dictionary */
+
+/* Where an entry comes from: local knowledge, never exported. */
+enum entry_tier {
+    TIER_LOCAL,
+    TIER_VERIFIED /* imported, and measured here since */,
+    TIER_IMPORTED
+};
+extern const char *const entry_tier_words[];
+
+/* How much was measured: the least first. */
+extern const char *const effort_words[];
+int effort_rank(const char *effort); /* from 1; 0: another word */
+
+struct entry_row {
+    int64_t cluster, shape, run;
+    uint32_t window, bucket;
+    uint64_t capacity;
+    struct moe_plan plan, runner_up, search_winner; /* runner_up.struct_size 0: none */
+    double time_us, low_us, high_us;                /* expected, 95 % interval; of the plan */
+    double default_us;
+    double gain, gain_low, gain_high; /* 1 - time / default, 95 % interval; NAN = not compared */
+    double bound;                     /* the loss against the best is below this share with 95 % */
+    uint32_t samples;                 /* of the plan and the default */
+    uint32_t throttled;               /* of both together: taken while something held them back */
+    bool inferred;                    /* not measured: between buckets that were */
+    bool stale;
+    char effort[16], search[16], reason[24]; /* reason: why the search stopped */
+    /* adopted, likely, default, incumbent, alone: see decision.h; inferred; refuted: see
+     * verdict.h; tie: an earlier rule could not tell */
+    char decision[16];
+    int64_t decided_s;
+    enum entry_tier tier;
+};
+
+bool entry_is_refuted(const struct entry_row *entry);
+/* Its plan is there because somebody found it the best: neither refuted nor a tie. */
+bool entry_is_decided(const struct entry_row *entry);
+
+/* Replaces the bucket's entry; the old one goes to history with `why`.  This and the next end an
+ * imported standing, which is worth what the entries were that it came with. */
+int store_entry(struct store *store, const struct entry_row *entry, const char *why);
+/* Takes the bucket's entry out of the dictionary; it goes to history with `why`. */
+int store_entry_end(struct store *store, const struct entry_row *entry, const char *why);
+
+/* What was an entry once. */
+struct history_row {
+    int64_t cluster, shape;
+    uint32_t window, bucket;
+    struct moe_plan plan;
+    double time_us, default_us;
+    bool inferred;
+    char decision[16], why[64];
+    int64_t decided_s, replaced_s;
+};
+/* Newest first; stops when `each` returns non-zero and returns that. */
+int store_history(struct store *store, int (*each)(void *self, const struct history_row *row),
+                  void *self);
+
+/* The better one of this and what is there stays, the other goes to history; by one fixed order
+ * (tier, not stale, effort, date, samples, text), in which the time measured has no say: times of
+ * two sessions cannot be compared.  *known is what was there, unless MERGE_ADDED. */
+enum merge_outcome { MERGE_ADDED, MERGE_SAME, MERGE_REPLACED, MERGE_LOST };
+int store_entry_merge(struct store *store, const struct entry_row *entry, const char *why,
+                      struct entry_row *known, enum merge_outcome *outcome);
+
+/* ---- standings: what a layer's table as a whole is worth */
+
+struct standing_row {
+    int64_t cluster, shape, run; /* run 0: imported */
+    uint32_t window;
+    double gain, gain_low, gain_high; /* over the default plan; NAN: not known */
+    double static_gain, static_gain_low, static_gain_high; /* over the best static plan */
+    struct moe_plan static_plan;                           /* struct_size 0: none */
+    uint32_t rounds, first_round; /* samples of these rounds are numbered from the first on */
+    char rivals[128];  /* the static plans that the table meets, as text with ';' between */
+    int64_t decided_s; /* 0: not decided yet */
+};
+
+/* Replaces that of the same cluster, shape and window. */
+int store_standing(struct store *store, const struct standing_row *row);
+/* UNSUPPORTED, silently, if there is none. */
+int store_standing_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                       struct standing_row *out);
+/* Takes an imported one away; one that was measured here stays. */
+int store_standing_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window);
+/* An imported one: it replaces an older imported one (of two of one date, one by a fixed order) and
+ * never what was measured here, not even what is undecided yet. */
+int store_standing_merge(struct store *store, const struct standing_row *row, bool *placed);
+
+/* ---- imports */
+
+struct import_row {
+    const char *sha256, *file; /* of the lines below the header */
+    uint32_t added, same, conflicts;
+};
+
+int store_import(struct store *store, const struct import_row *row);
+int store_import_known(struct store *store, const char *sha256, bool *known);
+
+/* Clusters of other sites, until one of them is found to be this one (see store_cluster). */
+int store_clusters_elsewhere(struct store *store,
+                             int (*each)(void *self, const struct cluster *cluster), void *self);
+
+/* UNSUPPORTED, silently, if there is none. */
+int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                    uint32_t bucket, struct entry_row *out);
+/* Sorted by cluster, shape, window, bucket; ids of 0 mean any. */
+int store_entries(struct store *store, int64_t cluster, int64_t shape,
+                  int (*each)(void *self, const struct entry_row *entry), void *self);
+
+/* ---- overrides: plans that a person has pinned */
+
+struct override_row {
+    int64_t id, cluster, shape;
+    uint32_t window, first, last; /* buckets, both included */
+    struct moe_plan plan;
+    char why[200];
+    int64_t since_s;
+};
+
+/* Replaces what is pinned in those buckets; sets id. */
+int store_override(struct store *store, struct override_row *row);
+/* Takes away what is pinned in the range; *count is of how many pins.  Their other buckets stay
+ * pinned. */
+int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                       uint32_t first, uint32_t last, uint32_t *count);
+int store_overrides(struct store *store, int (*each)(void *self, const struct override_row *row),
+                    void *self);
+
+#endif

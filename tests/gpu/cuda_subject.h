@@ -1,0 +1,14 @@
+/* The device that tests/gpu/test_cuda_kernels.c compares with the host: a GPU, or the same kernels
+ * run on a CPU by cuda_on_cpu.h. */
+#ifndef CUDA_SUBJECT_H
+#define CUDA_SUBJECT_H
+
+#include "device.h"
+
+/* ERR_DEVICE, after a message, where no GPU answers. */
+int subject_open(struct device **out);
+
+/* Kernels that only a GPU has are not asked of the other. */
+bool subject_has(enum kernel kernel);
+
+#endif

@@ -1,0 +1,865 @@
+/* A cluster's text form and hash, and the machine that is modelled from its numbers. */
+#include "check.h"
+
+#include "cluster.h"
+#include "exec.h"
+#include "plan.h"
+#include "random.h"
+#include "sim.h"
+#include "sim_model.h"
+#include "status.h"
+#include "wire_sim.h"
+
+#include <glob.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int said;
+static char last[512];
+
+static void listen(void *self, const char *format, va_list args)
+{
+    (void)self;
+    said++;
+    vsnprintf(last, sizeof(last), format, args);
+}
+
+static const char *text_of(const struct cluster *cluster)
+{
+    static char text[CLUSTER_TEXT_BYTES];
+
+    CHECK(cluster_format(cluster, text, sizeof(text)) < (int)sizeof(text));
+    return text;
+}
+
+/* A cluster of numbers that are easy to reckon with: two nodes of four. */
+static struct cluster small(void)
+{
+    struct cluster c;
+
+    CHECK(!cluster_parse("semantics = 1\nbackend = sim\ndevice = toy\ndevice_units = 10\n"
+                         "device_gib = 1\nnodes = 2\nranks = 8\nranks_per_node = 4\n"
+                         "link_inside = a\nlink_between = b\ncomm_library = c 1\n"
+                         "compute_library = d 1\nlatency_inside_us = 10\nlatency_between_us = 20\n"
+                         "message_inside_us = 1\nmessage_between_us = 5\n"
+                         "bandwidth_inside_gbs = 100\nbandwidth_between_gbs = 10\n"
+                         "half_inside_kib = 0\nhalf_between_kib = 0\ngemm_gflops = 1000\n"
+                         "gemm_half_rows = 100\nmemory_gbs = 500\nlaunch_us = 2\n"
+                         "overlap_slowdown = 0\nnoise_percent = 0\noutlier_percent = 0\n"
+                         "drift_percent = 0\nmemory_gib = 0.001\n",
+                         "small", &c));
+    CHECK(!cluster_check_model(&c, "small"));
+    return c;
+}
+
+static bool same(const struct cluster *a, const struct cluster *b)
+{
+    uint8_t x[HASH_BYTES], y[HASH_BYTES];
+
+    cluster_hash(a, x);
+    cluster_hash(b, y);
+    return !memcmp(x, y, sizeof(x));
+}
+
+static void every_recorded_cluster_reads_back_the_same(void)
+{
+    glob_t files;
+
+    CHECK(!glob("tests/data/clusters/*.txt", 0, NULL, &files));
+    CHECK(files.gl_pathc >= 14);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        struct cluster once, twice;
+        char text[CLUSTER_TEXT_BYTES];
+
+        CHECK(!cluster_read(files.gl_pathv[i], &once));
+        CHECK(!cluster_check_model(&once, files.gl_pathv[i]));
+        snprintf(text, sizeof(text), "%s", text_of(&once));
+        CHECK(!cluster_parse(text, "again", &twice));
+        CHECK(!strcmp(text, text_of(&twice)));
+        CHECK(same(&once, &twice) && cluster_same_soft(&once, &twice));
+    }
+    globfree(&files);
+}
+
+static void layout_and_comments_do_not_matter(void)
+{
+    struct cluster a, b;
+
+    CHECK(!cluster_parse("nodes = 2\nranks = 8\nranks_per_node = 4\ndevice = A = B\n", "a", &a));
+    CHECK(!cluster_parse("\r\n  # none\r\n\tranks=8.0 # eight\r\nranks_per_node\t=  4\r\n"
+                         "device =A = B \r\n\r\nnodes = 2e0",
+                         "b", &b));
+    CHECK(same(&a, &b) && a.ranks == 8 && !strcmp(b.device, "A = B"));
+}
+
+static void malformed_descriptions_are_refused_with_the_line(void)
+{
+    static const struct {
+        const char *text, *says;
+    } bad[] = {
+        { "nodes", "x:1: " },
+        { "\n\nnodes 3\n", "x:3: " },
+        { "node = 3\n", "x:1: no field" },
+        { "= 3\n", "x:1: no field" },
+        { "nodes = 3\n#\nnodes = 3\n", "x:3: nodes is given twice, first on line 1" },
+        { "nodes = \n", "x:1: nodes" },
+        { "nodes = three\n", "x:1: nodes" },
+        { "nodes = 3x\n", "x:1: nodes" },
+        { "nodes = 3 4\n", "x:1: nodes" },
+        { "nodes = -1\n", "out of range" },
+        { "nodes = 1.5\n", "not a whole number" },
+        { "ranks = 4294967296\n", "out of range" },
+        { "ranks = 0x10\n", "x:1: ranks" },
+        { "launch_us = nan\n", "not a number" },
+        { "launch_us = inf\n", "not a number" },
+        { "launch_us = 1e999\n", "not a number" },
+        { "launch_us = 1,5\n", "not a number" },
+        { "launch_us = -0.1\n", "out of range" },
+        { "memory_gbs = 0\n", "out of range" },
+        { "noise_percent = 101\n", "out of range" },
+        { "launch_us = 0000000000000000000000000000000000000000001\n", "not a number" },
+        { "device =\n", "empty" },
+        { "backend = 0123456789abcdef\n", "too long" },
+        { "device = a\001b\n", "control" },
+        { "nodes = 2\n\nranks = 9\nranks_per_node = 4\n", "x:3: 2 nodes with 4 ranks each" },
+        { "nodes = 2\nranks_per_node = 4\n", "x:2: 2 nodes with 4 ranks each" },
+        { "ranks = 9\nranks_per_node = 4\n", "x:1: 9 ranks are not nodes" },
+        { "nodes = 5\nranks = 4\nranks_per_node = 0\n", "x:2: 5 nodes cannot share 4" },
+    };
+
+    log_to(listen, NULL);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct cluster c = { .ranks = 77 };
+
+        said = 0;
+        CHECK(cluster_parse(bad[i].text, "x", &c) == ERR_FORMAT);
+        CHECK(c.ranks == 77 && said == 1);
+        CHECK(strstr(last, bad[i].says));
+    }
+    log_to(NULL, NULL);
+}
+
+static void put_file(const char *path, const char *text, size_t bytes)
+{
+    FILE *file = fopen(path, "w");
+
+    CHECK(file && fwrite(text, 1, bytes, file) == bytes);
+    if (file)
+        fclose(file);
+}
+
+static void what_is_no_text_or_too_much_of_it_is_refused(void)
+{
+    static char text[5 * CLUSTER_TEXT_BYTES];
+    char path[] = "/tmp/moetune-cluster-XXXXXX";
+    int file = mkstemp(path);
+    struct cluster c = { .ranks = 77 };
+
+    CHECK(file >= 0);
+    close(file);
+    log_to(listen, NULL);
+    put_file(path, "nodes = 1\n\0ranks = 1\n", 21);
+    CHECK(cluster_read(path, &c) == ERR_FORMAT && strstr(last, "byte 10"));
+    memset(text, '\n', sizeof(text) - 1);
+    put_file(path, text, sizeof(text) - 1);
+    CHECK(cluster_read(path, &c) == ERR_FORMAT && strstr(last, "longer"));
+    CHECK(cluster_parse(text, "x", &c) == ERR_FORMAT && strstr(last, "longer"));
+    memset(text, 'a', sizeof(text) / 2);
+    text[sizeof(text) / 2] = 0;
+    CHECK(cluster_parse(text, "x", &c) == ERR_FORMAT && strstr(last, "x:1: "));
+    unlink(path);
+    CHECK(cluster_read(path, &c) == ERR_IO && cluster_read("/tmp", &c) == ERR_IO);
+    CHECK(c.ranks == 77);
+    log_to(NULL, NULL);
+}
+
+static void a_model_with_a_number_missing_is_refused(void)
+{
+    struct cluster c = small(), broken = c;
+
+    log_to(listen, NULL);
+    broken.gemm_gflops = NAN;
+    CHECK(cluster_check_model(&broken, "x") == ERR_FORMAT && strstr(last, "gemm_gflops"));
+    broken = c;
+    snprintf(broken.backend, sizeof(broken.backend), "host");
+    CHECK(cluster_check_model(&broken, "x") == ERR_FORMAT && strstr(last, "sim"));
+    broken = c;
+    broken.nodes = 0;
+    CHECK(cluster_check_model(&broken, "x") == ERR_FORMAT);
+    log_to(NULL, NULL);
+}
+
+/* NAN in every model number whose name holds `part`. */
+static struct cluster without(struct cluster c, const char *part)
+{
+    for (size_t i = 0; i < cluster_field_count; i++)
+        if (cluster_fields[i].class == CLUSTER_MODEL && strstr(cluster_fields[i].name, part))
+            *(double *)(void *)((char *)&c + cluster_fields[i].offset) = NAN;
+    return c;
+}
+
+static void model_numbers_are_taken_known_or_not(void)
+{
+    struct cluster to = small(), from = without(small(), "gemm"), before = to;
+
+    from.launch_us = 77;
+    from.ranks = 99;
+    cluster_take_model(&to, &from);
+    CHECK(to.launch_us == 77 && isnan(to.gemm_gflops) && to.ranks == 8);
+    cluster_take_model(&to, &before);
+    CHECK(same(&to, &before));
+}
+
+static void numbers_take_their_shortest_form_and_survive_it(void)
+{
+    static const struct {
+        const char *in, *out;
+    } cases[] = {
+        { "0.10", "0.1" }, { "1e3", "1000" },   { "1e6", "1000000" },
+        { "00.5", "0.5" }, { "-0", "0" },       { "+3", "3" },
+        { "1e-400", "0" }, { "2.50e2", "250" }, { "0.30000000000000004", "0.30000000000000004" }
+    };
+    struct cluster c = cluster_unknown(), back;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[96];
+
+        snprintf(text, sizeof(text), "launch_us = %s\n", cases[i].in);
+        CHECK(!cluster_parse(text, "x", &c));
+        snprintf(text, sizeof(text), "launch_us = %s\n", cases[i].out);
+        CHECK(strstr(text_of(&c), text));
+    }
+    for (uint64_t i = 0; i < 2000; i++) {
+        c.launch_us = (double)random_bits(1, i) * exp2(-(double)(i % 80)) * 0x1p-45;
+        if (c.launch_us > 1e6)
+            continue;
+        CHECK(!cluster_parse(text_of(&c), "x", &back) && back.launch_us == c.launch_us);
+    }
+}
+
+/* Where a locale with another decimal point is installed. */
+static void numbers_are_the_same_in_every_locale(void)
+{
+    static const char *const locales[] = { "de_DE.UTF-8", "fr_FR.UTF-8", "ps_AF.UTF-8", "de_DE" };
+    struct cluster c = small(), back;
+    char text[CLUSTER_TEXT_BYTES];
+
+    c.launch_us = 1.5;
+    snprintf(text, sizeof(text), "%s", text_of(&c));
+    for (size_t i = 0; i < sizeof(locales) / sizeof(locales[0]); i++) {
+        if (!setlocale(LC_ALL, locales[i]))
+            continue;
+        CHECK(!strcmp(text, text_of(&c)));
+        CHECK(!cluster_parse(text, "x", &back) && back.launch_us == 1.5);
+    }
+    setlocale(LC_ALL, "C");
+}
+
+static void words_that_a_line_cannot_hold_are_made_to_fit(void)
+{
+    struct cluster c = cluster_unknown(), back;
+
+    snprintf(c.device, sizeof(c.device), "  tab\there #1\nline  ");
+    CHECK(!cluster_parse(text_of(&c), "x", &back));
+    CHECK(!strcmp(back.device, "tab?here ?1?line"));
+    CHECK(same(&c, &back));
+    c.device[0] = 0;
+    CHECK(!strstr(text_of(&c), "device ="));
+}
+
+static void change(struct cluster *c, const struct cluster_field *field)
+{
+    void *at = (char *)c + field->offset;
+
+    switch (field->kind) {
+    case FIELD_WORD: snprintf(at, field->bytes, "other"); break;
+    case FIELD_COUNT_OF: ++*(uint32_t *)at; break;
+    case FIELD_NUMBER: *(double *)at = isnan(*(double *)at) ? 1.5 : *(double *)at + 0.5; break;
+    }
+}
+
+static void the_hash_covers_what_makes_another_cluster_and_no_more(void)
+{
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        const struct cluster_field *f = &cluster_fields[i];
+        struct cluster sim = small(), host = small(), other;
+
+        snprintf(host.backend, sizeof(host.backend), "host");
+        other = sim;
+        change(&other, f);
+        CHECK(same(&sim, &other) == (f->class != CLUSTER_HARD && f->kind != FIELD_NUMBER));
+        CHECK(cluster_same_soft(&sim, &other) == (f->class != CLUSTER_SOFT));
+        other = host;
+        change(&other, f);
+        CHECK(same(&host, &other) == (f->class != CLUSTER_HARD));
+    }
+}
+
+static void a_table_answers_only_for_what_is_known_and_equal(void)
+{
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        const struct cluster_field *f = &cluster_fields[i];
+        struct cluster table = small(), here = small(), nothing = cluster_unknown();
+
+        CHECK(cluster_answers(&table, &here));
+        change(&here, f);
+        CHECK(cluster_answers(&table, &here) == (f->class != CLUSTER_HARD));
+        memcpy((char *)&here + f->offset, (char *)&nothing + f->offset, f->bytes);
+        CHECK(cluster_answers(&table, &here) == (f->class != CLUSTER_HARD));
+        CHECK(cluster_answers(&here, &table) == (f->class != CLUSTER_HARD));
+        memcpy((char *)&table + f->offset, (char *)&nothing + f->offset, f->bytes);
+        CHECK(cluster_answers(&here, &table) == (f->class != CLUSTER_HARD));
+    }
+}
+
+/* Whatever comes in: an error that leaves the output alone, or a value whose text is stable. */
+static void feed(const char *text)
+{
+    struct cluster c = { .ranks = 77 }, back;
+    char once[CLUSTER_TEXT_BYTES];
+
+    if (cluster_parse(text, "x", &c)) {
+        CHECK(c.ranks == 77 && !c.backend[0]);
+        return;
+    }
+    snprintf(once, sizeof(once), "%s", text_of(&c));
+    CHECK(!cluster_parse(once, "again", &back) && !strcmp(once, text_of(&back)));
+}
+
+static void damaged_descriptions_never_do_harm(void)
+{
+    struct cluster c = small();
+    char whole[CLUSTER_TEXT_BYTES], text[CLUSTER_TEXT_BYTES];
+    size_t length;
+
+    snprintf(whole, sizeof(whole), "%s", text_of(&c));
+    length = strlen(whole);
+    log_to(listen, NULL);
+    for (size_t i = 0; i <= length; i++) {
+        memcpy(text, whole, i);
+        text[i] = 0;
+        feed(text);
+    }
+    for (uint64_t i = 0; i < 20000; i++) {
+        memcpy(text, whole, length + 1);
+        for (uint64_t j = 0; j <= i % 3; j++)
+            text[random_below(3 * i + j, 0, (uint32_t)length)] = (char)random_bits(3 * i + j, 1);
+        feed(text);
+    }
+    log_to(NULL, NULL);
+}
+
+struct stage {
+    struct engine engine;
+    struct layer *layer;
+    struct exec *exec;
+};
+
+static struct stage stage_on(const struct cluster *cluster, uint64_t seed)
+{
+    struct stage s = { 0 };
+    struct device *device = NULL;
+    struct wire *wire = NULL;
+
+    CHECK(!wire_sim_model_open(cluster, &wire));
+    CHECK(!sim_model_open(cluster, seed, &device));
+    CHECK(!engine_open_on(device, wire, &s.engine));
+    return s;
+}
+
+static void stage_close(struct stage *s)
+{
+    exec_close(s->exec);
+    layer_close(s->layer);
+    engine_close(&s->engine);
+}
+
+static int64_t step_ns(struct stage *s)
+{
+    int64_t begin = device_now_ns(s->engine.device);
+
+    CHECK(!exec_forward(s->exec, NULL, NULL));
+    if (s->layer->shape.pass == MOE_TRAIN)
+        CHECK(!exec_backward(s->exec, NULL, NULL));
+    CHECK(!engine_sync(&s->engine));
+    return device_now_ns(s->engine.device) - begin;
+}
+
+/* What one task takes on a fresh device. */
+#define KERNEL_NS(cluster, name, ...)                                                              \
+    kernel_ns(cluster, KERNEL_##name, &(struct name){ __VA_ARGS__ }, sizeof(struct name))
+
+static int64_t kernel_ns(const struct cluster *cluster, enum kernel kernel, const void *args,
+                         size_t bytes)
+{
+    struct stage s = stage_on(cluster, 0);
+    int64_t ns;
+
+    CHECK(!stream_launch(s.engine.compute, kernel, args, bytes));
+    CHECK(!engine_sync(&s.engine));
+    ns = device_now_ns(s.engine.device);
+    stage_close(&s);
+    return ns;
+}
+
+static void a_product_runs_at_the_rate_that_its_smallest_side_reaches(void)
+{
+    struct cluster c = small();
+
+    /* 2 * 3 * 100 * 1000 * 2000 operations at 1000 / 2 per ns; its bytes are nothing beside it */
+    CHECK(KERNEL_NS(&c, gemm, .batch = 3, .m = 100, .n = 1000, .k = 2000) == 2000 + 2400000);
+    CHECK(KERNEL_NS(&c, gemm, .batch = 3, .m = 1000, .n = 2000, .k = 100) == 2000 + 2400000);
+    CHECK(KERNEL_NS(&c, gemm, .batch = 1, .m = 300, .n = 1000, .k = 1000) == 2000 + 800000);
+    /* one row: (k n + k + n) floats at 500 bytes per ns, or 101 times the operations */
+    c.gemm_half_rows = 0;
+    CHECK(KERNEL_NS(&c, gemm, .batch = 1, .m = 1, .n = 1000, .k = 1000) == 2000 + 8016);
+    CHECK(KERNEL_NS(&c, gemm, .batch = 1, .m = 0, .n = 1000, .k = 1000) == 2000 + 8000);
+}
+
+static void other_kernels_take_as_long_as_their_bytes(void)
+{
+    struct routing r = {
+        .tokens = 100, .experts = 8, .top_k = 2, .width = 64, .rows = 32, .capacity = 20
+    };
+    double row = 64 * 4, where = 200 * 12 + 8 * 8;
+    struct cluster c = small();
+    float x;
+
+    CHECK(kernel_bytes(KERNEL_fill, &(struct fill){ .bytes = 4096 }) == 4096);
+    CHECK(kernel_bytes(KERNEL_move, &(struct move){ .from_type = MOE_BF16,
+                                                    .to_type = MOE_F32,
+                                                    .block = 10,
+                                                    .dims = { 2, 3, 4 },
+                                                    .terms = 5 }) == 240 * (5 * 2 + 4));
+    CHECK(kernel_bytes(KERNEL_route, &(struct route){ .tokens = 100, .experts = 8, .top_k = 2 }) ==
+          100 * 8 * 8 + 200 * 16 + 64);
+    CHECK(kernel_bytes(KERNEL_route_backward,
+                       &(struct route_backward){ .tokens = 100, .experts = 8, .top_k = 2 }) ==
+          100 * 8 * 8 + 200 * 12);
+    /* 200 choices, 8 * 20 of which are kept, in 8 * 32 rows */
+    CHECK(kernel_bytes(KERNEL_encode, &(struct encode){ .routing = r }) ==
+          where + (160 + 256) * row);
+    CHECK(kernel_bytes(KERNEL_encode_backward,
+                       &(struct encode_backward){ .routing = r, .add = &x }) ==
+          where + (160 + 100 + 100) * row);
+    CHECK(kernel_bytes(KERNEL_decode, &(struct decode){ .routing = r }) ==
+          where + 800 + (160 + 100) * row);
+    CHECK(kernel_bytes(KERNEL_decode_backward, &(struct decode_backward){ .routing = r }) ==
+          where + 1600 + (2 * 160 + 256) * row);
+    CHECK(kernel_bytes(KERNEL_activate,
+                       &(struct activate){
+                           .kind = MOE_SWIGLU, .batch = 2, .rows = 3, .width = 5, .post = &x }) ==
+          4 * (30 * 4 + 10));
+    CHECK(kernel_bytes(KERNEL_activate_backward,
+                       &(struct activate_backward){ .batch = 2, .rows = 3, .width = 5 }) ==
+          4 * 30 * 3);
+    CHECK(kernel_bytes(KERNEL_add_bias, &(struct add_bias){ .batch = 2, .rows = 3, .width = 5 }) ==
+          4 * (30 * 2 + 10));
+    CHECK(kernel_bytes(KERNEL_sum_rows,
+                       &(struct sum_rows){
+                           .keep = true, .batch = 2, .rows = 3, .width = 5, .to_stride = 6 }) ==
+          4 * (30 + 24));
+    CHECK(KERNEL_NS(&c, fill, .bytes = 1000000) == 2000 + 2000);
+}
+
+/* An exchange of `bytes` with each of `peers` by so many CTAs, and a kernel beside it that alone
+ * would take `beside_ns`; when both are done. */
+static int64_t exchange_by_ns(const struct cluster *cluster, struct peers peers, size_t bytes,
+                              uint32_t ctas, int64_t beside_ns)
+{
+    struct stage s = stage_on(cluster, 0);
+    struct batch batch = { .ctas = ctas };
+    int64_t ns;
+
+    CHECK(!batch_add(&batch, s.engine.wire, peers, NULL, 0, NULL, bytes));
+    CHECK(!wire_reserve(s.engine.wire, &batch));
+    CHECK(!wire_exchange(s.engine.wire, s.engine.comm, &batch));
+    sim_pass(s.engine.compute, beside_ns, 1);
+    CHECK(!engine_sync(&s.engine));
+    ns = device_now_ns(s.engine.device);
+    batch_free(&batch);
+    stage_close(&s);
+    return ns;
+}
+
+static int64_t exchange_ns(const struct cluster *cluster, struct peers peers, size_t bytes)
+{
+    return exchange_by_ns(cluster, peers, bytes, 0, 0);
+}
+
+static void ctas_carry_what_each_can_and_slow_products_down(void)
+{
+    static const struct {
+        uint32_t ctas;
+        int64_t takes_ns; /* 3 MB at 100 GB/s, or at 20 per CTA */
+    } cases[] = { { 0, 30000 }, { 8, 30000 }, { 16, 30000 },
+                  { 4, 37500 }, { 2, 75000 }, { 1, 150000 } };
+    struct cluster c = small(), unlike = small();
+    struct peers node = { 0, 1, 4 };
+
+    unlike.overlap_slowdown = c.overlap_slowdown = 0.5;
+    CHECK(cluster_check_model(&c, "x") == OK);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        CHECK(exchange_by_ns(&unlike, node, 1000000, cases[i].ctas, 1000000) ==
+              exchange_by_ns(&unlike, node, 1000000, 0, 1000000));
+    c.cta_gbs = 20;
+    log_only(false);
+    CHECK(cluster_check_model(&c, "x") == ERR_FORMAT); /* library_ctas is missing */
+    log_only(true);
+    c.library_ctas = 8;
+    CHECK(cluster_check_model(&c, "x") == OK);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int64_t ns = exchange_by_ns(&c, node, 1000000, cases[i].ctas, 0);
+
+        CHECK(ns == 10000 + cases[i].takes_ns);
+        /* Products beside `ns` of k CTAs lose k/8 of half of what they do meanwhile. */
+        CHECK(llabs(exchange_by_ns(&c, node, 1000000, cases[i].ctas, 1000000) - 1000000 -
+                    llround((double)ns *
+                            (1 - 1 / (1 + 0.5 * (cases[i].ctas ? cases[i].ctas : 8) / 8)))) <= 1);
+    }
+}
+
+static void an_exchange_takes_what_its_links_say(void)
+{
+    struct cluster c = small();
+    struct peers self = { 0, 1, 1 }, node = { 0, 1, 4 }, rail = { 0, 4, 2 }, all = { 0, 1, 8 };
+
+    CHECK(exchange_ns(&c, self, 1000000) == 4000);                 /* read and written */
+    CHECK(exchange_ns(&c, node, 1000000) == 10000 + 30000);        /* three messages at 100 */
+    CHECK(exchange_ns(&c, rail, 1000000) == 20000 + 100000);       /* one at 10 */
+    CHECK(exchange_ns(&c, all, 1000000) == 20000 + 400000);        /* the slower level hides it */
+    CHECK(exchange_ns(&c, all, 1) == 20000 + 3 * 1000 + 4 * 5000); /* issuing is all there is */
+    c.half_between_kib = 1;
+    CHECK(exchange_ns(&c, all, 1000000) == 20000 + llround(4 * 1001024 / 10.0));
+    c.half_between_kib = 1e6 / 1024; /* at this size half the bandwidth is reached */
+    CHECK(exchange_ns(&c, rail, 1000000) == 20000 + 200000);
+}
+
+static void links_that_are_not_there_need_no_numbers(void)
+{
+    struct cluster two = small(), one = two, apart = two, alone = two, c;
+
+    log_to(listen, NULL);
+    one.nodes = 1;
+    one.ranks_per_node = one.ranks;
+    apart.nodes = apart.ranks;
+    apart.ranks_per_node = 1;
+    alone.nodes = alone.ranks = alone.ranks_per_node = 1;
+    c = without(one, "_between_");
+    CHECK(!cluster_check_model(&c, "x"));
+    CHECK(exchange_ns(&c, (struct peers){ 0, 1, 8 }, 1000000) == 10000 + 70000);
+    c = without(one, "_inside_");
+    CHECK(cluster_check_model(&c, "x") == ERR_FORMAT && strstr(last, "latency_inside_us"));
+    c = without(apart, "_inside_");
+    CHECK(!cluster_check_model(&c, "x"));
+    CHECK(exchange_ns(&c, (struct peers){ 0, 1, 8 }, 1000000) == 20000 + 700000);
+    c = without(apart, "_between_");
+    CHECK(cluster_check_model(&c, "x") == ERR_FORMAT && strstr(last, "latency_between_us"));
+    c = without(without(without(alone, "_between_"), "_inside_"), "overlap");
+    CHECK(!cluster_check_model(&c, "x"));
+    c = without(one, "overlap");
+    CHECK(cluster_check_model(&c, "x") == ERR_FORMAT && strstr(last, "overlap_slowdown"));
+    c = without(two, "_between_");
+    CHECK(cluster_check_model(&c, "x") == ERR_FORMAT);
+    log_to(NULL, NULL);
+}
+
+static void unlike_nodes_are_taken_for_average_ones(void)
+{
+    struct cluster c = small();
+
+    c.ranks = 10;
+    c.nodes = 3;
+    c.ranks_per_node = 0;
+    CHECK(exchange_ns(&c, (struct peers){ 0, 1, 4 }, 1000000) == 10000 + 30000);
+    CHECK(exchange_ns(&c, (struct peers){ 0, 1, 10 }, 1000000) == 20000 + 600000);
+}
+
+static void of_two_tasks_that_overlap_the_later_one_pays(void)
+{
+    struct cluster c = small();
+    struct stage s;
+
+    c.overlap_slowdown = 0.5;
+    s = stage_on(&c, 0);
+    sim_pass(s.engine.comm, 3000, 1);
+    sim_pass(s.engine.compute, 2000, 1); /* wholly beside it */
+    CHECK(sim_stream_ns(s.engine.comm) == 3000 && sim_stream_ns(s.engine.compute) == 3000);
+    CHECK(!engine_sync(&s.engine));
+    CHECK(device_now_ns(s.engine.device) == 3000);
+
+    sim_pass(s.engine.comm, 600, 1); /* a new step: what was busy is forgotten */
+    sim_pass(s.engine.compute, 1000, 1);
+    CHECK(sim_stream_ns(s.engine.compute) == 3000 + 600 + 600); /* 400 of it done by then */
+    sim_pass(s.engine.comm, 200, 1); /* lies beside the compute stream's 600 to 1200 */
+    CHECK(sim_stream_ns(s.engine.comm) == 3000 + 600 + 300);
+    CHECK(!engine_sync(&s.engine));
+    CHECK(device_now_ns(s.engine.device) == 4200);
+    stage_close(&s);
+}
+
+static void work_between_two_busy_times_is_slow_only_inside_them(void)
+{
+    struct cluster c = small();
+    struct event *event = NULL;
+    struct stage s;
+
+    c.overlap_slowdown = 1;
+    s = stage_on(&c, 0);
+    CHECK(!event_open(s.engine.device, &event));
+    sim_pass(s.engine.compute, 1000, 1);
+    CHECK(!event_record(event, s.engine.compute));
+    sim_pass(s.engine.compute, 1000, 1);
+    CHECK(!event_wait(event, s.engine.comm));
+    sim_pass(s.engine.comm, 200, 1); /* 1000 to 1400 */
+    CHECK(sim_stream_ns(s.engine.comm) == 1400);
+    CHECK(!event_record(event, s.engine.compute));
+    CHECK(!event_wait(event, s.engine.comm));
+    sim_pass(s.engine.comm, 500, 1); /* 2000 to 2500, alone */
+    CHECK(sim_stream_ns(s.engine.comm) == 2500);
+    sim_pass(s.engine.compute, 400, 1); /* 250 of it beside, 150 alone */
+    CHECK(sim_stream_ns(s.engine.compute) == 2000 + 500 + 150);
+    event_close(event);
+    stage_close(&s);
+}
+
+static void both_streams_begin_a_step_at_the_same_date(void)
+{
+    struct cluster c = small();
+    struct stage s = stage_on(&c, 0);
+
+    sim_pass(s.engine.comm, 5000, 1);
+    sim_pass(s.engine.compute, 100, 1);
+    CHECK(!stream_sync(s.engine.compute));
+    CHECK(device_now_ns(s.engine.device) == 100 && sim_stream_ns(s.engine.compute) == 100);
+    CHECK(!stream_sync(s.engine.comm));
+    CHECK(device_now_ns(s.engine.device) == 5000);
+    CHECK(sim_stream_ns(s.engine.compute) == 5000 && sim_stream_ns(s.engine.comm) == 5000);
+    s.engine.comm->muted = true;
+    sim_pass(s.engine.comm, 5000, 1);
+    CHECK(!engine_sync(&s.engine) && device_now_ns(s.engine.device) == 5000);
+    stage_close(&s);
+}
+
+enum { STEPS = 10000, STEP_NS = 1000000 };
+
+/* Logarithms of the factors of many steps. */
+static void draw(const struct cluster *c, uint64_t seed, double *logs)
+{
+    struct stage s = stage_on(c, seed);
+
+    for (int i = 0; i < STEPS; i++) {
+        int64_t begin = device_now_ns(s.engine.device);
+
+        sim_pass(s.engine.compute, STEP_NS, 1);
+        sim_pass(s.engine.comm, STEP_NS / 2, 1);
+        CHECK(!engine_sync(&s.engine));
+        logs[i] = log((double)(device_now_ns(s.engine.device) - begin) / STEP_NS);
+    }
+    stage_close(&s);
+}
+
+static double mean_of(const double *x, int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += x[i];
+    return sum / n;
+}
+
+/* Covariance with the value `lag` steps later. */
+static double covariance(const double *x, int n, int lag)
+{
+    double mean = mean_of(x, n), sum = 0;
+
+    for (int i = 0; i + lag < n; i++)
+        sum += (x[i] - mean) * (x[i + lag] - mean);
+    return sum / (n - lag);
+}
+
+static double logs[STEPS], others[STEPS];
+
+static void noise_is_what_the_cluster_says(void)
+{
+    struct cluster c = small();
+
+    c.noise_percent = 2;
+    draw(&c, 7, logs);
+    CHECK(fabs(mean_of(logs, STEPS)) < 0.001);
+    CHECK(fabs(sqrt(covariance(logs, STEPS, 0)) - 0.02) < 0.0006);
+    CHECK(fabs(covariance(logs, STEPS, 1)) < 0.05 * 0.0004);
+    draw(&c, 7, others);
+    CHECK(!memcmp(logs, others, sizeof(logs)));
+    draw(&c, 8, others);
+    CHECK(memcmp(logs, others, sizeof(logs)));
+}
+
+static void outliers_take_three_times_as_long(void)
+{
+    struct cluster c = small();
+    int outliers = 0;
+
+    c.outlier_percent = 5;
+    draw(&c, 7, logs);
+    for (int i = 0; i < STEPS; i++) {
+        CHECK(fabs(logs[i]) < 1e-5 || fabs(logs[i] - log(3)) < 1e-5);
+        outliers += logs[i] > 1;
+    }
+    CHECK(outliers > 400 && outliers < 600);
+}
+
+static void drift_is_slow(void)
+{
+    struct cluster c = small();
+    double variance;
+
+    c.drift_percent = 3;
+    draw(&c, 7, logs);
+    variance = covariance(logs, STEPS, 0);
+    CHECK(sqrt(variance) > 0.02 && sqrt(variance) < 0.04);
+    CHECK(covariance(logs, STEPS, 1) > 0.98 * variance);
+    CHECK(covariance(logs, STEPS, 350) < 0.2 * variance); /* half a wave later */
+}
+
+static void without_noise_every_step_takes_exactly_the_same(void)
+{
+    struct cluster c = small();
+
+    draw(&c, 7, logs);
+    for (int i = 0; i < STEPS; i++)
+        CHECK(logs[i] == 0);
+}
+
+static void memory_ends_where_the_cluster_says(void)
+{
+    struct cluster c = small(); /* 0.001 GiB */
+    struct stage s = stage_on(&c, 0);
+    struct device *device = s.engine.device;
+    void *a = NULL, *b = NULL, *none = NULL;
+
+    log_to(listen, NULL);
+    CHECK(!device_alloc(device, 600000, &a) && !device_alloc(device, 400000, &b) && a != b);
+    CHECK(device_alloc(device, 100000, &none) == ERR_NOMEM && !none);
+    CHECK(strstr(last, "1000000 of 1073741"));
+    device_release(device, a);
+    CHECK(!device_alloc(device, 600000, &a));
+    CHECK(device_alloc(device, SIZE_MAX, &none) == ERR_NOMEM && !none);
+    device_release(device, b);
+    device_release(device, a);
+    stage_close(&s);
+    log_to(NULL, NULL);
+}
+
+struct workload {
+    const char *file;
+    uint32_t width, tokens; /* D = H; per rank */
+};
+
+static int64_t layer_ns(const struct workload *w, uint32_t d, uint32_t a, bool no_compute)
+{
+    struct moe_plan plan = { .r = 1, .d = d, .a = a };
+    struct moe_shape shape = { .struct_size = sizeof(shape),
+                               .top_k = 2,
+                               .model_dim = w->width,
+                               .hidden_dim = w->width,
+                               .pass = MOE_TRAIN,
+                               .tokens = w->tokens };
+    struct cluster c;
+    struct stage s;
+    int64_t ns;
+
+    CHECK(!cluster_read(w->file, &c));
+    c.noise_percent = c.outlier_percent = c.drift_percent = 0;
+    shape.ranks = c.ranks;
+    shape.ranks_per_node = c.ranks_per_node;
+    shape.experts = 2 * c.ranks;
+    s = stage_on(&c, 0);
+    s.engine.compute->muted = no_compute;
+    CHECK(!layer_open(s.engine.device, &shape, 0, w->tokens, &s.layer));
+    CHECK(!exec_open(&s.engine, s.layer, &plan, 2 * (w->tokens / shape.experts), &s.exec));
+    ns = step_ns(&s);
+    CHECK(step_ns(&s) == ns);
+    stage_close(&s);
+    return ns;
+}
+
+/* The workloads are those of the paper's Table 2 and section 5.2. */
+static const struct workload large_16 = { "tests/data/clusters/ndm-a100-2.txt", 4096, 65536 },
+                             large_64 = { "tests/data/clusters/ndm-a100-8.txt", 4096, 65536 },
+                             large_256 = { "tests/data/clusters/ndm-a100-32.txt", 4096, 65536 },
+                             small_2048 = { "tests/data/clusters/ndm-a100-256.txt", 2048, 16384 };
+
+static void linear_wins_among_few_ranks_and_2dh_among_many(void)
+{
+    double gain;
+
+    CHECK(layer_ns(&large_16, 1, MOE_A2A_2DH, false) >=
+          layer_ns(&large_16, 1, MOE_A2A_LINEAR, false));
+    gain = (double)layer_ns(&small_2048, 1, MOE_A2A_LINEAR, false) /
+           (double)layer_ns(&small_2048, 1, MOE_A2A_2DH, false);
+    CHECK(gain > 3.5 && gain < 5); /* published: 4.25 */
+}
+
+static bool near(int64_t ns, double published_ms)
+{
+    return fabs((double)ns * 1e-6 / published_ms - 1) < 0.05;
+}
+
+static void the_models_of_ndm_a100_meet_what_is_published(void)
+{
+    CHECK(near(layer_ns(&large_16, 1, MOE_A2A_LINEAR, true), 189.1));
+    CHECK(near(layer_ns(&large_64, 1, MOE_A2A_LINEAR, true), 323.8));
+    CHECK(near(layer_ns(&large_256, 1, MOE_A2A_LINEAR, true), 491.3));
+    CHECK(near(layer_ns(&large_16, 1, MOE_A2A_LINEAR, false), 560.9));
+    CHECK(near(layer_ns(&large_64, 1, MOE_A2A_LINEAR, false), 698.9));
+    CHECK(near(layer_ns(&large_256, 1, MOE_A2A_LINEAR, false), 866.4));
+}
+
+static void chunks_help_where_messages_are_large_and_hurt_where_they_are_small(void)
+{
+    CHECK(layer_ns(&large_16, 2, MOE_A2A_LINEAR, false) <
+          layer_ns(&large_16, 1, MOE_A2A_LINEAR, false));
+    CHECK(layer_ns(&small_2048, 8, MOE_A2A_LINEAR, false) >
+          2 * layer_ns(&small_2048, 1, MOE_A2A_LINEAR, false));
+}
+
+int main(void)
+{
+    static const struct test tests[] = {
+        TEST(every_recorded_cluster_reads_back_the_same),
+        TEST(layout_and_comments_do_not_matter),
+        TEST(malformed_descriptions_are_refused_with_the_line),
+        TEST(what_is_no_text_or_too_much_of_it_is_refused),
+        TEST(a_model_with_a_number_missing_is_refused),
+        TEST(links_that_are_not_there_need_no_numbers),
+        TEST(model_numbers_are_taken_known_or_not),
+        TEST(numbers_take_their_shortest_form_and_survive_it),
+        TEST(numbers_are_the_same_in_every_locale),
+        TEST(words_that_a_line_cannot_hold_are_made_to_fit),
+        TEST(the_hash_covers_what_makes_another_cluster_and_no_more),
+        TEST(a_table_answers_only_for_what_is_known_and_equal),
+        TEST(damaged_descriptions_never_do_harm),
+        TEST(a_product_runs_at_the_rate_that_its_smallest_side_reaches),
+        TEST(other_kernels_take_as_long_as_their_bytes),
+        TEST(an_exchange_takes_what_its_links_say),
+        TEST(ctas_carry_what_each_can_and_slow_products_down),
+        TEST(unlike_nodes_are_taken_for_average_ones),
+        TEST(of_two_tasks_that_overlap_the_later_one_pays),
+        TEST(work_between_two_busy_times_is_slow_only_inside_them),
+        TEST(both_streams_begin_a_step_at_the_same_date),
+        TEST(noise_is_what_the_cluster_says),
+        TEST(outliers_take_three_times_as_long),
+        TEST(drift_is_slow),
+        TEST(without_noise_every_step_takes_exactly_the_same),
+        TEST(memory_ends_where_the_cluster_says),
+        TEST(linear_wins_among_few_ranks_and_2dh_among_many),
+        TEST(the_models_of_ndm_a100_meet_what_is_published),
+        TEST(chunks_help_where_messages_are_large_and_hurt_where_they_are_small),
+    };
+
+    return check_all(tests, sizeof(tests) / sizeof(tests[0]));
+}

@@ -1,0 +1,494 @@
+/* The table as a whole: who meets whom, and whether intervals hold what they promise. */
+#include "check.h"
+
+#include "random.h"
+#include "rounds.h"
+#include "surface.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TABLE = 7, STANDARD = 0, FIRST_STATIC = 1, ARMS = 8 };
+
+/* Made-up buckets: the truth is the log of each arm's time in each of them. */
+struct world {
+    int bucket_count, static_count, table[ROUNDS_BUCKETS_MAX];
+    double truth[ROUNDS_BUCKETS_MAX][ARMS], weight[ROUNDS_BUCKETS_MAX];
+    struct rounds_setup setup;
+    struct noise noise;
+};
+
+static struct world world_of(int bucket_count, int static_count, uint64_t seed, double noise)
+{
+    struct world w = { .bucket_count = bucket_count, .static_count = static_count };
+
+    for (int b = 0; b < bucket_count; b++) {
+        w.table[b] = TABLE;
+        w.weight[b] = 1;
+        for (int arm = 0; arm < ARMS; arm++)
+            w.truth[b][arm] = log(1e7 * (b + 1));
+    }
+    w.setup.seed = seed;
+    w.noise = noise_make(seed, noise, noise > 0 ? 0.01 : 0, false);
+    return w;
+}
+
+static struct rounds *open_rounds(const struct world *w, const bool *usable)
+{
+    static const int statics[] = { FIRST_STATIC, FIRST_STATIC + 1, FIRST_STATIC + 2 };
+    struct rounds_bucket buckets[ROUNDS_BUCKETS_MAX];
+    struct rounds_setup setup = w->setup;
+    struct rounds *r = malloc(sizeof(*r));
+
+    for (int b = 0; b < w->bucket_count; b++)
+        buckets[b] = (struct rounds_bucket){ w->weight[b], w->table[b], usable };
+    setup.buckets = buckets;
+    setup.bucket_count = w->bucket_count;
+    setup.standard = STANDARD;
+    setup.statics = statics;
+    setup.static_count = w->static_count;
+    rounds_open(r, &setup);
+    return r;
+}
+
+static void play(struct world *w, struct rounds *r)
+{
+    int bucket, arm;
+
+    while (rounds_next(r, &bucket, &arm))
+        rounds_tell(r, bucket, arm, noise_sample(&w->noise, exp(w->truth[bucket][arm])));
+}
+
+static struct rounds_result played(struct world *w)
+{
+    struct rounds *r = open_rounds(w, NULL);
+    struct rounds_result v;
+
+    play(w, r);
+    v = rounds_result(r);
+    free(r);
+    return v;
+}
+
+/* ---- the schedule */
+
+enum { LOG_MAX = 1 << 14 };
+
+struct log {
+    int count, bucket[LOG_MAX], arm[LOG_MAX];
+};
+
+static void play_logged(struct world *w, struct rounds *r, struct log *log)
+{
+    int bucket, arm;
+
+    log->count = 0;
+    while (rounds_next(r, &bucket, &arm) && log->count < LOG_MAX) {
+        log->bucket[log->count] = bucket;
+        log->arm[log->count++] = arm;
+        rounds_tell(r, bucket, arm, noise_sample(&w->noise, exp(w->truth[bucket][arm])));
+    }
+}
+
+/* How many times the bucket changes from one step to the next. */
+static int changes(const struct log *log)
+{
+    int count = 1;
+
+    for (int i = 1; i < log->count; i++)
+        count += log->bucket[i] != log->bucket[i - 1];
+    return count;
+}
+
+static void every_bucket_is_seen_equally_often_and_in_one_go(void)
+{
+    static const int sizes[] = { 1, 5, 12, 13, 29, 64 };
+    struct log *log = malloc(sizeof(*log));
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct world w = world_of(sizes[i], 2, 3 + i, 0.05);
+        struct rounds *r;
+        int steps[ROUNDS_BUCKETS_MAX] = { 0 };
+
+        w.setup.cycles_min = w.setup.cycles_max = 6;
+        r = open_rounds(&w, NULL);
+        play_logged(&w, r, log);
+        for (int k = 0; k < log->count; k++)
+            steps[log->bucket[k]]++;
+        for (int b = 0; b < sizes[i]; b++)
+            CHECK(steps[b] == 6 * 4); /* the table's, the default, two static ones */
+        /* Two visits may follow each other only where a round ends with the bucket that the next
+         * begins with. */
+        CHECK(changes(log) <= 6 * sizes[i] && (sizes[i] < 5 || changes(log) > 5 * sizes[i]));
+        CHECK(r->steps == (uint32_t)log->count);
+        free(r);
+    }
+    free(log);
+}
+
+static void a_round_has_buckets_of_all_sizes_and_few_steps(void)
+{
+    struct world w = world_of(36, 1, 5, 0.05);
+    struct rounds *r;
+    int bucket, arm, strata[12] = { 0 };
+
+    w.setup.cycles_min = w.setup.cycles_max = 2;
+    r = open_rounds(&w, NULL);
+    while (r->round == 0 && rounds_next(r, &bucket, &arm)) {
+        strata[bucket / 3] += 1;
+        rounds_tell(r, bucket, arm, 1000);
+    }
+    for (int i = 0; i < 12; i++)
+        CHECK(strata[i] == 3); /* one bucket of three neighbours, and three arms in it */
+    free(r);
+}
+
+static void the_order_differs_from_round_to_round(void)
+{
+    struct world w = world_of(6, 2, 9, 0.05);
+    struct log *log = malloc(sizeof(*log));
+    struct rounds *r;
+    int same_buckets = 0, same_arms = 0, per_round = 6 * 4;
+
+    w.setup.cycles_min = w.setup.cycles_max = 20;
+    r = open_rounds(&w, NULL);
+    play_logged(&w, r, log);
+    for (int i = per_round; i < log->count; i++) {
+        same_buckets += log->bucket[i] == log->bucket[i - per_round];
+        same_arms += log->arm[i] == log->arm[i - per_round];
+    }
+    CHECK(log->count == 20 * per_round);
+    CHECK(same_buckets < (log->count - per_round) / 3); /* 1 in 6 by chance */
+    CHECK(same_arms < (log->count - per_round) / 2);    /* 1 in 4 */
+    free(r);
+    free(log);
+}
+
+static void equal_plans_run_once_and_lonely_ones_not_at_all(void)
+{
+    struct world w = world_of(3, 1, 2, 0.05);
+    struct log *log = malloc(sizeof(*log));
+    struct rounds *r;
+    int steps[3] = { 0 };
+
+    w.table[0] = FIRST_STATIC; /* the table's and the static one are the same */
+    w.setup.cycles_min = w.setup.cycles_max = 5;
+    r = open_rounds(&w, NULL);
+    play_logged(&w, r, log);
+    for (int k = 0; k < log->count; k++)
+        steps[log->bucket[k]]++;
+    CHECK(steps[0] == 10 && steps[1] == 15 && steps[2] == 15);
+    free(r);
+    w = world_of(3, 0, 2, 0.05);
+    for (int b = 0; b < 3; b++)
+        w.table[b] = STANDARD;
+    r = open_rounds(&w, NULL);
+    play_logged(&w, r, log);
+    CHECK(!log->count);
+    CHECK(rounds_result(r).over_default.low == 0 && rounds_result(r).over_default.high == 0);
+    CHECK(isnan(rounds_result(r).over_static.gain) && rounds_result(r).static_arm == -1);
+    free(r);
+    free(log);
+}
+
+/* ---- failures, cuts */
+
+static void what_fails_drops_out_there_and_the_default_stands_in(void)
+{
+    struct world w = world_of(4, 1, 11, 0.01);
+    struct rounds *r;
+    struct rounds_result v;
+    int bucket, arm, failed = 0;
+
+    for (int b = 0; b < 4; b++) {
+        w.truth[b][STANDARD] += 0.2;
+        w.truth[b][FIRST_STATIC] += 0.1;
+    }
+    r = open_rounds(&w, NULL);
+    while (rounds_next(r, &bucket, &arm)) {
+        CHECK(!(failed && bucket == 2 && arm == FIRST_STATIC));
+        if (bucket == 2 && arm == FIRST_STATIC) {
+            failed++;
+            rounds_drop(r, bucket, arm);
+        } else {
+            rounds_tell(r, bucket, arm, noise_sample(&w.noise, exp(w.truth[bucket][arm])));
+        }
+    }
+    v = rounds_result(r);
+    CHECK(failed == 1);
+    CHECK(fabs(v.over_default.gain - (1 - exp(-0.2))) < 0.02);
+    /* Three buckets with the static plan, one with the default. */
+    CHECK(fabs(v.over_static.gain - (1 - exp(-(3 * 0.1 + 0.2) / 4))) < 0.02);
+    CHECK(!rounds_prefers_static(r, &v, 2));
+    free(r);
+}
+
+static void a_plan_that_is_not_usable_is_never_asked_for(void)
+{
+    struct world w = world_of(2, 2, 4, 0.02);
+    bool usable[ARMS] = { true, true, false, true, true, true, true, true };
+    struct rounds *r = open_rounds(&w, usable);
+    int bucket, arm;
+
+    while (rounds_next(r, &bucket, &arm)) {
+        CHECK(arm != FIRST_STATIC + 1);
+        rounds_tell(r, bucket, arm, noise_sample(&w.noise, exp(w.truth[bucket][arm])));
+    }
+    CHECK(rounds_result(r).static_arm >= 0);
+    free(r);
+}
+
+static void the_same_samples_lead_to_the_same_state(void)
+{
+    struct world w = world_of(17, 2, 21, 0.05);
+    struct rounds *whole = open_rounds(&w, NULL), *cut;
+    static int buckets[LOG_MAX], arms[LOG_MAX];
+    static int64_t ns[LOG_MAX];
+    int count = 0;
+
+    while (rounds_next(whole, &buckets[count], &arms[count])) {
+        ns[count] = noise_sample(&w.noise, exp(w.truth[buckets[count]][arms[count]]));
+        rounds_tell(whole, buckets[count], arms[count], ns[count]);
+        count++;
+    }
+    CHECK(count > 17 * 4 * 4);
+    for (int at = 0; at < count; at += 37) {
+        int bucket, arm;
+
+        cut = open_rounds(&w, NULL);
+        for (int i = 0; i < at; i++)
+            rounds_tell(cut, buckets[i], arms[i], ns[i]);
+        for (int i = at; i < count; i++) {
+            CHECK(rounds_next(cut, &bucket, &arm) && bucket == buckets[i] && arm == arms[i]);
+            rounds_tell(cut, bucket, arm, ns[i]);
+        }
+        CHECK(!memcmp(cut, whole, sizeof(*cut)));
+        free(cut);
+    }
+    free(whole);
+}
+
+/* ---- when they end */
+
+static void without_noise_two_cycles_suffice(void)
+{
+    struct world w = world_of(5, 1, 1, 0);
+    struct rounds *r;
+    struct rounds_result v;
+
+    for (int b = 0; b < 5; b++)
+        w.truth[b][STANDARD] += 0.1;
+    r = open_rounds(&w, NULL);
+    play(&w, r);
+    v = rounds_result(r);
+    CHECK(v.rounds == 2 && v.steps == 2 * 5 * 3);
+    CHECK(fabs(v.over_default.gain - (1 - exp(-0.1))) < 1e-6);
+    CHECK(v.over_default.high - v.over_default.low < 1e-9 && v.over_static.gain == 0);
+    free(r);
+}
+
+static void a_clear_order_ends_early_and_an_unclear_one_at_the_limit(void)
+{
+    struct world clear = world_of(8, 1, 1, 0.05), unclear = world_of(8, 1, 1, 0.05);
+
+    for (int b = 0; b < 8; b++) {
+        clear.truth[b][STANDARD] += 0.5;
+        clear.truth[b][FIRST_STATIC] += 0.3;
+    }
+    CHECK(played(&clear).rounds == 4);
+    CHECK(played(&unclear).rounds == 30);
+    unclear.setup.steps_max = 8 * 3 * 10 + 5;
+    CHECK(played(&unclear).rounds == 10);
+    unclear.setup.steps_max = 1; /* four all the same: fewer say nothing */
+    CHECK(played(&unclear).rounds == 4);
+}
+
+/* ---- what they say */
+
+struct coverage {
+    int cases, over_default, over_static;
+};
+
+/* Buckets of different weights; the default up to 20 % slower, static plans within 3 % of the
+ * table, which has the first of them itself in a third of the buckets. */
+static void draw_world(struct world *w, uint64_t seed, double *gain, double *static_gain)
+{
+    double over[3] = { 0 }, weights = 0;
+
+    for (int b = 0; b < w->bucket_count; b++) {
+        double *truth = w->truth[b];
+
+        w->weight[b] = 0.5 + uniform_draw(seed, (uint64_t)b);
+        w->table[b] = uniform_draw(seed, 400 + (uint64_t)b) < 0.33 ? FIRST_STATIC : TABLE;
+        truth[STANDARD] += 0.2 * uniform_draw(seed, 100 + (uint64_t)b);
+        truth[FIRST_STATIC] += 0.03 * uniform_draw(seed, 200 + (uint64_t)b) - 0.01;
+        truth[FIRST_STATIC + 1] += 0.03 * uniform_draw(seed, 300 + (uint64_t)b) - 0.01;
+        for (int i = 0; i < 3; i++)
+            over[i] += w->weight[b] * (truth[w->table[b]] - truth[i]);
+        weights += w->weight[b];
+    }
+    *gain = 1 - exp(over[STANDARD] / weights);
+    *static_gain = 1 - exp(fmax(over[1], over[2]) / weights);
+}
+
+static void count_case(struct coverage *c, int bucket_count, uint32_t cycles, uint64_t seed)
+{
+    struct world w = world_of(bucket_count, 2, seed, 0.05);
+    struct rounds_result v;
+    double gain, static_gain;
+
+    draw_world(&w, seed, &gain, &static_gain);
+    w.setup.cycles_min = cycles ? cycles : 4;
+    w.setup.cycles_max = cycles ? cycles : 30;
+    v = played(&w);
+    c->cases++;
+    c->over_default += gain >= v.over_default.low && gain <= v.over_default.high;
+    c->over_static += static_gain >= v.over_static.low && static_gain <= v.over_static.high;
+}
+
+static bool is_calibrated(int hits, int cases)
+{
+    return hits >= 0.90 * cases && hits <= 0.99 * cases;
+}
+
+/* Of a fixed number of rounds (0: of as many as they take), with outliers of x3 in 1 % of steps. */
+static void intervals_hold_in_19_of_20_cases(void)
+{
+    static const uint32_t cycles[] = { 4, 8, 30, 0 };
+    struct coverage all = { 0 };
+
+    for (size_t i = 0; i < sizeof(cycles) / sizeof(cycles[0]); i++) {
+        struct coverage c = { 0 };
+
+        for (uint64_t seed = 0; seed < 200; seed++)
+            count_case(&c, 1 + (int)(seed % 20), cycles[i], 1000 * (i + 1) + seed);
+        CHECK(is_calibrated(c.over_default, c.cases));
+        CHECK(is_calibrated(c.over_static, c.cases));
+        all.cases += c.cases;
+        all.over_default += c.over_default;
+    }
+    CHECK(all.over_default >= 0.93 * all.cases);
+}
+
+static void one_step_in_ten_that_takes_three_times_as_long_changes_little(void)
+{
+    struct world w = world_of(10, 1, 77, 0.01);
+    struct rounds *r;
+    struct rounds_result v;
+    int bucket, arm, count = 0;
+
+    for (int b = 0; b < 10; b++)
+        w.truth[b][STANDARD] += 0.1;
+    w.setup.cycles_min = w.setup.cycles_max = 12;
+    r = open_rounds(&w, NULL);
+    while (rounds_next(r, &bucket, &arm)) { /* the table's steps alone, so that no mean is fooled */
+        bool outlier = arm == TABLE && count++ % 10 == 0;
+        double truth = exp(w.truth[bucket][arm]) * (outlier ? 3 : 1);
+
+        rounds_tell(r, bucket, arm, noise_sample(&w.noise, truth));
+    }
+    v = rounds_result(r);
+    CHECK(fabs(v.over_default.gain - (1 - exp(-0.1))) < 0.01); /* a mean would be 11 % off */
+    CHECK(v.over_default.low > 0.05);
+    free(r);
+}
+
+/* Three equal static plans: who picks the luckiest on all samples calls the table slower. */
+static void the_luckiest_of_equal_plans_is_not_taken_for_the_best(void)
+{
+    double sum = 0;
+    int cases = 300, worse = 0;
+
+    for (int seed = 0; seed < cases; seed++) {
+        struct world w = world_of(2, 3, (uint64_t)seed + 1, 0.05);
+        struct rounds_result v;
+
+        w.setup.cycles_min = w.setup.cycles_max = 6;
+        v = played(&w);
+        sum += v.over_static.gain;
+        worse += v.over_static.high < 0;
+    }
+    CHECK(fabs(sum / cases) < 0.004); /* chosen and judged on the same samples it is not */
+    CHECK(worse <= 0.05 * cases);
+}
+
+static void a_static_plan_is_taken_where_it_is_faster(void)
+{
+    struct world w = world_of(10, 1, 5, 0.01);
+    struct rounds *r;
+    struct rounds_result before, after;
+
+    for (int b = 0; b < 10; b++) {
+        w.truth[b][STANDARD] += 0.2;
+        w.truth[b][FIRST_STATIC] += b == 3 || b == 8 ? -0.03 : 0.05;
+    }
+    w.setup.cycles_min = w.setup.cycles_max = 12;
+    r = open_rounds(&w, NULL);
+    play(&w, r);
+    before = rounds_result(r);
+    CHECK(before.static_arm == FIRST_STATIC && before.over_static.low > 0);
+    for (int b = 0; b < 10; b++)
+        CHECK(rounds_prefers_static(r, &before, b) == (b == 3 || b == 8));
+    CHECK(rounds_republish(r, 3, FIRST_STATIC) && rounds_republish(r, 8, FIRST_STATIC));
+    CHECK(!rounds_republish(r, 3, FIRST_STATIC + 1)); /* nobody met it */
+    CHECK(!rounds_prefers_static(r, &before, 3));
+    after = rounds_result(r);
+    CHECK(fabs(after.over_static.gain - before.over_static.gain - 0.2 * 0.03) < 0.004);
+    free(r);
+}
+
+static void a_static_plan_that_wins_as_a_whole_is_taken_except_where_it_clearly_loses(void)
+{
+    struct world w = world_of(10, 1, 6, 0.02);
+    struct rounds *r;
+    struct rounds_result v;
+
+    for (int b = 0; b < 10; b++) {
+        w.truth[b][STANDARD] += 0.2;
+        w.truth[b][FIRST_STATIC] += b == 0 ? 0.15 : -0.04;
+    }
+    w.truth[5][STANDARD] -= 0.5; /* there it would be slower than the default */
+    w.setup.cycles_min = w.setup.cycles_max = 12;
+    r = open_rounds(&w, NULL);
+    play(&w, r);
+    v = rounds_result(r);
+    CHECK(v.over_static.high < 0);
+    for (int b = 0; b < 10; b++)
+        CHECK(rounds_prefers_static(r, &v, b) == (b != 0 && b != 5));
+    free(r);
+}
+
+static void weights_are_shares_of_steps(void)
+{
+    struct world w = world_of(2, 1, 1, 0);
+
+    w.truth[0][STANDARD] += 0.4;
+    w.weight[0] = 3;
+    CHECK(fabs(played(&w).over_default.gain - (1 - exp(-0.3))) < 1e-6);
+    w.weight[0] = 1e-9;
+    CHECK(fabs(played(&w).over_default.gain) < 1e-6);
+}
+
+int main(void)
+{
+    static const struct test tests[] = {
+        TEST(every_bucket_is_seen_equally_often_and_in_one_go),
+        TEST(a_round_has_buckets_of_all_sizes_and_few_steps),
+        TEST(the_order_differs_from_round_to_round),
+        TEST(equal_plans_run_once_and_lonely_ones_not_at_all),
+        TEST(what_fails_drops_out_there_and_the_default_stands_in),
+        TEST(a_plan_that_is_not_usable_is_never_asked_for),
+        TEST(the_same_samples_lead_to_the_same_state),
+        TEST(without_noise_two_cycles_suffice),
+        TEST(a_clear_order_ends_early_and_an_unclear_one_at_the_limit),
+        TEST(intervals_hold_in_19_of_20_cases),
+        TEST(one_step_in_ten_that_takes_three_times_as_long_changes_little),
+        TEST(the_luckiest_of_equal_plans_is_not_taken_for_the_best),
+        TEST(a_static_plan_is_taken_where_it_is_faster),
+        TEST(a_static_plan_that_wins_as_a_whole_is_taken_except_where_it_clearly_loses),
+        TEST(weights_are_shares_of_steps),
+    };
+
+    return check_all(tests, sizeof(tests) / sizeof(tests[0]));
+}

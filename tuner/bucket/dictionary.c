@@ -1,0 +1,60 @@
+/* Entries that follow from what was measured in other buckets. */
+#include "dictionary.h"
+
+#include "arms.h"
+#include "bucket_key.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+int dictionary_arm(const struct dictionary *d, const struct moe_plan *plan)
+{
+    return plan->struct_size ? arms_find(d->arms, d->arm_count, plan) : -1;
+}
+
+int dictionary_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out)
+{
+    return store_entry_get(d->store, d->cluster, d->shape, d->window, bucket, out);
+}
+
+double dictionary_expected_us(const struct dictionary *d, uint32_t bucket, int arm)
+{
+    return search_estimate(d->search, bucket_capacity(d->window, bucket), arm) * 1e-3;
+}
+
+void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out)
+{
+    *out = (struct entry_row){ .cluster = d->cluster,
+                               .shape = d->shape,
+                               .run = d->run,
+                               .window = d->window,
+                               .bucket = bucket,
+                               .capacity = bucket_capacity(d->window, bucket),
+                               .decided_s = time(NULL) };
+    snprintf(out->effort, sizeof(out->effort), "%s", d->effort->name);
+    snprintf(out->search, sizeof(out->search), "%s", d->search->ops->name);
+}
+
+void dictionary_infer(const struct dictionary *d, uint32_t bucket, int arm, const bool *usable,
+                      struct entry_row *out)
+{
+    struct search_result verdict;
+    struct entry_row e;
+
+    dictionary_begin_entry(d, bucket, &e);
+    e.plan = d->arms[arm];
+    e.inferred = true;
+    e.time_us = dictionary_expected_us(d, bucket, arm);
+    e.default_us = dictionary_expected_us(d, bucket, d->standard);
+    e.gain = 1 - e.time_us / e.default_us;
+    e.low_us = e.high_us = e.gain_low = e.gain_high = e.bound = NAN;
+    if (search_infer(d->search, e.capacity, usable, &verdict)) {
+        e.search_winner = d->arms[verdict.winner];
+        e.bound = verdict.bound +
+                  fmax(0, e.time_us / dictionary_expected_us(d, bucket, verdict.winner) - 1);
+    }
+    snprintf(e.decision, sizeof(e.decision), "inferred");
+    snprintf(e.reason, sizeof(e.reason), "inferred");
+    *out = e;
+}

@@ -1,0 +1,399 @@
+/* From options to ranks and a database, and back. */
+#include "campaign.h"
+
+#include "common_rows.h"
+#include "discover.h"
+#include "doctor.h"
+#include "fault.h"
+#include "host.h"
+#include "launch.h"
+#include "recognise.h"
+#include "shell_word.h"
+#include "status.h"
+#include "worker.h"
+#include "world.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- options */
+
+#define AT(field) offsetof(struct campaign_setup, field)
+const struct option_row campaign_where_rows[] = {
+    { "sim", "FILE", OPTION_TEXT, AT(sim), "a modelled cluster instead; measures nothing" },
+    { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
+    { NULL },
+};
+const struct option_row campaign_limit_rows[] = {
+    { "budget", "TIME", OPTION_TIME, AT(budget_s),
+      "stop after 90s, 10m, 2h, at once where ranks were started here; what is measured stays, the "
+      "table is usable" },
+    { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
+      .least = 0.001, .most = 1e6 },
+    { "max-memory", "BYTES", OPTION_BYTES, AT(max_memory_bytes),
+      "per rank, as 512MiB or 2GiB (0.8 of the least free share)" },
+    { NULL },
+};
+const struct option_row campaign_table_rows[] = {
+    DB_ROW(AT(db)),
+    { "steal", NULL, OPTION_FLAG, AT(steal), "take the database from an owner that fell silent" },
+    { NULL },
+};
+#undef AT
+
+int campaign_check(const struct campaign_setup *s)
+{
+    const struct place_setup *where = &s->where;
+
+    if (s->sim && where->hosts)
+        return fail(ERR_ARGUMENT, "--sim and hosts: one of the two");
+    if (s->sim && (where->ranks || where->ranks_per_node))
+        return fail(ERR_ARGUMENT, "--sim: its file says how many ranks there are, and where: no "
+                                  "--ranks, no --ranks-per-node");
+    if (where->virtual.ranks && (s->sim || launch_is_rank()))
+        return fail(ERR_ARGUMENT, "--virtual-ranks goes neither with --sim nor under a launcher");
+    if (where->hosts && launch_is_rank())
+        return fail(ERR_ARGUMENT, "\"%s\": the launcher has started the ranks already",
+                    where->hosts);
+    return OK;
+}
+
+int64_t campaign_memory(const struct campaign_setup *setup, const struct cluster *cluster)
+{
+    if (setup->max_memory_bytes)
+        return setup->max_memory_bytes;
+    return isnan(cluster->memory_gib) ? INT64_MAX : (int64_t)(cluster->memory_gib * 0x1p30);
+}
+
+/* ---- interrupts */
+
+static volatile sig_atomic_t stop;
+
+/* The step under way is finished; whoever interrupts twice does not wait for it.  Other signals
+ * come twice without being meant so: to every process of a job, and once more through a launcher.
+ */
+static void on_signal(int number)
+{
+    if (stop++ && number == SIGINT)
+        _exit(75);
+}
+
+bool campaign_over(const struct campaign *c)
+{
+    return stop || (c->deadline_ns && host_clock_ns() >= c->deadline_ns);
+}
+
+/* What does not fit is left out by whole words. */
+void campaign_command(struct campaign *c, char **argv, const char *once)
+{
+    size_t size = sizeof(c->command), used = 0, fits = 0;
+    char *text = NULL;
+    FILE *to = open_memstream(&text, &used);
+
+    if (!to)
+        return;
+    fputs("moetune", to);
+    for (int i = 0; argv[i]; i++) {
+        if (once && !strcmp(argv[i], once))
+            continue;
+        fflush(to);
+        fits = used < size - 4 ? used : fits;
+        putc(' ', to);
+        shell_word(argv[i], to);
+    }
+    fclose(to);
+    if (text)
+        snprintf(c->command, size, "%.*s%s", (int)(used < size ? used : fits), text,
+                 used < size ? "" : " ...");
+    free(text);
+}
+
+/* ---- ranks and database */
+
+static void idle(void *self)
+{
+    struct campaign *c = self;
+
+    store_heartbeat(c->store);
+    progress_tick(&c->progress);
+}
+
+static int open_crew(struct campaign *c)
+{
+    struct crew_setup setup = { .where = c->where,
+                                .ranks_per_node = c->setup.where.ranks_per_node,
+                                .device = c->setup.where.device,
+                                .virtual = c->setup.where.virtual,
+                                .timeout_s = c->setup.timeout_s,
+                                .deadline_ns = c->deadline_ns,
+                                .stop = &stop,
+                                .idle = idle,
+                                .self = c };
+
+    if (c->setup.sim)
+        return crew_open_model(&c->cluster, c->setup.seed, &c->crew);
+    return c->world ? crew_open_around(c->world, &setup, &c->crew)
+                    : crew_open_launched(&setup, &c->crew);
+}
+
+/* The quick part of `moetune doctor`: whoever measures anyway has been told. */
+static void say_what_is_wrong(const struct campaign *c)
+{
+    struct findings found = { .count = 0 };
+    bool elsewhere = c->where.elsewhere || c->world;
+
+    doctor_database(c->path, &found);
+    doctor_here(elsewhere ? 0 : c->where.ranks, !strcmp(virtual_kernels(&c->cluster), "cuda"),
+                &found);
+    for (int i = 0; i < found.count; i++)
+        if (found.list[i].level == FINDING_WRONG)
+            note("%s: %s (see moetune doctor)", found.list[i].what, found.list[i].effect);
+}
+
+static int open_store(struct campaign *c)
+{
+    const struct campaign_setup *s = &c->setup;
+    unsigned flags = (s->steal ? STORE_STEAL : 0u) | (s->repair ? STORE_REPAIR : 0u) |
+                     (s->sim ? STORE_RELAXED : 0u);
+    struct store *known;
+
+    TRY(store_path(s->db, !s->existing, c->path, sizeof(c->path)));
+    if (s->existing) {
+        TRY(store_read(c->path, &known));
+        store_close(known);
+    }
+    TRY(store_open(c->path, flags, &c->store));
+    if (!s->sim && !s->quiet)
+        say_what_is_wrong(c);
+    return OK;
+}
+
+static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
+{
+    int rc;
+
+    progress_open(&c->progress, c->setup.quiet);
+    launch_on_stop(on_signal);
+    rc = fault_setup(-1); /* ranks find a malformed MOETUNE_FAULT too; here it is said once */
+    if (!rc)
+        rc = open_store(c);
+    if (c->world)
+        rc = world_settle(c->world, rc);
+    if (!rc)
+        rc = open_crew(c);
+    if (!rc)
+        rc = verb->run(verb->self);
+    crew_close(c->crew);
+    store_close(c->store);
+    return rc;
+}
+
+/* On every rank of a launcher the same cluster, or the same complaint once. */
+static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
+{
+    bool first = world_topology(c->world)->rank == 0;
+    struct discovery found;
+    int rc;
+
+    if (!first)
+        launch_on_stop(SIG_IGN);
+    TRY(place_check_started(&c->setup.where, c->world));
+    TRY(discover(c->world, c->setup.where.device, c->setup.where.ranks_per_node, &found));
+    log_only(first);
+    rc = discovery_check(&found);
+    if (!rc)
+        rc = verb->prepare(verb->self, &found.cluster);
+    log_only(true);
+    discovery_free(&found);
+    return world_settle(c->world, rc);
+}
+
+/* Under a launcher: rank 0 leads, the others do what it says. */
+static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
+{
+    struct worker *worker = NULL;
+    int rc;
+
+    TRY(world_open((int)c->setup.where.ranks_per_node, &c->world));
+    rc = prepare_ranks(c, verb);
+    if (!rc && world_topology(c->world)->rank == 0)
+        rc = open_and_run(c, verb);
+    else if (!rc && !(rc = world_settle(c->world, OK)))
+        if (!(rc = worker_open(c->world, c->setup.where.device, &worker)))
+            rc = worker_follow(worker);
+    worker_close(worker);
+    world_close(c->world);
+    return rc;
+}
+
+static int lead_here(struct campaign *c, const struct campaign_verb *verb)
+{
+    struct cluster here = cluster_unknown();
+    int rc = OK;
+
+    if (!c->setup.sim)
+        rc = place_find(&c->setup.where, &c->hosts, &c->where, &here);
+    if (!rc)
+        rc = verb->prepare(verb->self, &here);
+    if (!rc)
+        rc = open_and_run(c, verb);
+    hosts_free(&c->hosts);
+    return rc;
+}
+
+int campaign_lead(struct campaign *c, const struct campaign_verb *verb)
+{
+    TRY(campaign_check(&c->setup));
+    c->begun_ns = host_clock_ns();
+    if (c->setup.budget_s > 0)
+        c->deadline_ns = c->begun_ns + (int64_t)(c->setup.budget_s * 1e9);
+    return launch_is_rank() && !c->setup.sim ? lead_ranks(c, verb) : lead_here(c, verb);
+}
+
+int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t limit_bytes)
+{
+    struct order order = {
+        .kind = ORDER_LAYER, .shape = *shape, .seed = c->setup.seed, .limit_bytes = limit_bytes
+    };
+    struct reply reply;
+
+    TRY(crew_do(c->crew, &order, &reply));
+    return reply.state == TRIAL_OK
+               ? OK
+               : fail(ERR_DEVICE, "the layer cannot be set up: %s", reply.message);
+}
+
+/* ---- the run's row */
+
+int campaign_recognise(struct campaign *c)
+{
+    /* What is free now is nothing that the cluster is known by. */
+    if (!c->setup.sim)
+        c->cluster.memory_gib = NAN;
+    return recognise(c->store, &c->cluster, &c->cluster_id);
+}
+
+int campaign_begin(struct campaign *c, const char *search, const char *effort, uint32_t buckets)
+{
+    struct run_row *run = &c->run;
+
+    *run = (struct run_row){ .cluster = c->cluster_id,
+                             .state = RUN_RUNNING,
+                             .started_s = time(NULL),
+                             .seed = c->setup.seed,
+                             .buckets_planned = buckets };
+    snprintf(run->search, sizeof(run->search), "%s", search);
+    snprintf(run->effort, sizeof(run->effort), "%s", effort);
+    snprintf(run->command, sizeof(run->command), "%s", c->command);
+    snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
+    c->progress.buckets = buckets;
+    TRY(store_run_begin(c->store, run));
+    return store_commit(c->store);
+}
+
+struct going_on {
+    const struct campaign *campaign;
+    int64_t *first;
+};
+
+/* From the newest run to the oldest. */
+static int take_run(void *self, const struct run_row *run)
+{
+    const struct going_on *on = self;
+
+    if (run->cluster != on->campaign->cluster_id)
+        return OK;
+    if (run->state == RUN_COMPLETE || strcmp(run->command, on->campaign->command) != 0)
+        return UNSUPPORTED;
+    *on->first = run->id;
+    return OK;
+}
+
+int campaign_first_run(const struct campaign *c, int64_t *run)
+{
+    struct going_on on = { c, run };
+    int rc;
+
+    *run = INT64_MAX;
+    rc = store_runs(c->store, take_run, &on);
+    return rc < 0 ? rc : OK;
+}
+
+static const char *why_cut(const struct campaign *c)
+{
+    if (stop)
+        return "interrupted";
+    if (c->deadline_ns && host_clock_ns() >= c->deadline_ns)
+        return "the budget is spent";
+    return "a host is gone";
+}
+
+int campaign_finish(struct campaign *c, int rc, int (*print)(void *self), void *self)
+{
+    int said;
+
+    progress_clear(&c->progress);
+    c->run.state = !rc ? RUN_COMPLETE : (rc == ERR_CUT ? RUN_INTERRUPTED : RUN_FAILED);
+    snprintf(c->run.now, sizeof(c->run.now), "%s", run_state_words[c->run.state]);
+    said = store_run_update(c->store, &c->run);
+    if (!said)
+        said = store_publish(c->store);
+    if (!said && (!rc || rc == ERR_CUT))
+        said = print(self);
+    fflush(stdout);
+    if (rc == ERR_CUT)
+        note("%s; what is measured is kept.  To go on: %s", why_cut(c), c->command);
+    return rc ? rc : said;
+}
+
+void campaign_print_heat(const struct campaign *c, FILE *to)
+{
+    char text[HEAT_TEXT_BYTES];
+
+    heat_text(&c->heat, text);
+    if (*text)
+        fprintf(to, "clocks    %s\n", text);
+    if (heat_is_worrying(&c->heat))
+        note("%s: heat or power holds a GPU's clock back (see moetune doctor)", text);
+    heat_others_text(&c->heat, text);
+    if (*text)
+        fprintf(to, "others    %s\n", text);
+}
+
+/* ---- durability */
+
+int campaign_commit(struct campaign *c)
+{
+    static const int64_t commit_every_ns = 50000000, report_every_ns = 2000000000;
+    int64_t now_ns = host_clock_ns();
+
+    if (now_ns - c->reported_ns >= report_every_ns) {
+        c->reported_ns = now_ns;
+        TRY(store_heartbeat(c->store));
+        TRY(store_run_update(c->store, &c->run));
+    }
+    if (now_ns - c->committed_ns < commit_every_ns)
+        return OK;
+    TRY(store_commit(c->store));
+    c->committed_ns = host_clock_ns();
+    return OK;
+}
+
+/* Unless `now`, so seldom that it costs at most a twentieth of the time. */
+int campaign_publish(struct campaign *c, bool now)
+{
+    int64_t begun_ns = host_clock_ns();
+
+    if (!now && c->published_ns && begun_ns - c->published_ns < 20 * c->publish_took_ns)
+        return OK;
+    TRY(store_run_update(c->store, &c->run));
+    TRY(store_publish(c->store));
+    c->published_ns = c->committed_ns = host_clock_ns();
+    c->publish_took_ns = c->published_ns - begun_ns;
+    return OK;
+}

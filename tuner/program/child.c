@@ -1,0 +1,131 @@
+/* A shell, two pipes and a process group. */
+#include "child.h"
+
+#include "status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { READ_MS = 200, TERM_MS = 3000 };
+
+static void name(const char *variable, pid_t owner, int fd)
+{
+    char value[64], number[96];
+
+    snprintf(value, sizeof(value), "/proc/%ld/fd/%d", (long)owner, fd);
+    setenv(variable, value, 1);
+    snprintf(number, sizeof(number), "%s_FD", variable);
+    snprintf(value, sizeof(value), "%d", fd);
+    setenv(number, value, 1);
+}
+
+static void become(const struct child_job *job, pid_t owner, int input, int output)
+{
+    char width[16];
+
+    snprintf(width, sizeof(width), "%" PRIu32, job->window);
+    setpgid(0, 0);
+    signal(SIGPIPE, SIG_DFL);
+    fcntl(input, F_SETFD, 0);
+    fcntl(output, F_SETFD, 0);
+    name("MOETUNE_FROM", owner, input);
+    name("MOETUNE_TO", owner, output);
+    setenv("MOETUNE_WINDOW", width, 1);
+    setenv("MOETUNE_LAYER", job->layer, 1);
+    execl("/bin/sh", "sh", "-c", job->command, (char *)NULL);
+    _exit(127);
+}
+
+static int open_pipes(int to[2], int from[2])
+{
+    if (pipe2(to, O_CLOEXEC))
+        return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+    if (!pipe2(from, O_CLOEXEC)) {
+        fcntl(to[1], F_SETFL, O_NONBLOCK); /* who does not read is not waited for */
+        return OK;
+    }
+    close(to[0]);
+    close(to[1]);
+    return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+}
+
+static void close_pipes(struct child *g)
+{
+    close(g->talk.to);
+    close(g->talk.from);
+    close(g->its_input);
+    close(g->its_output);
+}
+
+int child_start(const struct child_job *job, struct child *out)
+{
+    pid_t owner = getpid();
+    int to[2], from[2];
+
+    TRY(open_pipes(to, from));
+    *out = (struct child){ .talk = { .to = to[1], .from = from[0] },
+                           .its_input = to[0],
+                           .its_output = from[1] };
+    fflush(NULL);
+    out->talk.pid = fork();
+    if (out->talk.pid == 0)
+        become(job, owner, to[0], from[1]);
+    if (out->talk.pid < 0) {
+        close_pipes(out);
+        *out = (struct child){ .its_input = -1 };
+        return fail(ERR_LAUNCH, "cannot start a process: %s", strerror(errno));
+    }
+    setpgid(out->talk.pid, out->talk.pid); /* whoever of the two comes first */
+    return OK;
+}
+
+int child_read(struct child *child, char *line, size_t size)
+{
+    return launch_read(&child->talk, READ_MS, line, size);
+}
+
+int child_write(struct child *child, const char *line)
+{
+    return launch_write(&child->talk, line);
+}
+
+bool child_ended(const struct child *child)
+{
+    siginfo_t info = { .si_pid = 0 };
+
+    return waitid(P_PID, (id_t)child->talk.pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
+}
+
+static bool ends_within(const struct child *g, int ms)
+{
+    for (; ms > 0 && !child_ended(g); ms -= 10)
+        usleep(10000);
+    return child_ended(g);
+}
+
+void child_end(struct child *g, int *exit_code, char *how, size_t size)
+{
+    bool by_itself;
+    int status = 0;
+
+    if (!g->talk.pid)
+        return;
+    by_itself = child_ended(g);
+    if (!by_itself) {
+        kill(-g->talk.pid, SIGTERM);
+        ends_within(g, TERM_MS);
+    }
+    kill(-g->talk.pid, SIGKILL); /* also what it left behind */
+    waitpid(g->talk.pid, &status, 0);
+    close_pipes(g);
+    *exit_code = by_itself && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    launch_describe_end(status, how, size);
+    *g = (struct child){ .its_input = -1 };
+}

@@ -1,0 +1,35 @@
+/* Somebody else's program: started, spoken to in lines, ended. */
+#ifndef CHILD_H
+#define CHILD_H
+
+#include "launch.h"
+
+struct child {
+    struct launched talk;
+    int its_input, its_output; /* kept open, so that whatever it starts can open them by name */
+};
+
+struct child_job {
+    const char *command;
+    const char *layer; /* as shape_format() writes it */
+    uint32_t window;
+};
+
+/* Runs the command by /bin/sh in a process group of its own.  It finds our lines at the descriptor
+ * $MOETUNE_FROM_FD and its own at $MOETUNE_TO_FD; launchers that close descriptors leave it the
+ * files $MOETUNE_FROM and $MOETUNE_TO, which are the same.  $MOETUNE_WINDOW: the width of a bucket,
+ * within which an answer holds.  $MOETUNE_LAYER: the layer, so that a program that runs another one
+ * can say so. */
+int child_start(const struct child_job *job, struct child *out);
+
+/* A line; UNSUPPORTED: nothing came in a while. */
+int child_read(struct child *child, char *line, size_t size);
+int child_write(struct child *child, const char *line); /* ERR_LAUNCH: it does not listen */
+
+bool child_ended(const struct child *child);
+
+/* Ends it with all that it started; says how it ended.  *exit_code is -1 if it was not by itself.
+ * Nothing if it was never started. */
+void child_end(struct child *child, int *exit_code, char *how, size_t size);
+
+#endif

@@ -1,0 +1,173 @@
+/* From records of traffic to buckets in an order. */
+#include "misses.h"
+
+#include "shape.h"
+#include "status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUCKET_MOST = (1 << 20) - 1 }; /* as --buckets has it */
+
+static bool is_wanted(const struct traffic_bucket *b)
+{
+    return b->bucket <= BUCKET_MOST && traffic_unpinned(b) > 0;
+}
+
+/* ---- layers */
+
+/* False: nothing but pinned buckets. */
+static bool find_range(const struct traffic_layer *layer, uint32_t *first, uint32_t *last)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < layer->bucket_count; i++)
+        if (is_wanted(&layer->buckets[i])) {
+            *first = any ? *first : layer->buckets[i].bucket;
+            *last = layer->buckets[i].bucket;
+            any = true;
+        }
+    return any;
+}
+
+static int add_layer(struct tune_request *r, const struct traffic_layer *layer)
+{
+    struct moe_shape shape = layer->shape;
+    char range[32], text[SHAPE_TEXT_BYTES];
+    uint32_t first, last;
+
+    if (!find_range(layer, &first, &last))
+        return OK;
+    if (!shape.tokens) {
+        shape.tokens = layer_options_shape(&r->options.layer, 1, 1).tokens;
+        shape_format(&layer->shape, text, sizeof(text));
+        note("%s: the trainer did not say how many tokens a rank has; --tokens %u is taken", text,
+             shape.tokens);
+    }
+    snprintf(range, sizeof(range), "%u:%u", first, last);
+    return tune_request_add(r, &shape, layer->window, range, layer);
+}
+
+static bool is_here(const struct moe_shape *shape, const struct cluster *c)
+{
+    return shape->ranks == c->ranks && shape->ranks_per_node == c->ranks_per_node;
+}
+
+int misses_spaces(struct tune_request *r)
+{
+    size_t elsewhere = 0;
+
+    for (int i = 0; i < r->options.misses.count; i++)
+        TRY(traffic_read(r->options.misses.items[i], &r->traffic));
+    for (size_t i = 0; i < r->traffic.count; i++) {
+        if (is_here(&r->traffic.layers[i].shape, &r->cluster))
+            TRY(add_layer(r, &r->traffic.layers[i]));
+        else
+            elsewhere++;
+    }
+    if (elsewhere)
+        note("%zu of %zu recorded layers are not for %u ranks, %u per node", elsewhere,
+             r->traffic.count, r->cluster.ranks, r->cluster.ranks_per_node);
+    if (!r->space_count)
+        return fail(UNSUPPORTED, "%s: nothing was asked for on %u ranks, %u per node",
+                    r->options.misses.items[0], r->cluster.ranks, r->cluster.ranks_per_node);
+    return OK;
+}
+
+/* ---- buckets */
+
+/* NULL: it is there. */
+static const char *what_is_missing(const struct entry_row *entry, double share)
+{
+    if (!entry)
+        return "missing";
+    if (entry->stale)
+        return "stale";
+    return entry->inferred && share >= MISSES_OFTEN ? "inferred" : NULL;
+}
+
+static int look_up(struct store *store, const struct tune_request *r, const struct space *space,
+                   uint32_t bucket, struct entry_row *entry)
+{
+    int64_t cluster, shape;
+
+    if (!store || store_find(store, &r->cluster, &space->shape, &cluster, &shape))
+        return UNSUPPORTED;
+    return store_entry_get(store, cluster, shape, space->window, bucket, entry);
+}
+
+static int by_demand(const void *a, const void *b)
+{
+    const struct miss *x = a, *y = b;
+
+    if (x->asked != y->asked)
+        return x->asked < y->asked ? 1 : -1;
+    if (x->space != y->space)
+        return x->space < y->space ? -1 : 1;
+    return (x->bucket > y->bucket) - (x->bucket < y->bucket);
+}
+
+static int list_layer(struct tune_request *r, struct store *store, size_t number,
+                      struct misses *out)
+{
+    const struct traffic_layer *layer = r->asked[number];
+    double total = (double)traffic_total(layer);
+
+    for (size_t i = 0; i < layer->bucket_count; i++) {
+        const struct traffic_bucket *b = &layer->buckets[i];
+        struct miss e = { .space = number, .bucket = b->bucket, .asked = traffic_unpinned(b) };
+        struct entry_row entry;
+        int rc = UNSUPPORTED;
+
+        if (!is_wanted(b))
+            continue;
+        rc = look_up(store, r, &r->spaces[number], b->bucket, &entry);
+        if (rc < 0)
+            return rc;
+        e.share = (double)e.asked / total;
+        e.why = what_is_missing(rc == OK ? &entry : NULL, e.share);
+        if (e.why)
+            out->list[out->count++] = e;
+    }
+    return OK;
+}
+
+static void set_anchors(struct tune_request *r, const struct misses *misses)
+{
+    for (size_t i = 0; i < r->space_count; i++)
+        r->spaces[i].anchor_count = 0;
+    for (size_t i = 0; i < misses->count; i++) {
+        struct space *space = &r->spaces[misses->list[i].space];
+
+        space->anchors[space->anchor_count++] = misses->list[i].bucket;
+    }
+}
+
+int misses_list(struct tune_request *r, struct store *store, struct misses *out)
+{
+    struct misses e = { 0 };
+    size_t room = 1;
+    int rc;
+
+    for (size_t i = 0; i < r->space_count; i++)
+        room += r->asked[i]->bucket_count;
+    e.list = malloc(room * sizeof(*e.list));
+    rc = e.list ? OK : fail(ERR_NOMEM, "%zu buckets", room);
+    for (size_t i = 0; i < r->space_count && !rc; i++)
+        rc = list_layer(r, store, i, &e);
+    if (rc) {
+        misses_free(&e);
+        return rc;
+    }
+    qsort(e.list, e.count, sizeof(*e.list), by_demand);
+    set_anchors(r, &e);
+    *out = e;
+    return OK;
+}
+
+void misses_free(struct misses *misses)
+{
+    free(misses->list);
+    *misses = (struct misses){ 0 };
+}

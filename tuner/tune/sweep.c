@@ -1,0 +1,340 @@
+/* The order of a sweep: anchors, then what lies between them. */
+#include "sweep.h"
+
+#include "between.h"
+
+#include "plan.h"
+#include "standing.h"
+#include "status.h"
+#include "too_wide.h"
+#include "visit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- measured buckets */
+
+static int get(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
+{
+    return dictionary_entry(&sweep->dictionary, bucket, out);
+}
+
+/* An entry that need not be measured again. */
+static int is_known(struct sweep *sweep, uint32_t bucket, bool *known)
+{
+    const struct sweep_setup *setup = sweep->setup;
+    struct entry_row entry;
+    int rc = get(sweep, bucket, &entry);
+
+    *known = false;
+    if (rc < 0)
+        return rc;
+    *known = rc == OK && !entry.inferred && !entry.stale && entry.tier != TIER_IMPORTED &&
+             entry_is_decided(&entry) &&
+             effort_rank(entry.effort) >= effort_rank(setup->effort->name);
+    return OK;
+}
+
+static int measure(struct sweep *sweep, uint32_t bucket)
+{
+    struct campaign *c = sweep->setup->campaign;
+    struct entry_row entry;
+    int rc;
+
+    rc = visit_measure(sweep, bucket, &entry);
+    if (rc == UNSUPPORTED) {
+        note("bucket %u: no plan can run there; `moetune show --trials` says why", bucket);
+        return OK;
+    }
+    TRY(rc);
+    TRY(store_entry(c->store, &entry, "measured"));
+    sweep->result.measured++;
+    c->progress.fresh++;
+    return campaign_publish(c, false);
+}
+
+static int visit(struct sweep *sweep, uint32_t bucket)
+{
+    bool known;
+
+    TRY(is_known(sweep, bucket, &known));
+    if (known) {
+        sweep->result.known++;
+        TRY(visit_recall(sweep, bucket));
+    } else {
+        TRY(measure(sweep, bucket));
+    }
+    sweep->setup->campaign->progress.done++;
+    sweep->setup->campaign->run.buckets_done++;
+    return OK;
+}
+
+/* One more than was foreseen. */
+static int visit_more(struct sweep *sweep, uint32_t bucket)
+{
+    sweep->setup->campaign->progress.buckets++;
+    sweep->setup->campaign->run.buckets_planned++;
+    return visit(sweep, bucket);
+}
+
+/* Nothing can be inferred where `moetune verify` has shown an inference, or a winner, to be wrong.
+ */
+static int visit_refuted(struct sweep *sweep)
+{
+    for (uint32_t b = sweep->space->first; b <= sweep->space->last; b++) {
+        struct entry_row entry;
+        int rc = get(sweep, b, &entry);
+
+        if (rc == OK && entry_is_refuted(&entry))
+            rc = campaign_over(sweep->setup->campaign) ? ERR_CUT : visit_more(sweep, b);
+        if (rc && rc != UNSUPPORTED)
+            return rc;
+    }
+    return OK;
+}
+
+/* ---- buckets between */
+
+static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
+{
+    struct entry_row old;
+    int rc = get(sweep, entry->bucket, &old);
+    bool same;
+
+    if (rc < 0)
+        return rc;
+    sweep->result.inferred++;
+    /* A measured entry of this cluster, even at lesser effort, is better than an inferred one; and
+     * one that a whole sweep has inferred is better than one by a few buckets. */
+    if (rc == OK && (!old.inferred || sweep->misses) && !old.stale)
+        return OK;
+    same = rc == OK && plan_equal(&old.plan, &entry->plan) && !old.stale;
+    if (same && fabs(old.bound - entry->bound) < 1e-4)
+        return OK;
+    return store_entry(sweep->setup->campaign->store, entry, same ? NULL : "inferred");
+}
+
+static int fill(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high)
+{
+    struct entry_row entry;
+    uint32_t doubtful;
+
+    while (!sweep->misses && !sweep->settled && !campaign_over(sweep->setup->campaign) &&
+           between_doubtful(sweep, low, high, &doubtful)) {
+        int rc;
+
+        rc = visit_more(sweep, doubtful);
+        if (rc == ERR_CUT)
+            break;
+        TRY(rc);
+        TRY(get(sweep, doubtful, &entry));
+        TRY(fill(sweep, low, &entry));
+        return fill(sweep, &entry, high);
+    }
+    for (uint32_t b = low->bucket + 1; b < high->bucket; b++) {
+        between_infer(sweep, low, high, b, &entry);
+        TRY(store_inferred(sweep, &entry));
+    }
+    return OK;
+}
+
+static bool is_anchor(const struct space *space, uint32_t bucket)
+{
+    for (size_t i = 0; i < space->anchor_count; i++)
+        if (space->anchors[i] == bucket)
+            return true;
+    return false;
+}
+
+/* Measured by an earlier sweep than this one and those that it goes on with. */
+static bool is_older(const struct sweep *sweep, const struct entry_row *entry)
+{
+    return !entry->inferred && entry->run < sweep->first_run &&
+           !is_anchor(sweep->space, entry->bucket);
+}
+
+/* Inference begins and ends there.  A sweep that goes on is led to the same doubtful buckets as it
+ * was the first time: what they came to does not count before. */
+static bool is_end(const struct sweep *sweep, const struct entry_row *entry)
+{
+    return !entry->inferred && (sweep->settled || sweep->misses || is_older(sweep, entry) ||
+                                is_anchor(sweep->space, entry->bucket));
+}
+
+/* Between each of these buckets and the next. */
+static int fill_all(struct sweep *sweep)
+{
+    struct entry_row low = { 0 }, entry;
+    bool have_low = false;
+
+    for (uint32_t b = sweep->space->first; b <= sweep->space->last; b++) {
+        int rc = get(sweep, b, &entry);
+
+        if (rc < 0)
+            return rc;
+        if (rc != OK || !is_end(sweep, &entry))
+            continue;
+        if (have_low && low.bucket + 1 < b)
+            TRY(fill(sweep, &low, &entry));
+        low = entry;
+        have_low = true;
+    }
+    return OK;
+}
+
+/* ---- the sweep */
+
+static int visit_anchors(struct sweep *sweep)
+{
+    for (size_t i = 0; i < sweep->space->anchor_count; i++) {
+        if (campaign_over(sweep->setup->campaign))
+            return ERR_CUT;
+        TRY(visit(sweep, sweep->space->anchors[i]));
+    }
+    return OK;
+}
+
+/* What earlier sweeps found between the anchors of this one tells of what is between, too. */
+static int recall_older(struct sweep *sweep)
+{
+    for (uint32_t b = sweep->space->first; b <= sweep->space->last; b++) {
+        struct entry_row entry;
+        int rc = get(sweep, b, &entry);
+
+        if (rc == OK && is_older(sweep, &entry) && !entry.stale)
+            rc = visit_recall(sweep, b);
+        if (rc < 0)
+            return rc;
+    }
+    return OK;
+}
+
+/* `cut`: ERR_CUT if the buckets were cut short, which is what is returned then. */
+static int conclude(struct sweep *sweep, int cut)
+{
+    int rc;
+
+    search_cut(sweep->dictionary.search); /* an unfinished visit must not be taken for one */
+    TRY(standing_begun(sweep, &sweep->settled));
+    TRY(fill_all(sweep));
+    sweep->settled = true;
+    rc = cut ? standing_skip(sweep, &sweep->result.standing)
+             : standing_settle(sweep, sweep->asked, &sweep->result.standing);
+    if (rc && rc != ERR_CUT)
+        return rc;
+    sweep->result.inferred = 0;
+    TRY(fill_all(sweep)); /* from entries that the rounds may have changed */
+    TRY(too_wide_find(sweep, &sweep->result.too_wide));
+    TRY(campaign_publish(sweep->setup->campaign, true));
+    return cut ? cut : rc;
+}
+
+static int run(struct sweep *sweep)
+{
+    const struct sweep_setup *setup = sweep->setup;
+    const struct campaign *c = setup->campaign;
+    int rc;
+
+    if (setup->retune)
+        TRY(store_expire(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
+                         sweep->space->first, sweep->space->last, "to be measured again"));
+    TRY(campaign_first_run(c, &sweep->first_run));
+    rc = visit_anchors(sweep);
+    if (!rc)
+        rc = visit_refuted(sweep);
+    if (!rc)
+        rc = recall_older(sweep);
+    if (rc && rc != ERR_CUT)
+        return rc;
+    return conclude(sweep, rc);
+}
+
+static int open_sweep(const struct sweep_setup *setup, struct space *space, struct sweep *out)
+{
+    const struct campaign *c = setup->campaign;
+    struct dictionary d = { .store = c->store,
+                            .cluster = c->cluster_id,
+                            .run = c->run.id,
+                            .window = space->window,
+                            .arms = space->arms,
+                            .arm_count = space->arm_count,
+                            .standard = space->default_arm,
+                            .effort = setup->effort,
+                            .harm = setup->harm,
+                            .margin = setup->margin };
+    struct search_setup search = { .shape = space->shape,
+                                   .arms = space->arms,
+                                   .arm_count = space->arm_count,
+                                   .machine = setup->machine,
+                                   .worth = setup->effort->worth,
+                                   .repeats = setup->repeats,
+                                   .seed = c->setup.seed };
+
+    TRY(store_shape(c->store, &space->shape, &d.shape));
+    TRY(search_open(setup->strategy, &search, &d.search));
+    *out = (struct sweep){ .setup = setup, .space = space, .dictionary = d };
+    return OK;
+}
+
+int sweep_layer(const struct sweep_setup *setup, struct space *space, struct sweep_result *out)
+{
+    struct sweep sweep;
+    int rc;
+
+    TRY(open_sweep(setup, space, &sweep));
+    rc = run(&sweep);
+    search_close(sweep.dictionary.search);
+    *out = sweep.result;
+    return rc;
+}
+
+/* ---- misses */
+
+/* The ranks know one layer at a time. */
+static int run_miss(struct sweep *sweeps, size_t count, const struct miss *miss)
+{
+    for (size_t i = 0; i < count; i++)
+        sweeps[i].told = sweeps[i].told && i == miss->space;
+    return visit(&sweeps[miss->space], miss->bucket);
+}
+
+static int run_misses(struct sweep *sweeps, size_t count, const struct misses *misses)
+{
+    int rc = OK;
+
+    for (size_t i = 0; i < misses->count && !rc; i++)
+        rc = campaign_over(sweeps[0].setup->campaign) ? ERR_CUT
+                                                      : run_miss(sweeps, count, &misses->list[i]);
+    if (rc && rc != ERR_CUT)
+        return rc;
+    for (size_t i = 0; i < count; i++) {
+        sweeps[i].told = false; /* the ranks know one layer at a time */
+        rc = conclude(&sweeps[i], rc);
+        if (rc && rc != ERR_CUT)
+            return rc;
+    }
+    return rc;
+}
+
+int sweep_misses(const struct sweep_setup *setup, struct space *spaces, size_t space_count,
+                 const struct misses *misses, struct sweep_result *results)
+{
+    struct sweep *sweeps = calloc(space_count, sizeof(*sweeps));
+    int rc = sweeps ? OK : fail(ERR_NOMEM, "%zu layers", space_count);
+
+    for (size_t i = 0; i < space_count && !rc; i++) {
+        rc = open_sweep(setup, &spaces[i], &sweeps[i]);
+        sweeps[i].misses = true;
+        sweeps[i].asked = setup->asked ? setup->asked[i] : NULL;
+    }
+    if (!rc)
+        rc = run_misses(sweeps, space_count, misses);
+    for (size_t i = 0; sweeps && i < space_count; i++) {
+        search_close(sweeps[i].dictionary.search);
+        results[i] = sweeps[i].result;
+    }
+    free(sweeps);
+    return rc;
+}

@@ -1,0 +1,347 @@
+/* From the command line to layers, plans and limits. */
+#include "tune_options.h"
+
+#include "common_rows.h"
+#include "misses.h"
+#include "model_file.h"
+#include "shape.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct tune_options tune_defaults = {
+    .setup = { CAMPAIGN_DEFAULTS, .seed = 1 },
+    .layer = LAYER_DEFAULTS,
+    .effort = 1,
+    .repeats = 1,
+    .max_factor = 8,
+    .harm = 0.01,
+    .margin = 0.01,
+    .axes = "r,d,a",
+};
+
+#define AT(field) offsetof(struct tune_options, field)
+const struct option_row tune_rows[] = {
+    { "layer", .kind = OPTION_GROUP, .offset = AT(layer), .rows = layer_rows },
+    { "shape", "TEXT", OPTION_LIST, AT(shapes),
+      "a layer as \"E=8 k=2 T=4096 D=1024 H=4096\"; again for more" },
+    { "model", "FILE", OPTION_LIST, AT(models),
+      "the layer of a Hugging Face config.json; options above replace what it says" },
+
+    { "what to try", .kind = OPTION_GROUP },
+    BUCKETS_ROW(AT(buckets), "buckets of capacity, floor(c/R)"),
+    { "max-capacity-factor", "F", OPTION_NUMBER, AT(max_factor),
+      "else: the buckets that factors from 1 to F reach" },
+    TRAFFIC_ROW("from-misses", AT(misses), "else: what trainers asked for and did not find"),
+    WINDOW_ROW(AT(window), "follows the layer: a power of two up to 128, at most an eighth of the "
+                           "capacity at factor 1"),
+    { "axes", "LIST", OPTION_TEXT, AT(axes),
+      "what may vary of r, d, a, ctas; the rest keeps its default" },
+    { "search", "NAME", OPTION_WORD, AT(search), "guided, paper, exhaustive (below)",
+      search_words },
+    { "harm", "SHARE", OPTION_NUMBER, AT(harm),
+      "the greatest chance for a plan to be slower than the default" },
+    MARGIN_ROW(AT(margin), "by how much a new plan must beat the entry's"),
+    { "retune", NULL, OPTION_FLAG, AT(retune), "measure again what is known" },
+    SEED_ROW(AT(setup.seed)),
+
+    { "where", .kind = OPTION_GROUP },
+    { "cluster", NULL, OPTION_FLAG, AT(cluster), "the machine this runs on (the default)" },
+    { .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_where_rows },
+    { .kind = OPTION_GROUP, .offset = AT(setup.where.virtual), .rows = virtual_rows },
+    { "exec", "COMMAND", OPTION_TEXT, AT(exec),
+      "tune the layer of this program, which asks and tells" },
+    { "implementation", "TEXT", OPTION_TEXT, AT(implementation),
+      "what runs it: \"tutel 0.3, torch 2.3\"; another text is another table" },
+
+    { "how long", .kind = OPTION_GROUP },
+    { "effort", "WORD", OPTION_WORD, AT(effort), "quick, normal, thorough (below)", effort_words },
+    { "repeats", "N", OPTION_COUNT, AT(repeats), "samples per comparison (paper), or rounds",
+      .least = 1, .most = 1000 },
+    { .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_limit_rows },
+
+    { "table", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_table_rows },
+    { "repair", NULL, OPTION_FLAG, AT(setup.repair),
+      "check the database, rebuild a damaged one from its journal" },
+
+    { "output", .kind = OPTION_GROUP },
+    JSON_ROW(AT(json)),
+    QUIET_ROW(AT(setup.quiet)),
+    { NULL },
+};
+#undef AT
+
+void tune_tables(FILE *out)
+{
+    fprintf(out, "efforts:\n");
+    for (size_t i = 0; effort_words[i]; i++)
+        fprintf(out, "  %-12s %s\n", efforts[i].name, efforts[i].summary);
+    fprintf(out, "searches:\n");
+    for (size_t i = 0; search_strategies[i]; i++)
+        fprintf(out, "  %-12s %s\n", search_strategies[i]->name, search_strategies[i]->summary);
+}
+
+/* The files name layers and buckets; --tokens alone may fill a gap. */
+static int check_misses(const struct tune_options *o)
+{
+    struct layer_options standard = tune_defaults.layer;
+
+    standard.tokens = o->layer.tokens;
+    if (o->misses.count &&
+        (o->models.count || o->shapes.count || o->buckets || o->window != tune_defaults.window ||
+         o->max_factor != tune_defaults.max_factor ||
+         memcmp(&standard, &o->layer, sizeof(standard)) != 0))
+        return fail(ERR_ARGUMENT, "--from-misses takes layers, windows and buckets from the file: "
+                                  "leave out what says something else");
+    if (o->misses.count && o->retune)
+        return fail(ERR_ARGUMENT, "--from-misses measures what is not known: no --retune");
+    return OK;
+}
+
+/* A rule that lets every second plan do harm, or takes none at all, is a slip of the finger. */
+static int check_shares(const struct tune_options *o)
+{
+    if (!(o->harm > 0 && o->harm < 0.5))
+        return fail(ERR_ARGUMENT, "--harm %g: a share above 0 and below 0.5 is wanted", o->harm);
+    if (!(o->margin >= 0 && o->margin < 1))
+        return fail(ERR_ARGUMENT, "--margin %g: a share from 0 to below 1 is wanted", o->margin);
+    return OK;
+}
+
+int tune_options_check(struct tune_options *o, const char *hosts)
+{
+    o->setup.where.hosts = hosts;
+    if (o->exec && (hosts || o->setup.sim || o->setup.where.virtual.ranks || o->retune))
+        return fail(ERR_ARGUMENT,
+                    "--exec goes with neither hosts nor --sim, --virtual-ranks or --retune: the "
+                    "program starts its own ranks");
+    TRY(campaign_check(&o->setup));
+    TRY(check_shares(o));
+    return check_misses(o);
+}
+
+/* Guesses for CPU ranks; each may be wrong by a factor of e and the search copes. */
+static const struct search_machine cpu_guess = { .message_s = 5e-6,
+                                                 .bytes_per_s_between = 1e9,
+                                                 .bytes_per_s_inside = 3e9,
+                                                 .copy_bytes_per_s = 5e9,
+                                                 .flops = 4e10,
+                                                 .launch_s = 2e-5 };
+
+/* And for GPUs: an A100 with NVLink and 200 Gb/s is below them, a B200 above. */
+static const struct search_machine gpu_guess = { .message_s = 5e-6,
+                                                 .bytes_per_s_between = 3e10,
+                                                 .bytes_per_s_inside = 2e11,
+                                                 .copy_bytes_per_s = 1.5e12,
+                                                 .flops = 1.5e14,
+                                                 .launch_s = 1e-5 };
+
+static const struct search_machine *guess_for(const struct cluster *c)
+{
+    return strcmp(virtual_kernels(c), "cuda") ? &cpu_guess : &gpu_guess;
+}
+
+static double known_or(double value, double factor, double guess)
+{
+    return isnan(value) ? guess : value * factor;
+}
+
+static struct search_machine machine_guess(const struct cluster *c)
+{
+    struct search_machine g = *guess_for(c);
+
+    g.message_s = known_or(c->message_inside_us, 1e-6, g.message_s);
+    g.message_s = known_or(c->message_between_us, 1e-6, g.message_s);
+    g.bytes_per_s_between = known_or(c->bandwidth_between_gbs, 1e9, g.bytes_per_s_between);
+    g.bytes_per_s_inside = known_or(c->bandwidth_inside_gbs, 1e9, g.bytes_per_s_inside);
+    g.copy_bytes_per_s = known_or(c->memory_gbs, 1e9, g.copy_bytes_per_s);
+    g.flops = known_or(c->gemm_gflops, 1e9, g.flops);
+    g.launch_s = known_or(c->launch_us, 1e-6, g.launch_s);
+    return g;
+}
+
+int tune_cluster(const char *sim, const struct cluster *here, struct cluster *out)
+{
+    if (!sim) {
+        *out = *here;
+        return OK;
+    }
+    TRY(cluster_read(sim, out));
+    /* What `probe` prints of a real machine is replayed as a model of it: its rows are modelled. */
+    snprintf(out->backend, sizeof(out->backend), "sim");
+    return cluster_check_model(out, sim);
+}
+
+struct account_machine tune_machine(const struct cluster *cluster)
+{
+    return (struct account_machine){ .on_host = !strcmp(virtual_kernels(cluster), "host"),
+                                     .checks = backend_is_real(cluster->backend) };
+}
+
+static bool knows_ctas(const struct cluster *c)
+{
+    return !strncmp(c->comm_library, "NCCL", 4) ||
+           (!strcmp(c->backend, "virtual") && !strcmp(virtual_kernels(c), "cuda"));
+}
+
+int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint32_t window,
+                     const char *buckets, const struct traffic_layer *asked)
+{
+    struct space_setup setup = { .window = window ? window : shape_window(shape),
+                                 .buckets = buckets,
+                                 .max_factor = r->options.max_factor,
+                                 .axes = r->options.axes,
+                                 .memory_limit_bytes = r->memory_limit_bytes,
+                                 .machine = tune_machine(&r->cluster),
+                                 .library_a2a = cluster_has_library_a2a(&r->cluster),
+                                 .knows_ctas = knows_ctas(&r->cluster),
+                                 .effort = r->effort };
+
+    if (r->space_count == TUNE_LAYERS_MAX)
+        return fail(ERR_ARGUMENT, "more than %d layers", TUNE_LAYERS_MAX);
+    TRY(space_open(shape, &setup, &r->spaces[r->space_count]));
+    r->asked[r->space_count++] = asked;
+    return OK;
+}
+
+static int add_space(struct tune_request *r, const struct moe_shape *shape)
+{
+    return tune_request_add(r, shape, r->options.window, r->options.buckets, NULL);
+}
+
+static int add_layer(struct tune_request *r, const struct layer_options *layer)
+{
+    struct moe_shape shape =
+        layer_options_shape(layer, r->cluster.ranks, r->cluster.ranks_per_node);
+
+    return add_space(r, &shape);
+}
+
+static int add_text(struct tune_request *r, const char *text)
+{
+    struct layer_options layer = r->options.layer;
+    uint32_t ranks = NOT_GIVEN, per_node = NOT_GIVEN;
+
+    TRY(layer_options_text(text, &layer, &ranks, &per_node));
+    if ((ranks != NOT_GIVEN && ranks != r->cluster.ranks) ||
+        (per_node != NOT_GIVEN && per_node != r->cluster.ranks_per_node))
+        return fail(ERR_ARGUMENT, "--shape \"%s\": here are W=%u m=%u; leave them out", text,
+                    r->cluster.ranks, r->cluster.ranks_per_node);
+    return add_layer(r, &layer);
+}
+
+static int add_model(struct tune_request *r, const char *file)
+{
+    struct layer_options layer = r->options.layer;
+
+    TRY(model_file_read(file, &layer));
+    return add_layer(r, &layer);
+}
+
+static int add_layers(struct tune_request *r)
+{
+    const struct tune_options *o = &r->options;
+
+    if (o->misses.count)
+        return misses_spaces(r);
+    for (int i = 0; i < o->models.count; i++)
+        TRY(add_model(r, o->models.items[i]));
+    for (int i = 0; i < o->shapes.count; i++)
+        TRY(add_text(r, o->shapes.items[i]));
+    return r->space_count ? OK : add_layer(r, &o->layer);
+}
+
+int tune_request_make(const struct tune_options *options, const struct cluster *here,
+                      struct tune_request *out)
+{
+    struct tune_request r = { .options = *options,
+                              .strategy = search_strategies[options->search],
+                              .effort = &efforts[options->effort] };
+    int rc;
+
+    TRY(tune_cluster(options->setup.sim, here, &r.cluster));
+    r.machine = machine_guess(&r.cluster);
+    r.memory_limit_bytes = campaign_memory(&options->setup, &r.cluster);
+    r.spaces = calloc(TUNE_LAYERS_MAX, sizeof(*r.spaces));
+    r.asked = calloc(TUNE_LAYERS_MAX, sizeof(*r.asked));
+    TRY_OUT(r.spaces && r.asked ? OK : fail(ERR_NOMEM, "the layers"));
+    TRY_OUT(add_layers(&r));
+    *out = r;
+    return OK;
+out:
+    tune_request_free(&r);
+    return rc;
+}
+
+int tune_request_fits(const struct tune_request *r, bool *none)
+{
+    const char *how = r->options.setup.max_memory_bytes ? "allowed" : "free";
+    char shape[SHAPE_TEXT_BYTES], needs[ACCOUNT_TEXT_BYTES], there[ACCOUNT_TEXT_BYTES];
+    int rc = OK;
+
+    *none = r->space_count > 0;
+    account_text(r->memory_limit_bytes, there);
+    for (size_t i = 0; i < r->space_count; i++) {
+        int64_t least = space_least_bytes(&r->spaces[i]);
+
+        if (least <= r->memory_limit_bytes) {
+            *none = false;
+            continue;
+        }
+        account_text(least, needs);
+        shape_format(&r->spaces[i].shape, shape, sizeof(shape));
+        rc = fail(ERR_NOMEM, "nothing fits: the smallest plan needs %s per rank, %s are %s (%s)",
+                  needs, there, how, shape);
+    }
+    return rc;
+}
+
+/* Of one message among so many: what it costs to send, and its part of the exchange's latency. */
+static double message_us(double latency_us, double message_us, double half_kib,
+                         double bandwidth_gbs, uint32_t messages)
+{
+    return latency_us / messages + fmax(message_us, half_kib * 1.024 / bandwidth_gbs);
+}
+
+void tune_request_learn(struct tune_request *request, const struct cluster *known)
+{
+    struct search_machine *g = &request->machine;
+    const struct search_machine *guess = guess_for(known);
+    uint32_t others = known->ranks > 1 ? known->ranks - 1 : 1;
+    double us;
+
+    if (request->options.setup.sim)
+        return;
+    *g = machine_guess(known);
+    us = known->nodes > 1
+             ? message_us(known->latency_between_us, known->message_between_us,
+                          known->half_between_kib, known->bandwidth_between_gbs, others)
+             : message_us(known->latency_inside_us, known->message_inside_us,
+                          known->half_inside_kib, known->bandwidth_inside_gbs, others);
+    g->message_s = known_or(us, 1e-6, guess->message_s);
+    /* What a chunk costs is handing it from stream to stream, of which launches are the least. */
+    g->launch_s = fmax(g->launch_s, guess->launch_s);
+}
+
+uint64_t tune_paper_trials(const struct tune_request *r, size_t number)
+{
+    const struct space *space = &r->spaces[number];
+
+    return r->options.misses.count
+               ? (uint64_t)shape_paper_trials(&space->shape) * space->anchor_count
+               : space_paper_trials(space);
+}
+
+void tune_request_free(struct tune_request *request)
+{
+    while (request->space_count)
+        space_close(&request->spaces[--request->space_count]);
+    free(request->spaces);
+    request->spaces = NULL;
+    free(request->asked);
+    request->asked = NULL;
+    traffic_free(&request->traffic);
+}

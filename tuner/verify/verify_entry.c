@@ -1,0 +1,417 @@
+/* Recall, contest, judgement. */
+#include "verify_entry.h"
+
+#include "attempt.h"
+#include "bucket.h"
+#include "plan.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { CLAIMED, PLANS_MAX = 3 };
+
+/* Two questions to the same rounds: is the default faster than the plan, and is the challenger? */
+struct question {
+    int arms[2]; /* in the contest's order */
+    int count;   /* 0: not asked */
+    struct contest contest;
+};
+
+struct verification {
+    struct campaign *campaign;
+    const struct verify_terms *terms;
+    struct verify_result *verdict;
+    struct moe_plan arms[PLANS_MAX]; /* the claimed one first */
+    int standard, challenger;        /* challenger -1: none */
+    struct dictionary dictionary;
+    struct bucket bucket;
+    struct question over_default, over_claim;
+};
+
+static struct attempt *attempt_of(const struct verification *h, int arm)
+{
+    return &h->bucket.attempts[arm];
+}
+
+static bool is_usable(const struct verification *h, int arm)
+{
+    return arm >= 0 && attempt_of(h, arm)->usable;
+}
+
+/* ---- who meets whom */
+
+static bool is_undecided(const struct entry_row *e)
+{
+    return !strcmp(e->decision, "likely") || !strcmp(e->decision, "tie") ||
+           !strcmp(e->decision, "default");
+}
+
+static bool may_challenge(const struct entry_row *e, const struct moe_shape *shape,
+                          const struct moe_plan *plan)
+{
+    struct moe_plan standard = plan_default();
+
+    return plan->struct_size && plan_legal(plan, shape) && !plan_equal(plan, &e->plan) &&
+           !plan_equal(plan, &standard);
+}
+
+const struct moe_plan *verify_challenger(const struct entry_row *e, const struct moe_shape *shape)
+{
+    if (!is_undecided(e))
+        return NULL;
+    if (may_challenge(e, shape, &e->search_winner))
+        return &e->search_winner;
+    return may_challenge(e, shape, &e->runner_up) ? &e->runner_up : NULL;
+}
+
+static void name_plans(struct verification *h)
+{
+    const struct entry_row *e = &h->verdict->claim;
+    const struct moe_plan *challenger = verify_challenger(e, &h->verdict->shape);
+    struct moe_plan standard = plan_default();
+    int count = 1;
+
+    h->arms[CLAIMED] = plan_canonical(e->plan);
+    h->standard = plan_equal(&h->arms[CLAIMED], &standard) ? CLAIMED : count++;
+    h->arms[h->standard] = standard;
+    h->challenger = challenger ? count++ : -1;
+    if (challenger)
+        h->arms[h->challenger] = plan_canonical(*challenger);
+    h->dictionary = (struct dictionary){ .store = h->campaign->store,
+                                         .cluster = e->cluster,
+                                         .shape = e->shape,
+                                         .run = h->campaign->run.id,
+                                         .first_run = h->terms->first_run,
+                                         .window = e->window,
+                                         .arms = h->arms,
+                                         .arm_count = (size_t)count,
+                                         .standard = h->standard };
+    bucket_init(&h->bucket, &h->dictionary, e->bucket);
+    h->bucket.capacity = e->capacity; /* a table from elsewhere may have another idea */
+}
+
+/* ---- what is known */
+
+static int check_memory(struct verification *h, int arm)
+{
+    int64_t bytes, limit = h->terms->memory_limit_bytes;
+
+    if (!is_usable(h, arm))
+        return OK;
+    bytes =
+        account_alone(&h->verdict->shape, &h->terms->machine, &h->arms[arm], h->bucket.capacity);
+    return bytes > limit ? attempt_rule_out(h->campaign, attempt_of(h, arm), bytes, limit) : OK;
+}
+
+/* A plan that this layer does not know cannot even be tried. */
+static int check(struct verification *h)
+{
+    struct attempt *claimed = attempt_of(h, CLAIMED);
+
+    if (!h->arms[CLAIMED].struct_size || !plan_legal(&h->arms[CLAIMED], &h->verdict->shape)) {
+        claimed->usable = false;
+        claimed->trial.state = TRIAL_FAILED;
+        snprintf(claimed->trial.message, sizeof(claimed->trial.message),
+                 "it is no plan of this layer");
+    }
+    for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
+        TRY(check_memory(h, arm));
+    return OK;
+}
+
+static bool is_resumed(const struct verification *h)
+{
+    for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
+        if (attempt_of(h, arm)->trial.id && attempt_of(h, arm)->trial.run >= h->terms->first_run)
+            return true;
+    return false;
+}
+
+/* What is said will rest on a verification's samples alone. */
+static int count_throttled(void *self, const struct trial_row *trial,
+                           const struct sample_row *sample)
+{
+    struct verification *h = self;
+    int arm = dictionary_arm(&h->dictionary, &trial->key.plan);
+
+    if (arm >= 0 && sample->kind == SAMPLE_VERIFY)
+        ledger_counts(attempt_of(h, arm), sample);
+    return OK;
+}
+
+static int forget(struct verification *h, enum sample_kind first, enum sample_kind last)
+{
+    const struct bucket_key *k = &h->bucket.key;
+
+    return store_forget(h->campaign->store, k->cluster, k->shape, k->window, k->bucket, first,
+                        last);
+}
+
+/* An earlier verification's samples give way to this one's. */
+static int recall(struct verification *h)
+{
+    const struct bucket_key *k = &h->bucket.key;
+
+    TRY(bucket_load(&h->bucket));
+    if (!is_resumed(h)) {
+        TRY(forget(h, SAMPLE_VERIFY, SAMPLE_VERIFY));
+        h->bucket.told_count = 0;
+    }
+    for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
+        attempt_of(h, arm)->throttled = 0;
+    TRY(store_samples(h->campaign->store, k->cluster, k->shape, k->window, k->bucket,
+                      count_throttled, h));
+    return check(h);
+}
+
+/* ---- the contests */
+
+static void tell(struct question *q, int arm, int64_t ns)
+{
+    for (int i = 0; i < q->count; i++)
+        if (q->arms[i] == arm)
+            contest_tell(&q->contest, i, ns);
+}
+
+/* `holder`: the index of the plan that is to be beaten; `in_force`: of the one that stays in doubt,
+ * or -1. */
+static void ask(struct verification *h, struct question *q, int count, int holder, int in_force)
+{
+    struct contest_settings settings = { .margin = h->terms->margin,
+                                         .seed = h->campaign->setup.seed ^ h->bucket.key.bucket };
+    struct moe_plan plans[2];
+
+    q->count = count;
+    for (int i = 0; i < count; i++)
+        plans[i] = h->arms[q->arms[i]];
+    if (count)
+        contest_open(&q->contest, &settings, plans, count, holder, in_force);
+    for (uint32_t i = 0; i < h->bucket.told_count; i++)
+        if (h->bucket.told[i].kind == SAMPLE_VERIFY)
+            tell(q, h->bucket.told[i].arm, h->bucket.told[i].ns);
+}
+
+/* The entry's plan is winner and incumbent in one: it stays unless the default beats it.  Where it
+ * cannot run the default is timed alone: it is what a trainer will be told. */
+static void ask_both(struct verification *h)
+{
+    struct question *q = &h->over_default;
+    int count = 0, holder = -1;
+
+    if (is_usable(h, CLAIMED))
+        q->arms[count++] = CLAIMED;
+    if (is_usable(h, h->standard)) {
+        holder = h->standard == CLAIMED ? 0 : count;
+        q->arms[holder] = h->standard;
+        count += h->standard != CLAIMED;
+    }
+    ask(h, q, count, holder, is_usable(h, CLAIMED) ? 0 : -1);
+    q = &h->over_claim;
+    q->arms[0] = h->challenger;
+    q->arms[1] = CLAIMED;
+    ask(h, q, is_usable(h, CLAIMED) && is_usable(h, h->challenger) ? 2 : 0, 1, -1);
+}
+
+static bool beaten(const struct question *q, enum contest_decision how)
+{
+    return q->count == 2 && contest_verdict(&q->contest).decision == how;
+}
+
+/* The plan to sample next; the question that is behind comes first, so that rounds stay together.
+ */
+static int next_arm(const struct verification *h)
+{
+    const struct question *a = &h->over_default, *b = &h->over_claim;
+    int i = a->count ? contest_next(&a->contest) : CONTEST_DONE;
+    int k = b->count ? contest_next(&b->contest) : CONTEST_DONE;
+
+    if (i == CONTEST_DONE && beaten(a, CONTEST_DEFAULT))
+        return -1;
+    if (k != CONTEST_DONE && (i == CONTEST_DONE || contest_verdict(&b->contest).rounds <
+                                                       contest_verdict(&a->contest).rounds))
+        return b->arms[k];
+    return i == CONTEST_DONE ? -1 : a->arms[i];
+}
+
+static void drop(struct question *q, int arm)
+{
+    for (int i = 0; i < q->count; i++)
+        if (q->arms[i] == arm)
+            contest_drop(&q->contest, i);
+}
+
+static int meet(struct verification *h)
+{
+    struct step step;
+    int arm;
+
+    ask_both(h);
+    while ((arm = next_arm(h)) >= 0) {
+        struct attempt *a = attempt_of(h, arm);
+
+        if (campaign_over(h->campaign))
+            return ERR_CUT;
+        TRY(attempt_step(h->campaign, a, SAMPLE_VERIFY, bucket_count(&h->bucket, arm), &step));
+        if (!step.ns) {
+            drop(&h->over_default, arm);
+            drop(&h->over_claim, arm);
+        } else if (step.counts) {
+            TRY(bucket_remember(&h->bucket, arm, SAMPLE_VERIFY, step.ns));
+            tell(&h->over_default, arm, step.ns);
+            tell(&h->over_claim, arm, step.ns);
+        }
+        attempt_show(h->campaign, a, step.ns);
+    }
+    return OK;
+}
+
+static int hold(struct verification *h)
+{
+    bool ran = is_usable(h, CLAIMED);
+    int rc = meet(h);
+
+    if (!rc && ran && !is_usable(h, CLAIMED))
+        rc = meet(h);
+    /* A failure is no less true for the time that is missing. */
+    return rc == ERR_CUT && !is_usable(h, CLAIMED) ? OK : rc;
+}
+
+/* ---- the judgement */
+
+static bool is_outrun(const struct verification *h)
+{
+    return beaten(&h->over_claim, CONTEST_ADOPTED);
+}
+
+static enum verify_kind judge(const struct verification *h, const struct contest_verdict *found)
+{
+    bool claims_default = h->standard == CLAIMED;
+
+    if (!is_usable(h, CLAIMED) || is_outrun(h))
+        return VERIFY_REFUTED;
+    switch (found->decision) {
+    case CONTEST_ADOPTED: return is_usable(h, h->standard) ? VERIFY_BEATS : VERIFY_ALONE;
+    case CONTEST_DEFAULT: return claims_default ? VERIFY_DEFAULT : VERIFY_REFUTED;
+    case CONTEST_TIE:
+    case CONTEST_INCUMBENT: break;
+    }
+    return VERIFY_TIE;
+}
+
+static void explain_failure(const struct attempt *a, struct verify_result *v)
+{
+    const struct trial_row *t = &a->trial;
+
+    snprintf(v->why, sizeof(v->why), "%s%s%s", trial_state_words[t->state], *t->message ? ": " : "",
+             t->message);
+}
+
+static void explain_challenge(const struct verification *h, struct verify_result *v)
+{
+    struct contest_gain by = contest_verdict(&h->over_claim.contest).challenge;
+    char plan[PLAN_TEXT_BYTES];
+
+    moe_plan_format(&h->arms[h->challenger], plan, sizeof(plan));
+    snprintf(v->why, sizeof(v->why), "%s is %.1f %% faster (%.1f to %.1f %%)", plan, 100 * by.gain,
+             100 * by.low, 100 * by.high);
+}
+
+static void explain(const struct verification *h, struct verify_result *v)
+{
+    if (v->kind == VERIFY_ALONE)
+        explain_failure(attempt_of(h, h->standard), v);
+    else if (!is_usable(h, CLAIMED))
+        explain_failure(attempt_of(h, CLAIMED), v);
+    else if (is_outrun(h))
+        explain_challenge(h, v);
+    else if (v->kind == VERIFY_REFUTED)
+        snprintf(v->why, sizeof(v->why), "%.1f %% slower than the default (%.1f to %.1f %%)",
+                 -100 * v->now.gain, -100 * v->now.high, -100 * v->now.low);
+}
+
+static int keep(struct verification *h, struct entry_row *e)
+{
+    e->stale = false;
+    if (e->tier == TIER_IMPORTED)
+        e->tier = TIER_VERIFIED;
+    return store_entry(h->campaign->store, e, "verify");
+}
+
+/* What led tune to the plan, its rounds as well, must not lead it there again. */
+static int forget_tuned(struct verification *h)
+{
+    TRY(forget(h, SAMPLE_SEARCH, SAMPLE_CONTEST));
+    return forget(h, SAMPLE_ROUNDS, SAMPLE_ROUNDS);
+}
+
+/* Outrun by another plan, a plan that is not slower than the default stays until tune comes by. */
+static int refute(struct verification *h, struct entry_row *e)
+{
+    char why[64];
+
+    if (!is_outrun(h))
+        e->plan = h->arms[h->standard];
+    e->bound = NAN; /* what gave it was wrong here */
+    e->inferred = false;
+    e->stale = true;
+    e->tier = TIER_LOCAL; /* else another import would bring back what was refuted */
+    snprintf(e->decision, sizeof(e->decision), "refuted");
+    snprintf(why, sizeof(why), is_outrun(h) ? "verify: %.54s" : "verify", h->verdict->why);
+    TRY(store_entry(h->campaign->store, e, why));
+    return forget_tuned(h);
+}
+
+static void take_times(const struct contest_verdict *v, struct entry_row *out)
+{
+    out->time_us = v->median_ns * 1e-3;
+    out->low_us = v->low_ns * 1e-3;
+    out->high_us = v->high_ns * 1e-3;
+    out->default_us = v->default_ns * 1e-3;
+    out->gain = v->gain;
+    out->gain_low = v->gain_low;
+    out->gain_high = v->gain_high;
+}
+
+static int settle(struct verification *h)
+{
+    struct contest_verdict found = contest_verdict(&h->over_default.contest);
+    struct verify_result *v = h->verdict;
+    struct entry_row entry = v->claim;
+
+    v->kind = judge(h, &found);
+    v->rounds = found.rounds;
+    if (is_usable(h, CLAIMED))
+        v->now = found.challenge;
+    explain(h, v);
+    take_times(&found, &entry);
+    v->throttled = entry.throttled = 0;
+    for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
+        v->throttled += attempt_of(h, arm)->throttled;
+    entry.samples = found.rounds * (uint32_t)h->over_default.count;
+    for (int i = 0; i < h->over_default.count; i++)
+        entry.throttled += attempt_of(h, h->over_default.arms[i])->throttled;
+    entry.run = h->campaign->run.id;
+    entry.decided_s = time(NULL);
+    return v->kind == VERIFY_REFUTED ? refute(h, &entry) : keep(h, &entry);
+}
+
+static int try_claim(struct verification *h)
+{
+    name_plans(h);
+    TRY(recall(h));
+    TRY(hold(h));
+    return settle(h);
+}
+
+int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
+                 struct verify_result *verdict)
+{
+    struct verification h = { .campaign = campaign, .terms = terms, .verdict = verdict };
+    int rc = try_claim(&h);
+
+    bucket_forget(&h.bucket);
+    return rc;
+}
