@@ -284,7 +284,7 @@ static int one_round(struct measuring *m, size_t round, size_t bucket)
 
 /* Every bucket once, for a few rounds.  Opening a plan warms it, which takes three steps: bucket
  * after bucket in every round would do little else, where not all of them can stay open. */
-static int visit_all(struct measuring *m)
+static int visit_buckets(struct measuring *m)
 {
     size_t first = m->rounds.count;
     int order[ROUNDS_BUCKETS];
@@ -297,34 +297,36 @@ static int visit_all(struct measuring *m)
     return OK;
 }
 
+/* By ranks of its own: what a process happens to get (memory, cores, ports) favours one plan or
+ * another for as long as it lives, and a claim is of another process. */
+static int visit_all(struct measuring *m, const struct crew_setup *setup)
+{
+    int rc;
+
+    TRY(crew_open_launched(setup, &m->crew));
+    rc = set_layer(m);
+    if (!rc)
+        rc = visit_buckets(m);
+    crew_close(m->crew);
+    return rc;
+}
+
 /* What fits into the time, but never less than one visit for each half.  Another visit is begun
  * when half of it fits. */
-static int take_rounds(struct measuring *m)
+static int take_rounds(struct measuring *m, const struct launch_where *where)
 {
+    struct crew_setup setup = { .where = *where, .device = "auto", .timeout_s = 120 };
     int64_t begun_ns = host_clock_ns();
     double visits = 0;
 
     m->rounds =
         (struct paired_rounds){ .plans = m->subject.plan_count, .buckets = m->subject.count };
     do {
-        TRY(visit_all(m));
+        TRY(visit_all(m, &setup));
         visits++;
         m->seconds = (double)(host_clock_ns() - begun_ns) * 1e-9;
     } while (visits < 2 || m->seconds * (1 + .5 / visits) < m->options.seconds);
     return OK;
-}
-
-static int measure_on(struct measuring *m, const struct launch_where *where)
-{
-    struct crew_setup setup = { .where = *where, .device = "auto", .timeout_s = 120 };
-    int rc;
-
-    TRY(crew_open_launched(&setup, &m->crew));
-    rc = set_layer(m);
-    if (!rc)
-        rc = take_rounds(m);
-    crew_close(m->crew);
-    return rc;
 }
 
 /* ---- what they say */
@@ -466,7 +468,7 @@ static int measure(const struct verb_call *call, void *options)
     TRY(read_table(call->arguments[0], &m.subject));
     rc = launch_place(call->arguments[1], m.subject.shape.ranks, NULL, 0, &hosts, &where);
     if (!rc)
-        rc = measure_on(&m, &where);
+        rc = take_rounds(&m, &where);
     if (!rc)
         rc = report(&m);
     paired_rounds_free(&m.rounds);

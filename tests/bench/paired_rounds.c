@@ -233,12 +233,20 @@ static void draw_all(const struct paired_rounds *r, struct draw *draws)
     }
 }
 
+/* Whole visits are drawn, then rounds of each: rounds of one visit are more alike than rounds of
+ * two, and it is the next visit that an interval speaks of. */
 static void draw_again(const struct draw *from, uint64_t seed, uint64_t index, struct draw *to)
 {
+    uint32_t visits = (uint32_t)(from->count / ROUNDS_IN_VISIT);
+    uint32_t visit = 0;
+
     to->count = from->count;
-    for (size_t i = 0; i < to->count; i++)
-        to->rounds[i] =
-            from->rounds[random_below(seed, index * from->count + i, (uint32_t)from->count)];
+    for (size_t i = 0; i < to->count; i++) {
+        if (i % ROUNDS_IN_VISIT == 0)
+            visit = random_below(~seed, index * visits + i / ROUNDS_IN_VISIT, visits);
+        to->rounds[i] = from->rounds[visit * ROUNDS_IN_VISIT +
+                                     random_below(seed, index * from->count + i, ROUNDS_IN_VISIT)];
+    }
 }
 
 /* The rivals that one half chooses are judged by the other. */

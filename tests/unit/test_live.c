@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char folder[PATH_MAX], here[PATH_MAX];
+static char folder[PATH_MAX];
 static char said[4096]; /* all failures and remarks since it was cleared */
 
 static void hear(void *self, const char *format, va_list args)
@@ -494,7 +494,7 @@ static void a_wandering_capacity_pays_within_20000_steps(void)
     char file[PATH_MAX + 64];
     int best;
 
-    snprintf(file, sizeof(file), "%s/../data/clusters/h100-8nodes.txt", here);
+    snprintf(file, sizeof(file), "tests/data/clusters/h100-8nodes.txt");
     CHECK(modelled_open(file, &shape, 512, 16, 109, &m) == OK);
     for (uint32_t i = 0; i < STEPS; i++)
         trace[i] = modelled_wander(&m, 7, i, STEPS);
@@ -547,7 +547,7 @@ static void training_never_takes_longer_than_the_default_plan_and_the_share(void
         struct modelled m;
         char file[PATH_MAX + 64];
 
-        snprintf(file, sizeof(file), "%s/../data/clusters/%s.txt", here, clusters[i]);
+        snprintf(file, sizeof(file), "tests/data/clusters/%s.txt", clusters[i]);
         CHECK(modelled_open(file, &shape, 512, 32, 55, &m) == OK);
         log_to(hear, NULL);
         CHECK(moetune_open(fresh_path("never"), &m.shape, &options, &tuner) == MOE_OK);
@@ -1406,14 +1406,6 @@ static const struct test tests[] = {
     TEST(a_plan_that_kills_the_process_is_given_up),
 };
 
-/* The folder of the modelled clusters is beside this program's source. */
-static void find_clusters(void)
-{
-    const char *given = getenv("MOETUNE_TESTS");
-
-    snprintf(here, sizeof(here), "%s", given ? given : "tests");
-}
-
 int main(void)
 {
     int rc;
@@ -1421,7 +1413,6 @@ int main(void)
     snprintf(folder, sizeof(folder), "/tmp/moetune-live-XXXXXX");
     if (!mkdtemp(folder))
         return 1;
-    find_clusters();
     unsetenv("MOELOOKUP_FORCE");
     unsetenv("MOELOOKUP_DISABLE");
     unsetenv("MOELOOKUP_DB");
