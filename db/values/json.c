@@ -393,7 +393,7 @@ static bool add_short_number(struct json_text *t, double value)
 
     if (!(magnitude < 1e9) || (magnitude < 1e-4 && (magnitude != 0 || signbit(value))))
         return false;
-    millionths = llround(magnitude * 1e6);
+    millionths = (int64_t)(magnitude * 1e6 + 0.5); /* the library has no libm */
     if ((double)millionths / 1e6 != magnitude)
         return false;
     if (value < 0)

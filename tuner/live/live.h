@@ -11,6 +11,7 @@ struct live_setup {
     const char *path; /* NULL: the default place */
     struct moe_shape shape;
     const char *layer, *cluster, *axes; /* NULL as in struct moetune_options */
+    const struct effort *effort;        /* NULL: normal, and what less effort has decided stays */
     uint32_t window, seed;
     unsigned store_flags; /* of store_open() */
     double share, margin, harm;
