@@ -119,7 +119,7 @@ static int check_choices(const struct work *w, int rank, uint64_t t, const int32
 
 static int gate_token(struct work *w, int rank, uint64_t t)
 {
-    const int32_t *expert = w->batch->expert[rank] + t * w->k;
+    const int32_t *expert = w->batch->expert + (size_t)rank * w->batch->each + t * w->k;
     double most = -INFINITY, sum = 0, chosen = 0;
 
     for (uint32_t e = 0; e < w->E; e++) {
@@ -159,7 +159,7 @@ static int give_slots(struct work *w)
             return fail(ERR_NOMEM, "slots");
         for (uint32_t j = 0; j < w->k; j++)
             for (uint64_t t = 0; t < tokens; t++) {
-                int32_t e = w->batch->expert[q][t * w->k + j];
+                int32_t e = w->batch->expert[(size_t)q * w->batch->each + t * w->k + j];
 
                 if (e < 0 || (uint32_t)e >= w->E)
                     return fail(ERR_WRONG, "rank %d: no expert %d", q, e);

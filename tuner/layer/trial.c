@@ -58,27 +58,27 @@ static int step(void *self)
     return rc;
 }
 
-static int watch_one(struct one_step *one, struct disturbance *watch, struct measured *out)
+static int time_step(struct one_step one, struct disturbance *watch, struct measured *out)
 {
-    struct rig *rig = one->trial->rig;
+    struct rig *rig = one.trial->rig;
 
     if (rig->cold) /* on every rank or on none */
         TRY(world_settle(rig->world, engine_cool(rig->engine, rig->cold)));
-    return measure_watched(rig->world, rig->engine, watch, step, one, out);
+    return measure_once(rig->world, rig->engine, watch, step, &one, out);
 }
 
 int trial_step(struct trial *trial, enum step_mode mode, int64_t *ns)
 {
     struct measured measured;
 
-    TRY(watch_one(&(struct one_step){ trial, mode }, NULL, &measured));
+    TRY(time_step((struct one_step){ trial, mode }, NULL, &measured));
     *ns = measured.ns;
     return OK;
 }
 
 int trial_watch(struct trial *trial, struct disturbance *watch, struct measured *out)
 {
-    return watch_one(&(struct one_step){ trial, STEP_BOTH }, watch, out);
+    return time_step((struct one_step){ trial, STEP_BOTH }, watch, out);
 }
 
 int trial_warm(struct trial *trial, uint32_t steps)

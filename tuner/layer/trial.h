@@ -26,7 +26,7 @@ void trial_close(struct trial *trial); /* a zeroed one is fine */
 /* One step: a barrier, the step, the largest time over the ranks. */
 int trial_step(struct trial *trial, enum step_mode mode, int64_t *ns);
 
-/* One whole step, and what other processes took of it; `watch`: see measure_watched(). */
+/* One whole step, and what other processes took of it; `watch`: see measure_once(). */
 int trial_watch(struct trial *trial, struct disturbance *watch, struct measured *out);
 
 /* `steps` untimed steps (at least one), after which volumes are known. */

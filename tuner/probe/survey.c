@@ -244,19 +244,11 @@ static void choose_layer(const struct topology *t, struct probe *probe)
 
 static int open_layer(struct survey *s, uint64_t seed)
 {
-    const struct topology *t = world_topology(s->world);
-    uint32_t *tokens = calloc((size_t)t->ranks, sizeof(*tokens));
     struct data data = { .seed = seed };
-    int rc = world_settle(s->world, tokens ? OK : fail(ERR_NOMEM, "%d ranks", t->ranks));
 
-    choose_layer(t, s->probe);
+    choose_layer(world_topology(s->world), s->probe);
     data.shape = s->probe->shape;
-    for (int q = 0; tokens && q < t->ranks; q++)
-        tokens[q] = data.shape.tokens;
-    if (!rc)
-        rc = rig_open(s->world, s->engine, &data, tokens, 1, &s->rig);
-    free(tokens);
-    TRY(rc);
+    TRY(rig_open(s->world, s->engine, &data, NULL, 1, &s->rig));
     s->probe->capacity = s->rig->capacity;
     TRY(trial_open(s->rig, &s->probe->plan, &s->trial));
     return trial_warm(&s->trial, 2);

@@ -45,10 +45,12 @@ static int take_turn(void *self)
 static int time_one(struct timetable *table, const struct subject *s, int64_t *ns, int64_t *own_ns)
 {
     struct turn turn = { table, s, 0 };
+    struct measured measured;
 
     if (s->kind == SUBJECT_STEP)
         return trial_step(table->trial, STEP_BOTH, ns);
-    TRY(measure_once(table->world, table->bench->engine, take_turn, &turn, ns));
+    TRY(measure_once(table->world, table->bench->engine, NULL, take_turn, &turn, &measured));
+    *ns = measured.ns;
     *own_ns = turn.ns;
     return OK;
 }

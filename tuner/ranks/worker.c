@@ -192,16 +192,8 @@ void worker_close(struct worker *worker)
 static int open_rig(struct worker *worker, const struct moe_shape *shape, struct rig **out)
 {
     struct data data = { .shape = *shape, .seed = worker->data.seed };
-    uint32_t *tokens = malloc(shape->ranks * sizeof(*tokens));
-    int rc;
 
-    for (uint32_t q = 0; tokens && q < shape->ranks; q++)
-        tokens[q] = shape->tokens;
-    rc = world_settle(worker->world, tokens ? OK : fail(ERR_NOMEM, "%u ranks", shape->ranks));
-    if (!rc)
-        rc = rig_open(worker->world, &worker->engine, &data, tokens, 1, out);
-    free(tokens);
-    return rc;
+    return rig_open(worker->world, &worker->engine, &data, NULL, 1, out);
 }
 
 static int refuse(const char *what, int64_t needed, int64_t there, const char *how)

@@ -295,18 +295,12 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
                      const struct moe_plan *plans, size_t count, const struct run_options *o)
 {
     struct data data = { .shape = *shape, .seed = o->seed };
-    uint32_t *tokens = malloc(shape->ranks * sizeof(*tokens));
-    struct rig *rig = NULL;
+    struct rig *rig;
     int rc;
 
-    for (uint32_t q = 0; tokens && q < shape->ranks; q++)
-        tokens[q] = shape->tokens;
-    TRY_OUT(world_settle(world, tokens ? OK : fail(ERR_NOMEM, "%u ranks", shape->ranks)));
-    TRY_OUT(rig_open(world, engine, &data, tokens, o->factor, &rig));
+    TRY(rig_open(world, engine, &data, NULL, o->factor, &rig));
     rc = run_plans(rig, plans, count, o);
-out:
     rig_close(rig);
-    free(tokens);
     return rc;
 }
 

@@ -16,8 +16,8 @@ static int begin_together(struct world *world, struct disturbance *watch)
     return world_barrier(world);
 }
 
-int measure_watched(struct world *world, struct engine *engine, struct disturbance *watch,
-                    int (*once)(void *self), void *self, struct measured *out)
+int measure_once(struct world *world, struct engine *engine, struct disturbance *watch,
+                 int (*once)(void *self), void *self, struct measured *out)
 {
     int64_t begun_ns, agreed[3];
     int rc = begin_together(world, watch);
@@ -34,16 +34,6 @@ int measure_watched(struct world *world, struct engine *engine, struct disturban
     if (agreed[1] > 0)
         return -(int)agreed[1];
     *out = (struct measured){ agreed[0], agreed[2] };
-    return OK;
-}
-
-int measure_once(struct world *world, struct engine *engine, int (*once)(void *self), void *self,
-                 int64_t *ns)
-{
-    struct measured measured;
-
-    TRY(measure_watched(world, engine, NULL, once, self, &measured));
-    *ns = measured.ns;
     return OK;
 }
 
