@@ -79,28 +79,26 @@ static int agree_capacity(struct rig *rig, double factor)
 int rig_open(struct world *world, struct engine *engine, const struct data *data,
              const uint32_t *tokens, double factor, struct rig **out)
 {
+    uint32_t ranks = data->shape.ranks;
     struct rig *rig = calloc(1, sizeof(*rig));
-    int rc = rig ? OK : fail(ERR_NOMEM, "a rig");
+    uint32_t *mine = calloc(ranks, sizeof(*mine));
+    int rc = world_settle(world, rig && mine ? OK : fail(ERR_NOMEM, "a rig"));
 
-    if (rig) {
-        *rig = (struct rig){ .world = world, .engine = engine, .data = *data };
-        rig->tokens = malloc(data->shape.ranks * sizeof(*rig->tokens));
-        rc = rig->tokens ? OK : fail(ERR_NOMEM, "%u ranks", data->shape.ranks);
-    }
-    if (!rc) {
-        for (uint32_t q = 0; q < data->shape.ranks; q++)
-            rig->tokens[q] = tokens ? tokens[q] : data->shape.tokens;
-        rc = set_up(rig);
-    }
-    rc = world_settle(world, rc);
-    if (!rc)
-        rc = agree_capacity(rig, factor);
     if (rc) {
-        rig_close(rig);
+        free(rig);
+        free(mine);
         return rc;
     }
+    for (uint32_t q = 0; q < ranks; q++)
+        mine[q] = tokens ? tokens[q] : data->shape.tokens;
+    *rig = (struct rig){ .world = world, .engine = engine, .data = *data, .tokens = mine };
+    TRY_OUT(world_settle(world, set_up(rig)));
+    TRY_OUT(agree_capacity(rig, factor));
     *out = rig;
     return OK;
+out:
+    rig_close(rig);
+    return rc;
 }
 
 void rig_close(struct rig *rig)

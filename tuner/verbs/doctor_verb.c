@@ -1,7 +1,6 @@
 /* moetune doctor: what would make the numbers wrong here. */
 #include "common_rows.h"
 #include "doctor.h"
-#include "launch.h"
 #include "place.h"
 #include "status.h"
 #include "store.h"
@@ -70,7 +69,7 @@ static int run(const struct verb_call *call, void *options)
     struct doctor_options *o = options;
 
     o->where.hosts = call->arguments[0];
-    return launch_is_rank() ? place_join(&o->where, on_rank, o) : place_run(&o->where, call->argv);
+    return place_run(&o->where, call->argv, &(struct place_verb){ NULL, on_rank, o });
 }
 
 const struct verb doctor_verb = {

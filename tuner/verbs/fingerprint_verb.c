@@ -3,7 +3,6 @@
 #include "discover.h"
 #include "json.h"
 #include "known.h"
-#include "launch.h"
 #include "place.h"
 #include "sha256.h"
 #include "status.h"
@@ -174,7 +173,7 @@ static int run(const struct verb_call *call, void *options)
     if (o->file)
         return o->where.hosts ? fail(ERR_ARGUMENT, "hosts and --file: one of the two is wanted")
                               : print_file(o);
-    return launch_is_rank() ? place_join(&o->where, on_rank, o) : place_run(&o->where, call->argv);
+    return place_run(&o->where, call->argv, &(struct place_verb){ NULL, on_rank, o });
 }
 
 const struct verb fingerprint_verb = {

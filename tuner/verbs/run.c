@@ -4,7 +4,6 @@
 #include "common_rows.h"
 #include "fault.h"
 #include "gpu_list.h"
-#include "launch.h"
 #include "layer_options.h"
 #include "machine.h"
 #include "measure.h"
@@ -99,22 +98,19 @@ static int parse_plans(const struct option_list *list, const struct moe_shape *s
     return OK;
 }
 
-/* The largest capacity the rule can give; for factor 0 every token may choose the same expert. */
-static uint64_t capacity_bound(const struct run_options *o, const struct moe_shape *shape)
-{
-    return moe_capacity(o->factor, shape->top_k, shape->experts, shape->tokens, shape->tokens);
-}
-
 /* All plans are prepared at once, on every rank of this machine. */
 static int check_memory(const struct run_options *o, const struct moe_shape *shape,
                         const struct moe_plan *plans, size_t count, uint32_t neighbours)
 {
     bool on_gpu = !strcmp(gpus_device(o->where.device), "cuda");
     struct account_machine machine = { .on_host = !on_gpu };
+    /* The largest that the rule can give; for factor 0 every token may choose the same expert. */
+    uint64_t capacity =
+        moe_capacity(o->factor, shape->top_k, shape->experts, shape->tokens, shape->tokens);
     double bytes = (double)account_layer(shape, &machine), there;
 
     for (size_t i = 0; i < count; i++)
-        bytes += (double)account_plan(shape, &machine, &plans[i], capacity_bound(o, shape));
+        bytes += (double)account_plan(shape, &machine, &plans[i], capacity);
     if (o->check && !on_gpu)
         bytes += (double)reference_bytes(shape);
     there = on_gpu
@@ -354,32 +350,22 @@ static int on_rank(struct world *world, const void *options)
 }
 
 /* What is wrong with plans and sizes is found before any rank is started. */
-static int start_ranks(const struct run_options *o, char **argv)
+static int check(const struct launch_where *where, const void *options)
 {
+    const struct run_options *o = options;
+    uint32_t per_node = o->where.ranks_per_node ? o->where.ranks_per_node : where->ranks_per_node;
+    struct moe_shape shape = shape_on(o, where->ranks, per_node);
     struct moe_plan plans[PLANS_MAX];
-    struct launch_where where;
-    struct hosts hosts;
-    struct moe_shape shape;
     size_t count;
-    uint32_t per_node;
-    int rc = place_launch(&o->where, &hosts, &where);
 
-    if (!rc) {
-        per_node = o->where.ranks_per_node ? o->where.ranks_per_node : where.ranks_per_node;
-        shape = shape_on(o, where.ranks, per_node);
-        rc = check_options(o, &shape, where.ranks, plans, &count);
-    }
-    if (!rc)
-        rc = launch_verb(&where, argv);
-    hosts_free(&hosts);
-    return rc;
+    return check_options(o, &shape, where->ranks, plans, &count);
 }
 
 static int run(const struct verb_call *call, void *options)
 {
     const struct run_options *o = options;
 
-    return launch_is_rank() ? place_join(&o->where, on_rank, o) : start_ranks(o, call->argv);
+    return place_run(&o->where, call->argv, &(struct place_verb){ check, on_rank, o });
 }
 
 const struct verb run_verb = {
