@@ -303,7 +303,7 @@ static int visit_all(struct measuring *m, const struct crew_setup *setup)
 {
     int rc;
 
-    TRY(crew_open_launched(setup, &m->crew));
+    TRY(crew_open(setup, &m->crew));
     rc = set_layer(m);
     if (!rc)
         rc = visit_buckets(m);

@@ -59,7 +59,7 @@ int main(int count, char **arguments)
 
     cluster.noise_percent = cluster.outlier_percent = cluster.drift_percent = 0;
     if (!rc)
-        rc = crew_open_model(&cluster, 1, &a.crew);
+        rc = crew_open(&(struct crew_setup){ .model = &cluster, .seed = 1 }, &a.crew);
     if (!rc)
         rc = store_read(arguments[2], &a.store);
     if (!rc)

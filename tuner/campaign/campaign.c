@@ -125,7 +125,10 @@ static void idle(void *self)
 
 static int open_crew(struct campaign *c)
 {
-    struct crew_setup setup = { .where = c->where,
+    struct crew_setup setup = { .world = c->world,
+                                .model = c->setup.sim ? &c->cluster : NULL,
+                                .seed = c->setup.seed,
+                                .where = c->where,
                                 .ranks_per_node = c->setup.where.ranks_per_node,
                                 .device = c->setup.where.device,
                                 .virtual = c->setup.where.virtual,
@@ -135,10 +138,7 @@ static int open_crew(struct campaign *c)
                                 .idle = idle,
                                 .self = c };
 
-    if (c->setup.sim)
-        return crew_open_model(&c->cluster, c->setup.seed, &c->crew);
-    return c->world ? crew_open_around(c->world, &setup, &c->crew)
-                    : crew_open_launched(&setup, &c->crew);
+    return crew_open(&setup, &c->crew);
 }
 
 /* The quick part of `moetune doctor`: whoever measures anyway has been told. */

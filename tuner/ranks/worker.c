@@ -138,32 +138,23 @@ int worker_open_virtual(const struct virtual_options *virtual, uint32_t ranks_pe
     struct worker *worker = calloc(1, sizeof(*worker));
     int rc = worker ? fault_setup(0) : fail(ERR_NOMEM, "a worker");
 
-    if (!rc)
-        rc = virtual_open(virtual, ranks_per_node, device, &worker->world, &worker->engine);
-    if (rc) {
-        free(worker);
-        return rc;
-    }
+    TRY_OUT(rc);
+    TRY_OUT(virtual_open(virtual, ranks_per_node, device, &worker->world, &worker->engine));
     worker->owns_world = true;
     look_at_device(worker);
-    rc = open_watch(worker->world, worker);
-    if (rc)
-        worker_close(worker);
-    else
-        *out = worker;
+    TRY_OUT(open_watch(worker->world, worker));
+    *out = worker;
+    return OK;
+out:
+    worker_close(worker);
     return rc;
-}
-
-static void close_plans(struct worker *worker)
-{
-    while (worker->open_count)
-        trial_close(&worker->open[--worker->open_count]);
 }
 
 /* What can be opened again. */
 static void close_kept(struct worker *worker)
 {
-    close_plans(worker);
+    while (worker->open_count)
+        trial_close(&worker->open[--worker->open_count]);
     rig_close(worker->proof);
     worker->proof = NULL;
 }
