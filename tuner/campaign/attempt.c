@@ -58,7 +58,7 @@ static void wait_for_better(const struct campaign *c, const struct attempt *a)
 {
     uint32_t n = a->held_back > c->held_back ? a->held_back : c->held_back;
 
-    if (!c->setup.sim)
+    if (!c->setup->sim)
         usleep(25000u << n);
 }
 
@@ -77,6 +77,16 @@ static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row 
     if (!out->counts)
         wait_for_better(c, a);
     return OK;
+}
+
+static void show(struct campaign *c, const struct attempt *a, int64_t ns)
+{
+    char plan[PLAN_TEXT_BYTES];
+
+    moe_plan_format(&a->trial.key.plan, plan, sizeof(plan));
+    snprintf(c->run.now, sizeof(c->run.now), "bucket %u (c=%" PRIu64 ") %s", a->trial.key.bucket,
+             a->trial.capacity, plan);
+    progress_show(&c->progress, "%s %.3f ms", c->run.now, (double)ns * 1e-6);
 }
 
 int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, uint32_t round,
@@ -112,15 +122,7 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
                                               .run = c->run.id },
                         out));
     }
-    return campaign_commit(c);
-}
-
-void attempt_show(struct campaign *c, const struct attempt *a, int64_t ns)
-{
-    char plan[PLAN_TEXT_BYTES];
-
-    moe_plan_format(&a->trial.key.plan, plan, sizeof(plan));
-    snprintf(c->run.now, sizeof(c->run.now), "bucket %u (c=%" PRIu64 ") %s", a->trial.key.bucket,
-             a->trial.capacity, plan);
-    progress_show(&c->progress, "%s %.3f ms", c->run.now, (double)ns * 1e-6);
+    TRY(campaign_commit(c));
+    show(c, a, out->ns);
+    return OK;
 }

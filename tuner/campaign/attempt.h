@@ -14,11 +14,8 @@ struct step {
     bool counts; /* false: something held it back, and it is to be taken again */
 };
 
-/* One timed step, kept as a sample. */
+/* One timed step, kept as a sample, and said on the progress line and to `moetune status`. */
 int attempt_step(struct campaign *campaign, struct attempt *attempt, enum sample_kind kind,
                  uint32_t round, struct step *out);
-
-/* What is under way, for the progress line and `moetune status`. */
-void attempt_show(struct campaign *campaign, const struct attempt *attempt, int64_t ns);
 
 #endif

@@ -126,13 +126,13 @@ static void idle(void *self)
 static int open_crew(struct campaign *c)
 {
     struct crew_setup setup = { .world = c->world,
-                                .model = c->setup.sim ? &c->cluster : NULL,
-                                .seed = c->setup.seed,
+                                .model = c->setup->sim ? &c->cluster : NULL,
+                                .seed = c->setup->seed,
                                 .where = c->where,
-                                .ranks_per_node = c->setup.where.ranks_per_node,
-                                .device = c->setup.where.device,
-                                .virtual = c->setup.where.virtual,
-                                .timeout_s = c->setup.timeout_s,
+                                .ranks_per_node = c->setup->where.ranks_per_node,
+                                .device = c->setup->where.device,
+                                .virtual = c->setup->where.virtual,
+                                .timeout_s = c->setup->timeout_s,
                                 .deadline_ns = c->deadline_ns,
                                 .stop = &stop,
                                 .idle = idle,
@@ -157,7 +157,7 @@ static void say_what_is_wrong(const struct campaign *c)
 
 static int open_store(struct campaign *c)
 {
-    const struct campaign_setup *s = &c->setup;
+    const struct campaign_setup *s = c->setup;
     unsigned flags = (s->steal ? STORE_STEAL : 0u) | (s->repair ? STORE_REPAIR : 0u) |
                      (s->sim ? STORE_RELAXED : 0u);
     struct store *known;
@@ -177,7 +177,7 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
 {
     int rc;
 
-    progress_open(&c->progress, c->setup.quiet);
+    progress_open(&c->progress, c->setup->quiet);
     launch_on_stop(on_signal);
     rc = fault_setup(-1); /* ranks find a malformed MOETUNE_FAULT too; here it is said once */
     if (!rc)
@@ -202,8 +202,8 @@ static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
 
     if (!first)
         launch_on_stop(SIG_IGN);
-    TRY(place_check_started(&c->setup.where, c->world));
-    TRY(discover(c->world, c->setup.where.device, c->setup.where.ranks_per_node, &found));
+    TRY(place_check_started(&c->setup->where, c->world));
+    TRY(discover(c->world, c->setup->where.device, c->setup->where.ranks_per_node, &found));
     log_only(first);
     rc = discovery_check(&found);
     if (!rc)
@@ -219,12 +219,12 @@ static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
     struct worker *worker = NULL;
     int rc;
 
-    TRY(world_open((int)c->setup.where.ranks_per_node, &c->world));
+    TRY(world_open((int)c->setup->where.ranks_per_node, &c->world));
     rc = prepare_ranks(c, verb);
     if (!rc && world_topology(c->world)->rank == 0)
         rc = open_and_run(c, verb);
     else if (!rc && !(rc = world_settle(c->world, OK)))
-        if (!(rc = worker_open(c->world, c->setup.where.device, &worker)))
+        if (!(rc = worker_open(c->world, c->setup->where.device, &worker)))
             rc = worker_follow(worker);
     worker_close(worker);
     world_close(c->world);
@@ -236,8 +236,8 @@ static int lead_here(struct campaign *c, const struct campaign_verb *verb)
     struct cluster here = cluster_unknown();
     int rc = OK;
 
-    if (!c->setup.sim)
-        rc = place_find(&c->setup.where, &c->hosts, &c->where, &here);
+    if (!c->setup->sim)
+        rc = place_find(&c->setup->where, &c->hosts, &c->where, &here);
     if (!rc)
         rc = verb->prepare(verb->self, &here);
     if (!rc)
@@ -248,17 +248,17 @@ static int lead_here(struct campaign *c, const struct campaign_verb *verb)
 
 int campaign_lead(struct campaign *c, const struct campaign_verb *verb)
 {
-    TRY(campaign_check(&c->setup));
+    TRY(campaign_check(c->setup));
     c->begun_ns = host_clock_ns();
-    if (c->setup.budget_s > 0)
-        c->deadline_ns = c->begun_ns + (int64_t)(c->setup.budget_s * 1e9);
-    return launch_is_rank() && !c->setup.sim ? lead_ranks(c, verb) : lead_here(c, verb);
+    if (c->setup->budget_s > 0)
+        c->deadline_ns = c->begun_ns + (int64_t)(c->setup->budget_s * 1e9);
+    return launch_is_rank() && !c->setup->sim ? lead_ranks(c, verb) : lead_here(c, verb);
 }
 
 int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t limit_bytes)
 {
     struct order order = {
-        .kind = ORDER_LAYER, .shape = *shape, .seed = c->setup.seed, .limit_bytes = limit_bytes
+        .kind = ORDER_LAYER, .shape = *shape, .seed = c->setup->seed, .limit_bytes = limit_bytes
     };
     struct reply reply;
 
@@ -273,7 +273,7 @@ int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t li
 int campaign_recognise(struct campaign *c)
 {
     /* What is free now is nothing that the cluster is known by. */
-    if (!c->setup.sim)
+    if (!c->setup->sim)
         c->cluster.memory_gib = NAN;
     return recognise(c->store, &c->cluster, &c->cluster_id);
 }
@@ -285,7 +285,7 @@ int campaign_begin(struct campaign *c, const char *search, const char *effort, u
     *run = (struct run_row){ .cluster = c->cluster_id,
                              .state = RUN_RUNNING,
                              .started_s = time(NULL),
-                             .seed = c->setup.seed,
+                             .seed = c->setup->seed,
                              .buckets_planned = buckets };
     snprintf(run->search, sizeof(run->search), "%s", search);
     snprintf(run->effort, sizeof(run->effort), "%s", effort);

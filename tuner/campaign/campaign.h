@@ -30,7 +30,7 @@ struct campaign_setup {
 extern const struct option_row campaign_where_rows[], campaign_limit_rows[], campaign_table_rows[];
 
 struct campaign {
-    struct campaign_setup setup;
+    const struct campaign_setup *setup; /* borrowed */
     char path[PATH_MAX], command[1024]; /* the database; what to type to go on */
     struct cluster cluster;             /* set by `prepare` */
     int64_t cluster_id;                 /* since campaign_recognise() */

@@ -67,7 +67,7 @@ void between_infer(struct sweep *sweep, const struct entry_row *low, const struc
 bool between_doubtful(struct sweep *sweep, const struct entry_row *low,
                       const struct entry_row *high, uint32_t *bucket)
 {
-    double allowed = sweep->setup->effort->refine_above, worst;
+    double allowed = sweep->request->effort->refine_above, worst;
     bool found = false;
 
     if (allowed <= 0 || plan_equal(&low->plan, &high->plan))

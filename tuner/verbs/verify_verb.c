@@ -56,7 +56,7 @@ static const struct verify_options defaults = {
 };
 
 struct verifying {
-    struct verify_options options;
+    struct verify_options *options;
     struct campaign campaign;
     struct verify_terms terms;
     struct verify_entries claims;
@@ -156,7 +156,7 @@ static int print_text(const struct verifying *v)
         printf("          moetune tune measures again where %u entries are refuted\n", refuted);
     if (!backend_is_real(c->cluster.backend))
         printf("          %s: these rows never answer for a real cluster\n",
-               v->options.setup.sim ? "MODELLED" : "VIRTUAL RANKS");
+               v->options->setup.sim ? "MODELLED" : "VIRTUAL RANKS");
     return OK;
 }
 
@@ -165,7 +165,7 @@ static int print(void *self)
     struct verifying *v = self;
 
     verify_entries_sort(&v->claims);
-    if (!v->options.json)
+    if (!v->options->json)
         return print_text(v);
     print_json(v);
     return OK;
@@ -241,7 +241,7 @@ static int find_entries(struct verifying *v)
     if (rc)
         return rc == UNSUPPORTED ? no_such_machine(v) : rc;
     TRY(campaign_recognise(&v->campaign));
-    return verify_entries_find(&v->campaign, &v->options.wanted, &v->claims);
+    return verify_entries_find(&v->campaign, &v->options->wanted, &v->claims);
 }
 
 static int begin(struct verifying *v)
@@ -252,7 +252,7 @@ static int begin(struct verifying *v)
         note("goes on with a verification that was cut off: %u of %zu entries are done "
              "(--restart begins anew)",
              n.of[VERIFY_EARLIER], v->claims.count);
-    TRY(campaign_begin(&v->campaign, "verify", verify_only_words[v->options.wanted.kind],
+    TRY(campaign_begin(&v->campaign, "verify", verify_only_words[v->options->wanted.kind],
                        n.of[VERIFY_PENDING]));
     v->terms.first_run =
         v->claims.first_run < v->campaign.run.id ? v->claims.first_run : v->campaign.run.id;
@@ -286,7 +286,7 @@ static int check_shapes(const struct option_list *shapes)
 static int prepare(void *self, const struct cluster *here)
 {
     struct verifying *v = self;
-    struct verify_options *o = &v->options;
+    struct verify_options *o = v->options;
 
     TRY(check_shapes(&o->wanted.shapes));
     if (o->buckets)
@@ -306,9 +306,9 @@ static int start(const struct verb_call *call, void *options)
 
     if (!v)
         return fail(ERR_NOMEM, "the verification");
-    v->options = *(struct verify_options *)options;
-    v->options.setup.where.hosts = call->arguments[0];
-    v->campaign.setup = v->options.setup;
+    v->options = options;
+    v->options->setup.where.hosts = call->arguments[0];
+    v->campaign.setup = &v->options->setup;
     campaign_command(&v->campaign, call->argv + 1, "--restart");
     rc = campaign_lead(&v->campaign, &verb);
     verify_entries_free(&v->claims);

@@ -181,7 +181,7 @@ static void tell(struct question *q, int arm, int64_t ns)
 static void ask(struct verification *h, struct question *q, int count, int holder, int in_force)
 {
     struct contest_settings settings = { .margin = h->terms->margin,
-                                         .seed = h->campaign->setup.seed ^ h->bucket.key.bucket };
+                                         .seed = h->campaign->setup->seed ^ h->bucket.key.bucket };
     struct moe_plan plans[2];
 
     q->count = count;
@@ -263,7 +263,6 @@ static int meet(struct verification *h)
             tell(&h->over_default, arm, step.ns);
             tell(&h->over_claim, arm, step.ns);
         }
-        attempt_show(h->campaign, a, step.ns);
     }
     return OK;
 }
