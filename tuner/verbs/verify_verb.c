@@ -116,15 +116,10 @@ static int verify_all(struct verifying *v)
 
 /* ---- what is said at the end */
 
-static struct verify_count count_of(const struct verifying *v)
-{
-    return verify_count(v->claims.verdicts, v->claims.count);
-}
-
 static void print_json(const struct verifying *v)
 {
     const struct campaign *c = &v->campaign;
-    struct verify_count n = count_of(v);
+    struct verify_count n = verify_count(&v->claims);
 
     printf("{\"state\": \"%s\", \"db\": ", run_state_words[c->run.state]);
     json_quote(c->path, stdout);
@@ -135,19 +130,19 @@ static void print_json(const struct verifying *v)
     for (int kind = 0; kind <= VERIFY_REFUTED; kind++)
         printf(", \"%s\": %u", verify_words[kind], n.of[kind]);
     printf(",\n\"entries\": ");
-    verify_json(v->claims.verdicts, v->claims.count, stdout);
+    verify_json(&v->claims, stdout);
     printf("}\n");
 }
 
 static int print_text(const struct verifying *v)
 {
     const struct campaign *c = &v->campaign;
-    struct verify_count n = count_of(v);
+    struct verify_count n = verify_count(&v->claims);
     uint32_t refuted = n.of[VERIFY_REFUTED] + n.refuted_earlier + v->claims.waiting;
     char took[32];
 
     progress_duration((double)(host_clock_ns() - c->begun_ns) * 1e-9, took, sizeof(took));
-    TRY(verify_table(c->store, v->claims.verdicts, v->claims.count, stdout));
+    TRY(verify_table(c->store, &v->claims, stdout));
     printf("steps     %" PRIu64 ", %" PRIu64 " to warm up, in %s\n", c->run.samples_default,
            c->run.samples_warm, took);
     campaign_print_heat(c, stdout);
@@ -246,7 +241,7 @@ static int find_entries(struct verifying *v)
 
 static int begin(struct verifying *v)
 {
-    struct verify_count n = count_of(v);
+    struct verify_count n = verify_count(&v->claims);
 
     if (n.of[VERIFY_EARLIER])
         note("goes on with a verification that was cut off: %u of %zu entries are done "
@@ -268,7 +263,7 @@ static int run(void *self)
     TRY(find_entries(v));
     TRY(begin(v));
     rc = campaign_finish(&v->campaign, verify_all(v), print, v);
-    n = count_of(v);
+    n = verify_count(&v->claims);
     return !rc && n.of[VERIFY_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
 }
 
