@@ -11,19 +11,15 @@
 
 enum { WORTH_NS = 2000000, REPEATS_MOST = 32 };
 
-struct subject *timetable_add(struct timetable *table, enum subject_kind kind)
+int timetable_add(struct timetable *table, enum subject_kind kind, struct subject **out)
 {
-    struct subject *s;
-
-    if (table->count == TIMETABLE_SUBJECTS) {
-        fail(ERR_NOMEM, "more than %d things to measure", TIMETABLE_SUBJECTS);
-        return NULL;
-    }
-    s = &table->subjects[table->count++];
-    memset(s, 0, sizeof(*s));
-    s->kind = kind;
-    s->repeats = 1;
-    return s;
+    if (table->count == TIMETABLE_SUBJECTS)
+        return fail(ERR_NOMEM, "more than %d things to measure", TIMETABLE_SUBJECTS);
+    *out = &table->subjects[table->count++];
+    memset(*out, 0, sizeof(**out));
+    (*out)->kind = kind;
+    (*out)->repeats = 1;
+    return OK;
 }
 
 struct turn {

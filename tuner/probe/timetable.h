@@ -43,8 +43,8 @@ struct timetable {
     double seconds; /* that the rounds took */
 };
 
-/* Room for one more, zeroed; NULL, said once, if there is none. */
-struct subject *timetable_add(struct timetable *table, enum subject_kind kind);
+/* One more, zeroed; ERR_NOMEM, on all ranks or on none, if there is no room. */
+int timetable_add(struct timetable *table, enum subject_kind kind, struct subject **out);
 
 /* The time of one go after a first one that warms up: the least of two.  Collective. */
 int timetable_try(struct timetable *table, struct subject *subject, int64_t *ns);
