@@ -26,12 +26,6 @@ static const struct option_row rows[] = {
 
 static const struct doctor_options defaults = { .where = PLACE_DEFAULTS };
 
-static void append(struct findings *to, const struct findings *from)
-{
-    for (int i = 0; i < from->count && to->count < FINDINGS_MAX; i++)
-        to->list[to->count++] = from->list[i];
-}
-
 /* Where the database lies is rank 0's affair. */
 static int report(const struct doctor_options *o, const struct findings *of_ranks)
 {
@@ -40,7 +34,8 @@ static int report(const struct doctor_options *o, const struct findings *of_rank
 
     TRY(store_path(o->db, false, path, sizeof(path)));
     doctor_database(path, &all);
-    append(&all, of_ranks);
+    for (int i = 0; i < of_ranks->count && all.count < FINDINGS_MAX; i++)
+        all.list[all.count++] = of_ranks->list[i];
     if (o->json)
         findings_print_json(&all, stdout);
     else

@@ -201,15 +201,6 @@ static int print_all(struct tune_request *r, struct store *store)
     return OK;
 }
 
-/* What `probe` measured of this machine, if it did. */
-static void learn(struct tune_request *r, struct store *store)
-{
-    struct cluster known;
-
-    if (known_cluster(store, &r->cluster, &known))
-        tune_request_learn(r, &known);
-}
-
 static int find_place(const struct tune_options *o, struct cluster *here)
 {
     struct launch_where where;
@@ -223,7 +214,7 @@ static int find_place(const struct tune_options *o, struct cluster *here)
 static int run(const struct verb_call *call, void *options)
 {
     struct tune_options *o = options;
-    struct cluster here = cluster_unknown();
+    struct cluster here = cluster_unknown(), known;
     struct tune_request request;
     struct store *store;
     bool none;
@@ -233,7 +224,8 @@ static int run(const struct verb_call *call, void *options)
     TRY(o->setup.sim ? OK : find_place(o, &here));
     TRY(tune_request_make(o, &here, &request));
     store = known_open(o->setup.db);
-    learn(&request, store);
+    if (known_cluster(store, &request.cluster, &known))
+        tune_request_learn(&request, &known);
     rc = print_all(&request, store);
     if (!rc) {
         fflush(stdout);

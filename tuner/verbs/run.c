@@ -67,7 +67,6 @@ static const struct option_row rows[] = {
 /* One plan under measurement. */
 struct subject {
     struct trial trial;
-    int64_t *samples[STEP_MODES];
     struct spread spread[STEP_MODES];
     int64_t dropped;
     double error; /* of the check, as a share of what is allowed */
@@ -137,31 +136,24 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
 
 static int measure_all(struct subject *subjects, int count, const struct run_options *o)
 {
-    int n = count * STEP_MODES, rc = OK;
-    int *order = calloc((size_t)n, sizeof(*order));
+    int n = count * STEP_MODES, *order = calloc((size_t)n, sizeof(*order)), rc;
+    int64_t *samples = calloc((size_t)n * o->reps, sizeof(*samples));
 
-    for (int i = 0; i < n && order; i++) {
-        subjects[i / STEP_MODES].samples[i % STEP_MODES] = calloc(o->reps, sizeof(int64_t));
-        if (!subjects[i / STEP_MODES].samples[i % STEP_MODES])
-            rc = ERR_NOMEM;
-    }
-    if (!order || rc)
-        rc = fail(ERR_NOMEM, "%u samples", o->reps);
+    rc = order && samples ? OK : fail(ERR_NOMEM, "%u samples", o->reps);
     TRY_OUT(world_settle(subjects[0].trial.rig->world, rc));
     for (uint32_t round = 0; round < o->reps; round++) {
         measure_order(o->seed, round, n, order);
-        for (int i = 0; i < n; i++) {
-            struct subject *s = &subjects[order[i] / STEP_MODES];
-            enum step_mode mode = (enum step_mode)(order[i] % STEP_MODES);
-
-            TRY_OUT(trial_step(&s->trial, mode, &s->samples[mode][round]));
-        }
+        for (int i = 0; i < n; i++)
+            TRY_OUT(trial_step(&subjects[order[i] / STEP_MODES].trial,
+                               (enum step_mode)(order[i] % STEP_MODES),
+                               &samples[(size_t)order[i] * o->reps + round]));
     }
     for (int i = 0; i < n; i++)
         subjects[i / STEP_MODES].spread[i % STEP_MODES] =
-            spread_of(subjects[i / STEP_MODES].samples[i % STEP_MODES], o->reps);
+            spread_of(&samples[(size_t)i * o->reps], o->reps);
 out:
     free(order);
+    free(samples);
     return rc;
 }
 
@@ -278,11 +270,8 @@ static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t count
         rc = measure_all(subjects, (int)count, o);
     if (!rc && world_topology(rig->world)->rank == 0)
         (o->json ? print_json : print_text)(rig, subjects, count, o);
-    for (size_t i = 0; subjects && i < count; i++) {
+    for (size_t i = 0; subjects && i < count; i++)
         trial_close(&subjects[i].trial);
-        for (int mode = 0; mode < STEP_MODES; mode++)
-            free(subjects[i].samples[mode]);
-    }
     free(subjects);
     return rc;
 }
