@@ -5,23 +5,18 @@
 #include "random.h"
 #include "status.h"
 
-/* Ranks look at different speeds, and wait in the barrier for whom the kernel kept: both belong to
- * no step, so the account begins between two barriers. */
-static int begin_together(struct world *world, struct disturbance *watch)
-{
-    TRY(world_barrier(world));
-    if (!watch)
-        return OK;
-    disturbance_begin(watch);
-    return world_barrier(world);
-}
-
 int measure_once(struct world *world, struct engine *engine, struct disturbance *watch,
                  int (*once)(void *self), void *self, struct measured *out)
 {
     int64_t begun_ns, agreed[3];
-    int rc = begin_together(world, watch);
+    int rc = world_barrier(world);
 
+    /* Ranks look at different speeds, and wait in the barrier for whom the kernel kept: both belong
+     * to no step, so the account begins between two barriers. */
+    if (!rc && watch) {
+        disturbance_begin(watch);
+        rc = world_barrier(world);
+    }
     begun_ns = host_clock_ns();
     if (!rc && engine)
         rc = engine_begin(engine);

@@ -81,18 +81,11 @@ static int load_sample(void *self, const struct trial_row *trial, const struct s
     return remember(b, (struct told){ arm, sample->kind, sample->round, sample->ns });
 }
 
-static int load_entry(struct bucket *b)
-{
-    int rc = dictionary_entry(b->dictionary, b->key.bucket, &b->entry);
-
-    b->known = rc == OK;
-    return rc < 0 ? rc : OK;
-}
-
 int bucket_load(struct bucket *b)
 {
     const struct dictionary *d = b->dictionary;
     const struct bucket_key *k = &b->key;
+    int rc;
 
     if (b->attempts)
         return OK;
@@ -101,7 +94,10 @@ int bucket_load(struct bucket *b)
         return fail(ERR_NOMEM, "plans of a bucket");
     for (int arm = 0; arm < (int)d->arm_count; arm++)
         b->attempts[arm] = new_attempt(b, arm);
-    TRY(load_entry(b));
+    rc = dictionary_entry(d, k->bucket, &b->entry);
+    if (rc < 0)
+        return rc;
+    b->known = rc == OK;
     TRY(store_trials(d->store, k->cluster, k->shape, k->window, k->bucket, load_trial, b));
     return store_samples(d->store, k->cluster, k->shape, k->window, k->bucket, load_sample, b);
 }

@@ -12,7 +12,7 @@ double between_expected_us(struct sweep *sweep, uint32_t bucket, const struct mo
 
 static bool fits(struct sweep *sweep, uint32_t bucket, int arm)
 {
-    return arm >= 0 && space_bytes(sweep->space, arm, bucket) <= sweep->space->memory_limit_bytes;
+    return arm >= 0 && space_fits(sweep->space, arm, bucket);
 }
 
 static bool plan_fits(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan)

@@ -49,11 +49,6 @@ static int add_layer(struct tune_request *r, const struct traffic_layer *layer)
     return tune_request_add(r, &shape, layer->window, range, layer);
 }
 
-static bool is_here(const struct moe_shape *shape, const struct cluster *c)
-{
-    return shape->ranks == c->ranks && shape->ranks_per_node == c->ranks_per_node;
-}
-
 int misses_spaces(struct tune_request *r)
 {
     size_t elsewhere = 0;
@@ -61,7 +56,9 @@ int misses_spaces(struct tune_request *r)
     for (int i = 0; i < r->options->misses.count; i++)
         TRY(traffic_read(r->options->misses.items[i], &r->traffic));
     for (size_t i = 0; i < r->traffic.count; i++) {
-        if (is_here(&r->traffic.layers[i].shape, &r->cluster))
+        const struct moe_shape *shape = &r->traffic.layers[i].shape;
+
+        if (shape->ranks == r->cluster.ranks && shape->ranks_per_node == r->cluster.ranks_per_node)
             TRY(add_layer(r, &r->traffic.layers[i]));
         else
             elsewhere++;

@@ -147,8 +147,7 @@ static int find_usable(struct settling *s)
         TRY(bucket_load(b));
         for (int arm = 0; arm < (int)space->arm_count; arm++)
             s->seats[i].usable[arm] =
-                b->attempts[arm].usable &&
-                space_bytes(space, arm, b->key.bucket) <= space->memory_limit_bytes;
+                b->attempts[arm].usable && space_fits(space, arm, b->key.bucket);
     }
     return OK;
 }

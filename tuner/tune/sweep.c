@@ -24,16 +24,13 @@ static int get(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
 /* An entry that need not be measured again. */
 static int is_known(struct sweep *sweep, uint32_t bucket, bool *known)
 {
-    struct entry_row entry;
-    int rc = get(sweep, bucket, &entry);
+    struct entry_row e;
+    int rc = get(sweep, bucket, &e);
 
-    *known = false;
-    if (rc < 0)
-        return rc;
-    *known = rc == OK && !entry.inferred && !entry.stale && entry.tier != TIER_IMPORTED &&
-             entry_is_decided(&entry) &&
-             effort_rank(entry.effort) >= effort_rank(sweep->request->effort->name);
-    return OK;
+    *known = rc == OK && !e.inferred && !e.stale && e.tier != TIER_IMPORTED &&
+             entry_is_decided(&e) &&
+             effort_rank(e.effort) >= effort_rank(sweep->request->effort->name);
+    return rc < 0 ? rc : OK;
 }
 
 static int measure(struct sweep *sweep, uint32_t bucket)
@@ -297,25 +294,23 @@ int sweep_layer(struct campaign *campaign, const struct tune_request *request, s
 
 /* ---- misses */
 
-/* The ranks know one layer at a time. */
-static int run_miss(struct sweep *sweeps, size_t count, const struct miss *miss)
-{
-    for (size_t i = 0; i < count; i++)
-        sweeps[i].told = sweeps[i].told && i == miss->space;
-    return visit(&sweeps[miss->space], miss->bucket);
-}
-
 static int run_misses(struct sweep *sweeps, size_t count, const struct misses *misses)
 {
+    struct sweep *last = NULL;
     int rc = OK;
 
-    for (size_t i = 0; i < misses->count && !rc; i++)
-        rc =
-            campaign_over(sweeps[0].campaign) ? ERR_CUT : run_miss(sweeps, count, &misses->list[i]);
+    for (size_t i = 0; i < misses->count && !rc; i++) {
+        struct sweep *sweep = &sweeps[misses->list[i].space];
+
+        if (last && last != sweep)
+            last->told = false; /* the ranks know one layer at a time */
+        last = sweep;
+        rc = campaign_over(sweep->campaign) ? ERR_CUT : visit(sweep, misses->list[i].bucket);
+    }
     if (rc && rc != ERR_CUT)
         return rc;
     for (size_t i = 0; i < count; i++) {
-        sweeps[i].told = false; /* the ranks know one layer at a time */
+        sweeps[i].told = false;
         rc = conclude(&sweeps[i], rc);
         if (rc && rc != ERR_CUT)
             return rc;

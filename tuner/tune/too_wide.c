@@ -49,8 +49,7 @@ static struct probing probe_at(struct sweep *sweep, const struct failures *f, ui
                          .lower_end = lower_end_of(space, bucket) };
 
     for (int arm = 0; arm < (int)space->arm_count; arm++)
-        p.usable[arm] =
-            !f->failed[arm] && space_bytes(space, arm, bucket) <= space->memory_limit_bytes;
+        p.usable[arm] = !f->failed[arm] && space_fits(space, arm, bucket);
     return p;
 }
 

@@ -249,17 +249,12 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
     return OK;
 }
 
-static int add_space(struct tune_request *r, const struct moe_shape *shape)
-{
-    return tune_request_add(r, shape, r->options->window, r->options->buckets, NULL);
-}
-
 static int add_layer(struct tune_request *r, const struct layer_options *layer)
 {
     struct moe_shape shape =
         layer_options_shape(layer, r->cluster.ranks, r->cluster.ranks_per_node);
 
-    return add_space(r, &shape);
+    return tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL);
 }
 
 static int add_text(struct tune_request *r, const char *text)
