@@ -240,14 +240,14 @@ struct measuring {
 };
 
 /* Per rank; beyond it ranks close the plans that were not used for longest. */
-static const int64_t limit_bytes = (int64_t)1 << 30;
+static const int64_t memory_limit_bytes = (int64_t)1 << 30;
 
 static int set_layer(struct measuring *m)
 {
     struct order order = { .kind = ORDER_LAYER,
                            .shape = m->subject.shape,
                            .seed = m->options.seed,
-                           .limit_bytes = limit_bytes };
+                           .memory_limit_bytes = memory_limit_bytes };
     struct reply reply;
 
     TRY(crew_do(m->crew, &order, &reply));

@@ -19,7 +19,7 @@ static int step_ns(struct crew *crew, const struct moe_shape *shape, struct moe_
                    int64_t *ns)
 {
     struct order order = {
-        .kind = ORDER_LAYER, .shape = *shape, .seed = 1, .limit_bytes = INT64_MAX
+        .kind = ORDER_LAYER, .shape = *shape, .seed = 1, .memory_limit_bytes = INT64_MAX
     };
     struct reply reply;
 

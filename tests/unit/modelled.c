@@ -14,7 +14,7 @@
 static int measure(struct modelled *m, struct crew *crew)
 {
     struct order order = {
-        .kind = ORDER_LAYER, .shape = m->shape, .seed = 1, .limit_bytes = INT64_MAX
+        .kind = ORDER_LAYER, .shape = m->shape, .seed = 1, .memory_limit_bytes = INT64_MAX
     };
     struct reply reply;
 

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes, int64_t limit_bytes)
+int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes,
+                     int64_t memory_limit_bytes)
 {
     char needs[ACCOUNT_TEXT_BYTES], allowed[ACCOUNT_TEXT_BYTES];
     struct trial_row *trial = &a->trial;
@@ -22,7 +23,7 @@ int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes, int64
     trial->state = TRIAL_RULED_OUT;
     trial->memory_bytes = bytes;
     account_text(bytes, needs);
-    account_text(limit_bytes, allowed);
+    account_text(memory_limit_bytes, allowed);
     snprintf(trial->message, sizeof(trial->message), "needs %s per rank, %s are allowed", needs,
              allowed);
     return store_trial_update(c->store, trial);

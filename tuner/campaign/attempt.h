@@ -5,9 +5,9 @@
 #include "campaign.h"
 #include "ledger.h"
 
-/* Needs `bytes` per rank where `limit_bytes` are allowed: never runs. */
+/* Needs `bytes` per rank where `memory_limit_bytes` are allowed: never runs. */
 int attempt_rule_out(struct campaign *campaign, struct attempt *attempt, int64_t bytes,
-                     int64_t limit_bytes);
+                     int64_t memory_limit_bytes);
 
 struct step {
     int64_t ns;  /* 0: it failed; the row says how, and that is no error */

@@ -35,7 +35,7 @@ const struct option_row campaign_limit_rows[] = {
       "table is usable" },
     { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
       .least = 0.001, .most = 1e6 },
-    { "max-memory", "BYTES", OPTION_BYTES, AT(max_memory_bytes),
+    { "max-memory", "BYTES", OPTION_BYTES, AT(memory_limit_bytes),
       "per rank, as 512MiB or 2GiB (0.8 of the least free share)" },
     { NULL },
 };
@@ -63,10 +63,10 @@ int campaign_check(const struct campaign_setup *s)
     return OK;
 }
 
-int64_t campaign_memory(const struct campaign_setup *setup, const struct cluster *cluster)
+int64_t campaign_memory_limit(const struct campaign_setup *setup, const struct cluster *cluster)
 {
-    if (setup->max_memory_bytes)
-        return setup->max_memory_bytes;
+    if (setup->memory_limit_bytes)
+        return setup->memory_limit_bytes;
     return isnan(cluster->memory_gib) ? INT64_MAX : (int64_t)(cluster->memory_gib * 0x1p30);
 }
 
@@ -255,11 +255,12 @@ int campaign_lead(struct campaign *c, const struct campaign_verb *verb)
     return launch_is_rank() && !c->setup->sim ? lead_ranks(c, verb) : lead_here(c, verb);
 }
 
-int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t limit_bytes)
+int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t memory_limit_bytes)
 {
-    struct order order = {
-        .kind = ORDER_LAYER, .shape = *shape, .seed = c->setup->seed, .limit_bytes = limit_bytes
-    };
+    struct order order = { .kind = ORDER_LAYER,
+                           .shape = *shape,
+                           .seed = c->setup->seed,
+                           .memory_limit_bytes = memory_limit_bytes };
     struct reply reply;
 
     TRY(crew_do(c->crew, &order, &reply));

@@ -21,7 +21,7 @@ double replay_ns(const struct cluster *cluster, const struct moe_shape *shape,
                  const struct moe_plan *plan, uint64_t capacity)
 {
     struct cluster c = *cluster;
-    struct order layer = { .kind = ORDER_LAYER, .shape = *shape, .limit_bytes = INT64_MAX };
+    struct order layer = { .kind = ORDER_LAYER, .shape = *shape, .memory_limit_bytes = INT64_MAX };
     struct order step = { .kind = ORDER_STEP, .plan = *plan, .capacity = capacity };
     struct reply reply = { .state = TRIAL_FAILED };
     struct worker *worker = NULL;

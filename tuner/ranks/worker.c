@@ -30,7 +30,7 @@ struct worker {
     struct rig *proof; /* where plans are checked: at one capacity, so that one reference serves */
     struct account_machine machine;
     int64_t sharers;             /* ranks whose device has the same memory, this one included */
-    int64_t limit_bytes;         /* of all that is allocated for the layer */
+    int64_t memory_limit_bytes;  /* of all that is allocated for the layer */
     struct trial open[OPEN_MAX]; /* most recently used first */
     int open_count;
     struct moe_plan checked[SEARCH_ARMS_MAX];
@@ -214,9 +214,9 @@ static int set_layer(struct worker *worker, const struct order *order)
 
     close_layer(worker);
     worker->data = (struct data){ .shape = order->shape, .seed = order->seed };
-    worker->limit_bytes = order->limit_bytes;
-    if (bytes > worker->limit_bytes)
-        return refuse("the layer", bytes, worker->limit_bytes, "allowed");
+    worker->memory_limit_bytes = order->memory_limit_bytes;
+    if (bytes > worker->memory_limit_bytes)
+        return refuse("the layer", bytes, worker->memory_limit_bytes, "allowed");
     TRY(ask_for(worker, "the layer", bytes));
     return open_rig(worker, &order->shape, &worker->rig);
 }
@@ -285,11 +285,12 @@ static int make_room(struct worker *worker, const struct order *order)
     int64_t layer = account_layer(shape, machine), check = 0;
     int64_t needed = account_alone(shape, machine, &order->plan, order->capacity);
 
-    if (needed > worker->limit_bytes)
-        return refuse("this plan", needed, worker->limit_bytes, "allowed");
+    if (needed > worker->memory_limit_bytes)
+        return refuse("this plan", needed, worker->memory_limit_bytes, "allowed");
     for (int i = 0; i < worker->open_count; i++)
         needed = account_sum(needed, worker->open[i].memory_bytes - layer);
-    while (worker->open_count && (needed > worker->limit_bytes || worker->open_count == OPEN_MAX)) {
+    while (worker->open_count &&
+           (needed > worker->memory_limit_bytes || worker->open_count == OPEN_MAX)) {
         needed -= worker->open[worker->open_count - 1].memory_bytes - layer;
         trial_close(&worker->open[--worker->open_count]);
     }

@@ -301,7 +301,7 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
 
     TRY(tune_cluster(options->setup.sim, here, &r.cluster));
     r.machine = machine_guess(&r.cluster);
-    r.memory_limit_bytes = campaign_memory(&options->setup, &r.cluster);
+    r.memory_limit_bytes = campaign_memory_limit(&options->setup, &r.cluster);
     r.spaces = calloc(TUNE_LAYERS_MAX, sizeof(*r.spaces));
     r.asked = calloc(TUNE_LAYERS_MAX, sizeof(*r.asked));
     TRY_OUT(r.spaces && r.asked ? OK : fail(ERR_NOMEM, "the layers"));
@@ -315,7 +315,7 @@ out:
 
 int tune_request_fits(const struct tune_request *r, bool *none)
 {
-    const char *how = r->options->setup.max_memory_bytes ? "allowed" : "free";
+    const char *how = r->options->setup.memory_limit_bytes ? "allowed" : "free";
     char shape[SHAPE_TEXT_BYTES], needs[ACCOUNT_TEXT_BYTES], there[ACCOUNT_TEXT_BYTES];
     int rc = OK;
 

@@ -289,7 +289,7 @@ static int prepare(void *self, const struct cluster *here)
     TRY(tune_cluster(o->setup.sim, here, &v->campaign.cluster));
     v->terms.margin = o->margin;
     v->terms.machine = tune_machine(&v->campaign.cluster);
-    v->terms.memory_limit_bytes = campaign_memory(&o->setup, &v->campaign.cluster);
+    v->terms.memory_limit_bytes = campaign_memory_limit(&o->setup, &v->campaign.cluster);
     return OK;
 }
 
