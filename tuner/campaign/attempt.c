@@ -48,11 +48,6 @@ static int conclude(struct campaign *c, struct attempt *a, const struct reply *r
 /* In a row: of one plan, or of the machine.  What is disturbed for longer is how it runs. */
 enum { PATIENCE = 4 };
 
-static bool is_patient(const struct campaign *c, const struct attempt *a)
-{
-    return a->held_back < PATIENCE && c->held_back < PATIENCE;
-}
-
 /* Ever longer: 50 ms to .4 s.  A step that follows at once finds the same heat, or the same rival.
  */
 static void wait_for_better(const struct campaign *c, const struct attempt *a)
@@ -69,7 +64,8 @@ static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row 
     bool disturbed = s->gpu.throttled != SAMPLE_FREE || heat_lost_much(s->ns, s->lost_ns);
 
     if (disturbed)
-        s->gpu.throttled = is_patient(c, a) ? SAMPLE_SET_ASIDE : SAMPLE_DISTURBED;
+        s->gpu.throttled = a->held_back < PATIENCE && c->held_back < PATIENCE ? SAMPLE_SET_ASIDE
+                                                                              : SAMPLE_DISTURBED;
     a->held_back = disturbed ? a->held_back + 1 : 0;
     c->held_back = disturbed ? c->held_back + 1 : 0;
     out->counts = ledger_counts(a, s);

@@ -211,7 +211,7 @@ static int spawn(const struct launch_where *where, char **argv, const int stream
     return pid < 0 ? fail(ERR_LAUNCH, "cannot start a process: %s", strerror(errno)) : OK;
 }
 
-int launch_ranks(const struct launch_where *where, char **argv, int *exit_code)
+static int run_ranks(const struct launch_where *where, char **argv, int *exit_code)
 {
     struct sigaction action = { .sa_handler = pass_on };
     char how[128];
@@ -458,7 +458,7 @@ int launch_reach(const struct launch_where *where)
 
 int launch_verb(const struct launch_where *where, char **argv)
 {
-    int code, rc = launch_ranks(where, argv, &code);
+    int code, rc = run_ranks(where, argv, &code);
 
     if (rc || code == 1)
         launch_reach(where);

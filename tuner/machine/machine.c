@@ -362,9 +362,8 @@ static uint32_t units_of(const struct host_facts *f)
 static bool share_gpu(const struct host_facts *facts, uint32_t ranks)
 {
     for (uint32_t i = 0; i < ranks; i++)
-        for (uint32_t j = 0; j < i && *facts[i].bus; j++)
-            if (!strcmp(facts[i].bus, facts[j].bus) && !strcmp(facts[i].host, facts[j].host))
-                return true;
+        if (*facts[i].bus && ranks_beside(facts, ranks, &facts[i]) > 1)
+            return true;
     return false;
 }
 

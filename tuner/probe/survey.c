@@ -237,8 +237,8 @@ static int open_layer(struct survey *s, uint64_t seed)
     data.shape = s->probe->shape;
     TRY(rig_open(s->world, s->engine, &data, NULL, 1, &s->rig));
     s->probe->capacity = s->rig->capacity;
-    TRY(trial_open(s->rig, &s->probe->plan, &s->trial));
-    return trial_warm(&s->trial, 2);
+    TRY(runner_open(s->rig, &s->probe->plan, &s->runner));
+    return runner_warm(&s->runner, 2);
 }
 
 static int add_steps(struct survey *s, uint64_t seed)
@@ -246,7 +246,7 @@ static int add_steps(struct survey *s, uint64_t seed)
     struct subject *x;
 
     TRY(open_layer(s, seed));
-    s->table.trial = &s->trial;
+    s->table.runner = &s->runner;
     for (int i = 0; i < SURVEY_STEPS; i++)
         TRY(timetable_add(&s->table, SUBJECT_STEP, &x));
     return OK;
@@ -284,7 +284,7 @@ int survey_open(struct survey *s, uint64_t seed)
 
 void survey_close(struct survey *s)
 {
-    trial_close(&s->trial);
+    runner_close(&s->runner);
     rig_close(s->rig);
     timetable_free(&s->table);
     workbench_close(&s->bench);

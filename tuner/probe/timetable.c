@@ -44,7 +44,7 @@ static int time_one(struct timetable *table, const struct subject *s, int64_t *n
     struct measured measured;
 
     if (s->kind == SUBJECT_STEP)
-        return trial_step(table->trial, STEP_BOTH, ns);
+        return runner_step(table->runner, STEP_BOTH, ns);
     TRY(measure_once(table->world, table->bench->engine, NULL, take_turn, &turn, &measured));
     *ns = measured.ns;
     *own_ns = turn.ns;

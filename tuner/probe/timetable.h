@@ -2,7 +2,7 @@
 #ifndef TIMETABLE_H
 #define TIMETABLE_H
 
-#include "trial.h"
+#include "runner.h"
 #include "workbench.h"
 
 #include "partners.h"
@@ -35,8 +35,8 @@ struct subject {
 
 struct timetable {
     struct world *world;
-    struct workbench *bench; /* borrowed, as is the layer's trial */
-    struct trial *trial;
+    struct workbench *bench; /* borrowed, as is the layer's runner */
+    struct runner *runner;
     struct subject subjects[TIMETABLE_SUBJECTS];
     int count;
     uint32_t rounds;

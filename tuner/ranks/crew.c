@@ -97,12 +97,6 @@ static bool stopped(const struct crew *crew)
     return crew->setup.stop && *crew->setup.stop;
 }
 
-/* However long the order may still take. */
-static bool is_late(const struct crew *crew)
-{
-    return crew->steps && crew->setup.deadline_ns && host_clock_ns() >= crew->setup.deadline_ns;
-}
-
 /* The next reply among whatever else ranks print. */
 static int await(struct crew *crew, struct reply *reply)
 {
@@ -120,8 +114,8 @@ static int await(struct crew *crew, struct reply *reply)
             note("a rank says: %.200s", line);
         if (rc == ERR_LAUNCH || (stopped(crew) && !crew->reached))
             return ERR_LAUNCH; /* while they are being started there is no step to finish */
-        if (is_late(crew))
-            return ERR_CUT;
+        if (crew->steps && crew->setup.deadline_ns && host_clock_ns() >= crew->setup.deadline_ns)
+            return ERR_CUT; /* however long the order may still take */
         if (host_clock_ns() > deadline)
             return UNSUPPORTED;
         if (crew->setup.idle)

@@ -3,8 +3,8 @@
 #ifndef WORK_H
 #define WORK_H
 
+#include "runner.h"
 #include "store.h"
-#include "trial.h"
 
 enum order_kind {
     ORDER_LAYER, /* set up this layer; what was open is closed */

@@ -29,9 +29,9 @@ struct worker {
     struct rig *rig;
     struct rig *proof; /* where plans are checked: at one capacity, so that one reference serves */
     struct account_machine machine;
-    int64_t sharers;             /* ranks whose device has the same memory, this one included */
-    int64_t memory_limit_bytes;  /* of all that is allocated for the layer */
-    struct trial open[OPEN_MAX]; /* most recently used first */
+    int64_t sharers;              /* ranks whose device has the same memory, this one included */
+    int64_t memory_limit_bytes;   /* of all that is allocated for the layer */
+    struct runner open[OPEN_MAX]; /* most recently used first */
     int open_count;
     struct moe_plan checked[SEARCH_ARMS_MAX];
     int checked_count;
@@ -154,7 +154,7 @@ out:
 static void close_kept(struct worker *worker)
 {
     while (worker->open_count)
-        trial_close(&worker->open[--worker->open_count]);
+        runner_close(&worker->open[--worker->open_count]);
     rig_close(worker->proof);
     worker->proof = NULL;
 }
@@ -243,16 +243,16 @@ static bool was_checked(const struct worker *worker, const struct moe_plan *plan
 /* Once per plan and layer. */
 static int check(struct worker *worker, const struct moe_plan *plan)
 {
-    struct trial proof = { 0 };
+    struct runner proof = { 0 };
     double error;
     int rc;
 
     if (!worker->machine.checks || was_checked(worker, plan))
         return OK;
     TRY(open_proof(worker));
-    TRY(trial_open(worker->proof, plan, &proof));
+    TRY(runner_open(worker->proof, plan, &proof));
     rc = rig_check(worker->proof, proof.exec, &error);
-    trial_close(&proof);
+    runner_close(&proof);
     if (!rc && worker->checked_count < SEARCH_ARMS_MAX)
         worker->checked[worker->checked_count++] = *plan;
     return rc;
@@ -260,10 +260,10 @@ static int check(struct worker *worker, const struct moe_plan *plan)
 
 static void to_front(struct worker *worker, int i)
 {
-    struct trial trial = worker->open[i];
+    struct runner runner = worker->open[i];
 
-    memmove(worker->open + 1, worker->open, (size_t)i * sizeof(trial));
-    worker->open[0] = trial;
+    memmove(worker->open + 1, worker->open, (size_t)i * sizeof(runner));
+    worker->open[0] = runner;
 }
 
 static bool find(struct worker *worker, const struct order *order)
@@ -292,7 +292,7 @@ static int make_room(struct worker *worker, const struct order *order)
     while (worker->open_count &&
            (needed > worker->memory_limit_bytes || worker->open_count == OPEN_MAX)) {
         needed -= worker->open[worker->open_count - 1].memory_bytes - layer;
-        trial_close(&worker->open[--worker->open_count]);
+        runner_close(&worker->open[--worker->open_count]);
     }
     if (!was_checked(worker, &order->plan))
         check = account_check(shape, machine, &order->plan);
@@ -303,22 +303,22 @@ static int make_room(struct worker *worker, const struct order *order)
 /* Opens and warms; the warming steps are the one sample each of compute and communication alone. */
 static int open_plan(struct worker *worker, const struct order *order, struct reply *reply)
 {
-    struct trial trial = { 0 };
+    struct runner runner = { 0 };
     int rc;
 
     TRY(make_room(worker, order));
     rig_set_capacity(worker->rig, order->capacity);
-    TRY(trial_open(worker->rig, &order->plan, &trial));
+    TRY(runner_open(worker->rig, &order->plan, &runner));
     TRY_OUT(check(worker, &order->plan));
-    TRY_OUT(trial_warm(&trial, 1));
-    TRY_OUT(trial_step(&trial, STEP_COMPUTE, &reply->compute_ns));
-    TRY_OUT(trial_step(&trial, STEP_COMM, &reply->comm_ns));
+    TRY_OUT(runner_warm(&runner, 1));
+    TRY_OUT(runner_step(&runner, STEP_COMPUTE, &reply->compute_ns));
+    TRY_OUT(runner_step(&runner, STEP_COMM, &reply->comm_ns));
     reply->warm_steps += 3;
-    worker->open[worker->open_count++] = trial;
+    worker->open[worker->open_count++] = runner;
     to_front(worker, worker->open_count - 1);
     return OK;
 out:
-    trial_close(&trial);
+    runner_close(&runner);
     return rc;
 }
 
@@ -358,7 +358,7 @@ static int look_around(struct worker *worker, struct reply *reply)
 
 static int run(struct worker *worker, const struct order *order, struct reply *reply)
 {
-    struct trial *trial = worker->open;
+    struct runner *runner = worker->open;
     struct measured step;
 
     if (order->kind == ORDER_QUIT)
@@ -370,10 +370,10 @@ static int run(struct worker *worker, const struct order *order, struct reply *r
     if (order->sample && worker->engine.device->modelled)
         sim_draw(worker->engine.device, order->sample);
     TRY(prepare(worker, order, reply));
-    reply->memory_bytes = trial->memory_bytes;
-    reply->sent_bytes = trial->sent_bytes;
-    reply->messages = trial->messages;
-    TRY(trial_watch(trial, worker->watch, &step));
+    reply->memory_bytes = runner->memory_bytes;
+    reply->sent_bytes = runner->sent_bytes;
+    reply->messages = runner->messages;
+    TRY(runner_watch(runner, worker->watch, &step));
     reply->ns = step.ns;
     reply->lost_ns = step.lost_ns;
     return look_around(worker, reply);

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-double between_expected_us(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan)
+static double expected_us(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan)
 {
     return dictionary_expected_us(&sweep->dictionary, bucket, space_arm(sweep->space, plan));
 }
@@ -35,8 +35,8 @@ static const struct entry_row *choose(struct sweep *sweep, const struct entry_ro
                                       const struct entry_row *high, uint32_t bucket)
 {
     double place = (double)space_capacity(sweep->space, bucket);
-    double low_us = between_expected_us(sweep, bucket, &low->plan);
-    double high_us = between_expected_us(sweep, bucket, &high->plan);
+    double low_us = expected_us(sweep, bucket, &low->plan);
+    double high_us = expected_us(sweep, bucket, &high->plan);
     bool nearer_low = place * place < (double)low->capacity * (double)high->capacity;
     bool take_low = isnan(low_us) || isnan(high_us) ? nearer_low : low_us <= high_us;
 

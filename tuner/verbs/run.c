@@ -8,10 +8,10 @@
 #include "machine.h"
 #include "measure.h"
 #include "place.h"
+#include "runner.h"
 #include "shape.h"
 #include "stats.h"
 #include "status.h"
-#include "trial.h"
 #include "verbs.h"
 
 #include <inttypes.h>
@@ -66,7 +66,7 @@ static const struct option_row rows[] = {
 
 /* One plan under measurement. */
 struct subject {
-    struct trial trial;
+    struct runner runner;
     struct spread spread[STEP_MODES];
     int64_t dropped;
     double error; /* of the check, as a share of what is allowed */
@@ -140,13 +140,13 @@ static int measure_all(struct subject *subjects, int count, const struct run_opt
     int64_t *samples = calloc((size_t)n * o->reps, sizeof(*samples));
 
     rc = order && samples ? OK : fail(ERR_NOMEM, "%u samples", o->reps);
-    TRY_OUT(world_settle(subjects[0].trial.rig->world, rc));
+    TRY_OUT(world_settle(subjects[0].runner.rig->world, rc));
     for (uint32_t round = 0; round < o->reps; round++) {
         measure_order(o->seed, round, n, order);
         for (int i = 0; i < n; i++)
-            TRY_OUT(trial_step(&subjects[order[i] / STEP_MODES].trial,
-                               (enum step_mode)(order[i] % STEP_MODES),
-                               &samples[(size_t)order[i] * o->reps + round]));
+            TRY_OUT(runner_step(&subjects[order[i] / STEP_MODES].runner,
+                                (enum step_mode)(order[i] % STEP_MODES),
+                                &samples[(size_t)order[i] * o->reps + round]));
     }
     for (int i = 0; i < n; i++)
         subjects[i / STEP_MODES].spread[i % STEP_MODES] =
@@ -164,7 +164,7 @@ static double hidden_share(const struct subject *s)
     double compute = (double)s->spread[STEP_COMPUTE].median_ns;
     double comm = (double)s->spread[STEP_COMM].median_ns;
 
-    return s->trial.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
+    return s->runner.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
 }
 
 static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
@@ -189,7 +189,7 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
         const struct subject *x = &subjects[i];
         char name[PLAN_TEXT_BYTES], hidden[16] = "-";
 
-        moe_plan_format(&x->trial.plan, name, sizeof(name));
+        moe_plan_format(&x->runner.plan, name, sizeof(name));
         if (!isnan(hidden_share(x)))
             snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
         printf("%-18s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", name,
@@ -198,7 +198,7 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
                (double)x->spread[STEP_BOTH].high_ns * 1e-6,
                (double)x->spread[STEP_COMPUTE].median_ns * 1e-6,
                (double)x->spread[STEP_COMM].median_ns * 1e-6, hidden,
-               (double)x->trial.sent_bytes * 0x1p-20, (double)x->trial.memory_bytes * 0x1p-20,
+               (double)x->runner.sent_bytes * 0x1p-20, (double)x->runner.memory_bytes * 0x1p-20,
                o->check ? "ok" : "");
     }
 }
@@ -231,7 +231,7 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
         const struct subject *x = &subjects[i];
         char name[PLAN_TEXT_BYTES];
 
-        moe_plan_format(&x->trial.plan, name, sizeof(name));
+        moe_plan_format(&x->runner.plan, name, sizeof(name));
         printf("%s\n  {\"plan\": \"%s\", ", i ? "," : "", name);
         print_spread("step", &x->spread[STEP_BOTH]);
         print_spread("compute", &x->spread[STEP_COMPUTE]);
@@ -241,7 +241,7 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
         else
             printf("\"hidden_share\": %.4f, ", hidden_share(x));
         printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
-               x->trial.sent_bytes, x->trial.messages, x->trial.memory_bytes);
+               x->runner.sent_bytes, x->runner.messages, x->runner.memory_bytes);
         if (o->check)
             printf(", \"check\": \"ok\", \"error_share\": %.6f", x->error);
         printf("}");
@@ -258,20 +258,20 @@ static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t count
     for (size_t i = 0; i < count && !rc; i++) {
         struct subject *s = &subjects[i];
 
-        rc = trial_open(rig, &plans[i], &s->trial);
+        rc = runner_open(rig, &plans[i], &s->runner);
         if (!rc && o->check)
-            rc = rig_check(rig, s->trial.exec, &s->error);
+            rc = rig_check(rig, s->runner.exec, &s->error);
         if (!rc)
-            rc = trial_warm(&s->trial, o->warmup + 1);
+            rc = runner_warm(&s->runner, o->warmup + 1);
         if (!rc)
-            rc = rig_dropped(rig, s->trial.exec, &s->dropped);
+            rc = rig_dropped(rig, s->runner.exec, &s->dropped);
     }
     if (!rc)
         rc = measure_all(subjects, (int)count, o);
     if (!rc && world_topology(rig->world)->rank == 0)
         (o->json ? print_json : print_text)(rig, subjects, count, o);
     for (size_t i = 0; subjects && i < count; i++)
-        trial_close(&subjects[i].trial);
+        runner_close(&subjects[i].runner);
     free(subjects);
     return rc;
 }

@@ -1,5 +1,5 @@
 /* Prepares, warms and steps one plan. */
-#include "trial.h"
+#include "runner.h"
 
 #include "fault.h"
 #include "status.h"
@@ -7,26 +7,26 @@
 #include <signal.h>
 #include <unistd.h>
 
-int trial_open(struct rig *rig, const struct moe_plan *plan, struct trial *out)
+int runner_open(struct rig *rig, const struct moe_plan *plan, struct runner *out)
 {
-    struct trial trial = { .rig = rig, .plan = *plan, .capacity = rig->capacity };
+    struct runner runner = { .rig = rig, .plan = *plan, .capacity = rig->capacity };
     int rc;
 
-    TRY(rig_exec(rig, plan, &trial.exec));
-    trial.memory_bytes = (int64_t)(trial.exec->memory_bytes + rig->memory_bytes);
-    rc = world_max(rig->world, &trial.memory_bytes, 1);
+    TRY(rig_exec(rig, plan, &runner.exec));
+    runner.memory_bytes = (int64_t)(runner.exec->memory_bytes + rig->memory_bytes);
+    rc = world_max(rig->world, &runner.memory_bytes, 1);
     if (rc) {
-        trial_close(&trial);
+        runner_close(&runner);
         return rc;
     }
-    *out = trial;
+    *out = runner;
     return OK;
 }
 
-void trial_close(struct trial *trial)
+void runner_close(struct runner *runner)
 {
-    exec_close(trial->exec);
-    *trial = (struct trial){ 0 };
+    exec_close(runner->exec);
+    *runner = (struct runner){ 0 };
 }
 
 /* What a test may want to happen to one rank in the middle of a step. */
@@ -40,61 +40,61 @@ static void inject_fault(void)
 }
 
 struct one_step {
-    struct trial *trial;
+    struct runner *runner;
     enum step_mode mode;
 };
 
 static int step(void *self)
 {
     struct one_step *s = self;
-    struct rig *rig = s->trial->rig;
+    struct rig *rig = s->runner->rig;
     int rc;
 
     inject_fault();
     rig->engine->comm->muted = s->mode == STEP_COMPUTE;
     rig->engine->compute->muted = s->mode == STEP_COMM;
-    rc = rig_step(rig, s->trial->exec);
+    rc = rig_step(rig, s->runner->exec);
     rig->engine->comm->muted = rig->engine->compute->muted = false;
     return rc;
 }
 
 static int time_step(struct one_step one, struct disturbance *watch, struct measured *out)
 {
-    struct rig *rig = one.trial->rig;
+    struct rig *rig = one.runner->rig;
 
     if (rig->cold) /* on every rank or on none */
         TRY(world_settle(rig->world, engine_cool(rig->engine, rig->cold)));
     return measure_once(rig->world, rig->engine, watch, step, &one, out);
 }
 
-int trial_step(struct trial *trial, enum step_mode mode, int64_t *ns)
+int runner_step(struct runner *runner, enum step_mode mode, int64_t *ns)
 {
     struct measured measured;
 
-    TRY(time_step((struct one_step){ trial, mode }, NULL, &measured));
+    TRY(time_step((struct one_step){ runner, mode }, NULL, &measured));
     *ns = measured.ns;
     return OK;
 }
 
-int trial_watch(struct trial *trial, struct disturbance *watch, struct measured *out)
+int runner_watch(struct runner *runner, struct disturbance *watch, struct measured *out)
 {
-    return time_step((struct one_step){ trial, STEP_BOTH }, watch, out);
+    return time_step((struct one_step){ runner, STEP_BOTH }, watch, out);
 }
 
-int trial_warm(struct trial *trial, uint32_t steps)
+int runner_warm(struct runner *runner, uint32_t steps)
 {
-    const struct wire *wire = trial->rig->engine->wire;
+    const struct wire *wire = runner->rig->engine->wire;
     int64_t ns, agreed[2];
 
     for (uint32_t i = 1; i < steps; i++)
-        TRY(trial_step(trial, STEP_BOTH, &ns));
+        TRY(runner_step(runner, STEP_BOTH, &ns));
     agreed[0] = -(int64_t)wire->sent_bytes;
     agreed[1] = -(int64_t)wire->messages;
-    TRY(trial_step(trial, STEP_BOTH, &ns));
+    TRY(runner_step(runner, STEP_BOTH, &ns));
     agreed[0] += (int64_t)wire->sent_bytes;
     agreed[1] += (int64_t)wire->messages;
-    TRY(world_max(trial->rig->world, agreed, 2));
-    trial->sent_bytes = agreed[0];
-    trial->messages = agreed[1];
+    TRY(world_max(runner->rig->world, agreed, 2));
+    runner->sent_bytes = agreed[0];
+    runner->messages = agreed[1];
     return OK;
 }
