@@ -68,7 +68,7 @@ static int remember(struct bucket *b, struct told told)
 
 int bucket_remember(struct bucket *b, int arm, enum sample_kind kind, int64_t ns)
 {
-    return remember(b, (struct told){ arm, kind, bucket_count(b, arm), ns });
+    return remember(b, (struct told){ arm, kind, bucket_count(b, arm), ns, false });
 }
 
 static int load_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
@@ -78,7 +78,8 @@ static int load_sample(void *self, const struct trial_row *trial, const struct s
 
     if (arm < 0 || !ledger_counts(&b->attempts[arm], sample))
         return OK;
-    return remember(b, (struct told){ arm, sample->kind, sample->round, sample->ns });
+    return remember(b, (struct told){ arm, sample->kind, sample->round, sample->ns,
+                                      sample->gpu.throttled == SAMPLE_DISTURBED });
 }
 
 int bucket_load(struct bucket *b)
