@@ -8,6 +8,7 @@
 #include "space.h"
 #include "status.h"
 #include "store.h"
+#include "utf8.h"
 #include "verbs.h"
 #include "width.h"
 
@@ -199,7 +200,7 @@ static int print_row(void *self, const struct override_row *row)
     moe_plan_format(&row->plan, plan, sizeof(plan));
     strftime(since, sizeof(since), "%Y-%m-%d %H:%M", gmtime(&row->since_s));
     printf("%s: buckets %u-%u of width %u: %s since %s UTC: %s\n", text, row->first, row->last,
-           row->window, plan, since, row->why);
+           row->window, plan, since, UTF8_LINE(row->why));
     t->found++;
     return OK;
 }
