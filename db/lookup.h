@@ -79,7 +79,7 @@ void lookup_set_free(struct lookup_set *set);
 int lookup_layer_pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin);
 
 /* Sorted, with one layer per cluster, shape and window, and nothing that is illegal for its shape.
- * Of several widths of one layer in one file, the one that answers (width.h) comes first.
+ * Several widths of one layer in one file come in their order (width.h).
  * Of two entries for a bucket the one that is not stale stays, else the one that was not imported,
  * else that of the lower file; of two pins the one that came first.  MOE_ERR_NOMEM; MOE_ERR_FORMAT:
  * more pins than anybody makes. */

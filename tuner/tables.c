@@ -206,7 +206,7 @@ static void print_pins(const struct printer *p)
 /* "" if trainers are told what the table says, else why not. */
 static int why_silent(const struct printer *p, const struct entry_row *e, char text[128])
 {
-    uint32_t answers = told_width(p->told, e);
+    uint32_t answers = told_width(p->told, e->cluster, e->shape);
     struct cluster cluster;
     bool here;
 
@@ -218,7 +218,9 @@ static int why_silent(const struct printer *p, const struct entry_row *e, char t
     else if (!here)
         snprintf(text, 128, "it is imported, and no moetune has run on such a cluster yet");
     else if (answers != e->window)
-        snprintf(text, 128, "the table of width %u was measured last; pins hold all the same",
+        snprintf(text, 128,
+                 "that of width %u is the last measured one of those that reach far enough; pins "
+                 "hold all the same",
                  answers);
     return OK;
 }
