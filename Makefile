@@ -225,7 +225,7 @@ $(BUILD)/forked/%.o: %.c Makefile
 
 LIB_CC ?= gcc
 LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
-LIB_PARTS := json_text lookup lookup_bind lookup_get lookup_pack lookup_record lookup_set lookup_sqlite plan shape sha256 status utf8 width
+LIB_PARTS := json_text lookup lookup_bind lookup_get lookup_pack lookup_record lookup_set lookup_sqlite plan seal shape sha256 status utf8 width
 LIB_OBJECTS := $(LIB_PARTS:%=$(LIB)/lib/%.o)
 LIB_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' \
              -DSTATUS_SPEAKER='"moelookup"' $(WARN) -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP -Idb

@@ -115,9 +115,13 @@ void pack_seal(uint8_t *bytes, size_t size);
 
 /* ---- SQLite (lookup_sqlite.c) */
 
+/* Whether anybody may write to the file, and whether it is known to be whole. */
+enum lookup_kind { LOOKUP_DATABASE, LOOKUP_SNAPSHOT, LOOKUP_SEALED };
+
 /* Adds what a database or snapshot holds for real clusters.  MOE_ERR_IO, MOE_ERR_FORMAT (also
  * without SQLite), MOE_ERR_NOMEM; then the set may hold a part of it.  Silent. */
-int lookup_read_sqlite(const char *path, bool snapshot, uint32_t file, struct lookup_set *set);
+int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
+                       struct lookup_set *set);
 
 /* ---- tables (lookup.c) */
 
