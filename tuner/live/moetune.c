@@ -485,6 +485,7 @@ int moetune_known(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
 
     if (!t || !plan || !t->stands.wait)
         return MOE_ERR_ARGUMENT;
+    stands_count(&t->stands, capacity);
     stands_next(&t->stands, capacity / t->options.window, &known);
     give(&known, plan);
     return MOE_OK;

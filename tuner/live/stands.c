@@ -19,6 +19,7 @@ void stands_free(struct stands *s)
 
 void stands_count(struct stands *s, uint32_t capacity)
 {
+    s->steps++;
     s->sum = (s->sum ^ capacity) * 16777619u;
 }
 
@@ -39,7 +40,7 @@ static struct stand *stand_at(struct stands *s, uint32_t bucket)
     if (!more)
         return NULL;
     s->items = more;
-    s->items[s->count] = (struct stand){ bucket, plan_default(), false };
+    s->items[s->count] = (struct stand){ .bucket = bucket, .plan = plan_default() };
     s->items[s->count].plan.source = MOE_DEFAULT;
     return &s->items[s->count++];
 }
@@ -51,9 +52,23 @@ struct moe_plan stands_plan(struct stands *s, uint32_t bucket)
     return stand ? stand->plan : plan_default();
 }
 
+static void visit(struct stands *s, uint32_t bucket)
+{
+    struct stand *stand = stand_at(s, bucket);
+    uint32_t gap;
+
+    if (!stand)
+        return;
+    gap = s->steps - stand->seen;
+    stand->regular = stand->gap == gap;
+    stand->gap = gap;
+    stand->seen = s->steps;
+}
+
 void stands_next(struct stands *s, uint32_t bucket, struct moe_plan *plan)
 {
     s->wait--;
+    visit(s, bucket);
     *plan = stands_plan(s, bucket);
 }
 
@@ -106,15 +121,29 @@ static uint32_t largest_of(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+/* Steps until one of another bucket may be met, after `rest` of them.  Capacities may come in turn,
+ * and then it is known which step that is.  Else some step, on average in `poll`: what is regular
+ * could miss the bucket for ever. */
+static uint32_t wait_for(const struct stands *s, const struct stand *stand, uint32_t rest,
+                         uint32_t poll)
+{
+    uint32_t since = s->steps - stand->seen;
+    uint32_t some = 1 + (s->steps * 2654435761u >> 16) % (2 * poll - 1);
+
+    rest = largest_of(rest, 1);
+    if (!stand->regular || stand->gap <= since)
+        return largest_of(rest, some);
+    return stand->gap * ((rest + since + stand->gap - 1) / stand->gap) - since;
+}
+
 uint32_t stands_orders(struct stands *s, struct live *live, uint32_t capacity, double exchange_us,
                        uint32_t room, struct order *out)
 {
     uint32_t window = live->setup.window, here = capacity / window, count = 1;
     uint32_t next = steps_for(live, exchange_us, STEPS_LEAST, STEPS_MOST);
-    /* Another bucket's step is worth waiting for, but may not come soon. */
     uint32_t poll = steps_for(live, exchange_us, 1, STEPS_LEAST);
 
-    stand_at(s, here);
+    visit(s, here);
     for (uint32_t i = 0; i < s->count; i++) {
         const struct stand *stand = &s->items[i];
         bool is_here = stand->bucket == here;
@@ -122,7 +151,8 @@ uint32_t stands_orders(struct stands *s, struct live *live, uint32_t capacity, d
         uint32_t rest = live_rest(live, is_here ? capacity : stand->bucket * window, &best);
         bool changed = !same(&best, &stand->plan);
 
-        next = least_of(next, largest_of(rest, is_here ? 1 : poll));
+        if (rest < next)
+            next = least_of(next, is_here ? largest_of(rest, 1) : wait_for(s, stand, rest, poll));
         if (is_here)
             out[0].stands = same(&best, &out[0].plan);
         else if (changed && count < room)

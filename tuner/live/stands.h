@@ -12,14 +12,17 @@
 struct stand {
     uint32_t bucket;
     struct moe_plan plan;
-    bool told; /* not only taken for granted */
+    bool told;          /* not only taken for granted */
+    uint32_t seen, gap; /* its last step, and how long after the one before */
+    bool regular;       /* which was as long after another one */
 };
 
 struct stands {
     struct stand *items;
     uint32_t count, room;
     uint32_t last; /* found */
-    uint32_t wait; /* steps before the next exchange */
+    uint32_t steps;
+    uint32_t wait; /* of them before the next exchange */
     uint32_t sum;  /* of the capacities asked for since the last one */
 };
 
