@@ -236,7 +236,7 @@ $(BUILD)/forked/%.o: %.c Makefile
 
 LIB_CC ?= gcc
 LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
-LIB_PARTS := $(basename $(wildcard db/lookup/*.c)) $(addprefix db/values/,json plan seal shape sha256 status utf8 width)
+LIB_PARTS := $(basename $(wildcard db/lookup/*.c)) $(addprefix db/values/,json_text plan seal shape sha256 status utf8 width)
 LIB_OBJECTS := $(LIB_PARTS:%=$(LIB)/lib/%.o)
 LIB_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' \
              -DSTATUS_SPEAKER='"moelookup"' $(WARN) -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP $(VALUES) -Idb/store
@@ -264,7 +264,7 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 
 # ---- libmoetune: the store, the search and what asks them, for trainers that tune themselves
 
-TUNER_PARTS := $(sort $(LIB_PARTS) $(addprefix db/values/,cluster input_file output_file stats)) \
+TUNER_PARTS := $(sort $(LIB_PARTS) $(addprefix db/values/,cluster input_file json output_file stats)) \
                $(basename $(filter-out db/store/standings.c,$(wildcard db/store/*.c)) $(wildcard search/*.c tuner/bucket/*.c tuner/live/*.c))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/tunelib/%.o)
 TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \

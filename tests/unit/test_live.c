@@ -1169,6 +1169,22 @@ static void buckets_known_from_an_earlier_run_are_told_soon(void)
     crowd_close(&c);
 }
 
+/* An exchange every so many steps could fall on the same few of them for ever. */
+static void buckets_that_come_in_turn_are_all_decided(void)
+{
+    struct crowd c;
+    uint32_t steps = 0;
+
+    crowd_open(&c, fresh_path("in-turn"), 0.05);
+    c.each_us = 20; /* an exchange takes what half a step allows */
+    while (crowd_status(&c).decided < 12 && steps < 20000)
+        crowd_train(&c, nth_capacity(5 * steps++), 1);
+    CHECK(steps < 5000 && !c.differ);
+    CHECK(c.members[0].calls < steps);
+    CHECK(crowd_status(&c).cost_us <= 0.05 * crowd_status(&c).time_us);
+    crowd_close(&c);
+}
+
 static void a_plan_that_became_slower_between_exchanges_is_replaced_on_all_ranks(void)
 {
     struct crowd c;
@@ -1269,6 +1285,45 @@ static void what_callbacks_take_is_paid_from_the_share(void)
     CHECK(crowd_status(&c).tried == 0);
     CHECK(c.members[0].calls < 2 * 16); /* one in 1,024 steps, and a few until that is known */
     crowd_close(&c);
+}
+
+static void who_carries_orders_may_do_so_as_seldom(void)
+{
+    struct moetune_options o = options_with(0);
+    struct moetune *tuner = open_with(fresh_path("carried"), o), *other;
+    struct moetune_order orders[9];
+    struct moe_plan plan = MOE_PLAN_INIT, theirs = MOE_PLAN_INIT;
+    uint32_t count, exchanges = 0;
+
+    o.rank = 1;
+    other = open_with(NULL, o);
+    CHECK(moetune_due(tuner) == 1 && moetune_due(other) == 1 && moetune_due(NULL) < 0);
+    CHECK(moetune_known(other, 300, &plan) == MOE_ERR_ARGUMENT);
+    CHECK(moetune_orders(tuner, orders, 9, &count) == MOE_ERR_ARGUMENT); /* nothing was asked */
+    CHECK(moetune_orders(other, orders, 9, &count) == MOE_ERR_ARGUMENT);
+    for (int step = 0; step < 2000; step++) {
+        CHECK(moetune_due(tuner) == moetune_due(other));
+        if (moetune_due(tuner)) {
+            CHECK(moetune_ask(tuner, 300, &plan) == MOE_OK);
+            CHECK(moetune_orders(tuner, orders, 9, &count) == MOE_OK && count == 1);
+            CHECK(moetune_obey(tuner, orders, 9, 300, &plan) == MOE_OK);
+            CHECK(moetune_obey(other, orders, 9, 300, &theirs) == MOE_OK);
+            CHECK(moetune_tell(tuner, 1000 * factor_of(&plan)) == MOE_OK);
+            exchanges++;
+        } else {
+            CHECK(moetune_known(tuner, 300, &plan) == MOE_OK);
+            CHECK(moetune_known(other, 300, &theirs) == MOE_OK);
+            CHECK(moetune_passed(tuner, 300, &plan, 1000 * factor_of(&plan)) == MOE_OK);
+        }
+        CHECK(plan_equal(&plan, &theirs) && plan.source == theirs.source);
+    }
+    CHECK(plan_is(&theirs, best_text) && exchanges < 300 && status_of(tuner).steps == 2000);
+    CHECK(moetune_obey(other, orders, 9, 301, &theirs) == MOE_ERR_IO);
+    CHECK(moetune_obey(other, orders, 0, 300, &theirs) == MOE_ERR_ARGUMENT);
+    orders[0].bytes[13] ^= 8; /* as if others came after it */
+    CHECK(moetune_obey(other, orders, 9, 300, &theirs) == MOE_ERR_FORMAT);
+    moetune_close(tuner);
+    moetune_close(other);
 }
 
 /* ---- buckets wait for each other, but not for ever */
@@ -1709,10 +1764,12 @@ static const struct test tests[] = {
     TEST(callbacks_carry_orders_and_times),
     TEST(a_decided_bucket_calls_no_callback_but_every_64_steps),
     TEST(buckets_known_from_an_earlier_run_are_told_soon),
+    TEST(buckets_that_come_in_turn_are_all_decided),
     TEST(a_plan_that_became_slower_between_exchanges_is_replaced_on_all_ranks),
     TEST(ranks_that_ask_for_other_capacities_meet_again),
     TEST(a_plan_that_fails_between_exchanges_is_given_up_at_the_next),
     TEST(what_callbacks_take_is_paid_from_the_share),
+    TEST(who_carries_orders_may_do_so_as_seldom),
     TEST(one_undecided_bucket_does_not_hold_up_the_others),
     TEST(nonsense_is_refused_and_teaches_nothing),
     TEST(the_width_of_buckets_follows_the_layer_unless_it_is_given),

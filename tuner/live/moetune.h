@@ -183,7 +183,8 @@ MOETUNE_API int moetune_follow(struct moetune *tuner, const struct moetune_order
 /* 1: at the next step ranks exchange; the same on all that came to the last exchange. */
 MOETUNE_API int moetune_due(const struct moetune *tuner);
 
-/* A step that is no exchange, and its plan.  MOE_ERR_ARGUMENT: one is due. */
+/* A step that is no exchange, and its plan: the best one that ranks have heard of in the capacity's
+ * bucket, or the default plan.  MOE_ERR_ARGUMENT: an exchange is due. */
 MOETUNE_API int moetune_known(struct moetune *tuner, uint32_t capacity, struct moe_plan *plan);
 
 /* On rank 0, after moetune_ask: its answer and what has changed in other buckets, in *count orders
