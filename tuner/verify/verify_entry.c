@@ -43,12 +43,6 @@ static bool is_usable(const struct verification *h, int arm)
 
 /* ---- who meets whom */
 
-static bool is_undecided(const struct entry_row *e)
-{
-    return !strcmp(e->decision, "likely") || !strcmp(e->decision, "tie") ||
-           !strcmp(e->decision, "default");
-}
-
 static bool may_challenge(const struct entry_row *e, const struct moe_shape *shape,
                           const struct moe_plan *plan)
 {
@@ -60,7 +54,8 @@ static bool may_challenge(const struct entry_row *e, const struct moe_shape *sha
 
 const struct moe_plan *verify_challenger(const struct entry_row *e, const struct moe_shape *shape)
 {
-    if (!is_undecided(e))
+    if (strcmp(e->decision, "likely") != 0 && strcmp(e->decision, "tie") != 0 &&
+        strcmp(e->decision, "default") != 0)
         return NULL;
     if (may_challenge(e, shape, &e->search_winner))
         return &e->search_winner;
