@@ -79,15 +79,10 @@ static void add_value(struct values *v, uint32_t value)
     v->count++;
 }
 
-static uint32_t axis_of(const struct moe_plan *plan, size_t axis)
-{
-    return *(const uint32_t *)((const char *)plan + plan_axes[axis].offset);
-}
-
-/* d and a mean nothing at r = 0: no lane is marked for them. */
+/* At r = 0 no other axis means anything: no lane is marked for them. */
 static bool axis_counts(const struct moe_plan *plan, size_t axis)
 {
-    return plan->r != 0 || !strcmp(plan_axes[axis].name, "r");
+    return plan->r != 0 || axis == PLAN_R;
 }
 
 static struct values values_of(const struct layer_facts *layer, size_t axis)
@@ -96,14 +91,19 @@ static struct values values_of(const struct layer_facts *layer, size_t axis)
 
     for (size_t i = 0; i < layer->entry_count; i++)
         if (axis_counts(&layer->entries[i].plan, axis))
-            add_value(&v, axis_of(&layer->entries[i].plan, axis));
+            add_value(&v, plan_value(&layer->entries[i].plan, axis));
     for (size_t i = 0; i < layer->plan_count; i++)
         if (axis_counts(&layer->plans[i], axis))
-            add_value(&v, axis_of(&layer->plans[i], axis));
+            add_value(&v, plan_value(&layer->plans[i], axis));
     /* Who did not let it vary knows nothing of it. */
     if (plan_axes[axis].quiet && v.count == 1 && v.at[0] == plan_axes[axis].fallback)
         v.count = 0;
     return v;
+}
+
+static bool axis_shown(const struct layer_facts *layer, size_t axis)
+{
+    return !plan_axes[axis].quiet || values_of(layer, axis).count;
 }
 
 int series_axes(const struct layer_facts *layer)
@@ -111,7 +111,7 @@ int series_axes(const struct layer_facts *layer)
     int shown = 0;
 
     for (size_t axis = 0; axis < plan_axis_count; axis++)
-        shown += !plan_axes[axis].quiet || values_of(layer, axis).count;
+        shown += axis_shown(layer, axis);
     return shown;
 }
 
@@ -120,8 +120,9 @@ static int first_lane(const struct layer_facts *layer, size_t axis)
 {
     int lane = 0;
 
-    for (size_t i = (size_t)series_axes(layer); i-- > axis + 1;)
-        lane += values_of(layer, i).count + 1;
+    for (size_t i = axis + 1; i < plan_axis_count; i++)
+        if (axis_shown(layer, i))
+            lane += values_of(layer, i).count + 1;
     return lane;
 }
 
@@ -135,9 +136,11 @@ static void value_name(size_t axis, uint32_t value, char text[32])
 
 bool series_lane(const struct layer_facts *layer, int lane, char text[32])
 {
-    for (size_t axis = (size_t)series_axes(layer); axis-- > 0;) {
+    for (size_t axis = plan_axis_count; axis-- > 0;) {
         struct values v = values_of(layer, axis);
 
+        if (!axis_shown(layer, axis))
+            continue;
         text[0] = 0;
         if (lane < v.count)
             value_name(axis, v.at[lane], text);
@@ -169,7 +172,7 @@ static uint32_t write_axis(const struct layer_facts *layer, size_t axis, bool in
             continue;
         fprintf(to, "%" PRIu64 " %" PRIu64 " %d %u\n", (uint64_t)e->bucket * e->window,
                 ((uint64_t)e->bucket + 1) * e->window,
-                lane + lane_of(&values, axis_of(&e->plan, axis)), e->bucket);
+                lane + lane_of(&values, plan_value(&e->plan, axis)), e->bucket);
         rows++;
     }
     return rows;
@@ -181,8 +184,8 @@ struct extent series_winners(const struct scope *scope, FILE *to)
     struct extent extent = { 0 };
     bool first = true;
 
-    for (size_t axis = 0; axis < (size_t)series_axes(layer); axis++)
-        for (int inferred = 0; inferred < 2; inferred++) {
+    for (size_t axis = 0; axis < plan_axis_count; axis++)
+        for (int inferred = 0; inferred < 2 && axis_shown(layer, axis); inferred++) {
             char name[32];
 
             snprintf(name, sizeof(name), "%s %s", plan_axes[axis].name,

@@ -32,7 +32,7 @@ series_writer series_winners, series_times, series_ratios, series_gain, series_w
  * lane. */
 bool series_lane(const struct layer_facts *layer, int lane, char text[32]);
 
-/* How many axes have lanes: the first ones of plan_axes; a quiet one only where it varies. */
+/* How many axes of plan_axes have lanes: a quiet one only where it varies. */
 int series_axes(const struct layer_facts *layer);
 
 /* The best single static plan: false where no plan but the table's is known. */
