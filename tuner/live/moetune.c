@@ -41,9 +41,19 @@ static void take(void *to, size_t size, const void *from, uint32_t given)
 
 /* ---- orders */
 
-static const uint32_t order_magic = 0x3165746du; /* "mte1" */
+static const uint32_t order_magic = 0x3265746du; /* "mte2" */
 
-enum order_word { MAGIC, CAPACITY, R, D_AND_A, SOURCE, BUCKET, STEP_TIME, CHECK, ORDER_WORDS };
+enum order_word {
+    MAGIC,
+    CAPACITY,
+    PLAN_LOW,
+    PLAN_HIGH,
+    SOURCE,
+    BUCKET,
+    STEP_TIME,
+    CHECK,
+    ORDER_WORDS
+};
 
 static void put(uint8_t *bytes, uint32_t value)
 {
@@ -68,9 +78,12 @@ static uint32_t checksum(const uint8_t *bytes, size_t count)
 
 static void write_order(const struct moe_plan *plan, uint32_t capacity, struct moetune_order *out)
 {
-    uint32_t words[ORDER_WORDS] = { [MAGIC] = order_magic,   [CAPACITY] = capacity,
-                                    [R] = plan->r,           [D_AND_A] = plan->d | plan->a << 16,
-                                    [SOURCE] = plan->source, [BUCKET] = plan->bucket };
+    uint64_t packed = plan_pack(plan);
+    uint32_t words[ORDER_WORDS] = {
+        [MAGIC] = order_magic,         [CAPACITY] = capacity,
+        [PLAN_LOW] = (uint32_t)packed, [PLAN_HIGH] = (uint32_t)(packed >> 32),
+        [SOURCE] = plan->source,       [BUCKET] = plan->bucket
+    };
 
     memcpy(&words[STEP_TIME], &plan->time_us, sizeof(plan->time_us));
     for (int i = 0; i < CHECK; i++)
@@ -81,7 +94,7 @@ static void write_order(const struct moe_plan *plan, uint32_t capacity, struct m
 static int read_order(const struct moetune_order *order, const struct moe_shape *shape,
                       uint32_t capacity, struct moe_plan *out)
 {
-    struct moe_plan plan = MOE_PLAN_INIT;
+    struct moe_plan plan;
     uint32_t words[ORDER_WORDS];
 
     for (int i = 0; i < ORDER_WORDS; i++)
@@ -89,9 +102,7 @@ static int read_order(const struct moetune_order *order, const struct moe_shape 
     if (words[MAGIC] != order_magic || words[CAPACITY] != capacity ||
         words[CHECK] != checksum(order->bytes, 4 * CHECK))
         return ERR_FORMAT;
-    plan.r = words[R];
-    plan.d = words[D_AND_A] & 0xffff;
-    plan.a = words[D_AND_A] >> 16;
+    plan = plan_unpack(words[PLAN_LOW] | (uint64_t)words[PLAN_HIGH] << 32);
     plan.source = words[SOURCE];
     plan.bucket = words[BUCKET];
     memcpy(&plan.time_us, &words[STEP_TIME], sizeof(plan.time_us));
