@@ -5,6 +5,7 @@
 #include "misses.h"
 #include "model_file.h"
 #include "option_values.h"
+#include "plan.h"
 #include "shape.h"
 #include "status.h"
 
@@ -40,7 +41,7 @@ const struct option_row tune_rows[] = {
     WINDOW_ROW(AT(window), "follows the layer: a power of two up to 128, at most an eighth of the "
                            "capacity at factor 1"),
     { "axes", "LIST", OPTION_TEXT, AT(axes),
-      "what may vary of r, d, a, ctas; the rest keeps its default" },
+      "what may vary of " PLAN_AXES "; the rest keeps its default" },
     { "search", "NAME", OPTION_WORD, AT(search), "guided, paper, exhaustive (below)",
       search_words },
     { "harm", "SHARE", OPTION_NUMBER, AT(harm),
