@@ -1,4 +1,5 @@
-/* Rounds of posts on a board; the j-th transfer with each peer belongs to round j. */
+/* Receivers post their buffers on a board, senders take the posts and copy; the j-th transfer
+ * between two ranks belongs to round j of their posts. */
 #include "push.h"
 
 #include "status.h"

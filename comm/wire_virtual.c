@@ -1,4 +1,4 @@
-/* Paces copies to a link that is not there. */
+/* The wire of virtual ranks: copies inside one process, no faster than a stated link. */
 #include "wire_virtual.h"
 
 #ifdef MOETUNE_CUDA

@@ -1,4 +1,4 @@
-/* Loops over one row, compiled for each vector level. */
+/* Loops over one row of elements, compiled for each vector level of the processor. */
 #include "rows.h"
 
 #include "convert.h"

@@ -1,4 +1,4 @@
-/* A device made of dates. */
+/* A device on a virtual clock: every stream is a date up to which it is busy. */
 #include "sim.h"
 
 #include "fault.h"

@@ -1,4 +1,5 @@
-/* Ratios of step times, measured or between measured ones. */
+/* Ratios of step times of two plans, in buckets where both were measured or between such buckets.
+ */
 #include "contrast.h"
 
 #include "plan.h"

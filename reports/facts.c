@@ -1,4 +1,4 @@
-/* Reads the store with one query per table. */
+/* Reads the store into arrays, with one query per table. */
 #include "facts.h"
 
 #include "contrast.h"

@@ -1,4 +1,5 @@
-/* A sequential sign test on paired rounds. */
+/* Compares plans by counting who wins in paired rounds: a sign test that may end after any round.
+ */
 #include "contest.h"
 
 #include "random.h"

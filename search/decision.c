@@ -1,4 +1,5 @@
-/* Search until another sample is not worth its time, then make sure of the default. */
+/* Lets the search go on until another sample is not worth its time, then makes sure that its winner
+ * is not slower than the default. */
 #include "decision.h"
 
 #include <math.h>

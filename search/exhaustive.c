@@ -1,4 +1,5 @@
-/* Every plan, in interleaved rounds: the judge.  Drift then hits all plans alike. */
+/* The strategy that runs every plan, in interleaved rounds, so that drift hits all of them alike;
+ * it is the judge of the others. */
 #include "random.h"
 #include "tally.h"
 

@@ -1,4 +1,5 @@
-/* Dense linear algebra on at most a few hundred rows. */
+/* The Gaussian process itself: which errors are alike, and dense linear algebra on at most a few
+ * hundred rows. */
 #include "gaussian.h"
 
 #include "shape.h"

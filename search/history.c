@@ -1,4 +1,5 @@
-/* Robust averages, and which of them to keep. */
+/* Averages samples so that outliers do not count, finds turns of the mood among them, and keeps
+ * what is most useful when there is too much. */
 #include "history.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* A slow wandering, and turns found by adding up surprises. */
+/* How alike the moods at two steps are, and where a mood has turned: found by adding up how much
+ * slower than expected the last steps were. */
 #include "mood.h"
 
 #include <math.h>

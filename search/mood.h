@@ -1,6 +1,6 @@
-/* The machine's mood: what makes every plan slower or faster for a while.  Within a visit it
+/* The machine's mood is what makes every plan slower or faster for a while.  Within a visit it
  * wanders a little from step to step, and turns now and then: a burst of somebody else's work
- * begins or ends.  Steps between two turns are a stretch. */
+ * begins or ends.  The steps between two turns are called a stretch. */
 #ifndef MOOD_H
 #define MOOD_H
 

@@ -1,4 +1,5 @@
-/* Who is next in a round, and what pairs of samples say when a few of them are far off. */
+/* Says whose turn it is in a round, and turns pairs of samples, of which a few may be far off, into
+ * gains with their intervals. */
 #include "rounds.h"
 
 #include "random.h"

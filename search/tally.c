@@ -1,4 +1,4 @@
-/* Medians over a small table of samples. */
+/* Keeps the samples of each arm sorted, and compares arms by their medians. */
 #include "tally.h"
 
 #include "bound.h"

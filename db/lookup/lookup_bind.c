@@ -1,4 +1,4 @@
-/* Which of the tables is for this layer on this cluster, and what to say if none is. */
+/* Finds the table that is for a layer on this cluster, and says what is missing if none is. */
 #include "lookup.h"
 
 #include "plan.h"

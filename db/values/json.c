@@ -1,4 +1,4 @@
-/* A strict recursive reader with a limit on depth; and what is written. */
+/* Reads JSON strictly, with a limit on depth; and writes quoted text. */
 #include "json.h"
 
 #include "status.h"

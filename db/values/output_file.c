@@ -1,4 +1,4 @@
-/* Temporary files, modes, and a look at what is in the way. */
+/* Writes a temporary file with the mode of the one it replaces, and renames it into place. */
 #include "output_file.h"
 
 #include "status.h"

@@ -1,4 +1,5 @@
-/* From options to ranks and a database, and back. */
+/* Opens the database and the ranks that the options ask for, runs a verb, and closes them in good
+ * order. */
 #include "campaign.h"
 
 #include "common_rows.h"

@@ -1,4 +1,5 @@
-/* From options to a shape. */
+/* Makes the shape of a layer from options, which may not contradict a shape that is given as text.
+ */
 #include "layer_options.h"
 
 #include "plan.h"

@@ -1,4 +1,4 @@
-/* A table's text out of whatever holds one. */
+/* Reads a table's text from a file, or exports it from a database. */
 #include "table_file.h"
 
 #include "export.h"

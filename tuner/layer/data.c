@@ -1,4 +1,4 @@
-/* Values of order one everywhere, so that an error in any tensor shows. */
+/* Random numbers of order one for every tensor, so that an error in any of them shows. */
 #include "data.h"
 
 #include "random.h"

@@ -1,4 +1,5 @@
-/* Gate logits by one product, then the route kernel; and their backward. */
+/* The gate's logits by one product, then the kernel that routes tokens; and the backward pass of
+ * both. */
 #include "router.h"
 
 #include "status.h"

@@ -1,4 +1,4 @@
-/* One bucket at a time is decided: what its decision asks for is tried when it can be afforded. */
+/* Decides one bucket at a time: what its decision asks for is tried when it can be afforded. */
 #include "live.h"
 
 #include "arms.h"

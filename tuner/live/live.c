@@ -1,4 +1,4 @@
-/* Ask and tell. */
+/* Answers a trainer, and takes in the times that it tells. */
 #include "live.h"
 
 #include "arms.h"

@@ -1,4 +1,4 @@
-/* What is known when a trainer starts, and what is written down when it ends. */
+/* Reads what is known when a trainer starts, and writes down what was learnt when it ends. */
 #include "live.h"
 
 #include "arms.h"

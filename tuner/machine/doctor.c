@@ -1,4 +1,4 @@
-/* Each check looks at one thing and adds one finding. */
+/* Checks of ranks and hosts: each looks at one thing and adds one finding. */
 #include "doctor.h"
 
 #include "allowance.h"

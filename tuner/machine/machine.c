@@ -1,4 +1,4 @@
-/* Reads /proc, /sys, the libraries' versions and the environment. */
+/* Reads what this machine is from /proc, /sys, the versions of libraries, and the environment. */
 #include "machine.h"
 
 #include "allowance.h"

@@ -1,4 +1,5 @@
-/* Loads libnvidia-ml.so.1 and asks it one thing at a time. */
+/* Loads NVIDIA's management library (libnvidia-ml.so.1) while the program runs, and asks it one
+ * thing at a time. */
 #include "nvml.h"
 
 #include <dlfcn.h>

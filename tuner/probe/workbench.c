@@ -1,4 +1,5 @@
-/* Memory, and tasks in the order in which an executor would queue them. */
+/* The memory of chores, and tasks queued in the order in which a step of the layer would queue
+ * them. */
 #include "workbench.h"
 
 #include "moelookup.h"

@@ -1,4 +1,5 @@
-/* Lines, answers, and what becomes of a program that does not answer. */
+/* Answers the lines of a program that tunes its own layer, and deals with one that does not answer.
+ */
 #include "exec_protocol.h"
 
 #include "child.h"

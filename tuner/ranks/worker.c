@@ -1,4 +1,4 @@
-/* Executes orders on a rank; plans stay open until memory is short. */
+/* Executes orders on a rank; prepared plans stay open until memory is short. */
 #include "worker.h"
 
 #include "account.h"

@@ -1,4 +1,4 @@
-/* From records of traffic to buckets in an order. */
+/* Turns records of what trainers asked into buckets to measure, the most wanted first. */
 #include "misses.h"
 
 #include "shape.h"

@@ -1,4 +1,5 @@
-/* From measured entries to contestants, from samples to entries. */
+/* Chooses the rounds' contestants from the measured entries, runs the rounds, and writes what they
+ * change. */
 #include "standing.h"
 
 #include "attempt.h"

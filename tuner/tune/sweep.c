@@ -1,4 +1,4 @@
-/* The order of a sweep: anchors, then what lies between them. */
+/* Measures the anchors of a layer, then what lies between them, then the table as a whole. */
 #include "sweep.h"
 
 #include "between.h"

@@ -1,4 +1,4 @@
-/* From the command line to layers, plans and limits. */
+/* Turns the command line of `tune` and `plan` into layers, plans and limits. */
 #include "tune_options.h"
 
 #include "common_rows.h"
