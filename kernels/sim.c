@@ -54,7 +54,7 @@ int64_t sim_stream_ns(const struct stream *stream)
     return ((const struct sim_stream *)stream)->free_ns;
 }
 
-/* Uniform in (0, 1). */
+/* A random number, uniform in (0, 1). */
 static double uniform(uint64_t seed, uint64_t index)
 {
     return ((double)(random_bits(seed, index) >> 11) + 0.5) * 0x1p-53;

@@ -52,7 +52,7 @@ struct step_time contrast_default(const struct layer_facts *layer, const struct 
                                trial ? (uint32_t)heat_counted(&trial->heat) : 0 };
 }
 
-/* Timed there, or told by the entry. */
+/* A step that was timed in this bucket, or that its entry tells of. */
 static struct step_time known_step(const struct layer_facts *layer, const struct entry_row *entry,
                                    const struct moe_plan *plan)
 {
@@ -108,7 +108,7 @@ static int list_plans(const struct layer_facts *layer, struct contrasts *c)
     return OK;
 }
 
-/* NULL: nothing is known of that plan. */
+/* NULL if nothing is known of that plan. */
 static struct estimate *row_of(const struct layer_facts *layer, const struct moe_plan *plan)
 {
     const struct contrasts *c = layer->contrasts;
@@ -127,7 +127,7 @@ static void tell(const struct layer_facts *layer, const struct moe_plan *plan, s
         row[entry] = (struct estimate){ us, true };
 }
 
-/* As known_step() has it: what the entry says goes before what the trials do. */
+/* Tells known_step() of a bucket: what the entry says comes before what the trials say. */
 static void tell_bucket(const struct layer_facts *layer, size_t entry, size_t *trial)
 {
     const struct entry_row *e = &layer->entries[entry];
@@ -153,7 +153,8 @@ static double log_ratio(const struct entry_row *entry, const struct estimate *st
     return entry->inferred ? (double)NAN : log(step->us / standard->us);
 }
 
-/* Held beyond the ends. */
+/* Ratios between two buckets are interpolated; beyond the first and the last one they stay the
+ * same. */
 static double between(const struct entry_row *entries, const double *ratios, size_t at, size_t low,
                       size_t high, size_t none)
 {

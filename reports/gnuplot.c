@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Also the endings of the files. */
+/* These words are also the endings of the files. */
 const char *const gnuplot_words[] = { "svg", "png", "pdf", "txt", NULL };
 
 /* ---- scripts */

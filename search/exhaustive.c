@@ -28,7 +28,7 @@ static bool out_of_samples(const struct search *search)
     return search->setup.limit && search->samples >= search->setup.limit;
 }
 
-/* Of the arms with the fewest samples the one that comes first in this round's shuffle. */
+/* The arm that comes first in this round's shuffle among those with the fewest samples. */
 static int exhaustive_next(struct search *search)
 {
     const struct tally *tally = search->own;

@@ -358,7 +358,7 @@ static bool doubles(uint32_t a, uint32_t b)
     return a == 2 * b || b == 2 * a;
 }
 
-/* The wire's own choice may be any number. */
+/* Whether two numbers of CTAs are neighbours; 0, the wire's own choice, may be any number. */
 static bool next_ctas(uint32_t a, uint32_t b)
 {
     return a != b && (!a || !b || doubles(a, b));
@@ -629,7 +629,7 @@ static int guided_next(struct search *search)
     return ((const struct guided *)search->own)->pick.arm;
 }
 
-/* Of the next step under an arm. */
+/* What is expected of the next step under an arm. */
 static struct normal expect(struct guided *g, int arm)
 {
     static const double mood_sd = 0.015; /* from one step to the next, and what is known of it */

@@ -12,7 +12,7 @@ struct moment {
     int step, stretch;
 };
 
-/* Of the moods at two moments, beyond what the whole visit shares. */
+/* The covariance of the moods at two moments, beyond what the whole visit shares. */
 double mood_covariance(struct moment a, struct moment b);
 
 /* A step against what was expected of it: log time above, and that expectation's variance, noise

@@ -78,7 +78,7 @@ struct moe_plan plan_canonical(struct moe_plan plan)
     return plan;
 }
 
-/* Of a caller whose header may be an older one; struct_size 0 is the first version's. */
+/* A plan from a caller whose header may be an older one; struct_size 0 is the first version's. */
 static struct moe_plan whole_plan(const struct moe_plan *given)
 {
     struct moe_plan plan = plan_default();

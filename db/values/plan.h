@@ -36,7 +36,7 @@ struct moe_plan plan_default(void);
 /* Equal on every axis; where they came from does not count. */
 bool plan_equal(const struct moe_plan *a, const struct moe_plan *b);
 
-/* As qsort wants it: axis by axis, 0 where they are equal. */
+/* The order of two plans as qsort wants it: axis by axis, 0 where they are equal. */
 int plan_order(const struct moe_plan *a, const struct moe_plan *b);
 
 /* moe_plan_parse() for callers of this program: *out need not be set. */

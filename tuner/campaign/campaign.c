@@ -385,7 +385,7 @@ int campaign_commit(struct campaign *c)
     return OK;
 }
 
-/* Unless `now`, so seldom that it costs at most a twentieth of the time. */
+/* Publishes so seldom that it costs at most a twentieth of the time, unless it is to be `now`. */
 int campaign_publish(struct campaign *c, bool now)
 {
     int64_t begun_ns = host_clock_ns();

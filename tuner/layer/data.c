@@ -89,7 +89,8 @@ static int fill(const struct filling *f, uint32_t dtype, uint64_t elements, void
     return rc;
 }
 
-/* Of this rank's slice: some hidden units of each of its experts, or some columns of b2. */
+/* A weight of this rank's slice, which is some hidden units of each of its experts, or some columns
+ * of b2. */
 static float weight_at(const struct filling *f, uint64_t element)
 {
     const struct moe_shape *s = &f->layer->shape;

@@ -118,7 +118,7 @@ struct routing router_routing(const struct router *router, uint64_t capacity, ui
                              .needed = router->needed };
 }
 
-/* Sum or largest of max(0, needed - floor) over experts. */
+/* The sum and the largest of max(0, needed - floor) over the experts. */
 static int count_needed(const struct router *router, uint64_t floor, int64_t *sum, int64_t *most)
 {
     uint32_t experts = router->layer->shape.experts;

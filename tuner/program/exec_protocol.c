@@ -212,7 +212,7 @@ static int blame(struct exec_protocol *v, bool hung, const char *how)
     return OK;
 }
 
-/* UNSUPPORTED: it has to be started again. */
+/* UNSUPPORTED if the program has to be started again. */
 static int judge_end(struct exec_protocol *v, bool hung, int exit_code, const char *how)
 {
     if (v->running) {

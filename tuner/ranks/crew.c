@@ -124,7 +124,7 @@ static bool stopped(const struct crew *crew)
     return crew->setup.stop && *crew->setup.stop;
 }
 
-/* However long the order may still take. */
+/* The deadline has passed, and at least one step was timed before it. */
 static bool is_late(const struct crew *crew)
 {
     return crew->steps && crew->setup.deadline_ns && host_clock_ns() >= crew->setup.deadline_ns;

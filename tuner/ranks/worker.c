@@ -160,7 +160,7 @@ static void close_plans(struct worker *worker)
         trial_close(&worker->open[--worker->open_count]);
 }
 
-/* What can be opened again. */
+/* Closes what can be opened again. */
 static void close_kept(struct worker *worker)
 {
     close_plans(worker);
@@ -257,7 +257,7 @@ static bool was_checked(const struct worker *worker, const struct moe_plan *plan
     return false;
 }
 
-/* Once per plan and layer. */
+/* Compares a plan with the reference, once per plan and layer. */
 static int check(struct worker *worker, const struct moe_plan *plan)
 {
     struct trial proof = { 0 };

@@ -71,7 +71,7 @@ static int visit(struct sweep *sweep, uint32_t bucket)
     return OK;
 }
 
-/* One more than was foreseen. */
+/* Visits a bucket that was not foreseen. */
 static int visit_more(struct sweep *sweep, uint32_t bucket)
 {
     sweep->setup->campaign->progress.buckets++;
@@ -163,7 +163,7 @@ static bool is_end(const struct sweep *sweep, const struct entry_row *entry)
                                 is_anchor(sweep->space, entry->bucket));
 }
 
-/* Between each of these buckets and the next. */
+/* Fills what lies between each of these buckets and the next. */
 static int fill_all(struct sweep *sweep)
 {
     struct entry_row low = { 0 }, entry;

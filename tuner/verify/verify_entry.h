@@ -46,8 +46,8 @@ struct verify_result {
 
 /* Settles a pending one.  ERR_CUT when time is up before that: what was sampled is kept, and used
  * by the run that goes on. */
-/* Of an entry that could not be told from another plan, or holds the default: the plan that was or
- * came nearest to its search's winner.  NULL: there is none to be asked about. */
+/* The plan that an entry has to meet besides the default, if it could not be told from another plan
+ * or holds the default: its search's winner, or the runner-up.  NULL: there is none. */
 const struct moe_plan *verify_challenger(const struct entry_row *entry,
                                          const struct moe_shape *shape);
 
