@@ -23,6 +23,16 @@
 
 /* ---- search */
 
+static const struct effort *effort_named(const char *name)
+{
+    int i = 0;
+
+    while (effort_words[i] && strcmp(effort_words[i], name) != 0)
+        i++;
+    CHECK(effort_words[i]);
+    return &efforts[effort_words[i] ? i : 0];
+}
+
 static void costs_are_as_the_readme_says(const struct moe_shape *shape)
 {
     struct search_machine machine = { .message_s = given("message_us") * 1e-6,
@@ -211,6 +221,8 @@ static void the_search_is_as_its_readme_says(void)
     begin_example("search/README.md");
     shape = given_layer();
     is("paper_trials", shape_paper_trials(&shape));
+    is("worth", effort_named("normal")->worth);
+    is("patience", effort_named("normal")->patience);
     costs_are_as_the_readme_says(&shape);
     bounds_are_as_the_readme_says();
     the_rule_is_as_the_readme_says();
@@ -371,8 +383,9 @@ static void a_sweep_is_as_its_readme_says(void)
     begin_example("tuner/README.md");
     shape = given_layer();
     usual = given_plan("default_plan");
-    for (setup.effort = efforts; strcmp(setup.effort->name, given_text("effort")) != 0;)
-        setup.effort++;
+    setup.effort = effort_named(given_text("effort"));
+    is("measured_per_doubling", setup.effort->anchors_per_octave);
+    is("refined_above_percent", 100 * setup.effort->refine_above);
     setup.window = shape_window(&shape);
     CHECK(!space_open(&shape, &setup, &space));
     is("R", space.window);
