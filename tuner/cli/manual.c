@@ -1,4 +1,4 @@
-/* moetune(1) in the man macros. */
+/* Writes moetune(1) in the man macros. */
 #include "manual.h"
 
 #include "option_values.h"
