@@ -1,6 +1,7 @@
 /* Dense linear algebra on at most a few hundred rows. */
 #include "gaussian.h"
 
+#include "plan.h"
 #include "shape.h"
 #include "status.h"
 
@@ -34,9 +35,12 @@ static double distance(uint32_t a, uint32_t b)
 static double likeness(const struct moe_plan *a, const struct moe_plan *b)
 {
     double by_r = distance(a->r, b->r), by_d = fabs(distance(a->d, b->d)) / 0.6931471805599453;
+    double like = smooth_sd * smooth_sd * exp(-0.5 * by_r * by_r - 0.35 * by_d);
 
-    return smooth_sd * smooth_sd * exp(-0.5 * by_r * by_r - 0.35 * by_d) *
-           (a->a == b->a ? 1 : 0.5) * (a->ctas == b->ctas ? 1 : 0.7);
+    for (size_t i = 0; i < plan_axis_count; i++)
+        if (i != PLAN_R && i != PLAN_D && plan_value(a, i) != plan_value(b, i))
+            like *= i == PLAN_A ? 0.5 : 0.7;
+    return like;
 }
 
 /* Over what the library itself would take, which is 0. */
