@@ -7,6 +7,7 @@
 #include "plan.h"
 #include "progress.h"
 #include "rank_speeds.h"
+#include "row.h"
 #include "shape.h"
 #include "standings.h"
 #include "status.h"
@@ -344,20 +345,6 @@ int tables_print_all(struct store *store, bool every, FILE *to)
 
 /* ---- JSON */
 
-static void print_number(FILE *to, const char *name, double value)
-{
-    if (isfinite(value))
-        fprintf(to, ", \"%s\": %.6g", name, value);
-    else
-        fprintf(to, ", \"%s\": null", name);
-}
-
-static void json_word(FILE *to, const char *name, const char *word)
-{
-    fprintf(to, ", \"%s\": ", name);
-    json_quote(word, to);
-}
-
 static void json_plan(FILE *to, const char *name, const struct moe_plan *plan)
 {
     char text[PLAN_TEXT_BYTES];
@@ -377,15 +364,7 @@ void tables_json_standing(const struct standing_row *row, FILE *to)
                                                  .static_gain_low = NAN,
                                                  .static_gain_high = NAN };
 
-    row = row ? row : &unknown;
-    print_number(to, "gain", row->gain);
-    print_number(to, "gain_low", row->gain_low);
-    print_number(to, "gain_high", row->gain_high);
-    print_number(to, "static_gain", row->static_gain);
-    print_number(to, "static_gain_low", row->static_gain_low);
-    print_number(to, "static_gain_high", row->static_gain_high);
-    json_plan(to, "static_plan", &row->static_plan);
-    fprintf(to, ", \"rounds\": %u", row->rounds);
+    row_json_view(&standing_table, standing_in_show, row ? row : &unknown, to);
 }
 
 static void json_pins(const struct printer *p, const struct entry_row *e)
@@ -450,27 +429,8 @@ static int json_entry(void *self, const struct entry_row *e)
 
     if (e->cluster != p->cluster || e->shape != p->shape || e->window != p->window)
         TRY(json_block(p, e));
-    fprintf(p->to, "%s  {\"bucket\": %u, \"capacity\": %" PRIu64, p->lines++ ? ",\n" : "",
-            e->bucket, e->capacity);
-    json_plan(p->to, "plan", &e->plan);
-    print_number(p->to, "time_us", e->time_us);
-    print_number(p->to, "low_us", e->low_us);
-    print_number(p->to, "high_us", e->high_us);
-    print_number(p->to, "default_us", e->default_us);
-    print_number(p->to, "gain", e->gain);
-    print_number(p->to, "gain_low", e->gain_low);
-    print_number(p->to, "gain_high", e->gain_high);
-    print_number(p->to, "bound", e->bound);
-    json_plan(p->to, "search_winner", &e->search_winner);
-    json_plan(p->to, "runner_up", &e->runner_up);
-    fprintf(p->to, ", \"samples\": %u, \"throttled\": %u, \"inferred\": %s, \"stale\": %s",
-            e->samples, e->throttled, e->inferred ? "true" : "false", e->stale ? "true" : "false");
-    json_word(p->to, "decision", e->decision);
-    json_word(p->to, "reason", e->reason);
-    json_word(p->to, "search", e->search);
-    json_word(p->to, "effort", e->effort);
-    fprintf(p->to, ", \"decided\": %" PRId64 ", \"tier\": \"%s\"", e->decided_s,
-            entry_tier_words[e->tier]);
+    fprintf(p->to, "%s  {\"bucket\": %u", p->lines++ ? ",\n" : "", e->bucket);
+    row_json_view(&entry_table, entry_in_show, e, p->to);
     pin = told_pin(p->told, e);
     json_plan(p->to, "pinned", pin ? &pin->plan : &(struct moe_plan){ .struct_size = 0 });
     fprintf(p->to, "}");
