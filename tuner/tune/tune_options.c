@@ -4,6 +4,7 @@
 #include "common_rows.h"
 #include "misses.h"
 #include "model_file.h"
+#include "option_values.h"
 #include "shape.h"
 #include "status.h"
 
@@ -111,13 +112,54 @@ static int check_shares(const struct tune_options *o)
     return OK;
 }
 
+static const char its_ranks[] = "the program starts its own ranks";
+static const char its_capacities[] = "the program says at which capacities it runs";
+static const char its_steps[] = "its steps are for the guided search, as many as that asks for";
+
+/* What cannot be heeded there. */
+static const struct {
+    const char *option, *why;
+} not_with_exec[] = {
+    { "buckets", its_capacities },
+    { "max-capacity-factor", its_capacities },
+    { "from-misses", its_capacities },
+    { "search", its_steps },
+    { "repeats", its_steps },
+    { "retune", "what is decided stays until the program's steps become slower" },
+    { "sim", its_ranks },
+    { "virtual-ranks", its_ranks },
+    { "link", its_ranks },
+    { "copy-ctas", its_ranks },
+    { "oversubscribe", its_ranks },
+    { "max-memory", "only the program knows what a plan needs; it answers \"failed\" to one that "
+                    "does not fit" },
+};
+
+static int check_option_with_exec(const struct tune_options *o, const struct option_row *row)
+{
+    for (size_t i = 0; i < sizeof(not_with_exec) / sizeof(not_with_exec[0]); i++)
+        if (!strcmp(row->name, not_with_exec[i].option) && option_is_given(row, o, &tune_defaults))
+            return fail(ERR_ARGUMENT, "--exec does not go with --%s: %s", row->name,
+                        not_with_exec[i].why);
+    return OK;
+}
+
+static int check_exec(const struct tune_options *o)
+{
+    struct option_row rows[OPTION_ROWS_MAX];
+    size_t count = options_flatten(tune_rows, rows);
+
+    if (o->exec && o->setup.where.hosts)
+        return fail(ERR_ARGUMENT, "--exec does not go with hosts: %s", its_ranks);
+    for (size_t i = 0; i < count && o->exec; i++)
+        TRY(check_option_with_exec(o, &rows[i]));
+    return OK;
+}
+
 int tune_options_check(struct tune_options *o, const char *hosts)
 {
     o->setup.where.hosts = hosts;
-    if (o->exec && (hosts || o->setup.sim || o->setup.where.virtual.ranks || o->retune))
-        return fail(ERR_ARGUMENT,
-                    "--exec goes with neither hosts nor --sim, --virtual-ranks or --retune: the "
-                    "program starts its own ranks");
+    TRY(check_exec(o));
     TRY(campaign_check(&o->setup));
     TRY(check_shares(o));
     return check_misses(o);

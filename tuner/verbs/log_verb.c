@@ -4,6 +4,7 @@
 #include "shape.h"
 #include "status.h"
 #include "store.h"
+#include "utf8.h"
 #include "verbs.h"
 
 #include <limits.h>
@@ -44,7 +45,7 @@ static int print_row(void *self, const struct history_row *row)
     moe_plan_format(&was->plan, plan, sizeof(plan));
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", gmtime(&row->replaced_s));
     printf("%s  %-24s %s, bucket %u of width %u: was %s (%s%s), %.1f us against %.1f us\n", when,
-           row->why, layer, was->bucket, was->window, plan, was->decision,
+           UTF8_LINE(row->why), layer, was->bucket, was->window, plan, UTF8_LINE(was->decision),
            was->inferred ? ", inferred" : "", was->time_us, was->default_us);
     p->printed++;
     return OK;
