@@ -221,9 +221,22 @@ struct entry_row {
 extern const struct row_table entry_table;
 extern const struct row_view entry_in_show[], entry_in_csv[];
 
-bool entry_is_refuted(const struct entry_row *entry);
-/* Its plan is there because somebody found it the best: neither refuted nor a tie. */
-bool entry_is_decided(const struct entry_row *entry);
+/* How far an entry is believed.  Several may hold at once; who has to know asks here. */
+enum entry_state {
+    ENTRY_INFERRED = 1, /* nobody measured there */
+    ENTRY_STALE = 2,    /* the machine has changed since, or the plan is refuted */
+    ENTRY_IMPORTED = 4, /* and not measured here */
+    ENTRY_TIE = 8,      /* an earlier rule could not tell: nobody chose the plan */
+    ENTRY_REFUTED = 16, /* its plan is what is left after `moetune verify` */
+    /* Of these `moetune tune` measures the bucket again. */
+    ENTRY_OPEN = ENTRY_INFERRED | ENTRY_STALE | ENTRY_IMPORTED | ENTRY_TIE | ENTRY_REFUTED,
+    /* Stale and not refuted: trainers are told it only where nothing better is known.  The plan of
+     * a refuted entry has just been measured. */
+    ENTRY_OUTDATED = 32,
+};
+enum { ENTRY_STATE_COUNT = 5 };
+extern const char *const entry_state_words[ENTRY_STATE_COUNT]; /* by bit, without the last one */
+bool entry_is(const struct entry_row *entry, unsigned states); /* any of these */
 
 /* Replaces the bucket's entry; the old one goes to history with `why`.  This and the next end an
  * imported standing, which is worth what the entries were that it came with. */

@@ -112,14 +112,19 @@ static const struct row_field history_fields[] = {
 static const struct row_table history_table =
     ROW_TABLE("history", struct history_row, history_fields);
 
-bool entry_is_refuted(const struct entry_row *entry)
-{
-    return !strcmp(entry->decision, "refuted");
-}
+const char *const entry_state_words[ENTRY_STATE_COUNT] = { "inferred", "stale", "imported", "tie",
+                                                           "refuted" };
 
-bool entry_is_decided(const struct entry_row *entry)
+bool entry_is(const struct entry_row *entry, unsigned states)
 {
-    return !entry_is_refuted(entry) && strcmp(entry->decision, "tie") != 0;
+    bool refuted = !strcmp(entry->decision, "refuted");
+    unsigned state = (entry->inferred ? ENTRY_INFERRED : 0) | (entry->stale ? ENTRY_STALE : 0) |
+                     (entry->tier == TIER_IMPORTED ? ENTRY_IMPORTED : 0) |
+                     (!strcmp(entry->decision, "tie") ? ENTRY_TIE : 0) |
+                     (refuted ? ENTRY_REFUTED : 0) |
+                     (entry->stale && !refuted ? ENTRY_OUTDATED : 0);
+
+    return state & states;
 }
 
 /* ---- reading */

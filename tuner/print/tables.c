@@ -32,7 +32,7 @@ struct printer {
     struct entry_row first, last; /* of the line that is open */
     const struct override_row *pin;
     double time_low, time_high, default_low, default_high, gain_log, gain_least, bound;
-    uint32_t buckets, measured, throttled, stale, imported, undecided, refuted;
+    uint32_t buckets, throttled, states[ENTRY_STATE_COUNT]; /* entries, by bit of entry_state */
 };
 
 static void print_percent(FILE *to, double share, int width)
@@ -56,23 +56,17 @@ static void milliseconds(double low_us, double high_us, char *text, size_t size)
 /* How one bucket's plan was found, or those of several, and what stands in its place. */
 static void print_how(const struct printer *p)
 {
-    const struct {
-        uint32_t count;
-        const char *word;
-    } counts[] = { { p->stale, "stale" },
-                   { p->imported, "imported" },
-                   { p->undecided, "tie" },
-                   { p->refuted, "refuted" } };
     char plan[PLAN_TEXT_BYTES];
 
     if (p->buckets == 1)
         fprintf(p->to, "%s%s%s%s", UTF8_LINE(p->first.decision), p->throttled ? ", disturbed" : "",
-                p->stale ? ", stale" : "", p->imported ? ", imported" : "");
+                entry_is(&p->first, ENTRY_STALE) ? ", stale" : "",
+                entry_is(&p->first, ENTRY_IMPORTED) ? ", imported" : "");
     else
-        fprintf(p->to, "%u measured, %u inferred", p->measured, p->buckets - p->measured);
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && p->buckets > 1; i++)
-        if (counts[i].count)
-            fprintf(p->to, ", %u %s", counts[i].count, counts[i].word);
+        fprintf(p->to, "%u measured, %u inferred", p->buckets - p->states[0], p->states[0]);
+    for (int i = 1; i < ENTRY_STATE_COUNT && p->buckets > 1; i++)
+        if (p->states[i])
+            fprintf(p->to, ", %u %s", p->states[i], entry_state_words[i]);
     if (p->buckets > 1 && p->throttled)
         fprintf(p->to, ", some disturbed");
     if (p->pin && moe_plan_format(&p->pin->plan, plan, sizeof(plan)) > 0)
@@ -275,17 +269,15 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
         p->default_low = p->default_high = e->default_us;
         p->gain_log = p->bound = 0;
         p->gain_least = NAN;
-        p->measured = p->throttled = p->stale = p->imported = p->undecided = p->refuted = 0;
+        p->throttled = 0;
+        memset(p->states, 0, sizeof(p->states));
     }
     p->oldest_s = e->decided_s < p->oldest_s ? e->decided_s : p->oldest_s;
     p->newest_s = e->decided_s > p->newest_s ? e->decided_s : p->newest_s;
-    p->stale += e->stale;
-    p->imported += e->tier == TIER_IMPORTED;
-    p->undecided += !strcmp(e->decision, "tie");
-    p->refuted += entry_is_refuted(e);
+    for (int i = 0; i < ENTRY_STATE_COUNT; i++)
+        p->states[i] += entry_is(e, 1u << i);
     p->last = *e;
     p->buckets++;
-    p->measured += !e->inferred;
     p->throttled += e->throttled > 0;
     p->time_low = lower(p->time_low, e->time_us);
     p->time_high = higher(p->time_high, e->time_us);

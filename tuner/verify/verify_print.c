@@ -20,7 +20,7 @@ struct verify_count verify_count(const struct verify_result *verdicts, size_t co
     for (size_t i = 0; i < count; i++) {
         n.of[verdicts[i].kind]++;
         n.refuted_earlier +=
-            verdicts[i].kind == VERIFY_EARLIER && entry_is_refuted(&verdicts[i].claim);
+            verdicts[i].kind == VERIFY_EARLIER && entry_is(&verdicts[i].claim, ENTRY_REFUTED);
     }
     return n;
 }
@@ -69,7 +69,8 @@ static void print_line(const struct verify_result *v, FILE *to)
 
 static bool is_news(const struct verify_result *v)
 {
-    return v->kind == VERIFY_EARLIER ? entry_is_refuted(&v->claim) : v->kind != VERIFY_PENDING;
+    return v->kind == VERIFY_EARLIER ? entry_is(&v->claim, ENTRY_REFUTED)
+                                     : v->kind != VERIFY_PENDING;
 }
 
 static int print_layer(struct store *store, const struct verify_result *v, bool more, FILE *to)
@@ -136,7 +137,8 @@ static void print_object(const struct verify_result *v, FILE *to)
             "{\"shape\": \"%s\", \"window\": %u, \"bucket\": %u, \"capacity\": %" PRIu64
             ", \"plan\": \"%s\", \"was_stale\": %s, \"inferred\": %s",
             shape, v->claim.window, v->claim.bucket, v->claim.capacity, plan,
-            v->claim.stale ? "true" : "false", v->claim.inferred ? "true" : "false");
+            entry_is(&v->claim, ENTRY_STALE) ? "true" : "false",
+            v->claim.inferred ? "true" : "false");
     json_number_member("claimed_gain", v->kind == VERIFY_EARLIER ? NAN : v->claim.gain, to);
     json_number_member("gain", v->now.gain, to);
     json_number_member("gain_low", v->now.low, to);
@@ -144,7 +146,7 @@ static void print_object(const struct verify_result *v, FILE *to)
     fprintf(to,
             ", \"rounds\": %u, \"throttled\": %u, \"verdict\": \"%s\", \"refuted\": %s, \"why\": ",
             v->rounds, v->throttled, verify_words[v->kind],
-            v->kind == VERIFY_REFUTED || entry_is_refuted(&v->claim) ? "true" : "false");
+            v->kind == VERIFY_REFUTED || entry_is(&v->claim, ENTRY_REFUTED) ? "true" : "false");
     json_quote(v->why, to);
     fprintf(to, "}");
 }
