@@ -13,7 +13,7 @@ enum order_word { MAGIC, KEY, R, OTHERS, SOURCE, BUCKET, STEP_TIME, CHECK, ORDER
 /* The numbers that share the word OTHERS. */
 static const struct part {
     unsigned at, bits;
-} d_part = { 0, 4 }, ctas_part = { 4, 7 }, more_part = { 11, 4 }, stands_part = { 15, 1 },
+} d_part = { 0, 4 }, ctas_part = { 4, 7 }, more_part = { 11, 4 }, agreed_part = { 15, 1 },
   a_part = { 16, 4 }, next_part = { 20, 11 };
 
 static uint32_t into(struct part part, uint32_t value)
@@ -55,7 +55,7 @@ void order_write(const struct order *o, struct moetune_order *out)
                                     [R] = plan->r,
                                     [OTHERS] = into(d_part, plan->d) | into(ctas_part, plan->ctas) |
                                                into(more_part, o->more) |
-                                               into(stands_part, o->stands) |
+                                               into(agreed_part, o->stands) |
                                                into(a_part, plan->a) | into(next_part, o->next),
                                     [SOURCE] = plan->source,
                                     [BUCKET] = plan->bucket };
@@ -78,7 +78,7 @@ int order_read(const struct moetune_order *order, const struct moe_shape *shape,
     o.key = words[KEY];
     o.next = from(next_part, words[OTHERS]);
     o.more = from(more_part, words[OTHERS]);
-    o.stands = from(stands_part, words[OTHERS]);
+    o.stands = from(agreed_part, words[OTHERS]);
     o.plan.r = words[R];
     o.plan.d = from(d_part, words[OTHERS]);
     o.plan.a = from(a_part, words[OTHERS]);
