@@ -1,4 +1,5 @@
-/* Counts and states of runs, entries and trials as sentences. */
+/* Says in sentences how many runs, entries and trials numbers come from, and in which state those
+ * are. */
 #include "origin.h"
 
 #include "contrast.h"
@@ -143,7 +144,7 @@ static void count_layer(const struct layer_facts *layer, struct counts *c)
     for (size_t i = 0; i < layer->entry_count; i++) {
         c->measured += !layer->entries[i].inferred;
         c->inferred += layer->entries[i].inferred;
-        c->stale += layer->entries[i].stale;
+        c->stale += entry_is(&layer->entries[i], ENTRY_STALE);
         c->throttled += layer->entries[i].throttled > 0;
     }
     if (layer->entry_count)

@@ -6,12 +6,6 @@
 
 #include <stdio.h>
 
-enum { EXPORT_VERSION = 3, TIME_DECIMALS = 3, SHARE_DECIMALS = 6 };
-
-/* As it is written and comes in again; NAN where that is null, which it also is where a double does
- * not hold all of the digits. */
-double export_rounded(double value, int decimals);
-
 struct export_options {
     const char *cluster; /* beginning of a hash; NULL: all */
     const char *shape;   /* layers that agree with this text; NULL: all */
@@ -19,7 +13,8 @@ struct export_options {
     bool full;           /* every trial with its samples as well */
 };
 
-/* Canonical JSON lines; see README, "Format".  UNSUPPORTED, silently, if nothing is chosen. */
+/* Canonical JSON lines, as table.schema.json defines them.  UNSUPPORTED, silently, if nothing is
+ * chosen. */
 int export_lines(struct store *store, const struct export_options *options, FILE *to);
 
 /* A line per entry for a spreadsheet; RFC 4180. */

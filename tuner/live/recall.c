@@ -1,4 +1,4 @@
-/* What is known when a trainer starts, and what is written down when it ends. */
+/* Reads what is known when a trainer starts, and writes down what was learnt when it ends. */
 #include "live.h"
 
 #include "arms.h"
@@ -45,9 +45,9 @@ void live_at(const struct live *live, struct cell *cell, uint64_t capacity)
 
 static uint32_t source_of(const struct entry_row *entry)
 {
-    if (entry->stale && !entry_is_refuted(entry))
+    if (entry_is(entry, ENTRY_OUTDATED))
         return MOE_STALE;
-    if (entry->tier == TIER_IMPORTED)
+    if (entry_is(entry, ENTRY_IMPORTED))
         return MOE_IMPORTED;
     return entry->inferred ? MOE_INFERRED : MOE_EXACT;
 }
@@ -59,7 +59,7 @@ static double most_ns(const struct entry_row *e)
     return 1e3 * (e->inferred ? e->time_us * (1 + e->bound) : fmax(e->time_us, e->high_us));
 }
 
-/* An entry that holds. */
+/* The entry holds: from now on it is the answer, and steps are held against it. */
 static void settle(struct cell *cell, const struct entry_row *entry)
 {
     cell->state = CELL_SETTLED;
@@ -84,13 +84,14 @@ bool live_settle(struct live *live, struct cell *cell)
         return false;
     live_at(live, cell, e->capacity);
     live_answer(live, cell, arm, source_of(e));
-    cell->rematch = e->stale && !entry_is_refuted(e) && !e->inferred;
-    if (!e->stale && e->tier != TIER_IMPORTED && enough_effort(live, e))
+    cell->rematch = entry_is(e, ENTRY_OUTDATED) && !entry_is(e, ENTRY_INFERRED);
+    if (!entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) && enough_effort(live, e))
         settle(cell, e);
     return true;
 }
 
-/* Of the default plan and the neighbours' the fastest by what was measured elsewhere. */
+/* Takes the default plan or one of the neighbours', whichever is fastest by what was measured
+ * elsewhere. */
 static void guess(struct live *live, struct cell *cell)
 {
     struct cell_pair pair = cells_around(&live->cells, cell->bucket.key.bucket, false);
@@ -193,7 +194,7 @@ static int describe(const struct live_setup *setup, struct cluster *out)
     return OK;
 }
 
-/* Pins, FORCE and DISABLE; of this table alone. */
+/* What libmoelookup says of this table alone: pins, FORCE and DISABLE. */
 static int open_view(struct live *live, const char *path, const struct cluster *cluster)
 {
     char hex[SHA256_HEX_BYTES];

@@ -1,4 +1,4 @@
-/* From records of traffic to buckets in an order. */
+/* Turns records of what trainers asked into buckets to measure, the most wanted first. */
 #include "misses.h"
 
 #include "shape.h"
@@ -17,7 +17,7 @@ static bool is_wanted(const struct traffic_bucket *b)
 
 /* ---- layers */
 
-/* False: nothing but pinned buckets. */
+/* False if nothing but pinned buckets was asked for. */
 static bool find_range(const struct traffic_layer *layer, uint32_t *first, uint32_t *last)
 {
     bool any = false;
@@ -79,9 +79,9 @@ static const char *what_is_missing(const struct entry_row *entry, double share)
 {
     if (!entry)
         return "missing";
-    if (entry->stale)
+    if (entry_is(entry, ENTRY_STALE))
         return "stale";
-    return entry->inferred && share >= MISSES_OFTEN ? "inferred" : NULL;
+    return entry_is(entry, ENTRY_INFERRED) && share >= MISSES_OFTEN ? "inferred" : NULL;
 }
 
 static int look_up(struct store *store, const struct tune_request *r, const struct space *space,
