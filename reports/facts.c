@@ -72,25 +72,19 @@ struct sampling {
     size_t at; /* the trial whose samples are collected */
     int64_t *ns;
     size_t count; /* what is in it */
-    /* With those set aside; the rest is from verifications. */
-    size_t search_count, contest_count, rounds_count;
 };
 
 static void end_trial(struct sampling *s)
 {
-    struct trial_facts *t = &s->facts->trials[s->at];
-
-    t->steps = spread_of(s->ns, s->count);
-    t->contest_steps = (uint32_t)s->contest_count;
-    t->search_steps = (uint32_t)s->search_count;
-    t->rounds_steps = (uint32_t)s->rounds_count;
-    s->count = s->search_count = s->contest_count = s->rounds_count = 0;
+    s->facts->trials[s->at].steps = spread_of(s->ns, s->count);
+    s->count = 0;
 }
 
 static int add_sample(void *self, int64_t trial, const struct sample_row *sample)
 {
     struct sampling *s = self;
     const struct facts *f = s->facts;
+    struct trial_facts *t;
 
     if (s->at < f->trial_count && f->trials[s->at].row.id < trial)
         end_trial(s);
@@ -98,10 +92,11 @@ static int add_sample(void *self, int64_t trial, const struct sample_row *sample
         s->at++;
     if (s->at == f->trial_count || f->trials[s->at].row.id != trial)
         return OK;
-    heat_add(&s->facts->trials[s->at].heat, sample);
-    s->search_count += sample->kind == SAMPLE_SEARCH;
-    s->contest_count += sample->kind == SAMPLE_CONTEST;
-    s->rounds_count += sample->kind == SAMPLE_ROUNDS;
+    t = &f->trials[s->at];
+    heat_add(&t->heat, sample);
+    t->search_steps += sample->kind == SAMPLE_SEARCH;
+    t->contest_steps += sample->kind == SAMPLE_CONTEST;
+    t->rounds_steps += sample->kind == SAMPLE_ROUNDS;
     if (sample->gpu.throttled != SAMPLE_SET_ASIDE)
         APPEND(s->ns, s->count, sample->ns);
     return OK;
@@ -344,20 +339,19 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
 
 /* ---- questions */
 
+static int order_bucket(const void *left, const void *right)
+{
+    uint32_t bucket = *(const uint32_t *)left, other = ((const struct entry_row *)right)->bucket;
+
+    return (bucket > other) - (bucket < other);
+}
+
 const struct entry_row *facts_entry(const struct layer_facts *layer, uint32_t bucket)
 {
-    size_t low = 0, high = layer->entry_count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (layer->entries[middle].bucket < bucket)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < layer->entry_count && layer->entries[low].bucket == bucket ? &layer->entries[low]
-                                                                            : NULL;
+    if (!layer->entry_count)
+        return NULL;
+    return bsearch(&bucket, layer->entries, layer->entry_count, sizeof(*layer->entries),
+                   order_bucket);
 }
 
 const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t bucket,
