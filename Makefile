@@ -195,7 +195,7 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 # Plans on a GPU, with ranks by fork (tests/gpu/forked) where there is no MPI: without SQLite, and OpenBLAS as above.
 PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file plan sha256)) \
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c option_values.c options.c suggest.c verb.c) \
-    $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover gpu_list gpus hosts keeper launch machine nvml place slurm virtual_ranks)) \
+    $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpus hosts keeper launch machine nvml place slurm virtual_ranks)) \
     tuner/verbs/run.c tests/gpu/forked/mpi.c tests/unit/library_wire.c
 GPU_PLANS := $(addprefix $(BUILD)/tests/,check_plans check_run)
 PLANS_LIBS = $(patsubst %,-L%,$(dir $(NCCL_LIBRARY))) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(NCCL_LIBRARY))) -lnccl $(GPU_ALONE_LIBS)
@@ -236,7 +236,7 @@ $(BUILD)/forked/%.o: %.c Makefile
 
 LIB_CC ?= gcc
 LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
-LIB_PARTS := $(basename $(wildcard db/lookup/*.c)) $(addprefix db/values/,plan shape sha256 status utf8 width)
+LIB_PARTS := $(basename $(wildcard db/lookup/*.c)) $(addprefix db/values/,json_text plan seal shape sha256 status utf8 width)
 LIB_OBJECTS := $(LIB_PARTS:%=$(LIB)/lib/%.o)
 LIB_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' \
              -DSTATUS_SPEAKER='"moelookup"' $(WARN) -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP $(VALUES) -Idb/store

@@ -2,6 +2,7 @@
 #include "lookup.h"
 
 #include "plan.h"
+#include "seal.h"
 #include "status.h"
 #include "store.h"
 
@@ -125,9 +126,22 @@ static int read_packed(int fd, size_t size, uint32_t file, struct lookup_set *se
     return rc;
 }
 
+static int kind_of(const char *path, int fd, size_t size, enum lookup_kind *kind)
+{
+    bool sealed;
+
+    *kind = LOOKUP_DATABASE;
+    if (!ends_with(path, ".published"))
+        return OK;
+    TRY(seal_check(fd, size, &sealed));
+    *kind = sealed ? LOOKUP_SEALED : LOOKUP_SNAPSHOT;
+    return OK;
+}
+
 /* UNSUPPORTED: it is not there. */
 static int read_file(const char *path, uint32_t file, struct lookup_set *set)
 {
+    enum lookup_kind kind;
     uint8_t head[8];
     size_t size;
     int fd, rc;
@@ -138,8 +152,9 @@ static int read_file(const char *path, uint32_t file, struct lookup_set *set)
         close(fd);
         return rc;
     }
+    rc = kind_of(path, fd, size, &kind);
     close(fd);
-    return lookup_read_sqlite(path, ends_with(path, ".published"), file, set);
+    return rc ? rc : lookup_read_sqlite(path, kind, file, set);
 }
 
 /* UNSUPPORTED: it is not there.  Nothing of a file that cannot be read whole is kept. */

@@ -79,7 +79,7 @@ void lookup_set_free(struct lookup_set *set);
 int lookup_layer_pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin);
 
 /* Sorted, with one layer per cluster, shape and window, and nothing that is illegal for its shape.
- * Of several widths of one layer in one file, the one that answers (width.h) comes first.
+ * Several widths of one layer in one file come in their order (width.h).
  * Of two entries for a bucket the one that is not stale stays, else the one that was not imported,
  * else that of the lower file; of two pins the one that came first.  MOE_ERR_NOMEM; MOE_ERR_FORMAT:
  * more pins than anybody makes. */
@@ -115,9 +115,13 @@ void pack_seal(uint8_t *bytes, size_t size);
 
 /* ---- SQLite (lookup_sqlite.c) */
 
+/* Whether anybody may write to the file, and whether it is known to be whole. */
+enum lookup_kind { LOOKUP_DATABASE, LOOKUP_SNAPSHOT, LOOKUP_SEALED };
+
 /* Adds what a database or snapshot holds for real clusters.  MOE_ERR_IO, MOE_ERR_FORMAT (also
  * without SQLite), MOE_ERR_NOMEM; then the set may hold a part of it.  Silent. */
-int lookup_read_sqlite(const char *path, bool snapshot, uint32_t file, struct lookup_set *set);
+int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
+                       struct lookup_set *set);
 
 /* ---- tables (lookup.c) */
 

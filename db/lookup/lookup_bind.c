@@ -4,6 +4,7 @@
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
+#include "width.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -175,6 +176,34 @@ static int ambiguous(const struct choice *c)
     return ERR_AMBIGUOUS;
 }
 
+static uint64_t reach_of(const struct choice *c, uint32_t i)
+{
+    struct lookup_layer layer = layer_at(c, i);
+    const uint8_t *bytes = c->table->bytes;
+
+    return layer.entry_count
+               ? width_reach(layer.window,
+                             pack_entry(bytes, c->fits[i], layer.entry_count - 1).bucket)
+               : 0;
+}
+
+/* They come in their order. */
+static void put_first_what_answers(struct choice *c)
+{
+    uint64_t widest = 0;
+    uint32_t at = 0, answers;
+
+    for (uint32_t i = 0; i < c->count; i++)
+        widest = reach_of(c, i) > widest ? reach_of(c, i) : widest;
+    while (at < c->count && width_is_short(reach_of(c, at), widest))
+        at++;
+    if (at == 0 || at == c->count)
+        return;
+    answers = c->fits[at];
+    memmove(c->fits + 1, c->fits, at * sizeof(*c->fits));
+    c->fits[0] = answers;
+}
+
 /* Several that are left differ in their width alone; the first answers. */
 static int choose(struct choice *c)
 {
@@ -184,6 +213,7 @@ static int choose(struct choice *c)
     keep_lowest(c, file_number);
     if (!all_same(c, all_but_window_alike))
         return ambiguous(c);
+    put_first_what_answers(c);
     return OK;
 }
 
@@ -264,8 +294,8 @@ static void say_hidden(const struct choice *c)
     }
     shape_format(&answers.shape, shape, sizeof(shape));
     lookup_say(c->table, LOOKUP_WARN,
-               "%s: of tables with buckets of several widths the one measured last answers, R=%u; "
-               "hidden:%s",
+               "%s: of tables with buckets of several widths the last measured one of those that "
+               "reach far enough answers, R=%u; hidden:%s",
                shape, answers.window, hidden);
 }
 

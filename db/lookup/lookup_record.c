@@ -5,6 +5,7 @@
  * process that opened a table records, not those that unpacked it: all ranks ask the same. */
 #include "lookup_record.h"
 
+#include "json.h"
 #include "lookup.h"
 #include "plan.h"
 #include "shape.h"
@@ -38,7 +39,7 @@ struct counter_more {
     struct far *far;
     _Atomic uint64_t lost; /* asked for in more far buckets than there is room for */
     uint64_t lost_written;
-    char head[512]; /* of every line */
+    char head[1024]; /* of every line; of a device every byte may need six */
 };
 
 struct recorder {
@@ -330,14 +331,6 @@ void recorder_close(struct recorder *r)
 
 /* ---- counters */
 
-static void quote(const char *text, FILE *to)
-{
-    fputc('"', to);
-    for (; *text; text++)
-        fprintf(to, "%s%c", *text == '"' || *text == '\\' ? "\\" : "", *text);
-    fputc('"', to);
-}
-
 static int format_head(const struct counter_of *of, char *head, size_t size)
 {
     char shape[SHAPE_TEXT_BYTES];
@@ -351,9 +344,9 @@ static int format_head(const struct counter_of *of, char *head, size_t size)
             "{\"format\":\"moetune-traffic\",\"version\":%d,\"layer\":\"%s\",\"window\":%" PRIu32,
             TRAFFIC_VERSION, shape, of->window);
     fputs(",\"cluster\":", to);
-    of->cluster ? quote(of->cluster, to) : (void)fputs("null", to);
+    of->cluster ? json_quote(of->cluster, to) : (void)fputs("null", to);
     fputs(",\"device\":", to);
-    of->device ? quote(of->device, to) : (void)fputs("null", to);
+    of->device ? json_quote(of->device, to) : (void)fputs("null", to);
     fits = !fflush(to) && ftell(to) < (long)size;
     return fclose(to) || !fits ? ERR_NOMEM : OK;
 }

@@ -105,7 +105,9 @@ static int layer_order(const struct lookup_layer *a, const struct lookup_layer *
 
 static struct width width_of(const struct lookup_layer *layer)
 {
-    return (struct width){ layer->window, layer->decided_s, layer->entry_count };
+    return (struct width){ .window = layer->window,
+                           .decided_s = layer->decided_s,
+                           .entries = layer->entry_count };
 }
 
 static int by_place_and_width(const void *a, const void *b)

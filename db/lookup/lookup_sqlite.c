@@ -6,9 +6,10 @@
 
 #ifdef MOELOOKUP_NO_SQLITE
 
-int lookup_read_sqlite(const char *path, bool snapshot, uint32_t file, struct lookup_set *set)
+int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
+                       struct lookup_set *set)
 {
-    (void)path, (void)snapshot, (void)file, (void)set;
+    (void)path, (void)kind, (void)file, (void)set;
     return ERR_FORMAT;
 }
 
@@ -48,10 +49,11 @@ static int status_of(int code)
 
 /* "file:///a%20b.db?mode=ro": a name may hold what has a meaning in a URI.  Without the "//" a path
  * that begins so would name a host, without the "./" ":memory:" no file.  The caller frees it. */
-static char *uri_of(const char *path, bool snapshot)
+static char *uri_of(const char *path, enum lookup_kind kind)
 {
     const char *begin = *path == '/' ? "file://" : "file:./";
-    const char *end = snapshot ? "?mode=ro&immutable=1" : "?mode=ro", *hex = "0123456789ABCDEF";
+    const char *end = kind == LOOKUP_DATABASE ? "?mode=ro" : "?mode=ro&immutable=1",
+               *hex = "0123456789ABCDEF";
     char *uri = malloc(strlen(begin) + 3 * strlen(path) + strlen(end) + 1), *at = uri;
 
     if (!uri)
@@ -72,9 +74,9 @@ static char *uri_of(const char *path, bool snapshot)
     return uri;
 }
 
-static int open_file(const char *path, bool snapshot, sqlite3 **db)
+static int open_file(const char *path, enum lookup_kind kind, sqlite3 **db)
 {
-    char *uri = uri_of(path, snapshot);
+    char *uri = uri_of(path, kind);
     int code = SQLITE_NOMEM;
 
     if (uri)
@@ -109,7 +111,8 @@ static int ask(sqlite3 *db, const char *sql, int64_t *value)
     return rc;
 }
 
-static int check_file(sqlite3 *db, bool snapshot, int64_t *version, struct lookup_passed *passed)
+static int check_file(sqlite3 *db, enum lookup_kind kind, int64_t *version,
+                      struct lookup_passed *passed)
 {
     int64_t application, tables, sound = 1;
 
@@ -125,7 +128,7 @@ static int check_file(sqlite3 *db, bool snapshot, int64_t *version, struct looku
             " ('entry', 'override', 'shape', 'fingerprint', 'fingerprint_field')",
             &tables));
     /* A snapshot is small; a work database with every sample is not. */
-    if (snapshot)
+    if (kind == LOOKUP_SNAPSHOT)
         TRY(ask(db, "SELECT count(*) = 0 FROM pragma_quick_check WHERE quick_check <> 'ok'",
                 &sound));
     return tables == 5 && sound ? OK : ERR_FORMAT;
@@ -345,13 +348,14 @@ static int read_all(struct reader *r)
                      add_pin);
 }
 
-int lookup_read_sqlite(const char *path, bool snapshot, uint32_t file, struct lookup_set *set)
+int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
+                       struct lookup_set *set)
 {
     struct reader r = { .file = file, .set = set };
     int rc;
 
-    TRY_OUT(open_file(path, snapshot, &r.db));
-    TRY_OUT(check_file(r.db, snapshot, &r.version, &set->passed));
+    TRY_OUT(open_file(path, kind, &r.db));
+    TRY_OUT(check_file(r.db, kind, &r.version, &set->passed));
     rc = read_all(&r);
 out:
     sqlite3_finalize(r.cluster);

@@ -148,8 +148,9 @@ MOELOOKUP_API int moelookup_open(const char *path_or_null, struct moelookup **ou
  * version of it; "moetune" is moetune's own layer, whose fastest plans are not those of others);
  * NULL: whichever device and implementation the table is for.  Among clusters of one device,
  * the first file on the search path decides; among its tables of several widths R the one with the
- * most recent measured entry (in doubt the one with most buckets, then the finer one), which is
- * said once per process on standard error.  Pins of the others hold for their capacities as well.
+ * most recent measured entry (in doubt the one with most buckets, then the finer one) of those that
+ * reach at least half as far as the widest-reaching one, which is said once per process on standard
+ * error.  Pins of the others hold for their capacities as well.
  *
  * MOE_ERR_ARGUMENT: the shape breaks a rule (said on standard error).  MOE_ERR_AMBIGUOUS: several
  * tables fit; the candidates are listed on standard error.  No table fits: MOE_OK, the view answers

@@ -3,9 +3,11 @@
 
 #include "output_file.h"
 #include "schema.h"
+#include "seal.h"
 #include "status.h"
 #include "store.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -59,12 +61,16 @@ int publish(const char *path, bool relaxed)
 {
     struct output_file file;
     char final[PATH_MAX];
+    int rc;
 
     if (snprintf(final, sizeof(final), "%s.published", path) >= (int)sizeof(final))
         return fail(ERR_ARGUMENT, "%.60s...: the name is too long", path);
     output_remove_leftovers(final);
     TRY(output_begin(final, &file));
-    return output_end(&file, make(path, file.temporary), path, !relaxed);
+    rc = make(path, file.temporary);
+    if (!rc && seal_append(fileno(file.to)))
+        rc = fail(ERR_IO, "%s cannot be sealed: %s", file.temporary, strerror(errno));
+    return output_end(&file, rc, path, !relaxed);
 }
 
 int publish_dry_run(const char *path)

@@ -4,7 +4,11 @@
 #include "status.h"
 #include "store.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 /* Plans and shapes are kept as text, their one form; capacities and times as numbers.  A trial's
  * samples are rows of their own, in the order they were taken. */
@@ -120,6 +124,35 @@ const char *const schema_published[] = { "meta",     "fingerprint", "fingerprint
                                          "shape",    "run",         "entry",
                                          "standing", "override",    NULL };
 
+static bool has(const char *path, const char *ending)
+{
+    char other[PATH_MAX];
+
+    return snprintf(other, sizeof(other), "%s%s", path, ending) < (int)sizeof(other) &&
+           !access(other, F_OK);
+}
+
+bool schema_is_ours(const char *path)
+{
+    char mark[4] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool marked = fd >= 0 && pread(fd, mark, 4, 68) == 4 && !memcmp(mark, "moet", 4);
+
+    if (fd >= 0)
+        close(fd);
+    return marked || has(path, ".journal") || has(path, ".published");
+}
+
+int schema_damaged(const char *path, const char *why)
+{
+    bool journal = has(path, ".journal");
+
+    return fail(ERR_CORRUPT,
+                "%s is damaged (%s); it is left as it is.  `moetune tune --repair` sets it aside "
+                "and rebuilds it from %s%s",
+                path, why, journal ? path : "what is left of it", journal ? ".journal" : "");
+}
+
 int schema_status(sqlite3 *db, int code, const char *path, const char *what)
 {
     switch (code & 0xff) {
@@ -128,12 +161,12 @@ int schema_status(sqlite3 *db, int code, const char *path, const char *what)
     case SQLITE_ROW: return OK;
     case SQLITE_BUSY:
     case SQLITE_LOCKED: return fail(ERR_BUSY, "%s: another program holds it locked", path);
-    case SQLITE_CORRUPT:
+    case SQLITE_CORRUPT: return schema_damaged(path, sqlite3_errmsg(db));
     case SQLITE_NOTADB:
-        return fail(ERR_CORRUPT,
-                    "%s is damaged, or no database of moetune (%s); it is left as it is.  `moetune "
-                    "tune --repair` sets it aside and rebuilds it from %s.journal",
-                    path, sqlite3_errmsg(db), path);
+        return schema_is_ours(path)
+                   ? schema_damaged(path, sqlite3_errmsg(db))
+                   : fail(ERR_CORRUPT, "%s is no database of moetune (%s); it is left as it is",
+                          path, sqlite3_errmsg(db));
     case SQLITE_NOMEM: return fail(ERR_NOMEM, "%s: %s", path, what);
     default: return fail(ERR_IO, "%s: %s: %s", path, what, sqlite3_errmsg(db));
     }

@@ -19,6 +19,13 @@ extern const char *const schema_published[];
  * file that is damaged, foreign or newer; ERR_BUSY if somebody else holds it. */
 int schema_check(sqlite3 *db, const char *path, int *version);
 
+/* The file has our mark, or our files stand beside it: what has neither is not ours to set aside.
+ * (Not while SQLite writes to it: closing a file drops the locks that this process has on it.) */
+bool schema_is_ours(const char *path);
+
+/* ERR_CORRUPT, said once, with what can be done. */
+int schema_damaged(const char *path, const char *why);
+
 /* SQLite's code as a status, said once. */
 int schema_status(sqlite3 *db, int code, const char *path, const char *what);
 

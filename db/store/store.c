@@ -107,10 +107,7 @@ static int check_whole(struct store *store)
     TRY(records_query(&store->records, "PRAGMA quick_check(1)", NULL, 0, &statement));
     rc = records_step(&store->records, statement);
     if (!rc && strcmp((const char *)sqlite3_column_text(statement, 0), "ok") != 0)
-        rc = fail(ERR_CORRUPT,
-                  "%s is damaged (%s); it is left as it is.  `moetune tune --repair` sets it aside "
-                  "and rebuilds it from %s.journal",
-                  store->path, (const char *)sqlite3_column_text(statement, 0), store->path);
+        rc = schema_damaged(store->path, (const char *)sqlite3_column_text(statement, 0));
     sqlite3_reset(statement);
     return rc < 0 ? rc : OK;
 }
@@ -145,21 +142,6 @@ static int inspect(struct store *store, int flags, int *version)
     TRY(open_file(store, store->path, flags));
     TRY(schema_check(store->records.db, store->path, version));
     return *version ? check_whole(store) : OK;
-}
-
-/* What has neither our mark nor our files beside it is not ours to set aside. */
-static bool is_ours(const char *path)
-{
-    static const char *const endings[] = { ".journal", ".published" };
-    char other[PATH_MAX], mark[4] = "";
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool ours = fd >= 0 && pread(fd, mark, 4, 68) == 4 && !memcmp(mark, "moet", 4);
-
-    if (fd >= 0)
-        close(fd);
-    for (int i = 0; i < 2 && !ours; i++)
-        ours = !beside(path, endings[i], other, sizeof(other)) && !access(other, F_OK);
-    return ours;
 }
 
 /* OK with *version (0: nothing in it) for what makes sense from one end to the other. */
@@ -199,7 +181,7 @@ static int repair(struct store *store)
     bool relaxed = store->records.relaxed;
     int version = 0, rc;
 
-    if (!is_ours(store->path))
+    if (!schema_is_ours(store->path))
         return OK;
     rc = check_sound(store, &version);
     if (rc != ERR_BUSY && (rc || (!version && has_journal(store)))) {

@@ -1,6 +1,9 @@
 /* Where characters begin and end in text that may be anything. */
 #include "utf8.h"
 
+#include <stdio.h>
+#include <string.h>
+
 size_t utf8_bytes(const unsigned char *c)
 {
     size_t count = *c < 0x80                 ? 1
@@ -50,6 +53,13 @@ void utf8_clean(char *text, size_t length, bool lines)
         for (bytes = bytes ? bytes : 1; bytes; bytes--)
             *c++ = '?';
     }
+}
+
+const char *utf8_line(const char *text, char *out, size_t size)
+{
+    snprintf(out, size, "%s", text);
+    utf8_clean(out, strlen(out), false);
+    return out;
 }
 
 size_t utf8_unfinished(const char *text, size_t length)

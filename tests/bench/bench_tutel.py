@@ -138,7 +138,9 @@ def report(took, plan, steps, status):
         f"{name}, {RANKS} gloo ranks on {os.cpu_count()} cores, {plan} ({plan.source.name}, after"
         f" {steps} steps of {1e3 * sorted(took[1])[n // 2]:.1f} ms):\nTuned over plain, decided:"
         f" {ratios[n // 2]:.4f} ({low:.4f} to {high:.4f}), {n} pairs of blocks of {BLOCK} steps,"
-        f" {status.alarms} alarms"
+        f" {status.alarms} alarms; in all {100 * status.cost_us / status.time_us:.2f} % of the time"
+        f" went into exploring, {100 * status.own_us / status.time_us:.2f} % into the library and its"
+        " exchanges"
     )
 
 

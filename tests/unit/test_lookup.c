@@ -857,7 +857,7 @@ static bool answers_everywhere(const struct moelookup *table, const char *plan)
     return all;
 }
 
-static void of_several_widths_the_one_measured_last_answers(void)
+static void of_several_widths_that_reach_far_enough_the_one_measured_last_answers(void)
 {
     static const struct {
         struct known_width a, b; /* a answers */
@@ -868,6 +868,10 @@ static void of_several_widths_the_one_measured_last_answers(void)
         { { 64, 1, 1000, "r=2", MEASURED }, { 1, 3, 2000, "r=4", STALE } },
         { { 64, 3, 1000, "r=2", MEASURED }, { 1, 2, 1000, "r=4", MEASURED } },
         { { 16, 2, 1000, "r=2", MEASURED }, { 32, 2, 1000, "r=4", MEASURED } },
+        /* Up to 528 and up to 1056, then 1088. */
+        { { 16, 1, 2000, "r=2", MEASURED }, { 32, 17, 1000, "r=4", MEASURED } },
+        { { 32, 18, 1000, "r=2", MEASURED }, { 16, 1, 2000, "r=4", MEASURED } },
+        { { 1, 700, 1000, "r=2", INFERRED }, { 64, 1, 2000, "r=4", MEASURED } },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -1892,7 +1896,7 @@ int main(int argc, char **argv)
         TEST(clusters_of_one_device_in_one_file_are_ambiguous),
         TEST(clusters_of_one_device_are_told_apart_by_the_first_file),
         TEST(devices_in_two_files_are_ambiguous),
-        TEST(of_several_widths_the_one_measured_last_answers),
+        TEST(of_several_widths_that_reach_far_enough_the_one_measured_last_answers),
         TEST(of_two_files_the_first_says_which_width),
         TEST(a_hidden_width_is_said_once),
         TEST(a_pin_holds_for_its_capacities_whatever_width_is_tuned_later),

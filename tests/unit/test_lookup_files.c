@@ -244,6 +244,44 @@ static void a_damaged_snapshot_is_no_harm(void)
     }
 }
 
+/* Also one that leaves every text and every number readable. */
+static void no_flipped_byte_of_a_snapshot_answers(void)
+{
+    const char *name = "flipped.db.published";
+    size_t whole;
+
+    setenv("MOELOOKUP_LOG", "warn", 1);
+    write_small(place("flipped.db"), "abacus", 96);
+    CHECK(is_answer(ask_file(place(name), layer(96), 256), "r=2 d=4", MOE_EXACT));
+    whole = file_size(place(name));
+    for (int i = 0; i < 600; i++) {
+        size_t at = i < 50 ? whole - 1 - (size_t)i : draw((uint32_t)whole);
+        uint32_t with = 1 + draw(255);
+
+        flip_byte(place(name), at, with);
+        if (!only_the_database_answers("flipped.db")) {
+            printf("    byte %zu with %u\n", at, with);
+            CHECK(false);
+        }
+        flip_byte(place(name), at, with);
+    }
+    CHECK(is_answer(ask_file(place(name), layer(96), 256), "r=2 d=4", MOE_EXACT));
+    setenv("MOELOOKUP_LOG", "error", 1);
+}
+
+/* As older versions wrote them. */
+static void a_snapshot_without_a_seal_answers(void)
+{
+    char snapshot[PATH_MAX];
+
+    write_small(place("unsealed.db"), "abacus", 96);
+    snprintf(snapshot, sizeof(snapshot), "%s", place("unsealed.db.published"));
+    CHECK(!unlink(place("unsealed.db")) && file_size(snapshot) % PAGE);
+    unseal(snapshot);
+    CHECK(file_size(snapshot) % PAGE == 0);
+    CHECK(is_answer(ask_file(snapshot, layer(96), 256), "r=2 d=4", MOE_EXACT));
+}
+
 static void a_deleted_file_goes_on_answering(void)
 {
     struct moelookup *table;
@@ -529,6 +567,8 @@ int main(void)
         TEST(a_page_that_was_never_written_is_seen),
         TEST(a_page_in_anothers_place_is_seen),
         TEST(a_damaged_snapshot_is_no_harm),
+        TEST(no_flipped_byte_of_a_snapshot_answers),
+        TEST(a_snapshot_without_a_seal_answers),
         TEST(a_deleted_file_goes_on_answering),
         TEST(opening_leaves_nothing_open_and_nothing_behind),
         TEST(the_work_database_answers_where_nothing_is_published),

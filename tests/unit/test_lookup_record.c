@@ -128,6 +128,35 @@ static void a_layer_without_a_table_is_recorded_too(void)
     CHECK(strstr(text, "\"cluster\":null,\"device\":null"));
 }
 
+/* Devices are named by databases, which may come from anywhere. */
+static void a_line_is_json_whatever_the_device_is_called(void)
+{
+    const char *record = file_of("names.jsonl");
+    struct moelookup *table;
+    struct moelookup_view *view;
+    static char text[4096];
+    char longest[LOOKUP_DEVICE_BYTES];
+    const char *const devices[] = { "aba\xff\"\\cus\xc2\x85", longest };
+
+    memset(longest, 0xff, sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = 0;
+    for (int i = 0; i < 2; i++) {
+        write_small(place("names.db"), devices[i], 96);
+        unlink(record);
+        table = open_table(place("names.db"));
+        CHECK(moelookup_record(table, record) == MOE_OK);
+        view = bind_layer(table, layer(96));
+        CHECK(ask(view, 256).source == MOE_EXACT);
+        moelookup_view_free(view);
+        moelookup_close(table);
+        CHECK(total_of(record) == 1);
+        read_text(record, text, sizeof(text));
+        CHECK(i || strstr(text, "\"device\":\"aba\\ufffd\\\"\\\\cus\\u0085\""));
+        CHECK(!unlink(place("names.db")) && !unlink(place("names.db.published")));
+        CHECK(!unlink(place("names.db.journal")));
+    }
+}
+
 /* The table's T where the trainer does not say; 0 where nobody knows. */
 static void the_tokens_are_the_tables_where_the_trainer_gives_none(void)
 {
@@ -601,6 +630,7 @@ int main(void)
     static const struct test tests[] = {
         TEST(every_bucket_is_counted_under_its_source),
         TEST(a_layer_without_a_table_is_recorded_too),
+        TEST(a_line_is_json_whatever_the_device_is_called),
         TEST(the_tokens_are_the_tables_where_the_trainer_gives_none),
         TEST(a_short_struct_is_counted_and_an_explanation_is_not),
         TEST(threads_lose_no_count),

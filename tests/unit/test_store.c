@@ -722,6 +722,7 @@ static void what_is_not_ours_is_refused_and_left_alone(void)
         noise[i] = (char)(i * 37 + 11);
     write_bytes(place("noise.db"), 0, noise, sizeof(noise));
     refused_untouched(place("noise.db"), ERR_CORRUPT);
+    CHECK(strstr(said, "no database of moetune") && !strstr(said, "--repair"));
 
     sqlite3_open(place("foreign.db"), &db);
     sqlite3_exec(db, "CREATE TABLE t(x)", NULL, NULL, NULL);
@@ -739,6 +740,10 @@ static void what_is_not_ours_is_refused_and_left_alone(void)
     store_close(fill(place("cut.db"), 50, 0));
     CHECK(!truncate(place("cut.db"), 3 * 4096 + 100));
     refused_untouched(place("cut.db"), ERR_CORRUPT);
+    CHECK(strstr(said, "rebuilds it from") && strstr(said, "cut.db.journal"));
+    CHECK(!unlink(place("cut.db.journal")));
+    refused_untouched(place("cut.db"), ERR_CORRUPT);
+    CHECK(strstr(said, "rebuilds it from what is left of it"));
 }
 
 static void a_locked_database_is_busy(void)

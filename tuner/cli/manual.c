@@ -42,13 +42,6 @@ static void print_paragraph(const char *text, FILE *out)
     print_escaped(text, out);
 }
 
-static void print_as_it_is(const char *text, FILE *out)
-{
-    fputs(".PP\n.nf\n", out);
-    print_escaped(text, out);
-    fputs(".fi\n", out);
-}
-
 static void print_option(const struct option_row *row, const void *defaults, FILE *out)
 {
     char text[512];
@@ -86,7 +79,9 @@ static void print_tables(const struct verb *verb, FILE *out)
         return;
     verb->tables(memory);
     fclose(memory);
-    print_as_it_is(text, out);
+    fputs(".PP\n.nf\n", out);
+    print_escaped(text, out);
+    fputs(".fi\n", out);
     free(text);
 }
 

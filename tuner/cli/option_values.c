@@ -155,6 +155,30 @@ int option_take(const struct option_row *row, const char *text, void *target)
     return OK;
 }
 
+static size_t bytes_of(enum option_kind kind)
+{
+    switch (kind) {
+    case OPTION_FLAG: return sizeof(bool);
+    case OPTION_COUNT:
+    case OPTION_WORD: return sizeof(uint32_t);
+    case OPTION_SEED: return sizeof(uint64_t);
+    case OPTION_NUMBER:
+    case OPTION_TIME: return sizeof(double);
+    case OPTION_BYTES: return sizeof(int64_t);
+    case OPTION_TEXT:
+    case OPTION_MAYBE_TEXT: return sizeof(const char *);
+    case OPTION_LIST: return sizeof(struct option_list);
+    case OPTION_GROUP: break;
+    }
+    return 0;
+}
+
+bool option_is_given(const struct option_row *row, const void *options, const void *defaults)
+{
+    return memcmp((const char *)options + row->offset, (const char *)defaults + row->offset,
+                  bytes_of(row->kind)) != 0;
+}
+
 static void format_default(const struct option_row *row, const void *defaults, char *text,
                            size_t size)
 {

@@ -7,6 +7,9 @@
 /* Puts it where the flat row says.  ERR_ARGUMENT after what is wanted; then nothing is changed. */
 int option_take(const struct option_row *row, const char *text, void *target);
 
+/* It says something else than the defaults do. */
+bool option_is_given(const struct option_row *row, const void *options, const void *defaults);
+
 /* What a flat row says of its option, with the default in brackets (NULL: there are none). */
 void option_describe(const struct option_row *row, const void *defaults, char *text, size_t size);
 

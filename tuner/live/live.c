@@ -254,20 +254,37 @@ int live_tell(struct live *live, int64_t ns)
     return OK;
 }
 
+static int give_plan_up(struct live *live, struct cell *cell, int arm, enum trial_state state,
+                        const char *why)
+{
+    int rc = learns(live) && arm >= 0 ? live_fail(live, cell, arm, state, why) : OK;
+
+    if (rc < 0)
+        live_give_up(live);
+    return rc == UNSUPPORTED ? rc : OK;
+}
+
 int live_failed(struct live *live, enum trial_state state, const char *why)
 {
     struct pending p = live->pending;
-    int rc;
 
     drop_pending(live);
     if (!live->dictionary.store)
         return OK;
-    if (!p.cell)
-        return ERR_ARGUMENT;
-    rc = learns(live) && p.arm >= 0 ? live_fail(live, p.cell, p.arm, state, why) : OK;
-    if (rc < 0)
-        live_give_up(live);
-    return rc == UNSUPPORTED ? rc : OK;
+    return p.cell ? give_plan_up(live, p.cell, p.arm, state, why) : ERR_ARGUMENT;
+}
+
+int live_broke(struct live *live, uint32_t capacity, const struct moe_plan *plan,
+               enum trial_state state, const char *why)
+{
+    struct cell *cell;
+
+    drop_pending(live);
+    cell = live->dictionary.store ? cell_of(live, capacity) : NULL;
+    if (!cell)
+        return OK;
+    return give_plan_up(live, cell, arms_find(live->arms, live->dictionary.arm_count, plan), state,
+                        why);
 }
 
 /* What runs without being asked for counts like what was answered: each step is of a bucket that

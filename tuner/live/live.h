@@ -11,6 +11,7 @@ struct live_setup {
     const char *path; /* NULL: the default place */
     struct moe_shape shape;
     const char *layer, *cluster, *axes; /* NULL as in struct moetune_options */
+    const struct effort *effort;        /* NULL: normal, and what less effort has decided stays */
     uint32_t window, seed;
     unsigned store_flags; /* of store_open() */
     double share, margin, harm;
@@ -62,6 +63,9 @@ void live_void(struct live *live); /* instead, if there is no time */
 
 /* A step that ran without being asked for, under the plan that live_rest() named. */
 int live_passed(struct live *live, uint32_t capacity, const struct moe_plan *plan, int64_t ns);
+/* Such a step whose plan could not be run: as live_failed(). */
+int live_broke(struct live *live, uint32_t capacity, const struct moe_plan *plan,
+               enum trial_state state, const char *why);
 /* What it took to carry orders and times between ranks. */
 void live_spent(struct live *live, double us);
 

@@ -1,7 +1,9 @@
 /* The public face: what callers hand in, and what goes between ranks. */
 #include "moetune.h"
 
+#include "agreed.h"
 #include "live.h"
+#include "order.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -13,15 +15,23 @@
 #include <string.h>
 #include <time.h>
 
+enum { EXCHANGES_KEPT = 8 };
+
 struct moetune {
     struct moetune_options options; /* strings are not kept */
     struct moe_shape shape;
     struct live *live; /* rank 0 */
     locale_t plain;    /* numbers in files have a point, whatever the program's locale; 0: none */
     bool asked;        /* and not told yet */
+    bool standing;     /* as asked, but without an exchange */
+    bool untold;       /* an exchange brings no time: its step was not told */
     bool ordered;
     uint32_t capacity;
     struct moe_plan plan;
+    struct agreed agreed;
+    double complaint; /* that is to be told at the next exchange; 0: none */
+    double took_us[EXCHANGES_KEPT], carry_us;
+    uint32_t exchanges;
 };
 
 static const double us_most = 1e12;
@@ -37,68 +47,6 @@ static void take(void *to, size_t size, const void *from, uint32_t given)
 {
     memset(to, 0, size);
     memcpy(to, from, given && given < size ? given & ~3u : size);
-}
-
-/* ---- orders */
-
-static const uint32_t order_magic = 0x3165746du; /* "mte1" */
-
-enum order_word { MAGIC, CAPACITY, R, D_AND_A, SOURCE, BUCKET, STEP_TIME, CHECK, ORDER_WORDS };
-
-static void put(uint8_t *bytes, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        bytes[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint32_t get(const uint8_t *bytes)
-{
-    return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
-
-/* FNV-1a: against a buffer that was mixed up, not against malice. */
-static uint32_t checksum(const uint8_t *bytes, size_t count)
-{
-    uint32_t sum = 2166136261u;
-
-    for (size_t i = 0; i < count; i++)
-        sum = (sum ^ bytes[i]) * 16777619u;
-    return sum;
-}
-
-static void write_order(const struct moe_plan *plan, uint32_t capacity, struct moetune_order *out)
-{
-    uint32_t words[ORDER_WORDS] = { [MAGIC] = order_magic,   [CAPACITY] = capacity,
-                                    [R] = plan->r,           [D_AND_A] = plan->d | plan->a << 16,
-                                    [SOURCE] = plan->source, [BUCKET] = plan->bucket };
-
-    memcpy(&words[STEP_TIME], &plan->time_us, sizeof(plan->time_us));
-    for (int i = 0; i < CHECK; i++)
-        put(out->bytes + 4 * i, words[i]);
-    put(out->bytes + 4 * CHECK, checksum(out->bytes, 4 * CHECK));
-}
-
-static int read_order(const struct moetune_order *order, const struct moe_shape *shape,
-                      uint32_t capacity, struct moe_plan *out)
-{
-    struct moe_plan plan = MOE_PLAN_INIT;
-    uint32_t words[ORDER_WORDS];
-
-    for (int i = 0; i < ORDER_WORDS; i++)
-        words[i] = get(order->bytes + 4 * i);
-    if (words[MAGIC] != order_magic || words[CAPACITY] != capacity ||
-        words[CHECK] != checksum(order->bytes, 4 * CHECK))
-        return ERR_FORMAT;
-    plan.r = words[R];
-    plan.d = words[D_AND_A] & 0xffff;
-    plan.a = words[D_AND_A] >> 16;
-    plan.source = words[SOURCE];
-    plan.bucket = words[BUCKET];
-    memcpy(&plan.time_us, &words[STEP_TIME], sizeof(plan.time_us));
-    if (!plan_legal(&plan, shape))
-        return ERR_FORMAT;
-    *out = plan;
-    return OK;
 }
 
 /* ---- opening */
@@ -208,6 +156,7 @@ void moetune_close(struct moetune *tuner)
     before = speak_plainly(tuner);
     live_close(tuner->live);
     uselocale(before);
+    agreed_free(&tuner->agreed);
     if (tuner->plain)
         freelocale(tuner->plain);
     free(tuner);
@@ -224,21 +173,6 @@ static void give(const struct moe_plan *from, struct moe_plan *out)
     out->struct_size = size;
 }
 
-/* Every rank comes here: none may stay behind in a broadcast. */
-static int exchange(struct moetune *t)
-{
-    struct moetune_order order;
-    int rc;
-
-    memset(&order, 0, sizeof(order));
-    if (!t->options.rank)
-        write_order(&t->plan, t->capacity, &order);
-    if (t->options.broadcast(t->options.self, order.bytes, sizeof(order.bytes)))
-        return ERR_IO;
-    rc = read_order(&order, &t->shape, t->capacity, &t->plan);
-    return rc ? ERR_IO : OK;
-}
-
 static void decide(struct moetune *t)
 {
     locale_t before = speak_plainly(t);
@@ -247,26 +181,127 @@ static void decide(struct moetune *t)
     uselocale(before);
 }
 
-int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
+/* What an exchange takes when nobody is late for it, which is no fault of ours. */
+static double exchange_us(const struct moetune *t)
 {
-    int rc = MOE_OK;
+    uint32_t count = t->exchanges < EXCHANGES_KEPT ? t->exchanges : EXCHANGES_KEPT;
+    double least = count ? t->took_us[0] : 0;
 
-    if (!t || !plan || (t->options.rank && !t->options.broadcast))
-        return MOE_ERR_ARGUMENT;
-    t->plan = plan_default();
-    t->plan.source = MOE_DEFAULT;
-    t->capacity = capacity;
+    for (uint32_t i = 1; i < count; i++)
+        least = fmin(least, t->took_us[i]);
+    return least;
+}
+
+static void add_exchange(struct moetune *t, double us)
+{
+    t->took_us[t->exchanges++ % EXCHANGES_KEPT] = us;
+}
+
+static uint32_t write_orders(struct moetune *t, uint32_t key, uint32_t room,
+                             struct moetune_order *out)
+{
+    struct order orders[1 + AGREED_NEWS] = { { .plan = t->plan, .key = key } };
+    double begun_us = t->options.now_us(t->options.self);
+    locale_t before = speak_plainly(t);
+    uint32_t count = agreed_orders(&t->agreed, t->live, t->capacity, exchange_us(t), room, orders);
+
+    uselocale(before);
+    for (uint32_t i = 0; i < count; i++)
+        order_write(&orders[i], &out[i]);
+    live_spent(t->live, t->options.now_us(t->options.self) - begun_us);
+    return count;
+}
+
+static uint32_t bucket_of(const struct moetune *t)
+{
+    return t->capacity / t->options.window;
+}
+
+/* From here on the plans stand; also if the first order is for another capacity: that is ERR_IO,
+ * but ranks still meet again at the same step. */
+static int obey(struct moetune *t, const struct moetune_order *bytes, uint32_t room, uint32_t key,
+                struct moe_plan *plan)
+{
+    struct order orders[1 + AGREED_NEWS];
+    uint32_t count = 1;
+
+    for (uint32_t i = 0; i < count; i++) {
+        TRY(order_read(&bytes[i], &t->shape, &orders[i]));
+        count = orders[0].more + 1;
+        if (count > room || count > 1 + AGREED_NEWS)
+            return ERR_FORMAT;
+    }
+    orders[0].stands &= orders[0].key == key;
+    TRY(agreed_obey(&t->agreed, orders, count, bucket_of(t)));
+    *plan = orders[0].plan;
+    return orders[0].key == key ? OK : ERR_IO;
+}
+
+static uint32_t more_of(const struct moetune *t, const struct moetune_order *first)
+{
+    struct order order;
+
+    return order_read(first, &t->shape, &order) || order.more > AGREED_NEWS ? 0 : order.more;
+}
+
+/* Every rank comes here: none may stay behind in a broadcast. */
+static int exchange(struct moetune *t)
+{
+    struct moetune_order orders[1 + AGREED_NEWS];
+    uint32_t sum = t->agreed.sum;
+    double begun_us;
+
+    t->agreed.sum = 0;
+    memset(orders, 0, sizeof(orders));
+    if (t->live)
+        write_orders(t, sum, 1 + AGREED_NEWS, orders);
+    begun_us = t->options.now_us(t->options.self);
+    for (uint32_t i = 0; i == 0 || i <= more_of(t, orders); i++)
+        if (t->options.broadcast(t->options.self, orders[i].bytes, sizeof(orders[i].bytes)))
+            return ERR_IO;
+    t->carry_us = t->options.now_us(t->options.self) - begun_us;
+    return obey(t, orders, 1 + AGREED_NEWS, sum, &t->plan) ? ERR_IO : OK;
+}
+
+static int ask(struct moetune *t)
+{
+    int rc = OK;
+
     if (t->live)
         decide(t);
     if (t->options.broadcast)
         rc = exchange(t);
     if (rc && t->live)
         live_void(t->live);
-    if (rc) {
-        t->plan = plan_default();
-        t->plan.source = MOE_DEFAULT;
-    }
-    t->asked = !rc;
+    return rc;
+}
+
+static struct moe_plan fallback(void)
+{
+    struct moe_plan plan = plan_default();
+
+    plan.source = MOE_DEFAULT;
+    return plan;
+}
+
+int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
+{
+    int rc = OK;
+
+    if (!t || !plan || (t->options.rank && !t->options.broadcast))
+        return MOE_ERR_ARGUMENT;
+    t->capacity = capacity;
+    t->plan = fallback();
+    t->standing = t->options.broadcast && t->agreed.wait && !t->untold;
+    agreed_count(&t->agreed, capacity);
+    if (t->standing)
+        agreed_next(&t->agreed, bucket_of(t), &t->plan);
+    else
+        rc = ask(t);
+    t->untold = !t->standing && t->options.largest; /* on every rank, as all or none tell */
+    if (rc)
+        t->plan = fallback();
+    t->asked = !rc && !t->standing;
     t->ordered = true;
     give(&t->plan, plan);
     return rc;
@@ -276,20 +311,20 @@ int moetune_order(const struct moetune *t, struct moetune_order *out)
 {
     if (!t || !out || !t->ordered)
         return MOE_ERR_ARGUMENT;
-    write_order(&t->plan, t->capacity, out);
+    order_write(&(struct order){ .plan = t->plan, .key = t->capacity }, out);
     return MOE_OK;
 }
 
 int moetune_follow(struct moetune *t, const struct moetune_order *order, uint32_t capacity,
                    struct moe_plan *plan)
 {
-    struct moe_plan found;
+    struct order found;
 
     if (!t || !order || !plan)
         return MOE_ERR_ARGUMENT;
-    if (read_order(order, &t->shape, capacity, &found))
+    if (order_read(order, &t->shape, &found) || found.key != capacity)
         return MOE_ERR_FORMAT;
-    give(&found, plan);
+    give(&found.plan, plan);
     return MOE_OK;
 }
 
@@ -314,22 +349,84 @@ static int learn(struct moetune *t, double us)
     return rc;
 }
 
+/* Between all times and MOETUNE_FAILED: the plan that stands for this capacity could not be run. */
+static const double complaint_least = 1e13, complaint_most = 1e14;
+
+static double complaint_of(uint32_t capacity)
+{
+    return complaint_least + capacity;
+}
+
+static bool is_complaint(double us)
+{
+    return us >= complaint_least && us < complaint_most;
+}
+
+static int tell_broken(struct moetune *t, uint32_t capacity, const struct moe_plan *plan)
+{
+    locale_t before = speak_plainly(t);
+    int rc = live_broke(t->live, capacity, plan, TRIAL_FAILED, "the trainer could not run it");
+
+    uselocale(before);
+    return rc;
+}
+
+static int hear_complaint(struct moetune *t, double us)
+{
+    uint32_t capacity = (uint32_t)(us - complaint_least);
+    struct moe_plan plan = agreed_plan(&t->agreed, capacity / t->options.window);
+
+    return t->live ? tell_broken(t, capacity, &plan) : MOE_OK;
+}
+
+/* A step that was no exchange: rank 0's own time counts, and a plan that fails is told later. */
+static int tell_standing(struct moetune *t, double time_us)
+{
+    t->standing = false;
+    if (time_us == MOETUNE_FAILED) {
+        t->complaint = complaint_of(t->capacity);
+        return MOE_OK;
+    }
+    if (!(time_us > 0 && time_us < us_most))
+        return MOE_ERR_ARGUMENT;
+    return t->live ? moetune_passed(t, t->capacity, &t->plan, time_us) : MOE_OK;
+}
+
+/* The largest of all ranks, and what it costs to know that. */
+static double agree(struct moetune *t, double us)
+{
+    double mine = fmax(us, t->complaint), most = mine;
+    double begun_us = t->options.now_us(t->options.self);
+
+    if (t->options.largest && t->options.largest(t->options.self, &most))
+        most = INFINITY;
+    if (most == t->complaint)
+        t->complaint = 0;
+    if (t->live && (t->options.broadcast || t->options.largest)) {
+        add_exchange(t, t->carry_us + t->options.now_us(t->options.self) - begun_us);
+        live_spent(t->live, exchange_us(t));
+    }
+    return most;
+}
+
 int moetune_tell(struct moetune *t, double time_us)
 {
     double us;
 
     if (!t)
         return MOE_ERR_ARGUMENT;
-    us = checked(t, time_us);
-    if (t->options.largest && t->options.largest(t->options.self, &us))
-        us = INFINITY;
-    t->asked = false;
-    if (!(us > 0 && us < us_most) && us != MOETUNE_FAILED) {
-        if (t->live)
-            live_void(t->live);
-        return MOE_ERR_ARGUMENT;
-    }
-    return t->live ? learn(t, us) : MOE_OK;
+    if (t->standing)
+        return tell_standing(t, time_us);
+    us = agree(t, checked(t, time_us));
+    t->asked = t->untold = false;
+    if (us > 0 && us < us_most)
+        return t->live ? learn(t, us) : MOE_OK;
+    t->agreed.wait = 0; /* all ranks have heard it */
+    if (us == MOETUNE_FAILED)
+        return t->live ? learn(t, us) : MOE_OK;
+    if (t->live)
+        live_void(t->live);
+    return is_complaint(us) ? hear_complaint(t, us) : MOE_ERR_ARGUMENT;
 }
 
 /* ---- seldom */
@@ -355,10 +452,13 @@ int moetune_passed(struct moetune *t, uint32_t capacity, const struct moe_plan *
     locale_t before;
     int rc;
 
-    if (!t || !plan || !t->live || !(time_us > 0 && time_us < us_most))
+    if (!t || !plan || !t->live ||
+        !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_most)))
         return MOE_ERR_ARGUMENT;
     take(&ran, sizeof(ran), plan, plan->struct_size);
     t->asked = false;
+    if (time_us == MOETUNE_FAILED)
+        return tell_broken(t, capacity, &ran);
     before = speak_plainly(t);
     rc = live_passed(t->live, capacity, &ran, (int64_t)fmax(1, time_us * 1e3));
     uselocale(before);
@@ -370,6 +470,45 @@ int moetune_spent(struct moetune *t, double us)
     if (!t || !t->live || !(us >= 0 && us < us_most))
         return MOE_ERR_ARGUMENT;
     live_spent(t->live, us);
+    add_exchange(t, us);
+    return MOE_OK;
+}
+
+int moetune_due(const struct moetune *t)
+{
+    return t ? !t->agreed.wait : MOE_ERR_ARGUMENT;
+}
+
+int moetune_known(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
+{
+    struct moe_plan known;
+
+    if (!t || !plan || !t->agreed.wait)
+        return MOE_ERR_ARGUMENT;
+    agreed_count(&t->agreed, capacity);
+    agreed_next(&t->agreed, capacity / t->options.window, &known);
+    give(&known, plan);
+    return MOE_OK;
+}
+
+int moetune_orders(struct moetune *t, struct moetune_order *out, uint32_t room, uint32_t *count)
+{
+    if (!t || !out || !room || !count || !t->live || !t->ordered)
+        return MOE_ERR_ARGUMENT;
+    *count = write_orders(t, t->capacity, room < 1 + AGREED_NEWS ? room : 1 + AGREED_NEWS, out);
+    return MOE_OK;
+}
+
+int moetune_obey(struct moetune *t, const struct moetune_order *orders, uint32_t room,
+                 uint32_t capacity, struct moe_plan *plan)
+{
+    struct moe_plan now;
+
+    if (!t || !orders || !room || !plan)
+        return MOE_ERR_ARGUMENT;
+    t->capacity = capacity;
+    TRY(public_status(obey(t, orders, room, capacity, &now)));
+    give(&now, plan);
     return MOE_OK;
 }
 

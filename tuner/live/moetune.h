@@ -11,7 +11,7 @@
  *
  *     shape.experts = 16; ...                            1. once per layer and rank
  *     options.rank = rank;
- *     options.broadcast = my_broadcast;                     (32 bytes from rank 0 to all)
+ *     options.broadcast = my_broadcast;                     (bytes from rank 0 to all)
  *     options.largest = my_allreduce_max;
  *     moetune_open("moetune.db", &shape, &options, &tuner);
  *     moetune_ask(tuner, capacity, &plan);               2. at every step, on every rank
@@ -33,8 +33,12 @@
  * hundred to some thousand of its steps.
  *
  * Ranks: rank 0 decides, by numbers that all ranks agreed on or that only it needs; the other ranks
- * do what its order of 32 bytes says, and open no file.  Give callbacks as above, or carry the
- * order yourself:
+ * do what its order of 32 bytes says, and open no file.  With callbacks as above ranks exchange
+ * when a plan is tried, and besides every 64 to 1,024 steps.  Which steps those are follows from
+ * the last exchange alone, never from a capacity, so all ranks come.  Between them asking and
+ * telling call no callback: each bucket runs the best plan known, and of its times rank 0's count.
+ * What exchanges take is measured and counts as the library's own time.  Or carry the order
+ * yourself:
  *
  *     rank 0:  moetune_ask(tuner, capacity, &plan);  moetune_order(tuner, &order);
  *     all:     broadcast(&order, sizeof(order));
@@ -92,9 +96,12 @@ struct moetune_options {
      * "device = NVIDIA H200".  NULL: unknown.  Ranks and nodes are the shape's. */
     const char *cluster;
     const char *axes; /* those that may vary, as "r,d"; NULL: all; the others keep their default */
-    /* From rank 0's bytes to everyone's; returns 0.  NULL: you carry the order yourself. */
+    /* From rank 0's bytes to everyone's; returns 0.  NULL: you carry the order yourself.  Called by
+     * moetune_ask at an exchange, for 32 bytes; again for each further bucket of which there is
+     * news. */
     int (*broadcast)(void *self, void *bytes, size_t size);
-    /* *value becomes the largest over the ranks; returns 0.  NULL: what you tell is that. */
+    /* *value becomes the largest over the ranks, on each; returns 0.  Called by moetune_tell after
+     * an exchange.  NULL: what you tell is that. */
     int (*largest)(void *self, double *value);
     double (*now_us)(void *self); /* a clock that does not go back; NULL: the system's */
     void *self;                   /* for the callbacks */
@@ -141,13 +148,15 @@ MOETUNE_API int moetune_open(const char *db, const struct moe_shape *shape,
  * (MOE_PLAN_INIT) first.  plan->source is as of moelookup_get, and MOE_TENTATIVE where the bucket
  * is being measured.  With options.broadcast every rank calls it, with the same capacity; without,
  * rank 0 alone (MOE_ERR_ARGUMENT elsewhere).  MOE_ERR_IO: the broadcast failed, or brought no order
- * for this capacity; the plan is the default then.  Who asks again without having told: that step
- * taught nothing, and counts as if it had cost what was saved up for it. */
+ * for what this rank has asked for since the last one; the plan is the default then.  Who asks
+ * again without having told: that step taught nothing, and counts as if it had cost what was saved
+ * up for it. */
 MOETUNE_API int moetune_ask(struct moetune *tuner, uint32_t capacity, struct moe_plan *plan);
 
 /* How long the step took, from the same point on every rank to the same point.  With
  * options.largest every rank calls it.  MOE_ERR_ARGUMENT, and nothing is learnt: not a number above
- * 0 and below 1e12 on some rank, or nothing was asked since the last time. */
+ * 0 and below 1e12 on some rank, or nothing was asked since the last time.  Between exchanges each
+ * rank hears of its own number only; MOETUNE_FAILED reaches rank 0 at the next one. */
 MOETUNE_API int moetune_tell(struct moetune *tuner, double time_us);
 
 /* The last answer of moetune_ask as an order.  MOE_ERR_ARGUMENT: nothing was asked yet. */
@@ -158,19 +167,45 @@ MOETUNE_API int moetune_order(const struct moetune *tuner, struct moetune_order 
 MOETUNE_API int moetune_follow(struct moetune *tuner, const struct moetune_order *order,
                                uint32_t capacity, struct moe_plan *plan);
 
-/* Exchanges cost, and a bucket that is decided needs none.  Who carries orders may do so seldom:
- * rank 0 says with an order which plan runs in that bucket from the next step on, and for how many
- * steps (of all buckets) that holds; until then ranks run it without asking, and rank 0 tells those
- * steps later, in the order in which they were taken, each with the largest time of all ranks.
- * moetune.torch of db/lookup/python does this.  All three are rank 0's (MOE_ERR_ARGUMENT
- * elsewhere). */
+/* As seldom as with callbacks, for who carries orders:
+ *
+ *     if (moetune_due(tuner)) {
+ *         rank 0:  moetune_tell and moetune_passed, for the steps since the last exchange;
+ *                  moetune_spent, what that one took;
+ *                  moetune_ask(tuner, capacity, &plan);  moetune_orders(tuner, orders, 9, &count);
+ *         all:     broadcast(orders, sizeof(orders));
+ *                  moetune_obey(tuner, orders, 9, capacity, &plan);
+ *     } else
+ *         all:     moetune_known(tuner, capacity, &plan);
+ *
+ * moetune.torch of db/lookup/python does this. */
+
+/* 1: at the next step ranks exchange; the same on all that came to the last exchange. */
+MOETUNE_API int moetune_due(const struct moetune *tuner);
+
+/* A step that is no exchange, and its plan: the best one that ranks have heard of in the capacity's
+ * bucket, or the default plan.  MOE_ERR_ARGUMENT: an exchange is due. */
+MOETUNE_API int moetune_known(struct moetune *tuner, uint32_t capacity, struct moe_plan *plan);
+
+/* On rank 0, after moetune_ask: its answer and what has changed in other buckets, in *count orders
+ * of at most `room` (9 are enough, and what has no room comes next time). */
+MOETUNE_API int moetune_orders(struct moetune *tuner, struct moetune_order *out, uint32_t room,
+                               uint32_t *count);
+
+/* On every rank, rank 0 as well; `room`: so many may be there, the first one says how many are.
+ * MOE_ERR_FORMAT: as moetune_follow; MOE_ERR_IO: for another capacity. */
+MOETUNE_API int moetune_obey(struct moetune *tuner, const struct moetune_order *orders,
+                             uint32_t room, uint32_t capacity, struct moe_plan *plan);
+
+/* These three are rank 0's (MOE_ERR_ARGUMENT elsewhere). */
 
 /* The best plan known in the capacity's bucket.  *steps: nothing else will be answered there so
  * long; UINT32_MAX: until told steps are slower than the entry says.  0: ask at the next step. */
 MOETUNE_API int moetune_rest(struct moetune *tuner, uint32_t capacity, struct moe_plan *plan,
                              uint32_t *steps);
 
-/* Such a step, and the plan that ran; nothing is asked before it. */
+/* A step that was not asked for, with the largest time of all ranks or MOETUNE_FAILED, and the plan
+ * that ran; in the order in which steps were taken. */
 MOETUNE_API int moetune_passed(struct moetune *tuner, uint32_t capacity,
                                const struct moe_plan *plan, double time_us);
 

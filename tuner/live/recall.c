@@ -70,6 +70,11 @@ static void settle(struct cell *cell, const struct entry_row *entry)
         drift_open(&cell->drift, 1e3 * entry->time_us, most_ns(entry), entry->inferred);
 }
 
+static bool enough_effort(const struct live *live, const struct entry_row *e)
+{
+    return !live->setup.effort || effort_rank(e->effort) >= effort_rank(live->setup.effort->name);
+}
+
 bool live_settle(struct live *live, struct cell *cell)
 {
     const struct entry_row *e = &cell->bucket.entry;
@@ -80,7 +85,7 @@ bool live_settle(struct live *live, struct cell *cell)
     live_at(live, cell, e->capacity);
     live_answer(live, cell, arm, source_of(e));
     cell->rematch = e->stale && !entry_is_refuted(e) && !e->inferred;
-    if (!e->stale && e->tier != TIER_IMPORTED)
+    if (!e->stale && e->tier != TIER_IMPORTED && enough_effort(live, e))
         settle(cell, e);
     return true;
 }
@@ -276,11 +281,12 @@ int live_open(const struct live_setup *setup, struct live **out)
     if (!live)
         return fail(ERR_NOMEM, "a tuner");
     live->setup = *setup;
-    live->dictionary = (struct dictionary){ .window = setup->window,
-                                            .arms = live->arms,
-                                            .effort = &efforts[EFFORT],
-                                            .harm = setup->harm,
-                                            .margin = setup->margin };
+    live->dictionary =
+        (struct dictionary){ .window = setup->window,
+                             .arms = live->arms,
+                             .effort = setup->effort ? setup->effort : &efforts[EFFORT],
+                             .harm = setup->harm,
+                             .margin = setup->margin };
     live->budget.share = setup->share;
     TRY_OUT(describe(setup, &cluster));
     TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->dictionary.arm_count));

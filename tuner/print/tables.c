@@ -65,7 +65,7 @@ static void print_how(const struct printer *p)
     char plan[PLAN_TEXT_BYTES];
 
     if (p->buckets == 1)
-        fprintf(p->to, "%s%s%s%s", p->first.decision, p->throttled ? ", disturbed" : "",
+        fprintf(p->to, "%s%s%s%s", UTF8_LINE(p->first.decision), p->throttled ? ", disturbed" : "",
                 p->stale ? ", stale" : "", p->imported ? ", imported" : "");
     else
         fprintf(p->to, "%u measured, %u inferred", p->measured, p->buckets - p->measured);
@@ -125,8 +125,8 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
     TRY(store_cluster_get(store, cluster_id, &cluster));
     TRY(store_shape_get(store, shape_id, &shape));
     shape_format(&shape, text, sizeof(text));
-    fprintf(to, "layer    %s\ncluster  %s%s, %u ranks", text, reality(&cluster), cluster.device,
-            cluster.ranks);
+    fprintf(to, "layer    %s\ncluster  %s%s, %u ranks", text, reality(&cluster),
+            UTF8_LINE(cluster.device), cluster.ranks);
     fprintf(to, cluster.ranks_per_node ? " on %u node%s\n" : " on %u unequal node%s\n",
             cluster.nodes, cluster.nodes == 1 ? "" : "s");
     if (rank_speeds_parse(cluster.rank_speeds_percent, &ranks, &slowest) &&
@@ -183,16 +183,14 @@ static void print_age(const struct printer *p)
 
 static void print_pin(const struct printer *p, const struct override_row *pin)
 {
-    char plan[PLAN_TEXT_BYTES] = "?", since[32], why[sizeof(pin->why)];
+    char plan[PLAN_TEXT_BYTES] = "?", since[32];
 
     moe_plan_format(&pin->plan, plan, sizeof(plan));
     date(pin->since_s, since);
-    snprintf(why, sizeof(why), "%s", pin->why);
-    utf8_clean(why, strlen(why), false); /* one line, whatever it holds */
     fprintf(p->to,
             "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64 ": %s since %s UTC: %s\n",
             pin->first, pin->last, (uint64_t)pin->first * p->window,
-            bucket_capacity(p->window, pin->last), plan, since, why);
+            bucket_capacity(p->window, pin->last), plan, since, UTF8_LINE(pin->why));
 }
 
 static void print_pins(const struct printer *p)
@@ -208,7 +206,7 @@ static void print_pins(const struct printer *p)
 /* "" if trainers are told what the table says, else why not. */
 static int why_silent(const struct printer *p, const struct entry_row *e, char text[128])
 {
-    uint32_t answers = told_width(p->told, e);
+    uint32_t answers = told_width(p->told, e->cluster, e->shape);
     struct cluster cluster;
     bool here;
 
@@ -220,7 +218,9 @@ static int why_silent(const struct printer *p, const struct entry_row *e, char t
     else if (!here)
         snprintf(text, 128, "it is imported, and no moetune has run on such a cluster yet");
     else if (answers != e->window)
-        snprintf(text, 128, "the table of width %u was measured last; pins hold all the same",
+        snprintf(text, 128,
+                 "that of width %u is the last measured one of those that reach far enough; pins "
+                 "hold all the same",
                  answers);
     return OK;
 }
@@ -559,7 +559,7 @@ static int print_trial(void *self, const struct trial_row *t)
             t->key.shape, t->key.bucket, t->key.window, plan, trial_state_words[t->state],
             (double)t->compute_ns * 1e-6, (double)t->comm_ns * 1e-6,
             (double)t->sent_bytes * 0x1p-20, (double)t->memory_bytes * 0x1p-20, heat.steps,
-            heat.throttled.steps + heat.disturbed.steps, clock, t->message);
+            heat.throttled.steps + heat.disturbed.steps, clock, UTF8_LINE(t->message));
     return OK;
 }
 

@@ -39,7 +39,8 @@ static int add_entry(void *self, const struct entry_row *e)
         last = &t->tables[t->table_count++];
         *last = (struct told_table){ e->cluster, e->shape, { .window = e->window } };
     }
-    width_add(&last->width, !e->inferred, e->stale, e->decided_s);
+    width_add(&last->width, e->bucket, !e->inferred, e->stale && !entry_is_refuted(e),
+              e->decided_s);
     return OK;
 }
 
@@ -68,16 +69,23 @@ const struct override_row *told_pin(const struct told *told, const struct entry_
     return NULL;
 }
 
-uint32_t told_width(const struct told *told, const struct entry_row *e)
+static bool same_layer(const struct told_table *t, int64_t cluster, int64_t shape)
 {
+    return t->cluster == cluster && t->shape == shape;
+}
+
+uint32_t told_width(const struct told *told, int64_t cluster, int64_t shape)
+{
+    const struct told_table *end = told->tables + told->table_count;
     const struct width *best = NULL;
+    uint64_t widest = 0;
 
-    for (size_t i = 0; i < told->table_count; i++) {
-        const struct told_table *t = &told->tables[i];
-
-        if (t->cluster == e->cluster && t->shape == e->shape &&
+    for (const struct told_table *t = told->tables; t < end; t++)
+        if (same_layer(t, cluster, shape) && t->width.reach > widest)
+            widest = t->width.reach;
+    for (const struct told_table *t = told->tables; t < end; t++)
+        if (same_layer(t, cluster, shape) && !width_is_short(t->width.reach, widest) &&
             (!best || width_order(&t->width, best) < 0))
             best = &t->width;
-    }
-    return best ? best->window : e->window;
+    return best ? best->window : 0;
 }

@@ -18,7 +18,7 @@ void told_free(struct told *told);
 /* The pin that answers for the entry's bucket; NULL: none of this width does. */
 const struct override_row *told_pin(const struct told *told, const struct entry_row *entry);
 
-/* The width that answers for the entry's layer, which may be another one than its own. */
-uint32_t told_width(const struct told *told, const struct entry_row *entry);
+/* The width that answers for a layer; 0: it has no entry. */
+uint32_t told_width(const struct told *told, int64_t cluster, int64_t shape);
 
 #endif

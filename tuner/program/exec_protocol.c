@@ -262,6 +262,7 @@ static int open_live(struct exec_protocol *v)
                                 .layer = o->implementation,
                                 .cluster = cluster,
                                 .axes = o->axes,
+                                .effort = v->request.effort,
                                 .window = v->request.spaces[0].window,
                                 .seed = (uint32_t)o->setup.seed,
                                 .store_flags = (o->setup.steal ? STORE_STEAL : 0u) |

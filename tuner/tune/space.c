@@ -131,6 +131,11 @@ int64_t space_bytes(const struct space *space, int arm, uint32_t bucket)
                          space_capacity(space, bucket));
 }
 
+bool space_fits(const struct space *space, int arm, uint32_t bucket)
+{
+    return space_bytes(space, arm, bucket) <= space->memory_limit_bytes;
+}
+
 int64_t space_least_bytes(const struct space *space)
 {
     int64_t least = space->anchor_count ? INT64_MAX : 0; /* nothing is to be measured */

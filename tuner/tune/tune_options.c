@@ -4,6 +4,7 @@
 #include "common_rows.h"
 #include "misses.h"
 #include "model_file.h"
+#include "option_values.h"
 #include "shape.h"
 #include "status.h"
 
@@ -111,13 +112,54 @@ static int check_shares(const struct tune_options *o)
     return OK;
 }
 
+static const char its_ranks[] = "the program starts its own ranks";
+static const char its_capacities[] = "the program says at which capacities it runs";
+static const char its_steps[] = "its steps are for the guided search, as many as that asks for";
+
+/* What cannot be heeded there. */
+static const struct {
+    const char *option, *why;
+} not_with_exec[] = {
+    { "buckets", its_capacities },
+    { "max-capacity-factor", its_capacities },
+    { "from-misses", its_capacities },
+    { "search", its_steps },
+    { "repeats", its_steps },
+    { "retune", "what is decided stays until the program's steps become slower" },
+    { "sim", its_ranks },
+    { "virtual-ranks", its_ranks },
+    { "link", its_ranks },
+    { "copy-ctas", its_ranks },
+    { "oversubscribe", its_ranks },
+    { "max-memory", "only the program knows what a plan needs; it answers \"failed\" to one that "
+                    "does not fit" },
+};
+
+static int check_option_with_exec(const struct tune_options *o, const struct option_row *row)
+{
+    for (size_t i = 0; i < sizeof(not_with_exec) / sizeof(not_with_exec[0]); i++)
+        if (!strcmp(row->name, not_with_exec[i].option) && option_is_given(row, o, &tune_defaults))
+            return fail(ERR_ARGUMENT, "--exec does not go with --%s: %s", row->name,
+                        not_with_exec[i].why);
+    return OK;
+}
+
+static int check_exec(const struct tune_options *o)
+{
+    struct option_row rows[OPTION_ROWS_MAX];
+    size_t count = options_flatten(tune_rows, rows);
+
+    if (o->exec && o->setup.where.hosts)
+        return fail(ERR_ARGUMENT, "--exec does not go with hosts: %s", its_ranks);
+    for (size_t i = 0; i < count && o->exec; i++)
+        TRY(check_option_with_exec(o, &rows[i]));
+    return OK;
+}
+
 int tune_options_check(struct tune_options *o, const char *hosts)
 {
     o->setup.where.hosts = hosts;
-    if (o->exec && (hosts || o->setup.sim || o->setup.where.virtual.ranks || o->retune))
-        return fail(ERR_ARGUMENT,
-                    "--exec goes with neither hosts nor --sim, --virtual-ranks or --retune: the "
-                    "program starts its own ranks");
+    TRY(check_exec(o));
     TRY(campaign_check(&o->setup));
     TRY(check_shares(o));
     return check_misses(o);
@@ -192,8 +234,8 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
 {
     struct space_setup setup = { .window = window ? window : shape_window(shape),
                                  .buckets = buckets,
-                                 .max_factor = r->options.max_factor,
-                                 .axes = r->options.axes,
+                                 .max_factor = r->options->max_factor,
+                                 .axes = r->options->axes,
                                  .memory_limit_bytes = r->memory_limit_bytes,
                                  .machine = tune_machine(&r->cluster),
                                  .library_a2a = cluster_has_library_a2a(&r->cluster),
@@ -207,22 +249,17 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
     return OK;
 }
 
-static int add_space(struct tune_request *r, const struct moe_shape *shape)
-{
-    return tune_request_add(r, shape, r->options.window, r->options.buckets, NULL);
-}
-
 static int add_layer(struct tune_request *r, const struct layer_options *layer)
 {
     struct moe_shape shape =
         layer_options_shape(layer, r->cluster.ranks, r->cluster.ranks_per_node);
 
-    return add_space(r, &shape);
+    return tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL);
 }
 
 static int add_text(struct tune_request *r, const char *text)
 {
-    struct layer_options layer = r->options.layer;
+    struct layer_options layer = r->options->layer;
     uint32_t ranks = NOT_GIVEN, per_node = NOT_GIVEN;
 
     TRY(layer_options_text(text, &layer, &ranks, &per_node));
@@ -235,7 +272,7 @@ static int add_text(struct tune_request *r, const char *text)
 
 static int add_model(struct tune_request *r, const char *file)
 {
-    struct layer_options layer = r->options.layer;
+    struct layer_options layer = r->options->layer;
 
     TRY(model_file_read(file, &layer));
     return add_layer(r, &layer);
@@ -243,7 +280,7 @@ static int add_model(struct tune_request *r, const char *file)
 
 static int add_layers(struct tune_request *r)
 {
-    const struct tune_options *o = &r->options;
+    const struct tune_options *o = r->options;
 
     if (o->misses.count)
         return misses_spaces(r);
@@ -257,14 +294,14 @@ static int add_layers(struct tune_request *r)
 int tune_request_make(const struct tune_options *options, const struct cluster *here,
                       struct tune_request *out)
 {
-    struct tune_request r = { .options = *options,
+    struct tune_request r = { .options = options,
                               .strategy = search_strategies[options->search],
                               .effort = &efforts[options->effort] };
     int rc;
 
     TRY(tune_cluster(options->setup.sim, here, &r.cluster));
     r.machine = machine_guess(&r.cluster);
-    r.memory_limit_bytes = campaign_memory(&options->setup, &r.cluster);
+    r.memory_limit_bytes = campaign_memory_limit(&options->setup, &r.cluster);
     r.spaces = calloc(TUNE_LAYERS_MAX, sizeof(*r.spaces));
     r.asked = calloc(TUNE_LAYERS_MAX, sizeof(*r.asked));
     TRY_OUT(r.spaces && r.asked ? OK : fail(ERR_NOMEM, "the layers"));
@@ -278,7 +315,7 @@ out:
 
 int tune_request_fits(const struct tune_request *r, bool *none)
 {
-    const char *how = r->options.setup.max_memory_bytes ? "allowed" : "free";
+    const char *how = r->options->setup.memory_limit_bytes ? "allowed" : "free";
     char shape[SHAPE_TEXT_BYTES], needs[ACCOUNT_TEXT_BYTES], there[ACCOUNT_TEXT_BYTES];
     int rc = OK;
 
@@ -313,7 +350,7 @@ void tune_request_learn(struct tune_request *request, const struct cluster *know
     uint32_t others = known->ranks > 1 ? known->ranks - 1 : 1;
     double us;
 
-    if (request->options.setup.sim)
+    if (request->options->setup.sim)
         return;
     *g = machine_guess(known);
     us = known->nodes > 1
@@ -330,7 +367,7 @@ uint64_t tune_paper_trials(const struct tune_request *r, size_t number)
 {
     const struct space *space = &r->spaces[number];
 
-    return r->options.misses.count
+    return r->options->misses.count
                ? (uint64_t)shape_paper_trials(&space->shape) * space->anchor_count
                : space_paper_trials(space);
 }

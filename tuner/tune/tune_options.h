@@ -32,7 +32,7 @@ void tune_tables(FILE *out);
 
 /* Options, and everything that can be known without ranks. */
 struct tune_request {
-    struct tune_options options;
+    const struct tune_options *options; /* borrowed */
     struct cluster cluster;
     struct search_machine machine; /* what the search starts from */
     const struct search_ops *strategy;

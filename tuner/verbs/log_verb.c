@@ -4,6 +4,7 @@
 #include "shape.h"
 #include "status.h"
 #include "store.h"
+#include "utf8.h"
 #include "verbs.h"
 
 #include <limits.h>
@@ -43,7 +44,7 @@ static int print_row(void *self, const struct history_row *row)
     moe_plan_format(&row->plan, plan, sizeof(plan));
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", gmtime(&row->replaced_s));
     printf("%s  %-24s %s, bucket %u of width %u: was %s (%s%s), %.1f us against %.1f us\n", when,
-           row->why, layer, row->bucket, row->window, plan, row->decision,
+           UTF8_LINE(row->why), layer, row->bucket, row->window, plan, UTF8_LINE(row->decision),
            row->inferred ? ", inferred" : "", row->time_us, row->default_us);
     p->printed++;
     return OK;

@@ -8,8 +8,9 @@
 #include "space.h"
 #include "status.h"
 #include "store.h"
+#include "told.h"
+#include "utf8.h"
 #include "verbs.h"
-#include "width.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -43,17 +44,9 @@ struct target {
     struct store *store;
     struct moe_shape shape;
     struct override_row row;
-    struct width width, best; /* of the entries that come now, and of those before: who answers */
     int found;
 };
 
-static void end_width(struct target *t)
-{
-    if (t->width.entries && (!t->best.entries || width_order(&t->width, &t->best) < 0))
-        t->best = t->width;
-}
-
-/* Entries come by cluster, shape and width. */
 static int match(void *self, const struct entry_row *entry)
 {
     struct target *t = self;
@@ -66,12 +59,19 @@ static int match(void *self, const struct entry_row *entry)
     t->found += !t->found || entry->cluster != t->row.cluster;
     t->row.cluster = entry->cluster;
     t->row.shape = entry->shape;
-    if (entry->window != t->width.window) {
-        end_width(t);
-        t->width = (struct width){ .window = entry->window };
-    }
-    width_add(&t->width, !entry->inferred, entry->stale, entry->decided_s);
     return OK;
+}
+
+/* The one that is asked for, or that of the table that answers. */
+static int take_width(struct target *t)
+{
+    struct told told;
+    int rc = told_read(t->store, &told);
+
+    t->row.window =
+        t->options->window ? t->options->window : told_width(&told, t->row.cluster, t->row.shape);
+    told_free(&told);
+    return rc;
 }
 
 static int find_layer(struct target *t)
@@ -79,10 +79,8 @@ static int find_layer(struct target *t)
     char text[SHAPE_TEXT_BYTES];
 
     TRY(store_entries(t->store, 0, 0, match, t));
-    end_width(t);
-    t->row.window = t->best.window;
     if (t->found == 1)
-        return OK;
+        return take_width(t);
     shape_format(&t->shape, text, sizeof(text));
     if (!t->found && t->options->window)
         note("the database holds no layer %s with buckets of width %u (see moetune show)", text,
@@ -199,7 +197,7 @@ static int print_row(void *self, const struct override_row *row)
     moe_plan_format(&row->plan, plan, sizeof(plan));
     strftime(since, sizeof(since), "%Y-%m-%d %H:%M", gmtime(&row->since_s));
     printf("%s: buckets %u-%u of width %u: %s since %s UTC: %s\n", text, row->first, row->last,
-           row->window, plan, since, row->why);
+           row->window, plan, since, UTF8_LINE(row->why));
     t->found++;
     return OK;
 }

@@ -4,6 +4,7 @@
 #include "progress.h"
 #include "status.h"
 #include "store.h"
+#include "utf8.h"
 #include "verbs.h"
 
 #include <inttypes.h>
@@ -67,11 +68,11 @@ static void print_text(const struct run_row *run)
            is_silent(run) ? ", but silent (was it killed? run it again)" : "", done,
            run->buckets_planned, passed);
     if (run->state == RUN_RUNNING)
-        printf(", about %s left; %s", left, run->now);
+        printf(", about %s left; %s", left, UTF8_LINE(run->now));
     printf("\n    %s %s, %" PRIu64 " steps for the search, %" PRIu64
            " against the default, %" PRIu64 " to warm up\n    %s\n",
-           run->search, run->effort, run->samples_search, run->samples_default, run->samples_warm,
-           run->command);
+           UTF8_LINE(run->search), UTF8_LINE(run->effort), run->samples_search,
+           run->samples_default, run->samples_warm, UTF8_LINE(run->command));
 }
 
 static void print_json(const struct run_row *run)

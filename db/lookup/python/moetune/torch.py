@@ -1,35 +1,32 @@
 """One tuner for all ranks of a torch.distributed group.
 
-Rank 0 of the group decides and writes the database.  What it decides goes to the others in an order,
-which also says how long it stands: until then ranks run what they know, without a word to each
+Rank 0 of the group decides and writes the database.  What it decides goes to the others in orders,
+which also say when the next ones come: until then ranks run what they know, without a word to each
 other, and keep their times, whose largest rank 0 learns at the next exchange.  When that is depends
-on orders and on the number of steps alone, so that all ranks come.
+on orders and on the number of steps alone, never on a capacity, so that all ranks come.
 """
 
 import hashlib
-import json
 import os
 import re
 import time
 import zlib
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, List, Optional
 
 import torch
 import torch.distributed as dist
-from moelookup import Error, Plan, Shape, Source
+from moelookup import Error, Plan, Shape
 from moelookup.table import checked_shape, window
 from moelookup.torch import _agree, _alone, _bytes_tensor, _device
 
 from .lines import Attached, attached_window, check_attached, is_attached
-from .tuner import NEVER, US_MOST, Status
+from .tuner import ORDER_BYTES, ORDERS, US_MOST, Status
 from .tuner import Tuner as _Tuner
 
 # What a rank says in place of a time; the largest counts.
 _NO_TIME, _FAILED, _WRONG = 1e200, 1e300, float("inf")
-_ORDER_BYTES, _NEWS = 1536, 8  # of an order; how many buckets it may speak of
-# Exchanges that only bring times: after so many steps, more if they take above this part of what
-# exploring may cost.
-_STEPS_LEAST, _STEPS_MOST, _PART = 64, 1024, 0.25
+_ORDERS_BYTES = 1 + ORDERS * ORDER_BYTES  # what they are comes first
+_ORDERS, _ERROR = b"o", b"e"
 _WATCHED = 64  # steps that all ranks compare their inputs in once these have changed
 
 
@@ -42,19 +39,12 @@ class _Step:
         self.time: Optional[float] = None
 
 
-class _Stand(NamedTuple):
-    """A bucket's plan, which holds without an exchange up to a step."""
-
-    plan: Plan
-    until: float
-
-
 class Tuner:
     """moetune.Tuner, on every rank of the group: it gives the same plan on all ranks, which call
     ask() and tell() alike, for the same capacities.
 
-    Few calls of ask() are collectives: the first in a bucket, each that tries a plan, and one in 64
-    steps or more, which is when drift is noticed.  There all ranks learn what is wrong on any of
+    Few calls of ask() are collectives: those that may try a plan, and one in 64 steps or more, which
+    is when drift is noticed.  There all ranks learn what is wrong on any of
     them, and all raise: another capacity, a number that is no time.  tell() and fail() are none; on
     every rank flush() gathers what was told so far.
 
@@ -83,8 +73,7 @@ class Tuner:
         self._where = None if alone else _device(group, device)
         self.rank = 0 if alone else dist.get_rank(group)
         self._first = 0 if alone or group is None else dist.get_global_rank(group, 0)
-        self._step, self._next, self._sum = 0, 0, 0  # the last ask; of the next exchange; a checksum
-        self._stands: Dict[int, _Stand] = {}
+        self._sum, self._due = 0, True  # a checksum of what was asked; an exchange comes next
         self._steps: List[_Step] = []
         self._took_s, self._why, self._wrong = 0.0, "", 0.0
         self.value: Optional[int] = None  # that agreed() was given last on all ranks; None: alone
@@ -93,7 +82,6 @@ class Tuner:
         layer["ranks"] = ranks or (1 if alone else dist.get_world_size(group))
         layer["ranks_per_node"] = ranks_per_node or _ranks_per_node(layer["ranks"])
         layer["cluster"] = describe_machine(group) if cluster is None else cluster
-        self._share = float(layer.get("share", 0.01))
         self._tuner: Any = None
 
         def digest() -> bytes:
@@ -115,14 +103,12 @@ class Tuner:
 
     def ask(self, capacity: int) -> Plan:
         """The same plan on every rank; all ask for the same capacity."""
-        self._step += 1
         self._sum = zlib.crc32(repr((capacity, self._asked_with)).encode(), self._sum)
-        due = self._is_due()
-        alike = due or self._asked_with == self.value
-        stand = None if due else self._stands.get(capacity // self.window)
-        asked = stand is None or self._step > stand.until
-        if stand is not None and not asked:
-            plan = stand.plan
+        asked = self._is_due()
+        alike = asked or self._asked_with == self.value
+        if not asked:
+            plan = self._tuner.known(capacity)
+            self._due = self._tuner.due()
         elif self._alone:
             plan, self._steps = self._tuner.ask(capacity), []
         else:
@@ -135,7 +121,7 @@ class Tuner:
         input: what to take in its place.  That is the value itself where ranks exchange, and all
         raise if theirs differ; else the last one that all ranks had, so that all ask alike."""
         self._asked_with = value
-        return value if self.value is None or self._is_due(1) else self.value
+        return value if self.value is None or self._is_due() else self.value
 
     def tell(self, time_us: Optional[float]) -> bool:
         """How long the step took on this rank; what counts is the longest.
@@ -155,7 +141,7 @@ class Tuner:
     def refuse(self, why: str) -> None:
         """fail(), where all ranks do so alike: the next ask() hears of it."""
         self.fail(why)
-        self._next = 0
+        self._due = True
 
     def flush(self) -> None:
         """A collective: rank 0 learns what was told."""
@@ -207,9 +193,9 @@ class Tuner:
 
     # ---- exchanges
 
-    def _is_due(self, ahead: int = 0) -> bool:
-        """Whatever is asked for at this step."""
-        return self._alone or self._step + ahead >= self._next or self._watched > 0
+    def _is_due(self) -> bool:
+        """Whether the next step is an exchange, whatever is asked for."""
+        return self._alone or self._due or self._watched > 0
 
     def _exchange(self, capacity: Optional[int]) -> Any:
         """Times go to rank 0, and an order comes from there."""
@@ -221,20 +207,22 @@ class Tuner:
         said = torch.tensor(mine, dtype=torch.float64, device=self._where)
         dist.reduce(said, self._first, dist.ReduceOp.MAX, group=self._group)
         took_s = time.perf_counter() - begin
-        order, error = b"", None
+        orders, error = b"", None
         if self.rank == 0:
             try:
-                order = self._decide(capacity, steps, said.tolist())
+                orders = _ORDERS + self._decide(capacity, steps, said.tolist())
             except Exception as caught:
-                error, order = caught, json.dumps({"error": str(caught)[:200]}).encode()
+                error, orders = caught, _ERROR + str(caught).encode()[: _ORDERS_BYTES - 1]
         begin = time.perf_counter()
-        tensor = _bytes_tensor(order.ljust(_ORDER_BYTES), self._where)
+        tensor = _bytes_tensor(orders.ljust(_ORDERS_BYTES, b"\0"), self._where)
         dist.broadcast(tensor, self._first, group=self._group)
-        order = bytes(tensor.tolist())
+        orders = bytes(tensor.tolist())
         self._took_s = took_s + time.perf_counter() - begin
         if error is not None:
             raise error
-        return self._obey(json.loads(order), steps)
+        if orders[:1] == _ERROR:
+            raise Error(f"rank 0: {orders[1:].rstrip(bytes(1)).decode(errors='replace')}", -1)
+        return None if capacity is None else self._obey(orders[1:], capacity, steps)
 
     def _decide(self, capacity: Optional[int], steps: List[_Step], said: List[float]) -> bytes:
         least_s, times = -said[0], said[4:]  # who came last did not wait: that is what it takes
@@ -245,70 +233,34 @@ class Tuner:
             )
         if said[3]:
             raise ValueError(_NO_SUCH_TIME)
-        if isinstance(self._tuner, _Tuner):
-            self._tuner.spent(1e6 * least_s)
+        self._tuner.spent(1e6 * least_s)
         for step, us in zip(steps, times):
             self._learn(step, us)
         if capacity is None:
-            return b'{"now": null, "next": 0, "news": []}'
-        order = {"now": self._tuner.ask(capacity), "next": 0, "news": []}
-        if isinstance(self._tuner, _Tuner):
-            news = self._news(capacity)
-            order["news"] = news[:_NEWS]
-            order["next"] = 1 if len(news) > _NEWS else self._rhythm(least_s)
-        return json.dumps(order).encode()
+            return b""
+        self._tuner.ask(capacity)
+        return bytes(self._tuner.orders())
 
     def _learn(self, step: _Step, us: float) -> None:
-        if us == _FAILED:
-            if step.asked or self._tuner.ask(step.capacity)[:3] == step.plan[:3]:
-                self._tuner.fail(self._why or "another rank could not run it")
+        if us == _FAILED and step.asked:
+            self._tuner.fail(self._why or "another rank could not run it")
         elif us < _NO_TIME and step.asked:
             self._tuner.tell(us)
-        elif us < _NO_TIME:
-            self._tuner.passed(step.capacity, step.plan, us)
+        elif us == _FAILED or us < _NO_TIME:
+            self._tuner.passed(step.capacity, step.plan, None if us == _FAILED else us)
 
-    def _news(self, capacity: int) -> List[Any]:
-        """What changes of what ranks know: buckets, their best plans, for how many steps they stand.
-        A plan that is new there stands after it has run once, in case it cannot."""
-        news = []
-        here = capacity // self.window
-        for bucket in [here, *self._stands]:
-            plan, rest = self._tuner.rest(capacity if bucket == here else bucket * self.window)
-            old = self._stands.get(bucket)
-            other = old is None or old.plan[:4] != plan[:4] or old.plan[7:] != plan[7:]
-            sooner = old is not None and rest + self._step < old.until - _STEPS_LEAST
-            if bucket == here or other or sooner:
-                news.append([bucket, plan, 0 if other else rest])
-        return news[:1] + [one for one in news[1:] if one[0] != here]
-
-    def _rhythm(self, least_s: float) -> int:
-        status = self._tuner.status()
-        us = _PART * self._share * status.time_us / max(1, status.steps)
-        if us <= 0:
-            return _STEPS_LEAST
-        return int(min(max(1e6 * least_s / us, _STEPS_LEAST), _STEPS_MOST))
-
-    def _obey(self, order: Any, steps: List[_Step]) -> Optional[Plan]:
-        if "error" in order:
-            raise Error(f"rank 0: {order['error']}", -1)
+    def _obey(self, orders: bytes, capacity: int, steps: List[_Step]) -> Plan:
         # The checksum was the same on all ranks, and so was every value.
         changed = self.value is not None and self._asked_with != self.value
         varied = changed or not all(step.alike for step in steps)
         self._watched = _WATCHED if varied else max(0, self._watched - 1)
         self.value = self._asked_with
-        self._next = self._step + order["next"]
-        for bucket, plan, rest in order["news"]:
-            until = float("inf") if rest == NEVER else self._step + rest
-            self._stands[bucket] = _Stand(_plan(plan), until)
-        return None if order["now"] is None else _plan(order["now"])
+        plan: Plan = self._tuner.obey(orders, capacity)
+        self._due = self._tuner.due()
+        return plan
 
 
 _NO_SUCH_TIME = "tell: a time above 0 on every rank, once after each ask"
-
-
-def _plan(values: List[Any]) -> Plan:
-    plan = Plan(*values)
-    return plan._replace(source=Source(plan.source))
 
 
 def _open(db: Any, rank: int, layer: Any) -> Any:

@@ -31,7 +31,7 @@ from moelookup.table import (
 )
 
 NAME = "libmoetune.so.1"
-ORDER_BYTES = 32
+ORDER_BYTES, ORDERS = 32, 9  # of one; how many an exchange may have
 US_MOST = 1e12  # no time is longer
 NEVER = 2**32 - 1  # of rest()
 _FAILED = 1e300  # MOETUNE_FAILED
@@ -82,6 +82,10 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "moetune_tell": (c_int, [c_void_p, c_double]),
     "moetune_order": (c_int, [c_void_p, c_char_p]),
     "moetune_follow": (c_int, [c_void_p, c_char_p, c_uint32, c_void_p]),
+    "moetune_due": (c_int, [c_void_p]),
+    "moetune_known": (c_int, [c_void_p, c_uint32, c_void_p]),
+    "moetune_orders": (c_int, [c_void_p, c_char_p, c_uint32, POINTER(c_uint32)]),
+    "moetune_obey": (c_int, [c_void_p, c_char_p, c_uint32, c_uint32, c_void_p]),
     "moetune_rest": (c_int, [c_void_p, c_uint32, c_void_p, POINTER(c_uint32)]),
     "moetune_passed": (c_int, [c_void_p, c_uint32, c_void_p, c_double]),
     "moetune_spent": (c_int, [c_void_p, c_double]),
@@ -205,6 +209,33 @@ class Tuner(_Owned):
         library().check(status, f"follow: an order for capacity {rows}")
         return read_plan(plan.raw)
 
+    def due(self) -> bool:
+        """Whether ranks exchange at the next step."""
+        status = int(_functions().moetune_due(self._live()))
+        library().check(min(status, 0), "due")
+        return status > 0
+
+    def known(self, capacity: int) -> Plan:
+        """The plan of a step that is no exchange."""
+        plan, rows = new_plan(), _whole("capacity", capacity)
+        status = _functions().moetune_known(self._live(), rows, plan)
+        library().check(status, f"known {rows}: an exchange is due")
+        return read_plan(plan.raw)
+
+    def orders(self) -> bytes:
+        """The last answer, and what ranks must know to run without exchanges."""
+        orders, count = create_string_buffer(ORDERS * ORDER_BYTES), c_uint32()
+        status = _functions().moetune_orders(self._live(), orders, ORDERS, byref(count))
+        library().check(status, "orders")
+        return orders.raw[: count.value * ORDER_BYTES]
+
+    def obey(self, orders: bytes, capacity: int) -> Plan:
+        """Rank 0's orders as this step's plan, on every rank; bytes may follow them."""
+        plan, rows, room = new_plan(), _whole("capacity", capacity), len(orders) // ORDER_BYTES
+        status = _functions().moetune_obey(self._live(), bytes(orders), room, rows, plan)
+        library().check(status, f"obey: orders for capacity {rows}")
+        return read_plan(plan.raw)
+
     def rest(self, capacity: int) -> Tuple[Plan, int]:
         """The best plan known in the capacity's bucket, and for how many steps nothing else will be
         answered there (NEVER: as long as steps take what they should)."""
@@ -214,10 +245,12 @@ class Tuner(_Owned):
         library().check(status, f"rest {capacity}")
         return read_plan(plan.raw), steps.value
 
-    def passed(self, capacity: int, plan: Plan, time_us: float) -> None:
-        """A step that was not asked for: it ran under the plan that rest() had named."""
+    def passed(self, capacity: int, plan: Plan, time_us: Optional[float]) -> None:
+        """A step that was not asked for, under a plan that known() or rest() had named; None: which
+        could not be run."""
         rows, text = _whole("capacity", capacity), plan_struct(plan)
-        status = _functions().moetune_passed(self._live(), rows, text, _time(time_us))
+        told = _FAILED if time_us is None else _time(time_us)
+        status = _functions().moetune_passed(self._live(), rows, text, told)
         library().check(status, f"passed {capacity}")
 
     def spent(self, us: float) -> None:

@@ -1,0 +1,167 @@
+/* A table of plans by bucket, and the rhythm of exchanges. */
+#include "agreed.h"
+
+#include "plan.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Exchanges that only bring times come after so many steps; after more if they take above this part
+ * of what exploring may cost. */
+enum { STEPS_LEAST = 64, STEPS_MOST = 1024 };
+static const double part = 0.25;
+
+void agreed_free(struct agreed *s)
+{
+    free(s->items);
+}
+
+void agreed_count(struct agreed *s, uint32_t capacity)
+{
+    s->steps++;
+    s->sum = (s->sum ^ capacity) * 16777619u;
+}
+
+/* NULL: out of memory. */
+static struct agreed_plan *plan_at(struct agreed *s, uint32_t bucket)
+{
+    struct agreed_plan *more = s->items;
+
+    if (s->last < s->count && s->items[s->last].bucket == bucket)
+        return &s->items[s->last];
+    for (s->last = 0; s->last < s->count; s->last++)
+        if (s->items[s->last].bucket == bucket)
+            return &s->items[s->last];
+    if (s->count == s->room) {
+        more = realloc(s->items, (2 * s->room + 16) * sizeof(*more));
+        s->room = more ? 2 * s->room + 16 : s->room;
+    }
+    if (!more)
+        return NULL;
+    s->items = more;
+    s->items[s->count] = (struct agreed_plan){ .bucket = bucket, .plan = plan_default() };
+    s->items[s->count].plan.source = MOE_DEFAULT;
+    return &s->items[s->count++];
+}
+
+struct moe_plan agreed_plan(struct agreed *s, uint32_t bucket)
+{
+    struct agreed_plan *p = plan_at(s, bucket);
+
+    return p ? p->plan : plan_default();
+}
+
+static void visit(struct agreed *s, uint32_t bucket)
+{
+    struct agreed_plan *p = plan_at(s, bucket);
+    uint32_t gap;
+
+    if (!p)
+        return;
+    gap = s->steps - p->seen;
+    p->regular = p->gap == gap;
+    p->gap = gap;
+    p->seen = s->steps;
+}
+
+void agreed_next(struct agreed *s, uint32_t bucket, struct moe_plan *plan)
+{
+    s->wait--;
+    visit(s, bucket);
+    *plan = agreed_plan(s, bucket);
+}
+
+static int put(struct agreed *s, uint32_t bucket, const struct moe_plan *plan)
+{
+    struct agreed_plan *p = plan_at(s, bucket);
+
+    if (!p)
+        return fail(ERR_NOMEM, "a plan that ranks agree on");
+    p->plan = *plan;
+    p->told = true;
+    return OK;
+}
+
+int agreed_obey(struct agreed *s, const struct order *orders, uint32_t count, uint32_t here)
+{
+    s->wait = orders[0].next ? orders[0].next - 1 : 0;
+    s->sum = 0;
+    if (orders[0].stands)
+        TRY(put(s, here, &orders[0].plan));
+    for (uint32_t i = 1; i < count; i++)
+        TRY(put(s, orders[i].key, &orders[i].plan));
+    return OK;
+}
+
+/* ---- rank 0 */
+
+/* Steps that earn an exchange. */
+static uint32_t steps_for(const struct live *live, double exchange_us, uint32_t least,
+                          uint32_t most)
+{
+    struct moetune_status s = live_status(live);
+    double us = s.steps ? part * live->setup.share * s.time_us / (double)s.steps : 0;
+
+    return us > 0 ? (uint32_t)fmin(fmax(ceil(exchange_us / us), least), most) : least;
+}
+
+static bool same(const struct moe_plan *a, const struct moe_plan *b)
+{
+    return plan_equal(a, b) && a->source == b->source;
+}
+
+static uint32_t least_of(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t largest_of(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Steps until one of another bucket may be met, after `rest` of them.  Capacities may come in turn,
+ * and then it is known which step that is.  Else some step, on average in `poll`: what is regular
+ * could miss the bucket for ever. */
+static uint32_t wait_for(const struct agreed *s, const struct agreed_plan *p, uint32_t rest,
+                         uint32_t poll)
+{
+    uint32_t since = s->steps - p->seen;
+    uint32_t some = 1 + (s->steps * 2654435761u >> 16) % (2 * poll - 1);
+
+    rest = largest_of(rest, 1);
+    if (!p->regular || p->gap <= since)
+        return largest_of(rest, some);
+    return p->gap * ((rest + since + p->gap - 1) / p->gap) - since;
+}
+
+uint32_t agreed_orders(struct agreed *s, struct live *live, uint32_t capacity, double exchange_us,
+                       uint32_t room, struct order *out)
+{
+    uint32_t window = live->setup.window, here = capacity / window, count = 1;
+    uint32_t next = steps_for(live, exchange_us, STEPS_LEAST, STEPS_MOST);
+    uint32_t poll = steps_for(live, exchange_us, 1, STEPS_LEAST);
+
+    visit(s, here);
+    for (uint32_t i = 0; i < s->count; i++) {
+        const struct agreed_plan *p = &s->items[i];
+        bool is_here = p->bucket == here;
+        struct moe_plan best = MOE_PLAN_INIT;
+        uint32_t rest = live_rest(live, is_here ? capacity : p->bucket * window, &best);
+        bool changed = !same(&best, &p->plan);
+
+        if (rest < next)
+            next = least_of(next, is_here ? largest_of(rest, 1) : wait_for(s, p, rest, poll));
+        if (is_here)
+            out[0].stands = same(&best, &out[0].plan);
+        else if (changed && count < room)
+            out[count++] = (struct order){ .plan = best, .key = p->bucket };
+        /* What is new here is asked for again, in case it cannot run. */
+        if (is_here ? changed || !p->told : changed && count == room)
+            next = 1;
+    }
+    out[0].next = next;
+    out[0].more = count - 1;
+    return count;
+}
