@@ -32,13 +32,19 @@ static void *one_more(void *array, size_t count, size_t bytes)
         (array)[(count)++] = (value);                                                              \
     } while (0)
 
-static int add_entry(void *self, const struct entry_row *entry)
-{
-    struct facts *f = self;
-
-    APPEND(f->entries, f->entry_count, *entry);
-    return OK;
-}
+/* Takes one row of the store. */
+#define ADDER(name, row_type, array, count)                                                        \
+    static int name(void *self, const struct row_type *row)                                        \
+    {                                                                                              \
+        struct facts *f = self;                                                                    \
+                                                                                                   \
+        APPEND(f->array, f->count, *row);                                                          \
+        return OK;                                                                                 \
+    }
+ADDER(add_entry, entry_row, entries, entry_count)
+ADDER(add_run, run_row, runs, run_count)
+ADDER(add_override, override_row, overrides, override_count)
+#undef ADDER
 
 static int add_trial(void *self, const struct trial_row *trial)
 {
@@ -46,22 +52,6 @@ static int add_trial(void *self, const struct trial_row *trial)
     struct trial_facts t = { .row = *trial };
 
     APPEND(f->trials, f->trial_count, t);
-    return OK;
-}
-
-static int add_run(void *self, const struct run_row *run)
-{
-    struct facts *f = self;
-
-    APPEND(f->runs, f->run_count, *run);
-    return OK;
-}
-
-static int add_override(void *self, const struct override_row *row)
-{
-    struct facts *f = self;
-
-    APPEND(f->overrides, f->override_count, *row);
     return OK;
 }
 
@@ -140,19 +130,6 @@ static struct key trial_key(const struct trial_facts *t)
     return (struct key){ t->row.key.cluster, t->row.key.shape, t->row.key.window };
 }
 
-static int trial_order(const void *left, const void *right)
-{
-    const struct trial_facts *a = left, *b = right;
-    struct key ka = trial_key(a), kb = trial_key(b);
-    int order = key_order(&ka, &kb);
-
-    if (order)
-        return order;
-    if (a->row.key.bucket != b->row.key.bucket)
-        return a->row.key.bucket < b->row.key.bucket ? -1 : 1;
-    return plan_order(&a->row.key.plan, &b->row.key.plan);
-}
-
 /* Without a layer: by bucket and plan alone. */
 static int place_order(const void *left, const void *right)
 {
@@ -162,6 +139,15 @@ static int place_order(const void *left, const void *right)
     if (a->key.bucket != b->row.key.bucket)
         return a->key.bucket < b->row.key.bucket ? -1 : 1;
     return plan_order(&a->key.plan, &b->row.key.plan);
+}
+
+static int trial_order(const void *left, const void *right)
+{
+    const struct trial_facts *a = left, *b = right;
+    struct key ka = trial_key(a), kb = trial_key(b);
+    int order = key_order(&ka, &kb);
+
+    return order ? order : place_order(&a->row, b);
 }
 
 /* ---- layers */

@@ -1,8 +1,9 @@
 /* Robust averages, and which of them to keep. */
 #include "history.h"
 
+#include "stats.h"
+
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A sample further than this from its arm's median is an outlier; x3 is 1.1. */
@@ -30,13 +31,6 @@ static void clear_present(struct history *h, double log_c)
         h->now[i].arm = (int)i;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static double calm(const struct sample *s)
 {
     return s->log_ns - s->reading.mood;
@@ -52,9 +46,8 @@ static double centre_of_arm(const struct history *h, int arm)
     for (size_t i = 0; i < h->sample_count; i++)
         if (h->samples[i].arm == arm)
             values[n++] = calm(&h->samples[i]);
-    if (!n)
+    if (isnan(median_of(values, n))) /* it sorts them */
         return NAN;
-    qsort(values, n, sizeof(*values), ascending);
     return values[n < 4 ? 0 : (n - 1) / 2];
 }
 
