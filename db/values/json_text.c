@@ -1,4 +1,4 @@
-/* What is written; also in libmoelookup, which has no libm and asks for no locale. */
+/* Writes JSON; libmoelookup has this file, too, without libm and whatever the locale. */
 #include "json.h"
 
 #include "utf8.h"
