@@ -261,7 +261,7 @@ static void add_variance(struct total *t, double variance, uint32_t count)
     t->spent += variance * variance / (count - 1);
 }
 
-/* One pair of roles in every bucket. */
+/* What the comparison of two roles gives in every bucket. */
 struct table_of_means {
     struct mean of[ROUNDS_BUCKETS_MAX];
     double share[ROUNDS_BUCKETS_MAX]; /* of the weights; 0 where the two do not both run */
