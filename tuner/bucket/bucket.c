@@ -151,8 +151,9 @@ static int incumbent_of(const struct bucket *b)
 {
     const struct entry_row *e = &b->entry;
 
-    return b->known && !e->inferred && entry_is_decided(e) ? dictionary_arm(b->dictionary, &e->plan)
-                                                           : -1;
+    return b->known && !entry_is(e, ENTRY_INFERRED | ENTRY_TIE | ENTRY_REFUTED)
+               ? dictionary_arm(b->dictionary, &e->plan)
+               : -1;
 }
 
 static bool takes_part(const struct bucket *b, int arm, bool rematch)

@@ -52,7 +52,7 @@ static bool is_measured(const struct settling *s, const struct entry_row *e)
     const struct space *space = space_of(s);
 
     return e->window == space->window && e->bucket >= space->first && e->bucket <= space->last &&
-           !e->inferred && !e->stale && !entry_is_refuted(e) && e->tier != TIER_IMPORTED &&
+           !entry_is(e, ENTRY_INFERRED | ENTRY_STALE | ENTRY_REFUTED | ENTRY_IMPORTED) &&
            space_arm(space, &e->plan) >= 0;
 }
 
