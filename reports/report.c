@@ -97,7 +97,7 @@ static void forget(const char *folder, const char *name, const char *ending)
         output_remove(path);
 }
 
-/* Of one plot; its data stays. */
+/* Removes the pictures of one plot; its data stays. */
 static void forget_pictures(const char *folder, const char *name)
 {
     forget(folder, name, "gp");

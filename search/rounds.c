@@ -182,7 +182,7 @@ static struct mean compare(const struct rounds_contest *c, int role_a, int role_
 
 /* ---- over the buckets */
 
-/* One pair of roles in every bucket. */
+/* What the comparison of two roles gives in every bucket. */
 struct table_of_means {
     struct mean of[ROUNDS_BUCKETS_MAX];
     double share[ROUNDS_BUCKETS_MAX]; /* of the weights; 0 where the two do not both run */

@@ -35,7 +35,7 @@ static bool fresh(const struct view *v, int arm)
 
 static bool same_family(const struct moe_plan *a, const struct moe_plan *b)
 {
-    return (a->r == 0) == (b->r == 0) && a->d == b->d && a->a == b->a && a->ctas == b->ctas;
+    return (a->r == 0) == (b->r == 0) && plan_equal_but(a, b, PLAN_R);
 }
 
 static bool family_sampled(const struct view *v, int arm)
