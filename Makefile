@@ -195,7 +195,7 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 # Plans on a GPU, with ranks by fork (tests/gpu/forked) where there is no MPI: without SQLite, and OpenBLAS as above.
 PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file plan sha256)) \
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c option_values.c options.c suggest.c verb.c) \
-    $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover gpu_list gpus hosts keeper launch machine nvml place slurm virtual_ranks)) \
+    $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpus hosts keeper launch machine nvml place slurm virtual_ranks)) \
     tuner/verbs/run.c tests/gpu/forked/mpi.c tests/unit/library_wire.c
 GPU_PLANS := $(addprefix $(BUILD)/tests/,check_plans check_run)
 PLANS_LIBS = $(patsubst %,-L%,$(dir $(NCCL_LIBRARY))) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(NCCL_LIBRARY))) -lnccl $(GPU_ALONE_LIBS)
@@ -335,6 +335,7 @@ check-gpu:
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
        -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
 DEST = $(DESTDIR)$(PREFIX)
+PAGES := $(wildcard tuner/*/*.7)
 # Kills, damaged tables, files and texts (libFuzzer, which needs clang), many readers, for longer than the tests do.
 SOAK_KILLS ?= 1000
 SOAK_SECONDS ?= 60
@@ -358,9 +359,11 @@ $(Q)$(FILL) $(1)/$(2).3 >$(DEST)/share/man/man3/$(2).3
 endef
 install: build
 	$(Q)install -d $(DEST)/bin $(DEST)/include $(DEST)/lib/pkgconfig $(DEST)/lib/cmake $(DEST)/share/man/man1 $(DEST)/share/man/man3 \
-	    $(DEST)/share/bash-completion/completions
+	    $(DEST)/share/man/man7 $(DEST)/share/doc/moetune $(DEST)/share/bash-completion/completions
 	$(Q)install -m 755 $(BUILD)/moetune $(DEST)/bin/moetune
 	$(Q)$(BUILD)/moetune --man >$(DEST)/share/man/man1/moetune.1
+	$(Q)for page in $(PAGES); do $(FILL) $$page >$(DEST)/share/man/man7/$${page##*/}; done
+	$(Q)install -m 755 tuner/machine/tune.sbatch $(DEST)/share/doc/moetune
 	$(Q)$(BUILD)/moetune --completion bash >$(DEST)/share/bash-completion/completions/moetune
 	$(Q)install -m 644 db/lookup/moelookup_mpi.h $(DEST)/include
 	$(call put_library,db/lookup,moelookup)

@@ -1,4 +1,5 @@
-/* Ratios of step times, measured or between measured ones. */
+/* Ratios of step times of two plans, in buckets where both were measured or between such buckets.
+ */
 #include "contrast.h"
 
 #include "plan.h"
@@ -51,7 +52,7 @@ struct step_time contrast_default(const struct layer_facts *layer, const struct 
                                trial ? (uint32_t)heat_counted(&trial->heat) : 0 };
 }
 
-/* Timed there, or told by the entry. */
+/* A step that was timed in this bucket, or that its entry tells of. */
 static struct step_time known_step(const struct layer_facts *layer, const struct entry_row *entry,
                                    const struct moe_plan *plan)
 {
@@ -68,28 +69,17 @@ static struct step_time known_step(const struct layer_facts *layer, const struct
 
 /* ---- every plan at every bucket */
 
-/* One plan at one bucket: us NAN where it is not known at all. */
-struct estimate {
-    double us;
-    bool measured;
-};
-
 struct contrasts {
     struct moe_plan *plans; /* timed somewhere, or told of by an entry; sorted */
     size_t plan_count;
-    struct estimate *steps; /* a row of all entries for every plan */
+    struct step_time *steps; /* a row of all entries for every plan */
     struct moe_plan *ranked;
     size_t ranked_count;
 };
 
-static int order_plans(const void *a, const void *b)
-{
-    return plan_order(a, b);
-}
-
 static int list_plans(const struct layer_facts *layer, struct contrasts *c)
 {
-    size_t room = layer->plan_count + layer->entry_count + 1, kept = 0;
+    size_t room = layer->plan_count + layer->entry_count + 1;
 
     c->plans = calloc(room, sizeof(*c->plans));
     if (!c->plans)
@@ -99,16 +89,17 @@ static int list_plans(const struct layer_facts *layer, struct contrasts *c)
         c->plans[c->plan_count++] = layer->plans[i];
     for (size_t i = 0; i < layer->entry_count; i++)
         c->plans[c->plan_count++] = layer->entries[i].plan;
-    qsort(c->plans, c->plan_count, sizeof(*c->plans), order_plans);
-    for (size_t i = 0; i < c->plan_count; i++)
-        if (!kept || plan_order(&c->plans[kept - 1], &c->plans[i]) != 0)
-            c->plans[kept++] = c->plans[i];
-    c->plan_count = kept;
+    c->plan_count = facts_distinct_plans(c->plans, c->plan_count);
     return OK;
 }
 
+static int order_plans(const void *a, const void *b)
+{
+    return plan_order(a, b);
+}
+
 /* NULL: nothing is known of that plan. */
-static struct estimate *row_of(const struct layer_facts *layer, const struct moe_plan *plan)
+static struct step_time *row_of(const struct layer_facts *layer, const struct moe_plan *plan)
 {
     const struct contrasts *c = layer->contrasts;
     const struct moe_plan *at =
@@ -117,42 +108,8 @@ static struct estimate *row_of(const struct layer_facts *layer, const struct moe
     return at ? c->steps + (size_t)(at - c->plans) * layer->entry_count : NULL;
 }
 
-static void tell(const struct layer_facts *layer, const struct moe_plan *plan, size_t entry,
-                 double us)
-{
-    struct estimate *row = row_of(layer, plan);
-
-    if (row)
-        row[entry] = (struct estimate){ us, true };
-}
-
-/* As known_step() has it: what the entry says goes before what the trials do. */
-static void tell_bucket(const struct layer_facts *layer, size_t entry, size_t *trial)
-{
-    const struct entry_row *e = &layer->entries[entry];
-    struct moe_plan standard = plan_default();
-
-    while (*trial < layer->trial_count && layer->trials[*trial].row.key.bucket < e->bucket)
-        ++*trial;
-    for (; *trial < layer->trial_count && layer->trials[*trial].row.key.bucket == e->bucket;
-         ++*trial) {
-        const struct trial_facts *t = &layer->trials[*trial];
-
-        if (trial_usable(t))
-            tell(layer, &t->row.key.plan, entry, (double)t->steps.median_ns * 1e-3);
-    }
-    tell(layer, &standard, entry, contrast_default(layer, e).us);
-    tell(layer, &e->plan, entry, e->time_us);
-}
-
-/* log(time / time of the default plan), NAN where one of them is not known. */
-static double log_ratio(const struct entry_row *entry, const struct estimate *step,
-                        const struct estimate *standard)
-{
-    return entry->inferred ? (double)NAN : log(step->us / standard->us);
-}
-
-/* Held beyond the ends. */
+/* Ratios between two buckets are interpolated; beyond the first and the last one they stay the
+ * same. */
 static double between(const struct entry_row *entries, const double *ratios, size_t at, size_t low,
                       size_t high, size_t none)
 {
@@ -165,60 +122,55 @@ static double between(const struct entry_row *entries, const double *ratios, siz
     return ratios[low] + part * (ratios[high] - ratios[low]);
 }
 
-/* Fills the gaps of one row from the nearest buckets on both sides where the ratio is known. */
-static void interpolate(const struct layer_facts *layer, struct estimate *row,
-                        const struct estimate *standard, double *ratios)
+/* Fills the gaps of one row from the nearest measured buckets on both sides where its ratio to the
+ * default plan is known. */
+static void interpolate(const struct layer_facts *layer, struct step_time *row,
+                        const struct step_time *standard, double *log_ratios)
 {
     const struct entry_row *entries = layer->entries;
     size_t n = layer->entry_count, low = n, high = 0;
 
     for (size_t i = 0; i < n; i++)
-        ratios[i] = log_ratio(&entries[i], &row[i], &standard[i]);
+        log_ratios[i] = entries[i].inferred ? (double)NAN : log(row[i].us / standard[i].us);
     for (size_t i = 0; i < n; i++) {
-        if (isfinite(ratios[i]))
+        if (isfinite(log_ratios[i]))
             low = i;
-        for (high = high < i ? i : high; high < n && !isfinite(ratios[high]);)
+        for (high = high < i ? i : high; high < n && !isfinite(log_ratios[high]);)
             high++;
-        if (!isfinite(row[i].us) && !entries[i].inferred)
-            row[i] =
-                (struct estimate){ standard[i].us * exp(between(entries, ratios, i, low, high, n)),
-                                   false };
+        if (isfinite(row[i].us) || entries[i].inferred)
+            continue;
+        row[i].us = standard[i].us * exp(between(entries, log_ratios, i, low, high, n));
+        row[i].measured = false;
     }
 }
 
 static int fill_steps(const struct layer_facts *layer)
 {
     struct contrasts *c = layer->contrasts;
-    size_t n = layer->entry_count, trial = 0;
+    size_t n = layer->entry_count;
     struct moe_plan standard = plan_default();
-    double *ratios = malloc((n + 1) * sizeof(*ratios));
+    double *log_ratios = malloc((n + 1) * sizeof(*log_ratios));
 
     c->steps = malloc((c->plan_count * n + 1) * sizeof(*c->steps));
-    if (!c->steps || !ratios) {
-        free(ratios);
+    if (!c->steps || !log_ratios) {
+        free(log_ratios);
         return fail(ERR_NOMEM, "%zu plans in %zu buckets", c->plan_count, n);
     }
-    for (size_t i = 0; i < c->plan_count * n; i++)
-        c->steps[i] = (struct estimate){ NAN, false };
-    for (size_t i = 0; i < n; i++)
-        tell_bucket(layer, i, &trial);
     for (size_t i = 0; i < c->plan_count; i++)
-        interpolate(layer, c->steps + i * n, row_of(layer, &standard), ratios);
-    free(ratios);
+        for (size_t j = 0; j < n; j++)
+            c->steps[i * n + j] = known_step(layer, &layer->entries[j], &c->plans[i]);
+    for (size_t i = 0; i < c->plan_count; i++)
+        interpolate(layer, c->steps + i * n, row_of(layer, &standard), log_ratios);
+    free(log_ratios);
     return OK;
 }
 
 struct step_time contrast_step(const struct layer_facts *layer, const struct entry_row *entry,
                                const struct moe_plan *plan)
 {
-    struct step_time t = known_step(layer, entry, plan);
-    const struct estimate *row;
+    const struct step_time *row = row_of(layer, plan);
 
-    if (isfinite(t.us) || entry->inferred)
-        return t;
-    row = row_of(layer, plan);
-    t.us = row ? row[entry - layer->entries].us : (double)NAN;
-    return t;
+    return row ? row[entry - layer->entries] : unknown;
 }
 
 uint32_t contrast_measured_buckets(const struct layer_facts *layer)
@@ -230,7 +182,7 @@ uint32_t contrast_measured_buckets(const struct layer_facts *layer)
     return count;
 }
 
-static void compare_bucket(const struct entry_row *entry, const struct estimate *step,
+static void compare_bucket(const struct entry_row *entry, const struct step_time *step,
                            struct improvement *sum)
 {
     double ratio = step->us / entry->time_us;
@@ -247,7 +199,7 @@ static void compare_bucket(const struct entry_row *entry, const struct estimate 
 struct improvement contrast_static(const struct layer_facts *layer, const struct moe_plan *plan)
 {
     struct improvement sum = { .worst = -INFINITY };
-    const struct estimate *row = row_of(layer, plan);
+    const struct step_time *row = row_of(layer, plan);
 
     for (size_t i = 0; row && i < layer->entry_count; i++)
         if (!layer->entries[i].inferred)

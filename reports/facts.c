@@ -1,4 +1,4 @@
-/* Reads the store with one query per table. */
+/* Reads the store into arrays, with one query per table. */
 #include "facts.h"
 
 #include "contrast.h"
@@ -158,7 +158,7 @@ static int trial_order(const void *left, const void *right)
     return plan_order(&a->row.key.plan, &b->row.key.plan);
 }
 
-/* Without a layer: by bucket and plan alone. */
+/* Orders the trials of one layer by bucket and plan. */
 static int place_order(const void *left, const void *right)
 {
     const struct trial_row *a = left;
@@ -176,19 +176,24 @@ static int order_plans(const void *a, const void *b)
     return plan_order(a, b);
 }
 
-static int list_plans(struct layer_facts *layer)
+size_t facts_distinct_plans(struct moe_plan *plans, size_t count)
 {
     size_t kept = 0;
 
+    if (count)
+        qsort(plans, count, sizeof(*plans), order_plans);
+    for (size_t i = 0; i < count; i++)
+        if (!kept || plan_order(&plans[kept - 1], &plans[i]) != 0)
+            plans[kept++] = plans[i];
+    return kept;
+}
+
+static int list_plans(struct layer_facts *layer)
+{
     for (size_t i = 0; i < layer->trial_count; i++)
         if (trial_usable(&layer->trials[i]))
             APPEND(layer->plans, layer->plan_count, layer->trials[i].row.key.plan);
-    if (layer->plan_count)
-        qsort(layer->plans, layer->plan_count, sizeof(*layer->plans), order_plans);
-    for (size_t i = 0; i < layer->plan_count; i++)
-        if (!kept || plan_order(&layer->plans[kept - 1], &layer->plans[i]) != 0)
-            layer->plans[kept++] = layer->plans[i];
-    layer->plan_count = kept;
+    layer->plan_count = facts_distinct_plans(layer->plans, layer->plan_count);
     return OK;
 }
 

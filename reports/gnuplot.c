@@ -1,4 +1,4 @@
-/* The head that all scripts share, and gnuplot as a child process without a shell. */
+/* The head that all scripts share, and running gnuplot as a child process without a shell. */
 #include "gnuplot.h"
 
 #include "bucket_key.h"
@@ -14,9 +14,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* Also the endings of the files. */
-const char *const gnuplot_words[] = { "svg", "png", "pdf", "txt", NULL };
 
 /* ---- scripts */
 
@@ -113,18 +110,14 @@ struct range {
 
 static void widen(struct range *range, uint64_t capacity)
 {
-    if (range->last < range->first)
-        range->first = range->last = (double)capacity;
-    if ((double)capacity < range->first)
-        range->first = (double)capacity;
-    if ((double)capacity > range->last)
-        range->last = (double)capacity;
+    range->first = fmin(range->first, (double)capacity);
+    range->last = fmax(range->last, (double)capacity);
 }
 
 /* Trainers may ask for what is far from everything that was measured. */
 static struct range capacities(const struct plot *plot, const struct layer_facts *layer)
 {
-    struct range range = { 1, 0 };
+    struct range range = { INFINITY, 0 };
 
     for (size_t i = 0; i < layer->entry_count; i++)
         widen(&range, layer->entries[i].capacity);
@@ -186,13 +179,13 @@ static void capacity_axis(const struct plot *plot, const struct layer_facts *lay
 }
 
 void gnuplot_script(const struct plot *plot, const struct scope *scope, const char *name,
-                    enum gnuplot_format format, FILE *to)
+                    const char *format, FILE *to)
 {
     fprintf(to,
             "# Draws %s.dat: gnuplot %s.gp, or gnuplot -e \"format='pdf'\" %s.gp\n"
             "if (!exists(\"format\")) format = '%s'\n"
             "name = '%s'\n",
-            name, name, name, gnuplot_words[format], name);
+            name, name, name, format, name);
     fputs(head, to);
     heading(plot, scope, to);
     fputs("set xlabel ", to);
@@ -221,7 +214,7 @@ struct child {
 
 struct gnuplot {
     char folder[PATH_MAX];
-    enum gnuplot_format format;
+    const char *format;
     size_t wanted, started, next;
     struct child children[CHILDREN_MAX];
     struct sigaction before; /* one that died is told of by its exit code, not by SIGPIPE */
@@ -230,11 +223,11 @@ struct gnuplot {
 /* Only returns if gnuplot cannot be started. */
 static void become_gnuplot(const struct gnuplot *g, int told, FILE *said)
 {
-    static const char *const formats[] = { "format='svg'", "format='png'", "format='pdf'",
-                                           "format='txt'" };
+    char format[32];
     /* -d: not the user's own settings */
-    char *const arguments[] = { "gnuplot", "-d", "-e", (char *)formats[g->format], "-", NULL };
+    char *const arguments[] = { "gnuplot", "-d", "-e", format, "-", NULL };
 
+    snprintf(format, sizeof(format), "format='%s'", g->format);
     sigaction(SIGPIPE, &g->before, NULL);
     if (dup2(told, STDIN_FILENO) < 0 || dup2(fileno(said), STDERR_FILENO) < 0 ||
         dup2(STDERR_FILENO, STDOUT_FILENO) < 0 || chdir(g->folder))
@@ -309,8 +302,7 @@ static size_t children_for(size_t count)
     return wanted < most ? wanted : most;
 }
 
-int gnuplot_open(const char *folder, enum gnuplot_format format, size_t expected,
-                 struct gnuplot **out)
+int gnuplot_open(const char *folder, const char *format, size_t expected, struct gnuplot **out)
 {
     struct gnuplot *g = calloc(1, sizeof(*g));
     struct sigaction ignore = { .sa_handler = SIG_IGN };

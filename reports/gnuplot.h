@@ -4,19 +4,17 @@
 
 #include "plots.h"
 
-enum gnuplot_format { FORMAT_SVG, FORMAT_PNG, FORMAT_PDF, FORMAT_TXT, FORMAT_COUNT };
-extern const char *const gnuplot_words[]; /* also what the files' names end with */
+/* A format is "svg", "png", "pdf" or "txt": also what the pictures' names end with. */
 
 /* A script that draws NAME.FORMAT from NAME.dat in the folder it lies in, `format` unless told
  * otherwise by gnuplot -e "format='pdf'". */
 void gnuplot_script(const struct plot *plot, const struct scope *scope, const char *name,
-                    enum gnuplot_format format, FILE *to);
+                    const char *format, FILE *to);
 
 /* gnuplot at work in a folder, as a few processes in all that draw while scripts are still being
  * written.  `expected`: about how many. */
 struct gnuplot;
-int gnuplot_open(const char *folder, enum gnuplot_format format, size_t expected,
-                 struct gnuplot **out);
+int gnuplot_open(const char *folder, const char *format, size_t expected, struct gnuplot **out);
 int gnuplot_draw(struct gnuplot *g, const char *name); /* NAME.gp, which is there, some time soon */
 
 /* Waits for all of it.  ERR_IO if gnuplot is not there or says no. */

@@ -1,4 +1,5 @@
-/* Counts and states of runs, entries and trials as sentences. */
+/* Says in sentences how many runs, entries and trials numbers come from, and in which state those
+ * are. */
 #include "origin.h"
 
 #include "contrast.h"
@@ -225,76 +226,73 @@ void origin_remarks(const struct facts *facts, const struct scope *scope, struct
         pinned_plans(facts, &scope->layers[0], out);
 }
 
-void origin_summary(const struct scope *scope, char *text, size_t size)
+static void summary(const struct scope *scope, struct remarks *out)
 {
     struct counts c = counts_of(scope);
-    char runs[160], heat[HEAT_TEXT_BYTES];
-    int used;
+    char runs[160], heat[HEAT_TEXT_BYTES], others[HEAT_TEXT_BYTES];
 
     runs_text(scope, runs, sizeof(runs));
-    used = snprintf(text, size,
-                    "%u buckets measured, %u inferred; %u trials, %" PRIu64 " timed steps; %s",
-                    c.measured, c.inferred, c.trials, c.heat.steps, runs);
     heat_text(&c.heat, heat);
-    if (*heat && (size_t)used < size)
-        used += snprintf(text + used, size - (size_t)used, "; %s", heat);
-    heat_others_text(&c.heat, heat);
-    if (*heat && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used, "; %s", heat);
+    heat_others_text(&c.heat, others);
+    remark(out, "%u buckets measured, %u inferred; %u trials, %" PRIu64 " timed steps; %s%s%s%s%s",
+           c.measured, c.inferred, c.trials, c.heat.steps, runs, *heat ? "; " : "", heat,
+           *others ? "; " : "", others);
 }
 
 /* By rounds against the default and static plans: not the mean of what single entries claim. */
-void origin_standing(const struct scope *scope, char *text, size_t size)
+static void standing(const struct layer_facts *layer, struct remarks *out)
 {
     char gain[STANDING_TEXT_BYTES];
 
-    *text = 0;
-    if (scope->count > 1 || !scope->layers[0].stands)
+    if (!layer->stands)
         return;
-    standing_text(&scope->layers[0].standing, gain);
-    snprintf(text, size, "the table as a whole gains %s", gain);
+    standing_text(&layer->standing, gain);
+    remark(out, "the table as a whole gains %s", gain);
 }
 
-void origin_traffic(const struct scope *scope, char *text, size_t size)
+static void traffic(const struct layer_facts *layer, struct remarks *out)
 {
-    const struct layer_facts *layer = &scope->layers[0];
-    struct traffic_gain g;
-    double one_percent;
-    int used;
+    struct traffic_gain g = contrast_traffic(layer);
+    double one_percent = g.asked ? (double)g.asked / 100 : 1;
+    char gain[160] = "";
 
-    *text = 0;
-    if (scope->count > 1 || !layer->traffic)
+    if (!layer->traffic)
         return;
-    g = contrast_traffic(layer);
-    one_percent = g.asked ? (double)g.asked / 100 : 1;
-    used =
-        snprintf(text, size,
-                 "traffic: %" PRIu64 " look-ups, %.1f %% in measured buckets, %.1f %% in inferred "
-                 "ones, %.1f %% in buckets without an entry",
-                 g.asked, (double)g.measured / one_percent, (double)g.inferred / one_percent,
-                 (double)(g.asked - g.measured - g.inferred) / one_percent);
     if (!isnan(g.gain))
         snprintf(
-            text + used, size - (size_t)used,
+            gain, sizeof(gain),
             "; weighted by traffic, steps in buckets with an entry take %.1f %% less time than "
             "with the default plan",
             100 * g.gain);
+    remark(out,
+           "traffic: %" PRIu64 " look-ups, %.1f %% in measured buckets, %.1f %% in inferred ones, "
+           "%.1f %% in buckets without an entry%s",
+           g.asked, (double)g.measured / one_percent, (double)g.inferred / one_percent,
+           (double)(g.asked - g.measured - g.inferred) / one_percent, gain);
 }
 
-void origin_trace(const struct scope *scope, struct extent extent, bool over_c, char *text,
-                  size_t size)
+void origin_summary(const struct scope *scope, struct remarks *out)
 {
-    bool thinned = over_c && series_is_thinned(&scope->layers[0]);
-    char runs[160];
-    int used = snprintf(text, size, "%u %s", extent.rows, extent.rows == 1 ? "value" : "values");
+    out->count = 0;
+    summary(scope, out);
+    if (scope->count > 1)
+        return;
+    standing(&scope->layers[0], out);
+    traffic(&scope->layers[0], out);
+}
+
+void origin_trace(const struct scope *scope, const struct picture *picture, char *text, size_t size)
+{
+    const struct extent *e = &picture->extent;
+    bool thinned = picture->plot->kind & PLOT_BARS && series_is_thinned(&scope->layers[0]);
+    char runs[160], steps[48] = "", throttled[48] = "";
 
     runs_text(scope, runs, sizeof(runs));
-    if (extent.samples)
-        used += snprintf(text + used, size - (size_t)used, " from %" PRIu64 " timed steps",
-                         extent.samples);
-    if (extent.throttled)
-        used += snprintf(text + used, size - (size_t)used, ", %" PRIu64 " of them throttled",
-                         extent.throttled);
-    snprintf(text + used, size - (size_t)used, "; %s%s", runs,
+    if (e->samples)
+        snprintf(steps, sizeof(steps), " from %" PRIu64 " timed steps", e->samples);
+    if (e->throttled)
+        snprintf(throttled, sizeof(throttled), ", %" PRIu64 " of them throttled", e->throttled);
+    snprintf(text, size, "%u %s%s%s; %s%s", e->rows, e->rows == 1 ? "value" : "values", steps,
+             throttled, runs,
              thinned ? "; not every bucket is drawn, the data file holds all" : "");
 }

@@ -2,7 +2,7 @@
 #ifndef ORIGIN_H
 #define ORIGIN_H
 
-#include "series.h"
+#include "report.h"
 
 enum { REMARKS_MAX = 16, REMARK_BYTES = 480 };
 
@@ -12,21 +12,18 @@ struct remarks {
     int count;
 };
 
-/* Of one section: modelled, partial, cut off, stale, pinned, failed. */
+/* What is to be known of one section: that it is modelled, partial or cut off, or has entries that
+ * are stale, pinned or failed. */
 void origin_remarks(const struct facts *facts, const struct scope *scope, struct remarks *out);
-/* Of the whole report. */
+/* The same of the whole report. */
 void origin_overall(const struct facts *facts, struct remarks *out);
 
 /* "14 buckets measured, 18 inferred; 117 trials, 1172 timed steps; run 1", and what heat_text()
- * says, if anything. */
-void origin_summary(const struct scope *scope, char *text, size_t size);
-/* "the table as a whole gains over the default plan 11.3 % ..."; "" where no rounds ended. */
-void origin_standing(const struct scope *scope, char *text, size_t size);
-/* "traffic: 5000 look-ups, ...; by traffic the table saves 12.3 % of the default plan's time"; ""
- * where nothing is known of a layer's. */
-void origin_traffic(const struct scope *scope, char *text, size_t size);
+ * says, if anything.  Of one layer also what is known of its table as a whole, "... gains over the
+ * default plan 11.3 % ...", and of its traffic, "5000 look-ups, ...". */
+void origin_summary(const struct scope *scope, struct remarks *out);
 /* "23 values from 412 timed steps, 7 of them throttled; run 1". */
-void origin_trace(const struct scope *scope, struct extent extent, bool over_c, char *text,
+void origin_trace(const struct scope *scope, const struct picture *picture, char *text,
                   size_t size);
 
 #endif

@@ -1,4 +1,5 @@
-/* Head, contents, a section per layer; all text goes through quote_html. */
+/* The report as one page of HTML: head, contents, and a section per layer; all text goes through
+ * quote_html. */
 #include "page.h"
 
 #include "contrast.h"
@@ -39,33 +40,26 @@ static const char style[] =
     "td.long{min-width:16em;overflow-wrap:anywhere}summary{cursor:pointer;margin:8px 0}\n"
     "nav ol{margin:4px 0;padding-left:1.6em}code{overflow-wrap:anywhere}\n";
 
-static void paragraph(const char *class, const char *text, FILE *to)
+/* A paragraph each; `class` is their style. */
+static void print_remarks(const struct remarks *remarks, const char *class, FILE *to)
 {
-    fprintf(to, "<p class=\"%s\">", class);
-    quote_html(text, to);
-    fputs("</p>\n", to);
-}
-
-static void print_remarks(const struct remarks *remarks, FILE *to)
-{
-    for (int i = 0; i < remarks->count; i++)
-        paragraph("note", remarks->lines[i], to);
-}
-
-static void print_shape(const struct layer_facts *layer, FILE *to)
-{
-    char text[SHAPE_TEXT_BYTES];
-
-    shape_format(&layer->shape, text, sizeof(text));
-    quote_html(text, to);
+    for (int i = 0; i < remarks->count; i++) {
+        fprintf(to, "<p class=\"%s\">", class);
+        quote_html(remarks->lines[i], to);
+        fputs("</p>\n", to);
+    }
 }
 
 static void print_title(const struct section *section, FILE *to)
 {
-    if (section->scope.count > 1)
+    char text[SHAPE_TEXT_BYTES];
+
+    if (section->scope.count > 1) {
         fprintf(to, "All %zu layers", section->scope.count);
-    else
-        print_shape(&section->scope.layers[0], to);
+        return;
+    }
+    shape_format(&section->scope.layers[0].shape, text, sizeof(text));
+    quote_html(text, to);
 }
 
 /* ---- head */
@@ -139,7 +133,7 @@ static void print_head(const struct report *report, FILE *to)
           "and lying beside this page: <code>gnuplot NAME.gp</code> draws it again.</p>\n",
           to);
     origin_overall(report->facts, &remarks);
-    print_remarks(&remarks, to);
+    print_remarks(&remarks, "note", to);
     print_runs(report->facts, to);
     print_contents(report, to);
 }
@@ -159,8 +153,7 @@ static void print_plot(const struct report *report, const struct section *sectio
         inline_svg(path, plot->title, to);
         fputs("</div>\n<figcaption>", to);
         quote_html(plot->caption, to);
-        origin_trace(&section->scope, picture->extent, (picture->plot->kind & PLOT_BARS) != 0,
-                     trace, sizeof(trace));
+        origin_trace(&section->scope, picture, trace, sizeof(trace));
         fprintf(to, "<br>%s; %s.dat, %s.gp", trace, picture->name, picture->name);
     } else {
         fprintf(to, "<h3>%s</h3>\n<p class=\"note\">No plot: ", plot->title);
@@ -287,7 +280,6 @@ static void print_cluster(const struct layer_facts *layer, FILE *to)
 static void print_section(const struct report *report, const struct section *section, FILE *to)
 {
     struct remarks remarks;
-    char summary[400];
 
     fprintf(to, "<section id=\"%s\">\n<h2>", section->name);
     print_title(section, to);
@@ -295,15 +287,9 @@ static void print_section(const struct report *report, const struct section *sec
     if (section->scope.count == 1)
         print_cluster(&section->scope.layers[0], to);
     origin_remarks(report->facts, &section->scope, &remarks);
-    print_remarks(&remarks, to);
-    origin_summary(&section->scope, summary, sizeof(summary));
-    paragraph("soft", summary, to);
-    origin_standing(&section->scope, summary, sizeof(summary));
-    if (*summary)
-        paragraph("soft", summary, to);
-    origin_traffic(&section->scope, summary, sizeof(summary));
-    if (*summary)
-        paragraph("soft", summary, to);
+    print_remarks(&remarks, "note", to);
+    origin_summary(&section->scope, &remarks);
+    print_remarks(&remarks, "soft", to);
     fputs("<div class=\"plots\">\n", to);
     for (size_t i = 0; i < section->picture_count; i++)
         print_plot(report, section, &section->pictures[i], to);

@@ -3,20 +3,23 @@
  * marks are those of gnuplot.c. */
 #include "plots.h"
 
+#include "lanes.h"
 #include "moelookup.h"
 
 /* Lanes without numbers: which value an axis takes. */
 static void winner_lanes(const struct layer_facts *layer, FILE *to)
 {
+    struct lanes lanes = lanes_of(layer);
     char text[32];
-    int lane = 0;
 
     fprintf(to, "set ytics (");
-    for (; series_lane(layer, lane, text); lane++)
+    for (int i = 0; i < lanes.count; i++) {
+        lane_name(&lanes.at[i], text);
         if (*text)
-            fprintf(to, "%s'%s' %d", lane ? ", " : "", text, lane);
-    fprintf(to, ")\nset yrange [-0.7:%d.%d]\nlast = %d\n", lane ? lane - 1 : 1, 7,
-            2 * series_axes(layer) - 1);
+            fprintf(to, "%s'%s' %d", i ? ", " : "", text, i);
+    }
+    fprintf(to, ")\nset yrange [-0.7:%d.%d]\nlast = %d\n", lanes.count ? lanes.count - 1 : 1, 7,
+            2 * lanes.axes - 1);
 }
 
 static void static_words(const struct layer_facts *layer, FILE *to)
@@ -117,8 +120,9 @@ static const char where[] = LOG_Y LINES_GO_ON
 
 static const char hidden[] = LINES_GO_ON
     "set yrange [-110<*:*<130]\n"
-    "set arrow 1 from graph 0, first 0 to graph 1, first 0 nohead lt 8\n"
-    "plot data index 1 using (at($1,0)):5 with linespoints lt 2 pt 4 dt 2 title columnheader(1), "
+    /* A line, no arrow: gnuplot draws nothing at all where every point lies outside. */
+    "plot 0 notitle with lines lt 8, \\\n"
+    "     data index 1 using (at($1,0)):5 with linespoints lt 2 pt 4 dt 2 title columnheader(1), "
     "\\\n"
     "     data index 0 using (at($1,0)):5 with linespoints lt 1 pt 7 title columnheader(1)\n";
 
@@ -179,7 +183,7 @@ static const char improvement[] =
     "holds "                                                                                       \
     "the dictionary alone; the database beside it has them)"
 
-const struct plot plots[] = {
+const struct plot plots[PLOTS] = {
     { "winners", "Which plan wins", CAPACITY, "", PLOT_OVER_C,
       "c from, rows; c to, rows; lane; bucket", series_winners, winners, winner_lanes,
       "For every bucket of the table, the value of each axis of its plan.  Full: measured in that "
@@ -190,29 +194,29 @@ const struct plot plots[] = {
       "c, rows; step, ms; low end, ms; high end, ms; samples; of them throttled", series_times,
       times, NULL,
       "A point is the median over the timed steps of one plan in one bucket, a step being the "
-      "largest time over the ranks.  Bars: distribution-free interval of the median, at least 95 % "
-      "from 6 samples on; with fewer it is the whole range.  Table's and default plan: from the "
-      "rounds they ran against each other.  The other plans with a name are the best static ones.  "
-      "Small dots: expected by the search's model.  Points of one bucket are set "
-      "side by side.",
+      "largest time over the ranks.  Bars: distribution-free interval of the median, at least 95 "
+      "% from 6 samples on; with fewer it is the whole range.  Table's and default plan: from the "
+      "rounds they ran against each other.  The other plans with a name are the best static "
+      "ones.  Small dots: expected by the search's model.  Points of one bucket are set side by "
+      "side.",
       "needs entries or trials: nothing is measured yet" },
     { "ratios", "Plans against the table", CAPACITY, "step / step of the table's plan",
       PLOT_OVER_C | PLOT_BARS, "c, rows; ratio; low end; high end; samples; of them throttled",
       series_ratios, ratios, NULL,
-      "Median step of a plan over that of the table's plan in the same bucket; above 1 is slower.  "
-      "Bars: the plan's own interval over the same number.  Plans that soon proved slow have few "
-      "samples, and those beyond the frame are in the data file alone; one below 1 was not "
-      "expected "
-      "to be better by all that was sampled, or might have been slower than the default.",
+      "Median step of a plan over that of the table's plan in the same bucket; above 1 is "
+      "slower.  Bars: the plan's own interval over the same number.  Plans that soon proved slow "
+      "have few samples, and those beyond the frame are in the data file alone; one below 1 was "
+      "not expected to be better by all that was sampled, or might have been slower than the "
+      "default.",
       "of plans other than the table's " NEEDS_TRIALS },
     { "gain", "Gain", CAPACITY, "less time, %", PLOT_OVER_C | PLOT_BARS,
       "c, rows; gain, %; low end, %; high end, %; samples; of them throttled", series_gain, gain,
       static_words,
-      "1 - time of the table's plan / time of the other.  Over the default: a 95 % interval by all "
-      "that was sampled.  It is 0 where the default is kept.  The best static plan is the one that "
-      "did best in the rounds that the table met before it was published; without rounds, the one "
-      "with the least mean of log(time / time of the table's plan) over the measured buckets.  "
-      "Where it was not timed, its ratio to the default plan is interpolated over log c "
+      "1 - time of the table's plan / time of the other.  Over the default: a 95 % interval by "
+      "all that was sampled.  It is 0 where the default is kept.  The best static plan is the one "
+      "that did best in the rounds that the table met before it was published; without rounds, "
+      "the one with the least mean of log(time / time of the table's plan) over the measured "
+      "buckets.  Where it was not timed, its ratio to the default plan is interpolated over log c "
       "(open triangles).",
       "needs entries with a default to compare with" },
     { "traffic", "What trainers asked, and what it gains", CAPACITY, "%",
@@ -223,37 +227,33 @@ const struct plot plots[] = {
       "bucket's plan, and `moetune tune --from-misses` measures them.  Points: the gain of this "
       "bucket's entry, as in the plot above.  The gain by traffic that is stated at the head is "
       "sum(look-ups * default's time * gain) / sum(look-ups * default's time) over the buckets "
-      "with "
-      "an entry, pinned look-ups left out: the share of all step time that the table saves.",
+      "with an entry, pinned look-ups left out: the share of all step time that the table saves.",
       "needs look-ups of this layer in the record" },
     { "where", "Where the time goes", CAPACITY, "ms", PLOT_OVER_C | PLOT_BARS,
-      "c, rows; compute alone, ms; communication alone, ms; step, ms; hidden share, %; "
-      "step - compute, ms; samples of the step; of them throttled",
+      "c, rows; compute alone, ms; communication alone, ms; step, ms; hidden share, %; step - "
+      "compute, ms; samples of the step; of them throttled",
       series_where, where, NULL,
       "Compute alone and communication alone: one step each with the other stream muted.  Step: "
-      "both, the median.  Communication is the all-to-alls and the gathering of weights.  What the "
-      "step takes beyond compute alone is communication that is not "
-      "hidden; the data file has it as a column.",
+      "both, the median.  Communication is the all-to-alls and the gathering of weights.  What "
+      "the step takes beyond compute alone is communication that is not hidden; the data file has "
+      "it as a column.",
       NEEDS_TRIALS },
     { "hidden", "Hidden share", CAPACITY, "hidden, % of the shorter one", PLOT_OVER_C | PLOT_BARS,
-      "c, rows; compute alone, ms; communication alone, ms; step, ms; hidden share, %; "
-      "step - compute, ms; samples of the step; of them throttled",
-      series_hidden, hidden, NULL,
-      "(compute + communication - step) / min(compute, communication), from the times above.  "
-      "d chunks of equal halves can hide 1 - 1/d.  Below 0: running both at once costs more than "
+      "c, rows; compute alone, ms; communication alone, ms; step, ms; hidden share, %; step - "
+      "compute, ms; samples of the step; of them throttled",
+      series_where, hidden, NULL,
+      "(compute + communication - step) / min(compute, communication), from the times above.  d "
+      "chunks of equal halves can hide 1 - 1/d.  Below 0: running both at once costs more than "
       "one after the other.  The two halves are one step each, so where there is noise a single "
-      "point "
-      "means little; those beyond the frame are in the data file alone.",
+      "point means little; those beyond the frame are in the data file alone.",
       NEEDS_TRIALS },
     { "regret", "If the neighbouring bucket's plan were used", CAPACITY, "more time, %",
       PLOT_OVER_C, "c, rows; regret, %; 1 = timed in that bucket; samples; of them throttled",
       series_regret, regret, NULL,
-      "Time of the neighbouring bucket's plan in this bucket over that of its own plan, less 1, in "
-      "measured buckets.  0 where both have the same plan.  Many points above 3 % say that "
-      "buckets are too wide; below 0, the neighbour's plan "
-      "was not expected to be better by all that was sampled.  Open: the plan was not timed there; "
-      "its "
-      "ratio to the default plan is "
+      "Time of the neighbouring bucket's plan in this bucket over that of its own plan, less 1, "
+      "in measured buckets.  0 where both have the same plan.  Many points above 3 % say that "
+      "buckets are too wide; below 0, the neighbour's plan was not expected to be better by all "
+      "that was sampled.  Open: the plan was not timed there; its ratio to the default plan is "
       "interpolated over log c.",
       "needs a measured bucket with a neighbour" },
     { "a2a", "2dh against linear", CAPACITY, "step with 2dh / step with linear",
@@ -268,11 +268,9 @@ const struct plot plots[] = {
     { "spent", "What the table cost", "timed steps, or trials", "", PLOT_TOGETHER,
       "place; count; what", series_spent, spent, NULL,
       "Steps for the search, steps against the default, and those of rounds of the table as a "
-      "whole "
-      "as counted in the database, warm-up left out.  Paper's search: (log_1.5(W/E) + 2) * 8 "
-      "trials for every bucket of the table; every "
-      "plan once: all legal plans in every bucket of the table.  Either of these needs several "
-      "steps a trial where there is noise.",
+      "whole as counted in the database, warm-up left out.  Paper's search: (log_1.5(W/E) + 2) * "
+      "8 trials for every bucket of the table; every plan once: all legal plans in every bucket "
+      "of the table.  Either of these needs several steps a trial where there is noise.",
       NEEDS_TRIALS },
     { "distribution", "How often each plan wins", "buckets", "", PLOT_TOGETHER,
       "place; measured buckets; inferred buckets; plan", series_distribution, distribution, NULL,
@@ -281,10 +279,7 @@ const struct plot plots[] = {
       "place; mean, %; worst bucket, %; buckets; of these timed there; plan", series_improvement,
       improvement, NULL,
       "Step of r=0, or of r=1 with that all-to-all and d, in every bucket, over that of the "
-      "table's "
-      "plan, less 1: the mean over the measured buckets, and the largest.  Where the static plan "
-      "was not "
-      "timed, its ratio to the default plan is interpolated over log c.",
+      "table's plan, less 1: the mean over the measured buckets, and the largest.  Where the "
+      "static plan was not timed, its ratio to the default plan is interpolated over log c.",
       "needs measured entries, and trials for all but the default plan" },
 };
-const size_t plot_count = sizeof(plots) / sizeof(plots[0]);

@@ -23,7 +23,7 @@ struct plot {
     const char *without;                                      /* what it takes to have it */
 };
 
-extern const struct plot plots[];
-extern const size_t plot_count;
+enum { PLOTS = 12 };
+extern const struct plot plots[PLOTS];
 
 #endif

@@ -1,4 +1,4 @@
-/* From facts to files. */
+/* Makes a report: facts from the store, data files, plots, and the page or the text. */
 #include "report.h"
 
 #include "output_file.h"
@@ -15,19 +15,11 @@
 
 const char *const report_words[] = { "html", "svg", "png", "pdf", "txt", NULL };
 
-static const enum gnuplot_format picture_format[] = {
-    [REPORT_HTML] = FORMAT_SVG, [REPORT_SVG] = FORMAT_SVG, [REPORT_PNG] = FORMAT_PNG,
-    [REPORT_PDF] = FORMAT_PDF,  [REPORT_TXT] = FORMAT_TXT,
-};
-
 /* ---- sections */
 
-static int open_section(struct section *section)
+static void add_pictures(struct section *section)
 {
-    section->pictures = calloc(plot_count, sizeof(*section->pictures));
-    if (!section->pictures)
-        return fail(ERR_NOMEM, "a section of the report");
-    for (size_t i = 0; i < plot_count; i++) {
+    for (size_t i = 0; i < PLOTS; i++) {
         struct picture *p = &section->pictures[section->picture_count];
 
         if (section->scope.count > 1 && !(plots[i].kind & PLOT_TOGETHER))
@@ -38,7 +30,6 @@ static int open_section(struct section *section)
         snprintf(p->name, sizeof(p->name), "%s_%s", section->name, plots[i].name);
         section->picture_count++;
     }
-    return OK;
 }
 
 static int open_sections(struct report *report)
@@ -59,16 +50,9 @@ static int open_sections(struct report *report)
             s->scope = (struct scope){ &f->layers[i - together], 1 };
             snprintf(s->name, sizeof(s->name), "layer%zu", i + 1 - together);
         }
-        TRY(open_section(s));
+        add_pictures(s);
     }
     return OK;
-}
-
-static void close_sections(struct report *report)
-{
-    for (size_t i = 0; i < report->section_count; i++)
-        free(report->sections[i].pictures);
-    free(report->sections);
 }
 
 /* ---- files */
@@ -84,12 +68,18 @@ static int make_folder(const char *folder)
     return OK;
 }
 
+/* False: it is too long. */
+static bool path_of(const char *folder, const char *name, const char *ending, char path[PATH_MAX])
+{
+    return snprintf(path, PATH_MAX, "%s/%s.%s", folder, name, ending) < PATH_MAX;
+}
+
 static int create(const char *folder, const char *name, const char *ending,
                   struct output_file *file)
 {
     char path[PATH_MAX];
 
-    if (snprintf(path, PATH_MAX, "%s/%s.%s", folder, name, ending) >= PATH_MAX)
+    if (!path_of(folder, name, ending, path))
         return fail(ERR_ARGUMENT, "%.60s...: the name is too long", folder);
     return output_begin(path, file);
 }
@@ -99,15 +89,20 @@ static int finish(struct output_file *file)
     return output_end(file, OK, NULL, false);
 }
 
-/* Removes the files of one plot; its data only if asked. */
-static void forget(const char *folder, const char *name, bool data)
+static void forget(const char *folder, const char *name, const char *ending)
 {
-    static const char *const endings[] = { "gp", "svg", "png", "pdf", "txt", "dat" };
     char path[PATH_MAX];
 
-    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]) - !data; i++)
-        if (snprintf(path, sizeof(path), "%s/%s.%s", folder, name, endings[i]) < PATH_MAX)
-            output_remove(path);
+    if (path_of(folder, name, ending, path))
+        output_remove(path);
+}
+
+/* Of one plot; its data stays. */
+static void forget_pictures(const char *folder, const char *name)
+{
+    forget(folder, name, "gp");
+    for (size_t i = REPORT_SVG; report_words[i]; i++)
+        forget(folder, name, report_words[i]);
 }
 
 /* False: there was no such section. */
@@ -116,11 +111,11 @@ static bool forget_section(const char *folder, const char *section)
     char name[PICTURE_NAME_BYTES], path[PATH_MAX];
     bool found = false;
 
-    for (size_t i = 0; i < plot_count; i++) {
+    for (size_t i = 0; i < PLOTS; i++) {
         snprintf(name, sizeof(name), "%s_%s", section, plots[i].name);
-        if (snprintf(path, sizeof(path), "%s/%s.dat", folder, name) < PATH_MAX)
-            found = found || !access(path, F_OK);
-        forget(folder, name, true);
+        found |= path_of(folder, name, "dat", path) && !access(path, F_OK);
+        forget_pictures(folder, name);
+        forget(folder, name, "dat");
     }
     return found;
 }
@@ -153,39 +148,30 @@ static int write_data(const struct report *report, const struct section *section
                 layer->modelled ? "; MODELLED" : "");
     }
     fprintf(file.to, "# %s: %s\n", picture->plot->title, picture->plot->columns);
-    picture->extent = picture->plot->write(&section->scope, file.to);
+    picture->extent = series_write(picture->plot->write, &section->scope, file.to);
     return finish(&file);
 }
 
 static int write_picture(const struct report *report, const struct section *section,
-                         enum gnuplot_format format, struct picture *picture)
+                         const char *format, struct picture *picture)
 {
     struct output_file file;
     char path[PATH_MAX];
 
     TRY(write_data(report, section, picture));
     if (!picture->extent.rows) {
-        forget(report->folder, picture->name, false);
+        forget_pictures(report->folder, picture->name);
         return OK;
     }
-    snprintf(path, sizeof(path), "%s/%s.%s", report->folder, picture->name, gnuplot_words[format]);
+    path_of(report->folder, picture->name, format, path);
     TRY(output_check(path));
     TRY(create(report->folder, picture->name, "gp", &file));
     gnuplot_script(picture->plot, &section->scope, picture->name, format, file.to);
     return finish(&file);
 }
 
-static size_t most_pictures(const struct report *report)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < report->section_count; i++)
-        count += report->sections[i].picture_count;
-    return count;
-}
-
 /* gnuplot draws the first ones while the others are still being written. */
-static int draw_all(const struct report *report, enum gnuplot_format format, struct gnuplot *g,
+static int draw_all(const struct report *report, const char *format, struct gnuplot *g,
                     size_t *count)
 {
     *count = 0;
@@ -202,24 +188,15 @@ static int draw_all(const struct report *report, enum gnuplot_format format, str
     return OK;
 }
 
-static int draw(const struct report *report, enum gnuplot_format format, size_t *count)
+static int draw(const struct report *report, const char *format, size_t *count)
 {
     struct gnuplot *g;
     int rc, ended;
 
-    TRY(gnuplot_open(report->folder, format, most_pictures(report), &g));
+    TRY(gnuplot_open(report->folder, format, report->section_count * PLOTS, &g));
     rc = draw_all(report, format, g, count);
     ended = gnuplot_close(g);
     return rc ? rc : ended;
-}
-
-/* A page or a text of an earlier report, in case this one comes to no end. */
-static void forget_whole(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-
-    if (snprintf(path, sizeof(path), "%s/%s", folder, name) < PATH_MAX)
-        output_remove(path);
 }
 
 static int write_page(const struct report *report)
@@ -249,9 +226,12 @@ static int write_all(struct report *report, enum report_format format)
     TRY(open_sections(report));
     TRY(make_folder(report->folder));
     forget_others(report);
-    if (format == REPORT_HTML || format == REPORT_TXT)
-        forget_whole(report->folder, format == REPORT_HTML ? "index.html" : "report.txt");
-    TRY(draw(report, picture_format[format], &count));
+    /* That of an earlier report, in case this one comes to no end. */
+    if (format == REPORT_HTML)
+        forget(report->folder, "index", "html");
+    if (format == REPORT_TXT)
+        forget(report->folder, "report", "txt");
+    TRY(draw(report, report_words[format == REPORT_HTML ? REPORT_SVG : format], &count));
     if (format == REPORT_TXT)
         return write_sheet(report);
     if (format == REPORT_HTML)
@@ -282,7 +262,7 @@ int report_write(struct store *store, const struct report_request *request)
     } else {
         rc = write_all(&report, request->format);
     }
-    close_sections(&report);
+    free(report.sections);
     facts_free(&facts);
     return rc;
 }

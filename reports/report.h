@@ -18,7 +18,7 @@ struct picture {
 struct section {
     struct scope scope;
     char name[24]; /* layer3, all */
-    struct picture *pictures;
+    struct picture pictures[PLOTS];
     size_t picture_count;
 };
 

@@ -22,18 +22,13 @@ struct extent {
     uint64_t throttled; /* of these: that count although something held them back */
 };
 
-typedef struct extent series_writer(const struct scope *scope, FILE *to);
+struct series;
+typedef void series_writer(struct series *series);
 
-series_writer series_winners, series_times, series_ratios, series_gain, series_where, series_hidden,
-    series_regret, series_a2a, series_spent, series_distribution, series_improvement,
-    series_traffic;
+series_writer series_winners, series_times, series_ratios, series_gain, series_where, series_regret,
+    series_a2a, series_spent, series_distribution, series_improvement, series_traffic;
 
-/* The lanes of the map of winners: what stands beside lane i, "" where a gap is; false: no such
- * lane. */
-bool series_lane(const struct layer_facts *layer, int lane, char text[32]);
-
-/* How many axes have lanes: the first ones of plan_axes; a quiet one only where it varies. */
-int series_axes(const struct layer_facts *layer);
+struct extent series_write(series_writer *write, const struct scope *scope, FILE *to);
 
 /* The best single static plan: false where no plan but the table's is known. */
 bool series_best_static(const struct layer_facts *layer, struct moe_plan *plan);

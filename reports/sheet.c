@@ -1,4 +1,5 @@
-/* Headings, remarks, gnuplot's characters, captions broken into lines. */
+/* The report as text for a terminal: headings, remarks, gnuplot's characters, captions broken into
+ * lines. */
 #include "sheet.h"
 
 #include "contrast.h"
@@ -87,8 +88,7 @@ static void print_plot(const struct report *report, const struct section *sectio
     }
     print_picture(report->folder, picture->name, to);
     wrap(picture->plot->caption, to);
-    origin_trace(&section->scope, picture->extent, (picture->plot->kind & PLOT_BARS) != 0, trace,
-                 sizeof(trace));
+    origin_trace(&section->scope, picture, trace, sizeof(trace));
     wrap(trace, to);
 }
 
@@ -134,17 +134,12 @@ static void print_heading(const struct section *section, FILE *to)
 static void print_section(const struct report *report, const struct section *section, FILE *to)
 {
     struct remarks remarks;
-    char summary[400];
 
     print_heading(section, to);
     origin_remarks(report->facts, &section->scope, &remarks);
     print_remarks(&remarks, to);
-    origin_summary(&section->scope, summary, sizeof(summary));
-    wrap(summary, to);
-    origin_standing(&section->scope, summary, sizeof(summary));
-    wrap(summary, to);
-    origin_traffic(&section->scope, summary, sizeof(summary));
-    wrap(summary, to);
+    origin_summary(&section->scope, &remarks);
+    print_remarks(&remarks, to);
     for (size_t i = 0; i < section->picture_count; i++)
         print_plot(report, section, &section->pictures[i], to);
     fprintf(to, "\nImprovement of the table over one static plan, r=0 or r=1\n");

@@ -20,7 +20,6 @@
 struct tuning {
     struct tune_request request;
     struct campaign campaign;
-    struct sweep_setup setup;
     struct misses misses; /* of --from-misses */
     struct sweep_result results[TUNE_LAYERS_MAX];
     size_t swept;
@@ -35,7 +34,7 @@ static int sweep_all(struct tuning *t)
         if (t->request.space_count > 1)
             snprintf(t->campaign.progress.layer, sizeof(t->campaign.progress.layer),
                      "layer %zu/%zu, ", i + 1, t->request.space_count);
-        rc = sweep_layer(&t->setup, &t->request.spaces[i], &t->results[i]);
+        rc = sweep_layer(&t->campaign, &t->request, i, &t->results[i]);
         if (!rc || rc == ERR_CUT)
             t->swept = i + 1;
     }
@@ -44,7 +43,7 @@ static int sweep_all(struct tuning *t)
 
 static bool from_misses(const struct tuning *t)
 {
-    return t->request.options.misses.count > 0;
+    return t->request.options->misses.count > 0;
 }
 
 static int run_misses(struct tuning *t)
@@ -52,8 +51,7 @@ static int run_misses(struct tuning *t)
     if (!t->misses.count)
         note("everything that was asked for is in the table");
     t->swept = t->request.space_count;
-    return sweep_misses(&t->setup, t->request.spaces, t->request.space_count, &t->misses,
-                        t->results);
+    return sweep_misses(&t->campaign, &t->request, &t->misses, t->results);
 }
 
 /* ---- what is said at the end */
@@ -131,7 +129,7 @@ static int print_text(const struct tuning *t)
     if (backend_is_real(c->cluster.backend))
         return paste_print(c->path, t->request.spaces, t->request.space_count, stdout);
     printf("          %s: these rows never answer for a real cluster\n",
-           t->request.options.setup.sim ? "MODELLED" : "VIRTUAL RANKS");
+           t->request.options->setup.sim ? "MODELLED" : "VIRTUAL RANKS");
     return OK;
 }
 
@@ -168,7 +166,7 @@ static int print(void *self)
 {
     const struct tuning *t = self;
 
-    return t->request.options.json ? print_json(t) : print_text(t);
+    return t->request.options->json ? print_json(t) : print_text(t);
 }
 
 /* ---- the verb */
@@ -176,10 +174,9 @@ static int print(void *self)
 static int prepare(void *self, const struct cluster *here)
 {
     struct tuning *t = self;
-    struct tune_options options = t->request.options;
     bool none;
 
-    TRY(tune_request_make(&options, here, &t->request));
+    TRY(tune_request_make(t->request.options, here, &t->request));
     t->campaign.cluster = t->request.cluster;
     t->unfit = tune_request_fits(&t->request, &none);
     return none ? t->unfit : OK;
@@ -188,7 +185,6 @@ static int prepare(void *self, const struct cluster *here)
 static int run(void *self)
 {
     struct tuning *t = self;
-    const struct tune_options *o = &t->request.options;
     uint32_t buckets = 0;
 
     TRY(campaign_recognise(&t->campaign));
@@ -198,16 +194,6 @@ static int run(void *self)
         buckets += (uint32_t)t->request.spaces[i].anchor_count;
     tune_request_learn(&t->request, &t->campaign.cluster);
     TRY(campaign_begin(&t->campaign, t->request.strategy->name, t->request.effort->name, buckets));
-    t->setup = (struct sweep_setup){ .campaign = &t->campaign,
-                                     .strategy = t->request.strategy,
-                                     .effort = t->request.effort,
-                                     .machine = t->request.machine,
-                                     .harm = o->harm,
-                                     .margin = o->margin,
-                                     .repeats = o->repeats,
-                                     .limit_bytes = t->request.memory_limit_bytes,
-                                     .retune = o->retune,
-                                     .asked = t->request.asked };
     return campaign_finish(&t->campaign, from_misses(t) ? run_misses(t) : sweep_all(t), print, t);
 }
 
@@ -216,7 +202,7 @@ static int tune(struct tuning *t)
     struct campaign_verb verb = { prepare, run, t };
     int rc;
 
-    t->campaign.setup = t->request.options.setup;
+    t->campaign.setup = &t->request.options->setup;
     rc = campaign_lead(&t->campaign, &verb);
     rc = rc ? rc : t->unfit;
     misses_free(&t->misses);
@@ -236,7 +222,7 @@ static int start(const struct verb_call *call, void *options)
     t = calloc(1, sizeof(*t));
     if (!t)
         return fail(ERR_NOMEM, "the tuner");
-    t->request.options = *o;
+    t->request.options = o;
     /* What --retune made stale stays so until it is measured. */
     campaign_command(&t->campaign, call->argv + 1, "--retune");
     rc = tune(t);

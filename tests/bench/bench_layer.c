@@ -212,6 +212,14 @@ static double distance(const float *a, const float *b, int n)
     return most;
 }
 
+static int64_t time_of(struct rig *rig, int (*step)(void *self), void *self)
+{
+    struct measured took = { 0 };
+
+    measure_once(rig->world, NULL, NULL, step, self, &took);
+    return took.ns;
+}
+
 static void race(struct rig *rig, struct plain *plain, const struct moe_plan *plan)
 {
     struct ours ours = { .rig = rig };
@@ -229,10 +237,10 @@ static void race(struct rig *rig, struct plain *plain, const struct moe_plan *pl
     world_max(rig->world, far, 3);
     for (int i = 0; i < ROUNDS; i++) {
         if (i % 2)
-            measure_once(rig->world, NULL, our_step, &ours, &a[i]);
-        measure_once(rig->world, NULL, plain_step, plain, &b[i]);
+            a[i] = time_of(rig, our_step, &ours);
+        b[i] = time_of(rig, plain_step, plain);
         if (i % 2 == 0)
-            measure_once(rig->world, NULL, our_step, &ours, &a[i]);
+            a[i] = time_of(rig, our_step, &ours);
         ratio[i] = a[i] * 1000000 / b[i];
     }
     s = spread_of(ratio, ROUNDS);

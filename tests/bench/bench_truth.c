@@ -240,14 +240,14 @@ struct measuring {
 };
 
 /* Per rank; beyond it ranks close the plans that were not used for longest. */
-static const int64_t limit_bytes = (int64_t)1 << 30;
+static const int64_t memory_limit_bytes = (int64_t)1 << 30;
 
 static int set_layer(struct measuring *m)
 {
     struct order order = { .kind = ORDER_LAYER,
                            .shape = m->subject.shape,
                            .seed = m->options.seed,
-                           .limit_bytes = limit_bytes };
+                           .memory_limit_bytes = memory_limit_bytes };
     struct reply reply;
 
     TRY(crew_do(m->crew, &order, &reply));
@@ -303,7 +303,7 @@ static int visit_all(struct measuring *m, const struct crew_setup *setup)
 {
     int rc;
 
-    TRY(crew_open_launched(setup, &m->crew));
+    TRY(crew_open(setup, &m->crew));
     rc = set_layer(m);
     if (!rc)
         rc = visit_buckets(m);

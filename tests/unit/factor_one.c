@@ -19,7 +19,7 @@ static int step_ns(struct crew *crew, const struct moe_shape *shape, struct moe_
                    int64_t *ns)
 {
     struct order order = {
-        .kind = ORDER_LAYER, .shape = *shape, .seed = 1, .limit_bytes = INT64_MAX
+        .kind = ORDER_LAYER, .shape = *shape, .seed = 1, .memory_limit_bytes = INT64_MAX
     };
     struct reply reply;
 
@@ -59,7 +59,7 @@ int main(int count, char **arguments)
 
     cluster.noise_percent = cluster.outlier_percent = cluster.drift_percent = 0;
     if (!rc)
-        rc = crew_open_model(&cluster, 1, &a.crew);
+        rc = crew_open(&(struct crew_setup){ .model = &cluster, .seed = 1 }, &a.crew);
     if (!rc)
         rc = store_read(arguments[2], &a.store);
     if (!rc)

@@ -14,7 +14,7 @@
 static int measure(struct modelled *m, struct crew *crew)
 {
     struct order order = {
-        .kind = ORDER_LAYER, .shape = m->shape, .seed = 1, .limit_bytes = INT64_MAX
+        .kind = ORDER_LAYER, .shape = m->shape, .seed = 1, .memory_limit_bytes = INT64_MAX
     };
     struct reply reply;
 
@@ -51,7 +51,7 @@ int modelled_open(const char *cluster_file, const struct moe_shape *shape, uint3
     out->ns = calloc(count * out->arm_count, sizeof(*out->ns));
     if (!out->ns)
         return fail(ERR_NOMEM, "modelled times");
-    rc = crew_open_model(&cluster, 1, &crew);
+    rc = crew_open(&(struct crew_setup){ .model = &cluster, .seed = 1 }, &crew);
     if (!rc)
         rc = measure(out, crew);
     crew_close(crew);

@@ -33,7 +33,7 @@ static struct moe_shape layer_of(uint32_t ranks, uint32_t tokens, uint32_t width
 
 static struct reply set_layer(struct worker *worker, const struct moe_shape *shape, int64_t limit)
 {
-    struct order order = { .kind = ORDER_LAYER, .shape = *shape, .limit_bytes = limit };
+    struct order order = { .kind = ORDER_LAYER, .shape = *shape, .memory_limit_bytes = limit };
     struct reply reply;
 
     worker_do(worker, &order, &reply);

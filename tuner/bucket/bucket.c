@@ -1,4 +1,5 @@
-/* Load, replay, learn, conclude. */
+/* Loads what the store knows of a bucket, tells it to the decision, writes down each new step, and
+ * makes the entry. */
 #include "bucket.h"
 
 #include "plan.h"
@@ -51,7 +52,7 @@ static int load_trial(void *self, const struct trial_row *trial)
     return OK;
 }
 
-int bucket_remember(struct bucket *b, int arm, enum sample_kind kind, int64_t ns)
+static int remember(struct bucket *b, struct told told)
 {
     if (b->told_count == b->told_room) {
         uint32_t room = 2 * b->told_room + 32;
@@ -62,8 +63,13 @@ int bucket_remember(struct bucket *b, int arm, enum sample_kind kind, int64_t ns
         b->told = more;
         b->told_room = room;
     }
-    b->told[b->told_count++] = (struct told){ arm, kind, ns };
+    b->told[b->told_count++] = told;
     return OK;
+}
+
+int bucket_remember(struct bucket *b, int arm, enum sample_kind kind, int64_t ns)
+{
+    return remember(b, (struct told){ arm, kind, bucket_count(b, arm), ns });
 }
 
 static int load_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
@@ -73,21 +79,14 @@ static int load_sample(void *self, const struct trial_row *trial, const struct s
 
     if (arm < 0 || !ledger_counts(&b->attempts[arm], sample))
         return OK;
-    return bucket_remember(b, arm, sample->kind, sample->ns);
-}
-
-static int load_entry(struct bucket *b)
-{
-    int rc = dictionary_entry(b->dictionary, b->key.bucket, &b->entry);
-
-    b->known = rc == OK;
-    return rc < 0 ? rc : OK;
+    return remember(b, (struct told){ arm, sample->kind, sample->round, sample->ns });
 }
 
 int bucket_load(struct bucket *b)
 {
     const struct dictionary *d = b->dictionary;
     const struct bucket_key *k = &b->key;
+    int rc;
 
     if (b->attempts)
         return OK;
@@ -96,7 +95,10 @@ int bucket_load(struct bucket *b)
         return fail(ERR_NOMEM, "plans of a bucket");
     for (int arm = 0; arm < (int)d->arm_count; arm++)
         b->attempts[arm] = new_attempt(b, arm);
-    TRY(load_entry(b));
+    rc = dictionary_entry(d, k->bucket, &b->entry);
+    if (rc < 0)
+        return rc;
+    b->known = rc == OK;
     TRY(store_trials(d->store, k->cluster, k->shape, k->window, k->bucket, load_trial, b));
     return store_samples(d->store, k->cluster, k->shape, k->window, k->bucket, load_sample, b);
 }

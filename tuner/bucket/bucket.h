@@ -22,6 +22,7 @@
 struct told {
     int arm;
     enum sample_kind kind;
+    uint32_t round; /* of the sample's row */
     int64_t ns;
 };
 

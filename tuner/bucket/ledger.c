@@ -1,4 +1,5 @@
-/* Rows of trials. */
+/* Writes the row of a trial before, between and after its steps, and says whether the plan may
+ * still be tried. */
 #include "ledger.h"
 
 #include "status.h"
@@ -7,11 +8,6 @@
 
 /* After so many attempts that were cut off a trial counts as one that kills its ranks. */
 enum { ATTEMPTS_MAX = 3 };
-
-static bool state_is_final(enum trial_state state)
-{
-    return state != TRIAL_RUNNING && state != TRIAL_OK;
-}
 
 int ledger_recall(struct store *store, struct attempt *a, const struct trial_row *known)
 {
@@ -22,7 +18,8 @@ int ledger_recall(struct store *store, struct attempt *a, const struct trial_row
                  "cut off %u times before its first step was timed", known->attempts);
         TRY(store_trial_update(store, &a->trial));
     }
-    a->usable = !state_is_final(a->trial.state) || known->state == TRIAL_RULED_OUT;
+    a->usable = a->trial.state == TRIAL_RUNNING || a->trial.state == TRIAL_OK ||
+                a->trial.state == TRIAL_RULED_OUT;
     return OK;
 }
 

@@ -1,4 +1,4 @@
-/* Steps of an attempt. */
+/* Sends one plan at one bucket through the ranks, step by step, and keeps what came of it. */
 #include "attempt.h"
 
 #include "account.h"
@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes, int64_t limit_bytes)
+int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes,
+                     int64_t memory_limit_bytes)
 {
     char needs[ACCOUNT_TEXT_BYTES], allowed[ACCOUNT_TEXT_BYTES];
     struct trial_row *trial = &a->trial;
@@ -22,7 +23,7 @@ int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes, int64
     trial->state = TRIAL_RULED_OUT;
     trial->memory_bytes = bytes;
     account_text(bytes, needs);
-    account_text(limit_bytes, allowed);
+    account_text(memory_limit_bytes, allowed);
     snprintf(trial->message, sizeof(trial->message), "needs %s per rank, %s are allowed", needs,
              allowed);
     return store_trial_update(c->store, trial);
@@ -47,18 +48,13 @@ static int conclude(struct campaign *c, struct attempt *a, const struct reply *r
 /* In a row: of one plan, or of the machine.  What is disturbed for longer is how it runs. */
 enum { PATIENCE = 4 };
 
-static bool is_patient(const struct campaign *c, const struct attempt *a)
-{
-    return a->held_back < PATIENCE && c->held_back < PATIENCE;
-}
-
 /* Ever longer: 50 ms to .4 s.  A step that follows at once finds the same heat, or the same rival.
  */
 static void wait_for_better(const struct campaign *c, const struct attempt *a)
 {
     uint32_t n = a->held_back > c->held_back ? a->held_back : c->held_back;
 
-    if (!c->setup.sim)
+    if (!c->setup->sim)
         usleep(25000u << n);
 }
 
@@ -68,7 +64,8 @@ static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row 
     bool disturbed = s->gpu.throttled != SAMPLE_FREE || heat_lost_much(s->ns, s->lost_ns);
 
     if (disturbed)
-        s->gpu.throttled = is_patient(c, a) ? SAMPLE_SET_ASIDE : SAMPLE_DISTURBED;
+        s->gpu.throttled = a->held_back < PATIENCE && c->held_back < PATIENCE ? SAMPLE_SET_ASIDE
+                                                                              : SAMPLE_DISTURBED;
     a->held_back = disturbed ? a->held_back + 1 : 0;
     c->held_back = disturbed ? c->held_back + 1 : 0;
     out->counts = ledger_counts(a, s);
@@ -77,6 +74,16 @@ static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row 
     if (!out->counts)
         wait_for_better(c, a);
     return OK;
+}
+
+static void show(struct campaign *c, const struct attempt *a, int64_t ns)
+{
+    char plan[PLAN_TEXT_BYTES];
+
+    moe_plan_format(&a->trial.key.plan, plan, sizeof(plan));
+    snprintf(c->run.now, sizeof(c->run.now), "bucket %u (c=%" PRIu64 ") %s", a->trial.key.bucket,
+             a->trial.capacity, plan);
+    progress_show(&c->progress, "%s %.3f ms", c->run.now, (double)ns * 1e-6);
 }
 
 int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, uint32_t round,
@@ -112,15 +119,7 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
                                               .run = c->run.id },
                         out));
     }
-    return campaign_commit(c);
-}
-
-void attempt_show(struct campaign *c, const struct attempt *a, int64_t ns)
-{
-    char plan[PLAN_TEXT_BYTES];
-
-    moe_plan_format(&a->trial.key.plan, plan, sizeof(plan));
-    snprintf(c->run.now, sizeof(c->run.now), "bucket %u (c=%" PRIu64 ") %s", a->trial.key.bucket,
-             a->trial.capacity, plan);
-    progress_show(&c->progress, "%s %.3f ms", c->run.now, (double)ns * 1e-6);
+    TRY(campaign_commit(c));
+    show(c, a, out->ns);
+    return OK;
 }

@@ -1,4 +1,5 @@
-/* From options to ranks and a database, and back. */
+/* Opens the database and the ranks that the options ask for, runs a verb, and closes them in good
+ * order. */
 #include "campaign.h"
 
 #include "common_rows.h"
@@ -35,7 +36,7 @@ const struct option_row campaign_limit_rows[] = {
       "table is usable" },
     { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
       .least = 0.001, .most = 1e6 },
-    { "max-memory", "BYTES", OPTION_BYTES, AT(max_memory_bytes),
+    { "max-memory", "BYTES", OPTION_BYTES, AT(memory_limit_bytes),
       "per rank, as 512MiB or 2GiB (0.8 of the least free share)" },
     { NULL },
 };
@@ -63,10 +64,10 @@ int campaign_check(const struct campaign_setup *s)
     return OK;
 }
 
-int64_t campaign_memory(const struct campaign_setup *setup, const struct cluster *cluster)
+int64_t campaign_memory_limit(const struct campaign_setup *setup, const struct cluster *cluster)
 {
-    if (setup->max_memory_bytes)
-        return setup->max_memory_bytes;
+    if (setup->memory_limit_bytes)
+        return setup->memory_limit_bytes;
     return isnan(cluster->memory_gib) ? INT64_MAX : (int64_t)(cluster->memory_gib * 0x1p30);
 }
 
@@ -125,20 +126,20 @@ static void idle(void *self)
 
 static int open_crew(struct campaign *c)
 {
-    struct crew_setup setup = { .where = c->where,
-                                .ranks_per_node = c->setup.where.ranks_per_node,
-                                .device = c->setup.where.device,
-                                .virtual = c->setup.where.virtual,
-                                .timeout_s = c->setup.timeout_s,
+    struct crew_setup setup = { .world = c->world,
+                                .model = c->setup->sim ? &c->cluster : NULL,
+                                .seed = c->setup->seed,
+                                .where = c->where,
+                                .ranks_per_node = c->setup->where.ranks_per_node,
+                                .device = c->setup->where.device,
+                                .virtual = c->setup->where.virtual,
+                                .timeout_s = c->setup->timeout_s,
                                 .deadline_ns = c->deadline_ns,
                                 .stop = &stop,
                                 .idle = idle,
                                 .self = c };
 
-    if (c->setup.sim)
-        return crew_open_model(&c->cluster, c->setup.seed, &c->crew);
-    return c->world ? crew_open_around(c->world, &setup, &c->crew)
-                    : crew_open_launched(&setup, &c->crew);
+    return crew_open(&setup, &c->crew);
 }
 
 /* The quick part of `moetune doctor`: whoever measures anyway has been told. */
@@ -157,7 +158,7 @@ static void say_what_is_wrong(const struct campaign *c)
 
 static int open_store(struct campaign *c)
 {
-    const struct campaign_setup *s = &c->setup;
+    const struct campaign_setup *s = c->setup;
     unsigned flags = (s->steal ? STORE_STEAL : 0u) | (s->repair ? STORE_REPAIR : 0u) |
                      (s->sim ? STORE_RELAXED : 0u);
     struct store *known;
@@ -177,7 +178,7 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
 {
     int rc;
 
-    progress_open(&c->progress, c->setup.quiet);
+    progress_open(&c->progress, c->setup->quiet);
     launch_on_stop(on_signal);
     rc = fault_setup(-1); /* ranks find a malformed MOETUNE_FAULT too; here it is said once */
     if (!rc)
@@ -202,8 +203,8 @@ static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
 
     if (!first)
         launch_on_stop(SIG_IGN);
-    TRY(place_check_started(&c->setup.where, c->world));
-    TRY(discover(c->world, c->setup.where.device, c->setup.where.ranks_per_node, &found));
+    TRY(place_check_started(&c->setup->where, c->world));
+    TRY(discover(c->world, c->setup->where.device, c->setup->where.ranks_per_node, &found));
     log_only(first);
     rc = discovery_check(&found);
     if (!rc)
@@ -219,12 +220,12 @@ static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
     struct worker *worker = NULL;
     int rc;
 
-    TRY(world_open((int)c->setup.where.ranks_per_node, &c->world));
+    TRY(world_open((int)c->setup->where.ranks_per_node, &c->world));
     rc = prepare_ranks(c, verb);
     if (!rc && world_topology(c->world)->rank == 0)
         rc = open_and_run(c, verb);
     else if (!rc && !(rc = world_settle(c->world, OK)))
-        if (!(rc = worker_open(c->world, c->setup.where.device, &worker)))
+        if (!(rc = worker_open(c->world, c->setup->where.device, &worker)))
             rc = worker_follow(worker);
     worker_close(worker);
     world_close(c->world);
@@ -236,8 +237,8 @@ static int lead_here(struct campaign *c, const struct campaign_verb *verb)
     struct cluster here = cluster_unknown();
     int rc = OK;
 
-    if (!c->setup.sim)
-        rc = place_find(&c->setup.where, &c->hosts, &c->where, &here);
+    if (!c->setup->sim)
+        rc = place_find(&c->setup->where, &c->hosts, &c->where, &here);
     if (!rc)
         rc = verb->prepare(verb->self, &here);
     if (!rc)
@@ -248,18 +249,19 @@ static int lead_here(struct campaign *c, const struct campaign_verb *verb)
 
 int campaign_lead(struct campaign *c, const struct campaign_verb *verb)
 {
-    TRY(campaign_check(&c->setup));
+    TRY(campaign_check(c->setup));
     c->begun_ns = host_clock_ns();
-    if (c->setup.budget_s > 0)
-        c->deadline_ns = c->begun_ns + (int64_t)(c->setup.budget_s * 1e9);
-    return launch_is_rank() && !c->setup.sim ? lead_ranks(c, verb) : lead_here(c, verb);
+    if (c->setup->budget_s > 0)
+        c->deadline_ns = c->begun_ns + (int64_t)(c->setup->budget_s * 1e9);
+    return launch_is_rank() && !c->setup->sim ? lead_ranks(c, verb) : lead_here(c, verb);
 }
 
-int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t limit_bytes)
+int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t memory_limit_bytes)
 {
-    struct order order = {
-        .kind = ORDER_LAYER, .shape = *shape, .seed = c->setup.seed, .limit_bytes = limit_bytes
-    };
+    struct order order = { .kind = ORDER_LAYER,
+                           .shape = *shape,
+                           .seed = c->setup->seed,
+                           .memory_limit_bytes = memory_limit_bytes };
     struct reply reply;
 
     TRY(crew_do(c->crew, &order, &reply));
@@ -273,7 +275,7 @@ int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t li
 int campaign_recognise(struct campaign *c)
 {
     /* What is free now is nothing that the cluster is known by. */
-    if (!c->setup.sim)
+    if (!c->setup->sim)
         c->cluster.memory_gib = NAN;
     return recognise(c->store, &c->cluster, &c->cluster_id);
 }
@@ -285,7 +287,7 @@ int campaign_begin(struct campaign *c, const char *search, const char *effort, u
     *run = (struct run_row){ .cluster = c->cluster_id,
                              .state = RUN_RUNNING,
                              .started_s = time(NULL),
-                             .seed = c->setup.seed,
+                             .seed = c->setup->seed,
                              .buckets_planned = buckets };
     snprintf(run->search, sizeof(run->search), "%s", search);
     snprintf(run->effort, sizeof(run->effort), "%s", effort);
@@ -384,7 +386,7 @@ int campaign_commit(struct campaign *c)
     return OK;
 }
 
-/* Unless `now`, so seldom that it costs at most a twentieth of the time. */
+/* Publishes so seldom that it costs at most a twentieth of the time, unless it is to be `now`. */
 int campaign_publish(struct campaign *c, bool now)
 {
     int64_t begun_ns = host_clock_ns();

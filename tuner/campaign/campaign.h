@@ -17,20 +17,21 @@
 struct campaign_setup {
     struct place_setup where;
     const char *db, *sim;
-    double timeout_s;         /* for one trial */
-    double budget_s;          /* 0: none */
-    int64_t max_memory_bytes; /* of a rank; 0: see campaign_memory() */
+    double timeout_s;           /* for one trial */
+    double budget_s;            /* 0: none */
+    int64_t memory_limit_bytes; /* of a rank; 0: see campaign_memory_limit() */
     uint64_t seed;
     bool steal, repair, quiet;
     bool existing; /* UNSUPPORTED where there is no database, instead of a new one */
 };
 #define CAMPAIGN_DEFAULTS .where = PLACE_DEFAULTS, .timeout_s = 120
 
-/* Of struct campaign_setup: where it is measured, for how long, and which table it goes to. */
+/* Options that fill struct campaign_setup: where it is measured, for how long, and which table it
+ * goes to. */
 extern const struct option_row campaign_where_rows[], campaign_limit_rows[], campaign_table_rows[];
 
 struct campaign {
-    struct campaign_setup setup;
+    const struct campaign_setup *setup; /* borrowed */
     char path[PATH_MAX], command[1024]; /* the database; what to type to go on */
     struct cluster cluster;             /* set by `prepare` */
     int64_t cluster_id;                 /* since campaign_recognise() */
@@ -65,7 +66,7 @@ void campaign_command(struct campaign *campaign, char **argv, const char *once);
 int campaign_check(const struct campaign_setup *setup);
 
 /* What one rank may use on this cluster. */
-int64_t campaign_memory(const struct campaign_setup *setup, const struct cluster *cluster);
+int64_t campaign_memory_limit(const struct campaign_setup *setup, const struct cluster *cluster);
 
 /* Finds or starts ranks, opens the database, runs the verb on one of them, closes everything.
  * Interrupts are caught: see campaign_over(). */
@@ -78,8 +79,9 @@ int campaign_recognise(struct campaign *campaign);
 int campaign_begin(struct campaign *campaign, const char *search, const char *effort,
                    uint32_t buckets);
 
-/* Of the runs of the same command on the same machine that did not come to an end, the one that all
- * later ones went on with: this one itself, or INT64_MAX before it has begun, if there is none. */
+/* The first run that this one goes on with: of the same command on the same machine, and none of
+ * those since came to an end.  Without one it is this run itself, or INT64_MAX before it has begun.
+ */
 int campaign_first_run(const struct campaign *campaign, int64_t *run);
 
 /* The run's row gets its end, the table is published, `print` speaks if it is usable, and what is
@@ -91,7 +93,8 @@ int campaign_finish(struct campaign *campaign, int rc, int (*print)(void *self),
 void campaign_print_heat(const struct campaign *campaign, FILE *to);
 
 /* The layer that orders are about. */
-int campaign_layer(struct campaign *campaign, const struct moe_shape *shape, int64_t limit_bytes);
+int campaign_layer(struct campaign *campaign, const struct moe_shape *shape,
+                   int64_t memory_limit_bytes);
 
 /* An interrupt came, or the budget is spent: nothing new may begin. */
 bool campaign_over(const struct campaign *campaign);

@@ -1,4 +1,5 @@
-/* A function for bash's complete -F: what may come next, by verb and by the option before. */
+/* Writes a function for bash's complete -F: what may come next, by verb and by the option before.
+ */
 #include "completion.h"
 
 #include <string.h>
@@ -115,18 +116,13 @@ static void print_verb(const struct verb *verb, const char *pattern, FILE *out)
     fputs("        ;;\n", out);
 }
 
-static void print_verbs(const struct verb *const *verbs, FILE *out)
-{
-    for (size_t i = 0; verbs[i]; i++)
-        if (verbs[i]->summary)
-            fprintf(out, "%s ", verbs[i]->name);
-}
-
 void completion_print(const struct verb *const *verbs, FILE *out)
 {
     fputs(head, out);
     fputs("    local argument=none verbs=\"", out);
-    print_verbs(verbs, out);
+    for (size_t i = 0; verbs[i]; i++)
+        if (verbs[i]->summary)
+            fprintf(out, "%s ", verbs[i]->name);
     fputs("help\"\n    if ((COMP_CWORD == 1)); then\n        verb=\n        kind=words "
           "words=\"$verbs --cluster --help --version --completion\"\n    fi\n    case $verb in\n",
           out);

@@ -1,4 +1,4 @@
-/* One line, rewritten or repeated. */
+/* Shows progress as one line, which is rewritten on a terminal and repeated elsewhere. */
 #include "progress.h"
 
 #include "host.h"
@@ -38,19 +38,15 @@ void progress_duration(double seconds, char *text, size_t size)
         snprintf(text, size, "%d days", (int)(seconds / 86400));
 }
 
-/* From the buckets measured in this run: known ones cost nothing. */
-static double seconds_left(const struct progress *p, double spent)
-{
-    return p->fresh ? spent / p->fresh * (p->buckets - p->done) : NAN;
-}
-
 static void print(struct progress *p, int64_t now_ns)
 {
     double spent = (double)(now_ns - p->begun_ns) * 1e-9;
+    /* From the buckets measured in this run: known ones cost nothing. */
+    double to_come = p->fresh ? spent / p->fresh * (p->buckets - p->done) : NAN;
     char line[512], left[32], passed[32];
     int length;
 
-    progress_duration(seconds_left(p, spent), left, sizeof(left));
+    progress_duration(to_come, left, sizeof(left));
     progress_duration(spent, passed, sizeof(passed));
     length = snprintf(line, sizeof(line), "%s%u/%u buckets, %s, %s left: %s", p->layer, p->done,
                       p->buckets, passed, left, p->now);

@@ -1,4 +1,4 @@
-/* A table's text out of whatever holds one. */
+/* Reads a table's text from a file, or exports it from a database. */
 #include "table_file.h"
 
 #include "export.h"
@@ -47,8 +47,15 @@ static bool is_database(const char *path)
     return is;
 }
 
-int table_file_read(const char *path, char **text, size_t *size)
+int table_file_read(const char *path, const char *origin, struct import_table **out)
 {
-    return is_database(path) ? read_database(path, text, size)
-                             : input_read(path, FILE_BYTES_MAX, text, size);
+    size_t size = 0;
+    char *text = NULL;
+    int rc;
+
+    TRY(is_database(path) ? read_database(path, &text, &size)
+                          : input_read(path, FILE_BYTES_MAX, &text, &size));
+    rc = import_read(text, size, origin, out);
+    free(text);
+    return rc;
 }

@@ -1,11 +1,11 @@
-/* An exported table as text, wherever it lies. */
+/* An exported table, wherever it lies. */
 #ifndef TABLE_FILE_H
 #define TABLE_FILE_H
 
-#include <stddef.h>
+#include "import.h"
 
-/* The file's bytes, or what exporting the database would write; ends with a zero that is not
- * counted.  The caller frees *text.  Not checked: see import.h. */
-int table_file_read(const char *path, char **text, size_t *size);
+/* The file's entries, or those of the database; checked as if they were to come in, and free of the
+ * file.  `origin` is what messages and the imports' rows call it.  UNSUPPORTED: it holds none. */
+int table_file_read(const char *path, const char *origin, struct import_table **out);
 
 #endif

@@ -2,14 +2,22 @@
 #ifndef CHUNKS_H
 #define CHUNKS_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "arena.h"
 
 /* Chunk i lies at base + i * step; step 0: one buffer serves all chunks in turn. */
 struct chunks {
     char *base;
     size_t step;
 };
+
+/* Room for `count` of them. */
+static inline struct chunks chunks_take(struct arena *arena, uint64_t elements, size_t width,
+                                        uint32_t count)
+{
+    char *base = arena_take(arena, size_product(elements, count), width);
+
+    return (struct chunks){ base, count > 1 ? (size_t)size_product(elements, width) : 0 };
+}
 
 static inline void *chunk_at(struct chunks chunks, uint32_t i)
 {

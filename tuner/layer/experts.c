@@ -17,16 +17,12 @@ void experts_layout(struct experts *x, struct arena *arena)
     bool train = x->shape->pass == MOE_TRAIN;
     uint32_t kept = train ? x->geometry->chunks : 1;
     size_t width = dtype_bytes(x->dtype);
-    struct chunks none = { NULL, 0 };
-    size_t step = kept > 1 ? (size_t)size_product(elements, width) : 0;
 
-    x->pre = (struct chunks){ arena_take(arena, size_product(elements, kept), width), step };
-    x->post = x->pre;
+    x->pre = x->post = chunks_take(arena, elements, width, kept);
     if (x->shape->activation != MOE_RELU)
-        x->post = (struct chunks){ arena_take(arena, size_product(elements, kept), width), step };
-    x->up = none;
+        x->post = chunks_take(arena, elements, width, kept);
     if (x->shape->activation == MOE_SWIGLU)
-        x->up = (struct chunks){ arena_take(arena, size_product(elements, kept), width), step };
+        x->up = chunks_take(arena, elements, width, kept);
     if (!train)
         return;
     x->grad_post = arena_take(arena, elements, width);
@@ -34,64 +30,54 @@ void experts_layout(struct experts *x, struct arena *arena)
         x->grad_up = arena_take(arena, elements, width);
 }
 
+/* One product per local expert; its matrices lie one after the other. */
+static int product(const struct experts *x, struct gemm g)
+{
+    g.dtype = x->dtype;
+    g.batch = x->geometry->local;
+    g.stride_a = g.m * g.k;
+    g.stride_b = g.k * g.n;
+    g.stride_c = g.m * g.n;
+    return launch_gemm(x->stream, &g);
+}
+
 /* (rows, D) times a hidden-major matrix, transposed: (rows, hidden). */
 static int to_hidden(const struct experts *x, const void *in, const void *weight, void *out)
 {
-    const struct geometry *g = x->geometry;
-
-    return launch_gemm(x->stream, &(struct gemm){ .dtype = x->dtype,
-                                                  .transpose_b = true,
-                                                  .batch = g->local,
-                                                  .m = rows(x),
-                                                  .n = g->hidden,
-                                                  .k = x->shape->model_dim,
-                                                  .a = in,
-                                                  .b = weight,
-                                                  .c = out,
-                                                  .stride_a = rows(x) * x->shape->model_dim,
-                                                  .stride_b = g->hidden * x->shape->model_dim,
-                                                  .stride_c = rows(x) * g->hidden });
+    return product(x, (struct gemm){ .transpose_b = true,
+                                     .m = rows(x),
+                                     .n = x->geometry->hidden,
+                                     .k = x->shape->model_dim,
+                                     .a = in,
+                                     .b = weight,
+                                     .c = out });
 }
 
 /* (rows, hidden) times a hidden-major matrix: (rows, D). */
 static int from_hidden(const struct experts *x, const void *in, const void *weight, bool keep,
                        void *out)
 {
-    const struct geometry *g = x->geometry;
-
-    return launch_gemm(x->stream, &(struct gemm){ .dtype = x->dtype,
-                                                  .keep = keep,
-                                                  .batch = g->local,
-                                                  .m = rows(x),
-                                                  .n = x->shape->model_dim,
-                                                  .k = g->hidden,
-                                                  .a = in,
-                                                  .b = weight,
-                                                  .c = out,
-                                                  .stride_a = rows(x) * g->hidden,
-                                                  .stride_b = g->hidden * x->shape->model_dim,
-                                                  .stride_c = rows(x) * x->shape->model_dim });
+    return product(x, (struct gemm){ .keep = keep,
+                                     .m = rows(x),
+                                     .n = x->shape->model_dim,
+                                     .k = x->geometry->hidden,
+                                     .a = in,
+                                     .b = weight,
+                                     .c = out });
 }
 
 /* Gradient of a hidden-major matrix: (rows, hidden) transposed, times (rows, D). */
 static int weight_grad(const struct experts *x, const void *hidden, const void *outer, bool keep,
                        void *grad)
 {
-    const struct geometry *g = x->geometry;
-
-    return launch_gemm(x->stream, &(struct gemm){ .dtype = x->dtype,
-                                                  .transpose_a = true,
-                                                  .keep = keep,
-                                                  .batch = g->local,
-                                                  .m = g->hidden,
-                                                  .n = x->shape->model_dim,
-                                                  .k = rows(x),
-                                                  .a = hidden,
-                                                  .b = outer,
-                                                  .c = grad,
-                                                  .stride_a = rows(x) * g->hidden,
-                                                  .stride_b = rows(x) * x->shape->model_dim,
-                                                  .stride_c = g->hidden * x->shape->model_dim });
+    return product(x, (struct gemm){ .transpose_a = true,
+                                     .keep = keep,
+                                     .m = x->geometry->hidden,
+                                     .n = x->shape->model_dim,
+                                     .k = rows(x),
+                                     .a = hidden,
+                                     .b = outer,
+                                     .c = grad });
 }
 
 static uint64_t bias2_stride(const struct experts *x)

@@ -2,7 +2,6 @@
 #ifndef EXPERTS_H
 #define EXPERTS_H
 
-#include "arena.h"
 #include "chunks.h"
 #include "geometry.h"
 #include "weights.h"

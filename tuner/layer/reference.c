@@ -1,4 +1,4 @@
-/* Plain loops over tokens and choices. */
+/* The layer as plain loops over tokens and choices, in double precision. */
 #include "reference.h"
 
 #include "shape.h"
@@ -29,7 +29,7 @@ struct work {
     double *row, *hidden_grad, *up_grad; /* (D), (H), (H) */
     struct choice *choices;              /* (k) of the token at hand */
     uint64_t *filled;                    /* (E) slots given so far, in the order of the rule */
-    bool **kept;                         /* per rank: (T,k) */
+    bool *kept;                          /* of every rank, as the choices are */
 };
 
 static double dot(const float *a, const double *b, uint32_t n)
@@ -51,12 +51,6 @@ static void add(double scale, const double *from, double *to, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         to[i] += scale * from[i];
-}
-
-static void add_size(double scale, const double *from, double *to, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        to[i] += fabs(scale * from[i]);
 }
 
 static double act(uint32_t kind, double x)
@@ -119,7 +113,8 @@ static int check_choices(const struct work *w, int rank, uint64_t t, const int32
 
 static int gate_token(struct work *w, int rank, uint64_t t)
 {
-    const int32_t *expert = w->batch->expert[rank] + t * w->k;
+    uint64_t at = (uint64_t)rank * w->batch->each + t * w->k;
+    const int32_t *expert = w->batch->expert + at;
     double most = -INFINITY, sum = 0, chosen = 0;
 
     for (uint32_t e = 0; e < w->E; e++) {
@@ -138,7 +133,7 @@ static int gate_token(struct work *w, int rank, uint64_t t)
     for (uint32_t j = 0; j < w->k; j++)
         w->choices[j] = (struct choice){
             .expert = (uint32_t)expert[j],
-            .kept = w->kept[rank][t * w->k + j],
+            .kept = w->kept[at + j],
             .gate = w->probability[expert[j]] / (w->k > 1 ? chosen : 1),
         };
     return OK;
@@ -147,24 +142,19 @@ static int gate_token(struct work *w, int rank, uint64_t t)
 /* All first choices in token order, then all second choices: whoever comes late is dropped. */
 static int give_slots(struct work *w)
 {
-    w->kept = calloc((size_t)w->batch->ranks, sizeof(*w->kept));
-    if (!w->kept)
-        return fail(ERR_NOMEM, "slots");
     for (int q = 0; q < w->batch->ranks; q++) {
         uint64_t tokens = w->batch->tokens[q];
 
         memset(w->filled, 0, w->E * sizeof(*w->filled));
-        w->kept[q] = calloc(tokens * w->k + 1, sizeof(**w->kept));
-        if (!w->kept[q])
-            return fail(ERR_NOMEM, "slots");
         for (uint32_t j = 0; j < w->k; j++)
             for (uint64_t t = 0; t < tokens; t++) {
-                int32_t e = w->batch->expert[q][t * w->k + j];
+                uint64_t at = (uint64_t)q * w->batch->each + t * w->k + j;
+                int32_t e = w->batch->expert[at];
 
                 if (e < 0 || (uint32_t)e >= w->E)
                     return fail(ERR_WRONG, "rank %d: no expert %d", q, e);
-                w->kept[q][t * w->k + j] = w->filled[e]++ < w->batch->capacity;
-                w->out->dropped += q == w->rank && !w->kept[q][t * w->k + j];
+                w->kept[at] = w->filled[e]++ < w->batch->capacity;
+                w->out->dropped += q == w->rank && !w->kept[at];
             }
     }
     return OK;
@@ -239,7 +229,8 @@ static void own_gate(struct work *w, uint64_t t, const double *gate_grad,
                 grad += w->k == 1 ? mean : w->choices[j].gate * (gate_grad[j] - mean);
         axpy(grad, w->gate + (uint64_t)e * w->D, w->out->grad_x + t * w->D, w->D);
         add(grad, w->x, w->out->grad_gate + (uint64_t)e * w->D, w->D);
-        add_size(size, w->x, w->out->grad_gate_size + (uint64_t)e * w->D, w->D);
+        for (uint32_t i = 0; i < w->D; i++)
+            w->out->grad_gate_size[(uint64_t)e * w->D + i] += fabs(size * w->x[i]);
     }
 }
 
@@ -358,6 +349,7 @@ static int work_open(struct work *w)
     w->up_grad = zeros(w->H, sizeof(double), &rc);
     w->choices = zeros(w->k, sizeof(*w->choices), &rc);
     w->filled = zeros(w->E, sizeof(*w->filled), &rc);
+    w->kept = zeros((uint64_t)w->batch->ranks * w->batch->each, sizeof(*w->kept), &rc);
     out->y = zeros(tokens * w->D, sizeof(double), &rc);
     out->grad_x = zeros(tokens * w->D, sizeof(double), &rc);
     out->grad_gate = zeros((uint64_t)w->E * w->D, sizeof(double), &rc);
@@ -371,13 +363,10 @@ static int work_open(struct work *w)
 
 static void work_close(struct work *w)
 {
-    void *owned[] = { w->gate,        w->x,       w->grad,  w->row,  w->logits,
-                      w->probability, w->pre,     w->up,    w->post, w->hidden_grad,
-                      w->up_grad,     w->choices, w->filled };
+    void *owned[] = { w->gate,        w->x,       w->grad,   w->row,  w->logits,
+                      w->probability, w->pre,     w->up,     w->post, w->hidden_grad,
+                      w->up_grad,     w->choices, w->filled, w->kept };
 
-    for (int q = 0; w->kept && q < w->batch->ranks; q++)
-        free(w->kept[q]);
-    free(w->kept);
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         free(owned[i]);
     for (enum tensor i = 0; i < TENSOR_COUNT; i++)

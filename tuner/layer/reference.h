@@ -8,8 +8,9 @@
 /* The whole step's input: who had how many tokens, and where each choice went. */
 struct batch_of_tokens {
     int ranks;
-    const uint32_t *tokens;       /* per rank */
-    const int32_t *const *expert; /* per rank: (T,k) choices; checked, not trusted */
+    const uint32_t *tokens; /* per rank */
+    const int32_t *expert;  /* (T,k) choices of every rank; checked, not trusted */
+    size_t each;            /* from one rank's choices to the next one's */
     uint64_t capacity;
 };
 

@@ -1,4 +1,5 @@
-/* Sets up layer and tokens; drives one step; holds it against the reference. */
+/* Sets up a layer with tokens, runs single steps of it, and compares their results with the
+ * reference. */
 #include "rig.h"
 
 #include "arena.h"
@@ -9,7 +10,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static uint64_t most_tokens(const struct rig *rig)
 {
@@ -80,27 +80,26 @@ static int agree_capacity(struct rig *rig, double factor)
 int rig_open(struct world *world, struct engine *engine, const struct data *data,
              const uint32_t *tokens, double factor, struct rig **out)
 {
+    uint32_t ranks = data->shape.ranks;
     struct rig *rig = calloc(1, sizeof(*rig));
-    int rc = rig ? OK : fail(ERR_NOMEM, "a rig");
+    uint32_t *mine = calloc(ranks, sizeof(*mine));
+    int rc = world_settle(world, rig && mine ? OK : fail(ERR_NOMEM, "a rig"));
 
-    if (rig) {
-        *rig = (struct rig){ .world = world, .engine = engine, .data = *data };
-        rig->tokens = malloc(data->shape.ranks * sizeof(*rig->tokens));
-        rc = rig->tokens ? OK : fail(ERR_NOMEM, "%u ranks", data->shape.ranks);
-    }
-    if (!rc) {
-        memcpy(rig->tokens, tokens, data->shape.ranks * sizeof(*rig->tokens));
-        rc = set_up(rig);
-    }
-    rc = world_settle(world, rc);
-    if (!rc)
-        rc = agree_capacity(rig, factor);
     if (rc) {
-        rig_close(rig);
+        free(rig);
+        free(mine);
         return rc;
     }
+    for (uint32_t q = 0; q < ranks; q++)
+        mine[q] = tokens ? tokens[q] : data->shape.tokens;
+    *rig = (struct rig){ .world = world, .engine = engine, .data = *data, .tokens = mine };
+    TRY_OUT(world_settle(world, set_up(rig)));
+    TRY_OUT(agree_capacity(rig, factor));
     *out = rig;
     return OK;
+out:
+    rig_close(rig);
+    return rc;
 }
 
 void rig_close(struct rig *rig)
@@ -148,57 +147,41 @@ int rig_step(struct rig *rig, struct exec *exec)
     return rc ? rc : synced;
 }
 
-static void free_choices(int32_t **choices, uint32_t ranks)
+/* Everybody's choices, `each` of every rank: padded to the most tokens for one gather.
+ * Collective; the caller frees them. */
+static int gather_choices(struct rig *rig, struct exec *exec, size_t each, int32_t **out)
 {
-    for (uint32_t q = 0; choices && q < ranks; q++)
-        free(choices[q]);
-    free(choices);
-}
-
-/* Everybody's choices, padded to the most tokens for one gather.  Collective. */
-static int gather_choices(struct rig *rig, struct exec *exec, int32_t ***out)
-{
-    uint32_t ranks = rig->data.shape.ranks, k = rig->data.shape.top_k;
-    size_t each = most_tokens(rig) * k, mine = (size_t)rig->layer->tokens * k;
+    uint32_t ranks = rig->data.shape.ranks;
+    size_t mine = (size_t)rig->layer->tokens * rig->data.shape.top_k;
     int32_t *send = calloc(each + 1, sizeof(*send)), *all = calloc(each * ranks + 1, sizeof(*all));
-    int32_t **choices = calloc(ranks, sizeof(*choices));
-    int rc = send && all && choices ? OK : fail(ERR_NOMEM, "the choices of all ranks");
+    int rc = send && all ? OK : fail(ERR_NOMEM, "the choices of all ranks");
 
-    for (uint32_t q = 0; q < ranks && !rc; q++) {
-        choices[q] = malloc((each + 1) * sizeof(**choices));
-        rc = choices[q] ? OK : fail(ERR_NOMEM, "the choices of all ranks");
-    }
     if (!rc)
         rc = device_download(rig->engine->device, send, exec->router.expert, mine * sizeof(*send));
     rc = world_settle(rig->world, rc);
     if (!rc)
         rc = world_gather(rig->world, send, all, each * sizeof(*send));
-    for (uint32_t q = 0; q < ranks && !rc; q++)
-        memcpy(choices[q], all + q * each, each * sizeof(*all));
     free(send);
-    free(all);
     if (rc)
-        free_choices(choices, ranks);
+        free(all);
     else
-        *out = choices;
+        *out = all;
     return rc;
 }
 
 static int make_reference(struct rig *rig, struct exec *exec)
 {
-    uint32_t ranks = rig->data.shape.ranks;
-    int32_t **choices = NULL;
-    int rc = gather_choices(rig, exec, &choices);
+    struct batch_of_tokens batch = { .ranks = (int)rig->data.shape.ranks,
+                                     .tokens = rig->tokens,
+                                     .each = most_tokens(rig) * rig->data.shape.top_k,
+                                     .capacity = rig->capacity };
+    int32_t *choices = NULL;
+    int rc = gather_choices(rig, exec, batch.each, &choices);
 
-    if (!rc) {
-        struct batch_of_tokens batch = { .ranks = (int)ranks,
-                                         .tokens = rig->tokens,
-                                         .expert = (const int32_t *const *)choices,
-                                         .capacity = rig->capacity };
-
+    batch.expert = choices;
+    if (!rc)
         rc = reference_open(&rig->data, &batch, rig->layer->rank, &rig->reference);
-        free_choices(choices, ranks);
-    }
+    free(choices);
     return world_settle(rig->world, rc);
 }
 

@@ -21,48 +21,35 @@ static bool arranged_as_received(const struct trip *trip)
            (trip->geometry->peers == 1 || trip->geometry->local == 1);
 }
 
-static uint64_t chunk_elements(const struct trip *trip)
-{
-    return size_product(size_product(geometry_chunk_rows(trip->geometry), trip->geometry->local),
-                        trip->width);
-}
-
-static struct chunks take(struct arena *arena, uint64_t elements, uint32_t type, uint32_t count)
-{
-    size_t step = (size_t)size_product(elements, dtype_bytes(type));
-
-    return (struct chunks){ arena_take(arena, size_product(elements, count), dtype_bytes(type)),
-                            count > 1 ? step : 0 };
-}
-
 void trip_layout(struct trip *trip, const struct topology *topology, bool keep_in,
                  struct arena *arena)
 {
     const struct geometry *g = trip->geometry;
     uint64_t all = size_product(size_product(trip->experts, g->rows), trip->width);
-    uint64_t chunk = chunk_elements(trip);
+    uint64_t chunk = size_product(size_product(geometry_chunk_rows(g), g->local), trip->width);
+    size_t width = dtype_bytes(trip->dtype);
 
-    trip->home = arena_take(arena, all, dtype_bytes(trip->dtype));
+    trip->home = arena_take(arena, all, width);
     trip->send = leaves_as_it_lies(g) ? (struct chunks){ trip->home, 0 }
-                                      : take(arena, chunk, trip->dtype, g->chunks);
-    trip->recv = stays(g) ? trip->send : take(arena, chunk, trip->dtype, g->chunks);
-    trip->back_send = take(arena, chunk, trip->dtype, g->chunks);
+                                      : chunks_take(arena, chunk, width, g->chunks);
+    trip->recv = stays(g) ? trip->send : chunks_take(arena, chunk, width, g->chunks);
+    trip->back_send = chunks_take(arena, chunk, width, g->chunks);
     if (arranged_as_received(trip)) {
         trip->in = trip->recv;
         trip->out = trip->back_send;
     } else {
-        trip->in = take(arena, chunk, trip->compute_type, keep_in ? g->chunks : 1);
-        trip->out = take(arena, chunk, trip->compute_type, 1);
+        trip->in =
+            chunks_take(arena, chunk, dtype_bytes(trip->compute_type), keep_in ? g->chunks : 1);
+        trip->out = chunks_take(arena, chunk, dtype_bytes(trip->compute_type), 1);
     }
-    trip->back_recv = stays(g) ? trip->back_send : take(arena, chunk, trip->dtype, g->chunks);
-    trip->back = leaves_as_it_lies(g) ? trip->back_recv.base
-                                      : arena_take(arena, all, dtype_bytes(trip->dtype));
+    trip->back_recv = stays(g) ? trip->back_send : chunks_take(arena, chunk, width, g->chunks);
+    trip->back = leaves_as_it_lies(g) ? trip->back_recv.base : arena_take(arena, all, width);
     if (!stays(g))
         trip->scratch = arena_take(
             arena,
             a2a_scratch(trip->algorithm, topology,
                         size_product(size_product(g->local, g->chunk_rows), trip->width)),
-            dtype_bytes(trip->dtype));
+            width);
 }
 
 static int open_a2a(const struct trip *trip, struct wire *wire, const void *send, void *recv,
@@ -154,7 +141,8 @@ static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
                                                .to = (char *)trip->back + start });
 }
 
-/* Between (rows, columns) and (columns, rows) of chunk_rows x D, and between the two types. */
+/* Turns (rows, columns) of blocks of chunk_rows x D into (columns, rows), and one type into the
+ * other. */
 static int rearrange(const struct trip *trip, struct stream *stream, uint64_t rows,
                      uint64_t columns, uint32_t from_type, const void *from, uint32_t to_type,
                      void *to)

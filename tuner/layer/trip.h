@@ -7,7 +7,6 @@
 #define TRIP_H
 
 #include "a2a.h"
-#include "arena.h"
 #include "chunks.h"
 #include "engine.h"
 #include "geometry.h"

@@ -1,11 +1,12 @@
-/* The public face: what callers hand in, and what goes between ranks. */
+/* The public functions of libmoetune: they check what callers hand in, and carry orders and times
+ * between ranks. */
 #include "moetune.h"
 
+#include "agreed.h"
 #include "live.h"
 #include "order.h"
 #include "plan.h"
 #include "shape.h"
-#include "stands.h"
 #include "status.h"
 
 #include <locale.h>
@@ -28,7 +29,7 @@ struct moetune {
     bool ordered;
     uint32_t capacity;
     struct moe_plan plan;
-    struct stands stands;
+    struct agreed agreed;
     double complaint; /* that is to be told at the next exchange; 0: none */
     double took_us[EXCHANGES_KEPT], carry_us;
     uint32_t exchanges;
@@ -156,7 +157,7 @@ void moetune_close(struct moetune *tuner)
     before = speak_plainly(tuner);
     live_close(tuner->live);
     uselocale(before);
-    stands_free(&tuner->stands);
+    agreed_free(&tuner->agreed);
     if (tuner->plain)
         freelocale(tuner->plain);
     free(tuner);
@@ -200,10 +201,10 @@ static void add_exchange(struct moetune *t, double us)
 static uint32_t write_orders(struct moetune *t, uint32_t key, uint32_t room,
                              struct moetune_order *out)
 {
-    struct order orders[1 + STANDS_NEWS] = { { .plan = t->plan, .key = key } };
+    struct order orders[1 + AGREED_NEWS] = { { .plan = t->plan, .key = key } };
     double begun_us = t->options.now_us(t->options.self);
     locale_t before = speak_plainly(t);
-    uint32_t count = stands_orders(&t->stands, t->live, t->capacity, exchange_us(t), room, orders);
+    uint32_t count = agreed_orders(&t->agreed, t->live, t->capacity, exchange_us(t), room, orders);
 
     uselocale(before);
     for (uint32_t i = 0; i < count; i++)
@@ -222,17 +223,17 @@ static uint32_t bucket_of(const struct moetune *t)
 static int obey(struct moetune *t, const struct moetune_order *bytes, uint32_t room, uint32_t key,
                 struct moe_plan *plan)
 {
-    struct order orders[1 + STANDS_NEWS];
+    struct order orders[1 + AGREED_NEWS];
     uint32_t count = 1;
 
     for (uint32_t i = 0; i < count; i++) {
         TRY(order_read(&bytes[i], &t->shape, &orders[i]));
         count = orders[0].more + 1;
-        if (count > room || count > 1 + STANDS_NEWS)
+        if (count > room || count > 1 + AGREED_NEWS)
             return ERR_FORMAT;
     }
     orders[0].stands &= orders[0].key == key;
-    TRY(stands_obey(&t->stands, orders, count, bucket_of(t)));
+    TRY(agreed_obey(&t->agreed, orders, count, bucket_of(t)));
     *plan = orders[0].plan;
     return orders[0].key == key ? OK : ERR_IO;
 }
@@ -241,26 +242,26 @@ static uint32_t more_of(const struct moetune *t, const struct moetune_order *fir
 {
     struct order order;
 
-    return order_read(first, &t->shape, &order) || order.more > STANDS_NEWS ? 0 : order.more;
+    return order_read(first, &t->shape, &order) || order.more > AGREED_NEWS ? 0 : order.more;
 }
 
 /* Every rank comes here: none may stay behind in a broadcast. */
 static int exchange(struct moetune *t)
 {
-    struct moetune_order orders[1 + STANDS_NEWS];
-    uint32_t sum = t->stands.sum;
+    struct moetune_order orders[1 + AGREED_NEWS];
+    uint32_t sum = t->agreed.sum;
     double begun_us;
 
-    t->stands.sum = 0;
+    t->agreed.sum = 0;
     memset(orders, 0, sizeof(orders));
     if (t->live)
-        write_orders(t, sum, 1 + STANDS_NEWS, orders);
+        write_orders(t, sum, 1 + AGREED_NEWS, orders);
     begun_us = t->options.now_us(t->options.self);
     for (uint32_t i = 0; i == 0 || i <= more_of(t, orders); i++)
         if (t->options.broadcast(t->options.self, orders[i].bytes, sizeof(orders[i].bytes)))
             return ERR_IO;
     t->carry_us = t->options.now_us(t->options.self) - begun_us;
-    return obey(t, orders, 1 + STANDS_NEWS, sum, &t->plan) ? ERR_IO : OK;
+    return obey(t, orders, 1 + AGREED_NEWS, sum, &t->plan) ? ERR_IO : OK;
 }
 
 static int ask(struct moetune *t)
@@ -292,10 +293,10 @@ int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
         return MOE_ERR_ARGUMENT;
     t->capacity = capacity;
     t->plan = fallback();
-    t->standing = t->options.broadcast && t->stands.wait && !t->untold;
-    stands_count(&t->stands, capacity);
+    t->standing = t->options.broadcast && t->agreed.wait && !t->untold;
+    agreed_count(&t->agreed, capacity);
     if (t->standing)
-        stands_next(&t->stands, bucket_of(t), &t->plan);
+        agreed_next(&t->agreed, bucket_of(t), &t->plan);
     else
         rc = ask(t);
     t->untold = !t->standing && t->options.largest; /* on every rank, as all or none tell */
@@ -374,7 +375,7 @@ static int tell_broken(struct moetune *t, uint32_t capacity, const struct moe_pl
 static int hear_complaint(struct moetune *t, double us)
 {
     uint32_t capacity = (uint32_t)(us - complaint_least);
-    struct moe_plan plan = stands_plan(&t->stands, capacity / t->options.window);
+    struct moe_plan plan = agreed_plan(&t->agreed, capacity / t->options.window);
 
     return t->live ? tell_broken(t, capacity, &plan) : MOE_OK;
 }
@@ -421,7 +422,7 @@ int moetune_tell(struct moetune *t, double time_us)
     t->asked = t->untold = false;
     if (us > 0 && us < us_most)
         return t->live ? learn(t, us) : MOE_OK;
-    t->stands.wait = 0; /* all ranks have heard it */
+    t->agreed.wait = 0; /* all ranks have heard it */
     if (us == MOETUNE_FAILED)
         return t->live ? learn(t, us) : MOE_OK;
     if (t->live)
@@ -476,17 +477,17 @@ int moetune_spent(struct moetune *t, double us)
 
 int moetune_due(const struct moetune *t)
 {
-    return t ? !t->stands.wait : MOE_ERR_ARGUMENT;
+    return t ? !t->agreed.wait : MOE_ERR_ARGUMENT;
 }
 
 int moetune_known(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
 {
     struct moe_plan known;
 
-    if (!t || !plan || !t->stands.wait)
+    if (!t || !plan || !t->agreed.wait)
         return MOE_ERR_ARGUMENT;
-    stands_count(&t->stands, capacity);
-    stands_next(&t->stands, capacity / t->options.window, &known);
+    agreed_count(&t->agreed, capacity);
+    agreed_next(&t->agreed, capacity / t->options.window, &known);
     give(&known, plan);
     return MOE_OK;
 }
@@ -495,7 +496,7 @@ int moetune_orders(struct moetune *t, struct moetune_order *out, uint32_t room, 
 {
     if (!t || !out || !room || !count || !t->live || !t->ordered)
         return MOE_ERR_ARGUMENT;
-    *count = write_orders(t, t->capacity, room < 1 + STANDS_NEWS ? room : 1 + STANDS_NEWS, out);
+    *count = write_orders(t, t->capacity, room < 1 + AGREED_NEWS ? room : 1 + AGREED_NEWS, out);
     return MOE_OK;
 }
 

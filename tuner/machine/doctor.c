@@ -1,8 +1,9 @@
-/* Each check looks at one thing and adds one finding. */
+/* Checks of ranks and hosts: each looks at one thing and adds one finding. */
 #include "doctor.h"
 
 #include "allowance.h"
 #include "disturbance.h"
+#include "first_line.h"
 #include "gpu_doctor.h"
 #include "host.h"
 #include "json.h"
@@ -129,7 +130,8 @@ static void check_cores(uint32_t ranks, int cores, const char *host, struct find
                      "cores: %u ranks on %d cores of %s", ranks, cores, host);
 }
 
-/* Of ranks that compute on GPUs a core does nothing but queue kernels and wait. */
+/* Checks the cores of ranks that compute on GPUs: such a core does nothing but queue kernels and
+ * wait. */
 static void check_queueing(uint32_t ranks, int cores, double load, const char *host,
                            struct findings *out)
 {
@@ -204,18 +206,6 @@ static void check_load(double load, const char *host, struct findings *out)
                  "load: %.0f %% of the cores of %s are busy", load * 100, host);
 }
 
-static void governor_here(char *word, size_t size)
-{
-    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "r");
-
-    snprintf(word, size, "none");
-    if (file) {
-        if (fgets(word, (int)size, file))
-            word[strcspn(word, "\n")] = 0;
-        fclose(file);
-    }
-}
-
 static void check_governor(const char *word, const char *host, struct findings *out)
 {
     static const struct judgement slow = { FINDING_NOTE,
@@ -288,7 +278,9 @@ static struct condition condition_here(void)
 {
     struct condition c = { .load = load_here(), .cores = allowance_cores() };
 
-    governor_here(c.governor, sizeof(c.governor));
+    if (!first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "", c.governor,
+                    sizeof(c.governor)))
+        snprintf(c.governor, sizeof(c.governor), "none");
     return c;
 }
 

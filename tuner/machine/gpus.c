@@ -1,6 +1,8 @@
-/* Walks the PCI devices; models from the drivers, links from the bus.  Which GPUs are joined by
- * NVLink or xGMI only their vendors' libraries say, and this build has none of them. */
+/* Walks the PCI devices: models come from the drivers, links from the bus.  Which GPUs are joined
+ * by NVLink or xGMI only their vendors' libraries say, and this build has none of them. */
 #include "gpus.h"
+
+#include "first_line.h"
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -21,33 +23,13 @@ static const struct vendor {
 } vendors[] = { { "0x10de", "NVIDIA", "NVLink" }, { "0x1002", "AMD", "xGMI" } };
 enum { VENDORS = sizeof(vendors) / sizeof(vendors[0]) };
 
-/* What follows `name` in the first line that begins with it; "": the first line. */
-static void read_after(const char *path, const char *name, char *text, size_t size)
-{
-    FILE *file = fopen(path, "r");
-    char line[256];
-
-    text[0] = 0;
-    while (file && fgets(line, sizeof(line), file)) {
-        const char *at = line + strlen(name);
-
-        if (strncmp(line, name, strlen(name)) != 0)
-            continue;
-        at += strspn(at, " \t");
-        snprintf(text, size, "%.*s", (int)strcspn(at, "\n"), at);
-        break;
-    }
-    if (file)
-        fclose(file);
-}
-
 static void read_property(const char *root, const char *device, const char *name, char *text,
                           size_t size)
 {
     char path[PATH_BYTES];
 
     snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/%s", root, device, name);
-    read_after(path, "", text, size);
+    first_line(path, "", text, size);
 }
 
 static const struct vendor *vendor_of(const char *root, const char *device)
@@ -71,7 +53,7 @@ static void read_model(const char *root, const char *device, const struct vendor
     read_property(root, device, "product_name", model, sizeof(model));
     if (!*model) {
         snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus/%s/information", root, device);
-        read_after(path, "Model:", model, sizeof(model));
+        first_line(path, "Model:", model, sizeof(model));
     }
     named = strstr(model, vendor->name) != NULL;
     if (!*model)

@@ -1,4 +1,4 @@
-/* fork, exec mpirun, wait. */
+/* Starts ranks by fork() and mpirun, and waits for them. */
 #include "launch.h"
 
 #include "allowance.h"
@@ -182,22 +182,43 @@ void launch_describe_end(int status, char *how, size_t size)
         snprintf(how, size, "the ranks ended with exit code %d", code);
 }
 
-int launch_ranks(const struct launch_where *where, char **argv, int *exit_code)
+/* Input, output and errors for a process group of its own, which no interrupt from the terminal
+ * reaches. */
+static void leave_terminal(const int streams[3])
 {
-    struct sigaction action = { .sa_handler = pass_on };
+    setpgid(0, 0);
+    for (int i = 0; i < 3; i++)
+        dup2(streams[i], i);
+    signal(SIGPIPE, SIG_DFL);
+}
+
+/* mpirun's keeper; `streams` NULL: it shares the caller's terminal. */
+static int spawn(const struct launch_where *where, char **argv, const int streams[3], pid_t *out)
+{
     pid_t supervisor = getpid(), pid;
     struct command *command;
-    char how[128];
-    int status;
 
     TRY(command_make(where, argv, &command));
     fflush(NULL);
     pid = fork();
-    if (pid == 0)
+    if (pid == 0) {
+        if (streams)
+            leave_terminal(streams);
         keeper_become(supervisor, become_mpirun, command);
+    }
     command_free(command);
-    if (pid < 0)
-        return fail(ERR_LAUNCH, "cannot start a process: %s", strerror(errno));
+    *out = pid;
+    return pid < 0 ? fail(ERR_LAUNCH, "cannot start a process: %s", strerror(errno)) : OK;
+}
+
+static int run_ranks(const struct launch_where *where, char **argv, int *exit_code)
+{
+    struct sigaction action = { .sa_handler = pass_on };
+    char how[128];
+    int status;
+    pid_t pid;
+
+    TRY(spawn(where, argv, NULL, &pid));
     child = pid;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -214,15 +235,6 @@ int launch_ranks(const struct launch_where *where, char **argv, int *exit_code)
     return fail(ERR_LAUNCH, "%s", how);
 }
 
-static void become_spoken_to(pid_t supervisor, const struct command *command, int input, int output)
-{
-    setpgid(0, 0);
-    dup2(input, STDIN_FILENO);
-    dup2(output, STDOUT_FILENO);
-    signal(SIGPIPE, SIG_DFL);
-    keeper_become(supervisor, become_mpirun, command);
-}
-
 static int open_pipes(int to[2], int from[2])
 {
     if (pipe2(to, O_CLOEXEC))
@@ -236,27 +248,17 @@ static int open_pipes(int to[2], int from[2])
 
 int launch_start(const struct launch_where *where, char **arguments, struct launched *out)
 {
-    struct command *command;
-    pid_t supervisor = getpid(), pid;
     int to[2], from[2], rc;
+    pid_t pid;
 
-    TRY(command_make(where, arguments, &command));
-    rc = open_pipes(to, from);
-    if (rc) {
-        command_free(command);
-        return rc;
-    }
-    fflush(NULL);
-    pid = fork();
-    if (pid == 0)
-        become_spoken_to(supervisor, command, to[0], from[1]);
-    command_free(command);
+    TRY(open_pipes(to, from));
+    rc = spawn(where, arguments, (const int[]){ to[0], from[1], STDERR_FILENO }, &pid);
     close(to[0]);
     close(from[1]);
-    if (pid < 0) {
+    if (rc) {
         close(to[1]);
         close(from[0]);
-        return fail(ERR_LAUNCH, "cannot start a process: %s", strerror(errno));
+        return rc;
     }
     signal(SIGPIPE, SIG_IGN);
     *out = (struct launched){ .pid = pid, .to = to[1], .from = from[0] };
@@ -323,6 +325,15 @@ static bool gone_within(pid_t pid, int ms, int *status)
 /* The keeper needs a moment, and ends mpirun by force if that does not end its ranks. */
 enum { GENTLE_MS = 10000, TERM_MS = 15000 };
 
+static void end_keeper(pid_t pid, int *status)
+{
+    kill(pid, SIGTERM);
+    if (!gone_within(pid, TERM_MS, status)) {
+        kill(-pid, SIGKILL);
+        waitpid(pid, status, 0);
+    }
+}
+
 void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
 {
     int status = 0;
@@ -331,13 +342,8 @@ void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
         return;
     close(ranks->to);
     close(ranks->from);
-    if (!gently || !gone_within(ranks->pid, GENTLE_MS, &status)) {
-        kill(ranks->pid, SIGTERM);
-        if (!gone_within(ranks->pid, TERM_MS, &status)) {
-            kill(-ranks->pid, SIGKILL);
-            waitpid(ranks->pid, &status, 0);
-        }
-    }
+    if (!gently || !gone_within(ranks->pid, GENTLE_MS, &status))
+        end_keeper(ranks->pid, &status);
     launch_describe_end(status, how, size);
     *ranks = (struct launched){ 0 };
 }
@@ -408,22 +414,12 @@ static pid_t visit(const struct launch_where *where, size_t at)
     char *arguments[] = { "moetune", "--version", NULL };
     struct hosts one = { .list = &where->hosts->list[at], .count = 1, .slots = 1 };
     struct launch_where there = { .ranks = 1, .hosts = &one, .arguments = where->arguments };
-    pid_t supervisor = getpid(), pid;
-    struct command *command;
+    int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    pid_t pid = 0;
 
-    if (command_make(&there, arguments, &command))
-        return -1;
-    pid = fork();
-    if (pid == 0) {
-        int nowhere = open("/dev/null", O_RDWR);
-
-        dup2(nowhere, STDIN_FILENO);
-        dup2(nowhere, STDOUT_FILENO);
-        dup2(nowhere, STDERR_FILENO);
-        setpgid(0, 0);
-        keeper_become(supervisor, become_mpirun, command);
-    }
-    command_free(command);
+    if (spawn(&there, arguments, (const int[]){ nowhere, nowhere, nowhere }, &pid))
+        pid = 0;
+    close(nowhere);
     return pid;
 }
 
@@ -435,11 +431,7 @@ static bool came_back(pid_t pid)
         return false;
     if (gone_within(pid, VISIT_MS, &status))
         return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    kill(-pid, SIGTERM);
-    if (!gone_within(pid, TERM_MS, &status)) {
-        kill(-pid, SIGKILL);
-        waitpid(pid, &status, 0);
-    }
+    end_keeper(pid, &status);
     return false;
 }
 
@@ -466,7 +458,7 @@ int launch_reach(const struct launch_where *where)
 
 int launch_verb(const struct launch_where *where, char **argv)
 {
-    int code, rc = launch_ranks(where, argv, &code);
+    int code, rc = run_ranks(where, argv, &code);
 
     if (rc || code == 1)
         launch_reach(where);

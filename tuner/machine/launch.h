@@ -37,12 +37,9 @@ bool launch_is_rank(void);
 /* True when it is not the first of them, as far as can be said before they have met. */
 bool launch_is_later_rank(void);
 
-/* Runs this very program with the same arguments there and waits.  *exit_code is what they ended
- * with; ERR_LAUNCH if they could not be started, or ended by a signal. */
-int launch_ranks(const struct launch_where *where, char **argv, int *exit_code);
-
-/* The same for a verb that only runs on ranks; when that fails, hosts that cannot be reached are
- * named.  EXIT_CODE_OF_RANKS + their exit code (see verb.h), or an error. */
+/* Runs this very program with the same arguments there and waits; when that fails, hosts that
+ * cannot be reached are named.  EXIT_CODE_OF_RANKS + their exit code (see verb.h), or an error:
+ * ERR_LAUNCH if they could not be started, or ended by a signal. */
 int launch_verb(const struct launch_where *where, char **argv);
 
 /* Starts this program with --version on each host alone, and names those on which that fails.

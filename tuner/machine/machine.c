@@ -1,7 +1,8 @@
-/* Reads /proc, /sys, the libraries' versions and the environment. */
+/* Reads what this machine is from /proc, /sys, the versions of libraries, and the environment. */
 #include "machine.h"
 
 #include "allowance.h"
+#include "first_line.h"
 #include "gpu_list.h"
 #include "gpus.h"
 #include "nvml.h"
@@ -19,33 +20,6 @@
 
 extern char **environ;
 extern char *openblas_get_config(void);
-
-/* The value of the first "name : value" line of a file; false if there is none. */
-static bool read_line(const char *path, const char *name, char *value, size_t size)
-{
-    FILE *file = fopen(path, "r");
-    char line[256];
-    bool found = false;
-
-    while (file && !found && fgets(line, sizeof(line), file))
-        if (!strncmp(line, name, strlen(name)) && strchr(line, ':')) {
-            const char *at = strchr(line, ':') + 1;
-
-            at += strspn(at, " \t");
-            snprintf(value, size, "%.*s", (int)strcspn(at, "\n"), at);
-            found = true;
-        }
-    if (file)
-        fclose(file);
-    return found;
-}
-
-static int64_t memory_kib(const char *name)
-{
-    char value[64];
-
-    return read_line("/proc/meminfo", name, value, sizeof(value)) ? atoll(value) : -1;
-}
 
 /* "OpenBLAS 0.3.21 NO_LAPACKE ..." -> "OpenBLAS 0.3"; the kernels it picked belong to it too. */
 static void compute_library(char *text, size_t size, char *version, size_t version_size)
@@ -113,19 +87,6 @@ static void environment(char *text, size_t size)
 
 /* ---- what /sys knows */
 
-/* The first line of a file without its end; false if there is none. */
-static bool read_first(const char *path, char *text, size_t size)
-{
-    FILE *file = fopen(path, "r");
-    bool found = file && fgets(text, (int)size, file);
-
-    if (file)
-        fclose(file);
-    if (found)
-        text[strcspn(text, "\n")] = 0;
-    return found;
-}
-
 /* "L1d 32K, L2 1024K, L3 32768K" of the first core. */
 static void caches(char *text, size_t size)
 {
@@ -135,13 +96,13 @@ static void caches(char *text, size_t size)
         char path[96], level[8], kind[32], bytes[16];
 
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
-        if (!read_first(path, level, sizeof(level)))
+        if (!first_line(path, "", level, sizeof(level)))
             return;
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/type", i);
-        if (!read_first(path, kind, sizeof(kind)) || !strcmp(kind, "Instruction"))
+        if (!first_line(path, "", kind, sizeof(kind)) || !strcmp(kind, "Instruction"))
             continue;
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        if (read_first(path, bytes, sizeof(bytes)))
+        if (first_line(path, "", bytes, sizeof(bytes)))
             used += (size_t)snprintf(text + used, size - used, "%sL%s%s %s", used ? ", " : "",
                                      level, !strcmp(kind, "Data") ? "d" : "", bytes);
     }
@@ -174,7 +135,7 @@ static bool infiniband(void *self, const char *name)
     char path[192], rate[48];
 
     snprintf(path, sizeof(path), "/sys/class/infiniband/%.64s/ports/1/rate", name);
-    if (!read_first(path, rate, sizeof(rate)))
+    if (!first_line(path, "", rate, sizeof(rate)))
         return false;
     snprintf(out->at, out->size, "InfiniBand %s", rate);
     return true;
@@ -186,7 +147,7 @@ static void describe_link(const char *name, struct text *out)
     long megabits = 0;
 
     snprintf(path, sizeof(path), "/sys/class/net/%.64s/speed", name);
-    if (read_first(path, speed, sizeof(speed)))
+    if (first_line(path, "", speed, sizeof(speed)))
         megabits = atol(speed);
     if (megabits >= 1000 && megabits % 1000 == 0)
         snprintf(out->at, out->size, "Ethernet %ld Gb/s", megabits / 1000);
@@ -201,7 +162,8 @@ static bool interface_up(void *self, const char *name)
     char path[128], state[16];
 
     snprintf(path, sizeof(path), "/sys/class/net/%.64s/operstate", name);
-    if (!strcmp(name, "lo") || !read_first(path, state, sizeof(state)) || strcmp(state, "up") != 0)
+    if (!strcmp(name, "lo") || !first_line(path, "", state, sizeof(state)) ||
+        strcmp(state, "up") != 0)
         return false;
     describe_link(name, self);
     return true;
@@ -249,13 +211,13 @@ static void build(char hex[SHA256_HEX_BYTES])
 
 static void describe_processor(struct host_facts *out)
 {
-    int64_t kib = memory_kib("MemTotal");
-    char blas[128];
+    char blas[128], kib[64];
 
-    if (!read_line("/proc/cpuinfo", "model name", out->device, sizeof(out->device)))
-        read_line("/proc/cpuinfo", "Processor", out->device, sizeof(out->device));
+    if (!first_line("/proc/cpuinfo", "model name\t:", out->device, sizeof(out->device)))
+        first_line("/proc/cpuinfo", "Processor\t:", out->device, sizeof(out->device));
+    first_line("/proc/meminfo", "MemTotal:", kib, sizeof(kib));
     out->free_bytes = allowance_free_bytes();
-    out->memory_gib = kib < 0 ? 0 : (uint32_t)((kib + (1 << 19)) >> 20);
+    out->memory_gib = (uint32_t)((atoll(kib) + (1 << 19)) >> 20);
     world_library(out->comm_library, sizeof(out->comm_library));
     compute_library(out->compute_library, sizeof(out->compute_library), blas, sizeof(blas));
     snprintf(out->versions, sizeof(out->versions), "moetune %s, %s", MOETUNE_VERSION, blas);
@@ -291,7 +253,7 @@ static void describe_gpu(int number, struct host_facts *out)
              gpus.nccl / 100 % 100);
     snprintf(out->compute_library, sizeof(out->compute_library), "cuBLAS %d.%d", gpus.blas / 1000,
              gpus.blas / 10 % 100);
-    read_first("/sys/module/nvidia/version", driver, sizeof(driver));
+    first_line("/sys/module/nvidia/version", "", driver, sizeof(driver));
     snprintf(out->versions, sizeof(out->versions),
              "moetune %s, driver %s, CUDA %d.%d, NCCL patch %d", MOETUNE_VERSION,
              *driver ? driver : "unknown", gpus.runtime / 1000, gpus.runtime / 10 % 100,
@@ -362,9 +324,8 @@ static uint32_t ranks_beside(const struct host_facts *facts, uint32_t ranks,
     return count;
 }
 
-/* Of one rank, in GiB; the least over the ranks.  What the context of each takes on a GPU, and what
- * wires and libraries keep there, is left out of account by the other fifth.   NAN where it is not
- * known of any host. */
+/* Memory that a rank may use, in GiB, the least over the ranks; NAN where it is not known of any
+ * host.  A fifth is left for what the context of each rank, wires and libraries take on a GPU. */
 static double least_memory(const struct host_facts *facts, uint32_t ranks)
 {
     int64_t least = INT64_MAX;
@@ -400,9 +361,8 @@ static uint32_t units_of(const struct host_facts *f)
 static bool share_gpu(const struct host_facts *facts, uint32_t ranks)
 {
     for (uint32_t i = 0; i < ranks; i++)
-        for (uint32_t j = 0; j < i && *facts[i].bus; j++)
-            if (!strcmp(facts[i].bus, facts[j].bus) && !strcmp(facts[i].host, facts[j].host))
-                return true;
+        if (*facts[i].bus && ranks_beside(facts, ranks, &facts[i]) > 1)
+            return true;
     return false;
 }
 

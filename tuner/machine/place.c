@@ -1,4 +1,5 @@
-/* Options, allocation and GPUs become a place. */
+/* Decides where ranks are to be, from options, the allocation of a batch system, and the GPUs there
+ * are. */
 #include "place.h"
 
 #include "allowance.h"
@@ -63,7 +64,7 @@ static int check_virtual(const struct place_setup *s)
                : OK;
 }
 
-int place_launch(const struct place_setup *s, struct hosts *hosts, struct launch_where *where)
+static int find_ranks(const struct place_setup *s, struct hosts *hosts, struct launch_where *where)
 {
     int rc;
 
@@ -88,7 +89,7 @@ int place_find(const struct place_setup *s, struct hosts *hosts, struct launch_w
 {
     struct cluster alone;
 
-    TRY(place_launch(s, hosts, where));
+    TRY(find_ranks(s, hosts, where));
     if (s->virtual.ranks) {
         TRY(discover_place(where, s->device, 0, &alone));
         virtual_cluster(&s->virtual, s->ranks_per_node, &alone, here);
@@ -96,18 +97,6 @@ int place_find(const struct place_setup *s, struct hosts *hosts, struct launch_w
     }
     say_if_shared(where, s->device);
     return discover_place(where, s->device, s->ranks_per_node, here);
-}
-
-int place_run(const struct place_setup *s, char **argv)
-{
-    struct launch_where where;
-    struct hosts hosts;
-    int rc = place_launch(s, &hosts, &where);
-
-    if (!rc)
-        rc = launch_verb(&where, argv);
-    hosts_free(&hosts);
-    return rc;
 }
 
 static int check_ranks(const struct place_setup *s, int ranks)
@@ -131,8 +120,7 @@ int place_check_started(const struct place_setup *s, const struct world *world)
     return rc;
 }
 
-int place_join(const struct place_setup *s,
-               int (*on_rank)(struct world *world, const void *options), const void *options)
+static int join_ranks(const struct place_setup *s, const struct place_verb *verb)
 {
     struct world *world;
     int rc;
@@ -140,7 +128,24 @@ int place_join(const struct place_setup *s,
     TRY(world_open(s->virtual.ranks ? 0 : (int)s->ranks_per_node, &world));
     rc = place_check_started(s, world);
     if (!rc)
-        rc = on_rank(world, options);
+        rc = verb->on_rank(world, verb->options);
     world_close(world);
+    return rc;
+}
+
+int place_run(const struct place_setup *s, char **argv, const struct place_verb *verb)
+{
+    struct launch_where where;
+    struct hosts hosts;
+    int rc;
+
+    if (launch_is_rank())
+        return join_ranks(s, verb);
+    rc = find_ranks(s, &hosts, &where);
+    if (!rc && verb->check)
+        rc = verb->check(&where, verb->options);
+    if (!rc)
+        rc = launch_verb(&where, argv);
+    hosts_free(&hosts);
     return rc;
 }

@@ -15,7 +15,7 @@ struct place_setup {
     struct virtual_options virtual;
 };
 
-/* Of struct place_setup, but for `hosts` and `virtual`: those have virtual_rows. */
+/* Options that fill struct place_setup, but for `hosts` and `virtual`, which has virtual_rows. */
 extern const struct option_row place_rows[];
 #define PLACE_DEFAULTS                                                                             \
     {                                                                                              \
@@ -26,19 +26,18 @@ extern const struct option_row place_rows[];
 int place_find(const struct place_setup *setup, struct hosts *hosts, struct launch_where *where,
                struct cluster *here);
 
-/* For verbs that only run on ranks: where those would be started.  The caller frees `hosts`,
- * also after a failure. */
-int place_launch(const struct place_setup *setup, struct hosts *hosts, struct launch_where *where);
-
-/* Starts them there: with this very command line, which then finds itself on a rank.
- * EXIT_CODE_OF_RANKS + their exit code (see verb.h), or an error. */
-int place_run(const struct place_setup *setup, char **argv);
-
-/* On a rank: ERR_ARGUMENT, on every rank after one message, for what the launcher has not done. */
+/* On a rank that a launcher started: ERR_ARGUMENT, on every rank after one message, for what it has
+ * not done. */
 int place_check_started(const struct place_setup *setup, const struct world *world);
 
-/* On such a rank: what it does in their world. */
-int place_join(const struct place_setup *setup,
-               int (*on_rank)(struct world *world, const void *options), const void *options);
+/* A verb that only runs on ranks.  On one of them: what it does in their world.  Elsewhere `check`
+ * (NULL: nothing) may say no before any rank is started; then they are, with this very command
+ * line, and the return is EXIT_CODE_OF_RANKS + their exit code (see verb.h), or an error. */
+struct place_verb {
+    int (*check)(const struct launch_where *where, const void *options);
+    int (*on_rank)(struct world *world, const void *options);
+    const void *options;
+};
+int place_run(const struct place_setup *setup, char **argv, const struct place_verb *verb);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a survey says about the machine. */
+/* Runs a survey on the ranks and turns its times into the model fields of a cluster. */
 #include "probe.h"
 
 #include "rank_speeds.h"
@@ -147,21 +147,6 @@ static int read_all(struct survey *s)
     return OK;
 }
 
-static int new_probe(int ranks, struct probe **out)
-{
-    struct probe *probe = calloc(1, sizeof(*probe));
-
-    if (probe)
-        probe->ranks = calloc((size_t)ranks, sizeof(*probe->ranks));
-    if (!probe || !probe->ranks) {
-        probe_close(probe);
-        return fail(ERR_NOMEM, "what is known of %d ranks", ranks);
-    }
-    probe->rank_count = ranks;
-    *out = probe;
-    return OK;
-}
-
 static int measure(const struct probe_setup *setup, struct survey *survey)
 {
     TRY(survey_open(survey, setup->seed));
@@ -170,35 +155,29 @@ static int measure(const struct probe_setup *setup, struct survey *survey)
     return read_all(survey);
 }
 
-static int survey_and_read(const struct probe_setup *setup, struct probe *probe)
+int probe_open(const struct probe_setup *setup, const struct cluster *known, struct probe **out)
 {
+    int ranks = world_topology(setup->world)->ranks;
+    struct probe *probe = calloc(1, sizeof(*probe));
     struct survey *survey = calloc(1, sizeof(*survey));
-    int rc = world_settle(setup->world, survey ? OK : fail(ERR_NOMEM, "a survey"));
+    struct probe_rank *list = calloc((size_t)ranks, sizeof(*list));
+    int rc = probe && survey && list ? OK : fail(ERR_NOMEM, "what is known of %d ranks", ranks);
 
-    if (survey) {
+    rc = world_settle(setup->world, rc);
+    if (!rc) {
+        probe->model = *known;
+        probe->ranks = list;
+        probe->rank_count = ranks;
         survey->probe = probe;
         survey->world = setup->world;
         survey->engine = setup->engine;
-    }
-    if (!rc)
         rc = measure(setup, survey);
-    if (survey)
         survey_close(survey);
-    free(survey);
-    return rc;
-}
-
-int probe_open(const struct probe_setup *setup, const struct cluster *known, struct probe **out)
-{
-    struct probe *probe = NULL;
-    int rc = world_settle(setup->world, new_probe(world_topology(setup->world)->ranks, &probe));
-
-    if (!rc) {
-        probe->model = *known;
-        rc = survey_and_read(setup, probe);
     }
+    free(survey);
     if (rc) {
-        probe_close(probe);
+        free(list);
+        free(probe);
         return rc;
     }
     *out = probe;

@@ -1,4 +1,4 @@
-/* Asks the model's worker for one step. */
+/* Asks a modelled worker how long one step takes. */
 #include "replay.h"
 
 #include "status.h"
@@ -6,15 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-
-static struct cluster without_noise(const struct cluster *cluster)
-{
-    struct cluster c = *cluster;
-
-    snprintf(c.backend, sizeof(c.backend), "sim");
-    c.noise_percent = c.outlier_percent = c.drift_percent = 0;
-    return c;
-}
 
 static bool can_be_modelled(const struct cluster *c)
 {
@@ -29,12 +20,14 @@ static bool can_be_modelled(const struct cluster *c)
 double replay_ns(const struct cluster *cluster, const struct moe_shape *shape,
                  const struct moe_plan *plan, uint64_t capacity)
 {
-    struct cluster c = without_noise(cluster);
-    struct order layer = { .kind = ORDER_LAYER, .shape = *shape, .limit_bytes = INT64_MAX };
+    struct cluster c = *cluster;
+    struct order layer = { .kind = ORDER_LAYER, .shape = *shape, .memory_limit_bytes = INT64_MAX };
     struct order step = { .kind = ORDER_STEP, .plan = *plan, .capacity = capacity };
     struct reply reply = { .state = TRIAL_FAILED };
     struct worker *worker = NULL;
 
+    snprintf(c.backend, sizeof(c.backend), "sim");
+    c.noise_percent = c.outlier_percent = c.drift_percent = 0;
     if (!can_be_modelled(&c) || worker_open_model(&c, 0, &worker))
         return NAN;
     worker_do(worker, &layer, &reply);

@@ -1,4 +1,5 @@
-/* Kernels, links and steps: in what sizes, and how long each is worth doing. */
+/* The list of what a probe times: kernels, links and steps, in which sizes, and how long each is
+ * worth doing. */
 #include "survey.h"
 
 #include "plan.h"
@@ -84,36 +85,23 @@ static int find_partners(struct survey *s)
 
 /* ---- what is measured */
 
-static int add(struct survey *s, enum subject_kind kind, struct subject **out)
-{
-    *out = timetable_add(&s->table, kind);
-    return *out ? OK : ERR_NOMEM; /* on all ranks or on none */
-}
-
 static int add_kernels(struct survey *s)
 {
     struct subject *x;
 
-    TRY(add(s, SUBJECT_EMPTY, &x));
-    TRY(add(s, SUBJECT_LAUNCH, &x));
+    TRY(timetable_add(&s->table, SUBJECT_EMPTY, &x));
+    TRY(timetable_add(&s->table, SUBJECT_LAUNCH, &x));
     x->chore.launches = x->repeats = LAUNCHES;
-    TRY(add(s, SUBJECT_COPY, &x));
+    TRY(timetable_add(&s->table, SUBJECT_COPY, &x));
     x->chore.copies = 1;
     for (int i = 0; i < PROBE_PRODUCTS; i++) {
-        TRY(add(s, SUBJECT_PRODUCT, &x));
+        TRY(timetable_add(&s->table, SUBJECT_PRODUCT, &x));
         x->chore.products = 1;
         x->chore.rows = product_rows[i];
         TRY(timetable_lengthen(&s->table, x));
     }
-    return OK;
-}
-
-static int add_speeds(struct survey *s)
-{
-    struct subject *x;
-
     for (int i = 0; i < SPEEDS; i++) {
-        TRY(add(s, SUBJECT_SPEED, &x));
+        TRY(timetable_add(&s->table, SUBJECT_SPEED, &x));
         x->chore.products = 1;
         x->chore.rows = SPEED_ROWS;
     }
@@ -123,7 +111,7 @@ static int add_speeds(struct survey *s)
 static int add_exchange(struct survey *s, enum subject_kind kind, enum link_level level, int copies,
                         size_t bytes, struct subject **out)
 {
-    TRY(add(s, kind, out));
+    TRY(timetable_add(&s->table, kind, out));
     (*out)->level = level;
     (*out)->messages = copies * s->most_partners[level];
     (*out)->bytes = (double)bytes;
@@ -199,7 +187,7 @@ static int add_overlap(struct survey *s, enum link_level level)
     TRY(add_exchange(s, SUBJECT_COMM, level, 1, bytes, &comm));
     TRY(timetable_try(&s->table, comm, &exchange_ns));
     comm->chore.exchanges = at_most(OVERLAP_NS / (exchange_ns + 1), OVERLAP_EXCHANGES);
-    TRY(add(s, SUBJECT_COMPUTE, &compute));
+    TRY(timetable_add(&s->table, SUBJECT_COMPUTE, &compute));
     compute->level = level;
     compute->chore.products = 1;
     compute->chore.rows = OVERLAP_ROWS;
@@ -244,22 +232,14 @@ static void choose_layer(const struct topology *t, struct probe *probe)
 
 static int open_layer(struct survey *s, uint64_t seed)
 {
-    const struct topology *t = world_topology(s->world);
-    uint32_t *tokens = calloc((size_t)t->ranks, sizeof(*tokens));
     struct data data = { .seed = seed };
-    int rc = world_settle(s->world, tokens ? OK : fail(ERR_NOMEM, "%d ranks", t->ranks));
 
-    choose_layer(t, s->probe);
+    choose_layer(world_topology(s->world), s->probe);
     data.shape = s->probe->shape;
-    for (int q = 0; tokens && q < t->ranks; q++)
-        tokens[q] = data.shape.tokens;
-    if (!rc)
-        rc = rig_open(s->world, s->engine, &data, tokens, 1, &s->rig);
-    free(tokens);
-    TRY(rc);
+    TRY(rig_open(s->world, s->engine, &data, NULL, 1, &s->rig));
     s->probe->capacity = s->rig->capacity;
-    TRY(trial_open(s->rig, &s->probe->plan, &s->trial));
-    return trial_warm(&s->trial, 2);
+    TRY(runner_open(s->rig, &s->probe->plan, &s->runner));
+    return runner_warm(&s->runner, 2);
 }
 
 static int add_steps(struct survey *s, uint64_t seed)
@@ -267,9 +247,9 @@ static int add_steps(struct survey *s, uint64_t seed)
     struct subject *x;
 
     TRY(open_layer(s, seed));
-    s->table.trial = &s->trial;
+    s->table.runner = &s->runner;
     for (int i = 0; i < SURVEY_STEPS; i++)
-        TRY(add(s, SUBJECT_STEP, &x));
+        TRY(timetable_add(&s->table, SUBJECT_STEP, &x));
     return OK;
 }
 
@@ -299,14 +279,13 @@ int survey_open(struct survey *s, uint64_t seed)
     TRY(find_partners(s));
     TRY(open_bench(s));
     TRY(add_kernels(s));
-    TRY(add_speeds(s));
     TRY(add_links(s));
     return add_steps(s, seed);
 }
 
 void survey_close(struct survey *s)
 {
-    trial_close(&s->trial);
+    runner_close(&s->runner);
     rig_close(s->rig);
     timetable_free(&s->table);
     workbench_close(&s->bench);

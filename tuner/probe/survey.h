@@ -15,7 +15,7 @@ struct survey {
     struct workbench bench;
     struct timetable table;
     struct rig *rig;
-    struct trial trial;
+    struct runner runner;
     int partners[LINK_LEVELS][PARTNERS_MAX], partner_count[LINK_LEVELS];
     int most_partners[LINK_LEVELS]; /* over the ranks; 0: no rank has this kind of link */
 };

@@ -1,4 +1,4 @@
-/* Tries, rounds and medians. */
+/* Times chores: first tries to see how long each takes, then shuffled rounds, then medians. */
 #include "timetable.h"
 
 #include "host.h"
@@ -11,19 +11,15 @@
 
 enum { WORTH_NS = 2000000, REPEATS_MOST = 32 };
 
-struct subject *timetable_add(struct timetable *table, enum subject_kind kind)
+int timetable_add(struct timetable *table, enum subject_kind kind, struct subject **out)
 {
-    struct subject *s;
-
-    if (table->count == TIMETABLE_SUBJECTS) {
-        fail(ERR_NOMEM, "more than %d things to measure", TIMETABLE_SUBJECTS);
-        return NULL;
-    }
-    s = &table->subjects[table->count++];
-    memset(s, 0, sizeof(*s));
-    s->kind = kind;
-    s->repeats = 1;
-    return s;
+    if (table->count == TIMETABLE_SUBJECTS)
+        return fail(ERR_NOMEM, "more than %d things to measure", TIMETABLE_SUBJECTS);
+    *out = &table->subjects[table->count++];
+    memset(*out, 0, sizeof(**out));
+    (*out)->kind = kind;
+    (*out)->repeats = 1;
+    return OK;
 }
 
 struct turn {
@@ -45,10 +41,12 @@ static int take_turn(void *self)
 static int time_one(struct timetable *table, const struct subject *s, int64_t *ns, int64_t *own_ns)
 {
     struct turn turn = { table, s, 0 };
+    struct measured measured;
 
     if (s->kind == SUBJECT_STEP)
-        return trial_step(table->trial, STEP_BOTH, ns);
-    TRY(measure_once(table->world, table->bench->engine, take_turn, &turn, ns));
+        return runner_step(table->runner, STEP_BOTH, ns);
+    TRY(measure_once(table->world, table->bench->engine, NULL, take_turn, &turn, &measured));
+    *ns = measured.ns;
     *own_ns = turn.ns;
     return OK;
 }

@@ -2,7 +2,7 @@
 #ifndef TIMETABLE_H
 #define TIMETABLE_H
 
-#include "trial.h"
+#include "runner.h"
 #include "workbench.h"
 
 #include "partners.h"
@@ -35,16 +35,16 @@ struct subject {
 
 struct timetable {
     struct world *world;
-    struct workbench *bench; /* borrowed, as is the layer's trial */
-    struct trial *trial;
+    struct workbench *bench; /* borrowed, as is the layer's runner */
+    struct runner *runner;
     struct subject subjects[TIMETABLE_SUBJECTS];
     int count;
     uint32_t rounds;
     double seconds; /* that the rounds took */
 };
 
-/* Room for one more, zeroed; NULL, said once, if there is none. */
-struct subject *timetable_add(struct timetable *table, enum subject_kind kind);
+/* One more, zeroed; ERR_NOMEM, on all ranks or on none, if there is no room. */
+int timetable_add(struct timetable *table, enum subject_kind kind, struct subject **out);
 
 /* The time of one go after a first one that warms up: the least of two.  Collective. */
 int timetable_try(struct timetable *table, struct subject *subject, int64_t *ns);

@@ -1,4 +1,5 @@
-/* Three ways to reach the ranks; one way to lose them. */
+/* Three ways to reach the ranks (started here, around us, modelled), and one way to find out that
+ * they are lost. */
 #include "crew.h"
 
 #include "fault.h"
@@ -16,7 +17,6 @@
 struct crew {
     struct crew_setup setup;
     struct worker *worker; /* in this process: around us, or modelled */
-    struct world *world;   /* borrowed; NULL when modelled */
     struct launched ranks;
     bool reached; /* the ranks have answered once since they were started */
     uint32_t starts;
@@ -25,46 +25,21 @@ struct crew {
     uint64_t steps; /* that were timed */
 };
 
-static int new_crew(const struct crew_setup *setup, struct crew **out)
+int crew_open(const struct crew_setup *setup, struct crew **out)
 {
-    *out = calloc(1, sizeof(**out));
-    if (!*out)
-        return fail(ERR_NOMEM, "a crew");
-    (*out)->setup = *setup;
-    return OK;
-}
+    struct crew *crew = calloc(1, sizeof(*crew));
+    int rc = crew ? OK : fail(ERR_NOMEM, "a crew");
 
-int crew_open_launched(const struct crew_setup *setup, struct crew **out)
-{
-    return new_crew(setup, out);
-}
-
-int crew_open_around(struct world *world, const struct crew_setup *setup, struct crew **out)
-{
-    struct crew *crew = NULL;
-    int rc;
-
-    TRY(new_crew(setup, &crew));
-    crew->world = world;
-    TRY_OUT(worker_open(world, setup->device, &crew->worker));
-    *out = crew;
-    return OK;
-out:
-    crew_close(crew);
-    return rc;
-}
-
-int crew_open_model(const struct cluster *cluster, uint64_t seed, struct crew **out)
-{
-    struct crew *crew = NULL;
-    int rc;
-
-    TRY(new_crew(&(struct crew_setup){ .device = NULL }, &crew));
-    TRY_OUT(worker_open_model(cluster, seed, &crew->worker));
-    *out = crew;
-    return OK;
-out:
-    crew_close(crew);
+    TRY(rc);
+    crew->setup = *setup;
+    if (setup->model)
+        rc = worker_open_model(setup->model, setup->seed, &crew->worker);
+    else if (setup->world)
+        rc = worker_open(setup->world, setup->device, &crew->worker);
+    if (rc)
+        free(crew);
+    else
+        *out = crew;
     return rc;
 }
 
@@ -123,12 +98,6 @@ static bool stopped(const struct crew *crew)
     return crew->setup.stop && *crew->setup.stop;
 }
 
-/* However long the order may still take. */
-static bool is_late(const struct crew *crew)
-{
-    return crew->steps && crew->setup.deadline_ns && host_clock_ns() >= crew->setup.deadline_ns;
-}
-
 /* The next reply among whatever else ranks print. */
 static int await(struct crew *crew, struct reply *reply)
 {
@@ -146,8 +115,8 @@ static int await(struct crew *crew, struct reply *reply)
             note("a rank says: %.200s", line);
         if (rc == ERR_LAUNCH || (stopped(crew) && !crew->reached))
             return ERR_LAUNCH; /* while they are being started there is no step to finish */
-        if (is_late(crew))
-            return ERR_CUT;
+        if (crew->steps && crew->setup.deadline_ns && host_clock_ns() >= crew->setup.deadline_ns)
+            return ERR_CUT; /* however long the order may still take */
         if (host_clock_ns() > deadline)
             return UNSUPPORTED;
         if (crew->setup.idle)
@@ -219,7 +188,7 @@ int crew_do(struct crew *crew, const struct order *order, struct reply *reply)
         crew->layer = *order;
         crew->has_layer = true;
     }
-    if (crew->world) {
+    if (crew->setup.world) {
         TRY(lead_watched(crew, order, reply));
         return reply->broken ? fail(ERR_WIRE, "the ranks can do no more: %s", reply->message) : OK;
     }
@@ -246,7 +215,7 @@ void crew_close(struct crew *crew)
 
     if (!crew)
         return;
-    if (crew->worker && crew->world)
+    if (crew->worker && crew->setup.world)
         worker_lead(crew->worker, &quit, &reply);
     worker_close(crew->worker);
     if (crew->ranks.pid) {

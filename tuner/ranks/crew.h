@@ -13,9 +13,14 @@
 
 struct crew;
 
+/* The ranks are those of a world that a launcher started, of which this is rank 0 and the others
+ * follow; or those of a modelled cluster; or they are started here, at `where`. */
 struct crew_setup {
-    struct launch_where where; /* for ranks that are started here */
-    uint32_t ranks_per_node;   /* 0: as found */
+    struct world *world;         /* borrowed; NULL: there is none */
+    const struct cluster *model; /* NULL: none */
+    uint64_t seed;               /* of the model's noise */
+    struct launch_where where;
+    uint32_t ranks_per_node; /* 0: as found */
     const char *device;
     struct virtual_options virtual;
     double timeout_s;    /* for one order */
@@ -26,13 +31,8 @@ struct crew_setup {
     void *self;
 };
 
-/* Starts nothing before the first order. */
-int crew_open_launched(const struct crew_setup *setup, struct crew **out);
-
-/* Rank 0 of a world that a launcher started; the other ranks follow. */
-int crew_open_around(struct world *world, const struct crew_setup *setup, struct crew **out);
-
-int crew_open_model(const struct cluster *cluster, uint64_t seed, struct crew **out);
+/* Starts no ranks before the first order. */
+int crew_open(const struct crew_setup *setup, struct crew **out);
 void crew_close(struct crew *crew); /* ends the ranks; NULL is fine */
 
 /* OK with a reply, whatever became of the trial; TRIAL_TIMEOUT and TRIAL_CRASHED are made here.

@@ -1,4 +1,4 @@
-/* Orders and replies as text. */
+/* Writes orders and replies as text, and reads them. */
 #include "work.h"
 
 #include "plan.h"
@@ -17,7 +17,8 @@ void order_format(const struct order *order, char line[WORK_LINE_BYTES])
     if (moe_plan_format(&order->plan, plan, sizeof(plan)) < 0)
         plan[0] = 0;
     snprintf(line, WORK_LINE_BYTES, "moetune-order %d %" PRIu64 " %" PRId64 " %" PRIu64 "|%s|%s|",
-             (int)order->kind, order->seed, order->limit_bytes, order->capacity, shape, plan);
+             (int)order->kind, order->seed, order->memory_limit_bytes, order->capacity, shape,
+             plan);
 }
 
 int order_parse(const char *line, struct order *out)
@@ -27,7 +28,7 @@ int order_parse(const char *line, struct order *out)
     int kind, n;
 
     n = sscanf(line, "moetune-order %d %" SCNu64 " %" SCNd64 " %" SCNu64 "|%159[^|]|%63[^|]|",
-               &kind, &order.seed, &order.limit_bytes, &order.capacity, shape, plan);
+               &kind, &order.seed, &order.memory_limit_bytes, &order.capacity, shape, plan);
     if (n < 4 || kind < 0 || kind >= ORDER_KINDS || (n > 4 && shape_parse(shape, &order.shape)))
         return ERR_FORMAT;
     if (n > 5 && plan_parse(plan, &order.plan))

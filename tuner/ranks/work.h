@@ -3,8 +3,8 @@
 #ifndef WORK_H
 #define WORK_H
 
+#include "runner.h"
 #include "store.h"
-#include "trial.h"
 
 enum order_kind {
     ORDER_LAYER, /* set up this layer; what was open is closed */
@@ -18,8 +18,8 @@ struct order {
     enum order_kind kind;
     struct moe_shape shape; /* LAYER */
     uint64_t seed;
-    int64_t limit_bytes; /* LAYER: what a rank may allocate for it and all open plans */
-    uint64_t capacity;   /* STEP */
+    int64_t memory_limit_bytes; /* LAYER: what a rank may allocate for it and all open plans */
+    uint64_t capacity;          /* STEP */
     struct moe_plan plan;
     uint64_t sample; /* STEP: its number in the database, which a modelled machine draws its noise
                       * by; 0: none */

@@ -1,4 +1,4 @@
-/* Executes orders on a rank; plans stay open until memory is short. */
+/* Executes orders on a rank; prepared plans stay open until memory is short. */
 #include "worker.h"
 
 #include "account.h"
@@ -29,9 +29,9 @@ struct worker {
     struct rig *rig;
     struct rig *proof; /* where plans are checked: at one capacity, so that one reference serves */
     struct account_machine machine;
-    int64_t sharers;             /* ranks whose device has the same memory, this one included */
-    int64_t limit_bytes;         /* of all that is allocated for the layer */
-    struct trial open[OPEN_MAX]; /* most recently used first */
+    int64_t sharers;              /* ranks whose device has the same memory, this one included */
+    int64_t memory_limit_bytes;   /* of all that is allocated for the layer */
+    struct runner open[OPEN_MAX]; /* most recently used first */
     int open_count;
     struct moe_plan checked[SEARCH_ARMS_MAX];
     int checked_count;
@@ -138,32 +138,23 @@ int worker_open_virtual(const struct virtual_options *virtual, uint32_t ranks_pe
     struct worker *worker = calloc(1, sizeof(*worker));
     int rc = worker ? fault_setup(0) : fail(ERR_NOMEM, "a worker");
 
-    if (!rc)
-        rc = virtual_open(virtual, ranks_per_node, device, &worker->world, &worker->engine);
-    if (rc) {
-        free(worker);
-        return rc;
-    }
+    TRY_OUT(rc);
+    TRY_OUT(virtual_open(virtual, ranks_per_node, device, &worker->world, &worker->engine));
     worker->owns_world = true;
     look_at_device(worker);
-    rc = open_watch(worker->world, worker);
-    if (rc)
-        worker_close(worker);
-    else
-        *out = worker;
+    TRY_OUT(open_watch(worker->world, worker));
+    *out = worker;
+    return OK;
+out:
+    worker_close(worker);
     return rc;
-}
-
-static void close_plans(struct worker *worker)
-{
-    while (worker->open_count)
-        trial_close(&worker->open[--worker->open_count]);
 }
 
 /* What can be opened again. */
 static void close_kept(struct worker *worker)
 {
-    close_plans(worker);
+    while (worker->open_count)
+        runner_close(&worker->open[--worker->open_count]);
     rig_close(worker->proof);
     worker->proof = NULL;
 }
@@ -192,16 +183,8 @@ void worker_close(struct worker *worker)
 static int open_rig(struct worker *worker, const struct moe_shape *shape, struct rig **out)
 {
     struct data data = { .shape = *shape, .seed = worker->data.seed };
-    uint32_t *tokens = malloc(shape->ranks * sizeof(*tokens));
-    int rc;
 
-    for (uint32_t q = 0; tokens && q < shape->ranks; q++)
-        tokens[q] = shape->tokens;
-    rc = world_settle(worker->world, tokens ? OK : fail(ERR_NOMEM, "%u ranks", shape->ranks));
-    if (!rc)
-        rc = rig_open(worker->world, &worker->engine, &data, tokens, 1, out);
-    free(tokens);
-    return rc;
+    return rig_open(worker->world, &worker->engine, &data, NULL, 1, out);
 }
 
 static int refuse(const char *what, int64_t needed, int64_t there, const char *how)
@@ -231,9 +214,9 @@ static int set_layer(struct worker *worker, const struct order *order)
 
     close_layer(worker);
     worker->data = (struct data){ .shape = order->shape, .seed = order->seed };
-    worker->limit_bytes = order->limit_bytes;
-    if (bytes > worker->limit_bytes)
-        return refuse("the layer", bytes, worker->limit_bytes, "allowed");
+    worker->memory_limit_bytes = order->memory_limit_bytes;
+    if (bytes > worker->memory_limit_bytes)
+        return refuse("the layer", bytes, worker->memory_limit_bytes, "allowed");
     TRY(ask_for(worker, "the layer", bytes));
     return open_rig(worker, &order->shape, &worker->rig);
 }
@@ -257,19 +240,19 @@ static bool was_checked(const struct worker *worker, const struct moe_plan *plan
     return false;
 }
 
-/* Once per plan and layer. */
+/* Compares a plan with the reference, once per plan and layer. */
 static int check(struct worker *worker, const struct moe_plan *plan)
 {
-    struct trial proof = { 0 };
+    struct runner proof = { 0 };
     double error;
     int rc;
 
     if (!worker->machine.checks || was_checked(worker, plan))
         return OK;
     TRY(open_proof(worker));
-    TRY(trial_open(worker->proof, plan, &proof));
+    TRY(runner_open(worker->proof, plan, &proof));
     rc = rig_check(worker->proof, proof.exec, &error);
-    trial_close(&proof);
+    runner_close(&proof);
     if (!rc && worker->checked_count < SEARCH_ARMS_MAX)
         worker->checked[worker->checked_count++] = *plan;
     return rc;
@@ -277,10 +260,10 @@ static int check(struct worker *worker, const struct moe_plan *plan)
 
 static void to_front(struct worker *worker, int i)
 {
-    struct trial trial = worker->open[i];
+    struct runner runner = worker->open[i];
 
-    memmove(worker->open + 1, worker->open, (size_t)i * sizeof(trial));
-    worker->open[0] = trial;
+    memmove(worker->open + 1, worker->open, (size_t)i * sizeof(runner));
+    worker->open[0] = runner;
 }
 
 static bool find(struct worker *worker, const struct order *order)
@@ -302,13 +285,14 @@ static int make_room(struct worker *worker, const struct order *order)
     int64_t layer = account_layer(shape, machine), check = 0;
     int64_t needed = account_alone(shape, machine, &order->plan, order->capacity);
 
-    if (needed > worker->limit_bytes)
-        return refuse("this plan", needed, worker->limit_bytes, "allowed");
+    if (needed > worker->memory_limit_bytes)
+        return refuse("this plan", needed, worker->memory_limit_bytes, "allowed");
     for (int i = 0; i < worker->open_count; i++)
         needed = account_sum(needed, worker->open[i].memory_bytes - layer);
-    while (worker->open_count && (needed > worker->limit_bytes || worker->open_count == OPEN_MAX)) {
+    while (worker->open_count &&
+           (needed > worker->memory_limit_bytes || worker->open_count == OPEN_MAX)) {
         needed -= worker->open[worker->open_count - 1].memory_bytes - layer;
-        trial_close(&worker->open[--worker->open_count]);
+        runner_close(&worker->open[--worker->open_count]);
     }
     if (!was_checked(worker, &order->plan))
         check = account_check(shape, machine, &order->plan);
@@ -319,22 +303,22 @@ static int make_room(struct worker *worker, const struct order *order)
 /* Opens and warms; the warming steps are the one sample each of compute and communication alone. */
 static int open_plan(struct worker *worker, const struct order *order, struct reply *reply)
 {
-    struct trial trial = { 0 };
+    struct runner runner = { 0 };
     int rc;
 
     TRY(make_room(worker, order));
     rig_set_capacity(worker->rig, order->capacity);
-    TRY(trial_open(worker->rig, &order->plan, &trial));
+    TRY(runner_open(worker->rig, &order->plan, &runner));
     TRY_OUT(check(worker, &order->plan));
-    TRY_OUT(trial_warm(&trial, 1));
-    TRY_OUT(trial_step(&trial, STEP_COMPUTE, &reply->compute_ns));
-    TRY_OUT(trial_step(&trial, STEP_COMM, &reply->comm_ns));
+    TRY_OUT(runner_warm(&runner, 1));
+    TRY_OUT(runner_step(&runner, STEP_COMPUTE, &reply->compute_ns));
+    TRY_OUT(runner_step(&runner, STEP_COMM, &reply->comm_ns));
     reply->warm_steps += 3;
-    worker->open[worker->open_count++] = trial;
+    worker->open[worker->open_count++] = runner;
     to_front(worker, worker->open_count - 1);
     return OK;
 out:
-    trial_close(&trial);
+    runner_close(&runner);
     return rc;
 }
 
@@ -374,7 +358,7 @@ static int look_around(struct worker *worker, struct reply *reply)
 
 static int run(struct worker *worker, const struct order *order, struct reply *reply)
 {
-    struct trial *trial = worker->open;
+    struct runner *runner = worker->open;
     struct measured step;
 
     if (order->kind == ORDER_QUIT)
@@ -386,10 +370,10 @@ static int run(struct worker *worker, const struct order *order, struct reply *r
     if (order->sample && worker->engine.device->modelled)
         sim_draw(worker->engine.device, order->sample);
     TRY(prepare(worker, order, reply));
-    reply->memory_bytes = trial->memory_bytes;
-    reply->sent_bytes = trial->sent_bytes;
-    reply->messages = trial->messages;
-    TRY(trial_watch(trial, worker->watch, &step));
+    reply->memory_bytes = runner->memory_bytes;
+    reply->sent_bytes = runner->sent_bytes;
+    reply->messages = runner->messages;
+    TRY(runner_watch(runner, worker->watch, &step));
     reply->ns = step.ns;
     reply->lost_ns = step.lost_ns;
     return look_around(worker, reply);

@@ -1,18 +1,18 @@
-/* Inference from both sides. */
+/* Makes the entry of a bucket between two measured ones from what is known on both sides. */
 #include "between.h"
 
 #include "plan.h"
 
 #include <math.h>
 
-double between_expected_us(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan)
+static double expected_us(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan)
 {
     return dictionary_expected_us(&sweep->dictionary, bucket, space_arm(sweep->space, plan));
 }
 
 static bool fits(struct sweep *sweep, uint32_t bucket, int arm)
 {
-    return arm >= 0 && space_bytes(sweep->space, arm, bucket) <= sweep->space->memory_limit_bytes;
+    return arm >= 0 && space_fits(sweep->space, arm, bucket);
 }
 
 static bool plan_fits(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan)
@@ -35,8 +35,8 @@ static const struct entry_row *choose(struct sweep *sweep, const struct entry_ro
                                       const struct entry_row *high, uint32_t bucket)
 {
     double place = (double)space_capacity(sweep->space, bucket);
-    double low_us = between_expected_us(sweep, bucket, &low->plan);
-    double high_us = between_expected_us(sweep, bucket, &high->plan);
+    double low_us = expected_us(sweep, bucket, &low->plan);
+    double high_us = expected_us(sweep, bucket, &high->plan);
     bool nearer_low = place * place < (double)low->capacity * (double)high->capacity;
     bool take_low = isnan(low_us) || isnan(high_us) ? nearer_low : low_us <= high_us;
 
@@ -67,7 +67,7 @@ void between_infer(struct sweep *sweep, const struct entry_row *low, const struc
 bool between_doubtful(struct sweep *sweep, const struct entry_row *low,
                       const struct entry_row *high, uint32_t *bucket)
 {
-    double allowed = sweep->setup->effort->refine_above, worst;
+    double allowed = sweep->request->effort->refine_above, worst;
     bool found = false;
 
     if (allowed <= 0 || plan_equal(&low->plan, &high->plan))

@@ -4,9 +4,6 @@
 
 #include "sweep.h"
 
-/* What the search expects one plan to take at a bucket; NAN if it has no model. */
-double between_expected_us(struct sweep *sweep, uint32_t bucket, const struct moe_plan *plan);
-
 /* Takes one of the plans that were adopted on either side, or the default where neither fits into
  * memory. */
 void between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,

@@ -1,4 +1,4 @@
-/* From records of traffic to buckets in an order. */
+/* Turns records of what trainers asked into buckets to measure, the most wanted first. */
 #include "misses.h"
 
 #include "shape.h"
@@ -17,7 +17,7 @@ static bool is_wanted(const struct traffic_bucket *b)
 
 /* ---- layers */
 
-/* False: nothing but pinned buckets. */
+/* False if nothing but pinned buckets was asked for. */
 static bool find_range(const struct traffic_layer *layer, uint32_t *first, uint32_t *last)
 {
     bool any = false;
@@ -40,7 +40,7 @@ static int add_layer(struct tune_request *r, const struct traffic_layer *layer)
     if (!find_range(layer, &first, &last))
         return OK;
     if (!shape.tokens) {
-        shape.tokens = layer_options_shape(&r->options.layer, 1, 1).tokens;
+        shape.tokens = layer_options_shape(&r->options->layer, 1, 1).tokens;
         shape_format(&layer->shape, text, sizeof(text));
         note("%s: the trainer did not say how many tokens a rank has; --tokens %u is taken", text,
              shape.tokens);
@@ -49,19 +49,16 @@ static int add_layer(struct tune_request *r, const struct traffic_layer *layer)
     return tune_request_add(r, &shape, layer->window, range, layer);
 }
 
-static bool is_here(const struct moe_shape *shape, const struct cluster *c)
-{
-    return shape->ranks == c->ranks && shape->ranks_per_node == c->ranks_per_node;
-}
-
 int misses_spaces(struct tune_request *r)
 {
     size_t elsewhere = 0;
 
-    for (int i = 0; i < r->options.misses.count; i++)
-        TRY(traffic_read(r->options.misses.items[i], &r->traffic));
+    for (int i = 0; i < r->options->misses.count; i++)
+        TRY(traffic_read(r->options->misses.items[i], &r->traffic));
     for (size_t i = 0; i < r->traffic.count; i++) {
-        if (is_here(&r->traffic.layers[i].shape, &r->cluster))
+        const struct moe_shape *shape = &r->traffic.layers[i].shape;
+
+        if (shape->ranks == r->cluster.ranks && shape->ranks_per_node == r->cluster.ranks_per_node)
             TRY(add_layer(r, &r->traffic.layers[i]));
         else
             elsewhere++;
@@ -71,7 +68,7 @@ int misses_spaces(struct tune_request *r)
              r->traffic.count, r->cluster.ranks, r->cluster.ranks_per_node);
     if (!r->space_count)
         return fail(UNSUPPORTED, "%s: nothing was asked for on %u ranks, %u per node",
-                    r->options.misses.items[0], r->cluster.ranks, r->cluster.ranks_per_node);
+                    r->options->misses.items[0], r->cluster.ranks, r->cluster.ranks_per_node);
     return OK;
 }
 

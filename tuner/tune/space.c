@@ -1,4 +1,5 @@
-/* Plans, buckets and memory of one layer. */
+/* Lists the plans and buckets of one layer, which buckets are measured in which order, and what
+ * memory plans need. */
 #include "space.h"
 
 #include "arms.h"
@@ -129,6 +130,11 @@ int64_t space_bytes(const struct space *space, int arm, uint32_t bucket)
 {
     return account_alone(&space->shape, &space->machine, &space->arms[arm],
                          space_capacity(space, bucket));
+}
+
+bool space_fits(const struct space *space, int arm, uint32_t bucket)
+{
+    return space_bytes(space, arm, bucket) <= space->memory_limit_bytes;
 }
 
 int64_t space_least_bytes(const struct space *space)

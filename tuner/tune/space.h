@@ -46,6 +46,9 @@ uint64_t space_capacity(const struct space *space, uint32_t bucket);
 /* Bytes one rank needs for an arm at a bucket: account_alone(). */
 int64_t space_bytes(const struct space *space, int arm, uint32_t bucket);
 
+/* Whether that is allowed. */
+bool space_fits(const struct space *space, int arm, uint32_t bucket);
+
 /* For the arm that needs least, at the measured bucket where it does. */
 int64_t space_least_bytes(const struct space *space);
 

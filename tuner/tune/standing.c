@@ -1,7 +1,8 @@
-/* From measured entries to contestants, from samples to entries. */
+/* Chooses the rounds' contestants from the measured entries, runs the rounds, and writes what they
+ * change. */
 #include "standing.h"
 
-#include "attempt.h"
+#include "bucket.h"
 #include "plan.h"
 #include "rounds.h"
 #include "standings.h"
@@ -19,39 +20,29 @@ enum { SERIES_STRIDE = 1024 };
 _Static_assert(ROUNDS_CYCLES_MAX *(ROUNDS_BUCKETS_MAX / 12 + 1) <= SERIES_STRIDE, "overlap");
 
 struct seat {
-    struct entry_row entry;
-    int published; /* the arm it held before the rounds */
+    struct bucket bucket; /* with its entry */
+    int published;        /* the arm it held before the rounds */
     double weight;
     bool usable[SEARCH_ARMS_MAX];
-    struct attempt attempts[ROUNDS_ARMS_MAX]; /* as the rounds place them */
-};
-
-struct replayed {
-    uint32_t round;
-    int seat, arm;
-    int64_t ns;
 };
 
 struct settling {
     struct sweep *sweep;
     struct seat *seats;
-    int seat_count, at; /* at: the one whose rows are read */
-    uint32_t search_samples;
+    int seat_count;
     int rivals[ROUNDS_STATICS_MAX], rival_count;
     struct standing_row row;
     struct rounds *rounds;
-    struct replayed *told;
-    size_t told_count, told_room;
 };
-
-static struct campaign *campaign_of(const struct settling *s)
-{
-    return s->sweep->setup->campaign;
-}
 
 static const struct space *space_of(const struct settling *s)
 {
     return s->sweep->space;
+}
+
+static int arm_of(const struct settling *s, const struct seat *seat)
+{
+    return space_arm(space_of(s), &seat->bucket.entry.plan);
 }
 
 /* ---- buckets */
@@ -65,24 +56,24 @@ static bool is_measured(const struct settling *s, const struct entry_row *e)
            space_arm(space, &e->plan) >= 0;
 }
 
-static int count_entry(void *self, const struct entry_row *e)
+/* Without room for seats it counts them. */
+static int take_seat(void *self, const struct entry_row *e)
 {
     struct settling *s = self;
+    struct seat *seat = s->seats ? &s->seats[s->seat_count] : NULL;
 
-    s->seat_count += is_measured(s, e);
+    if (!is_measured(s, e))
+        return OK;
+    s->seat_count++;
+    if (!seat)
+        return OK;
+    bucket_init(&seat->bucket, &s->sweep->dictionary, e->bucket);
+    seat->bucket.capacity = e->capacity;
+    seat->published = space_arm(space_of(s), &e->plan);
     return OK;
 }
 
-static int seat_entry(void *self, const struct entry_row *e)
-{
-    struct settling *s = self;
-
-    if (is_measured(s, e))
-        s->seats[s->at++] = (struct seat){ *e, .published = space_arm(space_of(s), &e->plan) };
-    return OK;
-}
-
-/* Of very many every so manieth: a round would not end. */
+/* Of too many buckets only every n-th takes part, because a round would not end. */
 static void thin_out(struct settling *s)
 {
     int count = s->seat_count;
@@ -96,13 +87,14 @@ static void thin_out(struct settling *s)
 
 static int take_seats(struct settling *s)
 {
-    struct campaign *c = campaign_of(s);
+    const struct dictionary *d = &s->sweep->dictionary;
 
-    TRY(store_entries(c->store, c->cluster_id, s->sweep->dictionary.shape, count_entry, s));
+    TRY(store_entries(d->store, d->cluster, d->shape, take_seat, s));
     s->seats = calloc((size_t)s->seat_count + 1, sizeof(*s->seats));
     if (!s->seats)
         return fail(ERR_NOMEM, "%d buckets", s->seat_count);
-    TRY(store_entries(c->store, c->cluster_id, s->sweep->dictionary.shape, seat_entry, s));
+    s->seat_count = 0;
+    TRY(store_entries(d->store, d->cluster, d->shape, take_seat, s));
     thin_out(s);
     return OK;
 }
@@ -116,7 +108,8 @@ static double border_below(const struct settling *s, int i)
         return log((double)(space->last + 1) * space->window);
     if (i == 0)
         return log(fmax(space->first, 0.5) * space->window);
-    return (log((double)s->seats[i - 1].entry.capacity) + log((double)s->seats[i].entry.capacity)) /
+    return (log((double)s->seats[i - 1].bucket.capacity) +
+            log((double)s->seats[i].bucket.capacity)) /
            2;
 }
 
@@ -130,8 +123,9 @@ static struct seat *nearest_seat(const struct settling *s, uint32_t bucket)
     return &s->seats[i];
 }
 
-static void weigh(struct settling *s, const struct traffic_layer *traffic)
+static void weigh(struct settling *s)
 {
+    const struct traffic_layer *traffic = s->sweep->asked;
     double asked = 0;
 
     for (size_t i = 0; traffic && i < traffic->bucket_count; i++) {
@@ -144,75 +138,29 @@ static void weigh(struct settling *s, const struct traffic_layer *traffic)
         s->seats[i].weight = border_below(s, i + 1) - border_below(s, i);
 }
 
-/* ---- what can run where */
-
-static struct trial_key key_of(const struct settling *s, const struct seat *seat, int arm)
-{
-    return (struct trial_key){ .cluster = campaign_of(s)->cluster_id,
-                               .shape = s->sweep->dictionary.shape,
-                               .window = space_of(s)->window,
-                               .bucket = seat->entry.bucket,
-                               .plan = space_of(s)->arms[arm] };
-}
-
-static int read_trials(struct settling *s, int seat,
-                       int (*each)(void *self, const struct trial_row *trial))
-{
-    struct trial_key key = key_of(s, &s->seats[seat], 0);
-
-    s->at = seat;
-    return store_trials(campaign_of(s)->store, key.cluster, key.shape, key.window, key.bucket, each,
-                        s);
-}
-
-static int read_samples(struct settling *s, int seat,
-                        int (*each)(void *self, const struct trial_row *trial,
-                                    const struct sample_row *sample))
-{
-    struct trial_key key = key_of(s, &s->seats[seat], 0);
-
-    s->at = seat;
-    return store_samples(campaign_of(s)->store, key.cluster, key.shape, key.window, key.bucket,
-                         each, s);
-}
-
-static int note_usable(void *self, const struct trial_row *trial)
-{
-    struct settling *s = self;
-    struct seat *seat = &s->seats[s->at];
-    int arm = space_arm(space_of(s), &trial->key.plan);
-    struct attempt attempt = { 0 };
-
-    if (arm < 0)
-        return OK;
-    TRY(ledger_recall(campaign_of(s)->store, &attempt, trial));
-    seat->usable[arm] = seat->usable[arm] && attempt.usable;
-    return OK;
-}
-
-static int count_search(void *self, const struct trial_row *trial, const struct sample_row *sample)
-{
-    struct settling *s = self;
-
-    (void)trial;
-    s->search_samples += sample->kind == SAMPLE_SEARCH;
-    return OK;
-}
-
 static int find_usable(struct settling *s)
 {
     const struct space *space = space_of(s);
 
     for (int i = 0; i < s->seat_count; i++) {
-        struct seat *seat = &s->seats[i];
+        struct bucket *b = &s->seats[i].bucket;
 
+        TRY(bucket_load(b));
         for (int arm = 0; arm < (int)space->arm_count; arm++)
-            seat->usable[arm] =
-                space_bytes(space, arm, seat->entry.bucket) <= space->memory_limit_bytes;
-        TRY(read_trials(s, i, note_usable));
-        TRY(read_samples(s, i, count_search));
+            s->seats[i].usable[arm] =
+                b->attempts[arm].usable && space_fits(space, arm, b->key.bucket);
     }
     return OK;
+}
+
+static uint32_t count_search(const struct settling *s)
+{
+    uint32_t count = 0;
+
+    for (int i = 0; i < s->seat_count; i++)
+        for (uint32_t k = 0; k < s->seats[i].bucket.told_count; k++)
+            count += s->seats[i].bucket.told[k].kind == SAMPLE_SEARCH;
+    return count;
 }
 
 /* ---- rivals: static plans that may be better than the table */
@@ -220,7 +168,7 @@ static int find_usable(struct settling *s)
 static bool published_everywhere(const struct settling *s, int arm)
 {
     for (int i = 0; i < s->seat_count; i++)
-        if (space_arm(space_of(s), &s->seats[i].entry.plan) != arm)
+        if (arm_of(s, &s->seats[i]) != arm)
             return false;
     return true;
 }
@@ -230,7 +178,7 @@ static double share_published(const struct settling *s, int arm)
     double share = 0;
 
     for (int i = 0; i < s->seat_count; i++)
-        share += space_arm(space_of(s), &s->seats[i].entry.plan) == arm ? s->seats[i].weight : 0;
+        share += arm_of(s, &s->seats[i]) == arm ? s->seats[i].weight : 0;
     return share;
 }
 
@@ -244,7 +192,7 @@ static double expected(const struct settling *s, int arm)
         int runs = seat->usable[arm] ? arm : space_of(s)->default_arm;
 
         sum += seat->weight *
-               log(search_estimate(s->sweep->dictionary.search, seat->entry.capacity, runs));
+               log(search_estimate(s->sweep->dictionary.search, seat->bucket.capacity, runs));
     }
     return sum;
 }
@@ -309,7 +257,7 @@ static void write_rivals(struct settling *s)
     }
 }
 
-/* Of a series that was cut off.  False: this space has not all of them. */
+/* Takes the rivals of a series that was cut off.  False if this space has not all of them. */
 static bool read_rivals(struct settling *s)
 {
     char text[sizeof(s->row.rivals)], *rest = text, *word;
@@ -335,13 +283,14 @@ static bool is_cut_off(const struct settling *s)
  * then, for its samples are evidence by now and might suggest others. */
 static int begin_series(struct settling *s)
 {
+    const struct dictionary *d = &s->sweep->dictionary;
     uint32_t next = s->row.cluster ? s->row.first_round + SERIES_STRIDE : 0;
 
     if (is_cut_off(s) && read_rivals(s))
         return OK;
-    s->row = (struct standing_row){ .cluster = campaign_of(s)->cluster_id,
-                                    .shape = s->sweep->dictionary.shape,
-                                    .run = campaign_of(s)->run.id,
+    s->row = (struct standing_row){ .cluster = d->cluster,
+                                    .shape = d->shape,
+                                    .run = d->run,
                                     .window = space_of(s)->window,
                                     .gain = NAN,
                                     .gain_low = NAN,
@@ -352,7 +301,7 @@ static int begin_series(struct settling *s)
                                     .first_round = next };
     choose_rivals(s);
     write_rivals(s);
-    return store_standing(campaign_of(s)->store, &s->row);
+    return store_standing(d->store, &s->row);
 }
 
 static int open_rounds(struct settling *s)
@@ -363,12 +312,11 @@ static int open_rounds(struct settling *s)
                                   .standard = space_of(s)->default_arm,
                                   .statics = s->rivals,
                                   .static_count = s->rival_count,
-                                  .steps_max = s->search_samples / 2 + 1,
-                                  .seed = campaign_of(s)->setup.seed ^ s->row.first_round };
+                                  .steps_max = count_search(s) / 2 + 1,
+                                  .seed = s->sweep->campaign->setup->seed ^ s->row.first_round };
 
     for (int i = 0; i < s->seat_count; i++)
-        buckets[i] = (struct rounds_bucket){ s->seats[i].weight,
-                                             space_arm(space_of(s), &s->seats[i].entry.plan),
+        buckets[i] = (struct rounds_bucket){ s->seats[i].weight, arm_of(s, &s->seats[i]),
                                              s->seats[i].usable };
     s->rounds = malloc(sizeof(*s->rounds));
     if (!s->rounds)
@@ -377,114 +325,37 @@ static int open_rounds(struct settling *s)
     return OK;
 }
 
-static struct attempt *attempt_of(struct settling *s, int seat, int arm)
+/* Samples of one round.  Of an earlier series there are none, for each has its own numbers. */
+static void replay_round(struct settling *s, uint32_t round)
 {
-    const struct rounds_contest *c = &s->rounds->contests[seat];
+    for (int i = 0; i < s->seat_count; i++) {
+        const struct bucket *b = &s->seats[i].bucket;
 
-    for (int i = 0; i < c->arm_count; i++)
-        if (c->arms[i] == arm)
-            return &s->seats[seat].attempts[i];
-    return NULL;
-}
-
-static int recall_trial(void *self, const struct trial_row *trial)
-{
-    struct settling *s = self;
-    struct attempt *a = attempt_of(s, s->at, space_arm(space_of(s), &trial->key.plan));
-
-    return a ? ledger_recall(campaign_of(s)->store, a, trial) : OK;
-}
-
-static int keep_told(struct settling *s, struct replayed told)
-{
-    if (s->told_count == s->told_room) {
-        size_t room = 2 * s->told_room + 256;
-        struct replayed *more = realloc(s->told, room * sizeof(*more));
-
-        if (!more)
-            return fail(ERR_NOMEM, "%zu samples", room);
-        s->told = more;
-        s->told_room = room;
+        for (uint32_t k = 0; k < b->told_count; k++)
+            if (b->told[k].kind == SAMPLE_ROUNDS && b->told[k].round == round)
+                rounds_tell(s->rounds, i, b->told[k].arm, b->told[k].ns);
     }
-    s->told[s->told_count++] = told;
-    return OK;
 }
 
-static int recall_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
+/* Samples lie by bucket; whether enough is known was asked round by round. */
+static void replay(struct settling *s)
 {
-    struct settling *s = self;
-    int arm = space_arm(space_of(s), &trial->key.plan);
-    struct attempt *a = attempt_of(s, s->at, arm);
-    uint32_t round = sample->round - s->row.first_round;
-
-    if (!a || sample->kind != SAMPLE_ROUNDS || sample->round < s->row.first_round ||
-        round >= SERIES_STRIDE || !ledger_counts(a, sample))
-        return OK;
-    return keep_told(s, (struct replayed){ round, s->at, arm, sample->ns });
-}
-
-static int recall_seat(struct settling *s, int seat)
-{
-    const struct rounds_contest *c = &s->rounds->contests[seat];
-
-    for (int i = 0; i < c->arm_count; i++)
-        s->seats[seat].attempts[i] =
-            (struct attempt){ .trial = { .key = key_of(s, &s->seats[seat], c->arms[i]),
-                                         .capacity = s->seats[seat].entry.capacity },
-                              .usable = true };
-    TRY(read_trials(s, seat, recall_trial));
-    return read_samples(s, seat, recall_sample);
-}
-
-static int by_round(const void *a, const void *b)
-{
-    const struct replayed *x = a, *y = b;
-
-    if (x->round != y->round)
-        return x->round < y->round ? -1 : 1;
-    return (x->seat > y->seat) - (x->seat < y->seat);
-}
-
-/* Rows come by bucket; whether enough is known was asked round by round. */
-static int replay(struct settling *s)
-{
-    for (int i = 0; i < s->seat_count; i++)
-        TRY(recall_seat(s, i));
-    if (s->told_count)
-        qsort(s->told, s->told_count, sizeof(*s->told), by_round);
-    for (size_t i = 0; i < s->told_count; i++)
-        rounds_tell(s->rounds, s->told[i].seat, s->told[i].arm, s->told[i].ns);
-    return OK;
-}
-
-static int tell_ranks(struct settling *s)
-{
-    struct sweep *sweep = s->sweep;
-
-    if (!sweep->told)
-        TRY(campaign_layer(campaign_of(s), &sweep->space->shape, sweep->setup->limit_bytes));
-    sweep->told = true;
-    return OK;
+    for (uint32_t i = 0; i < SERIES_STRIDE; i++)
+        replay_round(s, s->row.first_round + i);
 }
 
 static int play(struct settling *s)
 {
-    struct campaign *c = campaign_of(s);
     struct step step;
     int seat, arm;
 
     while (rounds_next(s->rounds, &seat, &arm)) {
-        struct attempt *a = attempt_of(s, seat, arm);
-
-        if (campaign_over(c))
-            return ERR_CUT;
-        TRY(tell_ranks(s));
-        TRY(attempt_step(c, a, SAMPLE_ROUNDS, s->row.first_round + s->rounds->round, &step));
+        TRY(visit_step(s->sweep, &s->seats[seat].bucket.attempts[arm], SAMPLE_ROUNDS,
+                       s->row.first_round + s->rounds->round, &step));
         if (!step.ns)
             rounds_drop(s->rounds, seat, arm);
         else if (step.counts)
             rounds_tell(s->rounds, seat, arm, step.ns);
-        attempt_show(c, a, step.ns);
     }
     return OK;
 }
@@ -510,13 +381,13 @@ static int redecide(struct settling *s, struct entry_row *e, int arm)
 static int redecide_all(struct settling *s)
 {
     for (int i = 0; i < s->seat_count; i++) {
-        struct entry_row *e = &s->seats[i].entry;
+        struct entry_row *e = &s->seats[i].bucket.entry;
         int rc = redecide(s, e, -1);
 
         if (rc < 0)
             return rc;
         if (rc == OK)
-            rounds_republish(s->rounds, i, space_arm(space_of(s), &e->plan));
+            rounds_republish(s->rounds, i, arm_of(s, &s->seats[i]));
     }
     return OK;
 }
@@ -530,7 +401,7 @@ static int take_statics(struct settling *s)
     for (int i = 0; i < s->seat_count; i++)
         takes[i] = rounds_prefers_static(s->rounds, &v, i);
     for (int i = 0; i < s->seat_count; i++) {
-        int rc = takes[i] ? redecide(s, &s->seats[i].entry, v.static_arm) : UNSUPPORTED;
+        int rc = takes[i] ? redecide(s, &s->seats[i].bucket.entry, v.static_arm) : UNSUPPORTED;
 
         if (rc < 0)
             return rc;
@@ -543,10 +414,10 @@ static int take_statics(struct settling *s)
 static int store_entries_anew(struct settling *s)
 {
     for (int i = 0; i < s->seat_count; i++) {
-        const struct entry_row *e = &s->seats[i].entry;
-        bool same = space_arm(space_of(s), &e->plan) == s->seats[i].published;
+        const struct seat *seat = &s->seats[i];
+        bool same = arm_of(s, seat) == seat->published;
 
-        TRY(store_entry(campaign_of(s)->store, e, same ? NULL : "rounds"));
+        TRY(store_entry(s->sweep->campaign->store, &seat->bucket.entry, same ? NULL : "rounds"));
     }
     return OK;
 }
@@ -555,7 +426,7 @@ static int store_verdict(struct settling *s)
 {
     struct rounds_result v = rounds_result(s->rounds);
 
-    s->row.run = campaign_of(s)->run.id;
+    s->row.run = s->sweep->dictionary.run;
     s->row.gain = v.over_default.gain;
     s->row.gain_low = v.over_default.low;
     s->row.gain_high = v.over_default.high;
@@ -566,7 +437,7 @@ static int store_verdict(struct settling *s)
         s->row.static_plan = space_of(s)->arms[v.static_arm];
     s->row.rounds = v.rounds;
     s->row.decided_s = time(NULL);
-    return store_standing(campaign_of(s)->store, &s->row);
+    return store_standing(s->sweep->campaign->store, &s->row);
 }
 
 static int conclude(struct settling *s)
@@ -581,13 +452,13 @@ static int conclude(struct settling *s)
 
 /* ---- the whole */
 
-static int settle(struct settling *s, const struct traffic_layer *traffic)
+static int settle(struct settling *s)
 {
     TRY(find_usable(s));
-    weigh(s, traffic);
+    weigh(s);
     TRY(begin_series(s));
     TRY(open_rounds(s));
-    TRY(replay(s));
+    replay(s);
     TRY(play(s));
     return conclude(s);
 }
@@ -595,20 +466,18 @@ static int settle(struct settling *s, const struct traffic_layer *traffic)
 /* *known: nothing has changed since an earlier run settled it. */
 static int find_standing(struct settling *s, bool *known)
 {
-    struct campaign *c = campaign_of(s);
-    int rc = store_standing_get(c->store, c->cluster_id, s->sweep->dictionary.shape,
-                                space_of(s)->window, &s->row);
+    const struct dictionary *d = &s->sweep->dictionary;
+    int rc = store_standing_get(d->store, d->cluster, d->shape, d->window, &s->row);
 
     *known = false;
     if (rc == OK && !s->sweep->result.measured)
-        return standing_is_current(c->store, &s->row, known);
+        return standing_is_current(d->store, &s->row, known);
     return rc < 0 ? rc : OK;
 }
 
 static const char too_early[] = "the time was up before the table met the default plan";
 
-static int settle_unless_known(struct settling *s, const struct traffic_layer *traffic,
-                               const char **why)
+static int settle_unless_known(struct settling *s, const char **why)
 {
     bool known;
     int rc;
@@ -618,7 +487,7 @@ static int settle_unless_known(struct settling *s, const struct traffic_layer *t
     if (!s->seat_count)
         return OK;
     TRY(find_standing(s, &known));
-    rc = known ? OK : campaign_over(campaign_of(s)) ? ERR_CUT : settle(s, traffic);
+    rc = known ? OK : campaign_over(s->sweep->campaign) ? ERR_CUT : settle(s);
     *why = rc == ERR_CUT ? too_early : NULL;
     return rc;
 }
@@ -632,14 +501,14 @@ int standing_begun(struct sweep *sweep, bool *begun)
     return OK;
 }
 
-int standing_settle(struct sweep *sweep, const struct traffic_layer *traffic,
-                    struct standing *standing)
+int standing_settle(struct sweep *sweep, struct standing *standing)
 {
     struct settling s = { .sweep = sweep };
-    int rc = settle_unless_known(&s, traffic, &standing->why);
+    int rc = settle_unless_known(&s, &standing->why);
 
     standing->row = s.row;
-    free(s.told);
+    for (int i = 0; s.seats && i < s.seat_count; i++)
+        bucket_forget(&s.seats[i].bucket);
     free(s.rounds);
     free(s.seats);
     return rc;

@@ -5,7 +5,6 @@
 #define STANDING_H
 
 #include "sweep.h"
-#include "traffic.h"
 
 /* An earlier run has settled it, or begun to, and nothing was measured since: what its rounds have
  * taught is no reason to measure another bucket. */
@@ -13,10 +12,9 @@ int standing_begun(struct sweep *sweep, bool *begun);
 
 /* Where the time is up nothing is known: standing->why says so, and the return is ERR_CUT.  What
  * was sampled until then counts when the same command goes on.  Entries that the rounds change are
- * in the store; what lies between them is the caller's to infer again.  `traffic`: what trainers
- * asked for; NULL: nobody knows, and every factor of c counts alike. */
-int standing_settle(struct sweep *sweep, const struct traffic_layer *traffic,
-                    struct standing *standing);
+ * in the store; what lies between them is the caller's to infer again.  Buckets count as trainers
+ * asked for them; where nobody knows, every factor of c counts alike. */
+int standing_settle(struct sweep *sweep, struct standing *standing);
 
 /* Instead, where the sweep was cut off: its ranks may be gone. */
 int standing_skip(struct sweep *sweep, struct standing *standing);

@@ -1,4 +1,4 @@
-/* The order of a sweep: anchors, then what lies between them. */
+/* Measures the anchors of a layer, then what lies between them, then the table as a whole. */
 #include "sweep.h"
 
 #include "between.h"
@@ -24,22 +24,18 @@ static int get(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
 /* An entry that need not be measured again. */
 static int is_known(struct sweep *sweep, uint32_t bucket, bool *known)
 {
-    const struct sweep_setup *setup = sweep->setup;
-    struct entry_row entry;
-    int rc = get(sweep, bucket, &entry);
+    struct entry_row e;
+    int rc = get(sweep, bucket, &e);
 
-    *known = false;
-    if (rc < 0)
-        return rc;
-    *known = rc == OK && !entry.inferred && !entry.stale && entry.tier != TIER_IMPORTED &&
-             entry_is_decided(&entry) &&
-             effort_rank(entry.effort) >= effort_rank(setup->effort->name);
-    return OK;
+    *known = rc == OK && !e.inferred && !e.stale && e.tier != TIER_IMPORTED &&
+             entry_is_decided(&e) &&
+             effort_rank(e.effort) >= effort_rank(sweep->request->effort->name);
+    return rc < 0 ? rc : OK;
 }
 
 static int measure(struct sweep *sweep, uint32_t bucket)
 {
-    struct campaign *c = sweep->setup->campaign;
+    struct campaign *c = sweep->campaign;
     struct entry_row entry;
     int rc;
 
@@ -66,16 +62,16 @@ static int visit(struct sweep *sweep, uint32_t bucket)
     } else {
         TRY(measure(sweep, bucket));
     }
-    sweep->setup->campaign->progress.done++;
-    sweep->setup->campaign->run.buckets_done++;
+    sweep->campaign->progress.done++;
+    sweep->campaign->run.buckets_done++;
     return OK;
 }
 
-/* One more than was foreseen. */
+/* Visits a bucket that was not foreseen. */
 static int visit_more(struct sweep *sweep, uint32_t bucket)
 {
-    sweep->setup->campaign->progress.buckets++;
-    sweep->setup->campaign->run.buckets_planned++;
+    sweep->campaign->progress.buckets++;
+    sweep->campaign->run.buckets_planned++;
     return visit(sweep, bucket);
 }
 
@@ -88,7 +84,7 @@ static int visit_refuted(struct sweep *sweep)
         int rc = get(sweep, b, &entry);
 
         if (rc == OK && entry_is_refuted(&entry))
-            rc = campaign_over(sweep->setup->campaign) ? ERR_CUT : visit_more(sweep, b);
+            rc = campaign_over(sweep->campaign) ? ERR_CUT : visit_more(sweep, b);
         if (rc && rc != UNSUPPORTED)
             return rc;
     }
@@ -113,7 +109,7 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
     same = rc == OK && plan_equal(&old.plan, &entry->plan) && !old.stale;
     if (same && fabs(old.bound - entry->bound) < 1e-4)
         return OK;
-    return store_entry(sweep->setup->campaign->store, entry, same ? NULL : "inferred");
+    return store_entry(sweep->campaign->store, entry, same ? NULL : "inferred");
 }
 
 static int fill(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high)
@@ -121,7 +117,7 @@ static int fill(struct sweep *sweep, const struct entry_row *low, const struct e
     struct entry_row entry;
     uint32_t doubtful;
 
-    while (!sweep->misses && !sweep->settled && !campaign_over(sweep->setup->campaign) &&
+    while (!sweep->misses && !sweep->settled && !campaign_over(sweep->campaign) &&
            between_doubtful(sweep, low, high, &doubtful)) {
         int rc;
 
@@ -163,7 +159,7 @@ static bool is_end(const struct sweep *sweep, const struct entry_row *entry)
                                 is_anchor(sweep->space, entry->bucket));
 }
 
-/* Between each of these buckets and the next. */
+/* Fills what lies between each of these buckets and the next. */
 static int fill_all(struct sweep *sweep)
 {
     struct entry_row low = { 0 }, entry;
@@ -189,7 +185,7 @@ static int fill_all(struct sweep *sweep)
 static int visit_anchors(struct sweep *sweep)
 {
     for (size_t i = 0; i < sweep->space->anchor_count; i++) {
-        if (campaign_over(sweep->setup->campaign))
+        if (campaign_over(sweep->campaign))
             return ERR_CUT;
         TRY(visit(sweep, sweep->space->anchors[i]));
     }
@@ -221,23 +217,22 @@ static int conclude(struct sweep *sweep, int cut)
     TRY(fill_all(sweep));
     sweep->settled = true;
     rc = cut ? standing_skip(sweep, &sweep->result.standing)
-             : standing_settle(sweep, sweep->asked, &sweep->result.standing);
+             : standing_settle(sweep, &sweep->result.standing);
     if (rc && rc != ERR_CUT)
         return rc;
     sweep->result.inferred = 0;
     TRY(fill_all(sweep)); /* from entries that the rounds may have changed */
     TRY(too_wide_find(sweep, &sweep->result.too_wide));
-    TRY(campaign_publish(sweep->setup->campaign, true));
+    TRY(campaign_publish(sweep->campaign, true));
     return cut ? cut : rc;
 }
 
 static int run(struct sweep *sweep)
 {
-    const struct sweep_setup *setup = sweep->setup;
-    const struct campaign *c = setup->campaign;
+    const struct campaign *c = sweep->campaign;
     int rc;
 
-    if (setup->retune)
+    if (sweep->request->options->retune)
         TRY(store_expire(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
                          sweep->space->first, sweep->space->last, "to be measured again"));
     TRY(campaign_first_run(c, &sweep->first_run));
@@ -251,9 +246,11 @@ static int run(struct sweep *sweep)
     return conclude(sweep, rc);
 }
 
-static int open_sweep(const struct sweep_setup *setup, struct space *space, struct sweep *out)
+static int open_sweep(struct campaign *c, const struct tune_request *request, size_t number,
+                      struct sweep *out)
 {
-    const struct campaign *c = setup->campaign;
+    const struct tune_options *o = request->options;
+    struct space *space = &request->spaces[number];
     struct dictionary d = { .store = c->store,
                             .cluster = c->cluster_id,
                             .run = c->run.id,
@@ -261,29 +258,34 @@ static int open_sweep(const struct sweep_setup *setup, struct space *space, stru
                             .arms = space->arms,
                             .arm_count = space->arm_count,
                             .standard = space->default_arm,
-                            .effort = setup->effort,
-                            .harm = setup->harm,
-                            .margin = setup->margin };
+                            .effort = request->effort,
+                            .harm = o->harm,
+                            .margin = o->margin };
     struct search_setup search = { .shape = space->shape,
                                    .arms = space->arms,
                                    .arm_count = space->arm_count,
-                                   .machine = setup->machine,
-                                   .worth = setup->effort->worth,
-                                   .repeats = setup->repeats,
-                                   .seed = c->setup.seed };
+                                   .machine = request->machine,
+                                   .worth = request->effort->worth,
+                                   .repeats = o->repeats,
+                                   .seed = c->setup->seed };
 
     TRY(store_shape(c->store, &space->shape, &d.shape));
-    TRY(search_open(setup->strategy, &search, &d.search));
-    *out = (struct sweep){ .setup = setup, .space = space, .dictionary = d };
+    TRY(search_open(request->strategy, &search, &d.search));
+    *out = (struct sweep){ .campaign = c,
+                           .request = request,
+                           .space = space,
+                           .asked = request->asked[number],
+                           .dictionary = d };
     return OK;
 }
 
-int sweep_layer(const struct sweep_setup *setup, struct space *space, struct sweep_result *out)
+int sweep_layer(struct campaign *campaign, const struct tune_request *request, size_t number,
+                struct sweep_result *out)
 {
     struct sweep sweep;
     int rc;
 
-    TRY(open_sweep(setup, space, &sweep));
+    TRY(open_sweep(campaign, request, number, &sweep));
     rc = run(&sweep);
     search_close(sweep.dictionary.search);
     *out = sweep.result;
@@ -292,25 +294,23 @@ int sweep_layer(const struct sweep_setup *setup, struct space *space, struct swe
 
 /* ---- misses */
 
-/* The ranks know one layer at a time. */
-static int run_miss(struct sweep *sweeps, size_t count, const struct miss *miss)
-{
-    for (size_t i = 0; i < count; i++)
-        sweeps[i].told = sweeps[i].told && i == miss->space;
-    return visit(&sweeps[miss->space], miss->bucket);
-}
-
 static int run_misses(struct sweep *sweeps, size_t count, const struct misses *misses)
 {
+    struct sweep *last = NULL;
     int rc = OK;
 
-    for (size_t i = 0; i < misses->count && !rc; i++)
-        rc = campaign_over(sweeps[0].setup->campaign) ? ERR_CUT
-                                                      : run_miss(sweeps, count, &misses->list[i]);
+    for (size_t i = 0; i < misses->count && !rc; i++) {
+        struct sweep *sweep = &sweeps[misses->list[i].space];
+
+        if (last && last != sweep)
+            last->told = false; /* the ranks know one layer at a time */
+        last = sweep;
+        rc = campaign_over(sweep->campaign) ? ERR_CUT : visit(sweep, misses->list[i].bucket);
+    }
     if (rc && rc != ERR_CUT)
         return rc;
     for (size_t i = 0; i < count; i++) {
-        sweeps[i].told = false; /* the ranks know one layer at a time */
+        sweeps[i].told = false;
         rc = conclude(&sweeps[i], rc);
         if (rc && rc != ERR_CUT)
             return rc;
@@ -318,16 +318,16 @@ static int run_misses(struct sweep *sweeps, size_t count, const struct misses *m
     return rc;
 }
 
-int sweep_misses(const struct sweep_setup *setup, struct space *spaces, size_t space_count,
+int sweep_misses(struct campaign *campaign, const struct tune_request *request,
                  const struct misses *misses, struct sweep_result *results)
 {
+    size_t space_count = request->space_count;
     struct sweep *sweeps = calloc(space_count, sizeof(*sweeps));
     int rc = sweeps ? OK : fail(ERR_NOMEM, "%zu layers", space_count);
 
     for (size_t i = 0; i < space_count && !rc; i++) {
-        rc = open_sweep(setup, &spaces[i], &sweeps[i]);
+        rc = open_sweep(campaign, request, i, &sweeps[i]);
         sweeps[i].misses = true;
-        sweeps[i].asked = setup->asked ? setup->asked[i] : NULL;
     }
     if (!rc)
         rc = run_misses(sweeps, space_count, misses);

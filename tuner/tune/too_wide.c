@@ -1,4 +1,5 @@
-/* By the search's model, which knows what was measured at the upper edges. */
+/* Finds buckets that are too wide by the search's model, which knows what was measured at their
+ * upper edges. */
 #include "too_wide.h"
 
 #include "shape.h"
@@ -49,8 +50,7 @@ static struct probing probe_at(struct sweep *sweep, const struct failures *f, ui
                          .lower_end = lower_end_of(space, bucket) };
 
     for (int arm = 0; arm < (int)space->arm_count; arm++)
-        p.usable[arm] =
-            !f->failed[arm] && space_bytes(space, arm, bucket) <= space->memory_limit_bytes;
+        p.usable[arm] = !f->failed[arm] && space_fits(space, arm, bucket);
     return p;
 }
 
@@ -93,7 +93,7 @@ static uint32_t width_that_helps(const struct probing *p)
 static int look(struct sweep *sweep, const struct failures *failures, uint32_t bucket,
                 struct too_wide *found)
 {
-    const struct campaign *c = sweep->setup->campaign;
+    const struct campaign *c = sweep->campaign;
     struct probing p = probe_at(sweep, failures, bucket);
     struct entry_row entry;
     uint32_t window, own = shape_window(&sweep->space->shape);
@@ -113,7 +113,7 @@ static int look(struct sweep *sweep, const struct failures *failures, uint32_t b
 
 int too_wide_find(struct sweep *sweep, struct too_wide *out)
 {
-    const struct campaign *c = sweep->setup->campaign;
+    const struct campaign *c = sweep->campaign;
     struct failures failures = { .space = sweep->space };
     struct too_wide found = { 0 };
 

@@ -1,10 +1,11 @@
-/* From the command line to layers, plans and limits. */
+/* Turns the command line of `tune` and `plan` into layers, plans and limits. */
 #include "tune_options.h"
 
 #include "common_rows.h"
 #include "misses.h"
 #include "model_file.h"
 #include "option_values.h"
+#include "plan.h"
 #include "shape.h"
 #include "status.h"
 
@@ -40,7 +41,7 @@ const struct option_row tune_rows[] = {
     WINDOW_ROW(AT(window), "follows the layer: a power of two up to 128, at most an eighth of the "
                            "capacity at factor 1"),
     { "axes", "LIST", OPTION_TEXT, AT(axes),
-      "what may vary of r, d, a, ctas; the rest keeps its default" },
+      "what may vary of " PLAN_AXES "; the rest keeps its default" },
     { "search", "NAME", OPTION_WORD, AT(search), "guided, paper, exhaustive (below)",
       search_words },
     { "harm", "SHARE", OPTION_NUMBER, AT(harm),
@@ -234,8 +235,8 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
 {
     struct space_setup setup = { .window = window ? window : shape_window(shape),
                                  .buckets = buckets,
-                                 .max_factor = r->options.max_factor,
-                                 .axes = r->options.axes,
+                                 .max_factor = r->options->max_factor,
+                                 .axes = r->options->axes,
                                  .memory_limit_bytes = r->memory_limit_bytes,
                                  .machine = tune_machine(&r->cluster),
                                  .library_a2a = cluster_has_library_a2a(&r->cluster),
@@ -249,22 +250,17 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
     return OK;
 }
 
-static int add_space(struct tune_request *r, const struct moe_shape *shape)
-{
-    return tune_request_add(r, shape, r->options.window, r->options.buckets, NULL);
-}
-
 static int add_layer(struct tune_request *r, const struct layer_options *layer)
 {
     struct moe_shape shape =
         layer_options_shape(layer, r->cluster.ranks, r->cluster.ranks_per_node);
 
-    return add_space(r, &shape);
+    return tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL);
 }
 
 static int add_text(struct tune_request *r, const char *text)
 {
-    struct layer_options layer = r->options.layer;
+    struct layer_options layer = r->options->layer;
     uint32_t ranks = NOT_GIVEN, per_node = NOT_GIVEN;
 
     TRY(layer_options_text(text, &layer, &ranks, &per_node));
@@ -277,7 +273,7 @@ static int add_text(struct tune_request *r, const char *text)
 
 static int add_model(struct tune_request *r, const char *file)
 {
-    struct layer_options layer = r->options.layer;
+    struct layer_options layer = r->options->layer;
 
     TRY(model_file_read(file, &layer));
     return add_layer(r, &layer);
@@ -285,7 +281,7 @@ static int add_model(struct tune_request *r, const char *file)
 
 static int add_layers(struct tune_request *r)
 {
-    const struct tune_options *o = &r->options;
+    const struct tune_options *o = r->options;
 
     if (o->misses.count)
         return misses_spaces(r);
@@ -299,14 +295,14 @@ static int add_layers(struct tune_request *r)
 int tune_request_make(const struct tune_options *options, const struct cluster *here,
                       struct tune_request *out)
 {
-    struct tune_request r = { .options = *options,
+    struct tune_request r = { .options = options,
                               .strategy = search_strategies[options->search],
                               .effort = &efforts[options->effort] };
     int rc;
 
     TRY(tune_cluster(options->setup.sim, here, &r.cluster));
     r.machine = machine_guess(&r.cluster);
-    r.memory_limit_bytes = campaign_memory(&options->setup, &r.cluster);
+    r.memory_limit_bytes = campaign_memory_limit(&options->setup, &r.cluster);
     r.spaces = calloc(TUNE_LAYERS_MAX, sizeof(*r.spaces));
     r.asked = calloc(TUNE_LAYERS_MAX, sizeof(*r.asked));
     TRY_OUT(r.spaces && r.asked ? OK : fail(ERR_NOMEM, "the layers"));
@@ -320,7 +316,7 @@ out:
 
 int tune_request_fits(const struct tune_request *r, bool *none)
 {
-    const char *how = r->options.setup.max_memory_bytes ? "allowed" : "free";
+    const char *how = r->options->setup.memory_limit_bytes ? "allowed" : "free";
     char shape[SHAPE_TEXT_BYTES], needs[ACCOUNT_TEXT_BYTES], there[ACCOUNT_TEXT_BYTES];
     int rc = OK;
 
@@ -341,7 +337,8 @@ int tune_request_fits(const struct tune_request *r, bool *none)
     return rc;
 }
 
-/* Of one message among so many: what it costs to send, and its part of the exchange's latency. */
+/* The time of one message among so many: what it costs to send, and its part of the exchange's
+ * latency. */
 static double message_us(double latency_us, double message_us, double half_kib,
                          double bandwidth_gbs, uint32_t messages)
 {
@@ -355,7 +352,7 @@ void tune_request_learn(struct tune_request *request, const struct cluster *know
     uint32_t others = known->ranks > 1 ? known->ranks - 1 : 1;
     double us;
 
-    if (request->options.setup.sim)
+    if (request->options->setup.sim)
         return;
     *g = machine_guess(known);
     us = known->nodes > 1
@@ -372,7 +369,7 @@ uint64_t tune_paper_trials(const struct tune_request *r, size_t number)
 {
     const struct space *space = &r->spaces[number];
 
-    return r->options.misses.count
+    return r->options->misses.count
                ? (uint64_t)shape_paper_trials(&space->shape) * space->anchor_count
                : space_paper_trials(space);
 }

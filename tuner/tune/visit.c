@@ -1,7 +1,6 @@
-/* What the decision asks for, step by step. */
+/* Runs the steps that the decision of one bucket asks for. */
 #include "visit.h"
 
-#include "attempt.h"
 #include "bucket.h"
 #include "status.h"
 
@@ -15,7 +14,7 @@ static int rule_out_by_memory(struct sweep *sweep, struct bucket *b)
 
         if (bytes <= space->memory_limit_bytes)
             continue;
-        TRY(attempt_rule_out(sweep->setup->campaign, a, bytes, space->memory_limit_bytes));
+        TRY(attempt_rule_out(sweep->campaign, a, bytes, space->memory_limit_bytes));
         sweep->result.ruled_out++;
     }
     return OK;
@@ -30,32 +29,17 @@ static int replay(struct sweep *sweep, struct bucket *b)
     return OK;
 }
 
-/* The ranks hear of the layer when it is first needed: many a bucket is decided by what is known.
- */
-static int tell_ranks(struct sweep *sweep)
+int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind kind, uint32_t round,
+               struct step *out)
 {
+    struct campaign *c = sweep->campaign;
+
+    if (campaign_over(c))
+        return ERR_CUT;
     if (!sweep->told)
-        TRY(campaign_layer(sweep->setup->campaign, &sweep->space->shape,
-                           sweep->setup->limit_bytes));
+        TRY(campaign_layer(c, &sweep->space->shape, sweep->request->memory_limit_bytes));
     sweep->told = true;
-    return OK;
-}
-
-static int take_step(struct sweep *sweep, struct bucket *b, enum decision_purpose purpose, int arm)
-{
-    struct campaign *c = sweep->setup->campaign;
-    struct attempt *a = &b->attempts[arm];
-    struct step step;
-
-    TRY(tell_ranks(sweep));
-    TRY(attempt_step(c, a, bucket_sample_kind(purpose), bucket_count(b, arm), &step));
-    if (!step.ns)
-        decision_drop(&b->decision, arm);
-    else if (step.counts)
-        TRY(bucket_tell(b, purpose, arm, step.ns));
-    sweep->result.failed_trials += !a->usable;
-    attempt_show(c, a, step.ns);
-    return OK;
+    return attempt_step(c, attempt, kind, round, out);
 }
 
 static int decide(struct sweep *sweep, struct bucket *b)
@@ -64,9 +48,15 @@ static int decide(struct sweep *sweep, struct bucket *b)
     int arm;
 
     while ((arm = decision_next(&b->decision, &purpose)) != DECISION_DONE) {
-        if (campaign_over(sweep->setup->campaign))
-            return ERR_CUT;
-        TRY(take_step(sweep, b, purpose, arm));
+        struct attempt *a = &b->attempts[arm];
+        struct step step;
+
+        TRY(visit_step(sweep, a, bucket_sample_kind(purpose), bucket_count(b, arm), &step));
+        if (!step.ns)
+            decision_drop(&b->decision, arm);
+        else if (step.counts)
+            TRY(bucket_tell(b, purpose, arm, step.ns));
+        sweep->result.failed_trials += !a->usable;
     }
     return OK;
 }

@@ -2,6 +2,7 @@
 #ifndef VISIT_H
 #define VISIT_H
 
+#include "attempt.h"
 #include "sweep.h"
 
 /* ERR_CUT when time is up: no entry then, but every sample is kept.  UNSUPPORTED: no plan can run
@@ -14,5 +15,10 @@ int visit_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_r
 
 /* For the search alone: tells it what an earlier run measured here. */
 int visit_recall(struct sweep *sweep, uint32_t bucket);
+
+/* One step of any bucket, as attempt_step() has it.  ERR_CUT when time is up.  The ranks hear of
+ * the layer when it is first needed: many a bucket is decided by what is known. */
+int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind kind, uint32_t round,
+               struct step *out);
 
 #endif

@@ -1,5 +1,4 @@
 /* moetune diff: where two tables would tell a trainer something else. */
-#include "import.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -7,7 +6,6 @@
 #include "verbs.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct side {
@@ -78,21 +76,14 @@ static uint32_t compare(struct side *a, struct side *b)
     return differences;
 }
 
-/* Checked as if it were to come in: a file that is damaged is not "the same". */
+/* A file that is damaged is not "the same". */
 static int open_side(const char *path, struct side *s)
 {
-    size_t size = 0;
-    char *text = NULL;
-    int rc = table_file_read(path, &text, &size);
+    int rc = table_file_read(path, path, &s->table);
 
-    if (rc == UNSUPPORTED)
-        return OK;
-    TRY(rc);
-    rc = import_read(text, size, path, &s->table);
-    free(text);
-    TRY(rc);
-    s->count = import_count(s->table);
-    return OK;
+    if (!rc)
+        s->count = import_count(s->table);
+    return rc == UNSUPPORTED ? OK : rc;
 }
 
 static int run(const struct verb_call *call, void *options)

@@ -1,7 +1,6 @@
 /* moetune doctor: what would make the numbers wrong here. */
 #include "common_rows.h"
 #include "doctor.h"
-#include "launch.h"
 #include "place.h"
 #include "status.h"
 #include "store.h"
@@ -27,12 +26,6 @@ static const struct option_row rows[] = {
 
 static const struct doctor_options defaults = { .where = PLACE_DEFAULTS };
 
-static void append(struct findings *to, const struct findings *from)
-{
-    for (int i = 0; i < from->count && to->count < FINDINGS_MAX; i++)
-        to->list[to->count++] = from->list[i];
-}
-
 /* Where the database lies is rank 0's affair. */
 static int report(const struct doctor_options *o, const struct findings *of_ranks)
 {
@@ -41,7 +34,8 @@ static int report(const struct doctor_options *o, const struct findings *of_rank
 
     TRY(store_path(o->db, false, path, sizeof(path)));
     doctor_database(path, &all);
-    append(&all, of_ranks);
+    for (int i = 0; i < of_ranks->count && all.count < FINDINGS_MAX; i++)
+        all.list[all.count++] = of_ranks->list[i];
     if (o->json)
         findings_print_json(&all, stdout);
     else
@@ -70,7 +64,7 @@ static int run(const struct verb_call *call, void *options)
     struct doctor_options *o = options;
 
     o->where.hosts = call->arguments[0];
-    return launch_is_rank() ? place_join(&o->where, on_rank, o) : place_run(&o->where, call->argv);
+    return place_run(&o->where, call->argv, &(struct place_verb){ NULL, on_rank, o });
 }
 
 const struct verb doctor_verb = {

@@ -75,20 +75,17 @@ static int write_table(struct store *store, const char *path, const struct optio
     return ERR_ARGUMENT;
 }
 
-static int write_file(struct store *store, const char *path, const struct options *o)
-{
-    struct output_file file;
-
-    TRY(output_begin(o->file, &file));
-    return output_end(&file, write_table(store, path, o, file.to), NULL, true);
-}
-
 /* Packed bytes are no text: they go past stdout, which lets only text through. */
 static int write_out(struct store *store, const char *path, const struct options *o)
 {
+    struct output_file file;
     FILE *to;
     int rc;
 
+    if (o->file) {
+        TRY(output_begin(o->file, &file));
+        return output_end(&file, write_table(store, path, o, file.to), NULL, true);
+    }
     if (o->format != FORMAT_PACKED)
         return write_table(store, path, o, stdout);
     to = fdopen(dup(STDOUT_FILENO), "w");
@@ -112,7 +109,7 @@ static int run(const struct verb_call *call, void *options)
         return fail(ERR_ARGUMENT, "--format packed holds the whole table");
     TRY(store_path(o->db, false, path, sizeof(path)));
     TRY(store_read(path, &store));
-    rc = (o->file ? write_file : write_out)(store, path, o);
+    rc = write_out(store, path, o);
     if (rc == UNSUPPORTED)
         note("%s holds nothing to export", path);
     store_close(store);

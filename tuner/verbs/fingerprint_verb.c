@@ -3,7 +3,6 @@
 #include "discover.h"
 #include "json.h"
 #include "known.h"
-#include "launch.h"
 #include "place.h"
 #include "sha256.h"
 #include "status.h"
@@ -126,14 +125,6 @@ static int print(const struct fingerprint_options *o, const struct cluster *clus
     return OK;
 }
 
-static int print_file(const struct fingerprint_options *o)
-{
-    struct cluster saved;
-
-    TRY(cluster_read(o->file, &saved));
-    return print(o, &saved, NULL);
-}
-
 /* What was measured of this cluster belongs to its description; what is free is known better now.
  */
 static void add_measured(const char *db, struct cluster *cluster)
@@ -169,12 +160,16 @@ static int on_rank(struct world *world, const void *options)
 static int run(const struct verb_call *call, void *options)
 {
     struct fingerprint_options *o = options;
+    struct cluster saved;
 
     o->where.hosts = call->arguments[0];
-    if (o->file)
-        return o->where.hosts ? fail(ERR_ARGUMENT, "hosts and --file: one of the two is wanted")
-                              : print_file(o);
-    return launch_is_rank() ? place_join(&o->where, on_rank, o) : place_run(&o->where, call->argv);
+    if (o->file && o->where.hosts)
+        return fail(ERR_ARGUMENT, "hosts and --file: one of the two is wanted");
+    if (o->file) {
+        TRY(cluster_read(o->file, &saved));
+        return print(o, &saved, NULL);
+    }
+    return place_run(&o->where, call->argv, &(struct place_verb){ NULL, on_rank, o });
 }
 
 const struct verb fingerprint_verb = {

@@ -1,6 +1,5 @@
 /* moetune import and merge: tables of other sites, files of lines or databases. */
 #include "common_rows.h"
-#include "import.h"
 #include "machine.h"
 #include "plan.h"
 #include "shape.h"
@@ -12,7 +11,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct options {
@@ -68,19 +66,6 @@ static void on_conflict(void *self, const struct entry_row *known, const struct 
 
 /* ---- files */
 
-static int read_table(const char *path, struct import_table **table)
-{
-    const char *slash = strrchr(path, '/');
-    size_t size = 0;
-    char *text = NULL;
-    int rc;
-
-    TRY(table_file_read(path, &text, &size));
-    rc = import_read(text, size, slash ? slash + 1 : path, table);
-    free(text);
-    return rc;
-}
-
 /* Only now: a file that is refused leaves nothing behind. */
 static int open_store(struct session *s)
 {
@@ -108,7 +93,8 @@ static int take_in(struct session *s, const char *path)
     const struct import_options options = { .conflict = on_conflict, .self = s };
     struct import_table *table = NULL;
     struct import_result got;
-    int rc = read_table(path, &table);
+    const char *slash = strrchr(path, '/');
+    int rc = table_file_read(path, slash ? slash + 1 : path, &table);
 
     if (rc == UNSUPPORTED) {
         note("%s holds no entries", path);

@@ -53,7 +53,7 @@ static int open_search(const struct tune_request *r, const struct space *space, 
                                   .arms = space->arms,
                                   .arm_count = space->arm_count,
                                   .machine = r->machine,
-                                  .seed = r->options.setup.seed };
+                                  .seed = r->options->setup.seed };
 
     return search_open(search_find("guided"), &setup, out);
 }
@@ -133,7 +133,7 @@ static void print_text(const struct tune_request *r, const struct space *space,
     account_text(f->memory_bytes, largest);
     printf("plans     %zu; %u of them, over all measured buckets, ruled out by %s per rank\n",
            space->arm_count, f->ruled_out, limit);
-    if (r->options.misses.count)
+    if (r->options->misses.count)
         printf("buckets   %zu of width %u: those that were asked for and are not there\n",
                space->anchor_count, space->window);
     else
@@ -179,11 +179,11 @@ static int print_all(struct tune_request *r, struct store *store)
 {
     struct misses misses = { 0 };
 
-    if (r->options.misses.count)
+    if (r->options->misses.count)
         TRY(misses_list(r, store, &misses));
-    if (r->options.json)
+    if (r->options->json)
         printf("[");
-    else if (r->options.misses.count)
+    else if (r->options->misses.count)
         print_misses(r, &misses);
     misses_free(&misses);
     for (size_t i = 0; i < r->space_count; i++) {
@@ -191,23 +191,14 @@ static int print_all(struct tune_request *r, struct store *store)
 
         count_memory(&r->spaces[i], &f);
         TRY(count_time(r, &r->spaces[i], store, &f));
-        if (r->options.json)
+        if (r->options->json)
             print_json(r, &r->spaces[i], &f, i == 0);
         else
             print_text(r, &r->spaces[i], &f);
     }
-    if (r->options.json)
+    if (r->options->json)
         printf("]\n");
     return OK;
-}
-
-/* What `probe` measured of this machine, if it did. */
-static void learn(struct tune_request *r, struct store *store)
-{
-    struct cluster known;
-
-    if (known_cluster(store, &r->cluster, &known))
-        tune_request_learn(r, &known);
 }
 
 static int find_place(const struct tune_options *o, struct cluster *here)
@@ -223,7 +214,7 @@ static int find_place(const struct tune_options *o, struct cluster *here)
 static int run(const struct verb_call *call, void *options)
 {
     struct tune_options *o = options;
-    struct cluster here = cluster_unknown();
+    struct cluster here = cluster_unknown(), known;
     struct tune_request request;
     struct store *store;
     bool none;
@@ -233,7 +224,8 @@ static int run(const struct verb_call *call, void *options)
     TRY(o->setup.sim ? OK : find_place(o, &here));
     TRY(tune_request_make(o, &here, &request));
     store = known_open(o->setup.db);
-    learn(&request, store);
+    if (known_cluster(store, &request.cluster, &known))
+        tune_request_learn(&request, &known);
     rc = print_all(&request, store);
     if (!rc) {
         fflush(stdout);

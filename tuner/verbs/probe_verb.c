@@ -3,7 +3,6 @@
 #include "discover.h"
 #include "fault.h"
 #include "gpu_list.h"
-#include "launch.h"
 #include "place.h"
 #include "probe_print.h"
 #include "status.h"
@@ -124,20 +123,15 @@ out:
 }
 
 /* A database that cannot be written is found before anything is measured. */
-static int start_ranks(const struct probe_options *o, char **argv)
+static int check(const struct launch_where *where, const void *options)
 {
-    struct launch_where where;
-    struct hosts hosts;
+    const struct probe_options *o = options;
     struct store *store = NULL;
     char path[PATH_MAX];
-    int rc = place_launch(&o->where, &hosts, &where);
+    int rc = o->no_store ? OK : open_store(o, path, sizeof(path), &store);
 
-    if (!rc && !o->no_store)
-        rc = open_store(o, path, sizeof(path), &store);
+    (void)where;
     store_close(store);
-    if (!rc)
-        rc = launch_verb(&where, argv);
-    hosts_free(&hosts);
     return rc;
 }
 
@@ -146,7 +140,7 @@ static int run(const struct verb_call *call, void *options)
     struct probe_options *o = options;
 
     o->where.hosts = call->arguments[0];
-    return launch_is_rank() ? place_join(&o->where, on_rank, o) : start_ranks(o, call->argv);
+    return place_run(&o->where, call->argv, &(struct place_verb){ check, on_rank, o });
 }
 
 const struct verb probe_verb = {

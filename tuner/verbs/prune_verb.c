@@ -45,13 +45,6 @@ static int prune(void *self, const struct entry_row *e)
     return o->dry ? OK : store_entry_end(p->store, e, "pruned");
 }
 
-static int prune_all(struct pruning *p)
-{
-    TRY(store_entries(p->store, 0, 0, prune, p));
-    printf("%u entries%s\n", p->count, p->options->dry ? " would go" : " taken out");
-    return p->options->dry ? OK : store_publish(p->store);
-}
-
 static int run(const struct verb_call *call, void *options)
 {
     const struct prune_options *o = options;
@@ -68,7 +61,11 @@ static int run(const struct verb_call *call, void *options)
     store_close(p.store);
     TRY(store_open(path, 0, &p.store));
     p.before_s = time(NULL) - (int64_t)(o->days * 86400);
-    rc = prune_all(&p);
+    rc = store_entries(p.store, 0, 0, prune, &p);
+    if (!rc)
+        printf("%u entries%s\n", p.count, o->dry ? " would go" : " taken out");
+    if (!rc && !o->dry)
+        rc = store_publish(p.store);
     store_close(p.store);
     return rc ? rc : (p.count ? OK : UNSUPPORTED);
 }

@@ -4,15 +4,14 @@
 #include "common_rows.h"
 #include "fault.h"
 #include "gpu_list.h"
-#include "launch.h"
 #include "layer_options.h"
 #include "machine.h"
 #include "measure.h"
 #include "place.h"
+#include "runner.h"
 #include "shape.h"
 #include "stats.h"
 #include "status.h"
-#include "trial.h"
 #include "verbs.h"
 
 #include <inttypes.h>
@@ -67,8 +66,7 @@ static const struct option_row rows[] = {
 
 /* One plan under measurement. */
 struct subject {
-    struct trial trial;
-    int64_t *samples[STEP_MODES];
+    struct runner runner;
     struct spread spread[STEP_MODES];
     int64_t dropped;
     double error; /* of the check, as a share of what is allowed */
@@ -99,22 +97,19 @@ static int parse_plans(const struct option_list *list, const struct moe_shape *s
     return OK;
 }
 
-/* The largest capacity the rule can give; for factor 0 every token may choose the same expert. */
-static uint64_t capacity_bound(const struct run_options *o, const struct moe_shape *shape)
-{
-    return moe_capacity(o->factor, shape->top_k, shape->experts, shape->tokens, shape->tokens);
-}
-
 /* All plans are prepared at once, on every rank of this machine. */
 static int check_memory(const struct run_options *o, const struct moe_shape *shape,
                         const struct moe_plan *plans, size_t count, uint32_t neighbours)
 {
     bool on_gpu = !strcmp(gpus_device(o->where.device), "cuda");
     struct account_machine machine = { .on_host = !on_gpu };
+    /* The largest that the rule can give; for factor 0 every token may choose the same expert. */
+    uint64_t capacity =
+        moe_capacity(o->factor, shape->top_k, shape->experts, shape->tokens, shape->tokens);
     double bytes = (double)account_layer(shape, &machine), there;
 
     for (size_t i = 0; i < count; i++)
-        bytes += (double)account_plan(shape, &machine, &plans[i], capacity_bound(o, shape));
+        bytes += (double)account_plan(shape, &machine, &plans[i], capacity);
     if (o->check && !on_gpu)
         bytes += (double)reference_bytes(shape);
     there = on_gpu
@@ -141,31 +136,24 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
 
 static int measure_all(struct subject *subjects, int count, const struct run_options *o)
 {
-    int n = count * STEP_MODES, rc = OK;
-    int *order = calloc((size_t)n, sizeof(*order));
+    int n = count * STEP_MODES, *order = calloc((size_t)n, sizeof(*order)), rc;
+    int64_t *samples = calloc((size_t)n * o->reps, sizeof(*samples));
 
-    for (int i = 0; i < n && order; i++) {
-        subjects[i / STEP_MODES].samples[i % STEP_MODES] = calloc(o->reps, sizeof(int64_t));
-        if (!subjects[i / STEP_MODES].samples[i % STEP_MODES])
-            rc = ERR_NOMEM;
-    }
-    if (!order || rc)
-        rc = fail(ERR_NOMEM, "%u samples", o->reps);
-    TRY_OUT(world_settle(subjects[0].trial.rig->world, rc));
+    rc = order && samples ? OK : fail(ERR_NOMEM, "%u samples", o->reps);
+    TRY_OUT(world_settle(subjects[0].runner.rig->world, rc));
     for (uint32_t round = 0; round < o->reps; round++) {
         measure_order(o->seed, round, n, order);
-        for (int i = 0; i < n; i++) {
-            struct subject *s = &subjects[order[i] / STEP_MODES];
-            enum step_mode mode = (enum step_mode)(order[i] % STEP_MODES);
-
-            TRY_OUT(trial_step(&s->trial, mode, &s->samples[mode][round]));
-        }
+        for (int i = 0; i < n; i++)
+            TRY_OUT(runner_step(&subjects[order[i] / STEP_MODES].runner,
+                                (enum step_mode)(order[i] % STEP_MODES),
+                                &samples[(size_t)order[i] * o->reps + round]));
     }
     for (int i = 0; i < n; i++)
         subjects[i / STEP_MODES].spread[i % STEP_MODES] =
-            spread_of(subjects[i / STEP_MODES].samples[i % STEP_MODES], o->reps);
+            spread_of(&samples[(size_t)i * o->reps], o->reps);
 out:
     free(order);
+    free(samples);
     return rc;
 }
 
@@ -176,7 +164,7 @@ static double hidden_share(const struct subject *s)
     double compute = (double)s->spread[STEP_COMPUTE].median_ns;
     double comm = (double)s->spread[STEP_COMM].median_ns;
 
-    return s->trial.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
+    return s->runner.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
 }
 
 static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
@@ -201,7 +189,7 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
         const struct subject *x = &subjects[i];
         char name[PLAN_TEXT_BYTES], hidden[16] = "-";
 
-        moe_plan_format(&x->trial.plan, name, sizeof(name));
+        moe_plan_format(&x->runner.plan, name, sizeof(name));
         if (!isnan(hidden_share(x)))
             snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
         printf("%-18s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", name,
@@ -210,7 +198,7 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
                (double)x->spread[STEP_BOTH].high_ns * 1e-6,
                (double)x->spread[STEP_COMPUTE].median_ns * 1e-6,
                (double)x->spread[STEP_COMM].median_ns * 1e-6, hidden,
-               (double)x->trial.sent_bytes * 0x1p-20, (double)x->trial.memory_bytes * 0x1p-20,
+               (double)x->runner.sent_bytes * 0x1p-20, (double)x->runner.memory_bytes * 0x1p-20,
                o->check ? "ok" : "");
     }
 }
@@ -243,7 +231,7 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
         const struct subject *x = &subjects[i];
         char name[PLAN_TEXT_BYTES];
 
-        moe_plan_format(&x->trial.plan, name, sizeof(name));
+        moe_plan_format(&x->runner.plan, name, sizeof(name));
         printf("%s\n  {\"plan\": \"%s\", ", i ? "," : "", name);
         print_spread("step", &x->spread[STEP_BOTH]);
         print_spread("compute", &x->spread[STEP_COMPUTE]);
@@ -253,7 +241,7 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
         else
             printf("\"hidden_share\": %.4f, ", hidden_share(x));
         printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
-               x->trial.sent_bytes, x->trial.messages, x->trial.memory_bytes);
+               x->runner.sent_bytes, x->runner.messages, x->runner.memory_bytes);
         if (o->check)
             printf(", \"check\": \"ok\", \"error_share\": %.6f", x->error);
         printf("}");
@@ -270,23 +258,20 @@ static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t count
     for (size_t i = 0; i < count && !rc; i++) {
         struct subject *s = &subjects[i];
 
-        rc = trial_open(rig, &plans[i], &s->trial);
+        rc = runner_open(rig, &plans[i], &s->runner);
         if (!rc && o->check)
-            rc = rig_check(rig, s->trial.exec, &s->error);
+            rc = rig_check(rig, s->runner.exec, &s->error);
         if (!rc)
-            rc = trial_warm(&s->trial, o->warmup + 1);
+            rc = runner_warm(&s->runner, o->warmup + 1);
         if (!rc)
-            rc = rig_dropped(rig, s->trial.exec, &s->dropped);
+            rc = rig_dropped(rig, s->runner.exec, &s->dropped);
     }
     if (!rc)
         rc = measure_all(subjects, (int)count, o);
     if (!rc && world_topology(rig->world)->rank == 0)
         (o->json ? print_json : print_text)(rig, subjects, count, o);
-    for (size_t i = 0; subjects && i < count; i++) {
-        trial_close(&subjects[i].trial);
-        for (int mode = 0; mode < STEP_MODES; mode++)
-            free(subjects[i].samples[mode]);
-    }
+    for (size_t i = 0; subjects && i < count; i++)
+        runner_close(&subjects[i].runner);
     free(subjects);
     return rc;
 }
@@ -295,18 +280,12 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
                      const struct moe_plan *plans, size_t count, const struct run_options *o)
 {
     struct data data = { .shape = *shape, .seed = o->seed };
-    uint32_t *tokens = malloc(shape->ranks * sizeof(*tokens));
-    struct rig *rig = NULL;
+    struct rig *rig;
     int rc;
 
-    for (uint32_t q = 0; tokens && q < shape->ranks; q++)
-        tokens[q] = shape->tokens;
-    TRY_OUT(world_settle(world, tokens ? OK : fail(ERR_NOMEM, "%u ranks", shape->ranks)));
-    TRY_OUT(rig_open(world, engine, &data, tokens, o->factor, &rig));
+    TRY(rig_open(world, engine, &data, NULL, o->factor, &rig));
     rc = run_plans(rig, plans, count, o);
-out:
     rig_close(rig);
-    free(tokens);
     return rc;
 }
 
@@ -322,7 +301,7 @@ static int open_engine(struct world **world, const struct run_options *o, struct
     return engine_open(*world, device, NULL, engine);
 }
 
-/* Of the ranks there are, or of those that one stands for. */
+/* The shape of the layer on the ranks that are there, or on those that one stands for. */
 static struct moe_shape shape_on(const struct run_options *o, uint32_t ranks, uint32_t per_node)
 {
     const struct place_setup *where = &o->where;
@@ -360,32 +339,22 @@ static int on_rank(struct world *world, const void *options)
 }
 
 /* What is wrong with plans and sizes is found before any rank is started. */
-static int start_ranks(const struct run_options *o, char **argv)
+static int check(const struct launch_where *where, const void *options)
 {
+    const struct run_options *o = options;
+    uint32_t per_node = o->where.ranks_per_node ? o->where.ranks_per_node : where->ranks_per_node;
+    struct moe_shape shape = shape_on(o, where->ranks, per_node);
     struct moe_plan plans[PLANS_MAX];
-    struct launch_where where;
-    struct hosts hosts;
-    struct moe_shape shape;
     size_t count;
-    uint32_t per_node;
-    int rc = place_launch(&o->where, &hosts, &where);
 
-    if (!rc) {
-        per_node = o->where.ranks_per_node ? o->where.ranks_per_node : where.ranks_per_node;
-        shape = shape_on(o, where.ranks, per_node);
-        rc = check_options(o, &shape, where.ranks, plans, &count);
-    }
-    if (!rc)
-        rc = launch_verb(&where, argv);
-    hosts_free(&hosts);
-    return rc;
+    return check_options(o, &shape, where->ranks, plans, &count);
 }
 
 static int run(const struct verb_call *call, void *options)
 {
     const struct run_options *o = options;
 
-    return launch_is_rank() ? place_join(&o->where, on_rank, o) : start_ranks(o, call->argv);
+    return place_run(&o->where, call->argv, &(struct place_verb){ check, on_rank, o });
 }
 
 const struct verb run_verb = {

@@ -56,7 +56,7 @@ static const struct verify_options defaults = {
 };
 
 struct verifying {
-    struct verify_options options;
+    struct verify_options *options;
     struct campaign campaign;
     struct verify_terms terms;
     struct verify_entries claims;
@@ -116,15 +116,10 @@ static int verify_all(struct verifying *v)
 
 /* ---- what is said at the end */
 
-static struct verify_count count_of(const struct verifying *v)
-{
-    return verify_count(v->claims.verdicts, v->claims.count);
-}
-
 static void print_json(const struct verifying *v)
 {
     const struct campaign *c = &v->campaign;
-    struct verify_count n = count_of(v);
+    struct verify_count n = verify_count(&v->claims);
 
     printf("{\"state\": \"%s\", \"db\": ", run_state_words[c->run.state]);
     json_quote(c->path, stdout);
@@ -135,19 +130,19 @@ static void print_json(const struct verifying *v)
     for (int kind = 0; kind <= VERIFY_REFUTED; kind++)
         printf(", \"%s\": %u", verify_words[kind], n.of[kind]);
     printf(",\n\"entries\": ");
-    verify_json(v->claims.verdicts, v->claims.count, stdout);
+    verify_json(&v->claims, stdout);
     printf("}\n");
 }
 
 static int print_text(const struct verifying *v)
 {
     const struct campaign *c = &v->campaign;
-    struct verify_count n = count_of(v);
+    struct verify_count n = verify_count(&v->claims);
     uint32_t refuted = n.of[VERIFY_REFUTED] + n.refuted_earlier + v->claims.waiting;
     char took[32];
 
     progress_duration((double)(host_clock_ns() - c->begun_ns) * 1e-9, took, sizeof(took));
-    TRY(verify_table(c->store, v->claims.verdicts, v->claims.count, stdout));
+    TRY(verify_table(c->store, &v->claims, stdout));
     printf("steps     %" PRIu64 ", %" PRIu64 " to warm up, in %s\n", c->run.samples_default,
            c->run.samples_warm, took);
     campaign_print_heat(c, stdout);
@@ -156,7 +151,7 @@ static int print_text(const struct verifying *v)
         printf("          moetune tune measures again where %u entries are refuted\n", refuted);
     if (!backend_is_real(c->cluster.backend))
         printf("          %s: these rows never answer for a real cluster\n",
-               v->options.setup.sim ? "MODELLED" : "VIRTUAL RANKS");
+               v->options->setup.sim ? "MODELLED" : "VIRTUAL RANKS");
     return OK;
 }
 
@@ -165,7 +160,7 @@ static int print(void *self)
     struct verifying *v = self;
 
     verify_entries_sort(&v->claims);
-    if (!v->options.json)
+    if (!v->options->json)
         return print_text(v);
     print_json(v);
     return OK;
@@ -241,18 +236,18 @@ static int find_entries(struct verifying *v)
     if (rc)
         return rc == UNSUPPORTED ? no_such_machine(v) : rc;
     TRY(campaign_recognise(&v->campaign));
-    return verify_entries_find(&v->campaign, &v->options.wanted, &v->claims);
+    return verify_entries_find(&v->campaign, &v->options->wanted, &v->claims);
 }
 
 static int begin(struct verifying *v)
 {
-    struct verify_count n = count_of(v);
+    struct verify_count n = verify_count(&v->claims);
 
     if (n.of[VERIFY_EARLIER])
         note("goes on with a verification that was cut off: %u of %zu entries are done "
              "(--restart begins anew)",
              n.of[VERIFY_EARLIER], v->claims.count);
-    TRY(campaign_begin(&v->campaign, "verify", verify_only_words[v->options.wanted.kind],
+    TRY(campaign_begin(&v->campaign, "verify", verify_only_words[v->options->wanted.kind],
                        n.of[VERIFY_PENDING]));
     v->terms.first_run =
         v->claims.first_run < v->campaign.run.id ? v->claims.first_run : v->campaign.run.id;
@@ -268,7 +263,7 @@ static int run(void *self)
     TRY(find_entries(v));
     TRY(begin(v));
     rc = campaign_finish(&v->campaign, verify_all(v), print, v);
-    n = count_of(v);
+    n = verify_count(&v->claims);
     return !rc && n.of[VERIFY_REFUTED] + n.refuted_earlier ? ERR_WRONG : rc;
 }
 
@@ -286,7 +281,7 @@ static int check_shapes(const struct option_list *shapes)
 static int prepare(void *self, const struct cluster *here)
 {
     struct verifying *v = self;
-    struct verify_options *o = &v->options;
+    struct verify_options *o = v->options;
 
     TRY(check_shapes(&o->wanted.shapes));
     if (o->buckets)
@@ -294,7 +289,7 @@ static int prepare(void *self, const struct cluster *here)
     TRY(tune_cluster(o->setup.sim, here, &v->campaign.cluster));
     v->terms.margin = o->margin;
     v->terms.machine = tune_machine(&v->campaign.cluster);
-    v->terms.memory_limit_bytes = campaign_memory(&o->setup, &v->campaign.cluster);
+    v->terms.memory_limit_bytes = campaign_memory_limit(&o->setup, &v->campaign.cluster);
     return OK;
 }
 
@@ -306,9 +301,9 @@ static int start(const struct verb_call *call, void *options)
 
     if (!v)
         return fail(ERR_NOMEM, "the verification");
-    v->options = *(struct verify_options *)options;
-    v->options.setup.where.hosts = call->arguments[0];
-    v->campaign.setup = v->options.setup;
+    v->options = options;
+    v->options->setup.where.hosts = call->arguments[0];
+    v->campaign.setup = &v->options->setup;
     campaign_command(&v->campaign, call->argv + 1, "--restart");
     rc = campaign_lead(&v->campaign, &verb);
     verify_entries_free(&v->claims);

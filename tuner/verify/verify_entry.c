@@ -1,4 +1,4 @@
-/* Recall, contest, judgement. */
+/* Loads what is known of one entry, lets its plan meet the default and a challenger, and judges. */
 #include "verify_entry.h"
 
 #include "attempt.h"
@@ -181,7 +181,7 @@ static void tell(struct question *q, int arm, int64_t ns)
 static void ask(struct verification *h, struct question *q, int count, int holder, int in_force)
 {
     struct contest_settings settings = { .margin = h->terms->margin,
-                                         .seed = h->campaign->setup.seed ^ h->bucket.key.bucket };
+                                         .seed = h->campaign->setup->seed ^ h->bucket.key.bucket };
     struct moe_plan plans[2];
 
     q->count = count;
@@ -263,7 +263,6 @@ static int meet(struct verification *h)
             tell(&h->over_default, arm, step.ns);
             tell(&h->over_claim, arm, step.ns);
         }
-        attempt_show(h->campaign, a, step.ns);
     }
     return OK;
 }
@@ -340,13 +339,6 @@ static int keep(struct verification *h, struct entry_row *e)
     return store_entry(h->campaign->store, e, "verify");
 }
 
-/* What led tune to the plan, its rounds as well, must not lead it there again. */
-static int forget_tuned(struct verification *h)
-{
-    TRY(forget(h, SAMPLE_SEARCH, SAMPLE_CONTEST));
-    return forget(h, SAMPLE_ROUNDS, SAMPLE_ROUNDS);
-}
-
 /* Outrun by another plan, a plan that is not slower than the default stays until tune comes by. */
 static int refute(struct verification *h, struct entry_row *e)
 {
@@ -361,7 +353,9 @@ static int refute(struct verification *h, struct entry_row *e)
     snprintf(e->decision, sizeof(e->decision), "refuted");
     snprintf(why, sizeof(why), is_outrun(h) ? "verify: %.54s" : "verify", h->verdict->why);
     TRY(store_entry(h->campaign->store, e, why));
-    return forget_tuned(h);
+    /* What led tune to the plan, its rounds as well, must not lead it there again. */
+    TRY(forget(h, SAMPLE_SEARCH, SAMPLE_CONTEST));
+    return forget(h, SAMPLE_ROUNDS, SAMPLE_ROUNDS);
 }
 
 static void take_times(const struct contest_verdict *v, struct entry_row *out)
@@ -398,20 +392,18 @@ static int settle(struct verification *h)
     return v->kind == VERIFY_REFUTED ? refute(h, &entry) : keep(h, &entry);
 }
 
-static int try_claim(struct verification *h)
-{
-    name_plans(h);
-    TRY(recall(h));
-    TRY(hold(h));
-    return settle(h);
-}
-
 int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
                  struct verify_result *verdict)
 {
     struct verification h = { .campaign = campaign, .terms = terms, .verdict = verdict };
-    int rc = try_claim(&h);
+    int rc;
 
+    name_plans(&h);
+    rc = recall(&h);
+    if (!rc)
+        rc = hold(&h);
+    if (!rc)
+        rc = settle(&h);
     bucket_forget(&h.bucket);
     return rc;
 }

@@ -9,8 +9,8 @@
  * An entry that its search could not tell from another plan, or that holds the default, also meets
  * that plan.  If it is outrun it is refuted, too, but keeps its plan, which is not slower than the
  * default, until the bucket is measured. */
-#ifndef VERIFY_H
-#define VERIFY_H
+#ifndef VERIFY_ENTRY_H
+#define VERIFY_ENTRY_H
 
 #include "account.h"
 #include "campaign.h"
@@ -44,13 +44,13 @@ struct verify_result {
     char why[240];              /* how it was refuted, or the default failed */
 };
 
-/* Settles a pending one.  ERR_CUT when time is up before that: what was sampled is kept, and used
- * by the run that goes on. */
 /* Of an entry that could not be told from another plan, or holds the default: the plan that was or
  * came nearest to its search's winner.  NULL: there is none to be asked about. */
 const struct moe_plan *verify_challenger(const struct entry_row *entry,
                                          const struct moe_shape *shape);
 
+/* Settles a pending one.  ERR_CUT when time is up before that: what was sampled is kept, and used
+ * by the run that goes on. */
 int verify_entry(struct campaign *campaign, const struct verify_terms *terms,
                  struct verify_result *verdict);
 

@@ -1,4 +1,4 @@
-/* One line, or one object, per entry. */
+/* Prints what came of each entry: a line, or a JSON object. */
 #include "verify_print.h"
 
 #include "json.h"
@@ -13,14 +13,14 @@
 const char *const verify_words[] = { "pending", "earlier", "default", "beats",
                                      "tie",     "alone",   "refuted", NULL };
 
-struct verify_count verify_count(const struct verify_result *verdicts, size_t count)
+struct verify_count verify_count(const struct verify_entries *claims)
 {
     struct verify_count n = { 0 };
 
-    for (size_t i = 0; i < count; i++) {
-        n.of[verdicts[i].kind]++;
-        n.refuted_earlier +=
-            verdicts[i].kind == VERIFY_EARLIER && entry_is_refuted(&verdicts[i].claim);
+    for (size_t i = 0; i < claims->count; i++) {
+        n.of[claims->verdicts[i].kind]++;
+        n.refuted_earlier += claims->verdicts[i].kind == VERIFY_EARLIER &&
+                             entry_is_refuted(&claims->verdicts[i].claim);
     }
     return n;
 }
@@ -67,11 +67,6 @@ static void print_line(const struct verify_result *v, FILE *to)
             *v->why ? ": " : "", v->why);
 }
 
-static bool is_news(const struct verify_result *v)
-{
-    return v->kind == VERIFY_EARLIER ? entry_is_refuted(&v->claim) : v->kind != VERIFY_PENDING;
-}
-
 static int print_layer(struct store *store, const struct verify_result *v, bool more, FILE *to)
 {
     fprintf(to, more ? "\n" : "");
@@ -81,13 +76,14 @@ static int print_layer(struct store *store, const struct verify_result *v, bool 
     return OK;
 }
 
-static void print_totals(const struct verify_result *verdicts, size_t count, FILE *to)
+static void print_totals(const struct verify_entries *claims, FILE *to)
 {
-    struct verify_count n = verify_count(verdicts, count);
+    struct verify_count n = verify_count(claims);
 
-    fprintf(
-        to, "entries   %zu: %u beat the default, %u are not slower, %u are the default, %u refuted",
-        count, n.of[VERIFY_BEATS], n.of[VERIFY_TIE], n.of[VERIFY_DEFAULT], n.of[VERIFY_REFUTED]);
+    fprintf(to,
+            "entries   %zu: %u beat the default, %u are not slower, %u are the default, %u refuted",
+            claims->count, n.of[VERIFY_BEATS], n.of[VERIFY_TIE], n.of[VERIFY_DEFAULT],
+            n.of[VERIFY_REFUTED]);
     if (n.of[VERIFY_ALONE])
         fprintf(to, "; %u run where the default does not", n.of[VERIFY_ALONE]);
     if (n.of[VERIFY_EARLIER])
@@ -98,14 +94,15 @@ static void print_totals(const struct verify_result *verdicts, size_t count, FIL
     fprintf(to, "\n");
 }
 
-int verify_table(struct store *store, const struct verify_result *verdicts, size_t count, FILE *to)
+int verify_table(struct store *store, const struct verify_entries *claims, FILE *to)
 {
     int64_t shape = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        const struct verify_result *v = &verdicts[i];
+    for (size_t i = 0; i < claims->count; i++) {
+        const struct verify_result *v = &claims->verdicts[i];
 
-        if (!is_news(v))
+        if (v->kind == VERIFY_PENDING ||
+            (v->kind == VERIFY_EARLIER && !entry_is_refuted(&v->claim)))
             continue;
         if (v->claim.shape != shape)
             TRY(print_layer(store, v, shape != 0, to));
@@ -113,7 +110,7 @@ int verify_table(struct store *store, const struct verify_result *verdicts, size
         print_line(v, to);
     }
     fprintf(to, shape ? "\n" : "");
-    print_totals(verdicts, count, to);
+    print_totals(claims, to);
     return OK;
 }
 
@@ -149,12 +146,12 @@ static void print_object(const struct verify_result *v, FILE *to)
     fprintf(to, "}");
 }
 
-void verify_json(const struct verify_result *verdicts, size_t count, FILE *to)
+void verify_json(const struct verify_entries *claims, FILE *to)
 {
     fprintf(to, "[");
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < claims->count; i++) {
         fprintf(to, "%s\n ", i ? "," : "");
-        print_object(&verdicts[i], to);
+        print_object(&claims->verdicts[i], to);
     }
     fprintf(to, "\n]");
 }

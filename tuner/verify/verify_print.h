@@ -1,8 +1,8 @@
 /* Verdicts as a person reads them, and as JSON. */
-#ifndef VERIFY_TABLE_H
-#define VERIFY_TABLE_H
+#ifndef VERIFY_PRINT_H
+#define VERIFY_PRINT_H
 
-#include "verify_entry.h"
+#include "verify_entries.h"
 
 #include <stdio.h>
 
@@ -13,13 +13,13 @@ struct verify_count {
     uint32_t of[VERIFY_REFUTED + 1];
     uint32_t refuted_earlier;
 };
-struct verify_count verify_count(const struct verify_result *verdicts, size_t count);
+struct verify_count verify_count(const struct verify_entries *claims);
 
 /* A table per layer of what this run has found, and of what an earlier one has refuted; then the
  * totals of all.  Sorted by layer. */
-int verify_table(struct store *store, const struct verify_result *verdicts, size_t count, FILE *to);
+int verify_table(struct store *store, const struct verify_entries *claims, FILE *to);
 
 /* An array of objects. */
-void verify_json(const struct verify_result *verdicts, size_t count, FILE *to);
+void verify_json(const struct verify_entries *claims, FILE *to);
 
 #endif

@@ -3,13 +3,13 @@
  * No capacity moves that step.  So ranks that ask for different ones come to it all the same, and
  * learn there what is wrong; a rank that exchanged when its own capacity wants it would wait for
  * the others for ever. */
-#ifndef STANDS_H
-#define STANDS_H
+#ifndef AGREED_H
+#define AGREED_H
 
 #include "live.h"
 #include "order.h"
 
-struct stand {
+struct agreed_plan {
     uint32_t bucket;
     struct moe_plan plan;
     bool told;          /* not only taken for granted */
@@ -17,8 +17,8 @@ struct stand {
     bool regular;       /* which was as long after another one */
 };
 
-struct stands {
-    struct stand *items;
+struct agreed {
+    struct agreed_plan *items;
     uint32_t count, room;
     uint32_t last; /* found */
     uint32_t steps;
@@ -26,23 +26,23 @@ struct stands {
     uint32_t sum;  /* of the capacities asked for since the last one */
 };
 
-enum { STANDS_NEWS = 8 }; /* of how many other buckets an exchange may bring news */
+enum { AGREED_NEWS = 8 }; /* of how many other buckets an exchange may bring news */
 
-void stands_free(struct stands *stands);
+void agreed_free(struct agreed *agreed);
 
 /* A step: of this capacity. */
-void stands_count(struct stands *stands, uint32_t capacity);
+void agreed_count(struct agreed *agreed, uint32_t capacity);
 /* What stands in a bucket; the default plan where nothing was heard of it. */
-struct moe_plan stands_plan(struct stands *stands, uint32_t bucket);
+struct moe_plan agreed_plan(struct agreed *agreed, uint32_t bucket);
 /* That, for a step before the next exchange. */
-void stands_next(struct stands *stands, uint32_t bucket, struct moe_plan *plan);
+void agreed_next(struct agreed *agreed, uint32_t bucket, struct moe_plan *plan);
 /* ERR_NOMEM; of orders[0] the bucket is `here`, of the others their key is. */
-int stands_obey(struct stands *stands, const struct order *orders, uint32_t count, uint32_t here);
+int agreed_obey(struct agreed *agreed, const struct order *orders, uint32_t count, uint32_t here);
 
 /* On rank 0: out[0].plan is to run at this step.  What changed in other buckets since ranks heard
  * of them last, and when they are to come again; an exchange takes so long.  Returns how many
- * orders: at most `room`, and that at most 1 + STANDS_NEWS. */
-uint32_t stands_orders(struct stands *stands, struct live *live, uint32_t capacity,
+ * orders: at most `room`, and that at most 1 + AGREED_NEWS. */
+uint32_t agreed_orders(struct agreed *agreed, struct live *live, uint32_t capacity,
                        double exchange_us, uint32_t room, struct order *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* A table of plans by bucket, and the rhythm of exchanges. */
-#include "stands.h"
+/* Keeps each bucket's plan that all ranks know, and says at which step they exchange again. */
+#include "agreed.h"
 
 #include "plan.h"
 #include "status.h"
@@ -12,21 +12,21 @@
 enum { STEPS_LEAST = 64, STEPS_MOST = 1024 };
 static const double part = 0.25;
 
-void stands_free(struct stands *s)
+void agreed_free(struct agreed *s)
 {
     free(s->items);
 }
 
-void stands_count(struct stands *s, uint32_t capacity)
+void agreed_count(struct agreed *s, uint32_t capacity)
 {
     s->steps++;
     s->sum = (s->sum ^ capacity) * 16777619u;
 }
 
 /* NULL: out of memory. */
-static struct stand *stand_at(struct stands *s, uint32_t bucket)
+static struct agreed_plan *plan_at(struct agreed *s, uint32_t bucket)
 {
-    struct stand *more = s->items;
+    struct agreed_plan *more = s->items;
 
     if (s->last < s->count && s->items[s->last].bucket == bucket)
         return &s->items[s->last];
@@ -40,50 +40,50 @@ static struct stand *stand_at(struct stands *s, uint32_t bucket)
     if (!more)
         return NULL;
     s->items = more;
-    s->items[s->count] = (struct stand){ .bucket = bucket, .plan = plan_default() };
+    s->items[s->count] = (struct agreed_plan){ .bucket = bucket, .plan = plan_default() };
     s->items[s->count].plan.source = MOE_DEFAULT;
     return &s->items[s->count++];
 }
 
-struct moe_plan stands_plan(struct stands *s, uint32_t bucket)
+struct moe_plan agreed_plan(struct agreed *s, uint32_t bucket)
 {
-    struct stand *stand = stand_at(s, bucket);
+    struct agreed_plan *p = plan_at(s, bucket);
 
-    return stand ? stand->plan : plan_default();
+    return p ? p->plan : plan_default();
 }
 
-static void visit(struct stands *s, uint32_t bucket)
+static void visit(struct agreed *s, uint32_t bucket)
 {
-    struct stand *stand = stand_at(s, bucket);
+    struct agreed_plan *p = plan_at(s, bucket);
     uint32_t gap;
 
-    if (!stand)
+    if (!p)
         return;
-    gap = s->steps - stand->seen;
-    stand->regular = stand->gap == gap;
-    stand->gap = gap;
-    stand->seen = s->steps;
+    gap = s->steps - p->seen;
+    p->regular = p->gap == gap;
+    p->gap = gap;
+    p->seen = s->steps;
 }
 
-void stands_next(struct stands *s, uint32_t bucket, struct moe_plan *plan)
+void agreed_next(struct agreed *s, uint32_t bucket, struct moe_plan *plan)
 {
     s->wait--;
     visit(s, bucket);
-    *plan = stands_plan(s, bucket);
+    *plan = agreed_plan(s, bucket);
 }
 
-static int put(struct stands *s, uint32_t bucket, const struct moe_plan *plan)
+static int put(struct agreed *s, uint32_t bucket, const struct moe_plan *plan)
 {
-    struct stand *stand = stand_at(s, bucket);
+    struct agreed_plan *p = plan_at(s, bucket);
 
-    if (!stand)
-        return fail(ERR_NOMEM, "a plan that stands");
-    stand->plan = *plan;
-    stand->told = true;
+    if (!p)
+        return fail(ERR_NOMEM, "a plan that ranks agree on");
+    p->plan = *plan;
+    p->told = true;
     return OK;
 }
 
-int stands_obey(struct stands *s, const struct order *orders, uint32_t count, uint32_t here)
+int agreed_obey(struct agreed *s, const struct order *orders, uint32_t count, uint32_t here)
 {
     s->wait = orders[0].next ? orders[0].next - 1 : 0;
     s->sum = 0;
@@ -124,19 +124,19 @@ static uint32_t largest_of(uint32_t a, uint32_t b)
 /* Steps until one of another bucket may be met, after `rest` of them.  Capacities may come in turn,
  * and then it is known which step that is.  Else some step, on average in `poll`: what is regular
  * could miss the bucket for ever. */
-static uint32_t wait_for(const struct stands *s, const struct stand *stand, uint32_t rest,
+static uint32_t wait_for(const struct agreed *s, const struct agreed_plan *p, uint32_t rest,
                          uint32_t poll)
 {
-    uint32_t since = s->steps - stand->seen;
+    uint32_t since = s->steps - p->seen;
     uint32_t some = 1 + (s->steps * 2654435761u >> 16) % (2 * poll - 1);
 
     rest = largest_of(rest, 1);
-    if (!stand->regular || stand->gap <= since)
+    if (!p->regular || p->gap <= since)
         return largest_of(rest, some);
-    return stand->gap * ((rest + since + stand->gap - 1) / stand->gap) - since;
+    return p->gap * ((rest + since + p->gap - 1) / p->gap) - since;
 }
 
-uint32_t stands_orders(struct stands *s, struct live *live, uint32_t capacity, double exchange_us,
+uint32_t agreed_orders(struct agreed *s, struct live *live, uint32_t capacity, double exchange_us,
                        uint32_t room, struct order *out)
 {
     uint32_t window = live->setup.window, here = capacity / window, count = 1;
@@ -145,20 +145,20 @@ uint32_t stands_orders(struct stands *s, struct live *live, uint32_t capacity, d
 
     visit(s, here);
     for (uint32_t i = 0; i < s->count; i++) {
-        const struct stand *stand = &s->items[i];
-        bool is_here = stand->bucket == here;
+        const struct agreed_plan *p = &s->items[i];
+        bool is_here = p->bucket == here;
         struct moe_plan best = MOE_PLAN_INIT;
-        uint32_t rest = live_rest(live, is_here ? capacity : stand->bucket * window, &best);
-        bool changed = !same(&best, &stand->plan);
+        uint32_t rest = live_rest(live, is_here ? capacity : p->bucket * window, &best);
+        bool changed = !same(&best, &p->plan);
 
         if (rest < next)
-            next = least_of(next, is_here ? largest_of(rest, 1) : wait_for(s, stand, rest, poll));
+            next = least_of(next, is_here ? largest_of(rest, 1) : wait_for(s, p, rest, poll));
         if (is_here)
             out[0].stands = same(&best, &out[0].plan);
         else if (changed && count < room)
-            out[count++] = (struct order){ .plan = best, .key = stand->bucket };
+            out[count++] = (struct order){ .plan = best, .key = p->bucket };
         /* What is new here is asked for again, in case it cannot run. */
-        if (is_here ? changed || !stand->told : changed && count == room)
+        if (is_here ? changed || !p->told : changed && count == room)
             next = 1;
     }
     out[0].next = next;

@@ -1,27 +1,22 @@
-/* Barrier, run, agree. */
+/* Times something on all ranks: a barrier, the work, and the largest time over the ranks. */
 #include "measure.h"
 
 #include "host.h"
 #include "random.h"
 #include "status.h"
 
-/* Ranks look at different speeds, and wait in the barrier for whom the kernel kept: both belong to
- * no step, so the account begins between two barriers. */
-static int begin_together(struct world *world, struct disturbance *watch)
-{
-    TRY(world_barrier(world));
-    if (!watch)
-        return OK;
-    disturbance_begin(watch);
-    return world_barrier(world);
-}
-
-int measure_watched(struct world *world, struct engine *engine, struct disturbance *watch,
-                    int (*once)(void *self), void *self, struct measured *out)
+int measure_once(struct world *world, struct engine *engine, struct disturbance *watch,
+                 int (*once)(void *self), void *self, struct measured *out)
 {
     int64_t begun_ns, agreed[3];
-    int rc = begin_together(world, watch);
+    int rc = world_barrier(world);
 
+    /* Ranks look at different speeds, and wait in the barrier for whom the kernel kept: both belong
+     * to no step, so the account begins between two barriers. */
+    if (!rc && watch) {
+        disturbance_begin(watch);
+        rc = world_barrier(world);
+    }
     begun_ns = host_clock_ns();
     if (!rc && engine)
         rc = engine_begin(engine);
@@ -34,16 +29,6 @@ int measure_watched(struct world *world, struct engine *engine, struct disturban
     if (agreed[1] > 0)
         return -(int)agreed[1];
     *out = (struct measured){ agreed[0], agreed[2] };
-    return OK;
-}
-
-int measure_once(struct world *world, struct engine *engine, int (*once)(void *self), void *self,
-                 int64_t *ns)
-{
-    struct measured measured;
-
-    TRY(measure_watched(world, engine, NULL, once, self, &measured));
-    *ns = measured.ns;
     return OK;
 }
 

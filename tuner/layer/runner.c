@@ -1,0 +1,100 @@
+/* Prepares, warms and steps one plan. */
+#include "runner.h"
+
+#include "fault.h"
+#include "status.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+int runner_open(struct rig *rig, const struct moe_plan *plan, struct runner *out)
+{
+    struct runner runner = { .rig = rig, .plan = *plan, .capacity = rig->capacity };
+    int rc;
+
+    TRY(rig_exec(rig, plan, &runner.exec));
+    runner.memory_bytes = (int64_t)(runner.exec->memory_bytes + rig->memory_bytes);
+    rc = world_max(rig->world, &runner.memory_bytes, 1);
+    if (rc) {
+        runner_close(&runner);
+        return rc;
+    }
+    *out = runner;
+    return OK;
+}
+
+void runner_close(struct runner *runner)
+{
+    exec_close(runner->exec);
+    *runner = (struct runner){ 0 };
+}
+
+/* What a test may want to happen to one rank in the middle of a step. */
+static void inject_fault(void)
+{
+    if (fault_hit("crash"))
+        raise(SIGKILL);
+    while (fault_hit("hang"))
+        for (;;)
+            pause();
+}
+
+struct one_step {
+    struct runner *runner;
+    enum step_mode mode;
+};
+
+static int step(void *self)
+{
+    struct one_step *s = self;
+    struct rig *rig = s->runner->rig;
+    int rc;
+
+    inject_fault();
+    rig->engine->comm->muted = s->mode == STEP_COMPUTE;
+    rig->engine->compute->muted = s->mode == STEP_COMM;
+    rc = rig_step(rig, s->runner->exec);
+    rig->engine->comm->muted = rig->engine->compute->muted = false;
+    return rc;
+}
+
+static int time_step(struct one_step one, struct disturbance *watch, struct measured *out)
+{
+    struct rig *rig = one.runner->rig;
+
+    if (rig->cold) /* on every rank or on none */
+        TRY(world_settle(rig->world, engine_cool(rig->engine, rig->cold)));
+    return measure_once(rig->world, rig->engine, watch, step, &one, out);
+}
+
+int runner_step(struct runner *runner, enum step_mode mode, int64_t *ns)
+{
+    struct measured measured;
+
+    TRY(time_step((struct one_step){ runner, mode }, NULL, &measured));
+    *ns = measured.ns;
+    return OK;
+}
+
+int runner_watch(struct runner *runner, struct disturbance *watch, struct measured *out)
+{
+    return time_step((struct one_step){ runner, STEP_BOTH }, watch, out);
+}
+
+int runner_warm(struct runner *runner, uint32_t steps)
+{
+    const struct wire *wire = runner->rig->engine->wire;
+    int64_t ns, agreed[2];
+
+    for (uint32_t i = 1; i < steps; i++)
+        TRY(runner_step(runner, STEP_BOTH, &ns));
+    agreed[0] = -(int64_t)wire->sent_bytes;
+    agreed[1] = -(int64_t)wire->messages;
+    TRY(runner_step(runner, STEP_BOTH, &ns));
+    agreed[0] += (int64_t)wire->sent_bytes;
+    agreed[1] += (int64_t)wire->messages;
+    TRY(world_max(runner->rig->world, agreed, 2));
+    runner->sent_bytes = agreed[0];
+    runner->messages = agreed[1];
+    return OK;
+}
