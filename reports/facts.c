@@ -1,6 +1,7 @@
 /* Reads the store with one query per table. */
 #include "facts.h"
 
+#include "array.h"
 #include "contrast.h"
 #include "plan.h"
 #include "standings.h"
@@ -9,34 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- arrays that grow */
-
-/* Room for one more of `bytes` each; NULL after a message. */
-static void *one_more(void *array, size_t count, size_t bytes)
-{
-    void *more = array;
-
-    if ((count & (count - 1)) == 0)
-        more = realloc(array, (count ? 2 * count : 1) * bytes);
-    if (!more)
-        fail(ERR_NOMEM, "%zu rows of a report", count);
-    return more;
-}
-
-#define APPEND(array, count, value)                                                                \
-    do {                                                                                           \
-        void *more_ = one_more(array, count, sizeof(*(array)));                                    \
-        if (!more_)                                                                                \
-            return ERR_NOMEM;                                                                      \
-        (array) = more_;                                                                           \
-        (array)[(count)++] = (value);                                                              \
-    } while (0)
-
 static int add_entry(void *self, const struct entry_row *entry)
 {
     struct facts *f = self;
 
-    APPEND(f->entries, f->entry_count, *entry);
+    ARRAY_APPEND(f->entries, f->entry_count, *entry);
     return OK;
 }
 
@@ -45,7 +23,7 @@ static int add_trial(void *self, const struct trial_row *trial)
     struct facts *f = self;
     struct trial_facts t = { .row = *trial };
 
-    APPEND(f->trials, f->trial_count, t);
+    ARRAY_APPEND(f->trials, f->trial_count, t);
     return OK;
 }
 
@@ -53,7 +31,7 @@ static int add_run(void *self, const struct run_row *run)
 {
     struct facts *f = self;
 
-    APPEND(f->runs, f->run_count, *run);
+    ARRAY_APPEND(f->runs, f->run_count, *run);
     return OK;
 }
 
@@ -61,7 +39,7 @@ static int add_override(void *self, const struct override_row *row)
 {
     struct facts *f = self;
 
-    APPEND(f->overrides, f->override_count, *row);
+    ARRAY_APPEND(f->overrides, f->override_count, *row);
     return OK;
 }
 
@@ -103,7 +81,7 @@ static int add_sample(void *self, int64_t trial, const struct sample_row *sample
     s->contest_count += sample->kind == SAMPLE_CONTEST;
     s->rounds_count += sample->kind == SAMPLE_ROUNDS;
     if (sample->gpu.throttled != SAMPLE_SET_ASIDE)
-        APPEND(s->ns, s->count, sample->ns);
+        ARRAY_APPEND(s->ns, s->count, sample->ns);
     return OK;
 }
 
@@ -192,7 +170,7 @@ static int list_plans(struct layer_facts *layer)
 {
     for (size_t i = 0; i < layer->trial_count; i++)
         if (trial_usable(&layer->trials[i]))
-            APPEND(layer->plans, layer->plan_count, layer->trials[i].row.key.plan);
+            ARRAY_APPEND(layer->plans, layer->plan_count, layer->trials[i].row.key.plan);
     layer->plan_count = facts_distinct_plans(layer->plans, layer->plan_count);
     return OK;
 }
@@ -259,7 +237,7 @@ static int cut_layers(struct store *store, const char *shape, struct facts *f)
         TRY(name_layer(store, &key, &layer));
         if (!shape_agrees(&layer.shape, shape))
             continue;
-        APPEND(f->layers, f->layer_count, layer);
+        ARRAY_APPEND(f->layers, f->layer_count, layer);
         TRY(list_plans(&f->layers[f->layer_count - 1]));
         TRY(contrast_prepare(&f->layers[f->layer_count - 1]));
     }

@@ -1,6 +1,7 @@
 /* Rows are collected, sorted by what they say instead of by their ids, and written in one form. */
 #include "export.h"
 
+#include "array.h"
 #include "bucket_key.h"
 #include "json.h"
 #include "plan.h"
@@ -23,7 +24,7 @@ struct lines {
     struct store *store;
     const struct export_options *options;
     struct line *list;
-    size_t count, room;
+    size_t count;
     uint32_t clusters, standings; /* that were written */
     struct cluster known;         /* the last one that was read */
     int64_t known_id;
@@ -43,35 +44,22 @@ static int read_cluster(struct lines *lines, int64_t id)
     return OK;
 }
 
-static bool chosen(const struct export_options *o, const char *hash, const struct moe_shape *shape)
-{
-    return (!o->cluster || !strncmp(hash, o->cluster, strlen(o->cluster))) &&
-           shape_agrees(shape, o->shape);
-}
-
 static int collect(void *self, const struct entry_row *entry)
 {
     struct lines *lines = self;
+    const struct export_options *o = lines->options;
     struct moe_shape shape;
-    struct line *line;
+    struct line line;
 
     TRY(read_cluster(lines, entry->cluster));
     TRY(store_shape_get(lines->store, entry->shape, &shape));
-    if (!chosen(lines->options, lines->known_hash, &shape))
+    if ((o->cluster && strncmp(lines->known_hash, o->cluster, strlen(o->cluster)) != 0) ||
+        !shape_agrees(&shape, o->shape))
         return OK;
-    if (lines->count == lines->room) {
-        size_t room = 2 * lines->room + 64;
-        struct line *more = realloc(lines->list, room * sizeof(*more));
-
-        if (!more)
-            return fail(ERR_NOMEM, "%zu entries", room);
-        lines->list = more;
-        lines->room = room;
-    }
-    line = &lines->list[lines->count++];
-    memcpy(line->cluster, lines->known_hash, sizeof(line->cluster));
-    shape_format(&shape, line->layer, sizeof(line->layer));
-    line->entry = *entry;
+    memcpy(line.cluster, lines->known_hash, sizeof(line.cluster));
+    shape_format(&shape, line.layer, sizeof(line.layer));
+    line.entry = *entry;
+    ARRAY_APPEND(lines->list, lines->count, line);
     return OK;
 }
 

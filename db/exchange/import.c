@@ -1,6 +1,7 @@
 /* Line by line into memory, checked against the fields that are exported. */
 #include "import_table.h"
 
+#include "array.h"
 #include "json.h"
 #include "plan.h"
 #include "standings.h"
@@ -78,21 +79,6 @@ static int read_row(const struct import_table *r, const struct row_table *table,
     return line_read(o, text, length);
 }
 
-static int grow(void **items, size_t count, size_t *room, size_t item_bytes)
-{
-    size_t more = *room ? 2 * *room : 64;
-    void *grown;
-
-    if (count < *room)
-        return OK;
-    grown = realloc(*items, more * item_bytes);
-    if (!grown)
-        return fail(ERR_NOMEM, "%zu rows", more);
-    *items = grown;
-    *room = more;
-    return OK;
-}
-
 static int read_cluster(struct import_table *r, const char *text, size_t length)
 {
     struct known_cluster k = { .id = 0 };
@@ -116,8 +102,7 @@ static int read_cluster(struct import_table *r, const char *text, size_t length)
         return wrong(r, "fingerprint", "is out of order");
     if (r->cluster_count == CLUSTERS_MAX)
         return wrong(r, "fingerprint", "is one too many");
-    TRY(grow((void **)&r->clusters, r->cluster_count, &r->cluster_room, sizeof(k)));
-    r->clusters[r->cluster_count++] = k;
+    ARRAY_APPEND(r->clusters, r->cluster_count, k);
     return OK;
 }
 
@@ -236,8 +221,7 @@ static int read_entry(struct import_table *r, const char *text, size_t length)
     TRY(check_entry(r, head.cluster, head.layer, &in));
     if (r->entry_count == ENTRIES_MAX)
         return wrong(r, "entry", "is one too many");
-    TRY(grow((void **)&r->entries, r->entry_count, &r->entry_room, sizeof(in)));
-    r->entries[r->entry_count++] = in;
+    ARRAY_APPEND(r->entries, r->entry_count, in);
     return OK;
 }
 
@@ -289,8 +273,7 @@ static int read_standing(struct import_table *r, const char *text, size_t length
     EXPECT(&o, standing_head, 1, &head);
     TRY(read_row(r, &standing_table, &in.row, &o, text, length));
     TRY(check_standing(r, head.cluster, head.layer, &in));
-    TRY(grow((void **)&r->standings, r->standing_count, &r->standing_room, sizeof(in)));
-    r->standings[r->standing_count++] = in;
+    ARRAY_APPEND(r->standings, r->standing_count, in);
     return OK;
 }
 
