@@ -287,30 +287,31 @@ static void print_cell(const char *text, FILE *to)
 static void print_csv_line(const struct lines *lines, const struct line *line, FILE *to)
 {
     const struct entry_row *e = &line->entry;
-    char room[ROW_VALUE_BYTES];
+    const char *view = entry_in_csv;
+    const struct row_field *f;
+    char name[ROW_NAME_BYTES], room[ROW_VALUE_BYTES];
 
     print_cell(lines->known.device, to);
     fprintf(to, ",%.12s,%s,%u,%u,%" PRIu64 ",%" PRIu64, line->cluster, line->layer, e->window,
             e->bucket, (uint64_t)e->bucket * e->window, bucket_capacity(e->window, e->bucket));
-    for (const struct row_view *v = entry_in_csv; v->field; v++) {
-        const struct row_field *f = row_field(&entry_table, v->field);
-
+    while ((f = row_next(&entry_table, &view, name)))
         fprintf(to, ",%s",
                 f->kind == ROW_BOOL ? f->words[row_integer(f, e)]
                                     : row_text(f, e, ROW_ROUNDED, room));
-    }
     fputs("\r\n", to);
 }
 
 int export_csv(struct store *store, const struct export_options *options, FILE *to)
 {
     struct lines lines;
+    const char *view = entry_in_csv;
+    char name[ROW_NAME_BYTES];
     int rc = OK;
 
     TRY(collect_all(store, options, &lines));
     fputs("device,cluster,layer,window,bucket,c_from,c_to", to);
-    for (const struct row_view *v = entry_in_csv; v->field; v++)
-        fprintf(to, ",%s", v->as ? v->as : v->field);
+    while (row_next(&entry_table, &view, name))
+        fprintf(to, ",%s", name);
     fputs("\r\n", to);
     for (size_t i = 0; i < lines.count && !rc; i++) {
         rc = read_cluster(&lines, lines.list[i].entry.cluster);

@@ -174,17 +174,12 @@ static int check_order(const struct import_table *r, const char *layer, const st
     return by > 0 ? OK : wrong(r, "bucket", "comes twice, or is out of order");
 }
 
-static bool is_past_whole(double share)
-{
-    return share > 1; /* not of what is unknown */
-}
-
 /* What no measurement can have said. */
 static int check_numbers(const struct import_table *r, const struct entry_row *e)
 {
     if (e->time_us == 0 || e->default_us == 0)
         return wrong(r, e->time_us == 0 ? "time_us" : "default_us", "is 0: no step takes no time");
-    if (is_past_whole(e->gain) || is_past_whole(e->gain_low) || is_past_whole(e->gain_high))
+    if (e->gain > 1 || e->gain_low > 1 || e->gain_high > 1) /* not of what is unknown */
         return wrong(r, "gain", "is above 1: no plan is that much faster");
     if (e->capacity < (uint64_t)e->bucket * e->window)
         return wrong(r, "capacity", "lies below its bucket");
