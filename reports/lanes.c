@@ -6,14 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint32_t value_of(const struct moe_plan *plan, int axis)
-{
-    return *(const uint32_t *)((const char *)plan + plan_axes[axis].offset);
-}
-
 bool lane_counts(const struct moe_plan *plan, int axis)
 {
-    return plan->r != 0 || !strcmp(plan_axes[axis].name, "r");
+    return plan->r != 0 || axis == PLAN_R;
 }
 
 static void add_lane(struct lanes *lanes, struct lane lane)
@@ -34,7 +29,7 @@ static void add_lane(struct lanes *lanes, struct lane lane)
 static void add_plan(struct lanes *lanes, const struct moe_plan *plan, int axis)
 {
     if (lane_counts(plan, axis))
-        add_lane(lanes, (struct lane){ axis, value_of(plan, axis) });
+        add_lane(lanes, (struct lane){ axis, plan_value(plan, (size_t)axis) });
 }
 
 static void add_axis(struct lanes *lanes, const struct layer_facts *layer, int axis)
@@ -85,7 +80,7 @@ int lane_of(const struct lanes *lanes, const struct moe_plan *plan, int axis)
     int i = 0;
 
     while (i < lanes->count - 1 &&
-           (lanes->at[i].axis != axis || lanes->at[i].value != value_of(plan, axis)))
+           (lanes->at[i].axis != axis || lanes->at[i].value != plan_value(plan, (size_t)axis)))
         i++;
     return i;
 }

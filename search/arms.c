@@ -1,12 +1,10 @@
-/* Axes, and the list. */
+/* Lists the plans of a layer in which only the wanted axes vary. */
 #include "arms.h"
 
 #include "plan.h"
 #include "status.h"
 
 #include <string.h>
-
-enum { MAX_CTAS = 32 };
 
 static bool axis_named(const char *axes, const char *name)
 {
@@ -25,13 +23,10 @@ static bool axis_named(const char *axes, const char *name)
 static int check_axes(const char *axes)
 {
     while (*axes) {
-        size_t word = strcspn(axes, ","), i = 0;
+        size_t word = strcspn(axes, ",");
 
-        while (i < plan_axis_count &&
-               (strlen(plan_axes[i].name) != word || memcmp(plan_axes[i].name, axes, word) != 0))
-            i++;
-        if (i == plan_axis_count)
-            return fail(ERR_ARGUMENT, "axes: \"%.*s\" is not an axis; there are r, d, a, ctas",
+        if (plan_axis_find(axes, word) == plan_axis_count)
+            return fail(ERR_ARGUMENT, "axes: \"%.*s\" is not an axis; there are " PLAN_AXES,
                         (int)word, axes);
         axes += word + (axes[word] == ',');
     }
@@ -41,24 +36,31 @@ static int check_axes(const char *axes)
 /* r = 0 stands for all of its d and a: it stays as long as r varies. */
 static bool varies_only(const struct moe_plan *plan, const char *axes)
 {
-    struct moe_plan standard = plan_default();
-
-    return (plan->r == standard.r || axis_named(axes, "r")) &&
-           (plan->d == standard.d || axis_named(axes, "d")) &&
-           (plan->a == standard.a || axis_named(axes, "a"));
+    for (size_t i = 0; i < plan_axis_count; i++)
+        if (plan_value(plan, i) != plan_axes[i].fallback && !axis_named(axes, plan_axes[i].name))
+            return false;
+    return true;
 }
 
-/* The wire's own choice first; then budgets, each twice the one before.  A plan without all-to-alls
- * has none to limit. */
-static int add_arms(struct moe_plan plan, bool ctas_vary, struct moe_plan *arms, size_t *count)
+/* The plan with every value of the quiet axes that vary, from this axis on; the defaults first.  A
+ * plan without all-to-alls has one name only. */
+static int add_arms(struct moe_plan plan, size_t axis, const char *axes, struct moe_plan *arms,
+                    size_t *count)
 {
-    uint32_t most = ctas_vary && plan.r ? MAX_CTAS : 0;
-
-    for (plan.ctas = 0; plan.ctas <= most; plan.ctas = plan.ctas ? 2 * plan.ctas : 1) {
+    while (axis < plan_axis_count &&
+           !(plan_axes[axis].quiet && axis_named(axes, plan_axes[axis].name)))
+        axis++;
+    if (axis == plan_axis_count || !plan.r) {
         if (*count == SEARCH_ARMS_MAX)
             return fail(ERR_ARGUMENT, "more than %d plans cannot be searched: fewer axes",
                         SEARCH_ARMS_MAX);
         arms[(*count)++] = plan;
+        return OK;
+    }
+    for (uint32_t value = 0; value <= plan_axes[axis].search_max;
+         value = plan_next_value(axis, value)) {
+        plan_set(&plan, axis, value);
+        TRY(add_arms(plan, axis + 1, axes, arms, count));
     }
     return OK;
 }
@@ -68,11 +70,10 @@ int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, str
 {
     struct moe_plan all[SEARCH_ARMS_MAX];
     size_t legal = plan_list(shape, all, SEARCH_ARMS_MAX);
-    bool ctas_vary = axis_named(setup->axes, "ctas");
-    bool library = setup->library_a2a && axis_named(setup->axes, "a");
+    bool library = setup->library_a2a && axis_named(setup->axes, plan_axes[PLAN_A].name);
 
     TRY(check_axes(setup->axes));
-    if (ctas_vary && !setup->knows_ctas)
+    if (axis_named(setup->axes, plan_axes[PLAN_CTAS].name) && !setup->knows_ctas)
         return fail(ERR_ARGUMENT, "axes: only NCCL, and virtual ranks on a GPU, can limit how many "
                                   "CTAs an all-to-all takes (ctas)");
     if (legal > SEARCH_ARMS_MAX)
@@ -81,11 +82,11 @@ int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, str
     *count = 0;
     for (size_t i = 0; i < legal; i++)
         if (varies_only(&all[i], setup->axes))
-            TRY(add_arms(all[i], ctas_vary, arms, count));
+            TRY(add_arms(all[i], 0, setup->axes, arms, count));
     for (size_t i = 0; i < legal && library; i++)
         if (varies_only(&all[i], setup->axes) && all[i].r && all[i].a == MOE_A2A_LINEAR) {
             all[i].a = MOE_A2A_NCCL;
-            TRY(add_arms(all[i], ctas_vary, arms, count));
+            TRY(add_arms(all[i], 0, setup->axes, arms, count));
         }
     return OK;
 }

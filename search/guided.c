@@ -3,6 +3,7 @@
  * without it went badly wrong. */
 #include "bound.h"
 #include "history.h"
+#include "plan.h"
 #include "random.h"
 #include "status.h"
 
@@ -153,7 +154,7 @@ static bool fresh(const struct view *v, int arm)
 
 static bool same_family(const struct moe_plan *a, const struct moe_plan *b)
 {
-    return (a->r == 0) == (b->r == 0) && a->d == b->d && a->a == b->a && a->ctas == b->ctas;
+    return (a->r == 0) == (b->r == 0) && plan_equal_but(a, b, PLAN_R);
 }
 
 static bool family_sampled(const struct view *v, int arm)
@@ -214,15 +215,13 @@ static int audit(const struct view *v)
     return chosen;
 }
 
-static bool share_a_value(const struct moe_plan *a, const struct moe_plan *b, int axis)
+static bool share_a_value(const struct moe_plan *a, const struct moe_plan *b, size_t axis)
 {
-    const bool alike[] = { !a->r == !b->r, a->d == b->d, a->a == b->a, a->ctas == b->ctas };
-
-    return alike[axis];
+    return axis == PLAN_R ? !a->r == !b->r : plan_value(a, axis) == plan_value(b, axis);
 }
 
 /* Has a plan with the arm's value of this axis ever run, in this table? */
-static bool value_tried(const struct view *v, int arm, int axis)
+static bool value_tried(const struct view *v, int arm, size_t axis)
 {
     const struct moe_plan *arms = v->search->setup.arms;
 
@@ -236,11 +235,10 @@ static bool value_tried(const struct view *v, int arm, int axis)
  * a value of an axis is worth is looked at once in a table, whatever is expected of it. */
 static int untried(const struct view *v)
 {
-    enum { AXES = 4 };
     int best = -1;
 
     for (int i = 0; i < (int)v->search->setup.arm_count; i++)
-        for (int axis = 0; axis < AXES; axis++)
+        for (size_t axis = 0; axis < plan_axis_count; axis++)
             if (fresh(v, i) && !value_tried(v, i, axis) &&
                 (best < 0 || v->difference[i] < v->difference[best]))
                 best = i;
@@ -335,7 +333,7 @@ static void add_neighbour(struct neighbours *list, int arm)
         list->arms[list->count++] = arm;
 }
 
-/* The eligible arm with the next r above (below) that agrees in d and a. */
+/* The eligible arm with the next r above (below) that agrees in everything else. */
 static int next_by_r(const struct view *v, bool above)
 {
     const struct moe_plan *arms = v->search->setup.arms, *of = &arms[v->incumbent];
@@ -344,8 +342,8 @@ static int next_by_r(const struct view *v, bool above)
     for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
         bool beyond = above ? arms[i].r > of->r : arms[i].r < of->r;
 
-        if (!arms[i].r || !beyond || arms[i].d != of->d || arms[i].a != of->a ||
-            arms[i].ctas != of->ctas || !eligible(v->search, i, v->masked))
+        if (!arms[i].r || !beyond || !plan_equal_but(&arms[i], of, PLAN_R) ||
+            !eligible(v->search, i, v->masked))
             continue;
         if (best < 0 || (above ? arms[i].r < arms[best].r : arms[i].r > arms[best].r))
             best = i;
@@ -353,15 +351,21 @@ static int next_by_r(const struct view *v, bool above)
     return best;
 }
 
-static bool doubles(uint32_t a, uint32_t b)
+/* Values of one axis: twice or half, where they double; 0, the wire's own choice of CTAs, may be
+ * any number.  On other axes every value borders on every other. */
+static bool adjacent(size_t axis, uint32_t a, uint32_t b)
 {
-    return a == 2 * b || b == 2 * a;
+    return a != b && (!plan_axes[axis].power_of_two || !a || !b || a == 2 * b || b == 2 * a);
 }
 
-/* The wire's own choice may be any number. */
-static bool next_ctas(uint32_t a, uint32_t b)
+/* Plans of one r that differ on one axis, by one step. */
+static bool one_step_apart(const struct moe_plan *a, const struct moe_plan *b)
 {
-    return a != b && (!a || !b || doubles(a, b));
+    for (size_t i = 0; i < plan_axis_count; i++)
+        if (i != PLAN_R && plan_equal_but(a, b, i) &&
+            adjacent(i, plan_value(a, i), plan_value(b, i)))
+            return true;
+    return false;
 }
 
 static struct neighbours sharded_neighbours(const struct view *v)
@@ -371,16 +375,9 @@ static struct neighbours sharded_neighbours(const struct view *v)
 
     add_neighbour(&list, next_by_r(v, false));
     add_neighbour(&list, next_by_r(v, true));
-    for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
-        const struct moe_plan *p = &arms[i];
-        bool by_d = p->a == of->a && p->ctas == of->ctas && doubles(p->d, of->d);
-        bool by_a = p->a != of->a && p->ctas == of->ctas && p->d == of->d;
-        bool by_ctas = p->a == of->a && p->d == of->d && next_ctas(p->ctas, of->ctas);
-
-        if (eligible(v->search, i, v->masked) &&
-            (!p->r || (p->r == of->r && (by_d || by_a || by_ctas))))
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
+        if (eligible(v->search, i, v->masked) && (!arms[i].r || one_step_apart(&arms[i], of)))
             add_neighbour(&list, i);
-    }
     return list;
 }
 
@@ -629,7 +626,7 @@ static int guided_next(struct search *search)
     return ((const struct guided *)search->own)->pick.arm;
 }
 
-/* Of the next step under an arm. */
+/* What is expected of the next step under an arm. */
 static struct normal expect(struct guided *g, int arm)
 {
     static const double mood_sd = 0.015; /* from one step to the next, and what is known of it */

@@ -4,6 +4,7 @@
  *
  * Nothing is remembered but the samples: what comes next is found by running the whole search over
  * what is known until it asks for something that is not.  So it can be resumed from any samples. */
+#include "plan.h"
 #include "shape.h"
 #include "tally.h"
 
@@ -37,7 +38,7 @@ static void paper_visit(struct search *search)
 
 static bool same_line(const struct moe_plan *a, const struct moe_plan *b)
 {
-    return a->d == b->d && a->a == b->a && a->ctas == b->ctas && a->r != 0 && b->r != 0;
+    return plan_equal_but(a, b, PLAN_R) && a->r != 0 && b->r != 0;
 }
 
 static bool below_slices(const struct search *search, const struct moe_plan *plan)

@@ -1,4 +1,5 @@
-/* Rows are collected, sorted by what they say instead of by their ids, and written in one form. */
+/* Collects the rows of a table, sorts them by what they say instead of by their ids, and writes
+ * them in one form. */
 #include "export.h"
 
 #include "array.h"
@@ -346,26 +347,59 @@ static int print_layer_comment(struct lines *lines, size_t i, FILE *to)
     return OK;
 }
 
+/* One bit per axis: a quiet one has a column only where some plan uses it. */
+static uint32_t header_axes(const struct lines *lines)
+{
+    uint32_t axes = 0;
+
+    for (size_t axis = 0; axis < plan_axis_count; axis++) {
+        bool used = !plan_axes[axis].quiet;
+
+        for (size_t i = 0; i < lines->count && !used; i++)
+            used = plan_value(&lines->list[i].entry.plan, axis) != plan_axes[axis].fallback;
+        axes |= (uint32_t)used << axis;
+    }
+    return axes;
+}
+
+/* Their names, or their values in this plan. */
+static void print_axes(uint32_t axes, const struct moe_plan *plan, FILE *to)
+{
+    for (size_t i = 0; i < plan_axis_count; i++) {
+        if (!(axes >> i & 1))
+            continue;
+        fputs(i ? ", " : "", to);
+        if (plan)
+            fprintf(to, "%u", plan_value(plan, i));
+        else
+            fputs(plan_axes[i].name, to);
+    }
+}
+
 int export_header(struct store *store, const struct export_options *options, FILE *to)
 {
     struct lines lines;
+    uint32_t axes;
     int rc = OK;
 
     TRY(collect_all(store, options, &lines));
+    axes = header_axes(&lines);
     fprintf(to,
             "/* A table of moetune: the plan of every bucket, c_from <= c < c_from + window. */\n"
             "static const struct {\n"
             "    const char *cluster, *layer;\n"
             "    unsigned window;\n    unsigned long long c_from;\n"
-            "    unsigned r, d, a; /* a: 0 linear, 1 2dh */\n"
-            "} moetune_table[] = {\n");
+            "    unsigned ");
+    print_axes(axes, NULL, to);
+    fprintf(to, "; /* a: 0 linear, 1 2dh */\n} moetune_table[] = {\n");
     for (size_t i = 0; i < lines.count && !rc; i++) {
         const struct entry_row *e = &lines.list[i].entry;
 
         rc = print_layer_comment(&lines, i, to);
-        fprintf(to, "    { \"%.12s\", \"%s\", %u, %" PRIu64 ", %u, %u, %u },\n",
-                lines.list[i].cluster, lines.list[i].layer, e->window,
-                (uint64_t)e->bucket * e->window, e->plan.r, e->plan.d, e->plan.a);
+        fprintf(to, "    { \"%.12s\", \"%s\", %u, %" PRIu64 ", ", lines.list[i].cluster,
+                lines.list[i].layer, e->window, (uint64_t)e->bucket * e->window);
+        print_axes(axes, &e->plan, to);
+        fputs(" },\n", to);
     }
     fprintf(to, "};\n");
     free(lines.list);

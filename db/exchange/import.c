@@ -1,4 +1,5 @@
-/* Line by line into memory, checked against the fields that are exported. */
+/* Reads a table line by line into memory, checks every member against one list of fields, and
+ * places the whole in the store. */
 #include "import_table.h"
 
 #include "array.h"

@@ -17,15 +17,14 @@ enum { LOOKUP_DEVICE_BYTES = 96, LOOKUP_STALE = 1, LOOKUP_INFERRED = 2, LOOKUP_I
 
 /* Buckets first..last, for which a person chose the plan. */
 struct lookup_pin {
-    uint32_t first, last, r;
-    uint8_t d, a, ctas;
+    uint32_t first, last;
+    struct moe_plan plan;
 };
 
 struct lookup_entry {
-    uint32_t bucket, r;
-    uint8_t d, a, ctas, flags; /* LOOKUP_STALE, ... */
-    float time_us, default_us;
-    uint32_t file; /* while reading */
+    struct moe_plan plan; /* with its bucket and its times; `source` is not used */
+    uint32_t file;        /* while reading */
+    uint8_t flags;        /* LOOKUP_STALE, ... */
 };
 
 #define LOOKUP_LIVE "; live: "
@@ -84,8 +83,6 @@ int lookup_layer_pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin);
  * else that of the lower file; of two pins the one that came first.  MOE_ERR_NOMEM; MOE_ERR_FORMAT:
  * more pins than anybody makes. */
 int lookup_set_tidy(struct lookup_set *set);
-
-struct moe_plan lookup_plan(uint32_t r, uint32_t d, uint32_t a, uint32_t ctas);
 
 /* ---- packed bytes (lookup_pack.c) */
 

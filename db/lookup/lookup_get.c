@@ -1,4 +1,5 @@
-/* A view: the ladder of answers, resolved once so that an answer is an array read. */
+/* A view of one layer: the order in which answers are looked for is worked through once, when the
+ * view is opened, so that an answer is an array read. */
 #include "lookup.h"
 
 #include "plan.h"
@@ -39,7 +40,7 @@ static uint32_t before(const struct lookup_layer *layer, uint32_t bucket)
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
 
-        if (layer->entries[middle].bucket < bucket)
+        if (layer->entries[middle].plan.bucket < bucket)
             low = middle + 1;
         else
             high = middle;
@@ -70,13 +71,10 @@ static struct answer own_answer(struct moe_plan plan, enum moe_source source)
 
 static struct answer answer_of(const struct lookup_entry *e, enum moe_source source)
 {
-    struct moe_plan plan = lookup_plan(e->r, e->d, e->a, e->ctas);
+    struct answer answer = { .plan = e->plan };
 
-    plan.source = e->flags & LOOKUP_STALE ? MOE_STALE : source;
-    plan.bucket = e->bucket;
-    plan.time_us = e->time_us;
-    plan.default_us = e->default_us;
-    return (struct answer){ .plan = plan };
+    answer.plan.source = e->flags & LOOKUP_STALE ? MOE_STALE : source;
+    return answer;
 }
 
 static bool fresh(const struct lookup_entry *e)
@@ -96,10 +94,10 @@ static struct answer entry_answer(const struct lookup_layer *layer, uint32_t buc
 {
     const struct lookup_entry *entries = layer->entries, *own = NULL, *below = NULL, *above = NULL;
     uint32_t n = layer->entry_count, at = before(layer, bucket);
-    bool outside = bucket < entries[0].bucket || bucket > entries[n - 1].bucket;
+    bool outside = bucket < entries[0].plan.bucket || bucket > entries[n - 1].plan.bucket;
     enum moe_source near = outside ? MOE_CLAMPED : MOE_NEIGHBOUR;
 
-    if (at < n && entries[at].bucket == bucket)
+    if (at < n && entries[at].plan.bucket == bucket)
         own = &entries[at];
     if (at > 0)
         below = &entries[at - 1];
@@ -107,9 +105,9 @@ static struct answer entry_answer(const struct lookup_layer *layer, uint32_t buc
         above = &entries[at + (own != NULL)];
     if (fresh(own))
         return answer_of(own, own_source(own));
-    if (fresh(below) && below->bucket == bucket - 1)
+    if (fresh(below) && below->plan.bucket == bucket - 1)
         return answer_of(below, near);
-    if (fresh(above) && above->bucket == bucket + 1)
+    if (fresh(above) && above->plan.bucket == bucket + 1)
         return answer_of(above, near);
     return answer_of(own ? own : below ? below : above, near);
 }
@@ -121,7 +119,7 @@ static struct answer answer_for(const struct moelookup_view *view, uint32_t buck
     if (view->switches.forced)
         return own_answer(view->switches.force, MOE_OVERRIDE);
     if (pin)
-        return own_answer(lookup_plan(pin->r, pin->d, pin->a, pin->ctas), MOE_OVERRIDE);
+        return own_answer(pin->plan, MOE_OVERRIDE);
     if (view->layer.entry_count)
         return entry_answer(&view->layer, bucket);
     return own_answer(plan_default(), MOE_DEFAULT);
@@ -148,7 +146,7 @@ static uint32_t *list_changes(const struct moelookup_view *view, uint32_t *count
         return NULL;
     at[n++] = 0;
     for (uint32_t i = 0; i < layer->entry_count; i++)
-        for (int64_t b = (int64_t)layer->entries[i].bucket - 1, k = 0; k < 4; k++)
+        for (int64_t b = (int64_t)layer->entries[i].plan.bucket - 1, k = 0; k < 4; k++)
             if (b + k >= 0 && b + k <= UINT32_MAX)
                 at[n++] = (uint32_t)(b + k);
     for (uint32_t i = 0; i < layer->pin_count; i++) {
@@ -282,19 +280,26 @@ static uint32_t bucket_told(const struct answer *answer, uint32_t asked)
     return answer->own ? asked : answer->plan.bucket;
 }
 
+/* The first `bytes` of a plan, save struct_size, which is the caller's. */
+static inline __attribute__((always_inline)) void give(const struct moe_plan *plan, size_t bytes,
+                                                       struct moe_plan *out)
+{
+    enum { HEAD = offsetof(struct moe_plan, r) };
+
+    memcpy((char *)out + HEAD, (const char *)plan + HEAD, bytes - HEAD);
+}
+
 /* A caller whose struct ends early: fields that are not wholly inside are left alone. */
 static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
                                               const struct answer *answer, uint32_t bucket,
                                               struct moe_plan *out)
 {
-    size_t bytes =
-        out->struct_size ? out->struct_size & ~(size_t)3 : offsetof(struct moe_plan, ctas);
+    size_t bytes = plan_bytes(out->struct_size);
     struct moe_plan plan = answer->plan;
 
     plan.bucket = bucket_told(answer, bucket);
-    if (bytes > sizeof(plan.struct_size))
-        memcpy((char *)out + sizeof(plan.struct_size), (char *)&plan + sizeof(plan.struct_size),
-               bytes - sizeof(plan.struct_size));
+    if (bytes)
+        give(&plan, bytes, out);
     return count(view, bucket);
 }
 
@@ -311,16 +316,10 @@ int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct m
     told = bucket_told(answer, bucket);
     if (out->struct_size < sizeof(*out)) /* 0: the first version */
         return get_part(view, answer, bucket, out);
-    /* Field by field: a copy on the stack, changed and read as a whole, costs three times as much.
-     */
-    out->r = answer->plan.r;
-    out->d = answer->plan.d;
-    out->a = answer->plan.a;
-    out->source = answer->plan.source;
+    /* Straight into *out: a copy on the stack, changed and read as a whole, costs three times as
+     * much. */
+    give(&answer->plan, sizeof(*out), out);
     out->bucket = told;
-    out->time_us = answer->plan.time_us;
-    out->default_us = answer->plan.default_us;
-    out->ctas = answer->plan.ctas;
     return count(view, bucket);
 }
 

@@ -54,6 +54,29 @@ static float get_float(const uint8_t *at)
     return value;
 }
 
+/* Which bytes of a row hold the bytes of a packed plan: in an entry its flags stand between. */
+typedef uint8_t plan_place[PLAN_PACKED_BYTES];
+static const plan_place forced_at = { 24, 25, 26, 27, 28, 29, 30 },
+                        in_entry = { 4, 5, 6, 7, 16, 17, 19 },
+                        in_pin = { 8, 9, 10, 11, 12, 13, 14 };
+
+static void put_plan(uint8_t *row, const plan_place at, const struct moe_plan *plan)
+{
+    uint64_t packed = plan_pack(plan);
+
+    for (int i = 0; i < PLAN_PACKED_BYTES; i++)
+        row[at[i]] = (uint8_t)(packed >> 8 * i);
+}
+
+static struct moe_plan get_plan(const uint8_t *row, const plan_place at)
+{
+    uint64_t packed = 0;
+
+    for (int i = 0; i < PLAN_PACKED_BYTES; i++)
+        packed |= (uint64_t)row[at[i]] << 8 * i;
+    return plan_unpack(packed);
+}
+
 /* ---- reading */
 
 bool pack_claims(const uint8_t begin[8])
@@ -78,7 +101,7 @@ struct lookup_switches pack_switches(const uint8_t *bytes)
     return (struct lookup_switches){
         .disabled = flags & DISABLED,
         .forced = flags & FORCED,
-        .force = lookup_plan(get(bytes + 24), bytes[28], bytes[29], bytes[30]),
+        .force = get_plan(bytes, forced_at),
     };
 }
 
@@ -128,29 +151,19 @@ struct lookup_layer pack_layer(const uint8_t *bytes, uint32_t at)
 struct lookup_entry pack_entry(const uint8_t *bytes, uint32_t layer, uint32_t at)
 {
     const uint8_t *row = bytes + get(record_of(bytes, layer) + ENTRIES_AT) + (size_t)ENTRY * at;
+    struct lookup_entry entry = { .plan = get_plan(row, in_entry), .flags = row[18] };
 
-    return (struct lookup_entry){
-        .bucket = get(row),
-        .r = get(row + 4),
-        .time_us = get_float(row + 8),
-        .default_us = get_float(row + 12),
-        .d = row[16],
-        .a = row[17],
-        .flags = row[18],
-        .ctas = row[19],
-    };
+    entry.plan.bucket = get(row);
+    entry.plan.time_us = get_float(row + 8);
+    entry.plan.default_us = get_float(row + 12);
+    return entry;
 }
 
 struct lookup_pin pack_pin(const uint8_t *bytes, uint32_t layer, uint32_t at)
 {
     const uint8_t *row = bytes + get(record_of(bytes, layer) + PINS_AT) + (size_t)PIN * at;
 
-    return (struct lookup_pin){ .first = get(row),
-                                .last = get(row + 4),
-                                .r = get(row + 8),
-                                .d = row[12],
-                                .a = row[13],
-                                .ctas = row[14] };
+    return (struct lookup_pin){ get(row), get(row + 4), get_plan(row, in_pin) };
 }
 
 static int merge_layer(const uint8_t *bytes, uint32_t at, uint32_t file, struct lookup_set *set)
@@ -189,12 +202,8 @@ int pack_merge(const uint8_t *bytes, uint32_t file, struct lookup_set *set)
 static void write_switches(uint8_t *bytes, const struct lookup_switches *switches)
 {
     put(bytes + 20, (switches->disabled ? DISABLED : 0) | (switches->forced ? FORCED : 0));
-    if (!switches->forced)
-        return;
-    put(bytes + 24, switches->force.r);
-    bytes[28] = (uint8_t)switches->force.d;
-    bytes[29] = (uint8_t)switches->force.a;
-    bytes[30] = (uint8_t)switches->force.ctas;
+    if (switches->forced)
+        put_plan(bytes, forced_at, &switches->force);
 }
 
 static void write_layer(uint8_t *record, const struct lookup_layer *layer, size_t entries_at,
@@ -214,24 +223,18 @@ static void write_layer(uint8_t *record, const struct lookup_layer *layer, size_
 
 static void write_entry(uint8_t *row, const struct lookup_entry *e)
 {
-    put(row, e->bucket);
-    put(row + 4, e->r);
-    put_float(row + 8, e->time_us);
-    put_float(row + 12, e->default_us);
-    row[16] = e->d;
-    row[17] = e->a;
+    put(row, e->plan.bucket);
+    put_float(row + 8, e->plan.time_us);
+    put_float(row + 12, e->plan.default_us);
     row[18] = e->flags;
-    row[19] = e->ctas;
+    put_plan(row, in_entry, &e->plan);
 }
 
 static void write_pin(uint8_t *row, const struct lookup_pin *pin)
 {
     put(row, pin->first);
     put(row + 4, pin->last);
-    put(row + 8, pin->r);
-    row[12] = pin->d;
-    row[13] = pin->a;
-    row[14] = pin->ctas;
+    put_plan(row, in_pin, &pin->plan);
 }
 
 struct sizes {

@@ -71,17 +71,6 @@ void lookup_set_free(struct lookup_set *set)
     memset(set, 0, sizeof(*set));
 }
 
-struct moe_plan lookup_plan(uint32_t r, uint32_t d, uint32_t a, uint32_t ctas)
-{
-    struct moe_plan plan = plan_default();
-
-    plan.r = r;
-    plan.d = d;
-    plan.a = a;
-    plan.ctas = ctas;
-    return plan;
-}
-
 static int order(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);
@@ -129,14 +118,12 @@ static int by_layer_and_file(const void *a, const void *b)
 static int by_bucket(const void *a, const void *b)
 {
     const struct lookup_entry *x = a, *y = b;
-    int by = order(x->bucket, y->bucket);
+    int by = order(x->plan.bucket, y->plan.bucket);
 
     by = by ? by : order(x->flags & LOOKUP_STALE, y->flags & LOOKUP_STALE);
     by = by ? by : order(x->flags & LOOKUP_IMPORTED, y->flags & LOOKUP_IMPORTED);
     by = by ? by : order(x->file, y->file);
-    by = by ? by : order(x->r, y->r);
-    by = by ? by : order(x->d, y->d);
-    return by ? by : order(x->a, y->a);
+    return by ? by : plan_order(&x->plan, &y->plan);
 }
 
 static int by_first(const void *a, const void *b)
@@ -157,16 +144,13 @@ static void tidy_entries(struct lookup_layer *layer)
         qsort(layer->entries, layer->entry_count, sizeof(*layer->entries), by_bucket);
     for (uint32_t i = 0; i < layer->entry_count; i++) {
         struct lookup_entry e = layer->entries[i];
-        struct moe_plan plan = plan_canonical(lookup_plan(e.r, e.d, e.a, e.ctas));
 
-        if (!plan_legal(&plan, &layer->shape) ||
-            (kept && layer->entries[kept - 1].bucket == e.bucket))
+        e.plan = plan_canonical(e.plan);
+        if (!plan_legal(&e.plan, &layer->shape) ||
+            (kept && layer->entries[kept - 1].plan.bucket == e.plan.bucket))
             continue;
-        e.d = (uint8_t)plan.d;
-        e.a = (uint8_t)plan.a;
-        e.ctas = (uint8_t)plan.ctas;
-        e.time_us = sane_time(e.time_us);
-        e.default_us = sane_time(e.default_us);
+        e.plan.time_us = sane_time(e.plan.time_us);
+        e.plan.default_us = sane_time(e.plan.default_us);
         layer->entries[kept++] = e;
     }
     layer->entry_count = kept;
@@ -198,12 +182,11 @@ int lookup_layer_pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin)
 static bool pins_tidy(const struct lookup_layer *layer)
 {
     for (uint32_t i = 0; i < layer->pin_count; i++) {
-        struct lookup_pin pin = layer->pins[i];
-        struct moe_plan plan = lookup_plan(pin.r, pin.d, pin.a, pin.ctas);
-        struct moe_plan canonical = plan_canonical(plan);
+        const struct lookup_pin *pin = &layer->pins[i];
+        struct moe_plan canonical = plan_canonical(pin->plan);
 
-        if (pin.first > pin.last || (i && pin.first <= layer->pins[i - 1].last) ||
-            !plan_legal(&plan, &layer->shape) || !plan_equal(&plan, &canonical))
+        if (pin->first > pin->last || (i && pin->first <= layer->pins[i - 1].last) ||
+            !plan_legal(&pin->plan, &layer->shape) || !plan_equal(&pin->plan, &canonical))
             return false;
     }
     return true;
@@ -221,12 +204,9 @@ static int tidy_pins(struct lookup_layer *layer)
 
     for (uint32_t i = 0; i < layer->pin_count && !rc; i++) {
         struct lookup_pin pin = layer->pins[i];
-        struct moe_plan plan = plan_canonical(lookup_plan(pin.r, pin.d, pin.a, pin.ctas));
 
-        pin.d = (uint8_t)plan.d;
-        pin.a = (uint8_t)plan.a;
-        pin.ctas = (uint8_t)plan.ctas;
-        if (plan_legal(&plan, &layer->shape) && pin.first <= pin.last)
+        pin.plan = plan_canonical(pin.plan);
+        if (plan_legal(&pin.plan, &layer->shape) && pin.first <= pin.last)
             rc = lookup_layer_pin_gaps(&tidy, pin);
     }
     if (rc) {

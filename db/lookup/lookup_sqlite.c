@@ -258,22 +258,19 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
 
     if (!is_u32(bucket) || plan_parse(text(row, 4), &plan))
         return OK;
+    plan.bucket = (uint32_t)bucket;
+    /* Beyond a float: unknown. */
+    plan.time_us = time_us > 0 && time_us < 1e30 ? (float)time_us : 0;
+    plan.default_us = default_us > 0 && default_us < 1e30 ? (float)default_us : 0;
     if (holds && sqlite3_column_int64(row, 10) > layer->decided_s)
         layer->decided_s = sqlite3_column_int64(row, 10);
     return lookup_layer_add(
         layer, &(struct lookup_entry){
-                   .bucket = (uint32_t)bucket,
-                   .r = plan.r,
-                   .d = (uint8_t)plan.d,
-                   .a = (uint8_t)plan.a,
-                   .ctas = (uint8_t)plan.ctas,
+                   .plan = plan,
+                   .file = layer->file,
                    .flags = (uint8_t)((sqlite3_column_int(row, 7) ? LOOKUP_INFERRED : 0) |
                                       (sqlite3_column_int(row, 8) ? LOOKUP_STALE : 0) |
                                       (sqlite3_column_int(row, 9) ? LOOKUP_IMPORTED : 0)),
-                   /* Beyond a float: unknown. */
-                   .time_us = time_us > 0 && time_us < 1e30 ? (float)time_us : 0,
-                   .default_us = default_us > 0 && default_us < 1e30 ? (float)default_us : 0,
-                   .file = layer->file,
                });
 }
 
@@ -286,12 +283,7 @@ static int add_pin(sqlite3_stmt *row, struct lookup_layer *layer)
         return ERR_FORMAT;
     if (!is_u32(first) || !is_u32(last) || plan_parse(text(row, 4), &plan))
         return OK;
-    return lookup_layer_pin(layer, &(struct lookup_pin){ .first = (uint32_t)first,
-                                                         .last = (uint32_t)last,
-                                                         .r = plan.r,
-                                                         .d = (uint8_t)plan.d,
-                                                         .a = (uint8_t)plan.a,
-                                                         .ctas = (uint8_t)plan.ctas });
+    return lookup_layer_pin(layer, &(struct lookup_pin){ (uint32_t)first, (uint32_t)last, plan });
 }
 
 static int read_rows(struct reader *r, const char *sql,

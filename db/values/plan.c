@@ -15,26 +15,45 @@ const char *const plan_source_words[] = {
     [MOE_INFERRED] = "inferred", [MOE_IMPORTED] = "imported",   [PLAN_SOURCE_COUNT] = NULL,
 };
 
+#define FIELD(field) .offset = offsetof(struct moe_plan, field)
+#define BITS(at, count) .packed_at = (at), .packed_bits = (count)
+
 const struct axis plan_axes[] = {
-    { "r", offsetof(struct moe_plan, r), 1, 0, 1u << 20, false, false, NULL },
-    { "d", offsetof(struct moe_plan, d), 1, 1, PLAN_MAX_D, true, false, NULL },
-    { "a", offsetof(struct moe_plan, a), MOE_A2A_LINEAR, 0, PLAN_A2A_COUNT - 1, false, false,
-      a2a_words },
-    { "ctas", offsetof(struct moe_plan, ctas), 0, 0, PLAN_MAX_CTAS, true, true, NULL },
+    [PLAN_R] = { "r", FIELD(r), .fallback = 1, .max = 1u << 20,
+                 .legal = "0 or divides the ranks of an expert", BITS(0, 24) },
+    [PLAN_D] = { "d", FIELD(d), .fallback = 1, .min = 1, .max = PLAN_MAX_D, .power_of_two = true,
+                 .legal = "1, 2, 4 or 8", BITS(32, 8) },
+    [PLAN_A] = { "a", FIELD(a), .fallback = MOE_A2A_LINEAR, .max = PLAN_A2A_COUNT - 1,
+                 .words = a2a_words, .legal = "linear, 2dh or nccl", BITS(40, 8) },
+    [PLAN_CTAS] = { "ctas", FIELD(ctas), .max = PLAN_MAX_CTAS, .search_max = 32,
+                    .power_of_two = true, .quiet = true, .legal = "0 or a power of two up to 64",
+                    BITS(48, 8) },
 };
 const size_t plan_axis_count = sizeof(plan_axes) / sizeof(plan_axes[0]);
 
-/* What struct moe_plan was before it grew. */
-enum { FIRST_BYTES = offsetof(struct moe_plan, ctas) };
-
-static uint32_t *axis_value(const struct axis *axis, struct moe_plan *plan)
+size_t plan_axis_find(const char *name, size_t length)
 {
-    return (uint32_t *)((char *)plan + axis->offset);
+    size_t i = 0;
+
+    while (i < plan_axis_count &&
+           (strlen(plan_axes[i].name) != length || memcmp(plan_axes[i].name, name, length) != 0))
+        i++;
+    return i;
 }
 
-static uint32_t axis_get(const struct axis *axis, const struct moe_plan *plan)
+uint32_t plan_value(const struct moe_plan *plan, size_t axis)
 {
-    return *(const uint32_t *)((const char *)plan + axis->offset);
+    return *(const uint32_t *)((const char *)plan + plan_axes[axis].offset);
+}
+
+void plan_set(struct moe_plan *plan, size_t axis, uint32_t value)
+{
+    *(uint32_t *)((char *)plan + plan_axes[axis].offset) = value;
+}
+
+uint32_t plan_next_value(size_t axis, uint32_t value)
+{
+    return plan_axes[axis].power_of_two && value ? 2 * value : value + 1;
 }
 
 static bool axis_allows(const struct axis *axis, uint32_t value)
@@ -43,12 +62,22 @@ static bool axis_allows(const struct axis *axis, uint32_t value)
            (!axis->power_of_two || (value & (value - 1)) == 0);
 }
 
+/* The first axis with a value that is legal for no shape; plan_axis_count: none. */
+static size_t find_illegal(const struct moe_plan *plan)
+{
+    size_t i = 0;
+
+    while (i < plan_axis_count && axis_allows(&plan_axes[i], plan_value(plan, i)))
+        i++;
+    return i;
+}
+
 struct moe_plan plan_default(void)
 {
     struct moe_plan plan = { .struct_size = sizeof(plan) };
 
     for (size_t i = 0; i < plan_axis_count; i++)
-        *axis_value(&plan_axes[i], &plan) = plan_axes[i].fallback;
+        plan_set(&plan, i, plan_axes[i].fallback);
     return plan;
 }
 
@@ -57,10 +86,18 @@ bool plan_equal(const struct moe_plan *a, const struct moe_plan *b)
     return plan_order(a, b) == 0;
 }
 
+bool plan_equal_but(const struct moe_plan *a, const struct moe_plan *b, size_t axis)
+{
+    for (size_t i = 0; i < plan_axis_count; i++)
+        if (i != axis && plan_value(a, i) != plan_value(b, i))
+            return false;
+    return true;
+}
+
 int plan_order(const struct moe_plan *a, const struct moe_plan *b)
 {
     for (size_t i = 0; i < plan_axis_count; i++) {
-        uint32_t x = axis_get(&plan_axes[i], a), y = axis_get(&plan_axes[i], b);
+        uint32_t x = plan_value(a, i), y = plan_value(b, i);
 
         if (x != y)
             return x < y ? -1 : 1;
@@ -70,21 +107,38 @@ int plan_order(const struct moe_plan *a, const struct moe_plan *b)
 
 struct moe_plan plan_canonical(struct moe_plan plan)
 {
-    if (plan.r == 0) {
-        plan.d = 1;
-        plan.a = MOE_A2A_LINEAR;
-        plan.ctas = 0;
-    }
+    for (size_t i = 0; i < plan_axis_count && plan.r == 0; i++)
+        if (i != PLAN_R)
+            plan_set(&plan, i, plan_axes[i].fallback);
     return plan;
 }
 
-/* Of a caller whose header may be an older one; struct_size 0 is the first version's. */
-static struct moe_plan whole_plan(const struct moe_plan *given)
+uint64_t plan_pack(const struct moe_plan *plan)
 {
-    struct moe_plan plan = plan_default();
+    uint64_t packed = 0;
 
-    memcpy(&plan, given, given->struct_size >= sizeof(plan) ? sizeof(plan) : FIRST_BYTES);
+    for (size_t i = 0; i < plan_axis_count; i++)
+        packed |= (uint64_t)plan_value(plan, i) << plan_axes[i].packed_at;
+    return packed;
+}
+
+struct moe_plan plan_unpack(uint64_t packed)
+{
+    struct moe_plan plan = { .struct_size = sizeof(plan) };
+
+    for (size_t i = 0; i < plan_axis_count; i++)
+        plan_set(&plan, i,
+                 (uint32_t)(packed >> plan_axes[i].packed_at) &
+                     ((1u << plan_axes[i].packed_bits) - 1));
     return plan;
+}
+
+size_t plan_bytes(uint32_t struct_size)
+{
+    enum { FIRST_VERSION = offsetof(struct moe_plan, ctas) };
+    size_t bytes = struct_size ? struct_size / sizeof(uint32_t) * sizeof(uint32_t) : FIRST_VERSION;
+
+    return bytes < sizeof(struct moe_plan) ? bytes : sizeof(struct moe_plan);
 }
 
 /* Room for text; what does not fit is counted.  Plans are written by the thousand: printf would
@@ -114,19 +168,17 @@ static void put_number(struct room *room, uint32_t value)
 
 int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
 {
-    struct moe_plan whole;
-    const struct moe_plan *plan = &whole;
+    struct moe_plan plan = plan_default();
     struct room room = { buf, size, 0 };
 
     if (!given || (!buf && size))
         return MOE_ERR_ARGUMENT;
-    whole = whole_plan(given);
-    for (size_t i = 0; i < plan_axis_count; i++)
-        if (!axis_allows(&plan_axes[i], axis_get(&plan_axes[i], plan)))
-            return MOE_ERR_ARGUMENT;
+    memcpy(&plan, given, plan_bytes(given->struct_size));
+    if (find_illegal(&plan) < plan_axis_count)
+        return MOE_ERR_ARGUMENT;
     for (size_t i = 0; i < plan_axis_count; i++) {
         const struct axis *axis = &plan_axes[i];
-        uint32_t value = axis_get(axis, plan);
+        uint32_t value = plan_value(&plan, i);
 
         if (axis->quiet && value == axis->fallback)
             continue;
@@ -171,28 +223,23 @@ static int parse_value(const struct axis *axis, const char *text, size_t length,
 int plan_parse(const char *text, struct moe_plan *out)
 {
     struct moe_plan plan = plan_default();
-    uint32_t seen = 0;
-    size_t words = 0;
+    uint32_t seen = 0, value;
 
     if (!text || !out)
         return MOE_ERR_ARGUMENT;
     while (*(text += strspn(text, " "))) {
         size_t length = strcspn(text, " "), name = strcspn(text, "= ");
-        size_t i = 0;
+        size_t i = plan_axis_find(text, name);
 
-        while (i < plan_axis_count &&
-               (strlen(plan_axes[i].name) != name || memcmp(plan_axes[i].name, text, name) != 0))
-            i++;
         if (i == plan_axis_count || name == length || (seen >> i & 1))
             return MOE_ERR_FORMAT;
-        if (parse_value(&plan_axes[i], text + name + 1, length - name - 1,
-                        axis_value(&plan_axes[i], &plan)))
+        if (parse_value(&plan_axes[i], text + name + 1, length - name - 1, &value))
             return MOE_ERR_FORMAT;
+        plan_set(&plan, i, value);
         seen |= 1u << i;
-        words++;
         text += length;
     }
-    if (!words)
+    if (!seen)
         return MOE_ERR_FORMAT;
     *out = plan;
     return MOE_OK;
@@ -208,7 +255,7 @@ int moe_plan_parse(const char *text, struct moe_plan *out)
     rc = plan_parse(text, &plan);
     if (rc)
         return rc;
-    plan.struct_size = out->struct_size >= sizeof(plan) ? sizeof(plan) : FIRST_BYTES;
+    plan.struct_size = (uint32_t)plan_bytes(out->struct_size);
     memcpy(out, &plan, plan.struct_size);
     return MOE_OK;
 }
@@ -235,25 +282,21 @@ static bool a2a_applies(uint32_t a, const struct moe_shape *shape)
 
 bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape)
 {
-    for (size_t i = 0; i < plan_axis_count; i++)
-        if (!axis_allows(&plan_axes[i], axis_get(&plan_axes[i], plan)))
-            return false;
+    if (find_illegal(plan) < plan_axis_count)
+        return false;
     return plan->r == 0 || (shape_slices(shape) % plan->r == 0 && a2a_applies(plan->a, shape));
 }
 
 int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     uint32_t slices = shape_slices(shape);
+    size_t bad = find_illegal(plan);
 
     if (plan->r != 0 && (plan->r > slices || slices % plan->r != 0))
         return refuse_r(plan->r, slices);
-    if (!axis_allows(&plan_axes[1], plan->d))
-        return fail(ERR_ARGUMENT, "d=%u is not legal: d is 1, 2, 4 or 8", plan->d);
-    if (plan->a >= PLAN_A2A_COUNT)
-        return fail(ERR_ARGUMENT, "a=%u is not an all-to-all algorithm", plan->a);
-    if (!axis_allows(&plan_axes[3], plan->ctas))
-        return fail(ERR_ARGUMENT, "ctas=%u is not legal: ctas is 0 or a power of two up to %d",
-                    plan->ctas, PLAN_MAX_CTAS);
+    if (bad < plan_axis_count)
+        return fail(ERR_ARGUMENT, "%s=%u is not legal: %s is %s", plan_axes[bad].name,
+                    plan_value(plan, bad), plan_axes[bad].name, plan_axes[bad].legal);
     if (plan->r != 0 && !a2a_applies(plan->a, shape)) {
         note("a=2dh does not apply: it needs several nodes with the same number (more than one) of "
              "ranks each; here %u ranks, %u per node",

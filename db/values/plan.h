@@ -13,18 +13,38 @@ enum { PLAN_TEXT_BYTES = 64, PLAN_MAX_D = 8, PLAN_MAX_CTAS = 64, PLAN_A2A_COUNT 
 /* The algorithms that every wire can run: the first ones of enum moe_a2a. */
 enum { PLAN_A2A_OWN = 2 };
 
-/* One tunable.  A new one is a row in plan.c and a field in struct moe_plan. */
+/* One tunable.  A new one is a field in struct moe_plan, a row in plan.c and its name in PLAN_AXES.
+ * It is quiet, its default is 0, and its bits lie where older tables left zeros: so everything
+ * written before it means the same as before. */
 struct axis {
     const char *name;
     size_t offset; /* of its uint32_t in struct moe_plan */
     uint32_t fallback, min, max;
-    bool power_of_two;        /* or 0, where min allows it */
-    bool quiet;               /* not written while it has its fallback */
-    const char *const *words; /* names of the values, or NULL: plain numbers */
+    uint32_t search_max;            /* quiet axes: the largest value that a search tries */
+    bool power_of_two;              /* or 0, where min allows it */
+    bool quiet;                     /* not written while it has its fallback */
+    const char *const *words;       /* names of the values, or NULL: plain numbers */
+    const char *legal;              /* its values, as a message lists them */
+    uint8_t packed_at, packed_bits; /* in the number that plan_pack() gives */
 };
+
+/* Those whose meaning some code knows; the others are only carried. */
+enum plan_axis { PLAN_R, PLAN_D, PLAN_A, PLAN_CTAS };
 
 extern const struct axis plan_axes[];
 extern const size_t plan_axis_count;
+
+/* The names of all axes, for messages and help. */
+#define PLAN_AXES "r, d, a, ctas"
+
+/* The axis of that name, or plan_axis_count. */
+size_t plan_axis_find(const char *name, size_t length);
+
+uint32_t plan_value(const struct moe_plan *plan, size_t axis);
+void plan_set(struct moe_plan *plan, size_t axis, uint32_t value);
+
+/* The legal value after this one; beyond max where there is none. */
+uint32_t plan_next_value(size_t axis, uint32_t value);
 
 /* Names of enum moe_source, in the order of their values, NULL-terminated. */
 enum { PLAN_SOURCE_COUNT = 8 };
@@ -36,24 +56,37 @@ struct moe_plan plan_default(void);
 /* Equal on every axis; where they came from does not count. */
 bool plan_equal(const struct moe_plan *a, const struct moe_plan *b);
 
-/* As qsort wants it: axis by axis, 0 where they are equal. */
+/* Equal on every axis but this one, on which they may be. */
+bool plan_equal_but(const struct moe_plan *a, const struct moe_plan *b, size_t axis);
+
+/* The order of two plans as qsort wants it: axis by axis, 0 where they are equal. */
 int plan_order(const struct moe_plan *a, const struct moe_plan *b);
 
 /* moe_plan_parse() for callers of this program: *out need not be set. */
 int plan_parse(const char *text, struct moe_plan *out);
 
-/* r = 0 moves no tokens, so d, a and ctas mean nothing: gives the one name such plans share. */
+/* All axes in one number, and a plan of them, which may be illegal.  Written to files: r lies in
+ * the lowest 3 bytes, byte 3 is free, then come bytes for d, a and ctas. */
+enum { PLAN_PACKED_BYTES = 7 };
+uint64_t plan_pack(const struct moe_plan *plan);
+struct moe_plan plan_unpack(uint64_t packed);
+
+/* How much of a caller's struct moe_plan may be read and written, if this is its struct_size: only
+ * fields that are wholly inside; 0 counts as the size of the first version. */
+size_t plan_bytes(uint32_t struct_size);
+
+/* r = 0 moves no tokens, so no other axis means anything: gives the one name such plans share. */
 struct moe_plan plan_canonical(struct moe_plan plan);
 
-/* OK, ERR_ARGUMENT (r or d illegal for the shape; says which values are legal), or UNSUPPORTED
+/* OK, ERR_ARGUMENT (a value that is illegal for the shape; says which are legal), or UNSUPPORTED
  * (2dh where there is only one level; says why). */
 int plan_check(const struct moe_plan *plan, const struct moe_shape *shape);
 
 /* True if plan_check would say OK; silent. */
 bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape);
 
-/* Every legal plan that applies, canonical, in the order r, d, a, by our own all-to-alls and
- * without a limit to their CTAs. Returns their number, at most `room` of them written. */
+/* Every legal plan that applies, canonical, in the order r, d, a, by our own all-to-alls,
+ * quiet axes at their defaults.  Returns their number, at most `room` of them written. */
 size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room);
 
 #endif

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- what must hold for a table that was accepted */
 
-/* Written again from DESIGN.md, so that no mistake of plan.c's hides here. */
+/* Written again from tuner/layer/README.md, so that no mistake of plan.c's hides here. */
 static bool legal(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     uint32_t s = shape->experts < shape->ranks ? shape->ranks / shape->experts : 1;
@@ -75,7 +75,7 @@ static void try_rows(const struct moelookup *table, const uint8_t *bytes)
 
         try_layer(table, &layer);
         if (moelookup_bind(table, &layer.shape, NULL, &view) == MOE_OK && layer.entry_count)
-            try_capacity(view, &layer.shape, pack_entry(bytes, i, 0).bucket);
+            try_capacity(view, &layer.shape, pack_entry(bytes, i, 0).plan.bucket);
         moelookup_view_free(view);
     }
 }
@@ -215,15 +215,15 @@ static struct lookup_layer some_layer(uint32_t hidden, uint8_t cluster)
 static void add_rows(struct lookup_layer *layer, uint32_t entries, uint32_t pins)
 {
     for (uint32_t i = 0; i < entries; i++)
-        lookup_layer_add(layer, &(struct lookup_entry){ .bucket = 3 * i,
-                                                        .r = 1u << i % 3,
-                                                        .d = (uint8_t)(1u << i % 4),
-                                                        .a = i % 2,
-                                                        .flags = i % 4,
-                                                        .time_us = 10.5f + (float)i,
-                                                        .default_us = 20.5f });
+        lookup_layer_add(layer, &(struct lookup_entry){ .plan = { .bucket = 3 * i,
+                                                                  .r = 1u << i % 3,
+                                                                  .d = 1u << i % 4,
+                                                                  .a = i % 2,
+                                                                  .time_us = 10.5f + (float)i,
+                                                                  .default_us = 20.5f },
+                                                        .flags = i % 4 });
     for (uint32_t i = 0; i < pins; i++)
-        lookup_layer_pin(layer, &(struct lookup_pin){ 5 * i, 5 * i + 3, i % 3, 1, 0 });
+        lookup_layer_pin(layer, &(struct lookup_pin){ 5 * i, 5 * i + 3, { .r = i % 3, .d = 1 } });
 }
 
 static void add_packed(const char *name, uint32_t layers, uint32_t entries, uint32_t pins,

@@ -67,6 +67,83 @@ static void a_plan_of_the_first_version_has_no_ctas(void)
     CHECK(plan.struct_size == offsetof(struct moe_plan, ctas));
 }
 
+/* Nor does one that is cut off earlier. */
+static void of_a_short_struct_only_whole_fields_are_written(void)
+{
+    for (uint32_t size = 16; size <= sizeof(struct moe_plan) + 8; size++) {
+        struct moe_plan plan, untouched;
+        size_t bytes = size < sizeof(plan) ? size & ~3u : sizeof(plan);
+
+        memset(&untouched, '#', sizeof(untouched));
+        plan = untouched;
+        plan.struct_size = size;
+        CHECK(!moe_plan_parse("r=2 d=4", &plan) && plan.r == 2 && plan.d == 4);
+        CHECK(plan.struct_size == bytes);
+        CHECK(!memcmp((char *)&plan + bytes, (char *)&untouched + bytes, sizeof(plan) - bytes));
+    }
+}
+
+/* Of every axis the default, the least, the largest, and what lies between. */
+static void every_axis_survives_text_and_packing(void)
+{
+    for (size_t axis = 0; axis < plan_axis_count; axis++)
+        for (uint32_t value = plan_axes[axis].min; value <= plan_axes[axis].max;
+             value = value < 99 ? plan_next_value(axis, value) : 2 * value) {
+            struct moe_plan in = plan_default(), out = MOE_PLAN_INIT, unpacked;
+            char text[PLAN_TEXT_BYTES];
+
+            plan_set(&in, axis, value);
+            CHECK(plan_value(&in, axis) == value);
+            CHECK(moe_plan_format(&in, text, sizeof(text)) > 0 && !moe_plan_parse(text, &out));
+            unpacked = plan_unpack(plan_pack(&in));
+            CHECK(plan_equal(&in, &out) && plan_equal(&in, &unpacked));
+        }
+}
+
+static void an_axis_has_bits_of_its_own_and_enough_of_them(void)
+{
+    uint64_t taken = 0;
+
+    for (size_t axis = 0; axis < plan_axis_count; axis++) {
+        const struct axis *a = &plan_axes[axis];
+        uint64_t bits = (((uint64_t)1 << a->packed_bits) - 1) << a->packed_at;
+
+        CHECK(!(taken & bits) && a->packed_at + a->packed_bits <= 8 * PLAN_PACKED_BYTES);
+        CHECK(a->max < (uint64_t)1 << a->packed_bits);
+        taken |= bits;
+    }
+}
+
+/* What older tables say with zeros, and with nothing, must be its default. */
+static void a_quiet_axis_has_the_default_zero(void)
+{
+    for (size_t axis = 0; axis < plan_axis_count; axis++)
+        CHECK(!plan_axes[axis].quiet ||
+              (!plan_axes[axis].fallback && !plan_axes[axis].min && plan_axes[axis].search_max));
+}
+
+static void messages_name_every_axis(void)
+{
+    char names[64] = "";
+
+    for (size_t axis = 0; axis < plan_axis_count; axis++)
+        snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", axis ? ", " : "",
+                 plan_axes[axis].name);
+    CHECK(!strcmp(names, PLAN_AXES));
+}
+
+static void plans_equal_but_on_an_axis_may_differ_there_alone(void)
+{
+    for (size_t differs = 0; differs < plan_axis_count; differs++)
+        for (size_t but = 0; but < plan_axis_count; but++) {
+            struct moe_plan a = plan_default(), b = a;
+
+            plan_set(&b, differs, plan_axes[differs].max);
+            CHECK(!plan_equal(&a, &b) && plan_order(&a, &b) == -plan_order(&b, &a));
+            CHECK(plan_equal_but(&a, &b, but) == (but == differs) && plan_equal_but(&a, &a, but));
+        }
+}
+
 static void formatting_never_writes_past_the_buffer(void)
 {
     struct moe_plan plan = { .r = 12, .d = 4, .a = MOE_A2A_2DH };
@@ -329,6 +406,12 @@ int main(void)
     static const struct test tests[] = {
         TEST(a_plan_survives_its_text_form),
         TEST(a_plan_of_the_first_version_has_no_ctas),
+        TEST(of_a_short_struct_only_whole_fields_are_written),
+        TEST(every_axis_survives_text_and_packing),
+        TEST(an_axis_has_bits_of_its_own_and_enough_of_them),
+        TEST(a_quiet_axis_has_the_default_zero),
+        TEST(messages_name_every_axis),
+        TEST(plans_equal_but_on_an_axis_may_differ_there_alone),
         TEST(formatting_never_writes_past_the_buffer),
         TEST(an_axis_left_out_takes_its_default_in_any_order),
         TEST(malformed_plans_are_refused_and_leave_the_output_alone),

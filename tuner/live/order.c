@@ -1,4 +1,4 @@
-/* Orders as bytes. */
+/* Writes orders as bytes, and reads them. */
 #include "order.h"
 
 #include "plan.h"
@@ -6,15 +6,14 @@
 
 #include <string.h>
 
-static const uint32_t order_magic = 0x3165746du; /* "mte1" */
+static const uint32_t order_magic = 0x3265746du; /* "mte2" */
 
-enum order_word { MAGIC, KEY, R, OTHERS, SOURCE, BUCKET, STEP_TIME, CHECK, ORDER_WORDS };
+enum order_word { MAGIC, KEY, PLAN_LOW, PLAN_HIGH, OTHERS, BUCKET, STEP_TIME, CHECK, ORDER_WORDS };
 
 /* The numbers that share the word OTHERS. */
 static const struct part {
     unsigned at, bits;
-} d_part = { 0, 4 }, ctas_part = { 4, 7 }, more_part = { 11, 4 }, agreed_part = { 15, 1 },
-  a_part = { 16, 4 }, next_part = { 20, 11 };
+} source_part = { 0, 8 }, more_part = { 8, 4 }, agreed_part = { 12, 1 }, next_part = { 16, 11 };
 
 static uint32_t into(struct part part, uint32_t value)
 {
@@ -50,14 +49,14 @@ static uint32_t checksum(const uint8_t *bytes, size_t count)
 void order_write(const struct order *o, struct moetune_order *out)
 {
     const struct moe_plan *plan = &o->plan;
+    uint64_t packed = plan_pack(plan);
     uint32_t words[ORDER_WORDS] = { [MAGIC] = order_magic,
                                     [KEY] = o->key,
-                                    [R] = plan->r,
-                                    [OTHERS] = into(d_part, plan->d) | into(ctas_part, plan->ctas) |
-                                               into(more_part, o->more) |
-                                               into(agreed_part, o->stands) |
-                                               into(a_part, plan->a) | into(next_part, o->next),
-                                    [SOURCE] = plan->source,
+                                    [PLAN_LOW] = (uint32_t)packed,
+                                    [PLAN_HIGH] = (uint32_t)(packed >> 32),
+                                    [OTHERS] =
+                                        into(source_part, plan->source) | into(more_part, o->more) |
+                                        into(agreed_part, o->stands) | into(next_part, o->next),
                                     [BUCKET] = plan->bucket };
 
     memcpy(&words[STEP_TIME], &plan->time_us, sizeof(plan->time_us));
@@ -68,7 +67,7 @@ void order_write(const struct order *o, struct moetune_order *out)
 
 int order_read(const struct moetune_order *order, const struct moe_shape *shape, struct order *out)
 {
-    struct order o = { .plan = MOE_PLAN_INIT };
+    struct order o = { 0 };
     uint32_t words[ORDER_WORDS];
 
     for (int i = 0; i < ORDER_WORDS; i++)
@@ -79,11 +78,8 @@ int order_read(const struct moetune_order *order, const struct moe_shape *shape,
     o.next = from(next_part, words[OTHERS]);
     o.more = from(more_part, words[OTHERS]);
     o.stands = from(agreed_part, words[OTHERS]);
-    o.plan.r = words[R];
-    o.plan.d = from(d_part, words[OTHERS]);
-    o.plan.a = from(a_part, words[OTHERS]);
-    o.plan.ctas = from(ctas_part, words[OTHERS]);
-    o.plan.source = words[SOURCE];
+    o.plan = plan_unpack(words[PLAN_LOW] | (uint64_t)words[PLAN_HIGH] << 32);
+    o.plan.source = from(source_part, words[OTHERS]);
     o.plan.bucket = words[BUCKET];
     memcpy(&o.plan.time_us, &words[STEP_TIME], sizeof(o.plan.time_us));
     if (!plan_legal(&o.plan, shape))

@@ -1,4 +1,4 @@
-/* fork, exec mpirun, wait. */
+/* Starts ranks by fork() and mpirun, and waits for them. */
 #include "launch.h"
 
 #include "allowance.h"
@@ -344,7 +344,8 @@ void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
     close(ranks->from);
     if (!gently || !gone_within(ranks->pid, GENTLE_MS, &status))
         end_keeper(ranks->pid, &status);
-    launch_describe_end(status, how, size);
+    if (how)
+        launch_describe_end(status, how, size);
     *ranks = (struct launched){ 0 };
 }
 

@@ -1,10 +1,11 @@
-/* From the command line to layers, plans and limits. */
+/* Turns the command line of `tune` and `plan` into layers, plans and limits. */
 #include "tune_options.h"
 
 #include "common_rows.h"
 #include "misses.h"
 #include "model_file.h"
 #include "option_values.h"
+#include "plan.h"
 #include "shape.h"
 #include "status.h"
 
@@ -40,7 +41,7 @@ const struct option_row tune_rows[] = {
     WINDOW_ROW(AT(window), "follows the layer: a power of two up to 128, at most an eighth of the "
                            "capacity at factor 1"),
     { "axes", "LIST", OPTION_TEXT, AT(axes),
-      "what may vary of r, d, a, ctas; the rest keeps its default" },
+      "what may vary of " PLAN_AXES "; the rest keeps its default" },
     { "search", "NAME", OPTION_WORD, AT(search), "guided, paper, exhaustive (below)",
       search_words },
     { "harm", "SHARE", OPTION_NUMBER, AT(harm),
@@ -270,22 +271,18 @@ static int add_text(struct tune_request *r, const char *text)
     return add_layer(r, &layer);
 }
 
-static int add_model(struct tune_request *r, const char *file)
-{
-    struct layer_options layer = r->options->layer;
-
-    TRY(model_file_read(file, &layer));
-    return add_layer(r, &layer);
-}
-
 static int add_layers(struct tune_request *r)
 {
     const struct tune_options *o = r->options;
 
     if (o->misses.count)
         return misses_spaces(r);
-    for (int i = 0; i < o->models.count; i++)
-        TRY(add_model(r, o->models.items[i]));
+    for (int i = 0; i < o->models.count; i++) {
+        struct layer_options layer = o->layer;
+
+        TRY(model_file_read(o->models.items[i], &layer));
+        TRY(add_layer(r, &layer));
+    }
     for (int i = 0; i < o->shapes.count; i++)
         TRY(add_text(r, o->shapes.items[i]));
     return r->space_count ? OK : add_layer(r, &o->layer);
@@ -336,7 +333,8 @@ int tune_request_fits(const struct tune_request *r, bool *none)
     return rc;
 }
 
-/* Of one message among so many: what it costs to send, and its part of the exchange's latency. */
+/* The time of one message among so many: what it costs to send, and its part of the exchange's
+ * latency. */
 static double message_us(double latency_us, double message_us, double half_kib,
                          double bandwidth_gbs, uint32_t messages)
 {

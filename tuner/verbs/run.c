@@ -301,7 +301,7 @@ static int open_engine(struct world **world, const struct run_options *o, struct
     return engine_open(*world, device, NULL, engine);
 }
 
-/* Of the ranks there are, or of those that one stands for. */
+/* The shape of the layer on the ranks that are there, or on those that one stands for. */
 static struct moe_shape shape_on(const struct run_options *o, uint32_t ranks, uint32_t per_node)
 {
     const struct place_setup *where = &o->where;
@@ -352,9 +352,9 @@ static int check(const struct launch_where *where, const void *options)
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct run_options *o = options;
+    struct run_options *o = options;
 
-    return place_run(&o->where, call->argv, &(struct place_verb){ check, on_rank, o });
+    return place_run(&o->where, call, &(struct place_verb){ check, on_rank, o });
 }
 
 const struct verb run_verb = {
