@@ -101,8 +101,8 @@ void series_winners(struct series *s)
 {
     struct lanes lanes = lanes_of(s->layer);
 
-    for (int axis = 0; axis < lanes.axes; axis++)
-        for (int inferred = 0; inferred < 2; inferred++) {
+    for (int axis = 0; axis < (int)plan_axis_count; axis++)
+        for (int inferred = 0; inferred < 2 && lanes.shown >> axis & 1; inferred++) {
             char name[32];
 
             snprintf(name, sizeof(name), "%s %s", plan_axes[axis].name,
