@@ -183,7 +183,7 @@ static uint64_t reach_of(const struct choice *c, uint32_t i)
 
     return layer.entry_count
                ? width_reach(layer.window,
-                             pack_entry(bytes, c->fits[i], layer.entry_count - 1).bucket)
+                             pack_entry(bytes, c->fits[i], layer.entry_count - 1).plan.bucket)
                : 0;
 }
 
