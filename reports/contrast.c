@@ -36,10 +36,10 @@ struct step_time contrast_entry(const struct layer_facts *layer, const struct en
 /* The interval is that of the gain, as if the plan's own time were certain. */
 struct step_time contrast_default(const struct layer_facts *layer, const struct entry_row *entry)
 {
-    struct moe_plan standard = plan_default();
-    const struct trial_facts *trial = facts_trial(layer, entry->bucket, &standard);
+    struct moe_plan default_plan = plan_default();
+    const struct trial_facts *trial = facts_trial(layer, entry->bucket, &default_plan);
 
-    if (plan_equal(&entry->plan, &standard))
+    if (plan_is_default(&entry->plan))
         return contrast_entry(layer, entry);
     if (!(entry->default_us > 0))
         return trial && trial_usable(trial) ? contrast_trial(trial) : unknown;
@@ -55,12 +55,11 @@ struct step_time contrast_default(const struct layer_facts *layer, const struct 
 static struct step_time known_step(const struct layer_facts *layer, const struct entry_row *entry,
                                    const struct moe_plan *plan)
 {
-    struct moe_plan standard = plan_default();
     const struct trial_facts *trial;
 
     if (plan_equal(plan, &entry->plan))
         return contrast_entry(layer, entry);
-    if (plan_equal(plan, &standard))
+    if (plan_is_default(plan))
         return contrast_default(layer, entry);
     trial = facts_trial(layer, entry->bucket, plan);
     return trial && trial_usable(trial) ? contrast_trial(trial) : unknown;

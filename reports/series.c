@@ -70,13 +70,6 @@ static void plan_name(const struct moe_plan *plan, char text[PLAN_TEXT_BYTES])
         snprintf(text, PLAN_TEXT_BYTES, "?");
 }
 
-static bool is_default(const struct moe_plan *plan)
-{
-    struct moe_plan standard = plan_default();
-
-    return plan_equal(plan, &standard);
-}
-
 bool series_is_thinned(const struct layer_facts *layer)
 {
     return contrast_measured_buckets(layer) > SERIES_CELLS + SERIES_CELLS / 4;
@@ -137,7 +130,7 @@ static bool told_by_entry(const struct layer_facts *layer, const struct trial_fa
     const struct entry_row *e = facts_entry(layer, trial->row.key.bucket);
 
     return e && !e->inferred &&
-           (plan_equal(&e->plan, &trial->row.key.plan) || is_default(&trial->row.key.plan));
+           (plan_equal(&e->plan, &trial->row.key.plan) || plan_is_default(&trial->row.key.plan));
 }
 
 /* Plans with a colour of their own: the best static ones without the default. */
@@ -153,7 +146,7 @@ static struct coloured coloured_of(const struct layer_facts *layer)
     const struct moe_plan *ranked = contrast_ranked(layer, &count);
 
     for (size_t i = 0; i < count && c.count < SERIES_STATICS; i++)
-        if (!is_default(&ranked[i]))
+        if (!plan_is_default(&ranked[i]))
             c.plans[c.count++] = ranked[i];
     return c;
 }
@@ -203,7 +196,7 @@ static void write_statics(struct series *s, bool ratio)
         for (size_t i = 0; i < s->layer->trial_count; i++) {
             const struct trial_facts *t = &s->layer->trials[i];
 
-            if (trial_usable(t) && !is_default(&t->row.key.plan) &&
+            if (trial_usable(t) && !plan_is_default(&t->row.key.plan) &&
                 colour_of(&coloured, &t->row.key.plan) == colour && !told_by_entry(s->layer, t))
                 write_trial(s, t, ratio);
         }
@@ -228,7 +221,7 @@ void series_ratios(struct series *s)
         const struct entry_row *e = &s->layer->entries[i];
         struct step_time t = contrast_default(s->layer, e);
 
-        if (!e->inferred && !is_default(&e->plan) && isfinite(t.us) && e->time_us > 0)
+        if (!e->inferred && !plan_is_default(&e->plan) && isfinite(t.us) && e->time_us > 0)
             step_row(s, e->capacity, &t, e->time_us);
     }
     write_statics(s, true);

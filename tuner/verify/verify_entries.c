@@ -41,11 +41,9 @@ static bool kind_asked_for(const struct verify_wanted *w, const struct entry_row
 static enum verify_kind kind_before(const struct finding *f, const struct entry_row *e,
                                     const struct moe_shape *shape)
 {
-    struct moe_plan standard = plan_default();
-
     if (e->run >= f->claims->first_run && (!e->stale || entry_is_refuted(e)))
         return VERIFY_EARLIER;
-    if (!plan_equal(&e->plan, &standard) || e->stale || e->tier == TIER_IMPORTED ||
+    if (!plan_is_default(&e->plan) || e->stale || e->tier == TIER_IMPORTED ||
         verify_challenger(e, shape))
         return VERIFY_PENDING;
     return VERIFY_DEFAULT;

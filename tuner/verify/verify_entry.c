@@ -52,10 +52,8 @@ static bool is_undecided(const struct entry_row *e)
 static bool may_challenge(const struct entry_row *e, const struct moe_shape *shape,
                           const struct moe_plan *plan)
 {
-    struct moe_plan standard = plan_default();
-
     return plan->struct_size && plan_legal(plan, shape) && !plan_equal(plan, &e->plan) &&
-           !plan_equal(plan, &standard);
+           !plan_is_default(plan);
 }
 
 const struct moe_plan *verify_challenger(const struct entry_row *e, const struct moe_shape *shape)
@@ -71,12 +69,11 @@ static void name_plans(struct verification *h)
 {
     const struct entry_row *e = &h->verdict->claim;
     const struct moe_plan *challenger = verify_challenger(e, &h->verdict->shape);
-    struct moe_plan standard = plan_default();
     int count = 1;
 
     h->arms[CLAIMED] = plan_canonical(e->plan);
-    h->standard = plan_equal(&h->arms[CLAIMED], &standard) ? CLAIMED : count++;
-    h->arms[h->standard] = standard;
+    h->standard = plan_is_default(&h->arms[CLAIMED]) ? CLAIMED : count++;
+    h->arms[h->standard] = plan_default();
     h->challenger = challenger ? count++ : -1;
     if (challenger)
         h->arms[h->challenger] = plan_canonical(*challenger);
