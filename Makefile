@@ -335,6 +335,7 @@ check-gpu:
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
        -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
 DEST = $(DESTDIR)$(PREFIX)
+PAGES := $(wildcard tuner/*/*.7)
 # Kills, damaged tables, files and texts (libFuzzer, which needs clang), many readers, for longer than the tests do.
 SOAK_KILLS ?= 1000
 SOAK_SECONDS ?= 60
@@ -358,9 +359,11 @@ $(Q)$(FILL) $(1)/$(2).3 >$(DEST)/share/man/man3/$(2).3
 endef
 install: build
 	$(Q)install -d $(DEST)/bin $(DEST)/include $(DEST)/lib/pkgconfig $(DEST)/lib/cmake $(DEST)/share/man/man1 $(DEST)/share/man/man3 \
-	    $(DEST)/share/bash-completion/completions
+	    $(DEST)/share/man/man7 $(DEST)/share/doc/moetune $(DEST)/share/bash-completion/completions
 	$(Q)install -m 755 $(BUILD)/moetune $(DEST)/bin/moetune
 	$(Q)$(BUILD)/moetune --man >$(DEST)/share/man/man1/moetune.1
+	$(Q)for page in $(PAGES); do $(FILL) $$page >$(DEST)/share/man/man7/$${page##*/}; done
+	$(Q)install -m 755 tuner/machine/tune.sbatch $(DEST)/share/doc/moetune
 	$(Q)$(BUILD)/moetune --completion bash >$(DEST)/share/bash-completion/completions/moetune
 	$(Q)install -m 644 db/lookup/moelookup_mpi.h $(DEST)/include
 	$(call put_library,db/lookup,moelookup)

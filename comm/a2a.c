@@ -1,4 +1,4 @@
-/* The table of all-to-all algorithms. */
+/* The table of all-to-all algorithms, and how one of them is opened, run and closed. */
 #include "a2a.h"
 
 #include "status.h"

@@ -1,6 +1,7 @@
-/* 2dh: first inside the node, then between equal local ranks of all nodes (papers: Tutel, Algorithm
- * 2).  n nodes of m ranks: m * m messages of n blocks inside, n messages of m blocks outside, where
- * linear sends n * m messages of one. */
+/* The all-to-all 2dh (Tutel, arXiv 2206.03382, algorithm 2): ranks exchange first inside their
+ * node, then with the ranks of the same place on other nodes.  Of n nodes of m ranks each rank
+ * sends m - 1 messages of n blocks, then n - 1 messages of m blocks, where linear sends W - 1
+ * messages of one block. */
 #include "a2a.h"
 #include "shape.h"
 #include "status.h"

@@ -1,4 +1,4 @@
-/* nccl: the communication library's own all-to-all, where the wire has one. */
+/* The all-to-all nccl: the communication library's own, where the wire has one. */
 #include "a2a.h"
 #include "shape.h"
 #include "status.h"

@@ -1,4 +1,4 @@
-/* linear: every rank exchanges with every other at once, in one group. */
+/* The all-to-all linear: every rank exchanges with every other at once, in one group. */
 #include "a2a.h"
 #include "shape.h"
 

@@ -1,4 +1,4 @@
-/* Gathers host names and bus ids. */
+/* Ranks tell each other the name of their host and the bus id of their GPU. */
 #include "cuda_peers.h"
 
 #include "cuda.h"

@@ -1,4 +1,5 @@
-/* The library's own where there is one, else an exchange with every rank of the group. */
+/* Gathering and summing by the library's own collective where there is one, else by an exchange
+ * with every rank of the group. */
 #include "gather.h"
 
 #include "moelookup.h"

@@ -1,4 +1,4 @@
-/* A count per loan of those who have it. */
+/* Counts, for everything that is lent, which ranks have it open. */
 #include "loans.h"
 
 #include "status.h"

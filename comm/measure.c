@@ -1,4 +1,4 @@
-/* Barrier, run, agree. */
+/* Times something on all ranks: a barrier, the work, and the largest time over the ranks. */
 #include "measure.h"
 
 #include "host.h"

@@ -1,4 +1,4 @@
-/* Binds threads to cores, and counts who else may use them. */
+/* Binds the threads of a rank to its cores, and counts who else may use them. */
 #include "own_cores.h"
 
 #include "allowance.h"

@@ -1,4 +1,5 @@
-/* Rounds of posts on a board; the j-th transfer with each peer belongs to round j. */
+/* Receivers post their buffers on a board, senders take the posts and copy; the j-th transfer
+ * between two ranks belongs to round j of their posts. */
 #include "push.h"
 
 #include "status.h"
@@ -116,7 +117,7 @@ static int hear_done(const struct push *push, struct stream *stream, int peer)
 
 /* ---- a batch */
 
-/* Transfers with the same peer before this one. */
+/* How many transfers with the same peer come before this one. */
 static int round_of(const struct batch *batch, int at)
 {
     int round = 0;
@@ -154,7 +155,7 @@ static int for_round(const struct push *push, struct stream *stream, const struc
     return OK;
 }
 
-/* Once per peer: the first transfer with it stands for it. */
+/* Does something once for every peer, at the first transfer with it. */
 static int for_peers(const struct push *push, struct stream *stream, const struct batch *batch,
                      int (*does)(const struct push *push, struct stream *stream, int peer))
 {

@@ -1,4 +1,5 @@
-/* A POSIX shared memory object that has a name only until every rank has it. */
+/* Memory of a host as a POSIX shared memory object, which has a name only until every rank has
+ * opened it. */
 #include "shared_memory.h"
 
 #include "status.h"

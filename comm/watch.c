@@ -1,4 +1,4 @@
-/* Polls with one eye on the alarm and one on the clock. */
+/* Polls until something is done, and looks at the alarm and at the clock between two polls. */
 #include "watch.h"
 
 #include "host.h"

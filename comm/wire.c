@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For each device the one to prefer first. */
+/* Of the wires of one device the one to prefer comes first. */
 static const struct wire_row {
     const char *name, *device;
     int (*open)(struct world *world, struct device *device, struct wire **out);
@@ -53,7 +53,7 @@ int wire_open(const char *name, struct world *world, struct device *device, stru
     return known ? rc : refuse(name ? name : "any", device->ops->name);
 }
 
-/* Room for one element more. */
+/* Makes room for one element more. */
 static int grow(void **elements, int count, int *room, size_t bytes)
 {
     int wanted = *room ? 2 * *room : 8;

@@ -60,7 +60,7 @@ static int look_at_comm(void *self)
     return state == ncclInProgress ? UNSUPPORTED : nccl_check(state, comm, "NCCL");
 }
 
-/* Until what was asked of the communicator has been taken up. */
+/* Waits until the communicator has taken up what was asked of it. */
 static int settle(struct wire_nccl *wire, ncclComm_t comm, const char *what)
 {
     return watch_until(&wire->watch, look_at_comm, comm, what);
@@ -134,7 +134,7 @@ static ncclConfig_t config_for(uint32_t ctas)
     return config;
 }
 
-/* Rank 0's name for all. */
+/* Rank 0 makes the name of a communicator for all ranks. */
 static int agree_on_id(struct world *world, ncclUniqueId *id)
 {
     int rc = OK;
@@ -261,7 +261,7 @@ static int enqueue_share(const struct wire_nccl *wire, const struct share *share
     return OK;
 }
 
-/* As one group, so that several tensors travel in one kernel. */
+/* All of it is one group of NCCL, so that several tensors travel in one kernel. */
 static int run_share(struct wire_nccl *wire, const struct share *share, cudaStream_t stream)
 {
     ncclComm_t comm = NULL;

@@ -1,4 +1,4 @@
-/* Lets virtual time pass. */
+/* The wire of modelled ranks: an exchange sends nothing and lets virtual time pass. */
 #include "wire_sim.h"
 
 #include "cluster.h"

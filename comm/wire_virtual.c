@@ -1,4 +1,4 @@
-/* Paces copies to a link that is not there. */
+/* The wire of virtual ranks: copies inside one process, no faster than a stated link. */
 #include "wire_virtual.h"
 
 #ifdef MOETUNE_CUDA
@@ -57,7 +57,7 @@ static uint64_t leaving_bytes(const struct wire_virtual *wire, const struct batc
     return bytes;
 }
 
-/* Of the whole batch: both kinds of link carry their part at the same time. */
+/* One pace for the whole batch: both kinds of link carry their part of it at the same time. */
 static double pace_ns_per_byte(const struct wire_virtual *wire, const struct batch *batch)
 {
     uint64_t bytes = leaving_bytes(wire, batch);

@@ -1,4 +1,4 @@
-/* The control plane on MPI. */
+/* The ranks as a whole, by MPI: agreement, sums, broadcasts, gathers and the alarm. */
 #include "world.h"
 
 #include "allowance.h"

@@ -179,7 +179,8 @@ static int64_t cuda_event_ns(const struct event *event)
            between_ns(device->origin, ((const struct cuda_event *)event)->handle);
 }
 
-/* Asked of the GPU itself, so that it is the clock of the events: some 10 us on an idle one. */
+/* The GPU itself is asked, because events are of its clock; that takes some 10 us on an idle one.
+ */
 static int64_t cuda_now_ns(struct device *base)
 {
     struct cuda_device *device = device_of(base);

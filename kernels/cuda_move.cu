@@ -1,4 +1,5 @@
-/* The one copy: bytes where types agree and nothing is summed, else elements through f32. */
+/* The kernel move on a GPU: it copies bytes where types agree and nothing is summed, and goes
+ * through f32 element by element elsewhere. */
 #include "cuda_rows.cuh"
 
 /* The cells of a move and their strides in units of an access. */

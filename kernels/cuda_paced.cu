@@ -1,4 +1,4 @@
-/* Pieces of a copy that wait for their date on the GPU's own clock. */
+/* Cuts a copy into pieces, each of which waits for its date on the GPU's own clock. */
 extern "C" {
 #include "cuda.h"
 #include "status.h"

@@ -113,7 +113,7 @@ static void read_text(int fd, char *text, size_t size)
     text[n > 0 ? n : 0] = 0;
 }
 
-/* 0 for a thread that has just ended. */
+/* How long a thread has waited; 0 for one that has just ended. */
 static int64_t waited_by(int tasks, const char *thread)
 {
     char path[300], text[96];

@@ -25,7 +25,7 @@ bool stat_stolen(const char *text, bool (*counts)(const void *self, int core), c
 
 /* ---- arithmetic; pure */
 
-/* Of the process, since it began. */
+/* What the process has used since it began. */
 struct use {
     int64_t at_ns, ran_ns, waited_ns;
 };

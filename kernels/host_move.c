@@ -1,4 +1,4 @@
-/* The one copy on the host: strided blocks, type conversion, and sums of blocks. */
+/* The kernel move on the host: strided blocks, type conversion, and sums of blocks. */
 #include "host.h"
 #include "rows.h"
 #include "shape.h"

@@ -1,4 +1,4 @@
-/* Loops over one row, compiled for each vector level. */
+/* Loops over one row of elements, compiled for each vector level of the processor. */
 #include "rows.h"
 
 #include "convert.h"
@@ -229,7 +229,7 @@ static void prefetch(const void *const *rows, uint32_t terms, size_t from_bytes,
             __builtin_prefetch((const char *)rows[j] + at);
 }
 
-/* Columns at .. at+n-1 of the terms, to `to`. */
+/* Sums columns at .. at+n-1 of the terms into `to`. */
 static void combine_block(uint32_t type, const struct row_terms *terms, const float *add, void *to,
                           uint64_t at, uint64_t n)
 {

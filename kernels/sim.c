@@ -1,4 +1,4 @@
-/* A device made of dates. */
+/* A device on a virtual clock: every stream is a date up to which it is busy. */
 #include "sim.h"
 
 #include "fault.h"
@@ -54,7 +54,7 @@ int64_t sim_stream_ns(const struct stream *stream)
     return ((const struct sim_stream *)stream)->free_ns;
 }
 
-/* Uniform in (0, 1). */
+/* A random number, uniform in (0, 1). */
 static double uniform(uint64_t seed, uint64_t index)
 {
     return ((double)(random_bits(seed, index) >> 11) + 0.5) * 0x1p-53;

@@ -1,4 +1,4 @@
-/* Costs of kernels from a cluster's model numbers. */
+/* What each kernel costs, by its bytes and operations and a cluster's model numbers. */
 #include "sim_model.h"
 
 #include "cluster.h"

@@ -1,4 +1,5 @@
-/* Ratios of step times, measured or between measured ones. */
+/* Ratios of step times of two plans, in buckets where both were measured or between such buckets.
+ */
 #include "contrast.h"
 
 #include "plan.h"
@@ -51,7 +52,7 @@ struct step_time contrast_default(const struct layer_facts *layer, const struct 
                                trial ? (uint32_t)heat_counted(&trial->heat) : 0 };
 }
 
-/* Timed there, or told by the entry. */
+/* A step that was timed in this bucket, or that its entry tells of. */
 static struct step_time known_step(const struct layer_facts *layer, const struct entry_row *entry,
                                    const struct moe_plan *plan)
 {
@@ -106,7 +107,8 @@ static struct step_time *row_of(const struct layer_facts *layer, const struct mo
     return at ? c->steps + (size_t)(at - c->plans) * layer->entry_count : NULL;
 }
 
-/* Held beyond the ends. */
+/* Ratios between two buckets are interpolated; beyond the first and the last one they stay the
+ * same. */
 static double between(const struct entry_row *entries, const double *ratios, size_t at, size_t low,
                       size_t high, size_t none)
 {

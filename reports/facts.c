@@ -1,4 +1,4 @@
-/* Reads the store with one query per table. */
+/* Reads the store into arrays, with one query per table. */
 #include "facts.h"
 
 #include "contrast.h"
@@ -158,7 +158,7 @@ static int trial_order(const void *left, const void *right)
     return plan_order(&a->row.key.plan, &b->row.key.plan);
 }
 
-/* Without a layer: by bucket and plan alone. */
+/* Orders the trials of one layer by bucket and plan. */
 static int place_order(const void *left, const void *right)
 {
     const struct trial_row *a = left;

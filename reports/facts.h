@@ -56,7 +56,7 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic);
 const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t bucket,
                                       const struct moe_plan *plan);
 
-/* Of a bucket; NULL: there is none. */
+/* A bucket's entry; NULL if there is none. */
 const struct entry_row *facts_entry(const struct layer_facts *layer, uint32_t bucket);
 
 /* Sorts them as plan_order() has it; returns how many there are without those that repeat. */

@@ -1,4 +1,4 @@
-/* The head that all scripts share, and gnuplot as a child process without a shell. */
+/* The head that all scripts share, and running gnuplot as a child process without a shell. */
 #include "gnuplot.h"
 
 #include "bucket_key.h"

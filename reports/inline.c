@@ -1,4 +1,5 @@
-/* Line by line: gnuplot writes one element per line. */
+/* Puts gnuplot's SVG into a page; it goes line by line, because gnuplot writes one element per
+ * line. */
 #include "inline.h"
 
 #include "quote.h"

@@ -1,4 +1,5 @@
-/* Counts and states of runs, entries and trials as sentences. */
+/* Says in sentences how many runs, entries and trials numbers come from, and in which state those
+ * are. */
 #include "origin.h"
 
 #include "contrast.h"

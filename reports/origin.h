@@ -12,9 +12,10 @@ struct remarks {
     int count;
 };
 
-/* Of one section: modelled, partial, cut off, stale, pinned, failed. */
+/* What is to be known of one section: that it is modelled, partial or cut off, or has entries that
+ * are stale, pinned or failed. */
 void origin_remarks(const struct facts *facts, const struct scope *scope, struct remarks *out);
-/* Of the whole report. */
+/* The same of the whole report. */
 void origin_overall(const struct facts *facts, struct remarks *out);
 
 /* "14 buckets measured, 18 inferred; 117 trials, 1172 timed steps; run 1", and what heat_text()

@@ -1,4 +1,5 @@
-/* Head, contents, a section per layer; all text goes through quote_html. */
+/* The report as one page of HTML: head, contents, and a section per layer; all text goes through
+ * quote_html. */
 #include "page.h"
 
 #include "contrast.h"

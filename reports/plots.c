@@ -120,8 +120,9 @@ static const char where[] = LOG_Y LINES_GO_ON
 
 static const char hidden[] = LINES_GO_ON
     "set yrange [-110<*:*<130]\n"
-    "set arrow 1 from graph 0, first 0 to graph 1, first 0 nohead lt 8\n"
-    "plot data index 1 using (at($1,0)):5 with linespoints lt 2 pt 4 dt 2 title columnheader(1), "
+    /* A line, no arrow: gnuplot draws nothing at all where every point lies outside. */
+    "plot 0 notitle with lines lt 8, \\\n"
+    "     data index 1 using (at($1,0)):5 with linespoints lt 2 pt 4 dt 2 title columnheader(1), "
     "\\\n"
     "     data index 0 using (at($1,0)):5 with linespoints lt 1 pt 7 title columnheader(1)\n";
 

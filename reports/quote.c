@@ -1,4 +1,5 @@
-/* One walk over UTF-8, and what each language cannot take as it is. */
+/* Quotes text for HTML and gnuplot: one walk over UTF-8, with the characters that each language
+ * cannot take as they are. */
 #include "quote.h"
 
 #include "utf8.h"

@@ -7,7 +7,8 @@
 
 void quote_plain(const char *text, FILE *to);
 void quote_html(const char *text, FILE *to); /* for content and for attributes in double quotes */
-/* With its quotes.  Single ones: gnuplot expands nothing inside them, no commands in backticks. */
+/* Writes the quotes as well.  They are single ones: gnuplot expands nothing inside them, no
+ * commands in backticks. */
 void quote_gnuplot(const char *text, FILE *to);
 
 #endif

@@ -1,4 +1,4 @@
-/* From facts to files. */
+/* Makes a report: facts from the store, data files, plots, and the page or the text. */
 #include "report.h"
 
 #include "output_file.h"

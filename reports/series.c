@@ -1,4 +1,4 @@
-/* One writer per plot. */
+/* Writes the data files of plots: one function per plot. */
 #include "series.h"
 
 #include "bucket_key.h"

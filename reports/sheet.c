@@ -1,4 +1,5 @@
-/* Headings, remarks, gnuplot's characters, captions broken into lines. */
+/* The report as text for a terminal: headings, remarks, gnuplot's characters, captions broken into
+ * lines. */
 #include "sheet.h"
 
 #include "contrast.h"

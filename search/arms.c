@@ -1,4 +1,4 @@
-/* Axes, and the list. */
+/* Lists the plans of a layer in which only the wanted axes vary. */
 #include "arms.h"
 
 #include "plan.h"

@@ -1,4 +1,4 @@
-/* A union bound over normal differences. */
+/* Adds up the chances that single rivals are better (a union bound over normal differences). */
 #include "bound.h"
 
 #include <math.h>

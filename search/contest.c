@@ -1,4 +1,5 @@
-/* A sequential sign test on paired rounds. */
+/* Compares plans by counting who wins in paired rounds: a sign test that may end after any round.
+ */
 #include "contest.h"
 
 #include "random.h"
@@ -155,7 +156,7 @@ static int present(const struct contest *c, int index)
     return index >= 0 && !c->dropped[index] ? index : -1;
 }
 
-/* Between the two that were there before; -1 for one that is not. */
+/* Whether the default beats the incumbent; -1 stands for one that is not there. */
 static enum outcome default_over_incumbent(const struct contest *c, int standard, int incumbent)
 {
     if (incumbent < 0)
@@ -165,7 +166,7 @@ static enum outcome default_over_incumbent(const struct contest *c, int standard
     return outcome_of(c, standard, incumbent);
 }
 
-/* Without the winner: the incumbent stays unless the default beats it. */
+/* What is published if the winner is not: the incumbent stays unless the default beats it. */
 static struct ruling rule_among_old(const struct contest *c, int standard, int incumbent)
 {
     enum outcome back = default_over_incumbent(c, standard, incumbent);
@@ -250,7 +251,7 @@ static void add_times(const struct contest *c, struct contest_verdict *v)
     v->high_ns = (double)spread.high_ns;
 }
 
-/* NAN without samples of both. */
+/* The gain of a plan over the default; NAN without samples of both. */
 static struct contest_gain gain_of(const struct contest *c, int index)
 {
     struct interval ratio = ratio_of(c, index, c->standard);

@@ -1,4 +1,5 @@
-/* Volumes and operations as in the design's section 3; times linear in them. */
+/* The formula for the time of a step: bytes, messages and operations of a plan, each times a
+ * constant of the machine; search/README.md explains it. */
 #include "costs.h"
 
 #include "shape.h"

@@ -36,7 +36,7 @@ struct costs costs_of(const struct moe_shape *shape, const struct search_machine
 double costs_log_ns(const struct costs *costs, const double *constants, double capacity,
                     const struct moe_plan *plan);
 
-/* Likewise, and its derivative by each constant. */
+/* The same, and its derivative by each constant. */
 double costs_gradient(const struct costs *costs, const double *constants, double capacity,
                       const struct moe_plan *plan, double *gradient);
 

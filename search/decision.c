@@ -1,4 +1,5 @@
-/* Search until another sample is not worth its time, then make sure of the default. */
+/* Lets the search go on until another sample is not worth its time, then makes sure that its winner
+ * is not slower than the default. */
 #include "decision.h"
 
 #include <math.h>
@@ -12,7 +13,8 @@ static const double harmless = 0.01;
 static const double harm_limit = 0.01;
 /* Plans that differ by less would change places from bucket to bucket for nothing. */
 static const double no_better = 0.001;
-/* Of the winner and of the default: what they take is a claim, and one sample may be an outlier. */
+/* How many samples the winner and the default must have: what they take is a claim, and one sample
+ * may be an outlier. */
 enum { PATIENCE = 40, SAMPLES_LEAST = 2 };
 
 void decision_open(struct decision *d, const struct decision_setup *setup)
@@ -53,7 +55,7 @@ static bool is_safe(const struct decision *d, int arm)
     return harm_of(d, arm) <= d->setup.harm;
 }
 
-/* Of the arms that may be published the one of least expected time: the default is one of them. */
+/* The arm of least expected time among those that may be published; the default is one of them. */
 static int best_safe(const struct decision *d)
 {
     const struct search *s = d->setup.search;
@@ -71,7 +73,7 @@ static int best_safe(const struct decision *d)
     return best;
 }
 
-/* Is it the default's step under another name? */
+/* Whether an arm is so near the default that choosing it gains nothing. */
 static bool is_no_better(const struct decision *d, int arm)
 {
     int standard = standard_of(d);

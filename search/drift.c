@@ -1,4 +1,5 @@
-/* Sum, scale, limit. */
+/* Adds up how far steps lie above what was recorded, estimates their noise, and says so when the
+ * sum exceeds a limit that follows from it. */
 #include "drift.h"
 
 #include "stats.h"

@@ -1,4 +1,4 @@
-/* The table of efforts. */
+/* The table of efforts: how many buckets are measured, and how thoroughly. */
 #include "effort.h"
 
 const struct effort efforts[] = {

@@ -1,4 +1,5 @@
-/* How thorough is thorough. */
+/* What `--effort` means: how many buckets are measured, and how many steps each of them is worth.
+ */
 #ifndef EFFORT_H
 #define EFFORT_H
 

@@ -1,4 +1,5 @@
-/* Every plan, in interleaved rounds: the judge.  Drift then hits all plans alike. */
+/* The strategy that runs every plan, in interleaved rounds, so that drift hits all of them alike;
+ * it is the judge of the others. */
 #include "random.h"
 #include "tally.h"
 
@@ -27,7 +28,7 @@ static bool out_of_samples(const struct search *search)
     return search->setup.limit && search->samples >= search->setup.limit;
 }
 
-/* Of the arms with the fewest samples the one that comes first in this round's shuffle. */
+/* The arm that comes first in this round's shuffle among those with the fewest samples. */
 static int exhaustive_next(struct search *search)
 {
     const struct tally *tally = search->own;

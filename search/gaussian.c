@@ -1,4 +1,5 @@
-/* Dense linear algebra on at most a few hundred rows. */
+/* The Gaussian process itself: which errors are alike, and dense linear algebra on at most a few
+ * hundred rows. */
 #include "gaussian.h"
 
 #include "plan.h"
@@ -43,7 +44,7 @@ static double likeness(const struct moe_plan *a, const struct moe_plan *b)
     return like;
 }
 
-/* Over what the library itself would take, which is 0. */
+/* How alike two numbers of CTAs are; 0, what the library itself would take, is like none. */
 static double shared_by_ctas(const struct moe_plan *a, const struct moe_plan *b)
 {
     double doublings;
@@ -210,7 +211,7 @@ static void solve_upper(const double *factor, size_t n, double *x)
     }
 }
 
-/* As solve_lower, for many right-hand sides at once: the rows of x. */
+/* Does what solve_lower does for many right-hand sides at once, which are the rows of x. */
 static void solve_lower_rows(const double *factor, size_t n, double *x, size_t stride)
 {
     for (size_t i = 0; i < n; i++) {
@@ -417,7 +418,7 @@ static void fill_outlook(struct gaussian *g, const struct belief *belief, const 
     solve_lower_rows(g->system, count, out->half, stride);
 }
 
-/* Of the inverse of the factored system. */
+/* The diagonal element `at` of the inverse of the factored system. */
 static double inverse_diagonal(const struct gaussian *g, size_t count, size_t at, double *scratch)
 {
     size_t n = count - at;
@@ -434,7 +435,7 @@ static double inverse_diagonal(const struct gaussian *g, size_t count, size_t at
     return sum;
 }
 
-/* Leaves g->right solved. */
+/* What each sample is made of: mood and noise.  Leaves g->right solved. */
 static void fill_readings(struct gaussian *g, const struct told *told, size_t count,
                           struct moment now, struct outlook *out)
 {

@@ -626,7 +626,7 @@ static int guided_next(struct search *search)
     return ((const struct guided *)search->own)->pick.arm;
 }
 
-/* Of the next step under an arm. */
+/* What is expected of the next step under an arm. */
 static struct normal expect(struct guided *g, int arm)
 {
     static const double mood_sd = 0.015; /* from one step to the next, and what is known of it */

@@ -1,4 +1,5 @@
-/* Robust averages, and which of them to keep. */
+/* Averages samples so that outliers do not count, finds turns of the mood among them, and keeps
+ * what is most useful when there is too much. */
 #include "history.h"
 
 #include <math.h>
@@ -7,7 +8,7 @@
 
 /* A sample further than this from its arm's median is an outlier; x3 is 1.1. */
 static const double outlier_log = 0.4;
-/* Of what a visit's samples share. */
+/* The deviation of what a visit's samples share. */
 static const double offset_sd = 0.08;
 /* What is believed of the noise before anything was repeated: 5 %, as from this many samples. */
 static const double prior_sd = 0.05, prior_freedom = 3;
@@ -37,8 +38,9 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of few samples the fastest one is right: nothing makes a step faster than it is, and two outliers
- * of three are seen now and then.  Of more, the lower median. */
+/* Where an arm's samples lie.  Of few samples the fastest one is right: nothing makes a step faster
+ * than it is, and two outliers of three are seen now and then.  Of more samples it is the lower
+ * median. */
 static double centre_of(const double *ascending_values, size_t n)
 {
     return ascending_values[n < 4 ? 0 : (n - 1) / 2];
@@ -318,7 +320,7 @@ size_t history_told(const struct history *history, int except, struct told *out)
     return n;
 }
 
-/* As of a visit that is over. */
+/* The present visit as observations, in the form of a visit that is over. */
 static size_t present_visit(const struct history *h, double variance, struct observation *out,
                             size_t room)
 {
@@ -393,8 +395,8 @@ static struct past_visit *visit_of(struct history *h, uint32_t id)
     return NULL;
 }
 
-/* As if offsets had heavy tails: the variance is what the offset itself says, with a little of the
- * usual one. */
+/* Treats offsets as if they had heavy tails: the variance is what the offset itself says, with a
+ * little of the usual one. */
 static void widen(struct past_visit *visit, double offset)
 {
     static const double usual = 2;

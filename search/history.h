@@ -55,9 +55,10 @@ void history_add(struct history *history, int arm, double log_ns, struct normal 
 void history_forget(struct history *history, int arm); /* in the present visit */
 void history_end(struct history *history, bool screened);
 
-/* Of one sample's log(ns): what the present visit says, and everything seen before. */
+/* The variance of one sample's log(ns), from the present visit and everything seen before. */
 double history_variance(const struct history *history);
-/* By how much more a standard deviation has to be taken as long as that rests on few samples. */
+/* The factor by which a standard deviation has to be widened as long as that variance rests on few
+ * samples. */
 double history_doubt(const struct history *history);
 
 /* Earlier visits' records, nearest in capacity first, then the present visit's if wanted. */

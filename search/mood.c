@@ -1,4 +1,5 @@
-/* A slow wandering, and turns found by adding up surprises. */
+/* How alike the moods at two steps are, and where a mood has turned: found by adding up how much
+ * slower than expected the last steps were. */
 #include "mood.h"
 
 #include <math.h>
@@ -36,8 +37,8 @@ static void add_step(struct shift *shift, const struct surprise *s)
     shift->sum += fmin(s->above, outlier_deviations * sqrt(s->variance)) / s->variance;
 }
 
-/* That there was one is shown by plans that are known from before; a model may be wrong.  When it
- * was the others tell, too. */
+/* That the mood has turned is shown only by plans that are known from before, because a model may
+ * be wrong.  The other plans also tell when it turned. */
 int mood_turn(const struct surprise *steps, size_t count)
 {
     struct shift known = { 0, 0 }, all = { 0, 0 };

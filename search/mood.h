@@ -1,6 +1,6 @@
-/* The machine's mood: what makes every plan slower or faster for a while.  Within a visit it
+/* The machine's mood is what makes every plan slower or faster for a while.  Within a visit it
  * wanders a little from step to step, and turns now and then: a burst of somebody else's work
- * begins or ends.  Steps between two turns are a stretch. */
+ * begins or ends.  The steps between two turns are called a stretch. */
 #ifndef MOOD_H
 #define MOOD_H
 
@@ -12,7 +12,7 @@ struct moment {
     int step, stretch;
 };
 
-/* Of the moods at two moments, beyond what the whole visit shares. */
+/* The covariance of the moods at two moments, beyond what the whole visit shares. */
 double mood_covariance(struct moment a, struct moment b);
 
 /* A step against what was expected of it: log time above, and that expectation's variance, noise

@@ -1,4 +1,5 @@
-/* Who is next in a round, and what pairs of samples say when a few of them are far off. */
+/* Says whose turn it is in a round, and turns pairs of samples, of which a few may be far off, into
+ * gains with their intervals. */
 #include "rounds.h"
 
 #include "random.h"
@@ -163,7 +164,8 @@ static double spread_of_pairs(const struct rounds *r, int role_a, int role_b)
     return count ? median_of(steps, count) / (0.6745 * sqrt(2)) : 0;
 }
 
-/* Of one bucket's log ratios of two contestants; halves: of even and odd cycles. */
+/* The means of one bucket's log ratios of two contestants: of all cycles, and of even and odd ones.
+ */
 struct mean {
     uint32_t count, half_count[2];
     double mean, half[2], variance; /* variance: of one value */
@@ -228,7 +230,7 @@ static struct mean mean_of(const double *values, uint32_t count)
     return m;
 }
 
-/* Two cycles at least, or nothing is said. */
+/* Compares two contestants in one bucket; nothing is said of fewer than two cycles. */
 static struct mean compare(const struct rounds_contest *c, int role_a, int role_b, double sd)
 {
     static const double tuning = 1.5; /* 96 % of a mean's efficiency where there are no outliers */
@@ -349,7 +351,7 @@ static void compare_statics(const struct rounds *r, struct statics *out)
         out->known[i] = compare_all(r, ROLE_TABLE, ROLE_STATIC + i, &out->means[i]);
 }
 
-/* Each half by the other one's choice. */
+/* Each half of the cycles is judged against the static plan that the other half chose. */
 static struct total judge_statics(const struct rounds *r, const struct statics *s)
 {
     int even = best_static(r, s, 0), odd = best_static(r, s, 1);
@@ -386,7 +388,7 @@ static double student(double freedom, int level)
     return rows[i - 1].at[level] + at * (rows[i].at[level] - rows[i - 1].at[level]);
 }
 
-/* Of the log of table / another. */
+/* An interval of the logarithm of the table's time over another plan's. */
 struct range {
     double mean, low, high;
 };
@@ -602,7 +604,7 @@ static int role_of_static(const struct rounds *r, int arm)
     return -1;
 }
 
-/* Of logarithms of times in one bucket, with its standard error; NAN: not known. */
+/* A difference of log times in one bucket, with its standard error; NAN: not known. */
 struct ratio {
     double mean, sd;
 };

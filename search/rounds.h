@@ -76,7 +76,7 @@ void rounds_open(struct rounds *rounds, const struct rounds_setup *setup);
 /* False: enough is known, or no more is to be taken. */
 bool rounds_next(const struct rounds *rounds, int *bucket, int *arm);
 
-/* Of an arm that is none of the bucket's contestants: ignored. */
+/* A step's time; it is ignored if the arm is none of the bucket's contestants. */
 void rounds_tell(struct rounds *rounds, int bucket, int arm, int64_t ns);
 /* Failed: never again in this bucket.  The default stands in for it. */
 void rounds_drop(struct rounds *rounds, int bucket, int arm);

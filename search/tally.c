@@ -1,4 +1,4 @@
-/* Medians over a small table of samples. */
+/* Keeps the samples of each arm sorted, and compares arms by their medians. */
 #include "tally.h"
 
 #include "bound.h"
@@ -165,7 +165,7 @@ static struct scatter scatter_of(const struct tally *tally)
     return s;
 }
 
-/* The median's variance over the mean's. */
+/* How much larger a median's variance is than a mean's. */
 static const double of_median = 1.5707963267948966;
 
 static double variance_of(const struct tally *tally, int arm)

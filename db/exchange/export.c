@@ -1,4 +1,5 @@
-/* Rows are collected, sorted by what they say instead of by their ids, and written in one form. */
+/* Collects the rows of a table, sorts them by what they say instead of by their ids, and writes
+ * them in one form. */
 #include "export.h"
 
 #include "bucket_key.h"

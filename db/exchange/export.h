@@ -19,7 +19,8 @@ struct export_options {
     bool full;           /* every trial with its samples as well */
 };
 
-/* Canonical JSON lines; see README, "Format".  UNSUPPORTED, silently, if nothing is chosen. */
+/* Canonical JSON lines, as table.schema.json defines them.  UNSUPPORTED, silently, if nothing is
+ * chosen. */
 int export_lines(struct store *store, const struct export_options *options, FILE *to);
 
 /* A line per entry for a spreadsheet; RFC 4180. */

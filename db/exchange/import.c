@@ -1,4 +1,5 @@
-/* Line by line into memory, checked against one list of fields; then into the store. */
+/* Reads a table line by line into memory, checks every member against one list of fields, and
+ * places the whole in the store. */
 #include "import.h"
 
 #include "export.h"

@@ -1,4 +1,4 @@
-/* Line by line into sums, checked against one list of members. */
+/* Reads what trainers asked line by line, checks every member against one list, and adds it up. */
 #include "traffic.h"
 
 #include "input_file.h"

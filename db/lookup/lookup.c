@@ -1,4 +1,4 @@
-/* Opening, packing and naming tables; everything public but bind and get. */
+/* Opens, packs and names tables: everything public of libmoelookup but bind and get. */
 #include "lookup.h"
 
 #include "plan.h"

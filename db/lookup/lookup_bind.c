@@ -1,4 +1,4 @@
-/* Which of the tables is for this layer on this cluster, and what to say if none is. */
+/* Finds the table that is for a layer on this cluster, and says what is missing if none is. */
 #include "lookup.h"
 
 #include "plan.h"
@@ -43,7 +43,7 @@ static bool same_layer(struct moe_shape a, struct moe_shape b)
     return shape_equal(&a, &b);
 }
 
-/* Of the device's own name. */
+/* The length of the device's own name, without the code that a table is of. */
 static size_t device_length(const struct lookup_layer *layer)
 {
     const char *live = strstr(layer->device, LOOKUP_LIVE);
@@ -51,7 +51,7 @@ static size_t device_length(const struct lookup_layer *layer)
     return live ? (size_t)(live - layer->device) : strlen(layer->device);
 }
 
-/* "" is moetune's own. */
+/* The name of the code that a table is of; "" is moetune's own. */
 static const char *implementation_of(const struct lookup_layer *layer)
 {
     const char *live = strstr(layer->device, LOOKUP_LIVE);

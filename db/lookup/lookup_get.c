@@ -1,4 +1,5 @@
-/* A view: the ladder of answers, resolved once so that an answer is an array read. */
+/* A view of one layer: the order in which answers are looked for is worked through once, when the
+ * view is opened, so that an answer is an array read. */
 #include "lookup.h"
 
 #include "plan.h"

@@ -95,7 +95,7 @@ static int append_line(const char *path, const char *line, size_t length)
 
 /* ---- recorders */
 
-/* As it is now: the trainer may change its folder later. */
+/* The whole path as it is now: the trainer may change its folder later. */
 static int whole_path(const char *path, char out[PATH_MAX])
 {
     char folder[PATH_MAX] = "";
@@ -134,7 +134,7 @@ static bool is_ours(const struct recorder *r)
     return r->process == getpid();
 }
 
-/* Unlocks. */
+/* Leaves the recorder, which the last user frees, and unlocks it. */
 static void leave(struct recorder *r)
 {
     bool last = --r->users == 0;
@@ -279,7 +279,7 @@ static int format_line(const struct counter *t, const struct asked *asked, size_
     return fclose(to) ? ERR_NOMEM : OK;
 }
 
-/* With the recorder's lock. */
+/* Writes a counter's line; the caller holds the recorder's lock. */
 static int write_counter(const struct counter *t)
 {
     struct counter_more *more = t->more;

@@ -1,4 +1,4 @@
-/* Counting steps that something held back. */
+/* Counts the steps that heat, power or other processes held back. */
 #include "heat.h"
 
 #include <inttypes.h>

@@ -10,14 +10,14 @@ enum heat_cause { CAUSE_NONE, CAUSE_HEAT, CAUSE_OTHERS };
  * the machine's way. */
 bool heat_lost_much(int64_t ns, int64_t lost_ns);
 
-/* Of a sample that is not free. */
+/* What held back a sample that is not free. */
 enum heat_cause heat_cause(const struct sample_row *sample);
 
 struct held_back {
     uint64_t steps, set_aside; /* the latter are part of the former */
 };
 
-/* Of a set of steps; all 0: of none. */
+/* What held back a set of steps; all 0 for no steps. */
 struct heat {
     uint64_t steps;
     struct held_back throttled, disturbed;  /* by heat or power; by other processes */

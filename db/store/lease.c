@@ -1,4 +1,4 @@
-/* flock and a line of text. */
+/* The lease is a file that is locked with flock() and holds a line of text about its owner. */
 #include "lease.h"
 
 #include "output_file.h"

@@ -1,4 +1,4 @@
-/* A fresh database with what readers need, checked, then renamed into place. */
+/* Makes a fresh database of what readers need, checks it, and renames it into place. */
 #include "publish.h"
 
 #include "output_file.h"

@@ -1,4 +1,4 @@
-/* Rows into SQLite and into the journal, and back out of it. */
+/* Writes rows into SQLite and into the journal, and replays a journal into a database. */
 #include "records.h"
 
 #include "json.h"

@@ -1,4 +1,5 @@
-/* One list of what makes no sense: for the check, and for what is left out. */
+/* One list of rules says which rows make no sense: the check asks it, and so does the repair that
+ * leaves such rows out. */
 #include "repair.h"
 
 #include "cluster.h"

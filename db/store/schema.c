@@ -1,4 +1,5 @@
-/* Tables, views, versions. */
+/* The SQL of tables and views, version by version, and how a database gets from one version to the
+ * next. */
 #include "schema.h"
 
 #include "status.h"

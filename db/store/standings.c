@@ -1,4 +1,5 @@
-/* Shares and dates of standings, and what they cannot be. */
+/* Puts what a table is worth into words, says whether it is still current, and which values no
+ * rounds can have given. */
 #include "standings.h"
 
 #include "plan.h"

@@ -1,4 +1,5 @@
-/* One list of fields; formatting, parsing and hashing walk it. */
+/* The list of all fields of a cluster, and what walks it: formatting, parsing, hashing, comparison.
+ */
 #include "cluster.h"
 
 #include "input_file.h"

@@ -1,4 +1,4 @@
-/* Fault injection by counting passages. */
+/* Injects a fault at the n-th passage of a named point. */
 #include "fault.h"
 
 #include "status.h"

@@ -1,4 +1,4 @@
-/* A size, a clock and a growing buffer. */
+/* Reads a file into a buffer that grows, with a limit on its size and on the time to wait. */
 #include "input_file.h"
 
 #include "status.h"

@@ -1,4 +1,4 @@
-/* A strict recursive reader with a limit on depth. */
+/* Reads JSON strictly, with a limit on depth. */
 #include "json.h"
 
 #include "status.h"

@@ -1,4 +1,4 @@
-/* Temporary files, modes, and a look at what is in the way. */
+/* Writes a temporary file with the mode of the one it replaces, and renames it into place. */
 #include "output_file.h"
 
 #include "status.h"
@@ -127,7 +127,8 @@ int output_end(struct output_file *file, int rc, const char *like, bool lasting)
     return lasting ? sync_folder(file->path) : OK;
 }
 
-/* Of a process that is gone, by what stands behind the prefix. */
+/* Whether a temporary file belongs to a process that is gone, by what stands behind the prefix of
+ * its name. */
 static bool is_left_over(const char *rest)
 {
     long owner = atol(rest);

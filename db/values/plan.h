@@ -61,7 +61,7 @@ bool plan_equal(const struct moe_plan *a, const struct moe_plan *b);
 /* Equal on every axis but this one, on which they may be. */
 bool plan_equal_but(const struct moe_plan *a, const struct moe_plan *b, size_t axis);
 
-/* As qsort wants it: axis by axis, 0 where they are equal. */
+/* The order of two plans as qsort wants it: axis by axis, 0 where they are equal. */
 int plan_order(const struct moe_plan *a, const struct moe_plan *b);
 
 /* moe_plan_parse() for callers of this program: *out need not be set. */

@@ -1,4 +1,4 @@
-/* The SHA-256 of what stands before it. */
+/* Writes the SHA-256 of a file behind its last page, and checks it. */
 #include "seal.h"
 
 #include "sha256.h"

@@ -1,4 +1,5 @@
-/* Layout and capacity rules of DESIGN.md section 2. */
+/* The text form of a layer, what follows from it (slices, experts per rank, capacity, width of
+ * buckets), and what is illegal; tuner/layer/README.md explains the formulas. */
 #include "shape.h"
 
 #include "status.h"

@@ -1,4 +1,4 @@
-/* Where characters begin and end in text that may be anything. */
+/* Finds where characters begin and end in text that may be anything. */
 #include "utf8.h"
 
 #include <stdio.h>

@@ -8,7 +8,7 @@
 /* Bytes of the character that begins here, or 0: no UTF-8, or one that XML forbids. */
 size_t utf8_bytes(const unsigned char *c);
 
-/* Of one that is: it would move a terminal's cursor, end a line, or turn the order of letters. */
+/* Whether a character would move a terminal's cursor, end a line, or turn the order of letters. */
 bool utf8_is_control(const unsigned char *c);
 
 /* What a terminal must not get becomes question marks, byte for byte: controls and what is no

@@ -78,7 +78,7 @@ static void is_unchanged(struct store *store, struct text before, const char *wh
     free(after.bytes);
 }
 
-/* Written again from DESIGN.md, so that no mistake of plan.c's hides here. */
+/* Written again from tuner/layer/README.md, so that no mistake of plan.c's hides here. */
 static bool is_legal(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     uint32_t s = shape->experts < shape->ranks ? shape->ranks / shape->experts : 1;

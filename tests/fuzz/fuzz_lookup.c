@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- what must hold for a table that was accepted */
 
-/* Written again from DESIGN.md, so that no mistake of plan.c's hides here. */
+/* Written again from tuner/layer/README.md, so that no mistake of plan.c's hides here. */
 static bool legal(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     uint32_t s = shape->experts < shape->ranks ? shape->ranks / shape->experts : 1;

@@ -1,4 +1,5 @@
-/* Load, replay, learn, conclude. */
+/* Loads what the store knows of a bucket, tells it to the decision, writes down each new step, and
+ * makes the entry. */
 #include "bucket.h"
 
 #include "plan.h"

@@ -1,4 +1,4 @@
-/* Entries that follow from what was measured in other buckets. */
+/* Makes entries that follow from what was measured in other buckets. */
 #include "dictionary.h"
 
 #include "arms.h"

@@ -1,4 +1,5 @@
-/* Rows of trials. */
+/* Writes the row of a trial before, between and after its steps, and says whether the plan may
+ * still be tried. */
 #include "ledger.h"
 
 #include "status.h"

@@ -1,4 +1,5 @@
-/* Field by field. */
+/* Compares this machine with the one in the database field by field, and makes entries stale where
+ * software has changed. */
 #include "recognise.h"
 
 #include "status.h"

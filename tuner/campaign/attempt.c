@@ -1,4 +1,4 @@
-/* Steps of an attempt. */
+/* Sends one plan at one bucket through the ranks, step by step, and keeps what came of it. */
 #include "attempt.h"
 
 #include "account.h"

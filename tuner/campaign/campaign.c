@@ -1,4 +1,5 @@
-/* From options to ranks and a database, and back. */
+/* Opens the database and the ranks that the options ask for, runs a verb, and closes them in good
+ * order. */
 #include "campaign.h"
 
 #include "common_rows.h"
@@ -385,7 +386,7 @@ int campaign_commit(struct campaign *c)
     return OK;
 }
 
-/* Unless `now`, so seldom that it costs at most a twentieth of the time. */
+/* Publishes so seldom that it costs at most a twentieth of the time, unless it is to be `now`. */
 int campaign_publish(struct campaign *c, bool now)
 {
     int64_t begun_ns = host_clock_ns();

@@ -26,7 +26,8 @@ struct campaign_setup {
 };
 #define CAMPAIGN_DEFAULTS .where = PLACE_DEFAULTS, .timeout_s = 120
 
-/* Of struct campaign_setup: where it is measured, for how long, and which table it goes to. */
+/* Options that fill struct campaign_setup: where it is measured, for how long, and which table it
+ * goes to. */
 extern const struct option_row campaign_where_rows[], campaign_limit_rows[], campaign_table_rows[];
 
 struct campaign {
@@ -78,8 +79,9 @@ int campaign_recognise(struct campaign *campaign);
 int campaign_begin(struct campaign *campaign, const char *search, const char *effort,
                    uint32_t buckets);
 
-/* Of the runs of the same command on the same machine that did not come to an end, the one that all
- * later ones went on with: this one itself, or INT64_MAX before it has begun, if there is none. */
+/* The first run that this one goes on with: of the same command on the same machine, and none of
+ * those since came to an end.  Without one it is this run itself, or INT64_MAX before it has begun.
+ */
 int campaign_first_run(const struct campaign *campaign, int64_t *run);
 
 /* The run's row gets its end, the table is published, `print` speaks if it is usable, and what is

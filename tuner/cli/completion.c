@@ -1,4 +1,5 @@
-/* A function for bash's complete -F: what may come next, by verb and by the option before. */
+/* Writes a function for bash's complete -F: what may come next, by verb and by the option before.
+ */
 #include "completion.h"
 
 #include <string.h>

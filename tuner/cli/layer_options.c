@@ -1,4 +1,5 @@
-/* From options to a shape. */
+/* Makes the shape of a layer from options, which may not contradict a shape that is given as text.
+ */
 #include "layer_options.h"
 
 #include "plan.h"
@@ -75,7 +76,7 @@ struct moe_shape layer_options_shape(const struct layer_options *o, uint32_t ran
     return shape;
 }
 
-/* Said once, or twice the same. */
+/* A value may be said once, or twice if both say the same. */
 static int agree(const char *name, const char *text, uint32_t said, uint32_t *given)
 {
     if (said != NOT_GIVEN && *given != NOT_GIVEN && said != *given)

@@ -1,4 +1,4 @@
-/* moetune(1) in the man macros. */
+/* Writes moetune(1) in the man macros. */
 #include "manual.h"
 
 #include "option_values.h"
@@ -118,15 +118,33 @@ static const struct {
     const char *name, *meaning;
 } variables[] = {
     { "MOETUNE_DB", "The database, where --db does not say it." },
-    { "XDG_DATA_HOME", "Else the database is moetune/moetune.db in it; without it, in "
-                       "~/.local/share." },
+    { "XDG_DATA_HOME, HOME", "Else the database is $XDG_DATA_HOME/moetune/moetune.db; without it, "
+                             "$HOME/.local/share/moetune/moetune.db." },
     { "MOELOOKUP_DB, MOELOOKUP_FORCE, MOELOOKUP_DISABLE, MOELOOKUP_LOG, MOELOOKUP_RECORD",
       "Heard by trainers and by lookup: see moelookup(3)." },
+    { "MOELOOKUP_LIBRARY, MOETUNE_LIBRARY", "The libraries that the Python packages load." },
     { "MOETUNE_TO, MOETUNE_FROM, MOETUNE_TO_FD, MOETUNE_FROM_FD",
       "Set for the program of `tune --exec`: where it asks, and where it is answered." },
+    { "MOETUNE_WINDOW, MOETUNE_LAYER, MOETUNE_LAUNCHER_ARGS",
+      "Set for the same program: the width of a bucket, the layer of the flags, the words of "
+      "--launcher-args." },
+    { "CUDA_VISIBLE_DEVICES", "Which GPUs there are." },
+    { "OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK, PMIX_RANK, PMI_RANK",
+      "Set by a launcher: this process is one of its ranks." },
+    { "OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID, LOCAL_RANK",
+      "Set by a launcher: which GPU of its host a rank takes." },
+    { "SLURM_JOB_ID, SLURM_PROCID, SLURM_TASKS_PER_NODE",
+      "Set by Slurm: how many ranks the allocation has room for." },
+    { "LOCAL_WORLD_SIZE, LOCAL_SIZE", "Ranks per node, as torchrun sets and Tutel wants it." },
+    { "OMPI_MCA_*, OPENBLAS_*, OMP_NUM*, GOTO_NUM*, NCCL_*, UCX_*, CUDA_*, FI_*, PSM2_MTU*, "
+      "MALLOC_*",
+      "Heard by the libraries. They change how fast a cluster is, so they are part of its "
+      "fingerprint. doctor looks at OMPI_MCA_mpi_yield_when_idle, OMPI_MCA_btl_tcp_if_include and "
+      "NCCL_SOCKET_IFNAME." },
+    { "TERM", "Whether progress may be drawn on one line." },
     { "MOETUNE_FAULT", "Injects a fault, as alloc:2@1 (the second allocation on rank 1): for "
                        "tests." },
-    { "CUDA_VISIBLE_DEVICES", "Which GPUs there are." },
+    { "MOETUNE_BIND", "Set by moetune for the ranks that it starts." },
 };
 static const struct {
     const char *name, *meaning;
@@ -155,7 +173,8 @@ static void print_verbs(const struct verb *const *verbs, FILE *out)
             print_item(verbs[i]->name, verbs[i]->summary, out);
     fputs(".SH OPTIONS\nEvery verb takes\n.BR \\-\\-help .\nOptions and arguments may come in any "
           "order; of an option that is given twice the last one counts, unless it says \"again "
-          "for more\". Defaults stand in brackets.\n",
+          "for more\". Defaults stand in brackets. Bash completes all of it after\n"
+          ".BR \". <(moetune \\-\\-completion bash)\" .\n",
           out);
     for (size_t i = 0; verbs[i]; i++)
         if (verbs[i]->summary)
@@ -192,5 +211,7 @@ void manual_print(const struct verb *const *verbs, FILE *out)
     fputs(".SH FILES\n", out);
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         print_item(files[i].name, files[i].meaning, out);
-    fputs(".SH SEE ALSO\n.BR moelookup (3),\n.BR moetune (3),\n.BR mpirun (1)\n", out);
+    fputs(".SH SEE ALSO\n.BR moetune\\-tables (7),\n.BR moetune\\-hosts (7),\n"
+          ".BR moetune\\-trouble (7),\n.BR moelookup (3),\n.BR moetune (3),\n.BR mpirun (1)\n",
+          out);
 }

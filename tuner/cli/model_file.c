@@ -1,4 +1,4 @@
-/* Reads config.json; models name the same thing differently. */
+/* Reads the shape of a layer from config.json, in which models name the same thing differently. */
 #include "model_file.h"
 
 #include "input_file.h"

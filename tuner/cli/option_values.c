@@ -1,4 +1,5 @@
-/* What is said of an option's value, and what it is when nothing is said. */
+/* Reads the value of an option by its kind, and describes what it may be and what it is by default.
+ */
 #include "option_values.h"
 
 #include "status.h"

@@ -1,4 +1,4 @@
-/* getopt_long driven by a table. */
+/* Reads a command line by a table of options, with getopt_long. */
 #include "options.h"
 
 #include "option_values.h"

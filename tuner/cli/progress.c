@@ -1,4 +1,4 @@
-/* One line, rewritten or repeated. */
+/* Shows progress as one line, which is rewritten on a terminal and repeated elsewhere. */
 #include "progress.h"
 
 #include "host.h"

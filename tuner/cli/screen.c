@@ -1,4 +1,4 @@
-/* A stream in the place of stdout. */
+/* Puts a stream in the place of stdout that lets no control character reach a terminal. */
 #include "screen.h"
 
 #include "utf8.h"

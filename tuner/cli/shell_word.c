@@ -1,4 +1,4 @@
-/* Quotes, and letters by their numbers. */
+/* Quotes a word for a shell; control characters are written by their numbers. */
 #include "shell_word.h"
 
 #include <stdbool.h>

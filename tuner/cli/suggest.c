@@ -1,4 +1,5 @@
-/* The distance of Damerau and Levenshtein, adjacent letters swapped counting one. */
+/* Finds the word that was probably meant: the one at the least distance of Damerau and Levenshtein,
+ * in which swapping two adjacent letters counts one. */
 #include "suggest.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* Out of whatever holds one. */
+/* Reads a table's text from a file, or exports it from a database. */
 #include "table_file.h"
 
 #include "export.h"

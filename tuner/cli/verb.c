@@ -1,4 +1,4 @@
-/* From a command line to a verb and its options; --help. */
+/* Finds the verb and its options in a command line, and prints --help. */
 #include "verb.h"
 
 #include "option_values.h"

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What of a machine the account depends on. */
+/* What the account depends on besides layer and plan. */
 struct account_machine {
     bool on_host;       /* it computes on cores, whose memory holds the reference, too */
     bool checks;        /* results are compared with the reference */

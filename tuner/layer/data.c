@@ -1,4 +1,4 @@
-/* Values of order one everywhere, so that an error in any tensor shows. */
+/* Random numbers of order one for every tensor, so that an error in any of them shows. */
 #include "data.h"
 
 #include "random.h"
@@ -89,7 +89,8 @@ static int fill(const struct filling *f, uint32_t dtype, uint64_t elements, void
     return rc;
 }
 
-/* Of this rank's slice: some hidden units of each of its experts, or some columns of b2. */
+/* A weight of this rank's slice, which is some hidden units of each of its experts, or some columns
+ * of b2. */
 static float weight_at(const struct filling *f, uint64_t element)
 {
     const struct moe_shape *s = &f->layer->shape;

@@ -15,8 +15,8 @@ float data_token(const struct data *data, int rank, uint64_t token, uint64_t col
 float data_grad(const struct data *data, int rank, uint64_t token, uint64_t column); /* of y */
 float data_gate(const struct data *data, uint64_t expert, uint64_t column);
 
-/* Of a whole expert: W1, W3, W2 at (hidden, column), b1 at (hidden, 0), b2 at (0, column); b2's
- * padding columns are zero. */
+/* A weight of a whole expert: W1, W3, W2 at (hidden, column), b1 at (hidden, 0), b2 at (0, column);
+ * b2's padding columns are zero. */
 float data_weight(const struct data *data, enum tensor tensor, uint64_t expert, uint64_t hidden,
                   uint64_t column);
 

@@ -1,4 +1,5 @@
-/* The flow of one step; DESIGN.md section 3 is its text. */
+/* One step of a layer, kernel by kernel and exchange by exchange; tuner/layer/README.md explains
+ * the order. */
 #include "exec.h"
 
 #include "status.h"

@@ -1,4 +1,5 @@
-/* The arithmetic of DESIGN.md section 3. */
+/* Sizes and groups of ranks that follow from shape, plan, rank and capacity; tuner/layer/README.md
+ * explains the formulas. */
 #include "geometry.h"
 
 static struct geometry stay_home(const struct moe_shape *shape, uint64_t capacity)

@@ -1,4 +1,4 @@
-/* Allocates a rank's parameters. */
+/* Allocates a rank's part of the layer: parameters and gradients. */
 #include "layer.h"
 
 #include "arena.h"

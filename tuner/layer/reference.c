@@ -1,4 +1,4 @@
-/* Plain loops over tokens and choices. */
+/* The layer as plain loops over tokens and choices, in double precision. */
 #include "reference.h"
 
 #include "shape.h"

@@ -1,4 +1,5 @@
-/* Sets up layer and tokens; drives one step; holds it against the reference. */
+/* Sets up a layer with tokens, runs single steps of it, and compares their results with the
+ * reference. */
 #include "rig.h"
 
 #include "arena.h"

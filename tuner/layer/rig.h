@@ -26,7 +26,7 @@ struct rig {
 size_t rig_bytes(const struct moe_shape *shape, uint32_t tokens);
 
 /* tokens: one number per rank, the same array on every rank; NULL: every rank has the shape's.  The
- * capacity follows from `factor` by DESIGN.md's rule; for factor <= 0 the tokens are routed once to
+ * capacity follows from `factor` by moe_capacity(); for factor <= 0 the tokens are routed once to
  * see what they need. */
 int rig_open(struct world *world, struct engine *engine, const struct data *data,
              const uint32_t *tokens, double factor, struct rig **out);

@@ -1,4 +1,5 @@
-/* Gate logits by one product, then the route kernel; and their backward. */
+/* The gate's logits by one product, then the kernel that routes tokens; and the backward pass of
+ * both. */
 #include "router.h"
 
 #include "status.h"
@@ -117,7 +118,7 @@ struct routing router_routing(const struct router *router, uint64_t capacity, ui
                              .needed = router->needed };
 }
 
-/* Sum or largest of max(0, needed - floor) over experts. */
+/* The sum and the largest of max(0, needed - floor) over the experts. */
 static int count_needed(const struct router *router, uint64_t floor, int64_t *sum, int64_t *most)
 {
     uint32_t experts = router->layer->shape.experts;

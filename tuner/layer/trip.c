@@ -141,7 +141,8 @@ static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
                                                .to = (char *)trip->back + start });
 }
 
-/* Between (rows, columns) and (columns, rows) of chunk_rows x D, and between the two types. */
+/* Turns (rows, columns) of blocks of chunk_rows x D into (columns, rows), and one type into the
+ * other. */
 static int rearrange(const struct trip *trip, struct stream *stream, uint64_t rows,
                      uint64_t columns, uint32_t from_type, const void *from, uint32_t to_type,
                      void *to)

@@ -1,4 +1,5 @@
-/* Gather, convert, reduce-scatter: the same three steps for each tensor of a table. */
+/* Gathers, converts and reduces the tensors of the experts: the same three steps for each of them.
+ */
 #include "weights.h"
 
 #include "shape.h"

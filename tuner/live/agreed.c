@@ -1,4 +1,4 @@
-/* A table of plans by bucket, and the rhythm of exchanges. */
+/* Keeps each bucket's plan that all ranks know, and says at which step they exchange again. */
 #include "agreed.h"
 
 #include "plan.h"

@@ -1,4 +1,4 @@
-/* A sorted array of cells. */
+/* Keeps the cells in an array that is sorted by bucket. */
 #include "cell.h"
 
 #include "stats.h"

@@ -48,7 +48,7 @@ struct cell {
     struct drift drift;
 };
 
-/* Sorted by bucket; pointers stay valid. */
+/* All cells, sorted by bucket; pointers to them stay valid. */
 struct cells {
     struct cell **items;
     uint32_t count, room;

@@ -1,4 +1,4 @@
-/* One bucket at a time is decided: what its decision asks for is tried when it can be afforded. */
+/* Decides one bucket at a time: what its decision asks for is tried when it can be afforded. */
 #include "live.h"
 
 #include "arms.h"
@@ -16,8 +16,8 @@ enum { PATIENCE = 64 };
 enum { STEPS_BEFORE = 2 };
 /* A plan that is expected to take so many times as long as the best one is never tried. */
 static const double never = 3;
-/* As in a sweep nothing is measured where that may cost no more: between two buckets that agree,
- * and closer to one than the sweep's own are to each other. */
+/* A bucket is inferred, as in a sweep, where that may lose no more than this: between two buckets
+ * that agree, or closer to one than the measured buckets of a sweep are to each other. */
 static const double inferred_bound = 0.02, inferred_span = 2, inferred_near = 1.2;
 
 /* ---- an entry */

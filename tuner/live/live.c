@@ -1,4 +1,4 @@
-/* Ask and tell. */
+/* Answers a trainer, and takes in the times that it tells. */
 #include "live.h"
 
 #include "arms.h"
@@ -211,7 +211,7 @@ static int learn(struct live *live, const struct pending *p, int64_t ns)
     return rc;
 }
 
-/* As if it had been measured at the bucket's capacity. */
+/* What the step would have taken at the bucket's capacity. */
 static double as_if_ns(struct live *live, const struct pending *p, double ns)
 {
     struct cell *cell = p->cell;

@@ -1,4 +1,5 @@
-/* The public face: what callers hand in, and what goes between ranks. */
+/* The public functions of libmoetune: they check what callers hand in, and carry orders and times
+ * between ranks. */
 #include "moetune.h"
 
 #include "agreed.h"

@@ -1,4 +1,4 @@
-/* Orders as bytes. */
+/* Writes orders as bytes, and reads them. */
 #include "order.h"
 
 #include "plan.h"

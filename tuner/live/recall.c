@@ -1,4 +1,4 @@
-/* What is known when a trainer starts, and what is written down when it ends. */
+/* Reads what is known when a trainer starts, and writes down what was learnt when it ends. */
 #include "live.h"
 
 #include "arms.h"
@@ -59,7 +59,7 @@ static double most_ns(const struct entry_row *e)
     return 1e3 * (e->inferred ? e->time_us * (1 + e->bound) : fmax(e->time_us, e->high_us));
 }
 
-/* An entry that holds. */
+/* The entry holds: from now on it is the answer, and steps are held against it. */
 static void settle(struct cell *cell, const struct entry_row *entry)
 {
     cell->state = CELL_SETTLED;
@@ -90,7 +90,8 @@ bool live_settle(struct live *live, struct cell *cell)
     return true;
 }
 
-/* Of the default plan and the neighbours' the fastest by what was measured elsewhere. */
+/* Takes the default plan or one of the neighbours', whichever is fastest by what was measured
+ * elsewhere. */
 static void guess(struct live *live, struct cell *cell)
 {
     struct cell_pair pair = cells_around(&live->cells, cell->bucket.key.bucket, false);
@@ -193,7 +194,7 @@ static int describe(const struct live_setup *setup, struct cluster *out)
     return OK;
 }
 
-/* Pins, FORCE and DISABLE; of this table alone. */
+/* What libmoelookup says of this table alone: pins, FORCE and DISABLE. */
 static int open_view(struct live *live, const char *path, const struct cluster *cluster)
 {
     char hex[SHA256_HEX_BYTES];

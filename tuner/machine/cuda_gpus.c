@@ -1,4 +1,4 @@
-/* Asks the runtime, cuBLAS and NCCL. */
+/* Asks the CUDA runtime, cuBLAS and NCCL which GPUs there are and what drives them. */
 #include "cuda_gpus.h"
 
 #include "cuda.h"

@@ -1,4 +1,4 @@
-/* Gathering host facts over ranks, and through the fingerprint verb from outside. */
+/* Gathers what the host of every rank says of itself, and compares it. */
 #include "discover.h"
 
 #include "gpu_list.h"

@@ -1,4 +1,4 @@
-/* Each check looks at one thing and adds one finding. */
+/* Checks of ranks and hosts: each looks at one thing and adds one finding. */
 #include "doctor.h"
 
 #include "allowance.h"
@@ -130,7 +130,8 @@ static void check_cores(uint32_t ranks, int cores, const char *host, struct find
                      "cores: %u ranks on %d cores of %s", ranks, cores, host);
 }
 
-/* Of ranks that compute on GPUs a core does nothing but queue kernels and wait. */
+/* Checks the cores of ranks that compute on GPUs: such a core does nothing but queue kernels and
+ * wait. */
 static void check_queueing(uint32_t ranks, int cores, double load, const char *host,
                            struct findings *out)
 {

@@ -14,7 +14,7 @@ struct finding {
     const char *effect, *cure; /* of what is not fine */
 };
 
-/* Of one thing that was looked at. */
+/* What was found of one thing that was looked at. */
 struct judgement {
     enum finding_level level;
     const char *effect, *cure; /* NULL where it is fine */

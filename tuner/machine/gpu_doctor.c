@@ -1,4 +1,4 @@
-/* A table of checks; each looks at one thing. */
+/* Checks of GPUs as a table: each row looks at one thing. */
 #include "gpu_doctor.h"
 
 #include "nvml.h"

@@ -16,10 +16,10 @@ struct gpu_condition {
 
 struct gpu_condition gpu_condition_here(const struct gpus *gpus, const char *host);
 
-/* Of ranks that compute on GPUs. */
+/* Checks of ranks that compute on GPUs. */
 void gpu_doctor_ranks(const struct gpu_condition *ranks, uint32_t count, struct findings *out);
 
-/* Of ranks that do not, on a host whose bus has so many NVIDIA GPUs: why. */
+/* Says why ranks do not compute on GPUs although their host has NVIDIA GPUs on its bus. */
 void gpu_doctor_none(const struct gpus *gpus, bool on_the_bus, struct findings *out);
 
 #endif

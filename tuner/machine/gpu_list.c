@@ -1,4 +1,5 @@
-/* The same answers with and without the CUDA unit. */
+/* Answers about GPUs that are the same in programs with and without the CUDA unit; without it there
+ * are none. */
 #include "gpu_list.h"
 
 #ifdef MOETUNE_CUDA

@@ -1,5 +1,5 @@
-/* Walks the PCI devices; models from the drivers, links from the bus.  Which GPUs are joined by
- * NVLink or xGMI only their vendors' libraries say, and this build has none of them. */
+/* Walks the PCI devices: models come from the drivers, links from the bus.  Which GPUs are joined
+ * by NVLink or xGMI only their vendors' libraries say, and this build has none of them. */
 #include "gpus.h"
 
 #include "first_line.h"

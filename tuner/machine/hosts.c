@@ -1,4 +1,4 @@
-/* Host lists and host files; nothing of them ever reaches a shell. */
+/* Reads lists of hosts and host files; nothing of them ever reaches a shell. */
 #include "hosts.h"
 
 #include "status.h"

@@ -1,4 +1,5 @@
-/* Forks once more, waits, adopts and kills. */
+/* Starts a launcher from a process in between, which waits for it, adopts what it leaves behind,
+ * and kills that. */
 #include "keeper.h"
 
 #include <dirent.h>

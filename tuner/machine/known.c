@@ -1,4 +1,5 @@
-/* A database that is not there yet, or damaged, does not matter here. */
+/* Reads what a database knows of a cluster; one that is damaged, or not there yet, knows nothing.
+ */
 #include "known.h"
 
 #include "status.h"

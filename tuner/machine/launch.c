@@ -1,4 +1,4 @@
-/* fork, exec mpirun, wait. */
+/* Starts ranks by fork() and mpirun, and waits for them. */
 #include "launch.h"
 
 #include "allowance.h"

@@ -1,4 +1,4 @@
-/* Reads /proc, /sys, the libraries' versions and the environment. */
+/* Reads what this machine is from /proc, /sys, the versions of libraries, and the environment. */
 #include "machine.h"
 
 #include "allowance.h"
@@ -324,9 +324,8 @@ static uint32_t ranks_beside(const struct host_facts *facts, uint32_t ranks,
     return count;
 }
 
-/* Of one rank, in GiB; the least over the ranks.  What the context of each takes on a GPU, and what
- * wires and libraries keep there, is left out of account by the other fifth.   NAN where it is not
- * known of any host. */
+/* Memory that a rank may use, in GiB, the least over the ranks; NAN where it is not known of any
+ * host.  A fifth is left for what the context of each rank, wires and libraries take on a GPU. */
 static double least_memory(const struct host_facts *facts, uint32_t ranks)
 {
     int64_t least = INT64_MAX;

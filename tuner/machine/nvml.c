@@ -1,4 +1,5 @@
-/* Loads libnvidia-ml.so.1 and asks it one thing at a time. */
+/* Loads NVIDIA's management library (libnvidia-ml.so.1) while the program runs, and asks it one
+ * thing at a time. */
 #include "nvml.h"
 
 #include <dlfcn.h>
@@ -69,7 +70,7 @@ void nvml_close(struct nvml *nvml)
     free(nvml);
 }
 
-/* One number about the GPU. */
+/* Asks for one number about the GPU. */
 static int ask(const struct nvml *nvml, const char *name)
 {
     int (*get)(device gpu, unsigned *value) = (int (*)(device, unsigned *))symbol(nvml, name);
@@ -78,7 +79,7 @@ static int ask(const struct nvml *nvml, const char *name)
     return get && !get(nvml->gpu, &value) ? (int)value : -1;
 }
 
-/* One of several. */
+/* Asks for one of several numbers of a kind, as of clocks. */
 static int ask_for(const struct nvml *nvml, const char *name, unsigned which)
 {
     int (*get)(device gpu, unsigned which, unsigned *value) =

@@ -1,4 +1,5 @@
-/* Options, allocation and GPUs become a place. */
+/* Decides where ranks are to be, from options, the allocation of a batch system, and the GPUs there
+ * are. */
 #include "place.h"
 
 #include "allowance.h"

@@ -15,7 +15,7 @@ struct place_setup {
     struct virtual_options virtual;
 };
 
-/* Of struct place_setup, but for `hosts` and `virtual`: those have virtual_rows. */
+/* Options that fill struct place_setup, but for `hosts` and `virtual`, which has virtual_rows. */
 extern const struct option_row place_rows[];
 #define PLACE_DEFAULTS                                                                             \
     {                                                                                              \

@@ -1,4 +1,5 @@
-/* Runs of ranks that are equally fast, as far as a step tells them apart. */
+/* Writes the speeds of ranks as runs of ranks that are equally fast, as far as a step tells them
+ * apart. */
 #include "rank_speeds.h"
 
 #include <math.h>

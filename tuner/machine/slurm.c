@@ -1,4 +1,4 @@
-/* The allocation as mpirun sees it: SLURM_TASKS_PER_NODE. */
+/* Reads how many tasks Slurm gives to each node, as mpirun does (SLURM_TASKS_PER_NODE). */
 #include "slurm.h"
 
 #include "status.h"

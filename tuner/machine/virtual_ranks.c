@@ -1,4 +1,4 @@
-/* From --link and --virtual-ranks to a wire and a fingerprint. */
+/* Makes a wire and a fingerprint from --virtual-ranks and --link. */
 #include "virtual_ranks.h"
 
 #include "gpu_list.h"

@@ -1,4 +1,5 @@
-/* A description of a cluster with what it was read from as comments, or all of it as JSON. */
+/* Prints a description of a cluster with what it was read from as comments, or all of it as JSON.
+ */
 #include "probe_print.h"
 
 #include "json.h"

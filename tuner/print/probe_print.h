@@ -4,8 +4,8 @@
 
 #include "probe.h"
 
-/* As the text of a cluster, with what it was read from in comments, or as a JSON object.  Unequal
- * ranks are a remark on standard error too. */
+/* Prints the text of a cluster, with what it was read from in comments, or a JSON object.  Unequal
+ * ranks are also named on standard error. */
 int probe_print(const struct probe *probe, bool json);
 
 #endif

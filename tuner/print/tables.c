@@ -1,4 +1,5 @@
-/* Walks entries in order and groups what belongs together. */
+/* Prints entries in the order of buckets, neighbours of one plan as one line, and all of them as
+ * JSON. */
 #include "tables.h"
 
 #include "bucket_key.h"

@@ -1,4 +1,4 @@
-/* Overrides and widths, read once. */
+/* Reads all pins, and which width of each layer answers, once. */
 #include "told.h"
 
 #include "status.h"

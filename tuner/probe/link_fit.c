@@ -1,5 +1,5 @@
-/* For every size up to which issuing might decide: a linear fit; the one that explains most wins.
- */
+/* Fits a link: one linear fit for every message size up to which issuing might decide, of which the
+ * one that explains most wins. */
 #include "link_fit.h"
 
 #include "least_squares.h"

@@ -1,4 +1,5 @@
-/* A ring per group: neighbours on both sides, or everybody where they are few. */
+/* Puts each rank into a ring with its group, where it exchanges with the neighbours on both sides,
+ * or with everybody where they are few. */
 #include "partners.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* What a survey says about the machine. */
+/* Runs a survey on the ranks and turns its times into the model fields of a cluster. */
 #include "probe.h"
 
 #include "rank_speeds.h"

@@ -1,4 +1,5 @@
-/* Lines through times, and medians of logarithms. */
+/* Fits the rates of a device by straight lines through times, and its noise by medians of
+ * logarithms. */
 #include "rate_fit.h"
 
 #include "least_squares.h"

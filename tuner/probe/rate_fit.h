@@ -29,9 +29,9 @@ double product_fit_ns(const struct product_fit *fit, const struct product_sample
 enum { OVERLAP_MOST = 99 };
 double overlap_fit(double comm_ns, double compute_ns, double both_ns);
 
-/* Of a step, in percent: deviation of the logarithm from one step to the next; share of steps that
- * take three times as long; deviation of what changes slowly.  At most NOISE_MOST: a machine on
- * which more goes on than steps varies without limit. */
+/* The noise of steps, in percent: deviation of the logarithm from one step to the next; share of
+ * steps that take three times as long; deviation of what changes slowly.  At most NOISE_MOST,
+ * because a machine on which more goes on than steps varies without limit. */
 enum { NOISE_MOST = 100 };
 struct noise_fit {
     double noise, outliers, drift;

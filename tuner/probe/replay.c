@@ -1,4 +1,4 @@
-/* Asks the model's worker for one step. */
+/* Asks a modelled worker how long one step takes. */
 #include "replay.h"
 
 #include "status.h"

@@ -1,4 +1,5 @@
-/* Kernels, links and steps: in what sizes, and how long each is worth doing. */
+/* The list of what a probe times: kernels, links and steps, in which sizes, and how long each is
+ * worth doing. */
 #include "survey.h"
 
 #include "plan.h"

@@ -1,4 +1,4 @@
-/* Tries, rounds and medians. */
+/* Times chores: first tries to see how long each takes, then shuffled rounds, then medians. */
 #include "timetable.h"
 
 #include "host.h"

@@ -1,4 +1,5 @@
-/* Memory, and tasks in the order in which an executor would queue them. */
+/* The memory of chores, and tasks queued in the order in which a step of the layer would queue
+ * them. */
 #include "workbench.h"
 
 #include "moelookup.h"
@@ -117,7 +118,7 @@ double workbench_copy_bytes(const struct workbench *b)
     return 2 * (double)b->bytes;
 }
 
-/* As experts.c does: hidden-major weights, transposed on the way in. */
+/* Queues products as experts.c does: weights by hidden unit, transposed on the way in. */
 static int queue_product(struct workbench *b, uint64_t rows)
 {
     struct gemm in = { .dtype = MOE_F32,
@@ -139,7 +140,7 @@ static int queue_product(struct workbench *b, uint64_t rows)
     return launch_gemm(b->engine->compute, &out);
 }
 
-/* Row by row, as encode and the stride copies move tokens. */
+/* Queues a copy row by row, as encode and the stride copies move tokens. */
 static int queue_copy(struct workbench *b)
 {
     return launch_move(b->engine->compute,

@@ -1,4 +1,4 @@
-/* A shell, two pipes and a process group. */
+/* Runs somebody else's program in a process group of its own, and talks to it through two pipes. */
 #include "child.h"
 
 #include "status.h"

@@ -1,4 +1,5 @@
-/* Lines, answers, and what becomes of a program that does not answer. */
+/* Answers the lines of a program that tunes its own layer, and deals with one that does not answer.
+ */
 #include "exec_protocol.h"
 
 #include "child.h"
@@ -210,7 +211,7 @@ static int blame(struct exec_protocol *v, bool hung, const char *how)
     return OK;
 }
 
-/* UNSUPPORTED: it has to be started again. */
+/* UNSUPPORTED if the program has to be started again. */
 static int judge_end(struct exec_protocol *v, bool hung, int exit_code, const char *how)
 {
     if (v->running) {

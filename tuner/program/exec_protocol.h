@@ -8,7 +8,7 @@
 /* How it asks and tells. */
 extern const char *const exec_protocol_help;
 
-/* Until the program ends, and it is started anew where a plan ended it. */
+/* Tunes until the program ends; it is started anew where a plan ended it. */
 int exec_protocol(const struct tune_options *options);
 
 #endif

@@ -1,4 +1,5 @@
-/* Three ways to reach the ranks; one way to lose them. */
+/* Three ways to reach the ranks (started here, around us, modelled), and one way to find out that
+ * they are lost. */
 #include "crew.h"
 
 #include "fault.h"

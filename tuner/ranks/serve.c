@@ -25,7 +25,7 @@ static const struct option_row rows[] = {
 
 static const struct serve_options defaults = { .device = "auto" };
 
-/* Until QUIT, the end of input, or ranks that can do no more. */
+/* Reads orders until QUIT, the end of input, or ranks that can do no more. */
 static int lead(struct worker *worker)
 {
     struct order order = { .kind = ORDER_QUIT };

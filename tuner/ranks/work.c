@@ -1,4 +1,4 @@
-/* Orders and replies as text. */
+/* Writes orders and replies as text, and reads them. */
 #include "work.h"
 
 #include "plan.h"

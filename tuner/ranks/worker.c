@@ -1,4 +1,4 @@
-/* Executes orders on a rank; plans stay open until memory is short. */
+/* Executes orders on a rank; prepared plans stay open until memory is short. */
 #include "worker.h"
 
 #include "account.h"
@@ -240,7 +240,7 @@ static bool was_checked(const struct worker *worker, const struct moe_plan *plan
     return false;
 }
 
-/* Once per plan and layer. */
+/* Compares a plan with the reference, once per plan and layer. */
 static int check(struct worker *worker, const struct moe_plan *plan)
 {
     struct runner proof = { 0 };

@@ -1,4 +1,4 @@
-/* Inference from both sides. */
+/* Makes the entry of a bucket between two measured ones from what is known on both sides. */
 #include "between.h"
 
 #include "plan.h"

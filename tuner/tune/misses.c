@@ -1,4 +1,4 @@
-/* From records of traffic to buckets in an order. */
+/* Turns records of what trainers asked into buckets to measure, the most wanted first. */
 #include "misses.h"
 
 #include "shape.h"
@@ -17,7 +17,7 @@ static bool is_wanted(const struct traffic_bucket *b)
 
 /* ---- layers */
 
-/* False: nothing but pinned buckets. */
+/* False if nothing but pinned buckets was asked for. */
 static bool find_range(const struct traffic_layer *layer, uint32_t *first, uint32_t *last)
 {
     bool any = false;

@@ -1,4 +1,4 @@
-/* The lines that carry a table into a trainer, printed when it is done. */
+/* Prints the lines that carry a table into a trainer. */
 #include "paste.h"
 
 #include "moelookup.h"

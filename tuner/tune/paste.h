@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* As libmoelookup sees it.  A status of the library. */
+/* The digest of the table as libmoelookup sees it.  Returns a status of the library. */
 int paste_digest(const char *path, char hex[SHA256_HEX_BYTES]);
 
 /* The digest, and lines of shell, C and Python. */

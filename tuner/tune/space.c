@@ -1,4 +1,5 @@
-/* Plans, buckets and memory of one layer. */
+/* Lists the plans and buckets of one layer, which buckets are measured in which order, and what
+ * memory plans need. */
 #include "space.h"
 
 #include "arms.h"

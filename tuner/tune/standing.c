@@ -1,4 +1,5 @@
-/* From measured entries to contestants, from samples to entries. */
+/* Chooses the rounds' contestants from the measured entries, runs the rounds, and writes what they
+ * change. */
 #include "standing.h"
 
 #include "bucket.h"
@@ -72,7 +73,7 @@ static int take_seat(void *self, const struct entry_row *e)
     return OK;
 }
 
-/* Of very many every so manieth: a round would not end. */
+/* Of too many buckets only every n-th takes part, because a round would not end. */
 static void thin_out(struct settling *s)
 {
     int count = s->seat_count;
@@ -256,7 +257,7 @@ static void write_rivals(struct settling *s)
     }
 }
 
-/* Of a series that was cut off.  False: this space has not all of them. */
+/* Takes the rivals of a series that was cut off.  False if this space has not all of them. */
 static bool read_rivals(struct settling *s)
 {
     char text[sizeof(s->row.rivals)], *rest = text, *word;

@@ -1,4 +1,4 @@
-/* The order of a sweep: anchors, then what lies between them. */
+/* Measures the anchors of a layer, then what lies between them, then the table as a whole. */
 #include "sweep.h"
 
 #include "between.h"
@@ -67,7 +67,7 @@ static int visit(struct sweep *sweep, uint32_t bucket)
     return OK;
 }
 
-/* One more than was foreseen. */
+/* Visits a bucket that was not foreseen. */
 static int visit_more(struct sweep *sweep, uint32_t bucket)
 {
     sweep->campaign->progress.buckets++;
@@ -159,7 +159,7 @@ static bool is_end(const struct sweep *sweep, const struct entry_row *entry)
                                 is_anchor(sweep->space, entry->bucket));
 }
 
-/* Between each of these buckets and the next. */
+/* Fills what lies between each of these buckets and the next. */
 static int fill_all(struct sweep *sweep)
 {
     struct entry_row low = { 0 }, entry;

@@ -1,4 +1,5 @@
-/* By the search's model, which knows what was measured at the upper edges. */
+/* Finds buckets that are too wide by the search's model, which knows what was measured at their
+ * upper edges. */
 #include "too_wide.h"
 
 #include "shape.h"

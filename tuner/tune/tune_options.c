@@ -1,4 +1,4 @@
-/* From the command line to layers, plans and limits. */
+/* Turns the command line of `tune` and `plan` into layers, plans and limits. */
 #include "tune_options.h"
 
 #include "common_rows.h"
@@ -337,7 +337,8 @@ int tune_request_fits(const struct tune_request *r, bool *none)
     return rc;
 }
 
-/* Of one message among so many: what it costs to send, and its part of the exchange's latency. */
+/* The time of one message among so many: what it costs to send, and its part of the exchange's
+ * latency. */
 static double message_us(double latency_us, double message_us, double half_kib,
                          double bandwidth_gbs, uint32_t messages)
 {

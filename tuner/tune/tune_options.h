@@ -23,7 +23,7 @@ struct tune_options {
     const char *buckets, *axes, *exec, *implementation;
 };
 
-/* Of struct tune_options. */
+/* Options that fill struct tune_options, and its defaults. */
 extern const struct option_row tune_rows[];
 extern const struct tune_options tune_defaults;
 
@@ -64,7 +64,7 @@ int tune_request_fits(const struct tune_request *request, bool *none);
 /* The search starts from what was measured of this cluster, where something was.  A modelled one
  * is known already. */
 void tune_request_learn(struct tune_request *request, const struct cluster *known);
-/* Of the paper's search, for the buckets of one of the layers. */
+/* How many trials the paper's search takes for the buckets of one of the layers. */
 uint64_t tune_paper_trials(const struct tune_request *request, size_t space);
 
 void tune_request_free(struct tune_request *request);

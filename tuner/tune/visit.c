@@ -1,4 +1,4 @@
-/* What the decision asks for, step by step. */
+/* Runs the steps that the decision of one bucket asks for. */
 #include "visit.h"
 
 #include "bucket.h"

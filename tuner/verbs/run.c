@@ -301,7 +301,7 @@ static int open_engine(struct world **world, const struct run_options *o, struct
     return engine_open(*world, device, NULL, engine);
 }
 
-/* Of the ranks there are, or of those that one stands for. */
+/* The shape of the layer on the ranks that are there, or on those that one stands for. */
 static struct moe_shape shape_on(const struct run_options *o, uint32_t ranks, uint32_t per_node)
 {
     const struct place_setup *where = &o->where;

@@ -1,4 +1,4 @@
-/* Selecting and sorting entries. */
+/* Selects the entries to verify, and sorts them by how doubtful they are. */
 #include "verify_entries.h"
 
 #include "plan.h"

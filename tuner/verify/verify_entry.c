@@ -1,4 +1,4 @@
-/* Recall, contest, judgement. */
+/* Loads what is known of one entry, lets its plan meet the default and a challenger, and judges. */
 #include "verify_entry.h"
 
 #include "attempt.h"

@@ -1,4 +1,4 @@
-/* One line, or one object, per entry. */
+/* Prints what came of each entry: a line, or a JSON object. */
 #include "verify_print.h"
 
 #include "json.h"

@@ -1,0 +1,413 @@
+/* How a table comes about: the examples of search/README.md, db/README.md and tuner/README.md hold
+ * what the code computes. */
+#include "worked_example.h"
+
+#include "bound.h"
+#include "bucket_key.h"
+#include "contest.h"
+#include "costs.h"
+#include "decision.h"
+#include "drift.h"
+#include "export.h"
+#include "rounds.h"
+#include "space.h"
+#include "status.h"
+#include "store.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- search */
+
+static const struct effort *effort_named(const char *name)
+{
+    int i = 0;
+
+    while (effort_words[i] && strcmp(effort_words[i], name) != 0)
+        i++;
+    CHECK(effort_words[i]);
+    return &efforts[effort_words[i] ? i : 0];
+}
+
+static void costs_are_as_the_readme_says(const struct moe_shape *shape)
+{
+    struct search_machine machine = { .message_s = given("message_us") * 1e-6,
+                                      .bytes_per_s_between = given("between_gbs") * 1e9,
+                                      .bytes_per_s_inside = given("inside_gbs") * 1e9,
+                                      .copy_bytes_per_s = given("memory_gbs") * 1e9,
+                                      .flops = given("gflops") * 1e9,
+                                      .launch_s = given("launch_us") * 1e-6 };
+    struct costs costs = costs_of(shape, &machine);
+    struct moe_plan one = given_plan("plan_1"), two = given_plan("plan_2");
+
+    is("model_ms_1", exp(costs_log_ns(&costs, costs.prior, given("c"), &one)) * 1e-6);
+    is("model_ms_2", exp(costs_log_ns(&costs, costs.prior, given("c"), &two)) * 1e-6);
+}
+
+/* A strategy whose belief is what the README gives: the default, a sound plan and a bold one. */
+enum { DEFAULT, SOUND, BOLD, ARMS };
+static struct normal beliefs[ARMS];
+
+static int stub_open(struct search *search)
+{
+    (void)search;
+    return OK;
+}
+
+static void stub_close(struct search *search)
+{
+    (void)search;
+}
+
+static int stub_next(struct search *search)
+{
+    (void)search;
+    return SEARCH_DONE;
+}
+
+static void stub_tell(struct search *search, int arm, double log_ns)
+{
+    (void)search, (void)arm, (void)log_ns;
+}
+
+static void stub_verdict(struct search *search, struct search_result *out)
+{
+    (void)search;
+    out->winner = BOLD;
+    out->runner_up = SOUND;
+}
+
+static struct normal stub_level(struct search *search, int arm)
+{
+    (void)search;
+    return beliefs[arm];
+}
+
+/* Means are over the default; deviations are of that difference. */
+static struct normal stub_compare(struct search *search, int arm, int other)
+{
+    (void)search;
+    return (struct normal){ beliefs[arm].mean - beliefs[other].mean,
+                            fmax(beliefs[arm].sd, beliefs[other].sd) };
+}
+
+static struct search *open_stub(void)
+{
+    static const struct search_ops ops = { .name = "stub",
+                                           .open = stub_open,
+                                           .close = stub_close,
+                                           .visit = stub_close,
+                                           .next = stub_next,
+                                           .tell = stub_tell,
+                                           .add = stub_tell,
+                                           .verdict = stub_verdict,
+                                           .level = stub_level,
+                                           .compare = stub_compare };
+    static const struct moe_plan arms[ARMS] = { { .r = 1, .d = 1 },
+                                                { .r = 1, .d = 2 },
+                                                { .d = 1 } };
+    struct search_setup setup = { .arms = arms, .arm_count = ARMS };
+    struct search *search = NULL;
+
+    CHECK(!search_open(&ops, &setup, &search));
+    return search;
+}
+
+static void believe(int arm, const char *faster, const char *sd)
+{
+    beliefs[arm] = (struct normal){ log(1 - given(faster) / 100), given(sd) / 100 };
+}
+
+static void the_rule_is_as_the_readme_says(void)
+{
+    struct search *search = open_stub();
+    struct decision_setup setup = { .search = search, .incumbent = -1, .patience = 6 };
+    enum decision_purpose purpose;
+    struct decision_result result;
+    struct decision d;
+    int arm;
+
+    beliefs[DEFAULT] = (struct normal){ 0, 0 };
+    believe(SOUND, "sound_faster_percent", "sound_sd_percent");
+    believe(BOLD, "bold_faster_percent", "bold_sd_percent");
+    decision_open(&d, &setup);
+    search_add(search, SOUND, 1);
+    while ((arm = decision_next(&d, &purpose)) != DECISION_DONE)
+        decision_tell(&d, purpose, arm, 1);
+    CHECK(decision_result(&d, &result));
+    CHECK(result.arm == SOUND);
+    is("bold_harm_percent", 100 * search_chance_slower(search, BOLD, DEFAULT, 0.01));
+    is("sound_harm_percent", 100 * result.harm);
+    is("sound_slower_percent", 100 * search_chance_slower(search, SOUND, DEFAULT, 0));
+    says("sound_is", decision_words[result.word]);
+    search_close(search);
+}
+
+static void bounds_are_as_the_readme_says(void)
+{
+    double mean[] = { log1p(given("rival_slower_percent") / 100) };
+    double sd[] = { given("rival_sd_percent") / 100 };
+
+    is("bound_percent", 100 * bound_of(mean, sd, 1, 0.05));
+}
+
+/* A table of three buckets, and a static plan that is better in one of them. */
+static void rounds_are_as_the_readme_says(void)
+{
+    enum { STATIC = 1, TABLE = 2 };
+    const struct rounds_bucket buckets[3] = { { 1, TABLE, NULL },
+                                              { 1, TABLE, NULL },
+                                              { 1, TABLE, NULL } };
+    const int statics[] = { STATIC };
+    struct rounds_setup setup = {
+        .buckets = buckets, .bucket_count = 3, .statics = statics, .static_count = 1
+    };
+    struct rounds *r = malloc(sizeof(*r));
+    struct rounds_result result;
+    int percent[3][3], bucket, arm;
+
+    for (int i = 0; i < 3; i++)
+        percent[i][0] = 100;
+    sscanf(given_text("static_percent"), "%d %d %d", &percent[0][1], &percent[1][1],
+           &percent[2][1]);
+    sscanf(given_text("table_percent"), "%d %d %d", &percent[0][2], &percent[1][2], &percent[2][2]);
+    rounds_open(r, &setup);
+    while (rounds_next(r, &bucket, &arm))
+        rounds_tell(r, bucket, arm, 1000000 * percent[bucket][arm]);
+    result = rounds_result(r);
+    is("over_default_percent", 100 * result.over_default.gain);
+    is("over_static_percent", 100 * result.over_static.gain);
+    for (int i = 0; i < 3; i++)
+        if (rounds_prefers_static(r, &result, i))
+            is("takes_the_static_plan", i + 1);
+    free(r);
+}
+
+static void contests_are_as_the_readme_says(void)
+{
+    const struct moe_plan plans[] = { { .r = 1, .d = 2 }, { .r = 1, .d = 1 } };
+    struct contest *c = malloc(sizeof(*c));
+    uint32_t n = 1;
+
+    contest_open(c, &(struct contest_settings){ 0 }, plans, 2, 1, -1);
+    while (c->wins_needed[n] > n)
+        n++;
+    is("first_rounds_that_can_show_it", n);
+    is("wins_of_20_rounds", c->wins_needed[20]);
+    is("wins_of_60_rounds", c->wins_needed[60]);
+    free(c);
+}
+
+static void drift_is_as_the_readme_says(void)
+{
+    double recorded = 1e7, slower = 1 + given("steps_slower_percent") / 100;
+    struct drift d;
+    int uses = 1;
+
+    drift_open(&d, recorded, recorded, true);
+    while (!drift_tell(&d, recorded * slower) && uses < 1000)
+        uses++;
+    is("uses_until_drift_is_seen", uses);
+}
+
+static void the_search_is_as_its_readme_says(void)
+{
+    struct moe_shape shape;
+
+    begin_example("search/README.md");
+    shape = given_layer();
+    is("paper_trials", shape_paper_trials(&shape));
+    is("worth", effort_named("normal")->worth);
+    is("patience", effort_named("normal")->patience);
+    costs_are_as_the_readme_says(&shape);
+    bounds_are_as_the_readme_says();
+    the_rule_is_as_the_readme_says();
+    rounds_are_as_the_readme_says();
+    contests_are_as_the_readme_says();
+    drift_is_as_the_readme_says();
+    end_example();
+}
+
+/* ---- db */
+
+static char folder[] = "/tmp/moetune-examples-XXXXXX";
+
+static struct cluster machine_of(const struct moe_shape *shape)
+{
+    struct cluster c = cluster_unknown();
+
+    snprintf(c.backend, sizeof(c.backend), "host");
+    snprintf(c.device, sizeof(c.device), "some CPU");
+    c.semantics = CLUSTER_SEMANTICS;
+    c.ranks = shape->ranks;
+    c.ranks_per_node = shape->ranks_per_node;
+    c.nodes = c.ranks / c.ranks_per_node;
+    return c;
+}
+
+struct table {
+    struct store *store;
+    int64_t cluster, shape;
+    uint32_t window;
+};
+
+static void put_entry(const struct table *t, const char *name)
+{
+    struct entry_row row = { .cluster = t->cluster,
+                             .shape = t->shape,
+                             .run = 1,
+                             .window = t->window,
+                             .bucket = (uint32_t)given(name),
+                             .stale = strstr(given_text(name), "stale") != NULL,
+                             .time_us = 900,
+                             .default_us = 1000,
+                             .gain = 0.1,
+                             .decided_s = 1,
+                             .decision = "adopted" };
+
+    row.capacity = bucket_capacity(row.window, row.bucket);
+    row.plan = given_plan("plan");
+    CHECK(!store_entry(t->store, &row, "measured"));
+}
+
+static void put_pin(const struct table *t)
+{
+    struct override_row pin = { .cluster = t->cluster,
+                                .shape = t->shape,
+                                .window = t->window,
+                                .plan = given_plan("pinned_plan") };
+
+    CHECK(sscanf(given_text("pinned_buckets"), "%u to %u", &pin.first, &pin.last) == 2);
+    CHECK(!store_override(t->store, &pin));
+}
+
+static void fill_table(const char *path, const struct moe_shape *shape)
+{
+    struct cluster cluster = machine_of(shape);
+    struct table t = { .window = (uint32_t)given("R") };
+
+    CHECK(!store_open(path, STORE_RELAXED, &t.store));
+    CHECK(!store_cluster(t.store, &cluster, &t.cluster));
+    CHECK(!store_shape(t.store, shape, &t.shape));
+    put_entry(&t, "entry_1");
+    put_entry(&t, "entry_2");
+    put_entry(&t, "entry_3");
+    put_pin(&t);
+    CHECK(!store_publish(t.store));
+    store_close(t.store);
+}
+
+static void lines_are_as_the_readme_says(const char *path)
+{
+    struct store *store = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    int lines = 0;
+
+    CHECK(!store_read(path, &store));
+    CHECK(!export_lines(store, &(struct export_options){ 0 }, to));
+    fclose(to);
+    store_close(store);
+    for (const char *at = text; (at = strchr(at, '\n')); at++)
+        lines++;
+    is("exported_lines", lines);
+    is("format_version", EXPORT_VERSION);
+    free(text);
+}
+
+static void ask_for(const struct moelookup_view *view, const char *name)
+{
+    struct moe_plan plan = MOE_PLAN_INIT;
+    char answer[64];
+    unsigned capacity = 0;
+
+    CHECK(sscanf(name, "c_%u", &capacity) == 1);
+    CHECK(!moelookup_get(view, capacity, &plan));
+    snprintf(answer, sizeof(answer), "%s, bucket %u", plan_source_words[plan.source], plan.bucket);
+    says(name, answer);
+}
+
+static void answers_are_as_the_readme_says(const char *path, const struct moe_shape *shape)
+{
+    static const char *const asked[] = { "c_124", "c_130", "c_137", "c_162",
+                                         "c_5",   "c_170", "c_9000" };
+    struct moelookup *table = NULL;
+    struct moelookup_view *view = NULL;
+    size_t size = 0;
+
+    CHECK(!moelookup_open(path, &table));
+    CHECK(!moelookup_bind(table, shape, NULL, &view));
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
+        ask_for(view, asked[i]);
+    CHECK(!moelookup_pack(table, NULL, &size));
+    is("packed_bytes", (double)size);
+    moelookup_view_free(view);
+    moelookup_close(table);
+}
+
+static void the_table_is_as_its_readme_says(void)
+{
+    char path[PATH_MAX], command[PATH_MAX];
+    struct moe_shape shape;
+
+    CHECK(mkdtemp(folder) != NULL);
+    setenv("HOME", folder, 1);
+    snprintf(path, sizeof(path), "%s/x.db", folder);
+    begin_example("db/README.md");
+    shape = given_layer();
+    fill_table(path, &shape);
+    lines_are_as_the_readme_says(path);
+    answers_are_as_the_readme_says(path, &shape);
+    end_example();
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    CHECK(!system(command));
+}
+
+/* ---- tuner */
+
+static void a_sweep_is_as_its_readme_says(void)
+{
+    struct moe_shape shape;
+    struct space_setup setup = { .max_factor = 8,
+                                 .axes = "r,d,a",
+                                 .memory_limit_bytes = INT64_MAX };
+    struct moe_plan usual;
+    struct list anchors = { .used = 0 };
+    struct space space;
+
+    begin_example("tuner/README.md");
+    shape = given_layer();
+    usual = given_plan("default_plan");
+    setup.effort = effort_named(given_text("effort"));
+    is("measured_per_doubling", setup.effort->anchors_per_octave);
+    is("refined_above_percent", 100 * setup.effort->refine_above);
+    setup.window = shape_window(&shape);
+    CHECK(!space_open(&shape, &setup, &space));
+    is("R", space.window);
+    is("first_bucket", space.first);
+    is("last_bucket", space.last);
+    is("plans", (double)space.arm_count);
+    for (size_t i = 0; i < space.anchor_count; i++)
+        add(&anchors, space.anchors[i]);
+    says("measured_in_this_order", anchors.text);
+    is("paper_trials", (double)space_paper_trials(&space));
+    CHECK(plan_equal(&space.arms[space.default_arm], &usual));
+    space_close(&space);
+    end_example();
+}
+
+int main(void)
+{
+    static const struct test tests[] = {
+        TEST(the_search_is_as_its_readme_says),
+        TEST(the_table_is_as_its_readme_says),
+        TEST(a_sweep_is_as_its_readme_says),
+    };
+
+    return check_all(tests, sizeof(tests) / sizeof(tests[0]));
+}
