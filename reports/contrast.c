@@ -124,13 +124,13 @@ static double between(const struct entry_row *entries, const double *ratios, siz
 /* Fills the gaps of one row from the nearest measured buckets on both sides where its ratio to the
  * default plan is known. */
 static void interpolate(const struct layer_facts *layer, struct step_time *row,
-                        const struct step_time *standard, double *log_ratios)
+                        const struct step_time *default_steps, double *log_ratios)
 {
     const struct entry_row *entries = layer->entries;
     size_t n = layer->entry_count, low = n, high = 0;
 
     for (size_t i = 0; i < n; i++)
-        log_ratios[i] = entries[i].inferred ? (double)NAN : log(row[i].us / standard[i].us);
+        log_ratios[i] = entries[i].inferred ? (double)NAN : log(row[i].us / default_steps[i].us);
     for (size_t i = 0; i < n; i++) {
         if (isfinite(log_ratios[i]))
             low = i;
@@ -138,7 +138,7 @@ static void interpolate(const struct layer_facts *layer, struct step_time *row,
             high++;
         if (isfinite(row[i].us) || entries[i].inferred)
             continue;
-        row[i].us = standard[i].us * exp(between(entries, log_ratios, i, low, high, n));
+        row[i].us = default_steps[i].us * exp(between(entries, log_ratios, i, low, high, n));
         row[i].measured = false;
     }
 }
@@ -147,7 +147,7 @@ static int fill_steps(const struct layer_facts *layer)
 {
     struct contrasts *c = layer->contrasts;
     size_t n = layer->entry_count;
-    struct moe_plan standard = plan_default();
+    struct moe_plan default_plan = plan_default();
     double *log_ratios = malloc((n + 1) * sizeof(*log_ratios));
 
     c->steps = malloc((c->plan_count * n + 1) * sizeof(*c->steps));
@@ -159,7 +159,7 @@ static int fill_steps(const struct layer_facts *layer)
         for (size_t j = 0; j < n; j++)
             c->steps[i * n + j] = known_step(layer, &layer->entries[j], &c->plans[i]);
     for (size_t i = 0; i < c->plan_count; i++)
-        interpolate(layer, c->steps + i * n, row_of(layer, &standard), log_ratios);
+        interpolate(layer, c->steps + i * n, row_of(layer, &default_plan), log_ratios);
     free(log_ratios);
     return OK;
 }

@@ -113,11 +113,12 @@ void series_winners(struct series *s)
 
 /* ---- times of plans */
 
-static void write_entries(struct series *s, bool inferred, bool standard)
+static void write_entries(struct series *s, bool inferred, bool of_default)
 {
     for (size_t i = 0; i < s->layer->entry_count; i++) {
         const struct entry_row *e = &s->layer->entries[i];
-        struct step_time t = standard ? contrast_default(s->layer, e) : contrast_entry(s->layer, e);
+        struct step_time t =
+            of_default ? contrast_default(s->layer, e) : contrast_entry(s->layer, e);
 
         if (e->inferred == inferred && isfinite(t.us) && t.us > 0)
             step_row(s, e->capacity, &t, 1e3);
@@ -302,18 +303,18 @@ void series_traffic(struct series *s)
 /* The trial of the table's plan, or of the default, in a measured bucket where both halves were
  * timed alone. */
 static const struct trial_facts *halves(const struct layer_facts *layer, const struct entry_row *e,
-                                        bool standard)
+                                        bool of_default)
 {
-    struct moe_plan plan = standard ? plan_default() : e->plan;
+    struct moe_plan plan = of_default ? plan_default() : e->plan;
     const struct trial_facts *t = e->inferred ? NULL : facts_trial(layer, e->bucket, &plan);
 
     return t && t->row.compute_ns > 0 && t->row.comm_ns > 0 ? t : NULL;
 }
 
-static void where_row(struct series *s, const struct entry_row *e, bool standard)
+static void where_row(struct series *s, const struct entry_row *e, bool of_default)
 {
-    const struct trial_facts *t = halves(s->layer, e, standard);
-    double us = standard ? contrast_default(s->layer, e).us : e->time_us;
+    const struct trial_facts *t = halves(s->layer, e, of_default);
+    double us = of_default ? contrast_default(s->layer, e).us : e->time_us;
 
     if (!t)
         return;
@@ -330,10 +331,10 @@ static void where_row(struct series *s, const struct entry_row *e, bool standard
 
 void series_where(struct series *s)
 {
-    for (int standard = 0; standard < 2; standard++) {
-        begin_block(s, standard ? "default plan" : "table's plan");
+    for (int of_default = 0; of_default < 2; of_default++) {
+        begin_block(s, of_default ? "default plan" : "table's plan");
         for (size_t i = 0; i < s->layer->entry_count; i++)
-            where_row(s, &s->layer->entries[i], standard == 1);
+            where_row(s, &s->layer->entries[i], of_default == 1);
     }
 }
 

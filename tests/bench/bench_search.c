@@ -150,10 +150,10 @@ static double regret_of(const struct bucket *b, int arm)
 
 static int default_arm(const struct bucket *b)
 {
-    struct moe_plan standard = plan_default();
+    struct moe_plan default_plan = plan_default();
 
     for (int i = 0; i < (int)b->surface->arm_count; i++)
-        if (plan_equal(&b->surface->arms[i], &standard))
+        if (plan_equal(&b->surface->arms[i], &default_plan))
             return i;
     return 0;
 }
@@ -162,11 +162,11 @@ static int default_arm(const struct bucket *b)
 static struct outcome tune(struct search *search, struct noise *noise, const struct bucket *b)
 {
     struct outcome out = { .first = b->first };
-    int arm, standard = default_arm(b);
+    int arm, of_default = default_arm(b);
     struct decision_setup setup = { .search = search,
                                     .capacity = (uint64_t)b->capacity,
                                     .usable = b->usable,
-                                    .standard = standard,
+                                    .default_arm = of_default,
                                     .incumbent = -1 };
     struct decision_result result;
     enum decision_purpose purpose;
@@ -181,7 +181,7 @@ static struct outcome tune(struct search *search, struct noise *noise, const str
     if (!decision_result(&decision, &result))
         abort();
     out.regret = regret_of(b, result.arm);
-    out.harm = b->usable[standard] ? b->ns[result.arm] / b->ns[standard] - 1 : 0;
+    out.harm = b->usable[of_default] ? b->ns[result.arm] / b->ns[of_default] - 1 : 0;
     out.bounded = !isnan(result.bound);
     out.bound = result.bound;
     return out;
@@ -349,11 +349,11 @@ static struct search *open_search(const struct surface *surface, const struct en
 
 static void favour_default(struct bucket *b, double by)
 {
-    int standard = default_arm(b);
+    int of_default = default_arm(b);
 
-    if (!b->usable[standard] || b->ns[standard] <= b->best_ns)
+    if (!b->usable[of_default] || b->ns[of_default] <= b->best_ns)
         return;
-    b->ns[standard] = b->best_ns = (1 - by) * b->best_ns;
+    b->ns[of_default] = b->best_ns = (1 - by) * b->best_ns;
 }
 
 static double walk(double capacity, uint64_t key, uint64_t step)
