@@ -144,7 +144,7 @@ static void count_layer(const struct layer_facts *layer, struct counts *c)
     for (size_t i = 0; i < layer->entry_count; i++) {
         c->measured += !layer->entries[i].inferred;
         c->inferred += layer->entries[i].inferred;
-        c->stale += layer->entries[i].stale;
+        c->stale += entry_is(&layer->entries[i], ENTRY_STALE);
         c->throttled += layer->entries[i].throttled > 0;
     }
     if (layer->entry_count)

@@ -56,21 +56,10 @@ static int run_misses(struct tuning *t)
 
 /* ---- what is said at the end */
 
-static void print_standing(const struct standing *standing, FILE *to)
-{
-    char text[STANDING_TEXT_BYTES];
-
-    if (standing->why) {
-        fprintf(to, "\ngain      not known: %s\n", standing->why);
-        return;
-    }
-    standing_text(&standing->row, text);
-    fprintf(to, "\ngain      %s\n", text);
-}
-
 static void print_layer_result(const struct tuning *t, size_t i)
 {
     const struct sweep_result *r = &t->results[i];
+    char gain[STANDING_TEXT_BYTES];
 
     printf("\nbuckets   %u measured now, %u known before, %u inferred", r->measured, r->known,
            r->inferred);
@@ -78,7 +67,11 @@ static void print_layer_result(const struct tuning *t, size_t i)
         printf("; %u trials failed", r->failed_trials);
     if (r->ruled_out)
         printf("; %u ruled out by memory", r->ruled_out);
-    print_standing(&r->standing, stdout);
+    standing_text(&r->standing.row, gain);
+    if (r->standing.why)
+        printf("\ngain      not known: %s\n", r->standing.why);
+    else
+        printf("\ngain      %s\n", gain);
     if (r->too_wide.buckets)
         printf("width     %u bucket%s too wide: at the lower end the plan is expected to lose more "
                "than %g %%; --window %u would help\n",

@@ -5,13 +5,13 @@
 #include "bucket_key.h"
 #include "json.h"
 #include "plan.h"
+#include "row.h"
 #include "sha256.h"
 #include "shape.h"
 #include "standings.h"
 #include "status.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,111 +104,19 @@ static int collect_all(struct store *store, const struct export_options *options
     return OK;
 }
 
-/* ---- numbers and words, the same in every locale */
+/* ---- JSON lines */
 
-static uint64_t scale_of(int decimals)
+/* Whose the rest of the line is; the first member's name says what that is. */
+static void begin_line(const struct line *line, const char *name, FILE *to)
 {
-    uint64_t scale = 1;
-
-    while (decimals-- > 0)
-        scale *= 10;
-    return scale;
-}
-
-static const uint64_t no_digits = UINT64_MAX;
-
-static uint64_t digits_of(double value, int decimals)
-{
-    double digits = round(fabs(value) * (double)scale_of(decimals));
-
-    return digits < 1e15 ? (uint64_t)digits : no_digits;
-}
-
-double export_rounded(double value, int decimals)
-{
-    uint64_t digits = digits_of(value, decimals);
-
-    if (digits == no_digits)
-        return NAN;
-    return (value < 0 && digits ? -1 : 1) * ((double)digits / (double)scale_of(decimals));
-}
-
-/* As integers: a printed double would take the locale's point. */
-static void print_fixed(double value, int decimals, FILE *to)
-{
-    uint64_t scale = scale_of(decimals), digits = digits_of(value, decimals);
-
-    if (digits == no_digits)
-        fprintf(to, "null");
-    else
-        fprintf(to, "%s%" PRIu64 ".%0*" PRIu64, value < 0 && digits ? "-" : "", digits / scale,
-                decimals, digits % scale);
-}
-
-static void print_plan(const char *name, const struct moe_plan *plan, FILE *to)
-{
-    char text[PLAN_TEXT_BYTES];
-
-    if (!plan->struct_size) {
-        fprintf(to, ",\"%s\":null", name);
-        return;
-    }
-    moe_plan_format(plan, text, sizeof(text));
-    fprintf(to, ",\"%s\":\"%s\"", name, text);
-}
-
-static void print_number(const char *name, double value, int decimals, FILE *to)
-{
-    fprintf(to, ",\"%s\":", name);
-    print_fixed(value, decimals, to);
-}
-
-static void print_word(const char *name, const char *word, FILE *to)
-{
-    fprintf(to, ",\"%s\":", name);
-    json_quote(word, to);
+    fprintf(to, "{\"%s\":\"%s\",\"layer\":\"%s\"", name, line->cluster, line->layer);
 }
 
 static void print_entry(const struct line *line, FILE *to)
 {
-    const struct entry_row *e = &line->entry;
-
-    fprintf(
-        to,
-        "{\"cluster\":\"%s\",\"layer\":\"%s\",\"window\":%u,\"bucket\":%u,\"capacity\":%" PRIu64,
-        line->cluster, line->layer, e->window, e->bucket, e->capacity);
-    print_plan("plan", &e->plan, to);
-    print_plan("runner_up", &e->runner_up, to);
-    print_plan("search_winner", &e->search_winner, to);
-    print_number("time_us", e->time_us, TIME_DECIMALS, to);
-    print_number("low_us", e->low_us, TIME_DECIMALS, to);
-    print_number("high_us", e->high_us, TIME_DECIMALS, to);
-    print_number("default_us", e->default_us, TIME_DECIMALS, to);
-    print_number("gain", e->gain, SHARE_DECIMALS, to);
-    print_number("gain_low", e->gain_low, SHARE_DECIMALS, to);
-    print_number("gain_high", e->gain_high, SHARE_DECIMALS, to);
-    print_number("bound", e->bound, SHARE_DECIMALS, to);
-    fprintf(to, ",\"samples\":%u,\"inferred\":%s,\"stale\":%s", e->samples,
-            e->inferred ? "true" : "false", e->stale ? "true" : "false");
-    print_word("effort", e->effort, to);
-    print_word("search", e->search, to);
-    print_word("reason", e->reason, to);
-    print_word("decision", e->decision, to);
-    fprintf(to, ",\"decided_s\":%" PRId64 ",\"throttled\":%u}\n", e->decided_s, e->throttled);
-}
-
-static void print_standing(const struct line *line, const struct standing_row *row, FILE *to)
-{
-    fprintf(to, "{\"standing_of\":\"%s\",\"layer\":\"%s\",\"window\":%u", line->cluster,
-            line->layer, row->window);
-    print_number("gain", row->gain, SHARE_DECIMALS, to);
-    print_number("gain_low", row->gain_low, SHARE_DECIMALS, to);
-    print_number("gain_high", row->gain_high, SHARE_DECIMALS, to);
-    print_number("static_gain", row->static_gain, SHARE_DECIMALS, to);
-    print_number("static_gain_low", row->static_gain_low, SHARE_DECIMALS, to);
-    print_number("static_gain_high", row->static_gain_high, SHARE_DECIMALS, to);
-    print_plan("static_plan", &row->static_plan, to);
-    fprintf(to, ",\"rounds\":%u,\"decided_s\":%" PRId64 "}\n", row->rounds, row->decided_s);
+    begin_line(line, "cluster", to);
+    row_json_exported(&entry_table, &line->entry, to);
+    fputs("}\n", to);
 }
 
 /* Which of a site's ranks are slow says nothing of another site's. */
@@ -237,8 +145,6 @@ static void print_cluster(const struct cluster *cluster, const char *hash, bool 
     }
     fprintf(to, "}}\n");
 }
-
-/* ---- JSON lines */
 
 static int write_clusters(struct lines *lines, FILE *to)
 {
@@ -275,7 +181,9 @@ static int write_standing(struct lines *lines, const struct line *line, FILE *to
     TRY(standing_is_current(lines->store, &row, &current));
     if (!current || standing_fault(&row).field)
         return OK;
-    print_standing(line, &row, to);
+    begin_line(line, "standing_of", to);
+    row_json_exported(&standing_table, &row, to);
+    fputs("}\n", to);
     lines->standings++;
     return OK;
 }
@@ -291,23 +199,20 @@ static int write_standings(struct lines *lines, FILE *to)
 struct trials {
     FILE *to;
     const struct line *line;
-    int64_t id;
 };
 
 /* Samples come sorted by trial only if they were taken so: one line for each is never wrong. */
 static int write_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
-    struct trials *t = self;
+    const struct trials *t = self;
     char plan[PLAN_TEXT_BYTES];
 
     moe_plan_format(&trial->key.plan, plan, sizeof(plan));
-    fprintf(t->to,
-            "{\"sample_of\":\"%s\",\"layer\":\"%s\",\"window\":%u,\"bucket\":%u,\"plan\":\"%s\","
-            "\"kind\":%d,\"round\":%u,\"ns\":%" PRId64 ",\"clock_mhz\":%u,\"throttled\":%u,"
-            "\"lost_ns\":%" PRId64 "}\n",
-            t->line->cluster, t->line->layer, t->line->entry.window, t->line->entry.bucket, plan,
-            (int)sample->kind, sample->round, sample->ns, sample->gpu.clock_mhz,
-            sample->gpu.throttled, sample->lost_ns);
+    begin_line(t->line, "sample_of", t->to);
+    fprintf(t->to, ",\"window\":%u,\"bucket\":%u,\"plan\":\"%s\"", t->line->entry.window,
+            t->line->entry.bucket, plan);
+    row_json_exported(&sample_table, sample, t->to);
+    fputs("}\n", t->to);
     return OK;
 }
 
@@ -392,31 +297,22 @@ static void print_cell(const char *text, FILE *to)
     putc('"', to);
 }
 
-static void print_csv_number(double value, int decimals, FILE *to)
-{
-    putc(',', to);
-    if (isfinite(value))
-        print_fixed(value, decimals, to);
-}
-
 static void print_csv_line(const struct lines *lines, const struct line *line, FILE *to)
 {
     const struct entry_row *e = &line->entry;
-    char plan[PLAN_TEXT_BYTES];
+    char room[ROW_VALUE_BYTES];
 
-    moe_plan_format(&e->plan, plan, sizeof(plan));
     print_cell(lines->known.device, to);
-    fprintf(to, ",%.12s,%s,%u,%u,%" PRIu64 ",%" PRIu64 ",%s", line->cluster, line->layer, e->window,
-            e->bucket, (uint64_t)e->bucket * e->window, bucket_capacity(e->window, e->bucket),
-            plan);
-    print_csv_number(e->time_us, TIME_DECIMALS, to);
-    print_csv_number(e->low_us, TIME_DECIMALS, to);
-    print_csv_number(e->high_us, TIME_DECIMALS, to);
-    print_csv_number(e->default_us, TIME_DECIMALS, to);
-    print_csv_number(e->gain, SHARE_DECIMALS, to);
-    print_csv_number(e->bound, SHARE_DECIMALS, to);
-    fprintf(to, ",%u,%s,%s,%s,%u\r\n", e->samples, e->inferred ? "inferred" : "measured",
-            e->stale ? "stale" : "fresh", e->decision, e->throttled);
+    fprintf(to, ",%.12s,%s,%u,%u,%" PRIu64 ",%" PRIu64, line->cluster, line->layer, e->window,
+            e->bucket, (uint64_t)e->bucket * e->window, bucket_capacity(e->window, e->bucket));
+    for (const struct row_view *v = entry_in_csv; v->field; v++) {
+        const struct row_field *f = row_field(&entry_table, v->field);
+
+        fprintf(to, ",%s",
+                f->kind == ROW_BOOL ? f->words[row_integer(f, e)]
+                                    : row_text(f, e, ROW_ROUNDED, room));
+    }
+    fputs("\r\n", to);
 }
 
 int export_csv(struct store *store, const struct export_options *options, FILE *to)
@@ -425,8 +321,10 @@ int export_csv(struct store *store, const struct export_options *options, FILE *
     int rc = OK;
 
     TRY(collect_all(store, options, &lines));
-    fprintf(to, "device,cluster,layer,window,bucket,c_from,c_to,plan,time_us,low_us,high_us,"
-                "default_us,gain,bound,samples,how,state,decision,throttled\r\n");
+    fputs("device,cluster,layer,window,bucket,c_from,c_to", to);
+    for (const struct row_view *v = entry_in_csv; v->field; v++)
+        fprintf(to, ",%s", v->as ? v->as : v->field);
+    fputs("\r\n", to);
     for (size_t i = 0; i < lines.count && !rc; i++) {
         rc = read_cluster(&lines, lines.list[i].entry.cluster);
         if (!rc)

@@ -6,12 +6,6 @@
 
 #include <stdio.h>
 
-enum { EXPORT_VERSION = 3, TIME_DECIMALS = 3, SHARE_DECIMALS = 6 };
-
-/* As it is written and comes in again; NAN where that is null, which it also is where a double does
- * not hold all of the digits. */
-double export_rounded(double value, int decimals);
-
 struct export_options {
     const char *cluster; /* beginning of a hash; NULL: all */
     const char *shape;   /* layers that agree with this text; NULL: all */

@@ -11,9 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Statements are kept by the addresses of the literals they are made from: what is done, and to
- * what.  NULL: not prepared yet. */
-static sqlite3_stmt *prepared(struct records *r, const char *verb, const char *key)
+sqlite3_stmt *records_prepared(struct records *r, const char *verb, const char *key)
 {
     for (int i = 0; i < STATEMENTS_MAX && r->prepared[i].key; i++)
         if (r->prepared[i].key == key && r->prepared[i].verb == verb) {
@@ -23,12 +21,12 @@ static sqlite3_stmt *prepared(struct records *r, const char *verb, const char *k
     return NULL;
 }
 
-static int prepare(struct records *r, const char *verb, const char *key, const char *sql,
-                   sqlite3_stmt **out)
+int records_prepare(struct records *r, const char *verb, const char *key, const char *sql,
+                    sqlite3_stmt **out)
 {
     int slot = 0, code;
 
-    *out = prepared(r, verb, key);
+    *out = records_prepared(r, verb, key);
     if (*out)
         return OK;
     while (slot < STATEMENTS_MAX && r->prepared[slot].key)
@@ -47,7 +45,7 @@ static int prepare(struct records *r, const char *verb, const char *key, const c
 int records_query(struct records *r, const char *sql, const int64_t *values, int count,
                   sqlite3_stmt **out)
 {
-    TRY(prepare(r, "query", sql, sql, out));
+    TRY(records_prepare(r, "query", sql, sql, out));
     for (int i = 0; i < count; i++)
         sqlite3_bind_int64(*out, i + 1, values[i]);
     return OK;
@@ -62,6 +60,32 @@ int records_step(struct records *r, sqlite3_stmt *statement)
     sqlite3_reset(statement);
     return code == SQLITE_DONE ? UNSUPPORTED
                                : schema_status(r->db, code, r->path, "cannot be read");
+}
+
+int records_next_id(struct records *r, const char *table, int64_t *id)
+{
+    static const char *const verb = "SELECT max";
+    sqlite3_stmt *s;
+    char sql[96];
+
+    snprintf(sql, sizeof(sql), "SELECT coalesce(max(id), 0) + 1 FROM %s", table);
+    TRY(records_prepare(r, verb, table, sql, &s));
+    TRY(records_step(r, s));
+    *id = sqlite3_column_int64(s, 0);
+    sqlite3_reset(s);
+    return OK;
+}
+
+int records_find_text(struct records *r, const char *sql, const char *text, int64_t *id)
+{
+    sqlite3_stmt *s;
+
+    TRY(records_query(r, sql, NULL, 0, &s));
+    sqlite3_bind_text(s, 1, text, -1, SQLITE_TRANSIENT);
+    TRY(records_step(r, s));
+    *id = sqlite3_column_int64(s, 0);
+    sqlite3_reset(s);
+    return OK;
 }
 
 /* Unless begun. */
@@ -218,13 +242,13 @@ static int write_line(struct records *r, const char *table, const struct column 
 static int insert(struct records *r, const struct insertion *how, const char *table,
                   const struct column *columns, size_t count)
 {
-    sqlite3_stmt *statement = prepared(r, how->verb, table);
+    sqlite3_stmt *statement = records_prepared(r, how->verb, table);
     char sql[2048];
     int code;
 
     if (!statement) {
         put_sql(how, table, columns, count, sql, sizeof(sql));
-        TRY(prepare(r, how->verb, table, sql, &statement));
+        TRY(records_prepare(r, how->verb, table, sql, &statement));
     }
     for (size_t i = 0; i < count; i++)
         bind(statement, (int)i + 1, &columns[i]);
@@ -262,7 +286,7 @@ int records_delete(struct records *r, const char *table, const char *where, cons
 
     TRY(begin(r));
     snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", table, where);
-    TRY(prepare(r, table, where, sql, &statement));
+    TRY(records_prepare(r, table, where, sql, &statement));
     for (int i = 0; i < count; i++)
         sqlite3_bind_int64(statement, i + 1, values[i]);
     code = sqlite3_step(statement);

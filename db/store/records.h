@@ -81,9 +81,21 @@ int records_add(struct records *records, const char *table, struct column *colum
 int records_delete(struct records *records, const char *table, const char *where,
                    const int64_t *values, int count);
 
+/* A statement is kept under the addresses of two literals: what is done, and to what.  Returns the
+ * one that is kept, reset, or NULL; prepares and keeps it unless it is. */
+sqlite3_stmt *records_prepared(struct records *records, const char *verb, const char *key);
+int records_prepare(struct records *records, const char *verb, const char *key, const char *sql,
+                    sqlite3_stmt **out);
+
+/* The id that the next row of a table will have; the name is a literal. */
+int records_next_id(struct records *records, const char *table, int64_t *id);
+
 /* A prepared statement of literal SQL, reset, with integers bound to ?1, ?2, ... */
 int records_query(struct records *records, const char *sql, const int64_t *values, int count,
                   sqlite3_stmt **out);
+
+/* The id that literal SQL finds with a text as ?1; UNSUPPORTED, silently, if there is none. */
+int records_find_text(struct records *records, const char *sql, const char *text, int64_t *id);
 
 /* Steps a statement: OK with a row, UNSUPPORTED at the end. */
 int records_step(struct records *records, sqlite3_stmt *statement);

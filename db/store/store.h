@@ -8,10 +8,12 @@
 
 #include "cluster.h"
 #include "moelookup.h"
+#include "row.h"
 
 struct store;
 
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 7 };
+/* Of the tables, and of tables that are exported. */
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 7, EXPORT_VERSION = 3 };
 
 enum store_flags {
     STORE_STEAL = 1,   /* take a lease whose owner on another host went silent */
@@ -156,10 +158,12 @@ struct sample_row {
     uint32_t round; /* counts those of the plan; of a table's rounds: which it was */
     int64_t ns;     /* the largest time over the ranks */
     struct sample_gpu gpu;
-    int64_t lost_ns; /* of it, to other processes: the most over the ranks */
-    int64_t run;     /* the one that took it; 0: not known */
+    int64_t lost_ns;   /* of it, to other processes: the most over the ranks */
+    int64_t run;       /* the one that took it; 0: not known */
+    int64_t id, trial; /* of one that is read */
 };
 
+extern const struct row_table sample_table;
 int store_sample(struct store *store, int64_t trial, const struct sample_row *sample);
 int store_next_sample(struct store *store, int64_t *number); /* that the next one will have */
 /* Samples of one bucket, of the kinds from `first` to `last`, are of no use any more. */
@@ -192,6 +196,7 @@ extern const char *const effort_words[];
 int effort_rank(const char *effort); /* from 1; 0: another word */
 
 struct entry_row {
+    int64_t id; /* of one that is read */
     int64_t cluster, shape, run;
     uint32_t window, bucket;
     uint64_t capacity;
@@ -212,9 +217,26 @@ struct entry_row {
     enum entry_tier tier;
 };
 
-bool entry_is_refuted(const struct entry_row *entry);
-/* Its plan is there because somebody found it the best: neither refuted nor a tie. */
-bool entry_is_decided(const struct entry_row *entry);
+/* What such a row is made of, and what of it is seen by whom: see row.h. */
+extern const struct row_table entry_table;
+extern const struct row_view entry_in_show[], entry_in_csv[];
+
+/* How far an entry is believed.  Several may hold at once; who has to know asks here. */
+enum entry_state {
+    ENTRY_INFERRED = 1, /* nobody measured there */
+    ENTRY_STALE = 2,    /* the machine has changed since, or the plan is refuted */
+    ENTRY_IMPORTED = 4, /* and not measured here */
+    ENTRY_TIE = 8,      /* an earlier rule could not tell: nobody chose the plan */
+    ENTRY_REFUTED = 16, /* its plan is what is left after `moetune verify` */
+    /* Of these `moetune tune` measures the bucket again. */
+    ENTRY_OPEN = ENTRY_INFERRED | ENTRY_STALE | ENTRY_IMPORTED | ENTRY_TIE | ENTRY_REFUTED,
+    /* Stale and not refuted: trainers are told it only where nothing better is known.  The plan of
+     * a refuted entry has just been measured. */
+    ENTRY_OUTDATED = 32,
+};
+enum { ENTRY_STATE_COUNT = 5 };
+extern const char *const entry_state_words[ENTRY_STATE_COUNT]; /* by bit, without the last one */
+bool entry_is(const struct entry_row *entry, unsigned states); /* any of these */
 
 /* Replaces the bucket's entry; the old one goes to history with `why`.  This and the next end an
  * imported standing, which is worth what the entries were that it came with. */
@@ -224,13 +246,10 @@ int store_entry_end(struct store *store, const struct entry_row *entry, const ch
 
 /* What was an entry once. */
 struct history_row {
-    int64_t cluster, shape;
-    uint32_t window, bucket;
-    struct moe_plan plan;
-    double time_us, default_us;
-    bool inferred;
-    char decision[16], why[64];
-    int64_t decided_s, replaced_s;
+    int64_t id;
+    struct entry_row entry; /* of it: whose it was, plan, time, default, gain, bound, decision */
+    char why[64];
+    int64_t replaced_s;
 };
 /* Newest first; stops when `each` returns non-zero and returns that. */
 int store_history(struct store *store, int (*each)(void *self, const struct history_row *row),
@@ -255,6 +274,9 @@ struct standing_row {
     char rivals[128];  /* the static plans that the table meets, as text with ';' between */
     int64_t decided_s; /* 0: not decided yet */
 };
+
+extern const struct row_table standing_table;
+extern const struct row_view standing_in_show[];
 
 /* Replaces that of the same cluster, shape and window. */
 int store_standing(struct store *store, const struct standing_row *row);

@@ -19,36 +19,22 @@ void bucket_init(struct bucket *b, const struct dictionary *d, uint32_t bucket)
 
 /* ---- what is known */
 
-static struct attempt new_attempt(const struct bucket *b, int arm)
-{
-    return (struct attempt){ .trial = { .key = { .cluster = b->key.cluster,
-                                                 .shape = b->key.shape,
-                                                 .window = b->key.window,
-                                                 .bucket = b->key.bucket,
-                                                 .plan = b->dictionary->arms[arm] },
-                                        .capacity = b->capacity },
-                             .usable = true };
-}
-
-/* It failed, but another time: conditions may have changed. */
-static void try_again(struct attempt *a, const struct trial_row *known)
-{
-    a->trial = *known;
-    a->trial.state = TRIAL_RUNNING;
-    a->trial.attempts = 0;
-    a->trial.message[0] = 0;
-}
-
 static int load_trial(void *self, const struct trial_row *trial)
 {
     struct bucket *b = self;
     int arm = dictionary_arm(b->dictionary, &trial->key.plan);
+    struct attempt *a;
 
     if (arm < 0)
         return OK;
+    a = &b->attempts[arm];
     if (trial->run >= b->dictionary->first_run)
-        return ledger_recall(b->dictionary->store, &b->attempts[arm], trial);
-    try_again(&b->attempts[arm], trial);
+        return ledger_recall(b->dictionary->store, a, trial);
+    /* What failed then may run now: conditions may have changed. */
+    a->trial = *trial;
+    a->trial.state = TRIAL_RUNNING;
+    a->trial.attempts = 0;
+    a->trial.message[0] = 0;
     return OK;
 }
 
@@ -69,7 +55,7 @@ static int remember(struct bucket *b, struct told told)
 
 int bucket_remember(struct bucket *b, int arm, enum sample_kind kind, int64_t ns)
 {
-    return remember(b, (struct told){ arm, kind, bucket_count(b, arm), ns });
+    return remember(b, (struct told){ arm, kind, bucket_count(b, arm), ns, false });
 }
 
 static int load_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
@@ -79,7 +65,8 @@ static int load_sample(void *self, const struct trial_row *trial, const struct s
 
     if (arm < 0 || !ledger_counts(&b->attempts[arm], sample))
         return OK;
-    return remember(b, (struct told){ arm, sample->kind, sample->round, sample->ns });
+    return remember(b, (struct told){ arm, sample->kind, sample->round, sample->ns,
+                                      sample->gpu.throttled == SAMPLE_DISTURBED });
 }
 
 int bucket_load(struct bucket *b)
@@ -94,7 +81,10 @@ int bucket_load(struct bucket *b)
     if (!b->attempts)
         return fail(ERR_NOMEM, "plans of a bucket");
     for (int arm = 0; arm < (int)d->arm_count; arm++)
-        b->attempts[arm] = new_attempt(b, arm);
+        b->attempts[arm] = (struct attempt){ .trial = { .key = { k->cluster, k->shape, k->window,
+                                                                 k->bucket, d->arms[arm] },
+                                                        .capacity = b->capacity },
+                                             .usable = true };
     rc = dictionary_entry(d, k->bucket, &b->entry);
     if (rc < 0)
         return rc;
@@ -151,8 +141,9 @@ static int incumbent_of(const struct bucket *b)
 {
     const struct entry_row *e = &b->entry;
 
-    return b->known && !e->inferred && entry_is_decided(e) ? dictionary_arm(b->dictionary, &e->plan)
-                                                           : -1;
+    return b->known && !entry_is(e, ENTRY_INFERRED | ENTRY_TIE | ENTRY_REFUTED)
+               ? dictionary_arm(b->dictionary, &e->plan)
+               : -1;
 }
 
 static bool takes_part(const struct bucket *b, int arm, bool rematch)

@@ -24,6 +24,7 @@ struct told {
     enum sample_kind kind;
     uint32_t round; /* of the sample's row */
     int64_t ns;
+    bool disturbed;
 };
 
 struct bucket {

@@ -48,16 +48,6 @@ static int conclude(struct campaign *c, struct attempt *a, const struct reply *r
 /* In a row: of one plan, or of the machine.  What is disturbed for longer is how it runs. */
 enum { PATIENCE = 4 };
 
-/* Ever longer: 50 ms to .4 s.  A step that follows at once finds the same heat, or the same rival.
- */
-static void wait_for_better(const struct campaign *c, const struct attempt *a)
-{
-    uint32_t n = a->held_back > c->held_back ? a->held_back : c->held_back;
-
-    if (!c->setup->sim)
-        usleep(25000u << n);
-}
-
 static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row *s,
                        struct step *out)
 {
@@ -71,8 +61,9 @@ static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row 
     out->counts = ledger_counts(a, s);
     heat_add(&c->heat, s);
     TRY(store_sample(c->store, a->trial.id, s));
-    if (!out->counts)
-        wait_for_better(c, a);
+    /* Ever longer, 50 ms to .4 s: a step that follows at once finds the same heat or rival. */
+    if (!out->counts && !c->setup->sim)
+        usleep(25000u << (a->held_back > c->held_back ? a->held_back : c->held_back));
     return OK;
 }
 

@@ -5,54 +5,30 @@
 
 #include "options.h"
 
+/* clang-format off */
 /* const char *, for store_path() */
-#define DB_ROW(at)                                                                                 \
-    {                                                                                              \
-        "db", "FILE", OPTION_TEXT, at, "the database ($MOETUNE_DB, or under $XDG_DATA_HOME)"       \
-    }
+#define DB_ROW(at) \
+    { "db", "FILE", OPTION_TEXT, at, "the database ($MOETUNE_DB, or under $XDG_DATA_HOME)" }
 /* bool */
-#define JSON_ROW(at)                                                                               \
-    {                                                                                              \
-        "json", NULL, OPTION_FLAG, at, "print JSON"                                                \
-    }
-#define QUIET_ROW(at)                                                                              \
-    {                                                                                              \
-        "quiet", NULL, OPTION_FLAG, at, "no progress"                                              \
-    }
-#define DRY_RUN_ROW(at)                                                                            \
-    {                                                                                              \
-        "dry-run", NULL, OPTION_FLAG, at, "say what would happen, write nothing"                   \
-    }
+#define JSON_ROW(at) { "json", NULL, OPTION_FLAG, at, "print JSON" }
+#define QUIET_ROW(at) { "quiet", NULL, OPTION_FLAG, at, "no progress" }
+#define DRY_RUN_ROW(at) { "dry-run", NULL, OPTION_FLAG, at, "say what would happen, write nothing" }
 /* uint64_t */
-#define SEED_ROW(at)                                                                               \
-    {                                                                                              \
-        "seed", "N", OPTION_SEED, at, "of random data and of the order"                            \
-    }
+#define SEED_ROW(at) { "seed", "N", OPTION_SEED, at, "of random data and of the order" }
 /* double: a share of the default plan's time */
-#define MARGIN_ROW(at, help)                                                                       \
-    {                                                                                              \
-        "margin", "SHARE", OPTION_NUMBER, at, help, .least = 0, .most = 1                          \
-    }
+#define MARGIN_ROW(at, help) { "margin", "SHARE", OPTION_NUMBER, at, help, .least = 0, .most = 1 }
 /* const char *, for space_buckets() */
-#define BUCKETS_ROW(at, help)                                                                      \
-    {                                                                                              \
-        "buckets", "LO:HI", OPTION_TEXT, at, help                                                  \
-    }
+#define BUCKETS_ROW(at, help) { "buckets", "LO:HI", OPTION_TEXT, at, help }
 /* const char *, or a struct option_list, for shape_agrees() */
-#define SHAPE_FILTER_ROW(kind, at, more)                                                           \
-    {                                                                                              \
-        "shape", "TEXT", kind, at, "only layers of which this is true: \"E=8 H=4096\"" more        \
-    }
+#define SHAPE_FILTER_ROW(kind, at, more) \
+    { "shape", "TEXT", kind, at, "only layers of which this is true: \"E=8 H=4096\"" more }
 /* struct option_list of files for traffic_read() */
-#define TRAFFIC_ROW(name, at, help)                                                                \
-    {                                                                                              \
-        name, "FILE", OPTION_LIST, at, help " (files of MOELOOKUP_RECORD; again for more)"         \
-    }
+#define TRAFFIC_ROW(name, at, help) \
+    { name, "FILE", OPTION_LIST, at, help " (files of MOELOOKUP_RECORD; again for more)" }
 /* uint32_t; 0: not given */
-#define WINDOW_ROW(at, else_)                                                                      \
-    {                                                                                              \
-        "window", "R", OPTION_COUNT, at, "width of a bucket in rows (" else_ ")", .least = 1,      \
-                                                                                  .most = 1 << 20  \
-    }
+#define WINDOW_ROW(at, else_) \
+    { "window", "R", OPTION_COUNT, at, "width of a bucket in rows (" else_ ")", \
+      .least = 1, .most = 1 << 20 }
+/* clang-format on */
 
 #endif

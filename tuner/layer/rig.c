@@ -274,16 +274,9 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
     return OK;
 }
 
-static void spoil(struct rig *rig)
-{
-    uint32_t wrong = 0x42424242; /* 48.6 as f32, two values of 48 or 3 in a half type */
-
-    if (rig->layer->tokens && fault_hit("wrong"))
-        device_upload(rig->engine->device, rig->y, &wrong, sizeof(wrong));
-}
-
 int rig_check(struct rig *rig, struct exec *exec, double *worst)
 {
+    uint32_t wrong = 0x42424242; /* 48.6 as f32, two values of 48 or 3 in a half type */
     int64_t millionths;
     double mine = 0;
     int rc;
@@ -291,7 +284,8 @@ int rig_check(struct rig *rig, struct exec *exec, double *worst)
     TRY(world_settle(rig->world, rig_step(rig, exec)));
     if (!rig->reference)
         TRY(make_reference(rig, exec));
-    spoil(rig);
+    if (rig->layer->tokens && fault_hit("wrong"))
+        device_upload(rig->engine->device, rig->y, &wrong, sizeof(wrong));
     rc = compare_all(rig, exec, &mine);
     millionths = (int64_t)(fmin(mine, 1e9) * 1e6);
     TRY(world_max(rig->world, &millionths, 1));

@@ -45,9 +45,9 @@ void live_at(const struct live *live, struct cell *cell, uint64_t capacity)
 
 static uint32_t source_of(const struct entry_row *entry)
 {
-    if (entry->stale && !entry_is_refuted(entry))
+    if (entry_is(entry, ENTRY_OUTDATED))
         return MOE_STALE;
-    if (entry->tier == TIER_IMPORTED)
+    if (entry_is(entry, ENTRY_IMPORTED))
         return MOE_IMPORTED;
     return entry->inferred ? MOE_INFERRED : MOE_EXACT;
 }
@@ -84,8 +84,8 @@ bool live_settle(struct live *live, struct cell *cell)
         return false;
     live_at(live, cell, e->capacity);
     live_answer(live, cell, arm, source_of(e));
-    cell->rematch = e->stale && !entry_is_refuted(e) && !e->inferred;
-    if (!e->stale && e->tier != TIER_IMPORTED && enough_effort(live, e))
+    cell->rematch = entry_is(e, ENTRY_OUTDATED) && !entry_is(e, ENTRY_INFERRED);
+    if (!entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) && enough_effort(live, e))
         settle(cell, e);
     return true;
 }

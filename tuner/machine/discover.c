@@ -10,23 +10,17 @@
 
 enum { DISCOVER_MS = 60000 };
 
-static int64_t date_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 /* The spread of the dates at which ranks leave a barrier; the least of a few. */
 static int measure_skew(struct world *world, int64_t *skew_us)
 {
     *skew_us = INT64_MAX;
     for (int i = 0; i < 5; i++) {
+        struct timespec now;
         int64_t dates[2];
 
         TRY(world_barrier(world));
-        dates[0] = date_us();
+        clock_gettime(CLOCK_REALTIME, &now);
+        dates[0] = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
         dates[1] = -dates[0];
         TRY(world_max(world, dates, 2));
         if (dates[0] + dates[1] < *skew_us)

@@ -48,11 +48,6 @@ static void check_libraries(const struct gpu_condition *c, struct findings *out)
                  c->nccl / 100 % 100, c->nccl % 100);
 }
 
-static bool same_gpu(const struct gpu_condition *a, const struct gpu_condition *b)
-{
-    return !strcmp(a->host, b->host) && !strcmp(a->bus, b->bus);
-}
-
 static void check_sharing(const struct gpu_condition *ranks, uint32_t count, struct findings *out)
 {
     static const struct judgement shared = {
@@ -64,7 +59,7 @@ static void check_sharing(const struct gpu_condition *ranks, uint32_t count, str
 
     for (uint32_t i = 1; i < count; i++)
         for (uint32_t j = 0; j < i; j++)
-            if (same_gpu(&ranks[i], &ranks[j])) {
+            if (!strcmp(ranks[i].host, ranks[j].host) && !strcmp(ranks[i].bus, ranks[j].bus)) {
                 findings_add(out, shared, "GPUs: ranks %u and %u share %s (%s) of %s", j, i,
                              ranks[i].name, ranks[i].bus, ranks[i].host);
                 return;

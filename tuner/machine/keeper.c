@@ -95,15 +95,6 @@ static void let_go(void)
         close(fd);
 }
 
-static void catch_signals(void)
-{
-    static const int numbers[] = { SIGINT, SIGTERM, SIGALRM };
-    struct sigaction action = { .sa_handler = on_signal };
-
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        sigaction(numbers[i], &action, NULL);
-}
-
 /* A batch system may send these to every process of a job: they are for the supervisor.  The
  * launcher gets them as it would without this process. */
 static const int others[] = { SIGHUP, SIGUSR1 };
@@ -111,6 +102,8 @@ enum { OTHERS = sizeof(others) / sizeof(others[0]) };
 
 void keeper_become(pid_t supervisor, void (*become)(const void *self), const void *self)
 {
+    static const int caught[] = { SIGINT, SIGTERM, SIGALRM };
+    struct sigaction action = { .sa_handler = on_signal };
     void (*before[OTHERS])(int);
     sigset_t all, old;
     int status = 0;
@@ -121,7 +114,8 @@ void keeper_become(pid_t supervisor, void (*become)(const void *self), const voi
     prctl(PR_SET_PDEATHSIG, SIGTERM, 0UL, 0UL, 0UL);
     for (int i = 0; i < OTHERS; i++)
         before[i] = signal(others[i], SIG_IGN);
-    catch_signals();
+    for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++)
+        sigaction(caught[i], &action, NULL);
     if (getppid() != supervisor)
         _exit(128 + SIGTERM);
     launcher = fork();

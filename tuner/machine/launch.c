@@ -344,7 +344,8 @@ void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
     close(ranks->from);
     if (!gently || !gone_within(ranks->pid, GENTLE_MS, &status))
         end_keeper(ranks->pid, &status);
-    launch_describe_end(status, how, size);
+    if (how)
+        launch_describe_end(status, how, size);
     *ranks = (struct launched){ 0 };
 }
 

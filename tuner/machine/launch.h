@@ -69,7 +69,8 @@ int launch_read(struct launched *ranks, int timeout_ms, char *line, size_t size)
 /* What waitpid() says of a process, in a few words. */
 void launch_describe_end(int status, char *how, size_t size);
 
-/* Ends them, politely first if `gently`; says how they ended in a few words. */
+/* Ends them, politely first if `gently`; says how they ended in a few words, to `how` unless that
+ * is NULL. */
 void launch_end(struct launched *ranks, bool gently, char *how, size_t size);
 
 #endif

@@ -133,19 +133,20 @@ static int join_ranks(const struct place_setup *s, const struct place_verb *verb
     return rc;
 }
 
-int place_run(const struct place_setup *s, char **argv, const struct place_verb *verb)
+int place_run(struct place_setup *s, const struct verb_call *call, const struct place_verb *verb)
 {
     struct launch_where where;
     struct hosts hosts;
     int rc;
 
+    s->hosts = call->arguments[0];
     if (launch_is_rank())
         return join_ranks(s, verb);
     rc = find_ranks(s, &hosts, &where);
     if (!rc && verb->check)
         rc = verb->check(&where, verb->options);
     if (!rc)
-        rc = launch_verb(&where, argv);
+        rc = launch_verb(&where, call->argv);
     hosts_free(&hosts);
     return rc;
 }

@@ -4,6 +4,7 @@
 
 #include "cluster.h"
 #include "launch.h"
+#include "verb.h"
 #include "virtual_ranks.h"
 #include "world.h"
 
@@ -30,14 +31,16 @@ int place_find(const struct place_setup *setup, struct hosts *hosts, struct laun
  * not done. */
 int place_check_started(const struct place_setup *setup, const struct world *world);
 
-/* A verb that only runs on ranks.  On one of them: what it does in their world.  Elsewhere `check`
- * (NULL: nothing) may say no before any rank is started; then they are, with this very command
- * line, and the return is EXIT_CODE_OF_RANKS + their exit code (see verb.h), or an error. */
+/* A verb that only runs on ranks, with HOSTS as its argument if it takes one.  On one of them: what
+ * it does in their world.  Elsewhere `check` (NULL: nothing) may say no before any rank is started;
+ * then they are, with this very command line, and the return is EXIT_CODE_OF_RANKS + their exit
+ * code (see verb.h), or an error. */
 struct place_verb {
     int (*check)(const struct launch_where *where, const void *options);
     int (*on_rank)(struct world *world, const void *options);
     const void *options;
 };
-int place_run(const struct place_setup *setup, char **argv, const struct place_verb *verb);
+int place_run(struct place_setup *setup, const struct verb_call *call,
+              const struct place_verb *verb);
 
 #endif

@@ -8,6 +8,7 @@
 #include "plan.h"
 #include "progress.h"
 #include "rank_speeds.h"
+#include "row.h"
 #include "shape.h"
 #include "standings.h"
 #include "status.h"
@@ -32,7 +33,7 @@ struct printer {
     struct entry_row first, last; /* of the line that is open */
     const struct override_row *pin;
     double time_low, time_high, default_low, default_high, gain_log, gain_least, bound;
-    uint32_t buckets, measured, throttled, stale, imported, undecided, refuted;
+    uint32_t buckets, throttled, states[ENTRY_STATE_COUNT]; /* entries, by bit of entry_state */
 };
 
 static void print_percent(FILE *to, double share, int width)
@@ -56,23 +57,17 @@ static void milliseconds(double low_us, double high_us, char *text, size_t size)
 /* How one bucket's plan was found, or those of several, and what stands in its place. */
 static void print_how(const struct printer *p)
 {
-    const struct {
-        uint32_t count;
-        const char *word;
-    } counts[] = { { p->stale, "stale" },
-                   { p->imported, "imported" },
-                   { p->undecided, "tie" },
-                   { p->refuted, "refuted" } };
     char plan[PLAN_TEXT_BYTES];
 
     if (p->buckets == 1)
         fprintf(p->to, "%s%s%s%s", UTF8_LINE(p->first.decision), p->throttled ? ", disturbed" : "",
-                p->stale ? ", stale" : "", p->imported ? ", imported" : "");
+                entry_is(&p->first, ENTRY_STALE) ? ", stale" : "",
+                entry_is(&p->first, ENTRY_IMPORTED) ? ", imported" : "");
     else
-        fprintf(p->to, "%u measured, %u inferred", p->measured, p->buckets - p->measured);
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && p->buckets > 1; i++)
-        if (counts[i].count)
-            fprintf(p->to, ", %u %s", counts[i].count, counts[i].word);
+        fprintf(p->to, "%u measured, %u inferred", p->buckets - p->states[0], p->states[0]);
+    for (int i = 1; i < ENTRY_STATE_COUNT && p->buckets > 1; i++)
+        if (p->states[i])
+            fprintf(p->to, ", %u %s", p->states[i], entry_state_words[i]);
     if (p->buckets > 1 && p->throttled)
         fprintf(p->to, ", some disturbed");
     if (p->pin && moe_plan_format(&p->pin->plan, plan, sizeof(plan)) > 0)
@@ -275,17 +270,15 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
         p->default_low = p->default_high = e->default_us;
         p->gain_log = p->bound = 0;
         p->gain_least = NAN;
-        p->measured = p->throttled = p->stale = p->imported = p->undecided = p->refuted = 0;
+        p->throttled = 0;
+        memset(p->states, 0, sizeof(p->states));
     }
     p->oldest_s = e->decided_s < p->oldest_s ? e->decided_s : p->oldest_s;
     p->newest_s = e->decided_s > p->newest_s ? e->decided_s : p->newest_s;
-    p->stale += e->stale;
-    p->imported += e->tier == TIER_IMPORTED;
-    p->undecided += !strcmp(e->decision, "tie");
-    p->refuted += entry_is_refuted(e);
+    for (int i = 0; i < ENTRY_STATE_COUNT; i++)
+        p->states[i] += entry_is(e, 1u << i);
     p->last = *e;
     p->buckets++;
-    p->measured += !e->inferred;
     p->throttled += e->throttled > 0;
     p->time_low = lower(p->time_low, e->time_us);
     p->time_high = higher(p->time_high, e->time_us);
@@ -345,20 +338,6 @@ int tables_print_all(struct store *store, bool every, FILE *to)
 
 /* ---- JSON */
 
-static void print_number(FILE *to, const char *name, double value)
-{
-    if (isfinite(value))
-        fprintf(to, ", \"%s\": %.6g", name, value);
-    else
-        fprintf(to, ", \"%s\": null", name);
-}
-
-static void json_word(FILE *to, const char *name, const char *word)
-{
-    fprintf(to, ", \"%s\": ", name);
-    json_quote(word, to);
-}
-
 static void json_plan(FILE *to, const char *name, const struct moe_plan *plan)
 {
     char text[PLAN_TEXT_BYTES];
@@ -378,15 +357,7 @@ void tables_json_standing(const struct standing_row *row, FILE *to)
                                                  .static_gain_low = NAN,
                                                  .static_gain_high = NAN };
 
-    row = row ? row : &unknown;
-    print_number(to, "gain", row->gain);
-    print_number(to, "gain_low", row->gain_low);
-    print_number(to, "gain_high", row->gain_high);
-    print_number(to, "static_gain", row->static_gain);
-    print_number(to, "static_gain_low", row->static_gain_low);
-    print_number(to, "static_gain_high", row->static_gain_high);
-    json_plan(to, "static_plan", &row->static_plan);
-    fprintf(to, ", \"rounds\": %u", row->rounds);
+    row_json_view(&standing_table, standing_in_show, row ? row : &unknown, to);
 }
 
 static void json_pins(const struct printer *p, const struct entry_row *e)
@@ -451,27 +422,8 @@ static int json_entry(void *self, const struct entry_row *e)
 
     if (e->cluster != p->cluster || e->shape != p->shape || e->window != p->window)
         TRY(json_block(p, e));
-    fprintf(p->to, "%s  {\"bucket\": %u, \"capacity\": %" PRIu64, p->lines++ ? ",\n" : "",
-            e->bucket, e->capacity);
-    json_plan(p->to, "plan", &e->plan);
-    print_number(p->to, "time_us", e->time_us);
-    print_number(p->to, "low_us", e->low_us);
-    print_number(p->to, "high_us", e->high_us);
-    print_number(p->to, "default_us", e->default_us);
-    print_number(p->to, "gain", e->gain);
-    print_number(p->to, "gain_low", e->gain_low);
-    print_number(p->to, "gain_high", e->gain_high);
-    print_number(p->to, "bound", e->bound);
-    json_plan(p->to, "search_winner", &e->search_winner);
-    json_plan(p->to, "runner_up", &e->runner_up);
-    fprintf(p->to, ", \"samples\": %u, \"throttled\": %u, \"inferred\": %s, \"stale\": %s",
-            e->samples, e->throttled, e->inferred ? "true" : "false", e->stale ? "true" : "false");
-    json_word(p->to, "decision", e->decision);
-    json_word(p->to, "reason", e->reason);
-    json_word(p->to, "search", e->search);
-    json_word(p->to, "effort", e->effort);
-    fprintf(p->to, ", \"decided\": %" PRId64 ", \"tier\": \"%s\"", e->decided_s,
-            entry_tier_words[e->tier]);
+    fprintf(p->to, "%s  {\"bucket\": %u", p->lines++ ? ",\n" : "", e->bucket);
+    row_json_view(&entry_table, entry_in_show, e, p->to);
     pin = told_pin(p->told, e);
     json_plan(p->to, "pinned", pin ? &pin->plan : &(struct moe_plan){ .struct_size = 0 });
     fprintf(p->to, "}");

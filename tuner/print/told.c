@@ -39,8 +39,7 @@ static int add_entry(void *self, const struct entry_row *e)
         last = &t->tables[t->table_count++];
         *last = (struct told_table){ e->cluster, e->shape, { .window = e->window } };
     }
-    width_add(&last->width, e->bucket, !e->inferred, e->stale && !entry_is_refuted(e),
-              e->decided_s);
+    width_add(&last->width, e->bucket, !e->inferred, entry_is(e, ENTRY_OUTDATED), e->decided_s);
     return OK;
 }
 

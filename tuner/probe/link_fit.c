@@ -19,18 +19,16 @@ double link_ns(const struct link_fit *fit, int messages, double bytes)
     return fit->latency_us * 1e3 + messages * fmax(fit->message_us * 1e3, port_ns);
 }
 
-static bool is_time(const struct link_sample *s)
-{
-    return s->messages > 0 && s->bytes > 0 && isfinite(s->bytes) && s->ns > 0 && isfinite(s->ns);
-}
-
 static size_t keep_times(const struct link_sample *samples, size_t count, struct link_sample *out)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < count && kept < SAMPLES_MAX; i++)
-        if (is_time(&samples[i]))
-            out[kept++] = samples[i];
+    for (size_t i = 0; i < count && kept < SAMPLES_MAX; i++) {
+        const struct link_sample *s = &samples[i];
+
+        if (s->messages > 0 && s->bytes > 0 && isfinite(s->bytes) && s->ns > 0 && isfinite(s->ns))
+            out[kept++] = *s;
+    }
     return kept;
 }
 

@@ -112,7 +112,7 @@ int timetable_run(struct timetable *table, double seconds, uint32_t least, uint6
 void timetable_free(struct timetable *table)
 {
     for (int i = 0; i < table->count; i++)
-        chore_free(&table->subjects[i].chore);
+        batch_free(&table->subjects[i].chore.batch);
     table->count = 0;
 }
 

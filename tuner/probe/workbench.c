@@ -98,11 +98,6 @@ int workbench_add(struct workbench *b, const int *peers, int count, int copies, 
     return wire_reserve(b->engine->wire, &chore->batch);
 }
 
-void chore_free(struct chore *chore)
-{
-    batch_free(&chore->batch);
-}
-
 double workbench_product_ops(uint64_t rows)
 {
     return 2 * 2 * (double)rows * WEIGHT_FLOATS;

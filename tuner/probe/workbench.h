@@ -35,7 +35,6 @@ struct chore {
  */
 int workbench_add(struct workbench *bench, const int *peers, int count, int copies, size_t bytes,
                   struct chore *chore);
-void chore_free(struct chore *chore);
 
 /* Queues it, communication first, and waits for both streams. */
 int workbench_do(struct workbench *bench, const struct chore *chore);

@@ -144,9 +144,7 @@ static int tell(struct crew *crew, const struct order *order, struct reply *repl
     } else if (rc) {
         lose(crew, TRIAL_CRASHED, "lost the ranks", reply);
     } else if (reply->broken) {
-        char how[128];
-
-        launch_end(&crew->ranks, true, how, sizeof(how));
+        launch_end(&crew->ranks, true, NULL, 0);
     }
     if (rc == ERR_LAUNCH && stopped(crew))
         return ERR_CUT;
@@ -210,7 +208,7 @@ int crew_do(struct crew *crew, const struct order *order, struct reply *reply)
 void crew_close(struct crew *crew)
 {
     struct order quit = { .kind = ORDER_QUIT };
-    char line[WORK_LINE_BYTES], how[128];
+    char line[WORK_LINE_BYTES];
     struct reply reply;
 
     if (!crew)
@@ -220,7 +218,7 @@ void crew_close(struct crew *crew)
     worker_close(crew->worker);
     if (crew->ranks.pid) {
         order_format(&quit, line);
-        launch_end(&crew->ranks, launch_write(&crew->ranks, line) == OK, how, sizeof(how));
+        launch_end(&crew->ranks, launch_write(&crew->ranks, line) == OK, NULL, 0);
     }
     free(crew);
 }

@@ -79,9 +79,9 @@ static const char *what_is_missing(const struct entry_row *entry, double share)
 {
     if (!entry)
         return "missing";
-    if (entry->stale)
+    if (entry_is(entry, ENTRY_STALE))
         return "stale";
-    return entry->inferred && share >= MISSES_OFTEN ? "inferred" : NULL;
+    return entry_is(entry, ENTRY_INFERRED) && share >= MISSES_OFTEN ? "inferred" : NULL;
 }
 
 static int look_up(struct store *store, const struct tune_request *r, const struct space *space,

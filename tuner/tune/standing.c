@@ -52,7 +52,7 @@ static bool is_measured(const struct settling *s, const struct entry_row *e)
     const struct space *space = space_of(s);
 
     return e->window == space->window && e->bucket >= space->first && e->bucket <= space->last &&
-           !e->inferred && !e->stale && !entry_is_refuted(e) && e->tier != TIER_IMPORTED &&
+           !entry_is(e, ENTRY_INFERRED | ENTRY_STALE | ENTRY_REFUTED | ENTRY_IMPORTED) &&
            space_arm(space, &e->plan) >= 0;
 }
 
@@ -210,20 +210,13 @@ static void rate(const struct settling *s, double ratings[SEARCH_ARMS_MAX])
         ratings[arm] = -share_published(s, arm);
 }
 
-static double weight_of_all(const struct settling *s)
-{
-    double sum = 0;
-
-    for (int i = 0; i < s->seat_count; i++)
-        sum += s->seats[i].weight;
-    return sum;
-}
-
 /* One that is expected to take 5 % longer than the best is none: its steps are better spent. */
 static void choose_rivals(struct settling *s)
 {
-    double ratings[SEARCH_ARMS_MAX], limit = INFINITY;
+    double ratings[SEARCH_ARMS_MAX], limit = INFINITY, weights = 0;
 
+    for (int i = 0; i < s->seat_count; i++)
+        weights += s->seats[i].weight;
     rate(s, ratings);
     for (s->rival_count = 0; s->rival_count < ROUNDS_STATICS_MAX; s->rival_count++) {
         int best = -1;
@@ -233,7 +226,7 @@ static void choose_rivals(struct settling *s)
                 best = arm;
         if (best < 0 || ratings[best] > limit)
             return;
-        limit = fmin(limit, ratings[best] + 0.05 * weight_of_all(s));
+        limit = fmin(limit, ratings[best] + 0.05 * weights);
         s->rivals[s->rival_count] = best;
         ratings[best] = NAN;
         /* Nothing is to be told apart where the default is everywhere and expected to be best. */
@@ -440,16 +433,6 @@ static int store_verdict(struct settling *s)
     return store_standing(s->sweep->campaign->store, &s->row);
 }
 
-static int conclude(struct settling *s)
-{
-    if (s->rounds->steps) {
-        TRY(redecide_all(s));
-        TRY(take_statics(s));
-        TRY(store_entries_anew(s));
-    }
-    return store_verdict(s);
-}
-
 /* ---- the whole */
 
 static int settle(struct settling *s)
@@ -460,7 +443,12 @@ static int settle(struct settling *s)
     TRY(open_rounds(s));
     replay(s);
     TRY(play(s));
-    return conclude(s);
+    if (s->rounds->steps) {
+        TRY(redecide_all(s));
+        TRY(take_statics(s));
+        TRY(store_entries_anew(s));
+    }
+    return store_verdict(s);
 }
 
 /* *known: nothing has changed since an earlier run settled it. */

@@ -27,8 +27,7 @@ static int is_known(struct sweep *sweep, uint32_t bucket, bool *known)
     struct entry_row e;
     int rc = get(sweep, bucket, &e);
 
-    *known = rc == OK && !e.inferred && !e.stale && e.tier != TIER_IMPORTED &&
-             entry_is_decided(&e) &&
+    *known = rc == OK && !entry_is(&e, ENTRY_OPEN) &&
              effort_rank(e.effort) >= effort_rank(sweep->request->effort->name);
     return rc < 0 ? rc : OK;
 }
@@ -83,7 +82,7 @@ static int visit_refuted(struct sweep *sweep)
         struct entry_row entry;
         int rc = get(sweep, b, &entry);
 
-        if (rc == OK && entry_is_refuted(&entry))
+        if (rc == OK && entry_is(&entry, ENTRY_REFUTED))
             rc = campaign_over(sweep->campaign) ? ERR_CUT : visit_more(sweep, b);
         if (rc && rc != UNSUPPORTED)
             return rc;
@@ -104,9 +103,9 @@ static int store_inferred(struct sweep *sweep, const struct entry_row *entry)
     sweep->result.inferred++;
     /* A measured entry of this cluster, even at lesser effort, is better than an inferred one; and
      * one that a whole sweep has inferred is better than one by a few buckets. */
-    if (rc == OK && (!old.inferred || sweep->misses) && !old.stale)
+    if (rc == OK && !entry_is(&old, ENTRY_STALE | (sweep->misses ? 0u : ENTRY_INFERRED)))
         return OK;
-    same = rc == OK && plan_equal(&old.plan, &entry->plan) && !old.stale;
+    same = rc == OK && plan_equal(&old.plan, &entry->plan) && !entry_is(&old, ENTRY_STALE);
     if (same && fabs(old.bound - entry->bound) < 1e-4)
         return OK;
     return store_entry(sweep->campaign->store, entry, same ? NULL : "inferred");
@@ -199,7 +198,7 @@ static int recall_older(struct sweep *sweep)
         struct entry_row entry;
         int rc = get(sweep, b, &entry);
 
-        if (rc == OK && is_older(sweep, &entry) && !entry.stale)
+        if (rc == OK && is_older(sweep, &entry) && !entry_is(&entry, ENTRY_STALE))
             rc = visit_recall(sweep, b);
         if (rc < 0)
             return rc;

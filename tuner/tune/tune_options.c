@@ -271,22 +271,18 @@ static int add_text(struct tune_request *r, const char *text)
     return add_layer(r, &layer);
 }
 
-static int add_model(struct tune_request *r, const char *file)
-{
-    struct layer_options layer = r->options->layer;
-
-    TRY(model_file_read(file, &layer));
-    return add_layer(r, &layer);
-}
-
 static int add_layers(struct tune_request *r)
 {
     const struct tune_options *o = r->options;
 
     if (o->misses.count)
         return misses_spaces(r);
-    for (int i = 0; i < o->models.count; i++)
-        TRY(add_model(r, o->models.items[i]));
+    for (int i = 0; i < o->models.count; i++) {
+        struct layer_options layer = o->layer;
+
+        TRY(model_file_read(o->models.items[i], &layer));
+        TRY(add_layer(r, &layer));
+    }
     for (int i = 0; i < o->shapes.count; i++)
         TRY(add_text(r, o->shapes.items[i]));
     return r->space_count ? OK : add_layer(r, &o->layer);

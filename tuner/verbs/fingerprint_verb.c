@@ -162,14 +162,13 @@ static int run(const struct verb_call *call, void *options)
     struct fingerprint_options *o = options;
     struct cluster saved;
 
-    o->where.hosts = call->arguments[0];
-    if (o->file && o->where.hosts)
+    if (o->file && call->count)
         return fail(ERR_ARGUMENT, "hosts and --file: one of the two is wanted");
     if (o->file) {
         TRY(cluster_read(o->file, &saved));
         return print(o, &saved, NULL);
     }
-    return place_run(&o->where, call->argv, &(struct place_verb){ NULL, on_rank, o });
+    return place_run(&o->where, call, &(struct place_verb){ NULL, on_rank, o });
 }
 
 const struct verb fingerprint_verb = {

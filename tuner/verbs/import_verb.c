@@ -44,7 +44,7 @@ static void print_proof(const char *whose, const struct entry_row *e)
     moe_plan_format(&e->plan, plan, sizeof(plan));
     printf("  %-9s %-18s %10.1f us against %10.1f us, %u samples, %s, %s%s\n", whose, plan,
            e->time_us, e->default_us, e->samples, e->effort, entry_tier_words[e->tier],
-           e->stale ? ", stale" : "");
+           entry_is(e, ENTRY_STALE) ? ", stale" : "");
 }
 
 static void on_conflict(void *self, const struct entry_row *known, const struct entry_row *incoming,

@@ -139,8 +139,7 @@ static int run(const struct verb_call *call, void *options)
 {
     struct probe_options *o = options;
 
-    o->where.hosts = call->arguments[0];
-    return place_run(&o->where, call->argv, &(struct place_verb){ check, on_rank, o });
+    return place_run(&o->where, call, &(struct place_verb){ check, on_rank, o });
 }
 
 const struct verb probe_verb = {

@@ -37,7 +37,7 @@ static int prune(void *self, const struct entry_row *e)
 {
     struct pruning *p = self;
     const struct prune_options *o = p->options;
-    bool wanted = (o->stale && e->stale) || (o->imported && e->tier == TIER_IMPORTED);
+    bool wanted = entry_is(e, (o->stale ? ENTRY_STALE : 0u) | (o->imported ? ENTRY_IMPORTED : 0u));
 
     if (!wanted || e->decided_s > p->before_s)
         return OK;

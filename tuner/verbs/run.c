@@ -352,9 +352,9 @@ static int check(const struct launch_where *where, const void *options)
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct run_options *o = options;
+    struct run_options *o = options;
 
-    return place_run(&o->where, call->argv, &(struct place_verb){ check, on_rank, o });
+    return place_run(&o->where, call, &(struct place_verb){ check, on_rank, o });
 }
 
 const struct verb run_verb = {

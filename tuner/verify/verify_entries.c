@@ -32,18 +32,18 @@ static bool shape_asked_for(const struct verify_wanted *w, const struct moe_shap
 
 static bool kind_asked_for(const struct verify_wanted *w, const struct entry_row *e)
 {
-    return w->kind == ONLY_ALL || (w->kind == ONLY_STALE && e->stale) ||
-           (w->kind == ONLY_IMPORTED && e->tier == TIER_IMPORTED) ||
-           (w->kind == ONLY_MEASURED && !e->inferred) || (w->kind == ONLY_INFERRED && e->inferred);
+    return w->kind == ONLY_ALL || (w->kind == ONLY_STALE && entry_is(e, ENTRY_STALE)) ||
+           (w->kind == ONLY_IMPORTED && entry_is(e, ENTRY_IMPORTED)) ||
+           w->kind == (entry_is(e, ENTRY_INFERRED) ? ONLY_INFERRED : ONLY_MEASURED);
 }
 
 /* Where nothing is known of the default plan's time here, it can be timed at least. */
 static enum verify_kind kind_before(const struct finding *f, const struct entry_row *e,
                                     const struct moe_shape *shape)
 {
-    if (e->run >= f->claims->first_run && (!e->stale || entry_is_refuted(e)))
+    if (e->run >= f->claims->first_run && !entry_is(e, ENTRY_OUTDATED))
         return VERIFY_EARLIER;
-    if (!plan_is_default(&e->plan) || e->stale || e->tier == TIER_IMPORTED ||
+    if (!plan_is_default(&e->plan) || entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) ||
         verify_challenger(e, shape))
         return VERIFY_PENDING;
     return VERIFY_DEFAULT;
@@ -78,8 +78,9 @@ static int take_entry(void *self, const struct entry_row *e)
      * entry is not stale. */
     if (verdict.kind == VERIFY_EARLIER)
         return add(f->claims, &verdict);
-    f->claims->waiting += entry_is_refuted(e);
-    return kind_asked_for(f->wanted, e) && !entry_is_refuted(e) ? add(f->claims, &verdict) : OK;
+    f->claims->waiting += entry_is(e, ENTRY_REFUTED);
+    return kind_asked_for(f->wanted, e) && !entry_is(e, ENTRY_REFUTED) ? add(f->claims, &verdict)
+                                                                       : OK;
 }
 
 /* ---- order */

@@ -43,12 +43,6 @@ static bool is_usable(const struct verification *h, int arm)
 
 /* ---- who meets whom */
 
-static bool is_undecided(const struct entry_row *e)
-{
-    return !strcmp(e->decision, "likely") || !strcmp(e->decision, "tie") ||
-           !strcmp(e->decision, "default");
-}
-
 static bool may_challenge(const struct entry_row *e, const struct moe_shape *shape,
                           const struct moe_plan *plan)
 {
@@ -58,7 +52,8 @@ static bool may_challenge(const struct entry_row *e, const struct moe_shape *sha
 
 const struct moe_plan *verify_challenger(const struct entry_row *e, const struct moe_shape *shape)
 {
-    if (!is_undecided(e))
+    if (strcmp(e->decision, "likely") != 0 && strcmp(e->decision, "tie") != 0 &&
+        strcmp(e->decision, "default") != 0)
         return NULL;
     if (may_challenge(e, shape, &e->search_winner))
         return &e->search_winner;
@@ -127,18 +122,6 @@ static bool is_resumed(const struct verification *h)
     return false;
 }
 
-/* What is said will rest on a verification's samples alone. */
-static int count_throttled(void *self, const struct trial_row *trial,
-                           const struct sample_row *sample)
-{
-    struct verification *h = self;
-    int arm = dictionary_arm(&h->dictionary, &trial->key.plan);
-
-    if (arm >= 0 && sample->kind == SAMPLE_VERIFY)
-        ledger_counts(attempt_of(h, arm), sample);
-    return OK;
-}
-
 static int forget(struct verification *h, enum sample_kind first, enum sample_kind last)
 {
     const struct bucket_key *k = &h->bucket.key;
@@ -150,8 +133,6 @@ static int forget(struct verification *h, enum sample_kind first, enum sample_ki
 /* An earlier verification's samples give way to this one's. */
 static int recall(struct verification *h)
 {
-    const struct bucket_key *k = &h->bucket.key;
-
     TRY(bucket_load(&h->bucket));
     if (!is_resumed(h)) {
         TRY(forget(h, SAMPLE_VERIFY, SAMPLE_VERIFY));
@@ -159,8 +140,10 @@ static int recall(struct verification *h)
     }
     for (int arm = 0; arm < (int)h->dictionary.arm_count; arm++)
         attempt_of(h, arm)->throttled = 0;
-    TRY(store_samples(h->campaign->store, k->cluster, k->shape, k->window, k->bucket,
-                      count_throttled, h));
+    /* What is said will rest on a verification's samples alone. */
+    for (uint32_t i = 0; i < h->bucket.told_count; i++)
+        if (h->bucket.told[i].kind == SAMPLE_VERIFY)
+            attempt_of(h, h->bucket.told[i].arm)->throttled += h->bucket.told[i].disturbed;
     return check(h);
 }
 

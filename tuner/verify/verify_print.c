@@ -20,7 +20,7 @@ struct verify_count verify_count(const struct verify_entries *claims)
     for (size_t i = 0; i < claims->count; i++) {
         n.of[claims->verdicts[i].kind]++;
         n.refuted_earlier += claims->verdicts[i].kind == VERIFY_EARLIER &&
-                             entry_is_refuted(&claims->verdicts[i].claim);
+                             entry_is(&claims->verdicts[i].claim, ENTRY_REFUTED);
     }
     return n;
 }
@@ -102,7 +102,7 @@ int verify_table(struct store *store, const struct verify_entries *claims, FILE 
         const struct verify_result *v = &claims->verdicts[i];
 
         if (v->kind == VERIFY_PENDING ||
-            (v->kind == VERIFY_EARLIER && !entry_is_refuted(&v->claim)))
+            (v->kind == VERIFY_EARLIER && !entry_is(&v->claim, ENTRY_REFUTED)))
             continue;
         if (v->claim.shape != shape)
             TRY(print_layer(store, v, shape != 0, to));
@@ -133,7 +133,8 @@ static void print_object(const struct verify_result *v, FILE *to)
             "{\"shape\": \"%s\", \"window\": %u, \"bucket\": %u, \"capacity\": %" PRIu64
             ", \"plan\": \"%s\", \"was_stale\": %s, \"inferred\": %s",
             shape, v->claim.window, v->claim.bucket, v->claim.capacity, plan,
-            v->claim.stale ? "true" : "false", v->claim.inferred ? "true" : "false");
+            entry_is(&v->claim, ENTRY_STALE) ? "true" : "false",
+            v->claim.inferred ? "true" : "false");
     json_number_member("claimed_gain", v->kind == VERIFY_EARLIER ? NAN : v->claim.gain, to);
     json_number_member("gain", v->now.gain, to);
     json_number_member("gain_low", v->now.low, to);
@@ -141,7 +142,7 @@ static void print_object(const struct verify_result *v, FILE *to)
     fprintf(to,
             ", \"rounds\": %u, \"throttled\": %u, \"verdict\": \"%s\", \"refuted\": %s, \"why\": ",
             v->rounds, v->throttled, verify_words[v->kind],
-            v->kind == VERIFY_REFUTED || entry_is_refuted(&v->claim) ? "true" : "false");
+            v->kind == VERIFY_REFUTED || entry_is(&v->claim, ENTRY_REFUTED) ? "true" : "false");
     json_quote(v->why, to);
     fprintf(to, "}");
 }

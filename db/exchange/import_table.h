@@ -1,0 +1,49 @@
+/* A table from elsewhere in memory; for the files of the import alone. */
+#ifndef IMPORT_TABLE_H
+#define IMPORT_TABLE_H
+
+#include "import.h"
+#include "import_line.h"
+#include "sha256.h"
+#include "shape.h"
+
+struct known_cluster {
+    char hash[SHA256_HEX_BYTES];
+    struct cluster cluster;
+    int64_t id;
+};
+
+struct incoming {
+    size_t cluster; /* index */
+    struct moe_shape shape;
+    struct entry_row row;
+    enum merge_outcome outcome; /* once it is placed */
+};
+
+struct incoming_standing {
+    size_t table; /* index of its first entry */
+    struct standing_row row;
+};
+
+/* What the first line says. */
+struct import_header {
+    char format[32], sha256[SHA256_HEX_BYTES];
+    int64_t version, semantics, clusters, entries, standings;
+};
+
+/* Begun as what reads the lines, and what they said in the end. */
+struct import_table {
+    struct line_origin at;
+    struct import_header header;
+    struct known_cluster *clusters;
+    struct incoming *entries;
+    struct incoming_standing *standings;
+    size_t cluster_count, cluster_room, entry_count, entry_room, standing_count, standing_room;
+    char layer[SHAPE_TEXT_BYTES]; /* of the entry before, which is mostly this one's */
+};
+
+/* Whether an entry is one of the layer's on that cluster, with buckets of that width. */
+bool import_is_of_table(const struct incoming *in, size_t cluster, const struct moe_shape *shape,
+                        uint32_t window);
+
+#endif

@@ -1,0 +1,192 @@
+/* One field of a row: as a number, as text, as JSON. */
+#include "row.h"
+
+#include "json.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+const struct row_field *row_field(const struct row_table *table, const char *name)
+{
+    size_t i = 0;
+
+    while (i < table->count && strcmp(table->fields[i].name, name) != 0)
+        i++;
+    assert(i < table->count);
+    return &table->fields[i];
+}
+
+static const void *value_of(const struct row_field *field, const void *row)
+{
+    return (const char *)row + field->offset;
+}
+
+int64_t row_integer(const struct row_field *field, const void *row)
+{
+    int64_t wide = 0;
+    uint32_t narrow;
+
+    if (field->kind == ROW_BOOL)
+        return *(const bool *)value_of(field, row);
+    if (field->bytes == sizeof(wide)) {
+        memcpy(&wide, value_of(field, row), sizeof(wide));
+        return wide;
+    }
+    memcpy(&narrow, value_of(field, row), sizeof(narrow));
+    return narrow;
+}
+
+void row_set_integer(const struct row_field *field, void *row, int64_t value)
+{
+    void *to = (char *)row + field->offset;
+    uint32_t narrow = (uint32_t)value;
+
+    if (field->kind == ROW_BOOL)
+        *(bool *)to = value != 0;
+    else if (field->bytes == sizeof(value))
+        memcpy(to, &value, sizeof(value));
+    else
+        memcpy(to, &narrow, sizeof(narrow));
+}
+
+double row_real(const struct row_field *field, const void *row)
+{
+    return *(const double *)value_of(field, row);
+}
+
+/* ---- numbers with a fixed point, the same in every locale */
+
+static uint64_t scale_of(int decimals)
+{
+    uint64_t scale = 1;
+
+    while (decimals-- > 0)
+        scale *= 10;
+    return scale;
+}
+
+static const uint64_t no_digits = UINT64_MAX;
+
+static uint64_t digits_of(double value, int decimals)
+{
+    double digits = round(fabs(value) * (double)scale_of(decimals));
+
+    return digits < 1e15 ? (uint64_t)digits : no_digits;
+}
+
+double row_rounded(const struct row_field *field, double value)
+{
+    uint64_t digits = digits_of(value, field->decimals);
+
+    if (digits == no_digits)
+        return NAN;
+    return (value < 0 && digits ? -1 : 1) * ((double)digits / (double)scale_of(field->decimals));
+}
+
+/* As integers: a printed double would take the locale's point. */
+static void fixed_text(double value, int decimals, char text[ROW_VALUE_BYTES])
+{
+    uint64_t scale = scale_of(decimals), digits = digits_of(value, decimals);
+
+    if (digits != no_digits)
+        snprintf(text, ROW_VALUE_BYTES, "%s%" PRIu64 ".%0*" PRIu64, value < 0 && digits ? "-" : "",
+                 digits / scale, decimals, digits % scale);
+}
+
+/* ---- text */
+
+static void real_text(const struct row_field *field, double value, enum row_digits digits,
+                      char text[ROW_VALUE_BYTES])
+{
+    *text = 0;
+    if (!isfinite(value))
+        return;
+    if (digits == ROW_ROUNDED)
+        fixed_text(value, field->decimals, text);
+    else
+        snprintf(text, ROW_VALUE_BYTES, digits == ROW_SHORT ? "%.6g" : "%.17g", value);
+}
+
+static void plan_text(const struct moe_plan *plan, char text[ROW_VALUE_BYTES])
+{
+    *text = 0;
+    if (plan->struct_size)
+        moe_plan_format(plan, text, ROW_VALUE_BYTES);
+}
+
+const char *row_text(const struct row_field *field, const void *row, enum row_digits digits,
+                     char room[ROW_VALUE_BYTES])
+{
+    static const char *const truth[] = { "false", "true" };
+
+    switch (field->kind) {
+    case ROW_INTEGER:
+        snprintf(room, ROW_VALUE_BYTES, "%" PRId64, row_integer(field, row));
+        return room;
+    case ROW_BOOL: return truth[row_integer(field, row)];
+    case ROW_REAL: real_text(field, row_real(field, row), digits, room); return room;
+    case ROW_TEXT:
+    case ROW_NAME: return value_of(field, row);
+    case ROW_ENUM: return field->words[row_integer(field, row)];
+    case ROW_PLAN: plan_text(value_of(field, row), room); return room;
+    }
+    return "";
+}
+
+void row_json(const struct row_field *field, const void *row, enum row_digits digits, FILE *to)
+{
+    bool quoted = field->kind >= ROW_TEXT;
+    char room[ROW_VALUE_BYTES];
+    const char *text = row_text(field, row, digits, room);
+
+    if (!*text && (field->kind == ROW_REAL || field->kind == ROW_PLAN))
+        fputs("null", to);
+    else if (quoted)
+        json_quote(text, to);
+    else
+        fputs(text, to);
+}
+
+void row_json_exported(const struct row_table *table, const void *row, FILE *to)
+{
+    for (const struct row_field *f = table->fields; f < table->fields + table->count; f++) {
+        if (!f->since)
+            continue;
+        fprintf(to, ",\"%s\":", f->name);
+        row_json(f, row, ROW_ROUNDED, to);
+    }
+}
+
+void row_json_view(const struct row_table *table, const struct row_view *view, const void *row,
+                   FILE *to)
+{
+    for (; view->field; view++) {
+        fprintf(to, ", \"%s\": ", view->as ? view->as : view->field);
+        row_json(row_field(table, view->field), row, ROW_SHORT, to);
+    }
+}
+
+/* Texts that end with a '|', which sorts above all that is in them. */
+static int text_order(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return (*a ? *a : '|') - (*b ? *b : '|');
+}
+
+int row_order(const struct row_table *table, const char *from, const void *a, const void *b)
+{
+    size_t first = (size_t)(row_field(table, from) - table->fields);
+    int by = 0;
+
+    for (size_t i = 0; i < table->count && !by; i++) {
+        const struct row_field *f = &table->fields[(first + i) % table->count];
+        char x[ROW_VALUE_BYTES], y[ROW_VALUE_BYTES];
+
+        if (f->since)
+            by = text_order(row_text(f, a, ROW_EXACT, x), row_text(f, b, ROW_EXACT, y));
+    }
+    return by;
+}

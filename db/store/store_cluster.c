@@ -1,0 +1,211 @@
+/* Clusters and layers: what the other rows refer to. */
+#include "store_inside.h"
+
+#include "sha256.h"
+#include "shape.h"
+#include "status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int find_cluster(struct store *store, const struct cluster *cluster,
+                        char hex[SHA256_HEX_BYTES], int64_t *id)
+{
+    uint8_t hash[HASH_BYTES];
+
+    cluster_hash(cluster, hash);
+    sha256_hex(hash, hex);
+    return records_find_text(&store->records, "SELECT id FROM fingerprint WHERE hash=?1", hex, id);
+}
+
+static int put_fields(struct store *store, const struct cluster *cluster, int64_t id)
+{
+    for (size_t i = 0; i < cluster_field_count; i++) {
+        char value[1100];
+
+        cluster_value(cluster, &cluster_fields[i], value, sizeof(value));
+        TRY(PUT(store, "fingerprint_field", INTEGER("id", id * 64 + (int64_t)i),
+                INTEGER("fingerprint", id), TEXT("name", cluster_fields[i].name),
+                TEXT("class", cluster_class_words[cluster_fields[i].class]), TEXT("value", value)));
+    }
+    return OK;
+}
+
+static int put_cluster(struct store *store, const struct cluster *cluster, const char *hex,
+                       int64_t id, bool here)
+{
+    char text[CLUSTER_TEXT_BYTES];
+
+    cluster_format(cluster, text, sizeof(text));
+    TRY(PUT(store, "fingerprint", INTEGER("id", id), TEXT("hash", hex), TEXT("text", text),
+            INTEGER("created_s", time(NULL)), INTEGER("here", here)));
+    return put_fields(store, cluster, id);
+}
+
+int store_cluster_is_here(struct store *store, int64_t id, bool *here)
+{
+    sqlite3_stmt *s;
+
+    TRY(records_query(&store->records, "SELECT here FROM fingerprint WHERE id=?1", &id, 1, &s));
+    TRY(records_step(&store->records, s));
+    *here = sqlite3_column_int(s, 0) != 0;
+    sqlite3_reset(s);
+    return OK;
+}
+
+int store_cluster_find(struct store *store, const struct cluster *cluster, int64_t *id)
+{
+    char hex[SHA256_HEX_BYTES];
+
+    return find_cluster(store, cluster, hex, id);
+}
+
+int store_cluster(struct store *store, const struct cluster *cluster, int64_t *id)
+{
+    char hex[SHA256_HEX_BYTES];
+    int rc = find_cluster(store, cluster, hex, id);
+
+    bool here = true;
+
+    if (rc == OK)
+        TRY(store_cluster_is_here(store, *id, &here));
+    if (rc < 0 || (rc == OK && here))
+        return rc;
+    if (rc == UNSUPPORTED)
+        TRY(records_next_id(&store->records, "fingerprint", id));
+    return put_cluster(store, cluster, hex, *id, true);
+}
+
+int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, int64_t *id)
+{
+    char hex[SHA256_HEX_BYTES], was[CLUSTER_TEXT_BYTES], is[CLUSTER_TEXT_BYTES];
+    int rc = find_cluster(store, cluster, hex, id);
+    struct cluster known;
+    bool here;
+
+    if (rc < 0)
+        return rc;
+    if (rc == OK) {
+        TRY(store_cluster_is_here(store, *id, &here));
+        TRY(store_cluster_get(store, *id, &known));
+        cluster_format(&known, was, sizeof(was));
+        cluster_format(cluster, is, sizeof(is));
+        /* Whichever came first, the same one stays. */
+        if (here || strcmp(is, was) <= 0)
+            return OK;
+    } else {
+        TRY(records_next_id(&store->records, "fingerprint", id));
+    }
+    return put_cluster(store, cluster, hex, *id, false);
+}
+
+int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster)
+{
+    char hex[SHA256_HEX_BYTES];
+    uint8_t hash[HASH_BYTES];
+
+    cluster_hash(cluster, hash);
+    sha256_hex(hash, hex);
+    return put_cluster(store, cluster, hex, id, true);
+}
+
+int store_cluster_model(struct store *store, const struct cluster *cluster, int64_t *id)
+{
+    struct cluster known;
+    int rc;
+
+    if (!backend_is_real(cluster->backend))
+        return fail(ERR_ARGUMENT, "%s: a %s cluster is not measured", cluster->name,
+                    cluster->backend);
+    rc = store_cluster_find(store, cluster, id);
+    if (rc == UNSUPPORTED)
+        return store_cluster(store, cluster, id);
+    TRY(rc);
+    TRY(store_cluster_get(store, *id, &known));
+    cluster_take_model(&known, cluster);
+    return store_cluster_renew(store, *id, &known);
+}
+
+int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id)
+{
+    char text[SHAPE_TEXT_BYTES];
+    int rc;
+
+    shape_format(shape, text, sizeof(text));
+    rc = records_find_text(&store->records, "SELECT id FROM shape WHERE text=?1", text, id);
+    if (rc != UNSUPPORTED)
+        return rc;
+    TRY(records_next_id(&store->records, "shape", id));
+    return PUT(store, "shape", INTEGER("id", *id), TEXT("text", text));
+}
+
+int store_find(struct store *store, const struct cluster *cluster, const struct moe_shape *shape,
+               int64_t *cluster_id, int64_t *shape_id)
+{
+    char hex[SHA256_HEX_BYTES], text[SHAPE_TEXT_BYTES];
+
+    TRY(find_cluster(store, cluster, hex, cluster_id));
+    shape_format(shape, text, sizeof(text));
+    return records_find_text(&store->records, "SELECT id FROM shape WHERE text=?1", text, shape_id);
+}
+
+static int get_text(struct store *store, const char *sql, int64_t id, char *text, size_t size)
+{
+    sqlite3_stmt *statement;
+    int rc;
+
+    TRY(records_query(&store->records, sql, &id, 1, &statement));
+    rc = records_step(&store->records, statement);
+    if (rc)
+        return rc == UNSUPPORTED ? fail(ERR_FORMAT, "%s: a row without its noun", store->path) : rc;
+    snprintf(text, size, "%s", (const char *)sqlite3_column_text(statement, 0));
+    sqlite3_reset(statement);
+    return OK;
+}
+
+int store_cluster_get(struct store *store, int64_t id, struct cluster *out)
+{
+    char text[CLUSTER_TEXT_BYTES];
+
+    TRY(get_text(store, "SELECT text FROM fingerprint WHERE id=?1", id, text, sizeof(text)));
+    return cluster_parse(text, store->path, out);
+}
+
+int store_shape_get(struct store *store, int64_t id, struct moe_shape *out)
+{
+    struct moe_shape shape = { .struct_size = sizeof(shape) };
+    char text[SHAPE_TEXT_BYTES];
+
+    TRY(get_text(store, "SELECT text FROM shape WHERE id=?1", id, text, sizeof(text)));
+    TRY(shape_parse(text, &shape));
+    *out = shape;
+    return OK;
+}
+
+enum { ELSEWHERE_MAX = 4096 };
+
+int store_clusters_elsewhere(struct store *store,
+                             int (*each)(void *self, const struct cluster *cluster), void *self)
+{
+    int64_t *ids = malloc(ELSEWHERE_MAX * sizeof(*ids));
+    struct cluster cluster;
+    sqlite3_stmt *s;
+    int count = 0, rc = ids ? OK : fail(ERR_NOMEM, "%d clusters", ELSEWHERE_MAX);
+
+    if (!rc)
+        rc = records_query(&store->records,
+                           "SELECT id FROM fingerprint WHERE here = 0 ORDER BY id LIMIT 4096", NULL,
+                           0, &s);
+    while (!rc && !(rc = records_step(&store->records, s)))
+        ids[count++] = sqlite3_column_int64(s, 0);
+    rc = rc == UNSUPPORTED ? OK : rc;
+    for (int i = 0; i < count && !rc; i++) {
+        rc = store_cluster_get(store, ids[i], &cluster);
+        if (!rc)
+            rc = each(self, &cluster);
+    }
+    free(ids);
+    return rc;
+}

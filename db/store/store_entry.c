@@ -1,0 +1,304 @@
+/* Entries, the dictionary, and what they were before. */
+#include "store_inside.h"
+
+#include "status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+const char *const entry_tier_words[] = { "local", "verified", "imported", NULL };
+const char *const effort_words[] = { "quick", "normal", "thorough", NULL };
+
+/* All that an entry ever was, whichever version its table is of. */
+static const char *const decisions[] = { "adopted", "likely", "default",  "incumbent", "alone",
+                                         "static",  "tie",    "inferred", "refuted",   NULL };
+static const char *const how_words[] = { "measured", "inferred", NULL };
+static const char *const age_words[] = { "fresh", "stale", NULL };
+
+/* A column that is new here is also a step in schema.c. */
+#define LOCAL(member) ROW_AT(struct entry_row, member)
+#define AT(member) LOCAL(member), .since = 1
+#define TIME .decimals = 3, .most = 1e12
+#define SHARE .decimals = 6, .least = -1e12, .most = 1e12
+static const struct row_field fields[] = {
+    { "id", ROW_INTEGER, LOCAL(id) },
+    { "fingerprint", ROW_INTEGER, LOCAL(cluster) },
+    { "shape", ROW_INTEGER, LOCAL(shape) },
+    { "run", ROW_INTEGER, LOCAL(run) },
+    { "window", ROW_INTEGER, AT(window), .most = UINT32_MAX },
+    { "bucket", ROW_INTEGER, AT(bucket), .most = UINT32_MAX - 1 },
+    { "capacity", ROW_INTEGER, AT(capacity), .most = 1e15 },
+    { "plan", ROW_PLAN, AT(plan) },
+    { "runner_up", ROW_PLAN, AT(runner_up), .optional = true },
+    { "search_winner", ROW_PLAN, AT(search_winner), .optional = true },
+    { "time_us", ROW_REAL, AT(time_us), TIME },
+    { "low_us", ROW_REAL, AT(low_us), TIME },
+    { "high_us", ROW_REAL, AT(high_us), TIME },
+    { "default_us", ROW_REAL, AT(default_us), TIME },
+    { "gain", ROW_REAL, AT(gain), SHARE },
+    { "gain_low", ROW_REAL, AT(gain_low), SHARE },
+    { "gain_high", ROW_REAL, AT(gain_high), SHARE },
+    { "bound", ROW_REAL, AT(bound), SHARE },
+    { "samples", ROW_INTEGER, AT(samples), .most = UINT32_MAX },
+    { "inferred", ROW_BOOL, AT(inferred), .words = how_words },
+    { "stale", ROW_BOOL, AT(stale), .words = age_words },
+    { "effort", ROW_NAME, AT(effort) },
+    { "search", ROW_NAME, AT(search) },
+    { "reason", ROW_NAME, AT(reason) },
+    { "decision", ROW_TEXT, AT(decision), .words = decisions },
+    { "decided_s", ROW_INTEGER, AT(decided_s), .most = 1e12 },
+    { "tier", ROW_ENUM, LOCAL(tier), .words = entry_tier_words },
+    { "throttled", ROW_INTEGER, LOCAL(throttled), .since = 2, .most = UINT32_MAX },
+};
+#undef AT
+const struct row_table entry_table = ROW_TABLE("entry", struct entry_row, fields);
+
+/* After the bucket. */
+const struct row_view entry_in_show[] = {
+    { "capacity" },
+    { "plan" },
+    { "time_us" },
+    { "low_us" },
+    { "high_us" },
+    { "default_us" },
+    { "gain" },
+    { "gain_low" },
+    { "gain_high" },
+    { "bound" },
+    { "search_winner" },
+    { "runner_up" },
+    { "samples" },
+    { "throttled" },
+    { "inferred" },
+    { "stale" },
+    { "decision" },
+    { "reason" },
+    { "search" },
+    { "effort" },
+    { "decided_s", "decided" },
+    { "tier" },
+    { NULL },
+};
+
+/* After the device, the cluster, the layer and the bucket. */
+const struct row_view entry_in_csv[] = {
+    { "plan" },     { "time_us" },   { "low_us" },  { "high_us" },         { "default_us" },
+    { "gain" },     { "bound" },     { "samples" }, { "inferred", "how" }, { "stale", "state" },
+    { "decision" }, { "throttled" }, { NULL },
+};
+
+#define AT(member) ROW_AT(struct history_row, member)
+static const struct row_field history_fields[] = {
+    { "id", ROW_INTEGER, AT(id) },
+    { "fingerprint", ROW_INTEGER, AT(entry.cluster) },
+    { "shape", ROW_INTEGER, AT(entry.shape) },
+    { "run", ROW_INTEGER, AT(entry.run) },
+    { "window", ROW_INTEGER, AT(entry.window) },
+    { "bucket", ROW_INTEGER, AT(entry.bucket) },
+    { "plan", ROW_PLAN, AT(entry.plan), .none = "?" },
+    { "time_us", ROW_REAL, AT(entry.time_us) },
+    { "default_us", ROW_REAL, AT(entry.default_us) },
+    { "gain", ROW_REAL, AT(entry.gain) },
+    { "bound", ROW_REAL, AT(entry.bound) },
+    { "inferred", ROW_BOOL, AT(entry.inferred) },
+    { "decision", ROW_TEXT, AT(entry.decision) },
+    { "decided_s", ROW_INTEGER, AT(entry.decided_s) },
+    { "replaced_s", ROW_INTEGER, AT(replaced_s) },
+    { "why", ROW_TEXT, AT(why) },
+};
+#undef AT
+static const struct row_table history_table =
+    ROW_TABLE("history", struct history_row, history_fields);
+
+const char *const entry_state_words[ENTRY_STATE_COUNT] = { "inferred", "stale", "imported", "tie",
+                                                           "refuted" };
+
+bool entry_is(const struct entry_row *entry, unsigned states)
+{
+    bool refuted = !strcmp(entry->decision, "refuted");
+    unsigned state = (entry->inferred ? ENTRY_INFERRED : 0) | (entry->stale ? ENTRY_STALE : 0) |
+                     (entry->tier == TIER_IMPORTED ? ENTRY_IMPORTED : 0) |
+                     (!strcmp(entry->decision, "tie") ? ENTRY_TIE : 0) |
+                     (refuted ? ENTRY_REFUTED : 0) |
+                     (entry->stale && !refuted ? ENTRY_OUTDATED : 0);
+
+    return state & states;
+}
+
+/* ---- reading */
+
+int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                    uint32_t bucket, struct entry_row *out)
+{
+    const int64_t keys[] = { cluster, shape, window, bucket };
+    const struct row_query query = {
+        &entry_table, NULL, "WHERE fingerprint=?1 AND shape=?2 AND window=?3 AND bucket=?4", keys, 4
+    };
+
+    return row_find(&store->records, &query, out);
+}
+
+/* The one of the same bucket. */
+static int find_known(struct store *store, const struct entry_row *entry, struct entry_row *out)
+{
+    return store_entry_get(store, entry->cluster, entry->shape, entry->window, entry->bucket, out);
+}
+
+int store_entries(struct store *store, int64_t cluster, int64_t shape,
+                  int (*each)(void *self, const struct entry_row *entry), void *self)
+{
+    const int64_t keys[] = { cluster, shape };
+    const struct row_query query = { &entry_table, NULL,
+                                     "WHERE (fingerprint=?1 OR ?1=0) AND (shape=?2 OR ?2=0)"
+                                     " ORDER BY fingerprint, shape, window, bucket",
+                                     keys, 2 };
+    struct row_list list;
+    const struct entry_row *entries;
+    int rc = OK;
+
+    TRY(row_list(&store->records, &query, &list));
+    entries = list.rows;
+    for (size_t i = 0; i < list.count && !rc; i++)
+        rc = each(self, &entries[i]);
+    free(list.rows);
+    return rc;
+}
+
+int store_history(struct store *store, int (*each)(void *self, const struct history_row *row),
+                  void *self)
+{
+    const struct row_query query = { &history_table, .rest = "ORDER BY id DESC" };
+    struct row_list list;
+    const struct history_row *rows;
+    int rc = OK;
+
+    TRY(row_list(&store->records, &query, &list));
+    rows = list.rows;
+    for (size_t i = 0; i < list.count && !rc; i++)
+        rc = each(self, &rows[i]);
+    free(list.rows);
+    return rc;
+}
+
+/* ---- writing */
+
+static int put_history(struct store *store, const struct entry_row *old, const char *why)
+{
+    struct history_row row = { .entry = *old, .replaced_s = time(NULL) };
+
+    snprintf(row.why, sizeof(row.why), "%s", why);
+    TRY(records_next_id(&store->records, history_table.name, &row.id));
+    return row_put(&store->records, &history_table, &row);
+}
+
+/* In the place of one that is there. */
+static int put_entry(struct store *store, const struct entry_row *entry, int64_t id)
+{
+    struct entry_row row = *entry;
+
+    row.id = id;
+    return row_put(&store->records, &entry_table, &row);
+}
+
+int store_entry(struct store *store, const struct entry_row *entry, const char *why)
+{
+    struct entry_row old;
+    int rc;
+
+    TRY(store_standing_end(store, entry->cluster, entry->shape, entry->window));
+    rc = row_put_new(&store->records, &entry_table, entry);
+    if (rc != UNSUPPORTED)
+        return rc;
+    TRY(find_known(store, entry, &old));
+    if (why)
+        TRY(put_history(store, &old, why));
+    return put_entry(store, entry, old.id);
+}
+
+int store_entry_end(struct store *store, const struct entry_row *entry, const char *why)
+{
+    const int64_t range[] = { entry->cluster, entry->shape, entry->window, entry->bucket,
+                              entry->bucket };
+
+    TRY(store_standing_end(store, entry->cluster, entry->shape, entry->window));
+    TRY(put_history(store, entry, why));
+    return records_delete(&store->records, "entry", RECORDS_RANGE, range, 5);
+}
+
+struct expiry {
+    struct store *store;
+    uint32_t window, first, last;
+    const char *why;
+};
+
+static int make_stale(void *self, const struct entry_row *entry)
+{
+    const struct expiry *x = self;
+    struct entry_row stale = *entry;
+
+    if (entry->stale || (x->window && entry->window != x->window) || entry->bucket < x->first ||
+        entry->bucket > x->last)
+        return OK;
+    stale.stale = true;
+    return store_entry(x->store, &stale, x->why);
+}
+
+int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t first, uint32_t last, const char *why)
+{
+    const int64_t range[] = { cluster, shape, window, first, last };
+    struct expiry expiry = { store, window, first, last, why };
+
+    TRY(store_entries(store, cluster, shape, make_stale, &expiry));
+    TRY(records_delete(&store->records, "sample", RECORDS_SAMPLES, range, 5));
+    return records_delete(&store->records, "trial", RECORDS_RANGE, range, 5);
+}
+
+/* ---- merging */
+
+int effort_rank(const char *effort)
+{
+    int rank = 0;
+
+    for (int i = 0; effort_words[i]; i++)
+        if (!strcmp(effort, effort_words[i]))
+            rank = i + 1;
+    return rank;
+}
+
+static int order(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* Above 0: a is the better one.  When everything that counts is equal any fixed order will do, if
+ * it tells apart whatever is exported; sites with an older moetune begin with the plan. */
+static int better(const struct entry_row *a, const struct entry_row *b)
+{
+    int by = order(b->tier, a->tier);
+
+    by = by ? by : order(b->stale, a->stale);
+    by = by ? by : order(effort_rank(a->effort), effort_rank(b->effort));
+    by = by ? by : order(a->decided_s, b->decided_s);
+    by = by ? by : order(a->samples, b->samples);
+    return by ? by : row_order(&entry_table, "plan", a, b);
+}
+
+int store_entry_merge(struct store *store, const struct entry_row *entry, const char *why,
+                      struct entry_row *known, enum merge_outcome *outcome)
+{
+    int rc = row_put_new(&store->records, &entry_table, entry), by;
+
+    *outcome = MERGE_ADDED;
+    if (rc != UNSUPPORTED)
+        return rc;
+    TRY(find_known(store, entry, known));
+    by = better(entry, known);
+    *outcome = by > 0 ? MERGE_REPLACED : (by < 0 ? MERGE_LOST : MERGE_SAME);
+    if (by == 0)
+        return OK;
+    TRY(put_history(store, by > 0 ? known : entry, why));
+    return by > 0 ? put_entry(store, entry, known->id) : OK;
+}

@@ -1,0 +1,79 @@
+/* What tables are worth as a whole. */
+#include "store_inside.h"
+
+#include "status.h"
+
+#include <string.h>
+
+#define LOCAL(member) ROW_AT(struct standing_row, member)
+#define AT(member) LOCAL(member), .since = 3
+#define SHARE .decimals = 6, .least = -1e12, .most = 1e12
+static const struct row_field fields[] = {
+    { "fingerprint", ROW_INTEGER, LOCAL(cluster) },
+    { "shape", ROW_INTEGER, LOCAL(shape) },
+    { "window", ROW_INTEGER, AT(window), .most = UINT32_MAX },
+    { "run", ROW_INTEGER, LOCAL(run) },
+    { "gain", ROW_REAL, AT(gain), SHARE },
+    { "gain_low", ROW_REAL, AT(gain_low), SHARE },
+    { "gain_high", ROW_REAL, AT(gain_high), SHARE },
+    { "static_gain", ROW_REAL, AT(static_gain), SHARE },
+    { "static_gain_low", ROW_REAL, AT(static_gain_low), SHARE },
+    { "static_gain_high", ROW_REAL, AT(static_gain_high), SHARE },
+    { "static_plan", ROW_PLAN, AT(static_plan), .optional = true },
+    { "rounds", ROW_INTEGER, AT(rounds), .most = UINT32_MAX },
+    { "first_round", ROW_INTEGER, LOCAL(first_round) },
+    { "rivals", ROW_TEXT, LOCAL(rivals) },
+    { "decided_s", ROW_INTEGER, AT(decided_s), .most = 1e12 },
+};
+const struct row_table standing_table = ROW_TABLE("standing", struct standing_row, fields);
+
+const struct row_view standing_in_show[] = {
+    { "gain" },        { "gain_low" },        { "gain_high" },
+    { "static_gain" }, { "static_gain_low" }, { "static_gain_high" },
+    { "static_plan" }, { "rounds" },          { NULL },
+};
+
+int store_standing(struct store *store, const struct standing_row *row)
+{
+    return row_put(&store->records, &standing_table, row);
+}
+
+int store_standing_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                       struct standing_row *out)
+{
+    const int64_t keys[] = { cluster, shape, window };
+    const struct row_query query = { &standing_table, NULL,
+                                     "WHERE fingerprint=?1 AND shape=?2 AND window=?3", keys, 3 };
+
+    return row_find(&store->records, &query, out);
+}
+
+/* Looked for first: a deletion is a line of the journal even where it deletes nothing. */
+int store_standing_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window)
+{
+    const int64_t key[] = { cluster, shape, window };
+    struct standing_row known;
+    int rc = store_standing_get(store, cluster, shape, window, &known);
+
+    if (rc || known.run)
+        return rc < 0 ? rc : OK;
+    return records_delete(&store->records, "standing", RECORDS_IMPORTED, key, 3);
+}
+
+/* As of entries: of two of one date some fixed order decides. */
+static bool is_newer(const struct standing_row *a, const struct standing_row *b)
+{
+    return a->decided_s != b->decided_s ? a->decided_s > b->decided_s
+                                        : row_order(&standing_table, "rounds", a, b) > 0;
+}
+
+int store_standing_merge(struct store *store, const struct standing_row *row, bool *placed)
+{
+    struct standing_row known;
+    int rc = store_standing_get(store, row->cluster, row->shape, row->window, &known);
+
+    if (rc < 0)
+        return rc;
+    *placed = rc == UNSUPPORTED || (!known.run && is_newer(row, &known));
+    return *placed ? store_standing(store, row) : OK;
+}
