@@ -37,10 +37,10 @@ struct step_time contrast_entry(const struct layer_facts *layer, const struct en
 /* The interval is that of the gain, as if the plan's own time were certain. */
 struct step_time contrast_default(const struct layer_facts *layer, const struct entry_row *entry)
 {
-    struct moe_plan standard = plan_default();
-    const struct trial_facts *trial = facts_trial(layer, entry->bucket, &standard);
+    struct moe_plan default_plan = plan_default();
+    const struct trial_facts *trial = facts_trial(layer, entry->bucket, &default_plan);
 
-    if (plan_equal(&entry->plan, &standard))
+    if (plan_is_default(&entry->plan))
         return contrast_entry(layer, entry);
     if (!(entry->default_us > 0))
         return trial && trial_usable(trial) ? contrast_trial(trial) : unknown;
@@ -56,12 +56,11 @@ struct step_time contrast_default(const struct layer_facts *layer, const struct 
 static struct step_time known_step(const struct layer_facts *layer, const struct entry_row *entry,
                                    const struct moe_plan *plan)
 {
-    struct moe_plan standard = plan_default();
     const struct trial_facts *trial;
 
     if (plan_equal(plan, &entry->plan))
         return contrast_entry(layer, entry);
-    if (plan_equal(plan, &standard))
+    if (plan_is_default(plan))
         return contrast_default(layer, entry);
     trial = facts_trial(layer, entry->bucket, plan);
     return trial && trial_usable(trial) ? contrast_trial(trial) : unknown;
@@ -128,13 +127,13 @@ static double between(const struct entry_row *entries, const double *ratios, siz
 /* Fills the gaps of one row from the nearest measured buckets on both sides where its ratio to the
  * default plan is known. */
 static void interpolate(const struct layer_facts *layer, struct step_time *row,
-                        const struct step_time *standard, double *log_ratios)
+                        const struct step_time *default_steps, double *log_ratios)
 {
     const struct entry_row *entries = layer->entries;
     size_t n = layer->entry_count, low = n, high = 0;
 
     for (size_t i = 0; i < n; i++)
-        log_ratios[i] = entries[i].inferred ? (double)NAN : log(row[i].us / standard[i].us);
+        log_ratios[i] = entries[i].inferred ? (double)NAN : log(row[i].us / default_steps[i].us);
     for (size_t i = 0; i < n; i++) {
         if (isfinite(log_ratios[i]))
             low = i;
@@ -142,7 +141,7 @@ static void interpolate(const struct layer_facts *layer, struct step_time *row,
             high++;
         if (isfinite(row[i].us) || entries[i].inferred)
             continue;
-        row[i].us = standard[i].us * exp(between(entries, log_ratios, i, low, high, n));
+        row[i].us = default_steps[i].us * exp(between(entries, log_ratios, i, low, high, n));
         row[i].measured = false;
     }
 }
@@ -151,7 +150,7 @@ static int fill_steps(const struct layer_facts *layer)
 {
     struct contrasts *c = layer->contrasts;
     size_t n = layer->entry_count;
-    struct moe_plan standard = plan_default();
+    struct moe_plan default_plan = plan_default();
     double *log_ratios = malloc((n + 1) * sizeof(*log_ratios));
 
     c->steps = malloc((c->plan_count * n + 1) * sizeof(*c->steps));
@@ -163,7 +162,7 @@ static int fill_steps(const struct layer_facts *layer)
         for (size_t j = 0; j < n; j++)
             c->steps[i * n + j] = known_step(layer, &layer->entries[j], &c->plans[i]);
     for (size_t i = 0; i < c->plan_count; i++)
-        interpolate(layer, c->steps + i * n, row_of(layer, &standard), log_ratios);
+        interpolate(layer, c->steps + i * n, row_of(layer, &default_plan), log_ratios);
     free(log_ratios);
     return OK;
 }

@@ -57,6 +57,7 @@ struct lanes lanes_of(const struct layer_facts *layer)
         if (plan_axes[axis].quiet && lanes.count == before)
             continue;
         lanes.axes++;
+        lanes.shown |= 1u << axis;
         if (axis > 0)
             add_lane(&lanes, (struct lane){ -1, (uint32_t)axis }); /* each gap is another */
     }

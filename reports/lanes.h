@@ -13,7 +13,8 @@ struct lanes {
         uint32_t value;
     } at[LANES_MAX];
     int count;
-    int axes; /* the first ones of plan_axes have lanes; a quiet one only where it varies */
+    int axes;       /* so many axes have lanes, a quiet one only where it varies */
+    uint32_t shown; /* which of plan_axes they are, a bit each */
 };
 
 struct lanes lanes_of(const struct layer_facts *layer);

@@ -70,13 +70,6 @@ static void plan_name(const struct moe_plan *plan, char text[PLAN_TEXT_BYTES])
         snprintf(text, PLAN_TEXT_BYTES, "?");
 }
 
-static bool is_default(const struct moe_plan *plan)
-{
-    struct moe_plan standard = plan_default();
-
-    return plan_equal(plan, &standard);
-}
-
 bool series_is_thinned(const struct layer_facts *layer)
 {
     return contrast_measured_buckets(layer) > SERIES_CELLS + SERIES_CELLS / 4;
@@ -101,8 +94,8 @@ void series_winners(struct series *s)
 {
     struct lanes lanes = lanes_of(s->layer);
 
-    for (int axis = 0; axis < lanes.axes; axis++)
-        for (int inferred = 0; inferred < 2; inferred++) {
+    for (int axis = 0; axis < (int)plan_axis_count; axis++)
+        for (int inferred = 0; inferred < 2 && lanes.shown >> axis & 1; inferred++) {
             char name[32];
 
             snprintf(name, sizeof(name), "%s %s", plan_axes[axis].name,
@@ -120,11 +113,12 @@ void series_winners(struct series *s)
 
 /* ---- times of plans */
 
-static void write_entries(struct series *s, bool inferred, bool standard)
+static void write_entries(struct series *s, bool inferred, bool of_default)
 {
     for (size_t i = 0; i < s->layer->entry_count; i++) {
         const struct entry_row *e = &s->layer->entries[i];
-        struct step_time t = standard ? contrast_default(s->layer, e) : contrast_entry(s->layer, e);
+        struct step_time t =
+            of_default ? contrast_default(s->layer, e) : contrast_entry(s->layer, e);
 
         if (e->inferred == inferred && isfinite(t.us) && t.us > 0)
             step_row(s, e->capacity, &t, 1e3);
@@ -137,7 +131,7 @@ static bool told_by_entry(const struct layer_facts *layer, const struct trial_fa
     const struct entry_row *e = facts_entry(layer, trial->row.key.bucket);
 
     return e && !e->inferred &&
-           (plan_equal(&e->plan, &trial->row.key.plan) || is_default(&trial->row.key.plan));
+           (plan_equal(&e->plan, &trial->row.key.plan) || plan_is_default(&trial->row.key.plan));
 }
 
 /* Plans with a colour of their own: the best static ones without the default. */
@@ -152,7 +146,7 @@ static struct coloured coloured_of(const struct layer_facts *layer)
     const struct moe_plan *plan;
 
     for (size_t i = 0; c.count < SERIES_STATICS && (plan = contrast_ranked(layer, i)); i++)
-        if (!is_default(plan))
+        if (!plan_is_default(plan))
             c.plans[c.count++] = *plan;
     return c;
 }
@@ -192,7 +186,7 @@ static void write_statics(struct series *s, bool ratio)
         for (size_t i = 0; i < s->layer->trial_count; i++) {
             const struct trial_facts *t = &s->layer->trials[i];
 
-            if (trial_usable(t) && !is_default(&t->row.key.plan) &&
+            if (trial_usable(t) && !plan_is_default(&t->row.key.plan) &&
                 colour_of(&coloured, &t->row.key.plan) == colour && !told_by_entry(s->layer, t))
                 write_trial(s, t, ratio);
         }
@@ -217,7 +211,7 @@ void series_ratios(struct series *s)
         const struct entry_row *e = &s->layer->entries[i];
         struct step_time t = contrast_default(s->layer, e);
 
-        if (!e->inferred && !is_default(&e->plan) && isfinite(t.us) && e->time_us > 0)
+        if (!e->inferred && !plan_is_default(&e->plan) && isfinite(t.us) && e->time_us > 0)
             step_row(s, e->capacity, &t, e->time_us);
     }
     write_statics(s, true);
@@ -297,18 +291,18 @@ void series_traffic(struct series *s)
 /* The trial of the table's plan, or of the default, in a measured bucket where both halves were
  * timed alone. */
 static const struct trial_facts *halves(const struct layer_facts *layer, const struct entry_row *e,
-                                        bool standard)
+                                        bool of_default)
 {
-    struct moe_plan plan = standard ? plan_default() : e->plan;
+    struct moe_plan plan = of_default ? plan_default() : e->plan;
     const struct trial_facts *t = e->inferred ? NULL : facts_trial(layer, e->bucket, &plan);
 
     return t && t->row.compute_ns > 0 && t->row.comm_ns > 0 ? t : NULL;
 }
 
-static void where_row(struct series *s, const struct entry_row *e, bool standard)
+static void where_row(struct series *s, const struct entry_row *e, bool of_default)
 {
-    const struct trial_facts *t = halves(s->layer, e, standard);
-    double us = standard ? contrast_default(s->layer, e).us : e->time_us;
+    const struct trial_facts *t = halves(s->layer, e, of_default);
+    double us = of_default ? contrast_default(s->layer, e).us : e->time_us;
 
     if (!t)
         return;
@@ -325,10 +319,10 @@ static void where_row(struct series *s, const struct entry_row *e, bool standard
 
 void series_where(struct series *s)
 {
-    for (int standard = 0; standard < 2; standard++) {
-        begin_block(s, standard ? "default plan" : "table's plan");
+    for (int of_default = 0; of_default < 2; of_default++) {
+        begin_block(s, of_default ? "default plan" : "table's plan");
         for (size_t i = 0; i < s->layer->entry_count; i++)
-            where_row(s, &s->layer->entries[i], standard == 1);
+            where_row(s, &s->layer->entries[i], of_default == 1);
     }
 }
 

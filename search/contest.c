@@ -65,7 +65,7 @@ void contest_open(struct contest *contest, const struct contest_settings *settin
     memset(contest, 0, sizeof(*contest));
     contest->settings = completed(*settings);
     contest->count = count;
-    contest->standard = default_index < 0 ? -1 : default_index;
+    contest->default_index = default_index < 0 ? -1 : default_index;
     contest->incumbent = incumbent_index < 0 ? -1 : incumbent_index;
     memcpy(contest->plans, plans, (size_t)count * sizeof(*plans));
     plan_looks(contest);
@@ -148,46 +148,49 @@ static int present(const struct contest *c, int index)
 }
 
 /* Whether the default beats the incumbent; -1 stands for one that is not there. */
-static enum outcome default_over_incumbent(const struct contest *c, int standard, int incumbent)
+static enum outcome default_over_incumbent(const struct contest *c, int default_index,
+                                           int incumbent)
 {
     if (incumbent < 0)
         return BEATS;
-    if (standard < 0 || standard == incumbent)
+    if (default_index < 0 || default_index == incumbent)
         return FAILS;
-    return outcome_of(c, standard, incumbent);
+    return outcome_of(c, default_index, incumbent);
 }
 
 /* What is published if the winner is not: the incumbent stays unless the default beats it. */
-static struct ruling rule_among_old(const struct contest *c, int standard, int incumbent)
+static struct ruling rule_among_old(const struct contest *c, int default_index, int incumbent)
 {
-    enum outcome back = default_over_incumbent(c, standard, incumbent);
-    int stays = back == BEATS ? standard : incumbent;
+    enum outcome back = default_over_incumbent(c, default_index, incumbent);
+    int stays = back == BEATS ? default_index : incumbent;
 
     return (struct ruling){ .adopted = stays,
-                            .decision = stays == standard ? CONTEST_DEFAULT : CONTEST_INCUMBENT,
+                            .decision =
+                                stays == default_index ? CONTEST_DEFAULT : CONTEST_INCUMBENT,
                             .done = back != OPEN };
 }
 
 static struct ruling rule(const struct contest *c)
 {
-    int winner = present(c, 0), standard = present(c, c->standard);
+    int winner = present(c, 0), default_index = present(c, c->default_index);
     int incumbent = present(c, c->incumbent);
-    struct ruling old = rule_among_old(c, standard, incumbent);
+    struct ruling old = rule_among_old(c, default_index, incumbent);
     enum outcome over_default = BEATS, over_incumbent = BEATS;
 
     if (winner < 0) {
         old.done = true; /* the caller has to find another winner */
         return old;
     }
-    if (standard >= 0 && standard != winner)
-        over_default = outcome_of(c, winner, standard);
+    if (default_index >= 0 && default_index != winner)
+        over_default = outcome_of(c, winner, default_index);
     if (incumbent >= 0 && incumbent != winner)
         over_incumbent = outcome_of(c, winner, incumbent);
     if (over_default == FAILS || over_incumbent == FAILS)
         return old;
     if (over_default == BEATS && over_incumbent == BEATS)
         return (struct ruling){ .adopted = winner,
-                                .decision = winner == standard ? CONTEST_DEFAULT : CONTEST_ADOPTED,
+                                .decision =
+                                    winner == default_index ? CONTEST_DEFAULT : CONTEST_ADOPTED,
                                 .done = true };
     return (struct ruling){ .adopted = old.adopted, .decision = CONTEST_TIE };
 }
@@ -245,7 +248,7 @@ static void add_times(const struct contest *c, struct contest_verdict *v)
 /* The gain of a plan over the default; NAN without samples of both. */
 static struct contest_gain gain_of(const struct contest *c, int index)
 {
-    struct interval ratio = ratio_of(c, index, c->standard);
+    struct interval ratio = ratio_of(c, index, c->default_index);
 
     return (struct contest_gain){ 1 - ratio.middle, 1 - ratio.high, 1 - ratio.low };
 }
@@ -255,10 +258,10 @@ static void add_gain(const struct contest *c, struct contest_verdict *v)
     int64_t ns[CONTEST_ROUNDS_MAX];
     struct contest_gain gain;
 
-    if (c->standard < 0 || !c->told[c->standard])
+    if (c->default_index < 0 || !c->told[c->default_index])
         return;
-    memcpy(ns, c->ns[c->standard], sizeof(ns));
-    v->default_ns = (double)spread_of(ns, c->told[c->standard]).median_ns;
+    memcpy(ns, c->ns[c->default_index], sizeof(ns));
+    v->default_ns = (double)spread_of(ns, c->told[c->default_index]).median_ns;
     gain = gain_of(c, v->adopted);
     v->gain = gain.gain;
     v->gain_low = gain.low;

@@ -42,7 +42,7 @@ extern const char *const contest_decision_words[];
 struct contest {
     struct contest_settings settings;
     struct moe_plan plans[CONTEST_PLANS_MAX];
-    int count, standard, incumbent; /* standard: the default plan's index; -1 = none */
+    int count, default_index, incumbent; /* default_index: -1 = none */
     bool dropped[CONTEST_PLANS_MAX];
     uint16_t told[CONTEST_PLANS_MAX];
     uint16_t wins_needed[CONTEST_ROUNDS_MAX + 1]; /* [n]: of n rounds; n + 1 = cannot be shown */

@@ -31,20 +31,20 @@ void decision_open(struct decision *d, const struct decision_setup *setup)
 /* ---- the rule */
 
 /* The default plan's arm, if it can run here. */
-static int standard_of(const struct decision *d)
+static int default_arm_of(const struct decision *d)
 {
-    int standard = d->setup.standard;
+    int default_arm = d->setup.default_arm;
 
-    return standard >= 0 && d->setup.search->usable[standard] ? standard : -1;
+    return default_arm >= 0 && d->setup.search->usable[default_arm] ? default_arm : -1;
 }
 
 static double harm_of(const struct decision *d, int arm)
 {
-    int standard = standard_of(d);
+    int default_arm = default_arm_of(d);
 
-    return standard < 0 || arm == standard
+    return default_arm < 0 || arm == default_arm
                ? 0
-               : search_chance_slower(d->setup.search, arm, standard, harmless);
+               : search_chance_slower(d->setup.search, arm, default_arm, harmless);
 }
 
 static bool is_safe(const struct decision *d, int arm)
@@ -56,7 +56,7 @@ static bool is_safe(const struct decision *d, int arm)
 static int best_safe(const struct decision *d)
 {
     const struct search *s = d->setup.search;
-    int best = standard_of(d);
+    int best = default_arm_of(d);
 
     for (int i = 0; i < (int)s->setup.arm_count; i++) {
         double above;
@@ -73,9 +73,10 @@ static int best_safe(const struct decision *d)
 /* Whether an arm is so near the default that choosing it gains nothing. */
 static bool is_no_better(const struct decision *d, int arm)
 {
-    int standard = standard_of(d);
+    int default_arm = default_arm_of(d);
 
-    return standard >= 0 && search_compare(d->setup.search, arm, standard).mean > log1p(-no_better);
+    return default_arm >= 0 &&
+           search_compare(d->setup.search, arm, default_arm).mean > log1p(-no_better);
 }
 
 /* The search's winner, unless it may do harm. */
@@ -85,7 +86,7 @@ static int published(const struct decision *d, const struct search_result *found
     int best = is_safe(d, found->winner) ? found->winner : best_safe(d);
 
     if (is_no_better(d, best))
-        best = standard_of(d);
+        best = default_arm_of(d);
     if (incumbent < 0 || incumbent == best || !d->setup.search->usable[incumbent] ||
         !is_safe(d, incumbent))
         return best;
@@ -105,7 +106,7 @@ static bool is_new(const struct decision *d, int arm)
 int decision_next(struct decision *d, enum decision_purpose *purpose)
 {
     struct search *s = d->setup.search;
-    int next = search_next(s), winner, standard = standard_of(d);
+    int next = search_next(s), winner, default_arm = default_arm_of(d);
 
     *purpose = DECISION_SEARCH;
     if (next != SEARCH_DONE)
@@ -118,11 +119,11 @@ int decision_next(struct decision *d, enum decision_purpose *purpose)
         return d->setup.incumbent;
     if (is_new(d, winner))
         return winner;
-    if (standard < 0 || is_new(d, standard))
-        return standard < 0 ? DECISION_DONE : standard;
+    if (default_arm < 0 || is_new(d, default_arm))
+        return default_arm < 0 ? DECISION_DONE : default_arm;
     if (is_safe(d, winner))
         return DECISION_DONE;
-    return s->count[winner] <= s->count[standard] ? winner : standard;
+    return s->count[winner] <= s->count[default_arm] ? winner : default_arm;
 }
 
 void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, int64_t ns)
@@ -158,31 +159,31 @@ static const double two_sided = 1.96;
 
 static void add_gain(const struct decision *d, struct decision_result *r)
 {
-    int standard = standard_of(d);
+    int default_arm = default_arm_of(d);
     struct normal over;
 
     r->default_ns = r->gain = r->gain_low = r->gain_high = NAN;
-    if (standard < 0)
+    if (default_arm < 0)
         return;
-    over = search_compare(d->setup.search, r->arm, standard);
-    r->default_ns = exp(search_level(d->setup.search, standard).mean);
+    over = search_compare(d->setup.search, r->arm, default_arm);
+    r->default_ns = exp(search_level(d->setup.search, default_arm).mean);
     r->gain = 1 - exp(over.mean);
     r->gain_low = 1 - exp(over.mean + two_sided * over.sd);
     r->gain_high = 1 - exp(over.mean - two_sided * over.sd);
-    r->samples += standard == r->arm ? 0 : d->setup.search->count[standard];
+    r->samples += default_arm == r->arm ? 0 : d->setup.search->count[default_arm];
 }
 
 static enum decision_word word_of(const struct decision *d, const struct decision_result *r)
 {
-    int standard = standard_of(d);
+    int default_arm = default_arm_of(d);
 
-    if (standard < 0)
+    if (default_arm < 0)
         return DECISION_ALONE;
-    if (r->arm == standard)
+    if (r->arm == default_arm)
         return DECISION_DEFAULT;
     if (r->arm == d->setup.incumbent && r->arm != r->found.winner)
         return DECISION_INCUMBENT;
-    return search_chance_slower(d->setup.search, r->arm, standard, 0) <= d->setup.harm
+    return search_chance_slower(d->setup.search, r->arm, default_arm, 0) <= d->setup.harm
                ? DECISION_ADOPTED
                : DECISION_LIKELY;
 }

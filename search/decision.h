@@ -30,7 +30,7 @@ struct decision_setup {
     struct search *search; /* borrowed; nobody else may visit until the decision is made */
     uint64_t capacity;
     const bool *usable; /* by arm; NULL = all are; not kept */
-    int standard;       /* the default plan's arm, or -1 */
+    int default_arm;    /* the default plan's arm, or -1 */
     int incumbent;      /* the arm in force, or -1 */
     bool alone;         /* what other capacities say does not count: they may be out of date */
     double harm;        /* the greatest chance to be slower than the default; 0 = 0.01 */

@@ -424,7 +424,7 @@ static void open_contest(struct rounds_contest *c, const struct rounds_setup *s,
 
     c->weight = b->weight;
     enter(c, b, ROLE_TABLE, b->table);
-    enter(c, b, ROLE_DEFAULT, s->standard);
+    enter(c, b, ROLE_DEFAULT, s->default_arm);
     for (int i = 0; i < s->static_count; i++)
         enter(c, b, ROLE_STATIC + i, s->statics[i]);
 }

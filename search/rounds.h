@@ -36,7 +36,7 @@ struct rounds_bucket {
 struct rounds_setup {
     const struct rounds_bucket *buckets; /* in the order of capacities; not kept */
     int bucket_count;
-    int standard;                    /* the default plan's arm, or -1 */
+    int default_arm;                 /* the default plan's arm, or -1 */
     const int *statics;              /* arms that might do for every bucket; not kept */
     int static_count;                /* at most ROUNDS_STATICS_MAX */
     uint32_t cycles_min, cycles_max; /* 0 = 4 and 30; none is begun that must stay incomplete */

@@ -106,13 +106,12 @@ static bool ahead(const struct tally *tally, int a, int b)
 
 static int stand_in(const struct search *search)
 {
-    struct moe_plan standard = plan_default();
     int first = -1;
 
     for (int i = (int)search->setup.arm_count - 1; i >= 0; i--) {
         if (!search->usable[i])
             continue;
-        if (plan_equal(&search->setup.arms[i], &standard))
+        if (plan_is_default(&search->setup.arms[i]))
             return i;
         first = i;
     }

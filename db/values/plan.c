@@ -81,6 +81,14 @@ struct moe_plan plan_default(void)
     return plan;
 }
 
+bool plan_is_default(const struct moe_plan *plan)
+{
+    for (size_t i = 0; i < plan_axis_count; i++)
+        if (plan_value(plan, i) != plan_axes[i].fallback)
+            return false;
+    return true;
+}
+
 bool plan_equal(const struct moe_plan *a, const struct moe_plan *b)
 {
     return plan_order(a, b) == 0;

@@ -53,6 +53,8 @@ extern const char *const plan_source_words[];
 /* r=1 d=1 a=linear: what a trainer runs today without a tuner. */
 struct moe_plan plan_default(void);
 
+bool plan_is_default(const struct moe_plan *plan);
+
 /* Equal on every axis; where they came from does not count. */
 bool plan_equal(const struct moe_plan *a, const struct moe_plan *b);
 

@@ -77,12 +77,12 @@ static int choose_default(struct policy *p, const struct policy_kind *kind, uint
 {
     (void)kind;
     (void)capacity;
-    return p->m->standard;
+    return p->m->default_arm;
 }
 
 static int best_mean(const struct policy *p, uint32_t bucket)
 {
-    int best = p->m->standard;
+    int best = p->m->default_arm;
     double least = INFINITY;
 
     for (int arm = 0; arm < (int)p->m->arm_count; arm++)
@@ -188,7 +188,7 @@ static struct outcome train(const struct modelled *m, const struct policy_kind *
     struct policy *p = calloc(1, sizeof(*p));
     struct noise noise = noise_make(seed, 0.05, 0.01, false);
     struct outcome out = { .above_default = -1 };
-    double mine = 0, best = 0, standard = 0;
+    double mine = 0, best = 0, by_default = 0;
     int mark = 0;
 
     if (!p)
@@ -202,8 +202,8 @@ static struct outcome train(const struct modelled *m, const struct policy_kind *
         kind->learn(p, capacity, arm, (double)noise_sample(&noise, ns));
         mine += ns;
         best += least_ns(m, capacity);
-        standard += modelled_ns(m, capacity, m->standard);
-        out.above_default = fmax(out.above_default, mine / standard - 1);
+        by_default += modelled_ns(m, capacity, m->default_arm);
+        out.above_default = fmax(out.above_default, mine / by_default - 1);
         while (mark < MARKS && step + 1 == marks[mark])
             out.regret[mark++] = mine / best - 1;
     }

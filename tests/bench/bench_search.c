@@ -58,11 +58,11 @@ static struct search *open_search(const struct surface *surface, const struct en
 
 static void favour_default(struct bucket *b, double by)
 {
-    int standard = default_arm(b);
+    int of_default = default_arm(b);
 
-    if (!b->usable[standard] || b->ns[standard] <= b->best_ns)
+    if (!b->usable[of_default] || b->ns[of_default] <= b->best_ns)
         return;
-    b->ns[standard] = b->best_ns = (1 - by) * b->best_ns;
+    b->ns[of_default] = b->best_ns = (1 - by) * b->best_ns;
 }
 
 static double walk(double capacity, uint64_t key, uint64_t step)

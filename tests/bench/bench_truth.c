@@ -36,7 +36,7 @@ struct subject {
     size_t count;
     struct moe_plan plans[ROUNDS_PLANS];
     size_t plan_count;
-    int standard; /* the default's number */
+    int default_arm; /* the default's number */
     double tuning_steps;
 };
 
@@ -93,13 +93,13 @@ static int number_of(const struct subject *s, const struct moe_plan *plan)
 
 static int list_plans(struct subject *s)
 {
-    struct moe_plan standard = plan_default();
+    struct moe_plan default_plan = plan_default();
 
     s->plan_count = plan_list(&s->shape, s->plans, ROUNDS_PLANS);
     if (s->plan_count > ROUNDS_PLANS)
         return fail(ERR_ARGUMENT, "%zu plans are legal, %d can be timed", s->plan_count,
                     ROUNDS_PLANS);
-    s->standard = number_of(s, &standard);
+    s->default_arm = number_of(s, &default_plan);
     for (size_t b = 0; b < s->count; b++)
         if (number_of(s, &s->entries[b].plan) < 0)
             return fail(ERR_ARGUMENT, "bucket %u: its plan is none of those that are legal",
@@ -246,7 +246,7 @@ static bool claims_something(const struct measuring *m, size_t bucket)
 {
     const struct entry_row *e = &m->subject.entries[bucket];
 
-    return isfinite(e->gain) && number_of(&m->subject, &e->plan) != m->subject.standard;
+    return isfinite(e->gain) && number_of(&m->subject, &e->plan) != m->subject.default_arm;
 }
 
 static bool holds(const struct interval *interval, double value)
@@ -361,7 +361,7 @@ static int report(const struct measuring *m)
 
     for (size_t b = 0; b < m->subject.count; b++)
         table[b] = number_of(&m->subject, &m->subject.entries[b].plan);
-    TRY(paired_rounds_estimate(&m->rounds, table, m->subject.standard, m->options.seed, &e));
+    TRY(paired_rounds_estimate(&m->rounds, table, m->subject.default_arm, m->options.seed, &e));
     o = outcome_of(m, &e);
     print_outcome(m, &e, &o);
     return m->options.out ? outcome_write(m->options.out, &o) : OK;

@@ -172,7 +172,8 @@ enum {
 };
 
 struct rivals {
-    struct choice table, standard, fixed[HALVES], best[HALVES]; /* by the half that judges them */
+    struct choice table, default_plan, fixed[HALVES],
+        best[HALVES]; /* by the half that judges them */
 };
 
 static double log_ratio(const struct paired_rounds *r, const struct draw *d, const struct choice *a,
@@ -187,7 +188,7 @@ static void judge(const struct paired_rounds *r, const struct draw *d, const str
 {
     const struct choice *best = &rivals->best[half];
 
-    figures[OVER_DEFAULT] += log_ratio(r, d, &rivals->table, &rivals->standard);
+    figures[OVER_DEFAULT] += log_ratio(r, d, &rivals->table, &rivals->default_plan);
     figures[OVER_STATIC] += log_ratio(r, d, &rivals->table, &rivals->fixed[half]);
     figures[OVER_BEST] += log_ratio(r, d, &rivals->table, best);
     for (size_t b = 0; b < r->buckets; b++) {
@@ -195,7 +196,7 @@ static void judge(const struct paired_rounds *r, const struct draw *d, const str
 
         figures[BUCKET_REGRET + b] += (own - deviation_at(r, d, b, best->plan[b])) / HALVES;
         figures[BUCKET_GAIN + b] +=
-            (own - deviation_at(r, d, b, rivals->standard.plan[b])) / HALVES;
+            (own - deviation_at(r, d, b, rivals->default_plan.plan[b])) / HALVES;
     }
 }
 
@@ -251,9 +252,9 @@ static void draw_again(const struct draw *from, uint64_t seed, uint64_t index, s
 
 /* The rivals that one half chooses are judged by the other. */
 static struct rivals choose(const struct paired_rounds *r, const struct draw *all, const int *table,
-                            int standard)
+                            int default_plan)
 {
-    struct rivals rivals = { .standard = same_everywhere(standard) };
+    struct rivals rivals = { .default_plan = same_everywhere(default_plan) };
 
     memcpy(rivals.table.plan, table, r->buckets * sizeof(*table));
     for (int half = 0; half < HALVES; half++) {
@@ -336,7 +337,7 @@ static void fill(const double *figures, struct bootstrap *boot, size_t buckets,
     memcpy(out->bucket_gain, of + BUCKET_GAIN, buckets * sizeof(*of));
 }
 
-int paired_rounds_estimate(const struct paired_rounds *r, const int *table, int standard,
+int paired_rounds_estimate(const struct paired_rounds *r, const int *table, int default_plan,
                            uint64_t seed, struct estimate *out)
 {
     struct bootstrap *boot = NULL;
@@ -346,7 +347,7 @@ int paired_rounds_estimate(const struct paired_rounds *r, const int *table, int 
     assert(r->count >= HALVES * ROUNDS_IN_VISIT);
     TRY(bootstrap_make(r->count, &boot));
     draw_all(r, boot->all);
-    rivals = choose(r, boot->all, table, standard);
+    rivals = choose(r, boot->all, table, default_plan);
     compute(r, boot->all, &rivals, figures);
     resample(r, &rivals, seed, boot);
     fill(figures, boot, r->buckets, out);

@@ -45,9 +45,9 @@ struct estimate {
     int static_plan[2];                            /* as each half chose */
 };
 
-/* table[bucket] and `standard` are plans.  Needs two visits at least.  The rivals are not chosen
- * anew in the bootstrap: rounds drawn twice would choose worse than rounds do. */
-int paired_rounds_estimate(const struct paired_rounds *rounds, const int *table, int standard,
+/* table[bucket] and `default_plan` are plans.  Needs two visits at least.  The rivals are not
+ * chosen anew in the bootstrap: rounds drawn twice would choose worse than rounds do. */
+int paired_rounds_estimate(const struct paired_rounds *rounds, const int *table, int default_plan,
                            uint64_t seed, struct estimate *out);
 
 #endif

@@ -35,7 +35,7 @@ static int measure(struct modelled *m, struct crew *crew)
 int modelled_open(const char *cluster_file, const struct moe_shape *shape, uint32_t first,
                   uint32_t step, uint32_t count, struct modelled *out)
 {
-    struct moe_plan standard = plan_default();
+    struct moe_plan default_plan = plan_default();
     struct cluster cluster;
     struct crew *crew = NULL;
     int rc;
@@ -47,7 +47,7 @@ int modelled_open(const char *cluster_file, const struct moe_shape *shape, uint3
     out->shape.ranks_per_node = cluster.ranks_per_node;
     TRY(arms_list(&out->shape, &(struct arms_setup){ .axes = "r,d,a" }, out->arms,
                   &out->arm_count));
-    out->standard = arms_find(out->arms, out->arm_count, &standard);
+    out->default_arm = arms_find(out->arms, out->arm_count, &default_plan);
     out->ns = calloc(count * out->arm_count, sizeof(*out->ns));
     if (!out->ns)
         return fail(ERR_NOMEM, "modelled times");

@@ -9,7 +9,7 @@ struct modelled {
     struct moe_shape shape;
     struct moe_plan arms[SEARCH_ARMS_MAX];
     size_t arm_count;
-    int standard;
+    int default_arm;
     uint32_t first, step, count; /* capacities: first, first + step, ... */
     double *ns;                  /* by capacity and arm */
 };

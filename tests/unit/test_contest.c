@@ -19,14 +19,15 @@ struct contest_world {
     int fails; /* contestant that fails when sampled, or -1 */
 };
 
-static struct contest contest_hold(const struct contest_settings *settings, int count, int standard,
-                                   int incumbent, const struct contest_world *world)
+static struct contest contest_hold(const struct contest_settings *settings, int count,
+                                   int default_index, int incumbent,
+                                   const struct contest_world *world)
 {
     struct contest c;
     struct noise noise = noise_make(settings->seed, world->sigma, 0.02, world->drifts);
     int i;
 
-    contest_open(&c, settings, three_plans, count, standard, incumbent);
+    contest_open(&c, settings, three_plans, count, default_index, incumbent);
     while ((i = contest_next(&c)) != CONTEST_DONE) {
         CHECK(contest_next(&c) == i && i != (c.dropped[i] ? i : -1));
         if (i == world->fails)
@@ -38,10 +39,10 @@ static struct contest contest_hold(const struct contest_settings *settings, int 
 }
 
 static struct contest_verdict contest_run(const struct contest_settings *settings, int count,
-                                          int standard, int incumbent,
+                                          int default_index, int incumbent,
                                           const struct contest_world *world)
 {
-    struct contest c = contest_hold(settings, count, standard, incumbent, world);
+    struct contest c = contest_hold(settings, count, default_index, incumbent, world);
 
     return contest_verdict(&c);
 }

@@ -58,7 +58,7 @@ static int arm_of(const struct bench *b, const char *text)
     return -1;
 }
 
-static int standard_of(const struct bench *b)
+static int default_arm_of(const struct bench *b)
 {
     return arm_of(b, "r=1 d=1 a=linear");
 }
@@ -66,7 +66,7 @@ static int standard_of(const struct bench *b)
 static struct decision_setup setup_of(const struct bench *b)
 {
     return (struct decision_setup){
-        .search = b->search, .capacity = 255, .standard = standard_of(b), .incumbent = -1
+        .search = b->search, .capacity = 255, .default_arm = default_arm_of(b), .incumbent = -1
     };
 }
 
@@ -124,7 +124,7 @@ static void a_plan_that_is_clearly_faster_is_adopted(void)
 
         for (size_t arm = 0; arm < b.count; arm++)
             b.ns[arm] = 1e6 * (1 + 0.1 * b.arms[arm].d);
-        b.ns[standard_of(&b)] = 1e6;
+        b.ns[default_arm_of(&b)] = 1e6;
         b.ns[best] = 0.75e6;
         r = decide(&b, &setup);
         CHECK(r.arm == best && r.word == DECISION_ADOPTED);
@@ -141,9 +141,9 @@ static void where_nothing_is_faster_the_default_is_published(void)
     struct decision_setup setup = setup_of(&b);
     struct decision_result r;
 
-    b.ns[standard_of(&b)] = 1e6;
+    b.ns[default_arm_of(&b)] = 1e6;
     r = decide(&b, &setup);
-    CHECK(r.arm == standard_of(&b) && r.word == DECISION_DEFAULT);
+    CHECK(r.arm == default_arm_of(&b) && r.word == DECISION_DEFAULT);
     CHECK(r.gain == 0 && r.gain_low == 0 && r.gain_high == 0 && r.harm == 0);
     search_close(b.search);
 }
@@ -161,7 +161,7 @@ static uint32_t harmed(const char *strategy, uint32_t repeats, double sigma, uin
 
         for (size_t i = 0; i < b.count; i++)
             b.ns[i] = 1e6 * (1 + 0.08 * uniform_draw(seed, i));
-        b.ns[standard_of(&b)] = 1e6;
+        b.ns[default_arm_of(&b)] = 1e6;
         r = decide(&b, &setup);
         harmed += b.ns[r.arm] > 1.01e6;
         CHECK(r.harm <= 0.01);
@@ -243,13 +243,13 @@ static void a_winner_that_the_default_beats_is_never_published(void)
     search_close(b.search);
     CHECK(search_open(&obstinate, &setup, &b.search) == OK);
     s.search = b.search;
-    s.standard = 0;
+    s.default_arm = 0;
     s.patience = 12;
     r = decide(&b, &s);
     CHECK(r.arm == 0 && r.word == DECISION_DEFAULT && r.found.winner == 2);
     CHECK(b.search->samples == 1 + 12); /* patience, not for ever */
     /* Of those that are safe the fastest, which need not be the default. */
-    s.standard = 1;
+    s.default_arm = 1;
     r = decide(&b, &s);
     CHECK(r.arm == 1 && r.found.winner == 2);
     search_close(b.search);
@@ -265,7 +265,7 @@ static void the_plan_in_force_stays_unless_it_is_beaten_by_the_margin(void)
         struct decision_result r;
         int best = arm_of(&b, "r=2 d=2 a=linear"), held = arm_of(&b, "r=2 d=1 a=linear");
 
-        b.ns[standard_of(&b)] = 1e6;
+        b.ns[default_arm_of(&b)] = 1e6;
         b.ns[held] = 0.8e6;
         b.ns[best] = 0.76e6;
         setup.incumbent = held;
@@ -285,10 +285,10 @@ static void a_plan_in_force_that_does_harm_goes(void)
     struct bench b = bench_open("guided", 0, 5, 0.02);
     struct decision_setup setup = setup_of(&b);
 
-    b.ns[standard_of(&b)] = 1e6;
+    b.ns[default_arm_of(&b)] = 1e6;
     setup.incumbent = arm_of(&b, "r=2 d=1 a=linear"); /* 20 % slower */
     setup.margin = 0.5;
-    CHECK(decide(&b, &setup).arm == standard_of(&b));
+    CHECK(decide(&b, &setup).arm == default_arm_of(&b));
     search_close(b.search);
 }
 
@@ -302,7 +302,7 @@ static void what_is_published_has_been_sampled(void)
         setup.incumbent = (int)random_below(seed, 0, (uint32_t)b.count);
         setup.margin = 0.3;
         r = decide(&b, &setup);
-        CHECK(b.search->count[r.arm] && b.search->count[standard_of(&b)]);
+        CHECK(b.search->count[r.arm] && b.search->count[default_arm_of(&b)]);
         search_close(b.search);
     }
 }
@@ -318,13 +318,13 @@ static void without_a_default_the_best_plan_stands_alone(void)
     struct decision_result r;
 
     memset(usable, true, sizeof(usable));
-    usable[standard_of(&b)] = false;
+    usable[default_arm_of(&b)] = false;
     setup.usable = usable;
     b.ns[best] = 0.8e6;
     r = decide(&b, &setup);
     CHECK(r.arm == best && r.word == DECISION_ALONE);
     CHECK(isnan(r.default_ns) && isnan(r.gain) && isnan(r.gain_low) && r.harm == 0);
-    setup.standard = -1;
+    setup.default_arm = -1;
     setup.usable = NULL;
     CHECK(decide(&b, &setup).word == DECISION_ALONE);
     search_close(b.search);
@@ -337,13 +337,13 @@ static void what_fails_is_neither_asked_for_again_nor_published(void)
     struct decision_result r;
     int best = arm_of(&b, "r=2 d=2 a=linear"), second = arm_of(&b, "r=2 d=1 a=linear");
 
-    b.ns[standard_of(&b)] = 1e6;
+    b.ns[default_arm_of(&b)] = 1e6;
     b.ns[best] = 0.7e6;
     b.ns[second] = 0.8e6;
     b.fails = best;
     r = decide(&b, &setup);
     CHECK(r.arm == second && r.word == DECISION_ADOPTED);
-    b.fails = standard_of(&b);
+    b.fails = default_arm_of(&b);
     r = decide(&b, &setup);
     CHECK(r.arm == best && r.word == DECISION_ALONE);
     search_close(b.search);
@@ -375,7 +375,7 @@ static void who_is_cut_off_publishes_nothing_that_may_do_harm(void)
     struct decision_result r;
     struct decision d;
 
-    b.ns[standard_of(&b)] = 1e6;
+    b.ns[default_arm_of(&b)] = 1e6;
     decision_open(&d, &setup);
     run(&b, &d, 3, NULL);
     search_cut(b.search);
@@ -391,14 +391,14 @@ static void alone_a_bucket_is_decided_by_its_own_samples(void)
     int before = arm_of(&b, "r=2 d=2 a=linear"), now = arm_of(&b, "r=2 d=1 a=linear");
     bool usable[SEARCH_ARMS_MAX] = { false };
 
-    b.ns[standard_of(&b)] = 1e6;
+    b.ns[default_arm_of(&b)] = 1e6;
     b.ns[before] = 0.7e6;
     CHECK(decide(&b, &setup).arm == before);
     b.ns[before] = 1.3e6; /* the machine changes */
     b.ns[now] = 0.8e6;
     setup.capacity = 383;
     setup.alone = true;
-    usable[standard_of(&b)] = usable[before] = usable[now] = true;
+    usable[default_arm_of(&b)] = usable[before] = usable[now] = true;
     setup.usable = usable;
     CHECK(decide(&b, &setup).arm == now);
     search_close(b.search);
@@ -413,12 +413,12 @@ static void samples_that_nobody_asked_for_count(void)
     struct decision d;
     int best = arm_of(&b, "r=2 d=2 a=linear");
 
-    b.ns[standard_of(&b)] = 1e6;
+    b.ns[default_arm_of(&b)] = 1e6;
     b.ns[best] = 0.8e6;
     decision_open(&d, &setup);
     for (int i = 0; i < 200; i++)
         for (int arm = 0; arm < (int)b.count; arm++)
-            if (i < 4 || arm == best || arm == standard_of(&b))
+            if (i < 4 || arm == best || arm == default_arm_of(&b))
                 decision_recall(&d, DECISION_OTHER, arm, noise_sample(&b.noise, b.ns[arm]));
     CHECK(decision_next(&d, &purpose) == DECISION_DONE); /* there is nothing left to ask */
     CHECK(decision_result(&d, &r) && r.arm == best && r.word == DECISION_ADOPTED);

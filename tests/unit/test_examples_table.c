@@ -69,8 +69,9 @@ static int stub_next(struct search *search)
     return SEARCH_DONE;
 }
 
-static void stub_tell(struct search *search, int arm, double log_ns)
+static void stub_tell(struct search *search, int arm, double log_ns, bool asked)
 {
+    (void)asked;
     (void)search, (void)arm, (void)log_ns;
 }
 
@@ -103,7 +104,6 @@ static struct search *open_stub(void)
                                            .visit = stub_close,
                                            .next = stub_next,
                                            .tell = stub_tell,
-                                           .add = stub_tell,
                                            .verdict = stub_verdict,
                                            .level = stub_level,
                                            .compare = stub_compare };

@@ -216,7 +216,7 @@ static void a_wandering_capacity_pays_within_20000_steps(void)
                                .tokens = 2048 };
     struct moetune_options options = options_with(0);
     struct noise noise = noise_make(3, 0.05, 0.01, false);
-    double mine = 0, fixed = 0, standard = 0, worst = 0;
+    double mine = 0, fixed = 0, by_default = 0, worst = 0;
     struct moetune *tuner = NULL;
     struct modelled m;
     char file[PATH_MAX + 64];
@@ -237,8 +237,8 @@ static void a_wandering_capacity_pays_within_20000_steps(void)
         ns = modelled_ns(&m, trace[i], modelled_arm(&m, &plan));
         mine += ns;
         fixed += modelled_ns(&m, trace[i], best);
-        standard += modelled_ns(&m, trace[i], m.standard);
-        worst = fmax(worst, mine / standard - 1);
+        by_default += modelled_ns(&m, trace[i], m.default_arm);
+        worst = fmax(worst, mine / by_default - 1);
         moetune_tell(tuner, (double)noise_sample(&noise, ns) * 1e-3);
     }
     /* Never above the default plan's time by more than the share. */
@@ -248,8 +248,8 @@ static void a_wandering_capacity_pays_within_20000_steps(void)
     CHECK(status_of(tuner).cost_us <= 0.01 * status_of(tuner).time_us);
     CHECK(status_of(tuner).alarms <= STEPS / 10000 && status_of(tuner).replaced == 0);
     if (getenv("MOETUNE_TEST_VERBOSE"))
-        printf("    time / default's: tuned %.4f, best static %.4f, worst %.4f\n", mine / standard,
-               fixed / standard, worst);
+        printf("    time / default's: tuned %.4f, best static %.4f, worst %.4f\n",
+               mine / by_default, fixed / by_default, worst);
     moetune_close(tuner);
     modelled_close(&m);
 }
@@ -271,7 +271,7 @@ static void training_never_takes_longer_than_the_default_plan_and_the_share(void
         struct moetune_options options = options_with(0.01);
         struct noise noise = noise_make(11 + (uint64_t)i, 0.03, 0.01, false);
         struct moetune *tuner = NULL;
-        double mine = 0, standard = 0, worst = 0;
+        double mine = 0, by_default = 0, worst = 0;
         struct modelled m;
         char file[PATH_MAX + 64];
 
@@ -287,13 +287,13 @@ static void training_never_takes_longer_than_the_default_plan_and_the_share(void
             moetune_ask(tuner, capacity, &plan);
             ns = modelled_ns(&m, capacity, modelled_arm(&m, &plan));
             mine += ns;
-            standard += modelled_ns(&m, capacity, m.standard);
-            worst = fmax(worst, mine / standard - 1);
+            by_default += modelled_ns(&m, capacity, m.default_arm);
+            worst = fmax(worst, mine / by_default - 1);
             moetune_tell(tuner, (double)noise_sample(&noise, ns) * 1e-3);
         }
         CHECK(worst <= 0.012);
         if (getenv("MOETUNE_TEST_VERBOSE"))
-            printf("    %s: worst %.4f, at the end %.4f\n", clusters[i], worst, mine / standard);
+            printf("    %s: worst %.4f, at the end %.4f\n", clusters[i], worst, mine / by_default);
         moetune_close(tuner);
         modelled_close(&m);
     }

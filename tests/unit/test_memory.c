@@ -147,12 +147,12 @@ static void ranks_never_hold_more_than_they_may(void)
 {
     struct worker *worker = open_worker("");
     struct moe_shape shape = layer_of(2, 64, 32);
-    struct moe_plan plans[PLANS_MAX], standard = plan_default();
+    struct moe_plan plans[PLANS_MAX], default_plan = plan_default();
     int64_t limit, before;
     size_t count;
 
     CHECK(set_layer(worker, &shape, INT64_MAX).state == TRIAL_OK);
-    CHECK(step(worker, &standard, 16).state == TRIAL_OK);
+    CHECK(step(worker, &default_plan, 16).state == TRIAL_OK);
     for (uint32_t dtype = MOE_F32; dtype <= MOE_BF16; dtype += MOE_BF16 - MOE_F32) {
         shape = layer_of(2, 32, 192);
         shape.dtype = dtype;
@@ -177,7 +177,7 @@ static void what_is_not_there_is_not_touched(void)
 {
     struct worker *worker = open_worker("");
     struct moe_shape shape = layer_of(2, 64, 512), vast = layer_of(2, 64, 1 << 20);
-    struct moe_plan standard = plan_default();
+    struct moe_plan default_plan = plan_default();
     int64_t layer = account_layer(&shape, &host), before = forget_peak();
 
     CHECK(layer > 64 * MIB);
@@ -185,11 +185,11 @@ static void what_is_not_there_is_not_touched(void)
     CHECK(is_refused(set_layer(worker, &vast, INT64_MAX), "are free"));
     CHECK(status_bytes("VmHWM") - before < 4 * MIB);
     shape = layer_of(2, 64, 32);
-    layer = account_alone(&shape, &host, &standard, 16);
+    layer = account_alone(&shape, &host, &default_plan, 16);
     CHECK(set_layer(worker, &shape, layer - 1).state == TRIAL_OK);
-    CHECK(is_refused(step(worker, &standard, 16), "this plan needs"));
+    CHECK(is_refused(step(worker, &default_plan, 16), "this plan needs"));
     CHECK(set_layer(worker, &shape, layer).state == TRIAL_OK);
-    CHECK(step(worker, &standard, 16).state == TRIAL_OK);
+    CHECK(step(worker, &default_plan, 16).state == TRIAL_OK);
     worker_close(worker);
 }
 

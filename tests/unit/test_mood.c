@@ -104,7 +104,7 @@ static int decide_in_a_burst(const struct surface *s, uint64_t seed, uint64_t bu
     CHECK(search_open(search_find("guided"), &setup, &search) == OK);
     decision_open(&decision,
                   &(struct decision_setup){
-                      .search = search, .capacity = 512, .standard = 0, .incumbent = -1 });
+                      .search = search, .capacity = 512, .default_arm = 0, .incumbent = -1 });
     for (uint64_t step = 0; (arm = decision_next(&decision, &purpose)) != DECISION_DONE; step++) {
         double log_ns = log(1e7) - (arm == 1 ? 0.04 : 0) + (step >= burst_at ? 0.5 : 0) +
                         0.02 * normal_draw(seed, step);

@@ -139,6 +139,7 @@ static void plans_equal_but_on_an_axis_may_differ_there_alone(void)
             struct moe_plan a = plan_default(), b = a;
 
             plan_set(&b, differs, plan_axes[differs].max);
+            CHECK(plan_is_default(&a) && !plan_is_default(&b));
             CHECK(!plan_equal(&a, &b) && plan_order(&a, &b) == -plan_order(&b, &a));
             CHECK(plan_equal_but(&a, &b, but) == (but == differs) && plan_equal_but(&a, &a, but));
         }

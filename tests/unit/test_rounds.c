@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLE = 7, STANDARD = 0, FIRST_STATIC = 1, ARMS = 8 };
+enum { TABLE = 7, DEFAULT_ARM = 0, FIRST_STATIC = 1, ARMS = 8 };
 
 /* Made-up buckets: the truth is the log of each arm's time in each of them. */
 struct world {
@@ -45,7 +45,7 @@ static struct rounds *open_rounds(const struct world *w, const bool *usable)
         buckets[b] = (struct rounds_bucket){ w->weight[b], w->table[b], usable };
     setup.buckets = buckets;
     setup.bucket_count = w->bucket_count;
-    setup.standard = STANDARD;
+    setup.default_arm = DEFAULT_ARM;
     setup.statics = statics;
     setup.static_count = w->static_count;
     rounds_open(r, &setup);
@@ -182,7 +182,7 @@ static void equal_plans_run_once_and_lonely_ones_not_at_all(void)
     free(r);
     w = world_of(3, 0, 2, 0.05);
     for (int b = 0; b < 3; b++)
-        w.table[b] = STANDARD;
+        w.table[b] = DEFAULT_ARM;
     r = open_rounds(&w, NULL);
     play_logged(&w, r, log);
     CHECK(!log->count);
@@ -202,7 +202,7 @@ static void what_fails_drops_out_there_and_the_default_stands_in(void)
     int bucket, arm, failed = 0;
 
     for (int b = 0; b < 4; b++) {
-        w.truth[b][STANDARD] += 0.2;
+        w.truth[b][DEFAULT_ARM] += 0.2;
         w.truth[b][FIRST_STATIC] += 0.1;
     }
     r = open_rounds(&w, NULL);
@@ -278,7 +278,7 @@ static void without_noise_two_cycles_suffice(void)
     struct rounds_result v;
 
     for (int b = 0; b < 5; b++)
-        w.truth[b][STANDARD] += 0.1;
+        w.truth[b][DEFAULT_ARM] += 0.1;
     r = open_rounds(&w, NULL);
     play(&w, r);
     v = rounds_result(r);
@@ -293,7 +293,7 @@ static void a_clear_order_ends_early_and_an_unclear_one_at_the_limit(void)
     struct world clear = world_of(8, 1, 1, 0.05), unclear = world_of(8, 1, 1, 0.05);
 
     for (int b = 0; b < 8; b++) {
-        clear.truth[b][STANDARD] += 0.5;
+        clear.truth[b][DEFAULT_ARM] += 0.5;
         clear.truth[b][FIRST_STATIC] += 0.3;
     }
     CHECK(played(&clear).rounds == 4);
@@ -321,14 +321,14 @@ static void draw_world(struct world *w, uint64_t seed, double *gain, double *sta
 
         w->weight[b] = 0.5 + uniform_draw(seed, (uint64_t)b);
         w->table[b] = uniform_draw(seed, 400 + (uint64_t)b) < 0.33 ? FIRST_STATIC : TABLE;
-        truth[STANDARD] += 0.2 * uniform_draw(seed, 100 + (uint64_t)b);
+        truth[DEFAULT_ARM] += 0.2 * uniform_draw(seed, 100 + (uint64_t)b);
         truth[FIRST_STATIC] += 0.03 * uniform_draw(seed, 200 + (uint64_t)b) - 0.01;
         truth[FIRST_STATIC + 1] += 0.03 * uniform_draw(seed, 300 + (uint64_t)b) - 0.01;
         for (int i = 0; i < 3; i++)
             over[i] += w->weight[b] * (truth[w->table[b]] - truth[i]);
         weights += w->weight[b];
     }
-    *gain = 1 - exp(over[STANDARD] / weights);
+    *gain = 1 - exp(over[DEFAULT_ARM] / weights);
     *static_gain = 1 - exp(fmax(over[1], over[2]) / weights);
 }
 
@@ -379,7 +379,7 @@ static void one_step_in_ten_that_takes_three_times_as_long_changes_little(void)
     int bucket, arm, count = 0;
 
     for (int b = 0; b < 10; b++)
-        w.truth[b][STANDARD] += 0.1;
+        w.truth[b][DEFAULT_ARM] += 0.1;
     w.setup.cycles_min = w.setup.cycles_max = 12;
     r = open_rounds(&w, NULL);
     while (rounds_next(r, &bucket, &arm)) { /* the table's steps alone, so that no mean is fooled */
@@ -420,7 +420,7 @@ static void a_static_plan_is_taken_where_it_is_faster(void)
     struct rounds_result before, after;
 
     for (int b = 0; b < 10; b++) {
-        w.truth[b][STANDARD] += 0.2;
+        w.truth[b][DEFAULT_ARM] += 0.2;
         w.truth[b][FIRST_STATIC] += b == 3 || b == 8 ? -0.03 : 0.05;
     }
     w.setup.cycles_min = w.setup.cycles_max = 12;
@@ -445,10 +445,10 @@ static void a_static_plan_that_wins_as_a_whole_is_taken_except_where_it_clearly_
     struct rounds_result v;
 
     for (int b = 0; b < 10; b++) {
-        w.truth[b][STANDARD] += 0.2;
+        w.truth[b][DEFAULT_ARM] += 0.2;
         w.truth[b][FIRST_STATIC] += b == 0 ? 0.15 : -0.04;
     }
-    w.truth[5][STANDARD] -= 0.5; /* there it would be slower than the default */
+    w.truth[5][DEFAULT_ARM] -= 0.5; /* there it would be slower than the default */
     w.setup.cycles_min = w.setup.cycles_max = 12;
     r = open_rounds(&w, NULL);
     play(&w, r);
@@ -463,7 +463,7 @@ static void weights_are_shares_of_steps(void)
 {
     struct world w = world_of(2, 1, 1, 0);
 
-    w.truth[0][STANDARD] += 0.4;
+    w.truth[0][DEFAULT_ARM] += 0.4;
     w.weight[0] = 3;
     CHECK(fabs(played(&w).over_default.gain - (1 - exp(-0.3))) < 1e-6);
     w.weight[0] = 1e-9;

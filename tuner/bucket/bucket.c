@@ -151,7 +151,7 @@ static bool takes_part(const struct bucket *b, int arm, bool rematch)
     const struct dictionary *d = b->dictionary;
 
     return b->attempts[arm].usable &&
-           (!rematch || arm == d->standard || arm == dictionary_arm(d, &b->entry.plan) ||
+           (!rematch || arm == d->default_arm || arm == dictionary_arm(d, &b->entry.plan) ||
             arm == dictionary_arm(d, &b->entry.runner_up));
 }
 
@@ -162,7 +162,7 @@ void bucket_open(struct bucket *b, bool rematch)
     struct decision_setup setup = { .search = d->search,
                                     .capacity = b->capacity,
                                     .usable = usable,
-                                    .standard = d->standard,
+                                    .default_arm = d->default_arm,
                                     .incumbent = incumbent_of(b),
                                     .alone = rematch,
                                     .harm = d->harm,
@@ -213,10 +213,10 @@ int bucket_fail(struct bucket *b, int arm, enum trial_state state, const char *w
 
 static uint32_t throttled(const struct bucket *b, int arm)
 {
-    int standard = b->dictionary->standard;
+    int default_arm = b->dictionary->default_arm;
 
     return b->attempts[arm].throttled +
-           (standard >= 0 && standard != arm ? b->attempts[standard].throttled : 0);
+           (default_arm >= 0 && default_arm != arm ? b->attempts[default_arm].throttled : 0);
 }
 
 int bucket_entry(const struct bucket *b, int arm, struct entry_row *out)

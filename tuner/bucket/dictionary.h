@@ -15,7 +15,7 @@ struct dictionary {
     uint32_t window;
     const struct moe_plan *arms;
     size_t arm_count;
-    int standard;          /* the default plan's arm, or -1 */
+    int default_arm;       /* the default plan's arm, or -1 */
     struct search *search; /* NULL: nothing is decided */
     const struct effort *effort;
     double harm, margin; /* as in struct decision_setup */

@@ -22,13 +22,13 @@ const struct option_row layer_rows[] = {
 #undef AT
 
 /* Where an option goes in a shape, and what it is unless it is given; in the order of the rows. */
-#define PART(field, standard)                                                                      \
+#define PART(field, fallback)                                                                      \
     {                                                                                              \
-        offsetof(struct layer_options, field), offsetof(struct moe_shape, field), standard         \
+        offsetof(struct layer_options, field), offsetof(struct moe_shape, field), fallback         \
     }
 static const struct part {
     size_t option, shape;
-    uint32_t standard;
+    uint32_t fallback;
 } parts[] = {
     PART(experts, NOT_GIVEN), PART(top_k, NOT_GIVEN),     PART(tokens, 512),
     PART(model_dim, 128),     PART(hidden_dim, 256),      PART(dtype, MOE_F32),
@@ -67,7 +67,7 @@ struct moe_shape layer_options_shape(const struct layer_options *o, uint32_t ran
     for (int i = 0; i < PART_COUNT; i++) {
         uint32_t value = get(o, parts[i].option);
 
-        set(&shape, parts[i].shape, value == NOT_GIVEN ? parts[i].standard : value);
+        set(&shape, parts[i].shape, value == NOT_GIVEN ? parts[i].fallback : value);
     }
     if (shape.experts == NOT_GIVEN)
         shape.experts = ranks % 2 == 0 ? ranks / 2 : 1;

@@ -10,7 +10,7 @@ struct layer_options {
     uint32_t experts, top_k, tokens, model_dim, hidden_dim, dtype, pass, activation;
 };
 
-/* What was not given has its standard value, or follows from the number of ranks. */
+/* What was not given has its default, or follows from the number of ranks. */
 enum { NOT_GIVEN = UINT32_MAX };
 #define LAYER_DEFAULTS                                                                             \
     {                                                                                              \

@@ -134,7 +134,7 @@ static int take_size(const char *path, const struct found *f, enum thing thing, 
 }
 
 static int take_word(const char *path, const struct found *f, enum thing thing,
-                     const struct known_word *words, const char *option, const char *standard,
+                     const struct known_word *words, const char *option, const char *fallback,
                      uint32_t *given)
 {
     const char *word = f->things[thing].word;
@@ -144,7 +144,7 @@ static int take_word(const char *path, const struct found *f, enum thing thing,
         return OK;
     names_of(thing, known, sizeof(known));
     if (!f->things[thing].rank) {
-        note("%s: there is no %s: %s is taken (--%s says another)", path, known, standard, option);
+        note("%s: there is no %s: %s is taken (--%s says another)", path, known, fallback, option);
         return OK;
     }
     word += strncmp(word, "torch.", 6) ? 0 : 6;

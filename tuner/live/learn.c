@@ -284,7 +284,7 @@ int live_fail(struct live *live, struct cell *cell, int arm, enum trial_state st
     TRY(store_commit(live->dictionary.store));
     if (under_way)
         decision_drop(&cell->bucket.decision, arm);
-    if (arm == cell->best && arm != live->dictionary.standard)
-        live_answer(live, cell, live->dictionary.standard, MOE_DEFAULT);
+    if (arm == cell->best && arm != live->dictionary.default_arm)
+        live_answer(live, cell, live->dictionary.default_arm, MOE_DEFAULT);
     return OK;
 }

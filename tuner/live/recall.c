@@ -97,7 +97,7 @@ static void guess(struct live *live, struct cell *cell)
     struct cell_pair pair = cells_around(&live->cells, cell->bucket.key.bucket, false);
     const struct cell *near[] = { pair.below, pair.above };
     double least = NAN;
-    int best = live->dictionary.standard;
+    int best = live->dictionary.default_arm;
 
     if (near[0] || near[1])
         least = search_estimate(live->dictionary.search, cell->bucket.capacity, best);
@@ -111,7 +111,8 @@ static void guess(struct live *live, struct cell *cell)
             best = near[i]->best;
         }
     }
-    live_answer(live, cell, best, best == live->dictionary.standard ? MOE_DEFAULT : MOE_NEIGHBOUR);
+    live_answer(live, cell, best,
+                best == live->dictionary.default_arm ? MOE_DEFAULT : MOE_NEIGHBOUR);
     cell->guessed = live->insights;
 }
 
@@ -272,7 +273,7 @@ static bool switched_off(void)
 
 int live_open(const struct live_setup *setup, struct live **out)
 {
-    struct moe_plan standard = plan_default();
+    struct moe_plan default_plan = plan_default();
     struct live *live = calloc(1, sizeof(*live));
     struct arms_setup arms = { .axes = setup->axes ? setup->axes : "r,d,a" };
     struct cluster cluster;
@@ -291,7 +292,7 @@ int live_open(const struct live_setup *setup, struct live **out)
     live->budget.share = setup->share;
     TRY_OUT(describe(setup, &cluster));
     TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->dictionary.arm_count));
-    live->dictionary.standard = arms_find(live->arms, live->dictionary.arm_count, &standard);
+    live->dictionary.default_arm = arms_find(live->arms, live->dictionary.arm_count, &default_plan);
     TRY_OUT(open_search(live));
     TRY_OUT(store_path(setup->path, true, path, sizeof(path)));
     TRY_OUT(switched_off() ? open_view(live, path, &cluster) : open_store(live, path, &cluster));

@@ -79,7 +79,7 @@ static void print_how(const struct printer *p)
 /* The closing of one line: buckets first..last have the same plan. */
 static void end_line(struct printer *p)
 {
-    char plan[PLAN_TEXT_BYTES], buckets[32], rows[32], took[40], standard[40];
+    char plan[PLAN_TEXT_BYTES], buckets[32], rows[32], took[40], default_took[40];
     uint64_t from = (uint64_t)p->first.bucket * p->window;
     uint64_t to = bucket_capacity(p->window, p->last.bucket);
 
@@ -92,8 +92,8 @@ static void end_line(struct printer *p)
         snprintf(buckets, sizeof(buckets), "%u-%u", p->first.bucket, p->last.bucket);
     snprintf(rows, sizeof(rows), "%" PRIu64 "-%" PRIu64, from, to);
     milliseconds(p->time_low, p->time_high, took, sizeof(took));
-    milliseconds(p->default_low, p->default_high, standard, sizeof(standard));
-    fprintf(p->to, "%-7s %-13s %-18s %12s %12s", buckets, rows, plan, took, standard);
+    milliseconds(p->default_low, p->default_high, default_took, sizeof(default_took));
+    fprintf(p->to, "%-7s %-13s %-18s %12s %12s", buckets, rows, plan, took, default_took);
     print_percent(p->to, 1 - exp(p->gain_log / p->buckets), 6);
     print_percent(p->to, p->gain_least, 9);
     print_percent(p->to, p->bound, 6);

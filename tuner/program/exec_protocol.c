@@ -190,7 +190,6 @@ static int listen(struct exec_protocol *v, bool *hung)
  * something else may have killed the program. */
 static int blame(struct exec_protocol *v, bool hung, const char *how)
 {
-    struct moe_plan standard = plan_default();
     char plan[PLAN_TEXT_BYTES], why[200];
     int rc;
 
@@ -205,7 +204,7 @@ static int blame(struct exec_protocol *v, bool hung, const char *how)
     note("c=%u %s: %s%s", v->capacity, plan, why, rc == UNSUPPORTED ? "; once more" : "");
     if (rc == UNSUPPORTED)
         return OK;
-    if (plan_equal(&v->plan, &standard))
+    if (plan_is_default(&v->plan))
         return fail(ERR_LAUNCH, "the default plan itself does not run");
     if (++v->restarts > RESTARTS_MAX)
         return fail(ERR_LAUNCH, "the program was started %d times", RESTARTS_MAX + 1);

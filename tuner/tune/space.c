@@ -98,7 +98,7 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
     struct arms_setup arms = { .axes = setup->axes,
                                .library_a2a = setup->library_a2a,
                                .knows_ctas = setup->knows_ctas };
-    struct moe_plan standard;
+    struct moe_plan default_plan;
 
     TRY(shape_check(shape));
     if (setup->window < 1 || setup->window > 1 << 20)
@@ -108,8 +108,8 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
     else
         TRY(reachable_buckets(setup->max_factor, &space));
     TRY(arms_list(shape, &arms, space.arms, &space.arm_count));
-    standard = plan_default();
-    space.default_arm = space_arm(&space, &standard);
+    default_plan = plan_default();
+    space.default_arm = space_arm(&space, &default_plan);
     TRY(list_anchors(setup->effort->anchors_per_octave, &space));
     *out = space;
     return OK;

@@ -302,7 +302,7 @@ static int open_rounds(struct settling *s)
     struct rounds_bucket buckets[ROUNDS_BUCKETS_MAX];
     struct rounds_setup setup = { .buckets = buckets,
                                   .bucket_count = s->seat_count,
-                                  .standard = space_of(s)->default_arm,
+                                  .default_arm = space_of(s)->default_arm,
                                   .statics = s->rivals,
                                   .static_count = s->rival_count,
                                   .steps_max = count_search(s) / 2 + 1,

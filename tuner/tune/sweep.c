@@ -256,7 +256,7 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
                             .window = space->window,
                             .arms = space->arms,
                             .arm_count = space->arm_count,
-                            .standard = space->default_arm,
+                            .default_arm = space->default_arm,
                             .effort = request->effort,
                             .harm = o->harm,
                             .margin = o->margin };

@@ -89,13 +89,13 @@ void tune_tables(FILE *out)
 /* The files name layers and buckets; --tokens alone may fill a gap. */
 static int check_misses(const struct tune_options *o)
 {
-    struct layer_options standard = tune_defaults.layer;
+    struct layer_options defaults = tune_defaults.layer;
 
-    standard.tokens = o->layer.tokens;
+    defaults.tokens = o->layer.tokens;
     if (o->misses.count &&
         (o->models.count || o->shapes.count || o->buckets || o->window != tune_defaults.window ||
          o->max_factor != tune_defaults.max_factor ||
-         memcmp(&standard, &o->layer, sizeof(standard)) != 0))
+         memcmp(&defaults, &o->layer, sizeof(defaults)) != 0))
         return fail(ERR_ARGUMENT, "--from-misses takes layers, windows and buckets from the file: "
                                   "leave out what says something else");
     if (o->misses.count && o->retune)

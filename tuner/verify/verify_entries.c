@@ -42,11 +42,9 @@ static bool kind_asked_for(const struct verify_wanted *w, const struct entry_row
 static enum verify_kind kind_before(const struct finding *f, const struct entry_row *e,
                                     const struct moe_shape *shape)
 {
-    struct moe_plan standard = plan_default();
-
     if (e->run >= f->claims->first_run && !entry_is(e, ENTRY_OUTDATED))
         return VERIFY_EARLIER;
-    if (!plan_equal(&e->plan, &standard) || entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) ||
+    if (!plan_is_default(&e->plan) || entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) ||
         verify_challenger(e, shape))
         return VERIFY_PENDING;
     return VERIFY_DEFAULT;

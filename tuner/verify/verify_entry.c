@@ -25,7 +25,7 @@ struct verification {
     const struct verify_terms *terms;
     struct verify_result *verdict;
     struct moe_plan arms[PLANS_MAX]; /* the claimed one first */
-    int standard, challenger;        /* challenger -1: none */
+    int default_arm, challenger;     /* challenger -1: none */
     struct dictionary dictionary;
     struct bucket bucket;
     struct question over_default, over_claim;
@@ -46,10 +46,8 @@ static bool is_usable(const struct verification *h, int arm)
 static bool may_challenge(const struct entry_row *e, const struct moe_shape *shape,
                           const struct moe_plan *plan)
 {
-    struct moe_plan standard = plan_default();
-
     return plan->struct_size && plan_legal(plan, shape) && !plan_equal(plan, &e->plan) &&
-           !plan_equal(plan, &standard);
+           !plan_is_default(plan);
 }
 
 const struct moe_plan *verify_challenger(const struct entry_row *e, const struct moe_shape *shape)
@@ -66,12 +64,11 @@ static void name_plans(struct verification *h)
 {
     const struct entry_row *e = &h->verdict->claim;
     const struct moe_plan *challenger = verify_challenger(e, &h->verdict->shape);
-    struct moe_plan standard = plan_default();
     int count = 1;
 
     h->arms[CLAIMED] = plan_canonical(e->plan);
-    h->standard = plan_equal(&h->arms[CLAIMED], &standard) ? CLAIMED : count++;
-    h->arms[h->standard] = standard;
+    h->default_arm = plan_is_default(&h->arms[CLAIMED]) ? CLAIMED : count++;
+    h->arms[h->default_arm] = plan_default();
     h->challenger = challenger ? count++ : -1;
     if (challenger)
         h->arms[h->challenger] = plan_canonical(*challenger);
@@ -83,7 +80,7 @@ static void name_plans(struct verification *h)
                                          .window = e->window,
                                          .arms = h->arms,
                                          .arm_count = (size_t)count,
-                                         .standard = h->standard };
+                                         .default_arm = h->default_arm };
     bucket_init(&h->bucket, &h->dictionary, e->bucket);
     h->bucket.capacity = e->capacity; /* a table from elsewhere may have another idea */
 }
@@ -186,10 +183,10 @@ static void ask_both(struct verification *h)
 
     if (is_usable(h, CLAIMED))
         q->arms[count++] = CLAIMED;
-    if (is_usable(h, h->standard)) {
-        holder = h->standard == CLAIMED ? 0 : count;
-        q->arms[holder] = h->standard;
-        count += h->standard != CLAIMED;
+    if (is_usable(h, h->default_arm)) {
+        holder = h->default_arm == CLAIMED ? 0 : count;
+        q->arms[holder] = h->default_arm;
+        count += h->default_arm != CLAIMED;
     }
     ask(h, q, count, holder, is_usable(h, CLAIMED) ? 0 : -1);
     q = &h->over_claim;
@@ -270,12 +267,12 @@ static bool is_outrun(const struct verification *h)
 
 static enum verify_kind judge(const struct verification *h, const struct contest_verdict *found)
 {
-    bool claims_default = h->standard == CLAIMED;
+    bool claims_default = h->default_arm == CLAIMED;
 
     if (!is_usable(h, CLAIMED) || is_outrun(h))
         return VERIFY_REFUTED;
     switch (found->decision) {
-    case CONTEST_ADOPTED: return is_usable(h, h->standard) ? VERIFY_BEATS : VERIFY_ALONE;
+    case CONTEST_ADOPTED: return is_usable(h, h->default_arm) ? VERIFY_BEATS : VERIFY_ALONE;
     case CONTEST_DEFAULT: return claims_default ? VERIFY_DEFAULT : VERIFY_REFUTED;
     case CONTEST_TIE:
     case CONTEST_INCUMBENT: break;
@@ -304,7 +301,7 @@ static void explain_challenge(const struct verification *h, struct verify_result
 static void explain(const struct verification *h, struct verify_result *v)
 {
     if (v->kind == VERIFY_ALONE)
-        explain_failure(attempt_of(h, h->standard), v);
+        explain_failure(attempt_of(h, h->default_arm), v);
     else if (!is_usable(h, CLAIMED))
         explain_failure(attempt_of(h, CLAIMED), v);
     else if (is_outrun(h))
@@ -328,7 +325,7 @@ static int refute(struct verification *h, struct entry_row *e)
     char why[64];
 
     if (!is_outrun(h))
-        e->plan = h->arms[h->standard];
+        e->plan = h->arms[h->default_arm];
     e->bound = NAN; /* what gave it was wrong here */
     e->inferred = false;
     e->stale = true;
