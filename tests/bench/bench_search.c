@@ -507,7 +507,7 @@ static void section_time(const struct options *o)
         if (!bucket_at(&surface, floor(64 * pow(1000, uniform_draw(o->seed, i))), false, &b))
             continue;
         begin = now_us();
-        search_visit(search, (uint64_t)b.capacity, b.usable);
+        search_visit(search, (uint64_t)b.capacity, b.usable, false);
         if (i >= 20)
             column_add(&opened, now_us() - begin);
         while ((arm = search_next(search)) != SEARCH_DONE) {

@@ -80,7 +80,7 @@ static struct outcome run_model(struct search *search, struct noise *noise, cons
     struct search_result verdict;
 
     (void)noise;
-    search_visit(search, (uint64_t)b->capacity, b->usable);
+    search_visit(search, (uint64_t)b->capacity, b->usable, false);
     verdict = search_result(search);
     return (struct outcome){ .regret = regret_of(b, verdict.winner),
                              .first = b->first,

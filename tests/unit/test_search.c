@@ -47,7 +47,7 @@ static void run_logged(const char *strategy, const struct surface *s, const stru
     for (int v = 0; v < VISITS; v++) {
         int arm, n = 0;
 
-        search_visit(search, capacities[v], NULL);
+        search_visit(search, capacities[v], NULL, false);
         for (int i = 0; from && v <= last_visit && i < from->count[v]; i++) {
             if (v == last_visit && i == known)
                 break;
@@ -108,7 +108,7 @@ static void samples_may_come_in_another_order_than_asked_for(void)
         struct search *search = search_on(search_strategies[k]->name, &s, 2);
         int arm, n = 0;
 
-        search_visit(search, 1000, NULL);
+        search_visit(search, 1000, NULL, false);
         for (int i = 0; i < 20; i++)
             search_tell(search, (int)random_below(9, (uint64_t)i, (uint32_t)s.arm_count),
                         1000000 + i);
@@ -132,14 +132,14 @@ static void what_failed_is_never_asked_for_and_never_wins(void)
                 for (size_t i = 0; i < SEARCH_ARMS_MAX; i++)
                     usable[i] = random_below(seed, i + 1000 * (uint64_t)visit, 3) > 0;
                 usable[s.arm_count / 2] = true;
-                search_visit(search, 300u << visit, usable);
+                search_visit(search, 300u << visit, usable, false);
                 while ((arm = search_next(search)) != SEARCH_DONE && n < LONGEST) {
                     CHECK(arm >= 0 && (size_t)arm < s.arm_count && usable[arm]);
                     n++;
                     if (random_below(seed + 100, (uint64_t)n, 4) == 0 &&
                         (size_t)arm != s.arm_count / 2) {
                         usable[arm] = false;
-                        search_drop(search, arm);
+                        search_drop(search, arm, true);
                     } else {
                         search_tell(search, arm, noisy(&s, 300u << visit, arm, 0, n));
                     }
@@ -149,7 +149,7 @@ static void what_failed_is_never_asked_for_and_never_wins(void)
                 CHECK(usable[arm]);
                 if ((size_t)arm == s.arm_count / 2)
                     continue;
-                search_drop(search, arm); /* it may fail after the search was done */
+                search_drop(search, arm, true); /* it may fail after the search was done */
                 usable[arm] = false;
                 CHECK(usable[search_result(search).winner]);
             }
@@ -168,11 +168,11 @@ static void with_nothing_usable_there_is_no_winner(void)
 
         CHECK(search_next(search) == SEARCH_DONE && search_result(search).winner == -1);
         CHECK(!search_infer(search, 100, NULL, &out) && out.winner == 7);
-        search_visit(search, 100, none);
+        search_visit(search, 100, none, false);
         CHECK(search_next(search) == SEARCH_DONE && search_result(search).winner == -1);
-        search_visit(search, 100, NULL);
+        search_visit(search, 100, NULL, false);
         for (size_t i = 0; i < s.arm_count; i++)
-            search_drop(search, (int)i);
+            search_drop(search, (int)i, true);
         CHECK(search_next(search) == SEARCH_DONE && search_result(search).winner == -1);
         search_close(search);
     }
@@ -188,7 +188,7 @@ static void a_single_plan_wins_at_once(void)
         struct search_result v;
         int n = 0;
 
-        search_visit(search, 0, NULL);
+        search_visit(search, 0, NULL, false);
         for (; search_next(search) == 0 && n < 10; n++)
             search_tell(search, 0, 1000);
         v = search_result(search);
@@ -206,7 +206,7 @@ static void a_cut_visit_still_has_a_winner(void)
             struct search *search = search_on(search_strategies[k]->name, &s, 2);
             struct search_result v;
 
-            search_visit(search, 2000, NULL);
+            search_visit(search, 2000, NULL, false);
             for (int i = 0; i < told; i++) {
                 int arm = search_next(search);
 
@@ -238,7 +238,7 @@ static void a_limit_is_kept(void)
             int arm, n = 0;
 
             CHECK(!search_open(search_strategies[k], &setup, &search));
-            search_visit(search, 2000, NULL);
+            search_visit(search, 2000, NULL, false);
             for (; (arm = search_next(search)) != SEARCH_DONE; n++)
                 search_tell(search, arm, noisy(&s, 2000, arm, 0, n));
             v = search_result(search);
@@ -273,7 +273,7 @@ static void exhaustive_finds_the_least_median_in_interleaved_rounds(void)
         double least = INFINITY;
         int told[SEARCH_ARMS_MAX] = { 0 }, best = -1, arm;
 
-        search_visit(search, 900, NULL);
+        search_visit(search, 900, NULL, false);
         for (int n = 0; (arm = search_next(search)) != SEARCH_DONE; n++) {
             CHECK(told[arm] == n / (int)s.arm_count);
             ns[arm][told[arm]] = noisy(&s, 900, arm, 0, n);
@@ -308,7 +308,7 @@ static void without_noise_guided_agrees_with_exhaustive_within_its_bound(void)
             struct search_result v;
             int arm;
 
-            search_visit(search, (uint64_t)c, NULL);
+            search_visit(search, (uint64_t)c, NULL, false);
             while ((arm = search_next(search)) != SEARCH_DONE)
                 search_tell(search, arm, (int64_t)surface_ns(&s, c, arm));
             v = search_result(search);
@@ -333,7 +333,7 @@ static void guided_expects_what_it_measured_and_infers_between(void)
         int arm;
 
         for (int visit = 0; visit < 2; visit++) {
-            search_visit(search, capacities[visit], NULL);
+            search_visit(search, capacities[visit], NULL, false);
             while ((arm = search_next(search)) != SEARCH_DONE)
                 search_tell(search, arm, (int64_t)surface_ns(&s, (double)capacities[visit], arm));
         }
@@ -357,7 +357,7 @@ static void strategies_without_a_model_say_so(void)
     struct search *search = search_on("paper", &s, 1);
     struct search_result v;
 
-    search_visit(search, 10, NULL);
+    search_visit(search, 10, NULL, false);
     CHECK(isnan(search_estimate(search, 10, 0)) && !search_infer(search, 20, NULL, &v));
     search_close(search);
 }
@@ -372,7 +372,7 @@ static void guided_ends_and_stays_finite_whatever_it_is_told(void)
         struct search_result v;
         int arm, n = 0;
 
-        search_visit(search, visit % 3 ? visit * visit * 100 : UINT64_MAX >> visit, NULL);
+        search_visit(search, visit % 3 ? visit * visit * 100 : UINT64_MAX >> visit, NULL, false);
         for (; (arm = search_next(search)) != SEARCH_DONE && n < LONGEST; n++)
             search_tell(search, arm, odd[random_below(visit, (uint64_t)n, 6)]);
         v = search_result(search);
