@@ -69,9 +69,9 @@ static int stub_next(struct search *search)
     return SEARCH_DONE;
 }
 
-static void stub_tell(struct search *search, int arm, double log_ns)
+static void stub_tell(struct search *search, int arm, double log_ns, bool asked)
 {
-    (void)search, (void)arm, (void)log_ns;
+    (void)search, (void)arm, (void)log_ns, (void)asked;
 }
 
 static void stub_verdict(struct search *search, struct search_result *out)
@@ -103,7 +103,6 @@ static struct search *open_stub(void)
                                            .visit = stub_close,
                                            .next = stub_next,
                                            .tell = stub_tell,
-                                           .add = stub_tell,
                                            .verdict = stub_verdict,
                                            .level = stub_level,
                                            .compare = stub_compare };
