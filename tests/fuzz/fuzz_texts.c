@@ -276,49 +276,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #ifndef FUZZ_LIBFUZZER
 
-static void add(const char *name, const char *text)
-{
-    fuzz_seed(name, text, strlen(text));
-}
-
-static void add_cluster(void)
-{
-    static char text[CLUSTER_TEXT_BYTES] = "cluster ";
-    struct cluster c = cluster_unknown();
-    size_t used = strlen(text);
-
-    snprintf(c.backend, sizeof(c.backend), "sim");
-    snprintf(c.device, sizeof(c.device), "abacus");
-    c.ranks = 8;
-    c.ranks_per_node = 4;
-    c.memory_gib = 80;
-    cluster_format(&c, text + used, sizeof(text) - used);
-    add("cluster", text);
-}
-
-static void make_seeds(void)
-{
-    add("plan", "plan r=2 d=4 a=2dh ctas=8");
-    add("shape", "shape E=8 k=2 T=4096 D=1024 H=4096 dtype=bf16 pass=train act=swiglu W=32 m=8");
-    add("order",
-        "order moetune-order 1 7 1048576 127|E=2 k=1 T=64 D=16 H=96 W=2 m=1|r=1 d=2 a=linear|");
-    add("reply", "reply moetune-reply 1 0 123456 1048576 4096 8 100 20 0 3 1980 0|no memory");
-    add("options",
-        "options --experts 8 --top-k 2 --dtype bf16 --buckets 0:7 --budget 10m --max-memory "
-        "2GiB --margin 0.02 --harm 0.01 --effort thorough --axes r,d --seed 7");
-    add("space", "space 0:40 r,d,a 64");
-    add("space-open", "space - - 1");
-    add("model",
-        "model {\"model_type\": \"mixtral\", \"hidden_size\": 4096, \"intermediate_size\": "
-        "14336, \"num_local_experts\": 8, \"num_experts_per_tok\": 2, \"hidden_act\": "
-        "\"silu\", \"torch_dtype\": \"bfloat16\", \"text_config\": {\"x\": [1, 2.5e3, null]}}");
-    add("traffic", "traffic {\"format\":\"moetune-traffic\",\"version\":1,\"layer\":\"E=2 k=1 T=64 "
-                   "D=16 H=96 dtype=f32 pass=train act=relu W=2 "
-                   "m=1\",\"window\":128,\"cluster\":null,\"device\":null,\"lost\":0,\"asked\":[[3,"
-                   "\"exact\",10],[4,\"neighbour\",2]]}\n");
-    add_cluster();
-}
-
 /* The name in front stays one of a reader. */
 static void mend_name(struct fuzz_input *in)
 {
@@ -362,7 +319,6 @@ int main(int argc, char **argv)
     static fuzz_way *const ways[] = { change_digit };
     const struct fuzz_target target = { .name = "fuzz_texts",
                                         .one = try_one,
-                                        .make_seeds = make_seeds,
                                         .ways = ways,
                                         .way_count = 1,
                                         .mend = mend_name,

@@ -310,7 +310,8 @@ int fuzz_main(int argc, char **argv, const struct fuzz_target *what)
     target = what;
     key = (uint64_t)time(NULL);
     save_whatever_ends_us();
-    target->make_seeds();
+    if (target->make_seeds)
+        target->make_seeds();
     for (int i = 1; i < argc; i++) {
         bool more = i + 1 < argc;
 
@@ -323,7 +324,11 @@ int fuzz_main(int argc, char **argv, const struct fuzz_target *what)
         else
             replay(argv[i]);
     }
-    if (seconds)
+    if (seconds && !seed_count) {
+        fprintf(stderr, "  FAILED: no FILE to start from\n");
+        now.failed++;
+    } else if (seconds) {
         fuzz(seconds);
+    }
     return finish();
 }

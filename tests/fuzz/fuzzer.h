@@ -1,7 +1,7 @@
 /* Hostile bytes for what reads bytes from elsewhere: what every fuzzer here has in common.
  *
  *     fuzz_NAME FILE...                  gives it these inputs, and starts from them, too
- *     fuzz_NAME --seconds N [--seed S]   makes inputs from its seeds, for that long
+ *     fuzz_NAME --seconds N [--seed S]   makes inputs from its seeds and those FILEs, for that long
  *     fuzz_NAME --write FOLDER           writes the seeds: tests/data/corpus/NAME
  *
  * Compiled with -DFUZZ_LIBFUZZER a fuzzer is only the function that libFuzzer and AFL call. */
@@ -23,8 +23,8 @@ typedef void fuzz_way(struct fuzz_input *in); /* one change */
 struct fuzz_target {
     const char *name;
     void (*one)(const uint8_t *data, size_t size);
-    void (*make_seeds)(void);
-    fuzz_way *const *ways; /* beside flipped bits, numbers and moved blocks */
+    void (*make_seeds)(void); /* NULL: tests/data/corpus/NAME holds them, and is given */
+    fuzz_way *const *ways;    /* beside flipped bits, numbers and moved blocks */
     size_t way_count;
     fuzz_way *mend; /* what must be right before anything else is looked at; mostly called */
     bool (*is_worth_keeping)(const struct fuzz_input *in); /* it was accepted */
