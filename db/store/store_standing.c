@@ -1,4 +1,4 @@
-/* What tables are worth as a whole. */
+/* Rows that say what tables are worth as a whole. */
 #include "store_inside.h"
 
 #include "status.h"
@@ -27,11 +27,8 @@ static const struct row_field fields[] = {
 };
 const struct row_table standing_table = ROW_TABLE("standing", struct standing_row, fields);
 
-const struct row_view standing_in_show[] = {
-    { "gain" },        { "gain_low" },        { "gain_high" },
-    { "static_gain" }, { "static_gain_low" }, { "static_gain_high" },
-    { "static_plan" }, { "rounds" },          { NULL },
-};
+const char standing_in_show[] = "gain gain_low gain_high static_gain static_gain_low"
+                                " static_gain_high static_plan rounds";
 
 int store_standing(struct store *store, const struct standing_row *row)
 {

@@ -69,7 +69,7 @@ static double weights_sent(const struct moe_shape *shape, const struct geometry 
 static struct reply step_of(const struct moe_shape *shape, const struct moe_plan *plan,
                             uint64_t capacity)
 {
-    struct order order = { .kind = ORDER_LAYER, .shape = *shape, .limit_bytes = INT64_MAX };
+    struct order order = { .kind = ORDER_LAYER, .shape = *shape, .memory_limit_bytes = INT64_MAX };
     struct reply reply = { 0 };
     struct cluster cluster;
     struct crew *crew = NULL;
@@ -80,7 +80,7 @@ static struct reply step_of(const struct moe_shape *shape, const struct moe_plan
     cluster.nodes = shape->ranks / shape->ranks_per_node;
     cluster.latency_between_us = cluster.message_between_us = cluster.half_between_kib = 1;
     cluster.bandwidth_between_gbs = 1;
-    CHECK(!crew_open_model(&cluster, 1, &crew));
+    CHECK(!crew_open(&(struct crew_setup){ .model = &cluster, .seed = 1 }, &crew));
     CHECK(!crew_do(crew, &order, &reply));
     order.kind = ORDER_STEP;
     order.capacity = capacity;
