@@ -1,9 +1,41 @@
 /* The table of all-to-all algorithms, and how one of them is opened, run and closed. */
 #include "a2a.h"
 
+#include "shape.h"
 #include "status.h"
 
 #include <stdlib.h>
+
+/* linear: every rank exchanges with every other at once, in one group. */
+static int linear_build(struct a2a *a2a)
+{
+    const struct a2a_call *c = &a2a->call;
+    size_t bytes = c->block * dtype_bytes(c->dtype);
+    struct peers all = { .first = 0, .stride = 1, .count = c->wire->topology.ranks };
+
+    return batch_add(&a2a->phases[0], c->wire, all, c->send, bytes, c->recv, bytes);
+}
+
+/* nccl: the communication library's own all-to-all, where the wire has one. */
+static int library_build(struct a2a *a2a)
+{
+    const struct a2a_call *c = &a2a->call;
+    struct collective all = { COLLECTIVE_ALL_TO_ALL,
+                              { 0, c->wire->topology.ranks },
+                              c->send,
+                              c->recv,
+                              c->block * dtype_bytes(c->dtype) };
+
+    if (wire_has(c->wire, all.kind, all.group))
+        return batch_add_collective(&a2a->phases[0], &all);
+    if (c->wire->topology.rank == 0) /* every rank finds the same */
+        note("a=nccl does not apply: the wire %s has no all-to-all of its own (NCCL 2.28 has)",
+             c->wire->ops->name);
+    return UNSUPPORTED;
+}
+
+static const struct a2a_ops a2a_linear = { .build = linear_build },
+                            a2a_library = { .build = library_build };
 
 static const struct a2a_ops *const algorithms[] = {
     [MOE_A2A_LINEAR] = &a2a_linear,
@@ -13,7 +45,7 @@ static const struct a2a_ops *const algorithms[] = {
 
 uint64_t a2a_scratch(uint32_t a, const struct topology *topology, uint64_t block)
 {
-    return algorithms[a]->scratch(topology, block);
+    return algorithms[a]->scratch ? algorithms[a]->scratch(topology, block) : 0;
 }
 
 int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out)
@@ -39,7 +71,10 @@ out:
 
 int a2a_run(struct a2a *a2a, struct stream *stream)
 {
-    return a2a->call.block ? a2a->ops->run(a2a, stream) : OK;
+    if (!a2a->call.block)
+        return OK;
+    return a2a->ops->run ? a2a->ops->run(a2a, stream)
+                         : wire_exchange(a2a->call.wire, stream, &a2a->phases[0]);
 }
 
 void a2a_close(struct a2a *a2a)

@@ -19,10 +19,9 @@ struct a2a_call {
 struct a2a;
 
 struct a2a_ops {
-    const char *name;
-    uint64_t (*scratch)(const struct topology *topology, uint64_t block);
-    int (*build)(struct a2a *a2a); /* fills the batches */
-    int (*run)(struct a2a *a2a, struct stream *stream);
+    uint64_t (*scratch)(const struct topology *topology, uint64_t block); /* NULL: none */
+    int (*build)(struct a2a *a2a);                                        /* fills the batches */
+    int (*run)(struct a2a *a2a, struct stream *stream); /* NULL: exchanges the first batch */
 };
 
 enum { A2A_PHASES = 2 };
@@ -33,7 +32,7 @@ struct a2a {
     struct batch phases[A2A_PHASES];
 };
 
-extern const struct a2a_ops a2a_linear, a2a_2dh, a2a_library;
+extern const struct a2a_ops a2a_2dh;
 
 /* Elements of scratch that algorithm `a` (enum moe_a2a) needs; one scratch may serve all calls of
  * one stream. */

@@ -73,7 +73,6 @@ static int hierarchical_run(struct a2a *a2a, struct stream *stream)
 }
 
 const struct a2a_ops a2a_2dh = {
-    .name = "2dh",
     .scratch = hierarchical_scratch,
     .build = hierarchical_build,
     .run = hierarchical_run,

@@ -29,30 +29,24 @@ static int core_of(int number)
     return first;
 }
 
-struct numbered {
-    int core, number;
-};
-
-static int by_core(const void *a, const void *b)
-{
-    const struct numbered *x = a, *y = b;
-
-    return x->core != y->core ? (x->core > y->core) - (x->core < y->core)
-                              : (x->number > y->number) - (x->number < y->number);
-}
-
 /* What this process may use, core by core. */
 static int list_cores(const cpu_set_t *allowed, int order[CPU_SETSIZE])
 {
-    struct numbered list[CPU_SETSIZE] = { { 0, 0 } };
-    int count = 0;
+    int cores[CPU_SETSIZE], count = 0;
 
-    for (int i = 0; i < CPU_SETSIZE; i++)
-        if (CPU_ISSET(i, allowed))
-            list[count++] = (struct numbered){ core_of(i), i };
-    qsort(list, (size_t)count, sizeof(list[0]), by_core);
-    for (int i = 0; i < count; i++)
-        order[i] = list[i].number;
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        int core = CPU_ISSET(i, allowed) ? core_of(i) : -1, at = count;
+
+        if (core < 0)
+            continue;
+        for (; at && cores[at - 1] > core; at--) {
+            cores[at] = cores[at - 1];
+            order[at] = order[at - 1];
+        }
+        cores[at] = core;
+        order[at] = i;
+        count++;
+    }
     return count;
 }
 

@@ -69,13 +69,6 @@ static int post(const struct push *push, struct stream *stream, const struct tra
     return OK;
 }
 
-static int check_bytes(const struct transfer *t, uint64_t theirs)
-{
-    return theirs == t->bytes ? OK
-                              : fail(ERR_WRONG, "rank %d expects %llu bytes, %zu are to be sent",
-                                     t->peer, (unsigned long long)theirs, t->bytes);
-}
-
 static int take(const struct push *push, struct stream *stream, const struct transfer *t,
                 bool first)
 {
@@ -85,7 +78,9 @@ static int take(const struct push *push, struct stream *stream, const struct tra
     void *to = NULL;
 
     TRY(await_count(push, &theirs->posted, turn, "a peer that posts a buffer"));
-    TRY(check_bytes(t, theirs->bytes));
+    if (theirs->bytes != t->bytes)
+        return fail(ERR_WRONG, "rank %d expects %llu bytes, %zu are to be sent", t->peer,
+                    (unsigned long long)theirs->bytes, t->bytes);
     TRY(d->reach(d->self, t, &theirs->place, &to));
     if (first)
         TRY(d->await(d->self, stream, PUSH_READY, t->peer));

@@ -69,31 +69,23 @@ static int grow(void **elements, int count, int *room, size_t bytes)
     return OK;
 }
 
-static int append(struct batch *batch, const struct transfer *transfer)
-{
-    void *transfers = batch->transfers;
-
-    TRY(grow(&transfers, batch->count, &batch->room, sizeof(*transfer)));
-    batch->transfers = transfers;
-    batch->transfers[batch->count++] = *transfer;
-    return OK;
-}
-
 int batch_add(struct batch *batch, const struct wire *wire, struct peers peers, const void *send,
               size_t send_step, void *recv, size_t bytes)
 {
     int self = (wire->topology.rank - peers.first) / peers.stride;
+    void *transfers = batch->transfers;
 
     for (int i = 0; i < peers.count && bytes; i++) {
         int at = (self + i) % peers.count;
-        struct transfer transfer = {
+
+        TRY(grow(&transfers, batch->count, &batch->room, sizeof(*batch->transfers)));
+        batch->transfers = transfers;
+        batch->transfers[batch->count++] = (struct transfer){
             .peer = peers.first + at * peers.stride,
             .send = (const char *)send + (size_t)at * send_step,
             .recv = (char *)recv + (size_t)at * bytes,
             .bytes = bytes,
         };
-
-        TRY(append(batch, &transfer));
     }
     return OK;
 }
@@ -138,7 +130,7 @@ void wire_close(struct wire *wire)
 
 int wire_reserve(struct wire *wire, struct batch *batch)
 {
-    return wire->ops->reserve(wire, batch);
+    return wire->ops->reserve ? wire->ops->reserve(wire, batch) : OK;
 }
 
 static void count_sent(struct wire *wire, const struct batch *batch)

@@ -52,7 +52,7 @@ struct batch {
 struct wire_ops {
     const char *name;
     void (*close)(struct wire *wire);
-    int (*reserve)(struct wire *wire, struct batch *batch);
+    int (*reserve)(struct wire *wire, struct batch *batch); /* NULL: it needs nothing */
     int (*exchange)(struct wire *wire, struct stream *stream, const struct batch *batch);
     int (*wait)(struct wire *wire, struct stream *stream);  /* NULL: stream_sync() is enough */
     int (*withdraw)(struct wire *wire, const void *memory); /* NULL: no rank opens another's */

@@ -340,21 +340,17 @@ static int ce_exchange(struct wire *base, struct stream *stream, const struct ba
     return rc ? break_off(wire, rc) : OK;
 }
 
-struct stream_look {
-    cudaStream_t stream;
-};
-
-static int look_at_stream(void *self)
+static int look_at_stream(void *stream)
 {
-    return cuda_stream_done(((const struct stream_look *)self)->stream);
+    return cuda_stream_done(*(const cudaStream_t *)stream);
 }
 
 static int ce_wait(struct wire *base, struct stream *stream)
 {
     struct wire_ce *wire = (struct wire_ce *)base;
-    struct stream_look look = { cuda_stream(stream) };
+    cudaStream_t handle = cuda_stream(stream);
     int rc = wire->broken ? ERR_WIRE
-                          : watch_until(&wire->watch, look_at_stream, &look, "copies of a step");
+                          : watch_until(&wire->watch, look_at_stream, &handle, "copies of a step");
 
     return rc && !wire->broken ? break_off(wire, rc) : rc;
 }

@@ -43,14 +43,22 @@ static int pieces(size_t bytes)
     return (int)((bytes + PIECE_BYTES - 1) / PIECE_BYTES);
 }
 
-static int piece_bytes(size_t bytes, int i)
+static int post_piece(struct wire_mpi *wire, const struct transfer *t, int piece, bool sends,
+                      MPI_Request *out)
 {
-    size_t left = bytes - (size_t)i * PIECE_BYTES;
+    size_t at = (size_t)piece * PIECE_BYTES;
+    int bytes = (int)(t->bytes - at < PIECE_BYTES ? t->bytes - at : PIECE_BYTES);
 
-    return (int)(left < PIECE_BYTES ? left : PIECE_BYTES);
+    if (sends)
+        return world_check(
+            MPI_Isend((const char *)t->send + at, bytes, MPI_BYTE, t->peer, TAG, wire->comm, out),
+            "MPI_Isend");
+    return world_check(
+        MPI_Irecv((char *)t->recv + at, bytes, MPI_BYTE, t->peer, TAG, wire->comm, out),
+        "MPI_Irecv");
 }
 
-static int post_receives(struct wire_mpi *wire, const struct batch *batch, int *n)
+static int post_all(struct wire_mpi *wire, const struct batch *batch, bool sends, int *n)
 {
     for (int i = 0; i < batch->count; i++) {
         const struct transfer *t = &batch->transfers[i];
@@ -58,26 +66,7 @@ static int post_receives(struct wire_mpi *wire, const struct batch *batch, int *
         if (t->peer == wire->base.topology.rank)
             continue;
         for (int p = 0; p < pieces(t->bytes); p++)
-            TRY(world_check(MPI_Irecv((char *)t->recv + (size_t)p * PIECE_BYTES,
-                                      piece_bytes(t->bytes, p), MPI_BYTE, t->peer, TAG, wire->comm,
-                                      &wire->requests[(*n)++]),
-                            "MPI_Irecv"));
-    }
-    return OK;
-}
-
-static int post_sends(struct wire_mpi *wire, const struct batch *batch, int *n)
-{
-    for (int i = 0; i < batch->count; i++) {
-        const struct transfer *t = &batch->transfers[i];
-
-        if (t->peer == wire->base.topology.rank)
-            continue;
-        for (int p = 0; p < pieces(t->bytes); p++)
-            TRY(world_check(MPI_Isend((const char *)t->send + (size_t)p * PIECE_BYTES,
-                                      piece_bytes(t->bytes, p), MPI_BYTE, t->peer, TAG, wire->comm,
-                                      &wire->requests[(*n)++]),
-                            "MPI_Isend"));
+            TRY(post_piece(wire, t, p, sends, &wire->requests[(*n)++]));
     }
     return OK;
 }
@@ -142,13 +131,12 @@ static int run(const void *args)
         rc = fail(ERR_WIRE, "an exchange of %d transfers (injected)", x->batch->count);
     if (!rc) {
         copy_own(x->wire, x->batch);
-        rc = post_receives(x->wire, x->batch, &n);
+        rc = post_all(x->wire, x->batch, false, &n);
     }
     if (!rc)
-        rc = post_sends(x->wire, x->batch, &n);
-    if (!rc) {
+        rc = post_all(x->wire, x->batch, true, &n);
+    if (!rc)
         rc = finish(x->wire, x->stream, n);
-    }
     if (rc)
         world_alarm(x->wire->world);
     return rc;

@@ -316,12 +316,6 @@ static int nccl_exchange(struct wire *base, struct stream *stream, const struct 
     return rc ? break_off(wire, rc) : OK;
 }
 
-static int nccl_reserve(struct wire *base, struct batch *batch)
-{
-    (void)base, (void)batch;
-    return OK;
-}
-
 static int finalize(struct wire_nccl *wire, ncclComm_t comm)
 {
     TRY(nccl_check(ncclCommFinalize(comm), comm, "ncclCommFinalize"));
@@ -351,7 +345,6 @@ static void nccl_close(struct wire *base)
 static const struct wire_ops nccl_ops = {
     .name = "nccl",
     .close = nccl_close,
-    .reserve = nccl_reserve,
     .exchange = nccl_exchange,
     .wait = nccl_wait,
     .collectives = 1u << COLLECTIVE_GATHER | 1u << COLLECTIVE_SUM

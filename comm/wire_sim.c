@@ -24,12 +24,6 @@ static int simulated_exchange(struct wire *base, struct stream *stream, const st
     return OK;
 }
 
-static int simulated_reserve(struct wire *base, struct batch *batch)
-{
-    (void)base, (void)batch;
-    return OK;
-}
-
 static void simulated_close(struct wire *base)
 {
     const struct sim_link *link = ((struct wire_sim *)base)->link;
@@ -42,7 +36,6 @@ static void simulated_close(struct wire *base)
 static const struct wire_ops sim_wire_ops = {
     .name = "sim",
     .close = simulated_close,
-    .reserve = simulated_reserve,
     .exchange = simulated_exchange,
 };
 

@@ -30,39 +30,22 @@ struct pacer {
                     const struct batch *batch);
 };
 
-/* How long the link is busy with a batch. */
-static int64_t busy_ns(const struct virtual_link *link, const struct topology *topology,
-                       const struct batch *batch)
-{
-    int per_node = topology->ranks_per_node ? topology->ranks_per_node : topology->ranks;
-    double inside = 0, between = 0;
-
-    for (int i = 0; i < batch->count; i++) {
-        const struct transfer *t = &batch->transfers[i];
-
-        if (t->peer != topology->rank)
-            *(t->peer / per_node == topology->rank / per_node ? &inside : &between) +=
-                (double)t->bytes;
-    }
-    return llround(fmax(inside / link->inside_gbs, between / link->between_gbs));
-}
-
-static uint64_t leaving_bytes(const struct wire_virtual *wire, const struct batch *batch)
-{
-    uint64_t bytes = 0;
-
-    for (int i = 0; i < batch->count; i++)
-        if (batch->transfers[i].peer != wire->base.topology.rank)
-            bytes += batch->transfers[i].bytes;
-    return bytes;
-}
-
-/* One pace for the whole batch: both kinds of link carry their part of it at the same time. */
+/* Of a whole batch: both kinds of link carry their part at the same time. */
 static double pace_ns_per_byte(const struct wire_virtual *wire, const struct batch *batch)
 {
-    uint64_t bytes = leaving_bytes(wire, batch);
+    const struct topology *t = &wire->base.topology;
+    int per_node = t->ranks_per_node ? t->ranks_per_node : t->ranks;
+    double inside = 0, between = 0, busy_ns;
 
-    return bytes ? (double)busy_ns(&wire->link, &wire->base.topology, batch) / (double)bytes : 0;
+    for (int i = 0; i < batch->count; i++) {
+        int peer = batch->transfers[i].peer;
+
+        if (peer != t->rank)
+            *(peer / per_node == t->rank / per_node ? &inside : &between) +=
+                (double)batch->transfers[i].bytes;
+    }
+    busy_ns = round(fmax(inside / wire->link.inside_gbs, between / wire->link.between_gbs));
+    return inside + between > 0 ? busy_ns / (inside + between) : 0;
 }
 
 /* ---- host: the thread of the stream copies, and sleeps until the next piece is due */
@@ -159,12 +142,6 @@ static int virtual_exchange(struct wire *base, struct stream *stream, const stru
     return wire->pacer->exchange(wire, stream, batch);
 }
 
-static int virtual_reserve(struct wire *base, struct batch *batch)
-{
-    (void)base, (void)batch;
-    return OK;
-}
-
 static void virtual_close(struct wire *base)
 {
     struct wire_virtual *wire = (struct wire_virtual *)base;
@@ -176,25 +153,19 @@ static void virtual_close(struct wire *base)
 static const struct wire_ops virtual_ops = {
     .name = "virtual",
     .close = virtual_close,
-    .reserve = virtual_reserve,
     .exchange = virtual_exchange,
 };
-
-static const struct pacer *pacer_of(const struct device *device)
-{
-    for (size_t i = 0; i < sizeof(pacers) / sizeof(pacers[0]); i++)
-        if (!strcmp(pacers[i].device, device->ops->name))
-            return &pacers[i];
-    return NULL;
-}
 
 int wire_virtual_open(struct device *device, const struct topology *topology,
                       const struct virtual_link *link, struct wire **out)
 {
-    const struct pacer *pacer = pacer_of(device);
+    const struct pacer *pacer = NULL;
     struct wire_virtual *wire;
     int rc;
 
+    for (size_t i = 0; i < sizeof(pacers) / sizeof(pacers[0]); i++)
+        if (!strcmp(pacers[i].device, device->ops->name))
+            pacer = &pacers[i];
     if (!pacer)
         return UNSUPPORTED;
     wire = calloc(1, sizeof(*wire));

@@ -34,15 +34,21 @@ int world_check(int code, const char *call)
     return fail(ERR_WIRE, "%s: %.*s", call, length, text);
 }
 
-static int wait_for(const struct world *world, MPI_Request *request)
+/* Long enough to cost nothing, short beside any step worth tuning. */
+enum { NAP_US = 100, EAGER_TESTS = 1000 };
+
+/* `long_in_coming`: who waits sleeps after a while. */
+static int wait_for(const struct world *world, MPI_Request *request, bool long_in_coming)
 {
     int done = 0;
 
-    for (;;) {
+    for (int tests = 0;; tests++) {
         TRY(MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE)));
         if (done)
             return OK;
-        if (world->crowded)
+        if (long_in_coming && tests > EAGER_TESTS)
+            usleep(NAP_US);
+        else if (world->crowded)
             sched_yield();
     }
 }
@@ -58,8 +64,8 @@ static int find_nodes(struct world *world)
 {
     struct topology *t = &world->topology;
     MPI_Comm node;
-    int mine[3], first, local;
-    int64_t agreed[4];
+    int first, local;
+    int64_t agreed[3];
 
     TRY(MPI(MPI_Comm_split_type(world->control, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node)));
     MPI_Comm_size(node, &world->neighbours);
@@ -68,15 +74,12 @@ static int find_nodes(struct world *world)
     first = t->rank;
     MPI_Bcast(&first, 1, MPI_INT, 0, node);
     MPI_Comm_free(&node);
-    mine[0] = world->neighbours;
-    mine[1] = first % world->neighbours; /* must be 0: nodes start at multiples */
-    mine[2] = t->rank - first - local;   /* must be 0: consecutive */
-    agreed[0] = mine[0];
-    agreed[1] = -mine[0];
-    agreed[2] = mine[1];
-    agreed[3] = mine[2] != 0;
-    TRY(world_max(world, agreed, 4));
-    t->ranks_per_node = agreed[0] == -agreed[1] && !agreed[2] && !agreed[3] ? world->neighbours : 0;
+    agreed[0] = world->neighbours;
+    agreed[1] = -world->neighbours;
+    /* Nodes start at multiples, and are consecutive. */
+    agreed[2] = first % world->neighbours != 0 || t->rank != first + local;
+    TRY(world_max(world, agreed, 3));
+    t->ranks_per_node = agreed[0] == -agreed[1] && !agreed[2] ? world->neighbours : 0;
     return OK;
 }
 
@@ -187,7 +190,7 @@ int world_barrier(struct world *world)
     if (world->alone)
         return OK;
     TRY(MPI(MPI_Ibarrier(world->control, &request)));
-    return wait_for(world, &request);
+    return wait_for(world, &request, false);
 }
 
 static int reduce(struct world *world, int64_t *values, int n, MPI_Op op)
@@ -197,7 +200,7 @@ static int reduce(struct world *world, int64_t *values, int n, MPI_Op op)
     if (world->alone)
         return OK;
     TRY(MPI(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, op, world->control, &request)));
-    return wait_for(world, &request);
+    return wait_for(world, &request, false);
 }
 
 int world_max(struct world *world, int64_t *values, int n)
@@ -210,35 +213,24 @@ int world_sum(struct world *world, int64_t *values, int n)
     return reduce(world, values, n, MPI_SUM);
 }
 
-int world_broadcast(struct world *world, void *data, size_t bytes)
+static int broadcast(struct world *world, void *data, size_t bytes, bool long_in_coming)
 {
     MPI_Request request;
 
     if (world->alone)
         return OK;
     TRY(MPI(MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, world->control, &request)));
-    return wait_for(world, &request);
+    return wait_for(world, &request, long_in_coming);
 }
 
-/* Long enough to cost nothing, short beside any step worth tuning. */
-enum { NAP_US = 100, EAGER_TESTS = 1000 };
+int world_broadcast(struct world *world, void *data, size_t bytes)
+{
+    return broadcast(world, data, bytes, false);
+}
 
 int world_receive_order(struct world *world, void *order, size_t bytes)
 {
-    MPI_Request request;
-    int done = 0;
-
-    if (world->alone)
-        return OK;
-    TRY(MPI(MPI_Ibcast(order, (int)bytes, MPI_BYTE, 0, world->control, &request)));
-    for (int tests = 0; !done; tests++) {
-        TRY(MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE)));
-        if (!done && tests > EAGER_TESTS)
-            usleep(NAP_US);
-        else if (!done && world->crowded)
-            sched_yield();
-    }
-    return OK;
+    return broadcast(world, order, bytes, true);
 }
 
 void world_library(char *text, size_t size)
@@ -263,7 +255,7 @@ int world_gather(struct world *world, const void *mine, void *all, size_t bytes)
     }
     TRY(MPI(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, world->control,
                            &request)));
-    return wait_for(world, &request);
+    return wait_for(world, &request, false);
 }
 
 void world_alarm(struct world *world)

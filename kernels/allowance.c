@@ -32,17 +32,18 @@ static FILE *open_in(const char *folder, const char *name)
     return length < (int)sizeof(path) ? fopen(path, "r") : NULL;
 }
 
-/* The number that is alone in a file; false for "max", and where there is no such file. */
-static bool read_number(const char *folder, const char *name, int64_t *out)
+/* The numbers that a file begins with, at most `most` of two; returns how many it begins with.
+ * "max" is none. */
+static int read_numbers(const char *folder, const char *name, int64_t *out, int most)
 {
     FILE *file = open_in(folder, name);
-    long long value;
-    bool found = file && fscanf(file, "%lld", &value) == 1;
+    long long values[2];
+    int found = file ? fscanf(file, "%lld %lld", &values[0], &values[1]) : 0;
 
     if (file)
         fclose(file);
-    if (found)
-        *out = value;
+    for (int i = 0; i < found && i < most; i++)
+        out[i] = values[i];
     return found;
 }
 
@@ -70,29 +71,17 @@ static bool read_line(const char *folder, const char *file_name, const char *nam
 /* ---- one group */
 
 /* "150000 100000" in one file, or the two in one each; a quota of "max" or -1 is none. */
-static bool read_quota(const struct hierarchy *h, const char *group, int64_t *quota,
-                       int64_t *period)
-{
-    FILE *file = open_in(group, h->quota);
-    long long most = 0, each = 0;
-    int found = file ? fscanf(file, "%lld %lld", &most, &each) : 0;
-
-    if (file)
-        fclose(file);
-    *quota = most;
-    *period = each;
-    if (h->period)
-        return found >= 1 && read_number(group, h->period, period) && *quota > 0 && *period > 0;
-    return found == 2 && *quota > 0 && *period > 0;
-}
-
 static void limit_cores(const struct hierarchy *h, const char *group, struct allowance *out)
 {
-    int64_t quota, period;
+    int64_t quota[2] = { 0, 0 }; /* and its period */
 
-    if (!h->quota || !read_quota(h, group, &quota, &period) || quota / period >= out->cores)
+    if (!h->quota || read_numbers(group, h->quota, quota, 2) < 1)
         return;
-    out->cores = quota < period ? 1 : (int)(quota / period);
+    if (h->period)
+        read_numbers(group, h->period, &quota[1], 1);
+    if (quota[0] <= 0 || quota[1] <= 0 || quota[0] / quota[1] >= out->cores)
+        return;
+    out->cores = quota[0] < quota[1] ? 1 : (int)(quota[0] / quota[1]);
 }
 
 /* Pages of files that nobody used lately are dropped before anything fails. */
@@ -100,9 +89,9 @@ static void limit_memory(const struct hierarchy *h, const char *group, struct al
 {
     int64_t most, used = 0, droppable = 0, left;
 
-    if (!h->most || !read_number(group, h->most, &most))
+    if (!h->most || read_numbers(group, h->most, &most, 1) < 1)
         return;
-    read_number(group, h->used, &used);
+    read_numbers(group, h->used, &used, 1);
     read_line(group, "memory.stat", h->droppable, &droppable);
     left = most - used + droppable;
     left = left < 0 ? 0 : left;

@@ -10,7 +10,7 @@ enum { CUDA_BLAS_WORKSPACE_BYTES = 32 << 20 };
 struct cuda_blas;
 struct cuda_queue;
 
-/* Of the library that is loaded; needs no GPU. */
+/* The version of the library that is loaded; needs no GPU. */
 int cuda_blas_version(int *major, int *minor);
 
 int cuda_blas_open(struct cuda_blas **out);

@@ -26,31 +26,24 @@ bool schedstat_waited(const char *text, int64_t *ns)
     return true;
 }
 
-/* "cpu3 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ..."; the line "cpu" is all of them. */
-static bool read_core(const char *line, int *core, int64_t *stolen)
-{
-    unsigned long long ticks;
-
-    if (sscanf(line, "cpu%d %*u %*u %*u %*u %*u %*u %*u %llu", core, &ticks) != 2)
-        return false;
-    *stolen = (int64_t)ticks;
-    return true;
-}
-
+/* Lines are "cpu3 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ..."; "cpu" alone is all of them.
+ */
 bool stat_stolen(const char *text, bool (*counts)(const void *self, int core), const void *self,
                  int64_t *ticks)
 {
-    int64_t sum = 0, stolen;
+    int64_t sum = 0;
     bool found = false;
-    int core;
 
     for (const char *line = text; line; line = strchr(line, '\n')) {
+        unsigned long long stolen;
+        int core;
+
         line += *line == '\n';
         if (strncmp(line, "cpu", 3) != 0 || !(line[3] >= '0' && line[3] <= '9') ||
-            !read_core(line, &core, &stolen))
+            sscanf(line, "cpu%d %*u %*u %*u %*u %*u %*u %*u %llu", &core, &stolen) != 2)
             continue;
         found = true;
-        sum += !counts || counts(self, core) ? stolen : 0;
+        sum += !counts || counts(self, core) ? (int64_t)stolen : 0;
     }
     if (found)
         *ticks = sum;
@@ -113,18 +106,23 @@ static void read_text(int fd, char *text, size_t size)
     text[n > 0 ? n : 0] = 0;
 }
 
+static void read_file(int folder, const char *path, char *text, size_t size)
+{
+    int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
+
+    read_text(fd, text, size);
+    if (fd >= 0)
+        close(fd);
+}
+
 /* How long a thread has waited; 0 for one that has just ended. */
 static int64_t waited_by(int tasks, const char *thread)
 {
     char path[300], text[96];
     int64_t ns = 0;
-    int fd;
 
     snprintf(path, sizeof(path), "%s/schedstat", thread);
-    fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
-    read_text(fd, text, sizeof(text));
-    if (fd >= 0)
-        close(fd);
+    read_file(tasks, path, text, sizeof(text));
     schedstat_waited(text, &ns);
     return ns;
 }
@@ -203,29 +201,18 @@ int64_t disturbance_end(struct disturbance *d)
 
 bool disturbance_waits_are_known(void)
 {
-    int fd = open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
     char text[96];
     int64_t ns;
 
-    read_text(fd, text, sizeof(text));
-    if (fd >= 0)
-        close(fd);
+    read_file(AT_FDCWD, "/proc/self/schedstat", text, sizeof(text));
     return schedstat_waited(text, &ns);
 }
 
 bool disturbance_steal_is_known(void)
 {
-    static const size_t first_lines = 4096;
-    int fd = open("/proc/stat", O_RDONLY | O_CLOEXEC);
-    char *text = malloc(first_lines);
+    char first_lines[4096];
     int64_t ticks;
-    bool known;
 
-    if (text)
-        read_text(fd, text, first_lines);
-    known = text && stat_stolen(text, NULL, NULL, &ticks);
-    free(text);
-    if (fd >= 0)
-        close(fd);
-    return known;
+    read_file(AT_FDCWD, "/proc/stat", first_lines, sizeof(first_lines));
+    return stat_stolen(first_lines, NULL, NULL, &ticks);
 }

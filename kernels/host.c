@@ -152,20 +152,16 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void wake(struct host_stream *stream)
-{
-    pthread_mutex_lock(&stream->lock);
-    pthread_cond_signal(&stream->filled);
-    pthread_mutex_unlock(&stream->lock);
-}
-
 /* Streams that sleep are woken all at once, when the driving thread itself is about to wait: where
  * cores are few, a stream woken by its first task would take the core from the thread that is still
  * queueing the others, and the two would change places at every task. */
 static void wake_all(const struct device *device)
 {
-    for (struct host_stream *s = ((const struct host_device *)device)->streams; s; s = s->next)
-        wake(s);
+    for (struct host_stream *s = ((const struct host_device *)device)->streams; s; s = s->next) {
+        pthread_mutex_lock(&s->lock);
+        pthread_cond_signal(&s->filled);
+        pthread_mutex_unlock(&s->lock);
+    }
 }
 
 /* One producer for all streams: the thread that drives the device. */

@@ -58,17 +58,23 @@ static inline float gelu_argument(float x)
 typedef void activation(float *restrict pre, const float *restrict bias, const float *restrict up,
                         float *restrict post, uint64_t n);
 
-CLONES static void relu_row(float *restrict pre, const float *restrict bias,
-                            const float *restrict up, float *restrict post, uint64_t n)
-{
-    (void)up;
-    for (uint64_t i = 0; i < n; i++) {
-        float x = pre[i] + bias[i];
-
-        pre[i] = x;
-        post[i] = x > 0 ? x : 0;
+/* A row of pre += bias, and of what the activation makes of it. */
+#define FORWARD_ROW(name, result)                                                                  \
+    CLONES static void name(float *restrict pre, const float *restrict bias,                       \
+                            const float *restrict up, float *restrict post, uint64_t n)            \
+    {                                                                                              \
+        (void)up;                                                                                  \
+        for (uint64_t i = 0; i < n; i++) {                                                         \
+            float x = pre[i] + bias[i];                                                            \
+                                                                                                   \
+            pre[i] = x;                                                                            \
+            post[i] = result;                                                                      \
+        }                                                                                          \
     }
-}
+FORWARD_ROW(relu_row, x > 0 ? x : 0)
+FORWARD_ROW(gelu_row, sigmoid(gelu_argument(x)) * x)
+FORWARD_ROW(swiglu_row, sigmoid(x) * x * up[i])
+#undef FORWARD_ROW
 
 CLONES static void relu_row_in_place(float *restrict pre, const float *restrict bias,
                                      const float *restrict up, float *restrict post, uint64_t n)
@@ -78,29 +84,6 @@ CLONES static void relu_row_in_place(float *restrict pre, const float *restrict 
         float x = pre[i] + bias[i];
 
         pre[i] = x > 0 ? x : 0;
-    }
-}
-
-CLONES static void gelu_row(float *restrict pre, const float *restrict bias,
-                            const float *restrict up, float *restrict post, uint64_t n)
-{
-    (void)up;
-    for (uint64_t i = 0; i < n; i++) {
-        float x = pre[i] + bias[i];
-
-        pre[i] = x;
-        post[i] = x * sigmoid(gelu_argument(x));
-    }
-}
-
-CLONES static void swiglu_row(float *restrict pre, const float *restrict bias,
-                              const float *restrict up, float *restrict post, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++) {
-        float x = pre[i] + bias[i];
-
-        pre[i] = x;
-        post[i] = x * sigmoid(x) * up[i];
     }
 }
 

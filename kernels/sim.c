@@ -67,14 +67,6 @@ static double normal(uint64_t seed, uint64_t index)
     return radius * cos(2 * M_PI * uniform(seed, 2 * index + 1));
 }
 
-static void wander_one_step(struct sim_device *device, uint64_t seed, uint64_t step)
-{
-    double keep = step ? exp(-1.0 / DRIFT_MEMORY_STEPS) : 0;
-
-    device->wander = keep * device->wander + sqrt(1 - keep * keep) * normal(seed, step);
-    device->wander_step = step;
-}
-
 /* Follows from all steps before: they are taken one by one, from the first where this is no later
  * one. */
 static void wander_to(struct sim_device *device, uint64_t seed, uint64_t step)
@@ -83,8 +75,12 @@ static void wander_to(struct sim_device *device, uint64_t seed, uint64_t step)
 
     if (step < device->wander_step || !device->wander_step)
         next = 0;
-    while (next <= step)
-        wander_one_step(device, seed, next++);
+    for (; next <= step; next++) {
+        double keep = next ? exp(-1.0 / DRIFT_MEMORY_STEPS) : 0;
+
+        device->wander = keep * device->wander + sqrt(1 - keep * keep) * normal(seed, next);
+        device->wander_step = next;
+    }
 }
 
 /* A sine that returns and a random part that forgets, of equal weight; together of deviation 1. */

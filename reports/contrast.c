@@ -72,7 +72,10 @@ struct contrasts {
     struct moe_plan *plans; /* timed somewhere, or told of by an entry; sorted */
     size_t plan_count;
     struct step_time *steps; /* a row of all entries for every plan */
-    struct moe_plan *ranked;
+    struct ranked {
+        struct moe_plan plan;
+        double log_mean; /* of its times over the table's; -INFINITY: the rounds say so */
+    } * ranked;          /* the best first */
     size_t ranked_count;
 };
 
@@ -210,11 +213,6 @@ struct improvement contrast_static(const struct layer_facts *layer, const struct
     return sum;
 }
 
-struct ranked {
-    struct moe_plan plan;
-    double log_mean; /* -INFINITY: the rounds say so */
-};
-
 static int by_mean(const void *left, const void *right)
 {
     const struct ranked *a = left, *b = right;
@@ -227,33 +225,28 @@ static int by_mean(const void *left, const void *right)
 static int rank(const struct layer_facts *layer)
 {
     struct contrasts *c = layer->contrasts;
-    struct ranked *ranked = calloc(layer->plan_count + 1, sizeof(*ranked));
     uint32_t buckets = contrast_measured_buckets(layer);
 
     c->ranked = calloc(layer->plan_count + 1, sizeof(*c->ranked));
-    if (!ranked || !c->ranked) {
-        free(ranked);
+    if (!c->ranked)
         return fail(ERR_NOMEM, "%zu plans", layer->plan_count);
-    }
     for (size_t i = 0; i < layer->plan_count; i++) {
         struct improvement one = contrast_static(layer, &layer->plans[i]);
 
         if (layer->stands && plan_equal(&layer->plans[i], &layer->standing.static_plan))
             one.log_mean = -INFINITY;
         if (buckets && one.buckets == buckets)
-            ranked[c->ranked_count++] = (struct ranked){ layer->plans[i], one.log_mean };
+            c->ranked[c->ranked_count++] = (struct ranked){ layer->plans[i], one.log_mean };
     }
-    qsort(ranked, c->ranked_count, sizeof(*ranked), by_mean);
-    for (size_t i = 0; i < c->ranked_count; i++)
-        c->ranked[i] = ranked[i].plan;
-    free(ranked);
+    qsort(c->ranked, c->ranked_count, sizeof(*c->ranked), by_mean);
     return OK;
 }
 
-const struct moe_plan *contrast_ranked(const struct layer_facts *layer, size_t *count)
+const struct moe_plan *contrast_ranked(const struct layer_facts *layer, size_t place)
 {
-    *count = layer->contrasts->ranked_count;
-    return layer->contrasts->ranked;
+    const struct contrasts *c = layer->contrasts;
+
+    return place < c->ranked_count ? &c->ranked[place].plan : NULL;
 }
 
 int contrast_prepare(struct layer_facts *layer)

@@ -32,13 +32,19 @@ static void *one_more(void *array, size_t count, size_t bytes)
         (array)[(count)++] = (value);                                                              \
     } while (0)
 
-static int add_entry(void *self, const struct entry_row *entry)
-{
-    struct facts *f = self;
-
-    APPEND(f->entries, f->entry_count, *entry);
-    return OK;
-}
+/* Takes one row of the store. */
+#define ADDER(name, row_type, array, count)                                                        \
+    static int name(void *self, const struct row_type *row)                                        \
+    {                                                                                              \
+        struct facts *f = self;                                                                    \
+                                                                                                   \
+        APPEND(f->array, f->count, *row);                                                          \
+        return OK;                                                                                 \
+    }
+ADDER(add_entry, entry_row, entries, entry_count)
+ADDER(add_run, run_row, runs, run_count)
+ADDER(add_override, override_row, overrides, override_count)
+#undef ADDER
 
 static int add_trial(void *self, const struct trial_row *trial)
 {
@@ -49,22 +55,6 @@ static int add_trial(void *self, const struct trial_row *trial)
     return OK;
 }
 
-static int add_run(void *self, const struct run_row *run)
-{
-    struct facts *f = self;
-
-    APPEND(f->runs, f->run_count, *run);
-    return OK;
-}
-
-static int add_override(void *self, const struct override_row *row)
-{
-    struct facts *f = self;
-
-    APPEND(f->overrides, f->override_count, *row);
-    return OK;
-}
-
 /* ---- samples: they come by trial, and so are the trials at that time */
 
 struct sampling {
@@ -72,25 +62,19 @@ struct sampling {
     size_t at; /* the trial whose samples are collected */
     int64_t *ns;
     size_t count; /* what is in it */
-    /* With those set aside; the rest is from verifications. */
-    size_t search_count, contest_count, rounds_count;
 };
 
 static void end_trial(struct sampling *s)
 {
-    struct trial_facts *t = &s->facts->trials[s->at];
-
-    t->steps = spread_of(s->ns, s->count);
-    t->contest_steps = (uint32_t)s->contest_count;
-    t->search_steps = (uint32_t)s->search_count;
-    t->rounds_steps = (uint32_t)s->rounds_count;
-    s->count = s->search_count = s->contest_count = s->rounds_count = 0;
+    s->facts->trials[s->at].steps = spread_of(s->ns, s->count);
+    s->count = 0;
 }
 
 static int add_sample(void *self, int64_t trial, const struct sample_row *sample)
 {
     struct sampling *s = self;
     const struct facts *f = s->facts;
+    struct trial_facts *t;
 
     if (s->at < f->trial_count && f->trials[s->at].row.id < trial)
         end_trial(s);
@@ -98,10 +82,11 @@ static int add_sample(void *self, int64_t trial, const struct sample_row *sample
         s->at++;
     if (s->at == f->trial_count || f->trials[s->at].row.id != trial)
         return OK;
-    heat_add(&s->facts->trials[s->at].heat, sample);
-    s->search_count += sample->kind == SAMPLE_SEARCH;
-    s->contest_count += sample->kind == SAMPLE_CONTEST;
-    s->rounds_count += sample->kind == SAMPLE_ROUNDS;
+    t = &f->trials[s->at];
+    heat_add(&t->heat, sample);
+    t->search_steps += sample->kind == SAMPLE_SEARCH;
+    t->contest_steps += sample->kind == SAMPLE_CONTEST;
+    t->rounds_steps += sample->kind == SAMPLE_ROUNDS;
     if (sample->gpu.throttled != SAMPLE_SET_ASIDE)
         APPEND(s->ns, s->count, sample->ns);
     return OK;
@@ -145,20 +130,7 @@ static struct key trial_key(const struct trial_facts *t)
     return (struct key){ t->row.key.cluster, t->row.key.shape, t->row.key.window };
 }
 
-static int trial_order(const void *left, const void *right)
-{
-    const struct trial_facts *a = left, *b = right;
-    struct key ka = trial_key(a), kb = trial_key(b);
-    int order = key_order(&ka, &kb);
-
-    if (order)
-        return order;
-    if (a->row.key.bucket != b->row.key.bucket)
-        return a->row.key.bucket < b->row.key.bucket ? -1 : 1;
-    return plan_order(&a->row.key.plan, &b->row.key.plan);
-}
-
-/* Orders the trials of one layer by bucket and plan. */
+/* Without a layer: by bucket and plan alone. */
 static int place_order(const void *left, const void *right)
 {
     const struct trial_row *a = left;
@@ -167,6 +139,15 @@ static int place_order(const void *left, const void *right)
     if (a->key.bucket != b->row.key.bucket)
         return a->key.bucket < b->row.key.bucket ? -1 : 1;
     return plan_order(&a->key.plan, &b->row.key.plan);
+}
+
+static int trial_order(const void *left, const void *right)
+{
+    const struct trial_facts *a = left, *b = right;
+    struct key ka = trial_key(a), kb = trial_key(b);
+    int order = key_order(&ka, &kb);
+
+    return order ? order : place_order(&a->row, b);
 }
 
 /* ---- layers */
@@ -344,20 +325,19 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
 
 /* ---- questions */
 
+static int order_bucket(const void *left, const void *right)
+{
+    uint32_t bucket = *(const uint32_t *)left, other = ((const struct entry_row *)right)->bucket;
+
+    return (bucket > other) - (bucket < other);
+}
+
 const struct entry_row *facts_entry(const struct layer_facts *layer, uint32_t bucket)
 {
-    size_t low = 0, high = layer->entry_count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (layer->entries[middle].bucket < bucket)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < layer->entry_count && layer->entries[low].bucket == bucket ? &layer->entries[low]
-                                                                            : NULL;
+    if (!layer->entry_count)
+        return NULL;
+    return bsearch(&bucket, layer->entries, layer->entry_count, sizeof(*layer->entries),
+                   order_bucket);
 }
 
 const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t bucket,

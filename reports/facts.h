@@ -11,9 +11,9 @@
 /* One plan at one bucket, and what its timed steps say. */
 struct trial_facts {
     struct trial_row row;
-    uint32_t search_steps, contest_steps, rounds_steps;
-    struct spread steps; /* of all of them */
-    struct heat heat;    /* of all, with those that were set aside */
+    uint32_t search_steps, contest_steps, rounds_steps; /* those set aside, too */
+    struct spread steps;                                /* of all of them */
+    struct heat heat;                                   /* of all, with those that were set aside */
 };
 
 /* One layer on one cluster with buckets of one width.  Slices of the arrays of struct facts. */

@@ -129,10 +129,9 @@ static struct range capacities(const struct plot *plot, const struct layer_facts
 }
 
 /* Points with bars become a smear where buckets are many: of those that fall into one of so many
- * cells of the axis the first is drawn.  `cell` says in gnuplot which one c is in. */
-static void thin_out(const struct layer_facts *layer, const char *cell, FILE *to)
+ * cells of the axis the first is drawn; cell(c) says which one c is in. */
+static void thin_out(const struct layer_facts *layer, FILE *to)
 {
-    fprintf(to, "cell(c) = %s\n", cell);
     if (series_is_thinned(layer))
         fprintf(to, "at(c, i) = c <= %u || cell(c) > cell(c - %u) ? c*shift(i) : NaN\n",
                 layer->window, layer->window);
@@ -143,18 +142,15 @@ static void thin_out(const struct layer_facts *layer, const char *cell, FILE *to
 static void linear_axis(const struct layer_facts *layer, struct range c, FILE *to)
 {
     double room = layer->window + 0.03 * (c.last - c.first);
-    char cell[80];
 
     fprintf(to, "set xrange [%.6g:%.6g]\nfrom(c) = c\nshift(i) = 1\n", c.first - room,
             c.last + room);
-    snprintf(cell, sizeof(cell), "floor(c*%d/%.6g)", SERIES_CELLS, c.last + 1);
-    thin_out(layer, cell, to);
+    fprintf(to, "cell(c) = floor(c*%d/%.6g)\n", SERIES_CELLS, c.last + 1);
 }
 
-static void log_axis(const struct layer_facts *layer, struct range c, FILE *to)
+static void log_axis(struct range c, FILE *to)
 {
     double least = c.first / 1.3, step = 2;
-    char cell[80];
 
     while (log(c.last / c.first) / log(step) > 9)
         step *= 2;
@@ -162,8 +158,7 @@ static void log_axis(const struct layer_facts *layer, struct range c, FILE *to)
             "set logscale x 2\nset xtics %.0f, %.0f\nset xrange [%.6g:%.6g]\n"
             "from(c) = c > %.6g ? c : %.6g\nshift(i) = 1.012**i\n",
             exp2(floor(log2(c.first))), step, least, c.last * 1.15, least, least);
-    snprintf(cell, sizeof(cell), "floor(log(c)*%d/%.6g)", SERIES_CELLS, log(c.last / c.first));
-    thin_out(layer, cell, to);
+    fprintf(to, "cell(c) = floor(log(c)*%d/%.6g)\n", SERIES_CELLS, log(c.last / c.first));
 }
 
 /* Capacities are measured at so many per doubling: a log axis sets them evenly, where they span
@@ -175,7 +170,8 @@ static void capacity_axis(const struct plot *plot, const struct layer_facts *lay
     if (c.first < 1 || c.last <= 6 * c.first)
         linear_axis(layer, c, to);
     else
-        log_axis(layer, c, to);
+        log_axis(c, to);
+    thin_out(layer, to);
 }
 
 void gnuplot_script(const struct plot *plot, const struct scope *scope, const char *name,
@@ -213,7 +209,7 @@ struct child {
 };
 
 struct gnuplot {
-    char folder[PATH_MAX];
+    const char *folder;
     const char *format;
     size_t wanted, started, next;
     struct child children[CHILDREN_MAX];
@@ -309,10 +305,7 @@ int gnuplot_open(const char *folder, const char *format, size_t expected, struct
 
     if (!g)
         return fail(ERR_NOMEM, "gnuplot");
-    if (snprintf(g->folder, sizeof(g->folder), "%s", folder) >= (int)sizeof(g->folder)) {
-        free(g);
-        return fail(ERR_ARGUMENT, "%.60s...: the name is too long", folder);
-    }
+    g->folder = folder;
     g->format = format;
     g->wanted = children_for(expected);
     sigaction(SIGPIPE, &ignore, &g->before);

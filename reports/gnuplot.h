@@ -12,7 +12,7 @@ void gnuplot_script(const struct plot *plot, const struct scope *scope, const ch
                     const char *format, FILE *to);
 
 /* gnuplot at work in a folder, as a few processes in all that draw while scripts are still being
- * written.  `expected`: about how many. */
+ * written.  `expected`: about how many; the folder is borrowed. */
 struct gnuplot;
 int gnuplot_open(const char *folder, const char *format, size_t expected, struct gnuplot **out);
 int gnuplot_draw(struct gnuplot *g, const char *name); /* NAME.gp, which is there, some time soon */

@@ -3,6 +3,7 @@
  * marks are those of gnuplot.c. */
 #include "plots.h"
 
+#include "contrast.h"
 #include "lanes.h"
 #include "moelookup.h"
 
@@ -25,10 +26,10 @@ static void winner_lanes(const struct layer_facts *layer, FILE *to)
 static void static_words(const struct layer_facts *layer, FILE *to)
 {
     char text[64] = "no plan";
-    struct moe_plan plan;
+    const struct moe_plan *best = contrast_ranked(layer, 0);
 
-    if (series_best_static(layer, &plan))
-        moe_plan_format(&plan, text, sizeof(text));
+    if (best)
+        moe_plan_format(best, text, sizeof(text));
     fprintf(to, "static = 'over the best static plan (%s)'\n", text);
 }
 
@@ -105,11 +106,9 @@ static const char traffic[] =
 
 static const char where[] = LOG_Y LINES_GO_ON
     "plot data index 1 using (at($1,0)):2 with linespoints lt 3 pt 8 dt 2 title 'default: "
-    "compute alone', "
-    "\\\n"
+    "compute alone', \\\n"
     "     data index 1 using (at($1,0)):3 with linespoints lt 4 pt 4 dt 2 title 'default: "
-    "communication "
-    "alone', \\\n"
+    "communication alone', \\\n"
     "     data index 1 using (at($1,0)):4 with linespoints lt 1 pt 6 dt 2 title 'default: "
     "step', \\\n"
     "     data index 0 using (at($1,0)):2 with linespoints lt 3 pt 9 title 'table: compute "

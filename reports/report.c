@@ -97,7 +97,7 @@ static void forget(const char *folder, const char *name, const char *ending)
         output_remove(path);
 }
 
-/* Of one plot; its data stays. */
+/* Removes the pictures of one plot; its data stays. */
 static void forget_pictures(const char *folder, const char *name)
 {
     forget(folder, name, "gp");
@@ -199,24 +199,14 @@ static int draw(const struct report *report, const char *format, size_t *count)
     return rc ? rc : ended;
 }
 
-static int write_page(const struct report *report)
+static int write_text(const struct report *report, const char *name, const char *ending,
+                      void (*write)(const struct report *report, FILE *to))
 {
     struct output_file file;
 
-    TRY(create(report->folder, "index", "html", &file));
-    page_write(report, file.to);
+    TRY(create(report->folder, name, ending, &file));
+    write(report, file.to);
     return finish(&file);
-}
-
-static int write_sheet(const struct report *report)
-{
-    struct output_file file;
-
-    TRY(create(report->folder, "report", "txt", &file));
-    sheet_write(report, file.to);
-    TRY(finish(&file));
-    sheet_write(report, stdout);
-    return OK;
 }
 
 static int write_all(struct report *report, enum report_format format)
@@ -232,10 +222,13 @@ static int write_all(struct report *report, enum report_format format)
     if (format == REPORT_TXT)
         forget(report->folder, "report", "txt");
     TRY(draw(report, report_words[format == REPORT_HTML ? REPORT_SVG : format], &count));
-    if (format == REPORT_TXT)
-        return write_sheet(report);
+    if (format == REPORT_TXT) {
+        TRY(write_text(report, "report", "txt", sheet_write));
+        sheet_write(report, stdout);
+        return OK;
+    }
     if (format == REPORT_HTML)
-        TRY(write_page(report));
+        TRY(write_text(report, "index", "html", page_write));
     printf("%s%s: %zu plots of %zu layer%s\n", report->folder,
            format == REPORT_HTML ? "/index.html" : "", count, report->facts->layer_count,
            report->facts->layer_count == 1 ? "" : "s");

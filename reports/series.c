@@ -143,12 +143,11 @@ struct coloured {
 static struct coloured coloured_of(const struct layer_facts *layer)
 {
     struct coloured c = { .count = 0 };
-    size_t count;
-    const struct moe_plan *ranked = contrast_ranked(layer, &count);
+    const struct moe_plan *plan;
 
-    for (size_t i = 0; i < count && c.count < SERIES_STATICS; i++)
-        if (!plan_is_default(&ranked[i]))
-            c.plans[c.count++] = ranked[i];
+    for (size_t i = 0; c.count < SERIES_STATICS && (plan = contrast_ranked(layer, i)); i++)
+        if (!plan_is_default(plan))
+            c.plans[c.count++] = *plan;
     return c;
 }
 
@@ -160,16 +159,6 @@ static int colour_of(const struct coloured *c, const struct moe_plan *plan)
     while (i >= 0 && !plan_equal(plan, &c->plans[i]))
         i--;
     return i;
-}
-
-bool series_best_static(const struct layer_facts *layer, struct moe_plan *plan)
-{
-    size_t count;
-    const struct moe_plan *ranked = contrast_ranked(layer, &count);
-
-    if (count)
-        *plan = ranked[0];
-    return count > 0;
 }
 
 /* A trial as a point: in ms, or as its ratio to the table's plan. */
@@ -246,12 +235,11 @@ static void write_gains(struct series *s, bool inferred)
 /* Not counted: it is of the samples that the gains over the default rest on. */
 static void write_static_gains(struct series *s, bool measured)
 {
-    struct moe_plan plan;
-    bool known = series_best_static(s->layer, &plan);
+    const struct moe_plan *best = contrast_ranked(s->layer, 0);
 
-    for (size_t i = 0; i < s->layer->entry_count && known; i++) {
+    for (size_t i = 0; i < s->layer->entry_count && best; i++) {
         const struct entry_row *e = &s->layer->entries[i];
-        struct step_time t = contrast_step(s->layer, e, &plan);
+        struct step_time t = contrast_step(s->layer, e, best);
 
         if (e->inferred || t.measured != measured || !isfinite(t.us))
             continue;

@@ -30,9 +30,6 @@ series_writer series_winners, series_times, series_ratios, series_gain, series_w
 
 struct extent series_write(series_writer *write, const struct scope *scope, FILE *to);
 
-/* The best single static plan: false where no plan but the table's is known. */
-bool series_best_static(const struct layer_facts *layer, struct moe_plan *plan);
-
 /* So many measured buckets that only some of them are drawn with their bars; the data files always
  * hold all. */
 enum { SERIES_CELLS = 40 };

@@ -7,7 +7,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *const contest_decision_words[] = { "adopted", "default", "tie", "incumbent", NULL };
@@ -117,29 +116,21 @@ struct interval {
     double low, middle, high;
 };
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* The median of the paired ratios, and all the values that the test could not have rejected. */
 static struct interval ratio_of(const struct contest *c, int a, int b)
 {
     double ratio[CONTEST_ROUNDS_MAX];
     uint32_t n = pairs(c, a, b), needed = c->wins_needed[n];
+    double median;
 
     if (!n)
         return (struct interval){ NAN, NAN, NAN };
     for (uint32_t i = 0; i < n; i++)
         ratio[i] = (double)c->ns[a][i] / (double)c->ns[b][i];
-    qsort(ratio, n, sizeof(*ratio), ascending);
+    median = median_of(ratio, n); /* and they are sorted */
     if (needed > n)
         needed = n;
-    return (struct interval){ .low = ratio[n - needed],
-                              .middle = (ratio[(n - 1) / 2] + ratio[n / 2]) / 2,
-                              .high = ratio[needed - 1] };
+    return (struct interval){ ratio[n - needed], median, ratio[needed - 1] };
 }
 
 /* ---- all of them */

@@ -6,49 +6,49 @@
 
 #include <math.h>
 
-/* In the order of enum cost_constant: what is taken when the machine is unknown, and how sure the
- * logarithm is, of a given value and of a bland one. */
+/* What is taken where the machine is unknown, and how sure the logarithm then is; of a value that
+ * is known it is 1. */
 static const struct {
-    double bland, sd_given, sd_bland;
-} constants_table[COST_CONSTANTS] = {
-    [COST_MESSAGE] = { 5e-6, 1, 2 },
-    [COST_MESSAGE_2DH] = { 5e-6, 1, 2 },
-    [COST_BYTE_BETWEEN] = { 1e-10, 1, 2 },
-    [COST_BYTE_INSIDE] = { 1e-11, 1, 2 },
-    [COST_BYTE_COPIED] = { 2e-12, 1, 2 },
-    [COST_BYTE_WEIGHT] = { 2e-12, 1, 2 },
-    [COST_GATHER_STEP] = { 5e-6, 1, 2 },
-    [COST_GATHER_BYTE] = { 1e-10, 1, 2 },
-    [COST_FLOP] = { 2e-14, 1, 2 },
-    [COST_CHUNK] = { 2e-5, 1, 2 },
-    [COST_INTERFERE] = { 0.1, 1, 1 },
-    [COST_STEP] = { 1e-4, 1, 2 },
-    [COST_SCALE] = { 1, 1, 1 },
+    double value, sd;
+} bland[COST_CONSTANTS] = {
+    [COST_MESSAGE] = { 5e-6, 2 },
+    [COST_MESSAGE_2DH] = { 5e-6, 2 },
+    [COST_BYTE_BETWEEN] = { 1e-10, 2 },
+    [COST_BYTE_INSIDE] = { 1e-11, 2 },
+    [COST_BYTE_COPIED] = { 2e-12, 2 },
+    [COST_BYTE_WEIGHT] = { 2e-12, 2 },
+    [COST_GATHER_STEP] = { 5e-6, 2 },
+    [COST_GATHER_BYTE] = { 1e-10, 2 },
+    [COST_FLOP] = { 2e-14, 2 },
+    [COST_CHUNK] = { 2e-5, 2 },
+    [COST_INTERFERE] = { 0.1, 1 },
+    [COST_STEP] = { 1e-4, 2 },
+    [COST_SCALE] = { 1, 1 },
 };
-
-static void set_prior(struct costs *c, enum cost_constant i, double value)
-{
-    bool given = value > 0 && isfinite(value);
-
-    c->prior[i] = log(given ? value : constants_table[i].bland);
-    c->prior_sd[i] = given ? constants_table[i].sd_given : constants_table[i].sd_bland;
-}
 
 static void set_priors(struct costs *c, const struct search_machine *m)
 {
-    set_prior(c, COST_MESSAGE, m->message_s);
-    set_prior(c, COST_MESSAGE_2DH, m->message_s);
-    set_prior(c, COST_BYTE_BETWEEN, 1 / m->bytes_per_s_between);
-    set_prior(c, COST_BYTE_INSIDE, 1 / m->bytes_per_s_inside);
-    set_prior(c, COST_BYTE_COPIED, 1 / m->copy_bytes_per_s);
-    set_prior(c, COST_BYTE_WEIGHT, 1 / m->copy_bytes_per_s);
-    set_prior(c, COST_GATHER_STEP, m->message_s);
-    set_prior(c, COST_GATHER_BYTE, 1 / m->bytes_per_s_between);
-    set_prior(c, COST_FLOP, 1 / m->flops);
-    set_prior(c, COST_CHUNK, m->launch_s);
-    set_prior(c, COST_INTERFERE, 0);
-    set_prior(c, COST_STEP, 5 * m->launch_s);
-    set_prior(c, COST_SCALE, 1);
+    const double known[COST_CONSTANTS] = {
+        [COST_MESSAGE] = m->message_s,
+        [COST_MESSAGE_2DH] = m->message_s,
+        [COST_BYTE_BETWEEN] = 1 / m->bytes_per_s_between,
+        [COST_BYTE_INSIDE] = 1 / m->bytes_per_s_inside,
+        [COST_BYTE_COPIED] = 1 / m->copy_bytes_per_s,
+        [COST_BYTE_WEIGHT] = 1 / m->copy_bytes_per_s,
+        [COST_GATHER_STEP] = m->message_s,
+        [COST_GATHER_BYTE] = 1 / m->bytes_per_s_between,
+        [COST_FLOP] = 1 / m->flops,
+        [COST_CHUNK] = m->launch_s,
+        [COST_STEP] = 5 * m->launch_s,
+        [COST_SCALE] = 1,
+    };
+
+    for (int i = 0; i < COST_CONSTANTS; i++) {
+        bool given = known[i] > 0 && isfinite(known[i]);
+
+        c->prior[i] = log(given ? known[i] : bland[i].value);
+        c->prior_sd[i] = given ? 1 : bland[i].sd;
+    }
 }
 
 struct costs costs_of(const struct moe_shape *shape, const struct search_machine *machine)

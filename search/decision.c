@@ -25,10 +25,7 @@ void decision_open(struct decision *d, const struct decision_setup *setup)
     s.harm = s.harm > 0 ? s.harm : harm_limit;
     s.patience = s.patience ? s.patience : PATIENCE;
     *d = (struct decision){ .setup = s };
-    if (s.alone)
-        search_visit_alone(s.search, s.capacity, setup->usable);
-    else
-        search_visit(s.search, s.capacity, setup->usable);
+    search_visit(s.search, s.capacity, setup->usable, s.alone);
 }
 
 /* ---- the rule */
@@ -100,11 +97,6 @@ static int published(const struct decision *d, const struct search_result *found
 
 /* ---- what to sample */
 
-static int less_sampled(const struct search *s, int a, int b)
-{
-    return s->count[a] <= s->count[b] ? a : b;
-}
-
 /* What it takes is a claim, too, and is made of samples, of which one may be an outlier. */
 static bool is_new(const struct decision *d, int arm)
 {
@@ -129,7 +121,9 @@ int decision_next(struct decision *d, enum decision_purpose *purpose)
         return winner;
     if (default_arm < 0 || is_new(d, default_arm))
         return default_arm < 0 ? DECISION_DONE : default_arm;
-    return is_safe(d, winner) ? DECISION_DONE : less_sampled(s, winner, default_arm);
+    if (is_safe(d, winner))
+        return DECISION_DONE;
+    return s->count[winner] <= s->count[default_arm] ? winner : default_arm;
 }
 
 void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, int64_t ns)
@@ -151,12 +145,12 @@ void decision_recall(struct decision *d, enum decision_purpose purpose, int arm,
 
 void decision_drop(struct decision *d, int arm)
 {
-    search_drop(d->setup.search, arm);
+    search_drop(d->setup.search, arm, true);
 }
 
 void decision_shun(struct decision *d, int arm)
 {
-    search_shun(d->setup.search, arm);
+    search_drop(d->setup.search, arm, false);
 }
 
 /* ---- what came of it */

@@ -23,14 +23,22 @@ static double limit_at(double scale)
     return fmax(b - 1.166, LIMIT_MIN) * scale;
 }
 
+/* Of the last `count` uses. */
+static double median_of_recent(const struct drift *d, size_t count)
+{
+    double values[DRIFT_WINDOW];
+
+    for (size_t i = 0; i < count; i++)
+        values[i] = d->recent[(d->uses - 1 - i) % DRIFT_WINDOW];
+    return median_of(values, count);
+}
+
 static void rescale(struct drift *d)
 {
     double values[DRIFT_WINDOW], middle;
     size_t n = d->uses < DRIFT_WINDOW ? (size_t)d->uses : DRIFT_WINDOW;
 
-    for (size_t i = 0; i < n; i++)
-        values[i] = d->recent[i];
-    middle = median_of(values, n);
+    middle = median_of_recent(d, n);
     for (size_t i = 0; i < n; i++)
         values[i] = fabs(d->recent[i] - middle);
     d->scale = fmax(1.4826 * median_of(values, n), scale_least);
@@ -41,11 +49,8 @@ static void rescale(struct drift *d)
  * was slow from the start is not taken for normal. */
 static void narrow(struct drift *d)
 {
-    double values[USES_TRUSTED], lower;
+    double lower = median_of_recent(d, USES_TRUSTED) + 2.5 * 1.2533 * d->scale / sqrt(USES_TRUSTED);
 
-    for (size_t i = 0; i < USES_TRUSTED; i++)
-        values[i] = d->recent[i];
-    lower = median_of(values, USES_TRUSTED) + 2.5 * 1.2533 * d->scale / sqrt(USES_TRUSTED);
     lower = fmax(lower, d->least - d->reference);
     if (lower >= 0)
         return;
@@ -57,12 +62,7 @@ static void narrow(struct drift *d)
 
 static double median_above(const struct drift *d)
 {
-    double values[DRIFT_WINDOW];
-    uint64_t n = d->above < DRIFT_WINDOW ? d->above : DRIFT_WINDOW;
-
-    for (uint64_t i = 0; i < n; i++)
-        values[i] = d->recent[(d->uses - 1 - i) % DRIFT_WINDOW];
-    return n ? median_of(values, n) : NAN;
+    return median_of_recent(d, d->above < DRIFT_WINDOW ? (size_t)d->above : DRIFT_WINDOW);
 }
 
 double drift_level_ns(const struct drift *drift)

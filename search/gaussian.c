@@ -64,38 +64,27 @@ static double shared_misfit(const struct moe_plan *a, const struct moe_plan *b, 
     return shared + likeness(a, b) + (a->r == slices && b->r == slices ? whole_sd * whole_sd : 0);
 }
 
-static int allocate_all(struct gaussian *g)
+int gaussian_open(const struct search_setup *setup, struct gaussian *g)
 {
     size_t rows = GAUSSIAN_TOLD_MAX;
 
+    *g = (struct gaussian){ .costs = costs_of(&setup->shape, &setup->machine),
+                            .model = setup->model,
+                            .arms = setup->arms,
+                            .count = setup->arm_count,
+                            .stride = (setup->arm_count + 3) / 4 * 4,
+                            .surprise = 1 };
     TRY(allocate(&g->alike, g->count * g->stride));
     TRY(allocate(&g->gradient, g->count * COST_CONSTANTS));
     TRY(allocate(&g->system, rows * rows));
     TRY(allocate(&g->right, rows));
     TRY(allocate(&g->observed, rows * (COST_CONSTANTS + 1)));
-    return allocate(&g->half, GAUSSIAN_OBSERVATIONS_MAX * g->stride);
-}
-
-int gaussian_open(const struct search_setup *setup, struct gaussian *out)
-{
-    struct gaussian g = { .costs = costs_of(&setup->shape, &setup->machine),
-                          .model = setup->model,
-                          .arms = setup->arms,
-                          .count = setup->arm_count,
-                          .stride = (setup->arm_count + 3) / 4 * 4,
-                          .surprise = 1 };
-    int rc = allocate_all(&g);
-
-    if (rc) {
-        gaussian_close(&g);
-        return rc;
-    }
-    memcpy(g.constants, g.costs.prior, sizeof(g.constants));
-    for (size_t i = 0; i < g.count; i++)
-        for (size_t j = 0; j < g.count; j++)
-            g.alike[i * g.stride + j] =
-                shared_misfit(&g.arms[i], &g.arms[j], shape_slices(&setup->shape));
-    *out = g;
+    TRY(allocate(&g->half, GAUSSIAN_OBSERVATIONS_MAX * g->stride));
+    memcpy(g->constants, g->costs.prior, sizeof(g->constants));
+    for (size_t i = 0; i < g->count; i++)
+        for (size_t j = 0; j < g->count; j++)
+            g->alike[i * g->stride + j] =
+                shared_misfit(&g->arms[i], &g->arms[j], shape_slices(&setup->shape));
     return OK;
 }
 
@@ -112,14 +101,9 @@ void gaussian_close(struct gaussian *g)
 int belief_open(const struct gaussian *g, struct belief *out)
 {
     struct belief b = { .count = g->count, .stride = g->stride };
-    int rc = allocate(&b.mean, b.stride);
 
-    if (!rc)
-        rc = allocate(&b.covariance, b.count * b.stride);
-    if (rc) {
-        belief_close(&b);
-        return rc;
-    }
+    TRY(allocate(&b.mean, b.stride + b.count * b.stride));
+    b.covariance = b.mean + b.stride;
     *out = b;
     return OK;
 }
@@ -127,34 +111,19 @@ int belief_open(const struct gaussian *g, struct belief *out)
 void belief_close(struct belief *belief)
 {
     free(belief->mean);
-    free(belief->covariance);
 }
 
 int outlook_open(const struct gaussian *g, struct outlook *out)
 {
-    struct outlook o = { .told = 0 };
-    int rc = allocate(&o.mean, g->stride);
-
-    if (!rc)
-        rc = allocate(&o.sd, g->stride);
-    if (!rc)
-        rc = allocate(&o.half, GAUSSIAN_TOLD_MAX * g->stride);
-    if (!rc && !(o.readings = calloc(GAUSSIAN_TOLD_MAX, sizeof(*o.readings))))
-        rc = fail(ERR_NOMEM, "readings of a search's model");
-    if (rc) {
-        outlook_close(&o);
-        return rc;
-    }
-    *out = o;
+    TRY(allocate(&out->mean, (2 + GAUSSIAN_TOLD_MAX) * g->stride));
+    out->sd = out->mean + g->stride;
+    out->half = out->sd + g->stride;
     return OK;
 }
 
 void outlook_close(struct outlook *outlook)
 {
     free(outlook->mean);
-    free(outlook->sd);
-    free(outlook->half);
-    free(outlook->readings);
 }
 
 /* ---- linear algebra: matrices by rows */

@@ -45,8 +45,9 @@ struct gaussian {
     double *system, *right, *half, *observed;
 };
 
-int gaussian_open(const struct search_setup *setup, struct gaussian *out);
-void gaussian_close(struct gaussian *g); /* a zeroed one is fine */
+/* What an open cannot make whole is still to be closed; so may be what was zeroed. */
+int gaussian_open(const struct search_setup *setup, struct gaussian *g);
+void gaussian_close(struct gaussian *g);
 
 int belief_open(const struct gaussian *g, struct belief *out);
 void belief_close(struct belief *belief);
@@ -70,9 +71,9 @@ struct reading {
 /* What is believed after this visit's own observations: means, and for any arm the mean and the
  * standard deviation of its difference to another.  O(count^2 arms). */
 struct outlook {
-    double *mean, *sd, *half; /* sd: of the arm itself */
-    struct reading *readings; /* of what was told */
-    double mood_now;          /* of the next step, if it is of the last one's stretch */
+    double *mean, *sd, *half;                   /* sd: of the arm itself */
+    struct reading readings[GAUSSIAN_TOLD_MAX]; /* of what was told */
+    double mood_now; /* of the next step, if it is of the last one's stretch */
     const struct belief *belief;
     size_t told;
 };

@@ -2,8 +2,9 @@
  * what is most useful when there is too much. */
 #include "history.h"
 
+#include "stats.h"
+
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A sample further than this from its arm's median is an outlier; x3 is 1.1. */
@@ -31,26 +32,13 @@ static void clear_present(struct history *h, double log_c)
         h->now[i].arm = (int)i;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* Where an arm's samples lie.  Of few samples the fastest one is right: nothing makes a step faster
- * than it is, and two outliers of three are seen now and then.  Of more samples it is the lower
- * median. */
-static double centre_of(const double *ascending_values, size_t n)
-{
-    return ascending_values[n < 4 ? 0 : (n - 1) / 2];
-}
-
 static double calm(const struct sample *s)
 {
     return s->log_ns - s->reading.mood;
 }
 
+/* Of few samples the fastest one is right: nothing makes a step faster than it is, and two outliers
+ * of three are seen now and then.  Of more, the lower median. */
 static double centre_of_arm(const struct history *h, int arm)
 {
     double values[HISTORY_SAMPLES_MAX];
@@ -59,10 +47,9 @@ static double centre_of_arm(const struct history *h, int arm)
     for (size_t i = 0; i < h->sample_count; i++)
         if (h->samples[i].arm == arm)
             values[n++] = calm(&h->samples[i]);
-    if (!n)
+    if (isnan(median_of(values, n))) /* it sorts them */
         return NAN;
-    qsort(values, n, sizeof(*values), ascending);
-    return centre_of(values, n);
+    return values[n < 4 ? 0 : (n - 1) / 2];
 }
 
 /* The mean of what lies near the centre. */
@@ -83,13 +70,6 @@ static void average(struct history *h, int arm)
         sum += s->outlier ? 0 : calm(s);
     }
     h->now[arm] = (struct record){ .arm = arm, .log_ns = sum / kept, .weight = kept };
-}
-
-static void average_all(struct history *h)
-{
-    for (size_t i = 0; i < h->arm_count; i++)
-        if (h->now[i].weight > 0)
-            average(h, (int)i);
 }
 
 /* The samples of the last stretch, the latest at the end. */
@@ -154,7 +134,9 @@ void history_read(struct history *history, const struct reading *readings)
         else
             history->samples[i].reading =
                 (struct reading){ .mood = i ? history->samples[i - 1].reading.mood : 0 };
-    average_all(history);
+    for (size_t i = 0; i < history->arm_count; i++)
+        if (history->now[i].weight > 0)
+            average(history, (int)i);
 }
 
 bool history_knew(const struct history *h, int arm)
@@ -320,20 +302,20 @@ size_t history_told(const struct history *history, int except, struct told *out)
     return n;
 }
 
-/* The present visit as observations, in the form of a visit that is over. */
-static size_t present_visit(const struct history *h, double variance, struct observation *out,
-                            size_t room)
+/* A visit's averages as observations, at most `room` of them. */
+static size_t observe(const struct past_visit *visit, const struct record *records, size_t count,
+                      double variance, struct observation *out, size_t room)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < h->arm_count && n < room; i++)
-        if (h->now[i].weight > 0)
-            out[n++] = (struct observation){ .arm = (int)i,
-                                             .visit = h->visits_ever,
-                                             .log_c = h->log_c,
-                                             .log_ns = h->now[i].log_ns,
-                                             .variance = variance / h->now[i].weight,
-                                             .offset_variance = 0.25 * 0.25 };
+    for (size_t i = 0; i < count && n < room; i++)
+        if (records[i].weight > 0)
+            out[n++] = (struct observation){ .arm = records[i].arm,
+                                             .visit = visit->id,
+                                             .log_c = visit->log_c,
+                                             .log_ns = records[i].log_ns,
+                                             .variance = variance / records[i].weight,
+                                             .offset_variance = visit->offset_variance };
     return n;
 }
 
@@ -349,31 +331,16 @@ static const struct past_visit *nearest_visit(const struct history *h, double lo
     return best;
 }
 
-static size_t add_visit(const struct history *h, const struct past_visit *visit, double variance,
-                        struct observation *out, size_t room)
-{
-    size_t n = visit->count < room ? visit->count : room;
-
-    for (size_t i = 0; i < n; i++) {
-        const struct record *record = &h->records[visit->first + i];
-
-        out[i] = (struct observation){ .arm = record->arm,
-                                       .visit = visit->id,
-                                       .log_c = visit->log_c,
-                                       .log_ns = record->log_ns,
-                                       .variance = variance / record->weight,
-                                       .offset_variance = visit->offset_variance };
-    }
-    return n;
-}
-
 size_t history_observations(const struct history *history, enum history_part part, double log_c,
                             struct observation *out, size_t room)
 {
     bool taken[HISTORY_VISITS_MAX] = { false };
     struct observation told[SEARCH_ARMS_MAX];
     double variance = 1.25 * history_variance(history); /* the mood was not known exactly */
-    size_t n_told = part == HISTORY_ALL ? present_visit(history, variance, told, room) : 0, n = 0;
+    struct past_visit now = { history->visits_ever, history->log_c,
+                              .offset_variance = 0.25 * 0.25 };
+    size_t present = part == HISTORY_ALL ? history->arm_count : 0, n = 0;
+    size_t n_told = observe(&now, history->now, present, variance, told, room);
 
     while (n < room - n_told) {
         const struct past_visit *visit = nearest_visit(history, log_c, taken);
@@ -381,7 +348,8 @@ size_t history_observations(const struct history *history, enum history_part par
         if (!visit)
             break;
         taken[visit - history->visits] = true;
-        n += add_visit(history, visit, variance, out + n, room - n_told - n);
+        n += observe(visit, history->records + visit->first, visit->count, variance, out + n,
+                     room - n_told - n);
     }
     memcpy(out + n, told, n_told * sizeof(*told));
     return n + n_told;
@@ -453,22 +421,22 @@ struct contrast history_contrast(const struct history *history, int a, int b, do
                               .samples = samples };
 }
 
-double history_weight(const struct history *history, double reach,
-                      bool (*belongs)(const void *self, int arm), const void *self)
+double history_weight(const struct history *history, double reach, const bool *counts)
 {
     double weight = 0;
 
     for (size_t i = 0; i < history->arm_count; i++)
-        if (history->now[i].weight > 0 && belongs(self, (int)i))
-            weight += history->now[i].weight;
+        weight += counts[i] ? history->now[i].weight : 0;
     for (size_t i = 0; i < history->visit_count; i++) {
         const struct past_visit *visit = &history->visits[i];
 
         if (fabs(visit->log_c - history->log_c) >= reach)
             continue;
-        for (size_t k = 0; k < visit->count; k++)
-            if (belongs(self, history->records[visit->first + k].arm))
-                weight += history->records[visit->first + k].weight;
+        for (size_t k = 0; k < visit->count; k++) {
+            const struct record *record = &history->records[visit->first + k];
+
+            weight += counts[record->arm] ? record->weight : 0;
+        }
     }
     return weight;
 }

@@ -87,9 +87,8 @@ struct contrast {
 };
 struct contrast history_contrast(const struct history *history, int a, int b, double reach);
 
-/* Samples of arms that `belongs` accepts, in visits within `reach`, this one included. */
-double history_weight(const struct history *history, double reach,
-                      bool (*belongs)(const void *self, int arm), const void *self);
+/* Samples of the arms that count, in visits within `reach`, this one included. */
+double history_weight(const struct history *history, double reach, const bool *counts);
 
 bool history_screened_near(const struct history *history, double log_c, double reach);
 

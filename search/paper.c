@@ -16,26 +16,6 @@ struct line {
     int count;
 };
 
-static int paper_open(struct search *search)
-{
-    struct tally *tally;
-    int rc = tally_open(search->setup.arm_count, search->setup.repeats, &tally);
-
-    if (!rc)
-        search->own = tally;
-    return rc;
-}
-
-static void paper_close(struct search *search)
-{
-    tally_close(search->own);
-}
-
-static void paper_visit(struct search *search)
-{
-    tally_clear(search->own);
-}
-
 static bool same_line(const struct moe_plan *a, const struct moe_plan *b)
 {
     return plan_equal_but(a, b, PLAN_R) && a->r != 0 && b->r != 0;
@@ -123,16 +103,11 @@ static int line_next(const struct tally *tally, const struct line *line)
     return next;
 }
 
-static bool out_of_samples(const struct search *search)
-{
-    return search->setup.limit && search->samples >= search->setup.limit;
-}
-
 static int paper_next(struct search *search)
 {
     const struct moe_plan *arms = search->setup.arms;
 
-    if (out_of_samples(search))
+    if (tally_out_of_samples(search))
         return SEARCH_DONE;
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
         struct line line;
@@ -151,36 +126,15 @@ static int paper_next(struct search *search)
     return SEARCH_DONE;
 }
 
-static void paper_tell(struct search *search, int arm, double log_ns)
-{
-    tally_add(search->own, arm, log_ns);
-}
-
-static void paper_drop(struct search *search, int arm, bool failed)
-{
-    (void)failed;
-    (void)search;
-    (void)arm; /* what is not usable is left out of its line */
-}
-
-static void paper_verdict(struct search *search, struct search_result *out)
-{
-    tally_verdict(search->own, search, out);
-    if (out_of_samples(search))
-        out->reason = SEARCH_LIMIT;
-}
-
 const struct search_ops search_paper = {
     .name = "paper",
     .summary = "ternary search over r for every d and a, as published",
-    .open = paper_open,
-    .close = paper_close,
-    .visit = paper_visit,
+    .open = tally_open,
+    .close = tally_close,
+    .visit = tally_visit,
     .next = paper_next,
-    .tell = paper_tell,
-    .add = tally_add_extra,
-    .drop = paper_drop,
-    .verdict = paper_verdict,
+    .tell = tally_tell,
+    .verdict = tally_verdict,
     .level = tally_level,
     .compare = tally_compare,
 };

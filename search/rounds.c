@@ -3,6 +3,7 @@
 #include "rounds.h"
 
 #include "random.h"
+#include "search.h"
 #include "stats.h"
 
 #include <assert.h>
@@ -85,24 +86,22 @@ static bool is_due(const struct rounds *r, int bucket)
     return turn == r->round % rounds;
 }
 
-static bool is_wanted(const struct rounds *r, int bucket, int place)
-{
-    const struct rounds_contest *c = &r->contests[bucket];
-
-    return !c->dropped[place] && c->told[place] <= r->round / cycle_rounds(r);
-}
-
 static int next_arm(const struct rounds *r, int bucket)
 {
     const struct rounds_contest *c = &r->contests[bucket];
     uint64_t key = draw(r, 2, r->round, bucket), first = 0;
     int next = -1;
 
-    for (int i = 0; i < c->arm_count; i++)
-        if (is_wanted(r, bucket, i) && (next < 0 || random_bits(key, (uint64_t)i) < first)) {
+    for (int i = 0; i < c->arm_count; i++) {
+        uint64_t place = random_bits(key, (uint64_t)i);
+
+        if (c->dropped[i] || c->told[i] > r->round / cycle_rounds(r))
+            continue;
+        if (next < 0 || place < first) {
             next = i;
-            first = random_bits(key, (uint64_t)i);
+            first = place;
         }
+    }
     return next;
 }
 
@@ -164,72 +163,6 @@ static double spread_of_pairs(const struct rounds *r, int role_a, int role_b)
     return count ? median_of(steps, count) / (0.6745 * sqrt(2)) : 0;
 }
 
-/* The means of one bucket's log ratios of two contestants: of all cycles, and of even and odd ones.
- */
-struct mean {
-    uint32_t count, half_count[2];
-    double mean, half[2], variance; /* variance: of one value */
-};
-
-static double clipped(double value, double limit)
-{
-    return fmax(-limit, fmin(limit, value));
-}
-
-/* Huber's: values near the centre count as they are, those beyond as if they lay at the limit.  A
- * median would do against outliers but needs half as many samples again for the same interval; a
- * trimmed mean of four rounds would trim two of them. */
-static double huber_centre(const double *values, uint32_t count, double limit)
-{
-    double sorted[ROUNDS_CYCLES_MAX], centre;
-
-    memcpy(sorted, values, count * sizeof(*sorted));
-    centre = median_of(sorted, count);
-    for (int pass = 0; pass < 20; pass++) {
-        double sum = 0;
-
-        for (uint32_t i = 0; i < count; i++)
-            sum += clipped(values[i] - centre, limit);
-        centre += sum / count;
-    }
-    return centre;
-}
-
-/* The values that a plain mean and its plain variance would have to be taken of to get Huber's:
- * with them halves and totals are sums, and one outlier in a half of two cycles is harmless. */
-static void straighten(double *values, uint32_t count, double limit)
-{
-    double centre = huber_centre(values, count, limit);
-    uint32_t inside = 0;
-
-    for (uint32_t i = 0; i < count; i++)
-        inside += fabs(values[i] - centre) <= limit;
-    for (uint32_t i = 0; i < count; i++)
-        values[i] = centre + clipped(values[i] - centre, limit) * count / (inside ? inside : 1);
-}
-
-static void add_value(struct mean *m, double value, uint32_t cycle)
-{
-    m->mean += value;
-    m->half[cycle % 2] += value;
-    m->half_count[cycle % 2]++;
-    m->count++;
-}
-
-static struct mean mean_of(const double *values, uint32_t count)
-{
-    struct mean m = { 0 };
-
-    for (uint32_t i = 0; i < count; i++)
-        add_value(&m, values[i], i);
-    m.mean /= count;
-    m.half[0] /= m.half_count[0];
-    m.half[1] /= m.half_count[1];
-    for (uint32_t i = 0; i < count; i++)
-        m.variance += (values[i] - m.mean) * (values[i] - m.mean) / (count - 1);
-    return m;
-}
-
 /* Compares two contestants in one bucket; nothing is said of fewer than two cycles. */
 static struct mean compare(const struct rounds_contest *c, int role_a, int role_b, double sd)
 {
@@ -244,24 +177,12 @@ static struct mean compare(const struct rounds_contest *c, int role_a, int role_
         return (struct mean){ .count = 0 };
     for (uint32_t n = 0; n < count; n++)
         values[n] = ratio(c, a, b, n);
-    straighten(values, count, tuning * sd);
-    return mean_of(values, count);
+    return mean_of_pairs(values, count, tuning * sd);
 }
 
 /* ---- over the buckets */
 
-/* A weighted mean with the variance of it, and Satterthwaite's degrees of freedom. */
-struct total {
-    double mean, variance, spent; /* spent: sum of variance^2 / freedom of the parts */
-};
-
-static void add_variance(struct total *t, double variance, uint32_t count)
-{
-    t->variance += variance;
-    t->spent += variance * variance / (count - 1);
-}
-
-/* One pair of roles in every bucket. */
+/* What the comparison of two roles gives in every bucket. */
 struct table_of_means {
     struct mean of[ROUNDS_BUCKETS_MAX];
     double share[ROUNDS_BUCKETS_MAX]; /* of the weights; 0 where the two do not both run */
@@ -291,7 +212,7 @@ static struct total total_of(const struct rounds *r, const struct table_of_means
         if (!(t->share[b] > 0))
             continue;
         total.mean += t->share[b] * m->mean;
-        add_variance(&total, t->share[b] * t->share[b] * m->variance / m->count, m->count);
+        total_add_variance(&total, t->share[b] * t->share[b] * m->variance / m->count, m->count);
     }
     return total;
 }
@@ -339,16 +260,10 @@ static void judge_half(const struct rounds *r, const struct table_of_means *t, i
         const struct mean *m = &t->of[b];
 
         if (t->share[b] > 0)
-            add_variance(total,
-                         0.25 * t->share[b] * t->share[b] * m->variance / m->half_count[half],
-                         m->count);
+            total_add_variance(total,
+                               0.25 * t->share[b] * t->share[b] * m->variance / m->half_count[half],
+                               m->count);
     }
-}
-
-static void compare_statics(const struct rounds *r, struct statics *out)
-{
-    for (int i = 0; i < r->setup.static_count; i++)
-        out->known[i] = compare_all(r, ROLE_TABLE, ROLE_STATIC + i, &out->means[i]);
 }
 
 /* Each half of the cycles is judged against the static plan that the other half chose. */
@@ -364,45 +279,10 @@ static struct total judge_statics(const struct rounds *r, const struct statics *
     return total;
 }
 
-/* ---- intervals */
+/* ---- what is stated */
 
-/* What is stated, and what ends the rounds: who is asked after every cycle is wrong more often than
- * who is asked once. */
-enum { PERCENT_95, PERCENT_999 };
-
-/* Student's two-sided quantiles; between the rows 1 / freedom is nearly a straight line. */
-static double student(double freedom, int level)
-{
-    static const struct {
-        double freedom, at[2];
-    } rows[] = { { 1, { 12.706, 636.62 } }, { 2, { 4.303, 31.599 } }, { 3, { 3.182, 12.924 } },
-                 { 4, { 2.776, 8.610 } },   { 5, { 2.571, 6.869 } },  { 7, { 2.365, 5.408 } },
-                 { 10, { 2.228, 4.587 } },  { 20, { 2.086, 3.850 } }, { 1e9, { 1.960, 3.291 } } };
-    size_t i = 1;
-    double at;
-
-    freedom = fmax(1, fmin(1e9, freedom));
-    while (rows[i].freedom < freedom)
-        i++;
-    at = (1 / rows[i - 1].freedom - 1 / freedom) / (1 / rows[i - 1].freedom - 1 / rows[i].freedom);
-    return rows[i - 1].at[level] + at * (rows[i].at[level] - rows[i - 1].at[level]);
-}
-
-/* An interval of the logarithm of the table's time over another plan's. */
-struct range {
-    double mean, low, high;
-};
-
-static struct range range_of(const struct total *t, int level)
-{
-    double width = 0;
-
-    if (t->variance > 0)
-        width = student(t->variance * t->variance / t->spent, level) * sqrt(t->variance);
-    return (struct range){ t->mean, t->mean - width, t->mean + width };
-}
-
-static bool range_over_default(const struct rounds *r, int level, struct range *out)
+/* False if nothing is known of the default plan. */
+static bool over_default(const struct rounds *r, struct range out[LEVELS])
 {
     struct table_of_means means;
     struct total total;
@@ -410,26 +290,30 @@ static bool range_over_default(const struct rounds *r, int level, struct range *
     if (!compare_all(r, ROLE_TABLE, ROLE_DEFAULT, &means))
         return false;
     total = total_of(r, &means);
-    *out = range_of(&total, level);
+    for (int level = 0; level < LEVELS; level++)
+        out[level] = range_of(&total, level);
     return true;
 }
 
 /* The table is only as good as its worst case: to beat the best static plan it has to beat all of
  * them, whichever of them the halves chose. */
-static bool range_over_static(const struct rounds *r, int level, struct range *out, int *best)
+static bool over_static(const struct rounds *r, struct range out[LEVELS], int *best)
 {
     struct statics s;
     struct total total;
 
-    compare_statics(r, &s);
+    for (int i = 0; i < r->setup.static_count; i++)
+        s.known[i] = compare_all(r, ROLE_TABLE, ROLE_STATIC + i, &s.means[i]);
     *best = best_static(r, &s, -1);
     if (*best < 0)
         return false;
     total = judge_statics(r, &s);
-    *out = range_of(&total, level);
+    for (int level = 0; level < LEVELS; level++)
+        out[level] = range_of(&total, level);
     for (int i = 0; i < r->setup.static_count; i++) {
         total = total_of(r, &s.means[i]);
-        out->high = s.known[i] ? fmax(out->high, range_of(&total, level).high) : out->high;
+        for (int level = 0; level < LEVELS && s.known[i]; level++)
+            out[level].high = fmax(out[level].high, range_of(&total, level).high);
     }
     return true;
 }
@@ -444,34 +328,33 @@ struct rounds_result rounds_result(const struct rounds *r)
 {
     static const struct rounds_gain unknown = { NAN, NAN, NAN };
     struct rounds_result v = { unknown, unknown, .rounds = r->round, .steps = r->steps };
-    struct range range;
+    struct range range[LEVELS];
 
-    if (range_over_default(r, PERCENT_95, &range))
-        v.over_default = gain_of(range);
-    if (range_over_static(r, PERCENT_95, &range, &v.static_arm))
-        v.over_static = gain_of(range);
+    if (over_default(r, range))
+        v.over_default = gain_of(range[STATED]);
+    if (over_static(r, range, &v.static_arm))
+        v.over_static = gain_of(range[STATED]);
     v.static_arm = v.static_arm < 0 ? -1 : r->statics[v.static_arm];
     return v;
 }
 
-static bool is_settled(const struct range *strict, const struct range *stated)
+static bool is_settled(const struct range of[LEVELS])
 {
     static const double narrow = 0.005;
+    const struct range *stated = &of[STATED];
 
-    return strict->low > 0 || strict->high < 0 ||
+    return of[STRICT].low > 0 || of[STRICT].high < 0 ||
            fmax(stated->high - stated->mean, stated->mean - stated->low) < narrow;
 }
 
 static bool is_decided(const struct rounds *r)
 {
-    struct range strict, stated;
+    struct range range[LEVELS];
     int best;
 
-    if (range_over_default(r, PERCENT_999, &strict) &&
-        (range_over_default(r, PERCENT_95, &stated), !is_settled(&strict, &stated)))
+    if (over_default(r, range) && !is_settled(range))
         return false;
-    return !range_over_static(r, PERCENT_999, &strict, &best) ||
-           (range_over_static(r, PERCENT_95, &stated, &best), is_settled(&strict, &stated));
+    return !over_static(r, range, &best) || is_settled(range);
 }
 
 /* ---- what is told */
@@ -604,24 +487,20 @@ static int role_of_static(const struct rounds *r, int arm)
     return -1;
 }
 
-/* A difference of log times in one bucket, with its standard error; NAN: not known. */
-struct ratio {
-    double mean, sd;
-};
-
-/* A few values say little of their own spread: that of all buckets counts like four more. */
-static struct ratio ratio_in(const struct rounds *r, int bucket, int role_a, int role_b)
+/* A difference of log times in one bucket; NAN: not known.  A few values say little of their own
+ * spread: that of all buckets counts like four more. */
+static struct normal ratio_in(const struct rounds *r, int bucket, int role_a, int role_b)
 {
     static const double borrowed = 4;
     double sd = spread_of_pairs(r, role_a, role_b), variance;
     struct mean m = compare(&r->contests[bucket], role_a, role_b, sd);
 
     if (!m.count)
-        return (struct ratio){ NAN, NAN };
+        return (struct normal){ NAN, NAN };
     if (stands_for(&r->contests[bucket], role_a) == stands_for(&r->contests[bucket], role_b))
-        return (struct ratio){ 0, 0 };
+        return (struct normal){ 0, 0 };
     variance = (borrowed * sd * sd + (m.count - 1) * m.variance) / (borrowed + m.count - 1);
-    return (struct ratio){ m.mean, sqrt(variance / m.count) };
+    return (struct normal){ m.mean, sqrt(variance / m.count) };
 }
 
 /* Surely, and by so much that it is worth an entry of another kind. */
@@ -634,7 +513,7 @@ bool rounds_prefers_static(const struct rounds *r, const struct rounds_result *v
 {
     const struct rounds_contest *c = &r->contests[bucket];
     int role = role_of_static(r, v->static_arm);
-    struct ratio here, over_default;
+    struct normal here, over_default;
 
     if (role < 0 || !present(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE])
         return false;

@@ -15,6 +15,8 @@
 #ifndef ROUNDS_H
 #define ROUNDS_H
 
+#include "pairs.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,7 +24,7 @@ enum {
     ROUNDS_BUCKETS_MAX = 64,
     ROUNDS_STATICS_MAX = 3,
     ROUNDS_ARMS_MAX = 2 + ROUNDS_STATICS_MAX, /* the table's, the default's */
-    ROUNDS_CYCLES_MAX = 64
+    ROUNDS_CYCLES_MAX = PAIRS_MAX
 };
 
 struct rounds_bucket {

@@ -24,19 +24,6 @@ const struct search_ops *search_find(const char *name)
     return NULL;
 }
 
-/* search->setup.arms becomes an own copy, NULL if there is no memory for it. */
-static int copy_arms(struct search *search, const struct search_setup *setup)
-{
-    struct moe_plan *arms = malloc(setup->arm_count * sizeof(*arms));
-
-    search->setup = *setup;
-    search->setup.arms = arms;
-    if (!arms)
-        return fail(ERR_NOMEM, "%zu arms of a search", setup->arm_count);
-    memcpy(arms, setup->arms, setup->arm_count * sizeof(*arms));
-    return OK;
-}
-
 int search_open(const struct search_ops *ops, const struct search_setup *setup, struct search **out)
 {
     struct search *search;
@@ -49,9 +36,9 @@ int search_open(const struct search_ops *ops, const struct search_setup *setup, 
     if (!search)
         return fail(ERR_NOMEM, "a search");
     search->ops = ops;
-    rc = copy_arms(search, setup);
-    if (!rc)
-        rc = ops->open(search);
+    search->setup = *setup;
+    search->setup.arms = memcpy(search->arms, setup->arms, setup->arm_count * sizeof(*setup->arms));
+    rc = ops->open(search);
     if (rc) {
         search_close(search);
         return rc;
@@ -65,11 +52,10 @@ void search_close(struct search *search)
     if (!search)
         return;
     search->ops->close(search);
-    free((struct moe_plan *)search->setup.arms);
     free(search);
 }
 
-static void begin_visit(struct search *search, uint64_t capacity, const bool *usable, bool alone)
+void search_visit(struct search *search, uint64_t capacity, const bool *usable, bool alone)
 {
     search->capacity = capacity;
     search->alone = alone;
@@ -80,16 +66,6 @@ static void begin_visit(struct search *search, uint64_t capacity, const bool *us
         search->usable[i] = i < search->setup.arm_count && (!usable || usable[i]);
     search->ops->visit(search);
     search->visits++;
-}
-
-void search_visit(struct search *search, uint64_t capacity, const bool *usable)
-{
-    begin_visit(search, capacity, usable, false);
-}
-
-void search_visit_alone(struct search *search, uint64_t capacity, const bool *usable)
-{
-    begin_visit(search, capacity, usable, true);
 }
 
 static bool anything_usable(const struct search *search)
@@ -107,55 +83,37 @@ int search_next(struct search *search)
     return search->ops->next(search);
 }
 
-void search_tell(struct search *search, int arm, int64_t ns)
+static void tell(struct search *search, int arm, int64_t ns, bool asked)
 {
     assert(arm >= 0 && (size_t)arm < search->setup.arm_count);
     if (!search->usable[arm])
         return; /* dropped since: what it took says nothing any more */
     search->samples++;
     search->count[arm]++;
-    search->ops->tell(search, arm, log((double)(ns > 0 ? ns : 1)));
+    search->ops->tell(search, arm, log((double)(ns > 0 ? ns : 1)), asked);
+}
+
+void search_tell(struct search *search, int arm, int64_t ns)
+{
+    tell(search, arm, ns, true);
 }
 
 void search_add(struct search *search, int arm, int64_t ns)
 {
-    assert(arm >= 0 && (size_t)arm < search->setup.arm_count);
-    if (!search->usable[arm])
-        return;
-    search->samples++;
-    search->count[arm]++;
-    search->ops->add(search, arm, log((double)(ns > 0 ? ns : 1)));
+    tell(search, arm, ns, false);
 }
 
-static void leave_out(struct search *search, int arm, bool failed)
+void search_drop(struct search *search, int arm, bool failed)
 {
     assert(arm >= 0 && (size_t)arm < search->setup.arm_count);
     search->usable[arm] = false;
-    search->ops->drop(search, arm, failed);
-}
-
-void search_drop(struct search *search, int arm)
-{
-    leave_out(search, arm, true);
-}
-
-void search_shun(struct search *search, int arm)
-{
-    leave_out(search, arm, false);
+    if (search->ops->drop)
+        search->ops->drop(search, arm, failed);
 }
 
 void search_cut(struct search *search)
 {
     search->cut = true;
-}
-
-static uint32_t arms_sampled(const struct search *search)
-{
-    uint32_t n = 0;
-
-    for (size_t i = 0; i < search->setup.arm_count; i++)
-        n += search->count[i] > 0;
-    return n;
 }
 
 struct search_result search_result(struct search *search)
@@ -164,9 +122,10 @@ struct search_result search_result(struct search *search)
                                  .runner_up = -1,
                                  .bound = NAN,
                                  .samples = search->samples,
-                                 .arms = arms_sampled(search),
                                  .reason = SEARCH_CERTAIN };
 
+    for (size_t i = 0; i < search->setup.arm_count; i++)
+        out.arms += search->count[i] > 0;
     if (!search->visits || !anything_usable(search))
         return out;
     search->ops->verdict(search, &out);

@@ -3,9 +3,9 @@
  *
  * One search per layer and cluster; one visit per bucket.  Within a visit:
  *
- *     search_visit(s, capacity, usable);
+ *     search_visit(s, capacity, usable, alone);
  *     while ((arm = search_next(s)) != SEARCH_DONE)
- *         search_tell(s, arm, measured_ns);            or search_drop(s, arm) if it failed
+ *         search_tell(s, arm, measured_ns);            or search_drop(s, arm, true) if it failed
  *     verdict = search_result(s);
  *
  * To resume, do the same with recorded samples: what search_next answers is then ignored, and the
@@ -80,9 +80,9 @@ struct search_ops {
     void (*close)(struct search *search);
     void (*visit)(struct search *search);
     int (*next)(struct search *search);
-    void (*tell)(struct search *search, int arm, double log_ns);
-    void (*add)(struct search *search, int arm, double log_ns); /* a sample it did not ask for */
-    void (*drop)(struct search *search, int arm, bool failed); /* false: what it took stays known */
+    void (*tell)(struct search *search, int arm, double log_ns, bool asked); /* it asked for it */
+    /* An arm that is no longer usable; not failed: what it took stays known.  NULL: no matter. */
+    void (*drop)(struct search *search, int arm, bool failed);
     void (*verdict)(struct search *search, struct search_result *out);
     /* Without measuring: the verdict for an unvisited capacity, and one arm's expected log(ns).
      * NULL: the strategy cannot. */
@@ -104,8 +104,9 @@ struct search_ops {
 /* What every strategy sees. */
 struct search {
     const struct search_ops *ops;
-    struct search_setup setup;    /* arms is an own copy */
-    uint64_t capacity;            /* of the visit */
+    struct search_setup setup;
+    struct moe_plan arms[SEARCH_ARMS_MAX]; /* the setup's */
+    uint64_t capacity;                     /* of the visit */
     bool alone;                   /* what other visits were told does not count in this one */
     bool usable[SEARCH_ARMS_MAX]; /* in this visit; search_drop clears it */
     uint32_t samples, visits;
@@ -123,21 +124,18 @@ int search_open(const struct search_ops *ops, const struct search_setup *setup,
                 struct search **out);
 void search_close(struct search *search); /* NULL is fine */
 
-/* usable[i]: false for an arm ruled out here (memory, an earlier failure); NULL = all are.  A
- * capacity that is visited again begins anew: what an earlier visit was told has to be told again,
- * or is forgotten. */
-void search_visit(struct search *search, uint64_t capacity, const bool *usable);
-/* The same without what other capacities say: it may be out of date. */
-void search_visit_alone(struct search *search, uint64_t capacity, const bool *usable);
+/* usable[i]: false for an arm ruled out here (memory, an earlier failure); NULL = all are. `alone`:
+ * what other capacities say does not count: it may be out of date.  A capacity that is visited
+ * again begins anew: what an earlier visit was told has to be told again, or is forgotten. */
+void search_visit(struct search *search, uint64_t capacity, const bool *usable, bool alone);
 
 /* The arm to sample next, or SEARCH_DONE. */
 int search_next(struct search *search);
 
 void search_tell(struct search *search, int arm, int64_t ns);
 void search_add(struct search *search, int arm, int64_t ns); /* one that somebody else asked for */
-void search_drop(struct search *search, int arm);            /* failed: never again in this visit */
-void search_shun(struct search *search,
-                 int arm);              /* the same for one that is too slow to be tried */
+/* Never again in this visit; not failed: it is too slow to be tried. */
+void search_drop(struct search *search, int arm, bool failed);
 void search_cut(struct search *search); /* no more in this visit */
 
 struct search_result search_result(struct search *search);

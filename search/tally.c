@@ -19,27 +19,28 @@ struct tally {
     double *sorted; /* `room` of each arm, ascending */
 };
 
-int tally_open(size_t arm_count, uint32_t per_arm, struct tally **out)
+int tally_open(struct search *search)
 {
     struct tally *tally = calloc(1, sizeof(*tally));
+    size_t arms = search->setup.arm_count;
 
     if (!tally)
         return fail(ERR_NOMEM, "a tally");
-    tally->arm_count = arm_count;
-    tally->per_arm = per_arm ? per_arm : 1;
+    search->own = tally;
+    tally->arm_count = arms;
+    tally->per_arm = search->setup.repeats ? search->setup.repeats : 1;
     tally->room = tally->per_arm + EXTRA_MAX;
-    tally->count = calloc(arm_count, sizeof(*tally->count));
-    tally->sorted = calloc(arm_count * tally->room, sizeof(*tally->sorted));
-    if (!tally->count || !tally->sorted) {
-        tally_close(tally);
-        return fail(ERR_NOMEM, "%u samples of each of %zu plans", per_arm, arm_count);
-    }
-    *out = tally;
+    tally->count = calloc(arms, sizeof(*tally->count));
+    tally->sorted = calloc(arms * tally->room, sizeof(*tally->sorted));
+    if (!tally->count || !tally->sorted)
+        return fail(ERR_NOMEM, "%u samples of each of %zu plans", tally->room, arms);
     return OK;
 }
 
-void tally_close(struct tally *tally)
+void tally_close(struct search *search)
 {
+    struct tally *tally = search->own;
+
     if (!tally)
         return;
     free(tally->count);
@@ -47,8 +48,10 @@ void tally_close(struct tally *tally)
     free(tally);
 }
 
-void tally_clear(struct tally *tally)
+void tally_visit(struct search *search)
 {
+    struct tally *tally = search->own;
+
     memset(tally->count, 0, tally->arm_count * sizeof(*tally->count));
 }
 
@@ -57,12 +60,13 @@ static const double *samples_of(const struct tally *tally, int arm)
     return tally->sorted + (size_t)arm * tally->room;
 }
 
-static void insert(struct tally *tally, int arm, double log_ns)
+void tally_tell(struct search *search, int arm, double log_ns, bool asked)
 {
+    struct tally *tally = search->own;
     double *sorted = tally->sorted + (size_t)arm * tally->room;
     uint32_t i = tally->count[arm];
 
-    if (i == tally->room)
+    if (i >= (asked ? tally->per_arm : tally->room))
         return;
     for (; i && sorted[i - 1] > log_ns; i--)
         sorted[i] = sorted[i - 1];
@@ -70,15 +74,9 @@ static void insert(struct tally *tally, int arm, double log_ns)
     tally->count[arm]++;
 }
 
-void tally_add(struct tally *tally, int arm, double log_ns)
+bool tally_out_of_samples(const struct search *search)
 {
-    if (!tally_full(tally, arm))
-        insert(tally, arm, log_ns);
-}
-
-void tally_add_extra(struct search *search, int arm, double log_ns)
-{
-    insert(search->own, arm, log_ns);
+    return search->setup.limit && search->samples >= search->setup.limit;
 }
 
 uint32_t tally_count(const struct tally *tally, int arm)
@@ -120,9 +118,9 @@ static int stand_in(const struct search *search)
     return first;
 }
 
-void tally_verdict(const struct tally *tally, const struct search *search,
-                   struct search_result *out)
+void tally_verdict(struct search *search, struct search_result *out)
 {
+    const struct tally *tally = search->own;
     int best = -1, second = -1;
 
     for (int i = 0; i < (int)tally->arm_count; i++) {
@@ -137,6 +135,8 @@ void tally_verdict(const struct tally *tally, const struct search *search,
     }
     out->winner = best < 0 ? stand_in(search) : best;
     out->runner_up = second;
+    if (tally_out_of_samples(search))
+        out->reason = SEARCH_LIMIT;
 }
 
 /* About the medians, over all arms: these leave outliers out of the centre but not of the spread,
@@ -168,22 +168,16 @@ static struct scatter scatter_of(const struct tally *tally)
 /* How much larger a median's variance is than a mean's. */
 static const double of_median = 1.5707963267948966;
 
-static double variance_of(const struct tally *tally, int arm)
-{
-    static const double guess = 0.05 * 0.05, guess_freedom = 6;
-    struct scatter s = scatter_of(tally);
-
-    return of_median * (s.squares + guess * guess_freedom) / (s.freedom + guess_freedom) /
-           tally->count[arm];
-}
-
 struct normal tally_level(struct search *search, int arm)
 {
+    static const double guess = 0.05 * 0.05, guess_freedom = 6;
     const struct tally *tally = search->own;
+    struct scatter s = scatter_of(tally);
+    double variance = of_median * (s.squares + guess * guess_freedom) / (s.freedom + guess_freedom);
 
     if (!tally->count[arm])
         return (struct normal){ 0, INFINITY };
-    return (struct normal){ tally_median(tally, arm), sqrt(variance_of(tally, arm)) };
+    return (struct normal){ tally_median(tally, arm), sqrt(variance / tally->count[arm]) };
 }
 
 struct normal tally_compare(struct search *search, int arm, int other)

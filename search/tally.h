@@ -4,28 +4,27 @@
 
 #include "search.h"
 
-struct tally; /* an opaque resource; values are log(ns) */
-
-/* An arm is full with `per_arm` samples (at least 1). */
-int tally_open(size_t arm_count, uint32_t per_arm, struct tally **out);
-void tally_close(struct tally *tally); /* NULL is fine */
-
-void tally_clear(struct tally *tally);
-void tally_add(struct tally *tally, int arm, double log_ns); /* a full arm takes no more */
+struct tally; /* a strategy's own state, in search->own; values are log(ns) */
 
 uint32_t tally_count(const struct tally *tally, int arm);
-bool tally_full(const struct tally *tally, int arm);
+bool tally_full(const struct tally *tally, int arm);     /* has as many samples as it is to have */
 double tally_median(const struct tally *tally, int arm); /* INFINITY if there is no sample */
 
-/* Fills winner and runner-up: least median among the usable arms; full ones go before others.
- * With no sample at all the winner is the default plan, or else the first usable one. */
-void tally_verdict(const struct tally *tally, const struct search *search,
-                   struct search_result *out);
+bool tally_out_of_samples(const struct search *search); /* the setup's limit is reached */
 
-/* As struct search_ops has them, for a strategy whose own state is a tally: from medians and a
- * spread pooled over all arms, that of the first few samples being guessed.  The bound holds if the
- * arms with samples are all there are; NAN without a second sample of any. */
-void tally_add_extra(struct search *search, int arm, double log_ns); /* full or not */
+/* As struct search_ops has them.  An arm is full with the setup's `repeats`, and then only takes
+ * samples that were not asked for. */
+int tally_open(struct search *search);
+void tally_close(struct search *search);
+void tally_visit(struct search *search);
+void tally_tell(struct search *search, int arm, double log_ns, bool asked);
+
+/* Least median among the usable arms; full ones go before others.  With no sample at all the winner
+ * is the default plan, or else the first usable one. */
+void tally_verdict(struct search *search, struct search_result *out);
+
+/* From medians and a spread pooled over all arms, that of the first few samples being guessed.  The
+ * bound holds if the arms with samples are all there are; NAN without a second sample of any. */
 struct normal tally_level(struct search *search, int arm);
 struct normal tally_compare(struct search *search, int arm, int other);
 double tally_bound(struct search *search, int arm);

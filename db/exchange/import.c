@@ -1,5 +1,5 @@
-/* Reads a table line by line into memory, checks every member against one list of fields, and
- * places the whole in the store. */
+/* Reads a table line by line into memory, and checks that it is whole, of a version that is known,
+ * and vouched for by its first line. */
 #include "import_table.h"
 
 #include "json.h"

@@ -1,4 +1,5 @@
-/* Members are held against fields: each is there once, of its kind, and within its range. */
+/* Reads one line and compares its members with the list of fields: each must be there once, of its
+ * kind, and within its range. */
 #include "import_line.h"
 
 #include "json.h"

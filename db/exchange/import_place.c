@@ -1,4 +1,4 @@
-/* What was read and checked, into the store. */
+/* Puts a table that was read and checked into the store. */
 #include "import_table.h"
 
 #include "plan.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From bucket `from` up to the next answer's. */
+/* The answer for all buckets from `from` up to where the next answer begins. */
 struct answer {
     uint32_t from;
     uint32_t own; /* the plan's bucket is the one that was asked for */
@@ -251,7 +251,7 @@ static uint32_t bucket_of(const struct moelookup_view *view, uint32_t capacity)
     return view->reciprocal ? (uint32_t)((wide)view->reciprocal * capacity >> 64) : capacity;
 }
 
-/* In line also in the hot call, though others call it, too. */
+/* The answer for a bucket; put in line, because the hot call is one of its callers. */
 static inline __attribute__((always_inline)) const struct answer *
 find(const struct moelookup_view *view, uint32_t bucket)
 {

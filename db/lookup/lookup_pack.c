@@ -105,7 +105,7 @@ struct lookup_switches pack_switches(const uint8_t *bytes)
     };
 }
 
-/* In the order they stand in the record. */
+/* A shape's members in the order in which they stand in a layer's record. */
 static const size_t shape_words[] = {
     offsetof(struct moe_shape, experts),    offsetof(struct moe_shape, top_k),
     offsetof(struct moe_shape, model_dim),  offsetof(struct moe_shape, hidden_dim),
@@ -254,7 +254,7 @@ static struct sizes measure(const struct lookup_set *set)
     return s;
 }
 
-/* Everything but the checksum, into zeroed bytes. */
+/* Writes everything but the checksum; the bytes are zero before. */
 static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *bytes)
 {
     uint8_t *entry = bytes + s.entries_at, *pin = bytes + s.pins_at;

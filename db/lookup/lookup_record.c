@@ -1,4 +1,4 @@
-/* Counts and the file they are written to.
+/* Keeps the counts of what is asked, and writes them to a file.
  *
  * A line is written by one write() to a file that is opened for appending, so lines of several
  * views, processes and jobs stay whole beside each other; whoever reads adds them up.  Only the

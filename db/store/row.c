@@ -1,4 +1,4 @@
-/* One field of a row: as a number, as text, as JSON. */
+/* Reads and writes one field of a row: as a number, as text, as JSON. */
 #include "row.h"
 
 #include "json.h"

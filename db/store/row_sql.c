@@ -1,4 +1,4 @@
-/* Columns follow from the list of a table's fields. */
+/* Makes the SQL of a table from the list of its fields, and carries rows both ways. */
 #include "row_sql.h"
 
 #include "status.h"

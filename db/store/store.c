@@ -1,4 +1,4 @@
-/* Opening and closing, commits and snapshots. */
+/* Opens and closes the database, commits, and publishes snapshots. */
 #include "store_inside.h"
 
 #include "output_file.h"

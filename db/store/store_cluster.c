@@ -1,4 +1,4 @@
-/* Clusters and layers: what the other rows refer to. */
+/* Rows of clusters and layers, to which all other rows refer. */
 #include "store_inside.h"
 
 #include "sha256.h"

@@ -1,4 +1,4 @@
-/* Entries, the dictionary, and what they were before. */
+/* Rows of entries, which are the dictionary, and of what they were before. */
 #include "store_inside.h"
 
 #include "status.h"

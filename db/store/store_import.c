@@ -1,4 +1,4 @@
-/* Which exported tables came in. */
+/* Rows that say which exported tables came in. */
 #include "store_inside.h"
 
 #include "status.h"

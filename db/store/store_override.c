@@ -1,4 +1,4 @@
-/* Plans that a person has pinned. */
+/* Rows of plans that a person has pinned. */
 #include "store_inside.h"
 
 #include "status.h"

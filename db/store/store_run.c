@@ -1,4 +1,4 @@
-/* Runs of the tuner. */
+/* Rows of runs of the tuner. */
 #include "store_inside.h"
 
 #include "status.h"

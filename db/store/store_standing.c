@@ -1,4 +1,4 @@
-/* What tables are worth as a whole. */
+/* Rows that say what tables are worth as a whole. */
 #include "store_inside.h"
 
 #include "status.h"

@@ -1,4 +1,4 @@
-/* Trials and their samples. */
+/* Rows of trials and of their samples. */
 #include "store_inside.h"
 
 #include "status.h"

@@ -1,4 +1,4 @@
-/* What is written; also in libmoelookup, which has no libm and asks for no locale. */
+/* Writes JSON; libmoelookup has this file, too, without libm and whatever the locale. */
 #include "json.h"
 
 #include "utf8.h"
@@ -97,7 +97,7 @@ void json_add_number(struct json_text *t, double value)
     add_text(t, text);
 }
 
-/* Bytes that stand for themselves.  A zero byte ends the text. */
+/* How many bytes stand for themselves.  A zero byte ends the text. */
 static size_t plain_letters(const char *text)
 {
     const unsigned char *c = (const unsigned char *)text;
@@ -111,7 +111,7 @@ static size_t plain_letters(const char *text)
     }
 }
 
-/* Of what is below U+10000, which all of these are. */
+/* The number of a character below U+10000, as all are that come here. */
 static uint32_t code_of(const unsigned char *c, size_t bytes)
 {
     return bytes == 1   ? *c

@@ -1,4 +1,4 @@
-/* Medians, quantiles and distribution-free intervals. */
+/* Computes medians, quantiles and distribution-free intervals. */
 #include "stats.h"
 
 #include <math.h>

@@ -48,7 +48,7 @@ static void pass_on(const char *format, ...)
     va_end(args);
 }
 
-/* One line, whatever is in the texts that it names. */
+/* Says it as one line, whatever is in the texts that it names. */
 static void say(const char *format, va_list args)
 {
     char line[1024];

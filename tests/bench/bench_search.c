@@ -5,9 +5,8 @@
  * [regret|neighbours|stress|pockets|table|time]...
  *
  * Regret: the true time of the plan chosen over that of the best usable plan, minus 1. */
-#include "surface.h"
+#include "entrants.h"
 
-#include "decision.h"
 #include "plan.h"
 #include "random.h"
 #include "shape.h"
@@ -19,297 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- tallies of a strategy over many buckets */
-
-struct outcome {
-    double regret, bound, lost;
-    double harm; /* slower than the default by this share */
-    uint32_t samples;
-    bool first, bounded;
-};
-
-struct column {
-    double *values;
-    size_t count, room;
-};
-
-static void column_add(struct column *c, double value)
-{
-    if (c->count == c->room) {
-        c->room = c->room ? 2 * c->room : 1024;
-        c->values = realloc(c->values, c->room * sizeof(*c->values));
-        if (!c->values)
-            abort();
-    }
-    c->values[c->count++] = value;
-}
-
-static double column_mean(const struct column *c)
-{
-    double sum = 0;
-
-    for (size_t i = 0; i < c->count; i++)
-        sum += c->values[i];
-    return c->count ? sum / (double)c->count : NAN;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double column_at(struct column *c, double q)
-{
-    if (!c->count)
-        return NAN;
-    qsort(c->values, c->count, sizeof(*c->values), ascending);
-    return c->values[(size_t)(q * (double)(c->count - 1) + 0.5)];
-}
-
-struct summary {
-    struct column regret, samples, first_samples, lost, bound;
-    size_t harmed, hurt, covered; /* slower than the default by 1 %, by 5 % */
-};
-
-static void summary_add(struct summary *s, const struct outcome *o)
-{
-    column_add(&s->regret, 100 * o->regret);
-    column_add(&s->samples, o->samples);
-    column_add(&s->lost, o->lost);
-    if (o->first)
-        column_add(&s->first_samples, o->samples);
-    if (o->bounded) {
-        column_add(&s->bound, 100 * o->bound);
-        s->covered += o->regret <= o->bound + 1e-12;
-    }
-    s->harmed += o->harm > 0.01;
-    s->hurt += o->harm > 0.05;
-}
-
-static void summary_free(struct summary *s)
-{
-    free(s->regret.values);
-    free(s->samples.values);
-    free(s->first_samples.values);
-    free(s->lost.values);
-    free(s->bound.values);
-}
-
-static const char *const heading =
-    "strategy                cases   mean%%   p95%%   p99%%   max%%  harm>1%%   >5%%   steps"
-    " (median)  first   lost   U95%%  covered%%\n";
-
-static void summary_print(const char *name, struct summary *s)
-{
-    double share = 100.0 / (double)s->regret.count;
-
-    printf("%-22s %6zu  %6.3f %6.2f %6.2f %6.1f  %7.2f %5.2f  %6.1f %8.0f %6.1f %6.1f", name,
-           s->regret.count, column_mean(&s->regret), column_at(&s->regret, 0.95),
-           column_at(&s->regret, 0.99), column_at(&s->regret, 1), share * (double)s->harmed,
-           share * (double)s->hurt, column_mean(&s->samples), column_at(&s->samples, 0.5),
-           column_mean(&s->first_samples), column_mean(&s->lost));
-    if (s->bound.count)
-        printf("  %6.2f  %8.1f", column_mean(&s->bound),
-               100.0 * (double)s->covered / (double)s->bound.count);
-    printf("\n");
-    fflush(stdout);
-}
-
-/* ---- one bucket */
-
-struct bucket {
-    const struct surface *surface;
-    double capacity, best_ns;
-    double ns[SEARCH_ARMS_MAX];
-    bool usable[SEARCH_ARMS_MAX];
-    bool first;
-};
-
-/* False: nothing fits. */
-static bool bucket_at(const struct surface *surface, double capacity, bool first,
-                      struct bucket *out)
-{
-    *out = (struct bucket){
-        .surface = surface, .capacity = capacity, .best_ns = INFINITY, .first = first
-    };
-    for (int i = 0; i < (int)surface->arm_count; i++) {
-        out->ns[i] = surface_ns(surface, capacity, i);
-        out->usable[i] = surface_fits(surface, capacity, i);
-        if (out->usable[i])
-            out->best_ns = fmin(out->best_ns, out->ns[i]);
-    }
-    return isfinite(out->best_ns);
-}
-
-static double regret_of(const struct bucket *b, int arm)
-{
-    return b->ns[arm] / b->best_ns - 1;
-}
-
-static int default_arm(const struct bucket *b)
-{
-    struct moe_plan default_plan = plan_default();
-
-    for (int i = 0; i < (int)b->surface->arm_count; i++)
-        if (plan_equal(&b->surface->arms[i], &default_plan))
-            return i;
-    return 0;
-}
-
-/* What a trainer gets, and what it costs to find out. */
-static struct outcome tune(struct search *search, struct noise *noise, const struct bucket *b)
-{
-    struct outcome out = { .first = b->first };
-    int arm, of_default = default_arm(b);
-    struct decision_setup setup = { .search = search,
-                                    .capacity = (uint64_t)b->capacity,
-                                    .usable = b->usable,
-                                    .default_arm = of_default,
-                                    .incumbent = -1 };
-    struct decision_result result;
-    enum decision_purpose purpose;
-    struct decision decision;
-
-    decision_open(&decision, &setup);
-    while ((arm = decision_next(&decision, &purpose)) != DECISION_DONE) {
-        decision_tell(&decision, purpose, arm, noise_sample(noise, b->ns[arm]));
-        out.lost += regret_of(b, arm);
-        out.samples++;
-    }
-    if (!decision_result(&decision, &result))
-        abort();
-    out.regret = regret_of(b, result.arm);
-    out.harm = b->usable[of_default] ? b->ns[result.arm] / b->ns[of_default] - 1 : 0;
-    out.bounded = !isnan(result.bound);
-    out.bound = result.bound;
-    return out;
-}
-
-/* ---- strategies to compare */
-
-struct entrant {
-    const char *name, *strategy;
-    uint32_t repeats;
-    struct outcome (*run)(struct search *search, struct noise *noise, const struct bucket *b);
-};
-
-static struct outcome run_default(struct search *search, struct noise *noise,
-                                  const struct bucket *b)
-{
-    (void)search;
-    (void)noise;
-    return (struct outcome){ .regret = regret_of(b, default_arm(b)), .first = b->first };
-}
-
-static struct outcome run_model(struct search *search, struct noise *noise, const struct bucket *b)
-{
-    struct search_result verdict;
-
-    (void)noise;
-    search_visit(search, (uint64_t)b->capacity, b->usable);
-    verdict = search_result(search);
-    return (struct outcome){ .regret = regret_of(b, verdict.winner),
-                             .first = b->first,
-                             .bounded = true,
-                             .bound = verdict.bound };
-}
-
-/* All samples of a plan in a row, as most tuners do it: drift is taken for difference. */
-static struct outcome run_in_a_row(struct search *search, struct noise *noise,
-                                   const struct bucket *b)
-{
-    struct outcome out = { .first = b->first };
-    double least = INFINITY, times[5];
-    int winner = 0;
-
-    (void)search;
-    for (int arm = 0; arm < (int)b->surface->arm_count; arm++) {
-        if (!b->usable[arm])
-            continue;
-        for (int i = 0; i < 5; i++) {
-            times[i] = (double)noise_sample(noise, b->ns[arm]);
-            out.lost += regret_of(b, arm);
-            out.samples++;
-        }
-        qsort(times, 5, sizeof(*times), ascending);
-        if (times[2] < least) {
-            least = times[2];
-            winner = arm;
-        }
-    }
-    out.regret = regret_of(b, winner);
-    return out;
-}
-
-/* Interleaved rounds without a model: an arm leaves once it is clearly behind the leader. */
-static struct outcome run_race(struct search *search, struct noise *noise, const struct bucket *b)
-{
-    enum { ROUNDS = 40 };
-    static double log_ns[SEARCH_ARMS_MAX][ROUNDS];
-    bool in[SEARCH_ARMS_MAX];
-    struct outcome out = { .first = b->first };
-    int n_in = 0, leader = -1;
-
-    (void)search;
-    for (int i = 0; i < (int)b->surface->arm_count; i++)
-        n_in += in[i] = b->usable[i];
-    for (int round = 0; round < ROUNDS && (n_in > 1 || leader < 0); round++) {
-        double mean[SEARCH_ARMS_MAX], squares = 0.0025 * 6, freedom = 6;
-
-        leader = -1;
-        for (int i = 0; i < (int)b->surface->arm_count; i++) {
-            double middle, sum = 0, kept = 0, sorted[ROUNDS];
-
-            if (!in[i])
-                continue;
-            log_ns[i][round] = log((double)noise_sample(noise, b->ns[i]));
-            out.samples++;
-            out.lost += regret_of(b, i);
-            memcpy(sorted, log_ns[i], sizeof(sorted));
-            qsort(sorted, (size_t)round + 1, sizeof(*sorted), ascending);
-            middle = sorted[round / 2];
-            for (int k = 0; k <= round; k++)
-                if (fabs(sorted[k] - middle) < 0.4) {
-                    sum += sorted[k];
-                    kept++;
-                }
-            mean[i] = sum / kept;
-            for (int k = 0; k <= round; k++)
-                if (fabs(sorted[k] - middle) < 0.4)
-                    squares += (sorted[k] - mean[i]) * (sorted[k] - mean[i]);
-            freedom += kept - 1;
-            if (leader < 0 || mean[i] < mean[leader])
-                leader = i;
-        }
-        for (int i = 0; i < (int)b->surface->arm_count; i++)
-            if (in[i] && i != leader && round >= 1 &&
-                mean[i] - mean[leader] + 0.01 >
-                    2.3 * sqrt(1.15 * squares / freedom * 2 / (round + 1))) {
-                in[i] = false;
-                n_in--;
-            }
-    }
-    out.regret = regret_of(b, leader);
-    return out;
-}
-
-static const struct entrant entrants[] = {
-    { "paper x1", "paper", 1, tune },
-    { "paper x5", "paper", 5, tune },
-    { "paper x10", "paper", 10, tune },
-    { "exhaustive x5 in a row", NULL, 5, run_in_a_row },
-    { "exhaustive x20", "exhaustive", 20, tune },
-    { "race without model", NULL, 0, run_race },
-    { "model alone", "guided", 0, run_model },
-    { "default plan", NULL, 0, run_default },
-    { "guided", "guided", 0, tune },
-    { "  with the true model", "guided", 0, tune },
-};
-enum { ENTRANTS = sizeof(entrants) / sizeof(entrants[0]) };
-static const struct entrant *const oracle = &entrants[ENTRANTS - 1];
-static const struct entrant *const guided = &entrants[ENTRANTS - 2];
+static const struct entrant *const guided = &entrants[GUIDED], *const oracle = &entrants[ORACLE];
 
 /* ---- many systems */
 
@@ -500,8 +209,8 @@ static void run_layer(const struct options *o, const struct condition *c, int la
     struct summary s;
 
     printf("\n%s, %s, 12 scattered capacities per system\n", c->name, layers[layer].name);
-    printf(heading);
-    for (int e = 0; rivals && e < ENTRANTS - 2; e++)
+    printf(summary_heading);
+    for (int e = 0; rivals && e < GUIDED; e++)
         show(&work, &entrants[e], entrants[e].name);
     s = run_work(&work, guided);
     summary_print(guided->name, &s);
@@ -534,7 +243,7 @@ static void section_neighbours(const struct options *o)
     for (int n = 0; n < 3; n++) {
         printf("\nnoise %g %%, 40 neighbouring capacities per system (walk by 15 %%), guided\n",
                100 * sigmas[n]);
-        printf(heading);
+        printf(summary_heading);
         for (int l = 0; l < LAYERS; l++) {
             struct plan_of_work work = { .surface = { .slices = layers[l].slices },
                                          .sigma = sigmas[n],
@@ -559,7 +268,7 @@ static void section_stress(const struct options *o)
                                  .seed = o->seed + 1000000 };
 
     printf("\nstress: noise 5 %%, outliers 5 %%, priors wrong by e^1 (sd 1 in log)\n");
-    printf(heading);
+    printf(summary_heading);
     show(&work, guided, "guided");
 }
 
@@ -574,9 +283,9 @@ static void section_pockets(const struct options *o)
 
     printf("\nhidden pockets: 3 regions per system 10 to 50 %% faster or slower, W/E 32, noise 5 "
            "%%\n");
-    printf(heading);
+    printf(summary_heading);
     for (int e = 0; e < ENTRANTS; e++)
-        if (entrants[e].run == run_race || &entrants[e] == guided ||
+        if (!strcmp(entrants[e].name, "race without model") || &entrants[e] == guided ||
             !strcmp(entrants[e].name, "paper x5"))
             show(&work, &entrants[e], entrants[e].name);
 }
@@ -626,7 +335,7 @@ static void measure(struct table *t, int bucket, bool anchor)
 
     if (!bucket_at(t->surface, edge(bucket), anchor && bucket == 0, &b))
         return;
-    o = tune(t->search, &t->noise, &b);
+    o = tune_bucket(t->search, &t->noise, &b);
     verdict = search_result(t->search);
     t->known[bucket] = (struct known){ verdict.winner, verdict.bound };
     t->total += o.samples;
@@ -748,7 +457,7 @@ static void section_table(const struct options *o)
                    layers[l].name, 100 * sigmas[n], systems, column_mean(&cost.total),
                    column_at(&cost.total, 0.5), column_at(&cost.total, 1),
                    column_mean(&cost.refined));
-            printf(heading);
+            printf(summary_heading);
             summary_print("anchors", &cost.anchors);
             summary_print("between", &cost.inferred);
             summary_print("all 512", &cost.all);
@@ -798,7 +507,7 @@ static void section_time(const struct options *o)
         if (!bucket_at(&surface, floor(64 * pow(1000, uniform_draw(o->seed, i))), false, &b))
             continue;
         begin = now_us();
-        search_visit(search, (uint64_t)b.capacity, b.usable);
+        search_visit(search, (uint64_t)b.capacity, b.usable, false);
         if (i >= 20)
             column_add(&opened, now_us() - begin);
         while ((arm = search_next(search)) != SEARCH_DONE) {

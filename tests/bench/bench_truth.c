@@ -13,6 +13,7 @@
 #include "shape.h"
 #include "status.h"
 #include "store.h"
+#include "truth_outcome.h"
 #include "verbs.h"
 
 #include <inttypes.h>
@@ -25,99 +26,9 @@
 
 static const double static_most = 1.01, regret_most = .02, worst_most = .08, claims_least = .9;
 
-/* ---- what came of one setting: a line of the file */
-
-struct outcome {
-    char name[64];
-    double plans, buckets, rounds, seconds, tuning_steps;
-    struct interval over_default, over_static, over_best, regret, worst;
-    double worst_bucket, bad_buckets; /* bad: certainly above worst_most */
-    double claims, claims_inside;     /* gains that are claimed of other plans than the default */
-};
-
-#define AT(field) offsetof(struct outcome, field)
-static const struct column {
-    const char *name;
-    size_t offset; /* of a double */
-} columns[] = {
-    { "plans", AT(plans) },
-    { "buckets", AT(buckets) },
-    { "rounds", AT(rounds) },
-    { "seconds", AT(seconds) },
-    { "tuning_steps", AT(tuning_steps) },
-    { "over_default", AT(over_default.value) },
-    { "over_default_low", AT(over_default.low) },
-    { "over_default_high", AT(over_default.high) },
-    { "over_static", AT(over_static.value) },
-    { "over_static_low", AT(over_static.low) },
-    { "over_static_high", AT(over_static.high) },
-    { "over_best", AT(over_best.value) },
-    { "over_best_low", AT(over_best.low) },
-    { "over_best_high", AT(over_best.high) },
-    { "regret", AT(regret.value) },
-    { "regret_low", AT(regret.low) },
-    { "regret_high", AT(regret.high) },
-    { "worst", AT(worst.value) },
-    { "worst_low", AT(worst.low) },
-    { "worst_high", AT(worst.high) },
-    { "worst_bucket", AT(worst_bucket) },
-    { "bad_buckets", AT(bad_buckets) },
-    { "claims", AT(claims) },
-    { "claims_inside", AT(claims_inside) },
-};
-#undef AT
-enum { COLUMNS = sizeof(columns) / sizeof(columns[0]), OUTCOMES_MAX = 64 };
-
-static double *cell(struct outcome *o, size_t column)
-{
-    return (double *)(void *)((char *)o + columns[column].offset);
-}
-
-static void write_header(FILE *out)
-{
-    fprintf(out, "setting");
-    for (size_t i = 0; i < COLUMNS; i++)
-        fprintf(out, ",%s", columns[i].name);
-    fprintf(out, "\n");
-}
-
-static int write_outcome(const char *path, struct outcome *o)
-{
-    FILE *out = fopen(path, "a");
-    bool failed;
-
-    if (!out)
-        return fail(ERR_IO, "%s cannot be written", path);
-    if (ftell(out) == 0)
-        write_header(out);
-    fprintf(out, "%s", o->name);
-    for (size_t i = 0; i < COLUMNS; i++)
-        fprintf(out, ",%.6g", *cell(o, i));
-    fprintf(out, "\n");
-    failed = ferror(out);
-    return fclose(out) || failed ? fail(ERR_IO, "%s was not written", path) : OK;
-}
-
-static bool read_outcome(char *line, struct outcome *o)
-{
-    char *at = strchr(line, ','), *end;
-
-    if (!at)
-        return false;
-    snprintf(o->name, sizeof(o->name), "%.*s", (int)(at - line), line);
-    for (size_t i = 0; i < COLUMNS; i++, at = end) {
-        if (*at != ',')
-            return false;
-        *cell(o, i) = strtod(at + 1, &end);
-        if (end == at + 1)
-            return false;
-    }
-    return true;
-}
-
 /* ---- the table, and the buckets of it that are looked at */
 
-enum { MEASURED_MOST = 8, INFERRED_MOST = 2, ENTRIES_MAX = 4096 };
+enum { MEASURED_MOST = 8, INFERRED_MOST = 2, ENTRIES_MAX = 4096, OUTCOMES_MAX = 64 };
 
 struct subject {
     struct moe_shape shape;
@@ -453,7 +364,7 @@ static int report(const struct measuring *m)
     TRY(paired_rounds_estimate(&m->rounds, table, m->subject.default_arm, m->options.seed, &e));
     o = outcome_of(m, &e);
     print_outcome(m, &e, &o);
-    return m->options.out ? write_outcome(m->options.out, &o) : OK;
+    return m->options.out ? outcome_write(m->options.out, &o) : OK;
 }
 
 /* ---- the verbs */
@@ -554,7 +465,7 @@ static int verdict(const struct verb_call *call, void *options)
     while (fgets(line, sizeof(line), in)) {
         struct outcome o = { .plans = 0 };
 
-        if (read_outcome(line, &o)) {
+        if (outcome_read(line, &o)) {
             print_verdict(&o);
             count(&o, &v);
         }

@@ -2,12 +2,11 @@
 #ifndef TABLES_FOR_TESTS_H
 #define TABLES_FOR_TESTS_H
 
-#include "check.h"
+#include "folder.h"
 
 #include "cluster.h"
 #include "lookup.h"
 #include "plan.h"
-#include "random.h"
 #include "shape.h"
 #include "status.h"
 #include "store.h"
@@ -23,30 +22,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-static char folder[64];
-static uint64_t seed, drawn;
-
-static inline uint32_t draw(uint32_t below)
-{
-    return random_below(seed, drawn++, below);
-}
 
 static inline bool chance(uint32_t percent)
 {
     return draw(100) < percent;
-}
-
-static inline const char *place(const char *name)
-{
-    static char path[8][512];
-    static int turn;
-
-    turn = (turn + 1) % 8;
-    snprintf(path[turn], sizeof(path[turn]), "%s/%s", folder, name);
-    return path[turn];
 }
 
 /* ---- the environment, and what is said */
@@ -234,6 +214,12 @@ static inline void add_entry(struct store *store, struct ids ids, uint32_t bucke
     CHECK(!store_entry(store, &e, "measured"));
 }
 
+static inline void add_one(struct store *store, const struct cluster *cluster,
+                           struct moe_shape shape, const char *plan)
+{
+    add_entry(store, add_layer(store, cluster, &shape), 2, plan);
+}
+
 static inline void add_pin(struct store *store, struct ids ids, uint32_t first, uint32_t last,
                            const char *plan)
 {
@@ -329,6 +315,17 @@ static inline bool is_answer(struct moe_plan plan, const char *text, enum moe_so
     printf("    r=%u d=%u a=%u source=%u, not %s source=%u\n", plan.r, plan.d, plan.a, plan.source,
            text, source);
     return false;
+}
+
+static inline bool same_answer(const struct moe_plan *got, const struct moe_plan *want)
+{
+    struct moe_plan a = plan_canonical(*got), b = plan_canonical(*want);
+
+    if (!plan_equal(&a, &b) || got->source != want->source || got->bucket != want->bucket)
+        return false;
+    if (got->source == MOE_OVERRIDE || got->source == MOE_DEFAULT)
+        return true;
+    return got->time_us == want->time_us && got->default_us == want->default_us;
 }
 
 static inline void digest_of(const char *path, uint8_t digest[32])
@@ -469,24 +466,16 @@ static inline bool binds_to(const struct moelookup *table, struct moe_shape shap
            is_answer(got, plan ? plan : "r=1", plan ? MOE_EXACT : MOE_DEFAULT);
 }
 
+static inline void prepare(void)
+{
+    no_environment();
+    draw_from_seed();
+}
+
 /* Runs them in a new folder, which is gone afterwards. */
 static inline int run_with_folder(const struct test *tests, size_t count)
 {
-    const char *given = getenv("MOETUNE_TEST_SEED");
-    char command[100];
-    int rc;
-
-    seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    snprintf(folder, sizeof(folder), "/tmp/moetune-lookup-XXXXXX");
-    if (!mkdtemp(folder))
-        return 1;
-    no_environment();
-    printf("  seed %llu\n", (unsigned long long)seed);
-    rc = check_all(tests, count);
-    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-    if (system(command))
-        printf("  %s stays behind\n", folder);
-    return rc;
+    return check_in_folder(tests, count, prepare);
 }
 
 #endif

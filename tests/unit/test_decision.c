@@ -195,18 +195,12 @@ static int obstinate_next(struct search *search)
     return search->samples ? SEARCH_DONE : 2;
 }
 
-static void obstinate_tell(struct search *search, int arm, double log_ns)
+static void obstinate_tell(struct search *search, int arm, double log_ns, bool asked)
 {
     (void)search;
     (void)arm;
     (void)log_ns;
-}
-
-static void obstinate_drop(struct search *search, int arm, bool failed)
-{
-    (void)search;
-    (void)arm;
-    (void)failed;
+    (void)asked;
 }
 
 static void obstinate_verdict(struct search *search, struct search_result *out)
@@ -235,8 +229,6 @@ static const struct search_ops obstinate = { .name = "obstinate",
                                              .visit = obstinate_visit,
                                              .next = obstinate_next,
                                              .tell = obstinate_tell,
-                                             .add = obstinate_tell,
-                                             .drop = obstinate_drop,
                                              .verdict = obstinate_verdict,
                                              .level = obstinate_level,
                                              .compare = obstinate_compare };

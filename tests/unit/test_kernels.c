@@ -351,89 +351,117 @@ static void the_gradient_of_the_gate_is_its_slope(void)
     }
 }
 
+/* Rows of a routing on their way out and home, and room for what comes of them. */
+struct moved {
+    struct routed r;
+    struct routing routing;
+    uint32_t dtype, D;
+    uint64_t own, all; /* numbers in the tokens, and in all rows */
+    float *x, *back, *add, *rows, *y_f, *grad_gate;
+    void *tokens, *result, *home, *y;
+};
+
+static struct moved move_some(void)
+{
+    struct moved m = { .r = route_some(), .dtype = below(3), .D = 1 + below(below(5) ? 40 : 2300) };
+    uint64_t most = 0, rows;
+
+    for (uint32_t e = 0; e < m.r.experts; e++)
+        most = (uint64_t)m.r.needed[e] > most ? (uint64_t)m.r.needed[e] : most;
+    rows = (most < m.r.capacity ? most : m.r.capacity) + below(4);
+    m.own = (uint64_t)m.r.tokens * m.D;
+    m.all = m.r.experts * rows * m.D;
+    m.tokens = typed(m.dtype, m.own, &m.x);
+    m.result = typed(m.dtype, m.all, &m.back);
+    m.home = malloc(m.all * 4 + 4);
+    m.y = malloc(m.own * 4 + 4);
+    m.rows = malloc((m.all + 1) * sizeof(float));
+    m.y_f = malloc((m.own + 1) * sizeof(float));
+    m.add = floats(m.own);
+    m.grad_gate = floats((uint64_t)m.r.tokens * m.r.k);
+    memset(m.home, 0x7f, m.all * 4);
+    m.routing = (struct routing){ m.r.tokens,   m.r.experts, m.r.k,    m.D,       rows,
+                                  m.r.capacity, m.r.expert,  m.r.slot, m.r.needed };
+    return m;
+}
+
+static void moved_free(struct moved *m)
+{
+    free(m->x), free(m->back), free(m->add), free(m->rows), free(m->y_f), free(m->grad_gate);
+    free(m->tokens), free(m->result), free(m->home), free(m->y);
+    routed_free(&m->r);
+}
+
+/* Where the row of a token's choice lies among all; only if it has a slot. */
+static uint64_t row_of(const struct moved *m, uint64_t choice)
+{
+    return (uint64_t)m->r.expert[choice] * m->routing.rows + (uint64_t)m->r.slot[choice];
+}
+
+static void encode_moves_each_token_into_its_slots(struct moved *m)
+{
+    uint64_t choices = (uint64_t)m->r.tokens * m->r.k;
+
+    host_encode(&(struct encode){ m->routing, m->dtype, m->tokens, m->home });
+    row_load(m->dtype, m->home, 0, m->rows, m->all);
+    for (uint64_t row = 0; row < m->r.experts * m->routing.rows; row++) {
+        const float *want = NULL;
+
+        for (uint64_t i = 0; i < choices; i++)
+            if (m->r.slot[i] >= 0 && row_of(m, i) == row)
+                want = m->x + i / m->r.k * m->D;
+        for (uint32_t d = 0; d < m->D; d++)
+            CHECK(m->rows[row * m->D + d] == (want ? want[d] : 0));
+    }
+}
+
+/* What `y` holds is the sum of a token's rows, weighted by its gates or not, and of `add`. */
+static void is_sum_of_rows(struct moved *m, bool weighted, const float *add)
+{
+    row_load(m->dtype, m->y, 0, m->y_f, m->own);
+    for (uint64_t at = 0; at < m->own; at++) {
+        double want = add ? (double)add[at] : 0;
+
+        for (uint64_t i = at / m->D * m->r.k; i < (at / m->D + 1) * m->r.k; i++)
+            if (m->r.slot[i] >= 0)
+                want += (weighted ? (double)m->r.gate[i] : 1) *
+                        (double)m->back[row_of(m, i) * m->D + at % m->D];
+        CHECK(near((double)m->y_f[at], want, epsilon(m->dtype)));
+    }
+}
+
+static void decode_backward_gives_rows_and_gates_their_gradients(struct moved *m)
+{
+    host_decode_backward(&(struct decode_backward){ m->routing, m->dtype, m->r.gate, m->tokens,
+                                                    m->result, m->home, m->grad_gate });
+    row_load(m->dtype, m->home, 0, m->rows, m->all);
+    for (uint64_t i = 0; i < (uint64_t)m->r.tokens * m->r.k; i++) {
+        const float *x = m->x + i / m->r.k * m->D;
+        double want = 0;
+
+        for (uint32_t d = 0; d < m->D && m->r.slot[i] >= 0; d++) {
+            uint64_t at = row_of(m, i) * m->D + d;
+
+            want += (double)x[d] * (double)m->back[at];
+            CHECK(
+                near((double)m->rows[at], (double)m->r.gate[i] * (double)x[d], epsilon(m->dtype)));
+        }
+        CHECK(near((double)m->grad_gate[i], want, 1e-4));
+    }
+}
+
 static void encode_and_decode_and_their_backwards_move_the_right_rows(void)
 {
     for (int round = 0; round < 150; round++) {
-        struct routed r = route_some();
-        uint32_t dtype = below(3), D = 1 + below(below(5) ? 40 : 2300);
-        uint64_t most = 0, rows, all, own = (uint64_t)r.tokens * D;
-        float *x, *back, *add, *rows_f, *y_f, *grad_gate;
-        void *tokens = typed(dtype, own, &x), *result, *home, *y;
-        struct routing routing;
+        struct moved m = move_some();
 
-        for (uint32_t e = 0; e < r.experts; e++)
-            most = (uint64_t)r.needed[e] > most ? (uint64_t)r.needed[e] : most;
-        most = most < r.capacity ? most : r.capacity;
-        rows = most + below(4);
-        all = r.experts * rows * D;
-        result = typed(dtype, all, &back);
-        home = malloc(all * 4 + 4);
-        y = malloc(own * 4 + 4);
-        rows_f = malloc((all + 1) * sizeof(float));
-        y_f = malloc((own + 1) * sizeof(float));
-        add = floats(own);
-        grad_gate = floats((uint64_t)r.tokens * r.k);
-        memset(home, 0x7f, all * 4);
-        routing = (struct routing){ r.tokens,   r.experts, r.k,    D,       rows,
-                                    r.capacity, r.expert,  r.slot, r.needed };
-
-        host_encode(&(struct encode){ routing, dtype, tokens, home });
-        row_load(dtype, home, 0, rows_f, all);
-        for (uint64_t row = 0; row < r.experts * rows; row++) {
-            const float *want = NULL;
-
-            for (uint64_t i = 0; i < (uint64_t)r.tokens * r.k; i++)
-                if (r.slot[i] >= 0 && (uint64_t)r.expert[i] * rows + (uint64_t)r.slot[i] == row)
-                    want = x + i / r.k * D;
-            for (uint32_t d = 0; d < D; d++)
-                CHECK(rows_f[row * D + d] == (want ? want[d] : 0));
-        }
-        host_decode(&(struct decode){ routing, dtype, r.gate, result, y });
-        row_load(dtype, y, 0, y_f, own);
-        host_decode_backward(
-            &(struct decode_backward){ routing, dtype, r.gate, tokens, result, home, grad_gate });
-        row_load(dtype, home, 0, rows_f, all);
-        for (uint64_t t = 0; t < r.tokens; t++)
-            for (uint32_t d = 0; d < D; d++) {
-                double want = 0;
-
-                for (uint32_t j = 0; j < r.k; j++) {
-                    uint64_t i = t * r.k + j;
-                    uint64_t at = ((uint64_t)r.expert[i] * rows + (uint64_t)r.slot[i]) * D + d;
-
-                    if (r.slot[i] < 0)
-                        continue;
-                    want += (double)r.gate[i] * (double)back[at];
-                    CHECK(near((double)rows_f[at], (double)r.gate[i] * (double)x[t * D + d],
-                               epsilon(dtype)));
-                }
-                CHECK(near((double)y_f[t * D + d], want, epsilon(dtype)));
-            }
-        for (uint64_t i = 0; i < (uint64_t)r.tokens * r.k; i++) {
-            double want = 0;
-
-            for (uint32_t d = 0; d < D && r.slot[i] >= 0; d++)
-                want += (double)x[i / r.k * D + d] *
-                        (double)back[((uint64_t)r.expert[i] * rows + (uint64_t)r.slot[i]) * D + d];
-            CHECK(near((double)grad_gate[i], want, 1e-4));
-        }
-        host_encode_backward(&(struct encode_backward){ routing, dtype, result, add, y });
-        row_load(dtype, y, 0, y_f, own);
-        for (uint64_t t = 0; t < r.tokens; t++)
-            for (uint32_t d = 0; d < D; d++) {
-                double want = (double)add[t * D + d];
-
-                for (uint32_t j = 0; j < r.k; j++)
-                    if (r.slot[t * r.k + j] >= 0)
-                        want += (double)back[((uint64_t)r.expert[t * r.k + j] * rows +
-                                              (uint64_t)r.slot[t * r.k + j]) *
-                                                 D +
-                                             d];
-                CHECK(near((double)y_f[t * D + d], want, epsilon(dtype)));
-            }
-        free(x), free(back), free(add), free(rows_f), free(y_f), free(grad_gate);
-        free(tokens), free(result), free(home), free(y);
-        routed_free(&r);
+        encode_moves_each_token_into_its_slots(&m);
+        host_decode(&(struct decode){ m.routing, m.dtype, m.r.gate, m.result, m.y });
+        is_sum_of_rows(&m, true, NULL);
+        decode_backward_gives_rows_and_gates_their_gradients(&m);
+        host_encode_backward(&(struct encode_backward){ m.routing, m.dtype, m.result, m.add, m.y });
+        is_sum_of_rows(&m, false, m.add);
+        moved_free(&m);
     }
 }
 

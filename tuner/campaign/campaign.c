@@ -303,7 +303,7 @@ struct going_on {
     int64_t *first;
 };
 
-/* From the newest run to the oldest. */
+/* Takes in one run; they come from the newest to the oldest. */
 static int take_run(void *self, const struct run_row *run)
 {
     const struct going_on *on = self;

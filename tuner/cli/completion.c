@@ -18,7 +18,7 @@ static const char head[] =
     "    fi\n"
     "    COMPREPLY=()\n";
 
-/* In order: the value of an option, an option, an argument. */
+/* The end of the function: it offers the value of an option, an option, or an argument. */
 static const char tail[] =
     "    if [[ -z $kind && $current == -* ]]; then\n"
     "        kind=words words=$options\n"

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Some 500,000 entries. */
+/* No file may be larger; this is room for some 500,000 entries. */
 enum { FILE_BYTES_MAX = 1 << 28 };
 
 /* A foreign database is never attached: it is read as any other, and goes the way of a file. */

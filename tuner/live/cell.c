@@ -21,7 +21,7 @@ double level_ns(const struct level *level)
     return n ? median_of(values, n) : NAN;
 }
 
-/* Noise of 5 %, and slopes that are off by a half or so. */
+/* Steps are taken to have noise of 5 %, and slopes to be off by a half or so. */
 static const double noise = 0.05, slope_prior = 0.05 * 0.05 / (0.5 * 0.5), outlier_log = 0.4;
 
 void slope_add(struct slope *s, double log_c, double log_ns)

@@ -80,7 +80,7 @@ static void keep(struct live *live, double now_us)
 
 /* ---- asking */
 
-/* Whoever asks without having told. */
+/* Forgets a question whose answer was never told a time. */
 static void drop_pending(struct live *live)
 {
     if (live->pending.cell)

@@ -83,10 +83,10 @@ void live_give_up(struct live *live);
 
 /* The plan in force there, and why (recall.c). */
 void live_prepare(struct live *live, struct cell *cell);
-/* By its entry; false if it has none that this layer can run. */
+/* Makes the cell what its entry says; false if it has none that this layer can run. */
 bool live_settle(struct live *live, struct cell *cell);
 void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source);
-/* The capacity of the bucket that its times are of. */
+/* Sets the capacity that its times are of. */
 void live_at(const struct live *live, struct cell *cell, uint64_t capacity);
 
 /* The arm that the bucket's decision wants next; -1: none, now (learn.c). */

@@ -134,7 +134,7 @@ void discovery_print_hosts(const struct discovery *discovery, FILE *to)
 
 /* ---- from outside */
 
-/* Everything that the ranks print, until they are gone. */
+/* Reads everything that the ranks print, until they are gone. */
 static int read_all(struct launched *ranks, char *text, size_t size)
 {
     char line[CLUSTER_TEXT_BYTES / 4], how[128];

@@ -1,4 +1,4 @@
-/* Reads until it is there. */
+/* Reads lines of a file until one begins as wanted. */
 #include "first_line.h"
 
 #include <stdio.h>

@@ -16,7 +16,7 @@ int standing_begun(struct sweep *sweep, bool *begun);
  * asked for them; where nobody knows, every factor of c counts alike. */
 int standing_settle(struct sweep *sweep, struct standing *standing);
 
-/* Instead, where the sweep was cut off: its ranks may be gone. */
+/* To be called instead where the sweep was cut off, because its ranks may be gone. */
 int standing_skip(struct sweep *sweep, struct standing *standing);
 
 #endif

@@ -1,0 +1,181 @@
+/* Strategies that are compared: how each of them tunes one bucket. */
+#include "entrants.h"
+
+#include "decision.h"
+#include "plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool bucket_at(const struct surface *surface, double capacity, bool first, struct bucket *out)
+{
+    *out = (struct bucket){
+        .surface = surface, .capacity = capacity, .best_ns = INFINITY, .first = first
+    };
+    for (int i = 0; i < (int)surface->arm_count; i++) {
+        out->ns[i] = surface_ns(surface, capacity, i);
+        out->usable[i] = surface_fits(surface, capacity, i);
+        if (out->usable[i])
+            out->best_ns = fmin(out->best_ns, out->ns[i]);
+    }
+    return isfinite(out->best_ns);
+}
+
+double regret_of(const struct bucket *b, int arm)
+{
+    return b->ns[arm] / b->best_ns - 1;
+}
+
+int default_arm(const struct bucket *b)
+{
+    struct moe_plan default_plan = plan_default();
+
+    for (int i = 0; i < (int)b->surface->arm_count; i++)
+        if (plan_equal(&b->surface->arms[i], &default_plan))
+            return i;
+    return 0;
+}
+
+struct outcome tune_bucket(struct search *search, struct noise *noise, const struct bucket *b)
+{
+    struct outcome out = { .first = b->first };
+    int arm, of_default = default_arm(b);
+    struct decision_setup setup = { .search = search,
+                                    .capacity = (uint64_t)b->capacity,
+                                    .usable = b->usable,
+                                    .default_arm = of_default,
+                                    .incumbent = -1 };
+    struct decision_result result;
+    enum decision_purpose purpose;
+    struct decision decision;
+
+    decision_open(&decision, &setup);
+    while ((arm = decision_next(&decision, &purpose)) != DECISION_DONE) {
+        decision_tell(&decision, purpose, arm, noise_sample(noise, b->ns[arm]));
+        out.lost += regret_of(b, arm);
+        out.samples++;
+    }
+    if (!decision_result(&decision, &result))
+        abort();
+    out.regret = regret_of(b, result.arm);
+    out.harm = b->usable[of_default] ? b->ns[result.arm] / b->ns[of_default] - 1 : 0;
+    out.bounded = !isnan(result.bound);
+    out.bound = result.bound;
+    return out;
+}
+
+/* ---- strategies to compare */
+
+static struct outcome run_default(struct search *search, struct noise *noise,
+                                  const struct bucket *b)
+{
+    (void)search;
+    (void)noise;
+    return (struct outcome){ .regret = regret_of(b, default_arm(b)), .first = b->first };
+}
+
+static struct outcome run_model(struct search *search, struct noise *noise, const struct bucket *b)
+{
+    struct search_result verdict;
+
+    (void)noise;
+    search_visit(search, (uint64_t)b->capacity, b->usable, false);
+    verdict = search_result(search);
+    return (struct outcome){ .regret = regret_of(b, verdict.winner),
+                             .first = b->first,
+                             .bounded = true,
+                             .bound = verdict.bound };
+}
+
+/* All samples of a plan in a row, as most tuners do it: drift is taken for difference. */
+static struct outcome run_in_a_row(struct search *search, struct noise *noise,
+                                   const struct bucket *b)
+{
+    struct outcome out = { .first = b->first };
+    double least = INFINITY, times[5];
+    int winner = 0;
+
+    (void)search;
+    for (int arm = 0; arm < (int)b->surface->arm_count; arm++) {
+        if (!b->usable[arm])
+            continue;
+        for (int i = 0; i < 5; i++) {
+            times[i] = (double)noise_sample(noise, b->ns[arm]);
+            out.lost += regret_of(b, arm);
+            out.samples++;
+        }
+        qsort(times, 5, sizeof(*times), ascending);
+        if (times[2] < least) {
+            least = times[2];
+            winner = arm;
+        }
+    }
+    out.regret = regret_of(b, winner);
+    return out;
+}
+
+/* Interleaved rounds without a model: an arm leaves once it is clearly behind the leader. */
+static struct outcome run_race(struct search *search, struct noise *noise, const struct bucket *b)
+{
+    enum { ROUNDS = 40 };
+    static double log_ns[SEARCH_ARMS_MAX][ROUNDS];
+    bool in[SEARCH_ARMS_MAX];
+    struct outcome out = { .first = b->first };
+    int n_in = 0, leader = -1;
+
+    (void)search;
+    for (int i = 0; i < (int)b->surface->arm_count; i++)
+        n_in += in[i] = b->usable[i];
+    for (int round = 0; round < ROUNDS && (n_in > 1 || leader < 0); round++) {
+        double mean[SEARCH_ARMS_MAX], squares = 0.0025 * 6, freedom = 6;
+
+        leader = -1;
+        for (int i = 0; i < (int)b->surface->arm_count; i++) {
+            double middle, sum = 0, kept = 0, sorted[ROUNDS];
+
+            if (!in[i])
+                continue;
+            log_ns[i][round] = log((double)noise_sample(noise, b->ns[i]));
+            out.samples++;
+            out.lost += regret_of(b, i);
+            memcpy(sorted, log_ns[i], sizeof(sorted));
+            qsort(sorted, (size_t)round + 1, sizeof(*sorted), ascending);
+            middle = sorted[round / 2];
+            for (int k = 0; k <= round; k++)
+                if (fabs(sorted[k] - middle) < 0.4) {
+                    sum += sorted[k];
+                    kept++;
+                }
+            mean[i] = sum / kept;
+            for (int k = 0; k <= round; k++)
+                if (fabs(sorted[k] - middle) < 0.4)
+                    squares += (sorted[k] - mean[i]) * (sorted[k] - mean[i]);
+            freedom += kept - 1;
+            if (leader < 0 || mean[i] < mean[leader])
+                leader = i;
+        }
+        for (int i = 0; i < (int)b->surface->arm_count; i++)
+            if (in[i] && i != leader && round >= 1 &&
+                mean[i] - mean[leader] + 0.01 >
+                    2.3 * sqrt(1.15 * squares / freedom * 2 / (round + 1))) {
+                in[i] = false;
+                n_in--;
+            }
+    }
+    out.regret = regret_of(b, leader);
+    return out;
+}
+
+const struct entrant entrants[ENTRANTS] = {
+    { "paper x1", "paper", 1, tune_bucket },
+    { "paper x5", "paper", 5, tune_bucket },
+    { "paper x10", "paper", 10, tune_bucket },
+    { "exhaustive x5 in a row", NULL, 5, run_in_a_row },
+    { "exhaustive x20", "exhaustive", 20, tune_bucket },
+    { "race without model", NULL, 0, run_race },
+    { "model alone", "guided", 0, run_model },
+    { "default plan", NULL, 0, run_default },
+    { "guided", "guided", 0, tune_bucket },
+    { "  with the true model", "guided", 0, tune_bucket },
+};

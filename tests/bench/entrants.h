@@ -1,0 +1,33 @@
+/* Strategies that are compared on made-up clusters, one bucket at a time. */
+#ifndef ENTRANTS_H
+#define ENTRANTS_H
+
+#include "surface.h"
+#include "tally.h"
+
+struct bucket {
+    const struct surface *surface;
+    double capacity, best_ns;
+    double ns[SEARCH_ARMS_MAX];
+    bool usable[SEARCH_ARMS_MAX];
+    bool first;
+};
+
+/* False: nothing fits. */
+bool bucket_at(const struct surface *surface, double capacity, bool first, struct bucket *out);
+double regret_of(const struct bucket *b, int arm);
+int default_arm(const struct bucket *b);
+
+/* What a trainer gets, and what it costs to find out. */
+struct outcome tune_bucket(struct search *search, struct noise *noise, const struct bucket *b);
+
+struct entrant {
+    const char *name, *strategy;
+    uint32_t repeats;
+    struct outcome (*run)(struct search *search, struct noise *noise, const struct bucket *b);
+};
+
+enum { ENTRANTS = 10, GUIDED = ENTRANTS - 2, ORACLE = ENTRANTS - 1 }; /* the last two */
+extern const struct entrant entrants[ENTRANTS];
+
+#endif

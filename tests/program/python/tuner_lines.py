@@ -1,0 +1,138 @@
+"""moetune tune --exec, and what a program and it say to each other."""
+
+import os
+import subprocess
+import sys
+
+from surroundings import PACKAGE, environment, outcome, python
+from tuner_case import Case, FAST, LAYER, Pipes
+
+import moetune
+import moetune.lines
+
+PROGRAM = f"""
+import sys, moetune
+steps, db = int(sys.argv[1]), sys.argv[2]
+with moetune.attach(db, **{LAYER!r}, share=1.0, window=0) as tuner:
+    for step in range(steps):
+        plan = tuner.ask(100 + step % 20)
+        if str(plan) == "r=4 d=1 a=linear":
+            tuner.fail("not today")
+            continue
+        tuner.tell({FAST!r}.get(str(plan), 1200.0) + step % 7)
+    status = tuner.status()
+    print(type(tuner).__name__, "ends with", plan, "decided", status.decided, "steps", status.steps,
+          "window", moetune.lines.attached_window())
+"""
+# As torchrun: descriptors are closed, and others come to lie at their numbers.
+LAUNCHER = """
+import os, subprocess, sys
+def take():
+    for name in ("MOETUNE_TO_FD", "MOETUNE_FROM_FD"):
+        os.dup2(os.open(os.devnull, os.O_RDWR), int(os.environ[name]))
+sys.exit(subprocess.run([sys.executable, *sys.argv[1:]], preexec_fn=take).returncode)
+"""
+
+
+class Lines(Case):
+    def program(self, text):
+        path = os.path.join(self.folder, f"{len(os.listdir(self.folder))}.py")
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def interview(self, command, more=""):
+        flags = "--ranks 4 --experts 2 --tokens 64 --model-dim 16 --hidden-dim 32 --quiet " + more
+        with environment(PYTHONPATH=PACKAGE, PYTHONDONTWRITEBYTECODE="1"):
+            return subprocess.run(
+                [os.environ["MOETUNE"], "tune", *flags.split(), "--db", self.database, "--exec", command],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                universal_newlines=True,
+                timeout=120,
+            )
+
+    def test_one_program_is_run_either_way(self):
+        program = self.program(PROGRAM)
+        done = self.interview(f"{sys.executable} {program} 300 /nowhere/none.db")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        said = "ends with r=2 d=2 a=linear decided "
+        # Buckets are those of the layer that the command names: 96 to 103, to 111 and to 119.
+        self.assertIn("Attached " + said + "3 steps 300 window 8", done.stdout)
+        alone = python(program, "600", os.path.join(self.folder, "alone.db"))
+        self.assertIn("Tuner " + said + "1 steps 600 ", alone.stdout, alone.stderr)
+
+    def test_buckets_are_as_wide_as_the_command_says(self):
+        program = self.program(PROGRAM)
+        done = self.interview(
+            f"{sys.executable} {program} 300 /nowhere/none.db", "--window 128"
+        )
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("decided 1 steps 300 window 128", done.stdout)
+
+    def test_flags_of_another_layer_are_refused(self):
+        program = self.program(PROGRAM.replace("model_dim': 16", "model_dim': 24"))
+        done = self.interview(f"{sys.executable} {program} 300 /nowhere/none.db")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("its flags name another layer than this program's: D=16, not 24", done.stdout)
+
+    def test_behind_a_launcher_the_pipes_are_found_by_name(self):
+        launcher, program = self.program(LAUNCHER), self.program(PROGRAM)
+        done = self.interview(f"{sys.executable} {launcher} {program} 300 /nowhere/none.db")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("decided 3 steps 300 window 8", done.stdout)
+
+    def test_the_words_are_those_of_the_protocol(self):
+        answers = (
+            "plan r=2 d=4 a=2dh",
+            "ok",
+            "plan r=1 d=1 a=linear",
+            "ok",
+            "status decided 3 open 1 steps 208 tried 61",
+        )
+        with Pipes(*answers) as other, moetune.attach() as tuner:
+            plan = tuner.ask(384)
+            self.assertEqual(plan[:4], (2, 4, "2dh", moetune.Source.TENTATIVE))
+            follower = moetune.Attached(speaks=False)
+            self.assertEqual(follower.follow(tuner.order(), 384), plan)
+            self.refused(-3, follower.follow, tuner.order(), 385)
+            self.refused(-1, follower.ask, 384)
+            tuner.tell(10250.5)
+            self.refused(-1, tuner.tell, 1.0)
+            tuner.ask(5)
+            tuner.fail("no\nmemory ")
+            self.assertEqual(tuner.status(), moetune.Status(steps=208, tried=61, decided=3, open=1))
+        expected = ["ask 384", "tell 10250.5", "ask 5", "failed no memory", "status"]
+        self.assertEqual(other.heard, expected)
+
+    def test_other_answers_are_refused(self):
+        for answer, text in (
+            ("error why", "error why"),
+            ("", "moetune answers"),
+            ("plan", "is no plan"),
+            ("plan r=1 d=2", "is no plan"),
+            ("plan r=1 d=x a=linear", "is no plan"),
+            ("plan r=1 d=2 a=linear e=3", "does not know: e"),
+            ("plan r=1 d=2 a=linear bucket=3", "does not know: bucket"),
+        ):
+            with Pipes(answer), moetune.attach() as tuner:
+                self.assertIn(text, str(outcome(lambda: tuner.ask(5))), answer)
+
+    def test_a_moetune_that_is_gone_is_an_error(self):
+        with Pipes() as other, moetune.attach() as tuner:
+            other.mine[1].close()
+            self.assertIn("moetune is gone", str(outcome(lambda: tuner.ask(5))))
+            other.mine[0].close()
+            self.assertIn("Broken pipe", str(outcome(lambda: tuner.ask(5))))
+
+    def test_without_moetune_a_layer_must_be_given(self):
+        with self.assertRaises(moetune.Error):
+            moetune.attach()
+        with environment(
+            MOETUNE_TO="/nowhere/a",
+            MOETUNE_FROM="/nowhere/b",
+            MOETUNE_TO_FD="",
+            MOETUNE_FROM_FD="0",
+        ):
+            with self.assertRaises(moetune.Error):
+                moetune.attach(self.database, **LAYER)

@@ -1,0 +1,320 @@
+/* The contest: how often it is wrong, how soon it ends, and the statistics it rests on. */
+#include "check.h"
+
+#include "bound.h"
+#include "contest.h"
+#include "random.h"
+#include "surface.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct moe_plan three_plans[3] = { { .r = 2 }, { .r = 1 }, { .r = 0 } };
+
+struct contest_world {
+    double times[3]; /* true */
+    double sigma;
+    bool drifts;
+    int fails; /* contestant that fails when sampled, or -1 */
+};
+
+static struct contest contest_hold(const struct contest_settings *settings, int count,
+                                   int default_index, int incumbent,
+                                   const struct contest_world *world)
+{
+    struct contest c;
+    struct noise noise = noise_make(settings->seed, world->sigma, 0.02, world->drifts);
+    int i;
+
+    contest_open(&c, settings, three_plans, count, default_index, incumbent);
+    while ((i = contest_next(&c)) != CONTEST_DONE) {
+        CHECK(contest_next(&c) == i && i != (c.dropped[i] ? i : -1));
+        if (i == world->fails)
+            contest_drop(&c, i);
+        else
+            contest_tell(&c, i, noise_sample(&noise, world->times[i]));
+    }
+    return c;
+}
+
+static struct contest_verdict contest_run(const struct contest_settings *settings, int count,
+                                          int default_index, int incumbent,
+                                          const struct contest_world *world)
+{
+    struct contest c = contest_hold(settings, count, default_index, incumbent, world);
+
+    return contest_verdict(&c);
+}
+
+/* The exact chance is checked below; this is that the world is as the proof assumes. */
+static void at_the_margin_about_one_in_a_hundred_is_adopted_at_most(void)
+{
+    static const uint32_t rounds[] = { 10, 20, 60, 200 };
+
+    for (int k = 0; k < 4; k++) {
+        struct contest_world world = {
+            .times = { 0.97e7, 1e7 }, .sigma = 0.05, .drifts = k % 2, .fails = -1
+        };
+        int adopted = 0, runs = k == 3 ? 2000 : 6000;
+
+        for (int i = 0; i < runs; i++) {
+            struct contest_settings settings = { .margin = 0.03,
+                                                 .rounds_max = rounds[k],
+                                                 .seed = (uint64_t)i };
+
+            adopted += contest_run(&settings, 2, 1, -1, &world).adopted == 0;
+        }
+        CHECK(adopted < 0.01 * runs + 2.5 * sqrt(0.01 * runs));
+    }
+}
+
+static void what_is_adopted_is_hardly_ever_slower_than_the_default(void)
+{
+    int adopted = 0, slower = 0, missed = 0, good = 0;
+
+    for (int i = 0; i < 6000; i++) {
+        double ratio = exp(0.08 * normal_draw(77, (uint64_t)i));
+        struct contest_world world = {
+            .times = { 1e7 * ratio, 1e7 }, .sigma = 0.05, .drifts = true, .fails = -1
+        };
+        struct contest_settings settings = { .margin = 0.03, .seed = (uint64_t)i };
+        struct contest_verdict v = contest_run(&settings, 2, 1, -1, &world);
+
+        adopted += v.decision == CONTEST_ADOPTED;
+        slower += v.decision == CONTEST_ADOPTED && ratio > 1;
+        good += ratio < 0.9;
+        missed += v.decision != CONTEST_ADOPTED && ratio < 0.9;
+        CHECK((v.adopted == 0) == (v.decision == CONTEST_ADOPTED));
+    }
+    CHECK(adopted > 1000 && slower * 1000 < adopted && missed * 50 < good);
+}
+
+static void gains_lie_in_their_intervals(void)
+{
+    int inside = 0, inside_time = 0, runs = 3000;
+
+    for (int i = 0; i < runs; i++) {
+        double ratio = 0.8 + 0.001 * (i % 300);
+        struct contest_world world = { .times = { 1e7 * ratio, 1e7 }, .sigma = 0.05, .fails = -1 };
+        struct contest_settings settings = { .margin = 0.03, .seed = (uint64_t)i };
+        struct contest_verdict v = contest_run(&settings, 2, 1, -1, &world);
+        double truth = 1 - world.times[v.adopted] / 1e7;
+
+        inside += v.gain_low <= truth && truth <= v.gain_high;
+        inside_time += v.low_ns <= world.times[v.adopted] && world.times[v.adopted] <= v.high_ns;
+        CHECK(v.gain_low <= v.gain && v.gain <= v.gain_high);
+        CHECK(v.adopted == 0 ? v.missed_high == 0 : v.missed_high >= 0);
+    }
+    CHECK(inside >= runs * 0.98 && inside_time >= runs * 0.92);
+}
+
+/* As `moetune verify` asks: the plan is in force, and margin 0. */
+static void a_plan_in_force_falls_to_a_faster_default_alone(void)
+{
+    int refuted[3] = { 0 }, inside = 0, runs = 1000;
+    static const double ratios[] = { 0.95, 1, 1.1 };
+
+    for (int i = 0; i < 3 * runs; i++) {
+        double ratio = ratios[i % 3];
+        struct contest_world world = { .times = { 1e7 * ratio, 1e7 }, .sigma = 0.05, .fails = -1 };
+        struct contest_settings settings = { .seed = (uint64_t)i };
+        struct contest_verdict v = contest_run(&settings, 2, 1, 0, &world);
+
+        refuted[i % 3] += v.decision == CONTEST_DEFAULT;
+        inside += v.challenge.low <= 1 - ratio && 1 - ratio <= v.challenge.high;
+        CHECK((v.adopted == 1) == (v.decision == CONTEST_DEFAULT));
+        CHECK(v.adopted == 1 || (v.challenge.gain == v.gain && v.challenge.low == v.gain_low));
+    }
+    CHECK(refuted[0] == 0 && refuted[1] * 50 < runs && refuted[2] * 100 > 95 * runs);
+    CHECK(inside >= 3 * runs * 0.98);
+}
+
+static void clear_cases_end_soon(void)
+{
+    struct contest_world better = { .times = { 0.7e7, 1e7 }, .sigma = 0.05, .fails = -1 };
+    struct contest_world worse = { .times = { 1.3e7, 1e7 }, .sigma = 0.05, .fails = -1 };
+    struct contest_settings settings = { .margin = 0.03, .seed = 5 };
+    struct contest_verdict v = contest_run(&settings, 2, 1, -1, &better);
+
+    CHECK(v.decision == CONTEST_ADOPTED && v.rounds <= 10 && v.gain > 0.2 && v.gain < 0.4);
+    CHECK(v.gain_low > 0.03 && v.default_ns > v.median_ns);
+    v = contest_run(&settings, 2, 1, -1, &worse);
+    CHECK(v.decision == CONTEST_DEFAULT && v.adopted == 1 && v.rounds <= 10 && v.gain == 0);
+}
+
+static void the_default_alone_is_timed_a_few_times(void)
+{
+    struct contest_world world = { .times = { 1e7 }, .sigma = 0.05, .fails = -1 };
+    struct contest_settings settings = { .margin = 0.03, .seed = 5 };
+    struct contest_verdict v = contest_run(&settings, 1, 0, -1, &world);
+
+    CHECK(v.decision == CONTEST_DEFAULT && v.adopted == 0 && v.rounds == 5 && v.gain == 0);
+    CHECK(v.low_ns <= v.median_ns && v.median_ns <= v.high_ns && v.missed_high == 0);
+}
+
+static void ties_go_to_the_incumbent_and_then_to_the_default(void)
+{
+    struct contest_world world = { .times = { 1e7, 1.03e7, 1e7 }, .sigma = 0.01, .fails = -1 };
+    struct contest_settings settings = { .margin = 0.03, .rounds_max = 20, .seed = 5 };
+    struct contest_verdict v;
+
+    world.times[0] = world.times[1] * 0.97;
+    v = contest_run(&settings, 2, 1, -1, &world);
+    CHECK(v.decision == CONTEST_TIE && v.adopted == 1 && v.rounds == 20);
+    world.times[0] = world.times[1] = 1e7;
+    v = contest_run(&settings, 3, 1, 2, &world);
+    CHECK(v.adopted == 2 && v.decision == CONTEST_INCUMBENT);
+    world.times[0] = 0.8e7; /* beats both */
+    CHECK(contest_run(&settings, 3, 1, 2, &world).adopted == 0);
+    world.times[2] = 0.8e7; /* the winner is good, the incumbent as good */
+    CHECK(contest_run(&settings, 3, 1, 2, &world).adopted == 2);
+    world.times[0] = world.times[2] = 1.2e7; /* the incumbent has become bad */
+    v = contest_run(&settings, 3, 1, 2, &world);
+    CHECK(v.adopted == 1 && v.decision == CONTEST_DEFAULT);
+    v = contest_run(&settings, 2, 1, 0, &world); /* the winner is the incumbent, and bad */
+    CHECK(v.adopted == 1 && v.decision == CONTEST_DEFAULT);
+}
+
+static void a_contest_goes_on_without_those_that_fail(void)
+{
+    struct contest_world world = { .times = { 0.8e7, 1e7, 0.9e7 }, .sigma = 0.02 };
+    struct contest_settings settings = { .margin = 0.03, .seed = 5 };
+    struct contest_verdict v;
+
+    v = contest_run(&settings, 3, 1, 2, &world); /* the winner fails */
+    CHECK(v.adopted == 2 || v.adopted == 1);
+    world.fails = 1;
+    v = contest_run(&settings, 2, 1, -1, &world);
+    CHECK(v.adopted == 0 && isnan(v.gain) && v.median_ns > 0);
+    world.fails = 0;
+    v = contest_run(&settings, 1, -1, -1, &world);
+    CHECK(v.adopted == -1);
+}
+
+static void a_replayed_contest_goes_on_as_if_it_had_not_been_cut(void)
+{
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        struct contest_world world = { .times = { 0.95e7, 1e7, 0.97e7 },
+                                       .sigma = 0.02,
+                                       .fails = -1 };
+        struct contest_settings settings = { .margin = 0.03, .seed = seed };
+        struct contest whole = contest_hold(&settings, 3, 1, 2, &world), again;
+        uint16_t part = whole.told[1] / 2;
+
+        contest_open(&again, &settings, three_plans, 3, 1, 2);
+        for (int i = 0; i < 3; i++) /* any order that keeps each contestant's own */
+            for (int k = 0; k < part; k++)
+                contest_tell(&again, i, whole.ns[i][k]);
+        for (int i; (i = contest_next(&again)) != CONTEST_DONE;)
+            contest_tell(&again, i, whole.ns[i][again.told[i]]);
+        CHECK(!memcmp(&whole, &again, sizeof(whole)));
+    }
+}
+
+/* The chance that fair coin tosses ever reach the planned numbers, by walking all of them. */
+static void the_looks_spend_no_more_than_the_chance_of_error(void)
+{
+    static const double confidences[] = { 0.9, 0.95, 0.99 };
+
+    for (int k = 0; k < 3; k++) {
+        struct contest c;
+        int reached = 0, rounds = 16;
+
+        contest_open(&c,
+                     &(struct contest_settings){ .confidence = confidences[k],
+                                                 .rounds_max = (uint32_t)rounds },
+                     three_plans, 2, 1, -1);
+        for (uint32_t tosses = 0; tosses < 1u << rounds; tosses++) {
+            int wins = 0;
+            bool stopped = false;
+
+            for (int n = 1; n <= rounds && !stopped; n++) {
+                wins += tosses >> (n - 1) & 1;
+                stopped = wins >= c.wins_needed[n];
+            }
+            reached += stopped;
+        }
+        CHECK((double)reached / (1 << rounds) <= 1 - confidences[k]);
+        CHECK((double)reached / (1 << rounds) > (1 - confidences[k]) / 2);
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void paired_statistics_agree_with_brute_force(void)
+{
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        struct contest c;
+        struct contest_verdict v;
+        double ratio[CONTEST_ROUNDS_MAX], low = NAN, high = NAN;
+        uint32_t n = 5 + random_below(seed, 0, 100);
+
+        contest_open(&c, &(struct contest_settings){ .margin = 0.03, .rounds_max = 256 },
+                     three_plans, 2, 1, -1);
+        for (uint32_t k = 0; k < n; k++) {
+            int64_t a = 500 + (int64_t)random_below(seed, 2 * k + 1, 100);
+            int64_t b = 1000 + (int64_t)random_below(seed, 2 * k + 2, 100);
+
+            contest_tell(&c, 0, a);
+            contest_tell(&c, 1, b);
+            ratio[k] = (double)a / (double)b;
+        }
+        v = contest_verdict(&c);
+        qsort(ratio, n, sizeof(*ratio), ascending);
+        for (uint32_t k = 0; k < n; k++) { /* a limit is refuted by enough ratios below it */
+            if (isnan(high) && k + 1 >= c.wins_needed[n])
+                high = ratio[k];
+            if (isnan(low) && k + c.wins_needed[n] == n)
+                low = ratio[k];
+        }
+        if (c.wins_needed[n] > n) {
+            low = ratio[0];
+            high = ratio[n - 1];
+        }
+        CHECK(v.adopted == 0 || n < 8);
+        CHECK(v.adopted != 0 || (v.gain_low == 1 - high && v.gain_high == 1 - low));
+        CHECK(v.adopted != 0 || fabs(1 - v.gain - (ratio[(n - 1) / 2] + ratio[n / 2]) / 2) < 1e-15);
+    }
+}
+
+static void the_bound_is_where_the_chances_add_up(void)
+{
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        double mean[6], sd[6], u, sum = 0;
+
+        for (uint64_t i = 0; i < 6; i++) {
+            mean[i] = 0.1 * uniform_draw(seed, i);
+            sd[i] = 0.001 + 0.1 * uniform_draw(seed, i + 10);
+        }
+        u = log1p(bound_of(mean, sd, 6, 0.05));
+        for (int i = 0; i < 6; i++)
+            sum += 0.5 * erfc((u + mean[i]) / sd[i] / sqrt(2));
+        CHECK(u == 0 ? sum <= 0.05 : fabs(sum - 0.05) < 1e-4);
+    }
+}
+
+int main(void)
+{
+    static const struct test tests[] = {
+        TEST(at_the_margin_about_one_in_a_hundred_is_adopted_at_most),
+        TEST(what_is_adopted_is_hardly_ever_slower_than_the_default),
+        TEST(gains_lie_in_their_intervals),
+        TEST(a_plan_in_force_falls_to_a_faster_default_alone),
+        TEST(clear_cases_end_soon),
+        TEST(the_default_alone_is_timed_a_few_times),
+        TEST(ties_go_to_the_incumbent_and_then_to_the_default),
+        TEST(a_contest_goes_on_without_those_that_fail),
+        TEST(a_replayed_contest_goes_on_as_if_it_had_not_been_cut),
+        TEST(the_looks_spend_no_more_than_the_chance_of_error),
+        TEST(paired_statistics_agree_with_brute_force),
+        TEST(the_bound_is_where_the_chances_add_up),
+    };
+
+    return check_all(tests, sizeof(tests) / sizeof(tests[0]));
+}

@@ -1,0 +1,343 @@
+/* Databases that others hold, that are damaged, or that are no databases of ours. */
+#include "store_rows.h"
+
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+/* Every table as text, to compare databases; NULL if that cannot be read. */
+static char *dump(const char *path)
+{
+    static const char *const tables[] = {
+        "fingerprint", "fingerprint_field", "shape", "run", "trial", "sample",
+        "entry",       "history",           NULL
+    };
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    sqlite3 *db = NULL;
+
+    sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL);
+    for (int i = 0; tables[i]; i++) {
+        sqlite3_stmt *s = NULL;
+        char sql[100];
+
+        snprintf(sql, sizeof(sql), "SELECT * FROM %s ORDER BY 1", tables[i]);
+        sqlite3_prepare_v2(db, sql, -1, &s, NULL);
+        while (sqlite3_step(s) == SQLITE_ROW)
+            for (int k = 0; k < sqlite3_column_count(s); k++)
+                fprintf(to, "%s|", (const char *)sqlite3_column_text(s, k));
+        fprintf(to, "\n");
+        sqlite3_finalize(s);
+    }
+    sqlite3_close(db);
+    fclose(to);
+    return text;
+}
+
+/* ---- rivals and damage */
+
+static void a_second_writer_is_refused_with_the_owners_name(void)
+{
+    const char *path = place("owned.db");
+    struct store *store = fill(path, 1, 0), *second = NULL;
+    char pid[32];
+
+    snprintf(pid, sizeof(pid), "process %ld", (long)getpid());
+    CHECK(store_open(path, 0, &second) == ERR_BUSY && !second);
+    CHECK(strstr(said, pid) != NULL);
+    CHECK(!store_read(path, &second)); /* readers are welcome */
+    store_close(second);
+    store_close(store);
+    CHECK(!store_open(path, 0, &store));
+    store_close(store);
+}
+
+static void a_killed_owner_leaves_no_lock(void)
+{
+    const char *path = place("orphan.db");
+    int ready[2];
+    pid_t child;
+    char byte;
+    struct store *store = NULL;
+
+    CHECK(!pipe(ready));
+    child = fork();
+    if (child == 0) {
+        fill(path, 2, 0);
+        if (write(ready[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    CHECK(read(ready[0], &byte, 1) == 1);
+    CHECK(store_open(path, 0, &store) == ERR_BUSY);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    CHECK(!store_open(path, 0, &store));
+    store_close(store);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+static void an_owner_on_another_host_is_believed_while_it_is_alive(void)
+{
+    const char *path = place("afar.db"), *owner = place("afar.db.owner");
+    static const char text[] = "host far-away process 1 since long ago\n";
+    struct timespec old[2] = { { 1000, 0 }, { 1000, 0 } };
+    struct store *store = NULL;
+
+    write_bytes(owner, 0, text, sizeof(text) - 1);
+    CHECK(store_open(path, 0, &store) == ERR_BUSY && strstr(said, "far-away"));
+    CHECK(!store_open(path, STORE_STEAL, &store));
+    store_close(store);
+    write_bytes(owner, 0, text, sizeof(text) - 1);
+    CHECK(!utimensat(AT_FDCWD, owner, old, 0));
+    CHECK(!store_open(path, 0, &store));
+    store_close(store);
+}
+
+static void refused_untouched(const char *path, int status)
+{
+    size_t before_length, after_length;
+    char *before = contents(path, &before_length), *after;
+    struct store *store = NULL;
+
+    CHECK(store_open(path, 0, &store) == status && !store);
+    after = contents(path, &after_length);
+    CHECK(before_length == after_length && !memcmp(before, after, before_length));
+    free(before);
+    free(after);
+}
+
+static void what_is_not_ours_is_refused_and_left_alone(void)
+{
+    sqlite3 *db;
+    char noise[4096];
+
+    for (size_t i = 0; i < sizeof(noise); i++)
+        noise[i] = (char)(i * 37 + 11);
+    write_bytes(place("noise.db"), 0, noise, sizeof(noise));
+    refused_untouched(place("noise.db"), ERR_CORRUPT);
+    CHECK(strstr(said, "no database of moetune") && !strstr(said, "--repair"));
+
+    sqlite3_open(place("foreign.db"), &db);
+    sqlite3_exec(db, "CREATE TABLE t(x)", NULL, NULL, NULL);
+    sqlite3_close(db);
+    refused_untouched(place("foreign.db"), ERR_CORRUPT);
+    CHECK(strstr(said, "some other program") != NULL);
+
+    store_close(fill(place("newer.db"), 1, 0));
+    sqlite3_open(place("newer.db"), &db);
+    sqlite3_exec(db, "PRAGMA user_version=99", NULL, NULL, NULL);
+    sqlite3_close(db);
+    refused_untouched(place("newer.db"), ERR_CORRUPT);
+    CHECK(strstr(said, "newer moetune") != NULL);
+
+    store_close(fill(place("cut.db"), 50, 0));
+    CHECK(!truncate(place("cut.db"), 3 * 4096 + 100));
+    refused_untouched(place("cut.db"), ERR_CORRUPT);
+    CHECK(strstr(said, "rebuilds it from") && strstr(said, "cut.db.journal"));
+    CHECK(!unlink(place("cut.db.journal")));
+    refused_untouched(place("cut.db"), ERR_CORRUPT);
+    CHECK(strstr(said, "rebuilds it from what is left of it"));
+}
+
+static void a_locked_database_is_busy(void)
+{
+    const char *path = place("locked.db");
+    struct store *store = NULL;
+    sqlite3 *db;
+
+    store_close(fill(path, 1, 0));
+    sqlite3_open(path, &db);
+    CHECK(sqlite3_exec(db, "BEGIN EXCLUSIVE", NULL, NULL, NULL) == SQLITE_OK);
+    CHECK(store_open(path, 0, &store) == ERR_BUSY);
+    sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    sqlite3_close(db);
+    CHECK(!store_open(path, 0, &store));
+    store_close(store);
+}
+
+static void a_damaged_database_is_rebuilt_from_its_journal(void)
+{
+    const char *path = place("broken.db");
+    struct store *store = fill(path, 20, 0);
+    char *before, *after;
+    static const char torn[] = "{\"table\":\"sample\",\"id\":99999,\"tri";
+
+    CHECK(!store_expire(store, 1, 1, 128, 4, 4, "asked"));
+    store_close(store);
+    before = dump(path);
+    CHECK(!truncate(path, 9000));
+    CHECK(store_open(path, 0, &store) == ERR_CORRUPT && strstr(said, "--repair"));
+    {
+        FILE *journal = fopen(place("broken.db.journal"), "a");
+
+        CHECK(fwrite(torn, 1, sizeof(torn) - 1, journal) == sizeof(torn) - 1);
+        fclose(journal);
+    }
+    CHECK(!store_open(path, STORE_REPAIR, &store));
+    store_close(store);
+    after = dump(path);
+    CHECK(!strcmp(before, after));
+    CHECK(!access(place("broken.db.damaged-1"), F_OK));
+    free(before);
+    free(after);
+}
+
+/* Writes over what stands in the file instead of `text`, everywhere. */
+static int replace_text(const char *path, const char *text, const char *with)
+{
+    char bytes[1 << 18];
+    FILE *file = fopen(path, "r+");
+    size_t size = file ? fread(bytes, 1, sizeof(bytes), file) : 0;
+    int count = 0;
+
+    CHECK(size > 0 && size < sizeof(bytes) && strlen(text) == strlen(with));
+    for (char *at = bytes; (at = memmem(at, size - (size_t)(at - bytes), text, strlen(text)));
+         count++)
+        memcpy(at, with, strlen(with));
+    rewind(file);
+    CHECK(fwrite(bytes, 1, size, file) == size);
+    fclose(file);
+    return count;
+}
+
+static bool is_repaired_as(const char *path, const char *before)
+{
+    struct store *store = NULL;
+    char *after;
+    bool same;
+
+    CHECK(!store_open(path, STORE_REPAIR, &store));
+    CHECK(store && !store_publish(store));
+    store_close(store);
+    after = dump(path);
+    same = !strcmp(before, after);
+    if (!same)
+        printf("    %s: %s\n", path, said);
+    free(after);
+    return same;
+}
+
+/* Damage that SQLite's quick check does not see: a cluster's text, an index, a table's name. */
+static void what_makes_no_sense_is_damage_too(void)
+{
+    const char *path = place("sense.db");
+    struct store *store = fill(path, 20, 0);
+    char *before;
+
+    CHECK(!store_publish(store));
+    store_close(store);
+    before = dump(path);
+    CHECK(replace_text(path, "bandwidth_between_gbs", "bandw?dth_between_gbs"));
+    CHECK(is_repaired_as(path, before) && !access(place("sense.db.damaged-1"), F_OK));
+    CHECK(replace_text(path, "TABLE history", "TABLE hist?ry"));
+    CHECK(is_repaired_as(path, before) && !access(place("sense.db.damaged-2"), F_OK));
+    CHECK(replace_text(path, "semantics =", "semant?cs =") +
+              replace_text(path, "r=2 d=4", "r=2?d=4") >
+          1);
+    CHECK(is_repaired_as(path, before) && !access(place("sense.db.damaged-3"), F_OK));
+    /* Sound: it stays the file it is. */
+    CHECK(is_repaired_as(path, before) && access(place("sense.db.damaged-4"), F_OK));
+    free(before);
+}
+
+static void what_is_lost_is_rebuilt_from_what_is_sound(void)
+{
+    const char *path = place("lost.db"), *journal = place("lost.db.journal");
+    struct store *store = fill(path, 20, 0);
+    int rows = 0;
+    char *before;
+
+    CHECK(!store_publish(store));
+    store_close(store);
+    before = dump(path);
+    CHECK(!truncate(path, 0)); /* an empty file, then none, beside a journal */
+    CHECK(is_repaired_as(path, before));
+    CHECK(!unlink(path));
+    CHECK(is_repaired_as(path, before));
+    CHECK(!unlink(journal)); /* written anew, and good for the next time */
+    CHECK(is_repaired_as(path, before) && !unlink(path));
+    CHECK(is_repaired_as(path, before));
+    /* The journal's cluster makes no sense: the snapshot has it. */
+    CHECK(replace_text(journal, "semantics =", "semant?cs =") && !unlink(path));
+    CHECK(is_repaired_as(path, before));
+    /* Only the snapshot is left. */
+    CHECK(!unlink(journal) && !unlink(path));
+    CHECK(!store_open(path, STORE_REPAIR, &store));
+    CHECK(!store_entries(store, 0, 0, count_rows, &rows) && rows == 20);
+    store_close(store);
+    free(before);
+}
+
+static void a_foreign_database_is_not_repaired(void)
+{
+    const char *path = place("foreign-too.db");
+    struct store *store = NULL;
+    sqlite3 *db;
+
+    sqlite3_open(path, &db);
+    CHECK(sqlite3_exec(db, "CREATE TABLE t(x)", NULL, NULL, NULL) == SQLITE_OK);
+    sqlite3_close(db);
+    CHECK(store_open(path, STORE_REPAIR, &store) == ERR_CORRUPT && strstr(said, "other program"));
+    CHECK(access(place("foreign-too.db.damaged-1"), F_OK));
+}
+
+static void a_full_disk_is_an_error_and_no_damage(void)
+{
+    const char *path = place("full.db");
+    struct store *store = NULL;
+    struct rlimit limit;
+    pid_t child;
+    int status;
+
+    store_close(fill(path, 3, 0));
+    child = fork();
+    if (child == 0) {
+        struct trial_row trial = some_trial(1, 1, 9, "r=1 d=1 a=linear");
+        int rc;
+
+        signal(SIGXFSZ, SIG_IGN);
+        getrlimit(RLIMIT_FSIZE, &limit);
+        limit.rlim_cur = 150000;
+        rc = store_open(path, 0, &store);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        if (!rc)
+            rc = store_trial_begin(store, &trial);
+        for (int i = 0; i < 100000 && !rc; i++) {
+            rc = store_sample(store, trial.id, &some_sample(SAMPLE_SEARCH, 0, i));
+            if (!rc && i % 100 == 0)
+                rc = store_commit(store);
+        }
+        _exit(rc == ERR_IO ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(!store_open(path, 0, &store));
+    CHECK(!store_publish(store));
+    store_close(store);
+}
+
+int main(void)
+{
+    static const struct test tests[] = {
+        TEST(a_second_writer_is_refused_with_the_owners_name),
+        TEST(a_killed_owner_leaves_no_lock),
+        TEST(an_owner_on_another_host_is_believed_while_it_is_alive),
+        TEST(what_is_not_ours_is_refused_and_left_alone),
+        TEST(a_locked_database_is_busy),
+        TEST(a_damaged_database_is_rebuilt_from_its_journal),
+        TEST(what_makes_no_sense_is_damage_too),
+        TEST(what_is_lost_is_rebuilt_from_what_is_sound),
+        TEST(a_foreign_database_is_not_repaired),
+        TEST(a_full_disk_is_an_error_and_no_damage),
+    };
+
+    return check_in_folder(tests, sizeof(tests) / sizeof(tests[0]), listen);
+}
