@@ -1,6 +1,7 @@
 /* Reads the store into arrays, with one query per table. */
 #include "facts.h"
 
+#include "array.h"
 #include "contrast.h"
 #include "plan.h"
 #include "standings.h"
@@ -9,36 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- arrays that grow */
-
-/* Room for one more of `bytes` each; NULL after a message. */
-static void *one_more(void *array, size_t count, size_t bytes)
-{
-    void *more = array;
-
-    if ((count & (count - 1)) == 0)
-        more = realloc(array, (count ? 2 * count : 1) * bytes);
-    if (!more)
-        fail(ERR_NOMEM, "%zu rows of a report", count);
-    return more;
-}
-
-#define APPEND(array, count, value)                                                                \
-    do {                                                                                           \
-        void *more_ = one_more(array, count, sizeof(*(array)));                                    \
-        if (!more_)                                                                                \
-            return ERR_NOMEM;                                                                      \
-        (array) = more_;                                                                           \
-        (array)[(count)++] = (value);                                                              \
-    } while (0)
-
 /* Takes one row of the store. */
 #define ADDER(name, row_type, array, count)                                                        \
     static int name(void *self, const struct row_type *row)                                        \
     {                                                                                              \
         struct facts *f = self;                                                                    \
                                                                                                    \
-        APPEND(f->array, f->count, *row);                                                          \
+        ARRAY_APPEND(f->array, f->count, *row);                                                    \
         return OK;                                                                                 \
     }
 ADDER(add_entry, entry_row, entries, entry_count)
@@ -51,7 +29,7 @@ static int add_trial(void *self, const struct trial_row *trial)
     struct facts *f = self;
     struct trial_facts t = { .row = *trial };
 
-    APPEND(f->trials, f->trial_count, t);
+    ARRAY_APPEND(f->trials, f->trial_count, t);
     return OK;
 }
 
@@ -88,7 +66,7 @@ static int add_sample(void *self, int64_t trial, const struct sample_row *sample
     t->contest_steps += sample->kind == SAMPLE_CONTEST;
     t->rounds_steps += sample->kind == SAMPLE_ROUNDS;
     if (sample->gpu.throttled != SAMPLE_SET_ASIDE)
-        APPEND(s->ns, s->count, sample->ns);
+        ARRAY_APPEND(s->ns, s->count, sample->ns);
     return OK;
 }
 
@@ -173,7 +151,7 @@ static int list_plans(struct layer_facts *layer)
 {
     for (size_t i = 0; i < layer->trial_count; i++)
         if (trial_usable(&layer->trials[i]))
-            APPEND(layer->plans, layer->plan_count, layer->trials[i].row.key.plan);
+            ARRAY_APPEND(layer->plans, layer->plan_count, layer->trials[i].row.key.plan);
     layer->plan_count = facts_distinct_plans(layer->plans, layer->plan_count);
     return OK;
 }
@@ -240,7 +218,7 @@ static int cut_layers(struct store *store, const char *shape, struct facts *f)
         TRY(name_layer(store, &key, &layer));
         if (!shape_agrees(&layer.shape, shape))
             continue;
-        APPEND(f->layers, f->layer_count, layer);
+        ARRAY_APPEND(f->layers, f->layer_count, layer);
         TRY(list_plans(&f->layers[f->layer_count - 1]));
         TRY(contrast_prepare(&f->layers[f->layer_count - 1]));
     }

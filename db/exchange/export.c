@@ -2,6 +2,7 @@
  * them in one form. */
 #include "export.h"
 
+#include "array.h"
 #include "bucket_key.h"
 #include "json.h"
 #include "plan.h"
@@ -24,7 +25,7 @@ struct lines {
     struct store *store;
     const struct export_options *options;
     struct line *list;
-    size_t count, room;
+    size_t count;
     uint32_t clusters, standings; /* that were written */
     struct cluster known;         /* the last one that was read */
     int64_t known_id;
@@ -44,35 +45,22 @@ static int read_cluster(struct lines *lines, int64_t id)
     return OK;
 }
 
-static bool chosen(const struct export_options *o, const char *hash, const struct moe_shape *shape)
-{
-    return (!o->cluster || !strncmp(hash, o->cluster, strlen(o->cluster))) &&
-           shape_agrees(shape, o->shape);
-}
-
 static int collect(void *self, const struct entry_row *entry)
 {
     struct lines *lines = self;
+    const struct export_options *o = lines->options;
     struct moe_shape shape;
-    struct line *line;
+    struct line line;
 
     TRY(read_cluster(lines, entry->cluster));
     TRY(store_shape_get(lines->store, entry->shape, &shape));
-    if (!chosen(lines->options, lines->known_hash, &shape))
+    if ((o->cluster && strncmp(lines->known_hash, o->cluster, strlen(o->cluster)) != 0) ||
+        !shape_agrees(&shape, o->shape))
         return OK;
-    if (lines->count == lines->room) {
-        size_t room = 2 * lines->room + 64;
-        struct line *more = realloc(lines->list, room * sizeof(*more));
-
-        if (!more)
-            return fail(ERR_NOMEM, "%zu entries", room);
-        lines->list = more;
-        lines->room = room;
-    }
-    line = &lines->list[lines->count++];
-    memcpy(line->cluster, lines->known_hash, sizeof(line->cluster));
-    shape_format(&shape, line->layer, sizeof(line->layer));
-    line->entry = *entry;
+    memcpy(line.cluster, lines->known_hash, sizeof(line.cluster));
+    shape_format(&shape, line.layer, sizeof(line.layer));
+    line.entry = *entry;
+    ARRAY_APPEND(lines->list, lines->count, line);
     return OK;
 }
 
@@ -300,30 +288,31 @@ static void print_cell(const char *text, FILE *to)
 static void print_csv_line(const struct lines *lines, const struct line *line, FILE *to)
 {
     const struct entry_row *e = &line->entry;
-    char room[ROW_VALUE_BYTES];
+    const char *view = entry_in_csv;
+    const struct row_field *f;
+    char name[ROW_NAME_BYTES], room[ROW_VALUE_BYTES];
 
     print_cell(lines->known.device, to);
     fprintf(to, ",%.12s,%s,%u,%u,%" PRIu64 ",%" PRIu64, line->cluster, line->layer, e->window,
             e->bucket, (uint64_t)e->bucket * e->window, bucket_capacity(e->window, e->bucket));
-    for (const struct row_view *v = entry_in_csv; v->field; v++) {
-        const struct row_field *f = row_field(&entry_table, v->field);
-
+    while ((f = row_next(&entry_table, &view, name)))
         fprintf(to, ",%s",
                 f->kind == ROW_BOOL ? f->words[row_integer(f, e)]
                                     : row_text(f, e, ROW_ROUNDED, room));
-    }
     fputs("\r\n", to);
 }
 
 int export_csv(struct store *store, const struct export_options *options, FILE *to)
 {
     struct lines lines;
+    const char *view = entry_in_csv;
+    char name[ROW_NAME_BYTES];
     int rc = OK;
 
     TRY(collect_all(store, options, &lines));
     fputs("device,cluster,layer,window,bucket,c_from,c_to", to);
-    for (const struct row_view *v = entry_in_csv; v->field; v++)
-        fprintf(to, ",%s", v->as ? v->as : v->field);
+    while (row_next(&entry_table, &view, name))
+        fprintf(to, ",%s", name);
     fputs("\r\n", to);
     for (size_t i = 0; i < lines.count && !rc; i++) {
         rc = read_cluster(&lines, lines.list[i].entry.cluster);

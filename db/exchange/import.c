@@ -2,6 +2,7 @@
  * and vouched for by its first line. */
 #include "import_table.h"
 
+#include "array.h"
 #include "json.h"
 #include "plan.h"
 #include "standings.h"
@@ -79,21 +80,6 @@ static int read_row(const struct import_table *r, const struct row_table *table,
     return line_read(o, text, length);
 }
 
-static int grow(void **items, size_t count, size_t *room, size_t item_bytes)
-{
-    size_t more = *room ? 2 * *room : 64;
-    void *grown;
-
-    if (count < *room)
-        return OK;
-    grown = realloc(*items, more * item_bytes);
-    if (!grown)
-        return fail(ERR_NOMEM, "%zu rows", more);
-    *items = grown;
-    *room = more;
-    return OK;
-}
-
 static int read_cluster(struct import_table *r, const char *text, size_t length)
 {
     struct known_cluster k = { .id = 0 };
@@ -117,8 +103,7 @@ static int read_cluster(struct import_table *r, const char *text, size_t length)
         return wrong(r, "fingerprint", "is out of order");
     if (r->cluster_count == CLUSTERS_MAX)
         return wrong(r, "fingerprint", "is one too many");
-    TRY(grow((void **)&r->clusters, r->cluster_count, &r->cluster_room, sizeof(k)));
-    r->clusters[r->cluster_count++] = k;
+    ARRAY_APPEND(r->clusters, r->cluster_count, k);
     return OK;
 }
 
@@ -190,17 +175,12 @@ static int check_order(const struct import_table *r, const char *layer, const st
     return by > 0 ? OK : wrong(r, "bucket", "comes twice, or is out of order");
 }
 
-static bool is_past_whole(double share)
-{
-    return share > 1; /* not of what is unknown */
-}
-
 /* What no measurement can have said. */
 static int check_numbers(const struct import_table *r, const struct entry_row *e)
 {
     if (e->time_us == 0 || e->default_us == 0)
         return wrong(r, e->time_us == 0 ? "time_us" : "default_us", "is 0: no step takes no time");
-    if (is_past_whole(e->gain) || is_past_whole(e->gain_low) || is_past_whole(e->gain_high))
+    if (e->gain > 1 || e->gain_low > 1 || e->gain_high > 1) /* not of what is unknown */
         return wrong(r, "gain", "is above 1: no plan is that much faster");
     if (e->capacity < (uint64_t)e->bucket * e->window)
         return wrong(r, "capacity", "lies below its bucket");
@@ -237,8 +217,7 @@ static int read_entry(struct import_table *r, const char *text, size_t length)
     TRY(check_entry(r, head.cluster, head.layer, &in));
     if (r->entry_count == ENTRIES_MAX)
         return wrong(r, "entry", "is one too many");
-    TRY(grow((void **)&r->entries, r->entry_count, &r->entry_room, sizeof(in)));
-    r->entries[r->entry_count++] = in;
+    ARRAY_APPEND(r->entries, r->entry_count, in);
     return OK;
 }
 
@@ -290,8 +269,7 @@ static int read_standing(struct import_table *r, const char *text, size_t length
     EXPECT(&o, standing_head, 1, &head);
     TRY(read_row(r, &standing_table, &in.row, &o, text, length));
     TRY(check_standing(r, head.cluster, head.layer, &in));
-    TRY(grow((void **)&r->standings, r->standing_count, &r->standing_room, sizeof(in)));
-    r->standings[r->standing_count++] = in;
+    ARRAY_APPEND(r->standings, r->standing_count, in);
     return OK;
 }
 

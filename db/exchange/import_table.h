@@ -38,7 +38,7 @@ struct import_table {
     struct known_cluster *clusters;
     struct incoming *entries;
     struct incoming_standing *standings;
-    size_t cluster_count, cluster_room, entry_count, entry_room, standing_count, standing_room;
+    size_t cluster_count, entry_count, standing_count;
     char layer[SHAPE_TEXT_BYTES]; /* of the entry before, which is mostly this one's */
 };
 

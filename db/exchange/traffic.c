@@ -1,6 +1,7 @@
 /* Reads what trainers asked line by line, checks every member against one list, and adds it up. */
 #include "traffic.h"
 
+#include "array.h"
 #include "input_file.h"
 #include "json.h"
 #include "lookup_record.h"
@@ -172,21 +173,6 @@ static int take_part(struct line *line, const struct json_value *v)
     return good ? OK : wrong(line, "asked", "holds what is no [bucket, source, count]");
 }
 
-static int grow(void **array, size_t count, size_t *room, size_t bytes)
-{
-    size_t more = *room ? 2 * *room : 16;
-    void *grown;
-
-    if (count < *room)
-        return OK;
-    grown = realloc(*array, more * bytes);
-    if (!grown)
-        return fail(ERR_NOMEM, "%zu rows of traffic", more);
-    *array = grown;
-    *room = more;
-    return OK;
-}
-
 static int end_row(struct line *line)
 {
     struct traffic_layer *l = &line->layer;
@@ -199,8 +185,7 @@ static int end_row(struct line *line)
     if (l->bucket_count == BUCKETS_MAX)
         return wrong(line, "asked", "has more buckets than anybody's capacities");
     row.asked[line->source] = (uint64_t)line->count;
-    TRY(grow((void **)&l->buckets, l->bucket_count, &l->bucket_room, sizeof(row)));
-    l->buckets[l->bucket_count++] = row;
+    ARRAY_APPEND(l->buckets, l->bucket_count, row);
     return OK;
 }
 
@@ -262,23 +247,23 @@ static int merge(struct traffic_layer *into, const struct traffic_layer *from)
     free(into->buckets);
     into->buckets = both;
     into->bucket_count = n;
-    into->bucket_room = room;
     into->lost = sum(into->lost, from->lost);
     return OK;
 }
 
 static int add_up(const struct line *line, struct traffic *t)
 {
+    struct traffic_layer fresh;
+
     for (size_t i = 0; i < t->count; i++)
         if (t->layers[i].window == line->layer.window &&
             shape_equal(&t->layers[i].shape, &line->layer.shape))
             return merge(&t->layers[i], &line->layer);
     if (t->count == LAYERS_MAX)
         return wrong(line, "layer", "is one too many");
-    TRY(grow((void **)&t->layers, t->count, &t->room, sizeof(*t->layers)));
-    t->layers[t->count] =
-        (struct traffic_layer){ .shape = line->layer.shape, .window = line->layer.window };
-    return merge(&t->layers[t->count++], &line->layer);
+    fresh = (struct traffic_layer){ .shape = line->layer.shape, .window = line->layer.window };
+    ARRAY_APPEND(t->layers, t->count, fresh);
+    return merge(&t->layers[t->count - 1], &line->layer);
 }
 
 static int check_line(const struct line *line)

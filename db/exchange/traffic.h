@@ -30,13 +30,13 @@ struct traffic_layer {
     struct moe_shape shape;
     uint32_t window;
     struct traffic_bucket *buckets; /* by bucket */
-    size_t bucket_count, bucket_room;
+    size_t bucket_count;
     uint64_t lost;
 };
 
 struct traffic {
     struct traffic_layer *layers; /* in the order they first come */
-    size_t count, room;
+    size_t count;
 };
 
 /* Adds a file to what is there.  ERR_IO; ERR_FORMAT names file, line and field, and so does what

@@ -18,6 +18,23 @@ const struct row_field *row_field(const struct row_table *table, const char *nam
     return &table->fields[i];
 }
 
+const struct row_field *row_next(const struct row_table *table, const char **view,
+                                 char name[ROW_NAME_BYTES])
+{
+    const char *word = *view;
+    int length = (int)strcspn(word, " "), own = (int)strcspn(word, " =");
+    const struct row_field *field;
+
+    if (!length)
+        return NULL;
+    snprintf(name, ROW_NAME_BYTES, "%.*s", own, word);
+    field = row_field(table, name);
+    if (own < length)
+        snprintf(name, ROW_NAME_BYTES, "%.*s", length - own - 1, word + own + 1);
+    *view += length + (word[length] == ' ');
+    return field;
+}
+
 static const void *value_of(const struct row_field *field, const void *row)
 {
     return (const char *)row + field->offset;
@@ -159,12 +176,14 @@ void row_json_exported(const struct row_table *table, const void *row, FILE *to)
     }
 }
 
-void row_json_view(const struct row_table *table, const struct row_view *view, const void *row,
-                   FILE *to)
+void row_json_view(const struct row_table *table, const char *view, const void *row, FILE *to)
 {
-    for (; view->field; view++) {
-        fprintf(to, ", \"%s\": ", view->as ? view->as : view->field);
-        row_json(row_field(table, view->field), row, ROW_SHORT, to);
+    const struct row_field *f;
+    char name[ROW_NAME_BYTES];
+
+    while ((f = row_next(table, &view, name))) {
+        fprintf(to, ", \"%s\": ", name);
+        row_json(f, row, ROW_SHORT, to);
     }
 }
 

@@ -48,13 +48,14 @@ struct row_table {
         name, sizeof(type), fields, sizeof(fields) / sizeof((fields)[0])                           \
     }
 
-/* Fields as a reader sees them; NULL ends a list of them. */
-struct row_view {
-    const char *field, *as; /* as NULL: under its own name */
-};
-
 /* The field of that name, which must be there. */
 const struct row_field *row_field(const struct row_table *table, const char *name);
+
+/* What of a row a reader sees is a text of words "field" or "field=its name there".  Walks to the
+ * next one: its field, and its name there; NULL after the last. */
+enum { ROW_NAME_BYTES = 32 };
+const struct row_field *row_next(const struct row_table *table, const char **view,
+                                 char name[ROW_NAME_BYTES]);
 
 int64_t row_integer(const struct row_field *field, const void *row); /* also a bool or an enum */
 double row_real(const struct row_field *field, const void *row);
@@ -77,8 +78,7 @@ void row_json(const struct row_field *field, const void *row, enum row_digits di
 /* Members of an object, all of them after a comma: what is exported, without blanks; what a reader
  * sees, with them. */
 void row_json_exported(const struct row_table *table, const void *row, FILE *to);
-void row_json_view(const struct row_table *table, const struct row_view *view, const void *row,
-                   FILE *to);
+void row_json_view(const struct row_table *table, const char *view, const void *row, FILE *to);
 
 /* Which of two rows comes first by what of them is exported: field by field as text, from the one
  * of that name on and from the last one back to the first.  0: they are exported as the same. */

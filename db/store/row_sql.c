@@ -1,6 +1,7 @@
 /* Makes the SQL of a table from the list of its fields, and carries rows both ways. */
 #include "row_sql.h"
 
+#include "array.h"
 #include "status.h"
 
 #include <assert.h>
@@ -145,23 +146,21 @@ int row_find(struct records *records, const struct row_query *query, void *row)
 
 int row_list(struct records *records, const struct row_query *query, struct row_list *out)
 {
-    size_t bytes = query->table->row_bytes, room = 0;
+    size_t bytes = query->table->row_bytes;
     struct row_list list = { NULL, 0 };
     sqlite3_stmt *s;
     int rc;
 
     TRY(row_select(records, query, &s));
     while (!(rc = records_step(records, s))) {
-        if (list.count == room) {
-            void *more = realloc(list.rows, (room = 2 * room + 64) * bytes);
+        void *more = array_more(list.rows, list.count, bytes);
 
-            if (!more) {
-                sqlite3_reset(s);
-                rc = fail(ERR_NOMEM, "%zu rows of %s", room, query->table->name);
-                break;
-            }
-            list.rows = more;
+        if (!more) {
+            sqlite3_reset(s);
+            rc = ERR_NOMEM;
+            break;
         }
+        list.rows = more;
         row_read(query->table, s, 0, (char *)list.rows + list.count++ * bytes);
     }
     if (rc != UNSUPPORTED) {

@@ -219,7 +219,7 @@ struct entry_row {
 
 /* What such a row is made of, and what of it is seen by whom: see row.h. */
 extern const struct row_table entry_table;
-extern const struct row_view entry_in_show[], entry_in_csv[];
+extern const char entry_in_show[], entry_in_csv[];
 
 /* How far an entry is believed.  Several may hold at once; who has to know asks here. */
 enum entry_state {
@@ -276,7 +276,7 @@ struct standing_row {
 };
 
 extern const struct row_table standing_table;
-extern const struct row_view standing_in_show[];
+extern const char standing_in_show[];
 
 /* Replaces that of the same cluster, shape and window. */
 int store_standing(struct store *store, const struct standing_row *row);

@@ -56,38 +56,14 @@ static const struct row_field fields[] = {
 const struct row_table entry_table = ROW_TABLE("entry", struct entry_row, fields);
 
 /* After the bucket. */
-const struct row_view entry_in_show[] = {
-    { "capacity" },
-    { "plan" },
-    { "time_us" },
-    { "low_us" },
-    { "high_us" },
-    { "default_us" },
-    { "gain" },
-    { "gain_low" },
-    { "gain_high" },
-    { "bound" },
-    { "search_winner" },
-    { "runner_up" },
-    { "samples" },
-    { "throttled" },
-    { "inferred" },
-    { "stale" },
-    { "decision" },
-    { "reason" },
-    { "search" },
-    { "effort" },
-    { "decided_s", "decided" },
-    { "tier" },
-    { NULL },
-};
+const char entry_in_show[] =
+    "capacity plan time_us low_us high_us default_us gain gain_low gain_high bound search_winner"
+    " runner_up samples throttled inferred stale decision reason search effort decided_s=decided"
+    " tier";
 
 /* After the device, the cluster, the layer and the bucket. */
-const struct row_view entry_in_csv[] = {
-    { "plan" },     { "time_us" },   { "low_us" },  { "high_us" },         { "default_us" },
-    { "gain" },     { "bound" },     { "samples" }, { "inferred", "how" }, { "stale", "state" },
-    { "decision" }, { "throttled" }, { NULL },
-};
+const char entry_in_csv[] = "plan time_us low_us high_us default_us gain bound samples inferred=how"
+                            " stale=state decision throttled";
 
 #define AT(member) ROW_AT(struct history_row, member)
 static const struct row_field history_fields[] = {

@@ -27,11 +27,8 @@ static const struct row_field fields[] = {
 };
 const struct row_table standing_table = ROW_TABLE("standing", struct standing_row, fields);
 
-const struct row_view standing_in_show[] = {
-    { "gain" },        { "gain_low" },        { "gain_high" },
-    { "static_gain" }, { "static_gain_low" }, { "static_gain_high" },
-    { "static_plan" }, { "rounds" },          { NULL },
-};
+const char standing_in_show[] = "gain gain_low gain_high static_gain static_gain_low"
+                                " static_gain_high static_plan rounds";
 
 int store_standing(struct store *store, const struct standing_row *row)
 {

@@ -254,6 +254,51 @@ static void a_sample_says_which_run_took_it_and_what_it_lost(void)
     store_close(store);
 }
 
+/* And nothing else, whatever the order in which versions added them. */
+static void has_the_fields_as_columns(sqlite3 *db, const struct row_table *table)
+{
+    char sql[160];
+
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM pragma_table_info('%s')", table->name);
+    CHECK(count_text(db, sql) == (int)table->count);
+    for (size_t i = 0; i < table->count; i++) {
+        snprintf(sql, sizeof(sql), "SELECT count(*) FROM pragma_table_info('%s') WHERE name='%s'",
+                 table->name, table->fields[i].name);
+        CHECK(count_text(db, sql) == 1);
+    }
+}
+
+static bool is_in(const char *view, const struct row_table *table, const struct row_field *wanted)
+{
+    const struct row_field *f;
+    char name[ROW_NAME_BYTES];
+
+    while ((f = row_next(table, &view, name)))
+        if (f == wanted)
+            return true;
+    return false;
+}
+
+static void what_a_row_is_made_of_is_stored_and_what_is_exported_is_shown(void)
+{
+    struct store *store = NULL;
+    sqlite3 *db;
+
+    CHECK(!store_open(place("fields.db"), STORE_RELAXED, &store));
+    store_close(store);
+    CHECK(!sqlite3_open(place("fields.db"), &db));
+    has_the_fields_as_columns(db, &entry_table);
+    has_the_fields_as_columns(db, &standing_table);
+    has_the_fields_as_columns(db, &sample_table);
+    sqlite3_close(db);
+    for (size_t i = 0; i < entry_table.count; i++) {
+        const struct row_field *f = &entry_table.fields[i];
+
+        if (f->since && strcmp(f->name, "window") != 0 && strcmp(f->name, "bucket") != 0)
+            CHECK(is_in(entry_in_show, &entry_table, f));
+    }
+}
+
 /* What version 5 wrote: 3 plans, 10 samples, one of them set aside. */
 static void is_what_version_5_wrote(struct store *store, const char *path)
 {
@@ -481,6 +526,7 @@ int main(void)
         TEST(readers_always_see_a_whole_snapshot),
         TEST(a_snapshot_holds_the_dictionary_and_no_samples),
         TEST(a_sample_says_which_run_took_it_and_what_it_lost),
+        TEST(what_a_row_is_made_of_is_stored_and_what_is_exported_is_shown),
         TEST(a_database_of_version_5_is_read_and_migrated),
         TEST(a_journal_of_version_5_is_replayed),
         TEST(versions_follow_each_other_in_one_transaction),

@@ -2,6 +2,7 @@
  * JSON. */
 #include "tables.h"
 
+#include "array.h"
 #include "bucket_key.h"
 #include "heat.h"
 #include "json.h"
@@ -464,28 +465,17 @@ struct heats {
         int64_t trial;
         struct heat heat;
     } * list;
-    size_t count, room, at;
+    size_t count, at;
 };
 
 static int add_heat(void *self, int64_t trial, const struct sample_row *sample)
 {
     struct heats *h = self;
-    struct trial_heat *last = h->list + h->count - (h->count > 0);
+    const struct trial_heat fresh = { .trial = trial };
 
-    if (!h->count || last->trial != trial) {
-        if (h->count == h->room) {
-            size_t room = 2 * h->room + 64;
-            struct trial_heat *more = realloc(h->list, room * sizeof(*more));
-
-            if (!more)
-                return fail(ERR_NOMEM, "%zu trials", room);
-            h->list = more;
-            h->room = room;
-        }
-        last = &h->list[h->count++];
-        *last = (struct trial_heat){ .trial = trial };
-    }
-    heat_add(&last->heat, sample);
+    if (!h->count || h->list[h->count - 1].trial != trial)
+        ARRAY_APPEND(h->list, h->count, fresh);
+    heat_add(&h->list[h->count - 1].heat, sample);
     return OK;
 }
 

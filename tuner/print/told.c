@@ -1,7 +1,7 @@
 /* Reads all pins, and which width of each layer answers, once. */
 #include "told.h"
 
-#include "status.h"
+#include "array.h"
 #include "width.h"
 
 #include <stdlib.h>
@@ -14,12 +14,8 @@ struct told_table {
 static int add_pin(void *self, const struct override_row *row)
 {
     struct told *t = self;
-    struct override_row *more = realloc(t->pins, (t->pin_count + 1) * sizeof(*more));
 
-    if (!more)
-        return fail(ERR_NOMEM, "%zu pins", t->pin_count + 1);
-    t->pins = more;
-    t->pins[t->pin_count++] = *row;
+    ARRAY_APPEND(t->pins, t->pin_count, *row);
     return OK;
 }
 
@@ -31,13 +27,10 @@ static int add_entry(void *self, const struct entry_row *e)
 
     if (!last || last->cluster != e->cluster || last->shape != e->shape ||
         last->width.window != e->window) {
-        struct told_table *more = realloc(t->tables, (t->table_count + 1) * sizeof(*more));
+        const struct told_table fresh = { e->cluster, e->shape, { .window = e->window } };
 
-        if (!more)
-            return fail(ERR_NOMEM, "%zu tables", t->table_count + 1);
-        t->tables = more;
-        last = &t->tables[t->table_count++];
-        *last = (struct told_table){ e->cluster, e->shape, { .window = e->window } };
+        ARRAY_APPEND(t->tables, t->table_count, fresh);
+        last = &t->tables[t->table_count - 1];
     }
     width_add(&last->width, e->bucket, !e->inferred, entry_is(e, ENTRY_OUTDATED), e->decided_s);
     return OK;

@@ -1,6 +1,7 @@
 /* Selects the entries to verify, and sorts them by how doubtful they are. */
 #include "verify_entries.h"
 
+#include "array.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -51,16 +52,7 @@ static enum verify_kind kind_before(const struct finding *f, const struct entry_
 
 static int add(struct verify_entries *c, const struct verify_result *verdict)
 {
-    if (c->count == c->room) {
-        size_t room = 2 * c->room + 64;
-        struct verify_result *more = realloc(c->verdicts, room * sizeof(*more));
-
-        if (!more)
-            return fail(ERR_NOMEM, "%zu entries", room);
-        c->verdicts = more;
-        c->room = room;
-    }
-    c->verdicts[c->count++] = *verdict;
+    ARRAY_APPEND(c->verdicts, c->count, *verdict);
     return OK;
 }
 

@@ -17,7 +17,7 @@ struct verify_wanted {
 
 struct verify_entries {
     struct verify_result *verdicts; /* the most doubtful first */
-    size_t count, room;
+    size_t count;
     int64_t first_run; /* the oldest run that is gone on with; INT64_MAX: none */
     uint32_t waiting;  /* refuted by an earlier verification, and not tuned again since */
 };
