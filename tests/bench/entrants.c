@@ -29,10 +29,10 @@ double regret_of(const struct bucket *b, int arm)
 
 int default_arm(const struct bucket *b)
 {
-    struct moe_plan standard = plan_default();
+    struct moe_plan default_plan = plan_default();
 
     for (int i = 0; i < (int)b->surface->arm_count; i++)
-        if (plan_equal(&b->surface->arms[i], &standard))
+        if (plan_equal(&b->surface->arms[i], &default_plan))
             return i;
     return 0;
 }
@@ -40,11 +40,11 @@ int default_arm(const struct bucket *b)
 struct outcome tune_bucket(struct search *search, struct noise *noise, const struct bucket *b)
 {
     struct outcome out = { .first = b->first };
-    int arm, index_of_default = default_arm(b);
+    int arm, of_default = default_arm(b);
     struct decision_setup setup = { .search = search,
                                     .capacity = (uint64_t)b->capacity,
                                     .usable = b->usable,
-                                    .default_arm = index_of_default,
+                                    .default_arm = of_default,
                                     .incumbent = -1 };
     struct decision_result result;
     enum decision_purpose purpose;
@@ -59,7 +59,7 @@ struct outcome tune_bucket(struct search *search, struct noise *noise, const str
     if (!decision_result(&decision, &result))
         abort();
     out.regret = regret_of(b, result.arm);
-    out.harm = b->usable[index_of_default] ? b->ns[result.arm] / b->ns[index_of_default] - 1 : 0;
+    out.harm = b->usable[of_default] ? b->ns[result.arm] / b->ns[of_default] - 1 : 0;
     out.bounded = !isnan(result.bound);
     out.bound = result.bound;
     return out;

@@ -123,7 +123,7 @@ static inline double step_us(const struct training *t, const struct moe_plan *pl
 
 static inline void train(struct training *t, uint32_t capacity, uint32_t steps)
 {
-    struct moe_plan standard = plan_default();
+    struct moe_plan default_plan = plan_default();
 
     for (uint32_t i = 0; i < steps; i++) {
         double us;
@@ -132,7 +132,7 @@ static inline void train(struct training *t, uint32_t capacity, uint32_t steps)
         CHECK(moetune_ask(t->tuner, capacity, &t->plan) == MOE_OK);
         us = step_us(t, &t->plan, capacity);
         t->mine_us += us;
-        t->default_us += step_us(t, &standard, capacity);
+        t->default_us += step_us(t, &default_plan, capacity);
         CHECK(moetune_tell(t->tuner, (double)noise_sample(&t->noise, us * 1e3) * 1e-3) == MOE_OK);
     }
 }
