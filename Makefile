@@ -124,7 +124,7 @@ $(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRAR
 
 KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) kernels/sim%,$(wildcard kernels/*.c)) $(addprefix db/values/,fault.c shape.c stats.c status.c utf8.c)
 ALONE_CC ?= gcc
-ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP $(VALUES) -Ikernels -Itests/unit -Itests/gpu \
+ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP $(VALUES) -Ikernels -Itests/unit -Itests/bench -Itests/gpu \
                $(CUDA_INCLUDES) $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_CFLAGS),-Itests/gpu/plain_blas)
 ALONE_LIBS = $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_LIBS)) -lm
 ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),$(BUILD)/tests/test_cuda_kernels $(BUILD)/tests/test_cuda_on_cpu))
