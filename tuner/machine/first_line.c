@@ -4,22 +4,32 @@
 #include <stdio.h>
 #include <string.h>
 
-bool first_line(const char *path, const char *begin, char *text, size_t size)
+/* Behind the blanks; NULL if the line is of another name. */
+static const char *value_of(const char *line, const char *name)
+{
+    size_t length = strlen(name);
+
+    if (strncmp(line, name, length))
+        return NULL;
+    line += length;
+    line += strspn(line, " \t");
+    if (length && *line++ != ':')
+        return NULL;
+    return line + strspn(line, " \t");
+}
+
+bool first_line(const char *path, const char *name, char *text, size_t size)
 {
     FILE *file = fopen(path, "r");
+    const char *value = NULL;
     char line[256];
-    bool found = false;
 
     *text = 0;
-    while (file && !found && fgets(line, sizeof(line), file)) {
-        const char *at = line + strlen(begin);
-
-        found = !strncmp(line, begin, strlen(begin));
-        if (found)
-            snprintf(text, size, "%.*s", (int)strcspn(at + strspn(at, " \t"), "\n"),
-                     at + strspn(at, " \t"));
-    }
+    while (file && !value && fgets(line, sizeof(line), file))
+        value = value_of(line, name);
+    if (value)
+        snprintf(text, size, "%.*s", (int)strcspn(value, "\n"), value);
     if (file)
         fclose(file);
-    return found;
+    return value != NULL;
 }

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What follows `begin` and blanks in the first line that begins so; false, and an empty text, if
- * there is no such line. */
-bool first_line(const char *path, const char *begin, char *text, size_t size);
+/* The value in the first line that says "NAME: value", with blanks wherever; without a name ("")
+ * that line itself.  False, and an empty text, if there is no such line. */
+bool first_line(const char *path, const char *name, char *text, size_t size);
 
 #endif

@@ -53,7 +53,7 @@ static void read_model(const char *root, const char *device, const struct vendor
     read_property(root, device, "product_name", model, sizeof(model));
     if (!*model) {
         snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus/%s/information", root, device);
-        first_line(path, "Model:", model, sizeof(model));
+        first_line(path, "Model", model, sizeof(model));
     }
     named = strstr(model, vendor->name) != NULL;
     if (!*model)

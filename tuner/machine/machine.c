@@ -213,9 +213,9 @@ static void describe_processor(struct host_facts *out)
 {
     char blas[128], kib[64];
 
-    if (!first_line("/proc/cpuinfo", "model name\t:", out->device, sizeof(out->device)))
-        first_line("/proc/cpuinfo", "Processor\t:", out->device, sizeof(out->device));
-    first_line("/proc/meminfo", "MemTotal:", kib, sizeof(kib));
+    if (!first_line("/proc/cpuinfo", "model name", out->device, sizeof(out->device)))
+        first_line("/proc/cpuinfo", "Processor", out->device, sizeof(out->device));
+    first_line("/proc/meminfo", "MemTotal", kib, sizeof(kib));
     out->free_bytes = allowance_free_bytes();
     out->memory_gib = (uint32_t)((atoll(kib) + (1 << 19)) >> 20);
     world_library(out->comm_library, sizeof(out->comm_library));
