@@ -160,13 +160,14 @@ int probe_open(const struct probe_setup *setup, const struct cluster *known, str
     int ranks = world_topology(setup->world)->ranks;
     struct probe *probe = calloc(1, sizeof(*probe));
     struct survey *survey = calloc(1, sizeof(*survey));
-    struct probe_rank *list = calloc((size_t)ranks, sizeof(*list));
-    int rc = probe && survey && list ? OK : fail(ERR_NOMEM, "what is known of %d ranks", ranks);
+    int rc;
 
+    if (probe)
+        probe->ranks = calloc((size_t)ranks, sizeof(*probe->ranks));
+    rc = survey && probe && probe->ranks ? OK : fail(ERR_NOMEM, "what is known of %d ranks", ranks);
     rc = world_settle(setup->world, rc);
     if (!rc) {
         probe->model = *known;
-        probe->ranks = list;
         probe->rank_count = ranks;
         survey->probe = probe;
         survey->world = setup->world;
@@ -176,8 +177,7 @@ int probe_open(const struct probe_setup *setup, const struct cluster *known, str
     }
     free(survey);
     if (rc) {
-        free(list);
-        free(probe);
+        probe_close(probe);
         return rc;
     }
     *out = probe;
