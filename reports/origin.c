@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
-#include <string.h>
 
 static void remark(struct remarks *remarks, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -3,7 +3,6 @@
 #include "decision.h"
 
 #include <math.h>
-#include <string.h>
 
 const char *const decision_words[] = { "adopted", "likely", "default", "incumbent",
                                        "alone",   "static", NULL };

@@ -8,7 +8,6 @@
 #include "standings.h"
 #include "status.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

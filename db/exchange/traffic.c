@@ -10,7 +10,6 @@
 #include "status.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,8 +3,6 @@
 
 #include "status.h"
 
-#include <string.h>
-
 #define LOCAL(member) ROW_AT(struct standing_row, member)
 #define AT(member) LOCAL(member), .since = 3
 #define SHARE .decimals = 6, .least = -1e12, .most = 1e12

@@ -4,7 +4,6 @@
 #include "status.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const a2a_words[] = { "linear", "2dh", "nccl", NULL };

@@ -2,13 +2,11 @@
  * makes the entry. */
 #include "bucket.h"
 
-#include "plan.h"
 #include "stats.h"
 #include "status.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 void bucket_init(struct bucket *b, const struct dictionary *d, uint32_t bucket)
 {

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { BUCKET_MOST = (1 << 20) - 1 }; /* as --buckets has it */
 

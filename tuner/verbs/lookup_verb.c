@@ -8,7 +8,6 @@
 #include "status.h"
 #include "verbs.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 

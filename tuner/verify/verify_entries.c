@@ -7,9 +7,7 @@
 #include "status.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *const verify_only_words[] = {
     "all", "stale", "imported", "measured", "inferred", NULL

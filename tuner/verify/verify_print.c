@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 const char *const verify_words[] = { "pending", "earlier", "default", "beats",
                                      "tie",     "alone",   "refuted", NULL };
