@@ -95,7 +95,6 @@ static double seconds_taken(const struct tuning *t)
 static int print_text(const struct tuning *t)
 {
     const struct campaign *c = &t->campaign;
-    char took[32];
 
     for (size_t i = 0; i < t->swept; i++) {
         int64_t shape;
@@ -110,12 +109,11 @@ static int print_text(const struct tuning *t)
             print_layer_result(t, i);
         printf("\n");
     }
-    progress_duration(seconds_taken(t), took, sizeof(took));
     printf("steps     %" PRIu64 " for the search, %" PRIu64 " against the default, %" PRIu64
            " to warm up, in %s;\n          the paper's search takes %" PRIu64
            " trials for these buckets\n",
-           c->run.samples_search, c->run.samples_default, c->run.samples_warm, took,
-           paper_trials(t));
+           c->run.samples_search, c->run.samples_default, c->run.samples_warm,
+           DURATION_TEXT(seconds_taken(t)), paper_trials(t));
     campaign_print_heat(c, stdout);
     printf("table     %s\n", c->path);
     if (backend_is_real(c->cluster.backend))

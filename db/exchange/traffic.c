@@ -73,14 +73,13 @@ static int take_version(struct line *line, const struct json_value *v)
 static int take_layer(struct line *line, const struct json_value *v)
 {
     struct moe_shape shape = { .struct_size = sizeof(shape) };
-    char why[SHAPE_FAULT_BYTES], again[SHAPE_TEXT_BYTES];
+    char why[SHAPE_FAULT_BYTES];
 
     if (!is_text(v) || shape_scan(v->value, &shape))
         return wrong(line, v->key, "is no layer");
     if (shape_fault(&shape, why, sizeof(why)))
         return wrong(line, v->key, why);
-    shape_format(&shape, again, sizeof(again));
-    if (strcmp(again, v->value) != 0)
+    if (strcmp(SHAPE_TEXT(&shape), v->value) != 0)
         return wrong(line, v->key, "is not written as a layer is");
     line->layer.shape = shape;
     return OK;

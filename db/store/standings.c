@@ -26,12 +26,11 @@ static void share_text(double share, double low, double high, const char *plan, 
 
 void standing_text(const struct standing_row *row, char text[STANDING_TEXT_BYTES])
 {
-    char plan[PLAN_TEXT_BYTES] = "", gain[48], static_gain[48 + PLAN_TEXT_BYTES];
+    char gain[48], static_gain[48 + PLAN_TEXT_BYTES];
 
-    if (row->static_plan.struct_size)
-        moe_plan_format(&row->static_plan, plan, sizeof(plan));
     share_text(row->gain, row->gain_low, row->gain_high, "", gain, sizeof(gain));
-    share_text(row->static_gain, row->static_gain_low, row->static_gain_high, plan, static_gain,
+    share_text(row->static_gain, row->static_gain_low, row->static_gain_high,
+               row->static_plan.struct_size ? PLAN_TEXT(&row->static_plan) : "", static_gain,
                sizeof(static_gain));
     snprintf(text, STANDING_TEXT_BYTES,
              "over the default plan %s, over the best static plan %s, %u round%s", gain,

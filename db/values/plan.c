@@ -202,6 +202,12 @@ int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
     return (int)room.used;
 }
 
+const char *plan_text(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES])
+{
+    moe_plan_format(plan, room, PLAN_TEXT_BYTES);
+    return room;
+}
+
 static int parse_value(const struct axis *axis, const char *text, size_t length, uint32_t *out)
 {
     uint64_t value = 0;

@@ -241,13 +241,9 @@ static void write_rivals(struct settling *s)
 {
     size_t used = 0;
 
-    for (int i = 0; i < s->rival_count; i++) {
-        char plan[PLAN_TEXT_BYTES];
-
-        moe_plan_format(&space_of(s)->arms[s->rivals[i]], plan, sizeof(plan));
+    for (int i = 0; i < s->rival_count; i++)
         used += (size_t)snprintf(s->row.rivals + used, sizeof(s->row.rivals) - used, "%s%s",
-                                 i ? ";" : "", plan);
-    }
+                                 i ? ";" : "", PLAN_TEXT(&space_of(s)->arms[s->rivals[i]]));
 }
 
 /* Takes the rivals of a series that was cut off.  False if this space has not all of them. */

@@ -58,17 +58,15 @@ static bool is_silent(const struct run_row *run)
 static void print_text(const struct run_row *run)
 {
     double spent = difftime(run->updated_s, run->started_s);
-    char passed[32], left[32];
     uint32_t done = run->buckets_done;
 
-    progress_duration(spent, passed, sizeof(passed));
-    progress_duration(done ? spent / done * (run->buckets_planned - done) : NAN, left,
-                      sizeof(left));
     printf("run %" PRId64 " %s%s: %u of %u buckets after %s", run->id, run_state_words[run->state],
            is_silent(run) ? ", but silent (was it killed? run it again)" : "", done,
-           run->buckets_planned, passed);
+           run->buckets_planned, DURATION_TEXT(spent));
     if (run->state == RUN_RUNNING)
-        printf(", about %s left; %s", left, UTF8_LINE(run->now));
+        printf(", about %s left; %s",
+               DURATION_TEXT(done ? spent / done * (run->buckets_planned - done) : NAN),
+               UTF8_LINE(run->now));
     printf("\n    %s %s, %" PRIu64 " steps for the search, %" PRIu64
            " against the default, %" PRIu64 " to warm up\n    %s\n",
            UTF8_LINE(run->search), UTF8_LINE(run->effort), run->samples_search,

@@ -291,11 +291,9 @@ static void explain_failure(const struct attempt *a, struct verify_result *v)
 static void explain_challenge(const struct verification *h, struct verify_result *v)
 {
     struct contest_gain by = contest_verdict(&h->over_claim.contest).challenge;
-    char plan[PLAN_TEXT_BYTES];
 
-    moe_plan_format(&h->arms[h->challenger], plan, sizeof(plan));
-    snprintf(v->why, sizeof(v->why), "%s is %.1f %% faster (%.1f to %.1f %%)", plan, 100 * by.gain,
-             100 * by.low, 100 * by.high);
+    snprintf(v->why, sizeof(v->why), "%s is %.1f %% faster (%.1f to %.1f %%)",
+             PLAN_TEXT(&h->arms[h->challenger]), 100 * by.gain, 100 * by.low, 100 * by.high);
 }
 
 static void explain(const struct verification *h, struct verify_result *v)

@@ -51,14 +51,12 @@ static void print_percent(double share, int width, FILE *to)
 static void print_line(const struct verify_result *v, FILE *to)
 {
     uint64_t first = (uint64_t)v->claim.bucket * v->claim.window;
-    char plan[PLAN_TEXT_BYTES] = "?", rows[48], interval[48] = "-";
+    char rows[48], interval[48] = "-";
 
-    if (v->claim.plan.struct_size)
-        moe_plan_format(&v->claim.plan, plan, sizeof(plan));
     snprintf(rows, sizeof(rows), "%" PRIu64 "-%" PRIu64, first, first + v->claim.window - 1);
     if (!isnan(v->now.gain))
         snprintf(interval, sizeof(interval), "%.1f to %.1f", v->now.low * 100, v->now.high * 100);
-    fprintf(to, "%-7u %-15s %-18s", v->claim.bucket, rows, plan);
+    fprintf(to, "%-7u %-15s %-18s", v->claim.bucket, rows, PLAN_TEXT(&v->claim.plan));
     /* What an earlier run found has replaced the claim. */
     print_percent(v->kind == VERIFY_EARLIER ? NAN : v->claim.gain, 8, to);
     print_percent(v->now.gain, 7, to);
@@ -123,15 +121,11 @@ static void json_number_member(const char *name, double value, FILE *to)
 
 static void print_object(const struct verify_result *v, FILE *to)
 {
-    char plan[PLAN_TEXT_BYTES] = "", shape[SHAPE_TEXT_BYTES];
-
-    if (v->claim.plan.struct_size)
-        moe_plan_format(&v->claim.plan, plan, sizeof(plan));
-    shape_format(&v->shape, shape, sizeof(shape));
     fprintf(to,
             "{\"shape\": \"%s\", \"window\": %u, \"bucket\": %u, \"capacity\": %" PRIu64
             ", \"plan\": \"%s\", \"was_stale\": %s, \"inferred\": %s",
-            shape, v->claim.window, v->claim.bucket, v->claim.capacity, plan,
+            SHAPE_TEXT(&v->shape), v->claim.window, v->claim.bucket, v->claim.capacity,
+            v->claim.plan.struct_size ? PLAN_TEXT(&v->claim.plan) : "",
             entry_is(&v->claim, ENTRY_STALE) ? "true" : "false",
             v->claim.inferred ? "true" : "false");
     json_number_member("claimed_gain", v->kind == VERIFY_EARLIER ? NAN : v->claim.gain, to);
