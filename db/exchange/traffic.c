@@ -8,6 +8,7 @@
 #include "sha256.h"
 #include "shape.h"
 #include "status.h"
+#include "word.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -159,12 +160,10 @@ static int take_part(struct line *line, const struct json_value *v)
 
     if (line->place == 0)
         good = is_whole(v, UINT32_MAX, &line->bucket);
-    if (line->place == 1 && is_text(v))
-        for (int i = 0; i < PLAN_SOURCE_COUNT && !good; i++)
-            if (!strcmp(v->value, plan_source_words[i])) {
-                line->source = i;
-                good = true;
-            }
+    if (line->place == 1 && is_text(v)) {
+        line->source = word_find(plan_source_words, v->value);
+        good = line->source >= 0;
+    }
     if (line->place == 2)
         good = is_whole(v, count_most, &line->count) && line->count >= 1;
     line->place++;

@@ -2,6 +2,7 @@
 #include "store_inside.h"
 
 #include "status.h"
+#include "word.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -236,12 +237,7 @@ int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 
 int effort_rank(const char *effort)
 {
-    int rank = 0;
-
-    for (int i = 0; effort_words[i]; i++)
-        if (!strcmp(effort, effort_words[i]))
-            rank = i + 1;
-    return rank;
+    return word_find(effort_words, effort) + 1;
 }
 
 static int order(int64_t a, int64_t b)
