@@ -101,8 +101,7 @@ static int print_text(const struct tuning *t)
         int rc;
 
         TRY(store_shape(c->store, &t->request.spaces[i].shape, &shape));
-        rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, false,
-                          stdout);
+        rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, stdout);
         if (rc < 0)
             return rc;
         if (rc == OK)

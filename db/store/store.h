@@ -74,6 +74,7 @@ enum run_state {
     RUN_KILLED /* read of one that says it is running, though nobody writes the database for it */
 };
 extern const char *const run_state_words[];
+extern const struct row_table run_table;
 
 struct run_row {
     int64_t id, cluster;
@@ -319,6 +320,8 @@ struct override_row {
     char why[200];
     int64_t since_s;
 };
+
+extern const struct row_table override_table;
 
 /* Replaces what is pinned in those buckets; sets id. */
 int store_override(struct store *store, struct override_row *row);

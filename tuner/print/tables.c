@@ -37,7 +37,7 @@ struct printer {
     uint32_t buckets, throttled, states[ENTRY_STATE_COUNT]; /* entries, by bit of entry_state */
 };
 
-static void print_percent(FILE *to, double share, int width)
+void tables_percent(double share, int width, FILE *to)
 {
     if (isnan(share))
         fprintf(to, " %*s", width, "-");
@@ -92,9 +92,9 @@ static void end_line(struct printer *p)
     milliseconds(p->default_low, p->default_high, default_took, sizeof(default_took));
     fprintf(p->to, "%-7s %-13s %-18s %12s %12s", buckets, rows, PLAN_TEXT(&p->first.plan), took,
             default_took);
-    print_percent(p->to, 1 - exp(p->gain_log / p->buckets), 6);
-    print_percent(p->to, p->gain_least, 9);
-    print_percent(p->to, p->bound, 6);
+    tables_percent(1 - exp(p->gain_log / p->buckets), 6, p->to);
+    tables_percent(p->gain_least, 9, p->to);
+    tables_percent(p->bound, 6, p->to);
     fprintf(p->to, "  ");
     print_how(p);
     p->lines++;
@@ -312,10 +312,9 @@ static int print_entries(struct printer *p, int64_t cluster, int64_t shape)
     return p->lines ? OK : UNSUPPORTED;
 }
 
-int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, bool every,
-                 FILE *to)
+int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, FILE *to)
 {
-    struct printer p = { .store = store, .to = to, .every = every, .only = window };
+    struct printer p = { .store = store, .to = to, .only = window };
 
     return print_entries(&p, cluster, shape);
 }
@@ -333,14 +332,6 @@ int tables_print_all(struct store *store, bool every, FILE *to)
 }
 
 /* ---- JSON */
-
-static void json_plan(FILE *to, const char *name, const struct moe_plan *plan)
-{
-    if (plan->struct_size)
-        fprintf(to, ", \"%s\": \"%s\"", name, PLAN_TEXT(plan));
-    else
-        fprintf(to, ", \"%s\": null", name);
-}
 
 void tables_json_standing(const struct standing_row *row, FILE *to)
 {
@@ -364,10 +355,8 @@ static void json_pins(const struct printer *p, const struct entry_row *e)
 
         if (pin->cluster != e->cluster || pin->shape != e->shape || pin->window != e->window)
             continue;
-        fprintf(p->to, "%s{\"first\": %u, \"last\": %u", any ? ", " : "", pin->first, pin->last);
-        json_plan(p->to, "plan", &pin->plan);
-        fprintf(p->to, ", \"since\": %" PRId64 ", \"why\": ", pin->since_s);
-        json_quote(pin->why, p->to);
+        fprintf(p->to, "%s{\"first\": %u", any ? ", " : "", pin->first);
+        row_json_view(&override_table, "last_bucket=last plan since_s=since why", pin, p->to);
         fprintf(p->to, "}");
         any = true;
     }
@@ -408,14 +397,14 @@ static int json_block(struct printer *p, const struct entry_row *e)
 static int json_entry(void *self, const struct entry_row *e)
 {
     struct printer *p = self;
-    const struct override_row *pin;
+    static const struct override_row none;
+    const struct override_row *pin = told_pin(p->told, e);
 
     if (e->cluster != p->cluster || e->shape != p->shape || e->window != p->window)
         TRY(json_block(p, e));
     fprintf(p->to, "%s  {\"bucket\": %u", p->lines++ ? ",\n" : "", e->bucket);
     row_json_view(&entry_table, entry_in_show, e, p->to);
-    pin = told_pin(p->told, e);
-    json_plan(p->to, "pinned", pin ? &pin->plan : &(struct moe_plan){ .struct_size = 0 });
+    row_json_view(&override_table, "plan=pinned", pin ? pin : &none, p->to);
     fprintf(p->to, "}");
     return OK;
 }

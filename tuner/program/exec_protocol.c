@@ -285,7 +285,7 @@ static int print(struct exec_protocol *v, int64_t cluster, int64_t shape)
         rc = tables_json(store, cluster, shape, stdout);
         printf("\n");
     } else {
-        rc = tables_print(store, cluster, shape, window, false, stdout);
+        rc = tables_print(store, cluster, shape, window, stdout);
         if (rc == UNSUPPORTED)
             note("%s: nothing is decided yet; the same command goes on", v->path);
         else if (!rc)

@@ -1,6 +1,5 @@
 /* moetune status: how far a sweep is, read from its database. */
 #include "common_rows.h"
-#include "json.h"
 #include "progress.h"
 #include "status.h"
 #include "store.h"
@@ -75,20 +74,13 @@ static void print_text(const struct run_row *run)
 
 static void print_json(const struct run_row *run)
 {
-    printf("{\"run\": %" PRId64 ", \"state\": \"%s\", \"silent\": %s, \"started\": %" PRId64
-           ", \"updated\": %" PRId64 ", \"buckets_done\": %u, \"buckets_planned\": %u, "
-           "\"search_steps\": %" PRIu64 ", \"contest_steps\": %" PRIu64 ", \"warm_steps\": %" PRIu64
-           ", \"search\": ",
-           run->id, run_state_words[run->state], is_silent(run) ? "true" : "false", run->started_s,
-           run->updated_s, run->buckets_done, run->buckets_planned, run->samples_search,
-           run->samples_default, run->samples_warm);
-    json_quote(run->search, stdout);
-    printf(", \"effort\": ");
-    json_quote(run->effort, stdout);
-    printf(", \"now\": ");
-    json_quote(run->now, stdout);
-    printf(", \"command\": ");
-    json_quote(run->command, stdout);
+    printf("{\"run\": %" PRId64 ", \"state\": \"%s\", \"silent\": %s", run->id,
+           run_state_words[run->state], is_silent(run) ? "true" : "false");
+    row_json_view(&run_table,
+                  "started_s=started updated_s=updated buckets_done buckets_planned"
+                  " samples_search=search_steps samples_default=contest_steps"
+                  " samples_warm=warm_steps search effort now command",
+                  run, stdout);
     printf("}\n");
 }
 

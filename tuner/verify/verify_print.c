@@ -40,14 +40,6 @@ static const char *words_of(const struct verify_result *v)
     return "refuted";
 }
 
-static void print_percent(double share, int width, FILE *to)
-{
-    if (isnan(share))
-        fprintf(to, " %*s", width, "-");
-    else
-        fprintf(to, " %*.1f", width, share * 100);
-}
-
 static void print_line(const struct verify_result *v, FILE *to)
 {
     uint64_t first = (uint64_t)v->claim.bucket * v->claim.window;
@@ -58,8 +50,8 @@ static void print_line(const struct verify_result *v, FILE *to)
         snprintf(interval, sizeof(interval), "%.1f to %.1f", v->now.low * 100, v->now.high * 100);
     fprintf(to, "%-7u %-15s %-18s", v->claim.bucket, rows, PLAN_TEXT(&v->claim.plan));
     /* What an earlier run found has replaced the claim. */
-    print_percent(v->kind == VERIFY_EARLIER ? NAN : v->claim.gain, 8, to);
-    print_percent(v->now.gain, 7, to);
+    tables_percent(v->kind == VERIFY_EARLIER ? NAN : v->claim.gain, 8, to);
+    tables_percent(v->now.gain, 7, to);
     fprintf(to, " %15s  %s%s%s%s\n", interval, words_of(v), v->throttled ? ", disturbed" : "",
             *v->why ? ": " : "", v->why);
 }
