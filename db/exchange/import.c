@@ -176,7 +176,7 @@ static int check_numbers(const struct import_table *r, const struct entry_row *e
 {
     if (e->time_us == 0 || e->default_us == 0)
         return wrong(r, e->time_us == 0 ? "time_us" : "default_us", "is 0: no step takes no time");
-    if (e->gain > 1 || e->gain_low > 1 || e->gain_high > 1) /* not of what is unknown */
+    if (e->gain.value > 1 || e->gain.low > 1 || e->gain.high > 1) /* not of what is unknown */
         return wrong(r, "gain", "is above 1: no plan is that much faster");
     if (e->capacity < (uint64_t)e->bucket * e->window)
         return wrong(r, "capacity", "lies below its bucket");

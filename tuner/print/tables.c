@@ -280,8 +280,8 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
     p->time_high = higher(p->time_high, e->time_us);
     p->default_low = lower(p->default_low, e->default_us);
     p->default_high = higher(p->default_high, e->default_us);
-    p->gain_log += log1p(-e->gain);
-    p->gain_least = fmin(p->gain_least, e->gain_low); /* of those that are known */
+    p->gain_log += log1p(-e->gain.value);
+    p->gain_least = fmin(p->gain_least, e->gain.low); /* of those that are known */
     p->bound = higher(p->bound, e->bound);
 }
 
@@ -335,12 +335,8 @@ int tables_print_all(struct store *store, bool every, FILE *to)
 
 void tables_json_standing(const struct standing_row *row, FILE *to)
 {
-    static const struct standing_row unknown = { .gain = NAN,
-                                                 .gain_low = NAN,
-                                                 .gain_high = NAN,
-                                                 .static_gain = NAN,
-                                                 .static_gain_low = NAN,
-                                                 .static_gain_high = NAN };
+    static const struct standing_row unknown = { .gain = GAIN_UNKNOWN,
+                                                 .static_gain = GAIN_UNKNOWN };
 
     row_json_view(&standing_table, standing_in_show, row ? row : &unknown, to);
 }

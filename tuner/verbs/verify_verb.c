@@ -68,8 +68,8 @@ static void name_loser(struct verifying *v, const struct verify_result *d)
     char claim[48] = "not compared";
 
     progress_clear(&v->campaign.progress);
-    if (!isnan(d->claim.gain))
-        snprintf(claim, sizeof(claim), "%.1f %% faster", 100 * d->claim.gain);
+    if (!isnan(d->claim.gain.value))
+        snprintf(claim, sizeof(claim), "%.1f %% faster", 100 * d->claim.gain.value);
     note("refuted: bucket %u (c=%" PRIu64 ", E=%u H=%u) %s, %s by the table: %s", d->claim.bucket,
          d->claim.capacity, d->shape.experts, d->shape.hidden_dim, PLAN_TEXT(&d->claim.plan), claim,
          d->why);

@@ -46,12 +46,12 @@ static void print_line(const struct verify_result *v, FILE *to)
     char rows[48], interval[48] = "-";
 
     snprintf(rows, sizeof(rows), "%" PRIu64 "-%" PRIu64, first, first + v->claim.window - 1);
-    if (!isnan(v->now.gain))
+    if (!isnan(v->now.value))
         snprintf(interval, sizeof(interval), "%.1f to %.1f", v->now.low * 100, v->now.high * 100);
     fprintf(to, "%-7u %-15s %-18s", v->claim.bucket, rows, PLAN_TEXT(&v->claim.plan));
     /* What an earlier run found has replaced the claim. */
-    tables_percent(v->kind == VERIFY_EARLIER ? NAN : v->claim.gain, 8, to);
-    tables_percent(v->now.gain, 7, to);
+    tables_percent(v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value, 8, to);
+    tables_percent(v->now.value, 7, to);
     fprintf(to, " %15s  %s%s%s%s\n", interval, words_of(v), v->throttled ? ", disturbed" : "",
             *v->why ? ": " : "", v->why);
 }
@@ -120,8 +120,8 @@ static void print_object(const struct verify_result *v, FILE *to)
             v->claim.plan.struct_size ? PLAN_TEXT(&v->claim.plan) : "",
             entry_is(&v->claim, ENTRY_STALE) ? "true" : "false",
             v->claim.inferred ? "true" : "false");
-    json_number_member("claimed_gain", v->kind == VERIFY_EARLIER ? NAN : v->claim.gain, to);
-    json_number_member("gain", v->now.gain, to);
+    json_number_member("claimed_gain", v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value, to);
+    json_number_member("gain", v->now.value, to);
     json_number_member("gain_low", v->now.low, to);
     json_number_member("gain_high", v->now.high, to);
     fprintf(to,
