@@ -155,25 +155,20 @@ static int list_plans(struct layer_facts *layer)
     return OK;
 }
 
-static int load_standing(struct store *store, struct layer_facts *layer)
-{
-    int rc = store_standing_get(store, layer->cluster_id, layer->shape_id, layer->window,
-                                &layer->standing);
-
-    if (rc == OK)
-        return standing_is_current(store, &layer->standing, &layer->stands);
-    return rc < 0 ? rc : OK;
-}
-
 static int name_layer(struct store *store, const struct key *key, struct layer_facts *layer)
 {
+    int rc;
+
     layer->cluster_id = key->cluster;
     layer->shape_id = key->shape;
     layer->window = key->window;
     TRY(store_cluster_get(store, key->cluster, &layer->cluster));
     TRY(store_shape_get(store, key->shape, &layer->shape));
     layer->modelled = !backend_is_real(layer->cluster.backend);
-    return load_standing(store, layer);
+    rc = store_standing_get(store, key->cluster, key->shape, key->window, &layer->standing);
+    if (rc == OK)
+        return standing_is_current(store, &layer->standing, &layer->stands);
+    return rc < 0 ? rc : OK;
 }
 
 /* Takes the next layer's entries and trials off both sorted arrays. */

@@ -364,13 +364,6 @@ static int check_count(const struct import_table *r, const char *what, size_t co
                 (long long)wanted);
 }
 
-static int check_counts(const struct import_table *r)
-{
-    TRY(check_count(r, "clusters", r->cluster_count, r->header.clusters));
-    TRY(check_count(r, "entries", r->entry_count, r->header.entries));
-    return check_count(r, "standings", r->standing_count, r->header.standings);
-}
-
 static int read_all(struct import_table *r, const char *text, size_t size)
 {
     const char *end = text + size, *at = memchr(text, '\n', size);
@@ -388,7 +381,9 @@ static int read_all(struct import_table *r, const char *text, size_t size)
             return wrong(r, "line", "does not end");
         TRY(read_line(r, text, (size_t)(at - text)));
     }
-    TRY(check_counts(r));
+    TRY(check_count(r, "clusters", r->cluster_count, r->header.clusters));
+    TRY(check_count(r, "entries", r->entry_count, r->header.entries));
+    TRY(check_count(r, "standings", r->standing_count, r->header.standings));
     if (r->entries[r->entry_count - 1].cluster + 1 != r->cluster_count)
         return fail(ERR_FORMAT, "%s describes a cluster without entries", r->at.file);
     return OK;

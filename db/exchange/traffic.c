@@ -217,12 +217,6 @@ static uint64_t sum(uint64_t a, uint64_t b)
     return a + b < a ? UINT64_MAX : a + b;
 }
 
-static void add_counts(struct traffic_bucket *into, const struct traffic_bucket *from)
-{
-    for (int s = 0; s < PLAN_SOURCE_COUNT; s++)
-        into->asked[s] = sum(into->asked[s], from->asked[s]);
-}
-
 /* Both by bucket. */
 static int merge(struct traffic_layer *into, const struct traffic_layer *from)
 {
@@ -237,8 +231,11 @@ static int merge(struct traffic_layer *into, const struct traffic_layer *from)
         bool first = b == b_end || (a < a_end && a->bucket <= b->bucket);
 
         both[n] = first ? *a++ : *b++;
-        if (first && b < b_end && b->bucket == both[n].bucket)
-            add_counts(&both[n], b++);
+        if (first && b < b_end && b->bucket == both[n].bucket) {
+            for (int s = 0; s < PLAN_SOURCE_COUNT; s++)
+                both[n].asked[s] = sum(both[n].asked[s], b->asked[s]);
+            b++;
+        }
         n++;
     }
     free(into->buckets);

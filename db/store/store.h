@@ -223,6 +223,10 @@ struct entry_row {
 extern const struct row_table entry_table;
 extern const char entry_in_show[], entry_in_csv[];
 
+/* Of two rows that name a cluster, a layer and a width: whether they are of one table. */
+#define SAME_TABLE(a, b)                                                                           \
+    ((a)->cluster == (b)->cluster && (a)->shape == (b)->shape && (a)->window == (b)->window)
+
 /* How far an entry is believed.  Several may hold at once; who has to know asks here. */
 enum entry_state {
     ENTRY_INFERRED = 1, /* nobody measured there */

@@ -283,20 +283,14 @@ static int parse_line(struct reader *r, char *line)
                : OK;
 }
 
-/* The line that says how many ranks there are, or the last one. */
-static int line_of_ranks(const struct reader *r)
-{
-    for (size_t i = 0; i < cluster_field_count; i++)
-        if (cluster_fields[i].offset == offsetof(struct cluster, ranks) && r->given[i])
-            return r->given[i];
-    return r->line;
-}
-
 static int check_counts(const struct reader *r)
 {
     const struct cluster *c = &r->cluster;
-    int line = line_of_ranks(r);
+    int line = r->line; /* where nothing says how many ranks there are */
 
+    for (size_t i = 0; i < cluster_field_count; i++)
+        if (cluster_fields[i].offset == offsetof(struct cluster, ranks) && r->given[i])
+            line = r->given[i];
     if (c->ranks_per_node && c->nodes && (uint64_t)c->nodes * c->ranks_per_node != c->ranks)
         return fail(ERR_FORMAT, "%s:%d: %u nodes with %u ranks each do not make %u ranks",
                     r->origin, line, c->nodes, c->ranks_per_node, c->ranks);

@@ -353,16 +353,6 @@ static int learn(struct moetune *t, double us)
 /* Between all times and MOETUNE_FAILED: the plan that stands for this capacity could not be run. */
 static const double complaint_least = 1e13, complaint_most = 1e14;
 
-static double complaint_of(uint32_t capacity)
-{
-    return complaint_least + capacity;
-}
-
-static bool is_complaint(double us)
-{
-    return us >= complaint_least && us < complaint_most;
-}
-
 static int tell_broken(struct moetune *t, uint32_t capacity, const struct moe_plan *plan)
 {
     locale_t before = speak_plainly(t);
@@ -385,7 +375,7 @@ static int tell_standing(struct moetune *t, double time_us)
 {
     t->standing = false;
     if (time_us == MOETUNE_FAILED) {
-        t->complaint = complaint_of(t->capacity);
+        t->complaint = complaint_least + t->capacity;
         return MOE_OK;
     }
     if (!(time_us > 0 && time_us < us_most))
@@ -427,7 +417,7 @@ int moetune_tell(struct moetune *t, double time_us)
         return t->live ? learn(t, us) : MOE_OK;
     if (t->live)
         live_void(t->live);
-    return is_complaint(us) ? hear_complaint(t, us) : MOE_ERR_ARGUMENT;
+    return us >= complaint_least && us < complaint_most ? hear_complaint(t, us) : MOE_ERR_ARGUMENT;
 }
 
 /* ---- seldom */

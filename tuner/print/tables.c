@@ -174,24 +174,21 @@ static void print_age(const struct printer *p)
             DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)p->newest_s))));
 }
 
-static void print_pin(const struct printer *p, const struct override_row *pin)
-{
-    char since[32];
-
-    date(pin->since_s, since);
-    fprintf(
-        p->to, "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64 ": %s since %s UTC: %s\n",
-        pin->first, pin->last, (uint64_t)pin->first * p->window,
-        bucket_capacity(p->window, pin->last), PLAN_TEXT(&pin->plan), since, UTF8_LINE(pin->why));
-}
-
 static void print_pins(const struct printer *p)
 {
     for (size_t i = 0; i < p->told->pin_count; i++) {
         const struct override_row *pin = &p->told->pins[i];
+        char since[32];
 
-        if (pin->cluster == p->cluster && pin->shape == p->shape && pin->window == p->window)
-            print_pin(p, pin);
+        if (!SAME_TABLE(pin, p))
+            continue;
+        date(pin->since_s, since);
+        fprintf(p->to,
+                "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64
+                ": %s since %s UTC: %s\n",
+                pin->first, pin->last, (uint64_t)pin->first * p->window,
+                bucket_capacity(p->window, pin->last), PLAN_TEXT(&pin->plan), since,
+                UTF8_LINE(pin->why));
     }
 }
 
@@ -288,7 +285,7 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
 static int print_entry(void *self, const struct entry_row *e)
 {
     struct printer *p = self;
-    bool same_block = e->cluster == p->cluster && e->shape == p->shape && e->window == p->window;
+    bool same_block = SAME_TABLE(e, p);
     const struct override_row *pin = p->told ? told_pin(p->told, e) : NULL;
 
     if (p->only && e->window != p->only)
@@ -349,7 +346,7 @@ static void json_pins(const struct printer *p, const struct entry_row *e)
     for (size_t i = 0; i < p->told->pin_count; i++) {
         const struct override_row *pin = &p->told->pins[i];
 
-        if (pin->cluster != e->cluster || pin->shape != e->shape || pin->window != e->window)
+        if (!SAME_TABLE(pin, e))
             continue;
         fprintf(p->to, "%s{\"first\": %u", any ? ", " : "", pin->first);
         row_json_view(&override_table, "last_bucket=last plan since_s=since why", pin, p->to);
@@ -396,7 +393,7 @@ static int json_entry(void *self, const struct entry_row *e)
     static const struct override_row none;
     const struct override_row *pin = told_pin(p->told, e);
 
-    if (e->cluster != p->cluster || e->shape != p->shape || e->window != p->window)
+    if (!SAME_TABLE(e, p))
         TRY(json_block(p, e));
     fprintf(p->to, "%s  {\"bucket\": %u", p->lines++ ? ",\n" : "", e->bucket);
     row_json_view(&entry_table, entry_in_show, e, p->to);

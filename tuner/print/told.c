@@ -54,8 +54,7 @@ const struct override_row *told_pin(const struct told *told, const struct entry_
     for (size_t i = 0; i < told->pin_count; i++) {
         const struct override_row *p = &told->pins[i];
 
-        if (p->cluster == e->cluster && p->shape == e->shape && p->window == e->window &&
-            e->bucket >= p->first && e->bucket <= p->last)
+        if (SAME_TABLE(p, e) && e->bucket >= p->first && e->bucket <= p->last)
             return p;
     }
     return NULL;

@@ -124,8 +124,7 @@ static int print_end(void *self, const struct override_row *row)
 {
     const struct override_row *range = &((struct target *)self)->row;
 
-    if (row->cluster != range->cluster || row->shape != range->shape ||
-        row->window != range->window || row->last < range->first || row->first > range->last)
+    if (!SAME_TABLE(row, range) || row->last < range->first || row->first > range->last)
         return OK;
     print_range(row->first > range->first ? row->first : range->first,
                 row->last < range->last ? row->last : range->last, row->window, &row->plan);
