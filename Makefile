@@ -154,7 +154,7 @@ $(BUILD)/on_cpu/%.o: %.cu Makefile
 # The CUDA runtime, cuBLAS and NCCL on a CPU, by the names under which they are linked and loaded.
 TWIN := $(BUILD)/gpu_on_cpu
 TWIN_CUBLAS := $(TWIN)/libcublas.so.$(call defined,$(wildcard $(CUDA_HOME)/include/cublas_api.h),CUBLAS_VER_MAJOR)
-TWIN_LIBRARIES = $(TWIN)/libcudart.so $(TWIN)/libcuda.so.1 $(TWIN_CUBLAS)
+TWIN_LIBRARIES = $(TWIN)/libcudart.so $(TWIN)/libcuda.so.1 $(TWIN_CUBLAS) $(TWIN)/libnvidia-ml.so.1
 TWIN_LINK = g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -shared -Wl,-soname,$(@F) -o $@
 # The driver's library is loaded with the runtime, though nothing is linked to it.  An RPATH, unlike a RUNPATH, is also
 # heeded when a sanitizer calls dlopen() for the program.
@@ -166,6 +166,9 @@ $(TWIN)/libcuda.so.1: $(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/driver.o $(TWIN)/libc
 	$(Q)$(TWIN_LINK) $< -L$(TWIN) -lcudart
 $(TWIN_CUBLAS): $(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/cublas.o $(TWIN)/libcudart.so
 	$(Q)$(TWIN_LINK) $< -L$(TWIN) -lcudart
+$(TWIN)/libnvidia-ml.so.1: tests/gpu/gpu_on_cpu/nvml.c
+	@mkdir -p $(@D)
+	$(Q)$(ALONE_CC) $(CFLAGS) $(SANITIZE) -shared -fPIC -Wl,-soname,$(@F) -o $@ $<
 $(TWIN)/libnccl.so: $(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/nccl.o $(TWIN)/libcudart.so
 	$(Q)$(TWIN_LINK) $< -L$(TWIN) -lcudart
 
@@ -195,7 +198,7 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 # Plans on a GPU, with ranks by fork (tests/gpu/forked) where there is no MPI: without SQLite, and OpenBLAS as above.
 PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file plan sha256)) \
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c option_values.c options.c suggest.c verb.c) \
-    $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpus hosts keeper launch machine nvml place slurm virtual_ranks)) \
+    $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpu_ready gpus hosts keeper launch machine nvml place slurm virtual_ranks)) \
     tuner/verbs/run.c tests/gpu/forked/mpi.c tests/unit/library_wire.c
 GPU_PLANS := $(addprefix $(BUILD)/tests/,check_plans check_run)
 PLANS_LIBS = $(patsubst %,-L%,$(dir $(NCCL_LIBRARY))) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(NCCL_LIBRARY))) -lnccl $(GPU_ALONE_LIBS)

@@ -5,6 +5,7 @@
 #ifdef MOETUNE_CUDA
 #include "cuda_gpus.h"
 #endif
+#include "moelookup.h"
 #include "status.h"
 #include "world.h"
 
@@ -41,6 +42,11 @@ const char *gpus_device(const char *device)
     if (strcmp(device, "auto") != 0)
         return device;
     return gpus_here().count ? "cuda" : "host";
+}
+
+uint32_t gpus_dtype(const char *device)
+{
+    return strcmp(device, "cuda") ? MOE_F32 : MOE_BF16;
 }
 
 int gpus_check_device(const char *device, bool elsewhere)
