@@ -134,7 +134,7 @@ ON_CPU_ALIGNED = -fsanitize=alignment -fno-sanitize-recover=alignment
 ON_CPU_FLAGS = -std=c++17 -O1 -g -fPIC -Wall -Wextra -Wno-unknown-pragmas $(ON_CPU_ALIGNED) $(SANITIZE) -MMD -MP \
                $(CUDA_INCLUDES) $(VALUES) -Ikernels -Itests/unit -Itests/gpu
 
-$(BUILD)/tests/test_cuda_kernels: $(filter-out %/cuda_paced.o,$(ON_CPU_KERNELS)) $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) \
+$(BUILD)/tests/test_cuda_kernels: $(filter-out %/cuda_paced.o %/cuda_virtual.o,$(ON_CPU_KERNELS)) $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) \
     $(addprefix tests/gpu/,cuda_on_cpu.o cuda_subject_cpu.o test_cuda_kernels.o))
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $^ $(ALONE_LIBS)
