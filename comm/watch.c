@@ -1,17 +1,32 @@
-/* Polls until something is done, and looks at the alarm and at the clock between two polls. */
+/* Waits that end: who waits, or a thread beside it, looks at the alarm and at the clock. */
 #include "watch.h"
 
 #include "host.h"
 #include "status.h"
 #include "world.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
+#include <time.h>
 
 enum {
     LOOK_EVERY = 256, /* polls between looks at the alarm and the clock */
     SPINS = 64,       /* polls at first without giving way: most waits are over by then */
     LIMIT_S = 60,     /* longer than any step worth tuning, shorter than --trial-timeout */
+    GUARD_MS = 50,    /* between looks of a guard */
 };
+
+/* OK while there is still hope for what began then. */
+static int hopeless(const struct watch *watch, int64_t begun_ns, const char *what)
+{
+    if (watch->alarmed && watch->alarmed(watch->self))
+        return ERR_WIRE;
+    if (host_clock_ns() - begun_ns > watch->limit_ns)
+        return fail(ERR_WIRE, "%s: not within %g s: a rank is gone, or hangs", what,
+                    (double)watch->limit_ns * 1e-9);
+    return OK;
+}
 
 int watch_until(const struct watch *watch, int (*look)(void *self), void *self, const char *what)
 {
@@ -23,14 +38,117 @@ int watch_until(const struct watch *watch, int (*look)(void *self), void *self, 
             sched_yield();
         if (polls % LOOK_EVERY)
             continue;
-        if (watch->alarmed && watch->alarmed(watch->self))
-            return ERR_WIRE;
         begun_ns = begun_ns ? begun_ns : host_clock_ns();
-        if (host_clock_ns() - begun_ns > watch->limit_ns)
-            return fail(ERR_WIRE, "%s: not within %g s: a rank is gone, or hangs", what,
-                        (double)watch->limit_ns * 1e-9);
+        TRY(hopeless(watch, begun_ns, what));
     }
     return rc;
+}
+
+/* ---- guards */
+
+struct guard {
+    struct watch watch;
+    void (*cut)(void *self);
+    void *self;
+    pthread_t thread;
+    pthread_mutex_t
+        lock; /* of all below; held while the thread looks, so who leaves waits for it */
+    pthread_cond_t closed;
+    const char *what; /* NULL: nobody is in a call */
+    int64_t begun_ns;
+    int status; /* of the latest call */
+    bool closing;
+};
+
+static void nap(struct guard *guard)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += GUARD_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&guard->closed, &guard->lock, &until);
+}
+
+static void *stand_guard(void *self)
+{
+    struct guard *guard = self;
+
+    pthread_mutex_lock(&guard->lock);
+    while (!guard->closing) {
+        nap(guard);
+        if (!guard->what || !hopeless(&guard->watch, guard->begun_ns, guard->what))
+            continue;
+        guard->what = NULL;
+        guard->status = ERR_WIRE;
+        guard->cut(guard->self);
+    }
+    pthread_mutex_unlock(&guard->lock);
+    return NULL;
+}
+
+static void init_closed(pthread_cond_t *closed)
+{
+    pthread_condattr_t how;
+
+    pthread_condattr_init(&how);
+    pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+    pthread_cond_init(closed, &how);
+    pthread_condattr_destroy(&how);
+}
+
+int guard_open(const struct watch *watch, void (*cut)(void *self), void *self, struct guard **out)
+{
+    struct guard *guard = calloc(1, sizeof(*guard));
+
+    if (!guard)
+        return fail(ERR_NOMEM, "a guard");
+    guard->watch = *watch;
+    guard->cut = cut;
+    guard->self = self;
+    pthread_mutex_init(&guard->lock, NULL);
+    init_closed(&guard->closed);
+    if (pthread_create(&guard->thread, NULL, stand_guard, guard)) {
+        free(guard);
+        return fail(ERR_NOMEM, "a guard's thread");
+    }
+    *out = guard;
+    return OK;
+}
+
+void guard_close(struct guard *guard)
+{
+    if (!guard)
+        return;
+    pthread_mutex_lock(&guard->lock);
+    guard->closing = true;
+    pthread_cond_signal(&guard->closed);
+    pthread_mutex_unlock(&guard->lock);
+    pthread_join(guard->thread, NULL);
+    pthread_cond_destroy(&guard->closed);
+    pthread_mutex_destroy(&guard->lock);
+    free(guard);
+}
+
+void guard_begin(struct guard *guard, const char *what)
+{
+    pthread_mutex_lock(&guard->lock);
+    guard->what = what;
+    guard->begun_ns = host_clock_ns();
+    guard->status = OK;
+    pthread_mutex_unlock(&guard->lock);
+}
+
+int guard_end(struct guard *guard)
+{
+    int status;
+
+    pthread_mutex_lock(&guard->lock);
+    guard->what = NULL;
+    status = guard->status;
+    pthread_mutex_unlock(&guard->lock);
+    return status;
 }
 
 static int alarmed(void *world)

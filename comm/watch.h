@@ -18,6 +18,18 @@ struct watch {
  * `what`). */
 int watch_until(const struct watch *watch, int (*look)(void *self), void *self, const char *what);
 
+/* A thread that ends a call in which its owner waits for others without looking. */
+struct guard;
+
+/* `cut` is called by that thread, between guard_begin() and guard_end(), as soon as watch_until()
+ * would give up; it makes the call come back. */
+int guard_open(const struct watch *watch, void (*cut)(void *self), void *self, struct guard **out);
+void guard_close(struct guard *guard); /* NULL is fine */
+
+/* Around one call; `what` as above. */
+void guard_begin(struct guard *guard, const char *what);
+int guard_end(struct guard *guard); /* ERR_WIRE: it was cut */
+
 struct world;
 
 /* For the wires of a world: its alarm, and the longest that any exchange of a step may take. */

@@ -1,8 +1,10 @@
 /* The wire on NCCL: one group of sends and receives per exchange, gathers and sums by the library's
  * own collectives, all of it enqueued by the driving thread.
  *
- * Communicators do not block: every call comes back, and who waits also looks at the alarm, at
- * NCCL's own errors and at the clock.  An aborted communicator lets its kernels end, so that the
+ * The communicator from which the others are split does not block: a call comes back, and who waits
+ * looks at the alarm, at NCCL's own errors and at the clock.  Those that exchange do: without, NCCL
+ * starts a thread for every exchange, which costs more than all the rest of it.  A guard aborts
+ * them where a call does not come back.  An aborted communicator lets its kernels end, so that the
  * streams can be synced; the wire is of no more use then. */
 #include "cuda.h"
 #include "cuda_peers.h"
@@ -35,9 +37,11 @@ enum { COMMUNICATORS = 64 };
 struct wire_nccl {
     struct wire base;
     struct world *world;
-    struct communicator comms[COMMUNICATORS]; /* the first: all ranks, 0 CTAs */
+    ncclComm_t root; /* all ranks; carries nothing */
+    struct communicator comms[COMMUNICATORS];
     int comm_count;
     struct watch watch;
+    struct guard *guard;
     bool broken;
 };
 
@@ -91,23 +95,34 @@ static int drain(struct wire_nccl *wire, cudaStream_t stream, const char *what)
     return watch_until(&wire->watch, look_at_stream, &look, what);
 }
 
-/* Tells the other ranks, and lets kernels that wait for them end.
+/* Lets calls and kernels that wait for other ranks end.
  *
  * As one group, which raises every abort flag before it waits for any kernel: a communicator's
  * abort waits for kernels of its own that may be queued behind another's.  First the one from which
  * the others are split: a split under way ends with it, and leaves its handle here or none. */
-static int break_off(struct wire_nccl *wire, int rc)
+static void abort_all(void *self)
 {
-    world_alarm(wire->world);
+    struct wire_nccl *wire = self;
+
     ncclGroupStart();
+    if (wire->root)
+        ncclCommAbort(wire->root);
     for (int i = 0; i < COMMUNICATORS; i++)
         if (wire->comms[i].handle)
             ncclCommAbort(wire->comms[i].handle);
     ncclGroupEnd();
+    wire->root = NULL;
     for (int i = 0; i < COMMUNICATORS; i++)
         wire->comms[i].handle = NULL;
     wire->comm_count = 0;
     wire->broken = true;
+}
+
+/* Tells the other ranks too. */
+static int break_off(struct wire_nccl *wire, int rc)
+{
+    world_alarm(wire->world);
+    abort_all(wire);
     return rc;
 }
 
@@ -124,11 +139,11 @@ static int nccl_wait(struct wire *base, struct stream *stream)
 
 /* ---- communicators */
 
-static ncclConfig_t config_for(uint32_t ctas)
+static ncclConfig_t config_for(bool blocking, uint32_t ctas)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 
-    config.blocking = 0;
+    config.blocking = blocking;
     if (ctas)
         config.minCTAs = config.maxCTAs = (int)ctas;
     return config;
@@ -145,38 +160,33 @@ static int agree_on_id(struct world *world, ncclUniqueId *id)
     return world_broadcast(world, id, sizeof(*id));
 }
 
-static int first_comm(struct wire_nccl *wire)
+static int open_root(struct wire_nccl *wire)
 {
     const struct topology *t = &wire->base.topology;
-    struct communicator *all = &wire->comms[0];
-    ncclConfig_t config = config_for(0);
+    ncclConfig_t config = config_for(false, 0);
     ncclUniqueId id;
 
     TRY(agree_on_id(wire->world, &id));
-    all->ranks = t->ranks;
-    TRY(nccl_check(ncclCommInitRankConfig(&all->handle, t->ranks, id, t->rank, &config),
-                   all->handle, "ncclCommInitRankConfig"));
-    TRY(settle(wire, all->handle, "ncclCommInitRankConfig"));
-    wire->comm_count = 1;
-    return OK;
+    TRY(nccl_check(ncclCommInitRankConfig(&wire->root, t->ranks, id, t->rank, &config), wire->root,
+                   "ncclCommInitRankConfig"));
+    return settle(wire, wire->root, "ncclCommInitRankConfig");
 }
 
 /* A split is one call of all ranks, those of other groups too: each gives its own group's number.
  * All of them come here, and in the same order: their batches hold the same sizes of groups in the
- * same order, and run in the same order.  Nothing may be under way on what is split. */
+ * same order, and run in the same order.  Nothing may be under way, for memory is allocated. */
 static int split(struct wire_nccl *wire, cudaStream_t stream, int ranks, uint32_t ctas)
 {
     struct communicator *now = &wire->comms[wire->comm_count];
-    ncclComm_t all = wire->comms[0].handle;
-    ncclConfig_t config = config_for(ctas);
+    ncclConfig_t config = config_for(true, ctas);
     int rank = wire->base.topology.rank;
 
     if (wire->comm_count == COMMUNICATORS)
         return fail(ERR_WIRE, "more than %d communicators", COMMUNICATORS);
     TRY(drain(wire, stream, "exchanges before a new communicator"));
-    TRY(nccl_check(ncclCommSplit(all, rank / ranks, rank, &now->handle, &config), all,
+    TRY(nccl_check(ncclCommSplit(wire->root, rank / ranks, rank, &now->handle, &config), wire->root,
                    "ncclCommSplit"));
-    TRY(settle(wire, all, "ncclCommSplit")); /* only then is there a new one */
+    TRY(settle(wire, wire->root, "ncclCommSplit")); /* only then is there a new one */
     TRY(settle(wire, now->handle, "ncclCommSplit"));
     now->ranks = ranks;
     now->ctas = ctas;
@@ -261,6 +271,18 @@ static int enqueue_share(const struct wire_nccl *wire, const struct share *share
     return OK;
 }
 
+/* The first group of a communicator connects it, and comes back when the other ranks have begun
+ * theirs; later ones are only enqueued. */
+static int end_group(struct wire_nccl *wire, ncclComm_t comm)
+{
+    ncclResult_t result;
+
+    guard_begin(wire->guard, "an exchange that is enqueued");
+    result = ncclGroupEnd();
+    TRY(guard_end(wire->guard)); /* cut: there is no communicator that could say more */
+    return nccl_check(result, comm, "ncclGroupEnd");
+}
+
 /* All of it is one group of NCCL, so that several tensors travel in one kernel. */
 static int run_share(struct wire_nccl *wire, const struct share *share, cudaStream_t stream)
 {
@@ -270,9 +292,8 @@ static int run_share(struct wire_nccl *wire, const struct share *share, cudaStre
     TRY(comm_for(wire, stream, share->ranks, share->batch->ctas, &comm));
     TRY(nccl_check(ncclGroupStart(), comm, "ncclGroupStart"));
     rc = enqueue_share(wire, share, comm, stream);
-    ended = nccl_check(ncclGroupEnd(), comm, "ncclGroupEnd"); /* a group must not stay open */
-    TRY(rc ? rc : ended);
-    return settle(wire, comm, "an exchange that is enqueued");
+    ended = end_group(wire, comm); /* a group must not stay open */
+    return rc ? rc : ended;
 }
 
 static bool is_first_of_its_size(const struct batch *batch, int at)
@@ -318,8 +339,27 @@ static int nccl_exchange(struct wire *base, struct stream *stream, const struct 
 
 static int finalize(struct wire_nccl *wire, ncclComm_t comm)
 {
-    TRY(nccl_check(ncclCommFinalize(comm), comm, "ncclCommFinalize"));
-    return settle(wire, comm, "ncclCommFinalize");
+    ncclResult_t result;
+
+    guard_begin(wire->guard, "ncclCommFinalize");
+    result = ncclCommFinalize(comm);
+    TRY(guard_end(wire->guard));
+    TRY(nccl_check(result, comm, "ncclCommFinalize"));
+    TRY(settle(wire, comm, "ncclCommFinalize"));
+    return nccl_check(ncclCommDestroy(comm), NULL, "ncclCommDestroy");
+}
+
+/* The root last. */
+static int finalize_all(struct wire_nccl *wire)
+{
+    while (wire->comm_count) {
+        TRY(finalize(wire, wire->comms[wire->comm_count - 1].handle));
+        wire->comms[--wire->comm_count].handle = NULL;
+    }
+    if (wire->root)
+        TRY(finalize(wire, wire->root));
+    wire->root = NULL;
+    return OK;
 }
 
 static void nccl_close(struct wire *base)
@@ -328,17 +368,9 @@ static void nccl_close(struct wire *base)
 
     if (world_alarmed(wire->world) && !wire->broken)
         break_off(wire, OK);
-    while (wire->comm_count) {
-        ncclComm_t *last = &wire->comms[wire->comm_count - 1].handle;
-
-        if (finalize(wire, *last)) {
-            break_off(wire, OK);
-            break;
-        }
-        ncclCommDestroy(*last);
-        *last = NULL;
-        wire->comm_count--;
-    }
+    if (finalize_all(wire))
+        break_off(wire, OK);
+    guard_close(wire->guard);
     free(wire);
 }
 
@@ -382,12 +414,15 @@ int wire_nccl_open(struct world *world, struct device *device, struct wire **out
     wire->base.topology = *world_topology(world);
     wire->world = world;
     wire->watch = watch_of(world);
-    rc = first_comm(wire);
-    if (rc) {
-        break_off(wire, rc); /* the others would wait until the limit */
-        nccl_close(&wire->base);
-        return rc;
+    rc = world_settle(world, guard_open(&wire->watch, abort_all, wire, &wire->guard));
+    if (!rc) {
+        rc = open_root(wire);
+        if (rc)
+            break_off(wire, rc); /* the others would wait until the limit */
     }
-    *out = &wire->base;
-    return OK;
+    if (rc)
+        nccl_close(&wire->base);
+    else
+        *out = &wire->base;
+    return rc;
 }

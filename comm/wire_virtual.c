@@ -4,6 +4,7 @@
 #ifdef MOETUNE_CUDA
 #include "cuda.h"
 #include "cuda_paced.h"
+#include "cuda_virtual.h"
 #endif
 #include "fault.h"
 #include "host.h"
@@ -100,27 +101,84 @@ static int pace_host(const struct wire_virtual *wire, struct stream *stream,
 /* ---- cuda */
 
 #ifdef MOETUNE_CUDA
+/* Copy engines know no link: kernels of one thread wait between pieces. */
+static int copy_by_engine(const struct wire_virtual *wire, const struct virtual_copies *c,
+                          cudaStream_t stream)
+{
+    struct paced paced = { .clock = wire->clock, .ns_per_byte = c->ns_per_byte };
+
+    TRY(cuda_paced_begin(&paced, stream));
+    for (uint32_t i = 0; i < c->count; i++) {
+        const struct virtual_copy *x = &c->copies[i];
+
+        if (i >= c->own)
+            TRY(cuda_paced_copy(&paced, x->to, x->from, x->bytes, stream));
+        else
+            TRY(CUDA(cudaMemcpyAsync(x->to, x->from, x->bytes, cudaMemcpyDeviceToDevice, stream)));
+    }
+    return cuda_paced_end(&paced, stream);
+}
+
+/* Copies that are put together, and who carries them. */
+struct gathering {
+    const struct wire_virtual *wire;
+    struct virtual_copies all;
+    uint32_t ctas;
+    cudaStream_t stream;
+};
+
+static int carry(struct gathering *g)
+{
+    int rc = OK;
+
+    if (g->all.count)
+        rc = g->ctas ? cuda_virtual_copy(&g->all, g->ctas, g->stream)
+                     : copy_by_engine(g->wire, &g->all, g->stream);
+    g->all.count = g->all.own = 0;
+    return rc;
+}
+
+static bool follows(const struct transfer *t, const struct virtual_copy *last)
+{
+    return last->to + last->bytes == t->recv && last->from + last->bytes == t->send;
+}
+
+/* Blocks for neighbours in rank mostly lie side by side at both ends: they are one copy. */
+static int gather(struct gathering *g, const struct transfer *t, bool own)
+{
+    struct virtual_copies *all = &g->all;
+    bool first_of_kind = all->count == (own ? 0 : all->own);
+
+    if (!first_of_kind && follows(t, &all->copies[all->count - 1])) {
+        all->copies[all->count - 1].bytes += t->bytes;
+        return OK;
+    }
+    if (all->count == VIRTUAL_COPIES)
+        TRY(carry(g));
+    all->copies[all->count++] = (struct virtual_copy){ t->recv, t->send, t->bytes };
+    all->own += own;
+    return OK;
+}
+
+/* What a rank keeps goes first: it need not wait for the link. */
 static int pace_cuda(const struct wire_virtual *wire, struct stream *stream,
                      const struct batch *batch)
 {
-    uint32_t ctas = batch->ctas ? batch->ctas : wire->link.ctas;
-    struct paced paced = { .clock = wire->clock,
-                           .ns_per_byte = pace_ns_per_byte(wire, batch),
-                           .ctas = ctas };
+    struct gathering g = { .wire = wire,
+                           .all.ns_per_byte = pace_ns_per_byte(wire, batch),
+                           .ctas = batch->ctas ? batch->ctas : wire->link.ctas,
+                           .stream = cuda_stream(stream) };
 
     if (cuda_stream_skips(stream))
         return OK;
-    TRY(cuda_paced_begin(&paced, cuda_stream(stream)));
-    for (int i = 0; i < batch->count; i++) {
-        const struct transfer *t = &batch->transfers[i];
+    for (int own = 1; own >= 0; own--)
+        for (int i = 0; i < batch->count; i++) {
+            const struct transfer *t = &batch->transfers[i];
 
-        if (t->peer != wire->base.topology.rank)
-            TRY(cuda_paced_copy(&paced, t->recv, t->send, t->bytes, cuda_stream(stream)));
-        else if (t->send != t->recv)
-            TRY(CUDA(cudaMemcpyAsync(t->recv, t->send, t->bytes, cudaMemcpyDeviceToDevice,
-                                     cuda_stream(stream))));
-    }
-    return cuda_paced_end(&paced, cuda_stream(stream));
+            if ((t->peer == wire->base.topology.rank) == own && t->send != t->recv)
+                TRY(gather(&g, t, own));
+        }
+    return carry(&g);
 }
 #endif
 

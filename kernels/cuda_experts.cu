@@ -3,16 +3,28 @@
 
 /* ---- Activations */
 
-/* __fdividef is 0 where the divisor exceeds 2^126, as is the sigmoid to f32. */
+/* By the two instructions that approximate, each to about the last bit of f32: expf() and a
+ * division take so many that they, and not the memory, set the time.  (tanh's own instruction is
+ * right to 11 bits only, of 1 and not of the result: nothing where the sigmoid is small.) */
 DEVICE float sigmoid(float x)
 {
-    return __fdividef(1.0f, 1.0f + expf(-x));
+    return reciprocal_approx(1.0f + exp2_approx(-1.4426950409f * x));
+}
+
+/* And 1 - sigmoid, which a difference would leave with no right digit where the sigmoid is
+ * nearly 1. Below 2^126 the exponential has a reciprocal. */
+DEVICE float sigmoid(float x, float &rest)
+{
+    float e = exp2_approx(min(-1.4426950409f * x, 126.0f)), s = reciprocal_approx(1.0f + e);
+
+    rest = e * s;
+    return s;
 }
 
 /* GELU in its tanh form, written as x * sigmoid(2u): tanh(u) = 2 sigmoid(2u) - 1. */
 DEVICE float gelu_argument(float x)
 {
-    return 1.5957691216f * x * (1.0f + 0.044715f * x * x);
+    return x * (1.5957691216f + 1.5957691216f * 0.044715f * (x * x));
 }
 
 template <int KIND> DEVICE float act(float x, float up)
@@ -29,20 +41,17 @@ template <int KIND> DEVICE float slope(float x, float up, float grad, float &gra
 {
     if (KIND == MOE_RELU)
         return x > 0 ? grad : 0;
-    if (KIND == MOE_GELU) {
-        float s = sigmoid(gelu_argument(x));
+    float rest, s = sigmoid(KIND == MOE_GELU ? gelu_argument(x) : x, rest);
 
-        return grad * (s + x * s * (1.0f - s) * 1.5957691216f * (1.0f + 3 * 0.044715f * x * x));
-    }
-    float s = sigmoid(x);
-
+    if (KIND == MOE_GELU)
+        return grad * (s + x * s * rest * 1.5957691216f * (1.0f + 3 * 0.044715f * x * x));
     grad_up = grad * x * s;
-    return grad * up * s * (1.0f + x * (1.0f - s));
+    return grad * up * s * (1.0f + x * rest);
 }
 
 /* pre and post may be the same. */
 template <int KIND, class T, int N>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     activate_kernel(struct pieces p, uint64_t rows, const T *bias, T *pre, const T *up, T *post)
 {
     each_piece(p, gridDim.x, [&](uint64_t row, uint64_t first, uint32_t step) {
@@ -77,7 +86,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* grad_pre and grad_post may be the same. */
 template <int KIND, class T, int N>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     activate_backward_kernel(struct pieces p, const T *pre, const T *up, const T *grad_post,
                              T *grad_pre, T *grad_up)
 {
@@ -223,9 +232,29 @@ struct parts {
     float *sums;                              /* (batch, count, width) */
 };
 
+/* sum += N columns of rows first, first + WARPS, ... below `last`, DEEP at most. */
+template <class T, int N>
+DEVICE void add_rows(const T *from, uint64_t first, uint64_t last, uint64_t width, float (&sum)[N])
+{
+    pack<T, N> in[DEEP];
+
+#pragma unroll
+    for (int i = 0; i < DEEP; i++)
+        in[i] = pack<T, N>::load(from + min(first + i * WARPS, last - 1) * width);
+#pragma unroll
+    for (int i = 0; i < DEEP; i++) {
+        float x[N];
+
+        in[i].values(x);
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            sum[n] += first + i * WARPS < last ? x[n] : 0;
+    }
+}
+
 /* A block takes a part of the rows of WARP * N columns, its warps every WARPS-th row. */
 template <class T, int N>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     sum_parts_kernel(struct parts s, uint64_t across, const T *from)
 {
     SHARED(float, shares, THREADS *N);
@@ -235,17 +264,9 @@ static __global__ void __launch_bounds__(THREADS)
     uint64_t last = first + s.each < s.rows ? first + s.each : s.rows;
     float sum[N] = {};
 
-    if (column < s.width) {
-#pragma unroll 4
-        for (uint64_t row = first + warp; row < last; row += WARPS) {
-            float x[N];
-
-            load(from + (batch * s.rows + row) * s.width + column, x);
-#pragma unroll
-            for (int n = 0; n < N; n++)
-                sum[n] += x[n];
-        }
-    }
+    if (column < s.width)
+        for (uint64_t row = first + warp; row < last; row += DEEP * WARPS)
+            add_rows(from + batch * s.rows * s.width + column, row, last, s.width, sum);
 #pragma unroll
     for (int n = 0; n < N; n++)
         shares[n * THREADS + threadIdx.x] = sum[n];

@@ -1,5 +1,5 @@
-/* Launching, what threads of a block share, and the GPU's clock: what tests bring of their own, to
- * run kernels on a CPU. */
+/* Launching, what threads of a block share, and what C++ has no words for: what tests bring of
+ * their own, to run kernels on a CPU. */
 #ifndef CUDA_LAUNCH_CUH
 #define CUDA_LAUNCH_CUH
 
@@ -30,6 +30,22 @@ static __device__ __forceinline__ uint64_t gpu_clock_ns()
 
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
     return ns;
+}
+
+/* 2^x to a relative 2^-22, and 1/x to 2^-23; what is below the normal numbers is 0. */
+static __device__ __forceinline__ float exp2_approx(float x)
+{
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static __device__ __forceinline__ float reciprocal_approx(float x)
+{
+    float y;
+
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 #endif
 

@@ -51,7 +51,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <class From, class To, int N>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     sum_kernel(struct cells c, struct pieces p, uint64_t terms, const From *from, To *to)
 {
     each_piece(p, gridDim.x, [&](uint64_t cell, uint64_t first, uint32_t step) {
@@ -59,18 +59,9 @@ static __global__ void __launch_bounds__(THREADS)
         uint64_t in, out;
 
         locate(c, cell, in, out);
-#pragma unroll 2
+#pragma unroll 1
         for (uint64_t t = 0; t < terms; t++)
-#pragma unroll
-            for (int i = 0; i < DEEP; i++)
-                if (first + i * step < p.units) {
-                    float x[N];
-
-                    load(from + (in + t * c.term_stride + first + i * step) * N, x);
-#pragma unroll
-                    for (int n = 0; n < N; n++)
-                        sum[i][n] += x[n];
-                }
+            add_units(from + (in + t * c.term_stride) * N, first, step, p.units, 1.0f, sum);
 #pragma unroll
         for (int i = 0; i < DEEP; i++)
             if (first + i * step < p.units)

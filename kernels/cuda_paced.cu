@@ -10,8 +10,9 @@ extern "C" {
 
 /* A block copies a piece in a moment and then waits for the next one's date; an engine's pieces are
  * larger, because each costs two launches. */
-enum { THREADS = 512 };
-static const uint64_t BLOCK_PIECE_BYTES = 16 << 10, ENGINE_PIECE_BYTES = 4 << 20;
+enum { THREADS = 512, DEEP = 4 }; /* DEEP: loads that a thread has in flight */
+static const uint64_t BLOCK_PIECE_BYTES = THREADS * DEEP * sizeof(uint4);
+static const uint64_t ENGINE_PIECE_BYTES = 4 << 20;
 
 static __device__ __forceinline__ void wait_until(uint64_t date_ns)
 {
@@ -39,17 +40,28 @@ struct piece_copy {
     bool wide;
 };
 
+/* `units` of a piece, 1 at least: all loads come before the first store, and past the end the last
+ * unit is loaded again, since conditions would take the loads apart. */
+static __device__ void copy_units(const uint4 *from, uint4 *to, uint32_t units)
+{
+    uint4 unit[DEEP];
+
+#pragma unroll
+    for (uint32_t i = 0; i < DEEP; i++)
+        unit[i] = from[min(threadIdx.x + i * THREADS, units - 1)];
+#pragma unroll
+    for (uint32_t i = 0; i < DEEP; i++)
+        if (threadIdx.x + i * THREADS < units)
+            to[threadIdx.x + i * THREADS] = unit[i];
+}
+
 static __device__ void copy_piece(const piece_copy &c, uint64_t at, uint64_t bytes)
 {
-    if (c.wide) {
-        const uint4 *from = (const uint4 *)(c.from + at);
-        uint4 *to = (uint4 *)(c.to + at);
+    uint64_t units = c.wide ? bytes / sizeof(uint4) : 0;
 
-        for (uint64_t i = threadIdx.x; i < bytes / sizeof(uint4); i += THREADS)
-            to[i] = from[i];
-    }
-    for (uint64_t i = (c.wide ? bytes - bytes % sizeof(uint4) : 0) + threadIdx.x; i < bytes;
-         i += THREADS)
+    if (units)
+        copy_units((const uint4 *)(c.from + at), (uint4 *)(c.to + at), (uint32_t)units);
+    for (uint64_t i = units * sizeof(uint4) + threadIdx.x; i < bytes; i += THREADS)
         c.to[at + i] = c.from[at + i];
 }
 

@@ -16,8 +16,10 @@ extern "C" {
 
 #define DEVICE static __device__ __forceinline__
 
-/* DEEP: wide loads that each lane has in flight, which is what fills the memory's pipes. */
-enum { THREADS = 256, WARP = 32, WARPS = THREADS / WARP, DEEP = 4, WIDE_BYTES = 16 };
+/* DEEP: wide loads that each lane has in flight, which is what fills the memory's pipes.  BLOCKS:
+ * of THREADS, on a multiprocessor; a kernel that asks for no number loads one by one, in order that
+ * more blocks fit. */
+enum { THREADS = 256, BLOCKS = 2, WARP = 32, WARPS = THREADS / WARP, DEEP = 4, WIDE_BYTES = 16 };
 static const unsigned all_lanes = 0xffffffffu;
 
 /* ---- Rows in pieces
@@ -99,6 +101,29 @@ template <> __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float
     return __float2bfloat16_rn(x);
 }
 
+/* Two neighbours: one instruction rounds both. */
+template <class T> struct pair {
+    T first, second;
+};
+
+template <class T> DEVICE pair<T> narrow_two(float first, float second)
+{
+    return { narrow<T>(first), narrow<T>(second) };
+}
+template <> __device__ __forceinline__ pair<__half> narrow_two<__half>(float first, float second)
+{
+    __half2 two = __floats2half2_rn(first, second);
+
+    return { __low2half(two), __high2half(two) };
+}
+template <>
+__device__ __forceinline__ pair<__nv_bfloat16> narrow_two<__nv_bfloat16>(float first, float second)
+{
+    __nv_bfloat162 two = __floats2bfloat162_rn(first, second);
+
+    return { __low2bfloat16(two), __high2bfloat16(two) };
+}
+
 /* N neighbouring elements as they lie in memory: one, or a multiple of 16 bytes at a multiple of
  * 16. */
 template <class T, int N> struct pack {
@@ -117,19 +142,21 @@ template <class T, int N> struct pack {
     DEVICE pack of(const float (&values)[N])
     {
         pack p;
-        T element[N];
+        pair<T> two[N / 2];
 
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            element[i] = narrow<T>(values[i]);
-        memcpy(p.word, element, sizeof(element));
+        for (int i = 0; i < N / 2; i++)
+            two[i] = narrow_two<T>(values[2 * i], values[2 * i + 1]);
+        memcpy(p.word, two, sizeof(two));
         return p;
     }
+    /* By a call that stores 16 bytes: the compiler splits a plain assignment into four where it
+     * finds the parts in four places. */
     __device__ __forceinline__ void store(T *to) const
     {
 #pragma unroll
         for (int w = 0; w < words; w++)
-            reinterpret_cast<uint4 *>(to)[w] = word[w];
+            __stcg(reinterpret_cast<uint4 *>(to) + w, word[w]);
     }
     __device__ __forceinline__ void values(float (&to)[N]) const
     {
@@ -179,16 +206,39 @@ template <class T, int N> DEVICE void store(T *to, const float (&values)[N])
     pack<T, N>::of(values).store(to);
 }
 
-/* Units first, first + step, ... of a row, of which there are `units`.  A kernel loads all of its
- * units before it stores any: no compiler may do that for it where pointers could be equal. */
+/* Units first, first + step, ... of a row of `units`, 1 at least; past its end the last one again,
+ * which the caller leaves out: loads without conditions are what a compiler keeps together.  A
+ * kernel loads all of its units before it stores any: no compiler may do that for it where pointers
+ * could be equal. */
 template <class T, int N, int COUNT>
 DEVICE void load_units(const T *row, uint64_t first, uint64_t step, uint64_t units,
                        pack<T, N> (&to)[COUNT])
 {
 #pragma unroll
-    for (int i = 0; i < COUNT; i++)
-        if (first + i * step < units)
-            to[i] = pack<T, N>::load(row + (first + i * step) * N);
+    for (int i = 0; i < COUNT; i++) {
+        uint64_t unit = first + i * step;
+
+        to[i] = pack<T, N>::load(row + min(unit, units - 1) * N);
+    }
+}
+
+/* sum += scale * those units; past the end it adds what nobody stores. */
+template <class T, int N, int COUNT>
+DEVICE void add_units(const T *row, uint64_t first, uint64_t step, uint64_t units, float scale,
+                      float (&sum)[COUNT][N])
+{
+    pack<T, N> in[COUNT];
+
+    load_units(row, first, step, units, in);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        float x[N];
+
+        in[i].values(x);
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            sum[i][n] += scale * x[n];
+    }
 }
 
 DEVICE float warp_sum(float x)

@@ -5,7 +5,7 @@
 #include "cuda_rows.cuh"
 
 /* Rows that a warp looks at to find those that no choice fills. */
-enum { ROWS_PER_WARP = 8, TOKEN_THREADS = 128, TOKEN_WARPS = TOKEN_THREADS / WARP };
+enum { ROWS_PER_WARP = 8 };
 
 /* The row of a choice in (E,C,D), counted in rows; negative if it was dropped. */
 DEVICE int64_t row_of(const struct routing &r, uint64_t choice)
@@ -116,35 +116,23 @@ extern "C" int cuda_encode(const struct encode *e, const struct cuda_queue *queu
 /* ---- decode and encode_backward: the weighted sum of a token's rows */
 
 template <class T, int N>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     combine_kernel(struct routing r, struct pieces p, const float *gate, const T *from,
                    const float *add, T *to)
 {
     each_piece(p, gridDim.x, [&](uint64_t token, uint64_t first, uint32_t step) {
         float sum[DEEP][N] = {};
 
-#pragma unroll
-        for (int i = 0; i < DEEP; i++)
-            if (add && first + i * step < p.units)
-                load<float, N>(add + token * r.width + (first + i * step) * N, sum[i]);
-#pragma unroll 2
+        if (add)
+            add_units(add + token * r.width, first, step, p.units, 1.0f, sum);
+#pragma unroll 1
         for (uint32_t j = 0; j < r.top_k; j++) {
             uint64_t choice = token * r.top_k + j;
             int64_t row = row_of(r, choice);
             float scale = gate ? gate[choice] : 1.0f;
 
-            if (row < 0)
-                continue;
-#pragma unroll
-            for (int i = 0; i < DEEP; i++)
-                if (first + i * step < p.units) {
-                    float x[N];
-
-                    load(from + (uint64_t)row * r.width + (first + i * step) * N, x);
-#pragma unroll
-                    for (int n = 0; n < N; n++)
-                        sum[i][n] += scale * x[n];
-                }
+            if (row >= 0)
+                add_units(from + (uint64_t)row * r.width, first, step, p.units, scale, sum);
         }
 #pragma unroll
         for (int i = 0; i < DEEP; i++)
@@ -185,116 +173,119 @@ extern "C" int cuda_encode_backward(const struct encode_backward *e, const struc
         "encode_backward");
 }
 
-/* ---- decode_backward: a block takes a token; its gradient is read once and held, HELD units in
- * each thread.  Short rows hold less, so that more blocks fit and as many loads are under way. */
+/* ---- decode_backward: a block takes a token; its gradient is read once and held, DEEP units in
+ * each of BLOCK threads.  Short rows take fewer threads, so that all of them have as many loads. */
 
 /* to = scale * grad, and the lane's share of grad . result, over the units that are held. */
-template <class T, int N, int HELD>
-DEVICE float scale_and_dot(const pack<T, N> (&held)[HELD], const T *result, float scale, T *to,
+template <class T, int N, int BLOCK>
+DEVICE float scale_and_dot(const pack<T, N> (&held)[DEEP], const T *result, float scale, T *to,
                            uint64_t first, uint64_t units)
 {
-    constexpr int deep = HELD < DEEP ? HELD : DEEP;
     float dot = 0;
+    pack<T, N> in[DEEP];
 
+    load_units(result, first, BLOCK, units, in);
 #pragma unroll
-    for (int base = 0; base < HELD; base += deep) {
-        pack<T, N> in[deep];
+    for (int i = 0; i < DEEP; i++) {
+        uint64_t unit = first + (uint64_t)i * BLOCK;
+        float grad[N], x[N], scaled[N];
 
-        load_units(result, first + base * TOKEN_THREADS, TOKEN_THREADS, units, in);
+        if (unit >= units)
+            continue;
+        held[i].values(grad);
+        in[i].values(x);
 #pragma unroll
-        for (int i = 0; i < deep; i++) {
-            uint64_t unit = first + (uint64_t)(base + i) * TOKEN_THREADS;
-            float grad[N], x[N], scaled[N];
-
-            if (unit >= units)
-                continue;
-            held[base + i].values(grad);
-            in[i].values(x);
-#pragma unroll
-            for (int n = 0; n < N; n++) {
-                dot += grad[n] * x[n];
-                scaled[n] = scale * grad[n];
-            }
-            store(to + unit * N, scaled);
+        for (int n = 0; n < N; n++) {
+            dot += grad[n] * x[n];
+            scaled[n] = scale * grad[n];
         }
+        store(to + unit * N, scaled);
     }
     return dot;
 }
 
 /* Choices first .. first + WARP - 1 of a token.  parts: one number for each choice and warp; the
  * same lane always writes the same one. */
-template <class T, int N, int HELD>
+template <class T, int N, int BLOCK>
 DEVICE void token_backward(const struct decode_backward &d, uint64_t token, uint32_t first,
                            uint64_t units, float *parts)
 {
     const struct routing &r = d.routing;
     uint32_t count = min(r.top_k - first, (uint32_t)WARP);
+    constexpr uint32_t warps = BLOCK / WARP;
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 
-    /* Once at least: the dot product of rows of no width is 0. */
-    for (uint64_t base = 0; !base || base < units; base += HELD * TOKEN_THREADS) {
-        pack<T, N> held[HELD];
+    if (lane < count)
+        parts[lane * warps + warp] = 0;
+    __syncwarp();
+    for (uint64_t base = 0; base < units; base += DEEP * BLOCK) {
+        pack<T, N> held[DEEP];
 
-        load_units((const T *)d.grad + token * r.width, base + threadIdx.x, TOKEN_THREADS, units,
-                   held);
+        load_units((const T *)d.grad + token * r.width, base + threadIdx.x, BLOCK, units, held);
         for (uint32_t j = 0; j < count; j++) {
             uint64_t choice = token * r.top_k + first + j;
             int64_t row = row_of(r, choice);
             float dot = 0;
 
             if (row >= 0)
-                dot = warp_sum(scale_and_dot(held, (const T *)d.result + (uint64_t)row * r.width,
-                                             d.gate[choice], (T *)d.to + (uint64_t)row * r.width,
-                                             base + threadIdx.x, units));
+                dot = warp_sum(scale_and_dot<T, N, BLOCK>(
+                    held, (const T *)d.result + (uint64_t)row * r.width, d.gate[choice],
+                    (T *)d.to + (uint64_t)row * r.width, base + threadIdx.x, units));
             if (lane == 0)
-                parts[j * TOKEN_WARPS + warp] = base ? parts[j * TOKEN_WARPS + warp] + dot : dot;
+                parts[j * warps + warp] += dot;
         }
     }
     __syncthreads();
     if (threadIdx.x < count) {
         float dot = 0;
 
-        for (int w = 0; w < TOKEN_WARPS; w++)
-            dot += parts[threadIdx.x * TOKEN_WARPS + w];
+        for (uint32_t w = 0; w < warps; w++)
+            dot += parts[threadIdx.x * warps + w];
         d.grad_gate[token * r.top_k + first + threadIdx.x] = dot;
     }
     __syncthreads();
 }
 
-template <class T, int N, int HELD>
-static __global__ void __launch_bounds__(TOKEN_THREADS)
+template <class T, int N, int BLOCK>
+static __global__ void __launch_bounds__(BLOCK, 768 / BLOCK)
     decode_backward_kernel(struct decode_backward d, uint64_t token_blocks)
 {
-    SHARED(float, parts, WARP *TOKEN_WARPS);
+    SHARED(float, parts, BLOCK); /* WARP choices of BLOCK / WARP warps */
     uint64_t units = d.routing.width / N;
 
     if (blockIdx.x >= token_blocks) {
         clear_unfilled(d.routing, units, (pack<T, N> *)d.to,
-                       (uint64_t)(blockIdx.x - token_blocks) * TOKEN_WARPS + threadIdx.x / WARP,
-                       (gridDim.x - token_blocks) * TOKEN_WARPS);
+                       ((blockIdx.x - token_blocks) * (uint64_t)BLOCK + threadIdx.x) / WARP,
+                       (gridDim.x - token_blocks) * (uint64_t)BLOCK / WARP);
         return;
     }
     for (uint64_t token = blockIdx.x; token < d.routing.tokens; token += token_blocks)
         for (uint32_t first = 0; first < d.routing.top_k; first += WARP)
-            token_backward<T, N, HELD>(d, token, first, units, parts);
+            token_backward<T, N, BLOCK>(d, token, first, units, parts);
+}
+
+template <class T, int N, int BLOCK>
+static cudaError_t decode_backward_blocks(const struct decode_backward *d, cudaStream_t stream)
+{
+    uint64_t warps = d->routing.width ? clear_warps(d->routing) : 0;
+    uint64_t token_blocks = d->routing.tokens < (1u << 30) ? d->routing.tokens : 1u << 30;
+    uint64_t blocks = token_blocks + blocks_for(warps * WARP) * (THREADS / BLOCK);
+
+    if (!blocks)
+        return cudaSuccess;
+    return launch(decode_backward_kernel<T, N, BLOCK>, blocks, BLOCK, stream, *d, token_blocks);
 }
 
 template <class T, int N>
 static cudaError_t decode_backward_tokens(const struct decode_backward *d, cudaStream_t stream)
 {
-    uint64_t warps = d->routing.width ? clear_warps(d->routing) : 0;
-    uint64_t token_blocks = d->routing.tokens < (1u << 30) ? d->routing.tokens : 1u << 30;
-    uint64_t blocks = token_blocks + blocks_for(warps * WARP) * (THREADS / TOKEN_THREADS);
+    uint64_t units = d->routing.width / N;
 
-    if (!blocks)
-        return cudaSuccess;
-    if (d->routing.width / N <= 2 * TOKEN_THREADS)
-        return launch(decode_backward_kernel<T, N, 2>, blocks, TOKEN_THREADS, stream, *d,
-                      token_blocks);
-    if (d->routing.width / N <= 4 * TOKEN_THREADS)
-        return launch(decode_backward_kernel<T, N, 4>, blocks, TOKEN_THREADS, stream, *d,
-                      token_blocks);
-    return launch(decode_backward_kernel<T, N, 8>, blocks, TOKEN_THREADS, stream, *d, token_blocks);
+    if (units <= 64 * DEEP)
+        return decode_backward_blocks<T, N, 64>(d, stream);
+    if (units <= 128 * DEEP)
+        return decode_backward_blocks<T, N, 128>(d, stream);
+    return decode_backward_blocks<T, N, 256>(d, stream);
 }
 
 extern "C" int cuda_decode_backward(const struct decode_backward *d, const struct cuda_queue *queue)

@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include "cuda.h"
+#include "cuda_virtual.h"
 #include "moelookup.h"
 #include "random.h"
 #include "status.h"
@@ -271,6 +272,68 @@ static void closing_waits_for_what_is_queued(void)
     tear_down();
 }
 
+/* Copies `count` ranges of odd lengths and places to the same place in another allocation. */
+static struct virtual_copies ranges(char *to, const char *from, size_t bytes, uint64_t seed)
+{
+    struct virtual_copies c = { .own = 2 };
+    size_t at = 0;
+
+    while (c.count < 9 && at < bytes) {
+        size_t n = 1 + random_below(seed, c.count, (uint32_t)(bytes / 4));
+
+        n = random_below(seed, c.count + 100, 2) ? n & ~(size_t)15 : n;
+        n = n > bytes - at ? bytes - at : n;
+        c.copies[c.count++] = (struct virtual_copy){ to + at, from + at, n };
+        at += n + 1 + random_below(seed, c.count + 200, 40);
+    }
+    return c;
+}
+
+static bool arrived(const struct virtual_copies *c, const char *to, const char *got,
+                    const char *from, size_t bytes)
+{
+    char *want = calloc(bytes, 1);
+    bool same;
+
+    for (uint32_t i = 0; i < c->count; i++)
+        memcpy(want + (c->copies[i].to - to), from + (c->copies[i].to - to), c->copies[i].bytes);
+    same = !memcmp(want, got, bytes);
+    free(want);
+    return same;
+}
+
+/* All ranges, nothing beside them, and not before the link would have carried them. */
+static void one_launch_copies_every_range_at_its_pace(void)
+{
+    enum { BYTES = 300001 };
+    static char from[BYTES], got[BYTES];
+    void *a = NULL, *b = NULL;
+
+    set_up();
+    CHECK(!device_alloc(f.device, BYTES, &a) && !device_alloc(f.device, BYTES, &b));
+    for (size_t i = 0; i < BYTES; i++)
+        from[i] = (char)(1 + random_below(7, i, 255));
+    for (uint32_t ctas = 1; ctas <= 5; ctas++) {
+        struct virtual_copies c = ranges(b, a, BYTES, ctas);
+        int64_t begun_ns;
+        uint64_t paced = 0;
+
+        memset(got, 0, BYTES);
+        CHECK(!device_upload(f.device, a, from, BYTES) && !device_upload(f.device, b, got, BYTES));
+        for (uint32_t i = c.own; i < c.count; i++)
+            paced += c.copies[i].bytes;
+        c.ns_per_byte = 20;
+        begun_ns = device_now_ns(f.device);
+        CHECK(!cuda_virtual_copy(&c, ctas, cuda_stream(f.a)) && !stream_sync(f.a));
+        CHECK(device_now_ns(f.device) - begun_ns >= (int64_t)paced * 20 * 999 / 1000);
+        CHECK(!device_download(f.device, got, b, BYTES));
+        CHECK(arrived(&c, b, got, from, BYTES));
+    }
+    device_release(f.device, a);
+    device_release(f.device, b);
+    tear_down();
+}
+
 static void a_gpu_that_is_not_there_is_refused(void)
 {
     struct device *none = NULL;
@@ -292,6 +355,7 @@ int main(void)
         TEST(dates_go_on_and_agree_with_the_hosts),
         TEST(memory_that_is_not_there_is_a_result),
         TEST(closing_waits_for_what_is_queued),
+        TEST(one_launch_copies_every_range_at_its_pace),
         TEST(a_gpu_that_is_not_there_is_refused),
     };
     int failed;

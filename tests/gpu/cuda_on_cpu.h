@@ -199,9 +199,27 @@ inline void __nanosleep(unsigned ns)
     nanosleep(&t, NULL);
 }
 
-inline float __fdividef(float x, float y)
+template <class T> void __stcg(T *to, T x)
 {
-    return x / y;
+    *to = x;
+}
+
+/* As far off as the instruction may be, now up, now down. */
+inline float cuda_on_cpu_approx(float x, float exact, float error)
+{
+    float y = exact * (__float_as_uint(x) & 1 ? 1 + error : 1 - error);
+
+    return std::fabs(y) < 0x1p-126f ? std::copysign(0.0f, y) : y;
+}
+
+inline float exp2_approx(float x)
+{
+    return cuda_on_cpu_approx(x, std::exp2(x), 0x1p-22f);
+}
+
+inline float reciprocal_approx(float x)
+{
+    return cuda_on_cpu_approx(x, 1 / x, 0x1p-23f);
 }
 
 template <class... Args>

@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -158,6 +159,36 @@ static void mismatch(ncclComm_t comm)
     CHECK(!cudaStreamSynchronize(stream));
 }
 
+static void *abort_soon(void *comm)
+{
+    usleep(50000);
+    CHECK(!ncclCommAbort(comm));
+    return NULL;
+}
+
+/* Of communicators that block: the first exchange waits for the others, inside of the call, and
+ * another thread ends that. */
+static void alone(ncclComm_t comm)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t part = NULL;
+    pthread_t other;
+
+    config.blocking = 1;
+    CHECK(!done(ncclCommSplit(comm, 0, rank, &part, &config), comm));
+    put(rank);
+    CHECK(!ncclAllGather(from, to, FLOATS, ncclFloat32, part, stream));
+    CHECK(holds(2, 2000));
+    CHECK(!ncclCommFinalize(part) && !ncclCommDestroy(part));
+    CHECK(!done(ncclCommSplit(comm, 0, rank, &part, &config), comm));
+    if (rank != 1)
+        return;
+    CHECK(!pthread_create(&other, NULL, abort_soon, part));
+    CHECK(ncclAllGather(from, to, FLOATS, ncclFloat32, part, stream) == ncclInternalError);
+    CHECK(!pthread_join(other, NULL));
+    CHECK(!cudaStreamSynchronize(stream));
+}
+
 static void as_rank(void (*act)(ncclComm_t comm), bool ends)
 {
     ncclComm_t comm;
@@ -209,6 +240,11 @@ static void a_communicator_that_does_not_block_is_busy(void)
     on_ranks(busy, true);
 }
 
+static void a_communicator_that_blocks_is_freed_by_another_thread(void)
+{
+    on_ranks(alone, true);
+}
+
 static void what_nobody_sends_is_awaited_until_the_abort(void)
 {
     on_ranks(mismatch, false);
@@ -220,6 +256,7 @@ int main(void)
         TEST(collectives_move_and_add),
         TEST(a_group_has_ranks_of_its_own),
         TEST(a_communicator_that_does_not_block_is_busy),
+        TEST(a_communicator_that_blocks_is_freed_by_another_thread),
         TEST(what_nobody_sends_is_awaited_until_the_abort),
     };
 

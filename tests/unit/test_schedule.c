@@ -6,6 +6,8 @@
 #include "status.h"
 #include "wire_sim.h"
 
+#include <string.h>
+
 /* A layer whose chunks' products take 2000 in all, and whose two all-to-alls 1000 each. */
 enum { RANKS = 8, CAPACITY = 64, WIDTH = 16, COMPUTE = 2000, SEND = 1000 };
 
@@ -21,6 +23,17 @@ static struct moe_shape shape_for(uint32_t pass)
                                .pass = pass };
 }
 
+/* What was issued: p a product of experts, x an exchange. */
+static char issued[256];
+
+static void note_issue(char what)
+{
+    size_t n = strlen(issued);
+
+    if (n + 1 < sizeof(issued))
+        issued[n] = what;
+}
+
 /* Only the experts' products cost anything, in proportion to their operations. */
 static int64_t product_ns(const struct sim_costs *costs, enum kernel kernel, const void *args)
 {
@@ -32,6 +45,7 @@ static int64_t product_ns(const struct sim_costs *costs, enum kernel kernel, con
         return 0;
     if (g->m == RANKS || g->n == RANKS || g->k == RANKS) /* the gate's products are free */
         return 0;
+    note_issue('p');
     return (int64_t)(COMPUTE / 2 * (g->m * g->n * g->k) / whole);
 }
 
@@ -40,6 +54,7 @@ static int64_t transfer_ns(const struct sim_link *link, const struct batch *batc
     size_t whole = (size_t)RANKS * CAPACITY * WIDTH * sizeof(float), bytes = 0;
 
     (void)link;
+    note_issue('x');
     for (int i = 0; i < batch->count; i++)
         bytes += batch->transfers[i].bytes;
     return (int64_t)(SEND * bytes / whole);
@@ -146,6 +161,29 @@ static void a_muted_stream_leaves_the_time_of_the_other(void)
     }
 }
 
+static const char *issue_order(bool by_events)
+{
+    struct moe_plan plan = { .r = 1, .d = 4 };
+    struct stage s = { .by_events = by_events };
+    struct exec *exec = NULL;
+
+    memset(issued, 0, sizeof(issued));
+    stage_open(&s, MOE_FORWARD);
+    CHECK(!exec_open(&s.engine, s.layer, &plan, CAPACITY, &exec));
+    CHECK(!exec_forward(exec, NULL, NULL));
+    CHECK(now(&s.engine) == 2500);
+    exec_close(exec);
+    stage_close(&s);
+    return issued;
+}
+
+/* Each chunk has two products. */
+static void where_issuing_costs_products_do_not_wait_for_it(void)
+{
+    CHECK(!strcmp(issue_order(true), "xxppxppxppppxxxx"));
+    CHECK(!strcmp(issue_order(false), "xxxxppppppppxxxx"));
+}
+
 /* Backward: twice the products of forward (gradients of rows and of weights), the same trips. */
 static void the_backward_pass_overlaps_as_the_forward_pass_does(void)
 {
@@ -203,6 +241,7 @@ int main(void)
         TEST(more_chunks_hide_more),
         TEST(the_naive_order_would_hide_nothing),
         TEST(a_muted_stream_leaves_the_time_of_the_other),
+        TEST(where_issuing_costs_products_do_not_wait_for_it),
         TEST(the_backward_pass_overlaps_as_the_forward_pass_does),
         TEST(a_stretch_lasts_until_the_later_stream_by_events_and_by_the_clock),
     };

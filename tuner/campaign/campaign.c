@@ -241,6 +241,8 @@ static int lead_here(struct campaign *c, const struct campaign_verb *verb)
         rc = place_find(&c->setup->where, &c->hosts, &c->where, &here);
     if (!rc)
         rc = verb->prepare(verb->self, &here);
+    if (!rc && !c->setup->sim)
+        rc = place_check_ready(&c->setup->where, &c->where);
     if (!rc)
         rc = open_and_run(c, verb);
     hosts_free(&c->hosts);

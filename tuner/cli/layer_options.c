@@ -12,7 +12,8 @@ const struct option_row layer_rows[] = {
     { "tokens", "T", OPTION_COUNT, AT(tokens), "tokens per rank and step [512]" },
     { "model-dim", "D", OPTION_COUNT, AT(model_dim), "model dimension [128]" },
     { "hidden-dim", "H", OPTION_COUNT, AT(hidden_dim), "hidden dimension of an expert [256]" },
-    { "dtype", "TYPE", OPTION_WORD, AT(dtype), "storage: f32, f16, bf16 [f32]", dtype_words },
+    { "dtype", "TYPE", OPTION_WORD, AT(dtype),
+      "storage: f32, f16, bf16 [bf16 on GPUs, f32 on cores]", dtype_words },
     { "pass", "PASS", OPTION_WORD, AT(pass), "forward, or train (forward + backward) [train]",
       pass_words },
     { "activation", "ACT", OPTION_WORD, AT(activation), "relu, gelu, swiglu (gated) [relu]",
@@ -31,7 +32,7 @@ static const struct part {
     uint32_t fallback;
 } parts[] = {
     PART(experts, NOT_GIVEN), PART(top_k, NOT_GIVEN),     PART(tokens, 512),
-    PART(model_dim, 128),     PART(hidden_dim, 256),      PART(dtype, MOE_F32),
+    PART(model_dim, 128),     PART(hidden_dim, 256),      PART(dtype, NOT_GIVEN),
     PART(pass, MOE_TRAIN),    PART(activation, MOE_RELU),
 };
 #undef PART
@@ -58,7 +59,7 @@ const struct option_row stated_layer_rows[] = {
 #undef AT
 
 struct moe_shape layer_options_shape(const struct layer_options *o, uint32_t ranks,
-                                     uint32_t ranks_per_node)
+                                     uint32_t ranks_per_node, uint32_t dtype)
 {
     struct moe_shape shape = { .struct_size = sizeof(shape),
                                .ranks = ranks,
@@ -69,6 +70,8 @@ struct moe_shape layer_options_shape(const struct layer_options *o, uint32_t ran
 
         set(&shape, parts[i].shape, value == NOT_GIVEN ? parts[i].fallback : value);
     }
+    if (shape.dtype == NOT_GIVEN)
+        shape.dtype = dtype;
     if (shape.experts == NOT_GIVEN)
         shape.experts = ranks % 2 == 0 ? ranks / 2 : 1;
     if (shape.top_k == NOT_GIVEN)
@@ -117,7 +120,7 @@ int layer_options_plan(const char *text, struct moe_plan *out)
                                  : OK;
 }
 
-int stated_layer_shape(const struct stated_layer *stated, struct moe_shape *out)
+int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct moe_shape *out)
 {
     struct stated_layer s = *stated;
     struct moe_shape shape;
@@ -130,7 +133,7 @@ int stated_layer_shape(const struct stated_layer *stated, struct moe_shape *out)
         s.ranks = 4;
     if (s.ranks_per_node == NOT_GIVEN)
         s.ranks_per_node = s.ranks;
-    shape = layer_options_shape(&s.layer, s.ranks, s.ranks_per_node);
+    shape = layer_options_shape(&s.layer, s.ranks, s.ranks_per_node, dtype);
     TRY(shape_check(&shape));
     *out = shape;
     return OK;

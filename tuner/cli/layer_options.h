@@ -23,8 +23,9 @@ extern const struct option_row layer_rows[];
  */
 int layer_options_plan(const char *text, struct moe_plan *out);
 
+/* dtype: how it is stored where nobody says it, see gpus_dtype(). */
 struct moe_shape layer_options_shape(const struct layer_options *options, uint32_t ranks,
-                                     uint32_t ranks_per_node);
+                                     uint32_t ranks_per_node, uint32_t dtype);
 
 /* Adds what a text such as "E=8 H=4096 W=4" says.  ERR_ARGUMENT for what is no such text, or says
  * something else than what was given; then nothing is changed. */
@@ -45,6 +46,6 @@ struct stated_layer {
 extern const struct option_row stated_layer_rows[];
 
 /* ERR_ARGUMENT after a message for a layer that cannot be. */
-int stated_layer_shape(const struct stated_layer *stated, struct moe_shape *out);
+int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct moe_shape *out);
 
 #endif

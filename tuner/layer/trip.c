@@ -160,19 +160,32 @@ static int rearrange(const struct trip *trip, struct stream *stream, uint64_t ro
                                                .to = to });
 }
 
+static int send(struct trip *trip, struct engine *engine, uint32_t i)
+{
+    if (stays(trip->geometry) || i >= trip->geometry->chunks)
+        return OK;
+    TRY(event_wait(trip->packed[i], engine->comm));
+    TRY(a2a_run(trip->go[i], engine->comm));
+    return event_record(trip->arrived[i], engine->comm);
+}
+
+/* How many sends are issued before the first chunk's products.  Issuing costs a GPU's host as much
+ * as a small product takes: one goes ahead, which keeps the communication stream busy, and the rest
+ * between products, which would else wait for all of them.  Elsewhere issuing costs nothing; and a
+ * model slows what is queued by what was queued before it, so its order counts. */
+static uint32_t sends_ahead(const struct engine *engine)
+{
+    return engine->device->asynchronous ? 1 : PLAN_MAX_D;
+}
+
 int trip_depart(struct trip *trip, struct engine *engine)
 {
-    uint32_t chunks = trip->geometry->chunks;
-
-    for (uint32_t i = 0; i < chunks; i++) {
+    for (uint32_t i = 0; i < trip->geometry->chunks; i++) {
         TRY(pack(trip, engine->compute, i));
         TRY(event_record(trip->packed[i], engine->compute));
     }
-    for (uint32_t i = 0; i < chunks && !stays(trip->geometry); i++) {
-        TRY(event_wait(trip->packed[i], engine->comm));
-        TRY(a2a_run(trip->go[i], engine->comm));
-        TRY(event_record(trip->arrived[i], engine->comm));
-    }
+    for (uint32_t i = 0; i < sends_ahead(engine); i++)
+        TRY(send(trip, engine, i));
     return OK;
 }
 
@@ -181,6 +194,7 @@ int trip_compute(struct trip *trip, struct engine *engine, trip_experts *experts
     const struct geometry *g = trip->geometry;
 
     for (uint32_t i = 0; i < g->chunks; i++) {
+        TRY(send(trip, engine, i + sends_ahead(engine)));
         TRY(event_wait(trip->arrived[i], engine->compute));
         TRY(rearrange(trip, engine->compute, g->peers, g->local, trip->dtype,
                       chunk_at(trip->recv, i), trip->compute_type, chunk_at(trip->in, i)));

@@ -41,7 +41,8 @@ typedef int trip_experts(void *self, uint32_t chunk, const void *in, void *out);
 
 /* The four legs, in this order.  All sends go first on the communication stream, then all returns:
  * "send, compute, return" chunk by chunk overlaps nothing, since the stream is in order and a send
- * behind a return would wait for the experts. */
+ * behind a return would wait for the experts.  Some sends are issued by trip_compute(): the order
+ * in which the host issues to the two streams is another matter, the same on all ranks. */
 int trip_depart(struct trip *trip, struct engine *engine);
 int trip_compute(struct trip *trip, struct engine *engine, trip_experts *experts, void *self);
 int trip_return(struct trip *trip, struct engine *engine);

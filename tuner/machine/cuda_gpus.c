@@ -7,6 +7,9 @@
 #include <nccl.h>
 #include <stdio.h>
 
+/* The kernels are for GPUs since Ampere. */
+enum { LEAST_CAPABILITY = 8 };
+
 static void take(struct gpus *gpus, int ordinal)
 {
     struct gpu *gpu = &gpus->list[gpus->count];
@@ -15,6 +18,11 @@ static void take(struct gpus *gpus, int ordinal)
     if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess ||
         cudaDeviceGetPCIBusId(gpu->bus, sizeof(gpu->bus), ordinal) != cudaSuccess)
         return;
+    if (properties.major < LEAST_CAPABILITY)
+        snprintf(gpus->why, sizeof(gpus->why),
+                 "%.60s (%s) has compute capability %d.%d, %d.0 is the least; "
+                 "CUDA_VISIBLE_DEVICES may hide it",
+                 properties.name, gpu->bus, properties.major, properties.minor, LEAST_CAPABILITY);
     snprintf(gpu->name, sizeof(gpu->name), "%.*s", (int)sizeof(gpu->name) - 1, properties.name);
     gpu->units = (uint32_t)properties.multiProcessorCount;
     gpu->bytes = properties.totalGlobalMem;
@@ -45,6 +53,21 @@ static void look_at_libraries(struct gpus *gpus)
         gpus->blas = 1000 * major + 10 * minor;
 }
 
+static void explain(struct gpus *gpus, cudaError_t code)
+{
+    if (!gpus->driver)
+        snprintf(gpus->why, sizeof(gpus->why), "no GPU answers: there is no NVIDIA driver");
+    else if (code == cudaErrorInsufficientDriver)
+        snprintf(gpus->why, sizeof(gpus->why),
+                 "no GPU answers: the NVIDIA driver knows CUDA %d.%d, and this moetune was built "
+                 "with CUDA %d.%d: a newer driver is needed",
+                 gpus->driver / 1000, gpus->driver / 10 % 100, gpus->runtime / 1000,
+                 gpus->runtime / 10 % 100);
+    else
+        snprintf(gpus->why, sizeof(gpus->why), "no GPU answers: %.150s",
+                 code ? cudaGetErrorString(code) : "none is visible");
+}
+
 void cuda_gpus(struct gpus *out)
 {
     int count = 0;
@@ -54,11 +77,10 @@ void cuda_gpus(struct gpus *out)
         take(out, i);
     look_at_libraries(out);
     look_at_peers(out);
-    if (!out->count && !out->driver)
-        snprintf(out->why, sizeof(out->why), "no GPU answers: there is no NVIDIA driver");
+    if (*out->why)
+        out->count = 0; /* ranks take GPUs by their numbers: all of them are fit, or none is */
     else if (!out->count)
-        snprintf(out->why, sizeof(out->why), "no GPU answers: %.150s",
-                 code ? cudaGetErrorString(code) : "none is visible");
+        explain(out, code);
     (void)cudaGetLastError(); /* what was asked here is nobody else's failure */
 }
 

@@ -33,8 +33,12 @@ int gpus_own(const struct gpus *gpus);
 /* "auto" is cuda where a GPU answers, else host; other names stay. */
 const char *gpus_device(const char *device);
 
+/* How a layer is stored where nobody says it, on "cuda", "host" or another device: products of bf16
+ * are what a GPU is for, and cores have none. */
+uint32_t gpus_dtype(const char *device);
+
 /* For options: ERR_ARGUMENT unless it is auto, host or cuda; ERR_DEVICE for cuda where no GPU
- * answers, unless ranks run elsewhere. */
+ * answers, and for cores without a BLAS, unless ranks run elsewhere. */
 int gpus_check_device(const char *device, bool elsewhere);
 
 struct world;

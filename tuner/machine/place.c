@@ -5,6 +5,7 @@
 #include "allowance.h"
 #include "discover.h"
 #include "gpu_list.h"
+#include "gpu_ready.h"
 #include "status.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ const struct option_row place_rows[] = {
     { "device", "NAME", OPTION_TEXT, AT(device),
       "auto (cuda where every rank has a GPU), host, cuda", device_words },
     { "oversubscribe", NULL, OPTION_FLAG, AT(oversubscribe),
-      "more than 8 ranks per core of this machine" },
+      "more than 8 ranks per core of this machine; GPUs that are busy, or MIG instances" },
     { "launcher-args", "ARGS", OPTION_MAYBE_TEXT, AT(launcher_arguments),
       "more words for mpirun, blanks between" },
     { NULL },
@@ -56,6 +57,16 @@ static void say_if_shared(const struct launch_where *where, const char *device)
              where->ranks, gpus, gpus > 1 ? "s" : "");
 }
 
+int place_check_ready(const struct place_setup *s, const struct launch_where *where)
+{
+    struct gpus gpus;
+
+    if (s->oversubscribe || where->elsewhere || strcmp(gpus_device(s->device), "cuda") != 0)
+        return OK;
+    gpus = gpus_here();
+    return gpus_check_ready(&gpus, (int)where->ranks);
+}
+
 static int check_virtual(const struct place_setup *s)
 {
     TRY(virtual_check(&s->virtual, s->ranks_per_node));
@@ -71,8 +82,10 @@ static int find_ranks(const struct place_setup *s, struct hosts *hosts, struct l
     *hosts = (struct hosts){ .count = 0 };
     TRY(check_virtual(s));
     TRY(gpus_check_device(s->device, true));
-    if (s->virtual.ranks)
-        return launch_place(NULL, 1, s->launcher_arguments, 0, hosts, where);
+    if (s->virtual.ranks) {
+        TRY(launch_place(NULL, 1, s->launcher_arguments, 0, hosts, where));
+        return gpus_check_device(s->device, where->elsewhere);
+    }
     TRY(launch_place(s->hosts, s->ranks, s->launcher_arguments, ranks_here(s->device), hosts,
                      where));
     rc = gpus_check_device(s->device, where->elsewhere);

@@ -27,6 +27,9 @@ extern const struct option_row place_rows[];
 int place_find(const struct place_setup *setup, struct hosts *hosts, struct launch_where *where,
                struct cluster *here);
 
+/* Before anything is measured there: see gpus_check_ready(). */
+int place_check_ready(const struct place_setup *setup, const struct launch_where *where);
+
 /* On a rank that a launcher started: ERR_ARGUMENT, on every rank after one message, for what it has
  * not done. */
 int place_check_started(const struct place_setup *setup, const struct world *world);

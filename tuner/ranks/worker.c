@@ -36,6 +36,7 @@ struct worker {
     struct moe_plan checked[SEARCH_ARMS_MAX];
     int checked_count;
     struct nvml *nvml;         /* of this rank's GPU; NULL: not known */
+    int clock_most_mhz;        /* it was seen to have */
     struct disturbance *watch; /* of its cores; NULL: modelled, or on a GPU */
     char said[200];            /* the last failure on this rank */
 };
@@ -335,13 +336,23 @@ static int prepare(struct worker *worker, const struct order *order, struct repl
     return open_plan(worker, order, reply);
 }
 
+/* A quarter below the highest clock that was seen: it has not come up yet, or something else than
+ * heat and power holds it down. */
+static bool is_slow(struct worker *worker, int clock_mhz)
+{
+    if (clock_mhz > worker->clock_most_mhz)
+        worker->clock_most_mhz = clock_mhz;
+    return clock_mhz >= 0 && 4 * clock_mhz < 3 * worker->clock_most_mhz;
+}
+
 /* Right after a step, when the clock is still what it was.  Where one rank does not know its clock,
  * the slowest is not known. */
 static int look_around(struct worker *worker, struct reply *reply)
 {
     bool hot = fault_hit("throttle"), disturbed = fault_hit("disturb");
-    int64_t agreed[4] = { -(int64_t)nvml_clock_mhz(worker->nvml),
-                          hot || nvml_throttled(worker->nvml), hot || disturbed, disturbed };
+    int clock_mhz = nvml_clock_mhz(worker->nvml);
+    bool slow = is_slow(worker, clock_mhz) || nvml_throttled(worker->nvml);
+    int64_t agreed[4] = { -(int64_t)clock_mhz, hot || slow, hot || disturbed, disturbed };
 
     /* On every rank or on none. */
     if (!worker->engine.device->asynchronous && !fault_expected("throttle") &&

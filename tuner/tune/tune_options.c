@@ -2,6 +2,7 @@
 #include "tune_options.h"
 
 #include "common_rows.h"
+#include "gpu_list.h"
 #include "misses.h"
 #include "model_file.h"
 #include "option_values.h"
@@ -252,8 +253,10 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
 
 static int add_layer(struct tune_request *r, const struct layer_options *layer)
 {
+    const struct cluster *c = &r->cluster;
+    const char *kernels = strcmp(c->backend, "virtual") ? c->backend : virtual_kernels(c);
     struct moe_shape shape =
-        layer_options_shape(layer, r->cluster.ranks, r->cluster.ranks_per_node);
+        layer_options_shape(layer, c->ranks, c->ranks_per_node, gpus_dtype(kernels));
 
     return tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL);
 }

@@ -1,5 +1,6 @@
 /* moetune lookup: what a trainer would be told, by the library it links. */
 #include "common_rows.h"
+#include "gpu_list.h"
 #include "json.h"
 #include "layer_options.h"
 #include "moelookup.h"
@@ -80,7 +81,7 @@ static int answer_all(const struct moelookup *table, const struct lookup_options
     bool known = true;
     int rc = OK;
 
-    TRY(stated_layer_shape(&o->stated, &shape));
+    TRY(stated_layer_shape(&o->stated, gpus_dtype(gpus_device("auto")), &shape));
     TRY(moelookup_bind(table, &shape, o->device, &view));
     if (o->json)
         printf("[");

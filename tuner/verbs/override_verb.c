@@ -1,6 +1,7 @@
 /* moetune override: plans that a person pins, whatever was measured. */
 #include "bucket_key.h"
 #include "common_rows.h"
+#include "gpu_list.h"
 #include "layer_options.h"
 #include "plan.h"
 #include "quote.h"
@@ -150,7 +151,7 @@ static int check_a2a(const struct target *t)
 
 static int set(struct target *t)
 {
-    TRY(stated_layer_shape(&t->options->stated, &t->shape));
+    TRY(stated_layer_shape(&t->options->stated, gpus_dtype(gpus_device("auto")), &t->shape));
     TRY(take_range(t));
     TRY(take_plan(t));
     TRY(find_layer(t));
@@ -167,7 +168,7 @@ static int unset(struct target *t)
 {
     uint32_t count;
 
-    TRY(stated_layer_shape(&t->options->stated, &t->shape));
+    TRY(stated_layer_shape(&t->options->stated, gpus_dtype(gpus_device("auto")), &t->shape));
     TRY(take_range(t));
     TRY(find_layer(t));
     TRY(store_overrides(t->store, print_end, t));

@@ -128,9 +128,8 @@ static int check(const struct launch_where *where, const void *options)
     char path[PATH_MAX];
     int rc = o->no_store ? OK : open_store(o, path, sizeof(path), &store);
 
-    (void)where;
     store_close(store);
-    return rc;
+    return rc ? rc : place_check_ready(&o->where, where);
 }
 
 static int run(const struct verb_call *call, void *options)

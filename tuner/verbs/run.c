@@ -286,19 +286,19 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
 }
 
 /* The engine of a rank, or of one that stands for many: then *world becomes theirs. */
-static int open_engine(struct world **world, const struct run_options *o, struct engine *engine)
+static int open_engine(struct world **world, const struct run_options *o, const char *device,
+                       struct engine *engine)
 {
     const struct place_setup *where = &o->where;
-    const char *device = NULL;
 
     if (where->virtual.ranks)
-        return virtual_open(&where->virtual, where->ranks_per_node, where->device, world, engine);
-    TRY(gpus_agree_device(*world, where->device, &device));
+        return virtual_open(&where->virtual, where->ranks_per_node, device, world, engine);
     return engine_open(*world, device, NULL, engine);
 }
 
 /* The shape of the layer on the ranks that are there, or on those that one stands for. */
-static struct moe_shape shape_on(const struct run_options *o, uint32_t ranks, uint32_t per_node)
+static struct moe_shape shape_on(const struct run_options *o, const char *device, uint32_t ranks,
+                                 uint32_t per_node)
 {
     const struct place_setup *where = &o->where;
 
@@ -306,27 +306,29 @@ static struct moe_shape shape_on(const struct run_options *o, uint32_t ranks, ui
         ranks = where->virtual.ranks;
         per_node = where->ranks_per_node ? where->ranks_per_node : ranks;
     }
-    return layer_options_shape(&o->layer, ranks, per_node);
+    return layer_options_shape(&o->layer, ranks, per_node, gpus_dtype(device));
 }
 
 static int on_rank(struct world *world, const void *options)
 {
     const struct run_options *o = options;
     const struct topology *t = world_topology(world);
-    struct moe_shape shape = shape_on(o, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
     struct world *theirs = world;
+    struct moe_shape shape;
+    const char *device;
     struct moe_plan plans[PLANS_MAX];
     struct engine engine = { 0 };
     size_t count;
     int rc;
 
-    TRY(world_settle(world, gpus_check_device(o->where.device, false)));
+    TRY(gpus_agree_device(world, o->where.device, &device));
+    shape = shape_on(o, device, (uint32_t)t->ranks, (uint32_t)t->ranks_per_node);
     log_only(t->rank == 0); /* every rank finds the same fault in the same options */
     rc = check_options(o, &shape, (uint32_t)world_neighbours(world), plans, &count);
     log_only(true);
     TRY(world_settle(world, rc));
     TRY(world_settle(world, fault_setup(t->rank)));
-    TRY(open_engine(&theirs, o, &engine));
+    TRY(open_engine(&theirs, o, device, &engine));
     rc = run_layer(theirs, &engine, &shape, plans, count, o);
     engine_close(&engine);
     if (theirs != world)
@@ -339,11 +341,12 @@ static int check(const struct launch_where *where, const void *options)
 {
     const struct run_options *o = options;
     uint32_t per_node = o->where.ranks_per_node ? o->where.ranks_per_node : where->ranks_per_node;
-    struct moe_shape shape = shape_on(o, where->ranks, per_node);
+    struct moe_shape shape = shape_on(o, gpus_device(o->where.device), where->ranks, per_node);
     struct moe_plan plans[PLANS_MAX];
     size_t count;
 
-    return check_options(o, &shape, where->ranks, plans, &count);
+    TRY(check_options(o, &shape, where->ranks, plans, &count));
+    return place_check_ready(&o->where, where);
 }
 
 static int run(const struct verb_call *call, void *options)

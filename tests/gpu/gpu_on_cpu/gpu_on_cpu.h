@@ -5,9 +5,10 @@
  * the program with a message (forbidden()).
  *
  * From the environment: GPU_ON_CPU_DEVICES, the GPUs that are seen (1); GPU_ON_CPU_MIB, the memory
- * that a process may have on each (1024); GPU_ON_CPU_SEED, of what is random (1); and
+ * that a process may have on each (1024); GPU_ON_CPU_CAPABILITY (80) and GPU_ON_CPU_DRIVER (13000),
+ * what GPUs and driver are; NVML_ON_CPU, see nvml.c; GPU_ON_CPU_SEED, of what is random (1); and
  * GPU_ON_CPU_FAULT="point:n[@rank]", which lets the n-th passage of a point fail: malloc, blas,
- * kernel, die (in a kernel).  The rank is that of LOCAL_RANK. */
+ * kernel, die and stop (in a kernel).  The rank is that of LOCAL_RANK. */
 #ifndef GPU_ON_CPU_H
 #define GPU_ON_CPU_H
 

@@ -2,8 +2,9 @@
  * exchanges that are work of a stream.
  *
  * Every pair of ranks has a pipe.  What is sent says what it is; who awaits something else, or more
- * or fewer bytes, waits for ever, as on a GPU.  A communicator that does not block is busy for a
- * while after each call, and what was called happens only then. */
+ * or fewer bytes, waits for ever, as on a GPU.  Two ranks connect when they first exchange, for
+ * which the later one is awaited inside of the call.  A communicator that does not block is busy
+ * for a while after each call, and what was called happens only then. */
 #include "gpu_on_cpu.h"
 
 #include <nccl.h>
@@ -40,7 +41,8 @@ struct seat {
 
 struct board {
     std::atomic<int> arrived;
-    std::atomic<int> here[RANKS]; /* 1 + its device */
+    std::atomic<int> here[RANKS];         /* 1 + its device */
+    std::atomic<int> begun[RANKS][RANKS]; /* (rank, peer): it has begun to exchange with that one */
     seat splits[SPLITS][RANKS];
     pipe pipes[RANKS][RANKS]; /* (from, to) */
 };
@@ -70,7 +72,7 @@ struct core {
     pages file;
     board *meets;
     int rank, ranks, device;
-    std::atomic<int> running{ 0 };
+    std::atomic<int> running{ 0 }, inside{ 0 }; /* exchanges; calls that have not come back */
     std::atomic<bool> aborted{ false };
 };
 
@@ -249,11 +251,24 @@ outcome run(const std::shared_ptr<core> &c, const std::shared_ptr<exchange> &e)
     return DONE;
 }
 
+bool connected(core &c, const exchange &e)
+{
+    bool all = true;
+
+    for (const part &x : e.parts) {
+        c.meets->begun[c.rank][x.peer] = 1;
+        all = all && c.meets->begun[x.peer][c.rank];
+    }
+    return all;
+}
+
 ncclResult_t start(const call &what)
 {
     std::shared_ptr<core> c = what.comm->is;
     std::shared_ptr<exchange> e = what.does;
 
+    if (!connected(*c, *e))
+        return ncclInProgress;
     c->running++;
     if (enqueue(what.stream, [=] { return run(c, e); })) {
         c->running--;
@@ -264,19 +279,30 @@ ncclResult_t start(const call &what)
 
 /* ---- being busy */
 
+/* Until it is done, or another thread aborts the communicator. */
+ncclResult_t block(ncclComm_t comm)
+{
+    std::shared_ptr<core> c = comm->is;
+    ncclResult_t result = ncclInProgress;
+
+    c->inside++;
+    while (result == ncclInProgress && !c->aborted) {
+        comm->reluctance = 0;
+        ncclCommGetAsyncError(comm, &result);
+        if (result == ncclInProgress)
+            usleep(20);
+    }
+    c->inside--;
+    return result == ncclInProgress ? ncclInternalError : result;
+}
+
 /* Now, if it blocks; else some questions later. */
 ncclResult_t begin(ncclComm_t comm, const std::function<ncclResult_t()> &what)
 {
-    ncclResult_t result = ncclInProgress;
-
     comm->pending = what;
     comm->state = ncclInProgress;
     comm->reluctance = (int)dice(4);
-    while (comm->blocking && result == ncclInProgress) {
-        comm->reluctance = 0;
-        ncclCommGetAsyncError(comm, &result);
-    }
-    return result;
+    return comm->blocking ? block(comm) : ncclInProgress;
 }
 
 ncclResult_t check_comm(ncclComm_t comm)
@@ -318,9 +344,12 @@ ncclResult_t fail_group(ncclResult_t result)
 /* The exchange of this communicator in this stream that is being put together. */
 exchange &gathered(ncclComm_t comm, cudaStream_t stream)
 {
-    for (call &c : grouped)
+    for (call &c : grouped) {
+        if (c.comm->blocking != comm->blocking)
+            forbidden("communicators that block and that do not, in one group");
         if (c.comm == comm && c.stream == stream)
             return *c.does;
+    }
     grouped.push_back({ comm, stream, std::make_shared<exchange>() });
     return *grouped.back().does;
 }
@@ -549,10 +578,11 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *ou
                               false };
     *out = child;
     return begin(parent, [=] {
-        ncclResult_t ended = split(parent, child, number);
+        ncclResult_t ended =
+            child && child->is ? ncclSuccess : split(parent, child, number); /* joined before */
 
         if (child && ended == ncclSuccess)
-            begin(child, [=] { return meet(child); });
+            ended = child->state = meet(child);
         return ended;
     });
 }
@@ -752,13 +782,15 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
-/* Its exchanges end, whatever they have done. */
+/* Its exchanges end, whatever they have done, and calls of other threads that wait in it. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     if (!comm)
         return ncclInvalidArgument;
     if (comm->is)
         comm->is->aborted = true;
+    while (comm->is && comm->is->inside)
+        usleep(20);
     delete comm;
     return ncclSuccess;
 }

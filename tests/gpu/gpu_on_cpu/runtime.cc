@@ -50,6 +50,12 @@ size_t row_of(cudaError_t code)
     return 1;
 }
 
+/* The newest CUDA that it knows. */
+int driver()
+{
+    return (int)number_from("GPU_ON_CPU_DRIVER", CUDART_VERSION);
+}
+
 /* Which kinds of copy these two ends allow. */
 cudaError_t check_copy(const void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
 {
@@ -141,7 +147,9 @@ const char *cudaGetErrorString(cudaError_t code)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = device_count();
+    *count = driver() / 1000 < CUDART_VERSION / 1000 ? 0 : device_count();
+    if (driver() / 1000 < CUDART_VERSION / 1000)
+        return keep(cudaErrorInsufficientDriver);
     return keep(*count ? cudaSuccess : cudaErrorNoDevice);
 }
 
@@ -167,7 +175,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int ordinal)
         return keep(cudaErrorInvalidDevice);
     memset((void *)out, 0, sizeof(*out));
     snprintf(out->name, sizeof(out->name), "a GPU on a CPU");
-    out->major = compute_major;
+    out->major = (int)number_from("GPU_ON_CPU_CAPABILITY", 10 * compute_major) / 10;
+    out->minor = (int)number_from("GPU_ON_CPU_CAPABILITY", 0) % 10;
     out->multiProcessorCount = 4;
     out->l2CacheSize = 1 << 20;
     out->totalGlobalMem = (size_t)number_from("GPU_ON_CPU_MIB", 1024) << 20;
@@ -213,7 +222,7 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int of, int peer)
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
-    *version = CUDART_VERSION;
+    *version = driver();
     return cudaSuccess;
 }
 
