@@ -331,7 +331,7 @@ static uint32_t header_axes(const struct lines *lines)
     return axes;
 }
 
-/* Their names, or their values in this plan. */
+/* Prints the names of these axes, or their values in the plan. */
 static void print_axes(uint32_t axes, const struct moe_plan *plan, FILE *to)
 {
     for (size_t i = 0; i < plan_axis_count; i++) {

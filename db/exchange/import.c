@@ -29,7 +29,7 @@ static const struct row_field header_fields[] = {
 };
 #undef AT
 
-/* What begins a line: whose the rest of it is. */
+/* The members that begin a line: they say whose the rest of it is. */
 struct head {
     char cluster[SHA256_HEX_BYTES], layer[SHAPE_TEXT_BYTES];
     uint32_t window, bucket;
@@ -104,7 +104,7 @@ static int read_cluster(struct import_table *r, const char *text, size_t length)
     return OK;
 }
 
-/* Sorted by hash; -1: not there. */
+/* Clusters are sorted by their hashes.  Returns -1 if none has this one. */
 static long find_cluster(const struct import_table *r, const char *hash)
 {
     size_t low = 0, high = r->cluster_count;
@@ -171,7 +171,7 @@ static int check_order(const struct import_table *r, const char *layer, const st
     return by > 0 ? OK : wrong(r, "bucket", "comes twice, or is out of order");
 }
 
-/* What no measurement can have said. */
+/* Refuses what no measurement can have said. */
 static int check_numbers(const struct import_table *r, const struct entry_row *e)
 {
     if (e->time_us == 0 || e->default_us == 0)

@@ -19,7 +19,7 @@ enum { FILE_MAX = 1 << 28, LAYERS_MAX = 1 << 10, BUCKETS_MAX = 1 << 20 };
 
 static const double count_most = 0x1p53; /* a JSON number beyond has gaps */
 
-/* One line on its way in. */
+/* What is known of a line while it is read. */
 struct line {
     const char *origin;
     uint32_t number;
@@ -217,7 +217,7 @@ static uint64_t sum(uint64_t a, uint64_t b)
     return a + b < a ? UINT64_MAX : a + b;
 }
 
-/* Both by bucket. */
+/* Both lists are in the order of buckets, and so is their sum. */
 static int merge(struct traffic_layer *into, const struct traffic_layer *from)
 {
     const struct traffic_bucket *a = into->buckets, *a_end = a + into->bucket_count;

@@ -48,7 +48,7 @@ struct row_table {
         name, sizeof(type), fields, sizeof(fields) / sizeof((fields)[0])                           \
     }
 
-/* The field of that name, which must be there. */
+/* Finds the field of that name, which must be there. */
 const struct row_field *row_field(const struct row_table *table, const char *name);
 
 /* What of a row a reader sees is a text of words "field" or "field=its name there".  Walks to the
@@ -72,7 +72,7 @@ enum { ROW_VALUE_BYTES = 64 };
 const char *row_text(const struct row_field *field, const void *row, enum row_digits digits,
                      char room[ROW_VALUE_BYTES]);
 
-/* The value as JSON. */
+/* Writes the value as JSON. */
 void row_json(const struct row_field *field, const void *row, enum row_digits digits, FILE *to);
 
 /* Members of an object, all of them after a comma: what is exported, without blanks; what a reader

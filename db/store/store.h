@@ -13,7 +13,7 @@
 
 struct store;
 
-/* Of the tables, and of tables that are exported. */
+/* The versions of our tables, and of tables that are exported. */
 enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 7, EXPORT_VERSION = 3 };
 
 enum store_flags {
@@ -45,14 +45,14 @@ int store_heartbeat(struct store *store); /* the owner is alive; at least every 
 
 /* ---- nouns: the same value has the same id */
 
-/* The cluster this runs on. */
+/* Finds or adds the cluster this runs on. */
 int store_cluster(struct store *store, const struct cluster *cluster, int64_t *id);
-/* One that a table speaks of, which may never be this one. */
+/* Finds or adds one that a table speaks of, which may never be this one. */
 int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, int64_t *id);
 int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id);
 /* False: no moetune has run on it with this database, and its entries answer nobody yet. */
 int store_cluster_is_here(struct store *store, int64_t id, bool *here);
-/* The same cluster with other soft fields: they are replaced. */
+/* Replaces the soft fields of the same cluster. */
 int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster);
 /* What was measured of a real cluster: its model fields are replaced, or it is added whole.  Soft
  * fields of one that is there stay, so that entries made under them are still found out of date.
@@ -172,13 +172,13 @@ int store_next_sample(struct store *store, int64_t *number); /* that the next on
 int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t bucket, enum sample_kind first, enum sample_kind last);
 
-/* Of one bucket, in the order they were taken. */
+/* Lists those of one bucket, in the order they were taken. */
 int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                   uint32_t bucket,
                   int (*each)(void *self, const struct trial_row *trial,
                               const struct sample_row *sample),
                   void *self);
-/* All there are, by trial; those of one trial in the order they were taken. */
+/* Lists all there are by trial; those of one trial in the order they were taken. */
 int store_samples_all(struct store *store,
                       int (*each)(void *self, int64_t trial, const struct sample_row *sample),
                       void *self);
@@ -250,7 +250,7 @@ int store_entry(struct store *store, const struct entry_row *entry, const char *
 /* Takes the bucket's entry out of the dictionary; it goes to history with `why`. */
 int store_entry_end(struct store *store, const struct entry_row *entry, const char *why);
 
-/* What was an entry once. */
+/* What was an entry once, and why it is one no more. */
 struct history_row {
     int64_t id;
     struct entry_row entry; /* of it: whose it was, plan, time, default, gain, bound, decision */
