@@ -47,9 +47,10 @@ static void end_trial(struct sampling *s)
     s->count = 0;
 }
 
-static int add_sample(void *self, int64_t trial, const struct sample_row *sample)
+static int add_sample(void *self, const struct trial_row *of, const struct sample_row *sample)
 {
     struct sampling *s = self;
+    int64_t trial = of->id;
     const struct facts *f = s->facts;
     struct trial_facts *t;
 

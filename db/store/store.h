@@ -173,15 +173,13 @@ int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t w
                  uint32_t bucket, enum sample_kind first, enum sample_kind last);
 
 /* Lists those of one bucket, in the order they were taken. */
+typedef int store_sample_visitor(void *self, const struct trial_row *trial,
+                                 const struct sample_row *sample);
 int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
-                  uint32_t bucket,
-                  int (*each)(void *self, const struct trial_row *trial,
-                              const struct sample_row *sample),
-                  void *self);
-/* Lists all there are by trial; those of one trial in the order they were taken. */
-int store_samples_all(struct store *store,
-                      int (*each)(void *self, int64_t trial, const struct sample_row *sample),
-                      void *self);
+                  uint32_t bucket, store_sample_visitor *each, void *self);
+/* Lists all there are by trial, of which only the id is set; those of one trial in the order they
+ * were taken. */
+int store_samples_all(struct store *store, store_sample_visitor *each, void *self);
 
 /* ---- entries: the dictionary */
 

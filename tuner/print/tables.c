@@ -439,12 +439,12 @@ struct heats {
     size_t count, at;
 };
 
-static int add_heat(void *self, int64_t trial, const struct sample_row *sample)
+static int add_heat(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     struct heats *h = self;
-    const struct trial_heat fresh = { .trial = trial };
+    const struct trial_heat fresh = { .trial = trial->id };
 
-    if (!h->count || h->list[h->count - 1].trial != trial)
+    if (!h->count || h->list[h->count - 1].trial != trial->id)
         ARRAY_APPEND(h->list, h->count, fresh);
     heat_add(&h->list[h->count - 1].heat, sample);
     return OK;

@@ -41,11 +41,11 @@ struct worker {
     char said[200];            /* the last failure on this rank */
 };
 
-static void hear(void *self, const char *format, va_list args)
+static void hear(void *self, const char *line)
 {
     struct worker *worker = self;
 
-    vsnprintf(worker->said, sizeof(worker->said), format, args);
+    snprintf(worker->said, sizeof(worker->said), "%s", line);
     for (char *c = worker->said; *c; c++)
         if (*c == '\n' || *c == '|')
             *c = ' ';
