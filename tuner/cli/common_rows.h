@@ -5,6 +5,9 @@
 
 #include "options.h"
 
+/* Where a value lies in the `struct options` of a verb. */
+#define OPTION(member) offsetof(struct options, member)
+
 /* clang-format off */
 /* const char *, for store_path() */
 #define DB_ROW(at) \

@@ -11,24 +11,22 @@
 #include <stdio.h>
 #include <string.h>
 
-struct fingerprint_options {
+struct options {
     struct place_setup where;
     const char *diff, *file, *db;
     bool json;
 };
 
-#define AT(field) offsetof(struct fingerprint_options, field)
 static const struct option_row rows[] = {
-    { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
-    { "diff", "FILE", OPTION_TEXT, AT(diff), "compare with a text that was saved before" },
-    { "file", "FILE", OPTION_TEXT, AT(file), "that of such a text, instead of this machine's" },
-    DB_ROW(AT(db)),
-    JSON_ROW(AT(json)),
+    { .kind = OPTION_GROUP, .offset = OPTION(where), .rows = place_rows },
+    { "diff", "FILE", OPTION_TEXT, OPTION(diff), "compare with a text that was saved before" },
+    { "file", "FILE", OPTION_TEXT, OPTION(file), "that of such a text, instead of this machine's" },
+    DB_ROW(OPTION(db)),
+    JSON_ROW(OPTION(json)),
     { NULL },
 };
-#undef AT
 
-static const struct fingerprint_options defaults = { .where = PLACE_DEFAULTS };
+static const struct options defaults = { .where = PLACE_DEFAULTS };
 
 static void print_text(const struct cluster *cluster, const struct discovery *found)
 {
@@ -101,7 +99,7 @@ static int print_difference(const struct cluster *was, const struct cluster *is)
     return differ[CLUSTER_HARD] + differ[CLUSTER_SOFT] ? ERR_WRONG : OK;
 }
 
-static int print(const struct fingerprint_options *o, const struct cluster *cluster,
+static int print(const struct options *o, const struct cluster *cluster,
                  const struct discovery *found)
 {
     struct cluster saved;
@@ -133,7 +131,7 @@ static void add_measured(const char *db, struct cluster *cluster)
 
 static int on_rank(struct world *world, const void *options)
 {
-    const struct fingerprint_options *o = options;
+    const struct options *o = options;
     struct discovery d;
     int rc = OK;
 
@@ -151,7 +149,7 @@ static int on_rank(struct world *world, const void *options)
 
 static int run(const struct verb_call *call, void *options)
 {
-    struct fingerprint_options *o = options;
+    struct options *o = options;
     struct cluster saved;
 
     if (o->file && call->count)

@@ -11,20 +11,18 @@
 #include <stdio.h>
 #include <time.h>
 
-struct log_options {
+struct options {
     const char *db;
     uint32_t lines;
 };
 
-#define AT(field) offsetof(struct log_options, field)
 static const struct option_row rows[] = {
-    { "lines", "N", OPTION_COUNT, AT(lines), "at most so many", .letter = 'n' },
-    DB_ROW(AT(db)),
+    { "lines", "N", OPTION_COUNT, OPTION(lines), "at most so many", .letter = 'n' },
+    DB_ROW(OPTION(db)),
     { NULL },
 };
-#undef AT
 
-static const struct log_options defaults = { .lines = 100 };
+static const struct options defaults = { .lines = 100 };
 
 struct printing {
     struct store *store;
@@ -52,7 +50,7 @@ static int print_row(void *self, const struct history_row *row)
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct log_options *o = options;
+    const struct options *o = options;
     struct printing p = { .left = o->lines };
     char path[PATH_MAX];
     int rc;

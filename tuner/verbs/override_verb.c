@@ -19,29 +19,27 @@
 #include <string.h>
 #include <time.h>
 
-struct override_options {
+struct options {
     struct stated_layer stated;
     uint32_t window;
     const char *buckets, *plan, *why, *db;
 };
 
-#define AT(field) offsetof(struct override_options, field)
 static const struct option_row rows[] = {
-    BUCKETS_ROW(AT(buckets), "buckets the plan is pinned for"),
-    { "plan", "PLAN", OPTION_TEXT, AT(plan), "\"r=1 d=2 a=2dh\"" },
-    { "why", "TEXT", OPTION_TEXT, AT(why), "the reason, for those who come later" },
-    WINDOW_ROW(AT(window), "that of the table that answers"),
-    DB_ROW(AT(db)),
-    { "layer", .kind = OPTION_GROUP, .offset = AT(stated), .rows = stated_layer_rows },
+    BUCKETS_ROW(OPTION(buckets), "buckets the plan is pinned for"),
+    { "plan", "PLAN", OPTION_TEXT, OPTION(plan), "\"r=1 d=2 a=2dh\"" },
+    { "why", "TEXT", OPTION_TEXT, OPTION(why), "the reason, for those who come later" },
+    WINDOW_ROW(OPTION(window), "that of the table that answers"),
+    DB_ROW(OPTION(db)),
+    { "layer", .kind = OPTION_GROUP, .offset = OPTION(stated), .rows = stated_layer_rows },
     { NULL },
 };
-#undef AT
 
-static const struct override_options defaults = { .stated = STATED_LAYER_DEFAULTS };
+static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS };
 
 /* The layer as tune would see it; the cluster: any one of the database with as many ranks. */
 struct target {
-    const struct override_options *options;
+    const struct options *options;
     struct store *store;
     struct moe_shape shape;
     struct override_row row;
@@ -101,7 +99,7 @@ static int take_range(struct target *t)
 
 static int take_plan(struct target *t)
 {
-    const struct override_options *o = t->options;
+    const struct options *o = t->options;
 
     if (!o->plan || !o->why)
         return fail(ERR_ARGUMENT, "--plan and --why are wanted");
@@ -210,7 +208,7 @@ static const struct {
     bool writes;
 } actions[] = { { "set", set, true }, { "unset", unset, true }, { "list", list, false } };
 
-static int act(const struct override_options *o, size_t action)
+static int act(const struct options *o, size_t action)
 {
     struct target t = { .options = o };
     char path[PATH_MAX];

@@ -13,24 +13,22 @@
 #include <time.h>
 #include <unistd.h>
 
-struct status_options {
+struct options {
     const char *db;
     bool watch, json;
     double every_s;
 };
 
-#define AT(field) offsetof(struct status_options, field)
 static const struct option_row rows[] = {
-    { "watch", NULL, OPTION_FLAG, AT(watch), "until the sweep ends" },
-    { "every", "S", OPTION_NUMBER, AT(every_s), "seconds between two looks", .least = 0.1,
+    { "watch", NULL, OPTION_FLAG, OPTION(watch), "until the sweep ends" },
+    { "every", "S", OPTION_NUMBER, OPTION(every_s), "seconds between two looks", .least = 0.1,
       .most = 86400 },
-    DB_ROW(AT(db)),
-    JSON_ROW(AT(json)),
+    DB_ROW(OPTION(db)),
+    JSON_ROW(OPTION(json)),
     { NULL },
 };
-#undef AT
 
-static const struct status_options defaults = { .every_s = 2 };
+static const struct options defaults = { .every_s = 2 };
 
 /* A running sweep writes at least every few seconds. */
 enum { SILENT_S = 60 };
@@ -84,7 +82,7 @@ static void print_json(const struct run_row *run)
     printf("}\n");
 }
 
-static int look_once(const char *path, const struct status_options *o, bool *running)
+static int look_once(const char *path, const struct options *o, bool *running)
 {
     struct look look = { 0 };
     struct store *store;
@@ -107,7 +105,7 @@ static int look_once(const char *path, const struct status_options *o, bool *run
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct status_options *o = options;
+    const struct options *o = options;
     bool running = false;
     char path[PATH_MAX];
 
