@@ -259,16 +259,14 @@ static void traffic(const struct layer_facts *layer, struct remarks *out)
 void origin_summary(const struct scope *scope, struct remarks *out)
 {
     const struct layer_facts *layer = &scope->layers[0];
-    char gain[STANDING_TEXT_BYTES];
 
     out->count = 0;
     summary(scope, out);
     if (scope->count > 1)
         return;
     /* By rounds against the default and static plans: not the mean of what single entries claim. */
-    standing_text(&layer->standing, gain);
     if (layer->stands)
-        remark(out, "the table as a whole gains %s", gain);
+        remark(out, "the table as a whole gains %s", STANDING_TEXT(&layer->standing));
     traffic(layer, out);
 }
 

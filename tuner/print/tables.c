@@ -143,32 +143,29 @@ static int current_standing(const struct printer *p, int64_t cluster, int64_t sh
 /* What it is worth as a whole, where that is known. */
 static int print_standing(const struct printer *p)
 {
-    char text[STANDING_TEXT_BYTES];
     struct standing_row row;
     int rc = current_standing(p, p->cluster, p->shape, p->window, &row);
 
     if (rc)
         return rc < 0 ? rc : OK;
-    standing_text(&row, text);
-    fprintf(p->to, "gain      %s\n", text);
+    fprintf(p->to, "gain      %s\n", STANDING_TEXT(&row));
     return OK;
 }
 
-static void date(int64_t at_s, char text[32])
+const char *tables_date(int64_t at_s, char room[DATE_BYTES])
 {
     time_t at = (time_t)at_s;
     struct tm tm;
 
-    if (!gmtime_r(&at, &tm) || !strftime(text, 32, "%Y-%m-%d %H:%M", &tm))
-        snprintf(text, 32, "?");
+    if (!gmtime_r(&at, &tm) || !strftime(room, DATE_BYTES, "%Y-%m-%d %H:%M", &tm))
+        snprintf(room, DATE_BYTES, "?");
+    return room;
 }
 
 static void print_age(const struct printer *p)
 {
-    char from[32], to[32];
+    const char *from = DATE_TEXT(p->oldest_s), *to = DATE_TEXT(p->newest_s);
 
-    date(p->oldest_s, from);
-    date(p->newest_s, to);
     fprintf(p->to, "decided   %s%s%s UTC, %s ago\n", strcmp(from, to) ? from : "",
             strcmp(from, to) ? " to " : "", to,
             DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)p->newest_s))));
@@ -178,17 +175,15 @@ static void print_pins(const struct printer *p)
 {
     for (size_t i = 0; i < p->told->pin_count; i++) {
         const struct override_row *pin = &p->told->pins[i];
-        char since[32];
 
         if (!SAME_TABLE(pin, p))
             continue;
-        date(pin->since_s, since);
         fprintf(p->to,
                 "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64
                 ": %s since %s UTC: %s\n",
                 pin->first, pin->last, (uint64_t)pin->first * p->window,
-                bucket_capacity(p->window, pin->last), PLAN_TEXT(&pin->plan), since,
-                UTF8_LINE(pin->why));
+                bucket_capacity(p->window, pin->last), PLAN_TEXT(&pin->plan),
+                DATE_TEXT(pin->since_s), UTF8_LINE(pin->why));
     }
 }
 

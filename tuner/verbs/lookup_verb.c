@@ -97,14 +97,12 @@ static int look_up(const struct options *o)
 {
     struct moelookup *table;
     uint8_t digest[SHA256_BYTES];
-    char hex[SHA256_HEX_BYTES];
     int rc = OK;
 
     TRY(moelookup_open(o->db, &table));
     moelookup_digest(table, digest);
-    sha256_hex(digest, hex);
     if (o->digest)
-        printf("%s\n", hex);
+        printf("%s\n", SHA256_HEX(digest));
     if (o->capacities.count)
         rc = answer_all(table, o);
     moelookup_close(table);

@@ -9,6 +9,7 @@
 #include "space.h"
 #include "status.h"
 #include "store.h"
+#include "tables.h"
 #include "told.h"
 #include "utf8.h"
 #include "verbs.h"
@@ -183,13 +184,12 @@ static int unset(struct target *t)
 static int print_row(void *self, const struct override_row *row)
 {
     struct target *t = self;
-    char since[32];
     struct moe_shape shape;
 
     TRY(store_shape_get(t->store, row->shape, &shape));
-    strftime(since, sizeof(since), "%Y-%m-%d %H:%M", gmtime(&row->since_s));
     printf("%s: buckets %u-%u of width %u: %s since %s UTC: %s\n", SHAPE_TEXT(&shape), row->first,
-           row->last, row->window, PLAN_TEXT(&row->plan), since, UTF8_LINE(row->why));
+           row->last, row->window, PLAN_TEXT(&row->plan), DATE_TEXT(row->since_s),
+           UTF8_LINE(row->why));
     t->found++;
     return OK;
 }
