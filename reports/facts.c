@@ -9,19 +9,13 @@
 
 #include <stdlib.h>
 
-/* Takes one row of the store. */
-#define ADDER(name, row_type, array, count)                                                        \
-    static int name(void *self, const struct row_type *row)                                        \
-    {                                                                                              \
-        struct facts *f = self;                                                                    \
-                                                                                                   \
-        ARRAY_APPEND(f->array, f->count, *row);                                                    \
-        return OK;                                                                                 \
-    }
-ADDER(add_entry, entry_row, entries, entry_count)
-ADDER(add_run, run_row, runs, run_count)
-ADDER(add_override, override_row, overrides, override_count)
-#undef ADDER
+static int add_entry(void *self, const struct entry_row *entry)
+{
+    struct facts *f = self;
+
+    ARRAY_APPEND(f->entries, f->entry_count, *entry);
+    return OK;
+}
 
 static int add_trial(void *self, const struct trial_row *trial)
 {
@@ -223,11 +217,16 @@ static int cut_layers(struct store *store, const char *shape, struct facts *f)
 static int read_all(struct store *store, const char *shape, struct facts *f)
 {
     struct moe_shape any = { 0 };
+    struct row_list list;
 
     if (shape && shape_parse(shape, &any)) /* only to say what is wrong with it */
         return ERR_ARGUMENT;
-    TRY(store_runs(store, add_run, f));
-    TRY(store_overrides(store, add_override, f));
+    TRY(store_runs(store, &list));
+    f->runs = list.rows;
+    f->run_count = list.count;
+    TRY(store_overrides(store, &list));
+    f->overrides = list.rows;
+    f->override_count = list.count;
     TRY(store_entries(store, 0, 0, add_entry, f));
     TRY(store_trials(store, 0, 0, 0, UINT32_MAX, add_trial, f));
     TRY(read_samples(store, f));

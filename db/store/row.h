@@ -51,6 +51,16 @@ struct row_table {
 /* Finds the field of that name, which must be there. */
 const struct row_field *row_field(const struct row_table *table, const char *name);
 
+/* Rows that were read at once: whoever looks at them may write others.  `rows` is freed by who
+ * asked for them. */
+struct row_list {
+    void *rows;
+    size_t count;
+};
+#define EACH_ROW(type, row, list)                                                                  \
+    for (const struct type *row = (list).rows;                                                     \
+         row && row < (const struct type *)(list).rows + (list).count; row++)
+
 /* What of a row a reader sees is a text of words "field" or "field=its name there".  Walks to the
  * next one: its field, and its name there; NULL after the last. */
 enum { ROW_NAME_BYTES = 32 };

@@ -30,11 +30,7 @@ void row_read(const struct row_table *table, sqlite3_stmt *statement, int column
 /* Reads the first one; UNSUPPORTED, silently, if there is none. */
 int row_find(struct records *records, const struct row_query *query, void *row);
 
-/* All of them at once: whoever looks at them may write others.  `rows` is freed by the caller. */
-struct row_list {
-    void *rows;
-    size_t count;
-};
+/* All of them. */
 int row_list(struct records *records, const struct row_query *query, struct row_list *out);
 
 #endif

@@ -2,7 +2,9 @@
  *
  * One process writes (it holds the lease); everybody else reads, best from the published snapshot.
  * X.db is the work database, X.db.published its snapshot, X.db.journal a second copy as JSON lines,
- * X.db.owner the lease.  Writes are collected and become durable at store_commit(). */
+ * X.db.owner the lease.  Writes are collected and become durable at store_commit().  Of runs,
+ * history and pins whole lists are given; entries, trials and samples, of which there are more, are
+ * shown one by one. */
 #ifndef STORE_H
 #define STORE_H
 
@@ -90,8 +92,7 @@ struct run_row {
 
 int store_run_begin(struct store *store, struct run_row *run); /* sets run->id */
 int store_run_update(struct store *store, const struct run_row *run);
-/* Newest first; stops when `each` returns non-zero and returns that. */
-int store_runs(struct store *store, int (*each)(void *self, const struct run_row *run), void *self);
+int store_runs(struct store *store, struct row_list *out); /* newest first */
 
 /* ---- trials: one plan at one bucket */
 
@@ -255,9 +256,7 @@ struct history_row {
     char why[64];
     int64_t replaced_s;
 };
-/* Newest first; stops when `each` returns non-zero and returns that. */
-int store_history(struct store *store, int (*each)(void *self, const struct history_row *row),
-                  void *self);
+int store_history(struct store *store, struct row_list *out); /* newest first */
 
 /* The better one of this and what is there stays, the other goes to history; by one fixed order
  * (tier, not stale, effort, date, samples, text), in which the time measured has no say: times of
@@ -331,7 +330,6 @@ int store_override(struct store *store, struct override_row *row);
  * pinned. */
 int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                        uint32_t first, uint32_t last, uint32_t *count);
-int store_overrides(struct store *store, int (*each)(void *self, const struct override_row *row),
-                    void *self);
+int store_overrides(struct store *store, struct row_list *out);
 
 #endif

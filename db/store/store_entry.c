@@ -70,20 +70,11 @@ int store_entries(struct store *store, int64_t cluster, int64_t shape,
     return rc;
 }
 
-int store_history(struct store *store, int (*each)(void *self, const struct history_row *row),
-                  void *self)
+int store_history(struct store *store, struct row_list *out)
 {
     const struct row_query query = { &history_table, .rest = "ORDER BY id DESC" };
-    struct row_list list;
-    const struct history_row *rows;
-    int rc = OK;
 
-    TRY(row_list(&store->records, &query, &list));
-    rows = list.rows;
-    for (size_t i = 0; i < list.count && !rc; i++)
-        rc = each(self, &rows[i]);
-    free(list.rows);
-    return rc;
+    return row_list(&store->records, &query, out);
 }
 
 /* ---- writing */

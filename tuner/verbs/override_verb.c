@@ -17,6 +17,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -120,17 +121,22 @@ static void print_range(uint32_t first, uint32_t last, uint32_t window, const st
 }
 
 /* What was pinned in the range. */
-static int print_end(void *self, const struct override_row *row)
+static int print_ends(const struct target *t)
 {
-    const struct override_row *range = &((struct target *)self)->row;
+    const struct override_row *range = &t->row;
+    struct row_list pins;
 
-    if (!SAME_TABLE(row, range) || row->last < range->first || row->first > range->last)
-        return OK;
-    print_range(row->first > range->first ? row->first : range->first,
-                row->last < range->last ? row->last : range->last, row->window, &row->plan);
-    fputs("is pinned no more (", stdout);
-    quote_plain(row->why, stdout);
-    fputs(")\n", stdout);
+    TRY(store_overrides(t->store, &pins));
+    EACH_ROW (override_row, row, pins) {
+        if (!SAME_TABLE(row, range) || row->last < range->first || row->first > range->last)
+            continue;
+        print_range(row->first > range->first ? row->first : range->first,
+                    row->last < range->last ? row->last : range->last, row->window, &row->plan);
+        fputs("is pinned no more (", stdout);
+        quote_plain(row->why, stdout);
+        fputs(")\n", stdout);
+    }
+    free(pins.rows);
     return OK;
 }
 
@@ -155,7 +161,7 @@ static int set(struct target *t)
     TRY(take_plan(t));
     TRY(find_layer(t));
     TRY(check_a2a(t));
-    TRY(store_overrides(t->store, print_end, t));
+    TRY(print_ends(t));
     TRY(store_override(t->store, &t->row));
     TRY(store_publish(t->store));
     print_range(t->row.first, t->row.last, t->row.window, &t->row.plan);
@@ -170,7 +176,7 @@ static int unset(struct target *t)
     TRY(stated_layer_shape(&t->options->stated, gpus_dtype(gpus_device("auto")), &t->shape));
     TRY(take_range(t));
     TRY(find_layer(t));
-    TRY(store_overrides(t->store, print_end, t));
+    TRY(print_ends(t));
     TRY(store_override_end(t->store, t->row.cluster, t->row.shape, t->row.window, t->row.first,
                            t->row.last, &count));
     TRY(store_publish(t->store));
@@ -181,25 +187,30 @@ static int unset(struct target *t)
     return count ? OK : UNSUPPORTED;
 }
 
-static int print_row(void *self, const struct override_row *row)
+static int print_row(struct store *store, const struct override_row *row)
 {
-    struct target *t = self;
     struct moe_shape shape;
 
-    TRY(store_shape_get(t->store, row->shape, &shape));
+    TRY(store_shape_get(store, row->shape, &shape));
     printf("%s: buckets %u-%u of width %u: %s since %s UTC: %s\n", SHAPE_TEXT(&shape), row->first,
            row->last, row->window, PLAN_TEXT(&row->plan), DATE_TEXT(row->since_s),
            UTF8_LINE(row->why));
-    t->found++;
     return OK;
 }
 
 static int list(struct target *t)
 {
-    TRY(store_overrides(t->store, print_row, t));
-    if (!t->found)
+    struct row_list pins;
+    int rc;
+
+    TRY(store_overrides(t->store, &pins));
+    rc = pins.count ? OK : UNSUPPORTED;
+    EACH_ROW (override_row, row, pins)
+        rc = rc ? rc : print_row(t->store, row);
+    free(pins.rows);
+    if (rc == UNSUPPORTED)
         note("no plan is pinned");
-    return t->found ? OK : UNSUPPORTED;
+    return rc;
 }
 
 static const struct {

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,20 +33,6 @@ static const struct options defaults = { .every_s = 2 };
 
 /* A running sweep writes at least every few seconds. */
 enum { SILENT_S = 60 };
-
-struct look {
-    struct run_row run;
-    bool found;
-};
-
-static int take_first(void *self, const struct run_row *run)
-{
-    struct look *look = self;
-
-    look->run = *run;
-    look->found = true;
-    return UNSUPPORTED; /* one is enough */
-}
 
 static bool is_silent(const struct run_row *run)
 {
@@ -84,22 +71,25 @@ static void print_json(const struct run_row *run)
 
 static int look_once(const char *path, const struct options *o, bool *running)
 {
-    struct look look = { 0 };
+    const struct run_row *newest;
+    struct row_list runs;
     struct store *store;
     int rc;
 
     TRY(store_read(path, &store));
-    rc = store_runs(store, take_first, &look);
+    rc = store_runs(store, &runs);
     store_close(store);
-    if (rc < 0)
+    if (rc)
         return rc;
-    if (!look.found) {
+    newest = runs.rows;
+    if (!newest) {
         note("%s: no sweep has run", path);
         return UNSUPPORTED;
     }
-    (o->json ? print_json : print_text)(&look.run);
+    (o->json ? print_json : print_text)(newest);
     fflush(stdout);
-    *running = look.run.state == RUN_RUNNING && !is_silent(&look.run);
+    *running = newest->state == RUN_RUNNING && !is_silent(newest);
+    free(runs.rows);
     return OK;
 }
 
