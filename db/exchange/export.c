@@ -100,14 +100,13 @@ static void begin_line(const struct line *line, const char *name, FILE *to)
 /* Fields in the order of the one list; what is unknown is left out, as in the text form. */
 static void print_cluster(const struct cluster *cluster, const char *hash, bool identify, FILE *to)
 {
-    char value[1100];
     bool first = true;
 
     fprintf(to, "{\"fingerprint\":\"%s\",\"fields\":{", hash);
     for (size_t i = 0; i < cluster_field_count; i++) {
         const struct cluster_field *f = &cluster_fields[i];
+        const char *value = CLUSTER_VALUE(cluster, f);
 
-        cluster_value(cluster, f, value, sizeof(value));
         /* Which of a site's ranks are slow says nothing of another site's. */
         if (!strcmp(value, "unknown") || (f->class == CLUSTER_INFO && !identify) ||
             f->offset == offsetof(struct cluster, rank_speeds_percent))

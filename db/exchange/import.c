@@ -104,20 +104,19 @@ static int read_cluster(struct import_table *r, const char *text, size_t length)
     return OK;
 }
 
+static int by_hash(const void *hash, const void *cluster)
+{
+    return strcmp(hash, ((const struct known_cluster *)cluster)->hash);
+}
+
 /* Clusters are sorted by their hashes.  Returns -1 if none has this one. */
 static long find_cluster(const struct import_table *r, const char *hash)
 {
-    size_t low = 0, high = r->cluster_count;
+    const struct known_cluster *at = NULL;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (strcmp(r->clusters[middle].hash, hash) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < r->cluster_count && !strcmp(r->clusters[low].hash, hash) ? (long)low : -1;
+    if (r->cluster_count)
+        at = bsearch(hash, r->clusters, r->cluster_count, sizeof(*r->clusters), by_hash);
+    return at ? at - r->clusters : -1;
 }
 
 static int check_plan(const struct import_table *r, const char *name, struct moe_plan *plan,

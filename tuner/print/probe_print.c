@@ -171,9 +171,8 @@ static void print_cluster_json(const struct cluster *c)
     printf("{");
     for (size_t i = 0; i < cluster_field_count; i++) {
         const struct cluster_field *f = &cluster_fields[i];
-        char value[1100];
+        const char *value = CLUSTER_VALUE(c, f);
 
-        cluster_value(c, f, value, sizeof(value));
         printf("%s\"%s\": ", i ? ", " : "", f->name);
         if (!strcmp(value, "unknown"))
             printf("null");

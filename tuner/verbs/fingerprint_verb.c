@@ -42,26 +42,25 @@ static void print_text(const struct cluster *cluster, const struct discovery *fo
 
 static void print_json(const struct cluster *cluster)
 {
-    char value[1100], hash[SHA256_HEX_BYTES];
+    char hash[SHA256_HEX_BYTES];
 
     cluster_hex(cluster, hash);
     printf("{\"fingerprint\": \"%s\"", hash);
     for (size_t i = 0; i < cluster_field_count; i++) {
-        cluster_value(cluster, &cluster_fields[i], value, sizeof(value));
         printf(",\n \"%s\": ", cluster_fields[i].name);
-        json_quote(value, stdout);
+        json_quote(CLUSTER_VALUE(cluster, &cluster_fields[i]), stdout);
     }
     printf("}\n");
 }
 
 /* ---- comparing */
 
-static void value_in_words(const struct cluster *cluster, const struct cluster_field *field,
-                           char *text, size_t size)
+static const char *value_in_words(const struct cluster *cluster, const struct cluster_field *field,
+                                  char room[CLUSTER_VALUE_BYTES])
 {
-    cluster_value(cluster, field, text, size);
     if (field->offset == offsetof(struct cluster, ranks_per_node) && !cluster->ranks_per_node)
-        snprintf(text, size, "different ones");
+        return "different ones";
+    return cluster_value(cluster, field, room, CLUSTER_VALUE_BYTES);
 }
 
 /* What is not known may be anything: it is never equal where that would be another cluster. */
@@ -69,10 +68,9 @@ static bool print_field(const struct cluster *was, const struct cluster *is,
                         const struct cluster_field *field)
 {
     const char *class = cluster_class_words[field->class];
-    char old[1100], new[1100];
+    char a[CLUSTER_VALUE_BYTES], b[CLUSTER_VALUE_BYTES];
+    const char *old = value_in_words(was, field, a), *new = value_in_words(is, field, b);
 
-    value_in_words(was, field, old, sizeof(old));
-    value_in_words(is, field, new, sizeof(new));
     if (strcmp(old, new) != 0)
         printf("%-5s %-16s was \"%s\", is \"%s\"\n", class, field->name, old, new);
     else if (field->class == CLUSTER_HARD && !strcmp(new, "unknown"))

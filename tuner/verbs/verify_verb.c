@@ -181,10 +181,9 @@ static int differences(const struct cluster *here, const struct cluster *there, 
     *text = 0;
     for (size_t i = 0; i < cluster_field_count; i++) {
         size_t used = strlen(text);
-        char is[1100], was[1100];
+        const char *is = CLUSTER_VALUE(here, &cluster_fields[i]);
+        const char *was = CLUSTER_VALUE(there, &cluster_fields[i]);
 
-        cluster_value(here, &cluster_fields[i], is, sizeof(is));
-        cluster_value(there, &cluster_fields[i], was, sizeof(was));
         if (cluster_fields[i].class != CLUSTER_HARD || !strcmp(is, was))
             continue;
         snprintf(text + used, size - used, "%s%s is %.60s, not %.60s", count++ ? "; " : "",
