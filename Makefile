@@ -256,8 +256,8 @@ $(BUILD)/tests/test_cuda_plans: $(BUILD)/plans/tests/unit/test_exec.o
 $(BUILD)/tests/test_cuda_run: $(BUILD)/plans/tests/gpu/check_run.o
 # All of moetune, with what above knows no GPU.
 $(BUILD)/tests/test_cuda_moetune: $(filter-out $(patsubst %.c,$(BUILD)/%.o,$(PLANS_ALONE) $(KERNELS_ALONE) $(UNIT_SOURCES)) \
-    $(patsubst %,$(BUILD)/%.o,$(MPI_KNOWN) $(basename $(CUDA_KERNELS))),$(LIBRARY)) $(BUILD)/tuner/main.o
-$(BUILD)/tests/test_cuda_moetune: ALONE_LIBS += -lsqlite3
+    $(patsubst %,$(BUILD)/%.o,$(MPI_KNOWN) $(basename $(CUDA_KERNELS))),$(LIBRARY)) $(BUILD)/tuner/main.o $(BUILD)/plans/tests/gpu/short_copies.o
+$(BUILD)/tests/test_cuda_moetune: ALONE_LIBS += -lsqlite3 -Wl,--wrap=workbench_open
 $(BUILD)/tests/check_plans: $(PLANS_ALONE:%.c=$(BUILD)/plans/%.o) $(BUILD)/plans/tests/unit/test_exec.o $(GPU_ALONE)
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(PLANS_LIBS)
