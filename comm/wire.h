@@ -65,6 +65,7 @@ struct wire {
     bool pretends; /* what arrives is not what the others would send: no result can be checked */
     uint64_t sent_bytes, messages; /* that left this rank, counted when enqueued; of a collective
                                     * what transfers in its place would be */
+    uint64_t exchanges;            /* enqueued */
 };
 
 /* Opens a wire by name for memory of this device: "mpi" (Open MPI, device host); "nccl" and "ce"

@@ -102,11 +102,13 @@ void event_close(struct event *event)
 
 int event_record(struct event *event, struct stream *stream)
 {
+    stream->device->events++;
     return stream->device->ops->event_record(event, stream);
 }
 
 int event_wait(struct event *event, struct stream *stream)
 {
+    stream->device->events++;
     return stream->device->ops->event_wait(event, stream);
 }
 
@@ -124,5 +126,6 @@ int stream_launch(struct stream *stream, enum kernel kernel, const void *args, s
 {
     if (stream->muted)
         return OK;
+    stream->device->kernels++;
     return stream->device->ops->launch(stream, kernel, args, bytes);
 }

@@ -23,6 +23,8 @@ struct device {
     size_t cache_bytes; /* what repeated steps would find in a cache that a trainer's do not; 0: as
                          * on the host, whose ranks share theirs */
     bool modelled;      /* memory is only counted: nothing can be filled, read or checked */
+    uint64_t kernels,
+        events; /* issued so far: kernels by the names of kernels.h, records and waits */
 };
 
 struct stream {

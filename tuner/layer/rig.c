@@ -4,6 +4,7 @@
 
 #include "arena.h"
 #include "fault.h"
+#include "host.h"
 #include "rows.h"
 #include "shape.h"
 #include "status.h"
@@ -137,12 +138,28 @@ int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out)
     return OK;
 }
 
+static int issue(struct rig *rig, struct exec *exec)
+{
+    TRY(exec_forward(exec, rig->x, rig->y));
+    return rig->data.shape.pass == MOE_TRAIN ? exec_backward(exec, rig->grad_y, rig->grad_x) : OK;
+}
+
+static struct issued issued_so_far(const struct rig *rig)
+{
+    const struct device *device = rig->engine->device;
+
+    return (struct issued){ (int64_t)device->kernels, (int64_t)device->events,
+                            (int64_t)rig->engine->wire->exchanges, host_clock_ns() };
+}
+
 int rig_step(struct rig *rig, struct exec *exec)
 {
-    int rc = exec_forward(exec, rig->x, rig->y), synced;
+    struct issued before = issued_so_far(rig), now;
+    int rc = issue(rig, exec), synced;
 
-    if (!rc && rig->data.shape.pass == MOE_TRAIN)
-        rc = exec_backward(exec, rig->grad_y, rig->grad_x);
+    now = issued_so_far(rig);
+    rig->issued = (struct issued){ now.kernels - before.kernels, now.events - before.events,
+                                   now.exchanges - before.exchanges, now.host_ns - before.host_ns };
     synced = engine_sync(rig->engine);
     return rc ? rc : synced;
 }

@@ -9,6 +9,11 @@
 #include "reference.h"
 #include "world.h"
 
+/* What the host issues in one step, and how long that takes it: all before it waits. */
+struct issued {
+    int64_t kernels, events, exchanges, host_ns;
+};
+
 struct rig {
     struct world *world; /* borrowed, as is the engine */
     struct engine *engine;
@@ -20,6 +25,7 @@ struct rig {
     size_t memory_bytes; /* of layer, these and `cold` */
     void *cold; /* written between timed steps so that none finds its rows in a cache; or NULL */
     struct reference *reference; /* made at the first check */
+    struct issued issued;        /* in the last step */
 };
 
 /* Bytes of the inputs and outputs of a rank with so many tokens. */

@@ -83,8 +83,9 @@ int runner_watch(struct runner *runner, struct disturbance *watch, struct measur
 
 int runner_warm(struct runner *runner, uint32_t steps)
 {
-    const struct wire *wire = runner->rig->engine->wire;
-    int64_t ns, agreed[2];
+    const struct rig *rig = runner->rig;
+    const struct wire *wire = rig->engine->wire;
+    int64_t ns, agreed[6];
 
     for (uint32_t i = 1; i < steps; i++)
         TRY(runner_step(runner, STEP_BOTH, &ns));
@@ -93,8 +94,13 @@ int runner_warm(struct runner *runner, uint32_t steps)
     TRY(runner_step(runner, STEP_BOTH, &ns));
     agreed[0] += (int64_t)wire->sent_bytes;
     agreed[1] += (int64_t)wire->messages;
-    TRY(world_max(runner->rig->world, agreed, 2));
+    agreed[2] = rig->issued.kernels;
+    agreed[3] = rig->issued.events;
+    agreed[4] = rig->issued.exchanges;
+    agreed[5] = rig->issued.host_ns;
+    TRY(world_max(rig->world, agreed, 6));
     runner->sent_bytes = agreed[0];
     runner->messages = agreed[1];
+    runner->issued = (struct issued){ agreed[2], agreed[3], agreed[4], agreed[5] };
     return OK;
 }

@@ -17,6 +17,7 @@ struct runner {
     struct exec *exec;
     int64_t memory_bytes;         /* plan, layer and tokens, the most over the ranks */
     int64_t sent_bytes, messages; /* of one step, likewise; known once it is warm */
+    struct issued issued;         /* likewise */
 };
 
 /* Prepares the plan at the rig's capacity. */

@@ -30,7 +30,7 @@ struct run_options {
     uint64_t seed;
     double factor;
     struct option_list plans;
-    bool check, json;
+    bool check, phases, json;
 };
 
 static const struct run_options defaults = {
@@ -50,6 +50,7 @@ static const struct option_row rows[] = {
     { "warmup", "N", OPTION_COUNT, AT(warmup), "steps before the first is timed", .least = 0,
       .most = 1000000 },
     { "check", NULL, OPTION_FLAG, AT(check), "compare every result with a plain reference" },
+    { "phases", NULL, OPTION_FLAG, AT(phases), "what the host issues in a step, and for how long" },
     SEED_ROW(AT(seed)),
     JSON_ROW(AT(json)),
 
@@ -167,6 +168,20 @@ static double hidden_share(const struct subject *s)
     return s->runner.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
 }
 
+static void print_phases(const struct subject *subjects, size_t count)
+{
+    printf("\nissued by the host in one step, before it waits\n\n%-18s %9s %9s %9s %9s\n", "plan",
+           "kernels", "events", "exchanges", "host");
+    for (size_t i = 0; i < count; i++) {
+        const struct issued *x = &subjects[i].runner.issued;
+        char name[PLAN_TEXT_BYTES];
+
+        moe_plan_format(&subjects[i].runner.plan, name, sizeof(name));
+        printf("%-18s %9" PRId64 " %9" PRId64 " %9" PRId64 " %9.3f\n", name, x->kernels, x->events,
+               x->exchanges, (double)x->host_ns * 1e-6);
+    }
+}
+
 static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
                        const struct run_options *o)
 {
@@ -201,6 +216,8 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
                (double)x->runner.sent_bytes * 0x1p-20, (double)x->runner.memory_bytes * 0x1p-20,
                o->check ? "ok" : "");
     }
+    if (o->phases)
+        print_phases(subjects, count);
 }
 
 static void print_spread(const char *name, const struct spread *s)
@@ -242,6 +259,11 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
             printf("\"hidden_share\": %.4f, ", hidden_share(x));
         printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
                x->runner.sent_bytes, x->runner.messages, x->runner.memory_bytes);
+        if (o->phases)
+            printf(", \"kernels\": %" PRId64 ", \"events\": %" PRId64 ", \"exchanges\": %" PRId64
+                   ", \"host_ns\": %" PRId64,
+                   x->runner.issued.kernels, x->runner.issued.events, x->runner.issued.exchanges,
+                   x->runner.issued.host_ns);
         if (o->check)
             printf(", \"check\": \"ok\", \"error_share\": %.6f", x->error);
         printf("}");
