@@ -57,6 +57,7 @@ struct wire_ops {
     int (*wait)(struct wire *wire, struct stream *stream);  /* NULL: stream_sync() is enough */
     int (*withdraw)(struct wire *wire, const void *memory); /* NULL: no rank opens another's */
     unsigned collectives; /* 1 << kind: what an exchange may carry besides transfers */
+    bool graphs;          /* an exchange may be part of a device's graph, once it has run */
 };
 
 struct wire {

@@ -138,10 +138,32 @@ int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out)
     return OK;
 }
 
-static int issue(struct rig *rig, struct exec *exec)
+struct step {
+    struct rig *rig;
+    struct exec *exec;
+};
+
+static int issue(void *self)
 {
-    TRY(exec_forward(exec, rig->x, rig->y));
-    return rig->data.shape.pass == MOE_TRAIN ? exec_backward(exec, rig->grad_y, rig->grad_x) : OK;
+    const struct step *s = self;
+    struct rig *rig = s->rig;
+
+    TRY(exec_forward(s->exec, rig->x, rig->y));
+    return rig->data.shape.pass == MOE_TRAIN ? exec_backward(s->exec, rig->grad_y, rig->grad_x)
+                                             : OK;
+}
+
+int rig_capture(struct rig *rig, struct exec *exec, struct graph **out)
+{
+    struct graph *graph = NULL;
+    int rc = engine_capture(rig->engine, issue, &(struct step){ rig, exec }, &graph);
+
+    rc = world_settle(rig->world, rc);
+    if (rc)
+        graph_close(graph);
+    else
+        *out = graph;
+    return rc;
 }
 
 static struct issued issued_so_far(const struct rig *rig)
@@ -155,7 +177,9 @@ static struct issued issued_so_far(const struct rig *rig)
 int rig_step(struct rig *rig, struct exec *exec)
 {
     struct issued before = issued_so_far(rig), now;
-    int rc = issue(rig, exec), synced;
+    int rc = exec->graph ? graph_launch(exec->graph, rig->engine->comm)
+                         : issue(&(struct step){ rig, exec }),
+        synced;
 
     now = issued_so_far(rig);
     rig->issued = (struct issued){ now.kernels - before.kernels, now.events - before.events,

@@ -26,6 +26,7 @@ struct rig {
     void *cold; /* written between timed steps so that none finds its rows in a cache; or NULL */
     struct reference *reference; /* made at the first check */
     struct issued issued;        /* in the last step */
+    bool graphs;                 /* runners launch steps as graphs: set by who opened it */
 };
 
 /* Bytes of the inputs and outputs of a rank with so many tokens. */
@@ -46,6 +47,9 @@ int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out);
 
 /* One whole step (forward, or forward and backward) and the wait for it.  Local. */
 int rig_step(struct rig *rig, struct exec *exec);
+
+/* The graph of such a step, for streams muted as they are now; the caller's to close. */
+int rig_capture(struct rig *rig, struct exec *exec, struct graph **out);
 
 /* Runs a step and compares every result with the reference.  worst: the largest error over all
  * ranks and tensors as a share of what rounding may explain; ERR_WRONG above 1. */

@@ -15,9 +15,11 @@ struct runner {
     struct moe_plan plan;
     uint64_t capacity;
     struct exec *exec;
-    int64_t memory_bytes;         /* plan, layer and tokens, the most over the ranks */
-    int64_t sent_bytes, messages; /* of one step, likewise; known once it is warm */
-    struct issued issued;         /* likewise */
+    struct graph *graphs[STEP_MODES]; /* made at the first step of a kind, where rig->graphs */
+    bool warm;                        /* its steps may be captured */
+    int64_t memory_bytes;             /* plan, layer and tokens, the most over the ranks */
+    int64_t sent_bytes, messages;     /* of one step, likewise; known once it is warm */
+    struct issued issued;             /* likewise */
 };
 
 /* Prepares the plan at the rig's capacity. */
