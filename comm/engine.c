@@ -103,14 +103,20 @@ int64_t engine_took_ns(const struct engine *engine)
                          : device_now_ns(engine->device) - engine->begun_ns;
 }
 
+int engine_refuse_graphs(const char *kind, const char *name)
+{
+    return fail(
+        ERR_ARGUMENT,
+        "--graphs on: %s %s cannot launch steps as graphs; on device cuda, wire nccl (a GPU "
+        "for each rank) and --virtual-ranks can",
+        kind, name);
+}
+
 int engine_check_graphs(const struct engine *engine)
 {
-    if (device_has_graphs(engine->device) && engine->wire->ops->graphs)
-        return OK;
-    return fail(ERR_ARGUMENT,
-                "--graphs on: steps on wire %s of device %s are no graphs; those on nccl, and of "
-                "--virtual-ranks, on device cuda can be",
-                engine->wire->ops->name, engine->device->ops->name);
+    if (!device_has_graphs(engine->device))
+        return engine_refuse_graphs("device", engine->device->ops->name);
+    return engine->wire->ops->graphs ? OK : engine_refuse_graphs("wire", engine->wire->ops->name);
 }
 
 /* On the stream that wire_wait() looks after: who waits for a replay waits as for an exchange. */
