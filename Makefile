@@ -4,6 +4,8 @@
 # SAN=1       AddressSanitizer + UBSan               SAN=thread  ThreadSanitizer
 # SAN=fuzz    AddressSanitizer and libFuzzer, by clang: fuzzers alone
 # GPU=0|1     without / with the CUDA unit (default: found or not)
+# MPI=0|DIR   without an MPI: ranks of one host, by fork / with the one there (default: found or not)
+# BLAS=0      without OpenBLAS: no ranks on cores (default: found or not)
 # SQLITE=0    libmoelookup without SQLite: it reads packed tables only
 VERSION := 0.1.0
 
@@ -11,13 +13,22 @@ SAN   ?= 0
 V     ?= 0
 DEPS  ?= 1
 GPU   ?= auto
+MPI   ?= auto
+BLAS  ?= auto
 SQLITE ?= 1
-CC    := mpicc
 CFLAGS ?= -O2 -g
 PREFIX ?= /usr/local
 DESTDIR ?=
 
 Q := $(if $(filter 1,$(V)),,@)
+
+MPI_HOME := $(filter-out 0 1 auto,$(MPI))
+MPICC := $(if $(MPI_HOME),$(MPI_HOME)/bin/)mpicc
+NO_MPI := $(if $(filter 0,$(MPI)),1,$(if $(shell command -v $(MPICC)),,1))
+CC    := $(if $(NO_MPI),gcc,$(MPICC))
+BLAS_CFLAGS := $(shell pkg-config --cflags openblas 2>/dev/null)
+NO_BLAS := $(if $(filter 0,$(BLAS)),1,$(shell printf '\043include <cblas.h>\n' | gcc $(BLAS_CFLAGS) -E -x c - >/dev/null 2>&1 || echo 1))
+BLAS_LIBS := $(if $(NO_BLAS),,$(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas))
 
 # The CUDA unit (runtime, cuBLAS, NCCL and our kernels) is whole or absent.  It needs a toolkit, never a driver.
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null)))
@@ -53,17 +64,19 @@ GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(call l
 SAN_SUFFIX_1 := -san
 SAN_SUFFIX_thread := -tsan
 SAN_SUFFIX_fuzz := -fuzz
-BUILD := build/$(if $(UNIT),gpu,cpu)$(SAN_SUFFIX_$(SAN))
+LACKS := $(if $(NO_MPI),-nompi)$(if $(NO_BLAS),-noblas)
+BUILD := build/$(if $(UNIT),gpu,cpu)$(LACKS)$(SAN_SUFFIX_$(SAN))
 SANITIZE_1 := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 SANITIZE_thread := -fsanitize=thread
 SANITIZE_fuzz := -fsanitize=fuzzer-no-link,address -DFUZZ_LIBFUZZER -Wno-unknown-warning-option
 SANITIZE := $(SANITIZE_$(SAN))
 ifeq ($(SAN),fuzz)
 export OMPI_CC := clang
+CC := $(if $(NO_MPI),clang,$(CC))
 $(BUILD)/tests/fuzz_%: SANITIZE += -fsanitize=fuzzer
 endif
 
-FOLDERS := $(addprefix db/,values store exchange lookup) kernels comm search \
+FOLDERS := $(addprefix db/,values store exchange lookup) kernels comm $(if $(NO_MPI),comm/forked) search \
     $(addprefix tuner/,cli layer machine ranks probe bucket live print campaign tune verify program) tuner tuner/verbs reports
 # moelookup.h is where plans and shapes are declared.
 VALUES := -Idb/values -Idb/lookup
@@ -73,30 +86,33 @@ KERNEL_FLAGS := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) $(CFLAGS) $(SANITIZE) \
              -pthread -MMD -MP $(FOLDERS:%=-I%) $(BLAS_CFLAGS) $(GPU_CFLAGS)
 LDLIBS = $(BLAS_LIBS) -lsqlite3 $(GPU_LIBS) -lm
-BLAS_CFLAGS = $(shell pkg-config --cflags openblas 2>/dev/null)
-BLAS_LIBS = $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 
 # By their names: what only the unit compiles.
 UNIT_SOURCES := $(foreach w,cuda nccl wire_ce,$(wildcard $(FOLDERS:%=%/*$w*.c)))
-SOURCES := $(filter-out $(if $(UNIT),,$(UNIT_SOURCES)),$(wildcard $(FOLDERS:%=%/*.c)))
+OTHER_BLAS := kernels/blas_$(if $(NO_BLAS),openblas,none).c
+OTHER_LAUNCHER := tuner/machine/launcher_$(if $(NO_MPI),mpirun,fork).c
+SOURCES := $(filter-out $(if $(UNIT),,$(UNIT_SOURCES)) $(OTHER_BLAS) $(OTHER_LAUNCHER),$(wildcard $(FOLDERS:%=%/*.c)))
 CUDA_KERNELS := $(wildcard kernels/*.cu)
 # Programs and their parts lie in one folder of the build, whatever room their source is in.
 TEST_ROOMS := $(addprefix tests/,unit bench fuzz program)
 vpath %.c $(TEST_ROOMS)
 tests_of = $(patsubst %.c,$(BUILD)/tests/%$2,$(notdir $1))
+# What is written for an MPI or for OpenBLAS itself.
+WANTING := $(if $(NO_MPI),$(shell grep -lE 'include [<"](moelookup_)?mpi.h' $(wildcard tests/*/*.c))) \
+           $(if $(NO_BLAS),$(shell grep -l '<cblas.h>' $(wildcard tests/*/*.c)))
 TEST_PROGRAMS := $(wildcard tests/unit/test_*.c tests/program/example_*.c tests/fuzz/fuzz_*.c) tests/unit/factor_one.c
 TEST_PARTS := $(call tests_of,$(filter-out tests/bench/bench_% $(TEST_PROGRAMS),$(wildcard $(TEST_ROOMS:%=%/*.c))),.o)
 LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(SOURCES:%.c=$(BUILD)/%.o)) $(if $(UNIT),$(CUDA_KERNELS:%.cu=$(BUILD)/%.o))
-TESTS   := $(call tests_of,$(TEST_PROGRAMS))
-BENCHES := $(call tests_of,$(wildcard tests/bench/bench_*.c))
+TESTS   := $(call tests_of,$(filter-out $(WANTING),$(TEST_PROGRAMS)))
+BENCHES := $(call tests_of,$(filter-out $(WANTING),$(wildcard tests/bench/bench_*.c)))
 
 all: deps
 	$(Q)$(MAKE) --no-print-directory build
 build: $(BUILD)/moetune library
 	$(Q)ln -sfn $(BUILD)/moetune moetune
 	@echo "moetune $(VERSION): $(BUILD)/moetune, $$($(CC) --version | head -n 1)"
-	@echo "  MPI       $$(mpirun --version 2>/dev/null | head -n 1)"
-	@echo "  BLAS      $(BLAS_LIBS) $$(pkg-config --modversion openblas 2>/dev/null)"
+	@echo "  MPI       $(if $(NO_MPI),none: ranks of one host by fork,$$(mpirun --version 2>/dev/null | head -n 1))"
+	@echo "  BLAS      $(if $(NO_BLAS),none: no ranks on cores,$(BLAS_LIBS) $$(pkg-config --modversion openblas 2>/dev/null))"
 	@echo "  SQLite    $$(sqlite3 --version 2>/dev/null | cut -d ' ' -f 1)"
 	@echo "  CUDA      $(if $(UNIT),$(CUDA_HOME): $$($(NVCC) --version | sed -n 's/^.*release //p'),left out: $(or $(if $(filter 0,$(GPU)),GPU=0),$(if $(CUDA_LACKS),missing $(CUDA_LACKS)),sanitizers))"
 	@echo "  sanitizer $(if $(SANITIZE),$(SANITIZE),none)"
@@ -119,14 +135,24 @@ $(BUILD)/%.o: %.cu Makefile
 $(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
 
-# ---- The CUDA kernels alone, compared with the host's: run on a CPU wherever the toolkit's headers are, and on a
-# GPU (make check-gpu) without MPI and SQLite, and without OpenBLAS where there is none.
+# The program without an MPI, for tests: the same objects, but for those that know one.
+MPI_KNOWN := comm/wire_mpi comm/world tuner/machine/launcher_$(if $(NO_MPI),fork,mpirun)
+FORKED := comm/wire_mpi comm/world tuner/machine/launcher_fork $(basename $(wildcard comm/forked/*.c))
+$(BUILD)/tests/moetune_forked: $(filter-out $(patsubst %,$(BUILD)/%.o,$(MPI_KNOWN) $(FORKED)),$(LIBRARY)) $(BUILD)/tuner/main.o $(FORKED:%=$(BUILD)/forked/%.o)
+	@mkdir -p $(@D)
+	$(Q)gcc $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
+$(BUILD)/forked/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(Q)gcc $(ALL_CFLAGS) -Icomm/forked -c -o $@ $<
 
-KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) kernels/sim%,$(wildcard kernels/*.c)) $(addprefix db/values/,fault.c shape.c stats.c status.c utf8.c)
+# ---- The CUDA kernels alone, compared with the host's: run on a CPU wherever the toolkit's headers are, and on a
+# GPU (make check-gpu) without MPI and SQLite.
+
+KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) $(OTHER_BLAS) kernels/sim%,$(wildcard kernels/*.c)) $(addprefix db/values/,fault.c shape.c stats.c status.c utf8.c)
 ALONE_CC ?= gcc
 ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP $(VALUES) -Ikernels -Itests/unit -Itests/bench -Itests/gpu \
-               $(CUDA_INCLUDES) $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_CFLAGS),-Itests/gpu/plain_blas)
-ALONE_LIBS = $(if $(shell pkg-config --exists openblas && echo 1),$(BLAS_LIBS)) -lm
+               $(CUDA_INCLUDES) $(BLAS_CFLAGS)
+ALONE_LIBS = $(BLAS_LIBS) -lm
 ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),$(BUILD)/tests/test_cuda_kernels $(BUILD)/tests/test_cuda_on_cpu))
 ON_CPU_KERNELS = $(CUDA_KERNELS:%.cu=$(BUILD)/on_cpu/%.o)
 # A CPU would forgive an access of 16 bytes that is not aligned.
@@ -195,11 +221,11 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -fPIC -DMOETUNE_CUDA -c -o $@ $<
 
-# Plans on a GPU, with ranks by fork (tests/gpu/forked) where there is no MPI: without SQLite, and OpenBLAS as above.
-PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file plan sha256)) \
+# Plans on a GPU, with ranks by fork, where there is no SQLite.
+PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c comm/forked/*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file plan sha256)) \
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c option_values.c options.c suggest.c verb.c) \
-    $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpu_ready gpus hosts keeper launch machine nvml place slurm virtual_ranks)) \
-    tuner/verbs/run.c tests/gpu/forked/mpi.c tests/unit/library_wire.c
+    $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpu_ready gpus hosts keeper launch launcher_fork machine nvml place slurm virtual_ranks)) \
+    tuner/verbs/run.c tests/unit/library_wire.c
 GPU_PLANS := $(addprefix $(BUILD)/tests/,check_plans check_run)
 PLANS_LIBS = $(patsubst %,-L%,$(dir $(NCCL_LIBRARY))) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(NCCL_LIBRARY))) -lnccl $(GPU_ALONE_LIBS)
 comma := ,
@@ -207,7 +233,7 @@ comma := ,
 gpu-plans: $(GPU_PLANS)
 # And all of it on a CPU.
 ifneq ($(and $(ON_CPU),$(wildcard $(CUDA_HOME)/include/cublas_v2.h)),)
-ON_CPU += $(addprefix $(BUILD)/tests/,test_gpu_on_cpu test_cuda_device) $(if $(NCCL_HEADER),$(addprefix $(BUILD)/tests/,test_cuda_nccl test_cuda_wire test_cuda_plans test_cuda_run))
+ON_CPU += $(addprefix $(BUILD)/tests/,test_gpu_on_cpu test_cuda_device) $(if $(NCCL_HEADER),$(addprefix $(BUILD)/tests/,test_cuda_nccl test_cuda_wire test_cuda_plans test_cuda_run test_cuda_moetune))
 endif
 $(BUILD)/tests/test_gpu_on_cpu: $(BUILD)/on_gpu/tests/gpu/test_gpu_on_cpu.o $(TWIN_LIBRARIES)
 	@mkdir -p $(@D)
@@ -218,22 +244,26 @@ $(BUILD)/tests/test_cuda_nccl: $(BUILD)/on_gpu/tests/gpu/test_cuda_nccl.o $(TWIN
 $(BUILD)/tests/test_cuda_device: $(GPU_DRIVING) $(ON_CPU_KERNELS) $(BUILD)/on_gpu/tests/gpu/check_cuda_device.o $(TWIN_LIBRARIES)
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $(filter %.o,$^) $(TWIN_LIBS) $(ALONE_LIBS)
-$(addprefix $(BUILD)/tests/,test_cuda_wire test_cuda_plans test_cuda_run): $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/gpu/forked/patience.o $(GPU_DRIVING) $(ON_CPU_KERNELS) \
+$(addprefix $(BUILD)/tests/,test_cuda_wire test_cuda_plans test_cuda_run test_cuda_moetune): $(PLANS_ALONE:%.c=$(BUILD)/plans/%.o) $(BUILD)/plans/tests/gpu/patience.o $(GPU_DRIVING) $(ON_CPU_KERNELS) \
     $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -Wl,--wrap=watch_of -o $@ $(filter %.o,$^) $(TWIN_LIBS) -lnccl $(ALONE_LIBS)
-$(BUILD)/tests/test_cuda_wire: $(BUILD)/forked/tests/gpu/test_cuda_wire.o
-$(BUILD)/tests/test_cuda_plans: $(BUILD)/forked/tests/unit/test_exec.o
-$(BUILD)/tests/test_cuda_run: $(BUILD)/forked/tests/gpu/check_run.o
-$(BUILD)/tests/check_plans: $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/unit/test_exec.o $(GPU_ALONE)
+$(BUILD)/tests/test_cuda_wire: $(BUILD)/plans/tests/gpu/test_cuda_wire.o
+$(BUILD)/tests/test_cuda_plans: $(BUILD)/plans/tests/unit/test_exec.o
+$(BUILD)/tests/test_cuda_run: $(BUILD)/plans/tests/gpu/check_run.o
+# All of moetune, with what above knows no GPU.
+$(BUILD)/tests/test_cuda_moetune: $(filter-out $(patsubst %.c,$(BUILD)/%.o,$(PLANS_ALONE) $(KERNELS_ALONE) $(UNIT_SOURCES)) \
+    $(patsubst %,$(BUILD)/%.o,$(MPI_KNOWN) $(basename $(CUDA_KERNELS))),$(LIBRARY)) $(BUILD)/tuner/main.o
+$(BUILD)/tests/test_cuda_moetune: ALONE_LIBS += -lsqlite3
+$(BUILD)/tests/check_plans: $(PLANS_ALONE:%.c=$(BUILD)/plans/%.o) $(BUILD)/plans/tests/unit/test_exec.o $(GPU_ALONE)
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(PLANS_LIBS)
-$(BUILD)/tests/check_run: $(PLANS_ALONE:%.c=$(BUILD)/forked/%.o) $(BUILD)/forked/tests/gpu/check_run.o $(GPU_ALONE)
+$(BUILD)/tests/check_run: $(PLANS_ALONE:%.c=$(BUILD)/plans/%.o) $(BUILD)/plans/tests/gpu/check_run.o $(GPU_ALONE)
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(PLANS_LIBS)
-$(BUILD)/forked/%.o: %.c Makefile
+$(BUILD)/plans/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -Wno-maybe-uninitialized -Itests/gpu/forked $(FOLDERS:%=-I%) -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_CUDA -c -o $@ $<
+	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -Wno-maybe-uninitialized -Icomm/forked $(FOLDERS:%=-I%) -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_CUDA -c -o $@ $<
 
 # ---- libmoelookup: a part of db/ alone, for other people's programs, so without mpicc
 
@@ -299,7 +329,7 @@ $(addsuffix /db/lookup/lookup.o,$(LIB)/lib $(LIB)/tunelib $(BUILD)): $(BUILD)/pr
 FORCE:
 
 # What Debian calls the things we need.
-PACKAGES := gcc libc6-dev pkg-config libopenmpi-dev openmpi-bin libopenblas-dev libsqlite3-dev sqlite3 iproute2 procps python3 gnuplot-nox
+PACKAGES := gcc libc6-dev pkg-config $(if $(filter 0,$(MPI)),,libopenmpi-dev openmpi-bin) $(if $(filter 0,$(BLAS)),,libopenblas-dev) libsqlite3-dev sqlite3 iproute2 procps python3 gnuplot-nox
 deps:
 ifneq ($(DEPS),0)
 	$(Q)tests/deps $(PACKAGES)
@@ -309,17 +339,18 @@ endif
 tune: all
 	./moetune --cluster
 
-test: all
-	$(Q)$(MAKE) --no-print-directory tests-built
+# In a make of its own, which sees what was installed.
+test test-full: all
+	$(Q)$(MAKE) --no-print-directory run-$@
+run-test: tests-built
 	$(Q)tests/run $(BUILD)
-test-full: all
-	$(Q)$(MAKE) --no-print-directory tests-built
+run-test-full: tests-built
 	$(Q)tests/run --full $(BUILD)
 THREADED := stream lookup lookup_record push loans
-tests-built: $(TESTS) $(ON_CPU) $(if $(UNIT),$(GPU_CHECKS))
+tests-built: $(TESTS) $(BUILD)/tests/moetune_forked $(ON_CPU) $(if $(UNIT),$(GPU_CHECKS))
 # What threads share is also run under ThreadSanitizer, whatever this build is.
 ifneq ($(SAN),thread)
-	$(Q)$(MAKE) --no-print-directory SAN=thread $(THREADED:%=build/cpu-tsan/tests/test_%)
+	$(Q)$(MAKE) --no-print-directory SAN=thread $(THREADED:%=build/cpu$(LACKS)-tsan/tests/test_%)
 endif
 
 bench: all
@@ -332,7 +363,7 @@ benches-built: $(BENCHES)
 
 # All that needs a GPU, in under eight minutes; says why where there is none.
 check-gpu:
-	$(Q)MPI='$(MPI)' CUDA_HOME='$(CUDA_HOME)' tests/gpu/check_gpu
+	$(Q)MPI='$(MPI_HOME)' CUDA_HOME='$(CUDA_HOME)' tests/gpu/check_gpu
 
 # What names the version and the place.
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
@@ -388,7 +419,7 @@ clean:
 	rm -rf build moetune
 help:
 	@echo "make [all] | tune | test | test-full | soak | bench | bench-NAME | check-gpu | install | format | lint | deps | clean"
-	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 4
+	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 6
 
 -include $(shell find $(BUILD) $(LIB) -name '*.d' 2>/dev/null)
-.PHONY: gpu-checks gpu-plans check-gpu all build library FORCE deps tune test test-full soak tests-built bench benches-built install format lint clean help
+.PHONY: gpu-checks gpu-plans check-gpu all build library FORCE deps tune test test-full run-test run-test-full soak tests-built bench benches-built install format lint clean help

@@ -2,7 +2,9 @@
 #include "world.h"
 
 #include "allowance.h"
+#include "host.h"
 #include "status.h"
+#include "watch.h"
 
 #include <mpi.h>
 #include <sched.h>
@@ -18,6 +20,7 @@ struct world {
     int neighbours;
     bool crowded;
     bool alarmed, raised;
+    bool lost;  /* a rank did not come: there are no collectives any more */
     bool alone; /* one rank stands for all, without MPI */
 };
 
@@ -35,17 +38,32 @@ int world_check(int code, const char *call)
 }
 
 /* Long enough to cost nothing, short beside any step worth tuning. */
-enum { NAP_US = 100, EAGER_TESTS = 1000 };
+enum { NAP_US = 100, EAGER_TESTS = 1000, LOOK_EVERY = 256 };
+
+/* After an alarm a rank may be gone: then nothing else ends a wait for it. */
+static int give_up(struct world *world, int64_t *since_ns)
+{
+    if (!world->alarmed)
+        return OK;
+    *since_ns = *since_ns ? *since_ns : host_clock_ns();
+    if (host_clock_ns() - *since_ns <= watch_of(world).limit_ns)
+        return OK;
+    world->lost = true;
+    return fail(ERR_WIRE, "another rank does not come any more: it is gone, or hangs");
+}
 
 /* `long_in_coming`: who waits sleeps after a while. */
-static int wait_for(const struct world *world, MPI_Request *request, bool long_in_coming)
+static int wait_for(struct world *world, MPI_Request *request, bool long_in_coming)
 {
+    int64_t since_ns = 0;
     int done = 0;
 
-    for (int tests = 0;; tests++) {
+    for (unsigned tests = 0;; tests++) {
         TRY(MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE)));
         if (done)
             return OK;
+        if (tests % LOOK_EVERY == LOOK_EVERY - 1)
+            TRY(give_up(world, &since_ns));
         if (long_in_coming && tests > EAGER_TESTS)
             usleep(NAP_US);
         else if (world->crowded)
@@ -187,8 +205,8 @@ int world_barrier(struct world *world)
 {
     MPI_Request request;
 
-    if (world->alone)
-        return OK;
+    if (world->alone || world->lost)
+        return world->lost ? ERR_WIRE : OK;
     TRY(MPI(MPI_Ibarrier(world->control, &request)));
     return wait_for(world, &request, false);
 }
@@ -197,8 +215,8 @@ static int reduce(struct world *world, int64_t *values, int n, MPI_Op op)
 {
     MPI_Request request;
 
-    if (world->alone)
-        return OK;
+    if (world->alone || world->lost)
+        return world->lost ? ERR_WIRE : OK;
     TRY(MPI(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, op, world->control, &request)));
     return wait_for(world, &request, false);
 }
@@ -217,8 +235,8 @@ static int broadcast(struct world *world, void *data, size_t bytes, bool long_in
 {
     MPI_Request request;
 
-    if (world->alone)
-        return OK;
+    if (world->alone || world->lost)
+        return world->lost ? ERR_WIRE : OK;
     TRY(MPI(MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, world->control, &request)));
     return wait_for(world, &request, long_in_coming);
 }
@@ -253,6 +271,8 @@ int world_gather(struct world *world, const void *mine, void *all, size_t bytes)
         memcpy(all, mine, bytes);
         return OK;
     }
+    if (world->lost)
+        return ERR_WIRE;
     TRY(MPI(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, world->control,
                            &request)));
     return wait_for(world, &request, false);

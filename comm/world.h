@@ -1,4 +1,5 @@
-/* The ranks as a whole, on MPI: who they are, and how they agree.
+/* The ranks as a whole, on MPI or what stands for it (comm/forked): who they are, and how they
+ * agree.
  *
  * All waiting is done here and in the wire, by testing and giving way.  Open MPI's own
  * mpi_yield_when_idle must stay off: it yields inside each test, and a yield beside a busy kernel
@@ -24,7 +25,7 @@ void world_close(struct world *world); /* ends MPI; NULL is fine */
 /* Without MPI: the caller stands for every rank of a topology that is only modelled. */
 int world_alone(const struct topology *topology, struct world **out);
 
-/* "Open MPI 4.1"; may be asked before MPI starts. */
+/* "Open MPI 4.1", "copies between processes" (by fork); may be asked before MPI starts. */
 void world_library(char *text, size_t size);
 
 const struct topology *world_topology(const struct world *world);

@@ -2,10 +2,10 @@
 #include "host.h"
 
 #include "allowance.h"
+#include "blas.h"
 #include "fault.h"
 #include "status.h"
 
-#include <cblas.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -391,7 +391,7 @@ int host_open(struct device **out)
     device->base.computes_f32 = true;
     /* A CPU rank is one core: its compute stream is one thread, and a second BLAS thread would
      * take the core of the neighbouring rank. */
-    openblas_set_num_threads(1);
+    blas_stay_in_thread();
     *out = &device->base;
     return OK;
 }

@@ -1,28 +1,23 @@
 /* What experts compute on the host, in f32: matrix products, biases, activations. */
+#include "blas.h"
 #include "convert.h"
 #include "host.h"
 #include "moelookup.h"
 
 #include <assert.h>
-#include <cblas.h>
 #include <string.h>
 
 void host_gemm(const struct gemm *g)
 {
-    blasint m = (blasint)g->m, n = (blasint)g->n, k = (blasint)g->k;
-
     assert(g->dtype == MOE_F32);
-    if (!m || !n)
+    if (!g->m || !g->n)
         return;
     for (uint32_t i = 0; i < g->batch; i++) {
         float *c = (float *)g->c + i * g->stride_c;
 
-        if (k)
-            cblas_sgemm(CblasRowMajor, g->transpose_a ? CblasTrans : CblasNoTrans,
-                        g->transpose_b ? CblasTrans : CblasNoTrans, m, n, k, 1.0f,
-                        (const float *)g->a + i * g->stride_a, g->transpose_a ? m : k,
-                        (const float *)g->b + i * g->stride_b, g->transpose_b ? k : n,
-                        g->keep ? 1.0f : 0.0f, c, n);
+        if (g->k)
+            blas_product(g, (const float *)g->a + i * g->stride_a,
+                         (const float *)g->b + i * g->stride_b, c);
         else if (!g->keep)
             memset(c, 0, g->m * g->n * sizeof(*c));
     }

@@ -45,8 +45,8 @@ struct step_time contrast_default(const struct layer_facts *layer, const struct 
     if (!(entry->default_us > 0))
         return trial && trial_usable(trial) ? contrast_trial(trial) : unknown;
     return (struct step_time){ entry->default_us,
-                               entry->time_us / (1 - entry->gain_low),
-                               entry->time_us / (1 - entry->gain_high),
+                               entry->time_us / (1 - entry->gain.low),
+                               entry->time_us / (1 - entry->gain.high),
                                entry->samples,
                                true,
                                trial ? (uint32_t)heat_counted(&trial->heat) : 0 };
@@ -293,10 +293,10 @@ struct traffic_gain contrast_traffic(const struct layer_facts *layer)
         uint64_t n = traffic_unpinned(&t->buckets[i]);
 
         g.asked += n;
-        if (!e || !isfinite(e->gain) || !(e->default_us > 0))
+        if (!e || !isfinite(e->gain.value) || !(e->default_us > 0))
             continue;
         *(e->inferred ? &g.inferred : &g.measured) += n;
-        saved_us += (double)n * e->default_us * e->gain;
+        saved_us += (double)n * e->default_us * e->gain.value;
         default_us += (double)n * e->default_us;
     }
     if (default_us > 0)

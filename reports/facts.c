@@ -8,7 +8,6 @@
 #include "status.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Takes one row of the store. */
 #define ADDER(name, row_type, array, count)                                                        \

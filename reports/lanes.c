@@ -4,7 +4,6 @@
 #include "plan.h"
 
 #include <stdio.h>
-#include <string.h>
 
 bool lane_counts(const struct moe_plan *plan, int axis)
 {

@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
-#include <string.h>
 
 static void remark(struct remarks *remarks, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -187,14 +186,11 @@ static void pinned_plans(const struct facts *facts, const struct layer_facts *la
 {
     for (size_t i = 0; i < facts->override_count; i++) {
         const struct override_row *o = &facts->overrides[i];
-        char plan[PLAN_TEXT_BYTES] = "?";
 
-        if (o->cluster != layer->cluster_id || o->shape != layer->shape_id ||
-            o->window != layer->window)
-            continue;
-        moe_plan_format(&o->plan, plan, sizeof(plan));
-        remark(out, "Pinned, whatever is shown here: %s in buckets %u to %u: %s", plan, o->first,
-               o->last, o->why);
+        if (o->cluster == layer->cluster_id && o->shape == layer->shape_id &&
+            o->window == layer->window)
+            remark(out, "Pinned, whatever is shown here: %s in buckets %u to %u: %s",
+                   PLAN_TEXT(&o->plan), o->first, o->last, o->why);
     }
 }
 

@@ -52,14 +52,10 @@ static void print_remarks(const struct remarks *remarks, const char *class, FILE
 
 static void print_title(const struct section *section, FILE *to)
 {
-    char text[SHAPE_TEXT_BYTES];
-
-    if (section->scope.count > 1) {
+    if (section->scope.count > 1)
         fprintf(to, "All %zu layers", section->scope.count);
-        return;
-    }
-    shape_format(&section->scope.layers[0].shape, text, sizeof(text));
-    quote_html(text, to);
+    else
+        quote_html(SHAPE_TEXT(&section->scope.layers[0].shape), to);
 }
 
 /* ---- head */
@@ -231,11 +227,8 @@ enum { FAILURES_SHOWN = 100 };
 
 static void print_failure(const struct trial_facts *t, FILE *to)
 {
-    char plan[PLAN_TEXT_BYTES] = "?";
-
-    moe_plan_format(&t->row.key.plan, plan, sizeof(plan));
     fprintf(to, "<tr><td class=\"n\">%u</td><td>%s</td><td>%s</td><td class=\"long\">",
-            t->row.key.bucket, plan, trial_state_words[t->row.state]);
+            t->row.key.bucket, PLAN_TEXT(&t->row.key.plan), trial_state_words[t->row.state]);
     quote_html(t->row.message, to);
     fputs("</td></tr>\n", to);
 }

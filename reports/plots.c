@@ -25,12 +25,9 @@ static void winner_lanes(const struct layer_facts *layer, FILE *to)
 
 static void static_words(const struct layer_facts *layer, FILE *to)
 {
-    char text[64] = "no plan";
     const struct moe_plan *best = contrast_ranked(layer, 0);
 
-    if (best)
-        moe_plan_format(best, text, sizeof(text));
-    fprintf(to, "static = 'over the best static plan (%s)'\n", text);
+    fprintf(to, "static = 'over the best static plan (%s)'\n", best ? PLAN_TEXT(best) : "no plan");
 }
 
 #define STATICS_AFTER(first)                                                                       \

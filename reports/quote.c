@@ -4,9 +4,7 @@
 
 #include "utf8.h"
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 
 struct escape {
     char letter;

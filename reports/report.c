@@ -137,16 +137,13 @@ static void forget_others(const struct report *report)
 static int write_data(const struct report *report, const struct section *section,
                       struct picture *picture)
 {
-    char shape[SHAPE_TEXT_BYTES];
     const struct layer_facts *layer = &section->scope.layers[0];
     struct output_file file;
 
     TRY(create(report->folder, picture->name, "dat", &file));
-    if (section->scope.count == 1) {
-        shape_format(&layer->shape, shape, sizeof(shape));
-        fprintf(file.to, "# %s; R=%u%s\n", shape, layer->window,
+    if (section->scope.count == 1)
+        fprintf(file.to, "# %s; R=%u%s\n", SHAPE_TEXT(&layer->shape), layer->window,
                 layer->modelled ? "; MODELLED" : "");
-    }
     fprintf(file.to, "# %s: %s\n", picture->plot->title, picture->plot->columns);
     picture->extent = series_write(picture->plot->write, &section->scope, file.to);
     return finish(&file);

@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* One data file while it is written. */
 struct series {
@@ -224,10 +223,11 @@ static void write_gains(struct series *s, bool inferred)
     for (size_t i = 0; i < s->layer->entry_count; i++) {
         const struct entry_row *e = &s->layer->entries[i];
 
-        if (e->inferred != inferred || !isfinite(e->gain))
+        if (e->inferred != inferred || !isfinite(e->gain.value))
             continue;
         begin_row(s, e->capacity,
-                  (const double[]){ 100 * e->gain, 100 * e->gain_low, 100 * e->gain_high }, 3);
+                  (const double[]){ 100 * e->gain.value, 100 * e->gain.low, 100 * e->gain.high },
+                  3);
         end_row(s, e->samples, contrast_entry(s->layer, e).throttled);
     }
 }
@@ -279,7 +279,7 @@ void series_traffic(struct series *s)
             if ((e ? e->inferred : 2) != kind)
                 continue;
             begin_row(s, bucket_capacity(traffic->window, b->bucket),
-                      (const double[]){ 100 * share, e ? 100 * e->gain : (double)NAN }, 2);
+                      (const double[]){ 100 * share, e ? 100 * e->gain.value : (double)NAN }, 2);
             fprintf(s->to, " %" PRIu64 " %u\n", asked, b->bucket);
             s->extent.rows++;
         }

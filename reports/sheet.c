@@ -119,14 +119,12 @@ static void print_table(const struct section *section, bool worst, FILE *to)
 static void print_heading(const struct section *section, FILE *to)
 {
     const struct layer_facts *layer = &section->scope.layers[0];
-    char text[SHAPE_TEXT_BYTES];
 
     if (section->scope.count > 1) {
         fprintf(to, "\n== all %zu layers\n", section->scope.count);
         return;
     }
-    shape_format(&layer->shape, text, sizeof(text));
-    fprintf(to, "\n== %s: %s\n   ", section->name, text);
+    fprintf(to, "\n== %s: %s\n   ", section->name, SHAPE_TEXT(&layer->shape));
     quote_plain(layer->cluster.device, to);
     fprintf(to, ", %u ranks, buckets of %u\n", layer->cluster.ranks, layer->window);
 }

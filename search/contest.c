@@ -246,26 +246,22 @@ static void add_times(const struct contest *c, struct contest_verdict *v)
 }
 
 /* The gain of a plan over the default; NAN without samples of both. */
-static struct contest_gain gain_of(const struct contest *c, int index)
+static struct gain gain_of(const struct contest *c, int index)
 {
     struct interval ratio = ratio_of(c, index, c->default_index);
 
-    return (struct contest_gain){ 1 - ratio.middle, 1 - ratio.high, 1 - ratio.low };
+    return (struct gain){ 1 - ratio.middle, 1 - ratio.high, 1 - ratio.low };
 }
 
 static void add_gain(const struct contest *c, struct contest_verdict *v)
 {
     int64_t ns[CONTEST_ROUNDS_MAX];
-    struct contest_gain gain;
 
     if (c->default_index < 0 || !c->told[c->default_index])
         return;
     memcpy(ns, c->ns[c->default_index], sizeof(ns));
     v->default_ns = (double)spread_of(ns, c->told[c->default_index]).median_ns;
-    gain = gain_of(c, v->adopted);
-    v->gain = gain.gain;
-    v->gain_low = gain.low;
-    v->gain_high = gain.high;
+    v->gain = gain_of(c, v->adopted);
     v->challenge = gain_of(c, 0);
 }
 
@@ -279,10 +275,8 @@ struct contest_verdict contest_verdict(const struct contest *contest)
                                  .low_ns = NAN,
                                  .high_ns = NAN,
                                  .default_ns = NAN,
-                                 .gain = NAN,
-                                 .gain_low = NAN,
-                                 .gain_high = NAN,
-                                 .challenge = { NAN, NAN, NAN },
+                                 .gain = GAIN_UNKNOWN,
+                                 .challenge = GAIN_UNKNOWN,
                                  .missed_high = NAN };
 
     if (v.adopted < 0 || !contest->told[v.adopted])

@@ -18,6 +18,7 @@
 #define CONTEST_H
 
 #include "moelookup.h"
+#include "stats.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,10 +50,6 @@ struct contest {
     int64_t ns[CONTEST_PLANS_MAX][CONTEST_ROUNDS_MAX];
 };
 
-struct contest_gain {
-    double gain, low, high;
-};
-
 struct contest_verdict {
     int adopted; /* an index; -1 = every contestant was dropped */
     enum contest_decision decision;
@@ -61,8 +58,8 @@ struct contest_verdict {
     double default_ns;                 /* the default's median; NAN = not sampled */
     /* 1 - adopted / default, paired, with an interval each of whose ends holds with `confidence`
      * at any stopping time; 0 for the default itself, NAN without it. */
-    double gain, gain_low, gain_high;
-    struct contest_gain challenge; /* likewise of plans[0], whether it was adopted or not */
+    struct gain gain;
+    struct gain challenge; /* likewise of plans[0], whether it was adopted or not */
     /* What may be lost by not taking the winner: adopted / winner - 1 is below this with
      * `confidence`; 0 if it was taken, NAN if it was dropped. */
     double missed_high;

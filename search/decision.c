@@ -3,7 +3,6 @@
 #include "decision.h"
 
 #include <math.h>
-#include <string.h>
 
 const char *const decision_words[] = { "adopted", "likely", "default", "incumbent",
                                        "alone",   "static", NULL };
@@ -162,14 +161,14 @@ static void add_gain(const struct decision *d, struct decision_result *r)
     int default_arm = default_arm_of(d);
     struct normal over;
 
-    r->default_ns = r->gain = r->gain_low = r->gain_high = NAN;
+    r->default_ns = NAN;
+    r->gain = (struct gain)GAIN_UNKNOWN;
     if (default_arm < 0)
         return;
     over = search_compare(d->setup.search, r->arm, default_arm);
     r->default_ns = exp(search_level(d->setup.search, default_arm).mean);
-    r->gain = 1 - exp(over.mean);
-    r->gain_low = 1 - exp(over.mean + two_sided * over.sd);
-    r->gain_high = 1 - exp(over.mean - two_sided * over.sd);
+    r->gain = (struct gain){ 1 - exp(over.mean), 1 - exp(over.mean + two_sided * over.sd),
+                             1 - exp(over.mean - two_sided * over.sd) };
     r->samples += default_arm == r->arm ? 0 : d->setup.search->count[default_arm];
 }
 

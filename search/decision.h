@@ -16,6 +16,7 @@
 #define DECISION_H
 
 #include "search.h"
+#include "stats.h"
 
 enum { DECISION_DONE = -1 };
 
@@ -57,9 +58,9 @@ struct decision_result {
     int arm; /* that the dictionary gets */
     enum decision_word word;
     struct search_result found;
-    double ns, low_ns, high_ns;       /* of a step under it: expected, and a 95 % interval */
-    double default_ns;                /* NAN without a default */
-    double gain, gain_low, gain_high; /* 1 - ns / default_ns with its interval; NAN without one */
+    double ns, low_ns, high_ns; /* of a step under it: expected, and a 95 % interval */
+    double default_ns;          /* NAN without a default */
+    struct gain gain;           /* 1 - ns / default_ns with its interval; NAN without one */
     double bound; /* it is slower than the best plan by less than this share, with 95 % */
     double harm;  /* the chance that it is slower than the default by more than 1 %; 0 without */
     uint32_t samples; /* of it and the default */

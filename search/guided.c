@@ -5,8 +5,6 @@
 
 #include "bound.h"
 #include "history.h"
-#include "plan.h"
-#include "random.h"
 #include "status.h"
 
 #include <math.h>

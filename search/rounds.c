@@ -318,16 +318,14 @@ static bool over_static(const struct rounds *r, struct range out[LEVELS], int *b
     return true;
 }
 
-static struct rounds_gain gain_of(struct range range)
+static struct gain gain_of(struct range range)
 {
-    return (struct rounds_gain){ 0 - expm1(range.mean), 0 - expm1(range.high),
-                                 0 - expm1(range.low) };
+    return (struct gain){ 0 - expm1(range.mean), 0 - expm1(range.high), 0 - expm1(range.low) };
 }
 
 struct rounds_result rounds_result(const struct rounds *r)
 {
-    static const struct rounds_gain unknown = { NAN, NAN, NAN };
-    struct rounds_result v = { unknown, unknown, .rounds = r->round, .steps = r->steps };
+    struct rounds_result v = { GAIN_UNKNOWN, GAIN_UNKNOWN, .rounds = r->round, .steps = r->steps };
     struct range range[LEVELS];
 
     if (over_default(r, range))

@@ -16,6 +16,7 @@
 #define ROUNDS_H
 
 #include "pairs.h"
+#include "stats.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -59,16 +60,11 @@ struct rounds {
     bool done;
 };
 
-/* 1 - time / time of another, with a 95 % interval; NAN: not known. */
-struct rounds_gain {
-    double gain, low, high;
-};
-
 struct rounds_result {
     /* Over the default plan, and over the best static one: the arm is chosen on half of the
      * cycles and judged on the other half, and the other way round, for the best of several is
      * also the luckiest of them.  Where the halves disagree the arm named is all cycles' choice. */
-    struct rounds_gain over_default, over_static;
+    struct gain over_default, over_static;
     int static_arm; /* -1: there is none */
     uint32_t rounds, steps;
 };

@@ -14,7 +14,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* One run of the verb, in the process that owns the database. */
 struct tuning {
@@ -96,27 +95,24 @@ static double seconds_taken(const struct tuning *t)
 static int print_text(const struct tuning *t)
 {
     const struct campaign *c = &t->campaign;
-    char took[32];
 
     for (size_t i = 0; i < t->swept; i++) {
         int64_t shape;
         int rc;
 
         TRY(store_shape(c->store, &t->request.spaces[i].shape, &shape));
-        rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, false,
-                          stdout);
+        rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, stdout);
         if (rc < 0)
             return rc;
         if (rc == OK)
             print_layer_result(t, i);
         printf("\n");
     }
-    progress_duration(seconds_taken(t), took, sizeof(took));
     printf("steps     %" PRIu64 " for the search, %" PRIu64 " against the default, %" PRIu64
            " to warm up, in %s;\n          the paper's search takes %" PRIu64
            " trials for these buckets\n",
-           c->run.samples_search, c->run.samples_default, c->run.samples_warm, took,
-           paper_trials(t));
+           c->run.samples_search, c->run.samples_default, c->run.samples_warm,
+           DURATION_TEXT(seconds_taken(t)), paper_trials(t));
     campaign_print_heat(c, stdout);
     printf("table     %s\n", c->path);
     if (backend_is_real(c->cluster.backend))

@@ -34,14 +34,11 @@ struct lines {
 
 static int read_cluster(struct lines *lines, int64_t id)
 {
-    uint8_t hash[HASH_BYTES];
-
     if (id == lines->known_id)
         return OK;
     TRY(store_cluster_get(lines->store, id, &lines->known));
     lines->known_id = id;
-    cluster_hash(&lines->known, hash);
-    sha256_hex(hash, lines->known_hash);
+    cluster_hex(&lines->known, lines->known_hash);
     return OK;
 }
 
@@ -193,12 +190,10 @@ struct trials {
 static int write_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     const struct trials *t = self;
-    char plan[PLAN_TEXT_BYTES];
 
-    moe_plan_format(&trial->key.plan, plan, sizeof(plan));
     begin_line(t->line, "sample_of", t->to);
     fprintf(t->to, ",\"window\":%u,\"bucket\":%u,\"plan\":\"%s\"", t->line->entry.window,
-            t->line->entry.bucket, plan);
+            t->line->entry.bucket, PLAN_TEXT(&trial->key.plan));
     row_json_exported(&sample_table, sample, t->to);
     fputs("}\n", t->to);
     return OK;
@@ -228,14 +223,9 @@ static int write_body(struct lines *lines, FILE *to)
 /* The first line vouches for the rest. */
 static void write_all(const struct lines *lines, const char *body, size_t size, FILE *to)
 {
-    struct sha256 sum;
-    uint8_t hash[SHA256_BYTES];
     char hex[SHA256_HEX_BYTES];
 
-    sha256_init(&sum);
-    sha256_add(&sum, body, size);
-    sha256_end(&sum, hash);
-    sha256_hex(hash, hex);
+    sha256_text(body, size, hex);
     fprintf(to,
             "{\"format\":\"moetune-table\",\"version\":%d,\"semantics\":%d,\"clusters\":%u,"
             "\"entries\":%zu,\"standings\":%u,\"sha256\":\"%s\"}\n",

@@ -8,7 +8,6 @@
 #include "standings.h"
 #include "status.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +83,6 @@ static int read_cluster(struct import_table *r, const char *text, size_t length)
 {
     struct known_cluster k = { .id = 0 };
     char fields[2 * CLUSTER_TEXT_BYTES] = "", origin[512], hex[SHA256_HEX_BYTES];
-    uint8_t hash[HASH_BYTES];
     struct head head;
     struct line_object o = {
         .origin = &r->at, .inner = "fields", .inner_text = fields, .inner_size = sizeof(fields)
@@ -94,8 +92,7 @@ static int read_cluster(struct import_table *r, const char *text, size_t length)
     TRY(line_read(&o, text, length));
     snprintf(origin, sizeof(origin), "%.400s, line %u", r->at.file, r->at.line);
     TRY(cluster_parse(fields, origin, &k.cluster));
-    cluster_hash(&k.cluster, hash);
-    sha256_hex(hash, hex);
+    cluster_hex(&k.cluster, hex);
     memcpy(k.hash, hex, sizeof(k.hash));
     if (strcmp(hex, head.cluster) != 0)
         return wrong(r, "fingerprint", "is not the hash of its fields");
@@ -137,13 +134,12 @@ static int check_plan(const struct import_table *r, const char *name, struct moe
 
 static int read_layer(const struct import_table *r, const char *layer, struct moe_shape *shape)
 {
-    char why[SHAPE_FAULT_BYTES], again[SHAPE_TEXT_BYTES];
+    char why[SHAPE_FAULT_BYTES];
 
     shape->struct_size = sizeof(*shape);
     if (shape_scan(layer, shape) || shape_fault(shape, why, sizeof(why)))
         return wrong(r, "layer", "is no layer");
-    shape_format(shape, again, sizeof(again));
-    if (strcmp(again, layer) != 0)
+    if (strcmp(SHAPE_TEXT(shape), layer) != 0)
         return wrong(r, "layer", "is not in its one form");
     return OK;
 }
@@ -180,7 +176,7 @@ static int check_numbers(const struct import_table *r, const struct entry_row *e
 {
     if (e->time_us == 0 || e->default_us == 0)
         return wrong(r, e->time_us == 0 ? "time_us" : "default_us", "is 0: no step takes no time");
-    if (e->gain > 1 || e->gain_low > 1 || e->gain_high > 1) /* not of what is unknown */
+    if (e->gain.value > 1 || e->gain.low > 1 || e->gain.high > 1) /* not of what is unknown */
         return wrong(r, "gain", "is above 1: no plan is that much faster");
     if (e->capacity < (uint64_t)e->bucket * e->window)
         return wrong(r, "capacity", "lies below its bucket");
@@ -307,14 +303,9 @@ static int read_line(struct import_table *r, const char *text, size_t length)
 
 static int check_sum(const struct import_table *r, const char *body, size_t size)
 {
-    struct sha256 sum;
-    uint8_t hash[SHA256_BYTES];
     char hex[SHA256_HEX_BYTES];
 
-    sha256_init(&sum);
-    sha256_add(&sum, body, size);
-    sha256_end(&sum, hash);
-    sha256_hex(hash, hex);
+    sha256_text(body, size, hex);
     if (!strcmp(hex, r->header.sha256))
         return OK;
     return fail(ERR_FORMAT, "%s is damaged: its lines are not those its first line vouches for",

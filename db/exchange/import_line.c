@@ -5,6 +5,7 @@
 #include "json.h"
 #include "status.h"
 #include "utf8.h"
+#include "word.h"
 
 #include <assert.h>
 #include <math.h>
@@ -55,13 +56,6 @@ static bool is_name(const char *text)
     return !text[strspn(text, allowed)];
 }
 
-static bool is_one_of(const char *text, const char *const *words)
-{
-    while (*words && strcmp(*words, text) != 0)
-        words++;
-    return *words;
-}
-
 static int take_text(const struct line_object *o, const struct row_field *f, void *to,
                      const struct json_value *v)
 {
@@ -71,7 +65,7 @@ static int take_text(const struct line_object *o, const struct row_field *f, voi
         return wrong(o, f->name, "is no text that fits");
     if (f->kind == ROW_NAME && (strlen(v->value) != v->length || !is_name(v->value)))
         return wrong(o, f->name, "is no word");
-    if (f->words && !is_one_of(v->value, f->words)) {
+    if (f->words && word_find(f->words, v->value) < 0) {
         snprintf(why, sizeof(why), "is no %s", f->name);
         return wrong(o, f->name, why);
     }

@@ -8,9 +8,9 @@
 #include "sha256.h"
 #include "shape.h"
 #include "status.h"
+#include "word.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,14 +74,13 @@ static int take_version(struct line *line, const struct json_value *v)
 static int take_layer(struct line *line, const struct json_value *v)
 {
     struct moe_shape shape = { .struct_size = sizeof(shape) };
-    char why[SHAPE_FAULT_BYTES], again[SHAPE_TEXT_BYTES];
+    char why[SHAPE_FAULT_BYTES];
 
     if (!is_text(v) || shape_scan(v->value, &shape))
         return wrong(line, v->key, "is no layer");
     if (shape_fault(&shape, why, sizeof(why)))
         return wrong(line, v->key, why);
-    shape_format(&shape, again, sizeof(again));
-    if (strcmp(again, v->value) != 0)
+    if (strcmp(SHAPE_TEXT(&shape), v->value) != 0)
         return wrong(line, v->key, "is not written as a layer is");
     line->layer.shape = shape;
     return OK;
@@ -161,12 +160,10 @@ static int take_part(struct line *line, const struct json_value *v)
 
     if (line->place == 0)
         good = is_whole(v, UINT32_MAX, &line->bucket);
-    if (line->place == 1 && is_text(v))
-        for (int i = 0; i < PLAN_SOURCE_COUNT && !good; i++)
-            if (!strcmp(v->value, plan_source_words[i])) {
-                line->source = i;
-                good = true;
-            }
+    if (line->place == 1 && is_text(v)) {
+        line->source = word_find(plan_source_words, v->value);
+        good = line->source >= 0;
+    }
     if (line->place == 2)
         good = is_whole(v, count_most, &line->count) && line->count >= 1;
     line->place++;

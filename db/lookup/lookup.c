@@ -5,6 +5,7 @@
 #include "seal.h"
 #include "status.h"
 #include "store.h"
+#include "word.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,13 +28,11 @@ enum { FILES_APART = 1 << 25 };
 
 static enum lookup_level read_level(enum lookup_level otherwise)
 {
-    static const char *const words[] = { "never", "error", "warn", "info" };
+    static const char *const words[] = { "never", "error", "warn", "info", NULL };
     const char *given = getenv("MOELOOKUP_LOG");
+    int level = given ? word_find(words, given) : -1;
 
-    for (int i = LOOKUP_NEVER; given && i <= LOOKUP_INFO; i++)
-        if (!strcmp(given, words[i]))
-            return (enum lookup_level)i;
-    return otherwise;
+    return level < 0 ? otherwise : (enum lookup_level)level;
 }
 
 void lookup_say(const struct moelookup *table, enum lookup_level level, const char *format, ...)

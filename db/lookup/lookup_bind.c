@@ -158,7 +158,7 @@ static bool all_but_window_alike(const struct lookup_layer *a, const struct look
 
 static int ambiguous(const struct choice *c)
 {
-    char text[SHAPE_TEXT_BYTES], hash[SHA256_HEX_BYTES];
+    char hash[SHA256_HEX_BYTES];
 
     lookup_say(c->table, LOOKUP_ERROR,
                "bind: %u tables fit this layer; name a device, a hash or an implementation, or set "
@@ -167,11 +167,10 @@ static int ambiguous(const struct choice *c)
     for (uint32_t i = 0; i < c->count; i++) {
         struct lookup_layer layer = layer_at(c, i);
 
-        shape_format(&layer.shape, text, sizeof(text));
         sha256_hex(layer.cluster, hash);
         lookup_say(c->table, LOOKUP_ERROR, "  %.12s  %s%s  %s  R=%u  %u buckets", hash,
                    layer.device, *implementation_of(&layer) ? "" : "; moetune's own implementation",
-                   text, layer.window, layer.entry_count);
+                   SHAPE_TEXT(&layer.shape), layer.window, layer.entry_count);
     }
     return ERR_AMBIGUOUS;
 }
@@ -283,7 +282,7 @@ static void say_hidden(const struct choice *c)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     struct lookup_layer answers = layer_at(c, 0);
-    char shape[SHAPE_TEXT_BYTES], hidden[128] = "";
+    char hidden[128] = "";
 
     if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&said))
         return;
@@ -292,11 +291,10 @@ static void say_hidden(const struct choice *c)
 
         snprintf(hidden + used, sizeof(hidden) - used, " R=%u", layer_at(c, i).window);
     }
-    shape_format(&answers.shape, shape, sizeof(shape));
     lookup_say(c->table, LOOKUP_WARN,
                "%s: of tables with buckets of several widths the last measured one of those that "
                "reach far enough answers, R=%u; hidden:%s",
-               shape, answers.window, hidden);
+               SHAPE_TEXT(&answers.shape), answers.window, hidden);
 }
 
 /* What a person pinned holds for capacities, whatever is tuned later: buckets that a pin reaches

@@ -424,16 +424,15 @@ int moelookup_explain(const struct moelookup_view *view, uint32_t capacity, char
     const struct answer *answer;
     struct moe_plan plan;
     struct sentence s = { .text = text, .size = size };
-    char words[PLAN_TEXT_BYTES], hash[SHA256_HEX_BYTES];
+    char hash[SHA256_HEX_BYTES];
 
     if (!view || (!text && size))
         return MOE_ERR_ARGUMENT;
     answer = find(view, bucket_of(view, capacity));
     plan = answer->plan;
     plan.bucket = bucket_told(answer, bucket_of(view, capacity));
-    moe_plan_format(&plan, words, sizeof(words));
     append(&s, "c=%u, bucket %u of width %u: %s", capacity, bucket_of(view, capacity),
-           view->layer.window, words);
+           view->layer.window, PLAN_TEXT(&plan));
     append(&s, "; ");
     append(&s, reason_for(view, &plan), plan.bucket);
     if (plan.time_us > 0)

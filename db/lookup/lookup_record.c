@@ -18,7 +18,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -333,16 +332,14 @@ void recorder_close(struct recorder *r)
 
 static int format_head(const struct counter_of *of, char *head, size_t size)
 {
-    char shape[SHAPE_TEXT_BYTES];
     FILE *to = fmemopen(head, size, "w");
     bool fits;
 
     if (!to)
         return ERR_NOMEM;
-    shape_format(of->shape, shape, sizeof(shape));
     fprintf(to,
             "{\"format\":\"moetune-traffic\",\"version\":%d,\"layer\":\"%s\",\"window\":%" PRIu32,
-            TRAFFIC_VERSION, shape, of->window);
+            TRAFFIC_VERSION, SHAPE_TEXT(of->shape), of->window);
     fputs(",\"cluster\":", to);
     of->cluster ? json_quote(of->cluster, to) : (void)fputs("null", to);
     fputs(",\"device\":", to);

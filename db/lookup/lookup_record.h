@@ -6,7 +6,6 @@
 #include "moelookup.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 /* Where the counts of a table's views go; shared by the table and its views. */

@@ -4,6 +4,7 @@
 #include "json.h"
 #include "schema.h"
 #include "status.h"
+#include "word.h"
 
 #include <errno.h>
 #include <stdio_ext.h>
@@ -376,44 +377,28 @@ static int take_value(void *self, const struct json_value *v)
 
 /* Only deletions that this program writes are carried out. */
 static const char *const deletions[] = {
-    RECORDS_RANGE, RECORDS_SAMPLES, RECORDS_KINDS, RECORDS_OVERLAP, RECORDS_IMPORTED,
+    RECORDS_RANGE, RECORDS_SAMPLES, RECORDS_KINDS, RECORDS_OVERLAP, RECORDS_IMPORTED, NULL,
 };
 
-static const char *known_deletion(const char *where)
-{
-    for (size_t i = 0; i < sizeof(deletions) / sizeof(deletions[0]); i++)
-        if (!strcmp(deletions[i], where))
-            return deletions[i];
-    return NULL;
-}
-
-static const char *const tables[] = { "meta",     "fingerprint", "fingerprint_field",
-                                      "shape",    "run",         "trial",
-                                      "sample",   "entry",       "history",
-                                      "override", "import_log",  "standing" };
-enum { TABLE_COUNT = sizeof(tables) / sizeof(tables[0]) };
-
-static const char *known_table(const char *name)
-{
-    for (int i = 0; i < TABLE_COUNT; i++)
-        if (!strcmp(tables[i], name))
-            return tables[i];
-    return NULL;
-}
+static const char *const tables[] = {
+    "meta",  "fingerprint", "fingerprint_field", "shape",      "run",      "trial", "sample",
+    "entry", "history",     "override",          "import_log", "standing", NULL
+};
 
 static int apply(struct records *r, const struct line *line)
 {
-    const char *table = known_table(*line->delete ? line->delete : line->table);
+    int table = word_find(tables, *line->delete ? line->delete : line->table);
+    int deletion = word_find(deletions, line->where);
     sqlite3_stmt *statement;
     char sql[2048];
     int code;
 
-    if (!table || (*line->delete &&!known_deletion(line->where)) || (!*line->delete &&!line->count))
+    if (table < 0 || (*line->delete ? deletion < 0 : !line->count))
         return ERR_FORMAT;
     if (*line->delete)
-        return records_delete(r, table, known_deletion(line->where), line->values,
+        return records_delete(r, tables[table], deletions[deletion], line->values,
                               line->value_count);
-    put_sql(&replace, table, line->columns, line->count, sql, sizeof(sql));
+    put_sql(&replace, tables[table], line->columns, line->count, sql, sizeof(sql));
     code = sqlite3_prepare_v2(r->db, sql, -1, &statement, NULL);
     if (code != SQLITE_OK)
         return ERR_FORMAT;
@@ -501,7 +486,7 @@ int records_write_all(struct records *r, FILE *to)
     int rc = OK;
 
     r->journal = to;
-    for (int i = 0; i < TABLE_COUNT && !rc; i++)
+    for (int i = 0; tables[i] && !rc; i++)
         rc = write_rows(r, tables[i]);
     r->journal = journal;
     return rc;

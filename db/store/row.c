@@ -126,13 +126,6 @@ static void real_text(const struct row_field *field, double value, enum row_digi
         snprintf(text, ROW_VALUE_BYTES, digits == ROW_SHORT ? "%.6g" : "%.17g", value);
 }
 
-static void plan_text(const struct moe_plan *plan, char text[ROW_VALUE_BYTES])
-{
-    *text = 0;
-    if (plan->struct_size)
-        moe_plan_format(plan, text, ROW_VALUE_BYTES);
-}
-
 const char *row_text(const struct row_field *field, const void *row, enum row_digits digits,
                      char room[ROW_VALUE_BYTES])
 {
@@ -147,7 +140,7 @@ const char *row_text(const struct row_field *field, const void *row, enum row_di
     case ROW_TEXT:
     case ROW_NAME: return value_of(field, row);
     case ROW_ENUM: return field->words[row_integer(field, row)];
-    case ROW_PLAN: plan_text(value_of(field, row), room); return room;
+    case ROW_PLAN: *room = 0; return plan_text(value_of(field, row), room);
     }
     return "";
 }

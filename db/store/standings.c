@@ -14,25 +14,22 @@ static double percent(double share)
     return round(share * 1000) / 10 + 0.0;
 }
 
-static void share_text(double share, double low, double high, const char *plan, char *text,
-                       size_t size)
+static void gain_text(const struct gain *gain, const char *plan, char *text, size_t size)
 {
-    if (isnan(share))
+    if (isnan(gain->value))
         snprintf(text, size, "-");
     else
-        snprintf(text, size, "%.1f %% (%.1f to %.1f%s%s)", percent(share), percent(low),
-                 percent(high), *plan ? "; " : "", plan);
+        snprintf(text, size, "%.1f %% (%.1f to %.1f%s%s)", percent(gain->value), percent(gain->low),
+                 percent(gain->high), *plan ? "; " : "", plan);
 }
 
 void standing_text(const struct standing_row *row, char text[STANDING_TEXT_BYTES])
 {
-    char plan[PLAN_TEXT_BYTES] = "", gain[48], static_gain[48 + PLAN_TEXT_BYTES];
+    char gain[48], static_gain[48 + PLAN_TEXT_BYTES];
 
-    if (row->static_plan.struct_size)
-        moe_plan_format(&row->static_plan, plan, sizeof(plan));
-    share_text(row->gain, row->gain_low, row->gain_high, "", gain, sizeof(gain));
-    share_text(row->static_gain, row->static_gain_low, row->static_gain_high, plan, static_gain,
-               sizeof(static_gain));
+    gain_text(&row->gain, "", gain, sizeof(gain));
+    gain_text(&row->static_gain, row->static_plan.struct_size ? PLAN_TEXT(&row->static_plan) : "",
+              static_gain, sizeof(static_gain));
     snprintf(text, STANDING_TEXT_BYTES,
              "over the default plan %s, over the best static plan %s, %u round%s", gain,
              static_gain, row->rounds, row->rounds == 1 ? "" : "s");
@@ -63,31 +60,31 @@ int standing_is_current(struct store *store, const struct standing_row *row, boo
 /* A table that takes a million times the default's time is none that anybody measured. */
 static const double gain_least = -1e6;
 
-static bool is_interval(double gain, double low, double high)
+static bool is_interval(const struct gain *g)
 {
-    if (isnan(gain))
-        return isnan(low) && isnan(high);
-    return low >= gain_least && low <= gain && gain <= high && high <= 1;
+    if (isnan(g->value))
+        return isnan(g->low) && isnan(g->high);
+    return g->low >= gain_least && g->low <= g->value && g->value <= g->high && g->high <= 1;
 }
 
 static bool over_default_is_interval(const struct standing_row *row)
 {
-    return is_interval(row->gain, row->gain_low, row->gain_high);
+    return is_interval(&row->gain);
 }
 
 static bool over_static_is_interval(const struct standing_row *row)
 {
-    return is_interval(row->static_gain, row->static_gain_low, row->static_gain_high);
+    return is_interval(&row->static_gain);
 }
 
 static bool plan_goes_with_gain(const struct standing_row *row)
 {
-    return !row->static_plan.struct_size == isnan(row->static_gain);
+    return !row->static_plan.struct_size == isnan(row->static_gain.value);
 }
 
 static bool says_something(const struct standing_row *row)
 {
-    return !isnan(row->gain) || !isnan(row->static_gain);
+    return !isnan(row->gain.value) || !isnan(row->static_gain.value);
 }
 
 static bool has_rounds(const struct standing_row *row)

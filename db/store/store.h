@@ -9,6 +9,7 @@
 #include "cluster.h"
 #include "moelookup.h"
 #include "row.h"
+#include "stats.h"
 
 struct store;
 
@@ -74,6 +75,7 @@ enum run_state {
     RUN_KILLED /* read of one that says it is running, though nobody writes the database for it */
 };
 extern const char *const run_state_words[];
+extern const struct row_table run_table;
 
 struct run_row {
     int64_t id, cluster;
@@ -203,11 +205,11 @@ struct entry_row {
     struct moe_plan plan, runner_up, search_winner; /* runner_up.struct_size 0: none */
     double time_us, low_us, high_us;                /* expected, 95 % interval; of the plan */
     double default_us;
-    double gain, gain_low, gain_high; /* 1 - time / default, 95 % interval; NAN = not compared */
-    double bound;                     /* the loss against the best is below this share with 95 % */
-    uint32_t samples;                 /* of the plan and the default */
-    uint32_t throttled;               /* of both together: taken while something held them back */
-    bool inferred;                    /* not measured: between buckets that were */
+    struct gain gain;   /* over the default plan */
+    double bound;       /* the loss against the best is below this share with 95 % */
+    uint32_t samples;   /* of the plan and the default */
+    uint32_t throttled; /* of both together: taken while something held them back */
+    bool inferred;      /* not measured: between buckets that were */
     bool stale;
     char effort[16], search[16], reason[24]; /* reason: why the search stopped */
     /* adopted, likely, default, incumbent, alone: see decision.h; inferred; refuted: see
@@ -267,10 +269,9 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
 struct standing_row {
     int64_t cluster, shape, run; /* run 0: imported */
     uint32_t window;
-    double gain, gain_low, gain_high; /* over the default plan; NAN: not known */
-    double static_gain, static_gain_low, static_gain_high; /* over the best static plan */
-    struct moe_plan static_plan;                           /* struct_size 0: none */
-    uint32_t rounds, first_round; /* samples of these rounds are numbered from the first on */
+    struct gain gain, static_gain; /* over the default plan, over the best static plan */
+    struct moe_plan static_plan;   /* struct_size 0: none */
+    uint32_t rounds, first_round;  /* samples of these rounds are numbered from the first on */
     char rivals[128];  /* the static plans that the table meets, as text with ';' between */
     int64_t decided_s; /* 0: not decided yet */
 };
@@ -319,6 +320,8 @@ struct override_row {
     char why[200];
     int64_t since_s;
 };
+
+extern const struct row_table override_table;
 
 /* Replaces what is pinned in those buckets; sets id. */
 int store_override(struct store *store, struct override_row *row);

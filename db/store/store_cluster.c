@@ -13,10 +13,7 @@
 static int find_cluster(struct store *store, const struct cluster *cluster,
                         char hex[SHA256_HEX_BYTES], int64_t *id)
 {
-    uint8_t hash[HASH_BYTES];
-
-    cluster_hash(cluster, hash);
-    sha256_hex(hash, hex);
+    cluster_hex(cluster, hex);
     return records_find_text(&store->records, "SELECT id FROM fingerprint WHERE hash=?1", hex, id);
 }
 
@@ -104,10 +101,8 @@ int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, 
 int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster)
 {
     char hex[SHA256_HEX_BYTES];
-    uint8_t hash[HASH_BYTES];
 
-    cluster_hash(cluster, hash);
-    sha256_hex(hash, hex);
+    cluster_hex(cluster, hex);
     return put_cluster(store, cluster, hex, id, true);
 }
 
@@ -130,11 +125,8 @@ int store_cluster_model(struct store *store, const struct cluster *cluster, int6
 
 int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id)
 {
-    char text[SHAPE_TEXT_BYTES];
-    int rc;
-
-    shape_format(shape, text, sizeof(text));
-    rc = records_find_text(&store->records, "SELECT id FROM shape WHERE text=?1", text, id);
+    const char *text = SHAPE_TEXT(shape);
+    int rc = records_find_text(&store->records, "SELECT id FROM shape WHERE text=?1", text, id);
     if (rc != UNSUPPORTED)
         return rc;
     TRY(records_next_id(&store->records, "shape", id));
@@ -144,11 +136,9 @@ int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id)
 int store_find(struct store *store, const struct cluster *cluster, const struct moe_shape *shape,
                int64_t *cluster_id, int64_t *shape_id)
 {
-    char hex[SHA256_HEX_BYTES], text[SHAPE_TEXT_BYTES];
-
-    TRY(find_cluster(store, cluster, hex, cluster_id));
-    shape_format(shape, text, sizeof(text));
-    return records_find_text(&store->records, "SELECT id FROM shape WHERE text=?1", text, shape_id);
+    TRY(store_cluster_find(store, cluster, cluster_id));
+    return records_find_text(&store->records, "SELECT id FROM shape WHERE text=?1",
+                             SHAPE_TEXT(shape), shape_id);
 }
 
 static int get_text(struct store *store, const char *sql, int64_t id, char *text, size_t size)

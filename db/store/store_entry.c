@@ -2,6 +2,7 @@
 #include "store_inside.h"
 
 #include "status.h"
+#include "word.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,9 +38,9 @@ static const struct row_field fields[] = {
     { "low_us", ROW_REAL, AT(low_us), TIME },
     { "high_us", ROW_REAL, AT(high_us), TIME },
     { "default_us", ROW_REAL, AT(default_us), TIME },
-    { "gain", ROW_REAL, AT(gain), SHARE },
-    { "gain_low", ROW_REAL, AT(gain_low), SHARE },
-    { "gain_high", ROW_REAL, AT(gain_high), SHARE },
+    { "gain", ROW_REAL, AT(gain.value), SHARE },
+    { "gain_low", ROW_REAL, AT(gain.low), SHARE },
+    { "gain_high", ROW_REAL, AT(gain.high), SHARE },
     { "bound", ROW_REAL, AT(bound), SHARE },
     { "samples", ROW_INTEGER, AT(samples), .most = UINT32_MAX },
     { "inferred", ROW_BOOL, AT(inferred), .words = how_words },
@@ -76,7 +77,7 @@ static const struct row_field history_fields[] = {
     { "plan", ROW_PLAN, AT(entry.plan), .none = "?" },
     { "time_us", ROW_REAL, AT(entry.time_us) },
     { "default_us", ROW_REAL, AT(entry.default_us) },
-    { "gain", ROW_REAL, AT(entry.gain) },
+    { "gain", ROW_REAL, AT(entry.gain.value) },
     { "bound", ROW_REAL, AT(entry.bound) },
     { "inferred", ROW_BOOL, AT(entry.inferred) },
     { "decision", ROW_TEXT, AT(entry.decision) },
@@ -236,12 +237,7 @@ int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 
 int effort_rank(const char *effort)
 {
-    int rank = 0;
-
-    for (int i = 0; effort_words[i]; i++)
-        if (!strcmp(effort, effort_words[i]))
-            rank = i + 1;
-    return rank;
+    return word_find(effort_words, effort) + 1;
 }
 
 static int order(int64_t a, int64_t b)

@@ -18,7 +18,7 @@ static const struct row_field fields[] = {
     { "since_s", ROW_INTEGER, AT(since_s) },
 };
 #undef AT
-static const struct row_table override_table = ROW_TABLE("override", struct override_row, fields);
+const struct row_table override_table = ROW_TABLE("override", struct override_row, fields);
 
 static int put_override(struct store *store, struct override_row *row)
 {

@@ -31,7 +31,7 @@ static const struct row_field fields[] = {
     { "now", ROW_TEXT, AT(now) },
 };
 #undef AT
-static const struct row_table run_table = ROW_TABLE("run", struct run_row, fields);
+const struct row_table run_table = ROW_TABLE("run", struct run_row, fields);
 
 int store_run_begin(struct store *store, struct run_row *run)
 {

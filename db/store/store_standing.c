@@ -3,8 +3,6 @@
 
 #include "status.h"
 
-#include <string.h>
-
 #define LOCAL(member) ROW_AT(struct standing_row, member)
 #define AT(member) LOCAL(member), .since = 3
 #define SHARE .decimals = 6, .least = -1e12, .most = 1e12
@@ -13,12 +11,12 @@ static const struct row_field fields[] = {
     { "shape", ROW_INTEGER, LOCAL(shape) },
     { "window", ROW_INTEGER, AT(window), .most = UINT32_MAX },
     { "run", ROW_INTEGER, LOCAL(run) },
-    { "gain", ROW_REAL, AT(gain), SHARE },
-    { "gain_low", ROW_REAL, AT(gain_low), SHARE },
-    { "gain_high", ROW_REAL, AT(gain_high), SHARE },
-    { "static_gain", ROW_REAL, AT(static_gain), SHARE },
-    { "static_gain_low", ROW_REAL, AT(static_gain_low), SHARE },
-    { "static_gain_high", ROW_REAL, AT(static_gain_high), SHARE },
+    { "gain", ROW_REAL, AT(gain.value), SHARE },
+    { "gain_low", ROW_REAL, AT(gain.low), SHARE },
+    { "gain_high", ROW_REAL, AT(gain.high), SHARE },
+    { "static_gain", ROW_REAL, AT(static_gain.value), SHARE },
+    { "static_gain_low", ROW_REAL, AT(static_gain.low), SHARE },
+    { "static_gain_high", ROW_REAL, AT(static_gain.high), SHARE },
     { "static_plan", ROW_PLAN, AT(static_plan), .optional = true },
     { "rounds", ROW_INTEGER, AT(rounds), .most = UINT32_MAX },
     { "first_round", ROW_INTEGER, LOCAL(first_round) },

@@ -412,6 +412,14 @@ void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES])
     sha256_end(&sha, hash);
 }
 
+void cluster_hex(const struct cluster *cluster, char hex[2 * HASH_BYTES + 1])
+{
+    uint8_t hash[HASH_BYTES];
+
+    cluster_hash(cluster, hash);
+    sha256_hex(hash, hex);
+}
+
 static bool same_value(const struct cluster *a, const struct cluster *b,
                        const struct cluster_field *field)
 {

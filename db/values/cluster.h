@@ -97,6 +97,9 @@ void cluster_value(const struct cluster *cluster, const struct cluster_field *fi
 /* SHA-256 over the hard fields' lines (and the model's numbers for backend sim). */
 void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES]);
 
+/* The same as text: what a table calls its cluster. */
+void cluster_hex(const struct cluster *cluster, char hex[2 * HASH_BYTES + 1]);
+
 /* True if every soft field is equal. */
 bool cluster_same_soft(const struct cluster *a, const struct cluster *b);
 

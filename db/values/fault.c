@@ -2,6 +2,7 @@
 #include "fault.h"
 
 #include "status.h"
+#include "word.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,16 +19,8 @@ static struct fault {
 } faults[FAULT_MAX];
 static int fault_count, my_rank;
 
-static const char *const points[] = { "alloc", "exchange", "wrong",  "hang",
-                                      "crash", "throttle", "disturb" };
-
-static bool known(const char *point)
-{
-    for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
-        if (!strcmp(points[i], point))
-            return true;
-    return false;
-}
+static const char *const points[] = { "alloc", "exchange", "wrong",   "hang",
+                                      "crash", "throttle", "disturb", NULL };
 
 int fault_setup(int rank)
 {
@@ -42,7 +35,8 @@ int fault_setup(int rank)
         f->rank = -1;
         atomic_store(&f->passed, 0);
         if (fault_count == FAULT_MAX ||
-            sscanf(text, "%15[a-z]:%d%n", f->point, &f->at, &used) != 2 || !known(f->point))
+            sscanf(text, "%15[a-z]:%d%n", f->point, &f->at, &used) != 2 ||
+            word_find(points, f->point) < 0)
             return fail(ERR_ARGUMENT, "MOETUNE_FAULT: \"%s\" is not point:n[+][@rank]", text);
         text += used;
         f->lasting = *text == '+';

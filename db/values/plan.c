@@ -4,7 +4,6 @@
 #include "status.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const a2a_words[] = { "linear", "2dh", "nccl", NULL };
@@ -201,6 +200,12 @@ int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
     if (size)
         buf[room.used < size ? room.used : size - 1] = 0;
     return (int)room.used;
+}
+
+const char *plan_text(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES])
+{
+    moe_plan_format(plan, room, PLAN_TEXT_BYTES);
+    return room;
 }
 
 static int parse_value(const struct axis *axis, const char *text, size_t length, uint32_t *out)

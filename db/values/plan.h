@@ -67,6 +67,11 @@ int plan_order(const struct moe_plan *a, const struct moe_plan *b);
 /* moe_plan_parse() for callers of this program: *out need not be set. */
 int plan_parse(const char *text, struct moe_plan *out);
 
+/* The plan as moe_plan_format() writes it, "?" where it is none; the result lasts as long as the
+ * block around it. */
+#define PLAN_TEXT(plan) plan_text(plan, (char[PLAN_TEXT_BYTES]){ "?" })
+const char *plan_text(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES]);
+
 /* All axes in one number, and a plan of them, which may be illegal.  Written to files: r lies in
  * the lowest 3 bytes, byte 3 is free, then come bytes for d, a and ctas. */
 enum { PLAN_PACKED_BYTES = 7 };

@@ -194,3 +194,14 @@ void sha256_hex(const uint8_t hash[SHA256_BYTES], char text[SHA256_HEX_BYTES])
     }
     text[2 * SHA256_BYTES] = 0;
 }
+
+void sha256_text(const void *data, size_t bytes, char text[SHA256_HEX_BYTES])
+{
+    struct sha256 s;
+    uint8_t hash[SHA256_BYTES];
+
+    sha256_init(&s);
+    sha256_add(&s, data, bytes);
+    sha256_end(&s, hash);
+    sha256_hex(hash, text);
+}

@@ -23,5 +23,6 @@ void sha256_end(struct sha256 *s, uint8_t out[SHA256_BYTES]);
 bool sha256_has_fast(void);
 
 void sha256_hex(const uint8_t hash[SHA256_BYTES], char text[SHA256_HEX_BYTES]);
+void sha256_text(const void *data, size_t bytes, char text[SHA256_HEX_BYTES]); /* of this */
 
 #endif

@@ -58,6 +58,12 @@ int shape_format(const struct moe_shape *shape, char *text, size_t size)
     return (int)used;
 }
 
+const char *shape_text(const struct moe_shape *shape, char room[SHAPE_TEXT_BYTES])
+{
+    shape_format(shape, room, SHAPE_TEXT_BYTES);
+    return room;
+}
+
 static int parse_field(const struct shape_field *field, const char *text, size_t length,
                        struct moe_shape *shape)
 {

@@ -43,6 +43,10 @@ extern const char *const activation_words[];
  * text form.  Returns the length as snprintf does. */
 int shape_format(const struct moe_shape *shape, char *text, size_t size);
 
+/* The same; the result lasts as long as the block around it. */
+#define SHAPE_TEXT(shape) shape_text(shape, (char[SHAPE_TEXT_BYTES]){ 0 })
+const char *shape_text(const struct moe_shape *shape, char room[SHAPE_TEXT_BYTES]);
+
 /* Reads the same text, in any order; what is left out keeps its value in *inout.  ERR_FORMAT after
  * a message that names the word; then *inout is untouched.  Checks no rules: see shape_check. */
 int shape_parse(const char *text, struct moe_shape *inout);

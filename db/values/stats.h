@@ -12,6 +12,16 @@ struct spread {
     int64_t low_ns, high_ns; /* >= 95 % distribution-free interval of the median */
 };
 
+/* 1 - time / time of another, with a 95 % interval unless something else is said; NAN: not known.
+ */
+struct gain {
+    double value, low, high;
+};
+#define GAIN_UNKNOWN                                                                               \
+    {                                                                                              \
+        NAN, NAN, NAN                                                                              \
+    }
+
 /* Sorts `values` in place; NAN for none of them. */
 double median_of(double *values, size_t count);
 

@@ -44,7 +44,9 @@ static struct moe_shape shape_of(int layer)
 static int fill_layer(struct store *store, int64_t cluster, int layer)
 {
     struct moe_shape shape = shape_of(layer);
-    struct entry_row e = { .cluster = cluster, .window = WINDOW, .gain = 0.2, .effort = "normal" };
+    struct entry_row e = {
+        .cluster = cluster, .window = WINDOW, .gain.value = 0.2, .effort = "normal"
+    };
 
     TRY(store_shape(store, &shape, &e.shape));
     for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {

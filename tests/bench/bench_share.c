@@ -51,9 +51,7 @@ static int fill(struct store *store)
                                .ranks_per_node = 8,
                                .tokens = 64 };
     struct entry_row e = { .window = 128,
-                           .gain = .1,
-                           .gain_low = .05,
-                           .gain_high = .2,
+                           .gain = { .1, .05, .2 },
                            .bound = .01,
                            .samples = 20,
                            .effort = "normal",

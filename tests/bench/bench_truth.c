@@ -246,7 +246,7 @@ static bool claims_something(const struct measuring *m, size_t bucket)
 {
     const struct entry_row *e = &m->subject.entries[bucket];
 
-    return isfinite(e->gain) && number_of(&m->subject, &e->plan) != m->subject.default_arm;
+    return isfinite(e->gain.value) && number_of(&m->subject, &e->plan) != m->subject.default_arm;
 }
 
 static bool holds(const struct interval *interval, double value)
@@ -266,7 +266,7 @@ static void judge_bucket(const struct measuring *m, const struct estimate *e, si
     o->bad_buckets += regret->value > worst_most && regret->low >= worst_most;
     if (claims_something(m, bucket)) {
         o->claims++;
-        o->claims_inside += holds(&e->bucket_gain[bucket], m->subject.entries[bucket].gain);
+        o->claims_inside += holds(&e->bucket_gain[bucket], m->subject.entries[bucket].gain.value);
     }
 }
 
@@ -311,8 +311,9 @@ static void print_bucket(const struct measuring *m, const struct estimate *e, si
     printf("  %6u %8" PRIu64 "  %-18s %-9s %6.1f [%5.1f, %5.1f]", entry->bucket, entry->capacity,
            plan, entry->decision, 100 * regret->value, 100 * regret->low, 100 * regret->high);
     if (claims_something(m, bucket))
-        printf("   %6.1f %6.1f [%5.1f, %5.1f]%s", 100 * entry->gain, 100 * gain->value,
-               100 * gain->low, 100 * gain->high, holds(gain, entry->gain) ? "" : "  outside");
+        printf("   %6.1f %6.1f [%5.1f, %5.1f]%s", 100 * entry->gain.value, 100 * gain->value,
+               100 * gain->low, 100 * gain->high,
+               holds(gain, entry->gain.value) ? "" : "  outside");
     printf("\n");
 }
 

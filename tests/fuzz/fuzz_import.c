@@ -101,11 +101,12 @@ static void check_standing(struct store *store, const struct entry_row *e,
 
     if (store_standing_get(store, e->cluster, e->shape, e->window, &s))
         return;
-    if (s.run || !s.rounds || s.decided_s < 1 || (isnan(s.gain) && isnan(s.static_gain)) ||
-        !is_interval(s.gain, s.gain_low, s.gain_high) ||
-        !is_interval(s.static_gain, s.static_gain_low, s.static_gain_high))
+    if (s.run || !s.rounds || s.decided_s < 1 ||
+        (isnan(s.gain.value) && isnan(s.static_gain.value)) ||
+        !is_interval(s.gain.value, s.gain.low, s.gain.high) ||
+        !is_interval(s.static_gain.value, s.static_gain.low, s.static_gain.high))
         fuzz_wrong("a standing without sense");
-    if (isnan(s.static_gain) ? s.static_plan.struct_size : !is_legal(&s.static_plan, shape))
+    if (isnan(s.static_gain.value) ? s.static_plan.struct_size : !is_legal(&s.static_plan, shape))
         fuzz_wrong("a standing without a plan, or with an illegal one");
 }
 
@@ -289,9 +290,7 @@ static struct entry_row some_entry(const struct moe_shape *shape, uint32_t bucke
                            .low_us = 99.5,
                            .high_us = bucket % 3 ? 110 : (double)NAN,
                            .default_us = 120,
-                           .gain = .1,
-                           .gain_low = -.05,
-                           .gain_high = .2,
+                           .gain = { .1, -.05, .2 },
                            .bound = .01,
                            .samples = 20 + bucket,
                            .inferred = bucket % 2 == 1,
@@ -310,19 +309,15 @@ static struct standing_row some_standing(const struct moe_shape *shape, uint32_t
 {
     struct standing_row row = { .run = 1,
                                 .window = 128,
-                                .gain = .11,
-                                .gain_low = .09,
-                                .gain_high = .13,
-                                .static_gain = NAN,
-                                .static_gain_low = NAN,
-                                .static_gain_high = NAN,
+                                .gain = { .11, .09, .13 },
+                                .static_gain = { NAN, NAN, NAN },
                                 .rounds = 8 + number,
                                 .decided_s = 1700000001 + number };
 
     if (number % 2) {
-        row.static_gain = .012;
-        row.static_gain_low = -.003;
-        row.static_gain_high = .021;
+        row.static_gain.value = .012;
+        row.static_gain.low = -.003;
+        row.static_gain.high = .021;
         plan_list(shape, &row.static_plan, 1);
     }
     return row;

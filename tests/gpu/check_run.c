@@ -2,16 +2,6 @@
 #include "status.h"
 #include "verbs.h"
 
-__attribute__((weak)) char *openblas_get_config(void);
-
-/* Where there is no OpenBLAS; it names a version, which is not asked for here. */
-char *openblas_get_config(void)
-{
-    static char none[] = "none";
-
-    return none;
-}
-
 int main(int argc, char **argv)
 {
     (void)argc;

@@ -93,9 +93,7 @@ static inline struct entry_row draw_entry(const struct moe_shape *shape)
                            .low_us = draw_time(),
                            .high_us = draw_time(),
                            .default_us = draw_time(),
-                           .gain = 1 - draw_time(),
-                           .gain_low = -draw_time(),
-                           .gain_high = 1 - draw_time(),
+                           .gain = { 1 - draw_time(), -draw_time(), 1 - draw_time() },
                            .bound = draw_time(),
                            .samples = draw(3),
                            .inferred = draw(4) == 0,
@@ -118,20 +116,16 @@ static inline struct standing_row draw_standing(const struct moe_shape *shape)
     double gain = draw(1000000) * 1e-7, width = draw(100) * 1e-5;
     struct standing_row row = { .run = 1,
                                 .window = 128,
-                                .gain = gain,
-                                .gain_low = gain - width,
-                                .gain_high = gain + width / 3,
-                                .static_gain = NAN,
-                                .static_gain_low = NAN,
-                                .static_gain_high = NAN,
+                                .gain = { gain, gain - width, gain + width / 3 },
+                                .static_gain = { NAN, NAN, NAN },
                                 .rounds = draw(8),
                                 .first_round = 1000,
                                 .rivals = "r=1 d=1 a=linear",
                                 .decided_s = draw(4) ? 1000 + draw(6) : 0 };
 
     if (draw(2)) {
-        row.static_gain = row.static_gain_low = -gain;
-        row.static_gain_high = 0;
+        row.static_gain.value = row.static_gain.low = -gain;
+        row.static_gain.high = 0;
         row.static_plan = draw_plan(shape);
     }
     return row;
@@ -307,12 +301,8 @@ static inline struct standing_row a_standing(int64_t decided_s)
 {
     struct standing_row row = { .run = 9,
                                 .window = 128,
-                                .gain = 0.25,
-                                .gain_low = 0.125,
-                                .gain_high = 0.5,
-                                .static_gain = -0.01,
-                                .static_gain_low = -0.02,
-                                .static_gain_high = 0,
+                                .gain = { 0.25, 0.125, 0.5 },
+                                .static_gain = { -0.01, -0.02, 0 },
                                 .rounds = 8,
                                 .first_round = 24,
                                 .rivals = "r=0 d=1 a=linear",

@@ -101,9 +101,9 @@ static void gains_lie_in_their_intervals(void)
         struct contest_verdict v = contest_run(&settings, 2, 1, -1, &world);
         double truth = 1 - world.times[v.adopted] / 1e7;
 
-        inside += v.gain_low <= truth && truth <= v.gain_high;
+        inside += v.gain.low <= truth && truth <= v.gain.high;
         inside_time += v.low_ns <= world.times[v.adopted] && world.times[v.adopted] <= v.high_ns;
-        CHECK(v.gain_low <= v.gain && v.gain <= v.gain_high);
+        CHECK(v.gain.low <= v.gain.value && v.gain.value <= v.gain.high);
         CHECK(v.adopted == 0 ? v.missed_high == 0 : v.missed_high >= 0);
     }
     CHECK(inside >= runs * 0.98 && inside_time >= runs * 0.92);
@@ -124,7 +124,8 @@ static void a_plan_in_force_falls_to_a_faster_default_alone(void)
         refuted[i % 3] += v.decision == CONTEST_DEFAULT;
         inside += v.challenge.low <= 1 - ratio && 1 - ratio <= v.challenge.high;
         CHECK((v.adopted == 1) == (v.decision == CONTEST_DEFAULT));
-        CHECK(v.adopted == 1 || (v.challenge.gain == v.gain && v.challenge.low == v.gain_low));
+        CHECK(v.adopted == 1 ||
+              (v.challenge.value == v.gain.value && v.challenge.low == v.gain.low));
     }
     CHECK(refuted[0] == 0 && refuted[1] * 50 < runs && refuted[2] * 100 > 95 * runs);
     CHECK(inside >= 3 * runs * 0.98);
@@ -137,10 +138,11 @@ static void clear_cases_end_soon(void)
     struct contest_settings settings = { .margin = 0.03, .seed = 5 };
     struct contest_verdict v = contest_run(&settings, 2, 1, -1, &better);
 
-    CHECK(v.decision == CONTEST_ADOPTED && v.rounds <= 10 && v.gain > 0.2 && v.gain < 0.4);
-    CHECK(v.gain_low > 0.03 && v.default_ns > v.median_ns);
+    CHECK(v.decision == CONTEST_ADOPTED && v.rounds <= 10 && v.gain.value > 0.2 &&
+          v.gain.value < 0.4);
+    CHECK(v.gain.low > 0.03 && v.default_ns > v.median_ns);
     v = contest_run(&settings, 2, 1, -1, &worse);
-    CHECK(v.decision == CONTEST_DEFAULT && v.adopted == 1 && v.rounds <= 10 && v.gain == 0);
+    CHECK(v.decision == CONTEST_DEFAULT && v.adopted == 1 && v.rounds <= 10 && v.gain.value == 0);
 }
 
 static void the_default_alone_is_timed_a_few_times(void)
@@ -149,7 +151,7 @@ static void the_default_alone_is_timed_a_few_times(void)
     struct contest_settings settings = { .margin = 0.03, .seed = 5 };
     struct contest_verdict v = contest_run(&settings, 1, 0, -1, &world);
 
-    CHECK(v.decision == CONTEST_DEFAULT && v.adopted == 0 && v.rounds == 5 && v.gain == 0);
+    CHECK(v.decision == CONTEST_DEFAULT && v.adopted == 0 && v.rounds == 5 && v.gain.value == 0);
     CHECK(v.low_ns <= v.median_ns && v.median_ns <= v.high_ns && v.missed_high == 0);
 }
 
@@ -186,7 +188,7 @@ static void a_contest_goes_on_without_those_that_fail(void)
     CHECK(v.adopted == 2 || v.adopted == 1);
     world.fails = 1;
     v = contest_run(&settings, 2, 1, -1, &world);
-    CHECK(v.adopted == 0 && isnan(v.gain) && v.median_ns > 0);
+    CHECK(v.adopted == 0 && isnan(v.gain.value) && v.median_ns > 0);
     world.fails = 0;
     v = contest_run(&settings, 1, -1, -1, &world);
     CHECK(v.adopted == -1);
@@ -278,8 +280,9 @@ static void paired_statistics_agree_with_brute_force(void)
             high = ratio[n - 1];
         }
         CHECK(v.adopted == 0 || n < 8);
-        CHECK(v.adopted != 0 || (v.gain_low == 1 - high && v.gain_high == 1 - low));
-        CHECK(v.adopted != 0 || fabs(1 - v.gain - (ratio[(n - 1) / 2] + ratio[n / 2]) / 2) < 1e-15);
+        CHECK(v.adopted != 0 || (v.gain.low == 1 - high && v.gain.high == 1 - low));
+        CHECK(v.adopted != 0 ||
+              fabs(1 - v.gain.value - (ratio[(n - 1) / 2] + ratio[n / 2]) / 2) < 1e-15);
     }
 }
 

@@ -128,7 +128,7 @@ static void a_plan_that_is_clearly_faster_is_adopted(void)
         b.ns[best] = 0.75e6;
         r = decide(&b, &setup);
         CHECK(r.arm == best && r.word == DECISION_ADOPTED);
-        CHECK(r.gain_low < 0.25 && r.gain_high > 0.25 && r.gain_low > 0.05 && r.gain_high < 0.45);
+        CHECK(r.gain.low < 0.25 && r.gain.high > 0.25 && r.gain.low > 0.05 && r.gain.high < 0.45);
         CHECK(r.low_ns < 0.75e6 && r.high_ns > 0.75e6 && r.harm <= 0.01);
         CHECK(r.samples >= 2 && fabs(r.default_ns / 1e6 - 1) < 0.1);
         search_close(b.search);
@@ -144,7 +144,7 @@ static void where_nothing_is_faster_the_default_is_published(void)
     b.ns[default_arm_of(&b)] = 1e6;
     r = decide(&b, &setup);
     CHECK(r.arm == default_arm_of(&b) && r.word == DECISION_DEFAULT);
-    CHECK(r.gain == 0 && r.gain_low == 0 && r.gain_high == 0 && r.harm == 0);
+    CHECK(r.gain.value == 0 && r.gain.low == 0 && r.gain.high == 0 && r.harm == 0);
     search_close(b.search);
 }
 
@@ -323,7 +323,7 @@ static void without_a_default_the_best_plan_stands_alone(void)
     b.ns[best] = 0.8e6;
     r = decide(&b, &setup);
     CHECK(r.arm == best && r.word == DECISION_ALONE);
-    CHECK(isnan(r.default_ns) && isnan(r.gain) && isnan(r.gain_low) && r.harm == 0);
+    CHECK(isnan(r.default_ns) && isnan(r.gain.value) && isnan(r.gain.low) && r.harm == 0);
     setup.default_arm = -1;
     setup.usable = NULL;
     CHECK(decide(&b, &setup).word == DECISION_ALONE);
@@ -427,8 +427,9 @@ static void samples_that_nobody_asked_for_count(void)
 
 static bool same_result(const struct decision_result *a, const struct decision_result *b)
 {
-    return a->arm == b->arm && a->word == b->word && a->ns == b->ns && a->gain == b->gain &&
-           a->gain_low == b->gain_low && a->harm == b->harm && a->samples == b->samples &&
+    return a->arm == b->arm && a->word == b->word && a->ns == b->ns &&
+           a->gain.value == b->gain.value && a->gain.low == b->gain.low && a->harm == b->harm &&
+           a->samples == b->samples &&
            (a->bound == b->bound || (isnan(a->bound) && isnan(b->bound)));
 }
 

@@ -179,8 +179,8 @@ static void rounds_are_as_the_readme_says(void)
     while (rounds_next(r, &bucket, &arm))
         rounds_tell(r, bucket, arm, 1000000 * percent[bucket][arm]);
     result = rounds_result(r);
-    is("over_default_percent", 100 * result.over_default.gain);
-    is("over_static_percent", 100 * result.over_static.gain);
+    is("over_default_percent", 100 * result.over_default.value);
+    is("over_static_percent", 100 * result.over_static.value);
     for (int i = 0; i < 3; i++)
         if (rounds_prefers_static(r, &result, i))
             is("takes_the_static_plan", i + 1);
@@ -265,7 +265,7 @@ static void put_entry(const struct table *t, const char *name)
                              .stale = strstr(given_text(name), "stale") != NULL,
                              .time_us = 900,
                              .default_us = 1000,
-                             .gain = 0.1,
+                             .gain.value = 0.1,
                              .decided_s = 1,
                              .decision = "adopted" };
 

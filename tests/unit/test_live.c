@@ -76,7 +76,7 @@ static void a_bucket_is_decided_and_published(void)
     snprintf(said, sizeof(said), "%.4000s.published", path);
     CHECK(read_entry(said, 2, &entry));
     CHECK(plan_is(&entry.plan, best_text) && !strcmp(entry.decision, "adopted"));
-    CHECK(entry.gain > 0.2 && entry.gain < 0.3 && entry.samples >= 3);
+    CHECK(entry.gain.value > 0.2 && entry.gain.value < 0.3 && entry.samples >= 3);
     CHECK(fabs(entry.time_us / (0.75 * (500 + 2.0 * 300)) - 1) < 0.2);
     moetune_close(tuner);
 }

@@ -232,7 +232,7 @@ static void infer_next_bucket(const char *path)
     e.inferred = true;
     e.time_us = step_us(&truth, &e.plan, 511);
     e.bound = 0.02;
-    e.low_us = e.high_us = e.gain_low = e.gain_high = NAN;
+    e.low_us = e.high_us = e.gain.low = e.gain.high = NAN;
     e.samples = 0;
     snprintf(e.decision, sizeof(e.decision), "inferred");
     CHECK(!store_open(path, 0, &store) && !store_entry(store, &e, "inferred"));

@@ -112,7 +112,7 @@ static int decide_in_a_burst(const struct surface *s, uint64_t seed, uint64_t bu
         decision_tell(&decision, purpose, arm, (int64_t)exp(log_ns));
     }
     CHECK(decision_result(&decision, &result));
-    CHECK(result.gain_low < 0.04 && result.gain_high > 0.03);
+    CHECK(result.gain.low < 0.04 && result.gain.high > 0.03);
     search_close(search);
     return result.arm;
 }

@@ -187,7 +187,7 @@ static void equal_plans_run_once_and_lonely_ones_not_at_all(void)
     play_logged(&w, r, log);
     CHECK(!log->count);
     CHECK(rounds_result(r).over_default.low == 0 && rounds_result(r).over_default.high == 0);
-    CHECK(isnan(rounds_result(r).over_static.gain) && rounds_result(r).static_arm == -1);
+    CHECK(isnan(rounds_result(r).over_static.value) && rounds_result(r).static_arm == -1);
     free(r);
     free(log);
 }
@@ -217,9 +217,9 @@ static void what_fails_drops_out_there_and_the_default_stands_in(void)
     }
     v = rounds_result(r);
     CHECK(failed == 1);
-    CHECK(fabs(v.over_default.gain - (1 - exp(-0.2))) < 0.02);
+    CHECK(fabs(v.over_default.value - (1 - exp(-0.2))) < 0.02);
     /* Three buckets with the static plan, one with the default. */
-    CHECK(fabs(v.over_static.gain - (1 - exp(-(3 * 0.1 + 0.2) / 4))) < 0.02);
+    CHECK(fabs(v.over_static.value - (1 - exp(-(3 * 0.1 + 0.2) / 4))) < 0.02);
     CHECK(!rounds_prefers_static(r, &v, 2));
     free(r);
 }
@@ -283,8 +283,8 @@ static void without_noise_two_cycles_suffice(void)
     play(&w, r);
     v = rounds_result(r);
     CHECK(v.rounds == 2 && v.steps == 2 * 5 * 3);
-    CHECK(fabs(v.over_default.gain - (1 - exp(-0.1))) < 1e-6);
-    CHECK(v.over_default.high - v.over_default.low < 1e-9 && v.over_static.gain == 0);
+    CHECK(fabs(v.over_default.value - (1 - exp(-0.1))) < 1e-6);
+    CHECK(v.over_default.high - v.over_default.low < 1e-9 && v.over_static.value == 0);
     free(r);
 }
 
@@ -389,7 +389,7 @@ static void one_step_in_ten_that_takes_three_times_as_long_changes_little(void)
         rounds_tell(r, bucket, arm, noise_sample(&w.noise, truth));
     }
     v = rounds_result(r);
-    CHECK(fabs(v.over_default.gain - (1 - exp(-0.1))) < 0.01); /* a mean would be 11 % off */
+    CHECK(fabs(v.over_default.value - (1 - exp(-0.1))) < 0.01); /* a mean would be 11 % off */
     CHECK(v.over_default.low > 0.05);
     free(r);
 }
@@ -406,7 +406,7 @@ static void the_luckiest_of_equal_plans_is_not_taken_for_the_best(void)
 
         w.setup.cycles_min = w.setup.cycles_max = 6;
         v = played(&w);
-        sum += v.over_static.gain;
+        sum += v.over_static.value;
         worse += v.over_static.high < 0;
     }
     CHECK(fabs(sum / cases) < 0.004); /* chosen and judged on the same samples it is not */
@@ -434,7 +434,7 @@ static void a_static_plan_is_taken_where_it_is_faster(void)
     CHECK(!rounds_republish(r, 3, FIRST_STATIC + 1)); /* nobody met it */
     CHECK(!rounds_prefers_static(r, &before, 3));
     after = rounds_result(r);
-    CHECK(fabs(after.over_static.gain - before.over_static.gain - 0.2 * 0.03) < 0.004);
+    CHECK(fabs(after.over_static.value - before.over_static.value - 0.2 * 0.03) < 0.004);
     free(r);
 }
 
@@ -465,9 +465,9 @@ static void weights_are_shares_of_steps(void)
 
     w.truth[0][DEFAULT_ARM] += 0.4;
     w.weight[0] = 3;
-    CHECK(fabs(played(&w).over_default.gain - (1 - exp(-0.3))) < 1e-6);
+    CHECK(fabs(played(&w).over_default.value - (1 - exp(-0.3))) < 1e-6);
     w.weight[0] = 1e-9;
-    CHECK(fabs(played(&w).over_default.gain) < 1e-6);
+    CHECK(fabs(played(&w).over_default.value) < 1e-6);
 }
 
 int main(void)

@@ -42,9 +42,11 @@ static void a_standing_travels_with_its_table(void)
     CHECK(has(t, "{\"standing_of\":") && has(t, "\"standings\":1,"));
     CHECK(take_in(store, t, &got) == OK && got.standings == 1 && got.added == 1);
     CHECK(standing_of(store, &is) == 10 && is.run == 0 && is.rounds == 8 && !is.first_round);
-    CHECK(is.gain == was.gain && is.gain_low == was.gain_low && is.gain_high == was.gain_high);
-    CHECK(is.static_gain == was.static_gain && is.static_gain_low == was.static_gain_low);
-    CHECK(is.static_gain_high == 0 && plan_equal(&is.static_plan, &was.static_plan));
+    CHECK(is.gain.value == was.gain.value && is.gain.low == was.gain.low &&
+          is.gain.high == was.gain.high);
+    CHECK(is.static_gain.value == was.static_gain.value &&
+          is.static_gain.low == was.static_gain.low);
+    CHECK(is.static_gain.high == 0 && plan_equal(&is.static_plan, &was.static_plan));
     CHECK(!*is.rivals); /* those are for samples that stayed at home */
     CHECK(store_cluster(store, &other, &id) == OK);
     CHECK(store_standing_get(store, id, is.shape, 128, &is) == UNSUPPORTED);
@@ -64,11 +66,11 @@ static void a_standing_that_cannot_be_true_stays_at_home(void)
     rows[0].decided_s = 0;
     rows[1].decided_s = 6; /* its entry is of 7 */
     rows[2].rounds = 0;    /* the table is the default plan: nothing was measured */
-    rows[3].gain = rows[3].gain_low = rows[3].gain_high = NAN;
-    rows[3].static_gain = rows[3].static_gain_low = rows[3].static_gain_high = NAN;
+    rows[3].gain.value = rows[3].gain.low = rows[3].gain.high = NAN;
+    rows[3].static_gain.value = rows[3].static_gain.low = rows[3].static_gain.high = NAN;
     rows[4].static_plan.struct_size = 0;
-    rows[5].gain_low = -1e10; /* more digits than are written */
-    rows[6].gain = 0.75;
+    rows[5].gain.low = -1e10; /* more digits than are written */
+    rows[6].gain.value = 0.75;
     for (int i = 0; i < 7; i++) {
         struct text t = table_with("r=2", "normal", rows[i]);
 
@@ -95,7 +97,7 @@ static void of_two_standings_of_one_date_the_same_one_stays(void)
     struct standing_row more = a_standing(10);
     struct text a = table_with("r=2", "normal", more), b, ab, ba;
 
-    more.gain_high = 0.500001;
+    more.gain.high = 0.500001;
     b = table_with("r=2", "normal", more);
     ab = merge_of(a, b);
     ba = merge_of(b, a);

@@ -49,7 +49,7 @@ static void what_is_written_is_read(void)
     shape = some_shape(64);
     CHECK(!store_shape(store, &shape, &id) && id == 2);
     CHECK(!store_entry_get(store, 1, 1, 128, 3, &e));
-    CHECK(e.time_us == 103.25 && e.bucket == 3 && e.samples == 7 && isnan(e.gain_high));
+    CHECK(e.time_us == 103.25 && e.bucket == 3 && e.samples == 7 && isnan(e.gain.high));
     CHECK(e.plan.r == 2 && e.plan.d == 4 && e.runner_up.struct_size == 0);
     CHECK(store_entry_get(store, 1, 1, 128, 9, &e) == UNSUPPORTED);
     CHECK(!store_samples(store, 1, 1, 128, 2, sum_samples, sums));
@@ -362,12 +362,8 @@ static struct standing_row some_standing(double gain)
                                 .shape = 1,
                                 .run = 1,
                                 .window = 128,
-                                .gain = gain,
-                                .gain_low = gain - 0.01,
-                                .gain_high = gain + 0.01,
-                                .static_gain = NAN,
-                                .static_gain_low = NAN,
-                                .static_gain_high = NAN,
+                                .gain = { gain, gain - 0.01, gain + 0.01 },
+                                .static_gain = { NAN, NAN, NAN },
                                 .static_plan = plan_of("r=0 d=1 a=linear"),
                                 .rounds = 8,
                                 .first_round = 24,
@@ -381,9 +377,9 @@ static bool is_that_standing(struct store *store, const struct standing_row *row
 {
     struct standing_row got;
 
-    return store_standing_get(store, 1, 1, 128, &got) == OK && got.gain == row->gain &&
-           got.gain_low == row->gain_low && got.gain_high == row->gain_high &&
-           isnan(got.static_gain) && plan_equal(&got.static_plan, &row->static_plan) &&
+    return store_standing_get(store, 1, 1, 128, &got) == OK && got.gain.value == row->gain.value &&
+           got.gain.low == row->gain.low && got.gain.high == row->gain.high &&
+           isnan(got.static_gain.value) && plan_equal(&got.static_plan, &row->static_plan) &&
            got.rounds == row->rounds && got.first_round == row->first_round &&
            !strcmp(got.rivals, row->rivals) && got.decided_s == row->decided_s;
 }
@@ -394,7 +390,7 @@ static void a_standing_is_replaced_published_and_rebuilt(void)
     struct store *store = fill(path, 2, 0);
     struct standing_row first = some_standing(0.125), second = some_standing(0.25);
 
-    CHECK(store_standing_get(store, 1, 1, 128, &first) == UNSUPPORTED && first.gain == 0.125);
+    CHECK(store_standing_get(store, 1, 1, 128, &first) == UNSUPPORTED && first.gain.value == 0.125);
     CHECK(!store_standing(store, &first) && is_that_standing(store, &first));
     CHECK(!store_standing(store, &second) && is_that_standing(store, &second));
     CHECK(store_standing_get(store, 1, 1, 64, &first) == UNSUPPORTED);

@@ -2,13 +2,11 @@
  * makes the entry. */
 #include "bucket.h"
 
-#include "plan.h"
 #include "stats.h"
 #include "status.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 void bucket_init(struct bucket *b, const struct dictionary *d, uint32_t bucket)
 {
@@ -237,8 +235,6 @@ int bucket_entry(const struct bucket *b, int arm, struct entry_row *out)
     out->high_us = r.high_ns * 1e-3;
     out->default_us = r.default_ns * 1e-3;
     out->gain = r.gain;
-    out->gain_low = r.gain_low;
-    out->gain_high = r.gain_high;
     out->bound = r.bound;
     out->samples = r.samples;
     out->throttled = throttled(b, r.arm);

@@ -47,8 +47,8 @@ void dictionary_infer(const struct dictionary *d, uint32_t bucket, int arm, cons
     e.inferred = true;
     e.time_us = dictionary_expected_us(d, bucket, arm);
     e.default_us = dictionary_expected_us(d, bucket, d->default_arm);
-    e.gain = 1 - e.time_us / e.default_us;
-    e.low_us = e.high_us = e.gain_low = e.gain_high = e.bound = NAN;
+    e.gain.value = 1 - e.time_us / e.default_us;
+    e.low_us = e.high_us = e.gain.low = e.gain.high = e.bound = NAN;
     if (search_infer(d->search, e.capacity, usable, &verdict)) {
         e.search_winner = d->arms[verdict.winner];
         e.bound = verdict.bound +

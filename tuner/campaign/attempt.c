@@ -69,11 +69,8 @@ static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row 
 
 static void show(struct campaign *c, const struct attempt *a, int64_t ns)
 {
-    char plan[PLAN_TEXT_BYTES];
-
-    moe_plan_format(&a->trial.key.plan, plan, sizeof(plan));
     snprintf(c->run.now, sizeof(c->run.now), "bucket %u (c=%" PRIu64 ") %s", a->trial.key.bucket,
-             a->trial.capacity, plan);
+             a->trial.capacity, PLAN_TEXT(&a->trial.key.plan));
     progress_show(&c->progress, "%s %.3f ms", c->run.now, (double)ns * 1e-6);
 }
 

@@ -133,6 +133,9 @@ static const struct {
       "Set by a launcher: this process is one of its ranks." },
     { "OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID, LOCAL_RANK",
       "Set by a launcher: which GPU of its host a rank takes." },
+    { "FORKED_RANKS, FORKED_RANK",
+      "Set by a moetune that was built without an MPI: how many ranks its own process becomes when "
+      "they are to meet, and which of them a process is." },
     { "SLURM_JOB_ID, SLURM_PROCID, SLURM_TASKS_PER_NODE",
       "Set by Slurm: how many ranks the allocation has room for." },
     { "LOCAL_WORLD_SIZE, LOCAL_SIZE", "Ranks per node, as torchrun sets and Tutel wants it." },

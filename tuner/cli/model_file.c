@@ -4,6 +4,7 @@
 #include "input_file.h"
 #include "json.h"
 #include "status.h"
+#include "word.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -67,14 +68,6 @@ static const struct known_word {
   activations[] = { { "relu", MOE_RELU },    { "gelu", MOE_GELU },     { "silu", MOE_SWIGLU },
                     { "swish", MOE_SWIGLU }, { "swiglu", MOE_SWIGLU }, { NULL } };
 
-static bool is_among(const char *word, const char *const *words)
-{
-    for (; word && *words; words++)
-        if (!strcmp(word, *words))
-            return true;
-    return false;
-}
-
 static void take_value(struct found *found, const struct json_value *v, int name)
 {
     int rank = (found->inside ? 2 : 1) * NAME_COUNT - name;
@@ -91,7 +84,7 @@ static int take(void *self, const struct json_value *v)
     struct found *found = self;
 
     if (v->depth == 1)
-        found->inside = v->kind == JSON_OBJECT && is_among(v->key, inner);
+        found->inside = v->kind == JSON_OBJECT && v->key && word_find(inner, v->key) >= 0;
     if ((v->kind != JSON_NUMBER && v->kind != JSON_STRING) || !v->key ||
         v->depth != 1 + found->inside)
         return OK;

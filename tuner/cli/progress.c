@@ -24,18 +24,21 @@ void progress_open(struct progress *progress, bool quiet)
                            .shown_ns = host_clock_ns() };
 }
 
-void progress_duration(double seconds, char *text, size_t size)
+const char *progress_duration(double seconds, char room[DURATION_BYTES])
 {
+    const size_t size = DURATION_BYTES;
+
     if (!isfinite(seconds) || seconds > 1e9)
-        snprintf(text, size, "?");
+        snprintf(room, size, "?");
     else if (seconds < 99.5)
-        snprintf(text, size, "%.0f s", seconds);
+        snprintf(room, size, "%.0f s", seconds);
     else if (seconds < 5940)
-        snprintf(text, size, "%d m %02d s", (int)(seconds / 60), (int)fmod(seconds, 60));
+        snprintf(room, size, "%d m %02d s", (int)(seconds / 60), (int)fmod(seconds, 60));
     else if (seconds < 360000)
-        snprintf(text, size, "%d h %02d m", (int)(seconds / 3600), (int)fmod(seconds / 60, 60));
+        snprintf(room, size, "%d h %02d m", (int)(seconds / 3600), (int)fmod(seconds / 60, 60));
     else
-        snprintf(text, size, "%d days", (int)(seconds / 86400));
+        snprintf(room, size, "%d days", (int)(seconds / 86400));
+    return room;
 }
 
 static void print(struct progress *p, int64_t now_ns)
@@ -43,13 +46,11 @@ static void print(struct progress *p, int64_t now_ns)
     double spent = (double)(now_ns - p->begun_ns) * 1e-9;
     /* From the buckets measured in this run: known ones cost nothing. */
     double to_come = p->fresh ? spent / p->fresh * (p->buckets - p->done) : NAN;
-    char line[512], left[32], passed[32];
+    char line[512];
     int length;
 
-    progress_duration(to_come, left, sizeof(left));
-    progress_duration(spent, passed, sizeof(passed));
     length = snprintf(line, sizeof(line), "%s%u/%u buckets, %s, %s left: %s", p->layer, p->done,
-                      p->buckets, passed, left, p->now);
+                      p->buckets, DURATION_TEXT(spent), DURATION_TEXT(to_come), p->now);
     if (length > 118 && p->terminal)
         line[length = 118] = 0;
     utf8_clean(line, strlen(line), false);

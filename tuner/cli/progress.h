@@ -26,7 +26,9 @@ void progress_tick(struct progress *progress); /* nothing new: keeps the clock a
 /* Clears the line before something else is printed. */
 void progress_clear(struct progress *progress);
 
-/* "2 m 10 s". */
-void progress_duration(double seconds, char *text, size_t size);
+/* "2 m 10 s"; the result lasts as long as the block around it. */
+enum { DURATION_BYTES = 32 };
+#define DURATION_TEXT(seconds) progress_duration(seconds, (char[DURATION_BYTES]){ 0 })
+const char *progress_duration(double seconds, char room[DURATION_BYTES]);
 
 #endif

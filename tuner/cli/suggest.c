@@ -2,7 +2,6 @@
  * in which swapping two adjacent letters counts one. */
 #include "suggest.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,13 +1,10 @@
 /* Decides one bucket at a time: what its decision asks for is tried when it can be afforded. */
 #include "live.h"
 
-#include "arms.h"
 #include "plan.h"
 #include "status.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <time.h>
 
 /* Steps without the bucket under way, or without a sample of it because it saves up for one, until
  * another one takes its place. */

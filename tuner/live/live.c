@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static const double commit_every_us = 1e6, commit_at_last_us = 20e6, alive_every_us = 10e6;
 /* Committing and publishing take at most these shares of the time: disks differ. */

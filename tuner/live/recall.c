@@ -199,13 +199,11 @@ static int describe(const struct live_setup *setup, struct cluster *out)
 static int open_view(struct live *live, const char *path, const struct cluster *cluster)
 {
     char hex[SHA256_HEX_BYTES];
-    uint8_t hash[HASH_BYTES];
     struct recorder *recorder;
     struct moelookup *table;
     int rc;
 
-    cluster_hash(cluster, hash);
-    sha256_hex(hash, hex);
+    cluster_hex(cluster, hex);
     TRY(moelookup_open(path, &table));
     table->level = LOOKUP_NEVER; /* a gap is what we are here to fill */
     recorder = table->recorder;

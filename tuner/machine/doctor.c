@@ -2,6 +2,7 @@
 #include "doctor.h"
 
 #include "allowance.h"
+#include "blas.h"
 #include "disturbance.h"
 #include "first_line.h"
 #include "gpu_doctor.h"
@@ -223,8 +224,11 @@ static void check_environment(struct findings *out)
         "unset it; moetune waits by itself where ranks share cores"
     };
     const char *yield = getenv("OMPI_MCA_mpi_yield_when_idle");
+    char library[64];
 
-    if (yield && strcmp(yield, "0") != 0 && strcmp(yield, "false") != 0)
+    world_library(library, sizeof(library));
+    if (!strncmp(library, "Open MPI", 8) && yield && strcmp(yield, "0") != 0 &&
+        strcmp(yield, "false") != 0)
         findings_add(out, yields, "environment: OMPI_MCA_mpi_yield_when_idle=%s", yield);
 }
 
@@ -234,8 +238,7 @@ static void check_blas(struct findings *out)
     static const struct judgement slower = { FINDING_NOTE,
                                              "products run at about half of the processor's speed",
                                              "OPENBLAS_CORETYPE=SkylakeX, for trainers too" };
-    extern char *openblas_get_corename(void);
-    const char *core = openblas_get_corename();
+    const char *core = blas_core() ? blas_core() : "plain";
 #if defined(__x86_64__)
     bool better =
         __builtin_cpu_supports("avx512f") && (!strcmp(core, "Haswell") || !strcmp(core, "Zen"));

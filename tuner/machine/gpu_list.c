@@ -2,6 +2,7 @@
  * are none. */
 #include "gpu_list.h"
 
+#include "blas.h"
 #ifdef MOETUNE_CUDA
 #include "cuda_gpus.h"
 #endif
@@ -49,12 +50,20 @@ uint32_t gpus_dtype(const char *device)
     return strcmp(device, "cuda") ? MOE_F32 : MOE_BF16;
 }
 
+static int check_cores(const char *device)
+{
+    if (blas_version() || !strcmp(gpus_device(device), "cuda"))
+        return OK;
+    return fail(ERR_DEVICE, "device host: ranks that compute on cores need OpenBLAS, and this "
+                            "moetune was built without it (BLAS=0, or none was found)");
+}
+
 int gpus_check_device(const char *device, bool elsewhere)
 {
     struct gpus gpus;
 
     if (!strcmp(device, "auto") || !strcmp(device, "host"))
-        return OK;
+        return elsewhere ? OK : check_cores(device);
     if (strcmp(device, "cuda") != 0)
         return fail(ERR_ARGUMENT, "no device \"%s\": auto, host or cuda is wanted", device);
     gpus = gpus_here();

@@ -38,7 +38,7 @@ const char *gpus_device(const char *device);
 uint32_t gpus_dtype(const char *device);
 
 /* For options: ERR_ARGUMENT unless it is auto, host or cuda; ERR_DEVICE for cuda where no GPU
- * answers, unless ranks run elsewhere. */
+ * answers, and for cores without a BLAS, unless ranks run elsewhere. */
 int gpus_check_device(const char *device, bool elsewhere);
 
 struct world;

@@ -1,8 +1,9 @@
-/* Starts ranks by fork() and mpirun, and waits for them. */
+/* Starts ranks by what launcher.h says, and waits for them. */
 #include "launch.h"
 
 #include "allowance.h"
 #include "keeper.h"
+#include "launcher.h"
 #include "own_cores.h"
 #include "slurm.h"
 #include "status.h"
@@ -19,24 +20,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LAUNCHER_ARGUMENTS = 128, ARGUMENTS_MAX = 256, RANKS_MAX = 4096 };
+enum { RANKS_MAX = 4096 };
 /* Hosts that are visited at once, and how long one may take. */
 enum { VISITS = 32, VISIT_MS = 30000 };
-
-bool launch_is_rank(void)
-{
-    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK");
-}
-
-bool launch_is_later_rank(void)
-{
-    static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (getenv(names[i]))
-            return atoi(getenv(names[i])) > 0;
-    return false;
-}
 
 void launch_on_stop(void (*handler)(int number))
 {
@@ -55,38 +41,11 @@ static void pass_on(int number)
         kill((pid_t)child, number);
 }
 
-/* The words of mpirun's command line, made before a fork. */
-struct command {
-    const char *words[LAUNCHER_ARGUMENTS + ARGUMENTS_MAX + 1];
-    int count;
-    char ranks[16], self[PATH_MAX];
-    char *hosts, *more; /* owned */
-    bool bind;          /* ranks are to bind themselves */
-};
-
 static void command_free(struct command *c)
 {
     free(c->hosts);
     free(c->more);
     free(c);
-}
-
-/* Blanks separate; there are no quotes, since there is no shell. */
-static int add_more(struct command *c, const char *arguments)
-{
-    char *at;
-
-    if (!arguments)
-        return OK;
-    c->more = strdup(arguments);
-    if (!c->more)
-        return fail(ERR_NOMEM, "the launcher's arguments");
-    for (char *word = strtok_r(c->more, " ", &at); word; word = strtok_r(NULL, " ", &at)) {
-        if (c->count >= LAUNCHER_ARGUMENTS - 1)
-            return fail(ERR_ARGUMENT, "--launcher-args: too many words");
-        c->words[c->count++] = word;
-    }
-    return OK;
 }
 
 /* Whatever a user says of cores is how ranks are to run. */
@@ -100,29 +59,13 @@ static bool says_where(const char *arguments)
     return false;
 }
 
-/* mpirun binds no rank: on other hosts and in an allocation that is for their owners to say, and
- * here ranks do it themselves, once they know that they compute on cores. */
+/* No launcher binds a rank: on other hosts and in an allocation that is for their owners to say,
+ * and here ranks do it themselves, once they know that they compute on cores. */
 static int add_launcher(struct command *c, const struct launch_where *where)
 {
     snprintf(c->ranks, sizeof(c->ranks), "%u", where->ranks);
-    c->words[c->count++] = "mpirun";
-    if (geteuid() == 0)
-        c->words[c->count++] = "--allow-run-as-root";
-    c->words[c->count++] = "--bind-to";
-    c->words[c->count++] = "none";
-    c->words[c->count++] = "--oversubscribe";
     c->bind = !where->elsewhere && !says_where(where->arguments);
-    c->words[c->count++] = "--quiet"; /* what went wrong, our ranks say */
-    c->words[c->count++] = "-np";
-    c->words[c->count++] = c->ranks;
-    if (where->hosts) {
-        c->hosts = hosts_format(where->hosts);
-        if (!c->hosts)
-            return fail(ERR_NOMEM, "the list of hosts");
-        c->words[c->count++] = "--host";
-        c->words[c->count++] = c->hosts;
-    }
-    return add_more(c, where->arguments);
+    return launcher_words(where, c);
 }
 
 static int add_program(struct command *c, char **argv)
@@ -156,7 +99,7 @@ static int command_make(const struct launch_where *where, char **argv, struct co
     return rc;
 }
 
-static void become_mpirun(const void *self)
+static void become_launcher(const void *self)
 {
     const struct command *c = self;
 
@@ -164,13 +107,10 @@ static void become_mpirun(const void *self)
         setenv(OWN_CORES_VARIABLE, "1", true);
     else
         unsetenv(OWN_CORES_VARIABLE);
-    execvp("mpirun", (char *const *)c->words);
-    fprintf(stderr, "moetune: cannot start mpirun: %s (is Open MPI installed? try: make deps)\n",
-            strerror(errno));
-    _exit(127);
+    launcher_become(c);
 }
 
-/* mpirun passes on a rank's exit code, or 128 + the signal that killed one. */
+/* A launcher passes on a rank's exit code, or 128 + the signal that killed one. */
 void launch_describe_end(int status, char *how, size_t size)
 {
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -192,7 +132,7 @@ static void leave_terminal(const int streams[3])
     signal(SIGPIPE, SIG_DFL);
 }
 
-/* mpirun's keeper; `streams` NULL: it shares the caller's terminal. */
+/* The launcher's keeper; `streams` NULL: it shares the caller's terminal. */
 static int spawn(const struct launch_where *where, char **argv, const int streams[3], pid_t *out)
 {
     pid_t supervisor = getpid(), pid;
@@ -204,7 +144,7 @@ static int spawn(const struct launch_where *where, char **argv, const int stream
     if (pid == 0) {
         if (streams)
             leave_terminal(streams);
-        keeper_become(supervisor, become_mpirun, command);
+        keeper_become(supervisor, become_launcher, command);
     }
     command_free(command);
     *out = pid;
@@ -322,7 +262,7 @@ static bool gone_within(pid_t pid, int ms, int *status)
     return false;
 }
 
-/* The keeper needs a moment, and ends mpirun by force if that does not end its ranks. */
+/* The keeper needs a moment, and ends the launcher by force if that does not end its ranks. */
 enum { GENTLE_MS = 10000, TERM_MS = 15000 };
 
 static void end_keeper(pid_t pid, int *status)
@@ -402,6 +342,8 @@ int launch_place(const char *hosts_given, uint32_t ranks_given, const char *argu
     } else {
         rc = slurm_ranks(ranks_given, &out->ranks, &out->ranks_per_node);
     }
+    if (!rc)
+        rc = launcher_check(out);
     if (!rc && out->ranks > RANKS_MAX)
         rc = fail(ERR_ARGUMENT, "--ranks %u: at most %d can be started", out->ranks, RANKS_MAX);
     if (rc)

@@ -1,4 +1,5 @@
-/* Starting ranks through mpirun, here or on other hosts; nothing passes through a shell. */
+/* Starting ranks, here or on other hosts, by what launcher.h says; nothing passes through a shell.
+ */
 #ifndef LAUNCH_H
 #define LAUNCH_H
 
@@ -18,7 +19,7 @@ struct launch_where {
     uint32_t ranks_per_node;   /* as far as can be said before they run; 0: nodes differ */
     bool elsewhere;            /* perhaps not on this machine, or not only */
     const struct hosts *hosts; /* NULL: this machine, or what the launcher's allocation says */
-    const char *arguments;     /* more of them for mpirun, blanks between; NULL: none */
+    const char *arguments;     /* more of them for the launcher, blanks between; NULL: none */
 };
 
 /* For every verb that starts ranks: HOSTS (NULL: none given, then the allocation of a batch system
@@ -49,7 +50,7 @@ int launch_reach(const struct launch_where *where);
 /* Ranks that were started and are spoken to: lines to rank 0's standard input, lines from its
  * standard output. */
 struct launched {
-    pid_t pid; /* of mpirun's keeper; 0: none */
+    pid_t pid; /* of the launcher's keeper; 0: none */
     int to, from;
     char buffer[4096]; /* what was read and not yet handed out */
     size_t buffered;

@@ -2,6 +2,7 @@
 #include "machine.h"
 
 #include "allowance.h"
+#include "blas.h"
 #include "first_line.h"
 #include "gpu_list.h"
 #include "gpus.h"
@@ -19,12 +20,11 @@
 #include <unistd.h>
 
 extern char **environ;
-extern char *openblas_get_config(void);
 
 /* "OpenBLAS 0.3.21 NO_LAPACKE ..." -> "OpenBLAS 0.3"; the kernels it picked belong to it too. */
 static void compute_library(char *text, size_t size, char *version, size_t version_size)
 {
-    const char *config = openblas_get_config();
+    const char *config = blas_version() ? blas_version() : "no BLAS";
     int major = 0, minor = 0, patch = 0;
 
     if (sscanf(config, "OpenBLAS %d.%d.%d", &major, &minor, &patch) == 3)

@@ -82,8 +82,10 @@ static int find_ranks(const struct place_setup *s, struct hosts *hosts, struct l
     *hosts = (struct hosts){ .count = 0 };
     TRY(check_virtual(s));
     TRY(gpus_check_device(s->device, true));
-    if (s->virtual.ranks)
-        return launch_place(NULL, 1, s->launcher_arguments, 0, hosts, where);
+    if (s->virtual.ranks) {
+        TRY(launch_place(NULL, 1, s->launcher_arguments, 0, hosts, where));
+        return gpus_check_device(s->device, where->elsewhere);
+    }
     TRY(launch_place(s->hosts, s->ranks, s->launcher_arguments, ranks_here(s->device), hosts,
                      where));
     rc = gpus_check_device(s->device, where->elsewhere);

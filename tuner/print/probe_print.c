@@ -144,12 +144,8 @@ static void print_hosts(const struct host *hosts, int count)
 
 static void print_step(const struct probe *p)
 {
-    char shape[SHAPE_TEXT_BYTES], plan[PLAN_TEXT_BYTES];
-
-    shape_format(&p->shape, shape, sizeof(shape));
-    moe_plan_format(&p->plan, plan, sizeof(plan));
-    printf("# a step of %s, c=%" PRIu64 ", %s: %.3f ms", shape, p->capacity, plan,
-           p->step_ns * 1e-6);
+    printf("# a step of %s, c=%" PRIu64 ", %s: %.3f ms", SHAPE_TEXT(&p->shape), p->capacity,
+           PLAN_TEXT(&p->plan), p->step_ns * 1e-6);
     if (isnan(p->replay_ns))
         printf("; the model cannot say\n");
     else

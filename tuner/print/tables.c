@@ -37,7 +37,7 @@ struct printer {
     uint32_t buckets, throttled, states[ENTRY_STATE_COUNT]; /* entries, by bit of entry_state */
 };
 
-static void print_percent(FILE *to, double share, int width)
+void tables_percent(double share, int width, FILE *to)
 {
     if (isnan(share))
         fprintf(to, " %*s", width, "-");
@@ -58,8 +58,6 @@ static void milliseconds(double low_us, double high_us, char *text, size_t size)
 /* How one bucket's plan was found, or those of several, and what stands in its place. */
 static void print_how(const struct printer *p)
 {
-    char plan[PLAN_TEXT_BYTES];
-
     if (p->buckets == 1)
         fprintf(p->to, "%s%s%s%s", UTF8_LINE(p->first.decision), p->throttled ? ", disturbed" : "",
                 entry_is(&p->first, ENTRY_STALE) ? ", stale" : "",
@@ -71,21 +69,20 @@ static void print_how(const struct printer *p)
             fprintf(p->to, ", %u %s", p->states[i], entry_state_words[i]);
     if (p->buckets > 1 && p->throttled)
         fprintf(p->to, ", some disturbed");
-    if (p->pin && moe_plan_format(&p->pin->plan, plan, sizeof(plan)) > 0)
-        fprintf(p->to, "; pinned: %s", plan);
+    if (p->pin && p->pin->plan.struct_size)
+        fprintf(p->to, "; pinned: %s", PLAN_TEXT(&p->pin->plan));
     fprintf(p->to, "\n");
 }
 
 /* The closing of one line: buckets first..last have the same plan. */
 static void end_line(struct printer *p)
 {
-    char plan[PLAN_TEXT_BYTES], buckets[32], rows[32], took[40], default_took[40];
+    char buckets[32], rows[32], took[40], default_took[40];
     uint64_t from = (uint64_t)p->first.bucket * p->window;
     uint64_t to = bucket_capacity(p->window, p->last.bucket);
 
     if (!p->buckets)
         return;
-    moe_plan_format(&p->first.plan, plan, sizeof(plan));
     if (p->first.bucket == p->last.bucket)
         snprintf(buckets, sizeof(buckets), "%u", p->first.bucket);
     else
@@ -93,10 +90,11 @@ static void end_line(struct printer *p)
     snprintf(rows, sizeof(rows), "%" PRIu64 "-%" PRIu64, from, to);
     milliseconds(p->time_low, p->time_high, took, sizeof(took));
     milliseconds(p->default_low, p->default_high, default_took, sizeof(default_took));
-    fprintf(p->to, "%-7s %-13s %-18s %12s %12s", buckets, rows, plan, took, default_took);
-    print_percent(p->to, 1 - exp(p->gain_log / p->buckets), 6);
-    print_percent(p->to, p->gain_least, 9);
-    print_percent(p->to, p->bound, 6);
+    fprintf(p->to, "%-7s %-13s %-18s %12s %12s", buckets, rows, PLAN_TEXT(&p->first.plan), took,
+            default_took);
+    tables_percent(1 - exp(p->gain_log / p->buckets), 6, p->to);
+    tables_percent(p->gain_least, 9, p->to);
+    tables_percent(p->bound, 6, p->to);
     fprintf(p->to, "  ");
     print_how(p);
     p->lines++;
@@ -115,14 +113,12 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
 {
     struct cluster cluster;
     struct moe_shape shape;
-    char text[SHAPE_TEXT_BYTES];
     size_t ranks;
     double slowest;
 
     TRY(store_cluster_get(store, cluster_id, &cluster));
     TRY(store_shape_get(store, shape_id, &shape));
-    shape_format(&shape, text, sizeof(text));
-    fprintf(to, "layer    %s\ncluster  %s%s, %u ranks", text, reality(&cluster),
+    fprintf(to, "layer    %s\ncluster  %s%s, %u ranks", SHAPE_TEXT(&shape), reality(&cluster),
             UTF8_LINE(cluster.device), cluster.ranks);
     fprintf(to, cluster.ranks_per_node ? " on %u node%s\n" : " on %u unequal node%s\n",
             cluster.nodes, cluster.nodes == 1 ? "" : "s");
@@ -169,25 +165,24 @@ static void date(int64_t at_s, char text[32])
 
 static void print_age(const struct printer *p)
 {
-    char from[32], to[32], age[32];
+    char from[32], to[32];
 
     date(p->oldest_s, from);
     date(p->newest_s, to);
-    progress_duration(fmax(0, difftime(time(NULL), (time_t)p->newest_s)), age, sizeof(age));
     fprintf(p->to, "decided   %s%s%s UTC, %s ago\n", strcmp(from, to) ? from : "",
-            strcmp(from, to) ? " to " : "", to, age);
+            strcmp(from, to) ? " to " : "", to,
+            DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)p->newest_s))));
 }
 
 static void print_pin(const struct printer *p, const struct override_row *pin)
 {
-    char plan[PLAN_TEXT_BYTES] = "?", since[32];
+    char since[32];
 
-    moe_plan_format(&pin->plan, plan, sizeof(plan));
     date(pin->since_s, since);
-    fprintf(p->to,
-            "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64 ": %s since %s UTC: %s\n",
-            pin->first, pin->last, (uint64_t)pin->first * p->window,
-            bucket_capacity(p->window, pin->last), plan, since, UTF8_LINE(pin->why));
+    fprintf(
+        p->to, "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64 ": %s since %s UTC: %s\n",
+        pin->first, pin->last, (uint64_t)pin->first * p->window,
+        bucket_capacity(p->window, pin->last), PLAN_TEXT(&pin->plan), since, UTF8_LINE(pin->why));
 }
 
 static void print_pins(const struct printer *p)
@@ -285,8 +280,8 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
     p->time_high = higher(p->time_high, e->time_us);
     p->default_low = lower(p->default_low, e->default_us);
     p->default_high = higher(p->default_high, e->default_us);
-    p->gain_log += log1p(-e->gain);
-    p->gain_least = fmin(p->gain_least, e->gain_low); /* of those that are known */
+    p->gain_log += log1p(-e->gain.value);
+    p->gain_least = fmin(p->gain_least, e->gain.low); /* of those that are known */
     p->bound = higher(p->bound, e->bound);
 }
 
@@ -317,10 +312,9 @@ static int print_entries(struct printer *p, int64_t cluster, int64_t shape)
     return p->lines ? OK : UNSUPPORTED;
 }
 
-int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, bool every,
-                 FILE *to)
+int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, FILE *to)
 {
-    struct printer p = { .store = store, .to = to, .every = every, .only = window };
+    struct printer p = { .store = store, .to = to, .only = window };
 
     return print_entries(&p, cluster, shape);
 }
@@ -339,24 +333,10 @@ int tables_print_all(struct store *store, bool every, FILE *to)
 
 /* ---- JSON */
 
-static void json_plan(FILE *to, const char *name, const struct moe_plan *plan)
-{
-    char text[PLAN_TEXT_BYTES];
-
-    if (plan->struct_size && moe_plan_format(plan, text, sizeof(text)) > 0)
-        fprintf(to, ", \"%s\": \"%s\"", name, text);
-    else
-        fprintf(to, ", \"%s\": null", name);
-}
-
 void tables_json_standing(const struct standing_row *row, FILE *to)
 {
-    static const struct standing_row unknown = { .gain = NAN,
-                                                 .gain_low = NAN,
-                                                 .gain_high = NAN,
-                                                 .static_gain = NAN,
-                                                 .static_gain_low = NAN,
-                                                 .static_gain_high = NAN };
+    static const struct standing_row unknown = { .gain = GAIN_UNKNOWN,
+                                                 .static_gain = GAIN_UNKNOWN };
 
     row_json_view(&standing_table, standing_in_show, row ? row : &unknown, to);
 }
@@ -371,10 +351,8 @@ static void json_pins(const struct printer *p, const struct entry_row *e)
 
         if (pin->cluster != e->cluster || pin->shape != e->shape || pin->window != e->window)
             continue;
-        fprintf(p->to, "%s{\"first\": %u, \"last\": %u", any ? ", " : "", pin->first, pin->last);
-        json_plan(p->to, "plan", &pin->plan);
-        fprintf(p->to, ", \"since\": %" PRId64 ", \"why\": ", pin->since_s);
-        json_quote(pin->why, p->to);
+        fprintf(p->to, "%s{\"first\": %u", any ? ", " : "", pin->first);
+        row_json_view(&override_table, "last_bucket=last plan since_s=since why", pin, p->to);
         fprintf(p->to, "}");
         any = true;
     }
@@ -386,21 +364,17 @@ static int json_block(struct printer *p, const struct entry_row *e)
     char why[128];
     struct cluster cluster;
     struct moe_shape shape;
-    char text[SHAPE_TEXT_BYTES], hex[2 * HASH_BYTES + 1];
-    uint8_t hash[HASH_BYTES];
+    char hex[2 * HASH_BYTES + 1];
     struct standing_row row;
     int rc;
 
     TRY(store_cluster_get(p->store, e->cluster, &cluster));
     TRY(store_shape_get(p->store, e->shape, &shape));
-    cluster_hash(&cluster, hash);
-    for (int i = 0; i < HASH_BYTES; i++)
-        snprintf(hex + 2 * i, 3, "%02x", hash[i]);
-    shape_format(&shape, text, sizeof(text));
+    cluster_hex(&cluster, hex);
     fprintf(p->to, "%s{\"cluster\": \"%s\", \"device\": ", p->cluster ? "\n]},\n" : "", hex);
     json_quote(cluster.device, p->to);
     fprintf(p->to, ", \"modelled\": %s, \"shape\": \"%s\", \"window\": %u",
-            backend_is_real(cluster.backend) ? "false" : "true", text, e->window);
+            backend_is_real(cluster.backend) ? "false" : "true", SHAPE_TEXT(&shape), e->window);
     rc = current_standing(p, e->cluster, e->shape, e->window, &row);
     if (rc < 0)
         return rc;
@@ -419,14 +393,14 @@ static int json_block(struct printer *p, const struct entry_row *e)
 static int json_entry(void *self, const struct entry_row *e)
 {
     struct printer *p = self;
-    const struct override_row *pin;
+    static const struct override_row none;
+    const struct override_row *pin = told_pin(p->told, e);
 
     if (e->cluster != p->cluster || e->shape != p->shape || e->window != p->window)
         TRY(json_block(p, e));
     fprintf(p->to, "%s  {\"bucket\": %u", p->lines++ ? ",\n" : "", e->bucket);
     row_json_view(&entry_table, entry_in_show, e, p->to);
-    pin = told_pin(p->told, e);
-    json_plan(p->to, "pinned", pin ? &pin->plan : &(struct moe_plan){ .struct_size = 0 });
+    row_json_view(&override_table, "plan=pinned", pin ? pin : &none, p->to);
     fprintf(p->to, "}");
     return OK;
 }
@@ -491,16 +465,15 @@ static int print_trial(void *self, const struct trial_row *t)
 {
     struct heats *h = self;
     struct heat heat = heat_of(h, t->id);
-    char plan[PLAN_TEXT_BYTES], clock[32] = "-";
+    char clock[32] = "-";
 
     if (heat.clock_low_mhz)
         snprintf(clock, sizeof(clock), "%u-%u", heat.clock_low_mhz, heat.clock_high_mhz);
-    moe_plan_format(&t->key.plan, plan, sizeof(plan));
     fprintf(h->to,
             "%-7" PRId64 " %-7u %-7u %-18s %-10s %10.3f %10.3f %9.3f %9.3f %6" PRIu64 " %9" PRIu64
             " %9s  %s\n",
-            t->key.shape, t->key.bucket, t->key.window, plan, trial_state_words[t->state],
-            (double)t->compute_ns * 1e-6, (double)t->comm_ns * 1e-6,
+            t->key.shape, t->key.bucket, t->key.window, PLAN_TEXT(&t->key.plan),
+            trial_state_words[t->state], (double)t->compute_ns * 1e-6, (double)t->comm_ns * 1e-6,
             (double)t->sent_bytes * 0x1p-20, (double)t->memory_bytes * 0x1p-20, heat.steps,
             heat.throttled.steps + heat.disturbed.steps, clock, UTF8_LINE(t->message));
     return OK;

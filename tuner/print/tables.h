@@ -6,17 +6,20 @@
 
 #include <stdio.h>
 
-/* One layer's dictionary; buckets with the same plan share a line unless `every`.  Ids and a width
- * of 0 mean any.  UNSUPPORTED, silently, if there is none. */
-int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, bool every,
-                 FILE *to);
+/* One layer's dictionary; buckets with the same plan share a line.  Ids and a width of 0 mean any.
+ * UNSUPPORTED, silently, if there is none. */
+int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, FILE *to);
 
-/* All layers, and under each table what it is worth as a whole, where that is known, how old it is,
- * which plans are pinned in it, and why trainers are not told it, if they are not. */
+/* All layers, a line for each of the buckets if `every`, and under each table what it is worth as a
+ * whole, where that is known, how old it is, which plans are pinned in it, and why trainers are not
+ * told it, if they are not. */
 int tables_print_all(struct store *store, bool every, FILE *to);
 
 /* The two lines above such a table: the layer and its cluster. */
 int tables_heading(struct store *store, int64_t cluster, int64_t shape, FILE *to);
+
+/* A column with a share in percent. */
+void tables_percent(double share, int width, FILE *to);
 
 /* An array of objects, one per layer and window: {"cluster": ..., "shape": ..., "pins": [...],
  * "answers": whether trainers are told it, "entries": [...]}. */

@@ -73,7 +73,7 @@ static int answer_error(struct exec_protocol *v, const char *why, char *answer)
 
 static int answer_ask(struct exec_protocol *v, const char *rest, char *answer)
 {
-    char *end, plan[PLAN_TEXT_BYTES];
+    char *end;
     unsigned long long capacity = strtoull(rest, &end, 10);
 
     if (*rest < '0' || *rest > '9' || *end || capacity > UINT32_MAX)
@@ -83,14 +83,13 @@ static int answer_ask(struct exec_protocol *v, const char *rest, char *answer)
     live_ask(v->live, v->capacity, &v->plan);
     v->running = true;
     v->asked++;
-    moe_plan_format(&v->plan, plan, sizeof(plan));
-    snprintf(answer, LINE_BYTES, "plan %s", plan);
+    snprintf(answer, LINE_BYTES, "plan %s", PLAN_TEXT(&v->plan));
     return OK;
 }
 
 static int answer_tell(struct exec_protocol *v, const char *rest, char *answer)
 {
-    char *end, plan[PLAN_TEXT_BYTES];
+    char *end;
     double us = strtod(rest, &end);
 
     if (!v->running)
@@ -99,9 +98,8 @@ static int answer_tell(struct exec_protocol *v, const char *rest, char *answer)
         return answer_error(v, "tell MICROSECONDS: a number above 0 is wanted", answer);
     live_tell(v->live, (int64_t)fmax(1, us * 1e3));
     v->running = false;
-    moe_plan_format(&v->plan, plan, sizeof(plan));
     v->progress.done = live_status(v->live).decided;
-    progress_show(&v->progress, "c=%u %s %.3f ms", v->capacity, plan, us * 1e-3);
+    progress_show(&v->progress, "c=%u %s %.3f ms", v->capacity, PLAN_TEXT(&v->plan), us * 1e-3);
     snprintf(answer, LINE_BYTES, "ok");
     return OK;
 }
@@ -190,10 +188,9 @@ static int listen(struct exec_protocol *v, bool *hung)
  * something else may have killed the program. */
 static int blame(struct exec_protocol *v, bool hung, const char *how)
 {
-    char plan[PLAN_TEXT_BYTES], why[200];
+    char why[200];
     int rc;
 
-    moe_plan_format(&v->plan, plan, sizeof(plan));
     if (hung)
         snprintf(why, sizeof(why), "silent for %g s", v->options->setup.timeout_s);
     else
@@ -201,7 +198,8 @@ static int blame(struct exec_protocol *v, bool hung, const char *how)
     progress_clear(&v->progress);
     rc = live_failed(v->live, hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why);
     v->running = false;
-    note("c=%u %s: %s%s", v->capacity, plan, why, rc == UNSUPPORTED ? "; once more" : "");
+    note("c=%u %s: %s%s", v->capacity, PLAN_TEXT(&v->plan), why,
+         rc == UNSUPPORTED ? "; once more" : "");
     if (rc == UNSUPPORTED)
         return OK;
     if (plan_is_default(&v->plan))
@@ -228,12 +226,11 @@ static int judge_end(struct exec_protocol *v, bool hung, int exit_code, const ch
 static int live_once(struct exec_protocol *v)
 {
     const struct space *space = &v->request.spaces[0];
-    char how[128] = "", layer[SHAPE_TEXT_BYTES];
-    struct child_job job = { v->options->exec, layer, space->window };
+    char how[128] = "";
+    struct child_job job = { v->options->exec, SHAPE_TEXT(&space->shape), space->window };
     int exit_code = 0, rc;
     bool hung = false;
 
-    shape_format(&space->shape, layer, sizeof(layer));
     TRY(child_start(&job, &v->child));
     v->heard_ns = host_clock_ns();
     v->asked = 0;
@@ -288,7 +285,7 @@ static int print(struct exec_protocol *v, int64_t cluster, int64_t shape)
         rc = tables_json(store, cluster, shape, stdout);
         printf("\n");
     } else {
-        rc = tables_print(store, cluster, shape, window, false, stdout);
+        rc = tables_print(store, cluster, shape, window, stdout);
         if (rc == UNSUPPORTED)
             note("%s: nothing is decided yet; the same command goes on", v->path);
         else if (!rc)

@@ -58,7 +58,7 @@ void between_infer(struct sweep *sweep, const struct entry_row *low, const struc
     if (isnan(out->time_us)) {
         out->time_us = on_line_us(low, high, out->capacity, low->time_us, high->time_us);
         out->default_us = on_line_us(low, high, out->capacity, low->default_us, high->default_us);
-        out->gain = 1 - out->time_us / out->default_us;
+        out->gain.value = 1 - out->time_us / out->default_us;
     }
     if (isnan(out->bound))
         out->bound = fmax(low->bound, high->bound);

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { BUCKET_MOST = (1 << 20) - 1 }; /* as --buckets has it */
 
@@ -34,16 +33,15 @@ static bool find_range(const struct traffic_layer *layer, uint32_t *first, uint3
 static int add_layer(struct tune_request *r, const struct traffic_layer *layer)
 {
     struct moe_shape shape = layer->shape;
-    char range[32], text[SHAPE_TEXT_BYTES];
+    char range[32];
     uint32_t first, last;
 
     if (!find_range(layer, &first, &last))
         return OK;
     if (!shape.tokens) {
         shape.tokens = layer_options_shape(&r->options->layer, 1, 1, MOE_F32).tokens;
-        shape_format(&layer->shape, text, sizeof(text));
-        note("%s: the trainer did not say how many tokens a rank has; --tokens %u is taken", text,
-             shape.tokens);
+        note("%s: the trainer did not say how many tokens a rank has; --tokens %u is taken",
+             SHAPE_TEXT(&layer->shape), shape.tokens);
     }
     snprintf(range, sizeof(range), "%u:%u", first, last);
     return tune_request_add(r, &shape, layer->window, range, layer);

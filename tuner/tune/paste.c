@@ -9,7 +9,6 @@
 #include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 int paste_digest(const char *path, char hex[SHA256_HEX_BYTES])
 {

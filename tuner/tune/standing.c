@@ -241,13 +241,9 @@ static void write_rivals(struct settling *s)
 {
     size_t used = 0;
 
-    for (int i = 0; i < s->rival_count; i++) {
-        char plan[PLAN_TEXT_BYTES];
-
-        moe_plan_format(&space_of(s)->arms[s->rivals[i]], plan, sizeof(plan));
+    for (int i = 0; i < s->rival_count; i++)
         used += (size_t)snprintf(s->row.rivals + used, sizeof(s->row.rivals) - used, "%s%s",
-                                 i ? ";" : "", plan);
-    }
+                                 i ? ";" : "", PLAN_TEXT(&space_of(s)->arms[s->rivals[i]]));
 }
 
 /* Takes the rivals of a series that was cut off.  False if this space has not all of them. */
@@ -285,12 +281,8 @@ static int begin_series(struct settling *s)
                                     .shape = d->shape,
                                     .run = d->run,
                                     .window = space_of(s)->window,
-                                    .gain = NAN,
-                                    .gain_low = NAN,
-                                    .gain_high = NAN,
-                                    .static_gain = NAN,
-                                    .static_gain_low = NAN,
-                                    .static_gain_high = NAN,
+                                    .gain = GAIN_UNKNOWN,
+                                    .static_gain = GAIN_UNKNOWN,
                                     .first_round = next };
     choose_rivals(s);
     write_rivals(s);
@@ -420,12 +412,8 @@ static int store_verdict(struct settling *s)
     struct rounds_result v = rounds_result(s->rounds);
 
     s->row.run = s->sweep->dictionary.run;
-    s->row.gain = v.over_default.gain;
-    s->row.gain_low = v.over_default.low;
-    s->row.gain_high = v.over_default.high;
-    s->row.static_gain = v.over_static.gain;
-    s->row.static_gain_low = v.over_static.low;
-    s->row.static_gain_high = v.over_static.high;
+    s->row.gain = v.over_default;
+    s->row.static_gain = v.over_static;
     if (v.static_arm >= 0)
         s->row.static_plan = space_of(s)->arms[v.static_arm];
     s->row.rounds = v.rounds;

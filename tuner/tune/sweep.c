@@ -10,9 +10,7 @@
 #include "visit.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- measured buckets */
 

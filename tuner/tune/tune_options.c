@@ -316,7 +316,7 @@ out:
 int tune_request_fits(const struct tune_request *r, bool *none)
 {
     const char *how = r->options->setup.memory_limit_bytes ? "allowed" : "free";
-    char shape[SHAPE_TEXT_BYTES], needs[ACCOUNT_TEXT_BYTES], there[ACCOUNT_TEXT_BYTES];
+    char needs[ACCOUNT_TEXT_BYTES], there[ACCOUNT_TEXT_BYTES];
     int rc = OK;
 
     *none = r->space_count > 0;
@@ -329,9 +329,8 @@ int tune_request_fits(const struct tune_request *r, bool *none)
             continue;
         }
         account_text(least, needs);
-        shape_format(&r->spaces[i].shape, shape, sizeof(shape));
         rc = fail(ERR_NOMEM, "nothing fits: the smallest plan needs %s per rank, %s are %s (%s)",
-                  needs, there, how, shape);
+                  needs, there, how, SHAPE_TEXT(&r->spaces[i].shape));
     }
     return rc;
 }

@@ -20,12 +20,9 @@ static struct import_entry current(const struct side *s)
 
 static int by_key(const struct import_entry *a, const struct import_entry *b)
 {
-    char x[SHAPE_TEXT_BYTES], y[SHAPE_TEXT_BYTES];
     int by = strcmp(a->cluster, b->cluster);
 
-    shape_format(a->shape, x, sizeof(x));
-    shape_format(b->shape, y, sizeof(y));
-    by = by ? by : strcmp(x, y);
+    by = by ? by : strcmp(SHAPE_TEXT(a->shape), SHAPE_TEXT(b->shape));
     by = by ? by : (a->row->window > b->row->window) - (a->row->window < b->row->window);
     return by ? by : (a->row->bucket > b->row->bucket) - (a->row->bucket < b->row->bucket);
 }
@@ -42,21 +39,13 @@ static int compare_next(const struct side *a, const struct side *b)
     return by_key(&x, &y);
 }
 
-static const char *plan_of(const struct side *s, bool there, char text[PLAN_TEXT_BYTES])
-{
-    if (there)
-        moe_plan_format(&current(s).row->plan, text, PLAN_TEXT_BYTES);
-    return there ? text : "-";
-}
-
 static void print_difference(const struct side *a, const struct side *b, int by)
 {
-    char layer[SHAPE_TEXT_BYTES], x[PLAN_TEXT_BYTES], y[PLAN_TEXT_BYTES];
     struct import_entry e = current(by <= 0 ? a : b);
 
-    shape_format(e.shape, layer, sizeof(layer));
-    printf("%.12s  %s  bucket %u of width %u: %s | %s\n", e.cluster, layer, e.row->bucket,
-           e.row->window, plan_of(a, by <= 0, x), plan_of(b, by >= 0, y));
+    printf("%.12s  %s  bucket %u of width %u: %s | %s\n", e.cluster, SHAPE_TEXT(e.shape),
+           e.row->bucket, e.row->window, by <= 0 ? PLAN_TEXT(&current(a).row->plan) : "-",
+           by >= 0 ? PLAN_TEXT(&current(b).row->plan) : "-");
 }
 
 static uint32_t compare(struct side *a, struct side *b)

@@ -30,19 +30,11 @@ static const struct option_row rows[] = {
 
 static const struct fingerprint_options defaults = { .where = PLACE_DEFAULTS };
 
-static void hash_text(const struct cluster *cluster, char hex[SHA256_HEX_BYTES])
-{
-    uint8_t hash[HASH_BYTES];
-
-    cluster_hash(cluster, hash);
-    sha256_hex(hash, hex);
-}
-
 static void print_text(const struct cluster *cluster, const struct discovery *found)
 {
     char text[CLUSTER_TEXT_BYTES], hash[SHA256_HEX_BYTES];
 
-    hash_text(cluster, hash);
+    cluster_hex(cluster, hash);
     cluster_format(cluster, text, sizeof(text));
     printf("# fingerprint %s\n", hash);
     if (found)
@@ -54,7 +46,7 @@ static void print_json(const struct cluster *cluster)
 {
     char value[1100], hash[SHA256_HEX_BYTES];
 
-    hash_text(cluster, hash);
+    cluster_hex(cluster, hash);
     printf("{\"fingerprint\": \"%s\"", hash);
     for (size_t i = 0; i < cluster_field_count; i++) {
         cluster_value(cluster, &cluster_fields[i], value, sizeof(value));

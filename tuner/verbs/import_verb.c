@@ -39,12 +39,9 @@ struct session {
 
 static void print_proof(const char *whose, const struct entry_row *e)
 {
-    char plan[PLAN_TEXT_BYTES];
-
-    moe_plan_format(&e->plan, plan, sizeof(plan));
-    printf("  %-9s %-18s %10.1f us against %10.1f us, %u samples, %s, %s%s\n", whose, plan,
-           e->time_us, e->default_us, e->samples, e->effort, entry_tier_words[e->tier],
-           entry_is(e, ENTRY_STALE) ? ", stale" : "");
+    printf("  %-9s %-18s %10.1f us against %10.1f us, %u samples, %s, %s%s\n", whose,
+           PLAN_TEXT(&e->plan), e->time_us, e->default_us, e->samples, e->effort,
+           entry_tier_words[e->tier], entry_is(e, ENTRY_STALE) ? ", stale" : "");
 }
 
 static void on_conflict(void *self, const struct entry_row *known, const struct entry_row *incoming,
@@ -52,13 +49,13 @@ static void on_conflict(void *self, const struct entry_row *known, const struct 
 {
     struct session *s = self;
     struct moe_shape shape;
-    char layer[SHAPE_TEXT_BYTES] = "?";
+    bool found;
 
     if (s->options->quiet)
         return;
-    if (!store_shape_get(s->store, known->shape, &shape))
-        shape_format(&shape, layer, sizeof(layer));
-    printf("conflict: %s, bucket %u of width %u: %s stays\n", layer, known->bucket, known->window,
+    found = !store_shape_get(s->store, known->shape, &shape);
+    printf("conflict: %s, bucket %u of width %u: %s stays\n", found ? SHAPE_TEXT(&shape) : "?",
+           known->bucket, known->window,
            outcome == MERGE_REPLACED ? "the incoming one" : "the known one");
     print_proof("known", known);
     print_proof("incoming", incoming);

@@ -35,18 +35,17 @@ static int print_row(void *self, const struct history_row *row)
 {
     const struct entry_row *was = &row->entry;
     struct printing *p = self;
-    char plan[PLAN_TEXT_BYTES] = "?", layer[SHAPE_TEXT_BYTES], when[32];
+    char when[32];
     struct moe_shape shape;
 
     if (!p->left--)
         return UNSUPPORTED;
     TRY(store_shape_get(p->store, was->shape, &shape));
-    shape_format(&shape, layer, sizeof(layer));
-    moe_plan_format(&was->plan, plan, sizeof(plan));
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", gmtime(&row->replaced_s));
     printf("%s  %-24s %s, bucket %u of width %u: was %s (%s%s), %.1f us against %.1f us\n", when,
-           UTF8_LINE(row->why), layer, was->bucket, was->window, plan, UTF8_LINE(was->decision),
-           was->inferred ? ", inferred" : "", was->time_us, was->default_us);
+           UTF8_LINE(row->why), SHAPE_TEXT(&shape), was->bucket, was->window, PLAN_TEXT(&was->plan),
+           UTF8_LINE(was->decision), was->inferred ? ", inferred" : "", was->time_us,
+           was->default_us);
     p->printed++;
     return OK;
 }

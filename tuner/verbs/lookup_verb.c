@@ -9,7 +9,6 @@
 #include "status.h"
 #include "verbs.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,13 +48,10 @@ static int take_capacity(const char *text, uint32_t *capacity)
 
 static void print_json(uint32_t capacity, const struct moe_plan *plan, const char *why, bool first)
 {
-    char words[PLAN_TEXT_BYTES];
-
-    moe_plan_format(plan, words, sizeof(words));
     printf("%s\n {\"capacity\": %u, \"bucket\": %u, \"plan\": \"%s\", \"source\": %u, "
            "\"time_us\": %.3f, \"default_us\": %.3f, \"why\": ",
-           first ? "" : ",", capacity, plan->bucket, words, plan->source, (double)plan->time_us,
-           (double)plan->default_us);
+           first ? "" : ",", capacity, plan->bucket, PLAN_TEXT(plan), plan->source,
+           (double)plan->time_us, (double)plan->default_us);
     json_quote(why, stdout);
     printf("}");
 }
@@ -65,16 +61,15 @@ static int answer(const struct moelookup_view *view, const struct lookup_options
 {
     struct moe_plan plan = MOE_PLAN_INIT;
     uint32_t capacity = 0;
-    char words[PLAN_TEXT_BYTES], why[512];
+    char why[512];
 
     TRY(take_capacity(o->capacities.items[at], &capacity));
     moelookup_get(view, capacity, &plan);
     moelookup_explain(view, capacity, why, sizeof(why));
-    moe_plan_format(&plan, words, sizeof(words));
     if (o->json)
         print_json(capacity, &plan, why, at == 0);
     else
-        printf("%s\n", o->explain ? why : words);
+        printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
     *known &= plan.source != MOE_DEFAULT;
     return OK;
 }

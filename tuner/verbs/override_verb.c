@@ -77,12 +77,11 @@ static int take_width(struct target *t)
 
 static int find_layer(struct target *t)
 {
-    char text[SHAPE_TEXT_BYTES];
+    const char *text = SHAPE_TEXT(&t->shape);
 
     TRY(store_entries(t->store, 0, 0, match, t));
     if (t->found == 1)
         return take_width(t);
-    shape_format(&t->shape, text, sizeof(text));
     if (!t->found && t->options->window)
         note("the database holds no layer %s with buckets of width %u (see moetune show)", text,
              t->options->window);
@@ -117,11 +116,8 @@ static int take_plan(struct target *t)
 /* Buckets of which width is not what everybody has in mind. */
 static void print_range(uint32_t first, uint32_t last, uint32_t window, const struct moe_plan *plan)
 {
-    char text[PLAN_TEXT_BYTES];
-
-    moe_plan_format(plan, text, sizeof(text));
     printf("buckets %u-%u of width %u, capacities %" PRIu64 "-%" PRIu64 ": %s ", first, last,
-           window, (uint64_t)first * window, bucket_capacity(window, last), text);
+           window, (uint64_t)first * window, bucket_capacity(window, last), PLAN_TEXT(plan));
 }
 
 /* What was pinned in the range. */
@@ -190,15 +186,13 @@ static int unset(struct target *t)
 static int print_row(void *self, const struct override_row *row)
 {
     struct target *t = self;
-    char plan[PLAN_TEXT_BYTES], text[SHAPE_TEXT_BYTES], since[32];
+    char since[32];
     struct moe_shape shape;
 
     TRY(store_shape_get(t->store, row->shape, &shape));
-    shape_format(&shape, text, sizeof(text));
-    moe_plan_format(&row->plan, plan, sizeof(plan));
     strftime(since, sizeof(since), "%Y-%m-%d %H:%M", gmtime(&row->since_s));
-    printf("%s: buckets %u-%u of width %u: %s since %s UTC: %s\n", text, row->first, row->last,
-           row->window, plan, since, UTF8_LINE(row->why));
+    printf("%s: buckets %u-%u of width %u: %s since %s UTC: %s\n", SHAPE_TEXT(&shape), row->first,
+           row->last, row->window, PLAN_TEXT(&row->plan), since, UTF8_LINE(row->why));
     t->found++;
     return OK;
 }

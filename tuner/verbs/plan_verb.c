@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* What a sweep of one layer comes to. */
 struct forecast {
@@ -107,14 +106,13 @@ static void print_misses(const struct tune_request *r, const struct misses *miss
     for (size_t i = 0; i < misses->count; i++) {
         const struct miss *e = &misses->list[i];
         const struct space *space = &r->spaces[e->space];
-        char shape[SHAPE_TEXT_BYTES], range[40];
+        char range[40];
 
-        shape_format(&space->shape, shape, sizeof(shape));
         snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64,
                  space_capacity(space, e->bucket) + 1 - space->window,
                  space_capacity(space, e->bucket));
         printf("%-9u %-13s %7" PRIu64 "  %6.1f %%  %-8s  %s\n", e->bucket, range, e->asked,
-               100 * e->share, e->why, shape);
+               100 * e->share, e->why, SHAPE_TEXT(&space->shape));
     }
     printf("\n");
 }
@@ -123,12 +121,8 @@ static void print_text(const struct tune_request *r, const struct space *space,
                        const struct forecast *f)
 {
     char limit[ACCOUNT_TEXT_BYTES], largest[ACCOUNT_TEXT_BYTES];
-    char shape[SHAPE_TEXT_BYTES], least[32], most[32];
 
-    shape_format(&space->shape, shape, sizeof(shape));
-    progress_duration(f->seconds / f->wide, least, sizeof(least));
-    progress_duration(f->seconds * f->wide, most, sizeof(most));
-    printf("layer     %s\n", shape);
+    printf("layer     %s\n", SHAPE_TEXT(&space->shape));
     account_text(space->memory_limit_bytes, limit);
     account_text(f->memory_bytes, largest);
     printf("plans     %zu; %u of them, over all measured buckets, ruled out by %s per rank\n",
@@ -143,23 +137,17 @@ static void print_text(const struct tune_request *r, const struct space *space,
         printf("memory    %s per rank for the largest plan\n", largest);
     printf("steps     about %.0f; the paper's search takes %" PRIu64 " trials\n", f->steps,
            f->paper_trials);
-    printf("time      %s to %s (%s)\n\n", least, most,
+    printf("time      %s to %s (%s)\n\n", DURATION_TEXT(f->seconds / f->wide),
+           DURATION_TEXT(f->seconds * f->wide),
            f->known ? "from what is measured" : "a guess: nothing is measured yet");
 }
 
 static void print_json(const struct tune_request *r, const struct space *space,
                        const struct forecast *f, bool first)
 {
-    char text[SHAPE_TEXT_BYTES];
-
-    shape_format(&space->shape, text, sizeof(text));
-    printf("%s{\"shape\": \"%s\", \"plans\": [", first ? "" : ",\n", text);
-    for (size_t i = 0; i < space->arm_count; i++) {
-        char plan[PLAN_TEXT_BYTES];
-
-        moe_plan_format(&space->arms[i], plan, sizeof(plan));
-        printf("%s\"%s\"", i ? ", " : "", plan);
-    }
+    printf("%s{\"shape\": \"%s\", \"plans\": [", first ? "" : ",\n", SHAPE_TEXT(&space->shape));
+    for (size_t i = 0; i < space->arm_count; i++)
+        printf("%s\"%s\"", i ? ", " : "", PLAN_TEXT(&space->arms[i]));
     printf("], \"first_bucket\": %u, \"last_bucket\": %u, \"window\": %u, \"effort\": \"%s\", "
            "\"measured_buckets\": [",
            space->first, space->last, space->window, r->effort->name);

@@ -10,8 +10,6 @@
 #include "verbs.h"
 
 #include <limits.h>
-#include <stdio.h>
-#include <string.h>
 
 struct probe_options {
     struct place_setup where;

@@ -6,7 +6,6 @@
 #include "verbs.h"
 
 #include <limits.h>
-#include <stdio.h>
 
 struct report_options {
     uint32_t format;

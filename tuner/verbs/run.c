@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { PLANS_MAX = 256 };
 
@@ -223,13 +222,12 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
            "comm", "hidden", "sent MiB", "mem MiB", o->check ? "check" : "");
     for (size_t i = 0; i < count; i++) {
         const struct subject *x = &subjects[i];
-        char name[PLAN_TEXT_BYTES], hidden[16] = "-";
+        char hidden[16] = "-";
 
-        moe_plan_format(&x->runner.plan, name, sizeof(name));
         if (!isnan(hidden_share(x)))
             snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
-        printf("%-18s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", name,
-               (double)x->spread[STEP_BOTH].median_ns * 1e-6,
+        printf("%-18s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n",
+               PLAN_TEXT(&x->runner.plan), (double)x->spread[STEP_BOTH].median_ns * 1e-6,
                (double)x->spread[STEP_BOTH].low_ns * 1e-6,
                (double)x->spread[STEP_BOTH].high_ns * 1e-6,
                (double)x->spread[STEP_COMPUTE].median_ns * 1e-6,
@@ -269,10 +267,8 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
            o->seed);
     for (size_t i = 0; i < count; i++) {
         const struct subject *x = &subjects[i];
-        char name[PLAN_TEXT_BYTES];
 
-        moe_plan_format(&x->runner.plan, name, sizeof(name));
-        printf("%s\n  {\"plan\": \"%s\", ", i ? "," : "", name);
+        printf("%s\n  {\"plan\": \"%s\", ", i ? "," : "", PLAN_TEXT(&x->runner.plan));
         print_spread("step", &x->spread[STEP_BOTH]);
         print_spread("compute", &x->spread[STEP_COMPUTE]);
         print_spread("comm", &x->spread[STEP_COMM]);

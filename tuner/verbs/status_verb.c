@@ -1,6 +1,5 @@
 /* moetune status: how far a sweep is, read from its database. */
 #include "common_rows.h"
-#include "json.h"
 #include "progress.h"
 #include "status.h"
 #include "store.h"
@@ -58,17 +57,15 @@ static bool is_silent(const struct run_row *run)
 static void print_text(const struct run_row *run)
 {
     double spent = difftime(run->updated_s, run->started_s);
-    char passed[32], left[32];
     uint32_t done = run->buckets_done;
 
-    progress_duration(spent, passed, sizeof(passed));
-    progress_duration(done ? spent / done * (run->buckets_planned - done) : NAN, left,
-                      sizeof(left));
     printf("run %" PRId64 " %s%s: %u of %u buckets after %s", run->id, run_state_words[run->state],
            is_silent(run) ? ", but silent (was it killed? run it again)" : "", done,
-           run->buckets_planned, passed);
+           run->buckets_planned, DURATION_TEXT(spent));
     if (run->state == RUN_RUNNING)
-        printf(", about %s left; %s", left, UTF8_LINE(run->now));
+        printf(", about %s left; %s",
+               DURATION_TEXT(done ? spent / done * (run->buckets_planned - done) : NAN),
+               UTF8_LINE(run->now));
     printf("\n    %s %s, %" PRIu64 " steps for the search, %" PRIu64
            " against the default, %" PRIu64 " to warm up\n    %s\n",
            UTF8_LINE(run->search), UTF8_LINE(run->effort), run->samples_search,
@@ -77,20 +74,13 @@ static void print_text(const struct run_row *run)
 
 static void print_json(const struct run_row *run)
 {
-    printf("{\"run\": %" PRId64 ", \"state\": \"%s\", \"silent\": %s, \"started\": %" PRId64
-           ", \"updated\": %" PRId64 ", \"buckets_done\": %u, \"buckets_planned\": %u, "
-           "\"search_steps\": %" PRIu64 ", \"contest_steps\": %" PRIu64 ", \"warm_steps\": %" PRIu64
-           ", \"search\": ",
-           run->id, run_state_words[run->state], is_silent(run) ? "true" : "false", run->started_s,
-           run->updated_s, run->buckets_done, run->buckets_planned, run->samples_search,
-           run->samples_default, run->samples_warm);
-    json_quote(run->search, stdout);
-    printf(", \"effort\": ");
-    json_quote(run->effort, stdout);
-    printf(", \"now\": ");
-    json_quote(run->now, stdout);
-    printf(", \"command\": ");
-    json_quote(run->command, stdout);
+    printf("{\"run\": %" PRId64 ", \"state\": \"%s\", \"silent\": %s", run->id,
+           run_state_words[run->state], is_silent(run) ? "true" : "false");
+    row_json_view(&run_table,
+                  "started_s=started updated_s=updated buckets_done buckets_planned"
+                  " samples_search=search_steps samples_default=contest_steps"
+                  " samples_warm=warm_steps search effort now command",
+                  run, stdout);
     printf("}\n");
 }
 

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct verify_options {
     struct campaign_setup setup;
@@ -66,15 +65,14 @@ struct verifying {
 
 static void name_loser(struct verifying *v, const struct verify_result *d)
 {
-    char plan[PLAN_TEXT_BYTES] = "?", claim[48] = "not compared";
+    char claim[48] = "not compared";
 
     progress_clear(&v->campaign.progress);
-    if (d->claim.plan.struct_size)
-        moe_plan_format(&d->claim.plan, plan, sizeof(plan));
-    if (!isnan(d->claim.gain))
-        snprintf(claim, sizeof(claim), "%.1f %% faster", 100 * d->claim.gain);
+    if (!isnan(d->claim.gain.value))
+        snprintf(claim, sizeof(claim), "%.1f %% faster", 100 * d->claim.gain.value);
     note("refuted: bucket %u (c=%" PRIu64 ", E=%u H=%u) %s, %s by the table: %s", d->claim.bucket,
-         d->claim.capacity, d->shape.experts, d->shape.hidden_dim, plan, claim, d->why);
+         d->claim.capacity, d->shape.experts, d->shape.hidden_dim, PLAN_TEXT(&d->claim.plan), claim,
+         d->why);
 }
 
 static int verify_one(struct verifying *v, struct verify_result *d)
@@ -139,12 +137,11 @@ static int print_text(const struct verifying *v)
     const struct campaign *c = &v->campaign;
     struct verify_count n = verify_count(&v->claims);
     uint32_t refuted = n.of[VERIFY_REFUTED] + n.refuted_earlier + v->claims.waiting;
-    char took[32];
+    double took_s = (double)(host_clock_ns() - c->begun_ns) * 1e-9;
 
-    progress_duration((double)(host_clock_ns() - c->begun_ns) * 1e-9, took, sizeof(took));
     TRY(verify_table(c->store, &v->claims, stdout));
     printf("steps     %" PRIu64 ", %" PRIu64 " to warm up, in %s\n", c->run.samples_default,
-           c->run.samples_warm, took);
+           c->run.samples_warm, DURATION_TEXT(took_s));
     campaign_print_heat(c, stdout);
     printf("table     %s\n", c->path);
     if (refuted)

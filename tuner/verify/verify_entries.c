@@ -7,9 +7,7 @@
 #include "status.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *const verify_only_words[] = {
     "all", "stale", "imported", "measured", "inferred", NULL
@@ -92,9 +90,9 @@ static int worse_first(const void *a, const void *b)
         return y->inferred - x->inferred;
     if (x->shape != y->shape)
         return x->shape < y->shape ? -1 : 1;
-    if (x->gain > y->gain || (isnan(y->gain) && !isnan(x->gain)))
+    if (x->gain.value > y->gain.value || (isnan(y->gain.value) && !isnan(x->gain.value)))
         return -1;
-    return x->gain < y->gain || (isnan(x->gain) && !isnan(y->gain));
+    return x->gain.value < y->gain.value || (isnan(x->gain.value) && !isnan(y->gain.value));
 }
 
 static int by_bucket(const void *a, const void *b)

@@ -290,12 +290,10 @@ static void explain_failure(const struct attempt *a, struct verify_result *v)
 
 static void explain_challenge(const struct verification *h, struct verify_result *v)
 {
-    struct contest_gain by = contest_verdict(&h->over_claim.contest).challenge;
-    char plan[PLAN_TEXT_BYTES];
+    struct gain by = contest_verdict(&h->over_claim.contest).challenge;
 
-    moe_plan_format(&h->arms[h->challenger], plan, sizeof(plan));
-    snprintf(v->why, sizeof(v->why), "%s is %.1f %% faster (%.1f to %.1f %%)", plan, 100 * by.gain,
-             100 * by.low, 100 * by.high);
+    snprintf(v->why, sizeof(v->why), "%s is %.1f %% faster (%.1f to %.1f %%)",
+             PLAN_TEXT(&h->arms[h->challenger]), 100 * by.value, 100 * by.low, 100 * by.high);
 }
 
 static void explain(const struct verification *h, struct verify_result *v)
@@ -308,7 +306,7 @@ static void explain(const struct verification *h, struct verify_result *v)
         explain_challenge(h, v);
     else if (v->kind == VERIFY_REFUTED)
         snprintf(v->why, sizeof(v->why), "%.1f %% slower than the default (%.1f to %.1f %%)",
-                 -100 * v->now.gain, -100 * v->now.high, -100 * v->now.low);
+                 -100 * v->now.value, -100 * v->now.high, -100 * v->now.low);
 }
 
 static int keep(struct verification *h, struct entry_row *e)
@@ -345,8 +343,6 @@ static void take_times(const struct contest_verdict *v, struct entry_row *out)
     out->high_us = v->high_ns * 1e-3;
     out->default_us = v->default_ns * 1e-3;
     out->gain = v->gain;
-    out->gain_low = v->gain_low;
-    out->gain_high = v->gain_high;
 }
 
 static int settle(struct verification *h)

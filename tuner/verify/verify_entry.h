@@ -38,7 +38,7 @@ struct verify_result {
     struct entry_row claim; /* the entry as it was found */
     struct moe_shape shape;
     enum verify_kind kind;
-    struct contest_gain now;    /* of the plan over the default; NAN: not compared */
+    struct gain now;            /* of the plan over the default; NAN: not compared */
     uint32_t rounds, throttled; /* the latter: samples of both plans that count although
                                  * something held them back */
     char why[240];              /* how it was refuted, or the default failed */

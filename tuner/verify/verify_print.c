@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 const char *const verify_words[] = { "pending", "earlier", "default", "beats",
                                      "tie",     "alone",   "refuted", NULL };
@@ -41,28 +40,18 @@ static const char *words_of(const struct verify_result *v)
     return "refuted";
 }
 
-static void print_percent(double share, int width, FILE *to)
-{
-    if (isnan(share))
-        fprintf(to, " %*s", width, "-");
-    else
-        fprintf(to, " %*.1f", width, share * 100);
-}
-
 static void print_line(const struct verify_result *v, FILE *to)
 {
     uint64_t first = (uint64_t)v->claim.bucket * v->claim.window;
-    char plan[PLAN_TEXT_BYTES] = "?", rows[48], interval[48] = "-";
+    char rows[48], interval[48] = "-";
 
-    if (v->claim.plan.struct_size)
-        moe_plan_format(&v->claim.plan, plan, sizeof(plan));
     snprintf(rows, sizeof(rows), "%" PRIu64 "-%" PRIu64, first, first + v->claim.window - 1);
-    if (!isnan(v->now.gain))
+    if (!isnan(v->now.value))
         snprintf(interval, sizeof(interval), "%.1f to %.1f", v->now.low * 100, v->now.high * 100);
-    fprintf(to, "%-7u %-15s %-18s", v->claim.bucket, rows, plan);
+    fprintf(to, "%-7u %-15s %-18s", v->claim.bucket, rows, PLAN_TEXT(&v->claim.plan));
     /* What an earlier run found has replaced the claim. */
-    print_percent(v->kind == VERIFY_EARLIER ? NAN : v->claim.gain, 8, to);
-    print_percent(v->now.gain, 7, to);
+    tables_percent(v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value, 8, to);
+    tables_percent(v->now.value, 7, to);
     fprintf(to, " %15s  %s%s%s%s\n", interval, words_of(v), v->throttled ? ", disturbed" : "",
             *v->why ? ": " : "", v->why);
 }
@@ -124,19 +113,15 @@ static void json_number_member(const char *name, double value, FILE *to)
 
 static void print_object(const struct verify_result *v, FILE *to)
 {
-    char plan[PLAN_TEXT_BYTES] = "", shape[SHAPE_TEXT_BYTES];
-
-    if (v->claim.plan.struct_size)
-        moe_plan_format(&v->claim.plan, plan, sizeof(plan));
-    shape_format(&v->shape, shape, sizeof(shape));
     fprintf(to,
             "{\"shape\": \"%s\", \"window\": %u, \"bucket\": %u, \"capacity\": %" PRIu64
             ", \"plan\": \"%s\", \"was_stale\": %s, \"inferred\": %s",
-            shape, v->claim.window, v->claim.bucket, v->claim.capacity, plan,
+            SHAPE_TEXT(&v->shape), v->claim.window, v->claim.bucket, v->claim.capacity,
+            v->claim.plan.struct_size ? PLAN_TEXT(&v->claim.plan) : "",
             entry_is(&v->claim, ENTRY_STALE) ? "true" : "false",
             v->claim.inferred ? "true" : "false");
-    json_number_member("claimed_gain", v->kind == VERIFY_EARLIER ? NAN : v->claim.gain, to);
-    json_number_member("gain", v->now.gain, to);
+    json_number_member("claimed_gain", v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value, to);
+    json_number_member("gain", v->now.value, to);
     json_number_member("gain_low", v->now.low, to);
     json_number_member("gain_high", v->now.high, to);
     fprintf(to,

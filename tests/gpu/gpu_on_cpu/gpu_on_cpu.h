@@ -8,7 +8,7 @@
  * that a process may have on each (1024); GPU_ON_CPU_CAPABILITY (80) and GPU_ON_CPU_DRIVER (13000),
  * what GPUs and driver are; NVML_ON_CPU, see nvml.c; GPU_ON_CPU_SEED, of what is random (1); and
  * GPU_ON_CPU_FAULT="point:n[@rank]", which lets the n-th passage of a point fail: malloc, blas,
- * kernel, die (in a kernel).  The rank is that of LOCAL_RANK. */
+ * kernel, die and stop (in a kernel).  The rank is that of LOCAL_RANK. */
 #ifndef GPU_ON_CPU_H
 #define GPU_ON_CPU_H
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <deque>
 #include <mutex>
 #include <sys/mman.h>
@@ -165,6 +166,8 @@ outcome run_kernel(const cuda_on_cpu::start &what)
 
     if (fault("die"))
         _exit(1);
+    if (fault("stop"))
+        raise(SIGSTOP);
     if (code)
         break_device(code);
     return code ? BROKEN : DONE;

@@ -1,5 +1,5 @@
-/* As much of MPI as ranks of moetune use, for ranks that are forked on one host: a machine with a
- * GPU may have no MPI.  FORKED_RANKS in the environment says how many (1); MPI_Init forks them. */
+/* As much of MPI as ranks of moetune use, for ranks of one host that are forked (forked.h) when
+ * they open their world: for a machine that has no MPI. */
 #ifndef FORKED_MPI_H
 #define FORKED_MPI_H
 
@@ -23,7 +23,7 @@ enum {
     MPI_COMM_TYPE_SHARED = 0,
     MPI_INFO_NULL = 0,
     MPI_ERRORS_RETURN = 0,
-    MPI_MAX_ERROR_STRING = 64,
+    MPI_MAX_ERROR_STRING = 256,
     MPI_MAX_LIBRARY_VERSION_STRING = 64,
 };
 #define MPI_IN_PLACE ((void *)1)
@@ -44,8 +44,7 @@ int MPI_Comm_size(MPI_Comm comm, int *size);
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out);
 int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler);
 
-/* Collectives are over when they return; ranks call them in one order, whatever the communicator.
- */
+/* Ranks call them in one order, whatever the communicator, and one at a time. */
 int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm);
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request);
 int MPI_Ibcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm,

@@ -1,0 +1,32 @@
+/* Products by OpenBLAS. */
+#include "blas.h"
+
+#include <cblas.h>
+
+/* Not declared by every cblas.h. */
+extern char *openblas_get_config(void);
+extern char *openblas_get_corename(void);
+
+void blas_product(const struct gemm *g, const float *a, const float *b, float *c)
+{
+    blasint m = (blasint)g->m, n = (blasint)g->n, k = (blasint)g->k;
+
+    cblas_sgemm(CblasRowMajor, g->transpose_a ? CblasTrans : CblasNoTrans,
+                g->transpose_b ? CblasTrans : CblasNoTrans, m, n, k, 1.0f, a,
+                g->transpose_a ? m : k, b, g->transpose_b ? k : n, g->keep ? 1.0f : 0.0f, c, n);
+}
+
+const char *blas_version(void)
+{
+    return openblas_get_config();
+}
+
+const char *blas_core(void)
+{
+    return openblas_get_corename();
+}
+
+void blas_stay_in_thread(void)
+{
+    openblas_set_num_threads(1);
+}

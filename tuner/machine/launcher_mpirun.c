@@ -1,0 +1,78 @@
+/* Ranks by mpirun, here and on other hosts. */
+#include "launcher.h"
+
+#include "status.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool launch_is_rank(void)
+{
+    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") || getenv("PMI_RANK");
+}
+
+bool launch_is_later_rank(void)
+{
+    static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (getenv(names[i]))
+            return atoi(getenv(names[i])) > 0;
+    return false;
+}
+
+int launcher_check(struct launch_where *where)
+{
+    (void)where;
+    return OK;
+}
+
+/* Blanks separate; there are no quotes, since there is no shell. */
+static int add_more(struct command *c, const char *arguments)
+{
+    char *at;
+
+    if (!arguments)
+        return OK;
+    c->more = strdup(arguments);
+    if (!c->more)
+        return fail(ERR_NOMEM, "the launcher's arguments");
+    for (char *word = strtok_r(c->more, " ", &at); word; word = strtok_r(NULL, " ", &at)) {
+        if (c->count >= LAUNCHER_ARGUMENTS - 1)
+            return fail(ERR_ARGUMENT, "--launcher-args: too many words");
+        c->words[c->count++] = word;
+    }
+    return OK;
+}
+
+int launcher_words(const struct launch_where *where, struct command *c)
+{
+    c->words[c->count++] = "mpirun";
+    if (geteuid() == 0)
+        c->words[c->count++] = "--allow-run-as-root";
+    c->words[c->count++] = "--bind-to";
+    c->words[c->count++] = "none";
+    c->words[c->count++] = "--oversubscribe";
+    c->words[c->count++] = "--quiet"; /* what went wrong, our ranks say */
+    c->words[c->count++] = "-np";
+    c->words[c->count++] = c->ranks;
+    if (where->hosts) {
+        c->hosts = hosts_format(where->hosts);
+        if (!c->hosts)
+            return fail(ERR_NOMEM, "the list of hosts");
+        c->words[c->count++] = "--host";
+        c->words[c->count++] = c->hosts;
+    }
+    return add_more(c, where->arguments);
+}
+
+void launcher_become(const struct command *c)
+{
+    execvp("mpirun", (char *const *)c->words);
+    fprintf(stderr, "moetune: cannot start mpirun: %s (is Open MPI installed? try: make deps)\n",
+            strerror(errno));
+    _exit(127);
+}
