@@ -5,7 +5,7 @@
 
 #include "options.h"
 
-/* auto is off: most trainers launch. */
+/* auto without a table is off: most trainers launch. */
 enum graphs_way { GRAPHS_AUTO, GRAPHS_ON, GRAPHS_OFF };
 extern const char *const graphs_words[];
 
@@ -36,7 +36,8 @@ extern const char *const graphs_words[];
 /* uint32_t: enum graphs_way */
 #define GRAPHS_ROW(at) \
     { "graphs", "WORD", OPTION_WORD, at, \
-      "on: steps are CUDA graphs, as in a trainer that replays them; off, auto: launch by launch", \
+      "on: steps are CUDA graphs, as in a trainer that replays them; off: launch by launch; auto: " \
+      "as the table's were, else off", \
       graphs_words }
 /* clang-format on */
 
