@@ -191,7 +191,7 @@ TWIN_LINK = g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -shared -Wl,-soname,$(@F)
 # The driver's library is loaded with the runtime, though nothing is linked to it.  An RPATH, unlike a RUNPATH, is also
 # heeded when a sanitizer calls dlopen() for the program.
 TWIN_LIBS = -L$(TWIN) -Wl,--disable-new-dtags,-rpath,$(abspath $(TWIN)) -lcudart -Wl,--no-as-needed -l:libcuda.so.1 -Wl,--as-needed -ldl
-$(TWIN)/libcudart.so: $(patsubst %,$(BUILD)/on_cpu/tests/gpu/%.o,$(addprefix gpu_on_cpu/,chance events memory runtime streams) cuda_on_cpu)
+$(TWIN)/libcudart.so: $(patsubst %,$(BUILD)/on_cpu/tests/gpu/%.o,$(addprefix gpu_on_cpu/,chance events graphs memory runtime streams) cuda_on_cpu)
 	@mkdir -p $(@D)
 	$(Q)$(TWIN_LINK) $^
 $(TWIN)/libcuda.so.1: $(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/driver.o $(TWIN)/libcudart.so
