@@ -419,6 +419,22 @@ static bool same_value(const struct cluster *a, const struct cluster *b,
     return !strcmp(CLUSTER_VALUE(a, field), CLUSTER_VALUE(b, field));
 }
 
+static const char steps_are_graphs[] = "steps=graphs";
+
+void cluster_note_graphs(struct cluster *cluster)
+{
+    char *text = cluster->environment;
+    size_t used = strcmp(text, "none") ? strlen(text) : 0;
+
+    snprintf(text + used, sizeof(cluster->environment) - used, "%s%s", used ? " " : "",
+             steps_are_graphs);
+}
+
+bool cluster_has_graphs(const struct cluster *cluster)
+{
+    return strstr(cluster->environment, steps_are_graphs);
+}
+
 bool cluster_same_soft(const struct cluster *a, const struct cluster *b)
 {
     for (size_t i = 0; i < cluster_field_count; i++)

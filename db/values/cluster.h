@@ -104,6 +104,10 @@ void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES]);
 /* The same as text: what a table calls its cluster. */
 void cluster_hex(const struct cluster *cluster, char hex[2 * HASH_BYTES + 1]);
 
+/* Whether steps are launched as CUDA graphs is part of the environment. */
+void cluster_note_graphs(struct cluster *cluster);
+bool cluster_has_graphs(const struct cluster *cluster);
+
 /* True if every soft field is equal. */
 bool cluster_same_soft(const struct cluster *a, const struct cluster *b);
 

@@ -122,6 +122,8 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
             UTF8_LINE(cluster.device), cluster.ranks);
     fprintf(to, cluster.ranks_per_node ? " on %u node%s\n" : " on %u unequal node%s\n",
             cluster.nodes, cluster.nodes == 1 ? "" : "s");
+    if (cluster_has_graphs(&cluster))
+        fprintf(to, "steps    launched as CUDA graphs\n");
     if (rank_speeds_parse(cluster.rank_speeds_percent, &ranks, &slowest) &&
         slowest < 1 - rank_speeds_unequal)
         fprintf(to, "ranks    unequal: every step waits for one with %.2f of the fastest's speed\n",
@@ -367,6 +369,8 @@ static int json_block(struct printer *p, const struct entry_row *e)
     json_quote(cluster.device, p->to);
     fprintf(p->to, ", \"modelled\": %s, \"shape\": \"%s\", \"window\": %u",
             backend_is_real(cluster.backend) ? "false" : "true", SHAPE_TEXT(&shape), e->window);
+    if (cluster_has_graphs(&cluster))
+        fprintf(p->to, ", \"graphs\": true");
     rc = current_standing(p, e->cluster, e->shape, e->window, &row);
     if (rc < 0)
         return rc;

@@ -23,7 +23,7 @@ enum { OPEN_MAX = 64 };
 
 struct worker {
     struct world *world;
-    bool owns_world;
+    bool owns_world, graphs; /* graphs: steps of this layer are */
     struct engine engine;
     struct data data;
     struct rig *rig;
@@ -185,7 +185,9 @@ static int open_rig(struct worker *worker, const struct moe_shape *shape, struct
 {
     struct data data = { .shape = *shape, .seed = worker->data.seed };
 
-    return rig_open(worker->world, &worker->engine, &data, NULL, 1, out);
+    TRY(rig_open(worker->world, &worker->engine, &data, NULL, 1, out));
+    (*out)->graphs = worker->graphs;
+    return OK;
 }
 
 static int refuse(const char *what, int64_t needed, int64_t there, const char *how)
@@ -211,6 +213,9 @@ static int set_layer(struct worker *worker, const struct order *order)
     int64_t bytes = account_layer(&order->shape, &worker->machine);
 
     close_layer(worker);
+    worker->graphs = order->graphs;
+    if (worker->graphs)
+        TRY(engine_check_graphs(&worker->engine));
     worker->data = (struct data){ .shape = order->shape, .seed = order->seed };
     worker->memory_limit_bytes = order->memory_limit_bytes;
     if (bytes > worker->memory_limit_bytes)

@@ -127,6 +127,7 @@ static const struct {
     { "from-misses", its_capacities },
     { "search", its_steps },
     { "repeats", its_steps },
+    { "graphs", "its steps are its own" },
     { "retune", "what is decided stays until the program's steps become slower" },
     { "sim", its_ranks },
     { "virtual-ranks", its_ranks },
