@@ -90,9 +90,13 @@ bool cluster_has_library_a2a(const struct cluster *cluster);
  * nodes of one rank, between nodes where there is one.  ERR_FORMAT names what is missing. */
 int cluster_check_model(const struct cluster *cluster, const char *origin);
 
-/* One field's value as text, "unknown" where nothing is known. */
-void cluster_value(const struct cluster *cluster, const struct cluster_field *field, char *text,
-                   size_t size);
+/* One field's value as text, "unknown" where nothing is known.  That of the macro lasts as long as
+ * the block around it. */
+enum { CLUSTER_VALUE_BYTES = 1100 };
+#define CLUSTER_VALUE(cluster, field)                                                              \
+    cluster_value(cluster, field, (char[CLUSTER_VALUE_BYTES]){ 0 }, CLUSTER_VALUE_BYTES)
+const char *cluster_value(const struct cluster *cluster, const struct cluster_field *field,
+                          char *text, size_t size);
 
 /* SHA-256 over the hard fields' lines (and the model's numbers for backend sim). */
 void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES]);

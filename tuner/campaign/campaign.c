@@ -343,32 +343,21 @@ int campaign_begin(struct campaign *c, const char *search, const char *effort, u
     return store_commit(c->store);
 }
 
-struct going_on {
-    const struct campaign *campaign;
-    int64_t *first;
-};
-
-/* Takes in one run; they come from the newest to the oldest. */
-static int take_run(void *self, const struct run_row *run)
-{
-    const struct going_on *on = self;
-
-    if (run->cluster != on->campaign->cluster_id)
-        return OK;
-    if (run->state == RUN_COMPLETE || strcmp(run->command, on->campaign->command) != 0)
-        return UNSUPPORTED;
-    *on->first = run->id;
-    return OK;
-}
-
 int campaign_first_run(const struct campaign *c, int64_t *run)
 {
-    struct going_on on = { c, run };
-    int rc;
+    struct row_list runs;
 
     *run = INT64_MAX;
-    rc = store_runs(c->store, take_run, &on);
-    return rc < 0 ? rc : OK;
+    TRY(store_runs(c->store, &runs));
+    EACH_ROW (run_row, r, runs) {
+        if (r->cluster != c->cluster_id)
+            continue;
+        if (r->state == RUN_COMPLETE || strcmp(r->command, c->command) != 0)
+            break;
+        *run = r->id;
+    }
+    free(runs.rows);
+    return OK;
 }
 
 static const char *why_cut(const struct campaign *c)

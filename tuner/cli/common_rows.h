@@ -9,6 +9,9 @@
 enum graphs_way { GRAPHS_AUTO, GRAPHS_ON, GRAPHS_OFF };
 extern const char *const graphs_words[];
 
+/* Where a value lies in the `struct options` of a verb. */
+#define OPTION(member) offsetof(struct options, member)
+
 /* clang-format off */
 /* const char *, for store_path() */
 #define DB_ROW(at) \

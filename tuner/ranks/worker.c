@@ -41,11 +41,11 @@ struct worker {
     char said[200];            /* the last failure on this rank */
 };
 
-static void hear(void *self, const char *format, va_list args)
+static void hear(void *self, const char *line)
 {
     struct worker *worker = self;
 
-    vsnprintf(worker->said, sizeof(worker->said), format, args);
+    snprintf(worker->said, sizeof(worker->said), "%s", line);
     for (char *c = worker->said; *c; c++)
         if (*c == '\n' || *c == '|')
             *c = ' ';
@@ -192,11 +192,8 @@ static int open_rig(struct worker *worker, const struct moe_shape *shape, struct
 
 static int refuse(const char *what, int64_t needed, int64_t there, const char *how)
 {
-    char needs[ACCOUNT_TEXT_BYTES], is[ACCOUNT_TEXT_BYTES];
-
-    account_text(needed, needs);
-    account_text(there, is);
-    return fail(ERR_NOMEM, "%s needs %s per rank, %s are %s", what, needs, is, how);
+    return fail(ERR_NOMEM, "%s needs %s per rank, %s are %s", what, ACCOUNT_TEXT(needed),
+                ACCOUNT_TEXT(there), how);
 }
 
 /* Collective, before `more` bytes are allocated: a rank that took what is not there would be ended
