@@ -34,11 +34,15 @@ BLAS_LIBS := $(if $(NO_BLAS),,$(shell pkg-config --libs openblas 2>/dev/null || 
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null)))
 NCCL_HOME ?= $(CUDA_HOME)
 CUDA_HEADERS := $(if $(CUDA_HOME),$(wildcard $(CUDA_HOME)/include/cuda_bf16.h))
-NCCL_HEADER := $(firstword $(wildcard $(NCCL_HOME)/include/nccl.h /usr/include/nccl.h))
+# cuBLAS and NCCL may also be Python's (nvidia-cublas, nvidia-nccl).
+WHEELS := $(if $(filter 0,$(GPU)),,$(if $(CUDA_HOME),$(if $(and $(wildcard $(CUDA_HOME)/include/cublas_v2.h),$(wildcard $(NCCL_HOME)/include/nccl.h /usr/include/nccl.h)),,\
+    $(shell python3 -c 'import glob, sys; print(*(d for p in sys.path for d in glob.glob(p + "/nvidia/*")))' 2>/dev/null))))
+CUBLAS_HEADER := $(firstword $(wildcard $(CUDA_HOME)/include/cublas_v2.h $(WHEELS:%=%/include/cublas_v2.h)))
+NCCL_HEADER := $(firstword $(wildcard $(NCCL_HOME)/include/nccl.h /usr/include/nccl.h $(WHEELS:%=%/include/nccl.h)))
 defined = $(if $1,$(shell sed -n 's/^.define $2 *\([0-9][0-9]*\).*/\1/p' $1))
 at_least = $(shell [ "0$1" -ge $2 ] && echo 1)
 CUDA_LACKS := $(strip $(if $(CUDA_HOME),\
-    $(if $(wildcard $(CUDA_HOME)/bin/nvcc),,nvcc) $(if $(CUDA_HEADERS),,cuda_bf16.h) $(if $(wildcard $(CUDA_HOME)/include/cublas_v2.h),,cublas_v2.h)\
+    $(if $(wildcard $(CUDA_HOME)/bin/nvcc),,nvcc) $(if $(CUDA_HEADERS),,cuda_bf16.h) $(if $(CUBLAS_HEADER),,cublas_v2.h)\
     $(if $(call at_least,$(call defined,$(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),CUDART_VERSION),12000),,CUDA 12 or newer)\
     $(if $(NCCL_HEADER),$(if $(call at_least,$(call defined,$(NCCL_HEADER),NCCL_MINOR),22),,NCCL 2.22.3 or newer),nccl.h (NCCL_HOME=DIR)),a toolkit (CUDA_HOME=DIR)))
 UNIT := $(if $(filter 0,$(GPU)),,$(if $(filter 1,$(GPU)),1,$(if $(CUDA_LACKS),,$(if $(filter 0,$(SAN)),1))))
@@ -55,11 +59,13 @@ CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=s
 # Without exceptions, RTTI and guarded statics the kernels need no C++ library.
 NVCC_FLAGS = -std=c++17 -O3 -g $(CUDA_ARCH) -Xcompiler -Wall,-Wextra,-fPIC,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics -MMD -MP
 # Debian's own place is searched anyway, and must not be searched early.
-CUDA_INCLUDES := $(patsubst %,-isystem %,$(filter-out /usr/include,$(sort $(CUDA_HOME)/include $(patsubst %/nccl.h,%,$(NCCL_HEADER)))))
+CUDA_INCLUDES := $(patsubst %,-isystem %,$(filter-out /usr/include,$(sort $(CUDA_HOME)/include $(patsubst %/,%,$(dir $(NCCL_HEADER) $(CUBLAS_HEADER))))))
 library_path = $(foreach d,$(sort $(dir $(wildcard $(foreach l,lib64 lib,$(foreach h,$1,$h/$l/$2))))),-L$(d:%/=%) -Wl,-rpath,$(d:%/=%))
+# A wheel has no libnccl.so.
+NCCL_LIBS := $(call library_path,$(NCCL_HOME) $(WHEELS),libnccl.so.2) $(call library_path,$(WHEELS),libcublas.so.*) -l:libnccl.so.2
 GPU_CFLAGS := $(if $(UNIT),-DMOETUNE_CUDA $(CUDA_INCLUDES))
 # cuBLAS is loaded when a GPU is opened: kernels/cuda_gemm.c.
-GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(call library_path,$(NCCL_HOME),libnccl.so) -lnccl -lcudart -ldl)
+GPU_LIBS := $(if $(UNIT),$(call library_path,$(CUDA_HOME),libcudart.so) $(NCCL_LIBS) -lcudart -ldl)
 
 SAN_SUFFIX_1 := -san
 SAN_SUFFIX_thread := -tsan
@@ -153,15 +159,15 @@ ALONE_CC ?= gcc
 ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP $(VALUES) -Ikernels -Itests/unit -Itests/bench -Itests/gpu \
                $(CUDA_INCLUDES) $(BLAS_CFLAGS)
 ALONE_LIBS = $(BLAS_LIBS) -lm
-ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),$(BUILD)/tests/test_cuda_kernels $(BUILD)/tests/test_cuda_on_cpu))
+ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),$(addprefix $(BUILD)/tests/,test_cuda_kernels test_cuda_large test_cuda_on_cpu)))
 ON_CPU_KERNELS = $(CUDA_KERNELS:%.cu=$(BUILD)/on_cpu/%.o)
 # A CPU would forgive an access of 16 bytes that is not aligned.
 ON_CPU_ALIGNED = -fsanitize=alignment -fno-sanitize-recover=alignment
 ON_CPU_FLAGS = -std=c++17 -O1 -g -fPIC -Wall -Wextra -Wno-unknown-pragmas $(ON_CPU_ALIGNED) $(SANITIZE) -MMD -MP \
                $(CUDA_INCLUDES) $(VALUES) -Ikernels -Itests/unit -Itests/gpu
 
-$(BUILD)/tests/test_cuda_kernels: $(filter-out %/cuda_paced.o %/cuda_virtual.o,$(ON_CPU_KERNELS)) $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) \
-    $(addprefix tests/gpu/,cuda_on_cpu.o cuda_subject_cpu.o test_cuda_kernels.o))
+$(addprefix $(BUILD)/tests/,test_cuda_kernels test_cuda_large): $(BUILD)/tests/%: $(BUILD)/on_cpu/tests/gpu/%.o $(filter-out %/cuda_paced.o %/cuda_virtual.o,$(ON_CPU_KERNELS)) $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) \
+    $(addprefix tests/gpu/,cuda_on_cpu.o cuda_subject_cpu.o))
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $^ $(ALONE_LIBS)
 $(BUILD)/tests/test_cuda_on_cpu: $(BUILD)/on_cpu/tests/gpu/cuda_on_cpu.o $(BUILD)/on_cpu/tests/gpu/cuda_broken.o $(BUILD)/on_cpu/tests/gpu/test_cuda_on_cpu.o
@@ -179,13 +185,13 @@ $(BUILD)/on_cpu/%.o: %.cu Makefile
 
 # The CUDA runtime, cuBLAS and NCCL on a CPU, by the names under which they are linked and loaded.
 TWIN := $(BUILD)/gpu_on_cpu
-TWIN_CUBLAS := $(TWIN)/libcublas.so.$(call defined,$(wildcard $(CUDA_HOME)/include/cublas_api.h),CUBLAS_VER_MAJOR)
+TWIN_CUBLAS := $(TWIN)/libcublas.so.$(call defined,$(wildcard $(dir $(CUBLAS_HEADER))cublas_api.h),CUBLAS_VER_MAJOR)
 TWIN_LIBRARIES = $(TWIN)/libcudart.so $(TWIN)/libcuda.so.1 $(TWIN_CUBLAS) $(TWIN)/libnvidia-ml.so.1
 TWIN_LINK = g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -shared -Wl,-soname,$(@F) -o $@
 # The driver's library is loaded with the runtime, though nothing is linked to it.  An RPATH, unlike a RUNPATH, is also
 # heeded when a sanitizer calls dlopen() for the program.
 TWIN_LIBS = -L$(TWIN) -Wl,--disable-new-dtags,-rpath,$(abspath $(TWIN)) -lcudart -Wl,--no-as-needed -l:libcuda.so.1 -Wl,--as-needed -ldl
-$(TWIN)/libcudart.so: $(patsubst %,$(BUILD)/on_cpu/tests/gpu/%.o,$(addprefix gpu_on_cpu/,chance events memory runtime streams) cuda_on_cpu)
+$(TWIN)/libcudart.so: $(patsubst %,$(BUILD)/on_cpu/tests/gpu/%.o,$(addprefix gpu_on_cpu/,chance events graphs memory runtime streams) cuda_on_cpu)
 	@mkdir -p $(@D)
 	$(Q)$(TWIN_LINK) $^
 $(TWIN)/libcuda.so.1: $(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/driver.o $(TWIN)/libcudart.so
@@ -201,11 +207,11 @@ $(TWIN)/libnccl.so: $(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/nccl.o $(TWIN)/libcudar
 # The same test on a GPU, its benchmark, and what the Python benchmark loads.
 GPU_DRIVING := $(addprefix $(BUILD)/on_gpu/,$(KERNELS_ALONE:.c=.o) $(patsubst %.c,%.o,$(wildcard kernels/cuda*.c)))
 GPU_ALONE := $(GPU_DRIVING) $(CUDA_KERNELS:%.cu=$(BUILD)/%.o)
-GPU_CHECKS := $(addprefix $(BUILD)/tests/,check_cuda_kernels check_cuda_device bench_cuda libcuda_kernels.so)
+GPU_CHECKS := $(addprefix $(BUILD)/tests/,check_cuda_kernels check_cuda_large check_cuda_device bench_cuda libcuda_kernels.so)
 GPU_ALONE_LIBS = $(call library_path,$(CUDA_HOME),libcudart.so) -lcudart -ldl $(ALONE_LIBS)
 
 gpu-checks: $(GPU_CHECKS)
-$(BUILD)/tests/check_cuda_kernels: $(GPU_ALONE) $(addprefix $(BUILD)/on_gpu/tests/gpu/,cuda_subject_gpu.o test_cuda_kernels.o)
+$(addprefix $(BUILD)/tests/check_,cuda_kernels cuda_large): $(BUILD)/tests/check_%: $(GPU_ALONE) $(BUILD)/on_gpu/tests/gpu/cuda_subject_gpu.o $(BUILD)/on_gpu/tests/gpu/test_%.o
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(GPU_ALONE_LIBS)
 $(BUILD)/tests/check_cuda_device: $(GPU_ALONE) $(BUILD)/on_gpu/tests/gpu/check_cuda_device.o
@@ -226,13 +232,10 @@ PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c option_values.c options.c suggest.c verb.c) \
     $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpu_ready gpus hosts keeper launch launcher_fork machine nvml place slurm virtual_ranks)) \
     tuner/verbs/run.c tests/unit/library_wire.c
-GPU_PLANS := $(addprefix $(BUILD)/tests/,check_plans check_run)
-PLANS_LIBS = $(patsubst %,-L%,$(dir $(NCCL_LIBRARY))) $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(dir $(NCCL_LIBRARY))) -lnccl $(GPU_ALONE_LIBS)
-comma := ,
+PLANS_LIBS = $(NCCL_LIBS) $(GPU_ALONE_LIBS)
 
-gpu-plans: $(GPU_PLANS)
 # And all of it on a CPU.
-ifneq ($(and $(ON_CPU),$(wildcard $(CUDA_HOME)/include/cublas_v2.h)),)
+ifneq ($(and $(ON_CPU),$(CUBLAS_HEADER)),)
 ON_CPU += $(addprefix $(BUILD)/tests/,test_gpu_on_cpu test_cuda_device) $(if $(NCCL_HEADER),$(addprefix $(BUILD)/tests/,test_cuda_nccl test_cuda_wire test_cuda_plans test_cuda_run test_cuda_moetune))
 endif
 $(BUILD)/tests/test_gpu_on_cpu: $(BUILD)/on_gpu/tests/gpu/test_gpu_on_cpu.o $(TWIN_LIBRARIES)
@@ -256,9 +259,6 @@ $(BUILD)/tests/test_cuda_moetune: $(filter-out $(patsubst %.c,$(BUILD)/%.o,$(PLA
     $(patsubst %,$(BUILD)/%.o,$(MPI_KNOWN) $(basename $(CUDA_KERNELS))),$(LIBRARY)) $(BUILD)/tuner/main.o $(BUILD)/plans/tests/gpu/short_copies.o
 $(BUILD)/tests/test_cuda_moetune: ALONE_LIBS += -lsqlite3 -Wl,--wrap=workbench_open
 $(BUILD)/tests/check_plans: $(PLANS_ALONE:%.c=$(BUILD)/plans/%.o) $(BUILD)/plans/tests/unit/test_exec.o $(GPU_ALONE)
-	@mkdir -p $(@D)
-	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(PLANS_LIBS)
-$(BUILD)/tests/check_run: $(PLANS_ALONE:%.c=$(BUILD)/plans/%.o) $(BUILD)/plans/tests/gpu/check_run.o $(GPU_ALONE)
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(PLANS_LIBS)
 $(BUILD)/plans/%.o: %.c Makefile
@@ -361,9 +361,15 @@ bench-%: all
 	$(Q)tests/bench/run $(BUILD) $*
 benches-built: $(BENCHES)
 
-# All that needs a GPU, in under eight minutes; says why where there is none.
+# All that needs a GPU, in ten minutes (PARTS="kernels tune": some of it); says why where there is none.
 check-gpu:
-	$(Q)MPI='$(MPI_HOME)' CUDA_HOME='$(CUDA_HOME)' tests/gpu/check_gpu
+	$(Q)CUDA_HOME='$(CUDA_HOME)' tests/gpu/check_gpu $(PARTS)
+check-gpu-built: $(BUILD)/moetune $(GPU_CHECKS) $(BUILD)/tests/check_plans
+# The same for a machine without a compiler: an archive of what is built here.
+check-gpu-pack:
+	$(Q)$(MAKE) --no-print-directory MPI=0 BLAS=0 GPU=1 check-gpu-built build/moetune-check-gpu.tar.gz
+build/moetune-check-gpu.tar.gz: FORCE
+	$(Q)tests/gpu/pack $(BUILD) $@
 
 # What names the version and the place.
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
@@ -418,8 +424,8 @@ lint:
 clean:
 	rm -rf build moetune
 help:
-	@echo "make [all] | tune | test | test-full | soak | bench | bench-NAME | check-gpu | install | format | lint | deps | clean"
+	@echo "make [all] | tune | test | test-full | soak | bench | bench-NAME | check-gpu | check-gpu-pack | install | format | lint | deps | clean"
 	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 6
 
 -include $(shell find $(BUILD) $(LIB) -name '*.d' 2>/dev/null)
-.PHONY: gpu-checks gpu-plans check-gpu all build library FORCE deps tune test test-full run-test run-test-full soak tests-built bench benches-built install format lint clean help
+.PHONY: gpu-checks check-gpu check-gpu-built check-gpu-pack all build library FORCE deps tune test test-full run-test run-test-full soak tests-built bench benches-built install format lint clean help

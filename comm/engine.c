@@ -103,6 +103,49 @@ int64_t engine_took_ns(const struct engine *engine)
                          : device_now_ns(engine->device) - engine->begun_ns;
 }
 
+int engine_refuse_graphs(const char *kind, const char *name)
+{
+    return fail(
+        ERR_ARGUMENT,
+        "--graphs on: %s %s cannot launch steps as graphs; on device cuda, wire nccl (a GPU "
+        "for each rank) and --virtual-ranks can",
+        kind, name);
+}
+
+int engine_check_graphs(const struct engine *engine)
+{
+    if (!device_has_graphs(engine->device))
+        return engine_refuse_graphs("device", engine->device->ops->name);
+    return engine->wire->ops->graphs ? OK : engine_refuse_graphs("wire", engine->wire->ops->name);
+}
+
+/* On the stream that wire_wait() looks after: who waits for a replay waits as for an exchange. */
+static int issue_both(struct engine *engine, int (*issue)(void *self), void *self)
+{
+    TRY(event_record(engine->begun, engine->comm));
+    TRY(event_wait(engine->begun, engine->compute));
+    TRY(issue(self));
+    TRY(event_record(engine->joined, engine->compute));
+    return event_wait(engine->joined, engine->comm);
+}
+
+int engine_capture(struct engine *engine, int (*issue)(void *self), void *self, struct graph **out)
+{
+    struct graph *graph = NULL;
+    int rc, ended, synced;
+
+    TRY(graph_begin(engine->comm));
+    rc = issue_both(engine, issue, self);
+    ended = graph_end(engine->comm, &graph);
+    synced = engine_sync(engine); /* what a stream kept of it */
+    rc = rc ? rc : (synced ? synced : ended);
+    if (rc)
+        graph_close(graph);
+    else
+        *out = graph;
+    return rc;
+}
+
 int engine_cool(struct engine *engine, void *cold)
 {
     if (!cold)

@@ -37,6 +37,14 @@ int engine_sync(struct engine *engine);
 int engine_begin(struct engine *engine);
 int64_t engine_took_ns(const struct engine *engine); /* after the sync */
 
+/* Where steps cannot be graphs: ERR_ARGUMENT, with a sentence that says which can. */
+int engine_check_graphs(const struct engine *engine);
+int engine_refuse_graphs(const char *kind, const char *name); /* the "wire" or "device" that cannot */
+
+/* Keeps what `issue` gives both streams, and runs nothing of it.  It must have run before.
+ * graph_launch() on the stream `comm` is then as good as calling `issue`. */
+int engine_capture(struct engine *engine, int (*issue)(void *self), void *self, struct graph **out);
+
 /* Makes the device forget what it keeps of earlier steps; waits for it.  `cold` is memory of its
  * cache_bytes, or NULL. */
 int engine_cool(struct engine *engine, void *cold);

@@ -155,6 +155,7 @@ int wire_exchange(struct wire *wire, struct stream *stream, const struct batch *
     if (stream->muted || batch_is_empty(batch))
         return OK;
     count_sent(wire, batch);
+    wire->exchanges++;
     return wire->ops->exchange(wire, stream, batch);
 }
 

@@ -57,6 +57,7 @@ struct wire_ops {
     int (*wait)(struct wire *wire, struct stream *stream);  /* NULL: stream_sync() is enough */
     int (*withdraw)(struct wire *wire, const void *memory); /* NULL: no rank opens another's */
     unsigned collectives; /* 1 << kind: what an exchange may carry besides transfers */
+    bool graphs;          /* an exchange may be part of a device's graph, once it has run */
 };
 
 struct wire {
@@ -65,6 +66,7 @@ struct wire {
     bool pretends; /* what arrives is not what the others would send: no result can be checked */
     uint64_t sent_bytes, messages; /* that left this rank, counted when enqueued; of a collective
                                     * what transfers in its place would be */
+    uint64_t exchanges;            /* enqueued */
 };
 
 /* Opens a wire by name for memory of this device: "mpi" (Open MPI, device host); "nccl" and "ce"

@@ -379,6 +379,7 @@ static const struct wire_ops nccl_ops = {
     .close = nccl_close,
     .exchange = nccl_exchange,
     .wait = nccl_wait,
+    .graphs = true,
     .collectives = 1u << COLLECTIVE_GATHER | 1u << COLLECTIVE_SUM
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
                    | 1u << COLLECTIVE_ALL_TO_ALL

@@ -212,6 +212,7 @@ static const struct wire_ops virtual_ops = {
     .name = "virtual",
     .close = virtual_close,
     .exchange = virtual_exchange,
+    .graphs = true,
 };
 
 int wire_virtual_open(struct device *device, const struct topology *topology,

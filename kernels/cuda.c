@@ -35,6 +35,11 @@ struct cuda_stream {
     int status; /* the first failure since the last sync */
 };
 
+struct cuda_graph {
+    struct graph base;
+    cudaGraphExec_t handle;
+};
+
 struct cuda_event {
     struct event base;
     cudaEvent_t handle;
@@ -331,6 +336,62 @@ static int cuda_launch(struct stream *stream, enum kernel kernel, const void *ar
     return OK;
 }
 
+/* ---- Graphs */
+
+/* Of this thread alone: what libraries do in threads of their own is theirs. */
+static int cuda_graph_begin(struct stream *stream)
+{
+    return CUDA(cudaStreamBeginCapture(cuda_stream(stream), cudaStreamCaptureModeThreadLocal));
+}
+
+static void cuda_graph_close(struct graph *base)
+{
+    struct cuda_graph *graph = (struct cuda_graph *)base;
+
+    if (graph->handle && !device_of(base->device)->abandoned)
+        CUDA(cudaGraphExecDestroy(graph->handle));
+    free(graph);
+}
+
+static int instantiate(struct cuda_graph *graph, cudaGraph_t captured)
+{
+    size_t nodes = 0;
+
+    TRY(CUDA(cudaGraphGetNodes(captured, NULL, &nodes)));
+    graph->base.nodes = nodes;
+    return CUDA(cudaGraphInstantiate(&graph->handle, captured, 0));
+}
+
+/* A capture must end, whatever became of it. */
+static int cuda_graph_end(struct stream *stream, struct graph **out)
+{
+    struct cuda_graph *graph = calloc(1, sizeof(*graph));
+    cudaGraph_t captured = NULL;
+    int rc = CUDA(cudaStreamEndCapture(cuda_stream(stream), &captured));
+
+    if (!graph)
+        rc = fail(ERR_NOMEM, "a graph");
+    if (graph)
+        graph->base.device = stream->device;
+    if (!rc)
+        rc = instantiate(graph, captured);
+    if (captured)
+        CUDA(cudaGraphDestroy(captured));
+    if (!rc)
+        *out = &graph->base;
+    else if (graph)
+        cuda_graph_close(&graph->base);
+    return rc;
+}
+
+static int cuda_graph_launch(struct graph *graph, struct stream *stream)
+{
+    if (!cuda_stream_skips(stream))
+        cuda_stream_keep(stream, CUDA(cudaGraphLaunch(((struct cuda_graph *)graph)->handle,
+                                                      cuda_stream(stream))));
+    return OK;
+}
+
 /* ---- The device */
 
 static void cuda_close(struct device *base)
@@ -375,6 +436,10 @@ static const struct device_ops cuda_ops = {
     .event_ns = cuda_event_ns,
     .now_ns = cuda_now_ns,
     .launch = cuda_launch,
+    .graph_begin = cuda_graph_begin,
+    .graph_end = cuda_graph_end,
+    .graph_launch = cuda_graph_launch,
+    .graph_close = cuda_graph_close,
 };
 
 /* Open MPI, Slurm, MPICH and Intel MPI, torchrun: whoever started us. */

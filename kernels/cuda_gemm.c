@@ -118,7 +118,7 @@ static int bind(struct cuda_blas *blas, const struct cuda_queue *queue)
 /* An empty sum, which cuBLAS need not be asked about. */
 static int clear(const struct gemm *g, cudaStream_t stream)
 {
-    size_t width = dtype_bytes(g->dtype), bytes = g->m * g->n * width;
+    size_t width = dtype_bytes(gemm_result_type(g)), bytes = g->m * g->n * width;
 
     if (g->keep)
         return OK;
@@ -135,7 +135,7 @@ static cudaDataType_t element(uint32_t dtype)
 int cuda_gemm(const struct gemm *g, const struct cuda_queue *queue)
 {
     const float one = 1, beta = g->keep ? 1 : 0;
-    cudaDataType_t type = element(g->dtype);
+    cudaDataType_t type = element(g->dtype), c_type = element(gemm_result_type(g));
     int64_t m = (int64_t)g->m, n = (int64_t)g->n, k = (int64_t)g->k;
 
     if (!m || !n || !g->batch)
@@ -148,6 +148,6 @@ int cuda_gemm(const struct gemm *g, const struct cuda_queue *queue)
                   g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
                   g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, g->b, type,
                   g->transpose_b ? k : n, (long long)g->stride_b, g->a, type,
-                  g->transpose_a ? m : k, (long long)g->stride_a, &beta, g->c, type, n,
+                  g->transpose_a ? m : k, (long long)g->stride_a, &beta, g->c, c_type, n,
                   (long long)g->stride_c, g->batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
 }

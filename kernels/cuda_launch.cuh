@@ -49,4 +49,10 @@ static __device__ __forceinline__ float reciprocal_approx(float x)
 }
 #endif
 
+static __device__ __forceinline__ void wait_until(uint64_t date_ns)
+{
+    while (gpu_clock_ns() < date_ns)
+        __nanosleep(200);
+}
+
 #endif

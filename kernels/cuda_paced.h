@@ -1,5 +1,4 @@
-/* Copies at a given pace, on a copy engine or on a number of blocks of threads: traffic of a link
- * that is not there. */
+/* Copies at a given pace on a copy engine: traffic of a link that is not there. */
 #ifndef CUDA_PACED_H
 #define CUDA_PACED_H
 
@@ -15,7 +14,6 @@ extern "C" {
 struct paced {
     void *clock; /* 8 bytes of GPU memory, used by one sequence at a time */
     double ns_per_byte;
-    uint32_t ctas;  /* 0: the copy engine */
     uint64_t bytes; /* so far */
 };
 

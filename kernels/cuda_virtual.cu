@@ -11,12 +11,6 @@ extern "C" {
 enum { THREADS = 512, DEEP = 4 };
 static const uint64_t PIECE_BYTES = THREADS * DEEP * sizeof(uint4);
 
-static __device__ __forceinline__ void wait_until(uint64_t date_ns)
-{
-    while (gpu_clock_ns() < date_ns)
-        __nanosleep(200);
-}
-
 static __device__ __forceinline__ void copy_wide(uint4 *to, const uint4 *from, uint64_t units)
 {
     uint4 unit[DEEP];

@@ -102,11 +102,13 @@ void event_close(struct event *event)
 
 int event_record(struct event *event, struct stream *stream)
 {
+    stream->device->events++;
     return stream->device->ops->event_record(event, stream);
 }
 
 int event_wait(struct event *event, struct stream *stream)
 {
+    stream->device->events++;
     return stream->device->ops->event_wait(event, stream);
 }
 
@@ -120,9 +122,37 @@ int64_t device_now_ns(struct device *device)
     return device->ops->now_ns(device);
 }
 
+bool device_has_graphs(const struct device *device)
+{
+    return device->ops->graph_begin != NULL;
+}
+
+int graph_begin(struct stream *stream)
+{
+    return stream->device->ops->graph_begin(stream);
+}
+
+int graph_end(struct stream *stream, struct graph **out)
+{
+    return stream->device->ops->graph_end(stream, out);
+}
+
+int graph_launch(struct graph *graph, struct stream *stream)
+{
+    stream->device->kernels++;
+    return stream->device->ops->graph_launch(graph, stream);
+}
+
+void graph_close(struct graph *graph)
+{
+    if (graph)
+        graph->device->ops->graph_close(graph);
+}
+
 int stream_launch(struct stream *stream, enum kernel kernel, const void *args, size_t bytes)
 {
     if (stream->muted)
         return OK;
+    stream->device->kernels++;
     return stream->device->ops->launch(stream, kernel, args, bytes);
 }

@@ -23,6 +23,8 @@ struct device {
     size_t cache_bytes; /* what repeated steps would find in a cache that a trainer's do not; 0: as
                          * on the host, whose ranks share theirs */
     bool modelled;      /* memory is only counted: nothing can be filled, read or checked */
+    uint64_t kernels,
+        events; /* issued so far: kernels by the names of kernels.h, records and waits */
 };
 
 struct stream {
@@ -32,6 +34,12 @@ struct stream {
 
 struct event {
     struct device *device;
+};
+
+/* Work of one or more streams, kept to be launched as one. */
+struct graph {
+    struct device *device;
+    uint64_t nodes; /* kernels, copies and fills */
 };
 
 struct device_ops {
@@ -52,6 +60,10 @@ struct device_ops {
     int64_t (*event_ns)(const struct event *event);
     int64_t (*now_ns)(struct device *device);
     int (*launch)(struct stream *stream, enum kernel kernel, const void *args, size_t bytes);
+    int (*graph_begin)(struct stream *stream); /* NULL: it has no graphs, and none of these */
+    int (*graph_end)(struct stream *stream, struct graph **out);
+    int (*graph_launch)(struct graph *graph, struct stream *stream);
+    void (*graph_close)(struct graph *graph);
 };
 
 /* Opens a back end by name: "host", "cuda".  ERR_ARGUMENT lists what there is. */
@@ -89,6 +101,16 @@ int64_t event_ns(const struct event *event);
 
 /* The device's clock, seen from the host: after a sync, not before what was synced ended. */
 int64_t device_now_ns(struct device *device);
+
+/* From graph_begin() to graph_end() what the stream is given is kept and does not run; so is what
+ * other streams are given that wait for an event of it, and that it waits for in the end.
+ * Meanwhile nothing may be allocated, synced, or waited for that happened before.  Of the same
+ * addresses the graph may be launched again and again.  It is closed while it does not run. */
+bool device_has_graphs(const struct device *device);
+int graph_begin(struct stream *stream);
+int graph_end(struct stream *stream, struct graph **out);
+int graph_launch(struct graph *graph, struct stream *stream);
+void graph_close(struct graph *graph); /* NULL is fine */
 
 int stream_launch(struct stream *stream, enum kernel kernel, const void *args, size_t bytes);
 

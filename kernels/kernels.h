@@ -5,6 +5,8 @@
 #ifndef KERNELS_H
 #define KERNELS_H
 
+#include "moelookup.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +25,7 @@ enum kernel { KERNELS(KERNEL_NUMBER) KERNEL_COUNT };
  * is (m,k) and op(b) is (k,n).  Row-major and dense: a is (m,k), or (k,m) with transpose_a. */
 struct gemm {
     uint32_t dtype; /* of a, b and c; accumulation is f32 */
+    bool c_f32;     /* c is f32, whatever a and b are */
     bool transpose_a, transpose_b, keep;
     uint32_t batch;
     uint64_t m, n, k;
@@ -30,6 +33,11 @@ struct gemm {
     void *c;
     uint64_t stride_a, stride_b, stride_c;
 };
+
+static inline uint32_t gemm_result_type(const struct gemm *g)
+{
+    return g->c_f32 ? (uint32_t)MOE_F32 : g->dtype;
+}
 
 /* Softmax gate with top-k and slots.  Ties go to the lowest expert.  k = 1: the gate is the
  * softmax probability; k > 1: probabilities normalised over the k chosen, before any is dropped. */

@@ -18,8 +18,9 @@ static double bytes_gemm(const struct gemm *g)
 {
     double m = (double)g->m, n = (double)g->n, k = (double)g->k;
 
-    return (double)g->batch * (m * k + k * n + (g->keep ? 2 : 1) * m * n) *
-           (double)dtype_bytes(g->dtype);
+    return (double)g->batch *
+           ((m * k + k * n) * (double)dtype_bytes(g->dtype) +
+            (g->keep ? 2 : 1) * m * n * (double)dtype_bytes(gemm_result_type(g)));
 }
 
 static double bytes_route(const struct route *r)

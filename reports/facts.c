@@ -9,19 +9,13 @@
 
 #include <stdlib.h>
 
-/* Takes one row of the store. */
-#define ADDER(name, row_type, array, count)                                                        \
-    static int name(void *self, const struct row_type *row)                                        \
-    {                                                                                              \
-        struct facts *f = self;                                                                    \
-                                                                                                   \
-        ARRAY_APPEND(f->array, f->count, *row);                                                    \
-        return OK;                                                                                 \
-    }
-ADDER(add_entry, entry_row, entries, entry_count)
-ADDER(add_run, run_row, runs, run_count)
-ADDER(add_override, override_row, overrides, override_count)
-#undef ADDER
+static int add_entry(void *self, const struct entry_row *entry)
+{
+    struct facts *f = self;
+
+    ARRAY_APPEND(f->entries, f->entry_count, *entry);
+    return OK;
+}
 
 static int add_trial(void *self, const struct trial_row *trial)
 {
@@ -47,9 +41,10 @@ static void end_trial(struct sampling *s)
     s->count = 0;
 }
 
-static int add_sample(void *self, int64_t trial, const struct sample_row *sample)
+static int add_sample(void *self, const struct trial_row *of, const struct sample_row *sample)
 {
     struct sampling *s = self;
+    int64_t trial = of->id;
     const struct facts *f = s->facts;
     struct trial_facts *t;
 
@@ -155,25 +150,20 @@ static int list_plans(struct layer_facts *layer)
     return OK;
 }
 
-static int load_standing(struct store *store, struct layer_facts *layer)
-{
-    int rc = store_standing_get(store, layer->cluster_id, layer->shape_id, layer->window,
-                                &layer->standing);
-
-    if (rc == OK)
-        return standing_is_current(store, &layer->standing, &layer->stands);
-    return rc < 0 ? rc : OK;
-}
-
 static int name_layer(struct store *store, const struct key *key, struct layer_facts *layer)
 {
+    int rc;
+
     layer->cluster_id = key->cluster;
     layer->shape_id = key->shape;
     layer->window = key->window;
     TRY(store_cluster_get(store, key->cluster, &layer->cluster));
     TRY(store_shape_get(store, key->shape, &layer->shape));
     layer->modelled = !backend_is_real(layer->cluster.backend);
-    return load_standing(store, layer);
+    rc = store_standing_get(store, key->cluster, key->shape, key->window, &layer->standing);
+    if (rc == OK)
+        return standing_is_current(store, &layer->standing, &layer->stands);
+    return rc < 0 ? rc : OK;
 }
 
 /* Takes the next layer's entries and trials off both sorted arrays. */
@@ -227,11 +217,16 @@ static int cut_layers(struct store *store, const char *shape, struct facts *f)
 static int read_all(struct store *store, const char *shape, struct facts *f)
 {
     struct moe_shape any = { 0 };
+    struct row_list list;
 
     if (shape && shape_parse(shape, &any)) /* only to say what is wrong with it */
         return ERR_ARGUMENT;
-    TRY(store_runs(store, add_run, f));
-    TRY(store_overrides(store, add_override, f));
+    TRY(store_runs(store, &list));
+    f->runs = list.rows;
+    f->run_count = list.count;
+    TRY(store_overrides(store, &list));
+    f->overrides = list.rows;
+    f->override_count = list.count;
     TRY(store_entries(store, 0, 0, add_entry, f));
     TRY(store_trials(store, 0, 0, 0, UINT32_MAX, add_trial, f));
     TRY(read_samples(store, f));

@@ -235,17 +235,6 @@ static void summary(const struct scope *scope, struct remarks *out)
            *others ? "; " : "", others);
 }
 
-/* By rounds against the default and static plans: not the mean of what single entries claim. */
-static void standing(const struct layer_facts *layer, struct remarks *out)
-{
-    char gain[STANDING_TEXT_BYTES];
-
-    if (!layer->stands)
-        return;
-    standing_text(&layer->standing, gain);
-    remark(out, "the table as a whole gains %s", gain);
-}
-
 static void traffic(const struct layer_facts *layer, struct remarks *out)
 {
     struct traffic_gain g = contrast_traffic(layer);
@@ -269,12 +258,16 @@ static void traffic(const struct layer_facts *layer, struct remarks *out)
 
 void origin_summary(const struct scope *scope, struct remarks *out)
 {
+    const struct layer_facts *layer = &scope->layers[0];
+
     out->count = 0;
     summary(scope, out);
     if (scope->count > 1)
         return;
-    standing(&scope->layers[0], out);
-    traffic(&scope->layers[0], out);
+    /* By rounds against the default and static plans: not the mean of what single entries claim. */
+    if (layer->stands)
+        remark(out, "the table as a whole gains %s", STANDING_TEXT(&layer->standing));
+    traffic(layer, out);
 }
 
 void origin_trace(const struct scope *scope, const struct picture *picture, char *text, size_t size)

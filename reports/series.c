@@ -63,12 +63,6 @@ static void step_row(struct series *s, uint64_t capacity, const struct step_time
     end_row(s, t->samples, t->throttled);
 }
 
-static void plan_name(const struct moe_plan *plan, char text[PLAN_TEXT_BYTES])
-{
-    if (moe_plan_format(plan, text, PLAN_TEXT_BYTES) < 0)
-        snprintf(text, PLAN_TEXT_BYTES, "?");
-}
-
 bool series_is_thinned(const struct layer_facts *layer)
 {
     return contrast_measured_buckets(layer) > SERIES_CELLS + SERIES_CELLS / 4;
@@ -177,11 +171,7 @@ static void write_statics(struct series *s, bool ratio)
     struct coloured coloured = coloured_of(s->layer);
 
     for (int colour = -1; colour < coloured.count; colour++) {
-        char name[PLAN_TEXT_BYTES] = "other plans";
-
-        if (colour >= 0)
-            plan_name(&coloured.plans[colour], name);
-        begin_block(s, name);
+        begin_block(s, colour < 0 ? "other plans" : PLAN_TEXT(&coloured.plans[colour]));
         for (size_t i = 0; i < s->layer->trial_count; i++) {
             const struct trial_facts *t = &s->layer->trials[i];
 
@@ -491,16 +481,14 @@ void series_distribution(struct series *s)
     uint32_t at = (uint32_t)(count < SHARES_MAX ? count : SHARES_MAX + 1);
 
     for (size_t i = 0; i < count; i++) {
-        char name[PLAN_TEXT_BYTES];
-
         s->extent.rows += shares[i].measured + shares[i].inferred;
         if (i >= SHARES_MAX) {
             rest.measured += shares[i].measured;
             rest.inferred += shares[i].inferred;
             continue;
         }
-        plan_name(&shares[i].plan, name);
-        fprintf(s->to, "%u %u %u \"%s\"\n", at--, shares[i].measured, shares[i].inferred, name);
+        fprintf(s->to, "%u %u %u \"%s\"\n", at--, shares[i].measured, shares[i].inferred,
+                PLAN_TEXT(&shares[i].plan));
     }
     if (rest.measured + rest.inferred)
         fprintf(s->to, "%u %u %u \"%zu more plans\"\n", at, rest.measured, rest.inferred,

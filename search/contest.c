@@ -276,16 +276,11 @@ struct contest_verdict contest_verdict(const struct contest *contest)
                                  .high_ns = NAN,
                                  .default_ns = NAN,
                                  .gain = GAIN_UNKNOWN,
-                                 .challenge = GAIN_UNKNOWN,
-                                 .missed_high = NAN };
+                                 .challenge = GAIN_UNKNOWN };
 
     if (v.adopted < 0 || !contest->told[v.adopted])
         return v;
     add_times(contest, &v);
     add_gain(contest, &v);
-    if (v.adopted == 0)
-        v.missed_high = 0;
-    else if (!contest->dropped[0])
-        v.missed_high = fmax(0, 1 / ratio_of(contest, 0, v.adopted).low - 1);
     return v;
 }

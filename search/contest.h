@@ -60,9 +60,6 @@ struct contest_verdict {
      * at any stopping time; 0 for the default itself, NAN without it. */
     struct gain gain;
     struct gain challenge; /* likewise of plans[0], whether it was adopted or not */
-    /* What may be lost by not taking the winner: adopted / winner - 1 is below this with
-     * `confidence`; 0 if it was taken, NAN if it was dropped. */
-    double missed_high;
 };
 
 /* plans[0] is the search's winner; it may also be the default or the incumbent.  Neither need be

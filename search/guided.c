@@ -151,14 +151,6 @@ static struct normal expect(struct guided *g, int arm)
                             sqrt(sd * sd + history_variance(&g->history) + mood_sd * mood_sd) };
 }
 
-/* A model that is so far off says nothing of this arm: its own samples count.  Faster, that is:
- * what is slower may be an outlier. */
-static void disbelieve(struct guided *g, int arm, double above)
-{
-    g->unlike[arm] = above * above;
-    g->base.covariance[(size_t)arm * g->base.stride + (size_t)arm] += g->unlike[arm];
-}
-
 /* Compares a sample with what was believed before it. */
 static void judge(struct guided *g, int arm, struct normal expected, double log_ns, bool first)
 {
@@ -167,8 +159,12 @@ static void judge(struct guided *g, int arm, struct normal expected, double log_
     if (first) {
         g->squares += fmin(12, above * above / (sd * sd));
         g->first_sights++;
-        if (above < -2.5 * sd)
-            disbelieve(g, arm, above);
+        /* A model that is so far off says nothing of this arm: its own samples count.  Faster,
+         * that is: what is slower may be an outlier. */
+        if (above < -2.5 * sd) {
+            g->unlike[arm] = above * above;
+            g->base.covariance[(size_t)arm * g->base.stride + (size_t)arm] += g->unlike[arm];
+        }
     }
     g->pending = g->pending == arm ? -1 : g->pending;
     if (above > fmin(fmax(0.3, 5 * sd), 0.7)) {

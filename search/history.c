@@ -254,13 +254,6 @@ void history_begin(struct history *history, double log_c)
     history->visits_ever++;
 }
 
-static void make_room(struct history *h, size_t records)
-{
-    while (h->visit_count && (h->visit_count == HISTORY_VISITS_MAX ||
-                              h->record_count + records > HISTORY_RECORDS_MAX))
-        remove_visit(h, most_crowded(h));
-}
-
 void history_end(struct history *history, bool screened)
 {
     size_t count = 0;
@@ -269,7 +262,9 @@ void history_end(struct history *history, bool screened)
         count += history->now[i].weight > 0;
     if (!count)
         return;
-    make_room(history, count);
+    while (history->visit_count && (history->visit_count == HISTORY_VISITS_MAX ||
+                                    history->record_count + count > HISTORY_RECORDS_MAX))
+        remove_visit(history, most_crowded(history));
     history->visits[history->visit_count++] =
         (struct past_visit){ .id = history->visits_ever,
                              .log_c = history->log_c,
@@ -277,11 +272,9 @@ void history_end(struct history *history, bool screened)
                              .offset_variance = offset_sd * offset_sd,
                              .first = history->record_count,
                              .count = count };
-    for (size_t i = 0; i < history->arm_count; i++) {
-        if (!(history->now[i].weight > 0))
-            continue;
-        history->records[history->record_count++] = history->now[i];
-    }
+    for (size_t i = 0; i < history->arm_count; i++)
+        if (history->now[i].weight > 0)
+            history->records[history->record_count++] = history->now[i];
     add_noise(history, &history->squares, &history->freedom);
     clear_present(history, history->log_c);
 }

@@ -16,18 +16,14 @@ struct line {
     int count;
 };
 
-static bool same_line(const struct moe_plan *a, const struct moe_plan *b)
-{
-    return plan_equal_but(a, b, PLAN_R) && a->r != 0 && b->r != 0;
-}
-
 static bool below_slices(const struct search *search, const struct moe_plan *plan)
 {
     return plan->r != 0 && plan->r < shape_slices(&search->setup.shape);
 }
 
-/* An arm that failed is left out: it counts as infinitely slow, and its neighbours stand for it.
- * So the bracket can only shrink towards arms that ran. */
+/* The line of a plan that is below_slices().  An arm that failed is left out: it counts as
+ * infinitely slow, and its neighbours stand for it. So the bracket can only shrink towards arms
+ * that ran. */
 static struct line line_of(const struct search *search, const struct moe_plan *of)
 {
     const struct moe_plan *arms = search->setup.arms;
@@ -36,7 +32,8 @@ static struct line line_of(const struct search *search, const struct moe_plan *o
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
         int at = line.count;
 
-        if (!search->usable[i] || !same_line(&arms[i], of) || !below_slices(search, &arms[i]))
+        if (!search->usable[i] || !plan_equal_but(&arms[i], of, PLAN_R) ||
+            !below_slices(search, &arms[i]))
             continue;
         for (; at && arms[line.arms[at - 1]].r > arms[i].r; at--)
             line.arms[at] = line.arms[at - 1];

@@ -249,18 +249,6 @@ static bool one_step_apart(const struct moe_plan *a, const struct moe_plan *b)
     return false;
 }
 
-static struct neighbours sharded_neighbours(const struct view *v)
-{
-    const struct moe_plan *arms = v->search->setup.arms, *of = &arms[v->incumbent];
-    struct neighbours near = { { false } };
-
-    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
-        near.has[i] = !arms[i].r || one_step_apart(&arms[i], of);
-    add_neighbour(&near, next_by_r(v, false));
-    add_neighbour(&near, next_by_r(v, true));
-    return near;
-}
-
 /* Of the arms with the least (greatest) r the one that looks best. */
 static int end_by_r(const struct view *v, bool greatest)
 {
@@ -277,19 +265,17 @@ static int end_by_r(const struct view *v, bool greatest)
     return best;
 }
 
-/* r = 0 borders on the least and the greatest r. */
-static struct neighbours local_neighbours(const struct view *v)
-{
-    struct neighbours near = { { false } };
-
-    add_neighbour(&near, end_by_r(v, false));
-    add_neighbour(&near, end_by_r(v, true));
-    return near;
-}
-
+/* r = 0 borders on the least and the greatest r, and every other r on it. */
 static struct neighbours neighbours_of(const struct view *v)
 {
-    return v->search->setup.arms[v->incumbent].r ? sharded_neighbours(v) : local_neighbours(v);
+    const struct moe_plan *arms = v->search->setup.arms, *of = &arms[v->incumbent];
+    struct neighbours near = { { false } };
+
+    for (int i = 0; of->r && i < (int)v->search->setup.arm_count; i++)
+        near.has[i] = !arms[i].r || one_step_apart(&arms[i], of);
+    add_neighbour(&near, of->r ? next_by_r(v, false) : end_by_r(v, false));
+    add_neighbour(&near, of->r ? next_by_r(v, true) : end_by_r(v, true));
+    return near;
 }
 
 /* Samples, here and not far away, of arms of its family with about the same r. */

@@ -58,7 +58,6 @@ static int run_misses(struct tuning *t)
 static void print_layer_result(const struct tuning *t, size_t i)
 {
     const struct sweep_result *r = &t->results[i];
-    char gain[STANDING_TEXT_BYTES];
 
     printf("\nbuckets   %u measured now, %u known before, %u inferred", r->measured, r->known,
            r->inferred);
@@ -66,11 +65,10 @@ static void print_layer_result(const struct tuning *t, size_t i)
         printf("; %u trials failed", r->failed_trials);
     if (r->ruled_out)
         printf("; %u ruled out by memory", r->ruled_out);
-    standing_text(&r->standing.row, gain);
     if (r->standing.why)
         printf("\ngain      not known: %s\n", r->standing.why);
     else
-        printf("\ngain      %s\n", gain);
+        printf("\ngain      %s\n", STANDING_TEXT(&r->standing.row));
     if (r->too_wide.buckets)
         printf("width     %u bucket%s too wide: at the lower end the plan is expected to lose more "
                "than %g %%; --window %u would help\n",

@@ -97,32 +97,19 @@ static void begin_line(const struct line *line, const char *name, FILE *to)
     fprintf(to, "{\"%s\":\"%s\",\"layer\":\"%s\"", name, line->cluster, line->layer);
 }
 
-static void print_entry(const struct line *line, FILE *to)
-{
-    begin_line(line, "cluster", to);
-    row_json_exported(&entry_table, &line->entry, to);
-    fputs("}\n", to);
-}
-
-/* Which of a site's ranks are slow says nothing of another site's. */
-static bool is_of_single_ranks(const struct cluster_field *field)
-{
-    return field->offset == offsetof(struct cluster, rank_speeds_percent);
-}
-
 /* Fields in the order of the one list; what is unknown is left out, as in the text form. */
 static void print_cluster(const struct cluster *cluster, const char *hash, bool identify, FILE *to)
 {
-    char value[1100];
     bool first = true;
 
     fprintf(to, "{\"fingerprint\":\"%s\",\"fields\":{", hash);
     for (size_t i = 0; i < cluster_field_count; i++) {
         const struct cluster_field *f = &cluster_fields[i];
+        const char *value = CLUSTER_VALUE(cluster, f);
 
-        cluster_value(cluster, f, value, sizeof(value));
+        /* Which of a site's ranks are slow says nothing of another site's. */
         if (!strcmp(value, "unknown") || (f->class == CLUSTER_INFO && !identify) ||
-            is_of_single_ranks(f))
+            f->offset == offsetof(struct cluster, rank_speeds_percent))
             continue;
         fprintf(to, "%s\"%s\":", first ? "" : ",", f->name);
         json_quote(value, to);
@@ -145,14 +132,6 @@ static int write_clusters(struct lines *lines, FILE *to)
     return OK;
 }
 
-static bool begins_table(const struct lines *lines, size_t i)
-{
-    const struct line *line = &lines->list[i];
-
-    return !i || line->entry.cluster != line[-1].entry.cluster ||
-           line->entry.shape != line[-1].entry.shape || line->entry.window != line[-1].entry.window;
-}
-
 /* Of a table that has changed since, or that is the default plan alone, nothing is known. */
 static int write_standing(struct lines *lines, const struct line *line, FILE *to)
 {
@@ -170,14 +149,6 @@ static int write_standing(struct lines *lines, const struct line *line, FILE *to
     row_json_exported(&standing_table, &row, to);
     fputs("}\n", to);
     lines->standings++;
-    return OK;
-}
-
-static int write_standings(struct lines *lines, FILE *to)
-{
-    for (size_t i = 0; i < lines->count; i++)
-        if (begins_table(lines, i))
-            TRY(write_standing(lines, &lines->list[i], to));
     return OK;
 }
 
@@ -213,10 +184,17 @@ static int write_samples(struct lines *lines, FILE *to)
 
 static int write_body(struct lines *lines, FILE *to)
 {
+    const struct line *list = lines->list;
+
     TRY(write_clusters(lines, to));
+    for (size_t i = 0; i < lines->count; i++) {
+        begin_line(&list[i], "cluster", to);
+        row_json_exported(&entry_table, &list[i].entry, to);
+        fputs("}\n", to);
+    }
     for (size_t i = 0; i < lines->count; i++)
-        print_entry(&lines->list[i], to);
-    TRY(write_standings(lines, to));
+        if (!i || !SAME_TABLE(&list[i].entry, &list[i - 1].entry))
+            TRY(write_standing(lines, &list[i], to));
     return lines->options->full ? write_samples(lines, to) : OK;
 }
 
@@ -352,7 +330,7 @@ static uint32_t header_axes(const struct lines *lines)
     return axes;
 }
 
-/* Their names, or their values in this plan. */
+/* Prints the names of these axes, or their values in the plan. */
 static void print_axes(uint32_t axes, const struct moe_plan *plan, FILE *to)
 {
     for (size_t i = 0; i < plan_axis_count; i++) {

@@ -17,10 +17,10 @@ struct export_options {
  * chosen. */
 int export_lines(struct store *store, const struct export_options *options, FILE *to);
 
-/* A line per entry for a spreadsheet; RFC 4180. */
+/* Writes a line per entry for a spreadsheet, as RFC 4180 wants it. */
 int export_csv(struct store *store, const struct export_options *options, FILE *to);
 
-/* A C table to compile in. */
+/* Writes a C table to compile in. */
 int export_header(struct store *store, const struct export_options *options, FILE *to);
 
 #endif

@@ -29,7 +29,7 @@ static const struct row_field header_fields[] = {
 };
 #undef AT
 
-/* What begins a line: whose the rest of it is. */
+/* The members that begin a line: they say whose the rest of it is. */
 struct head {
     char cluster[SHA256_HEX_BYTES], layer[SHAPE_TEXT_BYTES];
     uint32_t window, bucket;
@@ -104,20 +104,19 @@ static int read_cluster(struct import_table *r, const char *text, size_t length)
     return OK;
 }
 
-/* Sorted by hash; -1: not there. */
+static int by_hash(const void *hash, const void *cluster)
+{
+    return strcmp(hash, ((const struct known_cluster *)cluster)->hash);
+}
+
+/* Clusters are sorted by their hashes.  Returns -1 if none has this one. */
 static long find_cluster(const struct import_table *r, const char *hash)
 {
-    size_t low = 0, high = r->cluster_count;
+    const struct known_cluster *at = NULL;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (strcmp(r->clusters[middle].hash, hash) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < r->cluster_count && !strcmp(r->clusters[low].hash, hash) ? (long)low : -1;
+    if (r->cluster_count)
+        at = bsearch(hash, r->clusters, r->cluster_count, sizeof(*r->clusters), by_hash);
+    return at ? at - r->clusters : -1;
 }
 
 static int check_plan(const struct import_table *r, const char *name, struct moe_plan *plan,
@@ -171,7 +170,7 @@ static int check_order(const struct import_table *r, const char *layer, const st
     return by > 0 ? OK : wrong(r, "bucket", "comes twice, or is out of order");
 }
 
-/* What no measurement can have said. */
+/* Refuses what no measurement can have said. */
 static int check_numbers(const struct import_table *r, const struct entry_row *e)
 {
     if (e->time_us == 0 || e->default_us == 0)
@@ -364,13 +363,6 @@ static int check_count(const struct import_table *r, const char *what, size_t co
                 (long long)wanted);
 }
 
-static int check_counts(const struct import_table *r)
-{
-    TRY(check_count(r, "clusters", r->cluster_count, r->header.clusters));
-    TRY(check_count(r, "entries", r->entry_count, r->header.entries));
-    return check_count(r, "standings", r->standing_count, r->header.standings);
-}
-
 static int read_all(struct import_table *r, const char *text, size_t size)
 {
     const char *end = text + size, *at = memchr(text, '\n', size);
@@ -388,7 +380,9 @@ static int read_all(struct import_table *r, const char *text, size_t size)
             return wrong(r, "line", "does not end");
         TRY(read_line(r, text, (size_t)(at - text)));
     }
-    TRY(check_counts(r));
+    TRY(check_count(r, "clusters", r->cluster_count, r->header.clusters));
+    TRY(check_count(r, "entries", r->entry_count, r->header.entries));
+    TRY(check_count(r, "standings", r->standing_count, r->header.standings));
     if (r->entries[r->entry_count - 1].cluster + 1 != r->cluster_count)
         return fail(ERR_FORMAT, "%s describes a cluster without entries", r->at.file);
     return OK;

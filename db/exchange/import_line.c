@@ -48,22 +48,16 @@ static bool is_plain(const struct json_value *v)
     return true;
 }
 
-static bool is_name(const char *text)
-{
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_";
-
-    return !text[strspn(text, allowed)];
-}
-
 static int take_text(const struct line_object *o, const struct row_field *f, void *to,
                      const struct json_value *v)
 {
+    static const char in_names[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_";
     char why[64];
 
     if (v->kind != JSON_STRING || v->length >= f->bytes || !is_plain(v))
         return wrong(o, f->name, "is no text that fits");
-    if (f->kind == ROW_NAME && (strlen(v->value) != v->length || !is_name(v->value)))
+    if (f->kind == ROW_NAME && strspn(v->value, in_names) != v->length)
         return wrong(o, f->name, "is no word");
     if (f->words && word_find(f->words, v->value) < 0) {
         snprintf(why, sizeof(why), "is no %s", f->name);

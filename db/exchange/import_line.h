@@ -33,7 +33,7 @@ void line_expect(struct line_object *object, const struct row_field *fields, siz
  * twice, is not expected, or is out of range. */
 int line_read(struct line_object *object, const char *text, size_t length);
 
-/* Says that, and returns ERR_FORMAT. */
+/* Says what is wrong with that member of the line, and returns ERR_FORMAT. */
 int line_fault(const struct line_origin *at, const char *field, const char *why);
 
 #endif

@@ -19,7 +19,7 @@ enum { FILE_MAX = 1 << 28, LAYERS_MAX = 1 << 10, BUCKETS_MAX = 1 << 20 };
 
 static const double count_most = 0x1p53; /* a JSON number beyond has gaps */
 
-/* One line on its way in. */
+/* What is known of a line while it is read. */
 struct line {
     const char *origin;
     uint32_t number;
@@ -217,13 +217,7 @@ static uint64_t sum(uint64_t a, uint64_t b)
     return a + b < a ? UINT64_MAX : a + b;
 }
 
-static void add_counts(struct traffic_bucket *into, const struct traffic_bucket *from)
-{
-    for (int s = 0; s < PLAN_SOURCE_COUNT; s++)
-        into->asked[s] = sum(into->asked[s], from->asked[s]);
-}
-
-/* Both by bucket. */
+/* Both lists are in the order of buckets, and so is their sum. */
 static int merge(struct traffic_layer *into, const struct traffic_layer *from)
 {
     const struct traffic_bucket *a = into->buckets, *a_end = a + into->bucket_count;
@@ -237,8 +231,11 @@ static int merge(struct traffic_layer *into, const struct traffic_layer *from)
         bool first = b == b_end || (a < a_end && a->bucket <= b->bucket);
 
         both[n] = first ? *a++ : *b++;
-        if (first && b < b_end && b->bucket == both[n].bucket)
-            add_counts(&both[n], b++);
+        if (first && b < b_end && b->bucket == both[n].bucket) {
+            for (int s = 0; s < PLAN_SOURCE_COUNT; s++)
+                both[n].asked[s] = sum(both[n].asked[s], b->asked[s]);
+            b++;
+        }
         n++;
     }
     free(into->buckets);

@@ -42,7 +42,7 @@ struct traffic {
 /* Adds a file to what is there.  ERR_IO; ERR_FORMAT names file, line and field, and so does what
  * no layer can be.  On an error a part of the file may have been added. */
 int traffic_read(const char *path, struct traffic *inout);
-/* The same for a text. */
+/* Does the same with a text. */
 int traffic_take(const char *text, size_t length, const char *origin, struct traffic *inout);
 void traffic_free(struct traffic *traffic);
 

@@ -158,8 +158,6 @@ static bool all_but_window_alike(const struct lookup_layer *a, const struct look
 
 static int ambiguous(const struct choice *c)
 {
-    char hash[SHA256_HEX_BYTES];
-
     lookup_say(c->table, LOOKUP_ERROR,
                "bind: %u tables fit this layer; name a device, a hash or an implementation, or set "
                "tokens:",
@@ -167,9 +165,9 @@ static int ambiguous(const struct choice *c)
     for (uint32_t i = 0; i < c->count; i++) {
         struct lookup_layer layer = layer_at(c, i);
 
-        sha256_hex(layer.cluster, hash);
-        lookup_say(c->table, LOOKUP_ERROR, "  %.12s  %s%s  %s  R=%u  %u buckets", hash,
-                   layer.device, *implementation_of(&layer) ? "" : "; moetune's own implementation",
+        lookup_say(c->table, LOOKUP_ERROR, "  %.12s  %s%s  %s  R=%u  %u buckets",
+                   SHA256_HEX(layer.cluster), layer.device,
+                   *implementation_of(&layer) ? "" : "; moetune's own implementation",
                    SHAPE_TEXT(&layer.shape), layer.window, layer.entry_count);
     }
     return ERR_AMBIGUOUS;

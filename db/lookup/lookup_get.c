@@ -424,7 +424,6 @@ int moelookup_explain(const struct moelookup_view *view, uint32_t capacity, char
     const struct answer *answer;
     struct moe_plan plan;
     struct sentence s = { .text = text, .size = size };
-    char hash[SHA256_HEX_BYTES];
 
     if (!view || (!text && size))
         return MOE_ERR_ARGUMENT;
@@ -439,10 +438,8 @@ int moelookup_explain(const struct moelookup_view *view, uint32_t capacity, char
         append_time(&s, "; ", plan.time_us);
     if (plan.time_us > 0 && plan.default_us > 0)
         append_time(&s, " against the default plan's ", plan.default_us);
-    if (view->layer.entry_count || view->layer.pin_count) {
-        sha256_hex(view->layer.cluster, hash);
-        append(&s, "; %s (%.8s)", view->layer.device, hash);
-    }
+    if (view->layer.entry_count || view->layer.pin_count)
+        append(&s, "; %s (%.8s)", view->layer.device, SHA256_HEX(view->layer.cluster));
     if (size)
         utf8_clean(text, strlen(text), false);
     return (int)s.used;

@@ -199,13 +199,6 @@ int pack_merge(const uint8_t *bytes, uint32_t file, struct lookup_set *set)
 
 /* ---- writing */
 
-static void write_switches(uint8_t *bytes, const struct lookup_switches *switches)
-{
-    put(bytes + 20, (switches->disabled ? DISABLED : 0) | (switches->forced ? FORCED : 0));
-    if (switches->forced)
-        put_plan(bytes, forced_at, &switches->force);
-}
-
 static void write_layer(uint8_t *record, const struct lookup_layer *layer, size_t entries_at,
                         size_t pins_at)
 {
@@ -263,7 +256,9 @@ static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *byt
     put(bytes + 8, VERSION);
     put(bytes + 12, (uint32_t)s.total);
     put(bytes + 16, set->count);
-    write_switches(bytes, &set->switches);
+    put(bytes + 20, (set->switches.disabled ? DISABLED : 0) | (set->switches.forced ? FORCED : 0));
+    if (set->switches.forced)
+        put_plan(bytes, forced_at, &set->switches.force);
     for (uint32_t i = 0; i < set->count; i++) {
         const struct lookup_layer *layer = &set->layers[i];
 

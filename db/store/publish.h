@@ -8,7 +8,7 @@
  * moment, or not at all. */
 int publish(const char *path, bool relaxed);
 
-/* The same, thrown away: OK if it would come out whole. */
+/* Makes the same and throws it away: OK if it would come out whole. */
 int publish_dry_run(const char *path);
 
 #endif

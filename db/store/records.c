@@ -89,7 +89,7 @@ int records_find_text(struct records *r, const char *sql, const char *text, int6
     return OK;
 }
 
-/* Unless begun. */
+/* Begins a transaction, unless one has begun. */
 static int begin(struct records *r)
 {
     if (r->changing)

@@ -65,11 +65,11 @@ int records_add(struct records *records, const char *table, struct column *colum
 #define RECORDS_RANGE                                                                              \
     "fingerprint=?1 AND (?2=0 OR shape=?2) AND (?3=0 OR window=?3) AND bucket BETWEEN ?4 AND ?5"
 
-/* Samples of those, and of them the kinds from ?6 to ?7. */
+/* The samples of those buckets, and of these samples the kinds from ?6 to ?7. */
 #define RECORDS_SAMPLES "trial IN (SELECT id FROM trial WHERE " RECORDS_RANGE ")"
 #define RECORDS_KINDS "kind BETWEEN ?6 AND ?7 AND " RECORDS_SAMPLES
 
-/* What overlaps a range of buckets of one layer. */
+/* The pins that overlap a range of buckets of one layer. */
 #define RECORDS_OVERLAP                                                                            \
     "fingerprint=?1 AND shape=?2 AND window=?3 AND first_bucket<=?5 AND last_bucket>=?4"
 

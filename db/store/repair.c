@@ -97,7 +97,7 @@ static int teach(struct records *r)
     return schema_status(r->db, code, r->path, "cannot be read");
 }
 
-/* The first text that a query gives, or "". */
+/* Takes the first text that a query gives, or "". */
 static int ask(struct records *r, const char *sql, char *answer, size_t size)
 {
     sqlite3_stmt *s = NULL;

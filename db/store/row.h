@@ -48,8 +48,18 @@ struct row_table {
         name, sizeof(type), fields, sizeof(fields) / sizeof((fields)[0])                           \
     }
 
-/* The field of that name, which must be there. */
+/* Finds the field of that name, which must be there. */
 const struct row_field *row_field(const struct row_table *table, const char *name);
+
+/* Rows that were read at once: whoever looks at them may write others.  `rows` is freed by who
+ * asked for them. */
+struct row_list {
+    void *rows;
+    size_t count;
+};
+#define EACH_ROW(type, row, list)                                                                  \
+    for (const struct type *row = (list).rows;                                                     \
+         row && row < (const struct type *)(list).rows + (list).count; row++)
 
 /* What of a row a reader sees is a text of words "field" or "field=its name there".  Walks to the
  * next one: its field, and its name there; NULL after the last. */
@@ -72,7 +82,7 @@ enum { ROW_VALUE_BYTES = 64 };
 const char *row_text(const struct row_field *field, const void *row, enum row_digits digits,
                      char room[ROW_VALUE_BYTES]);
 
-/* The value as JSON. */
+/* Writes the value as JSON. */
 void row_json(const struct row_field *field, const void *row, enum row_digits digits, FILE *to);
 
 /* Members of an object, all of them after a comma: what is exported, without blanks; what a reader

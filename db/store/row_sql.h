@@ -20,21 +20,17 @@ struct row_query {
     int key_count;
 };
 
-/* A statement to step and to read rows of. */
+/* Gives a statement to step and to read rows of. */
 int row_select(struct records *records, const struct row_query *query, sqlite3_stmt **out);
 
 /* The row that a statement stands on; its first field is in that column.  Unknown words of an enum
  * count as the last one: something is wrong with that row. */
 void row_read(const struct row_table *table, sqlite3_stmt *statement, int column, void *row);
 
-/* The first one; UNSUPPORTED, silently, if there is none. */
+/* Reads the first one; UNSUPPORTED, silently, if there is none. */
 int row_find(struct records *records, const struct row_query *query, void *row);
 
-/* All of them at once: whoever looks at them may write others.  `rows` is freed by the caller. */
-struct row_list {
-    void *rows;
-    size_t count;
-};
+/* All of them. */
 int row_list(struct records *records, const struct row_query *query, struct row_list *out);
 
 #endif

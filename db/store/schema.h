@@ -23,16 +23,16 @@ int schema_check(sqlite3 *db, const char *path, int *version);
  * (Not while SQLite writes to it: closing a file drops the locks that this process has on it.) */
 bool schema_is_ours(const char *path);
 
-/* ERR_CORRUPT, said once, with what can be done. */
+/* Says once that the file is damaged and what can be done, and returns ERR_CORRUPT. */
 int schema_damaged(const char *path, const char *why);
 
-/* SQLite's code as a status, said once. */
+/* Turns SQLite's code into a status, and says once what is wrong. */
 int schema_status(sqlite3 *db, int code, const char *path, const char *what);
 
 /* Runs statements without a result. */
 int schema_run(sqlite3 *db, const char *path, const char *sql);
 
-/* Another database, which must be there, as `source`. */
+/* Attaches another database, which must be there, as `source`. */
 int schema_attach(sqlite3 *db, const char *path);
 
 #endif

@@ -23,16 +23,17 @@ static void gain_text(const struct gain *gain, const char *plan, char *text, siz
                  percent(gain->high), *plan ? "; " : "", plan);
 }
 
-void standing_text(const struct standing_row *row, char text[STANDING_TEXT_BYTES])
+const char *standing_text(const struct standing_row *row, char room[STANDING_TEXT_BYTES])
 {
     char gain[48], static_gain[48 + PLAN_TEXT_BYTES];
 
     gain_text(&row->gain, "", gain, sizeof(gain));
     gain_text(&row->static_gain, row->static_plan.struct_size ? PLAN_TEXT(&row->static_plan) : "",
               static_gain, sizeof(static_gain));
-    snprintf(text, STANDING_TEXT_BYTES,
+    snprintf(room, STANDING_TEXT_BYTES,
              "over the default plan %s, over the best static plan %s, %u round%s", gain,
              static_gain, row->rounds, row->rounds == 1 ? "" : "s");
+    return room;
 }
 
 struct search_for_later {

@@ -74,7 +74,7 @@ static int open_file(struct store *store, const char *path, int flags)
     return OK;
 }
 
-/* "ok" or the first complaint. */
+/* SQLite answers "ok", or says what is wrong first. */
 static int check_whole(struct store *store)
 {
     sqlite3_stmt *statement;

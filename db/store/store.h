@@ -2,7 +2,9 @@
  *
  * One process writes (it holds the lease); everybody else reads, best from the published snapshot.
  * X.db is the work database, X.db.published its snapshot, X.db.journal a second copy as JSON lines,
- * X.db.owner the lease.  Writes are collected and become durable at store_commit(). */
+ * X.db.owner the lease.  Writes are collected and become durable at store_commit().  Of runs,
+ * history and pins whole lists are given; entries, trials and samples, of which there are more, are
+ * shown one by one. */
 #ifndef STORE_H
 #define STORE_H
 
@@ -13,7 +15,7 @@
 
 struct store;
 
-/* Of the tables, and of tables that are exported. */
+/* The versions of our tables, and of tables that are exported. */
 enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 7, EXPORT_VERSION = 3 };
 
 enum store_flags {
@@ -45,14 +47,14 @@ int store_heartbeat(struct store *store); /* the owner is alive; at least every 
 
 /* ---- nouns: the same value has the same id */
 
-/* The cluster this runs on. */
+/* Finds or adds the cluster this runs on. */
 int store_cluster(struct store *store, const struct cluster *cluster, int64_t *id);
-/* One that a table speaks of, which may never be this one. */
+/* Finds or adds one that a table speaks of, which may never be this one. */
 int store_cluster_elsewhere(struct store *store, const struct cluster *cluster, int64_t *id);
 int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id);
 /* False: no moetune has run on it with this database, and its entries answer nobody yet. */
 int store_cluster_is_here(struct store *store, int64_t id, bool *here);
-/* The same cluster with other soft fields: they are replaced. */
+/* Replaces the soft fields of the same cluster. */
 int store_cluster_renew(struct store *store, int64_t id, const struct cluster *cluster);
 /* What was measured of a real cluster: its model fields are replaced, or it is added whole.  Soft
  * fields of one that is there stay, so that entries made under them are still found out of date.
@@ -90,8 +92,7 @@ struct run_row {
 
 int store_run_begin(struct store *store, struct run_row *run); /* sets run->id */
 int store_run_update(struct store *store, const struct run_row *run);
-/* Newest first; stops when `each` returns non-zero and returns that. */
-int store_runs(struct store *store, int (*each)(void *self, const struct run_row *run), void *self);
+int store_runs(struct store *store, struct row_list *out); /* newest first */
 
 /* ---- trials: one plan at one bucket */
 
@@ -172,16 +173,14 @@ int store_next_sample(struct store *store, int64_t *number); /* that the next on
 int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t bucket, enum sample_kind first, enum sample_kind last);
 
-/* Of one bucket, in the order they were taken. */
+/* Lists those of one bucket, in the order they were taken. */
+typedef int store_sample_visitor(void *self, const struct trial_row *trial,
+                                 const struct sample_row *sample);
 int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
-                  uint32_t bucket,
-                  int (*each)(void *self, const struct trial_row *trial,
-                              const struct sample_row *sample),
-                  void *self);
-/* All there are, by trial; those of one trial in the order they were taken. */
-int store_samples_all(struct store *store,
-                      int (*each)(void *self, int64_t trial, const struct sample_row *sample),
-                      void *self);
+                  uint32_t bucket, store_sample_visitor *each, void *self);
+/* Lists all there are by trial, of which only the id is set; those of one trial in the order they
+ * were taken. */
+int store_samples_all(struct store *store, store_sample_visitor *each, void *self);
 
 /* ---- entries: the dictionary */
 
@@ -223,6 +222,10 @@ struct entry_row {
 extern const struct row_table entry_table;
 extern const char entry_in_show[], entry_in_csv[];
 
+/* Of two rows that name a cluster, a layer and a width: whether they are of one table. */
+#define SAME_TABLE(a, b)                                                                           \
+    ((a)->cluster == (b)->cluster && (a)->shape == (b)->shape && (a)->window == (b)->window)
+
 /* How far an entry is believed.  Several may hold at once; who has to know asks here. */
 enum entry_state {
     ENTRY_INFERRED = 1, /* nobody measured there */
@@ -246,16 +249,14 @@ int store_entry(struct store *store, const struct entry_row *entry, const char *
 /* Takes the bucket's entry out of the dictionary; it goes to history with `why`. */
 int store_entry_end(struct store *store, const struct entry_row *entry, const char *why);
 
-/* What was an entry once. */
+/* What was an entry once, and why it is one no more. */
 struct history_row {
     int64_t id;
     struct entry_row entry; /* of it: whose it was, plan, time, default, gain, bound, decision */
     char why[64];
     int64_t replaced_s;
 };
-/* Newest first; stops when `each` returns non-zero and returns that. */
-int store_history(struct store *store, int (*each)(void *self, const struct history_row *row),
-                  void *self);
+int store_history(struct store *store, struct row_list *out); /* newest first */
 
 /* The better one of this and what is there stays, the other goes to history; by one fixed order
  * (tier, not stale, effort, date, samples, text), in which the time measured has no say: times of
@@ -329,7 +330,6 @@ int store_override(struct store *store, struct override_row *row);
  * pinned. */
 int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                        uint32_t first, uint32_t last, uint32_t *count);
-int store_overrides(struct store *store, int (*each)(void *self, const struct override_row *row),
-                    void *self);
+int store_overrides(struct store *store, struct row_list *out);
 
 #endif

@@ -19,14 +19,11 @@ static int find_cluster(struct store *store, const struct cluster *cluster,
 
 static int put_fields(struct store *store, const struct cluster *cluster, int64_t id)
 {
-    for (size_t i = 0; i < cluster_field_count; i++) {
-        char value[1100];
-
-        cluster_value(cluster, &cluster_fields[i], value, sizeof(value));
+    for (size_t i = 0; i < cluster_field_count; i++)
         TRY(PUT(store, "fingerprint_field", INTEGER("id", id * 64 + (int64_t)i),
                 INTEGER("fingerprint", id), TEXT("name", cluster_fields[i].name),
-                TEXT("class", cluster_class_words[cluster_fields[i].class]), TEXT("value", value)));
-    }
+                TEXT("class", cluster_class_words[cluster_fields[i].class]),
+                TEXT("value", CLUSTER_VALUE(cluster, &cluster_fields[i]))));
     return OK;
 }
 

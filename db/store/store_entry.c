@@ -6,65 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-const char *const entry_tier_words[] = { "local", "verified", "imported", NULL };
-const char *const effort_words[] = { "quick", "normal", "thorough", NULL };
-
-/* All that an entry ever was, whichever version its table is of. */
-static const char *const decisions[] = { "adopted", "likely", "default",  "incumbent", "alone",
-                                         "static",  "tie",    "inferred", "refuted",   NULL };
-static const char *const how_words[] = { "measured", "inferred", NULL };
-static const char *const age_words[] = { "fresh", "stale", NULL };
-
-/* A column that is new here is also a step in schema.c. */
-#define LOCAL(member) ROW_AT(struct entry_row, member)
-#define AT(member) LOCAL(member), .since = 1
-#define TIME .decimals = 3, .most = 1e12
-#define SHARE .decimals = 6, .least = -1e12, .most = 1e12
-static const struct row_field fields[] = {
-    { "id", ROW_INTEGER, LOCAL(id) },
-    { "fingerprint", ROW_INTEGER, LOCAL(cluster) },
-    { "shape", ROW_INTEGER, LOCAL(shape) },
-    { "run", ROW_INTEGER, LOCAL(run) },
-    { "window", ROW_INTEGER, AT(window), .most = UINT32_MAX },
-    { "bucket", ROW_INTEGER, AT(bucket), .most = UINT32_MAX - 1 },
-    { "capacity", ROW_INTEGER, AT(capacity), .most = 1e15 },
-    { "plan", ROW_PLAN, AT(plan) },
-    { "runner_up", ROW_PLAN, AT(runner_up), .optional = true },
-    { "search_winner", ROW_PLAN, AT(search_winner), .optional = true },
-    { "time_us", ROW_REAL, AT(time_us), TIME },
-    { "low_us", ROW_REAL, AT(low_us), TIME },
-    { "high_us", ROW_REAL, AT(high_us), TIME },
-    { "default_us", ROW_REAL, AT(default_us), TIME },
-    { "gain", ROW_REAL, AT(gain.value), SHARE },
-    { "gain_low", ROW_REAL, AT(gain.low), SHARE },
-    { "gain_high", ROW_REAL, AT(gain.high), SHARE },
-    { "bound", ROW_REAL, AT(bound), SHARE },
-    { "samples", ROW_INTEGER, AT(samples), .most = UINT32_MAX },
-    { "inferred", ROW_BOOL, AT(inferred), .words = how_words },
-    { "stale", ROW_BOOL, AT(stale), .words = age_words },
-    { "effort", ROW_NAME, AT(effort) },
-    { "search", ROW_NAME, AT(search) },
-    { "reason", ROW_NAME, AT(reason) },
-    { "decision", ROW_TEXT, AT(decision), .words = decisions },
-    { "decided_s", ROW_INTEGER, AT(decided_s), .most = 1e12 },
-    { "tier", ROW_ENUM, LOCAL(tier), .words = entry_tier_words },
-    { "throttled", ROW_INTEGER, LOCAL(throttled), .since = 2, .most = UINT32_MAX },
-};
-#undef AT
-const struct row_table entry_table = ROW_TABLE("entry", struct entry_row, fields);
-
-/* After the bucket. */
-const char entry_in_show[] =
-    "capacity plan time_us low_us high_us default_us gain gain_low gain_high bound search_winner"
-    " runner_up samples throttled inferred stale decision reason search effort decided_s=decided"
-    " tier";
-
-/* After the device, the cluster, the layer and the bucket. */
-const char entry_in_csv[] = "plan time_us low_us high_us default_us gain bound samples inferred=how"
-                            " stale=state decision throttled";
 
 #define AT(member) ROW_AT(struct history_row, member)
 static const struct row_field history_fields[] = {
@@ -89,21 +31,6 @@ static const struct row_field history_fields[] = {
 static const struct row_table history_table =
     ROW_TABLE("history", struct history_row, history_fields);
 
-const char *const entry_state_words[ENTRY_STATE_COUNT] = { "inferred", "stale", "imported", "tie",
-                                                           "refuted" };
-
-bool entry_is(const struct entry_row *entry, unsigned states)
-{
-    bool refuted = !strcmp(entry->decision, "refuted");
-    unsigned state = (entry->inferred ? ENTRY_INFERRED : 0) | (entry->stale ? ENTRY_STALE : 0) |
-                     (entry->tier == TIER_IMPORTED ? ENTRY_IMPORTED : 0) |
-                     (!strcmp(entry->decision, "tie") ? ENTRY_TIE : 0) |
-                     (refuted ? ENTRY_REFUTED : 0) |
-                     (entry->stale && !refuted ? ENTRY_OUTDATED : 0);
-
-    return state & states;
-}
-
 /* ---- reading */
 
 int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
@@ -117,7 +44,7 @@ int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_
     return row_find(&store->records, &query, out);
 }
 
-/* The one of the same bucket. */
+/* Reads the entry that is known of the same bucket. */
 static int find_known(struct store *store, const struct entry_row *entry, struct entry_row *out)
 {
     return store_entry_get(store, entry->cluster, entry->shape, entry->window, entry->bucket, out);
@@ -143,20 +70,11 @@ int store_entries(struct store *store, int64_t cluster, int64_t shape,
     return rc;
 }
 
-int store_history(struct store *store, int (*each)(void *self, const struct history_row *row),
-                  void *self)
+int store_history(struct store *store, struct row_list *out)
 {
     const struct row_query query = { &history_table, .rest = "ORDER BY id DESC" };
-    struct row_list list;
-    const struct history_row *rows;
-    int rc = OK;
 
-    TRY(row_list(&store->records, &query, &list));
-    rows = list.rows;
-    for (size_t i = 0; i < list.count && !rc; i++)
-        rc = each(self, &rows[i]);
-    free(list.rows);
-    return rc;
+    return row_list(&store->records, &query, out);
 }
 
 /* ---- writing */
@@ -170,7 +88,7 @@ static int put_history(struct store *store, const struct entry_row *old, const c
     return row_put(&store->records, &history_table, &row);
 }
 
-/* In the place of one that is there. */
+/* Writes it in the place of the one with that id. */
 static int put_entry(struct store *store, const struct entry_row *entry, int64_t id)
 {
     struct entry_row row = *entry;
@@ -202,35 +120,6 @@ int store_entry_end(struct store *store, const struct entry_row *entry, const ch
     TRY(store_standing_end(store, entry->cluster, entry->shape, entry->window));
     TRY(put_history(store, entry, why));
     return records_delete(&store->records, "entry", RECORDS_RANGE, range, 5);
-}
-
-struct expiry {
-    struct store *store;
-    uint32_t window, first, last;
-    const char *why;
-};
-
-static int make_stale(void *self, const struct entry_row *entry)
-{
-    const struct expiry *x = self;
-    struct entry_row stale = *entry;
-
-    if (entry->stale || (x->window && entry->window != x->window) || entry->bucket < x->first ||
-        entry->bucket > x->last)
-        return OK;
-    stale.stale = true;
-    return store_entry(x->store, &stale, x->why);
-}
-
-int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
-                 uint32_t first, uint32_t last, const char *why)
-{
-    const int64_t range[] = { cluster, shape, window, first, last };
-    struct expiry expiry = { store, window, first, last, why };
-
-    TRY(store_entries(store, cluster, shape, make_stale, &expiry));
-    TRY(records_delete(&store->records, "sample", RECORDS_SAMPLES, range, 5));
-    return records_delete(&store->records, "trial", RECORDS_RANGE, range, 5);
 }
 
 /* ---- merging */

@@ -48,15 +48,13 @@ int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint
                                         " ORDER BY fingerprint, shape, window, first_bucket",
                                         range, 5 };
     struct row_list list;
-    const struct override_row *pins;
     int rc = OK;
 
     TRY(row_list(&store->records, &overlaps, &list));
-    pins = list.rows;
     if (list.count)
         rc = records_delete(&store->records, "override", RECORDS_OVERLAP, range, 5);
-    for (size_t i = 0; i < list.count && !rc; i++)
-        rc = put_rest(store, &pins[i], first, last);
+    EACH_ROW (override_row, pin, list)
+        rc = rc ? rc : put_rest(store, pin, first, last);
     free(list.rows);
     if (!rc)
         *count = (uint32_t)list.count;
@@ -72,19 +70,10 @@ int store_override(struct store *store, struct override_row *row)
     return put_override(store, row);
 }
 
-int store_overrides(struct store *store, int (*each)(void *self, const struct override_row *row),
-                    void *self)
+int store_overrides(struct store *store, struct row_list *out)
 {
     const struct row_query query = { &override_table,
                                      .rest = "ORDER BY fingerprint, shape, window, first_bucket" };
-    struct row_list list;
-    const struct override_row *pins;
-    int rc = OK;
 
-    TRY(row_list(&store->records, &query, &list));
-    pins = list.rows;
-    for (size_t i = 0; i < list.count && !rc; i++)
-        rc = each(self, &pins[i]);
-    free(list.rows);
-    return rc;
+    return row_list(&store->records, &query, out);
 }

@@ -60,21 +60,16 @@ static bool has_writer(const struct store *store)
            lease_is_held(owner);
 }
 
-int store_runs(struct store *store, int (*each)(void *self, const struct run_row *run), void *self)
+int store_runs(struct store *store, struct row_list *out)
 {
     const struct row_query query = { &run_table, .rest = "ORDER BY id DESC" };
     bool running = has_writer(store); /* the newest one alone can be */
-    struct row_list list;
     struct run_row *runs;
-    int rc = OK;
 
-    TRY(row_list(&store->records, &query, &list));
-    runs = list.rows;
-    for (size_t i = 0; i < list.count && !rc; i++) {
+    TRY(row_list(&store->records, &query, out));
+    runs = out->rows;
+    for (size_t i = 0; i < out->count; i++)
         if (runs[i].state == RUN_RUNNING && !(running && i == 0))
             runs[i].state = RUN_KILLED;
-        rc = each(self, &runs[i]);
-    }
-    free(runs);
-    return rc;
+    return OK;
 }

@@ -55,7 +55,7 @@ int store_standing_end(struct store *store, int64_t cluster, int64_t shape, uint
     return records_delete(&store->records, "standing", RECORDS_IMPORTED, key, 3);
 }
 
-/* As of entries: of two of one date some fixed order decides. */
+/* Of two of one date some fixed order decides, as it does of entries. */
 static bool is_newer(const struct standing_row *a, const struct standing_row *b)
 {
     return a->decided_s != b->decided_s ? a->decided_s > b->decided_s

@@ -109,26 +109,21 @@ int store_forget(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     return records_delete(&store->records, "sample", RECORDS_KINDS, range, 7);
 }
 
-int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
-                  uint32_t bucket,
-                  int (*each)(void *self, const struct trial_row *trial,
-                              const struct sample_row *sample),
-                  void *self)
+/* Of a trial that the query does not join only the id is known. */
+static int show_samples(struct store *store, const struct row_query *query,
+                        store_sample_visitor *each, void *self)
 {
-    const int64_t keys[] = { cluster, shape, window, bucket };
-    const struct row_query query = { &trial_table, &sample_table,
-                                     "JOIN sample ON sample.trial=trial.id " ONE_BUCKET
-                                     " ORDER BY sample.id",
-                                     keys, 4 };
-    struct trial_row trial;
+    int column = query->joined ? (int)trial_table.count : 0, rc;
+    struct trial_row trial = { 0 };
     struct sample_row sample;
     sqlite3_stmt *s;
-    int rc;
 
-    TRY(row_select(&store->records, &query, &s));
+    TRY(row_select(&store->records, query, &s));
     while (!(rc = records_step(&store->records, s))) {
-        row_read(&trial_table, s, 0, &trial);
-        row_read(&sample_table, s, (int)trial_table.count, &sample);
+        if (query->joined)
+            row_read(&trial_table, s, 0, &trial);
+        row_read(&sample_table, s, column, &sample);
+        trial.id = sample.trial;
         rc = each(self, &trial, &sample);
         if (rc) {
             sqlite3_reset(s);
@@ -138,23 +133,21 @@ int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t 
     return rc == UNSUPPORTED ? OK : rc;
 }
 
-int store_samples_all(struct store *store,
-                      int (*each)(void *self, int64_t trial, const struct sample_row *sample),
-                      void *self)
+int store_samples(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                  uint32_t bucket, store_sample_visitor *each, void *self)
+{
+    const int64_t keys[] = { cluster, shape, window, bucket };
+    const struct row_query query = { &trial_table, &sample_table,
+                                     "JOIN sample ON sample.trial=trial.id " ONE_BUCKET
+                                     " ORDER BY sample.id",
+                                     keys, 4 };
+
+    return show_samples(store, &query, each, self);
+}
+
+int store_samples_all(struct store *store, store_sample_visitor *each, void *self)
 {
     const struct row_query query = { &sample_table, .rest = "ORDER BY trial, id" };
-    struct sample_row sample;
-    sqlite3_stmt *s;
-    int rc;
 
-    TRY(row_select(&store->records, &query, &s));
-    while (!(rc = records_step(&store->records, s))) {
-        row_read(&sample_table, s, 0, &sample);
-        rc = each(self, sample.trial, &sample);
-        if (rc) {
-            sqlite3_reset(s);
-            return rc;
-        }
-    }
-    return rc == UNSUPPORTED ? OK : rc;
+    return show_samples(store, &query, each, self);
 }

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The longest value, the longest line, and comments around them. */
-enum { VALUE_BYTES = 1024, LINE_BYTES = 1200, TEXT_LIMIT_BYTES = 4 * CLUSTER_TEXT_BYTES };
+/* The longest line, and comments around lines. */
+enum { LINE_BYTES = 1200, TEXT_LIMIT_BYTES = 4 * CLUSTER_TEXT_BYTES };
 
 #define AT(field) offsetof(struct cluster, field), sizeof(((struct cluster *)0)->field)
 #define COUNT(name, class, most)                                                                   \
@@ -157,8 +157,8 @@ static void format_word(const char *word, char *text, size_t size)
     snprintf(text + length, size - length, "%s", length ? "" : "unknown");
 }
 
-void cluster_value(const struct cluster *cluster, const struct cluster_field *field, char *text,
-                   size_t size)
+const char *cluster_value(const struct cluster *cluster, const struct cluster_field *field,
+                          char *text, size_t size)
 {
     const void *value = value_of(cluster, field);
 
@@ -170,6 +170,7 @@ void cluster_value(const struct cluster *cluster, const struct cluster_field *fi
         format_number(*(const double *)value, text, size);
     else
         snprintf(text, size, "%u", *(const uint32_t *)value);
+    return text;
 }
 
 int cluster_format(const struct cluster *cluster, char *text, size_t size)
@@ -180,13 +181,11 @@ int cluster_format(const struct cluster *cluster, char *text, size_t size)
         text[0] = 0;
     for (size_t i = 0; i < cluster_field_count; i++) {
         size_t room = used < size ? size - used : 0;
-        char value[VALUE_BYTES];
 
-        if (!is_written(cluster, &cluster_fields[i]))
-            continue;
-        cluster_value(cluster, &cluster_fields[i], value, sizeof(value));
-        used += (size_t)snprintf(room ? text + used : NULL, room, "%s = %s\n",
-                                 cluster_fields[i].name, value);
+        if (is_written(cluster, &cluster_fields[i]))
+            used += (size_t)snprintf(room ? text + used : NULL, room, "%s = %s\n",
+                                     cluster_fields[i].name,
+                                     CLUSTER_VALUE(cluster, &cluster_fields[i]));
     }
     return (int)used;
 }
@@ -283,20 +282,14 @@ static int parse_line(struct reader *r, char *line)
                : OK;
 }
 
-/* The line that says how many ranks there are, or the last one. */
-static int line_of_ranks(const struct reader *r)
-{
-    for (size_t i = 0; i < cluster_field_count; i++)
-        if (cluster_fields[i].offset == offsetof(struct cluster, ranks) && r->given[i])
-            return r->given[i];
-    return r->line;
-}
-
 static int check_counts(const struct reader *r)
 {
     const struct cluster *c = &r->cluster;
-    int line = line_of_ranks(r);
+    int line = r->line; /* where nothing says how many ranks there are */
 
+    for (size_t i = 0; i < cluster_field_count; i++)
+        if (cluster_fields[i].offset == offsetof(struct cluster, ranks) && r->given[i])
+            line = r->given[i];
     if (c->ranks_per_node && c->nodes && (uint64_t)c->nodes * c->ranks_per_node != c->ranks)
         return fail(ERR_FORMAT, "%s:%d: %u nodes with %u ranks each do not make %u ranks",
                     r->origin, line, c->nodes, c->ranks_per_node, c->ranks);
@@ -401,12 +394,12 @@ void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES])
 
     sha256_init(&sha);
     for (size_t i = 0; i < cluster_field_count; i++) {
-        char value[VALUE_BYTES], line[LINE_BYTES];
+        char line[LINE_BYTES];
 
         if (!is_hashed(cluster, &cluster_fields[i]))
             continue;
-        cluster_value(cluster, &cluster_fields[i], value, sizeof(value));
-        snprintf(line, sizeof(line), "%s = %s\n", cluster_fields[i].name, value);
+        snprintf(line, sizeof(line), "%s = %s\n", cluster_fields[i].name,
+                 CLUSTER_VALUE(cluster, &cluster_fields[i]));
         sha256_add(&sha, line, strlen(line));
     }
     sha256_end(&sha, hash);
@@ -423,11 +416,23 @@ void cluster_hex(const struct cluster *cluster, char hex[2 * HASH_BYTES + 1])
 static bool same_value(const struct cluster *a, const struct cluster *b,
                        const struct cluster_field *field)
 {
-    char x[VALUE_BYTES], y[VALUE_BYTES];
+    return !strcmp(CLUSTER_VALUE(a, field), CLUSTER_VALUE(b, field));
+}
 
-    cluster_value(a, field, x, sizeof(x));
-    cluster_value(b, field, y, sizeof(y));
-    return !strcmp(x, y);
+static const char steps_are_graphs[] = "steps=graphs";
+
+void cluster_note_graphs(struct cluster *cluster)
+{
+    char *text = cluster->environment;
+    size_t used = strcmp(text, "none") ? strlen(text) : 0;
+
+    snprintf(text + used, sizeof(cluster->environment) - used, "%s%s", used ? " " : "",
+             steps_are_graphs);
+}
+
+bool cluster_has_graphs(const struct cluster *cluster)
+{
+    return strstr(cluster->environment, steps_are_graphs);
 }
 
 bool cluster_same_soft(const struct cluster *a, const struct cluster *b)

@@ -90,15 +90,23 @@ bool cluster_has_library_a2a(const struct cluster *cluster);
  * nodes of one rank, between nodes where there is one.  ERR_FORMAT names what is missing. */
 int cluster_check_model(const struct cluster *cluster, const char *origin);
 
-/* One field's value as text, "unknown" where nothing is known. */
-void cluster_value(const struct cluster *cluster, const struct cluster_field *field, char *text,
-                   size_t size);
+/* One field's value as text, "unknown" where nothing is known.  That of the macro lasts as long as
+ * the block around it. */
+enum { CLUSTER_VALUE_BYTES = 1100 };
+#define CLUSTER_VALUE(cluster, field)                                                              \
+    cluster_value(cluster, field, (char[CLUSTER_VALUE_BYTES]){ 0 }, CLUSTER_VALUE_BYTES)
+const char *cluster_value(const struct cluster *cluster, const struct cluster_field *field,
+                          char *text, size_t size);
 
 /* SHA-256 over the hard fields' lines (and the model's numbers for backend sim). */
 void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES]);
 
 /* The same as text: what a table calls its cluster. */
 void cluster_hex(const struct cluster *cluster, char hex[2 * HASH_BYTES + 1]);
+
+/* Whether steps are launched as CUDA graphs is part of the environment. */
+void cluster_note_graphs(struct cluster *cluster);
+bool cluster_has_graphs(const struct cluster *cluster);
 
 /* True if every soft field is equal. */
 bool cluster_same_soft(const struct cluster *a, const struct cluster *b);

@@ -266,13 +266,6 @@ static int read_value(struct reader *r, int depth, const char *key)
     return r->on(r->self, &value);
 }
 
-static int read_document(struct reader *r)
-{
-    TRY(read_value(r, 0, NULL));
-    skip(r);
-    return r->at == r->end ? OK : wrong(r, "something follows the document");
-}
-
 int json_read(const char *text, size_t length, const char *origin,
               int (*on)(void *self, const struct json_value *value), void *self)
 {
@@ -288,7 +281,11 @@ int json_read(const char *text, size_t length, const char *origin,
     if (!r.buffer)
         return fail(ERR_NOMEM, "%zu bytes of JSON", length);
     r.key = r.buffer + length + 8;
-    rc = read_document(&r);
+    rc = read_value(&r, 0, NULL);
+    if (!rc)
+        skip(&r);
+    if (!rc && r.at != r.end)
+        rc = wrong(&r, "something follows the document");
     free(r.buffer);
     return rc;
 }

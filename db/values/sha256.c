@@ -184,7 +184,7 @@ void sha256_end(struct sha256 *s, uint8_t out[SHA256_BYTES])
         out[i] = (uint8_t)(s->state[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-void sha256_hex(const uint8_t hash[SHA256_BYTES], char text[SHA256_HEX_BYTES])
+const char *sha256_hex(const uint8_t hash[SHA256_BYTES], char text[SHA256_HEX_BYTES])
 {
     static const char digits[] = "0123456789abcdef";
 
@@ -193,6 +193,7 @@ void sha256_hex(const uint8_t hash[SHA256_BYTES], char text[SHA256_HEX_BYTES])
         text[2 * i + 1] = digits[hash[i] & 15];
     }
     text[2 * SHA256_BYTES] = 0;
+    return text;
 }
 
 void sha256_text(const void *data, size_t bytes, char text[SHA256_HEX_BYTES])

@@ -22,7 +22,9 @@ void sha256_end(struct sha256 *s, uint8_t out[SHA256_BYTES]);
 /* The processor has instructions for it, and they are used. */
 bool sha256_has_fast(void);
 
-void sha256_hex(const uint8_t hash[SHA256_BYTES], char text[SHA256_HEX_BYTES]);
+/* The result of the macro lasts as long as the block around it. */
+#define SHA256_HEX(hash) sha256_hex(hash, (char[SHA256_HEX_BYTES]){ 0 })
+const char *sha256_hex(const uint8_t hash[SHA256_BYTES], char text[SHA256_HEX_BYTES]);
 void sha256_text(const void *data, size_t bytes, char text[SHA256_HEX_BYTES]); /* of this */
 
 #endif

@@ -64,7 +64,6 @@ struct spread spread_of(int64_t *samples, size_t count)
     qsort(samples, count, sizeof(*samples), compare);
     median_interval(count, 0.95, &low, &high);
     s.min_ns = samples[0];
-    s.max_ns = samples[count - 1];
     s.median_ns = (int64_t)quantile_sorted(samples, count, 0.5);
     s.p95_ns = (int64_t)quantile_sorted(samples, count, 0.95);
     s.low_ns = samples[low];

@@ -8,7 +8,7 @@
 /* What a set of samples says; times in ns. */
 struct spread {
     size_t count;
-    int64_t min_ns, median_ns, p95_ns, max_ns;
+    int64_t min_ns, median_ns, p95_ns;
     int64_t low_ns, high_ns; /* >= 95 % distribution-free interval of the median */
 };
 

@@ -3,6 +3,7 @@
 
 #include "utf8.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,15 +40,6 @@ const char *status_word(int status)
     return "unknown status";
 }
 
-static void pass_on(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    log_state.hook(log_state.self, format, args);
-    va_end(args);
-}
-
 /* Says it as one line, whatever is in the texts that it names. */
 static void say(const char *format, va_list args)
 {
@@ -61,7 +53,7 @@ static void say(const char *format, va_list args)
     vsnprintf(line + n, sizeof(line) - (size_t)n, format, args);
     utf8_clean(line, strlen(line), false);
     if (log_state.hook)
-        pass_on("%s", line);
+        log_state.hook(log_state.self, line);
     else /* one call, so that lines of several ranks do not mix */
         fprintf(stderr, STATUS_SPEAKER ": %s\n", line);
 }

@@ -3,7 +3,6 @@
 #ifndef STATUS_H
 #define STATUS_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 
 enum status {
@@ -49,7 +48,7 @@ void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Where fail() and note() go, as one line without control characters; NULL restores standard error.
  * Set before threads start. */
-typedef void log_hook(void *self, const char *format, va_list args);
+typedef void log_hook(void *self, const char *line);
 void log_to(log_hook *hook, void *self);
 
 /* False: this process stays silent, because another says the same.  Returns what it was. */

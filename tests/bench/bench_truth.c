@@ -75,11 +75,14 @@ static void pick(const struct entry_list *list, bool inferred, size_t most, stru
     }
 }
 
-static int add_steps(void *self, const struct run_row *run)
+static int add_steps(struct store *store, double *steps)
 {
-    double *steps = self;
+    struct row_list runs;
 
-    *steps += (double)(run->samples_search + run->samples_default + run->samples_warm);
+    TRY(store_runs(store, &runs));
+    EACH_ROW (run_row, run, runs)
+        *steps += (double)(run->samples_search + run->samples_default + run->samples_warm);
+    free(runs.rows);
     return OK;
 }
 
@@ -113,7 +116,7 @@ static int read_entries(struct store *store, struct entry_list *list, struct sub
     if (!list->count)
         return fail(ERR_ARGUMENT, "the table is empty");
     TRY(store_shape_get(store, list->rows[0].shape, &s->shape));
-    TRY(store_runs(store, add_steps, &s->tuning_steps));
+    TRY(add_steps(store, &s->tuning_steps));
     pick(list, false, MEASURED_MOST, s);
     pick(list, true, INFERRED_MOST, s);
     return list_plans(s);

@@ -299,9 +299,31 @@ static void bench_tokens(const struct shape *s)
     STEP(&decode_back, decode_backward,
          (struct decode_backward){ routing, MOE_BF16, gate, x, rows, home, grad_gate });
     against_copy("encode", s->name, &encode, 2 * (own + all), 0.90);
-    against_copy("decode", s->name, &decode, 2 * (own + kept), 0.88);
-    against_copy("encode backward", s->name, &encode_back, 2 * (own + kept), 0.85);
-    against_copy("decode backward", s->name, &decode_back, 2 * (own + kept + all), 0.85);
+    against_copy("decode", s->name, &decode, 2 * (own + kept), 0.90);
+    against_copy("encode backward", s->name, &encode_back, 2 * (own + kept), 0.90);
+    against_copy("decode backward", s->name, &decode_back, 2 * (own + kept + all), 0.90);
+    give_all();
+}
+
+/* Of tokens and the gate's weights, in 16 bits, into f32 logits: no more than the tokens are read.
+ */
+static void bench_gate_product(const struct shape *s)
+{
+    uint64_t own = (uint64_t)s->T * s->D;
+    struct work product = { 0 };
+
+    STEP(&product, gemm,
+         (struct gemm){ .dtype = MOE_BF16,
+                        .c_f32 = true,
+                        .transpose_b = true,
+                        .batch = 1,
+                        .m = s->T,
+                        .n = s->E,
+                        .k = s->D,
+                        .a = taken_random(own),
+                        .b = taken_random((uint64_t)s->E * s->D),
+                        .c = take((uint64_t)s->T * s->E * 4) });
+    against_copy("the gate's product", s->name, &product, 2 * own + 4 * (uint64_t)s->T * s->E, 0);
     give_all();
 }
 
@@ -355,8 +377,8 @@ static void bench_activation(const struct shape *s)
     STEP(&backward, activate_backward,
          (struct activate_backward){ MOE_BF16, kind, s->E, rows, s->H, pre, up, grad, grad,
                                      grad_up });
-    against_copy("activation", s->name, &forward, 2 * n * (s->gated ? 4 : 3), 0.92);
-    against_copy("activation backward", s->name, &backward, 2 * n * (s->gated ? 5 : 3), 0.92);
+    against_copy("activation", s->name, &forward, 2 * n * (s->gated ? 4 : 3), 0.90);
+    against_copy("activation backward", s->name, &backward, 2 * n * (s->gated ? 5 : 3), 0.90);
     give_all();
 }
 
@@ -498,7 +520,7 @@ int main(int argc, char **argv)
         uint64_t rows_bytes = 2 * (uint64_t)s->T * s->k, matrices = s->gated ? 3 : 2;
 
         if (fits("tokens", s->name, 3 * rows_bytes * s->D))
-            bench_tokens(s);
+            bench_tokens(s), bench_gate_product(s);
         if (fits("moves", s->name, 2 * rows_bytes * s->D))
             bench_moves(s);
         if (fits("activations", s->name, 5 * rows_bytes * s->H))

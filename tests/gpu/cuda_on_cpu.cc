@@ -267,6 +267,8 @@ void *shared(place at, size_t bytes)
 }
 
 cudaError_t (*queue)(cudaStream_t stream, const start &what);
+double part_at;
+uint64_t part_blocks;
 
 bool fits(const start &what)
 {
@@ -275,7 +277,7 @@ bool fits(const start &what)
 
 cudaError_t run(const start &what)
 {
-    uint64_t first, stride;
+    uint64_t first, stride, part = what.blocks;
 
     if (!fits(what))
         return cudaErrorInvalidConfiguration;
@@ -287,7 +289,12 @@ cudaError_t run(const start &what)
     blockDim = dim3(what.threads);
     first = roll() % what.blocks;
     stride = roll() % 2 ? 1 : what.blocks - 1; /* up or down */
-    for (uint64_t i = 0; i < what.blocks; i++) {
+    if (part_blocks && part_blocks < what.blocks) {
+        part = part_blocks;
+        first = (uint64_t)(part_at * (double)(what.blocks - part));
+        stride = 1;
+    }
+    for (uint64_t i = 0; i < part; i++) {
         blockIdx = dim3((unsigned)((first + i * stride) % what.blocks), 0, 0);
         if (!run_block())
             return cudaErrorLaunchFailure;
@@ -296,3 +303,9 @@ cudaError_t run(const start &what)
 }
 
 } // namespace cuda_on_cpu
+
+extern "C" void subject_sample(double at, uint64_t blocks)
+{
+    cuda_on_cpu::part_at = at;
+    cuda_on_cpu::part_blocks = blocks;
+}

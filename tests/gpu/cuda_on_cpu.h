@@ -55,6 +55,10 @@ struct start {
     std::vector<uint64_t> words; /* of the arguments: some are pointers */
 };
 
+/* What run() takes of a grid: cuda_subject.h, subject_sample(). */
+extern double part_at;
+extern uint64_t part_blocks;
+
 bool fits(const start &what);
 cudaError_t run(const start &what);
 

@@ -257,6 +257,107 @@ static void products_are_products(void)
     tear_down();
 }
 
+/* Fills on two streams and a copy of both, joined in the end where `joined`. */
+static cudaError_t capture_fills(bool joined, cudaGraph_t *graph)
+{
+    cudaEvent_t fork, join;
+
+    CHECK(!cudaEventCreate(&fork) && !cudaEventCreate(&join));
+    CHECK(!cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
+    CHECK(!cudaEventRecord(fork, a) && !cudaStreamWaitEvent(b, fork, 0));
+    CHECK(!cudaMemsetAsync(there, 1, BYTES / 2, a));
+    CHECK(!cudaMemsetAsync(there + BYTES / 2, 2, BYTES / 2, b));
+    CHECK(!cudaEventRecord(join, b));
+    if (joined)
+        CHECK(!cudaStreamWaitEvent(a, join, 0));
+    CHECK(!cudaMemcpyAsync(there + 1, there + BYTES / 2, 1, cudaMemcpyDeviceToDevice, a));
+    CHECK(!cudaEventDestroy(fork) && !cudaEventDestroy(join));
+    return cudaStreamEndCapture(a, graph);
+}
+
+static void fetch_all(void)
+{
+    CHECK(!cudaMemcpyAsync(pinned, there, BYTES, cudaMemcpyDeviceToHost, a));
+    CHECK(!cudaStreamSynchronize(a));
+}
+
+static void what_is_captured_runs_when_it_is_launched_and_as_often(void)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    size_t nodes = 0;
+
+    set_up();
+    CHECK(!cudaMemsetAsync(there, 9, BYTES, a));
+    CHECK(!capture_fills(true, &graph) && !cudaGraphGetNodes(graph, NULL, &nodes) && nodes == 3);
+    CHECK(!cudaGraphInstantiate(&exec, graph, 0) && !cudaGraphDestroy(graph));
+    fetch_all();
+    CHECK(pinned[0] == 9 && pinned[BYTES - 1] == 9);
+    for (int i = 0; i < 20; i++) {
+        CHECK(!cudaMemsetAsync(there, 9, BYTES, a) && !cudaGraphLaunch(exec, a));
+        fetch_all();
+        CHECK(pinned[0] == 1 && pinned[1] == 2 && pinned[2] == 1 && pinned[BYTES - 1] == 2);
+    }
+    CHECK(!cudaGraphExecDestroy(exec));
+    CHECK(capture_fills(false, &graph) == cudaErrorStreamCaptureUnjoined && !graph);
+    cudaGetLastError();
+    tear_down();
+}
+
+/* What a capture forbids says so, and spoils it. */
+static void a_capture_allows_nothing_that_waits_or_allocates(void)
+{
+    cudaEvent_t outside;
+    cudaGraph_t graph;
+    void *memory;
+
+    set_up();
+    CHECK(!cudaEventCreate(&outside) && !cudaEventRecord(outside, b));
+    for (int what = 0; what < 7; what++) {
+        cudaError_t code = cudaSuccess;
+
+        CHECK(!cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
+        switch (what) {
+        case 0: code = cudaStreamSynchronize(a); break;
+        case 1: code = cudaStreamQuery(a); break;
+        case 2: code = cudaMalloc(&memory, 1); break;
+        case 3: code = cudaDeviceSynchronize(); break;
+        case 4: code = cudaEventSynchronize(outside); break;
+        case 5:
+            CHECK(cudaStreamWaitEvent(a, outside, 0) == cudaErrorStreamCaptureIsolation);
+            code = cudaErrorStreamCaptureUnsupported;
+            break;
+        case 6: code = cudaFree(there); break;
+        }
+        CHECK(code == cudaErrorStreamCaptureUnsupported);
+        CHECK(cudaMemsetAsync(there, 1, BYTES, a) == cudaErrorStreamCaptureInvalidated);
+        CHECK(cudaStreamEndCapture(a, &graph) == cudaErrorStreamCaptureInvalidated && !graph);
+        CHECK(!cudaStreamSynchronize(a) && !cudaMemsetAsync(there, 1, BYTES, a));
+    }
+    CHECK(cudaStreamEndCapture(a, &graph) == cudaErrorIllegalState);
+    CHECK(!cudaEventDestroy(outside));
+    cudaGetLastError();
+    tear_down();
+}
+
+/* An event that was recorded in a capture is no event of what runs. */
+static void an_event_of_a_capture_dates_nothing(void)
+{
+    cudaEvent_t event;
+    cudaGraph_t graph;
+
+    set_up();
+    CHECK(!cudaEventCreate(&event));
+    CHECK(!cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
+    CHECK(!cudaEventRecord(event, a) && !cudaStreamEndCapture(a, &graph));
+    CHECK(cudaStreamWaitEvent(b, event, 0) == cudaErrorCapturedEvent);
+    CHECK(cudaEventSynchronize(event) == cudaErrorCapturedEvent);
+    CHECK(!cudaEventRecord(event, a) && !cudaStreamWaitEvent(b, event, 0));
+    CHECK(!cudaGraphDestroy(graph) && !cudaEventSynchronize(event) && !cudaEventDestroy(event));
+    cudaGetLastError();
+    tear_down();
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -267,6 +368,9 @@ int main(void)
         TEST(only_an_event_orders_streams),
         TEST(what_is_wrong_is_refused),
         TEST(products_are_products),
+        TEST(what_is_captured_runs_when_it_is_launched_and_as_often),
+        TEST(a_capture_allows_nothing_that_waits_or_allocates),
+        TEST(an_event_of_a_capture_dates_nothing),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));

@@ -1,6 +1,7 @@
 /* Every legal plan on real ranks gives what the plain reference gives; started by mpirun.
  *     test_exec [--full] [--device host|cuda] [--wire NAME]
  *
+ * Where steps can be graphs they are run as graphs too, with other data than was captured.
  * Each configuration (experts, k, capacity, tokens, nodes, pass, activation, type) is run under all
  * its plans.  --full runs every configuration; otherwise one for each number of experts, and a
  * seeded tenth of the rest. */
@@ -20,12 +21,14 @@ struct setting {
     struct moe_shape shape;
     uint64_t capacity;
     bool uneven; /* tokens differ between ranks, some have none */
+    bool graphs; /* plans are run as graphs too, where that can be */
 };
 
 static struct {
     struct world *world;
     struct engine engine;
     uint64_t seed;
+    struct reference *other; /* of the data that a rig does not hold now */
     int passed, failed;
 } all;
 
@@ -78,7 +81,48 @@ static int same_bits(struct rig *rig, const struct moe_plan *plan, void **kept, 
     return world_settle(rig->world, rc);
 }
 
-static int run_plan(struct rig *rig, const struct moe_plan *plan, void **kept, size_t bytes)
+/* Other weights, tokens and gradients; once more: those that it had. */
+static int exchange_data(struct rig *rig)
+{
+    struct reference *other = all.other;
+    int rc;
+
+    all.other = rig->reference;
+    rig->reference = other;
+    rig->data.seed ^= 1;
+    rc = data_fill_layer(&rig->data, rig->layer);
+    if (!rc)
+        rc = data_fill_rows(&rig->data, rig->layer, data_token, rig->x);
+    if (!rc)
+        rc = data_fill_rows(&rig->data, rig->layer, data_grad, rig->grad_y);
+    return world_settle(rig->world, rc);
+}
+
+/* A graph is captured with some data, and replayed with other, then with that again. */
+static int run_graph(struct rig *rig, struct exec *exec)
+{
+    struct graph *graph = NULL;
+    double worst;
+    int rc = rig_capture(rig, exec, &graph);
+
+    exec->graph = graph;
+    for (int i = 0; i < 2 && !rc; i++) {
+        rc = exchange_data(rig);
+        if (!rc)
+            rc = rig_check(rig, exec, &worst);
+    }
+    exec->graph = NULL;
+    graph_close(graph);
+    return rc;
+}
+
+static bool can_capture(void)
+{
+    return device_has_graphs(all.engine.device) && all.engine.wire->ops->graphs;
+}
+
+static int run_plan(struct rig *rig, const struct moe_plan *plan, bool graphs, void **kept,
+                    size_t bytes)
 {
     struct exec *exec;
     double worst;
@@ -89,6 +133,8 @@ static int run_plan(struct rig *rig, const struct moe_plan *plan, void **kept, s
     rc = rig_check(rig, exec, &worst);
     if (!rc)
         rc = same_bits(rig, plan, kept, bytes);
+    if (!rc && graphs && can_capture())
+        rc = run_graph(rig, exec);
     exec_close(exec);
     return rc;
 }
@@ -98,10 +144,10 @@ static void run_variants(const struct setting *s, struct rig *rig, struct moe_pl
                          void **kept, size_t bytes)
 {
     plan.ctas = 2;
-    count(s, &plan, run_plan(rig, &plan, kept, bytes));
+    count(s, &plan, run_plan(rig, &plan, s->graphs, kept, bytes));
     plan.a = MOE_A2A_NCCL;
     if (wire_has(all.engine.wire, COLLECTIVE_ALL_TO_ALL, (struct group){ 0, (int)s->shape.ranks }))
-        count(s, &plan, run_plan(rig, &plan, kept, bytes));
+        count(s, &plan, run_plan(rig, &plan, s->graphs, kept, bytes));
 }
 
 static void run_setting(const struct setting *s, uint64_t seed)
@@ -127,11 +173,13 @@ static void run_setting(const struct setting *s, uint64_t seed)
     bytes = (size_t)rig->layer->tokens * s->shape.model_dim * dtype_bytes(s->shape.dtype);
     kept = malloc(bytes + 1);
     for (size_t i = 0; i < n; i++) {
-        count(s, &plans[i], run_plan(rig, &plans[i], &kept, bytes));
+        count(s, &plans[i], run_plan(rig, &plans[i], s->graphs, &kept, bytes));
         if (plans[i].r && plans[i].d == 2 && plans[i].a == MOE_A2A_LINEAR)
             run_variants(s, rig, plans[i], &kept, bytes);
     }
     free(kept);
+    reference_close(all.other);
+    all.other = NULL;
     rig_close(rig);
 }
 
@@ -158,7 +206,9 @@ static void run_experts(uint32_t ranks, uint32_t experts, bool full)
     struct setting s = first_setting(ranks, experts);
     uint64_t number = 0;
 
+    s.graphs = true;
     run_setting(&s, all.seed);
+    s.graphs = full;
     for (uint32_t k = 1; k <= 3 && k <= experts; k++)
         for (int c = 0; c < 5; c++)
             for (uint32_t m = 1; m <= 4; m *= 2)

@@ -108,7 +108,7 @@ static void a_second_run_knows_what_the_first_one_learnt(void)
     moetune_close(tuner);
 }
 
-static int count_sample(void *self, int64_t trial, const struct sample_row *sample)
+static int count_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     (void)trial;
     (void)sample;

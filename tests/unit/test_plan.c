@@ -25,11 +25,11 @@ static struct moe_shape shape(uint32_t experts, uint32_t ranks, uint32_t per_nod
 static int said;
 static char last[256];
 
-static void listen(void *self, const char *format, va_list args)
+static void listen(void *self, const char *line)
 {
     (void)self;
     said++;
-    vsnprintf(last, sizeof(last), format, args);
+    snprintf(last, sizeof(last), "%s", line);
 }
 
 static void a_plan_survives_its_text_form(void)
@@ -395,10 +395,10 @@ static void quantiles_agree_with_sorting(void)
         memcpy(sorted, samples, sizeof(sorted));
         qsort(sorted, n, sizeof(*sorted), ascending);
         s = spread_of(samples, n);
-        CHECK(s.min_ns == sorted[0] && s.max_ns == sorted[n - 1]);
+        CHECK(s.min_ns == sorted[0]);
         CHECK(s.median_ns == (n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2));
         CHECK(s.low_ns <= s.median_ns && s.median_ns <= s.high_ns);
-        CHECK(s.p95_ns >= s.median_ns && s.p95_ns <= s.max_ns);
+        CHECK(s.p95_ns >= s.median_ns && s.p95_ns <= sorted[n - 1]);
     }
 }
 

@@ -34,6 +34,9 @@ static void note_issue(char what)
         issued[n] = what;
 }
 
+/* A bit for each type that a product of the gate read. */
+static uint32_t gate_types;
+
 /* Only the experts' products cost anything, in proportion to their operations. */
 static int64_t product_ns(const struct sim_costs *costs, enum kernel kernel, const void *args)
 {
@@ -43,8 +46,11 @@ static int64_t product_ns(const struct sim_costs *costs, enum kernel kernel, con
     (void)costs;
     if (kernel != KERNEL_gemm)
         return 0;
-    if (g->m == RANKS || g->n == RANKS || g->k == RANKS) /* the gate's products are free */
+    if (g->m == RANKS || g->n == RANKS || g->k == RANKS) { /* the gate's products are free */
+        gate_types |= 1u << g->dtype;
+        CHECK(gemm_result_type(g) == MOE_F32);
         return 0;
+    }
     note_issue('p');
     return (int64_t)(COMPUTE / 2 * (g->m * g->n * g->k) / whole);
 }
@@ -112,6 +118,32 @@ static int64_t forward_ns(uint32_t chunks, bool mute_compute, bool mute_comm)
     exec_close(exec);
     stage_close(&s);
     return took;
+}
+
+static uint32_t gate_types_on(bool modelled, bool computes_f32)
+{
+    struct moe_plan plan = { .r = 1, .d = 1 };
+    struct stage s = { 0 };
+    struct exec *exec = NULL;
+
+    stage_open(&s, MOE_TRAIN);
+    s.layer->shape.dtype = MOE_BF16;
+    s.engine.device->modelled = modelled;
+    s.engine.device->computes_f32 = computes_f32;
+    gate_types = 0;
+    CHECK(!exec_open(&s.engine, s.layer, &plan, CAPACITY, &exec));
+    CHECK(!exec_forward(exec, NULL, NULL));
+    CHECK(!exec_backward(exec, NULL, NULL));
+    exec_close(exec);
+    stage_close(&s);
+    return gate_types;
+}
+
+static void the_gate_multiplies_16_bit_numbers_where_the_device_does(void)
+{
+    CHECK(gate_types_on(false, false) == 1u << MOE_BF16);
+    CHECK(gate_types_on(false, true) == 1u << MOE_F32);
+    CHECK(gate_types_on(true, false) == 1u << MOE_F32);
 }
 
 static void more_chunks_hide_more(void)
@@ -239,6 +271,7 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(more_chunks_hide_more),
+        TEST(the_gate_multiplies_16_bit_numbers_where_the_device_does),
         TEST(the_naive_order_would_hide_nothing),
         TEST(a_muted_stream_leaves_the_time_of_the_other),
         TEST(where_issuing_costs_products_do_not_wait_for_it),

@@ -21,12 +21,12 @@ static int sum_samples(void *self, const struct trial_row *trial, const struct s
     return OK;
 }
 
-static int sum_all(void *self, int64_t trial, const struct sample_row *sample)
+static int sum_all(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     int64_t *seen = self;
 
-    CHECK(trial >= seen[2]);
-    seen[2] = trial;
+    CHECK(trial->id >= seen[2] && trial->id == sample->trial);
+    seen[2] = trial->id;
     seen[sample->kind] += sample->ns;
     return OK;
 }
@@ -232,7 +232,7 @@ static void forgotten_samples_stay_forgotten_in_the_journal_too(void)
     sqlite3_close(db);
 }
 
-static int keep_last(void *self, int64_t trial, const struct sample_row *sample)
+static int keep_last(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     (void)trial;
     *(struct sample_row *)self = *sample;

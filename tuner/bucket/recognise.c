@@ -9,10 +9,9 @@
 static void say_what_changed(const struct cluster *known, const struct cluster *now)
 {
     for (size_t i = 0; i < cluster_field_count; i++) {
-        char was[1100], is[1100];
+        const char *was = CLUSTER_VALUE(known, &cluster_fields[i]);
+        const char *is = CLUSTER_VALUE(now, &cluster_fields[i]);
 
-        cluster_value(known, &cluster_fields[i], was, sizeof(was));
-        cluster_value(now, &cluster_fields[i], is, sizeof(is));
         if (cluster_fields[i].class == CLUSTER_SOFT && strcmp(was, is) != 0)
             note("%s was \"%s\" and is \"%s\": entries are stale until they are measured again",
                  cluster_fields[i].name, was, is);

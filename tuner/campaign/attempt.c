@@ -12,7 +12,6 @@
 int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes,
                      int64_t memory_limit_bytes)
 {
-    char needs[ACCOUNT_TEXT_BYTES], allowed[ACCOUNT_TEXT_BYTES];
     struct trial_row *trial = &a->trial;
 
     a->usable = false;
@@ -22,10 +21,8 @@ int attempt_rule_out(struct campaign *c, struct attempt *a, int64_t bytes,
     TRY(store_trial_begin(c->store, trial));
     trial->state = TRIAL_RULED_OUT;
     trial->memory_bytes = bytes;
-    account_text(bytes, needs);
-    account_text(memory_limit_bytes, allowed);
-    snprintf(trial->message, sizeof(trial->message), "needs %s per rank, %s are allowed", needs,
-             allowed);
+    snprintf(trial->message, sizeof(trial->message), "needs %s per rank, %s are allowed",
+             ACCOUNT_TEXT(bytes), ACCOUNT_TEXT(memory_limit_bytes));
     return store_trial_update(c->store, trial);
 }
 

@@ -6,6 +6,7 @@
 #include "discover.h"
 #include "doctor.h"
 #include "fault.h"
+#include "gpu_list.h"
 #include "host.h"
 #include "launch.h"
 #include "recognise.h"
@@ -28,6 +29,7 @@
 const struct option_row campaign_where_rows[] = {
     { "sim", "FILE", OPTION_TEXT, AT(sim), "a modelled cluster instead; measures nothing" },
     { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
+    GRAPHS_ROW(AT(graphs)),
     { NULL },
 };
 const struct option_row campaign_limit_rows[] = {
@@ -47,6 +49,26 @@ const struct option_row campaign_table_rows[] = {
 };
 #undef AT
 
+/* What can be said before there are ranks. */
+static int check_graphs(const struct campaign_setup *s)
+{
+    const char *device = s->sim ? "sim" : gpus_device(s->where.device);
+
+    return s->graphs == GRAPHS_ON && strcmp(device, "cuda") != 0
+               ? engine_refuse_graphs("device", device)
+               : OK;
+}
+
+/* GPUs that several ranks share have the wire of copy engines alone. */
+static int check_graphs_here(const struct campaign *c)
+{
+    uint32_t gpus = c->where.elsewhere ? 0 : (uint32_t)gpus_here().count;
+
+    return c->setup->graphs == GRAPHS_ON && gpus && c->where.ranks > gpus
+               ? engine_refuse_graphs("wire", "ce")
+               : OK;
+}
+
 int campaign_check(const struct campaign_setup *s)
 {
     const struct place_setup *where = &s->where;
@@ -61,7 +83,7 @@ int campaign_check(const struct campaign_setup *s)
     if (where->hosts && launch_is_rank())
         return fail(ERR_ARGUMENT, "\"%s\": the launcher has started the ranks already",
                     where->hosts);
-    return OK;
+    return check_graphs(s);
 }
 
 int64_t campaign_memory_limit(const struct campaign_setup *setup, const struct cluster *cluster)
@@ -240,6 +262,8 @@ static int lead_here(struct campaign *c, const struct campaign_verb *verb)
     if (!c->setup->sim)
         rc = place_find(&c->setup->where, &c->hosts, &c->where, &here);
     if (!rc)
+        rc = check_graphs_here(c);
+    if (!rc)
         rc = verb->prepare(verb->self, &here);
     if (!rc && !c->setup->sim)
         rc = place_check_ready(&c->setup->where, &c->where);
@@ -263,7 +287,8 @@ int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t me
     struct order order = { .kind = ORDER_LAYER,
                            .shape = *shape,
                            .seed = c->setup->seed,
-                           .memory_limit_bytes = memory_limit_bytes };
+                           .memory_limit_bytes = memory_limit_bytes,
+                           .graphs = c->graphs };
     struct reply reply;
 
     TRY(crew_do(c->crew, &order, &reply));
@@ -274,8 +299,26 @@ int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t me
 
 /* ---- the run's row */
 
+/* Entries say how their steps were launched by the environment of their cluster.  auto: as those
+ * that are there. */
+static int choose_graphs(struct campaign *c)
+{
+    struct cluster known;
+    int64_t id;
+
+    c->graphs = c->setup->graphs == GRAPHS_ON;
+    if (c->setup->graphs == GRAPHS_AUTO && !store_cluster_find(c->store, &c->cluster, &id)) {
+        TRY(store_cluster_get(c->store, id, &known));
+        c->graphs = cluster_has_graphs(&known);
+    }
+    if (c->graphs)
+        cluster_note_graphs(&c->cluster);
+    return OK;
+}
+
 int campaign_recognise(struct campaign *c)
 {
+    TRY(choose_graphs(c));
     /* What is free now is nothing that the cluster is known by. */
     if (!c->setup->sim)
         c->cluster.memory_gib = NAN;
@@ -300,32 +343,21 @@ int campaign_begin(struct campaign *c, const char *search, const char *effort, u
     return store_commit(c->store);
 }
 
-struct going_on {
-    const struct campaign *campaign;
-    int64_t *first;
-};
-
-/* Takes in one run; they come from the newest to the oldest. */
-static int take_run(void *self, const struct run_row *run)
-{
-    const struct going_on *on = self;
-
-    if (run->cluster != on->campaign->cluster_id)
-        return OK;
-    if (run->state == RUN_COMPLETE || strcmp(run->command, on->campaign->command) != 0)
-        return UNSUPPORTED;
-    *on->first = run->id;
-    return OK;
-}
-
 int campaign_first_run(const struct campaign *c, int64_t *run)
 {
-    struct going_on on = { c, run };
-    int rc;
+    struct row_list runs;
 
     *run = INT64_MAX;
-    rc = store_runs(c->store, take_run, &on);
-    return rc < 0 ? rc : OK;
+    TRY(store_runs(c->store, &runs));
+    EACH_ROW (run_row, r, runs) {
+        if (r->cluster != c->cluster_id)
+            continue;
+        if (r->state == RUN_COMPLETE || strcmp(r->command, c->command) != 0)
+            break;
+        *run = r->id;
+    }
+    free(runs.rows);
+    return OK;
 }
 
 static const char *why_cut(const struct campaign *c)

@@ -21,6 +21,7 @@ struct campaign_setup {
     double budget_s;            /* 0: none */
     int64_t memory_limit_bytes; /* of a rank; 0: see campaign_memory_limit() */
     uint64_t seed;
+    uint32_t graphs; /* enum graphs_way */
     bool steal, repair, quiet;
     bool existing; /* UNSUPPORTED where there is no database, instead of a new one */
 };
@@ -35,6 +36,7 @@ struct campaign {
     char path[PATH_MAX], command[1024]; /* the database; what to type to go on */
     struct cluster cluster;             /* set by `prepare` */
     int64_t cluster_id;                 /* since campaign_recognise() */
+    bool graphs;                        /* steps are CUDA graphs; since then too */
     struct store *store;
     struct crew *crew;
     struct world *world; /* under a launcher; NULL: ranks are started, at `where` */
@@ -72,7 +74,8 @@ int64_t campaign_memory_limit(const struct campaign_setup *setup, const struct c
  * Interrupts are caught: see campaign_over(). */
 int campaign_lead(struct campaign *campaign, const struct campaign_verb *verb);
 
-/* Finds this machine in the database, or adds it; entries become stale if it has changed. */
+/* Finds this machine in the database, or adds it; entries become stale if it has changed.  Whether
+ * steps are graphs is part of its environment: what was measured in the other way is stale. */
 int campaign_recognise(struct campaign *campaign);
 
 /* A row for this run, durable. */

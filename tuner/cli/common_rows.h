@@ -5,6 +5,13 @@
 
 #include "options.h"
 
+/* auto without a table is off: most trainers launch. */
+enum graphs_way { GRAPHS_AUTO, GRAPHS_ON, GRAPHS_OFF };
+extern const char *const graphs_words[];
+
+/* Where a value lies in the `struct options` of a verb. */
+#define OPTION(member) offsetof(struct options, member)
+
 /* clang-format off */
 /* const char *, for store_path() */
 #define DB_ROW(at) \
@@ -29,6 +36,12 @@
 #define WINDOW_ROW(at, else_) \
     { "window", "R", OPTION_COUNT, at, "width of a bucket in rows (" else_ ")", \
       .least = 1, .most = 1 << 20 }
+/* uint32_t: enum graphs_way */
+#define GRAPHS_ROW(at) \
+    { "graphs", "WORD", OPTION_WORD, at, \
+      "on: steps are CUDA graphs, as in a trainer that replays them; off: launch by launch; auto: " \
+      "as the table's were, else off", \
+      graphs_words }
 /* clang-format on */
 
 #endif

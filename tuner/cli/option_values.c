@@ -2,6 +2,7 @@
  */
 #include "option_values.h"
 
+#include "common_rows.h"
 #include "status.h"
 
 #include <errno.h>
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *const graphs_words[] = { "auto", "on", "off", NULL };
 
 static int bad_value(const struct option_row *row, const char *text, const char *wanted)
 {

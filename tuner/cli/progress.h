@@ -4,7 +4,6 @@
 #define PROGRESS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct progress {

@@ -30,21 +30,30 @@ static bool write_all(const char *bytes, size_t count)
     return true;
 }
 
-static ssize_t screen_write(void *self, const char *bytes, size_t count)
+static bool pass_on(struct screen *s, const char *bytes, size_t count)
 {
-    struct screen *s = self;
-    size_t took = count < ROOM ? count : ROOM, ready;
+    size_t ready = s->held + count;
 
-    memcpy(s->bytes + s->held, bytes, took);
-    ready = s->held + took;
+    memcpy(s->bytes + s->held, bytes, count);
     s->bytes[ready] = 0;
     s->held = utf8_unfinished(s->bytes, ready);
     ready -= s->held;
     utf8_clean(s->bytes, ready, true);
     if (!write_all(s->bytes, ready))
-        return 0;
+        return false;
     memmove(s->bytes, s->bytes + ready, s->held);
-    return (ssize_t)took;
+    return true;
+}
+
+/* To the C library less than `count` is an error. */
+static ssize_t screen_write(void *self, const char *bytes, size_t count)
+{
+    for (size_t done = 0, part; done < count; done += part) {
+        part = count - done < ROOM ? count - done : ROOM;
+        if (!pass_on(self, bytes + done, part))
+            return 0;
+    }
+    return (ssize_t)count;
 }
 
 void screen_guard(void)

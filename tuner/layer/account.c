@@ -57,7 +57,7 @@ int64_t account_alone(const struct moe_shape *shape, const struct account_machin
     return account_sum(account_sum(layer, check), account_plan(shape, machine, plan, capacity));
 }
 
-void account_text(int64_t bytes, char text[ACCOUNT_TEXT_BYTES])
+const char *account_text(int64_t bytes, char room[ACCOUNT_TEXT_BYTES])
 {
     static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
     double value = (double)bytes;
@@ -66,7 +66,8 @@ void account_text(int64_t bytes, char text[ACCOUNT_TEXT_BYTES])
     for (; value >= 1000 && unit < 6; unit++)
         value /= 1024;
     if (bytes == INT64_MAX)
-        snprintf(text, ACCOUNT_TEXT_BYTES, "unlimited memory");
+        snprintf(room, ACCOUNT_TEXT_BYTES, "unlimited memory");
     else
-        snprintf(text, ACCOUNT_TEXT_BYTES, "%.3g %s", value, units[unit]);
+        snprintf(room, ACCOUNT_TEXT_BYTES, "%.3g %s", value, units[unit]);
+    return room;
 }

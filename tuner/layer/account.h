@@ -35,8 +35,10 @@ int64_t account_alone(const struct moe_shape *shape, const struct account_machin
 
 int64_t account_sum(int64_t a, int64_t b); /* INT64_MAX where that does not fit */
 
-/* "31.2 MiB", "6.04 GiB"; "unlimited memory" for INT64_MAX. */
+/* "31.2 MiB", "6.04 GiB"; "unlimited memory" for INT64_MAX.  The result lasts as long as the block
+ * around it. */
 enum { ACCOUNT_TEXT_BYTES = 24 };
-void account_text(int64_t bytes, char text[ACCOUNT_TEXT_BYTES]);
+#define ACCOUNT_TEXT(bytes) account_text(bytes, (char[ACCOUNT_TEXT_BYTES]){ 0 })
+const char *account_text(int64_t bytes, char room[ACCOUNT_TEXT_BYTES]);
 
 #endif

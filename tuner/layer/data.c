@@ -42,7 +42,8 @@ float data_grad(const struct data *data, int rank, uint64_t token, uint64_t colu
 
 float data_gate(const struct data *data, uint64_t expert, uint64_t column)
 {
-    return draw(data, KEY_GATE, 0, expert, column, 4 / sqrtf((float)data->shape.model_dim));
+    return stored(data->shape.dtype,
+                  draw(data, KEY_GATE, 0, expert, column, 4 / sqrtf((float)data->shape.model_dim)));
 }
 
 float data_weight(const struct data *data, enum tensor tensor, uint64_t expert, uint64_t hidden,
@@ -123,7 +124,7 @@ int data_fill_layer(const struct data *data, struct layer *layer)
     const struct moe_shape *s = &layer->shape;
     struct filling f = { .data = data, .layer = layer, .value_at = gate_at };
 
-    TRY(fill(&f, MOE_F32, (uint64_t)s->experts * s->model_dim, layer->gate));
+    TRY(fill(&f, layer_gate_type(layer), (uint64_t)s->experts * s->model_dim, layer->gate));
     f.value_at = weight_at;
     for (f.tensor = 0; f.tensor < TENSOR_COUNT; f.tensor++)
         if (layer->slice[f.tensor])

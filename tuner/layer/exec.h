@@ -19,6 +19,7 @@ struct exec {
     struct weights weights;
     struct trip forward, backward;
     struct experts experts;
+    struct graph *graph; /* what a step launches instead of issuing all; NULL: borrowed, or none */
     void *memory;
     size_t memory_bytes;
 };

@@ -38,9 +38,16 @@ static void layout(struct layer *layer, struct arena *arena)
         if (shape->pass == MOE_TRAIN)
             layer->grad[i] = arena_take(arena, elements, dtype_bytes(shape->dtype));
     }
+    /* Room for any type: what a layer takes must not depend on its device. */
     layer->gate = arena_take(arena, gate, sizeof(float));
     if (shape->pass == MOE_TRAIN)
         layer->grad_gate = arena_take(arena, gate, sizeof(float));
+}
+
+uint32_t layer_gate_type(const struct layer *layer)
+{
+    return layer->device->modelled ? MOE_F32
+                                   : device_compute_type(layer->device, layer->shape.dtype);
 }
 
 size_t layer_bytes(const struct moe_shape *shape)

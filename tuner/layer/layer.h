@@ -17,10 +17,15 @@ struct layer {
     struct device *device;
     void *slice[TENSOR_COUNT]; /* storage type; NULL: the layer has none (W3) */
     void *grad[TENSOR_COUNT];  /* likewise; NULL in a forward-only layer */
-    float *gate, *grad_gate;   /* (E,D), the same on every rank; its gradient is local */
+    void *gate;                /* (E,D), the same on every rank, of layer_gate_type() */
+    float *grad_gate;          /* (E,D), of this rank's tokens alone */
     void *memory;
     size_t memory_bytes;
 };
+
+/* The type of what the gate's products multiply; they give f32.  On a modelled device f32, for
+ * which decisions are recorded. */
+uint32_t layer_gate_type(const struct layer *layer);
 
 /* Elements of one rank's slice; 0 when the layer has no such tensor. */
 uint64_t layer_slice(const struct moe_shape *shape, enum tensor tensor);

@@ -4,6 +4,7 @@
 
 #include "arena.h"
 #include "fault.h"
+#include "host.h"
 #include "rows.h"
 #include "shape.h"
 #include "status.h"
@@ -137,12 +138,52 @@ int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out)
     return OK;
 }
 
+struct step {
+    struct rig *rig;
+    struct exec *exec;
+};
+
+static int issue(void *self)
+{
+    const struct step *s = self;
+    struct rig *rig = s->rig;
+
+    TRY(exec_forward(s->exec, rig->x, rig->y));
+    return rig->data.shape.pass == MOE_TRAIN ? exec_backward(s->exec, rig->grad_y, rig->grad_x)
+                                             : OK;
+}
+
+int rig_capture(struct rig *rig, struct exec *exec, struct graph **out)
+{
+    struct graph *graph = NULL;
+    int rc = engine_capture(rig->engine, issue, &(struct step){ rig, exec }, &graph);
+
+    rc = world_settle(rig->world, rc);
+    if (rc)
+        graph_close(graph);
+    else
+        *out = graph;
+    return rc;
+}
+
+static struct issued issued_so_far(const struct rig *rig)
+{
+    const struct device *device = rig->engine->device;
+
+    return (struct issued){ (int64_t)device->kernels, (int64_t)device->events,
+                            (int64_t)rig->engine->wire->exchanges, host_clock_ns() };
+}
+
 int rig_step(struct rig *rig, struct exec *exec)
 {
-    int rc = exec_forward(exec, rig->x, rig->y), synced;
+    struct issued before = issued_so_far(rig), now;
+    int rc = exec->graph ? graph_launch(exec->graph, rig->engine->comm)
+                         : issue(&(struct step){ rig, exec }),
+        synced;
 
-    if (!rc && rig->data.shape.pass == MOE_TRAIN)
-        rc = exec_backward(exec, rig->grad_y, rig->grad_x);
+    now = issued_so_far(rig);
+    rig->issued = (struct issued){ now.kernels - before.kernels, now.events - before.events,
+                                   now.exchanges - before.exchanges, now.host_ns - before.host_ns };
     synced = engine_sync(rig->engine);
     return rc ? rc : synced;
 }

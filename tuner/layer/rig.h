@@ -9,6 +9,11 @@
 #include "reference.h"
 #include "world.h"
 
+/* What the host issues in one step, and how long that takes it: all before it waits. */
+struct issued {
+    int64_t kernels, events, exchanges, host_ns;
+};
+
 struct rig {
     struct world *world; /* borrowed, as is the engine */
     struct engine *engine;
@@ -20,6 +25,8 @@ struct rig {
     size_t memory_bytes; /* of layer, these and `cold` */
     void *cold; /* written between timed steps so that none finds its rows in a cache; or NULL */
     struct reference *reference; /* made at the first check */
+    struct issued issued;        /* in the last step */
+    bool graphs;                 /* runners launch steps as graphs: set by who opened it */
 };
 
 /* Bytes of the inputs and outputs of a rank with so many tokens. */
@@ -40,6 +47,9 @@ int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out);
 
 /* One whole step (forward, or forward and backward) and the wait for it.  Local. */
 int rig_step(struct rig *rig, struct exec *exec);
+
+/* The graph of such a step, for streams muted as they are now; the caller's to close. */
+int rig_capture(struct rig *rig, struct exec *exec, struct graph **out);
 
 /* Runs a step and compares every result with the reference.  worst: the largest error over all
  * ranks and tensors as a share of what rounding may explain; ERR_WRONG above 1. */

@@ -12,8 +12,8 @@ void router_layout(struct router *router, const struct layer *layer, struct aren
     uint64_t tokens = layer->tokens;
 
     router->layer = layer;
-    if (s->dtype != MOE_F32)
-        router->x = arena_take(arena, tokens * s->model_dim, sizeof(float));
+    if (s->dtype != MOE_F32) /* also where it is not used: a plan takes the same on every device */
+        router->wide = arena_take(arena, tokens * s->model_dim, sizeof(float));
     router->probability = arena_take(arena, tokens * s->experts, sizeof(float));
     router->gate = arena_take(arena, tokens * s->top_k, sizeof(float));
     router->expert = arena_take(arena, tokens * s->top_k, sizeof(int32_t));
@@ -26,39 +26,45 @@ void router_layout(struct router *router, const struct layer *layer, struct aren
     router->grad_x = arena_take(arena, tokens * s->model_dim, sizeof(float));
 }
 
-static int widen(struct router *router, struct engine *engine, const void *x)
+/* Rows of all tokens from one type to another. */
+static int convert(const struct router *router, struct engine *engine, uint64_t width,
+                   uint32_t from_type, const void *from, uint32_t to_type, void *to)
 {
-    const struct moe_shape *s = &router->layer->shape;
-
-    if (s->dtype == MOE_F32) {
-        router->x = (float *)x;
-        return OK;
-    }
-    return launch_move(engine->compute, &(struct move){ .from_type = s->dtype,
-                                                        .to_type = MOE_F32,
-                                                        .block = s->model_dim,
+    return launch_move(engine->compute, &(struct move){ .from_type = from_type,
+                                                        .to_type = to_type,
+                                                        .block = width,
                                                         .dims = { router->layer->tokens, 1, 1 },
                                                         .from_stride = { 1, 0, 0 },
                                                         .to_stride = { 1, 0, 0 },
                                                         .terms = 1,
-                                                        .from = x,
-                                                        .to = router->x });
+                                                        .from = from,
+                                                        .to = to });
+}
+
+static int product(const struct router *router, struct engine *engine, struct gemm g)
+{
+    g.dtype = layer_gate_type(router->layer);
+    g.c_f32 = true;
+    g.batch = 1;
+    return launch_gemm(engine->compute, &g);
 }
 
 int router_forward(struct router *router, struct engine *engine, const void *x, uint64_t capacity)
 {
     const struct moe_shape *s = &router->layer->shape;
+    bool widen = layer_gate_type(router->layer) != s->dtype;
 
-    TRY(widen(router, engine, x));
-    TRY(launch_gemm(engine->compute, &(struct gemm){ .dtype = MOE_F32,
-                                                     .transpose_b = true,
-                                                     .batch = 1,
-                                                     .m = router->layer->tokens,
-                                                     .n = s->experts,
-                                                     .k = s->model_dim,
-                                                     .a = router->x,
-                                                     .b = router->layer->gate,
-                                                     .c = router->probability }));
+    router->x = widen ? router->wide : x;
+    if (widen)
+        TRY(convert(router, engine, s->model_dim, s->dtype, x, MOE_F32, router->wide));
+    TRY(product(router, engine,
+                (struct gemm){ .transpose_b = true,
+                               .m = router->layer->tokens,
+                               .n = s->experts,
+                               .k = s->model_dim,
+                               .a = router->x,
+                               .b = router->layer->gate,
+                               .c = router->probability }));
     return launch_route(engine->compute, &(struct route){ .tokens = router->layer->tokens,
                                                           .experts = s->experts,
                                                           .top_k = s->top_k,
@@ -74,6 +80,8 @@ int router_backward(struct router *router, struct engine *engine)
 {
     const struct moe_shape *s = &router->layer->shape;
     uint32_t tokens = router->layer->tokens;
+    uint32_t type = layer_gate_type(router->layer);
+    void *grad = type == MOE_F32 ? router->grad_logits : router->probability;
 
     TRY(launch_route_backward(engine->compute,
                               &(struct route_backward){ .tokens = tokens,
@@ -84,23 +92,23 @@ int router_backward(struct router *router, struct engine *engine)
                                                         .expert = router->expert,
                                                         .grad_gate = router->grad_gate,
                                                         .grad_logits = router->grad_logits }));
-    TRY(launch_gemm(engine->compute, &(struct gemm){ .dtype = MOE_F32,
-                                                     .transpose_a = true,
-                                                     .batch = 1,
-                                                     .m = s->experts,
-                                                     .n = s->model_dim,
-                                                     .k = tokens,
-                                                     .a = router->grad_logits,
-                                                     .b = router->x,
-                                                     .c = router->layer->grad_gate }));
-    return launch_gemm(engine->compute, &(struct gemm){ .dtype = MOE_F32,
-                                                        .batch = 1,
-                                                        .m = tokens,
-                                                        .n = s->model_dim,
-                                                        .k = s->experts,
-                                                        .a = router->grad_logits,
-                                                        .b = router->layer->gate,
-                                                        .c = router->grad_x });
+    if (type != MOE_F32)
+        TRY(convert(router, engine, s->experts, MOE_F32, router->grad_logits, type, grad));
+    TRY(product(router, engine,
+                (struct gemm){ .transpose_a = true,
+                               .m = s->experts,
+                               .n = s->model_dim,
+                               .k = tokens,
+                               .a = grad,
+                               .b = router->x,
+                               .c = router->layer->grad_gate }));
+    return product(router, engine,
+                   (struct gemm){ .m = tokens,
+                                  .n = s->model_dim,
+                                  .k = s->experts,
+                                  .a = grad,
+                                  .b = router->layer->gate,
+                                  .c = router->grad_x });
 }
 
 struct routing router_routing(const struct router *router, uint64_t capacity, uint64_t rows)

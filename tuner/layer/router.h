@@ -9,8 +9,9 @@
 
 struct router {
     const struct layer *layer;
-    float *x;           /* (T,D) f32; the tokens themselves when they are f32 */
-    float *probability; /* (T,E) */
+    float *wide;        /* (T,D) of 16-bit tokens where the gate multiplies f32 */
+    const void *x;      /* the tokens as its products read them */
+    float *probability; /* (T,E); after backward of no use to anybody */
     float *gate;        /* (T,k) */
     int32_t *expert;    /* (T,k) */
     int64_t *slot;      /* (T,k) */

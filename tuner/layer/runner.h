@@ -7,16 +7,21 @@
 #include "measure.h"
 #include "rig.h"
 
-/* What a step is timed as: both streams, or one of them muted. */
-enum step_mode { STEP_BOTH, STEP_COMPUTE, STEP_COMM, STEP_MODES };
+/* What a step is timed as: both streams, or one of them muted; and both, launch by launch, where
+ * the others are graphs. */
+enum step_mode { STEP_BOTH, STEP_COMPUTE, STEP_COMM, STEP_MODES, STEP_EAGER = STEP_MODES };
 
 struct runner {
     struct rig *rig;
     struct moe_plan plan;
     uint64_t capacity;
     struct exec *exec;
-    int64_t memory_bytes;         /* plan, layer and tokens, the most over the ranks */
-    int64_t sent_bytes, messages; /* of one step, likewise; known once it is warm */
+    struct graph *graphs[STEP_MODES]; /* made at the first step of a kind, where rig->graphs */
+    bool warm;                        /* its steps may be captured */
+    int64_t memory_bytes;             /* plan, layer and tokens, the most over the ranks */
+    int64_t sent_bytes, messages;     /* of one step, likewise; known once it is warm */
+    struct issued issued;             /* likewise, launch by launch */
+    int64_t replay_host_ns;           /* that the host takes for a step as a graph; 0: it is none */
 };
 
 /* Prepares the plan at the rig's capacity. */

@@ -112,7 +112,8 @@ static int sum(struct stream *stream, uint64_t elements, uint64_t terms, uint32_
 
 int weights_ready(struct weights *weights, struct engine *engine)
 {
-    TRY(event_wait(weights->gathered, engine->compute));
+    if (!batch_is_empty(&weights->gather))
+        TRY(event_wait(weights->gathered, engine->compute));
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
         const struct weight *w = &weights->tensors[i];
 
@@ -146,7 +147,8 @@ int weights_finish(struct weights *weights, struct engine *engine)
 {
     uint32_t storage = weights->layer->shape.dtype;
 
-    TRY(event_wait(weights->scattered, engine->compute));
+    if (!batch_is_empty(&weights->scatter))
+        TRY(event_wait(weights->scattered, engine->compute));
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
         const struct weight *w = &weights->tensors[i];
 

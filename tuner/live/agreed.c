@@ -111,11 +111,6 @@ static bool same(const struct moe_plan *a, const struct moe_plan *b)
     return plan_equal(a, b) && a->source == b->source;
 }
 
-static uint32_t least_of(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 static uint32_t largest_of(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
@@ -152,7 +147,8 @@ uint32_t agreed_orders(struct agreed *s, struct live *live, uint32_t capacity, d
         bool changed = !same(&best, &p->plan);
 
         if (rest < next)
-            next = least_of(next, is_here ? largest_of(rest, 1) : wait_for(s, p, rest, poll));
+            rest = is_here ? largest_of(rest, 1) : wait_for(s, p, rest, poll);
+        next = rest < next ? rest : next;
         if (is_here)
             out[0].stands = same(&best, &out[0].plan);
         else if (changed && count < room)

@@ -90,13 +90,6 @@ static int infer(struct live *live, struct cell *cell)
 
 /* ---- the bucket under way */
 
-/* An earlier run, cut off, has taken samples: what comes next is told as if at their capacity. */
-static void measured_at(const struct live *live, struct cell *cell)
-{
-    if (cell->bucket.told_count)
-        live_at(live, cell, cell->bucket.attempts[cell->bucket.told[0].arm].trial.capacity);
-}
-
 /* OK also if the bucket under way keeps its place, or this one needs no decision. */
 static int take_focus(struct live *live, struct cell *cell)
 {
@@ -107,7 +100,10 @@ static int take_focus(struct live *live, struct cell *cell)
         return OK;
     live->focus = NULL;
     TRY(bucket_load(&cell->bucket));
-    measured_at(live, cell);
+    /* An earlier run, cut off, has taken samples: what comes next is told as if at their
+     * capacity. */
+    if (cell->bucket.told_count)
+        live_at(live, cell, cell->bucket.attempts[cell->bucket.told[0].arm].trial.capacity);
     if (!cell->bucket.told_count && !cell->bucket.known)
         TRY(infer(live, cell));
     if (cell->state != CELL_OPEN)
@@ -122,16 +118,6 @@ static int take_focus(struct live *live, struct cell *cell)
 /* ---- what may be tried */
 
 static const double sds = 1.645; /* one-sided, 95 % */
-
-/* How much longer than the best plan: expected, and at worst. */
-static void ratio_of(const struct live *live, const struct cell *cell, int arm, double *expected,
-                     double *high)
-{
-    struct normal over = search_compare(live->dictionary.search, arm, cell->best);
-
-    *expected = exp(over.mean);
-    *high = exp(over.mean + sds * over.sd);
-}
 
 /* So much more has to be saved up than a trial costs at worst: the model that says so may be wrong.
  */
@@ -150,14 +136,6 @@ static bool affordable(struct live *live, const struct cell *cell, double ratio)
     return true;
 }
 
-/* Before anything is tried the best plan is sampled: it is what all are compared with. */
-static bool best_comes_first(const struct live *live, const struct cell *cell)
-{
-    const struct search *search = live->dictionary.search;
-
-    return search->usable[cell->best] && search->count[cell->best] < STEPS_BEFORE;
-}
-
 /* To write it down for good takes as long as many steps; once is enough for a plan that has run at
  * about this capacity. */
 static int begin(struct live *live, struct cell *cell, int arm)
@@ -167,7 +145,8 @@ static int begin(struct live *live, struct cell *cell, int arm)
 
 int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpose)
 {
-    double expected, high;
+    struct search *search = live->dictionary.search;
+    struct normal over; /* log of how much longer than the best plan it takes */
     int arm;
 
     if (take_focus(live, cell)) {
@@ -179,7 +158,8 @@ int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpo
         return -1;
     for (;;) {
         *purpose = DECISION_SEARCH;
-        if (best_comes_first(live, cell))
+        /* Before anything is tried the best plan is sampled: it is what all are compared with. */
+        if (search->usable[cell->best] && search->count[cell->best] < STEPS_BEFORE)
             return cell->best;
         arm = decision_next(&cell->bucket.decision, purpose);
         if (arm == DECISION_DONE) {
@@ -189,12 +169,12 @@ int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpo
         }
         if (arm == cell->best)
             return arm;
-        ratio_of(live, cell, arm, &expected, &high);
-        if (expected < never)
+        over = search_compare(search, arm, cell->best);
+        if (exp(over.mean) < never)
             break;
         decision_shun(&cell->bucket.decision, arm);
     }
-    if (!affordable(live, cell, high))
+    if (!affordable(live, cell, exp(over.mean + sds * over.sd)))
         return -1;
     if (begin(live, cell, arm)) {
         live_give_up(live);

@@ -37,11 +37,14 @@ struct moetune {
 
 static const double us_most = 1e12;
 
-/* For as long as we read and write; of this thread alone. */
-static locale_t speak_plainly(const struct moetune *t)
-{
-    return uselocale(t->plain); /* 0 changes nothing */
-}
+/* Runs a statement that reads and writes numbers, under the plain locale; of this thread alone.  A
+ * locale of 0 changes nothing. */
+#define PLAINLY(tuner, statement)                                                                  \
+    do {                                                                                           \
+        locale_t before_ = uselocale((tuner)->plain);                                              \
+        statement;                                                                                 \
+        uselocale(before_);                                                                        \
+    } while (0)
 
 /* What was not there when the caller was compiled is 0. */
 static void take(void *to, size_t size, const void *from, uint32_t given)
@@ -85,9 +88,6 @@ static int complete(struct moetune_options *o, const struct moe_shape *shape)
 
 static int open_live(struct moetune *t, const char *db)
 {
-    locale_t before;
-    int rc;
-
     const struct moetune_options *o = &t->options;
     struct live_setup setup = { .path = db,
                                 .shape = t->shape,
@@ -101,13 +101,12 @@ static int open_live(struct moetune *t, const char *db)
                                 .harm = o->harm,
                                 .now_us = o->now_us,
                                 .self = o->self };
+    int rc;
 
     if (o->rank)
         return OK;
     t->plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-    before = speak_plainly(t);
-    rc = live_open(&setup, &t->live);
-    uselocale(before);
+    PLAINLY(t, rc = live_open(&setup, &t->live));
     return rc;
 }
 
@@ -150,13 +149,9 @@ int moetune_open(const char *db, const struct moe_shape *shape,
 
 void moetune_close(struct moetune *tuner)
 {
-    locale_t before;
-
     if (!tuner)
         return;
-    before = speak_plainly(tuner);
-    live_close(tuner->live);
-    uselocale(before);
+    PLAINLY(tuner, live_close(tuner->live));
     agreed_free(&tuner->agreed);
     if (tuner->plain)
         freelocale(tuner->plain);
@@ -172,14 +167,6 @@ static void give(const struct moe_plan *from, struct moe_plan *out)
 
     memcpy(out, from, known);
     out->struct_size = size;
-}
-
-static void decide(struct moetune *t)
-{
-    locale_t before = speak_plainly(t);
-
-    live_ask(t->live, t->capacity, &t->plan);
-    uselocale(before);
 }
 
 /* What an exchange takes when nobody is late for it, which is no fault of ours. */
@@ -203,10 +190,10 @@ static uint32_t write_orders(struct moetune *t, uint32_t key, uint32_t room,
 {
     struct order orders[1 + AGREED_NEWS] = { { .plan = t->plan, .key = key } };
     double begun_us = t->options.now_us(t->options.self);
-    locale_t before = speak_plainly(t);
-    uint32_t count = agreed_orders(&t->agreed, t->live, t->capacity, exchange_us(t), room, orders);
+    uint32_t count;
 
-    uselocale(before);
+    PLAINLY(t,
+            count = agreed_orders(&t->agreed, t->live, t->capacity, exchange_us(t), room, orders));
     for (uint32_t i = 0; i < count; i++)
         order_write(&orders[i], &out[i]);
     live_spent(t->live, t->options.now_us(t->options.self) - begun_us);
@@ -269,7 +256,7 @@ static int ask(struct moetune *t)
     int rc = OK;
 
     if (t->live)
-        decide(t);
+        PLAINLY(t, live_ask(t->live, t->capacity, &t->plan));
     if (t->options.broadcast)
         rc = exchange(t);
     if (rc && t->live)
@@ -339,36 +326,27 @@ static double checked(const struct moetune *t, double time_us)
     return INFINITY;
 }
 
+static const char could_not_run[] = "the trainer could not run it";
+
 static int learn(struct moetune *t, double us)
 {
-    locale_t before = speak_plainly(t);
-    int rc = us == MOETUNE_FAILED
-                 ? live_failed(t->live, TRIAL_FAILED, "the trainer could not run it")
-                 : live_tell(t->live, (int64_t)fmax(1, us * 1e3));
+    int rc;
 
-    uselocale(before);
+    if (us == MOETUNE_FAILED)
+        PLAINLY(t, rc = live_failed(t->live, TRIAL_FAILED, could_not_run));
+    else
+        PLAINLY(t, rc = live_tell(t->live, (int64_t)fmax(1, us * 1e3)));
     return rc;
 }
 
 /* Between all times and MOETUNE_FAILED: the plan that stands for this capacity could not be run. */
 static const double complaint_least = 1e13, complaint_most = 1e14;
 
-static double complaint_of(uint32_t capacity)
-{
-    return complaint_least + capacity;
-}
-
-static bool is_complaint(double us)
-{
-    return us >= complaint_least && us < complaint_most;
-}
-
 static int tell_broken(struct moetune *t, uint32_t capacity, const struct moe_plan *plan)
 {
-    locale_t before = speak_plainly(t);
-    int rc = live_broke(t->live, capacity, plan, TRIAL_FAILED, "the trainer could not run it");
+    int rc;
 
-    uselocale(before);
+    PLAINLY(t, rc = live_broke(t->live, capacity, plan, TRIAL_FAILED, could_not_run));
     return rc;
 }
 
@@ -385,7 +363,7 @@ static int tell_standing(struct moetune *t, double time_us)
 {
     t->standing = false;
     if (time_us == MOETUNE_FAILED) {
-        t->complaint = complaint_of(t->capacity);
+        t->complaint = complaint_least + t->capacity;
         return MOE_OK;
     }
     if (!(time_us > 0 && time_us < us_most))
@@ -427,7 +405,7 @@ int moetune_tell(struct moetune *t, double time_us)
         return t->live ? learn(t, us) : MOE_OK;
     if (t->live)
         live_void(t->live);
-    return is_complaint(us) ? hear_complaint(t, us) : MOE_ERR_ARGUMENT;
+    return us >= complaint_least && us < complaint_most ? hear_complaint(t, us) : MOE_ERR_ARGUMENT;
 }
 
 /* ---- seldom */
@@ -435,13 +413,10 @@ int moetune_tell(struct moetune *t, double time_us)
 int moetune_rest(struct moetune *t, uint32_t capacity, struct moe_plan *plan, uint32_t *steps)
 {
     struct moe_plan best = MOE_PLAN_INIT;
-    locale_t before;
 
     if (!t || !plan || !steps || !t->live)
         return MOE_ERR_ARGUMENT;
-    before = speak_plainly(t);
-    *steps = live_rest(t->live, capacity, &best);
-    uselocale(before);
+    PLAINLY(t, *steps = live_rest(t->live, capacity, &best));
     give(&best, plan);
     return MOE_OK;
 }
@@ -450,7 +425,6 @@ int moetune_passed(struct moetune *t, uint32_t capacity, const struct moe_plan *
                    double time_us)
 {
     struct moe_plan ran;
-    locale_t before;
     int rc;
 
     if (!t || !plan || !t->live ||
@@ -460,9 +434,7 @@ int moetune_passed(struct moetune *t, uint32_t capacity, const struct moe_plan *
     t->asked = false;
     if (time_us == MOETUNE_FAILED)
         return tell_broken(t, capacity, &ran);
-    before = speak_plainly(t);
-    rc = live_passed(t->live, capacity, &ran, (int64_t)fmax(1, time_us * 1e3));
-    uselocale(before);
+    PLAINLY(t, rc = live_passed(t->live, capacity, &ran, (int64_t)fmax(1, time_us * 1e3)));
     return rc;
 }
 

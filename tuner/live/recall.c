@@ -143,15 +143,6 @@ void live_prepare(struct live *live, struct cell *cell)
 
 /* ---- samples */
 
-/* A decided bucket teaches the search about those that are not. */
-static int teach(struct cell *cell)
-{
-    TRY(bucket_load(&cell->bucket));
-    bucket_open(&cell->bucket, false);
-    bucket_forget(&cell->bucket);
-    return OK;
-}
-
 static int recall_entry(void *self, const struct entry_row *entry)
 {
     struct live *live = self;
@@ -169,7 +160,13 @@ static int recall_entry(void *self, const struct entry_row *entry)
     if (cell->state != CELL_SETTLED)
         return OK;
     live->decided++;
-    return entry->inferred ? OK : teach(cell);
+    if (entry->inferred)
+        return OK;
+    /* A decided bucket teaches the search about those that are not. */
+    TRY(bucket_load(&cell->bucket));
+    bucket_open(&cell->bucket, false);
+    bucket_forget(&cell->bucket);
+    return OK;
 }
 
 /* ---- opening */

@@ -46,21 +46,14 @@ static int group_hosts(const struct probe *p, struct host *hosts)
     return count;
 }
 
-static const struct host *slowest_host(const struct host *hosts, int count)
+/* "ranks differ by 23 %: ..."; empty if they do not, or if it is not known. */
+static void compare_ranks(const struct host *hosts, int count, char *text, size_t size)
 {
     const struct host *slowest = hosts;
 
     for (int i = 1; i < count; i++)
         if (hosts[i].slowest < slowest->slowest)
             slowest = &hosts[i];
-    return slowest;
-}
-
-/* "ranks differ by 23 %: ..."; empty if they do not, or if it is not known. */
-static void compare_ranks(const struct host *hosts, int count, char *text, size_t size)
-{
-    const struct host *slowest = slowest_host(hosts, count);
-
     *text = 0;
     if (slowest->slowest < 1 - rank_speeds_unequal)
         snprintf(text, size,
@@ -78,14 +71,6 @@ static void print_word(const char *word)
 
 /* ---- as text */
 
-/* A slow-down of 0: all of the shorter one disappears; of 1: half of it. */
-static void print_hidden(double slower)
-{
-    if (!isnan(slower))
-        printf("; %.0f %% of one disappears beside products", 100 / (1 + slower));
-    printf("\n");
-}
-
 static void print_number(double value)
 {
     if (isfinite(value))
@@ -99,7 +84,10 @@ static void print_link(const struct probe_link *link, const char *name)
     if (!link->count)
         return;
     printf("# %s nodes: exchanges, measured and as the model has them, us", name);
-    print_hidden(link->slower);
+    /* A slow-down of 0: all of the shorter one disappears; of 1: half of it. */
+    if (!isnan(link->slower))
+        printf("; %.0f %% of one disappears beside products", 100 / (1 + link->slower));
+    printf("\n");
     for (size_t i = 0; i < link->count; i++) {
         const struct link_sample *s = &link->samples[i];
 
@@ -183,9 +171,8 @@ static void print_cluster_json(const struct cluster *c)
     printf("{");
     for (size_t i = 0; i < cluster_field_count; i++) {
         const struct cluster_field *f = &cluster_fields[i];
-        char value[1100];
+        const char *value = CLUSTER_VALUE(c, f);
 
-        cluster_value(c, f, value, sizeof(value));
         printf("%s\"%s\": ", i ? ", " : "", f->name);
         if (!strcmp(value, "unknown"))
             printf("null");

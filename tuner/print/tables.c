@@ -122,6 +122,8 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
             UTF8_LINE(cluster.device), cluster.ranks);
     fprintf(to, cluster.ranks_per_node ? " on %u node%s\n" : " on %u unequal node%s\n",
             cluster.nodes, cluster.nodes == 1 ? "" : "s");
+    if (cluster_has_graphs(&cluster))
+        fprintf(to, "steps    launched as CUDA graphs\n");
     if (rank_speeds_parse(cluster.rank_speeds_percent, &ranks, &slowest) &&
         slowest < 1 - rank_speeds_unequal)
         fprintf(to, "ranks    unequal: every step waits for one with %.2f of the fastest's speed\n",
@@ -143,46 +145,32 @@ static int current_standing(const struct printer *p, int64_t cluster, int64_t sh
 /* What it is worth as a whole, where that is known. */
 static int print_standing(const struct printer *p)
 {
-    char text[STANDING_TEXT_BYTES];
     struct standing_row row;
     int rc = current_standing(p, p->cluster, p->shape, p->window, &row);
 
     if (rc)
         return rc < 0 ? rc : OK;
-    standing_text(&row, text);
-    fprintf(p->to, "gain      %s\n", text);
+    fprintf(p->to, "gain      %s\n", STANDING_TEXT(&row));
     return OK;
 }
 
-static void date(int64_t at_s, char text[32])
+const char *tables_date(int64_t at_s, char room[DATE_BYTES])
 {
     time_t at = (time_t)at_s;
     struct tm tm;
 
-    if (!gmtime_r(&at, &tm) || !strftime(text, 32, "%Y-%m-%d %H:%M", &tm))
-        snprintf(text, 32, "?");
+    if (!gmtime_r(&at, &tm) || !strftime(room, DATE_BYTES, "%Y-%m-%d %H:%M", &tm))
+        snprintf(room, DATE_BYTES, "?");
+    return room;
 }
 
 static void print_age(const struct printer *p)
 {
-    char from[32], to[32];
+    const char *from = DATE_TEXT(p->oldest_s), *to = DATE_TEXT(p->newest_s);
 
-    date(p->oldest_s, from);
-    date(p->newest_s, to);
     fprintf(p->to, "decided   %s%s%s UTC, %s ago\n", strcmp(from, to) ? from : "",
             strcmp(from, to) ? " to " : "", to,
             DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)p->newest_s))));
-}
-
-static void print_pin(const struct printer *p, const struct override_row *pin)
-{
-    char since[32];
-
-    date(pin->since_s, since);
-    fprintf(
-        p->to, "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64 ": %s since %s UTC: %s\n",
-        pin->first, pin->last, (uint64_t)pin->first * p->window,
-        bucket_capacity(p->window, pin->last), PLAN_TEXT(&pin->plan), since, UTF8_LINE(pin->why));
 }
 
 static void print_pins(const struct printer *p)
@@ -190,8 +178,14 @@ static void print_pins(const struct printer *p)
     for (size_t i = 0; i < p->told->pin_count; i++) {
         const struct override_row *pin = &p->told->pins[i];
 
-        if (pin->cluster == p->cluster && pin->shape == p->shape && pin->window == p->window)
-            print_pin(p, pin);
+        if (!SAME_TABLE(pin, p))
+            continue;
+        fprintf(p->to,
+                "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64
+                ": %s since %s UTC: %s\n",
+                pin->first, pin->last, (uint64_t)pin->first * p->window,
+                bucket_capacity(p->window, pin->last), PLAN_TEXT(&pin->plan),
+                DATE_TEXT(pin->since_s), UTF8_LINE(pin->why));
     }
 }
 
@@ -288,7 +282,7 @@ static void add_to_line(struct printer *p, const struct entry_row *e)
 static int print_entry(void *self, const struct entry_row *e)
 {
     struct printer *p = self;
-    bool same_block = e->cluster == p->cluster && e->shape == p->shape && e->window == p->window;
+    bool same_block = SAME_TABLE(e, p);
     const struct override_row *pin = p->told ? told_pin(p->told, e) : NULL;
 
     if (p->only && e->window != p->only)
@@ -349,7 +343,7 @@ static void json_pins(const struct printer *p, const struct entry_row *e)
     for (size_t i = 0; i < p->told->pin_count; i++) {
         const struct override_row *pin = &p->told->pins[i];
 
-        if (pin->cluster != e->cluster || pin->shape != e->shape || pin->window != e->window)
+        if (!SAME_TABLE(pin, e))
             continue;
         fprintf(p->to, "%s{\"first\": %u", any ? ", " : "", pin->first);
         row_json_view(&override_table, "last_bucket=last plan since_s=since why", pin, p->to);
@@ -375,6 +369,8 @@ static int json_block(struct printer *p, const struct entry_row *e)
     json_quote(cluster.device, p->to);
     fprintf(p->to, ", \"modelled\": %s, \"shape\": \"%s\", \"window\": %u",
             backend_is_real(cluster.backend) ? "false" : "true", SHAPE_TEXT(&shape), e->window);
+    if (cluster_has_graphs(&cluster))
+        fprintf(p->to, ", \"graphs\": true");
     rc = current_standing(p, e->cluster, e->shape, e->window, &row);
     if (rc < 0)
         return rc;
@@ -396,7 +392,7 @@ static int json_entry(void *self, const struct entry_row *e)
     static const struct override_row none;
     const struct override_row *pin = told_pin(p->told, e);
 
-    if (e->cluster != p->cluster || e->shape != p->shape || e->window != p->window)
+    if (!SAME_TABLE(e, p))
         TRY(json_block(p, e));
     fprintf(p->to, "%s  {\"bucket\": %u", p->lines++ ? ",\n" : "", e->bucket);
     row_json_view(&entry_table, entry_in_show, e, p->to);
@@ -442,12 +438,12 @@ struct heats {
     size_t count, at;
 };
 
-static int add_heat(void *self, int64_t trial, const struct sample_row *sample)
+static int add_heat(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     struct heats *h = self;
-    const struct trial_heat fresh = { .trial = trial };
+    const struct trial_heat fresh = { .trial = trial->id };
 
-    if (!h->count || h->list[h->count - 1].trial != trial)
+    if (!h->count || h->list[h->count - 1].trial != trial->id)
         ARRAY_APPEND(h->list, h->count, fresh);
     heat_add(&h->list[h->count - 1].heat, sample);
     return OK;

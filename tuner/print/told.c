@@ -11,14 +11,6 @@ struct told_table {
     struct width width;
 };
 
-static int add_pin(void *self, const struct override_row *row)
-{
-    struct told *t = self;
-
-    ARRAY_APPEND(t->pins, t->pin_count, *row);
-    return OK;
-}
-
 /* Entries come by cluster, shape and width. */
 static int add_entry(void *self, const struct entry_row *e)
 {
@@ -38,8 +30,12 @@ static int add_entry(void *self, const struct entry_row *e)
 
 int told_read(struct store *store, struct told *out)
 {
+    struct row_list pins;
+
     *out = (struct told){ .pins = NULL };
-    TRY(store_overrides(store, add_pin, out));
+    TRY(store_overrides(store, &pins));
+    out->pins = pins.rows;
+    out->pin_count = pins.count;
     return store_entries(store, 0, 0, add_entry, out);
 }
 
@@ -54,8 +50,7 @@ const struct override_row *told_pin(const struct told *told, const struct entry_
     for (size_t i = 0; i < told->pin_count; i++) {
         const struct override_row *p = &told->pins[i];
 
-        if (p->cluster == e->cluster && p->shape == e->shape && p->window == e->window &&
-            e->bucket >= p->first && e->bucket <= p->last)
+        if (SAME_TABLE(p, e) && e->bucket >= p->first && e->bucket <= p->last)
             return p;
     }
     return NULL;

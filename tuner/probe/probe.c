@@ -132,10 +132,13 @@ static void tidy(struct cluster *model)
     }
 }
 
-static int read_all(struct survey *s)
+static int measure(const struct probe_setup *setup, struct survey *s)
 {
     struct probe *p = s->probe;
 
+    TRY(survey_open(s, setup->seed));
+    TRY(timetable_run(&s->table, setup->seconds, PROBE_ROUNDS_LEAST, setup->seed, setup->tick,
+                      setup->self));
     p->rounds = s->table.rounds;
     p->seconds = s->table.seconds;
     read_kernels(s, p);
@@ -145,14 +148,6 @@ static int read_all(struct survey *s)
     tidy(&p->model);
     p->replay_ns = replay_ns(&p->model, &p->shape, &p->plan, p->capacity);
     return OK;
-}
-
-static int measure(const struct probe_setup *setup, struct survey *survey)
-{
-    TRY(survey_open(survey, setup->seed));
-    TRY(timetable_run(&survey->table, setup->seconds, PROBE_ROUNDS_LEAST, setup->seed, setup->tick,
-                      setup->self));
-    return read_all(survey);
 }
 
 int probe_open(const struct probe_setup *setup, const struct cluster *known, struct probe **out)

@@ -151,11 +151,6 @@ static bool out_of_patience(const struct exec_protocol *v)
     return (double)(host_clock_ns() - v->heard_ns) * 1e-9 > limit_s;
 }
 
-static bool over(const struct exec_protocol *v)
-{
-    return stop || (v->deadline_ns && host_clock_ns() >= v->deadline_ns);
-}
-
 /* OK: it has ended, or hangs (*hung). */
 static int listen(struct exec_protocol *v, bool *hung)
 {
@@ -166,7 +161,7 @@ static int listen(struct exec_protocol *v, bool *hung)
         bool ended = child_ended(&v->child); /* asked first: its last lines are still there */
         int rc = child_read(&v->child, line, sizeof(line));
 
-        if (over(v))
+        if (stop || (v->deadline_ns && host_clock_ns() >= v->deadline_ns))
             return ERR_CUT;
         if (rc == OK) {
             v->heard_ns = host_clock_ns();

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char graphs_word[] = "graphs";
+
 void order_format(const struct order *order, char line[WORK_LINE_BYTES])
 {
     char shape[SHAPE_TEXT_BYTES], plan[PLAN_TEXT_BYTES];
@@ -16,9 +18,9 @@ void order_format(const struct order *order, char line[WORK_LINE_BYTES])
     shape_format(&order->shape, shape, sizeof(shape));
     if (moe_plan_format(&order->plan, plan, sizeof(plan)) < 0)
         plan[0] = 0;
-    snprintf(line, WORK_LINE_BYTES, "moetune-order %d %" PRIu64 " %" PRId64 " %" PRIu64 "|%s|%s|",
-             (int)order->kind, order->seed, order->memory_limit_bytes, order->capacity, shape,
-             plan);
+    snprintf(line, WORK_LINE_BYTES, "moetune-order %d %" PRIu64 " %" PRId64 " %" PRIu64 "|%s|%s|%s",
+             (int)order->kind, order->seed, order->memory_limit_bytes, order->capacity, shape, plan,
+             order->graphs ? graphs_word : "");
 }
 
 int order_parse(const char *line, struct order *out)
@@ -29,10 +31,12 @@ int order_parse(const char *line, struct order *out)
 
     n = sscanf(line, "moetune-order %d %" SCNu64 " %" SCNd64 " %" SCNu64 "|%159[^|]|%63[^|]|",
                &kind, &order.seed, &order.memory_limit_bytes, &order.capacity, shape, plan);
-    if (n < 4 || kind < 0 || kind >= ORDER_KINDS || (n > 4 && shape_parse(shape, &order.shape)))
+    if (n < 4 || !strchr(line, '|') || kind < 0 || kind >= ORDER_KINDS ||
+        (n > 4 && shape_parse(shape, &order.shape)))
         return ERR_FORMAT;
     if (n > 5 && plan_parse(plan, &order.plan))
         return ERR_FORMAT;
+    order.graphs = strncmp(strrchr(line, '|') + 1, graphs_word, strlen(graphs_word)) == 0;
     order.kind = (enum order_kind)kind;
     *out = order;
     return OK;

@@ -19,6 +19,7 @@ struct order {
     struct moe_shape shape; /* LAYER */
     uint64_t seed;
     int64_t memory_limit_bytes; /* LAYER: what a rank may allocate for it and all open plans */
+    bool graphs;                /* LAYER: its steps are launched as graphs */
     uint64_t capacity;          /* STEP */
     struct moe_plan plan;
     uint64_t sample; /* STEP: its number in the database, which a modelled machine draws its noise

@@ -23,7 +23,7 @@ enum { OPEN_MAX = 64 };
 
 struct worker {
     struct world *world;
-    bool owns_world;
+    bool owns_world, graphs; /* graphs: steps of this layer are */
     struct engine engine;
     struct data data;
     struct rig *rig;
@@ -41,11 +41,11 @@ struct worker {
     char said[200];            /* the last failure on this rank */
 };
 
-static void hear(void *self, const char *format, va_list args)
+static void hear(void *self, const char *line)
 {
     struct worker *worker = self;
 
-    vsnprintf(worker->said, sizeof(worker->said), format, args);
+    snprintf(worker->said, sizeof(worker->said), "%s", line);
     for (char *c = worker->said; *c; c++)
         if (*c == '\n' || *c == '|')
             *c = ' ';
@@ -185,16 +185,15 @@ static int open_rig(struct worker *worker, const struct moe_shape *shape, struct
 {
     struct data data = { .shape = *shape, .seed = worker->data.seed };
 
-    return rig_open(worker->world, &worker->engine, &data, NULL, 1, out);
+    TRY(rig_open(worker->world, &worker->engine, &data, NULL, 1, out));
+    (*out)->graphs = worker->graphs;
+    return OK;
 }
 
 static int refuse(const char *what, int64_t needed, int64_t there, const char *how)
 {
-    char needs[ACCOUNT_TEXT_BYTES], is[ACCOUNT_TEXT_BYTES];
-
-    account_text(needed, needs);
-    account_text(there, is);
-    return fail(ERR_NOMEM, "%s needs %s per rank, %s are %s", what, needs, is, how);
+    return fail(ERR_NOMEM, "%s needs %s per rank, %s are %s", what, ACCOUNT_TEXT(needed),
+                ACCOUNT_TEXT(there), how);
 }
 
 /* Collective, before `more` bytes are allocated: a rank that took what is not there would be ended
@@ -214,6 +213,9 @@ static int set_layer(struct worker *worker, const struct order *order)
     int64_t bytes = account_layer(&order->shape, &worker->machine);
 
     close_layer(worker);
+    worker->graphs = order->graphs;
+    if (worker->graphs)
+        TRY(engine_check_graphs(&worker->engine));
     worker->data = (struct data){ .shape = order->shape, .seed = order->seed };
     worker->memory_limit_bytes = order->memory_limit_bytes;
     if (bytes > worker->memory_limit_bytes)

@@ -1,9 +1,9 @@
-/* Lists the plans and buckets of one layer, which buckets are measured in which order, and what
- * memory plans need. */
+/* Lists the plans and buckets of one layer, and what memory plans need. */
 #include "space.h"
 
 #include "arms.h"
 #include "bucket_key.h"
+#include "bucket_order.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -51,44 +51,6 @@ static int reachable_buckets(double max_factor, struct space *space)
     return OK;
 }
 
-static uint32_t next_anchor(const struct space *space, uint32_t bucket, double per_octave)
-{
-    double capacity = (double)space_capacity(space, bucket) * exp2(1 / per_octave);
-    uint32_t next = per_octave > 0 ? (uint32_t)(capacity / space->window) : 0;
-
-    if (next <= bucket)
-        next = bucket + 1;
-    return next < space->last ? next : space->last;
-}
-
-/* Coarse first: a sweep that is cut off has seen the whole range. */
-static int list_anchors(double per_octave, struct space *space)
-{
-    size_t room = space->last - space->first + 1, count = 0, used = 0;
-    uint32_t *ascending = malloc(room * sizeof(*ascending));
-    size_t stride = per_octave > 0 ? (size_t)ceil(per_octave) : 16;
-
-    space->anchors = malloc(room * sizeof(*space->anchors));
-    if (!ascending || !space->anchors) {
-        free(ascending);
-        return fail(ERR_NOMEM, "%zu buckets", room);
-    }
-    for (uint32_t b = space->first;; b = next_anchor(space, b, per_octave)) {
-        ascending[count++] = b;
-        if (b == space->last)
-            break;
-    }
-    for (size_t i = 0; i < count; i++)
-        if (i % stride == 0 || i + 1 == count)
-            space->anchors[used++] = ascending[i];
-    for (size_t i = 0; i < count; i++)
-        if (i % stride != 0 && i + 1 != count)
-            space->anchors[used++] = ascending[i];
-    space->anchor_count = count;
-    free(ascending);
-    return OK;
-}
-
 int space_open(const struct moe_shape *shape, const struct space_setup *setup, struct space *out)
 {
     struct space space = { .shape = *shape,
@@ -110,7 +72,7 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
     TRY(arms_list(shape, &arms, space.arms, &space.arm_count));
     default_plan = plan_default();
     space.default_arm = space_arm(&space, &default_plan);
-    TRY(list_anchors(setup->effort->anchors_per_octave, &space));
+    TRY(bucket_order(&space, setup->effort->anchors_per_octave));
     *out = space;
     return OK;
 }

@@ -310,23 +310,20 @@ static int open_rounds(struct settling *s)
     return OK;
 }
 
-/* Samples of one round.  Of an earlier series there are none, for each has its own numbers. */
-static void replay_round(struct settling *s, uint32_t round)
-{
-    for (int i = 0; i < s->seat_count; i++) {
-        const struct bucket *b = &s->seats[i].bucket;
-
-        for (uint32_t k = 0; k < b->told_count; k++)
-            if (b->told[k].kind == SAMPLE_ROUNDS && b->told[k].round == round)
-                rounds_tell(s->rounds, i, b->told[k].arm, b->told[k].ns);
-    }
-}
-
-/* Samples lie by bucket; whether enough is known was asked round by round. */
+/* Samples lie by bucket; whether enough is known was asked round by round.  Of an earlier series
+ * there are none, for each has its own numbers. */
 static void replay(struct settling *s)
 {
-    for (uint32_t i = 0; i < SERIES_STRIDE; i++)
-        replay_round(s, s->row.first_round + i);
+    uint32_t first = s->row.first_round;
+
+    for (uint32_t round = first; round - first < SERIES_STRIDE; round++)
+        for (int i = 0; i < s->seat_count; i++) {
+            const struct bucket *b = &s->seats[i].bucket;
+
+            for (uint32_t k = 0; k < b->told_count; k++)
+                if (b->told[k].kind == SAMPLE_ROUNDS && b->told[k].round == round)
+                    rounds_tell(s->rounds, i, b->told[k].arm, b->told[k].ns);
+        }
 }
 
 static int play(struct settling *s)

@@ -127,6 +127,7 @@ static const struct {
     { "from-misses", its_capacities },
     { "search", its_steps },
     { "repeats", its_steps },
+    { "graphs", "its steps are its own" },
     { "retune", "what is decided stays until the program's steps become slower" },
     { "sim", its_ranks },
     { "virtual-ranks", its_ranks },
@@ -316,11 +317,9 @@ out:
 int tune_request_fits(const struct tune_request *r, bool *none)
 {
     const char *how = r->options->setup.memory_limit_bytes ? "allowed" : "free";
-    char needs[ACCOUNT_TEXT_BYTES], there[ACCOUNT_TEXT_BYTES];
     int rc = OK;
 
     *none = r->space_count > 0;
-    account_text(r->memory_limit_bytes, there);
     for (size_t i = 0; i < r->space_count; i++) {
         int64_t least = space_least_bytes(&r->spaces[i]);
 
@@ -328,9 +327,9 @@ int tune_request_fits(const struct tune_request *r, bool *none)
             *none = false;
             continue;
         }
-        account_text(least, needs);
         rc = fail(ERR_NOMEM, "nothing fits: the smallest plan needs %s per rank, %s are %s (%s)",
-                  needs, there, how, SHAPE_TEXT(&r->spaces[i].shape));
+                  ACCOUNT_TEXT(least), ACCOUNT_TEXT(r->memory_limit_bytes), how,
+                  SHAPE_TEXT(&r->spaces[i].shape));
     }
     return rc;
 }

@@ -20,15 +20,6 @@ static int rule_out_by_memory(struct sweep *sweep, struct bucket *b)
     return OK;
 }
 
-/* Brings the decision to where the last run left it. */
-static int replay(struct sweep *sweep, struct bucket *b)
-{
-    TRY(bucket_load(b));
-    TRY(rule_out_by_memory(sweep, b));
-    bucket_open(b, false);
-    return OK;
-}
-
 int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind kind, uint32_t round,
                struct step *out)
 {
@@ -42,12 +33,16 @@ int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind ki
     return attempt_step(c, attempt, kind, round, out);
 }
 
-static int decide(struct sweep *sweep, struct bucket *b)
+/* Brings the decision to where the last run left it; to its end if `measure`. */
+static int decide(struct sweep *sweep, struct bucket *b, bool measure)
 {
     enum decision_purpose purpose;
     int arm;
 
-    while ((arm = decision_next(&b->decision, &purpose)) != DECISION_DONE) {
+    TRY(bucket_load(b));
+    TRY(rule_out_by_memory(sweep, b));
+    bucket_open(b, false);
+    while (measure && (arm = decision_next(&b->decision, &purpose)) != DECISION_DONE) {
         struct attempt *a = &b->attempts[arm];
         struct step step;
 
@@ -68,9 +63,7 @@ static int visit(struct sweep *sweep, uint32_t bucket, bool measure, int arm, st
     int rc;
 
     bucket_init(&b, &sweep->dictionary, bucket);
-    rc = replay(sweep, &b);
-    if (!rc && measure)
-        rc = decide(sweep, &b);
+    rc = decide(sweep, &b, measure);
     if (!rc && out)
         rc = bucket_entry(&b, arm, out);
     bucket_forget(&b);

@@ -9,25 +9,23 @@
 #include <limits.h>
 #include <stdio.h>
 
-struct doctor_options {
+struct options {
     struct place_setup where;
     const char *db;
     bool json;
 };
 
-#define AT(field) offsetof(struct doctor_options, field)
 static const struct option_row rows[] = {
-    { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
-    DB_ROW(AT(db)),
-    JSON_ROW(AT(json)),
+    { .kind = OPTION_GROUP, .offset = OPTION(where), .rows = place_rows },
+    DB_ROW(OPTION(db)),
+    JSON_ROW(OPTION(json)),
     { NULL },
 };
-#undef AT
 
-static const struct doctor_options defaults = { .where = PLACE_DEFAULTS };
+static const struct options defaults = { .where = PLACE_DEFAULTS };
 
 /* Where the database lies is rank 0's affair. */
-static int report(const struct doctor_options *o, const struct findings *of_ranks)
+static int report(const struct options *o, const struct findings *of_ranks)
 {
     struct findings all = { .count = 0 };
     char path[PATH_MAX];
@@ -46,7 +44,7 @@ static int report(const struct doctor_options *o, const struct findings *of_rank
 
 static int on_rank(struct world *world, const void *options)
 {
-    const struct doctor_options *o = options;
+    const struct options *o = options;
     struct discovery d;
     struct findings found;
     int rc;
@@ -61,7 +59,7 @@ static int on_rank(struct world *world, const void *options)
 
 static int run(const struct verb_call *call, void *options)
 {
-    struct doctor_options *o = options;
+    struct options *o = options;
 
     return place_run(&o->where, call, &(struct place_verb){ NULL, on_rank, o });
 }

@@ -23,19 +23,19 @@ struct options {
     bool identify, full;
 };
 
-#define AT(field) offsetof(struct options, field)
 static const struct option_row rows[] = {
-    { "output", "FILE", OPTION_TEXT, AT(file), "where to (standard output)", .letter = 'o' },
-    { "format", "WORD", OPTION_WORD, AT(format),
+    { "output", "FILE", OPTION_TEXT, OPTION(file), "where to (standard output)", .letter = 'o' },
+    { "format", "WORD", OPTION_WORD, OPTION(format),
       "jsonl (for import), csv, header (C), packed (for libmoelookup)", format_words },
-    SHAPE_FILTER_ROW(OPTION_TEXT, AT(shape), ""),
-    { "fingerprint", "HASH", OPTION_TEXT, AT(fingerprint), "only clusters whose hash begins so" },
-    { "identify", NULL, OPTION_FLAG, AT(identify), "host names as well; else they stay at home" },
-    { "full", NULL, OPTION_FLAG, AT(full), "every timed step as well" },
-    DB_ROW(AT(db)),
+    SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), ""),
+    { "fingerprint", "HASH", OPTION_TEXT, OPTION(fingerprint),
+      "only clusters whose hash begins so" },
+    { "identify", NULL, OPTION_FLAG, OPTION(identify),
+      "host names as well; else they stay at home" },
+    { "full", NULL, OPTION_FLAG, OPTION(full), "every timed step as well" },
+    DB_ROW(OPTION(db)),
     { NULL },
 };
-#undef AT
 
 static const struct options defaults = { .format = FORMAT_JSONL };
 

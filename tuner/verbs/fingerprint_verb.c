@@ -11,24 +11,22 @@
 #include <stdio.h>
 #include <string.h>
 
-struct fingerprint_options {
+struct options {
     struct place_setup where;
     const char *diff, *file, *db;
     bool json;
 };
 
-#define AT(field) offsetof(struct fingerprint_options, field)
 static const struct option_row rows[] = {
-    { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
-    { "diff", "FILE", OPTION_TEXT, AT(diff), "compare with a text that was saved before" },
-    { "file", "FILE", OPTION_TEXT, AT(file), "that of such a text, instead of this machine's" },
-    DB_ROW(AT(db)),
-    JSON_ROW(AT(json)),
+    { .kind = OPTION_GROUP, .offset = OPTION(where), .rows = place_rows },
+    { "diff", "FILE", OPTION_TEXT, OPTION(diff), "compare with a text that was saved before" },
+    { "file", "FILE", OPTION_TEXT, OPTION(file), "that of such a text, instead of this machine's" },
+    DB_ROW(OPTION(db)),
+    JSON_ROW(OPTION(json)),
     { NULL },
 };
-#undef AT
 
-static const struct fingerprint_options defaults = { .where = PLACE_DEFAULTS };
+static const struct options defaults = { .where = PLACE_DEFAULTS };
 
 static void print_text(const struct cluster *cluster, const struct discovery *found)
 {
@@ -44,26 +42,25 @@ static void print_text(const struct cluster *cluster, const struct discovery *fo
 
 static void print_json(const struct cluster *cluster)
 {
-    char value[1100], hash[SHA256_HEX_BYTES];
+    char hash[SHA256_HEX_BYTES];
 
     cluster_hex(cluster, hash);
     printf("{\"fingerprint\": \"%s\"", hash);
     for (size_t i = 0; i < cluster_field_count; i++) {
-        cluster_value(cluster, &cluster_fields[i], value, sizeof(value));
         printf(",\n \"%s\": ", cluster_fields[i].name);
-        json_quote(value, stdout);
+        json_quote(CLUSTER_VALUE(cluster, &cluster_fields[i]), stdout);
     }
     printf("}\n");
 }
 
 /* ---- comparing */
 
-static void value_in_words(const struct cluster *cluster, const struct cluster_field *field,
-                           char *text, size_t size)
+static const char *value_in_words(const struct cluster *cluster, const struct cluster_field *field,
+                                  char room[CLUSTER_VALUE_BYTES])
 {
-    cluster_value(cluster, field, text, size);
     if (field->offset == offsetof(struct cluster, ranks_per_node) && !cluster->ranks_per_node)
-        snprintf(text, size, "different ones");
+        return "different ones";
+    return cluster_value(cluster, field, room, CLUSTER_VALUE_BYTES);
 }
 
 /* What is not known may be anything: it is never equal where that would be another cluster. */
@@ -71,10 +68,9 @@ static bool print_field(const struct cluster *was, const struct cluster *is,
                         const struct cluster_field *field)
 {
     const char *class = cluster_class_words[field->class];
-    char old[1100], new[1100];
+    char a[CLUSTER_VALUE_BYTES], b[CLUSTER_VALUE_BYTES];
+    const char *old = value_in_words(was, field, a), *new = value_in_words(is, field, b);
 
-    value_in_words(was, field, old, sizeof(old));
-    value_in_words(is, field, new, sizeof(new));
     if (strcmp(old, new) != 0)
         printf("%-5s %-16s was \"%s\", is \"%s\"\n", class, field->name, old, new);
     else if (field->class == CLUSTER_HARD && !strcmp(new, "unknown"))
@@ -101,7 +97,7 @@ static int print_difference(const struct cluster *was, const struct cluster *is)
     return differ[CLUSTER_HARD] + differ[CLUSTER_SOFT] ? ERR_WRONG : OK;
 }
 
-static int print(const struct fingerprint_options *o, const struct cluster *cluster,
+static int print(const struct options *o, const struct cluster *cluster,
                  const struct discovery *found)
 {
     struct cluster saved;
@@ -133,7 +129,7 @@ static void add_measured(const char *db, struct cluster *cluster)
 
 static int on_rank(struct world *world, const void *options)
 {
-    const struct fingerprint_options *o = options;
+    const struct options *o = options;
     struct discovery d;
     int rc = OK;
 
@@ -151,7 +147,7 @@ static int on_rank(struct world *world, const void *options)
 
 static int run(const struct verb_call *call, void *options)
 {
-    struct fingerprint_options *o = options;
+    struct options *o = options;
     struct cluster saved;
 
     if (o->file && call->count)

@@ -18,16 +18,14 @@ struct options {
     bool dry, strict, quiet;
 };
 
-#define AT(field) offsetof(struct options, field)
 static const struct option_row rows[] = {
-    DRY_RUN_ROW(AT(dry)),
-    { "strict", NULL, OPTION_FLAG, AT(strict),
+    DRY_RUN_ROW(OPTION(dry)),
+    { "strict", NULL, OPTION_FLAG, OPTION(strict),
       "exit code 3 if a bucket is there with another plan" },
-    { "quiet", NULL, OPTION_FLAG, AT(quiet), "do not list conflicts" },
-    DB_ROW(AT(db)),
+    { "quiet", NULL, OPTION_FLAG, OPTION(quiet), "do not list conflicts" },
+    DB_ROW(OPTION(db)),
     { NULL },
 };
-#undef AT
 
 /* ---- conflicts */
 

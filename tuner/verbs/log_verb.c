@@ -9,62 +9,58 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
-struct log_options {
+struct options {
     const char *db;
     uint32_t lines;
 };
 
-#define AT(field) offsetof(struct log_options, field)
 static const struct option_row rows[] = {
-    { "lines", "N", OPTION_COUNT, AT(lines), "at most so many", .letter = 'n' },
-    DB_ROW(AT(db)),
+    { "lines", "N", OPTION_COUNT, OPTION(lines), "at most so many", .letter = 'n' },
+    DB_ROW(OPTION(db)),
     { NULL },
 };
-#undef AT
 
-static const struct log_options defaults = { .lines = 100 };
+static const struct options defaults = { .lines = 100 };
 
-struct printing {
-    struct store *store;
-    uint32_t left, printed;
-};
-
-static int print_row(void *self, const struct history_row *row)
+static int print_row(struct store *store, const struct history_row *row)
 {
     const struct entry_row *was = &row->entry;
-    struct printing *p = self;
     char when[32];
     struct moe_shape shape;
 
-    if (!p->left--)
-        return UNSUPPORTED;
-    TRY(store_shape_get(p->store, was->shape, &shape));
+    TRY(store_shape_get(store, was->shape, &shape));
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", gmtime(&row->replaced_s));
     printf("%s  %-24s %s, bucket %u of width %u: was %s (%s%s), %.1f us against %.1f us\n", when,
            UTF8_LINE(row->why), SHAPE_TEXT(&shape), was->bucket, was->window, PLAN_TEXT(&was->plan),
            UTF8_LINE(was->decision), was->inferred ? ", inferred" : "", was->time_us,
            was->default_us);
-    p->printed++;
     return OK;
 }
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct log_options *o = options;
-    struct printing p = { .left = o->lines };
+    const struct options *o = options;
+    struct row_list history = { NULL, 0 };
+    struct store *store;
     char path[PATH_MAX];
     int rc;
 
     (void)call;
     TRY(store_path(o->db, false, path, sizeof(path)));
-    TRY(store_read(path, &p.store));
-    rc = store_history(p.store, print_row, &p);
-    store_close(p.store);
-    if (rc >= 0 && !p.printed)
+    TRY(store_read(path, &store));
+    rc = store_history(store, &history);
+    if (history.count > o->lines)
+        history.count = o->lines;
+    EACH_ROW (history_row, row, history)
+        rc = rc ? rc : print_row(store, row);
+    free(history.rows);
+    store_close(store);
+    if (!rc && !history.count)
         note("%s: no entry was replaced yet", path);
-    return rc < 0 ? rc : (p.printed ? OK : UNSUPPORTED);
+    return rc ? rc : (history.count ? OK : UNSUPPORTED);
 }
 
 const struct verb log_verb = {

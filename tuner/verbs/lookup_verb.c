@@ -12,28 +12,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct lookup_options {
+struct options {
     struct stated_layer stated;
     const char *device, *db;
     struct option_list capacities;
     bool explain, digest, json;
 };
 
-#define AT(field) offsetof(struct lookup_options, field)
 static const struct option_row rows[] = {
-    { "capacity", "C", OPTION_LIST, AT(capacities), "rows of an expert and rank; again for more",
-      .letter = 'c' },
-    { "explain", NULL, OPTION_FLAG, AT(explain), "which rung of the ladder answers, and why" },
-    { "digest", NULL, OPTION_FLAG, AT(digest), "print the table's digest, to compare elsewhere" },
-    { "db", "FILE", OPTION_TEXT, AT(db), "database, snapshot or packed table (the search path)" },
-    { "device", "NAME", OPTION_TEXT, AT(device), "where several tables fit: a device or a hash" },
-    JSON_ROW(AT(json)),
-    { "layer", .kind = OPTION_GROUP, .offset = AT(stated), .rows = stated_layer_rows },
+    { "capacity", "C", OPTION_LIST, OPTION(capacities),
+      "rows of an expert and rank; again for more", .letter = 'c' },
+    { "explain", NULL, OPTION_FLAG, OPTION(explain), "which rung of the ladder answers, and why" },
+    { "digest", NULL, OPTION_FLAG, OPTION(digest),
+      "print the table's digest, to compare elsewhere" },
+    { "db", "FILE", OPTION_TEXT, OPTION(db),
+      "database, snapshot or packed table (the search path)" },
+    { "device", "NAME", OPTION_TEXT, OPTION(device),
+      "where several tables fit: a device or a hash" },
+    JSON_ROW(OPTION(json)),
+    { "layer", .kind = OPTION_GROUP, .offset = OPTION(stated), .rows = stated_layer_rows },
     { NULL },
 };
-#undef AT
 
-static const struct lookup_options defaults = { .stated = STATED_LAYER_DEFAULTS };
+static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS };
 
 static int take_capacity(const char *text, uint32_t *capacity)
 {
@@ -56,8 +57,7 @@ static void print_json(uint32_t capacity, const struct moe_plan *plan, const cha
     printf("}");
 }
 
-static int answer(const struct moelookup_view *view, const struct lookup_options *o, int at,
-                  bool *known)
+static int answer(const struct moelookup_view *view, const struct options *o, int at, bool *known)
 {
     struct moe_plan plan = MOE_PLAN_INIT;
     uint32_t capacity = 0;
@@ -74,7 +74,7 @@ static int answer(const struct moelookup_view *view, const struct lookup_options
     return OK;
 }
 
-static int answer_all(const struct moelookup *table, const struct lookup_options *o)
+static int answer_all(const struct moelookup *table, const struct options *o)
 {
     struct moe_shape shape;
     struct moelookup_view *view;
@@ -93,18 +93,16 @@ static int answer_all(const struct moelookup *table, const struct lookup_options
     return rc ? rc : known ? OK : UNSUPPORTED;
 }
 
-static int look_up(const struct lookup_options *o)
+static int look_up(const struct options *o)
 {
     struct moelookup *table;
     uint8_t digest[SHA256_BYTES];
-    char hex[SHA256_HEX_BYTES];
     int rc = OK;
 
     TRY(moelookup_open(o->db, &table));
     moelookup_digest(table, digest);
-    sha256_hex(digest, hex);
     if (o->digest)
-        printf("%s\n", hex);
+        printf("%s\n", SHA256_HEX(digest));
     if (o->capacities.count)
         rc = answer_all(table, o);
     moelookup_close(table);
@@ -113,7 +111,7 @@ static int look_up(const struct lookup_options *o)
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct lookup_options *o = options;
+    const struct options *o = options;
 
     uint32_t capacity;
 

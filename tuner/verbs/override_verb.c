@@ -9,6 +9,7 @@
 #include "space.h"
 #include "status.h"
 #include "store.h"
+#include "tables.h"
 #include "told.h"
 #include "utf8.h"
 #include "verbs.h"
@@ -16,32 +17,31 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-struct override_options {
+struct options {
     struct stated_layer stated;
     uint32_t window;
     const char *buckets, *plan, *why, *db;
 };
 
-#define AT(field) offsetof(struct override_options, field)
 static const struct option_row rows[] = {
-    BUCKETS_ROW(AT(buckets), "buckets the plan is pinned for"),
-    { "plan", "PLAN", OPTION_TEXT, AT(plan), "\"r=1 d=2 a=2dh\"" },
-    { "why", "TEXT", OPTION_TEXT, AT(why), "the reason, for those who come later" },
-    WINDOW_ROW(AT(window), "that of the table that answers"),
-    DB_ROW(AT(db)),
-    { "layer", .kind = OPTION_GROUP, .offset = AT(stated), .rows = stated_layer_rows },
+    BUCKETS_ROW(OPTION(buckets), "buckets the plan is pinned for"),
+    { "plan", "PLAN", OPTION_TEXT, OPTION(plan), "\"r=1 d=2 a=2dh\"" },
+    { "why", "TEXT", OPTION_TEXT, OPTION(why), "the reason, for those who come later" },
+    WINDOW_ROW(OPTION(window), "that of the table that answers"),
+    DB_ROW(OPTION(db)),
+    { "layer", .kind = OPTION_GROUP, .offset = OPTION(stated), .rows = stated_layer_rows },
     { NULL },
 };
-#undef AT
 
-static const struct override_options defaults = { .stated = STATED_LAYER_DEFAULTS };
+static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS };
 
 /* The layer as tune would see it; the cluster: any one of the database with as many ranks. */
 struct target {
-    const struct override_options *options;
+    const struct options *options;
     struct store *store;
     struct moe_shape shape;
     struct override_row row;
@@ -101,7 +101,7 @@ static int take_range(struct target *t)
 
 static int take_plan(struct target *t)
 {
-    const struct override_options *o = t->options;
+    const struct options *o = t->options;
 
     if (!o->plan || !o->why)
         return fail(ERR_ARGUMENT, "--plan and --why are wanted");
@@ -121,18 +121,22 @@ static void print_range(uint32_t first, uint32_t last, uint32_t window, const st
 }
 
 /* What was pinned in the range. */
-static int print_end(void *self, const struct override_row *row)
+static int print_ends(const struct target *t)
 {
-    const struct override_row *range = &((struct target *)self)->row;
+    const struct override_row *range = &t->row;
+    struct row_list pins;
 
-    if (row->cluster != range->cluster || row->shape != range->shape ||
-        row->window != range->window || row->last < range->first || row->first > range->last)
-        return OK;
-    print_range(row->first > range->first ? row->first : range->first,
-                row->last < range->last ? row->last : range->last, row->window, &row->plan);
-    fputs("is pinned no more (", stdout);
-    quote_plain(row->why, stdout);
-    fputs(")\n", stdout);
+    TRY(store_overrides(t->store, &pins));
+    EACH_ROW (override_row, row, pins) {
+        if (!SAME_TABLE(row, range) || row->last < range->first || row->first > range->last)
+            continue;
+        print_range(row->first > range->first ? row->first : range->first,
+                    row->last < range->last ? row->last : range->last, row->window, &row->plan);
+        fputs("is pinned no more (", stdout);
+        quote_plain(row->why, stdout);
+        fputs(")\n", stdout);
+    }
+    free(pins.rows);
     return OK;
 }
 
@@ -157,7 +161,7 @@ static int set(struct target *t)
     TRY(take_plan(t));
     TRY(find_layer(t));
     TRY(check_a2a(t));
-    TRY(store_overrides(t->store, print_end, t));
+    TRY(print_ends(t));
     TRY(store_override(t->store, &t->row));
     TRY(store_publish(t->store));
     print_range(t->row.first, t->row.last, t->row.window, &t->row.plan);
@@ -172,7 +176,7 @@ static int unset(struct target *t)
     TRY(stated_layer_shape(&t->options->stated, gpus_dtype(gpus_device("auto")), &t->shape));
     TRY(take_range(t));
     TRY(find_layer(t));
-    TRY(store_overrides(t->store, print_end, t));
+    TRY(print_ends(t));
     TRY(store_override_end(t->store, t->row.cluster, t->row.shape, t->row.window, t->row.first,
                            t->row.last, &count));
     TRY(store_publish(t->store));
@@ -183,26 +187,30 @@ static int unset(struct target *t)
     return count ? OK : UNSUPPORTED;
 }
 
-static int print_row(void *self, const struct override_row *row)
+static int print_row(struct store *store, const struct override_row *row)
 {
-    struct target *t = self;
-    char since[32];
     struct moe_shape shape;
 
-    TRY(store_shape_get(t->store, row->shape, &shape));
-    strftime(since, sizeof(since), "%Y-%m-%d %H:%M", gmtime(&row->since_s));
+    TRY(store_shape_get(store, row->shape, &shape));
     printf("%s: buckets %u-%u of width %u: %s since %s UTC: %s\n", SHAPE_TEXT(&shape), row->first,
-           row->last, row->window, PLAN_TEXT(&row->plan), since, UTF8_LINE(row->why));
-    t->found++;
+           row->last, row->window, PLAN_TEXT(&row->plan), DATE_TEXT(row->since_s),
+           UTF8_LINE(row->why));
     return OK;
 }
 
 static int list(struct target *t)
 {
-    TRY(store_overrides(t->store, print_row, t));
-    if (!t->found)
+    struct row_list pins;
+    int rc;
+
+    TRY(store_overrides(t->store, &pins));
+    rc = pins.count ? OK : UNSUPPORTED;
+    EACH_ROW (override_row, row, pins)
+        rc = rc ? rc : print_row(t->store, row);
+    free(pins.rows);
+    if (rc == UNSUPPORTED)
         note("no plan is pinned");
-    return t->found ? OK : UNSUPPORTED;
+    return rc;
 }
 
 static const struct {
@@ -211,7 +219,7 @@ static const struct {
     bool writes;
 } actions[] = { { "set", set, true }, { "unset", unset, true }, { "list", list, false } };
 
-static int act(const struct override_options *o, size_t action)
+static int act(const struct options *o, size_t action)
 {
     struct target t = { .options = o };
     char path[PATH_MAX];

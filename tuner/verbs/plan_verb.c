@@ -120,13 +120,9 @@ static void print_misses(const struct tune_request *r, const struct misses *miss
 static void print_text(const struct tune_request *r, const struct space *space,
                        const struct forecast *f)
 {
-    char limit[ACCOUNT_TEXT_BYTES], largest[ACCOUNT_TEXT_BYTES];
-
     printf("layer     %s\n", SHAPE_TEXT(&space->shape));
-    account_text(space->memory_limit_bytes, limit);
-    account_text(f->memory_bytes, largest);
     printf("plans     %zu; %u of them, over all measured buckets, ruled out by %s per rank\n",
-           space->arm_count, f->ruled_out, limit);
+           space->arm_count, f->ruled_out, ACCOUNT_TEXT(space->memory_limit_bytes));
     if (r->options->misses.count)
         printf("buckets   %zu of width %u: those that were asked for and are not there\n",
                space->anchor_count, space->window);
@@ -134,7 +130,7 @@ static void print_text(const struct tune_request *r, const struct space *space,
         printf("buckets   %u to %u of width %u: %zu measured (%s), the rest inferred\n",
                space->first, space->last, space->window, space->anchor_count, r->effort->name);
     if (f->memory_bytes)
-        printf("memory    %s per rank for the largest plan\n", largest);
+        printf("memory    %s per rank for the largest plan\n", ACCOUNT_TEXT(f->memory_bytes));
     printf("steps     about %.0f; the paper's search takes %" PRIu64 " trials\n", f->steps,
            f->paper_trials);
     printf("time      %s to %s (%s)\n\n", DURATION_TEXT(f->seconds / f->wide),

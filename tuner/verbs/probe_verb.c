@@ -11,7 +11,7 @@
 
 #include <limits.h>
 
-struct probe_options {
+struct options {
     struct place_setup where;
     uint64_t seed;
     double seconds;
@@ -19,21 +19,19 @@ struct probe_options {
     bool no_store, json, quiet;
 };
 
-static const struct probe_options defaults = { .where = PLACE_DEFAULTS, .seed = 1, .seconds = 8 };
+static const struct options defaults = { .where = PLACE_DEFAULTS, .seed = 1, .seconds = 8 };
 
-#define AT(field) offsetof(struct probe_options, field)
 static const struct option_row rows[] = {
-    { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
-    { "seconds", "S", OPTION_NUMBER, AT(seconds), "of rounds, about; at least 5 rounds are made",
-      .least = 0, .most = 3600 },
-    DB_ROW(AT(db)),
-    { "no-store", NULL, OPTION_FLAG, AT(no_store), "only print" },
-    SEED_ROW(AT(seed)),
-    QUIET_ROW(AT(quiet)),
-    JSON_ROW(AT(json)),
+    { .kind = OPTION_GROUP, .offset = OPTION(where), .rows = place_rows },
+    { "seconds", "S", OPTION_NUMBER, OPTION(seconds),
+      "of rounds, about; at least 5 rounds are made", .least = 0, .most = 3600 },
+    DB_ROW(OPTION(db)),
+    { "no-store", NULL, OPTION_FLAG, OPTION(no_store), "only print" },
+    SEED_ROW(OPTION(seed)),
+    QUIET_ROW(OPTION(quiet)),
+    JSON_ROW(OPTION(json)),
     { NULL },
 };
-#undef AT
 
 /* ---- progress, on rank 0 */
 
@@ -59,7 +57,7 @@ static void tick(void *self, uint32_t rounds, double seconds)
 
 /* ---- what rank 0 does with it */
 
-static int open_store(const struct probe_options *o, char *path, size_t size, struct store **out)
+static int open_store(const struct options *o, char *path, size_t size, struct store **out)
 {
     TRY(store_path(o->db, true, path, size));
     return store_open(path, 0, out);
@@ -78,7 +76,7 @@ static int keep(struct store *store, const char *path, const struct cluster *mea
 /* ---- on the ranks */
 
 static int probe_ranks(struct world *world, struct engine *engine, const struct cluster *cluster,
-                       struct store *store, const char *path, const struct probe_options *o)
+                       struct store *store, const char *path, const struct options *o)
 {
     bool first = world_topology(world)->rank == 0;
     struct ticker ticker = { store, first && !o->quiet, o->seconds, 0 };
@@ -96,7 +94,7 @@ static int probe_ranks(struct world *world, struct engine *engine, const struct 
 
 static int on_rank(struct world *world, const void *options)
 {
-    const struct probe_options *o = options;
+    const struct options *o = options;
     const struct topology *t = world_topology(world);
     bool stores = t->rank == 0 && !o->no_store;
     struct discovery found = { .ranks = 0 };
@@ -123,7 +121,7 @@ out:
 /* A database that cannot be written is found before anything is measured. */
 static int check(const struct launch_where *where, const void *options)
 {
-    const struct probe_options *o = options;
+    const struct options *o = options;
     struct store *store = NULL;
     char path[PATH_MAX];
     int rc = o->no_store ? OK : open_store(o, path, sizeof(path), &store);
@@ -134,7 +132,7 @@ static int check(const struct launch_where *where, const void *options)
 
 static int run(const struct verb_call *call, void *options)
 {
-    struct probe_options *o = options;
+    struct options *o = options;
 
     return place_run(&o->where, call, &(struct place_verb){ check, on_rank, o });
 }

@@ -8,26 +8,25 @@
 #include <stdio.h>
 #include <time.h>
 
-struct prune_options {
+struct options {
     const char *db;
     double days;
     bool stale, imported, dry;
 };
 
-#define AT(field) offsetof(struct prune_options, field)
 static const struct option_row rows[] = {
-    { "stale", NULL, OPTION_FLAG, AT(stale), "entries that are out of date" },
-    { "imported", NULL, OPTION_FLAG, AT(imported), "entries of other sites, unless verified here" },
-    { "older-than", "DAYS", OPTION_NUMBER, AT(days), "of those only what was decided before",
+    { "stale", NULL, OPTION_FLAG, OPTION(stale), "entries that are out of date" },
+    { "imported", NULL, OPTION_FLAG, OPTION(imported),
+      "entries of other sites, unless verified here" },
+    { "older-than", "DAYS", OPTION_NUMBER, OPTION(days), "of those only what was decided before",
       .least = 0, .most = 36500 },
-    DRY_RUN_ROW(AT(dry)),
-    DB_ROW(AT(db)),
+    DRY_RUN_ROW(OPTION(dry)),
+    DB_ROW(OPTION(db)),
     { NULL },
 };
-#undef AT
 
 struct pruning {
-    const struct prune_options *options;
+    const struct options *options;
     struct store *store;
     int64_t before_s;
     uint32_t count;
@@ -36,7 +35,7 @@ struct pruning {
 static int prune(void *self, const struct entry_row *e)
 {
     struct pruning *p = self;
-    const struct prune_options *o = p->options;
+    const struct options *o = p->options;
     bool wanted = entry_is(e, (o->stale ? ENTRY_STALE : 0u) | (o->imported ? ENTRY_IMPORTED : 0u));
 
     if (!wanted || e->decided_s > p->before_s)
@@ -47,7 +46,7 @@ static int prune(void *self, const struct entry_row *e)
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct prune_options *o = options;
+    const struct options *o = options;
     struct pruning p = { .options = o };
     char path[PATH_MAX];
     int rc;
@@ -76,7 +75,7 @@ const struct verb prune_verb = {
     .about = "Takes entries out of the dictionary; they stay in its history (`moetune log`). "
              "--stale, --imported or both say which.",
     .rows = rows,
-    .options_size = sizeof(struct prune_options),
+    .options_size = sizeof(struct options),
     .example = "prune --imported --dry-run",
     .run = run,
 };

@@ -7,30 +7,28 @@
 
 #include <limits.h>
 
-struct report_options {
+struct options {
     uint32_t format;
     const char *folder, *db, *shape;
     struct option_list traffic;
 };
 
-#define AT(field) offsetof(struct report_options, field)
 static const struct option_row rows[] = {
-    { "format", "WORD", OPTION_WORD, AT(format),
+    { "format", "WORD", OPTION_WORD, OPTION(format),
       "one page (html), pictures (svg, png, pdf), or txt for a terminal", report_words },
-    { "output", "DIR", OPTION_TEXT, AT(folder), "where data, scripts and pictures go",
+    { "output", "DIR", OPTION_TEXT, OPTION(folder), "where data, scripts and pictures go",
       .letter = 'o' },
-    SHAPE_FILTER_ROW(OPTION_TEXT, AT(shape), ""),
-    TRAFFIC_ROW("traffic", AT(traffic), "weight gains by what trainers asked"),
-    DB_ROW(AT(db)),
+    SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), ""),
+    TRAFFIC_ROW("traffic", OPTION(traffic), "weight gains by what trainers asked"),
+    DB_ROW(OPTION(db)),
     { NULL },
 };
-#undef AT
 
-static const struct report_options defaults = { .folder = "moetune-report" };
+static const struct options defaults = { .folder = "moetune-report" };
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct report_options *o = options;
+    const struct options *o = options;
     char path[PATH_MAX];
     struct store *store;
     struct traffic traffic = { 0 };

@@ -29,7 +29,8 @@ struct run_options {
     uint64_t seed;
     double factor;
     struct option_list plans;
-    bool check, json;
+    bool check, phases, json;
+    uint32_t graphs;
 };
 
 static const struct run_options defaults = {
@@ -49,6 +50,8 @@ static const struct option_row rows[] = {
     { "warmup", "N", OPTION_COUNT, AT(warmup), "steps before the first is timed", .least = 0,
       .most = 1000000 },
     { "check", NULL, OPTION_FLAG, AT(check), "compare every result with a plain reference" },
+    { "phases", NULL, OPTION_FLAG, AT(phases), "what the host issues in a step, and for how long" },
+    GRAPHS_ROW(AT(graphs)),
     SEED_ROW(AT(seed)),
     JSON_ROW(AT(json)),
 
@@ -66,7 +69,7 @@ static const struct option_row rows[] = {
 /* One plan under measurement. */
 struct subject {
     struct runner runner;
-    struct spread spread[STEP_MODES];
+    struct spread spread[STEP_MODES + 1]; /* the last where the others are graphs */
     int64_t dropped;
     double error; /* of the check, as a share of what is allowed */
 };
@@ -128,6 +131,8 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
 {
     if (o->where.virtual.ranks && o->check)
         return fail(ERR_ARGUMENT, "--check: what virtual ranks would send is not there");
+    if (o->graphs == GRAPHS_ON && strcmp(gpus_device(o->where.device), "cuda") != 0)
+        return engine_refuse_graphs("device", gpus_device(o->where.device));
     TRY(shape_check(shape));
     TRY(parse_plans(&o->plans, shape, plans, count));
     return check_memory(o, shape, plans, *count, neighbours);
@@ -135,7 +140,8 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
 
 static int measure_all(struct subject *subjects, int count, const struct run_options *o)
 {
-    int n = count * STEP_MODES, *order = calloc((size_t)n, sizeof(*order)), rc;
+    int modes = subjects[0].runner.rig->graphs ? STEP_MODES + 1 : STEP_MODES;
+    int n = count * modes, *order = calloc((size_t)n, sizeof(*order)), rc;
     int64_t *samples = calloc((size_t)n * o->reps, sizeof(*samples));
 
     rc = order && samples ? OK : fail(ERR_NOMEM, "%u samples", o->reps);
@@ -143,13 +149,12 @@ static int measure_all(struct subject *subjects, int count, const struct run_opt
     for (uint32_t round = 0; round < o->reps; round++) {
         measure_order(o->seed, round, n, order);
         for (int i = 0; i < n; i++)
-            TRY_OUT(runner_step(&subjects[order[i] / STEP_MODES].runner,
-                                (enum step_mode)(order[i] % STEP_MODES),
+            TRY_OUT(runner_step(&subjects[order[i] / modes].runner,
+                                (enum step_mode)(order[i] % modes),
                                 &samples[(size_t)order[i] * o->reps + round]));
     }
     for (int i = 0; i < n; i++)
-        subjects[i / STEP_MODES].spread[i % STEP_MODES] =
-            spread_of(&samples[(size_t)i * o->reps], o->reps);
+        subjects[i / modes].spread[i % modes] = spread_of(&samples[(size_t)i * o->reps], o->reps);
 out:
     free(order);
     free(samples);
@@ -164,6 +169,37 @@ static double hidden_share(const struct subject *s)
     double comm = (double)s->spread[STEP_COMM].median_ns;
 
     return s->runner.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
+}
+
+static void print_graphs(const struct subject *subjects, size_t count)
+{
+    printf("\nsteps above are CUDA graphs; against the same launch by launch\n\n"
+           "%-18s %9s %9s %9s %9s\n",
+           "plan", "nodes", "host", "step", "eager");
+    for (size_t i = 0; i < count; i++) {
+        const struct subject *x = &subjects[i];
+        char name[PLAN_TEXT_BYTES];
+
+        moe_plan_format(&x->runner.plan, name, sizeof(name));
+        printf("%-18s %9" PRIu64 " %9.3f %9.3f %9.3f\n", name, x->runner.graphs[STEP_BOTH]->nodes,
+               (double)x->runner.replay_host_ns * 1e-6,
+               (double)x->spread[STEP_BOTH].median_ns * 1e-6,
+               (double)x->spread[STEP_EAGER].median_ns * 1e-6);
+    }
+}
+
+static void print_phases(const struct subject *subjects, size_t count)
+{
+    printf("\nissued by the host in one step, before it waits\n\n%-18s %9s %9s %9s %9s\n", "plan",
+           "kernels", "events", "exchanges", "host");
+    for (size_t i = 0; i < count; i++) {
+        const struct issued *x = &subjects[i].runner.issued;
+        char name[PLAN_TEXT_BYTES];
+
+        moe_plan_format(&subjects[i].runner.plan, name, sizeof(name));
+        printf("%-18s %9" PRId64 " %9" PRId64 " %9" PRId64 " %9.3f\n", name, x->kernels, x->events,
+               x->exchanges, (double)x->host_ns * 1e-6);
+    }
 }
 
 static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
@@ -199,6 +235,10 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
                (double)x->runner.sent_bytes * 0x1p-20, (double)x->runner.memory_bytes * 0x1p-20,
                o->check ? "ok" : "");
     }
+    if (o->phases)
+        print_phases(subjects, count);
+    if (rig->graphs)
+        print_graphs(subjects, count);
 }
 
 static void print_spread(const char *name, const struct spread *s)
@@ -232,12 +272,22 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
         print_spread("step", &x->spread[STEP_BOTH]);
         print_spread("compute", &x->spread[STEP_COMPUTE]);
         print_spread("comm", &x->spread[STEP_COMM]);
+        if (rig->graphs) {
+            print_spread("eager", &x->spread[STEP_EAGER]);
+            printf("\"graph_nodes\": %" PRIu64 ", \"graph_host_ns\": %" PRId64 ", ",
+                   x->runner.graphs[STEP_BOTH]->nodes, x->runner.replay_host_ns);
+        }
         if (isnan(hidden_share(x)))
             printf("\"hidden_share\": null, ");
         else
             printf("\"hidden_share\": %.4f, ", hidden_share(x));
         printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
                x->runner.sent_bytes, x->runner.messages, x->runner.memory_bytes);
+        if (o->phases)
+            printf(", \"kernels\": %" PRId64 ", \"events\": %" PRId64 ", \"exchanges\": %" PRId64
+                   ", \"host_ns\": %" PRId64,
+                   x->runner.issued.kernels, x->runner.issued.events, x->runner.issued.exchanges,
+                   x->runner.issued.host_ns);
         if (o->check)
             printf(", \"check\": \"ok\", \"error_share\": %.6f", x->error);
         printf("}");
@@ -279,7 +329,12 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
     struct rig *rig;
     int rc;
 
+    log_only(world_topology(world)->rank == 0); /* every rank finds the same */
+    rc = o->graphs == GRAPHS_ON ? engine_check_graphs(engine) : OK;
+    log_only(true);
+    TRY(rc);
     TRY(rig_open(world, engine, &data, NULL, o->factor, &rig));
+    rig->graphs = o->graphs == GRAPHS_ON;
     rc = run_plans(rig, plans, count, o);
     rig_close(rig);
     return rc;

@@ -7,22 +7,21 @@
 #include <limits.h>
 #include <stdio.h>
 
-struct show_options {
+struct options {
     const char *db;
     bool every, trials, json;
 };
 
-#define AT(field) offsetof(struct show_options, field)
 static const struct option_row rows[] = {
-    { "every", NULL, OPTION_FLAG, AT(every), "a line for every bucket" },
-    { "trials", NULL, OPTION_FLAG, AT(trials), "every plan that was tried, and what became of it" },
-    DB_ROW(AT(db)),
-    JSON_ROW(AT(json)),
+    { "every", NULL, OPTION_FLAG, OPTION(every), "a line for every bucket" },
+    { "trials", NULL, OPTION_FLAG, OPTION(trials),
+      "every plan that was tried, and what became of it" },
+    DB_ROW(OPTION(db)),
+    JSON_ROW(OPTION(json)),
     { NULL },
 };
-#undef AT
 
-static int show(struct store *store, const struct show_options *o)
+static int show(struct store *store, const struct options *o)
 {
     if (o->json)
         return tables_json(store, 0, 0, stdout);
@@ -33,7 +32,7 @@ static int show(struct store *store, const struct show_options *o)
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct show_options *o = options;
+    const struct options *o = options;
     char path[PATH_MAX];
     struct store *store;
     int rc;
@@ -53,7 +52,7 @@ const struct verb show_verb = {
     .summary = "the dictionary, as text or JSON",
     .about = "Prints the dictionary: the best plan of every capacity bucket.",
     .rows = rows,
-    .options_size = sizeof(struct show_options),
+    .options_size = sizeof(struct options),
     .notes = "bound%: the plan is slower than the best one by less than this, with 95 % certainty.",
     .example = "show --db moetune.db --every",
     .run = run,

@@ -10,44 +10,29 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-struct status_options {
+struct options {
     const char *db;
     bool watch, json;
     double every_s;
 };
 
-#define AT(field) offsetof(struct status_options, field)
 static const struct option_row rows[] = {
-    { "watch", NULL, OPTION_FLAG, AT(watch), "until the sweep ends" },
-    { "every", "S", OPTION_NUMBER, AT(every_s), "seconds between two looks", .least = 0.1,
+    { "watch", NULL, OPTION_FLAG, OPTION(watch), "until the sweep ends" },
+    { "every", "S", OPTION_NUMBER, OPTION(every_s), "seconds between two looks", .least = 0.1,
       .most = 86400 },
-    DB_ROW(AT(db)),
-    JSON_ROW(AT(json)),
+    DB_ROW(OPTION(db)),
+    JSON_ROW(OPTION(json)),
     { NULL },
 };
-#undef AT
 
-static const struct status_options defaults = { .every_s = 2 };
+static const struct options defaults = { .every_s = 2 };
 
 /* A running sweep writes at least every few seconds. */
 enum { SILENT_S = 60 };
-
-struct look {
-    struct run_row run;
-    bool found;
-};
-
-static int take_first(void *self, const struct run_row *run)
-{
-    struct look *look = self;
-
-    look->run = *run;
-    look->found = true;
-    return UNSUPPORTED; /* one is enough */
-}
 
 static bool is_silent(const struct run_row *run)
 {
@@ -84,30 +69,33 @@ static void print_json(const struct run_row *run)
     printf("}\n");
 }
 
-static int look_once(const char *path, const struct status_options *o, bool *running)
+static int look_once(const char *path, const struct options *o, bool *running)
 {
-    struct look look = { 0 };
+    const struct run_row *newest;
+    struct row_list runs;
     struct store *store;
     int rc;
 
     TRY(store_read(path, &store));
-    rc = store_runs(store, take_first, &look);
+    rc = store_runs(store, &runs);
     store_close(store);
-    if (rc < 0)
+    if (rc)
         return rc;
-    if (!look.found) {
+    newest = runs.rows;
+    if (!newest) {
         note("%s: no sweep has run", path);
         return UNSUPPORTED;
     }
-    (o->json ? print_json : print_text)(&look.run);
+    (o->json ? print_json : print_text)(newest);
     fflush(stdout);
-    *running = look.run.state == RUN_RUNNING && !is_silent(&look.run);
+    *running = newest->state == RUN_RUNNING && !is_silent(newest);
+    free(runs.rows);
     return OK;
 }
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct status_options *o = options;
+    const struct options *o = options;
     bool running = false;
     char path[PATH_MAX];
 

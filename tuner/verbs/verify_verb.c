@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct verify_options {
+struct options {
     struct campaign_setup setup;
     struct verify_wanted wanted;
     const char *buckets;
@@ -24,38 +24,36 @@ struct verify_options {
     bool json;
 };
 
-#define AT(field) offsetof(struct verify_options, field)
 static const struct option_row rows[] = {
     { "what to verify", .kind = OPTION_GROUP },
-    { "only", "WORD", OPTION_WORD, AT(wanted.kind), "all, stale, imported, measured, inferred",
+    { "only", "WORD", OPTION_WORD, OPTION(wanted.kind), "all, stale, imported, measured, inferred",
       verify_only_words },
-    BUCKETS_ROW(AT(buckets), "those buckets only"),
-    SHAPE_FILTER_ROW(OPTION_LIST, AT(wanted.shapes), "; again for more"),
-    MARGIN_ROW(AT(margin), "smaller differences do not count"),
-    { "restart", NULL, OPTION_FLAG, AT(wanted.restart),
+    BUCKETS_ROW(OPTION(buckets), "those buckets only"),
+    SHAPE_FILTER_ROW(OPTION_LIST, OPTION(wanted.shapes), "; again for more"),
+    MARGIN_ROW(OPTION(margin), "smaller differences do not count"),
+    { "restart", NULL, OPTION_FLAG, OPTION(wanted.restart),
       "do not go on where the last one was cut off" },
-    SEED_ROW(AT(setup.seed)),
+    SEED_ROW(OPTION(setup.seed)),
 
-    { "how long", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_limit_rows },
-    { "where", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_where_rows },
-    { .kind = OPTION_GROUP, .offset = AT(setup.where.virtual), .rows = virtual_rows },
-    { "table", .kind = OPTION_GROUP, .offset = AT(setup), .rows = campaign_table_rows },
+    { "how long", .kind = OPTION_GROUP, .offset = OPTION(setup), .rows = campaign_limit_rows },
+    { "where", .kind = OPTION_GROUP, .offset = OPTION(setup), .rows = campaign_where_rows },
+    { .kind = OPTION_GROUP, .offset = OPTION(setup.where.virtual), .rows = virtual_rows },
+    { "table", .kind = OPTION_GROUP, .offset = OPTION(setup), .rows = campaign_table_rows },
 
     { "output", .kind = OPTION_GROUP },
-    JSON_ROW(AT(json)),
-    QUIET_ROW(AT(setup.quiet)),
+    JSON_ROW(OPTION(json)),
+    QUIET_ROW(OPTION(setup.quiet)),
     { NULL },
 };
-#undef AT
 
 /* Another seed than tune's: a verification that drew the same would be none. */
-static const struct verify_options defaults = {
+static const struct options defaults = {
     .setup = { CAMPAIGN_DEFAULTS, .seed = 2, .existing = true },
     .wanted = { .last = UINT32_MAX },
 };
 
 struct verifying {
-    struct verify_options *options;
+    struct options *options;
     struct campaign campaign;
     struct verify_terms terms;
     struct verify_entries claims;
@@ -183,10 +181,9 @@ static int differences(const struct cluster *here, const struct cluster *there, 
     *text = 0;
     for (size_t i = 0; i < cluster_field_count; i++) {
         size_t used = strlen(text);
-        char is[1100], was[1100];
+        const char *is = CLUSTER_VALUE(here, &cluster_fields[i]);
+        const char *was = CLUSTER_VALUE(there, &cluster_fields[i]);
 
-        cluster_value(here, &cluster_fields[i], is, sizeof(is));
-        cluster_value(there, &cluster_fields[i], was, sizeof(was));
         if (cluster_fields[i].class != CLUSTER_HARD || !strcmp(is, was))
             continue;
         snprintf(text + used, size - used, "%s%s is %.60s, not %.60s", count++ ? "; " : "",
@@ -278,7 +275,7 @@ static int check_shapes(const struct option_list *shapes)
 static int prepare(void *self, const struct cluster *here)
 {
     struct verifying *v = self;
-    struct verify_options *o = v->options;
+    struct options *o = v->options;
 
     TRY(check_shapes(&o->wanted.shapes));
     if (o->buckets)

@@ -288,23 +288,18 @@ static void explain_failure(const struct attempt *a, struct verify_result *v)
              t->message);
 }
 
-static void explain_challenge(const struct verification *h, struct verify_result *v)
-{
-    struct gain by = contest_verdict(&h->over_claim.contest).challenge;
-
-    snprintf(v->why, sizeof(v->why), "%s is %.1f %% faster (%.1f to %.1f %%)",
-             PLAN_TEXT(&h->arms[h->challenger]), 100 * by.value, 100 * by.low, 100 * by.high);
-}
-
 static void explain(const struct verification *h, struct verify_result *v)
 {
     if (v->kind == VERIFY_ALONE)
         explain_failure(attempt_of(h, h->default_arm), v);
     else if (!is_usable(h, CLAIMED))
         explain_failure(attempt_of(h, CLAIMED), v);
-    else if (is_outrun(h))
-        explain_challenge(h, v);
-    else if (v->kind == VERIFY_REFUTED)
+    else if (is_outrun(h)) {
+        struct gain by = contest_verdict(&h->over_claim.contest).challenge;
+
+        snprintf(v->why, sizeof(v->why), "%s is %.1f %% faster (%.1f to %.1f %%)",
+                 PLAN_TEXT(&h->arms[h->challenger]), 100 * by.value, 100 * by.low, 100 * by.high);
+    } else if (v->kind == VERIFY_REFUTED)
         snprintf(v->why, sizeof(v->why), "%.1f %% slower than the default (%.1f to %.1f %%)",
                  -100 * v->now.value, -100 * v->now.high, -100 * v->now.low);
 }

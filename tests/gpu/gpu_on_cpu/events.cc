@@ -128,7 +128,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 
     if (!code && (!is_stream(stream) || device_of(stream) != event->device))
         code = cudaErrorInvalidResourceHandle;
-    if (code)
+    if (code || capture_record(event, stream, &code))
         return keep(code);
     s = event->is;
     number = s->recorded + 1;
@@ -151,6 +151,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
     if (code || flags)
         return keep(code ? code : cudaErrorInvalidValue);
+    if (capture_wait(stream, event, &code))
+        return keep(code);
     s = event->is;
     number = s->recorded;
     return keep(enqueue(stream, [=] { return ended(s, number) ? DONE : NOT_YET; }));
@@ -161,6 +163,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     cudaError_t code = check(event);
 
     if (!code)
+        code = capture_of_event(event);
+    if (!code)
         code = ended(event->is, event->is->recorded) ? broken() : cudaErrorNotReady;
     return keep(code);
 }
@@ -169,6 +173,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     cudaError_t code = check(event);
 
+    if (!code)
+        code = capture_of_event(event);
     if (code)
         return keep(code);
     for (uint64_t number = event->is->recorded; !ended(event->is, number) && !broken();)
@@ -183,6 +189,10 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 
     if (!code)
         code = check(to);
+    if (!code)
+        code = capture_of_event(from);
+    if (!code)
+        code = capture_of_event(to);
     if (code)
         return keep(code);
     a = from->is->recorded;

@@ -32,9 +32,20 @@ void drain(int device);
 bool is_stream(cudaStream_t stream);
 int device_of(cudaStream_t stream);
 
+/* Graphs: a stream that is captured runs nothing.  The two about events say whether they have dealt
+ * with it; both about what is forbidden say OK where it is not, and spoil the capture where it is:
+ * the one of an event, and of a stream, or NULL for what the thread that captures may not call. */
+bool is_captured(cudaStream_t stream);
+cudaError_t capture_work(cudaStream_t stream, work task);
+bool capture_record(cudaEvent_t event, cudaStream_t stream, cudaError_t *code);
+bool capture_wait(cudaStream_t stream, cudaEvent_t event, cudaError_t *code);
+cudaError_t capture_of_event(cudaEvent_t event);
+cudaError_t capture_forbids(cudaStream_t stream);
+
 /* Keeps a code as this thread's last error; what breaks the device is never forgotten. */
 cudaError_t keep(cudaError_t code);
-cudaError_t usable(); /* not in a child of the process that began */
+cudaError_t usable();            /* not in a child of the process that began */
+cudaError_t usable_uncaptured(); /* for what a thread that captures may not call */
 void break_device(cudaError_t code);
 cudaError_t broken();
 int current_device();

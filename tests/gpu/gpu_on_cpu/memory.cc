@@ -305,7 +305,7 @@ using namespace gpu_on_cpu;
 
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
-    cudaError_t code = usable();
+    cudaError_t code = usable_uncaptured();
 
     if (!code && !bytes) {
         *out = nullptr;
@@ -317,7 +317,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 /* Waits for the device, as the real one does. */
 cudaError_t cudaFree(void *memory)
 {
-    cudaError_t code = usable();
+    cudaError_t code = usable_uncaptured();
     int device;
 
     if (code || !memory)
@@ -340,7 +340,7 @@ cudaError_t cudaFree(void *memory)
 
 cudaError_t cudaMallocHost(void **out, size_t bytes)
 {
-    cudaError_t code = usable();
+    cudaError_t code = usable_uncaptured();
     void *at;
 
     if (code)
@@ -358,7 +358,7 @@ cudaError_t cudaMallocHost(void **out, size_t bytes)
 
 cudaError_t cudaFreeHost(void *memory)
 {
-    cudaError_t code = usable();
+    cudaError_t code = usable_uncaptured();
 
     if (code || !memory)
         return keep(code);

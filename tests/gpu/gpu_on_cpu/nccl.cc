@@ -62,7 +62,7 @@ struct part {
 };
 
 struct reduction {
-    std::vector<char> arrived; /* (rank, block) */
+    std::shared_ptr<std::vector<char>> arrived; /* (rank, block) */
     char *to;
     size_t bytes;
     ncclDataType_t type;
@@ -231,8 +231,8 @@ void sum_up(const reduction &r)
     for (size_t at = 0; at < r.bytes; at += bytes_of(r.type)) {
         float sum = 0;
 
-        for (size_t block = 0; block < r.arrived.size(); block += r.bytes)
-            sum += get(&r.arrived[block + at], r.type);
+        for (size_t block = 0; block < r.arrived->size(); block += r.bytes)
+            sum += get(&(*r.arrived)[block + at], r.type);
         put(r.to + at, r.type, sum);
     }
 }
@@ -262,6 +262,19 @@ bool connected(core &c, const exchange &e)
     return all;
 }
 
+/* Each replay uses up an exchange of its own. */
+cudaError_t capture_exchange(cudaStream_t stream, const std::shared_ptr<core> &c,
+                             const std::shared_ptr<exchange> &pattern)
+{
+    return capture_work(stream, [c, pattern, e = std::shared_ptr<exchange>()]() mutable {
+        if (!e) {
+            e = std::make_shared<exchange>(*pattern);
+            c->running++;
+        }
+        return run(c, e);
+    });
+}
+
 ncclResult_t start(const call &what)
 {
     std::shared_ptr<core> c = what.comm->is;
@@ -269,6 +282,8 @@ ncclResult_t start(const call &what)
 
     if (!connected(*c, *e))
         return ncclInProgress;
+    if (is_captured(what.stream))
+        return capture_exchange(what.stream, c, e) ? ncclUnhandledCudaError : ncclSuccess;
     c->running++;
     if (enqueue(what.stream, [=] { return run(c, e); })) {
         c->running--;
@@ -710,8 +725,9 @@ ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDat
         return fail_group(result);
     exchange &e = gathered(comm, stream);
     int ranks = comm->is->ranks, self = comm->is->rank;
-    e.sums.push_back({ std::vector<char>((size_t)ranks * bytes), (char *)to, bytes, type });
-    char *arrived = e.sums.back().arrived.data();
+    e.sums.push_back(
+        { std::make_shared<std::vector<char>>((size_t)ranks * bytes), (char *)to, bytes, type });
+    char *arrived = e.sums.back().arrived->data();
     for (int q = 0; q < ranks; q++) {
         const char *block = (const char *)from + (size_t)q * bytes;
         char *into = arrived + (size_t)q * bytes;

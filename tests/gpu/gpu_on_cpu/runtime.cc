@@ -30,6 +30,20 @@ const struct {
     { cudaErrorMapBufferObjectFailed, "cudaErrorMapBufferObjectFailed",
       "mapping of buffer object failed" },
     { cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle" },
+    { cudaErrorIllegalState, "cudaErrorIllegalState",
+      "the operation cannot be performed in the present state" },
+    { cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+      "operation not permitted when stream is capturing" },
+    { cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+      "operation failed due to a previous error during capture" },
+    { cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched",
+      "capture was not initiated in this stream" },
+    { cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined",
+      "capturing stream has unjoined work" },
+    { cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
+      "dependency created on uncaptured work in another stream" },
+    { cudaErrorCapturedEvent, "cudaErrorCapturedEvent",
+      "operation not permitted on an event last recorded in a capturing stream" },
     { cudaErrorNotReady, "cudaErrorNotReady", "device not ready" },
     { cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
       "an illegal memory access was encountered" },
@@ -242,6 +256,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
     if (!code && bytes)
         code = check_copy(to, from, bytes, kind);
+    if (code)
+        return keep(code);
+    if (kind != cudaMemcpyDeviceToDevice)
+        code = capture_forbids(stream);
     if (code)
         return keep(code);
     if (kind == cudaMemcpyHostToDevice && !pinned(from, bytes)) {

@@ -199,6 +199,8 @@ int device_of(cudaStream_t stream)
 
 cudaError_t enqueue(cudaStream_t stream, work task)
 {
+    if (is_captured(stream))
+        return capture_work(stream, std::move(task));
     std::lock_guard<std::mutex> guard(lock);
 
     /* The stream without a name waits for others as no part of ours should. */
@@ -253,6 +255,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     cudaError_t code = usable();
+    if (is_captured(stream))
+        forbidden("a stream is destroyed while it is captured");
     std::lock_guard<std::mutex> guard(lock);
 
     if (!known(stream))
@@ -265,6 +269,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     cudaError_t code = usable();
+    if (!code)
+        code = capture_forbids(stream);
     std::unique_lock<std::mutex> guard(lock);
     uint64_t wanted;
 
@@ -281,6 +287,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     cudaError_t code = usable();
+    if (!code)
+        code = capture_forbids(stream);
     std::unique_lock<std::mutex> guard(lock);
 
     if (code)
@@ -293,7 +301,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
 cudaError_t cudaDeviceSynchronize()
 {
-    cudaError_t code = usable();
+    cudaError_t code = usable_uncaptured();
 
     if (!code)
         drain(current_device());

@@ -1,0 +1,50 @@
+/* How far an entry is believed, and how it becomes stale. */
+#include "store_inside.h"
+
+#include "status.h"
+
+#include <string.h>
+
+const char *const entry_state_words[ENTRY_STATE_COUNT] = { "inferred", "stale", "imported", "tie",
+                                                           "refuted" };
+
+bool entry_is(const struct entry_row *entry, unsigned states)
+{
+    bool refuted = !strcmp(entry->decision, "refuted");
+    unsigned state = (entry->inferred ? ENTRY_INFERRED : 0) | (entry->stale ? ENTRY_STALE : 0) |
+                     (entry->tier == TIER_IMPORTED ? ENTRY_IMPORTED : 0) |
+                     (!strcmp(entry->decision, "tie") ? ENTRY_TIE : 0) |
+                     (refuted ? ENTRY_REFUTED : 0) |
+                     (entry->stale && !refuted ? ENTRY_OUTDATED : 0);
+
+    return state & states;
+}
+
+struct expiry {
+    struct store *store;
+    uint32_t window, first, last;
+    const char *why;
+};
+
+static int make_stale(void *self, const struct entry_row *entry)
+{
+    const struct expiry *x = self;
+    struct entry_row stale = *entry;
+
+    if (entry->stale || (x->window && entry->window != x->window) || entry->bucket < x->first ||
+        entry->bucket > x->last)
+        return OK;
+    stale.stale = true;
+    return store_entry(x->store, &stale, x->why);
+}
+
+int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t first, uint32_t last, const char *why)
+{
+    const int64_t range[] = { cluster, shape, window, first, last };
+    struct expiry expiry = { store, window, first, last, why };
+
+    TRY(store_entries(store, cluster, shape, make_stale, &expiry));
+    TRY(records_delete(&store->records, "sample", RECORDS_SAMPLES, range, 5));
+    return records_delete(&store->records, "trial", RECORDS_RANGE, range, 5);
+}

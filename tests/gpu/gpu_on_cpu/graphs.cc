@@ -1,0 +1,284 @@
+/* Graphs: what streams are given while they are captured, and its replay.
+ *
+ * One capture at a time.  What a capture forbids ends it, as on a GPU: then nothing but its end is
+ * allowed.  A replay runs what is kept in any order that the capture's own order allows. */
+#include "gpu_on_cpu.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace
+{
+
+using namespace gpu_on_cpu;
+
+typedef std::set<size_t> places; /* numbers of nodes */
+
+struct node {
+    work task;
+    places after;
+};
+
+struct capture {
+    cudaStream_t origin;
+    std::thread::id thread;
+    bool invalid;
+    std::vector<node> nodes;
+    std::map<cudaStream_t, places> streams; /* what came last in each; the origin among them */
+};
+
+/* The latest record of an event, if that was in a capture. */
+struct mark {
+    std::shared_ptr<capture> in;
+    places at;
+};
+
+std::recursive_mutex &lock = *new std::recursive_mutex;
+std::shared_ptr<capture> &now = *new std::shared_ptr<capture>;
+std::map<cudaEvent_t, mark> &marks = *new std::map<cudaEvent_t, mark>;
+
+places *place_of(cudaStream_t stream)
+{
+    return now && now->streams.count(stream) ? &now->streams[stream] : nullptr;
+}
+
+cudaError_t invalidate(cudaError_t code)
+{
+    now->invalid = true;
+    return code;
+}
+
+/* All nodes that come before these, and they themselves. */
+places with_before(const capture &c, const places &last)
+{
+    places all, next = last;
+
+    while (!next.empty()) {
+        size_t at = *next.begin();
+
+        next.erase(next.begin());
+        if (all.insert(at).second)
+            next.insert(c.nodes[at].after.begin(), c.nodes[at].after.end());
+    }
+    return all;
+}
+
+/* What other streams have must come before the end of the origin. */
+bool joined(const capture &c)
+{
+    places all = with_before(c, c.streams.at(c.origin));
+
+    return std::all_of(c.streams.begin(), c.streams.end(), [&](const auto &s) {
+        return std::includes(all.begin(), all.end(), s.second.begin(), s.second.end());
+    });
+}
+
+} // namespace
+
+struct CUgraph_st {
+    std::vector<node> nodes;
+};
+
+struct CUgraphExec_st {
+    std::vector<node> nodes;
+};
+
+namespace
+{
+
+struct replay {
+    std::vector<node> left; /* tasks of its own: they are used up */
+    std::vector<bool> done;
+    size_t count;
+};
+
+outcome advance(replay &r)
+{
+    size_t n = r.left.size(), first = n ? dice(n) : 0;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t at = (first + i) % n;
+        outcome is;
+
+        if (r.done[at] || !std::all_of(r.left[at].after.begin(), r.left[at].after.end(),
+                                       [&](size_t before) { return r.done[before]; }))
+            continue;
+        is = r.left[at].task();
+        if (is == BROKEN)
+            return BROKEN;
+        r.done[at] = is == DONE;
+        r.count += is == DONE;
+    }
+    return r.count == n ? DONE : NOT_YET;
+}
+
+} // namespace
+
+namespace gpu_on_cpu
+{
+
+bool is_captured(cudaStream_t stream)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+
+    return place_of(stream);
+}
+
+cudaError_t capture_work(cudaStream_t stream, work task)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    places &last = *place_of(stream);
+
+    if (now->invalid)
+        return cudaErrorStreamCaptureInvalidated;
+    now->nodes.push_back({ std::move(task), last });
+    last = { now->nodes.size() - 1 };
+    return cudaSuccess;
+}
+
+bool capture_record(cudaEvent_t event, cudaStream_t stream, cudaError_t *code)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+
+    if (!place_of(stream)) {
+        marks.erase(event);
+        return false;
+    }
+    *code = now->invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+    marks[event] = { now, *place_of(stream) };
+    return true;
+}
+
+bool capture_wait(cudaStream_t stream, cudaEvent_t event, cudaError_t *code)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    auto mark = marks.find(event);
+
+    if (mark == marks.end()) {
+        if (!place_of(stream))
+            return false;
+        *code = invalidate(cudaErrorStreamCaptureIsolation);
+        return true;
+    }
+    *code = mark->second.in != now ? cudaErrorCapturedEvent
+            : now->invalid         ? cudaErrorStreamCaptureInvalidated
+                                   : cudaSuccess;
+    if (!*code)
+        now->streams[stream].insert(mark->second.at.begin(), mark->second.at.end());
+    return true;
+}
+
+cudaError_t capture_of_event(cudaEvent_t event)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    auto mark = marks.find(event);
+
+    if (mark == marks.end())
+        return capture_forbids(nullptr);
+    if (now && mark->second.in == now)
+        invalidate(cudaSuccess);
+    return cudaErrorCapturedEvent;
+}
+
+cudaError_t usable_uncaptured()
+{
+    cudaError_t code = usable();
+
+    return code ? code : capture_forbids(nullptr);
+}
+
+cudaError_t capture_forbids(cudaStream_t stream)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+
+    if (!now || (stream ? !place_of(stream) : now->thread != std::this_thread::get_id()))
+        return cudaSuccess;
+    return invalidate(cudaErrorStreamCaptureUnsupported);
+}
+
+} // namespace gpu_on_cpu
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
+{
+    cudaError_t code = usable();
+    std::lock_guard<std::recursive_mutex> guard(lock);
+
+    if (!code && !is_stream(stream))
+        code = cudaErrorInvalidResourceHandle;
+    if (!code && (now || mode != cudaStreamCaptureModeThreadLocal))
+        forbidden(now ? "two captures at a time" : "a capture of another mode");
+    if (code)
+        return keep(code);
+    now = std::make_shared<capture>(
+        capture{ stream, std::this_thread::get_id(), false, {}, { { stream, {} } } });
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    std::shared_ptr<capture> ended = now;
+
+    *out = nullptr;
+    if (!ended || ended->origin != stream)
+        return keep(ended ? cudaErrorStreamCaptureUnmatched : cudaErrorIllegalState);
+    now = nullptr;
+    if (ended->invalid)
+        return keep(cudaErrorStreamCaptureInvalidated);
+    if (!joined(*ended))
+        return keep(cudaErrorStreamCaptureUnjoined);
+    *out = new CUgraph_st{ ended->nodes };
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
+{
+    if (nodes)
+        return keep(cudaErrorInvalidValue); /* nobody has asked for more than their number */
+    *count = graph->nodes.size();
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
+{
+    cudaError_t code = usable();
+
+    if (!code)
+        code = flags ? cudaErrorInvalidValue : capture_forbids(nullptr);
+    if (code)
+        return keep(code);
+    *out = new CUgraphExec_st{ graph->nodes };
+    return cudaSuccess;
+}
+
+/* Each replay has tasks of its own. */
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
+{
+    cudaError_t code = usable();
+
+    if (!code)
+        code = capture_forbids(stream);
+    if (code)
+        return keep(code);
+    std::shared_ptr<replay> r(
+        new replay{ graph->nodes, std::vector<bool>(graph->nodes.size()), 0 });
+    return keep(enqueue(stream, [=] { return advance(*r); }));
+}
+
+/* What still runs goes on. */
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
+{
+    delete graph;
+    return keep(usable());
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    delete graph;
+    return keep(usable());
+}
