@@ -14,6 +14,15 @@
 /* For what all ranks find at once: the first of them is to say it. */
 enum { LAST_WORDS_S = 2 };
 
+/* As launchers of trainers say it.  One that started us may have said something of us alone. */
+static void say_local_rank(const char *text)
+{
+    unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
+    unsetenv("MPI_LOCALRANKID");
+    unsetenv("SLURM_LOCALID");
+    setenv("LOCAL_RANK", text, true);
+}
+
 static void become_rank(int rank, pid_t watcher)
 {
     char text[16];
@@ -24,7 +33,7 @@ static void become_rank(int rank, pid_t watcher)
         _exit(128 + SIGKILL);
     snprintf(text, sizeof(text), "%d", rank);
     setenv(FORKED_RANK, text, true);
-    setenv("LOCAL_RANK", text, true); /* as launchers of trainers say it */
+    say_local_rank(text);
     if (!rank)
         return;
     nowhere = open("/dev/null", O_RDONLY);
