@@ -5,83 +5,16 @@
  * or fewer bytes, waits for ever, as on a GPU.  Two ranks connect when they first exchange, for
  * which the later one is awaited inside of the call.  A communicator that does not block is busy
  * for a while after each call, and what was called happens only then. */
-#include "gpu_on_cpu.h"
+#include "nccl_exchange.h"
 
-#include <nccl.h>
-
-#include <atomic>
 #include <cstring>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <list>
-#include <memory>
 #include <string>
 #include <unistd.h>
-#include <vector>
 
 using namespace gpu_on_cpu;
 
 namespace
 {
-
-enum { RANKS = 16, SPLITS = 64, PIPE_BYTES = 64 << 10 };
-enum kind { SEND, GATHER, SCATTER, ALL_TO_ALL };
-
-/* From one rank to one other: whole messages, each with a header. */
-struct pipe {
-    std::atomic<uint64_t> written, read;
-    char bytes[PIPE_BYTES];
-};
-
-struct seat {
-    std::atomic<int> taken;
-    int color, key;
-    pages board; /* of the new communicator, from its first rank */
-};
-
-struct board {
-    std::atomic<int> arrived;
-    std::atomic<int> here[RANKS];         /* 1 + its device */
-    std::atomic<int> begun[RANKS][RANKS]; /* (rank, peer): it has begun to exchange with that one */
-    seat splits[SPLITS][RANKS];
-    pipe pipes[RANKS][RANKS]; /* (from, to) */
-};
-
-struct header {
-    uint32_t kind, type;
-    uint64_t bytes;
-};
-
-/* Of one call with one peer; heads go before bytes. */
-struct part {
-    int peer;
-    bool sends;
-    header head;
-    char *at;
-    uint64_t head_done, done;
-};
-
-struct reduction {
-    std::shared_ptr<std::vector<char>> arrived; /* (rank, block) */
-    char *to;
-    size_t bytes;
-    ncclDataType_t type;
-};
-
-struct core {
-    pages file;
-    board *meets;
-    int rank, ranks, device;
-    std::atomic<int> running{ 0 }, inside{ 0 }; /* exchanges; calls that have not come back */
-    std::atomic<bool> aborted{ false };
-};
-
-/* What one group, or one call outside of any, does in a stream. */
-struct exchange {
-    std::list<part> parts;
-    std::list<reduction> sums;
-    std::vector<std::function<void()>> own; /* what a rank keeps: copied first */
-};
 
 struct identity {
     char what[8];
@@ -115,164 +48,11 @@ struct call {
 thread_local std::vector<call> grouped;
 thread_local ncclResult_t group_failed;
 
-size_t bytes_of(ncclDataType_t type)
-{
-    switch (type) {
-    case ncclInt8:
-    case ncclUint8: return 1;
-    case ncclFloat16:
-    case ncclBfloat16: return 2;
-    case ncclInt32:
-    case ncclUint32:
-    case ncclFloat32: return 4;
-    default: return 8;
-    }
-}
-
 ncclResult_t refuse(ncclComm_t comm, ncclResult_t result, const char *why)
 {
     if (comm)
         comm->said = why;
     return result;
-}
-
-/* ---- pipes */
-
-uint64_t push(pipe &p, const char *from, uint64_t bytes)
-{
-    uint64_t at = p.written, n = std::min(bytes, PIPE_BYTES - (at - p.read));
-
-    for (uint64_t i = 0; i < n; i++)
-        p.bytes[(at + i) % PIPE_BYTES] = from[i];
-    p.written = at + n;
-    return n;
-}
-
-uint64_t pull(pipe &p, char *to, uint64_t bytes)
-{
-    uint64_t at = p.read, n = std::min(bytes, p.written - at);
-
-    for (uint64_t i = 0; i < n; i++)
-        to[i] = p.bytes[(at + i) % PIPE_BYTES];
-    p.read = at + n;
-    return n;
-}
-
-void advance_send(core &c, part &x)
-{
-    pipe &p = c.meets->pipes[c.rank][x.peer];
-
-    x.head_done += push(p, (const char *)&x.head + x.head_done, sizeof(x.head) - x.head_done);
-    if (x.head_done == sizeof(x.head))
-        x.done += push(p, x.at + x.done, x.head.bytes - x.done);
-}
-
-/* What is not awaited stays where it is, in everybody's way. */
-void advance_receive(core &c, part &x)
-{
-    pipe &p = c.meets->pipes[x.peer][c.rank];
-    header theirs;
-
-    if (!x.head_done) {
-        if (p.written - p.read < sizeof(theirs))
-            return;
-        for (size_t i = 0; i < sizeof(theirs); i++)
-            ((char *)&theirs)[i] = p.bytes[(p.read + i) % PIPE_BYTES];
-        if (memcmp(&theirs, &x.head, sizeof(theirs)) != 0)
-            return;
-        p.read += sizeof(theirs);
-        x.head_done = sizeof(theirs);
-    }
-    x.done += pull(p, x.at + x.done, x.head.bytes - x.done);
-}
-
-/* The first part each way with each peer goes on; the others keep their turn. */
-bool advance(core &c, exchange &e)
-{
-    bool met[RANKS][2] = {};
-
-    for (auto x = e.parts.begin(); x != e.parts.end();) {
-        bool &turn = met[x->peer][x->sends];
-
-        if (!turn)
-            x->sends ? advance_send(c, *x) : advance_receive(c, *x);
-        if (!turn && x->head_done == sizeof(header) && x->done == x->head.bytes) {
-            x = e.parts.erase(x);
-            continue;
-        }
-        turn = true;
-        ++x;
-    }
-    return e.parts.empty();
-}
-
-/* ---- sums */
-
-float get(const char *at, ncclDataType_t type)
-{
-    switch (type) {
-    case ncclFloat16: return __half2float(*(const __half *)at);
-    case ncclBfloat16: return __bfloat162float(*(const __nv_bfloat16 *)at);
-    default: return *(const float *)at;
-    }
-}
-
-void put(char *at, ncclDataType_t type, float x)
-{
-    switch (type) {
-    case ncclFloat16: *(__half *)at = __float2half_rn(x); break;
-    case ncclBfloat16: *(__nv_bfloat16 *)at = __float2bfloat16_rn(x); break;
-    default: *(float *)at = x;
-    }
-}
-
-void sum_up(const reduction &r)
-{
-    for (size_t at = 0; at < r.bytes; at += bytes_of(r.type)) {
-        float sum = 0;
-
-        for (size_t block = 0; block < r.arrived->size(); block += r.bytes)
-            sum += get(&(*r.arrived)[block + at], r.type);
-        put(r.to + at, r.type, sum);
-    }
-}
-
-outcome run(const std::shared_ptr<core> &c, const std::shared_ptr<exchange> &e)
-{
-    for (auto &copy : e->own)
-        copy();
-    e->own.clear();
-    if (!c->aborted && !advance(*c, *e))
-        return NOT_YET;
-    if (!c->aborted)
-        for (const reduction &r : e->sums)
-            sum_up(r);
-    c->running--;
-    return DONE;
-}
-
-bool connected(core &c, const exchange &e)
-{
-    bool all = true;
-
-    for (const part &x : e.parts) {
-        c.meets->begun[c.rank][x.peer] = 1;
-        all = all && c.meets->begun[x.peer][c.rank];
-    }
-    return all;
-}
-
-/* Each replay uses up an exchange of its own. */
-cudaError_t capture_exchange(cudaStream_t stream, const std::shared_ptr<core> &c,
-                             const std::shared_ptr<exchange> &pattern)
-{
-    return capture_work(stream, [c, pattern, e = std::shared_ptr<exchange>()]() mutable {
-        if (!e) {
-            e = std::make_shared<exchange>(*pattern);
-            c->running++;
-        }
-        return run(c, e);
-    });
 }
 
 ncclResult_t start(const call &what)
