@@ -329,7 +329,7 @@ $(addsuffix /db/lookup/lookup.o,$(LIB)/lib $(LIB)/tunelib $(BUILD)): $(BUILD)/pr
 FORCE:
 
 # What Debian calls the things we need.
-PACKAGES := gcc libc6-dev pkg-config $(if $(filter 0,$(MPI)),,libopenmpi-dev openmpi-bin) $(if $(filter 0,$(BLAS)),,libopenblas-dev) libsqlite3-dev sqlite3 iproute2 procps python3 gnuplot-nox
+PACKAGES := gcc libc6-dev pkg-config $(if $(filter 0,$(MPI)),,libopenmpi-dev openmpi-bin) $(if $(filter 0,$(BLAS)),,libopenblas-dev) libsqlite3-dev zlib1g-dev sqlite3 iproute2 procps python3 gnuplot-nox
 deps:
 ifneq ($(DEPS),0)
 	$(Q)tests/deps $(PACKAGES)
