@@ -127,7 +127,7 @@ $(BUILD)/moetune: $(LIBRARY) $(BUILD)/tuner/main.o
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
 
 $(BUILD)/kernels/%.o: CFLAGS += $(KERNEL_FLAGS)
-$(BUILD)/search/%.o: CFLAGS += -O3 -fno-math-errno
+$(BUILD)/search/%.o $(BUILD)/tuner/layer/%.o: CFLAGS += -O3 -fno-math-errno
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
@@ -236,7 +236,7 @@ PLANS_LIBS = $(NCCL_LIBS) $(GPU_ALONE_LIBS)
 
 # And all of it on a CPU.
 ifneq ($(and $(ON_CPU),$(CUBLAS_HEADER)),)
-ON_CPU += $(addprefix $(BUILD)/tests/,test_gpu_on_cpu test_cuda_device) $(if $(NCCL_HEADER),$(addprefix $(BUILD)/tests/,test_cuda_nccl test_cuda_wire test_cuda_plans test_cuda_run test_cuda_moetune))
+ON_CPU += $(addprefix $(BUILD)/tests/,test_gpu_on_cpu test_cuda_device) $(if $(NCCL_HEADER),$(addprefix $(BUILD)/tests/,test_cuda_nccl test_cuda_wire test_cuda_plans test_cuda_spot test_cuda_run test_cuda_moetune))
 endif
 $(BUILD)/tests/test_gpu_on_cpu: $(BUILD)/on_gpu/tests/gpu/test_gpu_on_cpu.o $(TWIN_LIBRARIES)
 	@mkdir -p $(@D)
@@ -247,12 +247,13 @@ $(BUILD)/tests/test_cuda_nccl: $(BUILD)/on_gpu/tests/gpu/test_cuda_nccl.o $(TWIN
 $(BUILD)/tests/test_cuda_device: $(GPU_DRIVING) $(ON_CPU_KERNELS) $(BUILD)/on_gpu/tests/gpu/check_cuda_device.o $(TWIN_LIBRARIES)
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $(filter %.o,$^) $(TWIN_LIBS) $(ALONE_LIBS)
-$(addprefix $(BUILD)/tests/,test_cuda_wire test_cuda_plans test_cuda_run test_cuda_moetune): $(PLANS_ALONE:%.c=$(BUILD)/plans/%.o) $(BUILD)/plans/tests/gpu/patience.o $(GPU_DRIVING) $(ON_CPU_KERNELS) \
+$(addprefix $(BUILD)/tests/,test_cuda_wire test_cuda_plans test_cuda_spot test_cuda_run test_cuda_moetune): $(PLANS_ALONE:%.c=$(BUILD)/plans/%.o) $(BUILD)/plans/tests/gpu/patience.o $(GPU_DRIVING) $(ON_CPU_KERNELS) \
     $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -Wl,--wrap=watch_of -o $@ $(filter %.o,$^) $(TWIN_LIBS) -lnccl $(ALONE_LIBS)
 $(BUILD)/tests/test_cuda_wire: $(BUILD)/plans/tests/gpu/test_cuda_wire.o
 $(BUILD)/tests/test_cuda_plans: $(BUILD)/plans/tests/unit/test_exec.o
+$(BUILD)/tests/test_cuda_spot: $(BUILD)/plans/tests/gpu/test_cuda_spot.o
 $(BUILD)/tests/test_cuda_run: $(BUILD)/plans/tests/gpu/check_run.o
 # All of moetune, with what above knows no GPU.
 $(BUILD)/tests/test_cuda_moetune: $(filter-out $(patsubst %.c,$(BUILD)/%.o,$(PLANS_ALONE) $(KERNELS_ALONE) $(UNIT_SOURCES)) \
