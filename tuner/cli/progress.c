@@ -98,17 +98,26 @@ static void print(struct progress *p, int64_t now_ns)
     fflush(stderr);
 }
 
-bool progress_is_due(const struct progress *p)
+static bool is_due(const struct progress *p, int64_t last_ns)
 {
     int64_t every_ns = p->terminal ? terminal_every_ns : plain_every_ns;
 
-    return !p->quiet && host_clock_ns() - p->shown_ns >= every_ns;
+    return !p->quiet && host_clock_ns() - last_ns >= every_ns;
 }
 
 void progress_tick(struct progress *p)
 {
-    if (progress_is_due(p))
+    if (is_due(p, p->shown_ns))
         print(p, host_clock_ns());
+}
+
+bool progress_wants_leader(struct progress *p)
+{
+    bool due = is_due(p, p->leader_ns);
+
+    if (due)
+        p->leader_ns = host_clock_ns();
+    return due;
 }
 
 void progress_show(struct progress *p, const char *now, ...)

@@ -43,7 +43,7 @@ static void show_leader(struct sweep *sweep, struct bucket *b)
     struct progress *progress = &sweep->campaign->progress;
     struct decision_result leader;
 
-    if (!progress_is_due(progress) || !decision_result(&b->decision, &leader))
+    if (!progress_wants_leader(progress) || !decision_result(&b->decision, &leader))
         return;
     snprintf(progress->leader, sizeof(progress->leader), "%s leads",
              PLAN_TEXT(&sweep->space->arms[leader.arm]));
@@ -63,6 +63,7 @@ static int decide(struct sweep *sweep, struct bucket *b, bool measure)
     TRY(rule_out_by_memory(sweep, b));
     bucket_open(b, false);
     *sweep->campaign->progress.leader = 0;
+    sweep->campaign->progress.leader_ns = 0; /* the first step has one */
     while (measure && (arm = decision_next(&b->decision, &purpose)) != DECISION_DONE) {
         struct attempt *a = &b->attempts[arm];
         struct step step;
