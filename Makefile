@@ -284,9 +284,10 @@ library: $(LIB)/libmoelookup.so $(LIB)/libmoelookup.a
 $(LIB)/lib/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(LIB_CC) $(LIB_CFLAGS) -c -o $@ $<
+link_library = $(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=$(filter %.map,$^) \
+    $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--as-needed -o $@ $(filter %.o,$^) $(LIB_LIBS) -lm
 $(LIB)/libmoelookup.so.$(LIB_VERSION): $(LIB_OBJECTS) db/lookup/moelookup.map
-	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=db/lookup/moelookup.map \
-	    $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--as-needed -o $@ $(LIB_OBJECTS) $(LIB_LIBS)
+	$(link_library)
 $(LIB)/libmoelookup.so: $(LIB)/libmoelookup.so.$(LIB_VERSION)
 	$(Q)ln -sfn $(<F) $@
 # One object in which everything hidden is local, so that no name of ours meets one of the program's.
@@ -311,8 +312,7 @@ $(LIB)/tunelib/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(LIB_CC) $(TUNER_CFLAGS) -c -o $@ $<
 $(LIB)/libmoetune.so.$(LIB_VERSION): $(TUNER_OBJECTS) tuner/live/moetune.map
-	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=tuner/live/moetune.map \
-	    $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--as-needed -o $@ $(TUNER_OBJECTS) $(LIB_LIBS) -lm
+	$(link_library)
 $(LIB)/libmoetune.so: $(LIB)/libmoetune.so.$(LIB_VERSION)
 	$(Q)ln -sfn $(<F) $@
 # Also the names of libmoelookup: a program may link both archives.
@@ -411,6 +411,8 @@ ifneq ($(SQLITE),0)
 	$(call put_library,tuner/live,moetune)
 endif
 	@echo "installed in $(DEST): bin/moetune; libmoelookup and libmoetune with headers, pkg-config, CMake, manual pages; completion for bash"
+
+include .packages/rules.mk
 
 C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) $(if $(NO_MPI),,comm/forked/*.[ch]) kernels/*.cu kernels/*.cuh $(addprefix tests/,*/*.[ch] */*.cu */*.cc */*/*.[ch] */*/*.cc))
 format:
