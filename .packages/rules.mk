@@ -34,10 +34,10 @@ wheel-built: $(WHEEL)/moetune $(WHEEL_LIBRARIES) build
 
 $(WHEEL)/moetune: $(WHEEL_OBJECTS)
 	$(if $(NO_BLAS),$(error the wheel has OpenBLAS in it, which is not here))
-	$(Q)gcc $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(BLAS_LIBS:-lopenblas=-l:libopenblas.a) -l:libsqlite3.a -lm
+	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(BLAS_LIBS:-lopenblas=-l:libopenblas.a) -l:libsqlite3.a -lm
 $(WHEEL)/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(Q)gcc $(filter-out -DMOETUNE_CUDA,$(ALL_CFLAGS)) -Icomm/forked -c -o $@ $<
+	$(Q)$(LIB_CC) $(filter-out -DMOETUNE_CUDA,$(ALL_CFLAGS)) -Icomm/forked -c -o $@ $<
 $(WHEEL)/$(WHEEL_SQLITE).so.0:
 	@mkdir -p $(@D)
 	$(Q)$(LIB_CC) -shared -Wl,-soname,$(@F) -Wl,-Bsymbolic -o $@ -Wl,--whole-archive -l:libsqlite3.a -Wl,--no-whole-archive -lm
@@ -47,4 +47,32 @@ $(WHEEL)/libmoelookup.so.$(LIB_VERSION): $(LIB_OBJECTS) db/lookup/moelookup.map 
 $(WHEEL)/libmoetune.so.$(LIB_VERSION): $(TUNER_OBJECTS) tuner/live/moetune.map $(WHEEL)/$(WHEEL_SQLITE).so.0
 	$(link_library)
 
-.PHONY: wheel wheel-built
+# ---- Debian packages, by Debian's own tools, from a copy of the sources: they want debian/ at the top.
+
+DEB := build/deb/moetune-$(VERSION)
+LINES := sed -e 's/^/ /' -e 's/^ $$/ ./'
+deb:
+	@command -v dh dh_python3 >/dev/null || { echo "make deb: please install debhelper, dh-python, lintian" >&2; exit 1; }
+	$(Q)rm -rf build/deb build/*.deb && mkdir -p $(DEB)
+	$(Q)tar -c --exclude=./build --exclude=./.git --exclude=./moetune --exclude=__pycache__ . | tar -x -C $(DEB)
+	$(Q)cp -r .packages/debian $(DEB)
+	$(Q)cd $(DEB)/debian && { cat copyright.in && tail -n +5 $(CURDIR)/LICENSE | $(LINES); } >copyright && \
+	    $(FILL) -e "s|@DATE@|$$(date -R)|" changelog.in >changelog && rm *.in
+	$(Q)cd $(DEB) && dpkg-buildpackage --build=binary --no-sign --jobs=auto
+	$(Q)if command -v lintian >/dev/null; then lintian --fail-on error build/deb/*.changes; fi
+	$(Q)cp $$(ls build/deb/*.deb | grep -v dbgsym) build
+	@ls build/*.deb
+
+# ---- What editors (clangd) ask for: the commands by which this configuration's C files are compiled.
+
+# mpicc hides where mpi.h is.
+MPI_FLAGS = $(if $(NO_MPI),,$(shell $(MPICC) --showme:compile 2>/dev/null))
+COMPDB ?= compile_commands.json
+compdb:
+	$(Q)$(MAKE) --no-print-directory --always-make --dry-run V=1 DEPS=0 library $(BUILD)/moetune $(TESTS) $(BENCHES) | \
+	    sed -n 's/^[^ ]* \(-std=.* -c -o [^ ]* \([^ ]*\.c\)\)$$/\2 $(LIB_CC) $(subst /,\/,$(MPI_FLAGS)) \1/p' | sort -u -k 1,1 | \
+	    sed -e 's/["\]/\\&/g' -e 's|^\([^ ]*\) \(.*\)|{"directory": "$(CURDIR)", "file": "\1", "command": "\2"},|' -e '1s/^/[/' -e '$$s/,$$/]/' \
+	    >$(COMPDB)
+	@echo "$(COMPDB): $$(grep -c '"file"' $(COMPDB)) files"
+
+.PHONY: wheel wheel-built deb compdb
