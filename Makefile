@@ -336,6 +336,10 @@ deps:
 ifneq ($(DEPS),0)
 	$(Q)tests/deps $(PACKAGES)
 endif
+# What single tests want besides; without it they are skipped.
+TEST_PACKAGES := g++ cmake groff-base locales chromium slurmctld slurmd slurm-client munge python3-venv python3-pip python3-torch
+deps-of-tests: deps
+	$(Q)tests/deps_of_tests $(TEST_PACKAGES)
 
 # The main job: measure, search, remember, on this machine.
 tune: all
@@ -448,4 +452,4 @@ help:
 	@sed -n 's/^# \(.*=.*\)/\1/p' Makefile | head -n 7
 
 -include $(shell find $(BUILD) $(LIB) -name '*.d' 2>/dev/null)
-.PHONY: gpu-checks check-gpu check-gpu-built check-gpu-pack all build library FORCE deps tune test test-full run-test run-test-full soak tests-built bench benches-built install format lint clean help
+.PHONY: gpu-checks check-gpu check-gpu-built check-gpu-pack all build library FORCE deps deps-of-tests tune test test-full run-test run-test-full soak tests-built bench benches-built install format lint clean help
