@@ -481,7 +481,9 @@ static int new_wire(struct world *world, struct device *device, struct wire_ce *
         whole = whole && wire->ours[sign] && wire->theirs[sign];
     }
     if (wire) {
-        wire->base = (struct wire){ .ops = &ce_ops, .topology = *world_topology(world) };
+        wire->base = (struct wire){ .ops = &ce_ops,
+                                    .topology = *world_topology(world),
+                                    .apart_bytes = CUDA_APART_BYTES };
         wire->world = world;
         wire->gpu = device;
     }
