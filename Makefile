@@ -166,7 +166,7 @@ ON_CPU_ALIGNED = -fsanitize=alignment -fno-sanitize-recover=alignment
 ON_CPU_FLAGS = -std=c++17 -O1 -g -fPIC -Wall -Wextra -Wno-unknown-pragmas $(ON_CPU_ALIGNED) $(SANITIZE) -MMD -MP \
                $(CUDA_INCLUDES) $(VALUES) -Ikernels -Itests/unit -Itests/gpu
 
-$(addprefix $(BUILD)/tests/,test_cuda_kernels test_cuda_large): $(BUILD)/tests/%: $(BUILD)/on_cpu/tests/gpu/%.o $(filter-out %/cuda_paced.o %/cuda_virtual.o,$(ON_CPU_KERNELS)) $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) \
+$(addprefix $(BUILD)/tests/,test_cuda_kernels test_cuda_large): $(BUILD)/tests/%: $(BUILD)/on_cpu/tests/gpu/%.o $(filter-out %/cuda_copy.o %/cuda_paced.o %/cuda_virtual.o,$(ON_CPU_KERNELS)) $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) \
     $(addprefix tests/gpu/,cuda_on_cpu.o cuda_subject_cpu.o))
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $^ $(ALONE_LIBS)
