@@ -25,9 +25,11 @@ Q := $(if $(filter 1,$(V)),,@)
 MPI_HOME := $(filter-out 0 1 auto,$(MPI))
 MPICC := $(if $(MPI_HOME),$(MPI_HOME)/bin/)mpicc
 NO_MPI := $(if $(filter 0,$(MPI)),1,$(if $(shell command -v $(MPICC)),,1))
-CC    := $(if $(NO_MPI),gcc,$(MPICC))
+# The compiler itself, where mpicc is not wanted.
+LIB_CC ?= gcc
+CC    := $(if $(NO_MPI),$(LIB_CC),$(MPICC))
 BLAS_CFLAGS := $(shell pkg-config --cflags openblas 2>/dev/null)
-NO_BLAS := $(if $(filter 0,$(BLAS)),1,$(shell printf '\043include <cblas.h>\n' | gcc $(BLAS_CFLAGS) -E -x c - >/dev/null 2>&1 || echo 1))
+NO_BLAS := $(if $(filter 0,$(BLAS)),1,$(shell printf '\043include <cblas.h>\n' | $(LIB_CC) $(BLAS_CFLAGS) -E -x c - >/dev/null 2>&1 || echo 1))
 BLAS_LIBS := $(if $(NO_BLAS),,$(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas))
 
 # The CUDA unit (runtime, cuBLAS, NCCL and our kernels) is whole or absent.  It needs a toolkit, never a driver.
@@ -267,7 +269,6 @@ $(BUILD)/plans/%.o: %.c Makefile
 
 # ---- libmoelookup: a part of db/ alone, for other people's programs, so without mpicc
 
-LIB_CC ?= gcc
 LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
 LIB_PARTS := $(basename $(wildcard db/lookup/*.c)) $(addprefix db/values/,json_text plan seal shape sha256 status utf8 width)
 LIB_OBJECTS := $(LIB_PARTS:%=$(LIB)/lib/%.o)
@@ -284,9 +285,10 @@ library: $(LIB)/libmoelookup.so $(LIB)/libmoelookup.a
 $(LIB)/lib/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(LIB_CC) $(LIB_CFLAGS) -c -o $@ $<
+link_library = $(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=$(filter %.map,$^) \
+    $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--as-needed -o $@ $(filter %.o,$^) $(LIB_LIBS) -lm
 $(LIB)/libmoelookup.so.$(LIB_VERSION): $(LIB_OBJECTS) db/lookup/moelookup.map
-	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=db/lookup/moelookup.map \
-	    $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--as-needed -o $@ $(LIB_OBJECTS) $(LIB_LIBS)
+	$(link_library)
 $(LIB)/libmoelookup.so: $(LIB)/libmoelookup.so.$(LIB_VERSION)
 	$(Q)ln -sfn $(<F) $@
 # One object in which everything hidden is local, so that no name of ours meets one of the program's.
@@ -311,8 +313,7 @@ $(LIB)/tunelib/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(LIB_CC) $(TUNER_CFLAGS) -c -o $@ $<
 $(LIB)/libmoetune.so.$(LIB_VERSION): $(TUNER_OBJECTS) tuner/live/moetune.map
-	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=tuner/live/moetune.map \
-	    $(if $(SANITIZE),,-Wl,-z,defs) -Wl,--as-needed -o $@ $(TUNER_OBJECTS) $(LIB_LIBS) -lm
+	$(link_library)
 $(LIB)/libmoetune.so: $(LIB)/libmoetune.so.$(LIB_VERSION)
 	$(Q)ln -sfn $(<F) $@
 # Also the names of libmoelookup: a program may link both archives.
@@ -412,6 +413,8 @@ ifneq ($(SQLITE),0)
 endif
 	@echo "installed in $(DEST): bin/moetune; libmoelookup and libmoetune with headers, pkg-config, CMake, manual pages; completion for bash"
 
+include .packages/rules.mk
+
 C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) $(if $(NO_MPI),,comm/forked/*.[ch]) kernels/*.cu kernels/*.cuh $(addprefix tests/,*/*.[ch] */*.cu */*.cc */*/*.[ch] */*/*.cc))
 format:
 	clang-format -i $(C_FILES)
@@ -423,9 +426,25 @@ lint:
 .SECONDARY: $(TESTS:%=%.o) $(BENCHES:%=%.o) $(TEST_PARTS)
 clean:
 	rm -rf build moetune
+define HELP
+Build     make, make build      the program and both libraries; the first installs what is missing, too (DEPS=0: not)
+          make install          below PREFIX=/usr/local, into DESTDIR
+          make wheel | deb      packages: build/*.whl for pip, build/*.deb for Debian
+          make deps             installs Debian's packages that are missing
+Use       make tune             builds, and tunes a small layer on this machine
+Test      make test | test-full all tests; every case
+          make SAN=1 test       with AddressSanitizer and UBSan (SAN=thread: ThreadSanitizer)
+          make soak             kills, hostile inputs, many readers, for longer
+          make check-gpu        on a machine with a GPU; check-gpu-pack: for one without a compiler
+Measure   make bench            all benchmarks; bench-NAME: one of them (tests/bench/README.md)
+Edit      make format | lint    clang-format; cppcheck
+          make compdb           compile_commands.json, for clangd and other editors
+          make clean            removes what was built
+
+endef
 help:
-	@echo "make [all] | tune | test | test-full | soak | bench | bench-NAME | check-gpu | check-gpu-pack | install | format | lint | deps | clean"
-	@sed -n 's/^# \(.*=.*\)/  \1/p' Makefile | head -n 6
+	$(info $(HELP))
+	@sed -n 's/^# \(.*=.*\)/\1/p' Makefile | head -n 7
 
 -include $(shell find $(BUILD) $(LIB) -name '*.d' 2>/dev/null)
 .PHONY: gpu-checks check-gpu check-gpu-built check-gpu-pack all build library FORCE deps tune test test-full run-test run-test-full soak tests-built bench benches-built install format lint clean help

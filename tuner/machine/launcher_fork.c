@@ -48,7 +48,8 @@ static bool started_by_another(void)
 
 int launcher_check(struct launch_where *where)
 {
-    static const char none[] = "and this moetune was built without one (MPI=0, or none was found)";
+    static const char none[] =
+        "and this moetune was built without one: build it from source where an MPI is";
 
     if (started_by_another())
         return fail(ERR_ARGUMENT,

@@ -285,28 +285,17 @@ class Loading(unittest.TestCase):
         done = python("-c", "import moelookup, moelookup.tutel, sys; print('torch' in sys.modules)")
         self.assertEqual(done.stdout.strip(), "False", done.stderr)
 
-    def test_a_wheel_can_be_built_installed_and_used(self):
-        for name in ("pip", "setuptools"):
-            if not can_import(name):
-                self.skipTest(f"wheel: {name} is not installed")
-        if not can_import("setuptools.command.bdist_wheel") and not can_import("wheel"):
-            self.skipTest("wheel: wheel is not installed, nor a setuptools that holds it")
+    def test_the_packages_alone_can_be_installed_where_nothing_but_pip_is(self):
+        if not can_import("pip"):
+            self.skipTest("wheel: pip is not installed")
         source = os.path.join(self.folder, "source")
         target = os.path.join(self.folder, "target")
         shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__"))
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        build = [
-            "wheel",
-            "--no-build-isolation",
-            "--no-deps",
-            "--no-index",
-            "-w",
-            self.folder,
-            source,
-        ]
+        build = ["wheel", "--no-deps", "--no-index", "-w", self.folder, source]
         done = subprocess.run(pip + build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode, 0, done.stdout.decode())
-        wheel = glob.glob(os.path.join(self.folder, "moelookup-0.1.0-py3-none-any.whl"))[0]
+        wheel = glob.glob(os.path.join(self.folder, "moetune-0.1.0-py3-none-any.whl"))[0]
         install = ["install", "--no-deps", "--no-index", "--target", target, wheel]
         subprocess.run(
             pip + install, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -60,7 +60,10 @@ def _places(name: str, variable: str) -> Iterator[str]:
     if chosen:  # and nothing else: another library than the one asked for would be a surprise
         yield chosen
         return
-    yield os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+    here = os.path.dirname(os.path.abspath(__file__))
+    yield os.path.join(here, name)
+    # Of the same wheel: here is PREFIX/lib/python3.N/site-packages/moelookup.
+    yield os.path.normpath(os.path.join(here, "..", "..", "..", name))
     yield name
     for folder in (os.path.join(sys.prefix, "lib"), "/usr/local/lib", "/usr/local/lib64"):
         yield os.path.join(folder, name)
@@ -75,7 +78,8 @@ def load(name: str, variable: str) -> ctypes.CDLL:
         except OSError as error:
             tried.append(f"  {place}: {error}")
     raise Error(
-        f"{name} was not found; install it (make install) or point ${variable} at it."
+        f"{name} was not found; install it (make install; `pip install --target` leaves it out) or"
+        f" point ${variable} at it."
         "  Tried:\n" + "\n".join(tried)
     )
 

@@ -1,0 +1,78 @@
+# Packages of other people's tools: a wheel, Debian packages, a list of compiler commands for editors.
+
+# ---- A wheel is `make install` into an environment of Python's, with all that a bare machine lacks: SQLite, OpenBLAS.
+# Of this build's objects only those are made anew that know an MPI or the CUDA unit.
+
+WHEEL := $(BUILD)/wheel
+WHEEL_ROOT := $(WHEEL)/root$(PREFIX)
+WHEEL_OWN := $(FORKED) $(basename $(shell grep -l MOETUNE_CUDA $(SOURCES)))
+WHEEL_OBJECTS := $(filter-out $(patsubst %,$(BUILD)/%.o,$(MPI_KNOWN) $(WHEEL_OWN) $(basename $(UNIT_SOURCES) $(CUDA_KERNELS))),$(LIBRARY)) \
+    $(BUILD)/tuner/main.o $(WHEEL_OWN:%=$(WHEEL)/%.o)
+# Two copies of SQLite in one process would lose each other's locks on a file, so both libraries share this one.
+WHEEL_SQLITE := libsqlite3-moetune
+WHEEL_LIBRARIES := $(addprefix $(WHEEL)/,libmoelookup.so.$(LIB_VERSION) libmoetune.so.$(LIB_VERSION) $(WHEEL_SQLITE).so.0)
+
+wheel: deps
+	$(Q)$(MAKE) --no-print-directory wheel-built
+	$(Q)rm -f build/*.whl && cp $(WHEEL)/*.whl build
+	@echo "pip install $$(ls build/*.whl)"
+wheel-built: $(WHEEL)/moetune $(WHEEL_LIBRARIES) build
+	$(Q)rm -rf $(WHEEL)/root $(WHEEL)/*.whl
+	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(WHEEL)/root >/dev/null
+	$(Q)install -s $(WHEEL)/moetune $(WHEEL_ROOT)/bin
+	$(Q)install -s $(WHEEL_LIBRARIES) $(WHEEL_ROOT)/lib
+	$(Q)install -m 644 $$($(LIB_CC) -print-file-name=libsqlite3.a) $(WHEEL_ROOT)/lib/$(WHEEL_SQLITE).a
+	$(Q)install -m 644 LICENSE .packages/LICENSE.OpenBLAS $(WHEEL_ROOT)/share/doc/moetune
+	$(Q)strip --strip-debug $(WHEEL_ROOT)/lib/*.a
+# A wheel has no symbolic links, and nobody knows yet where it will lie.
+	$(Q)for l in moelookup moetune; do \
+	    rm $(WHEEL_ROOT)/lib/lib$$l.so && echo "INPUT(lib$$l.so.$(LIB_VERSION))" >$(WHEEL_ROOT)/lib/lib$$l.so; done
+	$(Q)sed -i -e 's|^prefix=.*|prefix=$${pcfiledir}/../..|' -e 's|^Libs:|& -Wl,-rpath,$${libdir}|' -e '/^Libs.private:/d' \
+	    -e 's|^Requires.private:.*|Libs.private: -l$(WHEEL_SQLITE:lib%=%) -lm|' $(WHEEL_ROOT)/lib/pkgconfig/*.pc
+	$(Q)sed -i 's|"$(LIB_LIBS)|"$${CMAKE_CURRENT_LIST_DIR}/../../$(WHEEL_SQLITE).a;-lm|' $(WHEEL_ROOT)/lib/cmake/*/*-config.cmake
+	$(Q)python3 db/lookup/python/build_wheel.py $(WHEEL_ROOT) $(WHEEL)
+
+$(WHEEL)/moetune: $(WHEEL_OBJECTS)
+	$(if $(NO_BLAS),$(error the wheel has OpenBLAS in it, which is not here))
+	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(BLAS_LIBS:-lopenblas=-l:libopenblas.a) -l:libsqlite3.a -lm
+$(WHEEL)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(Q)$(LIB_CC) $(filter-out -DMOETUNE_CUDA,$(ALL_CFLAGS)) -Icomm/forked -c -o $@ $<
+$(WHEEL)/$(WHEEL_SQLITE).so.0:
+	@mkdir -p $(@D)
+	$(Q)$(LIB_CC) -shared -Wl,-soname,$(@F) -Wl,-Bsymbolic -o $@ -Wl,--whole-archive -l:libsqlite3.a -Wl,--no-whole-archive -lm
+$(filter %.$(LIB_VERSION),$(WHEEL_LIBRARIES)): LIB_LIBS = -L$(WHEEL) -l:$(WHEEL_SQLITE).so.0 -Wl,-rpath,'$$ORIGIN'
+$(WHEEL)/libmoelookup.so.$(LIB_VERSION): $(LIB_OBJECTS) db/lookup/moelookup.map $(WHEEL)/$(WHEEL_SQLITE).so.0
+	$(link_library)
+$(WHEEL)/libmoetune.so.$(LIB_VERSION): $(TUNER_OBJECTS) tuner/live/moetune.map $(WHEEL)/$(WHEEL_SQLITE).so.0
+	$(link_library)
+
+# ---- Debian packages, by Debian's own tools, from a copy of the sources: they want debian/ at the top.
+
+DEB := build/deb/moetune-$(VERSION)
+LINES := sed -e 's/^/ /' -e 's/^ $$/ ./'
+deb:
+	@command -v dh dh_python3 >/dev/null || { echo "make deb: please install debhelper, dh-python, lintian" >&2; exit 1; }
+	$(Q)rm -rf build/deb build/*.deb && mkdir -p $(DEB)
+	$(Q)tar -c --exclude=./build --exclude=./.git --exclude=./moetune --exclude=__pycache__ . | tar -x -C $(DEB)
+	$(Q)cp -r .packages/debian $(DEB)
+	$(Q)cd $(DEB)/debian && { cat copyright.in && tail -n +5 $(CURDIR)/LICENSE | $(LINES); } >copyright && \
+	    $(FILL) -e "s|@DATE@|$$(date -R)|" changelog.in >changelog && rm *.in
+	$(Q)cd $(DEB) && dpkg-buildpackage --build=binary --no-sign --jobs=auto
+	$(Q)if command -v lintian >/dev/null; then lintian --fail-on error build/deb/*.changes; fi
+	$(Q)cp $$(ls build/deb/*.deb | grep -v dbgsym) build
+	@ls build/*.deb
+
+# ---- What editors (clangd) ask for: the commands by which this configuration's C files are compiled.
+
+# mpicc hides where mpi.h is.
+MPI_FLAGS = $(if $(NO_MPI),,$(shell $(MPICC) --showme:compile 2>/dev/null))
+COMPDB ?= compile_commands.json
+compdb:
+	$(Q)$(MAKE) --no-print-directory --always-make --dry-run V=1 DEPS=0 library $(BUILD)/moetune $(TESTS) $(BENCHES) | \
+	    sed -n 's/^[^ ]* \(-std=.* -c -o [^ ]* \([^ ]*\.c\)\)$$/\2 $(LIB_CC) $(subst /,\/,$(MPI_FLAGS)) \1/p' | sort -u -k 1,1 | \
+	    sed -e 's/["\]/\\&/g' -e 's|^\([^ ]*\) \(.*\)|{"directory": "$(CURDIR)", "file": "\1", "command": "\2"},|' -e '1s/^/[/' -e '$$s/,$$/]/' \
+	    >$(COMPDB)
+	@echo "$(COMPDB): $$(grep -c '"file"' $(COMPDB)) files"
+
+.PHONY: wheel wheel-built deb compdb
