@@ -148,10 +148,10 @@ MPI_KNOWN := comm/wire_mpi comm/world tuner/machine/launcher_$(if $(NO_MPI),fork
 FORKED := comm/wire_mpi comm/world tuner/machine/launcher_fork $(basename $(wildcard comm/forked/*.c))
 $(BUILD)/tests/moetune_forked: $(filter-out $(patsubst %,$(BUILD)/%.o,$(MPI_KNOWN) $(FORKED)),$(LIBRARY)) $(BUILD)/tuner/main.o $(FORKED:%=$(BUILD)/forked/%.o)
 	@mkdir -p $(@D)
-	$(Q)gcc $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
+	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
 $(BUILD)/forked/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(Q)gcc $(ALL_CFLAGS) -Icomm/forked -c -o $@ $<
+	$(Q)$(LIB_CC) $(ALL_CFLAGS) -Icomm/forked -c -o $@ $<
 
 # ---- The CUDA kernels alone, compared with the host's: run on a CPU wherever the toolkit's headers are, and on a
 # GPU (make check-gpu) without MPI and SQLite.
