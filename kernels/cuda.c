@@ -477,7 +477,6 @@ int cuda_choose(int ordinal, int *out)
     return OK;
 }
 
-/* The kernels are compiled for compute capability 8.0 and later. */
 static int describe(int ordinal, struct device *device)
 {
     struct cudaDeviceProp gpu;
@@ -485,9 +484,9 @@ static int describe(int ordinal, struct device *device)
     TRY(CUDA(cudaGetDeviceProperties(&gpu, ordinal)));
     device->asynchronous = true;
     device->cache_bytes = (size_t)gpu.l2CacheSize;
-    if (gpu.major < 8)
-        return fail(ERR_DEVICE, "GPU %d (%s) has compute capability %d.%d; 8.0 is the least",
-                    ordinal, gpu.name, gpu.major, gpu.minor);
+    if (gpu.major < CUDA_LEAST_CAPABILITY)
+        return fail(ERR_DEVICE, "GPU %d (%s) has compute capability %d.%d; %d.0 is the least",
+                    ordinal, gpu.name, gpu.major, gpu.minor, CUDA_LEAST_CAPABILITY);
     return OK;
 }
 

@@ -7,6 +7,9 @@
 
 #include <cuda_runtime_api.h>
 
+/* The compute capability that the kernels are compiled for and later ones run: N.0. */
+enum { CUDA_LEAST_CAPABILITY = 8 };
+
 /* ordinal < 0: the local rank that the launcher put into the environment, modulo the GPUs seen. */
 int cuda_device_open(int ordinal, struct device **out);
 int cuda_choose(int ordinal, int *out); /* only which; opens nothing */

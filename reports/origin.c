@@ -266,7 +266,7 @@ void origin_summary(const struct scope *scope, struct remarks *out)
         return;
     /* By rounds against the default and static plans: not the mean of what single entries claim. */
     if (layer->stands)
-        remark(out, "the table as a whole gains %s", STANDING_TEXT(&layer->standing));
+        remark(out, "%s", STANDING_TEXT(&layer->standing));
     traffic(layer, out);
 }
 

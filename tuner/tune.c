@@ -3,7 +3,8 @@
 #include "host.h"
 #include "json.h"
 #include "paste.h"
-#include "standings.h"
+#include "screen.h"
+#include "shell_word.h"
 #include "status.h"
 #include "sweep.h"
 #include "tables.h"
@@ -65,10 +66,9 @@ static void print_layer_result(const struct tuning *t, size_t i)
         printf("; %u trials failed", r->failed_trials);
     if (r->ruled_out)
         printf("; %u ruled out by memory", r->ruled_out);
+    putchar('\n');
     if (r->standing.why)
-        printf("\ngain      not known: %s\n", r->standing.why);
-    else
-        printf("\ngain      %s\n", STANDING_TEXT(&r->standing.row));
+        printf("gain      not known: %s\n", r->standing.why);
     if (r->too_wide.buckets)
         printf("width     %u bucket%s too wide: at the lower end the plan is expected to lose more "
                "than %g %%; --window %u would help\n",
@@ -90,9 +90,52 @@ static double seconds_taken(const struct tuning *t)
     return (double)(host_clock_ns() - t->campaign.begun_ns) * 1e-9;
 }
 
+static bool is_last_effort(uint32_t effort)
+{
+    return !effort_words[effort + 1];
+}
+
+static int count_undecided(void *self, const struct entry_row *e)
+{
+    *(uint32_t *)self += entry_is_undecided(e);
+    return OK;
+}
+
+/* What to do now, in words. */
+static int print_next(const struct tuning *t)
+{
+    const char *path = t->campaign.path;
+    uint32_t undecided = 0;
+
+    TRY(store_entries(t->campaign.store, t->campaign.cluster_id, 0, count_undecided, &undecided));
+    if (undecided && !is_last_effort(t->request.options->effort))
+        printf("\ndecide    %u undecided bucket%s: %s --effort thorough", undecided,
+               undecided == 1 ? "" : "s", t->campaign.command);
+    printf("\nuse it    ");
+    paste_export(path, stdout);
+    printf("\n          lines of C and Python: moetune show --paste --db ");
+    shell_word(path, stdout);
+    printf("\ntest it   moetune verify --db ");
+    shell_word(path, stdout);
+    printf("\nsee it    moetune report --db ");
+    shell_word(path, stdout);
+    printf(" -o report\n");
+    return OK;
+}
+
+static void print_paste(const struct tuning *t)
+{
+    putchar('\n');
+    paste_open(t->campaign.path, stdout);
+    for (size_t i = 0; i < t->request.space_count; i++)
+        paste_shape(&t->request.spaces[i].shape, stdout);
+}
+
 static int print_text(const struct tuning *t)
 {
     const struct campaign *c = &t->campaign;
+    char digest[SHA256_HEX_BYTES];
+    bool any = false;
 
     for (size_t i = 0; i < t->swept; i++) {
         int64_t shape;
@@ -104,6 +147,11 @@ static int print_text(const struct tuning *t)
             return rc;
         if (rc == OK)
             print_layer_result(t, i);
+        any |= rc == OK;
+        printf("\n");
+    }
+    if (any) {
+        tables_legend(stdout);
         printf("\n");
     }
     printf("steps     %" PRIu64 " for the search, %" PRIu64 " against the default, %" PRIu64
@@ -112,11 +160,15 @@ static int print_text(const struct tuning *t)
            c->run.samples_search, c->run.samples_default, c->run.samples_warm,
            DURATION_TEXT(seconds_taken(t)), paper_trials(t));
     campaign_print_heat(c, stdout);
-    printf("table     %s\n", c->path);
-    if (backend_is_real(c->cluster.backend))
-        return paste_print(c->path, t->request.spaces, t->request.space_count, stdout);
-    printf("          %s: these rows never answer for a real cluster\n",
-           t->request.options->setup.sim ? "MODELLED" : "VIRTUAL RANKS");
+    TRY(paste_digest(c->path, digest));
+    printf("table     %s\ndigest    %s\n", c->path, digest);
+    if (!backend_is_real(c->cluster.backend))
+        printf("          %s: these rows never answer for a real cluster\n",
+               t->request.options->setup.sim ? "MODELLED" : "VIRTUAL RANKS");
+    else if (!t->request.options->paste)
+        return print_next(t);
+    else
+        print_paste(t);
     return OK;
 }
 
@@ -203,6 +255,7 @@ static int start(const struct verb_call *call, void *options)
     struct tuning *t;
     int rc;
 
+    screen_color(o->color);
     TRY(tune_options_check(o, call->arguments[0]));
     if (o->exec)
         return exec_protocol(o);

@@ -46,9 +46,11 @@ static int end_of(int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* Again and again: a signal that comes between two waits ends neither. */
 static void wake(int number)
 {
     (void)number;
+    alarm(1);
 }
 
 static void forget(pid_t *started, int ranks, pid_t ended)
@@ -83,6 +85,7 @@ static int wait_for(pid_t *started, int ranks)
 
 static void kill_all(const pid_t *started, int ranks)
 {
+    alarm(0);
     for (int q = 0; q < ranks; q++)
         if (started[q] > 0)
             kill(started[q], SIGKILL);

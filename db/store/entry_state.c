@@ -20,6 +20,22 @@ bool entry_is(const struct entry_row *entry, unsigned states)
     return state & states;
 }
 
+/* Less than this is not worth another look. */
+static const double undecided_loss = 0.02;
+
+bool entry_is_undecided(const struct entry_row *entry)
+{
+    static const char *const open_words[] = { "default", "likely", "incumbent" };
+    bool open = false;
+
+    if (entry_is(entry, ENTRY_TIE))
+        return true;
+
+    for (size_t i = 0; i < sizeof(open_words) / sizeof(open_words[0]); i++)
+        open |= !strcmp(entry->decision, open_words[i]);
+    return open && !entry->inferred && entry->bound > undecided_loss;
+}
+
 struct expiry {
     struct store *store;
     uint32_t window, first, last;

@@ -14,25 +14,28 @@ static double percent(double share)
     return round(share * 1000) / 10 + 0.0;
 }
 
-static void gain_text(const struct gain *gain, const char *plan, char *text, size_t size)
+static void gain_text(const struct gain *gain, const char *against, char *text, size_t size)
 {
-    if (isnan(gain->value))
-        snprintf(text, size, "-");
-    else
-        snprintf(text, size, "%.1f %% (%.1f to %.1f%s%s)", percent(gain->value), percent(gain->low),
-                 percent(gain->high), *plan ? "; " : "", plan);
+    *text = 0;
+    if (!isnan(gain->value))
+        snprintf(text, size, "%.1f %% (%.1f to %.1f) against %s", percent(gain->value),
+                 percent(gain->low), percent(gain->high), against);
 }
 
 const char *standing_text(const struct standing_row *row, char room[STANDING_TEXT_BYTES])
 {
-    char gain[48], static_gain[48 + PLAN_TEXT_BYTES];
+    const struct gain *first = isnan(row->gain.value) ? &row->static_gain : &row->gain;
+    char over_default[64], over_static[64 + PLAN_TEXT_BYTES], always[16 + PLAN_TEXT_BYTES];
 
-    gain_text(&row->gain, "", gain, sizeof(gain));
-    gain_text(&row->static_gain, row->static_plan.struct_size ? PLAN_TEXT(&row->static_plan) : "",
-              static_gain, sizeof(static_gain));
-    snprintf(room, STANDING_TEXT_BYTES,
-             "over the default plan %s, over the best static plan %s, %u round%s", gain,
-             static_gain, row->rounds, row->rounds == 1 ? "" : "s");
+    snprintf(always, sizeof(always), "always %s",
+             row->static_plan.struct_size ? PLAN_TEXT(&row->static_plan) : "one plan");
+    gain_text(&row->gain, "the default", over_default, sizeof(over_default));
+    gain_text(&row->static_gain, always, over_static, sizeof(over_static));
+    snprintf(room, STANDING_TEXT_BYTES, "%s %s%s%s",
+             first->low > 0    ? "Saves"
+             : first->high < 0 ? "Loses time:"
+                               : "No gain is certain:",
+             over_default, *over_default && *over_static ? ", " : "", over_static);
     return room;
 }
 
@@ -56,6 +59,16 @@ int standing_is_current(struct store *store, const struct standing_row *row, boo
     TRY(store_entries(store, row->cluster, row->shape, note_later, &later));
     *current = row->decided_s && !later.found;
     return OK;
+}
+
+int standing_current(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                     struct standing_row *out)
+{
+    bool current;
+
+    TRY(store_standing_get(store, cluster, shape, window, out));
+    TRY(standing_is_current(store, out, &current));
+    return current ? OK : UNSUPPORTED;
 }
 
 /* A table that takes a million times the default's time is none that anybody measured. */

@@ -243,6 +243,9 @@ enum { ENTRY_STATE_COUNT = 5 };
 extern const char *const entry_state_words[ENTRY_STATE_COUNT]; /* by bit, without the last one */
 bool entry_is(const struct entry_row *entry, unsigned states); /* any of these */
 
+/* Measured, and no plan is proven faster than the default, but one may be. */
+bool entry_is_undecided(const struct entry_row *entry);
+
 /* Replaces the bucket's entry; the old one goes to history with `why`.  This and the next end an
  * imported standing, which is worth what the entries were that it came with. */
 int store_entry(struct store *store, const struct entry_row *entry, const char *why);

@@ -64,11 +64,12 @@ static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row 
     return OK;
 }
 
-static void show(struct campaign *c, const struct attempt *a, int64_t ns)
+/* Before it runs and after: the first time a plan is set up and checked, which takes longer. */
+static void show(struct campaign *c, const struct attempt *a, const char *what)
 {
     snprintf(c->run.now, sizeof(c->run.now), "bucket %u (c=%" PRIu64 ") %s", a->trial.key.bucket,
              a->trial.capacity, PLAN_TEXT(&a->trial.key.plan));
-    progress_show(&c->progress, "%s %.3f ms", c->run.now, (double)ns * 1e-6);
+    progress_show(&c->progress, "%s%s", c->run.now, what);
 }
 
 int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, uint32_t round,
@@ -78,12 +79,14 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
                            .capacity = a->trial.capacity,
                            .plan = a->trial.key.plan };
     struct reply reply;
+    char took[32];
     int64_t number;
     int rc;
 
     TRY(ledger_begin(c->store, c->run.id, a, false));
     TRY(store_next_sample(c->store, &number));
     order.sample = (uint64_t)number;
+    show(c, a, "");
     rc = crew_do(c->crew, &order, &reply);
     if (!rc && ledger_forgives(a, reply.state))
         rc = crew_do(c->crew, &order, &reply);
@@ -105,6 +108,8 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
                         out));
     }
     TRY(campaign_commit(c));
-    show(c, a, out->ns);
+    c->progress.steps++;
+    snprintf(took, sizeof(took), " %.3f ms", (double)out->ns * 1e-6);
+    show(c, a, took);
     return OK;
 }

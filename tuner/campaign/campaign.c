@@ -233,7 +233,8 @@ static int prepare_ranks(struct campaign *c, const struct campaign_verb *verb)
         rc = verb->prepare(verb->self, &found.cluster);
     log_only(true);
     discovery_free(&found);
-    return world_settle(c->world, rc);
+    TRY(world_settle(c->world, rc));
+    return place_check_ready_started(&c->setup->where, c->world);
 }
 
 /* Under a launcher: rank 0 leads, the others do what it says. */

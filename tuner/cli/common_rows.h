@@ -4,6 +4,7 @@
 #define COMMON_ROWS_H
 
 #include "options.h"
+#include "screen.h"
 
 /* auto without a table is off: most trainers launch. */
 enum graphs_way { GRAPHS_AUTO, GRAPHS_ON, GRAPHS_OFF };
@@ -18,6 +19,10 @@ extern const char *const graphs_words[];
     { "db", "FILE", OPTION_TEXT, at, "the database ($MOETUNE_DB, or under $XDG_DATA_HOME)" }
 /* bool */
 #define JSON_ROW(at) { "json", NULL, OPTION_FLAG, at, "print JSON" }
+/* uint32_t: enum screen_color */
+#define COLOR_ROW(at) \
+    { "color", "WHEN", OPTION_WORD, at, \
+      "auto: on a terminal, unless NO_COLOR is set", screen_color_words }
 #define QUIET_ROW(at) { "quiet", NULL, OPTION_FLAG, at, "no progress" }
 #define DRY_RUN_ROW(at) { "dry-run", NULL, OPTION_FLAG, at, "say what would happen, write nothing" }
 /* uint64_t */

@@ -144,7 +144,7 @@ static const struct {
       "Heard by the libraries. They change how fast a cluster is, so they are part of its "
       "fingerprint. doctor looks at OMPI_MCA_mpi_yield_when_idle, OMPI_MCA_btl_tcp_if_include and "
       "NCCL_SOCKET_IFNAME." },
-    { "TERM", "Whether progress may be drawn on one line." },
+    { "TERM, NO_COLOR", "Whether progress may be drawn on one line; whether tables have colours." },
     { "MOETUNE_FAULT", "Injects a fault, as alloc:2@1 (the second allocation on rank 1): for "
                        "tests." },
     { "MOETUNE_BIND", "Set by moetune for the ranks that it starts." },

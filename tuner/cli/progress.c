@@ -2,26 +2,25 @@
 #include "progress.h"
 
 #include "host.h"
+#include "screen.h"
 #include "utf8.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const int64_t terminal_every_ns = 200000000, plain_every_ns = 5000000000;
 
 void progress_open(struct progress *progress, bool quiet)
 {
-    const char *kind = getenv("TERM");
-
-    *progress =
-        (struct progress){ .quiet = quiet,
-                           .terminal = isatty(STDERR_FILENO) && kind && strcmp(kind, "dumb"),
-                           .begun_ns = host_clock_ns(),
-                           .shown_ns = host_clock_ns() };
+    *progress = (struct progress){ .quiet = quiet,
+                                   .terminal = screen_is_terminal(stderr),
+                                   .begun_ns = host_clock_ns(),
+                                   .shown_ns = host_clock_ns(),
+                                   .now = "ranks start" };
 }
 
 const char *progress_duration(double seconds, char room[DURATION_BYTES])
@@ -41,18 +40,54 @@ const char *progress_duration(double seconds, char room[DURATION_BYTES])
     return room;
 }
 
-static void print(struct progress *p, int64_t now_ns)
+/* From the buckets measured in this run: known ones cost nothing.  Before the first one is done
+ * nobody knows. */
+static double seconds_left(const struct progress *p, int64_t now_ns)
 {
     double spent = (double)(now_ns - p->begun_ns) * 1e-9;
-    /* From the buckets measured in this run: known ones cost nothing. */
     double to_come = p->fresh ? spent / p->fresh * (p->buckets - p->done) : NAN;
-    char line[512];
-    int length;
 
-    length = snprintf(line, sizeof(line), "%s%u/%u buckets, %s, %s left: %s", p->layer, p->done,
-                      p->buckets, DURATION_TEXT(spent), DURATION_TEXT(to_come), p->now);
-    if (length > 118 && p->terminal)
-        line[length = 118] = 0;
+    if (!p->deadline_ns)
+        return to_come;
+    return fmin(to_come, fmax(0, (double)(p->deadline_ns - now_ns) * 1e-9));
+}
+
+enum { BAR = 16 };
+
+static void draw_bar(const struct progress *p, char bar[BAR + 4])
+{
+    int full = p->buckets ? (int)((uint64_t)p->done * BAR / p->buckets) : 0;
+
+    strcpy(bar, "[................] ");
+    memset(bar + 1, '#', (size_t)(full < BAR ? full : BAR));
+}
+
+/* What matters most comes first: a screen may end early. */
+static int compose(const struct progress *p, int64_t now_ns, char *line, size_t size)
+{
+    const char *spent = DURATION_TEXT((double)(now_ns - p->begun_ns) * 1e-9);
+    double left = seconds_left(p, now_ns);
+    char bar[BAR + 4] = "", time[64];
+
+    if (p->terminal && screen_columns(stderr) > 4 * BAR)
+        draw_bar(p, bar);
+    if (isnan(left))
+        snprintf(time, sizeof(time), "%s, %" PRIu64 " steps so far", spent, p->steps);
+    else if (p->terminal)
+        snprintf(time, sizeof(time), "%s left", DURATION_TEXT(left));
+    else
+        snprintf(time, sizeof(time), "%s, %s left", spent, DURATION_TEXT(left));
+    return snprintf(line, size, "%s%s%u/%u buckets, %s%s%s: %s", bar, p->layer, p->done, p->buckets,
+                    time, *p->leader ? "; " : "", p->leader, p->now);
+}
+
+static void print(struct progress *p, int64_t now_ns)
+{
+    char line[640];
+    int length = compose(p, now_ns, line, sizeof(line)), room = screen_columns(stderr) - 1;
+
+    if (length > room && p->terminal)
+        line[length = room] = 0;
     utf8_clean(line, strlen(line), false);
     if (p->terminal)
         fprintf(stderr, "\r%s%*s", line, p->width > length ? p->width - length : 0, "");
@@ -63,12 +98,26 @@ static void print(struct progress *p, int64_t now_ns)
     fflush(stderr);
 }
 
+static bool is_due(const struct progress *p, int64_t last_ns)
+{
+    int64_t every_ns = p->terminal ? terminal_every_ns : plain_every_ns;
+
+    return !p->quiet && host_clock_ns() - last_ns >= every_ns;
+}
+
 void progress_tick(struct progress *p)
 {
-    int64_t now_ns = host_clock_ns();
+    if (is_due(p, p->shown_ns))
+        print(p, host_clock_ns());
+}
 
-    if (!p->quiet && now_ns - p->shown_ns >= (p->terminal ? terminal_every_ns : plain_every_ns))
-        print(p, now_ns);
+bool progress_wants_leader(struct progress *p)
+{
+    bool due = is_due(p, p->leader_ns);
+
+    if (due)
+        p->leader_ns = host_clock_ns();
+    return due;
 }
 
 void progress_show(struct progress *p, const char *now, ...)

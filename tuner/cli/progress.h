@@ -8,11 +8,13 @@
 
 struct progress {
     bool terminal, quiet;
-    int64_t begun_ns, shown_ns;
+    int64_t begun_ns, shown_ns, leader_ns;
     uint32_t buckets, done, fresh; /* to measure in all; finished; of those, measured now */
     char layer[160], now[160];     /* what is swept; what is measured */
-    uint64_t steps;
-    int width; /* of what stands on the terminal's line */
+    char leader[96];               /* of the bucket that is measured; "": none yet */
+    uint64_t steps;                /* that were timed */
+    int64_t deadline_ns;           /* on the host clock; 0: none */
+    int width;                     /* of what stands on the terminal's line */
 };
 
 void progress_open(struct progress *progress, bool quiet);
@@ -21,6 +23,8 @@ void progress_open(struct progress *progress, bool quiet);
 void progress_show(struct progress *progress, const char *now, ...)
     __attribute__((format(printf, 2, 3)));
 void progress_tick(struct progress *progress); /* nothing new: keeps the clock alive */
+/* Whether `leader` is worth finding out again: at most as often as it is shown. */
+bool progress_wants_leader(struct progress *progress);
 
 /* Clears the line before something else is printed. */
 void progress_clear(struct progress *progress);

@@ -1,12 +1,14 @@
-/* Puts a stream in the place of stdout that lets no control character reach a terminal. */
+/* Puts a stream in the place of stdout that lets no control character reach a terminal; moetune's
+ * own go past it. */
 #include "screen.h"
 
 #include "utf8.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stdio.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { ROOM = 1 << 16 };
@@ -65,4 +67,79 @@ void screen_guard(void)
         return;
     setvbuf(guarded, NULL, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
     stdout = guarded;
+}
+
+/* ---- what a terminal can do */
+
+/* stdout's stream is a guard and has no descriptor of its own. */
+static int descriptor(FILE *to)
+{
+    return to == stdout ? STDOUT_FILENO : fileno(to);
+}
+
+bool screen_is_terminal(FILE *to)
+{
+    const char *kind = getenv("TERM");
+
+    return isatty(descriptor(to)) && kind && *kind && strcmp(kind, "dumb") != 0;
+}
+
+enum { COLUMNS_LEAST = 20 };
+
+int screen_columns(FILE *to)
+{
+    struct winsize size;
+
+    if (!isatty(descriptor(to)))
+        return INT_MAX;
+    if (ioctl(descriptor(to), TIOCGWINSZ, &size) || size.ws_col < COLUMNS_LEAST)
+        return 80;
+    return size.ws_col;
+}
+
+static void send_past_guard(const char *sequence, FILE *to)
+{
+    size_t bytes = strlen(sequence);
+
+    fflush(to);
+    if (write(descriptor(to), sequence, bytes) != (ssize_t)bytes)
+        return; /* whoever reads has gone: the next line finds out */
+}
+
+void screen_back(int lines, FILE *to)
+{
+    char sequence[32];
+
+    snprintf(sequence, sizeof(sequence), lines > 0 ? "\033[%dA\r\033[J" : "\r\033[J", lines);
+    send_past_guard(sequence, to);
+}
+
+/* ---- colours */
+
+const char *const screen_color_words[] = { "auto", "always", "never", NULL };
+static enum screen_color wanted;
+
+void screen_color(enum screen_color when)
+{
+    wanted = when;
+}
+
+static bool has_colors(FILE *to)
+{
+    const char *no = getenv("NO_COLOR");
+
+    if (to != stdout || wanted == COLOR_NEVER)
+        return false;
+    return wanted == COLOR_ALWAYS || ((!no || !*no) && screen_is_terminal(to));
+}
+
+void screen_ink(enum ink ink, FILE *to)
+{
+    static const char *const sequences[] = {
+        [INK_PLAIN] = "\033[0m", [INK_HEAD] = "\033[1m",  [INK_GOOD] = "\033[32m",
+        [INK_OPEN] = "\033[33m", [INK_FAINT] = "\033[2m", [INK_BAD] = "\033[31m",
+    };
+
+    if (has_colors(to))
+        send_past_guard(sequences[ink], to);
 }

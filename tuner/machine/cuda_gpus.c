@@ -7,9 +7,6 @@
 #include <nccl.h>
 #include <stdio.h>
 
-/* The kernels are for GPUs since Ampere. */
-enum { LEAST_CAPABILITY = 8 };
-
 static void take(struct gpus *gpus, int ordinal)
 {
     struct gpu *gpu = &gpus->list[gpus->count];
@@ -18,11 +15,12 @@ static void take(struct gpus *gpus, int ordinal)
     if (cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess ||
         cudaDeviceGetPCIBusId(gpu->bus, sizeof(gpu->bus), ordinal) != cudaSuccess)
         return;
-    if (properties.major < LEAST_CAPABILITY)
+    if (properties.major < CUDA_LEAST_CAPABILITY)
         snprintf(gpus->why, sizeof(gpus->why),
                  "%.60s (%s) has compute capability %d.%d, %d.0 is the least; "
                  "CUDA_VISIBLE_DEVICES may hide it",
-                 properties.name, gpu->bus, properties.major, properties.minor, LEAST_CAPABILITY);
+                 properties.name, gpu->bus, properties.major, properties.minor,
+                 CUDA_LEAST_CAPABILITY);
     snprintf(gpu->name, sizeof(gpu->name), "%.*s", (int)sizeof(gpu->name) - 1, properties.name);
     gpu->units = (uint32_t)properties.multiProcessorCount;
     gpu->bytes = properties.totalGlobalMem;

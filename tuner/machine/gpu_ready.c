@@ -1,4 +1,4 @@
-/* Asks NVML whether GPUs are whole and idle. */
+/* Asks NVML whether a GPU is whole and idle. */
 #include "gpu_ready.h"
 
 #include "nvml.h"
@@ -43,15 +43,11 @@ static int check(const struct gpu *gpu, const struct nvml *nvml)
     return OK;
 }
 
-int gpus_check_ready(const struct gpus *gpus, int count)
+int gpu_check_ready(const struct gpu *gpu)
 {
-    int rc = OK;
+    struct nvml *nvml = nvml_open(gpu->bus);
+    int rc = check(gpu, nvml);
 
-    for (int i = 0; i < count && i < gpus->count && !rc; i++) {
-        struct nvml *nvml = nvml_open(gpus->list[i].bus);
-
-        rc = check(&gpus->list[i], nvml);
-        nvml_close(nvml);
-    }
+    nvml_close(nvml);
     return rc;
 }

@@ -60,11 +60,31 @@ static void say_if_shared(const struct launch_where *where, const char *device)
 int place_check_ready(const struct place_setup *s, const struct launch_where *where)
 {
     struct gpus gpus;
+    int rc = OK;
 
     if (s->oversubscribe || where->elsewhere || strcmp(gpus_device(s->device), "cuda") != 0)
         return OK;
     gpus = gpus_here();
-    return gpus_check_ready(&gpus, (int)where->ranks);
+    for (int i = 0; i < (int)where->ranks && i < gpus.count && !rc; i++)
+        rc = gpu_check_ready(&gpus.list[i]);
+    return rc;
+}
+
+/* Each asks for its own: it may be the only one that the launcher lets it see. */
+int place_check_ready_started(const struct place_setup *s, struct world *world)
+{
+    const char *device;
+    struct gpus gpus;
+    int own;
+
+    if (s->oversubscribe)
+        return OK;
+    TRY(gpus_agree_device(world, s->device, &device));
+    if (strcmp(device, "cuda") != 0)
+        return OK;
+    gpus = gpus_here();
+    own = gpus_own(&gpus);
+    return world_settle(world, own < 0 ? OK : gpu_check_ready(&gpus.list[own]));
 }
 
 static int check_virtual(const struct place_setup *s)
@@ -140,6 +160,8 @@ static int join_ranks(const struct place_setup *s, const struct place_verb *verb
 
     TRY(world_open(s->virtual.ranks ? 0 : (int)s->ranks_per_node, &world));
     rc = place_check_started(s, world);
+    if (!rc && verb->measures)
+        rc = place_check_ready_started(s, world);
     if (!rc)
         rc = verb->on_rank(world, verb->options);
     world_close(world);
@@ -158,6 +180,8 @@ int place_run(struct place_setup *s, const struct verb_call *call, const struct 
     rc = find_ranks(s, &hosts, &where);
     if (!rc && verb->check)
         rc = verb->check(&where, verb->options);
+    if (!rc && verb->measures)
+        rc = place_check_ready(s, &where);
     if (!rc)
         rc = launch_verb(&where, call->argv);
     hosts_free(&hosts);

@@ -27,8 +27,11 @@ extern const struct option_row place_rows[];
 int place_find(const struct place_setup *setup, struct hosts *hosts, struct launch_where *where,
                struct cluster *here);
 
-/* Before anything is measured there: see gpus_check_ready(). */
+/* Before anything is measured there: see gpu_check_ready(). */
 int place_check_ready(const struct place_setup *setup, const struct launch_where *where);
+
+/* The same on ranks that run, for each of them the GPU it will use.  Collective. */
+int place_check_ready_started(const struct place_setup *setup, struct world *world);
 
 /* On a rank that a launcher started: ERR_ARGUMENT, on every rank after one message, for what it has
  * not done. */
@@ -42,6 +45,7 @@ struct place_verb {
     int (*check)(const struct launch_where *where, const void *options);
     int (*on_rank)(struct world *world, const void *options);
     const void *options;
+    bool measures; /* GPUs are to be ours alone */
 };
 int place_run(struct place_setup *setup, const struct verb_call *call,
               const struct place_verb *verb);

@@ -1,26 +1,35 @@
-/* Prints entries in the order of buckets, neighbours of one plan as one line, and all of them as
- * JSON. */
+/* Prints the dictionary: entries in the order of buckets, neighbours of one plan as one line. */
 #include "tables.h"
 
 #include "array.h"
 #include "bucket_key.h"
-#include "heat.h"
-#include "json.h"
+#include "grid.h"
 #include "plan.h"
 #include "progress.h"
 #include "rank_speeds.h"
-#include "row.h"
 #include "shape.h"
 #include "standings.h"
 #include "status.h"
 #include "told.h"
+#include "tried.h"
 #include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+/* Buckets first..last, which have the same plan. */
+struct line {
+    struct entry_row first, last;
+    struct entry_row least_sure; /* of them: most may be left there */
+    const struct override_row *pin;
+    double time_log, gain_log, gain_least; /* sums of logarithms; the least gain */
+    uint32_t buckets, throttled, undecided, states[ENTRY_STATE_COUNT]; /* by bit of entry_state */
+    int64_t oldest_s, newest_s;
+};
 
 struct printer {
     struct store *store;
@@ -28,78 +37,10 @@ struct printer {
     bool every;
     const struct told *told; /* NULL: only the dictionary is wanted */
     uint32_t only;           /* this width; 0: all */
-    int64_t cluster, shape;  /* of the block that is open; 0: none */
-    uint32_t window, lines;
-    int64_t oldest_s, newest_s;
-    struct entry_row first, last; /* of the line that is open */
-    const struct override_row *pin;
-    double time_low, time_high, default_low, default_high, gain_log, gain_least, bound;
-    uint32_t buckets, throttled, states[ENTRY_STATE_COUNT]; /* entries, by bit of entry_state */
+    uint32_t tables;         /* that were printed */
+    struct line *lines;      /* of the table that is open */
+    size_t count;
 };
-
-void tables_percent(double share, int width, FILE *to)
-{
-    if (isnan(share))
-        fprintf(to, " %*s", width, "-");
-    else
-        fprintf(to, " %*.1f", width, share * 100);
-}
-
-static void milliseconds(double low_us, double high_us, char *text, size_t size)
-{
-    if (isnan(low_us) || low_us <= 0)
-        snprintf(text, size, "-");
-    else if (high_us < low_us * 1.005)
-        snprintf(text, size, "%.4g", low_us * 1e-3);
-    else
-        snprintf(text, size, "%.4g-%.4g", low_us * 1e-3, high_us * 1e-3);
-}
-
-/* How one bucket's plan was found, or those of several, and what stands in its place. */
-static void print_how(const struct printer *p)
-{
-    if (p->buckets == 1)
-        fprintf(p->to, "%s%s%s%s", UTF8_LINE(p->first.decision), p->throttled ? ", disturbed" : "",
-                entry_is(&p->first, ENTRY_STALE) ? ", stale" : "",
-                entry_is(&p->first, ENTRY_IMPORTED) ? ", imported" : "");
-    else
-        fprintf(p->to, "%u measured, %u inferred", p->buckets - p->states[0], p->states[0]);
-    for (int i = 1; i < ENTRY_STATE_COUNT && p->buckets > 1; i++)
-        if (p->states[i])
-            fprintf(p->to, ", %u %s", p->states[i], entry_state_words[i]);
-    if (p->buckets > 1 && p->throttled)
-        fprintf(p->to, ", some disturbed");
-    if (p->pin && p->pin->plan.struct_size)
-        fprintf(p->to, "; pinned: %s", PLAN_TEXT(&p->pin->plan));
-    fprintf(p->to, "\n");
-}
-
-/* The closing of one line: buckets first..last have the same plan. */
-static void end_line(struct printer *p)
-{
-    char buckets[32], rows[32], took[40], default_took[40];
-    uint64_t from = (uint64_t)p->first.bucket * p->window;
-    uint64_t to = bucket_capacity(p->window, p->last.bucket);
-
-    if (!p->buckets)
-        return;
-    if (p->first.bucket == p->last.bucket)
-        snprintf(buckets, sizeof(buckets), "%u", p->first.bucket);
-    else
-        snprintf(buckets, sizeof(buckets), "%u-%u", p->first.bucket, p->last.bucket);
-    snprintf(rows, sizeof(rows), "%" PRIu64 "-%" PRIu64, from, to);
-    milliseconds(p->time_low, p->time_high, took, sizeof(took));
-    milliseconds(p->default_low, p->default_high, default_took, sizeof(default_took));
-    fprintf(p->to, "%-7s %-13s %-18s %12s %12s", buckets, rows, PLAN_TEXT(&p->first.plan), took,
-            default_took);
-    tables_percent(1 - exp(p->gain_log / p->buckets), 6, p->to);
-    tables_percent(p->gain_least, 9, p->to);
-    tables_percent(p->bound, 6, p->to);
-    fprintf(p->to, "  ");
-    print_how(p);
-    p->lines++;
-    p->buckets = 0;
-}
 
 static const char *reality(const struct cluster *cluster)
 {
@@ -131,28 +72,163 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
     return OK;
 }
 
-/* UNSUPPORTED: there is none, or it is out of date. */
-static int current_standing(const struct printer *p, int64_t cluster, int64_t shape,
-                            uint32_t window, struct standing_row *out)
-{
-    bool current;
-
-    TRY(store_standing_get(p->store, cluster, shape, window, out));
-    TRY(standing_is_current(p->store, out, &current));
-    return current ? OK : UNSUPPORTED;
-}
-
 /* What it is worth as a whole, where that is known. */
-static int print_standing(const struct printer *p)
+static int print_standing(const struct printer *p, const struct entry_row *e)
 {
     struct standing_row row;
-    int rc = current_standing(p, p->cluster, p->shape, p->window, &row);
+    char text[STANDING_TEXT_BYTES], *second;
+    int rc = standing_current(p->store, e->cluster, e->shape, e->window, &row);
 
     if (rc)
         return rc < 0 ? rc : OK;
-    fprintf(p->to, "gain      %s\n", STANDING_TEXT(&row));
+    standing_text(&row, text);
+    second = strstr(text, "default, ");
+    if (second)
+        second[strlen("default,")] = '\n'; /* a screen is 80 wide */
+    screen_ink(INK_HEAD, p->to);
+    fputs(text, p->to);
+    screen_ink(INK_PLAIN, p->to);
+    fputs("\n\n", p->to);
     return OK;
 }
+
+/* ---- a line */
+
+static const struct grid_column columns[] = {
+    { "bucket", GRID_LEFT },    { "capacity", GRID_LEFT },  { "plan", GRID_LEFT },
+    { "step\nms", GRID_POINT }, { "saves\n%", GRID_POINT }, { "at\nleast", GRID_POINT },
+    { "how", GRID_LEFT },
+};
+
+/* Four digits: a table of 80 columns has room for no more, and no step is known better. */
+static int cell_of_ms(struct grid *grid, double log_us)
+{
+    double ms = exp(log_us) * 1e-3;
+    int digits = isfinite(ms) && ms > 0 ? (int)fmax(0, fmin(6, 3 - floor(log10(ms)))) : -1;
+
+    return digits < 0 ? grid_cell(grid, "-") : grid_cell(grid, "%.*f", digits, ms);
+}
+
+static int cell_of_range(struct grid *grid, uint64_t first, uint64_t last)
+{
+    return first == last ? grid_cell(grid, "%" PRIu64, first)
+                         : grid_cell(grid, "%" PRIu64 "-%" PRIu64, first, last);
+}
+
+/* The words of decision.h that a stranger would not understand are said in others. */
+static const char *plainly(const char *decision)
+{
+    if (!strcmp(decision, "incumbent"))
+        return "kept";
+    if (!strcmp(decision, "alone"))
+        return "default cannot run";
+    return decision;
+}
+
+struct how {
+    char text[512];
+    size_t length;
+};
+
+/* Adds to the sentence, after `mark` unless it is empty. */
+static void say(struct how *how, const char *mark, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void say(struct how *how, const char *mark, const char *format, ...)
+{
+    char words[160];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(words, sizeof(words), format, args);
+    va_end(args);
+    snprintf(how->text + how->length, sizeof(how->text) - how->length, "%s%s",
+             how->length ? mark : "", words);
+    how->length = strlen(how->text);
+}
+
+/* What is left to be found where it is least sure, and which plan looked like it. */
+static int say_undecided(const struct printer *p, const struct line *line, struct how *how)
+{
+    const struct entry_row *e = &line->least_sure;
+    const struct tried *chosen, *fastest;
+    struct tried_list list;
+    int rc = tried_read(p->store, e->cluster, e->shape, e->window, e->bucket, &list);
+
+    chosen = tried_find(&list, &e->plan);
+    fastest = tried_fastest(&list);
+    if (line->buckets > 1)
+        say(how, ", ", "%u undecided", line->undecided);
+    else
+        say(how, ", ", "undecided");
+    if (!rc && chosen && fastest && fastest->step.median_ns < chosen->step.median_ns)
+        say(how, ": ", "%s looked %.1f %% faster", PLAN_TEXT(&fastest->trial.key.plan),
+            100 * (1 - (double)fastest->step.median_ns / (double)chosen->step.median_ns));
+    say(how, fastest == chosen ? ": " : ", ", "at most %.2g %% is left", fmax(e->bound * 100, 0.1));
+    tried_free(&list);
+    return rc;
+}
+
+/* How one bucket's plan was found. */
+static void say_decision(const struct line *line, struct how *how)
+{
+    const struct entry_row *e = &line->first;
+
+    say(how, ", ", "%s", plainly(UTF8_LINE(e->decision)));
+    for (int i = 1; i < ENTRY_STATE_COUNT; i++)
+        if (line->states[i] && strcmp(e->decision, entry_state_words[i]) != 0)
+            say(how, ", ", "%s", entry_state_words[i]);
+    if (line->throttled)
+        say(how, ", ", "disturbed");
+}
+
+/* What a column has no room for: the states of several buckets, what is left, what is pinned. */
+static int say_more(const struct printer *p, const struct line *line, struct how *how)
+{
+    for (int i = 1; i < ENTRY_STATE_COUNT && line->buckets > 1; i++)
+        if (line->states[i] && 1u << i != ENTRY_TIE) /* which is undecided */
+            say(how, ", ", "%u %s", line->states[i], entry_state_words[i]);
+    if (line->undecided)
+        TRY(say_undecided(p, line, how));
+    if (line->pin && line->pin->plan.struct_size)
+        say(how, "; ", "pinned: %s", PLAN_TEXT(&line->pin->plan));
+    return OK;
+}
+
+static enum ink ink_of(const struct line *line)
+{
+    if (line->states[1] || line->states[4]) /* stale, refuted */
+        return INK_BAD;
+    if (line->undecided)
+        return INK_OPEN;
+    if (line->states[0] == line->buckets)
+        return INK_FAINT;
+    return line->gain_least > 0 ? INK_GOOD : INK_PLAIN;
+}
+
+static int add_row(const struct printer *p, const struct line *line, struct grid *grid)
+{
+    uint32_t n = line->buckets, window = line->first.window;
+    struct how how = { "", 0 }, more = { "", 0 };
+
+    if (n > 1)
+        say(&how, ", ", "%u of %u measured", n - line->states[0], n);
+    else
+        say_decision(line, &how);
+    TRY(say_more(p, line, &more));
+    TRY(grid_row(grid, ink_of(line)));
+    TRY(cell_of_range(grid, line->first.bucket, line->last.bucket));
+    TRY(cell_of_range(grid, (uint64_t)line->first.bucket * window,
+                      bucket_capacity(window, line->last.bucket)));
+    TRY(grid_cell(grid, "%s", PLAN_TEXT(&line->first.plan)));
+    TRY(cell_of_ms(grid, line->time_log / n));
+    TRY(grid_percent(grid, 1 - exp(line->gain_log / n)));
+    TRY(grid_percent(grid, line->gain_least));
+    TRY(grid_cell(grid, "%s", how.text));
+    return *more.text ? grid_note(grid, more.text) : OK;
+}
+
+/* ---- a table */
 
 const char *tables_date(int64_t at_s, char room[DATE_BYTES])
 {
@@ -166,144 +242,146 @@ const char *tables_date(int64_t at_s, char room[DATE_BYTES])
 
 static void print_age(const struct printer *p)
 {
-    const char *from = DATE_TEXT(p->oldest_s), *to = DATE_TEXT(p->newest_s);
+    int64_t oldest_s = INT64_MAX, newest_s = 0;
+    const char *from, *to;
 
+    for (const struct line *line = p->lines; line < p->lines + p->count; line++) {
+        oldest_s = line->oldest_s < oldest_s ? line->oldest_s : oldest_s;
+        newest_s = line->newest_s > newest_s ? line->newest_s : newest_s;
+    }
+    from = DATE_TEXT(oldest_s);
+    to = DATE_TEXT(newest_s);
     fprintf(p->to, "decided   %s%s%s UTC, %s ago\n", strcmp(from, to) ? from : "",
             strcmp(from, to) ? " to " : "", to,
-            DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)p->newest_s))));
+            DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)newest_s))));
 }
 
-static void print_pins(const struct printer *p)
+static void print_pins(const struct printer *p, const struct entry_row *e)
 {
     for (size_t i = 0; i < p->told->pin_count; i++) {
         const struct override_row *pin = &p->told->pins[i];
 
-        if (!SAME_TABLE(pin, p))
+        if (!SAME_TABLE(pin, e))
             continue;
         fprintf(p->to,
                 "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64
                 ": %s since %s UTC: %s\n",
-                pin->first, pin->last, (uint64_t)pin->first * p->window,
-                bucket_capacity(p->window, pin->last), PLAN_TEXT(&pin->plan),
+                pin->first, pin->last, (uint64_t)pin->first * e->window,
+                bucket_capacity(e->window, pin->last), PLAN_TEXT(&pin->plan),
                 DATE_TEXT(pin->since_s), UTF8_LINE(pin->why));
     }
 }
 
-/* "" if trainers are told what the table says, else why not. */
-static int why_silent(const struct printer *p, const struct entry_row *e, char text[128])
+static int print_footer(const struct printer *p, const struct entry_row *e)
 {
-    uint32_t answers = told_width(p->told, e->cluster, e->shape);
-    struct cluster cluster;
-    bool here;
+    char why[WHY_SILENT_BYTES];
 
-    *text = 0;
-    TRY(store_cluster_get(p->store, e->cluster, &cluster));
-    TRY(store_cluster_is_here(p->store, e->cluster, &here));
-    if (!backend_is_real(cluster.backend))
-        snprintf(text, 128, "it is modelled");
-    else if (!here)
-        snprintf(text, 128, "it is imported, and no moetune has run on such a cluster yet");
-    else if (answers != e->window)
-        snprintf(text, 128,
-                 "that of width %u is the last measured one of those that reach far enough; pins "
-                 "hold all the same",
-                 answers);
-    return OK;
-}
-
-static int end_block(struct printer *p)
-{
-    char why[128];
-
-    end_line(p);
-    if (!p->told || !p->cluster)
-        return OK;
     fprintf(p->to, "\n");
-    TRY(print_standing(p));
     print_age(p);
-    print_pins(p);
-    TRY(why_silent(p, &p->last, why));
+    print_pins(p, e);
+    TRY(told_why_silent(p->told, p->store, e, why));
     if (*why)
         fprintf(p->to, "silent    trainers are not told this: %s\n", why);
     return OK;
 }
 
-static int begin_block(struct printer *p, const struct entry_row *e)
+static int print_lines(const struct printer *p)
 {
-    fprintf(p->to, "%s", p->lines ? "\n" : "");
+    struct grid grid = GRID_OF(columns);
+    int rc = OK;
+
+    for (size_t i = 0; i < p->count && !rc; i++)
+        rc = add_row(p, &p->lines[i], &grid);
+    if (!rc)
+        grid_print(&grid, p->to);
+    grid_clear(&grid);
+    return rc;
+}
+
+static int print_table(const struct printer *p)
+{
+    const struct entry_row *e = &p->lines->first;
+
+    fprintf(p->to, "%s", p->tables ? "\n" : "");
     TRY(tables_heading(p->store, e->cluster, e->shape, p->to));
     fprintf(p->to, "buckets  of width %u\n\n", e->window);
-    fprintf(p->to, "%-7s %-13s %-18s %12s %12s %6s %9s %6s  %s\n", "bucket", "capacity", "plan",
-            "ms", "default ms", "gain%", "at least%", "bound%", "how");
-    p->cluster = e->cluster;
-    p->shape = e->shape;
-    p->window = e->window;
-    p->oldest_s = p->newest_s = e->decided_s;
-    return OK;
+    TRY(print_standing(p, e));
+    TRY(print_lines(p));
+    return p->told ? print_footer(p, e) : OK;
 }
 
-static double lower(double a, double b)
+/* The table that is open is whole. */
+static int end_table(struct printer *p)
 {
-    return a < b ? a : b;
+    int rc = p->count ? print_table(p) : OK;
+
+    p->tables += p->count > 0;
+    p->count = 0;
+    return rc;
 }
 
-static double higher(double a, double b)
+/* ---- entries, one after the other */
+
+static bool continues(const struct printer *p, const struct line *line, const struct entry_row *e,
+                      const struct override_row *pin)
 {
-    return a > b ? a : b;
+    return !p->every && e->bucket == line->last.bucket + 1 &&
+           plan_equal(&e->plan, &line->first.plan) && pin == line->pin;
 }
 
-static void add_to_line(struct printer *p, const struct entry_row *e)
+static void add_to_line(struct line *line, const struct entry_row *e)
 {
-    if (!p->buckets) {
-        p->first = *e;
-        p->time_low = p->time_high = e->time_us;
-        p->default_low = p->default_high = e->default_us;
-        p->gain_log = p->bound = 0;
-        p->gain_least = NAN;
-        p->throttled = 0;
-        memset(p->states, 0, sizeof(p->states));
-    }
-    p->oldest_s = e->decided_s < p->oldest_s ? e->decided_s : p->oldest_s;
-    p->newest_s = e->decided_s > p->newest_s ? e->decided_s : p->newest_s;
+    bool undecided = entry_is_undecided(e);
+
+    if (undecided && (!line->undecided || e->bound > line->least_sure.bound))
+        line->least_sure = *e;
+    line->oldest_s = e->decided_s < line->oldest_s ? e->decided_s : line->oldest_s;
+    line->newest_s = e->decided_s > line->newest_s ? e->decided_s : line->newest_s;
     for (int i = 0; i < ENTRY_STATE_COUNT; i++)
-        p->states[i] += entry_is(e, 1u << i);
-    p->last = *e;
-    p->buckets++;
-    p->throttled += e->throttled > 0;
-    p->time_low = lower(p->time_low, e->time_us);
-    p->time_high = higher(p->time_high, e->time_us);
-    p->default_low = lower(p->default_low, e->default_us);
-    p->default_high = higher(p->default_high, e->default_us);
-    p->gain_log += log1p(-e->gain.value);
-    p->gain_least = fmin(p->gain_least, e->gain.low); /* of those that are known */
-    p->bound = higher(p->bound, e->bound);
+        line->states[i] += entry_is(e, 1u << i);
+    line->last = *e;
+    line->buckets++;
+    line->undecided += undecided;
+    line->throttled += e->throttled > 0;
+    line->time_log += log(e->time_us);
+    line->gain_log += log1p(-e->gain.value);
+    line->gain_least = fmin(line->gain_least, e->gain.low); /* of those that are known */
 }
 
-static int print_entry(void *self, const struct entry_row *e)
+static int take_entry(void *self, const struct entry_row *e)
 {
     struct printer *p = self;
-    bool same_block = SAME_TABLE(e, p);
     const struct override_row *pin = p->told ? told_pin(p->told, e) : NULL;
+    struct line *line = p->count ? &p->lines[p->count - 1] : NULL;
 
     if (p->only && e->window != p->only)
         return OK;
-    if (!same_block || p->every || e->bucket != p->last.bucket + 1 ||
-        !plan_equal(&e->plan, &p->first.plan) || pin != p->pin)
-        end_line(p);
-    if (!same_block) {
-        TRY(end_block(p));
-        TRY(begin_block(p, e));
+    if (line && !SAME_TABLE(e, &line->first)) {
+        TRY(end_table(p));
+        line = NULL;
     }
-    add_to_line(p, e);
-    p->pin = pin;
+    if (!line || !continues(p, line, e, pin)) {
+        const struct line fresh = { .first = *e,
+                                    .pin = pin,
+                                    .gain_least = NAN,
+                                    .oldest_s = e->decided_s,
+                                    .newest_s = e->decided_s };
+
+        ARRAY_APPEND(p->lines, p->count, fresh);
+        line = &p->lines[p->count - 1];
+    }
+    add_to_line(line, e);
     return OK;
 }
 
 static int print_entries(struct printer *p, int64_t cluster, int64_t shape)
 {
-    TRY(store_entries(p->store, cluster, shape, print_entry, p));
-    TRY(end_block(p));
-    return p->lines ? OK : UNSUPPORTED;
+    int rc = store_entries(p->store, cluster, shape, take_entry, p);
+
+    if (!rc)
+        rc = end_table(p);
+    free(p->lines);
+    return rc ? rc : p->tables ? OK : UNSUPPORTED;
 }
 
 int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, FILE *to)
@@ -311,6 +389,13 @@ int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     struct printer p = { .store = store, .to = to, .only = window };
 
     return print_entries(&p, cluster, shape);
+}
+
+void tables_legend(FILE *to)
+{
+    fprintf(to, "saves: of a step's time, against the default plan r=1 d=1 a=linear; at least: the "
+                "low\nend of its 95 %% interval. Of several buckets means, and the lowest end. "
+                "undecided:\nanother plan may be faster. All words: man moetune-tables.\n");
 }
 
 int tables_print_all(struct store *store, bool every, FILE *to)
@@ -322,169 +407,9 @@ int tables_print_all(struct store *store, bool every, FILE *to)
     if (!rc)
         rc = print_entries(&p, 0, 0);
     told_free(&told);
-    return rc;
-}
-
-/* ---- JSON */
-
-void tables_json_standing(const struct standing_row *row, FILE *to)
-{
-    static const struct standing_row unknown = { .gain = GAIN_UNKNOWN,
-                                                 .static_gain = GAIN_UNKNOWN };
-
-    row_json_view(&standing_table, standing_in_show, row ? row : &unknown, to);
-}
-
-static void json_pins(const struct printer *p, const struct entry_row *e)
-{
-    bool any = false;
-
-    fprintf(p->to, ", \"pins\": [");
-    for (size_t i = 0; i < p->told->pin_count; i++) {
-        const struct override_row *pin = &p->told->pins[i];
-
-        if (!SAME_TABLE(pin, e))
-            continue;
-        fprintf(p->to, "%s{\"first\": %u", any ? ", " : "", pin->first);
-        row_json_view(&override_table, "last_bucket=last plan since_s=since why", pin, p->to);
-        fprintf(p->to, "}");
-        any = true;
+    if (!rc) {
+        fprintf(to, "\n");
+        tables_legend(to);
     }
-    fprintf(p->to, "]");
-}
-
-static int json_block(struct printer *p, const struct entry_row *e)
-{
-    char why[128];
-    struct cluster cluster;
-    struct moe_shape shape;
-    char hex[2 * HASH_BYTES + 1];
-    struct standing_row row;
-    int rc;
-
-    TRY(store_cluster_get(p->store, e->cluster, &cluster));
-    TRY(store_shape_get(p->store, e->shape, &shape));
-    cluster_hex(&cluster, hex);
-    fprintf(p->to, "%s{\"cluster\": \"%s\", \"device\": ", p->cluster ? "\n]},\n" : "", hex);
-    json_quote(cluster.device, p->to);
-    fprintf(p->to, ", \"modelled\": %s, \"shape\": \"%s\", \"window\": %u",
-            backend_is_real(cluster.backend) ? "false" : "true", SHAPE_TEXT(&shape), e->window);
-    if (cluster_has_graphs(&cluster))
-        fprintf(p->to, ", \"graphs\": true");
-    rc = current_standing(p, e->cluster, e->shape, e->window, &row);
-    if (rc < 0)
-        return rc;
-    tables_json_standing(rc ? NULL : &row, p->to);
-    TRY(why_silent(p, e, why));
-    fprintf(p->to, ", \"answers\": %s", *why ? "false" : "true");
-    json_pins(p, e);
-    fprintf(p->to, ", \"entries\": [\n");
-    p->cluster = e->cluster;
-    p->shape = e->shape;
-    p->window = e->window;
-    p->lines = 0;
-    return OK;
-}
-
-static int json_entry(void *self, const struct entry_row *e)
-{
-    struct printer *p = self;
-    static const struct override_row none;
-    const struct override_row *pin = told_pin(p->told, e);
-
-    if (!SAME_TABLE(e, p))
-        TRY(json_block(p, e));
-    fprintf(p->to, "%s  {\"bucket\": %u", p->lines++ ? ",\n" : "", e->bucket);
-    row_json_view(&entry_table, entry_in_show, e, p->to);
-    row_json_view(&override_table, "plan=pinned", pin ? pin : &none, p->to);
-    fprintf(p->to, "}");
-    return OK;
-}
-
-/* Whole, or not at all: half of it is no JSON. */
-int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to)
-{
-    char *text = NULL;
-    size_t length = 0;
-    struct told told;
-    struct printer p = { .store = store, .to = open_memstream(&text, &length), .told = &told };
-    int rc;
-
-    if (!p.to)
-        return fail(ERR_NOMEM, "a table as JSON");
-    rc = told_read(store, &told);
-    fprintf(p.to, "[");
-    if (!rc)
-        rc = store_entries(store, cluster, shape, json_entry, &p);
-    fprintf(p.to, p.cluster ? "\n]}]\n" : "]\n");
-    if (fclose(p.to) && !rc)
-        rc = fail(ERR_NOMEM, "a table as JSON");
-    if (!rc)
-        fwrite(text, 1, length, to);
-    free(text);
-    told_free(&told);
-    return rc ? rc : p.cluster ? OK : UNSUPPORTED;
-}
-
-/* ---- trials */
-
-/* Samples come by trial, as trials do. */
-struct heats {
-    FILE *to;
-    struct trial_heat {
-        int64_t trial;
-        struct heat heat;
-    } * list;
-    size_t count, at;
-};
-
-static int add_heat(void *self, const struct trial_row *trial, const struct sample_row *sample)
-{
-    struct heats *h = self;
-    const struct trial_heat fresh = { .trial = trial->id };
-
-    if (!h->count || h->list[h->count - 1].trial != trial->id)
-        ARRAY_APPEND(h->list, h->count, fresh);
-    heat_add(&h->list[h->count - 1].heat, sample);
-    return OK;
-}
-
-static struct heat heat_of(struct heats *h, int64_t trial)
-{
-    while (h->at < h->count && h->list[h->at].trial < trial)
-        h->at++;
-    return h->at < h->count && h->list[h->at].trial == trial ? h->list[h->at].heat
-                                                             : (struct heat){ 0 };
-}
-
-static int print_trial(void *self, const struct trial_row *t)
-{
-    struct heats *h = self;
-    struct heat heat = heat_of(h, t->id);
-    char clock[32] = "-";
-
-    if (heat.clock_low_mhz)
-        snprintf(clock, sizeof(clock), "%u-%u", heat.clock_low_mhz, heat.clock_high_mhz);
-    fprintf(h->to,
-            "%-7" PRId64 " %-7u %-7u %-18s %-10s %10.3f %10.3f %9.3f %9.3f %6" PRIu64 " %9" PRIu64
-            " %9s  %s\n",
-            t->key.shape, t->key.bucket, t->key.window, PLAN_TEXT(&t->key.plan),
-            trial_state_words[t->state], (double)t->compute_ns * 1e-6, (double)t->comm_ns * 1e-6,
-            (double)t->sent_bytes * 0x1p-20, (double)t->memory_bytes * 0x1p-20, heat.steps,
-            heat.throttled.steps + heat.disturbed.steps, clock, UTF8_LINE(t->message));
-    return OK;
-}
-
-int tables_print_trials(struct store *store, FILE *to)
-{
-    struct heats heats = { .to = to };
-    int rc = store_samples_all(store, add_heat, &heats);
-
-    fprintf(to, "%-7s %-7s %-7s %-18s %-10s %10s %10s %9s %9s %6s %9s %9s\n", "layer", "bucket",
-            "width", "plan", "state", "compute ms", "comm ms", "sent MiB", "mem MiB", "steps",
-            "disturbed", "SM MHz");
-    if (!rc)
-        rc = store_trials(store, 0, 0, 0, UINT32_MAX, print_trial, &heats);
-    free(heats.list);
     return rc;
 }

@@ -6,14 +6,16 @@
 
 #include <stdio.h>
 
-/* One layer's dictionary; buckets with the same plan share a line.  Ids and a width of 0 mean any.
- * UNSUPPORTED, silently, if there is none. */
+/* One layer's dictionary and what it is worth as a whole; buckets with the same plan share a line.
+ * Ids and a width of 0 mean any.  UNSUPPORTED, silently, if there is none. */
 int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, FILE *to);
 
-/* All layers, a line for each of the buckets if `every`, and under each table what it is worth as a
- * whole, where that is known, how old it is, which plans are pinned in it, and why trainers are not
- * told it, if they are not. */
+/* All layers, a line for each of the buckets if `every`, and under each table how old it is, which
+ * plans are pinned in it, and why trainers are not told it, if they are not; then the legend. */
 int tables_print_all(struct store *store, bool every, FILE *to);
+
+/* Three lines: what the columns mean. */
+void tables_legend(FILE *to);
 
 /* The two lines above such a table: the layer and its cluster. */
 int tables_heading(struct store *store, int64_t cluster, int64_t shape, FILE *to);
@@ -23,17 +25,11 @@ enum { DATE_BYTES = 32 };
 #define DATE_TEXT(at_s) tables_date(at_s, (char[DATE_BYTES]){ 0 })
 const char *tables_date(int64_t at_s, char room[DATE_BYTES]);
 
-/* A column with a share in percent. */
-void tables_percent(double share, int width, FILE *to);
-
 /* An array of objects, one per layer and window: {"cluster": ..., "shape": ..., "pins": [...],
  * "answers": whether trainers are told it, "entries": [...]}. */
 int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to);
 
 /* Members of an object: , "gain": ..., "rounds": ...; NULL: nothing is known. */
 void tables_json_standing(const struct standing_row *row, FILE *to);
-
-/* Every trial: state, samples, memory, volume. */
-int tables_print_trials(struct store *store, FILE *to);
 
 #endif

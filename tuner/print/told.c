@@ -2,8 +2,11 @@
 #include "told.h"
 
 #include "array.h"
+#include "cluster.h"
+#include "status.h"
 #include "width.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct told_table {
@@ -75,4 +78,27 @@ uint32_t told_width(const struct told *told, int64_t cluster, int64_t shape)
             (!best || width_order(&t->width, best) < 0))
             best = &t->width;
     return best ? best->window : 0;
+}
+
+int told_why_silent(const struct told *told, struct store *store, const struct entry_row *e,
+                    char text[WHY_SILENT_BYTES])
+{
+    uint32_t answers = told_width(told, e->cluster, e->shape);
+    struct cluster cluster;
+    bool here;
+
+    *text = 0;
+    TRY(store_cluster_get(store, e->cluster, &cluster));
+    TRY(store_cluster_is_here(store, e->cluster, &here));
+    if (!backend_is_real(cluster.backend))
+        snprintf(text, WHY_SILENT_BYTES, "it is modelled");
+    else if (!here)
+        snprintf(text, WHY_SILENT_BYTES,
+                 "it is imported, and no moetune has run on such a cluster yet");
+    else if (answers != e->window)
+        snprintf(text, WHY_SILENT_BYTES,
+                 "that of width %u is the last measured one of those that reach far enough; pins "
+                 "hold all the same",
+                 answers);
+    return OK;
 }

@@ -18,6 +18,11 @@ void told_free(struct told *told);
 /* The pin that answers for the entry's bucket; NULL: none of this width does. */
 const struct override_row *told_pin(const struct told *told, const struct entry_row *entry);
 
+/* "" if trainers are told what the entry's table says, else why not. */
+enum { WHY_SILENT_BYTES = 128 };
+int told_why_silent(const struct told *told, struct store *store, const struct entry_row *entry,
+                    char text[WHY_SILENT_BYTES]);
+
 /* The width that answers for a layer; 0: it has no entry. */
 uint32_t told_width(const struct told *told, int64_t cluster, int64_t shape);
 

@@ -7,6 +7,7 @@
 #include "host.h"
 #include "live.h"
 #include "machine.h"
+#include "paste.h"
 #include "plan.h"
 #include "progress.h"
 #include "status.h"
@@ -285,6 +286,8 @@ static int print(struct exec_protocol *v, int64_t cluster, int64_t shape)
             note("%s: nothing is decided yet; the same command goes on", v->path);
         else if (!rc)
             printf("\ntable     %s\n", v->path);
+        if (!rc && v->options->paste)
+            rc = paste_all(store, v->path, stdout);
     }
     store_close(store);
     return rc < 0 ? rc : OK;

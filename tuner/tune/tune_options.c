@@ -72,6 +72,9 @@ const struct option_row tune_rows[] = {
 
     { "output", .kind = OPTION_GROUP },
     JSON_ROW(AT(json)),
+    { "paste", NULL, OPTION_FLAG, AT(paste),
+      "end with lines of C and Python that ask for the table" },
+    COLOR_ROW(AT(color)),
     QUIET_ROW(AT(setup.quiet)),
     { NULL },
 };

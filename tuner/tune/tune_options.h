@@ -16,9 +16,9 @@ struct tune_options {
     struct campaign_setup setup;
     struct layer_options layer;
     struct option_list models, shapes, misses;
-    bool cluster, retune, json;
+    bool cluster, retune, json, paste;
     uint32_t window; /* 0: each layer's own */
-    uint32_t search, effort, repeats;
+    uint32_t search, effort, repeats, color;
     double max_factor, harm, margin;
     const char *buckets, *axes, *exec, *implementation;
 };

@@ -2,7 +2,11 @@
 #include "visit.h"
 
 #include "bucket.h"
+#include "plan.h"
 #include "status.h"
+
+#include <stdio.h>
+#include <string.h>
 
 static int rule_out_by_memory(struct sweep *sweep, struct bucket *b)
 {
@@ -33,6 +37,22 @@ int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind ki
     return attempt_step(c, attempt, kind, round, out);
 }
 
+/* Only where somebody is about to be told: it costs as much as a decision. */
+static void show_leader(struct sweep *sweep, struct bucket *b)
+{
+    struct progress *progress = &sweep->campaign->progress;
+    struct decision_result leader;
+
+    if (!progress_wants_leader(progress) || !decision_result(&b->decision, &leader))
+        return;
+    snprintf(progress->leader, sizeof(progress->leader), "%s leads",
+             PLAN_TEXT(&sweep->space->arms[leader.arm]));
+    if (leader.gain.value > 0)
+        snprintf(progress->leader + strlen(progress->leader),
+                 sizeof(progress->leader) - strlen(progress->leader), " by %.1f %%",
+                 leader.gain.value * 100);
+}
+
 /* Brings the decision to where the last run left it; to its end if `measure`. */
 static int decide(struct sweep *sweep, struct bucket *b, bool measure)
 {
@@ -42,6 +62,8 @@ static int decide(struct sweep *sweep, struct bucket *b, bool measure)
     TRY(bucket_load(b));
     TRY(rule_out_by_memory(sweep, b));
     bucket_open(b, false);
+    *sweep->campaign->progress.leader = 0;
+    sweep->campaign->progress.leader_ns = 0; /* the first step has one */
     while (measure && (arm = decision_next(&b->decision, &purpose)) != DECISION_DONE) {
         struct attempt *a = &b->attempts[arm];
         struct step step;
@@ -51,6 +73,7 @@ static int decide(struct sweep *sweep, struct bucket *b, bool measure)
             decision_drop(&b->decision, arm);
         else if (step.counts)
             TRY(bucket_tell(b, purpose, arm, step.ns));
+        show_leader(sweep, b);
         sweep->result.failed_trials += !a->usable;
     }
     return OK;

@@ -1,10 +1,13 @@
 /* moetune diff: where two tables would tell a trainer something else. */
+#include "bucket_key.h"
+#include "grid.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
 #include "table_file.h"
 #include "verbs.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,30 +42,95 @@ static int compare_next(const struct side *a, const struct side *b)
     return by_key(&x, &y);
 }
 
-static void print_difference(const struct side *a, const struct side *b, int by)
-{
-    struct import_entry e = current(by <= 0 ? a : b);
+/* What differs in one table; neighbours that differ in the same way share a line. */
+static const struct grid_column columns[] = {
+    { "bucket", GRID_LEFT },
+    { "capacity", GRID_LEFT },
+    { "A", GRID_LEFT },
+    { "B", GRID_LEFT },
+};
 
-    printf("%.12s  %s  bucket %u of width %u: %s | %s\n", e.cluster, SHAPE_TEXT(e.shape),
-           e.row->bucket, e.row->window, by <= 0 ? PLAN_TEXT(&current(a).row->plan) : "-",
-           by >= 0 ? PLAN_TEXT(&current(b).row->plan) : "-");
+struct difference {
+    struct grid grid;
+    struct import_entry first; /* of the line that is open; row NULL: none */
+    uint32_t last;
+    char a[PLAN_TEXT_BYTES], b[PLAN_TEXT_BYTES];
+    uint32_t count;
+};
+
+static bool same_table(const struct import_entry *a, const struct import_entry *b)
+{
+    return !strcmp(a->cluster, b->cluster) && shape_equal(a->shape, b->shape) &&
+           a->row->window == b->row->window;
 }
 
-static uint32_t compare(struct side *a, struct side *b)
+static int end_line(struct difference *d)
 {
-    uint32_t differences = 0;
+    uint32_t window, first;
+    char buckets[32];
 
+    if (!d->first.row)
+        return OK;
+    window = d->first.row->window;
+    first = d->first.row->bucket;
+    snprintf(buckets, sizeof(buckets), first == d->last ? "%u" : "%u-%u", first, d->last);
+    TRY(grid_row(&d->grid, INK_PLAIN));
+    TRY(grid_cell(&d->grid, "%s", buckets));
+    TRY(grid_cell(&d->grid, "%" PRIu64 "-%" PRIu64, (uint64_t)first * window,
+                  bucket_capacity(window, d->last)));
+    TRY(grid_cell(&d->grid, "%s", d->a));
+    return grid_cell(&d->grid, "%s", d->b);
+}
+
+static int end_table(struct difference *d)
+{
+    TRY(end_line(d));
+    if (!d->first.row)
+        return OK;
+    printf("\nlayer    %s\ncluster  %.12s, buckets of width %u\n", SHAPE_TEXT(d->first.shape),
+           d->first.cluster, d->first.row->window);
+    grid_print(&d->grid, stdout);
+    grid_clear(&d->grid);
+    return OK;
+}
+
+static int add_difference(struct difference *d, const struct side *a, const struct side *b, int by)
+{
+    struct import_entry e = current(by <= 0 ? a : b);
+    char in_a[PLAN_TEXT_BYTES] = "-", in_b[PLAN_TEXT_BYTES] = "-";
+    bool same = d->first.row && same_table(&e, &d->first);
+
+    if (by <= 0)
+        plan_text(&current(a).row->plan, in_a);
+    if (by >= 0)
+        plan_text(&current(b).row->plan, in_b);
+    d->count++;
+    if (!same)
+        TRY(end_table(d));
+    if (same && e.row->bucket == d->last + 1 && !strcmp(in_a, d->a) && !strcmp(in_b, d->b)) {
+        d->last++;
+        return OK;
+    }
+    if (same)
+        TRY(end_line(d));
+    d->first = e;
+    d->last = e.row->bucket;
+    memcpy(d->a, in_a, sizeof(in_a));
+    memcpy(d->b, in_b, sizeof(in_b));
+    return OK;
+}
+
+static int compare(struct side *a, struct side *b, struct difference *d)
+{
     while (a->at < a->count || b->at < b->count) {
         int by = compare_next(a, b);
 
-        if (by || !plan_equal(&current(a).row->plan, &current(b).row->plan)) {
-            print_difference(a, b, by);
-            differences++;
-        }
+        if (by || !plan_equal(&current(a).row->plan, &current(b).row->plan))
+            TRY(add_difference(d, a, b, by));
         a->at += by <= 0;
         b->at += by >= 0;
     }
-    return differences;
+    return end_table(d);
 }
 
 /* A file that is damaged is not "the same". */
@@ -75,6 +143,21 @@ static int open_side(const char *path, struct side *s)
     return rc == UNSUPPORTED ? OK : rc;
 }
 
+static int print(char *const files[2], struct side *a, struct side *b, uint32_t *differences)
+{
+    struct difference d = { .grid = GRID_OF(columns) };
+    int rc;
+
+    printf("A        %s\nB        %s\n", files[0], files[1]);
+    rc = compare(a, b, &d);
+    grid_clear(&d.grid);
+    if (!rc)
+        printf(d.count ? "\n%u bucket%s differ%s\n" : "\nthe same plans\n", d.count,
+               d.count == 1 ? "" : "s", d.count == 1 ? "s" : "");
+    *differences = d.count;
+    return rc;
+}
+
 static int run(const struct verb_call *call, void *options)
 {
     struct side a = { 0 }, b = { 0 };
@@ -84,10 +167,8 @@ static int run(const struct verb_call *call, void *options)
     (void)options;
     if (!rc)
         rc = open_side(call->arguments[1], &b);
-    if (!rc) {
-        differences = compare(&a, &b);
-        printf(differences ? "%u buckets differ\n" : "the same plans\n", differences);
-    }
+    if (!rc)
+        rc = print(call->arguments, &a, &b, &differences);
     import_free(a.table);
     import_free(b.table);
     return rc ? rc : (differences ? ERR_WRONG : OK);
@@ -100,7 +181,7 @@ const struct verb diff_verb = {
     .least = 2,
     .most = 2,
     .about = "Compares two tables, each a database, a snapshot or an exported file: buckets that "
-             "only one of them has, and buckets with another plan.",
+             "only one of them has, and buckets with another plan. A is the first file.",
     .notes = "Exit code 3: they differ.",
     .example = "diff before.jsonl moetune.db",
     .run = run,

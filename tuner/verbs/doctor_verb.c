@@ -61,7 +61,7 @@ static int run(const struct verb_call *call, void *options)
 {
     struct options *o = options;
 
-    return place_run(&o->where, call, &(struct place_verb){ NULL, on_rank, o });
+    return place_run(&o->where, call, &(struct place_verb){ NULL, on_rank, o, false });
 }
 
 const struct verb doctor_verb = {

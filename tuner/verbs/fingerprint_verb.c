@@ -156,7 +156,7 @@ static int run(const struct verb_call *call, void *options)
         TRY(cluster_read(o->file, &saved));
         return print(o, &saved, NULL);
     }
-    return place_run(&o->where, call, &(struct place_verb){ NULL, on_rank, o });
+    return place_run(&o->where, call, &(struct place_verb){ NULL, on_rank, o, false });
 }
 
 const struct verb fingerprint_verb = {

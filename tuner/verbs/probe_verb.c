@@ -126,15 +126,16 @@ static int check(const struct launch_where *where, const void *options)
     char path[PATH_MAX];
     int rc = o->no_store ? OK : open_store(o, path, sizeof(path), &store);
 
+    (void)where;
     store_close(store);
-    return rc ? rc : place_check_ready(&o->where, where);
+    return rc;
 }
 
 static int run(const struct verb_call *call, void *options)
 {
     struct options *o = options;
 
-    return place_run(&o->where, call, &(struct place_verb){ check, on_rank, o });
+    return place_run(&o->where, call, &(struct place_verb){ check, on_rank, o, true });
 }
 
 const struct verb probe_verb = {

@@ -400,15 +400,14 @@ static int check(const struct launch_where *where, const void *options)
     struct moe_plan plans[PLANS_MAX];
     size_t count;
 
-    TRY(check_options(o, &shape, where->ranks, plans, &count));
-    return place_check_ready(&o->where, where);
+    return check_options(o, &shape, where->ranks, plans, &count);
 }
 
 static int run(const struct verb_call *call, void *options)
 {
     struct run_options *o = options;
 
-    return place_run(&o->where, call, &(struct place_verb){ check, on_rank, o });
+    return place_run(&o->where, call, &(struct place_verb){ check, on_rank, o, true });
 }
 
 const struct verb run_verb = {

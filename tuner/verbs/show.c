@@ -1,7 +1,11 @@
 /* moetune show: the dictionary. */
 #include "common_rows.h"
+#include "explain.h"
+#include "layer_options.h"
+#include "paste.h"
 #include "status.h"
 #include "tables.h"
+#include "tried.h"
 #include "verbs.h"
 
 #include <limits.h>
@@ -9,24 +13,35 @@
 
 struct options {
     const char *db;
-    bool every, trials, json;
+    bool every, trials, paste, json;
+    uint32_t explain, color;
 };
 
 static const struct option_row rows[] = {
     { "every", NULL, OPTION_FLAG, OPTION(every), "a line for every bucket" },
     { "trials", NULL, OPTION_FLAG, OPTION(trials),
       "every plan that was tried, and what became of it" },
+    { "explain", "BUCKET", OPTION_COUNT, OPTION(explain),
+      "the story of an entry: what was tried, what it took, why this plan" },
+    { "paste", NULL, OPTION_FLAG, OPTION(paste), "lines of C and Python that ask for the table" },
     DB_ROW(OPTION(db)),
     JSON_ROW(OPTION(json)),
+    COLOR_ROW(OPTION(color)),
     { NULL },
 };
 
-static int show(struct store *store, const struct options *o)
+static const struct options defaults = { .explain = NOT_GIVEN };
+
+static int show(struct store *store, const char *path, const struct options *o)
 {
     if (o->json)
         return tables_json(store, 0, 0, stdout);
     if (o->trials)
-        return tables_print_trials(store, stdout);
+        return tried_print(store, stdout);
+    if (o->explain != NOT_GIVEN)
+        return explain_bucket(store, o->explain, stdout);
+    if (o->paste)
+        return paste_all(store, path, stdout);
     return tables_print_all(store, o->every, stdout);
 }
 
@@ -40,8 +55,13 @@ static int run(const struct verb_call *call, void *options)
     (void)call;
     TRY(store_path(o->db, false, path, sizeof(path)));
     TRY(store_read(path, &store));
-    rc = show(store, o);
-    if (rc == UNSUPPORTED)
+    screen_color(o->color);
+    rc = show(store, path, o);
+    if (rc == UNSUPPORTED && o->explain != NOT_GIVEN)
+        note("%s: no table has an entry for bucket %u", path, o->explain);
+    else if (rc == UNSUPPORTED && o->paste)
+        note("%s holds no entry that answers a trainer", path);
+    else if (rc == UNSUPPORTED)
         note("%s holds no entry yet (moetune tune writes them)", path);
     store_close(store);
     return rc;
@@ -52,8 +72,8 @@ const struct verb show_verb = {
     .summary = "the dictionary, as text or JSON",
     .about = "Prints the dictionary: the best plan of every capacity bucket.",
     .rows = rows,
-    .options_size = sizeof(struct options),
-    .notes = "bound%: the plan is slower than the best one by less than this, with 95 % certainty.",
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
     .example = "show --db moetune.db --every",
     .run = run,
 };

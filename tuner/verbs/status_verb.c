@@ -1,6 +1,7 @@
 /* moetune status: how far a sweep is, read from its database. */
 #include "common_rows.h"
 #include "progress.h"
+#include "screen.h"
 #include "status.h"
 #include "store.h"
 #include "utf8.h"
@@ -8,7 +9,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -21,7 +22,8 @@ struct options {
 };
 
 static const struct option_row rows[] = {
-    { "watch", NULL, OPTION_FLAG, OPTION(watch), "until the sweep ends" },
+    { "watch", NULL, OPTION_FLAG, OPTION(watch),
+      "until the sweep ends; a terminal's lines are written anew" },
     { "every", "S", OPTION_NUMBER, OPTION(every_s), "seconds between two looks", .least = 0.1,
       .most = 86400 },
     DB_ROW(OPTION(db)),
@@ -39,22 +41,42 @@ static bool is_silent(const struct run_row *run)
     return run->state == RUN_RUNNING && time(NULL) - run->updated_s > SILENT_S;
 }
 
+/* One line of the screen: what is longer would push the others down. */
+static void print_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void print_line(const char *format, ...)
+{
+    char line[1400];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    printf("%.*s\n", screen_is_terminal(stdout) ? screen_columns(stdout) - 1 : INT_MAX, line);
+}
+
+enum { TEXT_LINES = 3 };
+
 static void print_text(const struct run_row *run)
 {
     double spent = difftime(run->updated_s, run->started_s);
     uint32_t done = run->buckets_done;
+    char now[256] = "";
 
-    printf("run %" PRId64 " %s%s: %u of %u buckets after %s", run->id, run_state_words[run->state],
-           is_silent(run) ? ", but silent (was it killed? run it again)" : "", done,
-           run->buckets_planned, DURATION_TEXT(spent));
-    if (run->state == RUN_RUNNING)
-        printf(", about %s left; %s",
-               DURATION_TEXT(done ? spent / done * (run->buckets_planned - done) : NAN),
-               UTF8_LINE(run->now));
-    printf("\n    %s %s, %" PRIu64 " steps for the search, %" PRIu64
-           " against the default, %" PRIu64 " to warm up\n    %s\n",
-           UTF8_LINE(run->search), UTF8_LINE(run->effort), run->samples_search,
-           run->samples_default, run->samples_warm, UTF8_LINE(run->command));
+    if (run->state == RUN_RUNNING && done)
+        snprintf(now, sizeof(now), ", about %s left; %s",
+                 DURATION_TEXT(spent / done * (run->buckets_planned - done)), UTF8_LINE(run->now));
+    else if (run->state == RUN_RUNNING)
+        snprintf(now, sizeof(now), "; %s", UTF8_LINE(run->now));
+    print_line("run %" PRId64 " %s%s: %u of %u buckets after %s%s", run->id,
+               run_state_words[run->state],
+               is_silent(run) ? ", but silent (was it killed? run it again)" : "", done,
+               run->buckets_planned, DURATION_TEXT(spent), now);
+    print_line("    %s %s, %" PRIu64 " steps for the search, %" PRIu64
+               " against the default, %" PRIu64 " to warm up",
+               UTF8_LINE(run->search), UTF8_LINE(run->effort), run->samples_search,
+               run->samples_default, run->samples_warm);
+    print_line("    %s", UTF8_LINE(run->command));
 }
 
 static void print_json(const struct run_row *run)
@@ -103,9 +125,12 @@ static int run(const struct verb_call *call, void *options)
     TRY(store_path(o->db, false, path, sizeof(path)));
     do {
         TRY(look_once(path, o, &running));
-        if (o->watch && running)
-            usleep((useconds_t)(o->every_s * 1e6));
-    } while (o->watch && running);
+        if (!o->watch || !running)
+            break;
+        usleep((useconds_t)(o->every_s * 1e6));
+        if (!o->json && screen_is_terminal(stdout))
+            screen_back(TEXT_LINES, stdout);
+    } while (true);
     return OK;
 }
 

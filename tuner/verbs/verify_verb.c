@@ -22,6 +22,7 @@ struct options {
     const char *buckets;
     double margin;
     bool json;
+    uint32_t color;
 };
 
 static const struct option_row rows[] = {
@@ -42,6 +43,7 @@ static const struct option_row rows[] = {
 
     { "output", .kind = OPTION_GROUP },
     JSON_ROW(OPTION(json)),
+    COLOR_ROW(OPTION(color)),
     QUIET_ROW(OPTION(setup.quiet)),
     { NULL },
 };
@@ -296,6 +298,7 @@ static int start(const struct verb_call *call, void *options)
     if (!v)
         return fail(ERR_NOMEM, "the verification");
     v->options = options;
+    screen_color(v->options->color);
     v->options->setup.where.hosts = call->arguments[0];
     v->campaign.setup = &v->options->setup;
     campaign_command(&v->campaign, call->argv + 1, "--restart");

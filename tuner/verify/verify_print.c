@@ -1,6 +1,7 @@
 /* Prints what came of each entry: a line, or a JSON object. */
 #include "verify_print.h"
 
+#include "grid.h"
 #include "json.h"
 #include "plan.h"
 #include "status.h"
@@ -40,29 +41,34 @@ static const char *words_of(const struct verify_result *v)
     return "refuted";
 }
 
-static void print_line(const struct verify_result *v, FILE *to)
-{
-    uint64_t first = (uint64_t)v->claim.bucket * v->claim.window;
-    char rows[48], interval[48] = "-";
+static const struct grid_column columns[] = {
+    { "bucket", GRID_LEFT },      { "capacity", GRID_LEFT }, { "plan", GRID_LEFT },
+    { "claimed\n%", GRID_POINT }, { "now\n%", GRID_POINT },  { "99 %\nlow", GRID_POINT },
+    { "99 %\nhigh", GRID_POINT }, { "verdict", GRID_LEFT },
+};
 
-    snprintf(rows, sizeof(rows), "%" PRIu64 "-%" PRIu64, first, first + v->claim.window - 1);
-    if (!isnan(v->now.value))
-        snprintf(interval, sizeof(interval), "%.1f to %.1f", v->now.low * 100, v->now.high * 100);
-    fprintf(to, "%-7u %-15s %-18s", v->claim.bucket, rows, PLAN_TEXT(&v->claim.plan));
-    /* What an earlier run found has replaced the claim. */
-    tables_percent(v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value, 8, to);
-    tables_percent(v->now.value, 7, to);
-    fprintf(to, " %15s  %s%s%s%s\n", interval, words_of(v), v->throttled ? ", disturbed" : "",
-            *v->why ? ": " : "", v->why);
+static enum ink ink_of(const struct verify_result *v)
+{
+    bool refuted = v->kind == VERIFY_REFUTED || v->kind == VERIFY_EARLIER;
+
+    return refuted ? INK_BAD : v->kind == VERIFY_BEATS ? INK_GOOD : INK_PLAIN;
 }
 
-static int print_layer(struct store *store, const struct verify_result *v, bool more, FILE *to)
+static int add_row(const struct verify_result *v, struct grid *grid)
 {
-    fprintf(to, more ? "\n" : "");
-    TRY(tables_heading(store, v->claim.cluster, v->claim.shape, to));
-    fprintf(to, "\n%-7s %-15s %-18s %8s %7s %15s  %s\n", "bucket", "capacity", "plan", "claimed%",
-            "now%", "interval", "verdict");
-    return OK;
+    uint64_t first = (uint64_t)v->claim.bucket * v->claim.window;
+
+    TRY(grid_row(grid, ink_of(v)));
+    TRY(grid_cell(grid, "%u", v->claim.bucket));
+    TRY(grid_cell(grid, "%" PRIu64 "-%" PRIu64, first, first + v->claim.window - 1));
+    TRY(grid_cell(grid, "%s", PLAN_TEXT(&v->claim.plan)));
+    /* What an earlier run found has replaced the claim. */
+    TRY(grid_percent(grid, v->kind == VERIFY_EARLIER ? NAN : v->claim.gain.value));
+    TRY(grid_percent(grid, v->now.value));
+    TRY(grid_percent(grid, v->now.low));
+    TRY(grid_percent(grid, v->now.high));
+    TRY(grid_cell(grid, "%s%s", words_of(v), v->throttled ? ", disturbed" : ""));
+    return *v->why ? grid_note(grid, v->why) : OK;
 }
 
 static void print_totals(const struct verify_entries *claims, FILE *to)
@@ -83,22 +89,39 @@ static void print_totals(const struct verify_entries *claims, FILE *to)
     fprintf(to, "\n");
 }
 
+static bool is_shown(const struct verify_result *v)
+{
+    return v->kind != VERIFY_PENDING &&
+           (v->kind != VERIFY_EARLIER || entry_is(&v->claim, ENTRY_REFUTED));
+}
+
+/* Those of one layer, from the i-th on; *next is the first one of the next layer. */
+static int print_layer(struct store *store, const struct verify_entries *claims, size_t i,
+                       size_t *next, FILE *to)
+{
+    const struct verify_result *first = &claims->verdicts[i];
+    struct grid grid = GRID_OF(columns);
+    int rc = tables_heading(store, first->claim.cluster, first->claim.shape, to);
+
+    for (; i < claims->count && claims->verdicts[i].claim.shape == first->claim.shape; i++)
+        if (!rc && is_shown(&claims->verdicts[i]))
+            rc = add_row(&claims->verdicts[i], &grid);
+    *next = i;
+    fprintf(to, "\n");
+    if (!rc)
+        grid_print(&grid, to);
+    fprintf(to, "\n");
+    grid_clear(&grid);
+    return rc;
+}
+
 int verify_table(struct store *store, const struct verify_entries *claims, FILE *to)
 {
-    int64_t shape = 0;
-
-    for (size_t i = 0; i < claims->count; i++) {
-        const struct verify_result *v = &claims->verdicts[i];
-
-        if (v->kind == VERIFY_PENDING ||
-            (v->kind == VERIFY_EARLIER && !entry_is(&v->claim, ENTRY_REFUTED)))
-            continue;
-        if (v->claim.shape != shape)
-            TRY(print_layer(store, v, shape != 0, to));
-        shape = v->claim.shape;
-        print_line(v, to);
-    }
-    fprintf(to, shape ? "\n" : "");
+    for (size_t i = 0; i < claims->count;)
+        if (is_shown(&claims->verdicts[i]))
+            TRY(print_layer(store, claims, i, &i, to));
+        else
+            i++;
     print_totals(claims, to);
     return OK;
 }

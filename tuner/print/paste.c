@@ -5,6 +5,7 @@
 #include "shape.h"
 #include "shell_word.h"
 #include "status.h"
+#include "told.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -63,22 +64,64 @@ static void print_python(const struct moe_shape *s, FILE *to)
             activation_words[s->activation]);
 }
 
-int paste_print(const char *path, const struct space *spaces, size_t count, FILE *to)
+void paste_shape(const struct moe_shape *shape, FILE *to)
 {
-    char hex[SHA256_HEX_BYTES], whole[PATH_MAX];
+    print_c(shape, to);
+    print_python(shape, to);
+}
 
-    TRY(paste_digest(path, hex));
-    fprintf(to,
-            "digest    %s\n\n"
-            "For a trainer (one rank opens, the others unpack what it broadcasts: see "
-            "moelookup.h):\n"
-            "shell     export MOELOOKUP_DB=",
-            hex);
-    shell_word(realpath(path, whole) ? whole : path, to);
+void paste_open(const char *path, FILE *to)
+{
+    fprintf(to, "For a trainer (one rank opens, the others unpack what it broadcasts: see "
+                "moelookup.h):\nshell     ");
+    paste_export(path, to);
     putc('\n', to);
-    print_c(&spaces[0].shape, to);
-    print_python(&spaces[0].shape, to);
-    if (count > 1)
-        fprintf(to, "          and so for each of the %zu layers\n", count);
+}
+
+void paste_export(const char *path, FILE *to)
+{
+    char whole[PATH_MAX];
+
+    fprintf(to, "export MOELOOKUP_DB=");
+    shell_word(realpath(path, whole) ? whole : path, to);
+}
+
+struct pasting {
+    struct store *store;
+    const struct told *told;
+    const char *path;
+    FILE *to;
+    int64_t cluster, shape; /* the last one */
+    uint32_t count;
+};
+
+/* Entries come by cluster and shape. */
+static int paste_entry(void *self, const struct entry_row *e)
+{
+    struct pasting *p = self;
+    char why[WHY_SILENT_BYTES];
+    struct moe_shape shape;
+
+    TRY(told_why_silent(p->told, p->store, e, why));
+    if (*why || (e->cluster == p->cluster && e->shape == p->shape))
+        return OK;
+    p->cluster = e->cluster;
+    p->shape = e->shape;
+    TRY(store_shape_get(p->store, e->shape, &shape));
+    if (!p->count++)
+        paste_open(p->path, p->to);
+    paste_shape(&shape, p->to);
     return OK;
+}
+
+int paste_all(struct store *store, const char *path, FILE *to)
+{
+    struct told told;
+    struct pasting p = { .store = store, .told = &told, .path = path, .to = to };
+    int rc = told_read(store, &told);
+
+    if (!rc)
+        rc = store_entries(store, 0, 0, paste_entry, &p);
+    told_free(&told);
+    return rc ? rc : p.count ? OK : UNSUPPORTED;
 }
