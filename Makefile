@@ -148,10 +148,10 @@ MPI_KNOWN := comm/wire_mpi comm/world tuner/machine/launcher_$(if $(NO_MPI),fork
 FORKED := comm/wire_mpi comm/world tuner/machine/launcher_fork $(basename $(wildcard comm/forked/*.c))
 $(BUILD)/tests/moetune_forked: $(filter-out $(patsubst %,$(BUILD)/%.o,$(MPI_KNOWN) $(FORKED)),$(LIBRARY)) $(BUILD)/tuner/main.o $(FORKED:%=$(BUILD)/forked/%.o)
 	@mkdir -p $(@D)
-	$(Q)gcc $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
+	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
 $(BUILD)/forked/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(Q)gcc $(ALL_CFLAGS) -Icomm/forked -c -o $@ $<
+	$(Q)$(LIB_CC) $(ALL_CFLAGS) -Icomm/forked -c -o $@ $<
 
 # ---- The CUDA kernels alone, compared with the host's: run on a CPU wherever the toolkit's headers are, and on a
 # GPU (make check-gpu) without MPI and SQLite.
@@ -168,7 +168,7 @@ ON_CPU_ALIGNED = -fsanitize=alignment -fno-sanitize-recover=alignment
 ON_CPU_FLAGS = -std=c++17 -O1 -g -fPIC -Wall -Wextra -Wno-unknown-pragmas $(ON_CPU_ALIGNED) $(SANITIZE) -MMD -MP \
                $(CUDA_INCLUDES) $(VALUES) -Ikernels -Itests/unit -Itests/gpu
 
-$(addprefix $(BUILD)/tests/,test_cuda_kernels test_cuda_large): $(BUILD)/tests/%: $(BUILD)/on_cpu/tests/gpu/%.o $(filter-out %/cuda_paced.o %/cuda_virtual.o,$(ON_CPU_KERNELS)) $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) \
+$(addprefix $(BUILD)/tests/,test_cuda_kernels test_cuda_large): $(BUILD)/tests/%: $(BUILD)/on_cpu/tests/gpu/%.o $(filter-out %/cuda_copy.o %/cuda_paced.o %/cuda_virtual.o,$(ON_CPU_KERNELS)) $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) \
     $(addprefix tests/gpu/,cuda_on_cpu.o cuda_subject_cpu.o))
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $^ $(ALONE_LIBS)

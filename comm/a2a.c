@@ -69,6 +69,25 @@ out:
     return rc;
 }
 
+int a2a_open_listed(struct wire *wire, struct batch *batch, struct a2a **out)
+{
+    static const struct a2a_ops listed = { .build = NULL };
+    struct a2a *a2a = calloc(1, sizeof(*a2a));
+    int rc;
+
+    if (!a2a)
+        return fail(ERR_NOMEM, "an all-to-all");
+    *a2a = (struct a2a){ .ops = &listed, .call = { .wire = wire, .block = 1 } };
+    a2a->phases[0] = *batch;
+    *batch = (struct batch){ 0 };
+    rc = wire_reserve(wire, &a2a->phases[0]);
+    if (rc)
+        a2a_close(a2a);
+    else
+        *out = a2a;
+    return rc;
+}
+
 int a2a_run(struct a2a *a2a, struct stream *stream)
 {
     if (!a2a->call.block)

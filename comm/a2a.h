@@ -40,6 +40,10 @@ uint64_t a2a_scratch(uint32_t a, const struct topology *topology, uint64_t block
 
 /* UNSUPPORTED where the algorithm does not apply. */
 int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out);
+
+/* One whose transfers the caller has listed, each from where its block lies to where it is wanted.
+ * The batch is moved from. */
+int a2a_open_listed(struct wire *wire, struct batch *batch, struct a2a **out);
 int a2a_run(struct a2a *a2a, struct stream *stream);
 void a2a_close(struct a2a *a2a);
 

@@ -1,9 +1,11 @@
 /* The wire of one node's copy engines: every rank copies into the others' memory, which CUDA's
- * inter-process handles open to it; no multiprocessor takes part.  The protocol is push.c's.
+ * inter-process handles open to it; where the driver lets them, no multiprocessor takes part.  The
+ * protocol is push.c's.
  *
  * Several ranks may share a GPU, which shows that results are right; their copies then take turns
  * in one memory, and no time of theirs says anything of a link. */
 #include "cuda.h"
+#include "cuda_copy.h"
 #include "cuda_peers.h"
 #include "fault.h"
 #include "loans.h"
@@ -240,7 +242,7 @@ static int ce_await(void *self, struct stream *stream, enum push_sign sign, int 
 static int ce_copy(void *self, struct stream *stream, void *to, const void *from, size_t bytes)
 {
     (void)self;
-    return CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream(stream)));
+    return cuda_copy_beside(to, from, bytes, cuda_stream(stream));
 }
 
 static int open_events(struct wire_ce *wire, cudaIpcEventHandle_t *handles)
@@ -464,8 +466,10 @@ static int check_peers(struct world *world, struct device *device)
         note("wire ce does not apply: it copies inside one host, and ranks are on several");
     else if (t->rank == 0 && rc == UNSUPPORTED)
         note("wire ce does not apply: a GPU cannot open another's memory (nvidia-smi topo -p2p)");
-    else if (t->rank == 0 && shared)
+    else if (t->rank == 0 && shared) {
         note("several ranks share one GPU: results are right, times say nothing of any link");
+        cuda_copies_say(); /* the others wait: the next step is taken together */
+    }
     return rc;
 }
 
@@ -481,7 +485,9 @@ static int new_wire(struct world *world, struct device *device, struct wire_ce *
         whole = whole && wire->ours[sign] && wire->theirs[sign];
     }
     if (wire) {
-        wire->base = (struct wire){ .ops = &ce_ops, .topology = *world_topology(world) };
+        wire->base = (struct wire){ .ops = &ce_ops,
+                                    .topology = *world_topology(world),
+                                    .apart_bytes = CUDA_APART_BYTES };
         wire->world = world;
         wire->gpu = device;
     }

@@ -413,6 +413,7 @@ int wire_nccl_open(struct world *world, struct device *device, struct wire **out
     TRY(world_settle(world, wire ? OK : fail(ERR_NOMEM, "a wire")));
     wire->base.ops = &nccl_ops;
     wire->base.topology = *world_topology(world);
+    wire->base.apart_bytes = CUDA_APART_BYTES;
     wire->world = world;
     wire->watch = watch_of(world);
     rc = world_settle(world, guard_open(&wire->watch, abort_all, wire, &wire->guard));

@@ -3,7 +3,9 @@
 
 #ifdef MOETUNE_CUDA
 #include "cuda.h"
+#include "cuda_copy.h"
 #include "cuda_paced.h"
+#include "cuda_peers.h"
 #include "cuda_virtual.h"
 #endif
 #include "fault.h"
@@ -29,6 +31,8 @@ struct pacer {
     const char *device;
     int (*exchange)(const struct wire_virtual *wire, struct stream *stream,
                     const struct batch *batch);
+    void (*say_copies)(void); /* where engines are asked for; NULL: there are none */
+    size_t apart_bytes;       /* as of the wires that it stands for */
 };
 
 /* Of a whole batch: both kinds of link carry their part at the same time. */
@@ -114,7 +118,7 @@ static int copy_by_engine(const struct wire_virtual *wire, const struct virtual_
         if (i >= c->own)
             TRY(cuda_paced_copy(&paced, x->to, x->from, x->bytes, stream));
         else
-            TRY(CUDA(cudaMemcpyAsync(x->to, x->from, x->bytes, cudaMemcpyDeviceToDevice, stream)));
+            TRY(cuda_copy_beside(x->to, x->from, x->bytes, stream));
     }
     return cuda_paced_end(&paced, stream);
 }
@@ -183,9 +187,9 @@ static int pace_cuda(const struct wire_virtual *wire, struct stream *stream,
 #endif
 
 static const struct pacer pacers[] = {
-    { "host", pace_host },
+    { "host", pace_host, NULL, 64 << 10 },
 #ifdef MOETUNE_CUDA
-    { "cuda", pace_cuda },
+    { "cuda", pace_cuda, cuda_copies_say, CUDA_APART_BYTES },
 #endif
 };
 
@@ -231,15 +235,22 @@ int wire_virtual_open(struct device *device, const struct topology *topology,
     if (!wire)
         return fail(ERR_NOMEM, "a wire");
     *wire = (struct wire_virtual){
-        .base = { .ops = &virtual_ops, .topology = *topology, .pretends = true },
+        .base = { .ops = &virtual_ops,
+                  .topology = *topology,
+                  /* Before each copy of an engine a kernel waits: there blocks go together. */
+                  .apart_bytes = link->ctas || !pacer->say_copies ? pacer->apart_bytes : 0,
+                  .pretends = true },
         .link = *link,
         .pacer = pacer,
         .device = device
     };
     rc = device_alloc(device, sizeof(uint64_t), &wire->clock);
-    if (rc)
+    if (rc) {
         free(wire);
-    else
-        *out = &wire->base;
-    return rc;
+        return rc;
+    }
+    if (!link->ctas && pacer->say_copies)
+        pacer->say_copies();
+    *out = &wire->base;
+    return OK;
 }

@@ -3,6 +3,7 @@ extern "C" {
 #include "cuda.h"
 #include "status.h"
 }
+#include "cuda_copy.h"
 #include "cuda_launch.cuh"
 #include "cuda_paced.h"
 
@@ -41,8 +42,7 @@ int cuda_paced_copy(struct paced *p, void *to, const void *from, size_t bytes, c
 
         if (p->bytes)
             TRY(wait_for_bytes(p, p->bytes, stream));
-        TRY(CUDA(cudaMemcpyAsync((char *)to + at, (const char *)from + at, n,
-                                 cudaMemcpyDeviceToDevice, stream)));
+        TRY(cuda_copy_beside((char *)to + at, (const char *)from + at, n, stream));
         p->bytes += n;
     }
     return OK;

@@ -266,6 +266,7 @@ void *shared(place at, size_t bytes)
     return allocations.back().memory.get();
 }
 
+void (*meanwhile)();
 cudaError_t (*queue)(cudaStream_t stream, const start &what);
 double part_at;
 uint64_t part_blocks;

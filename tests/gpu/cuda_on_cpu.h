@@ -63,6 +63,8 @@ bool fits(const start &what);
 cudaError_t run(const start &what);
 
 /* Who takes what is launched on a stream; NULL: it is run at once. */
+/* What a device does beside a kernel that waits; NULL: nothing. */
+extern void (*meanwhile)();
 extern cudaError_t (*queue)(cudaStream_t stream, const start &what);
 
 template <class T> void add_words(std::vector<uint64_t> &to, const T &argument)
@@ -200,6 +202,8 @@ inline void __nanosleep(unsigned ns)
 {
     struct timespec t = { 0, (long)ns };
 
+    if (cuda_on_cpu::meanwhile)
+        cuda_on_cpu::meanwhile();
     nanosleep(&t, NULL);
 }
 

@@ -281,6 +281,37 @@ static void fetch_all(void)
     CHECK(!cudaStreamSynchronize(a));
 }
 
+static cudaError_t copy_half(size_t bytes, enum cudaMemcpySrcAccessOrder order, unsigned flags)
+{
+    struct cudaMemcpyAttributes how = { .srcAccessOrder = order, .flags = flags };
+    const void *from = there;
+    void *to = there + BYTES / 2;
+    size_t first = 0;
+
+    return cudaMemcpyBatchAsync(&to, &from, &bytes, 1, &how, &first, 1, a);
+}
+
+static void a_batch_copies_within_memory_and_asks_for_what_there_is(void)
+{
+    const enum cudaMemcpySrcAccessOrder in_order = cudaMemcpySrcAccessOrderStream;
+    const unsigned beside = cudaMemcpyFlagPreferOverlapWithCompute;
+    cudaGraph_t graph;
+
+    set_up();
+    CHECK(!cudaMemsetAsync(there, 1, BYTES / 2, a) && !copy_half(BYTES / 2, in_order, beside));
+    CHECK(!cudaMemcpyAsync(pinned, there, BYTES, cudaMemcpyDeviceToHost, a));
+    CHECK(!cudaStreamSynchronize(a) && pinned[BYTES / 2] == 1 && pinned[BYTES - 1] == 1);
+    CHECK(copy_half(BYTES, in_order, beside) == cudaErrorInvalidValue);
+    CHECK(copy_half(0, in_order, beside) == cudaErrorInvalidValue);
+    CHECK(copy_half(1, cudaMemcpySrcAccessOrderInvalid, beside) == cudaErrorInvalidValue);
+    CHECK(copy_half(1, in_order, 2) == cudaErrorInvalidValue);
+    CHECK(!cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
+    CHECK(copy_half(1, in_order, beside) == cudaErrorStreamCaptureUnsupported);
+    CHECK(cudaStreamEndCapture(a, &graph) == cudaErrorStreamCaptureInvalidated);
+    cudaGetLastError();
+    tear_down();
+}
+
 static void what_is_captured_runs_when_it_is_launched_and_as_often(void)
 {
     cudaGraph_t graph;
@@ -368,6 +399,7 @@ int main(void)
         TEST(only_an_event_orders_streams),
         TEST(what_is_wrong_is_refused),
         TEST(products_are_products),
+        TEST(a_batch_copies_within_memory_and_asks_for_what_there_is),
         TEST(what_is_captured_runs_when_it_is_launched_and_as_often),
         TEST(a_capture_allows_nothing_that_waits_or_allocates),
         TEST(an_event_of_a_capture_dates_nothing),

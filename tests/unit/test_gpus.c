@@ -18,6 +18,7 @@ static void sound(struct gpu_condition *ranks)
                                            .clock_mhz = 1980,
                                            .clock_max_mhz = 1980,
                                            .persistence = 1,
+                                           .copies_beside = i == 0 ? 1 : -1,
                                            .links = 18,
                                            .driver = 13000,
                                            .runtime = 13000,
@@ -81,6 +82,8 @@ static void each_fault_is_one_finding_with_effect_and_cure(void)
     } faults[] = {
         { offsetof(struct gpu_condition, out_of_reach), 2, FINDING_NOTE, "2 of 4 GPUs of abacus" },
         { offsetof(struct gpu_condition, persistence), 0, FINDING_NOTE, "persistence: off" },
+        { offsetof(struct gpu_condition, copies_beside), 0, FINDING_NOTE,
+          "copies within the GPU: on its multiprocessors, on abacus (rank 2)" },
         { offsetof(struct gpu_condition, mig), 1, FINDING_NOTE, "MIG: the GPU of rank 2" },
         { offsetof(struct gpu_condition, busy_percent), 40, FINDING_WRONG, "40 % on abacus" },
     };

@@ -23,15 +23,15 @@ static void layout(struct exec *x, const struct topology *topology, uint32_t com
                    struct arena *arena)
 {
     bool train = x->layer->shape.pass == MOE_TRAIN;
+    const struct wire *wire = x->engine ? x->engine->wire : NULL;
 
     router_layout(&x->router, x->layer, arena);
-    weights_layout(&x->weights, x->layer, &x->geometry, compute_type,
-                   x->engine ? x->engine->wire : NULL, arena);
+    weights_layout(&x->weights, x->layer, &x->geometry, compute_type, wire, arena);
     x->forward = new_trip(x, compute_type);
-    trip_layout(&x->forward, topology, train, arena);
+    trip_layout(&x->forward, topology, wire, train, arena);
     if (train) {
         x->backward = new_trip(x, compute_type);
-        trip_layout(&x->backward, topology, false, arena);
+        trip_layout(&x->backward, topology, wire, false, arena);
     }
     x->experts = (struct experts){ .shape = &x->layer->shape,
                                    .geometry = &x->geometry,

@@ -24,7 +24,7 @@ struct exec {
     size_t memory_bytes;
 };
 
-/* Bytes that exec_open will ask for on this rank, for `tokens` of its own; SIZE_MAX: more than any
+/* The most that exec_open will ask for on this rank, in bytes, for `tokens` of its own; SIZE_MAX: more than any
  * machine has. */
 size_t exec_bytes(const struct moe_shape *shape, const struct moe_plan *plan,
                   const struct topology *topology, uint32_t tokens, uint64_t capacity,

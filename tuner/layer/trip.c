@@ -4,34 +4,55 @@
 #include "shape.h"
 #include "status.h"
 
-static bool leaves_as_it_lies(const struct geometry *g)
-{
-    return g->copies == 1 && g->chunks == 1;
-}
-
 static bool stays(const struct geometry *g)
 {
     return g->peers == 1;
+}
+
+static size_t block_bytes(const struct trip *trip)
+{
+    return size_product(size_product(trip->geometry->chunk_rows, trip->width),
+                        dtype_bytes(trip->dtype));
+}
+
+/* Where a rank has one expert, each pair of ranks exchanges one block in any case. */
+static bool goes_direct(const struct trip *trip, const struct wire *wire)
+{
+    if (!wire || !wire->apart_bytes || trip->algorithm != MOE_A2A_LINEAR || stays(trip->geometry))
+        return false;
+    return trip->geometry->local == 1 ||
+           (trip->dtype == trip->compute_type && block_bytes(trip) >= wire->apart_bytes);
+}
+
+static bool leaves_as_it_lies(const struct trip *trip)
+{
+    return trip->direct || (trip->geometry->copies == 1 && trip->geometry->chunks == 1);
+}
+
+static bool comes_as_it_lies(const struct trip *trip)
+{
+    return trip->geometry->copies == 1 && leaves_as_it_lies(trip);
 }
 
 /* (peers, local) and (local, peers) are the same when one of them is 1. */
 static bool arranged_as_received(const struct trip *trip)
 {
     return trip->dtype == trip->compute_type &&
-           (trip->geometry->peers == 1 || trip->geometry->local == 1);
+           (trip->direct || trip->geometry->peers == 1 || trip->geometry->local == 1);
 }
 
-void trip_layout(struct trip *trip, const struct topology *topology, bool keep_in,
-                 struct arena *arena)
+void trip_layout(struct trip *trip, const struct topology *topology, const struct wire *wire,
+                 bool keep_in, struct arena *arena)
 {
     const struct geometry *g = trip->geometry;
     uint64_t all = size_product(size_product(trip->experts, g->rows), trip->width);
     uint64_t chunk = size_product(size_product(geometry_chunk_rows(g), g->local), trip->width);
     size_t width = dtype_bytes(trip->dtype);
 
+    trip->direct = goes_direct(trip, wire);
     trip->home = arena_take(arena, all, width);
-    trip->send = leaves_as_it_lies(g) ? (struct chunks){ trip->home, 0 }
-                                      : chunks_take(arena, chunk, width, g->chunks);
+    trip->send = leaves_as_it_lies(trip) ? (struct chunks){ trip->home, 0 }
+                                         : chunks_take(arena, chunk, width, g->chunks);
     trip->recv = stays(g) ? trip->send : chunks_take(arena, chunk, width, g->chunks);
     trip->back_send = chunks_take(arena, chunk, width, g->chunks);
     if (arranged_as_received(trip)) {
@@ -42,14 +63,77 @@ void trip_layout(struct trip *trip, const struct topology *topology, bool keep_i
             chunks_take(arena, chunk, dtype_bytes(trip->compute_type), keep_in ? g->chunks : 1);
         trip->out = chunks_take(arena, chunk, dtype_bytes(trip->compute_type), 1);
     }
-    trip->back_recv = stays(g) ? trip->back_send : chunks_take(arena, chunk, width, g->chunks);
-    trip->back = leaves_as_it_lies(g) ? trip->back_recv.base : arena_take(arena, all, width);
+    if (stays(g))
+        trip->back_recv = trip->back_send;
+    else
+        trip->back_recv = comes_as_it_lies(trip)
+                              ? (struct chunks){ arena_take(arena, all, width), 0 }
+                              : chunks_take(arena, chunk, width, g->chunks);
+    trip->back = comes_as_it_lies(trip) ? trip->back_recv.base : arena_take(arena, all, width);
     if (!stays(g))
         trip->scratch = arena_take(
             arena,
             a2a_scratch(trip->algorithm, topology,
                         size_product(size_product(g->local, g->chunk_rows), trip->width)),
             width);
+}
+
+/* Block `n` of a rank's own order lies in chunk i of its expert's rows; ranks that have copies of
+ * them get the same ones. */
+static uint64_t home_block(const struct geometry *g, uint32_t i, uint64_t n)
+{
+    return (n / (g->copies * g->shares) * g->shares + n % g->shares) * g->chunks + i;
+}
+
+/* Where that block comes home to: partial results that are still to be summed lie apart. */
+static char *return_place(const struct trip *trip, uint32_t i, uint64_t n)
+{
+    size_t bytes = block_bytes(trip);
+
+    return comes_as_it_lies(trip) ? (char *)trip->back + home_block(trip->geometry, i, n) * bytes
+                                  : (char *)chunk_at(trip->back_recv, i) + n * bytes;
+}
+
+/* To each local expert of a peer and from it. */
+static int add_block(const struct trip *trip, const struct wire *wire, uint32_t i, uint64_t peer,
+                     uint64_t expert, struct batch *go, struct batch *come)
+{
+    const struct geometry *g = trip->geometry;
+    uint64_t n = peer * g->local + expert;
+    size_t bytes = block_bytes(trip), seen = (expert * g->peers + peer) * bytes;
+    struct peers one = { (int)peer, 1, 1 };
+
+    TRY(batch_add(go, wire, one, (char *)trip->home + home_block(g, i, n) * bytes, 0,
+                  (char *)chunk_at(trip->recv, i) + seen, bytes));
+    return batch_add(come, wire, one, (char *)chunk_at(trip->back_send, i) + seen, 0,
+                     return_place(trip, i, n), bytes);
+}
+
+/* A rank begins with itself and its right neighbour, as batch_add() has it. */
+static int list_blocks(const struct trip *trip, const struct wire *wire, uint32_t i,
+                       struct batch *go, struct batch *come)
+{
+    const struct geometry *g = trip->geometry;
+
+    for (uint32_t expert = 0; expert < g->local; expert++)
+        for (uint32_t n = 0; n < g->peers; n++)
+            TRY(add_block(trip, wire, i, ((uint32_t)wire->topology.rank + n) % g->peers, expert, go,
+                          come));
+    return OK;
+}
+
+static int open_direct(struct trip *trip, struct wire *wire, uint32_t i)
+{
+    struct batch go = { .ctas = trip->ctas }, come = { .ctas = trip->ctas };
+    int rc = list_blocks(trip, wire, i, &go, &come);
+
+    if (!rc)
+        rc = a2a_open_listed(wire, &go, &trip->go[i]);
+    if (!rc)
+        rc = a2a_open_listed(wire, &come, &trip->come[i]);
+    batch_free(&go);
+    batch_free(&come);
+    return rc;
 }
 
 static int open_a2a(const struct trip *trip, struct wire *wire, const void *send, void *recv,
@@ -76,6 +160,10 @@ int trip_open(struct trip *trip, struct engine *engine)
         TRY(event_open(engine->device, &trip->returned[i]));
         if (stays(trip->geometry))
             continue;
+        if (trip->direct) {
+            TRY(open_direct(trip, engine->wire, i));
+            continue;
+        }
         TRY(open_a2a(trip, engine->wire, chunk_at(trip->send, i), chunk_at(trip->recv, i),
                      &trip->go[i]));
         TRY(open_a2a(trip, engine->wire, chunk_at(trip->back_send, i), chunk_at(trip->back_recv, i),
@@ -106,8 +194,6 @@ static int pack(struct trip *trip, struct stream *stream, uint32_t i)
     uint64_t block = g->chunk_rows * trip->width;
     size_t start = i * block * dtype_bytes(trip->dtype);
 
-    if (leaves_as_it_lies(g))
-        return OK;
     return launch_move(stream,
                        &(struct move){ .from_type = trip->dtype,
                                        .to_type = trip->dtype,
@@ -127,8 +213,6 @@ static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
     uint64_t block = g->chunk_rows * trip->width;
     size_t start = i * block * dtype_bytes(trip->dtype);
 
-    if (leaves_as_it_lies(g))
-        return OK;
     return launch_move(stream, &(struct move){ .from_type = trip->dtype,
                                                .to_type = trip->dtype,
                                                .block = block,
@@ -160,11 +244,24 @@ static int rearrange(const struct trip *trip, struct stream *stream, uint64_t ro
                                                .to = to });
 }
 
+/* Chunks that leave as they lie are there all at once: the first one's event serves them all. */
+static bool packed_alone(const struct trip *trip, uint32_t i)
+{
+    return i == 0 || !leaves_as_it_lies(trip);
+}
+
+/* Those that come as they lie are wanted all at once. */
+static bool returned_alone(const struct trip *trip, uint32_t i)
+{
+    return !stays(trip->geometry) && (i == trip->geometry->chunks - 1 || !comes_as_it_lies(trip));
+}
+
 static int send(struct trip *trip, struct engine *engine, uint32_t i)
 {
     if (stays(trip->geometry) || i >= trip->geometry->chunks)
         return OK;
-    TRY(event_wait(trip->packed[i], engine->comm));
+    if (packed_alone(trip, i))
+        TRY(event_wait(trip->packed[i], engine->comm));
     TRY(a2a_run(trip->go[i], engine->comm));
     return event_record(trip->arrived[i], engine->comm);
 }
@@ -181,8 +278,10 @@ static uint32_t sends_ahead(const struct engine *engine)
 int trip_depart(struct trip *trip, struct engine *engine)
 {
     for (uint32_t i = 0; i < trip->geometry->chunks; i++) {
-        TRY(pack(trip, engine->compute, i));
-        TRY(event_record(trip->packed[i], engine->compute));
+        if (!leaves_as_it_lies(trip))
+            TRY(pack(trip, engine->compute, i));
+        if (packed_alone(trip, i))
+            TRY(event_record(trip->packed[i], engine->compute));
     }
     for (uint32_t i = 0; i < sends_ahead(engine); i++)
         TRY(send(trip, engine, i));
@@ -214,7 +313,8 @@ int trip_return(struct trip *trip, struct engine *engine)
     for (uint32_t i = 0; i < chunks && !stays(trip->geometry); i++) {
         TRY(event_wait(trip->done[i], engine->comm));
         TRY(a2a_run(trip->come[i], engine->comm));
-        TRY(event_record(trip->returned[i], engine->comm));
+        if (returned_alone(trip, i))
+            TRY(event_record(trip->returned[i], engine->comm));
     }
     return OK;
 }
@@ -222,9 +322,10 @@ int trip_return(struct trip *trip, struct engine *engine)
 int trip_unpack(struct trip *trip, struct engine *engine)
 {
     for (uint32_t i = 0; i < trip->geometry->chunks; i++) {
-        if (!stays(trip->geometry))
+        if (returned_alone(trip, i))
             TRY(event_wait(trip->returned[i], engine->compute));
-        TRY(unpack(trip, engine->compute, i));
+        if (!comes_as_it_lies(trip))
+            TRY(unpack(trip, engine->compute, i));
     }
     return OK;
 }

@@ -2,7 +2,12 @@
  * (experts), restore, return, unpack.  Forward and backward make the same trip with different rows.
  *
  * A copy that would leave every row where it is, in the same type, is not made: its two buffers are
- * one. */
+ * one.  A *direct* trip arranges nothing: each block leaves from where the rows lie and arrives
+ * where the products of its expert read it, so only slices' results are still unpacked, since they
+ * are summed.  With one expert on a rank that costs no message more.  With several it is a message
+ * for each expert of a peer instead of one for all, so blocks must be large enough for the wire
+ * (its apart_bytes); smaller ones, other all-to-alls than linear, types that are converted on
+ * arrival and modelled ranks keep to packing, arranging and restoring. */
 #ifndef TRIP_H
 #define TRIP_H
 
@@ -16,6 +21,7 @@ struct trip {
     uint32_t experts, width; /* E, D */
     uint32_t dtype, compute_type;
     uint32_t algorithm;                 /* enum moe_a2a */
+    bool direct;                        /* found by trip_layout() */
     uint32_t ctas;                      /* of the all-to-alls; 0: as many as the wire likes */
     void *home;                         /* (E,C,D): rows as they leave; the caller fills it */
     struct chunks send, recv;           /* (peers, local, rows, D) storage type */
@@ -28,9 +34,10 @@ struct trip {
         *returned[PLAN_MAX_D];
 };
 
-/* Cuts the buffers.  keep_in: the rows experts saw are still wanted after the trip. */
-void trip_layout(struct trip *trip, const struct topology *topology, bool keep_in,
-                 struct arena *arena);
+/* Cuts the buffers.  keep_in: the rows experts saw are still wanted after the trip.  Without a
+ * wire: as large as any needs them. */
+void trip_layout(struct trip *trip, const struct topology *topology, const struct wire *wire,
+                 bool keep_in, struct arena *arena);
 
 /* After the layout with real memory: all-to-alls and events. */
 int trip_open(struct trip *trip, struct engine *engine);

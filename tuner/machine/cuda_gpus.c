@@ -3,6 +3,7 @@
 
 #include "cuda.h"
 #include "cuda_blas.h"
+#include "cuda_copy.h"
 
 #include <nccl.h>
 #include <stdio.h>
@@ -80,6 +81,16 @@ void cuda_gpus(struct gpus *out)
     else if (!out->count)
         explain(out, code);
     (void)cudaGetLastError(); /* what was asked here is nobody else's failure */
+}
+
+int cuda_gpus_copies_beside(void)
+{
+    int own = cuda_gpus_own();
+    bool beside;
+
+    if (own < 0 || CUDA(cudaSetDevice(own)) || cuda_copies_beside(&beside))
+        return -1;
+    return beside;
 }
 
 int cuda_gpus_own(void)

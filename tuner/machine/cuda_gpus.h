@@ -6,5 +6,6 @@
 
 void cuda_gpus(struct gpus *out);
 int cuda_gpus_own(void); /* -1: none */
+int cuda_gpus_copies_beside(void);
 
 #endif

@@ -430,6 +430,8 @@ static int check_gpus(struct world *world, const struct discovery *d, struct fin
 
     host_name(host, sizeof(host));
     mine = gpu_condition_here(&gpus, host);
+    if (world_topology(world)->rank == 0 && on_gpus(d))
+        mine.copies_beside = gpus_copies_beside(&gpus);
     if (!rc)
         rc = world_gather(world, &mine, all, sizeof(mine));
     if (!rc && on_gpus(d))

@@ -19,6 +19,7 @@ struct gpu_condition gpu_condition_here(const struct gpus *gpus, const char *hos
                                .mig = nvml_mig(nvml),
                                .links = nvml_links(nvml),
                                .busy_percent = nvml_busy_percent(nvml),
+                               .copies_beside = -1,
                                .driver = gpus->driver,
                                .runtime = gpus->runtime,
                                .nccl = gpus->nccl };
@@ -103,6 +104,13 @@ static bool held_back(const struct gpu_condition *c, uint32_t rank, char *what, 
     return *c->throttled;
 }
 
+static bool copies_in_kernels(const struct gpu_condition *c, uint32_t rank, char *what, size_t size)
+{
+    snprintf(what, size, "copies within the GPU: on its multiprocessors, on %s (rank %u)", c->host,
+             rank);
+    return c->copies_beside == 0;
+}
+
 /* ---- what is said when no rank has it: of rank 0; false: nothing */
 
 static bool reaches(const struct gpu_condition *c, char *what, size_t size)
@@ -120,6 +128,12 @@ static bool clock_now(const struct gpu_condition *c, char *what, size_t size)
     else
         snprintf(what, size, "GPU clock: not known, the management library (NVML) is not there");
     return true;
+}
+
+static bool copies_beside(const struct gpu_condition *c, char *what, size_t size)
+{
+    snprintf(what, size, "copies within the GPU: beside kernels, by copy engines");
+    return c->copies_beside == 1;
 }
 
 static const struct check {
@@ -146,6 +160,12 @@ static const struct check {
       NULL,
       { FINDING_WRONG, "another program's kernels take time from some steps and not from others",
         "wait until the GPU is idle (nvidia-smi names the program)" } },
+    { copies_in_kernels,
+      copies_beside,
+      { FINDING_NOTE,
+        "exchanges of ranks that share it, or of virtual ones by copy engines, take time from "
+        "products as those between GPUs do not",
+        "a GPU for each rank; or --copy-ctas N, which says how much is taken" } },
     { held_back,
       clock_now,
       { FINDING_NOTE,

@@ -11,6 +11,7 @@ struct gpu_condition {
     int32_t seen;                                    /* GPUs */
     int32_t out_of_reach; /* of those, whose memory this one's kernels cannot address */
     int32_t clock_mhz, clock_max_mhz, persistence, mig, links, busy_percent;
+    int32_t copies_beside;         /* gpus_copies_beside(), of rank 0: who looks must be alone */
     int32_t driver, runtime, nccl; /* as struct gpus has them */
 };
 

@@ -38,6 +38,16 @@ int gpus_own(const struct gpus *gpus)
     return own < gpus->count ? own : -1;
 }
 
+int gpus_copies_beside(const struct gpus *gpus)
+{
+#ifdef MOETUNE_CUDA
+    if (gpus->count)
+        return cuda_gpus_copies_beside();
+#endif
+    (void)gpus;
+    return -1;
+}
+
 const char *gpus_device(const char *device)
 {
     if (strcmp(device, "auto") != 0)

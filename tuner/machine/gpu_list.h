@@ -30,6 +30,10 @@ struct gpus gpus_here(void);
 /* The one that the rank in this process uses, by its place on the host; -1 where there is none. */
 int gpus_own(const struct gpus *gpus);
 
+/* Whether copies within that one go on beside kernels that fill it, as a copy engine's do: 1 or 0;
+ * -1: not known.  It is tried, on a GPU where nothing else should run. */
+int gpus_copies_beside(const struct gpus *gpus);
+
 /* "auto" is cuda where a GPU answers, else host; other names stay. */
 const char *gpus_device(const char *device);
 

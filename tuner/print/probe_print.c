@@ -152,6 +152,10 @@ static void print_text(const struct probe *p, const struct host *hosts, int host
     for (int level = 0; level < LINK_LEVELS; level++)
         print_link(&p->links[level], link_level_words[level]);
     print_products(p);
+    if (p->copies_beside >= 0)
+        printf("# copies within a GPU %s\n",
+               p->copies_beside ? "go on beside kernels that fill it: copy engines carry them"
+                                : "run on its multiprocessors, not on copy engines");
     print_step(p);
     cluster_format(&p->model, text, sizeof(text));
     fputs(text, stdout);
@@ -199,6 +203,9 @@ static void print_link_json(const struct probe_link *link, const char *name)
     printf("]}");
 }
 
+/* From -1 on. */
+static const char *const copies_words[] = { "null", "false", "true" };
+
 static void print_json(const struct probe *p, const struct host *hosts, int host_count)
 {
     printf("{\"rounds\": %u, ", p->rounds);
@@ -229,7 +236,8 @@ static void print_json(const struct probe *p, const struct host *hosts, int host
         print_value("ns", p->products[i].ns, ", ");
         print_value("model_ns", product_fit_ns(&p->product, &p->products[i]), "}");
     }
-    printf("],\n \"step\": {");
+    printf("],\n \"copies_beside_kernels\": %s", copies_words[p->copies_beside + 1]);
+    printf(",\n \"step\": {");
     print_value("ns", p->step_ns, ", ");
     print_value("model_ns", p->replay_ns, "}}\n");
 }

@@ -164,6 +164,7 @@ int probe_open(const struct probe_setup *setup, const struct cluster *known, str
     if (!rc) {
         probe->model = *known;
         probe->rank_count = ranks;
+        probe->copies_beside = -1;
         survey->probe = probe;
         survey->world = setup->world;
         survey->engine = setup->engine;

@@ -56,6 +56,7 @@ struct probe {
     int rank_count;
     uint32_t rounds;
     double seconds;
+    int copies_beside; /* -1; who opened it may know more: gpus_copies_beside() */
 };
 
 /* Collective; the same status and the same numbers on every rank.  `known` is the cluster without

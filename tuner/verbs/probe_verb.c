@@ -10,6 +10,7 @@
 #include "verbs.h"
 
 #include <limits.h>
+#include <string.h>
 
 struct options {
     struct place_setup where;
@@ -75,16 +76,29 @@ static int keep(struct store *store, const char *path, const struct cluster *mea
 
 /* ---- on the ranks */
 
+/* While the others wait for the first round. */
+static int look_at_copies(const struct engine *engine, bool first)
+{
+    struct gpus gpus;
+
+    if (!first || strcmp(engine->device->ops->name, "cuda") != 0)
+        return -1;
+    gpus = gpus_here();
+    return gpus_copies_beside(&gpus);
+}
+
 static int probe_ranks(struct world *world, struct engine *engine, const struct cluster *cluster,
                        struct store *store, const char *path, const struct options *o)
 {
     bool first = world_topology(world)->rank == 0;
     struct ticker ticker = { store, first && !o->quiet, o->seconds, 0 };
     struct probe_setup setup = { world, engine, o->seconds, o->seed, tick, &ticker };
+    int copies_beside = look_at_copies(engine, first);
     struct probe *probe = NULL;
     int rc;
 
     TRY(probe_open(&setup, cluster, &probe));
+    probe->copies_beside = copies_beside;
     rc = first ? probe_print(probe, o->json) : OK;
     if (!rc && store)
         rc = keep(store, path, &probe->model);

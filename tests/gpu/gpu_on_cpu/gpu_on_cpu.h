@@ -6,9 +6,11 @@
  *
  * From the environment: GPU_ON_CPU_DEVICES, the GPUs that are seen (1); GPU_ON_CPU_MIB, the memory
  * that a process may have on each (1024); GPU_ON_CPU_CAPABILITY (80) and GPU_ON_CPU_DRIVER (13000),
- * what GPUs and driver are; NVML_ON_CPU, see nvml.c; GPU_ON_CPU_SEED, of what is random (1); and
- * GPU_ON_CPU_FAULT="point:n[@rank]", which lets the n-th passage of a point fail: malloc, blas,
- * kernel, die and stop (in a kernel).  The rank is that of LOCAL_RANK. */
+ * what GPUs and driver are; GPU_ON_CPU_COPIES, whether copies within memory go on beside kernels
+ * (engine), wait for them (kernels), or may not be asked for either (refused); NVML_ON_CPU, see
+ * nvml.c; GPU_ON_CPU_SEED, of what is random (1); and GPU_ON_CPU_FAULT="point:n[@rank]", which lets
+ * the n-th passage of a point fail: malloc, blas, kernel, die and stop (in a kernel).  The rank is
+ * that of LOCAL_RANK. */
 #ifndef GPU_ON_CPU_H
 #define GPU_ON_CPU_H
 
@@ -31,6 +33,7 @@ cudaError_t enqueue(cudaStream_t stream, work task);
 void drain(int device);
 bool is_stream(cudaStream_t stream);
 int device_of(cudaStream_t stream);
+bool a_kernel_runs(); /* asked by work: the work is done while that kernel waits */
 
 /* Graphs: a stream that is captured runs nothing.  The two about events say whether they have dealt
  * with it; both about what is forbidden say OK where it is not, and spoil the capture where it is:

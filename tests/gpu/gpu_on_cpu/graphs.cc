@@ -203,6 +203,15 @@ cudaError_t capture_forbids(cudaStream_t stream)
 
 } // namespace gpu_on_cpu
 
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *out)
+{
+    cudaError_t code = is_stream(stream) ? usable() : cudaErrorInvalidResourceHandle;
+
+    if (!code)
+        *out = is_captured(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return keep(code);
+}
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
 {
     cudaError_t code = usable();

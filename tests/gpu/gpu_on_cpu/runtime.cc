@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <unistd.h>
@@ -47,6 +48,7 @@ const struct {
     { cudaErrorNotReady, "cudaErrorNotReady", "device not ready" },
     { cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
       "an illegal memory access was encountered" },
+    { cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported" },
     { cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure" },
 };
 
@@ -68,6 +70,13 @@ size_t row_of(cudaError_t code)
 int driver()
 {
     return (int)number_from("GPU_ON_CPU_DRIVER", CUDART_VERSION);
+}
+
+bool copies_are(const char *what)
+{
+    static const char *const said = getenv("GPU_ON_CPU_COPIES");
+
+    return said && !strcmp(said, what);
 }
 
 /* Which kinds of copy these two ends allow. */
@@ -192,6 +201,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int ordinal)
     out->major = (int)number_from("GPU_ON_CPU_CAPABILITY", 10 * compute_major) / 10;
     out->minor = (int)number_from("GPU_ON_CPU_CAPABILITY", 0) % 10;
     out->multiProcessorCount = 4;
+    out->maxThreadsPerMultiProcessor = 512;
     out->l2CacheSize = 1 << 20;
     out->totalGlobalMem = (size_t)number_from("GPU_ON_CPU_MIB", 1024) << 20;
     out->pciBusID = ordinal + 1;
@@ -271,11 +281,36 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
         }));
     }
     code = enqueue(stream, [=] {
+        if (kind == cudaMemcpyDeviceToDevice && a_kernel_runs() && copies_are("kernels"))
+            return NOT_YET;
         memmove(to, from, bytes);
         return DONE;
     });
     if (!code && kind == cudaMemcpyDeviceToHost && !pinned(to, bytes))
         code = cudaStreamSynchronize(stream);
+    return keep(code);
+}
+
+/* Of those that go within a device and between devices, all alike: what is asked for here. */
+cudaError_t cudaMemcpyBatchAsync(void *const *to, const void *const *from, const size_t *bytes,
+                                 size_t count, cudaMemcpyAttributes *attributes, size_t *begin,
+                                 size_t attribute_count, cudaStream_t stream)
+{
+    cudaError_t code = usable();
+
+    if (!code && (!count || attribute_count != 1 || begin[0] ||
+                  attributes->srcAccessOrder != cudaMemcpySrcAccessOrderStream ||
+                  attributes->flags & ~(unsigned)cudaMemcpyFlagPreferOverlapWithCompute))
+        code = cudaErrorInvalidValue;
+    if (!code)
+        code = capture_forbids(stream);
+    if (!code && copies_are("refused"))
+        code = cudaErrorNotSupported;
+    for (size_t i = 0; i < count && !code; i++)
+        code = bytes[i] ? check_copy(to[i], from[i], bytes[i], cudaMemcpyDeviceToDevice)
+                        : cudaErrorInvalidValue;
+    for (size_t i = 0; i < count && !code; i++)
+        code = cudaMemcpyAsync(to[i], from[i], bytes[i], cudaMemcpyDeviceToDevice, stream);
     return keep(code);
 }
 

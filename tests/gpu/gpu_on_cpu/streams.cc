@@ -160,10 +160,30 @@ cudaError_t check_launch(cudaStream_t stream, const cuda_on_cpu::start &what)
     return cuda_on_cpu::fits(what) ? cudaSuccess : cudaErrorInvalidConfiguration;
 }
 
+/* Only the thread that serves comes here. */
+bool kernel_runs;
+
+/* What is no kernel goes on beside one that waits. */
+void serve_beside()
+{
+    std::unique_lock<std::mutex> guard(lock);
+    bool ran = false;
+
+    for (size_t i = 0; i < streams.size(); i++)
+        if (!streams[i]->running && !streams[i]->queue.empty() &&
+            now_ns() >= streams[i]->late_until_ns)
+            run_first(streams[i], guard, &ran);
+}
+
 outcome run_kernel(const cuda_on_cpu::start &what)
 {
-    cudaError_t code = fault("kernel") ? cudaErrorIllegalAddress : cuda_on_cpu::run(what);
+    cudaError_t code;
 
+    if (kernel_runs)
+        return NOT_YET;
+    kernel_runs = true;
+    code = fault("kernel") ? cudaErrorIllegalAddress : cuda_on_cpu::run(what);
+    kernel_runs = false;
     if (fault("die"))
         _exit(1);
     if (fault("stop"))
@@ -181,7 +201,8 @@ cudaError_t queue_kernel(cudaStream_t stream, const cuda_on_cpu::start &what)
     return keep(code ? code : enqueue(stream, [=] { return run_kernel(what); }));
 }
 
-const bool kernels_are_queued = (cuda_on_cpu::queue = queue_kernel);
+const bool kernels_are_queued = (cuda_on_cpu::queue = queue_kernel),
+           others_go_on = (cuda_on_cpu::meanwhile = serve_beside);
 
 } // namespace
 
@@ -195,6 +216,11 @@ bool is_stream(cudaStream_t stream)
 int device_of(cudaStream_t stream)
 {
     return stream->device;
+}
+
+bool a_kernel_runs()
+{
+    return kernel_runs;
 }
 
 cudaError_t enqueue(cudaStream_t stream, work task)
