@@ -2,7 +2,8 @@
  * data: the judge where the whole reference would take hours.  What an expert makes of a token is
  * kept, so that the next plan and the next capacity cost next to nothing.
  *
- * It sees routing (all of it), y and the gradient of the tokens; no gradient of a parameter. */
+ * It sees the slots of all tokens, y and the gradient of some; no gradient of a parameter, and no
+ * replay of a graph. */
 #ifndef SPOT_H
 #define SPOT_H
 
