@@ -100,9 +100,11 @@ static void let_go(void)
 static const int others[] = { SIGHUP, SIGUSR1 };
 enum { OTHERS = sizeof(others) / sizeof(others[0]) };
 
+static const int caught[] = { SIGINT, SIGTERM, SIGALRM };
+enum { CAUGHT = sizeof(caught) / sizeof(caught[0]) };
+
 void keeper_become(pid_t supervisor, void (*become)(const void *self), const void *self)
 {
-    static const int caught[] = { SIGINT, SIGTERM, SIGALRM };
     struct sigaction action = { .sa_handler = on_signal };
     void (*before[OTHERS])(int);
     sigset_t all, old;
@@ -114,7 +116,7 @@ void keeper_become(pid_t supervisor, void (*become)(const void *self), const voi
     prctl(PR_SET_PDEATHSIG, SIGTERM, 0UL, 0UL, 0UL);
     for (int i = 0; i < OTHERS; i++)
         before[i] = signal(others[i], SIG_IGN);
-    for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++)
+    for (int i = 0; i < CAUGHT; i++)
         sigaction(caught[i], &action, NULL);
     if (getppid() != supervisor)
         _exit(128 + SIGTERM);
@@ -123,6 +125,10 @@ void keeper_become(pid_t supervisor, void (*become)(const void *self), const voi
         prctl(PR_SET_PDEATHSIG, SIGTERM, 0UL, 0UL, 0UL);
         for (int i = 0; i < OTHERS; i++)
             signal(others[i], before[i] == SIG_IGN ? SIG_IGN : SIG_DFL);
+        /* Until it has become the launcher it would pass signals on, to nobody's process 0: to its
+         * whole group, this keeper included, for ever. */
+        for (int i = 0; i < CAUGHT; i++)
+            signal(caught[i], SIG_DFL);
         sigprocmask(SIG_SETMASK, &old, NULL);
         become(self);
     }
