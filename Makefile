@@ -129,7 +129,7 @@ $(BUILD)/moetune: $(LIBRARY) $(BUILD)/tuner/main.o
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
 
 $(BUILD)/kernels/%.o: CFLAGS += $(KERNEL_FLAGS)
-$(BUILD)/search/%.o: CFLAGS += -O3 -fno-math-errno
+$(BUILD)/search/%.o $(BUILD)/tuner/layer/%.o: CFLAGS += -O3 -fno-math-errno
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
@@ -148,10 +148,10 @@ MPI_KNOWN := comm/wire_mpi comm/world tuner/machine/launcher_$(if $(NO_MPI),fork
 FORKED := comm/wire_mpi comm/world tuner/machine/launcher_fork $(basename $(wildcard comm/forked/*.c))
 $(BUILD)/tests/moetune_forked: $(filter-out $(patsubst %,$(BUILD)/%.o,$(MPI_KNOWN) $(FORKED)),$(LIBRARY)) $(BUILD)/tuner/main.o $(FORKED:%=$(BUILD)/forked/%.o)
 	@mkdir -p $(@D)
-	$(Q)gcc $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
+	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
 $(BUILD)/forked/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(Q)gcc $(ALL_CFLAGS) -Icomm/forked -c -o $@ $<
+	$(Q)$(LIB_CC) $(ALL_CFLAGS) -Icomm/forked -c -o $@ $<
 
 # ---- The CUDA kernels alone, compared with the host's: run on a CPU wherever the toolkit's headers are, and on a
 # GPU (make check-gpu) without MPI and SQLite.
@@ -238,7 +238,7 @@ PLANS_LIBS = $(NCCL_LIBS) $(GPU_ALONE_LIBS)
 
 # And all of it on a CPU.
 ifneq ($(and $(ON_CPU),$(CUBLAS_HEADER)),)
-ON_CPU += $(addprefix $(BUILD)/tests/,test_gpu_on_cpu test_cuda_device) $(if $(NCCL_HEADER),$(addprefix $(BUILD)/tests/,test_cuda_nccl test_cuda_wire test_cuda_plans test_cuda_run test_cuda_moetune))
+ON_CPU += $(addprefix $(BUILD)/tests/,test_gpu_on_cpu test_cuda_device) $(if $(NCCL_HEADER),$(addprefix $(BUILD)/tests/,test_cuda_nccl test_cuda_wire test_cuda_plans test_cuda_spot test_cuda_run test_cuda_moetune))
 endif
 $(BUILD)/tests/test_gpu_on_cpu: $(BUILD)/on_gpu/tests/gpu/test_gpu_on_cpu.o $(TWIN_LIBRARIES)
 	@mkdir -p $(@D)
@@ -249,12 +249,13 @@ $(BUILD)/tests/test_cuda_nccl: $(BUILD)/on_gpu/tests/gpu/test_cuda_nccl.o $(TWIN
 $(BUILD)/tests/test_cuda_device: $(GPU_DRIVING) $(ON_CPU_KERNELS) $(BUILD)/on_gpu/tests/gpu/check_cuda_device.o $(TWIN_LIBRARIES)
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $(filter %.o,$^) $(TWIN_LIBS) $(ALONE_LIBS)
-$(addprefix $(BUILD)/tests/,test_cuda_wire test_cuda_plans test_cuda_run test_cuda_moetune): $(PLANS_ALONE:%.c=$(BUILD)/plans/%.o) $(BUILD)/plans/tests/gpu/patience.o $(GPU_DRIVING) $(ON_CPU_KERNELS) \
+$(addprefix $(BUILD)/tests/,test_cuda_wire test_cuda_plans test_cuda_spot test_cuda_run test_cuda_moetune): $(PLANS_ALONE:%.c=$(BUILD)/plans/%.o) $(BUILD)/plans/tests/gpu/patience.o $(GPU_DRIVING) $(ON_CPU_KERNELS) \
     $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -Wl,--wrap=watch_of -o $@ $(filter %.o,$^) $(TWIN_LIBS) -lnccl $(ALONE_LIBS)
 $(BUILD)/tests/test_cuda_wire: $(BUILD)/plans/tests/gpu/test_cuda_wire.o
 $(BUILD)/tests/test_cuda_plans: $(BUILD)/plans/tests/unit/test_exec.o
+$(BUILD)/tests/test_cuda_spot: $(BUILD)/plans/tests/gpu/test_cuda_spot.o
 $(BUILD)/tests/test_cuda_run: $(BUILD)/plans/tests/gpu/check_run.o
 # All of moetune, with what above knows no GPU.
 $(BUILD)/tests/test_cuda_moetune: $(filter-out $(patsubst %.c,$(BUILD)/%.o,$(PLANS_ALONE) $(KERNELS_ALONE) $(UNIT_SOURCES)) \
@@ -335,6 +336,10 @@ deps:
 ifneq ($(DEPS),0)
 	$(Q)tests/deps $(PACKAGES)
 endif
+# What single tests want besides; without it they are skipped.
+TEST_PACKAGES := g++ cmake groff-base locales chromium slurmctld slurmd slurm-client munge python3-venv python3-pip python3-torch
+deps-of-tests: deps
+	$(Q)tests/deps_of_tests $(TEST_PACKAGES)
 
 # The main job: measure, search, remember, on this machine.
 tune: all
@@ -447,4 +452,4 @@ help:
 	@sed -n 's/^# \(.*=.*\)/\1/p' Makefile | head -n 7
 
 -include $(shell find $(BUILD) $(LIB) -name '*.d' 2>/dev/null)
-.PHONY: gpu-checks check-gpu check-gpu-built check-gpu-pack all build library FORCE deps tune test test-full run-test run-test-full soak tests-built bench benches-built install format lint clean help
+.PHONY: gpu-checks check-gpu check-gpu-built check-gpu-pack all build library FORCE deps deps-of-tests tune test test-full run-test run-test-full soak tests-built bench benches-built install format lint clean help

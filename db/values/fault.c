@@ -19,7 +19,7 @@ static struct fault {
 } faults[FAULT_MAX];
 static int fault_count, my_rank;
 
-static const char *const points[] = { "alloc", "exchange", "wrong",   "hang",
+static const char *const points[] = { "alloc", "exchange", "wrong",   "large", "hang",
                                       "crash", "throttle", "disturb", NULL };
 
 int fault_setup(int rank)

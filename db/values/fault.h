@@ -3,8 +3,8 @@
  * MOETUNE_FAULT="point:n[+][@rank][,...]", for example "alloc:3@1,exchange:20": the n-th passage
  * of the point on that rank (default: every rank) fails; with +, and every later one.  What
  * follows a ";" is for the ranks that take the place of lost ones.  Points: alloc, exchange, wrong,
- * hang, crash; throttle, disturb: a step takes twice as long, for heat, or because other processes
- * take half of it. */
+ * large (wrong at the layer's real size alone), hang, crash; throttle, disturb: a step takes twice
+ * as long, for heat, or because other processes take half of it. */
 #ifndef FAULT_H
 #define FAULT_H
 

@@ -41,11 +41,12 @@ int64_t account_check(const struct moe_shape *shape, const struct account_machin
 {
     struct moe_shape small = reference_shape(*shape);
     int64_t reference = machine->on_host ? bytes_of(reference_bytes(&small)) : 0;
+    int64_t spot = machine->on_host ? bytes_of(spot_bytes(shape)) : 0;
 
     if (!machine->checks)
         return 0;
     return account_sum(
-        account_layer(&small, machine),
+        account_sum(account_layer(&small, machine), spot),
         account_sum(account_plan(&small, machine, plan, reference_capacity(&small)), reference));
 }
 

@@ -22,12 +22,15 @@ static float stored(uint32_t dtype, float value)
     return value;
 }
 
+static uint64_t place(const struct data *data, int key, uint64_t group, uint64_t row)
+{
+    return random_bits(data->seed * 16 + (uint64_t)key, group << 32 | row);
+}
+
 static float draw(const struct data *data, int key, uint64_t group, uint64_t row, uint64_t column,
                   float scale)
 {
-    uint64_t where = random_bits(data->seed * 16 + (uint64_t)key, group << 32 | row);
-
-    return scale * random_unit(where, column);
+    return scale * random_unit(place(data, key, group, row), column);
 }
 
 float data_token(const struct data *data, int rank, uint64_t token, uint64_t column)
@@ -46,18 +49,40 @@ float data_gate(const struct data *data, uint64_t expert, uint64_t column)
                   draw(data, KEY_GATE, 0, expert, column, 4 / sqrtf((float)data->shape.model_dim)));
 }
 
+static float weight_scale(const struct data *data, enum tensor tensor)
+{
+    switch (tensor) {
+    case TENSOR_W1:
+    case TENSOR_W3: return 3 / sqrtf((float)data->shape.model_dim);
+    case TENSOR_W2: return 3 / sqrtf((float)data->shape.hidden_dim);
+    default: return 0.5f;
+    }
+}
+
 float data_weight(const struct data *data, enum tensor tensor, uint64_t expert, uint64_t hidden,
                   uint64_t column)
 {
-    float scale = 0.5f; /* biases */
-
-    if (tensor == TENSOR_W1 || tensor == TENSOR_W3)
-        scale = 3 / sqrtf((float)data->shape.model_dim);
-    else if (tensor == TENSOR_W2)
-        scale = 3 / sqrtf((float)data->shape.hidden_dim);
     if (column >= data->shape.model_dim)
         return 0;
-    return stored(data->shape.dtype, draw(data, (int)tensor, expert, hidden, column, scale));
+    return stored(data->shape.dtype,
+                  draw(data, (int)tensor, expert, hidden, column, weight_scale(data, tensor)));
+}
+
+void data_weight_row(const struct data *data, enum tensor tensor, uint64_t expert, uint64_t hidden,
+                     float *to)
+{
+    uint64_t where = place(data, (int)tensor, expert, hidden), width = data->shape.model_dim;
+    float scale = weight_scale(data, tensor);
+    uint16_t half[ROW_LINE];
+
+    for (uint64_t i = 0; i < width; i++)
+        to[i] = scale * random_unit(where, i);
+    for (uint64_t at = 0; at < width && data->shape.dtype != MOE_F32; at += ROW_LINE) {
+        uint64_t n = width - at < ROW_LINE ? width - at : ROW_LINE;
+
+        row_store(data->shape.dtype, half, 0, to + at, n);
+        row_load(data->shape.dtype, half, 0, to + at, n);
+    }
 }
 
 /* What fills a tensor of a layer. */

@@ -20,6 +20,10 @@ float data_gate(const struct data *data, uint64_t expert, uint64_t column);
 float data_weight(const struct data *data, enum tensor tensor, uint64_t expert, uint64_t hidden,
                   uint64_t column);
 
+/* The same for all columns of D. */
+void data_weight_row(const struct data *data, enum tensor tensor, uint64_t expert, uint64_t hidden,
+                     float *to);
+
 /* Fills a layer's parameters, through memory of the host. */
 int data_fill_layer(const struct data *data, struct layer *layer);
 

@@ -30,6 +30,9 @@ int reference_open(const struct data *data, const struct batch_of_tokens *batch,
                    struct reference **out);
 void reference_close(struct reference *reference);
 
+/* Whether somebody who asked for it would wait for the whole reference: half a minute at most. */
+bool reference_is_bearable(const struct moe_shape *shape);
+
 /* The layer on which plans of this one are checked: itself, or cut down where the reference would
  * keep a processor busy for seconds, or hold all experts in memory beside it. */
 struct moe_shape reference_shape(struct moe_shape shape);

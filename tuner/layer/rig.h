@@ -7,6 +7,7 @@
 #include "data.h"
 #include "exec.h"
 #include "reference.h"
+#include "spot.h"
 #include "world.h"
 
 /* What the host issues in one step, and how long that takes it: all before it waits. */
@@ -25,9 +26,12 @@ struct rig {
     size_t memory_bytes; /* of layer, these and `cold` */
     void *cold; /* written between timed steps so that none finds its rows in a cache; or NULL */
     struct reference *reference; /* made at the first check */
+    struct spot *spot;           /* made at the first check of some tokens */
     struct issued issued;        /* in the last step */
     bool graphs;                 /* runners launch steps as graphs: set by who opened it */
 };
+
+uint64_t rig_most_tokens(const struct rig *rig); /* of any rank */
 
 /* Bytes of the inputs and outputs of a rank with so many tokens. */
 size_t rig_bytes(const struct moe_shape *shape, uint32_t tokens);
@@ -54,6 +58,12 @@ int rig_capture(struct rig *rig, struct exec *exec, struct graph **out);
 /* Runs a step and compares every result with the reference.  worst: the largest error over all
  * ranks and tensors as a share of what rounding may explain; ERR_WRONG above 1. */
 int rig_check(struct rig *rig, struct exec *exec, double *worst);
+
+/* For a layer at its real size: compares what the last step gave with what some of its tokens must
+ * become (see spot.h), `worst` as above.  Before that step rig_spoil() makes nonsense of the
+ * results that will be looked at: a step that leaves them as they are is wrong. */
+int rig_spoil(struct rig *rig);
+int rig_check_some(struct rig *rig, struct exec *exec, double *worst);
 
 /* Choices dropped over all ranks in the last step. */
 int rig_dropped(struct rig *rig, struct exec *exec, int64_t *dropped);

@@ -261,6 +261,14 @@ static int check(struct worker *worker, const struct moe_plan *plan)
     return rc;
 }
 
+/* What the warming step gave, at the layer's real size. */
+static int check_some(struct worker *worker, struct runner *runner)
+{
+    double error;
+
+    return worker->machine.checks ? rig_check_some(worker->rig, runner->exec, &error) : OK;
+}
+
 static void to_front(struct worker *worker, int i)
 {
     struct runner runner = worker->open[i];
@@ -313,7 +321,10 @@ static int open_plan(struct worker *worker, const struct order *order, struct re
     rig_set_capacity(worker->rig, order->capacity);
     TRY(runner_open(worker->rig, &order->plan, &runner));
     TRY_OUT(check(worker, &order->plan));
+    if (worker->machine.checks)
+        TRY_OUT(rig_spoil(worker->rig));
     TRY_OUT(runner_warm(&runner, 1));
+    TRY_OUT(check_some(worker, &runner));
     TRY_OUT(runner_step(&runner, STEP_COMPUTE, &reply->compute_ns));
     TRY_OUT(runner_step(&runner, STEP_COMM, &reply->comm_ns));
     reply->warm_steps += 3;

@@ -103,8 +103,6 @@ class Ranks(Case):
         self.assertEqual(seen[1][8], "Error -3: too new")
 
     def test_ranks_share_a_table_or_all_raise(self):
-        if importlib.util.find_spec("torch"):
-            self.skipTest("the same is tested with torch itself")
         seen = [None] * RANKS
         silence = silent()
 
