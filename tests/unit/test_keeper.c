@@ -18,7 +18,7 @@ static void end_itself(const void *self)
 static int keep(void (*become)(const void *self), const void *self)
 {
     int status = 0;
-    pid_t supervisor = fork(), keeper;
+    pid_t supervisor = fork(), keeper, ended = 0;
 
     if (supervisor == 0) {
         setsid();
@@ -28,11 +28,10 @@ static int keep(void (*become)(const void *self), const void *self)
         waitpid(keeper, &status, 0);
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 255);
     }
-    for (int ms = 0; ms < 20000; ms += 10, usleep(10000))
-        if (waitpid(supervisor, &status, WNOHANG) == supervisor)
-            return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    kill(-supervisor, SIGKILL);
-    return -2; /* it would not end */
+    for (int ms = 0; ms < 20000 && !ended; ms += 10, usleep(10000))
+        ended = waitpid(supervisor, &status, WNOHANG);
+    kill(-supervisor, SIGKILL); /* whoever would not end */
+    return ended && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 /* It has not become the launcher yet, and a signal comes. */
