@@ -5,6 +5,8 @@
 #include "plan.h"
 #include "status.h"
 
+#include <string.h>
+
 #define AT(field) offsetof(struct layer_options, field)
 const struct option_row layer_rows[] = {
     { "experts", "E", OPTION_COUNT, AT(experts), "experts in all [half the ranks]" },
@@ -57,6 +59,32 @@ const struct option_row stated_layer_rows[] = {
     { NULL },
 };
 #undef AT
+
+/* On cores nothing is as cheap as a small product: with little of it, how rows travel shows. */
+static const struct example {
+    const char *device;
+    uint32_t experts_per_rank, tokens, model_dim, hidden_dim;
+} examples[] = {
+    { "host", 2, 256, 256, 16 },
+    { "cuda", 2, 4096, 2048, 1024 },
+};
+
+bool layer_options_example(const char *device, uint32_t ranks, struct layer_options *inout)
+{
+    for (int i = 0; i < PART_COUNT; i++)
+        if (get(inout, parts[i].option) != NOT_GIVEN)
+            return false;
+    for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
+        if (strcmp(examples[i].device, device) != 0)
+            continue;
+        inout->experts = examples[i].experts_per_rank * ranks;
+        inout->tokens = examples[i].tokens;
+        inout->model_dim = examples[i].model_dim;
+        inout->hidden_dim = examples[i].hidden_dim;
+        return true;
+    }
+    return false;
+}
 
 struct moe_shape layer_options_shape(const struct layer_options *o, uint32_t ranks,
                                      uint32_t ranks_per_node, uint32_t dtype)

@@ -278,6 +278,21 @@ static int add_text(struct tune_request *r, const char *text)
     return add_layer(r, &layer);
 }
 
+/* The one that options name; an example where they name none. */
+static int add_single(struct tune_request *r)
+{
+    struct layer_options layer = r->options->layer;
+    bool example =
+        !r->options->exec && layer_options_example(r->cluster.backend, r->cluster.ranks, &layer);
+
+    TRY(add_layer(r, &layer));
+    if (example)
+        note("no layer is named, so this tunes an example: %s.  Yours: --shape, or --model "
+             "config.json",
+             SHAPE_TEXT(&r->spaces[0].shape));
+    return OK;
+}
+
 static int add_layers(struct tune_request *r)
 {
     const struct tune_options *o = r->options;
@@ -292,7 +307,7 @@ static int add_layers(struct tune_request *r)
     }
     for (int i = 0; i < o->shapes.count; i++)
         TRY(add_text(r, o->shapes.items[i]));
-    return r->space_count ? OK : add_layer(r, &o->layer);
+    return r->space_count ? OK : add_single(r);
 }
 
 int tune_request_make(const struct tune_options *options, const struct cluster *here,
