@@ -270,14 +270,20 @@ void contrast_free(struct layer_facts *layer)
     layer->contrasts = NULL;
 }
 
-double contrast_hidden(const struct trial_facts *trial, double step_us)
+struct hidden contrast_hidden(const struct trial_facts *trial, const struct step_time *step)
 {
     double compute = (double)trial->row.compute_ns * 1e-3;
-    double comm = (double)trial->row.comm_ns * 1e-3;
+    double comm = (double)trial->row.comm_ns * 1e-3, shorter = fmin(compute, comm);
+    double most = 1 - 1 / fmax(1, trial->row.key.plan.d);
+    double slow = isfinite(step->high_us) ? step->high_us : step->us;
+    double fast = isfinite(step->low_us) ? step->low_us : step->us;
+    struct hidden hidden = { (compute + comm - step->us) / shorter,
+                             (compute + comm - slow) / shorter, (compute + comm - fast) / shorter };
 
-    if (!(compute > 0) || !(comm > 0) || !(step_us > 0))
-        return NAN;
-    return (compute + comm - step_us) / fmin(compute, comm);
+    if (!(compute > 0) || !(comm > 0) || !(step->us > 0) || hidden.high < 0 || hidden.low > most)
+        return (struct hidden){ NAN, NAN, NAN };
+    return (struct hidden){ fmin(fmax(hidden.share, 0), most), fmax(hidden.low, 0),
+                            fmin(hidden.high, most) };
 }
 
 /* ---- over what was asked */

@@ -58,7 +58,12 @@ struct traffic_gain contrast_traffic(const struct layer_facts *layer);
 
 uint32_t contrast_measured_buckets(const struct layer_facts *layer);
 
-/* Both at most 1; NAN where it was not measured.  (compute + comm - step) / min(compute, comm). */
-double contrast_hidden(const struct trial_facts *trial, double step_us);
+/* (compute + comm - step) / min(compute, comm), between 0 and the 1 - 1/d that d chunks can hide,
+ * with what the step's interval leaves open.  NAN: not measured, or the interval misses all that is
+ * possible, so that the halves are not known well enough. */
+struct hidden {
+    double share, low, high;
+};
+struct hidden contrast_hidden(const struct trial_facts *trial, const struct step_time *step);
 
 #endif

@@ -56,6 +56,7 @@ static int add_sample(void *self, const struct trial_row *of, const struct sampl
         return OK;
     t = &f->trials[s->at];
     heat_add(&t->heat, sample);
+    t->taken_ns += sample->ns;
     t->search_steps += sample->kind == SAMPLE_SEARCH;
     t->contest_steps += sample->kind == SAMPLE_CONTEST;
     t->rounds_steps += sample->kind == SAMPLE_ROUNDS;

@@ -12,6 +12,7 @@
 struct trial_facts {
     struct trial_row row;
     uint32_t search_steps, contest_steps, rounds_steps; /* those set aside, too */
+    int64_t taken_ns;                                   /* by all of these */
     struct spread steps;                                /* of all of them */
     struct heat heat;                                   /* of all, with those that were set aside */
 };

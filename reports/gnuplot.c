@@ -23,13 +23,19 @@
 static const char head[] =
     "reset\nset encoding utf8\nset datafile missing\n"
     "points = 12\n"
-    "if (format eq 'svg') { set terminal svg noenhanced size 480,400 dynamic font 'sans-serif,12' "
-    "background '#ffffff' name name }\n"
+    "svg(size) = \"set terminal svg noenhanced dynamic background '#ffffff' \".size\n"
+    "wide_svg = svg(\"size 960,540 font 'sans-serif,15' name name\")\n"
+    "narrow_svg = svg(\"size 400,600 font 'sans-serif,14' name name.'_narrow'\")\n"
+    "if (format eq 'svg' && !page) { eval svg(\"size 480,400 font 'sans-serif,12' name name\") }\n"
+    "if (format eq 'svg' && page) { points = 14; eval svg(\"size 420,360 font 'sans-serif,14' name "
+    "name\") }\n"
     "if (format eq 'png') { points = 9; set terminal pngcairo noenhanced size 1200,1000 "
     "font 'sans,9' fontscale 2.5 linewidth 2.5 pointscale 2.5 }\n"
     "if (format eq 'pdf') { points = 8; set terminal pdfcairo noenhanced size 12cm,10cm "
     "font 'sans,8' }\n"
     "if (format eq 'txt') { set terminal dumb mono noenhanced size 79,30 }\n"
+    "top = page ? 0.91 : 0.82\n"
+    "hover(text) = format eq 'svg' ? '~~'.text : ''\n"
     "small = sprintf(',%g', 0.9*points)\n"
     "large = sprintf(',%g', 1.2*points)\n"
     "set linetype 1 lc rgb '#0072B2' pt 7\n"
@@ -40,16 +46,18 @@ static const char head[] =
     "set linetype 6 lc rgb '#CC79A7' pt 15\n"
     "set linetype 7 lc rgb '#0072B2' pt 8\n"
     "set linetype 8 lc rgb '#888888' pt 6\n"
+    "array band[7] = ['#0072B2', '#E69F00', '#009E73', '#CC79A7', '#56B4E9', '#D55E00', "
+    "'#888888']\n"
+    "do for [i=1:7] { set linetype 10+i lc rgb band[i] }\n"
     "set pointsize 0.7\n"
     "set style data points\n"
     "set key below horizontal Left reverse samplen 1 font small\n"
     "if (format eq 'svg') { set key width -1 }\n" /* it takes letters for wider than they are */
-    "set tmargin at screen 0.82\n"
+    "set tmargin at screen top\n"
     "set grid lc rgb '#888888' lw 0.5 dt 3\n"
     "set tics nomirror\n"
     "set border 3\n"
-    "f(value, end) = end == end ? end : value\n"
-    "most(value) = value > 0 ? value : 0\n";
+    "f(value, end) = end == end ? end : value\n";
 
 static void modelled_share(const struct scope *scope, FILE *to)
 {
@@ -82,11 +90,17 @@ static void heading_line(int number, double above, const char *font, FILE *to)
 }
 
 /* The title is centred over the plot, not over the picture: labels have the whole width. */
-static void heading(const struct plot *plot, const struct scope *scope, FILE *to)
+static void heading(const struct plot *plot, const struct scope *scope, bool page, FILE *to)
 {
     const struct layer_facts *layer = &scope->layers[0];
     char text[SHAPE_TEXT_BYTES];
 
+    if (page) { /* which says the rest itself */
+        fputs("mark = ", to);
+        modelled_share(scope, to);
+        fputs("\nset label 103 mark at screen 0.02, 0.97 font small\n", to);
+        return;
+    }
     fputs("set label 101 ", to);
     quote_gnuplot(plot->title, to);
     heading_line(102, 0.965, "large", to);
@@ -175,15 +189,15 @@ static void capacity_axis(const struct plot *plot, const struct layer_facts *lay
 }
 
 void gnuplot_script(const struct plot *plot, const struct scope *scope, const char *name,
-                    const char *format, FILE *to)
+                    const char *format, bool page, FILE *to)
 {
     fprintf(to,
             "# Draws %s.dat: gnuplot %s.gp, or gnuplot -e \"format='pdf'\" %s.gp\n"
             "if (!exists(\"format\")) format = '%s'\n"
-            "name = '%s'\n",
-            name, name, name, format, name);
+            "name = '%s'\npage = %d && format eq 'svg'\n",
+            name, name, name, format, name, page);
     fputs(head, to);
-    heading(plot, scope, to);
+    heading(plot, scope, page, to);
     fputs("set xlabel ", to);
     quote_gnuplot(plot->x, to);
     fputs(".\"\\n \"\nset ylabel ", to); /* an empty line keeps the key off the label */

@@ -4,12 +4,15 @@
 
 #include "plots.h"
 
+#include <stdbool.h>
+
 /* A format is "svg", "png", "pdf" or "txt": also what the pictures' names end with. */
 
 /* A script that draws NAME.FORMAT from NAME.dat in the folder it lies in, `format` unless told
- * otherwise by gnuplot -e "format='pdf'". */
+ * otherwise by gnuplot -e "format='pdf'".  For a page the large plot is also NAME.narrow.svg, and
+ * what the page says itself is left out. */
 void gnuplot_script(const struct plot *plot, const struct scope *scope, const char *name,
-                    const char *format, FILE *to);
+                    const char *format, bool page, FILE *to);
 
 /* gnuplot at work in a folder, as a few processes in all that draw while scripts are still being
  * written.  `expected`: about how many; the folder is borrowed. */

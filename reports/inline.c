@@ -67,6 +67,23 @@ static enum part part_after(enum part part, const char *line)
     return part;
 }
 
+static const char hover[] = "<text>~~";
+
+/* A text that only the pointer is to find: a disc with a title, which every browser shows. */
+static bool put_hover(const char *line, FILE *to)
+{
+    const char *text = strstr(line, hover), *end = text ? strstr(text, "</text>") : NULL;
+
+    if (!end)
+        return false;
+    text += strlen(hover);
+    fprintf(to,
+            "<circle r=\"9\" fill-opacity=\"0\" pointer-events=\"all\"><title>%.*s</title>"
+            "</circle>\n",
+            (int)(end - text), text);
+    return true;
+}
+
 static void walk(FILE *from, enum part wanted, FILE *to)
 {
     enum part part = PROLOGUE;
@@ -79,7 +96,7 @@ static void walk(FILE *from, enum part wanted, FILE *to)
 
         part = part_after(part, line);
         /* The line that opens the body belongs to the prologue, "<defs>" to the marks. */
-        if (part == wanted && before != PROLOGUE && !is_left_out(line))
+        if (part == wanted && before != PROLOGUE && !is_left_out(line) && !put_hover(line, to))
             put_line(line, to);
         if (closes)
             part = BODY;
@@ -99,13 +116,29 @@ void inline_marks(const char *path, FILE *to)
     fclose(from);
 }
 
-void inline_svg(const char *path, const char *label, FILE *to)
+/* From gnuplot's own prologue, for pictures are of several sizes. */
+static void view_box(FILE *from, int *width, int *height)
+{
+    char *line = NULL;
+    size_t room = 0;
+    bool found = false;
+
+    while (!found && getline(&line, &room, from) > 0)
+        found = sscanf(line, " viewBox=\"0 0 %d %d\"", width, height) == 2;
+    free(line);
+    rewind(from);
+}
+
+void inline_svg(const char *path, const char *label, const char *class, FILE *to)
 {
     FILE *from = fopen(path, "r");
+    int width = 420, height = 360;
 
     if (!from)
         return;
-    fputs("<svg viewBox=\"0 0 480 400\" role=\"img\" aria-label=\"", to);
+    view_box(from, &width, &height);
+    fprintf(to, "<svg viewBox=\"0 0 %d %d\" class=\"%s\" role=\"img\" aria-label=\"", width, height,
+            class);
     quote_html(label, to);
     fputs("\">\n", to);
     walk(from, BODY, to); /* with gnuplot's own closing tag */

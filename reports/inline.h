@@ -9,6 +9,6 @@
 void inline_marks(const char *path, FILE *to);
 
 /* The picture alone, in the colours of the page around it; `label` is what is read aloud. */
-void inline_svg(const char *path, const char *label, FILE *to);
+void inline_svg(const char *path, const char *label, const char *class, FILE *to);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "report.h"
 
-enum { REMARKS_MAX = 16, REMARK_BYTES = 480 };
+enum { REMARKS_MAX = 16, REMARK_BYTES = 1500 };
 
 /* Lines of text; parts of them are from the database, so they must be quoted. */
 struct remarks {

@@ -7,6 +7,7 @@
 #include "origin.h"
 #include "plan.h"
 #include "quote.h"
+#include "summary.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -17,28 +18,44 @@
 static const char style[] =
     ":root{color-scheme:light dark;--text:#1a1a1a;--paper:#fff;--soft:#5a5a5a;--line:#d4d4d4;"
     "--note:#fff4e0}\n"
-    "@media(prefers-color-scheme:dark){:root{--text:#e8e8e8;--paper:#161616;--soft:#b0b0b0;"
-    "--line:#404040;--note:#33270f}}\n"
+    "@media screen and (prefers-color-scheme:dark){:root{--text:#e8e8e8;--paper:#161616;"
+    "--soft:#b0b0b0;--line:#404040;--note:#33270f}}\n"
     "*{box-sizing:border-box}\n"
-    "body{margin:0 auto;padding:0 16px 48px;max-width:1360px;background:var(--paper);"
+    "body{margin:0 auto;padding:0 16px 48px;max-width:1840px;background:var(--paper);"
     "color:var(--text);font:16px/1.5 system-ui,sans-serif}\n"
-    "h1{font-size:1.5rem;margin:24px 0 8px}h2{font-size:1.15rem;margin:40px 0 8px;"
-    "border-top:1px solid var(--line);padding-top:16px;overflow-wrap:anywhere}\n"
-    "h3{font-size:1rem;margin:0 0 4px}p{margin:6px 0;overflow-wrap:anywhere}"
-    "a{color:inherit}\n"
+    "h1{font-size:1rem;margin:16px 0 0;color:var(--soft)}h2{font-size:1.5rem;line-height:1.25;"
+    "margin:16px 0 4px}section+section{border-top:1px solid var(--line);margin-top:40px}\n"
+    "h3{font-size:1.05rem;margin:24px 0 4px}p,li{margin:6px 0;max-width:75ch;"
+    "overflow-wrap:anywhere}a{color:inherit}\n"
+    ".figures{display:flex;flex-wrap:wrap;gap:8px 40px;margin:12px 0}"
+    ".figures "
+    "div{display:flex;flex-direction:column-reverse;justify-content:flex-end;max-width:18em}."
+    "figures dd{margin:0;"
+    "font-size:2rem;line-height:1.2;font-weight:600}.figures dt,.soft,figcaption{color:var(--soft);"
+    "font-size:.875rem}\n"
     ".note{background:var(--note);padding:6px 10px;border-left:4px solid #E69F00}\n"
-    ".soft,figcaption{color:var(--soft);font-size:.875rem}\n"
-    ".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,400px),1fr));"
-    "gap:24px;margin-top:16px}\n"
+    ".plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,360px),1fr));"
+    "gap:8px 24px}\n"
     "figure{margin:0;min-width:0}.scroll{overflow-x:auto}\n"
-    "figure svg{display:block;width:100%;min-width:340px;max-width:600px;height:auto;"
-    "color:var(--text)}\n"
+    "figure svg{display:block;width:100%;max-width:520px;height:auto;color:var(--text)}\n"
+    "figure svg.wide{max-width:1200px}.narrow{display:none!important}\n"
+    "@media screen and (max-width:700px){figure svg.wide{display:none}"
+    ".narrow{display:block!important}.dictionary "
+    ".extra{display:none}.dictionary{font-size:.8rem}.dictionary .plan,.dictionary tr "
+    "th{white-space:normal}"
+    ".dictionary td,.dictionary th{padding-right:8px}.figures{gap:8px 24px}.figures "
+    "dd{font-size:1.5rem}}\n"
     ".marks{position:absolute}\n"
     "table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}"
-    "th,td{border-bottom:1px solid var(--line);padding:3px 10px 3px 0;text-align:left;"
-    "vertical-align:top}td.n,th.n{text-align:right}\n"
+    "th,td{border-bottom:1px solid var(--line);padding:3px 12px 3px 0;text-align:left;"
+    "vertical-align:top}td.n,th.n{text-align:right;white-space:nowrap}.plan{white-space:nowrap}\n"
     "td.long{min-width:16em;overflow-wrap:anywhere}summary{cursor:pointer;margin:8px 0}\n"
-    "nav ol{margin:4px 0;padding-left:1.6em}code{overflow-wrap:anywhere}\n";
+    ".key{display:grid;grid-template-columns:max-content 1fr;gap:0 12px;font-size:.875rem}"
+    ".key dd{margin:0}\n"
+    "nav ol{margin:4px 0;padding-left:1.6em}code{overflow-wrap:anywhere}\n"
+    "@page{size:A4;margin:14mm}@media print{body{padding:0;font-size:11pt}"
+    ".plots{grid-template-columns:1fr 1fr}figure,tr{break-inside:avoid}.scroll{overflow:visible}"
+    "h3{break-after:avoid}}\n";
 
 /* A paragraph each; `class` is their style. */
 static void print_remarks(const struct remarks *remarks, const char *class, FILE *to)
@@ -68,7 +85,14 @@ static void print_contents(const struct report *report, FILE *to)
     for (size_t i = 0; i < report->section_count; i++) {
         fprintf(to, "<li><a href=\"#%s\">", report->sections[i].name);
         print_title(&report->sections[i], to);
-        fputs("</a></li>\n", to);
+        fputs("</a>", to);
+        if (report->sections[i].scope.count == 1) {
+            char text[HEADLINE_BYTES];
+
+            summary_headline(&report->sections[i].scope.layers[0], text);
+            fprintf(to, ": %s", text);
+        }
+        fputs("</li>\n", to);
     }
     fputs("</ol></nav>\n", to);
 }
@@ -125,42 +149,70 @@ static void print_head(const struct report *report, FILE *to)
     fputs(style, to);
     fputs("</style>\n</head>\n<body>\n<h1>moetune report</h1>\n<p class=\"soft\">Database ", to);
     quote_html(report->db, to);
-    fputs(".  Every plot was drawn from a data file (.dat) by a script (.gp), both named under it "
-          "and lying beside this page: <code>gnuplot NAME.gp</code> draws it again.</p>\n",
-          to);
+    fputs("</p>\n", to);
     origin_overall(report->facts, &remarks);
     print_remarks(&remarks, "note", to);
-    print_runs(report->facts, to);
     print_contents(report, to);
 }
 
 /* ---- plots */
 
+static void print_picture(const struct report *report, const struct picture *picture, FILE *to)
+{
+    bool large = picture->plot->kind & PLOT_LARGE;
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/%s.svg", report->folder, picture->name);
+    inline_svg(path, picture->plot->title, large ? "wide" : "small", to);
+    snprintf(path, sizeof(path), "%s/%s.narrow.svg", report->folder, picture->name);
+    if (large)
+        inline_svg(path, picture->plot->title, "narrow", to);
+}
+
 static void print_plot(const struct report *report, const struct section *section,
                        const struct picture *picture, FILE *to)
 {
     const struct plot *plot = picture->plot;
-    char path[PATH_MAX], trace[400];
+    char trace[400];
 
-    fprintf(to, "<figure id=\"%s\">\n", picture->name);
-    if (picture->extent.rows) {
-        fputs("<div class=\"scroll\">\n", to);
-        snprintf(path, sizeof(path), "%s/%s.svg", report->folder, picture->name);
-        inline_svg(path, plot->title, to);
-        fputs("</div>\n<figcaption>", to);
-        quote_html(plot->caption, to);
-        origin_trace(&section->scope, picture, trace, sizeof(trace));
-        fprintf(to, "<br>%s; %s.dat, %s.gp", trace, picture->name, picture->name);
-    } else {
-        fprintf(to, "<h3>%s</h3>\n<p class=\"note\">No plot: ", plot->title);
-        quote_html(plot->without, to);
-        fputs(".</p>\n<figcaption>", to);
-        quote_html(plot->caption, to);
-    }
-    fputs("</figcaption>\n</figure>\n", to);
+    fprintf(to, "<figure id=\"%s\">\n<h3>%s</h3>\n", picture->name, plot->title);
+    if (picture->extent.rows)
+        print_picture(report, picture, to);
+    fputs("<figcaption>", to);
+    quote_html(plot->caption, to);
+    fputs("<details><summary>How it is computed</summary>", to);
+    quote_html(plot->formula, to);
+    origin_trace(&section->scope, picture, trace, sizeof(trace));
+    fprintf(to, "<br>%s; %s.dat, %s.gp</details></figcaption>\n</figure>\n", trace, picture->name,
+            picture->name);
 }
 
-/* ---- tables */
+static void print_plots(const struct report *report, const struct section *section, bool large,
+                        FILE *to)
+{
+    for (size_t i = 0; i < section->picture_count; i++) {
+        const struct picture *p = &section->pictures[i];
+
+        if (p->plot->script && p->extent.rows && !(p->plot->kind & PLOT_LARGE) == !large)
+            print_plot(report, section, p, to);
+    }
+}
+
+/* What has no picture, and what it takes. */
+static void print_missing(const struct section *section, FILE *to)
+{
+    for (size_t i = 0; i < section->picture_count; i++) {
+        const struct picture *p = &section->pictures[i];
+
+        if (!p->plot->script || p->extent.rows)
+            continue;
+        fprintf(to, "<p class=\"soft\">No plot \"%s\": ", p->plot->title);
+        quote_html(p->plot->without, to);
+        fputs(".</p>\n", to);
+    }
+}
+
+/* ---- the dictionary */
 
 static void print_share(double share, FILE *to)
 {
@@ -169,6 +221,126 @@ static void print_share(double share, FILE *to)
     else
         fprintf(to, "<td class=\"n\">%.1f %%</td>", 100 * share);
 }
+
+static size_t same_plan(const struct layer_facts *layer, size_t from)
+{
+    size_t end = from + 1;
+
+    while (end < layer->entry_count &&
+           layer->entries[end].bucket == layer->entries[end - 1].bucket + 1 &&
+           plan_equal(&layer->entries[end].plan, &layer->entries[from].plan))
+        end++;
+    return end;
+}
+
+static void print_range(double low, double high, const char *class, FILE *to)
+{
+    fprintf(to, "<td class=\"%s\">", class);
+    if (!isfinite(low))
+        fputs("-</td>", to);
+    else if (high < low * 1.005)
+        fprintf(to, "%.4g</td>", low * 1e-3);
+    else
+        fprintf(to, "%.4g to %.4g</td>", low * 1e-3, high * 1e-3);
+}
+
+static void dictionary_row(const struct layer_facts *layer, size_t from, size_t end, FILE *to)
+{
+    const struct entry_row *e = layer->entries;
+    double low = INFINITY, high = 0, default_low = INFINITY, default_high = 0, gain = 0;
+    double least = INFINITY;
+    uint32_t inferred = 0;
+
+    for (size_t i = from; i < end; i++) {
+        low = fmin(low, e[i].time_us);
+        high = fmax(high, e[i].time_us);
+        default_low = fmin(default_low, e[i].default_us);
+        default_high = fmax(default_high, e[i].default_us);
+        gain += e[i].gain.value / (double)(end - from);
+        least = fmin(least, e[i].gain.low);
+        inferred += e[i].inferred;
+    }
+    fprintf(to, "<tr><td class=\"n\">%" PRIu64 " to %" PRIu64 "</td><td class=\"plan\">%s</td>",
+            (uint64_t)e[from].bucket * layer->window,
+            ((uint64_t)e[end - 1].bucket + 1) * layer->window - 1, PLAN_TEXT(&e[from].plan));
+    print_range(low, high, "n", to);
+    print_range(default_low, default_high, "n extra", to);
+    print_share(gain, to);
+    if (isfinite(least))
+        fprintf(to, "<td class=\"n extra\">%.1f %%</td>", 100 * least);
+    else
+        fputs("<td class=\"n extra\">-</td>", to);
+    fputs("<td class=\"extra\">", to);
+    if (end - from == 1)
+        quote_html(e[from].decision, to);
+    else
+        fprintf(to, "%zu measured, %u inferred", end - from - inferred, inferred);
+    fputs("</td></tr>\n", to);
+}
+
+static void print_dictionary(const struct layer_facts *layer, FILE *to)
+{
+    if (!layer->entry_count)
+        return;
+    fputs("<h3>The table</h3>\n<div class=\"scroll\"><table class=\"dictionary\">\n<tr>"
+          "<th class=\"n\">capacity c, rows</th><th>plan</th><th class=\"n\">step, ms</th>"
+          "<th class=\"n extra\">default, ms</th><th class=\"n\">gain</th><th class=\"n\">at "
+          "least</th>"
+          "<th class=\"extra\">found</th></tr>\n",
+          to);
+    for (size_t i = 0, end; i < layer->entry_count; i = end) {
+        end = same_plan(layer, i);
+        dictionary_row(layer, i, end, to);
+    }
+    fputs("</table></div>\n", to);
+}
+
+static void print_next(const struct report *report, const struct layer_facts *layer, FILE *to)
+{
+    struct remarks next;
+
+    summary_next(report->facts, layer, report->db, &next);
+    if (!next.count)
+        return;
+    fputs("<h3>What to do next</h3>\n<ul>\n", to);
+    for (int i = 0; i < next.count; i++) {
+        char *command = strchr(next.lines[i], '\n');
+
+        if (command)
+            *command++ = 0;
+        fputs("<li>", to);
+        quote_html(next.lines[i], to);
+        if (command) {
+            fputs(":<br><code>", to);
+            quote_html(command, to);
+            fputs("</code>", to);
+        }
+        fputs("</li>\n", to);
+    }
+    fputs("</ul>\n", to);
+}
+
+static void print_key(FILE *to)
+{
+    static const char *const letters[][2] = {
+        { "E, k", "experts in all; experts per token" },
+        { "T", "tokens per rank and step" },
+        { "D, H", "model dimension; hidden dimension of an expert" },
+        { "W, m", "ranks; ranks on each node (0: nodes differ)" },
+        { "c, R", "rows that one expert gets from one rank; capacities that share one answer" },
+        { "r", "0: weights move and tokens stay; above 0: each token goes to r ranks" },
+        { "d", "chunks: one is computed while the next one travels" },
+        { "a", "which all-to-all moves the tokens: linear, 2dh, nccl" },
+        { "default", "r=1 d=1 a=linear, what a trainer gets without a table" },
+    };
+
+    fputs("<h3>What the letters mean</h3>\n<dl class=\"key\">\n", to);
+    for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
+        fprintf(to, "<dt>%s</dt><dd>%s</dd>\n", letters[i][0], letters[i][1]);
+    fputs("</dl>\n", to);
+}
+
+/* ---- tables */
 
 static void improvement_row(const struct scope *scope, uint32_t ranks, int number, bool worst,
                             FILE *to)
@@ -270,26 +442,65 @@ static void print_cluster(const struct layer_facts *layer, FILE *to)
             c->nodes == 1 ? "" : "s", layer->window);
 }
 
+static void print_headline(const struct section *section, FILE *to)
+{
+    const struct layer_facts *layer = &section->scope.layers[0];
+    char text[HEADLINE_BYTES];
+    struct figure figures[FIGURES];
+
+    summary_headline(layer, text);
+    summary_figures(layer, figures);
+    fprintf(to, "<h2>%s</h2>\n<dl class=\"figures\">\n", text);
+    for (int i = 0; i < FIGURES; i++)
+        fprintf(to, "<div><dt>%s</dt><dd>%s</dd></div>\n", figures[i].words, figures[i].number);
+    fputs("</dl>\n<p><b>", to);
+    print_title(section, to);
+    fputs("</b></p>\n", to);
+    print_cluster(layer, to);
+}
+
+/* Steps by what they were for, beside what other searches would have taken. */
+static void print_spent(const struct section *section, FILE *to)
+{
+    struct spent spent = series_spent_of(&section->scope);
+
+    if (spent.trials)
+        fprintf(to,
+                "<p class=\"soft\">%" PRIu64 " steps for the search, %" PRIu64
+                " against the default, %" PRIu64
+                " in rounds of the table.  The paper's search takes %" PRIu64
+                " trials for these buckets, every plan once %" PRIu64 ".</p>\n",
+                spent.search, spent.contest, spent.rounds, spent.paper, spent.exhaustive);
+}
+
 static void print_section(const struct report *report, const struct section *section, FILE *to)
 {
+    const struct layer_facts *layer = &section->scope.layers[0];
+    bool one = section->scope.count == 1;
     struct remarks remarks;
 
-    fprintf(to, "<section id=\"%s\">\n<h2>", section->name);
-    print_title(section, to);
-    fputs("</h2>\n", to);
-    if (section->scope.count == 1)
-        print_cluster(&section->scope.layers[0], to);
+    fprintf(to, "<section id=\"%s\">\n", section->name);
+    if (one)
+        print_headline(section, to);
+    else
+        fprintf(to, "<h2>All %zu layers</h2>\n", section->scope.count);
     origin_remarks(report->facts, &section->scope, &remarks);
     print_remarks(&remarks, "note", to);
+    print_plots(report, section, true, to);
+    if (one) {
+        print_dictionary(layer, to);
+        print_next(report, layer, to);
+    }
+    fputs("<div class=\"plots\">\n", to);
+    print_plots(report, section, false, to);
+    fputs("</div>\n", to);
+    print_missing(section, to);
     origin_summary(&section->scope, &remarks);
     print_remarks(&remarks, "soft", to);
-    fputs("<div class=\"plots\">\n", to);
-    for (size_t i = 0; i < section->picture_count; i++)
-        print_plot(report, section, &section->pictures[i], to);
-    fputs("</div>\n", to);
+    print_spent(section, to);
     print_improvement(section, to);
-    if (section->scope.count == 1)
-        print_failures(&section->scope.layers[0], to);
+    if (one)
+        print_failures(layer, to);
     fputs("</section>\n", to);
 }
 
@@ -302,7 +513,7 @@ static void print_marks(const struct report *report, FILE *to)
         for (size_t j = 0; j < report->sections[i].picture_count; j++) {
             const struct picture *p = &report->sections[i].pictures[j];
 
-            if (!p->extent.rows)
+            if (!p->extent.rows || !p->plot->script)
                 continue;
             snprintf(path, sizeof(path), "%s/%s.svg", report->folder, p->name);
             inline_marks(path, to);
@@ -316,5 +527,10 @@ void page_write(const struct report *report, FILE *to)
     print_marks(report, to);
     for (size_t i = 0; i < report->section_count; i++)
         print_section(report, &report->sections[i], to);
-    fputs("</body>\n</html>\n", to);
+    print_key(to);
+    print_runs(report->facts, to);
+    fputs(
+        "<p class=\"soft\">Every plot was drawn from a data file (.dat) by a script (.gp) that lie "
+        "beside this page: <code>gnuplot NAME.gp</code> draws it again.</p>\n</body>\n</html>\n",
+        to);
 }

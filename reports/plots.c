@@ -4,23 +4,12 @@
 #include "plots.h"
 
 #include "contrast.h"
-#include "lanes.h"
 #include "moelookup.h"
 
-/* Lanes without numbers: which value an axis takes. */
-static void winner_lanes(const struct layer_facts *layer, FILE *to)
+/* How many plans have bands. */
+static void bands_count(const struct layer_facts *layer, FILE *to)
 {
-    struct lanes lanes = lanes_of(layer);
-    char text[32];
-
-    fprintf(to, "set ytics (");
-    for (int i = 0; i < lanes.count; i++) {
-        lane_name(&lanes.at[i], text);
-        if (*text)
-            fprintf(to, "%s'%s' %d", i ? ", " : "", text, i);
-    }
-    fprintf(to, ")\nset yrange [-0.7:%d.%d]\nlast = %d\n", lanes.count ? lanes.count - 1 : 1, 7,
-            2 * lanes.axes - 1);
+    fprintf(to, "bands = %d\n", series_bands(layer).count);
 }
 
 static void static_words(const struct layer_facts *layer, FILE *to)
@@ -45,34 +34,60 @@ static void static_words(const struct layer_facts *layer, FILE *to)
     "set yrange [(STATS_min < 0.95 ? 0.97*STATS_min : 0.92):"                                      \
     "(STATS_max < wide ? (STATS_max > 1.1 ? 1.03*STATS_max : 1.13) : wide)]\n"
 
-/* Lines pass over the points that are left out.  Not where a row may lack its interval. */
-#define LINES_GO_ON "set datafile missing NaN\n"
+/* Numbers that a browser shows where the pointer rests: see inline.c. */
+#define HOVER(block, y, words)                                                                     \
+    "     data index " block " using 1:" y ":(hover(sprintf(" words                                \
+    "))) with labels left font ',0.01' "                                                           \
+    "notitle"
 
-static const char winners[] =
-    "unset grid\nset grid xtics\n"
-    "if (format eq 'txt') {\n"
-    "plot for [i=0:last:2] data index i using 2:3 with points pt 1 notitle, \\\n"
-    "     for [i=1:last:2] data index i using 2:3 with points pt 2 notitle, \\\n"
-    "     NaN with points pt 1 title 'measured', NaN with points pt 2 title 'inferred'\n"
-    "} else {\n"
-    "set style fill solid 1.0 noborder\n"
-    "box(i) = word('1 1 3 3 4 4 5 5', i+1)\n"
-    "plot for [i=0:last] data index i using (0.5*($1+$2)):3:(from($1)):2:($3-0.38):($3+0.38) \\\n"
-    "     with boxxyerror lt (int(box(i))) fs transparent solid (i % 2 ? 0.35 : 1.0) noborder "
-    "notitle, \\\n"
-    "     NaN with boxes lt 8 fs solid 1.0 noborder title 'measured', \\\n"
-    "     NaN with boxes lt 8 fs transparent solid 0.35 noborder title 'inferred'\n"
-    "}\n";
-
-static const char times[] = LOG_Y
-    "stats data using 1 nooutput\nlast = STATS_blocks - 1\n"
-    "plot data index 3 using (at($1,0)):2:(f($2,$3)):(f($2,$4)) with yerrorbars lt 8 pt 7 ps 0.4 "
-    "title columnheader(1), \\\n"
-    "     data index 1 using 1:2 with points lt 1 pt 7 ps 0.3 title columnheader(1), \\\n"
-    "     data index 2 using (at($1,1)):2:(f($2,$3)):(f($2,$4)) with yerrorbars lt 2 "
-    "title columnheader(1), \\\n"
-    "     data index 0 using (at($1,0)):2:(f($2,$3)):(f($2,$4)) with yerrorbars lt 1 "
-    "title columnheader(1), \\\n" STATICS_AFTER(4);
+/* Two panels over one axis.  gnuplot draws the page's picture twice, for wide and narrow screens.
+ */
+static const char times[] =
+    LOG_Y "mid(a, b) = 0.5*(a + b)\non(kind, wanted) = kind == wanted ? 0.5 : NaN\n"
+          "pale(inferred) = inferred == 1 ? ', inferred' : ''\n"
+          "do for [narrow=0:(page ? 1 : 0)] {\n"
+          "if (narrow) { eval narrow_svg; set output name.'.narrow.svg' }\n"
+          "if (!narrow && page) { eval wide_svg; set output name.'.svg' }\n"
+          "left = page && !narrow ? 0.1 : 0.2\n"
+          "low = narrow ? 0.36 : 0.28\n"
+          "if (page) { set label 103 mark at screen 0.02, 0.97 font small }\n"
+          "set multiplot\n"
+          "set lmargin at screen left; set rmargin at screen 0.97\n"
+          "set tmargin at screen top; set bmargin at screen low + 0.08\n"
+          "set xlabel ''; set format x ''\n"
+          "set key inside top left vertical Left reverse samplen 2 font small\n"
+          "plot data index 2 using 1:2 with linespoints lt 2 pt 5 ps 0.5 title "
+          "columnheader(1), \\\n"
+          "     data index 3 using 1:2 with linespoints lt 3 pt 9 ps 0.5 dt 2 title "
+          "columnheader(1), \\\n"
+          "     data index 1 using 1:2 with points lt 1 pt 7 ps 0.25 notitle, \\\n"
+          "     data index 0 using (at($1,0)):2:(f($2,$3)):(f($2,$4)) with yerrorbars lt 1 "
+          "pt 7 notitle, \\\n"
+          "     data index 0 using 1:2 with linespoints lt 1 lw 2 pt 7 title "
+          "columnheader(1), \\\n"
+          "     for [i=0:3] data index i using 1:2:(hover(sprintf('c = %d: %.4g ms, %s', $1, $2, "
+          "columnheader(1)))) with labels left font ',0.01' notitle\n"
+          "set key inside at screen left, screen (narrow ? 0.25 : 0.13) top left "
+          "horizontal Left\n"
+          "set key reverse samplen 1 font small maxcols (narrow ? 1 : 4)\n"
+          "set tmargin at screen low + 0.06; set bmargin at screen low\n"
+          "set format x '%.0f'; set xlabel 'capacity c, rows'; set ylabel ''\n"
+          "unset logscale y; unset ytics; unset grid; set yrange [0:1]; set border 1\n"
+          "unset label 101; unset label 102; unset label 103\n"
+          "set style fill solid 1.0 noborder\n"
+          "plot for [k=4:3+bands] data index k using "
+          "(mid($1,$2)):(on($3,0)):(from($1)):2:(0):(1) \\\n"
+          "         with boxxyerror lt (7+k) title columnheader(1), \\\n"
+          "     for [k=4:3+bands] data index k using "
+          "(mid($1,$2)):(on($3,1)):(from($1)):2:(0):(1) \\\n"
+          "         with boxxyerror lt (7+k) fs transparent solid 0.55 noborder notitle, \\\n"
+          "     for [k=4:3+bands] data index k using (from(mid($1,$2))):(0.5): \\\n"
+          "         (hover(sprintf('c = %d to %d: %s%s', $1, $2 - 1, stringcolumn(6), "
+          "pale($3)))) with labels left font ',0.01' notitle\n"
+          "unset multiplot\n"
+          "set ylabel 'step, ms'; set ytics; set grid; set logscale y 2; set border 3; set "
+          "autoscale y\n"
+          "}\n";
 
 static const char ratios[] = RATIO_Y
     "set arrow 1 from graph 0, first 1 to graph 1, first 1 nohead lt 1 lw 1.5\n"
@@ -81,46 +96,68 @@ static const char ratios[] = RATIO_Y
     "title columnheader(1), \\\n"
     "     data index 0 using (at($1,1)):2:(f($2,$3)):(f($2,$4)) with yerrorbars lt 2 "
     "title columnheader(1), \\\n"
-    "     NaN with lines lt 1 lw 1.5 title \"table's plan\", \\\n" STATICS_AFTER(2);
+    "     NaN with lines lt 1 lw 1.5 title \"table's plan\", \\\n"
+    "     for [i=2:last] data index i using 1:2:(hover(sprintf('c = %d: %.3f, %s', $1, $2, "
+    "columnheader(1)))) with labels left font ',0.01' notitle, \\\n" HOVER(
+        "0", "2", "'c = %d: %.3f, default plan', $1, $2") ", \\\n" STATICS_AFTER(2);
 
 static const char gain[] =
     "set yrange [*<-2:5<*]\n"
     "set arrow 1 from graph 0, first 0 to graph 1, first 0 nohead lt 8\n"
-    "plot data index 1 using 1:2 with points lt 2 pt 5 ps 0.3 title columnheader(1), \\\n"
-    "     data index 0 using (at($1,0)):2:(f($2,$3)):(f($2,$4)) with yerrorbars lt 2 "
+    "plot data index 1 using 1:2 with points lt 2 pt 5 ps 0.3 title "
+    "columnheader(1), \\\n"
+    "     data index 0 using (at($1,0)):2:(f($2,$3)):(f($2,$4)) with "
+    "yerrorbars lt 2 "
     "title columnheader(1), \\\n"
-    "     data index 2 using (at($1,2)):2 with points lt 3 pt 9 title static, \\\n"
-    "     data index 3 using (at($1,2)):2 with points lt 3 pt 8 title columnheader(1)\n";
+    "     data index 2 using (at($1,2)):2 with points lt 3 pt 9 title "
+    "static, \\\n"
+    "     data index 3 using (at($1,2)):2 with points lt 3 pt 8 title "
+    "columnheader(1), \\\n" HOVER("0", "2",
+                                  "'c = %d: %.1f %% (%.1f to %.1f) over the default plan', $1, $2, "
+                                  "$3, $4") ", \\\n" HOVER("2", "2",
+                                                           "'c = %d: %.1f %% over the best static "
+                                                           "plan', $1, $2") "\n";
 
-static const char traffic[] =
-    "set yrange [*<-2:5<*]\n"
-    "set arrow 1 from graph 0, first 0 to graph 1, first 0 nohead lt 8\n"
-    "plot data index 0 using 1:2 with impulses lt 1 lw 3 title columnheader(1), \\\n"
-    "     data index 1 using 1:2 with impulses lt 3 lw 3 title columnheader(1), \\\n"
-    "     data index 2 using 1:2 with impulses lt 4 lw 3 title columnheader(1), \\\n"
-    "     data index 0 using 1:3 with points lt 2 pt 7 title 'gain over the default plan', \\\n"
-    "     data index 1 using 1:3 with points lt 2 pt 6 title 'the same, inferred'\n";
+static const char traffic[] = "set yrange [*<-2:5<*]\n"
+                              "set arrow 1 from graph 0, first 0 to graph 1, first 0 nohead lt 8\n"
+                              "plot data index 0 using 1:2 with impulses lt 1 lw 3 title "
+                              "columnheader(1), \\\n"
+                              "     data index 1 using 1:2 with impulses lt 3 lw 3 title "
+                              "columnheader(1), \\\n"
+                              "     data index 2 using 1:2 with impulses lt 4 lw 3 title "
+                              "columnheader(1), \\\n"
+                              "     data index 0 using 1:3 with points lt 2 pt 7 title 'gain over "
+                              "the default plan', \\\n"
+                              "     data index 1 using 1:3 with points lt 2 pt 6 title 'the same, "
+                              "inferred', \\\n" HOVER("0", "2",
+                                                      "'c = %d: %.1f %% of the look-ups, gain %.1f "
+                                                      "%%', $1, $2, $3") ", \\\n" HOVER("1", "2",
+                                                                                        "'c = %d: "
+                                                                                        "%.1f %% "
+                                                                                        "of the "
+                                                                                        "look-ups, "
+                                                                                        "gain %.1f "
+                                                                                        "%%, "
+                                                                                        "inferred',"
+                                                                                        " $1, $2, "
+                                                                                        "$3") "\n";
 
-static const char where[] = LOG_Y LINES_GO_ON
-    "plot data index 1 using (at($1,0)):2 with linespoints lt 3 pt 8 dt 2 title 'default: "
-    "compute alone', \\\n"
-    "     data index 1 using (at($1,0)):3 with linespoints lt 4 pt 4 dt 2 title 'default: "
-    "communication alone', \\\n"
-    "     data index 1 using (at($1,0)):4 with linespoints lt 1 pt 6 dt 2 title 'default: "
-    "step', \\\n"
-    "     data index 0 using (at($1,0)):2 with linespoints lt 3 pt 9 title 'table: compute "
-    "alone', \\\n"
-    "     data index 0 using (at($1,0)):3 with linespoints lt 4 pt 5 title 'table: "
-    "communication alone', \\\n"
-    "     data index 0 using (at($1,0)):4 with linespoints lt 1 pt 7 title 'table: step'\n";
+static const char where[] =
+    "set yrange [0:*<150]\n"
+    "plot 100 notitle with lines lt 8, \\\n"
+    "     data index 0 using (at($1,0)):(100*$2/$4) with points lt 3 pt 9 title "
+    "'compute alone', \\\n"
+    "     data index 0 using (at($1,0)):(100*$3/$4) with points lt 4 pt 5 title "
+    "'communication alone', \\\n" HOVER(
+        "0", "(100*$2/$4)",
+        "'c = %d: compute %.4g ms, communication %.4g ms, step %.4g ms', $1, $2, $3, $4") "\n";
 
-static const char hidden[] = LINES_GO_ON
-    "set yrange [-110<*:*<130]\n"
-    /* A line, no arrow: gnuplot draws nothing at all where every point lies outside. */
+static const char hidden[] =
+    "set yrange [0:100]\n"
+    /* A line, too: gnuplot draws nothing at all where every point lies outside. */
     "plot 0 notitle with lines lt 8, \\\n"
-    "     data index 1 using (at($1,0)):5 with linespoints lt 2 pt 4 dt 2 title columnheader(1), "
-    "\\\n"
-    "     data index 0 using (at($1,0)):5 with linespoints lt 1 pt 7 title columnheader(1)\n";
+    "     data index 0 using (at($1,0)):5:6:7 with yerrorbars lt 1 pt 7 notitle, \\\n" HOVER(
+        "0", "5", "'c = %d: %.0f %% hidden (%.0f to %.0f)', $1, $5, $6, $7") "\n";
 
 static const char regret[] =
     "set yrange [*<-1:4<*] noextend\nset offsets 0, 0, graph 0.04, graph 0.04\n"
@@ -133,22 +170,20 @@ static const char regret[] =
     "title 'below, interpolated', \\\n"
     "     data index 1 using ($1*shift(1)):($3 == 1 ? NaN : $2) with points lt 2 pt 4 "
     "title 'above, interpolated', \\\n"
-    "     NaN with lines lt 8 dt 2 title '3 %'\n";
+    "     NaN with lines lt 8 dt 2 title '3 %', \\\n" HOVER(
+        "0", "2",
+        "'c = %d: %.1f %% more with the plan below', $1, $2") ", \\\n" HOVER("1", "2",
+                                                                             "'c = %d: %.1f %% "
+                                                                             "more with the plan "
+                                                                             "above', $1, $2") "\n";
 
 static const char a2a[] =
     RATIO_Y "set arrow 1 from graph 0, first 1 to graph 1, first 1 nohead lt 8\n"
             "set key width 2\n" /* words of three letters stand too close */
             "plot for [i=0:3] data index i using (at($1,i)):2:3:4 with yerrorbars lt (i+1) "
-            "title columnheader(1)\n";
-
-static const char spent[] =
-    "stats data using 2 nooutput\n"
-    "unset key\nset grid noytics\nset logscale x\nset xrange [0.5:STATS_max*20]\n"
-    "set format x '%.0s%c'\n"
-    "set yrange [0.4:5.6]\nset style fill solid 1.0 noborder\n"
-    "plot data using (0.5*$2):1:(0.5):2:($1-0.3):($1+0.3):($1 > 2 ? 1 : 8):ytic(3) "
-    "with boxxyerror lt 1 lc variable, \\\n"
-    "     data using 2:1:2 with labels left offset 0.7,0\n";
+            "title columnheader(1), \\\n"
+            "     for [i=0:3] data index i using 1:2:(hover(sprintf('c = %d: %.3f (%.3f to %.3f)', "
+            "$1, $2, $3, $4))) with labels left font ',0.01' notitle\n";
 
 static const char distribution[] =
     "stats data using 1 name 'place' nooutput\nstats data using ($2+$3) name 'count' nooutput\n"
@@ -158,124 +193,101 @@ static const char distribution[] =
     "fs solid 1.0 noborder title 'measured', \\\n"
     "     data using ($2+0.5*$3):1:2:($2+$3):($1-0.38):($1+0.38) with boxxyerror lt 1 "
     "fs transparent solid 0.35 noborder title 'inferred', \\\n"
-    "     data using ($2+$3):1:(sprintf('%d', $2+$3)) with labels left offset 0.7,0 notitle\n";
-
-static const char improvement[] =
-    "stats data using 3 nooutput\n"
-    "set grid noytics\nset yrange [0.4:9.6]\nset xrange [(STATS_min < 0 ? STATS_min*1.1 : 0):"
-    "(STATS_max > 0 ? STATS_max : 1)*1.2]\n"
-    "plot data using (0.5*$3):1:(0):3:($1-0.42):($1-0.02):ytic(6) with boxxyerror lt 4 "
-    "fs solid 1.0 noborder title 'worst bucket', \\\n"
-    "     data using (0.5*$2):1:(0):2:($1+0.02):($1+0.42) with boxxyerror lt 1 "
-    "fs solid 1.0 noborder title 'mean', \\\n"
-    "     data using (most($3)):($1-0.22):(sprintf('%.1f', $3)) with labels left offset 0.7,0 "
-    "notitle, \\\n"
-    "     data using (most($2)):($1+0.22):(sprintf('%.1f', $2)) with labels left offset 0.7,0 "
-    "notitle\n";
+    "     data using ($2+$3):1:(sprintf('%d', $2+$3)) with labels left offset 0.7,0 notitle, \\\n"
+    "     data using (0.5*($2+$3)):1:(hover(sprintf('%s: %d measured, %d inferred', "
+    "stringcolumn(4), $2, $3))) with labels left font ',0.01' notitle\n";
 
 #define CAPACITY "capacity c, rows"
+#define WHERE_COLUMNS                                                                              \
+    "c, rows; compute alone, ms; communication alone, ms; step, ms; hidden share, %; low end, %; " \
+    "high end, %; step - compute, ms; samples of the step; of them throttled"
 #define NEEDS_TRIALS                                                                               \
     "needs trials and their samples, which this database does not hold (a published snapshot "     \
     "holds "                                                                                       \
     "the dictionary alone; the database beside it has them)"
 
 const struct plot plots[PLOTS] = {
-    { "winners", "Which plan wins", CAPACITY, "", PLOT_OVER_C,
-      "c from, rows; c to, rows; lane; bucket", series_winners, winners, winner_lanes,
-      "For every bucket of the table, the value of each axis of its plan.  Full: measured in that "
-      "bucket; pale: inferred between buckets that were.  At r=0 no token travels, so d and a are "
-      "left out.",
-      "needs entries: nothing is decided yet" },
-    { "times", "Step time", CAPACITY, "step, ms", PLOT_OVER_C | PLOT_BARS,
-      "c, rows; step, ms; low end, ms; high end, ms; samples; of them throttled", series_times,
-      times, NULL,
-      "A point is the median over the timed steps of one plan in one bucket, a step being the "
-      "largest time over the ranks.  Bars: distribution-free interval of the median, at least 95 "
-      "% from 6 samples on; with fewer it is the whole range.  Table's and default plan: from the "
-      "rounds they ran against each other.  The other plans with a name are the best static "
-      "ones.  Small dots: expected by the search's model.  Points of one bucket are set side by "
-      "side.",
+    { "times", "Step time, and the plan that is told", CAPACITY, "step, ms",
+      PLOT_OVER_C | PLOT_BARS | PLOT_LARGE,
+      "c, rows; step, ms; low end, ms; high end, ms; samples; of them throttled (bands: c from; c "
+      "to; 1 = inferred; first bucket; last; plan)",
+      series_times, times, bands_count,
+      "A point is the median step of a plan in one bucket, with its interval.  The band below is "
+      "the table: the plan of each capacity, pale where it is inferred.",
+      "Interval: distribution-free for the median, at least 95 % from 6 samples on; with fewer it "
+      "is the whole range.  A step takes as long as its slowest rank.  Table's and default plan: "
+      "from the rounds they ran against each other.  Small dots: expected by the search's model.  "
+      "Other plans are in the data file.",
       "needs entries or trials: nothing is measured yet" },
-    { "ratios", "Plans against the table", CAPACITY, "step / step of the table's plan",
-      PLOT_OVER_C | PLOT_BARS, "c, rows; ratio; low end; high end; samples; of them throttled",
-      series_ratios, ratios, NULL,
-      "Median step of a plan over that of the table's plan in the same bucket; above 1 is "
-      "slower.  Bars: the plan's own interval over the same number.  Plans that soon proved slow "
-      "have few samples, and those beyond the frame are in the data file alone; one below 1 was "
-      "not expected to be better by all that was sampled, or might have been slower than the "
-      "default.",
-      "of plans other than the table's " NEEDS_TRIALS },
     { "gain", "Gain", CAPACITY, "less time, %", PLOT_OVER_C | PLOT_BARS,
       "c, rows; gain, %; low end, %; high end, %; samples; of them throttled", series_gain, gain,
-      static_words,
-      "1 - time of the table's plan / time of the other.  Over the default: a 95 % interval by "
-      "all that was sampled.  It is 0 where the default is kept.  The best static plan is the one "
-      "that did best in the rounds that the table met before it was published; without rounds, "
-      "the one with the least mean of log(time / time of the table's plan) over the measured "
-      "buckets.  Where it was not timed, its ratio to the default plan is interpolated over log c "
-      "(open triangles).",
+      static_words, "How much less time a step takes under the table.  Bars: 95 % interval.",
+      "1 - time of the table's plan / time of the other.  It is 0 where the default is kept.  The "
+      "best static plan is the one that did best in the rounds that the table met before it was "
+      "published; without rounds, the one with the least mean of log(time / time of the table's "
+      "plan) over the measured buckets.  Where it was not timed, its ratio to the default plan is "
+      "interpolated over log c (open triangles).",
       "needs entries with a default to compare with" },
+    { "ratios", "Plans against the table", CAPACITY, "step / table's step", PLOT_OVER_C | PLOT_BARS,
+      "c, rows; ratio; low end; high end; samples; of them throttled", series_ratios, ratios, NULL,
+      "Above 1 a plan is slower than the table's.  Those beyond the frame are in the data file.",
+      "Median step of a plan over that of the table's plan in the same bucket.  Plans that soon "
+      "proved slow have few samples; one below 1 was not expected to be better by all that was "
+      "sampled, or might have been slower than the default.",
+      "of plans other than the table's " NEEDS_TRIALS },
     { "traffic", "What trainers asked, and what it gains", CAPACITY, "%",
       PLOT_OVER_C | PLOT_TRAFFIC, "c, rows; share of look-ups, %; gain, %; look-ups; bucket",
       series_traffic, traffic, NULL,
-      "Bars: share of a bucket among all look-ups that were recorded for this layer "
-      "(MOELOOKUP_RECORD), whatever answered them then; buckets without an entry got another "
-      "bucket's plan, and `moetune tune --from-misses` measures them.  Points: the gain of this "
-      "bucket's entry, as in the plot above.  The gain by traffic that is stated at the head is "
-      "sum(look-ups * default's time * gain) / sum(look-ups * default's time) over the buckets "
-      "with an entry, pinned look-ups left out: the share of all step time that the table saves.",
+      "Bars: share of a bucket among all recorded look-ups.  Points: the gain of its entry.",
+      "Buckets without an entry got another bucket's plan; `moetune tune --from-misses` measures "
+      "them.  The gain by traffic is sum(look-ups * default's time * gain) / sum(look-ups * "
+      "default's time) over the buckets with an entry, pinned look-ups left out: the share of all "
+      "step time that the table saves.",
       "needs look-ups of this layer in the record" },
-    { "where", "Where the time goes", CAPACITY, "ms", PLOT_OVER_C | PLOT_BARS,
-      "c, rows; compute alone, ms; communication alone, ms; step, ms; hidden share, %; step - "
-      "compute, ms; samples of the step; of them throttled",
-      series_where, where, NULL,
-      "Compute alone and communication alone: one step each with the other stream muted.  Step: "
-      "both, the median.  Communication is the all-to-alls and the gathering of weights.  What "
-      "the step takes beyond compute alone is communication that is not hidden; the data file has "
-      "it as a column.",
+    { "where", "Where the time goes", CAPACITY, "% of the step", PLOT_OVER_C | PLOT_BARS,
+      WHERE_COLUMNS, series_where, where, NULL,
+      "Compute and communication, each timed alone, against the step of the table's plan.  "
+      "Together "
+      "they exceed 100 % by what is hidden.",
+      "Each alone: steps with the other stream muted.  Communication is the all-to-alls and the "
+      "gathering of weights.  Step - compute is communication that is not hidden; the data file "
+      "has it, and the default plan's.",
       NEEDS_TRIALS },
     { "hidden", "Hidden share", CAPACITY, "hidden, % of the shorter one", PLOT_OVER_C | PLOT_BARS,
-      "c, rows; compute alone, ms; communication alone, ms; step, ms; hidden share, %; step - "
-      "compute, ms; samples of the step; of them throttled",
-      series_where, hidden, NULL,
-      "(compute + communication - step) / min(compute, communication), from the times above.  d "
-      "chunks of equal halves can hide 1 - 1/d.  Below 0: running both at once costs more than "
-      "one after the other.  The two halves are one step each, so where there is noise a single "
-      "point means little; those beyond the frame are in the data file alone.",
+      WHERE_COLUMNS, series_hidden, hidden, NULL,
+      "How much of the shorter half disappears behind the longer one.  Left out where noise leaves "
+      "it unknown.",
+      "(compute + communication - step) / min(compute, communication).  d chunks can hide 1 - 1/d. "
+      " Its interval is that of the step; where that misses 0 to 1 - 1/d the halves are not known "
+      "well enough.",
       NEEDS_TRIALS },
     { "regret", "If the neighbouring bucket's plan were used", CAPACITY, "more time, %",
       PLOT_OVER_C, "c, rows; regret, %; 1 = timed in that bucket; samples; of them throttled",
       series_regret, regret, NULL,
-      "Time of the neighbouring bucket's plan in this bucket over that of its own plan, less 1, "
-      "in measured buckets.  0 where both have the same plan.  Many points above 3 % say that "
-      "buckets are too wide; below 0, the neighbour's plan was not expected to be better by all "
-      "that was sampled.  Open: the plan was not timed there; its ratio to the default plan is "
-      "interpolated over log c.",
+      "Many points above 3 % say that buckets are too wide.  Open: interpolated.",
+      "Time of the neighbouring bucket's plan in this bucket over that of its own plan, less 1, in "
+      "measured buckets.  Below 0, the neighbour's plan was not expected to be better by all that "
+      "was sampled.  Where it was not timed, its ratio to the default plan is interpolated over "
+      "log c.",
       "needs a measured bucket with a neighbour" },
     { "a2a", "2dh against linear", CAPACITY, "step with 2dh / step with linear",
       PLOT_OVER_C | PLOT_BARS,
       "c, rows; ratio; low end; high end; size of a linear message, KiB; r; samples; of them "
       "throttled",
       series_a2a, a2a, NULL,
-      "Ratio of the median steps of two plans that differ in the all-to-all alone, wherever both "
-      "were timed; below 1, 2dh is faster.  Bars: one interval's low end over the other's high "
-      "end, so at least 90 % from 6 samples on.  The data file holds the size of a message.",
+      "Two plans that differ in the all-to-all alone.  Below 1, 2dh is "
+      "faster.",
+      "Ratio of the median steps wherever both were timed.  Bars: one interval's low end over the "
+      "other's high end, so at least 90 % from 6 samples on.  The data file holds the size of a "
+      "message.",
       "needs buckets in which both all-to-alls were timed with the same r and d" },
-    { "spent", "What the table cost", "timed steps, or trials", "", PLOT_TOGETHER,
-      "place; count; what", series_spent, spent, NULL,
-      "Steps for the search, steps against the default, and those of rounds of the table as a "
-      "whole as counted in the database, warm-up left out.  Paper's search: (log_1.5(W/E) + 2) * "
-      "8 trials for every bucket of the table; every plan once: all legal plans in every bucket "
-      "of the table.  Either of these needs several steps a trial where there is noise.",
-      NEEDS_TRIALS },
     { "distribution", "How often each plan wins", "buckets", "", PLOT_TOGETHER,
       "place; measured buckets; inferred buckets; plan", series_distribution, distribution, NULL,
-      "Buckets of the table by their plan.", "needs entries: nothing is decided yet" },
-    { "improvement", "The table against one static plan", "improvement, %", "", PLOT_TOGETHER,
+      "Buckets of the table by their plan.", "Pale: inferred.",
+      "needs entries: nothing is decided yet" },
+    { "spent", "What the table cost", "", "", PLOT_TOGETHER, "place; count; what", series_spent,
+      NULL, NULL, NULL, NULL, NULL },
+    { "improvement", "The table against one static plan", "", "", PLOT_TOGETHER,
       "place; mean, %; worst bucket, %; buckets; of these timed there; plan", series_improvement,
-      improvement, NULL,
-      "Step of r=0, or of r=1 with that all-to-all and d, in every bucket, over that of the "
-      "table's plan, less 1: the mean over the measured buckets, and the largest.  Where the "
-      "static plan was not timed, its ratio to the default plan is interpolated over log c.",
-      "needs measured entries, and trials for all but the default plan" },
+      NULL, NULL, NULL, NULL, NULL },
 };

@@ -9,6 +9,7 @@ enum plot_kind {
     PLOT_OVER_C = 1,   /* its x axis is the capacity */
     PLOT_TOGETHER = 2, /* also drawn once for all layers */
     PLOT_BARS = 4,     /* points with bars, of which some are left out where they are many */
+    PLOT_LARGE = 16,   /* the one that the page begins with; also drawn for narrow screens */
     PLOT_TRAFFIC = 8,  /* only where it is known what trainers asked */
 };
 
@@ -17,13 +18,14 @@ struct plot {
     unsigned kind;
     const char *columns; /* of its data file, with units */
     series_writer *write;
-    const char *script;                                       /* gnuplot, after the common head */
+    const char *script; /* gnuplot, after the common head; NULL: data alone, no picture */
     void (*extra)(const struct layer_facts *layer, FILE *to); /* before it; or NULL */
-    const char *caption;                                      /* how each number is computed */
-    const char *without;                                      /* what it takes to have it */
+    const char *caption; /* what is seen: two short sentences at most */
+    const char *formula; /* how each number is computed */
+    const char *without; /* what it takes to have it */
 };
 
-enum { PLOTS = 12 };
+enum { PLOTS = 11 };
 extern const struct plot plots[PLOTS];
 
 #endif

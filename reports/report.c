@@ -101,6 +101,7 @@ static void forget(const char *folder, const char *name, const char *ending)
 static void forget_pictures(const char *folder, const char *name)
 {
     forget(folder, name, "gp");
+    forget(folder, name, "narrow.svg");
     for (size_t i = REPORT_SVG; report_words[i]; i++)
         forget(folder, name, report_words[i]);
 }
@@ -156,14 +157,14 @@ static int write_picture(const struct report *report, const struct section *sect
     char path[PATH_MAX];
 
     TRY(write_data(report, section, picture));
-    if (!picture->extent.rows) {
+    if (!picture->extent.rows || !picture->plot->script) {
         forget_pictures(report->folder, picture->name);
         return OK;
     }
     path_of(report->folder, picture->name, format, path);
     TRY(output_check(path));
     TRY(create(report->folder, picture->name, "gp", &file));
-    gnuplot_script(picture->plot, &section->scope, picture->name, format, file.to);
+    gnuplot_script(picture->plot, &section->scope, picture->name, format, report->page, file.to);
     return finish(&file);
 }
 
@@ -177,7 +178,7 @@ static int draw_all(const struct report *report, const char *format, struct gnup
             struct picture *p = &report->sections[i].pictures[j];
 
             TRY(write_picture(report, &report->sections[i], format, p));
-            if (!p->extent.rows)
+            if (!p->extent.rows || !p->plot->script)
                 continue;
             TRY(gnuplot_draw(g, p->name));
             ++*count;
@@ -237,7 +238,8 @@ static int write_all(struct report *report, enum report_format format)
 int report_write(struct store *store, const struct report_request *request)
 {
     struct facts facts;
-    struct report report = { &facts, request->db, request->folder, NULL, 0 };
+    struct report report = { &facts, request->db, request->folder,
+                             NULL,   0,           request->format == REPORT_HTML };
     size_t nowhere = 0;
     int rc;
 

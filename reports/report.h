@@ -27,6 +27,7 @@ struct report {
     const char *db, *folder;
     struct section *sections;
     size_t section_count;
+    bool page; /* pictures are made for one */
 };
 
 enum report_format { REPORT_HTML, REPORT_SVG, REPORT_PNG, REPORT_PDF, REPORT_TXT };

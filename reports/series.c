@@ -3,7 +3,6 @@
 
 #include "bucket_key.h"
 #include "contrast.h"
-#include "lanes.h"
 #include "plan.h"
 
 #include <inttypes.h>
@@ -66,42 +65,6 @@ static void step_row(struct series *s, uint64_t capacity, const struct step_time
 bool series_is_thinned(const struct layer_facts *layer)
 {
     return contrast_measured_buckets(layer) > SERIES_CELLS + SERIES_CELLS / 4;
-}
-
-/* ---- which plan wins */
-
-static void write_axis(struct series *s, const struct lanes *lanes, int axis, bool inferred)
-{
-    for (size_t i = 0; i < s->layer->entry_count; i++) {
-        const struct entry_row *e = &s->layer->entries[i];
-
-        if (e->inferred != inferred || !lane_counts(&e->plan, axis))
-            continue;
-        fprintf(s->to, "%" PRIu64 " %" PRIu64 " %d %u\n", (uint64_t)e->bucket * e->window,
-                ((uint64_t)e->bucket + 1) * e->window, lane_of(lanes, &e->plan, axis), e->bucket);
-        s->extent.rows++;
-    }
-}
-
-void series_winners(struct series *s)
-{
-    struct lanes lanes = lanes_of(s->layer);
-
-    for (int axis = 0; axis < (int)plan_axis_count; axis++)
-        for (int inferred = 0; inferred < 2 && lanes.shown >> axis & 1; inferred++) {
-            char name[32];
-
-            snprintf(name, sizeof(name), "%s %s", plan_axes[axis].name,
-                     inferred ? "inferred" : "measured");
-            begin_block(s, name);
-            write_axis(s, &lanes, axis, inferred == 1);
-        }
-    for (size_t i = 0; i < s->layer->entry_count; i++) {
-        const struct entry_row *e = &s->layer->entries[i];
-
-        s->extent.samples += e->samples;
-        s->extent.throttled += contrast_entry(s->layer, e).throttled;
-    }
 }
 
 /* ---- times of plans */
@@ -182,15 +145,74 @@ static void write_statics(struct series *s, bool ratio)
     }
 }
 
+/* The best static plan beside the table, unless it is the default or what the table says anyway. */
+static void write_best_static(struct series *s)
+{
+    const struct moe_plan *best = contrast_ranked(s->layer, 0);
+    bool same = true;
+
+    begin_block(s, "best static plan");
+    for (size_t i = 0; i < s->layer->entry_count && best; i++)
+        same = same && plan_equal(best, &s->layer->entries[i].plan);
+    for (size_t i = 0; i < s->layer->entry_count && best && !same && !plan_is_default(best); i++) {
+        const struct entry_row *e = &s->layer->entries[i];
+        struct step_time t = contrast_step(s->layer, e, best);
+
+        if (!e->inferred && isfinite(t.us))
+            step_row(s, e->capacity, &t, 1e3);
+    }
+}
+
+/* Neighbouring buckets of one plan, of one kind. */
+static size_t band_end(const struct layer_facts *layer, size_t from)
+{
+    const struct entry_row *first = &layer->entries[from];
+    size_t end = from + 1;
+
+    while (end < layer->entry_count && plan_equal(&layer->entries[end].plan, &first->plan) &&
+           layer->entries[end].inferred == first->inferred &&
+           layer->entries[end].bucket == layer->entries[end - 1].bucket + 1)
+        end++;
+    return end;
+}
+
+static void write_bands(struct series *s, const struct bands *bands, int number)
+{
+    const struct layer_facts *layer = s->layer;
+
+    for (size_t i = 0, end; i < layer->entry_count; i = end) {
+        const struct entry_row *first = &layer->entries[i], *last;
+
+        end = band_end(layer, i);
+        last = &layer->entries[end - 1];
+        if (series_band(bands, &first->plan) == number)
+            fprintf(s->to, "%" PRIu64 " %" PRIu64 " %d %u %u \"%s\"\n",
+                    (uint64_t)first->bucket * layer->window,
+                    ((uint64_t)last->bucket + 1) * layer->window, first->inferred, first->bucket,
+                    last->bucket, PLAN_TEXT(&first->plan));
+    }
+}
+
 void series_times(struct series *s)
 {
+    struct bands bands = series_bands(s->layer);
+    uint32_t drawn;
+
     begin_block(s, "table's plan");
     write_entries(s, false, false);
     begin_block(s, "table's plan, inferred");
     write_entries(s, true, false);
     begin_block(s, "default plan");
     write_entries(s, false, true);
+    write_best_static(s);
+    for (int i = 0; i < bands.count; i++) {
+        begin_block(s, bands.names[i]);
+        write_bands(s, &bands, i);
+    }
+    drawn = s->extent.rows;
     write_statics(s, false);
+    if (!drawn) /* without entries there is nothing that the picture shows */
+        s->extent.rows = 0;
 }
 
 void series_ratios(struct series *s)
@@ -292,28 +314,53 @@ static const struct trial_facts *halves(const struct layer_facts *layer, const s
 static void where_row(struct series *s, const struct entry_row *e, bool of_default)
 {
     const struct trial_facts *t = halves(s->layer, e, of_default);
-    double us = of_default ? contrast_default(s->layer, e).us : e->time_us;
+    struct step_time step =
+        of_default ? contrast_default(s->layer, e) : contrast_entry(s->layer, e);
+    double us = step.us;
+    struct hidden hidden;
 
     if (!t)
         return;
+    hidden = contrast_hidden(t, &step);
     begin_row(s, e->capacity,
               (const double[]){ (double)t->row.compute_ns * 1e-6, (double)t->row.comm_ns * 1e-6,
-                                us * 1e-3, 100 * contrast_hidden(t, us),
+                                us * 1e-3, 100 * hidden.share, 100 * hidden.low, 100 * hidden.high,
                                 us * 1e-3 - (double)t->row.compute_ns * 1e-6 },
-              5);
+              7);
     fprintf(s->to, " %zu %u\n", t->steps.count, contrast_trial(t).throttled);
     s->extent.rows++;
     s->extent.samples += t->steps.count + 2;
     s->extent.throttled += contrast_trial(t).throttled;
 }
 
+/* The default plan's are in the file alone. */
 void series_where(struct series *s)
 {
+    struct extent drawn = { 0 };
+
     for (int of_default = 0; of_default < 2; of_default++) {
         begin_block(s, of_default ? "default plan" : "table's plan");
         for (size_t i = 0; i < s->layer->entry_count; i++)
             where_row(s, &s->layer->entries[i], of_default == 1);
+        if (!of_default)
+            drawn = s->extent;
     }
+    s->extent = drawn;
+}
+
+void series_hidden(struct series *s)
+{
+    uint32_t known = 0;
+
+    series_where(s);
+    for (size_t i = 0; i < s->layer->entry_count; i++) {
+        const struct entry_row *e = &s->layer->entries[i];
+        const struct trial_facts *t = halves(s->layer, e, false);
+        struct step_time step = contrast_entry(s->layer, e);
+
+        known += t && isfinite(contrast_hidden(t, &step).share);
+    }
+    s->extent.rows = known;
 }
 
 /* ---- what a neighbour's plan costs */
@@ -393,11 +440,6 @@ void series_a2a(struct series *s)
 
 /* ---- what it cost */
 
-struct spent {
-    uint64_t search, contest, rounds, paper, exhaustive;
-    uint32_t trials;
-};
-
 static void add_spent(const struct layer_facts *layer, struct spent *sum)
 {
     for (size_t i = 0; i < layer->trial_count; i++) {
@@ -410,12 +452,19 @@ static void add_spent(const struct layer_facts *layer, struct spent *sum)
     sum->exhaustive += (uint64_t)plan_list(&layer->shape, NULL, 0) * layer->entry_count;
 }
 
-void series_spent(struct series *s)
+struct spent series_spent_of(const struct scope *scope)
 {
     struct spent sum = { 0 };
 
-    for (size_t i = 0; i < s->scope->count; i++)
-        add_spent(&s->scope->layers[i], &sum);
+    for (size_t i = 0; i < scope->count; i++)
+        add_spent(&scope->layers[i], &sum);
+    return sum;
+}
+
+void series_spent(struct series *s)
+{
+    struct spent sum = series_spent_of(s->scope);
+
     if (!sum.trials || !sum.paper)
         return;
     fprintf(s->to, "5 %" PRIu64 " \"steps for the search\"\n", sum.search);
@@ -472,6 +521,33 @@ static struct share *count_shares(const struct scope *scope, size_t *count)
     if (*count)
         qsort(shares, *count, sizeof(*shares), by_count);
     return shares;
+}
+
+struct bands series_bands(const struct layer_facts *layer)
+{
+    struct scope scope = { layer, 1 };
+    struct bands bands = { .count = 0 };
+    size_t count;
+    struct share *shares = count_shares(&scope, &count);
+
+    for (size_t i = 0; i < count && i < SERIES_BANDS; i++) {
+        bands.plans[i] = shares[i].plan;
+        snprintf(bands.names[bands.count++], PLAN_TEXT_BYTES, "%s", PLAN_TEXT(&shares[i].plan));
+    }
+    if (count > SERIES_BANDS)
+        snprintf(bands.names[bands.count++], sizeof(bands.names[0]), "%zu more plans",
+                 count - SERIES_BANDS);
+    free(shares);
+    return bands;
+}
+
+int series_band(const struct bands *bands, const struct moe_plan *plan)
+{
+    int i = 0;
+
+    while (i < bands->count && i < SERIES_BANDS && !plan_equal(&bands->plans[i], plan))
+        i++;
+    return i;
 }
 
 void series_distribution(struct series *s)

@@ -6,6 +6,7 @@
 #define SERIES_H
 
 #include "facts.h"
+#include "plan.h"
 
 #include <stdio.h>
 
@@ -25,8 +26,15 @@ struct extent {
 struct series;
 typedef void series_writer(struct series *series);
 
-series_writer series_winners, series_times, series_ratios, series_gain, series_where, series_regret,
+series_writer series_times, series_ratios, series_gain, series_where, series_hidden, series_regret,
     series_a2a, series_spent, series_distribution, series_improvement, series_traffic;
+
+/* Timed steps by what they were for, and what other searches would have taken. */
+struct spent {
+    uint64_t search, contest, rounds, paper, exhaustive;
+    uint32_t trials;
+};
+struct spent series_spent_of(const struct scope *scope);
 
 struct extent series_write(series_writer *write, const struct scope *scope, FILE *to);
 
@@ -36,6 +44,17 @@ enum { SERIES_CELLS = 40 };
 bool series_is_thinned(const struct layer_facts *layer);
 
 enum { SERIES_STATICS = 4 }; /* static plans that get a colour */
+
+/* Colours of the plans of a table, the most frequent ones first; the last name is that of the rest.
+ */
+enum { SERIES_BANDS = 6 };
+struct bands {
+    struct moe_plan plans[SERIES_BANDS];
+    char names[SERIES_BANDS + 1][PLAN_TEXT_BYTES];
+    int count; /* with the rest */
+};
+struct bands series_bands(const struct layer_facts *layer);
+int series_band(const struct bands *bands, const struct moe_plan *plan);
 
 /* The static plans that the table is held against, a line of them each: r=0, and the (a, d) at r =
  * 1 of the paper's Table 6. */

@@ -5,6 +5,7 @@
 #include "contrast.h"
 #include "origin.h"
 #include "quote.h"
+#include "summary.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -80,6 +81,8 @@ static void print_plot(const struct report *report, const struct section *sectio
 {
     char trace[400];
 
+    if (!picture->plot->script)
+        return;
     fprintf(to, "\n");
     if (!picture->extent.rows) {
         fprintf(to, "%s: no plot\n", picture->plot->title);
@@ -136,6 +139,15 @@ static void print_section(const struct report *report, const struct section *sec
     print_heading(section, to);
     origin_remarks(report->facts, &section->scope, &remarks);
     print_remarks(&remarks, to);
+    if (section->scope.count == 1) {
+        struct remarks next;
+        char text[HEADLINE_BYTES];
+
+        summary_headline(&section->scope.layers[0], text);
+        wrap(text, to);
+        summary_next(report->facts, &section->scope.layers[0], report->db, &next);
+        print_remarks(&next, to);
+    }
     origin_summary(&section->scope, &remarks);
     print_remarks(&remarks, to);
     for (size_t i = 0; i < section->picture_count; i++)

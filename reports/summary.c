@@ -1,0 +1,273 @@
+/* The head of a report: gains of the table as a whole, its cost, and what is still open. */
+#include "summary.h"
+
+#include "bucket_key.h"
+#include "contrast.h"
+#include "plan.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- what it is worth */
+
+/* Without a sign where nothing but zeros would follow it. */
+static double percent(double share, double digits)
+{
+    return round(share * 100 * digits) / digits + 0.0;
+}
+
+/* In whole percent, unless that says nothing. */
+static const char *ends_text(const struct gain *g, char room[32])
+{
+    bool narrow = g->high - g->low < 0.02;
+
+    snprintf(room, 32, "%.*f to %.*f", narrow, percent(g->low, narrow ? 10 : 1), narrow,
+             percent(g->high, narrow ? 10 : 1));
+    return room;
+}
+
+static const char *interval_text(const struct gain *g, char room[FIGURE_BYTES])
+{
+    char ends[32];
+
+    snprintf(room, FIGURE_BYTES, "%.1f %% (%.31s)", percent(g->value, 10), ends_text(g, ends));
+    return room;
+}
+
+/* Where no rounds tell of the whole: NAN without a measured bucket. */
+static double mean_gain(const struct layer_facts *layer)
+{
+    double sum = 0;
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < layer->entry_count; i++)
+        if (!layer->entries[i].inferred && isfinite(layer->entries[i].gain.value)) {
+            sum += layer->entries[i].gain.value;
+            count++;
+        }
+    return count ? sum / count : NAN;
+}
+
+static const char *static_name(const struct moe_plan *plan, char room[FIGURE_BYTES])
+{
+    snprintf(room, FIGURE_BYTES, "always %s", plan->r ? PLAN_TEXT(plan) : "r=0");
+    return room;
+}
+
+void summary_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES])
+{
+    const struct standing_row *s = &layer->standing;
+    char gain[FIGURE_BYTES], static_gain[FIGURE_BYTES], name[FIGURE_BYTES];
+    double mean = mean_gain(layer);
+
+    if (!layer->entry_count)
+        snprintf(text, HEADLINE_BYTES, "Nothing is decided yet");
+    else if (layer->stands && isfinite(s->gain.value) && isfinite(s->static_gain.value))
+        snprintf(text, HEADLINE_BYTES, "Saves %.50s against the default, %.50s against %.75s",
+                 interval_text(&s->gain, gain), interval_text(&s->static_gain, static_gain),
+                 static_name(&s->static_plan, name));
+    else if (layer->stands && isfinite(s->gain.value))
+        snprintf(text, HEADLINE_BYTES, "Saves %s against the default",
+                 interval_text(&s->gain, gain));
+    else if (isfinite(mean))
+        snprintf(
+            text, HEADLINE_BYTES,
+            "Saves about %.1f %% against the default: the mean of %u buckets, not yet measured "
+            "as a whole",
+            percent(mean, 10), contrast_measured_buckets(layer));
+    else
+        snprintf(text, HEADLINE_BYTES, "What the table saves is not known");
+}
+
+/* ---- three numbers */
+
+static void gain_figure(const struct gain *gain, bool known, const char *than, struct figure *out)
+{
+    char ends[32] = "unknown";
+
+    if (known && isfinite(gain->value))
+        ends_text(gain, ends);
+    if (!known || !isfinite(gain->value))
+        snprintf(out->number, FIGURE_BYTES, "?");
+    else
+        snprintf(out->number, FIGURE_BYTES, "%.1f %%", percent(gain->value, 10));
+    snprintf(out->words, FIGURE_BYTES, "less time than %.40s (%.31s)", than, ends);
+}
+
+static void time_text(double seconds, char text[FIGURE_BYTES])
+{
+    static const struct {
+        double above, unit;
+        const char *name;
+    } units[] = { { 7200, 3600, "h" }, { 120, 60, "min" }, { 1, 1, "s" }, { 0, 1e-3, "ms" } };
+    int i = 0;
+
+    while (seconds < units[i].above)
+        i++;
+    snprintf(text, FIGURE_BYTES, "%.3g %s", seconds / units[i].unit, units[i].name);
+}
+
+static void cost_figure(const struct layer_facts *layer, struct figure *out)
+{
+    double steps_s = 0;
+    uint64_t steps = 0;
+
+    for (size_t i = 0; i < layer->trial_count; i++) {
+        steps += layer->trials[i].heat.steps;
+        steps_s += (double)layer->trials[i].taken_ns * 1e-9;
+    }
+    snprintf(out->number, FIGURE_BYTES, "?");
+    snprintf(out->words, FIGURE_BYTES, "of steps: no trials are in this database");
+    if (!steps)
+        return;
+    time_text(steps_s, out->number);
+    snprintf(out->words, FIGURE_BYTES, "of %ssteps to tune it: %" PRIu64 " of them",
+             layer->modelled ? "modelled " : "", steps);
+}
+
+void summary_figures(const struct layer_facts *layer, struct figure out[FIGURES])
+{
+    const struct standing_row *s = &layer->standing;
+    struct gain mean = { mean_gain(layer), NAN, NAN };
+    char name[FIGURE_BYTES] = "the best static plan";
+
+    gain_figure(&s->gain, layer->stands, "the default", &out[0]);
+    if (!layer->stands && isfinite(mean.value)) {
+        snprintf(out[0].number, FIGURE_BYTES, "%.1f %%", percent(mean.value, 10));
+        snprintf(out[0].words, FIGURE_BYTES, "less time than the default, in the mean of buckets");
+    }
+    if (layer->stands && s->static_plan.struct_size)
+        static_name(&s->static_plan, name);
+    gain_figure(&s->static_gain, layer->stands, name, &out[1]);
+    cost_figure(layer, &out[2]);
+}
+
+/* ---- what is open */
+
+static const double doubtful = 0.05; /* what may be left against the best plan */
+
+struct open_buckets {
+    uint32_t count, first, last;
+    const struct entry_row *worst;
+};
+
+static void add_open(struct open_buckets *o, const struct entry_row *e)
+{
+    if (!o->count++)
+        o->first = e->bucket;
+    o->last = e->bucket;
+    if (!o->worst || e->bound > o->worst->bound)
+        o->worst = e;
+}
+
+static bool is_undecided(const struct entry_row *e)
+{
+    return !e->inferred && (entry_is(e, ENTRY_TIE) || e->bound >= doubtful);
+}
+
+static bool is_outdated(const struct entry_row *e)
+{
+    return !e->inferred && entry_is(e, ENTRY_STALE | ENTRY_IMPORTED | ENTRY_REFUTED);
+}
+
+static bool is_inferred(const struct entry_row *e)
+{
+    return e->inferred;
+}
+
+static struct open_buckets open_where(const struct layer_facts *layer,
+                                      bool (*holds)(const struct entry_row *e))
+{
+    struct open_buckets o = { 0 };
+
+    for (size_t i = 0; i < layer->entry_count; i++)
+        if (holds(&layer->entries[i]))
+            add_open(&o, &layer->entries[i]);
+    return o;
+}
+
+/* The last command that tuned on this cluster, extended; an option is not given twice. */
+static void command_for(const struct facts *facts, const struct layer_facts *layer, const char *db,
+                        const struct open_buckets *o, char *text, size_t size)
+{
+    const char *base = NULL;
+    size_t used;
+
+    for (size_t i = 0; i < facts->run_count && !base; i++)
+        if (facts->runs[i].cluster == layer->cluster_id &&
+            (strstr(facts->runs[i].command, " tune ") ||
+             strstr(facts->runs[i].command, " --cluster")))
+            base = facts->runs[i].command;
+    used = (size_t)(base ? snprintf(text, size, "%s", base)
+                         : snprintf(text, size, "moetune tune --db %s", db));
+    if (used < size && !strstr(text, "--buckets"))
+        used += (size_t)snprintf(text + used, size - used, " --buckets %u:%u", o->first, o->last);
+    if (used < size)
+        snprintf(text + used, size - used, "%s",
+                 strstr(text, "--effort") ? " --retune" : " --effort thorough");
+}
+
+static void rival_text(const struct layer_facts *layer, const struct entry_row *e, char *text,
+                       size_t size)
+{
+    const struct trial_facts *t = facts_trial(layer, e->bucket, &e->search_winner);
+    double ratio = t && trial_usable(t) ? contrast_trial(t).us / e->time_us : 1;
+
+    if (ratio < 0.999 && !plan_equal(&e->plan, &e->search_winner))
+        snprintf(text, size, "%s looked %.1f %% faster, ", PLAN_TEXT(&e->search_winner),
+                 100 * (1 - ratio));
+}
+
+static void add_step(struct remarks *out, const struct open_buckets *o,
+                     const struct layer_facts *layer, const char *words, const char *command)
+{
+    if (o->count && out->count < REMARKS_MAX)
+        snprintf(out->lines[out->count++], REMARK_BYTES,
+                 "%u bucket%s of capacities %" PRIu64 " to %" PRIu64 " %s\n%s", o->count,
+                 o->count == 1 ? "" : "s", (uint64_t)o->first * layer->window,
+                 bucket_capacity(layer->window, o->last), words, command);
+}
+
+static void memory_step(const struct layer_facts *layer, struct remarks *out)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < layer->trial_count; i++)
+        count += layer->trials[i].row.state == TRIAL_NO_MEMORY ||
+                 layer->trials[i].row.state == TRIAL_RULED_OUT;
+    if (count && out->count < REMARKS_MAX)
+        snprintf(out->lines[out->count++], REMARK_BYTES,
+                 "%u trials had no memory: fewer ranks on a node or --max-memory lets them run",
+                 count);
+}
+
+void summary_next(const struct facts *facts, const struct layer_facts *layer, const char *db,
+                  struct remarks *out)
+{
+    static const struct {
+        bool (*holds)(const struct entry_row *e);
+        const char *words;
+    } steps[] = { { is_undecided, "undecided: " },
+                  { is_outdated, "stale, imported or refuted, and to be measured again" },
+                  { is_inferred, "inferred, which is measuring left out" } };
+
+    out->count = 0;
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        struct open_buckets o = open_where(layer, steps[i].holds);
+        char words[200], rival[120] = "", command[sizeof(facts->runs->command) + 64];
+
+        if (!o.count)
+            continue;
+        command_for(facts, layer, db, &o, command, sizeof(command));
+        if (i == 0)
+            rival_text(layer, o.worst, rival, sizeof(rival));
+        snprintf(words, sizeof(words), "%s %s%s", o.count == 1 ? "is" : "are", steps[i].words,
+                 rival);
+        if (i == 0)
+            snprintf(words + strlen(words), sizeof(words) - strlen(words),
+                     "at most %.0f %% is left", ceil(100 * o.worst->bound));
+        add_step(out, &o, layer, words, command);
+    }
+    memory_step(layer, out);
+}
