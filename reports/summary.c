@@ -27,14 +27,6 @@ static const char *ends_text(const struct gain *g, char room[32])
     return room;
 }
 
-static const char *interval_text(const struct gain *g, char room[FIGURE_BYTES])
-{
-    char ends[32];
-
-    snprintf(room, FIGURE_BYTES, "%.1f %% (%.31s)", percent(g->value, 10), ends_text(g, ends));
-    return room;
-}
-
 /* Where no rounds tell of the whole: NAN without a measured bucket. */
 static double mean_gain(const struct layer_facts *layer)
 {
@@ -57,19 +49,12 @@ static const char *static_name(const struct moe_plan *plan, char room[FIGURE_BYT
 
 void summary_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES])
 {
-    const struct standing_row *s = &layer->standing;
-    char gain[FIGURE_BYTES], static_gain[FIGURE_BYTES], name[FIGURE_BYTES];
     double mean = mean_gain(layer);
 
     if (!layer->entry_count)
         snprintf(text, HEADLINE_BYTES, "Nothing is decided yet");
-    else if (layer->stands && isfinite(s->gain.value) && isfinite(s->static_gain.value))
-        snprintf(text, HEADLINE_BYTES, "Saves %.50s against the default, %.50s against %.75s",
-                 interval_text(&s->gain, gain), interval_text(&s->static_gain, static_gain),
-                 static_name(&s->static_plan, name));
-    else if (layer->stands && isfinite(s->gain.value))
-        snprintf(text, HEADLINE_BYTES, "Saves %s against the default",
-                 interval_text(&s->gain, gain));
+    else if (layer->stands)
+        standing_text(&layer->standing, text);
     else if (isfinite(mean))
         snprintf(
             text, HEADLINE_BYTES,
@@ -145,8 +130,6 @@ void summary_figures(const struct layer_facts *layer, struct figure out[FIGURES]
 
 /* ---- what is open */
 
-static const double doubtful = 0.05; /* what may be left against the best plan */
-
 struct open_buckets {
     uint32_t count, first, last;
     const struct entry_row *worst;
@@ -159,11 +142,6 @@ static void add_open(struct open_buckets *o, const struct entry_row *e)
     o->last = e->bucket;
     if (!o->worst || e->bound > o->worst->bound)
         o->worst = e;
-}
-
-static bool is_undecided(const struct entry_row *e)
-{
-    return !e->inferred && (entry_is(e, ENTRY_TIE) || e->bound >= doubtful);
 }
 
 static bool is_outdated(const struct entry_row *e)
@@ -248,7 +226,7 @@ void summary_next(const struct facts *facts, const struct layer_facts *layer, co
     static const struct {
         bool (*holds)(const struct entry_row *e);
         const char *words;
-    } steps[] = { { is_undecided, "undecided: " },
+    } steps[] = { { entry_is_undecided, "undecided: " },
                   { is_outdated, "stale, imported or refuted, and to be measured again" },
                   { is_inferred, "inferred, which is measuring left out" } };
 

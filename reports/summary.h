@@ -3,10 +3,11 @@
 #define SUMMARY_H
 
 #include "origin.h"
+#include "standings.h"
 
-enum { HEADLINE_BYTES = 240, FIGURE_BYTES = 96 };
+enum { HEADLINE_BYTES = STANDING_TEXT_BYTES, FIGURE_BYTES = 96 };
 
-/* "Saves 4.6 % (2 to 7) against the default, 1.1 % (-1 to 3) against always r=0". */
+/* What standing_text() says; else the mean of what is measured. */
 void summary_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES]);
 
 /* A number, and what it is. */
