@@ -33,7 +33,8 @@ bool entry_is_undecided(const struct entry_row *entry)
 
     for (size_t i = 0; i < sizeof(open_words) / sizeof(open_words[0]); i++)
         open |= !strcmp(entry->decision, open_words[i]);
-    return open && !entry->inferred && entry->bound > undecided_loss;
+    /* What is proven faster than the default may not be the best, but it is a decision. */
+    return open && !entry->inferred && !(entry->gain.low > 0) && entry->bound > undecided_loss;
 }
 
 struct expiry {

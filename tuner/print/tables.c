@@ -411,9 +411,11 @@ int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 
 void tables_legend(FILE *to)
 {
-    fprintf(to, "saves: of a step's time, against the default plan r=1 d=1 a=linear; at least: the "
-                "low\nend of its 95 %% interval. Of several buckets means, and the lowest end. "
-                "undecided:\nanother plan may be faster. All words: man moetune-tables.\n");
+    fprintf(to,
+            "saves: of a step's time, against the default plan r=1 d=1 a=linear; at least: the "
+            "low\nend of its 95 %% interval. Of several buckets means, and the lowest end; the "
+            "whole is\ntimed anew. undecided: another plan may be faster. More: man "
+            "moetune-tables.\n");
 }
 
 int tables_print_all(struct store *store, bool every, FILE *to)
