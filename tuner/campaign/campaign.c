@@ -201,6 +201,7 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
     int rc;
 
     progress_open(&c->progress, c->setup->quiet);
+    c->progress.deadline_ns = c->deadline_ns;
     launch_on_stop(on_signal);
     rc = fault_setup(-1); /* ranks find a malformed MOETUNE_FAULT too; here it is said once */
     if (!rc)
@@ -376,7 +377,8 @@ int campaign_finish(struct campaign *c, int rc, int (*print)(void *self), void *
 
     progress_clear(&c->progress);
     c->run.state = !rc ? RUN_COMPLETE : (rc == ERR_CUT ? RUN_INTERRUPTED : RUN_FAILED);
-    snprintf(c->run.now, sizeof(c->run.now), "%s", run_state_words[c->run.state]);
+    snprintf(c->run.now, sizeof(c->run.now), "%s",
+             rc == ERR_CUT ? why_cut(c) : run_state_words[c->run.state]);
     said = store_run_update(c->store, &c->run);
     if (!said)
         said = store_publish(c->store);
@@ -384,7 +386,7 @@ int campaign_finish(struct campaign *c, int rc, int (*print)(void *self), void *
         said = print(self);
     fflush(stdout);
     if (rc == ERR_CUT)
-        note("%s; what is measured is kept.  To go on: %s", why_cut(c), c->command);
+        note("%s; what is measured is kept.  To go on: %s", c->run.now, c->command);
     return rc ? rc : said;
 }
 

@@ -63,31 +63,33 @@ static void draw_bar(const struct progress *p, char bar[BAR + 4])
 }
 
 /* What matters most comes first: a screen may end early. */
-static int compose(const struct progress *p, int64_t now_ns, char *line, size_t size)
+static void compose(const struct progress *p, int64_t now_ns, char *line, size_t size)
 {
     const char *spent = DURATION_TEXT((double)(now_ns - p->begun_ns) * 1e-9);
     double left = seconds_left(p, now_ns);
-    char bar[BAR + 4] = "", time[64];
+    char bar[BAR + 4] = "", time[96], left_text[DURATION_BYTES + 8];
 
     if (p->terminal && screen_columns(stderr) > 4 * BAR)
         draw_bar(p, bar);
+    snprintf(left_text, sizeof(left_text), "%s left", DURATION_TEXT(left));
     if (isnan(left))
         snprintf(time, sizeof(time), "%s, %" PRIu64 " steps so far", spent, p->steps);
-    else if (p->terminal)
-        snprintf(time, sizeof(time), "%s left", DURATION_TEXT(left));
     else
-        snprintf(time, sizeof(time), "%s, %s left", spent, DURATION_TEXT(left));
-    return snprintf(line, size, "%s%s%u/%u buckets, %s%s%s: %s", bar, p->layer, p->done, p->buckets,
-                    time, *p->leader ? "; " : "", p->leader, p->now);
+        snprintf(time, sizeof(time), "%s%s%s", p->terminal ? "" : spent, p->terminal ? "" : ", ",
+                 left < 1 ? "nearly done" : left_text);
+    snprintf(line, size, "%s%s%u/%u buckets, %s%s%s; now %s", bar, p->layer, p->done, p->buckets,
+             time, *p->leader ? "; " : "", p->leader, p->now);
 }
 
 static void print(struct progress *p, int64_t now_ns)
 {
     char line[640];
-    int length = compose(p, now_ns, line, sizeof(line)), room = screen_columns(stderr) - 1;
+    int length;
 
-    if (length > room && p->terminal)
-        line[length = room] = 0;
+    compose(p, now_ns, line, sizeof(line));
+    if (p->terminal)
+        screen_cut(line, screen_columns(stderr) - 1);
+    length = (int)strlen(line);
     utf8_clean(line, strlen(line), false);
     if (p->terminal)
         fprintf(stderr, "\r%s%*s", line, p->width > length ? p->width - length : 0, "");

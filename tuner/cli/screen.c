@@ -97,6 +97,17 @@ int screen_columns(FILE *to)
     return size.ws_col;
 }
 
+void screen_cut(char *line, int columns)
+{
+    int end = columns;
+
+    if ((int)strlen(line) <= columns)
+        return;
+    while (end && line[end] != ' ')
+        end--;
+    line[end ? end : columns] = 0;
+}
+
 static void send_past_guard(const char *sequence, FILE *to)
 {
     size_t bytes = strlen(sequence);

@@ -25,5 +25,7 @@ void screen_back(int lines, FILE *to);
 
 /* How many characters a line has; a great number where that is no terminal. */
 int screen_columns(FILE *to);
+/* Shortens a line to so many characters, between two words. */
+void screen_cut(char *line, int columns);
 
 #endif

@@ -334,6 +334,7 @@ int exec_protocol(const struct tune_options *options)
     if (options->setup.budget_s > 0)
         v->deadline_ns = host_clock_ns() + (int64_t)(options->setup.budget_s * 1e9);
     progress_open(&v->progress, options->setup.quiet);
+    v->progress.deadline_ns = v->deadline_ns;
     if (where->launcher_arguments)
         setenv("MOETUNE_LAUNCHER_ARGS", where->launcher_arguments, 1);
     signal(SIGPIPE, SIG_IGN);

@@ -1,5 +1,6 @@
 /* moetune status: how far a sweep is, read from its database. */
 #include "common_rows.h"
+#include "option_values.h"
 #include "progress.h"
 #include "screen.h"
 #include "status.h"
@@ -9,9 +10,11 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,7 +55,22 @@ static void print_line(const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof(line), format, args);
     va_end(args);
-    printf("%.*s\n", screen_is_terminal(stdout) ? screen_columns(stdout) - 1 : INT_MAX, line);
+    if (screen_is_terminal(stdout))
+        screen_cut(line, screen_columns(stdout) - 1);
+    puts(line);
+}
+
+/* Until the budget of its command ends; infinite without one. */
+static double budget_left(const struct run_row *run)
+{
+    static const struct option_row row = { "budget", "TIME", OPTION_TIME, 0, "" };
+    const char *at = strstr(run->command, " --budget ");
+    double budget_s;
+    char text[32];
+
+    if (!at || sscanf(at, " --budget %31s", text) != 1 || option_take(&row, text, &budget_s))
+        return INFINITY;
+    return fmax(0, budget_s - difftime(run->updated_s, run->started_s));
 }
 
 enum { TEXT_LINES = 3 };
@@ -64,9 +82,11 @@ static void print_text(const struct run_row *run)
     char now[256] = "";
 
     if (run->state == RUN_RUNNING && done)
-        snprintf(now, sizeof(now), ", about %s left; %s",
-                 DURATION_TEXT(spent / done * (run->buckets_planned - done)), UTF8_LINE(run->now));
-    else if (run->state == RUN_RUNNING)
+        snprintf(
+            now, sizeof(now), ", about %s left; %s",
+            DURATION_TEXT(fmin(spent / done * (run->buckets_planned - done), budget_left(run))),
+            UTF8_LINE(run->now));
+    else if (run->state == RUN_RUNNING || run->state == RUN_INTERRUPTED)
         snprintf(now, sizeof(now), "; %s", UTF8_LINE(run->now));
     print_line("run %" PRId64 " %s%s: %u of %u buckets after %s%s", run->id,
                run_state_words[run->state],

@@ -75,8 +75,19 @@ static int take_entry(void *self, const struct entry_row *e)
 
 /* ---- order */
 
-/* Stale, then of another site, then inferred, then by what is claimed; layer by layer within those,
- * for to set one up and to check its plans takes longer than to verify an entry. */
+/* In this order a part of the buckets lies all over the range: 64, 32, 16, 48, 8, 24, ... */
+static uint32_t grid_place(uint32_t bucket)
+{
+    uint32_t place = 0;
+
+    for (int bit = 0; bit < 32; bit++)
+        place |= (bucket >> bit & 1) << (31 - bit);
+    return place;
+}
+
+/* Stale, then of another site, then inferred, then a coarse grid over the range, so that a small
+ * budget sees it all; layer by layer within those, for to set one up and to check its plans takes
+ * longer than to verify an entry. */
 static int worse_first(const void *a, const void *b)
 {
     const struct entry_row *x = &((const struct verify_result *)a)->claim;
@@ -90,9 +101,7 @@ static int worse_first(const void *a, const void *b)
         return y->inferred - x->inferred;
     if (x->shape != y->shape)
         return x->shape < y->shape ? -1 : 1;
-    if (x->gain.value > y->gain.value || (isnan(y->gain.value) && !isnan(x->gain.value)))
-        return -1;
-    return x->gain.value < y->gain.value || (isnan(x->gain.value) && !isnan(y->gain.value));
+    return grid_place(x->bucket) < grid_place(y->bucket) ? -1 : x->bucket != y->bucket;
 }
 
 static int by_bucket(const void *a, const void *b)
