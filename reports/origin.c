@@ -82,8 +82,10 @@ static void run_remark(const struct run_row *run, struct remarks *out)
 {
     if (run->state == RUN_INTERRUPTED || run->state == RUN_KILLED)
         remark(out,
-               "PARTIAL: run %" PRId64 " was %s after %u of %u buckets; the same command goes on",
-               run->id, run_state_words[run->state], run->buckets_done, run->buckets_planned);
+               "PARTIAL: run %" PRId64
+               " ended after %u of %u buckets (%s); the same command goes on",
+               run->id, run->buckets_done, run->buckets_planned,
+               run->state == RUN_KILLED ? run_state_words[run->state] : run->now);
     if (run->state == RUN_RUNNING)
         remark(out, "PARTIAL: run %" PRId64 " is still running: %u of %u buckets so far", run->id,
                run->buckets_done, run->buckets_planned);
@@ -264,9 +266,6 @@ void origin_summary(const struct scope *scope, struct remarks *out)
     summary(scope, out);
     if (scope->count > 1)
         return;
-    /* By rounds against the default and static plans: not the mean of what single entries claim. */
-    if (layer->stands)
-        remark(out, "%s", STANDING_TEXT(&layer->standing));
     traffic(layer, out);
 }
 

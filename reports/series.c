@@ -358,7 +358,7 @@ void series_hidden(struct series *s)
         const struct trial_facts *t = halves(s->layer, e, false);
         struct step_time step = contrast_entry(s->layer, e);
 
-        known += t && isfinite(contrast_hidden(t, &step).share);
+        known += t && e->plan.d > 1 && isfinite(contrast_hidden(t, &step).share);
     }
     s->extent.rows = known;
 }

@@ -71,17 +71,21 @@ void summary_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES]
 
 /* ---- three numbers */
 
+/* A loss is said as one. */
 static void gain_figure(const struct gain *gain, bool known, const char *than, struct figure *out)
 {
-    char ends[32] = "unknown";
+    struct gain loss = { -gain->value, -gain->high, -gain->low };
+    bool is_loss = percent(gain->value, 1) < 0;
+    char ends[32];
 
-    if (known && isfinite(gain->value))
-        ends_text(gain, ends);
+    snprintf(out->number, FIGURE_BYTES, "?");
+    snprintf(out->words, FIGURE_BYTES, "less time than %.40s (unknown)", than);
     if (!known || !isfinite(gain->value))
-        snprintf(out->number, FIGURE_BYTES, "?");
-    else
-        snprintf(out->number, FIGURE_BYTES, "%.1f %%", percent(gain->value, 1));
-    snprintf(out->words, FIGURE_BYTES, "less time than %.40s (%.31s)", than, ends);
+        return;
+    ends_text(is_loss ? &loss : gain, ends);
+    snprintf(out->number, FIGURE_BYTES, "%.1f %%", fabs(percent(gain->value, 1)));
+    snprintf(out->words, FIGURE_BYTES, "%s time than %.40s (%.31s)", is_loss ? "more" : "less",
+             than, ends);
 }
 
 static void time_text(double seconds, char text[FIGURE_BYTES])
@@ -207,15 +211,19 @@ static void command_for(const struct facts *facts, const struct layer_facts *lay
     fclose(to);
 }
 
+/* By the medians of their steps, as `moetune show` has it. */
 static void rival_text(const struct layer_facts *layer, const struct entry_row *e, char *text,
                        size_t size)
 {
-    const struct trial_facts *t = facts_trial(layer, e->bucket, &e->search_winner);
-    double ratio = t && trial_usable(t) ? contrast_trial(t).us / e->time_us : 1;
+    const struct trial_facts *own = facts_trial(layer, e->bucket, &e->plan), *best = own;
 
-    if (ratio < 0.999 && !plan_equal(&e->plan, &e->search_winner))
-        snprintf(text, size, "%s looked %.1f %% faster, ", PLAN_TEXT(&e->search_winner),
-                 100 * (1 - ratio));
+    for (const struct trial_facts *t = layer->trials; t < layer->trials + layer->trial_count; t++)
+        if (own && t->row.key.bucket == e->bucket && trial_usable(t) &&
+            t->steps.median_ns < best->steps.median_ns)
+            best = t;
+    if (best != own)
+        snprintf(text, size, "%s looked %.1f %% faster, ", PLAN_TEXT(&best->row.key.plan),
+                 100 * (1 - (double)best->steps.median_ns / (double)own->steps.median_ns));
 }
 
 static void add_step(struct remarks *out, const struct open_buckets *o,
