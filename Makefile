@@ -379,7 +379,7 @@ build/moetune-check-gpu.tar.gz: FORCE
 
 # What names the version and the place.
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
-       -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
+       -e '/^\.TH/s|"moetune"|"moetune $(VERSION)"|' -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
 DEST = $(DESTDIR)$(PREFIX)
 PAGES := $(wildcard tuner/*/*.7)
 # Kills, damaged tables, files and texts (libFuzzer, which needs clang), many readers, for longer than the tests do.
