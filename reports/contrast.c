@@ -270,6 +270,16 @@ void contrast_free(struct layer_facts *layer)
     layer->contrasts = NULL;
 }
 
+/* How far from its median a single step may lie, as a share of it: each half was timed but once. */
+static double single_step(const struct spread *steps)
+{
+    static const double two_sided = 1.96, p95 = 1.645;
+
+    if (steps->count < 2)
+        return 1;
+    return two_sided / p95 * (double)(steps->p95_ns - steps->median_ns) / (double)steps->median_ns;
+}
+
 struct hidden contrast_hidden(const struct trial_facts *trial, const struct step_time *step)
 {
     double compute = (double)trial->row.compute_ns * 1e-3;
@@ -277,8 +287,10 @@ struct hidden contrast_hidden(const struct trial_facts *trial, const struct step
     double most = 1 - 1 / fmax(1, trial->row.key.plan.d);
     double slow = isfinite(step->high_us) ? step->high_us : step->us;
     double fast = isfinite(step->low_us) ? step->low_us : step->us;
+    double blur = single_step(&trial->steps) * sqrt(compute * compute + comm * comm);
     struct hidden hidden = { (compute + comm - step->us) / shorter,
-                             (compute + comm - slow) / shorter, (compute + comm - fast) / shorter };
+                             (compute + comm - slow - blur) / shorter,
+                             (compute + comm - fast + blur) / shorter };
 
     if (!(compute > 0) || !(comm > 0) || !(step->us > 0) || hidden.high < 0 || hidden.low > most)
         return (struct hidden){ NAN, NAN, NAN };

@@ -59,8 +59,8 @@ struct traffic_gain contrast_traffic(const struct layer_facts *layer);
 uint32_t contrast_measured_buckets(const struct layer_facts *layer);
 
 /* (compute + comm - step) / min(compute, comm), between 0 and the 1 - 1/d that d chunks can hide,
- * with what the step's interval leaves open.  NAN: not measured, or the interval misses all that is
- * possible, so that the halves are not known well enough. */
+ * with what the step's interval and the noise of single steps leave open.  NAN: not measured, or
+ * the interval misses all that is possible, so that the halves are not known well enough. */
 struct hidden {
     double share, low, high;
 };

@@ -35,7 +35,7 @@ static const char head[] =
     "font 'sans,8' }\n"
     "if (format eq 'txt') { set terminal dumb mono noenhanced size 79,30 }\n"
     "top = page ? 0.91 : 0.82\n"
-    "hover(text) = format eq 'svg' ? '~~'.text : ''\n"
+    "hover(text) = page ? '~~'.text : ''\n"
     "small = sprintf(',%g', 0.9*points)\n"
     "large = sprintf(',%g', 1.2*points)\n"
     "set linetype 1 lc rgb '#0072B2' pt 7\n"

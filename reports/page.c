@@ -256,7 +256,7 @@ static void dictionary_row(const struct layer_facts *layer, size_t from, size_t 
         high = fmax(high, e[i].time_us);
         default_low = fmin(default_low, e[i].default_us);
         default_high = fmax(default_high, e[i].default_us);
-        gain += e[i].gain.value / (double)(end - from);
+        gain += log1p(-e[i].gain.value) / (double)(end - from);
         least = fmin(least, e[i].gain.low);
         inferred += e[i].inferred;
     }
@@ -265,7 +265,7 @@ static void dictionary_row(const struct layer_facts *layer, size_t from, size_t 
             ((uint64_t)e[end - 1].bucket + 1) * layer->window - 1, PLAN_TEXT(&e[from].plan));
     print_range(low, high, "n", to);
     print_range(default_low, default_high, "n extra", to);
-    print_share(gain, to);
+    print_share(1 - exp(gain), to);
     if (isfinite(least))
         fprintf(to, "<td class=\"n extra\">%.1f %%</td>", 100 * least);
     else
@@ -284,7 +284,7 @@ static void print_dictionary(const struct layer_facts *layer, FILE *to)
         return;
     fputs("<h3>The table</h3>\n<div class=\"scroll\"><table class=\"dictionary\">\n<tr>"
           "<th class=\"n\">capacity c, rows</th><th>plan</th><th class=\"n\">step, ms</th>"
-          "<th class=\"n extra\">default, ms</th><th class=\"n\">gain</th><th class=\"n\">at "
+          "<th class=\"n extra\">default, ms</th><th class=\"n\">gain</th><th class=\"n extra\">at "
           "least</th>"
           "<th class=\"extra\">found</th></tr>\n",
           to);

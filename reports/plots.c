@@ -258,8 +258,9 @@ const struct plot plots[PLOTS] = {
       "How much of the shorter half disappears behind the longer one.  Left out where noise leaves "
       "it unknown.",
       "(compute + communication - step) / min(compute, communication).  d chunks can hide 1 - 1/d. "
-      " Its interval is that of the step; where that misses 0 to 1 - 1/d the halves are not known "
-      "well enough.",
+      " Its interval is that of the step and of two single ones, for each half was timed once; "
+      "where "
+      "it misses 0 to 1 - 1/d the halves are not known well enough.",
       NEEDS_TRIALS },
     { "regret", "If the neighbouring bucket's plan were used", CAPACITY, "more time, %",
       PLOT_OVER_C, "c, rows; regret, %; 1 = timed in that bucket; samples; of them throttled",

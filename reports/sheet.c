@@ -47,10 +47,25 @@ static void wrap_plain(const char *text, FILE *to)
     free(clean);
 }
 
+/* A command, behind a line feed, is to be pasted: it stays one line. */
+static void print_remark(const char *line, FILE *to)
+{
+    const char *command = strchr(line, '\n');
+    char words[REMARK_BYTES];
+
+    snprintf(words, sizeof(words), "%.*s", (int)strcspn(line, "\n"), line);
+    wrap_plain(words, to);
+    if (!command)
+        return;
+    fputs("    ", to);
+    quote_plain(command + 1, to);
+    fputc('\n', to);
+}
+
 static void print_remarks(const struct remarks *remarks, FILE *to)
 {
     for (int i = 0; i < remarks->count; i++)
-        wrap_plain(remarks->lines[i], to);
+        print_remark(remarks->lines[i], to);
 }
 
 /* gnuplot fills its canvas with blanks and a form feed. */

@@ -4,6 +4,8 @@
 #include "bucket_key.h"
 #include "contrast.h"
 #include "plan.h"
+#include "shape.h"
+#include "shell_word.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,9 +14,11 @@
 /* ---- what it is worth */
 
 /* Without a sign where nothing but zeros would follow it. */
-static double percent(double share, double digits)
+static double percent(double share, int decimals)
 {
-    return round(share * 100 * digits) / digits + 0.0;
+    double unit = decimals ? 10 : 1;
+
+    return round(share * 100 * unit) / unit + 0.0;
 }
 
 /* In whole percent, unless that says nothing. */
@@ -22,8 +26,8 @@ static const char *ends_text(const struct gain *g, char room[32])
 {
     bool narrow = g->high - g->low < 0.02;
 
-    snprintf(room, 32, "%.*f to %.*f", narrow, percent(g->low, narrow ? 10 : 1), narrow,
-             percent(g->high, narrow ? 10 : 1));
+    snprintf(room, 32, "%.*f to %.*f", narrow, percent(g->low, narrow), narrow,
+             percent(g->high, narrow));
     return room;
 }
 
@@ -60,7 +64,7 @@ void summary_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES]
             text, HEADLINE_BYTES,
             "Saves about %.1f %% against the default: the mean of %u buckets, not yet measured "
             "as a whole",
-            percent(mean, 10), contrast_measured_buckets(layer));
+            percent(mean, 1), contrast_measured_buckets(layer));
     else
         snprintf(text, HEADLINE_BYTES, "What the table saves is not known");
 }
@@ -76,7 +80,7 @@ static void gain_figure(const struct gain *gain, bool known, const char *than, s
     if (!known || !isfinite(gain->value))
         snprintf(out->number, FIGURE_BYTES, "?");
     else
-        snprintf(out->number, FIGURE_BYTES, "%.1f %%", percent(gain->value, 10));
+        snprintf(out->number, FIGURE_BYTES, "%.1f %%", percent(gain->value, 1));
     snprintf(out->words, FIGURE_BYTES, "less time than %.40s (%.31s)", than, ends);
 }
 
@@ -119,7 +123,7 @@ void summary_figures(const struct layer_facts *layer, struct figure out[FIGURES]
 
     gain_figure(&s->gain, layer->stands, "the default", &out[0]);
     if (!layer->stands && isfinite(mean.value)) {
-        snprintf(out[0].number, FIGURE_BYTES, "%.1f %%", percent(mean.value, 10));
+        snprintf(out[0].number, FIGURE_BYTES, "%.1f %%", percent(mean.value, 1));
         snprintf(out[0].words, FIGURE_BYTES, "less time than the default, in the mean of buckets");
     }
     if (layer->stands && s->static_plan.struct_size)
@@ -140,7 +144,7 @@ static void add_open(struct open_buckets *o, const struct entry_row *e)
     if (!o->count++)
         o->first = e->bucket;
     o->last = e->bucket;
-    if (!o->worst || e->bound > o->worst->bound)
+    if (!o->worst || e->bound > o->worst->bound || isnan(o->worst->bound))
         o->worst = e;
 }
 
@@ -165,25 +169,42 @@ static struct open_buckets open_where(const struct layer_facts *layer,
     return o;
 }
 
-/* The last command that tuned on this cluster, extended; an option is not given twice. */
+/* The last command that tuned on this cluster; NULL: there is none, or it may have been about
+ * another layer or about other buckets. */
+static const char *last_command(const struct facts *facts, const struct layer_facts *layer)
+{
+    for (size_t i = 0; i < facts->run_count && facts->layer_count == 1; i++) {
+        const char *command = facts->runs[i].command;
+
+        if (facts->runs[i].cluster == layer->cluster_id &&
+            (strstr(command, " tune ") || strstr(command, " --cluster")))
+            return strstr(command, "--buckets") ? NULL : command;
+    }
+    return NULL;
+}
+
+/* A command that measures these buckets again, longer; "" for a cluster whose file is not known. */
 static void command_for(const struct facts *facts, const struct layer_facts *layer, const char *db,
                         const struct open_buckets *o, char *text, size_t size)
 {
-    const char *base = NULL;
-    size_t used;
+    const char *base = last_command(facts, layer);
+    FILE *to = fmemopen(text, size, "w");
 
-    for (size_t i = 0; i < facts->run_count && !base; i++)
-        if (facts->runs[i].cluster == layer->cluster_id &&
-            (strstr(facts->runs[i].command, " tune ") ||
-             strstr(facts->runs[i].command, " --cluster")))
-            base = facts->runs[i].command;
-    used = (size_t)(base ? snprintf(text, size, "%s", base)
-                         : snprintf(text, size, "moetune tune --db %s", db));
-    if (used < size && !strstr(text, "--buckets"))
-        used += (size_t)snprintf(text + used, size - used, " --buckets %u:%u", o->first, o->last);
-    if (used < size)
-        snprintf(text + used, size - used, "%s",
-                 strstr(text, "--effort") ? " --retune" : " --effort thorough");
+    *text = 0;
+    if (!to)
+        return;
+    if (base) {
+        fputs(base, to);
+    } else if (!layer->modelled) {
+        fprintf(to, "moetune tune --ranks %u --shape ", layer->shape.ranks);
+        shell_word(SHAPE_TEXT(&layer->shape), to);
+        fprintf(to, " --window %u --db ", layer->window);
+        shell_word(db, to);
+    }
+    if (base || !layer->modelled)
+        fprintf(to, " --buckets %u:%u %s", o->first, o->last,
+                base && strstr(base, "--effort") ? "--retune" : "--effort thorough");
+    fclose(to);
 }
 
 static void rival_text(const struct layer_facts *layer, const struct entry_row *e, char *text,
@@ -202,9 +223,9 @@ static void add_step(struct remarks *out, const struct open_buckets *o,
 {
     if (o->count && out->count < REMARKS_MAX)
         snprintf(out->lines[out->count++], REMARK_BYTES,
-                 "%u bucket%s of capacities %" PRIu64 " to %" PRIu64 " %s\n%s", o->count,
+                 "%u bucket%s of capacities %" PRIu64 " to %" PRIu64 " %s%s%s", o->count,
                  o->count == 1 ? "" : "s", (uint64_t)o->first * layer->window,
-                 bucket_capacity(layer->window, o->last), words, command);
+                 bucket_capacity(layer->window, o->last), words, *command ? "\n" : "", command);
 }
 
 static void memory_step(const struct layer_facts *layer, struct remarks *out)
@@ -242,7 +263,7 @@ void summary_next(const struct facts *facts, const struct layer_facts *layer, co
             rival_text(layer, o.worst, rival, sizeof(rival));
         snprintf(words, sizeof(words), "%s %s%s", o.count == 1 ? "is" : "are", steps[i].words,
                  rival);
-        if (i == 0)
+        if (i == 0 && !isnan(o.worst->bound))
             snprintf(words + strlen(words), sizeof(words) - strlen(words),
                      "at most %.0f %% is left", ceil(100 * o.worst->bound));
         add_step(out, &o, layer, words, command);

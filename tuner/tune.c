@@ -95,9 +95,32 @@ static bool is_last_effort(uint32_t effort)
     return !effort_words[effort + 1];
 }
 
+/* Of the layers and buckets that this command is about. */
+struct undecided {
+    const struct space *space;
+    uint32_t count;
+};
+
 static int count_undecided(void *self, const struct entry_row *e)
 {
-    *(uint32_t *)self += entry_is_undecided(e);
+    struct undecided *u = self;
+
+    u->count += entry_is_undecided(e) && e->window == u->space->window &&
+                e->bucket >= u->space->first && e->bucket <= u->space->last;
+    return OK;
+}
+
+static int undecided_buckets(const struct tuning *t, uint32_t *count)
+{
+    *count = 0;
+    for (size_t i = 0; i < t->swept; i++) {
+        struct undecided u = { &t->request.spaces[i], 0 };
+        int64_t shape;
+
+        TRY(store_shape(t->campaign.store, &u.space->shape, &shape));
+        TRY(store_entries(t->campaign.store, t->campaign.cluster_id, shape, count_undecided, &u));
+        *count += u.count;
+    }
     return OK;
 }
 
@@ -105,9 +128,9 @@ static int count_undecided(void *self, const struct entry_row *e)
 static int print_next(const struct tuning *t)
 {
     const char *path = t->campaign.path;
-    uint32_t undecided = 0;
+    uint32_t undecided;
 
-    TRY(store_entries(t->campaign.store, t->campaign.cluster_id, 0, count_undecided, &undecided));
+    TRY(undecided_buckets(t, &undecided));
     if (undecided && !is_last_effort(t->request.options->effort))
         printf("\ndecide    %u undecided bucket%s: %s --effort thorough", undecided,
                undecided == 1 ? "" : "s", t->campaign.command);

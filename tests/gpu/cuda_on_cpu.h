@@ -62,9 +62,9 @@ extern uint64_t part_blocks;
 bool fits(const start &what);
 cudaError_t run(const start &what);
 
-/* Who takes what is launched on a stream; NULL: it is run at once. */
 /* What a device does beside a kernel that waits; NULL: nothing. */
 extern void (*meanwhile)();
+/* Who takes what is launched on a stream; NULL: it is run at once. */
 extern cudaError_t (*queue)(cudaStream_t stream, const start &what);
 
 template <class T> void add_words(std::vector<uint64_t> &to, const T &argument)

@@ -23,11 +23,11 @@ extern const struct option_row layer_rows[];
  */
 int layer_options_plan(const char *text, struct moe_plan *out);
 
-/* dtype: how it is stored where nobody says it, see gpus_dtype(). */
 /* Where nobody names a layer: true, and one whose plans differ on such ranks, in steps of
  * milliseconds.  `device` is the backend of a cluster that is there. */
 bool layer_options_example(const char *device, uint32_t ranks, struct layer_options *inout);
 
+/* dtype: how it is stored where nobody says it, see gpus_dtype(). */
 struct moe_shape layer_options_shape(const struct layer_options *options, uint32_t ranks,
                                      uint32_t ranks_per_node, uint32_t dtype);
 

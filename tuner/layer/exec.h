@@ -24,8 +24,8 @@ struct exec {
     size_t memory_bytes;
 };
 
-/* The most that exec_open will ask for on this rank, in bytes, for `tokens` of its own; SIZE_MAX: more than any
- * machine has. */
+/* The most that exec_open will ask for on this rank, in bytes, for `tokens` of its own; SIZE_MAX:
+ * more than any machine has. */
 size_t exec_bytes(const struct moe_shape *shape, const struct moe_plan *plan,
                   const struct topology *topology, uint32_t tokens, uint64_t capacity,
                   uint32_t compute_type);

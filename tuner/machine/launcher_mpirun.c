@@ -56,7 +56,10 @@ int launcher_words(const struct launch_where *where, struct command *c)
     c->words[c->count++] = "--bind-to";
     c->words[c->count++] = "none";
     c->words[c->count++] = "--oversubscribe";
-    c->words[c->count++] = "--quiet"; /* what went wrong, our ranks say */
+    /* What went wrong, our ranks say.  Open MPI 4 hears it; 5 has no --quiet and ends at one. */
+    c->words[c->count++] = "--mca";
+    c->words[c->count++] = "orte_execute_quiet";
+    c->words[c->count++] = "1";
     c->words[c->count++] = "-np";
     c->words[c->count++] = c->ranks;
     if (where->hosts) {

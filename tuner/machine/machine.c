@@ -58,7 +58,8 @@ static bool names_a_job(const char *variable)
                                          "_pid",     "_job",   "pmix",     "tmp",
                                          "initial",  "output", "_file",    "_plm",
                                          "oob_",     "rmaps_", "binding_", "_oversubscribe",
-                                         "RUNTIME_", "_HOME=", "_PATH=" };
+                                         "RUNTIME_", "_HOME=", "_PATH=",   "num_procs",
+                                         "cpu_type" };
 
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         if (strstr(variable, parts[i]))

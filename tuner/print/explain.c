@@ -119,7 +119,8 @@ static void print_times(const struct entry_row *e, FILE *to)
         fprintf(to, " (%.1f to %.1f)", e->gain.low * 100, e->gain.high * 100);
     if (!isnan(e->default_us) && !plan_is_default(&e->plan))
         fprintf(to, " of the default's %.4g ms\n", e->default_us * 1e-3);
-    fprintf(to, "is left  at most %.2g %%, with 95 %% certainty\n", fmax(e->bound * 100, 0.1));
+    if (!isnan(e->bound))
+        fprintf(to, "is left  at most %.2g %%, with 95 %% certainty\n", fmax(e->bound * 100, 0.1));
 }
 
 /* Why the search stopped, and what nearly won. */

@@ -164,7 +164,9 @@ static int say_undecided(const struct printer *p, const struct line *line, struc
     if (!rc && chosen && fastest && fastest->step.median_ns < chosen->step.median_ns)
         say(how, ": ", "%s looked %.1f %% faster", PLAN_TEXT(&fastest->trial.key.plan),
             100 * (1 - (double)fastest->step.median_ns / (double)chosen->step.median_ns));
-    say(how, fastest == chosen ? ": " : ", ", "at most %.2g %% is left", fmax(e->bound * 100, 0.1));
+    if (!isnan(e->bound))
+        say(how, fastest == chosen ? ": " : ", ", "at most %.2g %% is left",
+            fmax(e->bound * 100, 0.1));
     tried_free(&list);
     return rc;
 }
@@ -298,6 +300,21 @@ static int print_lines(const struct printer *p)
     return rc;
 }
 
+static void print_disturbed(const struct printer *p)
+{
+    uint32_t measured = 0, disturbed = 0;
+
+    for (const struct line *line = p->lines; line < p->lines + p->count; line++) {
+        measured += line->buckets - line->states[0];
+        disturbed += line->throttled;
+    }
+    if (disturbed)
+        fprintf(p->to,
+                "%u of %u measured buckets disturbed: other programs, heat or power held steps "
+                "back\n",
+                disturbed, measured);
+}
+
 static int print_table(const struct printer *p)
 {
     const struct entry_row *e = &p->lines->first;
@@ -307,6 +324,7 @@ static int print_table(const struct printer *p)
     fprintf(p->to, "buckets  of width %u\n\n", e->window);
     TRY(print_standing(p, e));
     TRY(print_lines(p));
+    print_disturbed(p);
     return p->told ? print_footer(p, e) : OK;
 }
 

@@ -76,6 +76,7 @@ static int decide(struct sweep *sweep, struct bucket *b, bool measure)
         show_leader(sweep, b);
         sweep->result.failed_trials += !a->usable;
     }
+    *sweep->campaign->progress.leader = 0;
     return OK;
 }
 
