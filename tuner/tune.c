@@ -307,7 +307,7 @@ const struct verb tune_verb = {
     .about = "Measures plans on this machine and writes the best one of every capacity bucket to "
              "the database. Goes on where it was stopped. `moetune --cluster` is the same. HOSTS: "
              "a file, or \"a:8,b:8\"; without it the ranks of the launcher or allocation, or of "
-             "this machine.",
+             "this machine. Where no layer is named it tunes an example, and says which.",
     .rows = tune_rows,
     .defaults = &tune_defaults,
     .options_size = sizeof(tune_defaults),
