@@ -137,6 +137,93 @@ static double bytes_fill(const struct fill *f)
     return (double)f->bytes;
 }
 
+/* The kept rows, if routing is balanced, and what each argument of the sparse kernels holds. */
+static double kept(const struct kept_rows *at)
+{
+    return (double)kept_most(at);
+}
+
+static double bytes_where(const struct kept_rows *at)
+{
+    return (kept(at) + at->experts + 1) * (double)sizeof(*at->first);
+}
+
+static double bytes_matrices(const struct kept_rows *at)
+{
+    return (double)at->experts * at->hidden * at->width * (double)dtype_bytes(at->dtype);
+}
+
+static double bytes_gathered(const struct kept_rows *at)
+{
+    return kept(at) * at->width * (double)dtype_bytes(at->token_type);
+}
+
+static double bytes_hidden(const struct kept_rows *at)
+{
+    return kept(at) * at->hidden * (double)dtype_bytes(at->dtype);
+}
+
+static double bytes_gates(const struct kept_rows *at, const float *gate)
+{
+    return gate ? kept(at) * sizeof(*gate) : 0;
+}
+
+static double bytes_reindex(const struct reindex *r)
+{
+    const struct kept_rows at = {
+        .tokens = r->tokens, .experts = r->experts, .top_k = r->top_k, .capacity = r->capacity
+    };
+    double each = sizeof(*r->expert) + sizeof(*r->slot);
+
+    return (double)r->tokens * r->top_k * each + (double)r->experts * sizeof(*r->needed) +
+           bytes_where(&at);
+}
+
+/* Each row is added to a token that is read and written. */
+static double bytes_sums(const struct esmm *m)
+{
+    double rows = 2 * kept(&m->at) + (m->keep ? 0 : m->at.tokens);
+
+    return rows * m->at.width * sizeof(*m->sums);
+}
+
+static double bytes_esmm(const struct esmm *m)
+{
+    const struct kept_rows *at = &m->at;
+    double bytes = bytes_where(at) + bytes_matrices(at) + bytes_gates(at, m->gate);
+    double tensors = 1 + (m->post && m->post != m->pre) + (m->up != NULL);
+
+    if (m->form == ESMM_TOKENS)
+        return bytes + bytes_hidden(at) + bytes_sums(m);
+    if (m->form == ESMM_BACKWARD)
+        tensors += 1 + (m->grad_up != NULL);
+    return bytes + bytes_gathered(at) + bytes_gates(at, m->grad_gate) + tensors * bytes_hidden(at);
+}
+
+static double bytes_estmm(const struct estmm *m)
+{
+    return bytes_where(&m->at) + bytes_gathered(&m->at) + bytes_gates(&m->at, m->gate) +
+           bytes_hidden(&m->at) + bytes_matrices(&m->at);
+}
+
+static double bytes_ess(const struct ess *s)
+{
+    return bytes_where(&s->at) +
+           (s->rows ? bytes_hidden(&s->at)
+                    : bytes_gathered(&s->at) + bytes_gates(&s->at, s->gate)) +
+           (double)s->at.experts * (double)s->stride * (double)dtype_bytes(s->at.dtype);
+}
+
+/* Rows and tokens are read once for all three. */
+static double bytes_esfk(const struct esfk *f)
+{
+    const struct kept_rows *at = &f->product.at;
+    double bias = f->grad_bias ? (double)at->experts * (double)f->grad_stride : 0;
+
+    return bytes_esmm(&f->product) + bytes_matrices(at) + bias * (double)dtype_bytes(at->dtype) +
+           (f->product.form == ESMM_TOKENS ? bytes_gathered(at) : 0);
+}
+
 #define BYTES_ROW(name)                                                                            \
     static double count_##name(const void *args)                                                   \
     {                                                                                              \
@@ -154,24 +241,43 @@ double kernel_bytes(enum kernel kernel, const void *args)
     return bytes_table[kernel](args);
 }
 
-static double product_ns(const struct model_costs *model, const struct gemm *g)
+static double product_ns(const struct model_costs *model, uint32_t batch, double m, double n,
+                         double k)
 {
-    double m = (double)g->m, n = (double)g->n, k = (double)g->k;
     double smallest = fmin(m, fmin(n, k));
 
     if (!smallest)
         return 0;
-    return 2 * g->batch * m * n * k / model->ops_per_ns * (smallest + model->half_rows) / smallest;
+    return 2 * batch * m * n * k / model->ops_per_ns * (smallest + model->half_rows) / smallest;
+}
+
+/* Every expert multiplies its share of the rows. */
+static double sparse_ns(const struct model_costs *model, const struct kept_rows *at)
+{
+    return at->experts
+               ? product_ns(model, at->experts, kept(at) / at->experts, at->hidden, at->width)
+               : 0;
+}
+
+static double products_ns(const struct model_costs *model, enum kernel kernel, const void *args)
+{
+    const struct gemm *g = args;
+
+    switch (kernel) {
+    case KERNEL_gemm: return product_ns(model, g->batch, (double)g->m, (double)g->n, (double)g->k);
+    case KERNEL_esmm: return sparse_ns(model, &((const struct esmm *)args)->at);
+    case KERNEL_estmm: return sparse_ns(model, &((const struct estmm *)args)->at);
+    case KERNEL_esfk: return 2 * sparse_ns(model, &((const struct esfk *)args)->product.at);
+    default: return 0;
+    }
 }
 
 static int64_t model_kernel_ns(const struct sim_costs *costs, enum kernel kernel, const void *args)
 {
     const struct model_costs *model = (const struct model_costs *)costs;
-    double ns = kernel_bytes(kernel, args) / model->bytes_per_ns;
+    double bytes_ns = kernel_bytes(kernel, args) / model->bytes_per_ns;
 
-    if (kernel == KERNEL_gemm)
-        ns = fmax(ns, product_ns(model, args));
-    return llround(model->launch_ns + ns);
+    return llround(model->launch_ns + fmax(bytes_ns, products_ns(model, kernel, args)));
 }
 
 static void model_close(const struct sim_costs *costs)

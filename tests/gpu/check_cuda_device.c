@@ -216,6 +216,15 @@ static void a_refused_launch_is_the_status_of_its_stream(void)
 }
 
 /* Across the moments at which the origin of dates is set anew. */
+static void experts_without_padding_are_refused_while_there_are_none(void)
+{
+    set_up();
+    CHECK(launch_esfk(f.a, &(struct esfk){ .product.form = ESMM_BACKWARD }) == ERR_DEVICE);
+    put(1);
+    CHECK(!stream_sync(f.a)); /* and the stream goes on */
+    tear_down();
+}
+
 static void dates_go_on_and_agree_with_the_hosts(void)
 {
     struct event *events[8] = { NULL };
@@ -352,6 +361,7 @@ int main(void)
         TEST(a_failure_skips_what_follows_but_not_the_events),
         TEST(a_product_is_in_the_order_of_its_own_stream),
         TEST(a_refused_launch_is_the_status_of_its_stream),
+        TEST(experts_without_padding_are_refused_while_there_are_none),
         TEST(dates_go_on_and_agree_with_the_hosts),
         TEST(memory_that_is_not_there_is_a_result),
         TEST(closing_waits_for_what_is_queued),

@@ -35,12 +35,12 @@ int cuda_fill(const struct fill *args, const struct cuda_queue *queue)
     {                                                                                              \
         return cuda_##name(args, queue);                                                           \
     }
-KERNELS(SUBJECT_ROW)
+PADDED_KERNELS(SUBJECT_ROW)
 #undef SUBJECT_ROW
 
 #define SUBJECT_ENTRY(name) [KERNEL_##name] = run_##name,
 static int (*const kernel_table[KERNEL_COUNT])(const void *args, const struct cuda_queue *queue) = {
-    KERNELS(SUBJECT_ENTRY)
+    PADDED_KERNELS(SUBJECT_ENTRY)
 };
 #undef SUBJECT_ENTRY
 

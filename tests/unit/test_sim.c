@@ -75,6 +75,65 @@ static void a_product_runs_at_the_rate_that_its_smallest_side_reaches(void)
     CHECK(KERNEL_NS(&c, gemm, .batch = 1, .m = 0, .n = 1000, .k = 1000) == 2000 + 8000);
 }
 
+/* 100 tokens with two choices each, of 8 experts with 20 rows each: 160 rows are kept. */
+static const struct kept_rows some_rows = {
+    .tokens = 100, .experts = 8, .top_k = 2, .hidden = 48, .width = 64, .capacity = 20
+};
+
+static void sparse_kernels_take_as_long_as_the_rows_that_are_kept(void)
+{
+    const struct kept_rows full = {
+        .tokens = 1000, .experts = 4, .top_k = 2, .hidden = 1000, .width = 2000, .capacity = 1000
+    };
+    struct kept_rows few = full;
+    struct cluster c = small();
+
+    few.capacity = 100;
+    /* 2 * 4 * 500 * 1000 * 2000 operations; 100 of 500 rows of each expert run at half the rate */
+    c.gemm_half_rows = 0;
+    CHECK(KERNEL_NS(&c, estmm, .at = full) == 2000 + 8000000);
+    CHECK(KERNEL_NS(&c, esmm, .at = full, .form = ESMM_TOKENS) == 2000 + 8000000);
+    CHECK(KERNEL_NS(&c, esfk, .product = { .at = full }) == 2000 + 2 * 8000000);
+    c.gemm_half_rows = 100;
+    CHECK(KERNEL_NS(&c, estmm, .at = few) == 2000 + 2 * 1600000);
+    few.capacity = 0;
+    CHECK(KERNEL_NS(&c, ess, .at = few) == 2000 + 5 * 8 / 500);
+    few.experts = 0;
+    CHECK(KERNEL_NS(&c, esfk, .product = { .at = few }) == 2000);
+}
+
+static void sparse_kernels_move_the_rows_that_are_kept(void)
+{
+    const double where = (160 + 9) * 8, matrices = 4 * 8 * 48 * 64, tokens = 4 * 160 * 64;
+    const double hidden = 4 * 160 * 48, gates = 4 * 160, sums = 2 * tokens;
+    struct esmm m = { .at = some_rows, .form = ESMM_FORWARD };
+    float x, y;
+
+    CHECK(kernel_bytes(
+              KERNEL_reindex,
+              &(struct reindex){ .tokens = 100, .experts = 8, .top_k = 2, .capacity = 20 }) ==
+          200 * 12 + 8 * 8 + where);
+    CHECK(kernel_bytes(KERNEL_esmm, &m) == where + matrices + tokens + hidden);
+    m.post = &x, m.up = &y;
+    CHECK(kernel_bytes(KERNEL_esmm, &m) == where + matrices + tokens + 3 * hidden);
+    m.form = ESMM_BACKWARD, m.gate = m.grad_gate = &x, m.grad_up = &y;
+    CHECK(kernel_bytes(KERNEL_esmm, &m) == where + matrices + tokens + 5 * hidden + 2 * gates);
+    m = (struct esmm){ .at = some_rows, .form = ESMM_TOKENS, .keep = true };
+    CHECK(kernel_bytes(KERNEL_esmm, &m) == where + matrices + hidden + sums);
+    m.keep = false;
+    CHECK(kernel_bytes(KERNEL_esmm, &m) == where + matrices + hidden + sums + 4 * 100 * 64);
+    CHECK(kernel_bytes(KERNEL_estmm, &(struct estmm){ .at = some_rows, .gate = &x }) ==
+          where + matrices + tokens + hidden + gates);
+    CHECK(kernel_bytes(KERNEL_ess, &(struct ess){ .at = some_rows, .rows = &x, .stride = 48 }) ==
+          where + hidden + 4 * 8 * 48);
+    CHECK(kernel_bytes(KERNEL_ess, &(struct ess){ .at = some_rows, .stride = 65 }) ==
+          where + tokens + 4 * 8 * 65);
+    /* fused, the rows are read once */
+    CHECK(kernel_bytes(KERNEL_esfk,
+                       &(struct esfk){ .product = m, .grad_bias = &x, .grad_stride = 48 }) ==
+          kernel_bytes(KERNEL_esmm, &m) + tokens + matrices + 4 * 8 * 48);
+}
+
 static void other_kernels_take_as_long_as_their_bytes(void)
 {
     struct routing r = {
@@ -488,6 +547,8 @@ int main(void)
     static const struct test tests[] = {
         TEST(links_that_are_not_there_need_no_numbers),
         TEST(a_product_runs_at_the_rate_that_its_smallest_side_reaches),
+        TEST(sparse_kernels_take_as_long_as_the_rows_that_are_kept),
+        TEST(sparse_kernels_move_the_rows_that_are_kept),
         TEST(other_kernels_take_as_long_as_their_bytes),
         TEST(an_exchange_takes_what_its_links_say),
         TEST(ctas_carry_what_each_can_and_slow_products_down),

@@ -1,0 +1,333 @@
+/* Experts without padding on the host: rows of one expert are gathered in blocks that stay in the
+ * cache, multiplied, and added to their tokens. */
+#include "convert.h"
+#include "host.h"
+#include "rows.h"
+
+#include <assert.h>
+#include <string.h>
+
+void host_reindex(const struct reindex *r)
+{
+    uint64_t choices = (uint64_t)r->tokens * r->top_k;
+
+    r->first[0] = 0;
+    for (uint32_t e = 0; e < r->experts; e++) {
+        uint64_t needed = (uint64_t)r->needed[e];
+
+        r->first[e + 1] = r->first[e] + (int64_t)(needed < r->capacity ? needed : r->capacity);
+    }
+    for (uint64_t i = 0; i < choices; i++)
+        if (r->slot[i] >= 0)
+            r->choice[r->first[r->expert[i]] + r->slot[i]] = (int64_t)i;
+}
+
+/* Rows of one expert that are handled together. */
+struct block {
+    const struct kept_rows *at;
+    uint32_t expert;
+    uint64_t row, count;
+};
+
+/* The rows after these; false: there are none.  An expert's blocks are about equal: a last one of a
+ * few rows would read all the weights for them. */
+static bool block_next(struct block *b)
+{
+    const int64_t *first = b->at->first;
+    uint64_t left, blocks;
+
+    b->row += b->count;
+    while (b->expert < b->at->experts && b->row == (uint64_t)first[b->expert + 1])
+        b->expert++;
+    if (b->expert == b->at->experts)
+        return false;
+    left = (uint64_t)first[b->expert + 1] - b->row;
+    blocks = (left + KEPT_BLOCK_ROWS - 1) / KEPT_BLOCK_ROWS;
+    b->count = (left + blocks - 1) / blocks;
+    return true;
+}
+
+static uint64_t matrix_of(const struct block *b)
+{
+    return (uint64_t)b->expert * b->at->hidden * b->at->width;
+}
+
+static float *rows_of(const struct block *b, const void *rows)
+{
+    return rows ? (float *)rows + b->row * b->at->hidden : NULL;
+}
+
+/* The scratch memory: tokens (rows, D), then hidden units (rows, H). */
+static float *scratch_tokens(const struct block *b, uint64_t i)
+{
+    return b->at->scratch + i * b->at->width;
+}
+
+static float *scratch_hidden(const struct block *b, uint64_t i)
+{
+    return scratch_tokens(b, KEPT_BLOCK_ROWS) + i * b->at->hidden;
+}
+
+static uint64_t choice_of(const struct block *b, uint64_t i)
+{
+    return (uint64_t)b->at->choice[b->row + i];
+}
+
+CLONES static void scale(float factor, float *row, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        row[i] *= factor;
+}
+
+static void gather(const struct block *b, const void *tokens)
+{
+    for (uint64_t i = 0; i < b->count; i++)
+        row_load(b->at->token_type, tokens, choice_of(b, i) / b->at->top_k * b->at->width,
+                 scratch_tokens(b, i), b->at->width);
+}
+
+static void weigh(const struct block *b, const float *gate)
+{
+    for (uint64_t i = 0; i < b->count && gate; i++)
+        scale(gate[choice_of(b, i)], scratch_tokens(b, i), b->at->width);
+}
+
+/* Gathered tokens times the expert's matrix, transposed. */
+static void to_hidden(const struct block *b, const void *weights, float *to)
+{
+    host_gemm(&(struct gemm){ .transpose_b = true,
+                              .batch = 1,
+                              .m = b->count,
+                              .n = b->at->hidden,
+                              .k = b->at->width,
+                              .a = b->at->scratch,
+                              .b = (const float *)weights + matrix_of(b),
+                              .c = to });
+}
+
+static void forward(const struct esmm *m, const struct block *b)
+{
+    float *pre = rows_of(b, m->pre);
+
+    gather(b, m->tokens);
+    to_hidden(b, m->weights, pre);
+    if (m->post)
+        host_activate(
+            &(struct activate){ .kind = m->kind,
+                                .batch = 1,
+                                .rows = b->count,
+                                .width = b->at->hidden,
+                                .bias = (const float *)m->bias + b->expert * m->bias_stride,
+                                .pre = pre,
+                                .up = rows_of(b, m->up),
+                                .post = rows_of(b, m->post) });
+}
+
+CLONES static void add_biased(const float *restrict from, const float *restrict bias, float factor,
+                              float *restrict to, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        to[i] += factor * (from[i] + bias[i]);
+}
+
+/* Gathered tokens are overwritten. */
+static void to_tokens(const struct esmm *m, const struct block *b)
+{
+    const float *bias = m->bias ? (const float *)m->bias + b->expert * m->bias_stride : NULL;
+    uint64_t width = b->at->width;
+
+    host_gemm(&(struct gemm){ .batch = 1,
+                              .m = b->count,
+                              .n = width,
+                              .k = b->at->hidden,
+                              .a = rows_of(b, m->rows),
+                              .b = (const float *)m->weights + matrix_of(b),
+                              .c = b->at->scratch });
+    for (uint64_t i = 0; i < b->count; i++) {
+        uint64_t choice = choice_of(b, i);
+        float *to = m->sums + choice / b->at->top_k * width;
+        float gate = m->gate ? m->gate[choice] : 1;
+
+        if (bias)
+            add_biased(scratch_tokens(b, i), bias, gate, to, width);
+        else
+            row_add(MOE_F32, scratch_tokens(b, i), 0, gate, to, width);
+    }
+}
+
+CLONES static float dot(const float *restrict x, const float *restrict y, uint64_t n)
+{
+    enum { LANES = 16 };
+    float part[LANES] = { 0 }, sum = 0;
+    uint64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        for (uint64_t j = 0; j < LANES; j++)
+            part[j] += x[i + j] * y[i + j];
+    for (; i < n; i++)
+        sum += x[i] * y[i];
+    for (int j = 0; j < LANES; j++)
+        sum += part[j];
+    return sum;
+}
+
+/* The gates' gradients, and gate * u in scratch. */
+static void backward_gates(const struct esmm *m, const struct block *b)
+{
+    const float *bias = m->bias ? (const float *)m->bias + b->expert * m->bias_stride : NULL;
+    const float *post = rows_of(b, m->post);
+
+    to_hidden(b, m->weights, scratch_hidden(b, 0));
+    for (uint64_t i = 0; i < b->count; i++) {
+        uint64_t choice = choice_of(b, i), hidden = b->at->hidden;
+        float *u = scratch_hidden(b, i);
+
+        m->grad_gate[choice] = dot(u, post + i * hidden, hidden) +
+                               (bias ? dot(scratch_tokens(b, i), bias, b->at->width) : 0);
+        if (m->gate)
+            scale(m->gate[choice], u, hidden);
+    }
+}
+
+static void backward_rows(const struct esmm *m, const struct block *b)
+{
+    host_activate_backward(&(struct activate_backward){ .kind = m->kind,
+                                                        .batch = 1,
+                                                        .rows = b->count,
+                                                        .width = b->at->hidden,
+                                                        .pre = rows_of(b, m->pre),
+                                                        .up = rows_of(b, m->up),
+                                                        .grad_post = scratch_hidden(b, 0),
+                                                        .grad_pre = rows_of(b, m->grad_pre),
+                                                        .grad_up = rows_of(b, m->grad_up) });
+}
+
+/* What no row reaches is zero. */
+static void clear_results(const struct esmm *m)
+{
+    size_t tokens = m->at.tokens;
+
+    if (m->form == ESMM_TOKENS && !m->keep && m->sums)
+        memset(m->sums, 0, tokens * m->at.width * sizeof(*m->sums));
+    if (m->form == ESMM_BACKWARD && m->grad_gate)
+        memset(m->grad_gate, 0, tokens * m->at.top_k * sizeof(*m->grad_gate));
+}
+
+void host_esmm(const struct esmm *m)
+{
+    struct block b = { .at = &m->at };
+
+    assert(m->at.dtype == MOE_F32);
+    clear_results(m);
+    while (block_next(&b))
+        switch (m->form) {
+        case ESMM_FORWARD: forward(m, &b); break;
+        case ESMM_TOKENS: to_tokens(m, &b); break;
+        case ESMM_BACKWARD:
+            gather(&b, m->tokens);
+            backward_gates(m, &b);
+            backward_rows(m, &b);
+        }
+}
+
+static void clear_unused(const struct kept_rows *at, void *grad)
+{
+    uint64_t matrix = (uint64_t)at->hidden * at->width;
+
+    for (uint32_t e = 0; e < at->experts; e++)
+        if (at->first[e] == at->first[e + 1])
+            memset((float *)grad + e * matrix, 0, matrix * sizeof(float));
+}
+
+/* An expert's first block writes, the others add. */
+static void add_matrix(const struct block *b, const void *rows, void *grad)
+{
+    host_gemm(&(struct gemm){ .transpose_a = true,
+                              .keep = b->row > (uint64_t)b->at->first[b->expert],
+                              .batch = 1,
+                              .m = b->at->hidden,
+                              .n = b->at->width,
+                              .k = b->count,
+                              .a = rows_of(b, rows),
+                              .b = b->at->scratch,
+                              .c = (float *)grad + matrix_of(b) });
+}
+
+static void add_sum(const struct block *b, const float *rows, uint64_t width, uint64_t stride,
+                    void *grad)
+{
+    host_sum_rows(&(struct sum_rows){ .keep = true,
+                                      .batch = 1,
+                                      .rows = b->count,
+                                      .width = width,
+                                      .to_stride = stride,
+                                      .from = rows,
+                                      .to = (float *)grad + b->expert * stride });
+}
+
+void host_estmm(const struct estmm *m)
+{
+    struct block b = { .at = &m->at };
+
+    assert(m->at.dtype == MOE_F32);
+    clear_unused(&m->at, m->grad);
+    while (block_next(&b)) {
+        gather(&b, m->tokens);
+        weigh(&b, m->gate);
+        add_matrix(&b, m->rows, m->grad);
+    }
+}
+
+void host_ess(const struct ess *s)
+{
+    struct block b = { .at = &s->at };
+
+    assert(s->at.dtype == MOE_F32);
+    memset(s->grad, 0, s->at.experts * s->stride * sizeof(float));
+    while (block_next(&b)) {
+        if (s->rows) {
+            add_sum(&b, rows_of(&b, s->rows), s->at.hidden, s->stride, s->grad);
+            continue;
+        }
+        gather(&b, s->tokens);
+        weigh(&b, s->gate);
+        add_sum(&b, s->at.scratch, s->at.width, s->stride, s->grad);
+    }
+}
+
+static void fused_backward(const struct esfk *f, const struct block *b)
+{
+    backward_gates(&f->product, b);
+    weigh(b, f->product.gate);
+    add_matrix(b, f->product.post, f->grad);
+    if (f->grad_bias)
+        add_sum(b, b->at->scratch, b->at->width, f->grad_stride, f->grad_bias);
+    backward_rows(&f->product, b);
+}
+
+static void fused_tokens(const struct esfk *f, const struct block *b)
+{
+    add_matrix(b, f->product.rows, f->grad);
+    if (f->grad_bias)
+        add_sum(b, rows_of(b, f->product.rows), b->at->hidden, f->grad_stride, f->grad_bias);
+    to_tokens(&f->product, b);
+}
+
+void host_esfk(const struct esfk *f)
+{
+    const struct esmm *m = &f->product;
+    struct block b = { .at = &m->at };
+
+    assert(m->at.dtype == MOE_F32 && m->form != ESMM_FORWARD);
+    clear_results(m);
+    clear_unused(&m->at, f->grad);
+    if (f->grad_bias)
+        memset(f->grad_bias, 0, m->at.experts * f->grad_stride * sizeof(float));
+    while (block_next(&b)) {
+        gather(&b, m->tokens);
+        if (m->form == ESMM_BACKWARD)
+            fused_backward(f, &b);
+        else
+            fused_tokens(f, &b);
+    }
+}

@@ -1,0 +1,116 @@
+/* The kernels of experts without padding: they compute the rows that there are, not C of every
+ * expert.  Names are those of HEXA-MoE: es, expert-specific, mm and tmm, products, s, sums, fk,
+ * fused.
+ *
+ * A row is a kept choice, and rows are sorted by expert: row i is choice[i] = t k + j, and expert e
+ * has rows first[e] to first[e+1]-1, N = first[E] in all.  Only the device knows these numbers: the
+ * host enqueues without waiting for them.  Matrices of rows are (N,H); who allocates them takes
+ * kept_most().  Tokens are read, and summed up, where they lie, in (T,D).  Every sum is taken in
+ * the order of rows, so results do not differ between runs. */
+#ifndef SPARSE_H
+#define SPARSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SPARSE_KERNELS(row) row(reindex) row(esmm) row(estmm) row(ess) row(esfk)
+
+/* The kept choices sorted by expert, within an expert by slot. */
+struct reindex {
+    uint32_t tokens, experts, top_k;
+    uint64_t capacity;
+    const int32_t *expert; /* (T,k), slot and needed: as route leaves them */
+    const int64_t *slot;
+    const int64_t *needed;
+    int64_t *first;  /* (E+1) out */
+    int64_t *choice; /* (N) out */
+};
+
+struct kept_rows {
+    uint32_t tokens, experts, top_k;
+    uint32_t token_type;    /* of (T,D) where it is read */
+    uint32_t dtype;         /* of weights, biases and rows: the device's compute type */
+    uint32_t hidden, width; /* H and D */
+    uint64_t capacity;
+    const int64_t *first, *choice; /* of reindex */
+    float *scratch;                /* kept_scratch_bytes(); the host's only */
+};
+
+/* As many rows as there can be. */
+static inline uint64_t kept_most(const struct kept_rows *at)
+{
+    uint64_t choices = (uint64_t)at->tokens * at->top_k;
+    uint64_t each = at->capacity < at->tokens ? at->capacity : at->tokens;
+
+    return each * at->experts < choices ? each * at->experts : choices;
+}
+
+/* The host gathers so many rows of one expert, and multiplies them while they are in its cache. */
+enum { KEPT_BLOCK_ROWS = 256 };
+
+static inline size_t kept_scratch_bytes(uint32_t hidden, uint32_t width)
+{
+    return KEPT_BLOCK_ROWS * ((size_t)hidden + width) * sizeof(float);
+}
+
+enum esmm_form {
+    /* pre = x W^T of each row's token x.  If post is given: pre += bias, post = act(pre) as
+     * `activate` makes it, up included. */
+    ESMM_FORWARD,
+    /* sums = sum over a token's rows of gate * (row W + bias), plus keep * sums. */
+    ESMM_TOKENS,
+    /* With u = dy W^T of each row's token dy: grad_gate = <u, post> + <dy, bias>, 0 of a dropped
+     * choice; grad_pre = gate * u * act'(pre), and grad_up likewise. */
+    ESMM_BACKWARD,
+};
+
+/* Each row times the matrix W (H,D) of its expert, or its transpose. */
+struct esmm {
+    struct kept_rows at;
+    enum esmm_form form;
+    uint32_t kind;       /* enum moe_act */
+    bool keep;           /* ESMM_TOKENS */
+    const void *weights; /* (E,H,D) */
+    const void *bias;    /* (E,H), else (E,bias_stride) of which D count, or NULL: 0 */
+    uint64_t bias_stride;
+    const void *tokens; /* (T,D): x or dy.  ESMM_TOKENS: of esfk only */
+    const float *gate;  /* (T,k), or NULL: 1 */
+    const void *rows;   /* ESMM_TOKENS reads these (N,H) */
+    float *sums;        /* ESMM_TOKENS: (T,D) */
+    void *pre, *up, *post;
+    float *grad_gate;         /* (T,k) */
+    void *grad_pre, *grad_up; /* grad_pre may be pre or post, grad_up may be post */
+};
+
+/* grad (E,H,D) = sum over an expert's rows of row times gate * token: the gradient of W. */
+struct estmm {
+    struct kept_rows at;
+    const void *tokens; /* (T,D) */
+    const float *gate;  /* (T,k), or NULL: 1 */
+    const void *rows;   /* (N,H) */
+    void *grad;
+};
+
+/* grad (E,stride) = sum over an expert's rows; padding columns are 0. */
+struct ess {
+    struct kept_rows at;
+    const void *rows; /* (N,H), or NULL: gate * tokens (T,D) */
+    const void *tokens;
+    const float *gate; /* (T,k), or NULL: 1 */
+    void *grad;
+    uint64_t stride;
+};
+
+/* The backward pass of one matrix: the esmm, its matrix' gradient and its bias' gradient.
+ * ESMM_BACKWARD: estmm of post and gate * dy, ess of gate * dy; post is read before grad_pre and
+ * grad_up are written, so that the gradients of rows need no memory of their own.
+ * ESMM_TOKENS: estmm of rows and tokens, ess of rows; gate and bias are NULL. */
+struct esfk {
+    struct esmm product;
+    void *grad;      /* (E,H,D) */
+    void *grad_bias; /* (E,grad_stride), or NULL */
+    uint64_t grad_stride;
+};
+
+#endif
