@@ -70,7 +70,7 @@ enum moe_status {
 enum moe_a2a { MOE_A2A_LINEAR = 0, MOE_A2A_2DH = 1, MOE_A2A_NCCL = 2 /* ncclAlltoAll */ };
 enum moe_experts {
     MOE_PADDED = 0, /* c rows of every expert are computed, filled or not */
-    MOE_SPARSE = 1 /* the rows that there are, read and summed up where tokens lie: r=0 only */
+    MOE_SPARSE = 1  /* the rows that there are, read and summed up where tokens lie: r=0 only */
 };
 enum moe_dtype { MOE_F32 = 0, MOE_F16 = 1, MOE_BF16 = 2 };
 enum moe_pass { MOE_FORWARD = 0, MOE_TRAIN = 1 };
