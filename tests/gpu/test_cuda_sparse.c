@@ -15,7 +15,8 @@ enum load {
     NO_CAPACITY,
     NO_TOKENS,
     EVERY_EXPERT,
-    MANY_ROWS, /* several tiles, and a tail */
+    MANY_EXPERTS, /* more than a warp has lanes */
+    MANY_ROWS,    /* several tiles, and a tail */
     LOADS
 };
 
@@ -51,6 +52,7 @@ static struct kept_rows some_rows(enum load load)
     case NO_CAPACITY: at.capacity = 0; break;
     case NO_TOKENS: at.tokens = 0; break;
     case EVERY_EXPERT: at.top_k = at.experts; break;
+    case MANY_EXPERTS: at.experts = 33 + below(70), at.hidden = 1 + below(20); break;
     case MANY_ROWS: at.tokens = 200 + below(200); break;
     default: break;
     }
