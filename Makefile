@@ -342,8 +342,10 @@ deps-of-tests: deps
 	$(Q)tests/deps_of_tests $(TEST_PACKAGES)
 
 # The main job: measure, search, remember, on this machine.
-tune: all
+tune: say-building all
 	./moetune --cluster
+say-building:
+	@[ -e moetune ] || echo "builds first, which takes one to three minutes"
 
 # In a make of its own, which sees what was installed.
 test test-full: all
@@ -417,6 +419,8 @@ ifneq ($(SQLITE),0)
 	$(call put_library,tuner/live,moetune)
 endif
 	@echo "installed in $(DEST): bin/moetune; libmoelookup and libmoetune with headers, pkg-config, CMake, manual pages; completion for bash"
+	@[ "$(PREFIX)" = /usr ] || echo "to use it: export PATH=$(PREFIX)/bin:\$$PATH PKG_CONFIG_PATH=$(PREFIX)/lib/pkgconfig LD_LIBRARY_PATH=$(PREFIX)/lib MANPATH=$(PREFIX)/share/man:"
+	@echo "Python: pip install $(CURDIR)/db/lookup/python"
 
 include .packages/rules.mk
 
@@ -452,4 +456,4 @@ help:
 	@sed -n 's/^# \(.*=.*\)/\1/p' Makefile | head -n 7
 
 -include $(shell find $(BUILD) $(LIB) -name '*.d' 2>/dev/null)
-.PHONY: gpu-checks check-gpu check-gpu-built check-gpu-pack all build library FORCE deps deps-of-tests tune test test-full run-test run-test-full soak tests-built bench benches-built install format lint clean help
+.PHONY: gpu-checks check-gpu check-gpu-built check-gpu-pack all build library FORCE deps deps-of-tests tune say-building test test-full run-test run-test-full soak tests-built bench benches-built install format lint clean help
