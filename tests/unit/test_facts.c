@@ -288,6 +288,15 @@ static void speeds_are_runs_of_equal_ranks(void)
     CHECK(!strcmp(speeds_text(speeds, 0, 1024), "unknown"));
 }
 
+static void a_text_of_speeds_is_a_list_of_ranks(void)
+{
+    double speeds[6] = { 7, 7, 7, 7, 7, 7 };
+
+    rank_speeds_list("2x100 2x63 1x1", speeds);
+    CHECK(speeds[0] == 1 && speeds[1] == 1 && speeds[2] == 0.63 && speeds[3] == 0.63);
+    CHECK(speeds[4] == 0.01 && speeds[5] == 7);
+}
+
 static void many_ranks_are_told_apart_as_far_as_there_is_room(void)
 {
     double speeds[2048], slowest;
@@ -307,9 +316,10 @@ static void many_ranks_are_told_apart_as_far_as_there_is_room(void)
 
 static void what_is_no_text_of_speeds_is_refused(void)
 {
-    static const char *const bad[] = { "",     "unknown", "2x",     "x50",      "2x0",
-                                       "0x50", "1x101",   "2x50 ,", "2x50x",    "2x50.5",
-                                       "-1x5", "2x50  z", "1x1000", "9999999x5" };
+    static const char *const bad[] = { "",          "unknown", "2x",     "x50",       "2x0",
+                                       "0x50",      "1x101",   "2x50 ,", "2x50x",     "2x50.5",
+                                       "-1x5",      "2x50  z", "1x1000", "9999999x5", " 2x50",
+                                       "2x50  1x5", "2x 50",   "x" };
     double slowest = 7;
     size_t ranks = 7;
 
@@ -334,6 +344,7 @@ int main(void)
         TEST(unlike_hosts_are_named_in_one_order),
         TEST(what_one_host_does_not_know_nobody_knows),
         TEST(speeds_are_runs_of_equal_ranks),
+        TEST(a_text_of_speeds_is_a_list_of_ranks),
         TEST(many_ranks_are_told_apart_as_far_as_there_is_room),
         TEST(what_is_no_text_of_speeds_is_refused),
     };
