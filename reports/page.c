@@ -38,6 +38,8 @@ static const char style[] =
     "gap:8px 24px}\n"
     "figure{margin:0;min-width:0}.scroll{overflow-x:auto}\n"
     "figure svg{display:block;width:100%;max-width:520px;height:auto;color:var(--text)}\n"
+    "@media screen and (min-width:1600px){.top{display:grid;gap:0 40px;"
+    "grid-template-columns:minmax(0,1160px) minmax(0,1fr)}}\n"
     "figure svg.wide{max-width:1200px}.narrow{display:none!important}\n"
     "@media screen and (max-width:700px){figure svg.wide{display:none}"
     ".narrow{display:block!important}.dictionary "
@@ -486,11 +488,14 @@ static void print_section(const struct report *report, const struct section *sec
         fprintf(to, "<h2>All %zu layers</h2>\n", section->scope.count);
     origin_remarks(report->facts, &section->scope, &remarks);
     print_remarks(&remarks, "note", to);
+    fputs("<div class=\"top\"><div>\n", to);
     print_plots(report, section, true, to);
+    fputs("</div><div>\n", to);
     if (one) {
         print_dictionary(layer, to);
         print_next(report, layer, to);
     }
+    fputs("</div></div>\n", to);
     fputs("<div class=\"plots\">\n", to);
     print_plots(report, section, false, to);
     fputs("</div>\n", to);

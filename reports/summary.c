@@ -47,7 +47,7 @@ static double mean_gain(const struct layer_facts *layer)
 
 static const char *static_name(const struct moe_plan *plan, char room[FIGURE_BYTES])
 {
-    snprintf(room, FIGURE_BYTES, "always %s", plan->r ? PLAN_TEXT(plan) : "r=0");
+    snprintf(room, FIGURE_BYTES, "always %s", plan->r || plan->e ? PLAN_TEXT(plan) : "r=0");
     return room;
 }
 

@@ -42,15 +42,22 @@ static bool varies_only(const struct moe_plan *plan, const char *axes)
     return true;
 }
 
-/* The plan with every value of the quiet axes that vary, from this axis on; the defaults first.  A
- * plan without all-to-alls has one name only. */
-static int add_arms(struct moe_plan plan, size_t axis, const char *axes, struct moe_plan *arms,
-                    size_t *count)
+/* Is it legal, and has it no other name? */
+static bool is_one_of_its_own(const struct moe_plan *plan, const struct moe_shape *shape)
+{
+    struct moe_plan canonical = plan_canonical(*plan);
+
+    return plan_legal(plan, shape) && plan_equal(plan, &canonical);
+}
+
+/* The plan with every value of the quiet axes that vary, from this axis on; the defaults first. */
+static int add_arms(const struct moe_shape *shape, struct moe_plan plan, size_t axis,
+                    const char *axes, struct moe_plan *arms, size_t *count)
 {
     while (axis < plan_axis_count &&
            !(plan_axes[axis].quiet && axis_named(axes, plan_axes[axis].name)))
         axis++;
-    if (axis == plan_axis_count || !plan.r) {
+    if (axis == plan_axis_count) {
         if (*count == SEARCH_ARMS_MAX)
             return fail(ERR_ARGUMENT, "more than %d plans cannot be searched: fewer axes",
                         SEARCH_ARMS_MAX);
@@ -60,7 +67,8 @@ static int add_arms(struct moe_plan plan, size_t axis, const char *axes, struct 
     for (uint32_t value = 0; value <= plan_axes[axis].search_max;
          value = plan_next_value(axis, value)) {
         plan_set(&plan, axis, value);
-        TRY(add_arms(plan, axis + 1, axes, arms, count));
+        if (is_one_of_its_own(&plan, shape))
+            TRY(add_arms(shape, plan, axis + 1, axes, arms, count));
     }
     return OK;
 }
@@ -82,11 +90,11 @@ int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, str
     *count = 0;
     for (size_t i = 0; i < legal; i++)
         if (varies_only(&all[i], setup->axes))
-            TRY(add_arms(all[i], 0, setup->axes, arms, count));
+            TRY(add_arms(shape, all[i], 0, setup->axes, arms, count));
     for (size_t i = 0; i < legal && library; i++)
         if (varies_only(&all[i], setup->axes) && all[i].r && all[i].a == MOE_A2A_LINEAR) {
             all[i].a = MOE_A2A_NCCL;
-            TRY(add_arms(all[i], 0, setup->axes, arms, count));
+            TRY(add_arms(shape, all[i], 0, setup->axes, arms, count));
         }
     return OK;
 }

@@ -58,6 +58,7 @@ struct costs costs_of(const struct moe_shape *shape, const struct search_machine
                        .per_node = per_node < shape->ranks ? per_node : shape->ranks,
                        .slices = shape_slices(shape),
                        .experts = shape->experts,
+                       .choices = (double)shape->tokens * shape->top_k,
                        .local_experts = shape_local_experts(shape),
                        .model_dim = shape->model_dim,
                        .hidden_dim = shape->hidden_dim,
@@ -135,13 +136,17 @@ static double pipeline(const double *k, double d, double a2a, double ffn)
            d * k[COST_CHUNK];
 }
 
-static double local_step(const struct costs *c, const double *k, double capacity)
+/* An expert without padding computes what it was sent: the mean, as if tokens were spread evenly.
+ * How far they are not is a matter of the tokens, and learned from steps. */
+static double local_step(const struct costs *c, const double *k, double capacity, uint32_t e)
 {
+    double mean = c->choices / c->experts;
+    double rows = e == MOE_SPARSE && mean < capacity ? mean : capacity;
     double weight_bytes = c->experts * c->weight_matrices * c->model_dim * c->hidden_dim *
                           c->token_bytes * (1 - 1 / c->ranks);
 
     return gather(c, k, c->ranks, weight_bytes) * (c->train ? 2 : 1) +
-           feed_forward(c, k, c->experts, capacity, c->hidden_dim) * (c->train ? 3 : 1);
+           feed_forward(c, k, c->experts, rows, c->hidden_dim) * (c->train ? 3 : 1);
 }
 
 static double sharded_step(const struct costs *c, const double *k, double capacity,
@@ -167,7 +172,7 @@ static double sharded_step(const struct costs *c, const double *k, double capaci
 static double step_log_ns(const struct costs *c, const double *k, double capacity,
                           const struct moe_plan *plan)
 {
-    double t = plan->r ? sharded_step(c, k, capacity, plan) : local_step(c, k, capacity);
+    double t = plan->r ? sharded_step(c, k, capacity, plan) : local_step(c, k, capacity, plan->e);
 
     return log((t + k[COST_STEP]) * k[COST_SCALE] * 1e9);
 }

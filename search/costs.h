@@ -25,6 +25,7 @@ enum cost_constant {
 
 struct costs {
     double ranks, per_node, nodes, slices, experts, local_experts, model_dim, hidden_dim;
+    double choices; /* k T: rows that a rank sends to all experts together */
     double token_bytes, weight_matrices;
     bool train;
     double prior[COST_CONSTANTS], prior_sd[COST_CONSTANTS]; /* of the constants' logarithms */

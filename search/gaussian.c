@@ -60,7 +60,7 @@ static double shared_misfit(const struct moe_plan *a, const struct moe_plan *b, 
     double shared = shared_by_ctas(a, b);
 
     if (!a->r || !b->r)
-        return shared + (a->r == b->r ? local_sd * local_sd : 0);
+        return shared + (a->r == b->r ? local_sd * local_sd * (a->e == b->e ? 1 : 0.5) : 0);
     return shared + likeness(a, b) + (a->r == slices && b->r == slices ? whole_sd * whole_sd : 0);
 }
 

@@ -102,27 +102,28 @@ static int audit(const struct view *v)
     return chosen;
 }
 
-/* Has a plan with the arm's value of this axis ever run, in this table? */
-static bool value_tried(const struct view *v, int arm, int axis)
+/* Every r above 0 is as good as another. */
+static bool alike(const struct moe_plan *a, const struct moe_plan *b, size_t axis)
 {
-    const struct moe_plan *arms = v->search->setup.arms, *a = &arms[arm];
+    return axis == PLAN_R ? !a->r == !b->r : plan_value(a, axis) == plan_value(b, axis);
+}
 
-    for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
-        const struct moe_plan *b = &arms[i];
-        const bool alike[] = { !a->r == !b->r, a->d == b->d, a->a == b->a, a->ctas == b->ctas };
+/* Has a plan with the arm's value of this axis ever run, in this table? */
+static bool value_tried(const struct view *v, int arm, size_t axis)
+{
+    const struct moe_plan *arms = v->search->setup.arms;
 
-        if (v->g->tried[i] && alike[axis])
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
+        if (v->g->tried[i] && alike(&arms[arm], &arms[i], axis))
             return true;
-    }
     return false;
 }
 
 static bool has_an_untried_value(const struct view *v, int arm)
 {
-    enum { AXES = 4 };
     bool tried = true;
 
-    for (int axis = 0; fresh(v, arm) && axis < AXES && tried; axis++)
+    for (size_t axis = 0; fresh(v, arm) && axis < plan_axis_count && tried; axis++)
         tried = value_tried(v, arm, axis);
     return !tried;
 }
@@ -265,14 +266,15 @@ static int end_by_r(const struct view *v, bool greatest)
     return best;
 }
 
-/* r = 0 borders on the least and the greatest r, and every other r on it. */
+/* r = 0 borders on the least and the greatest r, and every other r on all plans of r = 0. */
 static struct neighbours neighbours_of(const struct view *v)
 {
     const struct moe_plan *arms = v->search->setup.arms, *of = &arms[v->incumbent];
     struct neighbours near = { { false } };
 
-    for (int i = 0; of->r && i < (int)v->search->setup.arm_count; i++)
-        near.has[i] = !arms[i].r || one_step_apart(&arms[i], of);
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
+        near.has[i] =
+            (of->r && !arms[i].r) || (!of->r == !arms[i].r && one_step_apart(&arms[i], of));
     add_neighbour(&near, of->r ? next_by_r(v, false) : end_by_r(v, false));
     add_neighbour(&near, of->r ? next_by_r(v, true) : end_by_r(v, true));
     return near;

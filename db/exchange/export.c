@@ -27,6 +27,7 @@ struct lines {
     struct line *list;
     size_t count;
     uint32_t clusters, standings; /* that were written */
+    int version;                  /* that what was written needs */
     struct cluster known;         /* the last one that was read */
     int64_t known_id;
     char known_hash[SHA256_HEX_BYTES];
@@ -40,6 +41,13 @@ static int read_cluster(struct lines *lines, int64_t id)
     lines->known_id = id;
     cluster_hex(&lines->known, lines->known_hash);
     return OK;
+}
+
+/* Only version 4 knows e=sparse. */
+static void note_plan(struct lines *lines, const struct moe_plan *plan)
+{
+    if (plan->e != MOE_PADDED)
+        lines->version = 4;
 }
 
 static int collect(void *self, const struct entry_row *entry)
@@ -57,6 +65,9 @@ static int collect(void *self, const struct entry_row *entry)
     memcpy(line.cluster, lines->known_hash, sizeof(line.cluster));
     shape_format(&shape, line.layer, sizeof(line.layer));
     line.entry = *entry;
+    note_plan(lines, &entry->plan);
+    note_plan(lines, &entry->runner_up);
+    note_plan(lines, &entry->search_winner);
     ARRAY_APPEND(lines->list, lines->count, line);
     return OK;
 }
@@ -77,7 +88,7 @@ static int collect_all(struct store *store, const struct export_options *options
 {
     int rc;
 
-    *lines = (struct lines){ .store = store, .options = options };
+    *lines = (struct lines){ .store = store, .options = options, .version = EXPORT_USUAL };
     rc = store_entries(store, 0, 0, collect, lines);
     if (!rc && !lines->count)
         rc = UNSUPPORTED;
@@ -145,6 +156,7 @@ static int write_standing(struct lines *lines, const struct line *line, FILE *to
     TRY(standing_is_current(lines->store, &row, &current));
     if (!current || standing_fault(&row).field)
         return OK;
+    note_plan(lines, &row.static_plan);
     begin_line(line, "standing_of", to);
     row_json_exported(&standing_table, &row, to);
     fputs("}\n", to);
@@ -154,6 +166,7 @@ static int write_standing(struct lines *lines, const struct line *line, FILE *to
 
 struct trials {
     FILE *to;
+    struct lines *lines;
     const struct line *line;
 };
 
@@ -162,6 +175,7 @@ static int write_sample(void *self, const struct trial_row *trial, const struct 
 {
     const struct trials *t = self;
 
+    note_plan(t->lines, &trial->key.plan);
     begin_line(t->line, "sample_of", t->to);
     fprintf(t->to, ",\"window\":%u,\"bucket\":%u,\"plan\":\"%s\"", t->line->entry.window,
             t->line->entry.bucket, PLAN_TEXT(&trial->key.plan));
@@ -174,7 +188,7 @@ static int write_samples(struct lines *lines, FILE *to)
 {
     for (size_t i = 0; i < lines->count; i++) {
         const struct entry_row *e = &lines->list[i].entry;
-        struct trials t = { .to = to, .line = &lines->list[i] };
+        struct trials t = { .to = to, .lines = lines, .line = &lines->list[i] };
 
         TRY(store_samples(lines->store, e->cluster, e->shape, e->window, e->bucket, write_sample,
                           &t));
@@ -207,7 +221,7 @@ static void write_all(const struct lines *lines, const char *body, size_t size, 
     fprintf(to,
             "{\"format\":\"moetune-table\",\"version\":%d,\"semantics\":%d,\"clusters\":%u,"
             "\"entries\":%zu,\"standings\":%u,\"sha256\":\"%s\"}\n",
-            EXPORT_VERSION, CLUSTER_SEMANTICS, lines->clusters, lines->count, lines->standings,
+            lines->version, CLUSTER_SEMANTICS, lines->clusters, lines->count, lines->standings,
             hex);
     fwrite(body, 1, size, to);
 }

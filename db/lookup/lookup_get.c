@@ -289,7 +289,8 @@ static inline __attribute__((always_inline)) void give(const struct moe_plan *pl
     memcpy((char *)out + HEAD, (const char *)plan + HEAD, bytes - HEAD);
 }
 
-/* A caller whose struct ends early: fields that are not wholly inside are left alone. */
+/* A caller whose struct ends early: fields that are not wholly inside are left alone, and a plan
+ * that cannot be told without them gives way to the default. */
 static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
                                               const struct answer *answer, uint32_t bucket,
                                               struct moe_plan *out)
@@ -297,6 +298,10 @@ static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
     size_t bytes = plan_bytes(out->struct_size);
     struct moe_plan plan = answer->plan;
 
+    if (!plan_fits_struct(&plan, bytes)) {
+        plan = plan_default();
+        plan.source = MOE_DEFAULT;
+    }
     plan.bucket = bucket_told(answer, bucket);
     if (bytes)
         give(&plan, bytes, out);

@@ -68,6 +68,10 @@ enum moe_status {
     MOE_ERR_NOMEM = -5
 };
 enum moe_a2a { MOE_A2A_LINEAR = 0, MOE_A2A_2DH = 1, MOE_A2A_NCCL = 2 /* ncclAlltoAll */ };
+enum moe_experts {
+    MOE_PADDED = 0, /* c rows of every expert are computed, filled or not */
+    MOE_SPARSE = 1  /* the rows that there are, read and summed up where tokens lie: r=0 only */
+};
 enum moe_dtype { MOE_F32 = 0, MOE_F16 = 1, MOE_BF16 = 2 };
 enum moe_pass { MOE_FORWARD = 0, MOE_TRAIN = 1 };
 enum moe_act { MOE_RELU = 0, MOE_GELU = 1, MOE_SWIGLU = 2 };
@@ -112,13 +116,15 @@ struct moe_plan {
     /* Since 0.2: */
     uint32_t ctas; /* blocks of GPU threads for the all-to-alls (ncclConfig_t.minCTAs and maxCTAs);
                     * 0 = as many as the communication library likes */
+    /* Since 0.3: */
+    uint32_t e; /* enum moe_experts; who has no room for MOE_SPARSE is told the default plan */
 };
 
 /* A program compiled against an older or newer header hands in structs of another size: only the
  * fields inside struct_size are read and written.  0 counts as the size of the first version. */
 /* clang-format off */
 #define MOE_SHAPE_INIT { (uint32_t)sizeof(struct moe_shape), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-#define MOE_PLAN_INIT { (uint32_t)sizeof(struct moe_plan), 1, 1, 0, 5, 0, 0, 0, 0 }
+#define MOE_PLAN_INIT { (uint32_t)sizeof(struct moe_plan), 1, 1, 0, 5, 0, 0, 0, 0, 0 }
 /* clang-format on */
 
 struct moelookup;      /* a set of tables, immutable once open */

@@ -16,7 +16,10 @@
 struct store;
 
 /* The versions of our tables, and of tables that are exported. */
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 7, EXPORT_VERSION = 3 };
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 7, EXPORT_VERSION = 4 };
+/* What is written where nothing needs a newer one: older readers read it, and the same rows stay
+ * the same bytes. */
+enum { EXPORT_USUAL = 3 };
 
 enum store_flags {
     STORE_STEAL = 1,   /* take a lease whose owner on another host went silent */

@@ -8,6 +8,8 @@
 
 static const char *const a2a_words[] = { "linear", "2dh", "nccl", NULL };
 
+static const char *const experts_words[] = { "padded", "sparse", NULL };
+
 const char *const plan_source_words[] = {
     [MOE_EXACT] = "exact",       [MOE_NEIGHBOUR] = "neighbour", [MOE_CLAMPED] = "clamped",
     [MOE_STALE] = "stale",       [MOE_OVERRIDE] = "override",   [MOE_DEFAULT] = "default",
@@ -27,6 +29,8 @@ const struct axis plan_axes[] = {
     [PLAN_CTAS] = { "ctas", FIELD(ctas), .max = PLAN_MAX_CTAS, .search_max = 32,
                     .power_of_two = true, .quiet = true, .legal = "0 or a power of two up to 64",
                     BITS(48, 8) },
+    [PLAN_E] = { "e", FIELD(e), .max = MOE_SPARSE, .search_max = MOE_SPARSE, .quiet = true,
+                 .words = experts_words, .legal = "padded, or sparse with r=0", BITS(24, 4) },
 };
 const size_t plan_axis_count = sizeof(plan_axes) / sizeof(plan_axes[0]);
 
@@ -115,7 +119,7 @@ int plan_order(const struct moe_plan *a, const struct moe_plan *b)
 struct moe_plan plan_canonical(struct moe_plan plan)
 {
     for (size_t i = 0; i < plan_axis_count && plan.r == 0; i++)
-        if (i != PLAN_R)
+        if (i != PLAN_R && i != PLAN_E)
             plan_set(&plan, i, plan_axes[i].fallback);
     return plan;
 }
@@ -146,6 +150,11 @@ size_t plan_bytes(uint32_t struct_size)
     size_t bytes = struct_size ? struct_size / sizeof(uint32_t) * sizeof(uint32_t) : FIRST_VERSION;
 
     return bytes < sizeof(struct moe_plan) ? bytes : sizeof(struct moe_plan);
+}
+
+bool plan_fits_struct(const struct moe_plan *plan, size_t bytes)
+{
+    return plan->e == MOE_PADDED || bytes >= offsetof(struct moe_plan, e) + sizeof(plan->e);
 }
 
 /* Room for text; what does not fit is counted.  Plans are written by the thousand: printf would
@@ -295,7 +304,7 @@ static bool a2a_applies(uint32_t a, const struct moe_shape *shape)
 
 bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape)
 {
-    if (find_illegal(plan) < plan_axis_count)
+    if (find_illegal(plan) < plan_axis_count || (plan->e == MOE_SPARSE && plan->r != 0))
         return false;
     return plan->r == 0 || (shape_slices(shape) % plan->r == 0 && a2a_applies(plan->a, shape));
 }
@@ -310,6 +319,10 @@ int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
     if (bad < plan_axis_count)
         return fail(ERR_ARGUMENT, "%s=%u is not legal: %s is %s", plan_axes[bad].name,
                     plan_value(plan, bad), plan_axes[bad].name, plan_axes[bad].legal);
+    if (plan->e == MOE_SPARSE && plan->r != 0)
+        return fail(ERR_ARGUMENT,
+                    "r=%u e=sparse is not legal: e=sparse goes with r=0, r=%u with e=padded",
+                    plan->r, plan->r);
     if (plan->r != 0 && !a2a_applies(plan->a, shape)) {
         note("a=2dh does not apply: it needs several nodes with the same number (more than one) of "
              "ranks each; here %u ranks, %u per node",

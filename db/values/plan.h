@@ -29,13 +29,13 @@ struct axis {
 };
 
 /* Those whose meaning some code knows; the others are only carried. */
-enum plan_axis { PLAN_R, PLAN_D, PLAN_A, PLAN_CTAS };
+enum plan_axis { PLAN_R, PLAN_D, PLAN_A, PLAN_CTAS, PLAN_E };
 
 extern const struct axis plan_axes[];
 extern const size_t plan_axis_count;
 
 /* The names of all axes, for messages and help. */
-#define PLAN_AXES "r, d, a, ctas"
+#define PLAN_AXES "r, d, a, ctas, e"
 
 /* The axis of that name, or plan_axis_count. */
 size_t plan_axis_find(const char *name, size_t length);
@@ -73,7 +73,9 @@ int plan_parse(const char *text, struct moe_plan *out);
 const char *plan_text(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES]);
 
 /* All axes in one number, and a plan of them, which may be illegal.  Written to files: r lies in
- * the lowest 3 bytes, byte 3 is free, then come bytes for d, a and ctas. */
+ * the lowest 3 bytes, e in the lower half of byte 3, whose upper one is free, then come bytes for
+ * d, a and ctas.  Readers that know no e find that byte 3 is not what they would write, and refuse.
+ */
 enum { PLAN_PACKED_BYTES = 7 };
 uint64_t plan_pack(const struct moe_plan *plan);
 struct moe_plan plan_unpack(uint64_t packed);
@@ -82,8 +84,12 @@ struct moe_plan plan_unpack(uint64_t packed);
  * fields that are wholly inside; 0 counts as the size of the first version. */
 size_t plan_bytes(uint32_t struct_size);
 
-/* r = 0 moves no tokens, so no other axis means anything: gives the one name such plans share. */
+/* r = 0 moves no tokens, so only e still means something: gives the one name such plans share. */
 struct moe_plan plan_canonical(struct moe_plan plan);
+
+/* Whether the plan can be told in so many bytes of struct moe_plan: e, which says what is computed,
+ * must not be left out. */
+bool plan_fits_struct(const struct moe_plan *plan, size_t bytes);
 
 /* OK, ERR_ARGUMENT (a value that is illegal for the shape; says which are legal), or UNSUPPORTED
  * (2dh where there is only one level; says why). */

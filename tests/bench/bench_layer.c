@@ -16,7 +16,7 @@
 
 enum { T = 1024, D = 512, H = 512, K = 2, ROUNDS = 25, PLANS_MAX = 64 };
 
-struct plain {
+struct by_hand {
     int ranks;
     uint64_t c, rows; /* capacity; W * c rows reach this rank's expert */
     const float *x, *grad_y, *gate_w, *w1, *b1, *w2, *b2;
@@ -31,7 +31,7 @@ static float *take(uint64_t n)
     return calloc(n, sizeof(float));
 }
 
-static void gate(struct plain *p)
+static void gate(struct by_hand *p)
 {
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, T, p->ranks, D, 1, p->x, D, p->gate_w, D,
                 0, p->logits, p->ranks);
@@ -59,17 +59,17 @@ static void gate(struct plain *p)
         }
 }
 
-static float *row(const struct plain *p, float *base, int choice)
+static float *row(const struct by_hand *p, float *base, int choice)
 {
     return base + ((uint64_t)p->expert[choice] * p->c + (uint64_t)p->slot[choice]) * D;
 }
 
-static void exchange(const struct plain *p, float *from, float *to)
+static void exchange(const struct by_hand *p, float *from, float *to)
 {
     MPI_Alltoall(from, (int)(p->c * D), MPI_FLOAT, to, (int)(p->c * D), MPI_FLOAT, MPI_COMM_WORLD);
 }
 
-static void forward(struct plain *p)
+static void forward(struct by_hand *p)
 {
     int n = (int)p->rows;
 
@@ -100,7 +100,7 @@ static void forward(struct plain *p)
                 p->y[i / K * D + d] += p->gate[i] * row(p, p->back, i)[d];
 }
 
-static void gate_backward(struct plain *p)
+static void gate_backward(struct by_hand *p)
 {
     memset(p->grad_logits, 0, (size_t)(T * p->ranks) * sizeof(float));
     for (int t = 0; t < T; t++) {
@@ -117,7 +117,7 @@ static void gate_backward(struct plain *p)
                 p->ranks, p->gate_w, D, 0, p->grad_x, D);
 }
 
-static void backward(struct plain *p)
+static void backward(struct by_hand *p)
 {
     int n = (int)p->rows;
 
@@ -179,9 +179,9 @@ static int our_step(void *self)
     return rig_step(o->rig, o->exec);
 }
 
-static struct plain make_plain(const struct rig *rig)
+static struct by_hand make_plain(const struct rig *rig)
 {
-    struct plain p = { .ranks = (int)rig->data.shape.ranks, .c = rig->capacity };
+    struct by_hand p = { .ranks = (int)rig->data.shape.ranks, .c = rig->capacity };
     uint64_t n = p.rows = (uint64_t)p.ranks * p.c;
 
     p.x = rig->x;
@@ -220,7 +220,7 @@ static int64_t time_of(struct rig *rig, int (*step)(void *self), void *self)
     return took.ns;
 }
 
-static void race(struct rig *rig, struct plain *plain, const struct moe_plan *plan)
+static void race(struct rig *rig, struct by_hand *plain, const struct moe_plan *plan)
 {
     struct ours ours = { .rig = rig };
     int64_t a[ROUNDS] = { 0 }, b[ROUNDS] = { 0 }, ratio[ROUNDS], far[3];
@@ -261,7 +261,7 @@ int main(void)
     struct moe_plan plans[PLANS_MAX];
     uint32_t tokens[64];
     struct data data = { .seed = 1 };
-    struct plain plain;
+    struct by_hand plain;
     size_t n;
 
     if (world_open(0, &world) || engine_open(world, "host", NULL, &engine))

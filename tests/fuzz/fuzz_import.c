@@ -81,6 +81,8 @@ static bool is_legal(const struct moe_plan *plan, const struct moe_shape *shape)
     uint32_t s = shape->experts < shape->ranks ? shape->ranks / shape->experts : 1;
     uint32_t m = shape->ranks_per_node;
 
+    if (plan->e > MOE_SPARSE || (plan->e == MOE_SPARSE && plan->r))
+        return false;
     if (plan->r == 0)
         return plan->d == 1 && plan->a == MOE_A2A_LINEAR;
     if (s % plan->r || !(plan->d == 1 || plan->d == 2 || plan->d == 4 || plan->d == 8))

@@ -26,6 +26,8 @@ static bool legal(const struct moe_plan *plan, const struct moe_shape *shape)
 
     if ((plan->d != 1 && plan->d != 2 && plan->d != 4 && plan->d != 8) || plan->a > MOE_A2A_NCCL)
         return false;
+    if (plan->e > MOE_SPARSE || (plan->e == MOE_SPARSE && plan->r))
+        return false;
     if (plan->r == 0)
         return true;
     return s % plan->r == 0 &&

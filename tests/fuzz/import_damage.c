@@ -333,7 +333,9 @@ static int version_of(const struct fuzz_input *in)
 {
     if (!holds(in, "\"throttled\":"))
         return 1;
-    return holds(in, "\"sample_of\":") && !holds(in, "\"lost_ns\":") ? 2 : EXPORT_VERSION;
+    return holds(in, "\"sample_of\":") && !holds(in, "\"lost_ns\":") ? 2
+           : holds(in, " e=sparse")                                  ? 4
+                                                                     : EXPORT_USUAL;
 }
 
 /* A first line that vouches for what follows it, in the version that its lines are of. */

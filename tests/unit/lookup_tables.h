@@ -435,7 +435,7 @@ static inline bool legal(const struct moe_plan *plan, const struct moe_shape *sh
 
     if (plan->d != 1 && plan->d != 2 && plan->d != 4 && plan->d != 8)
         return false;
-    if (plan->a > MOE_A2A_NCCL)
+    if (plan->a > MOE_A2A_NCCL || plan->e > MOE_SPARSE || (plan->e == MOE_SPARSE && plan->r))
         return false;
     if (plan->r == 0)
         return true;

@@ -150,6 +150,13 @@ static void run_variants(const struct setting *s, struct rig *rig, struct moe_pl
         count(s, &plan, run_plan(rig, &plan, s->graphs, kept, bytes));
 }
 
+static void run_sparse(const struct setting *s, struct rig *rig, struct moe_plan plan, void **kept,
+                       size_t bytes)
+{
+    plan.e = MOE_SPARSE;
+    count(s, &plan, run_plan(rig, &plan, s->graphs, kept, bytes));
+}
+
 /* Blocks as small as these go together: here each goes by itself, to where its expert reads it. */
 static void run_apart(const struct setting *s, struct rig *rig, const struct moe_plan *plan,
                       void **kept, size_t bytes)
@@ -188,6 +195,8 @@ static void run_setting(const struct setting *s, uint64_t seed)
     kept = malloc(bytes + 1);
     for (size_t i = 0; i < n; i++) {
         count(s, &plans[i], run_plan(rig, &plans[i], s->graphs, &kept, bytes));
+        if (!plans[i].r)
+            run_sparse(s, rig, plans[i], &kept, bytes);
         if (plans[i].r && plans[i].a == MOE_A2A_LINEAR)
             run_apart(s, rig, &plans[i], &kept, bytes);
         if (plans[i].r && plans[i].d == 2 && plans[i].a == MOE_A2A_LINEAR)

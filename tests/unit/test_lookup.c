@@ -38,6 +38,36 @@ static void only_what_lies_inside_struct_size_is_written(void)
     moelookup_close(table);
 }
 
+/* Run padded, r=0 is another plan, which nobody measured. */
+static void who_has_no_room_for_sparse_is_told_the_default(void)
+{
+    struct cluster cluster = machine("abacus", 8, 4);
+    struct store *store = new_store(place("sparse.db"));
+    struct moelookup *table;
+    struct moelookup_view *view;
+
+    add_one(store, &cluster, layer(96), "r=0 e=sparse");
+    publish_and_close(store);
+    table = open_table(place("sparse.db"));
+    for (int packed = 0; packed < 2; packed++) {
+        struct moelookup *same = packed ? unpacked(table) : table;
+
+        view = bind_layer(same, layer(96));
+        CHECK(is_answer(ask(view, 2 * 128), "r=0 e=sparse", MOE_EXACT));
+        for (uint32_t size = 0; size < sizeof(struct moe_plan); size++) {
+            struct moe_plan old = { .struct_size = size, .r = 7, .source = 77 };
+
+            CHECK(moelookup_get(view, 2 * 128, &old) == MOE_OK);
+            CHECK(old.r == (size == 0 || size >= 8 ? 1u : 7u));
+            CHECK(old.source == (size == 0 || size >= 20 ? (uint32_t)MOE_DEFAULT : 77u));
+        }
+        moelookup_view_free(view);
+        if (packed)
+            moelookup_close(same);
+    }
+    moelookup_close(table);
+}
+
 static int bind_status(const struct moelookup *table, const struct moe_shape *shape,
                        enum moe_source *source)
 {
@@ -357,6 +387,7 @@ int main(int argc, char **argv)
     };
     static const struct test tests[] = {
         TEST(only_what_lies_inside_struct_size_is_written),
+        TEST(who_has_no_room_for_sparse_is_told_the_default),
         TEST(only_what_lies_inside_struct_size_is_read),
         TEST(null_is_an_argument_error),
         TEST(every_status_has_words_and_the_version_is_this_one),

@@ -256,6 +256,33 @@ static void a_table_never_grows_beyond_its_bytes(void)
     in_child(unpack_layers_that_all_claim_the_same_rows);
 }
 
+/* A reader that knows nothing of e writes a zero where it stands, finds other bytes, and refuses:
+ * it must not take r=0 e=sparse for r=0. */
+static void only_the_free_byte_of_an_entry_tells_sparse_from_padded(void)
+{
+    struct cluster cluster = machine("abacus", 8, 4);
+    struct packed of[2];
+    size_t differ = 0, at = 0;
+
+    for (int sparse = 0; sparse < 2; sparse++) {
+        const char *path = place(sparse ? "sparse.db" : "padded.db");
+        struct store *store = new_store(path);
+
+        add_one(store, &cluster, layer(96), sparse ? "r=0 e=sparse" : "r=0");
+        publish_and_close(store);
+        of[sparse] = pack_file(path);
+    }
+    CHECK(of[0].size == of[1].size);
+    for (size_t i = 64; i < of[0].size; i++)
+        if (of[0].bytes[i] != of[1].bytes[i]) {
+            differ++;
+            at = i;
+        }
+    CHECK(differ == 1 && at == 64 + 192 + 7 && !of[0].bytes[at]);
+    free(of[0].bytes);
+    free(of[1].bytes);
+}
+
 static void an_empty_set_is_packed_too(void)
 {
     struct moelookup *table, *copy;
@@ -286,6 +313,7 @@ int main(void)
         TEST(a_cut_behind_the_checksum_is_no_harm),
         TEST(damage_of_many_bytes_behind_the_checksum_is_no_harm),
         TEST(a_table_never_grows_beyond_its_bytes),
+        TEST(only_the_free_byte_of_an_entry_tells_sparse_from_padded),
         TEST(an_empty_set_is_packed_too),
     };
 

@@ -3,9 +3,11 @@
 #include "check.h"
 
 #include "account.h"
+#include "exec.h"
 #include "plan.h"
 #include "random.h"
 #include "reference.h"
+#include "shape.h"
 #include "status.h"
 #include "worker.h"
 #include "world.h"
@@ -80,6 +82,33 @@ static void what_fits_alone_runs_whatever_is_kept(void)
     }
     CHECK(run > 50 && refused > 50);
     worker_close(worker);
+}
+
+/* ---- experts without padding */
+
+/* One more expert per token: hidden rows for as many choices, and their indices. */
+static void a_sparse_plan_grows_by_hidden_rows_alone(void)
+{
+    static const size_t kept[] = { [MOE_RELU] = 1, [MOE_GELU] = 2, [MOE_SWIGLU] = 3 };
+    const size_t indices = 2 * sizeof(int64_t) + sizeof(int32_t) + 2 * sizeof(float);
+    struct moe_shape shape = layer_of(2, 512, 128);
+    struct topology topology = { 0, 2, 2 };
+    struct moe_plan plan = plan_default();
+
+    plan.r = 0;
+    plan.e = MOE_SPARSE;
+    for (shape.activation = 0; shape.activation <= MOE_SWIGLU; shape.activation++)
+        for (shape.dtype = 0; shape.dtype <= MOE_BF16; shape.dtype++) {
+            size_t row = shape.hidden_dim * dtype_bytes(shape.dtype) * kept[shape.activation];
+            size_t before = 0, bytes;
+
+            for (shape.top_k = 1; shape.top_k <= shape.experts; shape.top_k++, before = bytes) {
+                bytes =
+                    exec_bytes(&shape, &plan, &topology, shape.tokens, shape.tokens, shape.dtype);
+                CHECK(!before || (double)(bytes - before) <=
+                                     shape.tokens * (1.1 * (double)row + (double)indices));
+            }
+        }
 }
 
 /* ---- ranks of this machine */
@@ -233,6 +262,7 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(what_fits_alone_runs_whatever_is_kept),
+        TEST(a_sparse_plan_grows_by_hidden_rows_alone),
         TEST(ranks_never_hold_more_than_they_may),
         TEST(what_is_not_there_is_not_touched),
         TEST(where_memory_is_short_what_is_kept_is_closed),

@@ -174,11 +174,35 @@ static void an_axis_left_out_takes_its_default_in_any_order(void)
 static void malformed_plans_are_refused_and_leave_the_output_alone(void)
 {
     static const char *const bad[] = {
-        "",        " ",        "r",    "r=",       "=1",     "r=1 r=1",
-        "r=-1",    "r=+1",     "r=01", "r=1x",     "d=3",    "d=0",
-        "d=16",    "a=3dh",    "a=",   "a=LINEAR", "q=1",    "r=99999999999",
-        "r=1,d=2", "r=1\td=2", "r =1", "r=1 d",    "ctas=3", "ctas=128",
+        "",
+        " ",
+        "r",
+        "r=",
+        "=1",
+        "r=1 r=1",
+        "r=-1",
+        "r=+1",
+        "r=01",
+        "r=1x",
+        "d=3",
+        "d=0",
+        "d=16",
+        "a=3dh",
+        "a=",
+        "a=LINEAR",
+        "q=1",
+        "r=99999999999",
+        "r=1,d=2",
+        "r=1\td=2",
+        "r =1",
+        "r=1 d",
+        "ctas=3",
+        "ctas=128",
         "ctas=",
+        "e=dense",
+        "e=",
+        "e=1",
+        "e=sparse e=sparse",
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -210,6 +234,26 @@ static void legal_r_is_zero_and_the_divisors_of_the_slices(void)
                      &(struct moe_shape){ .experts = 1, .ranks = 12 }));
     CHECK(strstr(last, "0, 1, 2, 3, 4, 6, 12"));
     log_to(NULL, NULL);
+}
+
+static void sparse_experts_are_legal_where_tokens_stay(void)
+{
+    struct moe_shape p = shape(2, 8, 4);
+    struct moe_plan plan = {
+        .struct_size = sizeof(plan), .d = 4, .a = MOE_A2A_2DH, .e = MOE_SPARSE
+    };
+    struct moe_plan canonical = plan_canonical(plan);
+
+    CHECK(plan_legal(&plan, &p) && plan_check(&plan, &p) == OK);
+    CHECK(canonical.d == 1 && canonical.a == MOE_A2A_LINEAR && canonical.e == MOE_SPARSE);
+    plan.r = 2;
+    log_to(listen, NULL);
+    said = 0;
+    CHECK(!plan_legal(&plan, &p) && plan_check(&plan, &p) == ERR_ARGUMENT && said == 1);
+    CHECK(strstr(last, "e=sparse goes with r=0") && strstr(last, "r=2 with e=padded"));
+    log_to(NULL, NULL);
+    CHECK(!plan_fits_struct(&plan, offsetof(struct moe_plan, e)));
+    CHECK(plan_fits_struct(&plan, sizeof(plan)));
 }
 
 static void two_levels_are_offered_only_where_there_are_two(void)
@@ -417,6 +461,7 @@ int main(void)
         TEST(an_axis_left_out_takes_its_default_in_any_order),
         TEST(malformed_plans_are_refused_and_leave_the_output_alone),
         TEST(legal_r_is_zero_and_the_divisors_of_the_slices),
+        TEST(sparse_experts_are_legal_where_tokens_stay),
         TEST(two_levels_are_offered_only_where_there_are_two),
         TEST(the_list_of_plans_is_legal_complete_and_without_doubles),
         TEST(impossible_shapes_are_refused_with_the_value),

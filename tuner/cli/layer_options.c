@@ -143,7 +143,8 @@ int layer_options_plan(const char *text, struct moe_plan *out)
 {
     return plan_parse(text, out) ? fail(ERR_ARGUMENT,
                                         "--plan \"%s\": a plan reads \"r=1 d=2 a=2dh\"; d is 1, 2, "
-                                        "4 or 8, a is linear, 2dh or nccl",
+                                        "4 or 8, a is linear, 2dh or nccl, e is padded or, with "
+                                        "r=0, sparse",
                                         text)
                                  : OK;
 }

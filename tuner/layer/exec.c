@@ -19,14 +19,16 @@ static struct trip new_trip(const struct exec *x, uint32_t compute_type)
                           .ctas = x->plan.ctas };
 }
 
-static void layout(struct exec *x, const struct topology *topology, uint32_t compute_type,
-                   struct arena *arena)
+static bool is_sparse(const struct exec *x)
+{
+    return x->plan.e == MOE_SPARSE;
+}
+
+static void layout_padded(struct exec *x, const struct topology *topology, const struct wire *wire,
+                          uint32_t compute_type, struct arena *arena)
 {
     bool train = x->layer->shape.pass == MOE_TRAIN;
-    const struct wire *wire = x->engine ? x->engine->wire : NULL;
 
-    router_layout(&x->router, x->layer, arena);
-    weights_layout(&x->weights, x->layer, &x->geometry, compute_type, wire, arena);
     x->forward = new_trip(x, compute_type);
     trip_layout(&x->forward, topology, wire, train, arena);
     if (train) {
@@ -39,6 +41,25 @@ static void layout(struct exec *x, const struct topology *topology, uint32_t com
                                    .seen = &x->forward.in,
                                    .dtype = compute_type };
     experts_layout(&x->experts, arena);
+}
+
+static void layout(struct exec *x, const struct topology *topology, uint32_t compute_type,
+                   struct arena *arena)
+{
+    const struct wire *wire = x->engine ? x->engine->wire : NULL;
+
+    router_layout(&x->router, x->layer, arena);
+    weights_layout(&x->weights, x->layer, &x->geometry, compute_type, wire, arena);
+    if (!is_sparse(x)) {
+        layout_padded(x, topology, wire, compute_type, arena);
+        return;
+    }
+    x->sparse = (struct sparse_experts){ .layer = x->layer,
+                                         .geometry = &x->geometry,
+                                         .weights = &x->weights,
+                                         .router = &x->router,
+                                         .dtype = compute_type };
+    sparse_experts_layout(&x->sparse, arena);
 }
 
 size_t exec_bytes(const struct moe_shape *shape, const struct moe_plan *plan,
@@ -68,8 +89,10 @@ static int prepare(struct exec *x)
     TRY(device_alloc(x->engine->device, x->memory_bytes, &x->memory));
     arena = (struct arena){ .base = x->memory };
     layout(x, topology, compute_type, &arena);
-    x->experts.stream = x->engine->compute;
+    x->experts.stream = x->sparse.stream = x->engine->compute;
     TRY(weights_open(&x->weights, x->engine));
+    if (is_sparse(x))
+        return OK;
     TRY(trip_open(&x->forward, x->engine));
     return x->layer->shape.pass == MOE_TRAIN ? trip_open(&x->backward, x->engine) : OK;
 }
@@ -110,13 +133,18 @@ static struct routing routing(const struct exec *x)
     return router_routing(&x->router, x->geometry.capacity, x->geometry.rows);
 }
 
-int exec_forward(struct exec *x, const void *tokens, void *y)
+static int forward_sparse(struct exec *x, const void *tokens, void *y)
+{
+    TRY(sparse_experts_begin(&x->sparse));
+    TRY(weights_ready(&x->weights, x->engine));
+    return sparse_experts_forward(&x->sparse, tokens, y);
+}
+
+static int forward_padded(struct exec *x, const void *tokens, void *y)
 {
     struct engine *engine = x->engine;
     uint32_t dtype = x->layer->shape.dtype;
 
-    TRY(weights_gather(&x->weights, engine));
-    TRY(router_forward(&x->router, engine, tokens, x->geometry.capacity));
     TRY(launch_encode(engine->compute, &(struct encode){ .routing = routing(x),
                                                          .dtype = dtype,
                                                          .from = tokens,
@@ -133,7 +161,22 @@ int exec_forward(struct exec *x, const void *tokens, void *y)
                                                             .to = y });
 }
 
-int exec_backward(struct exec *x, const void *grad_y, void *grad_x)
+int exec_forward(struct exec *x, const void *tokens, void *y)
+{
+    TRY(weights_gather(&x->weights, x->engine));
+    TRY(router_forward(&x->router, x->engine, tokens, x->geometry.capacity));
+    return is_sparse(x) ? forward_sparse(x, tokens, y) : forward_padded(x, tokens, y);
+}
+
+static int backward_sparse(struct exec *x, const void *grad_y, void *grad_x)
+{
+    TRY(sparse_experts_backward_out(&x->sparse, grad_y));
+    TRY(router_backward(&x->router, x->engine));
+    TRY(sparse_experts_backward_in(&x->sparse, grad_x));
+    return weights_reduce(&x->weights, x->engine);
+}
+
+static int backward_padded(struct exec *x, const void *grad_y, void *grad_x)
 {
     struct engine *engine = x->engine;
     uint32_t dtype = x->layer->shape.dtype;
@@ -155,10 +198,16 @@ int exec_backward(struct exec *x, const void *grad_y, void *grad_x)
      */
     TRY(weights_reduce(&x->weights, engine));
     TRY(trip_unpack(&x->backward, engine));
-    TRY(launch_encode_backward(engine->compute, &(struct encode_backward){ .routing = routing(x),
-                                                                           .dtype = dtype,
-                                                                           .from = x->backward.back,
-                                                                           .add = x->router.grad_x,
-                                                                           .to = grad_x }));
-    return weights_finish(&x->weights, engine);
+    return launch_encode_backward(engine->compute,
+                                  &(struct encode_backward){ .routing = routing(x),
+                                                             .dtype = dtype,
+                                                             .from = x->backward.back,
+                                                             .add = x->router.grad_x,
+                                                             .to = grad_x });
+}
+
+int exec_backward(struct exec *x, const void *grad_y, void *grad_x)
+{
+    TRY(is_sparse(x) ? backward_sparse(x, grad_y, grad_x) : backward_padded(x, grad_y, grad_x));
+    return weights_finish(&x->weights, x->engine);
 }

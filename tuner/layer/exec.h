@@ -7,6 +7,7 @@
 #include "geometry.h"
 #include "layer.h"
 #include "router.h"
+#include "sparse_experts.h"
 #include "trip.h"
 #include "weights.h"
 
@@ -18,7 +19,8 @@ struct exec {
     struct router router;
     struct weights weights;
     struct trip forward, backward;
-    struct experts experts;
+    struct experts experts;       /* of e=padded, as the trips are */
+    struct sparse_experts sparse; /* of e=sparse */
     struct graph *graph; /* what a step launches instead of issuing all; NULL: borrowed, or none */
     void *memory;
     size_t memory_bytes;

@@ -80,11 +80,6 @@ static int weight_grad(const struct experts *x, const void *hidden, const void *
                                      .c = grad });
 }
 
-static uint64_t bias2_stride(const struct experts *x)
-{
-    return (uint64_t)shape_bias2_slice(x->shape) * shape_slices(x->shape);
-}
-
 int experts_forward(void *self, uint32_t chunk, const void *in, void *out)
 {
     const struct experts *x = self;
@@ -108,13 +103,14 @@ int experts_forward(void *self, uint32_t chunk, const void *in, void *out)
     TRY(from_hidden(x, post, w[TENSOR_W2].compute, false, out));
     if (g->slice != 0)
         return OK; /* the slices' outputs are summed: only one may bring the bias */
-    return launch_add_bias(x->stream, &(struct add_bias){ .dtype = x->dtype,
-                                                          .batch = g->local,
-                                                          .rows = rows(x),
-                                                          .width = x->shape->model_dim,
-                                                          .bias_stride = bias2_stride(x),
-                                                          .bias = w[TENSOR_B2].compute,
-                                                          .to = out });
+    return launch_add_bias(x->stream,
+                           &(struct add_bias){ .dtype = x->dtype,
+                                               .batch = g->local,
+                                               .rows = rows(x),
+                                               .width = x->shape->model_dim,
+                                               .bias_stride = layer_bias2_stride(x->shape),
+                                               .bias = w[TENSOR_B2].compute,
+                                               .to = out });
 }
 
 static int bias_grad(const struct experts *x, const void *from, uint64_t count, uint64_t width,
@@ -140,8 +136,8 @@ int experts_backward(void *self, uint32_t chunk, const void *in, void *out)
     bool keep = chunk > 0; /* gradients of the chunks add up */
 
     /* Slices other than the first did not add b2: they give it a gradient of zero. */
-    TRY(bias_grad(x, in, g->slice == 0 ? rows(x) : 0, x->shape->model_dim, bias2_stride(x), keep,
-                  w[TENSOR_B2].grad));
+    TRY(bias_grad(x, in, g->slice == 0 ? rows(x) : 0, x->shape->model_dim,
+                  layer_bias2_stride(x->shape), keep, w[TENSOR_B2].grad));
     TRY(weight_grad(x, chunk_at(x->post, chunk), in, keep, w[TENSOR_W2].grad));
     TRY(to_hidden(x, in, w[TENSOR_W2].compute, x->grad_post));
     TRY(launch_activate_backward(x->stream,

@@ -24,6 +24,11 @@ uint64_t layer_slice(const struct moe_shape *shape, enum tensor tensor)
     return size_product(hidden, shape->model_dim);
 }
 
+uint64_t layer_bias2_stride(const struct moe_shape *shape)
+{
+    return (uint64_t)shape_bias2_slice(shape) * shape_slices(shape);
+}
+
 static void layout(struct layer *layer, struct arena *arena)
 {
     const struct moe_shape *shape = &layer->shape;

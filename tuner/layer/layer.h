@@ -30,6 +30,9 @@ uint32_t layer_gate_type(const struct layer *layer);
 /* Elements of one rank's slice; 0 when the layer has no such tensor. */
 uint64_t layer_slice(const struct moe_shape *shape, enum tensor tensor);
 
+/* Elements from one expert's b2 to the next one's where the slices are gathered: D, and padding. */
+uint64_t layer_bias2_stride(const struct moe_shape *shape);
+
 /* Bytes that layer_open will ask for; SIZE_MAX when no machine has them. */
 size_t layer_bytes(const struct moe_shape *shape);
 

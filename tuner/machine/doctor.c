@@ -232,21 +232,56 @@ static void check_environment(struct findings *out)
         findings_add(out, yields, "environment: OMPI_MCA_mpi_yield_when_idle=%s", yield);
 }
 
+#if defined(__x86_64__)
+static bool is_one_of(const char *word, const char *const *words)
+{
+    while (*words && strcmp(*words, word) != 0)
+        words++;
+    return *words;
+}
+
+/* Does the processor have wider vectors than these kernels use?  OpenBLAS calls kernels by the
+ * processor that they were written for. */
+static bool could_be_wider(const char *core)
+{
+    static const char *const avx512[] = { "SkylakeX", "Cooperlake", "Sapphirerapids", NULL };
+    static const char *const avx2[] = { "Haswell", "Zen", NULL };
+
+    if (is_one_of(core, avx512))
+        return false;
+    return is_one_of(core, avx2) ? __builtin_cpu_supports("avx512f")
+                                 : __builtin_cpu_supports("avx2");
+}
+
+static const char *wider_core(void)
+{
+    return __builtin_cpu_supports("avx512f") ? "OPENBLAS_CORETYPE=SkylakeX, for trainers too"
+                                             : "OPENBLAS_CORETYPE=Haswell, for trainers too";
+}
+#else
+static bool could_be_wider(const char *core)
+{
+    (void)core;
+    return false;
+}
+
+static const char *wider_core(void)
+{
+    return NULL;
+}
+#endif
+
 /* OpenBLAS chooses by name; a processor that is newer than it gets slower kernels. */
 static void check_blas(struct findings *out)
 {
-    static const struct judgement slower = { FINDING_NOTE,
-                                             "products run at about half of the processor's speed",
-                                             "OPENBLAS_CORETYPE=SkylakeX, for trainers too" };
-    const char *core = blas_core() ? blas_core() : "plain";
-#if defined(__x86_64__)
-    bool better =
-        __builtin_cpu_supports("avx512f") && (!strcmp(core, "Haswell") || !strcmp(core, "Zen"));
-#else
-    bool better = false;
-#endif
+    const struct judgement slower = {
+        FINDING_NOTE, "products run at half of the processor's speed, or a quarter of it",
+        wider_core()
+    };
+    const char *core = blas_core();
 
-    findings_add(out, better ? slower : finding_fine, "BLAS: OpenBLAS runs its %s kernels", core);
+    findings_add(out, core && could_be_wider(core) ? slower : finding_fine,
+                 "BLAS: OpenBLAS runs its %s kernels", core ? core : "plain");
 }
 
 void doctor_account(bool waits, bool steal, struct findings *out)

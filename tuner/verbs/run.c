@@ -209,11 +209,24 @@ static const char *check_word(const struct rig *rig, const struct run_options *o
     return !o->check ? "" : reference_is_bearable(&rig->data.shape) ? "ok" : "some tokens ok";
 }
 
+static int widest_plan(const struct subject *subjects, size_t count)
+{
+    size_t widest = 18;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t width = strlen(PLAN_TEXT(&subjects[i].runner.plan));
+
+        widest = width > widest ? width : widest;
+    }
+    return (int)widest;
+}
+
 static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
                        const struct run_options *o)
 {
     const struct moe_shape *s = &rig->data.shape;
     uint32_t window = shape_window(s);
+    int wide = widest_plan(subjects, count);
 
     printf("layer     E=%u k=%u T=%u D=%u H=%u %s %s %s on %u ranks", s->experts, s->top_k,
            s->tokens, s->model_dim, s->hidden_dim, dtype_words[s->dtype], pass_words[s->pass],
@@ -225,15 +238,15 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
            (uint64_t)s->tokens * s->ranks * s->top_k);
     printf("times     ms, largest over the ranks, median of %u interleaved repetitions\n\n",
            o->reps);
-    printf("%-18s %9s %19s %9s %9s %7s %9s %9s %s\n", "plan", "step", "95 % interval", "compute",
-           "comm", "hidden", "sent MiB", "mem MiB", o->check ? "check" : "");
+    printf("%-*s %9s %19s %9s %9s %7s %9s %9s %s\n", wide, "plan", "step", "95 % interval",
+           "compute", "comm", "hidden", "sent MiB", "mem MiB", o->check ? "check" : "");
     for (size_t i = 0; i < count; i++) {
         const struct subject *x = &subjects[i];
         char hidden[16] = "-";
 
         if (!isnan(hidden_share(x)))
             snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
-        printf("%-18s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n",
+        printf("%-*s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", wide,
                PLAN_TEXT(&x->runner.plan), (double)x->spread[STEP_BOTH].median_ns * 1e-6,
                (double)x->spread[STEP_BOTH].low_ns * 1e-6,
                (double)x->spread[STEP_BOTH].high_ns * 1e-6,

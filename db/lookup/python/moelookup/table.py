@@ -37,6 +37,7 @@ _DTYPES = ("f32", "f16", "bf16")
 _PASSES = ("forward", "train")
 _ACTIVATIONS = ("relu", "gelu", "swiglu")
 _ALL_TO_ALLS = ("linear", "2dh", "nccl")
+_EXPERTS = ("padded", "sparse")
 
 
 class Source(enum.IntEnum):
@@ -64,10 +65,12 @@ class Plan(NamedTuple):
     time_us: float = 0.0
     default_us: float = 0.0
     ctas: int = 0  # blocks of GPU threads for the all-to-alls; 0 = the library's choice
+    e: str = "padded"  # which rows of experts are computed: "padded" or, with r=0, "sparse"
 
     def __str__(self) -> str:
         ctas = f" ctas={self.ctas}" if self.ctas else ""
-        return f"r={self.r} d={self.d} a={self.a}{ctas}"
+        e = "" if self.e == "padded" else f" e={self.e}"
+        return f"r={self.r} d={self.d} a={self.a}{ctas}{e}"
 
 
 class Shape(NamedTuple):
@@ -165,8 +168,8 @@ class _Owned:
         raise TypeError(f"a {type(self).__name__} belongs to its process")
 
 
-_PLAN = struct.Struct("=6I2fI")  # struct moe_plan
-_EMPTY_PLAN = _PLAN.pack(_PLAN.size, 1, 1, 0, Source.DEFAULT, 0, 0, 0, 0)
+_PLAN = struct.Struct("=6I2f2I")  # struct moe_plan
+_EMPTY_PLAN = _PLAN.pack(_PLAN.size, 1, 1, 0, Source.DEFAULT, 0, 0, 0, 0, 0)
 _PLANS_KEPT = 1 << 12  # different answers of a view; more only if it was never tuned
 
 
@@ -187,14 +190,15 @@ def new_plan() -> Any:
 
 
 def read_plan(answer: bytes) -> Plan:
-    _, r, d, a, source, bucket, time_us, default_us, ctas = _PLAN.unpack(answer)
-    return Plan(r, d, _ALL_TO_ALLS[a], Source(source), bucket, time_us, default_us, ctas)
+    _, r, d, a, source, bucket, time_us, default_us, ctas, e = _PLAN.unpack(answer)
+    times = bucket, time_us, default_us, ctas
+    return Plan(r, d, _ALL_TO_ALLS[a], Source(source), *times, _EXPERTS[e])
 
 
 def plan_struct(plan: Plan) -> bytes:
     """A struct moe_plan, the other way."""
     a = _ALL_TO_ALLS.index(plan.a)
-    rest = plan.bucket, plan.time_us, plan.default_us, plan.ctas
+    rest = plan.bucket, plan.time_us, plan.default_us, plan.ctas, _EXPERTS.index(plan.e)
     return bytes(_PLAN.pack(_PLAN.size, plan.r, plan.d, a, int(plan.source), *rest))
 
 
