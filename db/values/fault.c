@@ -76,9 +76,9 @@ static bool is_mine(const struct fault *f, const char *point)
 
 int fault_pace(void)
 {
-    for (int i = 0; i < fault_count; i++)
-        if (is_mine(&faults[i], "pace"))
-            return faults[i].at;
+    for (const struct fault *f = faults; f < faults + fault_count; f++)
+        if (is_mine(f, "pace"))
+            return f->at;
     return 100;
 }
 
