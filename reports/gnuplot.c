@@ -285,7 +285,7 @@ static void last_words(FILE *said, char *text, size_t size)
     }
 }
 
-static int finish(struct child *child)
+static int finish(struct child *child, const char *folder)
 {
     char words[400];
     int status = 0;
@@ -298,8 +298,10 @@ static int finish(struct child *child)
     if (WIFEXITED(status) && !WEXITSTATUS(status))
         return OK;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return fail(ERR_IO, "gnuplot is not installed (Debian: apt-get install gnuplot-nox); the "
-                            "data files and scripts are written");
+        return fail(ERR_IO,
+                    "gnuplot is not installed (Debian: apt-get install gnuplot-nox): there is "
+                    "no page; data and scripts of the plots are in %s",
+                    folder);
     return fail(ERR_IO, "gnuplot: %s", words);
 }
 
@@ -348,7 +350,7 @@ int gnuplot_close(struct gnuplot *g)
         int ended;
 
         log_only(!rc); /* they all say the same */
-        ended = finish(&g->children[i]);
+        ended = finish(&g->children[i], g->folder);
         rc = rc ? rc : ended;
     }
     log_only(true);

@@ -39,7 +39,7 @@ static const char style[] =
     "figure{margin:0;min-width:0}.scroll{overflow-x:auto}\n"
     "figure svg{display:block;width:100%;max-width:520px;height:auto;color:var(--text)}\n"
     "@media screen and (min-width:1600px){.top{display:grid;gap:0 40px;"
-    "grid-template-columns:minmax(0,1160px) minmax(0,1fr)}}\n"
+    "grid-template-columns:minmax(0,1040px) minmax(700px,1fr)}.top .dictionary .plan{white-space:normal}}\n"
     "figure svg.wide{max-width:1200px}.narrow{display:none!important}\n"
     "@media screen and (max-width:700px){figure svg.wide{display:none}"
     ".narrow{display:block!important}.dictionary "

@@ -264,7 +264,7 @@ const struct plot plots[PLOTS] = {
       " Its interval is that of the step and of two single ones, for each half was timed once; "
       "where "
       "it misses 0 to 1 - 1/d the halves are not known well enough.",
-      NEEDS_TRIALS },
+      "needs plans with several chunks, and halves that are known well enough" },
     { "regret", "If the neighbouring bucket's plan were used", CAPACITY, "more time, %",
       PLOT_OVER_C, "c, rows; regret, %; 1 = timed in that bucket; samples; of them throttled",
       series_regret, regret, NULL,

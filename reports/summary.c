@@ -133,6 +133,8 @@ void summary_figures(const struct layer_facts *layer, struct figure out[FIGURES]
     if (layer->stands && s->static_plan.struct_size)
         static_name(&s->static_plan, name);
     gain_figure(&s->static_gain, layer->stands, name, &out[1]);
+    if (layer->stands && standing_is_one_plan(s))
+        snprintf(out[1].words, FIGURE_BYTES, "less time than %s: the table is that plan", name);
     cost_figure(layer, &out[2]);
 }
 
@@ -222,8 +224,10 @@ static void rival_text(const struct layer_facts *layer, const struct entry_row *
             t->steps.median_ns < best->steps.median_ns)
             best = t;
     if (best != own)
-        snprintf(text, size, "%s looked %.1f %% faster, ", PLAN_TEXT(&best->row.key.plan),
-                 100 * (1 - (double)best->steps.median_ns / (double)own->steps.median_ns));
+        snprintf(text, size, "%s looked %.1f %% faster in %zu step%s, ",
+                 PLAN_TEXT(&best->row.key.plan),
+                 100 * (1 - (double)best->steps.median_ns / (double)own->steps.median_ns),
+                 best->steps.count, best->steps.count == 1 ? "" : "s");
 }
 
 static void add_step(struct remarks *out, const struct open_buckets *o,

@@ -177,12 +177,16 @@ static int print_text(const struct tuning *t)
         tables_legend(stdout);
         printf("\n");
     }
-    printf("steps     %" PRIu64 " for the search, %" PRIu64 " against the default, %" PRIu64
+    printf("steps     %" PRIu64 " to search, %" PRIu64 " to compare, %" PRIu64
            " to warm up, in %s;\n          the paper's search takes %" PRIu64
            " trials for these buckets\n",
            c->run.samples_search, c->run.samples_default, c->run.samples_warm,
            DURATION_TEXT(seconds_taken(t)), paper_trials(t));
     campaign_print_heat(c, stdout);
+    if (!any)
+        printf("table     %s holds nothing of this yet\n", c->path);
+    if (!any)
+        return OK;
     TRY(paste_digest(c->path, digest));
     printf("table     %s\ndigest    %s\n", c->path, digest);
     if (!backend_is_real(c->cluster.backend))

@@ -22,6 +22,13 @@ static void gain_text(const struct gain *gain, const char *against, char *text, 
                  percent(gain->low), percent(gain->high), against);
 }
 
+bool standing_is_one_plan(const struct standing_row *row)
+{
+    const struct gain *g = &row->static_gain;
+
+    return g->value == 0 && g->low == 0 && g->high == 0;
+}
+
 const char *standing_text(const struct standing_row *row, char room[STANDING_TEXT_BYTES])
 {
     const struct gain *first = isnan(row->gain.value) ? &row->static_gain : &row->gain;
@@ -31,6 +38,8 @@ const char *standing_text(const struct standing_row *row, char room[STANDING_TEX
              row->static_plan.struct_size ? PLAN_TEXT(&row->static_plan) : "one plan");
     gain_text(&row->gain, "the default", over_default, sizeof(over_default));
     gain_text(&row->static_gain, always, over_static, sizeof(over_static));
+    if (standing_is_one_plan(row))
+        snprintf(over_static, sizeof(over_static), "the same as %s", always);
     snprintf(room, STANDING_TEXT_BYTES, "%s %s%s%s",
              first->low > 0    ? "Saves"
              : first->high < 0 ? "Loses time:"

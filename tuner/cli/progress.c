@@ -76,7 +76,9 @@ static void compose(const struct progress *p, int64_t now_ns, char *line, size_t
         snprintf(time, sizeof(time), "%s, %" PRIu64 " steps so far", spent, p->steps);
     else
         snprintf(time, sizeof(time), "%s%s%s", p->terminal ? "" : spent, p->terminal ? "" : ", ",
-                 left < 1 ? "nearly done" : left_text);
+                 p->done >= p->buckets ? "last comparisons"
+                 : left < 1            ? "nearly done"
+                                       : left_text);
     snprintf(line, size, "%s%s%u/%u buckets, %s%s%s; now %s", bar, p->layer, p->done, p->buckets,
              time, *p->leader ? "; " : "", p->leader, p->now);
 }

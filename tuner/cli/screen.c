@@ -106,6 +106,9 @@ void screen_cut(char *line, int columns)
     while (end && line[end] != ' ')
         end--;
     line[end ? end : columns] = 0;
+    /* Half a sentence says nothing, if another one stands before it. */
+    if (strrchr(line, ';'))
+        *strrchr(line, ';') = 0;
 }
 
 static void send_past_guard(const char *sequence, FILE *to)

@@ -162,8 +162,10 @@ static int say_undecided(const struct printer *p, const struct line *line, struc
     else
         say(how, ", ", "undecided");
     if (!rc && chosen && fastest && fastest->step.median_ns < chosen->step.median_ns)
-        say(how, ": ", "%s looked %.1f %% faster", PLAN_TEXT(&fastest->trial.key.plan),
-            100 * (1 - (double)fastest->step.median_ns / (double)chosen->step.median_ns));
+        say(how, ": ", "%s looked %.1f %% faster in %zu step%s",
+            PLAN_TEXT(&fastest->trial.key.plan),
+            100 * (1 - (double)fastest->step.median_ns / (double)chosen->step.median_ns),
+            fastest->step.count, fastest->step.count == 1 ? "" : "s");
     if (!isnan(e->bound))
         say(how, fastest == chosen ? ": " : ", ", "at most %.2g %% is left",
             fmax(e->bound * 100, 0.1));
@@ -411,11 +413,9 @@ int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 
 void tables_legend(FILE *to)
 {
-    fprintf(to,
-            "saves: of a step's time, against the default plan r=1 d=1 a=linear; at least: the "
-            "low\nend of its 95 %% interval. Of several buckets means, and the lowest end; the "
-            "whole is\ntimed anew. undecided: another plan may be faster. More: man "
-            "moetune-tables.\n");
+    fprintf(to, "saves: of a step's time, against the default plan r=1 d=1 a=linear; at least:\n"
+                "the low end of its 95 %% interval. Of several buckets means; the whole is timed\n"
+                "anew. undecided: another plan may be faster. More: man moetune-tables.\n");
 }
 
 int tables_print_all(struct store *store, bool every, FILE *to)

@@ -287,9 +287,7 @@ static int add_single(struct tune_request *r)
 
     TRY(add_layer(r, &layer));
     if (example)
-        note("no layer is named, so this tunes an example: %s.  Yours: --shape, or --model "
-             "config.json",
-             SHAPE_TEXT(&r->spaces[0].shape));
+        note("no layer is named (--shape, or --model config.json): this tunes an example");
     return OK;
 }
 

@@ -133,6 +133,29 @@ static int compare(struct side *a, struct side *b, struct difference *d)
     return end_table(d);
 }
 
+static bool begins_table(const struct side *s, size_t at, struct import_entry *out)
+{
+    struct import_entry before;
+
+    *out = import_entry(s->table, at);
+    if (!at)
+        return true;
+    before = import_entry(s->table, at - 1);
+    return !same_table(out, &before);
+}
+
+/* A layer on its cluster, in buckets of one width. */
+static bool share_a_table(const struct side *a, const struct side *b)
+{
+    struct import_entry x, y;
+
+    for (size_t i = 0; i < a->count; i++)
+        for (size_t j = 0; begins_table(a, i, &x) && j < b->count; j++)
+            if (begins_table(b, j, &y) && same_table(&x, &y))
+                return true;
+    return false;
+}
+
 /* A file that is damaged is not "the same". */
 static int open_side(const char *path, struct side *s)
 {
@@ -154,6 +177,8 @@ static int print(char *const files[2], struct side *a, struct side *b, uint32_t 
     if (!rc)
         printf(d.count ? "\n%u bucket%s differ%s\n" : "\nthe same plans\n", d.count,
                d.count == 1 ? "" : "s", d.count == 1 ? "s" : "");
+    if (!rc && a->count && b->count && !share_a_table(a, b))
+        printf("no layer of A is in B\n");
     *differences = d.count;
     return rc;
 }

@@ -3,7 +3,7 @@
 #include "gpu_list.h"
 #include "json.h"
 #include "layer_options.h"
-#include "moelookup.h"
+#include "lookup.h"
 #include "plan.h"
 #include "sha256.h"
 #include "status.h"
@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct options {
     struct stated_layer stated;
@@ -74,6 +75,18 @@ static int answer(const struct moelookup_view *view, const struct options *o, in
     return OK;
 }
 
+/* Where none is named and the table has one layer, that one. */
+static int find_layer(const struct moelookup *table, const struct options *o,
+                      struct moe_shape *shape)
+{
+    bool named = memcmp(&o->stated, &defaults.stated, sizeof(o->stated)) != 0;
+
+    if (named || pack_layer_count(table->bytes) != 1)
+        return stated_layer_shape(&o->stated, gpus_dtype(gpus_device("auto")), shape);
+    *shape = pack_layer(table->bytes, 0).shape;
+    return OK;
+}
+
 static int answer_all(const struct moelookup *table, const struct options *o)
 {
     struct moe_shape shape;
@@ -81,7 +94,7 @@ static int answer_all(const struct moelookup *table, const struct options *o)
     bool known = true;
     int rc = OK;
 
-    TRY(stated_layer_shape(&o->stated, gpus_dtype(gpus_device("auto")), &shape));
+    TRY(find_layer(table, o, &shape));
     TRY(moelookup_bind(table, &shape, o->device, &view));
     if (o->json)
         printf("[");
@@ -126,8 +139,10 @@ static int run(const struct verb_call *call, void *options)
 const struct verb lookup_verb = {
     .name = "lookup",
     .summary = "which plan a trainer is told for a capacity, and why",
-    .about = "Answers as libmoelookup answers a trainer. Search path: $MOELOOKUP_DB, $MOETUNE_DB, "
-             "the user's, /etc/moetune, PREFIX/share/moetune.",
+    .about =
+        "Answers as libmoelookup answers a trainer, for the layer that options name, or for the "
+        "only one there is. Search path: $MOELOOKUP_DB, $MOETUNE_DB, "
+        "the user's, /etc/moetune, PREFIX/share/moetune.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),

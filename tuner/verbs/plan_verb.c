@@ -121,16 +121,18 @@ static void print_text(const struct tune_request *r, const struct space *space,
                        const struct forecast *f)
 {
     printf("layer     %s\n", SHAPE_TEXT(&space->shape));
-    printf("plans     %zu; %u of them, over all measured buckets, ruled out by %s per rank\n",
-           space->arm_count, f->ruled_out, ACCOUNT_TEXT(space->memory_limit_bytes));
+    printf("plans     %zu; %u of %zu trials ruled out: more than %s per rank\n", space->arm_count,
+           f->ruled_out, space->arm_count * space->anchor_count,
+           ACCOUNT_TEXT(space->memory_limit_bytes));
     if (r->options->misses.count)
         printf("buckets   %zu of width %u: those that were asked for and are not there\n",
                space->anchor_count, space->window);
     else
         printf("buckets   %u to %u of width %u: %zu measured (%s), the rest inferred\n",
                space->first, space->last, space->window, space->anchor_count, r->effort->name);
-    if (f->memory_bytes)
-        printf("memory    %s per rank for the largest plan\n", ACCOUNT_TEXT(f->memory_bytes));
+    if (!f->memory_bytes) /* the caller says that nothing fits, and what would */
+        return;
+    printf("memory    %s per rank for the largest plan\n", ACCOUNT_TEXT(f->memory_bytes));
     printf("steps     about %.0f; the paper's search takes %" PRIu64 " trials\n", f->steps,
            f->paper_trials);
     printf("time      %s to %s (%s)\n\n", DURATION_TEXT(f->seconds / f->wide),

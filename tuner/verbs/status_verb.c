@@ -92,8 +92,8 @@ static void print_text(const struct run_row *run)
                run_state_words[run->state],
                is_silent(run) ? ", but silent (was it killed? run it again)" : "", done,
                run->buckets_planned, DURATION_TEXT(spent), now);
-    print_line("    %s %s, %" PRIu64 " steps for the search, %" PRIu64
-               " against the default, %" PRIu64 " to warm up",
+    print_line("    %s %s, %" PRIu64 " steps to search, %" PRIu64 " to compare, %" PRIu64
+               " to warm up",
                UTF8_LINE(run->search), UTF8_LINE(run->effort), run->samples_search,
                run->samples_default, run->samples_warm);
     print_line("    %s", UTF8_LINE(run->command));

@@ -314,7 +314,8 @@ const struct verb verify_verb = {
     .arguments = "[HOSTS]",
     .most = 1,
     .about = "Measures the plans of this machine's entries against the default plan again, the "
-             "most doubtful first and all over the range; undecided ones also against the plan that came nearest. What is "
+             "most doubtful first and all over the range; undecided ones also against the plan "
+             "that came nearest. What is "
              "not slower is kept with fresh times and is no longer stale; what is slower than the "
              "default, or fails, is replaced by it until `moetune tune` has measured the bucket "
              "anew; what another plan outruns is measured anew.",
