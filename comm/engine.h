@@ -39,7 +39,8 @@ int64_t engine_took_ns(const struct engine *engine); /* after the sync */
 
 /* Where steps cannot be graphs: ERR_ARGUMENT, with a sentence that says which can. */
 int engine_check_graphs(const struct engine *engine);
-int engine_refuse_graphs(const char *kind, const char *name); /* the "wire" or "device" that cannot */
+int engine_refuse_graphs(const char *kind,
+                         const char *name); /* the "wire" or "device" that cannot */
 
 /* Keeps what `issue` gives both streams, and runs nothing of it.  It must have run before.
  * graph_launch() on the stream `comm` is then as good as calling `issue`. */

@@ -63,8 +63,9 @@ static int post(const struct push *push, struct stream *stream, const struct tra
     TRY(await_count(push, &mine->taken, turn, "a peer that takes up a buffer"));
     if (first)
         TRY(d->record(d->self, stream, PUSH_READY, t->peer));
-    TRY(d->place(d->self, t, &mine->place));
-    mine->bytes = t->bytes;
+    if (t->recv_bytes)
+        TRY(d->place(d->self, t, &mine->place));
+    mine->bytes = t->recv_bytes;
     atomic_store_explicit(&mine->posted, turn + 1, memory_order_release);
     return OK;
 }
@@ -78,13 +79,15 @@ static int take(const struct push *push, struct stream *stream, const struct tra
     void *to = NULL;
 
     TRY(await_count(push, &theirs->posted, turn, "a peer that posts a buffer"));
-    if (theirs->bytes != t->bytes)
+    if (theirs->bytes != t->send_bytes)
         return fail(ERR_WRONG, "rank %d expects %llu bytes, %zu are to be sent", t->peer,
-                    (unsigned long long)theirs->bytes, t->bytes);
-    TRY(d->reach(d->self, t, &theirs->place, &to));
+                    (unsigned long long)theirs->bytes, t->send_bytes);
+    if (t->send_bytes)
+        TRY(d->reach(d->self, t, &theirs->place, &to));
     if (first)
         TRY(d->await(d->self, stream, PUSH_READY, t->peer));
-    TRY(d->copy(d->self, stream, to, t->send, t->bytes));
+    if (t->send_bytes)
+        TRY(d->copy(d->self, stream, to, t->send, t->send_bytes));
     atomic_store_explicit(&theirs->taken, turn, memory_order_release);
     return OK;
 }
@@ -130,7 +133,7 @@ static int copy_own(const struct push *push, struct stream *stream, const struct
         const struct transfer *t = &batch->transfers[i];
 
         if (t->peer == push->rank && t->send != t->recv)
-            TRY(d->copy(d->self, stream, t->recv, t->send, t->bytes));
+            TRY(d->copy(d->self, stream, t->recv, t->send, t->send_bytes));
     }
     return OK;
 }

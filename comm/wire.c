@@ -69,23 +69,33 @@ static int grow(void **elements, int count, int *room, size_t bytes)
     return OK;
 }
 
+int batch_add_transfer(struct batch *batch, const struct transfer *transfer)
+{
+    void *transfers = batch->transfers;
+
+    if (!transfer->send_bytes && !transfer->recv_bytes)
+        return OK;
+    TRY(grow(&transfers, batch->count, &batch->room, sizeof(*transfer)));
+    batch->transfers = transfers;
+    batch->transfers[batch->count++] = *transfer;
+    return OK;
+}
+
 int batch_add(struct batch *batch, const struct wire *wire, struct peers peers, const void *send,
               size_t send_step, void *recv, size_t bytes)
 {
     int self = (wire->topology.rank - peers.first) / peers.stride;
-    void *transfers = batch->transfers;
 
-    for (int i = 0; i < peers.count && bytes; i++) {
+    for (int i = 0; i < peers.count; i++) {
         int at = (self + i) % peers.count;
 
-        TRY(grow(&transfers, batch->count, &batch->room, sizeof(*batch->transfers)));
-        batch->transfers = transfers;
-        batch->transfers[batch->count++] = (struct transfer){
-            .peer = peers.first + at * peers.stride,
-            .send = (const char *)send + (size_t)at * send_step,
-            .recv = (char *)recv + (size_t)at * bytes,
-            .bytes = bytes,
-        };
+        TRY(batch_add_transfer(batch, &(struct transfer){
+                                          .peer = peers.first + at * peers.stride,
+                                          .send = (const char *)send + (size_t)at * send_step,
+                                          .recv = (char *)recv + (size_t)at * bytes,
+                                          .send_bytes = bytes,
+                                          .recv_bytes = bytes,
+                                      }));
     }
     return OK;
 }
@@ -137,8 +147,8 @@ static void count_sent(struct wire *wire, const struct batch *batch)
 {
     for (int i = 0; i < batch->count; i++)
         if (batch->transfers[i].peer != wire->topology.rank) {
-            wire->sent_bytes += batch->transfers[i].bytes;
-            wire->messages++;
+            wire->sent_bytes += batch->transfers[i].send_bytes;
+            wire->messages += batch->transfers[i].send_bytes > 0;
         }
     /* A ring sends as many slices as the direct exchange, one after the other. */
     for (int i = 0; i < batch->collective_count; i++) {

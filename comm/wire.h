@@ -9,12 +9,13 @@
 struct wire;
 struct world;
 
-/* `bytes` to one peer and as many from it.  A transfer with oneself is a copy. */
+/* To one peer and from it: what one of the two sends is what the other receives.  A transfer with
+ * oneself is a copy, of as many bytes. */
 struct transfer {
     int peer;
-    const void *send;
+    const void *send; /* not looked at where there are no bytes */
     void *recv;
-    size_t bytes;
+    size_t send_bytes, recv_bytes;
 };
 
 /* Ranks first .. first + count - 1, the caller among them. */
@@ -89,6 +90,10 @@ struct peers {
  * begins with itself and its right neighbour: in the same order all would begin with one rank. */
 int batch_add(struct batch *batch, const struct wire *wire, struct peers peers, const void *send,
               size_t send_step, void *recv, size_t bytes);
+
+/* One transfer, whose sizes may differ, 0 among them.  Both of a pair add theirs in the same order;
+ * nothing is added for no bytes either way. */
+int batch_add_transfer(struct batch *batch, const struct transfer *transfer);
 
 /* True where batch_add_collective() may be used.  A library divides all ranks into groups at once,
  * so all ranks must be in one, and all groups be as large. */

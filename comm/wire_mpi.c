@@ -39,6 +39,11 @@ struct exchange_args {
     struct stream *stream;
 };
 
+static size_t bytes_of(const struct transfer *t, bool sends)
+{
+    return sends ? t->send_bytes : t->recv_bytes;
+}
+
 static int pieces(size_t bytes)
 {
     return (int)((bytes + PIECE_BYTES - 1) / PIECE_BYTES);
@@ -47,8 +52,8 @@ static int pieces(size_t bytes)
 static int post_piece(struct wire_mpi *wire, const struct transfer *t, int piece, bool sends,
                       MPI_Request *out)
 {
-    size_t at = (size_t)piece * PIECE_BYTES;
-    int bytes = (int)(t->bytes - at < PIECE_BYTES ? t->bytes - at : PIECE_BYTES);
+    size_t at = (size_t)piece * PIECE_BYTES, left = bytes_of(t, sends) - at;
+    int bytes = (int)(left < PIECE_BYTES ? left : PIECE_BYTES);
 
     if (sends)
         return world_check(
@@ -66,7 +71,7 @@ static int post_all(struct wire_mpi *wire, const struct batch *batch, bool sends
 
         if (t->peer == wire->base.topology.rank)
             continue;
-        for (int p = 0; p < pieces(t->bytes); p++)
+        for (int p = 0; p < pieces(bytes_of(t, sends)); p++)
             TRY(post_piece(wire, t, p, sends, &wire->requests[(*n)++]));
     }
     return OK;
@@ -78,7 +83,7 @@ static void copy_own(const struct wire_mpi *wire, const struct batch *batch)
         const struct transfer *t = &batch->transfers[i];
 
         if (t->peer == wire->base.topology.rank && t->send != t->recv)
-            memcpy(t->recv, t->send, t->bytes);
+            memcpy(t->recv, t->send, t->send_bytes);
     }
 }
 
@@ -157,7 +162,7 @@ static int mpi_reserve(struct wire *base, struct batch *batch)
     int room = 0;
 
     for (int i = 0; i < batch->count; i++)
-        room += 2 * pieces(batch->transfers[i].bytes);
+        room += pieces(batch->transfers[i].send_bytes) + pieces(batch->transfers[i].recv_bytes);
     if (room <= wire->room)
         return OK;
     grown = realloc(wire->requests, (size_t)room * sizeof(*grown));

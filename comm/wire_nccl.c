@@ -217,8 +217,8 @@ static int copy_own(const struct wire_nccl *wire, cudaStream_t stream, const str
         const struct transfer *t = &batch->transfers[i];
 
         if (t->peer == wire->base.topology.rank && t->send != t->recv)
-            TRY(CUDA(
-                cudaMemcpyAsync(t->recv, t->send, t->bytes, cudaMemcpyDeviceToDevice, stream)));
+            TRY(CUDA(cudaMemcpyAsync(t->recv, t->send, t->send_bytes, cudaMemcpyDeviceToDevice,
+                                     stream)));
     }
     return OK;
 }
@@ -260,10 +260,12 @@ static int enqueue_share(const struct wire_nccl *wire, const struct share *share
 
         if (t->peer == wire->base.topology.rank)
             continue;
-        TRY(nccl_check(ncclSend(t->send, t->bytes, ncclUint8, t->peer, comm, stream), comm,
-                       "ncclSend"));
-        TRY(nccl_check(ncclRecv(t->recv, t->bytes, ncclUint8, t->peer, comm, stream), comm,
-                       "ncclRecv"));
+        if (t->send_bytes)
+            TRY(nccl_check(ncclSend(t->send, t->send_bytes, ncclUint8, t->peer, comm, stream), comm,
+                           "ncclSend"));
+        if (t->recv_bytes)
+            TRY(nccl_check(ncclRecv(t->recv, t->recv_bytes, ncclUint8, t->peer, comm, stream), comm,
+                           "ncclRecv"));
     }
     for (int i = 0; i < batch->collective_count && !share->sends; i++)
         if (batch->collectives[i].group.count == share->ranks)

@@ -69,17 +69,18 @@ struct traffic {
     uint64_t messages, bytes;
 };
 
-static void count_traffic(const struct model_link *link, const struct batch *batch,
+static void count_traffic(const struct model_link *link, const struct batch *batch, bool sent,
                           struct traffic traffic[LEVELS])
 {
     for (int i = 0; i < batch->count; i++) {
         const struct transfer *t = &batch->transfers[i];
+        size_t bytes = sent ? t->send_bytes : t->recv_bytes;
         enum level level = t->peer == 0               ? LEVEL_SELF
                            : t->peer < link->per_node ? LEVEL_INSIDE
                                                       : LEVEL_BETWEEN;
 
-        traffic[level].messages++;
-        traffic[level].bytes += t->bytes;
+        traffic[level].messages += bytes > 0;
+        traffic[level].bytes += bytes;
     }
 }
 
@@ -98,14 +99,13 @@ static double port_ns(const struct port *port, const struct traffic *traffic,
 
 /* Issuing runs beside the ports: the first messages travel while the last are still being issued.
  * A sum instead would have the network idle until the last is out. */
-static int64_t model_exchange_ns(const struct sim_link *base, const struct batch *batch)
+static double one_way_ns(const struct model_link *link, const struct batch *batch, bool sent)
 {
-    const struct model_link *link = (const struct model_link *)base;
     struct traffic traffic[LEVELS] = { { 0, 0 } };
     double latency_ns = 0, issue_ns = 0, longest_ns = 0;
     double most_bytes_per_ns = ctas_of(link, batch) * link->cta_bytes_per_ns;
 
-    count_traffic(link, batch, traffic);
+    count_traffic(link, batch, sent, traffic);
     for (int i = 0; i < LEVELS; i++) {
         const struct port *port = &link->ports[i];
 
@@ -115,7 +115,15 @@ static int64_t model_exchange_ns(const struct sim_link *base, const struct batch
         issue_ns += (double)traffic[i].messages * port->message_ns;
         longest_ns = fmax(longest_ns, port_ns(port, &traffic[i], most_bytes_per_ns));
     }
-    return llround(latency_ns + fmax(issue_ns, longest_ns));
+    return latency_ns + fmax(issue_ns, longest_ns);
+}
+
+/* Links carry both ways at a time. */
+static int64_t model_exchange_ns(const struct sim_link *base, const struct batch *batch)
+{
+    const struct model_link *link = (const struct model_link *)base;
+
+    return llround(fmax(one_way_ns(link, batch, true), one_way_ns(link, batch, false)));
 }
 
 static double model_weight(const struct sim_link *base, const struct batch *batch)

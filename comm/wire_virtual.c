@@ -35,22 +35,39 @@ struct pacer {
     size_t apart_bytes;       /* as of the wires that it stands for */
 };
 
+/* What can be copied of it in one process. */
+static size_t copied(const struct transfer *t)
+{
+    return t->send_bytes < t->recv_bytes ? t->send_bytes : t->recv_bytes;
+}
+
 /* Of a whole batch: both kinds of link carry their part at the same time. */
-static double pace_ns_per_byte(const struct wire_virtual *wire, const struct batch *batch)
+static double one_way_ns(const struct wire_virtual *wire, const struct batch *batch, bool sent)
 {
     const struct topology *t = &wire->base.topology;
     int per_node = t->ranks_per_node ? t->ranks_per_node : t->ranks;
-    double inside = 0, between = 0, busy_ns;
+    double inside = 0, between = 0;
 
     for (int i = 0; i < batch->count; i++) {
-        int peer = batch->transfers[i].peer;
+        const struct transfer *x = &batch->transfers[i];
 
-        if (peer != t->rank)
-            *(peer / per_node == t->rank / per_node ? &inside : &between) +=
-                (double)batch->transfers[i].bytes;
+        if (x->peer != t->rank)
+            *(x->peer / per_node == t->rank / per_node ? &inside : &between) +=
+                (double)(sent ? x->send_bytes : x->recv_bytes);
     }
-    busy_ns = round(fmax(inside / wire->link.inside_gbs, between / wire->link.between_gbs));
-    return inside + between > 0 ? busy_ns / (inside + between) : 0;
+    return round(fmax(inside / wire->link.inside_gbs, between / wire->link.between_gbs));
+}
+
+/* Links carry both ways at a time; of what is copied each byte takes as much of the longer way. */
+static double pace_ns_per_byte(const struct wire_virtual *wire, const struct batch *batch)
+{
+    double busy_ns = fmax(one_way_ns(wire, batch, true), one_way_ns(wire, batch, false));
+    double bytes = 0;
+
+    for (int i = 0; i < batch->count; i++)
+        if (batch->transfers[i].peer != wire->base.topology.rank)
+            bytes += (double)copied(&batch->transfers[i]);
+    return bytes > 0 ? busy_ns / bytes : 0;
 }
 
 /* ---- host: the thread of the stream copies, and sleeps until the next piece is due */
@@ -81,8 +98,8 @@ static int run_on_host(const void *args)
         const struct transfer *t = &a->batch->transfers[i];
         bool leaves = t->peer != a->wire->base.topology.rank;
 
-        for (size_t at = 0; at < t->bytes && t->send != t->recv; at += PIECE_BYTES) {
-            size_t n = t->bytes - at < PIECE_BYTES ? t->bytes - at : PIECE_BYTES;
+        for (size_t at = 0; at < copied(t) && t->send != t->recv; at += PIECE_BYTES) {
+            size_t left = copied(t) - at, n = left < PIECE_BYTES ? left : PIECE_BYTES;
 
             memcpy((char *)t->recv + at, (const char *)t->send + at, n);
             if (!leaves)
@@ -154,12 +171,12 @@ static int gather(struct gathering *g, const struct transfer *t, bool own)
     bool first_of_kind = all->count == (own ? 0 : all->own);
 
     if (!first_of_kind && follows(t, &all->copies[all->count - 1])) {
-        all->copies[all->count - 1].bytes += t->bytes;
+        all->copies[all->count - 1].bytes += copied(t);
         return OK;
     }
     if (all->count == VIRTUAL_COPIES)
         TRY(carry(g));
-    all->copies[all->count++] = (struct virtual_copy){ t->recv, t->send, t->bytes };
+    all->copies[all->count++] = (struct virtual_copy){ t->recv, t->send, copied(t) };
     all->own += own;
     return OK;
 }
@@ -179,7 +196,7 @@ static int pace_cuda(const struct wire_virtual *wire, struct stream *stream,
         for (int i = 0; i < batch->count; i++) {
             const struct transfer *t = &batch->transfers[i];
 
-            if ((t->peer == wire->base.topology.rank) == own && t->send != t->recv)
+            if ((t->peer == wire->base.topology.rank) == own && t->send != t->recv && copied(t))
                 TRY(gather(&g, t, own));
         }
     return carry(&g);

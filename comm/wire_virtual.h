@@ -1,7 +1,8 @@
 /* The wire of virtual ranks: one process is rank 0 of ranks that are not there.  What it would send
  * and receive is copied inside its own memory, no faster than a stated link would carry it, so that
  * the traffic takes from the kernels beside it what real traffic would.  The bytes that arrive are
- * its own: a step takes the right time and gives the wrong result. */
+ * its own: a step takes the right time and gives the wrong result.  Of a transfer whose sizes
+ * differ, what both have is copied; a batch that leaves nothing to copy takes no time. */
 #ifndef WIRE_VIRTUAL_H
 #define WIRE_VIRTUAL_H
 

@@ -88,12 +88,8 @@ static int library_reserve(struct wire *base, struct batch *batch)
     batch->kept = t;
     batch->forget = forget;
     wire->batches++;
-    for (int i = 0; i < batch->count; i++) {
-        const struct transfer *x = &batch->transfers[i];
-
-        TRY(batch_add(&t->direct, wire->inner, (struct peers){ x->peer, 1, 1 }, x->send, 0, x->recv,
-                      x->bytes));
-    }
+    for (int i = 0; i < batch->count; i++)
+        TRY(batch_add_transfer(&t->direct, &batch->transfers[i]));
     for (int i = 0; i < batch->collective_count; i++)
         TRY(translate(t, wire->inner, &batch->collectives[i]));
     return wire_reserve(wire->inner, &t->direct);

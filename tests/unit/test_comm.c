@@ -3,12 +3,14 @@
 
 #include "a2a.h"
 #include "engine.h"
+#include "fault.h"
 #include "gather.h"
 #include "library_wire.h"
 #include "random.h"
 #include "status.h"
 #include "world.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -275,6 +277,84 @@ static void what_leaves_the_rank_is_counted(void)
     CHECK(f.engine.wire->messages - messages == 2u * (uint64_t)(f.ranks - 1));
 }
 
+/* ---- transfers of unequal sizes */
+
+enum { ROOM = 70000 }; /* bytes of one transfer, past what MPI sends at once */
+
+/* Of some pairs none; of the first rank something to each, so that each waits for it. */
+static size_t size_of(int from, int to)
+{
+    size_t bytes = random_bits(9, (uint64_t)(from * 16 + to)) % (ROOM - 1);
+
+    return from && (from + 2 * to) % 5 == 1 ? 0 : 1 + (bytes >> 4 * ((from + to) % 3));
+}
+
+static char byte_of(int from, int to, size_t at)
+{
+    return (char)random_bits(11, ((uint64_t)(from * 16 + to) << 32) + at);
+}
+
+static int unequal_batch(struct batch *batch, char *send, char *recv)
+{
+    for (int i = 0; i < f.ranks; i++) {
+        int q = (f.rank + i) % f.ranks;
+
+        TRY(batch_add_transfer(batch, &(struct transfer){ .peer = q,
+                                                          .send = send + q * ROOM,
+                                                          .recv = recv + q * ROOM,
+                                                          .send_bytes = size_of(f.rank, q),
+                                                          .recv_bytes = size_of(q, f.rank) }));
+    }
+    return wire_reserve(f.engine.wire, batch);
+}
+
+static void check_unequal(void)
+{
+    size_t all = (size_t)f.ranks * ROOM;
+    char *send = malloc(all), *recv = malloc(all);
+    struct wire *wire = f.engine.wire;
+    uint64_t bytes = wire->sent_bytes, messages = wire->messages, leaves = 0, count = 0;
+    struct batch batch = { 0 };
+
+    memset(recv, 0x5a, all);
+    for (int q = 0; q < f.ranks; q++) {
+        for (size_t i = 0; i < ROOM; i++)
+            send[(size_t)q * ROOM + i] = byte_of(f.rank, q, i);
+        leaves += q == f.rank ? 0 : size_of(f.rank, q);
+        count += q != f.rank && size_of(f.rank, q);
+    }
+    CHECK(!unequal_batch(&batch, send, recv));
+    for (int twice = 0; twice < 2; twice++)
+        CHECK(!wire_exchange(wire, f.engine.comm, &batch));
+    CHECK(!engine_sync(&f.engine));
+    for (int q = 0; q < f.ranks; q++)
+        for (size_t i = 0; i < ROOM; i++)
+            CHECK(recv[(size_t)q * ROOM + i] ==
+                  (i < size_of(q, f.rank) ? byte_of(q, f.rank, i) : 0x5a));
+    CHECK(wire->sent_bytes - bytes == 2 * leaves && wire->messages - messages == 2 * count);
+    batch_free(&batch);
+    free(send), free(recv);
+}
+
+static void transfers_of_unequal_sizes_arrive_and_no_byte_more(void)
+{
+    check_unequal();
+    f.engine = f.library;
+    check_unequal();
+    f.engine = f.plain;
+}
+
+static void a_transfer_of_no_bytes_either_way_is_none(void)
+{
+    struct batch batch = { 0 };
+
+    CHECK(!batch_add_transfer(&batch, &(struct transfer){ .peer = 0 }) && batch_is_empty(&batch));
+    CHECK(!batch_add_transfer(&batch, &(struct transfer){ .peer = 0, .recv_bytes = 1 }));
+    CHECK(!batch_add_transfer(&batch, &(struct transfer){ .peer = 0, .send_bytes = 1 }));
+    CHECK(batch.count == 2);
+    batch_free(&batch);
+}
+
 static void ranks_settle_on_the_worst_status(void)
 {
     int last = f.ranks - 1;
@@ -302,7 +382,30 @@ static void numbers_are_agreed(void)
         CHECK(all[i] == i);
 }
 
-/* Last: it ends the wire.  One rank stays away from an exchange; nobody may wait for it. */
+/* Last: they end a wire.  One rank fails, or stays away from an exchange; nobody may wait for it.
+ */
+static void a_fault_in_an_unequal_exchange_ends_it_for_all(void)
+{
+    char *send = calloc((size_t)f.ranks, ROOM), *recv = calloc((size_t)f.ranks, ROOM);
+    struct batch batch = { 0 };
+
+    if (f.ranks > 1) {
+        setenv("MOETUNE_FAULT", "exchange:1@0", true);
+        CHECK(!fault_setup(f.rank));
+        log_only(false);
+        f.engine = f.library;
+        CHECK(!unequal_batch(&batch, send, recv));
+        CHECK(!wire_exchange(f.engine.wire, f.engine.comm, &batch));
+        CHECK(engine_sync(&f.engine) == ERR_WIRE);
+        f.engine = f.plain;
+        log_only(true);
+        unsetenv("MOETUNE_FAULT");
+        CHECK(!fault_setup(f.rank));
+    }
+    batch_free(&batch);
+    free(send), free(recv);
+}
+
 static void an_alarm_ends_every_wait(void)
 {
     int32_t mine = f.rank, whole[16];
@@ -341,9 +444,12 @@ int main(void)
         TEST(gather_and_scatter_work_inside_groups_of_every_size),
         TEST(a_library_that_gathers_and_sums_is_asked_to),
         TEST(a_library_is_not_asked_for_what_it_has_not),
+        TEST(transfers_of_unequal_sizes_arrive_and_no_byte_more),
+        TEST(a_transfer_of_no_bytes_either_way_is_none),
         TEST(what_leaves_the_rank_is_counted),
         TEST(ranks_settle_on_the_worst_status),
         TEST(numbers_are_agreed),
+        TEST(a_fault_in_an_unequal_exchange_ends_it_for_all),
         TEST(an_alarm_ends_every_wait),
     };
     int64_t failed;

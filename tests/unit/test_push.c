@@ -8,6 +8,7 @@
 #include "status.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,6 +163,14 @@ static uint32_t word(int from, int to, int exchange, int tensor)
     return (uint32_t)random_bits(7, (uint64_t)(((from * 8 + to) * 64 + exchange) * 4 + tensor));
 }
 
+/* In every second exchange each pair and way has a size of its own, some of none. */
+static size_t words_of(int from, int to, int exchange, int tensor)
+{
+    uint32_t any = word(from, to, exchange, tensor);
+
+    return exchange % 2 == 0 ? BLOCK : (any % 4 ? any / 4 % (BLOCK + 1) : 0);
+}
+
 struct buffers {
     uint32_t send[TENSORS][RANKS_MAX][BLOCK], recv[TENSORS][RANKS_MAX][BLOCK];
 };
@@ -194,25 +203,38 @@ static int compare(const void *args)
 
     for (int t = 0; t < TENSORS; t++)
         for (int i = 0; i < turn->peers.count; i++)
-            for (int w = 0; w < BLOCK; w++) {
-                turn->actor->wrong += turn->buffers->recv[t][i][w] !=
-                                      (uint32_t)w + word(turn->peers.first + i,
-                                                         turn->actor->fake.rank, turn->exchange, t);
+            for (size_t w = 0; w < BLOCK; w++) {
+                int from = turn->peers.first + i, to = turn->actor->fake.rank;
+                bool arrives = w < words_of(from, to, turn->exchange, t);
+
+                turn->actor->wrong +=
+                    turn->buffers->recv[t][i][w] !=
+                    (arrives ? (uint32_t)w + word(from, to, turn->exchange, t) : 0);
                 turn->buffers->recv[t][i][w] = 0;
             }
     return OK;
 }
 
-static int make_batch(const struct actor *a, struct buffers *b, struct peers peers,
-                      struct batch *out)
+static int make_batch(const struct turn *turn, struct batch *out)
 {
-    struct wire wire = { .topology = { a->fake.rank, scene.ranks, scene.ranks } };
+    struct buffers *b = turn->buffers;
+    int self = turn->actor->fake.rank, x = turn->exchange;
 
     for (int t = 0; t < TENSORS; t++)
-        TRY(batch_add(out, &wire, peers, b->send[t], sizeof(b->send[t][0]), b->recv[t],
-                      sizeof(b->recv[t][0])));
-    for (int i = 0; i < out->count; i++)
-        out->transfers[i].bytes -= a->bytes_less;
+        for (int i = 0; i < turn->peers.count; i++) {
+            int peer = turn->peers.first + i;
+
+            TRY(batch_add_transfer(
+                out, &(struct transfer){ .peer = peer,
+                                         .send = b->send[t][i],
+                                         .recv = b->recv[t][i],
+                                         .send_bytes = 4 * words_of(self, peer, x, t),
+                                         .recv_bytes = 4 * words_of(peer, self, x, t) }));
+        }
+    for (int i = 0; i < out->count; i++) {
+        out->transfers[i].send_bytes -= turn->actor->bytes_less;
+        out->transfers[i].recv_bytes -= turn->actor->bytes_less;
+    }
     return OK;
 }
 
@@ -220,7 +242,7 @@ static int one_exchange(struct actor *a, struct buffers *b, int exchange)
 {
     struct turn turn = { a, b, group_of(a->fake.rank, exchange), exchange };
     struct batch batch = { 0 };
-    int rc = make_batch(a, b, turn.peers, &batch);
+    int rc = make_batch(&turn, &batch);
 
     if (!rc)
         rc = host_call(a->fake.stream, fill, &turn, sizeof(turn));

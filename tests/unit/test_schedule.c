@@ -62,7 +62,7 @@ static int64_t transfer_ns(const struct sim_link *link, const struct batch *batc
     (void)link;
     note_issue('x');
     for (int i = 0; i < batch->count; i++)
-        bytes += batch->transfers[i].bytes;
+        bytes += batch->transfers[i].send_bytes;
     return (int64_t)(SEND * bytes / whole);
 }
 

@@ -2,10 +2,13 @@
 #include "small_cluster.h"
 
 #include "exec.h"
+#include "host.h"
 #include "sim.h"
 #include "status.h"
+#include "wire_virtual.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct stage {
@@ -251,6 +254,55 @@ static void an_exchange_takes_what_its_links_say(void)
     CHECK(exchange_ns(&c, all, 1000000) == 20000 + llround(4 * 1001024 / 10.0));
     c.half_between_kib = 1e6 / 1024; /* at this size half the bandwidth is reached */
     CHECK(exchange_ns(&c, rail, 1000000) == 20000 + 200000);
+}
+
+static void links_carry_both_ways_at_a_time(void)
+{
+    static const size_t bytes[][2] = { { 1000, 3000000 }, { 3000000, 1000 }, { 0, 3000000 } };
+    struct cluster c = small();
+
+    for (size_t i = 0; i < 3; i++) {
+        struct stage s = stage_on(&c, 0);
+        struct batch batch = { 0 };
+
+        CHECK(!batch_add_transfer(
+            &batch,
+            &(struct transfer){ .peer = 1, .send_bytes = bytes[i][0], .recv_bytes = bytes[i][1] }));
+        CHECK(!wire_exchange(s.engine.wire, s.engine.comm, &batch));
+        CHECK(!engine_sync(&s.engine));
+        CHECK(device_now_ns(s.engine.device) == 10000 + 30000); /* 3 MB at 100 */
+        CHECK(s.engine.wire->sent_bytes == bytes[i][0]);
+        batch_free(&batch);
+        stage_close(&s);
+    }
+}
+
+/* Virtual ranks on the host: 1 GB/s, so that a byte takes a nanosecond. */
+static void virtual_ranks_copy_what_both_have_and_wait_for_the_longer_way(void)
+{
+    static char send[100000], recv[100000];
+    struct topology topology = { 0, 2, 2 };
+    struct virtual_link link = { 1, 1, 0 };
+    struct engine engine = { 0 };
+    struct device *device = NULL;
+    struct wire *wire = NULL;
+    struct batch batch = { 0 };
+    int64_t begin;
+
+    memset(send, 7, sizeof(send));
+    CHECK(!device_open("host", &device) && !wire_virtual_open(device, &topology, &link, &wire));
+    CHECK(!engine_open_on(device, wire, &engine));
+    CHECK(!batch_add_transfer(&batch, &(struct transfer){ 1, send, recv, 5000, 70000 }));
+    CHECK(!batch_add_transfer(&batch, &(struct transfer){ 1, send, recv + 5000, 60000, 90 }));
+    CHECK(!wire_reserve(wire, &batch));
+    begin = host_clock_ns();
+    CHECK(!wire_exchange(wire, engine.comm, &batch) && !engine_sync(&engine));
+    CHECK(host_clock_ns() - begin >= 70090);
+    CHECK(wire->sent_bytes == 65000);
+    for (size_t i = 0; i < sizeof(recv); i++)
+        CHECK(recv[i] == (i < 5090 ? 7 : 0));
+    batch_free(&batch);
+    engine_close(&engine);
 }
 
 static void links_that_are_not_there_need_no_numbers(void)
@@ -545,6 +597,8 @@ static void chunks_help_where_messages_are_large_and_hurt_where_they_are_small(v
 int main(void)
 {
     static const struct test tests[] = {
+        TEST(links_carry_both_ways_at_a_time),
+        TEST(virtual_ranks_copy_what_both_have_and_wait_for_the_longer_way),
         TEST(links_that_are_not_there_need_no_numbers),
         TEST(a_product_runs_at_the_rate_that_its_smallest_side_reaches),
         TEST(sparse_kernels_take_as_long_as_the_rows_that_are_kept),
