@@ -161,14 +161,14 @@ ALONE_CC ?= gcc
 ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP $(VALUES) -Ikernels -Itests/unit -Itests/bench -Itests/gpu \
                $(CUDA_INCLUDES) $(BLAS_CFLAGS)
 ALONE_LIBS = $(BLAS_LIBS) -lm
-ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),$(addprefix $(BUILD)/tests/,test_cuda_kernels test_cuda_large test_cuda_on_cpu)))
+ON_CPU := $(if $(CUDA_HEADERS),$(if $(shell command -v g++),$(addprefix $(BUILD)/tests/,test_cuda_kernels test_cuda_sparse test_cuda_large test_cuda_on_cpu)))
 ON_CPU_KERNELS = $(CUDA_KERNELS:%.cu=$(BUILD)/on_cpu/%.o)
 # A CPU would forgive an access of 16 bytes that is not aligned.
 ON_CPU_ALIGNED = -fsanitize=alignment -fno-sanitize-recover=alignment
 ON_CPU_FLAGS = -std=c++17 -O1 -g -fPIC -Wall -Wextra -Wno-unknown-pragmas $(ON_CPU_ALIGNED) $(SANITIZE) -MMD -MP \
                $(CUDA_INCLUDES) $(VALUES) -Ikernels -Itests/unit -Itests/gpu
 
-$(addprefix $(BUILD)/tests/,test_cuda_kernels test_cuda_large): $(BUILD)/tests/%: $(BUILD)/on_cpu/tests/gpu/%.o $(filter-out %/cuda_copy.o %/cuda_paced.o %/cuda_virtual.o,$(ON_CPU_KERNELS)) $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) \
+$(addprefix $(BUILD)/tests/,test_cuda_kernels test_cuda_sparse test_cuda_large): $(BUILD)/tests/%: $(BUILD)/on_cpu/tests/gpu/%.o $(filter-out %/cuda_copy.o %/cuda_paced.o %/cuda_virtual.o,$(ON_CPU_KERNELS)) $(addprefix $(BUILD)/on_cpu/,$(KERNELS_ALONE:.c=.o) \
     $(addprefix tests/gpu/,cuda_on_cpu.o cuda_subject_cpu.o))
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $^ $(ALONE_LIBS)
@@ -209,11 +209,11 @@ $(TWIN)/libnccl.so: $(patsubst %,$(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/%.o,nccl n
 # The same test on a GPU, its benchmark, and what the Python benchmark loads.
 GPU_DRIVING := $(addprefix $(BUILD)/on_gpu/,$(KERNELS_ALONE:.c=.o) $(patsubst %.c,%.o,$(wildcard kernels/cuda*.c)))
 GPU_ALONE := $(GPU_DRIVING) $(CUDA_KERNELS:%.cu=$(BUILD)/%.o)
-GPU_CHECKS := $(addprefix $(BUILD)/tests/,check_cuda_kernels check_cuda_large check_cuda_device bench_cuda libcuda_kernels.so)
+GPU_CHECKS := $(addprefix $(BUILD)/tests/,check_cuda_kernels check_cuda_sparse check_cuda_large check_cuda_device bench_cuda libcuda_kernels.so)
 GPU_ALONE_LIBS = $(call library_path,$(CUDA_HOME),libcudart.so) -lcudart -ldl $(ALONE_LIBS)
 
 gpu-checks: $(GPU_CHECKS)
-$(addprefix $(BUILD)/tests/check_,cuda_kernels cuda_large): $(BUILD)/tests/check_%: $(GPU_ALONE) $(BUILD)/on_gpu/tests/gpu/cuda_subject_gpu.o $(BUILD)/on_gpu/tests/gpu/test_%.o
+$(addprefix $(BUILD)/tests/check_,cuda_kernels cuda_sparse cuda_large): $(BUILD)/tests/check_%: $(GPU_ALONE) $(BUILD)/on_gpu/tests/gpu/cuda_subject_gpu.o $(BUILD)/on_gpu/tests/gpu/test_%.o
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(GPU_ALONE_LIBS)
 $(BUILD)/tests/check_cuda_device: $(GPU_ALONE) $(BUILD)/on_gpu/tests/gpu/check_cuda_device.o
@@ -271,7 +271,7 @@ $(BUILD)/plans/%.o: %.c Makefile
 # ---- libmoelookup: a part of db/ alone, for other people's programs, so without mpicc
 
 LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
-LIB_PARTS := $(basename $(wildcard db/lookup/*.c)) $(addprefix db/values/,json_text plan seal shape sha256 status utf8 width)
+LIB_PARTS := $(basename $(wildcard db/lookup/*.c)) $(addprefix db/values/,json_text plan seal shape shares sha256 status utf8 width)
 LIB_OBJECTS := $(LIB_PARTS:%=$(LIB)/lib/%.o)
 LIB_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' \
              -DSTATUS_SPEAKER='"moelookup"' $(WARN) -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP $(VALUES) -Idb/store

@@ -12,14 +12,18 @@
 struct hierarchy {
     const char *controller; /* NULL: version 2, which has all of them in one */
     const char *quota, *period;
+    const char *held; /* a line of cpu.stat */
+    int64_t held_unit_ns;
     const char *most, *used, *droppable; /* the last is a line of memory.stat */
 };
 static const struct hierarchy hierarchies[] = {
-    { NULL, "cpu.max", NULL, "memory.max", "memory.current", "inactive_file" },
-    { "cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us", NULL, NULL, NULL },
-    { "memory", NULL, NULL, "memory.limit_in_bytes", "memory.usage_in_bytes",
+    { NULL, "cpu.max", NULL, "throttled_usec", 1000, "memory.max", "memory.current",
+      "inactive_file" },
+    { "cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us", "throttled_time", 1, NULL, NULL, NULL },
+    { "memory", NULL, NULL, NULL, 0, "memory.limit_in_bytes", "memory.usage_in_bytes",
       "total_inactive_file" },
 };
+enum { PERIOD_MOST_US = 1000000 }; /* the kernel takes none longer */
 enum { HIERARCHIES = sizeof(hierarchies) / sizeof(hierarchies[0]), PATH_BYTES = 2048 };
 
 /* ---- small files */
@@ -79,9 +83,20 @@ static void limit_cores(const struct hierarchy *h, const char *group, struct all
         return;
     if (h->period)
         read_numbers(group, h->period, &quota[1], 1);
-    if (quota[0] <= 0 || quota[1] <= 0 || quota[0] / quota[1] >= out->cores)
+    if (quota[0] <= 0 || quota[1] <= 0)
         return;
-    out->cores = quota[0] < quota[1] ? 1 : (int)(quota[0] / quota[1]);
+    if (quota[1] <= PERIOD_MOST_US && quota[1] * 1000 > out->period_ns)
+        out->period_ns = quota[1] * 1000;
+    if (quota[0] / quota[1] < out->cores)
+        out->cores = quota[0] < quota[1] ? 1 : (int)(quota[0] / quota[1]);
+}
+
+static void add_held(const struct hierarchy *h, const char *group, struct allowance *out)
+{
+    int64_t held;
+
+    if (h->held && read_line(group, "cpu.stat", h->held, &held))
+        out->held_ns += held * h->held_unit_ns;
 }
 
 /* Pages of files that nobody used lately are dropped before anything fails. */
@@ -182,6 +197,7 @@ static void walk(const char *root, const struct hierarchy *h, struct allowance *
         if (snprintf(path, sizeof(path), "%s%s%s", root, place, below) >= (int)sizeof(path))
             return;
         limit_cores(h, path, out);
+        add_held(h, path, out);
         limit_memory(h, path, out);
         slash = strrchr(below, '/');
         if (!slash)
@@ -192,16 +208,21 @@ static void walk(const char *root, const struct hierarchy *h, struct allowance *
 
 struct allowance allowance_under(const char *root)
 {
-    struct allowance least = { INT_MAX, INT64_MAX };
+    struct allowance least = { INT_MAX, INT64_MAX, 0, 0 };
 
     for (int i = 0; i < HIERARCHIES; i++)
         walk(root, &hierarchies[i], &least);
     return least;
 }
 
+struct allowance allowance_here(void)
+{
+    return allowance_under("");
+}
+
 int allowance_cores(void)
 {
-    struct allowance least = allowance_under("");
+    struct allowance least = allowance_here();
     cpu_set_t set;
     int allowed = sched_getaffinity(0, sizeof(set), &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN)
                                                           : CPU_COUNT(&set);
@@ -211,7 +232,7 @@ int allowance_cores(void)
 
 int64_t allowance_free_bytes(void)
 {
-    struct allowance least = allowance_under("");
+    struct allowance least = allowance_here();
     int64_t kib;
 
     if (read_line("/proc", "meminfo", "MemAvailable", &kib) && kib * 1024 < least.free_bytes)

@@ -319,12 +319,12 @@ int cuda_fill(const struct fill *f, const struct cuda_queue *queue)
     {                                                                                              \
         return cuda_##name(args, queue);                                                           \
     }
-PADDED_KERNELS(CUDA_ROW)
+KERNELS(CUDA_ROW)
 #undef CUDA_ROW
 
 #define CUDA_ENTRY(name) [KERNEL_##name] = run_##name,
 static int (*const kernel_table[KERNEL_COUNT])(const void *args, const struct cuda_queue *queue) = {
-    PADDED_KERNELS(CUDA_ENTRY)
+    KERNELS(CUDA_ENTRY)
 };
 #undef CUDA_ENTRY
 

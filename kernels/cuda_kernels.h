@@ -21,7 +21,7 @@ struct cuda_queue {
 enum { CUDA_SCRATCH_BYTES = 16 << 20 };
 
 #define CUDA_KERNEL(name) int cuda_##name(const struct name *args, const struct cuda_queue *queue);
-PADDED_KERNELS(CUDA_KERNEL)
+KERNELS(CUDA_KERNEL)
 #undef CUDA_KERNEL
 
 #endif

@@ -3,6 +3,8 @@
 #ifndef CUDA_LAUNCH_CUH
 #define CUDA_LAUNCH_CUH
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
@@ -47,6 +49,56 @@ static __device__ __forceinline__ float reciprocal_approx(float x)
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+
+/* 16 bytes to shared memory, or as many zeros, that are there after copies_wait().  Copies belong
+ * to the group that the thread commits next. */
+static __device__ __forceinline__ void copy_async(uint4 *to, const void *from, bool there)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0));
+}
+static __device__ __forceinline__ void copies_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/* The thread's own copies but for those of its last GROUPS groups. */
+template <int GROUPS> static __device__ __forceinline__ void copies_wait()
+{
+    asm volatile("cp.async.wait_group %0;" : : "n"(GROUPS) : "memory");
+}
+
+/* Four matrices of 8 rows of 8 elements of 16 bits: lanes 8 i to 8 i + 7 say where the rows of
+ * matrix i lie.  A lane gets columns 2 (lane % 4) and the next one of row lane / 4, or, transposed,
+ * those rows of that column. */
+template <bool TRANSPOSED>
+static __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const uint4 *row)
+{
+    unsigned at = (unsigned)__cvta_generic_to_shared(row);
+
+    if (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(at));
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(at));
+}
+
+/* c (16,8) += a (16,16) b (16,8), spread over the lanes of a warp as PTX's mma.m16n8k16 says. */
+#define MMA_OF(type, name)                                                                         \
+    static __device__ __forceinline__ void mma(type, float(&c)[4], const uint32_t(&a)[4],          \
+                                               uint32_t b0, uint32_t b1)                           \
+    {                                                                                              \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." name "." name ".f32 "                         \
+            "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                                \
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                       \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                       \
+    }
+MMA_OF(__half, "f16")
+MMA_OF(__nv_bfloat16, "bf16")
+#undef MMA_OF
 #endif
 
 static __device__ __forceinline__ void wait_until(uint64_t date_ns)

@@ -12,13 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A new kernel is a row here, a struct below, and a function in each back end.  Those of sparse.h
- * are not on CUDA yet. */
-#define KERNELS(row) PADDED_KERNELS(row) SPARSE_KERNELS(row)
-#define PADDED_KERNELS(row)                                                                        \
+/* A new kernel is a row here, a struct below, and a function in each back end. */
+#define KERNELS(row)                                                                               \
     row(gemm) row(route) row(route_backward) row(encode) row(encode_backward) row(decode)          \
         row(decode_backward) row(move) row(activate) row(activate_backward) row(add_bias)          \
-            row(sum_rows) row(fill)
+            row(sum_rows) row(fill) SPARSE_KERNELS(row)
 
 #define KERNEL_NUMBER(name) KERNEL_##name,
 enum kernel { KERNELS(KERNEL_NUMBER) KERNEL_COUNT };

@@ -248,6 +248,17 @@ MOELOOKUP_API uint64_t moe_capacity(double factor, uint32_t top_k, uint32_t expe
  * as wide as its capacities are large; 1 where none does.  tokens 0, unknown: 128. */
 MOELOOKUP_API uint32_t moe_window(uint32_t top_k, uint32_t experts, uint64_t tokens);
 
+/* Divides `total` (tokens of a batch, hidden columns) among ranks that are not equally fast: out[q]
+ * is rank q's share, which may be 0.  Shares add up to total, each less than a grain away from what
+ * its rank's part of all speeds would be, and are multiples of `grain`; where total is none, what
+ * is left of it goes to one rank, the next in line for a grain.  Of equally fast ranks the lower
+ * one comes first.  Integers decide, so all ranks find the same shares.
+ *
+ * MOE_ERR_ARGUMENT: no ranks, grain 0, a total above 2^48, or a speed that is not above 0 and
+ * finite. */
+MOELOOKUP_API int moe_shares(const double *speeds, uint32_t ranks, uint64_t total, uint64_t grain,
+                             uint64_t *out);
+
 #ifdef __cplusplus
 }
 #endif

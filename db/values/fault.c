@@ -20,7 +20,7 @@ static struct fault {
 static int fault_count, my_rank;
 
 static const char *const points[] = { "alloc", "exchange", "wrong",   "large", "hang",
-                                      "crash", "throttle", "disturb", NULL };
+                                      "crash", "throttle", "disturb", "pace",  NULL };
 
 int fault_setup(int rank)
 {
@@ -69,13 +69,25 @@ static bool is_due(struct fault *f)
     return passage == f->at || (f->lasting && passage > f->at);
 }
 
+static bool is_mine(const struct fault *f, const char *point)
+{
+    return !strcmp(f->point, point) && (f->rank < 0 || f->rank == my_rank);
+}
+
+int fault_pace(void)
+{
+    for (int i = 0; i < fault_count; i++)
+        if (is_mine(&faults[i], "pace"))
+            return faults[i].at;
+    return 100;
+}
+
 bool fault_hit(const char *point)
 {
     bool hit = false;
 
     for (int i = 0; i < fault_count; i++)
-        if (!strcmp(faults[i].point, point) && (faults[i].rank < 0 || faults[i].rank == my_rank) &&
-            is_due(&faults[i]))
+        if (is_mine(&faults[i], point) && is_due(&faults[i]))
             hit = true;
     return hit;
 }

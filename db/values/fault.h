@@ -4,7 +4,10 @@
  * of the point on that rank (default: every rank) fails; with +, and every later one.  What
  * follows a ";" is for the ranks that take the place of lost ones.  Points: alloc, exchange, wrong,
  * large (wrong at the layer's real size alone), hang, crash; throttle, disturb: a step takes twice
- * as long, for heat, or because other processes take half of it. */
+ * as long, for heat, or because other processes take half of it.
+ *
+ * pace:N is no fault: each matrix product on the host takes N percent of its time, as on slower
+ * cores. */
 #ifndef FAULT_H
 #define FAULT_H
 
@@ -18,6 +21,9 @@ void fault_next_ranks(void);
 
 /* True when this passage is to fail. */
 bool fault_hit(const char *point);
+
+/* In percent: what each product of this rank is to take of its time, 100 or more. */
+int fault_pace(void);
 
 /* True when some passage is, on some rank: the same on all ranks. */
 bool fault_expected(const char *point);

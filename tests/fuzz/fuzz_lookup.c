@@ -266,7 +266,7 @@ static const char *const database =
     "INSERT INTO shape VALUES(1, 'E=2 k=1 T=64 D=16 H=96 dtype=f32 pass=train act=relu W=8 m=4');"
     "INSERT INTO entry VALUES(1, 1, 1, 128, 2, 'r=2 d=4 a=2dh', 10.5, 20.5, 0, 0, 'adopted', 7),"
     "  (2, 1, 1, 128, 3, 'r=4 d=1 a=linear', 11.5, NULL, 1, 0, 'tie', 8),"
-    "  (3, 1, 1, 128, 70000, 'r=0 d=1 a=linear', 9.5, 30, 0, 1, 'refuted', 9);"
+    "  (3, 1, 1, 128, 70000, 'r=0 d=1 a=linear e=sparse', 9.5, 30, 0, 1, 'refuted', 9);"
     "INSERT INTO override VALUES(1, 1, 1, 128, 5, 9, 'r=1 d=8 a=linear');";
 
 static void add_database(void)
@@ -289,8 +289,10 @@ static void add_database(void)
 
 static void add_plans(void)
 {
-    static const char *const plans[] = { "r=2 d=4 a=2dh", "a=linear", " d=8   r=0 ",
-                                         "r=999999999 d=16 a=3dh", "r=1 r=1 q=" };
+    static const char *const plans[] = {
+        "r=2 d=4 a=2dh",          "a=linear",  " d=8   r=0 ", "r=0 e=sparse",
+        "r=999999999 d=16 a=3dh", "r=1 r=1 q="
+    };
 
     for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
         char name[32];

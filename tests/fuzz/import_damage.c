@@ -185,6 +185,8 @@ static void set_value(struct fuzz_input *in)
                                           "\"../../etc/passwd\"",
                                           "\"r=2 d=4 a=2dh\"",
                                           "\"r=0 d=1 a=linear\"",
+                                          "\"r=0 d=1 a=linear e=sparse\"",
+                                          "\"r=2 d=1 a=linear e=sparse\"",
                                           "\"r=4 d=1 a=linear\"",
                                           "\"r=1  d=2\"",
                                           "\"d=2 r=1\"" };

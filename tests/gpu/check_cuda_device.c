@@ -215,16 +215,16 @@ static void a_refused_launch_is_the_status_of_its_stream(void)
     tear_down();
 }
 
-/* Across the moments at which the origin of dates is set anew. */
-static void experts_without_padding_are_refused_while_there_are_none(void)
+static void tokens_of_another_type_than_their_experts_are_refused(void)
 {
     set_up();
-    CHECK(launch_esfk(f.a, &(struct esfk){ .product.form = ESMM_BACKWARD }) == ERR_DEVICE);
-    put(1);
-    CHECK(!stream_sync(f.a)); /* and the stream goes on */
+    CHECK(!launch_ess(f.a, &(struct ess){ .at = { .token_type = MOE_BF16, .dtype = MOE_F32 } }));
+    CHECK(stream_sync(f.a) == ERR_DEVICE);
+    CHECK(!twice(f.a) && !stream_sync(f.a)); /* and the stream goes on */
     tear_down();
 }
 
+/* Across the moments at which the origin of dates is set anew. */
 static void dates_go_on_and_agree_with_the_hosts(void)
 {
     struct event *events[8] = { NULL };
@@ -361,7 +361,7 @@ int main(void)
         TEST(a_failure_skips_what_follows_but_not_the_events),
         TEST(a_product_is_in_the_order_of_its_own_stream),
         TEST(a_refused_launch_is_the_status_of_its_stream),
-        TEST(experts_without_padding_are_refused_while_there_are_none),
+        TEST(tokens_of_another_type_than_their_experts_are_refused),
         TEST(dates_go_on_and_agree_with_the_hosts),
         TEST(memory_that_is_not_there_is_a_result),
         TEST(closing_waits_for_what_is_queued),

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFERS = 16, GUARD_BYTES = 64, WIDEST = 2600 };
+enum { BUFFERS = 16, GUARD_BYTES = 64 };
 
 static uint64_t seed, drawn;
 static int rounds = 1; /* a GPU has time for more */
@@ -181,14 +181,6 @@ static void check_values(uint32_t dtype, const void *at, const float *want, uint
     }
     CHECK(wrong == 0);
     free(got);
-}
-
-/* Mostly small, at times wide enough for several pieces of a row; 8 divides half of them. */
-static uint64_t some_width(void)
-{
-    uint64_t width = below(10) ? 1 + below(70) : 1 + below(WIDEST);
-
-    return below(2) ? (width + 7) / 8 * 8 : width;
 }
 
 #endif

@@ -29,6 +29,12 @@ const size_t stack_bytes = 256 << 10;
 
 enum state { READY, AT_BARRIER, AT_EXCHANGE, ENDED };
 
+struct copy {
+    uint4 *to;
+    const uint4 *from; /* NULL: zeros */
+    unsigned group;
+};
+
 struct fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
@@ -39,6 +45,8 @@ struct fiber {
     uint32_t mask = 0;
     uint64_t value = 0;
     lanes brought = {};
+    std::vector<copy> copies;
+    unsigned group = 0; /* of the copies that begin now */
 };
 
 struct allocation {
@@ -109,6 +117,7 @@ void prepare(unsigned thread)
     f.context.uc_stack.ss_size = stack_bytes;
     f.context.uc_link = nullptr;
     f.is = READY;
+    f.copies.clear();
     makecontext(&f.context, begin, 0);
 }
 
@@ -254,6 +263,26 @@ const lanes &warp_exchange(exchange kind, uint32_t mask, uint64_t value, place a
     f.at = at;
     leave();
     return fibers[current].brought;
+}
+
+void copy_later(uint4 *to, const uint4 *from)
+{
+    fibers[current].copies.push_back({ to, from, fibers[current].group });
+}
+
+void copies_end_group()
+{
+    fibers[current].group++;
+}
+
+void copies_done_but(unsigned groups)
+{
+    fiber &f = fibers[current];
+    size_t done = 0;
+
+    for (; done < f.copies.size() && f.group - f.copies[done].group > groups; done++)
+        *f.copies[done].to = f.copies[done].from ? *f.copies[done].from : uint4();
+    f.copies.erase(f.copies.begin(), f.copies.begin() + (long)done);
 }
 
 void *shared(place at, size_t bytes)

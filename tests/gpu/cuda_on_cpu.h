@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 #include <functional>
 #include <vector>
@@ -30,7 +32,7 @@ extern dim3 gridDim, blockDim, blockIdx, threadIdx;
 namespace cuda_on_cpu
 {
 
-enum exchange { SYNC, SHUFFLE, BALLOT, MATCH, REDUCE };
+enum exchange { SYNC, SHUFFLE, BALLOT, MATCH, REDUCE, MATRICES, PRODUCT };
 
 struct place {
     const char *file;
@@ -47,6 +49,10 @@ void block_barrier(place at);
 const lanes &warp_exchange(exchange kind, uint32_t mask, uint64_t value, place at);
 void *shared(place at, size_t bytes);
 uint32_t lane();
+/* A thread's copies to shared memory, done as late as may be. */
+void copy_later(uint4 *to, const uint4 *from);
+void copies_end_group();
+void copies_done_but(unsigned groups);
 
 struct start {
     uint64_t blocks;
@@ -228,6 +234,69 @@ inline float exp2_approx(float x)
 inline float reciprocal_approx(float x)
 {
     return cuda_on_cpu_approx(x, 1 / x, 0x1p-23f);
+}
+
+inline void copy_async(uint4 *to, const void *from, bool there)
+{
+    cuda_on_cpu::copy_later(to, there ? static_cast<const uint4 *>(from) : NULL);
+}
+
+inline void copies_commit()
+{
+    cuda_on_cpu::copies_end_group();
+}
+
+template <int GROUPS> void copies_wait()
+{
+    cuda_on_cpu::copies_done_but(GROUPS);
+}
+
+template <bool TRANSPOSED> void load_matrices(uint32_t (&to)[4], const uint4 *row)
+{
+    const cuda_on_cpu::lanes &all = cuda_on_cpu::warp_exchange(
+        cuda_on_cpu::MATRICES, 0xffffffffu, (uint64_t)(uintptr_t)row, CUDA_ON_CPU_HERE);
+    uint32_t major = cuda_on_cpu::lane() / 4, minor = cuda_on_cpu::lane() % 4 * 2;
+
+    for (uint32_t i = 0; i < 4; i++) {
+        uint16_t two[2];
+
+        for (uint32_t n = 0; n < 2; n++) {
+            uint32_t r = TRANSPOSED ? minor + n : major, c = TRANSPOSED ? major : minor + n;
+            uint4 from = *(const uint4 *)(uintptr_t)all.value[8 * i + r];
+
+            memcpy(&two[n], (const char *)&from + 2 * c, 2);
+        }
+        memcpy(&to[i], two, sizeof(two));
+    }
+}
+
+inline float cuda_on_cpu_half(__half, const uint32_t *words, uint32_t i)
+{
+    return __half2float(((const __half *)words)[i]);
+}
+inline float cuda_on_cpu_half(__nv_bfloat16, const uint32_t *words, uint32_t i)
+{
+    return __bfloat162float(((const __nv_bfloat16 *)words)[i]);
+}
+
+template <class T> void mma(T type, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    uint32_t mine[6] = { a[0], a[1], a[2], a[3], b0, b1 };
+    const cuda_on_cpu::lanes all = cuda_on_cpu::warp_exchange(
+        cuda_on_cpu::PRODUCT, 0xffffffffu, (uint64_t)(uintptr_t)mine, CUDA_ON_CPU_HERE);
+    uint32_t q = cuda_on_cpu::lane() % 4, g = cuda_on_cpu::lane() / 4;
+
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t k = 0; k < 16; k++) {
+            uint32_t owner = k % 8 / 2, n = 2 * q + i % 2, upper = k / 8;
+            const uint32_t *of_a = (const uint32_t *)(uintptr_t)all.value[g * 4 + owner];
+            const uint32_t *of_b = (const uint32_t *)(uintptr_t)all.value[n * 4 + owner];
+
+            c[i] += cuda_on_cpu_half(type, of_a + 2 * upper + i / 2, k % 2) *
+                    cuda_on_cpu_half(type, of_b + 4 + upper, k % 2);
+        }
+    /* Until all have read what each brought. */
+    cuda_on_cpu::warp_exchange(cuda_on_cpu::SYNC, 0xffffffffu, 0, CUDA_ON_CPU_HERE);
 }
 
 template <class... Args>

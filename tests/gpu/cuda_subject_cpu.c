@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUM_SCRATCH_BYTES = 64 << 10 };
+enum { SUM_SCRATCH_BYTES = 64 << 10, SPARSE_SCRATCH_BYTES = 4 << 10 };
 
 int cuda_check(cudaError_t code, const char *call)
 {
@@ -35,12 +35,12 @@ int cuda_fill(const struct fill *args, const struct cuda_queue *queue)
     {                                                                                              \
         return cuda_##name(args, queue);                                                           \
     }
-PADDED_KERNELS(SUBJECT_ROW)
+KERNELS(SUBJECT_ROW)
 #undef SUBJECT_ROW
 
 #define SUBJECT_ENTRY(name) [KERNEL_##name] = run_##name,
 static int (*const kernel_table[KERNEL_COUNT])(const void *args, const struct cuda_queue *queue) = {
-    PADDED_KERNELS(SUBJECT_ENTRY)
+    KERNELS(SUBJECT_ENTRY)
 };
 #undef SUBJECT_ENTRY
 
@@ -48,6 +48,8 @@ static int (*const kernel_table[KERNEL_COUNT])(const void *args, const struct cu
  * each time, since slots must not depend on it. */
 static size_t scratch_for(enum kernel kernel, const void *args)
 {
+    if (kernel == KERNEL_esmm || kernel == KERNEL_esfk)
+        return SPARSE_SCRATCH_BYTES;
     if (kernel != KERNEL_route)
         return SUM_SCRATCH_BYTES;
     return ((const struct route *)args)->experts * sizeof(int32_t) *

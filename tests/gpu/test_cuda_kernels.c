@@ -16,6 +16,16 @@
 #include <string.h>
 #include <time.h>
 
+enum { WIDEST = 2600 };
+
+/* Mostly small, at times wide enough for several pieces of a row; 8 divides half of them. */
+static uint64_t some_width(void)
+{
+    uint64_t width = below(10) ? 1 + below(70) : 1 + below(WIDEST);
+
+    return below(2) ? (width + 7) / 8 * 8 : width;
+}
+
 /* ---- Routing */
 
 struct routed {

@@ -129,6 +129,36 @@ static void version_1_is_understood(void)
     CHECK(allows(INT_MAX, 100));
 }
 
+static bool pauses(int64_t period_ns, int64_t held_ns)
+{
+    struct allowance found = allowance_under(root);
+
+    return found.period_ns == period_ns && found.held_ns == held_ns;
+}
+
+static void pauses_of_quotas_are_those_of_all_levels(void)
+{
+    clear();
+    put("proc/self/cgroup", "0::/job/step\n");
+    put("proc/self/mountinfo", version_2);
+    CHECK(pauses(0, 0));
+    put("cg/job/cpu.max", "3000 5000\n");
+    put("cg/job/cpu.stat", "usage_usec 9\nnr_throttled 7\nthrottled_usec 200\n");
+    put("cg/job/step/cpu.max", "30000 100000\n");
+    put("cg/job/step/cpu.stat", "throttled_usec 34\n");
+    CHECK(pauses(100000000, 234000));
+    put("cg/job/step/cpu.max", "max 100000\n");
+    CHECK(pauses(5000000, 234000));
+    put("cg/job/cpu.max", "3000 9000000000000000000\n");
+    CHECK(pauses(0, 234000));
+    put("proc/self/cgroup", "4:cpu,cpuacct:/batch\n0::/\n");
+    put("proc/self/mountinfo", version_1);
+    put("cg/cpu/batch/cpu.cfs_quota_us", "2500\n");
+    put("cg/cpu/batch/cpu.cfs_period_us", "5000\n");
+    put("cg/cpu/batch/cpu.stat", "nr_throttled 3\nthrottled_time 77\n");
+    CHECK(pauses(5000000, 77));
+}
+
 static void damaged_files_limit_nothing(void)
 {
     static const char *const bad[] = {
@@ -288,6 +318,15 @@ static void speeds_are_runs_of_equal_ranks(void)
     CHECK(!strcmp(speeds_text(speeds, 0, 1024), "unknown"));
 }
 
+static void a_text_of_speeds_is_a_list_of_ranks(void)
+{
+    double speeds[6] = { 7, 7, 7, 7, 7, 7 };
+
+    rank_speeds_list("2x100 2x63 1x1", speeds);
+    CHECK(speeds[0] == 1 && speeds[1] == 1 && speeds[2] == 0.63 && speeds[3] == 0.63);
+    CHECK(speeds[4] == 0.01 && speeds[5] == 7);
+}
+
 static void many_ranks_are_told_apart_as_far_as_there_is_room(void)
 {
     double speeds[2048], slowest;
@@ -307,9 +346,10 @@ static void many_ranks_are_told_apart_as_far_as_there_is_room(void)
 
 static void what_is_no_text_of_speeds_is_refused(void)
 {
-    static const char *const bad[] = { "",     "unknown", "2x",     "x50",      "2x0",
-                                       "0x50", "1x101",   "2x50 ,", "2x50x",    "2x50.5",
-                                       "-1x5", "2x50  z", "1x1000", "9999999x5" };
+    static const char *const bad[] = { "",          "unknown", "2x",     "x50",       "2x0",
+                                       "0x50",      "1x101",   "2x50 ,", "2x50x",     "2x50.5",
+                                       "-1x5",      "2x50  z", "1x1000", "9999999x5", " 2x50",
+                                       "2x50  1x5", "2x 50",   "x" };
     double slowest = 7;
     size_t ranks = 7;
 
@@ -327,6 +367,7 @@ int main(void)
         TEST(a_container_has_what_its_root_group_allows),
         TEST(the_least_of_all_levels_counts),
         TEST(version_1_is_understood),
+        TEST(pauses_of_quotas_are_those_of_all_levels),
         TEST(damaged_files_limit_nothing),
         TEST(this_machine_has_a_core_and_some_memory),
         TEST(gpus_are_counted_by_kind_and_what_is_not_known_says_so),
@@ -334,6 +375,7 @@ int main(void)
         TEST(unlike_hosts_are_named_in_one_order),
         TEST(what_one_host_does_not_know_nobody_knows),
         TEST(speeds_are_runs_of_equal_ranks),
+        TEST(a_text_of_speeds_is_a_list_of_ranks),
         TEST(many_ranks_are_told_apart_as_far_as_there_is_room),
         TEST(what_is_no_text_of_speeds_is_refused),
     };

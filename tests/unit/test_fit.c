@@ -6,6 +6,7 @@
 #include "least_squares.h"
 #include "link_fit.h"
 #include "partners.h"
+#include "quota.h"
 #include "random.h"
 #include "rate_fit.h"
 #include "stats.h"
@@ -350,6 +351,36 @@ static void medians_are_what_lies_in_the_middle(void)
     CHECK(median_of(values, 4) == 2.5);
 }
 
+/* A rank at a share of its time, beside others who take some of every product but each fifth. */
+static void pace_and_quotas_are_seen_where_others_disturb(void)
+{
+    enum { COUNT = 100 };
+    struct own_sample samples[COUNT];
+
+    for (int i = 0; i < COUNT; i++) {
+        int64_t ran = 1000000 + 1000 * (i % 7), others = i % 5 ? 300000 * (i % 11) : 0;
+
+        samples[i] = (struct own_sample){ ran * 3 / 2 + others, ran };
+    }
+    CHECK(near(own_fit_ns(samples, COUNT, 1), 1.5e6, 0.01));
+    CHECK(near(own_fit_ns(samples, COUNT, 0.35), 1e6 / 0.35, 0.01));
+    CHECK(isnan(own_fit_ns(samples, 0, 1)));
+}
+
+static void a_quota_is_what_most_of_its_periods_leave(void)
+{
+    struct quota_pause pauses[9];
+    int64_t at = 123, ran = 45;
+
+    for (size_t i = 0; i < 9; i++) { /* in two periods others took more than the quota did */
+        at += i % 4 == 3 ? 10000 : 5000;
+        ran += i % 4 == 3 ? 2000 : 1750;
+        pauses[i] = (struct quota_pause){ at, ran };
+    }
+    CHECK(near(quota_share_of(pauses, 9), 0.35, 1e-9));
+    CHECK(quota_share_of(pauses, 1) == 1 && quota_share_of(pauses, 0) == 1);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -364,6 +395,8 @@ int main(void)
         TEST(noise_outliers_and_drift_are_told_apart),
         TEST(constants_are_never_negative),
         TEST(partners_are_mutual_however_ranks_lie),
+        TEST(pace_and_quotas_are_seen_where_others_disturb),
+        TEST(a_quota_is_what_most_of_its_periods_leave),
         TEST(medians_are_what_lies_in_the_middle),
     };
     const char *given = getenv("MOETUNE_TEST_SEED");

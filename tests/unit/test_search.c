@@ -1,6 +1,7 @@
 /* Searches: what holds for every strategy, and for the exhaustive and the guided one. */
 #include "searches.h"
 
+#include "arms.h"
 #include "plan.h"
 #include "random.h"
 #include "stats.h"
@@ -17,6 +18,42 @@ static struct search *search_on(const char *strategy, const struct surface *s, u
 static struct surface surface_with(uint64_t seed, uint32_t slices)
 {
     return surface_make(seed, &(struct surface_options){ .slices = slices });
+}
+
+/* ---- the plans */
+
+static void axes_that_vary_make_the_plans(void)
+{
+    static const struct {
+        const char *axes;
+        bool ctas;
+        size_t more, sparse; /* than r, d, a; of them */
+    } cases[] = { { "r,d,a", false, 0, 0 },     { "r,d,a,e", false, 1, 1 },
+                  { "r,e", false, 0, 1 },       { "d,a,e", false, 0, 0 },
+                  { "r,d,a,ctas", true, 0, 0 }, { "r,d,a,ctas,e", true, 1, 1 } };
+    struct surface s = surface_with(1, 4);
+    struct moe_plan arms[SEARCH_ARMS_MAX];
+    size_t usual = 0, with_ctas = 0;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct arms_setup setup = { .axes = cases[i].axes, .knows_ctas = true };
+        size_t count, sparse = 0, *base = cases[i].ctas ? &with_ctas : &usual;
+
+        CHECK(!arms_list(&s.shape, &setup, arms, &count));
+        for (size_t j = 0; j < count; j++) {
+            struct moe_plan canonical = plan_canonical(arms[j]);
+
+            CHECK(plan_legal(&arms[j], &s.shape) && plan_equal(&arms[j], &canonical));
+            CHECK(arms_find(arms, count, &arms[j]) == (int)j);
+            sparse += arms[j].e == MOE_SPARSE;
+        }
+        CHECK(sparse == cases[i].sparse);
+        if (strncmp(cases[i].axes, "r,d,a", 5) != 0)
+            continue;
+        *base = *base ? *base : count;
+        CHECK(count == *base + cases[i].more);
+    }
+    CHECK(with_ctas > 2 * usual);
 }
 
 /* ---- what holds for every strategy */
@@ -414,6 +451,7 @@ static void outliers_leave_an_average_where_it_was(void)
 int main(void)
 {
     static const struct test tests[] = {
+        TEST(axes_that_vary_make_the_plans),
         TEST(a_replayed_search_goes_on_as_if_it_had_not_been_cut),
         TEST(samples_may_come_in_another_order_than_asked_for),
         TEST(what_failed_is_never_asked_for_and_never_wins),

@@ -86,7 +86,7 @@ static int with_change(const char *from, const char *to)
 
 static const char *const not_understood[][2] = {
     { "moetune-table", "moetune-tables" },
-    { "\"version\":3", "\"version\":4" },
+    { "\"version\":3", "\"version\":5" },
     { "\"semantics\":1", "\"semantics\":2" },
     { "\"version\":3", "\"version\":0" },
     { "\"version\":3", "\"version\":1.5" },

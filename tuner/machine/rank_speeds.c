@@ -43,27 +43,45 @@ void rank_speeds_format(const double *speeds, size_t ranks, char *text, size_t s
     snprintf(text, size, "unknown");
 }
 
+/* Of text that is not at its end, `run` ranks of `percent`, and the blank behind them. */
+static bool next_run(const char **text, unsigned *run, unsigned *percent)
+{
+    int length = 0;
+
+    /* Blanks and signs before a number are nothing to sscanf. */
+    if (!strchr("0123456789", **text) || sscanf(*text, "%6ux%3u%n", run, percent, &length) != 2 ||
+        !*run || !*percent || *percent > 100 || !strchr(" ", (*text)[length]))
+        return false;
+    *text += length;
+    *text += **text == ' ';
+    return true;
+}
+
 bool rank_speeds_parse(const char *text, size_t *ranks, double *slowest)
 {
     unsigned run, percent, least = 100;
     size_t count = 0;
-    int length = 0;
 
-    /* Blanks and signs before a number are nothing to sscanf. */
-    if (text[strspn(text, "0123456789x ")] || strstr(text, "  ") || strstr(text, "x ") ||
-        *text == ' ')
+    if (text[strspn(text, "0123456789x ")] || strstr(text, "x "))
         return false;
-    for (; *text; text += length) {
-        if (sscanf(text, "%6ux%3u%n", &run, &percent, &length) != 2 || !run || !percent ||
-            percent > 100 || !strchr(" ", text[length]))
+    while (*text) {
+        if (!next_run(&text, &run, &percent))
             return false;
         count += run;
         least = percent < least ? percent : least;
-        length += text[length] == ' ';
     }
     if (!count)
         return false;
     *ranks = count;
     *slowest = least / 100.0;
     return true;
+}
+
+void rank_speeds_list(const char *text, double *speeds)
+{
+    unsigned run, percent;
+
+    while (*text && next_run(&text, &run, &percent))
+        while (run--)
+            *speeds++ = percent / 100.0;
 }

@@ -17,4 +17,7 @@ void rank_speeds_format(const double *speeds, size_t ranks, char *text, size_t s
 /* How many ranks the text is about, and the slowest one's share; false if it is no such text. */
 bool rank_speeds_parse(const char *text, size_t *ranks, double *slowest);
 
+/* All of them, of a text that was parsed before: there is room for so many ranks. */
+void rank_speeds_list(const char *text, double *speeds);
+
 #endif

@@ -1,6 +1,7 @@
 /* Runs a survey on the ranks and turns its times into the model fields of a cluster. */
 #include "probe.h"
 
+#include "quota.h"
 #include "rank_speeds.h"
 #include "replay.h"
 #include "stats.h"
@@ -85,14 +86,39 @@ static void read_steps(const struct survey *s, struct probe *p)
     p->step_ns = (double)spread_of(ns, s->table.rounds * SURVEY_STEPS).median_ns;
 }
 
-/* Where ranks compute on cores that they share, the scheduler's moods must not pass for the
- * device's speed: there the least time counts, elsewhere the median. */
-static int own_product_ns(const struct survey *s, double *ns)
+/* All ranks at once: those of one group share its quota. */
+static int find_quota_share(struct world *world, double *share)
 {
-    int64_t crowded = world_crowded(s->world) && !s->engine->device->asynchronous;
+    enum { PERIODS = 10, LEAST_NS = 300000000 };
+    int64_t ns = PERIODS * quota_period_ns();
 
-    TRY(world_max(s->world, &crowded, 1));
-    *ns = timetable_own_ns(&s->table, SUBJECT_SPEED, crowded ? 0 : 0.5);
+    TRY(world_max(world, &ns, 1));
+    *share = ns ? quota_share(ns > LEAST_NS ? ns : LEAST_NS) : 1;
+    return OK;
+}
+
+static double median_ns(const struct own_sample *samples, size_t count)
+{
+    int64_t ns[OWN_SAMPLES];
+
+    for (size_t i = 0; i < count; i++)
+        ns[i] = samples[i].ns;
+    return count ? (double)spread_of(ns, count).median_ns : NAN;
+}
+
+/* A device of its own is not slowed by what else goes on. */
+static int own_half_ns(const struct survey *s, double *ns)
+{
+    struct own_sample samples[OWN_SAMPLES];
+    size_t count = timetable_own(&s->table, samples);
+    double share;
+
+    if (s->engine->device->asynchronous) {
+        *ns = median_ns(samples, count);
+        return OK;
+    }
+    TRY(find_quota_share(s->world, &share));
+    *ns = own_fit_ns(samples, count, share);
     return OK;
 }
 
@@ -103,7 +129,7 @@ static int read_speeds(const struct survey *s, struct probe *p)
     int rc = world_settle(s->world, all ? OK : fail(ERR_NOMEM, "%zu ranks", ranks));
 
     if (!rc)
-        rc = own_product_ns(s, &mine);
+        rc = own_half_ns(s, &mine);
     if (!rc)
         rc = world_gather(s->world, &mine, all, sizeof(mine));
     for (size_t q = 0; q < ranks && !rc; q++)

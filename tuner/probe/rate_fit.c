@@ -45,6 +45,21 @@ double product_fit_ns(const struct product_fit *fit, const struct product_sample
     return fmax(ns, s->floor_ns);
 }
 
+double own_fit_ns(const struct own_sample *samples, size_t count, double quota_share)
+{
+    int64_t ran[OWN_SAMPLES];
+    double pace = INFINITY;
+
+    for (size_t i = 0; i < count; i++) {
+        ran[i] = samples[i].ran_ns;
+        pace = fmin(pace, (double)samples[i].ns / (double)ran[i]);
+    }
+    /* A product longer than what the quota gives at a time has pauses in any case. */
+    if (quota_share < 1)
+        pace = 1 / quota_share;
+    return count ? (double)spread_of(ran, count).median_ns * pace : NAN;
+}
+
 double overlap_fit(double comm_ns, double compute_ns, double both_ns)
 {
     double lost;

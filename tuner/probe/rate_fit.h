@@ -23,6 +23,16 @@ struct product_fit product_fit(const struct product_sample *samples, size_t coun
 
 double product_fit_ns(const struct product_fit *fit, const struct product_sample *sample);
 
+/* What a product takes of a rank's core, by the clock and by the processor, which leaves out when
+ * the rank did not run.  Other programs add to the clock's time alone, or pass: of ns / ran_ns the
+ * least counts, which is above 1 for a rank that is made to pause for ever.  quota_share: quota.h;
+ * its pauses are in the clock's times as well.  NAN for no samples; at most OWN_SAMPLES. */
+enum { OWN_SAMPLES = 4096 };
+struct own_sample {
+    int64_t ns, ran_ns;
+};
+double own_fit_ns(const struct own_sample *samples, size_t count, double quota_share);
+
 /* By how much work is slower beside another stream's, if communication that was queued first and
  * compute that was queued after it take these times alone and together.  0 where nothing is lost,
  * at most OVERLAP_MOST where nothing is gained; NAN for what is no time. */

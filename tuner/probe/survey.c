@@ -16,8 +16,8 @@ enum {
     TRAFFIC_BYTES = 8 << 20, /* of one exchange, per rank and direction */
     LAUNCHES = 512,          /* one costs a fraction of what an empty step varies by */
     MANY = 4,                /* messages per partner, to tell latency from messages */
-    SPEEDS = 4,              /* products per round for the ranks' own speeds */
-    SPEED_ROWS = 128,        /* about a millisecond: shorter than a slice of the scheduler */
+    SPEEDS = 8,              /* halves of products per round for the ranks' own speeds */
+    SPEED_ROWS = 64,         /* about a millisecond: shorter than a slice of the scheduler */
     SHORT_BYTES = 16384,
     TOO_LONG_NS = 40000000, /* longer messages are not tried any more */
     OVERLAP_BYTES = 256 << 10,
@@ -102,7 +102,7 @@ static int add_kernels(struct survey *s)
     }
     for (int i = 0; i < SPEEDS; i++) {
         TRY(timetable_add(&s->table, SUBJECT_SPEED, &x));
-        x->chore.products = 1;
+        x->chore.halves = 1;
         x->chore.rows = SPEED_ROWS;
     }
     return OK;

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 enum { WORTH_NS = 2000000, REPEATS_MOST = 32 };
 
@@ -25,35 +26,46 @@ int timetable_add(struct timetable *table, enum subject_kind kind, struct subjec
 struct turn {
     struct timetable *table;
     const struct subject *subject;
-    int64_t ns; /* this rank's own */
+    struct own_sample own;
 };
+
+static int64_t ran_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 static int take_turn(void *self)
 {
     struct turn *turn = self;
-    int64_t begin = device_now_ns(turn->table->bench->engine->device);
+    struct device *device = turn->table->bench->engine->device;
+    int64_t begin = device_now_ns(device), ran = ran_ns();
     int rc = workbench_do(turn->table->bench, &turn->subject->chore);
 
-    turn->ns = device_now_ns(turn->table->bench->engine->device) - begin;
+    turn->own = (struct own_sample){ device_now_ns(device) - begin, ran_ns() - ran };
     return rc;
 }
 
-static int time_one(struct timetable *table, const struct subject *s, int64_t *ns, int64_t *own_ns)
+static int time_one(struct timetable *table, const struct subject *s, int64_t *ns,
+                    struct own_sample *own)
 {
-    struct turn turn = { table, s, 0 };
+    struct turn turn = { .table = table, .subject = s };
     struct measured measured;
 
     if (s->kind == SUBJECT_STEP)
         return runner_step(table->runner, STEP_BOTH, ns);
     TRY(measure_once(table->world, table->bench->engine, NULL, take_turn, &turn, &measured));
     *ns = measured.ns;
-    *own_ns = turn.ns;
+    *own = turn.own;
     return OK;
 }
 
 int timetable_try(struct timetable *table, struct subject *s, int64_t *ns)
 {
-    int64_t first, own, again;
+    int64_t first, again;
+    struct own_sample own;
 
     TRY(time_one(table, s, &first, &own));
     TRY(time_one(table, s, &first, &own));
@@ -84,7 +96,7 @@ static int run_round(struct timetable *table, uint64_t seed)
     for (int i = 0; i < table->count; i++) {
         struct subject *s = &table->subjects[order[i]];
 
-        TRY(time_one(table, s, &s->ns[table->rounds], &s->own_ns[table->rounds]));
+        TRY(time_one(table, s, &s->ns[table->rounds], &s->own[table->rounds]));
     }
     table->rounds++;
     return OK;
@@ -141,16 +153,14 @@ double timetable_ns(const struct timetable *table, const struct subject *s)
     return net > 0 ? net / s->repeats : NAN;
 }
 
-double timetable_own_ns(const struct timetable *table, enum subject_kind kind, double quantile)
+size_t timetable_own(const struct timetable *table, struct own_sample out[OWN_SAMPLES])
 {
-    int64_t ns[TIMETABLE_SUBJECTS * TIMETABLE_ROUNDS];
     const struct subject *s = NULL;
     size_t count = 0;
 
-    while ((s = timetable_find(table, kind, LINK_INSIDE, s))) {
-        memcpy(ns + count, s->own_ns, table->rounds * sizeof(*ns));
+    while ((s = timetable_find(table, SUBJECT_SPEED, LINK_INSIDE, s))) {
+        memcpy(out + count, s->own, table->rounds * sizeof(*out));
         count += table->rounds;
     }
-    spread_of(ns, count); /* sorts */
-    return count ? quantile_sorted(ns, count, quantile) : NAN;
+    return count;
 }

@@ -2,6 +2,7 @@
 #ifndef TIMETABLE_H
 #define TIMETABLE_H
 
+#include "rate_fit.h"
 #include "runner.h"
 #include "workbench.h"
 
@@ -12,7 +13,7 @@ enum subject_kind {
     SUBJECT_LAUNCH,
     SUBJECT_COPY,
     SUBJECT_PRODUCT,
-    SUBJECT_SPEED, /* a product, for each rank's own time */
+    SUBJECT_SPEED, /* half a product, for each rank's own time */
     SUBJECT_EXCHANGE,
     SUBJECT_COMM, /* for the overlap: exchanges alone, products alone, both */
     SUBJECT_COMPUTE,
@@ -29,8 +30,8 @@ struct subject {
     double bytes;          /* of each message */
     int repeats;           /* of what is measured, in one time */
     struct chore chore;
-    int64_t ns[TIMETABLE_ROUNDS];     /* largest over the ranks */
-    int64_t own_ns[TIMETABLE_ROUNDS]; /* this rank's */
+    int64_t ns[TIMETABLE_ROUNDS];            /* largest over the ranks */
+    struct own_sample own[TIMETABLE_ROUNDS]; /* this rank's */
 };
 
 struct timetable {
@@ -65,7 +66,7 @@ const struct subject *timetable_find(const struct timetable *table, enum subject
 /* Median over the rounds, less what an empty step takes, per repeat; NAN if nothing is left. */
 double timetable_ns(const struct timetable *table, const struct subject *subject);
 
-/* A quantile (0 to 1) of this rank's own times of all subjects of one kind; NAN: there are none. */
-double timetable_own_ns(const struct timetable *table, enum subject_kind kind, double quantile);
+/* This rank's own times of SUBJECT_SPEED; returns how many. */
+size_t timetable_own(const struct timetable *table, struct own_sample out[OWN_SAMPLES]);
 
 #endif

@@ -113,26 +113,26 @@ double workbench_copy_bytes(const struct workbench *b)
     return 2 * (double)b->bytes;
 }
 
-/* Queues products as experts.c does: weights by hidden unit, transposed on the way in. */
+/* As experts.c does: weights by hidden unit, transposed on the way in. */
+static int queue_half(struct workbench *b, uint64_t rows, bool out)
+{
+    struct gemm gemm = { .dtype = MOE_F32,
+                         .transpose_b = !out,
+                         .batch = 1,
+                         .m = rows,
+                         .n = PRODUCT_WIDTH,
+                         .k = PRODUCT_WIDTH,
+                         .a = b->rows[out],
+                         .b = b->weights[out],
+                         .c = b->rows[out + 1] };
+
+    return launch_gemm(b->engine->compute, &gemm);
+}
+
 static int queue_product(struct workbench *b, uint64_t rows)
 {
-    struct gemm in = { .dtype = MOE_F32,
-                       .transpose_b = true,
-                       .batch = 1,
-                       .m = rows,
-                       .n = PRODUCT_WIDTH,
-                       .k = PRODUCT_WIDTH,
-                       .a = b->rows[0],
-                       .b = b->weights[0],
-                       .c = b->rows[1] };
-    struct gemm out = in;
-
-    out.transpose_b = false;
-    out.a = b->rows[1];
-    out.b = b->weights[1];
-    out.c = b->rows[2];
-    TRY(launch_gemm(b->engine->compute, &in));
-    return launch_gemm(b->engine->compute, &out);
+    TRY(queue_half(b, rows, false));
+    return queue_half(b, rows, true);
 }
 
 /* Queues a copy row by row, as encode and the stride copies move tokens. */
@@ -158,6 +158,8 @@ static int queue(struct workbench *b, const struct chore *chore)
         TRY(wire_exchange(engine->wire, engine->comm, &chore->batch));
     for (int i = 0; i < chore->products; i++)
         TRY(queue_product(b, chore->rows));
+    for (int i = 0; i < chore->halves; i++)
+        TRY(queue_half(b, chore->rows, false));
     for (int i = 0; i < chore->copies; i++)
         TRY(queue_copy(b));
     for (int i = 0; i < chore->launches; i++)

@@ -24,9 +24,10 @@ void workbench_close(struct workbench *bench); /* a zeroed one is fine */
 /* Bytes that workbench_open(bytes) asks for. */
 size_t workbench_bytes(size_t bytes);
 
-/* How many of each are done in a row; a product is the two of a feed-forward network. */
+/* How many of each are done in a row; a product is the two of a feed-forward network, half of one
+ * the first of them. */
 struct chore {
-    int exchanges, products, copies, launches;
+    int exchanges, products, halves, copies, launches;
     struct batch batch; /* of each exchange */
     uint64_t rows;      /* of each product */
 };

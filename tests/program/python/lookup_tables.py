@@ -234,6 +234,21 @@ class Capacity(unittest.TestCase):
         self.assertEqual(moelookup.capacity(1.0, 2, 0, 100), 0)
 
 
+class Shares(unittest.TestCase):
+    def test_shares_are_those_of_the_library(self):
+        self.assertEqual(moelookup.shares([1, 1.5, 2], 9), [2, 3, 4])
+        self.assertEqual(moelookup.shares((1.0, 1.5, 2.0), 1024, grain=8), [224, 344, 456])
+
+    def test_what_cannot_be_divided_by_is_refused(self):
+        for arguments in (([], 9), ([1, 0], 9), ([1, float("nan")], 9), ([1], 9, 0), ([1], 2**63)):
+            with self.assertRaises(moelookup.Error) as caught:
+                moelookup.shares(*arguments)
+            self.assertEqual(caught.exception.status, -1)
+        for arguments in (([1], -1), ([1], 2**64), ([1], 9, -1)):
+            with self.assertRaises(ValueError):
+                moelookup.shares(*arguments)
+
+
 class Loading(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp()

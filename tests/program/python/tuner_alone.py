@@ -68,6 +68,14 @@ class Tuners(Case):
         self.assertIn(2, {r for r, _, _ in seen})
         seen, _, _ = plans(axes="d")
         self.assertEqual({r for r, _, _ in seen}, {1})
+        sparse = "r=0 d=1 a=linear e=sparse"
+        tuner_db = os.path.join(self.folder, "e.db")
+        with self.tuner(tuner_db, axes="r,d,a,e") as tuner:
+            for _ in range(3000):
+                plan = tuner.ask(100)
+                tuner.tell(1e3 * (600.0 if str(plan) == sparse else FAST.get(str(plan), 1200.0)))
+        self.assertEqual((str(plan), plan.e), (sparse, "sparse"))
+        self.assertEqual(str(moelookup.open(tuner_db).bind(**LAYER).plan(100)), sparse)
         # What nothing is known of may take several times as long: it is saved up for.
         status = plans(steps=1000, share=0.01)[2]
         self.assertGreater(status.tried, 0)

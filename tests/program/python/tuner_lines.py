@@ -86,7 +86,7 @@ class Lines(Case):
         answers = (
             "plan r=2 d=4 a=2dh",
             "ok",
-            "plan r=1 d=1 a=linear",
+            "plan r=0 d=1 a=linear e=sparse",
             "ok",
             "status decided 3 open 1 steps 208 tried 61",
         )
@@ -99,7 +99,7 @@ class Lines(Case):
             self.refused(-1, follower.ask, 384)
             tuner.tell(10250.5)
             self.refused(-1, tuner.tell, 1.0)
-            tuner.ask(5)
+            self.assertEqual(tuner.ask(5).e, "sparse")
             tuner.fail("no\nmemory ")
             self.assertEqual(tuner.status(), moetune.Status(steps=208, tried=61, decided=3, open=1))
         expected = ["ask 384", "tell 10250.5", "ask 5", "failed no memory", "status"]
@@ -112,7 +112,7 @@ class Lines(Case):
             ("plan", "is no plan"),
             ("plan r=1 d=2", "is no plan"),
             ("plan r=1 d=x a=linear", "is no plan"),
-            ("plan r=1 d=2 a=linear e=3", "does not know: e"),
+            ("plan r=1 d=2 a=linear q=3", "does not know: q"),
             ("plan r=1 d=2 a=linear bucket=3", "does not know: bucket"),
         ):
             with Pipes(answer), moetune.attach() as tuner:

@@ -11,7 +11,7 @@ between the ranks of torch.distributed, moelookup.tutel drives a Tutel layer.
 """
 
 from ._library import Error, library_version
-from .table import Plan, Shape, Source, Table, View, capacity, open, unpack, window
+from .table import Plan, Shape, Source, Table, View, capacity, open, shares, unpack, window
 
 __version__ = "0.1.0"
 
@@ -25,6 +25,7 @@ __all__ = [
     "capacity",
     "library_version",
     "open",
+    "shares",
     "unpack",
     "window",
 ]

@@ -51,6 +51,7 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "moelookup_version": (c_char_p, []),
     "moe_capacity": (c_uint64, [c_double, c_uint32, c_uint32, c_uint64, c_uint64]),
     "moe_window": (c_uint32, [c_uint32, c_uint32, c_uint64]),
+    "moe_shares": (c_int, [POINTER(c_double), c_uint32, c_uint64, c_uint64, POINTER(c_uint64)]),
 }
 
 

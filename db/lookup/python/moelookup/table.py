@@ -7,7 +7,16 @@ import operator
 import os
 import struct
 import weakref
-from ctypes import byref, c_char, c_size_t, c_void_p, create_string_buffer, sizeof
+from ctypes import (
+    byref,
+    c_char,
+    c_double,
+    c_size_t,
+    c_uint64,
+    c_void_p,
+    create_string_buffer,
+    sizeof,
+)
 from typing import (
     Any,
     Callable,
@@ -368,3 +377,18 @@ def window(top_k: int, experts: int, tokens: int) -> int:
         _whole("top_k", top_k), _whole("experts", experts), _whole("tokens", tokens, 2**64 - 1)
     )
     return rows
+
+
+def shares(speeds: Sequence[float], total: int, grain: int = 1) -> List[int]:
+    """What each rank gets of total, by its speed; see moe_shares."""
+    ranks, limit = len(speeds), 2**64 - 1
+    out = (c_uint64 * ranks)()
+    status = library().functions.moe_shares(
+        (c_double * ranks)(*speeds),
+        ranks,
+        _whole("total", total, limit),
+        _whole("grain", grain, limit),
+        out,
+    )
+    library().check(status, f"shares of {total} among {ranks} ranks")
+    return list(out)

@@ -176,7 +176,7 @@ def _plan(text: str) -> Plan:
     if unknown:
         raise Error(f"{text!r} has what this version does not know: {', '.join(unknown)}", -3)
     try:
-        values: Dict[str, Any] = {n: v if n == "a" else int(v) for n, v in words.items()}
+        values: Dict[str, Any] = {n: v if n in ("a", "e") else int(v) for n, v in words.items()}
     except ValueError:
         raise Error(f"{text!r} is no plan", -3) from None
     return Plan(source=Source.TENTATIVE, **values)

@@ -1,0 +1,741 @@
+/* Experts without padding: products of the rows that there are.
+ *
+ * A grid has as many blocks as rows could fill; a block asks on the device which rows it has, and
+ * leaves if there are none.  So the host reads no counts. */
+#include "cuda_act.cuh"
+#include "cuda_rows.cuh"
+#include "cuda_tile.cuh"
+
+/* ---- reindex */
+
+static __global__ void __launch_bounds__(WARP) first_kernel(struct reindex r)
+{
+    uint32_t lane = threadIdx.x;
+    int64_t before = 0;
+
+    if (lane == 0)
+        r.first[0] = 0;
+    for (uint32_t base = 0; base < r.experts; base += WARP) {
+        uint32_t e = base + lane;
+        int64_t rows = e < r.experts ? (int64_t)min((uint64_t)r.needed[e], r.capacity) : 0;
+
+#pragma unroll
+        for (uint32_t by = 1; by < WARP; by *= 2) {
+            int64_t lower = __shfl_up_sync(all_lanes, rows, by);
+
+            rows += lane >= by ? lower : 0;
+        }
+        if (e < r.experts)
+            r.first[e + 1] = before + rows;
+        before += __shfl_sync(all_lanes, rows, WARP - 1);
+    }
+}
+
+static __global__ void __launch_bounds__(THREADS) choice_kernel(struct reindex r, uint64_t choices)
+{
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < choices;
+         i += (uint64_t)gridDim.x * THREADS)
+        if (r.slot[i] >= 0)
+            r.choice[r.first[r.expert[i]] + r.slot[i]] = (int64_t)i;
+}
+
+extern "C" int cuda_reindex(const struct reindex *r, const struct cuda_queue *queue)
+{
+    uint64_t choices = (uint64_t)r->tokens * r->top_k;
+    cudaError_t code = launch(first_kernel, 1, WARP, queue->stream, *r);
+
+    if (!code && choices)
+        code = launch(choice_kernel, blocks_for(choices), THREADS, queue->stream, *r, choices);
+    return cuda_check(code, "reindex");
+}
+
+/* ---- Which rows a block has */
+
+/* Rows in groups: group i has rows begin[i] on, and before[i] are in the groups before it. */
+struct groups {
+    const int64_t *before, *begin;
+    uint32_t count;
+};
+
+struct part {
+    uint32_t group;
+    uint64_t row, rows;
+};
+
+static inline struct groups experts_of(const struct kept_rows &at)
+{
+    return { at.first, at.first, at.experts };
+}
+
+static inline uint64_t tiles_most(uint64_t rows, uint32_t groups)
+{
+    return rows / TILE_ROWS + groups;
+}
+
+/* Group i's tiles are those from before[i] / TILE_ROWS + i on: that leaves room for its last one,
+ * and needs no sum over groups. */
+DEVICE uint64_t first_tile(const struct groups &g, uint32_t i)
+{
+    return (uint64_t)g.before[i] / TILE_ROWS + i;
+}
+
+DEVICE part part_of(const struct groups &g, uint64_t tile)
+{
+    uint32_t group = 0, left = g.count;
+    uint64_t skipped, rows;
+
+    while (left > 1) { /* each lane asks one of as many groups as there are lanes */
+        uint32_t step = (left + WARP - 1) / WARP, at = threadIdx.x % WARP * step;
+        bool passed = at < left && first_tile(g, group + at) <= tile;
+        uint32_t last = (uint32_t)__popc(__ballot_sync(all_lanes, passed)) - 1;
+
+        group += last * step;
+        left = min(step, left - last * step);
+    }
+    skipped = (tile - first_tile(g, group)) * TILE_ROWS;
+    rows = (uint64_t)(g.before[group + 1] - g.before[group]);
+    return { group, (uint64_t)g.begin[group] + skipped,
+             rows > skipped ? min(rows - skipped, (uint64_t)TILE_ROWS) : 0 };
+}
+
+/* ---- What a thread has of a row: C neighbours, `left` of which are there */
+
+template <bool WIDE, class T, int C>
+DEVICE void load_some(const T *from, uint64_t left, float (&to)[C])
+{
+    if constexpr (WIDE && C > 1 && C * sizeof(T) % WIDE_BYTES == 0) {
+        load(from, to);
+    } else {
+#pragma unroll
+        for (int i = 0; i < C; i++)
+            to[i] = (uint64_t)i < left ? widen(from[i]) : 0;
+    }
+}
+
+template <bool WIDE, class T, int C>
+DEVICE void store_some(T *to, uint64_t left, const float (&values)[C])
+{
+    if constexpr (WIDE && C > 1 && C * sizeof(T) % WIDE_BYTES == 0) {
+        store(to, values);
+    } else if constexpr (WIDE && C == 2) {
+        *reinterpret_cast<pair<T> *>(to) = narrow_two<T>(values[0], values[1]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < C; i++)
+            if ((uint64_t)i < left)
+                to[i] = narrow<T>(values[i]);
+    }
+}
+
+template <int KIND, int C>
+DEVICE void activate_kind(const float (&x)[C], const float (&up)[C], float (&y)[C])
+{
+#pragma unroll
+    for (int i = 0; i < C; i++)
+        y[i] = act<KIND>(x[i], up[i]);
+}
+
+template <int C>
+DEVICE void activate_some(uint32_t kind, const float (&x)[C], const float (&up)[C], float (&y)[C])
+{
+    switch (kind) {
+    case MOE_RELU: activate_kind<MOE_RELU>(x, up, y); break;
+    case MOE_GELU: activate_kind<MOE_GELU>(x, up, y); break;
+    default: activate_kind<MOE_SWIGLU>(x, up, y);
+    }
+}
+
+/* grad becomes that of what went into the activation. */
+template <int KIND, int C>
+DEVICE void slope_kind(const float (&x)[C], const float (&up)[C], float (&grad)[C],
+                       float (&grad_up)[C])
+{
+#pragma unroll
+    for (int i = 0; i < C; i++)
+        grad[i] = slope<KIND>(x[i], up[i], grad[i], grad_up[i]);
+}
+
+template <int C>
+DEVICE void slope_some(uint32_t kind, const float (&x)[C], const float (&up)[C], float (&grad)[C],
+                       float (&grad_up)[C])
+{
+    switch (kind) {
+    case MOE_RELU: slope_kind<MOE_RELU>(x, up, grad, grad_up); break;
+    case MOE_GELU: slope_kind<MOE_GELU>(x, up, grad, grad_up); break;
+    default: slope_kind<MOE_SWIGLU>(x, up, grad, grad_up);
+    }
+}
+
+/* ---- esmm: what becomes of a tile's sums.  `first`: the tile's first column. */
+
+template <class T> DEVICE const T *bias_of(const struct esmm &m, uint32_t expert)
+{
+    return m.bias ? (const T *)m.bias + expert * m.bias_stride : NULL;
+}
+
+template <bool WIDE, class T, class Sums>
+DEVICE void finish_forward(const struct esmm &m, const struct part &p, uint64_t first, Sums &sums)
+{
+    const T *bias = bias_of<T>(m, p.group);
+    bool ends = m.post != NULL;
+
+#pragma unroll
+    for (int r = 0; r < ROWS_EACH; r++) {
+        uint64_t row = (p.row + Sums::row(r)) * m.at.hidden;
+
+        if ((uint64_t)Sums::row(r) >= p.rows)
+            continue;
+        sums.each_in_row(r, [&](int column, auto &x) {
+            constexpr int C = sizeof(x) / sizeof(x[0]);
+            uint64_t h = first + column, left = m.at.hidden - h;
+            float b[C] = {}, up[C] = {}, y[C];
+
+            if (h >= m.at.hidden)
+                return;
+            if (ends && bias)
+                load_some<WIDE>(bias + h, left, b);
+            if (ends && m.kind == MOE_SWIGLU)
+                load_some<WIDE>((const T *)m.up + row + h, left, up);
+#pragma unroll
+            for (int i = 0; i < C; i++)
+                x[i] += b[i];
+            if (m.pre != m.post)
+                store_some<WIDE>((T *)m.pre + row + h, left, x);
+            if (!ends)
+                return;
+            activate_some(m.kind, x, up, y);
+            store_some<WIDE>((T *)m.post + row + h, left, y);
+        });
+    }
+}
+
+/* A token has at most one of these rows. */
+template <bool WIDE, class T, class Sums>
+DEVICE void finish_tokens(const struct esmm &m, const struct part &p, uint64_t first, Sums &sums)
+{
+    const T *bias = bias_of<T>(m, p.group);
+
+#pragma unroll
+    for (int r = 0; r < ROWS_EACH; r++) {
+        uint64_t choice;
+        float gate, *to;
+
+        if ((uint64_t)Sums::row(r) >= p.rows)
+            continue;
+        choice = (uint64_t)m.at.choice[p.row + Sums::row(r)];
+        gate = m.gate ? m.gate[choice] : 1;
+        to = m.sums + choice / m.at.top_k * m.at.width;
+        sums.each_in_row(r, [&](int column, auto &x) {
+            constexpr int C = sizeof(x) / sizeof(x[0]);
+            uint64_t d = first + column, left = m.at.width - d;
+            float b[C] = {}, sum[C];
+
+            if (d >= m.at.width)
+                return;
+            if (bias)
+                load_some<WIDE>(bias + d, left, b);
+            load_some<WIDE>(to + d, left, sum);
+#pragma unroll
+            for (int i = 0; i < C; i++)
+                sum[i] += gate * (x[i] + b[i]);
+            store_some<WIDE>(to + d, left, sum);
+        });
+    }
+}
+
+/* A row's <u, post> over the tile's columns: `dots` has a number for each warp that has some of
+ * them. */
+template <class Sums> DEVICE void put_dot(float dot, int r, float *dots)
+{
+#pragma unroll
+    for (int lane = Sums::lanes / 2; lane; lane /= 2)
+        dot += __shfl_xor_sync(all_lanes, dot, lane);
+    if (threadIdx.x % Sums::lanes == 0)
+        dots[Sums::column_warp() * TILE_ROWS + Sums::row(r)] = dot;
+}
+
+template <class Sums> DEVICE void add_dots(const float *dots, uint64_t stride, float *to)
+{
+    float sum = 0;
+
+    __syncthreads();
+    if (threadIdx.x >= TILE_ROWS)
+        return;
+#pragma unroll
+    for (int warp = 0; warp < Sums::column_warps; warp++)
+        sum += dots[warp * TILE_ROWS + threadIdx.x];
+    to[threadIdx.x * stride] = sum;
+}
+
+/* The gradients of a row's neighbours; their share of <u, post>. */
+template <bool WIDE, class T, int C>
+DEVICE float backward_some(const struct esmm &m, uint64_t at, uint64_t left, float gate,
+                           float (&u)[C])
+{
+    float pre[C], post[C], up[C] = {}, grad_up[C] = {}, dot = 0;
+
+    load_some<WIDE>((const T *)m.post + at, left, post);
+    load_some<WIDE>((const T *)m.pre + at, left, pre);
+    if (m.kind == MOE_SWIGLU)
+        load_some<WIDE>((const T *)m.up + at, left, up);
+#pragma unroll
+    for (int i = 0; i < C; i++) {
+        dot += u[i] * post[i];
+        u[i] *= gate;
+    }
+    slope_some(m.kind, pre, up, u, grad_up);
+    store_some<WIDE>((T *)m.grad_pre + at, left, u);
+    if (m.kind == MOE_SWIGLU)
+        store_some<WIDE>((T *)m.grad_up + at, left, grad_up);
+    return dot;
+}
+
+template <bool WIDE, class T, class Sums>
+DEVICE void finish_backward(const struct esmm &m, const struct part &p, uint64_t first, Sums &sums,
+                            float *dots)
+{
+#pragma unroll
+    for (int r = 0; r < ROWS_EACH; r++) {
+        uint64_t row = p.row + Sums::row(r);
+        bool there = (uint64_t)Sums::row(r) < p.rows;
+        float gate = there && m.gate ? m.gate[m.at.choice[row]] : 1, dot = 0;
+
+        sums.each_in_row(r, [&](int column, auto &u) {
+            uint64_t h = first + column;
+
+            if (there && h < m.at.hidden)
+                dot += backward_some<WIDE, T>(m, row * m.at.hidden + h, m.at.hidden - h, gate, u);
+        });
+        put_dot<Sums>(dot, r, dots);
+    }
+}
+
+/* ---- esmm: tiles */
+
+/* `from`: the first tile of this launch; across: tiles beside each other.  dots (tiles, TILE_ROWS,
+ * across): ESMM_BACKWARD alone. */
+struct tiles {
+    struct groups groups;
+    uint64_t from, count;
+    uint32_t across;
+    float *dots;
+};
+
+template <class T> DEVICE lines<T> tokens_of(const struct kept_rows &at, const void *tokens)
+{
+    return { (const T *)tokens, at.width, at.choice, at.top_k };
+}
+
+template <class T> DEVICE lines<T> rows_of(const void *rows, uint32_t stride)
+{
+    return { (const T *)rows, stride, NULL, 1 };
+}
+
+template <class T, bool WIDE, enum esmm_form FORM>
+static __global__ void __launch_bounds__(THREADS, BLOCKS) esmm_kernel(struct esmm m, struct tiles t)
+{
+    constexpr bool hidden = FORM != ESMM_TOKENS; /* is what comes out */
+    typedef sums<T, true, hidden> Sums;
+    SHARED(uint4, memory, tile<T>::words);
+    uint32_t down = blockIdx.x / t.across, across = blockIdx.x % t.across;
+    uint32_t first = across * tile<T>::columns, depth, columns;
+    struct part p = part_of(t.groups, t.from + down);
+    const T *matrix = (const T *)m.weights + (uint64_t)p.group * m.at.hidden * m.at.width;
+
+    if (!p.rows)
+        return;
+    depth = hidden ? m.at.width : m.at.hidden;
+    columns = (hidden ? m.at.hidden : m.at.width) - first;
+    feed<T, WIDE, true, hidden, TILE_ROWS> a(hidden ? tokens_of<T>(m.at, m.tokens)
+                                                    : rows_of<T>(m.rows, m.at.hidden),
+                                             { p.row, (uint32_t)p.rows, 0, depth });
+    feed<T, WIDE, hidden, false, tile<T>::columns> b(rows_of<T>(matrix, m.at.width),
+                                                     hidden ? window{ first, columns, 0, depth }
+                                                            : window{ 0, depth, first, columns });
+    weights<T, false> none(NULL, NULL, 0);
+    Sums sum;
+
+    tile_multiply<T>(a, b, none, depth, (uint32_t)p.rows, columns, memory, sum);
+    if constexpr (FORM == ESMM_FORWARD)
+        finish_forward<WIDE, T>(m, p, first, sum);
+    if constexpr (FORM == ESMM_TOKENS)
+        finish_tokens<WIDE, T>(m, p, first, sum);
+    if constexpr (FORM == ESMM_BACKWARD) {
+        finish_backward<WIDE, T>(m, p, first, sum, (float *)memory);
+        add_dots<Sums>((float *)memory, t.across,
+                       t.dots + (uint64_t)down * TILE_ROWS * t.across + across);
+    }
+}
+
+template <class T, bool WIDE, enum esmm_form FORM>
+static cudaError_t esmm_tiles(const struct esmm *m, struct tiles t, cudaStream_t stream)
+{
+    if (!t.count || !t.across)
+        return cudaSuccess;
+    return launch(esmm_kernel<T, WIDE, FORM>, t.count * t.across, THREADS, stream, *m, t);
+}
+
+template <class T> static uint32_t tiles_across(uint32_t columns)
+{
+    return columns / tile<T>::columns + (columns % tile<T>::columns != 0);
+}
+
+template <class T, int N>
+static cudaError_t esmm_forward(const struct esmm *m, const struct cuda_queue *queue)
+{
+    struct tiles t = { experts_of(m->at), 0, tiles_most(kept_most(&m->at), m->at.experts),
+                       tiles_across<T>(m->at.hidden), NULL };
+
+    return esmm_tiles<T, N != 1, ESMM_FORWARD>(m, t, queue->stream);
+}
+
+/* ---- ESMM_TOKENS: choice by choice, so that no two rows of a launch are one token's, and sums
+ * are made in the order of choices.  Slots are given to all first choices, then to all second ones:
+ * an expert's rows of choice j are neighbours. */
+
+/* Groups of (k, experts). */
+struct by_choice {
+    int64_t *begin;  /* (k, E) */
+    int64_t *before; /* (k, E + 1) */
+};
+
+DEVICE int64_t first_of_choice(const struct kept_rows &at, uint32_t expert, uint32_t j)
+{
+    int64_t low = at.first[expert], high = at.first[expert + 1];
+
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+
+        if ((uint64_t)at.choice[middle] % at.top_k < j)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    by_choice_kernel(struct kept_rows at, struct by_choice by)
+{
+    for (uint64_t i = threadIdx.x; i < (uint64_t)at.top_k * at.experts; i += THREADS)
+        by.begin[i] = first_of_choice(at, (uint32_t)(i % at.experts), (uint32_t)(i / at.experts));
+    __syncthreads();
+    for (uint32_t j = threadIdx.x; j < at.top_k; j += THREADS) {
+        const int64_t *begin = by.begin + (uint64_t)j * at.experts;
+        const int64_t *end = j + 1 < at.top_k ? begin + at.experts : at.first + 1;
+        int64_t *before = by.before + (uint64_t)j * (at.experts + 1);
+
+        before[0] = 0;
+        for (uint32_t e = 0; e < at.experts; e++)
+            before[e + 1] = before[e] + end[e] - begin[e];
+    }
+}
+
+/* All rows are of first choices where there is one of each token. */
+static cudaError_t by_choice_make(const struct esmm *m, const struct cuda_queue *queue,
+                                  struct by_choice *by)
+{
+    uint64_t groups = (uint64_t)m->at.top_k * m->at.experts;
+
+    by->begin = (int64_t *)queue->scratch;
+    by->before = by->begin + groups;
+    if ((2 * groups + m->at.top_k) * sizeof(int64_t) > queue->scratch_bytes)
+        return cudaErrorInvalidValue; /* 131,072 experts and 8 choices */
+    return launch(by_choice_kernel, 1, THREADS, queue->stream, m->at, *by);
+}
+
+template <class T, int N>
+static cudaError_t esmm_tokens(const struct esmm *m, const struct cuda_queue *queue)
+{
+    uint64_t most = kept_most(&m->at), rows = most < m->at.tokens ? most : m->at.tokens;
+    struct tiles t = { experts_of(m->at), 0, tiles_most(rows, m->at.experts),
+                       tiles_across<T>(m->at.width), NULL };
+    struct by_choice by;
+    cudaError_t code = m->at.top_k > 1 ? by_choice_make(m, queue, &by) : cudaSuccess;
+
+    for (uint32_t j = 0; !code && j < m->at.top_k; j++) {
+        if (m->at.top_k > 1)
+            t.groups = { by.before + (uint64_t)j * (m->at.experts + 1),
+                         by.begin + (uint64_t)j * m->at.experts, m->at.experts };
+        code = esmm_tiles<T, N != 1, ESMM_TOKENS>(m, t, queue->stream);
+    }
+    return code;
+}
+
+/* ---- ESMM_BACKWARD: as many tiles at a time as the scratch memory holds dots of, and then their
+ * gates' gradients. */
+
+template <class T, int N>
+static __global__ void __launch_bounds__(THREADS) gates_kernel(struct esmm m, struct tiles t)
+{
+    struct part p = part_of(t.groups, t.from + blockIdx.x);
+    uint32_t lane = threadIdx.x % WARP;
+    const T *bias = bias_of<T>(m, p.group);
+
+    for (uint64_t i = threadIdx.x / WARP; i < p.rows; i += WARPS) {
+        uint64_t choice = (uint64_t)m.at.choice[p.row + i];
+        const T *token = (const T *)m.tokens + choice / m.at.top_k * m.at.width;
+        float sum = 0;
+
+        for (uint64_t part = lane; part < t.across; part += WARP)
+            sum += t.dots[(blockIdx.x * (uint64_t)TILE_ROWS + i) * t.across + part];
+#pragma unroll 4
+        for (uint64_t d = (uint64_t)lane * N; bias && d < m.at.width; d += WARP * N) {
+            float x[N], b[N];
+
+            load(token + d, x);
+            load(bias + d, b);
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                sum += x[n] * b[n];
+        }
+        sum = warp_sum(sum);
+        if (lane == 0)
+            m.grad_gate[choice] = sum;
+    }
+}
+
+template <class T, int N>
+static cudaError_t esmm_backward(const struct esmm *m, const struct cuda_queue *queue)
+{
+    uint64_t all = tiles_most(kept_most(&m->at), m->at.experts), room = all;
+    struct tiles t = { experts_of(m->at), 0, 0, tiles_across<T>(m->at.hidden),
+                       (float *)queue->scratch };
+    cudaError_t code = cudaSuccess;
+
+    if (t.across)
+        room = queue->scratch_bytes / ((uint64_t)t.across * TILE_ROWS * sizeof(float));
+    if (all && !room)
+        return cudaErrorInvalidValue; /* rows of 4 million hidden units */
+    for (; !code && t.from < all; t.from += t.count) {
+        t.count = all - t.from < room ? all - t.from : room;
+        code = esmm_tiles<T, N != 1, ESMM_BACKWARD>(m, t, queue->stream);
+        if (!code)
+            code = launch(gates_kernel<T, N>, t.count, THREADS, queue->stream, *m, t);
+    }
+    return code;
+}
+
+/* ---- estmm */
+
+template <class T, bool WIDE, bool WEIGHED>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
+    estmm_kernel(struct estmm m, uint32_t down, uint32_t across)
+{
+    SHARED(uint4, memory, tile<T>::words);
+    uint32_t column = blockIdx.x % across * tile<T>::columns;
+    uint32_t line = blockIdx.x / across % down * TILE_ROWS;
+    uint64_t expert = blockIdx.x / across / down, begin = (uint64_t)m.at.first[expert];
+    uint32_t rows = (uint32_t)((uint64_t)m.at.first[expert + 1] - begin);
+    uint32_t hidden = m.at.hidden - line, width = m.at.width - column;
+    T *grad = (T *)m.grad + (expert * m.at.hidden + line) * m.at.width + column;
+    feed<T, WIDE, false, false, TILE_ROWS> a(rows_of<T>(m.rows, m.at.hidden),
+                                             { begin, rows, line, hidden });
+    feed<T, WIDE, false, true, tile<T>::columns> b(tokens_of<T>(m.at, m.tokens),
+                                                   { begin, rows, column, width });
+    weights<T, WEIGHED> weights(m.at.choice + begin, m.gate, rows);
+    sums<T, false, false> sum;
+
+    tile_multiply<T>(a, b, weights, rows, hidden, width, memory, sum);
+#pragma unroll
+    for (int r = 0; r < ROWS_EACH; r++) {
+        uint32_t h = (uint32_t)sum.row(r);
+
+        sum.each_in_row(r, [&](int d, auto &x) {
+            if (h < hidden && (uint32_t)d < width)
+                store_some<WIDE>(grad + (uint64_t)h * m.at.width + d, width - d, x);
+        });
+    }
+}
+
+template <class T, int N>
+static cudaError_t estmm_typed(const struct estmm *m, const struct cuda_queue *queue)
+{
+    uint32_t down = m->at.hidden / TILE_ROWS + (m->at.hidden % TILE_ROWS != 0);
+    uint32_t across = tiles_across<T>(m->at.width);
+    uint64_t blocks = (uint64_t)m->at.experts * down * across;
+
+    if (!blocks)
+        return cudaSuccess;
+    return launch(m->gate ? estmm_kernel<T, N != 1, true> : estmm_kernel<T, N != 1, false>, blocks,
+                  THREADS, queue->stream, *m, down, across);
+}
+
+/* ---- ess: a block takes an expert's rows of COLUMN_LANES * N columns, ROW_LANES rows at a time */
+
+enum { COLUMN_LANES = 8, ROW_LANES = THREADS / COLUMN_LANES };
+
+/* sum += N columns of rows first, first + ROW_LANES, ... below `last`, DEEP at most. */
+template <class T, int N>
+DEVICE void add_rows(const struct ess &s, const struct lines<T> &of, uint64_t column,
+                     uint64_t first, uint64_t last, float (&sum)[N])
+{
+    pack<T, N> in[DEEP];
+    float weight[DEEP];
+
+#pragma unroll
+    for (int i = 0; i < DEEP; i++) {
+        uint64_t row = min(first + i * ROW_LANES, last - 1);
+        uint64_t line = of.choice ? (uint64_t)of.choice[row] / of.top_k : row;
+
+        weight[i] = of.choice && s.gate ? s.gate[of.choice[row]] : 1;
+        in[i] = pack<T, N>::load(of.base + line * of.stride + column);
+    }
+#pragma unroll
+    for (int i = 0; i < DEEP; i++) {
+        float x[N];
+
+        in[i].values(x);
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            sum[n] += first + i * ROW_LANES < last ? weight[i] * x[n] : 0;
+    }
+}
+
+template <class T, int N>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
+    ess_kernel(struct ess s, uint64_t width, uint64_t across)
+{
+    SHARED(float, shares, THREADS *N);
+    uint64_t expert = blockIdx.x / across, begin = blockIdx.x % across * COLUMN_LANES * N;
+    uint64_t column = begin + threadIdx.x % COLUMN_LANES * N;
+    uint64_t row = (uint64_t)s.at.first[expert] + threadIdx.x / COLUMN_LANES;
+    uint64_t last = (uint64_t)s.at.first[expert + 1];
+    struct lines<T> of = tokens_of<T>(s.at, s.tokens);
+    float sum[N] = {};
+
+    if (s.rows)
+        of = rows_of<T>(s.rows, s.at.hidden);
+    if (column < width)
+        for (; row < last; row += DEEP * ROW_LANES)
+            add_rows(s, of, column, row, last, sum);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        shares[n * THREADS + threadIdx.x] = sum[n];
+    __syncthreads();
+    if (threadIdx.x < COLUMN_LANES * N && begin + threadIdx.x < s.stride) {
+        float whole = 0;
+
+        for (uint32_t lane = 0; lane < ROW_LANES; lane++)
+            whole += shares[threadIdx.x % N * THREADS + lane * COLUMN_LANES + threadIdx.x / N];
+        ((T *)s.grad)[expert * s.stride + begin + threadIdx.x] = narrow<T>(whole);
+    }
+}
+
+template <class T, int N>
+static cudaError_t ess_typed(const struct ess *s, const struct cuda_queue *queue)
+{
+    uint64_t across = (s->stride + COLUMN_LANES * N - 1) / (COLUMN_LANES * N);
+    uint64_t blocks = s->at.experts * across;
+
+    if (!blocks)
+        return cudaSuccess;
+    return launch(ess_kernel<T, N>, blocks, THREADS, queue->stream, *s,
+                  (uint64_t)(s->rows ? s->at.hidden : s->at.width), across);
+}
+
+/* ---- What is called */
+
+/* Where 16 bytes of every row fit. */
+static bool wide_rows(const struct kept_rows &at)
+{
+    uint32_t n = wide_elements(at.dtype);
+
+    return at.hidden % n == 0 && at.width % n == 0;
+}
+
+static bool wide_esmm(const struct esmm *m)
+{
+    const void *const used[] = { m->weights, m->bias, m->tokens, m->rows,     m->sums,
+                                 m->pre,     m->up,   m->post,   m->grad_pre, m->grad_up };
+    bool wide = wide_rows(m->at) && m->bias_stride % wide_elements(m->at.dtype) == 0;
+
+    for (const void *memory : used)
+        wide = wide && aligned(memory);
+    return wide;
+}
+
+/* Products are made of numbers of one type, and a choice is a number of 32 bits there. */
+static int check_rows(const struct kept_rows &at)
+{
+    bool fits = (uint64_t)at.tokens * at.top_k <= UINT32_MAX;
+
+    if (at.token_type != at.dtype)
+        return cuda_check(cudaErrorInvalidValue, "tokens of another type than their experts");
+    return cuda_check(fits ? cudaSuccess : cudaErrorInvalidValue, "2^32 choices");
+}
+
+static int clear(void *to, uint64_t bytes, const struct cuda_queue *queue)
+{
+    struct fill fill = { to, bytes };
+
+    return cuda_fill(&fill, queue);
+}
+
+static int clear_results(const struct esmm *m, const struct cuda_queue *queue)
+{
+    uint64_t tokens = m->at.tokens;
+
+    if (m->form == ESMM_TOKENS && !m->keep)
+        return clear(m->sums, tokens * m->at.width * sizeof(*m->sums), queue);
+    if (m->form == ESMM_BACKWARD)
+        return clear(m->grad_gate, tokens * m->at.top_k * sizeof(*m->grad_gate), queue);
+    return 0;
+}
+
+template <class T, int N>
+static cudaError_t esmm_typed(const struct esmm *m, const struct cuda_queue *queue)
+{
+    switch (m->form) {
+    case ESMM_FORWARD: return esmm_forward<T, N>(m, queue);
+    case ESMM_TOKENS: return esmm_tokens<T, N>(m, queue);
+    default: return esmm_backward<T, N>(m, queue);
+    }
+}
+
+extern "C" int cuda_esmm(const struct esmm *m, const struct cuda_queue *queue)
+{
+    int status = check_rows(m->at);
+
+    if (!status)
+        status = clear_results(m, queue);
+    if (status)
+        return status;
+    return cuda_check(BY_TYPE(esmm_typed, m->at.dtype, wide_esmm(m), m, queue), "esmm");
+}
+
+extern "C" int cuda_estmm(const struct estmm *m, const struct cuda_queue *queue)
+{
+    bool wide = wide_rows(m->at) && aligned(m->tokens) && aligned(m->rows) && aligned(m->grad);
+    int status = check_rows(m->at);
+
+    if (status)
+        return status;
+    return cuda_check(BY_TYPE(estmm_typed, m->at.dtype, wide, m, queue), "estmm");
+}
+
+extern "C" int cuda_ess(const struct ess *s, const struct cuda_queue *queue)
+{
+    bool wide = wide_rows(s->at) && aligned(s->rows ? s->rows : s->tokens);
+    int status = check_rows(s->at);
+
+    if (status)
+        return status;
+    return cuda_check(BY_TYPE(ess_typed, s->at.dtype, wide, s, queue), "ess");
+}
+
+/* Three calls: a block has no room for the sums of two products.  In this order the rows are read
+ * before their gradients take their place. */
+extern "C" int cuda_esfk(const struct esfk *f, const struct cuda_queue *queue)
+{
+    const struct esmm *m = &f->product;
+    bool tokens = m->form == ESMM_TOKENS;
+    struct estmm matrix = { m->at, m->tokens, m->gate, tokens ? m->rows : m->post, f->grad };
+    struct ess bias = { m->at,        tokens ? m->rows : NULL, m->tokens, m->gate,
+                        f->grad_bias, f->grad_stride };
+    int status = cuda_estmm(&matrix, queue);
+
+    if (!status && f->grad_bias)
+        status = cuda_ess(&bias, queue);
+    return status ? status : cuda_esmm(m, queue);
+}
