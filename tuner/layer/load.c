@@ -110,7 +110,7 @@ int load_open_skew(const struct moe_shape *shape, uint64_t seed, double skew, st
 {
     double most = (double)shape->experts / shape->top_k, power, *share;
     uint64_t n = shape->experts, step = step_through(seed, n), start = random_bits(seed, KEY_START);
-    struct load *load;
+    struct load *load = NULL;
 
     if (!(skew >= 1 && skew <= most))
         return fail(ERR_ARGUMENT,
@@ -255,7 +255,7 @@ int load_open_routing(const struct moe_shape *shape, uint64_t seed, const char *
 {
     struct line line = { .shape = shape };
     struct step *steps = NULL;
-    struct load *load;
+    struct load *load = NULL;
     char *text = NULL;
     size_t length;
     int rc;
