@@ -230,7 +230,7 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -fPIC -DMOETUNE_CUDA -c -o $@ $<
 
 # Plans on a GPU, with ranks by fork, where there is no SQLite.
-PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c comm/forked/*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file plan sha256)) \
+PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c comm/forked/*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file json plan sha256)) \
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c option_values.c options.c suggest.c verb.c) \
     $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpu_ready gpus hosts keeper launch launcher_fork machine nvml place slurm virtual_ranks)) \
     tuner/verbs/run.c tests/unit/library_wire.c

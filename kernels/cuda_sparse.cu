@@ -100,11 +100,21 @@ DEVICE part part_of(const struct groups &g, uint64_t tile)
 
 /* ---- What a thread has of a row: C neighbours, `left` of which are there */
 
+/* In one access. */
+template <class T> struct alignas(2 * sizeof(T)) two {
+    T first, second;
+};
+
 template <bool WIDE, class T, int C>
 DEVICE void load_some(const T *from, uint64_t left, float (&to)[C])
 {
     if constexpr (WIDE && C > 1 && C * sizeof(T) % WIDE_BYTES == 0) {
         load(from, to);
+    } else if constexpr (WIDE && C == 2) {
+        two<T> x = *reinterpret_cast<const two<T> *>(from);
+
+        to[0] = widen(x.first);
+        to[1] = widen(x.second);
     } else {
 #pragma unroll
         for (int i = 0; i < C; i++)
@@ -118,7 +128,9 @@ DEVICE void store_some(T *to, uint64_t left, const float (&values)[C])
     if constexpr (WIDE && C > 1 && C * sizeof(T) % WIDE_BYTES == 0) {
         store(to, values);
     } else if constexpr (WIDE && C == 2) {
-        *reinterpret_cast<pair<T> *>(to) = narrow_two<T>(values[0], values[1]);
+        pair<T> x = narrow_two<T>(values[0], values[1]);
+
+        *reinterpret_cast<two<T> *>(to) = { x.first, x.second };
     } else {
 #pragma unroll
         for (int i = 0; i < C; i++)

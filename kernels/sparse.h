@@ -29,7 +29,7 @@ struct reindex {
 
 struct kept_rows {
     uint32_t tokens, experts, top_k;
-    uint32_t token_type;    /* of (T,D) where it is read */
+    uint32_t token_type;    /* of (T,D) where it is read; a GPU's is dtype */
     uint32_t dtype;         /* of weights, biases and rows: the device's compute type */
     uint32_t hidden, width; /* H and D */
     uint64_t capacity;

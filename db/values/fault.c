@@ -17,7 +17,7 @@ static struct fault {
     bool lasting;
     atomic_int passed;
 } faults[FAULT_MAX];
-static int fault_count, my_rank, pace = 100;
+static int fault_count, my_rank;
 
 static const char *const points[] = { "alloc", "exchange", "wrong",   "large", "hang",
                                       "crash", "throttle", "disturb", "pace",  NULL };
@@ -28,7 +28,6 @@ int fault_setup(int rank)
 
     my_rank = rank;
     fault_count = 0;
-    pace = 100;
     while (text && *text && *text != ';') {
         struct fault *f = &faults[fault_count];
         int used = 0;
@@ -48,8 +47,6 @@ int fault_setup(int rank)
             text++;
         else if (*text && *text != ';')
             return fail(ERR_ARGUMENT, "MOETUNE_FAULT: \"%s\" follows a fault", text);
-        if (!strcmp(f->point, "pace") && (f->rank < 0 || f->rank == rank))
-            pace = f->at;
         fault_count++;
     }
     return OK;
@@ -72,9 +69,17 @@ static bool is_due(struct fault *f)
     return passage == f->at || (f->lasting && passage > f->at);
 }
 
+static bool is_mine(const struct fault *f, const char *point)
+{
+    return !strcmp(f->point, point) && (f->rank < 0 || f->rank == my_rank);
+}
+
 int fault_pace(void)
 {
-    return pace;
+    for (const struct fault *f = faults; f < faults + fault_count; f++)
+        if (is_mine(f, "pace"))
+            return f->at;
+    return 100;
 }
 
 bool fault_hit(const char *point)
@@ -82,8 +87,7 @@ bool fault_hit(const char *point)
     bool hit = false;
 
     for (int i = 0; i < fault_count; i++)
-        if (!strcmp(faults[i].point, point) && (faults[i].rank < 0 || faults[i].rank == my_rank) &&
-            is_due(&faults[i]))
+        if (is_mine(&faults[i], point) && is_due(&faults[i]))
             hit = true;
     return hit;
 }

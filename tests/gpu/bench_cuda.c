@@ -31,6 +31,8 @@ struct work {
             struct activate activate;
             struct activate_backward activate_backward;
             struct add_bias add_bias;
+            struct reindex reindex;
+            struct esmm esmm;
         } args;
     } steps[STEPS];
     int count;
@@ -216,6 +218,19 @@ static void against_dense(const char *what, const char *shape, struct work *ours
     r = rivals_run(time_ours, time_theirs, NULL);
     report(what, shape, r.ours_ns * 1e-3, flops / r.ours_ns * 1e-3, "TFLOP/s", scale / r.ratio,
            scale / r.high, scale / r.low, wanted);
+}
+
+/* Against other launches that do the same. */
+static void against_others(const char *what, const char *shape, struct work *ours,
+                           struct work *theirs, double flops)
+{
+    struct rivals r;
+
+    duel.ours = ours;
+    duel.theirs = theirs;
+    r = rivals_run(time_ours, time_theirs, NULL);
+    report(what, shape, r.ours_ns * 1e-3, flops / r.ours_ns * 1e-3, "TFLOP/s", 1 / r.ratio,
+           1 / r.high, 1 / r.low, 0);
 }
 
 /* ---- What is timed */
@@ -427,6 +442,85 @@ static void bench_ffn(const struct shape *s, struct work *dense)
     give_all();
 }
 
+struct layer {
+    const struct shape *shape;
+    struct routing routing;
+    uint32_t kind;
+    float *gate;
+    void *x, *y, *w1, *w2, *w3, *b1, *b2, *pre, *up, *post;
+};
+
+/* By cuBLAS, on as many rows of every expert as the fullest has. */
+static void padded_steps(const struct layer *l, struct work *work)
+{
+    const struct shape *s = l->shape;
+    uint64_t rows = l->routing.rows, all = s->E * rows * s->D;
+    void *in = take(all * 2), *out = take(all * 2);
+
+    STEP(work, encode, (struct encode){ l->routing, MOE_BF16, l->x, in });
+    if (s->gated)
+        STEP(work, gemm, product(s, rows, s->H, s->D, true, in, l->w3, l->up));
+    STEP(work, gemm, product(s, rows, s->H, s->D, true, in, l->w1, l->pre));
+    STEP(work, activate,
+         (struct activate){ MOE_BF16, l->kind, s->E, rows, s->H, l->b1, l->pre, l->up, l->post });
+    STEP(work, gemm, product(s, rows, s->D, s->H, false, l->post, l->w2, out));
+    STEP(work, add_bias, (struct add_bias){ MOE_BF16, s->E, rows, s->D, s->D, l->b2, out });
+    STEP(work, decode, (struct decode){ l->routing, MOE_BF16, l->gate, out, l->y });
+}
+
+static void sparse_steps(const struct layer *l, struct work *work)
+{
+    const struct routing *r = &l->routing;
+    uint64_t choices = (uint64_t)r->tokens * r->top_k;
+    int64_t *first = take((r->experts + 1) * sizeof(*first)), *choice = take(choices * 8);
+    struct esmm m = { .at = { r->tokens, r->experts, r->top_k, MOE_BF16, MOE_BF16, l->shape->H,
+                              r->width, r->capacity, first, choice, NULL },
+                      .form = ESMM_FORWARD,
+                      .kind = l->kind,
+                      .weights = l->w3,
+                      .tokens = l->x,
+                      .pre = l->up };
+
+    STEP(work, reindex,
+         (struct reindex){ r->tokens, r->experts, r->top_k, r->capacity, r->expert, r->slot,
+                           r->needed, first, choice });
+    if (l->shape->gated)
+        STEP(work, esmm, m);
+    m.weights = l->w1, m.bias = l->b1, m.bias_stride = l->shape->H;
+    m.pre = l->pre, m.up = l->up, m.post = l->post;
+    STEP(work, esmm, m);
+    STEP(work, esmm,
+         (struct esmm){ .at = m.at,
+                        .form = ESMM_TOKENS,
+                        .weights = l->w2,
+                        .bias = l->b2,
+                        .bias_stride = r->width,
+                        .gate = l->gate,
+                        .rows = l->post,
+                        .sums = take((uint64_t)r->tokens * r->width * sizeof(float)) });
+}
+
+/* Random tokens: about even, so little is padded. */
+static void bench_sparse(const struct shape *s)
+{
+    uint64_t own = (uint64_t)s->T * s->D, matrix = (uint64_t)s->E * s->H * s->D, rows;
+    double flops = 2.0 * (double)s->T * s->k * s->D * s->H * (s->gated ? 3 : 2);
+    struct layer l = { .shape = s, .kind = s->gated ? MOE_SWIGLU : MOE_GELU };
+    struct work sparse = { 0 }, padded = { 0 };
+
+    l.routing = taken_routing(s, &l.gate);
+    rows = s->E * l.routing.rows * s->H;
+    l.x = taken_random(own), l.y = take(own * 2);
+    l.w1 = taken_random(matrix), l.w2 = taken_random(matrix);
+    l.w3 = s->gated ? taken_random(matrix) : NULL;
+    l.b1 = taken_random((uint64_t)s->E * s->H), l.b2 = taken_random((uint64_t)s->E * s->D);
+    l.pre = take(rows * 2), l.post = take(rows * 2), l.up = s->gated ? take(rows * 2) : NULL;
+    sparse_steps(&l, &sparse);
+    padded_steps(&l, &padded);
+    against_others("sparse, against padded", s->name, &sparse, &padded, flops);
+    give_all();
+}
+
 /* Twenty gates in a graph, each on logits of its own, which route overwrites: set again before
  * every sample, outside of what is timed. */
 static void bench_gate(const char *name, const struct shape *s, double wanted_us)
@@ -528,6 +622,9 @@ int main(int argc, char **argv)
         if (fits("experts", s->name,
                  2 * rows_bytes * s->D + 3 * rows_bytes * s->H + 2 * matrices * s->E * s->D * s->H))
             bench_ffn(s, &dense);
+        if (fits("sparse", s->name,
+                 5 * rows_bytes * (s->D + s->H) + 2 * matrices * s->E * s->D * s->H))
+            bench_sparse(s);
     }
     if (b.json) {
         fputs("\n]\n", b.json);

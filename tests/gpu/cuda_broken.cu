@@ -30,6 +30,21 @@ static __global__ void neighbours(int *to, bool barrier)
     to[threadIdx.x] = line[threadIdx.x ^ 1];
 }
 
+/* Each thread reads what it has copied, after that copy has come or while it may be under way. */
+static __global__ void copied(const uint4 *from, int *to, bool waits)
+{
+    SHARED(uint4, line, 128);
+
+    copy_async(line + threadIdx.x, from + threadIdx.x, true);
+    copies_commit();
+    copies_commit();
+    if (waits)
+        copies_wait<1>();
+    else
+        copies_wait<2>();
+    to[threadIdx.x] = (int)line[threadIdx.x].x;
+}
+
 extern "C" int broken_divergent_barrier(int *to)
 {
     return launch(divergent_barrier, 1, 128, NULL, to);
@@ -43,4 +58,9 @@ extern "C" int broken_absent_lane(int *to)
 extern "C" int broken_neighbours(int *to, int barrier)
 {
     return launch(neighbours, 1, 128, NULL, to, barrier != 0);
+}
+
+extern "C" int broken_copies(const void *from, int *to, int waits)
+{
+    return launch(copied, 1, 128, NULL, (const uint4 *)from, to, waits != 0);
 }

@@ -6,6 +6,7 @@
 int broken_divergent_barrier(int *to);
 int broken_absent_lane(int *to);
 int broken_neighbours(int *to, int barrier);
+int broken_copies(const void *from, int *to, int waits);
 
 static int line[128];
 
@@ -45,6 +46,18 @@ static void a_missing_barrier_shows_every_time(void)
     }
 }
 
+static void a_copy_that_is_not_waited_for_has_not_come(void)
+{
+    static _Alignas(16) int from[128][4];
+
+    for (int i = 0; i < 128; i++)
+        from[i][0] = i ^ 1;
+    CHECK(!broken_copies(from, line, false));
+    CHECK(!line_is_right());
+    CHECK(!broken_copies(from, line, true));
+    CHECK(line_is_right());
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -52,6 +65,7 @@ int main(void)
         TEST(a_lane_that_has_left_is_an_error),
         TEST(the_next_launch_is_not_disturbed_by_an_error),
         TEST(a_missing_barrier_shows_every_time),
+        TEST(a_copy_that_is_not_waited_for_has_not_come),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));

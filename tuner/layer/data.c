@@ -33,9 +33,22 @@ static float draw(const struct data *data, int key, uint64_t group, uint64_t row
     return scale * random_unit(place(data, key, group, row), column);
 }
 
+/* With a load, column e of a token says whether it chooses expert e: 1/2 to 1 if so, else -1/2 to
+ * -1. */
+static float pointed(const struct data *data, int rank, uint64_t token, uint64_t column, float unit)
+{
+    bool chosen = load_chooses(data->load, (uint32_t)rank, token, (uint32_t)column);
+
+    return (chosen ? 0.75f : -0.75f) + unit / 4;
+}
+
 float data_token(const struct data *data, int rank, uint64_t token, uint64_t column)
 {
-    return stored(data->shape.dtype, draw(data, KEY_TOKEN, (uint64_t)rank, token, column, 1));
+    float value = draw(data, KEY_TOKEN, (uint64_t)rank, token, column, 1);
+
+    if (data->load && column < data->shape.experts)
+        value = pointed(data, rank, token, column, value);
+    return stored(data->shape.dtype, value);
 }
 
 float data_grad(const struct data *data, int rank, uint64_t token, uint64_t column)
@@ -43,10 +56,15 @@ float data_grad(const struct data *data, int rank, uint64_t token, uint64_t colu
     return stored(data->shape.dtype, draw(data, KEY_GRAD, (uint64_t)rank, token, column, 1));
 }
 
+/* With a load, expert e looks at column e: it has 4 there, so its logit is 4 or more larger where
+ * it is chosen.  What the other columns add has a standard deviation below 0.2. */
 float data_gate(const struct data *data, uint64_t expert, uint64_t column)
 {
-    return stored(data->shape.dtype,
-                  draw(data, KEY_GATE, 0, expert, column, 4 / sqrtf((float)data->shape.model_dim)));
+    float scale = (data->load ? 0.5f : 4) / sqrtf((float)data->shape.model_dim);
+
+    if (data->load && column == expert)
+        return 4;
+    return stored(data->shape.dtype, draw(data, KEY_GATE, 0, expert, column, scale));
 }
 
 static float weight_scale(const struct data *data, enum tensor tensor)

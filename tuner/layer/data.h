@@ -5,10 +5,12 @@
 #define DATA_H
 
 #include "layer.h"
+#include "load.h"
 
 struct data {
     struct moe_shape shape;
     uint64_t seed;
+    const struct load *load; /* borrowed; NULL: every expert is as likely as any other */
 };
 
 float data_token(const struct data *data, int rank, uint64_t token, uint64_t column);

@@ -27,7 +27,8 @@ struct run_options {
     struct layer_options layer;
     uint32_t reps, warmup;
     uint64_t seed;
-    double factor;
+    double factor, skew;
+    const char *routing;
     struct option_list plans;
     bool check, phases, json;
     uint32_t graphs;
@@ -60,6 +61,11 @@ static const struct option_row rows[] = {
     { "capacity-factor", "F", OPTION_NUMBER, AT(factor),
       "capacity: F > 0 static, 0 what is needed, F < 0 needed, at most -F", .least = -1e6,
       .most = 1e6 },
+    { "skew", "X", OPTION_NUMBER, AT(skew),
+      "largest over mean of the tokens per expert, 1 to E/k [as random tokens choose]", .least = 1,
+      .most = 1e6 },
+    { "routing", "FILE", OPTION_TEXT, AT(routing),
+      "tokens per expert as a trainer recorded them, see moetune-tables(7)" },
 
     { "where", .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
     { .kind = OPTION_GROUP, .offset = AT(where.virtual), .rows = virtual_rows },
@@ -127,6 +133,15 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
         neighbours, bytes * neighbours * 0x1p-30, there * 0x1p-30);
 }
 
+static int check_load(const struct run_options *o, const struct moe_shape *shape)
+{
+    struct load *load;
+
+    TRY(load_open(shape, o->seed, o->skew, o->routing, &load));
+    load_close(load);
+    return OK;
+}
+
 static int check_options(const struct run_options *o, const struct moe_shape *shape,
                          uint32_t neighbours, struct moe_plan *plans, size_t *count)
 {
@@ -135,6 +150,7 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
     if (o->graphs == GRAPHS_ON && strcmp(gpus_device(o->where.device), "cuda") != 0)
         return engine_refuse_graphs("device", gpus_device(o->where.device));
     TRY(shape_check(shape));
+    TRY(check_load(o, shape));
     TRY(parse_plans(&o->plans, shape, plans, count));
     return check_memory(o, shape, plans, *count, neighbours);
 }
@@ -236,6 +252,8 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
            " choices dropped\n",
            rig->capacity, o->factor, rig->capacity / window, window, subjects[0].dropped,
            (uint64_t)s->tokens * s->ranks * s->top_k);
+    if (rig->data.load)
+        printf("load      max/mean %.3g of the tokens per expert\n", load_skew(rig->data.load));
     printf("times     ms, largest over the ranks, median of %u interleaved repetitions\n\n",
            o->reps);
     printf("%-*s %9s %19s %9s %9s %7s %9s %9s %s\n", wide, "plan", "step", "95 % interval",
@@ -282,9 +300,12 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
            activation_words[s->activation]);
     printf(" \"capacity_factor\": %g, \"capacity\": %" PRIu64
            ", \"window\": %u, \"bucket\": %" PRIu64 ", \"dropped\": %" PRId64
-           ", \"reps\": %u, \"seed\": %" PRIu64 ",\n \"plans\": [",
+           ", \"reps\": %u, \"seed\": %" PRIu64 ",\n",
            o->factor, rig->capacity, window, rig->capacity / window, subjects[0].dropped, o->reps,
            o->seed);
+    if (rig->data.load)
+        printf(" \"skew\": %.6g,\n", load_skew(rig->data.load));
+    printf(" \"plans\": [");
     for (size_t i = 0; i < count; i++) {
         const struct subject *x = &subjects[i];
 
@@ -353,21 +374,34 @@ static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t count
     return rc;
 }
 
+static int run_data(struct world *world, struct engine *engine, const struct data *data,
+                    const struct moe_plan *plans, size_t count, const struct run_options *o)
+{
+    struct rig *rig;
+    int rc;
+
+    TRY(rig_open(world, engine, data, NULL, o->factor, &rig));
+    rig->graphs = o->graphs == GRAPHS_ON;
+    rc = run_plans(rig, plans, count, o);
+    rig_close(rig);
+    return rc;
+}
+
 static int run_layer(struct world *world, struct engine *engine, const struct moe_shape *shape,
                      const struct moe_plan *plans, size_t count, const struct run_options *o)
 {
     struct data data = { .shape = *shape, .seed = o->seed };
-    struct rig *rig;
+    struct load *load = NULL;
     int rc;
 
     log_only(world_topology(world)->rank == 0); /* every rank finds the same */
     rc = o->graphs == GRAPHS_ON ? engine_check_graphs(engine) : OK;
     log_only(true);
     TRY(rc);
-    TRY(rig_open(world, engine, &data, NULL, o->factor, &rig));
-    rig->graphs = o->graphs == GRAPHS_ON;
-    rc = run_plans(rig, plans, count, o);
-    rig_close(rig);
+    TRY(world_settle(world, load_open(shape, o->seed, o->skew, o->routing, &load)));
+    data.load = load;
+    rc = run_data(world, engine, &data, plans, count, o);
+    load_close(load);
     return rc;
 }
 
