@@ -270,8 +270,7 @@ void contrast_free(struct layer_facts *layer)
     layer->contrasts = NULL;
 }
 
-/* How far from its median a single step may lie, as a share of it: each half was timed but once. */
-static double single_step(const struct spread *steps)
+double contrast_single_step(const struct spread *steps)
 {
     static const double two_sided = 1.96, p95 = 1.645;
 
@@ -287,7 +286,7 @@ struct hidden contrast_hidden(const struct trial_facts *trial, const struct step
     double most = 1 - 1 / fmax(1, trial->row.key.plan.d);
     double slow = isfinite(step->high_us) ? step->high_us : step->us;
     double fast = isfinite(step->low_us) ? step->low_us : step->us;
-    double blur = single_step(&trial->steps) * sqrt(compute * compute + comm * comm);
+    double blur = contrast_single_step(&trial->steps) * sqrt(compute * compute + comm * comm);
     struct hidden hidden = { (compute + comm - step->us) / shorter,
                              (compute + comm - slow - blur) / shorter,
                              (compute + comm - fast + blur) / shorter };

@@ -58,6 +58,9 @@ struct traffic_gain contrast_traffic(const struct layer_facts *layer);
 
 uint32_t contrast_measured_buckets(const struct layer_facts *layer);
 
+/* How far from its median a single step may lie, as a share of it: each half was timed but once. */
+double contrast_single_step(const struct spread *steps);
+
 /* (compute + comm - step) / min(compute, comm), between 0 and the 1 - 1/d that d chunks can hide,
  * with what the step's interval and the noise of single steps leave open.  NAN: not measured, or
  * the interval misses all that is possible, so that the halves are not known well enough. */

@@ -251,11 +251,12 @@ const struct plot plots[PLOTS] = {
       "Compute and communication, each timed alone, against the step of the table's plan.  "
       "Together "
       "they exceed 100 % by what is hidden.",
-      "Each alone: steps with the other stream muted; one that took a tenth longer than the whole "
-      "step is not drawn.  Communication is the all-to-alls and the "
+      "Each alone: one step with the other stream muted; where steps of the plan vary by more than "
+      "a tenth it is not known, and one that took a tenth longer than the whole step is not drawn. "
+      " Communication is the all-to-alls and the "
       "gathering of weights.  Step - compute is communication that is not hidden; the data file "
       "has it, and the default plan's.",
-      NEEDS_TRIALS },
+      "needs trials in the database whose steps vary by less than a tenth" },
     { "hidden", "Hidden share", CAPACITY, "hidden, % of the shorter one", PLOT_OVER_C | PLOT_BARS,
       WHERE_COLUMNS, series_hidden, hidden, NULL,
       "How much of the shorter half disappears behind the longer one.  Left out where noise leaves "
@@ -264,7 +265,7 @@ const struct plot plots[PLOTS] = {
       " Its interval is that of the step and of two single ones, for each half was timed once; "
       "where "
       "it misses 0 to 1 - 1/d the halves are not known well enough.",
-      "needs plans with several chunks, and halves that are known well enough" },
+      "needs trials of plans with several chunks whose steps vary by less than a tenth" },
     { "regret", "If the neighbouring bucket's plan were used", CAPACITY, "more time, %",
       PLOT_OVER_C, "c, rows; regret, %; 1 = timed in that bucket; samples; of them throttled",
       series_regret, regret, NULL,

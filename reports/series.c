@@ -300,15 +300,21 @@ void series_traffic(struct series *s)
 
 /* ---- where the time goes */
 
-/* The trial of the table's plan, or of the default, in a measured bucket where both halves were
- * timed alone. */
+/* Halves whose one step may be further off are not known. */
+static const double half_blur = 0.1;
+
+/* The trial of the table's plan, or of the default, in a measured bucket where both halves are
+ * known. */
 static const struct trial_facts *halves(const struct layer_facts *layer, const struct entry_row *e,
                                         bool of_default)
 {
     struct moe_plan plan = of_default ? plan_default() : e->plan;
     const struct trial_facts *t = e->inferred ? NULL : facts_trial(layer, e->bucket, &plan);
 
-    return t && t->row.compute_ns > 0 && t->row.comm_ns > 0 ? t : NULL;
+    return t && t->row.compute_ns > 0 && t->row.comm_ns > 0 &&
+                   contrast_single_step(&t->steps) <= half_blur
+               ? t
+               : NULL;
 }
 
 static void where_row(struct series *s, const struct entry_row *e, bool of_default)

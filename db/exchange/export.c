@@ -373,7 +373,8 @@ int export_header(struct store *store, const struct export_options *options, FIL
             "    unsigned window;\n    unsigned long long c_from;\n"
             "    unsigned ");
     print_axes(axes, NULL, to);
-    fprintf(to, "; /* a: 0 linear, 1 2dh */\n} moetune_table[] = {\n");
+    fprintf(to, "; /* a: 0 linear, 1 2dh%s */\n} moetune_table[] = {\n",
+            axes >> PLAN_E & 1 ? "; e: 0 padded, 1 sparse" : "");
     for (size_t i = 0; i < lines.count && !rc; i++) {
         const struct entry_row *e = &lines.list[i].entry;
 
