@@ -92,7 +92,8 @@ int batch_add(struct batch *batch, const struct wire *wire, struct peers peers, 
               size_t send_step, void *recv, size_t bytes);
 
 /* One transfer, whose sizes may differ, 0 among them.  Both of a pair add theirs in the same order;
- * nothing is added for no bytes either way. */
+ * nothing is added for no bytes either way.  A rank whose batch stays empty takes no part at all:
+ * not for the first exchange over NCCL, whose communicators all ranks make together. */
 int batch_add_transfer(struct batch *batch, const struct transfer *transfer);
 
 /* True where batch_add_collective() may be used.  A library divides all ranks into groups at once,

@@ -207,9 +207,9 @@ static void clear_results(const struct esmm *m)
 {
     size_t tokens = m->at.tokens;
 
-    if (m->form == ESMM_TOKENS && !m->keep && m->sums)
+    if (m->form == ESMM_TOKENS && !m->keep)
         memset(m->sums, 0, tokens * m->at.width * sizeof(*m->sums));
-    if (m->form == ESMM_BACKWARD && m->grad_gate)
+    if (m->form == ESMM_BACKWARD)
         memset(m->grad_gate, 0, tokens * m->at.top_k * sizeof(*m->grad_gate));
 }
 

@@ -6,7 +6,7 @@
  * has rows first[e] to first[e+1]-1, N = first[E] in all.  Only the device knows these numbers: the
  * host enqueues without waiting for them.  Matrices of rows are (N,H); who allocates them takes
  * kept_most().  Tokens are read, and summed up, where they lie, in (T,D).  Every sum is taken in
- * the order of rows, so results do not differ between runs. */
+ * a fixed order, so results do not differ between runs. */
 #ifndef SPARSE_H
 #define SPARSE_H
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUM_SCRATCH_BYTES = 64 << 10, SPARSE_SCRATCH_BYTES = 4 << 10 };
+enum { SUM_SCRATCH_BYTES = 64 << 10, SPARSE_SCRATCH_BYTES = 5 << 10 };
 
 int cuda_check(cudaError_t code, const char *call)
 {

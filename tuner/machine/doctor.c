@@ -17,6 +17,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
@@ -235,7 +236,7 @@ static void check_environment(struct findings *out)
 #if defined(__x86_64__)
 static bool is_one_of(const char *word, const char *const *words)
 {
-    while (*words && strcmp(*words, word) != 0)
+    while (*words && strcasecmp(*words, word) != 0) /* static builds have capitals */
         words++;
     return *words;
 }
@@ -244,8 +245,8 @@ static bool is_one_of(const char *word, const char *const *words)
  * processor that they were written for. */
 static bool could_be_wider(const char *core)
 {
-    static const char *const avx512[] = { "SkylakeX", "Cooperlake", "Sapphirerapids", NULL };
-    static const char *const avx2[] = { "Haswell", "Zen", NULL };
+    static const char *const avx512[] = { "SkylakeX", "Cooperlake", "SapphireRapids", NULL };
+    static const char *const avx2[] = { "Haswell", "Zen", "Excavator", NULL };
 
     if (is_one_of(core, avx512))
         return false;

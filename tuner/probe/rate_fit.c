@@ -56,7 +56,7 @@ double own_fit_ns(const struct own_sample *samples, size_t count, double quota_s
     }
     /* A product longer than what the quota gives at a time has pauses in any case. */
     if (quota_share < 1)
-        pace = 1 / quota_share;
+        pace = fmax(isfinite(pace) ? pace : 1, 1 / quota_share);
     return count ? (double)spread_of(ran, count).median_ns * pace : NAN;
 }
 
