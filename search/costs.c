@@ -137,11 +137,11 @@ static double pipeline(const double *k, double d, double a2a, double ffn)
 }
 
 /* An expert without padding computes what it was sent: the mean, as if tokens were spread evenly.
- * How far they are not is a matter of the tokens, and learned from steps. */
+ * How far they are not is a matter of the tokens, and learned from steps.  T may be unknown. */
 static double local_step(const struct costs *c, const double *k, double capacity, uint32_t e)
 {
     double mean = c->choices / c->experts;
-    double rows = e == MOE_SPARSE && mean < capacity ? mean : capacity;
+    double rows = e == MOE_SPARSE && mean > 0 && mean < capacity ? mean : capacity;
     double weight_bytes = c->experts * c->weight_matrices * c->model_dim * c->hidden_dim *
                           c->token_bytes * (1 - 1 / c->ranks);
 
