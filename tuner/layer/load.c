@@ -187,7 +187,9 @@ static int read_line(struct line *l, const char *text, size_t length, const char
 
     *l = (struct line){ .shape = l->shape, .count = l->count };
     if (json_read(text, length, NULL, on_value, l))
-        return fail(ERR_FORMAT, "%s:%u is no JSON", path, number);
+        return fail(ERR_FORMAT,
+                    "%s:%u is no JSON: a line {\"counts\": [12, 7, ...]} is wanted for each step",
+                    path, number);
     for (uint32_t e = 0; e < l->shape->experts && e < l->found; e++) {
         sum += l->count[e];
         most = fmax(most, l->count[e]);
@@ -265,6 +267,7 @@ int load_open_routing(const struct moe_shape *shape, uint64_t seed, const char *
     line.count = calloc((size_t)shape->experts + 1, sizeof(*line.count));
     TRY_OUT(line.count ? OK : fail(ERR_NOMEM, "%u counts", shape->experts));
     TRY_OUT(input_read(path, ROUTING_BYTES_MAX, &text, &length));
+    TRY_OUT(strlen(text) == length ? OK : fail(ERR_FORMAT, "%s is no text", path));
     steps = calloc(lines_of(text), sizeof(*steps));
     TRY_OUT(steps ? OK : fail(ERR_NOMEM, "the steps of %s", path));
     TRY_OUT(pick_step(&line, path, text, steps));

@@ -26,19 +26,18 @@ void router_layout(struct router *router, const struct layer *layer, struct aren
     router->grad_x = arena_take(arena, tokens * s->model_dim, sizeof(float));
 }
 
-/* Rows of all tokens from one type to another. */
-static int convert(const struct router *router, struct engine *engine, uint64_t width,
+int router_convert(const struct router *router, struct stream *stream, uint64_t width,
                    uint32_t from_type, const void *from, uint32_t to_type, void *to)
 {
-    return launch_move(engine->compute, &(struct move){ .from_type = from_type,
-                                                        .to_type = to_type,
-                                                        .block = width,
-                                                        .dims = { router->layer->tokens, 1, 1 },
-                                                        .from_stride = { 1, 0, 0 },
-                                                        .to_stride = { 1, 0, 0 },
-                                                        .terms = 1,
-                                                        .from = from,
-                                                        .to = to });
+    return launch_move(stream, &(struct move){ .from_type = from_type,
+                                               .to_type = to_type,
+                                               .block = width,
+                                               .dims = { router->layer->tokens, 1, 1 },
+                                               .from_stride = { 1, 0, 0 },
+                                               .to_stride = { 1, 0, 0 },
+                                               .terms = 1,
+                                               .from = from,
+                                               .to = to });
 }
 
 static int product(const struct router *router, struct engine *engine, struct gemm g)
@@ -56,7 +55,8 @@ int router_forward(struct router *router, struct engine *engine, const void *x, 
 
     router->x = widen ? router->wide : x;
     if (widen)
-        TRY(convert(router, engine, s->model_dim, s->dtype, x, MOE_F32, router->wide));
+        TRY(router_convert(router, engine->compute, s->model_dim, s->dtype, x, MOE_F32,
+                           router->wide));
     TRY(product(router, engine,
                 (struct gemm){ .transpose_b = true,
                                .m = router->layer->tokens,
@@ -93,7 +93,8 @@ int router_backward(struct router *router, struct engine *engine)
                                                         .grad_gate = router->grad_gate,
                                                         .grad_logits = router->grad_logits }));
     if (type != MOE_F32)
-        TRY(convert(router, engine, s->experts, MOE_F32, router->grad_logits, type, grad));
+        TRY(router_convert(router, engine->compute, s->experts, MOE_F32, router->grad_logits, type,
+                           grad));
     TRY(product(router, engine,
                 (struct gemm){ .transpose_a = true,
                                .m = s->experts,

@@ -29,6 +29,10 @@ int router_forward(struct router *router, struct engine *engine, const void *x, 
 /* From grad_gate: the gate's own gradient (into the layer) and grad_x.  x as in forward. */
 int router_backward(struct router *router, struct engine *engine);
 
+/* Rows of all tokens from one type to another. */
+int router_convert(const struct router *router, struct stream *stream, uint64_t width,
+                   uint32_t from_type, const void *from, uint32_t to_type, void *to);
+
 /* What encode and decode need; `rows` per expert. */
 struct routing router_routing(const struct router *router, uint64_t capacity, uint64_t rows);
 

@@ -62,15 +62,7 @@ static int narrow(const struct sparse_experts *x, const float *sums, void *to)
 {
     const struct moe_shape *s = &x->layer->shape;
 
-    return launch_move(x->stream, &(struct move){ .from_type = MOE_F32,
-                                                  .to_type = s->dtype,
-                                                  .block = s->model_dim,
-                                                  .dims = { x->layer->tokens, 1, 1 },
-                                                  .from_stride = { 1, 0, 0 },
-                                                  .to_stride = { 1, 0, 0 },
-                                                  .terms = 1,
-                                                  .from = sums,
-                                                  .to = to });
+    return router_convert(x->router, x->stream, s->model_dim, MOE_F32, sums, s->dtype, to);
 }
 
 int sparse_experts_forward(struct sparse_experts *x, const void *tokens, void *y)
