@@ -29,7 +29,7 @@ NO_MPI := $(if $(filter 0,$(MPI)),1,$(if $(shell command -v $(MPICC)),,1))
 LIB_CC ?= gcc
 CC    := $(if $(NO_MPI),$(LIB_CC),$(MPICC))
 BLAS_CFLAGS := $(shell pkg-config --cflags openblas 2>/dev/null)
-NO_BLAS := $(if $(filter 0,$(BLAS)),1,$(shell printf '\043include <cblas.h>\n' | $(LIB_CC) $(BLAS_CFLAGS) -E -x c - >/dev/null 2>&1 || echo 1))
+NO_BLAS := $(if $(filter 0,$(BLAS)),1,$(shell printf '\043include <cblas.h>\nblasint n;\n' | $(LIB_CC) $(BLAS_CFLAGS) -fsyntax-only -x c - >/dev/null 2>&1 || echo 1))
 BLAS_LIBS := $(if $(NO_BLAS),,$(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas))
 
 # The CUDA unit (runtime, cuBLAS, NCCL and our kernels) is whole or absent.  It needs a toolkit, never a driver.
@@ -85,7 +85,7 @@ $(BUILD)/tests/fuzz_%: SANITIZE += -fsanitize=fuzzer
 endif
 
 FOLDERS := $(addprefix db/,values store exchange lookup) kernels comm $(if $(NO_MPI),comm/forked) search \
-    $(addprefix tuner/,cli layer machine ranks probe bucket live print campaign tune verify program) tuner tuner/verbs reports
+    $(addprefix tuner/,cli layer machine ranks probe bucket live print campaign tune verify program study) tuner tuner/verbs reports
 # moelookup.h is where plans and shapes are declared.
 VALUES := -Idb/values -Idb/lookup
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wno-missing-field-initializers
@@ -127,6 +127,13 @@ build: $(BUILD)/moetune library
 
 $(BUILD)/moetune: $(LIBRARY) $(BUILD)/tuner/main.o
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
+
+# A study's own cluster goes into the program: its lines, quoted.
+$(BUILD)/ndm-a100.inc: tests/data/clusters/ndm-a100.txt
+	@mkdir -p $(@D)
+	$(Q)sed -e '/^ *#/d; /^ *$$/d; s/["\\]/\\&/g; s/.*/"&\\n"/' $< >$@
+$(BUILD)/tuner/study/tutel_machine.o: $(BUILD)/ndm-a100.inc
+$(BUILD)/tuner/study/tutel_machine.o: CFLAGS += -I$(BUILD)
 
 $(BUILD)/kernels/%.o: CFLAGS += $(KERNEL_FLAGS)
 $(BUILD)/search/%.o $(BUILD)/tuner/layer/%.o: CFLAGS += -O3 -fno-math-errno
@@ -230,15 +237,15 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -fPIC -DMOETUNE_CUDA -c -o $@ $<
 
 # Plans on a GPU, with ranks by fork, where there is no SQLite.
-PLANS_ALONE := $(filter-out $(KERNELS_ALONE) comm/wire_sim.c,$(wildcard comm/*.c comm/forked/*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file json plan sha256)) \
+PLANS_ALONE := $(filter-out $(KERNELS_ALONE),$(wildcard comm/*.c comm/forked/*.c kernels/sim*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file json node_rows phase plan rank_speeds sha256 shares)) \
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c option_values.c options.c suggest.c verb.c) \
-    $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpu_ready gpus hosts keeper launch launcher_fork machine nvml place slurm virtual_ranks)) \
-    tuner/verbs/run.c tests/unit/library_wire.c
+    $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpu_ready gpus hosts keeper launch launcher_fork machine model_engine nvml place slurm speeds virtual_ranks)) \
+    $(wildcard tuner/verbs/run*.c) tests/unit/library_wire.c tests/gpu/known_none.c
 PLANS_LIBS = $(NCCL_LIBS) $(GPU_ALONE_LIBS)
 
 # And all of it on a CPU.
 ifneq ($(and $(ON_CPU),$(CUBLAS_HEADER)),)
-ON_CPU += $(addprefix $(BUILD)/tests/,test_gpu_on_cpu test_cuda_device) $(if $(NCCL_HEADER),$(addprefix $(BUILD)/tests/,test_cuda_nccl test_cuda_wire test_cuda_plans test_cuda_spot test_cuda_run test_cuda_moetune))
+ON_CPU += $(addprefix $(BUILD)/tests/,test_gpu_on_cpu test_cuda_device) $(if $(NCCL_HEADER),$(addprefix $(BUILD)/tests/,test_cuda_nccl test_cuda_wire test_cuda_plans test_cuda_hidden test_cuda_uneven test_cuda_relay test_cuda_routers test_cuda_spot test_cuda_run test_cuda_moetune))
 endif
 $(BUILD)/tests/test_gpu_on_cpu: $(BUILD)/on_gpu/tests/gpu/test_gpu_on_cpu.o $(TWIN_LIBRARIES)
 	@mkdir -p $(@D)
@@ -249,12 +256,16 @@ $(BUILD)/tests/test_cuda_nccl: $(BUILD)/on_gpu/tests/gpu/test_cuda_nccl.o $(TWIN
 $(BUILD)/tests/test_cuda_device: $(GPU_DRIVING) $(ON_CPU_KERNELS) $(BUILD)/on_gpu/tests/gpu/check_cuda_device.o $(TWIN_LIBRARIES)
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -o $@ $(filter %.o,$^) $(TWIN_LIBS) $(ALONE_LIBS)
-$(addprefix $(BUILD)/tests/,test_cuda_wire test_cuda_plans test_cuda_spot test_cuda_run test_cuda_moetune): $(PLANS_ALONE:%.c=$(BUILD)/plans/%.o) $(BUILD)/plans/tests/gpu/patience.o $(GPU_DRIVING) $(ON_CPU_KERNELS) \
+$(addprefix $(BUILD)/tests/,test_cuda_wire test_cuda_plans test_cuda_hidden test_cuda_uneven test_cuda_relay test_cuda_routers test_cuda_spot test_cuda_run test_cuda_moetune): $(PLANS_ALONE:%.c=$(BUILD)/plans/%.o) $(BUILD)/plans/tests/gpu/patience.o $(GPU_DRIVING) $(ON_CPU_KERNELS) \
     $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
 	@mkdir -p $(@D)
 	$(Q)g++ $(ON_CPU_ALIGNED) $(SANITIZE) -pthread -Wl,--wrap=watch_of -o $@ $(filter %.o,$^) $(TWIN_LIBS) -lnccl $(ALONE_LIBS)
 $(BUILD)/tests/test_cuda_wire: $(BUILD)/plans/tests/gpu/test_cuda_wire.o
 $(BUILD)/tests/test_cuda_plans: $(BUILD)/plans/tests/unit/test_exec.o
+$(BUILD)/tests/test_cuda_hidden: $(BUILD)/plans/tests/unit/test_hidden.o
+$(BUILD)/tests/test_cuda_uneven: $(BUILD)/plans/tests/unit/test_uneven.o
+$(BUILD)/tests/test_cuda_relay: $(BUILD)/plans/tests/unit/test_relay.o
+$(BUILD)/tests/test_cuda_routers: $(BUILD)/plans/tests/unit/test_routers.o
 $(BUILD)/tests/test_cuda_spot: $(BUILD)/plans/tests/gpu/test_cuda_spot.o
 $(BUILD)/tests/test_cuda_run: $(BUILD)/plans/tests/gpu/check_run.o
 # All of moetune, with what above knows no GPU.
@@ -300,7 +311,7 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 
 # ---- libmoetune: the store, the search and what asks them, for trainers that tune themselves
 
-TUNER_PARTS := $(sort $(LIB_PARTS) $(addprefix db/values/,array cluster input_file json output_file stats)) \
+TUNER_PARTS := $(sort $(LIB_PARTS) $(addprefix db/values/,array cluster input_file json node_rows output_file phase stats)) \
                $(basename $(filter-out db/store/standings.c,$(wildcard db/store/*.c)) $(wildcard search/*.c tuner/bucket/*.c tuner/live/*.c))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/tunelib/%.o)
 TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \
@@ -337,7 +348,7 @@ ifneq ($(DEPS),0)
 	$(Q)tests/deps $(PACKAGES)
 endif
 # What single tests want besides; without it they are skipped.
-TEST_PACKAGES := g++ cmake groff-base locales chromium slurmctld slurmd slurm-client munge python3-venv python3-pip python3-torch
+TEST_PACKAGES := g++ cmake groff-base locales chromium slurmctld slurmd slurm-client munge python3-venv python3-pip python3-torch libsimgrid-dev
 deps-of-tests: deps
 	$(Q)tests/deps_of_tests $(TEST_PACKAGES)
 
@@ -354,11 +365,11 @@ run-test: tests-built
 	$(Q)tests/run $(BUILD)
 run-test-full: tests-built
 	$(Q)tests/run --full $(BUILD)
-THREADED := stream lookup lookup_record push loans
+THREADED := stream lookup lookup_record push loans policy_thread
 tests-built: $(TESTS) $(BUILD)/tests/moetune_forked $(ON_CPU) $(if $(UNIT),$(GPU_CHECKS))
 # What threads share is also run under ThreadSanitizer, whatever this build is.
 ifneq ($(SAN),thread)
-	$(Q)$(MAKE) --no-print-directory SAN=thread $(THREADED:%=build/cpu$(LACKS)-tsan/tests/test_%)
+	$(Q)$(MAKE) --no-print-directory GPU=0 SAN=thread $(THREADED:%=build/cpu$(LACKS)-tsan/tests/test_%)
 endif
 
 bench: all
@@ -387,7 +398,7 @@ PAGES := $(wildcard tuner/*/*.7)
 # Kills, damaged tables, files and texts (libFuzzer, which needs clang), many readers, for longer than the tests do.
 SOAK_KILLS ?= 1000
 SOAK_SECONDS ?= 60
-FUZZERS := lookup import texts
+FUZZERS := lookup import texts following
 soak: all
 	$(Q)$(MAKE) --no-print-directory tests-built
 	$(Q)$(MAKE) --no-print-directory SAN=fuzz $(FUZZERS:%=build/cpu-fuzz/tests/fuzz_%)

@@ -6,14 +6,16 @@
 
 #include <stdlib.h>
 
-/* linear: every rank exchanges with every other at once, in one group. */
+/* linear: every rank exchanges with every other at once. */
 static int linear_build(struct a2a *a2a)
 {
     const struct a2a_call *c = &a2a->call;
     size_t bytes = c->block * dtype_bytes(c->dtype);
-    struct peers all = { .first = 0, .stride = 1, .count = c->wire->topology.ranks };
+    struct peers among = { c->among.first, 1, c->among.count };
 
-    return batch_add(&a2a->phases[0], c->wire, all, c->send, bytes, c->recv, bytes);
+    if (!among.count)
+        among.count = c->wire->topology.ranks;
+    return batch_add(&a2a->phases[0], c->wire, among, c->send, bytes, c->recv, bytes);
 }
 
 /* nccl: the communication library's own all-to-all, where the wire has one. */
@@ -43,9 +45,52 @@ static const struct a2a_ops *const algorithms[] = {
     [MOE_A2A_NCCL] = &a2a_library,
 };
 
+/* NULL: blocks must be equal. */
+static const struct a2a_uneven_ops *const uneven_algorithms[] = {
+    [MOE_A2A_LINEAR] = &a2a_linear_uneven,
+    [MOE_A2A_2DH] = &a2a_2dh_uneven,
+    [MOE_A2A_NCCL] = NULL,
+};
+
 uint64_t a2a_scratch(uint32_t a, const struct topology *topology, uint64_t block)
 {
     return algorithms[a]->scratch ? algorithms[a]->scratch(topology, block) : 0;
+}
+
+uint64_t a2a_scratch_rows(uint32_t a, const struct topology *topology, const uint64_t *rows)
+{
+    const struct a2a_uneven_ops *ops = uneven_algorithms[a];
+
+    return ops && ops->scratch_rows ? ops->scratch_rows(topology, rows) : 0;
+}
+
+uint64_t a2a_tables(uint32_t a, const struct topology *topology)
+{
+    const struct a2a_uneven_ops *ops = uneven_algorithms[a];
+
+    return ops && ops->tables ? ops->tables(topology) : 0;
+}
+
+void a2a_fill_tables(uint32_t a, const struct topology *topology, const uint64_t *rows, bool back,
+                     struct row_block *to)
+{
+    if (a2a_tables(a, topology))
+        uneven_algorithms[a]->fill(topology, rows, back, to);
+}
+
+static int build(struct a2a *a2a, uint32_t a)
+{
+    const struct wire *wire = a2a->call.wire;
+
+    if (!a2a->call.rows)
+        return a2a->ops->build(a2a);
+    a2a->uneven = uneven_algorithms[a];
+    if (a2a->uneven)
+        return a2a->uneven->build(a2a);
+    if (wire->topology.rank == 0) /* every rank finds the same */
+        note("a=nccl does not apply: experts have capacities of their own, and a library's "
+             "all-to-all sends as many rows to every rank");
+    return UNSUPPORTED;
 }
 
 int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out)
@@ -57,9 +102,12 @@ int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out)
         return fail(ERR_NOMEM, "an all-to-all");
     a2a->ops = algorithms[a];
     a2a->call = *call;
-    TRY_OUT(a2a->ops->build(a2a));
-    for (int i = 0; i < A2A_PHASES; i++)
+    TRY_OUT(build(a2a, a));
+    for (int i = 0; i < A2A_PHASES; i++) {
         a2a->phases[i].ctas = call->ctas;
+        a2a->phases[i].of_tokens = true;
+        a2a->phases[i].staged = !batch_is_empty(&a2a->phases[1]);
+    }
     for (int i = 0; i < A2A_PHASES; i++)
         TRY_OUT(wire_reserve(call->wire, &a2a->phases[i]));
     *out = a2a;
@@ -80,6 +128,7 @@ int a2a_open_listed(struct wire *wire, struct batch *batch, struct a2a **out)
     *a2a = (struct a2a){ .ops = &listed, .call = { .wire = wire, .block = 1 } };
     a2a->phases[0] = *batch;
     *batch = (struct batch){ 0 };
+    a2a->phases[0].of_tokens = true;
     rc = wire_reserve(wire, &a2a->phases[0]);
     if (rc)
         a2a_close(a2a);
@@ -92,6 +141,8 @@ int a2a_run(struct a2a *a2a, struct stream *stream)
 {
     if (!a2a->call.block)
         return OK;
+    if (a2a->uneven && a2a->uneven->run)
+        return a2a->uneven->run(a2a, stream);
     return a2a->ops->run ? a2a->ops->run(a2a, stream)
                          : wire_exchange(a2a->call.wire, stream, &a2a->phases[0]);
 }

@@ -1,5 +1,7 @@
-/* All-to-all of W equal blocks: block q of send goes to rank q; block q of recv is what rank q sent
- * here.  Algorithms are written over exchanges and moves, and know no transport. */
+/* All-to-all of W blocks: block q of send goes to rank q; block q of recv is what rank q sent here;
+ * in a group its ranks count from 0.  Blocks are equal, or each rank has its own number of rows,
+ * which it gets from every other and gives back to it: all know these numbers, and exchange none.
+ * Algorithms are written over exchanges and moves, and know no transport. */
 #ifndef A2A_H
 #define A2A_H
 
@@ -10,10 +12,16 @@
 struct a2a_call {
     struct wire *wire; /* borrowed */
     uint32_t dtype;
-    uint64_t block; /* elements */
+    uint64_t block; /* elements; 0: nothing is sent */
     const void *send;
     void *recv, *scratch;
-    uint32_t ctas; /* as struct batch has it */
+    uint32_t ctas;        /* as struct batch has it */
+    struct group among;   /* of `linear`; count 0: all ranks */
+    const uint64_t *rows; /* of each rank; NULL: blocks are equal.  As long as the call is open */
+    bool back;            /* a rank gives back what it got: a block has its sender's rows, not its
+                           * receiver's */
+    uint64_t width;       /* elements of a row */
+    const struct row_block *tables; /* a2a_tables(), in the device's memory */
 };
 
 struct a2a;
@@ -24,19 +32,38 @@ struct a2a_ops {
     int (*run)(struct a2a *a2a, struct stream *stream); /* NULL: exchanges the first batch */
 };
 
+/* For calls with rows; `tables` is how many blocks they have, `fill` makes those of one call. */
+struct a2a_uneven_ops {
+    uint64_t (*scratch_rows)(const struct topology *topology, const uint64_t *rows);
+    uint64_t (*tables)(const struct topology *topology);
+    void (*fill)(const struct topology *topology, const uint64_t *rows, bool back,
+                 struct row_block *to);
+    int (*build)(struct a2a *a2a);
+    int (*run)(struct a2a *a2a, struct stream *stream);
+};
+
 enum { A2A_PHASES = 2 };
 
 struct a2a {
     const struct a2a_ops *ops;
+    const struct a2a_uneven_ops *uneven; /* instead; NULL: blocks are equal */
     struct a2a_call call;
     struct batch phases[A2A_PHASES];
 };
 
 extern const struct a2a_ops a2a_2dh;
+extern const struct a2a_uneven_ops a2a_linear_uneven, a2a_2dh_uneven;
 
 /* Elements of scratch that algorithm `a` (enum moe_a2a) needs; one scratch may serve all calls of
  * one stream. */
 uint64_t a2a_scratch(uint32_t a, const struct topology *topology, uint64_t block);
+
+/* The same of calls with such rows, whose scratch serves both ways; how many blocks the tables of
+ * one call have; and these, written to the host's memory. */
+uint64_t a2a_scratch_rows(uint32_t a, const struct topology *topology, const uint64_t *rows);
+uint64_t a2a_tables(uint32_t a, const struct topology *topology);
+void a2a_fill_tables(uint32_t a, const struct topology *topology, const uint64_t *rows, bool back,
+                     struct row_block *to);
 
 /* UNSUPPORTED where the algorithm does not apply. */
 int a2a_open(uint32_t a, const struct a2a_call *call, struct a2a **out);

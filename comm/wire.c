@@ -1,6 +1,7 @@
 /* The table of wires, and what is common to all: batches and the count of what leaves. */
 #include "wire.h"
 
+#include "marks.h"
 #include "status.h"
 #include "world.h"
 
@@ -160,13 +161,37 @@ static void count_sent(struct wire *wire, const struct batch *batch)
     }
 }
 
+static bool is_near(const struct topology *t, int rank)
+{
+    return rank == t->rank ||
+           (t->ranks_per_node && rank / t->ranks_per_node == t->rank / t->ranks_per_node);
+}
+
+bool batch_leaves_node(const struct batch *batch, const struct topology *t)
+{
+    for (int i = 0; i < batch->count; i++)
+        if (!is_near(t, batch->transfers[i].peer))
+            return true;
+    for (int i = 0; i < batch->collective_count; i++) {
+        struct group group = batch->collectives[i].group;
+
+        if (!is_near(t, group.first) || !is_near(t, group.first + group.count - 1))
+            return true;
+    }
+    return false;
+}
+
 int wire_exchange(struct wire *wire, struct stream *stream, const struct batch *batch)
 {
     if (stream->muted || batch_is_empty(batch))
         return OK;
     count_sent(wire, batch);
     wire->exchanges++;
-    return wire->ops->exchange(wire, stream, batch);
+    TRY(wire->ops->exchange(wire, stream, batch));
+    return stream->marks
+               ? marks_add(stream,
+                           batch_leaves_node(batch, &wire->topology) ? MARK_BETWEEN : MARK_INSIDE)
+               : OK;
 }
 
 int wire_wait(struct wire *wire, struct stream *stream)

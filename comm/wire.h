@@ -45,8 +45,10 @@ struct batch {
     int count, room;
     struct collective *collectives; /* only those that its wire has */
     int collective_count, collective_room;
-    uint32_t ctas; /* blocks of a GPU's threads that may copy; 0: as many as the wire likes */
-    void *kept;    /* what the wire keeps for it since wire_reserve(); NULL: nothing */
+    uint32_t ctas;  /* blocks of a GPU's threads that may copy; 0: as many as the wire likes */
+    bool of_tokens; /* of an all-to-all; else of weights */
+    bool staged;    /* one of an all-to-all's several exchanges */
+    void *kept;     /* what the wire keeps for it since wire_reserve(); NULL: nothing */
     void (*forget)(struct batch *batch); /* frees that */
 };
 
@@ -105,6 +107,10 @@ bool wire_has(const struct wire *wire, enum collective_kind kind, struct group g
 int batch_add_collective(struct batch *batch, const struct collective *collective);
 
 bool batch_is_empty(const struct batch *batch);
+
+/* Some of it goes to or comes from another node.  Where nodes differ (no ranks_per_node), so may
+ * all but what a rank gives itself. */
+bool batch_leaves_node(const struct batch *batch, const struct topology *topology);
 void batch_free(struct batch *batch); /* while its wire is open */
 
 /* Makes what the wire needs for this batch, so that the exchange allocates nothing.  The stream

@@ -39,6 +39,14 @@ static const struct wire_ops sim_wire_ops = {
     .exchange = simulated_exchange,
 };
 
+/* Where the library gathers and sums by itself. */
+static const struct wire_ops sim_library_ops = {
+    .name = "sim",
+    .close = simulated_close,
+    .exchange = simulated_exchange,
+    .collectives = 1 << COLLECTIVE_GATHER | 1 << COLLECTIVE_SUM,
+};
+
 int wire_sim_open(const struct sim_link *link, const struct topology *topology, struct wire **out)
 {
     struct wire_sim *wire = calloc(1, sizeof(*wire));
@@ -58,29 +66,55 @@ struct port {
     double latency_ns, message_ns, bytes_per_ns, half_bytes;
 };
 
+/* A share of the port's rate for a share of its latency; whether short messages cost it more. */
+struct protocol {
+    double rate, latency;
+    bool halves;
+};
+
+enum { PROTOCOLS_MOST = 3 };
+
 struct model_link {
     struct sim_link base;
-    int per_node; /* ranks 0 to per_node - 1 are this node's */
+    int rank, per_node; /* ranks 0 to per_node - 1 are the first node's */
     struct port ports[LEVELS];
     double cta_bytes_per_ns, library_ctas; /* INFINITY and 1: their number changes nothing */
+    double chunk_ns, message_peer_ns;      /* 0: nothing */
+    double peer_bytes_per_ns, crowd_peers; /* between nodes; INFINITY: no limit */
+    double staged_weight;                  /* of 2dh's exchanges beside those of others */
+    double ring_step_ns;                   /* NAN: the library has no rings */
+    struct protocol protocols[PROTOCOLS_MOST];
+    int protocol_count;
+    uint32_t *seen, search; /* of each rank: in which search for peers it was last one */
 };
 
 struct traffic {
-    uint64_t messages, bytes;
+    uint64_t messages, bytes, peers;
 };
 
-static void count_traffic(const struct model_link *link, const struct batch *batch, bool sent,
+static enum level level_of(const struct model_link *link, int peer)
+{
+    if (peer == link->rank)
+        return LEVEL_SELF;
+    return peer / link->per_node == link->rank / link->per_node ? LEVEL_INSIDE : LEVEL_BETWEEN;
+}
+
+/* A peer counts once, however many messages it gets. */
+static void count_traffic(struct model_link *link, const struct batch *batch, bool sent,
                           struct traffic traffic[LEVELS])
 {
+    link->search++;
     for (int i = 0; i < batch->count; i++) {
         const struct transfer *t = &batch->transfers[i];
         size_t bytes = sent ? t->send_bytes : t->recv_bytes;
-        enum level level = t->peer == 0               ? LEVEL_SELF
-                           : t->peer < link->per_node ? LEVEL_INSIDE
-                                                      : LEVEL_BETWEEN;
+        enum level level = level_of(link, t->peer);
 
-        traffic[level].messages += bytes > 0;
+        if (!bytes)
+            continue;
+        traffic[level].messages++;
         traffic[level].bytes += bytes;
+        traffic[level].peers += link->seen[t->peer] != link->search;
+        link->seen[t->peer] = link->search;
     }
 }
 
@@ -89,66 +123,190 @@ static double ctas_of(const struct model_link *link, const struct batch *batch)
     return batch->ctas ? batch->ctas : link->library_ctas;
 }
 
+/* Between nodes each peer takes what one connection carries, and many get in each other's way. */
+static double rate_of(const struct model_link *link, enum level level, double peers)
+{
+    double rate = link->ports[level].bytes_per_ns;
+
+    if (level != LEVEL_BETWEEN)
+        return rate;
+    return fmin(rate, peers * link->peer_bytes_per_ns) / (1 + peers / link->crowd_peers);
+}
+
 /* A message of n bytes takes (n + half) / bandwidth, so that a sum needs no single sizes. */
-static double port_ns(const struct port *port, const struct traffic *traffic,
+static double port_ns(const struct model_link *link, enum level level,
+                      const struct traffic *traffic, const struct protocol *protocol,
                       double most_bytes_per_ns)
 {
-    return ((double)traffic->bytes + (double)traffic->messages * port->half_bytes) /
-           fmin(port->bytes_per_ns, most_bytes_per_ns);
+    double half = protocol->halves ? link->ports[level].half_bytes : 0;
+    double rate = protocol->rate * rate_of(link, level, (double)traffic->peers);
+
+    return ((double)traffic->bytes + (double)traffic->messages * half) /
+           fmin(rate, most_bytes_per_ns);
+}
+
+/* Who issues a message looks after those that are under way to other peers. */
+static double issue_ns(const struct model_link *link, enum level level,
+                       const struct traffic *traffic)
+{
+    double peers = level == LEVEL_BETWEEN ? (double)traffic->peers : 0;
+
+    return (double)traffic->messages *
+           (link->ports[level].message_ns + peers * link->message_peer_ns);
 }
 
 /* Issuing runs beside the ports: the first messages travel while the last are still being issued.
  * A sum instead would have the network idle until the last is out. */
-static double one_way_ns(const struct model_link *link, const struct batch *batch, bool sent)
+static double traffic_ns(const struct model_link *link, const struct traffic traffic[LEVELS],
+                         const struct protocol *protocol, double most_bytes_per_ns)
 {
-    struct traffic traffic[LEVELS] = { { 0, 0 } };
-    double latency_ns = 0, issue_ns = 0, longest_ns = 0;
-    double most_bytes_per_ns = ctas_of(link, batch) * link->cta_bytes_per_ns;
+    double latency = 0, issue = 0, longest = 0;
 
-    count_traffic(link, batch, sent, traffic);
-    for (int i = 0; i < LEVELS; i++) {
-        const struct port *port = &link->ports[i];
-
+    for (enum level i = 0; i < LEVELS; i++) {
         if (!traffic[i].messages)
             continue;
-        latency_ns = fmax(latency_ns, port->latency_ns);
-        issue_ns += (double)traffic[i].messages * port->message_ns;
-        longest_ns = fmax(longest_ns, port_ns(port, &traffic[i], most_bytes_per_ns));
+        latency = fmax(latency, link->ports[i].latency_ns * protocol->latency);
+        issue += issue_ns(link, i, &traffic[i]);
+        longest = fmax(longest, port_ns(link, i, &traffic[i], protocol, most_bytes_per_ns));
     }
-    return latency_ns + fmax(issue_ns, longest_ns);
+    return latency + fmax(issue, longest);
 }
+
+/* The library takes the protocol that suits the sizes. */
+static double one_way_ns(struct model_link *link, const struct batch *batch, bool sent)
+{
+    struct traffic traffic[LEVELS] = { { 0, 0, 0 } };
+    double least = INFINITY;
+
+    count_traffic(link, batch, sent, traffic);
+    for (int i = 0; i < link->protocol_count; i++)
+        least = fmin(least, traffic_ns(link, traffic, &link->protocols[i],
+                                       ctas_of(link, batch) * link->cta_bytes_per_ns));
+    return least;
+}
+
+/* ---- the library's gathers and sums */
+
+/* Of all that a batch has: bytes that a rank's port passes on inside its node and beyond. */
+struct volume {
+    double inside_bytes, between_bytes, ring_bytes; /* ring: beyond it, by a ring */
+    int ranks, nodes, per_node;                     /* of the largest group */
+};
+
+/* What comes from other nodes comes once to a node, an equal part of it through each port there,
+ * and every rank hands on all.  A ring does not end where the node does: what a rank there has
+ * comes back to those before it from outside. */
+static struct volume volume_of(const struct model_link *link, const struct batch *batch)
+{
+    struct volume v = { .ranks = 1, .nodes = 1, .per_node = 1 };
+
+    for (int i = 0; i < batch->collective_count; i++) {
+        const struct collective *c = &batch->collectives[i];
+        int near = c->group.count < link->per_node ? c->group.count : link->per_node;
+        double slice = (double)c->bytes;
+
+        if (near > 1)
+            v.inside_bytes += (c->group.count - 1) * slice;
+        v.between_bytes += (c->group.count - near) * slice / near;
+        if (c->group.count > near)
+            v.ring_bytes += (c->group.count - 1) * slice / near;
+        if (c->group.count > v.ranks) {
+            v.ranks = c->group.count;
+            v.nodes = c->group.count / near;
+            v.per_node = near;
+        }
+    }
+    return v;
+}
+
+/* Both kinds of links work at the same time, slice by slice. */
+static double ring_ns(const struct model_link *link, const struct volume *v)
+{
+    return (v->ranks - 1) * link->ring_step_ns +
+           fmax(v->inside_bytes / link->ports[LEVEL_INSIDE].bytes_per_ns,
+                v->ring_bytes / link->ports[LEVEL_BETWEEN].bytes_per_ns);
+}
+
+static double level_ns(const struct port *port, int peers, double bytes)
+{
+    return peers ? port->latency_ns + fmax(peers * port->message_ns, bytes / port->bytes_per_ns)
+                 : 0;
+}
+
+/* First ranks of the same place, one on each node, then those of a node. */
+static double two_levels_ns(const struct model_link *link, const struct volume *v)
+{
+    return level_ns(&link->ports[LEVEL_BETWEEN], v->nodes - 1, v->between_bytes) +
+           level_ns(&link->ports[LEVEL_INSIDE], v->per_node - 1,
+                    v->inside_bytes - v->between_bytes);
+}
+
+static double collectives_ns(const struct model_link *link, const struct batch *batch)
+{
+    struct volume v;
+
+    if (!batch->collective_count)
+        return 0;
+    v = volume_of(link, batch);
+    return fmin(ring_ns(link, &v), two_levels_ns(link, &v));
+}
+
+/* ---- a rank's link */
 
 /* Links carry both ways at a time. */
 static int64_t model_exchange_ns(const struct sim_link *base, const struct batch *batch)
 {
-    const struct model_link *link = (const struct model_link *)base;
+    struct model_link *link = (struct model_link *)(void *)base;
+    double ns = collectives_ns(link, batch);
 
-    return llround(fmax(one_way_ns(link, batch, true), one_way_ns(link, batch, false)));
+    if (batch->count)
+        ns += fmax(one_way_ns(link, batch, true), one_way_ns(link, batch, false));
+    return llround(ns + (batch->of_tokens ? link->chunk_ns : 0));
 }
 
 static double model_weight(const struct sim_link *base, const struct batch *batch)
 {
     const struct model_link *link = (const struct model_link *)base;
+    double weight =
+        isfinite(link->cta_bytes_per_ns) ? ctas_of(link, batch) / link->library_ctas : 1;
 
-    return isfinite(link->cta_bytes_per_ns) ? ctas_of(link, batch) / link->library_ctas : 1;
+    return batch->staged ? weight * link->staged_weight : weight;
 }
 
-static void model_link_close(const struct sim_link *link)
+static void model_link_close(const struct sim_link *base)
 {
-    free((void *)link);
+    struct model_link *link = (struct model_link *)(void *)base;
+
+    free(link->seen);
+    free(link);
 }
 
-int wire_sim_model_open(const struct cluster *c, struct wire **out)
+static double known_or(double value, double otherwise)
 {
-    struct topology topology = { 0, (int)c->ranks, (int)c->ranks_per_node };
-    struct model_link *link = malloc(sizeof(*link));
-    int rc;
+    return isfinite(value) ? value : otherwise;
+}
 
-    if (!link)
-        return fail(ERR_NOMEM, "a model of the links");
-    *link = (struct model_link){
+static void add_protocol(struct model_link *link, double rate_percent, double latency_percent)
+{
+    if (isfinite(rate_percent))
+        link->protocols[link->protocol_count++] =
+            (struct protocol){ rate_percent / 100, latency_percent / 100, false };
+}
+
+/* A weight beside overlap_slowdown, which both have. */
+static double staged_weight(const struct cluster *c)
+{
+    return isfinite(c->overlap_slowdown_2dh) && c->overlap_slowdown > 0
+               ? c->overlap_slowdown_2dh / c->overlap_slowdown
+               : 1;
+}
+
+static struct model_link model_link_of(const struct cluster *c, int rank)
+{
+    struct model_link link = {
         .base = { model_exchange_ns, model_link_close, model_weight },
-        /* Where nodes differ, rank 0's is taken for an average one, rounded up. */
+        .rank = rank,
+        /* Where nodes differ, each is taken for an average one, rounded up. */
         .per_node =
             (int)(c->ranks_per_node ? c->ranks_per_node : (c->ranks + c->nodes - 1) / c->nodes),
         .ports = { [LEVEL_SELF] = { .bytes_per_ns = c->memory_gbs / 2 }, /* read and written */
@@ -156,11 +314,38 @@ int wire_sim_model_open(const struct cluster *c, struct wire **out)
                                       c->bandwidth_inside_gbs, c->half_inside_kib * 1024 },
                    [LEVEL_BETWEEN] = { c->latency_between_us * 1e3, c->message_between_us * 1e3,
                                        c->bandwidth_between_gbs, c->half_between_kib * 1024 } },
-        .cta_bytes_per_ns = isfinite(c->cta_gbs) ? c->cta_gbs : INFINITY,
-        .library_ctas = isfinite(c->library_ctas) ? c->library_ctas : 1,
+        .cta_bytes_per_ns = known_or(c->cta_gbs, INFINITY),
+        .library_ctas = known_or(c->library_ctas, 1),
+        .chunk_ns = known_or(c->chunk_us, 0) * 1e3,
+        .message_peer_ns = known_or(c->message_peer_us, 0) * 1e3,
+        .peer_bytes_per_ns = known_or(c->peer_between_gbs, INFINITY),
+        .crowd_peers = known_or(c->crowd_between_peers, INFINITY),
+        .staged_weight = staged_weight(c),
+        .ring_step_ns = c->ring_step_us * 1e3,
+        .protocols = { { 1, 1, true } },
+        .protocol_count = 1,
     };
-    rc = wire_sim_open(&link->base, &topology, out);
+
+    add_protocol(&link, c->ll_rate_percent, c->ll_latency_percent);
+    add_protocol(&link, c->ll128_rate_percent, c->ll128_latency_percent);
+    return link;
+}
+
+int wire_sim_model_open(const struct cluster *c, int rank, struct wire **out)
+{
+    struct topology topology = { rank, (int)c->ranks, (int)c->ranks_per_node };
+    struct model_link *link = malloc(sizeof(*link));
+    int rc;
+
+    if (!link)
+        return fail(ERR_NOMEM, "a model of the links");
+    *link = model_link_of(c, rank);
+    link->seen = calloc(c->ranks, sizeof(*link->seen));
+    rc = link->seen ? wire_sim_open(&link->base, &topology, out)
+                    : fail(ERR_NOMEM, "a model of %u links", c->ranks);
     if (rc)
-        free(link);
+        model_link_close(&link->base);
+    else if (isfinite(c->ring_step_us))
+        (*out)->ops = &sim_library_ops;
     return rc;
 }

@@ -2,18 +2,25 @@
 #include "cuda_act.cuh"
 #include "cuda_rows.cuh"
 
+/* A batch whose rows lie one's after the other's, as many each or as `first` says. */
+struct owners {
+    const uint64_t *first;
+    uint64_t count, rows;
+};
+
 /* ---- Activations */
 
 /* pre and post may be the same. */
 template <int KIND, class T, int N>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
-    activate_kernel(struct pieces p, uint64_t rows, const T *bias, T *pre, const T *up, T *post)
+    activate_kernel(struct pieces p, struct owners o, const T *bias, T *pre, const T *up, T *post)
 {
     each_piece(p, gridDim.x, [&](uint64_t row, uint64_t first, uint32_t step) {
         pack<T, N> in[DEEP], in_bias[DEEP], in_up[DEEP];
 
         load_units(pre + row * p.units * N, first, step, p.units, in);
-        load_units(bias + row / rows * p.units * N, first, step, p.units, in_bias);
+        load_units(bias + owner_of(o.first, o.count, o.rows, row) * p.units * N, first, step,
+                   p.units, in_bias);
         if (KIND == MOE_SWIGLU)
             load_units(up + row * p.units * N, first, step, p.units, in_up);
 #pragma unroll
@@ -76,11 +83,12 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 template <int KIND, class T, int N>
 static cudaError_t activate_kind(const struct activate *a, cudaStream_t stream)
 {
-    struct pieces p = pieces_of(a->batch * a->rows, a->width / N);
+    struct pieces p = pieces_of(rows_of_all(a->first, a->batch, a->rows), a->width / N);
+    struct owners o = { a->first, a->batch, a->rows };
 
     if (!p.count)
         return cudaSuccess;
-    return launch(activate_kernel<KIND, T, N>, piece_blocks(p), THREADS, stream, p, a->rows,
+    return launch(activate_kernel<KIND, T, N>, piece_blocks(p), THREADS, stream, p, o,
                   (const T *)a->bias, (T *)a->pre, (const T *)a->up, (T *)a->post);
 }
 
@@ -135,13 +143,14 @@ extern "C" int cuda_activate_backward(const struct activate_backward *a,
 
 template <class T, int N>
 static __global__ void __launch_bounds__(THREADS)
-    add_bias_kernel(struct pieces p, uint64_t rows, uint64_t stride, const T *bias, T *to)
+    add_bias_kernel(struct pieces p, struct owners o, uint64_t stride, const T *bias, T *to)
 {
     each_piece(p, gridDim.x, [&](uint64_t row, uint64_t first, uint32_t step) {
         pack<T, N> in[DEEP], in_bias[DEEP];
 
         load_units(to + row * p.units * N, first, step, p.units, in);
-        load_units(bias + row / rows * stride, first, step, p.units, in_bias);
+        load_units(bias + owner_of(o.first, o.count, o.rows, row) * stride, first, step, p.units,
+                   in_bias);
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
             float x[N], b[N];
@@ -161,12 +170,13 @@ static __global__ void __launch_bounds__(THREADS)
 template <class T, int N>
 static cudaError_t add_bias_typed(const struct add_bias *a, cudaStream_t stream)
 {
-    struct pieces p = pieces_of(a->batch * a->rows, a->width / N);
+    struct pieces p = pieces_of(rows_of_all(a->first, a->batch, a->rows), a->width / N);
+    struct owners o = { a->first, a->batch, a->rows };
 
     if (!p.count)
         return cudaSuccess;
-    return launch(add_bias_kernel<T, N>, piece_blocks(p), THREADS, stream, p, a->rows,
-                  a->bias_stride, (const T *)a->bias, (T *)a->to);
+    return launch(add_bias_kernel<T, N>, piece_blocks(p), THREADS, stream, p, o, a->bias_stride,
+                  (const T *)a->bias, (T *)a->to);
 }
 
 extern "C" int cuda_add_bias(const struct add_bias *a, const struct cuda_queue *queue)
@@ -178,13 +188,15 @@ extern "C" int cuda_add_bias(const struct add_bias *a, const struct cuda_queue *
 }
 
 /* ---- Column sums, in two passes: the rows are cut into parts that depend on the shape alone, so
- * the sum is the same on every GPU and in every run. */
+ * the sum is the same on every GPU and in every run.  Where rows differ each has as many parts as
+ * all rows together would have, of which most are empty. */
 
 static const uint64_t part_rows = 256, parts_most = 64;
 
 struct parts {
     uint64_t batch, rows, width, count, each; /* each: rows of a part */
     float *sums;                              /* (batch, count, width) */
+    const uint64_t *first;                    /* of the first of the batch on; or NULL */
 };
 
 /* sum += N columns of rows first, first + WARPS, ... below `last`, DEEP at most. */
@@ -215,13 +227,15 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     SHARED(float, shares, THREADS *N);
     uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     uint64_t part = blockIdx.x / across, column = ((blockIdx.x % across) * WARP + lane) * N;
-    uint64_t batch = part / s.count, first = (part - batch * s.count) * s.each;
-    uint64_t last = first + s.each < s.rows ? first + s.each : s.rows;
+    uint64_t batch = part / s.count, begin = first_row_of(s.first, s.rows, batch);
+    uint64_t rows = first_row_of(s.first, s.rows, batch + 1) - begin;
+    uint64_t first = (part - batch * s.count) * s.each;
+    uint64_t last = first + s.each < rows ? first + s.each : rows;
     float sum[N] = {};
 
     if (column < s.width)
         for (uint64_t row = first + warp; row < last; row += DEEP * WARPS)
-            add_rows(from + batch * s.rows * s.width + column, row, last, s.width, sum);
+            add_rows(from + begin * s.width + column, row, last, s.width, sum);
 #pragma unroll
     for (int n = 0; n < N; n++)
         shares[n * THREADS + threadIdx.x] = sum[n];
@@ -273,7 +287,8 @@ static cudaError_t sum_rows_typed(const struct sum_rows *a, const struct cuda_qu
 {
     struct parts s = { 0,         a->rows,
                        a->width,  (a->rows + part_rows - 1) / part_rows,
-                       part_rows, (float *)queue->scratch };
+                       part_rows, (float *)queue->scratch,
+                       NULL };
     uint64_t room = a->width ? queue->scratch_bytes / sizeof(float) / a->width : 1;
     uint64_t most = room < parts_most ? room : parts_most;
     cudaError_t code = cudaSuccess;
@@ -289,7 +304,8 @@ static cudaError_t sum_rows_typed(const struct sum_rows *a, const struct cuda_qu
     room /= s.count ? s.count : 1;
     for (uint64_t b = 0; !code && b < a->batch; b += s.batch) {
         s.batch = a->batch - b < room ? a->batch - b : room;
-        code = sum_batches<T, N>(a, s, (const T *)a->from + b * a->rows * a->width,
+        s.first = a->first ? a->first + b : NULL;
+        code = sum_batches<T, N>(a, s, (const T *)a->from + (a->first ? 0 : b * a->rows * a->width),
                                  (T *)a->to + b * a->to_stride, queue->stream);
     }
     return code;

@@ -1,4 +1,5 @@
-/* Products by cuBLAS: strided batches, f32 accumulation, row-major by swapping the factors.
+/* Products by cuBLAS: strided batches, groups of products that differ in their rows, f32
+ * accumulation, row-major by swapping the factors.
  *
  * cuBLAS is loaded when a GPU is opened.  Linked, it costs every start 65 ms and every rank 30 MiB,
  * on machines without a GPU too. */
@@ -6,6 +7,7 @@
 
 #include "cuda.h"
 #include "cuda_kernels.h"
+#include "gemm_rows.h"
 #include "moelookup.h"
 #include "shape.h"
 #include "status.h"
@@ -24,10 +26,20 @@
 #define TEXT(name) TEXT_OF(name)
 #define TEXT_OF(name) #name
 
+/* cublasGemmGroupedBatchedEx_64, which cuBLAS has from 12.5 on; older headers do not name it. */
+typedef cublasStatus_t
+grouped_product(cublasHandle_t handle, const cublasOperation_t *op_a, const cublasOperation_t *op_b,
+                const int64_t *m, const int64_t *n, const int64_t *k, const void *alpha,
+                const void *const *a, cudaDataType_t a_type, const int64_t *lda,
+                const void *const *b, cudaDataType_t b_type, const int64_t *ldb, const void *beta,
+                void *const *c, cudaDataType_t c_type, const int64_t *ldc, int64_t groups,
+                const int64_t *group_size, cublasComputeType_t compute);
+
 struct cuda_blas {
 #define CUBLAS_FIELD(field, name) __typeof__(&name) field;
     CUBLAS_FUNCTIONS(CUBLAS_FIELD)
 #undef CUBLAS_FIELD
+    grouped_product *grouped; /* NULL: it has none */
     cublasHandle_t handle;
     const struct cuda_queue *bound; /* where the handle points now */
 };
@@ -56,6 +68,8 @@ static int load(struct cuda_blas *blas)
     memcpy(&blas->field, &found, sizeof(found));
     CUBLAS_FUNCTIONS(CUBLAS_FIND)
 #undef CUBLAS_FIND
+    found = dlsym(library, "cublasGemmGroupedBatchedEx_64");
+    memcpy(&blas->grouped, &found, sizeof(found));
     return OK;
 }
 
@@ -147,7 +161,87 @@ int cuda_gemm(const struct gemm *g, const struct cuda_queue *queue)
     return CUBLAS(queue->blas, gemm, queue->blas->handle,
                   g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
                   g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, g->b, type,
-                  g->transpose_b ? k : n, (long long)g->stride_b, g->a, type,
-                  g->transpose_a ? m : k, (long long)g->stride_a, &beta, g->c, c_type, n,
-                  (long long)g->stride_c, g->batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+                  g->row_b ? (int64_t)g->row_b : (g->transpose_b ? k : n), (long long)g->stride_b,
+                  g->a, type, g->transpose_a ? m : k, (long long)g->stride_a, &beta, g->c, c_type,
+                  g->row_c ? (int64_t)g->row_c : n, (long long)g->stride_c, g->batch,
+                  CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
+/* ---- Products that differ in their rows */
+
+/* So many of them, each a group of its own: as cuda_gemm() has them. */
+struct grouped {
+    cublasOperation_t op_a[CUDA_GROUPS], op_b[CUDA_GROUPS];
+    int64_t m[CUDA_GROUPS], n[CUDA_GROUPS], k[CUDA_GROUPS], one[CUDA_GROUPS];
+    int64_t lda[CUDA_GROUPS], ldb[CUDA_GROUPS], ldc[CUDA_GROUPS];
+    float alpha[CUDA_GROUPS], beta[CUDA_GROUPS];
+    struct cuda_pointers pointers; /* of all a, then b, then c */
+    int64_t count;
+};
+
+static void add_product(struct grouped *all, const struct gemm *g)
+{
+    int64_t i = all->count++;
+
+    all->op_a[i] = g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    all->op_b[i] = g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    all->m[i] = (int64_t)g->n;
+    all->n[i] = (int64_t)g->m;
+    all->k[i] = (int64_t)g->k;
+    all->one[i] = 1;
+    all->lda[i] = g->transpose_b ? all->k[i] : all->m[i];
+    all->ldb[i] = g->transpose_a ? all->n[i] : all->k[i];
+    all->ldc[i] = all->m[i];
+    all->alpha[i] = 1;
+    all->beta[i] = g->keep ? 1 : 0;
+    all->pointers.at[i] = g->b;
+    all->pointers.at[CUDA_GROUPS + i] = g->a;
+    all->pointers.at[2 * CUDA_GROUPS + i] = g->c;
+}
+
+static int multiply(struct grouped *all, uint32_t dtype, const struct cuda_queue *queue)
+{
+    const void **at = queue->scratch;
+    cudaDataType_t type = element(dtype);
+    int64_t count = all->count;
+
+    all->count = 0;
+    if (!count)
+        return OK;
+    TRY(cuda_put_pointers(&all->pointers, at, queue->stream));
+    TRY(bind(queue->blas, queue));
+    return CUBLAS(queue->blas, grouped, queue->blas->handle, all->op_a, all->op_b, all->m, all->n,
+                  all->k, all->alpha, at, type, all->lda, at + CUDA_GROUPS, type, all->ldb,
+                  all->beta, (void *const *)(at + 2 * CUDA_GROUPS), type, all->ldc, count, all->one,
+                  CUBLAS_COMPUTE_32F);
+}
+
+/* Whether sizes that the host holds may be read after the call is not said: in a graph they must
+ * not be. */
+static bool is_captured(cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+
+    return cudaStreamIsCapturing(stream, &status) != cudaSuccess ||
+           status != cudaStreamCaptureStatusNone;
+}
+
+int cuda_gemm_rows(const struct gemm_rows *g, const struct cuda_queue *queue)
+{
+    bool alone = !queue->blas->grouped || is_captured(queue->stream);
+    struct grouped all = { .count = 0 };
+
+    for (uint32_t i = 0; i < g->experts; i++) {
+        struct gemm one = gemm_of_rows(g, i);
+
+        if (alone || !one.k) {
+            TRY(cuda_gemm(&one, queue));
+            continue;
+        }
+        if (one.m && one.n)
+            add_product(&all, &one);
+        if (all.count == CUDA_GROUPS)
+            TRY(multiply(&all, g->dtype, queue));
+    }
+    return multiply(&all, g->dtype, queue);
 }

@@ -1,5 +1,5 @@
-/* The kernel move on a GPU: it copies bytes where types agree and nothing is summed, and goes
- * through f32 element by element elsewhere. */
+/* The kernels move and move_rows on a GPU: they copy bytes where types agree and nothing is summed,
+ * and go through f32 element by element elsewhere. */
 #include "cuda_rows.cuh"
 
 /* The cells of a move and their strides in units of an access. */
@@ -20,25 +20,52 @@ static inline struct cells cells_of(const struct move *m, uint64_t units)
     return c;
 }
 
-/* Where cell number `cell` begins on both sides, in units. */
-DEVICE void locate(const struct cells &c, uint64_t cell, uint64_t &from, uint64_t &to)
+/* Where cell number `cell` begins on both sides, and how far apart its terms are, in units. */
+DEVICE void locate(const struct cells &c, uint64_t cell, uint64_t &from, uint64_t &to,
+                   uint64_t &step)
 {
     uint64_t j = cell / c.dims[2], k = cell - j * c.dims[2], i = j / c.dims[1];
 
     j -= i * c.dims[1];
     from = i * c.from_stride[0] + j * c.from_stride[1] + k * c.from_stride[2];
     to = i * c.to_stride[0] + j * c.to_stride[1] + k * c.to_stride[2];
+    step = c.term_stride;
 }
 
-template <class U>
+/* Cells that are the rows of a table's blocks, and units of a row. */
+struct listed_rows {
+    const struct row_block *blocks;
+    uint64_t count, units;
+};
+
+DEVICE void locate(const struct listed_rows &r, uint64_t row, uint64_t &from, uint64_t &to,
+                   uint64_t &step)
+{
+    uint64_t low = 0, high = r.count;
+
+    while (high - low > 1) {
+        uint64_t middle = (low + high) / 2;
+
+        if (r.blocks[middle].first <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    row -= r.blocks[low].first;
+    from = (r.blocks[low].from + row) * r.units;
+    to = (r.blocks[low].to + row) * r.units;
+    step = r.blocks[low].step * r.units;
+}
+
+template <class U, class Cells>
 static __global__ void __launch_bounds__(THREADS)
-    copy_kernel(struct cells c, struct pieces p, const U *from, U *to)
+    copy_kernel(Cells c, struct pieces p, const U *from, U *to)
 {
     each_piece(p, gridDim.x, [&](uint64_t cell, uint64_t first, uint32_t step) {
-        uint64_t in, out;
+        uint64_t in, out, apart;
         U unit[DEEP];
 
-        locate(c, cell, in, out);
+        locate(c, cell, in, out, apart);
 #pragma unroll
         for (int i = 0; i < DEEP; i++)
             if (first + i * step < p.units)
@@ -50,18 +77,18 @@ static __global__ void __launch_bounds__(THREADS)
     });
 }
 
-template <class From, class To, int N>
+template <class From, class To, int N, class Cells>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
-    sum_kernel(struct cells c, struct pieces p, uint64_t terms, const From *from, To *to)
+    sum_kernel(Cells c, struct pieces p, uint64_t terms, const From *from, To *to)
 {
     each_piece(p, gridDim.x, [&](uint64_t cell, uint64_t first, uint32_t step) {
         float sum[DEEP][N] = {};
-        uint64_t in, out;
+        uint64_t in, out, apart;
 
-        locate(c, cell, in, out);
+        locate(c, cell, in, out, apart);
 #pragma unroll 1
         for (uint64_t t = 0; t < terms; t++)
-            add_units(from + (in + t * c.term_stride) * N, first, step, p.units, 1.0f, sum);
+            add_units(from + (in + t * apart) * N, first, step, p.units, 1.0f, sum);
 #pragma unroll
         for (int i = 0; i < DEEP; i++)
             if (first + i * step < p.units)
@@ -69,73 +96,104 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     });
 }
 
-static inline uint64_t cell_count(const struct move *m)
+/* A copy of either kind: so many cells of `block` elements. */
+struct copying {
+    uint32_t from_type, to_type;
+    uint64_t cells, block, terms;
+    const void *from;
+    void *to;
+};
+
+static inline struct cells in_units(const struct move *m, uint64_t units)
 {
-    return m->dims[0] * m->dims[1] * m->dims[2];
+    return cells_of(m, units);
 }
 
-template <class U>
-static cudaError_t copy(const struct move *m, uint64_t block_bytes, cudaStream_t stream)
+static inline struct listed_rows in_units(const struct move_rows *m, uint64_t units)
+{
+    return { m->blocks, m->count, units };
+}
+
+template <class U, class Move>
+static cudaError_t copy(const Move *m, const struct copying &c, uint64_t block_bytes,
+                        cudaStream_t stream)
 {
     uint64_t units = block_bytes / sizeof(U);
-    struct pieces p = pieces_of(cell_count(m), units);
+    struct pieces p = pieces_of(c.cells, units);
+    auto cells = in_units(m, units);
 
-    return launch(copy_kernel<U>, piece_blocks(p), THREADS, stream, cells_of(m, units), p,
-                  (const U *)m->from, (U *)m->to);
+    return launch(copy_kernel<U, decltype(cells)>, piece_blocks(p), THREADS, stream, cells, p,
+                  (const U *)c.from, (U *)c.to);
 }
 
-static cudaError_t copy_bytes(const struct move *m, cudaStream_t stream)
+template <class Move>
+static cudaError_t copy_bytes(const Move *m, const struct copying &c, cudaStream_t stream)
 {
-    uint64_t bytes = m->block * (m->to_type == MOE_F32 ? 4 : 2);
-    uintptr_t off = ((uintptr_t)m->from | (uintptr_t)m->to | bytes) % WIDE_BYTES;
+    uint64_t bytes = c.block * (c.to_type == MOE_F32 ? 4 : 2);
+    uintptr_t off = ((uintptr_t)c.from | (uintptr_t)c.to | bytes) % WIDE_BYTES;
 
     if (!off)
-        return copy<uint4>(m, bytes, stream);
-    return off % 4 == 0 ? copy<uint32_t>(m, bytes, stream) : copy<uint16_t>(m, bytes, stream);
+        return copy<uint4>(m, c, bytes, stream);
+    return off % 4 == 0 ? copy<uint32_t>(m, c, bytes, stream) : copy<uint16_t>(m, c, bytes, stream);
 }
 
-template <class From, class To, int N>
-static cudaError_t sum(const struct move *m, cudaStream_t stream)
+template <class From, class To, int N, class Move>
+static cudaError_t sum(const Move *m, const struct copying &c, cudaStream_t stream)
 {
-    struct pieces p = pieces_of(cell_count(m), m->block / N);
+    struct pieces p = pieces_of(c.cells, c.block / N);
+    auto cells = in_units(m, c.block / N);
 
-    return launch(sum_kernel<From, To, N>, piece_blocks(p), THREADS, stream,
-                  cells_of(m, m->block / N), p, m->terms, (const From *)m->from, (To *)m->to);
+    return launch(sum_kernel<From, To, N, decltype(cells)>, piece_blocks(p), THREADS, stream, cells,
+                  p, c.terms, (const From *)c.from, (To *)c.to);
 }
 
-template <class From, class To> static cudaError_t sum_from_to(const struct move *m, cudaStream_t s)
+template <class From, class To, class Move>
+static cudaError_t sum_from_to(const Move *m, const struct copying &c, cudaStream_t s)
 {
     /* As many elements as make 16 bytes of the narrower type. */
     constexpr int wide = WIDE_BYTES / (int)(sizeof(From) < sizeof(To) ? sizeof(From) : sizeof(To));
 
-    if (m->block % wide == 0 && aligned(m->from) && aligned(m->to))
-        return sum<From, To, wide>(m, s);
-    return sum<From, To, 1>(m, s);
+    if (c.block % wide == 0 && aligned(c.from) && aligned(c.to))
+        return sum<From, To, wide>(m, c, s);
+    return sum<From, To, 1>(m, c, s);
 }
 
-template <class From> static cudaError_t sum_from(const struct move *m, cudaStream_t stream)
+template <class From, class Move>
+static cudaError_t sum_from(const Move *m, const struct copying &c, cudaStream_t stream)
 {
-    switch (m->to_type) {
-    case MOE_F32: return sum_from_to<From, float>(m, stream);
-    case MOE_F16: return sum_from_to<From, __half>(m, stream);
-    default: return sum_from_to<From, __nv_bfloat16>(m, stream);
+    switch (c.to_type) {
+    case MOE_F32: return sum_from_to<From, float>(m, c, stream);
+    case MOE_F16: return sum_from_to<From, __half>(m, c, stream);
+    default: return sum_from_to<From, __nv_bfloat16>(m, c, stream);
     }
 }
 
-static cudaError_t move_any(const struct move *m, cudaStream_t stream)
+template <class Move>
+static cudaError_t move_any(const Move *m, const struct copying &c, cudaStream_t stream)
 {
-    if (!m->block || !cell_count(m))
+    if (!c.block || !c.cells)
         return cudaSuccess;
-    if (m->terms == 1 && m->from_type == m->to_type)
-        return copy_bytes(m, stream);
-    switch (m->from_type) {
-    case MOE_F32: return sum_from<float>(m, stream);
-    case MOE_F16: return sum_from<__half>(m, stream);
-    default: return sum_from<__nv_bfloat16>(m, stream);
+    if (c.terms == 1 && c.from_type == c.to_type)
+        return copy_bytes(m, c, stream);
+    switch (c.from_type) {
+    case MOE_F32: return sum_from<float>(m, c, stream);
+    case MOE_F16: return sum_from<__half>(m, c, stream);
+    default: return sum_from<__nv_bfloat16>(m, c, stream);
     }
 }
 
 extern "C" int cuda_move(const struct move *m, const struct cuda_queue *queue)
 {
-    return cuda_check(move_any(m, queue->stream), "move");
+    struct copying c = { m->from_type, m->to_type, m->dims[0] * m->dims[1] * m->dims[2],
+                         m->block,     m->terms,   m->from,
+                         m->to };
+
+    return cuda_check(move_any(m, c, queue->stream), "move");
+}
+
+extern "C" int cuda_move_rows(const struct move_rows *m, const struct cuda_queue *queue)
+{
+    struct copying c = { m->from_type, m->to_type, m->rows, m->width, m->terms, m->from, m->to };
+
+    return cuda_check(move_any(m, c, queue->stream), "move_rows");
 }

@@ -4,28 +4,13 @@
  * counts its experts, a scan over ranges says where each range begins, and each range then hands
  * out its slots in order. */
 #include "cuda_rows.cuh"
+#include "cuda_scores.cuh"
 
 static const uint32_t window_experts = 8192; /* counted at a time, over the warps of a block */
 static const uint64_t range_choices = 128;   /* the least a warp takes */
 static const uint64_t ranges_wanted = 512;
 
 /* ---- Choosing */
-
-/* Orders floats as unsigned numbers; above 0 for every float.  -0 is 0; what is no number comes
- * last. */
-DEVICE uint32_t key_of(float x)
-{
-    uint32_t bits = __float_as_uint(x + 0.0f);
-
-    if (x != x)
-        return 1;
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-DEVICE float key_float(uint32_t key)
-{
-    return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
-}
 
 /* A lane's logits: lane, lane + 32, ...; HELD of them in registers, or read again each time. */
 template <int HELD> struct logits {
@@ -75,6 +60,24 @@ template <int HELD> DEVICE void next_best(const logits<HELD> &mine, uint32_t &ke
     key = most;
 }
 
+/* Of choices that are known what each weighs, into gates, and the sum: in the order in which the
+ * token's own are added up.  Afterwards the row may be overwritten. */
+template <class Weight>
+DEVICE float weigh_given(const struct route &r, uint64_t token, float sum, const Weight &weight)
+{
+    uint32_t lane = threadIdx.x % WARP;
+
+    for (uint32_t j = 0; j < r.top_k; j++) {
+        float x = weight(r.given[token * r.top_k + j]);
+
+        sum += x;
+        if (lane == j % WARP)
+            r.gate[token * r.top_k + j] = x;
+    }
+    __syncwarp();
+    return sum;
+}
+
 template <int HELD> DEVICE void choose(const struct route &r, uint64_t token)
 {
     float *row = r.logits + token * r.experts;
@@ -95,8 +98,12 @@ template <int HELD> DEVICE void choose(const struct route &r, uint64_t token)
             r.gate[token * r.top_k + j] = e;
         }
     }
+    if (!HELD && r.given)
+        chosen = weigh_given(r, token, ROUTE_LEAST, [&](int32_t e) { return expf(row[e] - top); });
     mine.each([&](uint32_t, uint32_t k) { sum += k ? expf(key_float(k) - top) : 0; });
     sum = warp_sum(sum);
+    if (r.importance && lane == 0)
+        r.importance[token] = 1 / sum;
     /* The lane that wrote a gate reads it, and the lane that read a logit overwrites it. */
     for (uint32_t j = lane; j < r.top_k; j += WARP)
         r.gate[token * r.top_k + j] /= r.top_k > 1 ? chosen : sum;
@@ -113,12 +120,101 @@ template <int HELD> static __global__ void __launch_bounds__(THREADS) choose_ker
         choose<HELD>(r, token);
 }
 
+/* ---- Choosing by groups, by sigmoids, or a group first */
+
+DEVICE void choose_scored(const struct route &r, uint64_t token)
+{
+    bool sigmoids = r.router == MOE_ROUTER_SIGMOID;
+    uint32_t lane = threadIdx.x % WARP, groups = r.groups ? r.groups : 1;
+    uint32_t key = 0xffffffffu, expert = 0xffffffffu;
+    float *row = r.logits + token * r.experts, chosen = ROUTE_LEAST, top = 0, sum = 1, largest = 0;
+    scores s = {};
+
+    s.row = row, s.bias = r.bias;
+    s.experts = r.experts, s.groups = groups, s.each = r.experts / groups;
+    s.sums = sigmoids && s.each > 1;
+    for (uint32_t e = lane; e < r.experts && sigmoids; e += WARP)
+        row[e] = 1 / (1 + expf(-row[e]));
+    __syncwarp();
+    if (r.groups && r.group_limit < groups)
+        limit_groups(s, r.group_limit);
+    for (uint32_t j = 0; j < r.top_k; j++) {
+        float x;
+
+        next_allowed(s, key, expert);
+        x = row[expert];
+        top = j ? top : x; /* the best of all is in the best group */
+        x = sigmoids ? x : expf(x - top);
+        chosen += x;
+        largest = x > largest ? x : largest;
+        if (lane == j % WARP) {
+            r.expert[token * r.top_k + j] = (int32_t)expert;
+            r.gate[token * r.top_k + j] = x;
+        }
+    }
+    if (r.given)
+        chosen = weigh_given(r, token, ROUTE_LEAST,
+                             [&](int32_t e) { return sigmoids ? row[e] : expf(row[e] - top); });
+    if (!sigmoids)
+        sum = normalise(row, r.experts, top);
+    if (r.importance && lane == 0)
+        r.importance[token] = sigmoids ? largest : 1 / sum;
+    for (uint32_t j = lane; j < r.top_k; j += WARP)
+        r.gate[token * r.top_k + j] /= r.top_k > 1 ? chosen : sum;
+}
+
+/* The best of a level's columns, and its probability. */
+DEVICE float choose_level(float *row, uint32_t n, uint32_t &best)
+{
+    scores s = {};
+    uint32_t key = 0xffffffffu;
+
+    s.row = row, s.experts = s.each = n, s.groups = 1;
+    best = 0xffffffffu;
+    next_allowed(s, key, best);
+    return 1 / normalise(row, n, key_float(key));
+}
+
+DEVICE void choose_bilevel(const struct route &r, uint64_t token)
+{
+    uint32_t each = r.experts / r.groups, group, place;
+    float *row = r.logits + token * (r.groups + each);
+    float gate = choose_level(row, r.groups, group);
+
+    gate *= choose_level(row + r.groups, each, place);
+    __syncwarp();
+    if (r.given)
+        gate =
+            row[(uint32_t)r.given[token] / each] * row[r.groups + (uint32_t)r.given[token] % each];
+    if (threadIdx.x % WARP == 0) {
+        r.expert[token] = (int32_t)(group * each + place);
+        r.gate[token] = gate;
+        if (r.importance)
+            r.importance[token] = gate;
+    }
+}
+
+static __global__ void __launch_bounds__(THREADS) choose_otherwise_kernel(struct route r)
+{
+    for (uint64_t token = (uint64_t)blockIdx.x * WARPS + threadIdx.x / WARP; token < r.tokens;
+         token += (uint64_t)gridDim.x * WARPS) {
+        if (r.router == MOE_ROUTER_BILEVEL)
+            choose_bilevel(r, token);
+        else
+            choose_scored(r, token);
+    }
+}
+
 static cudaError_t choose_experts(const struct route *r, cudaStream_t stream)
 {
     uint64_t blocks = blocks_for((uint64_t)r->tokens * WARP);
 
     if (!blocks || !r->experts)
         return cudaSuccess;
+    if (r->router != MOE_ROUTER_SOFTMAX || r->groups)
+        return launch(choose_otherwise_kernel, blocks, THREADS, stream, *r);
+    if (r->given) /* registers would be short */
+        return launch(choose_kernel<0>, blocks, THREADS, stream, *r);
     if (r->experts <= 1 * WARP)
         return launch(choose_kernel<1>, blocks, THREADS, stream, *r);
     if (r->experts <= 4 * WARP)
@@ -128,6 +224,40 @@ static cudaError_t choose_experts(const struct route *r, cudaStream_t stream)
     if (r->experts <= 16 * WARP)
         return launch(choose_kernel<16>, blocks, THREADS, stream, *r);
     return launch(choose_kernel<0>, blocks, THREADS, stream, *r);
+}
+
+/* ---- Turns: a token's place is the number of those before it */
+
+static __global__ void __launch_bounds__(THREADS) turn_kernel(struct route r)
+{
+    SHARED(uint32_t, keys, THREADS);
+
+    /* All threads of a block go through all tokens: they load for each other. */
+    for (uint64_t first = (uint64_t)blockIdx.x * THREADS; first < r.tokens;
+         first += (uint64_t)gridDim.x * THREADS) {
+        uint64_t token = first + threadIdx.x, before = 0;
+        uint32_t own = token < r.tokens ? key_of(r.importance[token]) : 0;
+
+        for (uint64_t base = 0; base < r.tokens; base += THREADS) {
+            uint64_t other = base + threadIdx.x;
+            uint32_t here = (uint32_t)min(r.tokens - base, (uint64_t)THREADS);
+
+            keys[threadIdx.x] = other < r.tokens ? key_of(r.importance[other]) : 0;
+            __syncthreads();
+            for (uint32_t i = 0; i < here; i++)
+                before += keys[i] > own || (keys[i] == own && base + i < token);
+            __syncthreads();
+        }
+        if (token < r.tokens)
+            r.turn[before] = (uint32_t)token;
+    }
+}
+
+static cudaError_t take_turns(const struct route *r, cudaStream_t stream)
+{
+    if (!r->turn || !r->tokens)
+        return cudaSuccess;
+    return launch(turn_kernel, blocks_for(r->tokens), THREADS, stream, *r);
 }
 
 /* ---- Slots */
@@ -162,9 +292,9 @@ static inline uint32_t window_warps(uint32_t experts)
 /* A choice by its place in the order of slots. */
 DEVICE uint64_t choice_at(const struct route &r, uint64_t place)
 {
-    uint64_t j = place / r.tokens;
+    uint64_t j = place / r.tokens, token = place - j * r.tokens;
 
-    return (place - j * r.tokens) * r.top_k + j;
+    return (r.turn ? r.turn[token] : token) * r.top_k + j;
 }
 
 /* The expert of a place as counted from `base`; window_experts or more if it is not in this window.
@@ -252,8 +382,10 @@ static __global__ void __launch_bounds__(THREADS) slot_kernel(struct route r, st
             int32_t rank = __popc(same & ((1u << lane) - 1)), slot = 0;
 
             if (e < here) {
+                uint64_t capacity = r.capacities ? r.capacities[base + e] : r.capacity;
+
                 slot = counter[e] + rank;
-                r.slot[choice_at(r, first + lane)] = (uint64_t)slot < r.capacity ? slot : -1;
+                r.slot[choice_at(r, first + lane)] = (uint64_t)slot < capacity ? slot : -1;
             }
             __syncwarp();
             if (e < here && same >> lane == 1)
@@ -284,12 +416,102 @@ extern "C" int cuda_route(const struct route *r, const struct cuda_queue *queue)
     struct ranges g = ranges_of(r, queue);
     cudaError_t code = choose_experts(r, queue->stream);
 
+    if (r->given)
+        return cuda_check(code, "route");
+    if (!code)
+        code = take_turns(r, queue->stream);
     if (!code && g.choices && !g.count) /* not even one range of so many experts */
         code = cudaErrorInvalidValue;
     return cuda_check(code ? code : give_slots(r, &g, queue->stream), "route");
 }
 
+extern "C" int cuda_slots(const struct slots *s, const struct cuda_queue *queue)
+{
+    struct route route = {};
+    struct ranges g;
+
+    route.tokens = s->tokens, route.experts = s->experts, route.top_k = s->top_k;
+    route.capacity = s->capacity;
+    route.capacities = s->capacities;
+    route.expert = (int32_t *)s->expert, route.slot = s->slot, route.needed = s->needed;
+    g = ranges_of(&route, queue);
+    return cuda_check(g.choices && !g.count ? cudaErrorInvalidValue
+                                            : give_slots(&route, &g, queue->stream),
+                      "slots");
+}
+
+/* ---- Choices that travel */
+
+static __global__ void __launch_bounds__(THREADS) pack_choices_kernel(struct pack_choices p)
+{
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < p.choices;
+         i += (uint64_t)gridDim.x * THREADS)
+        p.to[i] = { p.slot[i] < 0 ? -1 : p.expert[i], p.gate[i] };
+}
+
+extern "C" int cuda_pack_choices(const struct pack_choices *p, const struct cuda_queue *queue)
+{
+    if (!p->choices)
+        return 0;
+    return cuda_check(
+        launch(pack_choices_kernel, blocks_for(p->choices), THREADS, queue->stream, *p),
+        "pack_choices");
+}
+
+/* Who gets no slot has none. */
+static __global__ void __launch_bounds__(THREADS)
+    take_apart_kernel(struct recount r, uint64_t choices)
+{
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < choices;
+         i += (uint64_t)gridDim.x * THREADS) {
+        struct sent_choice choice = sent_choice_at(&r, i);
+
+        r.expert[i] = choice.expert;
+        r.gate[i] = choice.gate;
+        r.slot[i] = -1;
+    }
+}
+
+/* -1, the expert of what was dropped, is beyond every window: it is counted nowhere. */
+extern "C" int cuda_recount(const struct recount *r, const struct cuda_queue *queue)
+{
+    struct route route = {};
+    struct ranges g;
+    cudaError_t code = cudaSuccess;
+
+    route.tokens = r->tokens, route.experts = r->experts, route.top_k = r->top_k;
+    route.capacity = r->capacity ? r->capacity : UINT64_MAX;
+    route.capacities = r->capacities;
+    route.expert = r->expert, route.slot = r->slot, route.needed = r->needed;
+    g = ranges_of(&route, queue);
+    if (g.choices && !g.count) /* not even one range of so many experts */
+        code = cudaErrorInvalidValue;
+    if (!code && g.choices)
+        code =
+            launch(take_apart_kernel, blocks_for(g.choices), THREADS, queue->stream, *r, g.choices);
+    return cuda_check(code ? code : give_slots(&route, &g, queue->stream), "recount");
+}
+
 /* ---- Backward */
+
+/* No expert of the one that the other has not: in neither is one twice. */
+DEVICE bool equal_sets(const int32_t *a, const int32_t *b, uint32_t k)
+{
+    for (uint32_t i = 0; i < k; i++) {
+        uint32_t j = 0;
+
+        while (j < k && b[j] != a[i])
+            j++;
+        if (j == k)
+            return false;
+    }
+    return true;
+}
+
+DEVICE bool has_changed(const struct route_backward &r, uint64_t token)
+{
+    return r.live && !equal_sets(r.expert + token * r.top_k, r.live + token * r.top_k, r.top_k);
+}
 
 static __global__ void __launch_bounds__(THREADS)
     route_backward_kernel(struct route_backward r, struct pieces p)
@@ -297,6 +519,7 @@ static __global__ void __launch_bounds__(THREADS)
     each_piece(p, gridDim.x, [&](uint64_t token, uint64_t first, uint32_t step) {
         const float *gate = r.gate + token * r.top_k, *grad = r.grad_gate + token * r.top_k;
         const int32_t *expert = r.expert + token * r.top_k;
+        bool changed = has_changed(r, token);
         float dot = 0;
 
         for (uint32_t j = 0; j < r.top_k; j++)
@@ -315,17 +538,53 @@ static __global__ void __launch_bounds__(THREADS)
             for (uint32_t j = 0; j < r.top_k && r.top_k > 1; j++)
                 if (expert[j] == (int32_t)e)
                     slope = gate[j] * (grad[j] - dot);
-            r.grad_logits[token * r.experts + e] = slope;
+            r.grad_logits[token * r.experts + e] = changed ? 0 : slope;
+        }
+    });
+}
+
+/* Of bilevel the columns of a choice are two, each of a softmax; a sigmoid's slope is that of its
+ * logarithm, 1 - sigmoid, where softmax has 1. */
+static __global__ void __launch_bounds__(THREADS)
+    router_backward_kernel(struct route_backward r, struct pieces p)
+{
+    each_piece(p, gridDim.x, [&](uint64_t token, uint64_t first, uint32_t step) {
+        const float *gate = r.gate + token * r.top_k, *grad = r.grad_gate + token * r.top_k;
+        const float *probability = r.probability + token * p.units;
+        const int32_t *expert = r.expert + token * r.top_k;
+        uint32_t each = (uint32_t)p.units - r.groups;
+        bool changed = has_changed(r, token);
+        float dot = 0;
+
+        for (uint32_t j = 0; j < r.top_k; j++)
+            dot += gate[j] * grad[j];
+        for (uint64_t c = first, i = 0; i < DEEP && c < p.units; i++, c += step) {
+            uint32_t column = (uint32_t)c, at;
+            float slope = 0;
+
+            if (r.router == MOE_ROUTER_BILEVEL) {
+                at = column < r.groups ? (uint32_t)expert[0] / each
+                                       : r.groups + (uint32_t)expert[0] % each;
+                slope = (at == column ? dot : 0) - probability[c] * dot;
+            }
+            for (uint32_t j = 0; j < r.top_k && r.router == MOE_ROUTER_SIGMOID; j++)
+                if (expert[j] == (int32_t)column)
+                    slope = (r.top_k > 1 ? gate[j] * (grad[j] - dot) : dot) * (1 - probability[c]);
+            r.grad_logits[token * p.units + c] = changed ? 0 : slope;
         }
     });
 }
 
 extern "C" int cuda_route_backward(const struct route_backward *r, const struct cuda_queue *queue)
 {
-    struct pieces p = pieces_of(r->tokens, r->experts);
+    struct pieces p = pieces_of(r->tokens, gate_columns(r->router, r->experts, r->groups));
 
     if (!p.count)
         return 0;
+    if (r->router != MOE_ROUTER_SOFTMAX)
+        return cuda_check(
+            launch(router_backward_kernel, piece_blocks(p), THREADS, queue->stream, *r, p),
+            "route_backward");
     return cuda_check(launch(route_backward_kernel, piece_blocks(p), THREADS, queue->stream, *r, p),
                       "route_backward");
 }

@@ -241,6 +241,32 @@ DEVICE void add_units(const T *row, uint64_t first, uint64_t step, uint64_t unit
     }
 }
 
+/* ---- Whose a row is
+ *
+ * The last of `count` whose rows begin at this row or before it: first[i], or where rows differ
+ * not, i * rows. */
+DEVICE uint64_t owner_of(const uint64_t *first, uint64_t count, uint64_t rows, uint64_t row)
+{
+    uint64_t low = 0, high = count;
+
+    if (!first)
+        return row / rows;
+    while (high - low > 1) {
+        uint64_t middle = (low + high) / 2;
+
+        if (first[middle] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+DEVICE uint64_t first_row_of(const uint64_t *first, uint64_t rows, uint64_t owner)
+{
+    return first ? first[owner] : owner * rows;
+}
+
 DEVICE float warp_sum(float x)
 {
 #pragma unroll

@@ -17,7 +17,8 @@ static __global__ void __launch_bounds__(WARP) first_kernel(struct reindex r)
         r.first[0] = 0;
     for (uint32_t base = 0; base < r.experts; base += WARP) {
         uint32_t e = base + lane;
-        int64_t rows = e < r.experts ? (int64_t)min((uint64_t)r.needed[e], r.capacity) : 0;
+        uint64_t capacity = r.capacities && e < r.experts ? r.capacities[e] : r.capacity;
+        int64_t rows = e < r.experts ? (int64_t)min((uint64_t)r.needed[e], capacity) : 0;
 
 #pragma unroll
         for (uint32_t by = 1; by < WARP; by *= 2) {
@@ -338,9 +339,9 @@ template <class T> DEVICE lines<T> tokens_of(const struct kept_rows &at, const v
     return { (const T *)tokens, at.width, at.choice, at.top_k };
 }
 
-template <class T> DEVICE lines<T> rows_of(const void *rows, uint32_t stride)
+template <class T> DEVICE lines<T> rows_of(const void *rows, uint64_t stride)
 {
-    return { (const T *)rows, stride, NULL, 1 };
+    return { (const T *)rows, (uint32_t)stride, NULL, 1 };
 }
 
 template <class T, bool WIDE, enum esmm_form FORM>
@@ -352,7 +353,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) esmm_kernel(struct esm
     uint32_t down = blockIdx.x / t.across, across = blockIdx.x % t.across;
     uint32_t first = across * tile<T>::columns, depth, columns;
     struct part p = part_of(t.groups, t.from + down);
-    const T *matrix = (const T *)m.weights + (uint64_t)p.group * m.at.hidden * m.at.width;
+    const T *matrix = (const T *)m.weights + p.group * m.at.expert_stride;
 
     if (!p.rows)
         return;
@@ -361,7 +362,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) esmm_kernel(struct esm
     feed<T, WIDE, true, hidden, TILE_ROWS> a(hidden ? tokens_of<T>(m.at, m.tokens)
                                                     : rows_of<T>(m.rows, m.at.hidden),
                                              { p.row, (uint32_t)p.rows, 0, depth });
-    feed<T, WIDE, hidden, false, tile<T>::columns> b(rows_of<T>(matrix, m.at.width),
+    feed<T, WIDE, hidden, false, tile<T>::columns> b(rows_of<T>(matrix, m.at.unit_stride),
                                                      hidden ? window{ first, columns, 0, depth }
                                                             : window{ 0, depth, first, columns });
     weights<T, false> none(NULL, NULL, 0);
@@ -503,7 +504,7 @@ static __global__ void __launch_bounds__(THREADS) gates_kernel(struct esmm m, st
         }
         sum = warp_sum(sum);
         if (lane == 0)
-            m.grad_gate[choice] = sum;
+            m.grad_gate[choice] = sum + (m.keep ? m.grad_gate[choice] : 0);
     }
 }
 
@@ -540,7 +541,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     uint64_t expert = blockIdx.x / across / down, begin = (uint64_t)m.at.first[expert];
     uint32_t rows = (uint32_t)((uint64_t)m.at.first[expert + 1] - begin);
     uint32_t hidden = m.at.hidden - line, width = m.at.width - column;
-    T *grad = (T *)m.grad + (expert * m.at.hidden + line) * m.at.width + column;
+    T *grad = (T *)m.grad + expert * m.at.expert_stride + line * m.at.unit_stride + column;
     feed<T, WIDE, false, false, TILE_ROWS> a(rows_of<T>(m.rows, m.at.hidden),
                                              { begin, rows, line, hidden });
     feed<T, WIDE, false, true, tile<T>::columns> b(tokens_of<T>(m.at, m.tokens),
@@ -554,8 +555,18 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
         uint32_t h = (uint32_t)sum.row(r);
 
         sum.each_in_row(r, [&](int d, auto &x) {
-            if (h < hidden && (uint32_t)d < width)
-                store_some<WIDE>(grad + (uint64_t)h * m.at.width + d, width - d, x);
+            T *to = grad + h * m.at.unit_stride + d;
+            constexpr int C = sizeof(x) / sizeof(x[0]);
+            float kept[C] = {};
+
+            if (h >= hidden || (uint32_t)d >= width)
+                return;
+            if (m.keep)
+                load_some<WIDE>(to, width - d, kept);
+#pragma unroll
+            for (int i = 0; i < C; i++)
+                x[i] += kept[i];
+            store_some<WIDE>(to, width - d, x);
         });
     }
 }
@@ -630,7 +641,11 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 
         for (uint32_t lane = 0; lane < ROW_LANES; lane++)
             whole += shares[threadIdx.x % N * THREADS + lane * COLUMN_LANES + threadIdx.x / N];
-        ((T *)s.grad)[expert * s.stride + begin + threadIdx.x] = narrow<T>(whole);
+        T *to = (T *)s.grad + expert * s.stride + begin + threadIdx.x;
+
+        if (s.keep)
+            whole += widen(*to);
+        *to = narrow<T>(whole);
     }
 }
 
@@ -653,7 +668,8 @@ static bool wide_rows(const struct kept_rows &at)
 {
     uint32_t n = wide_elements(at.dtype);
 
-    return at.hidden % n == 0 && at.width % n == 0;
+    return at.hidden % n == 0 && at.width % n == 0 && at.unit_stride % n == 0 &&
+           at.expert_stride % n == 0;
 }
 
 static bool wide_esmm(const struct esmm *m)
@@ -670,11 +686,12 @@ static bool wide_esmm(const struct esmm *m)
 /* Products are made of numbers of one type, and a choice is a number of 32 bits there. */
 static int check_rows(const struct kept_rows &at)
 {
-    bool fits = (uint64_t)at.tokens * at.top_k <= UINT32_MAX;
+    bool fits = (uint64_t)at.tokens * at.top_k <= UINT32_MAX && at.unit_stride <= UINT32_MAX;
 
     if (at.token_type != at.dtype)
         return cuda_check(cudaErrorInvalidValue, "tokens of another type than their experts");
-    return cuda_check(fits ? cudaSuccess : cudaErrorInvalidValue, "2^32 choices");
+    return cuda_check(fits ? cudaSuccess : cudaErrorInvalidValue,
+                      "2^32 choices, or a stride as long");
 }
 
 static int clear(void *to, uint64_t bytes, const struct cuda_queue *queue)
@@ -690,7 +707,7 @@ static int clear_results(const struct esmm *m, const struct cuda_queue *queue)
 
     if (m->form == ESMM_TOKENS && !m->keep)
         return clear(m->sums, tokens * m->at.width * sizeof(*m->sums), queue);
-    if (m->form == ESMM_BACKWARD)
+    if (m->form == ESMM_BACKWARD && !m->keep)
         return clear(m->grad_gate, tokens * m->at.top_k * sizeof(*m->grad_gate), queue);
     return 0;
 }
@@ -705,25 +722,40 @@ static cudaError_t esmm_typed(const struct esmm *m, const struct cuda_queue *que
     }
 }
 
-extern "C" int cuda_esmm(const struct esmm *m, const struct cuda_queue *queue)
+/* Kernels read the strides as they are. */
+static struct kept_rows strided(struct kept_rows at)
 {
-    int status = check_rows(m->at);
-
-    if (!status)
-        status = clear_results(m, queue);
-    if (status)
-        return status;
-    return cuda_check(BY_TYPE(esmm_typed, m->at.dtype, wide_esmm(m), m, queue), "esmm");
+    at.expert_stride = kept_expert_stride(&at);
+    at.unit_stride = kept_unit_stride(&at);
+    return at;
 }
 
-extern "C" int cuda_estmm(const struct estmm *m, const struct cuda_queue *queue)
+extern "C" int cuda_esmm(const struct esmm *args, const struct cuda_queue *queue)
 {
-    bool wide = wide_rows(m->at) && aligned(m->tokens) && aligned(m->rows) && aligned(m->grad);
-    int status = check_rows(m->at);
+    struct esmm m = *args;
+    int status;
 
+    m.at = strided(m.at);
+    status = check_rows(m.at);
+    if (!status)
+        status = clear_results(&m, queue);
     if (status)
         return status;
-    return cuda_check(BY_TYPE(estmm_typed, m->at.dtype, wide, m, queue), "estmm");
+    return cuda_check(BY_TYPE(esmm_typed, m.at.dtype, wide_esmm(&m), &m, queue), "esmm");
+}
+
+extern "C" int cuda_estmm(const struct estmm *args, const struct cuda_queue *queue)
+{
+    struct estmm m = *args;
+    bool wide = aligned(m.tokens) && aligned(m.rows) && aligned(m.grad);
+    int status;
+
+    m.at = strided(m.at);
+    status = check_rows(m.at);
+    if (status)
+        return status;
+    return cuda_check(BY_TYPE(estmm_typed, m.at.dtype, wide && wide_rows(m.at), &m, queue),
+                      "estmm");
 }
 
 extern "C" int cuda_ess(const struct ess *s, const struct cuda_queue *queue)
@@ -742,11 +774,20 @@ extern "C" int cuda_esfk(const struct esfk *f, const struct cuda_queue *queue)
 {
     const struct esmm *m = &f->product;
     bool tokens = m->form == ESMM_TOKENS;
-    struct estmm matrix = { m->at, m->tokens, m->gate, tokens ? m->rows : m->post, f->grad };
-    struct ess bias = { m->at,        tokens ? m->rows : NULL, m->tokens, m->gate,
-                        f->grad_bias, f->grad_stride };
-    int status = cuda_estmm(&matrix, queue);
+    struct estmm matrix = {}; /* what lies between its members is given to the kernel, too */
+    struct ess bias = {};
+    int status;
 
+    matrix.at = bias.at = m->at;
+    matrix.tokens = bias.tokens = m->tokens;
+    matrix.gate = bias.gate = m->gate;
+    matrix.rows = tokens ? m->rows : m->post;
+    bias.rows = tokens ? m->rows : NULL;
+    matrix.grad = f->grad;
+    bias.grad = f->grad_bias;
+    bias.stride = f->grad_stride;
+    matrix.keep = bias.keep = f->keep;
+    status = cuda_estmm(&matrix, queue);
     if (!status && f->grad_bias)
         status = cuda_ess(&bias, queue);
     return status ? status : cuda_esmm(m, queue);

@@ -12,19 +12,22 @@ DEVICE int64_t row_of(const struct routing &r, uint64_t choice)
 {
     int64_t slot = r.slot[choice];
 
-    return slot < 0 ? -1 : (int64_t)((uint64_t)r.expert[choice] * r.rows) + slot;
+    return slot < 0 ? -1
+                    : (int64_t)first_row_of(r.first, r.rows, (uint64_t)r.expert[choice]) + slot;
 }
 
 DEVICE bool filled(const struct routing &r, uint64_t row)
 {
-    uint64_t expert = row / r.rows, slot = row - expert * r.rows;
+    uint64_t expert = owner_of(r.first, r.experts, r.rows, row);
+    uint64_t slot = row - first_row_of(r.first, r.rows, expert);
+    uint64_t capacity = r.capacities ? r.capacities[expert] : r.capacity;
 
-    return slot < r.capacity && slot < (uint64_t)r.needed[expert];
+    return slot < capacity && slot < (uint64_t)r.needed[expert];
 }
 
 static inline uint64_t clear_warps(const struct routing &r)
 {
-    return (r.experts * r.rows + ROWS_PER_WARP - 1) / ROWS_PER_WARP;
+    return (routing_rows(&r) + ROWS_PER_WARP - 1) / ROWS_PER_WARP;
 }
 
 /* Zeroes the rows that no choice fills, by warps `warp`, warp + warps, ...  Rows are `units` units
@@ -33,7 +36,7 @@ template <class U>
 DEVICE void clear_unfilled(const struct routing &r, uint64_t units, U *to, uint64_t warp,
                            uint64_t warps)
 {
-    uint64_t rows = r.experts * r.rows;
+    uint64_t rows = r.first ? r.rows : r.experts * r.rows;
     uint32_t lane = threadIdx.x % WARP;
 
     for (uint64_t first = warp * ROWS_PER_WARP; first < rows; first += warps * ROWS_PER_WARP) {

@@ -5,6 +5,7 @@
 #include "cuda.h"
 #endif
 #include "host.h"
+#include "marks.h"
 #include "moelookup.h"
 #include "status.h"
 
@@ -154,5 +155,6 @@ int stream_launch(struct stream *stream, enum kernel kernel, const void *args, s
     if (stream->muted)
         return OK;
     stream->device->kernels++;
-    return stream->device->ops->launch(stream, kernel, args, bytes);
+    TRY(stream->device->ops->launch(stream, kernel, args, bytes));
+    return marks_add(stream, kernel);
 }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 struct device_ops;
+struct marks;
 
 struct device {
     const struct device_ops *ops;
@@ -29,7 +30,9 @@ struct device {
 
 struct stream {
     struct device *device;
-    bool muted; /* kernels and exchanges are dropped, events still happen */
+    bool muted;          /* kernels and exchanges are dropped, events still happen */
+    struct marks *marks; /* see marks.h; NULL: none are made */
+    uint32_t purpose;    /* of what is enqueued, for who reads the marks: any number, 0 at first */
 };
 
 struct event {

@@ -2,6 +2,7 @@
 #include "blas.h"
 #include "convert.h"
 #include "fault.h"
+#include "gemm_rows.h"
 #include "host.h"
 #include "moelookup.h"
 
@@ -57,6 +58,21 @@ void host_gemm(const struct gemm *g)
     multiply(g);
     if (pace > 100)
         keep_pace(pace, thread_ran_ns() - begin);
+}
+
+void host_gemm_rows(const struct gemm_rows *g)
+{
+    for (uint32_t i = 0; i < g->experts; i++) {
+        struct gemm one = gemm_of_rows(g, i);
+
+        host_gemm(&one);
+    }
+}
+
+/* Where the rows of one of a batch begin. */
+static inline uint64_t first_of(const uint64_t *first, uint64_t rows, uint64_t b)
+{
+    return first ? first[b] : b * rows;
 }
 
 /* exp to about 2 ulp for |x| <= 87, clamped outside: libm's expf and tanhf do not vectorise, and
@@ -132,8 +148,9 @@ void host_activate(const struct activate *a)
     if (a->pre == a->post)
         row = relu_row_in_place;
     for (uint64_t b = 0; b < a->batch; b++)
-        for (uint64_t i = 0; i < a->rows; i++) {
-            uint64_t at = (b * a->rows + i) * a->width;
+        for (uint64_t i = first_of(a->first, a->rows, b); i < first_of(a->first, a->rows, b + 1);
+             i++) {
+            uint64_t at = i * a->width;
 
             row((float *)a->pre + at, (const float *)a->bias + b * a->width,
                 a->up ? (const float *)a->up + at : NULL, (float *)a->post + at, a->width);
@@ -189,9 +206,10 @@ void host_add_bias(const struct add_bias *a)
 {
     assert(a->dtype == MOE_F32);
     for (uint64_t b = 0; b < a->batch; b++)
-        for (uint64_t i = 0; i < a->rows; i++)
-            add_row((const float *)a->bias + b * a->bias_stride,
-                    (float *)a->to + (b * a->rows + i) * a->width, a->width);
+        for (uint64_t i = first_of(a->first, a->rows, b); i < first_of(a->first, a->rows, b + 1);
+             i++)
+            add_row((const float *)a->bias + b * a->bias_stride, (float *)a->to + i * a->width,
+                    a->width);
 }
 
 void host_sum_rows(const struct sum_rows *s)
@@ -202,7 +220,8 @@ void host_sum_rows(const struct sum_rows *s)
 
         if (!s->keep)
             memset(to, 0, s->to_stride * sizeof(*to));
-        for (uint64_t i = 0; i < s->rows; i++)
-            add_row((const float *)s->from + (b * s->rows + i) * s->width, to, s->width);
+        for (uint64_t i = first_of(s->first, s->rows, b); i < first_of(s->first, s->rows, b + 1);
+             i++)
+            add_row((const float *)s->from + i * s->width, to, s->width);
     }
 }

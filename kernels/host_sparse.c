@@ -7,6 +7,33 @@
 #include <assert.h>
 #include <string.h>
 
+void host_pack_choices(const struct pack_choices *p)
+{
+    for (uint64_t i = 0; i < p->choices; i++)
+        p->to[i] = (struct sent_choice){ p->slot[i] < 0 ? -1 : p->expert[i], p->gate[i] };
+}
+
+static void give_slot(const struct recount *r, uint64_t choice)
+{
+    struct sent_choice sent = sent_choice_at(r, choice);
+    int32_t expert = sent.expert;
+    uint64_t capacity = r->capacities && expert >= 0 ? r->capacities[expert] : r->capacity;
+
+    r->expert[choice] = expert;
+    r->gate[choice] = sent.gate;
+    r->slot[choice] = expert < 0 ? -1 : r->needed[expert]++;
+    if ((r->capacities || r->capacity) && r->slot[choice] >= (int64_t)capacity)
+        r->slot[choice] = -1;
+}
+
+void host_recount(const struct recount *r)
+{
+    memset(r->needed, 0, r->experts * sizeof(*r->needed));
+    for (uint32_t j = 0; j < r->top_k; j++)
+        for (uint64_t t = 0; t < r->tokens; t++)
+            give_slot(r, t * r->top_k + j);
+}
+
 void host_reindex(const struct reindex *r)
 {
     uint64_t choices = (uint64_t)r->tokens * r->top_k;
@@ -14,8 +41,9 @@ void host_reindex(const struct reindex *r)
     r->first[0] = 0;
     for (uint32_t e = 0; e < r->experts; e++) {
         uint64_t needed = (uint64_t)r->needed[e];
+        uint64_t capacity = r->capacities ? r->capacities[e] : r->capacity;
 
-        r->first[e + 1] = r->first[e] + (int64_t)(needed < r->capacity ? needed : r->capacity);
+        r->first[e + 1] = r->first[e] + (int64_t)(needed < capacity ? needed : capacity);
     }
     for (uint64_t i = 0; i < choices; i++)
         if (r->slot[i] >= 0)
@@ -49,7 +77,7 @@ static bool block_next(struct block *b)
 
 static uint64_t matrix_of(const struct block *b)
 {
-    return (uint64_t)b->expert * b->at->hidden * b->at->width;
+    return b->expert * kept_expert_stride(b->at);
 }
 
 static float *rows_of(const struct block *b, const void *rows)
@@ -102,7 +130,8 @@ static void to_hidden(const struct block *b, const void *weights, float *to)
                               .k = b->at->width,
                               .a = b->at->scratch,
                               .b = (const float *)weights + matrix_of(b),
-                              .c = to });
+                              .c = to,
+                              .row_b = kept_unit_stride(b->at) });
 }
 
 static void forward(const struct esmm *m, const struct block *b)
@@ -142,7 +171,8 @@ static void to_tokens(const struct esmm *m, const struct block *b)
                               .k = b->at->hidden,
                               .a = rows_of(b, m->rows),
                               .b = (const float *)m->weights + matrix_of(b),
-                              .c = b->at->scratch });
+                              .c = b->at->scratch,
+                              .row_b = kept_unit_stride(b->at) });
     for (uint64_t i = 0; i < b->count; i++) {
         uint64_t choice = choice_of(b, i);
         float *to = m->sums + choice / b->at->top_k * width;
@@ -182,8 +212,8 @@ static void backward_gates(const struct esmm *m, const struct block *b)
         uint64_t choice = choice_of(b, i), hidden = b->at->hidden;
         float *u = scratch_hidden(b, i);
 
-        m->grad_gate[choice] = dot(u, post + i * hidden, hidden) +
-                               (bias ? dot(scratch_tokens(b, i), bias, b->at->width) : 0);
+        m->grad_gate[choice] += dot(u, post + i * hidden, hidden) +
+                                (bias ? dot(scratch_tokens(b, i), bias, b->at->width) : 0);
         if (m->gate)
             scale(m->gate[choice], u, hidden);
     }
@@ -209,7 +239,7 @@ static void clear_results(const struct esmm *m)
 
     if (m->form == ESMM_TOKENS && !m->keep)
         memset(m->sums, 0, tokens * m->at.width * sizeof(*m->sums));
-    if (m->form == ESMM_BACKWARD)
+    if (m->form == ESMM_BACKWARD && !m->keep)
         memset(m->grad_gate, 0, tokens * m->at.top_k * sizeof(*m->grad_gate));
 }
 
@@ -230,27 +260,32 @@ void host_esmm(const struct esmm *m)
         }
 }
 
-static void clear_unused(const struct kept_rows *at, void *grad)
+static void clear_matrix(const struct kept_rows *at, float *matrix)
 {
-    uint64_t matrix = (uint64_t)at->hidden * at->width;
-
-    for (uint32_t e = 0; e < at->experts; e++)
-        if (at->first[e] == at->first[e + 1])
-            memset((float *)grad + e * matrix, 0, matrix * sizeof(float));
+    for (uint64_t h = 0; h < at->hidden; h++)
+        memset(matrix + h * kept_unit_stride(at), 0, at->width * sizeof(*matrix));
 }
 
-/* An expert's first block writes, the others add. */
-static void add_matrix(const struct block *b, const void *rows, void *grad)
+static void clear_unused(const struct kept_rows *at, void *grad)
+{
+    for (uint32_t e = 0; e < at->experts; e++)
+        if (at->first[e] == at->first[e + 1])
+            clear_matrix(at, (float *)grad + e * kept_expert_stride(at));
+}
+
+/* An expert's first block writes, unless what is there is kept; the others add. */
+static void add_matrix(const struct block *b, const void *rows, bool keep, void *grad)
 {
     host_gemm(&(struct gemm){ .transpose_a = true,
-                              .keep = b->row > (uint64_t)b->at->first[b->expert],
+                              .keep = keep || b->row > (uint64_t)b->at->first[b->expert],
                               .batch = 1,
                               .m = b->at->hidden,
                               .n = b->at->width,
                               .k = b->count,
                               .a = rows_of(b, rows),
                               .b = b->at->scratch,
-                              .c = (float *)grad + matrix_of(b) });
+                              .c = (float *)grad + matrix_of(b),
+                              .row_c = kept_unit_stride(b->at) });
 }
 
 static void add_sum(const struct block *b, const float *rows, uint64_t width, uint64_t stride,
@@ -270,11 +305,12 @@ void host_estmm(const struct estmm *m)
     struct block b = { .at = &m->at };
 
     assert(m->at.dtype == MOE_F32);
-    clear_unused(&m->at, m->grad);
+    if (!m->keep)
+        clear_unused(&m->at, m->grad);
     while (block_next(&b)) {
         gather(&b, m->tokens);
         weigh(&b, m->gate);
-        add_matrix(&b, m->rows, m->grad);
+        add_matrix(&b, m->rows, m->keep, m->grad);
     }
 }
 
@@ -283,7 +319,8 @@ void host_ess(const struct ess *s)
     struct block b = { .at = &s->at };
 
     assert(s->at.dtype == MOE_F32);
-    memset(s->grad, 0, s->at.experts * s->stride * sizeof(float));
+    if (!s->keep)
+        memset(s->grad, 0, s->at.experts * s->stride * sizeof(float));
     while (block_next(&b)) {
         if (s->rows) {
             add_sum(&b, rows_of(&b, s->rows), s->at.hidden, s->stride, s->grad);
@@ -299,7 +336,7 @@ static void fused_backward(const struct esfk *f, const struct block *b)
 {
     backward_gates(&f->product, b);
     weigh(b, f->product.gate);
-    add_matrix(b, f->product.post, f->grad);
+    add_matrix(b, f->product.post, f->keep, f->grad);
     if (f->grad_bias)
         add_sum(b, b->at->scratch, b->at->width, f->grad_stride, f->grad_bias);
     backward_rows(&f->product, b);
@@ -307,7 +344,7 @@ static void fused_backward(const struct esfk *f, const struct block *b)
 
 static void fused_tokens(const struct esfk *f, const struct block *b)
 {
-    add_matrix(b, f->product.rows, f->grad);
+    add_matrix(b, f->product.rows, f->keep, f->grad);
     if (f->grad_bias)
         add_sum(b, rows_of(b, f->product.rows), b->at->hidden, f->grad_stride, f->grad_bias);
     to_tokens(&f->product, b);
@@ -320,8 +357,9 @@ void host_esfk(const struct esfk *f)
 
     assert(m->at.dtype == MOE_F32 && m->form != ESMM_FORWARD);
     clear_results(m);
-    clear_unused(&m->at, f->grad);
-    if (f->grad_bias)
+    if (!f->keep)
+        clear_unused(&m->at, f->grad);
+    if (f->grad_bias && !f->keep)
         memset(f->grad_bias, 0, m->at.experts * f->grad_stride * sizeof(float));
     while (block_next(&b)) {
         gather(&b, m->tokens);

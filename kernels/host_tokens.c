@@ -1,117 +1,38 @@
-/* Where tokens go and come back on the host: gate, slots, encode, decode and their backwards. */
+/* Where rows of tokens go and come back on the host: encode, decode and their backwards. */
 #include "convert.h"
 #include "host.h"
 #include "rows.h"
 #include "shape.h"
 
-#include <math.h>
 #include <string.h>
 
-static void softmax(float *row, uint32_t n)
+/* Where the rows of an expert begin. */
+static inline uint64_t first_of(const struct routing *r, uint64_t expert)
 {
-    float most = row[0], sum = 0;
-
-    for (uint32_t i = 1; i < n; i++)
-        most = row[i] > most ? row[i] : most;
-    for (uint32_t i = 0; i < n; i++) {
-        row[i] = expf(row[i] - most);
-        sum += row[i];
-    }
-    for (uint32_t i = 0; i < n; i++)
-        row[i] /= sum;
+    return r->first ? r->first[expert] : expert * r->rows;
 }
 
-/* The k largest, in descending order; on logits, since probabilities may round to ties. */
-static void choose(const float *logits, uint32_t n, uint32_t k, int32_t *expert)
-{
-    for (uint32_t j = 0; j < k; j++) {
-        int32_t best = -1;
-
-        for (uint32_t e = 0; e < n; e++) {
-            bool taken = false;
-
-            for (uint32_t i = 0; i < j; i++)
-                taken |= expert[i] == (int32_t)e;
-            if (!taken && (best < 0 || logits[e] > logits[best]))
-                best = (int32_t)e;
-        }
-        expert[j] = best;
-    }
-}
-
-static void weigh(const float *probability, const int32_t *expert, uint32_t k, float *gate)
-{
-    float sum = 0;
-
-    for (uint32_t j = 0; j < k; j++)
-        sum += probability[expert[j]];
-    for (uint32_t j = 0; j < k; j++)
-        gate[j] = k > 1 ? probability[expert[j]] / sum : probability[expert[j]];
-}
-
-void host_route(const struct route *r)
-{
-    uint32_t k = r->top_k;
-
-    memset(r->needed, 0, r->experts * sizeof(*r->needed));
-    for (uint64_t t = 0; t < r->tokens; t++) {
-        choose(r->logits + t * r->experts, r->experts, k, r->expert + t * k);
-        softmax(r->logits + t * r->experts, r->experts);
-        weigh(r->logits + t * r->experts, r->expert + t * k, k, r->gate + t * k);
-    }
-    for (uint32_t j = 0; j < k; j++)
-        for (uint64_t t = 0; t < r->tokens; t++) {
-            int64_t slot = r->needed[r->expert[t * k + j]]++;
-
-            r->slot[t * k + j] = (uint64_t)slot < r->capacity ? slot : -1;
-        }
-}
-
-static void route_backward_token(const struct route_backward *r, uint64_t t)
-{
-    const float *gate = r->gate + t * r->top_k, *grad = r->grad_gate + t * r->top_k;
-    const int32_t *expert = r->expert + t * r->top_k;
-    float *to = r->grad_logits + t * r->experts;
-    float dot = 0;
-
-    for (uint32_t j = 0; j < r->top_k; j++)
-        dot += gate[j] * grad[j];
-    if (r->top_k == 1) {
-        for (uint32_t e = 0; e < r->experts; e++)
-            to[e] = -r->probability[t * r->experts + e] * dot;
-        to[expert[0]] += dot;
-        return;
-    }
-    /* Normalised over the chosen, the gate is a softmax of the chosen logits alone. */
-    memset(to, 0, r->experts * sizeof(*to));
-    for (uint32_t j = 0; j < r->top_k; j++)
-        to[expert[j]] = gate[j] * (grad[j] - dot);
-}
-
-void host_route_backward(const struct route_backward *r)
-{
-    for (uint64_t t = 0; t < r->tokens; t++)
-        route_backward_token(r, t);
-}
-
-/* The row of choice (t,j) in (E,C,D), in elements; false if it was dropped. */
+/* The row of choice (t,j) in (E,C,D), in elements; false if it was dropped, and may have no expert.
+ */
 static inline bool row_of(const struct routing *r, uint64_t choice, uint64_t *row)
 {
     int64_t slot = r->slot[choice];
 
-    *row = ((uint64_t)r->expert[choice] * r->rows + (uint64_t)slot) * r->width;
+    if (slot >= 0)
+        *row = (first_of(r, (uint64_t)r->expert[choice]) + (uint64_t)slot) * r->width;
     return slot >= 0;
 }
 
 static void clear_unfilled(const struct routing *r, size_t row_bytes, void *to)
 {
     for (uint64_t e = 0; e < r->experts; e++) {
-        uint64_t needed = (uint64_t)r->needed[e];
-        uint64_t filled = needed < r->capacity ? needed : r->capacity;
+        uint64_t needed = (uint64_t)r->needed[e], first = first_of(r, e);
+        uint64_t rows = first_of(r, e + 1) - first;
+        uint64_t capacity = r->capacities ? r->capacities[e] : r->capacity;
+        uint64_t filled = needed < capacity ? needed : capacity;
 
-        if (r->rows > filled)
-            memset((char *)to + (e * r->rows + filled) * row_bytes, 0,
-                   (r->rows - filled) * row_bytes);
+        if (rows > filled)
+            memset((char *)to + (first + filled) * row_bytes, 0, (rows - filled) * row_bytes);
     }
 }
 

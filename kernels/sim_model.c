@@ -2,6 +2,7 @@
 #include "sim_model.h"
 
 #include "cluster.h"
+#include "gemm_rows.h"
 #include "shape.h"
 #include "sim.h"
 #include "status.h"
@@ -23,20 +24,88 @@ static double bytes_gemm(const struct gemm *g)
             (g->keep ? 2 : 1) * m * n * (double)dtype_bytes(gemm_result_type(g)));
 }
 
+static double bytes_gemm_rows(const struct gemm_rows *g)
+{
+    double bytes = 0;
+
+    for (uint32_t i = 0; i < g->experts; i++) {
+        struct gemm one = gemm_of_rows(g, i);
+
+        bytes += one.m && one.n ? bytes_gemm(&one) : 0;
+    }
+    return bytes;
+}
+
+/* Of an expert's own capacity, where it has one. */
+static double bytes_capacities(const uint64_t *capacities, uint32_t experts)
+{
+    return capacities ? (double)experts * sizeof(*capacities) : 0;
+}
+
+/* Each block of a GPU's threads compares its tokens with all. */
+static double bytes_turns(const struct route *r)
+{
+    static const double tokens_of_block = 256;
+    double t = r->turn ? (double)r->tokens : 0;
+
+    return t * (sizeof(*r->importance) + 2 * sizeof(*r->turn)) +
+           ceil(t / tokens_of_block) * t * sizeof(*r->importance);
+}
+
 static double bytes_route(const struct route *r)
 {
     double each = sizeof(*r->gate) + sizeof(*r->expert) + sizeof(*r->slot);
 
-    return (double)r->tokens * r->experts * 2 * sizeof(*r->logits) +
-           (double)r->tokens * r->top_k * each + (double)r->experts * sizeof(*r->needed);
+    return (double)r->tokens * gate_columns(r->router, r->experts, r->groups) * 2 *
+               sizeof(*r->logits) +
+           (double)r->tokens * r->top_k * each + (double)r->experts * sizeof(*r->needed) +
+           bytes_capacities(r->capacities, r->experts) + bytes_turns(r);
+}
+
+static double bytes_slots(const struct slots *s)
+{
+    return (double)s->tokens * s->top_k * (sizeof(*s->expert) + sizeof(*s->slot)) +
+           (double)s->experts * sizeof(*s->needed) + bytes_capacities(s->capacities, s->experts);
+}
+
+static double bytes_unit_rows(const struct unit_rows *u)
+{
+    return (double)u->rows * (2 * (double)u->width + 1) * sizeof(*u->to);
+}
+
+static double bytes_unit_rows_backward(const struct unit_rows_backward *u)
+{
+    return (double)u->rows * (3 * (double)u->width + 1 + (u->grad_exponent != NULL)) *
+           sizeof(*u->to);
+}
+
+static double bytes_keep_losses(const struct keep_losses *l)
+{
+    return (double)l->choices * (sizeof(*l->slot) + sizeof(*l->loss) + sizeof(*l->grad_gate));
 }
 
 static double bytes_route_backward(const struct route_backward *r)
 {
     double each = sizeof(*r->gate) + sizeof(*r->expert) + sizeof(*r->grad_gate);
 
-    return (double)r->tokens * r->experts * (sizeof(*r->probability) + sizeof(*r->grad_logits)) +
+    return (double)r->tokens * gate_columns(r->router, r->experts, r->groups) *
+               (sizeof(*r->probability) + sizeof(*r->grad_logits)) +
            (double)r->tokens * r->top_k * each;
+}
+
+static double bytes_balance(const struct balance *b)
+{
+    double columns = gate_columns(b->router, b->experts, b->groups);
+
+    return ((double)b->tokens + 2) * columns * sizeof(*b->probability) +
+           (double)b->experts * sizeof(*b->needed);
+}
+
+static double bytes_balance_backward(const struct balance_backward *b)
+{
+    double columns = gate_columns(b->router, b->experts, b->groups);
+
+    return (3 * (double)b->tokens + 1) * columns * sizeof(*b->grad_logits);
 }
 
 static double choices(const struct routing *r)
@@ -47,7 +116,7 @@ static double choices(const struct routing *r)
 /* Bytes of the rows of kept choices, if routing is balanced; and of where they lie. */
 static double bytes_kept(const struct routing *r, uint32_t dtype)
 {
-    double room = (double)r->experts * (double)r->capacity;
+    double room = r->first ? (double)r->rows : (double)r->experts * (double)r->capacity;
 
     return fmin(choices(r), room) * r->width * (double)dtype_bytes(dtype);
 }
@@ -55,7 +124,7 @@ static double bytes_kept(const struct routing *r, uint32_t dtype)
 static double bytes_routing(const struct routing *r)
 {
     return choices(r) * (sizeof(*r->expert) + sizeof(*r->slot)) +
-           (double)r->experts * sizeof(*r->needed);
+           (double)r->experts * sizeof(*r->needed) + 2 * bytes_capacities(r->first, r->experts);
 }
 
 static double bytes_tokens(const struct routing *r, uint32_t dtype)
@@ -63,15 +132,15 @@ static double bytes_tokens(const struct routing *r, uint32_t dtype)
     return (double)r->tokens * r->width * (double)dtype_bytes(dtype);
 }
 
-static double bytes_slots(const struct routing *r, uint32_t dtype)
+static double bytes_rows(const struct routing *r, uint32_t dtype)
 {
-    return (double)r->experts * (double)r->rows * r->width * (double)dtype_bytes(dtype);
+    return (double)routing_rows(r) * r->width * (double)dtype_bytes(dtype);
 }
 
 static double bytes_encode(const struct encode *e)
 {
     return bytes_routing(&e->routing) + bytes_kept(&e->routing, e->dtype) +
-           bytes_slots(&e->routing, e->dtype);
+           bytes_rows(&e->routing, e->dtype);
 }
 
 static double bytes_encode_backward(const struct encode_backward *e)
@@ -90,7 +159,7 @@ static double bytes_decode_backward(const struct decode_backward *d)
 {
     return bytes_routing(&d->routing) +
            choices(&d->routing) * (sizeof(*d->gate) + sizeof(*d->grad_gate)) +
-           2 * bytes_kept(&d->routing, d->dtype) + bytes_slots(&d->routing, d->dtype);
+           2 * bytes_kept(&d->routing, d->dtype) + bytes_rows(&d->routing, d->dtype);
 }
 
 /* A repeated source is read for each of its copies: they lie too far apart to share a cache. */
@@ -103,12 +172,27 @@ static double bytes_move(const struct move *m)
            ((double)m->terms * (double)dtype_bytes(m->from_type) + (double)dtype_bytes(m->to_type));
 }
 
+static double bytes_move_rows(const struct move_rows *m)
+{
+    double each =
+        (double)m->terms * (double)dtype_bytes(m->from_type) + (double)dtype_bytes(m->to_type);
+
+    return (double)m->rows * (double)m->width * each +
+           (double)m->count * (double)sizeof(*m->blocks);
+}
+
+/* Of a batch, where each has its own. */
+static double all_rows(const uint64_t *first, uint64_t batch, uint64_t rows)
+{
+    return (double)rows_of_all(first, batch, rows);
+}
+
 static double bytes_activate(const struct activate *a)
 {
-    double width = (double)a->batch * (double)a->width;
+    double rows = all_rows(a->first, a->batch, a->rows);
     double passes = 2 + (a->post != a->pre) + (a->kind == MOE_SWIGLU);
 
-    return width * ((double)a->rows * passes + 1) * (double)dtype_bytes(a->dtype);
+    return (double)a->width * (rows * passes + (double)a->batch) * (double)dtype_bytes(a->dtype);
 }
 
 static double bytes_activate_backward(const struct activate_backward *a)
@@ -121,14 +205,14 @@ static double bytes_activate_backward(const struct activate_backward *a)
 
 static double bytes_add_bias(const struct add_bias *a)
 {
-    return (double)a->batch * (double)a->width * (2 * (double)a->rows + 1) *
+    return (double)a->width * (2 * all_rows(a->first, a->batch, a->rows) + (double)a->batch) *
            (double)dtype_bytes(a->dtype);
 }
 
 static double bytes_sum_rows(const struct sum_rows *s)
 {
-    return (double)s->batch *
-           ((double)s->rows * (double)s->width + (s->keep ? 2 : 1) * (double)s->to_stride) *
+    return (all_rows(s->first, s->batch, s->rows) * (double)s->width +
+            (s->keep ? 2 : 1) * (double)s->batch * (double)s->to_stride) *
            (double)dtype_bytes(s->dtype);
 }
 
@@ -137,10 +221,11 @@ static double bytes_fill(const struct fill *f)
     return (double)f->bytes;
 }
 
-/* The kept rows, if routing is balanced, and what each argument of the sparse kernels holds. */
+/* The kept rows, if nobody says how many as with balanced routing, and what each argument of the
+ * sparse kernels holds. */
 static double kept(const struct kept_rows *at)
 {
-    return (double)kept_most(at);
+    return (double)(at->expected ? at->expected : kept_most(at));
 }
 
 static double bytes_where(const struct kept_rows *at)
@@ -168,6 +253,50 @@ static double bytes_gates(const struct kept_rows *at, const float *gate)
     return gate ? kept(at) * sizeof(*gate) : 0;
 }
 
+static double bytes_pack_choices(const struct pack_choices *p)
+{
+    return (double)p->choices *
+           (sizeof(*p->expert) + sizeof(*p->slot) + sizeof(*p->gate) + sizeof(*p->to));
+}
+
+static double bytes_recount(const struct recount *r)
+{
+    double each = sizeof(*r->from) + sizeof(*r->expert) + sizeof(*r->gate) + 2 * sizeof(*r->slot);
+
+    return (double)r->tokens * r->top_k * each + (double)r->experts * sizeof(*r->needed);
+}
+
+static double bytes_listed(const struct listed_choices *c)
+{
+    return (double)c->tokens * c->top_k * (sizeof(*c->expert) + sizeof(*c->slot));
+}
+
+static double bytes_node_rows(const struct listed_choices *c, const struct node_rows *at)
+{
+    return (double)c->tokens * listed_fan(c) * (sizeof(*at->node) + sizeof(*at->slot));
+}
+
+static double bytes_list_nodes(const struct list_nodes *l)
+{
+    return bytes_listed(&l->choices) +
+           (double)l->choices.tokens * listed_fan(&l->choices) * sizeof(*l->to);
+}
+
+static double bytes_label_rows(const struct label_rows *l)
+{
+    const struct listed_choices *c = &l->choices;
+
+    return bytes_listed(c) + bytes_node_rows(c, &l->at) +
+           (double)c->tokens * c->top_k * sizeof(*l->gate) +
+           (double)c->nodes * (double)l->at.rows * c->top_k * sizeof(struct sent_choice);
+}
+
+static double bytes_collect_gates(const struct collect_gates *g)
+{
+    return bytes_listed(&g->choices) + bytes_node_rows(&g->choices, &g->at) +
+           2.0 * g->choices.tokens * g->choices.top_k * sizeof(*g->grad_gate);
+}
+
 static double bytes_reindex(const struct reindex *r)
 {
     const struct kept_rows at = {
@@ -176,7 +305,7 @@ static double bytes_reindex(const struct reindex *r)
     double each = sizeof(*r->expert) + sizeof(*r->slot);
 
     return (double)r->tokens * r->top_k * each + (double)r->experts * sizeof(*r->needed) +
-           bytes_where(&at);
+           bytes_where(&at) + bytes_capacities(r->capacities, r->experts);
 }
 
 /* Each row is added to a token that is read and written. */
@@ -197,13 +326,14 @@ static double bytes_esmm(const struct esmm *m)
         return bytes + bytes_hidden(at) + bytes_sums(m);
     if (m->form == ESMM_BACKWARD)
         tensors += 1 + (m->grad_up != NULL);
-    return bytes + bytes_gathered(at) + bytes_gates(at, m->grad_gate) + tensors * bytes_hidden(at);
+    return bytes + bytes_gathered(at) + (m->keep ? 2 : 1) * bytes_gates(at, m->grad_gate) +
+           tensors * bytes_hidden(at);
 }
 
 static double bytes_estmm(const struct estmm *m)
 {
     return bytes_where(&m->at) + bytes_gathered(&m->at) + bytes_gates(&m->at, m->gate) +
-           bytes_hidden(&m->at) + bytes_matrices(&m->at);
+           bytes_hidden(&m->at) + (m->keep ? 2 : 1) * bytes_matrices(&m->at);
 }
 
 static double bytes_ess(const struct ess *s)
@@ -211,7 +341,8 @@ static double bytes_ess(const struct ess *s)
     return bytes_where(&s->at) +
            (s->rows ? bytes_hidden(&s->at)
                     : bytes_gathered(&s->at) + bytes_gates(&s->at, s->gate)) +
-           (double)s->at.experts * (double)s->stride * (double)dtype_bytes(s->at.dtype);
+           (s->keep ? 2 : 1) * (double)s->at.experts * (double)s->stride *
+               (double)dtype_bytes(s->at.dtype);
 }
 
 /* Rows and tokens are read once for all three. */
@@ -219,8 +350,9 @@ static double bytes_esfk(const struct esfk *f)
 {
     const struct kept_rows *at = &f->product.at;
     double bias = f->grad_bias ? (double)at->experts * (double)f->grad_stride : 0;
+    double grads = bytes_matrices(at) + bias * (double)dtype_bytes(at->dtype);
 
-    return bytes_esmm(&f->product) + bytes_matrices(at) + bias * (double)dtype_bytes(at->dtype) +
+    return bytes_esmm(&f->product) + (f->keep ? 2 : 1) * grads +
            (f->product.form == ESMM_TOKENS ? bytes_gathered(at) : 0);
 }
 
@@ -259,12 +391,25 @@ static double sparse_ns(const struct model_costs *model, const struct kept_rows 
                : 0;
 }
 
+static double rows_ns(const struct model_costs *model, const struct gemm_rows *g)
+{
+    double ns = 0;
+
+    for (uint32_t i = 0; i < g->experts; i++) {
+        struct gemm one = gemm_of_rows(g, i);
+
+        ns += product_ns(model, 1, (double)one.m, (double)one.n, (double)one.k);
+    }
+    return ns;
+}
+
 static double products_ns(const struct model_costs *model, enum kernel kernel, const void *args)
 {
     const struct gemm *g = args;
 
     switch (kernel) {
     case KERNEL_gemm: return product_ns(model, g->batch, (double)g->m, (double)g->n, (double)g->k);
+    case KERNEL_gemm_rows: return rows_ns(model, args);
     case KERNEL_esmm: return sparse_ns(model, &((const struct esmm *)args)->at);
     case KERNEL_estmm: return sparse_ns(model, &((const struct estmm *)args)->at);
     case KERNEL_esfk: return 2 * sparse_ns(model, &((const struct esfk *)args)->product.at);

@@ -3,7 +3,8 @@
  * A kernel takes launch_us and then as long as its bytes at memory_gbs; a product as long as its
  * operations or its bytes, whichever is slower.  Products run at gemm_gflops * s / (s +
  * gemm_half_rows), where s is the smallest of m, n and k: mostly the rows, which in a weight's
- * gradient are k. */
+ * gradient are k.  Experts without padding compute the rows that are said to be kept, or as many as
+ * balanced routing gives. */
 #ifndef SIM_MODEL_H
 #define SIM_MODEL_H
 

@@ -14,7 +14,63 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SPARSE_KERNELS(row) row(reindex) row(esmm) row(estmm) row(ess) row(esfk)
+#define SPARSE_KERNELS(row)                                                                        \
+    row(pack_choices) row(recount) row(reindex) row(esmm) row(estmm) row(ess) row(esfk)
+
+/* A choice as it travels to ranks that do not know its capacity; expert -1: it is dropped. */
+struct sent_choice {
+    int32_t expert;
+    float gate;
+};
+
+struct pack_choices {
+    uint64_t choices;
+    const int32_t *expert; /* as route leaves them */
+    const int64_t *slot;
+    const float *gate;
+    struct sent_choice *to;
+};
+
+/* Tokens in groups whose choices lie apart: the first `filled` of `each` have some.  each 0: all
+ * lie together. */
+struct sent_groups {
+    uint64_t each, filled, pitch; /* in bytes, from a group to the next one */
+};
+
+/* Choices of tokens from several ranks, taken apart; slots are given anew to all that are kept, in
+ * the order of route, whose capacity they have met already. */
+struct recount {
+    uint32_t tokens, experts, top_k;
+    const struct sent_choice *from; /* (T,k) */
+    int32_t *expert;                /* (T,k) out; of a dropped one -1, as is its slot */
+    float *gate;                    /* (T,k) out */
+    int64_t *slot;                  /* (T,k) out */
+    int64_t *needed;                /* (E) out */
+    struct sent_groups groups;
+    uint64_t capacity;          /* who would get a later slot gets none; 0: there is room for all */
+    const uint64_t *capacities; /* (E) each expert's own; NULL: `capacity` */
+};
+
+#ifdef __CUDACC__
+#define BOTH_SIDES __host__ __device__
+#else
+#define BOTH_SIDES
+#endif
+
+BOTH_SIDES static inline struct sent_choice sent_choice_at(const struct recount *r, uint64_t choice)
+{
+    const struct sent_choice none = { -1, 0 };
+    uint64_t token = choice / r->top_k, row;
+
+    if (!r->groups.each)
+        return r->from[choice];
+    row = token % r->groups.each;
+    if (row >= r->groups.filled)
+        return none;
+    return ((const struct sent_choice *)((const char *)r->from +
+                                         token / r->groups.each *
+                                             r->groups.pitch))[row * r->top_k + choice % r->top_k];
+}
 
 /* The kept choices sorted by expert, within an expert by slot. */
 struct reindex {
@@ -23,8 +79,9 @@ struct reindex {
     const int32_t *expert; /* (T,k), slot and needed: as route leaves them */
     const int64_t *slot;
     const int64_t *needed;
-    int64_t *first;  /* (E+1) out */
-    int64_t *choice; /* (N) out */
+    int64_t *first;             /* (E+1) out */
+    int64_t *choice;            /* (N) out */
+    const uint64_t *capacities; /* (E) each expert's own; NULL: `capacity` */
 };
 
 struct kept_rows {
@@ -35,7 +92,21 @@ struct kept_rows {
     uint64_t capacity;
     const int64_t *first, *choice; /* of reindex */
     float *scratch;                /* kept_scratch_bytes(); the host's only */
+    uint64_t expected; /* rows, for a device that only models its work; 0: kept_most() */
+    /* Of the matrices and their gradients, from a hidden unit's row of D to the next one's and from
+     * an expert's to the next one's.  0: they are (E,H,D). */
+    uint64_t unit_stride, expert_stride;
 };
+
+static inline uint64_t kept_unit_stride(const struct kept_rows *at)
+{
+    return at->unit_stride ? at->unit_stride : at->width;
+}
+
+static inline uint64_t kept_expert_stride(const struct kept_rows *at)
+{
+    return at->unit_stride ? at->expert_stride : (uint64_t)at->hidden * at->width;
+}
 
 /* As many rows as there can be. */
 static inline uint64_t kept_most(const struct kept_rows *at)
@@ -61,7 +132,7 @@ enum esmm_form {
     /* sums = sum over a token's rows of gate * (row W + bias), plus keep * sums. */
     ESMM_TOKENS,
     /* With u = dy W^T of each row's token dy: grad_gate = <u, post> + <dy, bias>, 0 of a dropped
-     * choice; grad_pre = gate * u * act'(pre), and grad_up likewise. */
+     * choice, plus keep * grad_gate; grad_pre = gate * u * act'(pre), and grad_up likewise. */
     ESMM_BACKWARD,
 };
 
@@ -70,8 +141,8 @@ struct esmm {
     struct kept_rows at;
     enum esmm_form form;
     uint32_t kind;       /* enum moe_act */
-    bool keep;           /* ESMM_TOKENS */
-    const void *weights; /* (E,H,D) */
+    bool keep;           /* ESMM_TOKENS and ESMM_BACKWARD */
+    const void *weights; /* (E,H,D), or as `at` says */
     const void *bias;    /* (E,H), else (E,bias_stride) of which D count, or NULL: 0 */
     uint64_t bias_stride;
     const void *tokens; /* (T,D): x or dy.  ESMM_TOKENS: of esfk only */
@@ -83,16 +154,18 @@ struct esmm {
     void *grad_pre, *grad_up; /* grad_pre may be pre or post, grad_up may be post */
 };
 
-/* grad (E,H,D) = sum over an expert's rows of row times gate * token: the gradient of W. */
+/* grad (E,H,D) = sum over an expert's rows of row times gate * token, plus keep * grad: the
+ * gradient of W. */
 struct estmm {
     struct kept_rows at;
     const void *tokens; /* (T,D) */
     const float *gate;  /* (T,k), or NULL: 1 */
     const void *rows;   /* (N,H) */
     void *grad;
+    bool keep;
 };
 
-/* grad (E,stride) = sum over an expert's rows; padding columns are 0. */
+/* grad (E,stride) = sum over an expert's rows, plus keep * grad; padding columns are 0 then. */
 struct ess {
     struct kept_rows at;
     const void *rows; /* (N,H), or NULL: gate * tokens (T,D) */
@@ -100,6 +173,7 @@ struct ess {
     const float *gate; /* (T,k), or NULL: 1 */
     void *grad;
     uint64_t stride;
+    bool keep;
 };
 
 /* The backward pass of one matrix: the esmm, its matrix' gradient and its bias' gradient.
@@ -111,6 +185,7 @@ struct esfk {
     void *grad;      /* (E,H,D) */
     void *grad_bias; /* (E,grad_stride), or NULL */
     uint64_t grad_stride;
+    bool keep; /* what is in grad and grad_bias */
 };
 
 #endif

@@ -37,10 +37,10 @@ struct step_time contrast_entry(const struct layer_facts *layer, const struct en
 /* The interval is that of the gain, as if the plan's own time were certain. */
 struct step_time contrast_default(const struct layer_facts *layer, const struct entry_row *entry)
 {
-    struct moe_plan default_plan = plan_default();
+    struct moe_plan default_plan = plan_default(&layer->shape);
     const struct trial_facts *trial = facts_trial(layer, entry->bucket, &default_plan);
 
-    if (plan_is_default(&entry->plan))
+    if (plan_is_default(&entry->plan, &layer->shape))
         return contrast_entry(layer, entry);
     if (!(entry->default_us > 0))
         return trial && trial_usable(trial) ? contrast_trial(trial) : unknown;
@@ -60,7 +60,7 @@ static struct step_time known_step(const struct layer_facts *layer, const struct
 
     if (plan_equal(plan, &entry->plan))
         return contrast_entry(layer, entry);
-    if (plan_is_default(plan))
+    if (plan_is_default(plan, &layer->shape))
         return contrast_default(layer, entry);
     trial = facts_trial(layer, entry->bucket, plan);
     return trial && trial_usable(trial) ? contrast_trial(trial) : unknown;
@@ -86,7 +86,7 @@ static int list_plans(const struct layer_facts *layer, struct contrasts *c)
     c->plans = calloc(room, sizeof(*c->plans));
     if (!c->plans)
         return fail(ERR_NOMEM, "%zu plans", room);
-    c->plans[c->plan_count++] = plan_default();
+    c->plans[c->plan_count++] = plan_default(&layer->shape);
     for (size_t i = 0; i < layer->plan_count; i++)
         c->plans[c->plan_count++] = layer->plans[i];
     for (size_t i = 0; i < layer->entry_count; i++)
@@ -150,7 +150,7 @@ static int fill_steps(const struct layer_facts *layer)
 {
     struct contrasts *c = layer->contrasts;
     size_t n = layer->entry_count;
-    struct moe_plan default_plan = plan_default();
+    struct moe_plan default_plan = plan_default(&layer->shape);
     double *log_ratios = malloc((n + 1) * sizeof(*log_ratios));
 
     c->steps = malloc((c->plan_count * n + 1) * sizeof(*c->steps));

@@ -3,11 +3,14 @@
 
 #include "array.h"
 #include "contrast.h"
+#include "drops.h"
+#include "loads.h"
 #include "plan.h"
 #include "standings.h"
 #include "status.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int add_entry(void *self, const struct entry_row *entry)
 {
@@ -26,19 +29,63 @@ static int add_trial(void *self, const struct trial_row *trial)
     return OK;
 }
 
+/* ---- phases: they come by trial, and so are the trials at that time */
+
+static int read_phases(struct store *store, struct facts *f)
+{
+    struct row_list list;
+    size_t at = 0;
+
+    TRY(store_phases_all(store, &list));
+    EACH_ROW (phase_row, row, list) {
+        while (at < f->trial_count && f->trials[at].row.id < row->trial)
+            at++;
+        if (at < f->trial_count && f->trials[at].row.id == row->trial)
+            f->trials[at].phases[row->phase] = row->time;
+    }
+    free(list.rows);
+    return OK;
+}
+
+static void note_phases(struct layer_facts *layer)
+{
+    for (size_t i = 0; i < layer->trial_count; i++)
+        layer->phases |= layer->trials[i].phases[PHASE_TOTAL].ns > 0;
+}
+
 /* ---- samples: they come by trial, and so are the trials at that time */
 
 struct sampling {
+    struct store *store;
     struct facts *facts;
     size_t at; /* the trial whose samples are collected */
     int64_t *ns;
     size_t count; /* what is in it */
 };
 
-static void end_trial(struct sampling *s)
+static void forget_steps(struct sampling *s, struct trial_facts *t)
 {
-    s->facts->trials[s->at].steps = spread_of(s->ns, s->count);
+    struct trial_facts forgotten = { .row = t->row };
+
+    memcpy(forgotten.phases, t->phases, sizeof(t->phases));
+    *t = forgotten;
     s->count = 0;
+}
+
+static int end_trial(struct sampling *s)
+{
+    struct trial_facts *t = &s->facts->trials[s->at];
+    const struct trial_key *k = &t->row.key;
+    struct entry_row e;
+    int rc = store_entry_get(s->store, k->cluster, k->shape, k->window, k->bucket, &e);
+
+    if (rc < 0)
+        return rc;
+    if (!rc && strcmp(e.load, t->load) != 0)
+        forget_steps(s, t);
+    t->steps = spread_of(s->ns, s->count);
+    s->count = 0;
+    return OK;
 }
 
 static int add_sample(void *self, const struct trial_row *of, const struct sample_row *sample)
@@ -49,12 +96,15 @@ static int add_sample(void *self, const struct trial_row *of, const struct sampl
     struct trial_facts *t;
 
     if (s->at < f->trial_count && f->trials[s->at].row.id < trial)
-        end_trial(s);
+        TRY(end_trial(s));
     while (s->at < f->trial_count && f->trials[s->at].row.id < trial)
         s->at++;
     if (s->at == f->trial_count || f->trials[s->at].row.id != trial)
         return OK;
     t = &f->trials[s->at];
+    if (strcmp(t->load, sample->load) != 0)
+        forget_steps(s, t);
+    memcpy(t->load, sample->load, sizeof(t->load));
     heat_add(&t->heat, sample);
     t->taken_ns += sample->ns;
     t->search_steps += sample->kind == SAMPLE_SEARCH;
@@ -67,11 +117,11 @@ static int add_sample(void *self, const struct trial_row *of, const struct sampl
 
 static int read_samples(struct store *store, struct facts *facts)
 {
-    struct sampling s = { .facts = facts };
+    struct sampling s = { .store = store, .facts = facts };
     int rc = facts->trial_count ? store_samples_all(store, add_sample, &s) : OK;
 
     if (!rc && s.at < facts->trial_count)
-        end_trial(&s);
+        rc = end_trial(&s);
     free(s.ns);
     return rc;
 }
@@ -209,8 +259,11 @@ static int cut_layers(struct store *store, const char *shape, struct facts *f)
         if (!shape_agrees(&layer.shape, shape))
             continue;
         ARRAY_APPEND(f->layers, f->layer_count, layer);
+        note_phases(&f->layers[f->layer_count - 1]);
         TRY(list_plans(&f->layers[f->layer_count - 1]));
         TRY(contrast_prepare(&f->layers[f->layer_count - 1]));
+        TRY(loads_read(store, &f->layers[f->layer_count - 1]));
+        TRY(drops_read(store, &f->layers[f->layer_count - 1]));
     }
     return OK;
 }
@@ -230,6 +283,7 @@ static int read_all(struct store *store, const char *shape, struct facts *f)
     f->override_count = list.count;
     TRY(store_entries(store, 0, 0, add_entry, f));
     TRY(store_trials(store, 0, 0, 0, UINT32_MAX, add_trial, f));
+    TRY(read_phases(store, f));
     TRY(read_samples(store, f));
     if (f->trial_count)
         qsort(f->trials, f->trial_count, sizeof(*f->trials), trial_order);
@@ -252,6 +306,11 @@ void facts_free(struct facts *facts)
 {
     for (size_t i = 0; i < facts->layer_count; i++) {
         free(facts->layers[i].plans);
+        free(facts->layers[i].loads);
+        if (facts->layers[i].counts)
+            counts_free(facts->layers[i].counts);
+        free(facts->layers[i].counts);
+        free(facts->layers[i].popularity);
         contrast_free(&facts->layers[i]);
     }
     free(facts->layers);
@@ -271,6 +330,31 @@ static bool is_of(const struct traffic_layer *traffic, const struct layer_facts 
     if (!shape.tokens)
         shape.tokens = layer->shape.tokens;
     return traffic->window == layer->window && shape_equal(&shape, &layer->shape);
+}
+
+int facts_counts(struct facts *facts, const char *path)
+{
+    struct counts_trace any;
+    uint32_t experts;
+    size_t found = 0;
+
+    TRY(counts_read(path, 1, &any));
+    experts = any.experts;
+    counts_free(&any);
+    for (size_t i = 0; i < facts->layer_count; i++) {
+        struct layer_facts *layer = &facts->layers[i];
+
+        if (layer->shape.experts != experts)
+            continue;
+        layer->counts = calloc(1, sizeof(*layer->counts));
+        if (!layer->counts)
+            return fail(ERR_NOMEM, "counts of experts");
+        TRY(counts_read(path, layer->shape.ranks, layer->counts));
+        found++;
+    }
+    if (!found)
+        note("%s counts %u experts; no layer of the report has as many", path, experts);
+    return found ? OK : UNSUPPORTED;
 }
 
 size_t facts_traffic(struct facts *facts, const struct traffic *traffic)

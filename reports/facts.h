@@ -2,6 +2,7 @@
 #ifndef FACTS_H
 #define FACTS_H
 
+#include "counts_replay.h"
 #include "heat.h"
 #include "shape.h"
 #include "stats.h"
@@ -15,6 +16,8 @@ struct trial_facts {
     int64_t taken_ns;                                   /* by all of these */
     struct spread steps;                                /* of all of them */
     struct heat heat;                                   /* of all, with those that were set aside */
+    struct phase_time phases[PHASE_COUNT];              /* 0 where nobody asked for them */
+    char load[LOAD_NAME_BYTES]; /* of all: steps under another one than the entry's are left out */
 };
 
 /* One layer on one cluster with buckets of one width.  Slices of the arrays of struct facts. */
@@ -31,8 +34,13 @@ struct layer_facts {
     size_t plan_count;
     struct contrasts *contrasts;         /* contrast.h */
     const struct traffic_layer *traffic; /* what trainers asked of it; NULL: nothing is known */
-    struct standing_row standing;        /* of the table as a whole */
-    bool stands;                         /* that is known, and of this table */
+    struct load_pair *loads;             /* loads.h */
+    size_t load_count;
+    struct counts_trace *counts;  /* what its gate chose in steps that were recorded; or NULL */
+    double *popularity;           /* (E) what experts get under their load, drops.h; or NULL */
+    bool phases;                  /* some trial has them */
+    struct standing_row standing; /* of the table as a whole */
+    bool stands;                  /* that is known, and of this table */
 };
 
 struct facts {
@@ -48,6 +56,10 @@ struct facts {
  * for a text that is none.  A store without entries gives facts without layers. */
 int facts_read(struct store *store, const char *shape, struct facts *out);
 void facts_free(struct facts *facts);
+
+/* Reads what a gate chose (counts_replay.h) for each layer with so many experts.  UNSUPPORTED after
+ * a message if there is none. */
+int facts_counts(struct facts *facts, const char *path);
 
 /* Gives each layer its part of what was recorded, which is borrowed; returns how many recorded
  * layers are for none of these.  Where a trainer did not say T, any T will do. */

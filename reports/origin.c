@@ -5,6 +5,7 @@
 #include "contrast.h"
 #include "plan.h"
 #include "standings.h"
+#include "utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -196,6 +197,26 @@ static void pinned_plans(const struct facts *facts, const struct layer_facts *la
     }
 }
 
+/* How tokens chose experts, where not at random: the first that is found, and whether all did so.
+ */
+static void loads(const struct scope *scope, struct remarks *out)
+{
+    const struct entry_row *first = NULL;
+    bool several = false;
+
+    for (size_t i = 0; i < scope->count; i++)
+        for (size_t j = 0; j < scope->layers[i].entry_count; j++) {
+            const struct entry_row *e = &scope->layers[i].entries[j];
+
+            first = first || !*e->load ? first : e;
+            several |= first && strcmp(e->load, first->load) != 0;
+        }
+    several |= first && !*scope->layers[0].entries[0].load;
+    if (first)
+        remark(out, "load: tokens chose experts as \"%s\" says%s (moetune-tables(7))",
+               UTF8_LINE(first->load), several ? ", in other entries otherwise" : "");
+}
+
 void origin_remarks(const struct facts *facts, const struct scope *scope, struct remarks *out)
 {
     struct counts c = counts_of(scope);
@@ -217,6 +238,7 @@ void origin_remarks(const struct facts *facts, const struct scope *scope, struct
                "part: setting such steps aside did not help",
                c.heat.throttled.steps ? "THROTTLED" : "DISTURBED", c.throttled,
                c.heat.throttled.steps ? "heat or power" : "other processes");
+    loads(scope, out);
     if (c.stale)
         remark(out, "%u entries are stale: the machine has changed since", c.stale);
     failed_trials(&c, out);

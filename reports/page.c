@@ -3,11 +3,14 @@
 #include "page.h"
 
 #include "contrast.h"
+#include "drops.h"
+#include "followed.h"
 #include "inline.h"
 #include "origin.h"
 #include "plan.h"
 #include "quote.h"
 #include "summary.h"
+#include "whatif_table.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -140,17 +143,24 @@ static void print_runs(const struct facts *facts, FILE *to)
     fputs("</table></div></details>\n", to);
 }
 
+void page_begin(const char *title, FILE *to)
+{
+    fprintf(to,
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+            "<link rel=\"icon\" href=\"data:,\">\n" /* else browsers ask for one */
+            "<title>%s</title>\n<style>\n",
+            title);
+    fputs(style, to);
+    fprintf(to, "</style>\n</head>\n<body>\n<h1>%s</h1>\n", title);
+}
+
 static void print_head(const struct report *report, FILE *to)
 {
     struct remarks remarks;
 
-    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-          "<link rel=\"icon\" href=\"data:,\">\n" /* else browsers ask for one */
-          "<title>moetune report</title>\n<style>\n",
-          to);
-    fputs(style, to);
-    fputs("</style>\n</head>\n<body>\n<h1>moetune report</h1>\n<p class=\"soft\">Database ", to);
+    page_begin("moetune report", to);
+    fputs("<p class=\"soft\">Database ", to);
     quote_html(report->db, to);
     fputs("</p>\n", to);
     origin_overall(report->facts, &remarks);
@@ -333,7 +343,7 @@ static void print_key(FILE *to)
         { "c, R", "rows that one expert gets from one rank; capacities that share one answer" },
         { "r", "0: weights move and tokens stay; above 0: each token goes to r ranks" },
         { "d", "chunks: one is computed while the next one travels" },
-        { "a", "which all-to-all moves the tokens: linear, 2dh, nccl" },
+        { "a", "which all-to-all moves the tokens: linear, 2dh, nccl, rail" },
         { "default", "r=1 d=1 a=linear, what a trainer gets without a table" },
     };
 
@@ -390,7 +400,7 @@ static void print_improvement(const struct section *section, FILE *to)
           to);
     for (uint32_t ranks = next_ranks(scope, 0); ranks; ranks = next_ranks(scope, ranks))
         for (int worst = 0; worst < 2; worst++)
-            for (int line = 0; line < SERIES_LINES; line++)
+            for (int line = 0; line < series_lines(scope); line++)
                 improvement_row(scope, ranks, line, worst == 1, to);
     fputs("</table></div><p class=\"soft\">Time of the static plan / time of the table's plan - 1 "
           "over the measured buckets.  timed: in how many of the cells' buckets the static plan "
@@ -429,6 +439,19 @@ static void print_failures(const struct layer_facts *layer, FILE *to)
         fprintf(to, "<p class=\"soft\">and %zu more</p>", count - FAILURES_SHOWN);
     if (count)
         fputs("</details>\n", to);
+}
+
+static void print_whatif(const struct scope *scope, FILE *to)
+{
+    struct remarks remarks;
+    struct whatif_pair pair;
+
+    whatif_remarks(scope, &remarks);
+    print_remarks(&remarks, "whatif", to);
+    for (size_t i = 0; whatif_pair(scope, i, &pair); i++)
+        whatif_table(&pair, to);
+    followed_remarks(scope, &remarks);
+    print_remarks(&remarks, "followed", to);
 }
 
 /* ---- sections */
@@ -497,6 +520,11 @@ static void print_section(const struct report *report, const struct section *sec
         print_next(report, layer, to);
     }
     fputs("</div></div>\n", to);
+    if (one) {
+        drops_remarks(layer, &remarks);
+        print_remarks(&remarks, "soft", to);
+    }
+    print_whatif(&section->scope, to);
     fputs("<div class=\"plots\">\n", to);
     print_plots(report, section, false, to);
     fputs("</div>\n", to);

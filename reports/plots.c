@@ -4,12 +4,32 @@
 #include "plots.h"
 
 #include "contrast.h"
+#include "followed.h"
 #include "moelookup.h"
+#include "phase_bars.h"
 
 /* How many plans have bands. */
 static void bands_count(const struct layer_facts *layer, FILE *to)
 {
     fprintf(to, "bands = %d\n", series_bands(layer).count);
+}
+
+static void loads_count(const struct layer_facts *layer, FILE *to)
+{
+    fprintf(to, "last = %d\n", series_load_blocks(layer) - 1);
+}
+
+static void followed_experts(const struct layer_facts *layer, FILE *to)
+{
+    uint32_t experts = layer->counts ? layer->counts->experts : 1;
+
+    fprintf(to, "drawn = %u\n", (experts < FOLLOWED_DRAWN ? experts : FOLLOWED_DRAWN) - 1);
+}
+
+static void phases_bucket(const struct layer_facts *layer, FILE *to)
+{
+    fprintf(to, "set xlabel 'ms at c = %u, each phase while nothing else runs'\n",
+            phase_bars_capacity(layer));
 }
 
 static void static_words(const struct layer_facts *layer, FILE *to)
@@ -187,6 +207,52 @@ static const char a2a[] =
             "     for [i=0:3] data index i using 1:2:(hover(sprintf('c = %d: %.3f (%.3f to %.3f)', "
             "$1, $2, $3, $4))) with labels left font ',0.01' notitle\n";
 
+static const char loads[] =
+    "set logscale x 2\nset xrange [0.9:*]\nset yrange [0:1.2<*]\n"
+    "set arrow 1 from graph 0, first 1 to graph 1, first 1 nohead lt 8\n"
+    "plot for [i=0:last] data index i using 1:2 with linespoints lt (i%6+1) pt 7 "
+    "title columnheader(1), \\\n"
+    "     for [i=0:last] data index i using 1:2:3:4 with yerrorbars lt (i%6+1) pt 7 notitle, \\\n"
+    "     for [i=0:last] data index i using 1:2:(hover(sprintf('max/mean %.3g: %.2f (%.2f to "
+    "%.2f), %s', $1, $2, $3, $4, columnheader(1)))) with labels left font ',0.01' notitle\n";
+
+static const char phases[] =
+    "stats data index 0 using 1 name 'place' nooutput\n"
+    "stats data index 0 using 10 name 'most' nooutput\n"
+    "set grid noytics\nset yrange [place_min-0.6:place_max+0.6]\n"
+    "set xrange [0:most_max*1.05]\n"
+    "array names[6] = ['between nodes', 'inside nodes', 'gate and route', 'encode and decode', "
+    "'experts', 'other']\n"
+    "below(i) = i > 2 ? sum [k=2:i-1] column(k) : 0\n"
+    "plot for [i=2:7] data index 0 using (below(i)+0.5*column(i)):1:(below(i)):(below(i+1)):"
+    "($1-0.38):($1+0.38):ytic(11) with boxxyerror lt (i-1) fs solid 1.0 noborder "
+    "title names[i-1], \\\n"
+    "     data index 0 using 8:1:9:10 with xerrorbars lt 8 pt 7 ps 0.3 notitle, \\\n"
+    "     for [i=2:7] data index 0 using (below(i)+0.5*column(i)):1:(hover(sprintf('%s: %s %.4g of "
+    "%.4g ms', stringcolumn(11), names[i-1], column(i), $8))) with labels left font ',0.01' "
+    "notitle\n";
+
+static const char whatif[] =
+    "set logscale xy 2\n"
+    "plot for [i=0:3] data index i using 1:2:(f($2,$3)):(f($2,$4)) with yerrorbars lt (i+1) "
+    "title columnheader(1), \\\n"
+    "     for [i=0:3] data index i using 1:2 with lines lt (i+1) notitle, \\\n"
+    "     for [i=0:3] data index i using 1:2:(hover(sprintf('c = %d: %s, %s: %.4g ms, %.4g MiB "
+    "between nodes', $1, columnheader(1), stringcolumn(8), $2, $5))) with "
+    "labels left font ',0.01' notitle\n";
+
+static const char followed[] =
+    "set yrange [0:*]\n"
+    "plot for [i=0:drawn] data index (3+i) using 1:3 with lines lt (i%6+1) lw 0.5 dt 3 notitle, "
+    "\\\n"
+    "     for [i=0:drawn] data index (3+i) using 1:2 with steps lt (i%6+1) lw 2 title "
+    "columnheader(1), \\\n"
+    "     data index 0 using 1:2 with steps lt 8 dt 2 title columnheader(1), \\\n"
+    "     data index 1 using 1:2 with steps lt 8 dt 4 title columnheader(1), \\\n"
+    "     data index 2 using 1:2 with steps lt 8 lw 2 title columnheader(1), \\\n"
+    "     for [i=0:2] data index i using 1:2:(hover(sprintf('step %d: %.2f, %s', $1, $2, "
+    "columnheader(1)))) with labels left font ',0.01' notitle\n";
+
 static const char distribution[] =
     "stats data using 1 name 'place' nooutput\nstats data using ($2+$3) name 'count' nooutput\n"
     "set grid noytics\nset yrange [place_min-0.6:place_max+0.6]\n"
@@ -246,6 +312,19 @@ const struct plot plots[PLOTS] = {
       "default's time) over the buckets with an entry, pinned look-ups left out: the share of all "
       "step time that the table saves.",
       "needs look-ups of this layer in the record" },
+    { "loads", "Sparse against padded experts", "largest over mean of the tokens per expert",
+      "sparse step / padded step", PLOT_LOADS,
+      "max/mean; ratio; low end; high end; padded step, ms; sparse step, ms; samples; of them "
+      "throttled",
+      series_loads, loads, loads_count,
+      "Below 1 a step is faster when experts compute only the rows there are.  A line for each "
+      "capacity.",
+      "Median step of r=0 e=sparse over that of r=0, of all steps taken under the load; the "
+      "interval "
+      "is that of both medians being off in the worst way; single steps have none.  Each load is "
+      "one that tune was given: "
+      "--skew, or --routing.",
+      "needs both plans measured under a load: tune --skew X --axes r,d,a,e" },
     { "where", "Where the time goes", CAPACITY, "% of the step", PLOT_OVER_C | PLOT_BARS,
       WHERE_COLUMNS, series_where, where, NULL,
       "Compute and communication, each timed alone, against the step of the table's plan.  "
@@ -257,6 +336,16 @@ const struct plot plots[PLOTS] = {
       "gathering of weights.  Step - compute is communication that is not hidden; the data file "
       "has it, and the default plan's.",
       "needs trials in the database whose steps vary by less than a tenth" },
+    { "phases", "What a step is made of", "ms, each phase while nothing else runs", "", PLOT_PHASES,
+      "place; between nodes, ms; inside nodes, ms; gate and route, ms; encode and decode, ms; "
+      "experts, ms; other, ms; total, ms; low end, ms; high end, ms; plan",
+      series_phases, phases, phases_bucket,
+      "One bar for each plan of one bucket; without overlap a step would take the whole bar.",
+      "Kernels and exchanges of steps in which one stream is muted, summed by what they are for: "
+      "medians of six such steps; the interval is that of their sum.  An exchange that reaches "
+      "another node counts as between nodes, all of it.  Drawn is the bucket with the most plans; "
+      "the data file has all.",
+      "needs trials with phases: tune --phases" },
     { "hidden", "Hidden share", CAPACITY, "hidden, % of the shorter one", PLOT_OVER_C | PLOT_BARS,
       WHERE_COLUMNS, series_hidden, hidden, NULL,
       "How much of the shorter half disappears behind the longer one.  Left out where noise leaves "
@@ -286,6 +375,45 @@ const struct plot plots[PLOTS] = {
       "other's high end, so at least 90 % from 6 samples on.  The data file holds the size of a "
       "message.",
       "needs buckets in which both all-to-alls were timed with the same r and d" },
+    { "rail", "rail against linear", CAPACITY, "step with rail / step with linear",
+      PLOT_OVER_C | PLOT_BARS,
+      "c, rows; ratio; low end; high end; size of a linear message, KiB; r; samples; of them "
+      "throttled",
+      series_rail, a2a, NULL,
+      "Two plans that differ in the all-to-all alone.  Below 1, rail is "
+      "faster.",
+      "Ratio of the median steps wherever both were timed.  Bars: one interval's low end over the "
+      "other's high end, so at least 90 % from 6 samples on.  The data file holds the size of a "
+      "message.",
+      "needs buckets in which rail and linear were timed with the same r and d" },
+    { "whatif", "What if routing were limited", CAPACITY, "step, ms", PLOT_TOGETHER | PLOT_PAIRS,
+      "c, rows; step, ms; low end, ms; high end, ms; sent between nodes, MiB; samples; of them "
+      "throttled; plan",
+      series_whatif, whatif, NULL,
+      "Two layers that differ in their router alone.  What lies between flat x linear and flat x "
+      "rail is the transport's gain, and needs no change of the model.",
+      "Of the plans with r above 0 that were timed at a capacity, the one with the least median "
+      "step.  Bars: 95 % interval of the median, from 6 steps on; that of a gain is both medians "
+      "being off in the worst way.  Drawn is the first such pair of layers; the data file has all. "
+      " Capacities are those at which flat x linear and limited x rail were timed (tune --search "
+      "exhaustive times all plans).  Sent between nodes, by one rank in a step: with linear and "
+      "2dh "
+      "(E/n) r C rows for each other node and trip, C = c rounded up to a multiple of g d; with "
+      "rail c1 rows, and what goes with their k choices, with c1 as random routing needs it.",
+      "needs a capacity at which both layers were timed" },
+    { "followed", "Capacities that follow the experts", "step", "rows / even share", PLOT_COUNTS,
+      "first of some steps; rows / even share (of an expert, or of all); what was needed (ways: "
+      "dropped, %; step, ms)",
+      series_followed, followed, followed_experts,
+      "Bright: an expert's capacity. Dotted: what it needed. Black: all experts together, for "
+      "three "
+      "ways to set capacities.",
+      "The controller of libmoelookup on the counts of --counts, from the static factor 2.5 on, "
+      "with its default options; beside it that static factor, and the rule that DynaMoE's authors "
+      "left in a comment (an average with .99; where it leaves .6 to .92 of the capacity, 1.25 of "
+      "it). 1 is k T/E, as an even gate would need.  Of the steps between two points the largest. "
+      "The ms of the data file are the table's at the equal capacity that takes as long.",
+      "needs counts of as many experts" },
     { "distribution", "How often each plan wins", "buckets", "", PLOT_TOGETHER,
       "place; measured buckets; inferred buckets; plan", series_distribution, distribution, NULL,
       "Buckets of the table by their plan.", "Pale: inferred.",

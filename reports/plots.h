@@ -11,6 +11,10 @@ enum plot_kind {
     PLOT_BARS = 4,     /* points with bars, of which some are left out where they are many */
     PLOT_LARGE = 16,   /* the one that the page begins with; also drawn for narrow screens */
     PLOT_TRAFFIC = 8,  /* only where it is known what trainers asked */
+    PLOT_LOADS = 32,   /* only where steps were measured under loads that were asked for */
+    PLOT_PHASES = 64,  /* only where phases were asked for */
+    PLOT_PAIRS = 128,  /* only of layers that differ in their router alone */
+    PLOT_COUNTS = 256, /* only where counts of experts were given */
 };
 
 struct plot {
@@ -25,7 +29,7 @@ struct plot {
     const char *without; /* what it takes to have it */
 };
 
-enum { PLOTS = 11 };
+enum { PLOTS = 16 };
 extern const struct plot plots[PLOTS];
 
 #endif

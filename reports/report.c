@@ -5,6 +5,7 @@
 #include "page.h"
 #include "sheet.h"
 #include "status.h"
+#include "whatif.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -19,12 +20,22 @@ const char *const report_words[] = { "html", "svg", "png", "pdf", "txt", NULL };
 
 static void add_pictures(struct section *section)
 {
+    struct whatif_pair pair;
+
     for (size_t i = 0; i < PLOTS; i++) {
         struct picture *p = &section->pictures[section->picture_count];
 
         if (section->scope.count > 1 && !(plots[i].kind & PLOT_TOGETHER))
             continue;
         if (plots[i].kind & PLOT_TRAFFIC && !section->scope.layers[0].traffic)
+            continue;
+        if (plots[i].kind & PLOT_COUNTS && !section->scope.layers[0].counts)
+            continue;
+        if (plots[i].kind & PLOT_LOADS && !section->scope.layers[0].load_count)
+            continue;
+        if (plots[i].kind & PLOT_PHASES && !section->scope.layers[0].phases)
+            continue;
+        if (plots[i].kind & PLOT_PAIRS && !whatif_pair(&section->scope, 0, &pair))
             continue;
         p->plot = &plots[i];
         snprintf(p->name, sizeof(p->name), "%s_%s", section->name, plots[i].name);
@@ -252,7 +263,9 @@ int report_write(struct store *store, const struct report_request *request)
         note("%s holds no layer \"%s\" (see moetune show)", request->db, request->shape);
         rc = UNSUPPORTED;
     } else {
-        rc = write_all(&report, request->format);
+        rc = request->counts ? facts_counts(&facts, request->counts) : OK;
+        if (!rc)
+            rc = write_all(&report, request->format);
     }
     free(report.sections);
     facts_free(&facts);

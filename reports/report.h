@@ -39,6 +39,7 @@ struct report_request {
     const char *folder; /* made if need be */
     enum report_format format;
     const struct traffic *traffic; /* what trainers asked, or NULL */
+    const char *counts;            /* a file of what a gate chose, or NULL */
 };
 
 /* Writes it into the folder.  The text report also goes to standard output; for the others a line

@@ -3,20 +3,12 @@
 
 #include "bucket_key.h"
 #include "contrast.h"
+#include "loads.h"
 #include "plan.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-
-/* One data file while it is written. */
-struct series {
-    const struct scope *scope;
-    const struct layer_facts *layer; /* the scope's first */
-    FILE *to;
-    bool begun; /* a block */
-    struct extent extent;
-};
 
 struct extent series_write(series_writer *write, const struct scope *scope, FILE *to)
 {
@@ -28,7 +20,7 @@ struct extent series_write(series_writer *write, const struct scope *scope, FILE
 
 /* ---- blocks and rows */
 
-static void begin_block(struct series *s, const char *name)
+void series_block(struct series *s, const char *name)
 {
     fprintf(s->to, "%s\"%s\"\n", s->begun ? "\n\n" : "", name);
     s->begun = true;
@@ -87,7 +79,8 @@ static bool told_by_entry(const struct layer_facts *layer, const struct trial_fa
     const struct entry_row *e = facts_entry(layer, trial->row.key.bucket);
 
     return e && !e->inferred &&
-           (plan_equal(&e->plan, &trial->row.key.plan) || plan_is_default(&trial->row.key.plan));
+           (plan_equal(&e->plan, &trial->row.key.plan) ||
+            plan_is_default(&trial->row.key.plan, &layer->shape));
 }
 
 /* Plans with a colour of their own: the best static ones without the default. */
@@ -102,7 +95,7 @@ static struct coloured coloured_of(const struct layer_facts *layer)
     const struct moe_plan *plan;
 
     for (size_t i = 0; c.count < SERIES_STATICS && (plan = contrast_ranked(layer, i)); i++)
-        if (!plan_is_default(plan))
+        if (!plan_is_default(plan, &layer->shape))
             c.plans[c.count++] = *plan;
     return c;
 }
@@ -134,11 +127,11 @@ static void write_statics(struct series *s, bool ratio)
     struct coloured coloured = coloured_of(s->layer);
 
     for (int colour = -1; colour < coloured.count; colour++) {
-        begin_block(s, colour < 0 ? "other plans" : PLAN_TEXT(&coloured.plans[colour]));
+        series_block(s, colour < 0 ? "other plans" : PLAN_TEXT(&coloured.plans[colour]));
         for (size_t i = 0; i < s->layer->trial_count; i++) {
             const struct trial_facts *t = &s->layer->trials[i];
 
-            if (trial_usable(t) && !plan_is_default(&t->row.key.plan) &&
+            if (trial_usable(t) && !plan_is_default(&t->row.key.plan, &s->layer->shape) &&
                 colour_of(&coloured, &t->row.key.plan) == colour && !told_by_entry(s->layer, t))
                 write_trial(s, t, ratio);
         }
@@ -151,10 +144,12 @@ static void write_best_static(struct series *s)
     const struct moe_plan *best = contrast_ranked(s->layer, 0);
     bool same = true;
 
-    begin_block(s, "best static plan");
+    series_block(s, "best static plan");
     for (size_t i = 0; i < s->layer->entry_count && best; i++)
         same = same && plan_equal(best, &s->layer->entries[i].plan);
-    for (size_t i = 0; i < s->layer->entry_count && best && !same && !plan_is_default(best); i++) {
+    for (size_t i = 0;
+         i < s->layer->entry_count && best && !same && !plan_is_default(best, &s->layer->shape);
+         i++) {
         const struct entry_row *e = &s->layer->entries[i];
         struct step_time t = contrast_step(s->layer, e, best);
 
@@ -198,15 +193,15 @@ void series_times(struct series *s)
     struct bands bands = series_bands(s->layer);
     uint32_t drawn;
 
-    begin_block(s, "table's plan");
+    series_block(s, "table's plan");
     write_entries(s, false, false);
-    begin_block(s, "table's plan, inferred");
+    series_block(s, "table's plan, inferred");
     write_entries(s, true, false);
-    begin_block(s, "default plan");
+    series_block(s, "default plan");
     write_entries(s, false, true);
     write_best_static(s);
     for (int i = 0; i < bands.count; i++) {
-        begin_block(s, bands.names[i]);
+        series_block(s, bands.names[i]);
         write_bands(s, &bands, i);
     }
     drawn = s->extent.rows;
@@ -217,12 +212,13 @@ void series_times(struct series *s)
 
 void series_ratios(struct series *s)
 {
-    begin_block(s, "default plan");
+    series_block(s, "default plan");
     for (size_t i = 0; i < s->layer->entry_count; i++) {
         const struct entry_row *e = &s->layer->entries[i];
         struct step_time t = contrast_default(s->layer, e);
 
-        if (!e->inferred && !plan_is_default(&e->plan) && isfinite(t.us) && e->time_us > 0)
+        if (!e->inferred && !plan_is_default(&e->plan, &s->layer->shape) && isfinite(t.us) &&
+            e->time_us > 0)
             step_row(s, e->capacity, &t, e->time_us);
     }
     write_statics(s, true);
@@ -262,13 +258,13 @@ static void write_static_gains(struct series *s, bool measured)
 
 void series_gain(struct series *s)
 {
-    begin_block(s, "over the default plan");
+    series_block(s, "over the default plan");
     write_gains(s, false);
-    begin_block(s, "over the default plan, inferred");
+    series_block(s, "over the default plan, inferred");
     write_gains(s, true);
-    begin_block(s, "over the best static plan");
+    series_block(s, "over the best static plan");
     write_static_gains(s, true);
-    begin_block(s, "the same, its time interpolated");
+    series_block(s, "the same, its time interpolated");
     write_static_gains(s, false);
 }
 
@@ -281,7 +277,7 @@ void series_traffic(struct series *s)
     const struct traffic_layer *traffic = s->layer->traffic;
 
     for (int kind = 0; kind < 3; kind++) {
-        begin_block(s, names[kind]);
+        series_block(s, names[kind]);
         for (size_t i = 0; traffic && i < traffic->bucket_count; i++) {
             const struct traffic_bucket *b = &traffic->buckets[i];
             const struct entry_row *e = facts_entry(s->layer, b->bucket);
@@ -308,7 +304,7 @@ static const double half_blur = 0.1;
 static const struct trial_facts *halves(const struct layer_facts *layer, const struct entry_row *e,
                                         bool of_default)
 {
-    struct moe_plan plan = of_default ? plan_default() : e->plan;
+    struct moe_plan plan = of_default ? plan_default(&layer->shape) : e->plan;
     const struct trial_facts *t = e->inferred ? NULL : facts_trial(layer, e->bucket, &plan);
 
     return t && t->row.compute_ns > 0 && t->row.comm_ns > 0 &&
@@ -345,7 +341,7 @@ void series_where(struct series *s)
     struct extent drawn = { 0 };
 
     for (int of_default = 0; of_default < 2; of_default++) {
-        begin_block(s, of_default ? "default plan" : "table's plan");
+        series_block(s, of_default ? "default plan" : "table's plan");
         for (size_t i = 0; i < s->layer->entry_count; i++)
             where_row(s, &s->layer->entries[i], of_default == 1);
         if (!of_default)
@@ -397,21 +393,21 @@ static void regret_row(struct series *s, const struct entry_row *e, int directio
 void series_regret(struct series *s)
 {
     for (int direction = -1; direction <= 1; direction += 2) {
-        begin_block(s, direction < 0 ? "plan of the bucket below" : "plan of the bucket above");
+        series_block(s, direction < 0 ? "plan of the bucket below" : "plan of the bucket above");
         for (size_t i = 0; i < s->layer->entry_count; i++)
             regret_row(s, &s->layer->entries[i], direction);
     }
 }
 
-/* ---- linear against 2dh */
+/* ---- linear against others */
 
-static void a2a_row(struct series *s, const struct trial_facts *linear)
+static void a2a_row(struct series *s, const struct trial_facts *linear, uint32_t other_a2a)
 {
     struct moe_plan twin = linear->row.key.plan;
     const struct spread *a = &linear->steps, *b;
     const struct trial_facts *other;
 
-    twin.a = MOE_A2A_2DH;
+    twin.a = other_a2a;
     other = facts_trial(s->layer, linear->row.key.bucket, &twin);
     if (!other || !trial_usable(other))
         return;
@@ -427,21 +423,31 @@ static void a2a_row(struct series *s, const struct trial_facts *linear)
             contrast_trial(linear).throttled + contrast_trial(other).throttled);
 }
 
-void series_a2a(struct series *s)
+static void a2a_blocks(struct series *s, uint32_t a)
 {
     for (uint32_t d = 1; d <= PLAN_MAX_D; d *= 2) {
         char name[32];
 
         snprintf(name, sizeof(name), "d=%u", d);
-        begin_block(s, name);
+        series_block(s, name);
         for (size_t i = 0; i < s->layer->trial_count; i++) {
             const struct trial_facts *t = &s->layer->trials[i];
 
             if (trial_usable(t) && t->row.key.plan.d == d && t->row.key.plan.r != 0 &&
                 t->row.key.plan.a == MOE_A2A_LINEAR)
-                a2a_row(s, t);
+                a2a_row(s, t, a);
         }
     }
+}
+
+void series_a2a(struct series *s)
+{
+    a2a_blocks(s, MOE_A2A_2DH);
+}
+
+void series_rail(struct series *s)
+{
+    a2a_blocks(s, MOE_A2A_RAIL);
 }
 
 /* ---- what it cost */
@@ -580,14 +586,31 @@ void series_distribution(struct series *s)
 
 /* ---- the table against static plans */
 
+static bool tries_rail(const struct layer_facts *layer)
+{
+    for (size_t i = 0; i < layer->trial_count; i++)
+        if (layer->trials[i].row.key.plan.a == MOE_A2A_RAIL)
+            return true;
+    return false;
+}
+
+int series_lines(const struct scope *scope)
+{
+    for (size_t i = 0; i < scope->count; i++)
+        if (tries_rail(&scope->layers[i]))
+            return SERIES_LINES;
+    return SERIES_LINES - 1;
+}
+
 struct static_line series_line(int line)
 {
-    static const char *const names[SERIES_LINES] = { "r=0", "linear", "2dh" };
-    static const uint32_t a2a[SERIES_LINES] = { MOE_A2A_LINEAR, MOE_A2A_LINEAR, MOE_A2A_2DH };
+    static const char *const names[SERIES_LINES] = { "r=0", "linear", "2dh", "rail" };
+    static const uint32_t a2a[SERIES_LINES] = { MOE_A2A_LINEAR, MOE_A2A_LINEAR, MOE_A2A_2DH,
+                                                MOE_A2A_RAIL };
     struct static_line out = { .name = names[line], .count = line ? SERIES_LINE_PLANS : 1 };
 
     for (int i = 0; i < out.count; i++) {
-        out.plans[i] = plan_default();
+        out.plans[i] = plan_default(NULL);
         out.plans[i].r = line ? 1 : 0;
         out.plans[i].a = a2a[line];
         out.plans[i].d = 1u << i;
@@ -621,9 +644,10 @@ struct improvement series_pooled(const struct scope *scope, uint32_t ranks,
 
 void series_improvement(struct series *s)
 {
-    uint32_t at = 1 + (SERIES_LINES - 1) * SERIES_LINE_PLANS;
+    int lines = series_lines(s->scope);
+    uint32_t at = 1 + ((uint32_t)lines - 1) * SERIES_LINE_PLANS;
 
-    for (int i = 0; i < SERIES_LINES; i++) {
+    for (int i = 0; i < lines; i++) {
         struct static_line line = series_line(i);
 
         for (int j = 0; j < line.count; j++, at--) {
@@ -638,5 +662,47 @@ void series_improvement(struct series *s)
             fputs("\"\n", s->to);
             s->extent.rows++;
         }
+    }
+}
+
+/* ---- padded against sparse */
+
+int series_load_blocks(const struct layer_facts *layer)
+{
+    int blocks = 0;
+
+    for (size_t i = 0; i < layer->load_count; i++)
+        blocks += !i || layer->loads[i].capacity != layer->loads[i - 1].capacity;
+    return blocks;
+}
+
+/* That of both medians being off in the worst way; single steps have none. */
+static void write_interval(const struct load_pair *p, FILE *to)
+{
+    bool known = p->padded.count > 1 && p->sparse.count > 1;
+    double low = (double)p->sparse.low_ns / (double)p->padded.high_ns;
+    double high = (double)p->sparse.high_ns / (double)p->padded.low_ns;
+
+    if (known)
+        fprintf(to, " %.6g %.6g", low, high);
+    else
+        fputs(" NaN NaN", to);
+}
+
+void series_loads(struct series *s)
+{
+    for (size_t i = 0; i < s->layer->load_count; i++) {
+        const struct load_pair *p = &s->layer->loads[i];
+        double padded = (double)p->padded.median_ns, sparse = (double)p->sparse.median_ns;
+        char name[32];
+
+        if (!i || p->capacity != p[-1].capacity) {
+            snprintf(name, sizeof(name), "c = %" PRIu64, p->capacity);
+            series_block(s, name);
+        }
+        fprintf(s->to, "%.6g %.6g", p->skew, sparse / padded);
+        write_interval(p, s->to);
+        fprintf(s->to, " %.6g %.6g", padded * 1e-6, sparse * 1e-6);
+        end_row(s, (uint32_t)(p->padded.count + p->sparse.count), 0);
     }
 }

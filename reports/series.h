@@ -23,11 +23,24 @@ struct extent {
     uint64_t throttled; /* of these: that count although something held them back */
 };
 
-struct series;
+/* One data file while it is written. */
+struct series {
+    const struct scope *scope;
+    const struct layer_facts *layer; /* the scope's first */
+    FILE *to;
+    bool begun; /* a block */
+    struct extent extent;
+};
+void series_block(struct series *series, const char *name); /* begins one */
+
 typedef void series_writer(struct series *series);
 
 series_writer series_times, series_ratios, series_gain, series_where, series_hidden, series_regret,
-    series_a2a, series_spent, series_distribution, series_improvement, series_traffic;
+    series_a2a, series_rail, series_spent, series_distribution, series_improvement, series_traffic,
+    series_loads, series_phases, series_whatif, series_followed;
+
+/* Of so many capacities series_loads writes a block. */
+int series_load_blocks(const struct layer_facts *layer);
 
 /* Timed steps by what they were for, and what other searches would have taken. */
 struct spent {
@@ -56,15 +69,16 @@ struct bands {
 struct bands series_bands(const struct layer_facts *layer);
 int series_band(const struct bands *bands, const struct moe_plan *plan);
 
-/* The static plans that the table is held against, a line of them each: r=0, and the (a, d) at r =
- * 1 of the paper's Table 6. */
-enum { SERIES_LINES = 3, SERIES_LINE_PLANS = 4 };
+/* The static plans that the table is held against, a line of them each: r=0, the (a, d) at r = 1 of
+ * the paper's Table 6, and last rail's. */
+enum { SERIES_LINES = 4, SERIES_LINE_PLANS = 4 };
 struct static_line {
     const char *name; /* "r=0", or the all-to-all */
     struct moe_plan plans[SERIES_LINE_PLANS];
     int count; /* 1, or one for each d */
 };
 struct static_line series_line(int line);
+int series_lines(const struct scope *scope); /* how many say something: rail was tried, or not */
 
 /* Over all layers of a scope on as many ranks; 0: on any. */
 struct improvement;

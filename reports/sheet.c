@@ -3,9 +3,12 @@
 #include "sheet.h"
 
 #include "contrast.h"
+#include "drops.h"
+#include "followed.h"
 #include "origin.h"
 #include "quote.h"
 #include "summary.h"
+#include "whatif.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -121,7 +124,7 @@ static void print_cell(double share, FILE *to)
 static void print_table(const struct section *section, bool worst, FILE *to)
 {
     fprintf(to, "  %-18s    d=1     d=2     d=4     d=8\n", worst ? "worst bucket" : "mean");
-    for (int i = 0; i < SERIES_LINES; i++) {
+    for (int i = 0; i < series_lines(&section->scope); i++) {
         struct static_line line = series_line(i);
 
         fprintf(to, "  %-14s", line.name);
@@ -164,6 +167,14 @@ static void print_section(const struct report *report, const struct section *sec
         print_remarks(&next, to);
     }
     origin_summary(&section->scope, &remarks);
+    print_remarks(&remarks, to);
+    if (section->scope.count == 1) {
+        drops_remarks(&section->scope.layers[0], &remarks);
+        print_remarks(&remarks, to);
+    }
+    whatif_remarks(&section->scope, &remarks);
+    print_remarks(&remarks, to);
+    followed_remarks(&section->scope, &remarks);
     print_remarks(&remarks, to);
     for (size_t i = 0; i < section->picture_count; i++)
         print_plot(report, section, &section->pictures[i], to);

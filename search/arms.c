@@ -1,4 +1,4 @@
-/* Lists the plans of a layer in which only the wanted axes vary. */
+/* Lists the plans of a layer in which only the wanted axes vary, over the wanted values. */
 #include "arms.h"
 
 #include "plan.h"
@@ -6,38 +6,129 @@
 
 #include <string.h>
 
-static bool axis_named(const char *axes, const char *name)
+/* A word of "r,d,a=linear:2dh": an axis, alone or with some of its values. */
+struct axis_word {
+    size_t axis;
+    const char *values, *end; /* values == NULL: alone */
+};
+
+/* Takes the word at *axes, if there is one; what follows is at *axes then. */
+static bool next_word(const char **axes, struct axis_word *word)
 {
-    size_t length = strlen(name);
+    size_t length = strcspn(*axes, ","), name = strcspn(*axes, ",=");
 
-    while (*axes) {
-        size_t word = strcspn(axes, ",");
+    if (!**axes)
+        return false;
+    word->axis = plan_axis_find(*axes, name);
+    word->end = *axes + length;
+    word->values = name < length ? *axes + name + 1 : NULL;
+    *axes = word->end + (*word->end == ',');
+    return true;
+}
 
-        if (word == length && !memcmp(axes, name, word))
-            return true;
-        axes += word + (axes[word] == ',');
-    }
+/* Takes one of "linear:2dh"; *rest becomes NULL behind the last one. */
+static bool next_value(const char **rest, const struct axis_word *word, uint32_t *value)
+{
+    const char *begin = *rest;
+    size_t length = strcspn(begin, ",:");
+
+    *rest = begin + length < word->end ? begin + length + 1 : NULL;
+    return plan_parse_value(word->axis, begin, length, value);
+}
+
+/* The value stands there, as in "a=2dh". */
+static bool value_named(const char *axes, size_t axis, uint32_t value)
+{
+    struct axis_word word;
+    uint32_t named;
+
+    while (next_word(&axes, &word))
+        for (const char *rest = word.axis == axis ? word.values : NULL; rest;)
+            if (next_value(&rest, &word, &named) && named == value)
+                return true;
     return false;
 }
 
-static int check_axes(const char *axes)
+/* The axis stands there without values. */
+static bool axis_alone(const char *axes, size_t axis)
 {
-    while (*axes) {
-        size_t word = strcspn(axes, ",");
+    struct axis_word word;
 
-        if (plan_axis_find(axes, word) == plan_axis_count)
-            return fail(ERR_ARGUMENT, "axes: \"%.*s\" is not an axis; there are " PLAN_AXES,
-                        (int)word, axes);
-        axes += word + (axes[word] == ',');
-    }
+    while (next_word(&axes, &word))
+        if (word.axis == axis && !word.values)
+            return true;
+    return false;
+}
+
+static bool axis_named(const char *axes, size_t axis)
+{
+    struct axis_word word;
+
+    while (next_word(&axes, &word))
+        if (word.axis == axis)
+            return true;
+    return false;
+}
+
+/* The axis alone stands for what every layer can try. */
+static bool goes_without_saying(const struct arms_setup *setup, size_t axis, uint32_t value)
+{
+    if (axis != PLAN_A)
+        return !plan_axes[axis].quiet || value <= plan_axes[axis].search_max;
+    if (plan_a2a_needs[value].library)
+        return setup->library_a2a;
+    return !setup->foreign || !plan_a2a_needs[value].ours;
+}
+
+static bool varies_to(const struct arms_setup *setup, size_t axis, uint32_t value)
+{
+    return value_named(setup->axes, axis, value) ||
+           (axis_alone(setup->axes, axis) && goes_without_saying(setup, axis, value));
+}
+
+static int check_values(struct axis_word word, const char *begin)
+{
+    const char *rest = word.values;
+    uint32_t value;
+
+    while (rest)
+        if (!next_value(&rest, &word, &value))
+            return fail(ERR_ARGUMENT,
+                        "axes: \"%.*s\" is not legal: %s is %s; several are written "
+                        "as %s=X:Y",
+                        (int)(word.end - begin), begin, plan_axes[word.axis].name,
+                        plan_axes[word.axis].legal, plan_axes[word.axis].name);
     return OK;
 }
 
-/* r = 0 stands for all of its d and a: it stays as long as r varies. */
-static bool varies_only(const struct moe_plan *plan, const char *axes)
+static int check_axes(const struct arms_setup *setup)
+{
+    const char *axes = setup->axes, *begin = axes;
+    struct axis_word word;
+
+    for (; next_word(&axes, &word); begin = axes) {
+        if (word.axis == plan_axis_count)
+            return fail(ERR_ARGUMENT, "axes: \"%.*s\" is not an axis; there are " PLAN_AXES,
+                        (int)strcspn(begin, ",="), begin);
+        TRY(check_values(word, begin));
+    }
+    if (axis_named(setup->axes, PLAN_CTAS) && !setup->knows_ctas)
+        return fail(ERR_ARGUMENT, "axes: only NCCL, and virtual ranks on a GPU, can limit how many "
+                                  "CTAs an all-to-all takes (ctas)");
+    if (value_named(setup->axes, PLAN_A, MOE_A2A_NCCL) && !setup->library_a2a && !setup->foreign)
+        return fail(ERR_ARGUMENT, "axes: a=nccl is NCCL's own all-to-all (2.28 and later have "
+                                  "one), which this cluster has not");
+    return OK;
+}
+
+/* Where other axes have the values of the layer's default.  r = 0 stands for all of its d and a: it
+ * stays as long as r varies. */
+static bool varies_only(const struct moe_plan *plan, const struct moe_plan *usual,
+                        const struct arms_setup *setup)
 {
     for (size_t i = 0; i < plan_axis_count; i++)
-        if (plan_value(plan, i) != plan_axes[i].fallback && !axis_named(axes, plan_axes[i].name))
+        if (plan_value(plan, i) != plan_value(usual, i) &&
+            !varies_to(setup, i, plan_value(plan, i)))
             return false;
     return true;
 }
@@ -52,10 +143,11 @@ static bool is_one_of_its_own(const struct moe_plan *plan, const struct moe_shap
 
 /* The plan with every value of the quiet axes that vary, from this axis on; the defaults first. */
 static int add_arms(const struct moe_shape *shape, struct moe_plan plan, size_t axis,
-                    const char *axes, struct moe_plan *arms, size_t *count)
+                    const struct arms_setup *setup, struct moe_plan *arms, size_t *count)
 {
-    while (axis < plan_axis_count &&
-           !(plan_axes[axis].quiet && axis_named(axes, plan_axes[axis].name)))
+    uint32_t usual;
+
+    while (axis < plan_axis_count && !(plan_axes[axis].quiet && axis_named(setup->axes, axis)))
         axis++;
     if (axis == plan_axis_count) {
         if (*count == SEARCH_ARMS_MAX)
@@ -64,11 +156,11 @@ static int add_arms(const struct moe_shape *shape, struct moe_plan plan, size_t 
         arms[(*count)++] = plan;
         return OK;
     }
-    for (uint32_t value = 0; value <= plan_axes[axis].search_max;
-         value = plan_next_value(axis, value)) {
+    usual = plan_value(&plan, axis);
+    for (uint32_t value = 0; value <= plan_axes[axis].max; value = plan_next_value(axis, value)) {
         plan_set(&plan, axis, value);
-        if (is_one_of_its_own(&plan, shape))
-            TRY(add_arms(shape, plan, axis + 1, axes, arms, count));
+        if ((value == usual || varies_to(setup, axis, value)) && is_one_of_its_own(&plan, shape))
+            TRY(add_arms(shape, plan, axis + 1, setup, arms, count));
     }
     return OK;
 }
@@ -77,24 +169,22 @@ int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, str
               size_t *count)
 {
     struct moe_plan all[SEARCH_ARMS_MAX];
+    struct moe_plan usual = plan_default(shape);
     size_t legal = plan_list(shape, all, SEARCH_ARMS_MAX);
-    bool library = setup->library_a2a && axis_named(setup->axes, plan_axes[PLAN_A].name);
+    bool library = varies_to(setup, PLAN_A, MOE_A2A_NCCL);
 
-    TRY(check_axes(setup->axes));
-    if (axis_named(setup->axes, plan_axes[PLAN_CTAS].name) && !setup->knows_ctas)
-        return fail(ERR_ARGUMENT, "axes: only NCCL, and virtual ranks on a GPU, can limit how many "
-                                  "CTAs an all-to-all takes (ctas)");
+    TRY(check_axes(setup));
     if (legal > SEARCH_ARMS_MAX)
         return fail(ERR_ARGUMENT, "%zu plans: more than %d cannot be searched", legal,
                     SEARCH_ARMS_MAX);
     *count = 0;
     for (size_t i = 0; i < legal; i++)
-        if (varies_only(&all[i], setup->axes))
-            TRY(add_arms(shape, all[i], 0, setup->axes, arms, count));
+        if (varies_only(&all[i], &usual, setup))
+            TRY(add_arms(shape, all[i], 0, setup, arms, count));
     for (size_t i = 0; i < legal && library; i++)
-        if (varies_only(&all[i], setup->axes) && all[i].r && all[i].a == MOE_A2A_LINEAR) {
+        if (varies_only(&all[i], &usual, setup) && all[i].r && all[i].a == MOE_A2A_LINEAR) {
             all[i].a = MOE_A2A_NCCL;
-            TRY(add_arms(shape, all[i], 0, setup->axes, arms, count));
+            TRY(add_arms(shape, all[i], 0, setup, arms, count));
         }
     return OK;
 }

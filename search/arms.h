@@ -5,13 +5,16 @@
 #include "search.h"
 
 struct arms_setup {
-    const char *axes; /* "r,d,a": those that vary; the others keep their default */
+    const char *axes; /* "r,d,a=linear:2dh": those that vary, with "=" to these values and the
+                       * default alone; the others keep their default */
     bool library_a2a; /* the wire's library has an all-to-all of its own: a=nccl */
     bool knows_ctas;  /* the wire does: the axis ctas means something */
+    bool foreign;     /* the layer is another program's: it has what axes name */
 };
 
 /* Every legal plan of the layer in which only those axes differ from the default plan, at most
- * SEARCH_ARMS_MAX.  ERR_ARGUMENT after a message. */
+ * SEARCH_ARMS_MAX.  A value that is legal for other layers only is left out.  ERR_ARGUMENT after a
+ * message. */
 int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, struct moe_plan *arms,
               size_t *count);
 

@@ -2,6 +2,7 @@
  * constant of the machine; search/README.md explains it. */
 #include "costs.h"
 
+#include "node_rows.h"
 #include "shape.h"
 
 #include <math.h>
@@ -58,7 +59,10 @@ struct costs costs_of(const struct moe_shape *shape, const struct search_machine
                        .per_node = per_node < shape->ranks ? per_node : shape->ranks,
                        .slices = shape_slices(shape),
                        .experts = shape->experts,
+                       .layers = shape->layers ? shape->layers : 1,
                        .choices = (double)shape->tokens * shape->top_k,
+                       .top_k = shape->top_k,
+                       .by_hidden = shape->layout == MOE_LAYOUT_HIDDEN,
                        .local_experts = shape_local_experts(shape),
                        .model_dim = shape->model_dim,
                        .hidden_dim = shape->hidden_dim,
@@ -67,6 +71,7 @@ struct costs costs_of(const struct moe_shape *shape, const struct search_machine
                        .train = shape->pass == MOE_TRAIN };
 
     c.nodes = c.ranks / c.per_node;
+    c.reach = shape_node_share(shape, (uint32_t)c.nodes);
     set_priors(&c, machine);
     return c;
 }
@@ -90,6 +95,32 @@ static double exchange(const struct costs *c, const double *k, uint32_t a, doubl
                         between(c) * k[COST_BYTE_BETWEEN]);
     return k[COST_MESSAGE] * (c->ranks - 1) +
            bytes * (inside(c) * k[COST_BYTE_INSIDE] + between(c) * k[COST_BYTE_BETWEEN]);
+}
+
+/* Rows that a rank sends to one node: each token once, with as much more room as an expert's c is
+ * above its mean.  T may be unknown. */
+static double rows_for_a_node(const struct costs *c, double capacity)
+{
+    double tokens = c->choices / c->top_k;
+    double rows = c->reach * capacity * c->experts / c->top_k;
+
+    return tokens > 0 && tokens < rows ? tokens : rows;
+}
+
+/* rail's hop between nodes: whole tokens, whatever r and d are. */
+static double hop_between(const struct costs *c, const double *k, double capacity)
+{
+    double bytes = c->nodes * rows_for_a_node(c, capacity) * c->model_dim * c->token_bytes;
+
+    return k[COST_MESSAGE_2DH] * c->nodes +
+           bytes * (k[COST_BYTE_COPIED] + between(c) * k[COST_BYTE_BETWEEN]);
+}
+
+/* rail's hop inside: what the relay hands on, to every place that linear sends rows to. */
+static double hop_inside(const struct costs *c, const double *k, double bytes)
+{
+    return k[COST_MESSAGE_2DH] * c->per_node +
+           bytes * ((1 - 1 / c->per_node) * k[COST_BYTE_INSIDE] + k[COST_BYTE_COPIED]);
 }
 
 /* `group` neighbouring ranks gather weights, of which each receives `bytes`. */
@@ -136,17 +167,71 @@ static double pipeline(const double *k, double d, double a2a, double ffn)
            d * k[COST_CHUNK];
 }
 
-/* An expert without padding computes what it was sent: the mean, as if tokens were spread evenly.
- * How far they are not is a matter of the tokens, and learned from steps.  T may be unknown. */
-static double local_step(const struct costs *c, const double *k, double capacity, uint32_t e)
+/* An expert without padding computes what it was sent: by the load, or the mean, as if tokens were
+ * spread evenly.  How far they are not is then learned from steps.  T may be unknown. */
+static double expert_rows(const struct costs *c, double capacity, uint32_t e)
 {
     double mean = c->choices / c->experts;
-    double rows = e == MOE_SPARSE && mean > 0 && mean < capacity ? mean : capacity;
+
+    if (e != MOE_SPARSE)
+        return capacity;
+    if (c->kept)
+        return (double)c->kept(c->load, (uint64_t)capacity) / c->experts;
+    return mean > 0 && mean < capacity ? mean : capacity;
+}
+
+static double local_step(const struct costs *c, const double *k, double capacity, uint32_t e)
+{
+    double rows = expert_rows(c, capacity, e);
     double weight_bytes = c->experts * c->weight_matrices * c->model_dim * c->hidden_dim *
                           c->token_bytes * (1 - 1 / c->ranks);
 
     return gather(c, k, c->ranks, weight_bytes) * (c->train ? 2 : 1) +
            feed_forward(c, k, c->experts, rows, c->hidden_dim) * (c->train ? 3 : 1);
+}
+
+/* d times as much, where each piece is gathered while the one before it is used. */
+static double in_pieces(const double *k, double d, double piece, double compute)
+{
+    double slower = 1 + (d > 1 ? k[COST_INTERFERE] : 0);
+
+    if (d <= 1)
+        return piece + compute;
+    return greater(d * piece + compute, piece + d * compute) * slower + d * k[COST_CHUNK];
+}
+
+/* d pieces of the weights.  Backward they are there, unless they did not stay, and their gradients
+ * leave in one exchange: of what was used last as much is there as the cache has room for. */
+static double pieces_step(const struct costs *c, const double *k, double capacity,
+                          const struct moe_plan *plan)
+{
+    double d = plan->d, rows = expert_rows(c, capacity, MOE_SPARSE);
+    double weight_bytes = c->experts * c->weight_matrices * c->model_dim * c->hidden_dim *
+                          c->token_bytes * (1 - 1 / c->ranks);
+    double piece = gather(c, k, c->ranks, weight_bytes / d);
+    double ffn = feed_forward(c, k, c->experts, rows, c->hidden_dim / d);
+    double t = in_pieces(k, d, piece, ffn), again;
+
+    if (!c->train)
+        return t;
+    t += gather(c, k, c->ranks, weight_bytes);
+    again = plan->w == MOE_CACHE ? greater(0, 1 - (d > 1 ? 2 : 1) / (d * c->layers)) : 0;
+    return t + again * in_pieces(k, d, piece, 2 * ffn) + (1 - again) * 2 * d * ffn;
+}
+
+/* Tokens of all ranks come to each, which computes its hidden units of all experts for them, and
+ * partial results go back to be summed up.  Without T, as many tokens as fill the experts. */
+static double tour_step(const struct costs *c, const double *k, double capacity,
+                        const struct moe_plan *plan)
+{
+    double d = plan->d, rows = expert_rows(c, capacity, MOE_SPARSE);
+    double tokens = (c->choices > 0 ? c->choices : c->experts * capacity) / c->top_k;
+    double bytes = c->ranks * tokens * c->model_dim * c->token_bytes;
+    double a2a = exchange(c, k, MOE_A2A_LINEAR, bytes / d);
+    double ffn = feed_forward(c, k, c->experts, c->ranks * rows / d, c->hidden_dim / c->ranks);
+    double t = pipeline(k, d, a2a, ffn) + bytes * k[COST_BYTE_COPIED];
+
+    return c->train ? t + pipeline(k, d, a2a, 2 * ffn) + bytes * k[COST_BYTE_COPIED] : t;
 }
 
 static double sharded_step(const struct costs *c, const double *k, double capacity,
@@ -158,21 +243,27 @@ static double sharded_step(const struct costs *c, const double *k, double capaci
     double hidden = c->hidden_dim / r;
     double weight_bytes = c->local_experts * c->weight_matrices * c->model_dim * hidden *
                           c->token_bytes * (1 - 1 / group);
-    double a2a = exchange(c, k, plan->a, bytes / d);
+    bool rail = plan->a == MOE_A2A_RAIL;
+    double a2a = rail ? hop_inside(c, k, bytes / d) : exchange(c, k, plan->a, bytes / d);
     double ffn = feed_forward(c, k, c->local_experts, c->ranks * rows / (group * d), hidden);
-    double t = gather(c, k, group, weight_bytes) + pipeline(k, d, a2a, ffn) +
-               (r > 1 ? bytes * k[COST_BYTE_COPIED] : 0);
+    double whole = (r > 1 ? bytes * k[COST_BYTE_COPIED] : 0) +
+                   (rail ? 2 * hop_between(c, k, capacity) : 0); /* not in chunks */
+    double t = gather(c, k, group, weight_bytes) + pipeline(k, d, a2a, ffn) + whole;
 
     if (c->train) /* the way back: twice the compute, as much to exchange */
-        t += gather(c, k, group, weight_bytes) + pipeline(k, d, a2a, 2 * ffn) +
-             (r > 1 ? bytes * k[COST_BYTE_COPIED] : 0);
+        t += gather(c, k, group, weight_bytes) + pipeline(k, d, a2a, 2 * ffn) + whole;
     return t;
 }
 
 static double step_log_ns(const struct costs *c, const double *k, double capacity,
                           const struct moe_plan *plan)
 {
-    double t = plan->r ? sharded_step(c, k, capacity, plan) : local_step(c, k, capacity, plan->e);
+    double t = 0;
+
+    if (c->by_hidden)
+        t = plan->r ? tour_step(c, k, capacity, plan) : pieces_step(c, k, capacity, plan);
+    else
+        t = plan->r ? sharded_step(c, k, capacity, plan) : local_step(c, k, capacity, plan->e);
 
     return log((t + k[COST_STEP]) * k[COST_SCALE] * 1e9);
 }

@@ -24,9 +24,14 @@ enum cost_constant {
 };
 
 struct costs {
-    double ranks, per_node, nodes, slices, experts, local_experts, model_dim, hidden_dim;
+    double ranks, per_node, nodes, slices, experts, layers, local_experts, model_dim, hidden_dim;
     double choices; /* k T: rows that a rank sends to all experts together */
+    double top_k;
+    double reach;   /* the chance that a token has an expert on a given node */
+    bool by_hidden; /* MOE_LAYOUT_HIDDEN */
     double token_bytes, weight_matrices;
+    uint64_t (*kept)(const void *load, uint64_t capacity); /* as in struct search_setup */
+    const void *load;
     bool train;
     double prior[COST_CONSTANTS], prior_sd[COST_CONSTANTS]; /* of the constants' logarithms */
 };

@@ -6,6 +6,7 @@
 /* Of the arms with the fewest samples the one that comes first in this round's shuffle. */
 static int exhaustive_next(struct search *search)
 {
+    enum { ROUND = 512 };
     const struct tally *tally = search->own;
     uint64_t key = search->setup.seed ^ random_bits(search->capacity, 0), first = 0;
     int next = SEARCH_DONE;
@@ -14,7 +15,7 @@ static int exhaustive_next(struct search *search)
         return SEARCH_DONE;
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
         uint32_t round = tally_count(tally, i);
-        uint64_t place = random_bits(key, (uint64_t)round * SEARCH_ARMS_MAX + (uint64_t)i);
+        uint64_t place = random_bits(key, (uint64_t)round * ROUND + (uint64_t)i);
         uint32_t least = next < 0 ? UINT32_MAX : tally_count(tally, next);
 
         if (!search->usable[i] || tally_full(tally, i))

@@ -74,6 +74,8 @@ int gaussian_open(const struct search_setup *setup, struct gaussian *g)
                             .count = setup->arm_count,
                             .stride = (setup->arm_count + 3) / 4 * 4,
                             .surprise = 1 };
+    g->costs.kept = setup->load ? setup->kept : NULL;
+    g->costs.load = setup->load;
     TRY(allocate(&g->alike, g->count * g->stride));
     TRY(allocate(&g->gradient, g->count * COST_CONSTANTS));
     TRY(allocate(&g->system, rows * rows));

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct search_ops search_guided, search_paper, search_exhaustive;
+extern const struct search_ops search_guided, search_paper, search_exhaustive, search_blind;
 
 const struct search_ops *const search_strategies[] = { &search_guided, &search_paper,
-                                                       &search_exhaustive, NULL };
-const char *const search_words[] = { "guided", "paper", "exhaustive", NULL };
+                                                       &search_exhaustive, &search_blind, NULL };
+const char *const search_words[] = { "guided", "paper", "exhaustive", "blind", NULL };
 const char *const search_reason_words[] = { "certain", "limit", "cut", "inferred", NULL };
 
 const struct search_ops *search_find(const char *name)
@@ -37,7 +37,9 @@ int search_open(const struct search_ops *ops, const struct search_setup *setup, 
         return fail(ERR_NOMEM, "a search");
     search->ops = ops;
     search->setup = *setup;
-    search->setup.arms = memcpy(search->arms, setup->arms, setup->arm_count * sizeof(*setup->arms));
+    if (setup->arms)
+        memcpy(search->arms, setup->arms, setup->arm_count * sizeof(*setup->arms));
+    search->setup.arms = search->arms;
     rc = ops->open(search);
     if (rc) {
         search_close(search);

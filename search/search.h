@@ -14,12 +14,13 @@
 #define SEARCH_H
 
 #include "moelookup.h"
+#include "points.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SEARCH_DONE = -1, SEARCH_ARMS_MAX = 336 };
+enum { SEARCH_DONE = -1, SEARCH_ARMS_MAX = 2048 };
 
 /* Why a visit ended. */
 enum search_reason {
@@ -48,7 +49,13 @@ struct search_model {
 
 struct search_setup {
     struct moe_shape shape;
+    /* Rows of a rank that experts keep of their tokens where each takes c; NULL: tokens choose at
+     * random. */
+    uint64_t (*kept)(const void *load, uint64_t capacity);
+    const void *load;            /* borrowed */
     const struct moe_plan *arms; /* copied; canonical and legal, as plan_list() gives them */
+    const struct points *points; /* where they lie, instead of arms; copied.  Only strategies
+                                  * without a cost model take them; NULL: by the arms' axes */
     size_t arm_count;
     struct search_machine machine;
     const struct search_model *model; /* borrowed; NULL: the strategy's own */

@@ -111,7 +111,7 @@ static int stand_in(const struct search *search)
     for (int i = (int)search->setup.arm_count - 1; i >= 0; i--) {
         if (!search->usable[i])
             continue;
-        if (plan_is_default(&search->setup.arms[i]))
+        if (plan_is_default(&search->setup.arms[i], &search->setup.shape))
             return i;
         first = i;
     }

@@ -4,12 +4,14 @@
 #include "json.h"
 #include "paste.h"
 #include "screen.h"
+#include "settings.h"
 #include "shell_word.h"
 #include "status.h"
 #include "sweep.h"
 #include "tables.h"
 #include "too_wide.h"
 #include "tune_options.h"
+#include "unequal.h"
 #include "verbs.h"
 
 #include <inttypes.h>
@@ -146,6 +148,37 @@ static int print_next(const struct tuning *t)
     return OK;
 }
 
+static void print_setting(const struct tuning *t, const struct setting_gain *g, int number)
+{
+    const struct moe_shape *best = &t->request.spaces[g->best].shape;
+    const struct moe_shape *first = &t->request.spaces[g->first].shape;
+
+    (void)number;
+    if (!g->buckets)
+        printf("setting   not known: no bucket is measured in two of them\n");
+    else if (g->best == g->first)
+        printf("setting   %s: the others take no less time\n", SETTING_TEXT(first));
+    else
+        printf("setting   %s takes %.1f %% less time (%.1f to %.1f) than\n"
+               "          %s, over %u bucket%s\n",
+               SETTING_TEXT(best), g->gain * 100, g->low * 100, g->high * 100, SETTING_TEXT(first),
+               g->buckets, g->buckets == 1 ? "" : "s");
+}
+
+/* Where a layer was tuned in several settings, the best of them. */
+static int print_settings(const struct tuning *t,
+                          void (*each)(const struct tuning *t, const struct setting_gain *g,
+                                       int number))
+{
+    struct setting_gain gains[TUNE_LAYERS_MAX];
+    int count = settings_compare(&t->request, t->swept, t->campaign.store, t->campaign.cluster_id,
+                                 gains, TUNE_LAYERS_MAX);
+
+    for (int i = 0; i < count; i++)
+        each(t, &gains[i], i);
+    return count < 0 ? count : OK;
+}
+
 static void print_paste(const struct tuning *t)
 {
     putchar('\n');
@@ -158,12 +191,13 @@ static int print_text(const struct tuning *t)
 {
     const struct campaign *c = &t->campaign;
     char digest[SHA256_HEX_BYTES];
-    bool any = false;
+    bool any = false, hidden = false;
 
     for (size_t i = 0; i < t->swept; i++) {
         int64_t shape;
         int rc;
 
+        hidden |= t->request.spaces[i].shape.layout == MOE_LAYOUT_HIDDEN;
         TRY(store_shape(c->store, &t->request.spaces[i].shape, &shape));
         rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, stdout);
         if (rc < 0)
@@ -174,7 +208,7 @@ static int print_text(const struct tuning *t)
         printf("\n");
     }
     if (any) {
-        tables_legend(stdout);
+        tables_legend(hidden, stdout);
         printf("\n");
     }
     printf("steps     %" PRIu64 " to search, %" PRIu64 " to compare, %" PRIu64
@@ -183,6 +217,7 @@ static int print_text(const struct tuning *t)
            c->run.samples_search, c->run.samples_default, c->run.samples_warm,
            DURATION_TEXT(seconds_taken(t)), paper_trials(t));
     campaign_print_heat(c, stdout);
+    TRY(print_settings(t, print_setting));
     if (!any)
         printf("table     %s holds nothing of this yet\n", c->path);
     if (!any)
@@ -197,6 +232,21 @@ static int print_text(const struct tuning *t)
     else
         print_paste(t);
     return OK;
+}
+
+static void print_setting_json(const struct tuning *t, const struct setting_gain *g, int number)
+{
+    printf("%s\n {\"best\": ", number ? "," : "");
+    json_quote(SHAPE_TEXT(&t->request.spaces[g->best].shape), stdout);
+    printf(", \"against\": ");
+    json_quote(SHAPE_TEXT(&t->request.spaces[g->first].shape), stdout);
+    printf(", \"gain\": ");
+    json_print(g->gain, stdout);
+    printf(", \"gain_low\": ");
+    json_print(g->low, stdout);
+    printf(", \"gain_high\": ");
+    json_print(g->high, stdout);
+    printf(", \"buckets\": %u}", g->buckets);
 }
 
 static int print_json(const struct tuning *t)
@@ -222,6 +272,8 @@ static int print_json(const struct tuning *t)
         printf(", \"window\": %u, \"too_wide\": %u}", t->request.spaces[i].window,
                r->too_wide.buckets);
     }
+    printf("],\n\"settings\": [");
+    TRY(print_settings(t, print_setting_json));
     printf("],\n\"tables\": ");
     tables_json(c->store, c->cluster_id, 0, stdout);
     printf("}\n");
@@ -248,17 +300,32 @@ static int prepare(void *self, const struct cluster *here)
     return none ? t->unfit : OK;
 }
 
+/* What ranks of layers with shares by speed are given. */
+static int find_speeds(struct tuning *t)
+{
+    for (size_t i = 0; i < t->request.space_count; i++) {
+        struct space *space = &t->request.spaces[i];
+
+        if (space->shape.shares == MOE_SHARES_SPEED)
+            TRY(unequal_load(t->campaign.store, t->campaign.cluster_id, &t->campaign.cluster,
+                             &space->shape, &space->load));
+        space->machine.speeds = load_speeds(space->load);
+    }
+    return OK;
+}
+
 static int run(void *self)
 {
     struct tuning *t = self;
     uint32_t buckets = 0;
 
     TRY(campaign_recognise(&t->campaign));
+    tune_request_learn(&t->request, &t->campaign.cluster);
+    TRY(find_speeds(t));
     if (from_misses(t))
         TRY(misses_list(&t->request, t->campaign.store, &t->misses));
     for (size_t i = 0; i < t->request.space_count; i++)
         buckets += (uint32_t)t->request.spaces[i].anchor_count;
-    tune_request_learn(&t->request, &t->campaign.cluster);
     TRY(campaign_begin(&t->campaign, t->request.strategy->name, t->request.effort->name, buckets));
     return campaign_finish(&t->campaign, from_misses(t) ? run_misses(t) : sweep_all(t), print, t);
 }

@@ -43,11 +43,24 @@ static int read_cluster(struct lines *lines, int64_t id)
     return OK;
 }
 
-/* Only version 4 knows e=sparse. */
+/* Older versions do not know what is written now. */
+static void need_version(struct lines *lines, int version)
+{
+    lines->version = version > lines->version ? version : lines->version;
+}
+
+static void note_load(struct lines *lines, const char *load)
+{
+    if (*load)
+        need_version(lines, 5);
+}
+
 static void note_plan(struct lines *lines, const struct moe_plan *plan)
 {
     if (plan->e != MOE_PADDED)
-        lines->version = 4;
+        need_version(lines, 4);
+    if (plan->w != MOE_KEEP || plan->a == MOE_A2A_RAIL)
+        need_version(lines, 5);
 }
 
 static int collect(void *self, const struct entry_row *entry)
@@ -65,6 +78,11 @@ static int collect(void *self, const struct entry_row *entry)
     memcpy(line.cluster, lines->known_hash, sizeof(line.cluster));
     shape_format(&shape, line.layer, sizeof(line.layer));
     line.entry = *entry;
+    if (shape.layout || shape.shares || shape.layers || shape.groups || shape.router)
+        need_version(lines, 5);
+    if (shape.order || shape.projection || shape.combine)
+        need_version(lines, 6);
+    note_load(lines, entry->load);
     note_plan(lines, &entry->plan);
     note_plan(lines, &entry->runner_up);
     note_plan(lines, &entry->search_winner);
@@ -175,6 +193,7 @@ static int write_sample(void *self, const struct trial_row *trial, const struct 
 {
     const struct trials *t = self;
 
+    note_load(t->lines, sample->load);
     note_plan(t->lines, &trial->key.plan);
     begin_line(t->line, "sample_of", t->to);
     fprintf(t->to, ",\"window\":%u,\"bucket\":%u,\"plan\":\"%s\"", t->line->entry.window,
@@ -344,6 +363,28 @@ static uint32_t header_axes(const struct lines *lines)
     return axes;
 }
 
+static bool uses_rail(const struct lines *lines)
+{
+    for (size_t i = 0; i < lines->count; i++)
+        if (lines->list[i].entry.plan.a == MOE_A2A_RAIL)
+            return true;
+    return false;
+}
+
+/* What numbers of quiet axes mean. */
+static void print_words(uint32_t axes, FILE *to)
+{
+    for (size_t i = 0; i < plan_axis_count; i++) {
+        const struct axis *axis = &plan_axes[i];
+
+        if (!(axes >> i & 1) || !axis->quiet || !axis->words)
+            continue;
+        fprintf(to, "; %s:", axis->name);
+        for (int word = 0; axis->words[word]; word++)
+            fprintf(to, "%s %d %s", word ? "," : "", word, axis->words[word]);
+    }
+}
+
 /* Prints the names of these axes, or their values in the plan. */
 static void print_axes(uint32_t axes, const struct moe_plan *plan, FILE *to)
 {
@@ -373,8 +414,9 @@ int export_header(struct store *store, const struct export_options *options, FIL
             "    unsigned window;\n    unsigned long long c_from;\n"
             "    unsigned ");
     print_axes(axes, NULL, to);
-    fprintf(to, "; /* a: 0 linear, 1 2dh%s */\n} moetune_table[] = {\n",
-            axes >> PLAN_E & 1 ? "; e: 0 padded, 1 sparse" : "");
+    fprintf(to, "; /* a: 0 linear, 1 2dh%s", uses_rail(&lines) ? ", 3 rail" : "");
+    print_words(axes, to);
+    fprintf(to, " */\n} moetune_table[] = {\n");
     for (size_t i = 0; i < lines.count && !rc; i++) {
         const struct entry_row *e = &lines.list[i].entry;
 

@@ -182,8 +182,11 @@ int line_read(struct line_object *o, const char *text, size_t length)
     if (rc == UNSUPPORTED)
         return wrong(o, "line", "is no JSON");
     TRY(rc);
-    for (size_t i = 0; i < o->count; i++)
-        if (!(o->seen >> i & 1))
-            return wrong(o, o->members[i].field->name, "is missing");
+    for (size_t i = 0; i < o->count; i++) {
+        const struct row_field *f = o->members[i].field;
+
+        if (!(o->seen >> i & 1) && !(f->kind == ROW_TEXT && f->optional))
+            return wrong(o, f->name, "is missing");
+    }
     return o->inner && !(o->seen >> 63) ? wrong(o, o->inner, "is missing") : OK;
 }

@@ -11,16 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A caller from another version hands in another size; what we do not know must be 0. */
+/* A caller from another version hands in another size, 0 for the first; what it does not know is 0.
+ */
 static int take_shape(const struct moelookup *table, const struct moe_shape *given,
                       struct moe_shape *shape)
 {
-    size_t size = given->struct_size ? given->struct_size : sizeof(*shape);
+    size_t size = given->struct_size ? given->struct_size : offsetof(struct moe_shape, layout);
     char why[SHAPE_FAULT_BYTES];
 
     memset(shape, 0, sizeof(*shape));
     memcpy(shape, given, size < sizeof(*shape) ? size & ~(size_t)3 : sizeof(*shape));
     shape->struct_size = sizeof(*shape);
+    shape_complete(shape); /* as tables say it */
     if (!shape_fault(shape, why, sizeof(why)))
         return OK;
     lookup_say(table, LOOKUP_ERROR, "bind: %s", why);
@@ -39,7 +41,7 @@ struct choice {
 
 static bool same_layer(struct moe_shape a, struct moe_shape b)
 {
-    a.tokens = b.tokens = 0;
+    a.tokens = b.tokens = a.layers = b.layers = 0;
     return shape_equal(&a, &b);
 }
 
@@ -125,6 +127,12 @@ static uint64_t other_tokens(const struct choice *c, const struct lookup_layer *
     return c->shape->tokens && layer->shape.tokens != c->shape->tokens;
 }
 
+/* A step of one layer comes nearest where any number fits. */
+static uint64_t other_layers(const struct choice *c, const struct lookup_layer *layer)
+{
+    return layer->shape.layers != c->shape->layers;
+}
+
 static uint64_t file_number(const struct choice *c, const struct lookup_layer *layer)
 {
     (void)c;
@@ -153,14 +161,14 @@ static bool device_alike(const struct lookup_layer *a, const struct lookup_layer
 static bool all_but_window_alike(const struct lookup_layer *a, const struct lookup_layer *b)
 {
     return !memcmp(a->cluster, b->cluster, sizeof(a->cluster)) &&
-           a->shape.tokens == b->shape.tokens;
+           a->shape.tokens == b->shape.tokens && a->shape.layers == b->shape.layers;
 }
 
 static int ambiguous(const struct choice *c)
 {
     lookup_say(c->table, LOOKUP_ERROR,
                "bind: %u tables fit this layer; name a device, a hash or an implementation, or set "
-               "tokens:",
+               "tokens or layers:",
                c->count);
     for (uint32_t i = 0; i < c->count; i++) {
         struct lookup_layer layer = layer_at(c, i);
@@ -207,6 +215,7 @@ static int choose(struct choice *c)
     if (!all_same(c, device_alike))
         return ambiguous(c);
     keep_lowest(c, other_tokens);
+    keep_lowest(c, other_layers);
     keep_lowest(c, file_number);
     if (!all_same(c, all_but_window_alike))
         return ambiguous(c);
@@ -263,15 +272,16 @@ static void say_miss(const struct choice *c)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     char shape[SHAPE_TEXT_BYTES], why[LOOKUP_DEVICE_BYTES + 256];
+    struct moe_plan usual = plan_default(c->shape);
 
     if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&said))
         return;
     format_wanted(c->shape, shape, sizeof(shape));
     describe_miss(c, why, sizeof(why));
     lookup_say(c->table, LOOKUP_WARN,
-               "%s; the default plan r=1 d=1 a=linear answers. On %u ranks, %u per node, this "
-               "fills the gap: moetune --cluster --shape \"%s\"",
-               why, c->shape->ranks, c->shape->ranks_per_node, shape);
+               "%s; the default plan %s answers. On %u ranks, %u per node, this fills the gap: "
+               "moetune --cluster --shape \"%s\"",
+               why, PLAN_TEXT(&usual), c->shape->ranks, c->shape->ranks_per_node, shape);
 }
 
 /* ---- several widths */
@@ -361,7 +371,7 @@ static int take_layer(const struct choice *c, struct lookup_layer *layer)
 
 static int open_view(const struct choice *c, struct moelookup_view **out)
 {
-    struct lookup_layer layer = { .window = shape_window(c->shape) };
+    struct lookup_layer layer = { .shape = *c->shape, .window = shape_window(c->shape) };
     struct lookup_switches switches = pack_switches(c->table->bytes);
     struct moelookup_view *view;
     int rc;

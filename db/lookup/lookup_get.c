@@ -122,7 +122,7 @@ static struct answer answer_for(const struct moelookup_view *view, uint32_t buck
         return own_answer(pin->plan, MOE_OVERRIDE);
     if (view->layer.entry_count)
         return entry_answer(&view->layer, bucket);
-    return own_answer(plan_default(), MOE_DEFAULT);
+    return own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
 }
 
 /* ---- resolving */
@@ -291,20 +291,35 @@ static inline __attribute__((always_inline)) void give(const struct moe_plan *pl
 
 /* A caller whose struct ends early: fields that are not wholly inside are left alone, and a plan
  * that cannot be told without them gives way to the default. */
-static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
-                                              const struct answer *answer, uint32_t bucket,
-                                              struct moe_plan *out)
+static __attribute__((noinline)) int get_cut(const struct moelookup_view *view,
+                                             const struct answer *answer, uint32_t bucket,
+                                             struct moe_plan *out)
 {
     size_t bytes = plan_bytes(out->struct_size);
     struct moe_plan plan = answer->plan;
 
     if (!plan_fits_struct(&plan, bytes)) {
-        plan = plan_default();
+        plan = plan_default(&view->layer.shape);
         plan.source = MOE_DEFAULT;
     }
     plan.bucket = bucket_told(answer, bucket);
     if (bytes)
         give(&plan, bytes, out);
+    return count(view, bucket);
+}
+
+/* What most of them are: compiled when ctas was the last field. */
+static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
+                                              const struct answer *answer, uint32_t bucket,
+                                              struct moe_plan *out)
+{
+    uint32_t told = bucket_told(answer, bucket);
+
+    if (out->struct_size != offsetof(struct moe_plan, e) || answer->plan.e != MOE_PADDED ||
+        answer->plan.w != MOE_KEEP)
+        return get_cut(view, answer, bucket, out);
+    give(&answer->plan, offsetof(struct moe_plan, e), out);
+    out->bucket = told;
     return count(view, bucket);
 }
 

@@ -2,10 +2,14 @@
  *
  *     header     64 bytes   magic, version, total bytes, layers, switches, checksum
  *     layers    192 each    shape, window, file, counts, offsets, cluster, device
+ *               216         from version 2 on: and the shape's later words
+ *               228         from version 4 on: and the latest
  *     entries    20 each    of all layers, one after the other
  *     pins       16 each    likewise
  *
- * The checksum is the SHA-256 of everything but itself, and so the table's digest. */
+ * Version 2 is written where a layer's shape needs its later words, version 3 where a plan has a
+ * value that readers of version 2 do not know, version 4 where a shape needs the latest words.  The
+ * checksum is the SHA-256 of everything but itself, and so the table's digest. */
 #include "lookup.h"
 
 #include "plan.h"
@@ -15,12 +19,14 @@
 #include <string.h>
 
 enum {
-    VERSION = 1,
     SUM_AT = 32,
     HEADER = 64,
-    LAYER = 192,
+    LAYER = 192, /* of version 1 */
+    LATER = 24,  /* more of version 2 */
+    LATEST = 12, /* and of version 4 */
     ENTRY = 20,
     PIN = 16,
+    VERSION = 4, /* the newest */
     DISABLED = 1,
     FORCED = 2,
 };
@@ -113,7 +119,16 @@ static const size_t shape_words[] = {
     offsetof(struct moe_shape, dtype),      offsetof(struct moe_shape, pass),
     offsetof(struct moe_shape, activation), offsetof(struct moe_shape, tokens),
 };
+static const size_t later_words[] = {
+    offsetof(struct moe_shape, layout),      offsetof(struct moe_shape, shares),
+    offsetof(struct moe_shape, layers),      offsetof(struct moe_shape, groups),
+    offsetof(struct moe_shape, group_limit), offsetof(struct moe_shape, router),
+    offsetof(struct moe_shape, order),       offsetof(struct moe_shape, projection),
+    offsetof(struct moe_shape, combine),
+};
 enum {
+    LATER_WORDS = LATER / 4, /* of version 2 */
+    LATEST_WORDS = sizeof(later_words) / sizeof(later_words[0]),
     SHAPE_WORDS = sizeof(shape_words) / sizeof(shape_words[0]),
     WINDOW_AT = 4 * SHAPE_WORDS,
     FILE_AT = WINDOW_AT + 4,
@@ -125,9 +140,31 @@ enum {
     DEVICE_AT = CLUSTER_AT + SHA256_BYTES,
 };
 
+/* Bytes of a layer's record. */
+static size_t record_bytes(uint32_t version)
+{
+    return LAYER + (version > 1 ? LATER : 0) + (version > 3 ? LATEST : 0);
+}
+
+/* How many of later_words stand there. */
+static int later_count(uint32_t version)
+{
+    return (int)(record_bytes(version) - LAYER) / 4;
+}
+
+static uint32_t version_of(const uint8_t *bytes)
+{
+    return get(bytes + 8);
+}
+
 static const uint8_t *record_of(const uint8_t *bytes, uint32_t layer)
 {
-    return bytes + HEADER + (size_t)LAYER * layer;
+    return bytes + HEADER + record_bytes(version_of(bytes)) * layer;
+}
+
+static uint32_t word_of(const struct moe_shape *shape, size_t at)
+{
+    return *(const uint32_t *)((const char *)shape + at);
 }
 
 struct lookup_layer pack_layer(const uint8_t *bytes, uint32_t at)
@@ -143,6 +180,8 @@ struct lookup_layer pack_layer(const uint8_t *bytes, uint32_t at)
 
     for (int i = 0; i < SHAPE_WORDS; i++)
         *(uint32_t *)((char *)&layer.shape + shape_words[i]) = get(record + 4 * i);
+    for (int i = 0; i < later_count(version_of(bytes)); i++)
+        *(uint32_t *)((char *)&layer.shape + later_words[i]) = get(record + LAYER + 4 * i);
     memcpy(layer.cluster, record + CLUSTER_AT, sizeof(layer.cluster));
     memcpy(layer.device, record + DEVICE_AT, sizeof(layer.device));
     return layer;
@@ -199,11 +238,53 @@ int pack_merge(const uint8_t *bytes, uint32_t file, struct lookup_set *set)
 
 /* ---- writing */
 
-static void write_layer(uint8_t *record, const struct lookup_layer *layer, size_t entries_at,
-                        size_t pins_at)
+static uint32_t newer(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint32_t version_of_shape(const struct moe_shape *shape)
+{
+    uint32_t version = 1;
+
+    for (int i = 0; i < LATEST_WORDS; i++)
+        if (word_of(shape, later_words[i]))
+            version = i < LATER_WORDS ? 2 : 4;
+    return version;
+}
+
+static uint32_t version_of_plan(const struct moe_plan *plan)
+{
+    return plan->a == MOE_A2A_RAIL ? 3 : 1;
+}
+
+static uint32_t version_of_layer(const struct lookup_layer *layer)
+{
+    uint32_t version = version_of_shape(&layer->shape);
+
+    for (uint32_t i = 0; i < layer->entry_count; i++)
+        version = newer(version, version_of_plan(&layer->entries[i].plan));
+    for (uint32_t i = 0; i < layer->pin_count; i++)
+        version = newer(version, version_of_plan(&layer->pins[i].plan));
+    return version;
+}
+
+static uint32_t version_for(const struct lookup_set *set)
+{
+    uint32_t version = set->switches.forced ? version_of_plan(&set->switches.force) : 1;
+
+    for (uint32_t i = 0; i < set->count; i++)
+        version = newer(version, version_of_layer(&set->layers[i]));
+    return version;
+}
+
+static void write_layer(uint8_t *record, uint32_t version, const struct lookup_layer *layer,
+                        size_t entries_at, size_t pins_at)
 {
     for (int i = 0; i < SHAPE_WORDS; i++)
-        put(record + 4 * i, *(const uint32_t *)((const char *)&layer->shape + shape_words[i]));
+        put(record + 4 * i, word_of(&layer->shape, shape_words[i]));
+    for (int i = 0; i < later_count(version); i++)
+        put(record + LAYER + 4 * i, word_of(&layer->shape, later_words[i]));
     put(record + WINDOW_AT, layer->window);
     put(record + FILE_AT, layer->file);
     put(record + ENTRY_COUNT_AT, layer->entry_count);
@@ -231,13 +312,15 @@ static void write_pin(uint8_t *row, const struct lookup_pin *pin)
 }
 
 struct sizes {
+    uint32_t version;
     size_t entries_at, pins_at, total;
 };
 
 static struct sizes measure(const struct lookup_set *set)
 {
-    struct sizes s = { .entries_at = HEADER + (size_t)LAYER * set->count };
+    struct sizes s = { .version = version_for(set) };
 
+    s.entries_at = HEADER + record_bytes(s.version) * set->count;
     s.pins_at = s.entries_at;
     for (uint32_t i = 0; i < set->count; i++)
         s.pins_at += (size_t)ENTRY * set->layers[i].entry_count;
@@ -253,7 +336,7 @@ static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *byt
     uint8_t *entry = bytes + s.entries_at, *pin = bytes + s.pins_at;
 
     memcpy(bytes, magic, sizeof(magic));
-    put(bytes + 8, VERSION);
+    put(bytes + 8, s.version);
     put(bytes + 12, (uint32_t)s.total);
     put(bytes + 16, set->count);
     put(bytes + 20, (set->switches.disabled ? DISABLED : 0) | (set->switches.forced ? FORCED : 0));
@@ -262,8 +345,8 @@ static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *byt
     for (uint32_t i = 0; i < set->count; i++) {
         const struct lookup_layer *layer = &set->layers[i];
 
-        write_layer(bytes + HEADER + (size_t)LAYER * i, layer, (size_t)(entry - bytes),
-                    (size_t)(pin - bytes));
+        write_layer(bytes + HEADER + record_bytes(s.version) * i, s.version, layer,
+                    (size_t)(entry - bytes), (size_t)(pin - bytes));
         for (uint32_t j = 0; j < layer->entry_count; j++, entry += ENTRY)
             write_entry(entry, &layer->entries[j]);
         for (uint32_t j = 0; j < layer->pin_count; j++, pin += PIN)
@@ -319,7 +402,7 @@ static bool within(const uint8_t *bytes, size_t size)
 {
     uint32_t layers = pack_layer_count(bytes);
 
-    if (layers > (size - HEADER) / LAYER)
+    if (layers > (size - HEADER) / record_bytes(version_of(bytes)))
         return false;
     for (uint32_t i = 0; i < layers; i++) {
         const uint8_t *record = record_of(bytes, i);
@@ -338,7 +421,8 @@ static bool no_more_rows_than_bytes(const uint8_t *bytes, size_t size)
     uint64_t total = HEADER;
 
     for (uint32_t i = 0; i < pack_layer_count(bytes); i++)
-        total += LAYER + (uint64_t)ENTRY * get(record_of(bytes, i) + ENTRY_COUNT_AT) +
+        total += record_bytes(version_of(bytes)) +
+                 (uint64_t)ENTRY * get(record_of(bytes, i) + ENTRY_COUNT_AT) +
                  (uint64_t)PIN * get(record_of(bytes, i) + PIN_COUNT_AT);
     return total == size;
 }
@@ -346,12 +430,13 @@ static bool no_more_rows_than_bytes(const uint8_t *bytes, size_t size)
 static bool sane_switches(const uint8_t *bytes)
 {
     struct lookup_switches s = pack_switches(bytes);
-    struct moe_plan again;
+    struct moe_plan again = plan_canonical(s.force);
     char text[PLAN_TEXT_BYTES];
 
     return get(bytes + 20) <= (DISABLED | FORCED) &&
            (!s.forced ||
-            (moe_plan_format(&s.force, text, sizeof(text)) > 0 && !plan_parse(text, &again)));
+            (plan_equal(&s.force, &again) && moe_plan_format(&s.force, text, sizeof(text)) > 0 &&
+             !plan_parse(text, &again)));
 }
 
 /* What was read is written again: whatever differs is not ours. */
@@ -377,8 +462,8 @@ int pack_check(const uint8_t *bytes, size_t size)
 {
     uint8_t sum[SHA256_BYTES];
 
-    if (size < HEADER || size > UINT32_MAX || !pack_claims(bytes) || get(bytes + 8) != VERSION ||
-        get(bytes + 12) != size)
+    if (size < HEADER || size > UINT32_MAX || !pack_claims(bytes) || get(bytes + 12) != size ||
+        version_of(bytes) < 1 || version_of(bytes) > VERSION)
         return ERR_FORMAT;
     checksum(bytes, size, sum);
     if (memcmp(sum, pack_digest(bytes), sizeof(sum)) != 0 || !within(bytes, size) ||

@@ -67,14 +67,45 @@ enum moe_status {
     MOE_ERR_AMBIGUOUS = -4, /* several tables fit */
     MOE_ERR_NOMEM = -5
 };
-enum moe_a2a { MOE_A2A_LINEAR = 0, MOE_A2A_2DH = 1, MOE_A2A_NCCL = 2 /* ncclAlltoAll */ };
+enum moe_a2a {
+    MOE_A2A_LINEAR = 0,
+    MOE_A2A_2DH = 1,
+    MOE_A2A_NCCL = 2, /* ncclAlltoAll */
+    MOE_A2A_RAIL = 3  /* a token goes to a node once, and is forwarded inside */
+};
 enum moe_experts {
     MOE_PADDED = 0, /* c rows of every expert are computed, filled or not */
     MOE_SPARSE = 1  /* the rows that there are, read and summed up where tokens lie: r=0 only */
 };
+enum moe_weights {
+    MOE_KEEP = 0, /* gathered weights stay until the backward pass */
+    MOE_CACHE = 1 /* they share one region, piece after piece, and are gathered again */
+};
 enum moe_dtype { MOE_F32 = 0, MOE_F16 = 1, MOE_BF16 = 2 };
 enum moe_pass { MOE_FORWARD = 0, MOE_TRAIN = 1 };
 enum moe_act { MOE_RELU = 0, MOE_GELU = 1, MOE_SWIGLU = 2 };
+enum moe_layout {
+    MOE_LAYOUT_EXPERTS = 0, /* a rank holds whole experts, or a slice of one */
+    MOE_LAYOUT_HIDDEN = 1   /* a rank holds some hidden units of every expert: (h,E,D), e=sparse */
+};
+enum moe_shares_by { MOE_SHARES_EQUAL = 0, MOE_SHARES_SPEED = 1 };
+enum moe_router {
+    MOE_ROUTER_SOFTMAX = 0, /* groups count by their best expert */
+    MOE_ROUTER_SIGMOID = 1, /* groups count by the sum of their best two; a bias takes part in the
+                             * choice, but not in the gate */
+    MOE_ROUTER_BILEVEL = 2, /* a group, then an expert's place in it, by two softmaxes */
+    MOE_ROUTER_COSINE = 3   /* softmax of the cosines of a projected token and each expert's column,
+                             * times a temperature */
+};
+enum moe_order {
+    MOE_ORDER_TOKEN = 0,   /* slots are given to tokens as they lie */
+    MOE_ORDER_PRIORITY = 1 /* to those first whose largest gate probability is larger */
+};
+enum moe_combine {
+    MOE_COMBINE_SUM = 0, /* y (T,D): each token's rows, weighted by their gates, summed */
+    MOE_COMBINE_CHOICES =
+        1 /* y (T k,D): a row for each choice, as its expert gives it; dropped: 0 */
+};
 
 /* Why a plan is the answer; see moelookup_get. */
 enum moe_source {
@@ -102,6 +133,18 @@ struct moe_shape {
     uint32_t pass;           /* enum moe_pass: MOE_TRAIN = forward + backward */
     uint32_t activation;     /* enum moe_act */
     uint32_t tokens;         /* T, per rank and step; 0 = any */
+    /* Since 0.3: */
+    uint32_t layout;      /* enum moe_layout */
+    uint32_t shares;      /* enum moe_shares_by: what a rank has of the tokens (W T in all) and, in
+                           * MOE_LAYOUT_HIDDEN, of the hidden units */
+    uint32_t layers;      /* as many alike in a step; 0 = any, where a table is asked; else one */
+    uint32_t groups;      /* of E/groups experts that follow each other; 0 = none */
+    uint32_t group_limit; /* a token's experts are of so many groups; 0 with groups 0 only */
+    uint32_t router;      /* enum moe_router */
+    uint32_t order;       /* enum moe_order */
+    uint32_t projection;  /* P, dimensions in which MOE_ROUTER_COSINE compares, 1 to D; 0: 256, or D
+                           * where that is less.  Else 0 */
+    uint32_t combine;     /* enum moe_combine */
 };
 
 /* One way to run the layer. */
@@ -118,13 +161,14 @@ struct moe_plan {
                     * 0 = as many as the communication library likes */
     /* Since 0.3: */
     uint32_t e; /* enum moe_experts; who has no room for MOE_SPARSE is told the default plan */
+    uint32_t w; /* enum moe_weights; likewise for MOE_CACHE */
 };
 
 /* A program compiled against an older or newer header hands in structs of another size: only the
  * fields inside struct_size are read and written.  0 counts as the size of the first version. */
 /* clang-format off */
-#define MOE_SHAPE_INIT { (uint32_t)sizeof(struct moe_shape), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-#define MOE_PLAN_INIT { (uint32_t)sizeof(struct moe_plan), 1, 1, 0, 5, 0, 0, 0, 0, 0 }
+#define MOE_SHAPE_INIT { (uint32_t)sizeof(struct moe_shape), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define MOE_PLAN_INIT { (uint32_t)sizeof(struct moe_plan), 1, 1, 0, 5, 0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 
 struct moelookup;      /* a set of tables, immutable once open */
@@ -148,6 +192,7 @@ MOELOOKUP_API int moelookup_open(const char *path_or_null, struct moelookup **ou
 
 /* Finds the layer's dictionary.  Everything in the shape must be equal, save tokens: 0 fits any
  * table; otherwise a table with the same T is preferred, but the only one there is fits as well.
+ * Likewise layers.
  *
  * device: the name of one device as `moetune fingerprint` prints it, or the first 8 or more digits
  * of a fingerprint's hash, or "implementation NAME": only a table of that code ("tutel" fits every
@@ -177,8 +222,9 @@ MOELOOKUP_API int moelookup_bind(const struct moelookup *table, const struct moe
  *   the bucket just below, else just above, unless stale  MOE_NEIGHBOUR
  *   the bucket's own stale entry                          MOE_STALE
  *   the nearest entry below, else above                   MOE_NEIGHBOUR, or MOE_STALE
- *   r=1 d=1 a=linear                                      MOE_DEFAULT
- * where a bucket outside of the tuned range says MOE_CLAMPED instead of MOE_NEIGHBOUR.  out->bucket
+ *   the default plan                                      MOE_DEFAULT
+ * where the default plan is r=1 d=1 a=linear, in MOE_LAYOUT_HIDDEN r=0 d=1 a=linear e=sparse, and a
+ * bucket outside of the tuned range says MOE_CLAMPED instead of MOE_NEIGHBOUR.  out->bucket
  * is the bucket the answer was measured for; with MOE_OVERRIDE and MOE_DEFAULT, capacity's own.
  * An entry that `moetune verify` refuted holds the default plan and counts as not stale. */
 MOELOOKUP_API int moelookup_get(const struct moelookup_view *view, uint32_t capacity,
@@ -258,6 +304,155 @@ MOELOOKUP_API uint32_t moe_window(uint32_t top_k, uint32_t experts, uint64_t tok
  * finite. */
 MOELOOKUP_API int moe_shares(const double *speeds, uint32_t ranks, uint64_t total, uint64_t grain,
                              uint64_t *out);
+
+/* ---- capacities that follow the experts
+ *
+ * One capacity for all experts pays for the hottest.  This follows each expert's counts, so that
+ * every expert gets a capacity c_e of its own: agreed before the step, and changed seldom.
+ *
+ *     struct moe_capacities_options options = MOE_CAPACITIES_OPTIONS_INIT;
+ *     options.experts = 64; options.ranks = 8; options.most = tokens;
+ *     moe_capacities_open(&options, &c);
+ *     for (step = 0;; step++) {
+ *         moe_capacities_at(c, step, &rows, &state);         rows[e], the same on every rank
+ *         moelookup_get(view, state.key, &plan);
+ *         ... the step; counts[e]: choices of expert e, dropped or not, the largest over ranks ...
+ *         moe_capacities_feed(c, step, counts, 64);
+ *     }
+ *
+ * Counts of step t act at t + delta, never earlier.  So what at() says of a step is a function of
+ * the counts up to step - delta, and with delta > 1 there is time to decide: feed and at may then
+ * run beside the steps, on a thread of their own, as in tests/program/example_trainer.c.  Equal
+ * options and counts give equal answers: integers decide, and no clock.  Nothing is allocated
+ * after open.  One thread at a time.
+ *
+ * The rule.  An expert's peak is its largest count in the last hold to 2 hold steps that were fed.
+ * A re-plan gives every expert its peak and slack, rounded up to grid, at most `most`.  (Before
+ * hold steps were fed, none gets less than it has.)  It comes
+ * - when, of the last gap steps, a larger share than `drops` was dropped under the capacities in
+ *   force, steps before the last re-plan counting as without drops; or a quarter of that, once gap
+ *   steps were fed since the last re-plan was decided;
+ * - at the end of every hold steps, if both windows are full and an expert would get less than
+ *   `low` of what it has.
+ * No re-plan is decided while another one waits for its step, or if no expert's capacity changes.
+ * Counts are the largest over ranks, so what is called dropped is at least what is dropped. */
+struct moe_capacities_options {
+    uint32_t struct_size; /* sizeof(struct moe_capacities_options) */
+    uint32_t experts;     /* E, up to 65536 */
+    uint32_t ranks;       /* W, up to 65536; one of E and W is a multiple of the other */
+    uint32_t start;       /* rows of every expert before counts act; 0 = most */
+    uint32_t grid;        /* capacities are multiples of it, or `most` */
+    uint32_t hold;        /* steps that a peak is remembered, at least */
+    uint32_t gap;         /* steps, up to 32768 */
+    uint32_t low;         /* thousandths, below 1000; 0: an expert never makes others shrink */
+    uint32_t slack;       /* thousandths of the peak */
+    uint32_t drops;       /* per million choices */
+    uint32_t most;        /* no expert gets more rows; required */
+    uint32_t delta;       /* steps, at least 1 */
+};
+
+/* What is in force at a step, and how it came. */
+struct moe_capacities_state {
+    uint32_t struct_size; /* sizeof(struct moe_capacities_state) */
+    uint32_t key;  /* the equal capacity that takes as long, for moelookup_get: rows of the fullest
+                    * rank per expert it holds, rounded up; where E <= W, the largest capacity, as
+                    * all ranks wait for that expert: capacities then save memory, but no time */
+    uint64_t rows; /* of all experts, from one source rank */
+    uint64_t fullest;  /* of the rank with most, where rank q holds experts q E/W and following;
+                        * where E < W, of the expert with most */
+    uint64_t balanced; /* the same if experts were dealt out by size, E/W to each rank: the largest
+                        * first, to the rank with least; what a placement could gain */
+    uint64_t first;    /* step from which this is in force; 0: from the start */
+    uint64_t pending;  /* step from which other capacities are; UINT64_MAX: none is decided yet */
+    uint64_t replans;  /* how many led to what is in force */
+    uint64_t digest;   /* of options and of all capacities up to these, and of their steps */
+    uint32_t dropped_ppm; /* of all choices that were fed */
+    uint32_t unused;
+};
+
+/* clang-format off */
+#define MOE_CAPACITIES_OPTIONS_INIT { (uint32_t)sizeof(struct moe_capacities_options), 0, 0, 0, 1, 300, 100, 800, 0, 500, 0, 1 }
+#define MOE_CAPACITIES_STATE_INIT { (uint32_t)sizeof(struct moe_capacities_state), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* clang-format on */
+
+struct moe_capacities;
+
+/* MOE_ERR_ARGUMENT, said on standard error with the value and what is legal: experts, ranks or most
+ * missing, E and W of which none is a multiple of the other, start above most, low from 1000 on,
+ * grid, hold, gap or delta 0 or too large. */
+MOELOOKUP_API int moe_capacities_open(const struct moe_capacities_options *options,
+                                      struct moe_capacities **out);
+
+/* Steps go up; some may be left out.  MOE_ERR_ARGUMENT, and nothing has changed: a number of counts
+ * other than E, all counts 0, a count of UINT32_MAX (which is how -1 looks), a step that does not
+ * follow the last one, or one that is more than delta late: at() has answered step + delta. */
+MOELOOKUP_API int moe_capacities_feed(struct moe_capacities *c, uint64_t step,
+                                      const uint32_t *counts, uint32_t experts);
+
+/* *rows: the E capacities of that step, which stay until the next call of feed or close.  Set
+ * state->struct_size first; NULL: not wanted.  MOE_ERR_ARGUMENT, and nothing has changed: counts
+ * are more than delta late (were fed, but not up to step - delta), or the step lies before those
+ * that are in force, or is UINT64_MAX.  Before the first counts every step has `start`. */
+MOELOOKUP_API int moe_capacities_at(struct moe_capacities *c, uint64_t step, const uint32_t **rows,
+                                    struct moe_capacities_state *state_or_null);
+
+/* All that it knows, for a checkpoint, as moelookup_pack does; after load everything goes on as if
+ * nothing had been in between, on any machine.  Options of load: those that were saved.
+ * MOE_ERR_FORMAT: bytes that save has not written, or a newer version has. */
+MOELOOKUP_API int moe_capacities_save(const struct moe_capacities *c, void *buf, size_t *size);
+MOELOOKUP_API int moe_capacities_load(const void *buf, size_t size, struct moe_capacities **out);
+
+MOELOOKUP_API void moe_capacities_close(struct moe_capacities *c); /* NULL is fine */
+
+/* ---- routes that are known
+ *
+ * Keeps which experts the tokens of a batch chose when they were last seen, and says whether to use
+ * them: where hardly a token changes its experts, a step can send tokens before its gate has run.
+ * A batch is known by a key of 64 bits, which the trainer makes of what identifies its tokens.  Ids
+ * are (rows, k) in row order; the order of the k of one token does not count. */
+struct moe_routes_options {
+    uint32_t struct_size; /* sizeof(struct moe_routes_options) */
+    uint32_t experts;     /* E, up to 65536 */
+    uint32_t top_k;       /* k, at most E and 64 */
+    uint32_t rooms;       /* batches that are kept */
+    uint32_t rows;        /* the most tokens that a batch has */
+    uint32_t on;          /* thousandths of tokens that kept their experts: from here on known */
+    uint32_t off;         /* below this, no longer; between both it stays as it is */
+    uint32_t first_pass;  /* not before this pass over the data */
+};
+
+/* clang-format off */
+#define MOE_ROUTES_OPTIONS_INIT { (uint32_t)sizeof(struct moe_routes_options), 0, 0, 0, 0, 960, 900, 10 }
+/* clang-format on */
+
+struct moe_routes;
+
+/* Takes all its memory: 2 bytes for each id of `rooms` batches of `rows` tokens.  MOE_ERR_ARGUMENT,
+ * said on standard error: a size that is 0 or too large, off above on, on above 1000. */
+MOELOOKUP_API int moe_routes_open(const struct moe_routes_options *options,
+                                  struct moe_routes **out);
+
+/* Stores what the tokens of a batch chose now, whatever was there.  *same of *compared tokens
+ * (0 of 0, where the key is new or had another number of rows) chose the same experts as when they
+ * were put last; either may be NULL.
+ * Where all rooms are taken the batch that was put longest ago goes, which is said once on standard
+ * error.  MOE_ERR_ARGUMENT, and nothing has changed: another k, no or too many rows, an id outside
+ * of 0 to E-1, an expert twice in a token. */
+MOELOOKUP_API int moe_routes_put(struct moe_routes *routes, uint64_t key, const int32_t *ids,
+                                 uint32_t rows, uint32_t top_k, uint64_t *same, uint64_t *compared);
+
+/* What was put last, as it was given: *rows tokens (0: nothing is known by this key) into `ids`,
+ * which has room for `room` ids.  MOE_ERR_ARGUMENT: too little room. */
+MOELOOKUP_API int moe_routes_get(const struct moe_routes *routes, uint64_t key, int32_t *ids,
+                                 size_t room, uint32_t *rows);
+
+/* Decides from totals that the trainer has summed over ranks, so that all ranks decide alike: of a
+ * pass, or of any part of it.  *on, 0 or 1, is what to do from here on: at first 0; total 0 leaves
+ * it.  MOE_ERR_ARGUMENT: same above total, a pass that goes back. */
+MOELOOKUP_API int moe_routes_decide(struct moe_routes *routes, uint64_t pass, uint64_t same,
+                                    uint64_t total, uint32_t *on);
+
+MOELOOKUP_API void moe_routes_close(struct moe_routes *routes); /* NULL is fine */
 
 #ifdef __cplusplus
 }

@@ -44,6 +44,7 @@ static const struct row_field fields[] = {
     { "decided_s", ROW_INTEGER, AT(decided_s), .most = 1e12 },
     { "tier", ROW_ENUM, LOCAL(tier), .words = entry_tier_words },
     { "throttled", ROW_INTEGER, LOCAL(throttled), .since = 2, .most = UINT32_MAX },
+    { "load", ROW_TEXT, LOCAL(load), .since = 4, .optional = true },
 };
 const struct row_table entry_table = ROW_TABLE("entry", struct entry_row, fields);
 
@@ -51,7 +52,7 @@ const struct row_table entry_table = ROW_TABLE("entry", struct entry_row, fields
 const char entry_in_show[] =
     "capacity plan time_us low_us high_us default_us gain gain_low gain_high bound search_winner"
     " runner_up samples throttled inferred stale decision reason search effort decided_s=decided"
-    " tier";
+    " tier load";
 
 /* These follow the device, the cluster, the layer and the bucket. */
 const char entry_in_csv[] = "plan time_us low_us high_us default_us gain bound samples inferred=how"

@@ -40,7 +40,7 @@ bool entry_is_undecided(const struct entry_row *entry)
 struct expiry {
     struct store *store;
     uint32_t window, first, last;
-    const char *why;
+    const char *why, *load; /* load NULL: whatever it is */
 };
 
 static int make_stale(void *self, const struct entry_row *entry)
@@ -49,7 +49,7 @@ static int make_stale(void *self, const struct entry_row *entry)
     struct entry_row stale = *entry;
 
     if (entry->stale || (x->window && entry->window != x->window) || entry->bucket < x->first ||
-        entry->bucket > x->last)
+        entry->bucket > x->last || (x->load && !strcmp(entry->load, x->load)))
         return OK;
     stale.stale = true;
     return store_entry(x->store, &stale, x->why);
@@ -59,9 +59,18 @@ int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t w
                  uint32_t first, uint32_t last, const char *why)
 {
     const int64_t range[] = { cluster, shape, window, first, last };
-    struct expiry expiry = { store, window, first, last, why };
+    struct expiry expiry = { store, window, first, last, why, NULL };
 
     TRY(store_entries(store, cluster, shape, make_stale, &expiry));
     TRY(records_delete(&store->records, "sample", RECORDS_SAMPLES, range, 5));
+    TRY(records_delete(&store->records, "phase", RECORDS_SAMPLES, range, 5));
     return records_delete(&store->records, "trial", RECORDS_RANGE, range, 5);
+}
+
+int store_expire_loads(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                       uint32_t first, uint32_t last, const char *load)
+{
+    struct expiry expiry = { store, window, first, last, "another load", load };
+
+    return store_entries(store, cluster, shape, make_stale, &expiry);
 }

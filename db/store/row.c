@@ -159,10 +159,15 @@ void row_json(const struct row_field *field, const void *row, enum row_digits di
         fputs(text, to);
 }
 
+static bool is_left_out(const struct row_field *field, const void *row)
+{
+    return field->kind == ROW_TEXT && field->optional && !*(const char *)value_of(field, row);
+}
+
 void row_json_exported(const struct row_table *table, const void *row, FILE *to)
 {
     for (const struct row_field *f = table->fields; f < table->fields + table->count; f++) {
-        if (!f->since)
+        if (!f->since || is_left_out(f, row))
             continue;
         fprintf(to, ",\"%s\":", f->name);
         row_json(f, row, ROW_ROUNDED, to);
@@ -175,6 +180,8 @@ void row_json_view(const struct row_table *table, const char *view, const void *
     char name[ROW_NAME_BYTES];
 
     while ((f = row_next(table, &view, name))) {
+        if (is_left_out(f, row))
+            continue;
         fprintf(to, ", \"%s\": ", name);
         row_json(f, row, ROW_SHORT, to);
     }

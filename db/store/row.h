@@ -30,8 +30,8 @@ struct row_field {
     int since;          /* which EXPORT_VERSION; 0: it is not exported */
     int decimals;       /* of a number where it is exported */
     double least, most; /* legal in a table that is imported; of plans and texts nothing is said */
-    bool optional;      /* a plan that may be missing */
-    const char *none;   /* what the column says where there is no plan; NULL: NULL */
+    bool optional; /* a plan that may be missing; a text whose member is left out where it is "" */
+    const char *none; /* what the column says where there is no plan; NULL: NULL */
 };
 
 struct row_table {

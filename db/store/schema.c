@@ -97,6 +97,31 @@ static const char *const version_7 =
     "  rounds INTEGER NOT NULL, first_round INTEGER NOT NULL, rivals TEXT NOT NULL,"
     "  decided_s INTEGER NOT NULL, PRIMARY KEY(fingerprint, shape, window)) STRICT;";
 
+/* Under which load of the experts a step was taken and an entry decided, '' where tokens choose at
+ * random; and the counts behind a load's name that does not say them. */
+static const char *const version_8 =
+    "ALTER TABLE entry ADD COLUMN load TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE sample ADD COLUMN load TEXT NOT NULL DEFAULT '';"
+    "CREATE TABLE load(name TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT;";
+
+/* What a trial's step is made of, where tune was asked for it.  And plans may have a=rail, which is
+ * measured with so many rows for a node: who does not know it would leave their entries out, and
+ * let neighbours answer. */
+static const char *const version_9 =
+    "ALTER TABLE trial ADD COLUMN node_rows INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE phase(trial INTEGER NOT NULL, phase TEXT NOT NULL, ns INTEGER NOT NULL,"
+    "  low_ns INTEGER NOT NULL, high_ns INTEGER NOT NULL, PRIMARY KEY(trial, phase)) STRICT;";
+
+/* Modelled clusters have more fields: a program that does not know them could not read their text.
+ */
+static const char *const version_10 =
+    "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
+    "  SELECT f.id * 64 + later.column1, f.id, later.column2, 'model', 'unknown'"
+    "  FROM fingerprint f, (VALUES (37, 'chunk_us'), (38, 'message_peer_us'),"
+    "    (39, 'peer_between_gbs'), (40, 'crowd_between_peers'), (41, 'overlap_slowdown_2dh'),"
+    "    (42, 'ring_step_us'), (43, 'll_rate_percent'), (44, 'll_latency_percent'),"
+    "    (45, 'll128_rate_percent'), (46, 'll128_latency_percent')) later;";
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =
     "DROP VIEW IF EXISTS dictionary;"
@@ -118,8 +143,9 @@ static const char *const dictionary =
     "  FROM entry e JOIN shape s ON s.id = e.shape"
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
-const char *const schema_steps[] = { version_1, version_2, version_3, version_4,
-                                     version_5, version_6, version_7, NULL };
+const char *const schema_steps[] = { version_1, version_2,  version_3, version_4,
+                                     version_5, version_6,  version_7, version_8,
+                                     version_9, version_10, NULL };
 
 const char *const schema_published[] = { "meta",     "fingerprint", "fingerprint_field",
                                          "shape",    "run",         "entry",

@@ -10,13 +10,14 @@
 
 #include "cluster.h"
 #include "moelookup.h"
+#include "phase.h"
 #include "row.h"
 #include "stats.h"
 
 struct store;
 
 /* The versions of our tables, and of tables that are exported. */
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 7, EXPORT_VERSION = 4 };
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 10, EXPORT_VERSION = 6 };
 /* What is written where nothing needs a newer one: older readers read it, and the same rows stay
  * the same bytes. */
 enum { EXPORT_USUAL = 3 };
@@ -69,6 +70,16 @@ int store_find(struct store *store, const struct cluster *cluster, const struct 
                int64_t *cluster_id, int64_t *shape_id);
 int store_cluster_get(struct store *store, int64_t id, struct cluster *out);
 int store_shape_get(struct store *store, int64_t id, struct moe_shape *out);
+
+/* ---- loads: how many tokens choose each expert, where that is not left to random numbers */
+
+/* Of its name; "": tokens choose at random. */
+enum { LOAD_NAME_BYTES = 40 };
+
+/* Keeps the text that says all of it, see load_text(). */
+int store_load(struct store *store, const char *name, const char *text);
+/* UNSUPPORTED, silently, if nobody kept it: the entry came with a table from elsewhere. */
+int store_load_get(struct store *store, const char *name, char *text, size_t size);
 
 /* ---- runs */
 
@@ -124,6 +135,7 @@ struct trial_row {
     enum trial_state state;
     uint32_t attempts;
     int64_t memory_bytes, sent_bytes, messages;
+    int64_t node_rows;           /* a=rail: rows that a rank has for a node; else 0 */
     int64_t compute_ns, comm_ns; /* each alone; 0 = not measured */
     char message[200];           /* why it is not ok */
 };
@@ -135,10 +147,26 @@ int store_trial_update(struct store *store, const struct trial_row *trial);
 int store_trials(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t bucket, int (*each)(void *self, const struct trial_row *trial),
                  void *self);
-/* What is known of these buckets is out of date: entries become stale, trials and samples go. Shape
- * or window 0: any. */
+/* What a trial's step is made of, each phase while nothing else runs. */
+struct phase_time {
+    int64_t ns, low_ns, high_ns; /* median and its interval */
+};
+struct phase_row {
+    int64_t trial;
+    enum phase phase;
+    struct phase_time time;
+};
+int store_phases(struct store *store, int64_t trial, const struct phase_time times[PHASE_COUNT]);
+int store_phases_all(struct store *store, struct row_list *out); /* struct phase_row, by trial */
+
+/* What is known of these buckets is out of date: entries become stale, trials go, and with them
+ * samples and phases.  Shape or window 0: any. */
 int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                  uint32_t first, uint32_t last, const char *why);
+
+/* Entries that were measured under another load are out of date; what was sampled stays. */
+int store_expire_loads(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                       uint32_t first, uint32_t last, const char *load);
 
 /* What it was taken for: the search asked for it; is the best plan slower than the default; the
  * same of a table's plan, later on; the table as a whole against the default and static plans.  All
@@ -164,9 +192,11 @@ struct sample_row {
     uint32_t round; /* counts those of the plan; of a table's rounds: which it was */
     int64_t ns;     /* the largest time over the ranks */
     struct sample_gpu gpu;
-    int64_t lost_ns;   /* of it, to other processes: the most over the ranks */
-    int64_t run;       /* the one that took it; 0: not known */
-    int64_t id, trial; /* of one that is read */
+    int64_t lost_ns;            /* of it, to other processes: the most over the ranks */
+    int64_t run;                /* the one that took it; 0: not known */
+    char load[LOAD_NAME_BYTES]; /* it was taken under: what was taken under another one says nothing
+                                 * of this one */
+    int64_t id, trial;          /* of one that is read */
 };
 
 extern const struct row_table sample_table;
@@ -219,6 +249,7 @@ struct entry_row {
     char decision[16];
     int64_t decided_s;
     enum entry_tier tier;
+    char load[LOAD_NAME_BYTES]; /* it was measured under */
 };
 
 /* What such a row is made of, and what of it is seen by whom: see row.h. */

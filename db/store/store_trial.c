@@ -23,6 +23,7 @@ static const struct row_field trial_fields[] = {
     { "memory_bytes", ROW_INTEGER, AT(memory_bytes) },
     { "sent_bytes", ROW_INTEGER, AT(sent_bytes) },
     { "messages", ROW_INTEGER, AT(messages) },
+    { "node_rows", ROW_INTEGER, AT(node_rows) },
     { "compute_ns", ROW_INTEGER, AT(compute_ns) },
     { "comm_ns", ROW_INTEGER, AT(comm_ns) },
     { "message", ROW_TEXT, AT(message) },
@@ -41,6 +42,7 @@ static const struct row_field sample_fields[] = {
     { "throttled", ROW_INTEGER, AT(gpu.throttled), .since = 2, .most = SAMPLE_SET_ASIDE },
     { "lost_ns", ROW_INTEGER, AT(lost_ns), .since = 3, .most = 1e18 },
     { "run", ROW_INTEGER, AT(run) },
+    { "load", ROW_TEXT, AT(load), .since = 4, .optional = true },
 };
 #undef AT
 const struct row_table sample_table = ROW_TABLE("sample", struct sample_row, sample_fields);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* The longest line, and comments around lines. */
-enum { LINE_BYTES = 1200, TEXT_LIMIT_BYTES = 4 * CLUSTER_TEXT_BYTES };
+enum { LINE_BYTES = 1200, TEXT_LIMIT_BYTES = 4 * CLUSTER_TEXT_BYTES, RANKS_MOST = 1 << 20 };
 
 #define AT(field) offsetof(struct cluster, field), sizeof(((struct cluster *)0)->field)
 #define COUNT(name, class, most)                                                                   \
@@ -36,7 +36,7 @@ const struct cluster_field cluster_fields[] = {
     COUNT(device_units, CLUSTER_HARD, 1 << 20),
     COUNT(device_gib, CLUSTER_HARD, 1 << 24),
     COUNT(nodes, CLUSTER_HARD, 1 << 20),
-    COUNT(ranks, CLUSTER_HARD, 1 << 20),
+    COUNT(ranks, CLUSTER_HARD, RANKS_MOST),
     COUNT(ranks_per_node, CLUSTER_HARD, 1 << 16),
     WORD(link_inside, CLUSTER_HARD),
     WORD(link_between, CLUSTER_HARD),
@@ -67,6 +67,16 @@ const struct cluster_field cluster_fields[] = {
     WORD(rank_speeds_percent, CLUSTER_MODEL),
     NUMBER(cta_gbs, 1e-6, 1e6),
     NUMBER(library_ctas, 1, 1024),
+    NUMBER(chunk_us, 0, 1e6),
+    NUMBER(message_peer_us, 0, 1e6),
+    NUMBER(peer_between_gbs, 1e-6, 1e6),
+    NUMBER(crowd_between_peers, 1, 1e9),
+    NUMBER(overlap_slowdown_2dh, 0, 100),
+    NUMBER(ring_step_us, 0, 1e6),
+    NUMBER(ll_rate_percent, 1e-3, 100),
+    NUMBER(ll_latency_percent, 0, 1e3),
+    NUMBER(ll128_rate_percent, 1e-3, 100),
+    NUMBER(ll128_latency_percent, 0, 1e3),
 };
 const size_t cluster_field_count = sizeof(cluster_fields) / sizeof(cluster_fields[0]);
 
@@ -349,24 +359,56 @@ void cluster_take_model(struct cluster *to, const struct cluster *from)
 }
 
 /* Came later than the others: a cluster that does not know them is what it was before. */
-static bool is_of_ctas(const struct cluster_field *field)
+static bool came_later(const struct cluster_field *field)
 {
-    return field->offset == offsetof(struct cluster, cta_gbs) ||
-           field->offset == offsetof(struct cluster, library_ctas);
+    return field->class == CLUSTER_MODEL && field->offset >= offsetof(struct cluster, cta_gbs);
 }
 
-/* What matters to messages only need not be known where there are none; of CTAs both or neither. */
+/* One says nothing without the other. */
+static const struct pair {
+    size_t one, other;
+} pairs[] = {
+#define PAIR(a, b)                                                                                 \
+    {                                                                                              \
+        offsetof(struct cluster, a), offsetof(struct cluster, b)                                   \
+    }
+    PAIR(cta_gbs, library_ctas),
+    PAIR(ll_rate_percent, ll_latency_percent),
+    PAIR(ll128_rate_percent, ll128_latency_percent),
+#undef PAIR
+};
+
+static double number_at(const struct cluster *cluster, size_t offset)
+{
+    return *(const double *)(const void *)((const char *)cluster + offset);
+}
+
+static bool has_other(const struct cluster *cluster, size_t offset)
+{
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+        if ((pairs[i].one == offset && isfinite(number_at(cluster, pairs[i].other))) ||
+            (pairs[i].other == offset && isfinite(number_at(cluster, pairs[i].one))))
+            return true;
+    return false;
+}
+
+/* What matters to messages only need not be known where there are none. */
 static bool is_needed(const struct cluster *cluster, const struct cluster_field *field)
 {
     if (field->class != CLUSTER_MODEL || field->kind != FIELD_NUMBER)
         return false;
+    if (came_later(field))
+        return has_other(cluster, field->offset);
     if (field->offset == offsetof(struct cluster, overlap_slowdown))
         return cluster->ranks > 1;
-    if (is_of_ctas(field))
-        return isfinite(cluster->cta_gbs) || isfinite(cluster->library_ctas);
     if (strstr(field->name, "_inside_"))
         return cluster->ranks > cluster->nodes;
     return !strstr(field->name, "_between_") || cluster->nodes > 1;
+}
+
+bool cluster_lacks(const struct cluster *cluster, const struct cluster_field *field)
+{
+    return is_needed(cluster, field) && !is_known(cluster, field);
 }
 
 int cluster_check_model(const struct cluster *cluster, const char *origin)
@@ -376,16 +418,45 @@ int cluster_check_model(const struct cluster *cluster, const char *origin)
     if (!cluster->ranks || !cluster->nodes)
         return fail(ERR_FORMAT, "%s: ranks or nodes are missing", origin);
     for (size_t i = 0; i < cluster_field_count; i++)
-        if (is_needed(cluster, &cluster_fields[i]) && !is_known(cluster, &cluster_fields[i]))
+        if (cluster_lacks(cluster, &cluster_fields[i]))
             return fail(ERR_FORMAT, "%s: %s is missing", origin, cluster_fields[i].name);
     return OK;
+}
+
+int cluster_resize(struct cluster *c, uint32_t ranks)
+{
+    if (!c->ranks_per_node)
+        return fail(ERR_ARGUMENT, "--ranks: the nodes of this cluster differ: only its own %u",
+                    c->ranks);
+    if (!ranks || ranks > RANKS_MOST || (ranks > c->ranks_per_node && ranks % c->ranks_per_node))
+        return fail(ERR_ARGUMENT,
+                    "--ranks %u: 1 to %u on one node of this cluster, or a multiple of %u up to %d",
+                    ranks, c->ranks_per_node, c->ranks_per_node, RANKS_MOST);
+    if (strcmp(c->rank_speeds_percent, "unknown") != 0 && ranks != c->ranks)
+        return fail(ERR_ARGUMENT, "--ranks %u: rank_speeds_percent says how fast its %u are", ranks,
+                    c->ranks);
+    c->ranks = ranks;
+    if (ranks < c->ranks_per_node)
+        c->ranks_per_node = ranks;
+    c->nodes = ranks / c->ranks_per_node;
+    return OK;
+}
+
+int cluster_read_model(const char *path, uint32_t ranks, struct cluster *out)
+{
+    TRY(cluster_read(path, out));
+    if (ranks)
+        TRY(cluster_resize(out, ranks));
+    /* What `probe` prints of a real machine is replayed as a model of it: its rows are modelled. */
+    snprintf(out->backend, sizeof(out->backend), "sim");
+    return cluster_check_model(out, path);
 }
 
 static bool is_hashed(const struct cluster *cluster, const struct cluster_field *field)
 {
     return field->class == CLUSTER_HARD ||
            (field->class == CLUSTER_MODEL && field->kind == FIELD_NUMBER &&
-            !strcmp(cluster->backend, "sim") && (!is_of_ctas(field) || is_known(cluster, field)));
+            !strcmp(cluster->backend, "sim") && (!came_later(field) || is_known(cluster, field)));
 }
 
 void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES])

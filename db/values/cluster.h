@@ -38,13 +38,23 @@ struct cluster {
                                                            * steps that take 3 times as long; slow
                                                            * wander */
     double memory_gib; /* per rank; plans that need more are ruled out */
-    /* How fast ranks are beside each other (tuner/machine/rank_speeds.h); the simulation takes all
-     * for the slowest one, and it stays at home. */
+    /* How fast ranks are beside each other (rank_speeds.h): "8x100 8x50".  The
+     * numbers above are the slowest one's, for whom all wait where work is equal; by shares=speed
+     * the simulation models each speed (tuner/ranks/modelled_ranks.h).  It stays at home. */
     char rank_speeds_percent[1024];
     /* Blocks of a GPU's threads that carry exchanges: what one can, and how many the library takes
      * unless it is told.  Unknown: their number changes nothing.  overlap_slowdown is that beside
      * so many; beside others it follows their number. */
     double cta_gbs, library_ctas;
+    /* What came later; unknown: as if it were not there.  comm/wire_sim.h says what each does. */
+    double chunk_us;             /* of each exchange of tokens, besides its latency */
+    double message_peer_us;      /* per message between nodes, for each peer beyond the node */
+    double peer_between_gbs;     /* the most that goes to one peer on another node */
+    double crowd_between_peers;  /* so many peers beyond the node halve its port's bandwidth */
+    double overlap_slowdown_2dh; /* overlap_slowdown beside the exchanges of 2dh */
+    double ring_step_us; /* the library gathers and sums in rings, each step of which takes this */
+    double ll_rate_percent, ll_latency_percent; /* NCCL's protocols, beside Simple */
+    double ll128_rate_percent, ll128_latency_percent;
 };
 
 enum cluster_class { CLUSTER_HARD, CLUSTER_SOFT, CLUSTER_INFO, CLUSTER_MODEL };
@@ -80,15 +90,25 @@ int cluster_format(const struct cluster *cluster, char *text, size_t size);
 int cluster_parse(const char *text, const char *origin, struct cluster *out);
 int cluster_read(const char *path, struct cluster *out); /* a file; ERR_IO */
 
+/* The same machine with another number of ranks, on as many nodes as that takes: on several all are
+ * full.  ERR_ARGUMENT says which numbers there are. */
+int cluster_resize(struct cluster *cluster, uint32_t ranks);
+
 /* The model fields of `from`, known or not. */
 void cluster_take_model(struct cluster *to, const struct cluster *from);
 
 /* a=nccl: NCCL 2.28 and later.  A modelled cluster says nothing of how a library does it. */
 bool cluster_has_library_a2a(const struct cluster *cluster);
 
+/* A model number that --sim needs for such a cluster, and that is not known. */
+bool cluster_lacks(const struct cluster *cluster, const struct cluster_field *field);
+
 /* For --sim: every model number must be there, save those of messages that are never sent: inside
  * nodes of one rank, between nodes where there is one.  ERR_FORMAT names what is missing. */
 int cluster_check_model(const struct cluster *cluster, const char *origin);
+
+/* Read and checked for --sim; `ranks`: as cluster_resize(), 0: as the file says. */
+int cluster_read_model(const char *path, uint32_t ranks, struct cluster *out);
 
 /* One field's value as text, "unknown" where nothing is known.  That of the macro lasts as long as
  * the block around it. */

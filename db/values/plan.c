@@ -6,9 +6,18 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const a2a_words[] = { "linear", "2dh", "nccl", NULL };
+static const char *const a2a_words[] = { "linear", "2dh", "nccl", "rail", NULL };
+
+const struct a2a_needs plan_a2a_needs[PLAN_A2A_COUNT] = {
+    [MOE_A2A_LINEAR] = { .library = false },
+    [MOE_A2A_2DH] = { .two_levels = true },
+    [MOE_A2A_NCCL] = { .library = true },
+    [MOE_A2A_RAIL] = { .two_levels = true, .node = true, .sums = true, .ours = true },
+};
 
 static const char *const experts_words[] = { "padded", "sparse", NULL };
+
+static const char *const weights_words[] = { "keep", "cache", NULL };
 
 const char *const plan_source_words[] = {
     [MOE_EXACT] = "exact",       [MOE_NEIGHBOUR] = "neighbour", [MOE_CLAMPED] = "clamped",
@@ -25,12 +34,15 @@ const struct axis plan_axes[] = {
     [PLAN_D] = { "d", FIELD(d), .fallback = 1, .min = 1, .max = PLAN_MAX_D, .power_of_two = true,
                  .legal = "1, 2, 4 or 8", BITS(32, 8) },
     [PLAN_A] = { "a", FIELD(a), .fallback = MOE_A2A_LINEAR, .max = PLAN_A2A_COUNT - 1,
-                 .words = a2a_words, .legal = "linear, 2dh or nccl", BITS(40, 8) },
+                 .words = a2a_words, .legal = "linear, 2dh, nccl or rail", BITS(40, 8) },
     [PLAN_CTAS] = { "ctas", FIELD(ctas), .max = PLAN_MAX_CTAS, .search_max = 32,
                     .power_of_two = true, .quiet = true, .legal = "0 or a power of two up to 64",
                     BITS(48, 8) },
     [PLAN_E] = { "e", FIELD(e), .max = MOE_SPARSE, .search_max = MOE_SPARSE, .quiet = true,
                  .words = experts_words, .legal = "padded, or sparse with r=0", BITS(24, 4) },
+    [PLAN_W] = { "w", FIELD(w), .max = MOE_CACHE, .search_max = MOE_CACHE, .quiet = true,
+                 .words = weights_words, .legal = "keep, or cache with r=0 and layout=hidden",
+                 BITS(28, 4) },
 };
 const size_t plan_axis_count = sizeof(plan_axes) / sizeof(plan_axes[0]);
 
@@ -75,7 +87,7 @@ static size_t find_illegal(const struct moe_plan *plan)
     return i;
 }
 
-struct moe_plan plan_default(void)
+static struct moe_plan plan_blank(void)
 {
     struct moe_plan plan = { .struct_size = sizeof(plan) };
 
@@ -84,12 +96,22 @@ struct moe_plan plan_default(void)
     return plan;
 }
 
-bool plan_is_default(const struct moe_plan *plan)
+struct moe_plan plan_default(const struct moe_shape *shape)
 {
-    for (size_t i = 0; i < plan_axis_count; i++)
-        if (plan_value(plan, i) != plan_axes[i].fallback)
-            return false;
-    return true;
+    struct moe_plan plan = plan_blank();
+
+    if (shape && shape->layout == MOE_LAYOUT_HIDDEN) {
+        plan.r = 0;
+        plan.e = MOE_SPARSE;
+    }
+    return plan;
+}
+
+bool plan_is_default(const struct moe_plan *plan, const struct moe_shape *shape)
+{
+    struct moe_plan usual = plan_default(shape);
+
+    return plan_equal(plan, &usual);
 }
 
 bool plan_equal(const struct moe_plan *a, const struct moe_plan *b)
@@ -118,9 +140,16 @@ int plan_order(const struct moe_plan *a, const struct moe_plan *b)
 
 struct moe_plan plan_canonical(struct moe_plan plan)
 {
-    for (size_t i = 0; i < plan_axis_count && plan.r == 0; i++)
-        if (i != PLAN_R && i != PLAN_E)
-            plan_set(&plan, i, plan_axes[i].fallback);
+    struct moe_plan usual = plan_blank();
+
+    if (plan.r != 0)
+        return plan;
+    plan.a = usual.a;
+    plan.ctas = usual.ctas;
+    if (plan.e == MOE_PADDED) {
+        plan.d = usual.d;
+        plan.w = usual.w;
+    }
     return plan;
 }
 
@@ -154,7 +183,9 @@ size_t plan_bytes(uint32_t struct_size)
 
 bool plan_fits_struct(const struct moe_plan *plan, size_t bytes)
 {
-    return plan->e == MOE_PADDED || bytes >= offsetof(struct moe_plan, e) + sizeof(plan->e);
+    if (plan->w != MOE_KEEP)
+        return bytes >= sizeof(*plan);
+    return plan->e == MOE_PADDED || bytes >= offsetof(struct moe_plan, w);
 }
 
 /* Room for text; what does not fit is counted.  Plans are written by the thousand: printf would
@@ -184,7 +215,7 @@ static void put_number(struct room *room, uint32_t value)
 
 int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
 {
-    struct moe_plan plan = plan_default();
+    struct moe_plan plan = plan_blank();
     struct room room = { buf, size, 0 };
 
     if (!given || (!buf && size))
@@ -217,34 +248,35 @@ const char *plan_text(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES])
     return room;
 }
 
-static int parse_value(const struct axis *axis, const char *text, size_t length, uint32_t *out)
+bool plan_parse_value(size_t at, const char *text, size_t length, uint32_t *out)
 {
+    const struct axis *axis = &plan_axes[at];
     uint64_t value = 0;
 
     if (axis->words) {
         for (uint32_t i = 0; axis->words[i]; i++)
             if (strlen(axis->words[i]) == length && !memcmp(axis->words[i], text, length)) {
                 *out = i;
-                return MOE_OK;
+                return true;
             }
-        return MOE_ERR_FORMAT;
+        return false;
     }
     if (length == 0 || length > 9 || (length > 1 && text[0] == '0'))
-        return MOE_ERR_FORMAT;
+        return false;
     for (size_t i = 0; i < length; i++) {
         if (text[i] < '0' || text[i] > '9')
-            return MOE_ERR_FORMAT;
+            return false;
         value = value * 10 + (uint64_t)(text[i] - '0');
     }
     if (!axis_allows(axis, (uint32_t)value))
-        return MOE_ERR_FORMAT;
+        return false;
     *out = (uint32_t)value;
-    return MOE_OK;
+    return true;
 }
 
 int plan_parse(const char *text, struct moe_plan *out)
 {
-    struct moe_plan plan = plan_default();
+    struct moe_plan plan = plan_blank();
     uint32_t seen = 0, value;
 
     if (!text || !out)
@@ -255,7 +287,7 @@ int plan_parse(const char *text, struct moe_plan *out)
 
         if (i == plan_axis_count || name == length || (seen >> i & 1))
             return MOE_ERR_FORMAT;
-        if (parse_value(&plan_axes[i], text + name + 1, length - name - 1, &value))
+        if (!plan_parse_value(i, text + name + 1, length - name - 1, &value))
             return MOE_ERR_FORMAT;
         plan_set(&plan, i, value);
         seen |= 1u << i;
@@ -294,64 +326,155 @@ static int refuse_r(uint32_t r, uint32_t slices)
                 slices, slices == 1 ? "" : "s", legal);
 }
 
-/* It has a meaning on these ranks. */
-static bool a2a_applies(uint32_t a, const struct moe_shape *shape)
+static bool has_two_levels(const struct moe_shape *shape)
 {
     uint32_t m = shape->ranks_per_node;
 
-    return a != MOE_A2A_2DH || (m > 1 && m < shape->ranks && shape->ranks % m == 0);
+    return m > 1 && m < shape->ranks && shape->ranks % m == 0;
 }
 
-bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape)
+/* No expert has ranks on two nodes. */
+static bool nodes_hold_whole_experts(const struct moe_shape *shape)
 {
-    if (find_illegal(plan) < plan_axis_count || (plan->e == MOE_SPARSE && plan->r != 0))
+    return shape->ranks_per_node % shape_slices(shape) == 0;
+}
+
+/* It has a meaning on these ranks. */
+static bool a2a_applies(uint32_t a, const struct moe_shape *shape)
+{
+    const struct a2a_needs *needs = &plan_a2a_needs[a];
+
+    return (!needs->two_levels || has_two_levels(shape)) &&
+           (!needs->node || nodes_hold_whole_experts(shape)) &&
+           (!needs->sums || shape->combine == MOE_COMBINE_SUM);
+}
+
+static int refuse_a2a(uint32_t a, const struct moe_shape *shape)
+{
+    if (!has_two_levels(shape))
+        note("a=%s does not apply: it needs several nodes with the same number (more than one) of "
+             "ranks each; here %u ranks, %u per node",
+             a2a_words[a], shape->ranks, shape->ranks_per_node);
+    else if (nodes_hold_whole_experts(shape))
+        note("a=%s does not apply: it adds up a token's rows on their way, and combine=choices "
+             "wants each of them",
+             a2a_words[a]);
+    else
+        note("a=%s does not apply: it needs all ranks of an expert on one node; here an expert "
+             "has %u ranks, a node %u",
+             a2a_words[a], shape_slices(shape), shape->ranks_per_node);
+    return UNSUPPORTED;
+}
+
+static bool hidden_legal(const struct moe_plan *plan, const struct moe_shape *shape)
+{
+    if (plan->e != MOE_SPARSE || plan->r == 0)
+        return plan->e == MOE_SPARSE;
+    return plan->r == shape->ranks && plan->a == MOE_A2A_LINEAR && !plan->ctas &&
+           plan->w == MOE_KEEP && shape->combine == MOE_COMBINE_SUM;
+}
+
+static bool experts_legal(const struct moe_plan *plan, const struct moe_shape *shape)
+{
+    if (plan->w != MOE_KEEP || (plan->e == MOE_SPARSE && (plan->r != 0 || plan->d != 1)))
         return false;
     return plan->r == 0 || (shape_slices(shape) % plan->r == 0 && a2a_applies(plan->a, shape));
 }
 
-int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
+bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape)
+{
+    if (find_illegal(plan) < plan_axis_count)
+        return false;
+    return shape->layout == MOE_LAYOUT_HIDDEN ? hidden_legal(plan, shape)
+                                              : experts_legal(plan, shape);
+}
+
+static int check_experts(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     uint32_t slices = shape_slices(shape);
-    size_t bad = find_illegal(plan);
 
     if (plan->r != 0 && (plan->r > slices || slices % plan->r != 0))
         return refuse_r(plan->r, slices);
-    if (bad < plan_axis_count)
-        return fail(ERR_ARGUMENT, "%s=%u is not legal: %s is %s", plan_axes[bad].name,
-                    plan_value(plan, bad), plan_axes[bad].name, plan_axes[bad].legal);
     if (plan->e == MOE_SPARSE && plan->r != 0)
         return fail(ERR_ARGUMENT,
                     "r=%u e=sparse is not legal: e=sparse goes with r=0, r=%u with e=padded",
                     plan->r, plan->r);
-    if (plan->r != 0 && !a2a_applies(plan->a, shape)) {
-        note("a=2dh does not apply: it needs several nodes with the same number (more than one) of "
-             "ranks each; here %u ranks, %u per node",
-             shape->ranks, shape->ranks_per_node);
-        return UNSUPPORTED;
+    if (plan->e == MOE_SPARSE && plan->d != 1)
+        return fail(ERR_ARGUMENT,
+                    "r=0 d=%u e=sparse is not legal here: d is 1, but for "
+                    "layout=hidden",
+                    plan->d);
+    if (plan->w != MOE_KEEP)
+        return fail(ERR_ARGUMENT, "w=cache is not legal here: it goes with layout=hidden and r=0");
+    return plan->r != 0 && !a2a_applies(plan->a, shape) ? refuse_a2a(plan->a, shape) : OK;
+}
+
+static int check_hidden(const struct moe_plan *plan, const struct moe_shape *shape)
+{
+    if (hidden_legal(plan, shape))
+        return OK;
+    if (plan->r == shape->ranks && shape->combine == MOE_COMBINE_CHOICES)
+        return fail(ERR_ARGUMENT,
+                    "r=%u is not legal with layout=hidden and combine=choices: ranks would send "
+                    "partial results of every choice, not of every token; r=0 is legal",
+                    plan->r);
+    return fail(ERR_ARGUMENT,
+                "\"%s\" is not legal with layout=hidden: legal are r=0 e=sparse, with w=keep or "
+                "w=cache, and r=%u e=sparse with a=linear",
+                PLAN_TEXT(plan), shape->ranks);
+}
+
+int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
+{
+    size_t bad = find_illegal(plan);
+
+    if (bad == PLAN_R && shape->layout == MOE_LAYOUT_EXPERTS)
+        return refuse_r(plan->r, shape_slices(shape));
+    if (bad < plan_axis_count)
+        return fail(ERR_ARGUMENT, "%s=%u is not legal: %s is %s", plan_axes[bad].name,
+                    plan_value(plan, bad), plan_axes[bad].name, plan_axes[bad].legal);
+    return shape->layout == MOE_LAYOUT_HIDDEN ? check_hidden(plan, shape)
+                                              : check_experts(plan, shape);
+}
+
+static void list_plan(struct moe_plan *plans, size_t room, size_t *count, struct moe_plan plan)
+{
+    if (*count < room)
+        plans[*count] = plan;
+    (*count)++;
+}
+
+static size_t list_hidden(const struct moe_shape *shape, struct moe_plan *plans, size_t room)
+{
+    struct moe_plan plan = plan_default(shape);
+    size_t n = 0;
+
+    for (plan.r = 0; plan.r <= shape->ranks; plan.r += shape->ranks)
+        for (plan.d = 1; plan.d <= PLAN_MAX_D; plan.d *= 2)
+            if (hidden_legal(&plan, shape))
+                list_plan(plans, room, &n, plan);
+    return n;
+}
+
+static size_t list_experts(const struct moe_shape *shape, struct moe_plan *plans, size_t room)
+{
+    struct moe_plan plan = plan_default(shape);
+    uint32_t slices = shape_slices(shape);
+    size_t n = 0;
+
+    for (plan.r = 0; plan.r <= slices; plan.r++) {
+        if (plan.r && slices % plan.r)
+            continue;
+        for (plan.d = 1; plan.d <= (plan.r ? PLAN_MAX_D : 1u); plan.d *= 2)
+            for (plan.a = 0; plan.a < (plan.r ? (uint32_t)PLAN_A2A_COUNT : 1u); plan.a++)
+                if (!plan_a2a_needs[plan.a].library && a2a_applies(plan.a, shape))
+                    list_plan(plans, room, &n, plan);
     }
-    return OK;
+    return n;
 }
 
 size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room)
 {
-    uint32_t slices = shape_slices(shape);
-    size_t n = 0;
-
-    for (uint32_t r = 0; r <= slices; r++) {
-        if (r && slices % r)
-            continue;
-        for (uint32_t d = 1; d <= (r ? PLAN_MAX_D : 1u); d *= 2)
-            for (uint32_t a = 0; a < (r ? (uint32_t)PLAN_A2A_OWN : 1u); a++) {
-                if (!a2a_applies(a, shape))
-                    continue;
-                if (n < room) {
-                    plans[n] = plan_default();
-                    plans[n].r = r;
-                    plans[n].d = d;
-                    plans[n].a = a;
-                }
-                n++;
-            }
-    }
-    return n;
+    return shape->layout == MOE_LAYOUT_HIDDEN ? list_hidden(shape, plans, room)
+                                              : list_experts(shape, plans, room);
 }

@@ -8,10 +8,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { PLAN_TEXT_BYTES = 64, PLAN_MAX_D = 8, PLAN_MAX_CTAS = 64, PLAN_A2A_COUNT = 3 };
+enum { PLAN_TEXT_BYTES = 64, PLAN_MAX_D = 8, PLAN_MAX_CTAS = 64, PLAN_A2A_COUNT = 4 };
 
-/* The algorithms that every wire can run: the first ones of enum moe_a2a. */
-enum { PLAN_A2A_OWN = 2 };
+/* What an all-to-all needs, by enum moe_a2a. */
+struct a2a_needs {
+    bool library;    /* one of the wire's own, which few have; without it every wire can run it */
+    bool two_levels; /* several nodes of equally many ranks, more than one each */
+    bool node;       /* all ranks of an expert on one node */
+    bool sums;       /* adds up a token's rows on the way: MOE_COMBINE_SUM only */
+    bool ours;       /* moetune's layer: those of other programs have it only if they say so */
+};
+extern const struct a2a_needs plan_a2a_needs[PLAN_A2A_COUNT];
 
 /* One tunable.  A new one is a field in struct moe_plan, a row in plan.c and its name in PLAN_AXES.
  * It is quiet, its default is 0, and its bits lie where older tables left zeros: so everything
@@ -29,16 +36,19 @@ struct axis {
 };
 
 /* Those whose meaning some code knows; the others are only carried. */
-enum plan_axis { PLAN_R, PLAN_D, PLAN_A, PLAN_CTAS, PLAN_E };
+enum plan_axis { PLAN_R, PLAN_D, PLAN_A, PLAN_CTAS, PLAN_E, PLAN_W };
 
 extern const struct axis plan_axes[];
 extern const size_t plan_axis_count;
 
 /* The names of all axes, for messages and help. */
-#define PLAN_AXES "r, d, a, ctas, e"
+#define PLAN_AXES "r, d, a, ctas, e, w"
 
 /* The axis of that name, or plan_axis_count. */
 size_t plan_axis_find(const char *name, size_t length);
+
+/* Reads one value of an axis, a word or a number; false: it is legal for no shape. */
+bool plan_parse_value(size_t axis, const char *text, size_t length, uint32_t *value);
 
 uint32_t plan_value(const struct moe_plan *plan, size_t axis);
 void plan_set(struct moe_plan *plan, size_t axis, uint32_t value);
@@ -50,10 +60,11 @@ uint32_t plan_next_value(size_t axis, uint32_t value);
 enum { PLAN_SOURCE_COUNT = 8 };
 extern const char *const plan_source_words[];
 
-/* r=1 d=1 a=linear: what a trainer runs today without a tuner. */
-struct moe_plan plan_default(void);
+/* What a trainer runs today without a tuner: r=1 d=1 a=linear; in MOE_LAYOUT_HIDDEN r=0 d=1
+ * a=linear e=sparse.  shape NULL: of another layout. */
+struct moe_plan plan_default(const struct moe_shape *shape);
 
-bool plan_is_default(const struct moe_plan *plan);
+bool plan_is_default(const struct moe_plan *plan, const struct moe_shape *shape);
 
 /* Equal on every axis; where they came from does not count. */
 bool plan_equal(const struct moe_plan *a, const struct moe_plan *b);
@@ -73,9 +84,8 @@ int plan_parse(const char *text, struct moe_plan *out);
 const char *plan_text(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES]);
 
 /* All axes in one number, and a plan of them, which may be illegal.  Written to files: r lies in
- * the lowest 3 bytes, e in the lower half of byte 3, whose upper one is free, then come bytes for
- * d, a and ctas.  Readers that know no e find that byte 3 is not what they would write, and refuse.
- */
+ * the lowest 3 bytes, e and w in the halves of byte 3, then come bytes for d, a and ctas.  Readers
+ * that know no e or w find that byte 3 is not what they would write, and refuse. */
 enum { PLAN_PACKED_BYTES = 7 };
 uint64_t plan_pack(const struct moe_plan *plan);
 struct moe_plan plan_unpack(uint64_t packed);
@@ -84,22 +94,23 @@ struct moe_plan plan_unpack(uint64_t packed);
  * fields that are wholly inside; 0 counts as the size of the first version. */
 size_t plan_bytes(uint32_t struct_size);
 
-/* r = 0 moves no tokens, so only e still means something: gives the one name such plans share. */
+/* r = 0 moves no tokens, so a and ctas mean nothing, nor, with padded experts, do d and w: gives
+ * the one name such plans share. */
 struct moe_plan plan_canonical(struct moe_plan plan);
 
-/* Whether the plan can be told in so many bytes of struct moe_plan: e, which says what is computed,
- * must not be left out. */
+/* Whether the plan can be told in so many bytes of struct moe_plan: e and w, which say what is
+ * computed and kept, must not be left out. */
 bool plan_fits_struct(const struct moe_plan *plan, size_t bytes);
 
 /* OK, ERR_ARGUMENT (a value that is illegal for the shape; says which are legal), or UNSUPPORTED
- * (2dh where there is only one level; says why). */
+ * (an all-to-all that needs other nodes; says why). */
 int plan_check(const struct moe_plan *plan, const struct moe_shape *shape);
 
 /* True if plan_check would say OK; silent. */
 bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape);
 
-/* Every legal plan that applies, canonical, in the order r, d, a, by our own all-to-alls,
- * quiet axes at their defaults.  Returns their number, at most `room` of them written. */
+/* Every legal plan that applies, canonical, in the order r, d, a, without all-to-alls of a
+ * library, quiet axes at their defaults.  Returns their number, at most `room` of them written. */
 size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room);
 
 #endif

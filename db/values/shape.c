@@ -4,6 +4,7 @@
 
 #include "status.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +13,18 @@
 const char *const dtype_words[] = { "f32", "f16", "bf16", NULL };
 const char *const pass_words[] = { "forward", "train", NULL };
 const char *const activation_words[] = { "relu", "gelu", "swiglu", NULL };
+const char *const layout_words[] = { "experts", "hidden", NULL };
+const char *const shares_words[] = { "equal", "speed", NULL };
+const char *const router_words[] = { "softmax", "sigmoid", "bilevel", "cosine", NULL };
+const char *const order_words[] = { "token", "priority", NULL };
+const char *const combine_words[] = { "sum", "choices", NULL };
 
+/* A quiet one is not written while it is 0: texts from before it mean the same as before. */
 static const struct shape_field {
     const char *name;
     size_t offset;
     const char *const *words;
+    bool quiet;
 } fields[] = {
     { "E", offsetof(struct moe_shape, experts), NULL },
     { "k", offsetof(struct moe_shape, top_k), NULL },
@@ -28,6 +36,15 @@ static const struct shape_field {
     { "act", offsetof(struct moe_shape, activation), activation_words },
     { "W", offsetof(struct moe_shape, ranks), NULL },
     { "m", offsetof(struct moe_shape, ranks_per_node), NULL },
+    { "layout", offsetof(struct moe_shape, layout), layout_words, true },
+    { "shares", offsetof(struct moe_shape, shares), shares_words, true },
+    { "layers", offsetof(struct moe_shape, layers), NULL, true },
+    { "G", offsetof(struct moe_shape, groups), NULL, true },
+    { "L", offsetof(struct moe_shape, group_limit), NULL, true },
+    { "router", offsetof(struct moe_shape, router), router_words, true },
+    { "order", offsetof(struct moe_shape, order), order_words, true },
+    { "P", offsetof(struct moe_shape, projection), NULL, true },
+    { "combine", offsetof(struct moe_shape, combine), combine_words, true },
 };
 enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
 
@@ -51,6 +68,8 @@ int shape_format(const struct moe_shape *shape, char *text, size_t size)
         char *at = room ? text + used : NULL;
         uint32_t value = field_get(f, shape);
 
+        if (f->quiet && !value)
+            continue;
         used += (size_t)(f->words
                              ? snprintf(at, room, "%s%s=%s", i ? " " : "", f->name, f->words[value])
                              : snprintf(at, room, "%s%s=%u", i ? " " : "", f->name, value));
@@ -137,12 +156,58 @@ bool shape_agrees(const struct moe_shape *shape, const char *text)
 
 uint32_t shape_slices(const struct moe_shape *shape)
 {
+    if (shape->layout == MOE_LAYOUT_HIDDEN)
+        return shape->ranks;
     return shape->experts < shape->ranks ? shape->ranks / shape->experts : 1;
 }
 
 uint32_t shape_local_experts(const struct moe_shape *shape)
 {
+    if (shape->layout == MOE_LAYOUT_HIDDEN)
+        return shape->experts;
     return shape->experts < shape->ranks ? 1 : shape->experts / shape->ranks;
+}
+
+uint32_t shape_gate_columns(const struct moe_shape *shape)
+{
+    return gate_columns(shape->router, shape->experts, shape->groups);
+}
+
+uint32_t shape_gate_rows(const struct moe_shape *shape)
+{
+    return shape->router == MOE_ROUTER_COSINE ? shape->projection : shape_gate_columns(shape);
+}
+
+uint32_t shape_result_rows(const struct moe_shape *shape)
+{
+    return shape->combine == MOE_COMBINE_CHOICES ? shape->top_k : 1;
+}
+
+/* Tutel's P, but for tokens that have fewer dimensions. */
+enum { USUAL_PROJECTION = 256 };
+
+void shape_complete(struct moe_shape *inout)
+{
+    if (inout->layers == 1)
+        inout->layers = 0;
+    if (inout->router == MOE_ROUTER_COSINE && !inout->projection)
+        inout->projection =
+            inout->model_dim < USUAL_PROJECTION ? inout->model_dim : USUAL_PROJECTION;
+}
+
+uint32_t shape_nodes(const struct moe_shape *shape)
+{
+    uint32_t m = shape->ranks_per_node;
+
+    return m && shape->ranks % m == 0 ? shape->ranks / m : 0;
+}
+
+bool shape_groups_straddle(const struct moe_shape *shape)
+{
+    uint32_t nodes = shape_nodes(shape);
+
+    return shape->layout == MOE_LAYOUT_EXPERTS && nodes > 1 && shape->groups &&
+           shape->groups % nodes != 0;
 }
 
 uint32_t shape_bias2_slice(const struct moe_shape *shape)
@@ -171,7 +236,7 @@ size_t dtype_bytes(uint32_t dtype)
 }
 
 /* 2^24: far above any real layer, far below where products of three sizes leave 64 bits. */
-enum { SIZE_LIMIT = 1 << 24 };
+enum { SIZE_LIMIT = 1 << 24, LAYERS_LIMIT = 1 << 12 };
 
 /* Room for the longest sentence below. */
 struct fault {
@@ -196,6 +261,23 @@ static int check_size(struct fault why, const char *name, uint32_t value)
     return wrong(why, "%s is %u: it must be from 1 to %d", name, value, SIZE_LIMIT);
 }
 
+/* Kernels count choices of all ranks' tokens in 32 bits, and a row of units in 31. */
+static int check_hidden(struct fault why, const struct moe_shape *shape)
+{
+    uint64_t choices = (uint64_t)shape->ranks * shape->tokens;
+
+    if (choices > UINT32_MAX / shape->top_k)
+        return wrong(why, "%u ranks of %u tokens with layout=hidden: W T k must stay below 2^32",
+                     shape->ranks, shape->tokens);
+    if ((uint64_t)shape->experts * shape->model_dim > INT32_MAX)
+        return wrong(why, "%u experts of width %u with layout=hidden: E D must stay below 2^31",
+                     shape->experts, shape->model_dim);
+    if (shape->hidden_dim >= shape->ranks)
+        return OK;
+    return wrong(why, "hidden dimension %u with layout=hidden: %u ranks need at least %u units",
+                 shape->hidden_dim, shape->ranks, shape->ranks);
+}
+
 static int check_experts(struct fault why, const struct moe_shape *shape)
 {
     uint32_t e = shape->experts, w = shape->ranks;
@@ -203,6 +285,8 @@ static int check_experts(struct fault why, const struct moe_shape *shape)
     if (shape->top_k < 1 || shape->top_k > e)
         return wrong(why, "top-k is %u: with %u expert%s it must be from 1 to %u", shape->top_k, e,
                      e == 1 ? "" : "s", e);
+    if (shape->layout == MOE_LAYOUT_HIDDEN)
+        return check_hidden(why, shape);
     if (e < w && w % e)
         return wrong(why, "%u experts on %u ranks: fewer experts than ranks must divide the ranks",
                      e, w);
@@ -215,6 +299,82 @@ static int check_experts(struct fault why, const struct moe_shape *shape)
                      "hidden dimension %u: %u ranks share an expert, so it must be a multiple of "
                      "%u",
                      shape->hidden_dim, shape_slices(shape), shape_slices(shape));
+    return OK;
+}
+
+/* A token chooses a node, and then an expert there. */
+static int check_bilevel(struct fault why, const struct moe_shape *shape)
+{
+    uint32_t nodes = shape_nodes(shape);
+
+    if (nodes < 2) {
+        wrong(why, "router=bilevel wants several nodes of equally many ranks");
+        return UNSUPPORTED;
+    }
+    if (shape->groups != nodes)
+        return wrong(why, "router=bilevel with G=%u: a group is a node, of which there are %u",
+                     shape->groups, nodes);
+    if (shape->group_limit != 1 || shape->top_k != 1)
+        return wrong(why,
+                     "router=bilevel with L=%u and k=%u: a token goes to one expert of one "
+                     "node, so both must be 1",
+                     shape->group_limit, shape->top_k);
+    return OK;
+}
+
+static int check_projection(struct fault why, const struct moe_shape *shape)
+{
+    uint32_t p = shape->projection;
+
+    if (shape->router != MOE_ROUTER_COSINE && p)
+        return wrong(why, "P is %u with router=%s: only router=cosine projects tokens", p,
+                     router_words[shape->router]);
+    if (shape->router == MOE_ROUTER_COSINE && (p < 1 || p > shape->model_dim))
+        return wrong(why, "P is %u: router=cosine projects tokens to 1 to D = %u dimensions", p,
+                     shape->model_dim);
+    return OK;
+}
+
+static int check_results(struct fault why, const struct moe_shape *shape)
+{
+    if (shape->order > MOE_ORDER_PRIORITY || shape->combine > MOE_COMBINE_CHOICES)
+        return wrong(why, "unknown order %u or combine %u", shape->order, shape->combine);
+    if (shape->combine == MOE_COMBINE_SUM)
+        return OK;
+    if (shape->layers > 1)
+        return wrong(why,
+                     "combine=choices with layers=%u: what it gives, a row per choice, is no next "
+                     "layer's input",
+                     shape->layers);
+    if ((uint64_t)shape->tokens * shape->top_k > INT32_MAX)
+        return wrong(why, "combine=choices with %u tokens of %u choices: T k must stay below 2^31",
+                     shape->tokens, shape->top_k);
+    return OK;
+}
+
+static int check_router(struct fault why, const struct moe_shape *shape)
+{
+    uint32_t g = shape->groups, l = shape->group_limit;
+
+    if (shape->router > MOE_ROUTER_COSINE)
+        return wrong(why, "unknown router %u", shape->router);
+    TRY(check_projection(why, shape));
+    if (g && shape->experts % g)
+        return wrong(why, "%u groups of %u experts: groups must divide the experts", g,
+                     shape->experts);
+    if (!g != !l)
+        return wrong(why,
+                     g ? "%u groups without a limit: L (--group-limit) says of how many a token's "
+                         "experts are"
+                       : "a limit of %u groups, but no groups: G says how many there are",
+                     g ? g : l);
+    if (l > g)
+        return wrong(why, "a limit of %u groups: there are only %u", l, g);
+    if (shape->router == MOE_ROUTER_BILEVEL)
+        TRY(check_bilevel(why, shape));
+    if (g && shape->top_k > l * (shape->experts / g))
+        return wrong(why, "top-k is %u: %u groups of %u experts have only %u", shape->top_k, l,
+                     shape->experts / g, l * (shape->experts / g));
     return OK;
 }
 
@@ -231,14 +391,21 @@ int shape_fault(const struct moe_shape *shape, char *text, size_t size)
     if (shape->dtype > MOE_BF16 || shape->pass > MOE_TRAIN || shape->activation > MOE_SWIGLU)
         return wrong(why, "unknown dtype %u, pass %u or activation %u", shape->dtype, shape->pass,
                      shape->activation);
-    return check_experts(why, shape);
+    if (shape->layout > MOE_LAYOUT_HIDDEN || shape->shares > MOE_SHARES_SPEED)
+        return wrong(why, "unknown layout %u or shares %u", shape->layout, shape->shares);
+    if (shape->layers > LAYERS_LIMIT)
+        return wrong(why, "layers is %u: it must be from 0 to %d", shape->layers, LAYERS_LIMIT);
+    TRY(check_experts(why, shape));
+    TRY(check_results(why, shape));
+    return check_router(why, shape);
 }
 
 int shape_check(const struct moe_shape *shape)
 {
     char why[SHAPE_FAULT_BYTES];
+    int rc = shape_fault(shape, why, sizeof(why));
 
-    return shape_fault(shape, why, sizeof(why)) ? fail(ERR_ARGUMENT, "%s", why) : OK;
+    return rc ? fail(rc, "%s", why) : OK;
 }
 
 /* trunc(f * ceil(T/E)) in IEEE double, then times k: frameworks truncate before they multiply, and

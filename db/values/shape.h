@@ -8,11 +8,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* s: ranks that share one expert (1 when there are at least as many experts as ranks). */
+/* s: ranks that share one expert: 1 when there are at least as many experts as ranks, and all W in
+ * MOE_LAYOUT_HIDDEN, whose slices need not be equally large. */
 uint32_t shape_slices(const struct moe_shape *shape);
 
-/* Eg: experts whose weights one rank holds (1 when an expert is shared). */
+/* Eg: experts of whose weights one rank holds some (1 when an expert is shared; in
+ * MOE_LAYOUT_HIDDEN all E). */
 uint32_t shape_local_experts(const struct moe_shape *shape);
+
+/* Columns of what a token chooses by: one per expert, in MOE_ROUTER_BILEVEL one per group and then
+ * one per place in a group. */
+static inline uint32_t gate_columns(uint32_t router, uint32_t experts, uint32_t groups)
+{
+    return router == MOE_ROUTER_BILEVEL ? groups + experts / groups : experts;
+}
+uint32_t shape_gate_columns(const struct moe_shape *shape);
+
+/* Rows of D of the matrix that multiplies tokens: the columns, in MOE_ROUTER_COSINE P. */
+uint32_t shape_gate_rows(const struct moe_shape *shape);
+
+/* A token's rows of y: 1, or one for each choice. */
+uint32_t shape_result_rows(const struct moe_shape *shape);
+
+/* Says what a word means that was left 0: P of MOE_ROUTER_COSINE; and one layer is what it is
+ * anyway. */
+void shape_complete(struct moe_shape *inout);
+
+/* Nodes of m ranks each; 0 where nodes differ. */
+uint32_t shape_nodes(const struct moe_shape *shape);
+
+/* Some group of experts lies on several nodes in part. */
+bool shape_groups_straddle(const struct moe_shape *shape);
 
 /* b2 has no hidden dimension: it is cut along D, padded to a multiple of s. */
 uint32_t shape_bias2_slice(const struct moe_shape *shape);
@@ -25,9 +51,10 @@ uint32_t shape_paper_trials(const struct moe_shape *shape);
 /* moe_window() of the shape. */
 uint32_t shape_window(const struct moe_shape *shape);
 
-enum { SHAPE_TEXT_BYTES = 160, SHAPE_FAULT_BYTES = 160 };
+enum { SHAPE_TEXT_BYTES = 288, SHAPE_FAULT_BYTES = 160 };
 
-/* OK, or ERR_ARGUMENT with a message that names the value and the legal ones. */
+/* OK, ERR_ARGUMENT with a message that names the value and the legal ones, or UNSUPPORTED with one
+ * that names what these ranks lack. */
 int shape_check(const struct moe_shape *shape);
 /* The same, with the message in `text` instead of said. */
 int shape_fault(const struct moe_shape *shape, char *text, size_t size);
@@ -38,6 +65,11 @@ size_t dtype_bytes(uint32_t dtype);
 extern const char *const dtype_words[];
 extern const char *const pass_words[];
 extern const char *const activation_words[];
+extern const char *const layout_words[];
+extern const char *const shares_words[];
+extern const char *const router_words[];
+extern const char *const order_words[];
+extern const char *const combine_words[];
 
 /* Writes "E=8 k=2 T=4096 D=1024 H=4096 dtype=bf16 pass=train act=swiglu W=32 m=8", the shape's one
  * text form.  Returns the length as snprintf does. */

@@ -200,6 +200,78 @@ static void bench_get(struct asking *a, const char *name, uint32_t range)
         a->elsewhere.ratio);
 }
 
+/* ---- capacities that follow the experts */
+
+enum { EXPERTS = 64, FOLLOWED = 20000, TURNS = 1000 };
+
+struct following {
+    struct moe_capacities *c;
+    uint64_t step, replans;
+    uint32_t counts[TURNS][EXPERTS], peak[EXPERTS];
+    uint64_t sum;
+};
+
+/* Experts drift, so that it re-plans as often as it may. */
+static int64_t follow(void *self)
+{
+    struct following *f = self;
+    struct moe_capacities_state state = MOE_CAPACITIES_STATE_INIT;
+    const uint32_t *rows;
+    int64_t begin = host_clock_ns();
+
+    for (int i = 0; i < FOLLOWED; i++, f->step++) {
+        moe_capacities_feed(f->c, f->step, f->counts[f->step % TURNS], EXPERTS);
+        moe_capacities_at(f->c, f->step + 1, &rows, &state);
+        f->sum += rows[i % EXPERTS] + state.key;
+    }
+    f->replans = state.replans;
+    return host_clock_ns() - begin;
+}
+
+/* The least that anybody would do with counts: the largest of each, and their sum. */
+static int64_t find_peaks(void *self)
+{
+    struct following *f = self;
+    int64_t begin = host_clock_ns();
+
+    for (int i = 0; i < FOLLOWED; i++)
+        for (int e = 0; e < EXPERTS; e++) {
+            uint32_t n = f->counts[i % TURNS][e];
+
+            f->peak[e] = n > f->peak[e] ? n : f->peak[e];
+            f->sum += n;
+        }
+    return host_clock_ns() - begin;
+}
+
+static void bench_following(void)
+{
+    static struct following f;
+    struct moe_capacities_options o = MOE_CAPACITIES_OPTIONS_INIT;
+    struct rivals least;
+    uint64_t before;
+
+    o.experts = EXPERTS;
+    o.ranks = 8;
+    o.most = 4096;
+    if (moe_capacities_open(&o, &f.c))
+        exit(1);
+    for (uint32_t i = 0; i < TURNS; i++)
+        for (uint32_t e = 0; e < EXPERTS; e++)
+            f.counts[i][e] = 100 + random_below(e, i, 60) + random_below(e, i / 300, 90);
+    before = allocations;
+    follow(&f);
+    before = allocations - before;
+    least = rivals_run(follow, find_peaks, &f);
+    printf("feed and at, %d experts: %.0f ns (2,000 are allowed), %.1f of a loop that finds peaks "
+           "[%.1f, %.1f]; %.1f re-plans in 1,000 steps; %llu allocations\n",
+           EXPERTS, least.ours_ns / FOLLOWED, least.ratio, least.low, least.high,
+           1e3 * (double)f.replans / (double)f.step, (unsigned long long)before);
+    moe_capacities_close(f.c);
+    if (f.sum == 42)
+        exit(1); /* it is not */
+}
+
 /* ---- opening */
 
 static int64_t open_and_bind(void *self)
@@ -317,6 +389,7 @@ int main(int argc, char **argv)
     bench_get(&a, "one bucket", WINDOW);
     bench_get(&a, "256 buckets", WINDOW * BUCKETS);
     bench_get(&a, "1,000,000 buckets", 1000000u * WINDOW);
+    bench_following();
     bench_open(&a);
     sqlite3_finalize(a.select);
     sqlite3_close(db);

@@ -65,7 +65,7 @@ static int fill(struct store *store)
     c.nodes = 1;
     snprintf(c.backend, sizeof(c.backend), "host");
     TRY(store_cluster(store, &c, &e.cluster));
-    e.plan = plan_default();
+    e.plan = plan_default(NULL);
     for (uint32_t i = 0; i < ENTRIES; i++) {
         shape.hidden_dim = 64 * (1 + i % LAYERS);
         TRY(store_shape(store, &shape, &e.shape));

@@ -42,7 +42,7 @@ static int64_t run_products(void *self)
 int main(void)
 {
     struct data data = { .seed = 1 };
-    struct moe_plan plan = plan_default();
+    struct moe_plan plan = plan_default(NULL);
     struct engine engine;
     struct step s = { 0 };
     struct rivals c;

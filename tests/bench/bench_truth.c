@@ -96,7 +96,7 @@ static int number_of(const struct subject *s, const struct moe_plan *plan)
 
 static int list_plans(struct subject *s)
 {
-    struct moe_plan default_plan = plan_default();
+    struct moe_plan default_plan = plan_default(NULL);
 
     s->plan_count = plan_list(&s->shape, s->plans, ROUNDS_PLANS);
     if (s->plan_count > ROUNDS_PLANS)

@@ -29,7 +29,7 @@ double regret_of(const struct bucket *b, int arm)
 
 int default_arm(const struct bucket *b)
 {
-    struct moe_plan default_plan = plan_default();
+    struct moe_plan default_plan = plan_default(NULL);
 
     for (int i = 0; i < (int)b->surface->arm_count; i++)
         if (plan_equal(&b->surface->arms[i], &default_plan))

@@ -83,6 +83,17 @@ static void draw_machine(struct surface *s, struct draw *draw)
     s->memory_bytes = 30e9;
 }
 
+/* What only rail depends on, by numbers of its own: all else is as without it. */
+static void draw_for_rail(struct surface *s)
+{
+    struct draw draw = { .key = random_bits(s->seed, 9) };
+
+    s->shape.top_k = power_of_two(&draw, 1, s->shape.experts < 8 ? 1 : 8);
+    s->slowed_compute[MOE_A2A_RAIL] = 1 + log_uniform(&draw, 0.02, 0.3);
+    s->slowed_exchange[MOE_A2A_RAIL] = 1 + log_uniform(&draw, 0.02, 0.3);
+    s->crowd = 1 + log_uniform(&draw, 0.01, 0.2);
+}
+
 static void tell_machine(struct surface *s, double sd)
 {
     uint64_t key = random_bits(s->seed, 77);
@@ -121,6 +132,7 @@ struct surface surface_make(uint64_t seed, const struct surface_options *options
     struct surface s = { .seed = seed, .shape = draw_shape(&draw, options->slices) };
 
     draw_machine(&s, &draw);
+    draw_for_rail(&s);
     s.ripple = options->ripple > 0 ? options->ripple : log_uniform(&draw, 0.005, 0.03);
     s.arm_count = plan_list(&s.shape, s.arms, SEARCH_ARMS_MAX);
     tell_machine(&s, options->belief_sd > 0 ? options->belief_sd : 0.35);
@@ -167,6 +179,32 @@ static double two_level_s(const struct surface *s, double bytes)
     return link_s(s, m - 1, bytes / m, s->message_inside_s, s->inside) +
            link_s(s, n - 1, bytes / n, s->message_between_s, s->between) +
            2 * (bytes / s->copy * (1 + 2048 / (2048 + bytes / w)) + s->launch_s / 2);
+}
+
+/* rail's hop between nodes, of whole tokens; a node gets more than the mean has. */
+static double rail_between_s(const struct surface *s, double c)
+{
+    double n = s->shape.ranks / (double)s->shape.ranks_per_node, k = s->shape.top_k;
+    double rows = s->crowd * (1 - pow(1 - 1 / n, k)) * c * s->shape.experts / k;
+    double bytes = rows * s->shape.model_dim * 2;
+
+    return link_s(s, n - 1, bytes, s->message_between_s, s->between) + 2 * n * bytes / s->copy +
+           s->launch_s;
+}
+
+static double rail_inside_s(const struct surface *s, double bytes)
+{
+    double m = s->shape.ranks_per_node;
+
+    return link_s(s, m - 1, bytes / m, s->message_inside_s, s->inside) + 1.5 * bytes / s->copy +
+           s->launch_s / 2;
+}
+
+static double exchange_s(const struct surface *s, uint32_t a, double bytes)
+{
+    if (a == MOE_A2A_RAIL)
+        return rail_inside_s(s, bytes);
+    return a == MOE_A2A_2DH ? two_level_s(s, bytes) : linear_s(s, bytes);
 }
 
 static double gather_s(const struct surface *s, double group, double bytes_each)
@@ -250,15 +288,16 @@ static double sharded_s(const struct surface *s, double c, const struct moe_plan
     double bytes = r * s->shape.experts * rows * s->shape.model_dim * 2;
     double hidden = s->shape.hidden_dim / r, local = shape_local_experts(&s->shape);
     double weights = local * 4 * s->shape.model_dim * hidden / g;
-    double exchange =
-        p->a == MOE_A2A_2DH ? two_level_s(s, bytes / p->d) : linear_s(s, bytes / p->d);
+    double exchange = exchange_s(s, p->a, bytes / p->d);
+    double whole = p->a == MOE_A2A_RAIL ? 2 * rail_between_s(s, c) : 0;
     double expert = gemm_s(s, local, s->shape.ranks * rows / (g * p->d), hidden);
     double copies = bytes / r / s->copy * (2 + 1.5 * (r > 1 ? r : 0));
-    double t = gather_s(s, g, weights) + copies + pipeline_s(s, p->d, p->a, exchange, expert);
+    double t =
+        gather_s(s, g, weights) + copies + pipeline_s(s, p->d, p->a, exchange, expert) + whole;
 
     if (train)
         t += 0.5 * gather_s(s, g, weights) + copies +
-             pipeline_s(s, p->d, p->a, exchange, 2.1 * expert);
+             pipeline_s(s, p->d, p->a, exchange, 2.1 * expert) + whole;
     return t;
 }
 

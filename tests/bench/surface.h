@@ -4,6 +4,7 @@
 #ifndef SURFACE_H
 #define SURFACE_H
 
+#include "plan.h"
 #include "search.h"
 
 enum { SURFACE_POCKETS_MAX = 8 };
@@ -23,7 +24,9 @@ struct surface {
     uint64_t seed;
     double message_inside_s, message_between_s, inside, between, copy, flops, launch_s;
     double small_message_bytes, gather_between, gather_weight, rows_half, hidden_half;
-    double slowed_compute[2], slowed_exchange[2]; /* by algorithm: what overlap costs */
+    /* What overlap costs, by algorithm; nccl is none of the arms. */
+    double slowed_compute[PLAN_A2A_COUNT], slowed_exchange[PLAN_A2A_COUNT];
+    double crowd; /* rows of the fullest node, over the mean */
     double step_s, ripple, memory_bytes;
     struct pocket {
         double r_low, r_high, c_low, c_high, factor;

@@ -87,8 +87,10 @@ static bool is_legal(const struct moe_plan *plan, const struct moe_shape *shape)
         return plan->d == 1 && plan->a == MOE_A2A_LINEAR;
     if (s % plan->r || !(plan->d == 1 || plan->d == 2 || plan->d == 4 || plan->d == 8))
         return false;
-    return plan->a == MOE_A2A_LINEAR ||
-           (plan->a == MOE_A2A_2DH && m > 1 && shape->ranks > m && shape->ranks % m == 0);
+    if (plan->a == MOE_A2A_LINEAR)
+        return true;
+    return m > 1 && shape->ranks > m && shape->ranks % m == 0 &&
+           (plan->a == MOE_A2A_2DH || (plan->a == MOE_A2A_RAIL && m % s == 0));
 }
 
 static bool is_interval(double gain, double low, double high)

@@ -24,14 +24,21 @@ static bool legal(const struct moe_plan *plan, const struct moe_shape *shape)
     uint32_t s = shape->experts < shape->ranks ? shape->ranks / shape->experts : 1;
     uint32_t m = shape->ranks_per_node;
 
-    if ((plan->d != 1 && plan->d != 2 && plan->d != 4 && plan->d != 8) || plan->a > MOE_A2A_NCCL)
+    if ((plan->d != 1 && plan->d != 2 && plan->d != 4 && plan->d != 8) || plan->a > MOE_A2A_RAIL)
         return false;
-    if (plan->e > MOE_SPARSE || (plan->e == MOE_SPARSE && plan->r))
+    if (plan->e > MOE_SPARSE || plan->w > MOE_CACHE || (plan->w && plan->r))
         return false;
+    if (shape->layout == MOE_LAYOUT_HIDDEN)
+        return plan->e == MOE_SPARSE &&
+               (plan->r == 0 || (plan->r == shape->ranks && !plan->a && !plan->ctas));
     if (plan->r == 0)
+        return plan->d == 1 && !plan->w;
+    if (plan->e != MOE_PADDED || s % plan->r != 0)
+        return false;
+    if (plan->a == MOE_A2A_LINEAR || plan->a == MOE_A2A_NCCL)
         return true;
-    return s % plan->r == 0 &&
-           (plan->a != MOE_A2A_2DH || (m > 1 && shape->ranks > m && shape->ranks % m == 0));
+    return m > 1 && shape->ranks > m && shape->ranks % m == 0 &&
+           (plan->a == MOE_A2A_2DH || m % s == 0);
 }
 
 static void try_capacity(const struct moelookup_view *view, const struct moe_shape *shape,
@@ -214,13 +221,13 @@ static struct lookup_layer some_layer(uint32_t hidden, uint8_t cluster)
     return layer;
 }
 
-static void add_rows(struct lookup_layer *layer, uint32_t entries, uint32_t pins)
+static void add_rows(struct lookup_layer *layer, uint32_t entries, uint32_t pins, uint32_t a)
 {
     for (uint32_t i = 0; i < entries; i++)
         lookup_layer_add(layer, &(struct lookup_entry){ .plan = { .bucket = 3 * i,
                                                                   .r = 1u << i % 3,
                                                                   .d = 1u << i % 4,
-                                                                  .a = i % 2,
+                                                                  .a = i % 2 * a,
                                                                   .time_us = 10.5f + (float)i,
                                                                   .default_us = 20.5f },
                                                         .flags = i % 4 });
@@ -229,7 +236,7 @@ static void add_rows(struct lookup_layer *layer, uint32_t entries, uint32_t pins
 }
 
 static void add_packed(const char *name, uint32_t layers, uint32_t entries, uint32_t pins,
-                       const char *force)
+                       uint32_t a, const char *force)
 {
     struct lookup_set set = { .switches.forced = force != NULL };
     uint8_t *bytes = NULL;
@@ -238,11 +245,64 @@ static void add_packed(const char *name, uint32_t layers, uint32_t entries, uint
     for (uint32_t i = 0; i < layers; i++) {
         struct lookup_layer like = some_layer(96 * (i / 2 + 1), (uint8_t)(i % 2));
 
-        add_rows(lookup_set_layer(&set, &like), entries, pins);
+        add_rows(lookup_set_layer(&set, &like), entries, pins, a);
     }
     if ((force && moe_plan_parse(force, &set.switches.force)) || pack_set(&set, &bytes, &size))
         exit(1);
     fuzz_seed(name, bytes, size);
+    free(bytes);
+    lookup_set_free(&set);
+}
+
+/* Layers whose shapes need their later words. */
+static void add_later(void)
+{
+    struct lookup_layer like = some_layer(96, 0), other, *layer;
+    struct lookup_set set = { .count = 0 };
+    uint8_t *bytes = NULL;
+    size_t size;
+
+    like.shape.layout = MOE_LAYOUT_HIDDEN;
+    like.shape.shares = MOE_SHARES_SPEED;
+    like.shape.layers = 4;
+    other = like;
+    like = some_layer(192, 0);
+    like.shape.groups = 2;
+    like.shape.group_limit = 1;
+    like.shape.router = MOE_ROUTER_SIGMOID;
+    add_rows(lookup_set_layer(&set, &like), 4, 1, MOE_A2A_LINEAR);
+    layer = lookup_set_layer(&set, &other);
+    for (uint32_t i = 0; i < 8; i++)
+        lookup_layer_add(layer, &(struct lookup_entry){ .plan = { .bucket = i,
+                                                                  .r = i % 2 * 8,
+                                                                  .d = 1u << i % 4,
+                                                                  .e = MOE_SPARSE,
+                                                                  .w = i % 4 == 2 } });
+    if (pack_set(&set, &bytes, &size))
+        exit(1);
+    fuzz_seed("packed-later", bytes, size);
+    free(bytes);
+    lookup_set_free(&set);
+}
+
+/* Layers whose shapes need their latest words. */
+static void add_latest(void)
+{
+    struct lookup_layer like = some_layer(96, 0);
+    struct lookup_set set = { .count = 0 };
+    uint8_t *bytes = NULL;
+    size_t size;
+
+    like.shape.order = MOE_ORDER_PRIORITY;
+    add_rows(lookup_set_layer(&set, &like), 4, 1, MOE_A2A_LINEAR);
+    like = some_layer(192, 0);
+    like.shape.router = MOE_ROUTER_COSINE;
+    like.shape.projection = 16;
+    like.shape.combine = MOE_COMBINE_CHOICES;
+    add_rows(lookup_set_layer(&set, &like), 3, 0, MOE_A2A_LINEAR);
+    if (pack_set(&set, &bytes, &size))
+        exit(1);
+    fuzz_seed("packed-latest", bytes, size);
     free(bytes);
     lookup_set_free(&set);
 }
@@ -289,10 +349,13 @@ static void add_database(void)
 
 static void add_plans(void)
 {
-    static const char *const plans[] = {
-        "r=2 d=4 a=2dh",          "a=linear",  " d=8   r=0 ", "r=0 e=sparse",
-        "r=999999999 d=16 a=3dh", "r=1 r=1 q="
-    };
+    static const char *const plans[] = { "r=2 d=4 a=2dh",
+                                         "a=linear",
+                                         " d=8   r=0 ",
+                                         "r=0 e=sparse",
+                                         "r=999999999 d=16 a=3dh",
+                                         "r=1 r=1 q=",
+                                         "r=0 d=4 e=sparse w=cache" };
 
     for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
         char name[32];
@@ -304,11 +367,14 @@ static void add_plans(void)
 
 static void make_seeds(void)
 {
-    add_packed("packed-empty", 0, 0, 0, NULL);
-    add_packed("packed-one", 1, 3, 1, NULL);
-    add_packed("packed-forced", 1, 2, 0, "r=2 d=4 a=2dh");
-    add_packed("packed-many", 4, 40, 6, NULL);
-    add_packed("packed-pins", 2, 0, 30, "r=0");
+    add_packed("packed-empty", 0, 0, 0, 0, NULL);
+    add_packed("packed-one", 1, 3, 1, MOE_A2A_2DH, NULL);
+    add_packed("packed-forced", 1, 2, 0, MOE_A2A_2DH, "r=2 d=4 a=2dh");
+    add_packed("packed-many", 4, 40, 6, MOE_A2A_2DH, NULL);
+    add_packed("packed-pins", 2, 0, 30, 0, "r=0");
+    add_packed("packed-rail", 1, 6, 2, MOE_A2A_RAIL, NULL);
+    add_later();
+    add_latest();
     add_database();
     add_plans();
 }

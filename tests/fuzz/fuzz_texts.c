@@ -2,6 +2,7 @@
  * given; or the latter alone, where FUZZ_ONLY names the reader.  What is accepted must come back
  * the same when it is written and read again. */
 #include "cluster.h"
+#include "counts_replay.h"
 #include "fuzzer.h"
 #include "layer_options.h"
 #include "model_file.h"
@@ -201,6 +202,23 @@ static bool take_traffic(const char *text)
     return !rc;
 }
 
+/* Steps of counts: what is read can be replayed in every way. */
+static bool take_counts(const char *text)
+{
+    const struct moe_capacities_options options = MOE_CAPACITIES_OPTIONS_INIT;
+    struct counts_trace trace;
+    struct counts_sum sum;
+
+    if (counts_read(in_a_file("counts.jsonl", text), 2, &trace))
+        return false;
+    for (int way = 0; way < COUNTS_WAYS; way++)
+        if (!counts_replay(&trace, &options, way, NULL, NULL, NULL, &sum))
+            want(sum.steps == trace.steps && sum.dropped_share >= 0 && sum.dropped_share <= 1,
+                 "steps that come to nothing");
+    counts_free(&trace);
+    return true;
+}
+
 static int count_entry(void *self, const struct entry_row *entry)
 {
     (void)entry;
@@ -238,10 +256,10 @@ static const struct reader {
     const char *name;
     bool (*take)(const char *text); /* true: accepted */
 } readers[] = {
-    { "plan", take_plan },       { "shape", take_shape }, { "cluster", take_cluster },
-    { "order", take_order },     { "reply", take_reply }, { "options", take_options },
-    { "space", take_space },     { "model", take_model }, { "traffic", take_traffic },
-    { "journal", take_journal },
+    { "plan", take_plan },       { "shape", take_shape },   { "cluster", take_cluster },
+    { "order", take_order },     { "reply", take_reply },   { "options", take_options },
+    { "space", take_space },     { "model", take_model },   { "traffic", take_traffic },
+    { "journal", take_journal }, { "counts", take_counts },
 };
 enum { READERS = sizeof(readers) / sizeof(readers[0]) };
 

@@ -336,6 +336,7 @@ static int version_of(const struct fuzz_input *in)
     if (!holds(in, "\"throttled\":"))
         return 1;
     return holds(in, "\"sample_of\":") && !holds(in, "\"lost_ns\":") ? 2
+           : holds(in, " a=rail")                                    ? 5
            : holds(in, " e=sparse")                                  ? 4
                                                                      : EXPORT_USUAL;
 }

@@ -22,6 +22,12 @@ int cuda_gemm(const struct gemm *args, const struct cuda_queue *queue)
     return fail(ERR_DEVICE, "no products on this subject");
 }
 
+int cuda_gemm_rows(const struct gemm_rows *args, const struct cuda_queue *queue)
+{
+    (void)args, (void)queue;
+    return fail(ERR_DEVICE, "no products on this subject");
+}
+
 int cuda_fill(const struct fill *args, const struct cuda_queue *queue)
 {
     (void)queue;
@@ -50,10 +56,11 @@ static size_t scratch_for(enum kernel kernel, const void *args)
 {
     if (kernel == KERNEL_esmm || kernel == KERNEL_esfk)
         return SPARSE_SCRATCH_BYTES;
-    if (kernel != KERNEL_route)
+    if (kernel != KERNEL_route && kernel != KERNEL_slots)
         return SUM_SCRATCH_BYTES;
-    return ((const struct route *)args)->experts * sizeof(int32_t) *
-           (rand() % 2 ? 1 + (size_t)rand() % 9 : 600);
+    return (kernel == KERNEL_route ? ((const struct route *)args)->experts
+                                   : ((const struct slots *)args)->experts) *
+           sizeof(int32_t) * (rand() % 2 ? 1 + (size_t)rand() % 9 : 600);
 }
 
 static int subject_launch(struct stream *stream, enum kernel kernel, const void *args, size_t bytes)
@@ -138,5 +145,5 @@ int subject_open(struct device **out)
 
 bool subject_has(enum kernel kernel)
 {
-    return kernel != KERNEL_gemm;
+    return kernel != KERNEL_gemm && kernel != KERNEL_gemm_rows;
 }

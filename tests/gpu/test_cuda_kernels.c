@@ -7,6 +7,8 @@
 #include "host.h"
 #include "moelookup.h"
 #include "random.h"
+#include "router_cases.h"
+#include "row_cases.h"
 #include "rows.h"
 #include "shape.h"
 #include "status.h"
@@ -16,21 +18,12 @@
 #include <string.h>
 #include <time.h>
 
-enum { WIDEST = 2600 };
-
-/* Mostly small, at times wide enough for several pieces of a row; 8 divides half of them. */
-static uint64_t some_width(void)
-{
-    uint64_t width = below(10) ? 1 + below(70) : 1 + below(WIDEST);
-
-    return below(2) ? (width + 7) / 8 * 8 : width;
-}
-
 /* ---- Routing */
 
 struct routed {
     uint32_t tokens, experts, k;
     uint64_t capacity;
+    uint64_t *capacities; /* of each expert's own; NULL: they do not differ */
     float *logits, *probability, *gate;
     int32_t *expert;
     int64_t *slot, *needed;
@@ -44,14 +37,6 @@ static uint32_t some_experts(void)
     case 2: return 500 + below(1500);
     default: return 2 + below(31);
     }
-}
-
-/* All logits from a few values: ties everywhere, among the best above all. */
-static float tied(void)
-{
-    static const float values[] = { 0.5f, 0.5f, 0.25f, 0.0f, -0.0f };
-
-    return values[below(5)];
 }
 
 static struct routed route_some(uint32_t experts, uint32_t tokens, uint32_t k)
@@ -74,15 +59,32 @@ static struct routed route_some(uint32_t experts, uint32_t tokens, uint32_t k)
     r.expert = malloc((choices + 1) * sizeof(*r.expert));
     r.slot = malloc((choices + 1) * sizeof(*r.slot));
     r.needed = malloc((r.experts + 1) * sizeof(*r.needed));
-    host_route(&(struct route){ r.tokens, r.experts, r.k, r.capacity, r.probability, r.gate,
-                                r.expert, r.slot, r.needed });
+    if (below(2))
+        r.capacities = malloc((r.experts + 1) * sizeof(*r.capacities));
+    for (uint32_t e = 0; r.capacities && e < r.experts; e++)
+        r.capacities[e] = below(3) * below(8);
+    host_route(&(struct route){ .tokens = r.tokens,
+                                .experts = r.experts,
+                                .top_k = r.k,
+                                .capacity = r.capacity,
+                                .logits = r.probability,
+                                .gate = r.gate,
+                                .expert = r.expert,
+                                .slot = r.slot,
+                                .needed = r.needed,
+                                .capacities = r.capacities });
     return r;
 }
 
 static void routed_free(struct routed *r)
 {
     free(r->logits), free(r->probability), free(r->gate), free(r->expert), free(r->slot);
-    free(r->needed);
+    free(r->needed), free(r->capacities);
+}
+
+static const uint64_t *capacities_on_subject(const struct routed *r)
+{
+    return r->capacities ? on_subject(r->capacities, r->experts * sizeof(*r->capacities), 8) : NULL;
 }
 
 /* In double: the host's f32 sum over hundreds of experts is off by more than the kernel is. */
@@ -118,6 +120,7 @@ static void check_route(uint32_t experts, uint32_t tokens)
                           on_subject(NULL, choices * sizeof(int64_t), 8),
                           on_subject(NULL, r.experts * sizeof(int64_t), 8) };
 
+    args.capacities = capacities_on_subject(&r);
     softmax_exactly(&r);
     RUN(route, &args);
     CHECK(!memcmp(after(args.expert), r.expert, choices * sizeof(int32_t)));
@@ -199,7 +202,28 @@ struct tokens_case {
     struct routing host, subject;
     uint32_t dtype;
     uint64_t own, all; /* elements of (T,D) and of (E,C,D) */
+    uint64_t *first;   /* of the routing's own capacities */
 };
+
+/* Of an expert its capacity and a little more; the sum. */
+static uint64_t room_of_each(struct tokens_case *c)
+{
+    uint64_t sum = 0;
+
+    c->first = malloc((c->r.experts + 1) * sizeof(*c->first));
+    for (uint32_t e = 0; e < c->r.experts; e++) {
+        c->first[e] = sum;
+        sum += c->r.capacities[e] + below(3);
+    }
+    c->first[c->r.experts] = sum;
+    return sum;
+}
+
+static void tokens_free(struct tokens_case *c)
+{
+    free(c->first);
+    routed_free(&c->r);
+}
 
 static struct tokens_case some_tokens(void)
 {
@@ -216,14 +240,28 @@ static struct tokens_case some_tokens(void)
     if (below(20) == 0)
         width =
             below(2) ? 7168 : 8400; /* in f32, and the second in 16 bits, more than a block holds */
-    c.host = (struct routing){ c.r.tokens,   c.r.experts, c.r.k,    width,     rows,
-                               c.r.capacity, c.r.expert,  c.r.slot, c.r.needed };
+    c.host = (struct routing){ .tokens = c.r.tokens,
+                               .experts = c.r.experts,
+                               .top_k = c.r.k,
+                               .width = width,
+                               .rows = rows,
+                               .capacity = c.r.capacity,
+                               .expert = c.r.expert,
+                               .slot = c.r.slot,
+                               .needed = c.r.needed,
+                               .capacities = c.r.capacities };
+    if (c.r.capacities)
+        c.host.rows = rows = room_of_each(&c);
+    c.host.first = c.r.capacities ? c.first : NULL;
     c.subject = c.host;
+    c.subject.capacities = capacities_on_subject(&c.r);
+    if (c.r.capacities)
+        c.subject.first = on_subject(c.first, (c.r.experts + 1) * sizeof(*c.first), 8);
     c.subject.expert = on_subject(c.r.expert, choices * sizeof(int32_t), 4);
     c.subject.slot = on_subject(c.r.slot, choices * sizeof(int64_t), 8);
     c.subject.needed = on_subject(c.r.needed, c.r.experts * sizeof(int64_t), 8);
     c.own = (uint64_t)c.r.tokens * width;
-    c.all = c.r.experts * rows * width;
+    c.all = routing_rows(&c.host) * width;
     return c;
 }
 
@@ -240,7 +278,7 @@ static void encode_fills_every_row(void)
         check_values(c.dtype, args.to, want, c.all, 0, 0);
         free_buffers();
         free(x), free(want);
-        routed_free(&c.r);
+        tokens_free(&c);
     }
 }
 
@@ -266,7 +304,7 @@ static void decode_and_encode_backward_sum_a_tokens_rows(void)
         check_values(c.dtype, back.to, want, c.own, c.r.k + 1, 1);
         free_buffers();
         free(rows), free(add), free(want);
-        routed_free(&c.r);
+        tokens_free(&c);
     }
 }
 
@@ -291,7 +329,7 @@ static void decode_backward_scatters_and_takes_dot_products(void)
         check_values(MOE_F32, args.grad_gate, dots, choices, 2 * sqrt(c.host.width), 2);
         free_buffers();
         free(grad), free(result), free(want), free(dots);
-        routed_free(&c.r);
+        tokens_free(&c);
     }
 }
 
@@ -465,14 +503,20 @@ int main(void)
         TEST(route_chooses_the_same_experts_and_gives_the_same_slots),
         TEST(logits_that_are_no_numbers_still_give_experts_that_exist),
         TEST(the_gradient_of_the_gate_is_the_hosts),
+        TEST(every_router_chooses_as_the_host_does),
+        TEST(rows_get_their_length_and_its_slope),
+        TEST(only_kept_choices_have_losses),
         TEST(encode_fills_every_row),
         TEST(decode_and_encode_backward_sum_a_tokens_rows),
         TEST(decode_backward_scatters_and_takes_dot_products),
         TEST(move_copies_repeats_sums_and_converts),
+        TEST(move_rows_follows_its_table),
         TEST(fill_clears_what_it_is_told),
         TEST(activations_and_their_slopes_are_the_hosts),
         TEST(biases_are_added_and_summed_with_their_padding),
+        TEST(rows_that_differ_get_the_biases_of_their_owners),
         TEST(gemm_multiplies_in_every_orientation),
+        TEST(gemm_rows_multiplies_each_experts_own_rows),
     };
     const char *given = getenv("MOETUNE_TEST_SEED"), *more = getenv("MOETUNE_TEST_ROUNDS");
     int failed;

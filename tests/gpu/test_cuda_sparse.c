@@ -47,6 +47,10 @@ static struct kept_rows some_rows(enum load load)
     at.top_k = 1 + below(at.experts < 3 ? at.experts : 3);
     at.capacity = below(2) ? below(30) : 100000;
     at.token_type = MOE_F32;
+    if (below(2)) { /* hidden units first */
+        at.unit_stride = 1;
+        at.expert_stride = at.width;
+    }
     switch (load) {
     case ONE_HAS_ALL: at.top_k = 1; break;
     case NO_CAPACITY: at.capacity = 0; break;
@@ -92,6 +96,7 @@ static struct kept_case case_of(int round)
     c.most = kept_most(at);
     c.tokens = (uint64_t)at->tokens * at->width;
     c.matrix = (uint64_t)at->experts * at->hidden * at->width;
+    at->unit_stride *= (uint64_t)at->experts * at->width;
     c.gate = calloc(c.choices + 1, sizeof(*c.gate));
     c.expert = calloc(c.choices + 1, sizeof(*c.expert));
     c.slot = calloc(c.choices + 1, sizeof(*c.slot));
@@ -117,6 +122,11 @@ static void case_free(struct kept_case *c)
     free_buffers();
     free(c->gate), free(c->expert), free(c->slot), free(c->needed);
     free((void *)c->host.first), free((void *)c->host.choice), free(c->host.scratch);
+}
+
+static void *gates(const struct kept_case *c)
+{
+    return on_subject(c->gate, c->choices * sizeof(*c->gate), 4);
 }
 
 /* Of a sum of n terms of products: rounding to `dtype`, where a factor was weighed in it. */
@@ -150,17 +160,73 @@ static void reindex_is_the_hosts(void)
     }
 }
 
+static uint64_t *some_capacities(uint32_t experts)
+{
+    uint64_t *rows = malloc((experts + 1) * sizeof(*rows));
+
+    for (uint32_t e = 0; e < experts; e++)
+        rows[e] = below(3) * below(6);
+    return rows;
+}
+
+static void choices_travel_as_on_the_host(void)
+{
+    for (int round = 0; round < 4 * LOADS * rounds; round++) {
+        struct kept_case c = case_of(round);
+        const struct kept_rows *at = &c.host;
+        size_t packed = c.choices * sizeof(struct sent_choice);
+        size_t slots = c.choices * sizeof(int64_t), counts = at->experts * sizeof(int64_t);
+        struct sent_choice *sent = calloc(c.choices + 1, sizeof(*sent));
+        struct pack_choices pack = { c.choices, c.expert, c.slot, c.gate, sent };
+        struct recount host = { at->tokens, at->experts, at->top_k, sent,
+                                c.expert,   c.gate,      c.slot,    c.needed },
+                       args = host;
+
+        if (round % 2)
+            host.capacities = some_capacities(at->experts);
+        host_pack_choices(&pack);
+        pack.expert = on_subject(c.expert, c.choices * sizeof(*c.expert), 4);
+        pack.slot = on_subject(c.slot, slots, 8);
+        pack.gate = gates(&c);
+        pack.to = on_subject(NULL, packed, 8);
+        RUN(pack_choices, &pack);
+        CHECK(!memcmp(after(pack.to), sent, packed));
+        args.from = on_subject(sent, packed, 8);
+        args.expert = on_subject(NULL, c.choices * sizeof(*c.expert), 4);
+        args.gate = on_subject(NULL, c.choices * sizeof(*c.gate), 4);
+        args.slot = on_subject(NULL, slots, 8);
+        args.needed = on_subject(NULL, counts, 8);
+        if (host.capacities)
+            args.capacities = on_subject(host.capacities, counts, 8);
+        RUN(recount, &args);
+        host_recount(&host);
+        CHECK(!memcmp(after(args.expert), c.expert, c.choices * sizeof(*c.expert)));
+        CHECK(!memcmp(after(args.gate), c.gate, c.choices * sizeof(*c.gate)));
+        CHECK(!memcmp(after(args.slot), c.slot, slots));
+        CHECK(!memcmp(after(args.needed), c.needed, counts));
+        free(sent), free((void *)host.capacities);
+        case_free(&c);
+    }
+}
+
 static void first_rows_of_many_experts_are_summed_in_steps(void)
 {
     for (int round = 0; round < 3 * rounds; round++) {
         enum { EXPERTS = 1100 };
         int64_t needed[EXPERTS], first[EXPERTS + 1] = { 0 };
+        uint64_t capacities[EXPERTS];
+        bool differ = round % 2;
         struct reindex args = { .experts = EXPERTS, .top_k = 1, .capacity = 5 };
 
         for (int e = 0; e < EXPERTS; e++) {
+            int64_t most = differ ? below(9) : 5;
+
+            capacities[e] = (uint64_t)most;
             needed[e] = below(8);
-            first[e + 1] = first[e] + (needed[e] < 5 ? needed[e] : 5);
+            first[e + 1] = first[e] + (needed[e] < most ? needed[e] : most);
         }
+        if (differ)
+            args.capacities = on_subject(capacities, sizeof(capacities), 8);
         args.needed = on_subject(needed, sizeof(needed), 8);
         args.first = on_subject(NULL, sizeof(first), 8);
         RUN(reindex, &args);
@@ -177,11 +243,6 @@ static void values_free(struct values *v)
 {
     free(v->x), free(v->dy), free(v->w), free(v->bias), free(v->rows);
     free(v->pre), free(v->up), free(v->post);
-}
-
-static void *gates(const struct kept_case *c)
-{
-    return on_subject(c->gate, c->choices * sizeof(*c->gate), 4);
 }
 
 static void forward_is_the_hosts(void)
@@ -232,12 +293,15 @@ static void check_tokens(int round, bool fused)
     struct values v = { 0 };
     uint64_t n = c.rows * c.host.hidden, stride = c.host.width + 8 * below(2);
     uint64_t wide = c.host.hidden + 8 * below(2);
-    float *sums = floats(c.tokens), *grad = floats(c.matrix);
-    float *grad_bias = floats(c.host.experts * wide);
-    struct esfk f = { .product = { .at = c.subject, .form = ESMM_TOKENS, .keep = below(2) } };
+    float *sums = floats(c.tokens), *grad, *grad_bias;
+    struct esfk f = { .product = { .at = c.subject, .form = ESMM_TOKENS, .keep = below(2) },
+                      .grad = typed(c.dtype, c.matrix, 1, &grad),
+                      .grad_bias = typed(c.dtype, c.host.experts * wide, 1, &grad_bias),
+                      .grad_stride = wide,
+                      .keep = below(2) };
     struct esmm *m = &f.product;
     struct esfk host = {
-        { c.host, ESMM_TOKENS, .keep = m->keep, .sums = sums }, grad, grad_bias, wide
+        { c.host, ESMM_TOKENS, .keep = m->keep, .sums = sums }, grad, grad_bias, wide, f.keep
     };
 
     m->bias_stride = host.product.bias_stride = stride;
@@ -249,9 +313,6 @@ static void check_tokens(int round, bool fused)
     if (fused) {
         m->tokens = typed(c.dtype, c.tokens, 1, &v.x);
         host.product.tokens = v.x;
-        f.grad = room(c.dtype, c.matrix);
-        f.grad_bias = room(c.dtype, c.host.experts * wide);
-        f.grad_stride = wide;
         host_esfk(&host);
         RUN(esfk, &f);
         check_values(c.dtype, f.grad, grad, c.matrix, terms_of(&c, c.rows, false), 2);
@@ -293,10 +354,18 @@ static void check_backward(int round, bool fused)
     struct values v = { 0 };
     uint64_t n = c.rows * c.host.hidden, stride = c.host.width + 8 * below(2);
     float *grad_pre = floats(n), *grad_up = floats(n), *grad_gate = floats(c.choices);
-    float *grad = floats(c.matrix), *grad_bias = floats(c.host.experts * stride);
-    struct esfk f = { .product = { .at = c.subject, .form = ESMM_BACKWARD, .kind = below(3) } };
+    float *grad, *grad_bias;
+    struct esfk f = {
+        .product = { .at = c.subject, .form = ESMM_BACKWARD, .kind = below(3), .keep = below(2) },
+        .grad = typed(c.dtype, c.matrix, 1, &grad),
+        .grad_bias = typed(c.dtype, c.host.experts * stride, 1, &grad_bias),
+        .grad_stride = stride,
+        .keep = below(2)
+    };
     struct esmm *m = &f.product;
-    struct esfk host = { { c.host, ESMM_BACKWARD, m->kind }, grad, grad_bias, stride };
+    struct esfk host = {
+        { c.host, ESMM_BACKWARD, m->kind, m->keep }, grad, grad_bias, stride, f.keep
+    };
     double terms = terms_of(&c, c.host.width, false) + 64;
     bool in_place = below(2);
 
@@ -308,7 +377,7 @@ static void check_backward(int round, bool fused)
     m->post = typed(c.dtype, n, 1, &v.post);
     m->pre = typed(c.dtype, n, 1, &v.pre);
     m->up = m->kind == MOE_SWIGLU ? typed(c.dtype, n, 1, &v.up) : NULL;
-    m->grad_gate = room(MOE_F32, c.choices);
+    m->grad_gate = on_subject(grad_gate, c.choices * sizeof(*grad_gate), 4);
     m->grad_pre = in_place ? m->pre : room(c.dtype, n);
     if (m->up)
         m->grad_up = in_place ? m->post : room(c.dtype, n);
@@ -318,9 +387,6 @@ static void check_backward(int round, bool fused)
     host.product.grad_gate = grad_gate;
     host.product.grad_pre = grad_pre, host.product.grad_up = grad_up;
     if (fused) {
-        f.grad = room(c.dtype, c.matrix);
-        f.grad_bias = room(c.dtype, c.host.experts * stride);
-        f.grad_stride = stride;
         host_esfk(&host);
         RUN(esfk, &f);
         check_values(c.dtype, f.grad, grad, c.matrix, terms_of(&c, c.rows, m->gate), 2);
@@ -357,14 +423,15 @@ static void gradients_of_matrices_are_the_hosts(void)
     for (int round = 0; round < 2 * LOADS * rounds; round++) {
         struct kept_case c = case_of(round);
         struct values v = { 0 };
-        float *grad = floats(c.matrix);
-        struct estmm m = { .at = c.subject };
+        float *grad;
+        struct estmm m = { .at = c.subject,
+                           .grad = typed(c.dtype, c.matrix, 1, &grad),
+                           .keep = below(2) };
 
         m.tokens = typed(c.dtype, c.tokens, 1, &v.x);
         m.rows = typed(c.dtype, c.rows * c.host.hidden, 1, &v.rows);
         m.gate = below(2) ? gates(&c) : NULL;
-        m.grad = room(c.dtype, c.matrix);
-        host_estmm(&(struct estmm){ c.host, v.x, m.gate ? c.gate : NULL, v.rows, grad });
+        host_estmm(&(struct estmm){ c.host, v.x, m.gate ? c.gate : NULL, v.rows, grad, m.keep });
         RUN(estmm, &m);
         check_values(c.dtype, m.grad, grad, c.matrix, terms_of(&c, c.rows, m.gate), 2);
         free(grad);
@@ -381,8 +448,11 @@ static void gradients_of_biases_are_the_hosts(void)
         bool of_rows = below(2);
         uint64_t stride = (of_rows ? c.host.hidden : c.host.width) + below(12);
         uint64_t n = c.host.experts * stride;
-        float *grad = floats(n);
-        struct ess s = { .at = c.subject, .stride = stride }, host = { c.host, .stride = stride };
+        float *grad;
+        struct ess s = {
+            .at = c.subject, .grad = typed(c.dtype, n, 1, &grad), .stride = stride, .keep = below(2)
+        };
+        struct ess host = { c.host, .grad = grad, .stride = stride, .keep = s.keep };
 
         if (of_rows) {
             s.rows = typed(c.dtype, c.rows * c.host.hidden, 1, &v.rows);
@@ -393,8 +463,6 @@ static void gradients_of_biases_are_the_hosts(void)
             host.tokens = v.x;
             host.gate = s.gate ? c.gate : NULL;
         }
-        s.grad = room(c.dtype, n);
-        host.grad = grad;
         host_ess(&host);
         RUN(ess, &s);
         check_values(c.dtype, s.grad, grad, n, terms_of(&c, c.rows, false), 2);
@@ -407,6 +475,7 @@ static void gradients_of_biases_are_the_hosts(void)
 int main(void)
 {
     static const struct test tests[] = {
+        TEST(choices_travel_as_on_the_host),
         TEST(reindex_is_the_hosts),
         TEST(first_rows_of_many_experts_are_summed_in_steps),
         TEST(forward_is_the_hosts),

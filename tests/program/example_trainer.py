@@ -6,7 +6,8 @@
 
 TABLE is a moetune.db or a packed table; without one the search path of moelookup.h counts.  Two
 ranks play a node, so that both all-to-alls can run.  The same training is done twice, with the
-table's plans and with the default plan, and must give the same weights.
+table's plans and with the default plan, and must give the same weights.  Then once more with
+capacities that follow the experts, decided and looked up on a thread beside the steps.
 """
 
 import os
@@ -66,11 +67,11 @@ class Gather(torch.autograd.Function):
 
 
 class Layer(torch.nn.Module):
-    """One expert per rank, top-1, dropless: the capacity follows the tokens."""
+    """One expert per rank, top-1.  advice says capacity and plan; tokens beyond it are dropped."""
 
-    def __init__(self, plan_of, groups):
+    def __init__(self, advice, groups):
         super().__init__()
-        self.plan_of, self.groups, self.plans = plan_of, groups, []
+        self.advice, self.groups, self.plans = advice, groups, []
         torch.manual_seed(7)
         self.gate = torch.nn.Parameter(torch.randn(DIM, dist.get_world_size()) / 4)
         torch.manual_seed(100 + dist.get_rank())
@@ -81,17 +82,19 @@ class Layer(torch.nn.Module):
         experts = self.gate.shape[1]
         weight, expert = (x @ self.gate).softmax(-1).max(-1)
         chosen = torch.nn.functional.one_hot(expert, experts)
-        needed = chosen.sum(0).max()
-        dist.all_reduce(needed, dist.ReduceOp.MAX)  # equal capacities, equal plans
-        capacity = moelookup.capacity(0.0, 1, experts, len(x), int(needed))
+        counts = chosen.sum(0)
+        dist.all_reduce(counts, dist.ReduceOp.MAX)  # equal capacities, equal plans
 
-        plan = self.plan_of(capacity)  # this is all that a trainer adds
+        capacity, plan = self.advice(len(self.plans), counts)  # this is all that a trainer adds
         self.plans.append(plan)
 
         slots = -(-capacity // plan.d) * plan.d  # every chunk has the same size
-        place = (chosen.cumsum(0) * chosen).sum(1) - 1 + expert * slots
-        boxes = x.new_zeros(experts * slots, DIM).index_copy(0, place, x).view(experts, slots, DIM)
-        return self.run(boxes, plan).flatten(0, 1)[place] * weight[:, None]
+        slot = (chosen.cumsum(0) * chosen).sum(1) - 1
+        kept = (slot < capacity).nonzero()[:, 0]
+        place = (slot + expert * slots)[kept]
+        boxes = x.new_zeros(experts * slots, DIM).index_copy(0, place, x[kept])
+        rows = self.run(boxes.view(experts, slots, DIM), plan).flatten(0, 1)[place]
+        return x.new_zeros(len(x), DIM).index_copy(0, kept, rows) * weight[:, None]
 
     def run(self, boxes, plan):
         if plan.r == 0:  # data parallel: the experts come to the tokens
@@ -104,8 +107,30 @@ class Layer(torch.nn.Module):
         return torch.cat(chunks, dim=1)
 
 
-def train(plan_of, groups):
-    layer = Layer(plan_of, groups)
+def dropless(plan_of):
+    """The capacity is what this step needs."""
+
+    def advice(step, counts):
+        capacity = moelookup.capacity(0.0, 1, len(counts), 0, int(counts.max()))
+        return capacity, plan_of(capacity)
+
+    return advice
+
+
+def following(beside, said):
+    """The capacity is what counts of earlier steps say; these counts act later."""
+
+    def advice(step, counts):
+        state, plan = beside.answer(step)
+        beside.counts(step, counts.tolist())
+        said.append((state.key, plan))
+        return state.key, plan
+
+    return advice
+
+
+def train(advice, groups):
+    layer = Layer(advice, groups)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.05)
     for step in range(STEPS):
         torch.manual_seed(1000 * step + dist.get_rank())
@@ -132,11 +157,22 @@ def main(rank, ranks, meeting, table_path):
     table = moelookup.torch.open(table_path)  # read on rank 0, the same on all
     shape = {"experts": ranks, "top_k": 1, "model_dim": DIM, "hidden_dim": HIDDEN}
     view = table.bind(ranks=ranks, ranks_per_node=PER_NODE, **shape)
-    weights, plans = train(view.plan, groups)
-    expected, _ = train(lambda capacity: moelookup.Plan(), groups)
+    weights, plans = train(dropless(view.plan), groups)
+    expected, _ = train(dropless(lambda capacity: moelookup.Plan()), groups)
     torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
+
+    capacities = moelookup.Capacities(
+        experts=ranks, ranks=ranks, most=6 * 64, start=64, hold=3, gap=2, delta=2
+    )
+    beside, said = moelookup.Beside(capacities, view), []
+    weights, _ = train(following(beside, said), groups)
+    beside.close()
+    expected, _ = train(lambda step, counts: (said[step][0], moelookup.Plan()), groups)
+    torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
+    assert len(set(said)) > 1, said
     if dist.get_rank() == 0:
         print(*plans, "the weights equal those of the default plan", sep="\n")
+        print("capacities that follow:", *(capacity for capacity, _ in said))
     dist.destroy_process_group()
 
 

@@ -11,6 +11,7 @@ struct expert_matrices {
 
 struct expert_step {
     uint32_t T, E, k, D, H, dtype, act;
+    bool units_first; /* matrices are (H,E,D), else (E,H,D) */
     uint64_t capacity;
     float *gate;
     int32_t *expert;
@@ -36,7 +37,13 @@ void expert_step_close(struct expert_step *s);
 void expert_step_forward(struct expert_step *s);
 void expert_step_backward(struct expert_step *s, bool fused);
 
-/* Only f32: elsewhere the trip converts, which is not here. */
+/* The row of D, in a matrix, of a hidden unit of an expert. */
+static inline uint64_t expert_step_row(const struct expert_step *s, uint64_t expert, uint64_t unit)
+{
+    return s->units_first ? unit * s->E + expert : expert * s->H + unit;
+}
+
+/* Only f32 and experts first: elsewhere the trip converts, which is not here. */
 void expert_step_padded(struct expert_step *s);
 
 #endif

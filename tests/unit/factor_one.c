@@ -44,7 +44,7 @@ static int compare(void *self, const struct entry_row *entry)
         moe_capacity(1, shape.top_k, shape.experts, shape.tokens, 0) / entry->window)
         return OK;
     TRY(step_ns(a->crew, &shape, entry->plan, &ns));
-    TRY(step_ns(a->crew, &shape, plan_default(), &default_ns));
+    TRY(step_ns(a->crew, &shape, plan_default(NULL), &default_ns));
     shape_format(&shape, text, sizeof(text));
     moe_plan_format(&entry->plan, plan, sizeof(plan));
     printf("%.2f %s R=%u %s\n", 100.0 * (double)ns / (double)default_ns, text, entry->window, plan);

@@ -123,7 +123,7 @@ static inline double step_us(const struct training *t, const struct moe_plan *pl
 
 static inline void train(struct training *t, uint32_t capacity, uint32_t steps)
 {
-    struct moe_plan default_plan = plan_default();
+    struct moe_plan default_plan = plan_default(NULL);
 
     for (uint32_t i = 0; i < steps; i++) {
         double us;

@@ -46,29 +46,42 @@ static inline struct moe_shape draw_shape(uint32_t number)
     static const uint32_t ranks[] = { 1, 2, 4, 6, 8, 12, 16 };
     uint32_t w = ranks[draw(7)], m = chance(20) ? 0 : draw_divisor(w);
     uint32_t e = chance(70) ? draw_divisor(w) : w * (1 + draw(3));
+    bool later = chance(25), groups = later && chance(50), latest = later && chance(40);
+    uint32_t router = !later ? 0 : latest && chance(30) ? MOE_ROUTER_COSINE : draw(2);
+    uint32_t width = 1 + draw(100);
 
     return (struct moe_shape){ .struct_size = sizeof(struct moe_shape),
                                .experts = e,
                                .top_k = 1 + draw(e),
                                .tokens = draw(1000),
-                               .model_dim = 1 + draw(100),
+                               .model_dim = width,
                                .hidden_dim = 48 * (number + 1),
                                .ranks = w,
                                .ranks_per_node = m,
                                .dtype = draw(3),
                                .pass = draw(2),
-                               .activation = draw(3) };
+                               .activation = draw(3),
+                               .layout = later ? draw(2) : 0,
+                               .shares = later ? draw(2) : 0,
+                               .layers = later && chance(50) ? 2 + draw(30) : 0,
+                               .groups = groups ? e : 0,
+                               .group_limit = groups ? e : 0,
+                               .router = router,
+                               .order = latest ? draw(2) : 0,
+                               .projection = router == MOE_ROUTER_COSINE ? 1 + draw(width) : 0 };
 }
 
 static inline struct moe_plan draw_plan(void)
 {
     static const uint32_t degrees[] = { 0, 1, 1, 2, 2, 3, 4, 5, 8, 16 };
-    struct moe_plan plan = plan_default();
+    struct moe_plan plan = plan_default(NULL);
 
     plan.r = degrees[draw(10)];
     plan.d = 1u << draw(4);
-    plan.a = draw(3);
+    plan.a = draw(4);
     plan.ctas = draw(3) ? 0 : 1u << draw(7);
+    plan.e = chance(30);
+    plan.w = chance(10);
     return plan;
 }
 

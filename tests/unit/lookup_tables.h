@@ -435,13 +435,21 @@ static inline bool legal(const struct moe_plan *plan, const struct moe_shape *sh
 
     if (plan->d != 1 && plan->d != 2 && plan->d != 4 && plan->d != 8)
         return false;
-    if (plan->a > MOE_A2A_NCCL || plan->e > MOE_SPARSE || (plan->e == MOE_SPARSE && plan->r))
+    if (plan->a > MOE_A2A_RAIL || plan->e > MOE_SPARSE || plan->w > MOE_CACHE)
         return false;
+    if (shape->layout == MOE_LAYOUT_HIDDEN)
+        return plan->e == MOE_SPARSE &&
+               (plan->r == 0 || (plan->r == shape->ranks && !plan->a && !plan->ctas && !plan->w));
     if (plan->r == 0)
-        return true;
+        return plan->e == MOE_PADDED || (plan->d == 1 && plan->w == MOE_KEEP);
+    if (plan->e == MOE_SPARSE || plan->w == MOE_CACHE)
+        return false;
     if (s % plan->r != 0)
         return false;
-    return plan->a != MOE_A2A_2DH || (m > 1 && shape->ranks > m && shape->ranks % m == 0);
+    if (plan->a == MOE_A2A_LINEAR || plan->a == MOE_A2A_NCCL)
+        return true;
+    return m > 1 && shape->ranks > m && shape->ranks % m == 0 &&
+           (plan->a == MOE_A2A_2DH || m % s == 0);
 }
 
 static inline int bind_to(const struct moelookup *table, struct moe_shape shape, const char *device,

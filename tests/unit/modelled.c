@@ -35,7 +35,7 @@ static int measure(struct modelled *m, struct crew *crew)
 int modelled_open(const char *cluster_file, const struct moe_shape *shape, uint32_t first,
                   uint32_t step, uint32_t count, struct modelled *out)
 {
-    struct moe_plan default_plan = plan_default();
+    struct moe_plan default_plan = plan_default(NULL);
     struct cluster cluster;
     struct crew *crew = NULL;
     int rc;

@@ -140,7 +140,7 @@ static struct exchange exchange_of(const struct cluster *cluster, uint32_t algor
     struct a2a *a2a = NULL;
     uint64_t elements;
 
-    CHECK(!wire_sim_model_open(cluster, &call.wire));
+    CHECK(!wire_sim_model_open(cluster, 0, &call.wire));
     CHECK(!sim_model_open(cluster, 1, &device));
     CHECK(!stream_open(device, &stream));
     elements = call.block * cluster->ranks;

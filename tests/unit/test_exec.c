@@ -6,6 +6,7 @@
  * its plans.  --full runs every configuration; otherwise one for each number of experts, and a
  * seeded tenth of the rest. */
 #include "library_wire.h"
+#include "option.h"
 #include "random.h"
 #include "rig.h"
 #include "shape.h"
@@ -63,14 +64,15 @@ static uint32_t tokens_of(const struct setting *s, uint32_t rank)
     return s->uneven ? uneven[rank % 8] : TOKENS;
 }
 
-/* Keeps y and dx of the linear plan; the same plan under 2dh must give the same bits. */
+/* Keeps y of the linear plan; the same plan under 2dh must give the same bits.  Under rail a
+ * token's results are summed by node first. */
 static int same_bits(struct rig *rig, const struct moe_plan *plan, void **kept, size_t bytes)
 {
     int rc = OK;
 
     if (plan->a == MOE_A2A_LINEAR) {
         rc = device_download(rig->engine->device, *kept, rig->y, bytes);
-    } else {
+    } else if (plan->a != MOE_A2A_RAIL) {
         void *now = malloc(bytes + 1);
 
         rc = device_download(rig->engine->device, now, rig->y, bytes);
@@ -191,6 +193,8 @@ static void run_setting(const struct setting *s, uint64_t seed)
         return;
     }
     rig->capacity = s->capacity;
+    if (s->graphs) /* other tokens will go other ways */
+        rig->layer->node_need = 0;
     bytes = (size_t)rig->layer->tokens * s->shape.model_dim * dtype_bytes(s->shape.dtype);
     kept = malloc(bytes + 1);
     for (size_t i = 0; i < n; i++) {
@@ -233,6 +237,8 @@ static void run_experts(uint32_t ranks, uint32_t experts, bool full)
 
     s.graphs = true;
     run_setting(&s, all.seed);
+    s.shape.layers = 3;
+    run_setting(&s, all.seed);
     s.graphs = full;
     for (uint32_t k = 1; k <= 3 && k <= experts; k++)
         for (int c = 0; c < 5; c++)
@@ -250,6 +256,7 @@ static void run_experts(uint32_t ranks, uint32_t experts, bool full)
                     s.shape.dtype = (bits >> 16) % 4 == 0 ? 1 + (bits >> 20) % 2 : MOE_F32;
                     s.uneven = choice & 4;
                     s.capacity = capacities[c];
+                    s.shape.layers = (bits >> 24) % 4;
                     run_setting(&s, bits);
                 }
 }
@@ -295,7 +302,7 @@ static void run_capacity_rules(uint32_t ranks)
     for (int i = 0; i < 5; i++) {
         struct setting s = first_setting(ranks, ranks);
         struct data data = { .shape = s.shape, .seed = all.seed + (uint64_t)i };
-        struct moe_plan plan = plan_default();
+        struct moe_plan plan = plan_default(NULL);
         uint32_t tokens[8];
         struct rig *rig;
         struct exec *exec;
@@ -419,14 +426,6 @@ static void run_identity(uint32_t ranks)
         count(&s, &plans[i], rc);
     }
     rig_close(rig);
-}
-
-static const char *option(int argc, char **argv, const char *name, const char *otherwise)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (!strcmp(argv[i], name))
-            return argv[i + 1];
-    return otherwise;
 }
 
 int main(int argc, char **argv)

@@ -241,7 +241,7 @@ static void move_copies_repeats_sums_and_converts(void)
 /* A random routing of T tokens, as the route kernel makes it. */
 struct routed {
     uint32_t tokens, experts, k;
-    uint64_t capacity;
+    uint64_t capacity, *capacities; /* of each expert its own; NULL: all have that */
     float *raw, *logits, *gate;
     int32_t *expert;
     int64_t *slot, *needed;
@@ -265,14 +265,32 @@ static struct routed route_some(void)
     r.expert = malloc((choices + 1) * sizeof(*r.expert));
     r.slot = malloc((choices + 1) * sizeof(*r.slot));
     r.needed = malloc(r.experts * sizeof(*r.needed));
-    host_route(&(struct route){ r.tokens, r.experts, r.k, r.capacity, r.logits, r.gate, r.expert,
-                                r.slot, r.needed });
+    if (below(2))
+        r.capacities = malloc(r.experts * sizeof(*r.capacities));
+    for (uint32_t e = 0; r.capacities && e < r.experts; e++)
+        r.capacities[e] = below(3) * below(8);
+    host_route(&(struct route){ .tokens = r.tokens,
+                                .experts = r.experts,
+                                .top_k = r.k,
+                                .capacity = r.capacity,
+                                .logits = r.logits,
+                                .gate = r.gate,
+                                .expert = r.expert,
+                                .slot = r.slot,
+                                .needed = r.needed,
+                                .capacities = r.capacities });
     return r;
+}
+
+static uint64_t capacity_of(const struct routed *r, int32_t expert)
+{
+    return r->capacities ? r->capacities[expert] : r->capacity;
 }
 
 static void routed_free(struct routed *r)
 {
     free(r->raw), free(r->logits), free(r->gate), free(r->expert), free(r->slot), free(r->needed);
+    free(r->capacities);
 }
 
 static void route_picks_the_best_and_gives_slots_in_order(void)
@@ -292,7 +310,7 @@ static void route_picks_the_best_and_gives_slots_in_order(void)
                 for (uint32_t o = 0; o < r.experts; o++)
                     better += logits[o] > logits[e] || (logits[o] == logits[e] && o < (uint32_t)e);
                 CHECK(better == j);
-                CHECK(r.slot[t * r.k + j] == ((uint64_t)slot < r.capacity ? slot : -1));
+                CHECK(r.slot[t * r.k + j] == ((uint64_t)slot < capacity_of(&r, e) ? slot : -1));
             }
         for (uint32_t e = 0; e < r.experts; e++) {
             CHECK(r.needed[e] == given[e]);
@@ -359,7 +377,21 @@ struct moved {
     uint64_t own, all; /* numbers in the tokens, and in all rows */
     float *x, *back, *add, *rows, *y_f, *grad_gate;
     void *tokens, *result, *home, *y;
+    uint64_t first[16]; /* of capacities that differ */
 };
+
+/* Each expert its capacity and a little more; the sum. */
+static uint64_t room_of_each(struct moved *m)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t e = 0; e < m->r.experts; e++) {
+        m->first[e] = sum;
+        sum += m->r.capacities[e] + below(3);
+    }
+    m->first[m->r.experts] = sum;
+    return sum;
+}
 
 static struct moved move_some(void)
 {
@@ -369,8 +401,10 @@ static struct moved move_some(void)
     for (uint32_t e = 0; e < m.r.experts; e++)
         most = (uint64_t)m.r.needed[e] > most ? (uint64_t)m.r.needed[e] : most;
     rows = (most < m.r.capacity ? most : m.r.capacity) + below(4);
+    if (m.r.capacities)
+        rows = room_of_each(&m);
     m.own = (uint64_t)m.r.tokens * m.D;
-    m.all = m.r.experts * rows * m.D;
+    m.all = (m.r.capacities ? rows : m.r.experts * rows) * m.D;
     m.tokens = typed(m.dtype, m.own, &m.x);
     m.result = typed(m.dtype, m.all, &m.back);
     m.home = malloc(m.all * 4 + 4);
@@ -380,8 +414,16 @@ static struct moved move_some(void)
     m.add = floats(m.own);
     m.grad_gate = floats((uint64_t)m.r.tokens * m.r.k);
     memset(m.home, 0x7f, m.all * 4);
-    m.routing = (struct routing){ m.r.tokens,   m.r.experts, m.r.k,    m.D,       rows,
-                                  m.r.capacity, m.r.expert,  m.r.slot, m.r.needed };
+    m.routing = (struct routing){ .tokens = m.r.tokens,
+                                  .experts = m.r.experts,
+                                  .top_k = m.r.k,
+                                  .width = m.D,
+                                  .rows = rows,
+                                  .capacity = m.r.capacity,
+                                  .expert = m.r.expert,
+                                  .slot = m.r.slot,
+                                  .needed = m.r.needed,
+                                  .capacities = m.r.capacities };
     return m;
 }
 
@@ -395,7 +437,10 @@ static void moved_free(struct moved *m)
 /* Where the row of a token's choice lies among all; only if it has a slot. */
 static uint64_t row_of(const struct moved *m, uint64_t choice)
 {
-    return (uint64_t)m->r.expert[choice] * m->routing.rows + (uint64_t)m->r.slot[choice];
+    int32_t e = m->r.expert[choice];
+
+    return (m->routing.first ? m->first[e] : (uint64_t)e * m->routing.rows) +
+           (uint64_t)m->r.slot[choice];
 }
 
 static void encode_moves_each_token_into_its_slots(struct moved *m)
@@ -404,7 +449,7 @@ static void encode_moves_each_token_into_its_slots(struct moved *m)
 
     host_encode(&(struct encode){ m->routing, m->dtype, m->tokens, m->home });
     row_load(m->dtype, m->home, 0, m->rows, m->all);
-    for (uint64_t row = 0; row < m->r.experts * m->routing.rows; row++) {
+    for (uint64_t row = 0; row < m->all / m->D; row++) {
         const float *want = NULL;
 
         for (uint64_t i = 0; i < choices; i++)
@@ -455,6 +500,7 @@ static void encode_and_decode_and_their_backwards_move_the_right_rows(void)
     for (int round = 0; round < 150; round++) {
         struct moved m = move_some();
 
+        m.routing.first = m.r.capacities ? m.first : NULL;
         encode_moves_each_token_into_its_slots(&m);
         host_decode(&(struct decode){ m.routing, m.dtype, m.r.gate, m.result, m.y });
         is_sum_of_rows(&m, true, NULL);

@@ -2,6 +2,8 @@
  * for; files that say no load are refused with the line. */
 #include "check.h"
 
+#include "costs.h"
+#include "crew.h"
 #include "data.h"
 #include "random.h"
 #include "status.h"
@@ -192,6 +194,199 @@ static void a_bad_line_is_named(void)
     CHECK(load == NULL);
 }
 
+static void check_text(const struct moe_shape *shape, const struct load *load, const char *name,
+                       size_t name_bytes)
+{
+    char text[LOAD_TEXT_BYTES], again[LOAD_TEXT_BYTES], its[LOAD_NAME_BYTES];
+    struct load *copy = NULL;
+
+    CHECK(!load_text(load, text) && !load_open_text(shape, 1, text, &copy) && copy);
+    if (!copy)
+        return;
+    for (uint32_t e = 0; e < shape->experts; e++)
+        CHECK(load_count(copy, e) == load_count(load, e));
+    CHECK(!load_text(copy, again) && !strcmp(again, text));
+    load_name(copy, its);
+    CHECK(!strncmp(its, name, name_bytes));
+    load_close(copy);
+}
+
+static void a_load_is_made_again_from_its_text(void)
+{
+    struct moe_shape shape = layer_of(4, 2, 50, 1);
+    char one[LOAD_NAME_BYTES], other[LOAD_NAME_BYTES], text[LOAD_TEXT_BYTES] = "?";
+    struct load *load = NULL;
+
+    CHECK(!load_open_skew(&shape, 1, 1.5, &load));
+    check_text(&shape, load, "skew 1.5", LOAD_NAME_BYTES);
+    load_close(load);
+    CHECK(!read_text(&shape, "{\"counts\": [8, 4, 6, 2]}", &load));
+    check_text(&shape, load, "max/mean 1.6 ", 13);
+    load_name(load, one);
+    load_close(load);
+    CHECK(!read_text(&shape, "{\"counts\": [8, 6, 4, 2]}", &load));
+    load_name(load, other);
+    CHECK(strcmp(one, other) != 0); /* as skewed, and another recording */
+    load_close(load);
+    CHECK(!load_text(NULL, text) && !*text);
+    CHECK(!load_open_text(&shape, 1, "", &load) && !load);
+}
+
+static void what_ranks_are_given_and_what_is_between_stand_in_one_text(void)
+{
+    static const char *const texts[] = { "speeds 1x100 1x50", "between 0.6", "skew 1.5; between 2",
+                                         "counts 40 30 20 10; between 0.25",
+                                         "speeds 1x100 1x50; between 0.125" };
+    struct moe_shape shape = layer_of(4, 2, 50, 2);
+    char text[LOAD_TEXT_BYTES], name[LOAD_NAME_BYTES];
+    struct load *load = NULL;
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        CHECK(!load_open_text(&shape, 1, texts[i], &load) && !load_text(load, text));
+        CHECK(!strcmp(text, texts[i]));
+        CHECK((load_speeds(load) != NULL) == !strncmp(text, "speeds", 6));
+        CHECK((load_counts(load) != NULL) == (i == 2 || i == 3));
+        CHECK((load_between(load) > 0) == (i > 0));
+        load_name(load, name);
+        CHECK(i == 3 ? !strncmp(name, "max/mean 1.6 ", 13) && strstr(name, "; between 0.25") != NULL
+                     : !strcmp(name, text));
+        load_close(load);
+    }
+    shape.ranks = 8;
+    CHECK(!load_open_text(&shape, 1, "speeds 1x100 1x50 1x90 1x40 1x80 1x30 1x70 1x20", &load));
+    load_name(load, name);
+    CHECK(!strncmp(name, "speeds 1x100 1x50 1x... ", 20) && strlen(name) < LOAD_NAME_BYTES);
+    load_close(load);
+}
+
+static void what_is_no_text_of_a_load_is_refused(void)
+{
+    static const char *const bad[] = { "skew",
+                                       "skew 2.1",
+                                       "skew 0",
+                                       "skew nan",
+                                       "counts",
+                                       "counts 1 1 1",
+                                       "counts 1 1 1 x",
+                                       "counts 1 1 1 1 1",
+                                       "counts 0 0 0 0",
+                                       "counts 9 1 1 1",
+                                       "counts 1 -1 1 1",
+                                       "max/mean 2 12345678",
+                                       "speeds 2x100",
+                                       "speeds",
+                                       "between 0",
+                                       "between x",
+                                       "skew 1.5 between 1",
+                                       "; between 1",
+                                       "skew 1.5;between 1" };
+    struct moe_shape shape = layer_of(4, 2, 50, 1);
+    struct load *load = NULL;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        CHECK(load_open_text(&shape, 1, bad[i], &load) < 0 && !load);
+}
+
+/* 4096 characters hold some 1000 experts' counts of three digits. */
+static void counts_that_are_too_long_for_a_text_are_refused(void)
+{
+    struct moe_shape shape = layer_of(1500, 1, 1500 * 200, 1);
+    char text[LOAD_TEXT_BYTES] = "?", *counts = calloc(1500, 8);
+    struct load *load = NULL;
+
+    for (int i = 0; counts && i < 1500; i++)
+        strcat(counts, " 1");
+    CHECK(counts && !load_open_text(&shape, 1, "skew 1", &load));
+    load_close(load);
+    load = NULL;
+    if (counts)
+        memmove(counts + 6, counts, strlen(counts) + 1), memcpy(counts, "counts", 6);
+    CHECK(counts && !load_open_text(&shape, 1, counts, &load) && load);
+    CHECK(load_text(load, text) == ERR_ARGUMENT && !strcmp(text, "?"));
+    load_close(load);
+    free(counts);
+}
+
+/* ---- what it costs */
+
+static const char four_gpus[] = "tests/data/clusters/workstation-4x4090.txt";
+static const struct moe_plan padded = { sizeof(padded), .r = 1, .d = 1 };
+static const struct moe_plan sparse = { sizeof(sparse), .d = 1, .e = MOE_SPARSE };
+
+static struct moe_shape skewed_layer(void)
+{
+    struct moe_shape shape = layer_of(16, 2, 2048, 4);
+
+    shape.model_dim = 512;
+    shape.hidden_dim = 1024;
+    shape.pass = MOE_TRAIN;
+    return shape;
+}
+
+static double predicted(const struct load *load, double capacity, const struct moe_plan *plan)
+{
+    struct moe_shape shape = skewed_layer();
+    struct search_machine machine = { 0 };
+    struct costs costs = costs_of(&shape, &machine);
+
+    costs.kept = load ? load_kept : NULL;
+    costs.load = load;
+    return costs_log_ns(&costs, costs.prior, capacity, plan);
+}
+
+/* The mean is 256, the hottest expert has 1024. */
+static void a_search_expects_the_rows_that_are_kept(void)
+{
+    struct moe_shape shape = skewed_layer();
+    struct load *load = NULL;
+
+    CHECK(!load_open_skew(&shape, 1, 4, &load));
+    CHECK(load_kept(load, 0) == 0 && load_kept(load, 1024) == 4096);
+    CHECK(load_kept(load, 256) < 4096 && load_kept(load, 256) > 1024);
+    CHECK(predicted(load, 256, &sparse) < predicted(NULL, 256, &sparse));
+    CHECK(predicted(load, 1024, &sparse) == predicted(NULL, 1024, &sparse));
+    CHECK(predicted(load, 256, &padded) == predicted(NULL, 256, &padded));
+    CHECK(predicted(load, 1024, &sparse) < predicted(load, 1024, &padded));
+    load_close(load);
+}
+
+/* Without noise; 0 where it failed. */
+static int64_t modelled_ns(const char *load, uint64_t capacity, const struct moe_plan *plan)
+{
+    struct order order = {
+        .kind = ORDER_LAYER, .shape = skewed_layer(), .seed = 1, .memory_limit_bytes = INT64_MAX
+    };
+    struct reply reply = { .state = TRIAL_FAILED };
+    struct cluster cluster;
+    struct crew *crew = NULL;
+
+    CHECK(!cluster_read(four_gpus, &cluster));
+    cluster.noise_percent = cluster.outlier_percent = cluster.drift_percent = 0;
+    snprintf(order.load, sizeof(order.load), "%s", load);
+    CHECK(!crew_open(&(struct crew_setup){ .model = &cluster, .seed = 1 }, &crew));
+    CHECK(!crew_do(crew, &order, &reply) && reply.state == TRIAL_OK);
+    order.kind = ORDER_STEP;
+    order.capacity = capacity;
+    order.plan = *plan;
+    CHECK(!crew_do(crew, &order, &reply) && reply.state == TRIAL_OK);
+    crew_close(crew);
+    return reply.state == TRIAL_OK ? reply.ns : 0;
+}
+
+static void a_modelled_device_computes_the_rows_that_are_kept(void)
+{
+    static const char skew[] = "skew 4";
+
+    CHECK(modelled_ns(skew, 256, &sparse) < modelled_ns("", 256, &sparse));
+    CHECK(modelled_ns(skew, 1024, &sparse) == modelled_ns("", 1024, &sparse));
+    CHECK(modelled_ns(skew, 256, &padded) == modelled_ns("", 256, &padded));
+    /* From here on nothing is dropped: padded goes on to grow, sparse does not. */
+    CHECK(modelled_ns(skew, 1024, &sparse) < modelled_ns(skew, 1024, &padded));
+    CHECK(modelled_ns(skew, 2048, &sparse) == modelled_ns(skew, 1024, &sparse));
+    CHECK(modelled_ns(skew, 2048, &padded) > modelled_ns(skew, 1024, &padded));
+    CHECK(modelled_ns(skew, 256, &sparse) > modelled_ns(skew, 256, &padded));
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -200,6 +395,12 @@ int main(void)
         TEST(a_skew_that_cannot_be_is_refused),
         TEST(a_file_gives_the_step_with_the_median_skew),
         TEST(a_bad_line_is_named),
+        TEST(a_load_is_made_again_from_its_text),
+        TEST(what_ranks_are_given_and_what_is_between_stand_in_one_text),
+        TEST(what_is_no_text_of_a_load_is_refused),
+        TEST(counts_that_are_too_long_for_a_text_are_refused),
+        TEST(a_search_expects_the_rows_that_are_kept),
+        TEST(a_modelled_device_computes_the_rows_that_are_kept),
     };
 
     log_to(hear, NULL);

@@ -38,6 +38,51 @@ static void only_what_lies_inside_struct_size_is_written(void)
     moelookup_close(table);
 }
 
+static bool answers(const struct moelookup *table, struct moe_shape shape, const char *plan)
+{
+    struct moelookup_view *view = bind_layer(table, shape);
+    bool right = is_answer(ask(view, 2 * 128), plan, MOE_EXACT);
+
+    moelookup_view_free(view);
+    return right;
+}
+
+/* Also for callers that do not know the words: their structs end before them. */
+static void groups_and_router_are_parts_of_the_layer(void)
+{
+    struct cluster cluster = machine("abacus", 8, 4);
+    struct moe_shape limited = layer(96), sigmoid, old = layer(96);
+    struct store *store = new_store(place("groups.db"));
+    struct moelookup *table;
+
+    limited.groups = limited.group_limit = 1;
+    sigmoid = limited;
+    sigmoid.router = MOE_ROUTER_SIGMOID;
+    add_one(store, &cluster, layer(96), "r=2");
+    add_one(store, &cluster, limited, "r=0");
+    add_one(store, &cluster, sigmoid, "r=4");
+    publish_and_close(store);
+    table = open_table(place("groups.db"));
+    for (int packed = 0; packed < 2; packed++) {
+        struct moelookup *same = packed ? unpacked(table) : table;
+
+        CHECK(answers(same, layer(96), "r=2"));
+        CHECK(answers(same, limited, "r=0"));
+        CHECK(answers(same, sigmoid, "r=4"));
+        old = sigmoid;
+        old.struct_size = offsetof(struct moe_shape, groups);
+        CHECK(answers(same, old, "r=2"));
+        if (packed)
+            moelookup_close(same);
+    }
+    sigmoid.router = MOE_ROUTER_COSINE + 1;
+    catch_stderr();
+    CHECK(moelookup_bind(table, &sigmoid, NULL, &(struct moelookup_view *){ NULL }) ==
+          MOE_ERR_ARGUMENT);
+    release_stderr();
+    moelookup_close(table);
+}
+
 /* Run padded, r=0 is another plan, which nobody measured. */
 static void who_has_no_room_for_sparse_is_told_the_default(void)
 {
@@ -45,8 +90,12 @@ static void who_has_no_room_for_sparse_is_told_the_default(void)
     struct store *store = new_store(place("sparse.db"));
     struct moelookup *table;
     struct moelookup_view *view;
+    struct moe_shape cut = layer(96);
 
+    cut.layout = MOE_LAYOUT_HIDDEN;
+    cut.layers = 3;
     add_one(store, &cluster, layer(96), "r=0 e=sparse");
+    add_one(store, &cluster, cut, "r=0 d=2 e=sparse w=cache");
     publish_and_close(store);
     table = open_table(place("sparse.db"));
     for (int packed = 0; packed < 2; packed++) {
@@ -58,7 +107,22 @@ static void who_has_no_room_for_sparse_is_told_the_default(void)
             struct moe_plan old = { .struct_size = size, .r = 7, .source = 77 };
 
             CHECK(moelookup_get(view, 2 * 128, &old) == MOE_OK);
+            if (size >= offsetof(struct moe_plan, w)) {
+                CHECK(is_answer(old, "r=0 e=sparse", MOE_EXACT));
+                continue;
+            }
             CHECK(old.r == (size == 0 || size >= 8 ? 1u : 7u));
+            CHECK(old.source == (size == 0 || size >= 20 ? (uint32_t)MOE_DEFAULT : 77u));
+        }
+        moelookup_view_free(view);
+        view = bind_layer(same, cut);
+        CHECK(is_answer(ask(view, 2 * 128), "r=0 d=2 e=sparse w=cache", MOE_EXACT));
+        for (uint32_t size = 0; size < sizeof(struct moe_plan); size++) {
+            struct moe_plan old = { .struct_size = size, .r = 7, .d = 7, .source = 77 };
+
+            CHECK(moelookup_get(view, 2 * 128, &old) == MOE_OK);
+            CHECK(old.r == (size == 0 || size >= 8 ? 0u : 7u));
+            CHECK(old.d == (size == 0 || size >= 12 ? 1u : 7u));
             CHECK(old.source == (size == 0 || size >= 20 ? (uint32_t)MOE_DEFAULT : 77u));
         }
         moelookup_view_free(view);
@@ -97,7 +161,8 @@ static void only_what_lies_inside_struct_size_is_read(void)
     in.shape = layer(96);
     in.shape.struct_size = sizeof(in); /* of a newer header: the rest is not ours */
     CHECK(bind_status(table, &in.shape, &source) == MOE_OK && source == MOE_EXACT);
-    in.shape.struct_size = 0;
+    in.shape.struct_size = 0; /* of the first version, which has no layout */
+    in.shape.layout = in.shape.layers = UINT32_MAX;
     CHECK(bind_status(table, &in.shape, &source) == MOE_OK && source == MOE_EXACT);
     in.shape.struct_size = offsetof(struct moe_shape, tokens); /* then tokens are 0: any */
     in.shape.tokens = UINT32_MAX;
@@ -388,6 +453,7 @@ int main(int argc, char **argv)
     static const struct test tests[] = {
         TEST(only_what_lies_inside_struct_size_is_written),
         TEST(who_has_no_room_for_sparse_is_told_the_default),
+        TEST(groups_and_router_are_parts_of_the_layer),
         TEST(only_what_lies_inside_struct_size_is_read),
         TEST(null_is_an_argument_error),
         TEST(every_status_has_words_and_the_version_is_this_one),

@@ -31,6 +31,60 @@ static struct moe_shape with_tokens(struct moe_shape shape, uint32_t tokens)
     return shape;
 }
 
+static struct moe_shape with_layers(struct moe_shape shape, uint32_t layers)
+{
+    shape.layers = layers;
+    return shape;
+}
+
+/* 1 is what a table without the word is of. */
+static void layers_are_preferred_equal_and_0_fits_any(void)
+{
+    struct cluster cluster = machine("abacus", 8, 4);
+    struct store *store = new_store(place("layers.db"));
+    struct moelookup *table;
+
+    add_one(store, &cluster, with_layers(layer(96), 4), "r=2");
+    add_one(store, &cluster, layer(192), "r=0");
+    add_one(store, &cluster, with_layers(layer(192), 4), "r=2");
+    add_one(store, &cluster, with_layers(layer(192), 8), "r=4");
+    publish_and_close(store);
+    table = open_table(place("layers.db"));
+    for (uint32_t layers = 0; layers < 6; layers++)
+        CHECK(binds_to(table, with_layers(layer(96), layers), NULL, "r=2"));
+    CHECK(binds_to(table, layer(192), NULL, "r=0"));
+    CHECK(binds_to(table, with_layers(layer(192), 1), NULL, "r=0"));
+    CHECK(binds_to(table, with_layers(layer(192), 4), NULL, "r=2"));
+    CHECK(binds_to(table, with_layers(layer(192), 8), NULL, "r=4"));
+    CHECK(is_ambiguous(table, with_layers(layer(192), 2), NULL, "layers=4|layers=8"));
+    moelookup_close(table);
+}
+
+/* A rank that holds whole experts and one that holds a part of each run other plans. */
+static void a_layout_and_shares_are_parts_of_the_layer(void)
+{
+    struct cluster cluster = machine("abacus", 8, 4);
+    struct moe_shape cut = layer(96), fast = layer(96);
+    struct store *store = new_store(place("cut.db"));
+    struct moelookup *table;
+
+    cut.layout = MOE_LAYOUT_HIDDEN;
+    fast.shares = MOE_SHARES_SPEED;
+    add_one(store, &cluster, layer(96), "r=2");
+    add_one(store, &cluster, cut, "r=8 d=2 e=sparse");
+    publish_and_close(store);
+    table = open_table(place("cut.db"));
+    CHECK(binds_to(table, layer(96), NULL, "r=2"));
+    CHECK(binds_to(table, cut, NULL, "r=8 d=2 e=sparse"));
+    CHECK(binds_to(table, fast, NULL, NULL));
+    cut.layout = 2;
+    catch_stderr();
+    CHECK(moelookup_bind(table, &cut, NULL, &(struct moelookup_view *){ NULL }) ==
+          MOE_ERR_ARGUMENT);
+    release_stderr();
+    moelookup_close(table);
+}
+
 static void tokens_are_preferred_equal_and_0_fits_any(void)
 {
     struct cluster cluster = machine("abacus", 8, 4);
@@ -501,6 +555,8 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(tokens_are_preferred_equal_and_0_fits_any),
+        TEST(layers_are_preferred_equal_and_0_fits_any),
+        TEST(a_layout_and_shares_are_parts_of_the_layer),
         TEST(every_other_field_of_the_shape_must_be_equal),
         TEST(illegal_shapes_are_refused_and_leave_the_view_alone),
         TEST(a_device_is_a_name_or_the_beginning_of_a_hash),

@@ -283,6 +283,123 @@ static void only_the_free_byte_of_an_entry_tells_sparse_from_padded(void)
     free(of[1].bytes);
 }
 
+static uint32_t version_of(const struct packed *p)
+{
+    return p->bytes[8];
+}
+
+/* A table with rail is of a version of its own; one without is what it was before. */
+static void only_what_has_rail_is_of_the_third_version(void)
+{
+    static const struct {
+        const char *entry, *pin, *force;
+        uint32_t version;
+    } cases[] = {
+        { "r=2 d=4 a=2dh", "r=1 a=2dh", "r=1 a=2dh", 1 },
+        { "r=2 d=4 a=rail", NULL, NULL, 3 },
+        { "r=2 d=4", "r=1 a=rail", NULL, 3 },
+        { "r=2 d=4", NULL, "a=rail", 3 },
+        { "r=0 e=sparse", NULL, NULL, 1 },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct cluster cluster = machine("abacus", 8, 4);
+        struct moe_shape shape = layer(96);
+        struct store *store;
+        struct packed p;
+        struct ids ids;
+
+        unlink(place("rail.db"));
+        store = new_store(place("rail.db"));
+        ids = add_layer(store, &cluster, &shape);
+        add_entry(store, ids, 2, cases[i].entry);
+        if (cases[i].pin)
+            add_pin(store, ids, 5, 6, cases[i].pin);
+        publish_and_close(store);
+        if (cases[i].force)
+            setenv("MOELOOKUP_FORCE", cases[i].force, 1);
+        p = pack_file(place("rail.db"));
+        CHECK(version_of(&p) == cases[i].version);
+        CHECK(is_harmless(p.bytes, p.size));
+        if (cases[i].version == 3) { /* as an older version's it is none */
+            p.bytes[8] = 2;
+            pack_seal(p.bytes, p.size);
+            CHECK(moelookup_unpack(p.bytes, p.size, &(struct moelookup *){ NULL }) ==
+                  MOE_ERR_FORMAT);
+        }
+        free(p.bytes);
+        no_environment();
+    }
+}
+
+/* As it was written once, with a layer(96) of one choice per token. */
+static void a_frozen_table_with_rail_answers_as_it_did(void)
+{
+    FILE *file = fopen("tests/data/corpus/lookup/packed-rail", "rb");
+    struct moe_shape shape = layer(96);
+    struct packed p = { .bytes = calloc(1, 4096) }, again;
+    struct moelookup *table = NULL;
+    struct moelookup_view *view;
+
+    CHECK(file && (p.size = fread(p.bytes, 1, 4096, file)) > 64);
+    if (file)
+        fclose(file);
+    shape.top_k = 1;
+    shape.pass = MOE_FORWARD;
+    CHECK(!moelookup_unpack(p.bytes, p.size, &table));
+    view = bind_layer(table, shape);
+    CHECK(is_answer(ask(view, 15 * 128), "r=4 d=2 a=rail", MOE_STALE));
+    again = pack(table);
+    CHECK(again.size == p.size && !memcmp(again.bytes, p.bytes, p.size) && version_of(&p) == 3);
+    moelookup_view_free(view);
+    moelookup_close(table);
+    free(p.bytes);
+    free(again.bytes);
+}
+
+/* Order, projection and combine are of a version of their own, and of the digest. */
+static void only_what_has_the_latest_words_is_of_the_fourth_version(void)
+{
+    struct moe_shape plain = layer(96), shapes[] = { plain, plain, plain, plain };
+    static const uint32_t versions[] = { 4, 4, 4, 1 };
+
+    shapes[0].order = MOE_ORDER_PRIORITY;
+    shapes[1].router = MOE_ROUTER_COSINE;
+    shapes[1].projection = 1;
+    shapes[2].combine = MOE_COMBINE_CHOICES;
+    for (int i = 0; i < 4; i++) {
+        struct cluster cluster = machine("abacus", 8, 4);
+        struct moelookup *table = NULL;
+        struct moelookup_view *view;
+        struct store *store;
+        struct packed p, again;
+
+        unlink(place("latest.db"));
+        store = new_store(place("latest.db"));
+        add_one(store, &cluster, shapes[i], "r=2 d=4");
+        publish_and_close(store);
+        p = pack_file(place("latest.db"));
+        CHECK(version_of(&p) == versions[i] && is_harmless(p.bytes, p.size));
+        CHECK(!moelookup_unpack(p.bytes, p.size, &table));
+        view = bind_layer(table, shapes[i]);
+        CHECK(is_answer(ask(view, 128), "r=2 d=4 a=linear", MOE_CLAMPED));
+        moelookup_view_free(view);
+        catch_stderr();
+        view = bind_layer(table, i == 3 ? shapes[0] : plain); /* is another layer */
+        release_stderr();
+        CHECK(is_answer(ask(view, 128), "r=1 d=1 a=linear", MOE_DEFAULT));
+        again = pack(table);
+        CHECK(again.size == p.size && !memcmp(again.bytes, p.bytes, p.size));
+        p.bytes[8] = 3; /* as an older version's it is none */
+        pack_seal(p.bytes, p.size);
+        CHECK(moelookup_unpack(p.bytes, p.size, &(struct moelookup *){ NULL }) == MOE_ERR_FORMAT);
+        moelookup_view_free(view);
+        moelookup_close(table);
+        free(p.bytes);
+        free(again.bytes);
+    }
+}
+
 static void an_empty_set_is_packed_too(void)
 {
     struct moelookup *table, *copy;
@@ -314,6 +431,9 @@ int main(void)
         TEST(damage_of_many_bytes_behind_the_checksum_is_no_harm),
         TEST(a_table_never_grows_beyond_its_bytes),
         TEST(only_the_free_byte_of_an_entry_tells_sparse_from_padded),
+        TEST(only_what_has_rail_is_of_the_third_version),
+        TEST(a_frozen_table_with_rail_answers_as_it_did),
+        TEST(only_what_has_the_latest_words_is_of_the_fourth_version),
         TEST(an_empty_set_is_packed_too),
     };
 

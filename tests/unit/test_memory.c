@@ -69,7 +69,7 @@ static void what_fits_alone_runs_whatever_is_kept(void)
     c.memory_gib = 2;
     limit = (int64_t)(c.memory_gib * 0x1p30);
     count = plan_list(&shape, plans, PLANS_MAX);
-    CHECK(!worker_open_model(&c, 1, &worker));
+    CHECK(!worker_open_model(&c, 0, NULL, 1, &worker));
     CHECK(set_layer(worker, &shape, limit).state == TRIAL_OK);
     for (uint64_t i = 0; i < 300; i++) {
         const struct moe_plan *plan = &plans[random_below(1, i, (uint32_t)count)];
@@ -93,7 +93,7 @@ static void a_sparse_plan_grows_by_hidden_rows_alone(void)
     const size_t indices = 2 * sizeof(int64_t) + sizeof(int32_t) + 2 * sizeof(float);
     struct moe_shape shape = layer_of(2, 512, 128);
     struct topology topology = { 0, 2, 2 };
-    struct moe_plan plan = plan_default();
+    struct moe_plan plan = plan_default(NULL);
 
     plan.r = 0;
     plan.e = MOE_SPARSE;
@@ -101,10 +101,13 @@ static void a_sparse_plan_grows_by_hidden_rows_alone(void)
         for (shape.dtype = 0; shape.dtype <= MOE_BF16; shape.dtype++) {
             size_t row = shape.hidden_dim * dtype_bytes(shape.dtype) * kept[shape.activation];
             size_t before = 0, bytes;
+            struct parts parts;
 
             for (shape.top_k = 1; shape.top_k <= shape.experts; shape.top_k++, before = bytes) {
-                bytes =
-                    exec_bytes(&shape, &plan, &topology, shape.tokens, shape.tokens, shape.dtype);
+                CHECK(!parts_open(&shape, NULL, &parts));
+                bytes = exec_bytes(&shape, &parts, &plan, &topology,
+                                   &(struct capacities){ shape.tokens, NULL }, shape.dtype);
+                parts_close(&parts);
                 CHECK(!before || (double)(bytes - before) <=
                                      shape.tokens * (1.1 * (double)row + (double)indices));
             }
@@ -176,7 +179,7 @@ static void ranks_never_hold_more_than_they_may(void)
 {
     struct worker *worker = open_worker("");
     struct moe_shape shape = layer_of(2, 64, 32);
-    struct moe_plan plans[PLANS_MAX], default_plan = plan_default();
+    struct moe_plan plans[PLANS_MAX], default_plan = plan_default(NULL);
     int64_t limit, before;
     size_t count;
 
@@ -206,7 +209,7 @@ static void what_is_not_there_is_not_touched(void)
 {
     struct worker *worker = open_worker("");
     struct moe_shape shape = layer_of(2, 64, 512), vast = layer_of(2, 64, 1 << 20);
-    struct moe_plan default_plan = plan_default();
+    struct moe_plan default_plan = plan_default(NULL);
     int64_t layer = account_layer(&shape, &host), before = forget_peak();
 
     CHECK(layer > 64 * MIB);
@@ -225,7 +228,7 @@ static void what_is_not_there_is_not_touched(void)
 /* Allocations of a rank: two of the layer, then a plan, two of the layer to check, its plan. */
 static void where_memory_is_short_what_is_kept_is_closed(void)
 {
-    struct moe_plan first = plan_default(), second = { .r = 0, .d = 1 };
+    struct moe_plan first = plan_default(NULL), second = { .r = 0, .d = 1 };
     struct moe_shape shape = layer_of(2, 64, 32);
     struct worker *worker = open_worker("alloc:7@1");
 
@@ -256,6 +259,11 @@ static void a_layer_too_large_for_the_reference_is_checked_cut_down(void)
     many.experts = 1 << 12;
     cut = reference_shape(many);
     CHECK(cut.model_dim <= 48 && cut.experts == many.experts);
+    many.layout = MOE_LAYOUT_HIDDEN;
+    many.ranks = 3;
+    many.hidden_dim = 1000; /* which three ranks cut unevenly, and the reference's, too */
+    cut = reference_shape(many);
+    CHECK(cut.hidden_dim < 100 && cut.hidden_dim % 3 == 1);
 }
 
 int main(void)

@@ -122,7 +122,7 @@ static void a_burst_in_the_middle_of_a_visit_changes_no_decision(void)
     struct surface s = surface_make(3, &(struct surface_options){ .slices = 1 });
     int right = 0;
 
-    s.arms[0] = s.arms[1] = plan_default();
+    s.arms[0] = s.arms[1] = plan_default(NULL);
     s.arms[1].d = 2;
     for (uint64_t seed = 0; seed < 200; seed++)
         right += decide_in_a_burst(&s, seed, 2 + seed % 8) == 1;

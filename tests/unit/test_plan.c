@@ -2,11 +2,14 @@
 #include "check.h"
 
 #include "geometry.h"
+#include "node_rows.h"
 #include "plan.h"
 #include "random.h"
 #include "stats.h"
 #include "status.h"
+#include <math.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -38,7 +41,7 @@ static void a_plan_survives_its_text_form(void)
         for (uint32_t d = 1; d <= 8; d *= 2)
             for (uint32_t a = 0; a < PLAN_A2A_COUNT; a++)
                 for (uint32_t ctas = 0; ctas <= PLAN_MAX_CTAS; ctas = ctas ? 2 * ctas : 1) {
-                    struct moe_plan in = plan_default(), out = MOE_PLAN_INIT;
+                    struct moe_plan in = plan_default(NULL), out = MOE_PLAN_INIT;
                     char text[PLAN_TEXT_BYTES];
 
                     in.r = r;
@@ -89,7 +92,7 @@ static void every_axis_survives_text_and_packing(void)
     for (size_t axis = 0; axis < plan_axis_count; axis++)
         for (uint32_t value = plan_axes[axis].min; value <= plan_axes[axis].max;
              value = value < 99 ? plan_next_value(axis, value) : 2 * value) {
-            struct moe_plan in = plan_default(), out = MOE_PLAN_INIT, unpacked;
+            struct moe_plan in = plan_default(NULL), out = MOE_PLAN_INIT, unpacked;
             char text[PLAN_TEXT_BYTES];
 
             plan_set(&in, axis, value);
@@ -136,10 +139,10 @@ static void plans_equal_but_on_an_axis_may_differ_there_alone(void)
 {
     for (size_t differs = 0; differs < plan_axis_count; differs++)
         for (size_t but = 0; but < plan_axis_count; but++) {
-            struct moe_plan a = plan_default(), b = a;
+            struct moe_plan a = plan_default(NULL), b = a;
 
             plan_set(&b, differs, plan_axes[differs].max);
-            CHECK(plan_is_default(&a) && !plan_is_default(&b));
+            CHECK(plan_is_default(&a, NULL) && !plan_is_default(&b, NULL));
             CHECK(!plan_equal(&a, &b) && plan_order(&a, &b) == -plan_order(&b, &a));
             CHECK(plan_equal_but(&a, &b, but) == (but == differs) && plan_equal_but(&a, &a, but));
         }
@@ -240,7 +243,7 @@ static void sparse_experts_are_legal_where_tokens_stay(void)
 {
     struct moe_shape p = shape(2, 8, 4);
     struct moe_plan plan = {
-        .struct_size = sizeof(plan), .d = 4, .a = MOE_A2A_2DH, .e = MOE_SPARSE
+        .struct_size = sizeof(plan), .d = 1, .a = MOE_A2A_2DH, .e = MOE_SPARSE
     };
     struct moe_plan canonical = plan_canonical(plan);
 
@@ -251,9 +254,78 @@ static void sparse_experts_are_legal_where_tokens_stay(void)
     said = 0;
     CHECK(!plan_legal(&plan, &p) && plan_check(&plan, &p) == ERR_ARGUMENT && said == 1);
     CHECK(strstr(last, "e=sparse goes with r=0") && strstr(last, "r=2 with e=padded"));
+    plan.r = 0;
+    plan.d = 2;
+    CHECK(!plan_legal(&plan, &p) && plan_check(&plan, &p) == ERR_ARGUMENT && said == 2);
+    plan.d = 1;
+    plan.w = MOE_CACHE;
+    CHECK(!plan_legal(&plan, &p) && plan_check(&plan, &p) == ERR_ARGUMENT && said == 3);
+    CHECK(strstr(last, "layout=hidden and r=0"));
     log_to(NULL, NULL);
-    CHECK(!plan_fits_struct(&plan, offsetof(struct moe_plan, e)));
+    CHECK(!plan_fits_struct(&plan, offsetof(struct moe_plan, w)));
     CHECK(plan_fits_struct(&plan, sizeof(plan)));
+    plan.w = MOE_KEEP;
+    CHECK(!plan_fits_struct(&plan, offsetof(struct moe_plan, e)));
+    CHECK(plan_fits_struct(&plan, offsetof(struct moe_plan, w)));
+}
+
+/* Every rank holds a part of every expert: 0 gathers weights, W gathers tokens. */
+static void of_a_layer_cut_by_hidden_units_two_degrees_are_legal(void)
+{
+    struct moe_shape p = shape(3, 6, 3);
+    struct moe_plan plans[64], usual;
+    struct moe_plan bad[] = {
+        { .r = 3, .d = 1 },
+        { .r = 0, .d = 1 },
+        { .r = 1, .d = 1, .e = MOE_SPARSE },
+        { .r = 3, .d = 1, .a = MOE_A2A_2DH, .e = MOE_SPARSE },
+        { .r = 3, .d = 1, .e = MOE_SPARSE, .w = MOE_CACHE },
+    };
+    size_t n;
+
+    p.layout = MOE_LAYOUT_HIDDEN;
+    p.hidden_dim = 7;
+    CHECK(shape_check(&p) == OK && shape_slices(&p) == 6 && shape_local_experts(&p) == 3);
+    usual = plan_default(&p);
+    CHECK(usual.r == 0 && usual.e == MOE_SPARSE && plan_legal(&usual, &p));
+    CHECK(plan_is_default(&usual, &p) && !plan_is_default(&usual, NULL));
+    n = plan_list(&p, plans, 64);
+    CHECK(n == 8);
+    for (size_t i = 0; i < n; i++)
+        CHECK(plan_legal(&plans[i], &p) && plan_check(&plans[i], &p) == OK);
+    usual.w = MOE_CACHE;
+    usual.d = 4;
+    CHECK(plan_legal(&usual, &p));
+    usual = plan_canonical(usual);
+    CHECK(usual.d == 4 && usual.w == MOE_CACHE);
+    log_to(listen, NULL);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        bad[i].struct_size = sizeof(bad[i]);
+        said = 0;
+        CHECK(!plan_legal(&bad[i], &p) && plan_check(&bad[i], &p) == ERR_ARGUMENT && said == 1);
+        CHECK(strstr(last, "r=0 e=sparse") && strstr(last, "r=6 e=sparse"));
+    }
+    p.hidden_dim = 5;
+    CHECK(shape_check(&p) == ERR_ARGUMENT && strstr(last, "at least 6 units"));
+    log_to(NULL, NULL);
+}
+
+/* Words that came later are written only where they say something. */
+static void the_text_of_a_layer_has_new_words_only_where_they_are_needed(void)
+{
+    struct moe_shape p = shape(2, 8, 4), again = { .struct_size = sizeof(again) };
+    char text[SHAPE_TEXT_BYTES];
+
+    shape_format(&p, text, sizeof(text));
+    CHECK(!strstr(text, "layout") && !strstr(text, "shares") && !strstr(text, "layers"));
+    p.layout = MOE_LAYOUT_HIDDEN;
+    p.shares = MOE_SHARES_SPEED;
+    p.layers = 4;
+    shape_format(&p, text, sizeof(text));
+    CHECK(strstr(text, " m=4 layout=hidden shares=speed layers=4"));
+    CHECK(shape_parse(text, &again) == OK && shape_equal(&p, &again));
+    again.layers = 3;
+    CHECK(!shape_equal(&p, &again));
 }
 
 static void two_levels_are_offered_only_where_there_are_two(void)
@@ -276,6 +348,49 @@ static void two_levels_are_offered_only_where_there_are_two(void)
     log_to(NULL, NULL);
 }
 
+/* Whether all ranks of each expert lie on one node, rank by rank. */
+static bool experts_stay_on_nodes(const struct moe_shape *p)
+{
+    uint32_t each = p->experts < p->ranks ? p->ranks / p->experts : 1;
+
+    for (uint32_t q = 0; q < p->ranks; q++)
+        if (q / each * each / p->ranks_per_node != q / p->ranks_per_node)
+            return false;
+    return true;
+}
+
+static void rail_is_offered_where_nodes_hold_whole_experts(void)
+{
+    struct moe_plan plan = { .r = 1, .d = 2, .a = MOE_A2A_RAIL }, plans[256];
+    size_t offered = 0;
+
+    log_to(listen, NULL);
+    for (uint32_t ranks = 1; ranks <= 24; ranks++)
+        for (uint32_t each = 1; each <= ranks; each++)
+            for (uint32_t m = 1; m <= ranks; m++) {
+                struct moe_shape p = shape(ranks / each, ranks, m);
+                bool levels = m > 1 && ranks > m && ranks % m == 0, listed = false;
+                size_t n;
+
+                if (ranks % each)
+                    continue;
+                p.hidden_dim = ranks;
+                said = 0;
+                CHECK(plan_check(&plan, &p) ==
+                      (levels && experts_stay_on_nodes(&p) ? OK : UNSUPPORTED));
+                CHECK(said == !plan_legal(&plan, &p));
+                CHECK(!said || strstr(last, levels ? "all ranks of an expert on one node"
+                                                   : "several nodes with the same number"));
+                n = plan_list(&p, plans, 256);
+                for (size_t i = 0; i < n; i++)
+                    listed = listed || plan_equal(&plans[i], &plan);
+                CHECK(n <= 256 && listed == plan_legal(&plan, &p));
+                offered += listed;
+            }
+    CHECK(offered > 50);
+    log_to(NULL, NULL);
+}
+
 static void the_list_of_plans_is_legal_complete_and_without_doubles(void)
 {
     struct moe_shape p = shape(2, 16, 4);
@@ -284,7 +399,7 @@ static void the_list_of_plans_is_legal_complete_and_without_doubles(void)
 
     CHECK(n == 1 + 4 * 4 * 2); /* r = 0, and 4 divisors of 8 x d x a */
     for (size_t i = 0; i < n; i++) {
-        CHECK(plan_check(&plans[i], &p) == OK);
+        CHECK(plan_check(&plans[i], &p) == OK && plans[i].a != MOE_A2A_NCCL);
         for (size_t j = 0; j < i; j++)
             CHECK(!plan_equal(&plans[i], &plans[j]));
     }
@@ -446,6 +561,30 @@ static void quantiles_agree_with_sorting(void)
     }
 }
 
+/* Rows between nodes, rail's at the mean need over linear's, at the sizes of DeepSeek-V3. */
+static double rail_over_linear(uint32_t nodes, uint32_t groups, uint32_t group_limit)
+{
+    struct moe_shape v3 = { .struct_size = sizeof(v3),
+                            .experts = 256,
+                            .top_k = 8,
+                            .groups = groups,
+                            .group_limit = group_limit };
+
+    return shape_node_share(&v3, nodes) * nodes / v3.top_k;
+}
+
+static void a_token_reaches_fewer_nodes_than_experts(void)
+{
+    struct moe_shape one = { .struct_size = sizeof(one), .experts = 16, .top_k = 1 };
+
+    CHECK(rail_over_linear(2, 0, 0) <= 0.27 && rail_over_linear(2, 0, 0) > 0.24);
+    CHECK(rail_over_linear(8, 0, 0) <= 0.69 && rail_over_linear(8, 0, 0) > 0.6);
+    CHECK(rail_over_linear(8, 8, 4) <= 0.53 && rail_over_linear(8, 8, 4) > 0.45);
+    CHECK(fabs(shape_node_share(&one, 4) - 0.25) < 1e-12);
+    one.top_k = 16;
+    CHECK(shape_node_share(&one, 4) == 1);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -462,7 +601,10 @@ int main(void)
         TEST(malformed_plans_are_refused_and_leave_the_output_alone),
         TEST(legal_r_is_zero_and_the_divisors_of_the_slices),
         TEST(sparse_experts_are_legal_where_tokens_stay),
+        TEST(of_a_layer_cut_by_hidden_units_two_degrees_are_legal),
+        TEST(the_text_of_a_layer_has_new_words_only_where_they_are_needed),
         TEST(two_levels_are_offered_only_where_there_are_two),
+        TEST(rail_is_offered_where_nodes_hold_whole_experts),
         TEST(the_list_of_plans_is_legal_complete_and_without_doubles),
         TEST(impossible_shapes_are_refused_with_the_value),
         TEST(capacity_follows_the_rule),
@@ -470,6 +612,7 @@ int main(void)
         TEST(the_geometry_covers_each_row_of_each_slice_once),
         TEST(the_median_interval_covers_what_it_says_and_no_more),
         TEST(quantiles_agree_with_sorting),
+        TEST(a_token_reaches_fewer_nodes_than_experts),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));

@@ -10,6 +10,7 @@
 
 /* A layer whose chunks' products take 2000 in all, and whose two all-to-alls 1000 each. */
 enum { RANKS = 8, CAPACITY = 64, WIDTH = 16, COMPUTE = 2000, SEND = 1000 };
+static const struct capacities capacities = { CAPACITY, NULL };
 
 static struct moe_shape shape_for(uint32_t pass)
 {
@@ -75,6 +76,7 @@ static int64_t now(const struct engine *e)
 
 struct stage {
     struct engine engine;
+    struct parts parts;
     struct layer *layer;
     bool by_events; /* its stretches are timed */
 };
@@ -93,12 +95,15 @@ static void stage_open(struct stage *s, uint32_t pass)
     CHECK(!sim_open(&costs, &device));
     device->asynchronous = s->by_events;
     CHECK(!engine_open_on(device, wire, &s->engine));
-    CHECK(!layer_open(s->engine.device, &shape, 0, CAPACITY, &s->layer));
+    CHECK(!parts_open(&shape, NULL, &s->parts));
+    s->parts.tokens[0] = CAPACITY;
+    CHECK(!layer_open(s->engine.device, &shape, 0, &s->parts, &s->layer));
 }
 
 static void stage_close(struct stage *s)
 {
     layer_close(s->layer);
+    parts_close(&s->parts);
     engine_close(&s->engine);
 }
 
@@ -110,9 +115,10 @@ static int64_t forward_ns(uint32_t chunks, bool mute_compute, bool mute_comm)
     int64_t took;
 
     stage_open(&s, MOE_FORWARD);
-    CHECK(!exec_open(&s.engine, s.layer, &plan, CAPACITY, &exec));
+    CHECK(!exec_open(&s.engine, s.layer, &plan, &capacities, &exec));
     s.engine.compute->muted = mute_compute;
     s.engine.comm->muted = mute_comm;
+    CHECK(!exec_fetch(exec));
     CHECK(!exec_forward(exec, NULL, NULL));
     took = now(&s.engine);
     exec_close(exec);
@@ -131,9 +137,11 @@ static uint32_t gate_types_on(bool modelled, bool computes_f32)
     s.engine.device->modelled = modelled;
     s.engine.device->computes_f32 = computes_f32;
     gate_types = 0;
-    CHECK(!exec_open(&s.engine, s.layer, &plan, CAPACITY, &exec));
+    CHECK(!exec_open(&s.engine, s.layer, &plan, &capacities, &exec));
+    CHECK(!exec_fetch(exec));
     CHECK(!exec_forward(exec, NULL, NULL));
     CHECK(!exec_backward(exec, NULL, NULL));
+    CHECK(!exec_finish(exec));
     exec_close(exec);
     stage_close(&s);
     return gate_types;
@@ -201,7 +209,8 @@ static const char *issue_order(bool by_events)
 
     memset(issued, 0, sizeof(issued));
     stage_open(&s, MOE_FORWARD);
-    CHECK(!exec_open(&s.engine, s.layer, &plan, CAPACITY, &exec));
+    CHECK(!exec_open(&s.engine, s.layer, &plan, &capacities, &exec));
+    CHECK(!exec_fetch(exec));
     CHECK(!exec_forward(exec, NULL, NULL));
     CHECK(now(&s.engine) == 2500);
     exec_close(exec);
@@ -228,11 +237,13 @@ static void the_backward_pass_overlaps_as_the_forward_pass_does(void)
         int64_t before;
 
         stage_open(&s, MOE_TRAIN);
-        CHECK(!exec_open(&s.engine, s.layer, &plan, CAPACITY, &exec));
+        CHECK(!exec_open(&s.engine, s.layer, &plan, &capacities, &exec));
+        CHECK(!exec_fetch(exec));
         CHECK(!exec_forward(exec, NULL, NULL));
         CHECK(!engine_sync(&s.engine));
         before = now(&s.engine);
         CHECK(!exec_backward(exec, NULL, NULL));
+        CHECK(!exec_finish(exec));
         took[d] = now(&s.engine) - before;
         exec_close(exec);
         stage_close(&s);

@@ -1,7 +1,7 @@
 /* Searches: what holds for every strategy, and for the exhaustive and the guided one. */
 #include "searches.h"
 
-#include "arms.h"
+#include "costs.h"
 #include "plan.h"
 #include "random.h"
 #include "stats.h"
@@ -18,42 +18,6 @@ static struct search *search_on(const char *strategy, const struct surface *s, u
 static struct surface surface_with(uint64_t seed, uint32_t slices)
 {
     return surface_make(seed, &(struct surface_options){ .slices = slices });
-}
-
-/* ---- the plans */
-
-static void axes_that_vary_make_the_plans(void)
-{
-    static const struct {
-        const char *axes;
-        bool ctas;
-        size_t more, sparse; /* than r, d, a; of them */
-    } cases[] = { { "r,d,a", false, 0, 0 },     { "r,d,a,e", false, 1, 1 },
-                  { "r,e", false, 0, 1 },       { "d,a,e", false, 0, 0 },
-                  { "r,d,a,ctas", true, 0, 0 }, { "r,d,a,ctas,e", true, 1, 1 } };
-    struct surface s = surface_with(1, 4);
-    struct moe_plan arms[SEARCH_ARMS_MAX];
-    size_t usual = 0, with_ctas = 0;
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct arms_setup setup = { .axes = cases[i].axes, .knows_ctas = true };
-        size_t count, sparse = 0, *base = cases[i].ctas ? &with_ctas : &usual;
-
-        CHECK(!arms_list(&s.shape, &setup, arms, &count));
-        for (size_t j = 0; j < count; j++) {
-            struct moe_plan canonical = plan_canonical(arms[j]);
-
-            CHECK(plan_legal(&arms[j], &s.shape) && plan_equal(&arms[j], &canonical));
-            CHECK(arms_find(arms, count, &arms[j]) == (int)j);
-            sparse += arms[j].e == MOE_SPARSE;
-        }
-        CHECK(sparse == cases[i].sparse);
-        if (strncmp(cases[i].axes, "r,d,a", 5) != 0)
-            continue;
-        *base = *base ? *base : count;
-        CHECK(count == *base + cases[i].more);
-    }
-    CHECK(with_ctas > 2 * usual);
 }
 
 /* ---- what holds for every strategy */
@@ -218,7 +182,7 @@ static void with_nothing_usable_there_is_no_winner(void)
 static void a_single_plan_wins_at_once(void)
 {
     struct moe_shape shape = shared_by(1);
-    struct moe_plan only = plan_default();
+    struct moe_plan only = plan_default(NULL);
 
     for (size_t k = 0; search_strategies[k]; k++) {
         struct search *search = search_for(search_strategies[k]->name, &shape, &only, 1, 1);
@@ -286,7 +250,7 @@ static void a_limit_is_kept(void)
 
 static void impossible_setups_are_refused(void)
 {
-    struct moe_plan plan = plan_default();
+    struct moe_plan plan = plan_default(NULL);
     struct search_setup setup = { .shape = shared_by(1), .arms = &plan };
     struct search *search = NULL;
 
@@ -448,10 +412,44 @@ static void outliers_leave_an_average_where_it_was(void)
     CHECK(fabs(h.now[0].log_ns - 10.05) < 1e-12 && h.now[0].weight == 2);
 }
 
+/* Before anything is measured; as the golden decisions on this machine turn out. */
+static void the_prior_moves_tokens_where_they_are_few(void)
+{
+    struct search_machine machine = { .message_s = 8e-6,
+                                      .bytes_per_s_between = 1e10,
+                                      .bytes_per_s_inside = 1e10,
+                                      .copy_bytes_per_s = 9e11,
+                                      .flops = 1.4e14,
+                                      .launch_s = 5e-6 };
+    struct moe_plan tokens = { .struct_size = sizeof(tokens), .r = 4, .d = 1, .e = MOE_SPARSE };
+    struct moe_plan weights = tokens;
+
+    weights.r = 0;
+    for (uint32_t t = 256; t <= 16384; t *= 4) {
+        struct moe_shape shape = { .experts = 8,
+                                   .top_k = 2,
+                                   .tokens = t,
+                                   .model_dim = 1024,
+                                   .hidden_dim = 4096,
+                                   .dtype = MOE_BF16,
+                                   .pass = MOE_TRAIN,
+                                   .ranks = 4,
+                                   .ranks_per_node = 4,
+                                   .layout = MOE_LAYOUT_HIDDEN };
+        struct costs c = costs_of(&shape, &machine);
+        double moved = costs_log_ns(&c, c.prior, t, &tokens);
+
+        CHECK((moved < costs_log_ns(&c, c.prior, t, &weights)) == (t <= 4096));
+        tokens.d = 4;
+        CHECK(t < 4096 || costs_log_ns(&c, c.prior, t, &tokens) < moved);
+        tokens.d = 1;
+    }
+}
+
 int main(void)
 {
     static const struct test tests[] = {
-        TEST(axes_that_vary_make_the_plans),
+        TEST(the_prior_moves_tokens_where_they_are_few),
         TEST(a_replayed_search_goes_on_as_if_it_had_not_been_cut),
         TEST(samples_may_come_in_another_order_than_asked_for),
         TEST(what_failed_is_never_asked_for_and_never_wins),

@@ -10,12 +10,12 @@ static size_t all_arms(uint32_t s, struct moe_plan *arms)
 {
     size_t n = 0;
 
-    arms[n] = plan_default();
+    arms[n] = plan_default(NULL);
     arms[n++].r = 0;
     for (uint32_t r = 1; r <= s; r++)
         for (uint32_t d = 1; s % r == 0 && d <= 8; d *= 2)
             for (uint32_t a = 0; a < 2; a++) {
-                arms[n] = plan_default();
+                arms[n] = plan_default(NULL);
                 arms[n].r = r;
                 arms[n].d = d;
                 arms[n++].a = a;
@@ -136,7 +136,7 @@ static void plateaus_and_failures_do_not_lose_the_least(void)
 static void the_paper_s_search_takes_the_median_of_its_repeats(void)
 {
     struct moe_shape shape = shared_by(2);
-    struct moe_plan arms[2] = { plan_default(), plan_default() };
+    struct moe_plan arms[2] = { plan_default(NULL), plan_default(NULL) };
     static const int64_t ns[2][3] = { { 100, 900, 110 }, { 105, 106, 95 } };
     struct search *search;
     uint32_t told[2] = { 0, 0 };

@@ -13,6 +13,14 @@ static void is_refused_or_harmless(struct store *store, struct text t)
     CHECK(rc == OK || rc == ERR_FORMAT);
 }
 
+/* Versions 4 and 5 read the same rows: one that names the other is as good. */
+static bool names_twin_version(const char *at)
+{
+    static const char member[] = "\"version\":";
+
+    return !memcmp(at - strlen(member), member, strlen(member)) && (*at == '4' || *at == '5');
+}
+
 static void every_flipped_byte_is_refused(void)
 {
     struct text t = some_table(4);
@@ -24,7 +32,7 @@ static void every_flipped_byte_is_refused(void)
 
         t.bytes[i] = (char)(was ^ (1 << draw(8)));
         log_only(false);
-        CHECK(take_in(store, t, &got) != OK);
+        CHECK(take_in(store, t, &got) != OK || (i > 16 && names_twin_version(t.bytes + i)));
         log_only(true);
         t.bytes[i] = was;
     }
@@ -86,7 +94,7 @@ static int with_change(const char *from, const char *to)
 
 static const char *const not_understood[][2] = {
     { "moetune-table", "moetune-tables" },
-    { "\"version\":3", "\"version\":5" },
+    { "\"version\":3", "\"version\":7" },
     { "\"semantics\":1", "\"semantics\":2" },
     { "\"version\":3", "\"version\":0" },
     { "\"version\":3", "\"version\":1.5" },

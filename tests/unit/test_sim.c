@@ -13,6 +13,7 @@
 
 struct stage {
     struct engine engine;
+    struct parts parts;
     struct layer *layer;
     struct exec *exec;
 };
@@ -23,7 +24,7 @@ static struct stage stage_on(const struct cluster *cluster, uint64_t seed)
     struct device *device = NULL;
     struct wire *wire = NULL;
 
-    CHECK(!wire_sim_model_open(cluster, &wire));
+    CHECK(!wire_sim_model_open(cluster, 0, &wire));
     CHECK(!sim_model_open(cluster, seed, &device));
     CHECK(!engine_open_on(device, wire, &s.engine));
     return s;
@@ -33,6 +34,7 @@ static void stage_close(struct stage *s)
 {
     exec_close(s->exec);
     layer_close(s->layer);
+    parts_close(&s->parts);
     engine_close(&s->engine);
 }
 
@@ -40,9 +42,12 @@ static int64_t step_ns(struct stage *s)
 {
     int64_t begin = device_now_ns(s->engine.device);
 
+    CHECK(!exec_fetch(s->exec));
     CHECK(!exec_forward(s->exec, NULL, NULL));
-    if (s->layer->shape.pass == MOE_TRAIN)
+    if (s->layer->shape.pass == MOE_TRAIN) {
         CHECK(!exec_backward(s->exec, NULL, NULL));
+        CHECK(!exec_finish(s->exec));
+    }
     CHECK(!engine_sync(&s->engine));
     return device_now_ns(s->engine.device) - begin;
 }
@@ -116,6 +121,10 @@ static void sparse_kernels_move_the_rows_that_are_kept(void)
               KERNEL_reindex,
               &(struct reindex){ .tokens = 100, .experts = 8, .top_k = 2, .capacity = 20 }) ==
           200 * 12 + 8 * 8 + where);
+    CHECK(kernel_bytes(KERNEL_pack_choices, &(struct pack_choices){ .choices = 100 }) == 100 * 24);
+    CHECK(
+        kernel_bytes(KERNEL_recount, &(struct recount){ .tokens = 50, .experts = 8, .top_k = 2 }) ==
+        100 * 32 + 8 * 8);
     CHECK(kernel_bytes(KERNEL_esmm, &m) == where + matrices + tokens + hidden);
     m.post = &x, m.up = &y;
     CHECK(kernel_bytes(KERNEL_esmm, &m) == where + matrices + tokens + 3 * hidden);
@@ -546,8 +555,10 @@ static int64_t layer_ns(const struct workload *w, uint32_t d, uint32_t a, bool n
     shape.experts = 2 * c.ranks;
     s = stage_on(&c, 0);
     s.engine.compute->muted = no_compute;
-    CHECK(!layer_open(s.engine.device, &shape, 0, w->tokens, &s.layer));
-    CHECK(!exec_open(&s.engine, s.layer, &plan, 2 * (w->tokens / shape.experts), &s.exec));
+    CHECK(!parts_open(&shape, NULL, &s.parts));
+    CHECK(!layer_open(s.engine.device, &shape, 0, &s.parts, &s.layer));
+    CHECK(!exec_open(&s.engine, s.layer, &plan,
+                     &(struct capacities){ 2 * (w->tokens / shape.experts), NULL }, &s.exec));
     ns = step_ns(&s);
     CHECK(step_ns(&s) == ns);
     stage_close(&s);

@@ -235,7 +235,7 @@ static void kernels_that_are_wrong_for_many_tokens_are_found(void)
 static void a_step_that_does_nothing_is_found(void)
 {
     struct moe_shape shape = layer_of(TOKENS, 2, MOE_RELU);
-    struct moe_plan plan = plan_default();
+    struct moe_plan plan = plan_default(NULL);
     struct rig *rig = open_layer(&shape, 7);
     struct exec *exec = NULL;
     double worst;
@@ -254,7 +254,7 @@ static void a_step_that_does_nothing_is_found(void)
 static void one_wrong_slot_is_found(void)
 {
     struct moe_shape shape = layer_of(TOKENS, 2, MOE_RELU);
-    struct moe_plan plan = plan_default();
+    struct moe_plan plan = plan_default(NULL);
     struct rig *rig = open_layer(&shape, 7);
     struct exec *exec = NULL;
     double worst;
@@ -273,7 +273,7 @@ static void one_wrong_slot_is_found(void)
 
 static struct reply order_step(struct worker *worker, uint64_t capacity)
 {
-    struct order order = { .kind = ORDER_STEP, .plan = plan_default(), .capacity = capacity };
+    struct order order = { .kind = ORDER_STEP, .plan = plan_default(NULL), .capacity = capacity };
     struct reply reply;
 
     worker_do(worker, &order, &reply);

@@ -239,6 +239,70 @@ static int keep_last(void *self, const struct trial_row *trial, const struct sam
     return OK;
 }
 
+static void an_entry_and_a_sample_keep_their_load(void)
+{
+    const char *path = place("loads.db");
+    struct store *store = fill(path, 2, 0);
+    struct sample_row put = { .kind = SAMPLE_VERIFY, .ns = 1000, .load = "skew 2" }, got;
+    struct entry_row entry;
+    char text[16] = "?";
+
+    CHECK(!store_sample(store, 4, &put));
+    CHECK(!store_samples_all(store, keep_last, &got) && !strcmp(got.load, "skew 2"));
+    CHECK(!store_load(store, "max/mean 2 12345678", "counts 2 0"));
+    CHECK(!store_entry_get(store, 1, 1, 128, 0, &entry) && !*entry.load && !entry.stale);
+    snprintf(entry.load, sizeof(entry.load), "skew 2");
+    CHECK(!store_entry(store, &entry, NULL));
+    CHECK(!store_expire_loads(store, 1, 1, 128, 0, 1, "skew 2"));
+    CHECK(!store_entry_get(store, 1, 1, 128, 0, &entry) && !entry.stale);
+    CHECK(!store_entry_get(store, 1, 1, 128, 1, &entry) && entry.stale);
+    store_close(store);
+    CHECK(!truncate(path, 5000)); /* the journal knows all of it */
+    CHECK(!store_open(path, STORE_REPAIR, &store));
+    CHECK(!store_entry_get(store, 1, 1, 128, 0, &entry) && !strcmp(entry.load, "skew 2"));
+    CHECK(!store_samples_all(store, keep_last, &got) && !strcmp(got.load, "skew 2"));
+    CHECK(store_load_get(store, "skew 2", text, sizeof(text)) == UNSUPPORTED && *text == '?');
+    CHECK(!store_load_get(store, "max/mean 2 12345678", text, sizeof(text)));
+    CHECK(!strcmp(text, "counts 2 0"));
+    store_close(store);
+}
+
+/* Of trials 1 and 3, which are of two buckets, the second. */
+static bool has_phases_of_the_second_bucket(struct store *store, const struct phase_time *times)
+{
+    struct row_list list;
+    const struct phase_row *rows;
+    bool right;
+
+    CHECK(!store_phases_all(store, &list));
+    rows = list.rows;
+    right = list.count == PHASE_COUNT;
+    for (size_t i = 0; right && i < list.count; i++)
+        right = rows[i].trial == 3 &&
+                !memcmp(&rows[i].time, &times[rows[i].phase], sizeof(rows[i].time));
+    free(list.rows);
+    return right;
+}
+
+static void phases_go_with_their_trial_and_come_back_from_the_journal(void)
+{
+    const char *path = place("phases.db");
+    struct store *store = fill(path, 2, 0);
+    struct phase_time old[PHASE_COUNT] = { { 0, 0, 0 } }, new[PHASE_COUNT];
+
+    for (int i = 0; i < PHASE_COUNT; i++)
+        new[i] = (struct phase_time){ 100 + i, 90 + i, 110 + i };
+    CHECK(!store_phases(store, 1, new) && !store_phases(store, 3, old));
+    CHECK(!store_phases(store, 3, new)); /* the later ones count */
+    CHECK(!store_expire(store, 1, 0, 128, 0, 0, "asked"));
+    CHECK(has_phases_of_the_second_bucket(store, new));
+    store_close(store);
+    CHECK(!truncate(path, 5000));
+    CHECK(!store_open(path, STORE_REPAIR, &store));
+    CHECK(has_phases_of_the_second_bucket(store, new));
+    store_close(store);
+}
+
 static void a_sample_says_which_run_took_it_and_what_it_lost(void)
 {
     struct store *store = fill(place("whose.db"), 1, 0);
@@ -521,6 +585,8 @@ int main(void)
         TEST(a_standing_is_replaced_published_and_rebuilt),
         TEST(readers_always_see_a_whole_snapshot),
         TEST(a_snapshot_holds_the_dictionary_and_no_samples),
+        TEST(an_entry_and_a_sample_keep_their_load),
+        TEST(phases_go_with_their_trial_and_come_back_from_the_journal),
         TEST(a_sample_says_which_run_took_it_and_what_it_lost),
         TEST(what_a_row_is_made_of_is_stored_and_what_is_exported_is_shown),
         TEST(a_database_of_version_5_is_read_and_migrated),

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void bucket_init(struct bucket *b, const struct dictionary *d, uint32_t bucket)
 {
@@ -61,7 +62,8 @@ static int load_sample(void *self, const struct trial_row *trial, const struct s
     struct bucket *b = self;
     int arm = dictionary_arm(b->dictionary, &trial->key.plan);
 
-    if (arm < 0 || !ledger_counts(&b->attempts[arm], sample))
+    if (arm < 0 || strcmp(sample->load, b->dictionary->load) != 0 ||
+        !ledger_counts(&b->attempts[arm], sample))
         return OK;
     return remember(b, (struct told){ arm, sample->kind, sample->round, sample->ns,
                                       sample->gpu.throttled == SAMPLE_DISTURBED });

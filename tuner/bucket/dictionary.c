@@ -32,6 +32,7 @@ void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct 
                                .bucket = bucket,
                                .capacity = bucket_capacity(d->window, bucket),
                                .decided_s = time(NULL) };
+    snprintf(out->load, sizeof(out->load), "%s", d->load);
     snprintf(out->effort, sizeof(out->effort), "%s", d->effort->name);
     snprintf(out->search, sizeof(out->search), "%s", d->search->ops->name);
 }

@@ -13,6 +13,7 @@ struct dictionary {
     int64_t run;            /* that writes */
     int64_t first_run;      /* what failed in earlier runs than this may be tried again */
     uint32_t window;
+    char load[LOAD_NAME_BYTES]; /* of its samples and entries; those of others do not count */
     const struct moe_plan *arms;
     size_t arm_count;
     int default_arm;       /* the default plan's arm, or -1 */

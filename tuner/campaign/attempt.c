@@ -34,10 +34,13 @@ static int conclude(struct campaign *c, struct attempt *a, const struct reply *r
         trial->memory_bytes = reply->memory_bytes;
         trial->sent_bytes = reply->sent_bytes;
         trial->messages = reply->messages;
+        trial->node_rows = reply->node_rows;
         trial->compute_ns = reply->compute_ns;
         trial->comm_ns = reply->comm_ns;
         trial->state = TRIAL_OK;
-        return store_trial_update(c->store, trial);
+        TRY(store_trial_update(c->store, trial));
+        return reply->phases[PHASE_TOTAL].ns ? store_phases(c->store, trial->id, reply->phases)
+                                             : OK;
     }
     return ledger_end(c->store, a, reply->state, reply->message);
 }
@@ -55,6 +58,7 @@ static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row 
                                                                               : SAMPLE_DISTURBED;
     a->held_back = disturbed ? a->held_back + 1 : 0;
     c->held_back = disturbed ? c->held_back + 1 : 0;
+    snprintf(s->load, sizeof(s->load), "%s", c->load);
     out->counts = ledger_counts(a, s);
     heat_add(&c->heat, s);
     TRY(store_sample(c->store, a->trial.id, s));

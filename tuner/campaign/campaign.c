@@ -27,7 +27,8 @@
 
 #define AT(field) offsetof(struct campaign_setup, field)
 const struct option_row campaign_where_rows[] = {
-    { "sim", "FILE", OPTION_TEXT, AT(sim), "a modelled cluster instead; measures nothing" },
+    { "sim", "FILE", OPTION_TEXT, AT(sim),
+      "a modelled cluster instead, of as many ranks as it says or --ranks; measures nothing" },
     { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
     GRAPHS_ROW(AT(graphs)),
     { NULL },
@@ -75,9 +76,9 @@ int campaign_check(const struct campaign_setup *s)
 
     if (s->sim && where->hosts)
         return fail(ERR_ARGUMENT, "--sim and hosts: one of the two");
-    if (s->sim && (where->ranks || where->ranks_per_node))
-        return fail(ERR_ARGUMENT, "--sim: its file says how many ranks there are, and where: no "
-                                  "--ranks, no --ranks-per-node");
+    if (s->sim && where->ranks_per_node)
+        return fail(ERR_ARGUMENT, "--sim: its file says how many ranks a node has: no "
+                                  "--ranks-per-node");
     if (where->virtual.ranks && (s->sim || launch_is_rank()))
         return fail(ERR_ARGUMENT, "--virtual-ranks goes neither with --sim nor under a launcher");
     if (where->hosts && launch_is_rank())
@@ -284,15 +285,26 @@ int campaign_lead(struct campaign *c, const struct campaign_verb *verb)
     return launch_is_rank() && !c->setup->sim ? lead_ranks(c, verb) : lead_here(c, verb);
 }
 
-int campaign_layer(struct campaign *c, const struct moe_shape *shape, int64_t memory_limit_bytes)
+/* A skew's name is its text already. */
+static int keep_load(struct campaign *c, const struct load *load, const char *text)
+{
+    load_name(load, c->load);
+    return strcmp(c->load, text) ? store_load(c->store, c->load, text) : OK;
+}
+
+int campaign_layer(struct campaign *c, const struct moe_shape *shape, const struct load *load,
+                   int64_t memory_limit_bytes)
 {
     struct order order = { .kind = ORDER_LAYER,
                            .shape = *shape,
                            .seed = c->setup->seed,
                            .memory_limit_bytes = memory_limit_bytes,
-                           .graphs = c->graphs };
+                           .graphs = c->graphs,
+                           .phases = c->setup->phases };
     struct reply reply;
 
+    TRY(load_text(load, order.load));
+    TRY(keep_load(c, load, order.load));
     TRY(crew_do(c->crew, &order, &reply));
     return reply.state == TRIAL_OK
                ? OK

@@ -6,6 +6,7 @@
 #include "cluster.h"
 #include "crew.h"
 #include "heat.h"
+#include "load.h"
 #include "place.h"
 #include "progress.h"
 #include "store.h"
@@ -23,6 +24,7 @@ struct campaign_setup {
     uint64_t seed;
     uint32_t graphs; /* enum graphs_way */
     bool steal, repair, quiet;
+    bool phases;   /* of each plan that is measured */
     bool existing; /* UNSUPPORTED where there is no database, instead of a new one */
 };
 #define CAMPAIGN_DEFAULTS .where = PLACE_DEFAULTS, .timeout_s = 120
@@ -45,6 +47,7 @@ struct campaign {
     struct run_row run;
     struct progress progress;
     struct heat heat;              /* of this run's steps */
+    char load[LOAD_NAME_BYTES];    /* of the steps that are under way */
     uint32_t held_back;            /* disturbed steps in a row, whatever plan they were of */
     int64_t begun_ns, deadline_ns; /* on the host clock; deadline 0: none */
     int64_t committed_ns, reported_ns, published_ns, publish_took_ns;
@@ -95,9 +98,10 @@ int campaign_finish(struct campaign *campaign, int rc, int (*print)(void *self),
  * anything is known. */
 void campaign_print_heat(const struct campaign *campaign, FILE *to);
 
-/* The layer that orders are about. */
+/* The layer that orders are about.  What is sampled from now on was taken under that load, whose
+ * name has a meaning in this database from then on. */
 int campaign_layer(struct campaign *campaign, const struct moe_shape *shape,
-                   int64_t memory_limit_bytes);
+                   const struct load *load, int64_t memory_limit_bytes);
 
 /* An interrupt came, or the budget is spent: nothing new may begin. */
 bool campaign_over(const struct campaign *campaign);

@@ -20,23 +20,85 @@ const struct option_row layer_rows[] = {
       pass_words },
     { "activation", "ACT", OPTION_WORD, AT(activation), "relu, gelu, swiglu (gated) [relu]",
       activation_words },
+    { "layers", "L", OPTION_COUNT, AT(layers), "layers in a step, one after the other [1]",
+      .least = 1, .most = 4096 },
+    { "layout", "WORD", OPTION_WORDS, AT(layouts),
+      "what a rank holds: experts, or hidden, some units of every expert [experts]", layout_words },
+    { "shares", "WORD", OPTION_WORDS, AT(shares),
+      "of tokens and hidden units: equal, or by the ranks' speed [equal]", shares_words },
+    { "groups", "G", OPTION_COUNT, AT(groups), "groups of experts, see --group-limit [none]" },
+    { "group-limit", "L", OPTION_COUNT, AT(group_limit),
+      "a token's experts are of at most so many groups" },
+    { "router", "WORD", OPTION_WORD, AT(router),
+      "softmax, sigmoid, bilevel (a node, then an expert there), or cosine [softmax]",
+      router_words },
+    { "projection", "P", OPTION_COUNT, AT(projection),
+      "dimensions in which --router cosine compares [256, at most D]", .least = 1 },
+    { "order", "WORD", OPTION_WORD, AT(order),
+      "whose choices get slots first: of tokens as they lie, or by priority, the surest first "
+      "[token]",
+      order_words },
+    { "combine", "WORD", OPTION_WORD, AT(combine),
+      "what a token gets: the weighted sum of its experts, or a row for each of its choices [sum]",
+      combine_words },
     { NULL },
 };
 #undef AT
 
+#define AT(field) offsetof(struct load_options, field)
+const struct option_row load_rows[] = {
+    { "skew", "X", OPTION_NUMBER, AT(skew),
+      "largest over mean of the tokens per expert, 1 to E/k [as random tokens choose]", .least = 1,
+      .most = 1e6 },
+    { "routing", "FILE", OPTION_TEXT, AT(routing),
+      "tokens per expert as a trainer recorded them, see moetune-tables(7)" },
+    { "between", "GFLOP", OPTION_NUMBER, AT(between),
+      "products before each layer, for attention; twice as many after it backward", .least = 0,
+      .most = LOAD_BETWEEN_MOST },
+    { NULL },
+};
+#undef AT
+
+int load_options_check(const struct load_options *o)
+{
+    return o->skew != 0 && o->routing
+               ? fail(ERR_ARGUMENT, "--skew and --routing both say what experts get: give one")
+               : OK;
+}
+
 /* Where an option goes in a shape, and what it is unless it is given; in the order of the rows. */
 #define PART(field, fallback)                                                                      \
     {                                                                                              \
-        offsetof(struct layer_options, field), offsetof(struct moe_shape, field), fallback         \
+        offsetof(struct layer_options, field), offsetof(struct moe_shape, field), fallback, false  \
+    }
+#define MASK(field, member)                                                                        \
+    {                                                                                              \
+        offsetof(struct layer_options, field), offsetof(struct moe_shape, member), 0, true         \
     }
 static const struct part {
     size_t option, shape;
     uint32_t fallback;
+    bool mask; /* the option has a bit where the shape has a value */
 } parts[] = {
-    PART(experts, NOT_GIVEN), PART(top_k, NOT_GIVEN),     PART(tokens, 512),
-    PART(model_dim, 128),     PART(hidden_dim, 256),      PART(dtype, NOT_GIVEN),
-    PART(pass, MOE_TRAIN),    PART(activation, MOE_RELU),
+    PART(experts, NOT_GIVEN),
+    PART(top_k, NOT_GIVEN),
+    PART(tokens, 512),
+    PART(model_dim, 128),
+    PART(hidden_dim, 256),
+    PART(dtype, NOT_GIVEN),
+    PART(pass, MOE_TRAIN),
+    PART(activation, MOE_RELU),
+    PART(layers, 0),
+    MASK(layouts, layout),
+    MASK(shares, shares),
+    PART(groups, 0),
+    PART(group_limit, 0),
+    PART(router, MOE_ROUTER_SOFTMAX),
+    PART(projection, 0),
+    PART(order, MOE_ORDER_TOKEN),
+    PART(combine, MOE_COMBINE_SUM),
 };
+#undef MASK
 #undef PART
 enum { PART_COUNT = sizeof(parts) / sizeof(parts[0]) };
 
@@ -86,6 +148,55 @@ bool layer_options_example(const char *device, uint32_t ranks, struct layer_opti
     return false;
 }
 
+/* The lowest bit of a mask, as the value it stands for. */
+static uint32_t value_of(const struct part *part, uint32_t option)
+{
+    uint32_t value = 0;
+
+    if (!part->mask || option == NOT_GIVEN)
+        return option;
+    while (!(option >> value & 1))
+        value++;
+    return value;
+}
+
+/* One for each bit of the mask at `field`, or the same where none was named; returns how many. */
+static size_t split(const struct layer_options *from, size_t field, struct layer_options *out)
+{
+    uint32_t mask = get(from, field);
+    size_t count = 0;
+
+    out[0] = *from;
+    if (mask == NOT_GIVEN)
+        return 1;
+    for (uint32_t bit = 1; bit <= mask; bit *= 2)
+        if (mask & bit) {
+            out[count] = *from;
+            set(&out[count++], field, bit);
+        }
+    return count;
+}
+
+size_t layer_options_settings(const struct layer_options *options,
+                              struct layer_options out[LAYER_SETTINGS_MAX])
+{
+    struct layer_options by_layout[LAYER_SETTINGS_MAX];
+    size_t layouts = split(options, offsetof(struct layer_options, layouts), by_layout), count = 0;
+
+    for (size_t i = 0; i < layouts; i++)
+        count += split(&by_layout[i], offsetof(struct layer_options, shares), out + count);
+    return count;
+}
+
+int layer_options_single(const struct layer_options *options)
+{
+    struct layer_options each[LAYER_SETTINGS_MAX];
+
+    if (layer_options_settings(options, each) == 1)
+        return OK;
+    return fail(ERR_ARGUMENT, "several words of --layout or --shares: one of each is wanted here");
+}
+
 struct moe_shape layer_options_shape(const struct layer_options *o, uint32_t ranks,
                                      uint32_t ranks_per_node, uint32_t dtype)
 {
@@ -94,7 +205,7 @@ struct moe_shape layer_options_shape(const struct layer_options *o, uint32_t ran
                                .ranks_per_node = ranks_per_node };
 
     for (int i = 0; i < PART_COUNT; i++) {
-        uint32_t value = get(o, parts[i].option);
+        uint32_t value = value_of(&parts[i], get(o, parts[i].option));
 
         set(&shape, parts[i].shape, value == NOT_GIVEN ? parts[i].fallback : value);
     }
@@ -103,8 +214,23 @@ struct moe_shape layer_options_shape(const struct layer_options *o, uint32_t ran
     if (shape.experts == NOT_GIVEN)
         shape.experts = ranks % 2 == 0 ? ranks / 2 : 1;
     if (shape.top_k == NOT_GIVEN)
-        shape.top_k = shape.experts > 1 ? 2 : 1;
+        shape.top_k = shape.experts > 1 && shape.router != MOE_ROUTER_BILEVEL ? 2 : 1;
+    shape_complete(&shape); /* what a layer is anyway has no word */
     return shape;
+}
+
+int layer_options_check(const struct moe_shape *shape)
+{
+    static bool said;
+
+    TRY(shape_check(shape));
+    if (shape_groups_straddle(shape) && !said)
+        note(
+            "G=%u: groups of experts lie across the borders of %u nodes; a limit on groups is then "
+            "none on nodes",
+            shape->groups, shape_nodes(shape));
+    said |= shape_groups_straddle(shape);
+    return OK;
 }
 
 /* A value may be said once, or twice if both say the same. */
@@ -128,9 +254,11 @@ int layer_options_text(const char *text, struct layer_options *inout, uint32_t *
     if (shape_parse(text, &said))
         return ERR_ARGUMENT;
     for (int i = 0; i < PART_COUNT; i++) {
-        uint32_t given = get(&layer, parts[i].option);
+        uint32_t given = get(&layer, parts[i].option), word = get(&said, parts[i].shape);
 
-        TRY(agree(layer_rows[i].name, text, get(&said, parts[i].shape), &given));
+        if (parts[i].mask && word != NOT_GIVEN)
+            word = 1u << word;
+        TRY(agree(layer_rows[i].name, text, word, &given));
         set(&layer, parts[i].option, given);
     }
     TRY(agree("ranks", text, said.ranks, ranks));
@@ -143,8 +271,8 @@ int layer_options_plan(const char *text, struct moe_plan *out)
 {
     return plan_parse(text, out) ? fail(ERR_ARGUMENT,
                                         "--plan \"%s\": a plan reads \"r=1 d=2 a=2dh\"; d is 1, 2, "
-                                        "4 or 8, a is linear, 2dh or nccl, e is padded or, with "
-                                        "r=0, sparse",
+                                        "4 or 8, a is linear, 2dh, nccl or rail, e is padded or, "
+                                        "with r=0, sparse",
                                         text)
                                  : OK;
 }
@@ -156,6 +284,7 @@ int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct
 
     if (!s.ranks_per_node)
         s.ranks_per_node = NOT_GIVEN;
+    TRY(layer_options_single(&s.layer));
     if (s.shape)
         TRY(layer_options_text(s.shape, &s.layer, &s.ranks, &s.ranks_per_node));
     if (s.ranks == NOT_GIVEN)
@@ -163,7 +292,7 @@ int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct
     if (s.ranks_per_node == NOT_GIVEN)
         s.ranks_per_node = s.ranks;
     shape = layer_options_shape(&s.layer, s.ranks, s.ranks_per_node, dtype);
-    TRY(shape_check(&shape));
+    TRY(layer_options_check(&shape));
     *out = shape;
     return OK;
 }

@@ -7,17 +7,42 @@
 #include "shape.h"
 
 struct layer_options {
-    uint32_t experts, top_k, tokens, model_dim, hidden_dim, dtype, pass, activation;
+    uint32_t experts, top_k, tokens, model_dim, hidden_dim, dtype, pass, activation, layers;
+    uint32_t layouts, shares; /* a bit for each word that is named */
+    uint32_t groups, group_limit, router, projection, order, combine;
 };
 
 /* What was not given has its default, or follows from the number of ranks. */
 enum { NOT_GIVEN = UINT32_MAX };
 #define LAYER_DEFAULTS                                                                             \
     {                                                                                              \
-        NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN     \
+        NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN,    \
+            NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN,           \
+            NOT_GIVEN, NOT_GIVEN                                                                   \
     }
 
 extern const struct option_row layer_rows[];
+
+/* How tokens choose experts, for load_open(): at random unless one of the first two is given; and
+ * what else a step computes. */
+struct load_options {
+    double skew, between;
+    const char *routing;
+};
+#define LOAD_BETWEEN_MOST 1e5 /* GFLOP */
+extern const struct option_row load_rows[];
+
+/* ERR_ARGUMENT after a message where both are. */
+int load_options_check(const struct load_options *options);
+
+/* What the options name may be several layers, which differ in layout and shares: each with one bit
+ * of both, or none.  Returns how many. */
+enum { LAYER_SETTINGS_MAX = 4 };
+size_t layer_options_settings(const struct layer_options *options,
+                              struct layer_options out[LAYER_SETTINGS_MAX]);
+
+/* ERR_ARGUMENT where they name several and one is wanted. */
+int layer_options_single(const struct layer_options *options);
 
 /* The value of --plan.  ERR_ARGUMENT after a message; whether the plan fits a layer is not asked.
  */
@@ -27,9 +52,12 @@ int layer_options_plan(const char *text, struct moe_plan *out);
  * milliseconds.  `device` is the backend of a cluster that is there. */
 bool layer_options_example(const char *device, uint32_t ranks, struct layer_options *inout);
 
-/* dtype: how it is stored where nobody says it, see gpus_dtype(). */
+/* Of a single one.  dtype: how it is stored where nobody says it, see gpus_dtype(). */
 struct moe_shape layer_options_shape(const struct layer_options *options, uint32_t ranks,
                                      uint32_t ranks_per_node, uint32_t dtype);
+
+/* shape_check(), which says once if groups of experts lie on several nodes in part. */
+int layer_options_check(const struct moe_shape *shape);
 
 /* Adds what a text such as "E=8 H=4096 W=4" says.  ERR_ARGUMENT for what is no such text, or says
  * something else than what was given; then nothing is changed. */

@@ -17,7 +17,22 @@ enum { WORD_BYTES = 48 };
 
 /* What the layer takes from the file: each thing has several names, of which the first that is
  * there counts. */
-enum thing { EXPERTS, TOP_K, MODEL_DIM, HIDDEN_DIM, DTYPE, ACTIVATION, QUANTIZATION, THINGS };
+enum thing {
+    EXPERTS,
+    TOP_K,
+    MODEL_DIM,
+    HIDDEN_DIM,
+    DTYPE,
+    ACTIVATION,
+    QUANTIZATION,
+    GROUPS,
+    GROUP_LIMIT,
+    ROUTER,
+    PRIORITY,
+    COSINE,
+    PROJECTION,
+    THINGS
+};
 
 static const struct {
     enum thing thing;
@@ -44,6 +59,16 @@ static const struct {
     { ACTIVATION, "hidden_act" },
     { ACTIVATION, "hidden_activation" },
     { QUANTIZATION, "quant_method" },
+    { GROUPS, "n_group" },
+    { GROUPS, "n_groups" },
+    { GROUP_LIMIT, "topk_group" },
+    { GROUP_LIMIT, "topk_groups" },
+    { ROUTER, "scoring_func" },
+    { ROUTER, "score_function" },
+    { ROUTER, "score_func" },
+    { PRIORITY, "batch_prioritized_routing" }, /* NLLB-MoE, Tutel */
+    { COSINE, "cosine_router" },               /* Swin-MoE */
+    { PROJECTION, "cosine_router_dim" },
 };
 enum { NAME_COUNT = sizeof(names) / sizeof(names[0]) };
 
@@ -66,7 +91,8 @@ static const struct known_word {
 } types[] = { { "float32", MOE_F32 }, { "float", MOE_F32 },     { "float16", MOE_F16 },
               { "half", MOE_F16 },    { "bfloat16", MOE_BF16 }, { NULL } },
   activations[] = { { "relu", MOE_RELU },    { "gelu", MOE_GELU },     { "silu", MOE_SWIGLU },
-                    { "swish", MOE_SWIGLU }, { "swiglu", MOE_SWIGLU }, { NULL } };
+                    { "swish", MOE_SWIGLU }, { "swiglu", MOE_SWIGLU }, { NULL } },
+  routers[] = { { "softmax", MOE_ROUTER_SOFTMAX }, { "sigmoid", MOE_ROUTER_SIGMOID }, { NULL } };
 
 static void take_value(struct found *found, const struct json_value *v, int name)
 {
@@ -75,7 +101,9 @@ static void take_value(struct found *found, const struct json_value *v, int name
     if (found->things[names[name].thing].rank >= rank)
         return;
     found->things[names[name].thing].rank = rank;
-    found->things[names[name].thing].number = v->kind == JSON_NUMBER ? json_number(v) : NAN;
+    found->things[names[name].thing].number = v->kind == JSON_NUMBER ? json_number(v)
+                                              : v->kind == JSON_TRUE ? 1
+                                                                     : NAN;
     snprintf(found->things[names[name].thing].word, WORD_BYTES, "%s", v->value);
 }
 
@@ -85,7 +113,7 @@ static int take(void *self, const struct json_value *v)
 
     if (v->depth == 1)
         found->inside = v->kind == JSON_OBJECT && v->key && word_find(inner, v->key) >= 0;
-    if ((v->kind != JSON_NUMBER && v->kind != JSON_STRING) || !v->key ||
+    if ((v->kind != JSON_NUMBER && v->kind != JSON_STRING && v->kind != JSON_TRUE) || !v->key ||
         v->depth != 1 + found->inside)
         return OK;
     for (int i = 0; i < NAME_COUNT; i++)
@@ -150,6 +178,39 @@ static int take_word(const char *path, const struct found *f, enum thing thing,
                 option, word, option);
 }
 
+/* Words that are there where they are true. */
+static int take_order(const char *path, const struct found *f, struct layer_options *layer)
+{
+    if (f->things[PRIORITY].number == 1 && layer->order == NOT_GIVEN)
+        layer->order = MOE_ORDER_PRIORITY;
+    if (f->things[COSINE].number != 1)
+        return OK;
+    if (layer->router == NOT_GIVEN)
+        layer->router = MOE_ROUTER_COSINE;
+    if (layer->router == MOE_ROUTER_COSINE && f->things[PROJECTION].rank)
+        return take_size(path, f, PROJECTION, "projection", &layer->projection);
+    return OK;
+}
+
+/* What most models do without; one group is none, and so is 0. */
+static int take_router(const char *path, const struct found *f, struct layer_options *layer)
+{
+    bool several = f->things[GROUPS].rank && f->things[GROUPS].number > 1;
+
+    if (f->things[ROUTER].rank)
+        TRY(take_word(path, f, ROUTER, routers, "router", "softmax", &layer->router));
+    if (layer->groups != NOT_GIVEN)
+        return OK;
+    if (f->things[GROUP_LIMIT].rank && !f->things[GROUPS].rank)
+        return fail(ERR_ARGUMENT, "%s: topk_group says of how many groups, but there is no n_group",
+                    path);
+    if (several) {
+        TRY(take_size(path, f, GROUPS, "groups", &layer->groups));
+        TRY(take_size(path, f, GROUP_LIMIT, "group-limit", &layer->group_limit));
+    }
+    return OK;
+}
+
 static int apply(const char *path, const struct found *f, struct layer_options *o)
 {
     struct layer_options layer = *o;
@@ -160,6 +221,8 @@ static int apply(const char *path, const struct found *f, struct layer_options *
     TRY(take_size(path, f, HIDDEN_DIM, "hidden-dim", &layer.hidden_dim));
     TRY(take_word(path, f, DTYPE, types, "dtype", "f32", &layer.dtype));
     TRY(take_word(path, f, ACTIVATION, activations, "activation", "relu", &layer.activation));
+    TRY(take_order(path, f, &layer));
+    TRY(take_router(path, f, &layer));
     if (f->things[QUANTIZATION].rank)
         note("%s: weights are stored as %s, which moetune does not have: experts are measured in "
              "%s",

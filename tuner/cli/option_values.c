@@ -104,18 +104,53 @@ static int take_bytes(const struct option_row *row, const char *text, int64_t *b
     return OK;
 }
 
+static int refuse_word(const struct option_row *row, const char *text, const char *what)
+{
+    char wanted[128];
+    size_t used = (size_t)snprintf(wanted, sizeof(wanted), "%s", what);
+
+    for (uint32_t i = 0; row->words[i] && used < sizeof(wanted); i++)
+        used += (size_t)snprintf(wanted + used, sizeof(wanted) - used, " %s", row->words[i]);
+    return bad_value(row, text, wanted);
+}
+
+/* Its index, or that of the NULL at the end. */
+static uint32_t find_word(const char *const *words, const char *text, size_t length)
+{
+    uint32_t i = 0;
+
+    while (words[i] && (strlen(words[i]) != length || memcmp(words[i], text, length) != 0))
+        i++;
+    return i;
+}
+
 static int take_word(const struct option_row *row, const char *text, uint32_t *out)
 {
-    char wanted[128] = "one of";
+    uint32_t i = find_word(row->words, text, strlen(text));
 
-    for (uint32_t i = 0; row->words[i]; i++) {
-        if (!strcmp(row->words[i], text)) {
-            *out = i;
-            return OK;
-        }
-        snprintf(wanted + strlen(wanted), sizeof(wanted) - strlen(wanted), " %s", row->words[i]);
+    if (!row->words[i])
+        return refuse_word(row, text, "one of");
+    *out = i;
+    return OK;
+}
+
+static int take_words(const struct option_row *row, const char *text, uint32_t *mask)
+{
+    uint32_t found = 0;
+
+    for (const char *at = text;; at++) {
+        size_t length = strcspn(at, ",");
+        uint32_t i = find_word(row->words, at, length);
+
+        if (!row->words[i] || (found >> i & 1))
+            return refuse_word(row, text, "one or more of");
+        found |= 1u << i;
+        at += length;
+        if (!*at)
+            break;
     }
-    return bad_value(row, text, wanted);
+    *mask = found;
+    return OK;
 }
 
 /* An empty one is a variable of a script that nobody set. */
@@ -148,6 +183,7 @@ int option_take(const struct option_row *row, const char *text, void *target)
     case OPTION_TIME: return take_time(row, text, at);
     case OPTION_BYTES: return take_bytes(row, text, at);
     case OPTION_WORD: return take_word(row, text, at);
+    case OPTION_WORDS: return take_words(row, text, at);
     case OPTION_TEXT: return take_text(row, text, at);
     case OPTION_MAYBE_TEXT: *(const char **)at = text; return OK;
     case OPTION_LIST: return take_item(row, text, at);
@@ -164,7 +200,8 @@ static size_t bytes_of(enum option_kind kind)
     switch (kind) {
     case OPTION_FLAG: return sizeof(bool);
     case OPTION_COUNT:
-    case OPTION_WORD: return sizeof(uint32_t);
+    case OPTION_WORD:
+    case OPTION_WORDS: return sizeof(uint32_t);
     case OPTION_SEED: return sizeof(uint64_t);
     case OPTION_NUMBER:
     case OPTION_TIME: return sizeof(double);
@@ -198,7 +235,10 @@ static void format_default(const struct option_row *row, const void *defaults, c
     case OPTION_SEED:
         snprintf(text, size, "%llu", (unsigned long long)*(const uint64_t *)at);
         break;
-    case OPTION_NUMBER: snprintf(text, size, "%g", *(const double *)at); break;
+    case OPTION_NUMBER:
+        if (!isnan(*(const double *)at))
+            snprintf(text, size, "%g", *(const double *)at);
+        break;
     case OPTION_WORD:
         if (*(const uint32_t *)at != UINT32_MAX)
             word = row->words[*(const uint32_t *)at];
@@ -207,6 +247,7 @@ static void format_default(const struct option_row *row, const void *defaults, c
     case OPTION_MAYBE_TEXT: word = *(const char *const *)at; break;
     case OPTION_TIME:
     case OPTION_BYTES:
+    case OPTION_WORDS:
     case OPTION_FLAG:
     case OPTION_LIST:
     case OPTION_GROUP: break;

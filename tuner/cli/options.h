@@ -14,6 +14,7 @@ enum option_kind {
     OPTION_TIME,       /* double, seconds: "90s", "10m", "2h" */
     OPTION_BYTES,      /* int64_t: "512MiB", "2GiB" */
     OPTION_WORD,       /* uint32_t, index of one of `words` */
+    OPTION_WORDS,      /* uint32_t, a bit for each of `words` in a list as "a,b" */
     OPTION_TEXT,       /* const char *, not empty; `words` are some of what it may be */
     OPTION_MAYBE_TEXT, /* the same, may be empty */
     OPTION_LIST,       /* struct option_list: may be given several times */

@@ -2,8 +2,10 @@
 #include "account.h"
 
 #include "exec.h"
+#include "parts.h"
 #include "reference.h"
 #include "rig.h"
+#include "shape.h"
 
 #include <stdio.h>
 
@@ -19,21 +21,113 @@ static int64_t bytes_of(size_t size)
     return size < INT64_MAX ? (int64_t)size : INT64_MAX;
 }
 
+static uint32_t compute_type(const struct moe_shape *shape, const struct account_machine *machine)
+{
+    return machine->on_host ? (uint32_t)MOE_F32 : shape->dtype;
+}
+
+/* *rank has the most: of unequal ranks the fastest. */
+static bool open_parts(const struct moe_shape *shape, const struct account_machine *machine,
+                       struct parts *parts, uint32_t *rank)
+{
+    if (parts_open(shape, machine->speeds, parts))
+        return false;
+    *rank = 0;
+    for (uint32_t q = 1; q < parts->ranks; q++)
+        if (parts->tokens[q] > parts->tokens[*rank])
+            *rank = q;
+    return true;
+}
+
 int64_t account_layer(const struct moe_shape *shape, const struct account_machine *machine)
 {
-    int64_t tokens = bytes_of(rig_bytes(shape, shape->tokens));
+    struct data data = { .shape = *shape, .between = machine->between };
+    struct parts parts;
+    uint32_t rank;
+    int64_t layer, tokens;
 
-    return account_sum(bytes_of(layer_bytes(shape)),
-                       account_sum(tokens, bytes_of(machine->cache_bytes)));
+    if (!open_parts(shape, machine, &parts, &rank))
+        return INT64_MAX;
+    layer = bytes_of(layer_bytes(shape, parts.hidden[rank]));
+    tokens = bytes_of(rig_bytes(&data, parts.tokens[rank], compute_type(shape, machine)));
+    parts_close(&parts);
+    return account_sum(layer, account_sum(tokens, bytes_of(machine->cache_bytes)));
+}
+
+static uint64_t node_rows(const struct capacities *capacities, const struct moe_shape *shape,
+                          uint32_t node)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < shape->ranks_per_node; i++)
+        sum += capacities_of_rank(capacities, shape, (int)(node * shape->ranks_per_node + i));
+    return sum;
+}
+
+/* Of the node whose experts have most rows: with a=rail its ranks hold the rows of all of them. */
+static int first_of_fullest_node(const struct capacities *capacities, const struct moe_shape *shape)
+{
+    uint64_t most = 0;
+    uint32_t fullest = 0;
+
+    for (uint32_t node = 0; node < shape_nodes(shape); node++) {
+        uint64_t rows = node_rows(capacities, shape, node);
+
+        if (rows > most) {
+            most = rows;
+            fullest = node;
+        }
+    }
+    return (int)(fullest * shape->ranks_per_node);
+}
+
+/* The most that a rank of that node needs. */
+static size_t rail_bytes(const struct moe_shape *shape, const struct account_machine *machine,
+                         const struct moe_plan *plan, const struct capacities *capacities,
+                         const struct parts *parts)
+{
+    struct topology topology = { first_of_fullest_node(capacities, shape), (int)shape->ranks,
+                                 (int)shape->ranks_per_node };
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < shape->ranks_per_node; i++, topology.rank++) {
+        size_t bytes =
+            exec_bytes(shape, parts, plan, &topology, capacities, compute_type(shape, machine));
+
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Of ranks that are not equal the fastest is taken to have the fullest experts, too. */
+int64_t account_capacities(const struct moe_shape *shape, const struct account_machine *machine,
+                           const struct moe_plan *plan, const struct capacities *capacities)
+{
+    struct topology topology = { 0, (int)shape->ranks, (int)shape->ranks_per_node };
+    struct parts parts;
+    uint32_t rank;
+    int64_t bytes;
+
+    if (!open_parts(shape, machine, &parts, &rank))
+        return INT64_MAX;
+    topology.rank = capacities->rows ? capacities_fullest(capacities, shape) : (int)rank;
+    parts.tokens[topology.rank] = parts.tokens[rank];
+    parts.hidden[topology.rank] = parts.hidden[rank];
+    bytes = bytes_of(
+        exec_bytes(shape, &parts, plan, &topology, capacities, compute_type(shape, machine)));
+    if (capacities->rows && plan->a == MOE_A2A_RAIL) {
+        int64_t on_node = bytes_of(rail_bytes(shape, machine, plan, capacities, &parts));
+
+        bytes = on_node > bytes ? on_node : bytes;
+    }
+    parts_close(&parts);
+    return bytes;
 }
 
 int64_t account_plan(const struct moe_shape *shape, const struct account_machine *machine,
                      const struct moe_plan *plan, uint64_t capacity)
 {
-    struct topology topology = { 0, (int)shape->ranks, (int)shape->ranks_per_node };
-
-    return bytes_of(exec_bytes(shape, plan, &topology, shape->tokens, capacity,
-                               machine->on_host ? (uint32_t)MOE_F32 : shape->dtype));
+    return account_capacities(shape, machine, plan, &(struct capacities){ capacity, NULL });
 }
 
 int64_t account_check(const struct moe_shape *shape, const struct account_machine *machine,

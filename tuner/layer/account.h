@@ -3,6 +3,7 @@
 #ifndef ACCOUNT_H
 #define ACCOUNT_H
 
+#include "capacities.h"
 #include "moelookup.h"
 
 #include <stdbool.h>
@@ -11,9 +12,11 @@
 
 /* What the account depends on besides layer and plan. */
 struct account_machine {
-    bool on_host;       /* it computes on cores, whose memory holds the reference, too */
-    bool checks;        /* results are compared with the reference */
-    size_t cache_bytes; /* of struct device; 0 also where it is not known */
+    bool on_host;         /* it computes on cores, whose memory holds the reference, too */
+    bool checks;          /* results are compared with the reference */
+    double between;       /* GFLOP that stand for attention, before each layer */
+    size_t cache_bytes;   /* of struct device; 0 also where it is not known */
+    const double *speeds; /* of the ranks, for MOE_SHARES_SPEED; borrowed; NULL: alike */
 };
 
 /* All in bytes of one rank, the most that any rank needs; INT64_MAX: more than any machine has. */
@@ -24,6 +27,10 @@ int64_t account_layer(const struct moe_shape *shape, const struct account_machin
 /* A plan that is open at this capacity, beside the layer. */
 int64_t account_plan(const struct moe_shape *shape, const struct account_machine *machine,
                      const struct moe_plan *plan, uint64_t capacity);
+
+/* The same where experts have capacities of their own, on the rank whose experts take most. */
+int64_t account_capacities(const struct moe_shape *shape, const struct account_machine *machine,
+                           const struct moe_plan *plan, const struct capacities *capacities);
 
 /* While it is checked, beside both; 0 where it never is. */
 int64_t account_check(const struct moe_shape *shape, const struct account_machine *machine,

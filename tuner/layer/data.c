@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum stream_key { KEY_TOKEN = TENSOR_COUNT, KEY_GRAD, KEY_GATE };
+enum stream_key { KEY_TOKEN = TENSOR_COUNT, KEY_GRAD, KEY_GATE, KEY_BIAS, KEY_COSINE, KEY_LOSS };
 
 static float stored(uint32_t dtype, float value)
 {
@@ -42,37 +42,87 @@ static float pointed(const struct data *data, int rank, uint64_t token, uint64_t
     return (chosen ? 0.75f : -0.75f) + unit / 4;
 }
 
+struct data data_of_layer(const struct data *data, uint32_t i)
+{
+    struct data one = *data;
+
+    one.seed ^= i * UINT64_C(0x9e3779b97f4a7c15);
+    return one;
+}
+
+static float given(const struct data *data, const float *rows, int rank, uint64_t token,
+                   uint64_t column)
+{
+    uint64_t before = (uint64_t)(rank - data->given->first) * data->given->each;
+
+    return rows[(before + token) * data->shape.model_dim + column];
+}
+
 float data_token(const struct data *data, int rank, uint64_t token, uint64_t column)
 {
-    float value = draw(data, KEY_TOKEN, (uint64_t)rank, token, column, 1);
+    float value;
+
+    if (data->given)
+        return given(data, data->given->tokens, rank, token, column);
+    value = draw(data, KEY_TOKEN, (uint64_t)rank, token, column, 1);
 
     if (data->load && column < data->shape.experts)
         value = pointed(data, rank, token, column, value);
     return stored(data->shape.dtype, value);
 }
 
-float data_grad(const struct data *data, int rank, uint64_t token, uint64_t column)
+float data_grad(const struct data *data, int rank, uint64_t row, uint64_t column)
 {
-    return stored(data->shape.dtype, draw(data, KEY_GRAD, (uint64_t)rank, token, column, 1));
+    if (data->given)
+        return given(data, data->given->grads, rank, row, column);
+    return stored(data->shape.dtype, draw(data, KEY_GRAD, (uint64_t)rank, row, column, 1));
+}
+
+float data_loss(const struct data *data, int rank, uint64_t choice)
+{
+    return 1 + draw(data, KEY_LOSS, (uint64_t)rank, choice, 0, 1);
 }
 
 /* With a load, expert e looks at column e: it has 4 there, so its logit is 4 or more larger where
  * it is chosen.  What the other columns add has a standard deviation below 0.2. */
-float data_gate(const struct data *data, uint64_t expert, uint64_t column)
+float data_gate(const struct data *data, uint64_t row, uint64_t column)
 {
     float scale = (data->load ? 0.5f : 4) / sqrtf((float)data->shape.model_dim);
 
-    if (data->load && column == expert)
+    if (data->load && column == row)
         return 4;
-    return stored(data->shape.dtype, draw(data, KEY_GATE, 0, expert, column, scale));
+    return stored(data->shape.dtype, draw(data, KEY_GATE, 0, row, column, scale));
 }
 
+/* With a load, dimension e of the projection is expert e's. */
+float data_cosine(const struct data *data, enum cosine i, uint64_t element)
+{
+    uint64_t p = data->shape.projection;
+    float value = draw(data, KEY_COSINE, (uint64_t)i, element, 0, 1);
+
+    switch (i) {
+    case COSINE_BIAS: return value / 8;
+    case COSINE_ROWS:
+        return data->load ? (float)(element / p == element % p) + value / (64 * (float)p) : value;
+    default: return 2 + value; /* cosines times 3 to 20 */
+    }
+}
+
+/* A tenth of what sigmoids differ by: it decides at times. */
+float data_bias(const struct data *data, uint64_t expert)
+{
+    return draw(data, KEY_BIAS, 0, expert, 0, 0.05f);
+}
+
+/* Of several layers each makes its input smaller, and b2 keeps it from vanishing: what is passed on
+ * stays of order one, squares of SwiGLU included. */
 static float weight_scale(const struct data *data, enum tensor tensor)
 {
     switch (tensor) {
     case TENSOR_W1:
     case TENSOR_W3: return 3 / sqrtf((float)data->shape.model_dim);
-    case TENSOR_W2: return 3 / sqrtf((float)data->shape.hidden_dim);
+    case TENSOR_W2:
+        return (layer_count(&data->shape) > 1 ? 1 : 3) / sqrtf((float)data->shape.hidden_dim);
     default: return 0.5f;
     }
 }
@@ -108,6 +158,7 @@ struct filling {
     const struct data *data;
     const struct layer *layer;
     enum tensor tensor;                                                /* of weight_at() */
+    enum cosine cosine;                                                /* of cosine_at() */
     float (*input)(const struct data *, int rank, uint64_t, uint64_t); /* of input_at() */
     float (*value_at)(const struct filling *filling, uint64_t element);
 };
@@ -139,15 +190,17 @@ static float weight_at(const struct filling *f, uint64_t element)
 {
     const struct moe_shape *s = &f->layer->shape;
     uint32_t slices = shape_slices(s), experts = shape_local_experts(s);
-    uint64_t rank = (uint64_t)f->layer->rank, each = layer_slice(s, f->tensor) / experts;
-    uint64_t expert = rank / slices * experts + element / each, inside = element % each;
-    uint64_t columns = f->tensor == TENSOR_B1 ? 1 : s->model_dim;
+    uint64_t rank = (uint64_t)f->layer->rank, first = rank / slices * experts;
+    uint64_t columns = f->tensor == TENSOR_B1 ? 1 : s->model_dim, row = element / columns;
+    uint64_t each = shape_bias2_slice(s), hidden = f->layer->hidden, unit, expert;
 
     if (f->tensor == TENSOR_B2)
-        return data_weight(f->data, f->tensor, expert, 0, rank % slices * each + inside);
-    return data_weight(f->data, f->tensor, expert,
-                       rank % slices * (s->hidden_dim / slices) + inside / columns,
-                       inside % columns);
+        return data_weight(f->data, f->tensor, first + element / each, 0,
+                           rank % slices * each + element % each);
+    unit = s->layout == MOE_LAYOUT_HIDDEN ? row / experts : row % hidden;
+    expert = s->layout == MOE_LAYOUT_HIDDEN ? row % experts : row / hidden;
+    return data_weight(f->data, f->tensor, first + expert,
+                       f->layer->parts->first_unit[f->layer->rank] + unit, element % columns);
 }
 
 static float gate_at(const struct filling *f, uint64_t element)
@@ -156,29 +209,70 @@ static float gate_at(const struct filling *f, uint64_t element)
                      element % f->layer->shape.model_dim);
 }
 
+static float bias_at(const struct filling *f, uint64_t element)
+{
+    return data_bias(f->data, element);
+}
+
+static float cosine_at(const struct filling *f, uint64_t element)
+{
+    return data_cosine(f->data, f->cosine, element);
+}
+
+static float loss_at(const struct filling *f, uint64_t element)
+{
+    return data_loss(f->data, f->layer->rank, element);
+}
+
 static float input_at(const struct filling *f, uint64_t element)
 {
     return f->input(f->data, f->layer->rank, element / f->layer->shape.model_dim,
                     element % f->layer->shape.model_dim);
 }
 
-int data_fill_layer(const struct data *data, struct layer *layer)
+static int fill_layer(const struct data *data, struct layer *layer)
 {
     const struct moe_shape *s = &layer->shape;
     struct filling f = { .data = data, .layer = layer, .value_at = gate_at };
 
-    TRY(fill(&f, layer_gate_type(layer), (uint64_t)s->experts * s->model_dim, layer->gate));
+    TRY(fill(&f, layer_gate_type(layer), (uint64_t)shape_gate_rows(s) * s->model_dim, layer->gate));
+    f.value_at = bias_at;
+    if (layer->bias)
+        TRY(fill(&f, MOE_F32, s->experts, layer->bias));
+    f.value_at = cosine_at;
+    for (f.cosine = 0; f.cosine < COSINE_COUNT; f.cosine++)
+        if (layer->cosine[f.cosine])
+            TRY(fill(&f, MOE_F32, layer_cosine(s, f.cosine), layer->cosine[f.cosine]));
     f.value_at = weight_at;
     for (f.tensor = 0; f.tensor < TENSOR_COUNT; f.tensor++)
         if (layer->slice[f.tensor])
-            TRY(fill(&f, s->dtype, layer_slice(s, f.tensor), layer->slice[f.tensor]));
+            TRY(fill(&f, s->dtype, layer_units(s, layer->hidden, f.tensor),
+                     layer->slice[f.tensor]));
+    return OK;
+}
+
+int data_fill_layer(const struct data *data, struct layer *layers)
+{
+    for (uint32_t i = 0; i < layer_count(&data->shape); i++) {
+        struct data one = data_of_layer(data, i);
+
+        TRY(fill_layer(&one, &layers[i]));
+    }
     return OK;
 }
 
 int data_fill_rows(const struct data *data, const struct layer *layer,
                    float (*value)(const struct data *, int, uint64_t, uint64_t), void *to)
 {
+    uint64_t each = value == data_grad ? shape_result_rows(&layer->shape) : 1;
     struct filling f = { .data = data, .layer = layer, .input = value, .value_at = input_at };
 
-    return fill(&f, layer->shape.dtype, (uint64_t)layer->tokens * layer->shape.model_dim, to);
+    return fill(&f, layer->shape.dtype, layer->tokens * each * layer->shape.model_dim, to);
+}
+
+int data_fill_losses(const struct data *data, const struct layer *layer, float *to)
+{
+    struct filling f = { .data = data, .layer = layer, .value_at = loss_at };
+
+    return fill(&f, MOE_F32, (uint64_t)layer->tokens * layer->shape.top_k, to);
 }

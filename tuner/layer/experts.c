@@ -10,10 +10,21 @@ static uint64_t rows(const struct experts *x)
     return geometry_chunk_rows(x->geometry);
 }
 
+/* Where the rows of each begin, if they differ: in the memory of the device. */
+static const uint64_t *first_rows(const struct experts *x)
+{
+    return x->geometry->before ? x->uneven->local : NULL;
+}
+
+/* What kernels are told of a batch of experts: rows of each, or of all that differ. */
+static uint64_t batch_rows(const struct experts *x)
+{
+    return x->geometry->before ? geometry_seen_rows(x->geometry) : rows(x);
+}
+
 void experts_layout(struct experts *x, struct arena *arena)
 {
-    uint64_t elements =
-        size_product(size_product(rows(x), x->geometry->local), x->geometry->hidden);
+    uint64_t elements = size_product(geometry_seen_rows(x->geometry), x->geometry->hidden);
     bool train = x->shape->pass == MOE_TRAIN;
     uint32_t kept = train ? x->geometry->chunks : 1;
     size_t width = dtype_bytes(x->dtype);
@@ -30,10 +41,28 @@ void experts_layout(struct experts *x, struct arena *arena)
         x->grad_up = arena_take(arena, elements, width);
 }
 
+/* The same where experts differ. */
+static int product_of_rows(const struct experts *x, const struct gemm *g)
+{
+    return launch_gemm_rows(x->stream, &(struct gemm_rows){ .dtype = g->dtype,
+                                                            .sums = g->transpose_a,
+                                                            .transpose_b = g->transpose_b,
+                                                            .keep = g->keep,
+                                                            .experts = x->geometry->local,
+                                                            .n = g->n,
+                                                            .k = g->transpose_a ? g->m : g->k,
+                                                            .first = x->uneven->seen,
+                                                            .a = g->a,
+                                                            .b = g->b,
+                                                            .c = g->c });
+}
+
 /* One product per local expert; its matrices lie one after the other. */
 static int product(const struct experts *x, struct gemm g)
 {
     g.dtype = x->dtype;
+    if (x->geometry->before)
+        return product_of_rows(x, &g);
     g.batch = x->geometry->local;
     g.stride_a = g.m * g.k;
     g.stride_b = g.k * g.n;
@@ -94,8 +123,9 @@ int experts_forward(void *self, uint32_t chunk, const void *in, void *out)
     TRY(launch_activate(x->stream, &(struct activate){ .dtype = x->dtype,
                                                        .kind = x->shape->activation,
                                                        .batch = g->local,
-                                                       .rows = rows(x),
+                                                       .rows = batch_rows(x),
                                                        .width = g->hidden,
+                                                       .first = first_rows(x),
                                                        .bias = w[TENSOR_B1].compute,
                                                        .pre = pre,
                                                        .up = up,
@@ -106,21 +136,24 @@ int experts_forward(void *self, uint32_t chunk, const void *in, void *out)
     return launch_add_bias(x->stream,
                            &(struct add_bias){ .dtype = x->dtype,
                                                .batch = g->local,
-                                               .rows = rows(x),
+                                               .rows = batch_rows(x),
                                                .width = x->shape->model_dim,
+                                               .first = first_rows(x),
                                                .bias_stride = layer_bias2_stride(x->shape),
                                                .bias = w[TENSOR_B2].compute,
                                                .to = out });
 }
 
-static int bias_grad(const struct experts *x, const void *from, uint64_t count, uint64_t width,
+/* Of all rows, or of none. */
+static int bias_grad(const struct experts *x, const void *from, bool any, uint64_t width,
                      uint64_t stride, bool keep, void *grad)
 {
     return launch_sum_rows(x->stream, &(struct sum_rows){ .dtype = x->dtype,
                                                           .keep = keep,
                                                           .batch = x->geometry->local,
-                                                          .rows = count,
+                                                          .rows = any ? batch_rows(x) : 0,
                                                           .width = width,
+                                                          .first = any ? first_rows(x) : NULL,
                                                           .to_stride = stride,
                                                           .from = from,
                                                           .to = grad });
@@ -136,22 +169,22 @@ int experts_backward(void *self, uint32_t chunk, const void *in, void *out)
     bool keep = chunk > 0; /* gradients of the chunks add up */
 
     /* Slices other than the first did not add b2: they give it a gradient of zero. */
-    TRY(bias_grad(x, in, g->slice == 0 ? rows(x) : 0, x->shape->model_dim,
-                  layer_bias2_stride(x->shape), keep, w[TENSOR_B2].grad));
+    TRY(bias_grad(x, in, g->slice == 0, x->shape->model_dim, layer_bias2_stride(x->shape), keep,
+                  w[TENSOR_B2].grad));
     TRY(weight_grad(x, chunk_at(x->post, chunk), in, keep, w[TENSOR_W2].grad));
     TRY(to_hidden(x, in, w[TENSOR_W2].compute, x->grad_post));
     TRY(launch_activate_backward(x->stream,
                                  &(struct activate_backward){ .dtype = x->dtype,
                                                               .kind = x->shape->activation,
-                                                              .batch = g->local,
-                                                              .rows = rows(x),
+                                                              .batch = g->before ? 1 : g->local,
+                                                              .rows = batch_rows(x),
                                                               .width = g->hidden,
                                                               .pre = pre,
                                                               .up = up,
                                                               .grad_post = x->grad_post,
                                                               .grad_pre = x->grad_post,
                                                               .grad_up = x->grad_up }));
-    TRY(bias_grad(x, x->grad_post, rows(x), g->hidden, g->hidden, keep, w[TENSOR_B1].grad));
+    TRY(bias_grad(x, x->grad_post, true, g->hidden, g->hidden, keep, w[TENSOR_B1].grad));
     TRY(weight_grad(x, x->grad_post, rows_in, keep, w[TENSOR_W1].grad));
     TRY(from_hidden(x, x->grad_post, w[TENSOR_W1].compute, false, out));
     if (!up)

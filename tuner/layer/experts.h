@@ -4,11 +4,13 @@
 
 #include "chunks.h"
 #include "geometry.h"
+#include "uneven.h"
 #include "weights.h"
 
 struct experts {
     const struct moe_shape *shape;
     const struct geometry *geometry;
+    const struct uneven *uneven; /* of experts that differ */
     const struct weights *weights;
     const struct chunks *seen; /* rows of the forward pass, which the weight gradients need again */
     struct stream *stream;

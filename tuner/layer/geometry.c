@@ -2,7 +2,8 @@
  * explains the formulas. */
 #include "geometry.h"
 
-static struct geometry stay_home(const struct moe_shape *shape, uint64_t capacity)
+/* Pieces of the weights are gathered one by one where any ranks' hidden units can be joined. */
+static struct geometry stay_home(const struct moe_shape *shape, uint32_t d, uint64_t capacity)
 {
     struct group all = { 0, (int)shape->ranks };
 
@@ -10,10 +11,11 @@ static struct geometry stay_home(const struct moe_shape *shape, uint64_t capacit
                               .rows = capacity,
                               .chunk_rows = capacity,
                               .hidden = shape->hidden_dim,
-                              .chunks = 1,
+                              .chunks = shape->layout == MOE_LAYOUT_HIDDEN ? d : 1,
                               .copies = 1,
                               .shares = 1,
                               .peers = 1,
+                              .sources = 1,
                               .local = shape->experts,
                               .weights = all,
                               .bias2 = all };
@@ -23,26 +25,67 @@ struct geometry geometry_of(const struct moe_shape *shape, const struct moe_plan
                             uint64_t capacity)
 {
     uint32_t slices = shape_slices(shape), r = plan->r;
+    bool relayed = plan->a == MOE_A2A_RAIL;
+    uint32_t peers = relayed ? shape->ranks_per_node : shape->ranks;
     uint32_t place, shares;
-    uint64_t unit;
+    uint64_t unit, all;
 
     if (r == 0)
-        return stay_home(shape, capacity);
+        return stay_home(shape, plan->d, capacity);
     place = (uint32_t)rank % slices; /* j: which rank of its expert */
     shares = slices / r;
     unit = (uint64_t)shares * plan->d;
+    all = capacity * (shape->ranks / peers);
     return (struct geometry){
         .capacity = capacity,
-        .rows = (capacity + unit - 1) / unit * unit,
-        .chunk_rows = (capacity + unit - 1) / unit,
+        .rows = (all + unit - 1) / unit * unit,
+        .chunk_rows = (all + unit - 1) / unit,
         .hidden = shape->hidden_dim / r,
         .chunks = plan->d,
         .copies = r,
         .shares = shares,
-        .peers = shape->ranks,
+        .peers = peers,
+        .first_peer = rank - rank % (int)peers,
+        .sources = shape->ranks / peers,
         .local = shape_local_experts(shape),
+        .first = (uint32_t)rank % peers / slices * shape_local_experts(shape),
         .slice = place / shares,
         .weights = { rank - (int)(place % shares), (int)shares },
         .bias2 = { rank - (int)place, (int)slices },
     };
+}
+
+uint32_t geometry_experts(const struct geometry *g, const struct moe_shape *shape)
+{
+    return shape->experts / g->sources;
+}
+
+uint32_t geometry_first_expert(const struct geometry *g, const struct moe_shape *shape)
+{
+    return (uint32_t)g->first_peer / g->peers * geometry_experts(g, shape);
+}
+
+void geometry_divide(struct geometry *g, const struct moe_shape *shape,
+                     const struct capacities *capacities, uint64_t *before)
+{
+    uint32_t experts = geometry_experts(g, shape), first = geometry_first_expert(g, shape);
+    uint64_t unit = (uint64_t)g->shares * g->chunks;
+
+    if (!capacities->rows)
+        return;
+    before[0] = 0;
+    for (uint32_t e = 0; e < experts; e++) {
+        uint64_t all = capacities->rows[first + e] * g->sources;
+
+        before[e + 1] = before[e] + (all + unit - 1) / unit;
+    }
+    g->before = before;
+}
+
+/* Peers are in the order of their experts; those that share one get as many rows each. */
+uint64_t geometry_peer_rows(const struct geometry *g, uint32_t n)
+{
+    uint64_t first = n / (g->copies * g->shares) * g->local;
+
+    return geometry_before(g, first + g->local) - geometry_before(g, first);
 }

@@ -1,4 +1,4 @@
-/* Allocates a rank's part of the layer: parameters and gradients. */
+/* Allocates a rank's part of the layers: parameters and gradients. */
 #include "layer.h"
 
 #include "arena.h"
@@ -7,13 +7,12 @@
 
 #include <stdlib.h>
 
-uint64_t layer_slice(const struct moe_shape *shape, enum tensor tensor)
+uint64_t layer_units(const struct moe_shape *shape, uint32_t hidden, enum tensor tensor)
 {
-    uint64_t experts = shape_local_experts(shape);
-    uint64_t hidden = size_product(experts, shape->hidden_dim / shape_slices(shape));
+    uint64_t experts = shape_local_experts(shape), units = size_product(experts, hidden);
 
     switch (tensor) {
-    case TENSOR_B1: return hidden;
+    case TENSOR_B1: return units;
     case TENSOR_B2: return size_product(experts, shape_bias2_slice(shape));
     case TENSOR_W3:
         if (shape->activation != MOE_SWIGLU)
@@ -21,7 +20,31 @@ uint64_t layer_slice(const struct moe_shape *shape, enum tensor tensor)
         break;
     default: break;
     }
-    return size_product(hidden, shape->model_dim);
+    return size_product(units, shape->model_dim);
+}
+
+/* The most that equal shares give to one rank. */
+static uint32_t most_units(const struct moe_shape *shape)
+{
+    uint32_t slices = shape_slices(shape);
+
+    return shape->hidden_dim / slices + (shape->hidden_dim % slices != 0);
+}
+
+uint64_t layer_slice(const struct moe_shape *shape, enum tensor tensor)
+{
+    return layer_units(shape, most_units(shape), tensor);
+}
+
+uint64_t layer_cosine(const struct moe_shape *shape, enum cosine i)
+{
+    if (shape->router != MOE_ROUTER_COSINE)
+        return 0;
+    switch (i) {
+    case COSINE_BIAS: return shape->projection;
+    case COSINE_ROWS: return size_product(shape->experts, shape->projection);
+    default: return 1;
+    }
 }
 
 uint64_t layer_bias2_stride(const struct moe_shape *shape)
@@ -29,13 +52,18 @@ uint64_t layer_bias2_stride(const struct moe_shape *shape)
     return (uint64_t)shape_bias2_slice(shape) * shape_slices(shape);
 }
 
+uint32_t layer_count(const struct moe_shape *shape)
+{
+    return shape->layers ? shape->layers : 1;
+}
+
 static void layout(struct layer *layer, struct arena *arena)
 {
     const struct moe_shape *shape = &layer->shape;
-    uint64_t gate = size_product(shape->experts, shape->model_dim);
+    uint64_t gate = size_product(shape_gate_rows(shape), shape->model_dim);
 
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
-        uint64_t elements = layer_slice(shape, i);
+        uint64_t elements = layer_units(shape, layer->hidden, i);
 
         if (!elements)
             continue;
@@ -47,6 +75,13 @@ static void layout(struct layer *layer, struct arena *arena)
     layer->gate = arena_take(arena, gate, sizeof(float));
     if (shape->pass == MOE_TRAIN)
         layer->grad_gate = arena_take(arena, gate, sizeof(float));
+    for (enum cosine i = 0; i < COSINE_COUNT && shape->router == MOE_ROUTER_COSINE; i++) {
+        layer->cosine[i] = arena_take(arena, layer_cosine(shape, i), sizeof(float));
+        if (shape->pass == MOE_TRAIN)
+            layer->grad_cosine[i] = arena_take(arena, layer_cosine(shape, i), sizeof(float));
+    }
+    if (shape->router == MOE_ROUTER_SIGMOID)
+        layer->bias = arena_take(arena, shape->experts, sizeof(float));
 }
 
 uint32_t layer_gate_type(const struct layer *layer)
@@ -55,43 +90,49 @@ uint32_t layer_gate_type(const struct layer *layer)
                                    : device_compute_type(layer->device, layer->shape.dtype);
 }
 
-size_t layer_bytes(const struct moe_shape *shape)
+size_t layer_bytes(const struct moe_shape *shape, uint32_t hidden)
 {
-    struct layer layer = { .shape = *shape };
+    struct layer layer = { .shape = *shape, .hidden = hidden };
     struct arena arena = { 0 };
 
     layout(&layer, &arena);
-    return arena.used_bytes;
+    return size_product(arena.used_bytes, layer_count(shape));
 }
 
-int layer_open(struct device *device, const struct moe_shape *shape, int rank, uint32_t tokens,
-               struct layer **out)
+int layer_open(struct device *device, const struct moe_shape *shape, int rank,
+               const struct parts *parts, struct layer **out)
 {
-    struct layer *layer = calloc(1, sizeof(*layer));
+    struct layer *layers = calloc(layer_count(shape), sizeof(*layers));
     struct arena arena = { 0 };
     int rc;
 
-    if (!layer)
+    if (!layers)
         return fail(ERR_NOMEM, "a layer");
-    layer->shape = *shape;
-    layer->rank = rank;
-    layer->tokens = tokens;
-    layer->device = device;
-    layer->memory_bytes = layer_bytes(shape);
-    TRY_OUT(device_alloc(device, layer->memory_bytes, &layer->memory));
-    arena.base = layer->memory;
-    layout(layer, &arena);
-    *out = layer;
+    for (uint32_t i = 0; i < layer_count(shape); i++) {
+        layers[i] = (struct layer){ .shape = *shape,
+                                    .rank = rank,
+                                    .tokens = parts->tokens[rank],
+                                    .hidden = parts->hidden[rank],
+                                    .parts = parts,
+                                    .device = device };
+        layout(&layers[i], &arena);
+    }
+    layers->memory_bytes = arena.used_bytes;
+    TRY_OUT(device_alloc(device, layers->memory_bytes, &layers->memory));
+    arena = (struct arena){ .base = layers->memory };
+    for (uint32_t i = 0; i < layer_count(shape); i++)
+        layout(&layers[i], &arena);
+    *out = layers;
     return OK;
 out:
-    layer_close(layer);
+    layer_close(layers);
     return rc;
 }
 
-void layer_close(struct layer *layer)
+void layer_close(struct layer *layers)
 {
-    if (!layer)
+    if (!layers)
         return;
-    device_release(layer->device, layer->memory);
-    free(layer);
+    device_release(layers->device, layers->memory);
+    free(layers);
 }

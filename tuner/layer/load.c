@@ -6,9 +6,13 @@
 #include "input_file.h"
 #include "json.h"
 #include "random.h"
+#include "rank_speeds.h"
+#include "sha256.h"
 #include "status.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,8 +34,24 @@ static uint64_t step_through(uint64_t seed, uint64_t n)
     return step;
 }
 
+/* Counts say nothing of groups, and the choices that are made of them keep no limit. */
+static int check_router(const struct moe_shape *shape)
+{
+    return shape->groups ? fail(ERR_ARGUMENT,
+                                "G=%u: experts in groups are chosen at random; --skew and "
+                                "--routing go with a layer without groups",
+                                shape->groups)
+                         : OK;
+}
+
 static int check_width(const struct moe_shape *shape)
 {
+    TRY(check_router(shape));
+    if (shape->router == MOE_ROUTER_COSINE && shape->projection < shape->experts)
+        return fail(ERR_ARGUMENT,
+                    "experts can be given a load where P >= E; here router=cosine compares in P=%u "
+                    "dimensions, and there are %u experts",
+                    shape->projection, shape->experts);
     return shape->model_dim >= shape->experts
                ? OK
                : fail(ERR_ARGUMENT,
@@ -50,16 +70,21 @@ static int load_new(const struct moe_shape *shape, uint64_t seed, struct load **
         free(first);
         return fail(ERR_NOMEM, "the load of %u experts", shape->experts);
     }
-    *load = (struct load){ shape->experts, shape->tokens, seed, step_through(seed, shape->tokens),
-                           first };
+    *load = (struct load){ .experts = shape->experts,
+                           .tokens = shape->tokens,
+                           .seed = seed,
+                           .step = step_through(seed, shape->tokens),
+                           .first = first };
     *out = load;
     return OK;
 }
 
 void load_close(struct load *load)
 {
-    if (load)
-        free(load->first);
+    if (!load)
+        return;
+    free(load->first);
+    free(load->speeds);
     free(load);
 }
 
@@ -127,6 +152,7 @@ int load_open_skew(const struct moe_shape *shape, uint64_t seed, double skew, st
     for (uint64_t i = 0; i < n; i++)
         share[(i * step + start % n) % n] = pow((double)i + 1, -power);
     fill(load, shape->top_k, share);
+    load->skew = skew;
     free(share);
     *out = load;
     return OK;
@@ -282,18 +308,236 @@ out:
     return rc;
 }
 
-int load_open(const struct moe_shape *shape, uint64_t seed, double skew, const char *routing,
+/* To a load, which may be NULL. */
+static int add_between(double gflop, struct load **inout)
+{
+    if (gflop > 0 && !*inout)
+        *inout = calloc(1, sizeof(**inout));
+    if (gflop > 0 && !*inout)
+        return fail(ERR_NOMEM, "a load");
+    if (*inout)
+        (*inout)->between = gflop;
+    return OK;
+}
+
+int load_open(const struct moe_shape *shape, uint64_t seed, const struct load_options *o,
               struct load **out)
 {
     *out = NULL;
-    if (skew != 0 && routing)
-        return fail(ERR_ARGUMENT, "--skew and --routing both say what experts get: give one");
-    if (routing)
-        return load_open_routing(shape, seed, routing, out);
-    return skew != 0 ? load_open_skew(shape, seed, skew, out) : OK;
+    TRY(load_options_check(o));
+    if (shape->shares == MOE_SHARES_SPEED && (o->skew != 0 || o->routing))
+        return fail(ERR_ARGUMENT, "--skew and --routing go with --shares equal: they say how many "
+                                  "tokens of equally many go where");
+    if (shape->layers > 1 && (o->skew != 0 || o->routing))
+        return fail(ERR_ARGUMENT,
+                    "--layers %u: --%s says where tokens of one layer go, and no more is known of "
+                    "several",
+                    shape->layers, o->routing ? "routing" : "skew");
+    if (o->routing)
+        TRY(load_open_routing(shape, seed, o->routing, out));
+    else if (o->skew != 0)
+        TRY(load_open_skew(shape, seed, o->skew, out));
+    return add_between(o->between, out);
+}
+
+/* ---- as text */
+
+static const char skew_word[] = "skew ", counts_word[] = "counts", speeds_word[] = "speeds ";
+static const char between_word[] = "between ";
+
+static size_t counts_text(const struct load *load, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "%s", counts_word);
+
+    for (uint32_t e = 0; e < load->experts && used < size; e++)
+        used += (size_t)snprintf(text + used, size - used, " %" PRIu64, load_count(load, e));
+    return used;
+}
+
+int load_text(const struct load *load, char text[LOAD_TEXT_BYTES])
+{
+    char all[LOAD_TEXT_BYTES] = "", runs[RANK_SPEEDS_BYTES];
+    size_t used = 0;
+
+    if (load_speeds(load)) {
+        rank_speeds_format(load->speeds, load->ranks, runs, sizeof(runs));
+        used = (size_t)snprintf(all, sizeof(all), "%s%s", speeds_word, runs);
+    } else if (load_counts(load) && load->skew > 0) {
+        used = (size_t)snprintf(all, sizeof(all), "%s%g", skew_word, load->skew);
+    } else if (load_counts(load)) {
+        used = counts_text(load, all, sizeof(all));
+    }
+    if (load_between(load) > 0 && used < sizeof(all))
+        used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s%g", used ? "; " : "",
+                                 between_word, load->between);
+    if (used >= sizeof(all))
+        return fail(ERR_ARGUMENT,
+                    "--routing: the counts of %u experts take more than the %d characters that an "
+                    "entry's load may have",
+                    load->experts, LOAD_TEXT_BYTES - 1);
+    memcpy(text, all, sizeof(all));
+    return OK;
+}
+
+/* The numbers of a text, each of them one expert's. */
+static bool read_counts(const char *text, uint32_t experts, double *count)
+{
+    char *end;
+
+    for (uint32_t e = 0; e < experts; e++, text = end) {
+        if (*text != ' ' || text[1] < '0' || text[1] > '9')
+            return false;
+        count[e] = (double)strtoull(text, &end, 10);
+    }
+    return !*text;
+}
+
+int load_open_speeds(const struct moe_shape *shape, const char *text, struct load **out)
+{
+    struct load *load = calloc(1, sizeof(*load));
+    size_t ranks = 0;
+    double slowest;
+
+    if (!rank_speeds_parse(text, &ranks, &slowest) || ranks != shape->ranks) {
+        free(load);
+        return fail(ERR_ARGUMENT,
+                    "shares=speed: the speeds of these ranks (%u) are not known: `moetune probe` "
+                    "measures them",
+                    shape->ranks);
+    }
+    if (load)
+        load->speeds = calloc(ranks, sizeof(*load->speeds));
+    if (!load || !load->speeds) {
+        free(load);
+        return fail(ERR_NOMEM, "the speeds of %zu ranks", ranks);
+    }
+    load->ranks = shape->ranks;
+    rank_speeds_list(text, load->speeds);
+    *out = load;
+    return OK;
+}
+
+static int open_counts(const struct moe_shape *shape, uint64_t seed, const char *text,
+                       struct load **out)
+{
+    struct line line = { .shape = shape, .found = shape->experts, .given = true };
+    double sum = 0, most = 0;
+    struct load *load = NULL;
+    int rc;
+
+    TRY(check_width(shape));
+    TRY(load_new(shape, seed, &load));
+    line.count = calloc(shape->experts, sizeof(*line.count));
+    TRY_OUT(line.count ? OK : fail(ERR_NOMEM, "%u counts", shape->experts));
+    line.wrong = !read_counts(text, shape->experts, line.count);
+    for (uint32_t e = 0; e < shape->experts; e++) {
+        sum += line.count[e];
+        most = fmax(most, line.count[e]);
+    }
+    TRY_OUT(!fault_of(&line, sum, most) ? OK
+                                        : fail(ERR_FORMAT, "a load of %u experts %s",
+                                               shape->experts, fault_of(&line, sum, most)));
+    fill(load, shape->top_k, line.count);
+    *out = load;
+    load = NULL;
+out:
+    load_close(load);
+    free(line.count);
+    return rc;
+}
+
+/* What experts or ranks are given. */
+static int open_first(const struct moe_shape *shape, uint64_t seed, const char *text,
+                      struct load **out)
+{
+    size_t skew = strlen(skew_word), counts = strlen(counts_word), speeds = strlen(speeds_word);
+    char *end = NULL;
+    double value = strncmp(text, skew_word, skew) != 0 ? 0 : strtod(text + skew, &end);
+
+    if (end && !*end)
+        return load_open_skew(shape, seed, value, out);
+    if (!strncmp(text, counts_word, counts))
+        return open_counts(shape, seed, text + counts, out);
+    if (!strncmp(text, speeds_word, speeds))
+        return load_open_speeds(shape, text + speeds, out);
+    return fail(ERR_FORMAT, "\"%.60s\" is no load", text);
+}
+
+/* Bytes before the last part and what stands between them; *gflop is that part's number, 0 where
+ * there is none. */
+static size_t split_off_between(const char *text, double *gflop)
+{
+    static const char joint[] = "; between ";
+    size_t word = strlen(between_word);
+    const char *at = strstr(text, joint);
+
+    *gflop = 0;
+    if (!strncmp(text, between_word, word)) {
+        *gflop = strtod(text + word, NULL);
+        return *gflop > 0 ? 0 : strlen(text);
+    }
+    if (!at || at == text)
+        return strlen(text);
+    *gflop = strtod(at + strlen(joint), NULL);
+    return *gflop > 0 ? (size_t)(at - text) : strlen(text);
+}
+
+int load_open_text(const struct moe_shape *shape, uint64_t seed, const char *text,
+                   struct load **out)
+{
+    char first[LOAD_TEXT_BYTES] = "";
+    double gflop;
+    size_t length = split_off_between(text, &gflop);
+    int rc;
+
+    *out = NULL;
+    if (length >= sizeof(first) || gflop > LOAD_BETWEEN_MOST)
+        return fail(ERR_FORMAT, "\"%.60s\" is no load", text);
+    memcpy(first, text, length);
+    if (*first)
+        TRY(open_first(shape, seed, first, out));
+    rc = add_between(gflop, out);
+    if (rc)
+        load_close(*out);
+    return rc;
+}
+
+void load_name(const struct load *load, char name[LOAD_NAME_BYTES])
+{
+    char text[LOAD_TEXT_BYTES] = "", hex[SHA256_HEX_BYTES];
+
+    if (load_text(load, text))
+        *text = 0;
+    if (!load_counts(load) || load->skew > 0) {
+        if ((size_t)snprintf(name, LOAD_NAME_BYTES, "%s", text) < LOAD_NAME_BYTES)
+            return;
+        sha256_text(text, strlen(text), hex);
+        snprintf(name, LOAD_NAME_BYTES, "%.20s... %.8s", text, hex);
+        return;
+    }
+    sha256_text((const char *)load->first, (load->experts + 1) * sizeof(*load->first), hex);
+    snprintf(name, LOAD_NAME_BYTES, "max/mean %.3g %.8s", load_skew(load), hex);
+    if (load->between > 0)
+        snprintf(name + strlen(name), LOAD_NAME_BYTES - strlen(name), "; %s%g", between_word,
+                 load->between);
 }
 
 /* ---- what it says */
+
+const struct load *load_counts(const struct load *load)
+{
+    return load && load->first ? load : NULL;
+}
+
+const double *load_speeds(const struct load *load)
+{
+    return load ? load->speeds : NULL;
+}
+
+double load_between(const struct load *load)
+{
+    return load ? load->between : 0;
+}
 
 uint64_t load_count(const struct load *load, uint32_t expert)
 {
@@ -307,6 +551,16 @@ double load_skew(const struct load *load)
     for (uint32_t e = 0; e < load->experts; e++)
         most = load_count(load, e) > most ? load_count(load, e) : most;
     return all ? (double)most * load->experts / (double)all : 0;
+}
+
+uint64_t load_kept(const void *of, uint64_t capacity)
+{
+    const struct load *load = of;
+    uint64_t kept = 0;
+
+    for (uint32_t e = 0; e < load->experts; e++)
+        kept += load_count(load, e) < capacity ? load_count(load, e) : capacity;
+    return kept;
 }
 
 bool load_chooses(const struct load *load, uint32_t rank, uint64_t token, uint32_t expert)

@@ -1,5 +1,7 @@
-/* How many choices each expert gets, where it is not left to random numbers: what real routing
- * does to experts that compute only the rows there are.
+/* What a step is given besides layer, plan and capacity.
+ *
+ * First how many choices each expert gets, where it is not left to random numbers: what real
+ * routing does to experts that compute only the rows there are.
  *
  * A load and a capacity c are two things.  The load says what the gate chooses: every rank's T
  * tokens choose k T experts, shared out in the same way on each rank.  c says how many rows an
@@ -7,20 +9,35 @@
  * mean m = k T/E and the skew X the hottest expert is chosen X m times, so c >= X m drops nothing
  * (factor 0 gives this c), and a padded plan then computes X times the rows that are filled.
  *
+ * What is tuned under a load keeps its name, "skew 2" or, of counts that were recorded, their skew
+ * and a digest: "max/mean 1.83 1a2b3c4d".  Ranks, and a verification later on, make it again from
+ * its text: "skew 2", or "counts" and k T choices shared out to the experts.
+ *
+ * Of a layer whose ranks have shares by their speed the load is those speeds, "speeds 1x100 1x50":
+ * what a rank is given.  Its tokens choose at random.
+ *
+ * Either goes with products that stand for attention, "between 0.6"; of both: "speeds 1x100 1x50;
+ * between 0.6".
+ *
  * The real gate makes the choices: tokens point at the experts that they are to choose, each along
  * a column of its own (see data.c), so D has to be at least E. */
 #ifndef LOAD_H
 #define LOAD_H
 
+#include "layer_options.h"
 #include "moelookup.h"
+#include "store.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 struct load {
-    uint32_t experts, tokens; /* of a rank */
-    uint64_t seed, step;      /* in which order a rank's tokens take their choices */
+    uint32_t experts, tokens, ranks; /* tokens of a rank; ranks of speeds only */
+    uint64_t seed, step;             /* in which order a rank's tokens take their choices */
+    double skew;                     /* that was asked for; 0: counts are given */
     uint64_t *first; /* (E + 1): an expert's choices are first[e] to first[e + 1] of the k T */
+    double *speeds;  /* of the ranks: then `first` is NULL, and so is this where that is not */
+    double between;  /* GFLOP before each layer; both of the others may be NULL then */
 };
 
 /* `skew` is the largest over the mean of the counts, which fall as powers do; which expert is the
@@ -34,13 +51,36 @@ int load_open_skew(const struct moe_shape *shape, uint64_t seed, double skew, st
 int load_open_routing(const struct moe_shape *shape, uint64_t seed, const char *path,
                       struct load **out);
 
-/* What the options of a verb ask for: `skew` 0 and `routing` NULL are no load, *out is NULL. */
-int load_open(const struct moe_shape *shape, uint64_t seed, double skew, const char *routing,
+/* What the options of a verb ask for; *out is NULL where they ask for none. */
+int load_open(const struct moe_shape *shape, uint64_t seed, const struct load_options *options,
               struct load **out);
+
+/* Of ranks that are as fast as the text of a cluster says (rank_speeds.h).  ERR_ARGUMENT after a
+ * message where that is not of all of them. */
+int load_open_speeds(const struct moe_shape *shape, const char *text, struct load **out);
+
+/* Its parts, of NULL none: what experts get, what ranks are given (NULL where nothing is said of
+ * it), and what is computed besides. */
+const struct load *load_counts(const struct load *load);
+const double *load_speeds(const struct load *load);
+double load_between(const struct load *load);
+
+/* All that another process has to know of it, beside layer and seed; "" for NULL.  ERR_ARGUMENT
+ * after a message for counts of more experts than such a text holds. */
+enum { LOAD_TEXT_BYTES = 4096 };
+int load_text(const struct load *load, char text[LOAD_TEXT_BYTES]);
+/* ERR_FORMAT after a message for what is no such text of this layer. */
+int load_open_text(const struct moe_shape *shape, uint64_t seed, const char *text,
+                   struct load **out);
+/* As entries keep it; "" for NULL. */
+void load_name(const struct load *load, char name[LOAD_NAME_BYTES]);
 void load_close(struct load *load);
 
 uint64_t load_count(const struct load *load, uint32_t expert); /* on one rank */
 double load_skew(const struct load *load);                     /* 0 without tokens */
+/* Rows that are left of one rank's choices where experts take c of each: sum of min(count, c).  The
+ * load is a pointer of any type, for those who are told only this function. */
+uint64_t load_kept(const void *load, uint64_t capacity);
 
 /* Token t of a rank chooses this expert; the same on every rank but for the order of the tokens. */
 bool load_chooses(const struct load *load, uint32_t rank, uint64_t token, uint32_t expert);

@@ -1,5 +1,5 @@
-/* Gate, activations and sums of one token. */
-#include "plain.h"
+/* Activations and sums of one token. */
+#include "plain_cosine.h"
 
 #include "shape.h"
 #include "status.h"
@@ -53,24 +53,44 @@ double plain_act_slope(uint32_t kind, double x)
     }
 }
 
+double plain_slope(const struct plain *p, double x)
+{
+    static const double bend = 1e-5; /* numbers of order one, summed in f32 */
+    uint32_t kind = p->data->shape.activation;
+
+    return p->data->given && kind == MOE_RELU && fabs(x) < bend ? NAN : plain_act_slope(kind, x);
+}
+
 int plain_open(const struct data *data, struct plain *p)
 {
     const struct moe_shape *s = &data->shape;
 
     *p = (struct plain){
-        .data = data, .E = s->experts, .k = s->top_k, .D = s->model_dim, .H = s->hidden_dim
+        .data = data,
+        .E = s->experts,
+        .k = s->top_k,
+        .D = s->model_dim,
+        .H = s->hidden_dim,
+        .columns = shape_gate_columns(s),
+        .rows = shape_gate_rows(s),
     };
-    p->gate = calloc((size_t)p->E * p->D, sizeof(*p->gate));
+    p->gate = calloc((size_t)p->rows * p->D, sizeof(*p->gate));
     p->x = calloc(p->D, sizeof(*p->x));
-    p->grad = calloc(p->D, sizeof(*p->grad));
-    p->logits = calloc(p->E, sizeof(*p->logits));
-    p->probability = calloc(p->E, sizeof(*p->probability));
+    p->grad = calloc((size_t)shape_result_rows(s) * p->D, sizeof(*p->grad));
+    p->loss = calloc(p->k, sizeof(*p->loss));
+    p->logits = calloc(p->columns, sizeof(*p->logits));
+    p->probability = calloc(p->columns, sizeof(*p->probability));
+    p->score = calloc(p->columns, sizeof(*p->score));
+    p->share = calloc(p->columns, sizeof(*p->share));
     p->choices = calloc(p->k, sizeof(*p->choices));
-    if (!p->gate || !p->x || !p->grad || !p->logits || !p->probability || !p->choices) {
+    p->row_grad = calloc((size_t)p->rows + 2 * p->columns, sizeof(*p->row_grad));
+    p->row_size = calloc(p->rows, sizeof(*p->row_size));
+    if (!p->gate || !p->x || !p->grad || !p->logits || !p->probability || !p->score || !p->share ||
+        !p->choices || !p->loss || !p->row_grad || !p->row_size || plain_cosine_open(p)) {
         plain_close(p);
         return fail(ERR_NOMEM, "a token computed plainly");
     }
-    for (uint64_t e = 0; e < p->E; e++)
+    for (uint64_t e = 0; e < p->rows; e++)
         for (uint64_t c = 0; c < p->D; c++)
             p->gate[e * p->D + c] = data_gate(data, e, c);
     return OK;
@@ -83,85 +103,30 @@ void plain_close(struct plain *p)
     free(p->grad);
     free(p->logits);
     free(p->probability);
+    free(p->score);
+    free(p->share);
     free(p->choices);
+    free(p->loss);
+    free(p->row_grad);
+    free(p->row_size);
+    plain_cosine_close(p);
     *p = (struct plain){ .E = 0 };
 }
 
 void plain_load(struct plain *p, int rank, uint64_t t)
 {
-    for (uint32_t i = 0; i < p->D; i++) {
+    uint32_t rows = shape_result_rows(&p->data->shape);
+
+    for (uint32_t i = 0; i < p->D; i++)
         p->x[i] = (double)data_token(p->data, rank, t, i);
-        p->grad[i] = (double)data_grad(p->data, rank, t, i);
-    }
+    for (uint32_t j = 0; j < rows; j++)
+        for (uint32_t i = 0; i < p->D; i++)
+            p->grad[(size_t)j * p->D + i] = (double)data_grad(p->data, rank, t * rows + j, i);
+    for (uint32_t j = 0; j < p->k; j++)
+        p->loss[j] = (double)data_loss(p->data, rank, t * p->k + j);
 }
 
-/* Every expert left out must not be better than one chosen by more than f32 can tell: units that
- * multiply 16-bit numbers cut off what they add. */
-static int check_choices(const struct plain *p, int rank, uint64_t t, const int32_t *expert)
+const double *plain_grad_row(const struct plain *p, uint32_t j)
 {
-    const double slack = 1e-5 + (p->data->shape.dtype == MOE_F32 ? 0 : p->D * 0x1p-24);
-
-    for (uint32_t j = 0; j < p->k; j++)
-        for (uint32_t e = 0; e < p->E; e++) {
-            bool earlier = false;
-
-            for (uint32_t i = 0; i < j; i++)
-                earlier |= (uint32_t)expert[i] == e;
-            if (earlier && (uint32_t)expert[j] == e)
-                return fail(ERR_WRONG, "rank %d token %llu: expert %u twice", rank,
-                            (unsigned long long)t, e);
-            if (!earlier && p->logits[e] > p->logits[expert[j]] + slack)
-                return fail(ERR_WRONG, "rank %d token %llu choice %u: expert %u is better than %d",
-                            rank, (unsigned long long)t, j, e, expert[j]);
-        }
-    return OK;
-}
-
-/* Softmax over the logits at hand. */
-static void normalise(struct plain *p)
-{
-    double most = -INFINITY, sum = 0;
-
-    for (uint32_t e = 0; e < p->E; e++)
-        most = fmax(most, p->logits[e]);
-    for (uint32_t e = 0; e < p->E; e++) {
-        p->probability[e] = exp(p->logits[e] - most);
-        sum += p->probability[e];
-    }
-    for (uint32_t e = 0; e < p->E; e++)
-        p->probability[e] /= sum;
-}
-
-int plain_route(struct plain *p, int rank, uint64_t t, const int32_t *expert)
-{
-    double chosen = 0;
-
-    for (uint32_t j = 0; j < p->k; j++)
-        if (expert[j] < 0 || (uint32_t)expert[j] >= p->E)
-            return fail(ERR_WRONG, "rank %d: no expert %d", rank, expert[j]);
-    for (uint32_t e = 0; e < p->E; e++)
-        p->logits[e] = plain_dot(p->gate + (uint64_t)e * p->D, p->x, p->D);
-    TRY(check_choices(p, rank, t, expert));
-    normalise(p);
-    for (uint32_t j = 0; j < p->k; j++)
-        chosen += p->probability[expert[j]];
-    for (uint32_t j = 0; j < p->k; j++)
-        p->choices[j] = (struct choice){
-            .expert = (uint32_t)expert[j],
-            .gate = p->probability[expert[j]] / (p->k > 1 ? chosen : 1),
-        };
-    return OK;
-}
-
-double plain_logit_grad(const struct plain *p, uint32_t expert, const double *gate_grad)
-{
-    double mean = 0, grad;
-
-    for (uint32_t j = 0; j < p->k; j++)
-        mean += p->choices[j].gate * gate_grad[j];
-    grad = p->k == 1 ? -p->probability[expert] * mean : 0;
-    for (uint32_t j = 0; j < p->k; j++)
-        if (p->choices[j].expert == expert)
-            grad += p->k == 1 ? mean : p->choices[j].gate * (gate_grad[j] - mean);
-    return grad;
+    return p->grad + (shape_result_rows(&p->data->shape) > 1 ? (size_t)j * p->D : 0);
 }

@@ -17,10 +17,29 @@ struct choice {
 struct plain {
     const struct data *data; /* borrowed */
     uint32_t E, k, D, H;
-    float *gate;                  /* (E,D) */
-    double *x, *grad;             /* the token's row and the gradient of its y */
-    double *logits, *probability; /* (E) */
+    uint32_t columns;             /* of what it chooses by */
+    uint32_t rows;                /* of the gate's matrix: the columns, of a cosine router P */
+    float *gate;                  /* (rows,D) */
+    double *x, *grad;             /* the token's row and the gradient of its rows of y */
+    double *loss;                 /* (k) of MOE_COMBINE_CHOICES */
+    double *logits, *probability; /* (columns) */
+    double *score;                /* (columns) what choices are made by */
     struct choice *choices;       /* (k) */
+    bool changed;                 /* its known choices are not the best ones */
+    double *row_grad, *row_size;  /* (rows) of plain_route_back() */
+    struct plain_cosine {
+        double factor;         /* of cosines */
+        bool trained;          /* the factor is below its limit */
+        double *experts;       /* (E,P) of length 1 */
+        double *expert_length; /* (E) */
+        double *token;         /* (P) of length 1 */
+        double length;
+        double *grad_experts, *grad_experts_size; /* (E,P) of all tokens so far */
+        double *grad_bias, *grad_bias_size;       /* (P) */
+        double grad_scale, grad_scale_size;
+    } cosine;
+    double *share;   /* (columns) of all choices; 0 until plain_count() */
+    uint64_t tokens; /* whose choices were counted */
 };
 
 int plain_open(const struct data *data, struct plain *out);
@@ -33,11 +52,38 @@ void plain_load(struct plain *p, int rank, uint64_t token);
  * they are not the best ones (within the rounding of what multiplied), or not experts at all. */
 int plain_route(struct plain *p, int rank, uint64_t token, const int32_t *expert);
 
-/* The gradient of its logit for an expert, from those of its k gates. */
-double plain_logit_grad(const struct plain *p, uint32_t expert, const double *gate_grad);
+/* Gates of choices that were known before; the best ones must be `live`. */
+int plain_route_known(struct plain *p, int rank, uint64_t token, const int32_t *expert,
+                      const int32_t *live);
+
+/* Where its choice j's row of y has its gradient. */
+const double *plain_grad_row(const struct plain *p, uint32_t j);
+
+/* How important it is, if it was routed. */
+double plain_importance(const struct plain *p);
+
+/* That of a token may be less than that of one before it by so much. */
+double plain_importance_slack(const struct plain *p);
+
+/* The gradients of what it gave the rows of the gate's matrix, from those of its k gates and from
+ * the loss of balance, where data has one; `size`: those of the gates with every term positive.
+ * Adds to what a cosine router has besides. */
+void plain_route_back(struct plain *p, const double *gate_grad, double size);
+
+/* Where data has a loss of balance: counts the choices (tokens,k) of a rank, each a legal expert.
+ */
+void plain_count(struct plain *p, const int32_t *expert, uint64_t tokens);
+
+/* What the token at hand adds to that loss. */
+double plain_balance(const struct plain *p);
 
 double plain_act(uint32_t activation, double x);
 double plain_act_slope(uint32_t activation, double x);
+
+/* The slope for the token at hand.  NaN, and so is all that follows from it, where rounding decides
+ * on which side of ReLU's bend x lies: of random rows, which are always the same, none is known to
+ * be there; of those that another layer gave one in some 1e5 is. */
+double plain_slope(const struct plain *p, double x);
 double plain_dot(const float *a, const double *b, uint32_t n);
 void plain_axpy(double scale, const float *from, double *to, uint32_t n); /* to += scale * from */
 

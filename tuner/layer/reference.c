@@ -19,6 +19,7 @@ struct work {
     double *row, *hidden_grad, *up_grad; /* (D), (H), (H) */
     uint64_t *filled;                    /* (E) slots given so far, in the order of the rule */
     bool *kept;                          /* of every rank, as the choices are */
+    struct parts parts;
 };
 
 static void add(double scale, const double *from, double *to, uint32_t n)
@@ -39,27 +40,57 @@ static int gate_token(struct work *w, int rank, uint64_t t)
     uint64_t at = (uint64_t)rank * w->batch->each + t * w->p.k;
 
     plain_load(&w->p, rank, t);
-    TRY(plain_route(&w->p, rank, t, w->batch->expert + at));
+    TRY(plain_route_known(&w->p, rank, t, w->batch->expert + at,
+                          (w->batch->live ? w->batch->live : w->batch->expert) + at));
     for (uint32_t j = 0; j < w->p.k; j++)
         w->p.choices[j].kept = w->kept[at + j];
     return OK;
 }
 
-/* All first choices in token order, then all second choices: whoever comes late is dropped. */
+/* The tokens as they take their turns, of which rounding may explain the order. */
+static int check_turns(struct work *w, int q)
+{
+    const uint32_t *turn = w->batch->turn + (size_t)q * w->batch->each_turn;
+    uint64_t tokens = w->batch->tokens[q];
+    bool *seen = calloc(tokens + 1, sizeof(*seen));
+    double least = INFINITY;
+    int rc = seen ? OK : fail(ERR_NOMEM, "turns");
+
+    for (uint64_t i = 0; i < tokens && !rc; i++) {
+        if (turn[i] >= tokens || seen[turn[i]]) {
+            rc = fail(ERR_WRONG, "rank %d: token %u takes a turn twice, or is none", q, turn[i]);
+            break;
+        }
+        seen[turn[i]] = true;
+        rc = gate_token(w, q, turn[i]);
+        if (!rc && plain_importance(&w->p) > least + plain_importance_slack(&w->p))
+            rc = fail(ERR_WRONG, "rank %d token %u: a less important one went before", q, turn[i]);
+        least = rc ? 0 : fmin(least, plain_importance(&w->p));
+    }
+    free(seen);
+    return rc;
+}
+
+/* All first choices in the order of turns, then all second choices: whoever comes late is dropped.
+ */
 static int give_slots(struct work *w)
 {
     for (int q = 0; q < w->batch->ranks; q++) {
+        const uint32_t *turn = w->batch->turn ? w->batch->turn + q * w->batch->each_turn : NULL;
         uint64_t tokens = w->batch->tokens[q];
 
+        if (turn)
+            TRY(check_turns(w, q));
         memset(w->filled, 0, w->p.E * sizeof(*w->filled));
         for (uint32_t j = 0; j < w->p.k; j++)
-            for (uint64_t t = 0; t < tokens; t++) {
+            for (uint64_t i = 0; i < tokens; i++) {
+                uint64_t t = turn ? turn[i] : i;
                 uint64_t at = (uint64_t)q * w->batch->each + t * w->p.k + j;
                 int32_t e = w->batch->expert[at];
 
                 if (e < 0 || (uint32_t)e >= w->p.E)
                     return fail(ERR_WRONG, "rank %d: no expert %d", q, e);
-                w->kept[at] = w->filled[e]++ < w->batch->capacity;
+                w->kept[at] = w->filled[e]++ < capacity_of(&w->batch->capacities, (uint64_t)e);
                 w->out->dropped += q == w->rank && !w->kept[at];
             }
     }
@@ -80,14 +111,16 @@ static void hidden_forward(struct work *w, uint64_t e, uint32_t first, uint32_t 
     }
 }
 
-static void hidden_backward(struct work *w, uint64_t e, double gate, uint32_t first, uint32_t count)
+/* grad: of the row of y that it gave. */
+static void hidden_backward(struct work *w, uint64_t e, double gate, const double *row,
+                            uint32_t first, uint32_t count)
 {
     uint32_t kind = w->p.data->shape.activation;
 
     for (uint32_t h = first; h < first + count; h++) {
-        double grad = gate * plain_dot(weight_row(w, TENSOR_W2, e, h), w->p.grad, w->p.D);
+        double grad = gate * plain_dot(weight_row(w, TENSOR_W2, e, h), row, w->p.D);
 
-        w->hidden_grad[h] = grad * plain_act_slope(kind, w->pre[h]) * w->up[h];
+        w->hidden_grad[h] = grad * plain_slope(&w->p, w->pre[h]) * w->up[h];
         w->up_grad[h] = grad * plain_act(kind, w->pre[h]);
     }
 }
@@ -97,21 +130,26 @@ static void own_choice(struct work *w, uint64_t t, uint32_t j, double *gate_grad
                        double *gate_grad_size)
 {
     const struct choice *c = &w->p.choices[j];
-    double *y = w->out->y + t * w->p.D, *grad_x = w->out->grad_x + t * w->p.D;
+    const double *row_grad = plain_grad_row(&w->p, j);
+    bool alone = w->p.data->shape.combine == MOE_COMBINE_CHOICES;
+    double *y = w->out->y + (alone ? t * w->p.k + j : t) * w->p.D;
+    double *grad_x = w->out->grad_x + t * w->p.D;
 
     for (uint32_t i = 0; i < w->p.D; i++)
         w->row[i] = (double)w->weight[TENSOR_B2][(uint64_t)c->expert * w->p.D + i];
     hidden_forward(w, c->expert, 0, w->p.H);
     for (uint32_t h = 0; h < w->p.H; h++)
         plain_axpy(w->post[h], weight_row(w, TENSOR_W2, c->expert, h), w->row, w->p.D);
-    add(c->gate, w->row, y, w->p.D);
-    for (uint32_t i = 0; i < w->p.D; i++) {
-        gate_grad[j] += w->row[i] * w->p.grad[i];
-        gate_grad_size[j] += fabs(w->row[i] * w->p.grad[i]);
+    add(alone ? 1 : c->gate, w->row, y, w->p.D);
+    for (uint32_t i = 0; i < w->p.D && !alone; i++) {
+        gate_grad[j] += w->row[i] * row_grad[i];
+        gate_grad_size[j] += fabs(w->row[i] * row_grad[i]);
     }
+    if (alone) /* of sum(gate * loss) */
+        gate_grad[j] = gate_grad_size[j] = w->p.loss[j];
     if (w->p.data->shape.pass != MOE_TRAIN)
         return;
-    hidden_backward(w, c->expert, c->gate, 0, w->p.H);
+    hidden_backward(w, c->expert, c->gate, row_grad, 0, w->p.H);
     for (uint32_t h = 0; h < w->p.H; h++) {
         plain_axpy(w->hidden_grad[h], weight_row(w, TENSOR_W1, c->expert, h), grad_x, w->p.D);
         if (w->p.data->shape.activation == MOE_SWIGLU)
@@ -119,20 +157,22 @@ static void own_choice(struct work *w, uint64_t t, uint32_t j, double *gate_grad
     }
 }
 
-static void own_gate(struct work *w, uint64_t t, const double *gate_grad,
-                     const double *gate_grad_size)
+static void own_gate(struct work *w, uint64_t t, double *gate_grad, const double *gate_grad_size)
 {
     double size = 0;
 
-    for (uint32_t j = 0; j < w->p.k; j++)
+    for (uint32_t j = 0; j < w->p.k; j++) {
+        gate_grad[j] = w->batch->zero && w->p.changed ? 0 : gate_grad[j];
         size += w->p.choices[j].gate * gate_grad_size[j];
-    for (uint32_t e = 0; e < w->p.E; e++) {
-        double grad = plain_logit_grad(&w->p, e, gate_grad);
+    }
+    plain_route_back(&w->p, gate_grad, size);
+    for (uint32_t r = 0; r < w->p.rows; r++) {
+        double grad = w->p.row_grad[r];
 
-        plain_axpy(grad, w->p.gate + (uint64_t)e * w->p.D, w->out->grad_x + t * w->p.D, w->p.D);
-        add(grad, w->p.x, w->out->grad_gate + (uint64_t)e * w->p.D, w->p.D);
+        plain_axpy(grad, w->p.gate + (uint64_t)r * w->p.D, w->out->grad_x + t * w->p.D, w->p.D);
+        add(grad, w->p.x, w->out->grad_gate + (uint64_t)r * w->p.D, w->p.D);
         for (uint32_t i = 0; i < w->p.D; i++)
-            w->out->grad_gate_size[(uint64_t)e * w->p.D + i] += fabs(size * w->p.x[i]);
+            w->out->grad_gate_size[(uint64_t)r * w->p.D + i] += fabs(w->p.row_size[r] * w->p.x[i]);
     }
 }
 
@@ -140,10 +180,15 @@ static int own_tokens(struct work *w)
 {
     /* k gradients, then the sizes of their terms */
     double *gate_grad = calloc(2 * (size_t)w->p.k, sizeof(*gate_grad));
+    uint64_t tokens = w->batch->tokens[w->rank];
     int rc = gate_grad ? OK : fail(ERR_NOMEM, "gate gradients");
 
-    for (uint64_t t = 0; t < w->batch->tokens[w->rank] && !rc; t++) {
+    if (w->p.data->balance)
+        plain_count(&w->p, w->batch->expert + (uint64_t)w->rank * w->batch->each, tokens);
+
+    for (uint64_t t = 0; t < tokens && !rc; t++) {
         rc = gate_token(w, w->rank, t);
+        w->out->balance += rc || !w->p.data->balance ? 0 : plain_balance(&w->p);
         memset(gate_grad, 0, 2 * w->p.k * sizeof(*gate_grad));
         for (uint32_t j = 0; j < w->p.k && !rc; j++)
             if (w->p.choices[j].kept)
@@ -156,29 +201,33 @@ static int own_tokens(struct work *w)
 }
 
 /* One token of any rank, seen by the slice of an expert that this rank owns. */
-static void own_slice(struct work *w, const struct choice *c)
+static void own_slice(struct work *w, uint32_t j)
 {
+    const struct choice *c = &w->p.choices[j];
+    const double *row = plain_grad_row(&w->p, j);
     const struct moe_shape *s = &w->p.data->shape;
     uint32_t slices = shape_slices(s), place = (uint32_t)w->rank % slices;
-    uint32_t hidden = w->p.H / slices, first = place * hidden, cut = shape_bias2_slice(s);
-    uint64_t local = c->expert - (uint64_t)w->rank / slices * shape_local_experts(s);
+    uint32_t hidden = w->parts.hidden[w->rank], first = w->parts.first_unit[w->rank];
+    uint32_t cut = shape_bias2_slice(s), experts = shape_local_experts(s);
+    uint64_t local = c->expert - (uint64_t)w->rank / slices * experts;
     double **grad = w->out->grad;
 
     hidden_forward(w, c->expert, first, hidden);
-    hidden_backward(w, c->expert, c->gate, first, hidden);
+    hidden_backward(w, c->expert, c->gate, row, first, hidden);
     for (uint32_t h = 0; h < hidden; h++) {
-        uint64_t at = local * hidden + h;
+        uint64_t at =
+            s->layout == MOE_LAYOUT_HIDDEN ? (uint64_t)h * experts + local : local * hidden + h;
 
         add(w->hidden_grad[first + h], w->p.x, grad[TENSOR_W1] + at * w->p.D, w->p.D);
         if (s->activation == MOE_SWIGLU)
             add(w->up_grad[first + h], w->p.x, grad[TENSOR_W3] + at * w->p.D, w->p.D);
         grad[TENSOR_B1][at] += w->hidden_grad[first + h];
         w->out->grad_size[TENSOR_B1][at] += fabs(w->hidden_grad[first + h]);
-        add(c->gate * w->post[first + h], w->p.grad, grad[TENSOR_W2] + at * w->p.D, w->p.D);
+        add(c->gate * w->post[first + h], row, grad[TENSOR_W2] + at * w->p.D, w->p.D);
     }
     for (uint32_t i = 0; i < cut && place * cut + i < w->p.D; i++) {
-        grad[TENSOR_B2][local * cut + i] += c->gate * w->p.grad[place * cut + i];
-        w->out->grad_size[TENSOR_B2][local * cut + i] += fabs(c->gate * w->p.grad[place * cut + i]);
+        grad[TENSOR_B2][local * cut + i] += c->gate * row[place * cut + i];
+        w->out->grad_size[TENSOR_B2][local * cut + i] += fabs(c->gate * row[place * cut + i]);
     }
 }
 
@@ -193,7 +242,7 @@ static int own_weights(struct work *w)
             TRY(gate_token(w, q, t));
             for (uint32_t j = 0; j < w->p.k; j++)
                 if (w->p.choices[j].kept && w->p.choices[j].expert - first < experts)
-                    own_slice(w, &w->p.choices[j]);
+                    own_slice(w, j);
         }
     return OK;
 }
@@ -231,6 +280,7 @@ static int work_open(struct work *w)
     const struct moe_shape *s = &w->p.data->shape;
     struct reference *out = w->out;
     uint64_t tokens = w->batch->tokens[w->rank];
+    uint32_t hidden = w->parts.hidden[w->rank];
     int rc = load_weights(w);
 
     w->row = zeros(w->p.D, sizeof(double), &rc);
@@ -241,14 +291,14 @@ static int work_open(struct work *w)
     w->up_grad = zeros(w->p.H, sizeof(double), &rc);
     w->filled = zeros(w->p.E, sizeof(*w->filled), &rc);
     w->kept = zeros((uint64_t)w->batch->ranks * w->batch->each, sizeof(*w->kept), &rc);
-    out->y = zeros(tokens * w->p.D, sizeof(double), &rc);
+    out->y = zeros(tokens * shape_result_rows(s) * w->p.D, sizeof(double), &rc);
     out->grad_x = zeros(tokens * w->p.D, sizeof(double), &rc);
-    out->grad_gate = zeros((uint64_t)w->p.E * w->p.D, sizeof(double), &rc);
-    out->grad_gate_size = zeros((uint64_t)w->p.E * w->p.D, sizeof(double), &rc);
-    out->grad_size[TENSOR_B1] = zeros(layer_slice(s, TENSOR_B1), sizeof(double), &rc);
-    out->grad_size[TENSOR_B2] = zeros(layer_slice(s, TENSOR_B2), sizeof(double), &rc);
+    out->grad_gate = zeros((uint64_t)w->p.rows * w->p.D, sizeof(double), &rc);
+    out->grad_gate_size = zeros((uint64_t)w->p.rows * w->p.D, sizeof(double), &rc);
+    out->grad_size[TENSOR_B1] = zeros(layer_units(s, hidden, TENSOR_B1), sizeof(double), &rc);
+    out->grad_size[TENSOR_B2] = zeros(layer_units(s, hidden, TENSOR_B2), sizeof(double), &rc);
     for (enum tensor i = 0; i < TENSOR_COUNT; i++)
-        out->grad[i] = zeros(layer_slice(s, i), sizeof(double), &rc);
+        out->grad[i] = zeros(layer_units(s, hidden, i), sizeof(double), &rc);
     return rc;
 }
 
@@ -262,7 +312,23 @@ static void work_close(struct work *w)
         free(owned[i]);
     for (enum tensor i = 0; i < TENSOR_COUNT; i++)
         free(w->weight[i]);
+    parts_close(&w->parts);
     plain_close(&w->p);
+}
+
+/* What the plain layer has added up over the rank's own tokens. */
+static void take_cosine(struct work *w)
+{
+    struct plain_cosine *c = &w->p.cosine;
+    struct reference *out = w->out;
+
+    out->grad_cosine[COSINE_BIAS] = c->grad_bias;
+    out->grad_cosine[COSINE_ROWS] = c->grad_experts;
+    out->grad_cosine_size[COSINE_BIAS] = c->grad_bias_size;
+    out->grad_cosine_size[COSINE_ROWS] = c->grad_experts_size;
+    out->grad_scale = c->grad_scale;
+    out->grad_scale_size = c->grad_scale_size;
+    c->grad_bias = c->grad_experts = c->grad_bias_size = c->grad_experts_size = NULL;
 }
 
 int reference_open(const struct data *data, const struct batch_of_tokens *batch, int rank,
@@ -275,11 +341,13 @@ int reference_open(const struct data *data, const struct batch_of_tokens *batch,
     if (!reference)
         return fail(ERR_NOMEM, "a reference");
     TRY_OUT(plain_open(data, &w.p));
+    TRY_OUT(parts_open(&data->shape, data->speeds, &w.parts));
     TRY_OUT(work_open(&w));
     TRY_OUT(give_slots(&w));
     TRY_OUT(own_tokens(&w));
     if (data->shape.pass == MOE_TRAIN)
         TRY_OUT(own_weights(&w));
+    take_cosine(&w);
     *out = reference;
     reference = NULL;
 out:
@@ -295,6 +363,10 @@ void reference_close(struct reference *reference)
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
         free(reference->grad[i]);
         free(reference->grad_size[i]);
+    }
+    for (enum cosine i = 0; i < COSINE_COUNT; i++) {
+        free(reference->grad_cosine[i]);
+        free(reference->grad_cosine_size[i]);
     }
     free(reference->grad_gate_size);
     free(reference->y);
@@ -312,15 +384,17 @@ static uint32_t at_most(uint32_t value, uint32_t limit)
 struct moe_shape reference_shape(struct moe_shape shape)
 {
     static const double products_most = 1e9, weights_most = 1 << 20;
-    uint32_t slices = shape_slices(&shape);
+    uint32_t slices = shape_slices(&shape), cut = (48 + slices - 1) / slices * slices;
     double expert = (double)shape.model_dim * shape.hidden_dim;
 
-    if (12 * expert * shape.tokens * shape.top_k < products_most &&
+    shape.layers = at_most(shape.layers, 3); /* a first one, a last one, and one between */
+    if (layer_count(&shape) * 12 * expert * shape.tokens * shape.top_k < products_most &&
         expert * shape.experts <= weights_most)
         return shape;
     shape.tokens = at_most(shape.tokens, 96);
     shape.model_dim = at_most(shape.model_dim, 48);
-    shape.hidden_dim = at_most(shape.hidden_dim, (48 + slices - 1) / slices * slices);
+    if (shape.hidden_dim > cut) /* what is cut unevenly stays so */
+        shape.hidden_dim = cut + shape.hidden_dim % slices;
     return shape;
 }
 
@@ -329,7 +403,8 @@ bool reference_is_bearable(const struct moe_shape *s)
     static const double products_most = 2e10, weights_most = 1 << 28;
     double expert = (double)s->model_dim * s->hidden_dim;
 
-    return 12 * expert * s->tokens * s->top_k < products_most && expert * s->experts < weights_most;
+    return layer_count(s) * 12 * expert * s->tokens * s->top_k < products_most &&
+           expert * s->experts < weights_most;
 }
 
 uint64_t reference_capacity(const struct moe_shape *shape)
@@ -339,10 +414,15 @@ uint64_t reference_capacity(const struct moe_shape *shape)
 
 size_t reference_bytes(const struct moe_shape *s)
 {
-    uint64_t rows = (uint64_t)s->tokens * s->model_dim, gate = (uint64_t)s->experts * s->model_dim;
+    uint64_t rows = (uint64_t)s->tokens * s->model_dim,
+             gate = (uint64_t)shape_gate_rows(s) * s->model_dim;
     uint64_t choices = (uint64_t)s->ranks * s->tokens * s->top_k;
-    uint64_t floats = gate, doubles = 2 * rows + 2 * gate, compared = rows > gate ? rows : gate;
+    uint64_t results = rows * shape_result_rows(s), cosine = layer_cosine(s, COSINE_ROWS);
+    uint64_t floats = gate, doubles = results + rows + 2 * gate + 3 * cosine;
+    uint64_t compared = results > gate ? results : gate;
 
+    if (layer_count(s) > 1) /* tokens and gradients that it is given: of all ranks, and to send */
+        floats += 2 * ((uint64_t)s->ranks + 1) * rows;
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
         uint64_t slice = layer_slice(s, i);
 
@@ -352,5 +432,7 @@ size_t reference_bytes(const struct moe_shape *s)
     }
     return floats * sizeof(float) + doubles * sizeof(double) +
            choices * (2 * sizeof(int32_t) + sizeof(bool)) +
+           (s->order == MOE_ORDER_PRIORITY ? 2 * (uint64_t)s->ranks * s->tokens * sizeof(uint32_t)
+                                           : 0) +
            compared * (sizeof(float) + dtype_bytes(s->dtype));
 }

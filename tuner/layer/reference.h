@@ -3,6 +3,7 @@
 #ifndef REFERENCE_H
 #define REFERENCE_H
 
+#include "capacities.h"
 #include "data.h"
 
 /* The whole step's input: who had how many tokens, and where each choice went. */
@@ -10,19 +11,28 @@ struct batch_of_tokens {
     int ranks;
     const uint32_t *tokens; /* per rank */
     const int32_t *expert;  /* (T,k) choices of every rank; checked, not trusted */
-    size_t each;            /* from one rank's choices to the next one's */
-    uint64_t capacity;
+    const int32_t *live;  /* likewise what they would be now, where they were known before; checked
+                           * instead of them; else NULL */
+    bool zero;            /* then: gates of changed tokens have no gradient but of balance */
+    size_t each;          /* from one rank's choices to the next one's */
+    const uint32_t *turn; /* of MOE_ORDER_PRIORITY: the tokens of every rank in their order, also
+                           * checked; else NULL */
+    size_t each_turn;     /* likewise */
+    struct capacities capacities;
 };
 
 /* What one rank must end up with. */
 struct reference {
-    double *y, *grad_x;         /* (T,D) */
+    double *y, *grad_x;         /* (T,D), y of MOE_COMBINE_CHOICES (T k,D) */
     double *grad[TENSOR_COUNT]; /* this rank's slices */
-    double *grad_gate;          /* (E,D), from this rank's own tokens */
+    double *grad_gate;          /* as in struct layer, from this rank's own tokens */
+    double *grad_cosine[COSINE_COUNT], grad_scale; /* likewise, COSINE_SCALE is the latter */
     /* The same sums with every term positive, for the tensors whose terms may cancel so far that
      * their result says nothing about how large the rounding may be; NULL for the others. */
     double *grad_size[TENSOR_COUNT], *grad_gate_size;
+    double *grad_cosine_size[COSINE_COUNT], grad_scale_size;
     uint64_t dropped; /* choices of this rank */
+    double balance;   /* its loss of balance, 0 where data has none */
 };
 
 /* ERR_WRONG if a choice is not a top-k choice of the gate (within the rounding of f32). */

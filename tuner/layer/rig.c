@@ -3,60 +3,98 @@
 
 #include "arena.h"
 #include "host.h"
+#include "node_rows.h"
 #include "shape.h"
 #include "status.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 uint64_t rig_most_tokens(const struct rig *rig)
 {
     uint32_t most = 0;
 
     for (uint32_t q = 0; q < rig->data.shape.ranks; q++)
-        most = rig->tokens[q] > most ? rig->tokens[q] : most;
+        most = rig->parts.tokens[q] > most ? rig->parts.tokens[q] : most;
     return most;
 }
 
-static void layout(struct rig *rig, struct arena *arena)
+static void layout(struct rig *rig, uint32_t compute_type, struct arena *arena)
 {
-    uint64_t elements = (uint64_t)rig->layer->tokens * rig->data.shape.model_dim;
-    size_t width = dtype_bytes(rig->data.shape.dtype);
+    const struct moe_shape *s = &rig->data.shape;
+    uint64_t elements = (uint64_t)rig->layer->tokens * s->model_dim;
+    size_t width = dtype_bytes(s->dtype);
 
-    rig->x = arena_take(arena, elements, width);
-    rig->y = arena_take(arena, elements, width);
-    rig->grad_y = arena_take(arena, elements, width);
-    rig->grad_x = arena_take(arena, elements, width);
+    for (uint32_t i = 0; i <= layer_count(s); i++) {
+        uint64_t n = i == layer_count(s) ? size_product(elements, shape_result_rows(s)) : elements;
+        void *row = arena_take(arena, n, width), *grad = arena_take(arena, n, width);
+
+        if (!rig->rows)
+            continue;
+        rig->rows[i] = row;
+        rig->grads[i] = grad;
+    }
+    if (s->combine == MOE_COMBINE_CHOICES && s->pass == MOE_TRAIN)
+        rig->losses = arena_take(arena, (uint64_t)rig->layer->tokens * s->top_k, sizeof(float));
+    attention_layout(&rig->attention, rig->data.between, compute_type, arena);
 }
 
-size_t rig_bytes(const struct moe_shape *shape, uint32_t tokens)
+size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type)
 {
     struct layer layer = { .tokens = tokens };
-    struct rig rig = { .layer = &layer, .data.shape = *shape };
+    struct rig rig = { .layer = &layer, .data = *data };
     struct arena arena = { 0 };
 
-    layout(&rig, &arena);
+    layout(&rig, compute_type, &arena);
     return arena.used_bytes;
+}
+
+/* Addresses of the rows, which the host keeps. */
+static int open_rows(struct rig *rig, uint32_t compute_type)
+{
+    uint32_t last = layer_count(&rig->data.shape);
+    struct arena arena = { .base = rig->memory };
+
+    rig->rows = calloc(2 * ((size_t)last + 1), sizeof(*rig->rows));
+    if (!rig->rows)
+        return fail(ERR_NOMEM, "rows of %u layers", last);
+    rig->grads = rig->rows + last + 1;
+    layout(rig, compute_type, &arena);
+    rig->x = rig->rows[0];
+    rig->y = rig->rows[last];
+    rig->grad_x = rig->grads[0];
+    rig->grad_y = rig->grads[last];
+    return OK;
+}
+
+static int fill(struct rig *rig)
+{
+    TRY(data_fill_layer(&rig->data, rig->layer));
+    TRY(attention_fill(&rig->attention, rig->engine->device));
+    if (rig->losses)
+        TRY(data_fill_losses(&rig->data, rig->layer, rig->losses));
+    TRY(data_fill_rows(&rig->data, rig->layer, data_token, rig->x));
+    return data_fill_rows(&rig->data, rig->layer, data_grad, rig->grad_y);
 }
 
 static int set_up(struct rig *rig)
 {
     int rank = world_topology(rig->world)->rank;
-    struct arena arena = { 0 };
+    uint32_t compute_type = device_compute_type(rig->engine->device, rig->data.shape.dtype);
     size_t rows;
 
-    TRY(layer_open(rig->engine->device, &rig->data.shape, rank, rig->tokens[rank], &rig->layer));
-    rows = rig_bytes(&rig->data.shape, rig->tokens[rank]);
+    TRY(layer_open(rig->engine->device, &rig->data.shape, rank, &rig->parts, &rig->layer));
+    for (uint32_t i = 0; i < layer_count(&rig->data.shape); i++)
+        rig->layer[i].load = rig->data.load, rig->layer[i].balance = rig->data.balance;
+    rows = rig_bytes(&rig->data, rig->layer->tokens, compute_type);
     rig->memory_bytes = rig->layer->memory_bytes + rows + rig->engine->device->cache_bytes;
     TRY(device_alloc(rig->engine->device, rows, &rig->memory));
-    arena = (struct arena){ .base = rig->memory };
-    layout(rig, &arena);
+    TRY(open_rows(rig, compute_type));
+    rig->layer->losses = rig->losses; /* there is one layer then */
     if (rig->engine->device->cache_bytes)
         TRY(device_alloc(rig->engine->device, rig->engine->device->cache_bytes, &rig->cold));
-    if (rig->engine->device->modelled)
-        return OK;
-    TRY(data_fill_layer(&rig->data, rig->layer));
-    TRY(data_fill_rows(&rig->data, rig->layer, data_token, rig->x));
-    return data_fill_rows(&rig->data, rig->layer, data_grad, rig->grad_y);
+    return rig->engine->device->modelled ? OK : fill(rig);
 }
 
 static int agree_capacity(struct rig *rig, double factor)
@@ -75,24 +113,50 @@ static int agree_capacity(struct rig *rig, double factor)
     return OK;
 }
 
+static bool may_relay(const struct rig *rig)
+{
+    struct moe_plan plan = { .struct_size = sizeof(plan), .r = 1, .d = 1, .a = MOE_A2A_RAIL };
+
+    return plan_legal(&plan, &rig->data.shape);
+}
+
+/* Of several layers only the first one's tokens are known before a step. */
+static int agree_node_need(struct rig *rig)
+{
+    int64_t most = 0;
+    int rc = OK;
+
+    if (layer_count(&rig->data.shape) > 1 || !may_relay(rig))
+        return OK;
+    if (rig->engine->device->modelled)
+        most = (int64_t)shape_node_need(&rig->data.shape, rig_most_tokens(rig));
+    else
+        rc = relay_need(rig->layer, rig->engine, rig->x, &most);
+    TRY(world_settle(rig->world, rc));
+    TRY(world_max(rig->world, &most, 1));
+    rig->layer->node_need = (uint64_t)most;
+    return OK;
+}
+
 int rig_open(struct world *world, struct engine *engine, const struct data *data,
              const uint32_t *tokens, double factor, struct rig **out)
 {
-    uint32_t ranks = data->shape.ranks;
     struct rig *rig = calloc(1, sizeof(*rig));
-    uint32_t *mine = calloc(ranks, sizeof(*mine));
-    int rc = world_settle(world, rig && mine ? OK : fail(ERR_NOMEM, "a rig"));
+    struct parts parts = { 0 };
+    int rc = rig ? parts_open(&data->shape, data->speeds, &parts) : fail(ERR_NOMEM, "a rig");
 
+    rc = world_settle(world, rc);
     if (rc) {
         free(rig);
-        free(mine);
+        parts_close(&parts);
         return rc;
     }
-    for (uint32_t q = 0; q < ranks; q++)
-        mine[q] = tokens ? tokens[q] : data->shape.tokens;
-    *rig = (struct rig){ .world = world, .engine = engine, .data = *data, .tokens = mine };
+    for (uint32_t q = 0; tokens && q < data->shape.ranks; q++)
+        parts.tokens[q] = tokens[q];
+    *rig = (struct rig){ .world = world, .engine = engine, .data = *data, .parts = parts };
     TRY_OUT(world_settle(world, set_up(rig)));
     TRY_OUT(agree_capacity(rig, factor));
+    TRY_OUT(agree_node_need(rig));
     *out = rig;
     return OK;
 out:
@@ -109,24 +173,61 @@ void rig_close(struct rig *rig)
     device_release(rig->engine->device, rig->cold);
     device_release(rig->engine->device, rig->memory);
     layer_close(rig->layer);
-    free(rig->tokens);
+    free(rig->rows);
+    free(rig->capacities);
+    parts_close(&rig->parts);
     free(rig);
+}
+
+static void forget_reference(struct rig *rig)
+{
+    reference_close(rig->reference);
+    rig->reference = NULL;
+}
+
+struct capacities rig_capacities(const struct rig *rig)
+{
+    return (struct capacities){ rig->capacity, rig->capacities };
 }
 
 void rig_set_capacity(struct rig *rig, uint64_t capacity)
 {
-    if (rig->capacity == capacity)
+    if (rig->capacity == capacity && !rig->capacities)
         return;
-    reference_close(rig->reference);
-    rig->reference = NULL;
+    forget_reference(rig);
+    free(rig->capacities);
+    rig->capacities = NULL;
     rig->capacity = capacity;
+}
+
+int rig_set_capacities(struct rig *rig, const uint64_t *rows)
+{
+    uint32_t experts = rig->data.shape.experts;
+    struct capacities given = capacities_of(rows, experts);
+    uint64_t *copy = NULL;
+
+    if (given.rows) {
+        copy = calloc(experts, sizeof(*copy));
+        if (!copy)
+            return fail(ERR_NOMEM, "capacities of %u experts", experts);
+        memcpy(copy, rows, experts * sizeof(*copy));
+    }
+    forget_reference(rig);
+    free(rig->capacities);
+    rig->capacities = copy;
+    rig->capacity = given.most;
+    return OK;
 }
 
 int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out)
 {
+    const struct capacities capacities = rig_capacities(rig);
     struct exec *exec = NULL;
-    int rc =
-        world_settle(rig->world, exec_open(rig->engine, rig->layer, plan, rig->capacity, &exec));
+    int rc;
+
+    for (uint32_t i = 0; i < layer_count(&rig->data.shape); i++)
+        rig->layer[i].routes = rig->routes;
+    rc = world_settle(rig->world, exec_open(rig->engine, rig->layer, plan, &capacities, &exec));
 
     if (rc) {
         exec_close(exec);
@@ -136,19 +237,77 @@ int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out)
     return OK;
 }
 
+static int know_layer(const struct rig *rig, const struct exec *fresh, struct exec *known)
+{
+    size_t n = (size_t)rig->layer->tokens * rig->data.shape.top_k;
+    int32_t *expert = malloc(n * sizeof(*expert) + 1);
+    int rc = expert ? OK : fail(ERR_NOMEM, "%zu choices", n);
+
+    if (!rc)
+        rc =
+            device_download(rig->engine->device, expert, fresh->router.expert, n * sizeof(*expert));
+    if (!rc)
+        rc = router_know(&known->router, expert);
+    free(expert);
+    return rc;
+}
+
+int rig_know(struct rig *rig, struct exec *fresh, struct exec *known)
+{
+    int rc = OK;
+
+    for (uint32_t i = 0; i < layer_count(&rig->data.shape) && !rc; i++)
+        rc = rig->engine->device->modelled ? OK : know_layer(rig, &fresh[i], &known[i]);
+    return world_settle(rig->world, rc);
+}
+
+int rig_route(struct rig *rig, struct exec *fresh)
+{
+    int rc = OK, synced;
+
+    for (uint32_t i = 0; i < layer_count(&rig->data.shape) && !rc; i++)
+        rc = router_forward(&fresh[i].router, rig->engine, rig->rows[i], rig->capacity);
+    synced = engine_sync(rig->engine);
+    return rc ? rc : synced;
+}
+
 struct step {
     struct rig *rig;
     struct exec *exec;
 };
 
+/* Attention comes before each layer: weights are on their way meanwhile. */
+static int issue_forward(const struct step *s)
+{
+    uint32_t count = layer_count(&s->rig->data.shape);
+
+    TRY(exec_fetch(&s->exec[0]));
+    for (uint32_t i = 0; i < count; i++) {
+        TRY(attention_run(&s->rig->attention, s->rig->engine->compute, false));
+        TRY(exec_forward(&s->exec[i], s->rig->rows[i], s->rig->rows[i + 1]));
+        if (i + 1 < count)
+            TRY(exec_fetch(&s->exec[i + 1]));
+    }
+    return OK;
+}
+
+/* Attention's own backward pass hides the way of the weights' gradients. */
+static int issue_backward(const struct step *s)
+{
+    for (uint32_t i = layer_count(&s->rig->data.shape); i-- > 0;) {
+        TRY(exec_backward(&s->exec[i], s->rig->grads[i + 1], s->rig->grads[i]));
+        TRY(attention_run(&s->rig->attention, s->rig->engine->compute, true));
+        TRY(exec_finish(&s->exec[i]));
+    }
+    return OK;
+}
+
 static int issue(void *self)
 {
     const struct step *s = self;
-    struct rig *rig = s->rig;
 
-    TRY(exec_forward(s->exec, rig->x, rig->y));
-    return rig->data.shape.pass == MOE_TRAIN ? exec_backward(s->exec, rig->grad_y, rig->grad_x)
-                                             : OK;
+    TRY(issue_forward(s));
+    return s->rig->data.shape.pass == MOE_TRAIN ? issue_backward(s) : OK;
 }
 
 int rig_capture(struct rig *rig, struct exec *exec, struct graph **out)
@@ -186,8 +345,37 @@ int rig_step(struct rig *rig, struct exec *exec)
     return rc ? rc : synced;
 }
 
+int rig_balance(struct rig *rig, struct exec *exec, double *loss)
+{
+    static const double unit = 1e-9; /* whole numbers are added up */
+    uint32_t count = layer_count(&rig->data.shape);
+    int64_t sum = 0;
+    double one;
+    int rc = OK;
+
+    for (uint32_t i = 0; i < count && !rc; i++) {
+        rc = router_balance(&exec[i].router, &one);
+        if (!rc && !(fabs(one) < 1e6))
+            rc = fail(ERR_WRONG, "the loss of balance is %g", one);
+        sum += rc ? 0 : llround(one / unit);
+    }
+    TRY(world_settle(rig->world, rc));
+    TRY(world_sum(rig->world, &sum, 1));
+    *loss = (double)sum * unit / count / rig->data.shape.ranks;
+    return OK;
+}
+
 int rig_dropped(struct rig *rig, struct exec *exec, int64_t *dropped)
 {
-    TRY(world_settle(rig->world, router_dropped(&exec->router, rig->capacity, dropped)));
+    const struct capacities capacities = rig_capacities(rig);
+    int64_t one;
+    int rc = OK;
+
+    *dropped = 0;
+    for (uint32_t i = 0; i < layer_count(&rig->data.shape) && !rc; i++) {
+        rc = router_dropped(&exec[i].router, &capacities, &one);
+        *dropped += rc ? 0 : one;
+    }
+    TRY(world_settle(rig->world, rc));
     return world_sum(rig->world, dropped, 1);
 }

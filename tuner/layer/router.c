@@ -2,27 +2,60 @@
  * both. */
 #include "router.h"
 
+#include "balance.h"
+#include "phases.h"
+#include "shape.h"
 #include "status.h"
 
 #include <stdlib.h>
 
+static void layout_cosine(struct router *router, const struct moe_shape *s, struct arena *arena)
+{
+    struct cosine_rows *c = &router->cosine;
+    uint64_t tokens = size_product(router->layer->tokens, s->projection);
+    uint64_t experts = layer_cosine(s, COSINE_ROWS);
+
+    c->token = arena_take(arena, tokens, sizeof(*c->token));
+    c->token_length = arena_take(arena, router->layer->tokens, sizeof(*c->token_length));
+    c->expert = arena_take(arena, experts, sizeof(*c->expert));
+    c->expert_length = arena_take(arena, s->experts, sizeof(*c->expert_length));
+    if (s->pass != MOE_TRAIN)
+        return;
+    c->grad_token = arena_take(arena, tokens, sizeof(*c->grad_token));
+    c->grad_expert = arena_take(arena, experts, sizeof(*c->grad_expert));
+    c->grad_scale = arena_take(arena, s->experts, sizeof(*c->grad_scale));
+}
+
 void router_layout(struct router *router, const struct layer *layer, struct arena *arena)
 {
     const struct moe_shape *s = &layer->shape;
-    uint64_t tokens = layer->tokens;
+    uint64_t tokens = layer->tokens, columns = shape_gate_columns(s);
 
     router->layer = layer;
+    router->routes = layer->routes;
     if (s->dtype != MOE_F32) /* also where it is not used: a plan takes the same on every device */
         router->wide = arena_take(arena, tokens * s->model_dim, sizeof(float));
-    router->probability = arena_take(arena, tokens * s->experts, sizeof(float));
+    router->probability = arena_take(arena, tokens * columns, sizeof(float));
+    if (s->order == MOE_ORDER_PRIORITY) {
+        router->importance = arena_take(arena, tokens, sizeof(*router->importance));
+        router->turn = arena_take(arena, tokens, sizeof(*router->turn));
+    }
+    if (s->router == MOE_ROUTER_COSINE)
+        layout_cosine(router, s, arena);
     router->gate = arena_take(arena, tokens * s->top_k, sizeof(float));
     router->expert = arena_take(arena, tokens * s->top_k, sizeof(int32_t));
     router->slot = arena_take(arena, tokens * s->top_k, sizeof(int64_t));
+    if (router->routes != ROUTES_FRESH)
+        router->live = arena_take(arena, tokens * s->top_k, sizeof(int32_t));
     router->needed = arena_take(arena, s->experts, sizeof(int64_t));
+    if (layer->balance) {
+        router->share = arena_take(arena, columns, sizeof(float));
+        router->mean = arena_take(arena, columns, sizeof(float));
+    }
     if (s->pass != MOE_TRAIN)
         return;
     router->grad_gate = arena_take(arena, tokens * s->top_k, sizeof(float));
-    router->grad_logits = arena_take(arena, tokens * s->experts, sizeof(float));
+    router->grad_logits = arena_take(arena, tokens * columns, sizeof(float));
     router->grad_x = arena_take(arena, tokens * s->model_dim, sizeof(float));
 }
 
@@ -40,15 +73,119 @@ int router_convert(const struct router *router, struct stream *stream, uint64_t 
                                                .to = to });
 }
 
-static int product(const struct router *router, struct engine *engine, struct gemm g)
+/* Of matrices of f32 where `dtype` says so, else of the gate's type; gives f32. */
+static int product_of(struct engine *engine, uint32_t dtype, struct gemm g)
 {
-    g.dtype = layer_gate_type(router->layer);
+    g.dtype = dtype;
     g.c_f32 = true;
     g.batch = 1;
     return launch_gemm(engine->compute, &g);
 }
 
-int router_forward(struct router *router, struct engine *engine, const void *x, uint64_t capacity)
+static int product(const struct router *router, struct engine *engine, struct gemm g)
+{
+    return product_of(engine, layer_gate_type(router->layer), g);
+}
+
+/* Tokens times the gate's matrix. */
+static int project(const struct router *router, struct engine *engine, float *to)
+{
+    const struct moe_shape *s = &router->layer->shape;
+
+    return product(router, engine,
+                   (struct gemm){ .transpose_b = true,
+                                  .m = router->layer->tokens,
+                                  .n = shape_gate_rows(s),
+                                  .k = s->model_dim,
+                                  .a = router->x,
+                                  .b = router->layer->gate,
+                                  .c = to });
+}
+
+/* From projected tokens to logits. */
+static int cosines(const struct router *router, struct engine *engine)
+{
+    const struct layer *layer = router->layer;
+    const struct moe_shape *s = &layer->shape;
+    const struct cosine_rows *c = &router->cosine;
+
+    TRY(launch_add_bias(engine->compute, &(struct add_bias){ .batch = 1,
+                                                             .rows = layer->tokens,
+                                                             .width = s->projection,
+                                                             .bias_stride = s->projection,
+                                                             .bias = layer->cosine[COSINE_BIAS],
+                                                             .to = c->token }));
+    TRY(launch_unit_rows(engine->compute, &(struct unit_rows){ .rows = layer->tokens,
+                                                               .width = s->projection,
+                                                               .from = c->token,
+                                                               .to = c->token,
+                                                               .length = c->token_length }));
+    TRY(launch_unit_rows(engine->compute,
+                         &(struct unit_rows){ .rows = s->experts,
+                                              .width = s->projection,
+                                              .exponent = layer->cosine[COSINE_SCALE],
+                                              .from = layer->cosine[COSINE_ROWS],
+                                              .to = c->expert,
+                                              .length = c->expert_length }));
+    return product_of(engine, MOE_F32,
+                      (struct gemm){ .transpose_b = true,
+                                     .m = layer->tokens,
+                                     .n = s->experts,
+                                     .k = s->projection,
+                                     .a = c->token,
+                                     .b = c->expert,
+                                     .c = router->probability });
+}
+
+/* Whose softmax makes gates and gradients as that of plain logits does. */
+static uint32_t kind_of(const struct router *router)
+{
+    uint32_t kind = router->layer->shape.router;
+
+    return kind == MOE_ROUTER_COSINE ? (uint32_t)MOE_ROUTER_SOFTMAX : kind;
+}
+
+/* Shares of choices and means of probabilities. */
+static int balance(const struct router *router, struct engine *engine)
+{
+    const struct moe_shape *s = &router->layer->shape;
+
+    if (!router->share)
+        return OK;
+    return launch_balance(engine->compute, &(struct balance){ .tokens = router->layer->tokens,
+                                                              .experts = s->experts,
+                                                              .top_k = s->top_k,
+                                                              .groups = s->groups,
+                                                              .router = kind_of(router),
+                                                              .probability = router->probability,
+                                                              .needed = router->needed,
+                                                              .share = router->share,
+                                                              .mean = router->mean });
+}
+
+static int balance_backward(const struct router *router, struct engine *engine)
+{
+    const struct layer *layer = router->layer;
+    const struct moe_shape *s = &layer->shape;
+
+    if (!router->share)
+        return OK;
+    return launch_balance_backward(
+        engine->compute,
+        &(struct balance_backward){ .tokens = layer->tokens,
+                                    .experts = s->experts,
+                                    .groups = s->groups,
+                                    .router = kind_of(router),
+                                    .probability = router->probability,
+                                    .share = router->share,
+                                    .weight = { (float)balance_factor(s, layer->balance, 0),
+                                                (float)balance_factor(s, layer->balance, 1) },
+                                    .grad_logits = router->grad_logits });
+}
+
+/* given: of known routes, whose slots are there. */
+static int forward(struct router *router, struct engine *engine, const void *x, bool given,
+                   uint64_t capacity)
 {
     const struct moe_shape *s = &router->layer->shape;
     bool widen = layer_gate_type(router->layer) != s->dtype;
@@ -57,59 +194,227 @@ int router_forward(struct router *router, struct engine *engine, const void *x, 
     if (widen)
         TRY(router_convert(router, engine->compute, s->model_dim, s->dtype, x, MOE_F32,
                            router->wide));
-    TRY(product(router, engine,
-                (struct gemm){ .transpose_b = true,
-                               .m = router->layer->tokens,
-                               .n = s->experts,
-                               .k = s->model_dim,
-                               .a = router->x,
-                               .b = router->layer->gate,
-                               .c = router->probability }));
-    return launch_route(engine->compute, &(struct route){ .tokens = router->layer->tokens,
+    if (s->router == MOE_ROUTER_COSINE) {
+        TRY(project(router, engine, router->cosine.token));
+        TRY(cosines(router, engine));
+    } else {
+        TRY(project(router, engine, router->probability));
+    }
+    TRY(launch_route(engine->compute,
+                     &(struct route){ .tokens = router->layer->tokens,
+                                      .experts = s->experts,
+                                      .top_k = s->top_k,
+                                      .capacity = capacity,
+                                      .logits = router->probability,
+                                      .gate = router->gate,
+                                      .expert = given ? router->live : router->expert,
+                                      .given = given ? router->expert : NULL,
+                                      .slot = router->slot,
+                                      .needed = router->needed,
+                                      .groups = s->groups,
+                                      .group_limit = s->group_limit,
+                                      .router = kind_of(router),
+                                      .bias = router->layer->bias,
+                                      .importance = router->importance,
+                                      .turn = router->turn,
+                                      .capacities = router->capacities }));
+    return balance(router, engine);
+}
+
+int router_forward(struct router *router, struct engine *engine, const void *x, uint64_t capacity)
+{
+    int rc;
+
+    engine->compute->purpose = PHASE_GATE;
+    rc = forward(router, engine, x, false, capacity);
+    engine->compute->purpose = 0;
+    return rc;
+}
+
+int router_gates(struct router *router, struct engine *engine, const void *x)
+{
+    int rc;
+
+    engine->compute->purpose = PHASE_GATE;
+    rc = forward(router, engine, x, true, 0);
+    engine->compute->purpose = 0;
+    return rc;
+}
+
+int router_slots(struct router *router, struct engine *engine, uint64_t capacity)
+{
+    const struct moe_shape *s = &router->layer->shape;
+
+    return launch_slots(engine->compute, &(struct slots){ .tokens = router->layer->tokens,
                                                           .experts = s->experts,
                                                           .top_k = s->top_k,
                                                           .capacity = capacity,
-                                                          .logits = router->probability,
-                                                          .gate = router->gate,
                                                           .expert = router->expert,
                                                           .slot = router->slot,
-                                                          .needed = router->needed });
+                                                          .needed = router->needed,
+                                                          .capacities = router->capacities });
 }
 
-int router_backward(struct router *router, struct engine *engine)
+static int check_known(const struct moe_shape *s, const int32_t *expert, uint64_t token)
+{
+    for (uint32_t j = 0; j < s->top_k; j++) {
+        if (expert[j] < 0 || (uint32_t)expert[j] >= s->experts)
+            return fail(ERR_ARGUMENT,
+                        "known routes: token %llu goes to expert %d: it must be from "
+                        "0 to %u",
+                        (unsigned long long)token, expert[j], s->experts - 1);
+        for (uint32_t i = 0; i < j; i++)
+            if (expert[i] == expert[j])
+                return fail(ERR_ARGUMENT, "known routes: token %llu goes to expert %d twice",
+                            (unsigned long long)token, expert[j]);
+    }
+    return OK;
+}
+
+int router_know(struct router *router, const int32_t *expert)
 {
     const struct moe_shape *s = &router->layer->shape;
-    uint32_t tokens = router->layer->tokens;
-    uint32_t type = layer_gate_type(router->layer);
-    void *grad = type == MOE_F32 ? router->grad_logits : router->probability;
+    uint64_t choices = (uint64_t)router->layer->tokens * s->top_k;
 
-    TRY(launch_route_backward(engine->compute,
-                              &(struct route_backward){ .tokens = tokens,
-                                                        .experts = s->experts,
-                                                        .top_k = s->top_k,
-                                                        .probability = router->probability,
-                                                        .gate = router->gate,
-                                                        .expert = router->expert,
-                                                        .grad_gate = router->grad_gate,
-                                                        .grad_logits = router->grad_logits }));
+    for (uint64_t t = 0; t < router->layer->tokens; t++)
+        TRY(check_known(s, expert + t * s->top_k, t));
+    return device_upload(router->layer->device, router->expert, expert, choices * sizeof(*expert));
+}
+
+/* From gradients of logits to those of projected tokens, and of what only this router has. */
+static int cosines_backward(const struct router *router, struct engine *engine)
+{
+    const struct layer *layer = router->layer;
+    const struct moe_shape *s = &layer->shape;
+    const struct cosine_rows *c = &router->cosine;
+
+    TRY(product_of(engine, MOE_F32,
+                   (struct gemm){ .transpose_a = true,
+                                  .m = s->experts,
+                                  .n = s->projection,
+                                  .k = layer->tokens,
+                                  .a = router->grad_logits,
+                                  .b = c->token,
+                                  .c = c->grad_expert }));
+    TRY(product_of(engine, MOE_F32,
+                   (struct gemm){ .m = layer->tokens,
+                                  .n = s->projection,
+                                  .k = s->experts,
+                                  .a = router->grad_logits,
+                                  .b = c->expert,
+                                  .c = c->grad_token }));
+    TRY(launch_unit_rows_backward(
+        engine->compute, &(struct unit_rows_backward){ .rows = s->experts,
+                                                       .width = s->projection,
+                                                       .exponent = layer->cosine[COSINE_SCALE],
+                                                       .to = c->expert,
+                                                       .length = c->expert_length,
+                                                       .grad_to = c->grad_expert,
+                                                       .grad_from = layer->grad_cosine[COSINE_ROWS],
+                                                       .grad_exponent = c->grad_scale }));
+    TRY(launch_sum_rows(engine->compute,
+                        &(struct sum_rows){ .batch = 1,
+                                            .rows = s->experts,
+                                            .width = 1,
+                                            .to_stride = 1,
+                                            .from = c->grad_scale,
+                                            .to = layer->grad_cosine[COSINE_SCALE] }));
+    TRY(launch_unit_rows_backward(engine->compute,
+                                  &(struct unit_rows_backward){ .rows = layer->tokens,
+                                                                .width = s->projection,
+                                                                .to = c->token,
+                                                                .length = c->token_length,
+                                                                .grad_to = c->grad_token,
+                                                                .grad_from = c->grad_token }));
+    return launch_sum_rows(engine->compute,
+                           &(struct sum_rows){ .batch = 1,
+                                               .rows = layer->tokens,
+                                               .width = s->projection,
+                                               .to_stride = s->projection,
+                                               .from = c->grad_token,
+                                               .to = layer->grad_cosine[COSINE_BIAS] });
+}
+
+static int backward(struct router *router, struct engine *engine, bool keep)
+{
+    const struct moe_shape *s = &router->layer->shape;
+    bool cosine = s->router == MOE_ROUTER_COSINE;
+    uint32_t tokens = router->layer->tokens, rows = shape_gate_rows(s);
+    uint32_t type = layer_gate_type(router->layer);
+    void *wide = cosine ? router->cosine.grad_token : router->grad_logits;
+    void *narrow = cosine ? router->cosine.token : router->probability; /* of no more use */
+    void *grad = type == MOE_F32 ? wide : narrow;
+
+    TRY(launch_route_backward(
+        engine->compute,
+        &(struct route_backward){ .tokens = tokens,
+                                  .experts = s->experts,
+                                  .top_k = s->top_k,
+                                  .probability = router->probability,
+                                  .gate = router->gate,
+                                  .expert = router->expert,
+                                  .grad_gate = router->grad_gate,
+                                  .grad_logits = router->grad_logits,
+                                  .groups = s->groups,
+                                  .router = kind_of(router),
+                                  .live = router->routes == ROUTES_ZERO ? router->live : NULL }));
+    TRY(balance_backward(router, engine));
+    if (cosine)
+        TRY(cosines_backward(router, engine));
     if (type != MOE_F32)
-        TRY(router_convert(router, engine->compute, s->experts, MOE_F32, router->grad_logits, type,
-                           grad));
+        TRY(router_convert(router, engine->compute, rows, MOE_F32, wide, type, grad));
     TRY(product(router, engine,
                 (struct gemm){ .transpose_a = true,
-                               .m = s->experts,
+                               .m = rows,
                                .n = s->model_dim,
                                .k = tokens,
                                .a = grad,
                                .b = router->x,
                                .c = router->layer->grad_gate }));
     return product(router, engine,
-                   (struct gemm){ .m = tokens,
+                   (struct gemm){ .keep = keep,
+                                  .m = tokens,
                                   .n = s->model_dim,
-                                  .k = s->experts,
+                                  .k = rows,
                                   .a = grad,
                                   .b = router->layer->gate,
                                   .c = router->grad_x });
+}
+
+/* Where each choice has a loss, its gate's gradient is that loss. */
+static int keep_losses(const struct router *router, struct engine *engine)
+{
+    const struct layer *layer = router->layer;
+
+    if (layer->shape.combine != MOE_COMBINE_CHOICES)
+        return OK;
+    return launch_keep_losses(
+        engine->compute,
+        &(struct keep_losses){ .choices = (uint64_t)layer->tokens * layer->shape.top_k,
+                               .slot = router->slot,
+                               .loss = layer->losses,
+                               .grad_gate = router->grad_gate });
+}
+
+int router_backward(struct router *router, struct engine *engine, bool keep)
+{
+    int rc;
+
+    engine->compute->purpose = PHASE_GATE;
+    rc = keep_losses(router, engine);
+    if (!rc)
+        rc = backward(router, engine, keep);
+    engine->compute->purpose = 0;
+    return rc;
+}
+
+struct routing router_choices(const struct router *router, struct routing routing)
+{
+    if (router->layer->shape.combine == MOE_COMBINE_CHOICES) {
+        routing.tokens *= routing.top_k;
+        routing.top_k = 1;
+    }
+    return routing;
 }
 
 struct routing router_routing(const struct router *router, uint64_t capacity, uint64_t rows)
@@ -127,8 +432,9 @@ struct routing router_routing(const struct router *router, uint64_t capacity, ui
                              .needed = router->needed };
 }
 
-/* The sum and the largest of max(0, needed - floor) over the experts. */
-static int count_needed(const struct router *router, uint64_t floor, int64_t *sum, int64_t *most)
+/* The sum and the largest of what experts need beyond their capacity. */
+static int count_needed(const struct router *router, const struct capacities *capacities,
+                        int64_t *sum, int64_t *most)
 {
     uint32_t experts = router->layer->shape.experts;
     int64_t *needed = calloc(experts, sizeof(*needed));
@@ -140,8 +446,9 @@ static int count_needed(const struct router *router, uint64_t floor, int64_t *su
         device_download(router->layer->device, needed, router->needed, experts * sizeof(*needed)));
     *sum = *most = 0;
     for (uint32_t e = 0; e < experts; e++) {
-        int64_t over = (uint64_t)needed[e] > floor ? needed[e] - (int64_t)floor : 0;
+        int64_t over = needed[e] - (int64_t)capacity_of(capacities, e);
 
+        over = over > 0 ? over : 0;
         *sum += over;
         *most = over > *most ? over : *most;
     }
@@ -152,6 +459,7 @@ out:
 
 int router_needed(const struct layer *layer, struct engine *engine, const void *x, int64_t *most)
 {
+    const struct capacities none = { 0, NULL };
     struct router router = { 0 };
     struct arena arena = { 0 };
     int64_t sum;
@@ -166,15 +474,44 @@ int router_needed(const struct layer *layer, struct engine *engine, const void *
     router_layout(&router, layer, &arena);
     TRY_OUT(router_forward(&router, engine, x, 0));
     TRY_OUT(engine_sync(engine));
-    rc = count_needed(&router, 0, &sum, most);
+    rc = count_needed(&router, &none, &sum, most);
 out:
     device_release(engine->device, memory);
     return rc;
 }
 
-int router_dropped(const struct router *router, uint64_t capacity, int64_t *dropped)
+int router_balance(const struct router *router, double *loss)
+{
+    const struct moe_shape *s = &router->layer->shape;
+    uint32_t columns = shape_gate_columns(s);
+    uint32_t first = balance_first_columns(s);
+    struct device *device = router->layer->device;
+    float *share = NULL, *mean = NULL;
+    double sum = 0;
+    int rc = OK;
+
+    *loss = 0;
+    if (!router->share)
+        return OK;
+    share = calloc(columns, sizeof(*share));
+    mean = calloc(columns, sizeof(*mean));
+    TRY_OUT(share && mean ? OK : fail(ERR_NOMEM, "%u shares", columns));
+    TRY_OUT(device_download(device, share, router->share, columns * sizeof(*share)));
+    TRY_OUT(device_download(device, mean, router->mean, columns * sizeof(*mean)));
+    for (uint32_t c = 0; c < columns; c++)
+        sum += balance_factor(s, router->layer->balance, c >= first) * (double)share[c] *
+               (double)mean[c];
+    *loss = sum;
+out:
+    free(share);
+    free(mean);
+    return rc;
+}
+
+int router_dropped(const struct router *router, const struct capacities *capacities,
+                   int64_t *dropped)
 {
     int64_t most;
 
-    return count_needed(router, capacity, dropped, &most);
+    return count_needed(router, capacities, dropped, &most);
 }

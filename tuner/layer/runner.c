@@ -28,6 +28,7 @@ void runner_close(struct runner *runner)
     for (int i = 0; i < STEP_MODES; i++)
         graph_close(runner->graphs[i]);
     exec_close(runner->exec);
+    marks_close(&runner->marks);
     *runner = (struct runner){ 0 };
 }
 
@@ -44,6 +45,7 @@ static void inject_fault(void)
 struct one_step {
     struct runner *runner;
     enum step_mode mode;
+    struct stream *marked; /* of the two the one that works; NULL: a step that is only timed */
 };
 
 static void mute(struct engine *engine, enum step_mode mode)
@@ -60,9 +62,13 @@ static int step(void *self)
     int rc;
 
     inject_fault();
-    exec->graph = s->mode == STEP_EAGER ? NULL : s->runner->graphs[s->mode];
+    exec->graph = s->mode == STEP_EAGER || s->marked ? NULL : s->runner->graphs[s->mode];
     mute(rig->engine, exec->graph ? STEP_BOTH : s->mode); /* a graph was captured muted */
-    rc = rig_step(rig, exec);
+    rc = s->marked ? marks_begin(&s->runner->marks, s->marked) : OK;
+    if (!rc)
+        rc = rig_step(rig, exec);
+    if (s->marked)
+        marks_end(s->marked);
     mute(rig->engine, STEP_BOTH);
     exec->graph = NULL;
     return rc;
@@ -73,7 +79,7 @@ static int step(void *self)
 static int prepare_graph(struct runner *runner, enum step_mode mode)
 {
     struct rig *rig = runner->rig;
-    struct one_step one = { runner, mode };
+    struct one_step one = { runner, mode, NULL };
     struct measured measured;
     int rc;
 
@@ -93,7 +99,8 @@ static int time_step(struct one_step one, struct disturbance *watch, struct meas
 {
     struct rig *rig = one.runner->rig;
 
-    TRY(prepare_graph(one.runner, one.mode));
+    if (!one.marked)
+        TRY(prepare_graph(one.runner, one.mode));
     if (rig->cold) /* on every rank or on none */
         TRY(world_settle(rig->world, engine_cool(rig->engine, rig->cold)));
     return measure_once(rig->world, rig->engine, watch, step, &one, out);
@@ -103,14 +110,32 @@ int runner_step(struct runner *runner, enum step_mode mode, int64_t *ns)
 {
     struct measured measured;
 
-    TRY(time_step((struct one_step){ runner, mode }, NULL, &measured));
+    TRY(time_step((struct one_step){ runner, mode, NULL }, NULL, &measured));
     *ns = measured.ns;
     return OK;
 }
 
 int runner_watch(struct runner *runner, struct disturbance *watch, struct measured *out)
 {
-    return time_step((struct one_step){ runner, STEP_BOTH }, watch, out);
+    return time_step((struct one_step){ runner, STEP_BOTH, NULL }, watch, out);
+}
+
+int runner_phases(struct runner *runner, struct phase_times *out)
+{
+    struct engine *engine = runner->rig->engine;
+    struct phase_times times = { { 0 } };
+    struct measured measured;
+
+    TRY(time_step((struct one_step){ runner, STEP_COMPUTE, engine->compute }, NULL, &measured));
+    phases_add(&runner->marks, &times);
+    TRY(time_step((struct one_step){ runner, STEP_COMM, engine->comm }, NULL, &measured));
+    phases_add(&runner->marks, &times);
+    TRY(world_max(runner->rig->world, times.ns, PHASE_COUNT));
+    times.ns[PHASE_TOTAL] = 0;
+    for (int phase = PHASE_TOTAL + 1; phase < PHASE_COUNT; phase++)
+        times.ns[PHASE_TOTAL] += times.ns[phase];
+    *out = times;
+    return OK;
 }
 
 int runner_warm(struct runner *runner, uint32_t steps)

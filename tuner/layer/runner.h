@@ -5,6 +5,7 @@
 #define RUNNER_H
 
 #include "measure.h"
+#include "phases.h"
 #include "rig.h"
 
 /* What a step is timed as: both streams, or one of them muted; and both, launch by launch, where
@@ -21,6 +22,7 @@ struct runner {
     int64_t memory_bytes;             /* plan, layer and tokens, the most over the ranks */
     int64_t sent_bytes, messages;     /* of one step, likewise; known once it is warm */
     struct issued issued;             /* likewise, launch by launch */
+    struct marks marks;               /* of its steps by phases */
     int64_t replay_host_ns;           /* that the host takes for a step as a graph; 0: it is none */
 };
 
@@ -33,6 +35,10 @@ int runner_step(struct runner *runner, enum step_mode mode, int64_t *ns);
 
 /* One whole step, and what other processes took of it; `watch`: see measure_once(). */
 int runner_watch(struct runner *runner, struct disturbance *watch, struct measured *out);
+
+/* Two steps, launch by launch, each with one stream muted and the other marked: how long each phase
+ * takes, the largest over the ranks.  The total is the sum of these. */
+int runner_phases(struct runner *runner, struct phase_times *out);
 
 /* `steps` untimed steps (at least one), after which volumes are known. */
 int runner_warm(struct runner *runner, uint32_t steps);

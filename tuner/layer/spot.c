@@ -123,14 +123,15 @@ static void pass_unit(struct spot *s, const struct unit *u, uint32_t i, size_t a
 {
     uint32_t kind = s->p.data->shape.activation, D = s->p.D;
     const double *x = s->x + (size_t)i * D;
+    const double *row = s->grad + (s->rows > 1 ? at : (size_t)i) * D;
     double pre = u->bias + plain_dot(u->w1, x, D), act = plain_act(kind, pre), grad;
     double up = kind == MOE_SWIGLU ? plain_dot(u->w3, x, D) : 1;
 
     plain_axpy(act * up, u->w2, s->out + at * D, D);
     if (s->p.data->shape.pass != MOE_TRAIN)
         return;
-    grad = plain_dot(u->w2, s->grad + (size_t)i * D, D);
-    plain_axpy(grad * plain_act_slope(kind, pre) * up, u->w1, s->back + at * D, D);
+    grad = plain_dot(u->w2, row, D);
+    plain_axpy(grad * plain_slope(&s->p, pre) * up, u->w1, s->back + at * D, D);
     if (kind == MOE_SWIGLU)
         plain_axpy(grad * act, u->w3, s->back + at * D, D);
 }
@@ -216,14 +217,17 @@ static int allocate(struct spot *s)
 {
     size_t rows = (size_t)s->count * s->p.D, n = s->count + 1;
 
+    s->row = calloc(n * s->rows, sizeof(*s->row));
     s->expert = calloc(n * s->p.k, sizeof(*s->expert));
     s->x = calloc(rows + 1, sizeof(*s->x));
-    s->grad = calloc(rows + 1, sizeof(*s->grad));
+    s->grad = calloc(rows * s->rows + 1, sizeof(*s->grad));
+    s->loss = calloc(n * s->p.k, sizeof(*s->loss));
     s->out = calloc(rows * s->p.k + 1, sizeof(*s->out));
     s->back = calloc(rows * s->p.k + 1, sizeof(*s->back));
-    s->want_y = calloc(rows + 1, sizeof(*s->want_y));
+    s->want_y = calloc(rows * s->rows + 1, sizeof(*s->want_y));
     s->want_grad_x = calloc(rows + 1, sizeof(*s->want_grad_x));
-    return s->expert && s->x && s->grad && s->out && s->back && s->want_y && s->want_grad_x
+    return s->row && s->loss && s->expert && s->x && s->grad && s->out && s->back && s->want_y &&
+                   s->want_grad_x
                ? OK
                : fail(ERR_NOMEM, "%u tokens computed anew", s->count);
 }
@@ -235,7 +239,10 @@ static void load_tokens(struct spot *s, const int32_t *expert)
     for (uint32_t i = 0; i < s->count; i++) {
         plain_load(&s->p, s->rank, s->token[i]);
         memcpy(s->x + (size_t)i * D, s->p.x, D * sizeof(*s->x));
-        memcpy(s->grad + (size_t)i * D, s->p.grad, D * sizeof(*s->grad));
+        memcpy(s->grad + (size_t)i * s->rows * D, s->p.grad, s->rows * D * sizeof(*s->grad));
+        memcpy(s->loss + (size_t)i * k, s->p.loss, k * sizeof(*s->loss));
+        for (uint32_t j = 0; j < s->rows; j++)
+            s->row[i * s->rows + j] = s->token[i] * s->rows + j;
         memcpy(s->expert + (size_t)i * k, choices_of(s, expert, s->token[i]), k * sizeof(*expert));
     }
 }
@@ -251,6 +258,7 @@ int spot_open(const struct data *data, int rank, uint32_t tokens, const int32_t 
     TRY_OUT(plain_open(data, &s->p));
     s->rank = rank;
     s->tokens = tokens;
+    s->rows = shape_result_rows(&data->shape);
     pick(s, expert);
     TRY_OUT(allocate(s));
     load_tokens(s, expert);
@@ -267,6 +275,8 @@ void spot_close(struct spot *s)
     if (!s)
         return;
     plain_close(&s->p);
+    free(s->row);
+    free(s->loss);
     free(s->expert);
     free(s->x);
     free(s->grad);
@@ -280,9 +290,14 @@ void spot_close(struct spot *s)
 size_t spot_bytes(const struct moe_shape *s)
 {
     size_t count = most_tokens(s, s->tokens), rows = count * s->model_dim;
+    /* Of several layers tokens and gradients that one is given, as f32 and as they came. */
+    size_t given = layer_count(s) > 1 ? 3 * (size_t)s->tokens * s->model_dim : 0;
 
-    return (4 + 2 * (size_t)s->top_k) * rows * sizeof(double) +
-           ((size_t)s->experts + 3) * s->model_dim * sizeof(float) +
+    return given * sizeof(float) +
+           (2 + 2 * (size_t)shape_result_rows(s) + 2 * (size_t)s->top_k) * rows * sizeof(double) +
+           (size_t)s->tokens * (s->order == MOE_ORDER_PRIORITY ? sizeof(uint32_t) : 0) +
+           4 * layer_cosine(s, COSINE_ROWS) * sizeof(double) +
+           ((size_t)shape_gate_rows(s) + 3) * s->model_dim * sizeof(float) +
            (size_t)s->tokens * s->top_k * (sizeof(int32_t) + sizeof(int64_t));
 }
 
@@ -297,19 +312,60 @@ bool spot_fits(const struct spot *s, const int32_t *expert)
     return true;
 }
 
-/* All first choices in token order, then all second choices: whoever comes late is dropped. */
+/* Each token takes one turn. */
+static int check_turns(const struct spot *s, const uint32_t *turn)
+{
+    bool *seen = calloc((size_t)s->tokens + 1, sizeof(*seen));
+    int rc = seen ? OK : fail(ERR_NOMEM, "turns");
+
+    for (uint32_t i = 0; turn && i < s->tokens && !rc; i++) {
+        if (turn[i] >= s->tokens || seen[turn[i]])
+            rc = fail(ERR_WRONG, "rank %d: token %u takes a turn twice, or is none", s->rank,
+                      turn[i]);
+        else
+            seen[turn[i]] = true;
+    }
+    free(seen);
+    return rc;
+}
+
+static uint32_t turn_of(const struct spot *s, const uint32_t *turn, uint32_t token)
+{
+    uint32_t i = 0;
+
+    while (i + 1 < s->tokens && turn[i] != token)
+        i++;
+    return i;
+}
+
+/* Of those that are looked at no less important one went before. */
+static int check_importance(const struct spot *s, const uint32_t *turn, const double *importance)
+{
+    for (uint32_t i = 0; i < s->count; i++)
+        for (uint32_t j = 0; j < s->count; j++)
+            if (importance[i] > importance[j] + plain_importance_slack(&s->p) &&
+                turn_of(s, turn, s->token[i]) > turn_of(s, turn, s->token[j]))
+                return fail(ERR_WRONG, "rank %d token %u: a less important one went before",
+                            s->rank, s->token[i]);
+    return OK;
+}
+
+/* All first choices in the order of turns, then all second choices: whoever comes late is dropped.
+ */
 static int check_slots(const struct spot *s, const int32_t *expert, const int64_t *slot,
-                       uint64_t capacity)
+                       const uint32_t *turn, const struct capacities *capacities)
 {
     int64_t *filled = calloc(s->p.E, sizeof(*filled));
-    int rc = filled ? OK : fail(ERR_NOMEM, "%u lines", s->p.E);
+    int rc = filled ? check_turns(s, turn) : fail(ERR_NOMEM, "%u lines", s->p.E);
 
     for (uint32_t j = 0; j < s->p.k && !rc; j++)
-        for (uint32_t t = 0; t < s->tokens && !rc; t++) {
+        for (uint32_t i = 0; i < s->tokens && !rc; i++) {
+            uint32_t t = turn ? turn[i] : i;
             size_t at = (size_t)t * s->p.k + j;
             bool is_one = expert[at] >= 0 && (uint32_t)expert[at] < s->p.E;
             int64_t next = is_one ? filled[expert[at]]++ : -1;
-            int64_t want = (uint64_t)next < capacity ? next : -1;
+            bool has = is_one && (uint64_t)next < capacity_of(capacities, (uint64_t)expert[at]);
+            int64_t want = has ? next : -1;
 
             if (!is_one)
                 rc = fail(ERR_WRONG, "rank %d token %u: no expert %d", s->rank, t, expert[at]);
@@ -331,9 +387,10 @@ static void add_rows(double scale, const double *from, double *to, uint32_t n)
 static void combine(struct spot *s, uint32_t i, double *gate_grad)
 {
     uint32_t D = s->p.D;
-    double *y = s->want_y + (size_t)i * D, *grad_x = s->want_grad_x + (size_t)i * D;
+    double *y = s->want_y + (size_t)i * s->rows * D, *grad_x = s->want_grad_x + (size_t)i * D;
+    bool alone = s->p.data->shape.combine == MOE_COMBINE_CHOICES;
 
-    memset(y, 0, D * sizeof(*y));
+    memset(y, 0, s->rows * D * sizeof(*y));
     memset(grad_x, 0, D * sizeof(*grad_x));
     for (uint32_t j = 0; j < s->p.k; j++) {
         const struct choice *c = &s->p.choices[j];
@@ -342,20 +399,26 @@ static void combine(struct spot *s, uint32_t i, double *gate_grad)
         gate_grad[j] = 0;
         if (!c->kept)
             continue;
-        add_rows(c->gate, s->out + at, y, D);
+        add_rows(alone ? 1 : c->gate, s->out + at, y + (s->rows > 1 ? j * D : 0), D);
         add_rows(c->gate, s->back + at, grad_x, D);
-        for (uint32_t d = 0; d < D; d++)
+        for (uint32_t d = 0; d < D && !alone; d++)
             gate_grad[j] += s->out[at + d] * s->p.grad[d];
+        gate_grad[j] = alone ? s->p.loss[j] : gate_grad[j];
     }
-    for (uint32_t e = 0; e < s->p.E; e++)
-        plain_axpy(plain_logit_grad(&s->p, e, gate_grad), s->p.gate + (size_t)e * D, grad_x, D);
+    plain_route_back(&s->p, gate_grad, 0);
+    for (uint32_t r = 0; r < s->p.rows; r++)
+        plain_axpy(s->p.row_grad[r], s->p.gate + (size_t)r * D, grad_x, D);
 }
 
-int spot_expect(struct spot *s, const int32_t *expert, const int64_t *slot, uint64_t capacity)
+int spot_expect(struct spot *s, const int32_t *expert, const int64_t *slot, const uint32_t *turn,
+                const struct capacities *capacities)
 {
+    double importance[SPOT_MOST];
     double *gate_grad = calloc(s->p.k, sizeof(*gate_grad));
-    int rc = gate_grad ? check_slots(s, expert, slot, capacity) : fail(ERR_NOMEM, "gates");
+    int rc = gate_grad ? check_slots(s, expert, slot, turn, capacities) : fail(ERR_NOMEM, "gates");
 
+    if (!rc && s->p.data->balance)
+        plain_count(&s->p, expert, s->tokens);
     for (uint32_t i = 0; i < s->count && !rc; i++) {
         plain_load(&s->p, s->rank, s->token[i]);
         rc = plain_route(&s->p, s->rank, s->token[i], choices_of(s, expert, s->token[i]));
@@ -363,7 +426,10 @@ int spot_expect(struct spot *s, const int32_t *expert, const int64_t *slot, uint
             s->p.choices[j].kept = slot[(size_t)s->token[i] * s->p.k + j] >= 0;
         if (!rc)
             combine(s, i, gate_grad);
+        importance[i] = plain_importance(&s->p);
     }
+    if (turn && !rc)
+        rc = check_importance(s, turn, importance);
     free(gate_grad);
     return rc;
 }

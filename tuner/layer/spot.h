@@ -7,6 +7,7 @@
 #ifndef SPOT_H
 #define SPOT_H
 
+#include "capacities.h"
 #include "plain.h"
 
 enum { SPOT_MOST = 16 };
@@ -18,9 +19,12 @@ struct spot {
     uint32_t count;            /* of those that are looked at */
     uint32_t token[SPOT_MOST]; /* which */
     int32_t *expert;           /* (count,k) */
-    double *x, *grad;          /* (count,D): a token's row, the gradient of its y */
+    uint32_t rows;             /* of y for each token */
+    double *x, *grad;          /* (count,D) a token's row; (count,rows,D) gradients of its y */
+    double *loss;              /* (count,k) */
     double *out, *back; /* (count,k,D): of an expert, forward, and backward for a gate of 1 */
-    double *want_y, *want_grad_x; /* (count,D) */
+    double *want_y, *want_grad_x; /* (count,rows,D), (count,D) */
+    uint32_t *row;                /* (count,rows): which rows of y those are */
 };
 
 /* expert: the (T,k) choices of this rank's tokens; some are taken, the same for the same choices:
@@ -36,8 +40,10 @@ bool spot_fits(const struct spot *spot, const int32_t *expert);
 
 /* Sets want_y, and want_grad_x for a layer that trains.  ERR_WRONG for choices that are not the
  * best, and for any slot, of all tokens, that is not the rule's: (T,k), < 0 for a choice that is
- * dropped. */
-int spot_expect(struct spot *spot, const int32_t *expert, const int64_t *slot, uint64_t capacity);
+ * dropped.  turn: of MOE_ORDER_PRIORITY, in which order tokens got them, where that of those that
+ * are looked at must be right, too; else NULL. */
+int spot_expect(struct spot *spot, const int32_t *expert, const int64_t *slot, const uint32_t *turn,
+                const struct capacities *capacities);
 
 /* Bytes of the host's memory that all this takes at most. */
 size_t spot_bytes(const struct moe_shape *shape);

@@ -9,10 +9,15 @@ static bool stays(const struct geometry *g)
     return g->peers == 1;
 }
 
+static size_t bytes_of(const struct trip *trip, uint64_t rows)
+{
+    return size_product(size_product(rows, trip->width), dtype_bytes(trip->dtype));
+}
+
+/* Of one expert; the mean where they differ, which is the same on every rank. */
 static size_t block_bytes(const struct trip *trip)
 {
-    return size_product(size_product(trip->geometry->chunk_rows, trip->width),
-                        dtype_bytes(trip->dtype));
+    return bytes_of(trip, geometry_before(trip->geometry, trip->experts)) / trip->experts;
 }
 
 /* Where a rank has one expert, each pair of ranks exchanges one block in any case. */
@@ -41,72 +46,92 @@ static bool arranged_as_received(const struct trip *trip)
            (trip->direct || trip->geometry->peers == 1 || trip->geometry->local == 1);
 }
 
+/* Scratch of the all-to-all: of equal blocks, or of as many rows as each peer gets. */
+static uint64_t scratch_elements(const struct trip *trip, const struct topology *topology)
+{
+    const struct geometry *g = trip->geometry;
+
+    if (g->before)
+        return size_product(a2a_scratch_rows(trip->algorithm, topology, trip->uneven->peers),
+                            trip->width);
+    return a2a_scratch(trip->algorithm, topology,
+                       size_product(geometry_local_rows(g), trip->width));
+}
+
 void trip_layout(struct trip *trip, const struct topology *topology, const struct wire *wire,
                  bool keep_in, struct arena *arena)
 {
     const struct geometry *g = trip->geometry;
-    uint64_t all = size_product(size_product(trip->experts, g->rows), trip->width);
-    uint64_t chunk = size_product(size_product(geometry_chunk_rows(g), g->local), trip->width);
+    uint64_t leaving = size_product(geometry_before(g, trip->experts), g->shares);
+    uint64_t all = size_product(size_product(leaving, g->chunks), trip->width);
+    uint64_t sent = size_product(size_product(leaving, g->copies), trip->width);
+    uint64_t seen = size_product(geometry_seen_rows(g), trip->width);
     size_t width = dtype_bytes(trip->dtype);
 
     trip->direct = goes_direct(trip, wire);
     trip->home = arena_take(arena, all, width);
     trip->send = leaves_as_it_lies(trip) ? (struct chunks){ trip->home, 0 }
-                                         : chunks_take(arena, chunk, width, g->chunks);
-    trip->recv = stays(g) ? trip->send : chunks_take(arena, chunk, width, g->chunks);
-    trip->back_send = chunks_take(arena, chunk, width, g->chunks);
+                                         : chunks_take(arena, sent, width, g->chunks);
+    trip->recv = stays(g) ? trip->send : chunks_take(arena, seen, width, g->chunks);
+    trip->back_send = chunks_take(arena, seen, width, g->chunks);
     if (arranged_as_received(trip)) {
         trip->in = trip->recv;
         trip->out = trip->back_send;
     } else {
         trip->in =
-            chunks_take(arena, chunk, dtype_bytes(trip->compute_type), keep_in ? g->chunks : 1);
-        trip->out = chunks_take(arena, chunk, dtype_bytes(trip->compute_type), 1);
+            chunks_take(arena, seen, dtype_bytes(trip->compute_type), keep_in ? g->chunks : 1);
+        trip->out = chunks_take(arena, seen, dtype_bytes(trip->compute_type), 1);
     }
     if (stays(g))
         trip->back_recv = trip->back_send;
     else
         trip->back_recv = comes_as_it_lies(trip)
                               ? (struct chunks){ arena_take(arena, all, width), 0 }
-                              : chunks_take(arena, chunk, width, g->chunks);
+                              : chunks_take(arena, sent, width, g->chunks);
     trip->back = comes_as_it_lies(trip) ? trip->back_recv.base : arena_take(arena, all, width);
     if (!stays(g))
-        trip->scratch = arena_take(
-            arena,
-            a2a_scratch(trip->algorithm, topology,
-                        size_product(size_product(g->local, g->chunk_rows), trip->width)),
-            width);
+        trip->scratch = arena_take(arena, scratch_elements(trip, topology), width);
 }
 
-/* Block `n` of a rank's own order lies in chunk i of its expert's rows; ranks that have copies of
- * them get the same ones. */
-static uint64_t home_block(const struct geometry *g, uint32_t i, uint64_t n)
-{
-    return (n / (g->copies * g->shares) * g->shares + n % g->shares) * g->chunks + i;
-}
-
-/* Where that block comes home to: partial results that are still to be summed lie apart. */
+/* Where block n of a rank's own order comes home to: partial results that are still to be summed
+ * lie apart. */
 static char *return_place(const struct trip *trip, uint32_t i, uint64_t n)
 {
-    size_t bytes = block_bytes(trip);
+    const struct geometry *g = trip->geometry;
+    uint64_t each = (uint64_t)g->copies * g->shares, expert = n / each;
 
-    return comes_as_it_lies(trip) ? (char *)trip->back + home_block(trip->geometry, i, n) * bytes
-                                  : (char *)chunk_at(trip->back_recv, i) + n * bytes;
+    return comes_as_it_lies(trip)
+               ? (char *)trip->back + bytes_of(trip, geometry_home_row(g, expert, n % g->shares, i))
+               : (char *)chunk_at(trip->back_recv, i) +
+                     bytes_of(trip, geometry_sent_row(g, expert, n % each));
 }
 
-/* To each local expert of a peer and from it. */
-static int add_block(const struct trip *trip, const struct wire *wire, uint32_t i, uint64_t peer,
-                     uint64_t expert, struct batch *go, struct batch *come)
+/* To each local expert of a peer and from it.  Ranks that have copies of rows get the same ones. */
+static int add_block(const struct trip *trip, uint32_t i, uint64_t peer, uint64_t local,
+                     struct batch *go, struct batch *come)
 {
     const struct geometry *g = trip->geometry;
-    uint64_t n = peer * g->local + expert;
-    size_t bytes = block_bytes(trip), seen = (expert * g->peers + peer) * bytes;
-    struct peers one = { (int)peer, 1, 1 };
+    uint64_t n = peer * g->local + local, expert = n / (g->copies * g->shares);
+    uint64_t rows = geometry_rows_of(g, g->first + local);
+    uint64_t seen = geometry_seen_before(g, local) + peer * rows;
+    size_t theirs = bytes_of(trip, geometry_rows_of(g, expert)), ours = bytes_of(trip, rows);
+    struct transfer there = {
+        .peer = g->first_peer + (int)peer,
+        .send = (char *)trip->home + bytes_of(trip, geometry_home_row(g, expert, n % g->shares, i)),
+        .recv = (char *)chunk_at(trip->recv, i) + bytes_of(trip, seen),
+        .send_bytes = theirs,
+        .recv_bytes = ours,
+    };
+    struct transfer back = {
+        .peer = there.peer,
+        .send = (char *)chunk_at(trip->back_send, i) + bytes_of(trip, seen),
+        .recv = return_place(trip, i, n),
+        .send_bytes = ours,
+        .recv_bytes = theirs,
+    };
 
-    TRY(batch_add(go, wire, one, (char *)trip->home + home_block(g, i, n) * bytes, 0,
-                  (char *)chunk_at(trip->recv, i) + seen, bytes));
-    return batch_add(come, wire, one, (char *)chunk_at(trip->back_send, i) + seen, 0,
-                     return_place(trip, i, n), bytes);
+    TRY(batch_add_transfer(go, &there));
+    return batch_add_transfer(come, &back);
 }
 
 /* A rank begins with itself and its right neighbour, as batch_add() has it. */
@@ -114,11 +139,11 @@ static int list_blocks(const struct trip *trip, const struct wire *wire, uint32_
                        struct batch *go, struct batch *come)
 {
     const struct geometry *g = trip->geometry;
+    uint32_t own = (uint32_t)(wire->topology.rank - g->first_peer);
 
-    for (uint32_t expert = 0; expert < g->local; expert++)
+    for (uint32_t local = 0; local < g->local; local++)
         for (uint32_t n = 0; n < g->peers; n++)
-            TRY(add_block(trip, wire, i, ((uint32_t)wire->topology.rank + n) % g->peers, expert, go,
-                          come));
+            TRY(add_block(trip, i, (own + n) % g->peers, local, go, come));
     return OK;
 }
 
@@ -136,18 +161,25 @@ static int open_direct(struct trip *trip, struct wire *wire, uint32_t i)
     return rc;
 }
 
-static int open_a2a(const struct trip *trip, struct wire *wire, const void *send, void *recv,
-                    struct a2a **out)
+static int open_a2a(const struct trip *trip, struct wire *wire, bool back, const void *send,
+                    void *recv, struct a2a **out)
 {
     const struct geometry *g = trip->geometry;
     struct a2a_call call = { .wire = wire,
                              .dtype = trip->dtype,
                              .block = g->local * g->chunk_rows * trip->width,
+                             .width = trip->width,
+                             .back = back,
                              .send = send,
                              .recv = recv,
                              .scratch = trip->scratch,
-                             .ctas = trip->ctas };
+                             .ctas = trip->ctas,
+                             .among = { g->first_peer, (int)g->peers } };
 
+    if (g->before) {
+        call.rows = trip->uneven->peers;
+        call.tables = back ? trip->uneven->come : trip->uneven->go;
+    }
     return a2a_open(trip->algorithm, &call, out);
 }
 
@@ -164,10 +196,10 @@ int trip_open(struct trip *trip, struct engine *engine)
             TRY(open_direct(trip, engine->wire, i));
             continue;
         }
-        TRY(open_a2a(trip, engine->wire, chunk_at(trip->send, i), chunk_at(trip->recv, i),
+        TRY(open_a2a(trip, engine->wire, false, chunk_at(trip->send, i), chunk_at(trip->recv, i),
                      &trip->go[i]));
-        TRY(open_a2a(trip, engine->wire, chunk_at(trip->back_send, i), chunk_at(trip->back_recv, i),
-                     &trip->come[i]));
+        TRY(open_a2a(trip, engine->wire, true, chunk_at(trip->back_send, i),
+                     chunk_at(trip->back_recv, i), &trip->come[i]));
     }
     return OK;
 }
@@ -185,6 +217,21 @@ void trip_close(struct trip *trip)
     *trip = (struct trip){ 0 };
 }
 
+/* A copy of which a table says where rows go, since experts differ. */
+static int copy(const struct trip *trip, struct stream *stream, const struct block_table *table,
+                uint64_t terms, uint32_t from_type, const void *from, uint32_t to_type, void *to)
+{
+    return launch_move_rows(stream, &(struct move_rows){ .from_type = from_type,
+                                                         .to_type = to_type,
+                                                         .width = trip->width,
+                                                         .rows = table->rows,
+                                                         .terms = terms,
+                                                         .count = table->count,
+                                                         .blocks = table->blocks,
+                                                         .from = from,
+                                                         .to = to });
+}
+
 /* One chunk's rows inside (E,C,D): expert, share and first row of the chunk.  On the wire the block
  * of expert e, slice p and share t is (e * copies + p) * shares + t, which is the rank's own order.
  */
@@ -194,6 +241,9 @@ static int pack(struct trip *trip, struct stream *stream, uint32_t i)
     uint64_t block = g->chunk_rows * trip->width;
     size_t start = i * block * dtype_bytes(trip->dtype);
 
+    if (g->before)
+        return copy(trip, stream, &trip->uneven->pack[i], 1, trip->dtype, trip->home, trip->dtype,
+                    chunk_at(trip->send, i));
     return launch_move(stream,
                        &(struct move){ .from_type = trip->dtype,
                                        .to_type = trip->dtype,
@@ -213,6 +263,9 @@ static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
     uint64_t block = g->chunk_rows * trip->width;
     size_t start = i * block * dtype_bytes(trip->dtype);
 
+    if (g->before)
+        return copy(trip, stream, &trip->uneven->unpack[i], g->copies, trip->dtype,
+                    chunk_at(trip->back_recv, i), trip->dtype, trip->back);
     return launch_move(stream, &(struct move){ .from_type = trip->dtype,
                                                .to_type = trip->dtype,
                                                .block = block,
@@ -225,17 +278,22 @@ static int unpack(struct trip *trip, struct stream *stream, uint32_t i)
                                                .to = (char *)trip->back + start });
 }
 
-/* Turns (rows, columns) of blocks of chunk_rows x D into (columns, rows), and one type into the
- * other. */
-static int rearrange(const struct trip *trip, struct stream *stream, uint64_t rows,
-                     uint64_t columns, uint32_t from_type, const void *from, uint32_t to_type,
-                     void *to)
+/* As blocks are received, (peers, local), and as experts see them, (local, peers): one into the
+ * other, and one type into the other. */
+static int rearrange(const struct trip *trip, struct stream *stream, bool restores,
+                     uint32_t from_type, const void *from, uint32_t to_type, void *to)
 {
+    const struct geometry *g = trip->geometry;
+    uint64_t rows = restores ? g->local : g->peers, columns = restores ? g->peers : g->local;
+
     if (arranged_as_received(trip))
         return OK;
+    if (g->before)
+        return copy(trip, stream, restores ? &trip->uneven->restore : &trip->uneven->arrange, 1,
+                    from_type, from, to_type, to);
     return launch_move(stream, &(struct move){ .from_type = from_type,
                                                .to_type = to_type,
-                                               .block = trip->geometry->chunk_rows * trip->width,
+                                               .block = g->chunk_rows * trip->width,
                                                .dims = { rows, columns, 1 },
                                                .from_stride = { columns, 1, 0 },
                                                .to_stride = { 1, rows, 0 },
@@ -296,11 +354,11 @@ int trip_compute(struct trip *trip, struct engine *engine, trip_experts *experts
         TRY(send(trip, engine, i + sends_ahead(engine)));
         if (!stays(g))
             TRY(event_wait(trip->arrived[i], engine->compute));
-        TRY(rearrange(trip, engine->compute, g->peers, g->local, trip->dtype,
-                      chunk_at(trip->recv, i), trip->compute_type, chunk_at(trip->in, i)));
+        TRY(rearrange(trip, engine->compute, false, trip->dtype, chunk_at(trip->recv, i),
+                      trip->compute_type, chunk_at(trip->in, i)));
         TRY(experts(self, i, chunk_at(trip->in, i), chunk_at(trip->out, i)));
-        TRY(rearrange(trip, engine->compute, g->local, g->peers, trip->compute_type,
-                      chunk_at(trip->out, i), trip->dtype, chunk_at(trip->back_send, i)));
+        TRY(rearrange(trip, engine->compute, true, trip->compute_type, chunk_at(trip->out, i),
+                      trip->dtype, chunk_at(trip->back_send, i)));
         TRY(event_record(trip->done[i], engine->compute));
     }
     return OK;

@@ -6,8 +6,9 @@
  * where the products of its expert read it, so only slices' results are still unpacked, since they
  * are summed.  With one expert on a rank that costs no message more.  With several it is a message
  * for each expert of a peer instead of one for all, so blocks must be large enough for the wire
- * (its apart_bytes); smaller ones, other all-to-alls than linear, types that are converted on
- * arrival and modelled ranks keep to packing, arranging and restoring. */
+ * (its apart_bytes, for the mean of blocks that differ); smaller ones, other all-to-alls than
+ * linear, types that are converted on arrival and modelled ranks keep to packing, arranging and
+ * restoring. */
 #ifndef TRIP_H
 #define TRIP_H
 
@@ -15,10 +16,12 @@
 #include "chunks.h"
 #include "engine.h"
 #include "geometry.h"
+#include "uneven.h"
 
 struct trip {
     const struct geometry *geometry;
-    uint32_t experts, width; /* E, D */
+    const struct uneven *uneven; /* of experts that differ */
+    uint32_t experts, width;     /* that rows leave for: E, or those of a node; D */
     uint32_t dtype, compute_type;
     uint32_t algorithm;                 /* enum moe_a2a */
     bool direct;                        /* found by trip_layout() */

@@ -1,140 +1,411 @@
-/* Gathers, converts and reduces the tensors of the experts: the same three steps for each of them.
- */
+/* Gathers, converts and reduces the tensors of the experts: the same three steps for each of them,
+ * piece by piece. */
 #include "weights.h"
 
+#include "meeting.h"
+#include "phases.h"
 #include "shape.h"
 #include "status.h"
 
-static uint64_t whole(const struct weight *w)
+static bool units_first(const struct weights *weights)
 {
-    return size_product(w->slice, (uint64_t)w->group.count);
+    return weights->layer->shape.layout == MOE_LAYOUT_HIDDEN;
 }
 
-static void weight_layout(struct weight *w, void *slice, void *grad_slice, uint32_t storage,
-                          uint32_t compute, const struct wire *wire, struct arena *arena)
+static bool is_bias(enum tensor tensor)
 {
-    bool shared = w->group.count > 1, same = storage == compute;
-    bool reduced = wire && reduce_applies(wire, w->group, storage);
+    return tensor == TENSOR_B1 || tensor == TENSOR_B2;
+}
 
-    w->whole = shared ? arena_take(arena, whole(w), dtype_bytes(storage)) : slice;
-    w->compute = same ? w->whole : arena_take(arena, whole(w), dtype_bytes(compute));
-    if (!grad_slice)
+/* Whether what kernels read lies as it is stored. */
+static bool same(const struct weights *weights, enum tensor tensor)
+{
+    return weights->compute_type == weights->layer->shape.dtype &&
+           !(is_bias(tensor) && units_first(weights));
+}
+
+/* A wire's own sum has equal slices. */
+static bool reduced(const struct weights *weights, const struct wire *wire, const struct weight *w)
+{
+    return wire && reduce_applies(wire, w->group, weights->layer->shape.dtype) &&
+           (!w->unit || parts_hidden_equal(weights->layer->parts));
+}
+
+/* `theirs` if there is another whose memory this one shares. */
+static void *take(struct arena *arena, bool shares, void *theirs, uint64_t elements, size_t width)
+{
+    return shares ? theirs : arena_take(arena, elements, width);
+}
+
+/* Elements of what is gathered of a tensor at a time. */
+static uint64_t room_of(const struct weights *weights, const struct weight *w)
+{
+    uint32_t most = 0;
+
+    if (!weights->rooms || !w->unit || w->group.count == 1)
+        return w->all;
+    for (uint32_t i = 0; i < weights->piece_count; i++)
+        most = weights->pieces[i].units > most ? weights->pieces[i].units : most;
+    return size_product(w->unit, (uint64_t)weights->rooms * most);
+}
+
+static void weight_layout(struct weights *weights, enum tensor i, const struct wire *wire,
+                          struct arena *arena)
+{
+    const struct layer *layer = weights->layer;
+    struct weight *w = &weights->tensors[i];
+    const struct weight *first = weights->first ? &weights->first->tensors[i] : w;
+    size_t storage = dtype_bytes(layer->shape.dtype), compute = dtype_bytes(weights->compute_type);
+    bool shared = w->group.count > 1, as_it_is = same(weights, i);
+    bool again = weights->first != NULL, cached = again && weights->rooms;
+    uint64_t room = room_of(weights, w);
+
+    w->whole = shared ? take(arena, cached, first->whole, room, storage) : layer->slice[i];
+    w->compute = as_it_is ? w->whole : take(arena, cached, first->compute, room, compute);
+    if (layer->shape.pass != MOE_TRAIN)
         return;
-    w->grad = shared || !same ? arena_take(arena, whole(w), dtype_bytes(compute)) : grad_slice;
+    w->grad =
+        shared || !as_it_is ? take(arena, again, first->grad, w->all, compute) : layer->grad[i];
     if (!shared) {
-        w->grad_out = grad_slice;
+        w->grad_out = layer->grad[i];
         return;
     }
-    w->grad_out = same ? w->grad : arena_take(arena, whole(w), dtype_bytes(storage));
-    w->parts = reduced ? NULL : arena_take(arena, whole(w), dtype_bytes(storage));
+    w->grad_out = as_it_is ? w->grad : take(arena, again, first->grad_out, w->all, storage);
+    w->parts = reduced(weights, wire, w)
+                   ? NULL
+                   : take(arena, again, first->parts,
+                          size_product(w->slice, (uint64_t)w->group.count), storage);
+}
+
+/* One after the other, or each in its turn in one of the rooms. */
+static void place_pieces(struct weights *weights)
+{
+    uint32_t most = 0;
+
+    for (uint32_t i = 0; i < weights->piece_count; i++)
+        most = weights->pieces[i].units > most ? weights->pieces[i].units : most;
+    for (uint32_t i = 0; i < weights->piece_count; i++) {
+        struct weights_piece *p = &weights->pieces[i];
+
+        p->place = weights->rooms ? i % weights->rooms * most : p->first;
+    }
+}
+
+/* Where all ranks' hidden units are joined, pieces of theirs; else this rank's or its group's. */
+static void cut_pieces(struct weights *weights, const struct geometry *g)
+{
+    const struct parts *parts = weights->layer->parts;
+    bool joined = units_first(weights) && g->weights.count > 1;
+    uint32_t before = 0;
+
+    weights->piece_count = joined ? g->chunks : 1;
+    if (weights->rooms > weights->piece_count)
+        weights->rooms = weights->piece_count;
+    for (uint32_t i = 0; i < weights->piece_count; i++) {
+        struct weights_piece *p = &weights->pieces[i];
+
+        p->first = before;
+        p->units = joined ? (uint32_t)parts_sum(parts->hidden, parts->ranks, i, g->chunks)
+                          : weights->layer->hidden;
+        before += p->units;
+    }
+    place_pieces(weights);
+}
+
+static uint64_t whole_of(const struct weights *weights, const struct weight *w)
+{
+    return w->unit && w->group.count > 1 ? size_product(w->unit, weights->layer->shape.hidden_dim)
+                                         : size_product(w->slice, (uint64_t)w->group.count);
 }
 
 void weights_layout(struct weights *weights, const struct layer *layer, const struct geometry *g,
                     uint32_t compute_type, const struct wire *wire, struct arena *arena)
 {
+    const struct moe_shape *shape = &layer->shape;
+
     weights->layer = layer;
     weights->compute_type = compute_type;
+    cut_pieces(weights, g);
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
         struct weight *w = &weights->tensors[i];
 
         w->group = i == TENSOR_B2 ? g->bias2 : g->weights;
-        w->slice = layer_slice(&layer->shape, i);
-        if (w->slice)
-            weight_layout(w, layer->slice[i],
-                          layer->shape.pass == MOE_TRAIN ? layer->grad[i] : NULL,
-                          layer->shape.dtype, compute_type, wire, arena);
+        w->slice = layer_units(shape, layer->hidden, i);
+        w->unit = units_first(weights) && i != TENSOR_B2 ? layer_units(shape, 1, i) : 0;
+        w->all = whole_of(weights, w);
+        if (layer_slice(shape, i))
+            weight_layout(weights, i, wire, arena);
     }
 }
 
-static int add_reduction(struct weights *weights, const struct wire *wire, enum tensor i,
-                         size_t bytes)
-{
-    const struct weight *w = &weights->tensors[i];
+/* ---- Gathering */
 
-    if (reduce_applies(wire, w->group, weights->layer->shape.dtype))
-        return reduce_add(&weights->scatter, w->group, w->grad_out, weights->layer->grad[i], bytes);
-    return scatter_add(&weights->scatter, wire, w->group, w->grad_out, w->parts, bytes);
+/* The i-th piece's units of rank q. */
+static uint32_t units_of(const struct weights *weights, uint32_t i, uint32_t q)
+{
+    return part_piece(weights->layer->parts->hidden[q], i, weights->piece_count);
+}
+
+static size_t unit_bytes(const struct weights *weights, const struct weight *w)
+{
+    return w->unit * dtype_bytes(weights->layer->shape.dtype);
+}
+
+/* This rank's share of piece i, in its slice. */
+static char *own_piece(const struct weights *weights, const struct weight *w, uint32_t i,
+                       void *slice)
+{
+    return (char *)slice +
+           part_cut(weights->layer->hidden, i, weights->piece_count) * unit_bytes(weights, w);
+}
+
+static struct meeting meeting_of(const struct weights *weights, const struct weight *w, uint32_t i)
+{
+    return (struct meeting){ .of_ranks = weights->layer->parts->hidden,
+                             .ranks = weights->layer->parts->ranks,
+                             .self = (uint32_t)weights->layer->rank,
+                             .piece = i,
+                             .pieces = weights->piece_count,
+                             .unit = unit_bytes(weights, w) };
+}
+
+static int add_gather(struct weights *weights, const struct wire *wire, enum tensor t, uint32_t i)
+{
+    const struct weight *w = &weights->tensors[t];
+    struct batch *batch = &weights->pieces[i].gather;
+    void *slice = weights->layer->slice[t];
+    struct meeting m = meeting_of(weights, w, i);
+
+    if (!w->unit)
+        return i ? OK
+                 : gather_add(batch, wire, w->group, slice, w->whole,
+                              w->slice * dtype_bytes(weights->layer->shape.dtype));
+    m.own = own_piece(weights, w, i, slice);
+    m.whole = (char *)w->whole + weights->pieces[i].place * unit_bytes(weights, w);
+    if (parts_hidden_equal(weights->layer->parts))
+        return gather_add(batch, wire, w->group, m.own, m.whole,
+                          units_of(weights, i, 0) * unit_bytes(weights, w));
+    return meeting_gather(&m, batch);
+}
+
+static int add_scatter(struct weights *weights, const struct wire *wire, enum tensor t, uint32_t i)
+{
+    const struct weight *w = &weights->tensors[t];
+    size_t slice = w->slice * dtype_bytes(weights->layer->shape.dtype);
+    struct meeting m = meeting_of(weights, w, i);
+    void *grad = weights->layer->grad[t];
+
+    if (!w->unit && i)
+        return OK;
+    if (!w->unit && reduced(weights, wire, w))
+        return reduce_add(&weights->scatter, w->group, w->grad_out, grad, slice);
+    if (!w->unit)
+        return scatter_add(&weights->scatter, wire, w->group, w->grad_out, w->parts, slice);
+    m.whole = (char *)w->grad_out + weights->pieces[i].first * unit_bytes(weights, w);
+    if (reduced(weights, wire, w))
+        return reduce_add(&weights->scatter, w->group, m.whole, own_piece(weights, w, i, grad),
+                          units_of(weights, i, 0) * unit_bytes(weights, w));
+    m.own = own_piece(weights, w, i, w->parts);
+    m.own_step = slice;
+    return meeting_scatter(&m, &weights->scatter);
+}
+
+static int add_piece(struct weights *weights, const struct wire *wire, uint32_t i)
+{
+    for (enum tensor t = 0; t < TENSOR_COUNT; t++) {
+        const struct weight *w = &weights->tensors[t];
+
+        if (!layer_slice(&weights->layer->shape, t) || w->group.count == 1)
+            continue;
+        TRY(add_gather(weights, wire, t, i));
+        if (w->grad)
+            TRY(add_scatter(weights, wire, t, i));
+    }
+    return OK;
 }
 
 int weights_open(struct weights *weights, struct engine *engine)
 {
-    uint32_t storage = weights->layer->shape.dtype;
-
-    TRY(event_open(engine->device, &weights->gathered));
     TRY(event_open(engine->device, &weights->summed));
     TRY(event_open(engine->device, &weights->scattered));
-    for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
-        struct weight *w = &weights->tensors[i];
-        size_t bytes = w->slice * dtype_bytes(storage);
-
-        if (!w->slice || w->group.count == 1)
-            continue;
-        TRY(gather_add(&weights->gather, engine->wire, w->group, weights->layer->slice[i], w->whole,
-                       bytes));
-        if (w->grad)
-            TRY(add_reduction(weights, engine->wire, i, bytes));
+    for (uint32_t i = 0; i < weights->piece_count; i++) {
+        TRY(event_open(engine->device, &weights->pieces[i].gathered));
+        TRY(add_piece(weights, engine->wire, i));
+        TRY(wire_reserve(engine->wire, &weights->pieces[i].gather));
     }
-    TRY(wire_reserve(engine->wire, &weights->gather));
     return wire_reserve(engine->wire, &weights->scatter);
 }
 
 void weights_close(struct weights *weights)
 {
-    batch_free(&weights->gather);
+    for (uint32_t i = 0; i < weights->piece_count; i++) {
+        batch_free(&weights->pieces[i].gather);
+        event_close(weights->pieces[i].gathered);
+    }
     batch_free(&weights->scatter);
-    event_close(weights->gathered);
     event_close(weights->summed);
     event_close(weights->scattered);
     *weights = (struct weights){ 0 };
 }
 
+int weights_fetch(struct weights *weights, struct engine *engine, uint32_t piece)
+{
+    struct weights_piece *p = &weights->pieces[piece];
+
+    if (batch_is_empty(&p->gather))
+        return OK;
+    TRY(wire_exchange(engine->wire, engine->comm, &p->gather));
+    return event_record(p->gathered, engine->comm);
+}
+
 int weights_gather(struct weights *weights, struct engine *engine)
 {
-    if (batch_is_empty(&weights->gather))
-        return OK;
-    TRY(wire_exchange(engine->wire, engine->comm, &weights->gather));
-    return event_record(weights->gathered, engine->comm);
+    for (uint32_t i = 0; i < weights->piece_count; i++)
+        TRY(weights_fetch(weights, engine, i));
+    return OK;
+}
+
+/* ---- Converting */
+
+/* Of weights, not of rows. */
+static int launch(struct stream *stream, const struct move *m)
+{
+    int rc;
+
+    stream->purpose = PHASE_OTHER;
+    rc = launch_move(stream, m);
+    stream->purpose = 0;
+    return rc;
 }
 
 /* `terms` runs of `elements`, one after the other, are summed; one term is a conversion. */
 static int sum(struct stream *stream, uint64_t elements, uint64_t terms, uint32_t from_type,
                const void *from, uint32_t to_type, void *to)
 {
-    return launch_move(stream, &(struct move){ .from_type = from_type,
-                                               .to_type = to_type,
-                                               .block = elements,
-                                               .dims = { 1, 1, 1 },
-                                               .terms = terms,
-                                               .term_stride = 1,
-                                               .from = from,
-                                               .to = to });
+    return launch(stream, &(struct move){ .from_type = from_type,
+                                          .to_type = to_type,
+                                          .block = elements,
+                                          .dims = { 1, 1, 1 },
+                                          .terms = terms,
+                                          .term_stride = 1,
+                                          .from = from,
+                                          .to = to });
 }
 
-int weights_ready(struct weights *weights, struct engine *engine)
+/* A tensor, or a piece of it, between its two places: elements from `first` on. */
+struct conversion {
+    enum tensor tensor;
+    uint64_t first, elements;
+    uint32_t from_type, to_type;
+    const void *from;
+    void *to;
+    bool home; /* to where it is stored */
+};
+
+static struct conversion conversion_of(const struct weights *weights, enum tensor t, uint32_t i)
 {
-    if (!batch_is_empty(&weights->gather))
-        TRY(event_wait(weights->gathered, engine->compute));
+    const struct weight *w = &weights->tensors[t];
+    const struct weights_piece *p = &weights->pieces[i];
+
+    if (!w->unit)
+        return (struct conversion){ .tensor = t, .elements = i ? 0 : w->all };
+    return (struct conversion){ .tensor = t,
+                                .first = p->first * w->unit,
+                                .elements = p->units * w->unit };
+}
+
+/* Stored (rows, E, block): units of b1, or ranks' columns of b2; computed (E, rows, block). */
+static int turn(const struct weights *weights, struct stream *stream, const struct conversion *c)
+{
+    const struct moe_shape *s = &weights->layer->shape;
+    uint64_t block = c->tensor == TENSOR_B2 ? shape_bias2_slice(s) : 1;
+    uint64_t rows = c->elements / s->experts / block, experts = s->experts;
+    struct move m = { .from_type = c->from_type,
+                      .to_type = c->to_type,
+                      .block = block,
+                      .dims = { experts, rows, 1 },
+                      .from_stride = { 1, experts, 0 },
+                      .to_stride = { rows, 1, 0 },
+                      .terms = 1,
+                      .from = c->from,
+                      .to = c->to };
+
+    if (c->home) {
+        m.from_stride[0] = m.to_stride[0], m.from_stride[1] = m.to_stride[1];
+        m.to_stride[0] = 1, m.to_stride[1] = experts;
+    }
+    return launch(stream, &m);
+}
+
+static int convert(const struct weights *weights, struct stream *stream, struct conversion c)
+{
+    c.from = (const char *)c.from + c.first * dtype_bytes(c.from_type);
+    c.to = (char *)c.to + c.first * dtype_bytes(c.to_type);
+    if (!c.elements)
+        return OK;
+    if (is_bias(c.tensor) && units_first(weights))
+        return turn(weights, stream, &c);
+    return sum(stream, c.elements, 1, c.from_type, c.from, c.to_type, c.to);
+}
+
+int weights_ready(struct weights *weights, struct engine *engine, uint32_t piece)
+{
+    if (!batch_is_empty(&weights->pieces[piece].gather))
+        TRY(event_wait(weights->pieces[piece].gathered, engine->compute));
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
         const struct weight *w = &weights->tensors[i];
+        struct conversion c = conversion_of(weights, i, piece);
 
-        if (w->slice && w->compute != w->whole)
-            TRY(sum(engine->compute, whole(w), 1, weights->layer->shape.dtype, w->whole,
-                    weights->compute_type, w->compute));
+        c.from_type = weights->layer->shape.dtype;
+        c.from = w->whole;
+        c.to_type = weights->compute_type;
+        c.to = w->compute;
+        c.first = weights->pieces[piece].place * w->unit;
+        if (w->compute != w->whole)
+            TRY(convert(weights, engine->compute, c));
+    }
+    return OK;
+}
+
+const void *weights_of(const struct weights *weights, enum tensor tensor, uint32_t piece)
+{
+    const struct weight *w = &weights->tensors[tensor];
+    uint64_t first = weights->pieces[piece].place * w->unit;
+
+    return w->compute ? (char *)w->compute + first * dtype_bytes(weights->compute_type) : NULL;
+}
+
+void *weights_grad_of(const struct weights *weights, enum tensor tensor, uint32_t piece)
+{
+    const struct weight *w = &weights->tensors[tensor];
+    uint64_t first = weights->pieces[piece].first * w->unit;
+
+    return w->grad ? (char *)w->grad + first * dtype_bytes(weights->compute_type) : NULL;
+}
+
+/* ---- Reducing */
+
+static int store_grads(const struct weights *weights, struct stream *stream, uint32_t piece)
+{
+    for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
+        const struct weight *w = &weights->tensors[i];
+        struct conversion c = conversion_of(weights, i, piece);
+
+        c.from_type = weights->compute_type;
+        c.from = w->grad;
+        c.to_type = weights->layer->shape.dtype;
+        c.to = w->grad_out;
+        c.home = true;
+        if (w->grad_out != w->grad)
+            TRY(convert(weights, stream, c));
     }
     return OK;
 }
 
 int weights_reduce(struct weights *weights, struct engine *engine)
 {
-    uint32_t storage = weights->layer->shape.dtype;
-
-    for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
-        const struct weight *w = &weights->tensors[i];
-
-        if (w->slice && w->grad_out != w->grad)
-            TRY(sum(engine->compute, whole(w), 1, weights->compute_type, w->grad, storage,
-                    w->grad_out));
-    }
+    for (uint32_t i = 0; i < weights->piece_count; i++)
+        TRY(store_grads(weights, engine->compute, i));
     if (batch_is_empty(&weights->scatter))
         return OK;
     TRY(event_record(weights->summed, engine->compute));

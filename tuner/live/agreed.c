@@ -40,7 +40,7 @@ static struct agreed_plan *plan_at(struct agreed *s, uint32_t bucket)
     if (!more)
         return NULL;
     s->items = more;
-    s->items[s->count] = (struct agreed_plan){ .bucket = bucket, .plan = plan_default() };
+    s->items[s->count] = (struct agreed_plan){ .bucket = bucket, .plan = s->usual };
     s->items[s->count].plan.source = MOE_DEFAULT;
     return &s->items[s->count++];
 }
@@ -49,7 +49,7 @@ struct moe_plan agreed_plan(struct agreed *s, uint32_t bucket)
 {
     struct agreed_plan *p = plan_at(s, bucket);
 
-    return p ? p->plan : plan_default();
+    return p ? p->plan : s->usual;
 }
 
 static void visit(struct agreed *s, uint32_t bucket)

@@ -18,6 +18,7 @@ struct agreed_plan {
 };
 
 struct agreed {
+    struct moe_plan usual; /* the default plan of the layer */
     struct agreed_plan *items;
     uint32_t count, room;
     uint32_t last; /* found */

@@ -131,11 +131,13 @@ int moetune_open(const char *db, const struct moe_shape *shape,
         return MOE_ERR_NOMEM;
     take(&t->shape, sizeof(t->shape), shape, shape->struct_size);
     t->shape.struct_size = sizeof(t->shape);
+    shape_complete(&t->shape);
+    t->agreed.usual = plan_default(&t->shape);
     if (options)
         take(&t->options, sizeof(t->options), options, options->struct_size);
     rc = complete(&t->options, &t->shape);
     if (!rc)
-        rc = shape_check(&t->shape);
+        rc = shape_check(&t->shape) ? ERR_ARGUMENT : OK;
     if (!rc)
         rc = open_live(t, db);
     if (rc) {
@@ -264,9 +266,9 @@ static int ask(struct moetune *t)
     return rc;
 }
 
-static struct moe_plan fallback(void)
+static struct moe_plan fallback(const struct moe_shape *shape)
 {
-    struct moe_plan plan = plan_default();
+    struct moe_plan plan = plan_default(shape);
 
     plan.source = MOE_DEFAULT;
     return plan;
@@ -279,7 +281,7 @@ int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
     if (!t || !plan || (t->options.rank && !t->options.broadcast))
         return MOE_ERR_ARGUMENT;
     t->capacity = capacity;
-    t->plan = fallback();
+    t->plan = fallback(&t->shape);
     t->standing = t->options.broadcast && t->agreed.wait && !t->untold;
     agreed_count(&t->agreed, capacity);
     if (t->standing)
@@ -288,7 +290,7 @@ int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
         rc = ask(t);
     t->untold = !t->standing && t->options.largest; /* on every rank, as all or none tell */
     if (rc)
-        t->plan = fallback();
+        t->plan = fallback(&t->shape);
     t->asked = !rc && !t->standing;
     t->ordered = true;
     give(&t->plan, plan);

@@ -95,8 +95,10 @@ struct moetune_options {
     /* What the machine is, as `moetune fingerprint` prints it, or the lines of it that you know:
      * "device = NVIDIA H200".  NULL: unknown.  Ranks and nodes are the shape's. */
     const char *cluster;
-    const char
-        *axes; /* those that may vary, as "r,d"; NULL: r, d and a; others keep their default */
+    /* Those that may vary, as "r,d"; NULL: r, d and a; others keep their default.  "a=linear:2dh":
+     * to these values and the default alone.  a is linear or 2dh, and others where they are named:
+     * "r,d,a=linear:2dh:rail". */
+    const char *axes;
     /* From rank 0's bytes to everyone's; returns 0.  NULL: you carry the order yourself.  Called by
      * moetune_ask at an exchange, for 32 bytes; again for each further bucket of which there is
      * news. */

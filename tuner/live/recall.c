@@ -268,9 +268,9 @@ static bool switched_off(void)
 
 int live_open(const struct live_setup *setup, struct live **out)
 {
-    struct moe_plan default_plan = plan_default();
+    struct moe_plan default_plan = plan_default(&setup->shape);
     struct live *live = calloc(1, sizeof(*live));
-    struct arms_setup arms = { .axes = setup->axes ? setup->axes : "r,d,a" };
+    struct arms_setup arms = { .axes = setup->axes ? setup->axes : "r,d,a", .foreign = true };
     struct cluster cluster;
     char path[PATH_MAX];
     int rc;

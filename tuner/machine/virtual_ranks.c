@@ -99,10 +99,10 @@ const char *virtual_kernels(const struct cluster *c)
     return strncmp(c->compute_library, "cuBLAS", 6) ? "host" : "cuda";
 }
 
-int virtual_open(const struct virtual_options *o, uint32_t ranks_per_node, const char *device_name,
-                 struct world **world, struct engine *engine)
+int virtual_open(const struct virtual_options *o, uint32_t ranks_per_node, int rank,
+                 const char *device_name, struct world **world, struct engine *engine)
 {
-    struct topology topology = { 0, (int)o->ranks, (int)per_node(o, ranks_per_node) };
+    struct topology topology = { rank, (int)o->ranks, (int)per_node(o, ranks_per_node) };
     struct virtual_link link = { .ctas = o->ctas };
     struct device *device = NULL;
     struct wire *wire = NULL;

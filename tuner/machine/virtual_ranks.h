@@ -25,8 +25,9 @@ void virtual_cluster(const struct virtual_options *options, uint32_t ranks_per_n
 /* Whose kernels a cluster's times are of: "host", "cuda" or "sim". */
 const char *virtual_kernels(const struct cluster *cluster);
 
-/* A world of its own and an engine on it.  The caller closes both, the engine first. */
-int virtual_open(const struct virtual_options *options, uint32_t ranks_per_node, const char *device,
-                 struct world **world, struct engine *engine);
+/* A world of its own and an engine on it, of the rank that stands for all.  The caller closes both,
+ * the engine first. */
+int virtual_open(const struct virtual_options *options, uint32_t ranks_per_node, int rank,
+                 const char *device, struct world **world, struct engine *engine);
 
 #endif

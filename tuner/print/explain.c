@@ -22,6 +22,7 @@ struct explainer {
     FILE *to;
     const struct told *told;
     uint32_t bucket, found;
+    struct moe_shape shape; /* of the entry at hand */
 };
 
 /* What the words of decision.h mean. */
@@ -56,7 +57,7 @@ static const struct grid_column columns[] = {
 };
 
 static int add_tried(struct grid *grid, const struct tried *t, const struct tried *chosen,
-                     const struct entry_row *e)
+                     const struct entry_row *e, const struct moe_shape *shape)
 {
     const struct moe_plan *plan = &t->trial.key.plan;
     bool ok = t->trial.state == TRIAL_OK, is_entry = plan_equal(plan, &e->plan);
@@ -75,9 +76,9 @@ static int add_tried(struct grid *grid, const struct tried *t, const struct trie
         return grid_cell(grid, "%s: %s", trial_state_words[t->trial.state],
                          UTF8_LINE(t->trial.message));
     return grid_cell(grid, "%s%s", is_entry ? "the entry" : "",
-                     !plan_is_default(plan) ? ""
-                     : is_entry             ? ", the default"
-                                            : "the default");
+                     !plan_is_default(plan, shape) ? ""
+                     : is_entry                    ? ", the default"
+                                                   : "the default");
 }
 
 static int print_tried(const struct explainer *x, const struct entry_row *e)
@@ -90,7 +91,7 @@ static int print_tried(const struct explainer *x, const struct entry_row *e)
     tried_sort(&list);
     chosen = tried_find(&list, &e->plan);
     for (size_t i = 0; i < list.count && !rc; i++)
-        rc = add_tried(&grid, &list.items[i], chosen, e);
+        rc = add_tried(&grid, &list.items[i], chosen, e, &x->shape);
     if (!rc && list.count) {
         fprintf(x->to, "\ntried    %zu plan%s, the fastest median first\n", list.count,
                 list.count == 1 ? "" : "s");
@@ -106,19 +107,21 @@ static int print_tried(const struct explainer *x, const struct entry_row *e)
     return rc;
 }
 
-static void print_times(const struct entry_row *e, FILE *to)
+static void print_times(const struct entry_row *e, const struct moe_shape *shape, FILE *to)
 {
+    bool saves = !isnan(e->default_us) && !plan_is_default(&e->plan, shape);
+
     if (isnan(e->low_us))
         fprintf(to, "takes    %.4g ms, expected\n", e->time_us * 1e-3);
     else
         fprintf(to, "takes    %.4g ms (%.4g to %.4g), from %u steps of it and the default%s\n",
                 e->time_us * 1e-3, e->low_us * 1e-3, e->high_us * 1e-3, e->samples,
                 e->throttled ? ", some of them disturbed" : "");
-    if (!isnan(e->default_us) && !plan_is_default(&e->plan))
+    if (saves)
         fprintf(to, "saves    %.1f %%", e->gain.value * 100);
-    if (!isnan(e->default_us) && !plan_is_default(&e->plan) && !isnan(e->gain.low))
+    if (saves && !isnan(e->gain.low))
         fprintf(to, " (%.1f to %.1f)", e->gain.low * 100, e->gain.high * 100);
-    if (!isnan(e->default_us) && !plan_is_default(&e->plan))
+    if (saves)
         fprintf(to, " of the default's %.4g ms\n", e->default_us * 1e-3);
     if (!isnan(e->bound))
         fprintf(to, "is left  at most %.2g %%, with 95 %% certainty\n", fmax(e->bound * 100, 0.1));
@@ -159,6 +162,7 @@ static int explain_entry(void *self, const struct entry_row *e)
     if (e->bucket != x->bucket)
         return OK;
     fprintf(x->to, "%s", x->found++ ? "\n" : "");
+    TRY(store_shape_get(x->store, e->shape, &x->shape));
     TRY(tables_heading(x->store, e->cluster, e->shape, x->to));
     fprintf(x->to, "bucket   %u of width %u: capacities %" PRIu64 " to %" PRIu64 "\n\n", e->bucket,
             e->window, (uint64_t)e->bucket * e->window, bucket_capacity(e->window, e->bucket));
@@ -173,7 +177,9 @@ static int explain_entry(void *self, const struct entry_row *e)
     TRY(told_why_silent(x->told, x->store, e, why));
     if (*why)
         fprintf(x->to, "silent   trainers are not told this: %s\n", why);
-    print_times(e, x->to);
+    if (*e->load)
+        fprintf(x->to, "load     %s\n", UTF8_LINE(e->load));
+    print_times(e, &x->shape, x->to);
     print_search(e, x->to);
     fprintf(x->to, "decided  %s UTC, %s ago\n", DATE_TEXT(e->decided_s),
             DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)e->decided_s))));
@@ -184,7 +190,7 @@ static int explain_entry(void *self, const struct entry_row *e)
 int explain_bucket(struct store *store, uint32_t bucket, FILE *to)
 {
     struct told told;
-    struct explainer x = { store, to, &told, bucket, 0 };
+    struct explainer x = { .store = store, .to = to, .told = &told, .bucket = bucket };
     int rc = told_read(store, &told);
 
     if (!rc)

@@ -32,6 +32,58 @@ static void print_constant(const char *member, const char *word, FILE *to)
     putc(';', to);
 }
 
+/* Words that most layers do without. */
+static void print_later_c(const struct moe_shape *s, FILE *to)
+{
+    if (s->layout || s->shares || s->layers)
+        fputs("\n         ", to);
+    if (s->layout == MOE_LAYOUT_HIDDEN)
+        fputs(" shape.layout = MOE_LAYOUT_HIDDEN;", to);
+    if (s->shares == MOE_SHARES_SPEED)
+        fputs(" shape.shares = MOE_SHARES_SPEED;", to);
+    if (s->layers)
+        fprintf(to, " shape.layers = %u;", s->layers);
+    if (s->groups || s->router)
+        fputs("\n         ", to);
+    if (s->groups)
+        fprintf(to, " shape.groups = %u; shape.group_limit = %u;", s->groups, s->group_limit);
+    if (s->router == MOE_ROUTER_SIGMOID)
+        fputs(" shape.router = MOE_ROUTER_SIGMOID;", to);
+    if (s->router == MOE_ROUTER_BILEVEL)
+        fputs(" shape.router = MOE_ROUTER_BILEVEL;", to);
+    if (s->router == MOE_ROUTER_COSINE)
+        fprintf(to, " shape.router = MOE_ROUTER_COSINE; shape.projection = %u;", s->projection);
+    if (s->order == MOE_ORDER_PRIORITY)
+        fputs("\n          shape.order = MOE_ORDER_PRIORITY;", to);
+    if (s->combine == MOE_COMBINE_CHOICES)
+        fputs("\n          shape.combine = MOE_COMBINE_CHOICES;", to);
+}
+
+static void print_later_python(const struct moe_shape *s, FILE *to)
+{
+    if (s->layout || s->shares || s->layers)
+        fputs(",\n             ", to);
+    if (s->layout)
+        fprintf(to, " layout=\"%s\"%s", layout_words[s->layout], s->shares || s->layers ? "," : "");
+    if (s->shares)
+        fprintf(to, " shares=\"%s\"%s", shares_words[s->shares], s->layers ? "," : "");
+    if (s->layers)
+        fprintf(to, " layers=%u", s->layers);
+    if (s->groups || s->router)
+        fputs(",\n             ", to);
+    if (s->groups)
+        fprintf(to, " groups=%u, group_limit=%u%s", s->groups, s->group_limit,
+                s->router ? "," : "");
+    if (s->router)
+        fprintf(to, " router=\"%s\"", router_words[s->router]);
+    if (s->projection)
+        fprintf(to, ", projection=%u", s->projection);
+    if (s->order)
+        fprintf(to, ",\n              order=\"%s\"", order_words[s->order]);
+    if (s->combine)
+        fprintf(to, ",\n              combine=\"%s\"", combine_words[s->combine]);
+}
+
 static void print_c(const struct moe_shape *s, FILE *to)
 {
     fprintf(to,
@@ -45,6 +97,7 @@ static void print_c(const struct moe_shape *s, FILE *to)
     print_constant("dtype", dtype_words[s->dtype], to);
     print_constant("pass", pass_words[s->pass], to);
     print_constant("activation", activation_words[s->activation], to);
+    print_later_c(s, to);
     fprintf(to, "\n"
                 "          moelookup_open(NULL, &table); moelookup_bind(table, &shape, NULL, "
                 "&view);\n"
@@ -57,11 +110,12 @@ static void print_python(const struct moe_shape *s, FILE *to)
             "Python    view = moelookup.open().bind(experts=%u, top_k=%u, model_dim=%u, "
             "hidden_dim=%u,\n"
             "              ranks=%u, ranks_per_node=%u, tokens=%u, dtype=\"%s\", train=%s, "
-            "activation=\"%s\")\n"
-            "          plan = view.plan(capacity)  # at every step\n",
+            "activation=\"%s\"",
             s->experts, s->top_k, s->model_dim, s->hidden_dim, s->ranks, s->ranks_per_node,
             s->tokens, dtype_words[s->dtype], s->pass == MOE_TRAIN ? "True" : "False",
             activation_words[s->activation]);
+    print_later_python(s, to);
+    fprintf(to, ")\n          plan = view.plan(capacity)  # at every step\n");
 }
 
 void paste_shape(const struct moe_shape *shape, FILE *to)

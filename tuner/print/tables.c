@@ -34,7 +34,7 @@ struct line {
 struct printer {
     struct store *store;
     FILE *to;
-    bool every;
+    bool every, hidden;      /* hidden: some layer is cut by hidden units */
     const struct told *told; /* NULL: only the dictionary is wanted */
     uint32_t only;           /* this width; 0: all */
     uint32_t tables;         /* that were printed */
@@ -67,7 +67,9 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
         fprintf(to, "steps    launched as CUDA graphs\n");
     if (rank_speeds_parse(cluster.rank_speeds_percent, &ranks, &slowest) &&
         slowest < 1 - rank_speeds_unequal)
-        fprintf(to, "ranks    unequal: every step waits for one with %.2f of the fastest's speed\n",
+        fprintf(to, "ranks    unequal: %s with %.2f of the fastest's speed\n",
+                shape.shares == MOE_SHARES_SPEED ? "work is shared by speed with one"
+                                                 : "every step waits for one",
                 slowest);
     return OK;
 }
@@ -317,13 +319,33 @@ static void print_disturbed(const struct printer *p)
                 disturbed, measured);
 }
 
-static int print_table(const struct printer *p)
+/* Of how tokens chose experts; where they did so at random nothing is said. */
+static void print_loads(const struct printer *p)
+{
+    const char *said = "";
+
+    for (const struct line *line = p->lines; line < p->lines + p->count; line++) {
+        const struct entry_row *e = &line->first;
+
+        if (strcmp(e->load, said) != 0)
+            fprintf(p->to, "load     %s, from bucket %u on\n",
+                    *e->load ? UTF8_LINE(e->load) : "random", e->bucket);
+        said = e->load;
+    }
+}
+
+static int print_table(struct printer *p)
 {
     const struct entry_row *e = &p->lines->first;
+    struct moe_shape shape;
 
     fprintf(p->to, "%s", p->tables ? "\n" : "");
+    TRY(store_shape_get(p->store, e->shape, &shape));
+    p->hidden |= shape.layout == MOE_LAYOUT_HIDDEN;
     TRY(tables_heading(p->store, e->cluster, e->shape, p->to));
-    fprintf(p->to, "buckets  of width %u\n\n", e->window);
+    fprintf(p->to, "buckets  of width %u\n", e->window);
+    print_loads(p);
+    fprintf(p->to, "\n");
     TRY(print_standing(p, e));
     TRY(print_lines(p));
     print_disturbed(p);
@@ -345,7 +367,7 @@ static int end_table(struct printer *p)
 static bool continues(const struct printer *p, const struct line *line, const struct entry_row *e,
                       const struct override_row *pin)
 {
-    return !p->every && e->bucket == line->last.bucket + 1 &&
+    return !p->every && e->bucket == line->last.bucket + 1 && !strcmp(e->load, line->first.load) &&
            plan_equal(&e->plan, &line->first.plan) && pin == line->pin;
 }
 
@@ -411,11 +433,13 @@ int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     return print_entries(&p, cluster, shape);
 }
 
-void tables_legend(FILE *to)
+void tables_legend(bool hidden, FILE *to)
 {
     fprintf(to, "saves: of a step's time, against the default plan r=1 d=1 a=linear; at least:\n"
                 "the low end of its 95 %% interval. Of several buckets means; the whole is timed\n"
                 "anew. undecided: another plan may be faster. More: man moetune-tables.\n");
+    if (hidden)
+        fprintf(to, "With layout=hidden the default plan is r=0 d=1 a=linear e=sparse.\n");
 }
 
 int tables_print_all(struct store *store, bool every, FILE *to)
@@ -429,7 +453,7 @@ int tables_print_all(struct store *store, bool every, FILE *to)
     told_free(&told);
     if (!rc) {
         fprintf(to, "\n");
-        tables_legend(to);
+        tables_legend(p.hidden, to);
     }
     return rc;
 }

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int add_trial(void *self, const struct trial_row *trial)
 {
@@ -26,6 +27,11 @@ static int by_id(const void *a, const void *b)
     return (x->trial.id > y->trial.id) - (x->trial.id < y->trial.id);
 }
 
+static void forget_steps(struct tried *t)
+{
+    *t = (struct tried){ .trial = t->trial, .steps_ns = t->steps_ns };
+}
+
 static int add_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
 {
     struct tried_list *list = self;
@@ -34,9 +40,27 @@ static int add_sample(void *self, const struct trial_row *trial, const struct sa
 
     if (!t)
         return OK;
+    if (strcmp(t->load, sample->load) != 0)
+        forget_steps(t);
+    memcpy(t->load, sample->load, sizeof(t->load));
     heat_add(&t->heat, sample);
     if (sample->gpu.throttled != SAMPLE_SET_ASIDE)
         ARRAY_APPEND(t->steps_ns, t->step_count, sample->ns);
+    return OK;
+}
+
+static int leave_out_others(struct store *store, struct tried_list *list)
+{
+    for (struct tried *t = list->items; t < list->items + list->count; t++) {
+        const struct trial_key *k = &t->trial.key;
+        struct entry_row e;
+        int rc = store_entry_get(store, k->cluster, k->shape, k->window, k->bucket, &e);
+
+        if (rc < 0)
+            return rc;
+        if (!rc && strcmp(e.load, t->load) != 0)
+            forget_steps(t);
+    }
     return OK;
 }
 
@@ -51,6 +75,8 @@ int tried_read(struct store *store, int64_t cluster, int64_t shape, uint32_t win
     TRY(bucket == UINT32_MAX
             ? store_samples_all(store, add_sample, out)
             : store_samples(store, cluster, shape, window, bucket, add_sample, out));
+    if (bucket != UINT32_MAX)
+        TRY(leave_out_others(store, out));
     for (size_t i = 0; i < out->count; i++)
         out->items[i].step = spread_of(out->items[i].steps_ns, out->items[i].step_count);
     return OK;

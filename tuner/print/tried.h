@@ -12,6 +12,7 @@ struct tried {
     struct spread step; /* of the steps that count; count 0: there are none */
     int64_t *steps_ns;  /* those, sorted */
     size_t step_count;
+    char load[LOAD_NAME_BYTES]; /* all of them were taken under; those before it are left out */
 };
 
 struct tried_list {
@@ -19,7 +20,8 @@ struct tried_list {
     size_t count;
 };
 
-/* Ids of 0 mean any; a bucket of UINT32_MAX means all.  tried_free() also after an error. */
+/* Ids of 0 mean any; a bucket of UINT32_MAX means all.  Of one bucket only steps under the load of
+ * its entry are there.  tried_free() also after an error. */
 int tried_read(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                uint32_t bucket, struct tried_list *out);
 void tried_free(struct tried_list *list);

@@ -226,7 +226,7 @@ static void choose_layer(const struct topology *t, struct probe *probe)
                                        .ranks_per_node = (uint32_t)t->ranks_per_node,
                                        .dtype = MOE_F32,
                                        .pass = MOE_TRAIN };
-    probe->plan = plan_default();
+    probe->plan = plan_default(&probe->shape);
     probe->plan.d = 2;
 }
 

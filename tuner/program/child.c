@@ -15,14 +15,17 @@
 
 enum { READ_MS = 200, TERM_MS = 3000 };
 
-static void name(const char *variable, pid_t owner, int fd)
+/* A shell reads and writes descriptors of one digit only. */
+enum { ITS_INPUT = 8, ITS_OUTPUT = 9, ABOVE_BOTH = 10 };
+
+static void name(const char *variable, pid_t owner, int fd, int its_fd)
 {
     char value[64], number[96];
 
     snprintf(value, sizeof(value), "/proc/%ld/fd/%d", (long)owner, fd);
     setenv(variable, value, 1);
     snprintf(number, sizeof(number), "%s_FD", variable);
-    snprintf(value, sizeof(value), "%d", fd);
+    snprintf(value, sizeof(value), "%d", its_fd);
     setenv(number, value, 1);
 }
 
@@ -33,10 +36,12 @@ static void become(const struct child_job *job, pid_t owner, int input, int outp
     snprintf(width, sizeof(width), "%" PRIu32, job->window);
     setpgid(0, 0);
     signal(SIGPIPE, SIG_DFL);
-    fcntl(input, F_SETFD, 0);
-    fcntl(output, F_SETFD, 0);
-    name("MOETUNE_FROM", owner, input);
-    name("MOETUNE_TO", owner, output);
+    name("MOETUNE_FROM", owner, input, ITS_INPUT);
+    name("MOETUNE_TO", owner, output, ITS_OUTPUT);
+    input = fcntl(input, F_DUPFD_CLOEXEC, ABOVE_BOTH);
+    output = fcntl(output, F_DUPFD_CLOEXEC, ABOVE_BOTH);
+    if (dup2(input, ITS_INPUT) < 0 || dup2(output, ITS_OUTPUT) < 0)
+        _exit(126);
     setenv("MOETUNE_WINDOW", width, 1);
     setenv("MOETUNE_LAYER", job->layer, 1);
     execl("/bin/sh", "sh", "-c", job->command, (char *)NULL);

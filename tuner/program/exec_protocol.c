@@ -198,7 +198,7 @@ static int blame(struct exec_protocol *v, bool hung, const char *how)
          rc == UNSUPPORTED ? "; once more" : "");
     if (rc == UNSUPPORTED)
         return OK;
-    if (plan_is_default(&v->plan))
+    if (plan_is_default(&v->plan, &v->live->setup.shape))
         return fail(ERR_LAUNCH, "the default plan itself does not run");
     if (++v->restarts > RESTARTS_MAX)
         return fail(ERR_LAUNCH, "the program was started %d times", RESTARTS_MAX + 1);

@@ -5,6 +5,7 @@
 #include "fault.h"
 #include "host.h"
 #include "launch.h"
+#include "modelled_ranks.h"
 #include "status.h"
 #include "worker.h"
 
@@ -16,7 +17,8 @@
 
 struct crew {
     struct crew_setup setup;
-    struct worker *worker; /* in this process: around us, or modelled */
+    struct worker *worker;           /* in this process, of ranks around us */
+    struct modelled_ranks *modelled; /* in this process */
     struct launched ranks;
     bool reached; /* the ranks have answered once since they were started */
     uint32_t starts;
@@ -33,7 +35,7 @@ int crew_open(const struct crew_setup *setup, struct crew **out)
     TRY(rc);
     crew->setup = *setup;
     if (setup->model)
-        rc = worker_open_model(setup->model, setup->seed, &crew->worker);
+        rc = modelled_ranks_open(setup->model, setup->seed, &crew->modelled);
     else if (setup->world)
         rc = worker_open(setup->world, setup->device, &crew->worker);
     if (rc)
@@ -190,8 +192,8 @@ int crew_do(struct crew *crew, const struct order *order, struct reply *reply)
         TRY(lead_watched(crew, order, reply));
         return reply->broken ? fail(ERR_WIRE, "the ranks can do no more: %s", reply->message) : OK;
     }
-    if (crew->worker) {
-        worker_do(crew->worker, order, reply);
+    if (crew->modelled) {
+        modelled_ranks_do(crew->modelled, order, reply);
         return OK;
     }
     if (!crew->ranks.pid) {
@@ -213,9 +215,10 @@ void crew_close(struct crew *crew)
 
     if (!crew)
         return;
-    if (crew->worker && crew->setup.world)
+    if (crew->worker)
         worker_lead(crew->worker, &quit, &reply);
     worker_close(crew->worker);
+    modelled_ranks_close(crew->modelled);
     if (crew->ranks.pid) {
         order_format(&quit, line);
         launch_end(&crew->ranks, launch_write(&crew->ranks, line) == OK, NULL, 0);

@@ -20,6 +20,8 @@ struct order {
     uint64_t seed;
     int64_t memory_limit_bytes; /* LAYER: what a rank may allocate for it and all open plans */
     bool graphs;                /* LAYER: its steps are launched as graphs */
+    bool phases;                /* LAYER: of each plan that is prepared */
+    char load[LOAD_TEXT_BYTES]; /* LAYER: load_text() */
     uint64_t capacity;          /* STEP */
     struct moe_plan plan;
     uint64_t sample; /* STEP: its number in the database, which a modelled machine draws its noise
@@ -31,14 +33,16 @@ struct reply {
     uint32_t broken;                            /* the ranks can do nothing more: start new ones */
     int64_t ns;                                 /* the step */
     int64_t memory_bytes, sent_bytes, messages; /* per rank, the most over the ranks */
+    int64_t node_rows;           /* a=rail: rows that a rank has for a node; else 0 */
     int64_t compute_ns, comm_ns; /* each alone, if the plan was prepared for this order; else 0 */
-    int64_t lost_ns;             /* of the step, to other processes: the most over the ranks */
-    struct sample_gpu gpu;       /* after the step: the slowest clock over the ranks */
-    uint32_t warm_steps;         /* untimed or partial steps this order took */
-    char message[200];           /* why the state is not TRIAL_OK */
+    struct phase_time phases[PHASE_COUNT]; /* if they were asked for, likewise */
+    int64_t lost_ns;       /* of the step, to other processes: the most over the ranks */
+    struct sample_gpu gpu; /* after the step: the slowest clock over the ranks */
+    uint32_t warm_steps;   /* untimed or partial steps this order took */
+    char message[200];     /* why the state is not TRIAL_OK */
 };
 
-enum { WORK_LINE_BYTES = 1024 };
+enum { WORK_LINE_BYTES = 1024 + LOAD_TEXT_BYTES };
 
 /* One line without its end.  The readers return ERR_FORMAT, silently, for anything else. */
 void order_format(const struct order *order, char line[WORK_LINE_BYTES]);

@@ -4,15 +4,14 @@
 #include "account.h"
 #include "fault.h"
 #include "gpu_list.h"
+#include "model_engine.h"
 #include "nvml.h"
 #include "own_cores.h"
 #include "plan.h"
 #include "search.h"
 #include "shape.h"
 #include "sim.h"
-#include "sim_model.h"
 #include "status.h"
-#include "wire_sim.h"
 
 #include <malloc.h>
 #include <stdio.h>
@@ -23,9 +22,11 @@ enum { OPEN_MAX = 64 };
 
 struct worker {
     struct world *world;
-    bool owns_world, graphs; /* graphs: steps of this layer are */
+    bool owns_world, graphs, phases; /* graphs: steps of this layer are; phases: wanted */
     struct engine engine;
     struct data data;
+    const double *speeds; /* of modelled ranks, borrowed; NULL: orders tell them */
+    struct load *load;    /* of data; NULL: none */
     struct rig *rig;
     struct rig *proof; /* where plans are checked: at one capacity, so that one reference serves */
     struct account_machine machine;
@@ -107,24 +108,17 @@ out:
     return rc;
 }
 
-int worker_open_model(const struct cluster *cluster, uint64_t seed, struct worker **out)
+int worker_open_model(const struct cluster *cluster, int rank, const double *speeds, uint64_t seed,
+                      struct worker **out)
 {
-    struct topology topology = { 0, (int)cluster->ranks, (int)cluster->ranks_per_node };
     struct worker *worker = calloc(1, sizeof(*worker));
-    struct device *device = NULL;
-    struct wire *wire = NULL;
     int rc = worker ? OK : fail(ERR_NOMEM, "a worker");
 
     TRY_OUT(rc);
     worker->owns_world = true;
+    worker->speeds = speeds;
     TRY_OUT(fault_setup(0));
-    TRY_OUT(world_alone(&topology, &worker->world));
-    TRY_OUT(wire_sim_model_open(cluster, &wire));
-    rc = sim_model_open(cluster, seed, &device);
-    if (rc)
-        wire_close(wire);
-    TRY_OUT(rc);
-    TRY_OUT(engine_open_on(device, wire, &worker->engine));
+    TRY_OUT(model_engine_open(cluster, rank, seed, &worker->world, &worker->engine));
     look_at_device(worker);
     *out = worker;
     return OK;
@@ -140,7 +134,7 @@ int worker_open_virtual(const struct virtual_options *virtual, uint32_t ranks_pe
     int rc = worker ? fault_setup(0) : fail(ERR_NOMEM, "a worker");
 
     TRY_OUT(rc);
-    TRY_OUT(virtual_open(virtual, ranks_per_node, device, &worker->world, &worker->engine));
+    TRY_OUT(virtual_open(virtual, ranks_per_node, 0, device, &worker->world, &worker->engine));
     worker->owns_world = true;
     look_at_device(worker);
     TRY_OUT(open_watch(worker->world, worker));
@@ -165,6 +159,10 @@ static void close_layer(struct worker *worker)
     close_kept(worker);
     rig_close(worker->rig);
     worker->rig = NULL;
+    load_close(worker->load);
+    worker->load = NULL;
+    worker->data.load = NULL;
+    worker->data.speeds = worker->machine.speeds = NULL;
     worker->checked_count = 0;
 }
 
@@ -181,11 +179,9 @@ void worker_close(struct worker *worker)
     free(worker);
 }
 
-static int open_rig(struct worker *worker, const struct moe_shape *shape, struct rig **out)
+static int open_rig(struct worker *worker, const struct data *data, struct rig **out)
 {
-    struct data data = { .shape = *shape, .seed = worker->data.seed };
-
-    TRY(rig_open(worker->world, &worker->engine, &data, NULL, 1, out));
+    TRY(rig_open(worker->world, &worker->engine, data, NULL, 1, out));
     (*out)->graphs = worker->graphs;
     return OK;
 }
@@ -210,28 +206,47 @@ static int ask_for(struct worker *worker, const char *what, int64_t more)
 
 static int set_layer(struct worker *worker, const struct order *order)
 {
-    int64_t bytes = account_layer(&order->shape, &worker->machine);
+    int64_t bytes;
 
     close_layer(worker);
     worker->graphs = order->graphs;
+    worker->phases = order->phases;
     if (worker->graphs)
         TRY(engine_check_graphs(&worker->engine));
-    worker->data = (struct data){ .shape = order->shape, .seed = order->seed };
+    TRY(world_settle(worker->world,
+                     load_open_text(&order->shape, order->seed, order->load, &worker->load)));
+    worker->data = (struct data){ .shape = order->shape,
+                                  .seed = order->seed,
+                                  .load = load_counts(worker->load),
+                                  .between = load_between(worker->load),
+                                  .speeds = load_speeds(worker->load) ? load_speeds(worker->load)
+                                                                      : worker->speeds };
     worker->memory_limit_bytes = order->memory_limit_bytes;
+    if (order->shape.shares == MOE_SHARES_SPEED && !worker->data.speeds)
+        return fail(ERR_ARGUMENT,
+                    "shares=speed: the speeds of these ranks (%u) are not known: "
+                    "`moetune probe` measures them",
+                    order->shape.ranks);
+    worker->machine.speeds = worker->data.speeds;
+    worker->machine.between = worker->data.between;
+    bytes = account_layer(&order->shape, &worker->machine);
     if (bytes > worker->memory_limit_bytes)
         return refuse("the layer", bytes, worker->memory_limit_bytes, "allowed");
     TRY(ask_for(worker, "the layer", bytes));
-    return open_rig(worker, &order->shape, &worker->rig);
+    return open_rig(worker, &worker->data, &worker->rig);
 }
 
+/* Without the load, for which a smaller layer may have too few columns: check_some() sees that. */
 static int open_proof(struct worker *worker)
 {
-    struct moe_shape shape = reference_shape(worker->data.shape);
+    struct data data = { .shape = reference_shape(worker->data.shape),
+                         .seed = worker->data.seed,
+                         .speeds = worker->data.speeds };
 
     if (worker->proof)
         return OK;
-    TRY(open_rig(worker, &shape, &worker->proof));
-    rig_set_capacity(worker->proof, reference_capacity(&shape));
+    TRY(open_rig(worker, &data, &worker->proof));
+    rig_set_capacity(worker->proof, reference_capacity(&data.shape));
     return OK;
 }
 
@@ -311,6 +326,23 @@ static int make_room(struct worker *worker, const struct order *order)
                    account_sum(check, account_plan(shape, machine, &order->plan, order->capacity)));
 }
 
+static int take_phases(const struct worker *worker, struct runner *runner, struct reply *reply)
+{
+    struct phase_times samples[PHASE_SAMPLES_LEAST];
+    struct phase_spreads spreads;
+
+    if (!worker->phases)
+        return OK;
+    for (int i = -1; i < PHASE_SAMPLES_LEAST; i++) /* the first one makes what dates take */
+        TRY(runner_phases(runner, &samples[i < 0 ? 0 : i]));
+    TRY(world_settle(worker->world, phases_spread(samples, PHASE_SAMPLES_LEAST, &spreads)));
+    for (int i = 0; i < PHASE_COUNT; i++)
+        reply->phases[i] = (struct phase_time){ spreads.of[i].median_ns, spreads.of[i].low_ns,
+                                                spreads.of[i].high_ns };
+    reply->warm_steps += 2 * (PHASE_SAMPLES_LEAST + 1);
+    return OK;
+}
+
 /* Opens and warms; the warming steps are the one sample each of compute and communication alone. */
 static int open_plan(struct worker *worker, const struct order *order, struct reply *reply)
 {
@@ -328,6 +360,7 @@ static int open_plan(struct worker *worker, const struct order *order, struct re
     TRY_OUT(runner_step(&runner, STEP_COMPUTE, &reply->compute_ns));
     TRY_OUT(runner_step(&runner, STEP_COMM, &reply->comm_ns));
     reply->warm_steps += 3;
+    TRY_OUT(take_phases(worker, &runner, reply));
     worker->open[worker->open_count++] = runner;
     to_front(worker, worker->open_count - 1);
     return OK;
@@ -397,6 +430,7 @@ static int run(struct worker *worker, const struct order *order, struct reply *r
     reply->memory_bytes = runner->memory_bytes;
     reply->sent_bytes = runner->sent_bytes;
     reply->messages = runner->messages;
+    reply->node_rows = (int64_t)runner->exec->relay.rows;
     TRY(runner_watch(runner, worker->watch, &step));
     reply->ns = step.ns;
     reply->lost_ns = step.lost_ns;
@@ -441,6 +475,11 @@ void worker_do(struct worker *worker, const struct order *order, struct reply *r
     if (rc)
         gather_message(worker, reply);
     reply->broken = world_alarmed(worker->world) || rc == ERR_WIRE || rc == ERR_DEVICE;
+}
+
+uint64_t worker_kernels(const struct worker *worker)
+{
+    return worker->engine.device->kernels;
 }
 
 int worker_lead(struct worker *worker, const struct order *order, struct reply *reply)

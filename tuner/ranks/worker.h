@@ -10,8 +10,10 @@ struct worker;
 /* On the ranks of an open world; device: see gpus_agree_device(). */
 int worker_open(struct world *world, const char *device, struct worker **out);
 
-/* One process that stands for every rank of a modelled cluster. */
-int worker_open_model(const struct cluster *cluster, uint64_t seed, struct worker **out);
+/* One process that is one rank of a modelled cluster; modelled_ranks.h has all of them.  `speeds`
+ * of all ranks are borrowed; NULL: not known. */
+int worker_open_model(const struct cluster *cluster, int rank, const double *speeds, uint64_t seed,
+                      struct worker **out);
 
 /* One process beside ranks that are not there. */
 int worker_open_virtual(const struct virtual_options *virtual, uint32_t ranks_per_node,
@@ -21,6 +23,8 @@ void worker_close(struct worker *worker);
 /* Collective: every rank with the same order.  The reply is the same on every rank.  A failure is a
  * state in it, never the end. */
 void worker_do(struct worker *worker, const struct order *order, struct reply *reply);
+
+uint64_t worker_kernels(const struct worker *worker); /* issued so far */
 
 /* Ranks other than 0 take orders from rank 0 until ORDER_QUIT. */
 int worker_follow(struct worker *worker);

@@ -73,10 +73,12 @@ int misses_spaces(struct tune_request *r)
 /* ---- buckets */
 
 /* NULL: it is there. */
-static const char *what_is_missing(const struct entry_row *entry, double share)
+static const char *what_is_missing(const struct entry_row *entry, double share, const char *load)
 {
     if (!entry)
         return "missing";
+    if (strcmp(entry->load, load) != 0)
+        return "another load";
     if (entry_is(entry, ENTRY_STALE))
         return "stale";
     return entry_is(entry, ENTRY_INFERRED) && share >= MISSES_OFTEN ? "inferred" : NULL;
@@ -108,6 +110,9 @@ static int list_layer(struct tune_request *r, struct store *store, size_t number
 {
     const struct traffic_layer *layer = r->asked[number];
     double total = (double)traffic_total(layer);
+    char load[LOAD_NAME_BYTES];
+
+    load_name(r->spaces[number].load, load);
 
     for (size_t i = 0; i < layer->bucket_count; i++) {
         const struct traffic_bucket *b = &layer->buckets[i];
@@ -121,7 +126,7 @@ static int list_layer(struct tune_request *r, struct store *store, size_t number
         if (rc < 0)
             return rc;
         e.share = (double)e.asked / total;
-        e.why = what_is_missing(rc == OK ? &entry : NULL, e.share);
+        e.why = what_is_missing(rc == OK ? &entry : NULL, e.share, load);
         if (e.why)
             out->list[out->count++] = e;
     }

@@ -59,7 +59,8 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
                            .machine = setup->machine };
     struct arms_setup arms = { .axes = setup->axes,
                                .library_a2a = setup->library_a2a,
-                               .knows_ctas = setup->knows_ctas };
+                               .knows_ctas = setup->knows_ctas,
+                               .foreign = setup->foreign };
     struct moe_plan default_plan;
 
     TRY(shape_check(shape));
@@ -70,7 +71,7 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
     else
         TRY(reachable_buckets(setup->max_factor, &space));
     TRY(arms_list(shape, &arms, space.arms, &space.arm_count));
-    default_plan = plan_default();
+    default_plan = plan_default(shape);
     space.default_arm = space_arm(&space, &default_plan);
     TRY(bucket_order(&space, setup->effort->anchors_per_octave));
     *out = space;
@@ -79,6 +80,8 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
 
 void space_close(struct space *space)
 {
+    load_close(space->load);
+    space->load = NULL;
     free(space->anchors);
     space->anchors = NULL;
 }

@@ -6,11 +6,13 @@
 #include "account.h"
 #include "cluster.h"
 #include "effort.h"
+#include "load.h"
 #include "moelookup.h"
 #include "search.h"
 
 struct space {
     struct moe_shape shape;
+    struct load *load;            /* that is measured; NULL: tokens choose at random */
     uint32_t window, first, last; /* R; buckets, both included */
     struct moe_plan arms[SEARCH_ARMS_MAX];
     size_t arm_count;
@@ -25,9 +27,8 @@ struct space_setup {
     uint32_t window;
     const char *buckets; /* "LO:HI", or NULL: what capacity factors 1 to max_factor reach */
     double max_factor;
-    const char *axes; /* "r,d,a": those that vary; the others keep their default */
-    bool library_a2a; /* the wire's library has an all-to-all of its own: a=nccl */
-    bool knows_ctas;  /* the wire does: the axis ctas means something */
+    const char *axes; /* as in struct arms_setup, as the next three */
+    bool library_a2a, knows_ctas, foreign;
     int64_t memory_limit_bytes;
     struct account_machine machine;
     const struct effort *effort;

@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- measured buckets */
 
@@ -25,7 +26,7 @@ static int is_known(struct sweep *sweep, uint32_t bucket, bool *known)
     struct entry_row e;
     int rc = get(sweep, bucket, &e);
 
-    *known = rc == OK && !entry_is(&e, ENTRY_OPEN) &&
+    *known = rc == OK && !entry_is(&e, ENTRY_OPEN) && !strcmp(e.load, sweep->dictionary.load) &&
              effort_rank(e.effort) >= effort_rank(sweep->request->effort->name);
     return rc < 0 ? rc : OK;
 }
@@ -152,8 +153,9 @@ static bool is_older(const struct sweep *sweep, const struct entry_row *entry)
  * was the first time: what they came to does not count before. */
 static bool is_end(const struct sweep *sweep, const struct entry_row *entry)
 {
-    return !entry->inferred && (sweep->settled || sweep->misses || is_older(sweep, entry) ||
-                                is_anchor(sweep->space, entry->bucket));
+    return !entry->inferred && !strcmp(entry->load, sweep->dictionary.load) &&
+           (sweep->settled || sweep->misses || is_older(sweep, entry) ||
+            is_anchor(sweep->space, entry->bucket));
 }
 
 /* Fills what lies between each of these buckets and the next. */
@@ -224,6 +226,15 @@ static int conclude(struct sweep *sweep, int cut)
     return cut ? cut : rc;
 }
 
+static int expire_other_loads(const struct sweep *sweep)
+{
+    const struct dictionary *d = &sweep->dictionary;
+    const struct space *space = sweep->space;
+
+    return store_expire_loads(d->store, d->cluster, d->shape, space->window, space->first,
+                              space->last, d->load);
+}
+
 static int run(struct sweep *sweep)
 {
     const struct campaign *c = sweep->campaign;
@@ -232,6 +243,7 @@ static int run(struct sweep *sweep)
     if (sweep->request->options->retune)
         TRY(store_expire(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
                          sweep->space->first, sweep->space->last, "to be measured again"));
+    TRY(expire_other_loads(sweep));
     TRY(campaign_first_run(c, &sweep->first_run));
     rc = visit_anchors(sweep);
     if (!rc)
@@ -259,6 +271,8 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
                             .harm = o->harm,
                             .margin = o->margin };
     struct search_setup search = { .shape = space->shape,
+                                   .kept = load_kept,
+                                   .load = load_counts(space->load),
                                    .arms = space->arms,
                                    .arm_count = space->arm_count,
                                    .machine = request->machine,
@@ -266,6 +280,7 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
                                    .repeats = o->repeats,
                                    .seed = c->setup->seed };
 
+    load_name(space->load, d.load);
     TRY(store_shape(c->store, &space->shape, &d.shape));
     TRY(search_open(request->strategy, &search, &d.search));
     *out = (struct sweep){ .campaign = c,

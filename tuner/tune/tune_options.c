@@ -33,6 +33,7 @@ const struct option_row tune_rows[] = {
       "a layer as \"E=8 k=2 T=4096 D=1024 H=4096\"; again for more" },
     { "model", "FILE", OPTION_LIST, AT(models),
       "the layer of a Hugging Face config.json; options above replace what it says" },
+    { .kind = OPTION_GROUP, .offset = AT(load), .rows = load_rows },
 
     { "what to try", .kind = OPTION_GROUP },
     BUCKETS_ROW(AT(buckets), "buckets of capacity, floor(c/R)"),
@@ -42,8 +43,8 @@ const struct option_row tune_rows[] = {
     WINDOW_ROW(AT(window), "follows the layer: a power of two up to 128, at most an eighth of the "
                            "capacity at factor 1"),
     { "axes", "LIST", OPTION_TEXT, AT(axes),
-      "what may vary of " PLAN_AXES "; the rest keeps its default" },
-    { "search", "NAME", OPTION_WORD, AT(search), "guided, paper, exhaustive (below)",
+      "what may vary of " PLAN_AXES "; the rest keeps its default; a=linear:2dh: to these values" },
+    { "search", "NAME", OPTION_WORD, AT(search), "guided, paper, exhaustive, blind (below)",
       search_words },
     { "harm", "SHARE", OPTION_NUMBER, AT(harm),
       "the greatest chance for a plan to be slower than the default" },
@@ -59,6 +60,9 @@ const struct option_row tune_rows[] = {
       "tune the layer of this program, which asks and tells" },
     { "implementation", "TEXT", OPTION_TEXT, AT(implementation),
       "what runs it: \"tutel 0.3, torch 2.3\"; another text is another table" },
+
+    { "phases", NULL, OPTION_FLAG, AT(setup.phases),
+      "also what each plan's step is made of, for `report`: 14 half steps more" },
 
     { "how long", .kind = OPTION_GROUP },
     { "effort", "WORD", OPTION_WORD, AT(effort), "quick, normal, thorough (below)", effort_words },
@@ -119,6 +123,7 @@ static int check_shares(const struct tune_options *o)
 
 static const char its_ranks[] = "the program starts its own ranks";
 static const char its_capacities[] = "the program says at which capacities it runs";
+static const char its_tokens[] = "its tokens, and what it computes between layers, are its own";
 static const char its_steps[] = "its steps are for the guided search, as many as that asks for";
 
 /* What cannot be heeded there. */
@@ -131,6 +136,10 @@ static const struct {
     { "search", its_steps },
     { "repeats", its_steps },
     { "graphs", "its steps are its own" },
+    { "phases", "what its steps are made of is its own" },
+    { "skew", its_tokens },
+    { "routing", its_tokens },
+    { "between", its_tokens },
     { "retune", "what is decided stays until the program's steps become slower" },
     { "sim", its_ranks },
     { "virtual-ranks", its_ranks },
@@ -165,6 +174,8 @@ static int check_exec(const struct tune_options *o)
 int tune_options_check(struct tune_options *o, const char *hosts)
 {
     o->setup.where.hosts = hosts;
+    if (o->exec)
+        TRY(layer_options_single(&o->layer));
     TRY(check_exec(o));
     TRY(campaign_check(&o->setup));
     TRY(check_shares(o));
@@ -211,16 +222,14 @@ static struct search_machine machine_guess(const struct cluster *c)
     return g;
 }
 
-int tune_cluster(const char *sim, const struct cluster *here, struct cluster *out)
+int tune_cluster(const struct campaign_setup *setup, const struct cluster *here,
+                 struct cluster *out)
 {
-    if (!sim) {
+    if (!setup->sim) {
         *out = *here;
         return OK;
     }
-    TRY(cluster_read(sim, out));
-    /* What `probe` prints of a real machine is replayed as a model of it: its rows are modelled. */
-    snprintf(out->backend, sizeof(out->backend), "sim");
-    return cluster_check_model(out, sim);
+    return cluster_read_model(setup->sim, setup->where.ranks, out);
 }
 
 struct account_machine tune_machine(const struct cluster *cluster)
@@ -235,6 +244,17 @@ static bool knows_ctas(const struct cluster *c)
            (!strcmp(c->backend, "virtual") && !strcmp(virtual_kernels(c), "cuda"));
 }
 
+/* Whether its text can be kept is found before anything is measured. */
+static int open_load(const struct tune_request *r, struct space *space)
+{
+    const struct tune_options *o = r->options;
+    char text[LOAD_TEXT_BYTES];
+
+    TRY(load_open(&space->shape, o->setup.seed, &o->load, &space->load));
+    space->machine.between = load_between(space->load);
+    return load_text(space->load, text);
+}
+
 int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint32_t window,
                      const char *buckets, const struct traffic_layer *asked)
 {
@@ -246,16 +266,18 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
                                  .machine = tune_machine(&r->cluster),
                                  .library_a2a = cluster_has_library_a2a(&r->cluster),
                                  .knows_ctas = knows_ctas(&r->cluster),
+                                 .foreign = r->options->exec,
                                  .effort = r->effort };
 
     if (r->space_count == TUNE_LAYERS_MAX)
         return fail(ERR_ARGUMENT, "more than %d layers", TUNE_LAYERS_MAX);
+    TRY(layer_options_check(shape));
     TRY(space_open(shape, &setup, &r->spaces[r->space_count]));
     r->asked[r->space_count++] = asked;
-    return OK;
+    return open_load(r, &r->spaces[r->space_count - 1]);
 }
 
-static int add_layer(struct tune_request *r, const struct layer_options *layer)
+static int add_setting(struct tune_request *r, const struct layer_options *layer)
 {
     const struct cluster *c = &r->cluster;
     const char *kernels = strcmp(c->backend, "virtual") ? c->backend : virtual_kernels(c);
@@ -263,6 +285,17 @@ static int add_layer(struct tune_request *r, const struct layer_options *layer)
         layer_options_shape(layer, c->ranks, c->ranks_per_node, gpus_dtype(kernels));
 
     return tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL);
+}
+
+/* One layer in each of the layouts and shares that are named. */
+static int add_layer(struct tune_request *r, const struct layer_options *layer)
+{
+    struct layer_options each[LAYER_SETTINGS_MAX];
+    size_t count = layer_options_settings(layer, each);
+
+    for (size_t i = 0; i < count; i++)
+        TRY(add_setting(r, &each[i]));
+    return OK;
 }
 
 static int add_text(struct tune_request *r, const char *text)
@@ -316,7 +349,7 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
                               .effort = &efforts[options->effort] };
     int rc;
 
-    TRY(tune_cluster(options->setup.sim, here, &r.cluster));
+    TRY(tune_cluster(&options->setup, here, &r.cluster));
     r.machine = machine_guess(&r.cluster);
     r.memory_limit_bytes = campaign_memory_limit(&options->setup, &r.cluster);
     r.spaces = calloc(TUNE_LAYERS_MAX, sizeof(*r.spaces));

@@ -15,6 +15,7 @@ enum { TUNE_LAYERS_MAX = 128 };
 struct tune_options {
     struct campaign_setup setup;
     struct layer_options layer;
+    struct load_options load;
     struct option_list models, shapes, misses;
     bool cluster, retune, json, paste;
     uint32_t window; /* 0: each layer's own */
@@ -70,7 +71,8 @@ uint64_t tune_paper_trials(const struct tune_request *request, size_t space);
 void tune_request_free(struct tune_request *request);
 
 /* For other verbs that measure: that of the file, or `here` where `sim` is NULL. */
-int tune_cluster(const char *sim, const struct cluster *here, struct cluster *out);
+int tune_cluster(const struct campaign_setup *setup, const struct cluster *here,
+                 struct cluster *out);
 
 /* What is known of it before its ranks run. */
 struct account_machine tune_machine(const struct cluster *cluster);

@@ -32,7 +32,8 @@ int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind ki
     if (campaign_over(c))
         return ERR_CUT;
     if (!sweep->told)
-        TRY(campaign_layer(c, &sweep->space->shape, sweep->request->memory_limit_bytes));
+        TRY(campaign_layer(c, &sweep->space->shape, sweep->space->load,
+                           sweep->request->memory_limit_bytes));
     sweep->told = true;
     return attempt_step(c, attempt, kind, round, out);
 }

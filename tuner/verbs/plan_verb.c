@@ -1,4 +1,5 @@
 /* moetune plan: what tune would do.  Starts no ranks and measures nothing. */
+#include "json.h"
 #include "known.h"
 #include "misses.h"
 #include "plan.h"
@@ -12,6 +13,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* What a sweep of one layer comes to. */
 struct forecast {
@@ -49,6 +51,8 @@ static int compare_default(void *self, const struct entry_row *entry)
 static int open_search(const struct tune_request *r, const struct space *space, struct search **out)
 {
     struct search_setup setup = { .shape = space->shape,
+                                  .kept = load_kept,
+                                  .load = space->load,
                                   .arms = space->arms,
                                   .arm_count = space->arm_count,
                                   .machine = r->machine,
@@ -121,9 +125,11 @@ static void print_text(const struct tune_request *r, const struct space *space,
                        const struct forecast *f)
 {
     printf("layer     %s\n", SHAPE_TEXT(&space->shape));
-    printf("plans     %zu; %u of %zu trials ruled out: more than %s per rank\n", space->arm_count,
-           f->ruled_out, space->arm_count * space->anchor_count,
-           ACCOUNT_TEXT(space->memory_limit_bytes));
+    printf("plans     %zu", space->arm_count);
+    if (strchr(r->options->axes, '=')) /* not all that there are */
+        printf(" of --axes %s", r->options->axes);
+    printf("; %u of %zu trials ruled out: more than %s per rank\n", f->ruled_out,
+           space->arm_count * space->anchor_count, ACCOUNT_TEXT(space->memory_limit_bytes));
     if (r->options->misses.count)
         printf("buckets   %zu of width %u: those that were asked for and are not there\n",
                space->anchor_count, space->window);
@@ -146,7 +152,9 @@ static void print_json(const struct tune_request *r, const struct space *space,
     printf("%s{\"shape\": \"%s\", \"plans\": [", first ? "" : ",\n", SHAPE_TEXT(&space->shape));
     for (size_t i = 0; i < space->arm_count; i++)
         printf("%s\"%s\"", i ? ", " : "", PLAN_TEXT(&space->arms[i]));
-    printf("], \"first_bucket\": %u, \"last_bucket\": %u, \"window\": %u, \"effort\": \"%s\", "
+    printf("], \"axes\": ");
+    json_quote(r->options->axes, stdout);
+    printf(", \"first_bucket\": %u, \"last_bucket\": %u, \"window\": %u, \"effort\": \"%s\", "
            "\"measured_buckets\": [",
            space->first, space->last, space->window, r->effort->name);
     for (size_t i = 0; i < space->anchor_count; i++)

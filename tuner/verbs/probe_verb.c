@@ -7,6 +7,7 @@
 #include "probe_print.h"
 #include "status.h"
 #include "store.h"
+#include "unequal.h"
 #include "verbs.h"
 
 #include <limits.h>
@@ -69,6 +70,7 @@ static int keep(struct store *store, const char *path, const struct cluster *mea
     int64_t id;
 
     TRY(store_cluster_model(store, measured, &id));
+    TRY(unequal_expire(store, id, measured));
     TRY(store_publish(store));
     note("stored in %s: moetune tune starts from it", path);
     return OK;

@@ -9,7 +9,7 @@
 
 struct options {
     uint32_t format;
-    const char *folder, *db, *shape;
+    const char *folder, *db, *shape, *counts;
     struct option_list traffic;
 };
 
@@ -20,6 +20,8 @@ static const struct option_row rows[] = {
       .letter = 'o' },
     SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), ""),
     TRAFFIC_ROW("traffic", OPTION(traffic), "weight gains by what trainers asked"),
+    { "counts", "FILE", OPTION_TEXT, OPTION(counts),
+      "what a gate chose, a step in a line as for --routing: capacities that follow it" },
     DB_ROW(OPTION(db)),
     { NULL },
 };
@@ -36,6 +38,7 @@ static int run(const struct verb_call *call, void *options)
                                       .shape = o->shape,
                                       .folder = o->folder,
                                       .format = (enum report_format)o->format,
+                                      .counts = o->counts,
                                       .traffic = o->traffic.count ? &traffic : NULL };
     int rc = OK;
 

@@ -1,38 +1,28 @@
 /* moetune run: one layer under given plans, measured and checked on real ranks. */
 #include "account.h"
 #include "allowance.h"
+#include "balance.h"
 #include "common_rows.h"
 #include "fault.h"
 #include "gpu_list.h"
 #include "layer_options.h"
 #include "machine.h"
 #include "measure.h"
+#include "model_engine.h"
 #include "place.h"
+#include "run_print.h"
 #include "runner.h"
 #include "shape.h"
+#include "speeds.h"
 #include "stats.h"
 #include "status.h"
 #include "verbs.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { PLANS_MAX = 256 };
-
-struct run_options {
-    struct place_setup where;
-    struct layer_options layer;
-    uint32_t reps, warmup;
-    uint64_t seed;
-    double factor, skew;
-    const char *routing;
-    struct option_list plans;
-    bool check, phases, json;
-    uint32_t graphs;
-};
 
 static const struct run_options defaults = {
     .where = PLACE_DEFAULTS,
@@ -40,7 +30,7 @@ static const struct run_options defaults = {
     .reps = 20,
     .warmup = 3,
     .seed = 1,
-    .factor = 1,
+    .factor = NAN,
 };
 
 #define AT(field) offsetof(struct run_options, field)
@@ -52,36 +42,53 @@ static const struct option_row rows[] = {
       .most = 1000000 },
     { "check", NULL, OPTION_FLAG, AT(check),
       "compare every result with a plain reference (of a large layer: of some tokens)" },
-    { "phases", NULL, OPTION_FLAG, AT(phases), "what the host issues in a step, and for how long" },
+    { "phases", NULL, OPTION_FLAG, AT(phases),
+      "where a step's time goes, and what the host issues in it" },
+    { "routes", "WORD", OPTION_WORD, AT(routes),
+      "choices: fresh from the gate, known from a step before, or both and what that gains [fresh]",
+      run_routes_words },
+    { "changed", "WORD", OPTION_WORD, AT(changed),
+      "known routes, tokens that would choose others: keep their gate's gradient, or zero [keep]",
+      run_changed_words },
     GRAPHS_ROW(AT(graphs)),
     SEED_ROW(AT(seed)),
     JSON_ROW(AT(json)),
 
     { "layer", .kind = OPTION_GROUP, .offset = AT(layer), .rows = layer_rows },
     { "capacity-factor", "F", OPTION_NUMBER, AT(factor),
-      "capacity: F > 0 static, 0 what is needed, F < 0 needed, at most -F", .least = -1e6,
+      "capacity: F > 0 static, 0 what is needed, F < 0 needed, at most -F [1]", .least = -1e6,
       .most = 1e6 },
-    { "skew", "X", OPTION_NUMBER, AT(skew),
-      "largest over mean of the tokens per expert, 1 to E/k [as random tokens choose]", .least = 1,
-      .most = 1e6 },
-    { "routing", "FILE", OPTION_TEXT, AT(routing),
-      "tokens per expert as a trainer recorded them, see moetune-tables(7)" },
+    { "capacities", "LIST", OPTION_TEXT, AT(capacities),
+      "instead one for each expert: \"512,64*3\" is 512 rows of the first, 64 of three more" },
+    { .kind = OPTION_GROUP, .offset = AT(load), .rows = load_rows },
+    { "speeds", "LIST", OPTION_TEXT, AT(speeds),
+      "of the ranks, for --shares speed: \"1,1.5\" [what probe measured]" },
+    { "balance", "A[,B]", OPTION_TEXT, AT(balance),
+      "with a loss that keeps experts equally busy: its weight, and that of bilevel's second "
+      "level" },
 
+    { "sim", "FILE", OPTION_TEXT, AT(sim),
+      "a modelled cluster instead, of as many ranks as it says or --ranks; measures nothing" },
     { "where", .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
     { .kind = OPTION_GROUP, .offset = AT(where.virtual), .rows = virtual_rows },
     { NULL },
 };
 #undef AT
 
-/* One plan under measurement. */
-struct subject {
-    struct runner runner;
-    struct spread spread[STEP_MODES + 1]; /* the last where the others are graphs */
-    int64_t dropped;
-    double error; /* of the check, as a share of what is allowed */
-};
+/* All that apply, to known routes too. */
+static size_t list_all(const struct moe_shape *shape, bool known, struct moe_plan *plans,
+                       size_t room)
+{
+    size_t n = plan_list(shape, plans, room), kept = 0;
 
-static int parse_plans(const struct option_list *list, const struct moe_shape *shape,
+    n = n > room ? room : n;
+    for (size_t i = 0; i < n; i++)
+        if (!known || exec_can_know(shape, &plans[i]))
+            plans[kept++] = plans[i];
+    return kept;
+}
+
+static int parse_plans(const struct option_list *list, const struct moe_shape *shape, bool known,
                        struct moe_plan *plans, size_t *count)
 {
     size_t n = 0;
@@ -90,35 +97,52 @@ static int parse_plans(const struct option_list *list, const struct moe_shape *s
         struct moe_plan plan;
 
         if (!strcmp(list->items[i], "all")) {
-            n += plan_list(shape, plans + n, PLANS_MAX - n);
-            n = n > PLANS_MAX ? PLANS_MAX : n;
+            n += list_all(shape, known, plans + n, PLANS_MAX - n);
             continue;
         }
         TRY(layer_options_plan(list->items[i], &plan));
         TRY(plan_check(&plan, shape));
+        if (known)
+            TRY(exec_check_known(shape, &plan));
         if (n == PLANS_MAX)
             return fail(ERR_ARGUMENT, "more than %d plans", PLANS_MAX);
         plans[n++] = plan_canonical(plan);
     }
     if (!list->count)
-        plans[n++] = plan_default();
+        plans[n++] = plan_default(shape);
     *count = n;
+    return OK;
+}
+
+/* The largest that the rule can give, for factor 0 as if every token chose the same expert; or what
+ * is given for each, which the caller frees. */
+static int most_capacities(const struct run_options *o, const struct moe_shape *shape,
+                           uint64_t **given, struct capacities *out)
+{
+    *given = NULL;
+    *out = (struct capacities){
+        moe_capacity(o->factor, shape->top_k, shape->experts, shape->tokens, shape->tokens), NULL
+    };
+    if (!o->capacities)
+        return OK;
+    TRY(capacities_parse(o->capacities, shape->experts, shape->tokens, given));
+    *out = capacities_of(*given, shape->experts);
     return OK;
 }
 
 /* All plans are prepared at once, on every rank of this machine. */
 static int check_memory(const struct run_options *o, const struct moe_shape *shape,
-                        const struct moe_plan *plans, size_t count, uint32_t neighbours)
+                        const struct moe_plan *plans, size_t count, uint32_t neighbours,
+                        const struct capacities *capacities)
 {
     bool on_gpu = !strcmp(gpus_device(o->where.device), "cuda");
-    struct account_machine machine = { .on_host = !on_gpu };
-    /* The largest that the rule can give; for factor 0 every token may choose the same expert. */
-    uint64_t capacity =
-        moe_capacity(o->factor, shape->top_k, shape->experts, shape->tokens, shape->tokens);
+    struct account_machine machine = { .on_host = !on_gpu, .between = o->load.between };
     double bytes = (double)account_layer(shape, &machine), there;
 
+    /* Known routes come from a fresh executor beside theirs. */
     for (size_t i = 0; i < count; i++)
-        bytes += (double)account_plan(shape, &machine, &plans[i], capacity);
+        bytes += (o->routes == RUN_FRESH ? 1 : 2) *
+                 (double)account_capacities(shape, &machine, &plans[i], capacities);
     if (o->check && !on_gpu)
         bytes += (double)(reference_is_bearable(shape) ? reference_bytes : spot_bytes)(shape);
     there = on_gpu
@@ -137,22 +161,50 @@ static int check_load(const struct run_options *o, const struct moe_shape *shape
 {
     struct load *load;
 
-    TRY(load_open(shape, o->seed, o->skew, o->routing, &load));
+    TRY(load_open(shape, o->seed, &o->load, &load));
     load_close(load);
     return OK;
+}
+
+static int check_balance(const struct run_options *o, const struct moe_shape *shape)
+{
+    double weight[2];
+
+    return o->balance ? balance_parse(o->balance, shape, weight) : OK;
 }
 
 static int check_options(const struct run_options *o, const struct moe_shape *shape,
                          uint32_t neighbours, struct moe_plan *plans, size_t *count)
 {
+    struct capacities capacities;
+    uint64_t *given;
+    int rc;
+
     if (o->where.virtual.ranks && o->check)
         return fail(ERR_ARGUMENT, "--check: what virtual ranks would send is not there");
-    if (o->graphs == GRAPHS_ON && strcmp(gpus_device(o->where.device), "cuda") != 0)
+    if (!o->sim && o->graphs == GRAPHS_ON && strcmp(gpus_device(o->where.device), "cuda") != 0)
         return engine_refuse_graphs("device", gpus_device(o->where.device));
     TRY(shape_check(shape));
+    if (o->speeds && shape->shares != MOE_SHARES_SPEED)
+        return fail(ERR_ARGUMENT, "--speeds goes with --shares speed");
     TRY(check_load(o, shape));
-    TRY(parse_plans(&o->plans, shape, plans, count));
-    return check_memory(o, shape, plans, *count, neighbours);
+    TRY(check_balance(o, shape));
+    if (o->changed && o->routes == RUN_FRESH)
+        return fail(ERR_ARGUMENT, "--changed goes with --routes known or both");
+    if (shape->order == MOE_ORDER_PRIORITY && o->routes != RUN_FRESH)
+        return exec_check_known(
+            shape, &(struct moe_plan){ .struct_size = sizeof(*plans), .r = 1, .d = 1 });
+    TRY(parse_plans(&o->plans, shape, o->routes != RUN_FRESH, plans, count));
+    TRY(most_capacities(o, shape, &given, &capacities));
+    rc = check_memory(o, shape, plans, *count, neighbours, &capacities);
+    free(given);
+    return rc;
+}
+
+/* A rank that stands for all of them is alone, whichever it is. */
+static bool speaks(const struct world *world, const struct run_options *o)
+{
+    return o->sim || o->where.virtual.ranks || world_topology(world)->rank == 0;
 }
 
 static int measure_all(struct subject *subjects, int count, const struct run_options *o)
@@ -178,166 +230,6 @@ out:
     return rc;
 }
 
-/* The part of the shorter of compute and communication that disappears when both run together. */
-static double hidden_share(const struct subject *s)
-{
-    double both = (double)s->spread[STEP_BOTH].median_ns;
-    double compute = (double)s->spread[STEP_COMPUTE].median_ns;
-    double comm = (double)s->spread[STEP_COMM].median_ns;
-
-    return s->runner.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
-}
-
-static void print_graphs(const struct subject *subjects, size_t count)
-{
-    printf("\nsteps above are CUDA graphs; against the same launch by launch\n\n"
-           "%-18s %9s %9s %9s %9s\n",
-           "plan", "nodes", "host", "step", "eager");
-    for (size_t i = 0; i < count; i++) {
-        const struct subject *x = &subjects[i];
-        char name[PLAN_TEXT_BYTES];
-
-        moe_plan_format(&x->runner.plan, name, sizeof(name));
-        printf("%-18s %9" PRIu64 " %9.3f %9.3f %9.3f\n", name, x->runner.graphs[STEP_BOTH]->nodes,
-               (double)x->runner.replay_host_ns * 1e-6,
-               (double)x->spread[STEP_BOTH].median_ns * 1e-6,
-               (double)x->spread[STEP_EAGER].median_ns * 1e-6);
-    }
-}
-
-static void print_phases(const struct subject *subjects, size_t count)
-{
-    printf("\nissued by the host in one step, before it waits\n\n%-18s %9s %9s %9s %9s\n", "plan",
-           "kernels", "events", "exchanges", "host");
-    for (size_t i = 0; i < count; i++) {
-        const struct issued *x = &subjects[i].runner.issued;
-        char name[PLAN_TEXT_BYTES];
-
-        moe_plan_format(&subjects[i].runner.plan, name, sizeof(name));
-        printf("%-18s %9" PRId64 " %9" PRId64 " %9" PRId64 " %9.3f\n", name, x->kernels, x->events,
-               x->exchanges, (double)x->host_ns * 1e-6);
-    }
-}
-
-/* Of a check that a plan has passed. */
-static const char *check_word(const struct rig *rig, const struct run_options *o)
-{
-    return !o->check ? "" : reference_is_bearable(&rig->data.shape) ? "ok" : "some tokens ok";
-}
-
-static int widest_plan(const struct subject *subjects, size_t count)
-{
-    size_t widest = 18;
-
-    for (size_t i = 0; i < count; i++) {
-        size_t width = strlen(PLAN_TEXT(&subjects[i].runner.plan));
-
-        widest = width > widest ? width : widest;
-    }
-    return (int)widest;
-}
-
-static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
-                       const struct run_options *o)
-{
-    const struct moe_shape *s = &rig->data.shape;
-    uint32_t window = shape_window(s);
-    int wide = widest_plan(subjects, count);
-
-    printf("layer     E=%u k=%u T=%u D=%u H=%u %s %s %s on %u ranks", s->experts, s->top_k,
-           s->tokens, s->model_dim, s->hidden_dim, dtype_words[s->dtype], pass_words[s->pass],
-           activation_words[s->activation], s->ranks);
-    printf(s->ranks_per_node ? " (%u per node)\n" : " (nodes differ)\n", s->ranks_per_node);
-    printf("capacity  c=%" PRIu64 " (f=%g), bucket %" PRIu64 " of width %u; %" PRId64 " of %" PRIu64
-           " choices dropped\n",
-           rig->capacity, o->factor, rig->capacity / window, window, subjects[0].dropped,
-           (uint64_t)s->tokens * s->ranks * s->top_k);
-    if (rig->data.load)
-        printf("load      max/mean %.3g of the tokens per expert\n", load_skew(rig->data.load));
-    printf("times     ms, largest over the ranks, median of %u interleaved repetitions\n\n",
-           o->reps);
-    printf("%-*s %9s %19s %9s %9s %7s %9s %9s %s\n", wide, "plan", "step", "95 % interval",
-           "compute", "comm", "hidden", "sent MiB", "mem MiB", o->check ? "check" : "");
-    for (size_t i = 0; i < count; i++) {
-        const struct subject *x = &subjects[i];
-        char hidden[16] = "-";
-
-        if (!isnan(hidden_share(x)))
-            snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
-        printf("%-*s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", wide,
-               PLAN_TEXT(&x->runner.plan), (double)x->spread[STEP_BOTH].median_ns * 1e-6,
-               (double)x->spread[STEP_BOTH].low_ns * 1e-6,
-               (double)x->spread[STEP_BOTH].high_ns * 1e-6,
-               (double)x->spread[STEP_COMPUTE].median_ns * 1e-6,
-               (double)x->spread[STEP_COMM].median_ns * 1e-6, hidden,
-               (double)x->runner.sent_bytes * 0x1p-20, (double)x->runner.memory_bytes * 0x1p-20,
-               check_word(rig, o));
-    }
-    if (o->phases)
-        print_phases(subjects, count);
-    if (rig->graphs)
-        print_graphs(subjects, count);
-}
-
-static void print_spread(const char *name, const struct spread *s)
-{
-    printf("\"%s\": {\"median_ns\": %" PRId64 ", \"min_ns\": %" PRId64 ", \"p95_ns\": %" PRId64
-           ", \"low_ns\": %" PRId64 ", \"high_ns\": %" PRId64 "}, ",
-           name, s->median_ns, s->min_ns, s->p95_ns, s->low_ns, s->high_ns);
-}
-
-static void print_json(const struct rig *rig, const struct subject *subjects, size_t count,
-                       const struct run_options *o)
-{
-    const struct moe_shape *s = &rig->data.shape;
-    uint32_t window = shape_window(s);
-
-    printf("{\"shape\": {\"experts\": %u, \"top_k\": %u, \"tokens\": %u, \"model_dim\": %u, "
-           "\"hidden_dim\": %u, \"ranks\": %u, \"ranks_per_node\": %u, \"dtype\": \"%s\", "
-           "\"pass\": \"%s\", \"activation\": \"%s\"},\n",
-           s->experts, s->top_k, s->tokens, s->model_dim, s->hidden_dim, s->ranks,
-           s->ranks_per_node, dtype_words[s->dtype], pass_words[s->pass],
-           activation_words[s->activation]);
-    printf(" \"capacity_factor\": %g, \"capacity\": %" PRIu64
-           ", \"window\": %u, \"bucket\": %" PRIu64 ", \"dropped\": %" PRId64
-           ", \"reps\": %u, \"seed\": %" PRIu64 ",\n",
-           o->factor, rig->capacity, window, rig->capacity / window, subjects[0].dropped, o->reps,
-           o->seed);
-    if (rig->data.load)
-        printf(" \"skew\": %.6g,\n", load_skew(rig->data.load));
-    printf(" \"plans\": [");
-    for (size_t i = 0; i < count; i++) {
-        const struct subject *x = &subjects[i];
-
-        printf("%s\n  {\"plan\": \"%s\", ", i ? "," : "", PLAN_TEXT(&x->runner.plan));
-        print_spread("step", &x->spread[STEP_BOTH]);
-        print_spread("compute", &x->spread[STEP_COMPUTE]);
-        print_spread("comm", &x->spread[STEP_COMM]);
-        if (rig->graphs) {
-            print_spread("eager", &x->spread[STEP_EAGER]);
-            printf("\"graph_nodes\": %" PRIu64 ", \"graph_host_ns\": %" PRId64 ", ",
-                   x->runner.graphs[STEP_BOTH]->nodes, x->runner.replay_host_ns);
-        }
-        if (isnan(hidden_share(x)))
-            printf("\"hidden_share\": null, ");
-        else
-            printf("\"hidden_share\": %.4f, ", hidden_share(x));
-        printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
-               x->runner.sent_bytes, x->runner.messages, x->runner.memory_bytes);
-        if (o->phases)
-            printf(", \"kernels\": %" PRId64 ", \"events\": %" PRId64 ", \"exchanges\": %" PRId64
-                   ", \"host_ns\": %" PRId64,
-                   x->runner.issued.kernels, x->runner.issued.events, x->runner.issued.exchanges,
-                   x->runner.issued.host_ns);
-        if (o->check)
-            printf(", \"check\": \"ok\", \"checked\": \"%s\", \"error_share\": %.6f",
-                   reference_is_bearable(&rig->data.shape) ? "everything" : "some tokens",
-                   x->error);
-        printf("}");
-    }
-    printf("\n ]}\n");
-}
-
 /* Prepared and warm; checked in all its results, or in those of some tokens where all would take
  * hours. */
 static int prepare(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
@@ -345,7 +237,10 @@ static int prepare(struct rig *rig, const struct moe_plan *plan, const struct ru
 {
     bool whole = o->check && reference_is_bearable(&rig->data.shape);
 
-    TRY(runner_open(rig, plan, &s->runner));
+    if (o->routes == RUN_KNOWN)
+        TRY(run_routes_open(rig, plan, run_routes_of(o->changed), &s->runner));
+    else
+        TRY(runner_open(rig, plan, &s->runner));
     if (whole)
         TRY(rig_check(rig, s->runner.exec, &s->error));
     if (o->check && !whole)
@@ -353,6 +248,7 @@ static int prepare(struct rig *rig, const struct moe_plan *plan, const struct ru
     TRY(runner_warm(&s->runner, o->warmup + 1));
     if (o->check && !whole)
         TRY(rig_check_some(rig, s->runner.exec, &s->error));
+    TRY(rig_balance(rig, s->runner.exec, &s->balance));
     return rig_dropped(rig, s->runner.exec, &s->dropped);
 }
 
@@ -366,11 +262,29 @@ static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t count
         rc = prepare(rig, &plans[i], o, &subjects[i]);
     if (!rc)
         rc = measure_all(subjects, (int)count, o);
-    if (!rc && world_topology(rig->world)->rank == 0)
-        (o->json ? print_json : print_text)(rig, subjects, count, o);
+    if (!rc && o->routes == RUN_BOTH)
+        rc = run_routes(subjects, count, run_routes_of(o->changed), o->check, o->reps, o->seed);
+    if (!rc && o->phases)
+        rc = run_phases(subjects, count, o->reps, o->seed);
+    if (!rc && speaks(rig->world, o))
+        run_print(rig, subjects, count, o);
     for (size_t i = 0; subjects && i < count; i++)
         runner_close(&subjects[i].runner);
     free(subjects);
+    return rc;
+}
+
+static int set_capacities(struct rig *rig, const struct run_options *o)
+{
+    struct capacities capacities;
+    uint64_t *given;
+    int rc;
+
+    if (!o->capacities)
+        return OK;
+    TRY(most_capacities(o, &rig->data.shape, &given, &capacities));
+    rc = rig_set_capacities(rig, given);
+    free(given);
     return rc;
 }
 
@@ -382,37 +296,62 @@ static int run_data(struct world *world, struct engine *engine, const struct dat
 
     TRY(rig_open(world, engine, data, NULL, o->factor, &rig));
     rig->graphs = o->graphs == GRAPHS_ON;
-    rc = run_plans(rig, plans, count, o);
+    rc = world_settle(world, set_capacities(rig, o));
+    if (!rc)
+        rc = run_plans(rig, plans, count, o);
     rig_close(rig);
     return rc;
 }
 
+/* speeds: of the ranks, or NULL. */
 static int run_layer(struct world *world, struct engine *engine, const struct moe_shape *shape,
-                     const struct moe_plan *plans, size_t count, const struct run_options *o)
+                     const double *speeds, const struct moe_plan *plans, size_t count,
+                     const struct run_options *o)
 {
-    struct data data = { .shape = *shape, .seed = o->seed };
+    struct data data = {
+        .shape = *shape, .seed = o->seed, .speeds = speeds, .between = o->load.between
+    };
+    double balance[2];
     struct load *load = NULL;
     int rc;
 
-    log_only(world_topology(world)->rank == 0); /* every rank finds the same */
+    if (o->balance)
+        TRY(balance_parse(o->balance, shape, balance));
+    data.balance = o->balance ? balance : NULL;
+    log_only(speaks(world, o)); /* every rank finds the same */
     rc = o->graphs == GRAPHS_ON ? engine_check_graphs(engine) : OK;
     log_only(true);
     TRY(rc);
-    TRY(world_settle(world, load_open(shape, o->seed, o->skew, o->routing, &load)));
-    data.load = load;
+    TRY(world_settle(world, load_open(shape, o->seed, &o->load, &load)));
+    data.load = load_counts(load);
     rc = run_data(world, engine, &data, plans, count, o);
     load_close(load);
     return rc;
 }
 
+/* The rank that stands for all: where experts differ, the one that they keep busy longest. */
+static int fullest_rank(const struct run_options *o, const struct moe_shape *shape, int *rank)
+{
+    struct capacities capacities;
+    uint64_t *given;
+
+    TRY(most_capacities(o, shape, &given, &capacities));
+    *rank = capacities_fullest(&capacities, shape);
+    free(given);
+    return OK;
+}
+
 /* The engine of a rank, or of one that stands for many: then *world becomes theirs. */
 static int open_engine(struct world **world, const struct run_options *o, const char *device,
-                       struct engine *engine)
+                       const struct moe_shape *shape, struct engine *engine)
 {
     const struct place_setup *where = &o->where;
+    int rank;
 
-    if (where->virtual.ranks)
-        return virtual_open(&where->virtual, where->ranks_per_node, device, world, engine);
+    if (where->virtual.ranks) {
+        TRY(fullest_rank(o, shape, &rank));
+        return virtual_open(&where->virtual, where->ranks_per_node, rank, device, world, engine);
+    }
     return engine_open(*world, device, NULL, engine);
 }
 
@@ -438,6 +377,7 @@ static int on_rank(struct world *world, const void *options)
     const char *device;
     struct moe_plan plans[PLANS_MAX];
     struct engine engine = { 0 };
+    double *speeds = NULL;
     size_t count;
     int rc;
 
@@ -448,11 +388,17 @@ static int on_rank(struct world *world, const void *options)
     log_only(true);
     TRY(world_settle(world, rc));
     TRY(world_settle(world, fault_setup(t->rank)));
-    TRY(open_engine(&theirs, o, device, &engine));
-    rc = run_layer(theirs, &engine, &shape, plans, count, o);
-    engine_close(&engine);
+    /* The machine's cores are counted before the engine takes a share of them. */
+    if (shape.shares == MOE_SHARES_SPEED)
+        TRY(speeds_agree(world, o->speeds, &o->where, shape.ranks, &speeds));
+    rc = open_engine(&theirs, o, device, &shape, &engine);
+    if (!rc) {
+        rc = run_layer(theirs, &engine, &shape, speeds, plans, count, o);
+        engine_close(&engine);
+    }
     if (theirs != world)
         world_close(theirs);
+    free(speeds);
     return rc;
 }
 
@@ -465,13 +411,69 @@ static int check(const struct launch_where *where, const void *options)
     struct moe_plan plans[PLANS_MAX];
     size_t count;
 
+    TRY(layer_options_single(&o->layer));
+    TRY(layer_options_check(&shape));
     return check_options(o, &shape, where->ranks, plans, &count);
+}
+
+/* One rank stands for all, as where `tune` models equal ranks. */
+static int check_sim(const struct run_options *o)
+{
+    const struct place_setup *where = &o->where;
+
+    if (where->ranks_per_node || where->virtual.ranks || where->launcher_arguments ||
+        strcmp(where->device, "auto") != 0 || launch_is_rank())
+        return fail(ERR_ARGUMENT, "--sim is one process, and its file says how many ranks a node "
+                                  "has: no hosts, launcher or other ranks");
+    if (o->check)
+        return fail(ERR_ARGUMENT, "--check: modelled ranks have no results");
+    if (!(o->factor > 0))
+        return fail(ERR_ARGUMENT,
+                    "--capacity-factor %g: modelled ranks do not know how many rows "
+                    "are needed; above 0 is wanted",
+                    o->factor);
+    return OK;
+}
+
+static int run_modelled(const struct run_options *o)
+{
+    struct moe_plan plans[PLANS_MAX];
+    struct engine engine = { 0 };
+    struct world *world = NULL;
+    struct cluster cluster;
+    struct moe_shape shape;
+    size_t count;
+    int rank, rc;
+
+    TRY(check_sim(o));
+    TRY(layer_options_single(&o->layer));
+    TRY(cluster_read_model(o->sim, o->where.ranks, &cluster));
+    shape = layer_options_shape(&o->layer, cluster.ranks, cluster.ranks_per_node, MOE_F32);
+    if (shape.shares == MOE_SHARES_SPEED)
+        return fail(ERR_ARGUMENT, "--shares speed: run models equal ranks, tune --sim others");
+    TRY(check_options(o, &shape, 0, plans, &count)); /* 0: nobody takes memory of this machine */
+    TRY(fullest_rank(o, &shape, &rank));
+    rc = model_engine_open(&cluster, rank, o->seed, &world, &engine);
+    if (!rc)
+        rc = run_layer(world, &engine, &shape, NULL, plans, count, o);
+    engine_close(&engine);
+    world_close(world);
+    return rc;
 }
 
 static int run(const struct verb_call *call, void *options)
 {
     struct run_options *o = options;
 
+    if (o->capacities && !isnan(o->factor))
+        return fail(ERR_ARGUMENT,
+                    "--capacities and --capacity-factor %g both say how many rows "
+                    "experts take: one of them is wanted",
+                    o->factor);
+    if (isnan(o->factor))
+        o->factor = 1;
+    if (o->sim)
+        return run_modelled(o);
     return place_run(&o->where, call, &(struct place_verb){ check, on_rank, o, true });
 }
 
@@ -482,6 +484,10 @@ const struct verb run_verb = {
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),
+    .notes = "Of several layers each reads what the one before gave; --check compares each with\n"
+             "what it must make of that. --between stands for what a model computes between\n"
+             "its MoE layers: behind it weights can travel. A plan with w=cache gathers them\n"
+             "into one room for all layers, forwards and again backwards.\n",
     .example = "run --ranks 4 --experts 2 --plan all --check",
     .run = run,
 };

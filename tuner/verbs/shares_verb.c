@@ -2,10 +2,9 @@
  * and measures nothing. */
 #include "common_rows.h"
 #include "json.h"
-#include "known.h"
 #include "moelookup.h"
 #include "place.h"
-#include "rank_speeds.h"
+#include "speeds.h"
 #include "status.h"
 #include "verbs.h"
 
@@ -42,15 +41,6 @@ struct shares {
     uint64_t *batch, *hidden; /* of each rank */
 };
 
-static int make_room(uint32_t ranks, struct shares *out)
-{
-    out->ranks = ranks;
-    out->speeds = calloc(ranks, sizeof(*out->speeds));
-    out->batch = calloc(ranks, sizeof(*out->batch));
-    out->hidden = calloc(ranks, sizeof(*out->hidden));
-    return out->speeds && out->batch && out->hidden ? OK : fail(ERR_NOMEM, "%u ranks", ranks);
-}
-
 static void free_shares(struct shares *shares)
 {
     free(shares->speeds);
@@ -59,34 +49,6 @@ static void free_shares(struct shares *shares)
 }
 
 /* ---- the speeds */
-
-static uint32_t count_items(const char *list)
-{
-    uint32_t count = 1;
-
-    for (; *list; list++)
-        count += *list == ',';
-    return count;
-}
-
-static int take_speeds(const char *list, struct shares *out)
-{
-    const char *at = list;
-
-    TRY(make_room(count_items(list), out));
-    for (uint32_t q = 0; q < out->ranks; q++) {
-        char *end;
-
-        out->speeds[q] = strtod(at, &end);
-        if (end == at || *end != (q + 1 < out->ranks ? ',' : 0) || !(out->speeds[q] > 0) ||
-            isinf(out->speeds[q]))
-            return fail(ERR_ARGUMENT,
-                        "--speeds %s: numbers above 0 with commas between are wanted, one per rank",
-                        list);
-        at = end + 1;
-    }
-    return OK;
-}
 
 static int find_here(const struct options *o, struct cluster *here)
 {
@@ -98,28 +60,25 @@ static int find_here(const struct options *o, struct cluster *here)
     return rc;
 }
 
-static int look_up_speeds(const struct options *o, struct shares *out)
+static int find_speeds(const struct options *o, struct shares *out)
 {
-    struct cluster here = cluster_unknown(), known = cluster_unknown();
-    struct store *store;
-    size_t ranks = 0;
-    double slowest;
+    struct cluster here = cluster_unknown();
 
+    if (o->speeds)
+        return speeds_take(o->speeds, &out->speeds, &out->ranks);
     TRY(find_here(o, &here));
-    store = known_open(o->db);
-    known_cluster(store, &here, &known);
-    store_close(store);
-    if (!rank_speeds_parse(known.rank_speeds_percent, &ranks, &slowest) || ranks != here.ranks)
-        return fail(UNSUPPORTED,
-                    "the speeds of these ranks (%u) are not known: `moetune probe` measures them, "
-                    "or --speeds says them",
-                    here.ranks);
-    TRY(make_room(here.ranks, out));
-    rank_speeds_list(known.rank_speeds_percent, out->speeds);
-    return OK;
+    out->ranks = here.ranks;
+    return speeds_known(o->db, &here, &out->speeds);
 }
 
 /* ---- the shares */
+
+static int make_room(struct shares *s)
+{
+    s->batch = calloc(s->ranks, sizeof(*s->batch));
+    s->hidden = calloc(s->ranks, sizeof(*s->hidden));
+    return s->batch && s->hidden ? OK : fail(ERR_NOMEM, "%u ranks", s->ranks);
+}
 
 /* A rank without work would still be waited for. */
 static int divide(const struct shares *s, const char *option, uint32_t total, uint64_t *out)
@@ -193,7 +152,8 @@ static int run(const struct verb_call *call, void *options)
     int rc;
 
     TRY(check(call, o));
-    TRY_OUT(o->speeds ? take_speeds(o->speeds, &shares) : look_up_speeds(o, &shares));
+    TRY_OUT(find_speeds(o, &shares));
+    TRY_OUT(make_room(&shares));
     TRY_OUT(divide(&shares, "--batch", o->batch, shares.batch));
     TRY_OUT(divide(&shares, "--hidden", o->hidden, shares.hidden));
     (o->json ? print_json : print_text)(&shares);

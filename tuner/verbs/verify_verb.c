@@ -2,10 +2,13 @@
 #include "common_rows.h"
 #include "host.h"
 #include "json.h"
+#include "option_values.h"
 #include "plan.h"
 #include "space.h"
 #include "status.h"
 #include "tune_options.h"
+#include "two_programs.h"
+#include "utf8.h"
 #include "verbs.h"
 #include "verify_entries.h"
 #include "verify_print.h"
@@ -19,7 +22,10 @@
 struct options {
     struct campaign_setup setup;
     struct verify_wanted wanted;
+    struct load_options load;
     const char *buckets;
+    struct two_programs programs; /* with --exec */
+    struct verdict_files files;
     double margin;
     bool json;
     uint32_t color;
@@ -31,11 +37,13 @@ static const struct option_row rows[] = {
       verify_only_words },
     BUCKETS_ROW(OPTION(buckets), "those buckets only"),
     SHAPE_FILTER_ROW(OPTION_LIST, OPTION(wanted.shapes), "; again for more"),
+    { .kind = OPTION_GROUP, .offset = OPTION(load), .rows = load_rows },
     MARGIN_ROW(OPTION(margin), "smaller differences do not count"),
     { "restart", NULL, OPTION_FLAG, OPTION(wanted.restart),
       "do not go on where the last one was cut off" },
     SEED_ROW(OPTION(setup.seed)),
 
+    { "programs", .kind = OPTION_GROUP, .offset = OPTION(programs), .rows = two_programs_rows },
     { "how long", .kind = OPTION_GROUP, .offset = OPTION(setup), .rows = campaign_limit_rows },
     { "where", .kind = OPTION_GROUP, .offset = OPTION(setup), .rows = campaign_where_rows },
     { .kind = OPTION_GROUP, .offset = OPTION(setup.where.virtual), .rows = virtual_rows },
@@ -43,6 +51,7 @@ static const struct option_row rows[] = {
 
     { "output", .kind = OPTION_GROUP },
     JSON_ROW(OPTION(json)),
+    { .kind = OPTION_GROUP, .offset = OPTION(files), .rows = verdict_file_rows },
     COLOR_ROW(OPTION(color)),
     QUIET_ROW(OPTION(setup.quiet)),
     { NULL },
@@ -52,6 +61,7 @@ static const struct option_row rows[] = {
 static const struct options defaults = {
     .setup = { CAMPAIGN_DEFAULTS, .seed = 2, .existing = true },
     .wanted = { .last = UINT32_MAX },
+    .programs = { .warmup = 2 },
 };
 
 struct verifying {
@@ -59,6 +69,8 @@ struct verifying {
     struct campaign campaign;
     struct verify_terms terms;
     struct verify_entries claims;
+    int64_t told; /* shape and load that the ranks know */
+    char told_load[LOAD_NAME_BYTES], unknown_load[LOAD_NAME_BYTES];
 };
 
 /* ---- measuring */
@@ -91,10 +103,73 @@ static int verify_one(struct verifying *v, struct verify_result *d)
     return campaign_publish(c, refuted);
 }
 
+/* Once for the buckets of one load. */
+static void say_unknown(struct verifying *v, const struct verify_result *d)
+{
+    if (strcmp(v->unknown_load, d->claim.load) != 0)
+        note("not reached: what was tuned under the load \"%s\": this database does not know its "
+             "counts; --routing or --skew says under which load to measure",
+             UTF8_LINE(d->claim.load));
+    memcpy(v->unknown_load, d->claim.load, sizeof(v->unknown_load));
+}
+
+/* The load that options name, else the one that the entry was tuned under.  UNSUPPORTED after a
+ * word where nothing can be measured under it. */
+static int open_load(struct verifying *v, struct verify_result *d, struct load **out)
+{
+    const struct options *o = v->options;
+    uint64_t seed = o->setup.seed;
+    const char *name = d->claim.load;
+    char text[LOAD_TEXT_BYTES];
+    int rc;
+
+    if (o->load.skew != 0 || o->load.routing || o->load.between > 0)
+        return load_open(&d->shape, seed, &o->load, out);
+    rc = *name ? store_load_get(v->campaign.store, name, text, sizeof(text)) : UNSUPPORTED;
+    if (rc < 0)
+        return rc;
+    rc = load_open_text(&d->shape, seed, rc == OK ? text : name, out);
+    if (!rc)
+        return OK;
+    say_unknown(v, d);
+    return UNSUPPORTED;
+}
+
+/* The ranks learn a layer or a load only where it is another one; where not even the layer fits all
+ * plans are ruled out, without a step. */
+static int tell_layer(struct verifying *v, struct verify_result *d, const struct load *load)
+{
+    const struct verify_terms *terms = &v->terms;
+
+    load_name(load, d->load);
+    if ((d->claim.shape != v->told || strcmp(d->load, v->told_load) != 0) &&
+        account_layer(&d->shape, &terms->machine) <= terms->memory_limit_bytes)
+        TRY(campaign_layer(&v->campaign, &d->shape, load, terms->memory_limit_bytes));
+    v->told = d->claim.shape;
+    memcpy(v->told_load, d->load, sizeof(v->told_load));
+    return OK;
+}
+
+static int verify_next(struct verifying *v, struct verify_result *d)
+{
+    struct load *load;
+    int rc = open_load(v, d, &load);
+
+    if (rc)
+        return rc == UNSUPPORTED ? OK : rc;
+    v->terms.machine.speeds = load_speeds(load);
+    v->terms.machine.between = load_between(load);
+    rc = tell_layer(v, d, load);
+    if (!rc)
+        rc = verify_one(v, d);
+    v->terms.machine.speeds = NULL;
+    v->terms.machine.between = 0;
+    load_close(load);
+    return rc;
+}
+
 static int verify_all(struct verifying *v)
 {
-    int64_t told = 0;
-
     for (size_t i = 0; i < v->claims.count; i++) {
         struct verify_result *d = &v->claims.verdicts[i];
 
@@ -102,12 +177,7 @@ static int verify_all(struct verifying *v)
             continue;
         if (campaign_over(&v->campaign))
             return ERR_CUT;
-        /* Where not even the layer fits all plans are ruled out, without a step. */
-        if (d->claim.shape != told &&
-            account_layer(&d->shape, &v->terms.machine) <= v->terms.memory_limit_bytes)
-            TRY(campaign_layer(&v->campaign, &d->shape, v->terms.memory_limit_bytes));
-        told = d->claim.shape;
-        TRY(verify_one(v, d));
+        TRY(verify_next(v, d));
     }
     return OK;
 }
@@ -157,6 +227,7 @@ static int print(void *self)
     struct verifying *v = self;
 
     verify_entries_sort(&v->claims);
+    TRY(verify_files(&v->claims, &v->options->files));
     if (!v->options->json)
         return print_text(v);
     print_json(v);
@@ -280,25 +351,81 @@ static int prepare(void *self, const struct cluster *here)
     struct options *o = v->options;
 
     TRY(check_shapes(&o->wanted.shapes));
+    TRY(load_options_check(&o->load));
     if (o->buckets)
         TRY(space_buckets(o->buckets, &o->wanted.first, &o->wanted.last));
-    TRY(tune_cluster(o->setup.sim, here, &v->campaign.cluster));
+    TRY(tune_cluster(&o->setup, here, &v->campaign.cluster));
     v->terms.margin = o->margin;
     v->terms.machine = tune_machine(&v->campaign.cluster);
     v->terms.memory_limit_bytes = campaign_memory_limit(&o->setup, &v->campaign.cluster);
     return OK;
 }
 
+/* ---- programs */
+
+/* What two programs heed; the rest is theirs. */
+static const char *const with_programs[] = { "exec",   "against", "against-table", "warmup",
+                                             "margin", "seed",    "budget",        "trial-timeout",
+                                             "db",     "json",    "junit",         "markdown",
+                                             "color",  "quiet" };
+
+static bool is_heeded(const char *name)
+{
+    for (size_t i = 0; i < sizeof(with_programs) / sizeof(with_programs[0]); i++)
+        if (!strcmp(name, with_programs[i]))
+            return true;
+    return false;
+}
+
+static int check_programs(const struct options *o)
+{
+    struct option_row all[OPTION_ROWS_MAX];
+    size_t count = options_flatten(rows, all);
+
+    for (size_t i = 0; i < count && o->programs.exec; i++)
+        if (all[i].name && !is_heeded(all[i].name) && option_is_given(&all[i], o, &defaults))
+            return fail(ERR_ARGUMENT,
+                        "--exec does not go with --%s: the programs run steps of "
+                        "their own",
+                        all[i].name);
+    if ((o->json && (verdicts_here(o->files.junit) || verdicts_here(o->files.markdown))) ||
+        (verdicts_here(o->files.junit) && verdicts_here(o->files.markdown)))
+        return fail(ERR_ARGUMENT, "only one of --json, --junit - and --markdown - can be printed "
+                                  "here: name files for the others");
+    if (!o->programs.exec && (o->programs.against || o->programs.against_table))
+        return fail(ERR_ARGUMENT, "--against and --against-table go with --exec");
+    return OK;
+}
+
+static int run_programs(struct options *o)
+{
+    o->programs.db = o->setup.db;
+    o->programs.margin = o->margin;
+    o->programs.budget_s = o->setup.budget_s;
+    o->programs.silence_s = o->setup.timeout_s;
+    o->programs.seed = o->setup.seed;
+    o->programs.files = o->files;
+    o->programs.json = o->json;
+    o->programs.quiet = o->setup.quiet;
+    return two_programs(&o->programs);
+}
+
 static int start(const struct verb_call *call, void *options)
 {
-    struct verifying *v = calloc(1, sizeof(*v));
-    struct campaign_verb verb = { prepare, run, v };
+    struct options *o = options;
+    struct verifying *v;
+    struct campaign_verb verb = { prepare, run, NULL };
     int rc;
 
+    screen_color(o->color);
+    TRY(check_programs(o));
+    if (o->programs.exec)
+        return run_programs(o);
+    v = calloc(1, sizeof(*v));
     if (!v)
         return fail(ERR_NOMEM, "the verification");
+    verb.self = v;
     v->options = options;
-    screen_color(v->options->color);
     v->options->setup.where.hosts = call->arguments[0];
     v->campaign.setup = &v->options->setup;
     campaign_command(&v->campaign, call->argv + 1, "--restart");
@@ -322,7 +449,14 @@ const struct verb verify_verb = {
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),
-    .notes = "Exit code 3: a plan was refuted; 75: cut off, and the same command goes on.",
+    .notes =
+        "Exit code 3: a plan was refuted, or the program of --exec is slower; 75: cut off, and\n"
+        "the same command goes on.\n\n"
+        "--exec: for servers that build and test.  Two programs that ask and tell, as those of\n"
+        "`tune --exec` do, run a step each in turn, in shuffled order, until it is known at\n"
+        "each capacity which is faster, with 99 %: two builds (--against) with the same plans,\n"
+        "or one under the plans of two tables (--db, --against-table), or of a table and the\n"
+        "default plan. The other one waits meanwhile.",
     .example = "verify --only stale --budget 5m",
     .run = start,
 };

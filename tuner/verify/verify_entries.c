@@ -42,7 +42,7 @@ static enum verify_kind kind_before(const struct finding *f, const struct entry_
 {
     if (e->run >= f->claims->first_run && !entry_is(e, ENTRY_OUTDATED))
         return VERIFY_EARLIER;
-    if (!plan_is_default(&e->plan) || entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) ||
+    if (!plan_is_default(&e->plan, shape) || entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) ||
         verify_challenger(e, shape))
         return VERIFY_PENDING;
     return VERIFY_DEFAULT;

@@ -47,7 +47,7 @@ static bool may_challenge(const struct entry_row *e, const struct moe_shape *sha
                           const struct moe_plan *plan)
 {
     return plan->struct_size && plan_legal(plan, shape) && !plan_equal(plan, &e->plan) &&
-           !plan_is_default(plan);
+           !plan_is_default(plan, shape);
 }
 
 const struct moe_plan *verify_challenger(const struct entry_row *e, const struct moe_shape *shape)
@@ -63,12 +63,13 @@ const struct moe_plan *verify_challenger(const struct entry_row *e, const struct
 static void name_plans(struct verification *h)
 {
     const struct entry_row *e = &h->verdict->claim;
-    const struct moe_plan *challenger = verify_challenger(e, &h->verdict->shape);
+    const struct moe_shape *shape = &h->verdict->shape;
+    const struct moe_plan *challenger = verify_challenger(e, shape);
     int count = 1;
 
     h->arms[CLAIMED] = plan_canonical(e->plan);
-    h->default_arm = plan_is_default(&h->arms[CLAIMED]) ? CLAIMED : count++;
-    h->arms[h->default_arm] = plan_default();
+    h->default_arm = plan_is_default(&h->arms[CLAIMED], shape) ? CLAIMED : count++;
+    h->arms[h->default_arm] = plan_default(shape);
     h->challenger = challenger ? count++ : -1;
     if (challenger)
         h->arms[h->challenger] = plan_canonical(*challenger);
@@ -81,6 +82,7 @@ static void name_plans(struct verification *h)
                                          .arms = h->arms,
                                          .arm_count = (size_t)count,
                                          .default_arm = h->default_arm };
+    memcpy(h->dictionary.load, h->verdict->load, sizeof(h->dictionary.load));
     bucket_init(&h->bucket, &h->dictionary, e->bucket);
     h->bucket.capacity = e->capacity; /* a table from elsewhere may have another idea */
 }
@@ -358,6 +360,7 @@ static int settle(struct verification *h)
     entry.samples = found.rounds * (uint32_t)h->over_default.count;
     for (int i = 0; i < h->over_default.count; i++)
         entry.throttled += attempt_of(h, h->over_default.arms[i])->throttled;
+    memcpy(entry.load, v->load, sizeof(entry.load));
     entry.run = h->campaign->run.id;
     entry.decided_s = time(NULL);
     return v->kind == VERIFY_REFUTED ? refute(h, &entry) : keep(h, &entry);

@@ -37,6 +37,7 @@ struct verify_terms {
 struct verify_result {
     struct entry_row claim; /* the entry as it was found */
     struct moe_shape shape;
+    char load[LOAD_NAME_BYTES]; /* it is put to the test under */
     enum verify_kind kind;
     struct gain now;            /* of the plan over the default; NAN: not compared */
     uint32_t rounds, throttled; /* the latter: samples of both plans that count although

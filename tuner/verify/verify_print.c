@@ -4,11 +4,13 @@
 #include "grid.h"
 #include "json.h"
 #include "plan.h"
+#include "shape.h"
 #include "status.h"
 #include "tables.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 
 const char *const verify_words[] = { "pending", "earlier", "default", "beats",
                                      "tie",     "alone",   "refuted", NULL };
@@ -126,6 +128,48 @@ int verify_table(struct store *store, const struct verify_entries *claims, FILE 
     return OK;
 }
 
+/* ---- files */
+
+static struct verdict verdict_of(const struct verify_result *v, const char *layer)
+{
+    uint64_t first = (uint64_t)v->claim.bucket * v->claim.window;
+    struct verdict out = { .group = layer,
+                           .before_us = v->claim.default_us,
+                           .now_us = v->claim.time_us,
+                           .gain = v->now,
+                           .pairs = v->rounds,
+                           .word = words_of(v),
+                           .failed = v->kind == VERIFY_REFUTED ||
+                                     (v->kind == VERIFY_EARLIER && is_shown(v)) };
+
+    snprintf(out.key, sizeof(out.key), "c=%" PRIu64 "-%" PRIu64, first,
+             first + v->claim.window - 1);
+    moe_plan_format(&v->claim.plan, out.plan, sizeof(out.plan));
+    snprintf(out.why, sizeof(out.why), "%s", v->why);
+    return out;
+}
+
+int verify_files(const struct verify_entries *claims, const struct verdict_files *files)
+{
+    struct verdict *verdicts = calloc(claims->count + 1, sizeof(*verdicts));
+    char(*layers)[SHAPE_TEXT_BYTES] = calloc(claims->count + 1, sizeof(*layers));
+    size_t count = 0;
+    int rc = verdicts && layers ? OK : fail(ERR_NOMEM, "%zu verdicts", claims->count);
+
+    for (size_t i = 0; i < claims->count && !rc; i++) {
+        if (!is_shown(&claims->verdicts[i]))
+            continue;
+        shape_format(&claims->verdicts[i].shape, layers[count], sizeof(*layers));
+        verdicts[count] = verdict_of(&claims->verdicts[i], layers[count]);
+        count++;
+    }
+    if (!rc)
+        rc = verdicts_write(files, "the table against the default plan", verdicts, count);
+    free(layers);
+    free(verdicts);
+    return rc;
+}
+
 /* ---- JSON */
 
 static void json_number_member(const char *name, double value, FILE *to)
@@ -152,6 +196,10 @@ static void print_object(const struct verify_result *v, FILE *to)
             v->rounds, v->throttled, verify_words[v->kind],
             v->kind == VERIFY_REFUTED || entry_is(&v->claim, ENTRY_REFUTED) ? "true" : "false");
     json_quote(v->why, to);
+    if (*v->load) {
+        fprintf(to, ", \"load\": ");
+        json_quote(v->load, to);
+    }
     fprintf(to, "}");
 }
 

@@ -249,6 +249,60 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* Sizes are read at once, addresses by the stream. */
+cublasStatus_t
+cublasGemmGroupedBatchedEx_64(cublasHandle_t handle, const cublasOperation_t op_a[],
+                              const cublasOperation_t op_b[], const int64_t m[], const int64_t n[],
+                              const int64_t k[], const void *alpha, const void *const a[],
+                              cudaDataType_t a_type, const int64_t lda[], const void *const b[],
+                              cudaDataType_t b_type, const int64_t ldb[], const void *beta,
+                              void *const c[], cudaDataType_t c_type, const int64_t ldc[],
+                              int64_t groups, const int64_t sizes[], cublasComputeType_t compute)
+{
+    std::vector<product> all;
+
+    if (!handle)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!alpha || !beta || groups < 0)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (compute != CUBLAS_COMPUTE_32F || !is_type(a_type) || a_type != b_type || c_type != a_type)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    for (int64_t i = 0; i < groups; i++) {
+        if (sizes[i] != 1 || m[i] < 1 || n[i] < 1 || k[i] < 1)
+            forbidden("a group of products that none of ours is");
+        all.push_back({ m[i],
+                        n[i],
+                        k[i],
+                        1,
+                        { nullptr, a_type, lda[i], 0, op_a[i] != CUBLAS_OP_N },
+                        { nullptr, b_type, ldb[i], 0, op_b[i] != CUBLAS_OP_N },
+                        { nullptr, c_type, ldc[i], 0, false },
+                        ((const float *)alpha)[i],
+                        ((const float *)beta)[i],
+                        handle->workspace,
+                        handle->workspace_bytes });
+    }
+    if (!on_device(a, (size_t)groups * sizeof(*a)) || !on_device(b, (size_t)groups * sizeof(*b)) ||
+        !on_device(c, (size_t)groups * sizeof(*c)))
+        forbidden("addresses of a group's factors that are not on the device");
+    if (!is_stream(handle->stream) || device_of(handle->stream) != current_device() ||
+        enqueue(handle->stream, [=]() mutable {
+            for (int64_t i = 0; i < groups; i++) {
+                product &p = all[(size_t)i];
+
+                p.a.at = (const char *)a[i];
+                p.b.at = (const char *)b[i];
+                p.c.at = (const char *)c[i];
+                use_workspace(p);
+                if (check(p) == CUBLAS_STATUS_SUCCESS)
+                    multiply(p);
+            }
+            return DONE;
+        }))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 const char *cublasGetStatusString(cublasStatus_t status)
 {
     switch (status) {

@@ -35,6 +35,41 @@ class Tables(Case):
         for capacity in range(0, 20 * WINDOW, 31):
             self.assertEqual(view.plan(capacity), self.view.plan(capacity))
 
+    def test_a_layer_cut_by_hidden_units_has_its_own_table_and_default(self):
+        with open("tests/data/corpus/lookup/packed-later", "rb") as file:
+            table = moelookup.unpack(file.read())
+        layer = dict(experts=2, top_k=1, model_dim=16, hidden_dim=96, ranks=8, ranks_per_node=4)
+        cut = dict(layer, train=False, layout="hidden")
+        view = table.bind(**cut, shares="speed", layers=4)
+        self.assertEqual(str(view.plan(0)), "r=0 d=1 a=linear e=sparse")
+        self.assertEqual(str(view.plan(2 * WINDOW)), "r=0 d=4 a=linear e=sparse w=cache")
+        self.assertEqual(view.shape.layers, 4)
+        limited = dict(layer, hidden_dim=192, train=False, groups=2, group_limit=1)
+        self.assertEqual(table.bind(**limited, router="sigmoid").plan(0).source.name, "OVERRIDE")
+        with silent():
+            self.assertEqual(str(table.bind(**cut).plan(0)), "r=0 d=1 a=linear e=sparse")
+            self.assertEqual(str(table.bind(**layer).plan(0)), "r=1 d=1 a=linear")
+        for wrong in (dict(layout="rows"), dict(shares="fair"), dict(layers=-1), dict(groups=-1), dict(router="best")):
+            with self.assertRaises(ValueError):
+                table.bind(**layer, **wrong)
+
+    def test_order_projection_and_combine_are_parts_of_the_layer(self):
+        with open("tests/data/corpus/lookup/packed-latest", "rb") as file:
+            table = moelookup.unpack(file.read())
+        layer = dict(experts=2, top_k=1, model_dim=16, ranks=8, ranks_per_node=4, train=False)
+        ordered = table.bind(**layer, hidden_dim=96, order="priority")
+        self.assertEqual(ordered.plan(0).source.name, "OVERRIDE")
+        cosine = dict(layer, hidden_dim=192, router="cosine", combine="choices")
+        for projection in (0, 16):  # as many as tokens have, where nobody says it
+            view = table.bind(**cosine, projection=projection)
+            self.assertEqual(view.plan(0).source.name, "EXACT")
+        with silent():
+            for other in (dict(cosine, projection=8), dict(cosine, combine="sum"), dict(layer, hidden_dim=96)):
+                self.assertEqual(table.bind(**other).plan(0).source.name, "DEFAULT")
+        for wrong in (dict(order="best"), dict(combine="all"), dict(projection=-1)):
+            with self.assertRaises(ValueError):
+                table.bind(**dict(layer, hidden_dim=96), **wrong)
+
     def test_damaged_bytes_are_refused(self):
         packed = self.table.pack()
         for damaged in (b"", packed[:-1], packed + b"\0", packed[:50] + b"\xff" + packed[51:]):

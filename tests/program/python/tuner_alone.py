@@ -31,6 +31,19 @@ class Tuners(Case):
         self.assertTrue(650 < plan.time_us < 850, plan.time_us)
         self.assertTrue(950 < plan.default_us < 1050, plan.default_us)
 
+    def test_all_words_of_the_shape_are_taken(self):
+        words = dict(layout="hidden", shares="equal", layers=2, groups=0, group_limit=0, router="cosine", order="priority", projection=8)
+        with self.tuner(os.path.join(self.folder, "hidden.db"), **words) as tuner:
+            self.assertEqual(str(tuner.ask(100)), "r=0 d=1 a=linear e=sparse")
+            self.assertEqual((tuner.shape.layout, tuner.shape.order), ("hidden", "priority"))
+            tuner.tell(1000.0)
+        with self.tuner(os.path.join(self.folder, "choices.db"), combine="choices", router="sigmoid") as tuner:
+            self.assertEqual(str(tuner.ask(100)), "r=1 d=1 a=linear")
+            tuner.tell(1000.0)
+        for wrong in (dict(layout="rows"), dict(router="best"), dict(order="best"), dict(combine="all"), dict(projection=-1)):
+            with self.assertRaises(ValueError):
+                self.tuner(os.path.join(self.folder, "wrong.db"), **wrong)
+
     def test_being_tried_is_a_source_of_its_own(self):
         seen = set()
         tuner = self.tuner()

@@ -101,6 +101,19 @@ class Tutel(Modules):
     def said(self):
         return [round(one) if isinstance(one, float) else one for one in self.teller.said]
 
+    def test_a_layers_order_and_gate_are_parts_of_its_shape(self):
+        import moetune.tutel
+
+        layer = Layer()
+        usual = moetune.tutel.layer_shape(layer, ranks=4)
+        self.assertFalse({"order", "router", "projection"} & set(usual))
+        layer.batch_prioritized_routing = True
+        layer.gates[0].cosine_projector = types.SimpleNamespace(out_features=8)
+        said = dict(usual, order="priority", router="cosine", projection=8)
+        self.assertEqual(moetune.tutel.layer_shape(layer, ranks=4), said)
+        with moetune.tutel.Tuned(layer, self.database, ranks=4, cluster=ME, warm=False) as tuned:
+            self.assertEqual((tuned.tuner.shape.order, tuned.tuner.shape.projection), ("priority", 8))
+
     def test_what_is_told_is_the_time_of_this_layers_two_passes_under_the_plan_asked_for(self):
         layer = Layer()
         plans = [moetune.Plan(r) for r in (1, 2, 0)]

@@ -11,15 +11,20 @@ between the ranks of torch.distributed, moelookup.tutel drives a Tutel layer.
 """
 
 from ._library import Error, library_version
+from .following import Beside, Capacities, Routes, State
 from .table import Plan, Shape, Source, Table, View, capacity, open, shares, unpack, window
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Beside",
+    "Capacities",
     "Error",
     "Plan",
+    "Routes",
     "Shape",
     "Source",
+    "State",
     "Table",
     "View",
     "capacity",

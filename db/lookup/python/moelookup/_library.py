@@ -31,8 +31,29 @@ class ShapeStruct(ctypes.Structure):
         (name, c_uint32)
         for name in (
             "struct_size experts top_k model_dim hidden_dim ranks ranks_per_node dtype train"
-            " activation tokens"
+            " activation tokens layout shares layers groups group_limit router"
+            " order projection combine"
         ).split()
+    ]
+
+
+class CapacitiesOptions(ctypes.Structure):
+    """struct moe_capacities_options."""
+
+    _fields_ = [
+        (name, c_uint32)
+        for name in (
+            "struct_size experts ranks start grid hold gap low slack drops most delta"
+        ).split()
+    ]
+
+
+class RoutesOptions(ctypes.Structure):
+    """struct moe_routes_options."""
+
+    _fields_ = [
+        (name, c_uint32)
+        for name in "struct_size experts top_k rooms rows on off first_pass".split()
     ]
 
 
@@ -52,6 +73,20 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "moe_capacity": (c_uint64, [c_double, c_uint32, c_uint32, c_uint64, c_uint64]),
     "moe_window": (c_uint32, [c_uint32, c_uint32, c_uint64]),
     "moe_shares": (c_int, [POINTER(c_double), c_uint32, c_uint64, c_uint64, POINTER(c_uint64)]),
+    "moe_capacities_open": (c_int, [POINTER(CapacitiesOptions), POINTER(c_void_p)]),
+    "moe_capacities_feed": (c_int, [c_void_p, c_uint64, POINTER(c_uint32), c_uint32]),
+    "moe_capacities_at": (c_int, [c_void_p, c_uint64, POINTER(POINTER(c_uint32)), c_void_p]),
+    "moe_capacities_save": (c_int, [c_void_p, c_char_p, POINTER(c_size_t)]),
+    "moe_capacities_load": (c_int, [c_char_p, c_size_t, POINTER(c_void_p)]),
+    "moe_capacities_close": (None, [c_void_p]),
+    "moe_routes_open": (c_int, [POINTER(RoutesOptions), POINTER(c_void_p)]),
+    "moe_routes_put": (
+        c_int,
+        [c_void_p, c_uint64, c_void_p, c_uint32, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
+    ),
+    "moe_routes_get": (c_int, [c_void_p, c_uint64, c_void_p, c_size_t, POINTER(c_uint32)]),
+    "moe_routes_decide": (c_int, [c_void_p, c_uint64, c_uint64, c_uint64, POINTER(c_uint32)]),
+    "moe_routes_close": (None, [c_void_p]),
 }
 
 

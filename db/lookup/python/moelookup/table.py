@@ -36,8 +36,14 @@ _UINT32_MAX = 0xFFFFFFFF
 _DTYPES = ("f32", "f16", "bf16")
 _PASSES = ("forward", "train")
 _ACTIVATIONS = ("relu", "gelu", "swiglu")
-_ALL_TO_ALLS = ("linear", "2dh", "nccl")
+_ALL_TO_ALLS = ("linear", "2dh", "nccl", "rail")
 _EXPERTS = ("padded", "sparse")
+_WEIGHTS = ("keep", "cache")
+_LAYOUTS = ("experts", "hidden")
+_SHARES = ("equal", "speed")
+_ROUTERS = ("softmax", "sigmoid", "bilevel", "cosine")
+_ORDERS = ("token", "priority")
+_COMBINES = ("sum", "choices")
 
 
 class Source(enum.IntEnum):
@@ -59,18 +65,20 @@ class Plan(NamedTuple):
 
     r: int = 1  # parallelism degree; 0 = pure data parallel
     d: int = 1  # pipelining degree
-    a: str = "linear"  # all-to-all: "linear", "2dh" or "nccl"
+    a: str = "linear"  # all-to-all: "linear", "2dh", "nccl" or "rail"
     source: Source = Source.DEFAULT
     bucket: int = 0  # the bucket it was measured for
     time_us: float = 0.0
     default_us: float = 0.0
     ctas: int = 0  # blocks of GPU threads for the all-to-alls; 0 = the library's choice
     e: str = "padded"  # which rows of experts are computed: "padded" or, with r=0, "sparse"
+    w: str = "keep"  # gathered weights: "keep" until backward, or "cache": gathered again
 
     def __str__(self) -> str:
         ctas = f" ctas={self.ctas}" if self.ctas else ""
         e = "" if self.e == "padded" else f" e={self.e}"
-        return f"r={self.r} d={self.d} a={self.a}{ctas}{e}"
+        w = "" if self.w == "keep" else f" w={self.w}"
+        return f"r={self.r} d={self.d} a={self.a}{ctas}{e}{w}"
 
 
 class Shape(NamedTuple):
@@ -86,6 +94,15 @@ class Shape(NamedTuple):
     train: bool
     activation: str
     tokens: int
+    layout: str = "experts"  # what a rank holds: "experts", or "hidden": units of every expert
+    shares: str = "equal"  # of tokens and hidden units: "equal", or by the ranks' "speed"
+    layers: int = 0  # in a step; 0 = any
+    groups: int = 0  # of experts; 0 = none
+    group_limit: int = 0  # a token's experts are of so many groups
+    router: str = "softmax"  # "sigmoid", "bilevel": a group, then a place in it, or "cosine"
+    order: str = "token"  # whose choices get slots first: or of the surest tokens, "priority"
+    projection: int = 0  # dimensions of a cosine router; 0 = 256, at most model_dim
+    combine: str = "sum"  # what a token gets: or "choices", a row for each of them
 
 
 def _whole(name: str, value: Any, limit: int = _UINT32_MAX) -> int:
@@ -103,7 +120,7 @@ def _word(name: str, value: str, words: Sequence[str]) -> int:
 
 def checked_shape(given: Shape) -> Tuple[Shape, ShapeStruct]:
     """Whole numbers and known words; what else must hold the library says."""
-    numbers = (*Shape._fields[:6], "tokens")
+    numbers = (*Shape._fields[:6], "tokens", "layers", "groups", "group_limit", "projection")
     whole: Dict[str, Any] = {name: _whole(name, getattr(given, name)) for name in numbers}
     shape = given._replace(train=bool(given.train), **whole)
     return shape, ShapeStruct(
@@ -113,6 +130,15 @@ def checked_shape(given: Shape) -> Tuple[Shape, ShapeStruct]:
         _PASSES.index("train" if shape.train else "forward"),
         _word("activation", shape.activation, _ACTIVATIONS),
         shape.tokens,
+        _word("layout", shape.layout, _LAYOUTS),
+        _word("shares", shape.shares, _SHARES),
+        shape.layers,
+        shape.groups,
+        shape.group_limit,
+        _word("router", shape.router, _ROUTERS),
+        _word("order", shape.order, _ORDERS),
+        shape.projection,
+        _word("combine", shape.combine, _COMBINES),
     )
 
 
@@ -168,8 +194,8 @@ class _Owned:
         raise TypeError(f"a {type(self).__name__} belongs to its process")
 
 
-_PLAN = struct.Struct("=6I2f2I")  # struct moe_plan
-_EMPTY_PLAN = _PLAN.pack(_PLAN.size, 1, 1, 0, Source.DEFAULT, 0, 0, 0, 0, 0)
+_PLAN = struct.Struct("=6I2f3I")  # struct moe_plan
+_EMPTY_PLAN = _PLAN.pack(_PLAN.size, 1, 1, 0, Source.DEFAULT, 0, 0, 0, 0, 0, 0)
 _PLANS_KEPT = 1 << 12  # different answers of a view; more only if it was never tuned
 
 
@@ -190,15 +216,16 @@ def new_plan() -> Any:
 
 
 def read_plan(answer: bytes) -> Plan:
-    _, r, d, a, source, bucket, time_us, default_us, ctas, e = _PLAN.unpack(answer)
+    _, r, d, a, source, bucket, time_us, default_us, ctas, e, w = _PLAN.unpack(answer)
     times = bucket, time_us, default_us, ctas
-    return Plan(r, d, _ALL_TO_ALLS[a], Source(source), *times, _EXPERTS[e])
+    return Plan(r, d, _ALL_TO_ALLS[a], Source(source), *times, _EXPERTS[e], _WEIGHTS[w])
 
 
 def plan_struct(plan: Plan) -> bytes:
     """A struct moe_plan, the other way."""
     a = _ALL_TO_ALLS.index(plan.a)
-    rest = plan.bucket, plan.time_us, plan.default_us, plan.ctas, _EXPERTS.index(plan.e)
+    e, w = _EXPERTS.index(plan.e), _WEIGHTS.index(plan.w)
+    rest = plan.bucket, plan.time_us, plan.default_us, plan.ctas, e, w
     return bytes(_PLAN.pack(_PLAN.size, plan.r, plan.d, a, int(plan.source), *rest))
 
 
@@ -286,13 +313,23 @@ class Table(_Owned):
         activation: str = "relu",
         tokens: int = 0,
         device: Optional[str] = None,
+        layout: str = "experts",
+        shares: str = "equal",
+        layers: int = 0,
+        groups: int = 0,
+        group_limit: int = 0,
+        router: str = "softmax",
+        order: str = "token",
+        projection: int = 0,
+        combine: str = "sum",
     ) -> View:
         """The layer's dictionary; where there is none, a view that answers the default plan.
 
         See moelookup_bind for what must be equal, and for the lines it says on standard error.
         """
         sizes = (experts, top_k, model_dim, hidden_dim, ranks, ranks_per_node)
-        shape, values = checked_shape(Shape(*sizes, dtype, train, activation, tokens))
+        later = (layout, shares, layers, groups, group_limit, router, order, projection, combine)
+        shape, values = checked_shape(Shape(*sizes, dtype, train, activation, tokens, *later))
         name = None if device is None else _text("device", device.encode())
         pointer = c_void_p()
         status = library().functions.moelookup_bind(

@@ -155,9 +155,19 @@ class Tuner(_Owned):
         harm: float = 0.01,
         window: int = 0,
         seed: int = 0,
+        layout: str = "experts",
+        shares: str = "equal",
+        layers: int = 0,
+        groups: int = 0,
+        group_limit: int = 0,
+        router: str = "softmax",
+        order: str = "token",
+        projection: int = 0,
+        combine: str = "sum",
     ) -> None:
         sizes = (experts, top_k, model_dim, hidden_dim, ranks, ranks_per_node)
-        self.shape, shape = checked_shape(Shape(*sizes, dtype, train, activation, tokens))
+        later = (layout, shares, layers, groups, group_limit, router, order, projection, combine)
+        self.shape, shape = checked_shape(Shape(*sizes, dtype, train, activation, tokens, *later))
         options = _Options(
             struct_size=sizeof(_Options),
             rank=_whole("rank", rank),

@@ -68,7 +68,7 @@ class Tuned:
         self._train = train
         self._dropless = _is_dropless(layer) if dropless is None else dropless
         self._axes = _axes(layer, self._dropless, options) if axes is None else axes
-        if self._dropless and "d" in self._axes.split(","):
+        if self._dropless and "d" in _names(self._axes):
             raise ValueError("d cannot be tuned where the capacity is counted while routing")
         if tuner is None:
             shape = dict(layer_shape(layer, **options), train=train)
@@ -166,8 +166,9 @@ class Tuned:
         where = next(self.layer.parameters())
         experts = int(self.layer.num_global_experts)
         x = torch.zeros(experts, self.layer.model_dim, dtype=where.dtype, device=where.device)
-        several = range(1, _WARM_CHUNKS + 1) if "d" in self._axes.split(",") else (1,)
-        words = ("linear", "2dh") if "a" in self._axes.split(",") else ("linear",)
+        axes = _names(self._axes)
+        several = range(1, _WARM_CHUNKS + 1) if "d" in axes else (1,)
+        words = _ALL_TO_ALLS if "a" in axes else ("linear",)
         plans = [
             Plan(r, d, a) for r in sorted(self._adapter.runnable_r) for d in several for a in words
         ]
@@ -371,7 +372,19 @@ def _said_shape(layer: Any, hidden_given: Optional[int]) -> Dict[str, Any]:
         "hidden_dim": int(hidden),
         "dtype": dtype,
         "activation": "swiglu" if gated else "relu",
+        **_said_router(layer),
     }
+
+
+def _said_router(layer: Any) -> Dict[str, Any]:
+    """What of its gate is not usual: shapes without these words are what they were."""
+    said: Dict[str, Any] = {}
+    projector = getattr(layer.gates[0], "cosine_projector", None)
+    if getattr(layer, "batch_prioritized_routing", False):
+        said["order"] = "priority"
+    if projector is not None:
+        said.update(router="cosine", projection=int(projector.out_features))
+    return said
 
 
 def implementation(layer: Any) -> str:
@@ -393,6 +406,11 @@ def _axes(layer: Any, dropless: bool, options: Dict[str, Any]) -> str:
         "a": 1 < per_node < ranks,
     }
     return ",".join(name for name, may in may_vary.items() if may)
+
+
+def _names(axes: str) -> List[str]:
+    """ "r,a=linear:2dh": r and a."""
+    return [word.partition("=")[0] for word in axes.split(",")]
 
 
 def _is_dropless(layer: Any) -> bool:

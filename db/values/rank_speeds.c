@@ -2,6 +2,8 @@
  * apart. */
 #include "rank_speeds.h"
 
+#include "cluster.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,6 +77,15 @@ bool rank_speeds_parse(const char *text, size_t *ranks, double *slowest)
     *ranks = count;
     *slowest = least / 100.0;
     return true;
+}
+
+bool rank_speeds_known(const struct cluster *cluster)
+{
+    double slowest;
+    size_t ranks;
+
+    return rank_speeds_parse(cluster->rank_speeds_percent, &ranks, &slowest) &&
+           ranks == cluster->ranks;
 }
 
 void rank_speeds_list(const char *text, double *speeds)

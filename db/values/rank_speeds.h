@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { RANK_SPEEDS_BYTES = 1024 }; /* of a text, with its end */
+
 /* Ranks that differ by less than this share are called equal. */
 extern const double rank_speeds_unequal;
 
@@ -16,6 +18,10 @@ void rank_speeds_format(const double *speeds, size_t ranks, char *text, size_t s
 
 /* How many ranks the text is about, and the slowest one's share; false if it is no such text. */
 bool rank_speeds_parse(const char *text, size_t *ranks, double *slowest);
+
+/* True where those of all of the cluster's ranks are. */
+struct cluster;
+bool rank_speeds_known(const struct cluster *cluster);
 
 /* All of them, of a text that was parsed before: there is room for so many ranks. */
 void rank_speeds_list(const char *text, double *speeds);

@@ -1,0 +1,303 @@
+/* Routes that are known: a cache of what the tokens of batches chose, of a fixed size, and the two
+ * thresholds that say whether it is worth using. */
+#include "moelookup.h"
+
+#include "status.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+__extension__ typedef unsigned __int128 wide;
+
+enum { EXPERTS_MOST = 1 << 16, TOP_K_MOST = 64, ROOMS_MOST = 1 << 30, NONE = -1 };
+
+/* A batch.  All of them are in one ring by when they were put: the next of the last is the oldest.
+ */
+struct room {
+    uint64_t key;
+    uint32_t rows;
+    int32_t chain; /* the next one of the same slot */
+    int32_t older, newer;
+};
+
+struct moe_routes {
+    struct moe_routes_options o;
+    struct room *rooms;
+    int32_t *slots; /* the first room of those whose keys fall here */
+    uint32_t slot_bits, taken;
+    int32_t oldest, newest;
+    uint16_t *ids;   /* (rooms, rows, k), as they were given */
+    uint32_t *stamp; /* (E): the token that had this expert last */
+    uint32_t token;
+    uint64_t pass;
+    bool on, full_said;
+};
+
+/* ---- opening */
+
+static int check(const struct moe_routes_options *o)
+{
+    if (o->experts < 1 || o->experts > EXPERTS_MOST)
+        return fail(ERR_ARGUMENT, "routes: experts is %u: it must be from 1 to %d", o->experts,
+                    EXPERTS_MOST);
+    if (o->top_k < 1 || o->top_k > o->experts || o->top_k > TOP_K_MOST)
+        return fail(ERR_ARGUMENT, "routes: top_k is %u: it must be from 1 to %u", o->top_k,
+                    o->experts < TOP_K_MOST ? o->experts : TOP_K_MOST);
+    if (o->rooms < 1 || o->rooms > ROOMS_MOST)
+        return fail(ERR_ARGUMENT, "routes: rooms is %u: it must be from 1 to %d", o->rooms,
+                    ROOMS_MOST);
+    if (o->rows < 1 || o->rows > ROOMS_MOST)
+        return fail(ERR_ARGUMENT, "routes: rows is %u: it must be from 1 to %d", o->rows,
+                    ROOMS_MOST);
+    if (o->on > 1000 || o->off > o->on)
+        return fail(ERR_ARGUMENT,
+                    "routes: on is %u and off %u: off must be from 0 to on, and that at most 1000",
+                    o->on, o->off);
+    return OK;
+}
+
+void moe_routes_close(struct moe_routes *routes)
+{
+    if (!routes)
+        return;
+    free(routes->rooms);
+    free(routes->slots);
+    free(routes->ids);
+    free(routes->stamp);
+    free(routes);
+}
+
+static bool make_room(struct moe_routes *r)
+{
+    wide ids = (wide)r->o.rooms * r->o.rows * r->o.top_k;
+
+    if (ids > SIZE_MAX / 4)
+        return false;
+    while ((uint32_t)1 << r->slot_bits < r->o.rooms)
+        r->slot_bits++;
+    r->rooms = calloc(r->o.rooms, sizeof(*r->rooms));
+    r->slots = malloc(sizeof(*r->slots) << r->slot_bits);
+    r->ids = calloc((size_t)ids, sizeof(*r->ids));
+    r->stamp = calloc(r->o.experts, sizeof(*r->stamp));
+    return r->rooms && r->slots && r->ids && r->stamp;
+}
+
+int moe_routes_open(const struct moe_routes_options *options, struct moe_routes **out)
+{
+    struct moe_routes_options o = MOE_ROUTES_OPTIONS_INIT;
+    struct moe_routes *r;
+
+    if (!options || !out)
+        return MOE_ERR_ARGUMENT;
+    memcpy(&o, options,
+           options->struct_size && options->struct_size < sizeof(o) ? options->struct_size
+                                                                    : sizeof(o));
+    o.struct_size = sizeof(o);
+    TRY(check(&o));
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return MOE_ERR_NOMEM;
+    r->o = o;
+    if (!make_room(r)) {
+        moe_routes_close(r);
+        return MOE_ERR_NOMEM;
+    }
+    for (size_t i = 0; i < (size_t)1 << r->slot_bits; i++)
+        r->slots[i] = NONE;
+    r->oldest = r->newest = NONE;
+    *out = r;
+    return MOE_OK;
+}
+
+/* ---- rooms */
+
+static uint32_t slot_of(const struct moe_routes *r, uint64_t key)
+{
+    return r->slot_bits ? (uint32_t)(key * 0x9e3779b97f4a7c15u >> (64 - r->slot_bits)) : 0;
+}
+
+static int32_t find(const struct moe_routes *r, uint64_t key)
+{
+    int32_t at = r->slots[slot_of(r, key)];
+
+    while (at != NONE && r->rooms[at].key != key)
+        at = r->rooms[at].chain;
+    return at;
+}
+
+static uint16_t *ids_of(const struct moe_routes *r, int32_t at)
+{
+    return r->ids + (size_t)at * r->o.rows * r->o.top_k;
+}
+
+static void take_out_of_order(struct moe_routes *r, int32_t at)
+{
+    struct room *room = &r->rooms[at];
+
+    *(room->older == NONE ? &r->oldest : &r->rooms[room->older].newer) = room->newer;
+    *(room->newer == NONE ? &r->newest : &r->rooms[room->newer].older) = room->older;
+}
+
+static void make_newest(struct moe_routes *r, int32_t at)
+{
+    r->rooms[at].older = r->newest;
+    r->rooms[at].newer = NONE;
+    *(r->newest == NONE ? &r->oldest : &r->rooms[r->newest].newer) = at;
+    r->newest = at;
+}
+
+static void forget_key(struct moe_routes *r, int32_t at)
+{
+    int32_t *link = &r->slots[slot_of(r, r->rooms[at].key)];
+
+    while (*link != at)
+        link = &r->rooms[*link].chain;
+    *link = r->rooms[at].chain;
+}
+
+static int32_t room_for(struct moe_routes *r, uint64_t key)
+{
+    uint32_t slot = slot_of(r, key);
+    int32_t at;
+
+    if (r->taken < r->o.rooms) {
+        at = (int32_t)r->taken++;
+    } else {
+        if (!r->full_said)
+            note("routes: all %u rooms are taken: from here on the batch that was put longest ago "
+                 "goes for each new one",
+                 r->o.rooms);
+        r->full_said = true;
+        at = r->oldest;
+        take_out_of_order(r, at);
+        forget_key(r, at);
+    }
+    r->rooms[at].key = key;
+    r->rooms[at].chain = r->slots[slot];
+    r->slots[slot] = at;
+    make_newest(r, at);
+    return at;
+}
+
+/* ---- tokens */
+
+/* A number that no expert has as its stamp. */
+static uint32_t next_token(struct moe_routes *r)
+{
+    if (!++r->token) {
+        memset(r->stamp, 0, r->o.experts * sizeof(*r->stamp));
+        r->token = 1;
+    }
+    return r->token;
+}
+
+static bool usable(struct moe_routes *r, const int32_t *ids, uint32_t rows)
+{
+    uint32_t k = r->o.top_k;
+
+    for (uint32_t t = 0; t < rows; t++) {
+        uint32_t token = next_token(r);
+
+        for (uint32_t i = 0; i < k; i++) {
+            uint32_t id = (uint32_t)ids[(size_t)t * k + i];
+
+            if (id >= r->o.experts || r->stamp[id] == token)
+                return false;
+            r->stamp[id] = token;
+        }
+    }
+    return true;
+}
+
+/* Neither has an expert twice, so as many in common as there are is equality. */
+static bool same_set(struct moe_routes *r, const uint16_t *old, const int32_t *ids)
+{
+    uint32_t k = r->o.top_k, token = 0, common = 0;
+
+    for (uint32_t i = 0; i < k && old[i] == ids[i]; i++)
+        common++;
+    if (common == k)
+        return true;
+    token = next_token(r);
+    for (uint32_t i = 0; i < k; i++)
+        r->stamp[old[i]] = token;
+    common = 0;
+    for (uint32_t i = 0; i < k; i++)
+        common += r->stamp[ids[i]] == token;
+    return common == k;
+}
+
+int moe_routes_put(struct moe_routes *r, uint64_t key, const int32_t *ids, uint32_t rows,
+                   uint32_t top_k, uint64_t *same, uint64_t *compared)
+{
+    uint64_t kept = 0;
+    uint32_t known = 0;
+    uint16_t *place;
+    int32_t at;
+
+    if (!r || !ids || !rows || rows > r->o.rows || top_k != r->o.top_k || !usable(r, ids, rows))
+        return MOE_ERR_ARGUMENT;
+    at = find(r, key);
+    if (at == NONE) {
+        at = room_for(r, key);
+    } else {
+        known = r->rooms[at].rows == rows ? rows : 0;
+        take_out_of_order(r, at);
+        make_newest(r, at);
+    }
+    place = ids_of(r, at);
+    for (uint32_t t = 0; t < known; t++)
+        kept += same_set(r, place + (size_t)t * top_k, ids + (size_t)t * top_k);
+    for (size_t i = 0; i < (size_t)rows * top_k; i++)
+        place[i] = (uint16_t)ids[i];
+    r->rooms[at].rows = rows;
+    if (same)
+        *same = kept;
+    if (compared)
+        *compared = known;
+    return MOE_OK;
+}
+
+int moe_routes_get(const struct moe_routes *r, uint64_t key, int32_t *ids, size_t room,
+                   uint32_t *rows)
+{
+    const uint16_t *place;
+    size_t count;
+    int32_t at;
+
+    if (!r || !ids || !rows)
+        return MOE_ERR_ARGUMENT;
+    at = find(r, key);
+    if (at == NONE) {
+        *rows = 0;
+        return MOE_OK;
+    }
+    count = (size_t)r->rooms[at].rows * r->o.top_k;
+    if (room < count)
+        return MOE_ERR_ARGUMENT;
+    place = ids_of(r, at);
+    for (size_t i = 0; i < count; i++)
+        ids[i] = place[i];
+    *rows = r->rooms[at].rows;
+    return MOE_OK;
+}
+
+/* ---- on or off */
+
+int moe_routes_decide(struct moe_routes *r, uint64_t pass, uint64_t same, uint64_t total,
+                      uint32_t *on)
+{
+    if (!r || !on || same > total || pass < r->pass)
+        return MOE_ERR_ARGUMENT;
+    r->pass = pass;
+    if (!total) {
+        /* nothing was compared: nothing is known that would change anything */
+    } else if (r->on) {
+        r->on = (wide)same * 1000 >= (wide)r->o.off * total;
+    } else {
+        r->on = pass >= r->o.first_pass && (wide)same * 1000 >= (wide)r->o.on * total;
+    }
+    *on = r->on;
+    return MOE_OK;
+}

@@ -1,0 +1,153 @@
+/* What keeps experts equally busy: shares of choices and means of probabilities, and slopes.
+ *
+ * Tokens are cut into ranges, one per block, whose sums of columns go to scratch memory; a second
+ * kernel adds them up in double precision, always in the same order. */
+#include "cuda_rows.cuh"
+
+static const uint32_t range_tokens = THREADS; /* tokens of which a block knows the sums at a time */
+
+struct balance_ranges {
+    uint32_t columns;
+    uint64_t each, count; /* tokens of a range; ranges */
+    float *sums;          /* (count, columns) */
+};
+
+static inline struct balance_ranges ranges_of(const struct balance *b,
+                                              const struct cuda_queue *queue)
+{
+    struct balance_ranges g = { gate_columns(b->router, b->experts, b->groups), range_tokens, 0,
+                                (float *)queue->scratch };
+    uint64_t room = g.columns ? queue->scratch_bytes / sizeof(*g.sums) / g.columns : 0;
+
+    if (room && (b->tokens + room - 1) / room > g.each)
+        g.each = (b->tokens + room - 1) / room;
+    g.count = room ? (b->tokens + g.each - 1) / g.each : 0;
+    return g;
+}
+
+/* What a token's probabilities are divided by. */
+DEVICE float sum_of_row(uint32_t router, const float *row, uint32_t n)
+{
+    float sum = 0;
+
+    if (router != MOE_ROUTER_SIGMOID)
+        return 1;
+    for (uint32_t e = threadIdx.x % WARP; e < n; e += WARP)
+        sum += row[e];
+    return warp_sum(sum);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    sum_range_kernel(struct balance b, struct balance_ranges g)
+{
+    SHARED(float, whole, range_tokens);
+    uint64_t begin = blockIdx.x * g.each, end = begin + g.each;
+
+    end = end < b.tokens ? end : b.tokens;
+    for (uint64_t first = begin; first < end; first += range_tokens) {
+        uint32_t here = (uint32_t)(end - first < range_tokens ? end - first : range_tokens);
+        const float *rows = b.probability + first * g.columns;
+
+        for (uint32_t t = threadIdx.x / WARP; t < here; t += WARPS) {
+            float sum = sum_of_row(b.router, rows + (uint64_t)t * g.columns, g.columns);
+
+            if (threadIdx.x % WARP == 0)
+                whole[t] = sum;
+        }
+        __syncthreads();
+        for (uint32_t c = threadIdx.x; c < g.columns; c += THREADS) {
+            float *to = g.sums + blockIdx.x * (uint64_t)g.columns + c;
+            float sum = first > begin ? *to : 0;
+
+            for (uint32_t t = 0; t < here; t++)
+                sum += rows[(uint64_t)t * g.columns + c] / whole[t];
+            *to = sum;
+        }
+        __syncthreads();
+    }
+}
+
+/* Choices of a column. */
+DEVICE int64_t count_of(const struct balance &b, uint32_t column)
+{
+    uint32_t each = b.router == MOE_ROUTER_BILEVEL ? b.experts / b.groups : 1;
+    bool place = b.router == MOE_ROUTER_BILEVEL && column >= b.groups;
+    uint32_t count = place ? b.groups : each, step = place ? each : 1;
+    uint32_t first = place ? column - b.groups : column * each;
+    int64_t sum = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        sum += b.needed[first + i * step];
+    return sum;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    mean_kernel(struct balance b, struct balance_ranges g)
+{
+    for (uint64_t c = (uint64_t)blockIdx.x * THREADS + threadIdx.x; c < g.columns;
+         c += (uint64_t)gridDim.x * THREADS) {
+        double sum = 0, choices = (double)b.tokens * b.top_k;
+
+        for (uint64_t i = 0; i < g.count; i++)
+            sum += (double)g.sums[i * g.columns + c];
+        b.mean[c] = b.tokens ? (float)(sum / b.tokens) : 0;
+        b.share[c] = b.tokens ? (float)((double)count_of(b, (uint32_t)c) / choices) : 0;
+    }
+}
+
+extern "C" int cuda_balance(const struct balance *b, const struct cuda_queue *queue)
+{
+    struct balance_ranges g = ranges_of(b, queue);
+    cudaError_t code = cudaSuccess;
+
+    if (b->tokens && g.columns && !g.count) /* not even one range of so many columns */
+        code = cudaErrorInvalidValue;
+    if (!code && g.count)
+        code = launch(sum_range_kernel, g.count, THREADS, queue->stream, *b, g);
+    if (!code && g.columns)
+        code = launch(mean_kernel, blocks_for(g.columns), THREADS, queue->stream, *b, g);
+    return cuda_check(code, "balance");
+}
+
+/* Columns first to first + n - 1 of a token, by a warp; `weight` is of one token. */
+DEVICE void balance_columns(const struct balance_backward &b, const float *row, const float *share,
+                            uint32_t n, float weight, float *to)
+{
+    float all = sum_of_row(b.router, row, n), mean = 0;
+
+    for (uint32_t c = threadIdx.x % WARP; c < n; c += WARP)
+        mean += share[c] * row[c];
+    mean = warp_sum(mean) / all;
+    for (uint32_t c = threadIdx.x % WARP; c < n; c += WARP)
+        to[c] += weight * row[c] / all * (b.router == MOE_ROUTER_SIGMOID ? 1 - row[c] : 1.0f) *
+                 (share[c] - mean);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    balance_backward_kernel(struct balance_backward b, uint32_t columns)
+{
+    uint32_t first = b.router == MOE_ROUTER_BILEVEL ? b.groups : columns;
+
+    for (uint64_t token = (uint64_t)blockIdx.x * WARPS + threadIdx.x / WARP; token < b.tokens;
+         token += (uint64_t)gridDim.x * WARPS) {
+        const float *row = b.probability + token * columns;
+        float *to = b.grad_logits + token * columns;
+
+        balance_columns(b, row, b.share, first, b.weight[0] / b.tokens, to);
+        if (first < columns)
+            balance_columns(b, row + first, b.share + first, columns - first,
+                            b.weight[1] / b.tokens, to + first);
+    }
+}
+
+extern "C" int cuda_balance_backward(const struct balance_backward *b,
+                                     const struct cuda_queue *queue)
+{
+    uint64_t blocks = blocks_for((uint64_t)b->tokens * WARP);
+
+    if (!blocks || !b->experts)
+        return 0;
+    return cuda_check(launch(balance_backward_kernel, blocks, THREADS, queue->stream, *b,
+                             gate_columns(b->router, b->experts, b->groups)),
+                      "balance_backward");
+}

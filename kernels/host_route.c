@@ -1,0 +1,448 @@
+/* The gate on the host: which experts a token goes to, how much each counts, in which slot; what
+ * keeps experts equally busy; and the gradients. */
+#include "host.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- choosing */
+
+/* Orders floats as unsigned numbers: -0 is 0, and what is no number comes last. */
+static inline uint32_t key_of(float x)
+{
+    uint32_t bits;
+
+    x += 0.0f;
+    memcpy(&bits, &x, sizeof(bits));
+    if (x != x)
+        return 1;
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+/* Experts or groups, in descending order of their keys and then ascending. */
+struct place {
+    uint32_t key, at;
+};
+static const struct place before_all = { UINT32_MAX, 0 };
+
+static inline bool comes_after(struct place a, uint32_t key, uint32_t at)
+{
+    return key < a.key || (key == a.key && at > a.at);
+}
+
+/* Lanes of a GPU's warp. */
+enum { IMPORTANCE_PARTS = 32 };
+
+/* What a token chooses by. */
+struct scores {
+    const float *row, *bias; /* bias: NULL is none */
+    uint32_t groups, each;   /* experts of a group */
+    bool sums;               /* a group counts by its best two */
+    bool limited;
+    struct place last; /* of the groups that may be chosen from */
+};
+
+static inline float score(const struct scores *s, uint32_t expert)
+{
+    return s->bias ? s->row[expert] + s->bias[expert] : s->row[expert];
+}
+
+static uint32_t group_key(const struct scores *s, uint32_t group)
+{
+    float best = -INFINITY, second = -INFINITY;
+
+    for (uint32_t i = 0; i < s->each; i++) {
+        float x = score(s, group * s->each + i);
+
+        if (x > best) {
+            second = best;
+            best = x;
+        } else if (x > second) {
+            second = x;
+        }
+    }
+    return key_of(s->sums ? best + second : best);
+}
+
+static void limit_groups(struct scores *s, uint32_t limit)
+{
+    s->limited = limit < s->groups;
+    s->last = before_all;
+    for (uint32_t i = 0; i < limit && s->limited; i++) {
+        struct place best = { 0, 0 };
+
+        for (uint32_t g = 0; g < s->groups; g++) {
+            uint32_t key = group_key(s, g);
+
+            if (key > best.key && comes_after(s->last, key, g))
+                best = (struct place){ key, g };
+        }
+        s->last = best;
+    }
+}
+
+static void next_of_group(const struct scores *s, uint32_t group, struct place last,
+                          struct place *best)
+{
+    for (uint32_t e = group * s->each; e < (group + 1) * s->each; e++) {
+        uint32_t key = key_of(score(s, e));
+
+        if (key > best->key && comes_after(last, key, e))
+            *best = (struct place){ key, e };
+    }
+}
+
+static void choose(const struct scores *s, uint32_t k, int32_t *expert)
+{
+    struct place last = before_all;
+
+    for (uint32_t j = 0; j < k; j++) {
+        struct place best = { 0, 0 };
+
+        for (uint32_t g = 0; g < s->groups; g++)
+            if (!s->limited || !comes_after(s->last, group_key(s, g), g))
+                next_of_group(s, g, last, &best);
+        expert[j] = (int32_t)best.at;
+        last = best;
+    }
+}
+
+/* ---- gates */
+
+/* The sum of the row as `struct route` says it. */
+static float sum_by_parts(const float *row, uint32_t n)
+{
+    float part[IMPORTANCE_PARTS] = { 0 };
+
+    for (uint32_t i = 0; i < n; i++)
+        part[i % IMPORTANCE_PARTS] += row[i];
+    for (uint32_t half = IMPORTANCE_PARTS / 2; half; half /= 2)
+        for (uint32_t i = 0; i < half; i++)
+            part[i] += part[i + half];
+    return part[0];
+}
+
+/* In place; with `largest` also the largest probability times what it was. */
+static void softmax(float *row, uint32_t n, float *largest)
+{
+    float most = row[0], sum = 0;
+
+    for (uint32_t i = 1; i < n; i++)
+        most = row[i] > most ? row[i] : most;
+    for (uint32_t i = 0; i < n; i++) {
+        row[i] = expf(row[i] - most);
+        sum += row[i];
+    }
+    if (largest)
+        *largest *= 1 / sum_by_parts(row, n);
+    for (uint32_t i = 0; i < n; i++)
+        row[i] /= sum;
+}
+
+static void sigmoid(float *row, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        row[i] = 1 / (1 + expf(-row[i]));
+}
+
+static void weigh(const float *probability, const int32_t *expert, uint32_t k, float *gate)
+{
+    float sum = ROUTE_LEAST;
+
+    for (uint32_t j = 0; j < k; j++)
+        sum += probability[expert[j]];
+    for (uint32_t j = 0; j < k; j++)
+        gate[j] = k > 1 ? probability[expert[j]] / sum : probability[expert[j]];
+}
+
+static int32_t best_of(const float *row, uint32_t n)
+{
+    int32_t best;
+
+    choose(&(struct scores){ .row = row, .groups = 1, .each = n }, 1, &best);
+    return best;
+}
+
+static void route_bilevel(const struct route *r, float *row, uint64_t t, float *largest)
+{
+    uint32_t each = r->experts / r->groups;
+    int32_t group = best_of(row, r->groups), place = best_of(row + r->groups, each);
+
+    softmax(row, r->groups, largest);
+    softmax(row + r->groups, each, largest);
+    r->expert[t] = group * (int32_t)each + place;
+    if (r->given) {
+        group = r->given[t] / (int32_t)each;
+        place = r->given[t] % (int32_t)each;
+    }
+    r->gate[t] = row[group] * row[r->groups + (uint32_t)place];
+}
+
+static float largest_of(const float *probability, const int32_t *expert, uint32_t k)
+{
+    float largest = 0;
+
+    for (uint32_t j = 0; j < k; j++)
+        largest = probability[expert[j]] > largest ? probability[expert[j]] : largest;
+    return largest;
+}
+
+static void route_token(const struct route *r, uint64_t t)
+{
+    uint32_t groups = r->groups ? r->groups : 1, k = r->top_k;
+    float *row = r->logits + t * gate_columns(r->router, r->experts, r->groups);
+    float *largest = r->importance ? &r->importance[t] : NULL;
+    bool sigmoids = r->router == MOE_ROUTER_SIGMOID;
+    struct scores s = { .row = row,
+                        .bias = r->bias,
+                        .groups = groups,
+                        .each = r->experts / groups,
+                        .sums = sigmoids && r->experts > groups };
+
+    if (largest)
+        *largest = 1;
+    if (r->router == MOE_ROUTER_BILEVEL) {
+        route_bilevel(r, row, t, largest);
+        return;
+    }
+    if (sigmoids)
+        sigmoid(row, r->experts);
+    if (r->groups)
+        limit_groups(&s, r->group_limit);
+    choose(&s, k, r->expert + t * k);
+    if (!sigmoids)
+        softmax(row, r->experts, largest);
+    else if (largest)
+        *largest = largest_of(row, r->expert + t * k, k);
+    weigh(row, (r->given ? r->given : r->expert) + t * k, k, r->gate + t * k);
+}
+
+/* ---- slots */
+
+/* Equal for -0 and 0, and for all that is no number. */
+static bool goes_later(const struct route *r, uint32_t a, uint32_t b)
+{
+    uint32_t x = key_of(r->importance[a]), y = key_of(r->importance[b]);
+
+    return x < y || (x == y && a > b);
+}
+
+static void sink(const struct route *r, uint32_t at, uint32_t count)
+{
+    uint32_t token = r->turn[at];
+
+    for (uint64_t child = 2 * (uint64_t)at + 1; child < count; child = 2 * (uint64_t)at + 1) {
+        if (child + 1 < count && goes_later(r, r->turn[child + 1], r->turn[child]))
+            child++;
+        if (!goes_later(r, r->turn[child], token))
+            break;
+        r->turn[at] = r->turn[child];
+        at = (uint32_t)child;
+    }
+    r->turn[at] = token;
+}
+
+/* In place: a step allocates nothing. */
+static void take_turns(const struct route *r)
+{
+    for (uint32_t t = 0; t < r->tokens; t++)
+        r->turn[t] = t;
+    for (uint32_t at = r->tokens / 2; at-- > 0;)
+        sink(r, at, r->tokens);
+    for (uint32_t count = r->tokens; count-- > 1;) {
+        uint32_t last = r->turn[0];
+
+        r->turn[0] = r->turn[count];
+        r->turn[count] = last;
+        sink(r, 0, count);
+    }
+}
+
+/* turn: the tokens in their order, or NULL: as they lie. */
+static void give_slots(const struct slots *s, const uint32_t *turn)
+{
+    uint32_t k = s->top_k;
+
+    memset(s->needed, 0, s->experts * sizeof(*s->needed));
+    for (uint32_t j = 0; j < k; j++)
+        for (uint64_t i = 0; i < s->tokens; i++) {
+            uint64_t at = (turn ? turn[i] : i) * k + j;
+            int32_t e = s->expert[at];
+            uint64_t capacity = s->capacities ? s->capacities[e] : s->capacity;
+            int64_t slot = s->needed[e]++;
+
+            s->slot[at] = (uint64_t)slot < capacity ? slot : -1;
+        }
+}
+
+void host_slots(const struct slots *s)
+{
+    give_slots(s, NULL);
+}
+
+void host_route(const struct route *r)
+{
+    for (uint64_t t = 0; t < r->tokens; t++)
+        route_token(r, t);
+    if (r->given)
+        return;
+    if (r->turn)
+        take_turns(r);
+    give_slots(&(struct slots){ r->tokens, r->experts, r->top_k, r->capacity, r->expert, r->slot,
+                                r->needed, r->capacities },
+               r->turn);
+}
+
+/* ---- backward */
+
+static void softmax_backward(const float *probability, uint32_t n, uint32_t chosen, float grad,
+                             float *to)
+{
+    for (uint32_t i = 0; i < n; i++)
+        to[i] = -probability[i] * grad;
+    to[chosen] += grad;
+}
+
+/* No expert of the one that the other has not: in neither is one twice. */
+static bool equal_sets(const int32_t *a, const int32_t *b, uint32_t k)
+{
+    for (uint32_t i = 0; i < k; i++) {
+        uint32_t j = 0;
+
+        while (j < k && b[j] != a[i])
+            j++;
+        if (j == k)
+            return false;
+    }
+    return true;
+}
+
+static void route_backward_token(const struct route_backward *r, uint64_t t)
+{
+    uint32_t columns = gate_columns(r->router, r->experts, r->groups), k = r->top_k;
+    const float *gate = r->gate + t * k, *grad = r->grad_gate + t * k;
+    const float *probability = r->probability + t * columns;
+    const int32_t *expert = r->expert + t * k;
+    float *to = r->grad_logits + t * columns;
+    float dot = 0;
+
+    if (r->live && !equal_sets(expert, r->live + t * k, k)) {
+        memset(to, 0, columns * sizeof(*to));
+        return;
+    }
+    for (uint32_t j = 0; j < k; j++)
+        dot += gate[j] * grad[j];
+    if (r->router == MOE_ROUTER_BILEVEL) {
+        uint32_t g = r->groups, each = columns - g;
+
+        softmax_backward(probability, g, (uint32_t)expert[0] / each, dot, to);
+        softmax_backward(probability + g, each, (uint32_t)expert[0] % each, dot, to + g);
+        return;
+    }
+    if (r->router == MOE_ROUTER_SOFTMAX && k == 1) {
+        softmax_backward(probability, columns, (uint32_t)expert[0], dot, to);
+        return;
+    }
+    /* Normalised over the chosen, the gate is a softmax of the chosen logits alone; of sigmoids, of
+     * their logarithms, whose slope is 1 - sigmoid. */
+    memset(to, 0, columns * sizeof(*to));
+    for (uint32_t j = 0; j < k; j++) {
+        float slope = k > 1 ? gate[j] * (grad[j] - dot) : dot;
+
+        to[expert[j]] =
+            r->router == MOE_ROUTER_SIGMOID ? slope * (1 - probability[expert[j]]) : slope;
+    }
+}
+
+void host_route_backward(const struct route_backward *r)
+{
+    for (uint64_t t = 0; t < r->tokens; t++)
+        route_backward_token(r, t);
+}
+
+/* ---- balance */
+
+/* What a token's probabilities are divided by. */
+static double sum_of(uint32_t router, const float *probability, uint32_t n)
+{
+    double sum = 0;
+
+    if (router != MOE_ROUTER_SIGMOID)
+        return 1;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)probability[i];
+    return sum;
+}
+
+/* Choices of a column. */
+static double count_of(const struct balance *b, uint32_t column)
+{
+    uint32_t each = b->router == MOE_ROUTER_BILEVEL ? b->experts / b->groups : 1;
+    bool place = b->router == MOE_ROUTER_BILEVEL && column >= b->groups;
+    uint32_t count = place ? b->groups : each, step = place ? each : 1;
+    uint32_t first = place ? column - b->groups : column * each;
+    int64_t sum = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        sum += b->needed[first + i * step];
+    return (double)sum;
+}
+
+/* Columns first .. first+n-1. */
+enum { MEANS = 64 };
+static void mean_of(const struct balance *b, uint32_t columns, uint32_t first, uint32_t n)
+{
+    double sums[MEANS] = { 0 };
+
+    for (uint64_t t = 0; t < b->tokens; t++) {
+        const float *row = b->probability + t * columns;
+        double all = sum_of(b->router, row, columns);
+
+        for (uint32_t i = 0; i < n; i++)
+            sums[i] += (double)row[first + i] / all;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        b->mean[first + i] = b->tokens ? (float)(sums[i] / b->tokens) : 0;
+}
+
+void host_balance(const struct balance *b)
+{
+    uint32_t columns = gate_columns(b->router, b->experts, b->groups);
+    double choices = (double)b->tokens * b->top_k;
+
+    for (uint32_t c = 0; c < columns; c++)
+        b->share[c] = b->tokens ? (float)(count_of(b, c) / choices) : 0;
+    for (uint32_t c = 0; c < columns; c += MEANS)
+        mean_of(b, columns, c, columns - c < MEANS ? columns - c : MEANS);
+}
+
+/* `weight` is of one token; `to` is of the same n columns. */
+static void balance_columns(uint32_t router, const float *probability, const float *share,
+                            uint32_t n, double weight, float *to)
+{
+    double all = sum_of(router, probability, n), mean = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        mean += (double)share[i] * (double)probability[i] / all;
+    for (uint32_t i = 0; i < n; i++) {
+        double p = (double)probability[i], slope = router == MOE_ROUTER_SIGMOID ? 1 - p : 1;
+
+        to[i] += (float)(weight * p / all * slope * ((double)share[i] - mean));
+    }
+}
+
+void host_balance_backward(const struct balance_backward *b)
+{
+    uint32_t columns = gate_columns(b->router, b->experts, b->groups);
+    uint32_t first = b->router == MOE_ROUTER_BILEVEL ? b->groups : columns;
+
+    for (uint64_t t = 0; t < b->tokens; t++) {
+        const float *row = b->probability + t * columns;
+        float *to = b->grad_logits + t * columns;
+
+        balance_columns(b->router, row, b->share, first, (double)b->weight[0] / b->tokens, to);
+        if (first < columns)
+            balance_columns(b->router, row + first, b->share + first, columns - first,
+                            (double)b->weight[1] / b->tokens, to + first);
+    }
+}

@@ -1,0 +1,399 @@
+/* Each way is a function that changes rows after a step; all of them start from the same rows and
+ * are judged alike. */
+#include "counts_replay.h"
+
+#include "capacities_rule.h"
+#include "input_file.h"
+#include "json.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNTS_BYTES_MAX = 1 << 30, EXPERTS_MOST = 1 << 16 };
+
+const char *const counts_words[] = { "followed", "static", "ema" };
+const char *const counts_names[] = { "followed", "static, factor 2.5", "DynaMoE's EMA rule" };
+const double counts_static_factor = 2.5;
+
+/* ---- reading */
+
+struct line {
+    double *count, *largest; /* (EXPERTS_MOST) */
+    uint32_t found[2];
+    int list; /* which of both is being read; -1: neither */
+    bool given[2], wrong;
+};
+
+static int on_value(void *self, const struct json_value *v)
+{
+    static const char *const keys[] = { "counts", "largest" };
+    struct line *l = self;
+
+    if (v->depth == 1) {
+        l->list = -1;
+        for (int i = 0; i < 2 && v->kind == JSON_ARRAY && v->key; i++)
+            if (!strcmp(v->key, keys[i])) {
+                l->list = i;
+                l->given[i] = true;
+                l->found[i] = 0;
+            }
+    } else if (v->depth == 2 && l->list >= 0 && v->kind != JSON_END) {
+        double n = v->kind == JSON_NUMBER ? json_number(v) : -1;
+
+        l->wrong |= !(n >= 0 && n < UINT32_MAX);
+        if (l->found[l->list] < EXPERTS_MOST)
+            (l->list ? l->largest : l->count)[l->found[l->list]] = n;
+        l->found[l->list]++;
+    }
+    return OK;
+}
+
+static const char *fault_of(const struct line *l, const struct counts_trace *t, double sum)
+{
+    if (!l->given[0] && !l->given[1])
+        return "has no \"counts\"";
+    if (l->wrong)
+        return "has a count that is no number from 0 to 4294967294";
+    if ((l->given[0] && l->found[0] != t->experts) || (l->given[1] && l->found[1] != t->experts))
+        return "has not one count for each expert";
+    if (!(sum > 0))
+        return "counts nothing";
+    return NULL;
+}
+
+static uint32_t largest_of(const struct line *l, const struct counts_trace *t, uint32_t e)
+{
+    return (uint32_t)(l->given[1] ? ceil(l->largest[e]) : ceil(l->count[e] / t->ranks));
+}
+
+static bool is_empty(const struct line *l, const struct counts_trace *t)
+{
+    for (uint32_t e = 0; e < t->experts; e++)
+        if (largest_of(l, t, e))
+            return false;
+    return true;
+}
+
+static int read_line(struct line *l, struct counts_trace *t, const char *text, size_t length,
+                     const char *path, uint32_t number)
+{
+    double sum = 0;
+    const char *fault;
+
+    *l = (struct line){ .count = l->count, .largest = l->largest, .list = -1 };
+    if (json_read(text, length, NULL, on_value, l))
+        return fail(ERR_FORMAT,
+                    "%s:%u is no JSON: a line {\"counts\": [12, 7, ...]} is wanted for each step",
+                    path, number);
+    if (!t->experts) {
+        t->experts = l->found[l->given[0] ? 0 : 1];
+        if (t->experts > EXPERTS_MOST)
+            return fail(ERR_FORMAT, "%s:%u counts %u experts; %d are the most", path, number,
+                        t->experts, EXPERTS_MOST);
+        if (t->experts && t->experts % t->ranks && t->ranks % t->experts)
+            return fail(ERR_ARGUMENT,
+                        "%s:%u: %u experts on %u ranks (--ranks): one of them must be a multiple "
+                        "of the other",
+                        path, number, t->experts, t->ranks);
+    }
+    for (uint32_t e = 0; e < t->experts; e++)
+        sum += l->given[0] ? l->count[e] / t->ranks : l->largest[e];
+    fault = fault_of(l, t, sum);
+    if (!fault && is_empty(l, t))
+        fault = "counts nothing on any rank";
+    if (fault)
+        return fail(ERR_FORMAT, "%s:%u %s (%u counts; the first line has %u)", path, number, fault,
+                    l->found[l->given[0] ? 0 : 1], t->experts);
+    t->choices += sum;
+    return OK;
+}
+
+static int add_step(const struct line *l, struct counts_trace *t, size_t *room)
+{
+    uint32_t *more = t->counts;
+
+    if (t->steps == *room) {
+        *room = 2 * *room + 64;
+        more = realloc(t->counts, *room * t->experts * sizeof(*more));
+        if (!more)
+            return fail(ERR_NOMEM, "%zu steps of %u experts", *room, t->experts);
+        t->counts = more;
+    }
+    for (uint32_t e = 0; e < t->experts; e++)
+        more[t->steps * t->experts + e] = largest_of(l, t, e);
+    t->steps++;
+    return OK;
+}
+
+static int read_lines(const char *path, const char *text, struct line *l, struct counts_trace *t)
+{
+    uint32_t number = 0;
+    size_t room = 0;
+
+    for (const char *at = text; *at; at += *at == '\n') {
+        size_t length = strcspn(at, "\n");
+
+        number++;
+        if (strspn(at, " \t\r") < length) {
+            TRY(read_line(l, t, at, length, path, number));
+            TRY(add_step(l, t, &room));
+        }
+        at += length;
+    }
+    if (!t->steps)
+        return fail(ERR_FORMAT, "%s holds no step", path);
+    t->choices /= (double)t->steps;
+    return OK;
+}
+
+int counts_read(const char *path, uint32_t ranks, struct counts_trace *out)
+{
+    struct counts_trace trace = { .ranks = ranks ? ranks : 1 };
+    struct line line = { .count = calloc(EXPERTS_MOST, sizeof(double)),
+                         .largest = calloc(EXPERTS_MOST, sizeof(double)) };
+    char *text = NULL;
+    size_t length;
+    int rc = OK;
+
+    TRY_OUT(line.count && line.largest ? OK : fail(ERR_NOMEM, "counts of experts"));
+    TRY_OUT(input_read(path, COUNTS_BYTES_MAX, &text, &length));
+    TRY_OUT(strlen(text) == length ? OK : fail(ERR_FORMAT, "%s is no text", path));
+    TRY_OUT(read_lines(path, text, &line, &trace));
+    *out = trace;
+    trace = (struct counts_trace){ 0 };
+out:
+    counts_free(&trace);
+    free(line.count);
+    free(line.largest);
+    free(text);
+    return rc;
+}
+
+void counts_free(struct counts_trace *trace)
+{
+    free(trace->counts);
+    *trace = (struct counts_trace){ 0 };
+}
+
+/* ---- the ways */
+
+struct run {
+    const struct counts_trace *trace;
+    enum counts_way way;
+    struct moe_capacities *controller; /* of all ways: it knows where experts lie */
+    struct setting setting;            /* the rows of now */
+    double *factor, *need; /* of the EMA rule: alpha, and the average of what experts need */
+};
+
+static const uint32_t *counts_of(const struct counts_trace *t, size_t step)
+{
+    return t->counts + step * t->experts;
+}
+
+static double even(const struct counts_trace *t)
+{
+    return t->choices / t->experts;
+}
+
+static uint32_t rows_for(const struct counts_trace *t, double factor)
+{
+    double rows = ceil(factor * even(t) - 1e-9);
+
+    return rows < 1 ? 1 : rows < UINT32_MAX - 1 ? (uint32_t)rows : UINT32_MAX - 1;
+}
+
+static void settle(struct run *r)
+{
+    static const uint8_t nothing[SHA256_BYTES];
+
+    capacities_settle(r->controller, nothing, &r->setting);
+}
+
+static int follow(struct run *r, size_t step)
+{
+    struct moe_capacities_state state = MOE_CAPACITIES_STATE_INIT;
+    struct setting *s = &r->setting;
+    const uint32_t *rows;
+
+    if (step)
+        TRY(moe_capacities_feed(r->controller, step - 1, counts_of(r->trace, step - 1),
+                                r->trace->experts));
+    TRY(moe_capacities_at(r->controller, step, &rows, &state));
+    memcpy(s->rows, rows, r->trace->experts * sizeof(*rows));
+    s->sum = state.rows;
+    s->fullest = state.fullest;
+    s->balanced = state.balanced;
+    s->key = state.key;
+    s->replans = state.replans;
+    return OK;
+}
+
+/* FlexFlow's branch mixture-of-experts, 32b75946c, examples/cpp/mixture_of_experts: an average with
+ * gamma .99 of what an expert needs; where it leaves .6 to .92 of alpha, alpha becomes 1.25 of it,
+ * at most 4. */
+static void change_by_average(struct run *r, size_t step)
+{
+    static const double gamma = .99, high = .92, low = .6, overhead = 1.25, most = 4;
+    const uint32_t *counts = counts_of(r->trace, step - 1);
+    bool changed = false;
+
+    for (uint32_t e = 0; e < r->trace->experts; e++) {
+        double *alpha = &r->factor[e], *need = &r->need[e];
+
+        *need = gamma * *need + (1 - gamma) * counts[e] / even(r->trace);
+        if ((*need > high * *alpha && *alpha < most) || *need < low * *alpha) {
+            *alpha = fmin(overhead * *need, most);
+            r->setting.rows[e] = rows_for(r->trace, *alpha);
+            changed = true;
+        }
+    }
+    r->setting.replans += changed;
+    if (changed)
+        settle(r);
+}
+
+static int take_step(struct run *r, size_t step)
+{
+    if (r->way == COUNTS_FOLLOWED)
+        return follow(r, step);
+    if (r->way == COUNTS_EMA && step)
+        change_by_average(r, step);
+    return OK;
+}
+
+/* ---- replaying */
+
+static void close_run(struct run *r)
+{
+    moe_capacities_close(r->controller);
+    free(r->setting.rows);
+    free(r->factor);
+    free(r->need);
+}
+
+static struct moe_capacities_options complete(const struct counts_trace *t,
+                                              const struct moe_capacities_options *given)
+{
+    struct moe_capacities_options o = *given;
+    uint32_t fixed = rows_for(t, counts_static_factor);
+
+    o.experts = t->experts;
+    o.ranks = t->ranks;
+    if (!o.most) {
+        o.most = o.start > fixed ? o.start : fixed;
+        for (size_t i = 0; i < t->steps * t->experts; i++)
+            o.most = t->counts[i] > o.most ? t->counts[i] : o.most;
+    }
+    if (!o.start)
+        o.start = fixed < o.most ? fixed : o.most;
+    return o;
+}
+
+static int open_run(const struct counts_trace *t, const struct moe_capacities_options *options,
+                    enum counts_way way, struct run *r)
+{
+    struct moe_capacities_options o = complete(t, options);
+
+    *r = (struct run){ .trace = t, .way = way };
+    TRY(moe_capacities_open(&o, &r->controller));
+    r->setting.rows = calloc(t->experts, sizeof(*r->setting.rows));
+    r->factor = calloc(t->experts, sizeof(*r->factor));
+    r->need = calloc(t->experts, sizeof(*r->need));
+    if (!r->setting.rows || !r->factor || !r->need)
+        return fail(ERR_NOMEM, "%u experts", t->experts);
+    for (uint32_t e = 0; e < t->experts; e++) {
+        r->setting.rows[e] = way == COUNTS_STATIC ? rows_for(t, counts_static_factor) : o.start;
+        r->factor[e] = o.start / even(t);
+        r->need[e] = 1;
+    }
+    settle(r);
+    return OK;
+}
+
+static struct counts_step look_at(const struct run *r, size_t step, size_t replans)
+{
+    const uint32_t *counts = counts_of(r->trace, step), *rows = r->setting.rows;
+    struct counts_step s = { .step = step,
+                             .rows = rows,
+                             .sum = r->setting.sum,
+                             .fullest = r->setting.fullest,
+                             .balanced = r->setting.balanced,
+                             .key = r->setting.key,
+                             .replanned = r->setting.replans != replans };
+
+    for (uint32_t e = 0; e < r->trace->experts; e++) {
+        s.total += counts[e];
+        s.dropped += counts[e] > rows[e] ? counts[e] - rows[e] : 0;
+    }
+    return s;
+}
+
+struct totals {
+    double rows, fullest, balanced, choices, dropped, ms;
+};
+
+static void add_up(struct totals *t, const struct counts_step *s, const struct counts_price *price)
+{
+    t->rows += (double)s->sum;
+    t->fullest += (double)s->fullest;
+    t->balanced += (double)s->balanced;
+    t->choices += (double)s->total;
+    t->dropped += (double)s->dropped;
+    t->ms += price ? price->ms(price->self, s->key) : NAN;
+}
+
+static struct counts_sum sum_of(const struct run *r, const struct totals *t)
+{
+    const struct counts_trace *trace = r->trace;
+    uint32_t used = trace->ranks < trace->experts ? trace->ranks : trace->experts;
+    struct moe_capacities_state state = MOE_CAPACITIES_STATE_INIT;
+    struct counts_sum sum = { .steps = trace->steps,
+                              .replans = r->setting.replans,
+                              .factor = t->rows / t->choices,
+                              .dropped_share = t->dropped / t->choices,
+                              .fullest_factor = t->fullest * used / t->choices,
+                              .balanced_factor = t->balanced * used / t->choices,
+                              .step_ms = t->ms / (double)trace->steps };
+    const uint32_t *rows;
+
+    if (r->way == COUNTS_FOLLOWED &&
+        !moe_capacities_at(r->controller, trace->steps - 1, &rows, &state))
+        sum.digest = state.digest;
+    return sum;
+}
+
+int counts_replay(const struct counts_trace *trace, const struct moe_capacities_options *options,
+                  enum counts_way way, const struct counts_price *price,
+                  void (*on_step)(void *self, const struct counts_step *step), void *self,
+                  struct counts_sum *out)
+{
+    struct totals totals = { 0 };
+    struct run run;
+    int rc;
+
+    TRY_OUT(open_run(trace, options, way, &run));
+    for (size_t step = 0; step < trace->steps; step++) {
+        size_t replans = run.setting.replans;
+        struct counts_step s;
+
+        TRY_OUT(take_step(&run, step));
+        s = look_at(&run, step, replans);
+        add_up(&totals, &s, price);
+        if (on_step)
+            on_step(self, &s);
+    }
+    *out = sum_of(&run, &totals);
+out:
+    close_run(&run);
+    return rc;
+}
+
+const char *counts_remark(const struct counts_trace *trace)
+{
+    return trace->experts <= trace->ranks ? "No rank holds more than one expert, so every step "
+                                            "waits for the largest capacity: "
+                                            "capacities of their own save memory here, but no time."
+                                          : NULL;
+}

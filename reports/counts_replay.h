@@ -1,0 +1,73 @@
+/* Replays what a gate chose, step by step, under capacities that are set in several ways: static,
+ * followed by libmoelookup's controller, and by the rule that DynaMoE's authors left in a comment
+ * of their program. */
+#ifndef COUNTS_REPLAY_H
+#define COUNTS_REPLAY_H
+
+#include "moelookup.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Steps that follow each other. */
+struct counts_trace {
+    uint32_t experts, ranks;
+    size_t steps;
+    uint32_t *counts; /* (steps, E): choices of an expert, the largest over ranks */
+    double choices;   /* of one rank in one step, k T: their mean */
+};
+
+/* A file as for --routing, a line {"counts": [...]} for each step, of all ranks together: the
+ * largest over ranks is taken to be the mean, rounded up, unless "largest": [...] says it.  The
+ * first line says how many experts there are.  ERR_FORMAT or ERR_IO after a message that names the
+ * line; *out is freed by counts_free. */
+int counts_read(const char *path, uint32_t ranks, struct counts_trace *out);
+void counts_free(struct counts_trace *trace);
+
+enum counts_way { COUNTS_FOLLOWED, COUNTS_STATIC, COUNTS_EMA, COUNTS_WAYS };
+extern const char *const counts_words[]; /* for JSON */
+extern const char *const counts_names[];
+extern const double counts_static_factor; /* 2.5 */
+
+/* One step under one way. */
+struct counts_step {
+    size_t step;
+    const uint32_t *rows;
+    uint64_t sum;      /* of rows */
+    uint64_t fullest;  /* rows of the fullest rank */
+    uint64_t balanced; /* of the fullest rank if experts were dealt out by size */
+    uint32_t key;      /* the equal capacity that takes as long */
+    uint64_t total, dropped;
+    bool replanned; /* other rows than the step before */
+};
+
+/* What all steps come to. */
+struct counts_sum {
+    size_t steps, replans;
+    double factor;         /* rows over choices */
+    double dropped_share;  /* of choices */
+    double fullest_factor; /* rows of the fullest rank, over choices that an even gate gives it */
+    double balanced_factor;
+    double step_ms; /* mean; NAN where the price of some step is not known */
+    uint64_t digest;
+};
+
+/* What a step at an equal capacity takes, or NAN. */
+struct counts_price {
+    double (*ms)(void *self, uint32_t key);
+    void *self;
+};
+
+/* options->most 0: the largest count there is, and at least that of the static factor; start 0: the
+ * static factor's rows.  experts and ranks are the trace's.  on_step and price may be NULL.
+ * ERR_ARGUMENT after a message for options that moe_capacities_open refuses. */
+int counts_replay(const struct counts_trace *trace, const struct moe_capacities_options *options,
+                  enum counts_way way, const struct counts_price *price,
+                  void (*on_step)(void *self, const struct counts_step *step), void *self,
+                  struct counts_sum *out);
+
+/* Why no time is gained, where a rank has one expert or less; else NULL. */
+const char *counts_remark(const struct counts_trace *trace);
+
+#endif

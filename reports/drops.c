@@ -1,0 +1,295 @@
+/* Routes a rank's tokens once, and gives slots in both orders. */
+#include "drops.h"
+
+#include "random.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double factors[DROP_FACTORS] = { 1, 0.5 };
+
+enum { TOKENS_MOST = 4096, COUNTS_BYTES = 4096 };
+
+/* ---- what experts get */
+
+/* As much of expert e as (e+1)^-a of expert 0; the largest over the mean. */
+static double skew_of_power(double a, uint32_t experts)
+{
+    double sum = 0;
+
+    for (uint32_t e = 0; e < experts; e++)
+        sum += pow(e + 1, -a);
+    return experts / sum;
+}
+
+static void fill_skew(double skew, double *popularity, uint32_t experts)
+{
+    double low = 0, high = 64;
+
+    for (int i = 0; i < 60; i++) {
+        double a = (low + high) / 2;
+
+        *(skew_of_power(a, experts) < skew ? &low : &high) = a;
+    }
+    for (uint32_t e = 0; e < experts; e++)
+        popularity[e] = pow(e + 1, -low);
+}
+
+/* "counts 12 7 ...", whatever stands between them; false: they are not of these experts. */
+static bool fill_counts(const char *text, double *popularity, uint32_t experts)
+{
+    uint32_t n = 0;
+
+    for (const char *at = text + strcspn(text, "0123456789"); *at && *at != ';' && n < experts;
+         at += strcspn(at, "0123456789;")) {
+        char *end;
+
+        popularity[n++] = strtod(at, &end) + 1e-3; /* who got none may get some */
+        at = end;
+    }
+    return n == experts;
+}
+
+/* The load of the last entry that has one. */
+static const char *load_of(const struct layer_facts *layer)
+{
+    const char *load = "";
+
+    for (size_t i = 0; i < layer->entry_count; i++)
+        load = *layer->entries[i].load ? layer->entries[i].load : load;
+    return load;
+}
+
+int drops_read(struct store *store, struct layer_facts *layer)
+{
+    static const char skew[] = "skew ", counts[] = "max/mean ";
+    const char *load = load_of(layer);
+    uint32_t experts = layer->shape.experts;
+    char text[COUNTS_BYTES] = "";
+    bool known = false;
+    int rc = OK;
+
+    if (strncmp(load, skew, strlen(skew)) != 0 && strncmp(load, counts, strlen(counts)) != 0)
+        return OK;
+    layer->popularity = calloc(experts, sizeof(*layer->popularity));
+    if (!layer->popularity)
+        return fail(ERR_NOMEM, "what %u experts get", experts);
+    if (!strncmp(load, skew, strlen(skew))) {
+        fill_skew(strtod(load + strlen(skew), NULL), layer->popularity, experts);
+        return OK;
+    }
+    rc = store_load_get(store, load, text, sizeof(text));
+    known = !rc && fill_counts(text, layer->popularity, experts);
+    if (!known) { /* it came from elsewhere: its skew is in its name */
+        fill_skew(strtod(load + strlen(counts), NULL), layer->popularity, experts);
+        rc = rc == UNSUPPORTED ? OK : rc;
+    }
+    return rc;
+}
+
+/* ---- routing */
+
+struct routed {
+    uint32_t tokens, experts, top_k;
+    double *logits;      /* (E) of the token at hand */
+    int32_t *expert;     /* (T,k) */
+    double *gate;        /* (T,k) */
+    double *probability; /* (T,k) */
+    double *importance;  /* (T) */
+    uint32_t *turn;      /* (T) */
+    uint64_t *filled;    /* (E) */
+};
+
+static double noise(uint64_t token, uint32_t expert)
+{
+    uint64_t bits = random_bits(20, token << 24 | expert);
+
+    return -log(-log(((double)(bits >> 12) + 0.5) * 0x1p-52)); /* Gumbel's */
+}
+
+static uint32_t best_left(const struct routed *r, const int32_t *chosen, uint32_t count)
+{
+    uint32_t best = r->experts;
+
+    for (uint32_t e = 0; e < r->experts; e++) {
+        bool taken = false;
+
+        for (uint32_t j = 0; j < count; j++)
+            taken |= (uint32_t)chosen[j] == e;
+        if (!taken && (best == r->experts || r->logits[e] > r->logits[best]))
+            best = e;
+    }
+    return best;
+}
+
+static void route_token(struct routed *r, const double *popularity, uint32_t t)
+{
+    int32_t *expert = r->expert + (size_t)t * r->top_k;
+    double *gate = r->gate + (size_t)t * r->top_k, all = 0, chosen = 0;
+
+    for (uint32_t e = 0; e < r->experts; e++)
+        r->logits[e] = (popularity ? log(popularity[e]) : 0) + noise(t, e);
+    for (uint32_t j = 0; j < r->top_k; j++) {
+        expert[j] = (int32_t)best_left(r, expert, j);
+        gate[j] = exp(r->logits[expert[j]] - r->logits[expert[0]]);
+        chosen += gate[j];
+    }
+    for (uint32_t e = 0; e < r->experts; e++)
+        all += exp(r->logits[e] - r->logits[expert[0]]);
+    r->importance[t] = 1 / all;
+    for (uint32_t j = 0; j < r->top_k; j++) {
+        r->probability[(size_t)t * r->top_k + j] = gate[j] / all;
+        gate[j] /= r->top_k > 1 ? chosen : all;
+    }
+}
+
+static void routed_free(struct routed *r)
+{
+    free(r->logits);
+    free(r->expert);
+    free(r->gate);
+    free(r->probability);
+    free(r->importance);
+    free(r->turn);
+    free(r->filled);
+}
+
+struct place {
+    double importance;
+    uint32_t token;
+};
+
+static int by_importance(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+
+    if (x->importance != y->importance)
+        return x->importance > y->importance ? -1 : 1;
+    return x->token < y->token ? -1 : 1;
+}
+
+static bool take_turns(struct routed *r)
+{
+    struct place *places = calloc(r->tokens, sizeof(*places));
+
+    if (!places)
+        return false;
+    for (uint32_t t = 0; t < r->tokens; t++)
+        places[t] = (struct place){ r->importance[t], t };
+    qsort(places, r->tokens, sizeof(*places), by_importance);
+    for (uint32_t t = 0; t < r->tokens; t++)
+        r->turn[t] = places[t].token;
+    free(places);
+    return true;
+}
+
+/* As many as take a second at most. */
+static uint32_t tokens_of(const struct moe_shape *s)
+{
+    double most = 0x1p28 / ((double)s->experts * s->top_k * s->top_k);
+
+    return (uint32_t)fmin(fmin(s->tokens, TOKENS_MOST), most);
+}
+
+static bool route_all(const struct layer_facts *layer, struct routed *r)
+{
+    size_t choices;
+
+    *r = (struct routed){ .tokens = tokens_of(&layer->shape),
+                          .experts = layer->shape.experts,
+                          .top_k = layer->shape.top_k };
+    choices = (size_t)r->tokens * r->top_k;
+    r->logits = calloc(r->experts, sizeof(*r->logits));
+    r->expert = calloc(choices + 1, sizeof(*r->expert));
+    r->gate = calloc(choices + 1, sizeof(*r->gate));
+    r->probability = calloc(choices + 1, sizeof(*r->probability));
+    r->importance = calloc((size_t)r->tokens + 1, sizeof(*r->importance));
+    r->turn = calloc((size_t)r->tokens + 1, sizeof(*r->turn));
+    r->filled = calloc(r->experts, sizeof(*r->filled));
+    if (!r->tokens || !r->logits || !r->expert || !r->gate || !r->probability || !r->importance ||
+        !r->turn || !r->filled)
+        return false;
+    for (uint32_t t = 0; t < r->tokens; t++)
+        route_token(r, layer->popularity, t);
+    return take_turns(r);
+}
+
+/* ---- slots */
+
+struct shares {
+    double choices, gate, probability;
+};
+
+/* Of what finds no slot; turn NULL: tokens as they lie. */
+static struct shares drop(const struct routed *r, const uint32_t *turn, uint64_t capacity)
+{
+    struct shares all = { 0 }, lost = { 0 };
+
+    memset(r->filled, 0, r->experts * sizeof(*r->filled));
+    for (uint32_t j = 0; j < r->top_k; j++)
+        for (uint32_t i = 0; i < r->tokens; i++) {
+            size_t at = (size_t)(turn ? turn[i] : i) * r->top_k + j;
+            double dropped = r->filled[r->expert[at]]++ < capacity ? 0 : 1;
+
+            all.choices += 1;
+            all.gate += r->gate[at];
+            all.probability += r->probability[at];
+            lost.choices += dropped;
+            lost.gate += dropped * r->gate[at];
+            lost.probability += dropped * r->probability[at];
+        }
+    return (struct shares){ lost.choices / all.choices, lost.gate / all.gate,
+                            lost.probability / all.probability };
+}
+
+bool drops_of(const struct layer_facts *layer, struct drops out[DROP_FACTORS])
+{
+    struct routed r;
+    bool routed = route_all(layer, &r);
+
+    for (int i = 0; i < DROP_FACTORS && routed; i++) {
+        uint64_t capacity = moe_capacity(factors[i], r.top_k, r.experts, r.tokens, 0);
+        struct shares token = drop(&r, NULL, capacity), priority = drop(&r, r.turn, capacity);
+
+        out[i] = (struct drops){ factors[i],
+                                 capacity,
+                                 token.choices,
+                                 { token.gate, priority.gate },
+                                 { token.probability, priority.probability } };
+    }
+    routed_free(&r);
+    return routed;
+}
+
+void drops_remarks(const struct layer_facts *layer, struct remarks *out)
+{
+    struct drops drops[DROP_FACTORS];
+    size_t used;
+    char *line;
+
+    out->count = 0;
+    if (layer->shape.experts < 2 || !drops_of(layer, drops))
+        return;
+    line = out->lines[out->count++];
+    used = (size_t)snprintf(line, REMARK_BYTES,
+                            "Slots by priority (order=priority), with a seeded softmax gate%s%s: ",
+                            layer->popularity ? " and the load " : " to which experts are alike",
+                            layer->popularity ? load_of(layer) : "");
+    for (int i = 0; i < DROP_FACTORS; i++) {
+        const struct drops *d = &drops[i];
+
+        used += (size_t)snprintf(line + used, REMARK_BYTES - used,
+                                 "%sat f=%g (c=%llu) either order drops %.1f %% of the choices; of "
+                                 "their gates token order drops %.1f %%, priority %.1f %%",
+                                 i ? "; " : "", d->factor, (unsigned long long)d->capacity,
+                                 100 * d->choices, 100 * d->gate[0], 100 * d->gate[1]);
+        if (layer->shape.top_k > 1)
+            used += (size_t)snprintf(line + used, REMARK_BYTES - used,
+                                     ", of their probabilities before these are divided by their "
+                                     "sum over k %.1f %% and %.1f %%",
+                                     100 * d->probability[0], 100 * d->probability[1]);
+    }
+    snprintf(line + used, REMARK_BYTES - used, ".");
+}

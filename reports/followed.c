@@ -1,0 +1,211 @@
+/* The controller on a layer's recorded counts, priced by the layer's table. */
+#include "followed.h"
+
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double followed_ms(void *self, uint32_t key)
+{
+    const struct layer_facts *layer = self;
+    const struct entry_row *below = NULL;
+
+    for (size_t i = 0; i < layer->entry_count; i++) {
+        const struct entry_row *e = &layer->entries[i];
+        double part;
+
+        if (!(e->time_us > 0))
+            continue;
+        if (e->capacity < key) {
+            below = e;
+            continue;
+        }
+        part =
+            below ? (double)(key - below->capacity) / (double)(e->capacity - below->capacity) : 1;
+        return ((below ? below->time_us * (1 - part) : 0) + e->time_us * part) * 1e-3;
+    }
+    return NAN;
+}
+
+int followed_sums(const struct layer_facts *layer, struct counts_sum out[COUNTS_WAYS])
+{
+    const struct moe_capacities_options options = MOE_CAPACITIES_OPTIONS_INIT;
+    struct counts_price price = { followed_ms, (void *)(uintptr_t)layer };
+
+    for (int way = 0; way < COUNTS_WAYS; way++)
+        TRY(counts_replay(layer->counts, &options, way, &price, NULL, NULL, &out[way]));
+    return OK;
+}
+
+/* ---- remarks */
+
+static void sizes_remark(const struct layer_facts *layer, const struct counts_sum *sums, char *text)
+{
+    int used =
+        snprintf(text, REMARK_BYTES, "Capacities over %zu recorded steps:", layer->counts->steps);
+
+    for (int way = 0; way < COUNTS_WAYS && used < REMARK_BYTES; way++)
+        used +=
+            snprintf(text + used, (size_t)(REMARK_BYTES - used),
+                     "%s %s: %.3g rows per choice (fullest rank %.3g), %.2g %% dropped, %zu "
+                     "re-plans",
+                     way ? ";" : "", counts_names[way], sums[way].factor, sums[way].fullest_factor,
+                     100 * sums[way].dropped_share, sums[way].replans);
+}
+
+static void time_remark(const struct layer_facts *layer, const struct counts_sum *sums, char *text)
+{
+    double followed = sums[COUNTS_FOLLOWED].step_ms, fixed = sums[COUNTS_STATIC].step_ms;
+
+    if (counts_remark(layer->counts))
+        snprintf(text, REMARK_BYTES, "%s", counts_remark(layer->counts));
+    else if (isnan(followed) || isnan(fixed))
+        snprintf(text, REMARK_BYTES,
+                 "What steps take at these capacities is not known: the table ends before the "
+                 "fullest rank's, or the static factor's.");
+    else
+        snprintf(text, REMARK_BYTES,
+                 "By the table a step takes %.4g ms at capacities that follow, %.4g ms at the "
+                 "static factor %.2g: %.1f %% less. All ranks wait for the fullest; experts dealt "
+                 "out by size would need %.3g rows per choice there instead of %.3g.",
+                 followed, fixed, counts_static_factor, 100 * (1 - followed / fixed),
+                 sums[COUNTS_FOLLOWED].balanced_factor, sums[COUNTS_FOLLOWED].fullest_factor);
+}
+
+void followed_remarks(const struct scope *scope, struct remarks *out)
+{
+    const struct layer_facts *layer = &scope->layers[0];
+    struct counts_sum sums[COUNTS_WAYS];
+
+    out->count = 0;
+    if (scope->count > 1 || !layer->counts || followed_sums(layer, sums))
+        return;
+    sizes_remark(layer, sums, out->lines[out->count++]);
+    time_remark(layer, sums, out->lines[out->count++]);
+}
+
+/* ---- the plot */
+
+enum { BINS = 400 };
+
+/* Steps are many: of each part of them the largest. */
+struct bins {
+    const struct counts_trace *trace;
+    double even;
+    size_t steps_each, count;
+    double *need, *factor; /* (BINS, E) */
+    /* (BINS), of the ways one after the other: */
+    double *mean, *ms, *dropped, *chosen;
+    const struct counts_price *price;
+};
+
+static void add_step(void *self, const struct counts_step *s)
+{
+    struct bins *b = self;
+    size_t bin = s->step / b->steps_each;
+    uint32_t experts = b->trace->experts;
+
+    for (uint32_t e = 0; e < experts; e++) {
+        double need = b->trace->counts[s->step * experts + e] / b->even;
+
+        b->need[bin * experts + e] = fmax(b->need[bin * experts + e], need);
+        b->factor[bin * experts + e] = fmax(b->factor[bin * experts + e], s->rows[e] / b->even);
+    }
+    b->dropped[bin] += (double)s->dropped;
+    b->chosen[bin] += (double)s->total;
+    b->mean[bin] = fmax(b->mean[bin], (double)s->sum / b->trace->choices);
+    b->ms[bin] = fmax(b->ms[bin], b->price->ms(b->price->self, s->key)); /* passes over NAN */
+}
+
+static void clear(struct bins *b)
+{
+    memset(b->need, 0, BINS * b->trace->experts * sizeof(*b->need));
+    memset(b->factor, 0, BINS * b->trace->experts * sizeof(*b->factor));
+    for (size_t i = 0; i < BINS; i++) {
+        b->mean[i] = b->dropped[i] = b->chosen[i] = 0;
+        b->ms[i] = NAN;
+    }
+}
+
+static bool bins_open(const struct layer_facts *layer, const struct counts_price *price,
+                      struct bins *b)
+{
+    const struct counts_trace *t = layer->counts;
+
+    *b = (struct bins){ .trace = t, .even = t->choices / t->experts, .price = price };
+    b->steps_each = (t->steps + BINS - 1) / BINS;
+    b->count = (t->steps + b->steps_each - 1) / b->steps_each;
+    b->need = calloc((size_t)BINS * t->experts, sizeof(*b->need));
+    b->factor = calloc((size_t)BINS * t->experts, sizeof(*b->factor));
+    b->mean = calloc(BINS, sizeof(*b->mean));
+    b->ms = calloc(BINS, sizeof(*b->ms));
+    b->dropped = calloc(BINS, sizeof(*b->dropped));
+    b->chosen = calloc(BINS, sizeof(*b->chosen));
+    return b->need && b->factor && b->mean && b->ms && b->dropped && b->chosen;
+}
+
+static void bins_close(struct bins *b)
+{
+    free(b->need);
+    free(b->factor);
+    free(b->mean);
+    free(b->ms);
+    free(b->dropped);
+    free(b->chosen);
+}
+
+static void write_way(struct series *s, const struct bins *b, int way)
+{
+    series_block(s, counts_names[way]);
+    for (size_t i = 0; i < b->count; i++) {
+        fprintf(s->to, "%zu %.5g %.4g", i * b->steps_each, b->mean[i],
+                100 * b->dropped[i] / b->chosen[i]);
+        if (isnan(b->ms[i]))
+            fputs(" NaN\n", s->to);
+        else
+            fprintf(s->to, " %.6g\n", b->ms[i]);
+        s->extent.rows++;
+    }
+}
+
+static void write_experts(struct series *s, const struct bins *b)
+{
+    char name[32];
+
+    for (uint32_t e = 0; e < b->trace->experts; e++) {
+        snprintf(name, sizeof(name), "expert %u", e);
+        series_block(s, name);
+        for (size_t i = 0; i < b->count; i++) {
+            size_t at = i * b->trace->experts + e;
+
+            fprintf(s->to, "%zu %.5g %.5g\n", i * b->steps_each, b->factor[at], b->need[at]);
+            s->extent.rows++;
+        }
+    }
+}
+
+/* The ways first, that of the experts' lines last, so that their bins are still there. */
+void series_followed(struct series *s)
+{
+    static const enum counts_way order[] = { COUNTS_STATIC, COUNTS_EMA, COUNTS_FOLLOWED };
+    const struct moe_capacities_options options = MOE_CAPACITIES_OPTIONS_INIT;
+    struct counts_price price = { followed_ms, (void *)(uintptr_t)s->layer };
+    struct bins bins;
+    struct counts_sum sum;
+
+    if (!s->layer->counts)
+        return;
+    if (bins_open(s->layer, &price, &bins)) {
+        for (int i = 0; i < COUNTS_WAYS; i++) {
+            clear(&bins);
+            if (counts_replay(s->layer->counts, &options, order[i], &price, add_step, &bins, &sum))
+                break;
+            write_way(s, &bins, order[i]);
+            if (order[i] == COUNTS_FOLLOWED)
+                write_experts(s, &bins);
+        }
+    }
+    bins_close(&bins);
+}

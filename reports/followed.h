@@ -1,0 +1,22 @@
+/* Capacities that follow the experts, for one layer: recorded counts replayed, and what steps then
+ * take by its table. */
+#ifndef FOLLOWED_H
+#define FOLLOWED_H
+
+#include "counts_replay.h"
+#include "origin.h"
+
+/* Milliseconds of a step at an equal capacity: between two entries in proportion, below the first
+ * one as that, NAN beyond the last.  `layer` is a const struct layer_facts. */
+double followed_ms(void *layer, uint32_t key);
+
+/* All ways of the layer's counts, under default options. */
+int followed_sums(const struct layer_facts *layer, struct counts_sum out[COUNTS_WAYS]);
+
+/* What the ways come to, and what that means for the step; nothing without counts. */
+void followed_remarks(const struct scope *scope, struct remarks *out);
+
+/* Experts that get lines in the plot; the data file has all. */
+enum { FOLLOWED_DRAWN = 8 };
+
+#endif

@@ -1,0 +1,217 @@
+/* The covariance of plans, and its constants: the most likely ones, by a search along each of them
+ * in turn. */
+#include "likeness.h"
+
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Guesses of the constants, and the standard deviation of their logarithms. */
+static const double guess_scale = 0.15, guess_weight = 0.5, guess_noise_sd = 0.05;
+static const double doubt_scale = 1.5, doubt_weight = 1.2, doubt_length = 0.6, doubt_noise = 0.7;
+/* Of the level of all samples, which nothing is known of. */
+static const double level_variance = 9;
+static const double least_noise_sd = 0.002;
+
+/* Words share this much unless samples say otherwise: see like(). */
+static double usual_length(const struct point_axis *axis)
+{
+    double third = (double)axis->values / 3;
+
+    return axis->words ? 1 : third > 1.5 ? third : 1.5;
+}
+
+struct likeness likeness_guess(const struct points *points)
+{
+    struct likeness l = { .scale = guess_scale, .noise = guess_noise_sd * guess_noise_sd };
+
+    for (size_t a = 0; a < points->axes; a++) {
+        l.weight[a] = guess_weight;
+        l.length[a] = usual_length(&points->axis[a]);
+    }
+    return l;
+}
+
+/* Smooth over ordered values, and yet rough enough for steps (a Matern function of order 3/2). */
+static double like(const struct point_axis *axis, double length, size_t i, size_t j)
+{
+    double distance = axis->words ? i != j : fabs(axis->at[i] - axis->at[j]);
+    double by = 1.7320508075688772 * distance / length;
+
+    return axis->words ? exp(-distance / length) : (1 + by) * exp(-by);
+}
+
+int likeness_table_open(const struct points *points, struct likeness_table *out)
+{
+    *out = (struct likeness_table){ .points = points };
+    for (size_t a = 0; a < points->axes; a++) {
+        size_t values = points->axis[a].values;
+
+        out->factor[a] = calloc(values * values, sizeof(double));
+        if (!out->factor[a])
+            return fail(ERR_NOMEM, "%zu pairs of values", values * values);
+    }
+    return OK;
+}
+
+void likeness_table_set(struct likeness_table *table, const struct likeness *l)
+{
+    double product = 1;
+
+    for (size_t a = 0; a < table->points->axes; a++) {
+        const struct point_axis *axis = &table->points->axis[a];
+
+        for (size_t i = 0; i < axis->values; i++)
+            for (size_t j = 0; j < axis->values; j++)
+                table->factor[a][i * axis->values + j] =
+                    1 + l->weight[a] * like(axis, l->length[a], i, j);
+        product *= 1 + l->weight[a];
+    }
+    table->scale = l->scale;
+    table->own = l->scale * (product - 1) + LIKENESS_OWN;
+}
+
+void likeness_table_close(struct likeness_table *table)
+{
+    for (size_t a = 0; a < POINT_AXES_MAX; a++)
+        free(table->factor[a]);
+    *table = (struct likeness_table){ 0 };
+}
+
+/* ---- the constants */
+
+struct likeness_room {
+    struct likeness_seen seen[LIKENESS_SEEN_MAX];
+    double factor[LIKENESS_SEEN_MAX * LIKENESS_SEEN_MAX], right[LIKENESS_SEEN_MAX];
+};
+
+int likeness_room_open(struct likeness_room **out)
+{
+    *out = calloc(1, sizeof(**out));
+    return *out ? OK : fail(ERR_NOMEM, "what a search's model is fitted in");
+}
+
+void likeness_room_close(struct likeness_room *room)
+{
+    free(room);
+}
+
+static double log_prior(double value, double usual, double doubt)
+{
+    double off = log(value / usual) / doubt;
+
+    return -0.5 * off * off;
+}
+
+static double log_priors(const struct points *points, const struct likeness *l)
+{
+    double sum = log_prior(l->scale, guess_scale, doubt_scale) +
+                 log_prior(l->noise, guess_noise_sd * guess_noise_sd, 2 * doubt_noise);
+
+    for (size_t a = 0; a < points->axes; a++)
+        sum += log_prior(l->weight[a], guess_weight, doubt_weight) +
+               log_prior(l->length[a], usual_length(&points->axis[a]), doubt_length);
+    return sum;
+}
+
+/* Of the means, given the constants that the table holds: a Cholesky factorisation. */
+static double log_likelihood(const struct likeness_table *table, struct likeness_room *room,
+                             size_t count, double noise)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        double *row = room->factor + i * LIKENESS_SEEN_MAX;
+        const struct likeness_seen *seen = &room->seen[i];
+        double right = seen->mean - room->seen[0].mean;
+
+        for (size_t j = 0; j <= i; j++) {
+            const double *other = room->factor + j * LIKENESS_SEEN_MAX;
+            double value = level_variance + likeness_of(table, seen->point, room->seen[j].point);
+
+            for (size_t k = 0; k < j; k++)
+                value -= row[k] * other[k];
+            if (j < i)
+                row[j] = value / other[j];
+            else
+                row[i] = sqrt(fmax(value + noise / seen->count, 1e-12));
+        }
+        for (size_t k = 0; k < i; k++)
+            right -= row[k] * room->right[k];
+        room->right[i] = right / row[i];
+        sum -= 0.5 * room->right[i] * room->right[i] + log(row[i]);
+        /* What repeated samples say of the noise. */
+        sum -= 0.5 * (seen->squares / noise + (seen->count - 1) * log(noise));
+    }
+    return sum;
+}
+
+static double judge(struct likeness_table *table, struct likeness_room *room, size_t count,
+                    const struct likeness *l)
+{
+    likeness_table_set(table, l);
+    return log_likelihood(table, room, count, l->noise) + log_priors(table->points, l);
+}
+
+static double *constant(struct likeness *l, size_t axes, size_t n)
+{
+    if (n < 2)
+        return n ? &l->noise : &l->scale;
+    n -= 2;
+    return n < axes ? &l->weight[n] : &l->length[n - axes];
+}
+
+/* The fastest, which matter most, and some of the others, which show what slows. */
+static size_t take_seen(struct likeness_room *room, const struct likeness_seen *ascending,
+                        size_t count)
+{
+    size_t fast = LIKENESS_SEEN_MAX * 2 / 3, rest = LIKENESS_SEEN_MAX - fast;
+
+    if (count <= LIKENESS_SEEN_MAX) {
+        memcpy(room->seen, ascending, count * sizeof(*ascending));
+        return count;
+    }
+    memcpy(room->seen, ascending, fast * sizeof(*ascending));
+    for (size_t i = 0; i < rest; i++)
+        room->seen[fast + i] = ascending[fast + (i + 1) * (count - fast) / rest - 1];
+    return LIKENESS_SEEN_MAX;
+}
+
+/* Multiplies one constant as long as that explains the samples better. */
+static bool improve(struct likeness_table *table, struct likeness_room *room, size_t count,
+                    size_t which, double factor, struct likeness *inout, double *best)
+{
+    enum { STEPS_MAX = 8 };
+    bool moved = false;
+
+    for (int i = 0; i < STEPS_MAX; i++) {
+        struct likeness tried = *inout;
+        double found;
+
+        *constant(&tried, table->points->axes, which) *= factor;
+        tried.noise = fmax(tried.noise, least_noise_sd * least_noise_sd);
+        found = judge(table, room, count, &tried);
+        if (!(found > *best + 1e-6))
+            break;
+        *best = found;
+        *inout = tried;
+        moved = true;
+    }
+    return moved;
+}
+
+void likeness_fit(struct likeness_table *table, const struct likeness_seen *ascending, size_t count,
+                  struct likeness_room *room, struct likeness *inout)
+{
+    static const double steps[] = { 1, 0.5, 0.25 };
+    size_t n = take_seen(room, ascending, count);
+    double best = judge(table, room, n, inout);
+
+    for (size_t s = 0; s < sizeof(steps) / sizeof(steps[0]); s++)
+        for (size_t c = 0; c < 2 + 2 * table->points->axes; c++)
+            if (!improve(table, room, n, c, exp(steps[s]), inout, &best))
+                improve(table, room, n, c, exp(-steps[s]), inout, &best);
+    likeness_table_set(table, inout);
+}

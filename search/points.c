@@ -1,0 +1,138 @@
+/* Finds out on which axes plans differ, and where their values lie. */
+#include "points.h"
+
+#include "plan.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers that grow by factors are told apart by factors; 0 has no logarithm and lies apart. */
+static const double zero_is_apart = 3;
+
+/* The largest step from one value to the next over the smallest one. */
+static double unevenness(const double *ascending, size_t count, bool of_logs)
+{
+    double least = INFINITY, most = 0;
+
+    for (size_t i = 1; i < count; i++) {
+        double step =
+            of_logs ? log(ascending[i] / ascending[i - 1]) : ascending[i] - ascending[i - 1];
+
+        least = fmin(least, step);
+        most = fmax(most, step);
+    }
+    return most / least;
+}
+
+static bool grows_by_factors(const double *ascending, size_t count)
+{
+    size_t first = ascending[0] == 0;
+
+    return count > first + 1 && ascending[first] > 0 &&
+           unevenness(ascending + first, count - first, false) >
+               unevenness(ascending + first, count - first, true) * (1 + 1e-9);
+}
+
+void points_place(struct point_axis *axis, const double *ascending, size_t count)
+{
+    bool factors = grows_by_factors(ascending, count);
+    double span = ascending[count - 1] - ascending[0];
+
+    axis->values = count;
+    axis->words = false;
+    for (size_t i = 0; i < count; i++) {
+        if (!factors)
+            axis->at[i] = span > 0 ? (ascending[i] - ascending[0]) / span * (double)(count - 1) : 0;
+        else if (ascending[i] == 0)
+            axis->at[i] = log2(ascending[1]) - zero_is_apart;
+        else
+            axis->at[i] = log2(ascending[i]);
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static size_t find(const double *values, size_t count, double value)
+{
+    size_t i = 0;
+
+    while (i < count && values[i] != value)
+        i++;
+    return i;
+}
+
+/* The different values that plans have on an axis, ascending; false: more than there is room for.
+ */
+static bool list_values(const struct moe_plan *plans, size_t count, size_t axis, double *values,
+                        size_t *found)
+{
+    *found = 0;
+    for (size_t i = 0; i < count; i++) {
+        double value = plan_value(&plans[i], axis);
+
+        if (find(values, *found, value) < *found)
+            continue;
+        if (*found == POINT_VALUES_MAX)
+            return false;
+        values[(*found)++] = value;
+    }
+    qsort(values, *found, sizeof(*values), compare);
+    return true;
+}
+
+static void place_axis(struct point_axis *to, size_t axis, const double *values, size_t count)
+{
+    points_place(to, values, count);
+    to->words = plan_axes[axis].words != NULL;
+}
+
+int points_of_plans(const struct moe_plan *plans, size_t count, struct points *out)
+{
+    double values[POINT_VALUES_MAX];
+    size_t found;
+
+    *out = (struct points){ .count = count };
+    out->value = calloc(count * plan_axis_count, sizeof(*out->value));
+    if (!out->value)
+        return fail(ERR_NOMEM, "%zu points", count);
+    for (size_t axis = 0; axis < plan_axis_count; axis++) {
+        if (!list_values(plans, count, axis, values, &found))
+            return fail(ERR_ARGUMENT, "more than %d values of %s", POINT_VALUES_MAX,
+                        plan_axes[axis].name);
+        if (found > 1)
+            place_axis(&out->axis[out->axes++], axis, values, found);
+    }
+    for (size_t axis = 0, a = 0; axis < plan_axis_count; axis++) {
+        list_values(plans, count, axis, values, &found);
+        for (size_t i = 0; i < count && found > 1; i++)
+            out->value[i * out->axes + a] =
+                (uint16_t)find(values, found, plan_value(&plans[i], axis));
+        a += found > 1;
+    }
+    return OK;
+}
+
+int points_copy(const struct points *from, struct points *out)
+{
+    size_t bytes = from->count * from->axes * sizeof(*from->value);
+
+    *out = *from;
+    out->value = malloc(bytes + 1);
+    if (!out->value)
+        return fail(ERR_NOMEM, "%zu points", from->count);
+    memcpy(out->value, from->value, bytes);
+    return OK;
+}
+
+void points_close(struct points *points)
+{
+    free(points->value);
+    *points = (struct points){ 0 };
+}

@@ -1,0 +1,117 @@
+/* Compares the speeds that entries were measured with with those of the ranks now. */
+#include "unequal.h"
+
+#include "cluster.h"
+#include "rank_speeds.h"
+#include "shape.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool alike(const double *was, const double *is, uint32_t ranks)
+{
+    for (uint32_t q = 0; q < ranks; q++)
+        if (fabs(is[q] / was[q] - 1) > rank_speeds_unequal)
+            return false;
+    return true;
+}
+
+struct comparison {
+    struct store *store;
+    struct moe_shape shape;
+    const struct load *now;
+    struct load *kept; /* the first of an entry's that is like it; NULL: none */
+};
+
+/* NULL where the database does not know what stands behind the entry's name. */
+static struct load *load_of(struct store *store, const struct moe_shape *shape,
+                            const struct entry_row *e)
+{
+    char text[LOAD_TEXT_BYTES];
+    struct load *load = NULL;
+    int rc = *e->load ? store_load_get(store, e->load, text, sizeof(text)) : ERR_FORMAT;
+
+    log_only(false);
+    if (rc == OK || rc == UNSUPPORTED)
+        rc = load_open_text(shape, 0, rc == OK ? text : e->load, &load);
+    log_only(true);
+    if (rc || load_speeds(load))
+        return load;
+    load_close(load);
+    return NULL;
+}
+
+static int keep_alike(void *self, const struct entry_row *e)
+{
+    struct comparison *c = self;
+    struct load *load = c->kept ? NULL : load_of(c->store, &c->shape, e);
+
+    if (load && load_between(load) == load_between(c->now) &&
+        alike(load_speeds(load), load_speeds(c->now), c->shape.ranks))
+        c->kept = load;
+    else
+        load_close(load);
+    return OK;
+}
+
+int unequal_load(struct store *store, int64_t cluster_id, const struct cluster *cluster,
+                 const struct moe_shape *shape, struct load **inout)
+{
+    struct comparison c = { .store = store, .shape = *shape };
+    struct load *now;
+    int64_t shape_id;
+    int rc;
+
+    TRY(load_open_speeds(shape, cluster->rank_speeds_percent, &now));
+    now->between = load_between(*inout);
+    c.now = now;
+    rc = store_shape(store, shape, &shape_id);
+    if (!rc)
+        rc = store_entries(store, cluster_id, shape_id, keep_alike, &c);
+    if (rc) {
+        load_close(c.kept);
+        load_close(now);
+        return rc;
+    }
+    load_close(*inout);
+    *inout = c.kept ? c.kept : now;
+    if (c.kept)
+        load_close(now);
+    return OK;
+}
+
+struct expiry {
+    struct store *store;
+    const struct cluster *cluster;
+};
+
+static int expire(void *self, const struct entry_row *e)
+{
+    const struct expiry *x = self;
+    struct load *was, *now = NULL;
+    struct moe_shape shape;
+    bool moved;
+
+    TRY(store_shape_get(x->store, e->shape, &shape));
+    if (shape.shares != MOE_SHARES_SPEED)
+        return OK;
+    was = load_of(x->store, &shape, e);
+    log_only(false);
+    moved = load_open_speeds(&shape, x->cluster->rank_speeds_percent, &now) || !was ||
+            !alike(load_speeds(was), load_speeds(now), shape.ranks);
+    log_only(true);
+    load_close(was);
+    load_close(now);
+    return moved ? store_expire_loads(x->store, e->cluster, e->shape, e->window, e->bucket,
+                                      e->bucket, "")
+                 : OK;
+}
+
+int unequal_expire(struct store *store, int64_t cluster_id, const struct cluster *cluster)
+{
+    struct expiry x = { store, cluster };
+
+    return store_entries(store, cluster_id, 0, expire, &x);
+}

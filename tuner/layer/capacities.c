@@ -1,0 +1,148 @@
+/* Rows per expert: their text, their sums over ranks, and the equal capacity that stands for them.
+ */
+#include "capacities.h"
+
+#include "shape.h"
+#include "status.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct capacities capacities_of(const uint64_t *rows, uint32_t experts)
+{
+    struct capacities c = { experts ? rows[0] : 0, NULL };
+
+    for (uint32_t e = 1; e < experts; e++) {
+        if (rows[e] != rows[0])
+            c.rows = rows;
+        c.most = rows[e] > c.most ? rows[e] : c.most;
+    }
+    return c;
+}
+
+/* A number that is written in digits alone. */
+static bool read_number(const char **text, uint64_t *out)
+{
+    char *end;
+
+    if (**text < '0' || **text > '9')
+        return false;
+    errno = 0;
+    *out = strtoull(*text, &end, 10);
+    *text = end;
+    return !errno;
+}
+
+/* "64" or "64*3"; *times is 1 for the first. */
+static bool read_item(const char **text, uint64_t *rows, uint64_t *times)
+{
+    *times = 1;
+    if (!read_number(text, rows))
+        return false;
+    if (**text == '*') {
+        ++*text;
+        if (!read_number(text, times) || !*times)
+            return false;
+    }
+    return !**text || **text == ',';
+}
+
+static int refuse_count(uint64_t count, const char *more, uint32_t experts)
+{
+    return fail(ERR_ARGUMENT, "--capacities: %llu numbers%s, wanted are %u, one for each expert",
+                (unsigned long long)count, more, experts);
+}
+
+static int parse(const char *text, uint32_t experts, uint64_t tokens, uint64_t *to)
+{
+    const char *at = text;
+    uint64_t rows, times, count = 0;
+
+    do {
+        at += count && *at == ',';
+        if (!read_item(&at, &rows, &times))
+            return fail(ERR_ARGUMENT, "--capacities \"%s\": wanted are numbers, as in \"512,64*3\"",
+                        text);
+        if (rows > tokens)
+            return fail(ERR_ARGUMENT,
+                        "--capacities: %llu rows of expert %llu, legal are 0 to %llu, a rank's "
+                        "tokens",
+                        (unsigned long long)rows, (unsigned long long)count,
+                        (unsigned long long)tokens);
+        if (times > experts - count)
+            return refuse_count(experts, " and more", experts);
+        while (times--)
+            to[count++] = rows;
+    } while (*at);
+    return count == experts ? OK : refuse_count(count, "", experts);
+}
+
+int capacities_parse(const char *text, uint32_t experts, uint64_t tokens, uint64_t **out)
+{
+    uint64_t *rows = calloc((size_t)experts + 1, sizeof(*rows));
+    int rc = rows ? parse(text, experts, tokens, rows) : fail(ERR_NOMEM, "%u numbers", experts);
+
+    if (rc)
+        free(rows);
+    else
+        *out = rows;
+    return rc;
+}
+
+static uint64_t sum_of(const struct capacities *c, uint32_t first, uint32_t count)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t e = first; e < first + count; e++)
+        sum += capacity_of(c, e);
+    return sum;
+}
+
+uint64_t capacities_sum(const struct capacities *c, uint32_t experts)
+{
+    return sum_of(c, 0, experts);
+}
+
+uint64_t capacities_of_rank(const struct capacities *c, const struct moe_shape *shape, int rank)
+{
+    uint32_t local = shape_local_experts(shape);
+
+    return sum_of(c, (uint32_t)rank / shape_slices(shape) * local, local);
+}
+
+int capacities_fullest(const struct capacities *c, const struct moe_shape *shape)
+{
+    uint64_t most = 0;
+    int fullest = 0;
+
+    for (int q = 0; q < (int)shape->ranks; q++) {
+        uint64_t rows = capacities_of_rank(c, shape, q);
+
+        if (rows > most) {
+            most = rows;
+            fullest = q;
+        }
+    }
+    return fullest;
+}
+
+uint64_t capacities_mean(const struct capacities *c, uint32_t experts, uint32_t groups)
+{
+    uint32_t each = experts / groups;
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < groups; i++) {
+        uint64_t rows = sum_of(c, i * each, each);
+
+        most = rows > most ? rows : most;
+    }
+    return (most + each - 1) / each;
+}
+
+uint64_t capacities_key(const struct capacities *c, const struct moe_shape *shape)
+{
+    uint32_t local = shape_local_experts(shape);
+
+    return capacities_mean(c, shape->experts, shape->experts / local);
+}

@@ -1,0 +1,230 @@
+/* Every form of verdicts; files are whole, or not there. */
+#include "verdicts.h"
+
+#include "grid.h"
+#include "json.h"
+#include "output_file.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define AT(field) offsetof(struct verdict_files, field)
+const struct option_row verdict_file_rows[] = {
+    { "junit", "FILE", OPTION_TEXT, AT(junit), "verdicts as JUnit's XML, too; -: here" },
+    { "markdown", "FILE", OPTION_TEXT, AT(markdown), "as a table in Markdown; -: here" },
+    { NULL },
+};
+#undef AT
+
+/* ---- for a person, and as JSON */
+
+static const struct grid_column columns[] = {
+    { "capacity", GRID_LEFT },    { "plan", GRID_LEFT },       { "before\nms", GRID_POINT },
+    { "now\nms", GRID_POINT },    { "faster\n%", GRID_POINT }, { "99 %\nlow", GRID_POINT },
+    { "99 %\nhigh", GRID_POINT }, { "pairs", GRID_RIGHT },     { "verdict", GRID_LEFT },
+};
+
+static int add_row(const struct verdict *v, struct grid *grid)
+{
+    TRY(grid_row(grid, v->failed ? INK_BAD : v->gain.low > 0 ? INK_GOOD : INK_PLAIN));
+    TRY(grid_cell(grid, "%s", v->key + 2));
+    TRY(grid_cell(grid, "%s", v->plan));
+    TRY(isnan(v->before_us) ? grid_cell(grid, "-") : grid_cell(grid, "%.4g", v->before_us * 1e-3));
+    TRY(isnan(v->now_us) ? grid_cell(grid, "-") : grid_cell(grid, "%.4g", v->now_us * 1e-3));
+    TRY(grid_percent(grid, v->gain.value));
+    TRY(grid_percent(grid, v->gain.low));
+    TRY(grid_percent(grid, v->gain.high));
+    TRY(grid_cell(grid, "%u", v->pairs));
+    TRY(grid_cell(grid, "%s", v->word));
+    return *v->why ? grid_note(grid, v->why) : OK;
+}
+
+int verdicts_table(const struct verdict *verdicts, size_t count, FILE *to)
+{
+    struct grid grid = GRID_OF(columns);
+    int rc = OK;
+
+    for (size_t i = 0; i < count && !rc; i++)
+        rc = add_row(&verdicts[i], &grid);
+    if (!rc)
+        grid_print(&grid, to);
+    grid_clear(&grid);
+    return rc;
+}
+
+static void print_number(const char *name, double value, FILE *to)
+{
+    fprintf(to, ", \"%s\": ", name);
+    json_print(value, to);
+}
+
+void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to)
+{
+    fprintf(to, "{\"entries\": [");
+    for (size_t i = 0; i < count; i++) {
+        const struct verdict *v = &verdicts[i];
+
+        fprintf(to, "%s\n {\"key\": \"%s\", \"plan\": \"%s\", \"pairs\": %u, \"verdict\": \"%s\"",
+                i ? "," : "", v->key, v->plan, v->pairs, v->word);
+        print_number("before_us", v->before_us, to);
+        print_number("now_us", v->now_us, to);
+        print_number("gain", v->gain.value, to);
+        print_number("gain_low", v->gain.low, to);
+        print_number("gain_high", v->gain.high, to);
+        fprintf(to, ", \"why\": ");
+        json_quote(v->why, to);
+        fprintf(to, "}");
+    }
+    fprintf(to, "\n]}\n");
+}
+
+/* ---- JUnit */
+
+/* XML 1.0 has no other control characters at all. */
+static void xml(const char *text, FILE *to)
+{
+    for (; *text; text++)
+        switch (*text) {
+        case '<': fputs("&lt;", to); break;
+        case '>': fputs("&gt;", to); break;
+        case '&': fputs("&amp;", to); break;
+        case '"': fputs("&quot;", to); break;
+        default: fputc((unsigned char)*text < ' ' ? ' ' : *text, to);
+        }
+}
+
+static void xml_attribute(const char *name, const char *text, FILE *to)
+{
+    fprintf(to, " %s=\"", name);
+    xml(text, to);
+    fputc('"', to);
+}
+
+static void describe(const struct verdict *v, FILE *to)
+{
+    xml(v->word, to);
+    if (!isnan(v->gain.value))
+        fprintf(to, ": %.1f %% faster (%.1f to %.1f) in %u pairs", 100 * v->gain.value,
+                100 * v->gain.low, 100 * v->gain.high, v->pairs);
+    if (*v->why)
+        fputs("; ", to);
+    xml(v->why, to);
+}
+
+static void junit_case(const struct verdict *v, FILE *to)
+{
+    char name[sizeof(v->key) + sizeof(v->plan) + 4];
+
+    snprintf(name, sizeof(name), "%s: %s", v->key, v->plan);
+    fputs("  <testcase", to);
+    xml_attribute("classname", v->group, to);
+    xml_attribute("name", name, to);
+    if (!isnan(v->now_us))
+        fprintf(to, " time=\"%.9f\"", v->now_us * 1e-6);
+    fputs(v->failed ? ">\n    <failure message=\"" : ">\n    <system-out>", to);
+    describe(v, to);
+    fputs(v->failed ? "\"/>\n  </testcase>\n" : "</system-out>\n  </testcase>\n", to);
+}
+
+static void junit(const char *heading, const struct verdict *verdicts, size_t count, FILE *to)
+{
+    size_t failures = 0;
+
+    for (size_t i = 0; i < count; i++)
+        failures += verdicts[i].failed;
+    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite", to);
+    xml_attribute("name", heading, to);
+    fprintf(to, " tests=\"%zu\" failures=\"%zu\" errors=\"0\">\n", count, failures);
+    for (size_t i = 0; i < count; i++)
+        junit_case(&verdicts[i], to);
+    fputs("</testsuite>\n", to);
+}
+
+/* ---- Markdown */
+
+/* A cell ends at a bar. */
+static void cell(const char *text, FILE *to)
+{
+    for (; *text; text++) {
+        if (*text == '|')
+            fputc('\\', to);
+        fputc((unsigned char)*text < ' ' ? ' ' : *text, to);
+    }
+}
+
+static void cell_us(double us, FILE *to)
+{
+    if (isnan(us))
+        fputs(" | -", to);
+    else
+        fprintf(to, " | %.1f", us);
+}
+
+static void markdown_row(const struct verdict *v, FILE *to)
+{
+    fputs("| ", to);
+    cell(v->key, to);
+    fputs(" | ", to);
+    cell(v->plan, to);
+    cell_us(v->before_us, to);
+    cell_us(v->now_us, to);
+    if (isnan(v->gain.value))
+        fputs(" | - | -", to);
+    else
+        fprintf(to, " | %.1f %% | %.1f to %.1f", 100 * v->gain.value, 100 * v->gain.low,
+                100 * v->gain.high);
+    fprintf(to, " | %u | %s", v->pairs, v->failed ? "**" : "");
+    cell(v->word, to);
+    fputs(v->failed ? "**" : "", to);
+    fputs(*v->why ? "; " : "", to);
+    cell(v->why, to);
+    fputs(" |\n", to);
+}
+
+static void markdown(const char *heading, const struct verdict *verdicts, size_t count, FILE *to)
+{
+    fprintf(to, "### moetune: %s\n", heading);
+    for (size_t i = 0; i < count; i++) {
+        if (!i || strcmp(verdicts[i].group, verdicts[i - 1].group) != 0)
+            fprintf(
+                to,
+                "\n%s\n\n| key | plan | before us | now us | faster by | 99 %% interval | pairs "
+                "| verdict |\n|---|---|--:|--:|--:|---|--:|---|\n",
+                verdicts[i].group);
+        markdown_row(&verdicts[i], to);
+    }
+}
+
+/* ---- files */
+
+bool verdicts_here(const char *path)
+{
+    return path && !strcmp(path, "-");
+}
+
+typedef void writer(const char *heading, const struct verdict *verdicts, size_t count, FILE *to);
+
+static int write_one(const char *path, writer *write, const char *heading,
+                     const struct verdict *verdicts, size_t count)
+{
+    struct output_file file;
+
+    if (!path)
+        return OK;
+    if (verdicts_here(path)) {
+        write(heading, verdicts, count, stdout);
+        return OK;
+    }
+    TRY(output_begin(path, &file));
+    write(heading, verdicts, count, file.to);
+    return output_end(&file, OK, NULL, false);
+}
+
+int verdicts_write(const struct verdict_files *files, const char *heading,
+                   const struct verdict *verdicts, size_t count)
+{
+    TRY(write_one(files->junit, junit, heading, verdicts, count));
+    return write_one(files->markdown, markdown, heading, verdicts, count);
+}

@@ -1,0 +1,25 @@
+/* moetune verify --exec: a program against another one, or against itself under another table, step
+ * by step in turn.  They speak as programs do that tune --exec starts. */
+#ifndef TWO_PROGRAMS_H
+#define TWO_PROGRAMS_H
+
+#include "verdicts.h"
+
+struct two_programs {
+    const char *exec, *against;     /* commands; against NULL: the same */
+    const char *db, *against_table; /* whose plans they are told; against_table NULL: the default
+                                     * plan's, where the command is the same, else db's */
+    uint32_t warmup;                /* steps of each at each key that do not count */
+    double margin, budget_s, silence_s;
+    uint64_t seed;
+    struct verdict_files files;
+    bool json, quiet;
+};
+
+/* Options that fill exec, against, against_table and warmup. */
+extern const struct option_row two_programs_rows[];
+
+/* ERR_WRONG: the first is slower at some key, or fails.  ERR_CUT: time was up. */
+int two_programs(const struct two_programs *options);
+
+#endif

@@ -1,0 +1,34 @@
+/* All ranks of a modelled cluster, in one process.
+ *
+ * Where all have the same work, every step waits for the slowest one: it runs alone, at rank 0's
+ * place, and a cluster's numbers are its numbers.  Where tokens and hidden units follow the ranks'
+ * speeds (MOE_SHARES_SPEED), the executor runs once for each class of ranks that are equally fast,
+ * for the first of them, at its own place: no other of the class has more.  All kernels of a rank
+ * that is n times as fast as the slowest one take 1/n of the time.  Links are the same for all.
+ *
+ * A step takes as long as that of the slowest class.  That is the least it can take: an exchange
+ * begins when all of its partners are ready, and here each class finds them ready.  It is exact if
+ * one class is the last at every exchange, as with equal work, and nearly so if shares make all
+ * classes ready at about the same time, which is what shares are for.  A step in which now one
+ * class and now another is late takes longer: at most the sum of the longest stretches between
+ * exchanges. */
+#ifndef MODELLED_RANKS_H
+#define MODELLED_RANKS_H
+
+#include "cluster.h"
+#include "work.h"
+
+struct modelled_ranks;
+
+/* The cluster must have passed cluster_check_model(); it is not kept. */
+int modelled_ranks_open(const struct cluster *cluster, uint64_t seed, struct modelled_ranks **out);
+void modelled_ranks_close(struct modelled_ranks *ranks); /* NULL is fine */
+
+/* As worker_do(). */
+void modelled_ranks_do(struct modelled_ranks *ranks, const struct order *order,
+                       struct reply *reply);
+
+/* Kernels that were issued for the present classes: the work that modelling takes. */
+uint64_t modelled_ranks_kernels(const struct modelled_ranks *ranks);
+
+#endif

@@ -1,0 +1,140 @@
+/* Finds a study, gives it a machine and fills its tables. */
+#include "study.h"
+
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const study_mark_words[] = { "fitted", "predicted", "not published" };
+
+static const struct study *const studies[] = { &study_tutel };
+
+enum { NAMES_BYTES = 600 };
+
+/* "a, b, c". */
+static void add_name(char names[NAMES_BYTES], const char *name)
+{
+    size_t used = strlen(names);
+
+    snprintf(names + used, NAMES_BYTES - used, "%s%s", used ? ", " : "", name);
+}
+
+int study_find(const char *name, const struct study **out)
+{
+    char names[NAMES_BYTES] = "";
+
+    for (size_t i = 0; i < sizeof(studies) / sizeof(studies[0]); i++) {
+        add_name(names, studies[i]->name);
+        if (!strcmp(studies[i]->name, name)) {
+            *out = studies[i];
+            return OK;
+        }
+    }
+    return fail(ERR_ARGUMENT, "no study \"%s\"; there is %s", name, names);
+}
+
+static int check_only(const struct study *study, const char *only)
+{
+    char names[NAMES_BYTES] = "";
+
+    for (const struct study_row *row = study->rows; row->name; row++) {
+        if (!only || !strcmp(row->name, only))
+            return OK;
+        add_name(names, row->name);
+    }
+    return fail(ERR_ARGUMENT, "--only %s: %s has %s", only, study->name, names);
+}
+
+/* All that is missing at once, for as many ranks as any row has. */
+static int check_machine(const struct study *study, const struct cluster *machine,
+                         const char *origin)
+{
+    struct cluster large = *machine;
+    char names[NAMES_BYTES] = "";
+
+    if (!machine->ranks_per_node || cluster_resize(&large, study->most_ranks))
+        return fail(ERR_ARGUMENT, "%s: nodes that are alike are wanted, %u ranks of them", origin,
+                    study->most_ranks);
+    for (size_t i = 0; i < cluster_field_count; i++)
+        if (cluster_lacks(&large, &cluster_fields[i]))
+            add_name(names, cluster_fields[i].name);
+    return *names ? fail(ERR_ARGUMENT, "%s: the study %s needs %s", origin, study->name, names)
+                  : OK;
+}
+
+/* Noise would be compared with what was published. */
+static void silence(struct cluster *machine)
+{
+    machine->noise_percent = machine->outlier_percent = machine->drift_percent = 0;
+    snprintf(machine->backend, sizeof(machine->backend), "sim");
+}
+
+static int find_machine(const struct study *study, const char *sim, struct cluster *out)
+{
+    TRY(sim ? cluster_read(sim, out)
+            : cluster_parse(study->machine(), "the study's own cluster", out));
+    TRY(check_machine(study, out, sim ? sim : "the study's own cluster"));
+    silence(out);
+    return OK;
+}
+
+static size_t count_rows(const struct study *study)
+{
+    size_t count = 0;
+
+    while (study->rows[count].name)
+        count++;
+    return count;
+}
+
+bool study_shows(const struct study_result *result, size_t i)
+{
+    return !result->only || !strcmp(result->study->rows[i].name, result->only);
+}
+
+int study_run(const struct study *study, const char *only, const char *sim,
+              struct study_result *out)
+{
+    struct study_result result = { .study = study, .only = only };
+    int rc;
+
+    TRY(check_only(study, only));
+    TRY(find_machine(study, sim, &result.machine));
+    result.tables = calloc(count_rows(study), sizeof(*result.tables));
+    rc = result.tables ? OK : fail(ERR_NOMEM, "a study");
+    for (size_t i = 0; study->rows[i].name && !rc; i++)
+        if (study->rows[i].fill && study_shows(&result, i))
+            rc = study->rows[i].fill(&result.machine, &result.tables[i]);
+    if (rc)
+        study_free(&result);
+    else
+        *out = result;
+    return rc;
+}
+
+void study_free(struct study_result *result)
+{
+    for (size_t i = 0; result->tables && i < count_rows(result->study); i++)
+        free(result->tables[i].cells);
+    free(result->tables);
+    result->tables = NULL;
+}
+
+int study_put(struct study_table *t, const char *row, const char *column, struct study_cell value)
+{
+    if (t->count == t->room) {
+        size_t room = t->room ? 2 * t->room : 16;
+        void *cells = realloc(t->cells, room * sizeof(*t->cells));
+
+        if (!cells)
+            return fail(ERR_NOMEM, "%zu cells", room);
+        t->cells = cells;
+        t->room = room;
+    }
+    snprintf(value.row, sizeof(value.row), "%s", row);
+    snprintf(value.column, sizeof(value.column), "%s", column);
+    t->cells[t->count++] = value;
+    return OK;
+}

@@ -1,0 +1,247 @@
+/* A study as text for a terminal, as JSON, and as one page. */
+#include "json.h"
+#include "page.h"
+#include "quote.h"
+#include "study.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Rows and columns of a table, in the order of their first cells. */
+struct grid {
+    const struct study_table *table;
+    const struct study_cell *columns[32];
+    int count;
+};
+
+static const struct study_cell *find_cell(const struct study_table *t, const char *row,
+                                          const char *column)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if ((!row || !strcmp(t->cells[i].row, row)) &&
+            (!column || !strcmp(t->cells[i].column, column)))
+            return &t->cells[i];
+    return NULL;
+}
+
+static struct grid grid_of(const struct study_table *t)
+{
+    struct grid grid = { .table = t };
+
+    for (size_t i = 0; i < t->count && grid.count < 32; i++)
+        if (find_cell(t, NULL, t->cells[i].column) == &t->cells[i])
+            grid.columns[grid.count++] = &t->cells[i];
+    return grid;
+}
+
+static bool begins_row(const struct study_table *t, size_t i)
+{
+    return find_cell(t, t->cells[i].row, NULL) == &t->cells[i];
+}
+
+enum { VALUE_BYTES = 32 };
+
+/* Four digits are more than any model is good for. */
+static const char *value_text(double value, char room[VALUE_BYTES])
+{
+    if (isnan(value))
+        snprintf(room, VALUE_BYTES, "-");
+    else if (fabs(value) >= 100)
+        snprintf(room, VALUE_BYTES, "%.0f", value);
+    else if (value == floor(value))
+        snprintf(room, VALUE_BYTES, "%g", value);
+    else
+        snprintf(room, VALUE_BYTES, "%.*f", fabs(value) >= 10 ? 1 : 2, value);
+    return room;
+}
+
+static const char *published_text(const struct study_cell *cell, char room[VALUE_BYTES])
+{
+    snprintf(room, VALUE_BYTES, "%g", cell->published);
+    return room;
+}
+
+/* ---- text */
+
+static void print_cell(const struct study_cell *cell, FILE *to)
+{
+    char value[VALUE_BYTES], published[VALUE_BYTES], text[3 * VALUE_BYTES] = "";
+
+    if (cell)
+        snprintf(text, sizeof(text), isnan(cell->published) ? "%s" : "%s (%s%s)",
+                 value_text(cell->value, value), published_text(cell, published),
+                 cell->mark == STUDY_FITTED ? "*" : "");
+    fprintf(to, "  %14s", text);
+}
+
+static void print_grid(const struct study_table *t, FILE *to)
+{
+    struct grid grid = grid_of(t);
+
+    fprintf(to, "  %-22s", "");
+    for (int c = 0; c < grid.count; c++)
+        fprintf(to, "  %14s", grid.columns[c]->column);
+    for (size_t i = 0; i < t->count; i++) {
+        if (!begins_row(t, i))
+            continue;
+        fprintf(to, "\n  %-22s", t->cells[i].row);
+        for (int c = 0; c < grid.count; c++)
+            print_cell(find_cell(t, t->cells[i].row, grid.columns[c]->column), to);
+    }
+    fputs("\n\n", to);
+}
+
+void study_print(const struct study_result *r, FILE *to)
+{
+    fprintf(to, "%s\nMODELLED on %s: %s\n(published), (fitted*)\n\n", r->study->paper,
+            r->machine.name, r->study->assumptions);
+    for (size_t i = 0; r->study->rows[i].name; i++) {
+        const struct study_row *row = &r->study->rows[i];
+
+        if (!study_shows(r, i))
+            continue;
+        if (row->not_yet) {
+            fprintf(to, "%s: %s: not yet (%s)\n", row->name, row->title, row->not_yet);
+            continue;
+        }
+        fprintf(to, "%s: %s, %s\n%s\n", row->name, row->title, row->unit, row->assumptions);
+        print_grid(&r->tables[i], to);
+    }
+}
+
+/* ---- JSON */
+
+static void json_member(const char *before, const char *name, const char *text, FILE *to)
+{
+    fprintf(to, "%s\"%s\": ", before, name);
+    json_quote(text, to);
+}
+
+static void json_cell(const struct study_cell *cell, bool first, FILE *to)
+{
+    json_member(first ? "\n    {" : ",\n    {", "row", cell->row, to);
+    json_member(", ", "column", cell->column, to);
+    fputs(", \"value\": ", to);
+    json_print(cell->value, to);
+    fputs(", \"published\": ", to);
+    json_print(cell->published, to);
+    json_member(", ", "mark", study_mark_words[cell->mark], to);
+    fputs("}", to);
+}
+
+static void json_table(const struct study_row *row, const struct study_table *t, bool first,
+                       FILE *to)
+{
+    json_member(first ? "\n  {" : ",\n  {", "name", row->name, to);
+    json_member(", ", "title", row->title, to);
+    if (row->not_yet) {
+        json_member(", ", "not_yet", row->not_yet, to);
+        fputs("}", to);
+        return;
+    }
+    json_member(", ", "unit", row->unit, to);
+    json_member(",\n   ", "assumptions", row->assumptions, to);
+    fputs(",\n   \"cells\": [", to);
+    for (size_t i = 0; i < t->count; i++)
+        json_cell(&t->cells[i], !i, to);
+    fputs("]}", to);
+}
+
+void study_json(const struct study_result *r, FILE *to)
+{
+    char cluster[CLUSTER_TEXT_BYTES];
+    bool first = true;
+
+    cluster_format(&r->machine, cluster, sizeof(cluster));
+    json_member("{", "study", r->study->name, to);
+    json_member(", ", "paper", r->study->paper, to);
+    json_member(",\n ", "assumptions", r->study->assumptions, to);
+    json_member(",\n ", "cluster", cluster, to);
+    fputs(",\n \"tables\": [", to);
+    for (size_t i = 0; r->study->rows[i].name; i++) {
+        if (!study_shows(r, i))
+            continue;
+        json_table(&r->study->rows[i], &r->tables[i], first, to);
+        first = false;
+    }
+    fputs("]}\n", to);
+}
+
+/* ---- a page */
+
+static void element(const char *tag, const char *text, FILE *to)
+{
+    fprintf(to, "<%s>", tag);
+    quote_html(text, to);
+    fprintf(to, "</%.*s>\n", (int)strcspn(tag, " "), tag);
+}
+
+static void page_cell(const struct study_cell *cell, FILE *to)
+{
+    char room[VALUE_BYTES];
+
+    if (!cell) {
+        fputs("<td></td>", to);
+        return;
+    }
+    fprintf(to, "<td class=\"n\">%s", value_text(cell->value, room));
+    if (!isnan(cell->published))
+        fprintf(to, "<br><span class=\"soft\">%s %s</span>", study_mark_words[cell->mark],
+                published_text(cell, room));
+    fputs("</td>", to);
+}
+
+static void page_table(const struct study_table *t, FILE *to)
+{
+    struct grid grid = grid_of(t);
+
+    fputs("<div class=\"scroll\"><table>\n<tr><th></th>", to);
+    for (int c = 0; c < grid.count; c++)
+        element("th class=\"n\"", grid.columns[c]->column, to);
+    fputs("</tr>\n", to);
+    for (size_t i = 0; i < t->count; i++) {
+        if (!begins_row(t, i))
+            continue;
+        fputs("<tr>", to);
+        element("th", t->cells[i].row, to);
+        for (int c = 0; c < grid.count; c++)
+            page_cell(find_cell(t, t->cells[i].row, grid.columns[c]->column), to);
+        fputs("</tr>\n", to);
+    }
+    fputs("</table></div>\n", to);
+}
+
+static void page_row(const struct study_row *row, const struct study_table *t, FILE *to)
+{
+    fprintf(to, "<section id=\"%s\">\n", row->name);
+    element("h2", row->title, to);
+    if (row->not_yet) {
+        fprintf(to, "<p class=\"note\">%s: not yet (%s)</p>\n", row->name, row->not_yet);
+    } else {
+        fprintf(to, "<p class=\"soft\">%s, %s</p>\n", row->name, row->unit);
+        element("p", row->assumptions, to);
+        page_table(t, to);
+    }
+    fputs("</section>\n", to);
+}
+
+void study_page(const struct study_result *r, FILE *to)
+{
+    char cluster[CLUSTER_TEXT_BYTES];
+
+    page_begin("moetune study", to);
+    element("p class=\"soft\"", r->study->paper, to);
+    element(
+        "p class=\"note\"",
+        "MODELLED: no number of ours was measured.  Below each is the published one: fitted, if "
+        "the cluster's numbers were chosen by it, or predicted.",
+        to);
+    element("p", r->study->assumptions, to);
+    for (size_t i = 0; r->study->rows[i].name; i++)
+        if (study_shows(r, i))
+            page_row(&r->study->rows[i], &r->tables[i], to);
+    cluster_format(&r->machine, cluster, sizeof(cluster));
+    fputs("<details><summary>The cluster</summary>\n", to);
+    element("pre", cluster, to);
+    fputs("</details>\n</body>\n</html>\n", to);
+}

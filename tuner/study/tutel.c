@@ -1,0 +1,130 @@
+/* What the Tutel paper (arXiv 2206.03382) evaluates, as rows. */
+#include "plan.h"
+#include "status.h"
+#include "tutel_rows.h"
+
+#include <math.h>
+
+int tutel_step(const struct cluster *machine, const struct tutel_layer *l,
+               const struct moe_plan *plan, struct modelled_step *out)
+{
+    struct moe_shape shape = { .struct_size = sizeof(shape),
+                               .experts = l->experts,
+                               .top_k = l->top_k,
+                               .model_dim = l->model_dim,
+                               .hidden_dim = l->hidden_dim,
+                               .ranks = l->ranks,
+                               .tokens = l->tokens,
+                               .dtype = MOE_F32,
+                               .pass = MOE_TRAIN,
+                               .activation = MOE_RELU };
+
+    return modelled_step(machine, &shape, plan,
+                         moe_capacity(l->factor, l->top_k, l->experts, l->tokens, 0), out);
+}
+
+struct moe_plan tutel_way(int i)
+{
+    return (struct moe_plan){ .struct_size = sizeof(struct moe_plan),
+                              .r = 1,
+                              .d = 1u << (i % TUTEL_DEGREES),
+                              .a = i < TUTEL_DEGREES ? MOE_A2A_LINEAR : MOE_A2A_2DH };
+}
+
+const char *tutel_way_name(int i, char room[24])
+{
+    snprintf(room, 24, "%s d=%d", i < TUTEL_DEGREES ? "linear" : "2dh", 1 << (i % TUTEL_DEGREES));
+    return room;
+}
+
+int tutel_ways(const struct cluster *machine, const struct tutel_layer *layer,
+               double ns[TUTEL_WAYS], int *best)
+{
+    *best = -1;
+    for (int i = 0; i < TUTEL_WAYS; i++) {
+        struct moe_plan plan = tutel_way(i);
+        struct modelled_step step;
+
+        TRY(tutel_step(machine, layer, &plan, &step));
+        ns[i] = step.ns;
+        if (!isnan(ns[i]) && (*best < 0 || ns[i] < ns[*best]))
+            *best = i;
+    }
+    return OK;
+}
+
+int tutel_put(struct study_table *table, const char *row, const char *column, double value,
+              double published, enum study_mark mark)
+{
+    return study_put(table, row, column,
+                     (struct study_cell){ .value = value, .published = published, .mark = mark });
+}
+
+#define TYPICAL                                                                                    \
+    "81 layers: experts per GPU .5, 1, 2; D and H 1024, 2048, 4096; tokens per GPU 4096, 16384, "  \
+    "65536.  The paper says 243: what its third factor of 3 is, it does not say."
+
+static const struct study_row rows[] = {
+    { "table2", "All-to-all and computation of a typical layer", "ms, and times as fast",
+      "D=H=4096, 2 experts and 65536 tokens per GPU, r=1 d=1 a=linear.  ideal: the step over the "
+      "longer of its two parts.  best: over the fastest plan with r=1.",
+      .fill = tutel_table2 },
+    { "table4", "Bytes that a rank sends, by parallelism", "MB",
+      "64 GPUs, E=16, D=H=2048, 4096 tokens per GPU.  Published is the complexity with its "
+      "constant: for r=0, 2 P (W-1)/W; else 4 Cg r (W-1)/W + 2 (P/E/r)(1 - r E/W), of a training "
+      "step.  Not in it: the bias of the second product, which every r gathers.",
+      .fill = tutel_table4 },
+    { "table5", "GPU memory of a single layer (also Table 9)", "GiB",
+      "D=H=4096, 2 experts per GPU, 8 GPUs (the paper does not say how many), r=1 d=1 a=linear.  "
+      "Ours is what the layer allocates: no libraries, no optimizer.  Fairseq's dense encoding: "
+      "not yet.",
+      .fill = tutel_table5 },
+    { "table6", "How far each static plan is behind the best of each layer, mean", "%",
+      TYPICAL "  Best of r=1, d=1 to 8, linear and 2dh.", .fill = tutel_table6 },
+    { "table6b", "The same, worst of all layers", "%", TYPICAL, .fill = tutel_table6b },
+    { "figure1", "A training whose capacity swings 4.38 times", "ms of 64 steps",
+      "A made-up trace: two waves of the capacity factor between 1 and 4.38; the paper shows its "
+      "own as a picture.  64 GPUs, E=16, D=H=2048, 4096 tokens per GPU, all r, d, a.",
+      .fill = tutel_figure1 },
+    { "figure3", "Throughput of EP+MP (r=4) over EP+DP (r=1)", "times",
+      "H=16384, D=2048; that there are 64 GPUs, E=16 and 2048 tokens per GPU (4 samples of 512) is "
+      "assumed.  "
+      "Published: gaps of 7.39 to 27.76 %.",
+      .fill = tutel_figure3 },
+    { "figure5", "Layers of which each static plan is the best", "layers of 81",
+      TYPICAL "  The paper has a picture.", .fill = tutel_figure5 },
+    { "figure12", "Throughput by r and capacity factor, best of each factor 1", "share of the best",
+      "64 GPUs, E=16, D=2048.  Base: 4096 tokens per GPU, H=2048; Large: 1024 and 32768.  d=1 "
+      "a=linear.  The paper has a picture: r falls as f rises.",
+      .fill = tutel_figure12 },
+    { "figure13", "Gain of adaptive pipelining over r=1 d=1 a=linear", "%",
+      "D=H=4096, 2 experts and 4096 tokens per GPU.  Published is the most over all scales.",
+      .fill = tutel_figure13 },
+    { "figure14", "A single layer up to 2,048 GPUs", "ms, and times as fast",
+      "D=H=2048, 2 experts and 16384 tokens per GPU, r=1.  2dh: over linear, both with d=1.  d: "
+      "what the best d adds to the faster of these two.  Fairseq's baseline and the rigid layout: "
+      "not yet.",
+      .fill = tutel_figure14 },
+    { "figure18", "All-to-all alone", "ms; GB/s",
+      "Bytes are those that each GPU has for all.  The paper has a picture: 2dh is the first to "
+      "win "
+      "at 1 MiB; at 32 and 256 MiB it is slower at small scales.",
+      .fill = tutel_figure18 },
+    { "figure11", "Experts by the rigid layout of other all-to-alls", .assumptions = "",
+      .not_yet = "rigid layout" },
+    { "figure15", "Encoding by dense einsum", .assumptions = "", .not_yet = "dense einsum" },
+    { "figure16", "Naive local aggregation", .assumptions = "",
+      .not_yet = "naive local aggregation" },
+    { NULL },
+};
+
+const struct study study_tutel = {
+    .name = "tutel",
+    .paper = "Tutel: Adaptive Mixture-of-Experts at Scale (arXiv 2206.03382)",
+    .assumptions =
+        "k=2, f=1 and f32 where the paper does not say; training: forward and backward.  "
+        "Times are those of our executor on a virtual clock.",
+    .most_ranks = 2048,
+    .machine = tutel_machine,
+    .rows = rows,
+};

@@ -1,0 +1,289 @@
+/* moetune capacities: what capacities that follow the experts would have come to in steps that were
+ * recorded.  Starts no ranks and measures nothing. */
+#include "common_rows.h"
+#include "facts.h"
+#include "followed.h"
+#include "grid.h"
+#include "json.h"
+#include "known.h"
+#include "status.h"
+#include "store.h"
+#include "verbs.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct options {
+    struct moe_capacities_options policy;
+    const char *db, *shape;
+    bool replans, json;
+};
+
+#define POLICY(member) OPTION(policy.member)
+
+static const struct option_row rows[] = {
+    { "ranks", "W", OPTION_COUNT, POLICY(ranks), "ranks of the layer (those of --shape, else 1)",
+      .least = 1, .most = 65536 },
+    { "start", "ROWS", OPTION_COUNT, POLICY(start),
+      "of each expert before counts act (2.5 times an even share)", .least = 1,
+      .most = UINT32_MAX - 1 },
+    { "most", "ROWS", OPTION_COUNT, POLICY(most), "no expert gets more (the largest count)",
+      .least = 1, .most = UINT32_MAX - 1 },
+    { "grid", "ROWS", OPTION_COUNT, POLICY(grid), "capacities are multiples of it", .least = 1,
+      .most = 1 << 30 },
+    { "hold", "STEPS", OPTION_COUNT, POLICY(hold), "that a peak is remembered, at least",
+      .least = 1, .most = 1 << 30 },
+    { "gap", "STEPS", OPTION_COUNT, POLICY(gap), "over which drops are counted", .least = 1,
+      .most = 1 << 15 },
+    { "low", "N", OPTION_COUNT, POLICY(low), "thousandths of a capacity: below, experts shrink",
+      .least = 0, .most = 999 },
+    { "slack", "N", OPTION_COUNT, POLICY(slack), "thousandths of a peak, on top of it", .least = 0,
+      .most = 1000000 },
+    { "drops", "PPM", OPTION_COUNT, POLICY(drops), "of all choices: above, experts grow at once",
+      .least = 0, .most = 1000000 },
+    { "delta", "STEPS", OPTION_COUNT, POLICY(delta), "after which counts act", .least = 1,
+      .most = 1 << 30 },
+    { "replans", NULL, OPTION_FLAG, OPTION(replans), "print the capacities of each re-plan, too" },
+    SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), "; its table says what steps take"),
+    DB_ROW(OPTION(db)),
+    JSON_ROW(OPTION(json)),
+    { NULL },
+};
+
+static const struct options defaults = { .policy = MOE_CAPACITIES_OPTIONS_INIT };
+
+/* What is replayed, and what it comes to. */
+struct replay {
+    const char *path;
+    struct counts_trace trace;
+    struct facts facts;
+    const struct layer_facts *layer; /* NULL: steps have no price */
+    struct counts_sum sums[COUNTS_WAYS];
+    size_t printed; /* re-plans */
+};
+
+/* ---- the table */
+
+static int find_layer(const struct options *o, struct replay *r)
+{
+    char path[PATH_MAX];
+    struct store *store;
+    int rc;
+
+    TRY(store_path(o->db, false, path, sizeof(path)));
+    TRY(store_read(path, &store));
+    rc = facts_read(store, o->shape, &r->facts);
+    store_close(store);
+    TRY(rc);
+    if (r->facts.layer_count != 1) {
+        note("%s holds %zu layers%s%s: --shape says which one is meant (moetune show lists them)",
+             path, r->facts.layer_count, o->shape ? " " : "", o->shape ? o->shape : "");
+        return UNSUPPORTED;
+    }
+    r->layer = &r->facts.layers[0];
+    return OK;
+}
+
+static int check_layer(const struct options *o, const struct replay *r)
+{
+    const struct moe_shape *shape = &r->layer->shape;
+
+    if (shape->experts != r->trace.experts)
+        return fail(ERR_ARGUMENT, "%s counts %u experts, but the layer is %s", r->path,
+                    r->trace.experts, SHAPE_TEXT(shape));
+    if (o->policy.ranks && o->policy.ranks != shape->ranks)
+        return fail(ERR_ARGUMENT, "--ranks %u, but the layer is %s", o->policy.ranks,
+                    SHAPE_TEXT(shape));
+    return OK;
+}
+
+/* ---- text */
+
+static const struct grid_column columns[] = {
+    { "way", GRID_LEFT },
+    { "rows per\nchoice", GRID_POINT },
+    { "fullest\nrank", GRID_POINT },
+    { "dealt out\nby size", GRID_POINT },
+    { "\nre-plans", GRID_RIGHT },
+    { "dropped\n%", GRID_POINT },
+    { "step\nms", GRID_POINT },
+};
+
+static const enum counts_way order[] = { COUNTS_STATIC, COUNTS_EMA, COUNTS_FOLLOWED };
+
+static int print_table(const struct replay *r)
+{
+    struct grid grid = GRID_OF(columns);
+    int rc;
+
+    for (int i = 0; i < COUNTS_WAYS; i++) {
+        const struct counts_sum *s = &r->sums[order[i]];
+
+        TRY_OUT(grid_row(&grid, INK_PLAIN));
+        TRY_OUT(grid_cell(&grid, "%s", counts_names[order[i]]));
+        TRY_OUT(grid_cell(&grid, "%.3f", s->factor));
+        TRY_OUT(grid_cell(&grid, "%.3f", s->fullest_factor));
+        TRY_OUT(grid_cell(&grid, "%.3f", s->balanced_factor));
+        TRY_OUT(grid_cell(&grid, "%zu", s->replans));
+        TRY_OUT(grid_cell(&grid, "%.4f", 100 * s->dropped_share));
+        if (isnan(s->step_ms))
+            TRY_OUT(grid_cell(&grid, "-"));
+        else
+            TRY_OUT(grid_cell(&grid, "%.4g", s->step_ms));
+    }
+    grid_print(&grid, stdout);
+out:
+    grid_clear(&grid);
+    return rc;
+}
+
+static void print_replan(void *self, const struct counts_step *s)
+{
+    const struct replay *r = self;
+
+    if (!s->replanned)
+        return;
+    printf("step %zu:", s->step);
+    for (uint32_t e = 0; e < r->trace.experts; e++)
+        printf(" %u", s->rows[e]);
+    printf("\n");
+}
+
+static void print_head(const struct replay *r)
+{
+    printf("%s: %zu steps, %u experts on %u rank%s, %.0f choices of a rank in a step\n", r->path,
+           r->trace.steps, r->trace.experts, r->trace.ranks, r->trace.ranks == 1 ? "" : "s",
+           r->trace.choices);
+    if (r->layer)
+        printf("layer %s\n", SHAPE_TEXT(&r->layer->shape));
+    if (counts_remark(&r->trace))
+        printf("%s\n", counts_remark(&r->trace));
+}
+
+/* ---- JSON */
+
+static void replan_json(void *self, const struct counts_step *s)
+{
+    struct replay *r = self;
+
+    if (!s->replanned)
+        return;
+    printf("%s\n  {\"step\": %zu, \"key\": %u, \"rows\": [", r->printed++ ? "," : "", s->step,
+           s->key);
+    for (uint32_t e = 0; e < r->trace.experts; e++)
+        printf("%s%u", e ? ", " : "", s->rows[e]);
+    printf("]}");
+}
+
+static void print_number(const char *name, double value)
+{
+    printf(", \"%s\": ", name);
+    if (isnan(value))
+        printf("null");
+    else
+        json_print(value, stdout);
+}
+
+static void print_way(enum counts_way way, const struct counts_sum *s)
+{
+    printf(",\n \"%s\": {\"replans\": %zu", counts_words[way], s->replans);
+    print_number("factor", s->factor);
+    print_number("fullest_factor", s->fullest_factor);
+    print_number("balanced_factor", s->balanced_factor);
+    print_number("dropped_share", s->dropped_share);
+    print_number("step_ms", s->step_ms);
+    if (way == COUNTS_FOLLOWED)
+        printf(", \"digest\": \"%016" PRIx64 "\"", s->digest);
+    printf("}");
+}
+
+static int print_json(const struct options *o, struct replay *r)
+{
+    struct counts_sum sum;
+
+    printf("{\"steps\": %zu, \"experts\": %u, \"ranks\": %u", r->trace.steps, r->trace.experts,
+           r->trace.ranks);
+    print_number("choices", r->trace.choices);
+    printf(", \"gains_time\": %s", counts_remark(&r->trace) ? "false" : "true");
+    for (int i = 0; i < COUNTS_WAYS; i++)
+        print_way(order[i], &r->sums[order[i]]);
+    if (o->replans) {
+        printf(",\n \"capacities\": [");
+        TRY(counts_replay(&r->trace, &o->policy, COUNTS_FOLLOWED, NULL, replan_json, r, &sum));
+        printf("]");
+    }
+    printf("}\n");
+    return OK;
+}
+
+static int print_text(const struct options *o, struct replay *r)
+{
+    struct counts_sum sum;
+
+    print_head(r);
+    TRY(print_table(r));
+    if (o->replans)
+        TRY(counts_replay(&r->trace, &o->policy, COUNTS_FOLLOWED, NULL, print_replan, r, &sum));
+    return OK;
+}
+
+/* ---- the verb */
+
+static int replay_all(const struct options *o, struct replay *r)
+{
+    struct counts_price price = { followed_ms, (void *)(uintptr_t)r->layer };
+
+    for (int way = 0; way < COUNTS_WAYS; way++)
+        TRY(counts_replay(&r->trace, &o->policy, way, r->layer ? &price : NULL, NULL, NULL,
+                          &r->sums[way]));
+    return OK;
+}
+
+static int run(const struct verb_call *call, void *options)
+{
+    struct options *o = options;
+    struct replay r = { .path = call->arguments[0] };
+    int rc = OK;
+
+    if (!r.path)
+        return fail(ERR_ARGUMENT, "capacities: a FILE of counts is wanted, a line {\"counts\": "
+                                  "[12, 7, ...]} for each step");
+    if (o->db || o->shape)
+        TRY_OUT(find_layer(o, &r));
+    TRY_OUT(counts_read(r.path,
+                        o->policy.ranks ? o->policy.ranks
+                        : r.layer       ? r.layer->shape.ranks
+                                        : 1,
+                        &r.trace));
+    TRY_OUT(r.layer ? check_layer(o, &r) : OK);
+    TRY_OUT(replay_all(o, &r));
+    rc = o->json ? print_json(o, &r) : print_text(o, &r);
+out:
+    counts_free(&r.trace);
+    facts_free(&r.facts);
+    return rc;
+}
+
+const struct verb capacities_verb = {
+    .name = "capacities",
+    .summary = "capacities that follow the experts, replayed on recorded counts",
+    .arguments = "FILE",
+    .most = 1,
+    .about = "Replays what a gate chose, a line {\"counts\": [..E numbers..]} for each step as for "
+             "`run --routing`, and says what the controller of libmoelookup would have come to: "
+             "rows per choice, of all experts and on the fullest rank, re-plans, what was dropped. "
+             "Beside it one static capacity (factor 2.5), and the rule that DynaMoE's authors left "
+             "in a comment. With --shape or --db a layer's table says what steps take. "
+             "\"largest\": [...] in a line is the largest count over ranks; without it all ranks "
+             "count as equal. All ranks wait for the fullest, so with as many ranks as experts, or "
+             "more, capacities of their own save memory, but no time.",
+    .rows = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(defaults),
+    .notes = "Exit code 4: the database holds no such layer, or several.",
+    .example = "capacities routing.jsonl --ranks 8 --slack 50",
+    .run = run,
+};

@@ -1,0 +1,284 @@
+/* The printed forms of a run: one table for a person, one object of JSON for programs. */
+#include "run_print.h"
+
+#include "capacities.h"
+#include "load.h"
+#include "reference.h"
+#include "rig.h"
+#include "shape.h"
+#include "stats.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The part of the shorter of compute and communication that disappears when both run together. */
+static double hidden_share(const struct subject *s)
+{
+    double both = (double)s->spread[STEP_BOTH].median_ns;
+    double compute = (double)s->spread[STEP_COMPUTE].median_ns;
+    double comm = (double)s->spread[STEP_COMM].median_ns;
+
+    return s->runner.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
+}
+
+static void print_graphs(const struct subject *subjects, size_t count)
+{
+    printf("\nsteps above are CUDA graphs; against the same launch by launch\n\n"
+           "%-18s %9s %9s %9s %9s\n",
+           "plan", "nodes", "host", "step", "eager");
+    for (size_t i = 0; i < count; i++) {
+        const struct subject *x = &subjects[i];
+        char name[PLAN_TEXT_BYTES];
+
+        moe_plan_format(&x->runner.plan, name, sizeof(name));
+        printf("%-18s %9" PRIu64 " %9.3f %9.3f %9.3f\n", name, x->runner.graphs[STEP_BOTH]->nodes,
+               (double)x->runner.replay_host_ns * 1e-6,
+               (double)x->spread[STEP_BOTH].median_ns * 1e-6,
+               (double)x->spread[STEP_EAGER].median_ns * 1e-6);
+    }
+}
+
+/* Of a check that a plan has passed. */
+static const char *check_word(const struct rig *rig, const struct run_options *o)
+{
+    return !o->check ? "" : reference_is_bearable(&rig->data.shape) ? "ok" : "some tokens ok";
+}
+
+static int widest_plan(const struct subject *subjects, size_t count)
+{
+    size_t widest = 18;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t width = strlen(PLAN_TEXT(&subjects[i].runner.plan));
+
+        widest = width > widest ? width : widest;
+    }
+    return (int)widest;
+}
+
+/* "291 to 830 tokens", of the ranks. */
+static void print_range(const uint32_t *of_ranks, uint32_t ranks, const char *what)
+{
+    uint32_t least = of_ranks[0], most = of_ranks[0];
+
+    for (uint32_t q = 1; q < ranks; q++) {
+        least = of_ranks[q] < least ? of_ranks[q] : least;
+        most = of_ranks[q] > most ? of_ranks[q] : most;
+    }
+    printf("%u", least);
+    if (most > least)
+        printf(" to %u", most);
+    printf(" %s", what);
+}
+
+/* Of a layer that is not cut as usual. */
+static void print_parts(const struct rig *rig)
+{
+    const struct moe_shape *s = &rig->data.shape;
+
+    if (!s->layout && !s->shares)
+        return;
+    printf("ranks     layout=%s shares=%s: ", layout_words[s->layout], shares_words[s->shares]);
+    print_range(rig->parts.tokens, s->ranks, "tokens");
+    if (s->layout == MOE_LAYOUT_HIDDEN) {
+        printf(" and ");
+        print_range(rig->parts.hidden, s->ranks, "hidden units");
+    }
+    printf(" each\n");
+}
+
+static void print_router(const struct moe_shape *s)
+{
+    printf("router    %s", router_words[s->router]);
+    if (s->groups)
+        printf(", %u groups of %u experts, of which a token takes %u", s->groups,
+               s->experts / s->groups, s->group_limit);
+    if (s->projection)
+        printf(", in %u dimensions", s->projection);
+    if (s->order == MOE_ORDER_PRIORITY)
+        printf(", slots by priority");
+    if (s->combine == MOE_COMBINE_CHOICES)
+        printf(", a row for each choice");
+    printf("\n");
+}
+
+static void print_capacity(const struct rig *rig, int64_t dropped, const struct run_options *o)
+{
+    const struct moe_shape *s = &rig->data.shape;
+    const struct capacities c = rig_capacities(rig);
+    uint64_t key = capacities_key(&c, s);
+    uint32_t window = shape_window(s);
+    int fullest = capacities_fullest(&c, s);
+
+    if (o->capacities)
+        printf("capacity  of each expert its own: %" PRIu64 " rows in all, %" PRIu64
+               " of rank %d, the fullest; c_eq=%" PRIu64,
+               capacities_sum(&c, s->experts), capacities_of_rank(&c, s, fullest), fullest, key);
+    else
+        printf("capacity  c=%" PRIu64 " (f=%g)", key, o->factor);
+    printf(", bucket %" PRIu64 " of width %u; %" PRId64 " of %" PRIu64 " choices dropped\n",
+           key / window, window, dropped,
+           (uint64_t)s->tokens * s->ranks * s->top_k * layer_count(s));
+}
+
+static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
+                       const struct run_options *o)
+{
+    const struct moe_shape *s = &rig->data.shape;
+    int wide = widest_plan(subjects, count);
+
+    printf("layer     E=%u k=%u T=%u D=%u H=%u %s %s %s on %u ranks", s->experts, s->top_k,
+           s->tokens, s->model_dim, s->hidden_dim, dtype_words[s->dtype], pass_words[s->pass],
+           activation_words[s->activation], s->ranks);
+    printf(s->ranks_per_node ? " (%u per node)\n" : " (nodes differ)\n", s->ranks_per_node);
+    print_capacity(rig, subjects[0].dropped, o);
+    if (s->layers || o->load.between > 0)
+        printf("layers    %u in a step, %g GFLOP of other products before each\n", layer_count(s),
+               o->load.between);
+    if (o->routes == RUN_KNOWN)
+        printf("routes    known: those of a step before\n");
+    if (o->sim)
+        printf("model     %s: MODELLED, not measured\n", o->sim);
+    print_parts(rig);
+    if (s->groups || s->router || s->order || s->combine)
+        print_router(s);
+    if (o->balance)
+        printf("balance   loss %.9g of weight %s\n", subjects[0].balance, o->balance);
+    if (rig->data.load)
+        printf("load      max/mean %.3g of the tokens per expert\n", load_skew(rig->data.load));
+    printf("times     ms, largest over the ranks, median of %u interleaved repetitions\n\n",
+           o->reps);
+    printf("%-*s %9s %19s %9s %9s %7s %9s %9s %s\n", wide, "plan", "step", "95 % interval",
+           "compute", "comm", "hidden", "sent MiB", "mem MiB", o->check ? "check" : "");
+    for (size_t i = 0; i < count; i++) {
+        const struct subject *x = &subjects[i];
+        char hidden[16] = "-";
+
+        if (!isnan(hidden_share(x)))
+            snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
+        printf("%-*s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", wide,
+               PLAN_TEXT(&x->runner.plan), (double)x->spread[STEP_BOTH].median_ns * 1e-6,
+               (double)x->spread[STEP_BOTH].low_ns * 1e-6,
+               (double)x->spread[STEP_BOTH].high_ns * 1e-6,
+               (double)x->spread[STEP_COMPUTE].median_ns * 1e-6,
+               (double)x->spread[STEP_COMM].median_ns * 1e-6, hidden,
+               (double)x->runner.sent_bytes * 0x1p-20, (double)x->runner.memory_bytes * 0x1p-20,
+               check_word(rig, o));
+    }
+    if (o->routes == RUN_BOTH)
+        run_routes_text(subjects, count, wide);
+    if (o->phases)
+        run_phases_text(subjects, count, wide);
+    if (rig->graphs)
+        print_graphs(subjects, count);
+}
+
+static void print_spread(const char *name, const struct spread *s)
+{
+    printf("\"%s\": {\"median_ns\": %" PRId64 ", \"min_ns\": %" PRId64 ", \"p95_ns\": %" PRId64
+           ", \"low_ns\": %" PRId64 ", \"high_ns\": %" PRId64 "}, ",
+           name, s->median_ns, s->min_ns, s->p95_ns, s->low_ns, s->high_ns);
+}
+
+static void print_list(const char *name, const uint32_t *of_ranks, uint32_t ranks)
+{
+    printf(" \"%s\": [", name);
+    for (uint32_t q = 0; q < ranks; q++)
+        printf("%s%u", q ? ", " : "", of_ranks[q]);
+    printf("],\n");
+}
+
+/* The capacity is the one by which tables answer. */
+static void json_capacity(const struct rig *rig, const struct run_options *o)
+{
+    const struct moe_shape *s = &rig->data.shape;
+    const struct capacities c = rig_capacities(rig);
+    uint64_t key = capacities_key(&c, s);
+    uint32_t window = shape_window(s);
+    int fullest = capacities_fullest(&c, s);
+
+    if (o->capacities) {
+        printf(" \"capacities\": [");
+        for (uint32_t e = 0; e < s->experts; e++)
+            printf("%s%" PRIu64, e ? ", " : "", capacity_of(&c, e));
+        printf("], \"rows\": %" PRIu64 ", \"rows_of_fullest\": %" PRIu64 ", \"fullest\": %d,",
+               capacities_sum(&c, s->experts), capacities_of_rank(&c, s, fullest), fullest);
+    } else {
+        printf(" \"capacity_factor\": %g,", o->factor);
+    }
+    printf(" \"capacity\": %" PRIu64 ", \"window\": %u, \"bucket\": %" PRIu64 ",", key, window,
+           key / window);
+}
+
+static void print_json(const struct rig *rig, const struct subject *subjects, size_t count,
+                       const struct run_options *o)
+{
+    const struct moe_shape *s = &rig->data.shape;
+
+    printf("{\"shape\": {\"experts\": %u, \"top_k\": %u, \"tokens\": %u, \"model_dim\": %u, "
+           "\"hidden_dim\": %u, \"ranks\": %u, \"ranks_per_node\": %u, \"dtype\": \"%s\", "
+           "\"pass\": \"%s\", \"activation\": \"%s\", \"layout\": \"%s\", "
+           "\"shares\": \"%s\", \"groups\": %u, \"group_limit\": %u, \"router\": \"%s\"},\n",
+           s->experts, s->top_k, s->tokens, s->model_dim, s->hidden_dim, s->ranks,
+           s->ranks_per_node, dtype_words[s->dtype], pass_words[s->pass],
+           activation_words[s->activation], layout_words[s->layout], shares_words[s->shares],
+           s->groups, s->group_limit, router_words[s->router]);
+    print_list("tokens", rig->parts.tokens, s->ranks);
+    if (s->layout == MOE_LAYOUT_HIDDEN)
+        print_list("hidden_units", rig->parts.hidden, s->ranks);
+    json_capacity(rig, o);
+    printf(" \"dropped\": %" PRId64 ", \"reps\": %u, \"seed\": %" PRIu64 ",\n", subjects[0].dropped,
+           o->reps, o->seed);
+    if (s->order || s->projection || s->combine)
+        printf(" \"order\": \"%s\", \"projection\": %u, \"combine\": \"%s\",\n",
+               order_words[s->order], s->projection, combine_words[s->combine]);
+    if (s->layers || o->load.between > 0)
+        printf(" \"layers\": %u, \"between_gflop\": %g,\n", layer_count(s), o->load.between);
+    if (o->routes != RUN_FRESH)
+        printf(" \"routes\": \"%s\", \"changed\": \"%s\",\n", run_routes_words[o->routes],
+               run_changed_words[o->changed]);
+    if (o->sim)
+        printf(" \"modelled\": true,\n");
+    if (o->balance)
+        printf(" \"balance\": %.12g,\n", subjects[0].balance);
+    if (rig->data.load)
+        printf(" \"skew\": %.6g,\n", load_skew(rig->data.load));
+    printf(" \"plans\": [");
+    for (size_t i = 0; i < count; i++) {
+        const struct subject *x = &subjects[i];
+
+        printf("%s\n  {\"plan\": \"%s\", ", i ? "," : "", PLAN_TEXT(&x->runner.plan));
+        print_spread("step", &x->spread[STEP_BOTH]);
+        print_spread("compute", &x->spread[STEP_COMPUTE]);
+        print_spread("comm", &x->spread[STEP_COMM]);
+        if (rig->graphs) {
+            print_spread("eager", &x->spread[STEP_EAGER]);
+            printf("\"graph_nodes\": %" PRIu64 ", \"graph_host_ns\": %" PRId64 ", ",
+                   x->runner.graphs[STEP_BOTH]->nodes, x->runner.replay_host_ns);
+        }
+        if (isnan(hidden_share(x)))
+            printf("\"hidden_share\": null, ");
+        else
+            printf("\"hidden_share\": %.4f, ", hidden_share(x));
+        printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
+               x->runner.sent_bytes, x->runner.messages, x->runner.memory_bytes);
+        if (o->routes == RUN_BOTH)
+            run_routes_json(x);
+        if (o->phases)
+            run_phases_json(x);
+        if (o->check)
+            printf(", \"check\": \"ok\", \"checked\": \"%s\", \"error_share\": %.6f",
+                   reference_is_bearable(&rig->data.shape) ? "everything" : "some tokens",
+                   x->error);
+        printf("}");
+    }
+    printf("\n ]}\n");
+}
+
+void run_print(const struct rig *rig, const struct subject *subjects, size_t count,
+               const struct run_options *o)
+{
+    (o->json ? print_json : print_text)(rig, subjects, count, o);
+}
