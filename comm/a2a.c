@@ -43,6 +43,7 @@ static const struct a2a_ops *const algorithms[] = {
     [MOE_A2A_LINEAR] = &a2a_linear,
     [MOE_A2A_2DH] = &a2a_2dh,
     [MOE_A2A_NCCL] = &a2a_library,
+    [MOE_A2A_3DH] = &a2a_3dh,
 };
 
 /* NULL: blocks must be equal. */
@@ -50,6 +51,7 @@ static const struct a2a_uneven_ops *const uneven_algorithms[] = {
     [MOE_A2A_LINEAR] = &a2a_linear_uneven,
     [MOE_A2A_2DH] = &a2a_2dh_uneven,
     [MOE_A2A_NCCL] = NULL,
+    [MOE_A2A_3DH] = NULL,
 };
 
 uint64_t a2a_scratch(uint32_t a, const struct topology *topology, uint64_t block)
@@ -88,8 +90,9 @@ static int build(struct a2a *a2a, uint32_t a)
     if (a2a->uneven)
         return a2a->uneven->build(a2a);
     if (wire->topology.rank == 0) /* every rank finds the same */
-        note("a=nccl does not apply: experts have capacities of their own, and a library's "
-             "all-to-all sends as many rows to every rank");
+        note("a=%s does not apply: experts have capacities of their own, and this all-to-all "
+             "sends as many rows to every rank",
+             a == MOE_A2A_NCCL ? "nccl" : "3dh");
     return UNSUPPORTED;
 }
 

@@ -27,6 +27,7 @@ struct a2a_call {
 struct a2a;
 
 struct a2a_ops {
+    int levels; /* exchanges one after the other, of those that have several */
     uint64_t (*scratch)(const struct topology *topology, uint64_t block); /* NULL: none */
     int (*build)(struct a2a *a2a);                                        /* fills the batches */
     int (*run)(struct a2a *a2a, struct stream *stream); /* NULL: exchanges the first batch */
@@ -42,7 +43,7 @@ struct a2a_uneven_ops {
     int (*run)(struct a2a *a2a, struct stream *stream);
 };
 
-enum { A2A_PHASES = 2 };
+enum { A2A_PHASES = 3 };
 
 struct a2a {
     const struct a2a_ops *ops;
@@ -51,7 +52,7 @@ struct a2a {
     struct batch phases[A2A_PHASES];
 };
 
-extern const struct a2a_ops a2a_2dh;
+extern const struct a2a_ops a2a_2dh, a2a_3dh;
 extern const struct a2a_uneven_ops a2a_linear_uneven, a2a_2dh_uneven;
 
 /* Elements of scratch that algorithm `a` (enum moe_a2a) needs; one scratch may serve all calls of

@@ -1,4 +1,4 @@
-/* linear and 2dh where each rank has its own number of rows; a2a.c and a2a_2dh.c have them where
+/* linear and 2dh where each rank has its own number of rows; a2a.c and a2a_levels.c have them where
  * all have as many. */
 #include "a2a.h"
 #include "shape.h"

@@ -6,6 +6,7 @@
 #include "sim.h"
 #include "status.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -60,7 +61,7 @@ int wire_sim_open(const struct sim_link *link, const struct topology *topology, 
     return OK;
 }
 
-enum level { LEVEL_SELF, LEVEL_INSIDE, LEVEL_BETWEEN, LEVELS };
+enum level { LEVEL_SELF, LEVEL_INSIDE, LEVEL_BETWEEN, LEVEL_RACKS, LEVELS };
 
 struct port {
     double latency_ns, message_ns, bytes_per_ns, half_bytes;
@@ -77,6 +78,7 @@ enum { PROTOCOLS_MOST = 3 };
 struct model_link {
     struct sim_link base;
     int rank, per_node; /* ranks 0 to per_node - 1 are the first node's */
+    int per_rack;       /* likewise; INT_MAX: all nodes are as near */
     struct port ports[LEVELS];
     double cta_bytes_per_ns, library_ctas; /* INFINITY and 1: their number changes nothing */
     double chunk_ns, message_peer_ns;      /* 0: nothing */
@@ -96,7 +98,9 @@ static enum level level_of(const struct model_link *link, int peer)
 {
     if (peer == link->rank)
         return LEVEL_SELF;
-    return peer / link->per_node == link->rank / link->per_node ? LEVEL_INSIDE : LEVEL_BETWEEN;
+    if (peer / link->per_node == link->rank / link->per_node)
+        return LEVEL_INSIDE;
+    return peer / link->per_rack == link->rank / link->per_rack ? LEVEL_BETWEEN : LEVEL_RACKS;
 }
 
 /* A peer counts once, however many messages it gets. */
@@ -145,13 +149,22 @@ static double port_ns(const struct model_link *link, enum level level,
            fmin(rate, most_bytes_per_ns);
 }
 
+/* What leaves the node: all of it goes through the port between nodes. */
+static struct traffic outside(const struct traffic traffic[LEVELS])
+{
+    const struct traffic *near = &traffic[LEVEL_BETWEEN], *far = &traffic[LEVEL_RACKS];
+
+    return (struct traffic){ near->messages + far->messages, near->bytes + far->bytes,
+                             near->peers + far->peers };
+}
+
 /* Who issues a message looks after those that are under way to other peers. */
 static double issue_ns(const struct model_link *link, enum level level,
-                       const struct traffic *traffic)
+                       const struct traffic traffic[LEVELS])
 {
-    double peers = level == LEVEL_BETWEEN ? (double)traffic->peers : 0;
+    double peers = level >= LEVEL_BETWEEN ? (double)outside(traffic).peers : 0;
 
-    return (double)traffic->messages *
+    return (double)traffic[level].messages *
            (link->ports[level].message_ns + peers * link->message_peer_ns);
 }
 
@@ -163,11 +176,14 @@ static double traffic_ns(const struct model_link *link, const struct traffic tra
     double latency = 0, issue = 0, longest = 0;
 
     for (enum level i = 0; i < LEVELS; i++) {
+        struct traffic passes = i == LEVEL_BETWEEN ? outside(traffic) : traffic[i];
+
+        if (passes.messages)
+            longest = fmax(longest, port_ns(link, i, &passes, protocol, most_bytes_per_ns));
         if (!traffic[i].messages)
             continue;
         latency = fmax(latency, link->ports[i].latency_ns * protocol->latency);
-        issue += issue_ns(link, i, &traffic[i]);
-        longest = fmax(longest, port_ns(link, i, &traffic[i], protocol, most_bytes_per_ns));
+        issue += issue_ns(link, i, traffic);
     }
     return latency + fmax(issue, longest);
 }
@@ -219,12 +235,21 @@ static struct volume volume_of(const struct model_link *link, const struct batch
     return v;
 }
 
+/* What a gather of so many ranks sees of the network: of several racks the links between these. */
+static struct port beyond_node(const struct model_link *link, int ranks)
+{
+    struct port port = link->ports[ranks > link->per_rack ? LEVEL_RACKS : LEVEL_BETWEEN];
+
+    port.bytes_per_ns = fmin(port.bytes_per_ns, link->ports[LEVEL_BETWEEN].bytes_per_ns);
+    return port;
+}
+
 /* Both kinds of links work at the same time, slice by slice. */
 static double ring_ns(const struct model_link *link, const struct volume *v)
 {
     return (v->ranks - 1) * link->ring_step_ns +
            fmax(v->inside_bytes / link->ports[LEVEL_INSIDE].bytes_per_ns,
-                v->ring_bytes / link->ports[LEVEL_BETWEEN].bytes_per_ns);
+                v->ring_bytes / beyond_node(link, v->ranks).bytes_per_ns);
 }
 
 static double level_ns(const struct port *port, int peers, double bytes)
@@ -236,7 +261,9 @@ static double level_ns(const struct port *port, int peers, double bytes)
 /* First ranks of the same place, one on each node, then those of a node. */
 static double two_levels_ns(const struct model_link *link, const struct volume *v)
 {
-    return level_ns(&link->ports[LEVEL_BETWEEN], v->nodes - 1, v->between_bytes) +
+    struct port beyond = beyond_node(link, v->ranks);
+
+    return level_ns(&beyond, v->nodes - 1, v->between_bytes) +
            level_ns(&link->ports[LEVEL_INSIDE], v->per_node - 1,
                     v->inside_bytes - v->between_bytes);
 }
@@ -309,11 +336,15 @@ static struct model_link model_link_of(const struct cluster *c, int rank)
         /* Where nodes differ, each is taken for an average one, rounded up. */
         .per_node =
             (int)(c->ranks_per_node ? c->ranks_per_node : (c->ranks + c->nodes - 1) / c->nodes),
+        .per_rack = c->ranks_per_rack ? (int)c->ranks_per_rack : INT_MAX,
         .ports = { [LEVEL_SELF] = { .bytes_per_ns = c->memory_gbs / 2 }, /* read and written */
                    [LEVEL_INSIDE] = { c->latency_inside_us * 1e3, c->message_inside_us * 1e3,
                                       c->bandwidth_inside_gbs, c->half_inside_kib * 1024 },
                    [LEVEL_BETWEEN] = { c->latency_between_us * 1e3, c->message_between_us * 1e3,
-                                       c->bandwidth_between_gbs, c->half_between_kib * 1024 } },
+                                       c->bandwidth_between_gbs, c->half_between_kib * 1024 },
+                   [LEVEL_RACKS] = { known_or(c->latency_racks_us, c->latency_between_us) * 1e3,
+                                     known_or(c->message_racks_us, c->message_between_us) * 1e3,
+                                     known_or(c->bandwidth_racks_gbs, INFINITY), 0 } },
         .cta_bytes_per_ns = known_or(c->cta_gbs, INFINITY),
         .library_ctas = known_or(c->library_ctas, 1),
         .chunk_ns = known_or(c->chunk_us, 0) * 1e3,
@@ -333,7 +364,8 @@ static struct model_link model_link_of(const struct cluster *c, int rank)
 
 int wire_sim_model_open(const struct cluster *c, int rank, struct wire **out)
 {
-    struct topology topology = { rank, (int)c->ranks, (int)c->ranks_per_node };
+    struct topology topology = { rank, (int)c->ranks, (int)c->ranks_per_node,
+                                 (int)c->ranks_per_rack };
     struct model_link *link = malloc(sizeof(*link));
     int rc;
 

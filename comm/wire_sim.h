@@ -32,6 +32,8 @@ int wire_sim_open(const struct sim_link *link, const struct topology *topology, 
  *   and p * peer_between_gbs, over 1 + p / crowd_between_peers.
  * - ll and ll128: an exchange goes by the fastest protocol.  These have a share of the bandwidth
  * and of the latency, and a half of 0.
+ * - ranks_per_rack and latency_, message_ and bandwidth_racks: messages to another rack have these
+ *   costs, pass the port between nodes, and at the same time a link that carries no more.
  * - overlap_slowdown_2dh: in place of overlap_slowdown beside an all-to-all of several exchanges.
  * - ring_step_us: gathers and sums are the library's own, the faster of two.  A ring of g ranks
  *   takes g - 1 steps, and the longer of what passes inside a node and between nodes; in two

@@ -114,7 +114,19 @@ static int override_nodes(struct topology *t, int ranks_per_node)
     return OK;
 }
 
-int world_open(int ranks_per_node, struct world **out)
+static int add_racks(struct topology *t, int ranks_per_rack)
+{
+    t->ranks_per_rack = ranks_per_rack;
+    if (ranks_per_rack <= 0 || topology_three_levels(t))
+        return OK;
+    if (t->rank == 0) /* every rank finds the same */
+        note("%d ranks per rack: a rack has several nodes of %d ranks, and there are several racks "
+             "of %d ranks in all",
+             ranks_per_rack, t->ranks_per_node, t->ranks);
+    return ERR_ARGUMENT;
+}
+
+int world_open(int ranks_per_node, int ranks_per_rack, struct world **out)
 {
     struct world *world = calloc(1, sizeof(*world));
     int rc = OK, level;
@@ -134,6 +146,7 @@ int world_open(int ranks_per_node, struct world **out)
     log_rank(world->topology.rank);
     TRY_OUT(find_nodes(world));
     TRY_OUT(override_nodes(&world->topology, ranks_per_node));
+    TRY_OUT(add_racks(&world->topology, ranks_per_rack));
     *out = world;
     return OK;
 out:

@@ -18,8 +18,8 @@
 struct world;
 
 /* Starts MPI.  ranks_per_node > 0 overrides what MPI finds (to test two levels on one machine);
- * ERR_ARGUMENT if it does not divide the ranks. */
-int world_open(int ranks_per_node, struct world **out);
+ * ranks_per_rack > 0 says what MPI cannot find.  ERR_ARGUMENT if they do not divide the ranks. */
+int world_open(int ranks_per_node, int ranks_per_rack, struct world **out);
 void world_close(struct world *world); /* ends MPI; NULL is fine */
 
 /* Without MPI: the caller stands for every rank of a topology that is only modelled. */

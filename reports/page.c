@@ -343,7 +343,7 @@ static void print_key(FILE *to)
         { "c, R", "rows that one expert gets from one rank; capacities that share one answer" },
         { "r", "0: weights move and tokens stay; above 0: each token goes to r ranks" },
         { "d", "chunks: one is computed while the next one travels" },
-        { "a", "which all-to-all moves the tokens: linear, 2dh, nccl, rail" },
+        { "a", "which all-to-all moves the tokens: linear, 2dh, nccl, rail, 3dh" },
         { "default", "r=1 d=1 a=linear, what a trainer gets without a table" },
     };
 

@@ -71,6 +71,7 @@ struct costs costs_of(const struct moe_shape *shape, const struct search_machine
                        .train = shape->pass == MOE_TRAIN };
 
     c.nodes = c.ranks / c.per_node;
+    c.racks = shape->ranks_per_rack ? c.ranks / shape->ranks_per_rack : 1;
     c.reach = shape_node_share(shape, (uint32_t)c.nodes);
     set_priors(&c, machine);
     return c;
@@ -87,12 +88,21 @@ static double between(const struct costs *c)
     return 1 - 1 / c->nodes;
 }
 
+/* 2dh, and 3dh: a further exchange of what goes to other racks, and a further copy of all. */
+static double staged(const struct costs *c, const double *k, double racks, double bytes)
+{
+    double nodes = c->nodes / racks, more = racks > 1;
+    double outside = 1 - 1 / nodes + (1 - 1 / racks) * more;
+
+    return k[COST_MESSAGE_2DH] * (c->per_node + nodes + racks * more) +
+           bytes * ((1 - 1 / c->per_node) * k[COST_BYTE_INSIDE] + (2 + more) * k[COST_BYTE_COPIED] +
+                    outside * k[COST_BYTE_BETWEEN]);
+}
+
 static double exchange(const struct costs *c, const double *k, uint32_t a, double bytes)
 {
-    if (a == MOE_A2A_2DH)
-        return k[COST_MESSAGE_2DH] * (c->per_node + c->nodes) +
-               bytes * ((1 - 1 / c->per_node) * k[COST_BYTE_INSIDE] + 2 * k[COST_BYTE_COPIED] +
-                        between(c) * k[COST_BYTE_BETWEEN]);
+    if (a == MOE_A2A_2DH || a == MOE_A2A_3DH)
+        return staged(c, k, a == MOE_A2A_3DH ? c->racks : 1, bytes);
     return k[COST_MESSAGE] * (c->ranks - 1) +
            bytes * (inside(c) * k[COST_BYTE_INSIDE] + between(c) * k[COST_BYTE_BETWEEN]);
 }

@@ -24,7 +24,8 @@ enum cost_constant {
 };
 
 struct costs {
-    double ranks, per_node, nodes, slices, experts, layers, local_experts, model_dim, hidden_dim;
+    double ranks, per_node, nodes, racks, slices, experts, layers, local_experts, model_dim,
+        hidden_dim;
     double choices; /* k T: rows that a rank sends to all experts together */
     double top_k;
     double reach;   /* the chance that a token has an expert on a given node */

@@ -80,7 +80,7 @@ static int collect(void *self, const struct entry_row *entry)
     line.entry = *entry;
     if (shape.layout || shape.shares || shape.layers || shape.groups || shape.router)
         need_version(lines, 5);
-    if (shape.order || shape.projection || shape.combine)
+    if (shape.order || shape.projection || shape.combine || shape.ranks_per_rack)
         need_version(lines, 6);
     note_load(lines, entry->load);
     note_plan(lines, &entry->plan);

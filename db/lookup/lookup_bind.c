@@ -229,6 +229,7 @@ static bool same_but_ranks(struct moe_shape a, struct moe_shape b)
 {
     a.ranks = b.ranks;
     a.ranks_per_node = b.ranks_per_node;
+    a.ranks_per_rack = b.ranks_per_rack;
     return same_layer(a, b);
 }
 
@@ -252,8 +253,9 @@ static void describe_miss(const struct choice *c, char *text, size_t size)
             return;
         }
         if (same_but_ranks(layer.shape, *c->shape))
-            snprintf(text, size, "the table of this layer is for %u ranks, %u per node",
-                     layer.shape.ranks, layer.shape.ranks_per_node);
+            snprintf(text, size, "the table of this layer is for %u ranks, %u per node%s",
+                     layer.shape.ranks, layer.shape.ranks_per_node,
+                     layer.shape.ranks_per_rack ? ", in racks" : "");
     }
 }
 

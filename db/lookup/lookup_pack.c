@@ -3,7 +3,7 @@
  *     header     64 bytes   magic, version, total bytes, layers, switches, checksum
  *     layers    192 each    shape, window, file, counts, offsets, cluster, device
  *               216         from version 2 on: and the shape's later words
- *               228         from version 4 on: and the latest
+ *               232         from version 4 on: and the latest
  *     entries    20 each    of all layers, one after the other
  *     pins       16 each    likewise
  *
@@ -23,7 +23,7 @@ enum {
     HEADER = 64,
     LAYER = 192, /* of version 1 */
     LATER = 24,  /* more of version 2 */
-    LATEST = 12, /* and of version 4 */
+    LATEST = 16, /* and of version 4 */
     ENTRY = 20,
     PIN = 16,
     VERSION = 4, /* the newest */
@@ -124,7 +124,7 @@ static const size_t later_words[] = {
     offsetof(struct moe_shape, layers),      offsetof(struct moe_shape, groups),
     offsetof(struct moe_shape, group_limit), offsetof(struct moe_shape, router),
     offsetof(struct moe_shape, order),       offsetof(struct moe_shape, projection),
-    offsetof(struct moe_shape, combine),
+    offsetof(struct moe_shape, combine),     offsetof(struct moe_shape, ranks_per_rack),
 };
 enum {
     LATER_WORDS = LATER / 4, /* of version 2 */

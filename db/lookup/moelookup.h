@@ -71,7 +71,8 @@ enum moe_a2a {
     MOE_A2A_LINEAR = 0,
     MOE_A2A_2DH = 1,
     MOE_A2A_NCCL = 2, /* ncclAlltoAll */
-    MOE_A2A_RAIL = 3  /* a token goes to a node once, and is forwarded inside */
+    MOE_A2A_RAIL = 3, /* a token goes to a node once, and is forwarded inside */
+    MOE_A2A_3DH = 4   /* inside nodes, then inside racks, then between racks */
 };
 enum moe_experts {
     MOE_PADDED = 0, /* c rows of every expert are computed, filled or not */
@@ -145,6 +146,7 @@ struct moe_shape {
     uint32_t projection;  /* P, dimensions in which MOE_ROUTER_COSINE compares, 1 to D; 0: 256, or D
                            * where that is less.  Else 0 */
     uint32_t combine;     /* enum moe_combine */
+    uint32_t ranks_per_rack; /* of several nodes that are near each other; 0 = all are alike */
 };
 
 /* One way to run the layer. */
@@ -167,7 +169,7 @@ struct moe_plan {
 /* A program compiled against an older or newer header hands in structs of another size: only the
  * fields inside struct_size are read and written.  0 counts as the size of the first version. */
 /* clang-format off */
-#define MOE_SHAPE_INIT { (uint32_t)sizeof(struct moe_shape), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define MOE_SHAPE_INIT { (uint32_t)sizeof(struct moe_shape), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 #define MOE_PLAN_INIT { (uint32_t)sizeof(struct moe_plan), 1, 1, 0, 5, 0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 

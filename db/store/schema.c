@@ -120,7 +120,11 @@ static const char *const version_10 =
     "  FROM fingerprint f, (VALUES (37, 'chunk_us'), (38, 'message_peer_us'),"
     "    (39, 'peer_between_gbs'), (40, 'crowd_between_peers'), (41, 'overlap_slowdown_2dh'),"
     "    (42, 'ring_step_us'), (43, 'll_rate_percent'), (44, 'll_latency_percent'),"
-    "    (45, 'll128_rate_percent'), (46, 'll128_latency_percent')) later;";
+    "    (45, 'll128_rate_percent'), (46, 'll128_latency_percent'), (47, 'latency_racks_us'), (48, "
+    "'message_racks_us'),"
+    "    (49, 'bandwidth_racks_gbs')) later;"
+    "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
+    "  SELECT id * 64 + 50, id, 'ranks_per_rack', 'hard', 'unknown' FROM fingerprint;";
 
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =

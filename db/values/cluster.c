@@ -77,6 +77,10 @@ const struct cluster_field cluster_fields[] = {
     NUMBER(ll_latency_percent, 0, 1e3),
     NUMBER(ll128_rate_percent, 1e-3, 100),
     NUMBER(ll128_latency_percent, 0, 1e3),
+    NUMBER(latency_racks_us, 0, 1e6),
+    NUMBER(message_racks_us, 0, 1e6),
+    NUMBER(bandwidth_racks_gbs, 1e-6, 1e6),
+    COUNT(ranks_per_rack, CLUSTER_HARD, RANKS_MOST),
 };
 const size_t cluster_field_count = sizeof(cluster_fields) / sizeof(cluster_fields[0]);
 
@@ -292,6 +296,14 @@ static int parse_line(struct reader *r, char *line)
                : OK;
 }
 
+/* Several racks of several nodes, which are all alike. */
+static bool is_racks(const struct cluster *c)
+{
+    uint32_t m = c->ranks_per_node, p = c->ranks_per_rack;
+
+    return m && p > m && p % m == 0 && p < c->ranks && c->ranks % p == 0;
+}
+
 static int check_counts(const struct reader *r)
 {
     const struct cluster *c = &r->cluster;
@@ -306,6 +318,9 @@ static int check_counts(const struct reader *r)
     if (c->ranks_per_node && c->ranks % c->ranks_per_node)
         return fail(ERR_FORMAT, "%s:%d: %u ranks are not nodes with %u ranks each", r->origin, line,
                     c->ranks, c->ranks_per_node);
+    if (c->ranks_per_rack && !is_racks(c))
+        return fail(ERR_FORMAT, "%s:%d: racks of %u ranks are not several, of several nodes each",
+                    r->origin, line, c->ranks_per_rack);
     if (c->ranks && c->nodes > c->ranks)
         return fail(ERR_FORMAT, "%s:%d: %u nodes cannot share %u ranks", r->origin, line, c->nodes,
                     c->ranks);
@@ -350,6 +365,11 @@ int cluster_read(const char *path, struct cluster *out)
     return rc;
 }
 
+struct rank_layout cluster_layout(const struct cluster *c)
+{
+    return (struct rank_layout){ c->ranks, c->ranks_per_node, c->ranks_per_rack };
+}
+
 void cluster_take_model(struct cluster *to, const struct cluster *from)
 {
     for (size_t i = 0; i < cluster_field_count; i++)
@@ -361,7 +381,7 @@ void cluster_take_model(struct cluster *to, const struct cluster *from)
 /* Came later than the others: a cluster that does not know them is what it was before. */
 static bool came_later(const struct cluster_field *field)
 {
-    return field->class == CLUSTER_MODEL && field->offset >= offsetof(struct cluster, cta_gbs);
+    return field->offset >= offsetof(struct cluster, cta_gbs);
 }
 
 /* One says nothing without the other. */
@@ -375,6 +395,9 @@ static const struct pair {
     PAIR(cta_gbs, library_ctas),
     PAIR(ll_rate_percent, ll_latency_percent),
     PAIR(ll128_rate_percent, ll128_latency_percent),
+    PAIR(latency_racks_us, message_racks_us),
+    PAIR(message_racks_us, bandwidth_racks_gbs),
+    PAIR(bandwidth_racks_gbs, latency_racks_us),
 #undef PAIR
 };
 
@@ -439,6 +462,8 @@ int cluster_resize(struct cluster *c, uint32_t ranks)
     if (ranks < c->ranks_per_node)
         c->ranks_per_node = ranks;
     c->nodes = ranks / c->ranks_per_node;
+    if (!is_racks(c))
+        c->ranks_per_rack = 0; /* one is left, or a part of one */
     return OK;
 }
 
@@ -454,9 +479,11 @@ int cluster_read_model(const char *path, uint32_t ranks, struct cluster *out)
 
 static bool is_hashed(const struct cluster *cluster, const struct cluster_field *field)
 {
-    return field->class == CLUSTER_HARD ||
-           (field->class == CLUSTER_MODEL && field->kind == FIELD_NUMBER &&
-            !strcmp(cluster->backend, "sim") && (!came_later(field) || is_known(cluster, field)));
+    bool says = field->class == CLUSTER_HARD ||
+                (field->class == CLUSTER_MODEL && field->kind == FIELD_NUMBER &&
+                 !strcmp(cluster->backend, "sim"));
+
+    return says && (!came_later(field) || is_known(cluster, field));
 }
 
 void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES])
@@ -520,7 +547,8 @@ bool cluster_answers(const struct cluster *table, const struct cluster *here)
         const struct cluster_field *f = &cluster_fields[i];
 
         if (f->class == CLUSTER_HARD &&
-            (!is_known(table, f) || !is_known(here, f) || !same_value(table, here, f)))
+            ((!came_later(f) && !(is_known(table, f) && is_known(here, f))) ||
+             !same_value(table, here, f)))
             return false;
     }
     return true;

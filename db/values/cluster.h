@@ -3,6 +3,8 @@
 #ifndef CLUSTER_H
 #define CLUSTER_H
 
+#include "shape.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,6 +57,9 @@ struct cluster {
     double ring_step_us; /* the library gathers and sums in rings, each step of which takes this */
     double ll_rate_percent, ll_latency_percent; /* NCCL's protocols, beside Simple */
     double ll128_rate_percent, ll128_latency_percent;
+    double latency_racks_us, message_racks_us, bandwidth_racks_gbs; /* as _between_, but of nodes
+                                                                     * in different racks */
+    uint32_t ranks_per_rack; /* hard, where it is known; 0: nodes are all as near */
 };
 
 enum cluster_class { CLUSTER_HARD, CLUSTER_SOFT, CLUSTER_INFO, CLUSTER_MODEL };
@@ -93,6 +98,8 @@ int cluster_read(const char *path, struct cluster *out); /* a file; ERR_IO */
 /* The same machine with another number of ranks, on as many nodes as that takes: on several all are
  * full.  ERR_ARGUMENT says which numbers there are. */
 int cluster_resize(struct cluster *cluster, uint32_t ranks);
+
+struct rank_layout cluster_layout(const struct cluster *cluster);
 
 /* The model fields of `from`, known or not. */
 void cluster_take_model(struct cluster *to, const struct cluster *from);

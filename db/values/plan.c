@@ -6,13 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const a2a_words[] = { "linear", "2dh", "nccl", "rail", NULL };
+static const char *const a2a_words[] = { "linear", "2dh", "nccl", "rail", "3dh", NULL };
 
 const struct a2a_needs plan_a2a_needs[PLAN_A2A_COUNT] = {
     [MOE_A2A_LINEAR] = { .library = false },
     [MOE_A2A_2DH] = { .two_levels = true },
     [MOE_A2A_NCCL] = { .library = true },
     [MOE_A2A_RAIL] = { .two_levels = true, .node = true, .sums = true, .ours = true },
+    [MOE_A2A_3DH] = { .two_levels = true, .racks = true, .ours = true },
 };
 
 static const char *const experts_words[] = { "padded", "sparse", NULL };
@@ -34,7 +35,7 @@ const struct axis plan_axes[] = {
     [PLAN_D] = { "d", FIELD(d), .fallback = 1, .min = 1, .max = PLAN_MAX_D, .power_of_two = true,
                  .legal = "1, 2, 4 or 8", BITS(32, 8) },
     [PLAN_A] = { "a", FIELD(a), .fallback = MOE_A2A_LINEAR, .max = PLAN_A2A_COUNT - 1,
-                 .words = a2a_words, .legal = "linear, 2dh, nccl or rail", BITS(40, 8) },
+                 .words = a2a_words, .legal = "linear, 2dh, nccl, rail or 3dh", BITS(40, 8) },
     [PLAN_CTAS] = { "ctas", FIELD(ctas), .max = PLAN_MAX_CTAS, .search_max = 32,
                     .power_of_two = true, .quiet = true, .legal = "0 or a power of two up to 64",
                     BITS(48, 8) },
@@ -345,6 +346,7 @@ static bool a2a_applies(uint32_t a, const struct moe_shape *shape)
     const struct a2a_needs *needs = &plan_a2a_needs[a];
 
     return (!needs->two_levels || has_two_levels(shape)) &&
+           (!needs->racks || shape->ranks_per_rack) &&
            (!needs->node || nodes_hold_whole_experts(shape)) &&
            (!needs->sums || shape->combine == MOE_COMBINE_SUM);
 }
@@ -355,6 +357,9 @@ static int refuse_a2a(uint32_t a, const struct moe_shape *shape)
         note("a=%s does not apply: it needs several nodes with the same number (more than one) of "
              "ranks each; here %u ranks, %u per node",
              a2a_words[a], shape->ranks, shape->ranks_per_node);
+    else if (plan_a2a_needs[a].racks)
+        note("a=%s does not apply: it needs racks of several nodes (--ranks-per-rack)",
+             a2a_words[a]);
     else if (nodes_hold_whole_experts(shape))
         note("a=%s does not apply: it adds up a token's rows on their way, and combine=choices "
              "wants each of them",

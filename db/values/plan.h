@@ -8,12 +8,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { PLAN_TEXT_BYTES = 64, PLAN_MAX_D = 8, PLAN_MAX_CTAS = 64, PLAN_A2A_COUNT = 4 };
+enum { PLAN_TEXT_BYTES = 64, PLAN_MAX_D = 8, PLAN_MAX_CTAS = 64, PLAN_A2A_COUNT = 5 };
 
 /* What an all-to-all needs, by enum moe_a2a. */
 struct a2a_needs {
     bool library;    /* one of the wire's own, which few have; without it every wire can run it */
     bool two_levels; /* several nodes of equally many ranks, more than one each */
+    bool racks;      /* and several racks of nodes */
     bool node;       /* all ranks of an expert on one node */
     bool sums;       /* adds up a token's rows on the way: MOE_COMBINE_SUM only */
     bool ours;       /* moetune's layer: those of other programs have it only if they say so */

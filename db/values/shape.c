@@ -45,6 +45,7 @@ static const struct shape_field {
     { "order", offsetof(struct moe_shape, order), order_words, true },
     { "P", offsetof(struct moe_shape, projection), NULL, true },
     { "combine", offsetof(struct moe_shape, combine), combine_words, true },
+    { "rack", offsetof(struct moe_shape, ranks_per_rack), NULL, true },
 };
 enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
 
@@ -378,6 +379,18 @@ static int check_router(struct fault why, const struct moe_shape *shape)
     return OK;
 }
 
+static int check_racks(struct fault why, const struct moe_shape *shape)
+{
+    uint32_t m = shape->ranks_per_node, p = shape->ranks_per_rack;
+
+    if (!p || (m && p > m && p % m == 0 && p < shape->ranks && shape->ranks % p == 0))
+        return OK;
+    return wrong(why,
+                 "racks of %u ranks: a rack has several of the nodes of %u ranks, and there are "
+                 "several racks, equally large, of all %u ranks",
+                 p, m, shape->ranks);
+}
+
 int shape_fault(const struct moe_shape *shape, char *text, size_t size)
 {
     struct fault why = { text, size };
@@ -395,6 +408,7 @@ int shape_fault(const struct moe_shape *shape, char *text, size_t size)
         return wrong(why, "unknown layout %u or shares %u", shape->layout, shape->shares);
     if (shape->layers > LAYERS_LIMIT)
         return wrong(why, "layers is %u: it must be from 0 to %d", shape->layers, LAYERS_LIMIT);
+    TRY(check_racks(why, shape));
     TRY(check_experts(why, shape));
     TRY(check_results(why, shape));
     return check_router(why, shape);

@@ -8,6 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* How ranks lie on machines: W, m and the ranks of a rack. */
+struct rank_layout {
+    uint32_t ranks, per_node, per_rack;
+};
+
 /* s: ranks that share one expert: 1 when there are at least as many experts as ranks, and all W in
  * MOE_LAYOUT_HIDDEN, whose slices need not be equally large. */
 uint32_t shape_slices(const struct moe_shape *shape);

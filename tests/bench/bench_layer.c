@@ -264,7 +264,7 @@ int main(void)
     struct by_hand plain;
     size_t n;
 
-    if (world_open(0, &world) || engine_open(world, "host", NULL, &engine))
+    if (world_open(0, 0, &world) || engine_open(world, "host", NULL, &engine))
         return 1;
     data.shape = (struct moe_shape){ .struct_size = sizeof(data.shape),
                                      .top_k = K,

@@ -58,7 +58,7 @@ int main(void)
                                      .ranks = 1,
                                      .ranks_per_node = 1,
                                      .tokens = tokens };
-    if (world_open(0, &world) || engine_open(world, "host", NULL, &engine) ||
+    if (world_open(0, 0, &world) || engine_open(world, "host", NULL, &engine) ||
         rig_open(world, &engine, &data, &tokens, 1, &s.rig) || rig_exec(s.rig, &plan, &s.exec))
         return 1;
     rows = geometry_chunk_rows(&s.exec->geometry) * 8;

@@ -194,7 +194,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc && !rc; i++)
         rc = run_file(argv[i]);
     if (argc == 1) {
-        if (world_open(0, &world))
+        if (world_open(0, 0, &world))
             return 1;
         rc = run_real(world);
         world_close(world);

@@ -299,6 +299,8 @@ static void add_latest(void)
     like.shape.router = MOE_ROUTER_COSINE;
     like.shape.projection = 16;
     like.shape.combine = MOE_COMBINE_CHOICES;
+    like.shape.ranks_per_node = 2;
+    like.shape.ranks_per_rack = 4;
     add_rows(lookup_set_layer(&set, &like), 3, 0, MOE_A2A_LINEAR);
     if (pack_set(&set, &bytes, &size))
         exit(1);

@@ -95,7 +95,7 @@ int main(void)
     };
     int failed;
 
-    if (world_open(0, &world) || engine_open(world, "cuda", NULL, &engine))
+    if (world_open(0, 0, &world) || engine_open(world, "cuda", NULL, &engine))
         return 1;
     failed = check_all(tests, sizeof(tests) / sizeof(tests[0]));
     engine_close(&engine);

@@ -140,7 +140,7 @@ int main(int argc, char **argv)
     static const struct test tests[] = { TEST(every_rank_finds_so) };
     int failed = 0;
 
-    if (world_open(0, &f.world))
+    if (world_open(0, 0, &f.world))
         return 1;
     f.rank = world_topology(f.world)->rank;
     f.ranks = world_topology(f.world)->ranks;

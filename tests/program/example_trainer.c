@@ -367,7 +367,7 @@ int main(int argc, char **argv)
                         "[STEPS]\n");
         return 2;
     }
-    if (world_open(0, &all.world) || engine_open(all.world, "host", NULL, &all.engine))
+    if (world_open(0, 0, &all.world) || engine_open(all.world, "host", NULL, &all.engine))
         return 1;
     ranks = world_topology(all.world);
     log_only(ranks->rank == 0);

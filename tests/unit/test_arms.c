@@ -128,7 +128,7 @@ static void listen(void *self, const char *line)
 static void a_value_that_no_plan_has_is_refused_with_the_legal_ones(void)
 {
     static const char *const bad[][2] = {
-        { "a=3dh", "linear, 2dh, nccl or rail" },
+        { "a=4dh", "linear, 2dh, nccl, rail or 3dh" },
         { "r,a=linear:", "linear, 2dh" },
         { "a=", "linear, 2dh" },
         { "a=linear=2dh", "linear, 2dh" },

@@ -54,6 +54,19 @@ static void run_a2a(uint32_t a, uint64_t block, uint64_t salt)
     free(send), free(recv), free(scratch);
 }
 
+/* In racks of every size that there can be. */
+static void in_racks(int m, uint64_t block, uint64_t salt)
+{
+    struct topology *t = &f.engine.wire->topology;
+
+    for (int p = 2 * m; p < f.ranks; p += m) {
+        t->ranks_per_rack = p;
+        if (topology_three_levels(t))
+            run_a2a(MOE_A2A_3DH, block, salt);
+    }
+    t->ranks_per_rack = 0;
+}
+
 static void every_algorithm_delivers_every_block(void)
 {
     static const uint64_t blocks[] = { 0, 1, 3, 512, 5000, 70000 };
@@ -66,15 +79,18 @@ static void every_algorithm_delivers_every_block(void)
             run_a2a(MOE_A2A_LINEAR, blocks[i], i);
             if (topology_two_levels(&f.engine.wire->topology))
                 run_a2a(MOE_A2A_2DH, blocks[i], i);
+            in_racks(m, blocks[i], i);
         }
     }
 }
 
-static void two_levels_do_not_apply_where_there_is_one(void)
+static void levels_do_not_apply_where_there_are_fewer(void)
 {
     struct a2a_call call = { .wire = f.engine.wire, .dtype = MOE_F32, .block = 1 };
     struct a2a *a2a = NULL;
 
+    CHECK(!f.engine.wire->topology.ranks_per_rack);
+    CHECK(a2a_open(MOE_A2A_3DH, &call, &a2a) == UNSUPPORTED && !a2a);
     f.engine.wire->topology.ranks_per_node = f.ranks;
     CHECK(a2a_open(MOE_A2A_2DH, &call, &a2a) == UNSUPPORTED && !a2a);
     f.engine.wire->topology.ranks_per_node = 0;
@@ -439,7 +455,7 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(every_algorithm_delivers_every_block),
-        TEST(two_levels_do_not_apply_where_there_is_one),
+        TEST(levels_do_not_apply_where_there_are_fewer),
         TEST(a_librarys_all_to_all_applies_where_there_is_one),
         TEST(gather_and_scatter_work_inside_groups_of_every_size),
         TEST(a_library_that_gathers_and_sums_is_asked_to),
@@ -454,7 +470,7 @@ int main(void)
     };
     int64_t failed;
 
-    if (world_open(0, &f.world) || engine_open(f.world, "host", NULL, &f.plain) ||
+    if (world_open(0, 0, &f.world) || engine_open(f.world, "host", NULL, &f.plain) ||
         open_library_engine(&f.library))
         return 1;
     f.engine = f.plain;

@@ -57,6 +57,14 @@ static void count(const struct setting *s, const struct moe_plan *plan, int rc)
     }
 }
 
+static void lay_out(const struct moe_shape *shape)
+{
+    struct topology *t = &all.engine.wire->topology;
+
+    t->ranks_per_node = (int)shape->ranks_per_node;
+    t->ranks_per_rack = (int)shape->ranks_per_rack;
+}
+
 static uint32_t tokens_of(const struct setting *s, uint32_t rank)
 {
     static const uint32_t uneven[] = { TOKENS, 0, 3, TOKENS - 1, 1, 0, 7, 11 };
@@ -64,7 +72,7 @@ static uint32_t tokens_of(const struct setting *s, uint32_t rank)
     return s->uneven ? uneven[rank % 8] : TOKENS;
 }
 
-/* Keeps y of the linear plan; the same plan under 2dh must give the same bits.  Under rail a
+/* Keeps y of the linear plan; the same plan under 2dh or 3dh must give the same bits.  Under rail a
  * token's results are summed by node first. */
 static int same_bits(struct rig *rig, const struct moe_plan *plan, void **kept, size_t bytes)
 {
@@ -77,7 +85,7 @@ static int same_bits(struct rig *rig, const struct moe_plan *plan, void **kept, 
 
         rc = device_download(rig->engine->device, now, rig->y, bytes);
         if (!rc && memcmp(*kept, now, bytes))
-            rc = fail(ERR_WRONG, "2dh and linear differ");
+            rc = fail(ERR_WRONG, "%s and linear differ", PLAN_TEXT(plan));
         free(now);
     }
     return world_settle(rig->world, rc);
@@ -186,7 +194,7 @@ static void run_setting(const struct setting *s, uint64_t seed)
 
     for (uint32_t q = 0; q < s->shape.ranks; q++)
         tokens[q] = tokens_of(s, q);
-    all.engine.wire->topology.ranks_per_node = (int)s->shape.ranks_per_node;
+    lay_out(&s->shape);
     rc = rig_open(all.world, &all.engine, &data, tokens, 1, &rig);
     if (rc) {
         count(s, NULL, rc);
@@ -212,6 +220,12 @@ static void run_setting(const struct setting *s, uint64_t seed)
     rig_close(rig);
 }
 
+/* The smallest racks that these nodes can form; 0: none. */
+static uint32_t rack_of(uint32_t ranks, uint32_t m)
+{
+    return m > 1 && ranks > 2 * m && ranks % (2 * m) == 0 ? 2 * m : 0;
+}
+
 /* The setting of each number of experts that always runs: drops, padding, two levels if any. */
 static struct setting first_setting(uint32_t ranks, uint32_t experts)
 {
@@ -223,6 +237,7 @@ static struct setting first_setting(uint32_t ranks, uint32_t experts)
                                   .model_dim = 10,
                                   .ranks = ranks,
                                   .ranks_per_node = ranks % 2 ? 1 : 2,
+                                  .ranks_per_rack = rack_of(ranks, ranks % 2 ? 1 : 2),
                                   .pass = MOE_TRAIN,
                                   .activation = MOE_RELU };
     s.shape.hidden_dim = 4 * shape_slices(&s.shape);
@@ -250,6 +265,7 @@ static void run_experts(uint32_t ranks, uint32_t experts, bool full)
                         continue;
                     s.shape.top_k = k;
                     s.shape.ranks_per_node = m;
+                    s.shape.ranks_per_rack = rack_of(ranks, m);
                     s.shape.pass = choice & 1 ? MOE_TRAIN : MOE_FORWARD;
                     s.shape.activation =
                         choice & 2 ? MOE_SWIGLU : ((bits >> 8) & 1 ? MOE_GELU : MOE_RELU);
@@ -312,7 +328,7 @@ static void run_capacity_rules(uint32_t ranks)
 
         for (uint32_t q = 0; q < ranks; q++)
             tokens[q] = tokens_of(&s, q);
-        all.engine.wire->topology.ranks_per_node = (int)s.shape.ranks_per_node;
+        lay_out(&s.shape);
         rc = rig_open(all.world, &all.engine, &data, tokens, factors[i], &rig);
         if (rc) {
             count(&s, NULL, rc);
@@ -434,7 +450,7 @@ int main(int argc, char **argv)
     const char *seed = getenv("MOETUNE_TEST_SEED");
     uint32_t ranks;
 
-    if (world_open(0, &all.world))
+    if (world_open(0, 0, &all.world))
         return 1;
     all.seed = seed ? strtoull(seed, NULL, 10) : 1;
     ranks = (uint32_t)world_topology(all.world)->ranks;

@@ -372,7 +372,7 @@ int main(int argc, char **argv)
 {
     const char *seed = getenv("MOETUNE_TEST_SEED");
 
-    if (world_open(0, &all.world))
+    if (world_open(0, 0, &all.world))
         return 1;
     all.seed = seed ? strtoull(seed, NULL, 10) : 1;
     if (engine_open(all.world, option(argc, argv, "--device", "host"),

@@ -357,18 +357,20 @@ static void a_frozen_table_with_rail_answers_as_it_did(void)
     free(again.bytes);
 }
 
-/* Order, projection and combine are of a version of their own, and of the digest. */
+/* Order, projection, combine and racks are of a version of their own, and of the digest. */
 static void only_what_has_the_latest_words_is_of_the_fourth_version(void)
 {
-    struct moe_shape plain = layer(96), shapes[] = { plain, plain, plain, plain };
-    static const uint32_t versions[] = { 4, 4, 4, 1 };
+    struct moe_shape plain = layer(96), shapes[] = { plain, plain, plain, plain, plain };
+    static const uint32_t versions[] = { 4, 4, 4, 4, 1 };
 
     shapes[0].order = MOE_ORDER_PRIORITY;
     shapes[1].router = MOE_ROUTER_COSINE;
     shapes[1].projection = 1;
     shapes[2].combine = MOE_COMBINE_CHOICES;
-    for (int i = 0; i < 4; i++) {
-        struct cluster cluster = machine("abacus", 8, 4);
+    shapes[3].ranks_per_node = 2;
+    shapes[3].ranks_per_rack = 4;
+    for (int i = 0; i < 5; i++) {
+        struct cluster cluster = machine("abacus", 8, shapes[i].ranks_per_node);
         struct moelookup *table = NULL;
         struct moelookup_view *view;
         struct store *store;
@@ -385,7 +387,7 @@ static void only_what_has_the_latest_words_is_of_the_fourth_version(void)
         CHECK(is_answer(ask(view, 128), "r=2 d=4 a=linear", MOE_CLAMPED));
         moelookup_view_free(view);
         catch_stderr();
-        view = bind_layer(table, i == 3 ? shapes[0] : plain); /* is another layer */
+        view = bind_layer(table, i == 4 ? shapes[0] : plain); /* is another layer */
         release_stderr();
         CHECK(is_answer(ask(view, 128), "r=1 d=1 a=linear", MOE_DEFAULT));
         again = pack(table);

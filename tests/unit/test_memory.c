@@ -278,7 +278,7 @@ int main(void)
     };
     int failed;
 
-    if (world_open(0, &world))
+    if (world_open(0, 0, &world))
         return 1;
     failed = check_all(tests, sizeof(tests) / sizeof(tests[0]));
     world_close(world);

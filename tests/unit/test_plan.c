@@ -190,7 +190,7 @@ static void malformed_plans_are_refused_and_leave_the_output_alone(void)
         "d=3",
         "d=0",
         "d=16",
-        "a=3dh",
+        "a=4dh",
         "a=",
         "a=LINEAR",
         "q=1",
@@ -344,6 +344,37 @@ static void two_levels_are_offered_only_where_there_are_two(void)
         struct moe_shape p = shape(cases[i].ranks, cases[i].ranks, cases[i].per_node);
 
         CHECK(plan_check(&plan, &p) == (cases[i].applies ? OK : UNSUPPORTED));
+    }
+    log_to(NULL, NULL);
+}
+
+static void a_third_level_is_offered_only_in_racks(void)
+{
+    struct moe_plan plan = { .r = 1, .d = 1, .a = MOE_A2A_3DH }, plans[64];
+    static const struct {
+        uint32_t ranks, per_node, per_rack;
+        int rules;
+        bool applies;
+    } cases[] = {
+        { 8, 2, 0, OK, false },           { 8, 2, 4, OK, true },
+        { 8, 1, 2, OK, false },           { 12, 2, 6, OK, true },
+        { 8, 2, 2, ERR_ARGUMENT, false }, { 8, 2, 8, ERR_ARGUMENT, false },
+        { 8, 2, 3, ERR_ARGUMENT, false }, { 12, 2, 8, ERR_ARGUMENT, false },
+        { 8, 0, 4, ERR_ARGUMENT, false },
+    };
+
+    log_to(listen, NULL);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct moe_shape p = shape(cases[i].ranks, cases[i].ranks, cases[i].per_node);
+        size_t flat = plan_list(&p, plans, 64), count;
+
+        p.ranks_per_rack = cases[i].per_rack;
+        CHECK(shape_check(&p) == cases[i].rules);
+        if (cases[i].rules)
+            continue;
+        CHECK(plan_check(&plan, &p) == (cases[i].applies ? OK : UNSUPPORTED));
+        count = plan_list(&p, plans, 64);
+        CHECK(count == flat + (cases[i].applies ? 4 : 0));
     }
     log_to(NULL, NULL);
 }
@@ -604,6 +635,7 @@ int main(void)
         TEST(of_a_layer_cut_by_hidden_units_two_degrees_are_legal),
         TEST(the_text_of_a_layer_has_new_words_only_where_they_are_needed),
         TEST(two_levels_are_offered_only_where_there_are_two),
+        TEST(a_third_level_is_offered_only_in_racks),
         TEST(rail_is_offered_where_nodes_hold_whole_experts),
         TEST(the_list_of_plans_is_legal_complete_and_without_doubles),
         TEST(impossible_shapes_are_refused_with_the_value),

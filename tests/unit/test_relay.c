@@ -287,7 +287,7 @@ int main(int argc, char **argv)
     const char *seed = getenv("MOETUNE_TEST_SEED");
     uint32_t ranks;
 
-    if (world_open(0, &all.world))
+    if (world_open(0, 0, &all.world))
         return 1;
     ranks = (uint32_t)world_topology(all.world)->ranks;
     all.seed = seed ? strtoull(seed, NULL, 10) : 1;

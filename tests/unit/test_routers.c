@@ -282,7 +282,7 @@ int main(int argc, char **argv)
     bool brief = argc > 1 && !strcmp(argv[1], "--brief");
     uint32_t ranks;
 
-    if (world_open(0, &all.world))
+    if (world_open(0, 0, &all.world))
         return 1;
     all.seed = seed ? strtoull(seed, NULL, 10) : 1;
     ranks = (uint32_t)world_topology(all.world)->ranks;

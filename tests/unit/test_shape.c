@@ -71,6 +71,22 @@ static void order_projection_and_combine_are_written_where_they_say_something(vo
     CHECK(!strstr(text, "order") && !strstr(text, "P=") && !strstr(text, "combine"));
 }
 
+static void racks_are_written_where_there_are_any(void)
+{
+    struct moe_shape p = routed(0, 0, 0, 1), again = { .struct_size = sizeof(again) };
+    char text[SHAPE_TEXT_BYTES];
+
+    p.ranks_per_node = 2;
+    shape_format(&p, text, sizeof(text));
+    CHECK(!strstr(text, "rack"));
+    p.ranks_per_rack = 4;
+    shape_format(&p, text, sizeof(text));
+    CHECK(strstr(text, " m=2 rack=4"));
+    CHECK(shape_parse(text, &again) == OK && shape_equal(&p, &again));
+    again.ranks_per_rack = 0;
+    CHECK(!shape_equal(&p, &again));
+}
+
 static void a_router_is_written_where_it_says_something(void)
 {
     struct moe_shape p = routed(8, 4, MOE_ROUTER_SOFTMAX, 1), again;
@@ -135,6 +151,7 @@ static void groups_and_routers_that_cannot_be_are_refused_with_a_sentence(void)
 int main(void)
 {
     static const struct test tests[] = {
+        TEST(racks_are_written_where_there_are_any),
         TEST(a_router_is_written_where_it_says_something),
         TEST(order_projection_and_combine_are_written_where_they_say_something),
         TEST(groups_and_routers_that_cannot_be_are_refused_with_a_sentence),

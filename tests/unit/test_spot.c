@@ -313,7 +313,7 @@ int main(void)
     };
     int failed;
 
-    if (world_open(0, &world) || engine_open(world, "host", NULL, &engine))
+    if (world_open(0, 0, &world) || engine_open(world, "host", NULL, &engine))
         return 1;
     failed = check_all(tests, sizeof(tests) / sizeof(tests[0]));
     engine_close(&engine);

@@ -449,7 +449,7 @@ int main(int argc, char **argv)
     uint64_t rounds = strtoull(option(argc, argv, "--rounds", "8"), NULL, 10);
     const char *seed = getenv("MOETUNE_TEST_SEED");
 
-    if (world_open(0, &all.world))
+    if (world_open(0, 0, &all.world))
         return 1;
     all.seed = seed ? strtoull(seed, NULL, 10) : 1;
     all.ranks = world_topology(all.world)->ranks;

@@ -158,6 +158,48 @@ static void overlap_may_cost_more_beside_2dh(void)
     CHECK(a2a_ns(&c, MOE_A2A_2DH, 100000, 10000000) > staged);
 }
 
+/* Racks of two nodes of two. */
+static struct cluster racks(void)
+{
+    struct cluster c = small();
+
+    c.nodes = 4;
+    c.ranks_per_node = 2;
+    c.ranks_per_rack = 4;
+    c.latency_racks_us = 30;
+    c.message_racks_us = 7;
+    c.bandwidth_racks_gbs = 5;
+    return c;
+}
+
+static void what_goes_to_another_rack_passes_both_ports(void)
+{
+    struct cluster c = racks(), flat = racks();
+
+    CHECK(exchange_ns(&c, (struct peers){ 2, 1, 1 }, 1000000) == 20000 + 100000);
+    CHECK(exchange_ns(&c, (struct peers){ 4, 1, 1 }, 1000000) == 30000 + 200000);
+    CHECK(exchange_ns(&c, (struct peers){ 0, 2, 4 }, 1) == 30000 + 5000 + 2 * 7000);
+    /* 3 MB leave the node at 10 GB/s, while 2 of them go on at 5. */
+    CHECK(exchange_ns(&c, (struct peers){ 0, 2, 4 }, 1000000) == 30000 + 400000);
+    c.bandwidth_racks_gbs = 20;
+    CHECK(exchange_ns(&c, (struct peers){ 0, 2, 4 }, 1000000) == 30000 + 300000);
+    flat.ranks_per_rack = 0; /* what is said of racks then is said of none */
+    CHECK(exchange_ns(&flat, (struct peers){ 4, 1, 1 }, 1000000) == 20000 + 100000);
+}
+
+/* 4,000 bytes a block: 1 message of 4 blocks, 1 of 4, 1 of 4, and copies of 8 blocks before each.
+ */
+static void three_levels_take_three_exchanges(void)
+{
+    struct cluster c = racks();
+    int64_t copy = 2000 + 2 * 8 * 4000 / 500, inside = 10000 + 1000;
+    int64_t between = 20000 + 5000, beyond = 30000 + 7000;
+
+    CHECK(a2a_ns(&c, MOE_A2A_3DH, 1000, 0) == 3 * copy + inside + between + beyond);
+    CHECK(a2a_ns(&c, MOE_A2A_2DH, 1000, 0) == 2 * copy + inside + 30000 + 5000 + 2 * 7000);
+    CHECK(!cluster_resize(&c, 4) && !c.ranks_per_rack && c.nodes == 2);
+}
+
 static void gathers_cross_to_a_node_once(void)
 {
     struct cluster c = small();
@@ -231,6 +273,8 @@ int main(void)
         TEST(an_exchange_takes_the_protocol_that_suits_its_size),
         TEST(chunks_cost_what_they_say_and_weights_do_not),
         TEST(overlap_may_cost_more_beside_2dh),
+        TEST(what_goes_to_another_rack_passes_both_ports),
+        TEST(three_levels_take_three_exchanges),
         TEST(gathers_cross_to_a_node_once),
         TEST(sums_are_the_librarys_own_only_in_f32),
         TEST(a_cluster_has_as_many_ranks_as_are_wanted),

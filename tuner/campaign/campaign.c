@@ -76,9 +76,9 @@ int campaign_check(const struct campaign_setup *s)
 
     if (s->sim && where->hosts)
         return fail(ERR_ARGUMENT, "--sim and hosts: one of the two");
-    if (s->sim && where->ranks_per_node)
-        return fail(ERR_ARGUMENT, "--sim: its file says how many ranks a node has: no "
-                                  "--ranks-per-node");
+    if (s->sim && (where->ranks_per_node || where->ranks_per_rack))
+        return fail(ERR_ARGUMENT, "--sim: its file says how many ranks a node has, and a rack: no "
+                                  "--ranks-per-node, no --ranks-per-rack");
     if (where->virtual.ranks && (s->sim || launch_is_rank()))
         return fail(ERR_ARGUMENT, "--virtual-ranks goes neither with --sim nor under a launcher");
     if (where->hosts && launch_is_rank())
@@ -154,6 +154,7 @@ static int open_crew(struct campaign *c)
                                 .seed = c->setup->seed,
                                 .where = c->where,
                                 .ranks_per_node = c->setup->where.ranks_per_node,
+                                .ranks_per_rack = c->setup->where.ranks_per_rack,
                                 .device = c->setup->where.device,
                                 .virtual = c->setup->where.virtual,
                                 .timeout_s = c->setup->timeout_s,
@@ -245,7 +246,8 @@ static int lead_ranks(struct campaign *c, const struct campaign_verb *verb)
     struct worker *worker = NULL;
     int rc;
 
-    TRY(world_open((int)c->setup->where.ranks_per_node, &c->world));
+    TRY(world_open((int)c->setup->where.ranks_per_node, (int)c->setup->where.ranks_per_rack,
+                   &c->world));
     rc = prepare_ranks(c, verb);
     if (!rc && world_topology(c->world)->rank == 0)
         rc = open_and_run(c, verb);

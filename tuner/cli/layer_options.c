@@ -114,8 +114,10 @@ static void set(void *to, size_t offset, uint32_t value)
 
 #define AT(field) offsetof(struct stated_layer, field)
 const struct option_row stated_layer_rows[] = {
-    { "ranks", "N", OPTION_COUNT, AT(ranks), "ranks of the group [4]" },
-    { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "ranks on a node [all of them]" },
+    { "ranks", "N", OPTION_COUNT, AT(on.ranks), "ranks of the group [4]" },
+    { "ranks-per-node", "M", OPTION_COUNT, AT(on.per_node), "ranks on a node [all of them]" },
+    { "ranks-per-rack", "P", OPTION_COUNT, AT(on.per_rack),
+      "ranks in a rack of nodes [nodes are all as near]" },
     { .kind = OPTION_GROUP, .offset = AT(layer), .rows = layer_rows },
     { "shape", "TEXT", OPTION_TEXT, AT(shape), "the layer as text, as `moetune show` prints it" },
     { NULL },
@@ -197,12 +199,13 @@ int layer_options_single(const struct layer_options *options)
     return fail(ERR_ARGUMENT, "several words of --layout or --shares: one of each is wanted here");
 }
 
-struct moe_shape layer_options_shape(const struct layer_options *o, uint32_t ranks,
-                                     uint32_t ranks_per_node, uint32_t dtype)
+struct moe_shape layer_options_shape(const struct layer_options *o, struct rank_layout on,
+                                     uint32_t dtype)
 {
     struct moe_shape shape = { .struct_size = sizeof(shape),
-                               .ranks = ranks,
-                               .ranks_per_node = ranks_per_node };
+                               .ranks = on.ranks,
+                               .ranks_per_node = on.per_node,
+                               .ranks_per_rack = on.per_rack };
 
     for (int i = 0; i < PART_COUNT; i++) {
         uint32_t value = value_of(&parts[i], get(o, parts[i].option));
@@ -212,7 +215,7 @@ struct moe_shape layer_options_shape(const struct layer_options *o, uint32_t ran
     if (shape.dtype == NOT_GIVEN)
         shape.dtype = dtype;
     if (shape.experts == NOT_GIVEN)
-        shape.experts = ranks % 2 == 0 ? ranks / 2 : 1;
+        shape.experts = on.ranks % 2 == 0 ? on.ranks / 2 : 1;
     if (shape.top_k == NOT_GIVEN)
         shape.top_k = shape.experts > 1 && shape.router != MOE_ROUTER_BILEVEL ? 2 : 1;
     shape_complete(&shape); /* what a layer is anyway has no word */
@@ -243,10 +246,11 @@ static int agree(const char *name, const char *text, uint32_t said, uint32_t *gi
     return OK;
 }
 
-int layer_options_text(const char *text, struct layer_options *inout, uint32_t *ranks,
-                       uint32_t *ranks_per_node)
+int layer_options_text(const char *text, struct layer_options *inout, struct rank_layout *on)
 {
-    struct moe_shape said = { .ranks = NOT_GIVEN, .ranks_per_node = NOT_GIVEN };
+    struct moe_shape said = { .ranks = NOT_GIVEN,
+                              .ranks_per_node = NOT_GIVEN,
+                              .ranks_per_rack = NOT_GIVEN };
     struct layer_options layer = *inout;
 
     for (int i = 0; i < PART_COUNT; i++)
@@ -261,20 +265,22 @@ int layer_options_text(const char *text, struct layer_options *inout, uint32_t *
         TRY(agree(layer_rows[i].name, text, word, &given));
         set(&layer, parts[i].option, given);
     }
-    TRY(agree("ranks", text, said.ranks, ranks));
-    TRY(agree("ranks-per-node", text, said.ranks_per_node, ranks_per_node));
+    TRY(agree("ranks", text, said.ranks, &on->ranks));
+    TRY(agree("ranks-per-node", text, said.ranks_per_node, &on->per_node));
+    TRY(agree("ranks-per-rack", text, said.ranks_per_rack, &on->per_rack));
     *inout = layer;
     return OK;
 }
 
 int layer_options_plan(const char *text, struct moe_plan *out)
 {
-    return plan_parse(text, out) ? fail(ERR_ARGUMENT,
-                                        "--plan \"%s\": a plan reads \"r=1 d=2 a=2dh\"; d is 1, 2, "
-                                        "4 or 8, a is linear, 2dh, nccl or rail, e is padded or, "
-                                        "with r=0, sparse",
-                                        text)
-                                 : OK;
+    return plan_parse(text, out)
+               ? fail(ERR_ARGUMENT,
+                      "--plan \"%s\": a plan reads \"r=1 d=2 a=2dh\"; d is 1, 2, "
+                      "4 or 8, a is linear, 2dh, nccl, rail or 3dh, e is padded or, "
+                      "with r=0, sparse",
+                      text)
+               : OK;
 }
 
 int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct moe_shape *out)
@@ -282,16 +288,18 @@ int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct
     struct stated_layer s = *stated;
     struct moe_shape shape;
 
-    if (!s.ranks_per_node)
-        s.ranks_per_node = NOT_GIVEN;
+    if (!s.on.per_node)
+        s.on.per_node = NOT_GIVEN;
     TRY(layer_options_single(&s.layer));
     if (s.shape)
-        TRY(layer_options_text(s.shape, &s.layer, &s.ranks, &s.ranks_per_node));
-    if (s.ranks == NOT_GIVEN)
-        s.ranks = 4;
-    if (s.ranks_per_node == NOT_GIVEN)
-        s.ranks_per_node = s.ranks;
-    shape = layer_options_shape(&s.layer, s.ranks, s.ranks_per_node, dtype);
+        TRY(layer_options_text(s.shape, &s.layer, &s.on));
+    if (s.on.ranks == NOT_GIVEN)
+        s.on.ranks = 4;
+    if (s.on.per_node == NOT_GIVEN)
+        s.on.per_node = s.on.ranks;
+    if (s.on.per_rack == NOT_GIVEN)
+        s.on.per_rack = 0;
+    shape = layer_options_shape(&s.layer, s.on, dtype);
     TRY(layer_options_check(&shape));
     *out = shape;
     return OK;

@@ -53,26 +53,25 @@ int layer_options_plan(const char *text, struct moe_plan *out);
 bool layer_options_example(const char *device, uint32_t ranks, struct layer_options *inout);
 
 /* Of a single one.  dtype: how it is stored where nobody says it, see gpus_dtype(). */
-struct moe_shape layer_options_shape(const struct layer_options *options, uint32_t ranks,
-                                     uint32_t ranks_per_node, uint32_t dtype);
+struct moe_shape layer_options_shape(const struct layer_options *options, struct rank_layout on,
+                                     uint32_t dtype);
 
 /* shape_check(), which says once if groups of experts lie on several nodes in part. */
 int layer_options_check(const struct moe_shape *shape);
 
 /* Adds what a text such as "E=8 H=4096 W=4" says.  ERR_ARGUMENT for what is no such text, or says
  * something else than what was given; then nothing is changed. */
-int layer_options_text(const char *text, struct layer_options *inout, uint32_t *ranks,
-                       uint32_t *ranks_per_node);
+int layer_options_text(const char *text, struct layer_options *inout, struct rank_layout *on);
 
 /* A layer of ranks that are not here: for verbs that only read or write tables. */
 struct stated_layer {
     struct layer_options layer;
-    uint32_t ranks, ranks_per_node;
-    const char *shape; /* as text; NULL: none */
+    struct rank_layout on; /* NOT_GIVEN */
+    const char *shape;     /* as text; NULL: none */
 };
 #define STATED_LAYER_DEFAULTS                                                                      \
     {                                                                                              \
-        .layer = LAYER_DEFAULTS, .ranks = NOT_GIVEN, .ranks_per_node = NOT_GIVEN                   \
+        .layer = LAYER_DEFAULTS, .on = { NOT_GIVEN, NOT_GIVEN, NOT_GIVEN }                         \
     }
 
 extern const struct option_row stated_layer_rows[];

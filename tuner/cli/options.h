@@ -21,7 +21,7 @@ enum option_kind {
     OPTION_GROUP,      /* `rows` at `offset`; what follows a name stands under that heading */
 };
 
-enum { OPTION_LIST_MAX = 64, OPTION_ROWS_MAX = 64 };
+enum { OPTION_LIST_MAX = 64, OPTION_ROWS_MAX = 80 };
 
 struct option_list {
     const char *items[OPTION_LIST_MAX];

@@ -87,7 +87,7 @@ static size_t rail_bytes(const struct moe_shape *shape, const struct account_mac
                          const struct parts *parts)
 {
     struct topology topology = { first_of_fullest_node(capacities, shape), (int)shape->ranks,
-                                 (int)shape->ranks_per_node };
+                                 (int)shape->ranks_per_node, (int)shape->ranks_per_rack };
     size_t most = 0;
 
     for (uint32_t i = 0; i < shape->ranks_per_node; i++, topology.rank++) {
@@ -103,7 +103,8 @@ static size_t rail_bytes(const struct moe_shape *shape, const struct account_mac
 int64_t account_capacities(const struct moe_shape *shape, const struct account_machine *machine,
                            const struct moe_plan *plan, const struct capacities *capacities)
 {
-    struct topology topology = { 0, (int)shape->ranks, (int)shape->ranks_per_node };
+    struct topology topology = { 0, (int)shape->ranks, (int)shape->ranks_per_node,
+                                 (int)shape->ranks_per_rack };
     struct parts parts;
     uint32_t rank;
     int64_t bytes;

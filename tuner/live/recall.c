@@ -182,6 +182,7 @@ static int describe(const struct live_setup *setup, struct cluster *out)
     snprintf(c.backend, sizeof(c.backend), "live");
     c.ranks = s->ranks;
     c.ranks_per_node = s->ranks_per_node;
+    c.ranks_per_rack = s->ranks_per_rack;
     c.nodes = s->ranks_per_node ? s->ranks / s->ranks_per_node : c.nodes;
     if (setup->layer && strlen(setup->layer) >= sizeof(c.compute_library))
         return fail(ERR_ARGUMENT, "options.layer: more than %zu characters",

@@ -54,6 +54,7 @@ int discover(struct world *world, const char *device, uint32_t ranks_per_node,
     }
     d.cluster = machine_compose(
         d.facts, d.ranks, ranks_per_node ? ranks_per_node : (uint32_t)topology->ranks_per_node);
+    d.cluster.ranks_per_rack = (uint32_t)topology->ranks_per_rack;
     *out = d;
     return OK;
 }
@@ -153,16 +154,24 @@ static int read_all(struct launched *ranks, char *text, size_t size)
 }
 
 static int ask_ranks(const struct launch_where *where, const char *device, uint32_t ranks_per_node,
-                     struct cluster *out)
+                     uint32_t ranks_per_rack, struct cluster *out)
 {
-    char per_node[16], name[16], text[2 * CLUSTER_TEXT_BYTES];
-    char *arguments[] = { "moetune", "fingerprint", "--ranks-per-node", per_node, "--device",
-                          name,      NULL };
+    char per_node[16], per_rack[16], name[16], text[2 * CLUSTER_TEXT_BYTES];
+    char *arguments[] = { "moetune",
+                          "fingerprint",
+                          "--ranks-per-node",
+                          per_node,
+                          "--ranks-per-rack",
+                          per_rack,
+                          "--device",
+                          name,
+                          NULL };
     struct cluster found = cluster_unknown();
     struct launched ranks;
     int rc;
 
     snprintf(per_node, sizeof(per_node), "%u", ranks_per_node);
+    snprintf(per_rack, sizeof(per_rack), "%u", ranks_per_rack);
     snprintf(name, sizeof(name), "%s", device);
     TRY(launch_start(where, arguments, &ranks));
     rc = read_all(&ranks, text, sizeof(text));
@@ -179,7 +188,7 @@ static int ask_ranks(const struct launch_where *where, const char *device, uint3
 }
 
 int discover_place(const struct launch_where *where, const char *device, uint32_t ranks_per_node,
-                   struct cluster *out)
+                   uint32_t ranks_per_rack, struct cluster *out)
 {
     uint32_t ranks = where->ranks;
 
@@ -187,7 +196,8 @@ int discover_place(const struct launch_where *where, const char *device, uint32_
         return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", ranks_per_node,
                     ranks);
     if (where->elsewhere)
-        return ask_ranks(where, device, ranks_per_node, out);
+        return ask_ranks(where, device, ranks_per_node, ranks_per_rack, out);
     *out = machine_cluster(gpus_device(device), ranks, ranks_per_node ? ranks_per_node : ranks);
+    out->ranks_per_rack = ranks_per_rack;
     return OK;
 }

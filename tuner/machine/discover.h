@@ -31,6 +31,6 @@ void discovery_print_hosts(const struct discovery *discovery, FILE *to);
  * started to say so only where they may lie on other hosts; then a host that cannot be reached is
  * named. ERR_ARGUMENT: ranks_per_node (0: as found) does not divide them. */
 int discover_place(const struct launch_where *where, const char *device, uint32_t ranks_per_node,
-                   struct cluster *out);
+                   uint32_t ranks_per_rack, struct cluster *out);
 
 #endif

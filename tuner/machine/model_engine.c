@@ -9,7 +9,8 @@
 int model_engine_open(const struct cluster *cluster, int rank, uint64_t seed, struct world **world,
                       struct engine *engine)
 {
-    struct topology topology = { rank, (int)cluster->ranks, (int)cluster->ranks_per_node };
+    struct topology topology = { rank, (int)cluster->ranks, (int)cluster->ranks_per_node,
+                                 (int)cluster->ranks_per_rack };
     struct device *device = NULL;
     struct wire *wire = NULL;
     int rc;

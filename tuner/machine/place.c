@@ -16,6 +16,8 @@ const struct option_row place_rows[] = {
     { "ranks", "N", OPTION_COUNT, AT(ranks),
       "ranks to start (one per GPU, or what HOSTS have room for, or 2, 4 or 8 by the cores)" },
     { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks" },
+    { "ranks-per-rack", "P", OPTION_COUNT, AT(ranks_per_rack),
+      "racks of P ranks, whose nodes are nearer to each other than to those of other racks" },
     { "device", "NAME", OPTION_TEXT, AT(device),
       "auto (cuda where every rank has a GPU), host, cuda", device_words },
     { "oversubscribe", NULL, OPTION_FLAG, AT(oversubscribe),
@@ -89,7 +91,7 @@ int place_check_ready_started(const struct place_setup *s, struct world *world)
 
 static int check_virtual(const struct place_setup *s)
 {
-    TRY(virtual_check(&s->virtual, s->ranks_per_node));
+    TRY(virtual_check(&s->virtual, s->ranks_per_node, s->ranks_per_rack));
     return s->virtual.ranks && (s->ranks || s->hosts)
                ? fail(ERR_ARGUMENT, "--virtual-ranks is one process: no HOSTS, no --ranks")
                : OK;
@@ -124,12 +126,12 @@ int place_find(const struct place_setup *s, struct hosts *hosts, struct launch_w
 
     TRY(find_ranks(s, hosts, where));
     if (s->virtual.ranks) {
-        TRY(discover_place(where, s->device, 0, &alone));
-        virtual_cluster(&s->virtual, s->ranks_per_node, &alone, here);
+        TRY(discover_place(where, s->device, 0, 0, &alone));
+        virtual_cluster(&s->virtual, s->ranks_per_node, s->ranks_per_rack, &alone, here);
         return OK;
     }
     say_if_shared(where, s->device);
-    return discover_place(where, s->device, s->ranks_per_node, here);
+    return discover_place(where, s->device, s->ranks_per_node, s->ranks_per_rack, here);
 }
 
 static int check_ranks(const struct place_setup *s, int ranks)
@@ -158,7 +160,8 @@ static int join_ranks(const struct place_setup *s, const struct place_verb *verb
     struct world *world;
     int rc;
 
-    TRY(world_open(s->virtual.ranks ? 0 : (int)s->ranks_per_node, &world));
+    TRY(s->virtual.ranks ? world_open(0, 0, &world)
+                         : world_open((int)s->ranks_per_node, (int)s->ranks_per_rack, &world));
     rc = place_check_started(s, world);
     if (!rc && verb->measures)
         rc = place_check_ready_started(s, world);

@@ -11,7 +11,7 @@
 /* What the command line says; 0 and NULL: nothing. */
 struct place_setup {
     const char *hosts, *launcher_arguments, *device;
-    uint32_t ranks, ranks_per_node;
+    uint32_t ranks, ranks_per_node, ranks_per_rack;
     bool oversubscribe;
     struct virtual_options virtual;
 };

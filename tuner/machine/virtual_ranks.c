@@ -47,9 +47,17 @@ static int parse_link(const char *text, struct virtual_link *out)
     return OK;
 }
 
-int virtual_check(const struct virtual_options *o, uint32_t ranks_per_node)
+static struct topology topology_of(const struct virtual_options *o, uint32_t ranks_per_node,
+                                   uint32_t ranks_per_rack)
+{
+    return (struct topology){ 0, (int)o->ranks, (int)per_node(o, ranks_per_node),
+                              (int)ranks_per_rack };
+}
+
+int virtual_check(const struct virtual_options *o, uint32_t ranks_per_node, uint32_t ranks_per_rack)
 {
     struct virtual_link link;
+    struct topology topology;
 
     if (!o->ranks)
         return o->link || o->ctas
@@ -62,13 +70,19 @@ int virtual_check(const struct virtual_options *o, uint32_t ranks_per_node)
     if (o->ranks % per_node(o, ranks_per_node))
         return fail(ERR_ARGUMENT, "--ranks-per-node %u does not divide %u ranks", ranks_per_node,
                     o->ranks);
+    topology = topology_of(o, ranks_per_node, ranks_per_rack);
+    if (ranks_per_rack && !topology_three_levels(&topology))
+        return fail(ERR_ARGUMENT,
+                    "--ranks-per-rack %u: of %u ranks, %u on a node, there are no several such "
+                    "racks of several nodes",
+                    ranks_per_rack, o->ranks, per_node(o, ranks_per_node));
     if (!o->link)
         return fail(ERR_ARGUMENT, "--virtual-ranks: --link GB/s must say how fast their link is");
     return parse_link(o->link, &link);
 }
 
 void virtual_cluster(const struct virtual_options *o, uint32_t ranks_per_node,
-                     const struct cluster *here, struct cluster *out)
+                     uint32_t ranks_per_rack, const struct cluster *here, struct cluster *out)
 {
     uint32_t m = per_node(o, ranks_per_node);
     struct virtual_link link = { 0, 0, 0 };
@@ -79,6 +93,7 @@ void virtual_cluster(const struct virtual_options *o, uint32_t ranks_per_node,
     c.ranks = o->ranks;
     c.ranks_per_node = m;
     c.nodes = o->ranks / m;
+    c.ranks_per_rack = ranks_per_rack;
     snprintf(c.link_inside, sizeof(c.link_inside), "none");
     snprintf(c.link_between, sizeof(c.link_between), "none");
     if (m > 1)
@@ -99,17 +114,18 @@ const char *virtual_kernels(const struct cluster *c)
     return strncmp(c->compute_library, "cuBLAS", 6) ? "host" : "cuda";
 }
 
-int virtual_open(const struct virtual_options *o, uint32_t ranks_per_node, int rank,
-                 const char *device_name, struct world **world, struct engine *engine)
+int virtual_open(const struct virtual_options *o, uint32_t ranks_per_node, uint32_t ranks_per_rack,
+                 int rank, const char *device_name, struct world **world, struct engine *engine)
 {
-    struct topology topology = { rank, (int)o->ranks, (int)per_node(o, ranks_per_node) };
+    struct topology topology = topology_of(o, ranks_per_node, ranks_per_rack);
     struct virtual_link link = { .ctas = o->ctas };
     struct device *device = NULL;
     struct wire *wire = NULL;
     struct world *alone = NULL;
     int rc;
 
-    TRY(virtual_check(o, ranks_per_node));
+    TRY(virtual_check(o, ranks_per_node, ranks_per_rack));
+    topology.rank = rank;
     TRY(parse_link(o->link, &link));
     TRY(world_alone(&topology, &alone));
     rc = device_open(gpus_device(device_name), &device);

@@ -16,18 +16,20 @@ struct virtual_options {
 extern const struct option_row virtual_rows[]; /* of struct virtual_options */
 
 /* ERR_ARGUMENT after a message, also for a link without virtual ranks. */
-int virtual_check(const struct virtual_options *options, uint32_t ranks_per_node);
+int virtual_check(const struct virtual_options *options, uint32_t ranks_per_node,
+                  uint32_t ranks_per_rack);
 
 /* The cluster that such a rank on `here` (one real rank) stands for. */
 void virtual_cluster(const struct virtual_options *options, uint32_t ranks_per_node,
-                     const struct cluster *here, struct cluster *out);
+                     uint32_t ranks_per_rack, const struct cluster *here, struct cluster *out);
 
 /* Whose kernels a cluster's times are of: "host", "cuda" or "sim". */
 const char *virtual_kernels(const struct cluster *cluster);
 
 /* A world of its own and an engine on it, of the rank that stands for all.  The caller closes both,
  * the engine first. */
-int virtual_open(const struct virtual_options *options, uint32_t ranks_per_node, int rank,
-                 const char *device, struct world **world, struct engine *engine);
+int virtual_open(const struct virtual_options *options, uint32_t ranks_per_node,
+                 uint32_t ranks_per_rack, int rank, const char *device, struct world **world,
+                 struct engine *engine);
 
 #endif

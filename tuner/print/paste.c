@@ -57,6 +57,8 @@ static void print_later_c(const struct moe_shape *s, FILE *to)
         fputs("\n          shape.order = MOE_ORDER_PRIORITY;", to);
     if (s->combine == MOE_COMBINE_CHOICES)
         fputs("\n          shape.combine = MOE_COMBINE_CHOICES;", to);
+    if (s->ranks_per_rack)
+        fprintf(to, "\n          shape.ranks_per_rack = %u;", s->ranks_per_rack);
 }
 
 static void print_later_python(const struct moe_shape *s, FILE *to)
@@ -82,6 +84,8 @@ static void print_later_python(const struct moe_shape *s, FILE *to)
         fprintf(to, ",\n              order=\"%s\"", order_words[s->order]);
     if (s->combine)
         fprintf(to, ",\n              combine=\"%s\"", combine_words[s->combine]);
+    if (s->ranks_per_rack)
+        fprintf(to, ",\n              ranks_per_rack=%u", s->ranks_per_rack);
 }
 
 static void print_c(const struct moe_shape *s, FILE *to)

@@ -325,6 +325,7 @@ int exec_protocol(const struct tune_options *options)
     struct exec_protocol *v = calloc(1, sizeof(*v));
     int rc;
 
+    here.ranks_per_rack = where->ranks_per_rack;
     if (!v)
         return fail(ERR_NOMEM, "an exec_protocol");
     v->options = options;

@@ -48,11 +48,13 @@ int crew_open(const struct crew_setup *setup, struct crew **out)
 static int start(struct crew *crew)
 {
     const struct virtual_options *virtual = &crew->setup.virtual;
-    char per_node[16], device[32], ranks[16], ctas[16], link[64];
+    char per_node[16], per_rack[16], device[32], ranks[16], ctas[16], link[64];
     char *arguments[] = { "moetune",
                           "serve",
                           "--ranks-per-node",
                           per_node,
+                          "--ranks-per-rack",
+                          per_rack,
                           "--device",
                           device,
                           virtual->ranks ? "--virtual-ranks" : NULL,
@@ -66,6 +68,7 @@ static int start(struct crew *crew)
     if (crew->starts++)
         fault_next_ranks();
     snprintf(per_node, sizeof(per_node), "%u", crew->setup.ranks_per_node);
+    snprintf(per_rack, sizeof(per_rack), "%u", crew->setup.ranks_per_rack);
     snprintf(device, sizeof(device), "%s", crew->setup.device);
     snprintf(ranks, sizeof(ranks), "%u", virtual->ranks);
     snprintf(ctas, sizeof(ctas), "%u", virtual->ctas);

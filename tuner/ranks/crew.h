@@ -21,6 +21,7 @@ struct crew_setup {
     uint64_t seed;               /* of the model's noise */
     struct launch_where where;
     uint32_t ranks_per_node; /* 0: as found */
+    uint32_t ranks_per_rack; /* 0: none */
     const char *device;
     struct virtual_options virtual;
     double timeout_s;    /* for one order */

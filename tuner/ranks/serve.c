@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 struct serve_options {
-    uint32_t ranks_per_node;
+    uint32_t ranks_per_node, ranks_per_rack;
     const char *device;
     struct virtual_options virtual;
 };
@@ -17,6 +17,7 @@ struct serve_options {
 #define AT(field) offsetof(struct serve_options, field)
 static const struct option_row rows[] = {
     { "ranks-per-node", "M", OPTION_COUNT, AT(ranks_per_node), "pretend that nodes hold M ranks" },
+    { "ranks-per-rack", "P", OPTION_COUNT, AT(ranks_per_rack), "racks of P ranks" },
     { "device", "NAME", OPTION_TEXT, AT(device), "back end" },
     { .kind = OPTION_GROUP, .offset = AT(virtual), .rows = virtual_rows },
     { NULL },
@@ -50,7 +51,8 @@ static int serve(struct world *world, const struct serve_options *o)
     struct worker *worker = NULL;
     int rc;
 
-    TRY(o->virtual.ranks ? worker_open_virtual(&o->virtual, o->ranks_per_node, o->device, &worker)
+    TRY(o->virtual.ranks ? worker_open_virtual(&o->virtual, o->ranks_per_node, o->ranks_per_rack,
+                                               o->device, &worker)
                          : worker_open(world, o->device, &worker));
     rc = world_topology(world)->rank == 0 ? lead(worker) : worker_follow(worker);
     worker_close(worker);
@@ -66,7 +68,8 @@ static int run(const struct verb_call *call, void *options)
     (void)call;
     launch_on_stop(SIG_IGN);
     signal(SIGTERM, SIG_DFL); /* by which mpirun ends ranks that hang */
-    TRY(world_open(o->virtual.ranks ? 0 : (int)o->ranks_per_node, &world));
+    TRY(o->virtual.ranks ? world_open(0, 0, &world)
+                         : world_open((int)o->ranks_per_node, (int)o->ranks_per_rack, &world));
     rc = serve(world, o);
     world_close(world);
     return rc;

@@ -128,13 +128,14 @@ out:
 }
 
 int worker_open_virtual(const struct virtual_options *virtual, uint32_t ranks_per_node,
-                        const char *device, struct worker **out)
+                        uint32_t ranks_per_rack, const char *device, struct worker **out)
 {
     struct worker *worker = calloc(1, sizeof(*worker));
     int rc = worker ? fault_setup(0) : fail(ERR_NOMEM, "a worker");
 
     TRY_OUT(rc);
-    TRY_OUT(virtual_open(virtual, ranks_per_node, 0, device, &worker->world, &worker->engine));
+    TRY_OUT(virtual_open(virtual, ranks_per_node, ranks_per_rack, 0, device, &worker->world,
+                         &worker->engine));
     worker->owns_world = true;
     look_at_device(worker);
     TRY_OUT(open_watch(worker->world, worker));

@@ -17,7 +17,7 @@ int worker_open_model(const struct cluster *cluster, int rank, const double *spe
 
 /* One process beside ranks that are not there. */
 int worker_open_virtual(const struct virtual_options *virtual, uint32_t ranks_per_node,
-                        const char *device, struct worker **out);
+                        uint32_t ranks_per_rack, const char *device, struct worker **out);
 void worker_close(struct worker *worker);
 
 /* Collective: every rank with the same order.  The reply is the same on every rank.  A failure is a

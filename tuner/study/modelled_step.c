@@ -81,6 +81,7 @@ int modelled_step(const struct cluster *machine, const struct moe_shape *asked,
 
     TRY(cluster_resize(&c, shape.ranks));
     shape.ranks_per_node = c.ranks_per_node;
+    shape.ranks_per_rack = c.ranks_per_rack;
     if (!fits(&c, &shape, plan, capacity)) {
         *out = (struct modelled_step){ NAN, NAN, NAN, NAN };
         return OK;

@@ -39,7 +39,9 @@ static int add_layer(struct tune_request *r, const struct traffic_layer *layer)
     if (!find_range(layer, &first, &last))
         return OK;
     if (!shape.tokens) {
-        shape.tokens = layer_options_shape(&r->options->layer, 1, 1, MOE_F32).tokens;
+        shape.tokens =
+            layer_options_shape(&r->options->layer, (struct rank_layout){ 1, 1, 0 }, MOE_F32)
+                .tokens;
         note("%s: the trainer did not say how many tokens a rank has; --tokens %u is taken",
              SHAPE_TEXT(&layer->shape), shape.tokens);
     }

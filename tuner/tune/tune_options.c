@@ -281,8 +281,7 @@ static int add_setting(struct tune_request *r, const struct layer_options *layer
 {
     const struct cluster *c = &r->cluster;
     const char *kernels = strcmp(c->backend, "virtual") ? c->backend : virtual_kernels(c);
-    struct moe_shape shape =
-        layer_options_shape(layer, c->ranks, c->ranks_per_node, gpus_dtype(kernels));
+    struct moe_shape shape = layer_options_shape(layer, cluster_layout(c), gpus_dtype(kernels));
 
     return tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL);
 }
@@ -301,13 +300,14 @@ static int add_layer(struct tune_request *r, const struct layer_options *layer)
 static int add_text(struct tune_request *r, const char *text)
 {
     struct layer_options layer = r->options->layer;
-    uint32_t ranks = NOT_GIVEN, per_node = NOT_GIVEN;
+    struct rank_layout on = { NOT_GIVEN, NOT_GIVEN, NOT_GIVEN }, here = cluster_layout(&r->cluster);
 
-    TRY(layer_options_text(text, &layer, &ranks, &per_node));
-    if ((ranks != NOT_GIVEN && ranks != r->cluster.ranks) ||
-        (per_node != NOT_GIVEN && per_node != r->cluster.ranks_per_node))
-        return fail(ERR_ARGUMENT, "--shape \"%s\": here are W=%u m=%u; leave them out", text,
-                    r->cluster.ranks, r->cluster.ranks_per_node);
+    TRY(layer_options_text(text, &layer, &on));
+    if ((on.ranks != NOT_GIVEN && on.ranks != here.ranks) ||
+        (on.per_node != NOT_GIVEN && on.per_node != here.per_node) ||
+        (on.per_rack != NOT_GIVEN && on.per_rack != here.per_rack))
+        return fail(ERR_ARGUMENT, "--shape \"%s\": here are W=%u m=%u rack=%u; leave them out",
+                    text, here.ranks, here.per_node, here.per_rack);
     return add_layer(r, &layer);
 }
 

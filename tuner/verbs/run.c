@@ -350,7 +350,8 @@ static int open_engine(struct world **world, const struct run_options *o, const 
 
     if (where->virtual.ranks) {
         TRY(fullest_rank(o, shape, &rank));
-        return virtual_open(&where->virtual, where->ranks_per_node, rank, device, world, engine);
+        return virtual_open(&where->virtual, where->ranks_per_node, where->ranks_per_rack, rank,
+                            device, world, engine);
     }
     return engine_open(*world, device, NULL, engine);
 }
@@ -360,12 +361,13 @@ static struct moe_shape shape_on(const struct run_options *o, const char *device
                                  uint32_t per_node)
 {
     const struct place_setup *where = &o->where;
+    struct rank_layout on = { ranks, per_node, where->ranks_per_rack };
 
     if (where->virtual.ranks) {
-        ranks = where->virtual.ranks;
-        per_node = where->ranks_per_node ? where->ranks_per_node : ranks;
+        on.ranks = where->virtual.ranks;
+        on.per_node = where->ranks_per_node ? where->ranks_per_node : on.ranks;
     }
-    return layer_options_shape(&o->layer, ranks, per_node, gpus_dtype(device));
+    return layer_options_shape(&o->layer, on, gpus_dtype(device));
 }
 
 static int on_rank(struct world *world, const void *options)
@@ -421,8 +423,8 @@ static int check_sim(const struct run_options *o)
 {
     const struct place_setup *where = &o->where;
 
-    if (where->ranks_per_node || where->virtual.ranks || where->launcher_arguments ||
-        strcmp(where->device, "auto") != 0 || launch_is_rank())
+    if (where->ranks_per_node || where->ranks_per_rack || where->virtual.ranks ||
+        where->launcher_arguments || strcmp(where->device, "auto") != 0 || launch_is_rank())
         return fail(ERR_ARGUMENT, "--sim is one process, and its file says how many ranks a node "
                                   "has: no hosts, launcher or other ranks");
     if (o->check)
@@ -448,7 +450,7 @@ static int run_modelled(const struct run_options *o)
     TRY(check_sim(o));
     TRY(layer_options_single(&o->layer));
     TRY(cluster_read_model(o->sim, o->where.ranks, &cluster));
-    shape = layer_options_shape(&o->layer, cluster.ranks, cluster.ranks_per_node, MOE_F32);
+    shape = layer_options_shape(&o->layer, cluster_layout(&cluster), MOE_F32);
     if (shape.shares == MOE_SHARES_SPEED)
         return fail(ERR_ARGUMENT, "--shares speed: run models equal ranks, tune --sim others");
     TRY(check_options(o, &shape, 0, plans, &count)); /* 0: nobody takes memory of this machine */

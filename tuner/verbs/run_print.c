@@ -132,7 +132,8 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
     printf("layer     E=%u k=%u T=%u D=%u H=%u %s %s %s on %u ranks", s->experts, s->top_k,
            s->tokens, s->model_dim, s->hidden_dim, dtype_words[s->dtype], pass_words[s->pass],
            activation_words[s->activation], s->ranks);
-    printf(s->ranks_per_node ? " (%u per node)\n" : " (nodes differ)\n", s->ranks_per_node);
+    printf(s->ranks_per_node ? " (%u per node" : " (nodes differ", s->ranks_per_node);
+    printf(s->ranks_per_rack ? ", %u per rack)\n" : ")\n", s->ranks_per_rack);
     print_capacity(rig, subjects[0].dropped, o);
     if (s->layers || o->load.between > 0)
         printf("layers    %u in a step, %g GFLOP of other products before each\n", layer_count(s),
@@ -231,6 +232,8 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
     json_capacity(rig, o);
     printf(" \"dropped\": %" PRId64 ", \"reps\": %u, \"seed\": %" PRIu64 ",\n", subjects[0].dropped,
            o->reps, o->seed);
+    if (s->ranks_per_rack)
+        printf(" \"ranks_per_rack\": %u,\n", s->ranks_per_rack);
     if (s->order || s->projection || s->combine)
         printf(" \"order\": \"%s\", \"projection\": %u, \"combine\": \"%s\",\n",
                order_words[s->order], s->projection, combine_words[s->combine]);

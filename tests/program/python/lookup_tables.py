@@ -60,11 +60,12 @@ class Tables(Case):
         ordered = table.bind(**layer, hidden_dim=96, order="priority")
         self.assertEqual(ordered.plan(0).source.name, "OVERRIDE")
         cosine = dict(layer, hidden_dim=192, router="cosine", combine="choices")
+        cosine.update(ranks_per_node=2, ranks_per_rack=4)
         for projection in (0, 16):  # as many as tokens have, where nobody says it
             view = table.bind(**cosine, projection=projection)
             self.assertEqual(view.plan(0).source.name, "EXACT")
         with silent():
-            for other in (dict(cosine, projection=8), dict(cosine, combine="sum"), dict(layer, hidden_dim=96)):
+            for other in (dict(cosine, projection=8), dict(cosine, combine="sum"), dict(cosine, ranks_per_rack=0), dict(layer, hidden_dim=96)):
                 self.assertEqual(table.bind(**other).plan(0).source.name, "DEFAULT")
         for wrong in (dict(order="best"), dict(combine="all"), dict(projection=-1)):
             with self.assertRaises(ValueError):

@@ -32,7 +32,7 @@ class ShapeStruct(ctypes.Structure):
         for name in (
             "struct_size experts top_k model_dim hidden_dim ranks ranks_per_node dtype train"
             " activation tokens layout shares layers groups group_limit router"
-            " order projection combine"
+            " order projection combine ranks_per_rack"
         ).split()
     ]
 

@@ -36,7 +36,7 @@ _UINT32_MAX = 0xFFFFFFFF
 _DTYPES = ("f32", "f16", "bf16")
 _PASSES = ("forward", "train")
 _ACTIVATIONS = ("relu", "gelu", "swiglu")
-_ALL_TO_ALLS = ("linear", "2dh", "nccl", "rail")
+_ALL_TO_ALLS = ("linear", "2dh", "nccl", "rail", "3dh")
 _EXPERTS = ("padded", "sparse")
 _WEIGHTS = ("keep", "cache")
 _LAYOUTS = ("experts", "hidden")
@@ -65,7 +65,7 @@ class Plan(NamedTuple):
 
     r: int = 1  # parallelism degree; 0 = pure data parallel
     d: int = 1  # pipelining degree
-    a: str = "linear"  # all-to-all: "linear", "2dh", "nccl" or "rail"
+    a: str = "linear"  # all-to-all: "linear", "2dh", "nccl", "rail" or "3dh"
     source: Source = Source.DEFAULT
     bucket: int = 0  # the bucket it was measured for
     time_us: float = 0.0
@@ -103,6 +103,7 @@ class Shape(NamedTuple):
     order: str = "token"  # whose choices get slots first: or of the surest tokens, "priority"
     projection: int = 0  # dimensions of a cosine router; 0 = 256, at most model_dim
     combine: str = "sum"  # what a token gets: or "choices", a row for each of them
+    ranks_per_rack: int = 0  # of several nodes near each other; 0 = all are alike
 
 
 def _whole(name: str, value: Any, limit: int = _UINT32_MAX) -> int:
@@ -120,8 +121,10 @@ def _word(name: str, value: str, words: Sequence[str]) -> int:
 
 def checked_shape(given: Shape) -> Tuple[Shape, ShapeStruct]:
     """Whole numbers and known words; what else must hold the library says."""
-    numbers = (*Shape._fields[:6], "tokens", "layers", "groups", "group_limit", "projection")
-    whole: Dict[str, Any] = {name: _whole(name, getattr(given, name)) for name in numbers}
+    numbers = ("tokens", "layers", "groups", "group_limit", "projection", "ranks_per_rack")
+    whole: Dict[str, Any] = {
+        name: _whole(name, getattr(given, name)) for name in (*Shape._fields[:6], *numbers)
+    }
     shape = given._replace(train=bool(given.train), **whole)
     return shape, ShapeStruct(
         sizeof(ShapeStruct),
@@ -139,6 +142,7 @@ def checked_shape(given: Shape) -> Tuple[Shape, ShapeStruct]:
         _word("order", shape.order, _ORDERS),
         shape.projection,
         _word("combine", shape.combine, _COMBINES),
+        shape.ranks_per_rack,
     )
 
 
@@ -322,6 +326,7 @@ class Table(_Owned):
         order: str = "token",
         projection: int = 0,
         combine: str = "sum",
+        ranks_per_rack: int = 0,
     ) -> View:
         """The layer's dictionary; where there is none, a view that answers the default plan.
 
@@ -329,7 +334,9 @@ class Table(_Owned):
         """
         sizes = (experts, top_k, model_dim, hidden_dim, ranks, ranks_per_node)
         later = (layout, shares, layers, groups, group_limit, router, order, projection, combine)
-        shape, values = checked_shape(Shape(*sizes, dtype, train, activation, tokens, *later))
+        shape, values = checked_shape(
+            Shape(*sizes, dtype, train, activation, tokens, *later, ranks_per_rack)
+        )
         name = None if device is None else _text("device", device.encode())
         pointer = c_void_p()
         status = library().functions.moelookup_bind(

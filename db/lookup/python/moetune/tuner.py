@@ -164,10 +164,13 @@ class Tuner(_Owned):
         order: str = "token",
         projection: int = 0,
         combine: str = "sum",
+        ranks_per_rack: int = 0,
     ) -> None:
         sizes = (experts, top_k, model_dim, hidden_dim, ranks, ranks_per_node)
         later = (layout, shares, layers, groups, group_limit, router, order, projection, combine)
-        self.shape, shape = checked_shape(Shape(*sizes, dtype, train, activation, tokens, *later))
+        self.shape, shape = checked_shape(
+            Shape(*sizes, dtype, train, activation, tokens, *later, ranks_per_rack)
+        )
         options = _Options(
             struct_size=sizeof(_Options),
             rank=_whole("rank", rank),

@@ -1,0 +1,115 @@
+/* The all-to-alls 2dh (Tutel, arXiv 2206.03382, algorithm 2) and 3dh: ranks exchange first inside
+ * their node, then with the ranks of the same place on other nodes; of 3dh's nodes only with those
+ * of their rack, and then with the ranks of the same place in other racks.  Of n nodes of m ranks
+ * each rank sends m - 1 messages of n blocks, then n - 1 messages of m blocks, where linear sends
+ * W - 1 messages of one block.  In racks of q nodes these n - 1 become q - 1 and n/q - 1. */
+#include "a2a.h"
+#include "shape.h"
+#include "status.h"
+
+/* The rank of the blocks, from far to near: rack, node in it, place on the node. */
+struct sizes {
+    uint64_t racks, nodes, places;
+};
+
+/* With two levels all nodes are of one rack. */
+static struct sizes sizes_of(const struct topology *t, int levels)
+{
+    int rack = levels == 3 ? t->ranks_per_rack : t->ranks;
+
+    return (struct sizes){ (uint64_t)(t->ranks / rack), (uint64_t)(rack / t->ranks_per_node),
+                           (uint64_t)t->ranks_per_node };
+}
+
+static uint64_t staged_scratch(const struct topology *topology, uint64_t block)
+{
+    return 2 * (uint64_t)topology->ranks * block;
+}
+
+static char *half(const struct a2a_call *c, int i)
+{
+    return (char *)c->scratch +
+           (size_t)i * (size_t)c->wire->topology.ranks * c->block * dtype_bytes(c->dtype);
+}
+
+/* Each peer gets its share of the W blocks. */
+static int add_phase(struct a2a *a2a, int phase, struct peers peers)
+{
+    const struct a2a_call *c = &a2a->call;
+    size_t bytes =
+        (size_t)(c->wire->topology.ranks / peers.count) * c->block * dtype_bytes(c->dtype);
+    bool last = phase == a2a->ops->levels - 1;
+
+    return batch_add(&a2a->phases[phase], c->wire, peers, half(c, 0), bytes,
+                     last ? c->recv : half(c, 1), bytes);
+}
+
+static int staged_build(struct a2a *a2a)
+{
+    const struct topology *t = &a2a->call.wire->topology;
+    bool racks = a2a->ops->levels == 3;
+    int m = t->ranks_per_node, p = racks ? t->ranks_per_rack : t->ranks;
+
+    if (racks ? !topology_three_levels(t) : !topology_two_levels(t))
+        return UNSUPPORTED;
+    TRY(add_phase(a2a, 0, (struct peers){ t->rank - t->rank % m, 1, m }));
+    TRY(add_phase(a2a, 1, (struct peers){ t->rank - t->rank % p + t->rank % m, m, p / m }));
+    return racks ? add_phase(a2a, 2, (struct peers){ t->rank % p, p, t->ranks / p }) : OK;
+}
+
+/* Puts blocks for the same peer of the next exchange next to each other: from (racks, nodes,
+ * places) to (places, racks, nodes), to (nodes, racks, places), to (racks, nodes, places).  A plain
+ * transpose is index arithmetic, i % rows * columns + i / rows; the paper prints i / columns, which
+ * is right only where rows = columns. */
+static int arrange(const struct a2a_call *c, struct stream *stream, struct sizes s, int phase)
+{
+    struct move move = { .from_type = c->dtype,
+                         .to_type = c->dtype,
+                         .block = c->block,
+                         .terms = 1,
+                         .from = phase ? half(c, 1) : c->send,
+                         .to = half(c, 0) };
+    const struct {
+        uint64_t dims[3], from[3], to[3];
+    } orders[A2A_PHASES] = {
+        { { s.racks * s.nodes, s.places, 1 }, { s.places, 1, 0 }, { 1, s.racks * s.nodes, 0 } },
+        { { s.places, s.nodes, s.racks },
+          { s.racks * s.nodes, 1, s.nodes },
+          { 1, s.racks * s.places, s.places } },
+        { { s.nodes, s.racks, s.places },
+          { s.racks * s.places, s.places, 1 },
+          { s.places, s.nodes * s.places, 1 } },
+    };
+
+    for (int i = 0; i < 3; i++) {
+        move.dims[i] = orders[phase].dims[i];
+        move.from_stride[i] = orders[phase].from[i];
+        move.to_stride[i] = orders[phase].to[i];
+    }
+    return launch_move(stream, &move);
+}
+
+static int staged_run(struct a2a *a2a, struct stream *stream)
+{
+    const struct a2a_call *c = &a2a->call;
+    struct sizes sizes = sizes_of(&c->wire->topology, a2a->ops->levels);
+
+    for (int i = 0; i < a2a->ops->levels; i++) {
+        TRY(arrange(c, stream, sizes, i));
+        TRY(wire_exchange(c->wire, stream, &a2a->phases[i]));
+    }
+    return OK;
+}
+
+const struct a2a_ops a2a_2dh = {
+    .levels = 2,
+    .scratch = staged_scratch,
+    .build = staged_build,
+    .run = staged_run,
+};
+const struct a2a_ops a2a_3dh = {
+    .levels = 3,
+    .scratch = staged_scratch,
+    .build = staged_build,
+    .run = staged_run,
+};
