@@ -4,6 +4,7 @@
 #include "a2a.h"
 #include "account.h"
 #include "model_engine.h"
+#include "plan.h"
 #include "rank_classes.h"
 #include "rank_speeds.h"
 #include "runner.h"
@@ -100,9 +101,11 @@ static int run_class(const struct cluster *c, const struct rank_class *class,
                      struct modelled_step *all)
 {
     struct cluster paced = cluster_at_pace(*c, class->pace);
+    int rank =
+        ask->capacities.rows ? capacities_fullest(&ask->capacities, &ask->shape) : class->rank;
     struct modelled_step one;
     struct stage s = { 0 };
-    int rc = stage_open(&paced, class->rank, ask, speeds, &s);
+    int rc = stage_open(&paced, rank, ask, speeds, &s);
 
     if (!rc)
         rc = time_steps(&s, ask->known, &one);
@@ -160,7 +163,9 @@ int modelled_step_of(const struct cluster *machine, const struct modelled_ask *g
     int rc = OK;
 
     TRY(set_up(machine, given, &c, &ask, &speeds));
-    if (bytes_of(&ask, speeds) <= c.memory_gib * 0x1p30) {
+    if (plan_check(&ask.plan, &ask.shape)) { /* has said why */
+        rc = ERR_ARGUMENT;
+    } else if (bytes_of(&ask, speeds) <= c.memory_gib * 0x1p30) {
         rc = run_classes(&c, &ask, speeds, out);
     } else {
         *out = (struct modelled_step){ NAN, NAN, NAN, NAN, NAN, .known_ns = NAN, .gate_ns = NAN };
@@ -174,10 +179,11 @@ int modelled_step_of(const struct cluster *machine, const struct modelled_ask *g
 int modelled_step(const struct cluster *machine, const struct moe_shape *shape,
                   const struct moe_plan *plan, uint64_t capacity, struct modelled_step *out)
 {
-    return modelled_step_of(
-        machine,
-        &(struct modelled_ask){ .shape = *shape, .plan = *plan, .capacities = { .most = capacity } },
-        out);
+    return modelled_step_of(machine,
+                            &(struct modelled_ask){ .shape = *shape,
+                                                    .plan = *plan,
+                                                    .capacities = { .most = capacity } },
+                            out);
 }
 
 int modelled_bytes(const struct cluster *machine, const struct modelled_ask *given, double *out)

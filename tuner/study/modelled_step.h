@@ -17,7 +17,8 @@ struct modelled_step {
 };
 
 /* The machine with as many ranks as the shape has, whose ranks_per_node is set here.  Where the
- * plan does not fit into the memory, all times are NAN. */
+ * plan does not fit into the memory, all numbers are NAN.  ERR_ARGUMENT after a message where it
+ * does not apply there. */
 int modelled_step(const struct cluster *machine, const struct moe_shape *shape,
                   const struct moe_plan *plan, uint64_t capacity, struct modelled_step *out);
 
