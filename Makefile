@@ -129,11 +129,14 @@ $(BUILD)/moetune: $(LIBRARY) $(BUILD)/tuner/main.o
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
 
 # A study's own cluster goes into the program: its lines, quoted.
-$(BUILD)/ndm-a100.inc: tests/data/clusters/ndm-a100.txt
+$(BUILD)/%.inc: tests/data/clusters/%.txt
 	@mkdir -p $(@D)
 	$(Q)sed -e '/^ *#/d; /^ *$$/d; s/["\\]/\\&/g; s/.*/"&\\n"/' $< >$@
 $(BUILD)/tuner/study/tutel_machine.o: $(BUILD)/ndm-a100.inc
-$(BUILD)/tuner/study/tutel_machine.o: CFLAGS += -I$(BUILD)
+$(BUILD)/tuner/study/hexa_machine.o: $(BUILD)/workstation-4x4090.inc
+$(BUILD)/tuner/study/smile_machine.o: $(BUILD)/p4d-16-nccl210.inc
+$(BUILD)/tuner/study/dynamoe_machine.o: $(BUILD)/p100-4.inc
+$(BUILD)/tuner/study/%_machine.o: CFLAGS += -I$(BUILD)
 
 $(BUILD)/kernels/%.o: CFLAGS += $(KERNEL_FLAGS)
 $(BUILD)/search/%.o $(BUILD)/tuner/layer/%.o: CFLAGS += -O3 -fno-math-errno

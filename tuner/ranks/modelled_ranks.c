@@ -1,71 +1,23 @@
 /* One modelled worker for each class of ranks, and the slowest one's answer. */
 #include "modelled_ranks.h"
 
+#include "rank_classes.h"
 #include "rank_speeds.h"
 #include "status.h"
 #include "worker.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { CLASSES_MOST = 100 }; /* speeds are whole percents */
-
-struct rank_class {
-    int rank;    /* that stands for it */
-    double pace; /* beside the slowest rank */
-};
-
-struct class_list {
-    struct rank_class at[CLASSES_MOST];
-    int count;
-};
 
 struct modelled_ranks {
     struct cluster cluster;
     uint64_t seed;
     double *speeds; /* of all ranks; NULL: not known */
-    struct class_list classes;
-    struct worker *workers[CLASSES_MOST];
+    struct rank_classes classes;
+    struct worker *workers[RANK_CLASSES_MOST];
 };
 
-/* ---- classes */
-
-static double slowest_of(const double *speeds, uint32_t ranks)
-{
-    double slowest = speeds[0];
-
-    for (uint32_t q = 1; q < ranks; q++)
-        slowest = fmin(slowest, speeds[q]);
-    return slowest;
-}
-
-static void note_class(struct class_list *list, struct rank_class one)
-{
-    for (int i = 0; i < list->count; i++)
-        if (list->at[i].pace == one.pace)
-            return;
-    list->at[list->count++] = one;
-}
-
-static struct class_list by_speed(const struct modelled_ranks *m)
-{
-    double slowest = slowest_of(m->speeds, m->cluster.ranks);
-    struct class_list list = { .count = 0 };
-
-    for (uint32_t q = 0; q < m->cluster.ranks; q++)
-        note_class(&list, (struct rank_class){ (int)q, m->speeds[q] / slowest });
-    return list;
-}
-
-static struct class_list classes_of(const struct modelled_ranks *m, const struct moe_shape *shape)
-{
-    if (shape->shares == MOE_SHARES_SPEED && m->speeds)
-        return by_speed(m);
-    return (struct class_list){ .at = { { .rank = 0, .pace = 1 } }, .count = 1 };
-}
-
-static bool same_classes(const struct class_list *a, const struct class_list *b)
+static bool same_classes(const struct rank_classes *a, const struct rank_classes *b)
 {
     if (a->count != b->count)
         return false;
@@ -83,19 +35,11 @@ static void close_workers(struct modelled_ranks *m)
         worker_close(m->workers[--m->classes.count]);
 }
 
-static struct cluster at_pace(struct cluster c, double pace)
-{
-    c.gemm_gflops *= pace;
-    c.memory_gbs *= pace;
-    c.launch_us /= pace;
-    return c;
-}
-
-static int open_workers(struct modelled_ranks *m, const struct class_list *list)
+static int open_workers(struct modelled_ranks *m, const struct rank_classes *list)
 {
     for (int i = 0; i < list->count; i++) {
         const struct rank_class *one = &list->at[i];
-        struct cluster c = at_pace(m->cluster, one->pace);
+        struct cluster c = cluster_at_pace(m->cluster, one->pace);
 
         TRY(worker_open_model(&c, one->rank, m->speeds, m->seed, &m->workers[i]));
         m->classes.at[m->classes.count++] = *one;
@@ -106,7 +50,7 @@ static int open_workers(struct modelled_ranks *m, const struct class_list *list)
 /* All of them or none. */
 static int set_classes(struct modelled_ranks *m, const struct moe_shape *shape)
 {
-    struct class_list list = classes_of(m, shape);
+    struct rank_classes list = rank_classes_of(shape, m->speeds, m->cluster.ranks);
     int rc;
 
     if (same_classes(&m->classes, &list))

@@ -1,99 +1,202 @@
-/* Runs the executor once on the virtual clock. */
+/* Runs the executor on the virtual clock. */
 #include "modelled_step.h"
 
 #include "a2a.h"
 #include "account.h"
-#include "exec.h"
 #include "model_engine.h"
+#include "plan.h"
+#include "rank_classes.h"
+#include "rank_speeds.h"
+#include "runner.h"
 #include "status.h"
 #include "world.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 struct stage {
     struct world *world;
     struct engine engine;
-    struct parts parts;
-    struct layer *layer;
-    struct exec *exec;
+    struct rig *rig;
+    struct runner runner, known;
 };
 
 static void stage_close(struct stage *s)
 {
-    exec_close(s->exec);
-    layer_close(s->layer);
-    parts_close(&s->parts);
+    runner_close(&s->known);
+    runner_close(&s->runner);
+    rig_close(s->rig);
     engine_close(&s->engine);
     world_close(s->world);
 }
 
-static int issue(struct stage *s)
+static int stage_open(const struct cluster *c, int rank, const struct modelled_ask *ask,
+                      const double *speeds, struct stage *s)
 {
-    TRY(exec_fetch(s->exec));
-    TRY(exec_forward(s->exec, NULL, NULL));
-    if (s->layer->shape.pass == MOE_TRAIN) {
-        TRY(exec_backward(s->exec, NULL, NULL));
-        TRY(exec_finish(s->exec));
-    }
-    return engine_sync(&s->engine);
+    struct data data = { .shape = ask->shape, .speeds = speeds };
+
+    TRY(model_engine_open(c, rank, 0, &s->world, &s->engine));
+    TRY(rig_open(s->world, &s->engine, &data, NULL, 1, &s->rig));
+    if (ask->capacities.rows)
+        TRY(rig_set_capacities(s->rig, ask->capacities.rows));
+    else
+        rig_set_capacity(s->rig, ask->capacities.most);
+    return runner_open(s->rig, &ask->plan, &s->runner);
 }
 
-/* One of the streams may be muted. */
-static int time_step(struct stage *s, bool compute, bool comm, double *ns)
+static int time_known(struct stage *s, struct modelled_step *out)
 {
-    int64_t begin = device_now_ns(s->engine.device);
+    int64_t begin, ns;
 
-    s->engine.compute->muted = !compute;
-    s->engine.comm->muted = !comm;
-    TRY(issue(s));
-    *ns = (double)(device_now_ns(s->engine.device) - begin);
+    s->rig->routes = ROUTES_KEEP;
+    TRY(runner_open(s->rig, &s->runner.plan, &s->known));
+    TRY(rig_know(s->rig, s->runner.exec, s->known.exec));
+    TRY(runner_step(&s->known, STEP_BOTH, &ns));
+    out->known_ns = (double)ns;
+    begin = device_now_ns(s->engine.device);
+    TRY(rig_route(s->rig, s->runner.exec));
+    out->gate_ns = (double)(device_now_ns(s->engine.device) - begin);
     return OK;
 }
 
-static int time_steps(struct stage *s, struct modelled_step *out)
+static int time_steps(struct stage *s, bool known, struct modelled_step *out)
 {
-    struct modelled_step step;
+    struct phase_times phases;
+    int64_t ns[STEP_MODES];
 
-    TRY(time_step(s, true, true, &step.ns));
-    step.sent_bytes = (double)s->engine.wire->sent_bytes;
-    TRY(time_step(s, true, false, &step.compute_ns));
-    TRY(time_step(s, false, true, &step.comm_ns));
-    *out = step;
-    return OK;
+    TRY(runner_warm(&s->runner, 1));
+    for (int mode = 0; mode < STEP_MODES; mode++)
+        TRY(runner_step(&s->runner, (enum step_mode)mode, &ns[mode]));
+    TRY(runner_phases(&s->runner, &phases));
+    *out = (struct modelled_step){ .ns = (double)ns[STEP_BOTH],
+                                   .compute_ns = (double)ns[STEP_COMPUTE],
+                                   .comm_ns = (double)ns[STEP_COMM],
+                                   .sent_bytes = (double)s->runner.sent_bytes,
+                                   .messages = (double)s->runner.messages,
+                                   .known_ns = NAN,
+                                   .gate_ns = NAN };
+    for (int i = 0; i < PHASE_COUNT; i++)
+        out->phase_ns[i] = (double)phases.ns[i];
+    return known ? time_known(s, out) : OK;
 }
 
-static bool fits(const struct cluster *c, const struct moe_shape *shape,
-                 const struct moe_plan *plan, uint64_t capacity)
-{
-    struct account_machine machine = { .checks = false };
+/* ---- all ranks */
 
-    return (double)account_alone(shape, &machine, plan, capacity) <= c->memory_gib * 0x1p30;
+/* Of both the slower one, as what it is waited for. */
+static void add_class(struct modelled_step *all, const struct modelled_step *one)
+{
+    all->ns = fmax(all->ns, one->ns);
+    all->compute_ns = fmax(all->compute_ns, one->compute_ns);
+    all->comm_ns = fmax(all->comm_ns, one->comm_ns);
+    all->sent_bytes = fmax(all->sent_bytes, one->sent_bytes);
+    all->messages = fmax(all->messages, one->messages);
+    for (int i = 0; i < PHASE_COUNT; i++)
+        all->phase_ns[i] = fmax(all->phase_ns[i], one->phase_ns[i]);
+    all->known_ns = fmax(all->known_ns, one->known_ns);
+    all->gate_ns = fmax(all->gate_ns, one->gate_ns);
 }
 
-int modelled_step(const struct cluster *machine, const struct moe_shape *asked,
-                  const struct moe_plan *plan, uint64_t capacity, struct modelled_step *out)
+static int run_class(const struct cluster *c, const struct rank_class *class,
+                     const struct modelled_ask *ask, const double *speeds,
+                     struct modelled_step *all)
 {
-    struct moe_shape shape = *asked;
-    struct cluster c = *machine;
-    const struct capacities each = { .most = capacity };
+    struct cluster paced = cluster_at_pace(*c, class->pace);
+    int rank =
+        ask->capacities.rows ? capacities_fullest(&ask->capacities, &ask->shape) : class->rank;
+    struct modelled_step one;
     struct stage s = { 0 };
-    int rc;
+    int rc = stage_open(&paced, rank, ask, speeds, &s);
 
-    TRY(cluster_resize(&c, shape.ranks));
-    shape.ranks_per_node = c.ranks_per_node;
-    shape.ranks_per_rack = c.ranks_per_rack;
-    if (!fits(&c, &shape, plan, capacity)) {
-        *out = (struct modelled_step){ NAN, NAN, NAN, NAN };
-        return OK;
-    }
-    TRY_OUT(model_engine_open(&c, 0, 0, &s.world, &s.engine));
-    TRY_OUT(parts_open(&shape, NULL, &s.parts));
-    TRY_OUT(layer_open(s.engine.device, &shape, 0, &s.parts, &s.layer));
-    TRY_OUT(exec_open(&s.engine, s.layer, plan, &each, &s.exec));
-    TRY_OUT(time_steps(&s, out));
-out:
+    if (!rc)
+        rc = time_steps(&s, ask->known, &one);
+    if (!rc)
+        add_class(all, &one);
     stage_close(&s);
     return rc;
+}
+
+static int run_classes(const struct cluster *c, const struct modelled_ask *ask,
+                       const double *speeds, struct modelled_step *out)
+{
+    struct rank_classes classes = rank_classes_of(&ask->shape, speeds, c->ranks);
+    struct modelled_step all = { .known_ns = NAN, .gate_ns = NAN };
+
+    for (int i = 0; i < classes.count; i++)
+        TRY(run_class(c, &classes.at[i], ask, speeds, &all));
+    *out = all;
+    return OK;
+}
+
+/* The machine as the shape wants it, and how fast its ranks are: the caller's to free. */
+static int set_up(const struct cluster *machine, const struct modelled_ask *given,
+                  struct cluster *c, struct modelled_ask *ask, double **speeds)
+{
+    *c = *machine;
+    *ask = *given;
+    TRY(cluster_resize(c, ask->shape.ranks));
+    ask->shape.ranks_per_node = c->ranks_per_node;
+    ask->shape.ranks_per_rack = c->ranks_per_rack;
+    *speeds = NULL;
+    if (!rank_speeds_known(c))
+        return OK;
+    *speeds = calloc(c->ranks, sizeof(**speeds));
+    if (!*speeds)
+        return fail(ERR_NOMEM, "speeds of %u ranks", c->ranks);
+    rank_speeds_list(c->rank_speeds_percent, *speeds);
+    return OK;
+}
+
+static double bytes_of(const struct modelled_ask *ask, const double *speeds)
+{
+    struct account_machine machine = { .speeds = speeds };
+
+    return (double)account_sum(
+        account_layer(&ask->shape, &machine),
+        account_capacities(&ask->shape, &machine, &ask->plan, &ask->capacities));
+}
+
+int modelled_step_of(const struct cluster *machine, const struct modelled_ask *given,
+                     struct modelled_step *out)
+{
+    struct modelled_ask ask;
+    struct cluster c;
+    double *speeds;
+    int rc = OK;
+
+    TRY(set_up(machine, given, &c, &ask, &speeds));
+    if (plan_check(&ask.plan, &ask.shape)) { /* has said why */
+        rc = ERR_ARGUMENT;
+    } else if (bytes_of(&ask, speeds) <= c.memory_gib * 0x1p30) {
+        rc = run_classes(&c, &ask, speeds, out);
+    } else {
+        *out = (struct modelled_step){ NAN, NAN, NAN, NAN, NAN, .known_ns = NAN, .gate_ns = NAN };
+        for (int i = 0; i < PHASE_COUNT; i++)
+            out->phase_ns[i] = NAN;
+    }
+    free(speeds);
+    return rc;
+}
+
+int modelled_step(const struct cluster *machine, const struct moe_shape *shape,
+                  const struct moe_plan *plan, uint64_t capacity, struct modelled_step *out)
+{
+    return modelled_step_of(machine,
+                            &(struct modelled_ask){ .shape = *shape,
+                                                    .plan = *plan,
+                                                    .capacities = { .most = capacity } },
+                            out);
+}
+
+int modelled_bytes(const struct cluster *machine, const struct modelled_ask *given, double *out)
+{
+    struct modelled_ask ask;
+    struct cluster c;
+    double *speeds;
+
+    TRY(set_up(machine, given, &c, &ask, &speeds));
+    *out = bytes_of(&ask, speeds);
+    free(speeds);
+    return OK;
 }
 
 int modelled_a2a_ns(const struct cluster *machine, uint32_t ranks, uint32_t a, uint64_t bytes,

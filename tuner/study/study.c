@@ -9,7 +9,8 @@
 
 const char *const study_mark_words[] = { "fitted", "predicted", "not published" };
 
-static const struct study *const studies[] = { &study_tutel };
+static const struct study *const studies[] = { &study_tutel, &study_hexa, &study_smile,
+                                               &study_dynamoe };
 
 enum { NAMES_BYTES = 600 };
 

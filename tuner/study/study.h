@@ -65,6 +65,6 @@ void study_print(const struct study_result *result, FILE *to);
 void study_json(const struct study_result *result, FILE *to);
 void study_page(const struct study_result *result, FILE *to);
 
-extern const struct study study_tutel;
+extern const struct study study_tutel, study_hexa, study_smile, study_dynamoe;
 
 #endif
