@@ -355,23 +355,22 @@ static void print_key(FILE *to)
 
 /* ---- tables */
 
-static void improvement_row(const struct scope *scope, uint32_t ranks, int number, bool worst,
-                            FILE *to)
+static void improvement_row(const struct scope *scope, uint32_t ranks,
+                            const struct static_line *line, bool worst, FILE *to)
 {
-    struct static_line line = series_line(number);
     uint32_t compared = 0, timed = 0;
 
-    fprintf(to, "<tr><td class=\"n\">%u</td><td>%s</td><td>%s</td>", ranks, line.name,
+    fprintf(to, "<tr><td class=\"n\">%u</td><td>%s</td><td>%s</td>", ranks, line->name,
             worst ? "worst" : "mean");
-    for (int i = 0; i < line.count; i++) {
-        struct improvement one = series_pooled(scope, ranks, &line.plans[i]);
+    for (int i = 0; i < line->count; i++) {
+        struct improvement one = series_pooled(scope, ranks, &line->plans[i]);
 
         print_share(worst ? one.worst : one.mean, to);
         compared += one.buckets;
         timed += one.measured;
     }
-    if (line.count < SERIES_LINE_PLANS)
-        fprintf(to, "<td colspan=\"%d\"></td>", SERIES_LINE_PLANS - line.count);
+    if (line->count < SERIES_LINE_PLANS)
+        fprintf(to, "<td colspan=\"%d\"></td>", SERIES_LINE_PLANS - line->count);
     fprintf(to, "<td class=\"n\">%u of %u</td></tr>\n", timed, compared);
 }
 
@@ -392,6 +391,8 @@ static uint32_t next_ranks(const struct scope *scope, uint32_t after)
 static void print_improvement(const struct section *section, FILE *to)
 {
     const struct scope *scope = &section->scope;
+    struct static_line lines[SERIES_LINES];
+    int count = series_lines(scope, lines);
 
     fputs("<details><summary>Improvement of the table over each static plan, r=0 or r=1, as a "
           "table</summary><div class=\"scroll\"><table>\n<tr><th class=\"n\">ranks</th>"
@@ -400,8 +401,8 @@ static void print_improvement(const struct section *section, FILE *to)
           to);
     for (uint32_t ranks = next_ranks(scope, 0); ranks; ranks = next_ranks(scope, ranks))
         for (int worst = 0; worst < 2; worst++)
-            for (int line = 0; line < series_lines(scope); line++)
-                improvement_row(scope, ranks, line, worst == 1, to);
+            for (int line = 0; line < count; line++)
+                improvement_row(scope, ranks, &lines[line], worst == 1, to);
     fputs("</table></div><p class=\"soft\">Time of the static plan / time of the table's plan - 1 "
           "over the measured buckets.  timed: in how many of the cells' buckets the static plan "
           "was timed itself; elsewhere it is interpolated.  -: never timed.</p></details>\n",

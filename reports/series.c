@@ -586,36 +586,40 @@ void series_distribution(struct series *s)
 
 /* ---- the table against static plans */
 
-static bool tries_rail(const struct layer_facts *layer)
+static bool is_tried(const struct scope *scope, uint32_t a)
 {
-    for (size_t i = 0; i < layer->trial_count; i++)
-        if (layer->trials[i].row.key.plan.a == MOE_A2A_RAIL)
-            return true;
+    for (size_t i = 0; i < scope->count; i++)
+        for (size_t j = 0; j < scope->layers[i].trial_count; j++)
+            if (scope->layers[i].trials[j].row.key.plan.a == a)
+                return true;
     return false;
 }
 
-int series_lines(const struct scope *scope)
+static struct static_line line_of(const char *name, uint32_t r, uint32_t a)
 {
-    for (size_t i = 0; i < scope->count; i++)
-        if (tries_rail(&scope->layers[i]))
-            return SERIES_LINES;
-    return SERIES_LINES - 1;
-}
-
-struct static_line series_line(int line)
-{
-    static const char *const names[SERIES_LINES] = { "r=0", "linear", "2dh", "rail" };
-    static const uint32_t a2a[SERIES_LINES] = { MOE_A2A_LINEAR, MOE_A2A_LINEAR, MOE_A2A_2DH,
-                                                MOE_A2A_RAIL };
-    struct static_line out = { .name = names[line], .count = line ? SERIES_LINE_PLANS : 1 };
+    struct static_line out = { .name = name, .count = r ? SERIES_LINE_PLANS : 1 };
 
     for (int i = 0; i < out.count; i++) {
         out.plans[i] = plan_default(NULL);
-        out.plans[i].r = line ? 1 : 0;
-        out.plans[i].a = a2a[line];
+        out.plans[i].r = r;
+        out.plans[i].a = a;
         out.plans[i].d = 1u << i;
     }
     return out;
+}
+
+int series_lines(const struct scope *scope, struct static_line out[SERIES_LINES])
+{
+    int count = 0;
+
+    out[count++] = line_of("r=0", 0, MOE_A2A_LINEAR);
+    out[count++] = line_of("linear", 1, MOE_A2A_LINEAR);
+    out[count++] = line_of("2dh", 1, MOE_A2A_2DH);
+    if (is_tried(scope, MOE_A2A_3DH))
+        out[count++] = line_of("3dh", 1, MOE_A2A_3DH);
+    if (is_tried(scope, MOE_A2A_RAIL))
+        out[count++] = line_of("rail", 1, MOE_A2A_RAIL);
+    return count;
 }
 
 struct improvement series_pooled(const struct scope *scope, uint32_t ranks,
@@ -644,21 +648,22 @@ struct improvement series_pooled(const struct scope *scope, uint32_t ranks,
 
 void series_improvement(struct series *s)
 {
-    int lines = series_lines(s->scope);
+    struct static_line list[SERIES_LINES];
+    int lines = series_lines(s->scope, list);
     uint32_t at = 1 + ((uint32_t)lines - 1) * SERIES_LINE_PLANS;
 
     for (int i = 0; i < lines; i++) {
-        struct static_line line = series_line(i);
+        const struct static_line *line = &list[i];
 
-        for (int j = 0; j < line.count; j++, at--) {
-            struct improvement one = series_pooled(s->scope, 0, &line.plans[j]);
+        for (int j = 0; j < line->count; j++, at--) {
+            struct improvement one = series_pooled(s->scope, 0, &line->plans[j]);
 
             if (!one.buckets)
                 continue;
             begin_row(s, at, (const double[]){ 100 * one.mean, 100 * one.worst }, 2);
-            fprintf(s->to, " %u %u \"%s", one.buckets, one.measured, line.name);
-            if (line.count > 1)
-                fprintf(s->to, " d=%u", line.plans[j].d);
+            fprintf(s->to, " %u %u \"%s", one.buckets, one.measured, line->name);
+            if (line->count > 1)
+                fprintf(s->to, " d=%u", line->plans[j].d);
             fputs("\"\n", s->to);
             s->extent.rows++;
         }

@@ -70,15 +70,14 @@ struct bands series_bands(const struct layer_facts *layer);
 int series_band(const struct bands *bands, const struct moe_plan *plan);
 
 /* The static plans that the table is held against, a line of them each: r=0, the (a, d) at r = 1 of
- * the paper's Table 6, and last rail's. */
-enum { SERIES_LINES = 4, SERIES_LINE_PLANS = 4 };
+ * the paper's Table 6, then those of 3dh and rail where they were tried. */
+enum { SERIES_LINES = 5, SERIES_LINE_PLANS = 4 };
 struct static_line {
     const char *name; /* "r=0", or the all-to-all */
     struct moe_plan plans[SERIES_LINE_PLANS];
     int count; /* 1, or one for each d */
 };
-struct static_line series_line(int line);
-int series_lines(const struct scope *scope); /* how many say something: rail was tried, or not */
+int series_lines(const struct scope *scope, struct static_line out[SERIES_LINES]); /* how many */
 
 /* Over all layers of a scope on as many ranks; 0: on any. */
 struct improvement;

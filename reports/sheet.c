@@ -123,13 +123,14 @@ static void print_cell(double share, FILE *to)
 
 static void print_table(const struct section *section, bool worst, FILE *to)
 {
-    fprintf(to, "  %-18s    d=1     d=2     d=4     d=8\n", worst ? "worst bucket" : "mean");
-    for (int i = 0; i < series_lines(&section->scope); i++) {
-        struct static_line line = series_line(i);
+    struct static_line lines[SERIES_LINES];
+    int count = series_lines(&section->scope, lines);
 
-        fprintf(to, "  %-14s", line.name);
-        for (int j = 0; j < line.count; j++) {
-            struct improvement one = series_pooled(&section->scope, 0, &line.plans[j]);
+    fprintf(to, "  %-18s    d=1     d=2     d=4     d=8\n", worst ? "worst bucket" : "mean");
+    for (int i = 0; i < count; i++) {
+        fprintf(to, "  %-14s", lines[i].name);
+        for (int j = 0; j < lines[i].count; j++) {
+            struct improvement one = series_pooled(&section->scope, 0, &lines[i].plans[j]);
 
             print_cell(worst ? one.worst : one.mean, to);
         }
