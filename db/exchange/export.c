@@ -363,10 +363,10 @@ static uint32_t header_axes(const struct lines *lines)
     return axes;
 }
 
-static bool uses_rail(const struct lines *lines)
+static bool uses(const struct lines *lines, uint32_t a)
 {
     for (size_t i = 0; i < lines->count; i++)
-        if (lines->list[i].entry.plan.a == MOE_A2A_RAIL)
+        if (lines->list[i].entry.plan.a == a)
             return true;
     return false;
 }
@@ -414,7 +414,10 @@ int export_header(struct store *store, const struct export_options *options, FIL
             "    unsigned window;\n    unsigned long long c_from;\n"
             "    unsigned ");
     print_axes(axes, NULL, to);
-    fprintf(to, "; /* a: 0 linear, 1 2dh%s", uses_rail(&lines) ? ", 3 rail" : "");
+    fputs("; /* a: 0 linear, 1 2dh", to);
+    for (uint32_t a = MOE_A2A_RAIL; a < PLAN_A2A_COUNT; a++)
+        if (uses(&lines, a))
+            fprintf(to, ", %u %s", a, plan_axes[PLAN_A].words[a]);
     print_words(axes, to);
     fprintf(to, " */\n} moetune_table[] = {\n");
     for (size_t i = 0; i < lines.count && !rc; i++) {
