@@ -163,7 +163,7 @@ static void threads_change_nothing(void)
 static void the_larger_a_layer_the_fewer_tokens(void)
 {
     struct moe_shape seven = layer_of(TOKENS, 1, MOE_RELU), two;
-    size_t token = (4 + 2) * sizeof(double) << 11;
+    size_t token = (5 + 3) * sizeof(double) << 11;
 
     seven.pass = MOE_FORWARD;
     seven.model_dim = 1 << 11;
@@ -171,6 +171,29 @@ static void the_larger_a_layer_the_fewer_tokens(void)
     two = seven;
     two.hidden_dim = 1 << 20;
     CHECK(spot_bytes(&seven) - spot_bytes(&two) == 5 * token);
+}
+
+/* Only ReLU has a bend, and only products of 16 bits are stored before the bias is added. */
+static void few_units_lie_at_the_bend(void)
+{
+    static const struct {
+        uint32_t activation, dtype;
+        double bias, x;
+        bool bends;
+    } cases[] = {
+        { MOE_RELU, MOE_F32, 1, 1e-6, true },    { MOE_RELU, MOE_F32, 1, -2e-5, false },
+        { MOE_RELU, MOE_BF16, 1, -0.003, true }, { MOE_RELU, MOE_BF16, -1, 0.005, false },
+        { MOE_RELU, MOE_BF16, 0, 0.003, false }, { MOE_RELU, MOE_F16, 1, 0.0004, true },
+        { MOE_RELU, MOE_F16, 1, 0.0006, false }, { MOE_GELU, MOE_BF16, 1, 0, false },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct data data = { .shape = layer_of(TOKENS, 1, cases[i].activation) };
+        struct plain p = { .data = &data };
+
+        data.shape.dtype = cases[i].dtype;
+        CHECK(plain_is_at_bend(&p, cases[i].bias, cases[i].x) == cases[i].bends);
+    }
 }
 
 /* ---- what is found */
@@ -306,6 +329,7 @@ int main(void)
         TEST(tokens_must_become_what_the_reference_says),
         TEST(threads_change_nothing),
         TEST(the_larger_a_layer_the_fewer_tokens),
+        TEST(few_units_lie_at_the_bend),
         TEST(kernels_that_are_wrong_for_many_tokens_are_found),
         TEST(a_step_that_does_nothing_is_found),
         TEST(one_wrong_slot_is_found),

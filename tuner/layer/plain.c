@@ -30,6 +30,12 @@ void plain_axpy(double scale, const float *from, double *to, uint32_t n)
         to[i] += scale * (double)from[i];
 }
 
+void plain_add_sizes(double scale, const float *from, double *to, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        to[i] += scale * fabs((double)from[i]);
+}
+
 double plain_act(uint32_t kind, double x)
 {
     switch (kind) {
@@ -53,12 +59,13 @@ double plain_act_slope(uint32_t kind, double x)
     }
 }
 
-double plain_slope(const struct plain *p, double x)
+bool plain_is_at_bend(const struct plain *p, double bias, double x)
 {
-    static const double bend = 1e-5; /* numbers of order one, summed in f32 */
-    uint32_t kind = p->data->shape.activation;
+    static const double sums = 1e-5; /* numbers of order one, summed in f32 */
+    static const double stored[] = { [MOE_F32] = 0, [MOE_F16] = 0x1p-11, [MOE_BF16] = 0x1p-8 };
+    const struct moe_shape *s = &p->data->shape;
 
-    return p->data->given && kind == MOE_RELU && fabs(x) < bend ? NAN : plain_act_slope(kind, x);
+    return s->activation == MOE_RELU && fabs(x) <= sums + stored[s->dtype] * fabs(bias);
 }
 
 int plain_open(const struct data *data, struct plain *p)

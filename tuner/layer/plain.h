@@ -80,11 +80,12 @@ double plain_balance(const struct plain *p);
 double plain_act(uint32_t activation, double x);
 double plain_act_slope(uint32_t activation, double x);
 
-/* The slope for the token at hand.  NaN, and so is all that follows from it, where rounding decides
- * on which side of ReLU's bend x lies: of random rows, which are always the same, none is known to
- * be there; of those that another layer gave one in some 1e5 is. */
-double plain_slope(const struct plain *p, double x);
+/* Rounding decides on which side of ReLU's bend a unit lies that adds up to x with its bias: where
+ * products are stored in 16 bits, they are before the bias is added.  What such a unit adds to a
+ * gradient may as well be 0. */
+bool plain_is_at_bend(const struct plain *p, double bias, double x);
 double plain_dot(const float *a, const double *b, uint32_t n);
 void plain_axpy(double scale, const float *from, double *to, uint32_t n); /* to += scale * from */
+void plain_add_sizes(double scale, const float *from, double *to, uint32_t n); /* |from| */
 
 #endif

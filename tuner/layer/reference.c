@@ -17,8 +17,9 @@ struct work {
     float *weight[TENSOR_COUNT];         /* whole: (E,H,D), (E,H), (E,D) */
     double *pre, *up, *post;             /* (H) */
     double *row, *hidden_grad, *up_grad; /* (D), (H), (H) */
-    uint64_t *filled;                    /* (E) slots given so far, in the order of the rule */
-    bool *kept;                          /* of every rank, as the choices are */
+    double *hidden_slack; /* (H): by how much hidden_grad may be off at ReLU's bend */
+    uint64_t *filled;     /* (E) slots given so far, in the order of the rule */
+    bool *kept;           /* of every rank, as the choices are */
     struct parts parts;
 };
 
@@ -111,6 +112,11 @@ static void hidden_forward(struct work *w, uint64_t e, uint32_t first, uint32_t 
     }
 }
 
+static bool at_bend(const struct work *w, uint64_t e, uint32_t h)
+{
+    return plain_is_at_bend(&w->p, (double)w->weight[TENSOR_B1][e * w->p.H + h], w->pre[h]);
+}
+
 /* grad: of the row of y that it gave. */
 static void hidden_backward(struct work *w, uint64_t e, double gate, const double *row,
                             uint32_t first, uint32_t count)
@@ -120,7 +126,8 @@ static void hidden_backward(struct work *w, uint64_t e, double gate, const doubl
     for (uint32_t h = first; h < first + count; h++) {
         double grad = gate * plain_dot(weight_row(w, TENSOR_W2, e, h), row, w->p.D);
 
-        w->hidden_grad[h] = grad * plain_slope(&w->p, w->pre[h]) * w->up[h];
+        w->hidden_grad[h] = grad * plain_act_slope(kind, w->pre[h]) * w->up[h];
+        w->hidden_slack[h] = at_bend(w, e, h) ? fabs(grad) : 0;
         w->up_grad[h] = grad * plain_act(kind, w->pre[h]);
     }
 }
@@ -154,6 +161,9 @@ static void own_choice(struct work *w, uint64_t t, uint32_t j, double *gate_grad
         plain_axpy(w->hidden_grad[h], weight_row(w, TENSOR_W1, c->expert, h), grad_x, w->p.D);
         if (w->p.data->shape.activation == MOE_SWIGLU)
             plain_axpy(w->up_grad[h], weight_row(w, TENSOR_W3, c->expert, h), grad_x, w->p.D);
+        if (w->hidden_slack[h] > 0)
+            plain_add_sizes(w->hidden_slack[h], weight_row(w, TENSOR_W1, c->expert, h),
+                            w->out->grad_x_slack + t * w->p.D, w->p.D);
     }
 }
 
@@ -200,6 +210,16 @@ static int own_tokens(struct work *w)
     return rc;
 }
 
+/* Of unit `at` of this rank's slice, for the token at hand. */
+static void add_slack(struct work *w, double slack, uint64_t at)
+{
+    double *row = w->out->grad_slack[TENSOR_W1] + at * w->p.D;
+
+    for (uint32_t i = 0; i < w->p.D; i++)
+        row[i] += slack * fabs(w->p.x[i]);
+    w->out->grad_slack[TENSOR_B1][at] += slack;
+}
+
 /* One token of any rank, seen by the slice of an expert that this rank owns. */
 static void own_slice(struct work *w, uint32_t j)
 {
@@ -221,6 +241,8 @@ static void own_slice(struct work *w, uint32_t j)
         add(w->hidden_grad[first + h], w->p.x, grad[TENSOR_W1] + at * w->p.D, w->p.D);
         if (s->activation == MOE_SWIGLU)
             add(w->up_grad[first + h], w->p.x, grad[TENSOR_W3] + at * w->p.D, w->p.D);
+        if (w->hidden_slack[first + h] > 0)
+            add_slack(w, w->hidden_slack[first + h], at);
         grad[TENSOR_B1][at] += w->hidden_grad[first + h];
         w->out->grad_size[TENSOR_B1][at] += fabs(w->hidden_grad[first + h]);
         add(c->gate * w->post[first + h], row, grad[TENSOR_W2] + at * w->p.D, w->p.D);
@@ -289,6 +311,7 @@ static int work_open(struct work *w)
     w->post = zeros(w->p.H, sizeof(double), &rc);
     w->hidden_grad = zeros(w->p.H, sizeof(double), &rc);
     w->up_grad = zeros(w->p.H, sizeof(double), &rc);
+    w->hidden_slack = zeros(w->p.H, sizeof(double), &rc);
     w->filled = zeros(w->p.E, sizeof(*w->filled), &rc);
     w->kept = zeros((uint64_t)w->batch->ranks * w->batch->each, sizeof(*w->kept), &rc);
     out->y = zeros(tokens * shape_result_rows(s) * w->p.D, sizeof(double), &rc);
@@ -299,14 +322,18 @@ static int work_open(struct work *w)
     out->grad_size[TENSOR_B2] = zeros(layer_units(s, hidden, TENSOR_B2), sizeof(double), &rc);
     for (enum tensor i = 0; i < TENSOR_COUNT; i++)
         out->grad[i] = zeros(layer_units(s, hidden, i), sizeof(double), &rc);
+    if (s->activation == MOE_RELU) {
+        out->grad_x_slack = zeros(tokens * w->p.D, sizeof(double), &rc);
+        out->grad_slack[TENSOR_W1] = zeros(layer_units(s, hidden, TENSOR_W1), sizeof(double), &rc);
+        out->grad_slack[TENSOR_B1] = zeros(layer_units(s, hidden, TENSOR_B1), sizeof(double), &rc);
+    }
     return rc;
 }
 
 static void work_close(struct work *w)
 {
-    void *owned[] = {
-        w->pre, w->up, w->post, w->row, w->hidden_grad, w->up_grad, w->filled, w->kept
-    };
+    void *owned[] = { w->pre,     w->up,           w->post,   w->row, w->hidden_grad,
+                      w->up_grad, w->hidden_slack, w->filled, w->kept };
 
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         free(owned[i]);
@@ -363,6 +390,7 @@ void reference_close(struct reference *reference)
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
         free(reference->grad[i]);
         free(reference->grad_size[i]);
+        free(reference->grad_slack[i]);
     }
     for (enum cosine i = 0; i < COSINE_COUNT; i++) {
         free(reference->grad_cosine[i]);
@@ -371,6 +399,7 @@ void reference_close(struct reference *reference)
     free(reference->grad_gate_size);
     free(reference->y);
     free(reference->grad_x);
+    free(reference->grad_x_slack);
     free(reference->grad_gate);
     free(reference);
 }
@@ -420,14 +449,17 @@ size_t reference_bytes(const struct moe_shape *s)
     uint64_t results = rows * shape_result_rows(s), cosine = layer_cosine(s, COSINE_ROWS);
     uint64_t floats = gate, doubles = results + rows + 2 * gate + 3 * cosine;
     uint64_t compared = results > gate ? results : gate;
+    bool bends = s->activation == MOE_RELU;
 
     if (layer_count(s) > 1) /* tokens and gradients that it is given: of all ranks, and to send */
         floats += 2 * ((uint64_t)s->ranks + 1) * rows;
+    doubles += bends ? rows : 0;
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
         uint64_t slice = layer_slice(s, i);
 
         floats += slice * s->ranks;
         doubles += i == TENSOR_B1 || i == TENSOR_B2 ? 2 * slice : slice;
+        doubles += bends && (i == TENSOR_W1 || i == TENSOR_B1) ? slice : 0;
         compared = slice > compared ? slice : compared;
     }
     return floats * sizeof(float) + doubles * sizeof(double) +

@@ -31,6 +31,9 @@ struct reference {
      * their result says nothing about how large the rounding may be; NULL for the others. */
     double *grad_size[TENSOR_COUNT], *grad_gate_size;
     double *grad_cosine_size[COSINE_COUNT], grad_scale_size;
+    /* How far off a sum may be besides, by units at ReLU's bend; NULL for other activations, and
+     * for tensors that do not depend on it. */
+    double *grad_x_slack, *grad_slack[TENSOR_COUNT];
     uint64_t dropped; /* choices of this rank */
     double balance;   /* its loss of balance, 0 where data has none */
 };

@@ -193,8 +193,9 @@ struct comparison {
     const char *name;
     const char *got;
     const double *want;
-    const double *size; /* what rounding is measured against; NULL: want */
-    uint64_t count;     /* elements */
+    const double *size;  /* what rounding is measured against; NULL: want */
+    const double *slack; /* by how much more they may be off; NULL: nothing */
+    uint64_t count;      /* elements */
     uint32_t dtype;
     const uint32_t *row; /* which rows of `got`; NULL: it is one row */
     uint64_t width;      /* of a row */
@@ -221,10 +222,9 @@ static int judge(const struct comparison *c, const float *got, double allowed, d
     for (uint64_t i = 0; i < c->count; i++)
         scale = fmax(scale, fabs(c->size ? c->size[i] : c->want[i]));
     for (uint64_t i = 0; i < c->count; i++) {
-        double error = fabs((double)got[i] - c->want[i]) / (allowed * scale);
+        double off = fabs((double)got[i] - c->want[i]) - (c->slack ? c->slack[i] : 0);
+        double error = (off < 0 ? 0 : off) / (allowed * scale);
 
-        if (isnan(c->want[i])) /* plain_slope() */
-            continue;
         if (isnan(error)) /* 0/0: both are zero; everything else that is not a number is wrong */
             error = (double)got[i] == c->want[i] ? 0 : INFINITY;
         if (error > most) {
@@ -266,15 +266,14 @@ static int compare_cosine(const struct rig *rig, const struct exec *exec, double
     const struct moe_shape *s = &rig->data.shape;
 
     for (enum cosine i = 0; i < COSINE_COUNT && s->router == MOE_ROUTER_COSINE; i++) {
-        struct comparison c = { names[i],
-                                (const char *)exec->layer->grad_cosine[i],
-                                i == COSINE_SCALE ? &want->grad_scale : want->grad_cosine[i],
-                                i == COSINE_SCALE ? &want->grad_scale_size
-                                                  : want->grad_cosine_size[i],
-                                layer_cosine(s, i),
-                                MOE_F32,
-                                NULL,
-                                0 };
+        struct comparison c = {
+            .name = names[i],
+            .got = (const char *)exec->layer->grad_cosine[i],
+            .want = i == COSINE_SCALE ? &want->grad_scale : want->grad_cosine[i],
+            .size = i == COSINE_SCALE ? &want->grad_scale_size : want->grad_cosine_size[i],
+            .count = layer_cosine(s, i),
+            .dtype = MOE_F32
+        };
 
         TRY(compare(rig, &c, allowed, worst));
     }
@@ -290,16 +289,21 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
     double allowed = rounding_of(rig, exec);
     uint32_t at = number_of(rig, exec);
     uint64_t results = own * shape_result_rows(s);
-    struct comparison y = { "y", rig->rows[at + 1], want->y, NULL, results, s->dtype, NULL, 0 };
-    struct comparison grad_x = { "dx", rig->grads[at], want->grad_x, NULL, own, s->dtype, NULL, 0 };
-    struct comparison gate = { "dgate",
-                               (const char *)exec->layer->grad_gate,
-                               want->grad_gate,
-                               want->grad_gate_size,
-                               (uint64_t)shape_gate_rows(s) * s->model_dim,
-                               MOE_F32,
-                               NULL,
-                               0 };
+    struct comparison y = {
+        .name = "y", .got = rig->rows[at + 1], .want = want->y, .count = results, .dtype = s->dtype
+    };
+    struct comparison grad_x = { .name = "dx",
+                                 .got = rig->grads[at],
+                                 .want = want->grad_x,
+                                 .slack = want->grad_x_slack,
+                                 .count = own,
+                                 .dtype = s->dtype };
+    struct comparison gate = { .name = "dgate",
+                               .got = (const char *)exec->layer->grad_gate,
+                               .want = want->grad_gate,
+                               .size = want->grad_gate_size,
+                               .count = (uint64_t)shape_gate_rows(s) * s->model_dim,
+                               .dtype = MOE_F32 };
     const struct capacities capacities = rig_capacities(rig);
     double loss = 0;
     int64_t dropped = 0;
@@ -318,14 +322,13 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
     TRY(compare(rig, &gate, allowed, worst));
     TRY(compare_cosine(rig, exec, allowed, worst));
     for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
-        struct comparison c = { names[i],
-                                exec->layer->grad[i],
-                                want->grad[i],
-                                want->grad_size[i],
-                                layer_units(s, rig->layer->hidden, i),
-                                s->dtype,
-                                NULL,
-                                0 };
+        struct comparison c = { .name = names[i],
+                                .got = exec->layer->grad[i],
+                                .want = want->grad[i],
+                                .size = want->grad_size[i],
+                                .slack = want->grad_slack[i],
+                                .count = layer_units(s, rig->layer->hidden, i),
+                                .dtype = s->dtype };
 
         TRY(compare(rig, &c, 2 * allowed, worst));
     }
@@ -481,6 +484,7 @@ static int compare_some(struct rig *rig, const struct data *data, const struct e
     c.count = (uint64_t)rig->spot->count * p->model_dim;
     c.got = rig->grads[at];
     c.want = rig->spot->want_grad_x;
+    c.slack = rig->spot->slack;
     return compare(rig, &c, allowed, worst);
 }
 

@@ -4,6 +4,8 @@
 #include "random.h"
 #include "status.h"
 
+#include <math.h>
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -131,7 +133,9 @@ static void pass_unit(struct spot *s, const struct unit *u, uint32_t i, size_t a
     if (s->p.data->shape.pass != MOE_TRAIN)
         return;
     grad = plain_dot(u->w2, row, D);
-    plain_axpy(grad * plain_slope(&s->p, pre) * up, u->w1, s->back + at * D, D);
+    plain_axpy(grad * plain_act_slope(kind, pre) * up, u->w1, s->back + at * D, D);
+    if (plain_is_at_bend(&s->p, u->bias, pre))
+        plain_add_sizes(fabs(grad), u->w1, s->bent + at * D, D);
     if (kind == MOE_SWIGLU)
         plain_axpy(grad * act, u->w3, s->back + at * D, D);
 }
@@ -224,10 +228,12 @@ static int allocate(struct spot *s)
     s->loss = calloc(n * s->p.k, sizeof(*s->loss));
     s->out = calloc(rows * s->p.k + 1, sizeof(*s->out));
     s->back = calloc(rows * s->p.k + 1, sizeof(*s->back));
+    s->bent = calloc(rows * s->p.k + 1, sizeof(*s->bent));
+    s->slack = calloc(rows + 1, sizeof(*s->slack));
     s->want_y = calloc(rows * s->rows + 1, sizeof(*s->want_y));
     s->want_grad_x = calloc(rows + 1, sizeof(*s->want_grad_x));
-    return s->row && s->loss && s->expert && s->x && s->grad && s->out && s->back && s->want_y &&
-                   s->want_grad_x
+    return s->row && s->loss && s->expert && s->x && s->grad && s->out && s->back && s->bent &&
+                   s->slack && s->want_y && s->want_grad_x
                ? OK
                : fail(ERR_NOMEM, "%u tokens computed anew", s->count);
 }
@@ -282,6 +288,8 @@ void spot_close(struct spot *s)
     free(s->grad);
     free(s->out);
     free(s->back);
+    free(s->bent);
+    free(s->slack);
     free(s->want_y);
     free(s->want_grad_x);
     free(s);
@@ -294,7 +302,7 @@ size_t spot_bytes(const struct moe_shape *s)
     size_t given = layer_count(s) > 1 ? 3 * (size_t)s->tokens * s->model_dim : 0;
 
     return given * sizeof(float) +
-           (2 + 2 * (size_t)shape_result_rows(s) + 2 * (size_t)s->top_k) * rows * sizeof(double) +
+           (3 + 2 * (size_t)shape_result_rows(s) + 3 * (size_t)s->top_k) * rows * sizeof(double) +
            (size_t)s->tokens * (s->order == MOE_ORDER_PRIORITY ? sizeof(uint32_t) : 0) +
            4 * layer_cosine(s, COSINE_ROWS) * sizeof(double) +
            ((size_t)shape_gate_rows(s) + 3) * s->model_dim * sizeof(float) +
@@ -388,10 +396,12 @@ static void combine(struct spot *s, uint32_t i, double *gate_grad)
 {
     uint32_t D = s->p.D;
     double *y = s->want_y + (size_t)i * s->rows * D, *grad_x = s->want_grad_x + (size_t)i * D;
+    double *slack = s->slack + (size_t)i * D;
     bool alone = s->p.data->shape.combine == MOE_COMBINE_CHOICES;
 
     memset(y, 0, s->rows * D * sizeof(*y));
     memset(grad_x, 0, D * sizeof(*grad_x));
+    memset(slack, 0, D * sizeof(*slack));
     for (uint32_t j = 0; j < s->p.k; j++) {
         const struct choice *c = &s->p.choices[j];
         size_t at = ((size_t)i * s->p.k + j) * D;
@@ -401,6 +411,7 @@ static void combine(struct spot *s, uint32_t i, double *gate_grad)
             continue;
         add_rows(alone ? 1 : c->gate, s->out + at, y + (s->rows > 1 ? j * D : 0), D);
         add_rows(c->gate, s->back + at, grad_x, D);
+        add_rows(fabs(c->gate), s->bent + at, slack, D);
         for (uint32_t d = 0; d < D && !alone; d++)
             gate_grad[j] += s->out[at + d] * s->p.grad[d];
         gate_grad[j] = alone ? s->p.loss[j] : gate_grad[j];

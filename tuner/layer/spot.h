@@ -23,7 +23,9 @@ struct spot {
     double *x, *grad;          /* (count,D) a token's row; (count,rows,D) gradients of its y */
     double *loss;              /* (count,k) */
     double *out, *back; /* (count,k,D): of an expert, forward, and backward for a gate of 1 */
+    double *bent;       /* (count,k,D): of `back`, what units at ReLU's bend add, in size */
     double *want_y, *want_grad_x; /* (count,rows,D), (count,D) */
+    double *slack;                /* (count,D): by how much more want_grad_x may be off */
     uint32_t *row;                /* (count,rows): which rows of y those are */
 };
 
