@@ -121,7 +121,8 @@ static bool take_pin(struct live *live, struct cell *cell)
 {
     struct moe_plan plan = MOE_PLAN_INIT;
 
-    moelookup_get(live->view, (uint32_t)cell->bucket.capacity, &plan);
+    if (live->view)
+        moelookup_get(live->view, (uint32_t)cell->bucket.capacity, &plan);
     if (plan.source != MOE_OVERRIDE)
         return false;
     cell->answer = plan;
@@ -243,7 +244,9 @@ static int open_search(struct live *live)
 
 static int open_store(struct live *live, const char *path, struct cluster *cluster)
 {
-    int rc = store_open(path, live->setup.store_flags, &live->dictionary.store);
+    bool dry_run = live->setup.dry_run;
+    int rc = dry_run ? store_dry_run("", &live->dictionary.store)
+                     : store_open(path, live->setup.store_flags, &live->dictionary.store);
 
     if (rc == ERR_BUSY) {
         note("%s: this process only looks up", path);
@@ -254,7 +257,8 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
     TRY(recognise(live->dictionary.store, cluster, &live->dictionary.cluster));
     TRY(store_shape(live->dictionary.store, &live->setup.shape, &live->dictionary.shape));
     TRY(begin_run(live));
-    TRY(open_view(live, path, cluster));
+    if (!dry_run)
+        TRY(open_view(live, path, cluster));
     return store_entries(live->dictionary.store, live->dictionary.cluster, live->dictionary.shape,
                          recall_entry, live);
 }
@@ -289,8 +293,10 @@ int live_open(const struct live_setup *setup, struct live **out)
     TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->dictionary.arm_count));
     live->dictionary.default_arm = arms_find(live->arms, live->dictionary.arm_count, &default_plan);
     TRY_OUT(open_search(live));
-    TRY_OUT(store_path(setup->path, true, path, sizeof(path)));
-    TRY_OUT(switched_off() ? open_view(live, path, &cluster) : open_store(live, path, &cluster));
+    if (!setup->dry_run)
+        TRY_OUT(store_path(setup->path, true, path, sizeof(path)));
+    TRY_OUT(!setup->dry_run && switched_off() ? open_view(live, path, &cluster)
+                                              : open_store(live, path, &cluster));
     live->setup.path = live->setup.layer = live->setup.cluster = live->setup.axes = NULL;
     *out = live;
     return OK;
@@ -303,7 +309,8 @@ static void end_run(struct live *live)
 {
     live->run.state = RUN_COMPLETE;
     snprintf(live->run.now, sizeof(live->run.now), "%s", run_state_words[RUN_COMPLETE]);
-    if (!store_run_update(live->dictionary.store, &live->run) && live->decided)
+    if (!store_run_update(live->dictionary.store, &live->run) && live->decided &&
+        !live->setup.dry_run)
         store_publish(live->dictionary.store);
 }
 
