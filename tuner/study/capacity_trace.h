@@ -1,0 +1,27 @@
+/* The capacities of a training, step by step. */
+#ifndef CAPACITY_TRACE_H
+#define CAPACITY_TRACE_H
+
+#include "moelookup.h"
+
+#include <stddef.h>
+
+struct capacity_trace {
+    uint32_t *capacities;
+    size_t steps;
+};
+
+/* A capacity on each line, with comments after "#"; or what a gate chose, as counts_read() has it:
+ * then a step's capacity is the one that drops nothing.  ERR_FORMAT or ERR_ARGUMENT after a message
+ * that names the line. */
+int capacity_trace_read(const char *path, const struct moe_shape *shape,
+                        struct capacity_trace *out);
+
+/* Two waves of the capacity factor, from 1 to 4.38 and back, as wide as in Tutel's Figure 1. */
+#define SWING_MOST 4.38
+double swing_factor(size_t step, size_t steps);
+int capacity_trace_swing(const struct moe_shape *shape, size_t steps, struct capacity_trace *out);
+
+void capacity_trace_free(struct capacity_trace *trace);
+
+#endif
