@@ -51,16 +51,16 @@ static int read_lines(const char *text, const char *path, struct capacity_trace 
 
         number++;
         if (*rest && *rest != '#' && *rest != '\n')
-            return fail(ERR_FORMAT, "%s:%u: one capacity is wanted, not \"%.*s\"", path, number,
+            return fail(ERR_ARGUMENT, "%s:%u: one capacity is wanted, not \"%.*s\"", path, number,
                         (int)(strcspn(word, "\r\n") < 40 ? strcspn(word, "\r\n") : 40), word);
         if (length && !capacity)
-            return fail(ERR_FORMAT, "%s:%u: a capacity from 1 to %d is wanted, not \"%.*s\"", path,
-                        number, CAPACITY_MAX, (int)(length < 40 ? length : 40), word);
+            return fail(ERR_ARGUMENT, "%s:%u: a capacity from 1 to %d is wanted, not \"%.*s\"",
+                        path, number, CAPACITY_MAX, (int)(length < 40 ? length : 40), word);
         if (length)
             TRY(add(t, &room, capacity));
         at += strcspn(at, "\n");
     }
-    return t->steps ? OK : fail(ERR_FORMAT, "%s holds no capacity", path);
+    return t->steps ? OK : fail(ERR_ARGUMENT, "%s holds no capacity", path);
 }
 
 /* ---- what a gate chose */
@@ -82,7 +82,8 @@ static int take_counts(const char *text, const char *path, const struct moe_shap
     size_t room = 0;
     int rc = OK;
 
-    TRY(counts_take(text, path, shape->ranks, &counts));
+    if (counts_take(text, path, shape->ranks, &counts))
+        return ERR_ARGUMENT;
     if (counts.experts != shape->experts)
         rc = fail(ERR_ARGUMENT, "%s counts %u experts, but the layer is %s", path, counts.experts,
                   SHAPE_TEXT(shape));
@@ -101,7 +102,7 @@ int capacity_trace_read(const char *path, const struct moe_shape *shape, struct 
 
     TRY(input_read(path, TRACE_BYTES_MAX, &text, &length));
     if (strlen(text) != length)
-        rc = fail(ERR_FORMAT, "%s is no text", path);
+        rc = fail(ERR_ARGUMENT, "%s is no text", path);
     else if (text[strspn(text, " \t\r\n")] == '{')
         rc = take_counts(text, path, shape, &t);
     else

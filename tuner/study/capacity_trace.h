@@ -12,8 +12,8 @@ struct capacity_trace {
 };
 
 /* A capacity on each line, with comments after "#"; or what a gate chose, as counts_read() has it:
- * then a step's capacity is the one that drops nothing.  ERR_FORMAT or ERR_ARGUMENT after a message
- * that names the line. */
+ * then a step's capacity is the one that drops nothing.  ERR_ARGUMENT after a message that names
+ * the line; ERR_IO. */
 int capacity_trace_read(const char *path, const struct moe_shape *shape,
                         struct capacity_trace *out);
 

@@ -40,26 +40,19 @@ static int tune_once(const struct modelled_layer *l, const struct search_ops *st
     return OK;
 }
 
-static int put(struct study_table *table, const char *row, const char *column, double value)
-{
-    return study_put(
-        table, row, column,
-        (struct study_cell){ .value = value, .published = NAN, .mark = STUDY_UNPUBLISHED });
-}
-
 static int put_summary(struct study_table *table, const char *row, struct summary *s)
 {
     double share = 100 / (double)s->regret.count, bounded = (double)s->bound.count;
 
-    TRY(put(table, row, "regret, %", column_mean(&s->regret)));
-    TRY(put(table, row, "worst, %", column_at(&s->regret, 1)));
-    TRY(put(table, row, "best plan, %", share * (double)s->best));
-    TRY(put(table, row, "steps", column_mean(&s->samples)));
-    TRY(put(table, row, "bound, %", column_mean(&s->bound)));
-    TRY(put(table, row, "bound fails, %",
-            bounded > 0 ? 100 * (1 - (double)s->covered / bounded) : NAN));
-    TRY(put(table, row, "undecided, %", share * (double)s->undecided));
-    return put(table, row, "hidden, %", s->undecided ? 100 * s->hidden : NAN);
+    TRY(study_put_ours(table, row, "regret, %", column_mean(&s->regret)));
+    TRY(study_put_ours(table, row, "worst, %", column_at(&s->regret, 1)));
+    TRY(study_put_ours(table, row, "best plan, %", share * (double)s->best));
+    TRY(study_put_ours(table, row, "steps", column_mean(&s->samples)));
+    TRY(study_put_ours(table, row, "bound, %", column_mean(&s->bound)));
+    TRY(study_put_ours(table, row, "bound fails, %",
+                       bounded > 0 ? 100 * (1 - (double)s->covered / bounded) : NAN));
+    TRY(study_put_ours(table, row, "undecided, %", share * (double)s->undecided));
+    return study_put_ours(table, row, "hidden, %", s->undecided ? 100 * s->hidden : NAN);
 }
 
 static int judge(const struct modelled_layer *l, const struct search_ops *strategy, uint32_t seeds,

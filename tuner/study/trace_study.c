@@ -23,53 +23,53 @@ struct replay {
 
 /* What a way of choosing plans comes to. */
 struct way {
-    double ms, trials; /* all steps; steps that were there to find out */
+    double ns, trials; /* of all steps; steps that were there to find out */
 };
 
-static double step_ms(const struct replay *r, size_t step, int arm)
+static double step_ns(const struct replay *r, size_t step, int arm)
 {
-    return modelled_layer_ns(&r->layer, r->trace.capacities[step], arm) * 1e-6;
+    return modelled_layer_ns(&r->layer, r->trace.capacities[step], arm);
 }
 
-static double sum_ms(const struct replay *r, int arm)
+static double sum_ns(const struct replay *r, int arm)
 {
     double sum = 0;
 
     for (size_t i = 0; i < r->trace.steps; i++)
-        sum += step_ms(r, i, arm);
+        sum += step_ns(r, i, arm);
     return sum;
 }
 
 /* ---- one plan, or the best of each step */
 
-static int best_static(const struct replay *r, double *ms)
+static int best_static(const struct replay *r, double *ns)
 {
     int best = -1;
 
-    *ms = NAN;
+    *ns = NAN;
     for (int arm = 0; arm < (int)r->layer.space->arm_count; arm++) {
-        double sum = sum_ms(r, arm);
+        double sum = sum_ns(r, arm);
 
-        if (!isnan(sum) && !(sum >= *ms)) {
-            *ms = sum;
+        if (!isnan(sum) && !(sum >= *ns)) {
+            *ns = sum;
             best = arm;
         }
     }
     return best;
 }
 
-static int oracle(const struct replay *r, double *ms)
+static int oracle(const struct replay *r, double *ns)
 {
-    *ms = 0;
+    *ns = 0;
     for (size_t i = 0; i < r->trace.steps; i++) {
         double least = NAN;
 
         for (int arm = 0; arm < (int)r->layer.space->arm_count; arm++)
-            least = fmin(least, step_ms(r, i, arm));
+            least = fmin(least, step_ns(r, i, arm));
         if (isnan(least))
             return fail(ERR_ARGUMENT, "step %zu: at c=%u no plan fits into %s", i + 1,
                         r->trace.capacities[i], ACCOUNT_TEXT(r->layer.space->memory_limit_bytes));
-        *ms += least;
+        *ns += least;
     }
     return OK;
 }
@@ -102,7 +102,7 @@ static int by_table(struct replay *r, uint32_t run, struct way *out)
 
     TRY(tune_table(r, run, &out->trials));
     for (size_t i = 0; i < r->trace.steps; i++)
-        out->ms += step_ms(r, i, r->arm_of[r->trace.capacities[i] / window - r->first]);
+        out->ns += step_ns(r, i, r->arm_of[r->trace.capacities[i] / window - r->first]);
     return OK;
 }
 
@@ -130,9 +130,9 @@ static int open_trainer(const struct replay *r, uint32_t run, struct live **out)
     return live_open(&setup, out);
 }
 
-/* One step; a plan that does not fit is told, and another one asked for. */
-static int train_step(const struct replay *r, struct live *live, struct noise *noise, size_t step,
-                      double *ms)
+/* One step; a plan that does not fit is told, and another one asked for.  False: none does. */
+static bool train_step(const struct replay *r, struct live *live, struct noise *noise, size_t step,
+                       double *ns)
 {
     const struct space *space = r->layer.space;
 
@@ -142,83 +142,79 @@ static int train_step(const struct replay *r, struct live *live, struct noise *n
 
         live_ask(live, r->trace.capacities[step], &plan);
         arm = space_arm(space, &plan);
-        *ms = arm < 0 ? NAN : step_ms(r, step, arm);
-        if (!isnan(*ms))
-            return live_tell(live, noise_sample(noise, *ms * 1e6));
+        *ns = arm < 0 ? NAN : step_ns(r, step, arm);
+        if (!isnan(*ns)) {
+            live_tell(live, noise_sample(noise, *ns));
+            return true;
+        }
         live_failed(live, TRIAL_NO_MEMORY, "more memory than there is");
     }
-    return fail(ERR_ARGUMENT, "step %zu: at c=%u the trainer finds no plan that fits", step + 1,
-                r->trace.capacities[step]);
+    return false;
 }
 
 static int by_trainer(const struct replay *r, uint32_t run, struct way *out)
 {
     struct noise noise = modelled_layer_noise(&r->layer, run);
+    size_t step = 0, steps = r->trace.steps;
     struct live *live;
-    int rc;
+    bool heard;
+    double ns;
 
     TRY(open_trainer(r, run, &live));
-    rc = OK;
-    for (size_t i = 0; i < r->trace.steps && !rc; i++) {
-        double ms = 0;
-
-        rc = train_step(r, live, &noise, i, &ms);
-        out->ms += ms;
-    }
+    heard = log_only(false); /* what drifts in a simulation is no news */
+    for (; step < steps && train_step(r, live, &noise, step, &ns); step++)
+        out->ns += ns;
+    log_only(heard);
     out->trials += (double)live_status(live).tried;
     live_close(live);
-    return rc;
+    return step == steps
+               ? OK
+               : fail(ERR_ARGUMENT, "step %zu: at c=%u the trainer finds no plan that fits",
+                      step + 1, r->trace.capacities[step]);
 }
 
 /* ---- all of them */
 
-static int put(struct study_table *table, const char *row, const char *column, double value)
+static int put_way(struct study_table *table, const char *row, struct way way, double default_ns,
+                   double oracle_ns)
 {
-    return study_put(
-        table, row, column,
-        (struct study_cell){ .value = value, .published = NAN, .mark = STUDY_UNPUBLISHED });
-}
-
-static int put_way(struct study_table *table, const char *row, struct way way, double default_ms,
-                   double oracle_ms)
-{
-    TRY(put(table, row, "time, ms", way.ms));
-    TRY(put(table, row, "of default, %", 100 * way.ms / default_ms));
-    TRY(put(table, row, "above best, %", 100 * (way.ms / oracle_ms - 1)));
-    return isnan(way.trials) ? OK : put(table, row, "trials", way.trials);
+    TRY(study_put_ours(table, row, "time, ms", way.ns * 1e-6));
+    TRY(study_put_ours(table, row, "of default, %", 100 * way.ns / default_ns));
+    TRY(study_put_ours(table, row, "above best, %", 100 * (way.ns / oracle_ns - 1)));
+    return isnan(way.trials) ? OK : study_put_ours(table, row, "trials", way.trials);
 }
 
 static int mean_of_runs(struct replay *r, struct way *table, struct way *trainer)
 {
-    double share = 1.0 / r->ask->seeds;
+    double runs = r->ask->seeds;
 
     *table = *trainer = (struct way){ 0, 0 };
     for (uint32_t run = 0; run < r->ask->seeds; run++) {
         TRY(by_table(r, run, table));
         TRY(by_trainer(r, run, trainer));
     }
-    *table = (struct way){ share * table->ms, share * table->trials };
-    *trainer = (struct way){ share * trainer->ms, share * trainer->trials };
+    *table = (struct way){ table->ns / runs, table->trials / runs };
+    *trainer = (struct way){ trainer->ns / runs, trainer->trials / runs };
     return OK;
 }
 
 static int put_all(struct replay *r, struct study_table *out)
 {
-    struct way usual = { sum_ms(r, r->layer.space->default_arm), NAN };
+    struct way usual = { sum_ns(r, r->layer.space->default_arm), NAN };
     struct way fixed = { NAN, NAN }, best = { NAN, NAN }, table, trainer;
     char name[48] = "best static plan";
     int arm;
 
-    TRY(oracle(r, &best.ms));
-    arm = best_static(r, &fixed.ms);
+    TRY(oracle(r, &best.ns));
+    arm = best_static(r, &fixed.ns);
     if (arm >= 0)
         snprintf(name, sizeof(name), "static: %s", PLAN_TEXT(&r->layer.space->arms[arm]));
     TRY(mean_of_runs(r, &table, &trainer));
-    TRY(put_way(out, "default plan", usual, usual.ms, best.ms));
-    TRY(put_way(out, name, fixed, usual.ms, best.ms));
-    TRY(put_way(out, "table of tune", table, usual.ms, best.ms));
-    TRY(put_way(out, "trainer that tunes", trainer, usual.ms, best.ms));
-    return put_way(out, "best plan of each step", best, usual.ms, best.ms);
+    TRY(put_way(out, "default plan", usual, usual.ns, best.ns));
+    TRY(put_way(out, name, fixed, usual.ns, best.ns));
+    TRY(put_way(out, "table of tune", table, usual.ns, best.ns));
+    TRY(put_way(out, "trainer that tunes", trainer, usual.ns, best.ns));
+    return put_way(out, "best plan of each step", best, usual.ns, best.ns);
 }
 
 static void find_range(struct replay *r, uint32_t *least, uint32_t *most)
