@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACE_BYTES_MAX = 1 << 28, CAPACITY_MAX = 1 << 30 };
+enum { TRACE_BYTES_MAX = 1 << 28 };
 
 static int add(struct capacity_trace *t, size_t *room, uint32_t capacity)
 {
@@ -35,7 +35,7 @@ static uint32_t parse_capacity(const char *word, size_t length)
     char *end;
     unsigned long value = *word >= '0' && *word <= '9' ? strtoul(word, &end, 10) : 0;
 
-    return value >= 1 && value <= CAPACITY_MAX && end == word + length ? (uint32_t)value : 0;
+    return value >= 1 && value <= TRACE_CAPACITY_MOST && end == word + length ? (uint32_t)value : 0;
 }
 
 static int read_lines(const char *text, const char *path, struct capacity_trace *t)
@@ -55,7 +55,7 @@ static int read_lines(const char *text, const char *path, struct capacity_trace 
                         (int)(strcspn(word, "\r\n") < 40 ? strcspn(word, "\r\n") : 40), word);
         if (length && !capacity)
             return fail(ERR_ARGUMENT, "%s:%u: a capacity from 1 to %d is wanted, not \"%.*s\"",
-                        path, number, CAPACITY_MAX, (int)(length < 40 ? length : 40), word);
+                        path, number, TRACE_CAPACITY_MOST, (int)(length < 40 ? length : 40), word);
         if (length)
             TRY(add(t, &room, capacity));
         at += strcspn(at, "\n");
@@ -87,8 +87,14 @@ static int take_counts(const char *text, const char *path, const struct moe_shap
     if (counts.experts != shape->experts)
         rc = fail(ERR_ARGUMENT, "%s counts %u experts, but the layer is %s", path, counts.experts,
                   SHAPE_TEXT(shape));
-    for (size_t i = 0; i < counts.steps && !rc; i++)
-        rc = add(t, &room, largest_of(&counts, i));
+    for (size_t i = 0; i < counts.steps && !rc; i++) {
+        uint32_t largest = largest_of(&counts, i);
+
+        rc = largest <= TRACE_CAPACITY_MOST
+                 ? add(t, &room, largest)
+                 : fail(ERR_ARGUMENT, "%s: step %zu: an expert has %u rows; %d are the most", path,
+                        i + 1, largest, TRACE_CAPACITY_MOST);
+    }
     counts_free(&counts);
     return rc;
 }

@@ -6,9 +6,11 @@
 
 #include <stddef.h>
 
+enum { TRACE_CAPACITY_MOST = 1 << 24 };
+
 struct capacity_trace {
-    uint32_t *capacities;
-    size_t steps;
+    uint32_t *capacities; /* from 1 on */
+    size_t steps;         /* one at least */
 };
 
 /* A capacity on each line, with comments after "#"; or what a gate chose, as counts_read() has it:

@@ -44,8 +44,8 @@ static const struct option_row both_rows[] = {
 };
 
 static const struct option_row strategy_rows[] = {
-    { "strategies", "LIST", OPTION_WORDS, ASK(strategies), "these alone, as \"guided,paper\"",
-      search_words },
+    { "strategies", "LIST", OPTION_WORDS, ASK(strategies),
+      "these alone, as \"guided,paper\" [all of them]", search_words },
     BUCKETS_ROW(TUNE(buckets), "buckets of capacity, floor(c/R)"),
     { "max-capacity-factor", "F", OPTION_NUMBER, TUNE(max_factor),
       "else: the buckets that factors from 1 to F reach" },
