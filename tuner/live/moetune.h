@@ -93,7 +93,8 @@ struct moetune_options {
      * implementation say nothing of another: another text is another table. */
     const char *layer;
     /* What the machine is, as `moetune fingerprint` prints it, or the lines of it that you know:
-     * "device = NVIDIA H200".  NULL: unknown.  Ranks and nodes are the shape's. */
+     * "device = NVIDIA H200".  NULL: unknown.  Ranks and nodes are the shape's.  What it says of
+     * links and products, "bandwidth_between_gbs = 24", is where the search starts from. */
     const char *cluster;
     /* Those that may vary, as "r,d"; NULL: r, d and a; others keep their default.  "a=linear:2dh":
      * to these values and the default alone.  a is linear or 2dh, and others where they are named:

@@ -3,6 +3,7 @@
 
 #include "arms.h"
 #include "cluster.h"
+#include "known_machine.h"
 #include "lookup.h"
 #include "plan.h"
 #include "recognise.h"
@@ -231,11 +232,12 @@ static int begin_run(struct live *live)
     return store_commit(live->dictionary.store);
 }
 
-static int open_search(struct live *live)
+static int open_search(struct live *live, const struct cluster *cluster)
 {
     struct search_setup search = { .shape = live->setup.shape,
                                    .arms = live->arms,
                                    .arm_count = live->dictionary.arm_count,
+                                   .machine = known_machine(cluster, &(struct search_machine){ 0 }),
                                    .worth = live->dictionary.effort->worth,
                                    .seed = live->setup.seed };
 
@@ -292,7 +294,7 @@ int live_open(const struct live_setup *setup, struct live **out)
     TRY_OUT(describe(setup, &cluster));
     TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->dictionary.arm_count));
     live->dictionary.default_arm = arms_find(live->arms, live->dictionary.arm_count, &default_plan);
-    TRY_OUT(open_search(live));
+    TRY_OUT(open_search(live, &cluster));
     if (!setup->dry_run)
         TRY_OUT(store_path(setup->path, true, path, sizeof(path)));
     TRY_OUT(!setup->dry_run && switched_off() ? open_view(live, path, &cluster)

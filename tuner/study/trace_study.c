@@ -117,7 +117,9 @@ static double no_time(void *self)
 
 static int open_trainer(const struct replay *r, uint32_t run, struct live **out)
 {
+    char cluster[CLUSTER_TEXT_BYTES];
     struct live_setup setup = { .dry_run = true,
+                                .cluster = cluster,
                                 .shape = r->layer.space->shape,
                                 .axes = r->layer.options.axes,
                                 .window = r->layer.space->window,
@@ -127,6 +129,7 @@ static int open_trainer(const struct replay *r, uint32_t run, struct live **out)
                                 .harm = r->layer.options.harm,
                                 .now_us = no_time };
 
+    cluster_format(&r->layer.cluster, cluster, sizeof(cluster));
     return live_open(&setup, out);
 }
 
@@ -307,7 +310,9 @@ static const struct study_row rows[] = {
     { "times", "A training under plans that are chosen in several ways", "ms, %",
       "Noise decides what is chosen; times are true ones.  Static: the plan whose sum is least.  "
       "Table: each bucket that the trace asks for is tuned beforehand, as `tune` does.  Trainer: "
-      "libmoetune, which begins with the default plan and tries others while it trains.  Trials: "
+      "libmoetune, told of the cluster, which begins with the default plan and tries others while "
+      "it "
+      "trains.  Trials: "
       "the table's steps, before the training; the trainer's steps under other plans than the best "
       "known one, whose time is in its sum.  The last two are means over the seeds." },
     { NULL },
