@@ -311,10 +311,8 @@ static const struct study_row rows[] = {
       "Noise decides what is chosen; times are true ones.  Static: the plan whose sum is least.  "
       "Table: each bucket that the trace asks for is tuned beforehand, as `tune` does.  Trainer: "
       "libmoetune, told of the cluster, which begins with the default plan and tries others while "
-      "it "
-      "trains.  Trials: "
-      "the table's steps, before the training; the trainer's steps under other plans than the best "
-      "known one, whose time is in its sum.  The last two are means over the seeds." },
+      "it trains.  Trials: the table's steps, before the training; the trainer's steps under other "
+      "plans than the best known one, whose time is in its sum.  Both are means over the seeds." },
     { NULL },
 };
 
