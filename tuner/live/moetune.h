@@ -29,8 +29,8 @@
  * Counted are what tried plans take beyond the best plan known in that bucket, never less than
  * nothing, and the time this library itself takes, searching and writing.  A plan is tried only if
  * what it is expected to cost at worst (95 %) has been saved up by then; one that is expected to
- * take 3 times as long as the best one is never tried.  At 1 % a bucket is decided after some
- * hundred to some thousand of its steps.
+ * take 3 times as long as the best one, even allowing for doubt, is never tried.  At 1 % a
+ * bucket is decided after some hundred to some thousand of its steps.
  *
  * Ranks: rank 0 decides, by numbers that all ranks agreed on or that only it needs; the other ranks
  * do what its order of 32 bytes says, and open no file.  With callbacks as above ranks exchange
