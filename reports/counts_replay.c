@@ -148,25 +148,33 @@ static int read_lines(const char *path, const char *text, struct line *l, struct
     return OK;
 }
 
-int counts_read(const char *path, uint32_t ranks, struct counts_trace *out)
+int counts_take(const char *text, const char *origin, uint32_t ranks, struct counts_trace *out)
 {
     struct counts_trace trace = { .ranks = ranks ? ranks : 1 };
     struct line line = { .count = calloc(EXPERTS_MOST, sizeof(double)),
                          .largest = calloc(EXPERTS_MOST, sizeof(double)) };
-    char *text = NULL;
-    size_t length;
     int rc = OK;
 
     TRY_OUT(line.count && line.largest ? OK : fail(ERR_NOMEM, "counts of experts"));
-    TRY_OUT(input_read(path, COUNTS_BYTES_MAX, &text, &length));
-    TRY_OUT(strlen(text) == length ? OK : fail(ERR_FORMAT, "%s is no text", path));
-    TRY_OUT(read_lines(path, text, &line, &trace));
+    TRY_OUT(read_lines(origin, text, &line, &trace));
     *out = trace;
     trace = (struct counts_trace){ 0 };
 out:
     counts_free(&trace);
     free(line.count);
     free(line.largest);
+    return rc;
+}
+
+int counts_read(const char *path, uint32_t ranks, struct counts_trace *out)
+{
+    char *text = NULL;
+    size_t length;
+    int rc;
+
+    TRY(input_read(path, COUNTS_BYTES_MAX, &text, &length));
+    rc = strlen(text) == length ? counts_take(text, path, ranks, out)
+                                : fail(ERR_FORMAT, "%s is no text", path);
     free(text);
     return rc;
 }

@@ -23,6 +23,8 @@ struct counts_trace {
  * first line says how many experts there are.  ERR_FORMAT or ERR_IO after a message that names the
  * line; *out is freed by counts_free. */
 int counts_read(const char *path, uint32_t ranks, struct counts_trace *out);
+/* The same from a text. */
+int counts_take(const char *text, const char *origin, uint32_t ranks, struct counts_trace *out);
 void counts_free(struct counts_trace *trace);
 
 enum counts_way { COUNTS_FOLLOWED, COUNTS_STATIC, COUNTS_EMA, COUNTS_WAYS };

@@ -1,8 +1,8 @@
 /* Strategies that are compared: how each of them tunes one bucket. */
 #include "entrants.h"
 
-#include "decision.h"
 #include "plan.h"
+#include "true_bucket.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,29 +39,14 @@ int default_arm(const struct bucket *b)
 
 struct outcome tune_bucket(struct search *search, struct noise *noise, const struct bucket *b)
 {
-    struct outcome out = { .first = b->first };
-    int arm, of_default = default_arm(b);
-    struct decision_setup setup = { .search = search,
-                                    .capacity = (uint64_t)b->capacity,
-                                    .usable = b->usable,
-                                    .default_arm = of_default,
-                                    .incumbent = -1 };
-    struct decision_result result;
-    enum decision_purpose purpose;
-    struct decision decision;
+    struct true_bucket truth = { .capacity = (uint64_t)b->capacity,
+                                 .ns = b->ns,
+                                 .usable = b->usable,
+                                 .default_arm = default_arm(b),
+                                 .best_ns = b->best_ns };
+    struct outcome out = true_bucket_tune(&truth, search, noise, NULL);
 
-    decision_open(&decision, &setup);
-    while ((arm = decision_next(&decision, &purpose)) != DECISION_DONE) {
-        decision_tell(&decision, purpose, arm, noise_sample(noise, b->ns[arm]));
-        out.lost += regret_of(b, arm);
-        out.samples++;
-    }
-    if (!decision_result(&decision, &result))
-        abort();
-    out.regret = regret_of(b, result.arm);
-    out.harm = b->usable[of_default] ? b->ns[result.arm] / b->ns[of_default] - 1 : 0;
-    out.bounded = !isnan(result.bound);
-    out.bound = result.bound;
+    out.first = b->first;
     return out;
 }
 

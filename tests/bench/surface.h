@@ -4,6 +4,7 @@
 #ifndef SURFACE_H
 #define SURFACE_H
 
+#include "noise.h"
 #include "plan.h"
 #include "search.h"
 
@@ -44,22 +45,5 @@ bool surface_fits(const struct surface *surface, double capacity, int arm);
 
 /* A capacity that this layer might see: 256 to 64k tokens per rank. */
 double surface_capacity(const struct surface *surface, uint64_t index);
-
-/* Lognormal noise, outliers of x3; drift: a slow sine, a wandering part, steps; bursts: a fifth of
- * the time, 20 to 200 steps long, everything takes 1.3 to 2 times as long. */
-struct noise {
-    double sigma, outliers;
-    bool drifts, bursts;
-    uint64_t seed, at;
-    double period, wander, level;
-    uint64_t stretch_left; /* steps until a burst begins or ends */
-    double burst;          /* log of how much slower; 0: none */
-};
-
-struct noise noise_make(uint64_t seed, double sigma, double outliers, bool drifts);
-int64_t noise_sample(struct noise *noise, double true_ns);
-
-double normal_draw(uint64_t key, uint64_t index);
-double uniform_draw(uint64_t key, uint64_t index); /* in [0, 1) */
 
 #endif

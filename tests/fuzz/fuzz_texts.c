@@ -1,6 +1,7 @@
 /* Hostile texts for every small reader: an input is the name of a reader, a space, and what it is
  * given; or the latter alone, where FUZZ_ONLY names the reader.  What is accepted must come back
  * the same when it is written and read again. */
+#include "capacity_trace.h"
 #include "cluster.h"
 #include "counts_replay.h"
 #include "fuzzer.h"
@@ -219,6 +220,22 @@ static bool take_counts(const char *text)
     return true;
 }
 
+/* Capacities of steps, in either form. */
+static bool take_trace(const char *text)
+{
+    const struct moe_shape shape = { .experts = 4, .ranks = 2 };
+    struct capacity_trace trace;
+
+    if (capacity_trace_read(in_a_file("trace.txt", text), &shape, &trace))
+        return false;
+    want(trace.steps > 0, "a trace without steps");
+    for (size_t i = 0; i < trace.steps; i++)
+        want(trace.capacities[i] >= 1 && trace.capacities[i] <= TRACE_CAPACITY_MOST,
+             "a capacity that is none");
+    capacity_trace_free(&trace);
+    return true;
+}
+
 static int count_entry(void *self, const struct entry_row *entry)
 {
     (void)entry;
@@ -259,7 +276,7 @@ static const struct reader {
     { "plan", take_plan },       { "shape", take_shape },   { "cluster", take_cluster },
     { "order", take_order },     { "reply", take_reply },   { "options", take_options },
     { "space", take_space },     { "model", take_model },   { "traffic", take_traffic },
-    { "journal", take_journal }, { "counts", take_counts },
+    { "journal", take_journal }, { "counts", take_counts }, { "trace", take_trace },
 };
 enum { READERS = sizeof(readers) / sizeof(readers[0]) };
 

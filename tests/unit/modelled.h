@@ -4,6 +4,7 @@
 #define MODELLED_H
 
 #include "search.h"
+#include "step_times.h"
 
 struct modelled {
     struct moe_shape shape;
@@ -11,7 +12,7 @@ struct modelled {
     size_t arm_count;
     int default_arm;
     uint32_t first, step, count; /* capacities: first, first + step, ... */
-    double *ns;                  /* by capacity and arm */
+    struct step_times times;
 };
 
 /* ERR_* after a message. */

@@ -11,8 +11,10 @@
 enum { PATIENCE = 64 };
 /* Steps that the best plan must have taken in a bucket before another one is tried there. */
 enum { STEPS_BEFORE = 2 };
-/* A plan that is expected to take so many times as long as the best one is never tried. */
-static const double never = 3;
+/* A plan that is expected to take so many times as long as the best one is never tried.  Where the
+ * expectation is doubtful, part of the doubt is in its favour: nothing in a bucket brings back what
+ * was left out there, and at first a guess of the machine may be all that speaks against it. */
+static const double never = 3, favour_sds = 0.5;
 /* A bucket is inferred, as in a sweep, where that may lose no more than this: between two buckets
  * that agree, or closer to one than the measured buckets of a sweep are to each other. */
 static const double inferred_bound = 0.02, inferred_span = 2, inferred_near = 1.2;
@@ -170,7 +172,7 @@ int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpo
         if (arm == cell->best)
             return arm;
         over = search_compare(search, arm, cell->best);
-        if (exp(over.mean) < never)
+        if (exp(over.mean - favour_sds * over.sd) < never)
             break;
         decision_shun(&cell->bucket.decision, arm);
     }

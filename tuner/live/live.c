@@ -33,7 +33,7 @@ static bool learns(const struct live *live)
 
 static int publish(struct live *live, double now_us)
 {
-    if (!live->unpublished ||
+    if (!live->unpublished || live->setup.dry_run ||
         (live->published_us > 0 &&
          publish_share * (now_us - live->published_us) < live->publish_took_us))
         return OK;

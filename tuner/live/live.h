@@ -9,6 +9,7 @@
 
 struct live_setup {
     const char *path; /* NULL: the default place */
+    bool dry_run;     /* instead: what is learnt is kept in memory and thrown away */
     struct moe_shape shape;
     const char *layer, *cluster, *axes; /* NULL as in struct moetune_options */
     const struct effort *effort;        /* NULL: normal, and what less effort has decided stays */
@@ -25,7 +26,8 @@ struct live {
     struct moe_plan arms[SEARCH_ARMS_MAX];
     uint64_t proven[SEARCH_ARMS_MAX]; /* the largest capacity at which it has run here; 0: none */
     struct run_row run;
-    struct moelookup_view *view; /* what libmoelookup says: pins, and answers without a store */
+    /* What libmoelookup says: pins, and answers without a store.  NULL in a dry run. */
+    struct moelookup_view *view;
 
     struct cells cells;
     struct cell *last;          /* asked for */

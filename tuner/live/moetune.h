@@ -29,8 +29,8 @@
  * Counted are what tried plans take beyond the best plan known in that bucket, never less than
  * nothing, and the time this library itself takes, searching and writing.  A plan is tried only if
  * what it is expected to cost at worst (95 %) has been saved up by then; one that is expected to
- * take 3 times as long as the best one is never tried.  At 1 % a bucket is decided after some
- * hundred to some thousand of its steps.
+ * take 3 times as long as the best one, even allowing for doubt, is never tried.  At 1 % a
+ * bucket is decided after some hundred to some thousand of its steps.
  *
  * Ranks: rank 0 decides, by numbers that all ranks agreed on or that only it needs; the other ranks
  * do what its order of 32 bytes says, and open no file.  With callbacks as above ranks exchange
@@ -93,7 +93,8 @@ struct moetune_options {
      * implementation say nothing of another: another text is another table. */
     const char *layer;
     /* What the machine is, as `moetune fingerprint` prints it, or the lines of it that you know:
-     * "device = NVIDIA H200".  NULL: unknown.  Ranks and nodes are the shape's. */
+     * "device = NVIDIA H200".  NULL: unknown.  Ranks and nodes are the shape's.  What it says of
+     * links and products, "bandwidth_between_gbs = 24", is where the search starts from. */
     const char *cluster;
     /* Those that may vary, as "r,d"; NULL: r, d and a; others keep their default.  "a=linear:2dh":
      * to these values and the default alone.  a is linear or 2dh, and others where they are named:

@@ -3,6 +3,7 @@
 
 #include "arms.h"
 #include "cluster.h"
+#include "known_machine.h"
 #include "lookup.h"
 #include "plan.h"
 #include "recognise.h"
@@ -121,7 +122,8 @@ static bool take_pin(struct live *live, struct cell *cell)
 {
     struct moe_plan plan = MOE_PLAN_INIT;
 
-    moelookup_get(live->view, (uint32_t)cell->bucket.capacity, &plan);
+    if (live->view)
+        moelookup_get(live->view, (uint32_t)cell->bucket.capacity, &plan);
     if (plan.source != MOE_OVERRIDE)
         return false;
     cell->answer = plan;
@@ -231,11 +233,12 @@ static int begin_run(struct live *live)
     return store_commit(live->dictionary.store);
 }
 
-static int open_search(struct live *live)
+static int open_search(struct live *live, const struct cluster *cluster)
 {
     struct search_setup search = { .shape = live->setup.shape,
                                    .arms = live->arms,
                                    .arm_count = live->dictionary.arm_count,
+                                   .machine = known_machine(cluster, &(struct search_machine){ 0 }),
                                    .worth = live->dictionary.effort->worth,
                                    .seed = live->setup.seed };
 
@@ -244,7 +247,9 @@ static int open_search(struct live *live)
 
 static int open_store(struct live *live, const char *path, struct cluster *cluster)
 {
-    int rc = store_open(path, live->setup.store_flags, &live->dictionary.store);
+    bool dry_run = live->setup.dry_run;
+    int rc = dry_run ? store_dry_run("", &live->dictionary.store)
+                     : store_open(path, live->setup.store_flags, &live->dictionary.store);
 
     if (rc == ERR_BUSY) {
         note("%s: this process only looks up", path);
@@ -255,7 +260,8 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
     TRY(recognise(live->dictionary.store, cluster, &live->dictionary.cluster));
     TRY(store_shape(live->dictionary.store, &live->setup.shape, &live->dictionary.shape));
     TRY(begin_run(live));
-    TRY(open_view(live, path, cluster));
+    if (!dry_run)
+        TRY(open_view(live, path, cluster));
     return store_entries(live->dictionary.store, live->dictionary.cluster, live->dictionary.shape,
                          recall_entry, live);
 }
@@ -289,9 +295,11 @@ int live_open(const struct live_setup *setup, struct live **out)
     TRY_OUT(describe(setup, &cluster));
     TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->dictionary.arm_count));
     live->dictionary.default_arm = arms_find(live->arms, live->dictionary.arm_count, &default_plan);
-    TRY_OUT(open_search(live));
-    TRY_OUT(store_path(setup->path, true, path, sizeof(path)));
-    TRY_OUT(switched_off() ? open_view(live, path, &cluster) : open_store(live, path, &cluster));
+    TRY_OUT(open_search(live, &cluster));
+    if (!setup->dry_run)
+        TRY_OUT(store_path(setup->path, true, path, sizeof(path)));
+    TRY_OUT(!setup->dry_run && switched_off() ? open_view(live, path, &cluster)
+                                              : open_store(live, path, &cluster));
     live->setup.path = live->setup.layer = live->setup.cluster = live->setup.axes = NULL;
     *out = live;
     return OK;
@@ -304,7 +312,8 @@ static void end_run(struct live *live)
 {
     live->run.state = RUN_COMPLETE;
     snprintf(live->run.now, sizeof(live->run.now), "%s", run_state_words[RUN_COMPLETE]);
-    if (!store_run_update(live->dictionary.store, &live->run) && live->decided)
+    if (!store_run_update(live->dictionary.store, &live->run) && live->decided &&
+        !live->setup.dry_run)
         store_publish(live->dictionary.store);
 }
 

@@ -9,8 +9,8 @@
 
 const char *const study_mark_words[] = { "fitted", "predicted", "not published" };
 
-static const struct study *const studies[] = { &study_tutel, &study_hexa, &study_smile,
-                                               &study_dynamoe };
+const struct study *const studies[] = { &study_tutel,  &study_hexa,  &study_smile, &study_dynamoe,
+                                        &study_search, &study_trace, NULL };
 
 enum { NAMES_BYTES = 600 };
 
@@ -26,7 +26,7 @@ int study_find(const char *name, const struct study **out)
 {
     char names[NAMES_BYTES] = "";
 
-    for (size_t i = 0; i < sizeof(studies) / sizeof(studies[0]); i++) {
+    for (size_t i = 0; studies[i]; i++) {
         add_name(names, studies[i]->name);
         if (!strcmp(studies[i]->name, name)) {
             *out = studies[i];
@@ -95,19 +95,28 @@ bool study_shows(const struct study_result *result, size_t i)
     return !result->only || !strcmp(result->study->rows[i].name, result->only);
 }
 
-int study_run(const struct study *study, const char *only, const char *sim,
-              struct study_result *out)
+static int fill_rows(const struct study_ask *ask, struct study_result *result)
 {
-    struct study_result result = { .study = study, .only = only };
+    const struct study *study = result->study;
+    int rc = OK;
+
+    TRY(check_only(study, ask->only));
+    TRY(find_machine(study, ask->sim, &result->machine));
+    for (size_t i = 0; study->rows[i].name && !rc; i++)
+        if (study->rows[i].fill && study_shows(result, i))
+            rc = study->rows[i].fill(&result->machine, &result->tables[i]);
+    return rc;
+}
+
+int study_run(const struct study *study, const struct study_ask *ask, struct study_result *out)
+{
+    struct study_result result = { .study = study, .only = ask->only };
     int rc;
 
-    TRY(check_only(study, only));
-    TRY(find_machine(study, sim, &result.machine));
     result.tables = calloc(count_rows(study), sizeof(*result.tables));
     rc = result.tables ? OK : fail(ERR_NOMEM, "a study");
-    for (size_t i = 0; study->rows[i].name && !rc; i++)
-        if (study->rows[i].fill && study_shows(&result, i))
-            rc = study->rows[i].fill(&result.machine, &result.tables[i]);
+    if (!rc)
+        rc = study->run ? study->run(ask, &result) : fill_rows(ask, &result);
     if (rc)
         study_free(&result);
     else
@@ -138,4 +147,11 @@ int study_put(struct study_table *t, const char *row, const char *column, struct
     snprintf(value.column, sizeof(value.column), "%s", column);
     t->cells[t->count++] = value;
     return OK;
+}
+
+int study_put_ours(struct study_table *t, const char *row, const char *column, double value)
+{
+    return study_put(
+        t, row, column,
+        (struct study_cell){ .value = value, .published = NAN, .mark = STUDY_UNPUBLISHED });
 }

@@ -1,9 +1,10 @@
-/* Studies: a paper's tables and figures, computed on a modelled cluster and put beside what was
- * published. */
+/* Studies on modelled clusters: a paper's tables and figures beside what was published; and what
+ * our own searches and tuners would come to where the truth is known. */
 #ifndef STUDY_H
 #define STUDY_H
 
 #include "cluster.h"
+#include "tune_options.h"
 
 #include <stdio.h>
 
@@ -26,6 +27,8 @@ struct study_table {
 /* A column that has an unknown value keeps its place. */
 int study_put(struct study_table *table, const char *row, const char *column,
               struct study_cell value);
+/* Where nothing was published. */
+int study_put_ours(struct study_table *table, const char *row, const char *column, double value);
 
 struct study_row {
     const char *name; /* as --only has it */
@@ -35,13 +38,39 @@ struct study_row {
     const char *not_yet; /* which feature is missing, where there is no `fill` */
 };
 
+/* What a study is asked.  Of `tune` only what layer_rows and study_verb.c's rows fill. */
+struct study_ask {
+    const char *only; /* the one row that is computed; NULL: all */
+    const char *sim;  /* a cluster's file; NULL: the study's own */
+    const char *file; /* the argument after the study's name; NULL: none */
+    struct tune_options tune;
+    double noise_percent, share;
+    uint32_t seeds, strategies; /* a bit for each of search_words; 0: all */
+};
+
+/* Options that mean something to some studies only, as bits. */
+enum study_options {
+    STUDY_OF_ROWS = 1,
+    STUDY_OF_LAYER = 2,
+    STUDY_OF_SEARCH = 4,
+    STUDY_OF_TRACE = 8
+};
+
+struct study_result;
+
 struct study {
     const char *name, *paper, *assumptions;
+    const char *summary;  /* of a study without a paper */
+    const char *argument; /* that may follow its name, as --help has it; NULL: none */
+    unsigned options;     /* enum study_options; 0: STUDY_OF_ROWS */
+    /* Where rows are not filled one by one: sets the result's machine, remark and tables. */
+    int (*run)(const struct study_ask *ask, struct study_result *result);
     uint32_t most_ranks;          /* that any of its rows models */
     const char *(*machine)(void); /* text of the cluster it is made for */
     const struct study_row *rows; /* end with a NULL name */
 };
 
+extern const struct study *const studies[]; /* end with NULL */
 /* ERR_ARGUMENT after a list of those that there are. */
 int study_find(const char *name, const struct study **out);
 
@@ -50,15 +79,17 @@ struct study_result {
     struct cluster machine;
     struct study_table *tables; /* one for each row of the study */
     const char *only;           /* the one row that was computed; NULL: all */
+    char remark[512]; /* what was computed, where that was asked for; "": nothing to say */
 };
 
-/* `sim`: a cluster's file; NULL: the study's own.  Ranks of it are as many as each row wants. */
-int study_run(const struct study *study, const char *only, const char *sim,
-              struct study_result *out);
+/* The ranks of a paper's cluster are as many as each row wants. */
+int study_run(const struct study *study, const struct study_ask *ask, struct study_result *out);
 void study_free(struct study_result *result);
 
 /* The i-th row of its study has a table here. */
 bool study_shows(const struct study_result *result, size_t i);
+
+const char *study_title(const struct study *study);
 
 /* The same numbers in three forms. */
 void study_print(const struct study_result *result, FILE *to);
@@ -66,5 +97,6 @@ void study_json(const struct study_result *result, FILE *to);
 void study_page(const struct study_result *result, FILE *to);
 
 extern const struct study study_tutel, study_hexa, study_smile, study_dynamoe;
+extern const struct study study_search, study_trace;
 
 #endif

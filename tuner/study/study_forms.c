@@ -61,6 +61,11 @@ static const char *published_text(const struct study_cell *cell, char room[VALUE
     return room;
 }
 
+const char *study_title(const struct study *study)
+{
+    return study->paper ? study->paper : study->summary;
+}
+
 /* ---- text */
 
 static void print_cell(const struct study_cell *cell, FILE *to)
@@ -93,8 +98,9 @@ static void print_grid(const struct study_table *t, FILE *to)
 
 void study_print(const struct study_result *r, FILE *to)
 {
-    fprintf(to, "%s\nMODELLED on %s: %s\n(published), (fitted*)\n\n", r->study->paper,
-            r->machine.name, r->study->assumptions);
+    fprintf(to, "%s\nMODELLED on %s: %s\n", study_title(r->study), r->machine.name,
+            r->study->assumptions);
+    fprintf(to, "%s\n\n", r->study->paper ? "(published), (fitted*)" : r->remark);
     for (size_t i = 0; r->study->rows[i].name; i++) {
         const struct study_row *row = &r->study->rows[i];
 
@@ -154,7 +160,9 @@ void study_json(const struct study_result *r, FILE *to)
 
     cluster_format(&r->machine, cluster, sizeof(cluster));
     json_member("{", "study", r->study->name, to);
-    json_member(", ", "paper", r->study->paper, to);
+    json_member(", ", r->study->paper ? "paper" : "summary", study_title(r->study), to);
+    if (*r->remark)
+        json_member(",\n ", "remark", r->remark, to);
     json_member(",\n ", "assumptions", r->study->assumptions, to);
     json_member(",\n ", "cluster", cluster, to);
     fputs(",\n \"tables\": [", to);
@@ -230,13 +238,16 @@ void study_page(const struct study_result *r, FILE *to)
     char cluster[CLUSTER_TEXT_BYTES];
 
     page_begin("moetune study", to);
-    element("p class=\"soft\"", r->study->paper, to);
-    element(
-        "p class=\"note\"",
-        "MODELLED: no number of ours was measured.  Below each is the published one: fitted, if "
-        "the cluster's numbers were chosen by it, or predicted.",
-        to);
+    element("p class=\"soft\"", study_title(r->study), to);
+    element("p class=\"note\"",
+            r->study->paper ? "MODELLED: no number of ours was measured.  Below each is the "
+                              "published one: fitted, if the cluster's numbers were chosen by it, "
+                              "or predicted."
+                            : "MODELLED: no number was measured.",
+            to);
     element("p", r->study->assumptions, to);
+    if (*r->remark)
+        element("p", r->remark, to);
     for (size_t i = 0; r->study->rows[i].name; i++)
         if (study_shows(r, i))
             page_row(&r->study->rows[i], &r->tables[i], to);

@@ -1,5 +1,6 @@
 /* Parallelism, volumes and memory: Tables 4 and 5, Figures 1, 3 and 12. */
 #include "account.h"
+#include "capacity_trace.h"
 #include "shape.h"
 #include "status.h"
 #include "tutel_rows.h"
@@ -140,12 +141,6 @@ static struct moe_plan of_all(int i)
     return plan;
 }
 
-/* Two waves, the first step at the bottom. */
-static double factor_at(int step, int steps)
-{
-    return 1 + 3.38 * (0.5 - 0.5 * cos(2 * M_PI * 2 * step / steps));
-}
-
 int tutel_figure1(const struct cluster *machine, struct study_table *table)
 {
     enum { STEPS = 64 };
@@ -153,7 +148,7 @@ int tutel_figure1(const struct cluster *machine, struct study_table *table)
     double highest = 0, lowest = INFINITY;
 
     for (int t = 0; t < STEPS; t++) {
-        struct tutel_layer layer = { 64, 16, 2, 2048, 2048, 4096, factor_at(t, STEPS) };
+        struct tutel_layer layer = { 64, 16, 2, 2048, 2048, 4096, swing_factor(t, STEPS) };
         double best = NAN;
 
         highest = fmax(highest, layer.factor);
@@ -170,7 +165,7 @@ int tutel_figure1(const struct cluster *machine, struct study_table *table)
     }
     for (int i = 0; i < WAYS_OF_ALL; i++)
         least = fmin(least, sums[i]);
-    TRY(tutel_put(table, "swing, times", "all steps", highest / lowest, 4.38, STUDY_FITTED));
+    TRY(tutel_put(table, "swing, times", "all steps", highest / lowest, SWING_MOST, STUDY_FITTED));
     TRY(tutel_put(table, "r=1 d=1 a=linear", "all steps", sums[1], NAN, STUDY_UNPUBLISHED));
     TRY(tutel_put(table, "best static plan", "all steps", least, NAN, STUDY_UNPUBLISHED));
     return tutel_put(table, "best plan of each step", "all steps", oracle, NAN, STUDY_UNPUBLISHED);

@@ -3,6 +3,7 @@
 
 #include "common_rows.h"
 #include "gpu_list.h"
+#include "known_machine.h"
 #include "misses.h"
 #include "model_file.h"
 #include "option_values.h"
@@ -203,25 +204,6 @@ static const struct search_machine *guess_for(const struct cluster *c)
     return strcmp(virtual_kernels(c), "cuda") ? &cpu_guess : &gpu_guess;
 }
 
-static double known_or(double value, double factor, double guess)
-{
-    return isnan(value) ? guess : value * factor;
-}
-
-static struct search_machine machine_guess(const struct cluster *c)
-{
-    struct search_machine g = *guess_for(c);
-
-    g.message_s = known_or(c->message_inside_us, 1e-6, g.message_s);
-    g.message_s = known_or(c->message_between_us, 1e-6, g.message_s);
-    g.bytes_per_s_between = known_or(c->bandwidth_between_gbs, 1e9, g.bytes_per_s_between);
-    g.bytes_per_s_inside = known_or(c->bandwidth_inside_gbs, 1e9, g.bytes_per_s_inside);
-    g.copy_bytes_per_s = known_or(c->memory_gbs, 1e9, g.copy_bytes_per_s);
-    g.flops = known_or(c->gemm_gflops, 1e9, g.flops);
-    g.launch_s = known_or(c->launch_us, 1e-6, g.launch_s);
-    return g;
-}
-
 int tune_cluster(const struct campaign_setup *setup, const struct cluster *here,
                  struct cluster *out)
 {
@@ -350,7 +332,7 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
     int rc;
 
     TRY(tune_cluster(&options->setup, here, &r.cluster));
-    r.machine = machine_guess(&r.cluster);
+    r.machine = known_machine(&r.cluster, guess_for(&r.cluster));
     r.memory_limit_bytes = campaign_memory_limit(&options->setup, &r.cluster);
     r.spaces = calloc(TUNE_LAYERS_MAX, sizeof(*r.spaces));
     r.asked = calloc(TUNE_LAYERS_MAX, sizeof(*r.asked));
@@ -400,13 +382,13 @@ void tune_request_learn(struct tune_request *request, const struct cluster *know
 
     if (request->options->setup.sim)
         return;
-    *g = machine_guess(known);
+    *g = known_machine(known, guess);
     us = known->nodes > 1
              ? message_us(known->latency_between_us, known->message_between_us,
                           known->half_between_kib, known->bandwidth_between_gbs, others)
              : message_us(known->latency_inside_us, known->message_inside_us,
                           known->half_inside_kib, known->bandwidth_inside_gbs, others);
-    g->message_s = known_or(us, 1e-6, guess->message_s);
+    g->message_s = isnan(us) ? guess->message_s : us * 1e-6;
     /* What a chunk costs is handing it from stream to stream, of which launches are the least. */
     g->launch_s = fmax(g->launch_s, guess->launch_s);
 }

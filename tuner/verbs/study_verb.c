@@ -1,6 +1,6 @@
-/* moetune study: a paper's evaluation on a modelled cluster.  Starts no ranks and measures nothing.
- */
+/* moetune study: what is computed on a modelled cluster.  Starts no ranks and measures nothing. */
 #include "common_rows.h"
+#include "option_values.h"
 #include "output_file.h"
 #include "status.h"
 #include "study.h"
@@ -12,19 +12,107 @@
 #include <sys/stat.h>
 
 struct options {
-    const char *only, *folder, *sim;
+    struct study_ask ask;
+    const char *folder;
     bool json;
 };
 
-static const struct option_row rows[] = {
-    { "only", "ROW", OPTION_TEXT, OPTION(only), "one table or figure: table6, figure14" },
-    { "output", "DIR", OPTION_TEXT, OPTION(folder), "write DIR/NAME.html and DIR/NAME.json, too",
-      .letter = 'o' },
-    { "sim", "FILE", OPTION_TEXT, OPTION(sim),
-      "another modelled cluster than that of the paper, of any number of ranks" },
-    JSON_ROW(OPTION(json)),
+#define ASK(member) OPTION(ask.member)
+#define TUNE(member) OPTION(ask.tune.member)
+
+static const struct option_row paper_rows[] = {
+    { "only", "ROW", OPTION_TEXT, ASK(only), "one table or figure: table6, figure14" },
     { NULL },
 };
+
+static const struct option_row both_rows[] = {
+    { "ranks", "N", OPTION_COUNT, TUNE(setup.where.ranks),
+      "of that cluster (those that its file says; of the paper's 64)", .least = 1, .most = 65536 },
+    { .kind = OPTION_GROUP, .offset = TUNE(layer), .rows = layer_rows },
+    { "shape", "TEXT", OPTION_LIST, TUNE(shapes),
+      "the layer as \"E=8 k=2 T=4096 D=1024 H=4096\" (without any of these: that of Tutel's "
+      "Figure 1)" },
+    { "model", "FILE", OPTION_LIST, TUNE(models), "the layer of a Hugging Face config.json" },
+    { "axes", "LIST", OPTION_TEXT, TUNE(axes), "what may vary, as for `tune`" },
+    WINDOW_ROW(TUNE(window), "follows the layer"),
+    { "noise", "PERCENT", OPTION_NUMBER, ASK(noise_percent), "of each step, log-normal; 0: none",
+      .least = 0, .most = 100 },
+    { "seeds", "N", OPTION_COUNT, ASK(seeds), "runs, each with its own noise", .least = 1,
+      .most = 10000 },
+    SEED_ROW(TUNE(setup.seed)),
+    { NULL },
+};
+
+static const struct option_row strategy_rows[] = {
+    { "strategies", "LIST", OPTION_WORDS, ASK(strategies),
+      "these alone, as \"guided,paper\" [all of them]", search_words },
+    BUCKETS_ROW(TUNE(buckets), "buckets of capacity, floor(c/R)"),
+    { "max-capacity-factor", "F", OPTION_NUMBER, TUNE(max_factor),
+      "else: the buckets that factors from 1 to F reach" },
+    { "effort", "WORD", OPTION_WORD, TUNE(effort), "how many of them, and how thoroughly",
+      effort_words },
+    { "repeats", "N", OPTION_COUNT, TUNE(repeats),
+      "samples per comparison (paper), or rounds (exhaustive)", .least = 1, .most = 1000 },
+    { NULL },
+};
+
+static const struct option_row trace_rows[] = {
+    { "share", "SHARE", OPTION_NUMBER, ASK(share),
+      "of training time that the trainer may spend on trying plans", .least = 0, .most = 1 },
+    { NULL },
+};
+
+static const struct option_row rows[] = {
+    { "sim", "FILE", OPTION_TEXT, ASK(sim), "another modelled cluster than that of the paper" },
+    { "output", "DIR", OPTION_TEXT, OPTION(folder), "write DIR/NAME.html and DIR/NAME.json, too",
+      .letter = 'o' },
+    JSON_ROW(OPTION(json)),
+    { "of papers", .kind = OPTION_GROUP, .rows = paper_rows },
+    { "of search and trace", .kind = OPTION_GROUP, .rows = both_rows },
+    { "of search", .kind = OPTION_GROUP, .rows = strategy_rows },
+    { "of trace", .kind = OPTION_GROUP, .rows = trace_rows },
+    { NULL },
+};
+
+static const struct options defaults = {
+    .ask = { .tune = { .setup = { CAMPAIGN_DEFAULTS, .seed = 1 },
+                       .layer = LAYER_DEFAULTS,
+                       .effort = 1,
+                       .repeats = 1,
+                       .max_factor = 8,
+                       .axes = "r,d,a=linear:2dh:rail" },
+             .noise_percent = 5,
+             .share = 0.01,
+             .seeds = 10 },
+};
+
+/* Which rows mean something to which studies. */
+static const struct {
+    const struct option_row *rows;
+    unsigned of;
+} kinds[] = {
+    { paper_rows, STUDY_OF_ROWS },
+    { both_rows, STUDY_OF_LAYER },
+    { strategy_rows, STUDY_OF_SEARCH },
+    { trace_rows, STUDY_OF_TRACE },
+};
+
+static int check_options(const struct study *study, const struct options *o)
+{
+    unsigned takes = study->options ? study->options : STUDY_OF_ROWS;
+
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+        struct option_row flat[OPTION_ROWS_MAX];
+        size_t count = options_flatten(kinds[k].rows, flat);
+
+        for (size_t i = 0; i < count && !(takes & kinds[k].of); i++)
+            if (flat[i].kind != OPTION_GROUP && option_is_given(&flat[i], o, &defaults))
+                return fail(ERR_ARGUMENT,
+                            "--%s means nothing to the study %s (see moetune study --help)",
+                            flat[i].name, study->name);
+    }
+    return OK;
+}
 
 static int write_form(const struct study_result *result, const char *folder, const char *ending,
                       void (*form)(const struct study_result *result, FILE *to))
@@ -50,13 +138,17 @@ static int write_files(const struct study_result *result, const char *folder)
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct options *o = options;
+    struct options *o = options;
     const struct study *study;
     struct study_result result;
     int rc = OK;
 
     TRY(study_find(call->arguments[0], &study));
-    TRY(study_run(study, o->only, o->sim, &result));
+    TRY(check_options(study, o));
+    o->ask.file = call->arguments[1];
+    if (o->ask.file && !study->argument)
+        return fail(ERR_ARGUMENT, "study %s takes no argument \"%s\"", study->name, o->ask.file);
+    TRY(study_run(study, &o->ask, &result));
     if (o->folder)
         rc = write_files(&result, o->folder);
     (o->json ? study_json : study_print)(&result, stdout);
@@ -64,18 +156,37 @@ static int run(const struct verb_call *call, void *options)
     return rc;
 }
 
+static void print_studies(FILE *out)
+{
+    fprintf(out, "studies:\n");
+    for (size_t i = 0; studies[i]; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "%s %s", studies[i]->name,
+                 studies[i]->argument ? studies[i]->argument : "");
+        fprintf(out, "  %-14s %s\n", name, study_title(studies[i]));
+    }
+}
+
 const struct verb study_verb = {
     .name = "study",
-    .summary = "a paper's tables and figures on a modelled cluster, beside what was published",
-    .arguments = "STUDY",
+    .summary = "papers, searches and trainers on modelled clusters, where the truth is known",
+    .arguments = "STUDY [FILE]",
     .least = 1,
-    .most = 1,
-    .about = "Computes what a paper evaluates with our executor on a virtual clock, and puts each "
-             "number beside the published one: fitted, where the cluster's numbers were chosen by "
-             "it, or predicted. It needs no GPU, no MPI and no database, and gives the same bytes "
-             "every time.",
+    .most = 2,
+    .about =
+        "Computes on a modelled cluster, with our executor on a virtual clock: what a paper "
+        "evaluates, each number beside the published one (fitted, where the cluster's numbers were "
+        "chosen by it, or predicted); how good the plans are that each search finds; and what a "
+        "training costs whose capacity changes from step to step.\nIt needs no GPU, no MPI and no "
+        "database, and gives the same bytes every time.",
     .rows = rows,
+    .defaults = &defaults,
     .options_size = sizeof(struct options),
-    .example = "study tutel --only table6",
+    .tables = print_studies,
+    .notes = "FILE of trace: a capacity on each line, from the first step to the last (man "
+             "moetune-tables); without it one is made up, whose capacity swings 4.38 times as in "
+             "Tutel's Figure 1.",
+    .example = "study search --ranks 256 --experts 64 --noise 10",
     .run = run,
 };

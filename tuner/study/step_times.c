@@ -1,0 +1,103 @@
+/* Lets the modelled ranks run each plan once at each capacity. */
+#include "step_times.h"
+
+#include "crew.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static size_t sort_once_each(uint64_t *capacities, size_t count)
+{
+    size_t kept = 0;
+
+    qsort(capacities, count, sizeof(*capacities), by_size);
+    for (size_t i = 0; i < count; i++)
+        if (!kept || capacities[kept - 1] != capacities[i])
+            capacities[kept++] = capacities[i];
+    return kept;
+}
+
+static int ask(struct crew *crew, const struct order *order, double *ns)
+{
+    struct reply reply;
+
+    TRY(crew_do(crew, order, &reply));
+    if (reply.state != TRIAL_OK && reply.state != TRIAL_NO_MEMORY)
+        return fail(ERR_DEVICE, "a modelled step: %s", reply.message);
+    *ns = reply.state == TRIAL_OK ? (double)reply.ns : NAN;
+    return OK;
+}
+
+static int run_all(struct step_times *t, struct crew *crew, const struct moe_shape *shape)
+{
+    struct order order = {
+        .kind = ORDER_LAYER, .shape = *shape, .seed = 1, .memory_limit_bytes = INT64_MAX
+    };
+    double ns;
+
+    TRY(ask(crew, &order, &ns));
+    order.kind = ORDER_STEP;
+    for (size_t i = 0; i < t->count; i++)
+        for (size_t arm = 0; arm < t->arm_count; arm++) {
+            order.capacity = t->capacities[i];
+            order.plan = t->arms[arm];
+            TRY(ask(crew, &order, &t->ns[i * t->arm_count + arm]));
+        }
+    return OK;
+}
+
+int step_times_open(const struct cluster *cluster, const struct moe_shape *shape,
+                    const struct moe_plan *arms, size_t arm_count, const uint64_t *capacities,
+                    size_t count, struct step_times *out)
+{
+    struct step_times t = { .arms = arms, .arm_count = arm_count };
+    struct cluster silent = *cluster;
+    struct crew *crew = NULL;
+    int rc = OK;
+
+    silent.noise_percent = silent.outlier_percent = silent.drift_percent = 0;
+    t.capacities = malloc(count * sizeof(*t.capacities));
+    t.ns = malloc(count * arm_count * sizeof(*t.ns));
+    TRY_OUT(t.capacities && t.ns ? OK : fail(ERR_NOMEM, "%zu modelled times", count * arm_count));
+    memcpy(t.capacities, capacities, count * sizeof(*t.capacities));
+    t.count = sort_once_each(t.capacities, count);
+    TRY_OUT(crew_open(&(struct crew_setup){ .model = &silent, .seed = 1 }, &crew));
+    TRY_OUT(run_all(&t, crew, shape));
+    *out = t;
+    t = (struct step_times){ .count = 0 };
+out:
+    crew_close(crew);
+    step_times_close(&t);
+    return rc;
+}
+
+void step_times_close(struct step_times *times)
+{
+    free(times->capacities);
+    free(times->ns);
+    *times = (struct step_times){ .count = 0 };
+}
+
+const double *step_times_at(const struct step_times *t, uint64_t capacity)
+{
+    size_t low = 0, high = t->count; /* it is in between, if it is not less than all */
+
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+
+        if (t->capacities[middle] <= capacity)
+            low = middle;
+        else
+            high = middle;
+    }
+    return t->ns + low * t->arm_count;
+}

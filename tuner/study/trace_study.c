@@ -1,0 +1,327 @@
+/* Replays the capacities of a training under plans that are chosen in several ways. */
+#include "capacity_trace.h"
+#include "live.h"
+#include "modelled_layer.h"
+#include "plan.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SWING_STEPS = 20000 };
+
+struct replay {
+    const struct study_ask *ask;
+    struct modelled_layer layer;
+    struct capacity_trace trace;
+    uint32_t *buckets; /* that the trace asks for, in the order it does; each once */
+    size_t bucket_count;
+    int *arm_of; /* by bucket - first: the table */
+    uint32_t first, last;
+};
+
+/* What a way of choosing plans comes to. */
+struct way {
+    double ns, trials; /* of all steps; steps that were there to find out */
+};
+
+static double step_ns(const struct replay *r, size_t step, int arm)
+{
+    return modelled_layer_ns(&r->layer, r->trace.capacities[step], arm);
+}
+
+static double sum_ns(const struct replay *r, int arm)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < r->trace.steps; i++)
+        sum += step_ns(r, i, arm);
+    return sum;
+}
+
+/* ---- one plan, or the best of each step */
+
+static int best_static(const struct replay *r, double *ns)
+{
+    int best = -1;
+
+    *ns = NAN;
+    for (int arm = 0; arm < (int)r->layer.space->arm_count; arm++) {
+        double sum = sum_ns(r, arm);
+
+        if (!isnan(sum) && !(sum >= *ns)) {
+            *ns = sum;
+            best = arm;
+        }
+    }
+    return best;
+}
+
+static int oracle(const struct replay *r, double *ns)
+{
+    *ns = 0;
+    for (size_t i = 0; i < r->trace.steps; i++) {
+        double least = NAN;
+
+        for (int arm = 0; arm < (int)r->layer.space->arm_count; arm++)
+            least = fmin(least, step_ns(r, i, arm));
+        if (isnan(least))
+            return fail(ERR_ARGUMENT, "step %zu: at c=%u no plan fits into %s", i + 1,
+                        r->trace.capacities[i], ACCOUNT_TEXT(r->layer.space->memory_limit_bytes));
+        *ns += least;
+    }
+    return OK;
+}
+
+/* ---- a table */
+
+static int tune_table(struct replay *r, uint32_t run, double *trials)
+{
+    struct noise noise = modelled_layer_noise(&r->layer, run);
+    struct search *search;
+
+    TRY(modelled_layer_search(&r->layer, search_find("guided"), run, &search));
+    for (size_t i = 0; i < r->bucket_count; i++) {
+        struct known_bucket bucket;
+        struct outcome outcome = { .arm = r->layer.space->default_arm };
+
+        /* Its upper edge may be beyond what memory allows, where the trace's capacity is not. */
+        if (modelled_layer_bucket(&r->layer, r->buckets[i], &bucket))
+            outcome = true_bucket_tune(&bucket.truth, search, &noise, r->layer.request.effort);
+        r->arm_of[r->buckets[i] - r->first] = outcome.arm;
+        *trials += outcome.samples;
+    }
+    search_close(search);
+    return OK;
+}
+
+static int by_table(struct replay *r, uint32_t run, struct way *out)
+{
+    uint32_t window = r->layer.space->window;
+
+    TRY(tune_table(r, run, &out->trials));
+    for (size_t i = 0; i < r->trace.steps; i++)
+        out->ns += step_ns(r, i, r->arm_of[r->trace.capacities[i] / window - r->first]);
+    return OK;
+}
+
+/* ---- a trainer that tunes */
+
+/* What the library itself takes would make the figures depend on this machine. */
+static double no_time(void *self)
+{
+    (void)self;
+    return 0;
+}
+
+static int open_trainer(const struct replay *r, uint32_t run, struct live **out)
+{
+    char cluster[CLUSTER_TEXT_BYTES];
+    struct live_setup setup = { .dry_run = true,
+                                .cluster = cluster,
+                                .shape = r->layer.space->shape,
+                                .axes = r->layer.options.axes,
+                                .window = r->layer.space->window,
+                                .seed = (uint32_t)(r->layer.seed + run),
+                                .share = r->ask->share,
+                                .margin = r->layer.options.margin,
+                                .harm = r->layer.options.harm,
+                                .now_us = no_time };
+
+    cluster_format(&r->layer.cluster, cluster, sizeof(cluster));
+    return live_open(&setup, out);
+}
+
+/* One step; a plan that does not fit is told, and another one asked for.  False: none does. */
+static bool train_step(const struct replay *r, struct live *live, struct noise *noise, size_t step,
+                       double *ns)
+{
+    const struct space *space = r->layer.space;
+
+    for (size_t tries = 0; tries <= space->arm_count; tries++) {
+        struct moe_plan plan = MOE_PLAN_INIT;
+        int arm;
+
+        live_ask(live, r->trace.capacities[step], &plan);
+        arm = space_arm(space, &plan);
+        *ns = arm < 0 ? NAN : step_ns(r, step, arm);
+        if (!isnan(*ns)) {
+            live_tell(live, noise_sample(noise, *ns));
+            return true;
+        }
+        live_failed(live, TRIAL_NO_MEMORY, "more memory than there is");
+    }
+    return false;
+}
+
+static int by_trainer(const struct replay *r, uint32_t run, struct way *out)
+{
+    struct noise noise = modelled_layer_noise(&r->layer, run);
+    size_t step = 0, steps = r->trace.steps;
+    struct live *live;
+    bool heard;
+    double ns;
+
+    TRY(open_trainer(r, run, &live));
+    heard = log_only(false); /* what drifts in a simulation is no news */
+    for (; step < steps && train_step(r, live, &noise, step, &ns); step++)
+        out->ns += ns;
+    log_only(heard);
+    out->trials += (double)live_status(live).tried;
+    live_close(live);
+    return step == steps
+               ? OK
+               : fail(ERR_ARGUMENT, "step %zu: at c=%u the trainer finds no plan that fits",
+                      step + 1, r->trace.capacities[step]);
+}
+
+/* ---- all of them */
+
+static int put_way(struct study_table *table, const char *row, struct way way, double default_ns,
+                   double oracle_ns)
+{
+    TRY(study_put_ours(table, row, "time, ms", way.ns * 1e-6));
+    TRY(study_put_ours(table, row, "of default, %", 100 * way.ns / default_ns));
+    TRY(study_put_ours(table, row, "above best, %", 100 * (way.ns / oracle_ns - 1)));
+    return isnan(way.trials) ? OK : study_put_ours(table, row, "trials", way.trials);
+}
+
+static int mean_of_runs(struct replay *r, struct way *table, struct way *trainer)
+{
+    double runs = r->ask->seeds;
+
+    *table = *trainer = (struct way){ 0, 0 };
+    for (uint32_t run = 0; run < r->ask->seeds; run++) {
+        TRY(by_table(r, run, table));
+        TRY(by_trainer(r, run, trainer));
+    }
+    *table = (struct way){ table->ns / runs, table->trials / runs };
+    *trainer = (struct way){ trainer->ns / runs, trainer->trials / runs };
+    return OK;
+}
+
+static int put_all(struct replay *r, struct study_table *out)
+{
+    struct way usual = { sum_ns(r, r->layer.space->default_arm), NAN };
+    struct way fixed = { NAN, NAN }, best = { NAN, NAN }, table, trainer;
+    char name[48] = "best static plan";
+    int arm;
+
+    TRY(oracle(r, &best.ns));
+    arm = best_static(r, &fixed.ns);
+    if (arm >= 0)
+        snprintf(name, sizeof(name), "static: %s", PLAN_TEXT(&r->layer.space->arms[arm]));
+    TRY(mean_of_runs(r, &table, &trainer));
+    TRY(put_way(out, "default plan", usual, usual.ns, best.ns));
+    TRY(put_way(out, name, fixed, usual.ns, best.ns));
+    TRY(put_way(out, "table of tune", table, usual.ns, best.ns));
+    TRY(put_way(out, "trainer that tunes", trainer, usual.ns, best.ns));
+    return put_way(out, "best plan of each step", best, usual.ns, best.ns);
+}
+
+static void find_range(struct replay *r, uint32_t *least, uint32_t *most)
+{
+    *least = *most = r->trace.capacities[0];
+    for (size_t i = 1; i < r->trace.steps; i++) {
+        *least = r->trace.capacities[i] < *least ? r->trace.capacities[i] : *least;
+        *most = r->trace.capacities[i] > *most ? r->trace.capacities[i] : *most;
+    }
+    r->first = *least / r->layer.space->window;
+    r->last = *most / r->layer.space->window;
+}
+
+static int list_buckets(struct replay *r)
+{
+    size_t room = r->last - r->first + 1;
+
+    r->buckets = malloc(room * sizeof(*r->buckets));
+    r->arm_of = malloc(room * sizeof(*r->arm_of));
+    if (!r->buckets || !r->arm_of)
+        return fail(ERR_NOMEM, "%zu buckets", room);
+    for (size_t i = 0; i < room; i++)
+        r->arm_of[i] = -1;
+    for (size_t i = 0; i < r->trace.steps; i++) {
+        uint32_t bucket = r->trace.capacities[i] / r->layer.space->window;
+
+        if (r->arm_of[bucket - r->first] < 0)
+            r->buckets[r->bucket_count++] = bucket;
+        r->arm_of[bucket - r->first] = 0;
+    }
+    return OK;
+}
+
+/* At the trace's capacities, and where its buckets are measured. */
+static int time_steps(struct replay *r)
+{
+    size_t count = r->trace.steps + r->bucket_count;
+    uint64_t *capacities = malloc(count * sizeof(*capacities));
+    int rc;
+
+    if (!capacities)
+        return fail(ERR_NOMEM, "%zu steps", count);
+    for (size_t i = 0; i < r->trace.steps; i++)
+        capacities[i] = r->trace.capacities[i];
+    for (size_t i = 0; i < r->bucket_count; i++)
+        capacities[r->trace.steps + i] = space_capacity(r->layer.space, r->buckets[i]);
+    rc = modelled_layer_time(&r->layer, capacities, count);
+    free(capacities);
+    return rc;
+}
+
+static int replay(struct replay *r, struct study_result *result)
+{
+    const struct moe_shape *shape = &r->layer.space->shape;
+    const char *file = r->ask->file;
+    uint32_t least, most;
+
+    TRY(file ? capacity_trace_read(file, shape, &r->trace)
+             : capacity_trace_swing(shape, SWING_STEPS, &r->trace));
+    find_range(r, &least, &most);
+    TRY(list_buckets(r));
+    TRY(time_steps(r));
+    result->machine = r->layer.cluster;
+    snprintf(result->remark, sizeof(result->remark),
+             "%s: %zu plans; %s: %zu steps, c from %u to %u (%.2f times), %zu buckets of width %u; "
+             "noise %g %%, seeds %llu to %llu, share %g",
+             SHAPE_TEXT(shape), r->layer.space->arm_count,
+             file ? file : "two waves that are made up", r->trace.steps, least, most,
+             (double)most / least, r->bucket_count, r->layer.space->window, r->ask->noise_percent,
+             (unsigned long long)r->layer.seed,
+             (unsigned long long)(r->layer.seed + r->ask->seeds - 1), r->ask->share);
+    return put_all(r, &result->tables[0]);
+}
+
+static int run(const struct study_ask *ask, struct study_result *result)
+{
+    struct replay r = { .ask = ask };
+    int rc;
+
+    TRY(modelled_layer_open(ask, &r.layer));
+    rc = replay(&r, result);
+    capacity_trace_free(&r.trace);
+    free(r.buckets);
+    free(r.arm_of);
+    modelled_layer_close(&r.layer);
+    return rc;
+}
+
+static const struct study_row rows[] = {
+    { "times", "A training under plans that are chosen in several ways", "ms, %",
+      "Noise decides what is chosen; times are true ones.  Static: the plan whose sum is least.  "
+      "Table: each bucket that the trace asks for is tuned beforehand, as `tune` does.  Trainer: "
+      "libmoetune, told of the cluster, which begins with the default plan and tries others while "
+      "it trains.  Trials: the table's steps, before the training; the trainer's steps under other "
+      "plans than the best known one, whose time is in its sum.  Both are means over the seeds." },
+    { NULL },
+};
+
+const struct study study_trace = {
+    .name = "trace",
+    .argument = "[FILE]",
+    .summary = "What a training takes whose capacity changes, under plans chosen in several ways",
+    .assumptions = "Times are those of our executor on a virtual clock.",
+    .options = STUDY_OF_LAYER | STUDY_OF_TRACE,
+    .run = run,
+    .rows = rows,
+};

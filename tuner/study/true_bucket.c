@@ -1,0 +1,54 @@
+/* Asks the decision what to run next, and tells it the true time with noise. */
+#include "true_bucket.h"
+
+#include "decision.h"
+#include "store.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static double regret_of(const struct true_bucket *b, int arm)
+{
+    return b->ns[arm] / b->best_ns - 1;
+}
+
+static bool is_undecided(const struct decision_result *r)
+{
+    struct entry_row entry = { .gain = r->gain, .bound = r->bound };
+
+    snprintf(entry.decision, sizeof(entry.decision), "%s", decision_words[r->word]);
+    return entry_is_undecided(&entry);
+}
+
+struct outcome true_bucket_tune(const struct true_bucket *b, struct search *search,
+                                struct noise *noise, const struct effort *effort)
+{
+    struct outcome out = { .arm = -1 };
+    struct decision_setup setup = { .search = search,
+                                    .capacity = b->capacity,
+                                    .usable = b->usable,
+                                    .default_arm = b->default_arm,
+                                    .incumbent = -1,
+                                    .patience = effort ? effort->patience : 0 };
+    struct decision_result result;
+    enum decision_purpose purpose;
+    struct decision decision;
+    int arm;
+
+    decision_open(&decision, &setup);
+    while ((arm = decision_next(&decision, &purpose)) != DECISION_DONE) {
+        decision_tell(&decision, purpose, arm, noise_sample(noise, b->ns[arm]));
+        out.lost += regret_of(b, arm);
+        out.samples++;
+    }
+    if (!decision_result(&decision, &result))
+        abort();
+    out.arm = result.arm;
+    out.regret = regret_of(b, result.arm);
+    out.harm = b->usable[b->default_arm] ? b->ns[result.arm] / b->ns[b->default_arm] - 1 : 0;
+    out.bounded = !isnan(result.bound);
+    out.bound = result.bound;
+    out.undecided = is_undecided(&result);
+    return out;
+}

@@ -1,0 +1,24 @@
+/* A bucket whose true times are known is tuned by noisy ones, as `tune` would: what it would
+ * publish, and what the truth says of that. */
+#ifndef TRUE_BUCKET_H
+#define TRUE_BUCKET_H
+
+#include "effort.h"
+#include "noise.h"
+#include "outcomes.h"
+#include "search.h"
+
+struct true_bucket {
+    uint64_t capacity;
+    const double *ns; /* by arm; borrowed, as usable */
+    const bool *usable;
+    int default_arm;
+    double best_ns; /* the least of the usable arms */
+};
+
+/* By search and decision together, every step counted.  effort NULL: the decision's own patience.
+ * The search must be one that can say something of a bucket with a usable arm. */
+struct outcome true_bucket_tune(const struct true_bucket *bucket, struct search *search,
+                                struct noise *noise, const struct effort *effort);
+
+#endif
