@@ -156,6 +156,17 @@ static int run(const struct verb_call *call, void *options)
     return rc;
 }
 
+/* "SMILE (arXiv 2212.05191)": whole titles are longer than a screen. */
+static void print_title(const char *title, FILE *out)
+{
+    const char *number = strstr(title, "(arXiv");
+
+    if (number)
+        fprintf(out, "%.*s %s\n", (int)strcspn(title, ":"), title, number);
+    else
+        fprintf(out, "%s\n", title);
+}
+
 static void print_studies(FILE *out)
 {
     fprintf(out, "studies:\n");
@@ -164,7 +175,8 @@ static void print_studies(FILE *out)
 
         snprintf(name, sizeof(name), "%s %s", studies[i]->name,
                  studies[i]->argument ? studies[i]->argument : "");
-        fprintf(out, "  %-14s %s\n", name, study_title(studies[i]));
+        fprintf(out, "  %-14s ", name);
+        print_title(study_title(studies[i]), out);
     }
 }
 
