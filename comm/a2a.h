@@ -16,6 +16,7 @@ struct a2a_call {
     const void *send;
     void *recv, *scratch;
     uint32_t ctas;        /* as struct batch has it */
+    bool naive;           /* a baseline, of `2dh`: see a2a_2dh_naive */
     struct group among;   /* of `linear`; count 0: all ranks */
     const uint64_t *rows; /* of each rank; NULL: blocks are equal.  As long as the call is open */
     bool back;            /* a rank gives back what it got: a block has its sender's rows, not its
@@ -53,6 +54,10 @@ struct a2a {
 };
 
 extern const struct a2a_ops a2a_2dh, a2a_3dh;
+
+/* The same bytes without a copy: inside a node a message for each block, where 2dh sends one for
+ * each rank.  It is there to be measured, and no plan has it. */
+extern const struct a2a_ops a2a_2dh_naive;
 extern const struct a2a_uneven_ops a2a_linear_uneven, a2a_2dh_uneven;
 
 /* Elements of scratch that algorithm `a` (enum moe_a2a) needs; one scratch may serve all calls of

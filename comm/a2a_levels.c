@@ -113,3 +113,42 @@ const struct a2a_ops a2a_3dh = {
     .build = staged_build,
     .run = staged_run,
 };
+
+/* Block by block, from where it lies to its place among those for the same node. */
+static int naive_build(struct a2a *a2a)
+{
+    const struct a2a_call *c = &a2a->call;
+    const struct topology *t = &c->wire->topology;
+    size_t bytes = c->block * dtype_bytes(c->dtype);
+    int m = t->ranks_per_node, local;
+
+    if (!topology_two_levels(t))
+        return UNSUPPORTED;
+    local = t->rank % m;
+    for (int node = 0; node < t->ranks / m; node++)
+        for (int i = 0; i < m; i++) {
+            int place = (local + i) % m;
+            size_t theirs = (size_t)(node * m + place) * bytes;
+
+            TRY(batch_add_transfer(&a2a->phases[0],
+                                   &(struct transfer){ .peer = t->rank - local + place,
+                                                       .send = (const char *)c->send + theirs,
+                                                       .recv = half(c, 0) + theirs,
+                                                       .send_bytes = bytes,
+                                                       .recv_bytes = bytes }));
+        }
+    return add_phase(a2a, 1, (struct peers){ local, m, t->ranks / m });
+}
+
+static int naive_run(struct a2a *a2a, struct stream *stream)
+{
+    TRY(wire_exchange(a2a->call.wire, stream, &a2a->phases[0]));
+    return wire_exchange(a2a->call.wire, stream, &a2a->phases[1]);
+}
+
+const struct a2a_ops a2a_2dh_naive = {
+    .levels = 2,
+    .scratch = staged_scratch,
+    .build = naive_build,
+    .run = naive_run,
+};

@@ -299,3 +299,71 @@ extern "C" int cuda_decode_backward(const struct decode_backward *d, const struc
     return cuda_check(BY_TYPE(decode_backward_tokens, d->dtype, wide, d, queue->stream),
                       "decode_backward");
 }
+
+/* ---- one_hot: one element of a row is not zero */
+
+static __global__ void __launch_bounds__(THREADS) one_hot_kernel(struct one_hot o)
+{
+    for (uint64_t t = (uint64_t)blockIdx.x * THREADS + threadIdx.x; t < o.tokens;
+         t += (uint64_t)gridDim.x * THREADS) {
+        uint64_t choice = t * o.top_k + o.choice;
+        int64_t slot = o.slot[choice];
+
+        if (slot >= 0)
+            o.to[t * o.columns + (uint64_t)(o.by_slot ? slot : o.expert[choice])] =
+                o.scale ? o.scale[choice] : 1;
+    }
+}
+
+extern "C" int cuda_one_hot(const struct one_hot *o, const struct cuda_queue *queue)
+{
+    struct fill zeros = { o->to, o->tokens * o->columns * sizeof(*o->to) };
+    int rc = cuda_fill(&zeros, queue);
+
+    if (rc || !o->tokens)
+        return rc;
+    return cuda_check(launch(one_hot_kernel, blocks_for(o->tokens), THREADS, queue->stream, *o),
+                      "one_hot");
+}
+
+static __global__ void __launch_bounds__(THREADS) one_hot_backward_kernel(struct one_hot_backward o)
+{
+    for (uint64_t t = (uint64_t)blockIdx.x * THREADS + threadIdx.x; t < o.tokens;
+         t += (uint64_t)gridDim.x * THREADS) {
+        uint64_t choice = t * o.top_k + o.choice;
+
+        o.grad_scale[choice] =
+            o.slot[choice] < 0 ? 0 : o.grad[t * o.columns + (uint64_t)o.expert[choice]];
+    }
+}
+
+extern "C" int cuda_one_hot_backward(const struct one_hot_backward *o,
+                                     const struct cuda_queue *queue)
+{
+    if (!o->tokens)
+        return 0;
+    return cuda_check(
+        launch(one_hot_backward_kernel, blocks_for(o->tokens), THREADS, queue->stream, *o),
+        "one_hot_backward");
+}
+
+template <class T>
+static __global__ void __launch_bounds__(THREADS) nonzero_kernel(struct nonzero z)
+{
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < z.count;
+         i += (uint64_t)gridDim.x * THREADS)
+        ((T *)z.to)[i] = narrow<T>(z.from[i] != 0);
+}
+
+template <class T, int N>
+static cudaError_t nonzero_elements(const struct nonzero *z, cudaStream_t stream)
+{
+    return launch(nonzero_kernel<T>, blocks_for(z->count), THREADS, stream, *z);
+}
+
+extern "C" int cuda_nonzero(const struct nonzero *z, const struct cuda_queue *queue)
+{
+    if (!z->count)
+        return 0;
+    return cuda_check(BY_TYPE(nonzero_elements, z->dtype, false, z, queue->stream), "nonzero");
+}

@@ -182,3 +182,38 @@ void host_decode_backward(const struct decode_backward *d)
         }
     clear_unfilled(r, r->width * dtype_bytes(d->dtype), d->to);
 }
+
+void host_one_hot(const struct one_hot *o)
+{
+    memset(o->to, 0, o->tokens * o->columns * sizeof(*o->to));
+    for (uint64_t t = 0; t < o->tokens; t++) {
+        uint64_t choice = t * o->top_k + o->choice;
+        int64_t slot = o->slot[choice];
+
+        if (slot >= 0)
+            o->to[t * o->columns + (uint64_t)(o->by_slot ? slot : o->expert[choice])] =
+                o->scale ? o->scale[choice] : 1;
+    }
+}
+
+void host_one_hot_backward(const struct one_hot_backward *o)
+{
+    for (uint64_t t = 0; t < o->tokens; t++) {
+        uint64_t choice = t * o->top_k + o->choice;
+
+        o->grad_scale[choice] =
+            o->slot[choice] < 0 ? 0 : o->grad[t * o->columns + (uint64_t)o->expert[choice]];
+    }
+}
+
+void host_nonzero(const struct nonzero *z)
+{
+    for (uint64_t at = 0; at < z->count; at += ROW_LINE) {
+        uint64_t n = z->count - at < ROW_LINE ? z->count - at : ROW_LINE;
+        float line[ROW_LINE];
+
+        for (uint64_t i = 0; i < n; i++)
+            line[i] = z->from[at + i] != 0;
+        row_store(z->dtype, z->to, at, line, n);
+    }
+}

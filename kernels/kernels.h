@@ -18,9 +18,10 @@
 #define KERNELS(row)                                                                               \
     row(gemm) row(gemm_rows) row(route) row(route_backward) row(slots) row(unit_rows)              \
         row(unit_rows_backward) row(keep_losses) row(balance) row(balance_backward) row(encode)    \
-            row(encode_backward) row(decode) row(decode_backward) row(move) row(move_rows)         \
-                row(activate) row(activate_backward) row(add_bias) row(sum_rows) row(fill)         \
-                    SPARSE_KERNELS(row) RELAYED_KERNELS(row)
+            row(encode_backward) row(decode) row(decode_backward) row(one_hot)                     \
+                row(one_hot_backward) row(nonzero) row(move) row(move_rows) row(activate)          \
+                    row(activate_backward) row(add_bias) row(sum_rows) row(fill)                   \
+                        SPARSE_KERNELS(row) RELAYED_KERNELS(row)
 
 #define KERNEL_NUMBER(name) KERNEL_##name,
 enum kernel { KERNELS(KERNEL_NUMBER) KERNEL_COUNT };
@@ -224,6 +225,37 @@ struct decode_backward {
     const void *result;
     void *to;
     float *grad_gate;
+};
+
+/* Of one choice of each token a row: to (T,columns) = the choice's scale (NULL: 1) in the column of
+ * its expert, or of its slot, else zero; all zero if it was dropped.  Who encodes by products of
+ * matrices wants it. */
+struct one_hot {
+    uint32_t tokens, top_k, choice;
+    uint64_t columns;
+    bool by_slot;
+    const int32_t *expert; /* (T,k), as slot and scale */
+    const int64_t *slot;
+    const float *scale;
+    float *to;
+};
+
+/* grad_scale (T,k), of that choice alone, from grad (T,columns) of `to`; columns are experts. */
+struct one_hot_backward {
+    uint32_t tokens, top_k, choice;
+    uint64_t columns;
+    const int32_t *expert;
+    const int64_t *slot;
+    const float *grad;
+    float *grad_scale;
+};
+
+/* to = 1 where from is not 0, else 0. */
+struct nonzero {
+    uint64_t count;
+    uint32_t dtype; /* of `to` */
+    const float *from;
+    void *to;
 };
 
 /* The one copy: for every index (i,j) of dims, the `block` elements at to + (i,j).to_stride become

@@ -162,6 +162,23 @@ static double bytes_decode_backward(const struct decode_backward *d)
            2 * bytes_kept(&d->routing, d->dtype) + bytes_rows(&d->routing, d->dtype);
 }
 
+static double bytes_one_hot(const struct one_hot *o)
+{
+    return (double)o->tokens * ((double)o->columns * sizeof(*o->to) + sizeof(*o->expert) +
+                                sizeof(*o->slot) + (o->scale ? sizeof(*o->scale) : 0));
+}
+
+static double bytes_one_hot_backward(const struct one_hot_backward *o)
+{
+    return (double)o->tokens *
+           (sizeof(*o->expert) + sizeof(*o->slot) + sizeof(*o->grad) + sizeof(*o->grad_scale));
+}
+
+static double bytes_nonzero(const struct nonzero *z)
+{
+    return (double)z->count * (sizeof(*z->from) + (double)dtype_bytes(z->dtype));
+}
+
 /* A repeated source is read for each of its copies: they lie too far apart to share a cache. */
 static double bytes_move(const struct move *m)
 {

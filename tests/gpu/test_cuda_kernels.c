@@ -282,6 +282,58 @@ static void encode_fills_every_row(void)
     }
 }
 
+static void one_hot_rows_and_nonzero_are_the_hosts(void)
+{
+    for (int round = 0; round < 60 * rounds; round++) {
+        struct tokens_case c = some_tokens();
+        uint64_t choices = (uint64_t)c.r.tokens * c.r.k, columns = c.r.experts + below(40), all;
+        bool by_slot = below(2), scaled = below(2);
+        float *grad, *want, *from, *scales = floats(choices);
+
+        for (uint64_t i = 0; i < choices; i++)
+            columns = c.r.slot[i] >= (int64_t)columns ? (uint64_t)c.r.slot[i] + 1 : columns;
+        all = c.r.tokens * columns;
+        want = malloc((all + 1) * sizeof(*want));
+        {
+            struct one_hot args = {
+                c.r.tokens,        c.r.k,
+                below(c.r.k),      columns,
+                by_slot,           c.subject.expert,
+                c.subject.slot,    scaled ? on_subject(c.r.gate, choices * 4, 4) : NULL,
+                room(MOE_F32, all)
+            };
+            struct one_hot_backward back = { c.r.tokens,
+                                             c.r.k,
+                                             args.choice,
+                                             columns,
+                                             c.subject.expert,
+                                             c.subject.slot,
+                                             typed(MOE_F32, all, 1, &grad),
+                                             on_subject(scales, choices * 4, 4) };
+            struct nonzero ones = { all, c.dtype, NULL, room(c.dtype, all) };
+
+            host_one_hot(&(struct one_hot){ c.r.tokens, c.r.k, args.choice, columns, by_slot,
+                                            c.r.expert, c.r.slot, scaled ? c.r.gate : NULL, want });
+            RUN(one_hot, &args);
+            check_values(MOE_F32, args.to, want, all, 0, 0);
+            host_one_hot_backward(&(struct one_hot_backward){
+                c.r.tokens, c.r.k, args.choice, columns, c.r.expert, c.r.slot, grad, scales });
+            RUN(one_hot_backward, &back);
+            check_values(MOE_F32, back.grad_scale, scales, choices, 0, 0);
+            ones.from = typed(MOE_F32, all, 1, &from);
+            for (uint64_t i = 0; i < all; i++)
+                from[i] = below(2) ? 0 : from[i];
+            ones.from = on_subject(from, all * 4, 4);
+            host_nonzero(&(struct nonzero){ all, MOE_F32, from, want });
+            RUN(nonzero, &ones);
+            check_values(c.dtype, ones.to, want, all, 0, 0);
+        }
+        free_buffers();
+        free(grad), free(want), free(scales), free(from);
+        tokens_free(&c);
+    }
+}
+
 static void decode_and_encode_backward_sum_a_tokens_rows(void)
 {
     for (int round = 0; round < 60 * rounds; round++) {
@@ -507,6 +559,7 @@ int main(void)
         TEST(rows_get_their_length_and_its_slope),
         TEST(only_kept_choices_have_losses),
         TEST(encode_fills_every_row),
+        TEST(one_hot_rows_and_nonzero_are_the_hosts),
         TEST(decode_and_encode_backward_sum_a_tokens_rows),
         TEST(decode_backward_scatters_and_takes_dot_products),
         TEST(move_copies_repeats_sums_and_converts),

@@ -27,12 +27,12 @@ static uint16_t element(int from, int to, uint64_t at, uint64_t salt)
     return (uint16_t)random_bits(salt, ((uint64_t)from << 40) + ((uint64_t)to << 32) + at);
 }
 
-static void run_a2a(uint32_t a, uint64_t block, uint64_t salt)
+static void run_a2a(uint32_t a, bool naive, uint64_t block, uint64_t salt)
 {
     uint64_t all = block * (uint64_t)f.ranks;
     uint16_t *send = malloc(all * 2 + 2), *recv = malloc(all * 2 + 2);
     void *scratch = malloc(a2a_scratch(a, &f.engine.wire->topology, block) * 2 + 2);
-    struct a2a_call call = { f.engine.wire, MOE_BF16, block, send, recv, scratch };
+    struct a2a_call call = { f.engine.wire, MOE_BF16, block, send, recv, scratch, .naive = naive };
     struct a2a *a2a = NULL;
     int rc;
 
@@ -62,7 +62,7 @@ static void in_racks(int m, uint64_t block, uint64_t salt)
     for (int p = 2 * m; p < f.ranks; p += m) {
         t->ranks_per_rack = p;
         if (topology_three_levels(t))
-            run_a2a(MOE_A2A_3DH, block, salt);
+            run_a2a(MOE_A2A_3DH, false, block, salt);
     }
     t->ranks_per_rack = 0;
 }
@@ -76,10 +76,12 @@ static void every_algorithm_delivers_every_block(void)
             continue;
         f.engine.wire->topology.ranks_per_node = m;
         for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-            run_a2a(MOE_A2A_LINEAR, blocks[i], i);
-            if (topology_two_levels(&f.engine.wire->topology))
-                run_a2a(MOE_A2A_2DH, blocks[i], i);
+            run_a2a(MOE_A2A_LINEAR, false, blocks[i], i);
             in_racks(m, blocks[i], i);
+            if (!topology_two_levels(&f.engine.wire->topology))
+                continue;
+            run_a2a(MOE_A2A_2DH, false, blocks[i], i);
+            run_a2a(MOE_A2A_2DH, true, blocks[i], i);
         }
     }
 }
@@ -105,7 +107,7 @@ static void a_librarys_all_to_all_applies_where_there_is_one(void)
     CHECK(a2a_open(MOE_A2A_NCCL, &call, &a2a) == UNSUPPORTED && !a2a);
     f.engine = f.library;
     for (uint64_t block = 0; block < 600; block += 199)
-        run_a2a(MOE_A2A_NCCL, block, block);
+        run_a2a(MOE_A2A_NCCL, false, block, block);
     CHECK(library_wire_calls(f.library.wire, COLLECTIVE_ALL_TO_ALL) == 6);
     f.engine = f.plain;
 }
@@ -288,7 +290,7 @@ static void what_leaves_the_rank_is_counted(void)
     uint64_t before = f.engine.wire->sent_bytes, messages = f.engine.wire->messages;
 
     f.engine.wire->topology.ranks_per_node = f.ranks;
-    run_a2a(MOE_A2A_LINEAR, 512, 1);
+    run_a2a(MOE_A2A_LINEAR, false, 512, 1);
     CHECK(f.engine.wire->sent_bytes - before == 2u * 1024 * (uint64_t)(f.ranks - 1));
     CHECK(f.engine.wire->messages - messages == 2u * (uint64_t)(f.ranks - 1));
 }

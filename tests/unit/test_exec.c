@@ -30,6 +30,7 @@ static struct {
     struct engine engine;
     uint64_t seed;
     struct reference *other; /* of the data that a rig does not hold now */
+    uint32_t plans;          /* of which baselines were asked for */
     int passed, failed;
 } all;
 
@@ -181,6 +182,53 @@ static void run_apart(const struct setting *s, struct rig *rig, const struct moe
     wire->apart_bytes = usual;
 }
 
+/* Its results, the memory that its account promised, and with naive alone each bit. */
+static int run_baseline(const struct setting *s, struct rig *rig, const struct moe_plan *plan,
+                        void **kept, size_t bytes)
+{
+    const struct capacities capacities = rig_capacities(rig);
+    uint32_t type = device_compute_type(all.engine.device, s->shape.dtype);
+    size_t most = exec_bytes(&s->shape, &rig->parts, plan, &all.engine.wire->topology, &capacities,
+                             type, rig->baseline);
+    struct exec *exec;
+    double worst;
+    int rc;
+
+    TRY(rig_exec(rig, plan, &exec));
+    rc = rig_check(rig, exec, &worst);
+    if (!rc && rig->baseline == BASELINE_NAIVE)
+        rc = same_bits(rig, plan, kept, bytes);
+    if (!rc && s->graphs && can_capture())
+        rc = run_graph(rig, exec);
+    if (!rc && exec->memory_bytes > most)
+        rc = fail(ERR_WRONG, "baseline %u takes %zu bytes, its account says %zu", rig->baseline,
+                  exec->memory_bytes, most);
+    exec_close(exec);
+    return rc;
+}
+
+/* What other systems do must come to the same, one by one and all together: another one at every
+ * plan, and where kernels are slow at every fourth. */
+static void run_baselines(const struct setting *s, struct rig *rig, const struct moe_plan *plan,
+                          void **kept, size_t bytes)
+{
+    const struct capacities capacities = rig_capacities(rig);
+    uint32_t type = device_compute_type(all.engine.device, s->shape.dtype);
+    uint32_t every = strcmp(all.engine.device->ops->name, "host") ? 4 : 1;
+
+    if (all.plans++ % every)
+        return;
+    for (uint32_t i = 0; i < 7 && !rig->baseline; i++) {
+        uint32_t baseline = 1 + (all.plans / every + i) % 7;
+
+        if (!baseline_refuses(baseline, &s->shape, plan, &capacities, type))
+            rig->baseline = baseline;
+    }
+    if (rig->baseline)
+        count(s, plan, run_baseline(s, rig, plan, kept, bytes));
+    rig->baseline = 0;
+}
+
 static void run_setting(const struct setting *s, uint64_t seed)
 {
     struct data data = { .shape = s->shape, .seed = seed };
@@ -209,6 +257,7 @@ static void run_setting(const struct setting *s, uint64_t seed)
         count(s, &plans[i], run_plan(rig, &plans[i], s->graphs, &kept, bytes));
         if (!plans[i].r)
             run_sparse(s, rig, plans[i], &kept, bytes);
+        run_baselines(s, rig, &plans[i], &kept, bytes);
         if (plans[i].r && plans[i].a == MOE_A2A_LINEAR)
             run_apart(s, rig, &plans[i], &kept, bytes);
         if (plans[i].r && plans[i].d == 2 && plans[i].a == MOE_A2A_LINEAR)

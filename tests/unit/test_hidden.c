@@ -123,7 +123,7 @@ static int check_memory(const struct rig *rig, const struct exec *exec)
     struct topology topology = *world_topology(all.world);
     const struct capacities capacities = rig_capacities(rig);
     size_t asked = exec_bytes(s, &rig->parts, &exec->plan, &topology, &capacities,
-                              device_compute_type(all.engine.device, s->dtype));
+                              device_compute_type(all.engine.device, s->dtype), 0);
     bool sums = wire_has(all.engine.wire, COLLECTIVE_SUM, (struct group){ 0, (int)s->ranks });
     struct account_machine machine = { .on_host = strcmp(all.engine.device->ops->name, "cuda") != 0,
                                        .speeds = rig->data.speeds };

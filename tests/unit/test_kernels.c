@@ -495,6 +495,48 @@ static void decode_backward_gives_rows_and_gates_their_gradients(struct moved *m
     }
 }
 
+static void one_hot_rows_have_one_column_and_nonzero_finds_it(void)
+{
+    for (int round = 0; round < 100; round++) {
+        struct moved m = move_some();
+        uint64_t choices = (uint64_t)m.r.tokens * m.r.k, most = m.r.experts, all;
+        bool by_slot = below(2);
+        const float *scale = below(2) ? m.r.gate : NULL;
+        float *to, *grad, *grads = floats(choices), *ones;
+        void *found;
+
+        for (uint64_t j = 0; j < choices; j++)
+            if (m.r.slot[j] >= (int64_t)most)
+                most = (uint64_t)m.r.slot[j] + 1;
+        all = m.r.tokens * most;
+        grad = floats(all);
+        to = malloc((all + 1) * sizeof(*to)), ones = malloc((all + 1) * sizeof(*ones));
+        found = malloc(all * 4 + 4);
+        for (uint32_t j = 0; j < m.r.k; j++) {
+            memset(to, 0x7f, all * sizeof(*to));
+            host_one_hot(&(struct one_hot){ m.r.tokens, m.r.k, j, most, by_slot, m.r.expert,
+                                            m.r.slot, scale, to });
+            host_one_hot_backward(&(struct one_hot_backward){ m.r.tokens, m.r.k, j, most,
+                                                              m.r.expert, m.r.slot, grad, grads });
+            host_nonzero(&(struct nonzero){ all, m.dtype, to, found });
+            row_load(m.dtype, found, 0, ones, all);
+            for (uint64_t at = 0; at < all; at++) {
+                uint64_t choice = at / most * m.r.k + j;
+                int64_t column = by_slot ? m.r.slot[choice] : (int64_t)m.r.expert[choice];
+                bool here = m.r.slot[choice] >= 0 && column == (int64_t)(at % most);
+
+                CHECK(to[at] == (!here ? 0 : scale ? scale[choice] : 1));
+                CHECK(ones[at] == (to[at] != 0));
+            }
+        }
+        for (uint64_t i = 0; i < choices; i++)
+            CHECK(grads[i] ==
+                  (m.r.slot[i] < 0 ? 0 : grad[i / m.r.k * most + (uint64_t)m.r.expert[i]]));
+        free(grad), free(to), free(grads), free(ones), free(found);
+        moved_free(&m);
+    }
+}
+
 static void encode_and_decode_and_their_backwards_move_the_right_rows(void)
 {
     for (int round = 0; round < 150; round++) {
@@ -522,6 +564,7 @@ int main(void)
         TEST(route_picks_the_best_and_gives_slots_in_order),
         TEST(the_gradient_of_the_gate_is_its_slope),
         TEST(encode_and_decode_and_their_backwards_move_the_right_rows),
+        TEST(one_hot_rows_have_one_column_and_nonzero_finds_it),
     };
     const char *given = getenv("MOETUNE_TEST_SEED");
 

@@ -106,7 +106,7 @@ static void a_sparse_plan_grows_by_hidden_rows_alone(void)
             for (shape.top_k = 1; shape.top_k <= shape.experts; shape.top_k++, before = bytes) {
                 CHECK(!parts_open(&shape, NULL, &parts));
                 bytes = exec_bytes(&shape, &parts, &plan, &topology,
-                                   &(struct capacities){ shape.tokens, NULL }, shape.dtype);
+                                   &(struct capacities){ shape.tokens, NULL }, shape.dtype, 0);
                 parts_close(&parts);
                 CHECK(!before || (double)(bytes - before) <=
                                      shape.tokens * (1.1 * (double)row + (double)indices));

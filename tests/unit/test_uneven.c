@@ -140,7 +140,7 @@ static int check_memory(const struct rig *rig, const struct exec *exec)
     const struct moe_shape *s = &rig->data.shape;
     const struct capacities capacities = rig_capacities(rig);
     size_t asked = exec_bytes(s, &rig->parts, &exec->plan, &all.engine.wire->topology, &capacities,
-                              device_compute_type(all.engine.device, s->dtype));
+                              device_compute_type(all.engine.device, s->dtype), 0);
 
     return exec->memory_bytes <= asked
                ? OK

@@ -91,8 +91,8 @@ static size_t rail_bytes(const struct moe_shape *shape, const struct account_mac
     size_t most = 0;
 
     for (uint32_t i = 0; i < shape->ranks_per_node; i++, topology.rank++) {
-        size_t bytes =
-            exec_bytes(shape, parts, plan, &topology, capacities, compute_type(shape, machine));
+        size_t bytes = exec_bytes(shape, parts, plan, &topology, capacities,
+                                  compute_type(shape, machine), machine->baseline);
 
         most = bytes > most ? bytes : most;
     }
@@ -114,8 +114,8 @@ int64_t account_capacities(const struct moe_shape *shape, const struct account_m
     topology.rank = capacities->rows ? capacities_fullest(capacities, shape) : (int)rank;
     parts.tokens[topology.rank] = parts.tokens[rank];
     parts.hidden[topology.rank] = parts.hidden[rank];
-    bytes = bytes_of(
-        exec_bytes(shape, &parts, plan, &topology, capacities, compute_type(shape, machine)));
+    bytes = bytes_of(exec_bytes(shape, &parts, plan, &topology, capacities,
+                                compute_type(shape, machine), machine->baseline));
     if (capacities->rows && plan->a == MOE_A2A_RAIL) {
         int64_t on_node = bytes_of(rail_bytes(shape, machine, plan, capacities, &parts));
 

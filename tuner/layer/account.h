@@ -14,6 +14,7 @@
 struct account_machine {
     bool on_host;         /* it computes on cores, whose memory holds the reference, too */
     bool checks;          /* results are compared with the reference */
+    uint32_t baseline;    /* enum baseline, of plans */
     double between;       /* GFLOP that stand for attention, before each layer */
     size_t cache_bytes;   /* of struct device; 0 also where it is not known */
     const double *speeds; /* of the ranks, for MOE_SHARES_SPEED; borrowed; NULL: alike */

@@ -28,6 +28,8 @@ static struct trip new_trip(const struct exec *x, uint32_t compute_type)
                           .dtype = shape->dtype,
                           .compute_type = compute_type,
                           .algorithm = algorithm(x),
+                          .rigid = x->baseline & BASELINE_RIGID,
+                          .naive = x->baseline & BASELINE_NAIVE,
                           .ctas = x->plan.ctas };
 }
 
@@ -57,6 +59,11 @@ static void layout_relay(struct exec *x, struct arena *arena)
     relay_layout(&x->relay, arena);
 }
 
+static bool is_dense(const struct exec *x)
+{
+    return x->baseline & BASELINE_DENSE;
+}
+
 static void layout_padded(struct exec *x, const struct topology *topology, const struct wire *wire,
                           uint32_t compute_type, struct arena *arena)
 {
@@ -70,11 +77,16 @@ static void layout_padded(struct exec *x, const struct topology *topology, const
     }
     if (is_relayed(x))
         layout_relay(x, arena);
+    if (is_dense(x)) {
+        x->dense = (struct dense){ .router = &x->router, .dtype = x->layer->shape.dtype };
+        dense_layout(&x->dense, x->geometry.rows, arena);
+    }
     x->experts = (struct experts){ .shape = &x->layer->shape,
                                    .geometry = &x->geometry,
                                    .uneven = &x->uneven,
                                    .weights = &x->weights,
                                    .seen = &x->forward.in,
+                                   .rigid = x->forward.rigid,
                                    .dtype = compute_type };
     experts_layout(&x->experts, arena);
 }
@@ -160,14 +172,14 @@ int exec_check_known(const struct moe_shape *shape, const struct moe_plan *plan)
 
 size_t exec_bytes(const struct moe_shape *shape, const struct parts *parts,
                   const struct moe_plan *plan, const struct topology *topology,
-                  const struct capacities *capacities, uint32_t compute_type)
+                  const struct capacities *capacities, uint32_t compute_type, uint32_t baseline)
 {
     struct layer layer = { .shape = *shape,
                            .rank = topology->rank,
                            .parts = parts,
                            .tokens = parts->tokens[topology->rank],
                            .hidden = parts->hidden[topology->rank] };
-    struct exec x = { .layer = &layer, .plan = plan_canonical(*plan) }, other;
+    struct exec x = { .layer = &layer, .plan = plan_canonical(*plan), .baseline = baseline }, other;
     struct arena arena = { 0 }, more = { 0 };
     uint64_t rest;
 
@@ -241,12 +253,26 @@ static int prepare_all(struct exec *x)
     return is_cached(x) ? open_cache(x) : OK;
 }
 
+static int check_baseline(const struct engine *engine, const struct layer *layer,
+                          const struct moe_plan *plan, const struct capacities *capacities)
+{
+    const char *why =
+        layer->routes != ROUTES_FRESH && layer->baseline
+            ? "baselines route afresh at every step"
+            : baseline_refuses(layer->baseline, &layer->shape, plan, capacities,
+                               device_compute_type(engine->device, layer->shape.dtype));
+
+    return why ? fail(ERR_ARGUMENT, "no such baseline under %s: %s", PLAN_TEXT(plan), why) : OK;
+}
+
 int exec_open(struct engine *engine, struct layer *layer, const struct moe_plan *plan,
               const struct capacities *capacities, struct exec **out)
 {
     struct exec *x = calloc(layer_count(&layer->shape), sizeof(*x));
     int rc = layer->routes == ROUTES_FRESH ? OK : exec_check_known(&layer->shape, plan);
 
+    if (!rc)
+        rc = check_baseline(engine, layer, plan, capacities);
     if (!x || rc) {
         free(x);
         return rc ? rc : fail(ERR_NOMEM, "an executor");
@@ -255,6 +281,7 @@ int exec_open(struct engine *engine, struct layer *layer, const struct moe_plan 
         x[i] = (struct exec){ .engine = engine,
                               .layer = &layer[i],
                               .plan = plan_canonical(*plan),
+                              .baseline = layer->baseline,
                               .geometry =
                                   geometry_of(&layer->shape, plan, layer->rank, capacities->most) };
     TRY_OUT(uneven_open(&layer->shape, capacities, &x->geometry, &x->uneven));
@@ -302,6 +329,8 @@ static int encode(struct exec *x, const void *tokens)
 {
     if (is_relayed(x))
         return relay_send(&x->relay, x->engine, tokens, x->forward.home);
+    if (is_dense(x))
+        return dense_encode(&x->dense, x->engine, tokens, x->forward.home);
     return launch_encode(x->engine->compute, &(struct encode){ .routing = routing(x),
                                                                .dtype = x->layer->shape.dtype,
                                                                .from = tokens,
@@ -317,6 +346,8 @@ static int decode(struct exec *x, void *y)
 {
     if (is_relayed(x))
         return relay_return(&x->relay, x->engine, x->forward.back, y);
+    if (is_dense(x))
+        return dense_decode(&x->dense, x->engine, x->forward.back, y);
     if (x->layer->shape.combine == MOE_COMBINE_CHOICES) /* unweighted */
         return launch_encode_backward(x->engine->compute,
                                       &(struct encode_backward){ .routing = choices(x),
@@ -387,6 +418,9 @@ static int decode_backward(struct exec *x, const void *grad_y)
 {
     if (is_relayed(x))
         return relay_send_grads(&x->relay, x->engine, grad_y, x->forward.back, x->backward.home);
+    if (is_dense(x))
+        return dense_decode_backward(&x->dense, x->engine, grad_y, x->forward.back,
+                                     x->backward.home);
     return launch_decode_backward(x->engine->compute,
                                   &(struct decode_backward){ .routing = choices(x),
                                                              .dtype = x->layer->shape.dtype,
@@ -399,6 +433,8 @@ static int decode_backward(struct exec *x, const void *grad_y)
 
 static int encode_backward(struct exec *x, void *grad_x)
 {
+    if (is_dense(x))
+        return dense_encode_backward(&x->dense, x->engine, x->backward.back, grad_x);
     return launch_encode_backward(x->engine->compute,
                                   &(struct encode_backward){ .routing = routing(x),
                                                              .dtype = x->layer->shape.dtype,

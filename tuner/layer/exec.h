@@ -2,7 +2,9 @@
 #ifndef EXEC_H
 #define EXEC_H
 
+#include "baseline.h"
 #include "cache.h"
+#include "dense.h"
 #include "engine.h"
 #include "experts.h"
 #include "geometry.h"
@@ -20,14 +22,16 @@ struct exec {
     struct engine *engine;
     struct layer *layer;
     struct moe_plan plan;
+    uint32_t baseline; /* as the layer said when it was opened */
     struct geometry geometry;
     struct uneven uneven; /* of experts that differ, in the first; the others have what it has */
     struct router router;
     struct weights weights;
     struct cache cache; /* of w=cache, in the first */
     struct trip forward, backward;
-    struct relay relay;           /* of a=rail, before and after the trips */
-    struct experts experts;       /* of e=padded, as the trips are */
+    struct dense dense;     /* of a baseline, in place of encode, decode and their backwards */
+    struct relay relay;     /* of a=rail, before and after the trips */
+    struct experts experts; /* of e=padded, as the trips are */
     struct sparse_experts sparse; /* of e=sparse where tokens stay */
     struct tour tour;             /* where they go to all */
     struct graph *graph; /* what a step launches instead of issuing all; NULL: borrowed, or none */
@@ -36,10 +40,10 @@ struct exec {
 };
 
 /* The most that exec_open will ask for on this rank, in bytes; SIZE_MAX: more than any machine has.
- */
+ * baseline: enum baseline, or 0. */
 size_t exec_bytes(const struct moe_shape *shape, const struct parts *parts,
                   const struct moe_plan *plan, const struct topology *topology,
-                  const struct capacities *capacities, uint32_t compute_type);
+                  const struct capacities *capacities, uint32_t compute_type, uint32_t baseline);
 
 /* Whether a layer under this plan can use known routes: OK, or ERR_ARGUMENT after a message. */
 int exec_check_known(const struct moe_shape *shape, const struct moe_plan *plan);

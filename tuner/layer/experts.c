@@ -16,10 +16,39 @@ static const uint64_t *first_rows(const struct experts *x)
     return x->geometry->before ? x->uneven->local : NULL;
 }
 
-/* What kernels are told of a batch of experts: rows of each, or of all that differ. */
+/* What kernels are told of a batch of experts: how many, and rows of each, or of all that differ.
+ */
+static uint32_t batch(const struct experts *x)
+{
+    return x->geometry->local * (x->rigid ? x->geometry->peers : 1);
+}
+
 static uint64_t batch_rows(const struct experts *x)
 {
+    if (x->rigid)
+        return x->geometry->chunk_rows;
     return x->geometry->before ? geometry_seen_rows(x->geometry) : rows(x);
+}
+
+/* Of b1 and b2, from an expert to the next one. */
+static uint64_t bias_stride(const struct experts *x, int i)
+{
+    return i ? layer_bias2_stride(x->shape) : x->geometry->hidden;
+}
+
+static void layout_rigid(struct experts *x, struct arena *arena)
+{
+    uint64_t rows = geometry_seen_rows(x->geometry);
+    size_t width = dtype_bytes(x->dtype);
+
+    for (int i = 0; i < 2; i++)
+        x->peers_bias[i] = arena_take(arena, size_product(batch(x), bias_stride(x, i)), width);
+    if (x->shape->pass != MOE_TRAIN)
+        return;
+    for (int i = 0; i < 2; i++)
+        x->peers_grad[i] = arena_take(arena, size_product(batch(x), bias_stride(x, i)), width);
+    x->aligned[0] = arena_take(arena, size_product(rows, x->geometry->hidden), width);
+    x->aligned[1] = arena_take(arena, size_product(rows, x->shape->model_dim), width);
 }
 
 void experts_layout(struct experts *x, struct arena *arena)
@@ -34,6 +63,8 @@ void experts_layout(struct experts *x, struct arena *arena)
         x->post = chunks_take(arena, elements, width, kept);
     if (x->shape->activation == MOE_SWIGLU)
         x->up = chunks_take(arena, elements, width, kept);
+    if (x->rigid)
+        layout_rigid(x, arena);
     if (!train)
         return;
     x->grad_post = arena_take(arena, elements, width);
@@ -57,12 +88,57 @@ static int product_of_rows(const struct experts *x, const struct gemm *g)
                                                             .c = g->c });
 }
 
+/* Where rows stay as they arrived, each peer's are multiplied by themselves, all of one expert at
+ * once. */
+static int product_of_peers(const struct experts *x, struct gemm g)
+{
+    const struct geometry *at = x->geometry;
+    size_t width = dtype_bytes(x->dtype);
+
+    g.batch = at->peers;
+    g.m = at->chunk_rows;
+    g.stride_a = at->local * g.m * g.k;
+    g.stride_c = at->local * g.m * g.n;
+    for (uint32_t i = 0; i < at->local; i++) {
+        TRY(launch_gemm(x->stream, &g));
+        g.a = (const char *)g.a + g.m * g.k * width;
+        g.b = (const char *)g.b + g.k * g.n * width;
+        g.c = (char *)g.c + g.m * g.n * width;
+    }
+    return OK;
+}
+
+/* From (peers, local, rows) to (local, peers, rows): a sum over all rows of an expert wants them
+ * together. */
+static int align_rows(const struct experts *x, uint64_t columns, const void *from, void *to)
+{
+    const struct geometry *g = x->geometry;
+
+    return launch_move(x->stream, &(struct move){ .from_type = x->dtype,
+                                                  .to_type = x->dtype,
+                                                  .block = g->chunk_rows * columns,
+                                                  .dims = { g->peers, g->local, 1 },
+                                                  .from_stride = { g->local, 1, 0 },
+                                                  .to_stride = { 1, g->peers, 0 },
+                                                  .terms = 1,
+                                                  .from = from,
+                                                  .to = to });
+}
+
 /* One product per local expert; its matrices lie one after the other. */
 static int product(const struct experts *x, struct gemm g)
 {
     g.dtype = x->dtype;
     if (x->geometry->before)
         return product_of_rows(x, &g);
+    if (x->rigid && !g.transpose_a)
+        return product_of_peers(x, g);
+    if (x->rigid) {
+        TRY(align_rows(x, g.m, g.a, x->aligned[0]));
+        TRY(align_rows(x, g.n, g.b, x->aligned[1]));
+        g.a = x->aligned[0];
+        g.b = x->aligned[1];
+    }
     g.batch = x->geometry->local;
     g.stride_a = g.m * g.k;
     g.stride_b = g.k * g.n;
@@ -109,6 +185,28 @@ static int weight_grad(const struct experts *x, const void *hidden, const void *
                                      .c = grad });
 }
 
+static const enum tensor biases[] = { TENSOR_B1, TENSOR_B2 };
+
+/* Biases are the same for all peers, whose rows lie apart. */
+static int repeat_biases(const struct experts *x)
+{
+    for (int i = 0; i < 2; i++)
+        TRY(launch_move(x->stream, &(struct move){ .from_type = x->dtype,
+                                                   .to_type = x->dtype,
+                                                   .block = x->geometry->local * bias_stride(x, i),
+                                                   .dims = { x->geometry->peers, 1, 1 },
+                                                   .to_stride = { 1, 0, 0 },
+                                                   .terms = 1,
+                                                   .from = x->weights->tensors[biases[i]].compute,
+                                                   .to = x->peers_bias[i] }));
+    return OK;
+}
+
+static const void *bias(const struct experts *x, int i)
+{
+    return x->rigid ? x->peers_bias[i] : x->weights->tensors[biases[i]].compute;
+}
+
 int experts_forward(void *self, uint32_t chunk, const void *in, void *out)
 {
     const struct experts *x = self;
@@ -117,16 +215,18 @@ int experts_forward(void *self, uint32_t chunk, const void *in, void *out)
     void *pre = chunk_at(x->pre, chunk), *post = chunk_at(x->post, chunk);
     void *up = chunk_at(x->up, chunk);
 
+    if (x->rigid && chunk == 0)
+        TRY(repeat_biases(x));
     TRY(to_hidden(x, in, w[TENSOR_W1].compute, pre));
     if (up)
         TRY(to_hidden(x, in, w[TENSOR_W3].compute, up));
     TRY(launch_activate(x->stream, &(struct activate){ .dtype = x->dtype,
                                                        .kind = x->shape->activation,
-                                                       .batch = g->local,
+                                                       .batch = batch(x),
                                                        .rows = batch_rows(x),
                                                        .width = g->hidden,
                                                        .first = first_rows(x),
-                                                       .bias = w[TENSOR_B1].compute,
+                                                       .bias = bias(x, 0),
                                                        .pre = pre,
                                                        .up = up,
                                                        .post = post }));
@@ -135,28 +235,40 @@ int experts_forward(void *self, uint32_t chunk, const void *in, void *out)
         return OK; /* the slices' outputs are summed: only one may bring the bias */
     return launch_add_bias(x->stream,
                            &(struct add_bias){ .dtype = x->dtype,
-                                               .batch = g->local,
+                                               .batch = batch(x),
                                                .rows = batch_rows(x),
                                                .width = x->shape->model_dim,
                                                .first = first_rows(x),
                                                .bias_stride = layer_bias2_stride(x->shape),
-                                               .bias = w[TENSOR_B2].compute,
+                                               .bias = bias(x, 1),
                                                .to = out });
 }
 
-/* Of all rows, or of none. */
-static int bias_grad(const struct experts *x, const void *from, bool any, uint64_t width,
-                     uint64_t stride, bool keep, void *grad)
+/* Of all rows, or of none: of b1 or b2. */
+static int bias_grad(const struct experts *x, int i, const void *from, bool any, uint64_t width,
+                     bool keep)
 {
-    return launch_sum_rows(x->stream, &(struct sum_rows){ .dtype = x->dtype,
-                                                          .keep = keep,
-                                                          .batch = x->geometry->local,
-                                                          .rows = any ? batch_rows(x) : 0,
-                                                          .width = width,
-                                                          .first = any ? first_rows(x) : NULL,
-                                                          .to_stride = stride,
-                                                          .from = from,
-                                                          .to = grad });
+    void *grad = x->weights->tensors[biases[i]].grad;
+
+    TRY(launch_sum_rows(x->stream, &(struct sum_rows){ .dtype = x->dtype,
+                                                       .keep = keep,
+                                                       .batch = batch(x),
+                                                       .rows = any ? batch_rows(x) : 0,
+                                                       .width = width,
+                                                       .first = any ? first_rows(x) : NULL,
+                                                       .to_stride = bias_stride(x, i),
+                                                       .from = from,
+                                                       .to = x->rigid ? x->peers_grad[i] : grad }));
+    if (!x->rigid)
+        return OK;
+    return launch_move(x->stream, &(struct move){ .from_type = x->dtype,
+                                                  .to_type = x->dtype,
+                                                  .block = x->geometry->local * bias_stride(x, i),
+                                                  .dims = { 1, 1, 1 },
+                                                  .terms = x->geometry->peers,
+                                                  .term_stride = 1,
+                                                  .from = x->peers_grad[i],
+                                                  .to = grad });
 }
 
 int experts_backward(void *self, uint32_t chunk, const void *in, void *out)
@@ -169,14 +281,13 @@ int experts_backward(void *self, uint32_t chunk, const void *in, void *out)
     bool keep = chunk > 0; /* gradients of the chunks add up */
 
     /* Slices other than the first did not add b2: they give it a gradient of zero. */
-    TRY(bias_grad(x, in, g->slice == 0, x->shape->model_dim, layer_bias2_stride(x->shape), keep,
-                  w[TENSOR_B2].grad));
+    TRY(bias_grad(x, 1, in, g->slice == 0, x->shape->model_dim, keep));
     TRY(weight_grad(x, chunk_at(x->post, chunk), in, keep, w[TENSOR_W2].grad));
     TRY(to_hidden(x, in, w[TENSOR_W2].compute, x->grad_post));
     TRY(launch_activate_backward(x->stream,
                                  &(struct activate_backward){ .dtype = x->dtype,
                                                               .kind = x->shape->activation,
-                                                              .batch = g->before ? 1 : g->local,
+                                                              .batch = g->before ? 1 : batch(x),
                                                               .rows = batch_rows(x),
                                                               .width = g->hidden,
                                                               .pre = pre,
@@ -184,7 +295,7 @@ int experts_backward(void *self, uint32_t chunk, const void *in, void *out)
                                                               .grad_post = x->grad_post,
                                                               .grad_pre = x->grad_post,
                                                               .grad_up = x->grad_up }));
-    TRY(bias_grad(x, x->grad_post, true, g->hidden, g->hidden, keep, w[TENSOR_B1].grad));
+    TRY(bias_grad(x, 0, x->grad_post, true, g->hidden, keep));
     TRY(weight_grad(x, x->grad_post, rows_in, keep, w[TENSOR_W1].grad));
     TRY(from_hidden(x, x->grad_post, w[TENSOR_W1].compute, false, out));
     if (!up)

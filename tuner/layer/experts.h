@@ -17,6 +17,11 @@ struct experts {
     uint32_t dtype;              /* compute type */
     struct chunks pre, up, post; /* (local, rows, hidden); post is pre for ReLU */
     void *grad_post, *grad_up;   /* one chunk; the gradient of pre overwrites grad_post */
+    bool rigid; /* a baseline (baseline.h): rows of experts are (peers, local, rows), too, of which
+                 * each peer's have products of their own, and biases of their own to add up */
+    void *peers_bias[2], *peers_grad[2]; /* its b1 and b2: (peers, local, ...) */
+    void
+        *aligned[2]; /* its rows as the sums over them want them, once more: (local, peers, rows) */
 };
 
 void experts_layout(struct experts *experts, struct arena *arena);

@@ -41,6 +41,7 @@ struct layer {
     const double *balance;   /* weights of the loss of balance, of both levels; borrowed, set by
                               * who opened the layer; NULL: there is none */
     enum routes routes;      /* set by who opened it, before executors */
+    uint32_t baseline;       /* enum baseline, likewise; 0: what the plan says and no more */
     const float *losses;     /* (T,k), likewise, of MOE_COMBINE_CHOICES in training */
     const struct load *load; /* borrowed, set by who opened it; NULL: tokens choose at random */
     uint64_t

@@ -225,8 +225,10 @@ int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out)
     struct exec *exec = NULL;
     int rc;
 
-    for (uint32_t i = 0; i < layer_count(&rig->data.shape); i++)
+    for (uint32_t i = 0; i < layer_count(&rig->data.shape); i++) {
         rig->layer[i].routes = rig->routes;
+        rig->layer[i].baseline = rig->baseline;
+    }
     rc = world_settle(rig->world, exec_open(rig->engine, rig->layer, plan, &capacities, &exec));
 
     if (rc) {

@@ -35,6 +35,7 @@ struct rig {
     struct spot *spot;           /* made at the first check of some tokens */
     struct issued issued;        /* in the last step */
     enum routes routes;          /* of executors from now on: set by who opened it */
+    uint32_t baseline;           /* enum baseline, likewise */
     bool graphs;                 /* runners launch steps as graphs: set by who opened it */
 };
 

@@ -23,7 +23,8 @@ static size_t block_bytes(const struct trip *trip)
 /* Where a rank has one expert, each pair of ranks exchanges one block in any case. */
 static bool goes_direct(const struct trip *trip, const struct wire *wire)
 {
-    if (!wire || !wire->apart_bytes || trip->algorithm != MOE_A2A_LINEAR || stays(trip->geometry))
+    if (!wire || !wire->apart_bytes || trip->algorithm != MOE_A2A_LINEAR || stays(trip->geometry) ||
+        trip->rigid)
         return false;
     return trip->geometry->local == 1 ||
            (trip->dtype == trip->compute_type && block_bytes(trip) >= wire->apart_bytes);
@@ -43,7 +44,8 @@ static bool comes_as_it_lies(const struct trip *trip)
 static bool arranged_as_received(const struct trip *trip)
 {
     return trip->dtype == trip->compute_type &&
-           (trip->direct || trip->geometry->peers == 1 || trip->geometry->local == 1);
+           (trip->direct || trip->rigid || trip->geometry->peers == 1 ||
+            trip->geometry->local == 1);
 }
 
 /* Scratch of the all-to-all: of equal blocks, or of as many rows as each peer gets. */
@@ -173,6 +175,7 @@ static int open_a2a(const struct trip *trip, struct wire *wire, bool back, const
                              .send = send,
                              .recv = recv,
                              .scratch = trip->scratch,
+                             .naive = trip->naive,
                              .ctas = trip->ctas,
                              .among = { g->first_peer, (int)g->peers } };
 

@@ -25,6 +25,8 @@ struct trip {
     uint32_t dtype, compute_type;
     uint32_t algorithm;                 /* enum moe_a2a */
     bool direct;                        /* found by trip_layout() */
+    bool rigid, naive;                  /* baselines (baseline.h): `in` and `out` are (peers, local,
+                                         * rows, D), too; 2dh does not align blocks */
     uint32_t ctas;                      /* of the all-to-alls; 0: as many as the wire likes */
     void *home;                         /* (E,C,D): rows as they leave; the caller fills it */
     struct chunks send, recv;           /* (peers, local, rows, D) storage type */

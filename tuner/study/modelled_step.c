@@ -41,6 +41,7 @@ static int stage_open(const struct cluster *c, int rank, const struct modelled_a
         TRY(rig_set_capacities(s->rig, ask->capacities.rows));
     else
         rig_set_capacity(s->rig, ask->capacities.most);
+    s->rig->baseline = ask->baseline;
     return runner_open(s->rig, &ask->plan, &s->runner);
 }
 
@@ -148,7 +149,7 @@ static int set_up(const struct cluster *machine, const struct modelled_ask *give
 
 static double bytes_of(const struct modelled_ask *ask, const double *speeds)
 {
-    struct account_machine machine = { .speeds = speeds };
+    struct account_machine machine = { .speeds = speeds, .baseline = ask->baseline };
 
     return (double)account_sum(
         account_layer(&ask->shape, &machine),
@@ -180,10 +181,18 @@ int modelled_step_of(const struct cluster *machine, const struct modelled_ask *g
 int modelled_step(const struct cluster *machine, const struct moe_shape *shape,
                   const struct moe_plan *plan, uint64_t capacity, struct modelled_step *out)
 {
+    return modelled_baseline(machine, shape, plan, capacity, 0, out);
+}
+
+int modelled_baseline(const struct cluster *machine, const struct moe_shape *shape,
+                      const struct moe_plan *plan, uint64_t capacity, uint32_t baseline,
+                      struct modelled_step *out)
+{
     return modelled_step_of(machine,
                             &(struct modelled_ask){ .shape = *shape,
                                                     .plan = *plan,
-                                                    .capacities = { .most = capacity } },
+                                                    .capacities = { .most = capacity },
+                                                    .baseline = baseline },
                             out);
 }
 
@@ -199,27 +208,59 @@ int modelled_bytes(const struct cluster *machine, const struct modelled_ask *giv
     return OK;
 }
 
-int modelled_a2a_ns(const struct cluster *machine, uint32_t ranks, uint32_t a, uint64_t bytes,
-                    double *out)
+/* Of a modelled device: never looked at. */
+static char send[1], recv[1], scratch[1];
+
+static int open_a2a(const struct cluster *machine, uint32_t ranks, uint32_t a, bool naive,
+                    uint64_t bytes, struct stage *s, struct a2a **out)
 {
-    static char send[1], recv[1], scratch[1]; /* of a modelled device: never looked at */
     struct cluster c = *machine;
-    struct stage s = { 0 };
-    struct a2a *a2a = NULL;
     struct a2a_call call = { .dtype = MOE_F32,
                              .block = bytes / sizeof(float) / ranks,
                              .send = send,
                              .recv = recv,
-                             .scratch = scratch };
-    int rc;
+                             .scratch = scratch,
+                             .naive = naive };
 
     TRY(cluster_resize(&c, ranks));
-    TRY_OUT(model_engine_open(&c, 0, 0, &s.world, &s.engine));
-    call.wire = s.engine.wire;
-    TRY_OUT(a2a_open(a, &call, &a2a));
+    TRY(model_engine_open(&c, 0, 0, &s->world, &s->engine));
+    call.wire = s->engine.wire;
+    return a2a_open(a, &call, out);
+}
+
+int modelled_a2a_ns(const struct cluster *machine, uint32_t ranks, uint32_t a, uint64_t bytes,
+                    double *out)
+{
+    struct stage s = { 0 };
+    struct a2a *a2a = NULL;
+    int rc;
+
+    TRY_OUT(open_a2a(machine, ranks, a, false, bytes, &s, &a2a));
     TRY_OUT(a2a_run(a2a, s.engine.comm));
     TRY_OUT(engine_sync(&s.engine));
     *out = (double)device_now_ns(s.engine.device);
+out:
+    a2a_close(a2a);
+    stage_close(&s);
+    return rc;
+}
+
+/* All of it without its last exchange, by which blocks leave the node. */
+int modelled_aggregation_ns(const struct cluster *machine, uint32_t ranks, bool naive,
+                            uint64_t bytes, double *out)
+{
+    struct stage s = { 0 };
+    struct a2a *a2a = NULL;
+    int64_t all;
+    int rc;
+
+    TRY_OUT(open_a2a(machine, ranks, MOE_A2A_2DH, naive, bytes, &s, &a2a));
+    TRY_OUT(a2a_run(a2a, s.engine.comm));
+    TRY_OUT(engine_sync(&s.engine));
+    all = device_now_ns(s.engine.device);
+    TRY_OUT(wire_exchange(s.engine.wire, s.engine.comm, &a2a->phases[1]));
+    TRY_OUT(engine_sync(&s.engine));
+    *out = (double)(2 * all - device_now_ns(s.engine.device));
 out:
     a2a_close(a2a);
     stage_close(&s);

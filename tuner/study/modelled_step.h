@@ -26,7 +26,8 @@ struct modelled_ask {
     struct moe_shape shape; /* MOE_SHARES_SPEED: by the machine's rank_speeds_percent */
     struct moe_plan plan;
     struct capacities capacities;
-    bool known; /* routes, too: a plan that can use them */
+    uint32_t baseline; /* enum baseline, of those that this plan has */
+    bool known;        /* routes, too: a plan that can use them */
 };
 
 int modelled_step_of(const struct cluster *machine, const struct modelled_ask *ask,
@@ -36,8 +37,17 @@ int modelled_step_of(const struct cluster *machine, const struct modelled_ask *a
  * libraries, no optimizer. */
 int modelled_bytes(const struct cluster *machine, const struct modelled_ask *ask, double *out);
 
+/* modelled_step() with a baseline. */
+int modelled_baseline(const struct cluster *machine, const struct moe_shape *shape,
+                      const struct moe_plan *plan, uint64_t capacity, uint32_t baseline,
+                      struct modelled_step *out);
+
 /* `bytes` of each of so many ranks, a W-th for each other. */
 int modelled_a2a_ns(const struct cluster *machine, uint32_t ranks, uint32_t a, uint64_t bytes,
                     double *out);
+
+/* What 2dh does before blocks leave a node: naive as the baseline, else with its copies. */
+int modelled_aggregation_ns(const struct cluster *machine, uint32_t ranks, bool naive,
+                            uint64_t bytes, double *out);
 
 #endif

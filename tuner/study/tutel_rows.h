@@ -13,6 +13,8 @@ struct tutel_layer {
 
 int tutel_step(const struct cluster *machine, const struct tutel_layer *layer,
                const struct moe_plan *plan, struct modelled_step *out);
+int tutel_baseline(const struct cluster *machine, const struct tutel_layer *layer,
+                   const struct moe_plan *plan, uint32_t baseline, struct modelled_step *out);
 
 /* The eight static ways to move tokens: linear with d = 1, 2, 4, 8, then 2dh; r = 1. */
 enum { TUTEL_DEGREES = 4, TUTEL_WAYS = 8 };
@@ -35,9 +37,12 @@ int tutel_table6b(const struct cluster *machine, struct study_table *table);
 int tutel_figure1(const struct cluster *machine, struct study_table *table);
 int tutel_figure3(const struct cluster *machine, struct study_table *table);
 int tutel_figure5(const struct cluster *machine, struct study_table *table);
+int tutel_figure11(const struct cluster *machine, struct study_table *table);
 int tutel_figure12(const struct cluster *machine, struct study_table *table);
 int tutel_figure13(const struct cluster *machine, struct study_table *table);
 int tutel_figure14(const struct cluster *machine, struct study_table *table);
+int tutel_figure15(const struct cluster *machine, struct study_table *table);
+int tutel_figure16(const struct cluster *machine, struct study_table *table);
 int tutel_figure18(const struct cluster *machine, struct study_table *table);
 
 const char *tutel_machine(void);

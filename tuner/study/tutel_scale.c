@@ -1,4 +1,5 @@
 /* From 16 to 2,048 GPUs: Table 2, Figures 14 and 18. */
+#include "baseline.h"
 #include "status.h"
 #include "tutel_rows.h"
 
@@ -55,6 +56,35 @@ static int put_gain(struct study_table *table, const char *row, const char *colu
                      isnan(published) ? STUDY_UNPUBLISHED : STUDY_PREDICTED);
 }
 
+/* What the baselines of figure 14 lose against plans: with linear dense encoding, with 2dh the
+ * rigid layout; and both at once, as Fairseq has them, against the fastest plan. */
+static int put_baselines(const struct cluster *machine, const struct tutel_layer *layer,
+                         const char *row, const double ns[TUTEL_WAYS], struct study_table *table)
+{
+    static const struct {
+        uint32_t ranks;
+        double dense, rigid, all;
+    } published[] = { { 16, 3.52, NAN, 4.96 },
+                      { 128, NAN, NAN, 3.11 },
+                      { 2048, 1.04, 1.24, 5.75 } };
+    struct moe_plan linear = tutel_way(0), staged = tutel_way(TUTEL_DEGREES);
+    struct modelled_step dense, rigid, both;
+    double gains[3] = { NAN, NAN, NAN };
+
+    for (size_t i = 0; i < sizeof(published) / sizeof(published[0]); i++)
+        if (published[i].ranks == layer->ranks) {
+            gains[0] = published[i].dense;
+            gains[1] = published[i].rigid;
+            gains[2] = published[i].all;
+        }
+    TRY(tutel_baseline(machine, layer, &linear, BASELINE_DENSE, &dense));
+    TRY(tutel_baseline(machine, layer, &staged, BASELINE_RIGID, &rigid));
+    TRY(tutel_baseline(machine, layer, &linear, BASELINE_DENSE | BASELINE_RIGID, &both));
+    TRY(put_gain(table, row, "sparse", dense.ns / ns[0], gains[0]));
+    TRY(put_gain(table, row, "flexible", rigid.ns / ns[TUTEL_DEGREES], gains[1]));
+    return put_gain(table, row, "all", both.ns / least_of(ns, TUTEL_WAYS), gains[2]);
+}
+
 int tutel_figure14(const struct cluster *machine, struct study_table *table)
 {
     for (uint32_t ranks = 16; ranks <= 2048; ranks *= 2) {
@@ -74,6 +104,7 @@ int tutel_figure14(const struct cluster *machine, struct study_table *table)
                      ranks == 16     ? 1.43
                      : ranks == 2048 ? 1.04
                                      : NAN));
+        TRY(put_baselines(machine, &layer, row, ns, table));
     }
     return OK;
 }

@@ -2,6 +2,7 @@
 #include "account.h"
 #include "allowance.h"
 #include "balance.h"
+#include "baseline.h"
 #include "common_rows.h"
 #include "fault.h"
 #include "gpu_list.h"
@@ -50,6 +51,9 @@ static const struct option_row rows[] = {
     { "changed", "WORD", OPTION_WORD, AT(changed),
       "known routes, tokens that would choose others: keep their gate's gradient, or zero [keep]",
       run_changed_words },
+    { "baseline", "LIST", OPTION_WORDS, AT(baseline),
+      "beside each plan what other systems do in it: baselines are measured, never chosen",
+      baseline_words },
     GRAPHS_ROW(AT(graphs)),
     SEED_ROW(AT(seed)),
     JSON_ROW(AT(json)),
@@ -130,6 +134,45 @@ static int most_capacities(const struct run_options *o, const struct moe_shape *
     return OK;
 }
 
+/* Of the baselines that are asked for, those that this plan has. */
+static uint32_t baselines_of(const struct run_options *o, const struct moe_shape *shape,
+                             const struct moe_plan *plan, const struct capacities *capacities,
+                             const char **why_not)
+{
+    bool on_host = !o->sim && strcmp(gpus_device(o->where.device), "cuda") != 0;
+    uint32_t found = 0;
+
+    for (uint32_t bit = 1; bit <= o->baseline; bit <<= 1) {
+        const char *why = baseline_refuses(o->baseline & bit, shape, plan, capacities,
+                                           on_host ? (uint32_t)MOE_F32 : shape->dtype);
+
+        if (why)
+            *why_not = why;
+        else
+            found |= o->baseline & bit;
+    }
+    return found;
+}
+
+/* Each is one of some plan. */
+static int check_baselines(const struct run_options *o, const struct moe_shape *shape,
+                           const struct moe_plan *plans, size_t count,
+                           const struct capacities *capacities)
+{
+    uint32_t missing = o->baseline;
+    const char *why = "";
+
+    if (o->baseline && o->routes != RUN_FRESH)
+        return fail(ERR_ARGUMENT, "--baseline goes with --routes fresh");
+    for (size_t i = 0; i < count; i++)
+        missing &= ~baselines_of(o, shape, &plans[i], capacities, &why);
+    for (int i = 0; missing; i++, missing >>= 1)
+        if (missing & 1)
+            return fail(ERR_ARGUMENT, "--baseline %s: no plan here has it: %s", baseline_words[i],
+                        why);
+    return OK;
+}
+
 /* All plans are prepared at once, on every rank of this machine. */
 static int check_memory(const struct run_options *o, const struct moe_shape *shape,
                         const struct moe_plan *plans, size_t count, uint32_t neighbours,
@@ -140,9 +183,18 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
     double bytes = (double)account_layer(shape, &machine), there;
 
     /* Known routes come from a fresh executor beside theirs. */
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        uint32_t baselines = baselines_of(o, shape, &plans[i], capacities, &(const char *){ NULL });
+
+        machine.baseline = 0;
         bytes += (o->routes == RUN_FRESH ? 1 : 2) *
                  (double)account_capacities(shape, &machine, &plans[i], capacities);
+        for (uint32_t bit = 1; bit <= baselines; bit <<= 1) {
+            machine.baseline = baselines & bit;
+            if (machine.baseline)
+                bytes += (double)account_capacities(shape, &machine, &plans[i], capacities);
+        }
+    }
     if (o->check && !on_gpu)
         bytes += (double)(reference_is_bearable(shape) ? reference_bytes : spot_bytes)(shape);
     there = on_gpu
@@ -196,7 +248,9 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
             shape, &(struct moe_plan){ .struct_size = sizeof(*plans), .r = 1, .d = 1 });
     TRY(parse_plans(&o->plans, shape, o->routes != RUN_FRESH, plans, count));
     TRY(most_capacities(o, shape, &given, &capacities));
-    rc = check_memory(o, shape, plans, *count, neighbours, &capacities);
+    rc = check_baselines(o, shape, plans, *count, &capacities);
+    if (!rc)
+        rc = check_memory(o, shape, plans, *count, neighbours, &capacities);
     free(given);
     return rc;
 }
@@ -230,6 +284,17 @@ out:
     return rc;
 }
 
+static int open_runner(struct rig *rig, const struct moe_plan *plan, uint32_t baseline,
+                       struct runner *out)
+{
+    int rc;
+
+    rig->baseline = baseline;
+    rc = runner_open(rig, plan, out);
+    rig->baseline = 0;
+    return rc;
+}
+
 /* Prepared and warm; checked in all its results, or in those of some tokens where all would take
  * hours. */
 static int prepare(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
@@ -240,7 +305,7 @@ static int prepare(struct rig *rig, const struct moe_plan *plan, const struct ru
     if (o->routes == RUN_KNOWN)
         TRY(run_routes_open(rig, plan, run_routes_of(o->changed), &s->runner));
     else
-        TRY(runner_open(rig, plan, &s->runner));
+        TRY(open_runner(rig, plan, s->baseline, &s->runner));
     if (whole)
         TRY(rig_check(rig, s->runner.exec, &s->error));
     if (o->check && !whole)
@@ -252,14 +317,33 @@ static int prepare(struct rig *rig, const struct moe_plan *plan, const struct ru
     return rig_dropped(rig, s->runner.exec, &s->dropped);
 }
 
-static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t count,
+/* A plan, and behind it its baselines. */
+static int prepare_plan(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
+                        struct subject *subjects, size_t *count)
+{
+    const struct capacities capacities = rig_capacities(rig);
+    const char *why;
+    uint32_t baselines = baselines_of(o, &rig->data.shape, plan, &capacities, &why);
+
+    TRY(prepare(rig, plan, o, &subjects[(*count)++]));
+    for (uint32_t bit = 1; bit <= baselines; bit <<= 1) {
+        if (!(baselines & bit))
+            continue;
+        subjects[*count].baseline = bit;
+        TRY(prepare(rig, plan, o, &subjects[(*count)++]));
+    }
+    return OK;
+}
+
+static int run_plans(struct rig *rig, const struct moe_plan *plans, size_t plan_count,
                      const struct run_options *o)
 {
-    struct subject *subjects = calloc(count, sizeof(*subjects));
-    int rc = world_settle(rig->world, subjects ? OK : fail(ERR_NOMEM, "%zu plans", count));
+    struct subject *subjects = calloc(plan_count * (1 + BASELINE_COUNT), sizeof(*subjects));
+    size_t count = 0;
+    int rc = world_settle(rig->world, subjects ? OK : fail(ERR_NOMEM, "%zu plans", plan_count));
 
-    for (size_t i = 0; i < count && !rc; i++)
-        rc = prepare(rig, &plans[i], o, &subjects[i]);
+    for (size_t i = 0; i < plan_count && !rc; i++)
+        rc = prepare_plan(rig, &plans[i], o, subjects, &count);
     if (!rc)
         rc = measure_all(subjects, (int)count, o);
     if (!rc && o->routes == RUN_BOTH)

@@ -8,6 +8,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+const char *subject_text(const struct subject *subject, char room[SUBJECT_TEXT_BYTES])
+{
+    const char *word = "";
+
+    for (int i = 0; baseline_words[i]; i++)
+        if (subject->baseline == 1u << i)
+            word = baseline_words[i];
+    snprintf(room, SUBJECT_TEXT_BYTES, "%s%s%s", PLAN_TEXT(&subject->runner.plan), *word ? " " : "",
+             word);
+    return room;
+}
+
 static int measure(struct subject *subjects, size_t count, uint32_t reps, uint64_t seed, int *order,
                    struct phase_times *samples)
 {
@@ -48,9 +60,8 @@ static void print_plan(const struct subject *subject, int plan_width)
     for (int i = 0; i < PHASE_COUNT; i++)
         if (of[i].high_ns) /* the plan has such work */
             printf("%-*s %-23s %9.3f %9.3f-%9.3f %6.3f\n", plan_width,
-                   i ? "" : PLAN_TEXT(&subject->runner.plan), phase_titles[i],
-                   (double)of[i].median_ns * 1e-6, (double)of[i].low_ns * 1e-6,
-                   (double)of[i].high_ns * 1e-6,
+                   i ? "" : SUBJECT_TEXT(subject), phase_titles[i], (double)of[i].median_ns * 1e-6,
+                   (double)of[i].low_ns * 1e-6, (double)of[i].high_ns * 1e-6,
                    (double)of[i].median_ns / (double)of[PHASE_TOTAL].median_ns);
     printf("%-*s %-23s %9s %9.3f-%9.3f %6.3f\n", plan_width, "", "share of exchanges", "",
            (double)share->low_ns * 1e-6, (double)share->high_ns * 1e-6,
@@ -70,7 +81,7 @@ void run_phases_text(const struct subject *subjects, size_t count, int plan_widt
         const struct issued *x = &subjects[i].runner.issued;
 
         printf("%-*s %9" PRId64 " %9" PRId64 " %9" PRId64 " %9.3f\n", plan_width,
-               PLAN_TEXT(&subjects[i].runner.plan), x->kernels, x->events, x->exchanges,
+               SUBJECT_TEXT(&subjects[i]), x->kernels, x->events, x->exchanges,
                (double)x->host_ns * 1e-6);
     }
 }

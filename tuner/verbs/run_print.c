@@ -30,11 +30,9 @@ static void print_graphs(const struct subject *subjects, size_t count)
            "plan", "nodes", "host", "step", "eager");
     for (size_t i = 0; i < count; i++) {
         const struct subject *x = &subjects[i];
-        char name[PLAN_TEXT_BYTES];
 
-        moe_plan_format(&x->runner.plan, name, sizeof(name));
-        printf("%-18s %9" PRIu64 " %9.3f %9.3f %9.3f\n", name, x->runner.graphs[STEP_BOTH]->nodes,
-               (double)x->runner.replay_host_ns * 1e-6,
+        printf("%-18s %9" PRIu64 " %9.3f %9.3f %9.3f\n", SUBJECT_TEXT(x),
+               x->runner.graphs[STEP_BOTH]->nodes, (double)x->runner.replay_host_ns * 1e-6,
                (double)x->spread[STEP_BOTH].median_ns * 1e-6,
                (double)x->spread[STEP_EAGER].median_ns * 1e-6);
     }
@@ -51,7 +49,7 @@ static int widest_plan(const struct subject *subjects, size_t count)
     size_t widest = 18;
 
     for (size_t i = 0; i < count; i++) {
-        size_t width = strlen(PLAN_TEXT(&subjects[i].runner.plan));
+        size_t width = strlen(SUBJECT_TEXT(&subjects[i]));
 
         widest = width > widest ? width : widest;
     }
@@ -159,8 +157,8 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
 
         if (!isnan(hidden_share(x)))
             snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
-        printf("%-*s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", wide,
-               PLAN_TEXT(&x->runner.plan), (double)x->spread[STEP_BOTH].median_ns * 1e-6,
+        printf("%-*s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", wide, SUBJECT_TEXT(x),
+               (double)x->spread[STEP_BOTH].median_ns * 1e-6,
                (double)x->spread[STEP_BOTH].low_ns * 1e-6,
                (double)x->spread[STEP_BOTH].high_ns * 1e-6,
                (double)x->spread[STEP_COMPUTE].median_ns * 1e-6,
@@ -253,6 +251,9 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
         const struct subject *x = &subjects[i];
 
         printf("%s\n  {\"plan\": \"%s\", ", i ? "," : "", PLAN_TEXT(&x->runner.plan));
+        for (int bit = 0; baseline_words[bit]; bit++)
+            if (x->baseline == 1u << bit)
+                printf("\"baseline\": \"%s\", ", baseline_words[bit]);
         print_spread("step", &x->spread[STEP_BOTH]);
         print_spread("compute", &x->spread[STEP_COMPUTE]);
         print_spread("comm", &x->spread[STEP_COMM]);

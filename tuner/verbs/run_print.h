@@ -18,6 +18,7 @@ struct run_options {
     struct option_list plans;
     bool check, phases, json;
     uint32_t graphs;
+    uint32_t baseline;        /* of enum baseline, all that are asked for */
     uint32_t routes, changed; /* enum run_routes, and a place in run_changed_words */
 };
 
