@@ -1,6 +1,7 @@
 /* The table of all-to-all algorithms, and how one of them is opened, run and closed. */
 #include "a2a.h"
 
+#include "plan.h"
 #include "shape.h"
 #include "status.h"
 
@@ -92,7 +93,7 @@ static int build(struct a2a *a2a, uint32_t a)
     if (wire->topology.rank == 0) /* every rank finds the same */
         note("a=%s does not apply: experts have capacities of their own, and this all-to-all "
              "sends as many rows to every rank",
-             a == MOE_A2A_NCCL ? "nccl" : "3dh");
+             plan_axes[PLAN_A].words[a]);
     return UNSUPPORTED;
 }
 

@@ -117,7 +117,7 @@ static int override_nodes(struct topology *t, int ranks_per_node)
 static int add_racks(struct topology *t, int ranks_per_rack)
 {
     t->ranks_per_rack = ranks_per_rack;
-    if (ranks_per_rack <= 0 || topology_three_levels(t))
+    if (ranks_per_rack == 0 || topology_three_levels(t))
         return OK;
     if (t->rank == 0) /* every rank finds the same */
         note("%d ranks per rack: a rack has several nodes of %d ranks, and there are several racks "

@@ -13,7 +13,8 @@ struct search_machine known_machine(const struct cluster *c, const struct search
     struct search_machine m = *guess;
 
     m.message_s = known_or(c->message_inside_us, 1e-6, m.message_s);
-    m.message_s = known_or(c->message_between_us, 1e-6, m.message_s);
+    if (c->nodes != 1)
+        m.message_s = known_or(c->message_between_us, 1e-6, m.message_s);
     m.bytes_per_s_between = known_or(c->bandwidth_between_gbs, 1e9, m.bytes_per_s_between);
     m.bytes_per_s_inside = known_or(c->bandwidth_inside_gbs, 1e9, m.bytes_per_s_inside);
     m.copy_bytes_per_s = known_or(c->memory_gbs, 1e9, m.copy_bytes_per_s);

@@ -233,6 +233,17 @@ static bool same_but_ranks(struct moe_shape a, struct moe_shape b)
     return same_layer(a, b);
 }
 
+static void describe_ranks(const struct moe_shape *s, uint32_t wanted_rack, char *text, size_t size)
+{
+    int used = snprintf(text, size, "the table of this layer is for %u ranks, %u per node",
+                        s->ranks, s->ranks_per_node);
+
+    if (s->ranks_per_rack)
+        snprintf(text + used, size - (size_t)used, ", %u per rack", s->ranks_per_rack);
+    else if (wanted_rack)
+        snprintf(text + used, size - (size_t)used, ", without racks");
+}
+
 /* What there is that comes nearest. */
 static void describe_miss(const struct choice *c, char *text, size_t size)
 {
@@ -253,9 +264,7 @@ static void describe_miss(const struct choice *c, char *text, size_t size)
             return;
         }
         if (same_but_ranks(layer.shape, *c->shape))
-            snprintf(text, size, "the table of this layer is for %u ranks, %u per node%s",
-                     layer.shape.ranks, layer.shape.ranks_per_node,
-                     layer.shape.ranks_per_rack ? ", in racks" : "");
+            describe_ranks(&layer.shape, c->shape->ranks_per_rack, text, size);
     }
 }
 
@@ -273,17 +282,19 @@ static void format_wanted(const struct moe_shape *shape, char *text, size_t size
 static void say_miss(const struct choice *c)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    char shape[SHAPE_TEXT_BYTES], why[LOOKUP_DEVICE_BYTES + 256];
+    char shape[SHAPE_TEXT_BYTES], why[LOOKUP_DEVICE_BYTES + 256], racks[40] = "";
     struct moe_plan usual = plan_default(c->shape);
 
     if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&said))
         return;
     format_wanted(c->shape, shape, sizeof(shape));
     describe_miss(c, why, sizeof(why));
+    if (c->shape->ranks_per_rack)
+        snprintf(racks, sizeof(racks), " --ranks-per-rack %u", c->shape->ranks_per_rack);
     lookup_say(c->table, LOOKUP_WARN,
                "%s; the default plan %s answers. On %u ranks, %u per node, this fills the gap: "
-               "moetune --cluster --shape \"%s\"",
-               why, PLAN_TEXT(&usual), c->shape->ranks, c->shape->ranks_per_node, shape);
+               "moetune --cluster --shape \"%s\"%s",
+               why, PLAN_TEXT(&usual), c->shape->ranks, c->shape->ranks_per_node, shape, racks);
 }
 
 /* ---- several widths */

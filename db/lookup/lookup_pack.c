@@ -255,7 +255,7 @@ static uint32_t version_of_shape(const struct moe_shape *shape)
 
 static uint32_t version_of_plan(const struct moe_plan *plan)
 {
-    return plan->a == MOE_A2A_RAIL ? 3 : 1;
+    return plan->a == MOE_A2A_3DH ? 4 : plan->a == MOE_A2A_RAIL ? 3 : 1;
 }
 
 static uint32_t version_of_layer(const struct lookup_layer *layer)

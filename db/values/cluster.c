@@ -318,7 +318,7 @@ static int check_counts(const struct reader *r)
     if (c->ranks_per_node && c->ranks % c->ranks_per_node)
         return fail(ERR_FORMAT, "%s:%d: %u ranks are not nodes with %u ranks each", r->origin, line,
                     c->ranks, c->ranks_per_node);
-    if (c->ranks_per_rack && !is_racks(c))
+    if (c->ranks && c->ranks_per_node && c->ranks_per_rack && !is_racks(c))
         return fail(ERR_FORMAT, "%s:%d: racks of %u ranks are not several, of several nodes each",
                     r->origin, line, c->ranks_per_rack);
     if (c->ranks && c->nodes > c->ranks)
@@ -458,12 +458,15 @@ int cluster_resize(struct cluster *c, uint32_t ranks)
     if (strcmp(c->rank_speeds_percent, "unknown") != 0 && ranks != c->ranks)
         return fail(ERR_ARGUMENT, "--ranks %u: rank_speeds_percent says how fast its %u are", ranks,
                     c->ranks);
+    if (c->ranks_per_rack && ranks > c->ranks_per_rack && ranks % c->ranks_per_rack)
+        return fail(ERR_ARGUMENT, "--ranks %u: up to %u in one rack of this cluster, or a multiple",
+                    ranks, c->ranks_per_rack);
     c->ranks = ranks;
     if (ranks < c->ranks_per_node)
         c->ranks_per_node = ranks;
     c->nodes = ranks / c->ranks_per_node;
     if (!is_racks(c))
-        c->ranks_per_rack = 0; /* one is left, or a part of one */
+        c->ranks_per_rack = 0; /* one is left */
     return OK;
 }
 

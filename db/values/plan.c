@@ -11,9 +11,9 @@ static const char *const a2a_words[] = { "linear", "2dh", "nccl", "rail", "3dh",
 const struct a2a_needs plan_a2a_needs[PLAN_A2A_COUNT] = {
     [MOE_A2A_LINEAR] = { .library = false },
     [MOE_A2A_2DH] = { .two_levels = true },
-    [MOE_A2A_NCCL] = { .library = true },
+    [MOE_A2A_NCCL] = { .library = true, .equal = true },
     [MOE_A2A_RAIL] = { .two_levels = true, .node = true, .sums = true, .ours = true },
-    [MOE_A2A_3DH] = { .two_levels = true, .racks = true, .ours = true },
+    [MOE_A2A_3DH] = { .two_levels = true, .racks = true, .equal = true, .ours = true },
 };
 
 static const char *const experts_words[] = { "padded", "sparse", NULL };

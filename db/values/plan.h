@@ -15,6 +15,7 @@ struct a2a_needs {
     bool library;    /* one of the wire's own, which few have; without it every wire can run it */
     bool two_levels; /* several nodes of equally many ranks, more than one each */
     bool racks;      /* and several racks of nodes */
+    bool equal;      /* as many rows for every rank */
     bool node;       /* all ranks of an expert on one node */
     bool sums;       /* adds up a token's rows on the way: MOE_COMBINE_SUM only */
     bool ours;       /* moetune's layer: those of other programs have it only if they say so */

@@ -223,10 +223,12 @@ static int judge(const struct comparison *c, const float *got, double allowed, d
         scale = fmax(scale, fabs(c->size ? c->size[i] : c->want[i]));
     for (uint64_t i = 0; i < c->count; i++) {
         double off = fabs((double)got[i] - c->want[i]) - (c->slack ? c->slack[i] : 0);
-        double error = (off < 0 ? 0 : off) / (allowed * scale);
+        double error = off / (allowed * scale);
 
-        if (isnan(error)) /* 0/0: both are zero; everything else that is not a number is wrong */
-            error = (double)got[i] == c->want[i] ? 0 : INFINITY;
+        if (off <= 0) /* both may be zero, and the scale, too */
+            continue;
+        if (isnan(error)) /* what is not a number is wrong */
+            error = INFINITY;
         if (error > most) {
             most = error;
             at = i;

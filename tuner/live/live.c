@@ -33,7 +33,9 @@ static bool learns(const struct live *live)
 
 static int publish(struct live *live, double now_us)
 {
-    if (!live->unpublished || live->setup.dry_run ||
+    if (live->setup.dry_run)
+        live->unpublished = false; /* there is nobody to read it */
+    if (!live->unpublished ||
         (live->published_us > 0 &&
          publish_share * (now_us - live->published_us) < live->publish_took_us))
         return OK;

@@ -132,7 +132,7 @@ int capacity_trace_swing(const struct moe_shape *shape, size_t steps, struct cap
 {
     struct capacity_trace t = { .steps = 0 };
     size_t room = 0;
-    int rc = OK;
+    int rc = shape->tokens ? OK : fail(ERR_ARGUMENT, "--tokens 0: no capacity swings");
 
     for (size_t i = 0; i < steps && !rc; i++)
         rc = add(&t, &room,

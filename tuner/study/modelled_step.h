@@ -16,9 +16,9 @@ struct modelled_step {
                                * was not asked for */
 };
 
-/* The machine with as many ranks as the shape has, whose ranks_per_node is set here.  Where the
- * plan does not fit into the memory, all numbers are NAN.  ERR_ARGUMENT after a message where it
- * does not apply there. */
+/* The machine with as many ranks as the shape has, whose ranks_per_node and ranks_per_rack are set
+ * here.  Where the plan does not fit into the memory, all numbers are NAN.  ERR_ARGUMENT after a
+ * message where it does not apply there. */
 int modelled_step(const struct cluster *machine, const struct moe_shape *shape,
                   const struct moe_plan *plan, uint64_t capacity, struct modelled_step *out);
 

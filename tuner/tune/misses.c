@@ -51,24 +51,29 @@ static int add_layer(struct tune_request *r, const struct traffic_layer *layer)
 
 int misses_spaces(struct tune_request *r)
 {
+    struct rank_layout here = cluster_layout(&r->cluster);
+    char racks[32] = "";
     size_t elsewhere = 0;
 
+    if (here.per_rack)
+        snprintf(racks, sizeof(racks), ", %u per rack", here.per_rack);
     for (int i = 0; i < r->options->misses.count; i++)
         TRY(traffic_read(r->options->misses.items[i], &r->traffic));
     for (size_t i = 0; i < r->traffic.count; i++) {
         const struct moe_shape *shape = &r->traffic.layers[i].shape;
 
-        if (shape->ranks == r->cluster.ranks && shape->ranks_per_node == r->cluster.ranks_per_node)
+        if (shape->ranks == here.ranks && shape->ranks_per_node == here.per_node &&
+            shape->ranks_per_rack == here.per_rack)
             TRY(add_layer(r, &r->traffic.layers[i]));
         else
             elsewhere++;
     }
     if (elsewhere)
-        note("%zu of %zu recorded layers are not for %u ranks, %u per node", elsewhere,
-             r->traffic.count, r->cluster.ranks, r->cluster.ranks_per_node);
+        note("%zu of %zu recorded layers are not for %u ranks, %u per node%s", elsewhere,
+             r->traffic.count, here.ranks, here.per_node, racks);
     if (!r->space_count)
-        return fail(UNSUPPORTED, "%s: nothing was asked for on %u ranks, %u per node",
-                    r->options->misses.items[0], r->cluster.ranks, r->cluster.ranks_per_node);
+        return fail(UNSUPPORTED, "%s: nothing was asked for on %u ranks, %u per node%s",
+                    r->options->misses.items[0], here.ranks, here.per_node, racks);
     return OK;
 }
 

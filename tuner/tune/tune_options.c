@@ -288,7 +288,9 @@ static int add_text(struct tune_request *r, const char *text)
     if ((on.ranks != NOT_GIVEN && on.ranks != here.ranks) ||
         (on.per_node != NOT_GIVEN && on.per_node != here.per_node) ||
         (on.per_rack != NOT_GIVEN && on.per_rack != here.per_rack))
-        return fail(ERR_ARGUMENT, "--shape \"%s\": here are W=%u m=%u rack=%u; leave them out",
+        return fail(ERR_ARGUMENT,
+                    "--shape \"%s\": here are W=%u m=%u rack=%u; leave them "
+                    "out (--ranks-per-rack says racks)",
                     text, here.ranks, here.per_node, here.per_rack);
     return add_layer(r, &layer);
 }

@@ -116,6 +116,7 @@ static int compare_here(void *self, const struct cluster *elsewhere)
                                           elsewhere->ranks, elsewhere->ranks_per_node);
     int64_t id;
 
+    here.ranks_per_rack = elsewhere->ranks_per_rack; /* nobody finds them */
     if (!cluster_answers(elsewhere, &here)) {
         s->elsewhere++;
         return OK;

@@ -79,29 +79,32 @@ static const struct option_row rows[] = {
 };
 #undef AT
 
-/* All that apply, to known routes too. */
-static size_t list_all(const struct moe_shape *shape, bool known, struct moe_plan *plans,
-                       size_t room)
+/* All that apply, to known routes and to capacities of experts too. */
+static size_t list_all(const struct run_options *o, const struct moe_shape *shape, bool known,
+                       struct moe_plan *plans, size_t room)
 {
     size_t n = plan_list(shape, plans, room), kept = 0;
 
     n = n > room ? room : n;
     for (size_t i = 0; i < n; i++)
-        if (!known || exec_can_know(shape, &plans[i]))
+        if ((!known || exec_can_know(shape, &plans[i])) &&
+            !(o->capacities && plans[i].r && plan_a2a_needs[plans[i].a].equal))
             plans[kept++] = plans[i];
     return kept;
 }
 
-static int parse_plans(const struct option_list *list, const struct moe_shape *shape, bool known,
+static int parse_plans(const struct run_options *o, const struct moe_shape *shape,
                        struct moe_plan *plans, size_t *count)
 {
+    const struct option_list *list = &o->plans;
+    bool known = o->routes != RUN_FRESH;
     size_t n = 0;
 
     for (int i = 0; i < list->count; i++) {
         struct moe_plan plan;
 
         if (!strcmp(list->items[i], "all")) {
-            n += list_all(shape, known, plans + n, PLANS_MAX - n);
+            n += list_all(o, shape, known, plans + n, PLANS_MAX - n);
             continue;
         }
         TRY(layer_options_plan(list->items[i], &plan));
@@ -246,7 +249,7 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
     if (shape->order == MOE_ORDER_PRIORITY && o->routes != RUN_FRESH)
         return exec_check_known(
             shape, &(struct moe_plan){ .struct_size = sizeof(*plans), .r = 1, .d = 1 });
-    TRY(parse_plans(&o->plans, shape, o->routes != RUN_FRESH, plans, count));
+    TRY(parse_plans(o, shape, plans, count));
     TRY(most_capacities(o, shape, &given, &capacities));
     rc = check_baselines(o, shape, plans, *count, &capacities);
     if (!rc)

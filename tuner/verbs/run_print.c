@@ -23,15 +23,15 @@ static double hidden_share(const struct subject *s)
     return s->runner.messages ? (compute + comm - both) / fmin(compute, comm) : NAN;
 }
 
-static void print_graphs(const struct subject *subjects, size_t count)
+static void print_graphs(const struct subject *subjects, size_t count, int wide)
 {
     printf("\nsteps above are CUDA graphs; against the same launch by launch\n\n"
-           "%-18s %9s %9s %9s %9s\n",
-           "plan", "nodes", "host", "step", "eager");
+           "%-*s %9s %9s %9s %9s\n",
+           wide, "plan", "nodes", "host", "step", "eager");
     for (size_t i = 0; i < count; i++) {
         const struct subject *x = &subjects[i];
 
-        printf("%-18s %9" PRIu64 " %9.3f %9.3f %9.3f\n", SUBJECT_TEXT(x),
+        printf("%-*s %9" PRIu64 " %9.3f %9.3f %9.3f\n", wide, SUBJECT_TEXT(x),
                x->runner.graphs[STEP_BOTH]->nodes, (double)x->runner.replay_host_ns * 1e-6,
                (double)x->spread[STEP_BOTH].median_ns * 1e-6,
                (double)x->spread[STEP_EAGER].median_ns * 1e-6);
@@ -171,7 +171,7 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
     if (o->phases)
         run_phases_text(subjects, count, wide);
     if (rig->graphs)
-        print_graphs(subjects, count);
+        print_graphs(subjects, count, wide);
 }
 
 static void print_spread(const char *name, const struct spread *s)

@@ -80,7 +80,7 @@ static const struct options defaults = {
                        .effort = 1,
                        .repeats = 1,
                        .max_factor = 8,
-                       .axes = "r,d,a=linear:2dh:rail" },
+                       .axes = "r,d,a=linear:2dh:rail:3dh" },
              .noise_percent = 5,
              .share = 0.01,
              .seeds = 10 },

@@ -45,8 +45,8 @@ class Adapter:
 
     runnable_r: what the experts can run; by default layer.valid_rs for Tutel's ffn, and r=1 alone
     for swiglu and for other experts, which do not look at r: Tutel's gated ones, and yours unless
-    you say so.  Where another r is the answer, or a=rail, which Tutel has not, r=1 d=1 a=linear is
-    run.
+    you say so.  Where another r is the answer, or a=rail or a=3dh, which Tutel has not, r=1 d=1
+    a=linear is run.
     """
 
     def __init__(
@@ -148,7 +148,8 @@ class Adapter:
         # Tutel checks neither, and computes something wrong.
         if plan.r not in self._valid_r or not 1 <= plan.d <= _MOST_CHUNKS:
             raise RuntimeError(f"the layer cannot run {plan}: its r are {sorted(self._valid_r)}")
-        return plan if plan.r in self.runnable_r and plan.a != "rail" else _DEFAULT
+        runnable = plan.r in self.runnable_r and plan.a not in ("rail", "3dh")
+        return plan if runnable else _DEFAULT
 
     def _check(self) -> None:
         shape = self.view.shape
