@@ -60,6 +60,8 @@ static const char *value_in_words(const struct cluster *cluster, const struct cl
 {
     if (field->offset == offsetof(struct cluster, ranks_per_node) && !cluster->ranks_per_node)
         return "different ones";
+    if (field->offset == offsetof(struct cluster, ranks_per_rack) && !cluster->ranks_per_rack)
+        return "none";
     return cluster_value(cluster, field, room, CLUSTER_VALUE_BYTES);
 }
 
