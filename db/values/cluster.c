@@ -296,14 +296,6 @@ static int parse_line(struct reader *r, char *line)
                : OK;
 }
 
-/* Several racks of several nodes, which are all alike. */
-static bool is_racks(const struct cluster *c)
-{
-    uint32_t m = c->ranks_per_node, p = c->ranks_per_rack;
-
-    return m && p > m && p % m == 0 && p < c->ranks && c->ranks % p == 0;
-}
-
 static int check_counts(const struct reader *r)
 {
     const struct cluster *c = &r->cluster;
@@ -318,7 +310,8 @@ static int check_counts(const struct reader *r)
     if (c->ranks_per_node && c->ranks % c->ranks_per_node)
         return fail(ERR_FORMAT, "%s:%d: %u ranks are not nodes with %u ranks each", r->origin, line,
                     c->ranks, c->ranks_per_node);
-    if (c->ranks && c->ranks_per_node && c->ranks_per_rack && !is_racks(c))
+    if (c->ranks && c->ranks_per_node && c->ranks_per_rack &&
+        !rank_layout_has_racks(cluster_layout(c)))
         return fail(ERR_FORMAT, "%s:%d: racks of %u ranks are not several, of several nodes each",
                     r->origin, line, c->ranks_per_rack);
     if (c->ranks && c->nodes > c->ranks)
@@ -465,7 +458,7 @@ int cluster_resize(struct cluster *c, uint32_t ranks)
     if (ranks < c->ranks_per_node)
         c->ranks_per_node = ranks;
     c->nodes = ranks / c->ranks_per_node;
-    if (!is_racks(c))
+    if (!rank_layout_has_racks(cluster_layout(c)))
         c->ranks_per_rack = 0; /* one is left */
     return OK;
 }

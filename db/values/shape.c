@@ -383,7 +383,7 @@ static int check_racks(struct fault why, const struct moe_shape *shape)
 {
     uint32_t m = shape->ranks_per_node, p = shape->ranks_per_rack;
 
-    if (!p || (m && p > m && p % m == 0 && p < shape->ranks && shape->ranks % p == 0))
+    if (!p || rank_layout_has_racks((struct rank_layout){ shape->ranks, m, p }))
         return OK;
     return wrong(why,
                  "racks of %u ranks: a rack has several of the nodes of %u ranks, and there are "

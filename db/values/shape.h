@@ -13,6 +13,13 @@ struct rank_layout {
     uint32_t ranks, per_node, per_rack;
 };
 
+/* Several racks of several nodes, which are all alike. */
+static inline bool rank_layout_has_racks(struct rank_layout l)
+{
+    return l.per_node && l.per_rack > l.per_node && l.per_rack % l.per_node == 0 &&
+           l.per_rack < l.ranks && l.ranks % l.per_rack == 0;
+}
+
 /* s: ranks that share one expert: 1 when there are at least as many experts as ranks, and all W in
  * MOE_LAYOUT_HIDDEN, whose slices need not be equally large. */
 uint32_t shape_slices(const struct moe_shape *shape);

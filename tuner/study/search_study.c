@@ -2,6 +2,7 @@
  * publish by the truth. */
 #include "modelled_layer.h"
 #include "status.h"
+#include "study_cells.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -44,15 +45,15 @@ static int put_summary(struct study_table *table, const char *row, struct summar
 {
     double share = 100 / (double)s->regret.count, bounded = (double)s->bound.count;
 
-    TRY(study_put_ours(table, row, "regret, %", column_mean(&s->regret)));
-    TRY(study_put_ours(table, row, "worst, %", column_at(&s->regret, 1)));
-    TRY(study_put_ours(table, row, "best plan, %", share * (double)s->best));
-    TRY(study_put_ours(table, row, "steps", column_mean(&s->samples)));
-    TRY(study_put_ours(table, row, "bound, %", column_mean(&s->bound)));
-    TRY(study_put_ours(table, row, "bound fails, %",
-                       bounded > 0 ? 100 * (1 - (double)s->covered / bounded) : NAN));
-    TRY(study_put_ours(table, row, "undecided, %", share * (double)s->undecided));
-    return study_put_ours(table, row, "hidden, %", s->undecided ? 100 * s->hidden : NAN);
+    TRY(put_value(table, row, "regret, %", column_mean(&s->regret)));
+    TRY(put_value(table, row, "worst, %", column_at(&s->regret, 1)));
+    TRY(put_value(table, row, "best plan, %", share * (double)s->best));
+    TRY(put_value(table, row, "steps", column_mean(&s->samples)));
+    TRY(put_value(table, row, "bound, %", column_mean(&s->bound)));
+    TRY(put_value(table, row, "bound fails, %",
+                  bounded > 0 ? 100 * (1 - (double)s->covered / bounded) : NAN));
+    TRY(put_value(table, row, "undecided, %", share * (double)s->undecided));
+    return put_value(table, row, "hidden, %", s->undecided ? 100 * s->hidden : NAN);
 }
 
 static int judge(const struct modelled_layer *l, const struct search_ops *strategy, uint32_t seeds,

@@ -148,10 +148,3 @@ int study_put(struct study_table *t, const char *row, const char *column, struct
     t->cells[t->count++] = value;
     return OK;
 }
-
-int study_put_ours(struct study_table *t, const char *row, const char *column, double value)
-{
-    return study_put(
-        t, row, column,
-        (struct study_cell){ .value = value, .published = NAN, .mark = STUDY_UNPUBLISHED });
-}

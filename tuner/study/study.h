@@ -27,8 +27,6 @@ struct study_table {
 /* A column that has an unknown value keeps its place. */
 int study_put(struct study_table *table, const char *row, const char *column,
               struct study_cell value);
-/* Where nothing was published. */
-int study_put_ours(struct study_table *table, const char *row, const char *column, double value);
 
 struct study_row {
     const char *name; /* as --only has it */
