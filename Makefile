@@ -285,7 +285,7 @@ $(BUILD)/plans/%.o: %.c Makefile
 # ---- libmoelookup: a part of db/ alone, for other people's programs, so without mpicc
 
 LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
-LIB_PARTS := $(basename $(wildcard db/lookup/*.c)) $(addprefix db/values/,json_text plan seal shape shares sha256 status utf8 width)
+LIB_PARTS := $(basename $(wildcard db/lookup/*.c db/values/declaration*.c)) $(addprefix db/values/,json_text plan seal shape shares sha256 status utf8 width)
 LIB_OBJECTS := $(LIB_PARTS:%=$(LIB)/lib/%.o)
 LIB_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' \
              -DSTATUS_SPEAKER='"moelookup"' $(WARN) -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP $(VALUES) -Idb/store
