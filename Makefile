@@ -166,7 +166,7 @@ $(BUILD)/forked/%.o: %.c Makefile
 # ---- The CUDA kernels alone, compared with the host's: run on a CPU wherever the toolkit's headers are, and on a
 # GPU (make check-gpu) without MPI and SQLite.
 
-KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) $(OTHER_BLAS) kernels/sim%,$(wildcard kernels/*.c)) $(addprefix db/values/,fault.c shape.c stats.c status.c utf8.c)
+KERNELS_ALONE := $(filter-out $(UNIT_SOURCES) $(OTHER_BLAS) kernels/sim%,$(wildcard kernels/*.c)) $(wildcard db/values/declaration*.c) $(addprefix db/values/,fault.c sha256.c shape.c stats.c status.c utf8.c)
 ALONE_CC ?= gcc
 ALONE_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(CFLAGS) $(KERNEL_FLAGS) $(SANITIZE) -pthread -MMD -MP $(VALUES) -Ikernels -Itests/unit -Itests/bench -Itests/gpu \
                $(CUDA_INCLUDES) $(BLAS_CFLAGS)
@@ -240,7 +240,7 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -fPIC -DMOETUNE_CUDA -c -o $@ $<
 
 # Plans on a GPU, with ranks by fork, where there is no SQLite.
-PLANS_ALONE := $(filter-out $(KERNELS_ALONE),$(wildcard comm/*.c comm/forked/*.c kernels/sim*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file json node_rows phase plan rank_speeds sha256 shares)) \
+PLANS_ALONE := $(filter-out $(KERNELS_ALONE),$(wildcard comm/*.c comm/forked/*.c kernels/sim*.c db/values/declar*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file json node_rows phase plan rank_speeds shares)) \
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c option_values.c options.c suggest.c verb.c) \
     $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpu_ready gpus hosts keeper launch launcher_fork machine model_engine nvml place slurm speeds virtual_ranks)) \
     $(wildcard tuner/verbs/run*.c) tests/unit/library_wire.c tests/gpu/known_none.c
@@ -285,7 +285,7 @@ $(BUILD)/plans/%.o: %.c Makefile
 # ---- libmoelookup: a part of db/ alone, for other people's programs, so without mpicc
 
 LIB := $(BUILD)$(if $(filter 0,$(SQLITE)),/packed)
-LIB_PARTS := $(basename $(wildcard db/lookup/*.c db/values/declaration*.c)) $(addprefix db/values/,json_text plan seal shape shares sha256 status utf8 width)
+LIB_PARTS := $(basename $(wildcard db/lookup/*.c db/values/declar*.c)) $(addprefix db/values/,json_text plan seal shape shares sha256 status utf8 width)
 LIB_OBJECTS := $(LIB_PARTS:%=$(LIB)/lib/%.o)
 LIB_CFLAGS = -std=c11 -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' \
              -DSTATUS_SPEAKER='"moelookup"' $(WARN) -O2 -g $(CFLAGS) $(SANITIZE) -fPIC -fvisibility=hidden -MMD -MP $(VALUES) -Idb/store

@@ -173,6 +173,10 @@ int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, str
     size_t legal = plan_list(shape, all, SEARCH_ARMS_MAX);
     bool library = varies_to(setup, PLAN_A, MOE_A2A_NCCL);
 
+    if (shape->space) {
+        memcpy(arms, all, (*count = legal) * sizeof(*arms));
+        return OK;
+    }
     TRY(check_axes(setup));
     if (legal > SEARCH_ARMS_MAX)
         return fail(ERR_ARGUMENT, "%zu plans: more than %d cannot be searched", legal,

@@ -13,8 +13,8 @@ struct arms_setup {
 };
 
 /* Every legal plan of the layer in which only those axes differ from the default plan, at most
- * SEARCH_ARMS_MAX.  A value that is legal for other layers only is left out.  ERR_ARGUMENT after a
- * message. */
+ * SEARCH_ARMS_MAX; all of them, whatever the setup, where the layer has a declared space.  A value
+ * that is legal for other layers only is left out.  ERR_ARGUMENT after a message. */
 int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, struct moe_plan *arms,
               size_t *count);
 

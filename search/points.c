@@ -1,6 +1,7 @@
 /* Finds out on which axes plans differ, and where their values lie. */
 #include "points.h"
 
+#include "declaration.h"
 #include "plan.h"
 #include "status.h"
 
@@ -93,15 +94,41 @@ static void place_axis(struct point_axis *to, size_t axis, const double *values,
     to->words = plan_axes[axis].words != NULL;
 }
 
+static void place_declared(struct point_axis *to, const struct declared_axis *from)
+{
+    double values[POINT_VALUES_MAX] = { 0 };
+
+    for (size_t i = 0; i < from->values && !from->words; i++)
+        values[i] = (double)from->number[i];
+    points_place(to, values, from->values);
+    to->words = from->words;
+}
+
+/* All of its axes: the space says which of their values have an order. */
+static int points_of_declared(const struct declaration *d, const struct moe_plan *plans,
+                              size_t count, struct points *out)
+{
+    for (size_t a = 0; a < d->axes; a++)
+        place_declared(&out->axis[a], &d->axis[a]);
+    out->axes = d->axes;
+    for (size_t i = 0; i < count; i++)
+        for (size_t a = 0; a < d->axes; a++)
+            out->value[i * d->axes + a] = (uint16_t)declaration_value(d, plans[i].choice, a);
+    return OK;
+}
+
 int points_of_plans(const struct moe_plan *plans, size_t count, struct points *out)
 {
+    const struct declaration *d = count ? declaration_find(plans[0].space) : NULL;
     double values[POINT_VALUES_MAX];
     size_t found;
 
     *out = (struct points){ .count = count };
-    out->value = calloc(count * plan_axis_count, sizeof(*out->value));
+    out->value = calloc(count * POINT_AXES_MAX, sizeof(*out->value));
     if (!out->value)
         return fail(ERR_NOMEM, "%zu points", count);
+    if (d)
+        return points_of_declared(d, plans, count, out);
     for (size_t axis = 0; axis < plan_axis_count; axis++) {
         if (!list_values(plans, count, axis, values, &found))
             return fail(ERR_ARGUMENT, "more than %d values of %s", POINT_VALUES_MAX,

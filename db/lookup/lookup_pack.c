@@ -3,15 +3,18 @@
  *     header     64 bytes   magic, version, total bytes, layers, switches, checksum
  *     layers    192 each    shape, window, file, counts, offsets, cluster, device
  *               216         from version 2 on: and the shape's later words
- *               232         from version 4 on: and the latest
+ *               232         from version 4 on: and more of them
+ *               236         from version 5 on: and the latest, its space
  *     entries    20 each    of all layers, one after the other
  *     pins       16 each    likewise
+ *     spaces                from version 5 on: those of the layers, by id: length (4), text
  *
  * Version 2 is written where a layer's shape needs its later words, version 3 where a plan has a
- * value that readers of version 2 do not know, version 4 where a shape needs the latest words.  The
- * checksum is the SHA-256 of everything but itself, and so the table's digest. */
+ * value that readers of version 2 do not know, versions 4 and 5 where a shape needs their words.
+ * The checksum is the SHA-256 of everything but itself, and so the table's digest. */
 #include "lookup.h"
 
+#include "declaration.h"
 #include "plan.h"
 #include "status.h"
 
@@ -23,10 +26,11 @@ enum {
     HEADER = 64,
     LAYER = 192, /* of version 1 */
     LATER = 24,  /* more of version 2 */
-    LATEST = 16, /* and of version 4 */
+    FOURTH = 16, /* and of version 4 */
+    LATEST = 4,  /* and of version 5 */
     ENTRY = 20,
     PIN = 16,
-    VERSION = 4, /* the newest */
+    VERSION = 5, /* the newest */
     DISABLED = 1,
     FORCED = 2,
 };
@@ -74,13 +78,13 @@ static void put_plan(uint8_t *row, const plan_place at, const struct moe_plan *p
         row[at[i]] = (uint8_t)(packed >> 8 * i);
 }
 
-static struct moe_plan get_plan(const uint8_t *row, const plan_place at)
+static struct moe_plan get_plan(const uint8_t *row, const plan_place at, uint32_t space)
 {
     uint64_t packed = 0;
 
     for (int i = 0; i < PLAN_PACKED_BYTES; i++)
         packed |= (uint64_t)row[at[i]] << 8 * i;
-    return plan_unpack(packed);
+    return plan_unpack(packed, space);
 }
 
 /* ---- reading */
@@ -107,7 +111,7 @@ struct lookup_switches pack_switches(const uint8_t *bytes)
     return (struct lookup_switches){
         .disabled = flags & DISABLED,
         .forced = flags & FORCED,
-        .force = get_plan(bytes, forced_at),
+        .force = get_plan(bytes, forced_at, 0),
     };
 }
 
@@ -125,9 +129,11 @@ static const size_t later_words[] = {
     offsetof(struct moe_shape, group_limit), offsetof(struct moe_shape, router),
     offsetof(struct moe_shape, order),       offsetof(struct moe_shape, projection),
     offsetof(struct moe_shape, combine),     offsetof(struct moe_shape, ranks_per_rack),
+    offsetof(struct moe_shape, space),
 };
 enum {
-    LATER_WORDS = LATER / 4, /* of version 2 */
+    LATER_WORDS = LATER / 4,                 /* of version 2 */
+    FOURTH_WORDS = LATER_WORDS + FOURTH / 4, /* and of version 4 */
     LATEST_WORDS = sizeof(later_words) / sizeof(later_words[0]),
     SHAPE_WORDS = sizeof(shape_words) / sizeof(shape_words[0]),
     WINDOW_AT = 4 * SHAPE_WORDS,
@@ -143,7 +149,8 @@ enum {
 /* Bytes of a layer's record. */
 static size_t record_bytes(uint32_t version)
 {
-    return LAYER + (version > 1 ? LATER : 0) + (version > 3 ? LATEST : 0);
+    return LAYER + (version > 1 ? LATER : 0) + (version > 3 ? FOURTH : 0) +
+           (version > 4 ? LATEST : 0);
 }
 
 /* How many of later_words stand there. */
@@ -187,10 +194,17 @@ struct lookup_layer pack_layer(const uint8_t *bytes, uint32_t at)
     return layer;
 }
 
+/* Of the layer's plans; 0: moetune's own. */
+static uint32_t space_of(const uint8_t *bytes, uint32_t layer)
+{
+    return version_of(bytes) > 4 ? get(record_of(bytes, layer) + LAYER + 4 * FOURTH_WORDS) : 0;
+}
+
 struct lookup_entry pack_entry(const uint8_t *bytes, uint32_t layer, uint32_t at)
 {
     const uint8_t *row = bytes + get(record_of(bytes, layer) + ENTRIES_AT) + (size_t)ENTRY * at;
-    struct lookup_entry entry = { .plan = get_plan(row, in_entry), .flags = row[18] };
+    struct lookup_entry entry = { .plan = get_plan(row, in_entry, space_of(bytes, layer)),
+                                  .flags = row[18] };
 
     entry.plan.bucket = get(row);
     entry.plan.time_us = get_float(row + 8);
@@ -202,7 +216,8 @@ struct lookup_pin pack_pin(const uint8_t *bytes, uint32_t layer, uint32_t at)
 {
     const uint8_t *row = bytes + get(record_of(bytes, layer) + PINS_AT) + (size_t)PIN * at;
 
-    return (struct lookup_pin){ get(row), get(row + 4), get_plan(row, in_pin) };
+    return (struct lookup_pin){ get(row), get(row + 4),
+                                get_plan(row, in_pin, space_of(bytes, layer)) };
 }
 
 static int merge_layer(const uint8_t *bytes, uint32_t at, uint32_t file, struct lookup_set *set)
@@ -249,7 +264,7 @@ static uint32_t version_of_shape(const struct moe_shape *shape)
 
     for (int i = 0; i < LATEST_WORDS; i++)
         if (word_of(shape, later_words[i]))
-            version = i < LATER_WORDS ? 2 : 4;
+            version = i < LATER_WORDS ? 2 : i < FOURTH_WORDS ? 4 : 5;
     return version;
 }
 
@@ -311,9 +326,23 @@ static void write_pin(uint8_t *row, const struct lookup_pin *pin)
     put_plan(row, in_pin, &pin->plan);
 }
 
+/* The layers' spaces, each once and in the order of ids, which is that of the next one above. */
+static const struct declaration *next_space(const struct lookup_set *set, uint32_t above)
+{
+    uint32_t least = 0;
+
+    for (uint32_t i = 0; i < set->count; i++) {
+        uint32_t space = set->layers[i].shape.space;
+
+        if (space > above && (!least || space < least))
+            least = space;
+    }
+    return declaration_find(least);
+}
+
 struct sizes {
     uint32_t version;
-    size_t entries_at, pins_at, total;
+    size_t entries_at, pins_at, spaces_at, total;
 };
 
 static struct sizes measure(const struct lookup_set *set)
@@ -324,16 +353,19 @@ static struct sizes measure(const struct lookup_set *set)
     s.pins_at = s.entries_at;
     for (uint32_t i = 0; i < set->count; i++)
         s.pins_at += (size_t)ENTRY * set->layers[i].entry_count;
-    s.total = s.pins_at;
+    s.spaces_at = s.pins_at;
     for (uint32_t i = 0; i < set->count; i++)
-        s.total += (size_t)PIN * set->layers[i].pin_count;
+        s.spaces_at += (size_t)PIN * set->layers[i].pin_count;
+    s.total = s.spaces_at;
+    for (const struct declaration *d = NULL; (d = next_space(set, d ? d->id : 0));)
+        s.total += 4 + strlen(d->text);
     return s;
 }
 
 /* Writes everything but the checksum; the bytes are zero before. */
 static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *bytes)
 {
-    uint8_t *entry = bytes + s.entries_at, *pin = bytes + s.pins_at;
+    uint8_t *entry = bytes + s.entries_at, *pin = bytes + s.pins_at, *space = bytes + s.spaces_at;
 
     memcpy(bytes, magic, sizeof(magic));
     put(bytes + 8, s.version);
@@ -351,6 +383,13 @@ static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *byt
             write_entry(entry, &layer->entries[j]);
         for (uint32_t j = 0; j < layer->pin_count; j++, pin += PIN)
             write_pin(pin, &layer->pins[j]);
+    }
+    for (const struct declaration *d = NULL; (d = next_space(set, d ? d->id : 0));) {
+        size_t length = strlen(d->text);
+
+        put(space, (uint32_t)length);
+        memcpy(space + 4, d->text, length);
+        space += 4 + length;
     }
 }
 
@@ -415,8 +454,9 @@ static bool within(const uint8_t *bytes, size_t size)
     return true;
 }
 
-/* A layer that overlaps another could make far more rows than there are bytes. */
-static bool no_more_rows_than_bytes(const uint8_t *bytes, size_t size)
+/* Where the rows end, if no layer overlaps another: that could make far more rows than there are
+ * bytes. */
+static uint64_t end_of_rows(const uint8_t *bytes)
 {
     uint64_t total = HEADER;
 
@@ -424,7 +464,28 @@ static bool no_more_rows_than_bytes(const uint8_t *bytes, size_t size)
         total += record_bytes(version_of(bytes)) +
                  (uint64_t)ENTRY * get(record_of(bytes, i) + ENTRY_COUNT_AT) +
                  (uint64_t)PIN * get(record_of(bytes, i) + PIN_COUNT_AT);
-    return total == size;
+    return total;
+}
+
+/* From here on this process knows the spaces that stand behind the rows. */
+static int learn_spaces(const uint8_t *bytes, uint64_t at, size_t size)
+{
+    char text[DECLARATION_TEXT_BYTES + 1];
+    const struct declaration *d;
+
+    while (version_of(bytes) > 4 && at + 4 <= size) {
+        uint32_t length = get(bytes + at);
+
+        at += 4;
+        if (length > DECLARATION_TEXT_BYTES || length > size - at)
+            return ERR_FORMAT;
+        memcpy(text, bytes + at, length);
+        text[length] = 0;
+        if (declaration_learn(text, &d))
+            return ERR_FORMAT;
+        at += length;
+    }
+    return at == size ? OK : ERR_FORMAT;
 }
 
 static bool sane_switches(const uint8_t *bytes)
@@ -467,7 +528,8 @@ int pack_check(const uint8_t *bytes, size_t size)
         return ERR_FORMAT;
     checksum(bytes, size, sum);
     if (memcmp(sum, pack_digest(bytes), sizeof(sum)) != 0 || !within(bytes, size) ||
-        !no_more_rows_than_bytes(bytes, size) || !sane_switches(bytes))
+        end_of_rows(bytes) > size || !sane_switches(bytes))
         return ERR_FORMAT;
+    TRY(learn_spaces(bytes, end_of_rows(bytes), size));
     return compare_with_rewritten(bytes, size);
 }

@@ -16,6 +16,7 @@ int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
 #else
 
 #include "cluster.h"
+#include "declaration.h"
 #include "plan.h"
 #include "shape.h"
 #include "store.h"
@@ -303,6 +304,9 @@ static int read_rows(struct reader *r, const char *sql,
     return rc ? rc : status_of(code);
 }
 
+/* Version of the database. */
+enum { SPACES_SINCE = 11 };
+
 #define FIELD "SELECT value FROM fingerprint_field WHERE fingerprint = ?1 AND name = "
 #define CLUSTER_OF(here)                                                                           \
     "SELECT hash, (" FIELD "'device'), (" FIELD "'backend'), (" FIELD "'semantics'), " here        \
@@ -326,6 +330,19 @@ static int read_entries(struct reader *r, bool travels)
     return read_rows(r, sql, add_entry);
 }
 
+/* What cannot be read is a layer's that is not for us. */
+static int read_spaces(struct reader *r)
+{
+    const struct declaration *d;
+    sqlite3_stmt *row = NULL;
+    int code = SQLITE_DONE, rc = prepare(r->db, "SELECT text FROM space ORDER BY id", &row);
+
+    while (!rc && (code = sqlite3_step(row)) == SQLITE_ROW)
+        declaration_learn(text(row, 0), &d);
+    sqlite3_finalize(row);
+    return rc ? rc : status_of(code);
+}
+
 /* Before version 2 every table was its own site's. */
 static int read_all(struct reader *r)
 {
@@ -333,6 +350,8 @@ static int read_all(struct reader *r)
 
     TRY(prepare(r->db, travels ? CLUSTER_OF("here") : CLUSTER_OF("1"), &r->cluster));
     TRY(prepare(r->db, "SELECT text FROM shape WHERE id = ?1", &r->shape));
+    if (r->version >= SPACES_SINCE)
+        TRY(read_spaces(r));
     TRY(read_entries(r, travels));
     return read_rows(r,
                      "SELECT fingerprint, shape, window, first_bucket, plan, last_bucket"

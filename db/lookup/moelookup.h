@@ -147,6 +147,8 @@ struct moe_shape {
                            * where that is less.  Else 0 */
     uint32_t combine;     /* enum moe_combine */
     uint32_t ranks_per_rack; /* of several nodes that are near each other; 0 = all are alike */
+    /* Since 0.4: */
+    uint32_t space; /* the plans that a program declares, see moelookup_space(); 0 = those above */
 };
 
 /* One way to run the layer. */
@@ -164,13 +166,17 @@ struct moe_plan {
     /* Since 0.3: */
     uint32_t e; /* enum moe_experts; who has no room for MOE_SPARSE is told the default plan */
     uint32_t w; /* enum moe_weights; likewise for MOE_CACHE */
+    /* Since 0.4: */
+    uint32_t space;  /* as in struct moe_shape; unless it is 0, all of the above are as in
+                      * MOE_PLAN_INIT ... */
+    uint32_t choice; /* ... and this is the plan: see moelookup_value() */
 };
 
 /* A program compiled against an older or newer header hands in structs of another size: only the
  * fields inside struct_size are read and written.  0 counts as the size of the first version. */
 /* clang-format off */
-#define MOE_SHAPE_INIT { (uint32_t)sizeof(struct moe_shape), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-#define MOE_PLAN_INIT { (uint32_t)sizeof(struct moe_plan), 1, 1, 0, 5, 0, 0, 0, 0, 0, 0 }
+#define MOE_SHAPE_INIT { (uint32_t)sizeof(struct moe_shape), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define MOE_PLAN_INIT { (uint32_t)sizeof(struct moe_plan), 1, 1, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 
 struct moelookup;      /* a set of tables, immutable once open */

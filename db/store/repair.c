@@ -3,6 +3,7 @@
 #include "repair.h"
 
 #include "cluster.h"
+#include "declaration.h"
 #include "output_file.h"
 #include "plan.h"
 #include "publish.h"
@@ -26,6 +27,7 @@ static const struct rule {
 } rules[] = {
     { "fingerprint", "NOT is_cluster(text)", .noun = true },
     { "fingerprint_field", NO_CLUSTER " OR NOT is_field(name)", .noun = true },
+    { "space", "NOT is_space(text)", .noun = true },
     { "shape", "NOT is_layer(text)", .noun = true },
     { "run", NO_CLUSTER },
     { "load", "name = ''" },
@@ -52,6 +54,14 @@ static bool is_field(const char *name)
         if (!strcmp(cluster_fields[i].name, name))
             return true;
     return false;
+}
+
+/* And known from here on: layers and plans name it. */
+static bool is_space(const char *text)
+{
+    const struct declaration *d;
+
+    return !declaration_register(text, &d);
 }
 
 static bool is_layer(const char *text)
@@ -89,6 +99,7 @@ static int teach(struct records *r)
         bool (*makes_sense)(const char *text);
     } functions[] = { { "is_cluster", is_cluster },
                       { "is_field", is_field },
+                      { "is_space", is_space },
                       { "is_layer", is_layer },
                       { "is_plan", is_plan } };
     int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, code = SQLITE_OK;

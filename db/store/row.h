@@ -78,7 +78,7 @@ double row_rounded(const struct row_field *field, double value);
 enum row_digits { ROW_ROUNDED /* to the field's decimals */, ROW_SHORT /* six */, ROW_EXACT };
 
 /* The value as text, in `room` or in the row; "" for what is not known. */
-enum { ROW_VALUE_BYTES = 64 };
+enum { ROW_VALUE_BYTES = PLAN_TEXT_BYTES };
 const char *row_text(const struct row_field *field, const void *row, enum row_digits digits,
                      char room[ROW_VALUE_BYTES]);
 

@@ -126,6 +126,10 @@ static const char *const version_10 =
     "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
     "  SELECT id * 64 + 50, id, 'ranks_per_rack', 'hard', 'unknown' FROM fingerprint;";
 
+/* Spaces that programs declare: layers and plans name them. */
+static const char *const version_11 =
+    "CREATE TABLE space(id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;";
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =
     "DROP VIEW IF EXISTS dictionary;"
@@ -147,13 +151,14 @@ static const char *const dictionary =
     "  FROM entry e JOIN shape s ON s.id = e.shape"
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
-const char *const schema_steps[] = { version_1, version_2,  version_3, version_4,
-                                     version_5, version_6,  version_7, version_8,
-                                     version_9, version_10, NULL };
+const char *const schema_steps[] = { version_1, version_2,  version_3,  version_4,
+                                     version_5, version_6,  version_7,  version_8,
+                                     version_9, version_10, version_11, NULL };
 
-const char *const schema_published[] = { "meta",     "fingerprint", "fingerprint_field",
-                                         "shape",    "run",         "entry",
-                                         "standing", "override",    NULL };
+const char *const schema_published[] = { "meta",  "fingerprint", "fingerprint_field",
+                                         "space", "shape",       "run",
+                                         "entry", "standing",    "override",
+                                         NULL };
 
 static bool has(const char *path, const char *ending)
 {

@@ -1,6 +1,7 @@
 /* Opens and closes the database, commits, and publishes snapshots. */
 #include "store_inside.h"
 
+#include "declaration.h"
 #include "output_file.h"
 #include "publish.h"
 #include "repair.h"
@@ -98,6 +99,21 @@ static int migrate(struct store *store, int version)
     return schema_migrate(store->records.db, store->path, version, STORE_VERSION, schema_steps);
 }
 
+static int read_spaces(struct store *store)
+{
+    const struct declaration *d;
+    sqlite3_stmt *s;
+    int rc;
+
+    TRY(records_query(&store->records, "SELECT text FROM space ORDER BY id", NULL, 0, &s));
+    while (!(rc = records_step(&store->records, s)))
+        if (declaration_register((const char *)sqlite3_column_text(s, 0), &d)) {
+            sqlite3_reset(s);
+            return schema_damaged(store->path, "a space that cannot be read");
+        }
+    return rc == UNSUPPORTED ? OK : rc;
+}
+
 static int open_journal(struct store *store)
 {
     char path[PATH_MAX];
@@ -183,6 +199,7 @@ static int open_for_writing(struct store *store, unsigned flags)
     /* One that was copied alone: lines that refer to rows which no line holds would say nothing. */
     if (version && !has_journal(store))
         TRY(repair_journal(&store->records));
+    TRY(read_spaces(store));
     return open_journal(store);
 }
 
@@ -264,6 +281,8 @@ static int read_one(const char *path, struct store **out)
         note("%s is empty", path);
         rc = UNSUPPORTED;
     }
+    if (!rc)
+        rc = read_spaces(store);
     if (rc) {
         store_close(store);
         return rc;
@@ -284,6 +303,8 @@ int store_dry_run(const char *path, struct store **out)
         rc = inspect(store, SQLITE_OPEN_READONLY, &version);
     if (!rc)
         rc = migrate_in_memory(store, version);
+    if (!rc)
+        rc = read_spaces(store);
     if (rc) {
         store_close(store);
         return rc;

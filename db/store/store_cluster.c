@@ -1,6 +1,7 @@
 /* Rows of clusters and layers, to which all other rows refer. */
 #include "store_inside.h"
 
+#include "declaration.h"
 #include "sha256.h"
 #include "shape.h"
 #include "status.h"
@@ -120,12 +121,19 @@ int store_cluster_model(struct store *store, const struct cluster *cluster, int6
     return store_cluster_renew(store, *id, &known);
 }
 
+static int put_space(struct store *store, const struct declaration *d)
+{
+    return PUT(store, "space", INTEGER("id", d->id), TEXT("text", d->text));
+}
+
 int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id)
 {
     const char *text = SHAPE_TEXT(shape);
     int rc = records_find_text(&store->records, "SELECT id FROM shape WHERE text=?1", text, id);
     if (rc != UNSUPPORTED)
         return rc;
+    if (shape->space)
+        TRY(put_space(store, declaration_find(shape->space)));
     TRY(records_next_id(&store->records, "shape", id));
     return PUT(store, "shape", INTEGER("id", *id), TEXT("text", text));
 }

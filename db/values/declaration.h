@@ -97,6 +97,12 @@ bool declaration_same_launch(const struct declaration *d, uint32_t a, uint32_t b
 uint32_t declaration_buckets(const struct declaration *d);
 uint32_t declaration_bucket(const struct declaration *d, uint64_t key, uint32_t class_thousandths);
 
+/* How many classes each range has: 1 without a class. */
+static inline uint32_t declaration_classes(const struct declaration *d)
+{
+    return (uint32_t)d->class_edges + 1;
+}
+
 /* The key that stands for a bucket: its upper edge; of the open last range twice the last edge, at
  * least the edge + 1. */
 uint64_t declaration_key(const struct declaration *d, uint32_t bucket);
@@ -114,6 +120,9 @@ char *declaration_tag(const struct declaration *d, char room[DECLARATION_TAG_BYT
  * same id. */
 int declaration_register(const char *text, const struct declaration **out);
 const struct declaration *declaration_find(uint32_t id); /* NULL: unknown */
+
+/* The same, silent: for texts of files that nobody here wrote. */
+int declaration_learn(const char *text, const struct declaration **out);
 
 /* By its tag or, where only one of that name is known, by its name; NULL: none. */
 const struct declaration *declaration_named(const char *name, size_t length);

@@ -43,16 +43,31 @@ static int add(struct declaration *space, const struct declaration **out)
     return OK;
 }
 
-int declaration_register(const char *text, const struct declaration **out)
+static int add_alone(struct declaration *space, const struct declaration **out)
 {
-    struct declaration *space;
     int rc;
 
-    TRY(declaration_parse(text, &space));
     pthread_mutex_lock(&adding);
     rc = add(space, out);
     pthread_mutex_unlock(&adding);
     return rc;
+}
+
+int declaration_register(const char *text, const struct declaration **out)
+{
+    struct declaration *space;
+
+    TRY(declaration_parse(text, &space));
+    return add_alone(space, out);
+}
+
+int declaration_learn(const char *text, const struct declaration **out)
+{
+    char why[DECLARATION_FAULT_BYTES];
+    struct declaration *space;
+
+    TRY(declaration_fault(text, &space, why, sizeof(why)));
+    return add_alone(space, out);
 }
 
 const struct declaration *declaration_find(uint32_t id)

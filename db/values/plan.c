@@ -1,6 +1,7 @@
 /* A plan's text form and its legality; everything walks the one table of axes. */
 #include "plan.h"
 
+#include "declared_plan.h"
 #include "status.h"
 
 #include <stdio.h>
@@ -101,6 +102,8 @@ struct moe_plan plan_default(const struct moe_shape *shape)
 {
     struct moe_plan plan = plan_blank();
 
+    if (shape && shape->space)
+        return declared_plan_default(shape->space);
     if (shape && shape->layout == MOE_LAYOUT_HIDDEN) {
         plan.r = 0;
         plan.e = MOE_SPARSE;
@@ -125,7 +128,7 @@ bool plan_equal_but(const struct moe_plan *a, const struct moe_plan *b, size_t a
     for (size_t i = 0; i < plan_axis_count; i++)
         if (i != axis && plan_value(a, i) != plan_value(b, i))
             return false;
-    return true;
+    return a->space == b->space && a->choice == b->choice;
 }
 
 int plan_order(const struct moe_plan *a, const struct moe_plan *b)
@@ -136,7 +139,9 @@ int plan_order(const struct moe_plan *a, const struct moe_plan *b)
         if (x != y)
             return x < y ? -1 : 1;
     }
-    return 0;
+    if (a->space != b->space)
+        return a->space < b->space ? -1 : 1;
+    return a->choice < b->choice ? -1 : a->choice > b->choice;
 }
 
 struct moe_plan plan_canonical(struct moe_plan plan)
@@ -158,15 +163,21 @@ uint64_t plan_pack(const struct moe_plan *plan)
 {
     uint64_t packed = 0;
 
+    if (plan->space)
+        return plan->choice;
     for (size_t i = 0; i < plan_axis_count; i++)
         packed |= (uint64_t)plan_value(plan, i) << plan_axes[i].packed_at;
     return packed;
 }
 
-struct moe_plan plan_unpack(uint64_t packed)
+struct moe_plan plan_unpack(uint64_t packed, uint32_t space)
 {
     struct moe_plan plan = { .struct_size = sizeof(plan) };
 
+    if (space) /* a choice has no more bits than r has */
+        return packed < UINT64_C(1) << plan_axes[PLAN_R].packed_bits
+                   ? declared_plan(space, (uint32_t)packed)
+                   : plan;
     for (size_t i = 0; i < plan_axis_count; i++)
         plan_set(&plan, i,
                  (uint32_t)(packed >> plan_axes[i].packed_at) &
@@ -184,8 +195,10 @@ size_t plan_bytes(uint32_t struct_size)
 
 bool plan_fits_struct(const struct moe_plan *plan, size_t bytes)
 {
-    if (plan->w != MOE_KEEP)
+    if (plan->space)
         return bytes >= sizeof(*plan);
+    if (plan->w != MOE_KEEP)
+        return bytes >= offsetof(struct moe_plan, space);
     return plan->e == MOE_PADDED || bytes >= offsetof(struct moe_plan, w);
 }
 
@@ -222,6 +235,8 @@ int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
     if (!given || (!buf && size))
         return MOE_ERR_ARGUMENT;
     memcpy(&plan, given, plan_bytes(given->struct_size));
+    if (plan.space)
+        return declared_plan_format(&plan, buf, size);
     if (find_illegal(&plan) < plan_axis_count)
         return MOE_ERR_ARGUMENT;
     for (size_t i = 0; i < plan_axis_count; i++) {
@@ -246,6 +261,14 @@ int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
 const char *plan_text(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES])
 {
     moe_plan_format(plan, room, PLAN_TEXT_BYTES);
+    return room;
+}
+
+const char *plan_words(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES])
+{
+    if (!plan->space)
+        return plan_text(plan, room);
+    declared_plan_words(plan, room, PLAN_TEXT_BYTES);
     return room;
 }
 
@@ -282,6 +305,8 @@ int plan_parse(const char *text, struct moe_plan *out)
 
     if (!text || !out)
         return MOE_ERR_ARGUMENT;
+    if (declared_plan_claims(text))
+        return declared_plan_parse(text, out);
     while (*(text += strspn(text, " "))) {
         size_t length = strcspn(text, " "), name = strcspn(text, "= ");
         size_t i = plan_axis_find(text, name);
@@ -311,6 +336,8 @@ int moe_plan_parse(const char *text, struct moe_plan *out)
     if (rc)
         return rc;
     plan.struct_size = (uint32_t)plan_bytes(out->struct_size);
+    if (plan.space && !plan_fits_struct(&plan, plan.struct_size))
+        return MOE_ERR_ARGUMENT;
     memcpy(out, &plan, plan.struct_size);
     return MOE_OK;
 }
@@ -388,6 +415,8 @@ static bool experts_legal(const struct moe_plan *plan, const struct moe_shape *s
 
 bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape)
 {
+    if (plan->space || shape->space)
+        return declared_plan_legal(plan, shape->space);
     if (find_illegal(plan) < plan_axis_count)
         return false;
     return shape->layout == MOE_LAYOUT_HIDDEN ? hidden_legal(plan, shape)
@@ -433,6 +462,8 @@ int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     size_t bad = find_illegal(plan);
 
+    if (plan->space || shape->space)
+        return declared_plan_check(plan, shape->space);
     if (bad == PLAN_R && shape->layout == MOE_LAYOUT_EXPERTS)
         return refuse_r(plan->r, shape_slices(shape));
     if (bad < plan_axis_count)
@@ -480,6 +511,8 @@ static size_t list_experts(const struct moe_shape *shape, struct moe_plan *plans
 
 size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room)
 {
+    if (shape->space)
+        return declared_plan_list(shape->space, plans, room);
     return shape->layout == MOE_LAYOUT_HIDDEN ? list_hidden(shape, plans, room)
                                               : list_experts(shape, plans, room);
 }

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { PLAN_TEXT_BYTES = 64, PLAN_MAX_D = 8, PLAN_MAX_CTAS = 64, PLAN_A2A_COUNT = 5 };
+enum { PLAN_TEXT_BYTES = 312, PLAN_MAX_D = 8, PLAN_MAX_CTAS = 64, PLAN_A2A_COUNT = 5 };
 
 /* What an all-to-all needs, by enum moe_a2a. */
 struct a2a_needs {
@@ -63,7 +63,7 @@ enum { PLAN_SOURCE_COUNT = 8 };
 extern const char *const plan_source_words[];
 
 /* What a trainer runs today without a tuner: r=1 d=1 a=linear; in MOE_LAYOUT_HIDDEN r=0 d=1
- * a=linear e=sparse.  shape NULL: of another layout. */
+ * a=linear e=sparse; what a declared space says.  shape NULL: of another layout. */
 struct moe_plan plan_default(const struct moe_shape *shape);
 
 bool plan_is_default(const struct moe_plan *plan, const struct moe_shape *shape);
@@ -85,12 +85,17 @@ int plan_parse(const char *text, struct moe_plan *out);
 #define PLAN_TEXT(plan) plan_text(plan, (char[PLAN_TEXT_BYTES]){ "?" })
 const char *plan_text(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES]);
 
-/* All axes in one number, and a plan of them, which may be illegal.  Written to files: r lies in
+/* The same without the name of a declared space, for where that is said already. */
+#define PLAN_WORDS(plan) plan_words(plan, (char[PLAN_TEXT_BYTES]){ "?" })
+const char *plan_words(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES]);
+
+/* All axes in one number, and a plan of them, which may be illegal; of a declared space its choice.
+ * Written to files: r lies in
  * the lowest 3 bytes, e and w in the halves of byte 3, then come bytes for d, a and ctas.  Readers
  * that know no e or w find that byte 3 is not what they would write, and refuse. */
 enum { PLAN_PACKED_BYTES = 7 };
 uint64_t plan_pack(const struct moe_plan *plan);
-struct moe_plan plan_unpack(uint64_t packed);
+struct moe_plan plan_unpack(uint64_t packed, uint32_t space);
 
 /* How much of a caller's struct moe_plan may be read and written, if this is its struct_size: only
  * fields that are wholly inside; 0 counts as the size of the first version. */
@@ -112,7 +117,8 @@ int plan_check(const struct moe_plan *plan, const struct moe_shape *shape);
 bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape);
 
 /* Every legal plan that applies, canonical, in the order r, d, a, without all-to-alls of a
- * library, quiet axes at their defaults.  Returns their number, at most `room` of them written. */
+ * library, quiet axes at their defaults; every legal one of a declared space.  Returns their
+ * number, at most `room` of them written. */
 size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room);
 
 #endif

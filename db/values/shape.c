@@ -2,8 +2,11 @@
  * buckets), and what is illegal; tuner/layer/README.md explains the formulas. */
 #include "shape.h"
 
+#include "bucket_key.h"
+#include "declaration.h"
 #include "status.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,12 +22,13 @@ const char *const router_words[] = { "softmax", "sigmoid", "bilevel", "cosine", 
 const char *const order_words[] = { "token", "priority", NULL };
 const char *const combine_words[] = { "sum", "choices", NULL };
 
-/* A quiet one is not written while it is 0: texts from before it mean the same as before. */
+/* A quiet one is not written while it is 0: texts from before it mean the same as before.  Spaces
+ * are declared, and written by name. */
 static const struct shape_field {
     const char *name;
     size_t offset;
     const char *const *words;
-    bool quiet;
+    bool quiet, declared;
 } fields[] = {
     { "E", offsetof(struct moe_shape, experts), NULL },
     { "k", offsetof(struct moe_shape, top_k), NULL },
@@ -46,6 +50,7 @@ static const struct shape_field {
     { "P", offsetof(struct moe_shape, projection), NULL, true },
     { "combine", offsetof(struct moe_shape, combine), combine_words, true },
     { "rack", offsetof(struct moe_shape, ranks_per_rack), NULL, true },
+    { "space", offsetof(struct moe_shape, space), NULL, true, true },
 };
 enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
 
@@ -59,21 +64,32 @@ static void field_set(const struct shape_field *field, struct moe_shape *shape, 
     *(uint32_t *)((char *)shape + field->offset) = value;
 }
 
+static int field_text(const struct shape_field *f, uint32_t value, char *text, size_t size)
+{
+    const struct declaration *d = f->declared ? declaration_find(value) : NULL;
+    char tag[DECLARATION_TAG_BYTES];
+
+    if (d)
+        return snprintf(text, size, "%s=%s", f->name, declaration_tag(d, tag));
+    if (f->words)
+        return snprintf(text, size, "%s=%s", f->name, f->words[value]);
+    return snprintf(text, size, "%s=%u", f->name, value);
+}
+
 int shape_format(const struct moe_shape *shape, char *text, size_t size)
 {
     size_t used = 0;
 
     for (int i = 0; i < FIELD_COUNT; i++) {
         const struct shape_field *f = &fields[i];
-        size_t room = used < size ? size - used : 0;
-        char *at = room ? text + used : NULL;
         uint32_t value = field_get(f, shape);
 
         if (f->quiet && !value)
             continue;
-        used += (size_t)(f->words
-                             ? snprintf(at, room, "%s%s=%s", i ? " " : "", f->name, f->words[value])
-                             : snprintf(at, room, "%s%s=%u", i ? " " : "", f->name, value));
+        if (i && used++ < size)
+            text[used - 1] = ' ';
+        used += (size_t)field_text(f, value, used < size ? text + used : NULL,
+                                   used < size ? size - used : 0);
     }
     return (int)used;
 }
@@ -87,9 +103,14 @@ const char *shape_text(const struct moe_shape *shape, char room[SHAPE_TEXT_BYTES
 static int parse_field(const struct shape_field *field, const char *text, size_t length,
                        struct moe_shape *shape)
 {
+    const struct declaration *d = field->declared ? declaration_named(text, length) : NULL;
     char value[32], *end;
     unsigned long number;
 
+    if (field->declared) {
+        field_set(field, shape, d ? d->id : 0);
+        return d ? OK : ERR_FORMAT;
+    }
     if (length >= sizeof(value))
         return ERR_FORMAT;
     memcpy(value, text, length);
@@ -409,6 +430,10 @@ int shape_fault(const struct moe_shape *shape, char *text, size_t size)
     if (shape->layers > LAYERS_LIMIT)
         return wrong(why, "layers is %u: it must be from 0 to %d", shape->layers, LAYERS_LIMIT);
     TRY(check_racks(why, shape));
+    if (shape->space) /* the program knows what it can run */
+        return declaration_find(shape->space)
+                   ? OK
+                   : wrong(why, "a space that is not known here (%08x)", shape->space);
     TRY(check_experts(why, shape));
     TRY(check_results(why, shape));
     return check_router(why, shape);
@@ -462,5 +487,33 @@ uint32_t moe_window(uint32_t top_k, uint32_t experts, uint64_t tokens)
 
 uint32_t shape_window(const struct moe_shape *shape)
 {
+    if (shape->space)
+        return 1;
     return moe_window(shape->top_k, shape->experts, shape->tokens);
+}
+
+uint64_t shape_capacity(const struct moe_shape *shape, uint32_t window, uint32_t bucket)
+{
+    const struct declaration *d = declaration_find(shape->space);
+
+    return d ? declaration_key(d, bucket) : bucket_capacity(window, bucket);
+}
+
+const char *shape_range(const struct moe_shape *shape, uint32_t window, uint32_t first,
+                        uint32_t last, char room[RANGE_TEXT_BYTES])
+{
+    const struct declaration *d = declaration_find(shape->space);
+    int used;
+
+    if (!d) {
+        snprintf(room, RANGE_TEXT_BYTES, "%" PRIu64 "-%" PRIu64, (uint64_t)first * window,
+                 bucket_capacity(window, last));
+        return room;
+    }
+    used = declaration_range(d, first, room, RANGE_TEXT_BYTES);
+    if (last != first && used < RANGE_TEXT_BYTES - 8) {
+        used += snprintf(room + used, RANGE_TEXT_BYTES - (size_t)used, " to ");
+        declaration_range(d, last, room + used, RANGE_TEXT_BYTES - (size_t)used);
+    }
+    return room;
 }

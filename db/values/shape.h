@@ -60,10 +60,21 @@ uint32_t shape_bias2_slice(const struct moe_shape *shape);
  */
 uint32_t shape_paper_trials(const struct moe_shape *shape);
 
-/* moe_window() of the shape. */
+/* moe_window() of the shape; 1 where a space declares the buckets. */
 uint32_t shape_window(const struct moe_shape *shape);
 
-enum { SHAPE_TEXT_BYTES = 288, SHAPE_FAULT_BYTES = 160 };
+/* The capacity that stands for a bucket: its upper edge; the key of a declared space. */
+uint64_t shape_capacity(const struct moe_shape *shape, uint32_t window, uint32_t bucket);
+
+/* "992-2079", the capacities of buckets; "65-256 skew <=1.25" of a declared space.  It lasts as
+ * long as the block around it. */
+enum { RANGE_TEXT_BYTES = 128 };
+#define RANGE_TEXT(shape, window, first, last)                                                     \
+    shape_range(shape, window, first, last, (char[RANGE_TEXT_BYTES]){ 0 })
+const char *shape_range(const struct moe_shape *shape, uint32_t window, uint32_t first,
+                        uint32_t last, char room[RANGE_TEXT_BYTES]);
+
+enum { SHAPE_TEXT_BYTES = 344, SHAPE_FAULT_BYTES = 160 };
 
 /* OK, ERR_ARGUMENT with a message that names the value and the legal ones, or UNSUPPORTED with one
  * that names what these ranks lack. */

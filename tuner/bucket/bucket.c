@@ -13,7 +13,7 @@ void bucket_init(struct bucket *b, const struct dictionary *d, uint32_t bucket)
 {
     *b = (struct bucket){ .dictionary = d,
                           .key = { d->cluster, d->shape, d->window, bucket },
-                          .capacity = bucket_capacity(d->window, bucket) };
+                          .capacity = dictionary_capacity(d, bucket) };
 }
 
 /* ---- what is known */

@@ -8,6 +8,11 @@
 #include <stdio.h>
 #include <time.h>
 
+uint64_t dictionary_capacity(const struct dictionary *d, uint32_t bucket)
+{
+    return d->declared ? declaration_key(d->declared, bucket) : bucket_capacity(d->window, bucket);
+}
+
 int dictionary_arm(const struct dictionary *d, const struct moe_plan *plan)
 {
     return plan->struct_size ? arms_find(d->arms, d->arm_count, plan) : -1;
@@ -20,7 +25,7 @@ int dictionary_entry(const struct dictionary *d, uint32_t bucket, struct entry_r
 
 double dictionary_expected_us(const struct dictionary *d, uint32_t bucket, int arm)
 {
-    return search_estimate(d->search, bucket_capacity(d->window, bucket), arm) * 1e-3;
+    return search_estimate(d->search, dictionary_capacity(d, bucket), arm) * 1e-3;
 }
 
 void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out)
@@ -30,7 +35,7 @@ void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct 
                                .run = d->run,
                                .window = d->window,
                                .bucket = bucket,
-                               .capacity = bucket_capacity(d->window, bucket),
+                               .capacity = dictionary_capacity(d, bucket),
                                .decided_s = time(NULL) };
     snprintf(out->load, sizeof(out->load), "%s", d->load);
     snprintf(out->effort, sizeof(out->effort), "%s", d->effort->name);

@@ -3,6 +3,7 @@
 #ifndef DICTIONARY_H
 #define DICTIONARY_H
 
+#include "declaration.h"
 #include "effort.h"
 #include "search.h"
 #include "store.h"
@@ -13,6 +14,7 @@ struct dictionary {
     int64_t run;            /* that writes */
     int64_t first_run;      /* what failed in earlier runs than this may be tried again */
     uint32_t window;
+    const struct declaration *declared; /* that has the buckets; NULL: they are of this width */
     char load[LOAD_NAME_BYTES]; /* of its samples and entries; those of others do not count */
     const struct moe_plan *arms;
     size_t arm_count;
@@ -21,6 +23,9 @@ struct dictionary {
     const struct effort *effort;
     double harm, margin; /* as in struct decision_setup */
 };
+
+/* The capacity that stands for a bucket, or the key. */
+uint64_t dictionary_capacity(const struct dictionary *d, uint32_t bucket);
 
 /* The index of a plan, or -1. */
 int dictionary_arm(const struct dictionary *d, const struct moe_plan *plan);

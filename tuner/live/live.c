@@ -94,9 +94,8 @@ void live_void(struct live *live)
     drop_pending(live);
 }
 
-static struct cell *cell_of(struct live *live, uint32_t capacity)
+static struct cell *cell_in(struct live *live, uint32_t bucket, uint32_t capacity)
 {
-    uint32_t bucket = capacity / live->setup.window;
     bool fresh = false;
 
     if (!live->last || live->last->bucket.key.bucket != bucket)
@@ -104,6 +103,11 @@ static struct cell *cell_of(struct live *live, uint32_t capacity)
     if (live->last && fresh)
         live_at(live, live->last, capacity);
     return live->last;
+}
+
+static struct cell *cell_of(struct live *live, uint32_t capacity)
+{
+    return cell_in(live, capacity / live->setup.window, capacity);
 }
 
 /* The best plan known, or what the bucket's decision asks for. */
@@ -125,11 +129,16 @@ static void choose(struct live *live, struct cell *cell, double now_us)
 
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
 {
+    live_ask_in(live, capacity / live->setup.window, capacity, plan);
+}
+
+void live_ask_in(struct live *live, uint32_t bucket, uint32_t capacity, struct moe_plan *plan)
+{
     struct pending *p = &live->pending;
     struct cell *cell;
 
     drop_pending(live);
-    cell = live->dictionary.store ? cell_of(live, capacity) : NULL;
+    cell = live->dictionary.store ? cell_in(live, bucket, capacity) : NULL;
     if (!cell) {
         *plan = (struct moe_plan)MOE_PLAN_INIT;
         if (live->view)

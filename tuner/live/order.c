@@ -78,7 +78,7 @@ int order_read(const struct moetune_order *order, const struct moe_shape *shape,
     o.next = from(next_part, words[OTHERS]);
     o.more = from(more_part, words[OTHERS]);
     o.stands = from(agreed_part, words[OTHERS]);
-    o.plan = plan_unpack(words[PLAN_LOW] | (uint64_t)words[PLAN_HIGH] << 32);
+    o.plan = plan_unpack(words[PLAN_LOW] | (uint64_t)words[PLAN_HIGH] << 32, shape->space);
     o.plan.source = from(source_part, words[OTHERS]);
     o.plan.bucket = words[BUCKET];
     memcpy(&o.plan.time_us, &words[STEP_TIME], sizeof(o.plan.time_us));

@@ -34,10 +34,19 @@ void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source)
     cell->answer.time_us = cell->answer.default_us = 0;
 }
 
+static bool is_in_bucket(const struct live *live, const struct cell *cell, uint64_t capacity)
+{
+    const struct declaration *d = live->dictionary.declared;
+    uint32_t bucket = cell->bucket.key.bucket;
+
+    return d ? declaration_bucket(d, capacity, 0) / declaration_classes(d) ==
+                   bucket / declaration_classes(d)
+             : capacity / live->setup.window == bucket;
+}
+
 void live_at(const struct live *live, struct cell *cell, uint64_t capacity)
 {
-    if (cell->bucket.capacity == capacity ||
-        capacity / live->setup.window != cell->bucket.key.bucket)
+    if (cell->bucket.capacity == capacity || !is_in_bucket(live, cell, capacity))
         return;
     cell->bucket.capacity = capacity;
     cell->level.count = 0;
@@ -242,7 +251,8 @@ static int open_search(struct live *live, const struct cluster *cluster)
                                    .worth = live->dictionary.effort->worth,
                                    .seed = live->setup.seed };
 
-    return search_open(search_find("guided"), &search, &live->dictionary.search);
+    return search_open(search_find(live->dictionary.declared ? "blind" : "guided"), &search,
+                       &live->dictionary.search);
 }
 
 static int open_store(struct live *live, const char *path, struct cluster *cluster)
@@ -287,6 +297,7 @@ int live_open(const struct live_setup *setup, struct live **out)
     live->setup = *setup;
     live->dictionary =
         (struct dictionary){ .window = setup->window,
+                             .declared = declaration_find(setup->shape.space),
                              .arms = live->arms,
                              .effort = setup->effort ? setup->effort : &efforts[EFFORT],
                              .harm = setup->harm,

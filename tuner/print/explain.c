@@ -2,6 +2,7 @@
 #include "explain.h"
 
 #include "bucket_key.h"
+#include "declaration.h"
 #include "grid.h"
 #include "plan.h"
 #include "progress.h"
@@ -63,7 +64,7 @@ static int add_tried(struct grid *grid, const struct tried *t, const struct trie
     bool ok = t->trial.state == TRIAL_OK, is_entry = plan_equal(plan, &e->plan);
 
     TRY(grid_row(grid, is_entry ? INK_GOOD : ok ? INK_PLAIN : INK_BAD));
-    TRY(grid_cell(grid, "%s", PLAN_TEXT(plan)));
+    TRY(grid_cell(grid, "%s", PLAN_WORDS(plan)));
     TRY(grid_cell(grid, "%zu", t->step.count));
     TRY(tried_cells(grid, t));
     if (t->step.count && chosen)
@@ -134,9 +135,9 @@ static void print_search(const struct entry_row *e, FILE *to)
     if (*e->reason)
         fprintf(to, "; it ended: %s", UTF8_LINE(e->reason));
     if (e->search_winner.struct_size && !plan_equal(&e->search_winner, &e->plan))
-        fprintf(to, "; it favours %s", PLAN_TEXT(&e->search_winner));
+        fprintf(to, "; it favours %s", PLAN_WORDS(&e->search_winner));
     if (e->runner_up.struct_size)
-        fprintf(to, "; next %s", PLAN_TEXT(&e->runner_up));
+        fprintf(to, "; next %s", PLAN_WORDS(&e->runner_up));
     fprintf(to, "\n");
 }
 
@@ -147,10 +148,23 @@ static int print_history(const struct explainer *x, const struct entry_row *e)
     TRY(store_history(x->store, &rows));
     EACH_ROW (history_row, row, rows)
         if (SAME_TABLE(&row->entry, e) && row->entry.bucket == e->bucket)
-            fprintf(x->to, "before   %s, until %s UTC: %s\n", PLAN_TEXT(&row->entry.plan),
+            fprintf(x->to, "before   %s, until %s UTC: %s\n", PLAN_WORDS(&row->entry.plan),
                     DATE_TEXT(row->replaced_s), UTF8_LINE(row->why));
     free(rows.rows);
     return OK;
+}
+
+static void print_bucket(const struct explainer *x, const struct entry_row *e)
+{
+    const struct declaration *d = declaration_find(x->shape.space);
+
+    if (d)
+        fprintf(x->to, "bucket   %u: %s %s\n\n", e->bucket, d->key,
+                RANGE_TEXT(&x->shape, 1, e->bucket, e->bucket));
+    else
+        fprintf(x->to, "bucket   %u of width %u: capacities %" PRIu64 " to %" PRIu64 "\n\n",
+                e->bucket, e->window, (uint64_t)e->bucket * e->window,
+                bucket_capacity(e->window, e->bucket));
 }
 
 static int explain_entry(void *self, const struct entry_row *e)
@@ -164,15 +178,14 @@ static int explain_entry(void *self, const struct entry_row *e)
     fprintf(x->to, "%s", x->found++ ? "\n" : "");
     TRY(store_shape_get(x->store, e->shape, &x->shape));
     TRY(tables_heading(x->store, e->cluster, e->shape, x->to));
-    fprintf(x->to, "bucket   %u of width %u: capacities %" PRIu64 " to %" PRIu64 "\n\n", e->bucket,
-            e->window, (uint64_t)e->bucket * e->window, bucket_capacity(e->window, e->bucket));
-    fprintf(x->to, "plan     %s\nbecause  %s: %s\n", PLAN_TEXT(&e->plan), UTF8_LINE(e->decision),
+    print_bucket(x, e);
+    fprintf(x->to, "plan     %s\nbecause  %s: %s\n", PLAN_WORDS(&e->plan), UTF8_LINE(e->decision),
             meaning(e->decision));
     for (int i = 1; i < ENTRY_STATE_COUNT; i++)
         if (entry_is(e, 1u << i) && strcmp(e->decision, entry_state_words[i]) != 0)
             fprintf(x->to, "but      %s\n", entry_state_words[i]);
     if (pin && pin->plan.struct_size)
-        fprintf(x->to, "pinned   trainers get %s: %s\n", PLAN_TEXT(&pin->plan),
+        fprintf(x->to, "pinned   trainers get %s: %s\n", PLAN_WORDS(&pin->plan),
                 UTF8_LINE(pin->why));
     TRY(told_why_silent(x->told, x->store, e, why));
     if (*why)

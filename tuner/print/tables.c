@@ -3,6 +3,7 @@
 
 #include "array.h"
 #include "bucket_key.h"
+#include "declaration.h"
 #include "grid.h"
 #include "plan.h"
 #include "progress.h"
@@ -38,7 +39,8 @@ struct printer {
     const struct told *told; /* NULL: only the dictionary is wanted */
     uint32_t only;           /* this width; 0: all */
     uint32_t tables;         /* that were printed */
-    struct line *lines;      /* of the table that is open */
+    struct moe_shape shape;  /* of the table that is open */
+    struct line *lines;      /* and its buckets */
     size_t count;
 };
 
@@ -165,7 +167,7 @@ static int say_undecided(const struct printer *p, const struct line *line, struc
         say(how, ", ", "undecided");
     if (!rc && chosen && fastest && fastest->step.median_ns < chosen->step.median_ns)
         say(how, ": ", "%s looked %.1f %% faster in %zu step%s",
-            PLAN_TEXT(&fastest->trial.key.plan),
+            PLAN_WORDS(&fastest->trial.key.plan),
             100 * (1 - (double)fastest->step.median_ns / (double)chosen->step.median_ns),
             fastest->step.count, fastest->step.count == 1 ? "" : "s");
     if (!isnan(e->bound))
@@ -197,7 +199,7 @@ static int say_more(const struct printer *p, const struct line *line, struct how
     if (line->undecided)
         TRY(say_undecided(p, line, how));
     if (line->pin && line->pin->plan.struct_size)
-        say(how, "; ", "pinned: %s", PLAN_TEXT(&line->pin->plan));
+        say(how, "; ", "pinned: %s", PLAN_WORDS(&line->pin->plan));
     return OK;
 }
 
@@ -212,9 +214,18 @@ static enum ink ink_of(const struct line *line)
     return line->gain_least > 0 ? INK_GOOD : INK_PLAIN;
 }
 
+static int cell_of_keys(const struct printer *p, struct grid *grid, const struct line *line)
+{
+    uint32_t window = line->first.window, first = line->first.bucket, last = line->last.bucket;
+
+    return p->shape.space
+               ? grid_cell(grid, "%s", RANGE_TEXT(&p->shape, window, first, last))
+               : cell_of_range(grid, (uint64_t)first * window, bucket_capacity(window, last));
+}
+
 static int add_row(const struct printer *p, const struct line *line, struct grid *grid)
 {
-    uint32_t n = line->buckets, window = line->first.window;
+    uint32_t n = line->buckets;
     struct how how = { "", 0 }, more = { "", 0 };
 
     if (n > 1)
@@ -224,9 +235,8 @@ static int add_row(const struct printer *p, const struct line *line, struct grid
     TRY(say_more(p, line, &more));
     TRY(grid_row(grid, ink_of(line)));
     TRY(cell_of_range(grid, line->first.bucket, line->last.bucket));
-    TRY(cell_of_range(grid, (uint64_t)line->first.bucket * window,
-                      bucket_capacity(window, line->last.bucket)));
-    TRY(grid_cell(grid, "%s", PLAN_TEXT(&line->first.plan)));
+    TRY(cell_of_keys(p, grid, line));
+    TRY(grid_cell(grid, "%s", PLAN_WORDS(&line->first.plan)));
     TRY(cell_of_ms(grid, line->time_log / n));
     TRY(grid_percent(grid, 1 - exp(line->gain_log / n)));
     TRY(grid_percent(grid, line->gain_least));
@@ -269,12 +279,9 @@ static void print_pins(const struct printer *p, const struct entry_row *e)
 
         if (!SAME_TABLE(pin, e))
             continue;
-        fprintf(p->to,
-                "pinned    buckets %u-%u, capacities %" PRIu64 "-%" PRIu64
-                ": %s since %s UTC: %s\n",
-                pin->first, pin->last, (uint64_t)pin->first * e->window,
-                bucket_capacity(e->window, pin->last), PLAN_TEXT(&pin->plan),
-                DATE_TEXT(pin->since_s), UTF8_LINE(pin->why));
+        fprintf(p->to, "pinned    buckets %u-%u, capacities %s: %s since %s UTC: %s\n", pin->first,
+                pin->last, RANGE_TEXT(&p->shape, e->window, pin->first, pin->last),
+                PLAN_WORDS(&pin->plan), DATE_TEXT(pin->since_s), UTF8_LINE(pin->why));
     }
 }
 
@@ -337,13 +344,17 @@ static void print_loads(const struct printer *p)
 static int print_table(struct printer *p)
 {
     const struct entry_row *e = &p->lines->first;
-    struct moe_shape shape;
+    const struct declaration *d;
 
     fprintf(p->to, "%s", p->tables ? "\n" : "");
-    TRY(store_shape_get(p->store, e->shape, &shape));
-    p->hidden |= shape.layout == MOE_LAYOUT_HIDDEN;
+    TRY(store_shape_get(p->store, e->shape, &p->shape));
+    p->hidden |= p->shape.layout == MOE_LAYOUT_HIDDEN;
     TRY(tables_heading(p->store, e->cluster, e->shape, p->to));
-    fprintf(p->to, "buckets  of width %u\n", e->window);
+    d = declaration_find(p->shape.space);
+    if (d)
+        fprintf(p->to, "buckets  by %s\n", d->key);
+    else
+        fprintf(p->to, "buckets  of width %u\n", e->window);
     print_loads(p);
     fprintf(p->to, "\n");
     TRY(print_standing(p, e));

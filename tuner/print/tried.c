@@ -162,7 +162,7 @@ static int add_row(struct grid *grid, const struct tried *t)
     TRY(grid_cell(grid, "%" PRId64, key->shape));
     TRY(grid_cell(grid, "%u", key->bucket));
     TRY(grid_cell(grid, "%u", key->window));
-    TRY(grid_cell(grid, "%s", PLAN_TEXT(&key->plan)));
+    TRY(grid_cell(grid, "%s", PLAN_WORDS(&key->plan)));
     TRY(grid_cell(grid, "%s", trial_state_words[trial->state]));
     TRY(grid_cell(grid, "%" PRIu64, t->heat.steps));
     TRY(tried_cells(grid, t));

@@ -35,7 +35,7 @@ const char *const exec_protocol_help =
     "Anything else is answered by \"error WHY\".  A program that twice ends, or once falls silent\n"
     "(--trial-timeout) under a plan makes that plan a row that says so, and is started again.\n";
 
-enum { RESTARTS_MAX = 32, ERRORS_MAX = 100, LINE_BYTES = 256 };
+enum { RESTARTS_MAX = 32, ERRORS_MAX = 100, LINE_BYTES = 16 + PLAN_TEXT_BYTES };
 /* Between steps a program may do other things for longer than a step takes. */
 static const double patience_between = 10;
 
@@ -81,10 +81,14 @@ static int answer_ask(struct exec_protocol *v, const char *rest, char *answer)
         return answer_error(v, "ask CAPACITY: a number of rows is wanted", answer);
     v->capacity = (uint32_t)capacity;
     v->plan = (struct moe_plan)MOE_PLAN_INIT;
-    live_ask(v->live, v->capacity, &v->plan);
+    if (v->request.declared)
+        live_ask_in(v->live, declaration_bucket(v->request.declared, capacity, 0), v->capacity,
+                    &v->plan);
+    else
+        live_ask(v->live, v->capacity, &v->plan);
     v->running = true;
     v->asked++;
-    snprintf(answer, LINE_BYTES, "plan %s", PLAN_TEXT(&v->plan));
+    snprintf(answer, LINE_BYTES, "plan %s", PLAN_WORDS(&v->plan));
     return OK;
 }
 
@@ -100,7 +104,7 @@ static int answer_tell(struct exec_protocol *v, const char *rest, char *answer)
     live_tell(v->live, (int64_t)fmax(1, us * 1e3));
     v->running = false;
     v->progress.done = live_status(v->live).decided;
-    progress_show(&v->progress, "c=%u %s %.3f ms", v->capacity, PLAN_TEXT(&v->plan), us * 1e-3);
+    progress_show(&v->progress, "c=%u %s %.3f ms", v->capacity, PLAN_WORDS(&v->plan), us * 1e-3);
     snprintf(answer, LINE_BYTES, "ok");
     return OK;
 }
@@ -194,7 +198,7 @@ static int blame(struct exec_protocol *v, bool hung, const char *how)
     progress_clear(&v->progress);
     rc = live_failed(v->live, hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why);
     v->running = false;
-    note("c=%u %s: %s%s", v->capacity, PLAN_TEXT(&v->plan), why,
+    note("c=%u %s: %s%s", v->capacity, PLAN_WORDS(&v->plan), why,
          rc == UNSUPPORTED ? "; once more" : "");
     if (rc == UNSUPPORTED)
         return OK;

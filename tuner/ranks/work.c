@@ -91,9 +91,9 @@ int order_parse(const char *line, struct order *out)
     char shape[SHAPE_TEXT_BYTES] = "", plan[PLAN_TEXT_BYTES] = "";
     int kind, n;
 
-    _Static_assert(sizeof(shape) == 288 && sizeof(plan) == 64, "as many as sscanf is told");
+    _Static_assert(sizeof(shape) == 344 && sizeof(plan) == 312, "as many as sscanf is told");
 
-    n = sscanf(line, "moetune-order %d %" SCNu64 " %" SCNd64 " %" SCNu64 "|%287[^|]|%63[^|]|",
+    n = sscanf(line, "moetune-order %d %" SCNu64 " %" SCNd64 " %" SCNu64 "|%343[^|]|%311[^|]|",
                &kind, &order.seed, &order.memory_limit_bytes, &order.capacity, shape, plan);
     if (n < 4 || !strchr(line, '|') || kind < 0 || kind >= ORDER_KINDS ||
         (n > 4 && shape_parse(shape, &order.shape)))

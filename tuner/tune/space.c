@@ -2,8 +2,8 @@
 #include "space.h"
 
 #include "arms.h"
-#include "bucket_key.h"
 #include "bucket_order.h"
+#include "declaration.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -64,11 +64,13 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
     struct moe_plan default_plan;
 
     TRY(shape_check(shape));
+    if (shape->space)
+        space.last = declaration_buckets(declaration_find(shape->space)) - 1;
     if (setup->window < 1 || setup->window > 1 << 20)
         return fail(ERR_ARGUMENT, "--window %u: from 1 to %d is wanted", setup->window, 1 << 20);
     if (setup->buckets)
         TRY(space_buckets(setup->buckets, &space.first, &space.last));
-    else
+    else if (!shape->space)
         TRY(reachable_buckets(setup->max_factor, &space));
     TRY(arms_list(shape, &arms, space.arms, &space.arm_count));
     default_plan = plan_default(shape);
@@ -88,7 +90,7 @@ void space_close(struct space *space)
 
 uint64_t space_capacity(const struct space *space, uint32_t bucket)
 {
-    return bucket_capacity(space->window, bucket);
+    return shape_capacity(&space->shape, space->window, bucket);
 }
 
 int64_t space_bytes(const struct space *space, int arm, uint32_t bucket)

@@ -2,6 +2,7 @@
 #include "tune_options.h"
 
 #include "common_rows.h"
+#include "declaration.h"
 #include "gpu_list.h"
 #include "known_machine.h"
 #include "misses.h"
@@ -9,6 +10,7 @@
 #include "option_values.h"
 #include "plan.h"
 #include "shape.h"
+#include "space_file.h"
 #include "status.h"
 
 #include <math.h>
@@ -45,6 +47,8 @@ const struct option_row tune_rows[] = {
                            "capacity at factor 1"),
     { "axes", "LIST", OPTION_TEXT, AT(axes),
       "what may vary of " PLAN_AXES "; the rest keeps its default; a=linear:2dh: to these values" },
+    { "space", "FILE", OPTION_TEXT, AT(space),
+      "instead: plans of its own that the program of --exec has, see moetune-spaces(7)" },
     { "search", "NAME", OPTION_WORD, AT(search), "guided, paper, exhaustive, blind (below)",
       search_words },
     { "harm", "SHARE", OPTION_NUMBER, AT(harm),
@@ -172,8 +176,23 @@ static int check_exec(const struct tune_options *o)
     return OK;
 }
 
+/* A space says all that may vary and all that an answer depends on. */
+static int check_space(const struct tune_options *o)
+{
+    if (!o->space)
+        return OK;
+    if (!o->exec)
+        return fail(ERR_ARGUMENT,
+                    "--space %s: its plans are those of a program, which --exec names", o->space);
+    if (strcmp(o->axes, tune_defaults.axes) || o->window)
+        return fail(ERR_ARGUMENT, "--space does not go with --%s: the file says it",
+                    o->window ? "window" : "axes");
+    return OK;
+}
+
 int tune_options_check(struct tune_options *o, const char *hosts)
 {
+    TRY(check_space(o));
     o->setup.where.hosts = hosts;
     if (o->exec)
         TRY(layer_options_single(&o->layer));
@@ -265,6 +284,7 @@ static int add_setting(struct tune_request *r, const struct layer_options *layer
     const char *kernels = strcmp(c->backend, "virtual") ? c->backend : virtual_kernels(c);
     struct moe_shape shape = layer_options_shape(layer, cluster_layout(c), gpus_dtype(kernels));
 
+    shape.space = r->declared ? r->declared->id : 0;
     return tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL);
 }
 
@@ -333,6 +353,8 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
                               .effort = &efforts[options->effort] };
     int rc;
 
+    if (options->space)
+        TRY(space_file_read(options->space, &r.declared));
     TRY(tune_cluster(&options->setup, here, &r.cluster));
     r.machine = known_machine(&r.cluster, guess_for(&r.cluster));
     r.memory_limit_bytes = campaign_memory_limit(&options->setup, &r.cluster);

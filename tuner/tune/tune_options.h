@@ -21,7 +21,7 @@ struct tune_options {
     uint32_t window; /* 0: each layer's own */
     uint32_t search, effort, repeats, color;
     double max_factor, harm, margin;
-    const char *buckets, *axes, *exec, *implementation;
+    const char *buckets, *axes, *space, *exec, *implementation;
 };
 
 /* Options that fill struct tune_options, and its defaults. */
@@ -39,7 +39,8 @@ struct tune_request {
     const struct search_ops *strategy;
     const struct effort *effort;
     int64_t memory_limit_bytes;
-    struct space *spaces; /* one per layer */
+    const struct declaration *declared; /* by --space; NULL: moetune's own plans */
+    struct space *spaces;               /* one per layer */
     size_t space_count;
     /* Of --from-misses: what was recorded, and of each space its part. */
     struct traffic traffic;

@@ -76,8 +76,7 @@ static int end_line(struct difference *d)
     snprintf(buckets, sizeof(buckets), first == d->last ? "%u" : "%u-%u", first, d->last);
     TRY(grid_row(&d->grid, INK_PLAIN));
     TRY(grid_cell(&d->grid, "%s", buckets));
-    TRY(grid_cell(&d->grid, "%" PRIu64 "-%" PRIu64, (uint64_t)first * window,
-                  bucket_capacity(window, d->last)));
+    TRY(grid_cell(&d->grid, "%s", RANGE_TEXT(d->first.shape, window, first, d->last)));
     TRY(grid_cell(&d->grid, "%s", d->a));
     return grid_cell(&d->grid, "%s", d->b);
 }

@@ -114,10 +114,11 @@ static int take_plan(struct target *t)
 }
 
 /* Buckets of which width is not what everybody has in mind. */
-static void print_range(uint32_t first, uint32_t last, uint32_t window, const struct moe_plan *plan)
+static void print_range(const struct target *t, uint32_t first, uint32_t last,
+                        const struct override_row *row)
 {
-    printf("buckets %u-%u of width %u, capacities %" PRIu64 "-%" PRIu64 ": %s ", first, last,
-           window, (uint64_t)first * window, bucket_capacity(window, last), PLAN_TEXT(plan));
+    printf("buckets %u-%u of width %u, capacities %s: %s ", first, last, row->window,
+           RANGE_TEXT(&t->shape, row->window, first, last), PLAN_TEXT(&row->plan));
 }
 
 /* What was pinned in the range. */
@@ -130,8 +131,8 @@ static int print_ends(const struct target *t)
     EACH_ROW (override_row, row, pins) {
         if (!SAME_TABLE(row, range) || row->last < range->first || row->first > range->last)
             continue;
-        print_range(row->first > range->first ? row->first : range->first,
-                    row->last < range->last ? row->last : range->last, row->window, &row->plan);
+        print_range(t, row->first > range->first ? row->first : range->first,
+                    row->last < range->last ? row->last : range->last, row);
         fputs("is pinned no more (", stdout);
         quote_plain(row->why, stdout);
         fputs(")\n", stdout);
@@ -164,7 +165,7 @@ static int set(struct target *t)
     TRY(print_ends(t));
     TRY(store_override(t->store, &t->row));
     TRY(store_publish(t->store));
-    print_range(t->row.first, t->row.last, t->row.window, &t->row.plan);
+    print_range(t, t->row.first, t->row.last, &t->row);
     puts("is pinned");
     return OK;
 }
