@@ -131,8 +131,48 @@ static int read_samples(struct store *store, struct facts *facts)
 /* What names a layer. */
 struct key {
     int64_t cluster, shape;
-    uint32_t window;
+    uint32_t window, class;
 };
+
+struct classes {
+    int64_t shape;
+    uint32_t count;
+};
+
+static uint32_t class_of(const struct facts *f, int64_t shape, uint32_t bucket)
+{
+    for (size_t i = 0; i < f->classes_count; i++)
+        if (f->classes[i].shape == shape)
+            return bucket % f->classes[i].count;
+    return 0;
+}
+
+static int note_classes(struct store *store, int64_t id, struct facts *f)
+{
+    const struct declaration *d;
+    struct moe_shape shape;
+
+    for (size_t i = 0; i < f->classes_count; i++)
+        if (f->classes[i].shape == id)
+            return OK;
+    TRY(store_shape_get(store, id, &shape));
+    d = declaration_find(shape.space);
+    if (d)
+        ARRAY_APPEND(f->classes, f->classes_count,
+                     ((struct classes){ id, declaration_classes(d) }));
+    return OK;
+}
+
+static int read_classes(struct store *store, struct facts *f)
+{
+    for (size_t i = 0; i < f->entry_count; i++)
+        if (!i || f->entries[i].shape != f->entries[i - 1].shape)
+            TRY(note_classes(store, f->entries[i].shape, f));
+    for (size_t i = 0; i < f->trial_count; i++)
+        if (!i || f->trials[i].row.key.shape != f->trials[i - 1].row.key.shape)
+            TRY(note_classes(store, f->trials[i].row.key.shape, f));
+    return OK;
+}
 
 static int key_order(const struct key *a, const struct key *b)
 {
@@ -140,17 +180,30 @@ static int key_order(const struct key *a, const struct key *b)
         return a->cluster < b->cluster ? -1 : 1;
     if (a->shape != b->shape)
         return a->shape < b->shape ? -1 : 1;
-    return (a->window > b->window) - (a->window < b->window);
+    if (a->window != b->window)
+        return a->window < b->window ? -1 : 1;
+    return (a->class > b->class) - (a->class < b->class);
 }
 
-static struct key entry_key(const struct entry_row *e)
+static struct key entry_key(const struct facts *f, const struct entry_row *e)
 {
-    return (struct key){ e->cluster, e->shape, e->window };
+    return (struct key){ e->cluster, e->shape, e->window, class_of(f, e->shape, e->bucket) };
 }
 
-static struct key trial_key(const struct trial_facts *t)
+static struct key trial_key(const struct facts *f, const struct trial_facts *t)
 {
-    return (struct key){ t->row.key.cluster, t->row.key.shape, t->row.key.window };
+    const struct trial_key *k = &t->row.key;
+
+    return (struct key){ k->cluster, k->shape, k->window, class_of(f, k->shape, k->bucket) };
+}
+
+static int entry_order(const void *left, const void *right, void *facts)
+{
+    const struct entry_row *a = left, *b = right;
+    struct key ka = entry_key(facts, a), kb = entry_key(facts, b);
+    int order = key_order(&ka, &kb);
+
+    return order ? order : (a->bucket > b->bucket) - (a->bucket < b->bucket);
 }
 
 /* Without a layer: by bucket and plan alone. */
@@ -164,10 +217,10 @@ static int place_order(const void *left, const void *right)
     return plan_order(&a->key.plan, &b->row.key.plan);
 }
 
-static int trial_order(const void *left, const void *right)
+static int trial_order(const void *left, const void *right, void *facts)
 {
     const struct trial_facts *a = left, *b = right;
-    struct key ka = trial_key(a), kb = trial_key(b);
+    struct key ka = trial_key(facts, a), kb = trial_key(facts, b);
     int order = key_order(&ka, &kb);
 
     return order ? order : place_order(&a->row, b);
@@ -208,8 +261,10 @@ static int name_layer(struct store *store, const struct key *key, struct layer_f
     layer->cluster_id = key->cluster;
     layer->shape_id = key->shape;
     layer->window = key->window;
+    layer->class = key->class;
     TRY(store_cluster_get(store, key->cluster, &layer->cluster));
     TRY(store_shape_get(store, key->shape, &layer->shape));
+    layer->declared = declaration_find(layer->shape.space);
     layer->modelled = !backend_is_real(layer->cluster.backend);
     rc = store_standing_get(store, key->cluster, key->shape, key->window, &layer->standing);
     if (rc == OK)
@@ -226,10 +281,10 @@ static void cut_layer(const struct facts *f, const struct key *key, size_t *entr
     out->entries = f->entries ? f->entries + *entry : NULL;
     out->trials = f->trials ? f->trials + *trial : NULL;
     for (; *entry < f->entry_count; ++*entry, out->entry_count++)
-        if (at = entry_key(&f->entries[*entry]), key_order(&at, key) != 0)
+        if (at = entry_key(f, &f->entries[*entry]), key_order(&at, key) != 0)
             break;
     for (; *trial < f->trial_count; ++*trial, out->trial_count++)
-        if (at = trial_key(&f->trials[*trial]), key_order(&at, key) != 0)
+        if (at = trial_key(f, &f->trials[*trial]), key_order(&at, key) != 0)
             break;
 }
 
@@ -238,11 +293,11 @@ static struct key next_key(const struct facts *f, size_t entry, size_t trial)
     struct key e, t;
 
     if (entry == f->entry_count)
-        return trial_key(&f->trials[trial]);
-    e = entry_key(&f->entries[entry]);
+        return trial_key(f, &f->trials[trial]);
+    e = entry_key(f, &f->entries[entry]);
     if (trial == f->trial_count)
         return e;
-    t = trial_key(&f->trials[trial]);
+    t = trial_key(f, &f->trials[trial]);
     return key_order(&e, &t) <= 0 ? e : t;
 }
 
@@ -285,8 +340,11 @@ static int read_all(struct store *store, const char *shape, struct facts *f)
     TRY(store_trials(store, 0, 0, 0, UINT32_MAX, add_trial, f));
     TRY(read_phases(store, f));
     TRY(read_samples(store, f));
+    TRY(read_classes(store, f));
     if (f->trial_count)
-        qsort(f->trials, f->trial_count, sizeof(*f->trials), trial_order);
+        qsort_r(f->trials, f->trial_count, sizeof(*f->trials), trial_order, f);
+    if (f->entry_count)
+        qsort_r(f->entries, f->entry_count, sizeof(*f->entries), entry_order, f);
     return cut_layers(store, shape, f);
 }
 
@@ -318,6 +376,7 @@ void facts_free(struct facts *facts)
     free(facts->trials);
     free(facts->runs);
     free(facts->overrides);
+    free(facts->classes);
     *facts = (struct facts){ 0 };
 }
 
@@ -381,6 +440,11 @@ size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
 }
 
 /* ---- questions */
+
+const char *facts_key(const struct layer_facts *layer)
+{
+    return layer->declared ? layer->declared->key : "capacity c, rows";
+}
 
 static int order_bucket(const void *left, const void *right)
 {

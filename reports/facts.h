@@ -3,6 +3,7 @@
 #define FACTS_H
 
 #include "counts_replay.h"
+#include "declaration.h"
 #include "heat.h"
 #include "shape.h"
 #include "stats.h"
@@ -20,11 +21,13 @@ struct trial_facts {
     char load[LOAD_NAME_BYTES]; /* of all: steps under another one than the entry's are left out */
 };
 
-/* One layer on one cluster with buckets of one width.  Slices of the arrays of struct facts. */
+/* One layer on one cluster with buckets of one width, and of one class where a declared space has
+ * several.  Slices of the arrays of struct facts. */
 struct layer_facts {
     int64_t cluster_id, shape_id;
-    uint32_t window;
-    bool modelled; /* simulated: invented, not measured */
+    uint32_t window, class;
+    const struct declaration *declared; /* whose plans it has; NULL: moetune's own */
+    bool modelled;                      /* simulated: invented, not measured */
     struct cluster cluster;
     struct moe_shape shape;
     const struct entry_row *entries;  /* by bucket */
@@ -49,7 +52,8 @@ struct facts {
     struct trial_facts *trials;
     struct run_row *runs; /* newest first */
     struct override_row *overrides;
-    size_t layer_count, entry_count, trial_count, run_count, override_count;
+    struct classes *classes; /* of shapes with a declared space */
+    size_t layer_count, entry_count, trial_count, run_count, override_count, classes_count;
 };
 
 /* `shape`: only layers whose text says so, as in "H=4096 dtype=bf16"; NULL for all.  ERR_ARGUMENT
@@ -64,6 +68,15 @@ int facts_counts(struct facts *facts, const char *path);
 /* Gives each layer its part of what was recorded, which is borrowed; returns how many recorded
  * layers are for none of these.  Where a trainer did not say T, any T will do. */
 size_t facts_traffic(struct facts *facts, const struct traffic *traffic);
+
+/* From a bucket to the next one of the layer. */
+static inline uint32_t facts_stride(const struct layer_facts *layer)
+{
+    return layer->declared ? declaration_classes(layer->declared) : 1;
+}
+
+/* What answers depend on, as an axis and a column name it. */
+const char *facts_key(const struct layer_facts *layer);
 
 /* NULL: there is none. */
 const struct trial_facts *facts_trial(const struct layer_facts *layer, uint32_t bucket,

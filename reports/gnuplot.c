@@ -198,8 +198,9 @@ void gnuplot_script(const struct plot *plot, const struct scope *scope, const ch
             name, name, name, format, name, page);
     fputs(head, to);
     heading(plot, scope, page, to);
-    fputs("set xlabel ", to);
-    quote_gnuplot(plot->x, to);
+    fputs("over = ", to);
+    quote_gnuplot(plot->x ? plot->x : facts_key(&scope->layers[0]), to);
+    fputs("\nset xlabel over", to);
     fputs(".\"\\n \"\nset ylabel ", to); /* an empty line keeps the key off the label */
     quote_gnuplot(plot->y, to);
     fputs("\ndata = name.'.dat'\n", to);

@@ -193,7 +193,7 @@ static void pinned_plans(const struct facts *facts, const struct layer_facts *la
         if (o->cluster == layer->cluster_id && o->shape == layer->shape_id &&
             o->window == layer->window)
             remark(out, "Pinned, whatever is shown here: %s in buckets %u to %u: %s",
-                   PLAN_TEXT(&o->plan), o->first, o->last, o->why);
+                   PLAN_WORDS(&o->plan), o->first, o->last, o->why);
     }
 }
 

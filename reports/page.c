@@ -73,12 +73,25 @@ static void print_remarks(const struct remarks *remarks, const char *class, FILE
     }
 }
 
+static void print_layer(const struct layer_facts *layer, FILE *to)
+{
+    const char *class = layer->declared && *layer->declared->class_name
+                            ? strchr(RANGE_TEXT(&layer->shape, 1, layer->class, layer->class), ' ')
+                            : NULL;
+
+    quote_html(SHAPE_TEXT(&layer->shape), to);
+    if (class) {
+        fputs(",", to);
+        quote_html(class, to);
+    }
+}
+
 static void print_title(const struct section *section, FILE *to)
 {
     if (section->scope.count > 1)
         fprintf(to, "All %zu layers", section->scope.count);
     else
-        quote_html(SHAPE_TEXT(&section->scope.layers[0].shape), to);
+        print_layer(&section->scope.layers[0], to);
 }
 
 /* ---- head */
@@ -240,7 +253,7 @@ static size_t same_plan(const struct layer_facts *layer, size_t from)
     size_t end = from + 1;
 
     while (end < layer->entry_count &&
-           layer->entries[end].bucket == layer->entries[end - 1].bucket + 1 &&
+           layer->entries[end].bucket == layer->entries[end - 1].bucket + facts_stride(layer) &&
            plan_equal(&layer->entries[end].plan, &layer->entries[from].plan))
         end++;
     return end;
@@ -255,6 +268,17 @@ static void print_range(double low, double high, const char *class, FILE *to)
         fprintf(to, "%.4g</td>", low * 1e-3);
     else
         fprintf(to, "%.4g to %.4g</td>", low * 1e-3, high * 1e-3);
+}
+
+static void print_keys(const struct layer_facts *layer, uint32_t first, uint32_t last, FILE *to)
+{
+    fputs("<tr><td class=\"n\">", to);
+    if (layer->declared)
+        quote_html(RANGE_TEXT(&layer->shape, layer->window, first, last), to);
+    else
+        fprintf(to, "%" PRIu64 " to %" PRIu64, (uint64_t)first * layer->window,
+                ((uint64_t)last + 1) * layer->window - 1);
+    fputs("</td>", to);
 }
 
 static void dictionary_row(const struct layer_facts *layer, size_t from, size_t end, FILE *to)
@@ -273,9 +297,8 @@ static void dictionary_row(const struct layer_facts *layer, size_t from, size_t 
         least = fmin(least, e[i].gain.low);
         inferred += e[i].inferred;
     }
-    fprintf(to, "<tr><td class=\"n\">%" PRIu64 " to %" PRIu64 "</td><td class=\"plan\">%s</td>",
-            (uint64_t)e[from].bucket * layer->window,
-            ((uint64_t)e[end - 1].bucket + 1) * layer->window - 1, PLAN_TEXT(&e[from].plan));
+    print_keys(layer, e[from].bucket, e[end - 1].bucket, to);
+    fprintf(to, "<td class=\"plan\">%s</td>", PLAN_WORDS(&e[from].plan));
     print_range(low, high, "n", to);
     print_range(default_low, default_high, "n extra", to);
     print_share(1 - exp(gain), to);
@@ -295,12 +318,12 @@ static void print_dictionary(const struct layer_facts *layer, FILE *to)
 {
     if (!layer->entry_count)
         return;
-    fputs("<h3>The table</h3>\n<div class=\"scroll\"><table class=\"dictionary\">\n<tr>"
-          "<th class=\"n\">capacity c, rows</th><th>plan</th><th class=\"n\">step, ms</th>"
-          "<th class=\"n extra\">default, ms</th><th class=\"n\">gain</th><th class=\"n extra\">at "
-          "least</th>"
-          "<th class=\"extra\">found</th></tr>\n",
-          to);
+    fprintf(to,
+            "<h3>The table</h3>\n<div class=\"scroll\"><table class=\"dictionary\">\n<tr>"
+            "<th class=\"n\">%s</th><th>plan</th><th class=\"n\">step, ms</th>"
+            "<th class=\"n extra\">default, ms</th><th class=\"n\">gain</th>"
+            "<th class=\"n extra\">at least</th><th class=\"extra\">found</th></tr>\n",
+            facts_key(layer));
     for (size_t i = 0, end; i < layer->entry_count; i = end) {
         end = same_plan(layer, i);
         dictionary_row(layer, i, end, to);
@@ -331,6 +354,33 @@ static void print_next(const struct report *report, const struct layer_facts *la
         fputs("</li>\n", to);
     }
     fputs("</ul>\n", to);
+}
+
+/* What a space declares, as its program wrote it. */
+static void print_spaces(const struct facts *facts, FILE *to)
+{
+    for (size_t i = 0; i < facts->layer_count; i++) {
+        const struct declaration *d = facts->layers[i].declared;
+        size_t first = 0;
+
+        while (facts->layers[first].declared != d)
+            first++;
+        if (!d || first != i)
+            continue;
+        fputs("<details><summary>What may vary: ", to);
+        quote_html(d->name, to);
+        fputs("</summary><pre>", to);
+        quote_html(d->text, to);
+        fputs("</pre></details>\n", to);
+    }
+}
+
+static bool is_own(const struct facts *facts)
+{
+    for (size_t i = 0; i < facts->layer_count; i++)
+        if (!facts->layers[i].declared)
+            return true;
+    return !facts->layer_count;
 }
 
 static void print_key(FILE *to)
@@ -414,7 +464,7 @@ enum { FAILURES_SHOWN = 100 };
 static void print_failure(const struct trial_facts *t, FILE *to)
 {
     fprintf(to, "<tr><td class=\"n\">%u</td><td>%s</td><td>%s</td><td class=\"long\">",
-            t->row.key.bucket, PLAN_TEXT(&t->row.key.plan), trial_state_words[t->row.state]);
+            t->row.key.bucket, PLAN_WORDS(&t->row.key.plan), trial_state_words[t->row.state]);
     quote_html(t->row.message, to);
     fputs("</td></tr>\n", to);
 }
@@ -465,8 +515,11 @@ static void print_cluster(const struct layer_facts *layer, FILE *to)
     if (layer->modelled)
         fputs("MODELLED: ", to);
     quote_html(c->device, to);
-    fprintf(to, ", %u ranks on %u node%s; buckets of %u rows</p>\n", c->ranks, c->nodes,
-            c->nodes == 1 ? "" : "s", layer->window);
+    fprintf(to, ", %u ranks on %u node%s; buckets ", c->ranks, c->nodes, c->nodes == 1 ? "" : "s");
+    if (layer->declared)
+        fprintf(to, "by %s</p>\n", layer->declared->key);
+    else
+        fprintf(to, "of %u rows</p>\n", layer->window);
 }
 
 static void print_headline(const struct section *section, FILE *to)
@@ -521,7 +574,7 @@ static void print_section(const struct report *report, const struct section *sec
         print_next(report, layer, to);
     }
     fputs("</div></div>\n", to);
-    if (one) {
+    if (one && !layer->declared) {
         drops_remarks(layer, &remarks);
         print_remarks(&remarks, "soft", to);
     }
@@ -532,8 +585,10 @@ static void print_section(const struct report *report, const struct section *sec
     print_missing(section, to);
     origin_summary(&section->scope, &remarks);
     print_remarks(&remarks, "soft", to);
-    print_spent(section, to);
-    print_improvement(section, to);
+    if (!layer->declared) {
+        print_spent(section, to);
+        print_improvement(section, to);
+    }
     if (one)
         print_failures(layer, to);
     fputs("</section>\n", to);
@@ -562,7 +617,9 @@ void page_write(const struct report *report, FILE *to)
     print_marks(report, to);
     for (size_t i = 0; i < report->section_count; i++)
         print_section(report, &report->sections[i], to);
-    print_key(to);
+    print_spaces(report->facts, to);
+    if (is_own(report->facts))
+        print_key(to);
     print_runs(report->facts, to);
     fputs(
         "<p class=\"soft\">Every plot was drawn from a data file (.dat) by a script (.gp) that lie "

@@ -59,7 +59,7 @@ static void write_row(struct series *s, size_t place, const struct trial_facts *
         fprintf(s->to, " %.6g", (double)of[i].ns * 1e-6);
     fprintf(s->to, " %.6g %.6g %.6g \"%s\"\n", (double)of[PHASE_TOTAL].ns * 1e-6,
             (double)of[PHASE_TOTAL].low_ns * 1e-6, (double)of[PHASE_TOTAL].high_ns * 1e-6,
-            PLAN_TEXT(&trial->row.key.plan));
+            PLAN_WORDS(&trial->row.key.plan));
 }
 
 static size_t write_bucket(struct series *s, size_t first)

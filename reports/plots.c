@@ -36,7 +36,7 @@ static void static_words(const struct layer_facts *layer, FILE *to)
 {
     const struct moe_plan *best = contrast_ranked(layer, 0);
 
-    fprintf(to, "static = 'over the best static plan (%s)'\n", best ? PLAN_TEXT(best) : "no plan");
+    fprintf(to, "static = 'over the best static plan (%s)'\n", best ? PLAN_WORDS(best) : "no plan");
 }
 
 #define STATICS_AFTER(first)                                                                       \
@@ -91,7 +91,7 @@ static const char times[] =
           "horizontal Left\n"
           "set key reverse samplen 1 font small maxcols (narrow ? 1 : 4)\n"
           "set tmargin at screen low + 0.06; set bmargin at screen low\n"
-          "set format x '%.0f'; set xlabel 'capacity c, rows'; set ylabel ''\n"
+          "set format x '%.0f'; set xlabel over; set ylabel ''\n"
           "unset logscale y; unset ytics; unset grid; set yrange [0:1]; set border 1\n"
           "unset label 101; unset label 102; unset label 103\n"
           "set style fill solid 1.0 noborder\n"
@@ -265,7 +265,7 @@ static const char distribution[] =
     "     data using (0.5*($2+$3)):1:(hover(sprintf('%s: %d measured, %d inferred', "
     "stringcolumn(4), $2, $3))) with labels left font ',0.01' notitle\n";
 
-#define CAPACITY "capacity c, rows"
+#define CAPACITY NULL /* facts_key() */
 #define WHERE_COLUMNS                                                                              \
     "c, rows; compute alone, ms; communication alone, ms; step, ms; hidden share, %; low end, %; " \
     "high end, %; step - compute, ms; samples of the step; of them throttled"
@@ -325,7 +325,7 @@ const struct plot plots[PLOTS] = {
       "one that tune was given: "
       "--skew, or --routing.",
       "needs both plans measured under a load: tune --skew X --axes r,d,a,e" },
-    { "where", "Where the time goes", CAPACITY, "% of the step", PLOT_OVER_C | PLOT_BARS,
+    { "where", "Where the time goes", CAPACITY, "% of the step", PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
       WHERE_COLUMNS, series_where, where, NULL,
       "Compute and communication, each timed alone, against the step of the table's plan.  "
       "Together "
@@ -346,8 +346,8 @@ const struct plot plots[PLOTS] = {
       "another node counts as between nodes, all of it.  Drawn is the bucket with the most plans; "
       "the data file has all.",
       "needs trials with phases: tune --phases" },
-    { "hidden", "Hidden share", CAPACITY, "hidden, % of the shorter one", PLOT_OVER_C | PLOT_BARS,
-      WHERE_COLUMNS, series_hidden, hidden, NULL,
+    { "hidden", "Hidden share", CAPACITY, "hidden, % of the shorter one",
+      PLOT_OVER_C | PLOT_BARS | PLOT_OWN, WHERE_COLUMNS, series_hidden, hidden, NULL,
       "How much of the shorter half disappears behind the longer one.  Left out where noise leaves "
       "it unknown.",
       "(compute + communication - step) / min(compute, communication).  d chunks can hide 1 - 1/d. "
@@ -365,7 +365,7 @@ const struct plot plots[PLOTS] = {
       "log c.",
       "needs a measured bucket with a neighbour" },
     { "a2a", "2dh against linear", CAPACITY, "step with 2dh / step with linear",
-      PLOT_OVER_C | PLOT_BARS,
+      PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
       "c, rows; ratio; low end; high end; size of a linear message, KiB; r; samples; of them "
       "throttled",
       series_a2a, a2a, NULL,
@@ -376,7 +376,7 @@ const struct plot plots[PLOTS] = {
       "message.",
       "needs buckets in which both all-to-alls were timed with the same r and d" },
     { "rail", "rail against linear", CAPACITY, "step with rail / step with linear",
-      PLOT_OVER_C | PLOT_BARS,
+      PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
       "c, rows; ratio; low end; high end; size of a linear message, KiB; r; samples; of them "
       "throttled",
       series_rail, a2a, NULL,

@@ -15,6 +15,7 @@ enum plot_kind {
     PLOT_PHASES = 64,  /* only where phases were asked for */
     PLOT_PAIRS = 128,  /* only of layers that differ in their router alone */
     PLOT_COUNTS = 256, /* only where counts of experts were given */
+    PLOT_OWN = 512,    /* only of moetune's own axes, not of a declared space's */
 };
 
 struct plot {

@@ -27,6 +27,8 @@ static void add_pictures(struct section *section)
 
         if (section->scope.count > 1 && !(plots[i].kind & PLOT_TOGETHER))
             continue;
+        if (plots[i].kind & PLOT_OWN && section->scope.layers[0].declared)
+            continue;
         if (plots[i].kind & PLOT_TRAFFIC && !section->scope.layers[0].traffic)
             continue;
         if (plots[i].kind & PLOT_COUNTS && !section->scope.layers[0].counts)

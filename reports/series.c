@@ -127,7 +127,7 @@ static void write_statics(struct series *s, bool ratio)
     struct coloured coloured = coloured_of(s->layer);
 
     for (int colour = -1; colour < coloured.count; colour++) {
-        series_block(s, colour < 0 ? "other plans" : PLAN_TEXT(&coloured.plans[colour]));
+        series_block(s, colour < 0 ? "other plans" : PLAN_WORDS(&coloured.plans[colour]));
         for (size_t i = 0; i < s->layer->trial_count; i++) {
             const struct trial_facts *t = &s->layer->trials[i];
 
@@ -166,9 +166,17 @@ static size_t band_end(const struct layer_facts *layer, size_t from)
 
     while (end < layer->entry_count && plan_equal(&layer->entries[end].plan, &first->plan) &&
            layer->entries[end].inferred == first->inferred &&
-           layer->entries[end].bucket == layer->entries[end - 1].bucket + 1)
+           layer->entries[end].bucket == layer->entries[end - 1].bucket + facts_stride(layer))
         end++;
     return end;
+}
+
+/* The last range of a declared space has no end: its band reaches what was measured there. */
+static uint64_t band_to(const struct layer_facts *layer, const struct entry_row *last)
+{
+    uint64_t edge = shape_capacity(&layer->shape, layer->window, last->bucket);
+
+    return 1 + (edge > last->capacity ? edge : last->capacity);
 }
 
 static void write_bands(struct series *s, const struct bands *bands, int number)
@@ -182,9 +190,9 @@ static void write_bands(struct series *s, const struct bands *bands, int number)
         last = &layer->entries[end - 1];
         if (series_band(bands, &first->plan) == number)
             fprintf(s->to, "%" PRIu64 " %" PRIu64 " %d %u %u \"%s\"\n",
-                    (uint64_t)first->bucket * layer->window,
-                    ((uint64_t)last->bucket + 1) * layer->window, first->inferred, first->bucket,
-                    last->bucket, PLAN_TEXT(&first->plan));
+                    shape_bucket_from(&layer->shape, layer->window, first->bucket),
+                    band_to(layer, last), first->inferred, first->bucket, last->bucket,
+                    PLAN_WORDS(&first->plan));
     }
 }
 
@@ -544,7 +552,7 @@ struct bands series_bands(const struct layer_facts *layer)
 
     for (size_t i = 0; i < count && i < SERIES_BANDS; i++) {
         bands.plans[i] = shares[i].plan;
-        snprintf(bands.names[bands.count++], PLAN_TEXT_BYTES, "%s", PLAN_TEXT(&shares[i].plan));
+        snprintf(bands.names[bands.count++], PLAN_TEXT_BYTES, "%s", PLAN_WORDS(&shares[i].plan));
     }
     if (count > SERIES_BANDS)
         snprintf(bands.names[bands.count++], sizeof(bands.names[0]), "%zu more plans",
@@ -576,7 +584,7 @@ void series_distribution(struct series *s)
             continue;
         }
         fprintf(s->to, "%u %u %u \"%s\"\n", at--, shares[i].measured, shares[i].inferred,
-                PLAN_TEXT(&shares[i].plan));
+                PLAN_WORDS(&shares[i].plan));
     }
     if (rest.measured + rest.inferred)
         fprintf(s->to, "%u %u %u \"%zu more plans\"\n", at, rest.measured, rest.inferred,

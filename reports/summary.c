@@ -47,7 +47,7 @@ static double mean_gain(const struct layer_facts *layer)
 
 static const char *static_name(const struct moe_plan *plan, char room[FIGURE_BYTES])
 {
-    snprintf(room, FIGURE_BYTES, "always %s", plan->r || plan->e ? PLAN_TEXT(plan) : "r=0");
+    snprintf(room, FIGURE_BYTES, "always %s", plan->r || plan->e ? PLAN_WORDS(plan) : "r=0");
     return room;
 }
 
@@ -225,7 +225,7 @@ static void rival_text(const struct layer_facts *layer, const struct entry_row *
             best = t;
     if (best != own)
         snprintf(text, size, "%s looked %.1f %% faster in %zu step%s, ",
-                 PLAN_TEXT(&best->row.key.plan),
+                 PLAN_WORDS(&best->row.key.plan),
                  100 * (1 - (double)best->steps.median_ns / (double)own->steps.median_ns),
                  best->steps.count, best->steps.count == 1 ? "" : "s");
 }
@@ -235,9 +235,11 @@ static void add_step(struct remarks *out, const struct open_buckets *o,
 {
     if (o->count && out->count < REMARKS_MAX)
         snprintf(out->lines[out->count++], REMARK_BYTES,
-                 "%u bucket%s of capacities %" PRIu64 " to %" PRIu64 " %s%s%s", o->count,
-                 o->count == 1 ? "" : "s", (uint64_t)o->first * layer->window,
-                 bucket_capacity(layer->window, o->last), words, *command ? "\n" : "", command);
+                 "%u bucket%s of %s %" PRIu64 " to %" PRIu64 " %s%s%s", o->count,
+                 o->count == 1 ? "" : "s", layer->declared ? layer->declared->key : "capacities",
+                 shape_bucket_from(&layer->shape, layer->window, o->first),
+                 shape_capacity(&layer->shape, layer->window, o->last), words, *command ? "\n" : "",
+                 command);
 }
 
 static void memory_step(const struct layer_facts *layer, struct remarks *out)

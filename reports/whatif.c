@@ -222,7 +222,7 @@ static void way_row(struct series *s, const struct moe_shape *shape, const struc
     else
         fputs(" NaN NaN", s->to);
     fprintf(s->to, " %.6g %u %u \"%s\"\n", whatif_bytes(shape, t) / 1048576, step.samples,
-            step.throttled, PLAN_TEXT(&t->row.key.plan));
+            step.throttled, PLAN_WORDS(&t->row.key.plan));
     s->extent.rows++;
     s->extent.samples += step.samples;
     s->extent.throttled += step.throttled;

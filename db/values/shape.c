@@ -499,6 +499,16 @@ uint64_t shape_capacity(const struct moe_shape *shape, uint32_t window, uint32_t
     return d ? declaration_key(d, bucket) : bucket_capacity(window, bucket);
 }
 
+uint64_t shape_bucket_from(const struct moe_shape *shape, uint32_t window, uint32_t bucket)
+{
+    const struct declaration *d = declaration_find(shape->space);
+    uint32_t classes = d ? declaration_classes(d) : 1;
+
+    if (!d)
+        return (uint64_t)bucket * window;
+    return bucket < classes ? 0 : declaration_key(d, bucket - classes) + 1;
+}
+
 const char *shape_range(const struct moe_shape *shape, uint32_t window, uint32_t first,
                         uint32_t last, char room[RANGE_TEXT_BYTES])
 {

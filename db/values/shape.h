@@ -65,6 +65,8 @@ uint32_t shape_window(const struct moe_shape *shape);
 
 /* The capacity that stands for a bucket: its upper edge; the key of a declared space. */
 uint64_t shape_capacity(const struct moe_shape *shape, uint32_t window, uint32_t bucket);
+/* Its lower edge. */
+uint64_t shape_bucket_from(const struct moe_shape *shape, uint32_t window, uint32_t bucket);
 
 /* "992-2079", the capacities of buckets; "65-256 skew <=1.25" of a declared space.  It lasts as
  * long as the block around it. */
