@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SET_WORDS = DECLARATION_COMPARISONS_MAX / 64 };
+enum { SET_WORDS = DECLARATION_COMPARISONS_MAX / 64, COMPARED_MAX = 1 << 27 };
 
 /* Of alternatives of all needs, numbered as they stand there. */
 struct set {
@@ -74,11 +74,9 @@ struct listing {
         uint8_t need_of[DECLARATION_NEEDS_MAX];             /* of several alternatives */
     } level[DECLARATION_AXES_MAX];
     int64_t at[DECLARATION_AXES_MAX];
-    uint64_t tried; /* comparisons */
+    uint32_t compared;
     uint32_t plans, plan[DECLARATION_PLANS_MAX];
 };
-
-static const uint64_t tries_most = (uint64_t)1 << 27;
 
 /* ---- before the search */
 
@@ -142,7 +140,7 @@ static bool take_value(struct listing *l, size_t axis, uint32_t value, const str
     *out = set_or(before, &level->by[value]);
     if (set_meets(out, &l->sole))
         return false;
-    l->tried += level->mixed + level->needs;
+    l->compared += (uint32_t)(level->mixed + level->needs);
     for (const struct mixed *m = level->mixed_of; m < level->mixed_of + level->mixed; m++)
         if (!set_has(out, m->alternative) && !declared_comparison_holds(m->comparison, l->at))
             set_add(out, m->alternative);
@@ -156,7 +154,7 @@ static bool take_value(struct listing *l, size_t axis, uint32_t value, const str
 
 static bool is_enough(const struct listing *l)
 {
-    return l->plans > DECLARATION_PLANS_MAX || l->tried > tries_most;
+    return l->plans > DECLARATION_PLANS_MAX || l->compared > COMPARED_MAX;
 }
 
 /* All plans that begin with the values of the axes before this one.  One too many is counted, not
@@ -186,11 +184,11 @@ static int keep_plans(struct listing *l, struct declaration *d)
                                  "of %u combinations at least %u are legal plans, and %d may be: "
                                  "leave values out, or add needs",
                                  d->combinations, l->plans, DECLARATION_PLANS_MAX);
-    if (l->tried > tries_most)
+    if (l->compared > COMPARED_MAX)
         return declaration_wrong(l->in,
-                                 "it takes more than %llu comparisons to find the legal plans of "
+                                 "it takes more than %d comparisons to find the legal plans of "
                                  "%u combinations: declare axes first that exclude much",
-                                 (unsigned long long)tries_most, d->combinations);
+                                 COMPARED_MAX, d->combinations);
     d->plans = l->plans;
     d->plan = malloc(l->plans * sizeof(*d->plan));
     if (!d->plan)

@@ -345,6 +345,64 @@ static void texts_and_plans_have_room(void)
     free(names);
 }
 
+/* ---- the manual: `.\" SPACE COMBINATIONS PLANS` before each space of it */
+
+static char *read_page(void)
+{
+    FILE *file = fopen("tuner/cli/moetune-spaces.7", "r");
+    char *page = calloc(1, 1 << 16);
+    size_t size = file ? fread(page, 1, (1 << 16) - 1, file) : 0;
+    char *to = page;
+
+    CHECK(size > 1000);
+    for (const char *c = page; *c; c++)
+        if (*c != '\\' || c[1] != '-') /* of a hyphen */
+            *to++ = *c;
+    *to = 0;
+    if (file)
+        fclose(file);
+    return page;
+}
+
+static void spaces_of_the_manual_are_what_it_says(void)
+{
+    static const char mark[] = ".\\\" SPACE ";
+    char *page = read_page(), *at = page, tag[DECLARATION_TAG_BYTES];
+    int spaces = 0;
+
+    for (; (at = strstr(at, mark)); spaces++) {
+        unsigned combinations = 0, plans = 0;
+        char *text = strstr(at, ".EX\n"), *end = text ? strstr(text, ".EE\n") : NULL;
+        struct declaration *d;
+
+        CHECK(end && sscanf(at, ".\\\" SPACE %u %u\n", &combinations, &plans) == 2);
+        if (!end)
+            break;
+        *end = 0;
+        d = read_space(text + 4);
+        *end = '.';
+        CHECK(d->combinations == combinations && d->plans == plans);
+        CHECK(spaces || strstr(page, declaration_tag(d, tag)));
+        declaration_free(d);
+        at = end;
+    }
+    CHECK(spaces == 2);
+    free(page);
+}
+
+static void the_wrong_line_of_the_manual_is_refused_as_it_says(void)
+{
+    char *page = read_page(), *word = strstr(page, "=deepep |"), why[DECLARATION_FAULT_BYTES] = "";
+    struct declaration *d = NULL;
+
+    CHECK(word);
+    if (word)
+        memcpy(word, "=deepp  |", 9);
+    CHECK(declaration_fault(strstr(page, "space deepep"), &d, why, sizeof(why)) == ERR_ARGUMENT);
+    CHECK(strlen(why) > 20 && strstr(page, why));
+    free(page);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -354,6 +412,8 @@ int main(void)
         TEST(parsing_says_why),
         TEST(limits_are_what_they_say),
         TEST(texts_and_plans_have_room),
+        TEST(spaces_of_the_manual_are_what_it_says),
+        TEST(the_wrong_line_of_the_manual_is_refused_as_it_says),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
