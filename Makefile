@@ -368,7 +368,7 @@ run-test: tests-built
 	$(Q)tests/run $(BUILD)
 run-test-full: tests-built
 	$(Q)tests/run --full $(BUILD)
-THREADED := stream lookup lookup_record push loans policy_thread
+THREADED := stream lookup lookup_record push loans policy_thread declared_plans
 tests-built: $(TESTS) $(BUILD)/tests/moetune_forked $(ON_CPU) $(if $(UNIT),$(GPU_CHECKS))
 # What threads share is also run under ThreadSanitizer, whatever this build is.
 ifneq ($(SAN),thread)

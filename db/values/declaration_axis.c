@@ -40,7 +40,7 @@ static int read_integer(struct declaration_reader *in, struct span s, int64_t *o
 {
     if (span_number(s, -DECLARATION_NUMBER_MOST, DECLARATION_NUMBER_MOST, out))
         return OK;
-    return declaration_wrong(in, "\"%.*s\" is no integer from -%d to %d", SPAN_ARGS(s),
+    return declaration_wrong(in, "%s is no integer from -%d to %d", SPAN_SHOWN(s),
                              DECLARATION_NUMBER_MOST, DECLARATION_NUMBER_MOST);
 }
 
@@ -60,15 +60,18 @@ static int add_range(struct declaration_reader *in, struct values *v, struct spa
     int64_t from, to, step = 1;
     char text[DECLARATION_NAME_BYTES];
 
-    TRY(read_integer(in, (struct span){ s.at, dots }, &from));
-    TRY(read_integer(in, high, &to));
+    if (!span_number((struct span){ s.at, dots }, -DECLARATION_NUMBER_MOST, DECLARATION_NUMBER_MOST,
+                     &from) ||
+        !span_number(high, -DECLARATION_NUMBER_MOST, DECLARATION_NUMBER_MOST, &to))
+        return declaration_wrong(in, "%s is no range: LO..HI, of integers from -%d to %d",
+                                 SPAN_SHOWN(s), DECLARATION_NUMBER_MOST, DECLARATION_NUMBER_MOST);
     if (span_is(declaration_peek(in), "step")) {
         declaration_word(in);
         TRY(read_integer(in, declaration_word(in), &step));
     }
     if (from > to || step < 1)
-        return declaration_wrong(in, "%.*s step %lld: a range goes up, by steps of 1 or more",
-                                 SPAN_ARGS(s), (long long)step);
+        return declaration_wrong(in, "the range %s by %lld: a range goes up, by steps of 1 or more",
+                                 SPAN_SHOWN(s), (long long)step);
     v->range = true;
     for (; from <= to; from += step)
         TRY(add_value(in, v, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)from),
@@ -93,8 +96,8 @@ static int add_word(struct declaration_reader *in, struct values *v, struct span
     if (dots < s.length)
         return add_range(in, v, s, dots);
     if (!is_word(s))
-        return declaration_wrong(
-            in, "\"%.*s\" is no value: it has 1 to 31 letters, digits and _ . + -", SPAN_ARGS(s));
+        return declaration_wrong(in, "%s is no value: 1 to 31 letters, digits and _ . + -",
+                                 SPAN_SHOWN(s));
     if (!span_is_number(s))
         v->words = true;
     else if (!span_number(s, -DECLARATION_NUMBER_MOST, DECLARATION_NUMBER_MOST, &number))
@@ -111,8 +114,8 @@ static int read_values(struct declaration_reader *in, struct values *v)
         declaration_word(in);
     while (!span_is(s = declaration_word(in), "default")) {
         if (!s.length || span_is_one_of(s, not_values))
-            return declaration_wrong(in, "\"%.*s\" stands where a value or \"default V\" should",
-                                     SPAN_ARGS(s));
+            return declaration_wrong(in, "%s stands where a value or \"default V\" should",
+                                     SPAN_SHOWN(s));
         TRY(add_word(in, v, s));
     }
     if (!v->count)
@@ -167,8 +170,8 @@ static int read_default(struct declaration_reader *in, struct declared_axis *axi
 
     axis->fallback = declared_axis_value(axis, s.at, s.length);
     if (axis->fallback == axis->values)
-        return declaration_wrong(in, "the default \"%.*s\" is no value of the axis %s",
-                                 SPAN_ARGS(s), axis->name);
+        return declaration_wrong(in, "%s stands where the default, a value of the axis %s, should",
+                                 SPAN_SHOWN(s), axis->name);
     s = declaration_peek(in);
     axis->restart = span_is(s, "restart");
     if (axis->restart || span_is(s, "live"))
@@ -215,8 +218,8 @@ int declared_axis_read(struct declaration_reader *in)
     if (d->axes == DECLARATION_AXES_MAX)
         return declaration_wrong(in, "more than %d axes", DECLARATION_AXES_MAX);
     if (span_is_one_of(name, not_axes))
-        return declaration_wrong(in, "\"%.*s\" is no name of an axis: it has a meaning of its own",
-                                 SPAN_ARGS(name));
+        return declaration_wrong(in, "%s is no name of an axis: it has a meaning of its own",
+                                 SPAN_SHOWN(name));
     TRY(declaration_column(in, "an axis", axis->name));
     d->axes++;
     TRY(read_values(in, &values));

@@ -26,7 +26,7 @@ static int64_t term_value(const struct declared_term *term, const int64_t *at)
     return value;
 }
 
-static bool comparison_holds(const struct declared_comparison *c, const int64_t *at)
+bool declared_comparison_holds(const struct declared_comparison *c, const int64_t *at)
 {
     int64_t left = term_value(&c->left, at), right = term_value(&c->right, at);
 
@@ -43,7 +43,7 @@ static bool comparison_holds(const struct declared_comparison *c, const int64_t 
     return false;
 }
 
-bool declared_need_holds(const struct declared_need *need, const int64_t at[DECLARATION_AXES_MAX])
+static bool need_holds(const struct declared_need *need, const int64_t *at)
 {
     bool all = true;
 
@@ -56,16 +56,16 @@ bool declared_need_holds(const struct declared_need *need, const int64_t at[DECL
             all = true;
         }
         if (all)
-            all = comparison_holds(c, at);
+            all = declared_comparison_holds(c, at);
     }
     return all;
 }
 
-size_t declared_needs_broken(const struct declaration *d, const int64_t at[DECLARATION_AXES_MAX])
+size_t declared_needs_broken(const struct declaration *d, const int64_t *at)
 {
     size_t i = 0;
 
-    while (i < d->needs && declared_need_holds(&d->need[i], at))
+    while (i < d->needs && need_holds(&d->need[i], at))
         i++;
     return i;
 }
@@ -154,22 +154,20 @@ static int add_factor(struct declaration_reader *in, struct side *s, struct span
     } else if (!s->odd.length) {
         s->odd = word;
     }
-    return fits ? OK
-                : declaration_wrong(in, "the product with \"%.*s\" may be 2^62 or more",
-                                    SPAN_ARGS(word));
+    return fits
+               ? OK
+               : declaration_wrong(in, "the product with %s may be 2^62 or more", SPAN_SHOWN(word));
 }
 
 static int read_side(struct declaration_reader *in, struct side *out)
 {
     *out = (struct side){ .most = 1, .term.constant = 1 };
     do {
-        struct span word = next_letters(in), rest = rest_of(in);
+        struct span word = next_letters(in);
 
         if (!word.length)
-            return declaration_wrong(in,
-                                     "an axis, an integer or a word is missing %s\"%.*s\" in "
-                                     "the need",
-                                     rest.length ? "before " : "at the end, ", SPAN_ARGS(rest));
+            return declaration_wrong(in, "%s stands where an axis, an integer or a word should",
+                                     SPAN_SHOWN(rest_of(in)));
         TRY(add_factor(in, out, word));
     } while (take_sign(in, '*'));
     return OK;
@@ -189,13 +187,13 @@ static int read_relation(struct declaration_reader *in, uint8_t *relation)
         *relation = i;
         return OK;
     }
-    return declaration_wrong(in,
-                             "\"%.*s\" in the need is no comparison: those are =, !=, <, <=, >, >= "
-                             "and divides",
-                             SPAN_ARGS(rest));
+    return declaration_wrong(in, "%s stands where =, !=, <, <=, >, >= or divides should",
+                             SPAN_SHOWN(rest));
 }
 
 /* ---- comparisons */
+
+enum { LIST_BYTES = 160 };
 
 /* One side is an axis of words alone; d->axes: it is not. */
 static size_t axis_of_words(const struct declaration *d, const struct side *s)
@@ -221,16 +219,36 @@ static bool take_words(const struct declaration *d, struct side *s, struct side 
     return true;
 }
 
+/* A list that ends with dots before it becomes too long for a sentence. */
+static void list_word(char list[LIST_BYTES], const char *word)
+{
+    size_t used = strlen(list);
+
+    if (used < LIST_BYTES - 2 * DECLARATION_NAME_BYTES)
+        snprintf(list + used, LIST_BYTES - used, "%s%s", used ? ", " : "", word);
+    else if (list[used - 1] != '.')
+        snprintf(list + used, LIST_BYTES - used, ", ...");
+}
+
 static int refuse_word(struct declaration_reader *in, size_t axis, struct span word)
 {
     const struct declared_axis *a = &in->d->axis[axis];
-    char list[160] = "";
+    char list[LIST_BYTES] = "";
 
-    for (uint32_t i = 0; i < a->values && strlen(list) < 100; i++)
-        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "",
-                 strlen(list) < 60 ? a->text[i] : "...");
-    return declaration_wrong(in, "\"%.*s\" is no value of the axis %s, which has %s",
-                             SPAN_ARGS(word), a->name, list);
+    for (uint32_t i = 0; i < a->values; i++)
+        list_word(list, a->text[i]);
+    return declaration_wrong(in, "%s is no value of the axis %s, which has %s", SPAN_SHOWN(word),
+                             a->name, list);
+}
+
+static int refuse_name(struct declaration_reader *in, struct span word)
+{
+    char list[LIST_BYTES] = "";
+
+    for (size_t i = 0; i < in->d->axes; i++)
+        list_word(list, in->d->axis[i].name);
+    return declaration_wrong(in, "%s is no integer and no axis declared above%s%s",
+                             SPAN_SHOWN(word), *list ? ": " : "", list);
 }
 
 /* Neither two numbers nor an axis of words with one of them. */
@@ -247,13 +265,11 @@ static int refuse_sides(struct declaration_reader *in, const struct side *left,
     if (axis < d->axes)
         return refuse_word(in, axis, left->word);
     if (declaration_axis(d, odd.at, odd.length) < d->axes)
-        return declaration_wrong(in, "\"%.*s\" has words, of which there is no product",
-                                 SPAN_ARGS(odd));
+        return declaration_wrong(in, "%s has words, of which there is no product", SPAN_SHOWN(odd));
     if (span_is_number(odd))
-        return declaration_wrong(in, "%.*s is not between -%d and %d", SPAN_ARGS(odd),
+        return declaration_wrong(in, "%s is not between -%d and %d", SPAN_SHOWN(odd),
                                  DECLARATION_NUMBER_MOST, DECLARATION_NUMBER_MOST);
-    return declaration_wrong(in, "\"%.*s\" is no integer and no axis declared above",
-                             SPAN_ARGS(odd));
+    return refuse_name(in, odd);
 }
 
 static int read_comparison(struct declaration_reader *in, struct declared_comparison *c)
@@ -271,8 +287,8 @@ static int read_comparison(struct declaration_reader *in, struct declared_compar
         return declaration_wrong(in, "words are compared by = and !=, not by %s",
                                  relation_texts[c->relation]);
     if (!left.term.axes && !right.term.axes)
-        return declaration_wrong(in, "\"%.*s\" is compared with \"%.*s\", and neither is an axis",
-                                 SPAN_ARGS(left.word), SPAN_ARGS(right.word));
+        return declaration_wrong(in, "%s is compared with %s, and neither is an axis",
+                                 SPAN_SHOWN(left.word), SPAN_SHOWN(right.word));
     c->left = left.term;
     c->right = right.term;
     return OK;
@@ -310,15 +326,6 @@ static void write_need(struct declaration_reader *in, struct declared_need *need
     declaration_write(in, "\n");
 }
 
-static void see_axes(struct declared_need *need, const struct declared_term *term)
-{
-    for (uint8_t i = 0; i < term->axes; i++) {
-        need->axes |= 1u << term->axis[i];
-        if (term->axis[i] > need->last)
-            need->last = term->axis[i];
-    }
-}
-
 static int add_comparison(struct declaration_reader *in, struct declared_need *need, bool opens)
 {
     struct declared_comparison c = { .opens = opens }, *more;
@@ -332,8 +339,7 @@ static int add_comparison(struct declaration_reader *in, struct declared_need *n
         return ERR_NOMEM;
     need->comparison = more;
     need->comparison[need->comparisons++] = c;
-    see_axes(need, &c.left);
-    see_axes(need, &c.right);
+    need->axes |= declared_term_axes(&c.left) | declared_term_axes(&c.right);
     return OK;
 }
 
@@ -353,7 +359,7 @@ static int ask_default(struct declaration_reader *in, const struct declared_need
             snprintf(list + used, sizeof(list) - used, "%s%s=%s", used ? " " : "", axis->name,
                      axis->text[axis->fallback]);
     }
-    if (declared_need_holds(need, at))
+    if (need_holds(need, at))
         return OK;
     return declaration_wrong(in, "the need excludes the default plan, which has %s", list);
 }
@@ -380,8 +386,8 @@ int declared_need_read(struct declaration_reader *in)
             break;
         opens = *rest.at == '|';
         if (!opens && *rest.at != '&')
-            return declaration_wrong(in, "\"%.*s\" follows a comparison: & and | join two of them",
-                                     SPAN_ARGS(rest));
+            return declaration_wrong(in, "%s follows a comparison: & and | join two of them",
+                                     SPAN_SHOWN(rest));
         in->at++;
     }
     write_need(in, need);

@@ -21,7 +21,6 @@ struct declared_need {
     size_t comparisons;
     struct declared_comparison *comparison;
     uint32_t axes;       /* those that it names, a bit for each */
-    size_t last;         /* of them: with its value it is decided */
     size_t text, length; /* where it stands in the declaration's text */
 };
 
@@ -29,8 +28,18 @@ struct declared_need {
 int declared_need_read(struct declaration_reader *in);
 void declared_need_free(struct declared_need *need);
 
-/* at[axis]: declared_number() of its value; read up to need->last. */
-bool declared_need_holds(const struct declared_need *need, const int64_t at[DECLARATION_AXES_MAX]);
+/* at[axis]: declared_number() of its value; those that the comparison names are read. */
+bool declared_comparison_holds(const struct declared_comparison *c, const int64_t *at);
+
+/* Those that a term names, a bit for each. */
+static inline uint32_t declared_term_axes(const struct declared_term *term)
+{
+    uint32_t axes = 0;
+
+    for (uint8_t i = 0; i < term->axes; i++)
+        axes |= 1u << term->axis[i];
+    return axes;
+}
 
 /* The number that a need sees: a value, or the index of a word. */
 static inline int64_t declared_number(const struct declared_axis *axis, uint32_t value)
@@ -39,6 +48,6 @@ static inline int64_t declared_number(const struct declared_axis *axis, uint32_t
 }
 
 /* The first need that does not hold; d->needs: all hold. */
-size_t declared_needs_broken(const struct declaration *d, const int64_t at[DECLARATION_AXES_MAX]);
+size_t declared_needs_broken(const struct declaration *d, const int64_t *at);
 
 #endif

@@ -1,5 +1,4 @@
-/* Reads the text of a declared space, line by line, writes its canonical text, and lists its legal
- * plans. */
+/* Reads the text of a declared space line by line, and writes its canonical text. */
 #include "declaration_need.h"
 
 #include "sha256.h"
@@ -33,7 +32,7 @@ static bool span_thousandths(struct span s, int64_t *out)
             part *= 10;
     }
     *out = 1000 * whole + part;
-    return *out > 0;
+    return *out > 0 && *out <= 1000000000;
 }
 
 /* "edges E1 E2 ...", ascending. */
@@ -44,18 +43,18 @@ static int read_edges(struct declaration_reader *in, bool thousandths, size_t ro
     int64_t edge, before = -1;
 
     if (!span_is(s, "edges"))
-        return declaration_wrong(in, "\"%.*s\" stands where \"edges\" should", SPAN_ARGS(s));
+        return declaration_wrong(in, "%s stands where \"edges\" should", SPAN_SHOWN(s));
     while ((s = declaration_word(in)).length) {
         if (*count == room)
             return declaration_wrong(in, "more than %zu edges", room);
         if (!(thousandths ? span_thousandths(s, &edge) : span_number(s, 0, key_most, &edge)))
-            return declaration_wrong(in, "the edge \"%.*s\" is no %s", SPAN_ARGS(s),
+            return declaration_wrong(in, "the edge %s is no %s", SPAN_SHOWN(s),
                                      thousandths ? "decimal above 0, with three digits behind the "
                                                    "point at most, up to 1000000"
                                                  : "integer from 0 to 10^15");
         if (edge <= before)
-            return declaration_wrong(in, "the edge %.*s is not above the one before it",
-                                     SPAN_ARGS(s));
+            return declaration_wrong(in, "the edge %s is not above the one before it",
+                                     SPAN_SHOWN(s));
         before = edge;
         edges[(*count)++] = (uint64_t)edge;
     }
@@ -129,11 +128,10 @@ static int read_line(struct declaration_reader *in)
     while (i < STATEMENTS && !span_is(word, statements[i].word))
         i++;
     if (!*in->d->name && i != 0)
-        return declaration_wrong(in, "\"%.*s\" stands where \"space NAME\" should",
-                                 SPAN_ARGS(word));
+        return declaration_wrong(in, "%s stands where \"space NAME\" should", SPAN_SHOWN(word));
     if (i == STATEMENTS)
-        return declaration_wrong(in, "\"%.*s\" begins no line: axis, need, key and class do",
-                                 SPAN_ARGS(word));
+        return declaration_wrong(in, "%s begins no line: axis, need, key and class do",
+                                 SPAN_SHOWN(word));
     return statements[i].read(in);
 }
 
@@ -150,76 +148,6 @@ static int read_lines(struct declaration_reader *in, const char *text)
     }
     if (!*in->d->name)
         return declaration_wrong(in, "there is no \"space NAME\"");
-    return OK;
-}
-
-/* ---- legal plans */
-
-struct listing {
-    const struct declaration *d;
-    const struct declared_need *due[DECLARATION_NEEDS_MAX]; /* by the axis that decides them */
-    size_t first[DECLARATION_AXES_MAX + 1];
-    int64_t at[DECLARATION_AXES_MAX];
-    uint32_t plans, plan[DECLARATION_PLANS_MAX];
-};
-
-static void sort_needs(struct listing *l)
-{
-    size_t count = 0;
-
-    for (size_t axis = 0; axis < l->d->axes; axis++) {
-        l->first[axis] = count;
-        for (size_t i = 0; i < l->d->needs; i++)
-            if (l->d->need[i].last == axis)
-                l->due[count++] = &l->d->need[i];
-    }
-    l->first[l->d->axes] = count;
-}
-
-static bool due_hold(const struct listing *l, size_t axis)
-{
-    for (size_t i = l->first[axis]; i < l->first[axis + 1]; i++)
-        if (!declared_need_holds(l->due[i], l->at))
-            return false;
-    return true;
-}
-
-/* All legal plans that begin with the values of the axes before this one, until there are too many:
- * they are counted, not kept. */
-static void list_from(struct listing *l, size_t axis, uint32_t choice)
-{
-    const struct declared_axis *a = &l->d->axis[axis];
-
-    if (axis == l->d->axes) {
-        if (l->plans < DECLARATION_PLANS_MAX)
-            l->plan[l->plans] = choice;
-        l->plans++;
-        return;
-    }
-    for (uint32_t v = 0; v < a->values && l->plans <= DECLARATION_PLANS_MAX; v++) {
-        l->at[axis] = declared_number(a, v);
-        if (due_hold(l, axis))
-            list_from(l, axis + 1, choice + v * a->stride);
-    }
-}
-
-static int list_plans(struct declaration_reader *in)
-{
-    struct declaration *d = in->d;
-    struct listing l = { .d = d };
-
-    sort_needs(&l);
-    list_from(&l, 0, 0);
-    if (l.plans > DECLARATION_PLANS_MAX)
-        return declaration_wrong(in,
-                                 "of %u combinations at least %u are legal plans: %d may be; leave "
-                                 "values out, or add needs",
-                                 d->combinations, l.plans, DECLARATION_PLANS_MAX);
-    d->plans = l.plans;
-    d->plan = malloc(l.plans * sizeof(*d->plan));
-    if (!d->plan)
-        return ERR_NOMEM;
-    memcpy(d->plan, l.plan, l.plans * sizeof(*d->plan));
     return OK;
 }
 
@@ -254,7 +182,7 @@ static int finish(struct declaration_reader *in)
     d->id = (uint32_t)hash[0] << 24 | (uint32_t)hash[1] << 16 | (uint32_t)hash[2] << 8 | hash[3];
     d->id += !d->id;
     set_strides(d);
-    return list_plans(in);
+    return declaration_list(in);
 }
 
 static int read_all(struct declaration_reader *in, const char *text)

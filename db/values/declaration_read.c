@@ -9,7 +9,7 @@
 
 int declaration_wrong(struct declaration_reader *in, const char *format, ...)
 {
-    int used = snprintf(in->why, in->why_size, "line %u: ", in->line);
+    int used = snprintf(in->why, in->why_size, "line %u: ", in->line + !in->line);
     va_list args;
 
     if ((size_t)used < in->why_size) {
@@ -32,6 +32,19 @@ void declaration_write(struct declaration_reader *in, const char *format, ...)
 }
 
 /* ---- words */
+
+const char *span_shown(struct span s, char room[SPAN_SHOWN_BYTES])
+{
+    int most = SPAN_SHOWN_BYTES - 6;
+
+    if (!s.length)
+        return "the end of the line";
+    if (s.length <= (size_t)most)
+        snprintf(room, SPAN_SHOWN_BYTES, "\"%.*s\"", (int)s.length, s.at);
+    else
+        snprintf(room, SPAN_SHOWN_BYTES, "\"%.*s...\"", most, s.at);
+    return room;
+}
 
 static bool is_digit(char c)
 {
@@ -95,9 +108,8 @@ int declaration_end(struct declaration_reader *in)
 {
     struct span s = declaration_word(in);
 
-    return s.length
-               ? declaration_wrong(in, "\"%.*s\" follows, where the line should end", SPAN_ARGS(s))
-               : OK;
+    return s.length ? declaration_wrong(in, "%s follows, where the line should end", SPAN_SHOWN(s))
+                    : OK;
 }
 
 bool span_is_one_of(struct span s, const char *const *words)
@@ -126,10 +138,11 @@ int declaration_name(struct declaration_reader *in, const char *of_what, bool mi
     struct span s = declaration_word(in);
 
     if (!is_name(s, minus))
-        return declaration_wrong(in,
-                                 "\"%.*s\" is no name of %s: it has 1 to 31 letters a-z, digits "
-                                 "and _%s, and begins with a letter",
-                                 SPAN_ARGS(s), of_what, minus ? " or -" : "");
+        return declaration_wrong(
+            in,
+            "%s stands where the name of %s should: 1 to 31 letters a-z, digits "
+            "and _%s, the first a letter",
+            SPAN_SHOWN(s), of_what, minus ? " or -" : "");
     memcpy(name, s.at, s.length);
     name[s.length] = 0;
     return OK;

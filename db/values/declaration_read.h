@@ -10,9 +10,11 @@ struct span {
     size_t length;
 };
 
-/* For printf's "%.*s", cut where a sentence would become too long. */
-enum { SPAN_SHOWN = 40 };
-#define SPAN_ARGS(span) (int)((span).length < SPAN_SHOWN ? (span).length : SPAN_SHOWN), (span).at
+/* As a sentence names it: in quotes, the end cut off where it is long; an empty one is the end of
+ * the line.  The result lasts as long as the block around it. */
+enum { SPAN_SHOWN_BYTES = 48 };
+#define SPAN_SHOWN(span) span_shown(span, (char[SPAN_SHOWN_BYTES]){ 0 })
+const char *span_shown(struct span s, char room[SPAN_SHOWN_BYTES]);
 
 struct declaration_reader {
     struct declaration *d;
@@ -45,6 +47,9 @@ int declaration_column(struct declaration_reader *in, const char *of_what,
 
 /* What is left of a line that begins with "axis", into the next of d->axis. */
 int declared_axis_read(struct declaration_reader *in);
+
+/* Fills d->plan, when all lines are read. */
+int declaration_list(struct declaration_reader *in);
 
 /* Appends to the canonical text; what is beyond its end is counted, and refused by the caller. */
 void declaration_write(struct declaration_reader *in, const char *format, ...)

@@ -4,6 +4,7 @@
 #include "capacity_trace.h"
 #include "cluster.h"
 #include "counts_replay.h"
+#include "declaration.h"
 #include "fuzzer.h"
 #include "layer_options.h"
 #include "model_file.h"
@@ -106,6 +107,37 @@ static bool take_reply(const char *text)
     want(!reply_parse(once, &again), "a reply that cannot be read again");
     reply_format(&again, twice);
     want(!strcmp(once, twice), "a reply that reads differently");
+    return true;
+}
+
+static bool take_declared(const char *text)
+{
+    char why[DECLARATION_FAULT_BYTES], plan[DECLARATION_PLAN_BYTES], range[128];
+    struct declaration *d, *again;
+    size_t length;
+    uint32_t read;
+
+    if (declaration_fault(text, &d, why, sizeof(why)))
+        return false;
+    want(!declaration_fault(d->text, &again, why, sizeof(why)),
+         "a declared space that cannot be read again");
+    want(!strcmp(d->text, again->text) && d->id == again->id && d->plans == again->plans &&
+             !memcmp(d->plan, again->plan, d->plans * sizeof(*d->plan)),
+         "a declared space that reads differently");
+    want(declaration_legal(d, d->usual), "a default plan that is not legal");
+    for (uint32_t i = 0; i < d->plans; i++) {
+        want(!declaration_refusal(d, d->plan[i], &length), "a legal plan that a need excludes");
+        want(declaration_format(d, d->plan[i], plan, sizeof(plan)) < DECLARATION_PLAN_BYTES,
+             "a plan that is cut off");
+        want(declaration_scan(d, plan, &read) && read == d->plan[i],
+             "a plan that reads differently");
+    }
+    for (uint32_t b = 0; b < declaration_buckets(d); b++)
+        want(declaration_range(d, b, range, sizeof(range)) < (int)sizeof(range) &&
+                 declaration_bucket(d, declaration_key(d, b), UINT32_MAX) >= b,
+             "a bucket without its key");
+    declaration_free(again);
+    declaration_free(d);
     return true;
 }
 
@@ -273,10 +305,11 @@ static const struct reader {
     const char *name;
     bool (*take)(const char *text); /* true: accepted */
 } readers[] = {
-    { "plan", take_plan },       { "shape", take_shape },   { "cluster", take_cluster },
-    { "order", take_order },     { "reply", take_reply },   { "options", take_options },
-    { "space", take_space },     { "model", take_model },   { "traffic", take_traffic },
-    { "journal", take_journal }, { "counts", take_counts }, { "trace", take_trace },
+    { "plan", take_plan },         { "shape", take_shape },   { "cluster", take_cluster },
+    { "order", take_order },       { "reply", take_reply },   { "options", take_options },
+    { "space", take_space },       { "model", take_model },   { "traffic", take_traffic },
+    { "journal", take_journal },   { "counts", take_counts }, { "trace", take_trace },
+    { "declared", take_declared },
 };
 enum { READERS = sizeof(readers) / sizeof(readers[0]) };
 

@@ -214,7 +214,8 @@ void manual_print(const struct verb *const *verbs, FILE *out)
     fputs(".SH FILES\n", out);
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         print_item(files[i].name, files[i].meaning, out);
-    fputs(".SH SEE ALSO\n.BR moetune\\-tables (7),\n.BR moetune\\-hosts (7),\n"
+    fputs(".SH SEE ALSO\n.BR moetune\\-tables (7),\n.BR moetune\\-spaces (7),\n.BR moetune\\-hosts "
+          "(7),\n"
           ".BR moetune\\-trouble (7),\n.BR moelookup (3),\n.BR moetune (3),\n.BR mpirun (1)\n",
           out);
 }
