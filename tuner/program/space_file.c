@@ -8,15 +8,19 @@
 
 int space_file_read(const char *path, const struct declaration **out)
 {
-    char *text;
+    char *text, why[DECLARATION_FAULT_BYTES] = "";
+    struct declaration *parsed;
     size_t length;
     int rc;
 
     TRY(input_read(path, DECLARATION_TEXT_BYTES, &text, &length));
-    rc = strlen(text) == length ? declaration_register(text, out)
-                                : fail(ERR_ARGUMENT, "%s: a zero byte in it", path);
-    if (rc)
-        note("%s: no space", path);
+    rc = strlen(text) == length ? declaration_fault(text, &parsed, why, sizeof(why)) : ERR_FORMAT;
+    if (rc) {
+        rc = fail(ERR_ARGUMENT, "%s: %s", path, *why ? why : "there is a zero byte in it");
+    } else {
+        declaration_free(parsed);
+        rc = declaration_register(text, out);
+    }
     free(text);
     return rc;
 }

@@ -181,9 +181,6 @@ static int check_space(const struct tune_options *o)
 {
     if (!o->space)
         return OK;
-    if (!o->exec)
-        return fail(ERR_ARGUMENT,
-                    "--space %s: its plans are those of a program, which --exec names", o->space);
     if (strcmp(o->axes, tune_defaults.axes) || o->window)
         return fail(ERR_ARGUMENT, "--space does not go with --%s: the file says it",
                     o->window ? "window" : "axes");

@@ -5,6 +5,8 @@
 #include "plan.h"
 #include "progress.h"
 #include "shape.h"
+#include "space_file.h"
+#include "space_print.h"
 #include "status.h"
 #include "store.h"
 #include "tune_options.h"
@@ -205,6 +207,19 @@ static int find_place(const struct tune_options *o, struct cluster *here)
     return rc;
 }
 
+/* Whatever the layer is: the program alone knows what its plans take. */
+static int print_space(const struct tune_options *o)
+{
+    const struct declaration *d;
+
+    TRY(space_file_read(o->space, &d));
+    if (o->json)
+        space_print_json(d, stdout);
+    else
+        space_print(d, stdout);
+    return OK;
+}
+
 static int run(const struct verb_call *call, void *options)
 {
     struct tune_options *o = options;
@@ -215,6 +230,8 @@ static int run(const struct verb_call *call, void *options)
     int rc;
 
     TRY(tune_options_check(o, call->arguments[0]));
+    if (o->space)
+        return print_space(o);
     TRY(o->setup.sim ? OK : find_place(o, &here));
     TRY(tune_request_make(o, &here, &request));
     store = known_open(o->setup.db);
