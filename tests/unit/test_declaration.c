@@ -50,8 +50,10 @@ static const struct {
     { "need n=2|2<=n&n!=4", "need n=2 | 2<=n & n!=4\n" },
     { "need 2*n * m*3 >4", "need n*m*6>4\n" },
     { "need 1*n >= 0*n", "need n>=n*0\n" },
+    { "need n*5*1000000000 <= 4611686018427387903", "need n*5000000000<=4611686018427387903\n" },
+    { "need mode != 99999999999999999999 | n=2", "need mode!=99999999999999999999 | n=2\n" },
     { "need 2 divides n*1 # even", "need 2 divides n\n" },
-    { "need\tmode != fast", "need mode!=fast\n" },
+    { "need\tmode != other", "need mode!=other\n" },
     { "need slow=mode | mode=2", "need slow=mode | mode=2\n" },
     { "need mode=n | other=mode", "need mode=n | other=mode\n" }, /* n: a word, too */
     { "key k edges 0, 1,10", "key k edges 0 1 10\n" },
@@ -64,11 +66,11 @@ static void each_line_comes_out_canonical(void)
         char text[1024];
         struct declaration *d;
 
-        snprintf(
-            text, sizeof(text),
-            "space x\naxis n 2 4 default 2\naxis m 1 default 1\n"
-            "axis mode slow n other 2 fast default slow\naxis other slow mode default mode\n%s%s",
-            lines[i].line, *lines[i].line == 'k' ? "" : "\nkey key edges 1");
+        snprintf(text, sizeof(text),
+                 "space x\naxis n 2 4 default 2\naxis m 1 default 1\n"
+                 "axis mode slow n other 2 99999999999999999999 default slow\naxis other slow mode "
+                 "default mode\n%s%s",
+                 lines[i].line, *lines[i].line == 'k' ? "" : "\nkey key edges 1");
         d = read_space(text);
         if (!strstr(d->text, lines[i].canonical))
             printf("    %s\n", d->text);
@@ -184,8 +186,10 @@ static const struct {
     { BASE "need n==1\n", "line 4: \"=1\" stands where an axis, an integer or a word should" },
     { BASE "need n divide 2\n",
       "line 4: \"divide 2\" stands where =, !=, <, <=, >, >= or divides should" },
-    { BASE "need n=1000000001\n",
-      "line 4: \"1000000001\" is not between -1000000000 and 1000000000" },
+    { BASE "need n!=4611686018427387904\n",
+      "line 4: the product with \"4611686018427387904\" may be 2^62 or more" },
+    { BASE "need n!=99999999999999999999\n",
+      "line 4: the product with \"99999999999999999999\" may be 2^62 or more" },
     { BASE "need later=1\naxis later 1 default 1\n",
       "line 4: \"later\" is no integer and no axis declared above: n, mode" },
     { BASE "need n*1000000000*1000000000*1000000000=1\n",
