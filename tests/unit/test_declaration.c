@@ -333,6 +333,33 @@ static void limits_are_what_they_say(void)
                    "line 1: the text has 16385 bytes: 16384 may be");
 }
 
+/* Each combination of the last two axes would have to be compared 244 times. */
+static void what_takes_too_long_is_refused(void)
+{
+    char *needs = repeat("need a0=0&a1=0&a2=0&a3=0&a4=0&a5=0&a6=0&a7=0&a8=0&a9=0&a10=0&a11=0",
+                         "|a10*a11=7", 244, "\n");
+
+    check_refused(12, 4, needs,
+                  "line 1: it takes more than 134217728 comparisons to find the legal plans of "
+                  "16777216 combinations: declare axes first that exclude much");
+    free(needs);
+}
+
+/* 256 values of 10 characters on each of three axes, from a few words. */
+static void ranges_that_are_written_out_have_room(void)
+{
+    static const char axes[] = "axis b -1000000000..-999999745 default -1000000000\n"
+                               "axis c -1000000000..-999999745 default -1000000000\n"
+                               "axis d -1000000000..-999999745 default -1000000000\n"
+                               "axis abcdefghijklmnopqrstuvwxyzabcde 1 default 1\nneed a0=0";
+    char *text = repeat(axes, "&abcdefghijklmnopqrstuvwxyzabcde=1", 225, "\n");
+
+    CHECK(strlen(text) < DECLARATION_TEXT_BYTES / 2);
+    check_refused(1, 1, text,
+                  "line 1: with its ranges written out the text has 16761 bytes: 16384 may be");
+    free(text);
+}
+
 static void texts_and_plans_have_room(void)
 {
     char *names = calloc(1, 4096), *needs = repeat("need ", "a0=a0 & ", 255, "a0=a0\n");
@@ -415,6 +442,8 @@ int main(void)
         TEST(wrong_texts_are_refused_with_their_line),
         TEST(parsing_says_why),
         TEST(limits_are_what_they_say),
+        TEST(what_takes_too_long_is_refused),
+        TEST(ranges_that_are_written_out_have_room),
         TEST(texts_and_plans_have_room),
         TEST(spaces_of_the_manual_are_what_it_says),
         TEST(the_wrong_line_of_the_manual_is_refused_as_it_says),
