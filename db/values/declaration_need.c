@@ -12,8 +12,8 @@ enum relation { EQUAL, UNEQUAL, AT_MOST, LESS, AT_LEAST, MORE, DIVIDES, RELATION
 /* Longer ones before those that they begin with. */
 static const char *const relation_texts[RELATIONS] = { "=", "!=", "<=", "<", ">=", ">", "divides" };
 
-/* Below this no product leaves 64 bits. */
-static const uint64_t product_limit = (uint64_t)1 << 62;
+/* Up to here no product leaves 64 bits. */
+static const uint64_t product_most = ((uint64_t)1 << 62) - 1;
 
 /* ---- what is true */
 
@@ -110,8 +110,9 @@ static bool take_sign(struct declaration_reader *in, char sign)
 
 /* One side of a comparison, before it is known what the other one is. */
 struct side {
-    struct span word; /* the first factor */
-    struct span odd;  /* the first factor that is no integer and no axis of integers */
+    struct span word;  /* the first factor */
+    struct span odd;   /* the first factor that is no integer and no axis of integers */
+    struct span large; /* the first one with which the product could be too large */
     size_t factors;
     uint64_t most; /* the largest product, without its sign */
     struct declared_term term;
@@ -128,7 +129,7 @@ static bool grow(struct side *s, int64_t low, int64_t high)
     uint64_t most = size_of(low) > size_of(high) ? size_of(low) : size_of(high);
 
     most = most ? most : 1;
-    if (s->most > product_limit / most)
+    if (s->most > product_most / most)
         return false;
     s->most *= most;
     return true;
@@ -148,15 +149,15 @@ static int add_factor(struct declaration_reader *in, struct side *s, struct span
             return declaration_wrong(in, "a product of more than %d axes", DECLARATION_AXES_MAX);
         fits = grow(s, d->axis[axis].number[0], d->axis[axis].number[d->axis[axis].values - 1]);
         s->term.axis[s->term.axes++] = (uint8_t)axis;
-    } else if (span_number(word, -DECLARATION_NUMBER_MOST, DECLARATION_NUMBER_MOST, &number)) {
-        fits = grow(s, number, number);
+    } else if (span_is_number(word)) {
+        fits = span_number(word, -INT64_MAX, INT64_MAX, &number) && grow(s, number, number);
         s->term.constant *= fits ? number : 1;
     } else if (!s->odd.length) {
         s->odd = word;
     }
-    return fits
-               ? OK
-               : declaration_wrong(in, "the product with %s may be 2^62 or more", SPAN_SHOWN(word));
+    if (!fits && !s->large.length)
+        s->large = word;
+    return OK;
 }
 
 static int read_side(struct declaration_reader *in, struct side *out)
@@ -257,19 +258,24 @@ static int refuse_sides(struct declaration_reader *in, const struct side *left,
 {
     const struct declaration *d = in->d;
     size_t axis = axis_of_words(d, left);
-    struct span odd = left->odd.length ? left->odd : right->odd;
+    struct span odd = left->odd.length ? left->odd : right->odd,
+                large = left->large.length ? left->large : right->large;
 
     if (axis < d->axes)
         return refuse_word(in, axis, right->word);
     axis = axis_of_words(d, right);
     if (axis < d->axes)
         return refuse_word(in, axis, left->word);
-    if (declaration_axis(d, odd.at, odd.length) < d->axes)
+    if (odd.length && declaration_axis(d, odd.at, odd.length) < d->axes)
         return declaration_wrong(in, "%s has words, of which there is no product", SPAN_SHOWN(odd));
-    if (span_is_number(odd))
-        return declaration_wrong(in, "%s is not between -%d and %d", SPAN_SHOWN(odd),
-                                 DECLARATION_NUMBER_MOST, DECLARATION_NUMBER_MOST);
-    return refuse_name(in, odd);
+    if (odd.length)
+        return refuse_name(in, odd);
+    return declaration_wrong(in, "the product with %s may be 2^62 or more", SPAN_SHOWN(large));
+}
+
+static bool is_number(const struct side *s)
+{
+    return !s->odd.length && !s->large.length;
 }
 
 static int read_comparison(struct declaration_reader *in, struct declared_comparison *c)
@@ -281,7 +287,7 @@ static int read_comparison(struct declaration_reader *in, struct declared_compar
     TRY(read_relation(in, &c->relation));
     TRY(read_side(in, &right));
     words = take_words(in->d, &left, &right) || take_words(in->d, &right, &left);
-    if (!words && (left.odd.length || right.odd.length))
+    if (!words && !(is_number(&left) && is_number(&right)))
         return refuse_sides(in, &left, &right);
     if (words && c->relation != EQUAL && c->relation != UNEQUAL)
         return declaration_wrong(in, "words are compared by = and !=, not by %s",

@@ -168,6 +168,7 @@ static int finish(struct declaration_reader *in)
     struct declaration *d = in->d;
     struct sha256 s;
     uint8_t hash[SHA256_BYTES];
+    char *text;
 
     in->line = in->space_line;
     if (!d->axes || !*d->key)
@@ -182,7 +183,10 @@ static int finish(struct declaration_reader *in)
     d->id = (uint32_t)hash[0] << 24 | (uint32_t)hash[1] << 16 | (uint32_t)hash[2] << 8 | hash[3];
     d->id += !d->id;
     set_strides(d);
-    return declaration_list(in);
+    TRY(declaration_list(in));
+    text = realloc(d->text, in->written + 1); /* there was room for the longest one */
+    d->text = text ? text : d->text;
+    return OK;
 }
 
 static int read_all(struct declaration_reader *in, const char *text)
@@ -195,11 +199,9 @@ static int read_all(struct declaration_reader *in, const char *text)
     in->d->text = calloc(1, DECLARATION_TEXT_BYTES + 1);
     if (!in->d->text)
         return ERR_NOMEM;
-    if (length > DECLARATION_TEXT_BYTES) {
-        in->line = 1;
+    if (length > DECLARATION_TEXT_BYTES)
         return declaration_wrong(in, "the text has %zu bytes: %d may be", length,
                                  DECLARATION_TEXT_BYTES);
-    }
     TRY(read_lines(in, text));
     return finish(in);
 }

@@ -73,8 +73,13 @@ bool span_number(struct span s, int64_t least, int64_t most, int64_t *out)
 
     if (!span_is_number(s))
         return false;
-    for (size_t i = negative; i < s.length && value <= INT64_MAX / 10 - 1; i++)
-        value = 10 * value + (s.at[i] - '0');
+    for (size_t i = negative; i < s.length; i++) {
+        int digit = s.at[i] - '0';
+
+        if (value > (INT64_MAX - digit) / 10)
+            return false;
+        value = 10 * value + digit;
+    }
     value = negative ? -value : value;
     if (value < least || value > most)
         return false;

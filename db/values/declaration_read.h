@@ -75,7 +75,7 @@ bool span_number(struct span s, int64_t least, int64_t most, int64_t *out);
 enum { DECLARATION_THOUSANDTHS_BYTES = 24 };
 char *declaration_thousandths(uint64_t thousandths, char room[DECLARATION_THOUSANDTHS_BYTES]);
 
-/* Values of axes, and numbers in needs. */
+/* Values of axes. */
 enum { DECLARATION_NUMBER_MOST = 1000000000 };
 
 #endif

@@ -15,7 +15,7 @@
 enum { SOME_AXES = 5, SOME_VALUES = 6, SOME_NEEDS = 3, SOME_NEED_BYTES = 256 };
 
 struct some_axis {
-    char name[8];
+    char name[32];
     bool words, restart;
     uint32_t values, fallback;
     long number[SOME_VALUES]; /* ascending */

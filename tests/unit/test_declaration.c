@@ -50,8 +50,10 @@ static const struct {
     { "need n=2|2<=n&n!=4", "need n=2 | 2<=n & n!=4\n" },
     { "need 2*n * m*3 >4", "need n*m*6>4\n" },
     { "need 1*n >= 0*n", "need n>=n*0\n" },
+    { "need n*5*1000000000 <= 4611686018427387903", "need n*5000000000<=4611686018427387903\n" },
+    { "need mode != 99999999999999999999 | n=2", "need mode!=99999999999999999999 | n=2\n" },
     { "need 2 divides n*1 # even", "need 2 divides n\n" },
-    { "need\tmode != fast", "need mode!=fast\n" },
+    { "need\tmode != other", "need mode!=other\n" },
     { "need slow=mode | mode=2", "need slow=mode | mode=2\n" },
     { "need mode=n | other=mode", "need mode=n | other=mode\n" }, /* n: a word, too */
     { "key k edges 0, 1,10", "key k edges 0 1 10\n" },
@@ -64,11 +66,11 @@ static void each_line_comes_out_canonical(void)
         char text[1024];
         struct declaration *d;
 
-        snprintf(
-            text, sizeof(text),
-            "space x\naxis n 2 4 default 2\naxis m 1 default 1\n"
-            "axis mode slow n other 2 fast default slow\naxis other slow mode default mode\n%s%s",
-            lines[i].line, *lines[i].line == 'k' ? "" : "\nkey key edges 1");
+        snprintf(text, sizeof(text),
+                 "space x\naxis n 2 4 default 2\naxis m 1 default 1\n"
+                 "axis mode slow n other 2 99999999999999999999 default slow\naxis other slow mode "
+                 "default mode\n%s%s",
+                 lines[i].line, *lines[i].line == 'k' ? "" : "\nkey key edges 1");
         d = read_space(text);
         if (!strstr(d->text, lines[i].canonical))
             printf("    %s\n", d->text);
@@ -184,8 +186,10 @@ static const struct {
     { BASE "need n==1\n", "line 4: \"=1\" stands where an axis, an integer or a word should" },
     { BASE "need n divide 2\n",
       "line 4: \"divide 2\" stands where =, !=, <, <=, >, >= or divides should" },
-    { BASE "need n=1000000001\n",
-      "line 4: \"1000000001\" is not between -1000000000 and 1000000000" },
+    { BASE "need n!=4611686018427387904\n",
+      "line 4: the product with \"4611686018427387904\" may be 2^62 or more" },
+    { BASE "need n!=99999999999999999999\n",
+      "line 4: the product with \"99999999999999999999\" may be 2^62 or more" },
     { BASE "need later=1\naxis later 1 default 1\n",
       "line 4: \"later\" is no integer and no axis declared above: n, mode" },
     { BASE "need n*1000000000*1000000000*1000000000=1\n",
@@ -329,6 +333,33 @@ static void limits_are_what_they_say(void)
                    "line 1: the text has 16385 bytes: 16384 may be");
 }
 
+/* Each combination of the last two axes would have to be compared 244 times. */
+static void what_takes_too_long_is_refused(void)
+{
+    char *needs = repeat("need a0=0&a1=0&a2=0&a3=0&a4=0&a5=0&a6=0&a7=0&a8=0&a9=0&a10=0&a11=0",
+                         "|a10*a11=7", 244, "\n");
+
+    check_refused(12, 4, needs,
+                  "line 1: it takes more than 134217728 comparisons to find the legal plans of "
+                  "16777216 combinations: declare axes first that exclude much");
+    free(needs);
+}
+
+/* 256 values of 10 characters on each of three axes, from a few words. */
+static void ranges_that_are_written_out_have_room(void)
+{
+    static const char axes[] = "axis b -1000000000..-999999745 default -1000000000\n"
+                               "axis c -1000000000..-999999745 default -1000000000\n"
+                               "axis d -1000000000..-999999745 default -1000000000\n"
+                               "axis abcdefghijklmnopqrstuvwxyzabcde 1 default 1\nneed a0=0";
+    char *text = repeat(axes, "&abcdefghijklmnopqrstuvwxyzabcde=1", 225, "\n");
+
+    CHECK(strlen(text) < DECLARATION_TEXT_BYTES / 2);
+    check_refused(1, 1, text,
+                  "line 1: with its ranges written out the text has 16761 bytes: 16384 may be");
+    free(text);
+}
+
 static void texts_and_plans_have_room(void)
 {
     char *names = calloc(1, 4096), *needs = repeat("need ", "a0=a0 & ", 255, "a0=a0\n");
@@ -411,6 +442,8 @@ int main(void)
         TEST(wrong_texts_are_refused_with_their_line),
         TEST(parsing_says_why),
         TEST(limits_are_what_they_say),
+        TEST(what_takes_too_long_is_refused),
+        TEST(ranges_that_are_written_out_have_room),
         TEST(texts_and_plans_have_room),
         TEST(spaces_of_the_manual_are_what_it_says),
         TEST(the_wrong_line_of_the_manual_is_refused_as_it_says),
