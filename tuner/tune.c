@@ -351,9 +351,6 @@ static int start(const struct verb_call *call, void *options)
 
     screen_color(o->color);
     TRY(tune_options_check(o, call->arguments[0]));
-    if (o->space && !o->exec)
-        return fail(ERR_ARGUMENT,
-                    "--space %s: its plans are those of a program, which --exec names", o->space);
     if (o->exec)
         return exec_protocol(o);
     t = calloc(1, sizeof(*t));

@@ -73,6 +73,9 @@ static int complete(struct moetune_options *o, const struct moe_shape *shape)
 {
     bool numbers = !isnan(o->share) && !isnan(o->margin) && o->harm >= 0 && o->harm < 0.5;
 
+    if (shape->space)
+        return fail(ERR_ARGUMENT, "a layer with a declared space: `moetune tune --space` tunes such "
+                                  "programs");
     o->share = or_default(o->share, 0.01);
     o->margin = or_default(o->margin, 0.01);
     o->harm = or_default(o->harm, 0.01);

@@ -36,7 +36,7 @@ void space_print(const struct declaration *d, FILE *to)
     fprintf(to, "space     %s\n", declaration_tag(d, tag));
     for (size_t i = 0; i < d->axes; i++)
         print_axis(&d->axis[i], to);
-    fprintf(to, "plans     %u legal, of %u combinations; %u different launches\n", d->plans,
+    fprintf(to, "plans     %u legal, of %u combinations; %u to be started apart\n", d->plans,
             d->combinations, launches(d));
     fprintf(to, "default   %s\nbuckets   %u by %s:", text, declaration_buckets(d), d->key);
     for (uint32_t i = 0; i < declaration_buckets(d); i++) {

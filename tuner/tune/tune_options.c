@@ -8,6 +8,7 @@
 #include "misses.h"
 #include "model_file.h"
 #include "option_values.h"
+#include "own_space.h"
 #include "plan.h"
 #include "shape.h"
 #include "space_file.h"
@@ -48,7 +49,9 @@ const struct option_row tune_rows[] = {
     { "axes", "LIST", OPTION_TEXT, AT(axes),
       "what may vary of " PLAN_AXES "; the rest keeps its default; a=linear:2dh: to these values" },
     { "space", "FILE", OPTION_TEXT, AT(space),
-      "instead: plans of its own that the program of --exec has, see moetune-spaces(7)" },
+      "instead: plans that the program of --exec declares, see moetune-spaces(7); moetune: our "
+      "own, "
+      "on all axes" },
     { "search", "NAME", OPTION_WORD, AT(search), "guided, paper, exhaustive, blind (below)",
       search_words },
     { "harm", "SHARE", OPTION_NUMBER, AT(harm),
@@ -181,9 +184,11 @@ static int check_space(const struct tune_options *o)
 {
     if (!o->space)
         return OK;
-    if (strcmp(o->axes, tune_defaults.axes) || o->window)
-        return fail(ERR_ARGUMENT, "--space does not go with --%s: the file says it",
-                    o->window ? "window" : "axes");
+    if (strcmp(o->axes, tune_defaults.axes) != 0)
+        return fail(ERR_ARGUMENT, "--space does not go with --axes: it says what may vary");
+    if (o->window && strcmp(o->space, own_space_name) != 0)
+        return fail(ERR_ARGUMENT, "--space does not go with --window: the file says ranges of its "
+                                  "key");
     return OK;
 }
 
@@ -253,13 +258,46 @@ static int open_load(const struct tune_request *r, struct space *space)
     return load_text(space->load, text);
 }
 
+/* A file that declares our own plans says what they are for this layer. */
+static int check_own(const struct space *space, const struct declaration *said)
+{
+    char text[DECLARATION_TEXT_BYTES + 1];
+
+    TRY(own_space_text(space, text));
+    return strcmp(text, said->text)
+               ? fail(
+                     ERR_ARGUMENT,
+                     "the space %s of the file is not that of this layer (%s), which `moetune plan "
+                     "--space %s` prints",
+                     said->name, SHAPE_TEXT(&space->shape), own_space_name)
+               : OK;
+}
+
+/* Whose plans are searched: ours unless a file says others. */
+static int choose_space(struct tune_request *r)
+{
+    const char *given = r->options->space;
+
+    r->own = given && !strcmp(given, own_space_name);
+    if (!given || r->own)
+        return OK;
+    TRY(space_file_read(given, &r->file_space));
+    r->own = !strcmp(r->file_space->name, own_space_name);
+    r->declared = r->own ? NULL : r->file_space;
+    return r->own || r->options->exec
+               ? OK
+               : fail(ERR_ARGUMENT, "--space %s: its plans are a program's, which --exec names",
+                      given);
+}
+
 int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint32_t window,
                      const char *buckets, const struct traffic_layer *asked)
 {
     struct space_setup setup = { .window = window ? window : shape_window(shape),
                                  .buckets = buckets,
                                  .max_factor = r->options->max_factor,
-                                 .axes = r->options->axes,
+                                 .axes = r->own ? own_space_axes(knows_ctas(&r->cluster))
+                                                : r->options->axes,
                                  .memory_limit_bytes = r->memory_limit_bytes,
                                  .machine = tune_machine(&r->cluster),
                                  .library_a2a = cluster_has_library_a2a(&r->cluster),
@@ -272,6 +310,8 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
     TRY(layer_options_check(shape));
     TRY(space_open(shape, &setup, &r->spaces[r->space_count]));
     r->asked[r->space_count++] = asked;
+    if (r->own && r->file_space)
+        TRY(check_own(&r->spaces[r->space_count - 1], r->file_space));
     return open_load(r, &r->spaces[r->space_count - 1]);
 }
 
@@ -350,8 +390,7 @@ int tune_request_make(const struct tune_options *options, const struct cluster *
                               .effort = &efforts[options->effort] };
     int rc;
 
-    if (options->space)
-        TRY(space_file_read(options->space, &r.declared));
+    TRY(choose_space(&r));
     TRY(tune_cluster(&options->setup, here, &r.cluster));
     r.machine = known_machine(&r.cluster, guess_for(&r.cluster));
     r.memory_limit_bytes = campaign_memory_limit(&options->setup, &r.cluster);

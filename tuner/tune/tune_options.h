@@ -39,8 +39,11 @@ struct tune_request {
     const struct search_ops *strategy;
     const struct effort *effort;
     int64_t memory_limit_bytes;
-    const struct declaration *declared; /* by --space; NULL: moetune's own plans */
-    struct space *spaces;               /* one per layer */
+    /* Of --space: the file's, and whose plans are declared so; NULL: moetune's own, `own` on all
+     * axes. */
+    const struct declaration *file_space, *declared;
+    bool own;
+    struct space *spaces; /* one per layer */
     size_t space_count;
     /* Of --from-misses: what was recorded, and of each space its part. */
     struct traffic traffic;

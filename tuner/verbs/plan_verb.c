@@ -2,6 +2,7 @@
 #include "json.h"
 #include "known.h"
 #include "misses.h"
+#include "own_space.h"
 #include "plan.h"
 #include "progress.h"
 #include "shape.h"
@@ -220,6 +221,24 @@ static int print_space(const struct tune_options *o)
     return OK;
 }
 
+/* Each layer's, as a file of --space says it. */
+static int print_own(const struct tune_request *r)
+{
+    char text[DECLARATION_TEXT_BYTES + 1];
+    const struct declaration *d;
+
+    for (size_t i = 0; i < r->space_count; i++) {
+        TRY(own_space_text(&r->spaces[i], text));
+        if (r->options->json) {
+            TRY(declaration_register(text, &d));
+            space_print_json(d, stdout);
+        } else {
+            printf("%s# %s\n%s", i ? "\n" : "", SHAPE_TEXT(&r->spaces[i].shape), text);
+        }
+    }
+    return OK;
+}
+
 static int run(const struct verb_call *call, void *options)
 {
     struct tune_options *o = options;
@@ -230,10 +249,15 @@ static int run(const struct verb_call *call, void *options)
     int rc;
 
     TRY(tune_options_check(o, call->arguments[0]));
-    if (o->space)
+    if (o->space && strcmp(o->space, own_space_name) != 0)
         return print_space(o);
     TRY(o->setup.sim ? OK : find_place(o, &here));
     TRY(tune_request_make(o, &here, &request));
+    if (request.own) {
+        rc = print_own(&request);
+        tune_request_free(&request);
+        return rc;
+    }
     store = known_open(o->setup.db);
     if (known_cluster(store, &request.cluster, &known))
         tune_request_learn(&request, &known);

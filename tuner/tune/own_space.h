@@ -1,0 +1,19 @@
+/* moetune's own plans, written as a program would declare them. */
+#ifndef OWN_SPACE_H
+#define OWN_SPACE_H
+
+#include "declaration.h"
+#include "space.h"
+
+/* What --space says instead of a file, and what such a space is called. */
+extern const char own_space_name[];
+
+/* All axes that mean something where communicators know ctas, or do not. */
+const char *own_space_axes(bool knows_ctas);
+
+/* The canonical text: the values that the layer's plans have on each axis, what plans need, and as
+ * key the capacities that are measured.  ERR_ARGUMENT after a message for more plans, or more
+ * capacities, than a declared space has. */
+int own_space_text(const struct space *space, char text[DECLARATION_TEXT_BYTES + 1]);
+
+#endif
