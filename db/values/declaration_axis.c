@@ -170,7 +170,7 @@ static int read_default(struct declaration_reader *in, struct declared_axis *axi
 
     axis->fallback = declared_axis_value(axis, s.at, s.length);
     if (axis->fallback == axis->values)
-        return declaration_wrong(in, "%s stands where the default, a value of the axis %s, should",
+        return declaration_wrong(in, "%s is no value of the axis %s, as its default must be",
                                  SPAN_SHOWN(s), axis->name);
     s = declaration_peek(in);
     axis->restart = span_is(s, "restart");
