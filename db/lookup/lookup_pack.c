@@ -8,8 +8,9 @@
  *     pins       16 each    likewise
  *
  * Version 2 is written where a layer's shape needs its later words, version 3 where a plan has a
- * value that readers of version 2 do not know, version 4 where a shape needs the latest words.  The
- * checksum is the SHA-256 of everything but itself, and so the table's digest. */
+ * value that readers of version 2 do not know, version 4 where a shape needs the latest words,
+ * version 5 where a plan has proto: where its bits lie, readers of version 4 would find a wrong a.
+ * The checksum is the SHA-256 of everything but itself, and so the table's digest. */
 #include "lookup.h"
 
 #include "plan.h"
@@ -26,7 +27,7 @@ enum {
     LATEST = 16, /* and of version 4 */
     ENTRY = 20,
     PIN = 16,
-    VERSION = 4, /* the newest */
+    VERSION = 5, /* the newest */
     DISABLED = 1,
     FORCED = 2,
 };
@@ -255,6 +256,8 @@ static uint32_t version_of_shape(const struct moe_shape *shape)
 
 static uint32_t version_of_plan(const struct moe_plan *plan)
 {
+    if (plan->proto != MOE_PROTO_AUTO)
+        return 5;
     return plan->a == MOE_A2A_3DH ? 4 : plan->a == MOE_A2A_RAIL ? 3 : 1;
 }
 
@@ -430,7 +433,7 @@ static bool no_more_rows_than_bytes(const uint8_t *bytes, size_t size)
 static bool sane_switches(const uint8_t *bytes)
 {
     struct lookup_switches s = pack_switches(bytes);
-    struct moe_plan again = plan_canonical(s.force);
+    struct moe_plan again = plan_canonical(s.force, NULL);
     char text[PLAN_TEXT_BYTES];
 
     return get(bytes + 20) <= (DISABLED | FORCED) &&
