@@ -46,6 +46,7 @@ struct batch {
     struct collective *collectives; /* only those that its wire has */
     int collective_count, collective_room;
     uint32_t ctas;  /* blocks of a GPU's threads that may copy; 0: as many as the wire likes */
+    uint32_t proto; /* enum moe_proto, of collectives; a wire that cannot set it chooses itself */
     bool of_tokens; /* of an all-to-all; else of weights */
     bool staged;    /* one of an all-to-all's several exchanges */
     void *kept;     /* what the wire keeps for it since wire_reserve(); NULL: nothing */

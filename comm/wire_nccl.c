@@ -9,6 +9,7 @@
 #include "cuda.h"
 #include "cuda_peers.h"
 #include "fault.h"
+#include "moelookup.h"
 #include "status.h"
 #include "watch.h"
 #include "wire.h"
@@ -16,23 +17,28 @@
 
 #include <nccl.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* From here on communicators can be aborted as a group, see break_off(). */
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 22, 3)
 #error "NCCL 2.22.3 or newer is needed"
 #endif
 
-/* All ranks in blocks of `ranks`, each a communicator of its own.  CTAs 0: as many as NCCL likes;
- * NCCL rounds what it uses for sends up to a power of two. */
-struct communicator {
+/* What all ranks are divided into: blocks of `ranks`, each a communicator of its own.  CTAs 0: as
+ * many as NCCL likes; NCCL rounds what it uses for sends up to a power of two. */
+struct division {
     int ranks;
-    uint32_t ctas;
+    uint32_t ctas, proto; /* enum moe_proto */
+};
+
+struct communicator {
+    struct division is;
     ncclComm_t handle;
 };
 
 /* One for each size of group that weights are gathered in (a divisor of the ranks per expert) and
- * each number of CTAs that all-to-alls are tried with. */
-enum { COMMUNICATORS = 64 };
+ * each protocol by which they are, and each number of CTAs that all-to-alls are tried with. */
+enum { COMMUNICATORS = 128 };
 
 struct wire_nccl {
     struct wire base;
@@ -172,39 +178,87 @@ static int open_root(struct wire_nccl *wire)
     return settle(wire, wire->root, "ncclCommInitRankConfig");
 }
 
+/* NCCL looks at this variable while it makes a communicator, and never again for that one. */
+static const char *const proto_variable = "NCCL_PROTO";
+
+static const char *const proto_names[] = {
+    [MOE_PROTO_LL] = "LL", [MOE_PROTO_LL128] = "LL128", [MOE_PROTO_SIMPLE] = "Simple"
+};
+
+/* What the variable was is for the caller to free; NULL: it was not set.  For auto it stays as the
+ * user has it. */
+static int set_proto(uint32_t proto, char **before)
+{
+    const char *now = getenv(proto_variable);
+
+    *before = NULL;
+    if (proto == MOE_PROTO_AUTO)
+        return OK;
+    if (now && !(*before = strdup(now)))
+        return fail(ERR_NOMEM, "%s", proto_variable);
+    return setenv(proto_variable, proto_names[proto], 1) ? fail(ERR_NOMEM, "%s", proto_variable)
+                                                         : OK;
+}
+
+static void restore_proto(uint32_t proto, char *before)
+{
+    if (before)
+        setenv(proto_variable, before, 1);
+    else if (proto != MOE_PROTO_AUTO)
+        unsetenv(proto_variable);
+    free(before);
+}
+
+static int begin_split(struct wire_nccl *wire, const struct division *is, ncclComm_t *out)
+{
+    ncclConfig_t config = config_for(true, is->ctas);
+    int rank = wire->base.topology.rank;
+
+    TRY(nccl_check(ncclCommSplit(wire->root, rank / is->ranks, rank, out, &config), wire->root,
+                   "ncclCommSplit"));
+    TRY(settle(wire, wire->root, "ncclCommSplit")); /* only then is there a new one */
+    return settle(wire, *out, "ncclCommSplit");
+}
+
 /* A split is one call of all ranks, those of other groups too: each gives its own group's number.
  * All of them come here, and in the same order: their batches hold the same sizes of groups in the
  * same order, and run in the same order.  Nothing may be under way, for memory is allocated. */
-static int split(struct wire_nccl *wire, cudaStream_t stream, int ranks, uint32_t ctas)
+static int split(struct wire_nccl *wire, cudaStream_t stream, const struct division *is)
 {
     struct communicator *now = &wire->comms[wire->comm_count];
-    ncclConfig_t config = config_for(true, ctas);
-    int rank = wire->base.topology.rank;
+    char *before;
+    int rc;
 
     if (wire->comm_count == COMMUNICATORS)
         return fail(ERR_WIRE, "more than %d communicators", COMMUNICATORS);
     TRY(drain(wire, stream, "exchanges before a new communicator"));
-    TRY(nccl_check(ncclCommSplit(wire->root, rank / ranks, rank, &now->handle, &config), wire->root,
-                   "ncclCommSplit"));
-    TRY(settle(wire, wire->root, "ncclCommSplit")); /* only then is there a new one */
-    TRY(settle(wire, now->handle, "ncclCommSplit"));
-    now->ranks = ranks;
-    now->ctas = ctas;
+    rc = set_proto(is->proto, &before);
+    if (!rc)
+        rc = begin_split(wire, is, &now->handle);
+    restore_proto(is->proto, before);
+    if (rc)
+        return rc;
+    now->is = *is;
     wire->comm_count++;
     return OK;
 }
 
+static bool same_division(const struct division *a, const struct division *b)
+{
+    return a->ranks == b->ranks && a->ctas == b->ctas && a->proto == b->proto;
+}
+
 /* Made at the first exchange that asks for it: that is a step which is not timed, and one which all
  * ranks have agreed to take.  Making it earlier could leave a rank alone that lacks memory. */
-static int comm_for(struct wire_nccl *wire, cudaStream_t stream, int ranks, uint32_t ctas,
+static int comm_for(struct wire_nccl *wire, cudaStream_t stream, const struct division *is,
                     ncclComm_t *out)
 {
     int i = 0;
 
-    while (i < wire->comm_count && (wire->comms[i].ranks != ranks || wire->comms[i].ctas != ctas))
+    while (i < wire->comm_count && !same_division(&wire->comms[i].is, is))
         i++;
     if (i == wire->comm_count)
-        TRY(split(wire, stream, ranks, ctas));
+        TRY(split(wire, stream, is));
     *out = wire->comms[i].handle;
     return OK;
 }
@@ -288,10 +342,13 @@ static int end_group(struct wire_nccl *wire, ncclComm_t comm)
 /* All of it is one group of NCCL, so that several tensors travel in one kernel. */
 static int run_share(struct wire_nccl *wire, const struct share *share, cudaStream_t stream)
 {
+    /* A send's protocol is one for the whole process, so there a communicator's says nothing. */
+    struct division is = { share->ranks, share->batch->ctas,
+                           share->sends ? MOE_PROTO_AUTO : share->batch->proto };
     ncclComm_t comm = NULL;
     int rc, ended;
 
-    TRY(comm_for(wire, stream, share->ranks, share->batch->ctas, &comm));
+    TRY(comm_for(wire, stream, &is, &comm));
     TRY(nccl_check(ncclGroupStart(), comm, "ncclGroupStart"));
     rc = enqueue_share(wire, share, comm, stream);
     ended = end_group(wire, comm); /* a group must not stay open */

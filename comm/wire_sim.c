@@ -3,6 +3,7 @@
 
 #include "cluster.h"
 #include "fault.h"
+#include "moelookup.h"
 #include "sim.h"
 #include "status.h"
 
@@ -67,13 +68,14 @@ struct port {
     double latency_ns, message_ns, bytes_per_ns, half_bytes;
 };
 
-/* A share of the port's rate for a share of its latency; whether short messages cost it more. */
+/* A share of the port's rate (0: nothing is known of it) for a share of its latency; whether short
+ * messages cost it more. */
 struct protocol {
     double rate, latency;
     bool halves;
 };
 
-enum { PROTOCOLS_MOST = 3 };
+enum { PROTOCOLS = MOE_PROTO_SIMPLE + 1 };
 
 struct model_link {
     struct sim_link base;
@@ -85,8 +87,7 @@ struct model_link {
     double peer_bytes_per_ns, crowd_peers; /* between nodes; INFINITY: no limit */
     double staged_weight;                  /* of 2dh's exchanges beside those of others */
     double ring_step_ns;                   /* NAN: the library has no rings */
-    struct protocol protocols[PROTOCOLS_MOST];
-    int protocol_count;
+    struct protocol protocols[PROTOCOLS];  /* by enum moe_proto */
     uint32_t *seen, search; /* of each rank: in which search for peers it was last one */
 };
 
@@ -195,9 +196,10 @@ static double one_way_ns(struct model_link *link, const struct batch *batch, boo
     double least = INFINITY;
 
     count_traffic(link, batch, sent, traffic);
-    for (int i = 0; i < link->protocol_count; i++)
-        least = fmin(least, traffic_ns(link, traffic, &link->protocols[i],
-                                       ctas_of(link, batch) * link->cta_bytes_per_ns));
+    for (int i = 0; i < PROTOCOLS; i++)
+        if (link->protocols[i].rate > 0)
+            least = fmin(least, traffic_ns(link, traffic, &link->protocols[i],
+                                           ctas_of(link, batch) * link->cta_bytes_per_ns));
     return least;
 }
 
@@ -245,37 +247,50 @@ static struct port beyond_node(const struct model_link *link, int ranks)
 }
 
 /* Both kinds of links work at the same time, slice by slice. */
-static double ring_ns(const struct model_link *link, const struct volume *v)
+static double ring_ns(const struct model_link *link, const struct volume *v,
+                      const struct protocol *p)
 {
-    return (v->ranks - 1) * link->ring_step_ns +
+    return (v->ranks - 1) * link->ring_step_ns * p->latency +
            fmax(v->inside_bytes / link->ports[LEVEL_INSIDE].bytes_per_ns,
-                v->ring_bytes / beyond_node(link, v->ranks).bytes_per_ns);
+                v->ring_bytes / beyond_node(link, v->ranks).bytes_per_ns) /
+               p->rate;
 }
 
-static double level_ns(const struct port *port, int peers, double bytes)
+static double level_ns(const struct port *port, int peers, double bytes, const struct protocol *p)
 {
-    return peers ? port->latency_ns + fmax(peers * port->message_ns, bytes / port->bytes_per_ns)
+    return peers ? port->latency_ns * p->latency +
+                       fmax(peers * port->message_ns, bytes / (port->bytes_per_ns * p->rate))
                  : 0;
 }
 
 /* First ranks of the same place, one on each node, then those of a node. */
-static double two_levels_ns(const struct model_link *link, const struct volume *v)
+static double two_levels_ns(const struct model_link *link, const struct volume *v,
+                            const struct protocol *p)
 {
     struct port beyond = beyond_node(link, v->ranks);
 
-    return level_ns(&beyond, v->nodes - 1, v->between_bytes) +
-           level_ns(&link->ports[LEVEL_INSIDE], v->per_node - 1,
-                    v->inside_bytes - v->between_bytes);
+    return level_ns(&beyond, v->nodes - 1, v->between_bytes, p) +
+           level_ns(&link->ports[LEVEL_INSIDE], v->per_node - 1, v->inside_bytes - v->between_bytes,
+                    p);
 }
 
+/* By the protocol that is asked for; the fastest where none is, or nothing is known of it. */
 static double collectives_ns(const struct model_link *link, const struct batch *batch)
 {
+    bool told = link->protocols[batch->proto].rate > 0;
+    double least = INFINITY;
     struct volume v;
 
     if (!batch->collective_count)
         return 0;
     v = volume_of(link, batch);
-    return fmin(ring_ns(link, &v), two_levels_ns(link, &v));
+    for (uint32_t i = 0; i < PROTOCOLS; i++) {
+        const struct protocol *p = &link->protocols[i];
+
+        if (told ? i == batch->proto : p->rate > 0)
+            least = fmin(least, fmin(ring_ns(link, &v, p), two_levels_ns(link, &v, p)));
+    }
+    return least;
 }
 
 /* ---- a rank's link */
@@ -313,11 +328,9 @@ static double known_or(double value, double otherwise)
     return isfinite(value) ? value : otherwise;
 }
 
-static void add_protocol(struct model_link *link, double rate_percent, double latency_percent)
+static struct protocol protocol_of(double rate_percent, double latency_percent)
 {
-    if (isfinite(rate_percent))
-        link->protocols[link->protocol_count++] =
-            (struct protocol){ rate_percent / 100, latency_percent / 100, false };
+    return (struct protocol){ known_or(rate_percent, 0) / 100, latency_percent / 100, false };
 }
 
 /* A weight beside overlap_slowdown, which both have. */
@@ -330,7 +343,7 @@ static double staged_weight(const struct cluster *c)
 
 static struct model_link model_link_of(const struct cluster *c, int rank)
 {
-    struct model_link link = {
+    return (struct model_link){
         .base = { model_exchange_ns, model_link_close, model_weight },
         .rank = rank,
         /* Where nodes differ, each is taken for an average one, rounded up. */
@@ -353,13 +366,11 @@ static struct model_link model_link_of(const struct cluster *c, int rank)
         .crowd_peers = known_or(c->crowd_between_peers, INFINITY),
         .staged_weight = staged_weight(c),
         .ring_step_ns = c->ring_step_us * 1e3,
-        .protocols = { { 1, 1, true } },
-        .protocol_count = 1,
+        .protocols = { [MOE_PROTO_SIMPLE] = { 1, 1, true },
+                       [MOE_PROTO_LL] = protocol_of(c->ll_rate_percent, c->ll_latency_percent),
+                       [MOE_PROTO_LL128] =
+                           protocol_of(c->ll128_rate_percent, c->ll128_latency_percent) },
     };
-
-    add_protocol(&link, c->ll_rate_percent, c->ll_latency_percent);
-    add_protocol(&link, c->ll128_rate_percent, c->ll128_latency_percent);
-    return link;
 }
 
 int wire_sim_model_open(const struct cluster *c, int rank, struct wire **out)

@@ -31,7 +31,8 @@ int wire_sim_open(const struct sim_link *link, const struct topology *topology, 
  * - peer_between_gbs, crowd_between_peers: the port between nodes carries the less of its bandwidth
  *   and p * peer_between_gbs, over 1 + p / crowd_between_peers.
  * - ll and ll128: an exchange goes by the fastest protocol.  These have a share of the bandwidth
- * and of the latency, and a half of 0.
+ * and of the latency, and a half of 0.  So do the library's gathers and sums, unless a plan says by
+ * which: then by that one, if the cluster knows it.
  * - ranks_per_rack and latency_, message_ and bandwidth_racks: messages to another rack have these
  *   costs, pass the port between nodes, and at the same time a link that carries no more.
  * - overlap_slowdown_2dh: in place of overlap_slowdown beside an all-to-all of several exchanges.

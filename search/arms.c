@@ -73,6 +73,8 @@ static bool axis_named(const char *axes, size_t axis)
 /* The axis alone stands for what every layer can try. */
 static bool goes_without_saying(const struct arms_setup *setup, size_t axis, uint32_t value)
 {
+    if (axis == PLAN_PROTO)
+        return setup->protocols.usual >> value & 1;
     if (axis != PLAN_A)
         return !plan_axes[axis].quiet || value <= plan_axes[axis].search_max;
     if (plan_a2a_needs[value].library)
@@ -101,6 +103,21 @@ static int check_values(struct axis_word word, const char *begin)
     return OK;
 }
 
+static int check_protocols(const struct arms_setup *setup)
+{
+    if (axis_named(setup->axes, PLAN_PROTO) && !setup->protocols.all)
+        return fail(ERR_ARGUMENT, "axes: only NCCL, and modelled clusters of NCCL that say "
+                                  "ring_step_us and ll_rate_percent, can be told by which protocol "
+                                  "to gather weights (proto)");
+    for (uint32_t i = MOE_PROTO_AUTO + 1; i <= MOE_PROTO_SIMPLE; i++)
+        if (value_named(setup->axes, PLAN_PROTO, i) && !(setup->protocols.all >> i & 1))
+            return fail(ERR_ARGUMENT,
+                        "axes: proto=%s: this modelled cluster does not say "
+                        "%s_rate_percent",
+                        plan_axes[PLAN_PROTO].words[i], plan_axes[PLAN_PROTO].words[i]);
+    return OK;
+}
+
 static int check_axes(const struct arms_setup *setup)
 {
     const char *axes = setup->axes, *begin = axes;
@@ -115,6 +132,7 @@ static int check_axes(const struct arms_setup *setup)
     if (axis_named(setup->axes, PLAN_CTAS) && !setup->knows_ctas)
         return fail(ERR_ARGUMENT, "axes: only NCCL, and virtual ranks on a GPU, can limit how many "
                                   "CTAs an all-to-all takes (ctas)");
+    TRY(check_protocols(setup));
     if (value_named(setup->axes, PLAN_A, MOE_A2A_NCCL) && !setup->library_a2a && !setup->foreign)
         return fail(ERR_ARGUMENT, "axes: a=nccl is NCCL's own all-to-all (2.28 and later have "
                                   "one), which this cluster has not");
@@ -136,7 +154,7 @@ static bool varies_only(const struct moe_plan *plan, const struct moe_plan *usua
 /* Is it legal, and has it no other name? */
 static bool is_one_of_its_own(const struct moe_plan *plan, const struct moe_shape *shape)
 {
-    struct moe_plan canonical = plan_canonical(*plan);
+    struct moe_plan canonical = plan_canonical(*plan, shape);
 
     return plan_legal(plan, shape) && plan_equal(plan, &canonical);
 }

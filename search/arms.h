@@ -2,6 +2,7 @@
 #ifndef ARMS_H
 #define ARMS_H
 
+#include "cluster.h"
 #include "search.h"
 
 struct arms_setup {
@@ -9,7 +10,8 @@ struct arms_setup {
                        * default alone; the others keep their default */
     bool library_a2a; /* the wire's library has an all-to-all of its own: a=nccl */
     bool knows_ctas;  /* the wire does: the axis ctas means something */
-    bool foreign;     /* the layer is another program's: it has what axes name */
+    struct protocols protocols; /* that the wire can be told: the axis proto */
+    bool foreign;               /* the layer is another program's: it has what axes name */
 };
 
 /* Every legal plan of the layer in which only those axes differ from the default plan, at most

@@ -17,7 +17,8 @@ static const double offset_now_sd = 0.25, /* of the present visit: it may be a b
     own_sd = 0.025,                       /* of one arm, over about an octave of c */
     own_visit_sd = 0.012,                 /* of one arm in one visit */
     whole_sd = 0.04,                      /* of all arms with r = s: they gather nothing */
-    ctas_sd = 0.6;                        /* of a number of CTAs: the costs know nothing of it */
+    ctas_sd = 0.6,                        /* of a number of CTAs: the costs know nothing of it */
+    proto_sd = 0.3;                       /* of a protocol, likewise */
 static const double least_variance = 1e-9;
 
 /* ---- memory */
@@ -55,9 +56,15 @@ static double shared_by_ctas(const struct moe_plan *a, const struct moe_plan *b)
     return ctas_sd * ctas_sd * exp(-0.25 * doublings * doublings);
 }
 
+/* Likewise; one that suits long messages does not suit short ones. */
+static double shared_by_protocol(const struct moe_plan *a, const struct moe_plan *b)
+{
+    return a->proto && a->proto == b->proto ? proto_sd * proto_sd : 0;
+}
+
 static double shared_misfit(const struct moe_plan *a, const struct moe_plan *b, uint32_t slices)
 {
-    double shared = shared_by_ctas(a, b);
+    double shared = shared_by_ctas(a, b) + shared_by_protocol(a, b);
 
     if (!a->r || !b->r)
         return shared + (a->r == b->r ? local_sd * local_sd * (a->e == b->e ? 1 : 0.5) : 0);

@@ -61,6 +61,8 @@ static void note_plan(struct lines *lines, const struct moe_plan *plan)
         need_version(lines, 4);
     if (plan->w != MOE_KEEP || plan->a == MOE_A2A_RAIL)
         need_version(lines, 5);
+    if (plan->proto != MOE_PROTO_AUTO)
+        need_version(lines, 7);
 }
 
 static int collect(void *self, const struct entry_row *entry)

@@ -122,7 +122,7 @@ static long find_cluster(const struct import_table *r, const char *hash)
 static int check_plan(const struct import_table *r, const char *name, struct moe_plan *plan,
                       const struct moe_shape *shape)
 {
-    struct moe_plan canonical = plan_canonical(*plan);
+    struct moe_plan canonical = plan_canonical(*plan, shape);
 
     if (!plan->struct_size)
         return OK;

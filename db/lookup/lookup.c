@@ -68,7 +68,7 @@ static int read_switches(const struct moelookup *table, struct lookup_switches *
         return ERR_ARGUMENT;
     }
     out->forced = true;
-    out->force = plan_canonical(out->force);
+    out->force = plan_canonical(out->force, NULL);
     return OK;
 }
 

@@ -219,6 +219,7 @@ int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
     view->layer = *layer;
     view->switches = *switches;
     view->switches.forced = switches->forced && plan_legal(&switches->force, shape);
+    view->switches.force = plan_canonical(switches->force, shape);
     view->reciprocal = layer->window > 1 ? UINT64_MAX / layer->window + 1 : 0;
     TRY_OUT(resolve(view));
     TRY_OUT(make_index(view));

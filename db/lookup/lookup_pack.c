@@ -10,7 +10,8 @@
  *     spaces                from version 5 on: those of the layers, by id: length (4), text
  *
  * Version 2 is written where a layer's shape needs its later words, version 3 where a plan has a
- * value that readers of version 2 do not know, versions 4 and 5 where a shape needs their words.
+ * value that readers of version 2 do not know, version 4 where a shape needs its words, version 5
+ * where a layer has a space or a plan proto: where its bits lie, older readers would find a wrong a.
  * The checksum is the SHA-256 of everything but itself, and so the table's digest. */
 #include "lookup.h"
 
@@ -270,6 +271,8 @@ static uint32_t version_of_shape(const struct moe_shape *shape)
 
 static uint32_t version_of_plan(const struct moe_plan *plan)
 {
+    if (plan->proto != MOE_PROTO_AUTO)
+        return 5;
     return plan->a == MOE_A2A_3DH ? 4 : plan->a == MOE_A2A_RAIL ? 3 : 1;
 }
 
@@ -491,7 +494,7 @@ static int learn_spaces(const uint8_t *bytes, uint64_t at, size_t size)
 static bool sane_switches(const uint8_t *bytes)
 {
     struct lookup_switches s = pack_switches(bytes);
-    struct moe_plan again = plan_canonical(s.force);
+    struct moe_plan again = plan_canonical(s.force, NULL);
     char text[PLAN_TEXT_BYTES];
 
     return get(bytes + 20) <= (DISABLED | FORCED) &&

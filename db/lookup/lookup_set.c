@@ -145,7 +145,7 @@ static void tidy_entries(struct lookup_layer *layer)
     for (uint32_t i = 0; i < layer->entry_count; i++) {
         struct lookup_entry e = layer->entries[i];
 
-        e.plan = plan_canonical(e.plan);
+        e.plan = plan_canonical(e.plan, &layer->shape);
         if (!plan_legal(&e.plan, &layer->shape) ||
             (kept && layer->entries[kept - 1].plan.bucket == e.plan.bucket))
             continue;
@@ -183,7 +183,7 @@ static bool pins_tidy(const struct lookup_layer *layer)
 {
     for (uint32_t i = 0; i < layer->pin_count; i++) {
         const struct lookup_pin *pin = &layer->pins[i];
-        struct moe_plan canonical = plan_canonical(pin->plan);
+        struct moe_plan canonical = plan_canonical(pin->plan, &layer->shape);
 
         if (pin->first > pin->last || (i && pin->first <= layer->pins[i - 1].last) ||
             !plan_legal(&pin->plan, &layer->shape) || !plan_equal(&pin->plan, &canonical))
@@ -205,7 +205,7 @@ static int tidy_pins(struct lookup_layer *layer)
     for (uint32_t i = 0; i < layer->pin_count && !rc; i++) {
         struct lookup_pin pin = layer->pins[i];
 
-        pin.plan = plan_canonical(pin.plan);
+        pin.plan = plan_canonical(pin.plan, &layer->shape);
         if (plan_legal(&pin.plan, &layer->shape) && pin.first <= pin.last)
             rc = lookup_layer_pin_gaps(&tidy, pin);
     }

@@ -82,6 +82,12 @@ enum moe_weights {
     MOE_KEEP = 0, /* gathered weights stay until the backward pass */
     MOE_CACHE = 1 /* they share one region, piece after piece, and are gathered again */
 };
+enum moe_proto {                     /* what NCCL_PROTO says when a communicator is made */
+                 MOE_PROTO_AUTO = 0, /* the library's choice */
+                 MOE_PROTO_LL = 1,
+                 MOE_PROTO_LL128 = 2,
+                 MOE_PROTO_SIMPLE = 3
+};
 enum moe_dtype { MOE_F32 = 0, MOE_F16 = 1, MOE_BF16 = 2 };
 enum moe_pass { MOE_FORWARD = 0, MOE_TRAIN = 1 };
 enum moe_act { MOE_RELU = 0, MOE_GELU = 1, MOE_SWIGLU = 2 };
@@ -167,6 +173,7 @@ struct moe_plan {
     uint32_t e; /* enum moe_experts; who has no room for MOE_SPARSE is told the default plan */
     uint32_t w; /* enum moe_weights; likewise for MOE_CACHE */
     /* Since 0.4: */
+    uint32_t proto; /* enum moe_proto, by which weights are gathered and their gradients summed */
     uint32_t space;  /* as in struct moe_shape; unless it is 0, all of the above are as in
                       * MOE_PLAN_INIT ... */
     uint32_t choice; /* ... and this is the plan: see moelookup_value() */
@@ -176,7 +183,7 @@ struct moe_plan {
  * fields inside struct_size are read and written.  0 counts as the size of the first version. */
 /* clang-format off */
 #define MOE_SHAPE_INIT { (uint32_t)sizeof(struct moe_shape), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-#define MOE_PLAN_INIT { (uint32_t)sizeof(struct moe_plan), 1, 1, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define MOE_PLAN_INIT { (uint32_t)sizeof(struct moe_plan), 1, 1, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 
 struct moelookup;      /* a set of tables, immutable once open */

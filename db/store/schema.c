@@ -126,7 +126,8 @@ static const char *const version_10 =
     "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
     "  SELECT id * 64 + 50, id, 'ranks_per_rack', 'hard', 'unknown' FROM fingerprint;";
 
-/* Spaces that programs declare: layers and plans name them. */
+/* Spaces that programs declare: layers and plans name them.  Plans may have proto, too: who does not
+ * know it would leave their entries out, and let neighbours answer. */
 static const char *const version_11 =
     "CREATE TABLE space(id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;";
 

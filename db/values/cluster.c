@@ -558,3 +558,27 @@ bool cluster_has_library_a2a(const struct cluster *c)
            sscanf(c->comm_library, "NCCL %d.%d", &major, &minor) == 2 &&
            (major > 2 || (major == 2 && minor >= 28));
 }
+
+/* Only a library that gathers by itself has a choice. */
+static uint32_t modelled_protocols(const struct cluster *c)
+{
+    uint32_t known = (uint32_t)isfinite(c->ll_rate_percent) << MOE_PROTO_LL |
+                     (uint32_t)isfinite(c->ll128_rate_percent) << MOE_PROTO_LL128;
+
+    return known && isfinite(c->ring_step_us) ? known | 1u << MOE_PROTO_SIMPLE : 0;
+}
+
+/* LL128 wants links that keep 128 bytes together: NVLink does, and of a network nobody here knows.
+ * Told to, NCCL uses it anywhere, and where it should not, bytes may arrive wrong. */
+struct protocols cluster_protocols(const struct cluster *c)
+{
+    const uint32_t any = 1u << MOE_PROTO_LL | 1u << MOE_PROTO_SIMPLE, ll128 = 1u << MOE_PROTO_LL128;
+    bool whole = c->nodes == 1 && !strcmp(c->link_inside, "NVLink");
+    uint32_t modelled = modelled_protocols(c);
+
+    if (strncmp(c->comm_library, "NCCL", 4) != 0)
+        return (struct protocols){ 0 };
+    if (!strcmp(c->backend, "cuda"))
+        return (struct protocols){ any | ll128, whole ? any | ll128 : any };
+    return (struct protocols){ modelled, modelled };
+}

@@ -107,6 +107,12 @@ void cluster_take_model(struct cluster *to, const struct cluster *from);
 /* a=nccl: NCCL 2.28 and later.  A modelled cluster says nothing of how a library does it. */
 bool cluster_has_library_a2a(const struct cluster *cluster);
 
+/* Protocols, 1 << enum moe_proto, by which its library can be told to gather weights. */
+struct protocols {
+    uint32_t all, usual; /* usual: without LL128 where NCCL itself may have reason not to use it */
+};
+struct protocols cluster_protocols(const struct cluster *cluster);
+
 /* A model number that --sim needs for such a cluster, and that is not known. */
 bool cluster_lacks(const struct cluster *cluster, const struct cluster_field *field);
 

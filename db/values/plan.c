@@ -21,6 +21,8 @@ static const char *const experts_words[] = { "padded", "sparse", NULL };
 
 static const char *const weights_words[] = { "keep", "cache", NULL };
 
+static const char *const protocol_words[] = { "auto", "ll", "ll128", "simple", NULL };
+
 const char *const plan_source_words[] = {
     [MOE_EXACT] = "exact",       [MOE_NEIGHBOUR] = "neighbour", [MOE_CLAMPED] = "clamped",
     [MOE_STALE] = "stale",       [MOE_OVERRIDE] = "override",   [MOE_DEFAULT] = "default",
@@ -36,7 +38,7 @@ const struct axis plan_axes[] = {
     [PLAN_D] = { "d", FIELD(d), .fallback = 1, .min = 1, .max = PLAN_MAX_D, .power_of_two = true,
                  .legal = "1, 2, 4 or 8", BITS(32, 8) },
     [PLAN_A] = { "a", FIELD(a), .fallback = MOE_A2A_LINEAR, .max = PLAN_A2A_COUNT - 1,
-                 .words = a2a_words, .legal = "linear, 2dh, nccl, rail or 3dh", BITS(40, 8) },
+                 .words = a2a_words, .legal = "linear, 2dh, nccl, rail or 3dh", BITS(40, 6) },
     [PLAN_CTAS] = { "ctas", FIELD(ctas), .max = PLAN_MAX_CTAS, .search_max = 32,
                     .power_of_two = true, .quiet = true, .legal = "0 or a power of two up to 64",
                     BITS(48, 8) },
@@ -45,6 +47,9 @@ const struct axis plan_axes[] = {
     [PLAN_W] = { "w", FIELD(w), .max = MOE_CACHE, .search_max = MOE_CACHE, .quiet = true,
                  .words = weights_words, .legal = "keep, or cache with r=0 and layout=hidden",
                  BITS(28, 4) },
+    [PLAN_PROTO] = { "proto", FIELD(proto), .max = MOE_PROTO_SIMPLE, .search_max = MOE_PROTO_SIMPLE,
+                     .quiet = true, .words = protocol_words, .legal = "auto, ll, ll128 or simple",
+                     BITS(46, 2) },
 };
 const size_t plan_axis_count = sizeof(plan_axes) / sizeof(plan_axes[0]);
 
@@ -144,10 +149,18 @@ int plan_order(const struct moe_plan *a, const struct moe_plan *b)
     return a->choice < b->choice ? -1 : a->choice > b->choice;
 }
 
-struct moe_plan plan_canonical(struct moe_plan plan)
+/* If nothing else, ranks that share an expert gather b2. */
+static bool gathers_weights(const struct moe_plan *plan, const struct moe_shape *shape)
+{
+    return (plan->r ? shape_slices(shape) : shape->ranks) > 1;
+}
+
+struct moe_plan plan_canonical(struct moe_plan plan, const struct moe_shape *shape)
 {
     struct moe_plan usual = plan_blank();
 
+    if (shape && !gathers_weights(&plan, shape))
+        plan.proto = usual.proto;
     if (plan.r != 0)
         return plan;
     plan.a = usual.a;
@@ -198,7 +211,7 @@ bool plan_fits_struct(const struct moe_plan *plan, size_t bytes)
     if (plan->space)
         return bytes >= sizeof(*plan);
     if (plan->w != MOE_KEEP)
-        return bytes >= offsetof(struct moe_plan, space);
+        return bytes >= offsetof(struct moe_plan, proto);
     return plan->e == MOE_PADDED || bytes >= offsetof(struct moe_plan, w);
 }
 

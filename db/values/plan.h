@@ -38,13 +38,13 @@ struct axis {
 };
 
 /* Those whose meaning some code knows; the others are only carried. */
-enum plan_axis { PLAN_R, PLAN_D, PLAN_A, PLAN_CTAS, PLAN_E, PLAN_W };
+enum plan_axis { PLAN_R, PLAN_D, PLAN_A, PLAN_CTAS, PLAN_E, PLAN_W, PLAN_PROTO };
 
 extern const struct axis plan_axes[];
 extern const size_t plan_axis_count;
 
 /* The names of all axes, for messages and help. */
-#define PLAN_AXES "r, d, a, ctas, e, w"
+#define PLAN_AXES "r, d, a, ctas, e, w, proto"
 
 /* The axis of that name, or plan_axis_count. */
 size_t plan_axis_find(const char *name, size_t length);
@@ -90,9 +90,10 @@ const char *plan_text(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES]);
 const char *plan_words(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES]);
 
 /* All axes in one number, and a plan of them, which may be illegal; of a declared space its choice.
- * Written to files: r lies in
- * the lowest 3 bytes, e and w in the halves of byte 3, then come bytes for d, a and ctas.  Readers
- * that know no e or w find that byte 3 is not what they would write, and refuse. */
+ * Written to files: r lies in the lowest 3 bytes, e and w in the halves of byte 3, then come bytes
+ * for d, a and ctas; proto has the upper 2 bits of a's.  Readers that know no e or w find that byte
+ * 3 is not what they would write, and refuse; those that know no proto find a version that they do
+ * not know. */
 enum { PLAN_PACKED_BYTES = 7 };
 uint64_t plan_pack(const struct moe_plan *plan);
 struct moe_plan plan_unpack(uint64_t packed, uint32_t space);
@@ -101,12 +102,13 @@ struct moe_plan plan_unpack(uint64_t packed, uint32_t space);
  * fields that are wholly inside; 0 counts as the size of the first version. */
 size_t plan_bytes(uint32_t struct_size);
 
-/* r = 0 moves no tokens, so a and ctas mean nothing, nor, with padded experts, do d and w: gives
- * the one name such plans share. */
-struct moe_plan plan_canonical(struct moe_plan plan);
+/* r = 0 moves no tokens, so a and ctas mean nothing, nor, with padded experts, do d and w; and
+ * proto means nothing where no weights are gathered, which the shape says: gives the one name such
+ * plans share.  shape NULL: of any layer, some of which gather. */
+struct moe_plan plan_canonical(struct moe_plan plan, const struct moe_shape *shape);
 
 /* Whether the plan can be told in so many bytes of struct moe_plan: e and w, which say what is
- * computed and kept, must not be left out. */
+ * computed and kept, must not be left out; ctas and proto, which say how bytes travel, may. */
 bool plan_fits_struct(const struct moe_plan *plan, size_t bytes);
 
 /* OK, ERR_ARGUMENT (a value that is illegal for the shape; says which are legal), or UNSUPPORTED

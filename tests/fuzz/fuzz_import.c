@@ -83,6 +83,8 @@ static bool is_legal(const struct moe_plan *plan, const struct moe_shape *shape)
 
     if (plan->e > MOE_SPARSE || (plan->e == MOE_SPARSE && plan->r))
         return false;
+    if (plan->proto && (plan->r ? s : shape->ranks) == 1)
+        return false; /* nothing is gathered: it has another name */
     if (plan->r == 0)
         return plan->d == 1 && plan->a == MOE_A2A_LINEAR;
     if (s % plan->r || !(plan->d == 1 || plan->d == 2 || plan->d == 4 || plan->d == 8))

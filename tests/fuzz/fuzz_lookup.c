@@ -26,8 +26,11 @@ static bool legal(const struct moe_plan *plan, const struct moe_shape *shape)
 
     if ((plan->d != 1 && plan->d != 2 && plan->d != 4 && plan->d != 8) || plan->a > MOE_A2A_RAIL)
         return false;
-    if (plan->e > MOE_SPARSE || plan->w > MOE_CACHE || (plan->w && plan->r))
+    if (plan->e > MOE_SPARSE || plan->w > MOE_CACHE || (plan->w && plan->r) ||
+        plan->proto > MOE_PROTO_SIMPLE)
         return false;
+    if (plan->proto && (plan->r && shape->layout == MOE_LAYOUT_EXPERTS ? s : shape->ranks) == 1)
+        return false; /* nothing is gathered: it has another name */
     if (shape->layout == MOE_LAYOUT_HIDDEN)
         return plan->e == MOE_SPARSE &&
                (plan->r == 0 || (plan->r == shape->ranks && !plan->a && !plan->ctas));
@@ -221,13 +224,15 @@ static struct lookup_layer some_layer(uint32_t hidden, uint8_t cluster)
     return layer;
 }
 
-static void add_rows(struct lookup_layer *layer, uint32_t entries, uint32_t pins, uint32_t a)
+static void add_rows(struct lookup_layer *layer, uint32_t entries, uint32_t pins, uint32_t a,
+                     uint32_t proto)
 {
     for (uint32_t i = 0; i < entries; i++)
         lookup_layer_add(layer, &(struct lookup_entry){ .plan = { .bucket = 3 * i,
                                                                   .r = 1u << i % 3,
                                                                   .d = 1u << i % 4,
                                                                   .a = i % 2 * a,
+                                                                  .proto = i % 2 * proto,
                                                                   .time_us = 10.5f + (float)i,
                                                                   .default_us = 20.5f },
                                                         .flags = i % 4 });
@@ -236,7 +241,7 @@ static void add_rows(struct lookup_layer *layer, uint32_t entries, uint32_t pins
 }
 
 static void add_packed(const char *name, uint32_t layers, uint32_t entries, uint32_t pins,
-                       uint32_t a, const char *force)
+                       uint32_t a, uint32_t proto, const char *force)
 {
     struct lookup_set set = { .switches.forced = force != NULL };
     uint8_t *bytes = NULL;
@@ -245,7 +250,7 @@ static void add_packed(const char *name, uint32_t layers, uint32_t entries, uint
     for (uint32_t i = 0; i < layers; i++) {
         struct lookup_layer like = some_layer(96 * (i / 2 + 1), (uint8_t)(i % 2));
 
-        add_rows(lookup_set_layer(&set, &like), entries, pins, a);
+        add_rows(lookup_set_layer(&set, &like), entries, pins, a, proto);
     }
     if ((force && moe_plan_parse(force, &set.switches.force)) || pack_set(&set, &bytes, &size))
         exit(1);
@@ -270,7 +275,7 @@ static void add_later(void)
     like.shape.groups = 2;
     like.shape.group_limit = 1;
     like.shape.router = MOE_ROUTER_SIGMOID;
-    add_rows(lookup_set_layer(&set, &like), 4, 1, MOE_A2A_LINEAR);
+    add_rows(lookup_set_layer(&set, &like), 4, 1, MOE_A2A_LINEAR, 0);
     layer = lookup_set_layer(&set, &other);
     for (uint32_t i = 0; i < 8; i++)
         lookup_layer_add(layer, &(struct lookup_entry){ .plan = { .bucket = i,
@@ -294,14 +299,14 @@ static void add_latest(void)
     size_t size;
 
     like.shape.order = MOE_ORDER_PRIORITY;
-    add_rows(lookup_set_layer(&set, &like), 4, 1, MOE_A2A_LINEAR);
+    add_rows(lookup_set_layer(&set, &like), 4, 1, MOE_A2A_LINEAR, 0);
     like = some_layer(192, 0);
     like.shape.router = MOE_ROUTER_COSINE;
     like.shape.projection = 16;
     like.shape.combine = MOE_COMBINE_CHOICES;
     like.shape.ranks_per_node = 2;
     like.shape.ranks_per_rack = 4;
-    add_rows(lookup_set_layer(&set, &like), 3, 0, MOE_A2A_LINEAR);
+    add_rows(lookup_set_layer(&set, &like), 3, 0, MOE_A2A_LINEAR, 0);
     if (pack_set(&set, &bytes, &size))
         exit(1);
     fuzz_seed("packed-latest", bytes, size);
@@ -357,7 +362,8 @@ static void add_plans(void)
                                          "r=0 e=sparse",
                                          "r=999999999 d=16 a=3dh",
                                          "r=1 r=1 q=",
-                                         "r=0 d=4 e=sparse w=cache" };
+                                         "r=0 d=4 e=sparse w=cache",
+                                         "proto=ll128 r=0 e=sparse proto=" };
 
     for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
         char name[32];
@@ -369,12 +375,13 @@ static void add_plans(void)
 
 static void make_seeds(void)
 {
-    add_packed("packed-empty", 0, 0, 0, 0, NULL);
-    add_packed("packed-one", 1, 3, 1, MOE_A2A_2DH, NULL);
-    add_packed("packed-forced", 1, 2, 0, MOE_A2A_2DH, "r=2 d=4 a=2dh");
-    add_packed("packed-many", 4, 40, 6, MOE_A2A_2DH, NULL);
-    add_packed("packed-pins", 2, 0, 30, 0, "r=0");
-    add_packed("packed-rail", 1, 6, 2, MOE_A2A_RAIL, NULL);
+    add_packed("packed-empty", 0, 0, 0, 0, 0, NULL);
+    add_packed("packed-one", 1, 3, 1, MOE_A2A_2DH, 0, NULL);
+    add_packed("packed-forced", 1, 2, 0, MOE_A2A_2DH, 0, "r=2 d=4 a=2dh");
+    add_packed("packed-many", 4, 40, 6, MOE_A2A_2DH, 0, NULL);
+    add_packed("packed-pins", 2, 0, 30, 0, 0, "r=0");
+    add_packed("packed-rail", 1, 6, 2, MOE_A2A_RAIL, 0, NULL);
+    add_packed("packed-proto", 1, 6, 2, MOE_A2A_2DH, MOE_PROTO_LL128, NULL);
     add_later();
     add_latest();
     add_database();

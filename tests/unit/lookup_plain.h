@@ -82,6 +82,7 @@ static inline struct moe_plan draw_plan(void)
     plan.ctas = draw(3) ? 0 : 1u << draw(7);
     plan.e = chance(30);
     plan.w = chance(10);
+    plan.proto = chance(80) ? 0 : draw(4);
     return plan;
 }
 

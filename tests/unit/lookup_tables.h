@@ -303,7 +303,7 @@ static inline struct moe_plan ask_file(const char *path, struct moe_shape shape,
 
 static inline bool is_plan(const struct moe_plan *plan, const char *text)
 {
-    struct moe_plan other = plan_of(text), mine = plan_canonical(*plan);
+    struct moe_plan other = plan_of(text), mine = plan_canonical(*plan, NULL);
 
     return plan_equal(&mine, &other);
 }
@@ -319,7 +319,7 @@ static inline bool is_answer(struct moe_plan plan, const char *text, enum moe_so
 
 static inline bool same_answer(const struct moe_plan *got, const struct moe_plan *want)
 {
-    struct moe_plan a = plan_canonical(*got), b = plan_canonical(*want);
+    struct moe_plan a = plan_canonical(*got, NULL), b = plan_canonical(*want, NULL);
 
     if (!plan_equal(&a, &b) || got->source != want->source || got->bucket != want->bucket)
         return false;
@@ -435,7 +435,8 @@ static inline bool legal(const struct moe_plan *plan, const struct moe_shape *sh
 
     if (plan->d != 1 && plan->d != 2 && plan->d != 4 && plan->d != 8)
         return false;
-    if (plan->a > MOE_A2A_RAIL || plan->e > MOE_SPARSE || plan->w > MOE_CACHE)
+    if (plan->a > MOE_A2A_RAIL || plan->e > MOE_SPARSE || plan->w > MOE_CACHE ||
+        plan->proto > MOE_PROTO_SIMPLE)
         return false;
     if (shape->layout == MOE_LAYOUT_HIDDEN)
         return plan->e == MOE_SPARSE &&
@@ -450,6 +451,14 @@ static inline bool legal(const struct moe_plan *plan, const struct moe_shape *sh
         return true;
     return m > 1 && shape->ranks > m && shape->ranks % m == 0 &&
            (plan->a == MOE_A2A_2DH || m % s == 0);
+}
+
+/* Ranks of an expert gather b2 at least, and with r = 0 all ranks gather all weights. */
+static inline bool gathers(const struct moe_plan *plan, const struct moe_shape *shape)
+{
+    if (plan->r == 0 || shape->layout == MOE_LAYOUT_HIDDEN)
+        return shape->ranks > 1;
+    return shape->experts < shape->ranks;
 }
 
 static inline int bind_to(const struct moelookup *table, struct moe_shape shape, const char *device,

@@ -31,7 +31,7 @@ static void axes_that_vary_make_the_plans(void)
 
         CHECK(!arms_list(&s.shape, &setup, arms, &count));
         for (size_t j = 0; j < count; j++) {
-            struct moe_plan canonical = plan_canonical(arms[j]);
+            struct moe_plan canonical = plan_canonical(arms[j], &s.shape);
 
             CHECK(plan_legal(&arms[j], &s.shape) && plan_equal(&arms[j], &canonical));
             CHECK(arms_find(arms, count, &arms[j]) == (int)j);
@@ -56,6 +56,7 @@ static const struct moe_shape two_nodes = { .struct_size = sizeof(struct moe_sha
 
 static void values_of_axes_make_the_plans(void)
 {
+    enum { ll = 1 << MOE_PROTO_LL, ll128 = 1 << MOE_PROTO_LL128, simple = 1 << MOE_PROTO_SIMPLE };
     static const struct {
         struct arms_setup setup;
         size_t plans;
@@ -69,6 +70,10 @@ static void values_of_axes_make_the_plans(void)
         { { .axes = "r=3" }, 1 }, /* 3 is legal elsewhere */
         { { .axes = "r,e=sparse" }, 4 },
         { { .axes = "ctas=64", .knows_ctas = true }, 2 },
+        { { .axes = "r,d,a,proto", .protocols = { ll | simple, ll | simple } }, 3 * (1 + 2 * 12) },
+        { { .axes = "proto", .protocols = { ll | ll128, ll } }, 2 },
+        { { .axes = "proto=ll:ll128", .protocols = { ll | ll128, ll } }, 3 },
+        { { .axes = "proto=auto:ll", .protocols = { ll, ll } }, 2 },
         { { .axes = "r,d,a", .foreign = true }, 1 + 2 * 4 * 2 },
         { { .axes = "r,d,a=rail:2dh", .foreign = true }, 1 + 2 * 4 * 3 },
         { { .axes = "a", .library_a2a = true }, 4 },
@@ -141,6 +146,8 @@ static void a_value_that_no_plan_has_is_refused_with_the_legal_ones(void)
         { "=1", "not an axis" },
         { "a=nccl", "NCCL's own" },
         { "ctas=4", "only NCCL" },
+        { "proto", "only NCCL" },
+        { "proto=ll256", "auto, ll, ll128 or simple" },
     };
     struct moe_plan arms[SEARCH_ARMS_MAX];
     size_t count = 7;
@@ -154,6 +161,35 @@ static void a_value_that_no_plan_has_is_refused_with_the_legal_ones(void)
         CHECK(strstr(said, bad[i][1]));
     }
     log_to(NULL, NULL);
+}
+
+/* Of a cluster that knows some protocols, another one is not tried in their place. */
+static void a_protocol_that_nothing_is_known_of_is_refused(void)
+{
+    struct arms_setup setup = { .axes = "r,proto=simple:ll128",
+                                .protocols = { 1 << MOE_PROTO_SIMPLE, 1 << MOE_PROTO_SIMPLE } };
+    struct moe_plan arms[SEARCH_ARMS_MAX];
+    size_t count = 7;
+
+    log_to(listen, NULL);
+    CHECK(arms_list(&two_nodes, &setup, arms, &count) == ERR_ARGUMENT && count == 7);
+    CHECK(strstr(said, "proto=ll128") && strstr(said, "ll128_rate_percent"));
+    log_to(NULL, NULL);
+}
+
+/* With a rank for each expert and more, r = 1 gathers nothing. */
+static void where_nothing_is_gathered_no_protocol_is_tried(void)
+{
+    struct moe_shape shape = two_nodes;
+    struct arms_setup setup = { .axes = "r,proto",
+                                .protocols = { 1 << MOE_PROTO_LL, 1 << MOE_PROTO_LL } };
+    struct moe_plan arms[SEARCH_ARMS_MAX];
+    size_t count = 0;
+
+    shape.experts = 16;
+    CHECK(!arms_list(&shape, &setup, arms, &count) && count == 3);
+    CHECK(!arms[0].r && !arms[0].proto && !arms[1].r && arms[1].proto == MOE_PROTO_LL);
+    CHECK(arms[2].r == 1 && !arms[2].proto);
 }
 
 /* ---- costs */
@@ -219,6 +255,8 @@ int main(void)
         TEST(values_of_axes_make_the_plans),
         TEST(a_plan_is_tried_if_each_of_its_values_is_wanted),
         TEST(a_value_that_no_plan_has_is_refused_with_the_legal_ones),
+        TEST(a_protocol_that_nothing_is_known_of_is_refused),
+        TEST(where_nothing_is_gathered_no_protocol_is_tried),
         TEST(between_nodes_rail_costs_what_reaches_a_node),
     };
 

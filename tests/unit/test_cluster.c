@@ -277,6 +277,36 @@ static void a_table_answers_only_for_what_is_known_and_equal(void)
 }
 
 /* Whatever comes in: an error that leaves the output alone, or a value whose text is stable. */
+/* NCCL takes LL128 where it is told to, so nobody is told to where it may do harm. */
+static void protocols_are_those_that_the_library_can_be_told(void)
+{
+    enum { ll = 1 << MOE_PROTO_LL, ll128 = 1 << MOE_PROTO_LL128, simple = 1 << MOE_PROTO_SIMPLE };
+    struct cluster c = small();
+    struct protocols p = cluster_protocols(&c);
+
+    CHECK(!p.all && !p.usual);
+    snprintf(c.comm_library, sizeof(c.comm_library), "NCCL 2.28");
+    c.ll_rate_percent = 30, c.ll_latency_percent = 25;
+    CHECK(!cluster_protocols(&c).all); /* its model gathers by sends */
+    c.ring_step_us = 4;
+    p = cluster_protocols(&c);
+    CHECK(p.all == (ll | simple) && p.usual == (ll | simple));
+    c.ll128_rate_percent = 90, c.ll128_latency_percent = 50;
+    CHECK(cluster_protocols(&c).usual == (ll | ll128 | simple));
+    snprintf(c.backend, sizeof(c.backend), "cuda");
+    c.nodes = 1;
+    snprintf(c.link_inside, sizeof(c.link_inside), "NVLink");
+    CHECK(cluster_protocols(&c).usual == (ll | ll128 | simple));
+    c.nodes = 2;
+    p = cluster_protocols(&c);
+    CHECK(p.all == (ll | ll128 | simple) && p.usual == (ll | simple));
+    c.nodes = 1;
+    snprintf(c.link_inside, sizeof(c.link_inside), "PCIe");
+    CHECK(cluster_protocols(&c).usual == (ll | simple));
+    snprintf(c.comm_library, sizeof(c.comm_library), "copies in one GPU");
+    CHECK(!cluster_protocols(&c).all);
+}
+
 static void feed(const char *text)
 {
     struct cluster c = { .ranks = 77 }, back;
@@ -327,6 +357,7 @@ int main(void)
         TEST(words_that_a_line_cannot_hold_are_made_to_fit),
         TEST(the_hash_covers_what_makes_another_cluster_and_no_more),
         TEST(a_table_answers_only_for_what_is_known_and_equal),
+        TEST(protocols_are_those_that_the_library_can_be_told),
         TEST(damaged_descriptions_never_do_harm),
     };
 

@@ -288,8 +288,9 @@ static uint32_t version_of(const struct packed *p)
     return p->bytes[8];
 }
 
-/* A table with rail is of a version of its own; one without is what it was before. */
-static void only_what_has_rail_is_of_the_third_version(void)
+/* A table with rail, 3dh or a protocol is of a version of its own; another is what it was before.
+ */
+static void what_older_readers_would_misread_is_of_a_later_version(void)
 {
     static const struct {
         const char *entry, *pin, *force;
@@ -300,6 +301,10 @@ static void only_what_has_rail_is_of_the_third_version(void)
         { "r=2 d=4", "r=1 a=rail", NULL, 3 },
         { "r=2 d=4", NULL, "a=rail", 3 },
         { "r=0 e=sparse", NULL, NULL, 1 },
+        { "r=0 proto=ll", NULL, NULL, 5 },
+        { "r=2 d=4", "r=1 a=rail proto=ll128", NULL, 5 },
+        { "r=2 d=4 a=rail", NULL, "proto=simple", 5 },
+        { "r=2 d=4 proto=auto", NULL, NULL, 1 },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -321,8 +326,8 @@ static void only_what_has_rail_is_of_the_third_version(void)
         p = pack_file(place("rail.db"));
         CHECK(version_of(&p) == cases[i].version);
         CHECK(is_harmless(p.bytes, p.size));
-        if (cases[i].version == 3) { /* as an older version's it is none */
-            p.bytes[8] = 2;
+        if (cases[i].version > 1) { /* as an older version's it is none */
+            p.bytes[8]--;
             pack_seal(p.bytes, p.size);
             CHECK(moelookup_unpack(p.bytes, p.size, &(struct moelookup *){ NULL }) ==
                   MOE_ERR_FORMAT);
@@ -333,9 +338,9 @@ static void only_what_has_rail_is_of_the_third_version(void)
 }
 
 /* As it was written once, with a layer(96) of one choice per token. */
-static void a_frozen_table_with_rail_answers_as_it_did(void)
+static void frozen_answers(const char *path, const char *plan, uint32_t version)
 {
-    FILE *file = fopen("tests/data/corpus/lookup/packed-rail", "rb");
+    FILE *file = fopen(path, "rb");
     struct moe_shape shape = layer(96);
     struct packed p = { .bytes = calloc(1, 4096) }, again;
     struct moelookup *table = NULL;
@@ -348,13 +353,20 @@ static void a_frozen_table_with_rail_answers_as_it_did(void)
     shape.pass = MOE_FORWARD;
     CHECK(!moelookup_unpack(p.bytes, p.size, &table));
     view = bind_layer(table, shape);
-    CHECK(is_answer(ask(view, 15 * 128), "r=4 d=2 a=rail", MOE_STALE));
+    CHECK(is_answer(ask(view, 15 * 128), plan, MOE_STALE));
     again = pack(table);
-    CHECK(again.size == p.size && !memcmp(again.bytes, p.bytes, p.size) && version_of(&p) == 3);
+    CHECK(again.size == p.size && !memcmp(again.bytes, p.bytes, p.size));
+    CHECK(version_of(&p) == version);
     moelookup_view_free(view);
     moelookup_close(table);
     free(p.bytes);
     free(again.bytes);
+}
+
+static void a_frozen_table_answers_as_it_did(void)
+{
+    frozen_answers("tests/data/corpus/lookup/packed-rail", "r=4 d=2 a=rail", 3);
+    frozen_answers("tests/data/corpus/lookup/packed-proto", "r=4 d=2 a=2dh proto=ll128", 5);
 }
 
 /* Order, projection, combine and racks are of a version of their own, and of the digest. */
@@ -433,8 +445,8 @@ int main(void)
         TEST(damage_of_many_bytes_behind_the_checksum_is_no_harm),
         TEST(a_table_never_grows_beyond_its_bytes),
         TEST(only_the_free_byte_of_an_entry_tells_sparse_from_padded),
-        TEST(only_what_has_rail_is_of_the_third_version),
-        TEST(a_frozen_table_with_rail_answers_as_it_did),
+        TEST(what_older_readers_would_misread_is_of_a_later_version),
+        TEST(a_frozen_table_answers_as_it_did),
         TEST(only_what_has_the_latest_words_is_of_the_fourth_version),
         TEST(an_empty_set_is_packed_too),
     };

@@ -70,6 +70,33 @@ static void a_plan_of_the_first_version_has_no_ctas(void)
     CHECK(plan.struct_size == offsetof(struct moe_plan, ctas));
 }
 
+/* Likewise with a protocol, which is a hint as ctas is: the rest may be told. */
+static void a_plan_of_the_third_version_has_no_protocol(void)
+{
+    struct moe_plan plan = MOE_PLAN_INIT;
+    char text[PLAN_TEXT_BYTES];
+
+    CHECK(!moe_plan_parse("r=2 d=2 w=keep proto=ll128", &plan) && plan.proto == MOE_PROTO_LL128);
+    CHECK(moe_plan_format(&plan, text, sizeof(text)) > 0 &&
+          !strcmp(text, "r=2 d=2 a=linear proto=ll128"));
+    CHECK(plan_fits_struct(&plan, offsetof(struct moe_plan, proto)));
+    plan.struct_size = offsetof(struct moe_plan, proto);
+    CHECK(moe_plan_format(&plan, text, sizeof(text)) > 0 && !strcmp(text, "r=2 d=2 a=linear"));
+    CHECK(!moe_plan_parse("r=4 proto=ll", &plan) && plan.r == 4 && plan.proto == MOE_PROTO_LL128);
+    CHECK(plan.struct_size == offsetof(struct moe_plan, proto));
+}
+
+/* The longest text that a plan can have finds room. */
+static void every_text_of_a_plan_fits(void)
+{
+    struct moe_plan plan = { .struct_size = sizeof(plan) };
+    char text[PLAN_TEXT_BYTES];
+
+    for (size_t axis = 0; axis < plan_axis_count; axis++)
+        plan_set(&plan, axis, plan_axes[axis].max);
+    CHECK(moe_plan_format(&plan, text, sizeof(text)) < (int)sizeof(text));
+}
+
 /* Nor does one that is cut off earlier. */
 static void of_a_short_struct_only_whole_fields_are_written(void)
 {
@@ -245,7 +272,7 @@ static void sparse_experts_are_legal_where_tokens_stay(void)
     struct moe_plan plan = {
         .struct_size = sizeof(plan), .d = 1, .a = MOE_A2A_2DH, .e = MOE_SPARSE
     };
-    struct moe_plan canonical = plan_canonical(plan);
+    struct moe_plan canonical = plan_canonical(plan, &p);
 
     CHECK(plan_legal(&plan, &p) && plan_check(&plan, &p) == OK);
     CHECK(canonical.d == 1 && canonical.a == MOE_A2A_LINEAR && canonical.e == MOE_SPARSE);
@@ -263,7 +290,7 @@ static void sparse_experts_are_legal_where_tokens_stay(void)
     CHECK(strstr(last, "layout=hidden and r=0"));
     log_to(NULL, NULL);
     CHECK(!plan_fits_struct(&plan, offsetof(struct moe_plan, w)));
-    CHECK(plan_fits_struct(&plan, sizeof(plan)));
+    CHECK(plan_fits_struct(&plan, offsetof(struct moe_plan, proto)));
     plan.w = MOE_KEEP;
     CHECK(!plan_fits_struct(&plan, offsetof(struct moe_plan, e)));
     CHECK(plan_fits_struct(&plan, offsetof(struct moe_plan, w)));
@@ -296,7 +323,7 @@ static void of_a_layer_cut_by_hidden_units_two_degrees_are_legal(void)
     usual.w = MOE_CACHE;
     usual.d = 4;
     CHECK(plan_legal(&usual, &p));
-    usual = plan_canonical(usual);
+    usual = plan_canonical(usual, &p);
     CHECK(usual.d == 4 && usual.w == MOE_CACHE);
     log_to(listen, NULL);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -511,6 +538,34 @@ static void the_width_of_buckets_follows_the_capacity_at_factor_1(void)
             }
 }
 
+/* A protocol keeps its meaning exactly where the layer, as it is run, has a group that gathers. */
+static void proto_means_nothing_where_no_weights_are_gathered(void)
+{
+    for (uint32_t ranks = 1; ranks <= 8; ranks++)
+        for (uint32_t experts = 1; experts <= 16; experts++)
+            for (uint32_t layout = 0; layout <= MOE_LAYOUT_HIDDEN; layout++) {
+                struct moe_shape p = shape(experts, ranks, ranks);
+                struct moe_plan plans[64];
+                size_t n;
+
+                p.layout = layout;
+                p.hidden_dim = 840;
+                if (!layout && (experts < ranks ? ranks % experts : experts % ranks))
+                    continue;
+                n = plan_list(&p, plans, 64);
+                for (size_t i = 0; i < n; i++) {
+                    struct geometry g = geometry_of(&p, &plans[i], 0, 8);
+
+                    plans[i].proto = MOE_PROTO_LL128;
+                    CHECK(plan_canonical(plans[i], &p).proto ==
+                          (g.weights.count > 1 || g.bias2.count > 1 ? MOE_PROTO_LL128
+                                                                    : MOE_PROTO_AUTO));
+                    CHECK(plan_canonical(plans[i], NULL).proto == MOE_PROTO_LL128);
+                    CHECK(plan_legal(&plans[i], &p));
+                }
+            }
+}
+
 /* Every row of every expert is computed exactly once per model slice, by somebody. */
 static void the_geometry_covers_each_row_of_each_slice_once(void)
 {
@@ -621,6 +676,8 @@ int main(void)
     static const struct test tests[] = {
         TEST(a_plan_survives_its_text_form),
         TEST(a_plan_of_the_first_version_has_no_ctas),
+        TEST(a_plan_of_the_third_version_has_no_protocol),
+        TEST(every_text_of_a_plan_fits),
         TEST(of_a_short_struct_only_whole_fields_are_written),
         TEST(every_axis_survives_text_and_packing),
         TEST(an_axis_has_bits_of_its_own_and_enough_of_them),
@@ -641,6 +698,7 @@ int main(void)
         TEST(impossible_shapes_are_refused_with_the_value),
         TEST(capacity_follows_the_rule),
         TEST(the_width_of_buckets_follows_the_capacity_at_factor_1),
+        TEST(proto_means_nothing_where_no_weights_are_gathered),
         TEST(the_geometry_covers_each_row_of_each_slice_once),
         TEST(the_median_interval_covers_what_it_says_and_no_more),
         TEST(quantiles_agree_with_sorting),

@@ -60,12 +60,12 @@ static int64_t a2a_ns(const struct cluster *cluster, uint32_t a, uint64_t block,
 }
 
 /* Slices of two tensors; half as many bytes of the second. */
-static int64_t gather_ns(const struct cluster *cluster, struct group group, size_t bytes,
-                         uint64_t *messages)
+static int64_t gather_by_ns(const struct cluster *cluster, struct group group, size_t bytes,
+                            uint32_t proto, uint64_t *messages)
 {
     static char slice[1], whole[1];
     struct engine engine = engine_of(cluster);
-    struct batch batch = { 0 };
+    struct batch batch = { .proto = proto };
     int64_t ns;
 
     CHECK(!gather_add(&batch, engine.wire, group, slice, whole, bytes));
@@ -77,6 +77,12 @@ static int64_t gather_ns(const struct cluster *cluster, struct group group, size
     batch_free(&batch);
     engine_close(&engine);
     return ns;
+}
+
+static int64_t gather_ns(const struct cluster *cluster, struct group group, size_t bytes,
+                         uint64_t *messages)
+{
+    return gather_by_ns(cluster, group, bytes, MOE_PROTO_AUTO, messages);
 }
 
 static const struct peers node = { 0, 1, 4 }, rail = { 0, 4, 2 }, all = { 0, 1, 8 };
@@ -218,6 +224,38 @@ static void gathers_cross_to_a_node_once(void)
     CHECK(gather_ns(&c, every, 1000000, &messages) == 20000 + 150000 + 10000 + 90000);
 }
 
+/* In two levels 30 us and 240 a MB, at least 5 and 3 to issue it; of a node a ring, 3 steps and 45
+ * us a MB.  LL has a third of the rate and a quarter of the latency. */
+static void a_gather_goes_by_its_protocol_or_the_fastest(void)
+{
+    struct cluster c = small();
+    struct group every = { 0, 8 }, near = { 0, 4 };
+    uint64_t messages;
+
+    c.ring_step_us = 1;
+    c.ll_rate_percent = 100 / 3.0;
+    c.ll_latency_percent = 25;
+    CHECK(gather_by_ns(&c, near, 1000000, MOE_PROTO_SIMPLE, &messages) == 3000 + 45000);
+    CHECK(gather_by_ns(&c, near, 1000000, MOE_PROTO_LL, &messages) == 750 + 135000);
+    c.ring_step_us = 100;
+    CHECK(gather_by_ns(&c, every, 1000000, MOE_PROTO_SIMPLE, &messages) == 30000 + 240000);
+    CHECK(gather_by_ns(&c, every, 1000000, MOE_PROTO_LL, &messages) == 7500 + 720000);
+    CHECK(gather_by_ns(&c, every, 20000, MOE_PROTO_SIMPLE, &messages) == 25000 + 13000);
+    CHECK(gather_by_ns(&c, every, 20000, MOE_PROTO_LL, &messages) == 14000 + 7900);
+    CHECK(gather_ns(&c, every, 1000000, &messages) == 30000 + 240000);
+    CHECK(gather_ns(&c, every, 20000, &messages) == 14000 + 7900);
+    /* Nothing is known of LL128: the library chooses. */
+    CHECK(gather_by_ns(&c, every, 20000, MOE_PROTO_LL128, &messages) == 14000 + 7900);
+    c.ll128_rate_percent = 93.75;
+    c.ll128_latency_percent = 50;
+    CHECK(gather_by_ns(&c, every, 1000000, MOE_PROTO_LL128, &messages) == 15000 + 256000);
+    CHECK(gather_ns(&c, every, 100000, &messages) == 15000 + 25600);
+    /* Where the library gathers by sends, these go by what it likes. */
+    c.ring_step_us = (double)NAN;
+    CHECK(gather_by_ns(&c, every, 1000000, MOE_PROTO_LL, &messages) ==
+          gather_ns(&c, every, 1000000, &messages));
+}
+
 static void sums_are_the_librarys_own_only_in_f32(void)
 {
     struct cluster c = small();
@@ -276,6 +314,7 @@ int main(void)
         TEST(what_goes_to_another_rack_passes_both_ports),
         TEST(three_levels_take_three_exchanges),
         TEST(gathers_cross_to_a_node_once),
+        TEST(a_gather_goes_by_its_protocol_or_the_fastest),
         TEST(sums_are_the_librarys_own_only_in_f32),
         TEST(a_cluster_has_as_many_ranks_as_are_wanted),
         TEST(old_clusters_keep_their_names),

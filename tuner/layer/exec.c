@@ -134,6 +134,7 @@ static void layout(struct exec *x, const struct exec *first, const struct topolo
     x->router.capacities = x->uneven.capacities;
     x->weights.first = first ? &first->weights : NULL;
     x->weights.rooms = is_cached(x) ? CACHE_ROOMS : 0;
+    x->weights.proto = x->plan.proto;
     weights_layout(&x->weights, x->layer, &x->geometry, compute_type, wire, arena);
     if (!is_sparse(x))
         layout_padded(x, topology, wire, compute_type, arena);
@@ -179,7 +180,8 @@ size_t exec_bytes(const struct moe_shape *shape, const struct parts *parts,
                            .parts = parts,
                            .tokens = parts->tokens[topology->rank],
                            .hidden = parts->hidden[topology->rank] };
-    struct exec x = { .layer = &layer, .plan = plan_canonical(*plan), .baseline = baseline }, other;
+    struct exec x = { .layer = &layer, .plan = plan_canonical(*plan, shape), .baseline = baseline },
+                other;
     struct arena arena = { 0 }, more = { 0 };
     uint64_t rest;
 
@@ -280,7 +282,7 @@ int exec_open(struct engine *engine, struct layer *layer, const struct moe_plan 
     for (uint32_t i = 0; i < layer_count(&layer->shape); i++)
         x[i] = (struct exec){ .engine = engine,
                               .layer = &layer[i],
-                              .plan = plan_canonical(*plan),
+                              .plan = plan_canonical(*plan, &layer->shape),
                               .baseline = layer->baseline,
                               .geometry =
                                   geometry_of(&layer->shape, plan, layer->rank, capacities->most) };

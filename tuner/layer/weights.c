@@ -228,7 +228,9 @@ int weights_open(struct weights *weights, struct engine *engine)
 {
     TRY(event_open(engine->device, &weights->summed));
     TRY(event_open(engine->device, &weights->scattered));
+    weights->scatter.proto = weights->proto;
     for (uint32_t i = 0; i < weights->piece_count; i++) {
+        weights->pieces[i].gather.proto = weights->proto;
         TRY(event_open(engine->device, &weights->pieces[i].gathered));
         TRY(add_piece(weights, engine->wire, i));
         TRY(wire_reserve(engine->wire, &weights->pieces[i].gather));

@@ -43,6 +43,7 @@ struct weights {
     uint32_t piece_count;
     struct weights_piece pieces[PLAN_MAX_D];
     uint32_t compute_type;
+    uint32_t proto; /* as struct batch has it.  Set before they are opened */
     struct weight tensors[TENSOR_COUNT];
     struct batch scatter;
     struct event *summed, *scattered;

@@ -60,6 +60,7 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
     struct arms_setup arms = { .axes = setup->axes,
                                .library_a2a = setup->library_a2a,
                                .knows_ctas = setup->knows_ctas,
+                               .protocols = setup->protocols,
                                .foreign = setup->foreign };
     struct moe_plan default_plan;
 

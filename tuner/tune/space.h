@@ -27,8 +27,9 @@ struct space_setup {
     uint32_t window;
     const char *buckets; /* "LO:HI", or NULL: what capacity factors 1 to max_factor reach */
     double max_factor;
-    const char *axes; /* as in struct arms_setup, as the next three */
+    const char *axes; /* as in struct arms_setup, as the next four */
     bool library_a2a, knows_ctas, foreign;
+    struct protocols protocols;
     int64_t memory_limit_bytes;
     struct account_machine machine;
     const struct effort *effort;

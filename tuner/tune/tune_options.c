@@ -302,6 +302,7 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
                                  .machine = tune_machine(&r->cluster),
                                  .library_a2a = cluster_has_library_a2a(&r->cluster),
                                  .knows_ctas = knows_ctas(&r->cluster),
+                                 .protocols = cluster_protocols(&r->cluster),
                                  .foreign = r->options->exec,
                                  .effort = r->effort };
 

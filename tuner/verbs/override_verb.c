@@ -107,7 +107,7 @@ static int take_plan(struct target *t)
         return fail(ERR_ARGUMENT, "--plan and --why are wanted");
     TRY(layer_options_plan(o->plan, &t->row.plan));
     TRY(plan_check(&t->row.plan, &t->shape));
-    t->row.plan = plan_canonical(t->row.plan);
+    t->row.plan = plan_canonical(t->row.plan, &t->shape);
     snprintf(t->row.why, sizeof(t->row.why), "%s", o->why);
     t->row.since_s = time(NULL);
     return OK;

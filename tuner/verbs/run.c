@@ -113,7 +113,7 @@ static int parse_plans(const struct run_options *o, const struct moe_shape *shap
             TRY(exec_check_known(shape, &plan));
         if (n == PLANS_MAX)
             return fail(ERR_ARGUMENT, "more than %d plans", PLANS_MAX);
-        plans[n++] = plan_canonical(plan);
+        plans[n++] = plan_canonical(plan, shape);
     }
     if (!list->count)
         plans[n++] = plan_default(shape);

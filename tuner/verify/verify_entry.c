@@ -67,12 +67,12 @@ static void name_plans(struct verification *h)
     const struct moe_plan *challenger = verify_challenger(e, shape);
     int count = 1;
 
-    h->arms[CLAIMED] = plan_canonical(e->plan);
+    h->arms[CLAIMED] = plan_canonical(e->plan, shape);
     h->default_arm = plan_is_default(&h->arms[CLAIMED], shape) ? CLAIMED : count++;
     h->arms[h->default_arm] = plan_default(shape);
     h->challenger = challenger ? count++ : -1;
     if (challenger)
-        h->arms[h->challenger] = plan_canonical(*challenger);
+        h->arms[h->challenger] = plan_canonical(*challenger, shape);
     h->dictionary = (struct dictionary){ .store = h->campaign->store,
                                          .cluster = e->cluster,
                                          .shape = e->shape,

@@ -4,11 +4,16 @@
  * Every pair of ranks has a pipe.  What is sent says what it is; who awaits something else, or more
  * or fewer bytes, waits for ever, as on a GPU.  Two ranks connect when they first exchange, for
  * which the later one is awaited inside of the call.  A communicator that does not block is busy
- * for a while after each call, and what was called happens only then. */
+ * for a while after each call, and what was called happens only then.
+ *
+ * While one is made NCCL_PROTO is read, late as by NCCL; GPU_ON_CPU_PROTOCOLS names a file to which
+ * every call is written with what that was. */
 #include "nccl_exchange.h"
 
 #include <cstring>
+#include <fcntl.h>
 #include <string>
+#include <strings.h>
 #include <unistd.h>
 
 using namespace gpu_on_cpu;
@@ -35,6 +40,7 @@ struct ncclComm {
     int splits;
     std::string said;
     bool finalized;
+    std::string protocols = {}; /* NCCL_PROTO as it was, "-": not set */
 };
 
 namespace
@@ -199,10 +205,40 @@ ncclResult_t meet(ncclComm_t comm)
     return ncclSuccess;
 }
 
+/* "LL,Simple", "^LL128": NCCL refuses any other word. */
+bool are_protocols(const char *list)
+{
+    std::string words = list + (*list == '^');
+
+    for (size_t at = 0, end = 0; end != std::string::npos; at = end + 1) {
+        std::string word = words.substr(at, (end = words.find(',', at)) - at);
+
+        if (strcasecmp(word.c_str(), "LL") && strcasecmp(word.c_str(), "LL128") &&
+            strcasecmp(word.c_str(), "Simple"))
+            return false;
+    }
+    return true;
+}
+
+void tell(ncclComm_t comm, const char *what)
+{
+    const char *path = getenv("GPU_ON_CPU_PROTOCOLS");
+    int file = path ? open(path, O_WRONLY | O_APPEND | O_CREAT, 0666) : -1;
+
+    if (file < 0)
+        return;
+    dprintf(file, "%s %s\n", what, comm->protocols.c_str());
+    close(file);
+}
+
 ncclResult_t join(ncclComm_t comm, const pages &file, int rank, int ranks)
 {
     std::shared_ptr<core> c = std::make_shared<core>();
+    const char *protocols = getenv("NCCL_PROTO");
 
+    if (protocols && !are_protocols(protocols))
+        return refuse(comm, ncclInvalidUsage, "Unrecognized element token in NCCL_PROTO");
+    comm->protocols = protocols ? protocols : "-";
     c->file = file;
     c->meets = (board *)pages_open(file);
     c->rank = rank;
@@ -449,6 +485,7 @@ ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int p
         result = refuse(comm, ncclInvalidArgument, "a peer that is not there");
     if (result)
         return fail_group(result);
+    tell(comm, "send");
     add(gathered(comm, stream), peer, true, SEND, type, from, count * bytes_of(type));
     return end_call();
 }
@@ -476,6 +513,7 @@ ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataTyp
         result = check_call(comm, to, bytes * (size_t)comm->is->ranks, stream);
     if (result)
         return fail_group(result);
+    tell(comm, "gather");
     exchange &e = gathered(comm, stream);
     for (int q = 0; q < comm->is->ranks; q++) {
         char *block = (char *)to + (size_t)q * bytes;
@@ -503,6 +541,7 @@ ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDat
         result = refuse(comm, ncclInvalidArgument, "this twin sums f32, f16 and bf16");
     if (result)
         return fail_group(result);
+    tell(comm, "sum");
     exchange &e = gathered(comm, stream);
     int ranks = comm->is->ranks, self = comm->is->rank;
     e.sums.push_back(

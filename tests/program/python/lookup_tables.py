@@ -53,6 +53,15 @@ class Tables(Case):
             with self.assertRaises(ValueError):
                 table.bind(**layer, **wrong)
 
+    def test_a_protocol_is_part_of_a_plan(self):
+        with open("tests/data/corpus/lookup/packed-proto", "rb") as file:
+            table = moelookup.unpack(file.read())
+        layer = dict(experts=2, top_k=1, model_dim=16, hidden_dim=96, ranks=8, ranks_per_node=4, train=False)
+        plan = table.bind(**layer).plan(15 * WINDOW)
+        self.assertEqual(plan.proto, "ll128")
+        self.assertEqual(str(plan), "r=4 d=2 a=2dh proto=ll128")
+        self.assertEqual(table.bind(**layer).plan(12 * WINDOW).proto, "auto")
+
     def test_order_projection_and_combine_are_parts_of_the_layer(self):
         with open("tests/data/corpus/lookup/packed-latest", "rb") as file:
             table = moelookup.unpack(file.read())

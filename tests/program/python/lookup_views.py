@@ -16,7 +16,7 @@ import moelookup
 class Views(Case):
     def test_a_plan_says_everything_the_c_struct_says(self):
         plan = self.view.plan(5 * WINDOW + 3)
-        self.assertEqual(plan, (2, 4, "2dh", moelookup.Source.INFERRED, 5, 200.25, 300.75, 0, "padded", "keep"))
+        self.assertEqual(plan, (2, 4, "2dh", moelookup.Source.INFERRED, 5, 200.25, 300.75, 0, "padded", "keep", "auto"))
         self.assertIs(plan.source, moelookup.Source.INFERRED)
         self.assertEqual(str(plan), "r=2 d=4 a=2dh")
 

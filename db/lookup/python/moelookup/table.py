@@ -39,6 +39,7 @@ _ACTIVATIONS = ("relu", "gelu", "swiglu")
 _ALL_TO_ALLS = ("linear", "2dh", "nccl", "rail", "3dh")
 _EXPERTS = ("padded", "sparse")
 _WEIGHTS = ("keep", "cache")
+_PROTOCOLS = ("auto", "ll", "ll128", "simple")
 _LAYOUTS = ("experts", "hidden")
 _SHARES = ("equal", "speed")
 _ROUTERS = ("softmax", "sigmoid", "bilevel", "cosine")
@@ -73,12 +74,14 @@ class Plan(NamedTuple):
     ctas: int = 0  # blocks of GPU threads for the all-to-alls; 0 = the library's choice
     e: str = "padded"  # which rows of experts are computed: "padded" or, with r=0, "sparse"
     w: str = "keep"  # gathered weights: "keep" until backward, or "cache": gathered again
+    proto: str = "auto"  # NCCL_PROTO of weights' communicators: "ll", "ll128", "simple"
 
     def __str__(self) -> str:
         ctas = f" ctas={self.ctas}" if self.ctas else ""
         e = "" if self.e == "padded" else f" e={self.e}"
         w = "" if self.w == "keep" else f" w={self.w}"
-        return f"r={self.r} d={self.d} a={self.a}{ctas}{e}{w}"
+        proto = "" if self.proto == "auto" else f" proto={self.proto}"
+        return f"r={self.r} d={self.d} a={self.a}{ctas}{e}{w}{proto}"
 
 
 class Shape(NamedTuple):
@@ -198,8 +201,8 @@ class _Owned:
         raise TypeError(f"a {type(self).__name__} belongs to its process")
 
 
-_PLAN = struct.Struct("=6I2f3I")  # struct moe_plan
-_EMPTY_PLAN = _PLAN.pack(_PLAN.size, 1, 1, 0, Source.DEFAULT, 0, 0, 0, 0, 0, 0)
+_PLAN = struct.Struct("=6I2f4I")  # struct moe_plan
+_EMPTY_PLAN = _PLAN.pack(_PLAN.size, 1, 1, 0, Source.DEFAULT, 0, 0, 0, 0, 0, 0, 0)
 _PLANS_KEPT = 1 << 12  # different answers of a view; more only if it was never tuned
 
 
@@ -220,17 +223,18 @@ def new_plan() -> Any:
 
 
 def read_plan(answer: bytes) -> Plan:
-    _, r, d, a, source, bucket, time_us, default_us, ctas, e, w = _PLAN.unpack(answer)
+    _, r, d, a, source, bucket, time_us, default_us, ctas, e, w, proto = _PLAN.unpack(answer)
     times = bucket, time_us, default_us, ctas
-    return Plan(r, d, _ALL_TO_ALLS[a], Source(source), *times, _EXPERTS[e], _WEIGHTS[w])
+    words = _EXPERTS[e], _WEIGHTS[w], _PROTOCOLS[proto]
+    return Plan(r, d, _ALL_TO_ALLS[a], Source(source), *times, *words)
 
 
 def plan_struct(plan: Plan) -> bytes:
     """A struct moe_plan, the other way."""
     a = _ALL_TO_ALLS.index(plan.a)
-    e, w = _EXPERTS.index(plan.e), _WEIGHTS.index(plan.w)
-    rest = plan.bucket, plan.time_us, plan.default_us, plan.ctas, e, w
-    return bytes(_PLAN.pack(_PLAN.size, plan.r, plan.d, a, int(plan.source), *rest))
+    words = _EXPERTS.index(plan.e), _WEIGHTS.index(plan.w), _PROTOCOLS.index(plan.proto)
+    rest = plan.bucket, plan.time_us, plan.default_us, plan.ctas
+    return bytes(_PLAN.pack(_PLAN.size, plan.r, plan.d, a, int(plan.source), *rest, *words))
 
 
 class View(_Owned):
