@@ -185,8 +185,9 @@ static const char *const proto_names[] = {
     [MOE_PROTO_LL] = "LL", [MOE_PROTO_LL128] = "LL128", [MOE_PROTO_SIMPLE] = "Simple"
 };
 
-/* What the variable was is for the caller to free; NULL: it was not set.  For auto it stays as the
- * user has it. */
+/* *before is what it was, for restore_proto(); NULL: not set.  For auto it stays as the user has
+ * it. Only the driving thread makes communicators, one at a time, and nothing is under way then: of
+ * NCCL's threads only those that make this one look at the environment. */
 static int set_proto(uint32_t proto, char **before)
 {
     const char *now = getenv(proto_variable);
@@ -194,10 +195,11 @@ static int set_proto(uint32_t proto, char **before)
     *before = NULL;
     if (proto == MOE_PROTO_AUTO)
         return OK;
-    if (now && !(*before = strdup(now)))
-        return fail(ERR_NOMEM, "%s", proto_variable);
-    return setenv(proto_variable, proto_names[proto], 1) ? fail(ERR_NOMEM, "%s", proto_variable)
-                                                         : OK;
+    *before = now ? strdup(now) : NULL;
+    if ((!now || *before) && !setenv(proto_variable, proto_names[proto], 1))
+        return OK;
+    free(*before);
+    return fail(ERR_NOMEM, "%s=%s", proto_variable, proto_names[proto]);
 }
 
 static void restore_proto(uint32_t proto, char *before)
@@ -232,9 +234,8 @@ static int split(struct wire_nccl *wire, cudaStream_t stream, const struct divis
     if (wire->comm_count == COMMUNICATORS)
         return fail(ERR_WIRE, "more than %d communicators", COMMUNICATORS);
     TRY(drain(wire, stream, "exchanges before a new communicator"));
-    rc = set_proto(is->proto, &before);
-    if (!rc)
-        rc = begin_split(wire, is, &now->handle);
+    TRY(set_proto(is->proto, &before));
+    rc = begin_split(wire, is, &now->handle);
     restore_proto(is->proto, before);
     if (rc)
         return rc;
