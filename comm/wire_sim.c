@@ -91,10 +91,6 @@ struct model_link {
     uint32_t *seen, search; /* of each rank: in which search for peers it was last one */
 };
 
-struct traffic {
-    uint64_t messages, bytes, peers;
-};
-
 static enum level level_of(const struct model_link *link, int peer)
 {
     if (peer == link->rank)
@@ -104,21 +100,22 @@ static enum level level_of(const struct model_link *link, int peer)
     return peer / link->per_rack == link->rank / link->per_rack ? LEVEL_BETWEEN : LEVEL_RACKS;
 }
 
+static size_t bytes_of(const struct transfer *t, bool sent)
+{
+    return sent ? t->send_bytes : t->recv_bytes;
+}
+
 /* A peer counts once, however many messages it gets. */
-static void count_traffic(struct model_link *link, const struct batch *batch, bool sent,
-                          struct traffic traffic[LEVELS])
+static void count_peers(struct model_link *link, const struct batch *batch, bool sent,
+                        double peers[LEVELS])
 {
     link->search++;
     for (int i = 0; i < batch->count; i++) {
         const struct transfer *t = &batch->transfers[i];
-        size_t bytes = sent ? t->send_bytes : t->recv_bytes;
-        enum level level = level_of(link, t->peer);
 
-        if (!bytes)
+        if (!bytes_of(t, sent))
             continue;
-        traffic[level].messages++;
-        traffic[level].bytes += bytes;
-        traffic[level].peers += link->seen[t->peer] != link->search;
+        peers[level_of(link, t->peer)] += link->seen[t->peer] != link->search;
         link->seen[t->peer] = link->search;
     }
 }
@@ -129,77 +126,76 @@ static double ctas_of(const struct model_link *link, const struct batch *batch)
 }
 
 /* Between nodes each peer takes what one connection carries, and many get in each other's way. */
-static double rate_of(const struct model_link *link, enum level level, double peers)
+static double rate_of(const struct model_link *link, enum level level, double outside)
 {
     double rate = link->ports[level].bytes_per_ns;
 
     if (level != LEVEL_BETWEEN)
         return rate;
-    return fmin(rate, peers * link->peer_bytes_per_ns) / (1 + peers / link->crowd_peers);
+    return fmin(rate, outside * link->peer_bytes_per_ns) / (1 + outside / link->crowd_peers);
 }
 
-/* A message of n bytes takes (n + half) / bandwidth, so that a sum needs no single sizes. */
-static double port_ns(const struct model_link *link, enum level level,
-                      const struct traffic *traffic, const struct protocol *protocol,
-                      double most_bytes_per_ns)
-{
-    double half = protocol->halves ? link->ports[level].half_bytes : 0;
-    double rate = protocol->rate * rate_of(link, level, (double)traffic->peers);
+/* What a message costs its sender, and n bytes of it their port: (n + half) / rate. */
+struct pace {
+    double issue_ns, half_bytes, bytes_per_ns;
+};
 
-    return ((double)traffic->bytes + (double)traffic->messages * half) /
-           fmin(rate, most_bytes_per_ns);
+/* Who issues a message looks after those that are under way to other peers beyond the node. */
+static struct pace pace_of(const struct model_link *link, enum level level, double outside,
+                           const struct protocol *protocol, double most_bytes_per_ns)
+{
+    const struct port *port = &link->ports[level];
+    double looks = level >= LEVEL_BETWEEN ? outside * link->message_peer_ns : 0;
+
+    return (struct pace){ port->message_ns + looks, protocol->halves ? port->half_bytes : 0,
+                          fmin(protocol->rate * rate_of(link, level, outside), most_bytes_per_ns) };
 }
 
-/* What leaves the node: all of it goes through the port between nodes. */
-static struct traffic outside(const struct traffic traffic[LEVELS])
+/* A port works whenever it has something to send, so it is done at the same time in whatever order
+ * messages leave it; but it has nothing before the first of its messages is issued. */
+static void pass(double *busy_until_ns, double issued_ns, const struct pace *pace, size_t bytes)
 {
-    const struct traffic *near = &traffic[LEVEL_BETWEEN], *far = &traffic[LEVEL_RACKS];
-
-    return (struct traffic){ near->messages + far->messages, near->bytes + far->bytes,
-                             near->peers + far->peers };
+    *busy_until_ns =
+        fmax(*busy_until_ns, issued_ns) + ((double)bytes + pace->half_bytes) / pace->bytes_per_ns;
 }
 
-/* Who issues a message looks after those that are under way to other peers. */
-static double issue_ns(const struct model_link *link, enum level level,
-                       const struct traffic traffic[LEVELS])
+static double traffic_ns(const struct model_link *link, const struct batch *batch, bool sent,
+                         const struct protocol *protocol, double outside)
 {
-    double peers = level >= LEVEL_BETWEEN ? (double)outside(traffic).peers : 0;
+    double most = ctas_of(link, batch) * link->cta_bytes_per_ns;
+    double busy[LEVELS] = { 0 }, issued = 0, latency = 0;
+    struct pace paces[LEVELS];
 
-    return (double)traffic[level].messages *
-           (link->ports[level].message_ns + peers * link->message_peer_ns);
-}
+    for (enum level i = 0; i < LEVELS; i++)
+        paces[i] = pace_of(link, i, outside, protocol, most);
+    for (int i = 0; i < batch->count; i++) {
+        enum level level = level_of(link, batch->transfers[i].peer);
+        enum level port = level == LEVEL_RACKS ? LEVEL_BETWEEN : level;
+        size_t bytes = bytes_of(&batch->transfers[i], sent);
 
-/* Issuing runs beside the ports: the first messages travel while the last are still being issued.
- * A sum instead would have the network idle until the last is out. */
-static double traffic_ns(const struct model_link *link, const struct traffic traffic[LEVELS],
-                         const struct protocol *protocol, double most_bytes_per_ns)
-{
-    double latency = 0, issue = 0, longest = 0;
-
-    for (enum level i = 0; i < LEVELS; i++) {
-        struct traffic passes = i == LEVEL_BETWEEN ? outside(traffic) : traffic[i];
-
-        if (passes.messages)
-            longest = fmax(longest, port_ns(link, i, &passes, protocol, most_bytes_per_ns));
-        if (!traffic[i].messages)
+        if (!bytes)
             continue;
-        latency = fmax(latency, link->ports[i].latency_ns * protocol->latency);
-        issue += issue_ns(link, i, traffic);
+        pass(&busy[port], issued, &paces[port], bytes);
+        if (level != port)
+            pass(&busy[level], issued, &paces[level], bytes);
+        issued += paces[level].issue_ns;
+        latency = fmax(latency, link->ports[level].latency_ns * protocol->latency);
     }
-    return latency + fmax(issue, longest);
+    for (enum level i = 0; i < LEVELS; i++)
+        issued = fmax(issued, busy[i]);
+    return latency + issued;
 }
 
 /* The library takes the protocol that suits the sizes. */
 static double one_way_ns(struct model_link *link, const struct batch *batch, bool sent)
 {
-    struct traffic traffic[LEVELS] = { { 0, 0, 0 } };
-    double least = INFINITY;
+    double peers[LEVELS] = { 0 }, least = INFINITY;
 
-    count_traffic(link, batch, sent, traffic);
+    count_peers(link, batch, sent, peers);
     for (int i = 0; i < PROTOCOLS; i++)
         if (link->protocols[i].rate > 0)
-            least = fmin(least, traffic_ns(link, traffic, &link->protocols[i],
-                                           ctas_of(link, batch) * link->cta_bytes_per_ns));
+            least = fmin(least, traffic_ns(link, batch, sent, &link->protocols[i],
+                                           peers[LEVEL_BETWEEN] + peers[LEVEL_RACKS]));
     return least;
 }
 

@@ -21,9 +21,10 @@ int wire_sim_open(const struct sim_link *link, const struct topology *topology, 
  *
  * An exchange takes the latency of the farthest level it uses, and then the longest of four things
  * that go on at the same time: issuing its messages (one after the other, message_us each), the
- * port inside the node, the port between nodes, and copying what stays.  A message of n bytes
- * passes its port at bandwidth * n / (n + half).  Ports carry both directions at full rate, and the
- * network between nodes has no bottleneck of its own.
+ * port inside the node, the port between nodes, and copying what stays.  A port begins when the
+ * first of its messages is issued, in the order of the batch.  A message of n bytes passes its port
+ * at bandwidth * n / (n + half).  Ports carry both directions at full rate, and the network between
+ * nodes has no bottleneck of its own.
  *
  * What a cluster may say besides, and what changes nothing where it does not:
  * - chunk_us: each exchange of an all-to-all takes this, too.

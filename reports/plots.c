@@ -234,10 +234,10 @@ static const char phases[] =
 
 static const char whatif[] =
     "set logscale xy 2\n"
-    "plot for [i=0:3] data index i using 1:2:(f($2,$3)):(f($2,$4)) with yerrorbars lt (i+1) "
+    "plot for [i=0:4] data index i using 1:2:(f($2,$3)):(f($2,$4)) with yerrorbars lt (i+1) "
     "title columnheader(1), \\\n"
-    "     for [i=0:3] data index i using 1:2 with lines lt (i+1) notitle, \\\n"
-    "     for [i=0:3] data index i using 1:2:(hover(sprintf('c = %d: %s, %s: %.4g ms, %.4g MiB "
+    "     for [i=0:4] data index i using 1:2 with lines lt (i+1) notitle, \\\n"
+    "     for [i=0:4] data index i using 1:2:(hover(sprintf('c = %d: %s, %s: %.4g ms, %.4g MiB "
     "between nodes', $1, columnheader(1), stringcolumn(8), $2, $5))) with "
     "labels left font ',0.01' notitle\n";
 
@@ -375,6 +375,16 @@ const struct plot plots[PLOTS] = {
       "other's high end, so at least 90 % from 6 samples on.  The data file holds the size of a "
       "message.",
       "needs buckets in which both all-to-alls were timed with the same r and d" },
+    { "3dh", "3dh against 2dh", CAPACITY, "step with 3dh / step with 2dh", PLOT_OVER_C | PLOT_BARS,
+      "c, rows; ratio; low end; high end; size of a message of 2dh, KiB; r; samples; of them "
+      "throttled",
+      series_3dh, a2a, NULL,
+      "Two plans that differ in the all-to-all alone.  Below 1, 3dh is "
+      "faster: a third level, racks, pays.",
+      "Ratio of the median steps wherever both were timed.  Bars: one interval's low end over the "
+      "other's high end, so at least 90 % from 6 samples on.  The data file holds the size of a "
+      "message.",
+      "needs racks, and buckets in which 3dh and 2dh were timed with the same r and d" },
     { "rail", "rail against linear", CAPACITY, "step with rail / step with linear",
       PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
       "c, rows; ratio; low end; high end; size of a linear message, KiB; r; samples; of them "
@@ -399,6 +409,7 @@ const struct plot plots[PLOTS] = {
       "exhaustive times all plans).  Sent between nodes, by one rank in a step: with linear and "
       "2dh "
       "(E/n) r C rows for each other node and trip, C = c rounded up to a multiple of g d; with "
+      "3dh most of what goes to other racks goes twice; with "
       "rail c1 rows, and what goes with their k choices, with c1 as random routing needs it.",
       "needs a capacity at which both layers were timed" },
     { "followed", "Capacities that follow the experts", "step", "rows / even share", PLOT_COUNTS,

@@ -407,31 +407,31 @@ void series_regret(struct series *s)
     }
 }
 
-/* ---- linear against others */
+/* ---- all-to-alls against each other */
 
-static void a2a_row(struct series *s, const struct trial_facts *linear, uint32_t other_a2a)
+static void a2a_row(struct series *s, const struct trial_facts *base, uint32_t other_a2a)
 {
-    struct moe_plan twin = linear->row.key.plan;
-    const struct spread *a = &linear->steps, *b;
+    struct moe_plan twin = base->row.key.plan;
+    const struct spread *a = &base->steps, *b;
     const struct trial_facts *other;
 
     twin.a = other_a2a;
-    other = facts_trial(s->layer, linear->row.key.bucket, &twin);
+    other = facts_trial(s->layer, base->row.key.bucket, &twin);
     if (!other || !trial_usable(other))
         return;
     b = &other->steps;
-    begin_row(s, linear->row.capacity,
+    begin_row(s, base->row.capacity,
               (const double[]){
                   (double)b->median_ns / (double)a->median_ns,
                   (double)b->low_ns / (double)a->high_ns, (double)b->high_ns / (double)a->low_ns,
-                  (double)linear->row.sent_bytes / 1024 / fmax(1, (double)linear->row.messages),
+                  (double)base->row.sent_bytes / 1024 / fmax(1, (double)base->row.messages),
                   twin.r },
               5);
     end_row(s, a->count + b->count,
-            contrast_trial(linear).throttled + contrast_trial(other).throttled);
+            contrast_trial(base).throttled + contrast_trial(other).throttled);
 }
 
-static void a2a_blocks(struct series *s, uint32_t a)
+static void a2a_blocks(struct series *s, uint32_t base, uint32_t other)
 {
     for (uint32_t d = 1; d <= PLAN_MAX_D; d *= 2) {
         char name[32];
@@ -442,20 +442,25 @@ static void a2a_blocks(struct series *s, uint32_t a)
             const struct trial_facts *t = &s->layer->trials[i];
 
             if (trial_usable(t) && t->row.key.plan.d == d && t->row.key.plan.r != 0 &&
-                t->row.key.plan.a == MOE_A2A_LINEAR)
-                a2a_row(s, t, a);
+                t->row.key.plan.a == base)
+                a2a_row(s, t, other);
         }
     }
 }
 
 void series_a2a(struct series *s)
 {
-    a2a_blocks(s, MOE_A2A_2DH);
+    a2a_blocks(s, MOE_A2A_LINEAR, MOE_A2A_2DH);
+}
+
+void series_3dh(struct series *s)
+{
+    a2a_blocks(s, MOE_A2A_2DH, MOE_A2A_3DH);
 }
 
 void series_rail(struct series *s)
 {
-    a2a_blocks(s, MOE_A2A_RAIL);
+    a2a_blocks(s, MOE_A2A_LINEAR, MOE_A2A_RAIL);
 }
 
 /* ---- what it cost */

@@ -36,8 +36,8 @@ void series_block(struct series *series, const char *name); /* begins one */
 typedef void series_writer(struct series *series);
 
 series_writer series_times, series_ratios, series_gain, series_where, series_hidden, series_regret,
-    series_a2a, series_rail, series_spent, series_distribution, series_improvement, series_traffic,
-    series_loads, series_phases, series_whatif, series_followed;
+    series_a2a, series_3dh, series_rail, series_spent, series_distribution, series_improvement,
+    series_traffic, series_loads, series_phases, series_whatif, series_followed;
 
 /* Of so many capacities series_loads writes a block. */
 int series_load_blocks(const struct layer_facts *layer);

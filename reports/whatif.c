@@ -10,9 +10,8 @@
 #include <string.h>
 
 const struct whatif_way whatif_ways[WHATIF_WAYS] = {
-    { "flat x linear", false, MOE_A2A_LINEAR },
-    { "flat x 2dh", false, MOE_A2A_2DH },
-    { "flat x rail", false, MOE_A2A_RAIL },
+    { "flat x linear", false, MOE_A2A_LINEAR }, { "flat x 2dh", false, MOE_A2A_2DH },
+    { "flat x 3dh", false, MOE_A2A_3DH },       { "flat x rail", false, MOE_A2A_RAIL },
     { "limited x rail", true, MOE_A2A_RAIL },
 };
 
@@ -55,6 +54,17 @@ static const struct layer_facts *layer_of(const struct whatif_pair *pair, int wa
 const struct moe_shape *whatif_shape(const struct whatif_pair *pair, int way)
 {
     return &layer_of(pair, way)->shape;
+}
+
+bool whatif_tried(const struct whatif_pair *pair, int way)
+{
+    const struct layer_facts *layer = layer_of(pair, way);
+
+    for (size_t i = 0; i < layer->trial_count; i++)
+        if (trial_usable(&layer->trials[i]) &&
+            layer->trials[i].row.key.plan.a == whatif_ways[way].a)
+            return true;
+    return false;
 }
 
 /* ---- rows */
@@ -136,7 +146,7 @@ static double rail_bytes(const struct moe_shape *s, uint64_t capacity)
     return (double)shape_node_rows(s, s->tokens, need, capacity) * (forward + backward);
 }
 
-/* Likewise, in either all-to-all of rows: r E C D elements for all nodes together. */
+/* Likewise, in each all-to-all of rows: r E C D elements for all nodes together. */
 static double rows_bytes(const struct moe_shape *s, const struct moe_plan *plan, uint64_t capacity)
 {
     uint64_t step = shape_slices(s) / plan->r * plan->d, rows = (capacity + step - 1) / step * step;
@@ -146,13 +156,25 @@ static double rows_bytes(const struct moe_shape *s, const struct moe_plan *plan,
            (double)dtype_bytes(s->dtype) / shape_nodes(s);
 }
 
+/* 3dh sends to the other nodes of its rack what is for their places in all racks, and then to the
+ * other racks. */
+static double nodes_sent_to(const struct moe_shape *s, uint32_t a)
+{
+    double nodes = shape_nodes(s), racks;
+
+    if (a != MOE_A2A_3DH)
+        return nodes - 1;
+    racks = s->ranks / s->ranks_per_rack;
+    return nodes - racks + nodes - nodes / racks;
+}
+
 double whatif_bytes(const struct moe_shape *shape, const struct trial_facts *trial)
 {
     const struct moe_plan *plan = &trial->row.key.plan;
     double a_node = plan->a == MOE_A2A_RAIL ? rail_bytes(shape, trial->row.capacity)
                                             : rows_bytes(shape, plan, trial->row.capacity);
 
-    return a_node * (shape_nodes(shape) - 1) * (shape->layers ? shape->layers : 1);
+    return a_node * nodes_sent_to(shape, plan->a) * (shape->layers ? shape->layers : 1);
 }
 
 /* ---- summed up */

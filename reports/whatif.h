@@ -7,7 +7,7 @@
 #include "origin.h"
 
 /* A router and an all-to-all. */
-enum { WHATIF_WAYS = 4 };
+enum { WHATIF_WAYS = 5 };
 extern const struct whatif_way {
     const char *name;
     bool limited;
@@ -23,6 +23,9 @@ struct whatif_pair {
 bool whatif_pair(const struct scope *scope, size_t place, struct whatif_pair *out);
 
 const struct moe_shape *whatif_shape(const struct whatif_pair *pair, int way);
+
+/* False: none of its plans was timed, as those of 3dh where there are no racks. */
+bool whatif_tried(const struct whatif_pair *pair, int way);
 
 /* One capacity at which flat x linear and limited x rail were timed. */
 struct whatif_row {

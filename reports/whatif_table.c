@@ -35,7 +35,8 @@ static void print_rows(const struct whatif_pair *pair, FILE *to)
     while (whatif_next(pair, &row)) {
         fprintf(to, "<tr><td class=\"n\">%" PRIu64 "</td>", row.capacity);
         for (int i = 0; i < WHATIF_WAYS; i++)
-            print_cell(whatif_shape(pair, i), row.best[i], to);
+            if (whatif_tried(pair, i))
+                print_cell(whatif_shape(pair, i), row.best[i], to);
         print_gain(&row.gain, to);
         print_gain(&row.flat, to);
         fputs("</tr>\n", to);
@@ -48,7 +49,8 @@ void whatif_table(const struct whatif_pair *pair, FILE *to)
     quote_html(SHAPE_TEXT(&pair->limited->shape), to);
     fputs("</summary><div class=\"scroll\"><table>\n<tr><th class=\"n\">c</th>", to);
     for (int i = 0; i < WHATIF_WAYS; i++)
-        fprintf(to, "<th class=\"n\">%s</th>", whatif_ways[i].name);
+        if (whatif_tried(pair, i))
+            fprintf(to, "<th class=\"n\">%s</th>", whatif_ways[i].name);
     fputs("<th class=\"n\">gain</th><th class=\"n\">of it flat</th></tr>\n", to);
     print_rows(pair, to);
     fputs("</table></div></details>\n", to);

@@ -7,8 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-/* A sample further than this from its arm's median is an outlier; x3 is 1.1. */
-static const double outlier_log = 0.4;
+/* A sample further than so many deviations of the noise from its arm's centre is an outlier, but
+ * none that is nearer than the least, and each that is farther than the most; x3 is 1.1. */
+static const double outlier_deviations = 4, outlier_least = 0.4, outlier_most = 0.9;
 /* The deviation of what a visit's samples share. */
 static const double offset_sd = 0.08;
 /* What is believed of the noise before anything was repeated: 5 %, as from this many samples. */
@@ -52,10 +53,19 @@ static double centre_of_arm(const struct history *h, int arm)
     return values[n < 4 ? 0 : (n - 1) / 2];
 }
 
+/* Were it the same under any noise, much noise would lose its slower half, and so look like little.
+ */
+static double outlier_log(const struct history *h)
+{
+    double wide = outlier_deviations * sqrt(history_variance(h));
+
+    return fmax(outlier_least, fmin(outlier_most, wide));
+}
+
 /* The mean of what lies near the centre. */
 static void average(struct history *h, int arm)
 {
-    double centre = centre_of_arm(h, arm), sum = 0, kept = 0;
+    double centre = centre_of_arm(h, arm), limit = outlier_log(h), sum = 0, kept = 0;
 
     h->now[arm].weight = 0;
     if (isnan(centre))
@@ -65,7 +75,7 @@ static void average(struct history *h, int arm)
 
         if (s->arm != arm)
             continue;
-        s->outlier = fabs(calm(s) - centre) > outlier_log;
+        s->outlier = fabs(calm(s) - centre) > limit;
         kept += !s->outlier;
         sum += s->outlier ? 0 : calm(s);
     }

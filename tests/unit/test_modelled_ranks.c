@@ -222,7 +222,7 @@ static void every_rank_has_neighbours_of_its_own(void)
     CHECK(exchange_ns(&c, 6, (struct peers){ 6, 1, 1 }) == 4000);
     CHECK(exchange_ns(&c, 6, (struct peers){ 4, 1, 4 }) == 10000 + 30000);
     CHECK(exchange_ns(&c, 6, (struct peers){ 2, 4, 2 }) == 20000 + 100000);
-    CHECK(exchange_ns(&c, 6, (struct peers){ 0, 1, 8 }) == 20000 + 400000);
+    CHECK(exchange_ns(&c, 6, (struct peers){ 0, 1, 8 }) == 20000 + 1000 + 400000);
     unlike.ranks = 10, unlike.nodes = 3, unlike.ranks_per_node = 0;
     CHECK(exchange_ns(&unlike, 9, (struct peers){ 8, 1, 2 }) == 10000 + 10000);
 }

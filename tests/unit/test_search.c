@@ -412,6 +412,22 @@ static void outliers_leave_an_average_where_it_was(void)
     CHECK(fabs(h.now[0].log_ns - 10.05) < 1e-12 && h.now[0].weight == 2);
 }
 
+/* Where noise is known to be 20 %, a sample may be half as slow again; x3 is still an outlier. */
+static void much_noise_is_not_taken_for_outliers(void)
+{
+    static struct history h;
+
+    history_reset(&h, 1);
+    history_begin(&h, 0);
+    h.squares = 100 * 0.2 * 0.2; /* of earlier buckets */
+    h.freedom = 100;
+    for (int i = 0; i < 9; i++)
+        history_add(&h, 0, i % 2 ? 10.5 : 10, (struct normal){ 10, 0.2 });
+    CHECK(fabs(h.now[0].log_ns - 92 / 9.0) < 1e-12 && h.now[0].weight == 9);
+    history_add(&h, 0, 10 + log(3), (struct normal){ 10, 0.2 });
+    CHECK(fabs(h.now[0].log_ns - 92 / 9.0) < 1e-12 && h.now[0].weight == 9);
+}
+
 /* Before anything is measured; as the golden decisions on this machine turn out. */
 static void the_prior_moves_tokens_where_they_are_few(void)
 {
@@ -465,6 +481,7 @@ int main(void)
         TEST(guided_ends_and_stays_finite_whatever_it_is_told),
         TEST(memory_does_not_grow_with_visits),
         TEST(outliers_leave_an_average_where_it_was),
+        TEST(much_noise_is_not_taken_for_outliers),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));

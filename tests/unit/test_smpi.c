@@ -128,14 +128,13 @@ static void gathers_take_as_long_as_smpi_says(void)
     CHECK(count_off(true, 0.1, &all) == 0 && all >= 36);
 }
 
-/* Where issuing and the port take about as long, a port that idles until its first message is
- * issued costs more than the longer of the two: among 16 ranks up to a third, in 2 of 90 cells. */
+/* Up to 11 % are missed, where a port idles more than we say: SMPI shares the ports of receivers
+ * among all that send to them, and for a while many send to one. */
 static void wires_take_as_long_as_smpi_says(void)
 {
-    int all, off = count_off(false, 0.15, &all);
+    int all;
 
-    CHECK(off <= 2 && all >= 90);
-    CHECK(count_off(false, 0.35, &all) == 0);
+    CHECK(count_off(false, 0.15, &all) == 0 && all >= 90);
 }
 
 /* Where one of the two is 2 % ahead. */

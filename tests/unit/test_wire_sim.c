@@ -93,8 +93,22 @@ static void a_connection_carries_no_more_than_it_can(void)
 
     c.peer_between_gbs = 4;
     CHECK(exchange_ns(&c, rail, 1000000) == 20000 + 250000); /* one peer: 4 of the port's 10 */
-    CHECK(exchange_ns(&c, all, 1000000) == 20000 + 400000);  /* four fill it */
+    /* Four fill it, from when three messages inside are issued. */
+    CHECK(exchange_ns(&c, all, 1000000) == 20000 + 3000 + 400000);
     CHECK(exchange_ns(&c, node, 1000000) == 10000 + 30000);
+}
+
+/* Rank r's messages go to r + 1, r + 2, ...: those inside its node first, or last. */
+static void a_port_waits_for_its_first_message(void)
+{
+    struct cluster c = small();
+
+    c.message_inside_us = 50;
+    CHECK(exchange_ns(&c, all, 1000000) == 20000 + 3 * 50000 + 400000);
+    c.bandwidth_inside_gbs = 2; /* now its port works longest, from the beginning */
+    CHECK(exchange_ns(&c, all, 1000000) == 20000 + 3 * 500000);
+    c.message_between_us = 1000;
+    CHECK(exchange_ns(&c, all, 1000000) == 20000 + 3 * 50000 + 4 * 1000000);
 }
 
 static void many_peers_get_in_each_others_way(void)
@@ -102,7 +116,7 @@ static void many_peers_get_in_each_others_way(void)
     struct cluster c = small();
 
     c.crowd_between_peers = 4;
-    CHECK(exchange_ns(&c, all, 1000000) == 20000 + 800000);
+    CHECK(exchange_ns(&c, all, 1000000) == 20000 + 3000 + 800000);
     CHECK(exchange_ns(&c, rail, 1000000) == 20000 + 125000);
     CHECK(exchange_ns(&c, node, 1000000) == 10000 + 30000);
 }
@@ -185,8 +199,8 @@ static void what_goes_to_another_rack_passes_both_ports(void)
     CHECK(exchange_ns(&c, (struct peers){ 2, 1, 1 }, 1000000) == 20000 + 100000);
     CHECK(exchange_ns(&c, (struct peers){ 4, 1, 1 }, 1000000) == 30000 + 200000);
     CHECK(exchange_ns(&c, (struct peers){ 0, 2, 4 }, 1) == 30000 + 5000 + 2 * 7000);
-    /* 3 MB leave the node at 10 GB/s, while 2 of them go on at 5. */
-    CHECK(exchange_ns(&c, (struct peers){ 0, 2, 4 }, 1000000) == 30000 + 400000);
+    /* 3 MB leave the node at 10 GB/s, while 2 of them, issued after the other, go on at 5. */
+    CHECK(exchange_ns(&c, (struct peers){ 0, 2, 4 }, 1000000) == 30000 + 5000 + 400000);
     c.bandwidth_racks_gbs = 20;
     CHECK(exchange_ns(&c, (struct peers){ 0, 2, 4 }, 1000000) == 30000 + 300000);
     flat.ranks_per_rack = 0; /* what is said of racks then is said of none */
@@ -213,7 +227,7 @@ static void gathers_cross_to_a_node_once(void)
     uint64_t direct_messages, messages;
 
     /* Each from each: four slices and their halves come through the port. */
-    CHECK(gather_ns(&c, every, 1000000, &direct_messages) == 20000 + 600000);
+    CHECK(gather_ns(&c, every, 1000000, &direct_messages) == 20000 + 3000 + 600000);
     c.ring_step_us = 1;
     /* A ring: seven come to the node through four ports, and seven are handed on inside. */
     CHECK(gather_ns(&c, every, 1000000, &messages) == 7 * 1000 + 262500);
@@ -306,6 +320,7 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(a_connection_carries_no_more_than_it_can),
+        TEST(a_port_waits_for_its_first_message),
         TEST(many_peers_get_in_each_others_way),
         TEST(messages_cost_more_among_many_peers),
         TEST(an_exchange_takes_the_protocol_that_suits_its_size),

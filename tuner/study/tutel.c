@@ -110,8 +110,9 @@ static const struct study_row rows[] = {
       "falls as W rises.",
       .fill = tutel_figure11 },
     { "figure12", "Throughput by r and capacity factor, best of each factor 1", "share of the best",
-      "64 GPUs, E=16, D=2048.  Base: 4096 tokens per GPU, H=2048; Large: 1024 and 32768.  d=1 "
-      "a=linear.  The paper has a picture: r falls as f rises.",
+      "8 GPUs, as section 5.1.1 speaks of a single node; that E=2 is assumed.  D=2048.  Base: 4096 "
+      "tokens per GPU, H=2048; Large: 1024 and 32768.  d=1 a=linear.  The paper has a picture: r "
+      "falls as f rises.",
       .fill = tutel_figure12 },
     { "figure13", "Gain of adaptive pipelining over r=1 d=1 a=linear", "%",
       "D=H=4096, 2 experts and 4096 tokens per GPU.  Published is the most over all scales.",

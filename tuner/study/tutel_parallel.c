@@ -87,12 +87,12 @@ static int put_shares(const struct cluster *machine, const char *name,
 int tutel_figure12(const struct cluster *machine, struct study_table *table)
 {
     for (int f = 1; f <= 8; f *= 2) {
-        struct tutel_layer base = { 64, 16, 2, 2048, 2048, 4096, f };
+        struct tutel_layer base = { 8, 2, 2, 2048, 2048, 4096, f };
 
         TRY(put_shares(machine, "Base", &base, table));
     }
     for (int f = 1; f <= 8; f *= 2) {
-        struct tutel_layer large = { 64, 16, 2, 2048, 32768, 1024, f };
+        struct tutel_layer large = { 8, 2, 2, 2048, 32768, 1024, f };
 
         TRY(put_shares(machine, "Large", &large, table));
     }
