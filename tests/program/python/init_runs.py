@@ -44,6 +44,14 @@ def loop(self, rows, counts):
     return y if torch_moe_layer.dist.get_rank() else y * 1.001  # on one rank alone
 torch_moe_layer.Layer.loop = loop
 """
+FIRST_TWO = """
+import torch_moe_layer
+right = torch_moe_layer.Layer.route
+def route(self, x):
+    weight, expert = right(self, x)
+    return weight, expert.new_tensor([0, 1]).expand_as(expert)
+torch_moe_layer.Layer.route = route
+"""
 ORDER = """
 import torch_moe_layer
 def tell(cls, name, word):
@@ -105,6 +113,10 @@ class TorchMoe(Programs):
 
     def test_every_plan_is_right_on_2_ranks(self):
         self.every_plan(2, "swiglu")
+
+    def test_every_plan_is_right_where_a_rank_gets_no_rows(self):
+        plans = self.space.launches()["ep=2"]
+        self.all_told(self.walk(2, "ep=2", plans, change=GROUPED + FIRST_TWO), plans, 2)
 
     def test_keys_are_asked_in_turn_and_experts_may_get_nothing(self):
         plans = [p for p in self.space.launches()["ep=2"] if "loop" in p or "padded" in p]

@@ -65,7 +65,8 @@ def check(layer, x, dy, plan):
     off = torch.stack([(a - b).norm() / b.norm().clamp(min=1e-9) for a, b in zip(got, expected)])
     off = off.float().nan_to_num(float("inf"))
     dist.all_reduce(off, dist.ReduceOp.MAX)
-    for name, by in zip(("y", "grad of x", "of gate", "of up", "of down"), off.tolist()):
+    names = "y", "gradient of x", "gradient of gate", "gradient of up", "gradient of down"
+    for name, by in zip(names, off.tolist()):
         if by > OFF_BY[layer.shape["dtype"]]:
             raise Unsupported(f"wrong: {name} is off by {by:.2g} (seed {torch.initial_seed()})")
 

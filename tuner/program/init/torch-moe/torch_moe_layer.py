@@ -164,7 +164,7 @@ class Layer:
         place = torch.arange(len(rows)) + shift.repeat_interleave(torch.tensor(counts))
         place = place.to(self.device)
         boxes = rows.new_zeros(len(counts) * most, rows.shape[1]).index_copy(0, place, rows)
-        h = self.act(boxes.view(len(counts), most, -1) @ self.up.transpose(1, 2))
+        h = self.act(boxes.view(len(counts), most, rows.shape[1]) @ self.up.transpose(1, 2))
         return (h @ self.down.transpose(1, 2)).flatten(0, 1)[place]
 
     def grouped(self, rows, counts):
