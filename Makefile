@@ -138,6 +138,15 @@ $(BUILD)/tuner/study/smile_machine.o: $(BUILD)/p4d-16-nccl210.inc
 $(BUILD)/tuner/study/dynamoe_machine.o: $(BUILD)/p100-4.inc
 $(BUILD)/tuner/study/%_machine.o: CFLAGS += -I$(BUILD)
 
+# The files of `moetune init` as well: byte by byte, for they are longer than C promises a string may be.
+INIT_FILES := $(sort $(wildcard tuner/program/init/*/*.py tuner/program/init/*/*.space))
+$(BUILD)/init_files.inc: $(INIT_FILES) Makefile
+	@mkdir -p $(@D)
+	$(Q)for f in $(INIT_FILES); do d=$${f%/*}; \
+	    echo "{ \"$${d##*/}\", \"$${f##*/}\", $$(wc -c <$$f), (const char[]){"; od -An -v -td1 $$f | sed 's/[0-9]\+/&,/g'; echo "0 } },"; done >$@
+$(BUILD)/tuner/verbs/init_verb.o: $(BUILD)/init_files.inc
+$(BUILD)/tuner/verbs/init_verb.o: CFLAGS += -I$(BUILD)
+
 $(BUILD)/kernels/%.o: CFLAGS += $(KERNEL_FLAGS)
 $(BUILD)/search/%.o $(BUILD)/tuner/layer/%.o: CFLAGS += -O3 -fno-math-errno
 $(BUILD)/%.o: %.c Makefile

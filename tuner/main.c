@@ -16,7 +16,7 @@ static const struct verb *const verbs[] = {
     &tune_verb,       &plan_verb,   &status_verb,      &show_verb,     &report_verb, &lookup_verb,
     &verify_verb,     &doctor_verb, &fingerprint_verb, &diff_verb,     &export_verb, &import_verb,
     &merge_verb,      &log_verb,    &prune_verb,       &override_verb, &probe_verb,  &shares_verb,
-    &capacities_verb, &run_verb,    &study_verb,       &serve_verb,    NULL,
+    &capacities_verb, &run_verb,    &study_verb,       &init_verb,     &serve_verb,  NULL,
 };
 
 static int exit_code(int status)

@@ -128,6 +128,8 @@ static const struct {
     { "MOETUNE_WINDOW, MOETUNE_LAYER, MOETUNE_LAUNCHER_ARGS",
       "Set for the same program: the width of a bucket, the layer of the flags, the words of "
       "--launcher-args." },
+    { "MOETUNE_SPACE, MOETUNE_PLAN",
+      "Set for a program with a space: the space, the values of its axes that need a restart." },
     { "CUDA_VISIBLE_DEVICES", "Which GPUs there are." },
     { "OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK, PMIX_RANK, PMI_RANK",
       "Set by a launcher: this process is one of its ranks." },

@@ -1,5 +1,7 @@
 """moetune tune --exec, and what a program and it say to each other."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -45,7 +47,15 @@ class Lines(Case):
         flags = "--ranks 4 --experts 2 --tokens 64 --model-dim 16 --hidden-dim 32 --quiet " + more
         with environment(PYTHONPATH=PACKAGE, PYTHONDONTWRITEBYTECODE="1"):
             return subprocess.run(
-                [os.environ["MOETUNE"], "tune", *flags.split(), "--db", self.database, "--exec", command],
+                [
+                    os.environ["MOETUNE"],
+                    "tune",
+                    *flags.split(),
+                    "--db",
+                    self.database,
+                    "--exec",
+                    command,
+                ],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 universal_newlines=True,
@@ -64,9 +74,7 @@ class Lines(Case):
 
     def test_buckets_are_as_wide_as_the_command_says(self):
         program = self.program(PROGRAM)
-        done = self.interview(
-            f"{sys.executable} {program} 300 /nowhere/none.db", "--window 128"
-        )
+        done = self.interview(f"{sys.executable} {program} 300 /nowhere/none.db", "--window 128")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("decided 1 steps 300 window 128", done.stdout)
 
@@ -124,6 +132,58 @@ class Lines(Case):
             self.assertIn("moetune is gone", str(outcome(lambda: tuner.ask(5))))
             other.mine[0].close()
             self.assertIn("Broken pipe", str(outcome(lambda: tuner.ask(5))))
+
+    def test_the_words_of_a_program_with_a_space(self):
+        plan = "plan dispatcher=alltoall experts=2dh chunks=2 ep=4"
+        variables = {
+            "MOETUNE_SPACE": "space mine\n",
+            "MOETUNE_PLAN": "dispatcher=alltoall ep=4",
+            "MOETUNE_LAYER": "E=8 W=4 dtype=f32",
+        }
+        with Pipes(plan, "ok", plan, "ok", plan, "ok", "end") as other, environment(**variables):
+            with moetune.asker("not this one") as asker:
+                self.assertEqual(asker.launch, {"dispatcher": "alltoall", "ep": 4})
+                self.assertEqual(asker.layer, {"E": 8, "W": 4, "dtype": "f32"})
+                values = asker.ask(512)
+                self.assertEqual(
+                    values, {"dispatcher": "alltoall", "experts": "2dh", "chunks": 2, "ep": 4}
+                )
+                for wrong in (-1.0, 0.0, float("nan"), float("inf")):
+                    self.assertRaises(ValueError, asker.tell, wrong)
+                self.assertRaises(ValueError, asker.tell, 1.0, loss=float("nan"))
+                self.assertRaises(ValueError, asker.tell, 1.0, memory=-1)
+                asker.tell(10.5, memory=2**40, loss=0.25, tokens=3)
+                self.refused(-1, asker.tell, 1.0)
+                asker.ask(0, 1.25)
+                asker.fail("caf\u00e9\nclosed" + 200 * "!")
+                asker.ask(2**64 - 1, 2)
+                asker.tell(3)
+                self.assertIsNone(asker.ask(9))
+                self.refused(-1, asker.fail, "after the end")
+        expected = [
+            "ask 512",
+            f"tell 10.5 memory={2**40} loss=0.25 tokens=3.0",
+            "ask 0 1.250",
+            "failed caf? closed" + 139 * "!",
+            f"ask {2**64 - 1} 2.000",
+            "tell 3.0",
+            "ask 9",
+        ]
+        self.assertEqual(other.heard, expected)
+
+    def test_a_program_with_a_space_runs_one_plan_by_hand(self):
+        with environment(MOETUNE_SPACE=None), contextlib.redirect_stdout(io.StringIO()) as said:
+            asker = moetune.asker("experts=loop ep=2", steps=2)
+            self.assertEqual(asker.launch, {"experts": "loop", "ep": 2})
+            self.assertEqual(asker.ask(7), {"experts": "loop", "ep": 2})
+            asker.tell(12.25, memory=5)
+            self.assertEqual(asker.ask(7), {"experts": "loop", "ep": 2})
+            asker.fail("no")
+            self.assertIsNone(asker.ask(7))
+        lines = ["experts=loop ep=2: 12.2 us memory=5", "experts=loop ep=2: failed: no", ""]
+        self.assertEqual(said.getvalue().split("\n"), lines)
+        with environment(MOETUNE_SPACE="space mine\n", MOETUNE_TO=None):
+            self.assertIn("$MOETUNE_TO and $MOETUNE_FROM are wanted", str(outcome(lambda: moetune.asker(""))))
 
     def test_without_moetune_a_layer_must_be_given(self):
         with self.assertRaises(moetune.Error):

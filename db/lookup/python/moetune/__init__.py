@@ -8,17 +8,19 @@
 
 The contract is that of moetune.h, of which this is a thin layer.  moetune.torch is the same for the
 ranks of torch.distributed, moetune.tutel tunes a Tutel layer; attach() is a Tuner, or whoever
-started this program by `moetune tune --exec`.  What is learnt, moelookup looks up.
+started this program by `moetune tune --exec`; asker() is for programs whose plans moetune knows by a
+declared space.  What is learnt, moelookup looks up.
 """
 
 from moelookup import Error, Plan, Shape, Source, capacity
 
-from .lines import Attached, attach
+from .lines import Asker, Attached, asker, attach, words
 from .tuner import Status, Tuner, library_version
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Asker",
     "Attached",
     "Error",
     "Plan",
@@ -26,7 +28,9 @@ __all__ = [
     "Source",
     "Status",
     "Tuner",
+    "asker",
     "attach",
     "capacity",
     "library_version",
+    "words",
 ]

@@ -1,9 +1,11 @@
 """The line protocol of `moetune tune --exec`, spoken by the program that it started."""
 
 import contextlib
+import math
 import os
+import re
 import stat
-from typing import IO, Any, Dict, Optional
+from typing import IO, Any, Dict, Optional, Tuple, Union
 
 from moelookup import Error, Plan, Shape, Source
 from moelookup.table import _whole
@@ -12,7 +14,17 @@ from .tuner import Status, Tuner, _time
 
 _TO, _FROM, _WINDOW = "MOETUNE_TO", "MOETUNE_FROM", "MOETUNE_WINDOW"
 _LAYER = "MOETUNE_LAYER"
+_SPACE, _LAUNCH = "MOETUNE_SPACE", "MOETUNE_PLAN"
 _NOT_IN_TEXT = {"source", "bucket", "time_us", "default_us"}  # of a Plan
+
+
+Words = Dict[str, Union[int, str]]
+
+
+def words(text: str) -> Words:
+    """ "E=8 dtype=f32": {"E": 8, "dtype": "f32"}; so layers and plans are written."""
+    pairs = (word.partition("=") for word in text.split())
+    return {name: int(v) if re.fullmatch("-?[0-9]+", v) else v for name, _, v in pairs}
 
 
 def is_attached() -> bool:
@@ -31,7 +43,9 @@ def check_attached(layer: Dict[str, Any]) -> None:
     said = dict(pair.partition("=")[::2] for pair in os.environ.get(_LAYER, "").split())
     names = zip(("E", "k", "D", "H", "W", "dtype"), (*Shape._fields[:5], "dtype"))
     mine = {short: str(layer[name]) for short, name in names if name in layer and short in said}
-    other = [f"{short}={said[short]}, not {one}" for short, one in mine.items() if one != said[short]]
+    other = [
+        f"{short}={said[short]}, not {one}" for short, one in mine.items() if one != said[short]
+    ]
     if other:
         raise Error(
             f"tune --exec: its flags name another layer than this program's: {'; '.join(other)}"
@@ -54,7 +68,62 @@ def attach(db: Any = None, **layer: Any) -> Any:
     return Tuner(db, **layer)
 
 
-class Attached:
+class _Speaker:
+    """One end of two pipes: a line out, a line back."""
+
+    def __init__(self, speaks: bool = True) -> None:
+        self._to: Optional[IO[str]] = None
+        self._answers: Optional[IO[str]] = None
+        self._asked = False
+        if speaks:
+            self._to = _open(_TO, "w")
+            self._answers = _open(_FROM, "r")
+
+    def fail(self, why: str = "") -> None:
+        said = " ".join(why.split()).encode("ascii", "replace").decode()
+        self._answer("failed", said[:150])
+
+    def status(self) -> Status:
+        said = self._say("status", "status")[1].split()
+        pairs: Dict[str, Any] = {name: int(n) for name, n in zip(said[::2], said[1::2])}
+        return Status(**{name: n for name, n in pairs.items() if name in Status._fields})
+
+    def close(self) -> None:
+        for file in (self._to, self._answers):
+            if file is not None:
+                with contextlib.suppress(OSError):  # every line was sent when it was written
+                    file.close()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _answer(self, word: str, rest: str) -> None:
+        if not self._asked:
+            raise Error(f"{word}: nothing was asked", -1)
+        self._asked = False
+        self._say(f"{word} {rest}".rstrip(), "ok")
+
+    def _say(self, line: str, *wanted: str) -> Tuple[str, str]:
+        """Which of the wanted words answers, and what follows it."""
+        if self._to is None or self._answers is None:
+            raise Error(f"{line}: this rank only follows", -1)
+        try:
+            print(line, file=self._to, flush=True)
+            answer = self._answers.readline()
+        except OSError as error:
+            raise Error(f"{line}: moetune is gone: {error}") from None
+        word, _, rest = answer.rstrip("\n").partition(" ")
+        if word not in wanted:
+            raise Error(
+                f"{line}: moetune answers {answer!r}" if answer else f"{line}: moetune is gone"
+            )
+        return word, rest
+
+
+class Attached(_Speaker):
     """A Tuner at the other end of two pipes: the layer and its database are those of the command.
 
     speaks=False is for ranks that only follow().
@@ -63,25 +132,17 @@ class Attached:
     order_bytes = 128
 
     def __init__(self, speaks: bool = True) -> None:
-        self._to: Optional[IO[str]] = None
-        self._answers: Optional[IO[str]] = None
+        super().__init__(speaks)
         self._last: Optional[str] = None
-        self._asked = False
-        if speaks:
-            self._to = _open(_TO, "w")
-            self._answers = _open(_FROM, "r")
 
     def ask(self, capacity: int) -> Plan:
         rows = _whole("capacity", capacity)
-        plan = _plan(self._say(f"ask {rows}", "plan"))
+        plan = _plan(self._say(f"ask {rows}", "plan")[1])
         self._last, self._asked = f"{rows} {plan}", True
         return plan
 
     def tell(self, time_us: float) -> None:
         self._answer("tell", repr(_time(time_us)))
-
-    def fail(self, why: str = "") -> None:
-        self._answer("failed", " ".join(why.split())[:150])
 
     def order(self) -> bytes:
         if self._last is None:
@@ -108,44 +169,69 @@ class Attached:
     def spent(self, us: float) -> None:
         pass
 
-    def status(self) -> Status:
-        words = self._say("status", "status").split()
-        pairs: Dict[str, Any] = {name: int(n) for name, n in zip(words[::2], words[1::2])}
-        return Status(**{name: n for name, n in pairs.items() if name in Status._fields})
 
-    def close(self) -> None:
-        for file in (self._to, self._answers):
-            if file is not None:
-                with contextlib.suppress(OSError):  # every line was sent when it was written
-                    file.close()
+class Asker(_Speaker):
+    """A program whose plans are its own: `moetune tune --space FILE --exec` knows them by what the
+    space declares, and says which to run.
 
-    def __enter__(self) -> "Attached":
-        return self
+    layer: what the command's flags name, as E, k, D, H, W, dtype; launch: the values of the axes
+    that need a restart, which stay what they are.  One process speaks, for all its ranks;
+    moetune.torch.Asker sees to that.
+    """
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __init__(self) -> None:
+        if not (is_attached() and os.environ.get(_SPACE)):
+            raise Error(f"${_SPACE}, ${_TO} and ${_FROM} are wanted: moetune tune --space sets them")
+        super().__init__()
+        self.layer = words(os.environ.get(_LAYER, ""))
+        self.launch = words(os.environ.get(_LAUNCH, ""))
 
-    def _answer(self, word: str, rest: str) -> None:
-        if not self._asked:
-            raise Error(f"{word}: nothing was asked", -1)
-        self._asked = False
-        self._say(f"{word} {rest}".rstrip(), "ok")
+    def ask(self, key: int, skew: Optional[float] = None) -> Optional[Words]:
+        """The value of every axis; None: this launch has shown what was wanted, and is to end.
 
-    def _say(self, line: str, wanted: str) -> str:
-        """What follows the wanted word in the answer."""
-        if self._to is None or self._answers is None:
-            raise Error(f"{line}: this rank only follows", -1)
-        try:
-            print(line, file=self._to, flush=True)
-            answer = self._answers.readline()
-        except OSError as error:
-            raise Error(f"{line}: moetune is gone: {error}") from None
-        word, _, rest = answer.rstrip("\n").partition(" ")
-        if word != wanted:
-            raise Error(
-                f"{line}: moetune answers {answer!r}" if answer else f"{line}: moetune is gone"
-            )
-        return rest
+        key: this step's number of whatever the space has ranges of; skew: likewise of its class."""
+        line = f"ask {_whole('key', key, 2**64 - 1)}" + ("" if skew is None else f" {skew:.3f}")
+        word, plan = self._say(line, "plan", "end")
+        self._asked = word == "plan"
+        return words(plan) if self._asked else None
+
+    def tell(self, time_us: float, memory: Optional[int] = None, **measured: float) -> None:
+        """How long the step took, the slowest rank; bytes of memory it had; and what else a guard
+        is to look at."""
+        said = repr(_time(time_us)) + (
+            "" if memory is None else f" memory={_whole('memory', memory, 2**63)}"
+        )
+        for name, value in measured.items():
+            if not math.isfinite(value):
+                raise ValueError(f"{name} is {value}: it must be a number")
+            said += f" {name}={float(value)!r}"
+        self._answer("tell", said)
+
+
+class OnePlan(_Speaker):
+    """In place of an Asker where a person starts the program: one plan, some steps, printed."""
+
+    def __init__(self, plan: str, steps: int) -> None:
+        super().__init__(speaks=False)
+        self.layer: Words = {}
+        self.launch = words(plan)
+        self._text, self._left = plan, steps
+
+    def ask(self, key: int, skew: Optional[float] = None) -> Optional[Words]:
+        self._left -= 1
+        return dict(self.launch) if self._left >= 0 else None
+
+    def tell(self, time_us: float, memory: Optional[int] = None, **measured: float) -> None:
+        pairs = dict({} if memory is None else {"memory": memory}, **measured)
+        print(f"{self._text}: {time_us:.1f} us", *(f"{n}={v:g}" for n, v in pairs.items()))
+
+    def fail(self, why: str = "") -> None:
+        print(f"{self._text}: failed: {why}")
+
+
+def asker(plan: str, steps: int = 5) -> Union[Asker, OnePlan]:
+    """Whoever started this program by `moetune tune --space`, else this one plan."""
+    return Asker() if os.environ.get(_SPACE) else OnePlan(plan, steps)
 
 
 def _open(name: str, mode: str) -> IO[str]:
@@ -169,14 +255,14 @@ def _is_pipe(descriptor: int) -> bool:
 
 def _plan(text: str) -> Plan:
     """ "r=2 d=4 a=2dh": r, d and a, and whatever axis a plan has besides."""
-    words = dict(word.partition("=")[::2] for word in text.split())
-    if not {"r", "d", "a"} <= words.keys():
+    said = dict(word.partition("=")[::2] for word in text.split())
+    if not {"r", "d", "a"} <= said.keys():
         raise Error(f"{text!r} is no plan", -3)
-    unknown = words.keys() - (set(Plan._fields) - _NOT_IN_TEXT)
+    unknown = said.keys() - (set(Plan._fields) - _NOT_IN_TEXT)
     if unknown:
         raise Error(f"{text!r} has what this version does not know: {', '.join(unknown)}", -3)
     try:
-        values: Dict[str, Any] = {n: v if n in ("a", "e") else int(v) for n, v in words.items()}
+        values: Dict[str, Any] = {n: v if n in ("a", "e") else int(v) for n, v in said.items()}
     except ValueError:
         raise Error(f"{text!r} is no plan", -3) from None
     return Plan(source=Source.TENTATIVE, **values)

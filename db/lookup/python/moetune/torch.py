@@ -11,7 +11,7 @@ import os
 import re
 import time
 import zlib
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -19,7 +19,7 @@ from moelookup import Error, Plan, Shape
 from moelookup.table import checked_shape, window
 from moelookup.torch import _agree, _alone, _bytes_tensor, _device
 
-from .lines import Attached, attached_window, check_attached, is_attached
+from .lines import Attached, Words, asker, attached_window, check_attached, is_attached
 from .tuner import ORDER_BYTES, ORDERS, US_MOST, Status
 from .tuner import Tuner as _Tuner
 
@@ -258,6 +258,70 @@ class Tuner:
         plan: Plan = self._tuner.obey(orders, capacity)
         self._due = self._tuner.due()
         return plan
+
+
+class Asker:
+    """moetune.asker() on every rank of the group: rank 0 speaks, all get its plans, and all raise
+    if it cannot.  Every method is a collective, which all ranks call alike.
+
+    plan, steps: what is run where moetune did not start the program.
+    """
+
+    def __init__(self, plan: str, steps: int = 5, group: Any = None, device: Any = None) -> None:
+        self._alone, self._group = _alone(), group
+        self._where = None if self._alone else _device(group, device)
+        self.rank = 0 if self._alone else dist.get_rank(group)
+        self.ranks = 1 if self._alone else dist.get_world_size(group)
+        self._asker: Any = None
+
+        def begin() -> Any:
+            self._asker = asker(plan, steps)
+            layer = self._asker.layer
+            if layer.get("W", self.ranks) != self.ranks:
+                raise Error(
+                    f"tune --space: its flags say {layer['W']} ranks, here are {self.ranks}"
+                )
+            return layer, self._asker.launch
+
+        self.layer, self.launch = self._on_first(begin)
+
+    def ask(self, key: int, skew: Optional[float] = None) -> Optional[Words]:
+        plan: Optional[Words] = self._on_first(lambda: self._asker.ask(key, skew))
+        return plan
+
+    def tell(self, time_us: float, memory: Optional[int] = None, **measured: float) -> None:
+        """The longest time and the most of everything else, of all ranks."""
+        said = [float(time_us), float(memory or 0), *measured.values()]
+        if not self._alone:
+            tensor = torch.tensor(said, dtype=torch.float64, device=self._where)
+            dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self._group)
+            said = tensor.tolist()
+        most = None if memory is None else int(said[1])
+        others = dict(zip(measured, said[2:]))
+        self._on_first(lambda: self._asker.tell(said[0], most, **others))
+
+    def fail(self, why: str = "") -> None:
+        self._on_first(lambda: self._asker.fail(why))
+
+    def close(self) -> None:
+        if self._asker is not None:
+            self._asker.close()
+
+    def _on_first(self, call: Callable[[], Any]) -> Any:
+        """What the call gives on rank 0, or its error, on all."""
+        said: List[Any] = [None]
+        if self.rank == 0:
+            try:
+                said = [(call(), None)]
+            except (Error, ValueError) as error:
+                said = [(None, error)]
+        if not self._alone:
+            first = 0 if self._group is None else dist.get_global_rank(self._group, 0)
+            dist.broadcast_object_list(said, first, group=self._group, device=self._where)
+        value, error = said[0]
+        if error is not None:
+            raise error
+        return value
 
 
 _NO_SUCH_TIME = "tell: a time above 0 on every rank, once after each ask"

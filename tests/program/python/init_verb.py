@@ -1,0 +1,109 @@
+"""moetune init: what it lists, writes and refuses."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from space_case import Space
+from surroundings import HERE
+
+PROGRAMS = os.path.join(HERE, "..", "..", "tuner", "program", "init")
+
+
+def read(*path):
+    with open(os.path.join(*path), "rb") as file:
+        return file.read()
+
+
+def files_of(name):
+    return sorted(f for f in os.listdir(os.path.join(PROGRAMS, name)) if not f.startswith("__"))
+
+
+class Init(unittest.TestCase):
+    names = sorted(os.listdir(PROGRAMS))
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def init(self, *arguments, code=0):
+        done = subprocess.run(
+            [os.environ["MOETUNE"], "init", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            cwd=self.folder,
+            timeout=60,
+        )
+        self.assertEqual(done.returncode, code, done.stdout)
+        return done.stdout
+
+    def test_it_lists_what_there_is(self):
+        listed = [line.split()[0] for line in self.init().splitlines() if line.startswith("  ")]
+        self.assertEqual(listed, self.names)
+        self.assertIn("torch-moe", listed)
+
+    def test_what_it_writes_is_what_lies_in_the_source(self):
+        for name in self.names:
+            said = self.init(name, os.path.join(self.folder, name))
+            self.assertEqual(sorted(os.listdir(os.path.join(self.folder, name))), files_of(name))
+            for file in files_of(name):
+                self.assertEqual(read(self.folder, name, file), read(PROGRAMS, name, file))
+                self.assertIn(f"wrote {self.folder}/{name}/{file}\n", said)
+
+    def test_it_says_what_to_type_next(self):
+        for name in self.names:
+            how = self.init(name, "there").partition("\nnext:\n")[2].splitlines()
+            self.assertEqual(how[0], "    cd there")
+            self.assertIn("moetune tune --space ", how[-1])
+            for word in how[-1].replace('"', " ").split():
+                if word.endswith((".py", ".space")):
+                    self.assertIn(word, files_of(name))
+            self.assertNotIn("cd ", self.init(name).partition("next:")[2])
+
+    def test_nothing_is_overwritten_unless_forced(self):
+        self.init("torch-moe")
+        mine = os.path.join(self.folder, "torch-moe.space")
+        with open(mine, "w") as file:
+            file.write("space mine\n")
+        os.remove(os.path.join(self.folder, "torch-moe.py"))
+        said = self.init("torch-moe", code=2)
+        self.assertIn("./torch-moe.space is there already (--force writes it anew)", said)
+        self.assertEqual(read(mine), b"space mine\n")
+        # Where one file is in the way none is written.
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "torch-moe.py")))
+        self.init("torch-moe", "--force")
+        self.assertEqual(read(mine), read(PROGRAMS, "torch-moe", "torch-moe.space"))
+
+    def test_what_cannot_be_is_refused(self):
+        said = self.init("torchmoe", code=2)
+        self.assertIn('init: no program "torchmoe" (did you mean torch-moe?)', said)
+        self.assertIn("moetune init lists them", self.init("xylophone", code=2))
+        self.assertIn('takes no argument "b"', self.init("tutel", "a", "b", code=2))
+        self.assertIn("no/where", self.init("tutel", "no/where", code=1))
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_spaces_and_programs_can_be_read(self):
+        for name in self.names:
+            for file in files_of(name):
+                text = read(PROGRAMS, name, file).decode()
+                if file.endswith(".py"):
+                    compile(text, file, "exec")
+                    continue
+                space = Space(text)
+                self.assertTrue(space.is_legal(space.usual), name)
+                self.assertLessEqual(len(space.plans()), 2000, name)
+                self.assertLessEqual(1, len(space.edges), name)
+                # By hand a program runs the default.
+                by_hand = " ".join(f"{axis}={value}" for axis, value in space.usual.items())
+                self.assertIn(
+                    sorted(by_hand.split()),
+                    [sorted(line.split()) for line in quoted(name)],
+                )
+
+
+def quoted(name):
+    texts = (read(PROGRAMS, name, file).decode() for file in files_of(name) if file.endswith(".py"))
+    return [part for text in texts for part in text.split('"')]

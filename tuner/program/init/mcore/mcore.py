@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Training steps of Megatron-Core: dispatcher, EP, ETP, overlaps (not run)
+
+    pip install moetune megatron-core transformer-engine[pytorch]
+    torchrun --nproc_per_node 8 mcore.py
+    moetune tune --space mcore.space --exec "torchrun --nproc_per_node 8 mcore.py" --ranks 8
+
+NOT RUN.  Written after the sources of megatron-core 0.16.1 (transformer/transformer_config.py,
+pipeline_parallel/schedules.py and combined_1f1b.py, models/gpt, parallel_state.py).
+
+Every axis needs a restart, so each launch shows one plan.  The step is a whole one, with attention
+and several micro-batches, for that is behind which overlap=on hides the exchanges; without a shared
+expert (--shared 0) there is no shared_overlap.  The plan goes back into Megatron's flags:
+--moe-token-dispatcher-type, --expert-model-parallel-size, --expert-tensor-parallel-size,
+--overlap-moe-expert-parallel-comm, --moe-shared-expert-overlap.
+"""
+
+import argparse
+import itertools
+import os
+import time
+
+import moetune
+import moetune.torch
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_with_transformer_engine_spec
+from megatron.core.models.gpt.gpt_model import GPTModel
+from megatron.core.pipeline_parallel.schedules import forward_backward_no_pipelining
+from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+from megatron.core.transformer.transformer_config import TransformerConfig
+
+USUAL = "E=8 k=2 T=4096 D=1024 H=2816 dtype=bf16"  # where the command's flags say nothing
+VOCABULARY, HEADS = 32000, 16
+
+
+def new_model(shape, plan, options):
+    ranks, share = dist.get_world_size(), plan["ep"] * plan["etp"]
+    if ranks % share or shape["E"] % plan["ep"]:
+        raise ValueError(f"ep * etp = {share}: here are {ranks} ranks, {shape['E']} experts")
+    if plan["shared_overlap"] == "on" and not options.shared:
+        raise ValueError("shared_overlap: there is no shared expert (--shared UNITS)")
+    parallel_state.initialize_model_parallel(
+        expert_model_parallel_size=plan["ep"], expert_tensor_parallel_size=plan["etp"]
+    )
+    model_parallel_cuda_manual_seed(1)
+    config = TransformerConfig(
+        num_layers=options.layers,
+        hidden_size=shape["D"],
+        ffn_hidden_size=shape["H"],
+        moe_ffn_hidden_size=shape["H"],
+        num_attention_heads=HEADS,
+        add_bias_linear=False,
+        bf16=True,
+        params_dtype=torch.bfloat16,
+        pipeline_dtype=torch.bfloat16,
+        num_moe_experts=shape["E"],
+        moe_router_topk=shape["k"],
+        moe_router_pre_softmax=shape["k"] == 1,
+        moe_router_dtype="fp32",  # DeepEP wants such weights of choices
+        moe_grouped_gemm=True,
+        moe_shared_expert_intermediate_size=options.shared or None,
+        expert_model_parallel_size=plan["ep"],
+        expert_tensor_parallel_size=plan["etp"],
+        moe_token_dispatcher_type=plan["dispatcher"],
+        overlap_moe_expert_parallel_comm=plan["overlap"] == "on",
+        moe_shared_expert_overlap=plan["shared_overlap"] == "on",
+    )
+    spec = get_gpt_layer_with_transformer_engine_spec(shape["E"], moe_grouped_gemm=True)
+    return GPTModel(config, spec, VOCABULARY, shape["T"], position_embedding_type="rope").cuda()
+
+
+def forward_step(batches, model, return_schedule_plan=False):
+    tokens, positions = next(batches)
+    run = model.build_schedule_plan if return_schedule_plan else model
+    return run(tokens, positions, None, labels=tokens), lambda loss: (loss.mean(), {})
+
+
+def step(model, tokens, micro_batches):
+    """Microseconds of forward, backward and the sums of gradients; bytes."""
+    ids = torch.randint(VOCABULARY, (1, tokens), device="cuda")
+    batch = ids, torch.arange(tokens, device="cuda")[None]
+    torch.cuda.reset_peak_memory_stats()
+    model.zero_grad()
+    torch.cuda.synchronize()
+    dist.barrier()
+    begin = time.perf_counter()
+    forward_backward_no_pipelining(
+        forward_step_func=forward_step,
+        data_iterator=itertools.repeat(batch),
+        model=model,
+        num_microbatches=micro_batches,
+        seq_length=tokens,
+        micro_batch_size=1,
+    )
+    dense, expert = (
+        parallel_state.get_data_parallel_group(),
+        parallel_state.get_expert_data_parallel_group(),
+    )
+    for one in model.parameters():
+        if one.grad is not None:  # Megatron marks those of experts
+            dist.all_reduce(one.grad, group=dense if getattr(one, "allreduce", True) else expert)
+    torch.cuda.synchronize()
+    return 1e6 * (time.perf_counter() - begin), torch.cuda.max_memory_allocated()
+
+
+def main(options):
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    dist.init_process_group("nccl")
+    asker = moetune.torch.Asker(options.plan, options.steps)
+    shape, model, last = dict(moetune.words(USUAL), **asker.layer), None, None
+    for tokens in itertools.cycle(options.tokens or [shape["T"]]):
+        plan = asker.ask(tokens)
+        if plan is None:
+            break
+        try:
+            model = model or new_model(shape, plan, options)
+        except (
+            AssertionError,
+            ImportError,
+            ValueError,
+        ) as why:  # alike on all ranks: nothing ran yet
+            asker.fail(str(why))
+            continue
+        if tokens != last:
+            step(model, tokens, options.micro_batches)  # warms up
+        last = tokens
+        asker.tell(*step(model, tokens, options.micro_batches))
+    asker.close()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "--tokens", type=int, nargs="*", help="of a micro-batch, in turn (T of the layer)"
+    )
+    parser.add_argument("--micro-batches", type=int, default=4)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--shared", type=int, default=0, metavar="UNITS", help="of a shared expert")
+    parser.add_argument(
+        "--plan", default="dispatcher=allgather ep=1 etp=1 overlap=off shared_overlap=off"
+    )
+    parser.add_argument("--steps", type=int, default=5, help="without moetune, under --plan")
+    main(parser.parse_args())

@@ -1,0 +1,222 @@
+"""The layer that torch-moe.py runs: dispatchers and experts by the names that the space has.
+
+`ep` ranks that lie side by side share one copy of the experts; there are as many copies as ranks
+make room for.
+"""
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+SWIGLU = lambda h: F.silu(h.chunk(2, -1)[0]) * h.chunk(2, -1)[1]
+ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "swiglu": SWIGLU}
+grouped_mm = getattr(F, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
+
+
+class Unsupported(Exception):
+    """A plan that cannot be run here.  All ranks find out alike, before any of them waits."""
+
+
+class Trip:
+    """Rows on their way to the ranks of a group; gradients take it backwards."""
+
+    def __init__(self, group, sends, gets):
+        self.group, self.sends, self.gets = group, sends, gets
+
+    def start(self, rows, sends, gets):
+        self.kept, self.there = rows.contiguous(), rows.new_empty(sum(gets), rows.shape[1])
+        self.work = dist.all_to_all_single(
+            self.there, self.kept, gets, sends, self.group, async_op=True
+        )
+        return self.there
+
+    def wait(self):
+        self.work.wait()
+        there, self.there, self.kept, self.work = self.there, None, None, None
+        return there
+
+
+class Start(torch.autograd.Function):
+    """What is between Start and Wait goes on while rows travel, in both passes."""
+
+    @staticmethod
+    def forward(ctx, rows, trip):
+        ctx.trip = trip
+        return trip.start(rows, trip.sends, trip.gets)
+
+    @staticmethod
+    def backward(ctx, _):  # Wait.backward has sent it off
+        return ctx.trip.wait(), None
+
+
+class Wait(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, trip):
+        ctx.trip = trip
+        return trip.wait().view_as(rows)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.trip.start(gradient, ctx.trip.gets, ctx.trip.sends)
+        return gradient, None  # which Start.backward does not look at
+
+
+class Gather(torch.autograd.Function):
+    """Every rank's rows, one below the other; the other way round sums are scattered."""
+
+    @staticmethod
+    def forward(ctx, rows, group):
+        ctx.group = group
+        parts = [torch.empty_like(rows) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(parts, rows.contiguous(), group)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Scatter.apply(gradient, ctx.group), None
+
+
+class Scatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, group):
+        ctx.group = group
+        rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+        mine = rows.new_empty(len(rows) // ranks, *rows.shape[1:])
+        if dist.get_backend(group) == "nccl":
+            dist.reduce_scatter_tensor(mine, rows.contiguous(), group=group)
+            return mine
+        rows = rows.clone()  # gloo scatters no sums
+        dist.all_reduce(rows, group=group)
+        return mine.copy_(rows.chunk(ranks)[rank])
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Gather.apply(gradient, ctx.group), None
+
+
+class Layer:
+    """Copies of the experts, each on `ep` ranks side by side; the gate is on every rank."""
+
+    def __init__(self, shape, ep, device):
+        rank, ranks = dist.get_rank(), dist.get_world_size()
+        if ranks % ep or shape["E"] % ep:
+            raise Unsupported(f"ep={ep} does not divide {ranks} ranks and {shape['E']} experts")
+        self.shape, self.ep, self.per_rank = shape, ep, shape["E"] // ep
+        self.act, self.device, self.dtype = (
+            ACTIVATIONS[shape["act"]],
+            device,
+            DTYPES[shape["dtype"]],
+        )
+        self.group = self.own([range(n, n + ep) for n in range(0, ranks, ep)])
+        self.copies = self.own([range(n, ranks, ep) for n in range(ep)])
+        self.first = rank % ep * self.per_rank
+        self.gate = self.draw(0, shape["D"], shape["E"]).requires_grad_()
+        self.up, self.down = self.weights(range(self.first, self.first + self.per_rank))
+        self.cannot_group = self.try_grouped()
+
+    def own(self, lists):
+        groups = [dist.new_group(list(ranks)) for ranks in lists]  # every rank helps to make each
+        return next(g for g, ranks in zip(groups, lists) if dist.get_rank() in ranks)
+
+    def draw(self, seed, *sizes):
+        values = (
+            torch.randn(sizes, generator=torch.Generator().manual_seed(seed)) / sizes[-1] ** 0.5
+        )
+        return values.to(self.device, self.dtype)
+
+    def weights(self, experts):
+        d, h = self.shape["D"], self.shape["H"]
+        up = [
+            self.draw(2 * e + 1, h * (2 if self.shape["act"] == "swiglu" else 1), d)
+            for e in experts
+        ]
+        down = [self.draw(2 * e + 2, d, h) for e in experts]
+        return torch.stack(up).requires_grad_(), torch.stack(down).requires_grad_()
+
+    def try_grouped(self):
+        """What torch groups, and on what, differs between its versions.  None, or why it cannot."""
+        try:
+            rows = self.draw(1, 16, self.shape["D"]).requires_grad_()
+            y = self.grouped(rows, [16] + [0] * (self.per_rank - 1))
+            y.backward(torch.ones_like(y))
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            return str(error) or "torch cannot group products"
+
+    def route(self, x):
+        return (x @ self.gate).softmax(-1).topk(self.shape["k"])
+
+    def __call__(self, x, plan):
+        if plan["experts"] == "grouped" and self.cannot_group:
+            raise Unsupported(self.cannot_group)
+        self.run = getattr(self, plan["experts"])
+        return getattr(self, plan["dispatcher"])(x, *self.route(x), plan["chunks"])
+
+    # ---- experts on rows that lie expert by expert
+
+    def loop(self, rows, counts):
+        parts = enumerate(rows.split(counts))
+        return torch.cat([self.act(part @ self.up[e].T) @ self.down[e].T for e, part in parts])
+
+    def padded(self, rows, counts):
+        most, at = max(counts), torch.tensor(counts).cumsum(0) - torch.tensor(counts)
+        shift = torch.arange(len(counts)) * most - at
+        place = torch.arange(len(rows)) + shift.repeat_interleave(torch.tensor(counts))
+        place = place.to(self.device)
+        boxes = rows.new_zeros(len(counts) * most, rows.shape[1]).index_copy(0, place, rows)
+        h = self.act(boxes.view(len(counts), most, rows.shape[1]) @ self.up.transpose(1, 2))
+        return (h @ self.down.transpose(1, 2)).flatten(0, 1)[place]
+
+    def grouped(self, rows, counts):
+        if grouped_mm is None:
+            raise NotImplementedError(f"torch {torch.__version__} has no grouped_mm")
+        ends = torch.tensor(counts).cumsum(0).to(self.device, torch.int32)
+        h = self.act(grouped_mm(rows, self.up.transpose(1, 2), offs=ends))
+        return grouped_mm(h, self.down.transpose(1, 2), offs=ends)
+
+    # ---- dispatchers
+
+    def allgather(self, x, weight, expert, _):
+        if self.ep > 1:
+            x, weight = Gather.apply(x, self.group), Gather.apply(weight, self.group)
+            expert = Gather.apply(expert, self.group)
+        here = expert - self.first
+        token, choice = ((here >= 0) & (here < self.per_rank)).nonzero(as_tuple=True)
+        order = here[token, choice].argsort(stable=True)
+        token, choice = token[order], choice[order]
+        counts = here[token, choice].bincount(minlength=self.per_rank).tolist()
+        rows = self.run(x[token], counts) * weight[token, choice, None]
+        y = torch.zeros_like(x).index_add(0, token, rows)
+        return Scatter.apply(y, self.group) if self.ep > 1 else y
+
+    def alltoall(self, x, weight, expert, chunks):
+        parts = [(part.flatten().argsort(stable=True), part) for part in expert.chunk(chunks)]
+        sends = [part.flatten().bincount(minlength=self.shape["E"]) for _, part in parts]
+        sends = (
+            torch.stack(sends).view(len(parts), self.ep, self.per_rank).transpose(0, 1).contiguous()
+        )
+        gets = torch.empty_like(sends)
+        dist.all_to_all_single(gets, sends, group=self.group)
+        sends, gets = sends.sum(2).T.tolist(), gets.cpu().transpose(0, 1)
+        under_way, first = [], 0
+        for (order, part), sent, got in zip(parts, sends, gets):
+            trip = Trip(self.group, sent, got.sum(1).tolist())
+            token = first + order // self.shape["k"]
+            under_way.append((trip, Start.apply(x[token], trip), got))
+            first += len(part)
+        back = []
+        for trip, rows, got in under_way:
+            expert_of = torch.arange(self.per_rank).repeat(self.ep).repeat_interleave(got.flatten())
+            order = expert_of.argsort(stable=True).to(self.device)
+            rows = self.run(Wait.apply(rows, trip)[order], got.sum(0).tolist())
+            trip = Trip(self.group, trip.gets, trip.sends)
+            back.append(
+                (trip, Start.apply(torch.zeros_like(rows).index_copy(0, order, rows), trip))
+            )
+        y, first = [], 0
+        for (trip, rows), (order, part) in zip(back, parts):
+            share = weight[first : first + len(part)].flatten()[order, None]
+            rows, token = Wait.apply(rows, trip) * share, order // self.shape["k"]
+            y.append(x.new_zeros(len(part), x.shape[1]).index_add(0, token, rows))
+            first += len(part)
+        return torch.cat(y)

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""A layer of Tutel: r, chunks that overlap, the all-to-all
+
+    pip install moetune torch git+https://github.com/microsoft/tutel
+    torchrun --nproc_per_node 4 tutel-moe.py --plan "r=0 d=1 a=linear"
+    moetune tune --space tutel-moe.space --exec "torchrun --nproc_per_node 4 tutel-moe.py" --ranks 4
+
+Several nodes want LOCAL_SIZE, the ranks per node, for a=2dh.  A trainer that is to find its plans
+while it trains wants moetune.tutel.Tuned instead.
+"""
+
+import argparse
+import itertools
+import os
+import time
+
+import moetune
+import moetune.torch
+import torch
+import torch.distributed as dist
+from tutel import moe
+
+USUAL = "E=2 k=2 T=512 D=64 H=128 dtype=f32 act=relu"  # where the command's flags say nothing
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+ACTIVATIONS = {"relu": torch.relu, "gelu": torch.nn.functional.gelu}
+
+
+def new_layer(shape, device):
+    experts, ranks = shape["E"], dist.get_world_size()
+    if shape["act"] not in ACTIVATIONS:
+        raise SystemExit(f"act={shape['act']}: Tutel's ffn has {' and '.join(ACTIVATIONS)}")
+    layer = moe.moe_layer(
+        gate_type={"type": "top", "k": shape["k"]},
+        model_dim=shape["D"],
+        experts={
+            "type": "ffn",
+            "num_experts_per_device": experts // ranks if experts >= ranks else -(ranks // experts),
+            "hidden_size_per_expert": shape["H"],
+            "activation_fn": ACTIVATIONS[shape["act"]],
+        },
+        seeds=(1, dist.get_rank() + 1, 1),
+        scan_expert_func=lambda _, parameter: setattr(parameter, "skip_allreduce", True),
+    )
+    return layer.to(device, DTYPES[shape["dtype"]])
+
+
+def why_not(plan, layer, device):
+    """Tutel would compute something wrong, or the same as another plan."""
+    per_node = int(os.environ.get("LOCAL_SIZE", 0))
+    if plan["r"] not in layer.valid_rs:
+        return f"r={plan['r']}: this layer has {sorted(layer.valid_rs)}"
+    if plan["d"] > 1 and device.type != "cuda":
+        return "d: Tutel overlaps chunks on GPUs alone"
+    if plan["a"] == "2dh" and not 1 < per_node < dist.get_world_size():
+        return "a=2dh: it is for several nodes, and wants LOCAL_SIZE, the ranks of one"
+
+
+def step(layer, x, factor, plan):
+    """Microseconds of a forward and a backward pass, and bytes on a GPU."""
+    synchronize = torch.cuda.synchronize if x.is_cuda else int
+    if x.is_cuda:
+        torch.cuda.reset_peak_memory_stats()
+    layer.zero_grad()
+    layer.use_2dh = plan["a"] == "2dh"  # no argument exists for it
+    synchronize()
+    dist.barrier()
+    begin = time.perf_counter()
+    options = {"adaptive_r": plan["r"], "a2a_ffn_overlap_degree": plan["d"]}
+    y = layer(x, capacity_factor=factor, **options)
+    (y.square().mean() + 0.01 * layer.l_aux).backward()
+    synchronize()
+    us = 1e6 * (time.perf_counter() - begin)
+    return us, torch.cuda.max_memory_allocated() if x.is_cuda else None
+
+
+def main(options):
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        torch.cuda.set_device(device)
+    dist.init_process_group("gloo" if device.type == "cpu" else "nccl")
+    asker = moetune.torch.Asker(options.plan, options.steps)
+    shape, last = dict(moetune.words(USUAL), **asker.layer), None
+    layer = new_layer(shape, device)
+    for factor in itertools.cycle(options.factors):
+        capacity = shape["k"] * int(factor * -(-shape["T"] // shape["E"]))  # as Tutel counts
+        plan = asker.ask(capacity)
+        if plan is None:
+            break
+        wrong = why_not(plan, layer, device)
+        if wrong:
+            asker.fail(wrong)
+            continue
+        x = torch.randn(shape["T"], shape["D"], device=device).to(DTYPES[shape["dtype"]])
+        if (plan, factor) != last:
+            step(layer, x, factor, plan)  # warms up: Tutel makes groups at the first use of an r
+        last = plan, factor
+        asker.tell(*step(layer, x, factor, plan))
+    asker.close()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "--factors", type=float, nargs="*", default=[1.0], help="of capacity, in turn"
+    )
+    parser.add_argument("--plan", default="r=1 d=1 a=linear")
+    parser.add_argument("--steps", type=int, default=5, help="without moetune, under --plan")
+    main(parser.parse_args())

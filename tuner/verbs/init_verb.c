@@ -1,0 +1,184 @@
+/* moetune init: writes a program with a space, for `tune --space FILE --exec`.
+ *
+ * The files lie in tuner/program/init/NAME/ and are built in, so that nothing has to be found when
+ * moetune runs.  What is said of a program stands in the program: the first line of its docstring,
+ * and the indented lines after it, which are what to type. */
+#include "common_rows.h"
+#include "output_file.h"
+#include "status.h"
+#include "suggest.h"
+#include "verbs.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct options {
+    bool force;
+};
+
+static const struct option_row rows[] = {
+    { "force", NULL, OPTION_FLAG, OPTION(force), "write files anew that are there already" },
+    { NULL },
+};
+
+/* Those of one program lie side by side. */
+static const struct file {
+    const char *program, *name;
+    size_t size;
+    const char *text; /* a 0 after it */
+} files[] = {
+#include <init_files.inc>
+};
+
+enum { FILES = sizeof(files) / sizeof(files[0]) };
+
+static bool is_main(const struct file *file)
+{
+    return !strncmp(file->text, "#!", 2);
+}
+
+static const char *summary_of(const struct file *file)
+{
+    return strstr(file->text, "\"\"\"") + 3;
+}
+
+/* To the next line that begins so, or the end. */
+static const char *next_line(const char *text)
+{
+    text += strcspn(text, "\n");
+    return text + (*text == '\n');
+}
+
+static void list(FILE *out)
+{
+    fputs("Programs:\n", out);
+    for (const struct file *f = files; f < files + FILES; f++)
+        if (is_main(f))
+            fprintf(out, "  %-10s %.*s\n", f->program, (int)strcspn(summary_of(f), "\n"),
+                    summary_of(f));
+}
+
+static void print_next(const struct file *file, const char *folder)
+{
+    static const char indent[] = "    ";
+    const char *line = next_line(next_line(summary_of(file)));
+
+    printf("\nnext:\n");
+    if (strcmp(folder, ".") != 0)
+        printf("%scd %s\n", indent, folder);
+    for (; !strncmp(line, indent, sizeof(indent) - 1); line = next_line(line))
+        printf("%.*s", (int)(next_line(line) - line), line);
+}
+
+static int path_of(const struct file *file, const char *folder, char path[PATH_MAX])
+{
+    return snprintf(path, PATH_MAX, "%s/%s", folder, file->name) < PATH_MAX
+               ? OK
+               : fail(ERR_ARGUMENT, "%.60s...: the name is too long", folder);
+}
+
+static int check_absent(const struct file *file, const char *folder)
+{
+    char path[PATH_MAX];
+
+    TRY(path_of(file, folder, path));
+    return access(path, F_OK)
+               ? OK
+               : fail(ERR_ARGUMENT, "%s is there already (--force writes it anew)", path);
+}
+
+static int write_file(const struct file *file, const char *folder)
+{
+    struct output_file output;
+    char path[PATH_MAX];
+
+    TRY(path_of(file, folder, path));
+    TRY(output_begin(path, &output));
+    fwrite(file->text, 1, file->size, output.to);
+    TRY(output_end(&output, OK, NULL, false));
+    printf("wrote %s\n", path);
+    return OK;
+}
+
+static int make_folder(const char *folder)
+{
+    return !mkdir(folder, 0777) || errno == EEXIST
+               ? OK
+               : fail(ERR_IO, "%s: %s", folder, strerror(errno));
+}
+
+/* All of them or, where one is in the way, none. */
+static int write_program(const char *name, const char *folder, bool anew)
+{
+    for (const struct file *f = files; f < files + FILES && !anew; f++)
+        if (!strcmp(f->program, name))
+            TRY(check_absent(f, folder));
+    TRY(make_folder(folder));
+    for (const struct file *f = files; f < files + FILES; f++)
+        if (!strcmp(f->program, name))
+            TRY(write_file(f, folder));
+    return OK;
+}
+
+static const struct file *find_main(const char *name)
+{
+    for (const struct file *f = files; f < files + FILES; f++)
+        if (is_main(f) && !strcmp(f->program, name))
+            return f;
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    const char *names[FILES];
+    char near[160];
+    size_t n = 0;
+
+    for (const struct file *f = files; f < files + FILES; f++)
+        if (is_main(f))
+            names[n++] = f->program;
+    suggest(name, names, n, "", near, sizeof(near));
+    return fail(ERR_ARGUMENT, "init: no program \"%s\" (%s)", name,
+                *near ? near : "moetune init lists them");
+}
+
+static int run(const struct verb_call *call, void *options)
+{
+    const struct options *o = options;
+    const char *name = call->arguments[0], *folder = call->count > 1 ? call->arguments[1] : ".";
+    const struct file *program = name ? find_main(name) : NULL;
+
+    if (!name) {
+        list(stdout);
+        return OK;
+    }
+    if (!program)
+        return unknown(name);
+    TRY(write_program(name, folder, o->force));
+    print_next(program, folder);
+    return OK;
+}
+
+const struct verb init_verb = {
+    .name = "init",
+    .summary = "a program to start from, with the space of what may vary in it",
+    .arguments = "[NAME [DIR]]",
+    .most = 2,
+    .about = "Writes the files of a program for `tune --space FILE --exec` into DIR, by default "
+             "the current one: what runs the steps, in Python, and a NAME.space that declares what "
+             "may vary. Then it says what to type next. Without a NAME it lists the programs. "
+             "Files that are there already are left alone.",
+    .rows = rows,
+    .options_size = sizeof(struct options),
+    .tables = list,
+    .notes = "A program asks for a plan before a step and tells its time afterwards, by "
+             "moetune.torch.Asker of the Python package (moetune.Asker without torch). Under a "
+             "plan that it cannot run it says so; where moetune did not start it, it runs --plan. "
+             "Those that were not run here say so, and which sources they follow.",
+    .example = "init torch-moe my-layer",
+    .run = run,
+};
