@@ -2,6 +2,7 @@
 #include "exec_protocol.h"
 #include "host.h"
 #include "json.h"
+#include "load_words.h"
 #include "paste.h"
 #include "screen.h"
 #include "settings.h"
@@ -58,6 +59,22 @@ static int run_misses(struct tuning *t)
 
 /* ---- what is said at the end */
 
+/* What the file of --routing holds, and what each measured bucket stands for. */
+static void print_recorded(const struct space *space)
+{
+    char words[LOAD_WORDS_BYTES];
+
+    load_words_file(space->load, words);
+    if (!*words)
+        return;
+    printf("routing   %s\n", words);
+    for (size_t i = 0; i < space->anchor_count; i++) {
+        load_words_at(space->load, space_capacity(space, space->anchors[i]), words);
+        if (*words)
+            printf("bucket    %u: %s\n", space->anchors[i], words);
+    }
+}
+
 static void print_layer_result(const struct tuning *t, size_t i)
 {
     const struct sweep_result *r = &t->results[i];
@@ -69,6 +86,7 @@ static void print_layer_result(const struct tuning *t, size_t i)
     if (r->ruled_out)
         printf("; %u ruled out by memory", r->ruled_out);
     putchar('\n');
+    print_recorded(&t->request.spaces[i]);
     if (r->standing.why)
         printf("gain      not known: %s\n", r->standing.why);
     if (r->too_wide.buckets)

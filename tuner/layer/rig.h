@@ -60,6 +60,9 @@ void rig_set_capacity(struct rig *rig, uint64_t capacity);
 int rig_set_capacities(struct rig *rig, const uint64_t *rows);
 struct capacities rig_capacities(const struct rig *rig);
 
+/* Of a load of several steps, the one that the gate makes from here on; at first the first. */
+int rig_replay(struct rig *rig, uint32_t step);
+
 /* A prepared executor on every rank, or on none. */
 int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out);
 

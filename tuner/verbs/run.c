@@ -215,10 +215,17 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
 static int check_load(const struct run_options *o, const struct moe_shape *shape)
 {
     struct load *load;
+    int rc;
 
-    TRY(load_open(shape, o->seed, &o->load, &load));
+    TRY(load_open(shape, shape_window(shape), o->seed, &o->load, &load));
+    rc = load_step_count(load) > 1 && o->routes != RUN_FRESH
+             ? fail(ERR_ARGUMENT,
+                    "--routes %s: the steps of --routing choose other experts each; "
+                    "known routes go with a file of one step",
+                    run_routes_words[o->routes])
+             : OK;
     load_close(load);
-    return OK;
+    return rc;
 }
 
 static int check_balance(const struct run_options *o, const struct moe_shape *shape)
@@ -298,6 +305,39 @@ static int open_runner(struct rig *rig, const struct moe_plan *plan, uint32_t ba
     return rc;
 }
 
+/* Every step that is replayed at this capacity. */
+static int check_steps(struct rig *rig, struct runner *runner, double *worst)
+{
+    struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
+    double error;
+
+    *worst = 0;
+    for (uint32_t i = 0; i < steps.count; i++) {
+        TRY(rig_replay(rig, steps.first + i));
+        TRY(rig_check(rig, runner->exec, &error));
+        *worst = fmax(*worst, error);
+    }
+    return OK;
+}
+
+/* In the last step, or in a step of those that are replayed on average. */
+static int count_dropped(struct rig *rig, struct subject *s)
+{
+    struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
+    int64_t sum = 0, dropped;
+
+    if (steps.count == 1)
+        return rig_dropped(rig, s->runner.exec, &s->dropped);
+    for (uint32_t i = 0; i < steps.count; i++) {
+        TRY(rig_replay(rig, steps.first + i));
+        TRY(runner_warm(&s->runner, 1));
+        TRY(rig_dropped(rig, s->runner.exec, &dropped));
+        sum += dropped;
+    }
+    s->dropped = (sum + steps.count / 2) / steps.count;
+    return OK;
+}
+
 /* Prepared and warm; checked in all its results, or in those of some tokens where all would take
  * hours. */
 static int prepare(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
@@ -310,14 +350,15 @@ static int prepare(struct rig *rig, const struct moe_plan *plan, const struct ru
     else
         TRY(open_runner(rig, plan, s->baseline, &s->runner));
     if (whole)
-        TRY(rig_check(rig, s->runner.exec, &s->error));
+        TRY(check_steps(rig, &s->runner, &s->error));
+    TRY(rig_replay(rig, load_steps(rig->data.load, rig->capacity).first));
     if (o->check && !whole)
         TRY(rig_spoil(rig));
     TRY(runner_warm(&s->runner, o->warmup + 1));
     if (o->check && !whole)
         TRY(rig_check_some(rig, s->runner.exec, &s->error));
     TRY(rig_balance(rig, s->runner.exec, &s->balance));
-    return rig_dropped(rig, s->runner.exec, &s->dropped);
+    return count_dropped(rig, s);
 }
 
 /* A plan, and behind it its baselines. */
@@ -409,7 +450,7 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
     rc = o->graphs == GRAPHS_ON ? engine_check_graphs(engine) : OK;
     log_only(true);
     TRY(rc);
-    TRY(world_settle(world, load_open(shape, o->seed, &o->load, &load)));
+    TRY(world_settle(world, load_open(shape, shape_window(shape), o->seed, &o->load, &load)));
     data.load = load_counts(load);
     rc = run_data(world, engine, &data, plans, count, o);
     load_close(load);
