@@ -30,8 +30,6 @@ static const char *fault_of(const struct counts_line *l, const struct counts_tra
 {
     bool empty = true;
 
-    if (l->experts != t->experts)
-        return "has not one count for each expert of the first line";
     for (uint32_t e = 0; e < l->experts; e++) {
         if ((l->counts && l->counts[e] >= UINT32_MAX) ||
             (l->largest && l->largest[e] >= UINT32_MAX))
@@ -76,6 +74,10 @@ static int add_step(void *self, const struct counts_line *l)
         TRY(check_experts(l, t->ranks));
         t->experts = l->experts;
     }
+    if (l->experts != t->experts)
+        return fail(ERR_FORMAT,
+                    "%s:%u has not one count for each expert (%u counts; the first line has %u)",
+                    l->path, l->number, l->experts, t->experts);
     fault = fault_of(l, t);
     if (fault)
         return counts_line_wrong(l, fault);

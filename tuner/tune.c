@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* One run of the verb, in the process that owns the database. */
 struct tuning {
@@ -59,19 +60,20 @@ static int run_misses(struct tuning *t)
 
 /* ---- what is said at the end */
 
-/* What the file of --routing holds, and what each measured bucket stands for. */
+/* What the files of --routing hold, and what buckets stand for, from bucket to bucket where that
+ * changes. */
 static void print_recorded(const struct space *space)
 {
-    char words[LOAD_WORDS_BYTES];
+    char words[LOAD_WORDS_BYTES], said[LOAD_WORDS_BYTES] = "";
 
     load_words_file(space->load, words);
-    if (!*words)
-        return;
-    printf("routing   %s\n", words);
-    for (size_t i = 0; i < space->anchor_count; i++) {
-        load_words_at(space->load, space_capacity(space, space->anchors[i]), words);
-        if (*words)
-            printf("bucket    %u: %s\n", space->anchors[i], words);
+    if (*words)
+        printf("routing   %s\n", words);
+    for (uint32_t bucket = space->first; bucket <= space->last; bucket++) {
+        load_words_at(space->load, space_capacity(space, bucket), words);
+        if (strcmp(words, said) != 0)
+            printf("          from bucket %u on %s\n", bucket, words);
+        memcpy(said, words, sizeof(said));
     }
 }
 

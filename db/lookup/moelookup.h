@@ -455,7 +455,7 @@ struct moe_counts;
 MOELOOKUP_API int moe_counts_open(const struct moe_counts_options *options,
                                   const char *path_or_null, struct moe_counts **out);
 
-/* One step.  Nothing is allocated; a step that is not recorded takes a nanosecond, one that is a
+/* One step.  Nothing is allocated; a step that is not recorded takes some nanoseconds, one that is a
  * write() of its line, and seldom all lines are written anew.  One thread at a time; the child of a
  * fork() records nothing.  capacity: c of this step; 0: not known.
  *
