@@ -185,6 +185,13 @@ static void a_bad_line_is_named(void)
         { "{\"counts\": [1, \"1\", 1, 1]}", "no number from 0 on" },
         { "{\"counts\": [0, 0, 0, 0]}", "counts nothing" },
         { "{\"counts\": [5, 1, 1, 1]}", "chose it twice" },
+        { "{\"ranks\": 1, \"tokens\": 50, \"counts\": [25, 25, 25, 24]}",
+          ":1 counts 99 choices; W T k = 1 50 2 are 100" },
+        { "{\"ranks\": 1, \"tokens\": 49, \"counts\": [25, 25, 25, 23]}",
+          ":1 was recorded with T=49; the layer has T=50" },
+        { "{\"ranks\": 0, \"counts\": [1, 1, 1, 1]}", ":1 has \"ranks\", \"tokens\"" },
+        { "{\"capacity\": 1.5, \"counts\": [1, 1, 1, 1]}", ":1 has \"ranks\", \"tokens\"" },
+        { "{\"largest\": [1, 1, 1, 1]}", ":1 has no \"counts\"" },
     };
     const struct option_list nowhere = { .items = { "/nowhere/at/all" }, .count = 1 };
     struct moe_shape shape = layer_of(4, 2, 50, 1);
@@ -276,6 +283,11 @@ static void what_is_no_text_of_a_load_is_refused(void)
                                        "counts 0 0 0 0",
                                        "counts 9 1 1 1",
                                        "counts 1 -1 1 1",
+                                       "replay 8: 9 25 25 25 25,",
+                                       "replay 8: 9 25 25 25 24, 10 25 25 25 25",
+                                       "replay 8: 9 25 25 25 25, 8 25 25 25 25",
+                                       "replay 8: 9 51 25 24 0, 10 25 25 25 25",
+                                       "replay 0: 9 25 25 25 25, 10 25 25 25 25",
                                        "max/mean 2 12345678",
                                        "speeds 2x100",
                                        "speeds",

@@ -154,24 +154,24 @@ static int print_history(const struct explainer *x, const struct entry_row *e)
     return OK;
 }
 
-/* A table from elsewhere brings the name of its load alone. */
-static int print_load(const struct explainer *x, const struct entry_row *e)
+int explain_load(struct store *store, const struct moe_shape *shape, const struct entry_row *e,
+                 FILE *to)
 {
     char text[LOAD_TEXT_BYTES], words[LOAD_WORDS_BYTES] = "";
     struct load *load = NULL;
-    int rc = *e->load ? store_load_get(x->store, e->load, text, sizeof(text)) : UNSUPPORTED;
+    int rc = *e->load ? store_load_get(store, e->load, text, sizeof(text)) : UNSUPPORTED;
 
     if (rc < 0)
         return rc;
     log_only(false);
-    if (rc == OK && !load_open_text(&x->shape, 0, text, &load))
+    if (rc == OK && !load_open_text(shape, 0, text, &load))
         load_words_at(load, e->capacity, words);
     log_only(true);
     load_close(load);
     if (*e->load)
-        fprintf(x->to, "load     %s\n", UTF8_LINE(e->load));
+        fprintf(to, "load     %s\n", UTF8_LINE(e->load));
     if (*words)
-        fprintf(x->to, "         %s\n", words);
+        fprintf(to, "         %s\n", words);
     return OK;
 }
 
@@ -199,7 +199,7 @@ static int explain_entry(void *self, const struct entry_row *e)
     TRY(told_why_silent(x->told, x->store, e, why));
     if (*why)
         fprintf(x->to, "silent   trainers are not told this: %s\n", why);
-    TRY(print_load(x, e));
+    TRY(explain_load(x->store, &x->shape, e, x->to));
     print_times(e, &x->shape, x->to);
     print_search(e, x->to);
     fprintf(x->to, "decided  %s UTC, %s ago\n", DATE_TEXT(e->decided_s),

@@ -12,6 +12,7 @@
 #include "model_engine.h"
 #include "place.h"
 #include "run_print.h"
+#include "run_steps.h"
 #include "runner.h"
 #include "shape.h"
 #include "speeds.h"
@@ -218,12 +219,7 @@ static int check_load(const struct run_options *o, const struct moe_shape *shape
     int rc;
 
     TRY(load_open(shape, shape_window(shape), o->seed, &o->load, &load));
-    rc = load_step_count(load) > 1 && o->routes != RUN_FRESH
-             ? fail(ERR_ARGUMENT,
-                    "--routes %s: the steps of --routing choose other experts each; "
-                    "known routes go with a file of one step",
-                    run_routes_words[o->routes])
-             : OK;
+    rc = o->routes == RUN_FRESH ? OK : run_steps_check_known(load);
     load_close(load);
     return rc;
 }
@@ -305,39 +301,6 @@ static int open_runner(struct rig *rig, const struct moe_plan *plan, uint32_t ba
     return rc;
 }
 
-/* Every step that is replayed at this capacity. */
-static int check_steps(struct rig *rig, struct runner *runner, double *worst)
-{
-    struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
-    double error;
-
-    *worst = 0;
-    for (uint32_t i = 0; i < steps.count; i++) {
-        TRY(rig_replay(rig, steps.first + i));
-        TRY(rig_check(rig, runner->exec, &error));
-        *worst = fmax(*worst, error);
-    }
-    return OK;
-}
-
-/* In the last step, or in a step of those that are replayed on average. */
-static int count_dropped(struct rig *rig, struct subject *s)
-{
-    struct replay_steps steps = load_steps(rig->data.load, rig->capacity);
-    int64_t sum = 0, dropped;
-
-    if (steps.count == 1)
-        return rig_dropped(rig, s->runner.exec, &s->dropped);
-    for (uint32_t i = 0; i < steps.count; i++) {
-        TRY(rig_replay(rig, steps.first + i));
-        TRY(runner_warm(&s->runner, 1));
-        TRY(rig_dropped(rig, s->runner.exec, &dropped));
-        sum += dropped;
-    }
-    s->dropped = (sum + steps.count / 2) / steps.count;
-    return OK;
-}
-
 /* Prepared and warm; checked in all its results, or in those of some tokens where all would take
  * hours. */
 static int prepare(struct rig *rig, const struct moe_plan *plan, const struct run_options *o,
@@ -350,7 +313,7 @@ static int prepare(struct rig *rig, const struct moe_plan *plan, const struct ru
     else
         TRY(open_runner(rig, plan, s->baseline, &s->runner));
     if (whole)
-        TRY(check_steps(rig, &s->runner, &s->error));
+        TRY(run_steps_check(rig, &s->runner, &s->error));
     TRY(rig_replay(rig, load_steps(rig->data.load, rig->capacity).first));
     if (o->check && !whole)
         TRY(rig_spoil(rig));
@@ -358,7 +321,7 @@ static int prepare(struct rig *rig, const struct moe_plan *plan, const struct ru
     if (o->check && !whole)
         TRY(rig_check_some(rig, s->runner.exec, &s->error));
     TRY(rig_balance(rig, s->runner.exec, &s->balance));
-    return count_dropped(rig, s);
+    return run_steps_dropped(rig, &s->runner, &s->dropped);
 }
 
 /* A plan, and behind it its baselines. */
