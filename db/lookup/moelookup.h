@@ -463,10 +463,10 @@ MOELOOKUP_API int moe_counts_open(const struct moe_counts_options *options,
  * standard error: all counts 0, a count of UINT32_MAX (which is how -1 looks) or above W T, counts
  * that do not add up to W T k.  MOE_ERR_IO, with errno: the disk is full, say.  Then this step is
  * not in the file, which holds whole lines; later steps try again. */
-MOELOOKUP_API int moe_counts_step(struct moe_counts *counts, uint64_t step, uint32_t capacity,
-                                  const uint32_t *choices, uint32_t experts);
+MOELOOKUP_API int moe_counts_step(struct moe_counts *c, uint64_t step, uint32_t capacity,
+                                  const uint32_t *counts, uint32_t experts);
 
-MOELOOKUP_API void moe_counts_close(struct moe_counts *counts); /* NULL is fine */
+MOELOOKUP_API void moe_counts_close(struct moe_counts *c); /* NULL is fine */
 
 /* ---- routes that are known
  *

@@ -237,7 +237,7 @@ static void choose(const struct routing_file *f, struct drawn_step *chosen[REPLA
 static int make_replay(struct routing_file *f, uint32_t limit, struct replayed **out)
 {
     const struct moe_shape *s = f->shape;
-    struct drawn_step *chosen[REPLAY_STEPS_MOST];
+    struct drawn_step *chosen[REPLAY_STEPS_MOST] = { NULL };
     uint32_t count = give_out(f, limit);
     struct replayed *r;
 

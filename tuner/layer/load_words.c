@@ -19,7 +19,7 @@ static int by_size(const void *a, const void *b)
 static struct range range_of(const struct replayed *r, struct replay_steps steps,
                              double (*skew)(const struct replayed *, uint32_t))
 {
-    double all[REPLAY_STEPS_MOST];
+    double all[REPLAY_STEPS_MOST] = { 0 };
 
     for (uint32_t i = 0; i < steps.count; i++)
         all[i] = skew(r, steps.first + i);
