@@ -3,15 +3,12 @@
 #include "counts_replay.h"
 
 #include "capacities_rule.h"
-#include "input_file.h"
-#include "json.h"
+#include "counts_file.h"
 #include "status.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { COUNTS_BYTES_MAX = 1 << 30, EXPERTS_MOST = 1 << 16 };
 
 const char *const counts_words[] = { "followed", "static", "ema" };
 const char *const counts_names[] = { "followed", "static, factor 2.5", "DynaMoE's EMA rule" };
@@ -19,164 +16,104 @@ const double counts_static_factor = 2.5;
 
 /* ---- reading */
 
-struct line {
-    double *count, *largest; /* (EXPERTS_MOST) */
-    uint32_t found[2];
-    int list; /* which of both is being read; -1: neither */
-    bool given[2], wrong;
+struct reader {
+    struct counts_trace trace;
+    size_t room; /* steps */
 };
 
-static int on_value(void *self, const struct json_value *v)
+static uint32_t largest_of(const struct counts_line *l, uint32_t ranks, uint32_t e)
 {
-    static const char *const keys[] = { "counts", "largest" };
-    struct line *l = self;
+    return (uint32_t)(l->largest ? ceil(l->largest[e]) : ceil(l->counts[e] / ranks));
+}
 
-    if (v->depth == 1) {
-        l->list = -1;
-        for (int i = 0; i < 2 && v->kind == JSON_ARRAY && v->key; i++)
-            if (!strcmp(v->key, keys[i])) {
-                l->list = i;
-                l->given[i] = true;
-                l->found[i] = 0;
-            }
-    } else if (v->depth == 2 && l->list >= 0 && v->kind != JSON_END) {
-        double n = v->kind == JSON_NUMBER ? json_number(v) : -1;
+static const char *fault_of(const struct counts_line *l, const struct counts_trace *t)
+{
+    bool empty = true;
 
-        l->wrong |= !(n >= 0 && n < UINT32_MAX);
-        if (l->found[l->list] < EXPERTS_MOST)
-            (l->list ? l->largest : l->count)[l->found[l->list]] = n;
-        l->found[l->list]++;
+    for (uint32_t e = 0; e < l->experts; e++) {
+        if ((l->counts && l->counts[e] >= UINT32_MAX) ||
+            (l->largest && l->largest[e] >= UINT32_MAX))
+            return "has a count that is no number from 0 to 4294967294";
+        empty &= !largest_of(l, t->ranks, e);
     }
+    return empty ? "counts nothing on any rank" : NULL;
+}
+
+static int check_experts(const struct counts_line *l, uint32_t ranks)
+{
+    return l->experts % ranks && ranks % l->experts
+               ? fail(ERR_ARGUMENT,
+                      "%s:%u: %u experts on %u ranks (--ranks): one of them must be a multiple of "
+                      "the other",
+                      l->path, l->number, l->experts, ranks)
+               : OK;
+}
+
+static int make_room(struct reader *r)
+{
+    struct counts_trace *t = &r->trace;
+    uint32_t *more;
+
+    if (t->steps < r->room)
+        return OK;
+    r->room = 2 * r->room + 64;
+    more = realloc(t->counts, r->room * t->experts * sizeof(*more));
+    if (!more)
+        return fail(ERR_NOMEM, "%zu steps of %u experts", r->room, t->experts);
+    t->counts = more;
     return OK;
 }
 
-static const char *fault_of(const struct line *l, const struct counts_trace *t, double sum)
+static int add_step(void *self, const struct counts_line *l)
 {
-    if (!l->given[0] && !l->given[1])
-        return "has no \"counts\"";
-    if (l->wrong)
-        return "has a count that is no number from 0 to 4294967294";
-    if ((l->given[0] && l->found[0] != t->experts) || (l->given[1] && l->found[1] != t->experts))
-        return "has not one count for each expert";
-    if (!(sum > 0))
-        return "counts nothing";
-    return NULL;
-}
-
-static uint32_t largest_of(const struct line *l, const struct counts_trace *t, uint32_t e)
-{
-    return (uint32_t)(l->given[1] ? ceil(l->largest[e]) : ceil(l->count[e] / t->ranks));
-}
-
-static bool is_empty(const struct line *l, const struct counts_trace *t)
-{
-    for (uint32_t e = 0; e < t->experts; e++)
-        if (largest_of(l, t, e))
-            return false;
-    return true;
-}
-
-static int read_line(struct line *l, struct counts_trace *t, const char *text, size_t length,
-                     const char *path, uint32_t number)
-{
-    double sum = 0;
+    struct reader *r = self;
+    struct counts_trace *t = &r->trace;
     const char *fault;
 
-    *l = (struct line){ .count = l->count, .largest = l->largest, .list = -1 };
-    if (json_read(text, length, NULL, on_value, l))
-        return fail(ERR_FORMAT,
-                    "%s:%u is no JSON: a line {\"counts\": [12, 7, ...]} is wanted for each step",
-                    path, number);
     if (!t->experts) {
-        t->experts = l->found[l->given[0] ? 0 : 1];
-        if (t->experts > EXPERTS_MOST)
-            return fail(ERR_FORMAT, "%s:%u counts %u experts; %d are the most", path, number,
-                        t->experts, EXPERTS_MOST);
-        if (t->experts && t->experts % t->ranks && t->ranks % t->experts)
-            return fail(ERR_ARGUMENT,
-                        "%s:%u: %u experts on %u ranks (--ranks): one of them must be a multiple "
-                        "of the other",
-                        path, number, t->experts, t->ranks);
+        TRY(check_experts(l, t->ranks));
+        t->experts = l->experts;
     }
-    for (uint32_t e = 0; e < t->experts; e++)
-        sum += l->given[0] ? l->count[e] / t->ranks : l->largest[e];
-    fault = fault_of(l, t, sum);
-    if (!fault && is_empty(l, t))
-        fault = "counts nothing on any rank";
+    if (l->experts != t->experts)
+        return fail(ERR_FORMAT,
+                    "%s:%u has not one count for each expert (%u counts; the first line has %u)",
+                    l->path, l->number, l->experts, t->experts);
+    fault = fault_of(l, t);
     if (fault)
-        return fail(ERR_FORMAT, "%s:%u %s (%u counts; the first line has %u)", path, number, fault,
-                    l->found[l->given[0] ? 0 : 1], t->experts);
-    t->choices += sum;
-    return OK;
-}
-
-static int add_step(const struct line *l, struct counts_trace *t, size_t *room)
-{
-    uint32_t *more = t->counts;
-
-    if (t->steps == *room) {
-        *room = 2 * *room + 64;
-        more = realloc(t->counts, *room * t->experts * sizeof(*more));
-        if (!more)
-            return fail(ERR_NOMEM, "%zu steps of %u experts", *room, t->experts);
-        t->counts = more;
+        return counts_line_wrong(l, fault);
+    TRY(make_room(r));
+    for (uint32_t e = 0; e < t->experts; e++) {
+        t->choices += l->counts ? l->counts[e] / t->ranks : l->largest[e];
+        t->counts[t->steps * t->experts + e] = largest_of(l, t->ranks, e);
     }
-    for (uint32_t e = 0; e < t->experts; e++)
-        more[t->steps * t->experts + e] = largest_of(l, t, e);
     t->steps++;
     return OK;
 }
 
-static int read_lines(const char *path, const char *text, struct line *l, struct counts_trace *t)
+/* Of a file, or of a text where there is one. */
+static int read_trace(const char *path, const char *text, uint32_t ranks, struct counts_trace *out)
 {
-    uint32_t number = 0;
-    size_t room = 0;
+    struct reader r = { .trace = { .ranks = ranks ? ranks : 1 } };
+    int rc =
+        text ? counts_file_take(text, path, add_step, &r) : counts_file_read(path, add_step, &r);
 
-    for (const char *at = text; *at; at += *at == '\n') {
-        size_t length = strcspn(at, "\n");
-
-        number++;
-        if (strspn(at, " \t\r") < length) {
-            TRY(read_line(l, t, at, length, path, number));
-            TRY(add_step(l, t, &room));
-        }
-        at += length;
+    if (rc) {
+        counts_free(&r.trace);
+        return rc;
     }
-    if (!t->steps)
-        return fail(ERR_FORMAT, "%s holds no step", path);
-    t->choices /= (double)t->steps;
+    r.trace.choices /= (double)r.trace.steps;
+    *out = r.trace;
     return OK;
 }
 
 int counts_take(const char *text, const char *origin, uint32_t ranks, struct counts_trace *out)
 {
-    struct counts_trace trace = { .ranks = ranks ? ranks : 1 };
-    struct line line = { .count = calloc(EXPERTS_MOST, sizeof(double)),
-                         .largest = calloc(EXPERTS_MOST, sizeof(double)) };
-    int rc = OK;
-
-    TRY_OUT(line.count && line.largest ? OK : fail(ERR_NOMEM, "counts of experts"));
-    TRY_OUT(read_lines(origin, text, &line, &trace));
-    *out = trace;
-    trace = (struct counts_trace){ 0 };
-out:
-    counts_free(&trace);
-    free(line.count);
-    free(line.largest);
-    return rc;
+    return read_trace(origin, text, ranks, out);
 }
 
 int counts_read(const char *path, uint32_t ranks, struct counts_trace *out)
 {
-    char *text = NULL;
-    size_t length;
-    int rc;
-
-    TRY(input_read(path, COUNTS_BYTES_MAX, &text, &length));
-    rc = strlen(text) == length ? counts_take(text, path, ranks, out)
-                                : fail(ERR_FORMAT, "%s is no text", path);
-    free(text);
-    return rc;
+    return read_trace(path, NULL, ranks, out);
 }
 
 void counts_free(struct counts_trace *trace)

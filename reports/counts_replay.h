@@ -18,8 +18,8 @@ struct counts_trace {
     double choices;   /* of one rank in one step, k T: their mean */
 };
 
-/* A file as for --routing, a line {"counts": [...]} for each step, of all ranks together: the
- * largest over ranks is taken to be the mean, rounded up, unless "largest": [...] says it.  The
+/* A file as counts_file.h says: the largest over ranks is taken to be the mean, rounded up, unless
+ * "largest" says it.  The
  * first line says how many experts there are.  ERR_FORMAT or ERR_IO after a message that names the
  * line; *out is freed by counts_free. */
 int counts_read(const char *path, uint32_t ranks, struct counts_trace *out);

@@ -42,6 +42,8 @@ static bool fill_counts(const char *text, double *popularity, uint32_t experts)
 {
     uint32_t n = 0;
 
+    if (strncmp(text, "counts", 6) != 0)
+        return false; /* of several steps */
     for (const char *at = text + strcspn(text, "0123456789"); *at && *at != ';' && n < experts;
          at += strcspn(at, "0123456789;")) {
         char *end;

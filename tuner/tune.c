@@ -2,6 +2,7 @@
 #include "exec_protocol.h"
 #include "host.h"
 #include "json.h"
+#include "load_words.h"
 #include "paste.h"
 #include "screen.h"
 #include "settings.h"
@@ -17,6 +18,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* One run of the verb, in the process that owns the database. */
 struct tuning {
@@ -58,6 +60,23 @@ static int run_misses(struct tuning *t)
 
 /* ---- what is said at the end */
 
+/* What the files of --routing hold, and what buckets stand for, from bucket to bucket where that
+ * changes. */
+static void print_recorded(const struct space *space)
+{
+    char words[LOAD_WORDS_BYTES], said[LOAD_WORDS_BYTES] = "";
+
+    load_words_file(space->load, words);
+    if (*words)
+        printf("routing   %s\n", words);
+    for (uint32_t bucket = space->first; bucket <= space->last; bucket++) {
+        load_words_at(space->load, space_capacity(space, bucket), words);
+        if (strcmp(words, said) != 0)
+            printf("          from bucket %u on %s\n", bucket, words);
+        memcpy(said, words, sizeof(said));
+    }
+}
+
 static void print_layer_result(const struct tuning *t, size_t i)
 {
     const struct sweep_result *r = &t->results[i];
@@ -69,6 +88,7 @@ static void print_layer_result(const struct tuning *t, size_t i)
     if (r->ruled_out)
         printf("; %u ruled out by memory", r->ruled_out);
     putchar('\n');
+    print_recorded(&t->request.spaces[i]);
     if (r->standing.why)
         printf("gain      not known: %s\n", r->standing.why);
     if (r->too_wide.buckets)

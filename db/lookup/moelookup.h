@@ -38,6 +38,8 @@
  *   MOELOOKUP_DISABLE  1, or anything but 0: reads no file; the default plan or FORCE answers
  *   MOELOOKUP_LOG      never, error, warn (default) or info: what is said on standard error
  *   MOELOOKUP_RECORD   a file: what views are asked is counted and appended; see moelookup_record
+ * and by moe_counts_open:
+ *   MOELOOKUP_COUNTS   a file: how many tokens chose each expert, step by step
  *
  * FORCE and DISABLE travel in the packed bytes to whoever unpacks them, and count in the digest; of
  * a packed file that is opened, only the tables are taken.
@@ -418,6 +420,66 @@ MOELOOKUP_API int moe_capacities_save(const struct moe_capacities *c, void *buf,
 MOELOOKUP_API int moe_capacities_load(const void *buf, size_t size, struct moe_capacities **out);
 
 MOELOOKUP_API void moe_capacities_close(struct moe_capacities *c); /* NULL is fine */
+
+/* ---- counts that are recorded
+ *
+ * Writes how many tokens chose each expert, a line of JSON for a step, for
+ * `moetune tune --routing FILE`, which then measures the layer under these steps:
+ *
+ *     struct moe_counts_options options = MOE_COUNTS_OPTIONS_INIT;
+ *     options.experts = 64; options.top_k = 2; options.ranks = 8; options.tokens = 4096;
+ *     moe_counts_open(&options, NULL, &counts);           once, on rank 0
+ *     moe_counts_step(counts, step, capacity, n, 64);     n[e]: choices of expert e, over all ranks
+ *     moe_counts_close(counts);
+ *
+ * One rank writes, counts that are summed over ranks; or each rank its own counts, with ranks 1, to
+ * a file of its own.  Files of several ranks and runs can be handed in together.
+ *
+ * A line is {"step":12,"ranks":8,"tokens":4096,"capacity":1100,"counts":[..E numbers..]}; tokens
+ * and capacity are left out where they are 0, not known.  What has no line when a process dies is
+ * lost, and nothing else.
+ *
+ * The file stays short: room / 2 to room lines of a recorder.  One step of each `every` is
+ * recorded; once there are room lines one of each two that follow each other stays, and from then
+ * on one step of twice as many is recorded.  Which one is drawn, from a fixed seed.  So the lines
+ * are spread evenly over all steps, each of which is as likely to be there as its neighbours, also
+ * where what a gate chooses has a period: a fair sample of the run, in the order of its steps. */
+struct moe_counts_options {
+    uint32_t struct_size; /* sizeof(struct moe_counts_options) */
+    uint32_t experts;     /* E, up to 65536; required */
+    uint32_t top_k;       /* k; required with tokens */
+    uint32_t ranks;       /* W, whose choices are counted */
+    uint32_t tokens; /* T of each of them, in every step; 0: not known, or not always as many */
+    uint32_t every;  /* one step of so many is recorded, at first */
+    uint32_t room;   /* lines, an even number */
+};
+
+/* clang-format off */
+#define MOE_COUNTS_OPTIONS_INIT { (uint32_t)sizeof(struct moe_counts_options), 0, 0, 1, 0, 1, 1024 }
+/* clang-format on */
+
+struct moe_counts;
+
+/* Takes all its memory, 4 E room bytes and less than a MiB.  What is in the file stays, and lines
+ * are appended; only one recorder at a time may have it.  NULL: the file that MOELOOKUP_COUNTS
+ * names; where it names none, steps are not recorded, and that is no error.
+ * MOE_ERR_ARGUMENT, said on standard error with the value and what is legal; MOE_ERR_IO, with
+ * errno: nothing can be appended to that file. */
+MOELOOKUP_API int moe_counts_open(const struct moe_counts_options *options,
+                                  const char *path_or_null, struct moe_counts **out);
+
+/* One step.  Nothing is allocated; a step that is not recorded takes some nanoseconds, one that is a
+ * write() of its line, and seldom all lines are written anew.  One thread at a time; the child of a
+ * fork() records nothing.  capacity: c of this step; 0: not known.
+ *
+ * MOE_ERR_ARGUMENT: a number of counts other than E; of a step that is recorded also, said once on
+ * standard error: all counts 0, a count of UINT32_MAX (which is how -1 looks) or above W T, counts
+ * that do not add up to W T k.  MOE_ERR_IO, with errno: the disk is full, say.  Then this step is
+ * not in the file, which holds whole lines; later steps try again. */
+MOELOOKUP_API int moe_counts_step(struct moe_counts *c, uint64_t step, uint32_t capacity,
+                                  const uint32_t *counts, uint32_t experts);
+
+MOELOOKUP_API void moe_counts_close(struct moe_counts *c); /* NULL is fine */
 
 /* ---- routes that are known
  *

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* How long a pipe may have no writer, and how long a writer may say nothing. */
-enum { WRITER_MS = 2000, SILENCE_MS = 60000 };
+enum { WRITER_MS = 2000, SILENCE_MS = 60000, LINE_MOST = 4 << 20 };
 
 static int too_large(const char *path, size_t most)
 {
@@ -113,4 +113,86 @@ int input_read(const char *path, size_t most, char **text, size_t *length)
     *text = bytes;
     *length = count;
     return OK;
+}
+
+/* ---- line by line */
+
+struct lines {
+    const char *path;
+    int (*on)(void *self, const char *line, size_t length, uint32_t number);
+    void *self;
+    char *bytes; /* what is read and not told, from `begin` to `end` */
+    size_t begin, end, room;
+    uint32_t number;
+};
+
+static int tell_line(struct lines *l, size_t length)
+{
+    char *line = l->bytes + l->begin;
+
+    l->number++;
+    if (memchr(line, 0, length))
+        return fail(ERR_FORMAT, "%s is no text: line %u has a zero byte", l->path, l->number);
+    line[length] = 0;
+    return l->on(l->self, line, length, l->number);
+}
+
+static int tell_lines(struct lines *l)
+{
+    char *end;
+
+    while ((end = memchr(l->bytes + l->begin, '\n', l->end - l->begin))) {
+        size_t length = (size_t)(end - (l->bytes + l->begin));
+
+        TRY(tell_line(l, length));
+        l->begin += length + 1;
+    }
+    return OK;
+}
+
+/* For more of the line at hand, and a zero byte behind it. */
+static int make_room(struct lines *l)
+{
+    char *more;
+
+    if (l->begin)
+        memmove(l->bytes, l->bytes + l->begin, l->end - l->begin);
+    l->end -= l->begin;
+    l->begin = 0;
+    if (l->end > LINE_MOST)
+        return fail(ERR_FORMAT, "%s:%u is longer than the %d bytes that a line may have", l->path,
+                    l->number + 1, LINE_MOST);
+    if (l->end + 1 < l->room)
+        return OK;
+    l->room = l->room ? 2 * l->room : 1 << 16;
+    more = realloc(l->bytes, l->room);
+    if (!more)
+        return fail(ERR_NOMEM, "%s: %zu bytes", l->path, l->room);
+    l->bytes = more;
+    return OK;
+}
+
+int input_lines(const char *path,
+                int (*on)(void *self, const char *line, size_t length, uint32_t number), void *self)
+{
+    struct lines l = { .path = path, .on = on, .self = self };
+    size_t got = 1;
+    bool begun = false;
+    int fd, rc = OK;
+
+    TRY(open_input(path, SIZE_MAX, &fd));
+    while (!rc && got) {
+        rc = make_room(&l);
+        if (!rc)
+            rc = read_some(fd, path, l.bytes + l.end, l.room - l.end - 1, begun, &got);
+        begun |= !rc && got;
+        l.end += rc ? 0 : got;
+        if (!rc)
+            rc = tell_lines(&l);
+    }
+    if (!rc && l.end > l.begin)
+        rc = tell_line(&l, l.end - l.begin);
+    close(fd);
+    free(l.bytes);
+    return rc;
 }

@@ -37,7 +37,7 @@ static struct moe_shape shape_on(uint32_t ranks, uint32_t per_node, bool modelle
 static struct capacities needed_by(const struct load *load, uint64_t rows[E])
 {
     for (uint32_t e = 0; e < E; e++)
-        rows[e] = load_count(load, e);
+        rows[e] = load_count(load, 0, 0, e);
     return capacities_of(rows, E);
 }
 

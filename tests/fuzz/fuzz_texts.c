@@ -7,6 +7,7 @@
 #include "declaration.h"
 #include "fuzzer.h"
 #include "layer_options.h"
+#include "load.h"
 #include "model_file.h"
 #include "plan.h"
 #include "shape.h"
@@ -252,6 +253,61 @@ static bool take_counts(const char *text)
     return true;
 }
 
+/* Steps of a layer: what is taken is exactly W T k choices, and comes back from its text. */
+static bool take_routing(const char *text)
+{
+    const struct moe_shape shape = { .struct_size = sizeof(shape),
+                                     .experts = 4,
+                                     .top_k = 2,
+                                     .tokens = 8,
+                                     .model_dim = 64,
+                                     .hidden_dim = 4,
+                                     .ranks = 2,
+                                     .ranks_per_node = 2 };
+    struct option_list files = { .items = { in_a_file("routing.jsonl", text) }, .count = 1 };
+    char one[LOAD_TEXT_BYTES], other[LOAD_TEXT_BYTES];
+    struct load *load = NULL, *again = NULL;
+
+    if (load_open_routing(&shape, 4, 1, &files, &load))
+        return false;
+    for (uint32_t i = 0; i < load_step_count(load); i++)
+        for (uint32_t q = 0; q < shape.ranks; q++) {
+            uint64_t sum = 0;
+
+            for (uint32_t e = 0; e < shape.experts; e++)
+                sum += load_count(load, i, q, e);
+            want(sum == 16, "a rank with other than k T choices");
+        }
+    want(!load_text(load, one) && !load_open_text(&shape, 1, one, &again), "no text");
+    want(again && !load_text(again, other) && !strcmp(one, other), "another text");
+    load_close(load);
+    load_close(again);
+    return true;
+}
+
+/* The text of a load, as ranks and databases have it. */
+static bool take_load(const char *text)
+{
+    const struct moe_shape shape = { .struct_size = sizeof(shape),
+                                     .experts = 4,
+                                     .top_k = 2,
+                                     .tokens = 8,
+                                     .model_dim = 64,
+                                     .hidden_dim = 4,
+                                     .ranks = 2,
+                                     .ranks_per_node = 2 };
+    char name[LOAD_NAME_BYTES];
+    struct load *load = NULL;
+
+    if (load_open_text(&shape, 1, text, &load))
+        return false;
+    load_name(load, name);
+    if (load_counts(load))
+        want(load_kept(load, 8) <= 16, "more rows than choices");
+    load_close(load);
+    return true;
+}
+
 /* Capacities of steps, in either form. */
 static bool take_trace(const char *text)
 {
@@ -305,11 +361,11 @@ static const struct reader {
     const char *name;
     bool (*take)(const char *text); /* true: accepted */
 } readers[] = {
-    { "plan", take_plan },         { "shape", take_shape },   { "cluster", take_cluster },
-    { "order", take_order },       { "reply", take_reply },   { "options", take_options },
-    { "space", take_space },       { "model", take_model },   { "traffic", take_traffic },
-    { "journal", take_journal },   { "counts", take_counts }, { "trace", take_trace },
-    { "declared", take_declared },
+    { "plan", take_plan },         { "shape", take_shape },     { "cluster", take_cluster },
+    { "order", take_order },       { "reply", take_reply },     { "options", take_options },
+    { "space", take_space },       { "model", take_model },     { "traffic", take_traffic },
+    { "journal", take_journal },   { "counts", take_counts },   { "trace", take_trace },
+    { "declared", take_declared }, { "routing", take_routing }, { "load", take_load },
 };
 enum { READERS = sizeof(readers) / sizeof(readers[0]) };
 

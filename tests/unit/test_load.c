@@ -52,7 +52,7 @@ static bool token_is_routed(const struct data *data, int rank, uint64_t token, u
     for (uint32_t e = 0; e < data->shape.experts; e++) {
         double value = logit(data, rank, token, e);
 
-        if (load_chooses(data->load, (uint32_t)rank, token, e)) {
+        if (load_chooses(data->load, data->replayed, (uint32_t)rank, token, e)) {
             least = fmin(least, value);
             chosen++;
             count[e]++;
@@ -71,7 +71,7 @@ static bool rank_is_routed(const struct data *data, int rank)
     for (uint64_t t = 0; t < data->shape.tokens; t++)
         right &= token_is_routed(data, rank, t, count);
     for (uint32_t e = 0; e < data->shape.experts; e++)
-        right &= count[e] == load_count(data->load, e);
+        right &= count[e] == load_count(data->load, data->replayed, (uint32_t)rank, e);
     return right;
 }
 
@@ -115,8 +115,8 @@ static void the_largest_skew_gives_one_expert_every_token(void)
 
         CHECK(!load_open_skew(&shape, seed, (double)shape.experts / shape.top_k, &load));
         for (uint32_t e = 0; e < shape.experts; e++) {
-            most = load_count(load, e) > most ? load_count(load, e) : most;
-            sum += load_count(load, e);
+            most = load_count(load, 0, 0, e) > most ? load_count(load, 0, 0, e) : most;
+            sum += load_count(load, 0, 0, e);
         }
         CHECK(most == shape.tokens && sum == (uint64_t)shape.tokens * shape.top_k);
         load_close(load);
@@ -146,16 +146,19 @@ static int read_text(const struct moe_shape *shape, const char *text, struct loa
     CHECK(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
     close(file);
     said[0] = 0;
-    rc = load_open_routing(shape, 1, path, out);
+    rc = load_open_routing(shape, 16, 1, &(struct option_list){ .items = { path }, .count = 1 },
+                           out);
     unlink(path);
     return rc;
 }
 
+/* Where there are columns for one step only. */
 static void a_file_gives_the_step_with_the_median_skew(void)
 {
     struct moe_shape shape = layer_of(4, 2, 50, 1);
     struct load *load = NULL;
 
+    shape.model_dim = 7;
     CHECK(!read_text(&shape,
                      "{\"step\": 1, \"counts\": [5, 5, 5, 5]}\n\n"
                      "{\"counts\": [10, 0, 10, 0], \"more\": {\"counts\": [1]}}\r\n"
@@ -163,8 +166,8 @@ static void a_file_gives_the_step_with_the_median_skew(void)
                      &load));
     if (!load)
         return;
-    CHECK(load_count(load, 0) == 40 && load_count(load, 1) == 20);
-    CHECK(load_count(load, 2) == 30 && load_count(load, 3) == 10);
+    CHECK(load_count(load, 0, 0, 0) == 40 && load_count(load, 0, 0, 1) == 20);
+    CHECK(load_count(load, 0, 0, 2) == 30 && load_count(load, 0, 0, 3) == 10);
     load_close(load);
 }
 
@@ -182,7 +185,15 @@ static void a_bad_line_is_named(void)
         { "{\"counts\": [1, \"1\", 1, 1]}", "no number from 0 on" },
         { "{\"counts\": [0, 0, 0, 0]}", "counts nothing" },
         { "{\"counts\": [5, 1, 1, 1]}", "chose it twice" },
+        { "{\"ranks\": 1, \"tokens\": 50, \"counts\": [25, 25, 25, 24]}",
+          ":1 counts 99 choices; W T k = 1 50 2 are 100" },
+        { "{\"ranks\": 1, \"tokens\": 49, \"counts\": [25, 25, 25, 23]}",
+          ":1 was recorded with T=49; the layer has T=50" },
+        { "{\"ranks\": 0, \"counts\": [1, 1, 1, 1]}", ":1 has \"ranks\", \"tokens\"" },
+        { "{\"capacity\": 1.5, \"counts\": [1, 1, 1, 1]}", ":1 has \"ranks\", \"tokens\"" },
+        { "{\"largest\": [1, 1, 1, 1]}", ":1 has no \"counts\"" },
     };
+    const struct option_list nowhere = { .items = { "/nowhere/at/all" }, .count = 1 };
     struct moe_shape shape = layer_of(4, 2, 50, 1);
     struct load *load = NULL;
 
@@ -190,7 +201,7 @@ static void a_bad_line_is_named(void)
         CHECK(read_text(&shape, bad[i].text, &load) == ERR_FORMAT);
         CHECK(strstr(said, bad[i].says) != NULL);
     }
-    CHECK(load_open_routing(&shape, 1, "/nowhere/at/all", &load) != OK);
+    CHECK(load_open_routing(&shape, 16, 1, &nowhere, &load) != OK);
     CHECK(load == NULL);
 }
 
@@ -204,7 +215,7 @@ static void check_text(const struct moe_shape *shape, const struct load *load, c
     if (!copy)
         return;
     for (uint32_t e = 0; e < shape->experts; e++)
-        CHECK(load_count(copy, e) == load_count(load, e));
+        CHECK(load_count(copy, 0, 0, e) == load_count(load, 0, 0, e));
     CHECK(!load_text(copy, again) && !strcmp(again, text));
     load_name(copy, its);
     CHECK(!strncmp(its, name, name_bytes));
@@ -272,6 +283,11 @@ static void what_is_no_text_of_a_load_is_refused(void)
                                        "counts 0 0 0 0",
                                        "counts 9 1 1 1",
                                        "counts 1 -1 1 1",
+                                       "replay 8: 9 25 25 25 25,",
+                                       "replay 8: 9 25 25 25 24, 10 25 25 25 25",
+                                       "replay 8: 9 25 25 25 25, 8 25 25 25 25",
+                                       "replay 8: 9 51 25 24 0, 10 25 25 25 25",
+                                       "replay 0: 9 25 25 25 25, 10 25 25 25 25",
                                        "max/mean 2 12345678",
                                        "speeds 2x100",
                                        "speeds",
@@ -287,14 +303,14 @@ static void what_is_no_text_of_a_load_is_refused(void)
         CHECK(load_open_text(&shape, 1, bad[i], &load) < 0 && !load);
 }
 
-/* 4096 characters hold some 1000 experts' counts of three digits. */
+/* 32768 characters hold some 8000 experts' counts of three digits. */
 static void counts_that_are_too_long_for_a_text_are_refused(void)
 {
-    struct moe_shape shape = layer_of(1500, 1, 1500 * 200, 1);
-    char text[LOAD_TEXT_BYTES] = "?", *counts = calloc(1500, 8);
+    struct moe_shape shape = layer_of(9000, 1, 9000 * 200, 1);
+    char text[LOAD_TEXT_BYTES] = "?", *counts = calloc(9000, 8);
     struct load *load = NULL;
 
-    for (int i = 0; counts && i < 1500; i++)
+    for (int i = 0; counts && i < 9000; i++)
         strcat(counts, " 1");
     CHECK(counts && !load_open_text(&shape, 1, "skew 1", &load));
     load_close(load);

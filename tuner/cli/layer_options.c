@@ -50,8 +50,8 @@ const struct option_row load_rows[] = {
     { "skew", "X", OPTION_NUMBER, AT(skew),
       "largest over mean of the tokens per expert, 1 to E/k [as random tokens choose]", .least = 1,
       .most = 1e6 },
-    { "routing", "FILE", OPTION_TEXT, AT(routing),
-      "tokens per expert as a trainer recorded them, see moetune-tables(7)" },
+    { "routing", "FILE", OPTION_LIST, AT(routing),
+      "tokens per expert as a trainer recorded them, step by step; again for more" },
     { "between", "GFLOP", OPTION_NUMBER, AT(between),
       "products before each layer, for attention; twice as many after it backward", .least = 0,
       .most = LOAD_BETWEEN_MOST },
@@ -61,7 +61,7 @@ const struct option_row load_rows[] = {
 
 int load_options_check(const struct load_options *o)
 {
-    return o->skew != 0 && o->routing
+    return o->skew != 0 && o->routing.count
                ? fail(ERR_ARGUMENT, "--skew and --routing both say what experts get: give one")
                : OK;
 }

@@ -27,7 +27,7 @@ extern const struct option_row layer_rows[];
  * what else a step computes. */
 struct load_options {
     double skew, between;
-    const char *routing;
+    struct option_list routing; /* files */
 };
 #define LOAD_BETWEEN_MOST 1e5 /* GFLOP */
 extern const struct option_row load_rows[];

@@ -33,11 +33,13 @@ static float draw(const struct data *data, int key, uint64_t group, uint64_t row
     return scale * random_unit(place(data, key, group, row), column);
 }
 
-/* With a load, column e of a token says whether it chooses expert e: 1/2 to 1 if so, else -1/2 to
- * -1. */
+/* With a load, column i E + e of a token says whether it chooses expert e in step i: 1/2 to 1 if
+ * so, else -1/2 to -1. */
 static float pointed(const struct data *data, int rank, uint64_t token, uint64_t column, float unit)
 {
-    bool chosen = load_chooses(data->load, (uint32_t)rank, token, (uint32_t)column);
+    uint32_t experts = data->shape.experts;
+    bool chosen = load_chooses(data->load, (uint32_t)(column / experts), (uint32_t)rank, token,
+                               (uint32_t)(column % experts));
 
     return (chosen ? 0.75f : -0.75f) + unit / 4;
 }
@@ -66,7 +68,7 @@ float data_token(const struct data *data, int rank, uint64_t token, uint64_t col
         return given(data, data->given->tokens, rank, token, column);
     value = draw(data, KEY_TOKEN, (uint64_t)rank, token, column, 1);
 
-    if (data->load && column < data->shape.experts)
+    if (data->load && column < (uint64_t)load_step_count(data->load) * data->shape.experts)
         value = pointed(data, rank, token, column, value);
     return stored(data->shape.dtype, value);
 }
@@ -83,13 +85,17 @@ float data_loss(const struct data *data, int rank, uint64_t choice)
     return 1 + draw(data, KEY_LOSS, (uint64_t)rank, choice, 0, 1);
 }
 
-/* With a load, expert e looks at column e: it has 4 there, so its logit is 4 or more larger where
- * it is chosen.  What the other columns add has a standard deviation below 0.2. */
+/* With a load, expert e looks at its column of the step at hand: it has 4 there, so its logit is 4
+ * or more larger where it is chosen.  What the other columns add has a standard deviation below
+ * 0.25. */
 float data_gate(const struct data *data, uint64_t row, uint64_t column)
 {
     float scale = (data->load ? 0.5f : 4) / sqrtf((float)data->shape.model_dim);
+    uint64_t looks_at = row < data->shape.experts
+                            ? (uint64_t)data->replayed * data->shape.experts
+                            : 0; /* a cosine router has rows that are no expert's */
 
-    if (data->load && column == row)
+    if (data->load && column == row + looks_at)
         return 4;
     return stored(data->shape.dtype, draw(data, KEY_GATE, 0, row, column, scale));
 }
@@ -230,13 +236,21 @@ static float input_at(const struct filling *f, uint64_t element)
                     element % f->layer->shape.model_dim);
 }
 
-static int fill_layer(const struct data *data, struct layer *layer)
+int data_fill_gate(const struct data *data, const struct layer *layer)
 {
     const struct moe_shape *s = &layer->shape;
     struct filling f = { .data = data, .layer = layer, .value_at = gate_at };
 
-    TRY(fill(&f, layer_gate_type(layer), (uint64_t)shape_gate_rows(s) * s->model_dim, layer->gate));
-    f.value_at = bias_at;
+    return fill(&f, layer_gate_type(layer), (uint64_t)shape_gate_rows(s) * s->model_dim,
+                layer->gate);
+}
+
+static int fill_layer(const struct data *data, struct layer *layer)
+{
+    const struct moe_shape *s = &layer->shape;
+    struct filling f = { .data = data, .layer = layer, .value_at = bias_at };
+
+    TRY(data_fill_gate(data, layer));
     if (layer->bias)
         TRY(fill(&f, MOE_F32, s->experts, layer->bias));
     f.value_at = cosine_at;

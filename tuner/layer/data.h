@@ -21,6 +21,7 @@ struct data {
     double between; /* GFLOP of products that stand for attention, before each layer */
     const struct given_rows *given; /* borrowed; NULL: rows are random */
     const struct load *load;        /* borrowed; NULL: every expert is as likely as any other */
+    uint32_t replayed;              /* which of the load's steps the gate makes */
     const double *speeds;           /* of the ranks, for MOE_SHARES_SPEED; borrowed; NULL: alike */
     const double *balance;          /* as in struct layer */
 };
@@ -46,6 +47,9 @@ void data_weight_row(const struct data *data, enum tensor tensor, uint64_t exper
 
 /* Fills the parameters of all layers of a step, through memory of the host. */
 int data_fill_layer(const struct data *data, struct layer *layers);
+
+/* The gate of one layer alone, once data->replayed has changed. */
+int data_fill_gate(const struct data *data, const struct layer *layer);
 
 /* (T,D) tokens, or gradients of all rows of y, of this layer's rank, uploaded to `to`. */
 int data_fill_rows(const struct data *data, const struct layer *layer,

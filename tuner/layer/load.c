@@ -3,8 +3,6 @@
  * them, so no token has two of one expert. */
 #include "load.h"
 
-#include "input_file.h"
-#include "json.h"
 #include "random.h"
 #include "rank_speeds.h"
 #include "sha256.h"
@@ -16,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_STEP = 77, KEY_START, ROUTING_BYTES_MAX = 256 << 20 };
+enum { KEY_STEP = 77, KEY_START };
 
 /* ---- orders that look random: a step through all of them */
 
@@ -44,7 +42,7 @@ static int check_router(const struct moe_shape *shape)
                          : OK;
 }
 
-static int check_width(const struct moe_shape *shape)
+int load_check_width(const struct moe_shape *shape)
 {
     TRY(check_router(shape));
     if (shape->router == MOE_ROUTER_COSINE && shape->projection < shape->experts)
@@ -60,7 +58,7 @@ static int check_width(const struct moe_shape *shape)
                       shape->model_dim, shape->experts);
 }
 
-static int load_new(const struct moe_shape *shape, uint64_t seed, struct load **out)
+int load_new(const struct moe_shape *shape, uint64_t seed, struct load **out)
 {
     struct load *load = calloc(1, sizeof(*load));
     uint64_t *first = calloc((size_t)shape->experts + 1, sizeof(*first));
@@ -79,12 +77,28 @@ static int load_new(const struct moe_shape *shape, uint64_t seed, struct load **
     return OK;
 }
 
+int load_new_replay(const struct moe_shape *shape, uint64_t seed, struct replayed *replay,
+                    struct load **out)
+{
+    int rc = load_new(shape, seed, out);
+
+    if (rc) {
+        replay_close(replay);
+        return rc;
+    }
+    free((*out)->first);
+    (*out)->first = NULL;
+    (*out)->replay = replay;
+    return OK;
+}
+
 void load_close(struct load *load)
 {
     if (!load)
         return;
     free(load->first);
     free(load->speeds);
+    replay_close(load->replay);
     free(load);
 }
 
@@ -92,20 +106,21 @@ void load_close(struct load *load)
 
 /* Rounds the ends, not the counts, so that the sum stays k T.  No count passes T, also where a
  * share is 1/k but for rounding; the bound from below keeps room for those that follow. */
-static void fill(struct load *load, uint32_t top_k, const double *share)
+void load_fill(uint64_t *first, uint32_t experts, uint64_t tokens, uint32_t top_k,
+               const double *share)
 {
-    uint64_t choices = (uint64_t)top_k * load->tokens, n = load->experts;
+    uint64_t choices = top_k * tokens, n = experts;
     double all = 0, sum = 0;
 
     for (uint64_t e = 0; e < n; e++)
         all += share[e];
     for (uint64_t e = 0; e < n; e++) {
-        uint64_t most = load->first[e] + load->tokens, after = (n - 1 - e) * load->tokens, end;
+        uint64_t most = first[e] + tokens, after = (n - 1 - e) * tokens, end;
 
         sum += share[e];
         end = (uint64_t)floor(sum / all * (double)choices + 0.5);
         end = end > most ? most : end;
-        load->first[e + 1] = end + after < choices ? choices - after : end;
+        first[e + 1] = end + after < choices ? choices - after : end;
     }
 }
 
@@ -141,7 +156,7 @@ int load_open_skew(const struct moe_shape *shape, uint64_t seed, double skew, st
         return fail(ERR_ARGUMENT,
                     "a skew of %g: it is 1 to E/k = %g, as no token chooses an expert twice", skew,
                     most);
-    TRY(check_width(shape));
+    TRY(load_check_width(shape));
     TRY(load_new(shape, seed, &load));
     share = calloc(n, sizeof(*share));
     if (!share) {
@@ -151,161 +166,11 @@ int load_open_skew(const struct moe_shape *shape, uint64_t seed, double skew, st
     power = power_for(shape->experts, skew);
     for (uint64_t i = 0; i < n; i++)
         share[(i * step + start % n) % n] = pow((double)i + 1, -power);
-    fill(load, shape->top_k, share);
+    load_fill(load->first, load->experts, load->tokens, shape->top_k, share);
     load->skew = skew;
     free(share);
     *out = load;
     return OK;
-}
-
-/* ---- counts from a file */
-
-struct line {
-    const struct moe_shape *shape;
-    double *count; /* (E) */
-    uint32_t found;
-    bool inside, given, wrong;
-};
-
-static int on_value(void *self, const struct json_value *v)
-{
-    struct line *l = self;
-
-    if (v->depth == 1) {
-        l->inside = v->kind == JSON_ARRAY && v->key && !strcmp(v->key, "counts");
-        if (l->inside) {
-            l->given = true;
-            l->found = 0;
-        }
-    } else if (v->depth == 2 && l->inside && v->kind != JSON_END) {
-        double n = v->kind == JSON_NUMBER ? json_number(v) : -1;
-
-        l->wrong |= !(n >= 0 && n <= 0x1p53);
-        if (l->found < l->shape->experts)
-            l->count[l->found] = n;
-        l->found++;
-    }
-    return OK;
-}
-
-/* Why no load can follow these counts; NULL: one can. */
-static const char *fault_of(const struct line *l, double sum, double most)
-{
-    if (!l->given)
-        return "has no \"counts\"";
-    if (l->wrong)
-        return "has a count that is no number from 0 on";
-    if (l->found != l->shape->experts)
-        return "has not one count for each expert";
-    if (!(sum > 0))
-        return "counts nothing";
-    if (most * l->shape->top_k > sum)
-        return "has an expert with more than a k-th of the choices, so a token chose it twice";
-    return NULL;
-}
-
-/* One step: its skew, or which line is wrong. */
-static int read_line(struct line *l, const char *text, size_t length, const char *path,
-                     uint32_t number, double *skew)
-{
-    double sum = 0, most = 0;
-    const char *fault;
-
-    *l = (struct line){ .shape = l->shape, .count = l->count };
-    if (json_read(text, length, NULL, on_value, l))
-        return fail(ERR_FORMAT,
-                    "%s:%u is no JSON: a line {\"counts\": [12, 7, ...]} is wanted for each step",
-                    path, number);
-    for (uint32_t e = 0; e < l->shape->experts && e < l->found; e++) {
-        sum += l->count[e];
-        most = fmax(most, l->count[e]);
-    }
-    fault = fault_of(l, sum, most);
-    if (fault)
-        return fail(ERR_FORMAT, "%s:%u %s (%u counts; E=%u, k=%u)", path, number, fault, l->found,
-                    l->shape->experts, l->shape->top_k);
-    *skew = most * l->shape->experts / sum;
-    return OK;
-}
-
-struct step {
-    double skew;
-    const char *text;
-    size_t length;
-};
-
-static int by_skew(const void *a, const void *b)
-{
-    double x = ((const struct step *)a)->skew, y = ((const struct step *)b)->skew;
-
-    return (x > y) - (x < y);
-}
-
-static bool is_blank(const char *text, size_t length)
-{
-    return strspn(text, " \t\r") >= length;
-}
-
-/* Reads every line, and the one with the median skew again: l->count is that step's. */
-static int pick_step(struct line *l, const char *path, const char *text, struct step *steps)
-{
-    uint32_t count = 0, number = 0;
-    double skew;
-
-    for (const char *at = text; *at; at += *at == '\n') {
-        size_t length = strcspn(at, "\n");
-
-        number++;
-        if (!is_blank(at, length)) {
-            steps[count] = (struct step){ .text = at, .length = length };
-            TRY(read_line(l, at, length, path, number, &steps[count].skew));
-            count++;
-        }
-        at += length;
-    }
-    if (!count)
-        return fail(ERR_FORMAT, "%s holds no step", path);
-    qsort(steps, count, sizeof(*steps), by_skew);
-    return read_line(l, steps[count / 2].text, steps[count / 2].length, path, 0, &skew);
-}
-
-static size_t lines_of(const char *text)
-{
-    size_t lines = 1;
-
-    for (; *text; text++)
-        lines += *text == '\n';
-    return lines;
-}
-
-int load_open_routing(const struct moe_shape *shape, uint64_t seed, const char *path,
-                      struct load **out)
-{
-    struct line line = { .shape = shape };
-    struct step *steps = NULL;
-    struct load *load = NULL;
-    char *text = NULL;
-    size_t length;
-    int rc;
-
-    TRY(check_width(shape));
-    TRY(load_new(shape, seed, &load));
-    line.count = calloc((size_t)shape->experts + 1, sizeof(*line.count));
-    TRY_OUT(line.count ? OK : fail(ERR_NOMEM, "%u counts", shape->experts));
-    TRY_OUT(input_read(path, ROUTING_BYTES_MAX, &text, &length));
-    TRY_OUT(strlen(text) == length ? OK : fail(ERR_FORMAT, "%s is no text", path));
-    steps = calloc(lines_of(text), sizeof(*steps));
-    TRY_OUT(steps ? OK : fail(ERR_NOMEM, "the steps of %s", path));
-    TRY_OUT(pick_step(&line, path, text, steps));
-    fill(load, shape->top_k, line.count);
-    *out = load;
-    load = NULL;
-out:
-    load_close(load);
-    free(line.count);
-    free(text);
-    free(steps);
-    return rc;
 }
 
 /* To a load, which may be NULL. */
@@ -320,21 +185,21 @@ static int add_between(double gflop, struct load **inout)
     return OK;
 }
 
-int load_open(const struct moe_shape *shape, uint64_t seed, const struct load_options *o,
-              struct load **out)
+int load_open(const struct moe_shape *shape, uint32_t window, uint64_t seed,
+              const struct load_options *o, struct load **out)
 {
     *out = NULL;
     TRY(load_options_check(o));
-    if (shape->shares == MOE_SHARES_SPEED && (o->skew != 0 || o->routing))
+    if (shape->shares == MOE_SHARES_SPEED && (o->skew != 0 || o->routing.count))
         return fail(ERR_ARGUMENT, "--skew and --routing go with --shares equal: they say how many "
                                   "tokens of equally many go where");
-    if (shape->layers > 1 && (o->skew != 0 || o->routing))
+    if (shape->layers > 1 && (o->skew != 0 || o->routing.count))
         return fail(ERR_ARGUMENT,
                     "--layers %u: --%s says where tokens of one layer go, and no more is known of "
                     "several",
-                    shape->layers, o->routing ? "routing" : "skew");
-    if (o->routing)
-        TRY(load_open_routing(shape, seed, o->routing, out));
+                    shape->layers, o->routing.count ? "routing" : "skew");
+    if (o->routing.count)
+        TRY(load_open_routing(shape, window, seed, &o->routing, out));
     else if (o->skew != 0)
         TRY(load_open_skew(shape, seed, o->skew, out));
     return add_between(o->between, out);
@@ -343,14 +208,17 @@ int load_open(const struct moe_shape *shape, uint64_t seed, const struct load_op
 /* ---- as text */
 
 static const char skew_word[] = "skew ", counts_word[] = "counts", speeds_word[] = "speeds ";
+static const char replay_word[] = "replay ";
 static const char between_word[] = "between ";
 
 static size_t counts_text(const struct load *load, char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "%s", counts_word);
 
+    if (load->replay)
+        return replay_text(load->replay, text, size);
     for (uint32_t e = 0; e < load->experts && used < size; e++)
-        used += (size_t)snprintf(text + used, size - used, " %" PRIu64, load_count(load, e));
+        used += (size_t)snprintf(text + used, size - used, " %" PRIu64, load_count(load, 0, 0, e));
     return used;
 }
 
@@ -417,32 +285,52 @@ int load_open_speeds(const struct moe_shape *shape, const char *text, struct loa
     return OK;
 }
 
+static const char *fault_of(const double *count, uint32_t experts, uint32_t top_k)
+{
+    double sum = 0, most = 0;
+
+    for (uint32_t e = 0; e < experts; e++) {
+        sum += count[e];
+        most = fmax(most, count[e]);
+    }
+    return !(sum > 0) ? "counts nothing" : load_fault(sum, most, top_k);
+}
+
 static int open_counts(const struct moe_shape *shape, uint64_t seed, const char *text,
                        struct load **out)
 {
-    struct line line = { .shape = shape, .found = shape->experts, .given = true };
-    double sum = 0, most = 0;
-    struct load *load = NULL;
+    double *count = calloc(shape->experts, sizeof(*count));
+    const char *fault;
     int rc;
 
-    TRY(check_width(shape));
-    TRY(load_new(shape, seed, &load));
-    line.count = calloc(shape->experts, sizeof(*line.count));
-    TRY_OUT(line.count ? OK : fail(ERR_NOMEM, "%u counts", shape->experts));
-    line.wrong = !read_counts(text, shape->experts, line.count);
-    for (uint32_t e = 0; e < shape->experts; e++) {
-        sum += line.count[e];
-        most = fmax(most, line.count[e]);
-    }
-    TRY_OUT(!fault_of(&line, sum, most) ? OK
-                                        : fail(ERR_FORMAT, "a load of %u experts %s",
-                                               shape->experts, fault_of(&line, sum, most)));
-    fill(load, shape->top_k, line.count);
-    *out = load;
-    load = NULL;
+    TRY_OUT(load_check_width(shape));
+    TRY_OUT(count ? OK : fail(ERR_NOMEM, "%u counts", shape->experts));
+    fault = read_counts(text, shape->experts, count) ? fault_of(count, shape->experts, shape->top_k)
+                                                     : "has not one count for each expert";
+    TRY_OUT(!fault ? OK : fail(ERR_FORMAT, "a load of %u experts %s", shape->experts, fault));
+    TRY_OUT(load_new(shape, seed, out));
+    load_fill((*out)->first, shape->experts, shape->tokens, shape->top_k, count);
 out:
-    load_close(load);
-    free(line.count);
+    free(count);
+    return rc;
+}
+
+static int open_replay(const struct moe_shape *shape, uint64_t seed, const char *text,
+                       struct load **out)
+{
+    struct replayed *replay = NULL;
+    int rc;
+
+    TRY(load_check_width(shape));
+    rc = replay_read(shape, text, &replay);
+    if (!rc && replay->count > shape->model_dim / shape->experts)
+        rc = UNSUPPORTED;
+    if (rc == UNSUPPORTED)
+        rc = fail(ERR_FORMAT, "\"%.60s\" is no load of %u experts", text, shape->experts);
+    if (!rc)
+        rc = load_new_replay(shape, seed, replay, out);
+    else
+        replay_close(replay);
     return rc;
 }
 
@@ -456,6 +344,8 @@ static int open_first(const struct moe_shape *shape, uint64_t seed, const char *
 
     if (end && !*end)
         return load_open_skew(shape, seed, value, out);
+    if (!strncmp(text, replay_word, strlen(replay_word)))
+        return open_replay(shape, seed, text, out);
     if (!strncmp(text, counts_word, counts))
         return open_counts(shape, seed, text + counts, out);
     if (!strncmp(text, speeds_word, speeds))
@@ -502,12 +392,31 @@ int load_open_text(const struct moe_shape *shape, uint64_t seed, const char *tex
     return rc;
 }
 
+/* Their digest is of all that is said, also where what is between has no room. */
+static void name_replay(const struct load *load, const char *text, char name[LOAD_NAME_BYTES])
+{
+    char hex[SHA256_HEX_BYTES], more[LOAD_NAME_BYTES] = "";
+    size_t used;
+
+    sha256_text(text, strlen(text), hex);
+    used = (size_t)snprintf(name, LOAD_NAME_BYTES, "max/mean %.3g of %u %.8s", load_skew(load),
+                            load->replay->count, hex);
+    if (load->between > 0)
+        snprintf(more, sizeof(more), "; %s%g", between_word, load->between);
+    if (used + strlen(more) < LOAD_NAME_BYTES)
+        memcpy(name + used, more, strlen(more) + 1);
+}
+
 void load_name(const struct load *load, char name[LOAD_NAME_BYTES])
 {
     char text[LOAD_TEXT_BYTES] = "", hex[SHA256_HEX_BYTES];
 
     if (load_text(load, text))
         *text = 0;
+    if (load && load->replay) {
+        name_replay(load, text, name);
+        return;
+    }
     if (!load_counts(load) || load->skew > 0) {
         if ((size_t)snprintf(name, LOAD_NAME_BYTES, "%s", text) < LOAD_NAME_BYTES)
             return;
@@ -526,7 +435,7 @@ void load_name(const struct load *load, char name[LOAD_NAME_BYTES])
 
 const struct load *load_counts(const struct load *load)
 {
-    return load && load->first ? load : NULL;
+    return load && (load->first || load->replay) ? load : NULL;
 }
 
 const double *load_speeds(const struct load *load)
@@ -539,17 +448,35 @@ double load_between(const struct load *load)
     return load ? load->between : 0;
 }
 
-uint64_t load_count(const struct load *load, uint32_t expert)
+struct replay_steps load_steps(const struct load *load, uint64_t capacity)
 {
-    return load->first[expert + 1] - load->first[expert];
+    return load && load->replay ? replay_at(load->replay, capacity)
+                                : (struct replay_steps){ .count = 1 };
+}
+
+uint32_t load_step_count(const struct load *load)
+{
+    return load && load->replay ? load->replay->count : 1;
+}
+
+static uint64_t first_of(const struct load *load, uint32_t step, uint32_t rank, uint32_t expert)
+{
+    return load->replay ? replay_first(load->replay, step, rank, expert) : load->first[expert];
+}
+
+uint64_t load_count(const struct load *load, uint32_t step, uint32_t rank, uint32_t expert)
+{
+    return first_of(load, step, rank, expert + 1) - first_of(load, step, rank, expert);
 }
 
 double load_skew(const struct load *load)
 {
-    uint64_t most = 0, all = load->first[load->experts];
+    uint64_t most = 0, all = load->first ? load->first[load->experts] : 0;
 
+    if (load->replay)
+        return replay_median_skew(load->replay);
     for (uint32_t e = 0; e < load->experts; e++)
-        most = load_count(load, e) > most ? load_count(load, e) : most;
+        most = load_count(load, 0, 0, e) > most ? load_count(load, 0, 0, e) : most;
     return all ? (double)most * load->experts / (double)all : 0;
 }
 
@@ -558,17 +485,24 @@ uint64_t load_kept(const void *of, uint64_t capacity)
     const struct load *load = of;
     uint64_t kept = 0;
 
-    for (uint32_t e = 0; e < load->experts; e++)
-        kept += load_count(load, e) < capacity ? load_count(load, e) : capacity;
+    if (load->replay)
+        return replay_kept(load->replay, replay_at(load->replay, capacity), capacity);
+    for (uint32_t e = 0; e < load->experts; e++) {
+        uint64_t n = load_count(load, 0, 0, e);
+
+        kept += n < capacity ? n : capacity;
+    }
     return kept;
 }
 
-bool load_chooses(const struct load *load, uint32_t rank, uint64_t token, uint32_t expert)
+bool load_chooses(const struct load *load, uint32_t step, uint32_t rank, uint64_t token,
+                  uint32_t expert)
 {
     uint64_t n = load->tokens, at;
 
     if (!n)
         return false;
     at = (token % n * load->step + random_bits(load->seed ^ KEY_START, rank) % n) % n;
-    return (at + n - load->first[expert] % n) % n < load_count(load, expert);
+    return (at + n - first_of(load, step, rank, expert) % n) % n <
+           load_count(load, step, rank, expert);
 }

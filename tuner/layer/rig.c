@@ -97,17 +97,31 @@ static int set_up(struct rig *rig)
     return rig->engine->device->modelled ? OK : fill(rig);
 }
 
+/* The most that any rank, and any step of its load, needs by `look`. */
+static int agree_most(struct rig *rig,
+                      int (*look)(const struct layer *, struct engine *, const void *, int64_t *),
+                      int64_t *most)
+{
+    int64_t needed;
+    int rc = OK;
+
+    *most = 0;
+    for (uint32_t step = load_step_count(rig->data.load); step-- > 0;) {
+        TRY(rig_replay(rig, step));
+        rc = look(rig->layer, rig->engine, rig->x, &needed);
+        TRY(world_settle(rig->world, rc));
+        *most = needed > *most ? needed : *most;
+    }
+    return world_max(rig->world, most, 1);
+}
+
 static int agree_capacity(struct rig *rig, double factor)
 {
     const struct moe_shape *s = &rig->data.shape;
     int64_t needed = 0;
-    int rc = OK;
 
-    if (factor <= 0) {
-        rc = router_needed(rig->layer, rig->engine, rig->x, &needed);
-        TRY(world_settle(rig->world, rc));
-        TRY(world_max(rig->world, &needed, 1));
-    }
+    if (factor <= 0)
+        TRY(agree_most(rig, router_needed, &needed));
     rig->capacity =
         moe_capacity(factor, s->top_k, s->experts, rig_most_tokens(rig), (uint64_t)needed);
     return OK;
@@ -124,16 +138,13 @@ static bool may_relay(const struct rig *rig)
 static int agree_node_need(struct rig *rig)
 {
     int64_t most = 0;
-    int rc = OK;
 
     if (layer_count(&rig->data.shape) > 1 || !may_relay(rig))
         return OK;
     if (rig->engine->device->modelled)
         most = (int64_t)shape_node_need(&rig->data.shape, rig_most_tokens(rig));
     else
-        rc = relay_need(rig->layer, rig->engine, rig->x, &most);
-    TRY(world_settle(rig->world, rc));
-    TRY(world_max(rig->world, &most, 1));
+        TRY(agree_most(rig, relay_need, &most));
     rig->layer->node_need = (uint64_t)most;
     return OK;
 }
@@ -217,6 +228,19 @@ int rig_set_capacities(struct rig *rig, const uint64_t *rows)
     rig->capacities = copy;
     rig->capacity = given.most;
     return OK;
+}
+
+int rig_replay(struct rig *rig, uint32_t step)
+{
+    int rc = OK;
+
+    if (rig->data.replayed == step)
+        return OK;
+    rig->data.replayed = step;
+    forget_reference(rig);
+    if (!rig->engine->device->modelled)
+        rc = data_fill_gate(&rig->data, rig->layer);
+    return world_settle(rig->world, rc);
 }
 
 int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out)

@@ -60,6 +60,9 @@ void rig_set_capacity(struct rig *rig, uint64_t capacity);
 int rig_set_capacities(struct rig *rig, const uint64_t *rows);
 struct capacities rig_capacities(const struct rig *rig);
 
+/* Of a load of several steps, the one that the gate makes from here on; at first the first. */
+int rig_replay(struct rig *rig, uint32_t step);
+
 /* A prepared executor on every rank, or on none. */
 int rig_exec(struct rig *rig, const struct moe_plan *plan, struct exec **out);
 
@@ -82,7 +85,8 @@ int rig_check(struct rig *rig, struct exec *exec, double *worst);
 
 /* For a layer at its real size: compares what the last step gave with what some of its tokens must
  * become (see spot.h), `worst` as above.  Before that step rig_spoil() makes nonsense of the
- * results that will be looked at: a step that leaves them as they are is wrong. */
+ * results that will be looked at: a step that leaves them as they are is wrong.  Of recorded steps it
+ * is the first. */
 int rig_spoil(struct rig *rig);
 int rig_check_some(struct rig *rig, struct exec *exec, double *worst);
 

@@ -413,6 +413,8 @@ int rig_spoil(struct rig *rig)
     char *nothing = malloc(bytes);
     int rc = nothing ? OK : fail(ERR_NOMEM, "a row");
 
+    if (!rc)
+        rc = rig_replay(rig, 0); /* what `spot` keeps from one plan to the next is of this step */
     if (nothing)
         memset(nothing, 0xff, bytes); /* NaN in every type */
     for (uint32_t l = 0; l < layer_count(&rig->data.shape); l++)

@@ -30,17 +30,19 @@ struct runner {
 int runner_open(struct rig *rig, const struct moe_plan *plan, struct runner *out);
 void runner_close(struct runner *runner); /* a zeroed one is fine */
 
-/* One step: a barrier, the step, the largest time over the ranks. */
+/* One step: a barrier, the step, the largest time over the ranks.  Of a load of several recorded
+ * steps one round through those that the plan's capacity is measured under, and their mean. */
 int runner_step(struct runner *runner, enum step_mode mode, int64_t *ns);
 
-/* One whole step, and what other processes took of it; `watch`: see measure_once(). */
+/* The same of a whole step, and what other processes took of it; `watch`: see measure_once(). */
 int runner_watch(struct runner *runner, struct disturbance *watch, struct measured *out);
 
 /* Two steps, launch by launch, each with one stream muted and the other marked: how long each phase
  * takes, the largest over the ranks.  The total is the sum of these. */
 int runner_phases(struct runner *runner, struct phase_times *out);
 
-/* `steps` untimed steps (at least one), after which volumes are known. */
+/* `steps` untimed steps (at least one) of what the gate makes now, after which volumes are known.
+ */
 int runner_warm(struct runner *runner, uint32_t steps);
 
 #endif

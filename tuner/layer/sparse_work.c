@@ -10,15 +10,17 @@ static uint64_t kept_rows(const struct layer *layer, const struct capacities *c)
 {
     const struct moe_shape *s = &layer->shape;
     uint64_t even = ((uint64_t)layer->tokens * s->top_k + s->experts - 1) / s->experts, sum = 0;
+    struct replay_steps steps = load_steps(layer->load, c->most);
 
     if (layer->load && !c->rows)
         return load_kept(layer->load, c->most);
-    for (uint32_t e = 0; e < s->experts; e++) {
-        uint64_t chosen = layer->load ? load_count(layer->load, e) : even;
+    for (uint32_t i = steps.first; i < steps.first + steps.count; i++)
+        for (uint32_t e = 0; e < s->experts; e++) {
+            uint64_t chosen = layer->load ? load_count(layer->load, i, 0, e) : even;
 
-        sum += chosen < capacity_of(c, e) ? chosen : capacity_of(c, e);
-    }
-    return sum;
+            sum += chosen < capacity_of(c, e) ? chosen : capacity_of(c, e);
+        }
+    return sum / steps.count;
 }
 
 uint64_t sparse_work_rows(const struct layer *layer, uint32_t tokens, const struct capacities *c)

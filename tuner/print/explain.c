@@ -4,6 +4,7 @@
 #include "bucket_key.h"
 #include "declaration.h"
 #include "grid.h"
+#include "load_words.h"
 #include "plan.h"
 #include "progress.h"
 #include "status.h"
@@ -167,6 +168,27 @@ static void print_bucket(const struct explainer *x, const struct entry_row *e)
                 bucket_capacity(e->window, e->bucket));
 }
 
+int explain_load(struct store *store, const struct moe_shape *shape, const struct entry_row *e,
+                 FILE *to)
+{
+    char text[LOAD_TEXT_BYTES], words[LOAD_WORDS_BYTES] = "";
+    struct load *load = NULL;
+    int rc = *e->load ? store_load_get(store, e->load, text, sizeof(text)) : UNSUPPORTED;
+
+    if (rc < 0)
+        return rc;
+    log_only(false);
+    if (rc == OK && !load_open_text(shape, 0, text, &load))
+        load_words_at(load, e->capacity, words);
+    log_only(true);
+    load_close(load);
+    if (*e->load)
+        fprintf(to, "load     %s\n", UTF8_LINE(e->load));
+    if (*words)
+        fprintf(to, "         %s\n", words);
+    return OK;
+}
+
 static int explain_entry(void *self, const struct entry_row *e)
 {
     struct explainer *x = self;
@@ -190,8 +212,7 @@ static int explain_entry(void *self, const struct entry_row *e)
     TRY(told_why_silent(x->told, x->store, e, why));
     if (*why)
         fprintf(x->to, "silent   trainers are not told this: %s\n", why);
-    if (*e->load)
-        fprintf(x->to, "load     %s\n", UTF8_LINE(e->load));
+    TRY(explain_load(x->store, &x->shape, e, x->to));
     print_times(e, &x->shape, x->to);
     print_search(e, x->to);
     fprintf(x->to, "decided  %s UTC, %s ago\n", DATE_TEXT(e->decided_s),

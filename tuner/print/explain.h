@@ -9,4 +9,9 @@
 /* Of every layer that has this bucket.  UNSUPPORTED, silently, if none has. */
 int explain_bucket(struct store *store, uint32_t bucket, FILE *to);
 
+/* The load that an entry was measured under, and of recorded steps what they are like; a table from
+ * elsewhere brings the name alone.  Nothing where there is none. */
+int explain_load(struct store *store, const struct moe_shape *shape, const struct entry_row *e,
+                 FILE *to);
+
 #endif

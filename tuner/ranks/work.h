@@ -21,11 +21,11 @@ struct order {
     int64_t memory_limit_bytes; /* LAYER: what a rank may allocate for it and all open plans */
     bool graphs;                /* LAYER: its steps are launched as graphs */
     bool phases;                /* LAYER: of each plan that is prepared */
-    char load[LOAD_TEXT_BYTES]; /* LAYER: load_text() */
     uint64_t capacity;          /* STEP */
     struct moe_plan plan;
     uint64_t sample; /* STEP: its number in the database, which a modelled machine draws its noise
                       * by; 0: none */
+    char load[LOAD_TEXT_BYTES]; /* LAYER: load_text(); the last, for it is long and few need it */
 };
 
 struct reply {

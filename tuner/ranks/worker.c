@@ -483,11 +483,20 @@ uint64_t worker_kernels(const struct worker *worker)
     return worker->engine.device->kernels;
 }
 
+/* To all ranks, from the first; a step's load would be in vain. */
+static int share_order(struct worker *worker, struct order *order)
+{
+    TRY(world_receive_order(worker->world, order, offsetof(struct order, load)));
+    return order->kind == ORDER_LAYER
+               ? world_receive_order(worker->world, order->load, sizeof(order->load))
+               : OK;
+}
+
 int worker_lead(struct worker *worker, const struct order *order, struct reply *reply)
 {
     struct order copy = *order;
 
-    TRY(world_receive_order(worker->world, &copy, sizeof(copy)));
+    TRY(share_order(worker, &copy));
     worker_do(worker, order, reply);
     return OK;
 }
@@ -498,7 +507,7 @@ int worker_follow(struct worker *worker)
     struct reply reply;
 
     do {
-        TRY(world_receive_order(worker->world, &order, sizeof(order)));
+        TRY(share_order(worker, &order));
         worker_do(worker, &order, &reply);
     } while (order.kind != ORDER_QUIT && !reply.broken);
     return OK;

@@ -253,7 +253,7 @@ static int open_load(const struct tune_request *r, struct space *space)
     const struct tune_options *o = r->options;
     char text[LOAD_TEXT_BYTES];
 
-    TRY(load_open(&space->shape, o->setup.seed, &o->load, &space->load));
+    TRY(load_open(&space->shape, space->window, o->setup.seed, &o->load, &space->load));
     space->machine.between = load_between(space->load);
     return load_text(space->load, text);
 }

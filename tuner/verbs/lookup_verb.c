@@ -1,14 +1,18 @@
 /* moetune lookup: what a trainer would be told, by the library it links. */
 #include "common_rows.h"
+#include "explain.h"
 #include "gpu_list.h"
 #include "json.h"
 #include "layer_options.h"
 #include "lookup.h"
 #include "plan.h"
 #include "sha256.h"
+#include "shape.h"
 #include "status.h"
+#include "store.h"
 #include "verbs.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +62,46 @@ static void print_json(uint32_t capacity, const struct moe_plan *plan, const cha
     printf("}");
 }
 
-static int answer(const struct moelookup_view *view, const struct options *o, int at, bool *known)
+/* The entry that answers, in the database. */
+struct answered {
+    struct store *store;
+    const struct moe_shape *shape;
+    const struct moe_plan *plan;
+};
+
+static int say_load(void *self, const struct entry_row *e)
+{
+    const struct answered *a = self;
+    struct moe_shape shape;
+
+    TRY(store_shape_get(a->store, e->shape, &shape));
+    return e->bucket == a->plan->bucket && plan_equal(&e->plan, a->plan) &&
+                   shape_equal(&shape, a->shape)
+               ? explain_load(a->store, &shape, e, stdout)
+               : OK;
+}
+
+/* A trainer's table does not say it; where it comes from a database, that does. */
+static void explain_answer(const char *db, const struct moe_shape *shape,
+                           const struct moe_plan *plan)
+{
+    struct answered answered = { .shape = shape, .plan = plan };
+    char path[PATH_MAX];
+    int rc;
+
+    log_only(false);
+    rc = store_path(db, false, path, sizeof(path));
+    if (!rc)
+        rc = store_read(path, &answered.store);
+    if (!rc) {
+        (void)store_entries(answered.store, 0, 0, say_load, &answered);
+        store_close(answered.store);
+    }
+    log_only(true);
+}
+
+static int answer(const struct moelookup_view *view, const struct moe_shape *shape,
+                  const struct options *o, int at, bool *known)
 {
     struct moe_plan plan = MOE_PLAN_INIT;
     uint32_t capacity = 0;
@@ -71,6 +114,8 @@ static int answer(const struct moelookup_view *view, const struct options *o, in
         print_json(capacity, &plan, why, at == 0);
     else
         printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
+    if (o->explain && !o->json && plan.source != MOE_DEFAULT)
+        explain_answer(o->db, shape, &plan);
     *known &= plan.source != MOE_DEFAULT;
     return OK;
 }
@@ -99,7 +144,7 @@ static int answer_all(const struct moelookup *table, const struct options *o)
     if (o->json)
         printf("[");
     for (int i = 0; i < o->capacities.count && !rc; i++)
-        rc = answer(view, o, i, &known);
+        rc = answer(view, &shape, o, i, &known);
     if (o->json)
         printf("\n]\n");
     moelookup_view_free(view);

@@ -12,6 +12,7 @@
 #include "model_engine.h"
 #include "place.h"
 #include "run_print.h"
+#include "run_steps.h"
 #include "runner.h"
 #include "shape.h"
 #include "speeds.h"
@@ -215,10 +216,12 @@ static int check_memory(const struct run_options *o, const struct moe_shape *sha
 static int check_load(const struct run_options *o, const struct moe_shape *shape)
 {
     struct load *load;
+    int rc;
 
-    TRY(load_open(shape, o->seed, &o->load, &load));
+    TRY(load_open(shape, shape_window(shape), o->seed, &o->load, &load));
+    rc = o->routes == RUN_FRESH ? OK : run_steps_check_known(load);
     load_close(load);
-    return OK;
+    return rc;
 }
 
 static int check_balance(const struct run_options *o, const struct moe_shape *shape)
@@ -310,14 +313,15 @@ static int prepare(struct rig *rig, const struct moe_plan *plan, const struct ru
     else
         TRY(open_runner(rig, plan, s->baseline, &s->runner));
     if (whole)
-        TRY(rig_check(rig, s->runner.exec, &s->error));
+        TRY(run_steps_check(rig, &s->runner, &s->error));
+    TRY(rig_replay(rig, load_steps(rig->data.load, rig->capacity).first));
     if (o->check && !whole)
         TRY(rig_spoil(rig));
     TRY(runner_warm(&s->runner, o->warmup + 1));
     if (o->check && !whole)
         TRY(rig_check_some(rig, s->runner.exec, &s->error));
     TRY(rig_balance(rig, s->runner.exec, &s->balance));
-    return rig_dropped(rig, s->runner.exec, &s->dropped);
+    return run_steps_dropped(rig, &s->runner, &s->dropped);
 }
 
 /* A plan, and behind it its baselines. */
@@ -409,7 +413,7 @@ static int run_layer(struct world *world, struct engine *engine, const struct mo
     rc = o->graphs == GRAPHS_ON ? engine_check_graphs(engine) : OK;
     log_only(true);
     TRY(rc);
-    TRY(world_settle(world, load_open(shape, o->seed, &o->load, &load)));
+    TRY(world_settle(world, load_open(shape, shape_window(shape), o->seed, &o->load, &load)));
     data.load = load_counts(load);
     rc = run_data(world, engine, &data, plans, count, o);
     load_close(load);

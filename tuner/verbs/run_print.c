@@ -2,7 +2,7 @@
 #include "run_print.h"
 
 #include "capacities.h"
-#include "load.h"
+#include "load_words.h"
 #include "reference.h"
 #include "rig.h"
 #include "shape.h"
@@ -126,6 +126,7 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
 {
     const struct moe_shape *s = &rig->data.shape;
     int wide = widest_plan(subjects, count);
+    char words[LOAD_WORDS_BYTES];
 
     printf("layer     E=%u k=%u T=%u D=%u H=%u %s %s %s on %u ranks", s->experts, s->top_k,
            s->tokens, s->model_dim, s->hidden_dim, dtype_words[s->dtype], pass_words[s->pass],
@@ -147,6 +148,9 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
         printf("balance   loss %.9g of weight %s\n", subjects[0].balance, o->balance);
     if (rig->data.load)
         printf("load      max/mean %.3g of the tokens per expert\n", load_skew(rig->data.load));
+    load_words_at(rig->data.load, rig->capacity, words);
+    if (*words)
+        printf("          %s\n", words);
     printf("times     ms, largest over the ranks, median of %u interleaved repetitions\n\n",
            o->reps);
     printf("%-*s %9s %19s %9s %9s %7s %9s %9s %s\n", wide, "plan", "step", "95 % interval",

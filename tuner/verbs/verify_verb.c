@@ -123,8 +123,8 @@ static int open_load(struct verifying *v, struct verify_result *d, struct load *
     char text[LOAD_TEXT_BYTES];
     int rc;
 
-    if (o->load.skew != 0 || o->load.routing || o->load.between > 0)
-        return load_open(&d->shape, seed, &o->load, out);
+    if (o->load.skew != 0 || o->load.routing.count || o->load.between > 0)
+        return load_open(&d->shape, d->claim.window, seed, &o->load, out);
     rc = *name ? store_load_get(v->campaign.store, name, text, sizeof(text)) : UNSUPPORTED;
     if (rc < 0)
         return rc;

@@ -1,7 +1,11 @@
 """Capacities that follow the experts, and routes that are known, from Python."""
 
 import array
+import ctypes
+import json
+import os
 import random
+import tempfile
 import threading
 import unittest
 
@@ -15,6 +19,78 @@ def counts_of(step, experts=8):
     level = [400 + draw.randrange(300) for _ in range(experts)]
     draw = random.Random(step)
     return [n + draw.randrange(40) for n in level]
+
+
+class Recorded(unittest.TestCase):
+    """Counts of steps: a recorder in C and one in Python write the same bytes."""
+
+    def counts(self, step):
+        return [step % 7 + 1, 2**32 - 2, 0, 3]
+
+    def folder(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return folder.name
+
+    def in_c(self, path, steps):
+        """Through the C calls alone."""
+        from moelookup._library import CountsOptions, library
+
+        functions, pointer = library().functions, ctypes.c_void_p()
+        options = CountsOptions(ctypes.sizeof(CountsOptions), 4, 0, 3, 0, 2, 6)
+        self.assertEqual(functions.moe_counts_open(ctypes.byref(options), path.encode(), ctypes.byref(pointer)), 0)
+        for step in range(steps):
+            numbers = (ctypes.c_uint32 * 4)(*self.counts(step))
+            self.assertEqual(functions.moe_counts_step(pointer, step, step % 5, numbers, 4), 0)
+        functions.moe_counts_close(pointer)
+
+    def test_the_file_is_that_of_the_library(self):
+        folder = self.folder()
+        c, python = os.path.join(folder, "c"), os.path.join(folder, "python")
+        self.in_c(c, 500)
+        with moelookup.record_counts(python, experts=4, ranks=3, every=2, room=6) as counts:
+            for step in range(500):
+                counts.step(step, self.counts(step), step % 5)
+        with open(c, "rb") as one, open(python, "rb") as other:
+            self.assertEqual(one.read(), other.read())
+        with open(python) as lines:
+            steps = [json.loads(line) for line in lines]
+        self.assertTrue(3 <= len(steps) < 6)
+        for step in steps:
+            self.assertEqual(step["counts"], self.counts(step["step"]))
+
+    @unittest.skipUnless(can_import("numpy"), "numpy")
+    def test_arrays_are_taken(self):
+        import numpy
+
+        path = os.path.join(self.folder(), "arrays")
+        with moelookup.record_counts(path, experts=2, top_k=1, tokens=9) as counts:
+            counts.step(4, numpy.array([6, 3]), capacity=5)
+        with open(path) as lines:
+            text = lines.read()
+        self.assertEqual(text, '{"step":4,"ranks":1,"tokens":9,"capacity":5,"counts":[6,3]}\n')
+
+    def test_what_is_wrong_is_refused(self):
+        path = os.path.join(self.folder(), "wrong")
+        with silent(), self.assertRaises(moelookup.Error):
+            moelookup.record_counts(path, experts=0)
+        with self.assertRaises(moelookup.Error):
+            moelookup.record_counts(os.path.join(path, "no", "folder"), experts=2)
+        with silent(), moelookup.record_counts(path, experts=2, top_k=1, tokens=4) as counts:
+            for wrong in ([1, 2], [4], [4, 0, 0], [5, 0]):
+                with self.assertRaises(moelookup.Error):
+                    counts.step(0, wrong)
+            for wrong in ([-1, 5], ["a", 1], [1.5, 2.5]):
+                with self.assertRaises(ValueError):
+                    counts.step(0, wrong)
+        with self.assertRaises(ValueError):
+            counts.step(0, [4, 0])
+        self.assertEqual(os.path.getsize(path), 0)
+
+    def test_without_a_name_nothing_is_recorded(self):
+        os.environ.pop("MOELOOKUP_COUNTS", None)
+        with moelookup.record_counts(experts=2) as counts:
+            counts.step(0, [1, 2])
 
 
 class Following(unittest.TestCase):

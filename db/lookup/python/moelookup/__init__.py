@@ -11,6 +11,7 @@ between the ranks of torch.distributed, moelookup.tutel drives a Tutel layer.
 """
 
 from ._library import Error, library_version
+from .counts import Counts, record_counts
 from .following import Beside, Capacities, Routes, State
 from .table import Plan, Shape, Source, Table, View, capacity, open, shares, unpack, window
 
@@ -19,6 +20,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Beside",
     "Capacities",
+    "Counts",
     "Error",
     "Plan",
     "Routes",
@@ -30,6 +32,7 @@ __all__ = [
     "capacity",
     "library_version",
     "open",
+    "record_counts",
     "shares",
     "unpack",
     "window",

@@ -57,6 +57,15 @@ class RoutesOptions(ctypes.Structure):
     ]
 
 
+class CountsOptions(ctypes.Structure):
+    """struct moe_counts_options."""
+
+    _fields_ = [
+        (name, c_uint32)
+        for name in "struct_size experts top_k ranks tokens every room".split()
+    ]
+
+
 PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "moelookup_open": (c_int, [c_char_p, POINTER(c_void_p)]),
     "moelookup_bind": (c_int, [c_void_p, POINTER(ShapeStruct), c_char_p, POINTER(c_void_p)]),
@@ -79,6 +88,9 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "moe_capacities_save": (c_int, [c_void_p, c_char_p, POINTER(c_size_t)]),
     "moe_capacities_load": (c_int, [c_char_p, c_size_t, POINTER(c_void_p)]),
     "moe_capacities_close": (None, [c_void_p]),
+    "moe_counts_open": (c_int, [POINTER(CountsOptions), c_char_p, POINTER(c_void_p)]),
+    "moe_counts_step": (c_int, [c_void_p, c_uint64, c_uint32, POINTER(c_uint32), c_uint32]),
+    "moe_counts_close": (None, [c_void_p]),
     "moe_routes_open": (c_int, [POINTER(RoutesOptions), POINTER(c_void_p)]),
     "moe_routes_put": (
         c_int,

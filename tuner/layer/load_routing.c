@@ -1,0 +1,306 @@
+/* Reads recorded steps, a line at a time, and chooses those that are replayed.
+ *
+ * Of a bucket of capacities at most DRAWN steps are held: of more than that each is as likely to be
+ * among them.  So a file may be as long as it likes. */
+#include "load.h"
+
+#include "counts_file.h"
+#include "random.h"
+#include "status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DRAWN = 256 };
+
+struct drawn_step {
+    double skew;
+    uint64_t capacity, number;
+    double *count; /* (E) */
+};
+
+struct bucket {
+    uint64_t key, seen;
+    struct drawn_step *steps; /* (DRAWN) */
+    uint32_t count, wanted;
+};
+
+struct routing_file {
+    const struct moe_shape *shape;
+    uint32_t window;
+    struct bucket *buckets; /* by key; in the end those with most steps first */
+    size_t count, room;
+    struct load_file file;
+};
+
+/* ---- lines */
+
+const char *load_fault(double sum, double most, uint32_t top_k)
+{
+    return most * top_k > sum ? "has an expert with more than a k-th of the choices, so a token "
+                                "chose it twice"
+                              : NULL;
+}
+
+static int wrong(const struct counts_line *l, const struct moe_shape *s, const char *fault)
+{
+    return fail(ERR_FORMAT, "%s:%u %s (%u counts; E=%u, k=%u)", l->path, l->number, fault,
+                l->experts, s->experts, s->top_k);
+}
+
+/* Who says of how many tokens the counts are is taken at their word. */
+static int check_choices(const struct counts_line *l, const struct moe_shape *s, double sum)
+{
+    double choices = l->ranks * l->tokens * s->top_k;
+
+    if (!l->ranks || !l->tokens || (sum == choices && l->tokens == s->tokens))
+        return OK;
+    if (l->tokens != s->tokens)
+        return fail(ERR_FORMAT, "%s:%u was recorded with T=%.0f; the layer has T=%u (--tokens)",
+                    l->path, l->number, l->tokens, s->tokens);
+    return fail(ERR_FORMAT, "%s:%u counts %.0f choices; W T k = %.0f %.0f %u are %.0f", l->path,
+                l->number, sum, l->ranks, l->tokens, s->top_k, choices);
+}
+
+static double largest(const double *values, uint32_t count)
+{
+    double most = 0;
+
+    for (uint32_t e = 0; e < count; e++)
+        most = fmax(most, values[e]);
+    return most;
+}
+
+/* c that the trainer had, or that drops nothing, of as many choices as the layer has. */
+static uint64_t capacity_of(const struct counts_line *l, const struct moe_shape *s, double sum)
+{
+    double ranks = l->ranks ? l->ranks : s->ranks;
+    double most = l->capacity  ? l->capacity
+                  : l->largest ? largest(l->largest, l->experts)
+                               : largest(l->counts, l->experts) / ranks;
+
+    return (uint64_t)ceil(most * ((double)s->top_k * s->tokens * ranks / sum) - 1e-9);
+}
+
+/* ---- buckets */
+
+static size_t place_of(const struct routing_file *f, uint64_t key)
+{
+    size_t low = 0, high = f->count;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+
+        if (f->buckets[middle].key < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int find_bucket(struct routing_file *f, uint64_t key, struct bucket **out)
+{
+    size_t at = place_of(f, key);
+
+    if (at == f->count || f->buckets[at].key != key) {
+        struct bucket fresh = { .key = key }, *more = f->buckets;
+
+        if (f->count == f->room) {
+            f->room = 2 * f->room + 16;
+            more = realloc(f->buckets, f->room * sizeof(*more));
+        }
+        if (more)
+            f->buckets = more;
+        fresh.steps = more ? calloc(DRAWN, sizeof(*fresh.steps)) : NULL;
+        if (!fresh.steps)
+            return fail(ERR_NOMEM, "%zu buckets of recorded steps", f->count + 1);
+        memmove(more + at + 1, more + at, (f->count++ - at) * sizeof(*more));
+        more[at] = fresh;
+    }
+    *out = &f->buckets[at];
+    return OK;
+}
+
+/* Where step n of a bucket goes; DRAWN: it is not among those that are held. */
+static uint32_t draw_place(const struct bucket *b)
+{
+    uint64_t place = b->seen < DRAWN ? b->seen : random_bits(b->key, b->seen) % (b->seen + 1);
+
+    return place < DRAWN ? (uint32_t)place : DRAWN;
+}
+
+static int keep_step(struct bucket *b, const struct counts_line *l, struct drawn_step step)
+{
+    uint32_t at = draw_place(b);
+    struct drawn_step *to = &b->steps[at];
+
+    step.number = b->seen++;
+    if (at == DRAWN)
+        return OK;
+    step.count = to->count ? to->count : calloc(l->experts, sizeof(*step.count));
+    if (!step.count)
+        return fail(ERR_NOMEM, "%u counts", l->experts);
+    memcpy(step.count, l->counts, l->experts * sizeof(*step.count));
+    b->count += at == b->count;
+    *to = step;
+    return OK;
+}
+
+static int on_step(void *self, const struct counts_line *l)
+{
+    struct routing_file *f = self;
+    const struct moe_shape *s = f->shape;
+    struct drawn_step step = { 0 };
+    struct bucket *bucket = NULL;
+    double sum = 0, most;
+
+    if (!l->counts)
+        return wrong(l, s, "has no \"counts\"");
+    if (l->experts != s->experts)
+        return wrong(l, s, "has not one count for each expert");
+    for (uint32_t e = 0; e < l->experts; e++)
+        sum += l->counts[e];
+    most = largest(l->counts, l->experts);
+    if (!(sum > 0))
+        return wrong(l, s, "counts nothing");
+    if (load_fault(sum, most, s->top_k))
+        return wrong(l, s, load_fault(sum, most, s->top_k));
+    TRY(check_choices(l, s, sum));
+    step.skew = most * l->experts / sum;
+    step.capacity = capacity_of(l, s, sum);
+    f->file.steps[replay_class(step.skew)]++;
+    TRY(find_bucket(f, step.capacity / f->window, &bucket));
+    return keep_step(bucket, l, step);
+}
+
+/* ---- choosing */
+
+static int by_seen(const void *a, const void *b)
+{
+    const struct bucket *x = a, *y = b;
+
+    if (x->seen != y->seen)
+        return x->seen > y->seen ? -1 : 1;
+    return x->key < y->key ? -1 : 1;
+}
+
+static int by_skew(const void *a, const void *b)
+{
+    const struct drawn_step *x = a, *y = b;
+
+    if (x->skew != y->skew)
+        return x->skew < y->skew ? -1 : 1;
+    return x->number < y->number ? -1 : 1;
+}
+
+static int by_capacity(const void *a, const void *b)
+{
+    const struct drawn_step *x = *(struct drawn_step *const *)a,
+                            *y = *(struct drawn_step *const *)b;
+
+    return x->capacity != y->capacity ? (x->capacity < y->capacity ? -1 : 1) : by_skew(x, y);
+}
+
+/* Buckets take turns until `limit` steps are given out.  Returns how many are. */
+static uint32_t give_out(struct routing_file *f, uint32_t limit)
+{
+    uint32_t given = 0;
+
+    for (size_t i = 0; i < f->count; i++)
+        f->buckets[i].wanted = 0;
+    for (uint32_t round = 0; round < REPLAY_BUCKET_MOST; round++)
+        for (size_t i = 0; i < f->count && given < limit; i++) {
+            bool more = f->buckets[i].wanted < f->buckets[i].count;
+
+            f->buckets[i].wanted += more;
+            given += more;
+        }
+    return given;
+}
+
+/* Each bucket's steps in the middle of equal parts of all that it holds, by capacity. */
+static void choose(const struct routing_file *f, struct drawn_step *chosen[REPLAY_STEPS_MOST])
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < f->count; i++) {
+        struct bucket *b = &f->buckets[i];
+
+        for (uint32_t j = 0; j < b->wanted; j++)
+            chosen[n++] = &b->steps[(2 * j + 1) * b->count / (2 * b->wanted)];
+    }
+    qsort(chosen, n, sizeof(*chosen), by_capacity);
+}
+
+static int make_replay(struct routing_file *f, uint32_t limit, struct replayed **out)
+{
+    const struct moe_shape *s = f->shape;
+    struct drawn_step *chosen[REPLAY_STEPS_MOST] = { NULL };
+    uint32_t count = give_out(f, limit);
+    struct replayed *r;
+
+    choose(f, chosen);
+    TRY(replay_open(s, f->window, count, &r));
+    for (uint32_t i = 0; i < count; i++) {
+        r->capacity[i] = chosen[i]->capacity;
+        load_fill(r->ends + (size_t)i * (s->experts + 1), s->experts,
+                  (uint64_t)s->ranks * s->tokens, s->top_k, chosen[i]->count);
+    }
+    *out = r;
+    return OK;
+}
+
+/* As many as can be told to the ranks, also with what is between. */
+static int make_load(struct routing_file *f, uint32_t limit, uint64_t seed, struct load **out)
+{
+    static const size_t most = LOAD_TEXT_BYTES - 64;
+    struct replayed *replay = NULL;
+    char text[LOAD_TEXT_BYTES];
+    int rc;
+
+    for (; limit > 1 && give_out(f, limit) > 1; limit--) {
+        TRY(make_replay(f, limit, &replay));
+        if (replay_text(replay, text, most) < most)
+            return load_new_replay(f->shape, seed, replay, out);
+        replay_close(replay);
+    }
+    rc = load_new(f->shape, seed, out);
+    if (!rc)
+        load_fill((*out)->first, f->shape->experts, f->shape->tokens, f->shape->top_k,
+                  f->buckets[0].steps[f->buckets[0].count / 2].count);
+    return rc;
+}
+
+static void close_file(struct routing_file *f)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        for (uint32_t j = 0; j < f->buckets[i].count; j++)
+            free(f->buckets[i].steps[j].count);
+        free(f->buckets[i].steps);
+    }
+    free(f->buckets);
+}
+
+int load_open_routing(const struct moe_shape *shape, uint32_t window, uint64_t seed,
+                      const struct option_list *paths, struct load **out)
+{
+    uint32_t fit = shape->model_dim / shape->experts;
+    uint32_t limit = fit < REPLAY_STEPS_MOST ? fit : REPLAY_STEPS_MOST;
+    struct routing_file f = { .shape = shape, .window = limit > 1 ? window : UINT32_MAX };
+    int rc = load_check_width(shape);
+
+    for (int i = 0; i < paths->count && !rc; i++)
+        rc = counts_file_read(paths->items[i], on_step, &f);
+    if (!rc) {
+        for (size_t i = 0; i < f.count; i++)
+            qsort(f.buckets[i].steps, f.buckets[i].count, sizeof(*f.buckets[i].steps), by_skew);
+        qsort(f.buckets, f.count, sizeof(*f.buckets), by_seen);
+        rc = make_load(&f, limit, seed, out);
+    }
+    if (!rc)
+        (*out)->file = f.file;
+    close_file(&f);
+    return rc;
+}
