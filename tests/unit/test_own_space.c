@@ -47,8 +47,8 @@ static void every_axis(const struct moe_plan *plan, char *text, size_t size)
     for (size_t i = 0; i < plan_axis_count; i++) {
         uint32_t value = plan_value(plan, i);
 
-        used += (size_t)snprintf(text + used, size - used, plan_axes[i].words ? "%s=%s " : "%s=",
-                                 plan_axes[i].name,
+        used += (size_t)snprintf(text + used, size - used,
+                                 plan_axes[i].words ? "%s=%s " : "%s=", plan_axes[i].name,
                                  plan_axes[i].words ? plan_axes[i].words[value] : "");
         if (!plan_axes[i].words)
             used += (size_t)snprintf(text + used, size - used, "%u ", value);
@@ -86,11 +86,13 @@ static void declared_plans_are_those_of_the_search(void)
     printf("seed %llu\n", (unsigned long long)seed);
     while (layers < 200) {
         struct moe_shape shape = draw_layer();
-        bool ctas = ONE_OF(0, 1);
+        uint32_t knows = ONE_OF(0, 1, 2); /* ctas; and proto */
+        const uint32_t protocols = knows == 2 ? 1u << MOE_PROTO_LL | 1u << MOE_PROTO_SIMPLE : 0;
         struct space_setup setup = { .window = 64,
                                      .max_factor = 8,
-                                     .axes = own_space_axes(ctas),
-                                     .knows_ctas = ctas,
+                                     .axes = own_space_axes(knows > 0, knows > 1),
+                                     .knows_ctas = knows > 0,
+                                     .protocols = { protocols, protocols },
                                      .memory_limit_bytes = INT64_MAX,
                                      .effort = &efforts[1] };
         struct space space;

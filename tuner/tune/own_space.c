@@ -1,6 +1,7 @@
 #include "own_space.h"
 
 #include "plan.h"
+#include "shape.h"
 #include "status.h"
 
 #include <inttypes.h>
@@ -11,8 +12,10 @@
 
 const char own_space_name[] = "moetune";
 
-const char *own_space_axes(bool knows_ctas)
+const char *own_space_axes(bool knows_ctas, bool knows_proto)
 {
+    if (knows_proto) /* only NCCL's communicators do, and they know ctas, too */
+        return "r,d,a,ctas,e,w,proto";
     return knows_ctas ? "r,d,a,ctas,e,w" : "r,d,a,e,w";
 }
 
@@ -72,6 +75,8 @@ static void say_needs(struct writer *w, const struct moe_shape *shape)
         say(w, "need r=0 | w=keep\n");
     else
         say(w, "need r>0 | d=1\nneed r=0 | e=padded\n");
+    if (shape_slices(shape) == 1)
+        say(w, "need r=0 | proto=auto\n");
 }
 
 static int ascending(const void *a, const void *b)

@@ -8,8 +8,8 @@
 /* What --space says instead of a file, and what such a space is called. */
 extern const char own_space_name[];
 
-/* All axes that mean something where communicators know ctas, or do not. */
-const char *own_space_axes(bool knows_ctas);
+/* All axes that mean something, as far as communicators can be told ctas and proto. */
+const char *own_space_axes(bool knows_ctas, bool knows_proto);
 
 /* The canonical text: the values that the layer's plans have on each axis, what plans need, and as
  * key the capacities that are measured.  ERR_ARGUMENT after a message for more plans, or more

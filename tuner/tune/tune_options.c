@@ -296,8 +296,10 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
     struct space_setup setup = { .window = window ? window : shape_window(shape),
                                  .buckets = buckets,
                                  .max_factor = r->options->max_factor,
-                                 .axes = r->own ? own_space_axes(knows_ctas(&r->cluster))
-                                                : r->options->axes,
+                                 .axes = r->own
+                                             ? own_space_axes(knows_ctas(&r->cluster),
+                                                              cluster_protocols(&r->cluster).usual)
+                                             : r->options->axes,
                                  .memory_limit_bytes = r->memory_limit_bytes,
                                  .machine = tune_machine(&r->cluster),
                                  .library_a2a = cluster_has_library_a2a(&r->cluster),
