@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """DeepEP's dispatch and combine beside products of experts: SMs, chunks (not run)
 
-    pip install moetune torch    # and DeepEP v1.2.1, https://github.com/deepseek-ai/DeepEP
+    pip install moetune-*.whl torch    # and DeepEP v1.2.1, https://github.com/deepseek-ai/DeepEP
     torchrun --nproc_per_node 8 deepep.py
     moetune tune --space deepep.space --exec "torchrun --nproc_per_node 8 deepep.py" --ranks 8
 

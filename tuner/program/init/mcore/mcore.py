@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training steps of Megatron-Core: dispatcher, EP, ETP, overlaps (not run)
 
-    pip install moetune megatron-core transformer-engine[pytorch]
+    pip install moetune-*.whl megatron-core transformer-engine[pytorch]
     torchrun --nproc_per_node 8 mcore.py
     moetune tune --space mcore.space --exec "torchrun --nproc_per_node 8 mcore.py" --ranks 8
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A Mixture-of-Experts layer in PyTorch: dispatcher, experts, chunks, EP
 
-    pip install moetune torch
+    pip install moetune-*.whl torch    # of moetune: `make wheel`
     torchrun --nproc_per_node 4 torch-moe.py --check
     moetune tune --space torch-moe.space --exec "torchrun --nproc_per_node 4 torch-moe.py" --ranks 4
 

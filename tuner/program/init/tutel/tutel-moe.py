@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A layer of Tutel: r, chunks that overlap, the all-to-all
 
-    pip install moetune torch git+https://github.com/microsoft/tutel
+    pip install moetune-*.whl torch git+https://github.com/microsoft/tutel
     torchrun --nproc_per_node 4 tutel-moe.py --plan "r=0 d=1 a=linear"
     moetune tune --space tutel-moe.space --exec "torchrun --nproc_per_node 4 tutel-moe.py" --ranks 4
 
