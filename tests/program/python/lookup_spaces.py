@@ -2,10 +2,12 @@
 
 import copy
 import hashlib
+import json
 import os
 import pickle
 import shutil
 import sqlite3
+import subprocess
 import tempfile
 import unittest
 
@@ -107,3 +109,43 @@ class Spaces(unittest.TestCase):
     def test_the_same_layer_without_the_space_is_not_answered(self):
         words = dict(self.table.bind(space="dispatch", top_k=2).layer)
         self.assertEqual(self.table.bind(**words).plan(200).source, moelookup.Source.DEFAULT)
+
+    def lookup(self, *words):
+        command = [os.environ["MOETUNE"], "lookup", "--db", self.database, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_the_program_answers_the_same(self):
+        view = self.table.bind(space="dispatch", top_k=2)
+        words = "--space", "dispatch", "--ranks", "4", "--top-k", "2", "--class", "1.7"
+        for key in (0, 64, 65, 600, 2**40):
+            plan = view.plan(key, 1.7)
+            self.assertEqual(self.lookup(*words, "--key", str(key))[:2], (0, f"{plan}\n"))
+            said = self.lookup(*words, "--key", str(key), "--explain")[1]
+            self.assertEqual(said, view.explain(key, 1.7) + "\n")
+            told = json.loads(self.lookup(*words, "--key", str(key), "--json")[1])
+            self.assertEqual((told[0]["key"], told[0]["class"]), (key, 1.7))
+            self.assertEqual((told[0]["plan"], told[0]["source"]), (str(plan), plan.source))
+
+    def test_the_program_says_what_it_cannot_answer(self):
+        for words, said in (
+            (("--space", "dispatch", "--key", "1"), "several layers of it"),
+            (("--space", "dispatch", "--key", "1", "--top-k", "3"), "no layer of it has the words"),
+            (("--space", "dispatcher", "--key", "1"), "no table here has a layer"),
+            (("--space", "dispatch", "--key", "-1"), "a whole number is wanted"),
+            (("--space", "dispatch",), "--key N or --digest is wanted"),
+            (("--space", "dispatch", "-c", "1"), "go with --space"),
+            (("--key", "1"), "go with --space"),
+        ):
+            code, out, error = self.lookup(*words)
+            self.assertEqual((code, out), (2, ""), words)
+            self.assertIn(said, error)
+
+    def test_the_same_layers_leave_as_csv_and_not_as_c(self):
+        command = [os.environ["MOETUNE"], "export", "--db", self.database, "--format"]
+        done = subprocess.run([*command, "csv"], capture_output=True, text=True, timeout=60)
+        ends = [line.split(",")[4:7] for line in done.stdout.splitlines()[1:5]]
+        self.assertEqual(ends, [["1", "0", "64"], ["3", "65", "256"], ["4", "65", "256"], ["8", "257", "1024"]])
+        done = subprocess.run([*command, "header"], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("plans of the space dispatch", done.stderr)
