@@ -418,7 +418,7 @@ int facts_counts(struct facts *facts, const char *path)
 
 size_t facts_traffic(struct facts *facts, const struct traffic *traffic)
 {
-    size_t nowhere = 0;
+    size_t nowhere = traffic->strangers;
 
     for (size_t i = 0; i < traffic->count; i++) {
         const struct traffic_layer *t = &traffic->layers[i];

@@ -4,6 +4,7 @@
 
 #include "array.h"
 #include "bucket_key.h"
+#include "declaration.h"
 #include "json.h"
 #include "plan.h"
 #include "row.h"
@@ -18,6 +19,7 @@
 
 struct line {
     char cluster[SHA256_HEX_BYTES], layer[SHAPE_TEXT_BYTES];
+    const struct declaration *declared; /* NULL: plans of moetune's own */
     struct entry_row entry;
 };
 
@@ -26,9 +28,9 @@ struct lines {
     const struct export_options *options;
     struct line *list;
     size_t count;
-    uint32_t clusters, standings; /* that were written */
-    int version;                  /* that what was written needs */
-    struct cluster known;         /* the last one that was read */
+    uint32_t clusters, spaces, standings; /* that were written */
+    int version;                          /* that what was written needs */
+    struct cluster known;                 /* the last one that was read */
     int64_t known_id;
     char known_hash[SHA256_HEX_BYTES];
 };
@@ -79,11 +81,14 @@ static int collect(void *self, const struct entry_row *entry)
         return OK;
     memcpy(line.cluster, lines->known_hash, sizeof(line.cluster));
     shape_format(&shape, line.layer, sizeof(line.layer));
+    line.declared = declaration_find(shape.space);
     line.entry = *entry;
     if (shape.layout || shape.shares || shape.layers || shape.groups || shape.router)
         need_version(lines, 5);
     if (shape.order || shape.projection || shape.combine || shape.ranks_per_rack)
         need_version(lines, 6);
+    if (shape.space)
+        need_version(lines, 8);
     note_load(lines, entry->load);
     note_plan(lines, &entry->plan);
     note_plan(lines, &entry->runner_up);
@@ -163,6 +168,39 @@ static int write_clusters(struct lines *lines, FILE *to)
     return OK;
 }
 
+/* Those that layers here have, in the order of what they are called. */
+static const struct declaration *next_space(const struct lines *lines, const char *after,
+                                            char tag[DECLARATION_TAG_BYTES])
+{
+    const struct declaration *next = NULL;
+    char other[DECLARATION_TAG_BYTES];
+
+    for (size_t i = 0; i < lines->count; i++) {
+        const struct declaration *d = lines->list[i].declared;
+
+        if (!d || strcmp(declaration_tag(d, other), after) <= 0 ||
+            (next && strcmp(other, tag) >= 0))
+            continue;
+        next = d;
+        declaration_tag(d, tag);
+    }
+    return next;
+}
+
+static void write_spaces(struct lines *lines, FILE *to)
+{
+    char tag[DECLARATION_TAG_BYTES], before[DECLARATION_TAG_BYTES] = "";
+    const struct declaration *d;
+
+    while ((d = next_space(lines, before, tag))) {
+        fprintf(to, "{\"space\":\"%s\",\"text\":", tag);
+        json_quote(d->text, to);
+        fputs("}\n", to);
+        memcpy(before, tag, sizeof(before));
+        lines->spaces++;
+    }
+}
+
 /* Of a table that has changed since, or that is the default plan alone, nothing is known. */
 static int write_standing(struct lines *lines, const struct line *line, FILE *to)
 {
@@ -222,6 +260,7 @@ static int write_body(struct lines *lines, FILE *to)
     const struct line *list = lines->list;
 
     TRY(write_clusters(lines, to));
+    write_spaces(lines, to);
     for (size_t i = 0; i < lines->count; i++) {
         begin_line(&list[i], "cluster", to);
         row_json_exported(&entry_table, &list[i].entry, to);
@@ -236,14 +275,16 @@ static int write_body(struct lines *lines, FILE *to)
 /* The first line vouches for the rest. */
 static void write_all(const struct lines *lines, const char *body, size_t size, FILE *to)
 {
-    char hex[SHA256_HEX_BYTES];
+    char hex[SHA256_HEX_BYTES], spaces[32] = "";
 
     sha256_text(body, size, hex);
+    if (lines->spaces)
+        snprintf(spaces, sizeof(spaces), "\"spaces\":%u,", lines->spaces);
     fprintf(to,
             "{\"format\":\"moetune-table\",\"version\":%d,\"semantics\":%d,\"clusters\":%u,"
-            "\"entries\":%zu,\"standings\":%u,\"sha256\":\"%s\"}\n",
-            lines->version, CLUSTER_SEMANTICS, lines->clusters, lines->count, lines->standings,
-            hex);
+            "%s\"entries\":%zu,\"standings\":%u,\"sha256\":\"%s\"}\n",
+            lines->version, CLUSTER_SEMANTICS, lines->clusters, spaces, lines->count,
+            lines->standings, hex);
     fwrite(body, 1, size, to);
 }
 
@@ -288,6 +329,23 @@ static void print_cell(const char *text, FILE *to)
     putc('"', to);
 }
 
+/* The bucket's first and last capacity, or key of a space, whose last range is open. */
+static void print_ends(const struct line *line, FILE *to)
+{
+    const struct entry_row *e = &line->entry;
+    const struct declaration *d = line->declared;
+    uint32_t range = d ? e->bucket / declaration_classes(d) : 0;
+
+    if (!d)
+        fprintf(to, "%" PRIu64 ",%" PRIu64, (uint64_t)e->bucket * e->window,
+                bucket_capacity(e->window, e->bucket));
+    else if (range < d->key_edges)
+        fprintf(to, "%" PRIu64 ",%" PRIu64, range ? d->key_edge[range - 1] + 1 : 0,
+                d->key_edge[range]);
+    else
+        fprintf(to, "%" PRIu64 ",", d->key_edge[d->key_edges - 1] + 1);
+}
+
 static void print_csv_line(const struct lines *lines, const struct line *line, FILE *to)
 {
     const struct entry_row *e = &line->entry;
@@ -296,8 +354,8 @@ static void print_csv_line(const struct lines *lines, const struct line *line, F
     char name[ROW_NAME_BYTES], room[ROW_VALUE_BYTES];
 
     print_cell(lines->known.device, to);
-    fprintf(to, ",%.12s,%s,%u,%u,%" PRIu64 ",%" PRIu64, line->cluster, line->layer, e->window,
-            e->bucket, (uint64_t)e->bucket * e->window, bucket_capacity(e->window, e->bucket));
+    fprintf(to, ",%.12s,%s,%u,%u,", line->cluster, line->layer, e->window, e->bucket);
+    print_ends(line, to);
     while ((f = row_next(&entry_table, &view, name)))
         fprintf(to, ",%s",
                 f->kind == ROW_BOOL ? f->words[row_integer(f, e)]
@@ -401,6 +459,18 @@ static void print_axes(uint32_t axes, const struct moe_plan *plan, FILE *to)
     }
 }
 
+/* Its columns are moetune's own axes. */
+static int refuse_declared(const struct lines *lines)
+{
+    for (size_t i = 0; i < lines->count; i++)
+        if (lines->list[i].declared)
+            return fail(ERR_ARGUMENT,
+                        "--format header has columns for r, d and a, and layers here have plans of "
+                        "the space %s: --format jsonl, csv or packed, or --shape of another layer",
+                        lines->list[i].declared->name);
+    return OK;
+}
+
 int export_header(struct store *store, const struct export_options *options, FILE *to)
 {
     struct lines lines;
@@ -408,6 +478,11 @@ int export_header(struct store *store, const struct export_options *options, FIL
     int rc = OK;
 
     TRY(collect_all(store, options, &lines));
+    rc = refuse_declared(&lines);
+    if (rc) {
+        free(lines.list);
+        return rc;
+    }
     axes = header_axes(&lines);
     fprintf(to,
             "/* A table of moetune: the plan of every bucket, c_from <= c < c_from + window. */\n"

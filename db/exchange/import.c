@@ -26,6 +26,7 @@ static const struct row_field header_fields[] = {
     { "entries", ROW_INTEGER, AT(entries), .since = 1, .most = ENTRIES_MAX },
     { "sha256", ROW_TEXT, AT(sha256), .since = 1 },
     { "standings", ROW_INTEGER, AT(standings), .since = 3, .most = ENTRIES_MAX },
+    { "spaces", ROW_INTEGER, AT(spaces), .since = 8, .most = ENTRIES_MAX },
 };
 #undef AT
 
@@ -151,7 +152,7 @@ static int read_entry_layer(struct import_table *r, const char *layer, struct mo
     }
     TRY(read_layer(r, layer, shape));
     memcpy(r->layer, layer, strlen(layer) + 1);
-    return OK;
+    return shape->space ? import_use_space(r, shape) : OK;
 }
 
 /* Strictly ascending, as they are exported; of a cluster that was described, all are used. */
@@ -177,7 +178,7 @@ static int check_numbers(const struct import_table *r, const struct entry_row *e
         return wrong(r, e->time_us == 0 ? "time_us" : "default_us", "is 0: no step takes no time");
     if (e->gain.value > 1 || e->gain.low > 1 || e->gain.high > 1) /* not of what is unknown */
         return wrong(r, "gain", "is above 1: no plan is that much faster");
-    if (e->capacity < (uint64_t)e->bucket * e->window)
+    if (!e->plan.space && e->capacity < (uint64_t)e->bucket * e->window)
         return wrong(r, "capacity", "lies below its bucket");
     return OK;
 }
@@ -198,6 +199,7 @@ static int check_entry(struct import_table *r, const char *cluster, const char *
     TRY(check_plan(r, "plan", &e->plan, &in->shape));
     TRY(check_plan(r, "runner_up", &e->runner_up, &in->shape));
     TRY(check_plan(r, "search_winner", &e->search_winner, &in->shape));
+    TRY(import_check_bucket(r, in));
     return e->window ? check_numbers(r, e) : wrong(r, "window", "is 0");
 }
 
@@ -289,8 +291,12 @@ static int read_line(struct import_table *r, const char *text, size_t length)
     if (length > LINE_MAX)
         return wrong(r, "line", "is too long");
     if (begins(text, length, "{\"fingerprint\":"))
-        return r->entry_count ? wrong(r, "fingerprint", "comes after entries")
-                              : read_cluster(r, text, length);
+        return r->entry_count || r->space_count
+                   ? wrong(r, "fingerprint", "comes after entries or spaces")
+                   : read_cluster(r, text, length);
+    if (begins(text, length, "{\"space\":") && r->header.version >= 8)
+        return r->entry_count ? wrong(r, "space", "comes after entries")
+                              : import_read_space(r, text, length);
     if (begins(text, length, "{\"sample_of\":"))
         return read_sample(r, text, length);
     if (begins(text, length, "{\"standing_of\":") && r->header.version >= 3)
@@ -381,11 +387,12 @@ static int read_all(struct import_table *r, const char *text, size_t size)
         TRY(read_line(r, text, (size_t)(at - text)));
     }
     TRY(check_count(r, "clusters", r->cluster_count, r->header.clusters));
+    TRY(check_count(r, "spaces", r->space_count, r->header.spaces));
     TRY(check_count(r, "entries", r->entry_count, r->header.entries));
     TRY(check_count(r, "standings", r->standing_count, r->header.standings));
     if (r->entries[r->entry_count - 1].cluster + 1 != r->cluster_count)
         return fail(ERR_FORMAT, "%s describes a cluster without entries", r->at.file);
-    return OK;
+    return import_check_spaces(r);
 }
 
 int import_read(const char *text, size_t size, const char *origin, struct import_table **out)
@@ -410,6 +417,7 @@ void import_free(struct import_table *table)
     if (!table)
         return;
     free(table->clusters);
+    free(table->spaces);
     free(table->entries);
     free(table->standings);
     free(table);

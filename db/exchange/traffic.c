@@ -31,6 +31,7 @@ struct line {
     double bucket, count;
     int source;
     bool cluster, device; /* were not null */
+    bool stranger;        /* the layer's space is not known here */
 };
 
 static int wrong(const struct line *line, const char *field, const char *why)
@@ -75,8 +76,12 @@ static int take_layer(struct line *line, const struct json_value *v)
 {
     struct moe_shape shape = { .struct_size = sizeof(shape) };
     char why[SHAPE_FAULT_BYTES];
+    const char *strange = is_text(v) ? shape_scan(v->value, &shape) : "";
 
-    if (!is_text(v) || shape_scan(v->value, &shape))
+    line->stranger = strange && !strncmp(strange, "space=", 6);
+    if (line->stranger)
+        return OK;
+    if (strange)
         return wrong(line, v->key, "is no layer");
     if (shape_fault(&shape, why, sizeof(why)))
         return wrong(line, v->key, why);
@@ -280,7 +285,9 @@ static int take_line(const char *text, size_t length, const char *origin, uint32
         rc = wrong(&line, "line", "is no JSON");
     if (!rc)
         rc = check_line(&line);
-    if (!rc)
+    if (!rc && line.stranger)
+        inout->strangers++;
+    else if (!rc)
         rc = add_up(&line, inout);
     free(line.layer.buckets);
     return rc;

@@ -37,6 +37,7 @@ struct traffic_layer {
 struct traffic {
     struct traffic_layer *layers; /* in the order they first come */
     size_t count;
+    size_t strangers; /* lines of layers with a declared space that this process does not know */
 };
 
 /* Adds a file to what is there.  ERR_IO; ERR_FORMAT names file, line and field, and so does what

@@ -55,15 +55,24 @@ static const char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-static int read_switches(const struct moelookup *table, struct lookup_switches *out)
+static bool is_disabled(void)
 {
-    const char *disable = variable("MOELOOKUP_DISABLE"), *force = variable("MOELOOKUP_FORCE");
+    const char *disable = variable("MOELOOKUP_DISABLE");
 
-    out->disabled = disable && strcmp(disable, "0") != 0;
+    return disable && strcmp(disable, "0") != 0;
+}
+
+/* A plan of a declared space can be read once the tables were. */
+static int read_force(const struct moelookup *table, struct lookup_switches *out)
+{
+    const char *force = variable("MOELOOKUP_FORCE");
+
     if (!force)
         return OK;
     if (plan_parse(force, &out->force)) {
-        lookup_say(table, LOOKUP_ERROR, "MOELOOKUP_FORCE=\"%s\": a plan reads \"r=1 d=2 a=linear\"",
+        lookup_say(table, LOOKUP_ERROR,
+                   "MOELOOKUP_FORCE=\"%s\": a plan reads \"r=1 d=2 a=linear\", or \"AXIS=VALUE "
+                   "space=NAME\" of a space that a table here has",
                    force);
         return ERR_ARGUMENT;
     }
@@ -305,9 +314,10 @@ int moelookup_open(const char *path_or_null, struct moelookup **out)
     if (!table)
         return MOE_ERR_NOMEM;
     table->level = read_level(LOOKUP_WARN);
-    TRY_OUT(read_switches(table, &set.switches));
+    set.switches.disabled = is_disabled();
     if (!set.switches.disabled)
         TRY_OUT(read_given(table, path_or_null, &set));
+    TRY_OUT(read_force(table, &set.switches));
     TRY_OUT(check_force(table, &set));
     TRY_OUT(pack_set(&set, &table->bytes, &table->size));
     table->passed = set.passed;

@@ -1,6 +1,7 @@
 /* Finds the table that is for a layer on this cluster, and says what is missing if none is. */
 #include "lookup.h"
 
+#include "declaration.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -282,19 +283,23 @@ static void format_wanted(const struct moe_shape *shape, char *text, size_t size
 static void say_miss(const struct choice *c)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
+    const struct declaration *d = declaration_find(c->shape->space);
     char shape[SHAPE_TEXT_BYTES], why[LOOKUP_DEVICE_BYTES + 256], racks[40] = "";
     struct moe_plan usual = plan_default(c->shape);
+    struct moe_shape bare = *c->shape;
 
     if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&said))
         return;
-    format_wanted(c->shape, shape, sizeof(shape));
+    bare.space = 0; /* its file says it */
+    format_wanted(&bare, shape, sizeof(shape));
     describe_miss(c, why, sizeof(why));
     if (c->shape->ranks_per_rack)
         snprintf(racks, sizeof(racks), " --ranks-per-rack %u", c->shape->ranks_per_rack);
     lookup_say(c->table, LOOKUP_WARN,
                "%s; the default plan %s answers. On %u ranks, %u per node, this fills the gap: "
-               "moetune --cluster --shape \"%s\"%s",
-               why, PLAN_TEXT(&usual), c->shape->ranks, c->shape->ranks_per_node, shape, racks);
+               "moetune %s --shape \"%s\"%s",
+               why, PLAN_TEXT(&usual), c->shape->ranks, c->shape->ranks_per_node,
+               d ? "tune --space FILE --exec PROGRAM" : "--cluster", shape, racks);
 }
 
 /* ---- several widths */

@@ -2,6 +2,7 @@
  * view is opened, so that an answer is an array read. */
 #include "lookup.h"
 
+#include "declaration.h"
 #include "plan.h"
 #include "status.h"
 #include "utf8.h"
@@ -19,9 +20,10 @@ struct answer {
 };
 
 struct moelookup_view {
-    uint64_t reciprocal; /* ceil(2^64 / R); 0 for R = 1 */
-    uint32_t last;       /* the last answer's bucket */
-    uint32_t shift;      /* index[b >> shift] is the answer of the slot's first bucket */
+    uint64_t reciprocal;                /* ceil(2^64 / R); 0 for R = 1 */
+    const struct declaration *declared; /* of a space, where R is 1; NULL: buckets of width R */
+    uint32_t last;                      /* the last answer's bucket */
+    uint32_t shift; /* index[b >> shift] is the answer of the slot's first bucket */
     uint32_t *index;
     struct answer *answers;
     uint32_t count;
@@ -112,6 +114,18 @@ static struct answer entry_answer(const struct lookup_layer *layer, uint32_t buc
     return answer_of(own ? own : below ? below : above, near);
 }
 
+/* The same in a declared space, where a bucket's neighbours are classes and ranges. */
+static struct answer space_answer(const struct moelookup_view *view, uint32_t bucket)
+{
+    bool outside;
+    const struct lookup_entry *e =
+        lookup_space_entry(&view->layer, view->declared, bucket, &outside);
+
+    return answer_of(e, e->plan.bucket == bucket ? own_source(e)
+                        : outside                ? MOE_CLAMPED
+                                                 : MOE_NEIGHBOUR);
+}
+
 static struct answer answer_for(const struct moelookup_view *view, uint32_t bucket)
 {
     const struct lookup_pin *pin = pin_at(&view->layer, bucket);
@@ -121,7 +135,7 @@ static struct answer answer_for(const struct moelookup_view *view, uint32_t buck
     if (pin)
         return own_answer(pin->plan, MOE_OVERRIDE);
     if (view->layer.entry_count)
-        return entry_answer(&view->layer, bucket);
+        return view->declared ? space_answer(view, bucket) : entry_answer(&view->layer, bucket);
     return own_answer(plan_default(&view->layer.shape), MOE_DEFAULT);
 }
 
@@ -134,17 +148,20 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Buckets at which the answer may change: what lies around an entry, and the ends of pins. */
+/* Buckets at which the answer may change: what lies around an entry, and the ends of pins; all of a
+ * space, which has few. */
 static uint32_t *list_changes(const struct moelookup_view *view, uint32_t *count)
 {
     const struct lookup_layer *layer = &view->layer;
+    uint32_t all = view->declared ? declaration_buckets(view->declared) : 1;
     uint32_t *at =
-        malloc(sizeof(*at) * (1 + 4 * (size_t)layer->entry_count + 2 * (size_t)layer->pin_count));
+        malloc(sizeof(*at) * (all + 4 * (size_t)layer->entry_count + 2 * (size_t)layer->pin_count));
     uint32_t n = 0;
 
     if (!at)
         return NULL;
-    at[n++] = 0;
+    while (n < all)
+        at[n] = n, n++;
     for (uint32_t i = 0; i < layer->entry_count; i++)
         for (int64_t b = (int64_t)layer->entries[i].plan.bucket - 1, k = 0; k < 4; k++)
             if (b + k >= 0 && b + k <= UINT32_MAX)
@@ -220,6 +237,7 @@ int lookup_view_open(struct lookup_layer *layer, const struct moe_shape *shape,
     view->switches = *switches;
     view->switches.forced = switches->forced && plan_legal(&switches->force, shape);
     view->switches.force = plan_canonical(switches->force, shape);
+    view->declared = declaration_find(layer->shape.space);
     view->reciprocal = layer->window > 1 ? UINT64_MAX / layer->window + 1 : 0;
     TRY_OUT(resolve(view));
     TRY_OUT(make_index(view));
@@ -299,6 +317,8 @@ static __attribute__((noinline)) int get_cut(const struct moelookup_view *view,
     size_t bytes = plan_bytes(out->struct_size);
     struct moe_plan plan = answer->plan;
 
+    if (plan.space && !plan_fits_struct(&plan, bytes))
+        return MOE_ERR_ARGUMENT; /* its default cannot be told either */
     if (!plan_fits_struct(&plan, bytes)) {
         plan = plan_default(&view->layer.shape);
         plan.source = MOE_DEFAULT;
@@ -317,7 +337,7 @@ static __attribute__((noinline)) int get_part(const struct moelookup_view *view,
     uint32_t told = bucket_told(answer, bucket);
 
     if (out->struct_size != offsetof(struct moe_plan, e) || answer->plan.e != MOE_PADDED ||
-        answer->plan.w != MOE_KEEP)
+        answer->plan.w != MOE_KEEP || answer->plan.space)
         return get_cut(view, answer, bucket, out);
     give(&answer->plan, offsetof(struct moe_plan, e), out);
     out->bucket = told;
@@ -332,6 +352,8 @@ int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct m
 
     if (!view || !out)
         return MOE_ERR_ARGUMENT;
+    if (!view->reciprocal && view->declared)
+        return moelookup_get_key(view, capacity, 0, out);
     bucket = bucket_of(view, capacity);
     answer = find(view, bucket);
     told = bucket_told(answer, bucket);
@@ -341,6 +363,32 @@ int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct m
      * much. */
     give(&answer->plan, sizeof(*out), out);
     out->bucket = told;
+    return count(view, bucket);
+}
+
+/* False: the class of a space that has classes is not a number. */
+static bool key_bucket(const struct moelookup_view *view, uint64_t key, double class,
+                       uint32_t *bucket)
+{
+    if (view->declared)
+        return lookup_space_bucket(view->declared, key, class, bucket);
+    *bucket = bucket_of(view, key < UINT32_MAX ? (uint32_t)key : UINT32_MAX);
+    return true;
+}
+
+int moelookup_get_key(const struct moelookup_view *view, uint64_t key, double class,
+                      struct moe_plan *out)
+{
+    const struct answer *answer;
+    uint32_t bucket;
+
+    if (!view || !out || !key_bucket(view, key, class, &bucket))
+        return MOE_ERR_ARGUMENT;
+    answer = find(view, bucket);
+    if (out->struct_size < sizeof(*out))
+        return get_part(view, answer, bucket, out);
+    give(&answer->plan, sizeof(*out), out);
+    out->bucket = bucket_told(answer, bucket);
     return count(view, bucket);
 }
 
@@ -382,10 +430,10 @@ int moelookup_flush(const struct moelookup_view *view)
 
 static const char *const reasons[] = {
     [MOE_EXACT] = "exact: measured in this bucket",
-    [MOE_NEIGHBOUR] = "neighbour: this bucket has no entry, that of bucket %u answers",
-    [MOE_CLAMPED] = "clamped: outside of the tuned buckets, bucket %u answers",
+    [MOE_NEIGHBOUR] = "neighbour: this bucket has no entry, that of %s answers",
+    [MOE_CLAMPED] = "clamped: outside of the tuned buckets, %s answers",
     [MOE_STALE] =
-        "stale: bucket %u was measured before the software changed, or before steps became slower",
+        "stale: %s was measured before the software changed, or before steps became slower",
     [MOE_OVERRIDE] = "override: pinned with `moetune override`",
     [MOE_DEFAULT] = "default: no table answers for this layer",
     [MOE_INFERRED] = "inferred: between measured buckets",
@@ -440,21 +488,49 @@ static const char *reason_for(const struct moelookup_view *view, const struct mo
     return reasons[plan->source];
 }
 
-int moelookup_explain(const struct moelookup_view *view, uint32_t capacity, char *text, size_t size)
+/* "bucket 9", of a space with what it stands for. */
+static const char *bucket_name(const struct moelookup_view *view, uint32_t bucket,
+                               char room[RANGE_TEXT_BYTES])
+{
+    int used = snprintf(room, RANGE_TEXT_BYTES, "bucket %u", bucket);
+    char range[RANGE_TEXT_BYTES];
+
+    if (view->declared)
+        snprintf(room + used, RANGE_TEXT_BYTES - (size_t)used, " (%s %.80s)", view->declared->key,
+                 shape_range(&view->layer.shape, 1, bucket, bucket, range));
+    return room;
+}
+
+/* What was asked, and the bucket that it falls into. */
+static void append_asked(struct sentence *s, const struct moelookup_view *view, uint64_t key,
+                         uint32_t bucket)
+{
+    char room[RANGE_TEXT_BYTES];
+
+    if (view->declared)
+        append(s, "%s=%llu, %s: ", view->declared->key, (unsigned long long)key,
+               bucket_name(view, bucket, room));
+    else
+        append(s, "c=%u, bucket %u of width %u: ", (uint32_t)key, bucket, view->layer.window);
+}
+
+int moelookup_explain_key(const struct moelookup_view *view, uint64_t key, double class, char *text,
+                          size_t size)
 {
     const struct answer *answer;
     struct moe_plan plan;
     struct sentence s = { .text = text, .size = size };
+    char room[RANGE_TEXT_BYTES];
+    uint32_t bucket;
 
-    if (!view || (!text && size))
+    if (!view || (!text && size) || !key_bucket(view, key, class, &bucket))
         return MOE_ERR_ARGUMENT;
-    answer = find(view, bucket_of(view, capacity));
+    answer = find(view, bucket);
     plan = answer->plan;
-    plan.bucket = bucket_told(answer, bucket_of(view, capacity));
-    append(&s, "c=%u, bucket %u of width %u: %s", capacity, bucket_of(view, capacity),
-           view->layer.window, PLAN_TEXT(&plan));
-    append(&s, "; ");
-    append(&s, reason_for(view, &plan), plan.bucket);
+    plan.bucket = bucket_told(answer, bucket);
+    append_asked(&s, view, key, bucket);
+    append(&s, "%s; ", PLAN_TEXT(&plan));
+    append(&s, reason_for(view, &plan), bucket_name(view, plan.bucket, room));
     if (plan.time_us > 0)
         append_time(&s, "; ", plan.time_us);
     if (plan.time_us > 0 && plan.default_us > 0)
@@ -464,4 +540,9 @@ int moelookup_explain(const struct moelookup_view *view, uint32_t capacity, char
     if (size)
         utf8_clean(text, strlen(text), false);
     return (int)s.used;
+}
+
+int moelookup_explain(const struct moelookup_view *view, uint32_t capacity, char *text, size_t size)
+{
+    return moelookup_explain_key(view, capacity, 0, text, size);
 }

@@ -11,8 +11,8 @@
  *
  * Version 2 is written where a layer's shape needs its later words, version 3 where a plan has a
  * value that readers of version 2 do not know, version 4 where a shape needs its words, version 5
- * where a layer has a space or a plan proto: where its bits lie, older readers would find a wrong a.
- * The checksum is the SHA-256 of everything but itself, and so the table's digest. */
+ * where a layer has a space or a plan proto: where its bits lie, older readers would find a wrong
+ * a. The checksum is the SHA-256 of everything but itself, and so the table's digest. */
 #include "lookup.h"
 
 #include "declaration.h"
@@ -34,6 +34,7 @@ enum {
     VERSION = 5, /* the newest */
     DISABLED = 1,
     FORCED = 2,
+    DECLARED = 4, /* what is forced is a plan of a space: its choice, and behind it the space */
 };
 static const uint8_t magic[8] = { 'm', 'o', 'e', 'l', 'o', 'o', 'k', 1 };
 
@@ -71,21 +72,29 @@ static const plan_place forced_at = { 24, 25, 26, 27, 28, 29, 30 },
                         in_entry = { 4, 5, 6, 7, 16, 17, 19 },
                         in_pin = { 8, 9, 10, 11, 12, 13, 14 };
 
-static void put_plan(uint8_t *row, const plan_place at, const struct moe_plan *plan)
+static void put_packed(uint8_t *row, const plan_place at, uint64_t packed)
 {
-    uint64_t packed = plan_pack(plan);
-
     for (int i = 0; i < PLAN_PACKED_BYTES; i++)
         row[at[i]] = (uint8_t)(packed >> 8 * i);
 }
 
-static struct moe_plan get_plan(const uint8_t *row, const plan_place at, uint32_t space)
+static void put_plan(uint8_t *row, const plan_place at, const struct moe_plan *plan)
+{
+    put_packed(row, at, plan_pack(plan));
+}
+
+static uint64_t get_packed(const uint8_t *row, const plan_place at)
 {
     uint64_t packed = 0;
 
     for (int i = 0; i < PLAN_PACKED_BYTES; i++)
         packed |= (uint64_t)row[at[i]] << 8 * i;
-    return plan_unpack(packed, space);
+    return packed;
+}
+
+static struct moe_plan get_plan(const uint8_t *row, const plan_place at, uint32_t space)
+{
+    return plan_unpack(get_packed(row, at), space);
 }
 
 /* ---- reading */
@@ -105,15 +114,19 @@ uint32_t pack_layer_count(const uint8_t *bytes)
     return get(bytes + 16);
 }
 
+enum { CHOICE_BITS = 24, CHOICE_MASK = DECLARATION_COMBINATIONS_MAX - 1 };
+
 struct lookup_switches pack_switches(const uint8_t *bytes)
 {
     uint32_t flags = get(bytes + 20);
+    uint64_t packed = get_packed(bytes, forced_at);
+    struct moe_plan force = plan_unpack(packed, 0);
 
-    return (struct lookup_switches){
-        .disabled = flags & DISABLED,
-        .forced = flags & FORCED,
-        .force = get_plan(bytes, forced_at, 0),
-    };
+    if (flags & DECLARED)
+        force = plan_unpack(packed & CHOICE_MASK, (uint32_t)(packed >> CHOICE_BITS));
+    return (struct lookup_switches){ .disabled = flags & DISABLED,
+                                     .forced = flags & FORCED,
+                                     .force = force };
 }
 
 /* A shape's members in the order in which they stand in a layer's record. */
@@ -271,7 +284,7 @@ static uint32_t version_of_shape(const struct moe_shape *shape)
 
 static uint32_t version_of_plan(const struct moe_plan *plan)
 {
-    if (plan->proto != MOE_PROTO_AUTO)
+    if (plan->space || plan->proto != MOE_PROTO_AUTO)
         return 5;
     return plan->a == MOE_A2A_3DH ? 4 : plan->a == MOE_A2A_RAIL ? 3 : 1;
 }
@@ -329,13 +342,16 @@ static void write_pin(uint8_t *row, const struct lookup_pin *pin)
     put_plan(row, in_pin, &pin->plan);
 }
 
-/* The layers' spaces, each once and in the order of ids, which is that of the next one above. */
+/* The spaces of layers and of the forced plan, each once and in the order of ids, which is that of
+ * the next one above. */
 static const struct declaration *next_space(const struct lookup_set *set, uint32_t above)
 {
     uint32_t least = 0;
 
-    for (uint32_t i = 0; i < set->count; i++) {
-        uint32_t space = set->layers[i].shape.space;
+    for (uint32_t i = 0; i <= set->count; i++) {
+        uint32_t space = i < set->count         ? set->layers[i].shape.space
+                         : set->switches.forced ? set->switches.force.space
+                                                : 0;
 
         if (space > above && (!least || space < least))
             least = space;
@@ -365,6 +381,16 @@ static struct sizes measure(const struct lookup_set *set)
     return s;
 }
 
+static void write_switches(const struct lookup_switches *s, uint8_t *bytes)
+{
+    uint32_t space = s->forced ? s->force.space : 0;
+
+    put(bytes + 20,
+        (s->disabled ? DISABLED : 0) | (s->forced ? FORCED : 0) | (space ? DECLARED : 0));
+    if (s->forced)
+        put_packed(bytes, forced_at, plan_pack(&s->force) | (uint64_t)space << CHOICE_BITS);
+}
+
 /* Writes everything but the checksum; the bytes are zero before. */
 static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *bytes)
 {
@@ -374,9 +400,7 @@ static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *byt
     put(bytes + 8, s.version);
     put(bytes + 12, (uint32_t)s.total);
     put(bytes + 16, set->count);
-    put(bytes + 20, (set->switches.disabled ? DISABLED : 0) | (set->switches.forced ? FORCED : 0));
-    if (set->switches.forced)
-        put_plan(bytes, forced_at, &set->switches.force);
+    write_switches(&set->switches, bytes);
     for (uint32_t i = 0; i < set->count; i++) {
         const struct lookup_layer *layer = &set->layers[i];
 
@@ -497,10 +521,10 @@ static bool sane_switches(const uint8_t *bytes)
     struct moe_plan again = plan_canonical(s.force, NULL);
     char text[PLAN_TEXT_BYTES];
 
-    return get(bytes + 20) <= (DISABLED | FORCED) &&
+    return get(bytes + 20) <= (DISABLED | FORCED | DECLARED) &&
            (!s.forced ||
             (plan_equal(&s.force, &again) && moe_plan_format(&s.force, text, sizeof(text)) > 0 &&
-             !plan_parse(text, &again)));
+             !plan_parse(text, &again) && plan_equal(&s.force, &again)));
 }
 
 /* What was read is written again: whatever differs is not ours. */
@@ -531,8 +555,8 @@ int pack_check(const uint8_t *bytes, size_t size)
         return ERR_FORMAT;
     checksum(bytes, size, sum);
     if (memcmp(sum, pack_digest(bytes), sizeof(sum)) != 0 || !within(bytes, size) ||
-        end_of_rows(bytes) > size || !sane_switches(bytes))
+        end_of_rows(bytes) > size)
         return ERR_FORMAT;
     TRY(learn_spaces(bytes, end_of_rows(bytes), size));
-    return compare_with_rewritten(bytes, size);
+    return sane_switches(bytes) ? compare_with_rewritten(bytes, size) : ERR_FORMAT;
 }

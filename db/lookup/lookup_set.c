@@ -1,6 +1,7 @@
 /* Tables while they are read: rows from several files become one tidy set. */
 #include "lookup.h"
 
+#include "declaration.h"
 #include "plan.h"
 #include "status.h"
 #include "width.h"
@@ -136,8 +137,17 @@ static float sane_time(float us)
     return us > 0 && us <= 1e30f ? us : 0;
 }
 
+/* One more than the last bucket that a layer can have. */
+static uint64_t end_of_buckets(const struct lookup_layer *layer)
+{
+    const struct declaration *d = declaration_find(layer->shape.space);
+
+    return d ? declaration_buckets(d) : (uint64_t)UINT32_MAX + 1;
+}
+
 static void tidy_entries(struct lookup_layer *layer)
 {
+    uint64_t end = end_of_buckets(layer);
     uint32_t kept = 0;
 
     if (layer->entry_count)
@@ -146,7 +156,7 @@ static void tidy_entries(struct lookup_layer *layer)
         struct lookup_entry e = layer->entries[i];
 
         e.plan = plan_canonical(e.plan, &layer->shape);
-        if (!plan_legal(&e.plan, &layer->shape) ||
+        if (!plan_legal(&e.plan, &layer->shape) || e.plan.bucket >= end ||
             (kept && layer->entries[kept - 1].plan.bucket == e.plan.bucket))
             continue;
         e.plan.time_us = sane_time(e.plan.time_us);
@@ -237,8 +247,8 @@ static bool sound(const struct lookup_layer *layer)
 {
     char why[SHAPE_FAULT_BYTES];
 
-    return layer->window && printable(layer->device) &&
-           !shape_fault(&layer->shape, why, sizeof(why));
+    return layer->window && (!layer->shape.space || layer->window == 1) &&
+           printable(layer->device) && !shape_fault(&layer->shape, why, sizeof(why));
 }
 
 /* Moves everything from one layer to the end of another. */

@@ -175,7 +175,7 @@ struct moe_plan {
     uint32_t e; /* enum moe_experts; who has no room for MOE_SPARSE is told the default plan */
     uint32_t w; /* enum moe_weights; likewise for MOE_CACHE */
     /* Since 0.4: */
-    uint32_t proto; /* enum moe_proto, by which weights are gathered and their gradients summed */
+    uint32_t proto;  /* enum moe_proto, by which weights are gathered and their gradients summed */
     uint32_t space;  /* as in struct moe_shape; unless it is 0, all of the above are as in
                       * MOE_PLAN_INIT ... */
     uint32_t choice; /* ... and this is the plan: see moelookup_value() */
@@ -247,6 +247,54 @@ MOELOOKUP_API int moelookup_bind(const struct moelookup *table, const struct moe
 MOELOOKUP_API int moelookup_get(const struct moelookup_view *view, uint32_t capacity,
                                 struct moe_plan *out);
 
+/* ---- spaces that a program declares
+ *
+ * A program may declare axes of its own in a short text, and `moetune tune --space FILE --exec`
+ * measures them (moetune-spaces(7)).  A table has the texts of its spaces.
+ *
+ *     struct moe_shape shape = MOE_SHAPE_INIT;
+ *     moelookup_space(table, "torch-moe", &shape.space);
+ *     shape.experts = 8; ... as tune was told, or moelookup_space_layer(table, shape.space, 0,
+ * &shape) moelookup_bind(table, &shape, NULL, &view); moelookup_get_key(view, tokens, skew, &plan);
+ * at every step moelookup_value(&plan, "dispatcher", text, sizeof(text)); moelookup_number(&plan,
+ * "chunks", &chunks);
+ *
+ * Entries of a space answer nobody else, and a program compiled against a header without
+ * struct moe_shape's `space` cannot ask for them. */
+
+/* The number of a space that some layer of the table has: "torch-moe", or "torch-moe@3f2a91c0",
+ * which says what its text is, too.  MOE_ERR_ARGUMENT: no layer has it.  MOE_ERR_AMBIGUOUS: it has
+ * that name in several versions.  Both are said on standard error. */
+MOELOOKUP_API int moelookup_space(const struct moelookup *table, const char *name, uint32_t *out);
+
+/* The at-th of the layers of a space that the table has, at from 0 on: so a program need not repeat
+ * what tune was told.  Set out->struct_size first.  MOE_ERR_ARGUMENT: there are not so many. */
+MOELOOKUP_API int moelookup_space_layer(const struct moelookup *table, uint32_t space, uint32_t at,
+                                        struct moe_shape *out);
+
+/* moelookup_get for a key of up to 64 bits and a class beside it, by the edges that the space says;
+ * `class` is not looked at where the space has none.  What answers for a bucket without an entry of
+ * its own that is not stale: in its range and in those next to it the nearest class of its own
+ * range, then the range below, then the one above; else its own stale entry; else the same order
+ * over all ranges.  Views of moetune's own plans take the key as a capacity.
+ *
+ * MOE_ERR_ARGUMENT, and *out is untouched: NULL; a class that is no number; a struct moe_plan that
+ * ends before its `choice`.  moelookup_get of a view of a space is the same with class 0, which is
+ * the lowest. */
+MOELOOKUP_API int moelookup_get_key(const struct moelookup_view *view, uint64_t key,
+                                    double class_value, struct moe_plan *out);
+
+/* moelookup_explain, likewise. */
+MOELOOKUP_API int moelookup_explain_key(const struct moelookup_view *view, uint64_t key,
+                                        double class_value, char *text, size_t size);
+
+/* A plan's value on an axis of its space, as text: its length as snprintf returns it.  And as a
+ * number, of an axis whose values are integers: MOE_OK.  MOE_ERR_ARGUMENT: the space has no such
+ * axis, the axis has words, the plan is none of a space, or of one that no table told of here. */
+MOELOOKUP_API int moelookup_value(const struct moe_plan *plan, const char *axis, char *text,
+                                  size_t size);
+MOELOOKUP_API int moelookup_number(const struct moe_plan *plan, const char *axis, int64_t *out);
+
 /* SHA-256 of everything that decides an answer, FORCE and DISABLE included.  Compare it across
  * ranks before the first step. */
 MOELOOKUP_API int moelookup_digest(const struct moelookup *table, uint8_t out[32]);
@@ -287,11 +335,12 @@ MOELOOKUP_API int moelookup_flush(const struct moelookup_view *view);
 MOELOOKUP_API const char *moelookup_strerror(int status);
 MOELOOKUP_API const char *moelookup_version(void); /* "0.1.0" */
 
-/* Writes "r=2 d=4 a=2dh".  Returns the length as snprintf does, or MOE_ERR_ARGUMENT. */
+/* Writes "r=2 d=4 a=2dh", of a space "dispatcher=alltoall chunks=2 space=torch-moe@3f2a91c0".
+ * Returns the length as snprintf does, or MOE_ERR_ARGUMENT. */
 MOELOOKUP_API int moe_plan_format(const struct moe_plan *plan, char *buf, size_t size);
 
 /* Reads the same text, in any order; an axis left out takes its default.  Set out->struct_size
- * first; on an error *out is untouched. */
+ * first; on an error *out is untouched.  MOE_ERR_FORMAT also for a space that no table told of. */
 MOELOOKUP_API int moe_plan_parse(const char *text, struct moe_plan *out);
 
 /* One line, without a line feed, that says which rung answers and why.  Returns its length as
@@ -468,9 +517,9 @@ struct moe_counts;
 MOELOOKUP_API int moe_counts_open(const struct moe_counts_options *options,
                                   const char *path_or_null, struct moe_counts **out);
 
-/* One step.  Nothing is allocated; a step that is not recorded takes some nanoseconds, one that is a
- * write() of its line, and seldom all lines are written anew.  One thread at a time; the child of a
- * fork() records nothing.  capacity: c of this step; 0: not known.
+/* One step.  Nothing is allocated; a step that is not recorded takes some nanoseconds, one that is
+ * a write() of its line, and seldom all lines are written anew.  One thread at a time; the child of
+ * a fork() records nothing.  capacity: c of this step; 0: not known.
  *
  * MOE_ERR_ARGUMENT: a number of counts other than E; of a step that is recorded also, said once on
  * standard error: all counts 0, a count of UINT32_MAX (which is how -1 looks) or above W T, counts

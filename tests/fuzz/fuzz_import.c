@@ -1,6 +1,7 @@
 /* Hostile tables for the importer.  Most inputs are mended so that checksum, counts, hashes and
  * order are right: what lies behind those checks is what is looked for. */
 #include "cluster.h"
+#include "declaration.h"
 #include "export.h"
 #include "import.h"
 #include "import_damage.h"
@@ -81,6 +82,9 @@ static bool is_legal(const struct moe_plan *plan, const struct moe_shape *shape)
     uint32_t s = shape->experts < shape->ranks ? shape->ranks / shape->experts : 1;
     uint32_t m = shape->ranks_per_node;
 
+    if (shape->space || plan->space)
+        return plan->space == shape->space &&
+               declaration_legal(declaration_find(shape->space), plan->choice);
     if (plan->e > MOE_SPARSE || (plan->e == MOE_SPARSE && plan->r))
         return false;
     if (plan->proto && (plan->r ? s : shape->ranks) == 1)
@@ -140,14 +144,23 @@ static int check_entry(void *self, const struct entry_row *e)
     return OK;
 }
 
+static int find_space(void *self, const struct entry_row *e)
+{
+    *(bool *)self |= e->plan.space != 0;
+    return OK;
+}
+
 /* One line per row and no byte that moves a terminal's cursor, in either form. */
 static void other_forms_hold(struct store *store)
 {
     const struct export_options all = { .identify = true };
     struct text t = { NULL, 0 };
     FILE *memory = open_memstream(&t.bytes, &t.size);
+    bool declared = false; /* whose plans the C form cannot hold */
 
-    if (export_csv(store, &all, memory) || export_header(store, &all, memory))
+    store_entries(store, 0, 0, find_space, &declared);
+    if (export_csv(store, &all, memory) ||
+        export_header(store, &all, memory) != (declared ? ERR_ARGUMENT : OK))
         fuzz_wrong("a table without its other forms");
     fclose(memory);
     for (size_t i = 0; i < t.size; i++)

@@ -1,5 +1,6 @@
 /* Hostile bytes for everything that reads bytes from elsewhere: packed tables, databases, plans. */
 #include "cluster.h"
+#include "declaration.h"
 #include "fuzzer.h"
 #include "lookup.h"
 #include "plan.h"
@@ -23,7 +24,15 @@ static bool legal(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     uint32_t s = shape->experts < shape->ranks ? shape->ranks / shape->experts : 1;
     uint32_t m = shape->ranks_per_node;
+    char text[DECLARATION_PLAN_BYTES];
 
+    if (shape->space)
+        return plan->space == shape->space &&
+               declaration_legal(declaration_find(shape->space), plan->choice) &&
+               moelookup_value(plan, declaration_find(shape->space)->axis[0].name, text,
+                               sizeof(text)) > 0;
+    if (plan->space || plan->choice)
+        return false;
     if ((plan->d != 1 && plan->d != 2 && plan->d != 4 && plan->d != 8) || plan->a > MOE_A2A_RAIL)
         return false;
     if (plan->e > MOE_SPARSE || plan->w > MOE_CACHE || (plan->w && plan->r) ||
@@ -53,6 +62,9 @@ static void try_capacity(const struct moelookup_view *view, const struct moe_sha
 
     if (moelookup_get(view, capacity, &plan) != MOE_OK || !legal(&plan, shape))
         fuzz_wrong("an illegal plan");
+    if (moelookup_get_key(view, (uint64_t)capacity << 20, capacity / 7.0, &plan) != MOE_OK ||
+        !legal(&plan, shape))
+        fuzz_wrong("an illegal plan for a key");
     if (!(plan.time_us >= 0) || !(plan.default_us >= 0) || plan.source > MOE_IMPORTED)
         fuzz_wrong("an answer without sense");
     if (length <= 0 || (length < (int)sizeof(text) && strlen(text) != (size_t)length) ||
@@ -314,6 +326,40 @@ static void add_latest(void)
     lookup_set_free(&set);
 }
 
+static void add_space(void)
+{
+    static const char text[] = "space s\naxis a 1 2 3 default 2\naxis w x y default x restart\n"
+                               "need w=x | a>1\nkey k edges 10 100\nclass c edges 1.5\n";
+    struct lookup_layer like = some_layer(96, 0), *layer;
+    struct lookup_set set = { .count = 0 };
+    const struct declaration *d;
+    uint8_t *bytes = NULL;
+    size_t size;
+
+    if (declaration_register(text, &d))
+        exit(1);
+    like.shape.space = d->id;
+    like.window = 1;
+    layer = lookup_set_layer(&set, &like);
+    for (uint32_t i = 0; i < d->plans; i++) {
+        struct moe_plan plan = plan_default(&like.shape);
+
+        plan.choice = d->plan[i];
+        plan.bucket = i;
+        lookup_layer_add(layer, &(struct lookup_entry){ .plan = plan, .flags = i % 2 });
+        lookup_layer_pin(layer, &(struct lookup_pin){ 4, 4, plan });
+    }
+    set.switches.forced = true;
+    set.switches.force = plan_default(&like.shape);
+    like = some_layer(96, 1);
+    add_rows(lookup_set_layer(&set, &like), 3, 1, 0, 0);
+    if (pack_set(&set, &bytes, &size))
+        exit(1);
+    fuzz_seed("packed-space", bytes, size);
+    free(bytes);
+    lookup_set_free(&set);
+}
+
 /* Only what the library reads, on small pages: a flipped byte then means something. */
 static const char *const database =
     "PRAGMA page_size=512; PRAGMA application_id=0x6d6f6574; PRAGMA user_version=1;"
@@ -384,6 +430,7 @@ static void make_seeds(void)
     add_packed("packed-proto", 1, 6, 2, MOE_A2A_2DH, MOE_PROTO_LL128, NULL);
     add_later();
     add_latest();
+    add_space();
     add_database();
     add_plans();
 }

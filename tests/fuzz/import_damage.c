@@ -331,10 +331,14 @@ static bool holds(const struct fuzz_input *in, const char *text)
     return memmem(in->bytes, in->size, text, strlen(text)) != NULL;
 }
 
+static const char space_line[] = "{\"space\":";
+
 static int version_of(const struct fuzz_input *in)
 {
     if (!holds(in, "\"throttled\":"))
         return 1;
+    if (holds(in, space_line))
+        return 7;
     return holds(in, "\"sample_of\":") && !holds(in, "\"lost_ns\":") ? 2
            : holds(in, " a=rail")                                    ? 5
            : holds(in, " e=sparse")                                  ? 4
@@ -345,15 +349,16 @@ static int version_of(const struct fuzz_input *in)
 static void seal(struct fuzz_input *in, const struct lines *lines)
 {
     uint8_t *body = memchr(in->bytes, '\n', in->size);
-    unsigned clusters = 0, entries = 0, standings = 0;
+    unsigned clusters = 0, spaces = 0, entries = 0, standings = 0;
     int version = version_of(in);
     uint8_t hash[SHA256_BYTES];
-    char header[300], hex[SHA256_HEX_BYTES], since_3[40] = "";
+    char header[300], hex[SHA256_HEX_BYTES], since_3[40] = "", since_8[40] = "";
     struct sha256 sum;
 
     for (size_t i = 1; i < lines->count; i++) {
         clusters += is_cluster(&lines->list[i]);
         entries += is_entry(&lines->list[i]);
+        spaces += !strncmp(lines->list[i].bytes, space_line, strlen(space_line));
         standings += is_standing(&lines->list[i]);
     }
     sha256_init(&sum);
@@ -362,10 +367,12 @@ static void seal(struct fuzz_input *in, const struct lines *lines)
     sha256_hex(hash, hex);
     if (version >= 3)
         snprintf(since_3, sizeof(since_3), "\"standings\":%u,", standings);
+    if (version >= 8)
+        snprintf(since_8, sizeof(since_8), "\"spaces\":%u,", spaces);
     snprintf(header, sizeof(header),
              "{\"format\":\"moetune-table\",\"version\":%d,\"semantics\":%d,\"clusters\":%u,"
-             "\"entries\":%u,%s\"sha256\":\"%s\"}",
-             version, CLUSTER_SEMANTICS, clusters, entries, since_3, hex);
+             "%s\"entries\":%u,%s\"sha256\":\"%s\"}",
+             version, CLUSTER_SEMANTICS, clusters, since_8, entries, since_3, hex);
     replace(in, 0, (size_t)(body - in->bytes), header);
 }
 

@@ -350,6 +350,40 @@ static void what_was_once_exported_comes_in(void)
     }
 }
 
+/* A space's text vouches for its name, and plans and buckets must be its own. */
+static void a_space_that_is_not_what_it_says_is_refused(void)
+{
+    static const char *const changes[][3] = {
+        { "{\"space\":\"dispatch@4", "{\"space\":\"dispatch@5", "line 3: \"space\" is not what" },
+        { "{\"space\":\"dispatch@", "{\"space\":\"dispatcj@", "line 3: \"space\" is not what" },
+        { "axis r 0 1 default", "axis r 0 1 2 default", "line 3: \"space\" is not what" },
+        { "axis r 0 1 default", "axis r  0 1 default", "line 3: \"text\" declares no space" },
+        { "need r=1", "need r=", "line 3: \"text\" declares no space" },
+        { ",\"text\":", ",\"texts\":", "line 3: \"space\" is no space" },
+        { "{\"space\":", "{\"spade\":", "line 3: \"" },
+        { "\"spaces\":1,", "\"spaces\":2,", "holds 1 spaces, its first line says 2" },
+        { "\"spaces\":1,", "", "line 1: \"spaces\" is missing" },
+        { "\"version\":7,", "\"version\":6,", "line 1: \"spaces\" is not known" },
+        { "\"window\":1,\"bucket\":1,", "\"window\":2,\"bucket\":1,",
+          "line 4: \"window\" is not 1" },
+        { "\"bucket\":8,\"capacity\":1024", "\"bucket\":15,\"capacity\":1024",
+          "line 11: \"bucket\" is none of its space" },
+        { "\"bucket\":8,\"capacity\":1024", "\"bucket\":8,\"capacity\":1025",
+          "line 11: \"capacity\" lies outside" },
+        { "\"plan\":\"r=1 chunks=1 ", "\"plan\":\"r=0 chunks=2 ", "line 4: \"plan\" is not legal" },
+        { "\"plan\":\"r=1 chunks=1 ", "\"plan\":\"r=1 chunks=3 ", "line 4: \"plan\" is no plan" },
+        { "\"plan\":\"r=1 chunks=1 dispatcher=rail space=dispatch@4404ad51\"",
+          "\"plan\":\"r=1 d=1 a=linear\"", "line 4: \"plan\" is not legal" },
+    };
+
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        CHECK(with_change_of(read_frozen(7, ""), changes[i][0], changes[i][1]) == ERR_FORMAT);
+        if (!strstr(said, changes[i][2]))
+            printf("    %s: %s\n", changes[i][1], said);
+        CHECK(strstr(said, changes[i][2]));
+    }
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -366,6 +400,7 @@ int main(void)
         TEST(a_rehearsal_says_what_would_happen_and_leaves_no_trace),
         TEST(samples_say_what_others_took_and_of_which_rounds_they_are),
         TEST(what_was_once_exported_comes_in),
+        TEST(a_space_that_is_not_what_it_says_is_refused),
     };
 
     return check_in_folder(tests, sizeof(tests) / sizeof(tests[0]), draw_from_seed);

@@ -151,12 +151,29 @@ static void any_damage_is_survived(void)
     CHECK(taken > 0 && taken < 10000); /* the reader is neither deaf nor blind */
 }
 
+/* A trainer may run several layers; what one says of a space spoils none of the others. */
+static void a_line_of_an_unknown_space_is_counted_and_left_out(void)
+{
+    struct traffic t = { 0 };
+    char strange[1024], *at;
+
+    CHECK(!traffic_take(sound, strlen(sound), "a", &t) && t.strangers == 0);
+    snprintf(strange, sizeof(strange), "%s", sound);
+    at = strstr(strange, "\",\"window\"");
+    CHECK(at != NULL);
+    snprintf(at, sizeof(strange) - (size_t)(at - strange), " space=nobodys@12345678%s",
+             strstr(sound, "\",\"window\""));
+    CHECK(!traffic_take(strange, strlen(strange), "b", &t));
+    CHECK(t.strangers >= 1 && t.count == 1);
+    traffic_free(&t);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
         TEST(half_a_line_spoils_no_other), TEST(damage_is_refused_with_line_and_field),
         TEST(what_no_file_is_is_refused),  TEST(counts_of_several_files_add_up_and_do_not_wrap),
-        TEST(any_damage_is_survived),
+        TEST(any_damage_is_survived),      TEST(a_line_of_an_unknown_space_is_counted_and_left_out),
     };
 
     return run_with_folder(tests, sizeof(tests) / sizeof(tests[0]));

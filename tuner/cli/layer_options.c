@@ -304,3 +304,19 @@ int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct
     *out = shape;
     return OK;
 }
+
+bool stated_layer_fits(const struct stated_layer *stated, const struct moe_shape *shape)
+{
+    const struct rank_layout *on = &stated->on;
+
+    for (int i = 0; i < PART_COUNT; i++) {
+        uint32_t value = value_of(&parts[i], get(&stated->layer, parts[i].option));
+
+        if (value != NOT_GIVEN && value != get(shape, parts[i].shape))
+            return false;
+    }
+    return shape_agrees(shape, stated->shape) &&
+           (on->ranks == NOT_GIVEN || on->ranks == shape->ranks) &&
+           (on->per_node == NOT_GIVEN || on->per_node == shape->ranks_per_node) &&
+           (on->per_rack == NOT_GIVEN || on->per_rack == shape->ranks_per_rack);
+}

@@ -79,4 +79,7 @@ extern const struct option_row stated_layer_rows[];
 /* ERR_ARGUMENT after a message for a layer that cannot be. */
 int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct moe_shape *out);
 
+/* Whether a layer has every word that was given. */
+bool stated_layer_fits(const struct stated_layer *stated, const struct moe_shape *shape);
+
 #endif

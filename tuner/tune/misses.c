@@ -53,7 +53,7 @@ int misses_spaces(struct tune_request *r)
 {
     struct rank_layout here = cluster_layout(&r->cluster);
     char racks[32] = "";
-    size_t elsewhere = 0;
+    size_t elsewhere = 0, declared = 0;
 
     if (here.per_rack)
         snprintf(racks, sizeof(racks), ", %u per rack", here.per_rack);
@@ -62,12 +62,19 @@ int misses_spaces(struct tune_request *r)
     for (size_t i = 0; i < r->traffic.count; i++) {
         const struct moe_shape *shape = &r->traffic.layers[i].shape;
 
-        if (shape->ranks == here.ranks && shape->ranks_per_node == here.per_node &&
+        if (shape->space)
+            declared++;
+        else if (shape->ranks == here.ranks && shape->ranks_per_node == here.per_node &&
             shape->ranks_per_rack == here.per_rack)
             TRY(add_layer(r, &r->traffic.layers[i]));
         else
             elsewhere++;
     }
+    declared += r->traffic.strangers;
+    if (declared)
+        note("%s: what was asked of layers with a declared space is not measured from a record: "
+             "tune --space FILE --exec PROGRAM, where the program says its keys",
+             r->options->misses.items[0]);
     if (elsewhere)
         note("%zu of %zu recorded layers are not for %u ranks, %u per node%s", elsewhere,
              r->traffic.count, here.ranks, here.per_node, racks);

@@ -12,6 +12,8 @@
 #include "store.h"
 #include "verbs.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +21,20 @@
 
 struct options {
     struct stated_layer stated;
-    const char *device, *db;
-    struct option_list capacities;
+    const char *device, *db, *space;
+    struct option_list capacities, keys;
+    double class;
     bool explain, digest, json;
 };
 
 static const struct option_row rows[] = {
     { "capacity", "C", OPTION_LIST, OPTION(capacities),
       "rows of an expert and rank; again for more", .letter = 'c' },
+    { "space", "NAME", OPTION_TEXT, OPTION(space),
+      "instead: a layer of a declared space; words of the layer only where it has several" },
+    { "key", "N", OPTION_LIST, OPTION(keys), "with --space: its key; again for more" },
+    { "class", "X", OPTION_NUMBER, OPTION(class), "with --space: the class beside the key [0]",
+      .least = 0, .most = 1e9 },
     { "explain", NULL, OPTION_FLAG, OPTION(explain), "which rung of the ladder answers, and why" },
     { "digest", NULL, OPTION_FLAG, OPTION(digest),
       "print the table's digest, to compare elsewhere" },
@@ -41,23 +49,37 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS };
 
-static int take_capacity(const char *text, uint32_t *capacity)
+/* What is asked: capacities, or keys of a space. */
+static const struct option_list *asked_of(const struct options *o)
 {
-    char *end;
-    unsigned long long value = strtoull(text, &end, 10);
+    return o->space ? &o->keys : &o->capacities;
+}
 
-    if (*text < '0' || *text > '9' || *end || value > UINT32_MAX)
-        return fail(ERR_ARGUMENT, "--capacity %s: a number of rows is wanted", text);
-    *capacity = (uint32_t)value;
+static int take_key(const struct options *o, int at, uint64_t *key)
+{
+    const char *text = asked_of(o)->items[at];
+    char *end;
+
+    errno = 0;
+    *key = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || (!o->space && *key > UINT32_MAX))
+        return fail(ERR_ARGUMENT,
+                    o->space ? "--key %s: a whole number is wanted"
+                             : "--capacity %s: a number of rows is wanted",
+                    text);
     return OK;
 }
 
-static void print_json(uint32_t capacity, const struct moe_plan *plan, const char *why, bool first)
+static void print_json(const struct options *o, uint64_t key, const struct moe_plan *plan,
+                       const char *why, bool first)
 {
-    printf("%s\n {\"capacity\": %u, \"bucket\": %u, \"plan\": \"%s\", \"source\": %u, "
+    printf("%s\n {\"%s\": %" PRIu64 ", ", first ? "" : ",", o->space ? "key" : "capacity", key);
+    if (o->space)
+        printf("\"class\": %.6g, ", o->class);
+    printf("\"bucket\": %u, \"plan\": \"%s\", \"source\": %u, "
            "\"time_us\": %.3f, \"default_us\": %.3f, \"why\": ",
-           first ? "" : ",", capacity, plan->bucket, PLAN_TEXT(plan), plan->source,
-           (double)plan->time_us, (double)plan->default_us);
+           plan->bucket, PLAN_TEXT(plan), plan->source, (double)plan->time_us,
+           (double)plan->default_us);
     json_quote(why, stdout);
     printf("}");
 }
@@ -104,14 +126,14 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
                   const struct options *o, int at, bool *known)
 {
     struct moe_plan plan = MOE_PLAN_INIT;
-    uint32_t capacity = 0;
-    char why[512];
+    uint64_t key = 0;
+    char why[1024];
 
-    TRY(take_capacity(o->capacities.items[at], &capacity));
-    moelookup_get(view, capacity, &plan);
-    moelookup_explain(view, capacity, why, sizeof(why));
+    TRY(take_key(o, at, &key));
+    TRY(moelookup_get_key(view, key, o->class, &plan));
+    moelookup_explain_key(view, key, o->class, why, sizeof(why));
     if (o->json)
-        print_json(capacity, &plan, why, at == 0);
+        print_json(o, key, &plan, why, at == 0);
     else
         printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
     if (o->explain && !o->json && plan.source != MOE_DEFAULT)
@@ -120,12 +142,46 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     return OK;
 }
 
+static int ambiguous_layer(const struct moelookup *table, const struct options *o, uint32_t id)
+{
+    struct moe_shape shape = MOE_SHAPE_INIT;
+
+    note("--space %s: several layers of it are here; options, or --shape, must say which:",
+         o->space);
+    for (uint32_t i = 0; !moelookup_space_layer(table, id, i, &shape); i++)
+        if (stated_layer_fits(&o->stated, &shape))
+            note("  %s", SHAPE_TEXT(&shape));
+    return ERR_ARGUMENT;
+}
+
+/* The one layer of a space that has the words that were given. */
+static int find_space_layer(const struct moelookup *table, const struct options *o,
+                            struct moe_shape *shape)
+{
+    struct moe_shape next = MOE_SHAPE_INIT;
+    uint32_t id, fits = 0;
+
+    TRY(moelookup_space(table, o->space, &id)); /* which has said it */
+    for (uint32_t i = 0; !moelookup_space_layer(table, id, i, &next); i++)
+        if (stated_layer_fits(&o->stated, &next)) {
+            *shape = next;
+            fits++;
+        }
+    if (fits > 1)
+        return ambiguous_layer(table, o, id);
+    return fits ? OK
+                : fail(ERR_ARGUMENT, "--space %s: no layer of it has the words that were given",
+                       o->space);
+}
+
 /* Where none is named and the table has one layer, that one. */
 static int find_layer(const struct moelookup *table, const struct options *o,
                       struct moe_shape *shape)
 {
     bool named = memcmp(&o->stated, &defaults.stated, sizeof(o->stated)) != 0;
 
+    if (o->space)
+        return find_space_layer(table, o, shape);
     if (named || pack_layer_count(table->bytes) != 1)
         return stated_layer_shape(&o->stated, gpus_dtype(gpus_device("auto")), shape);
     *shape = pack_layer(table->bytes, 0).shape;
@@ -143,7 +199,7 @@ static int answer_all(const struct moelookup *table, const struct options *o)
     TRY(moelookup_bind(table, &shape, o->device, &view));
     if (o->json)
         printf("[");
-    for (int i = 0; i < o->capacities.count && !rc; i++)
+    for (int i = 0; i < asked_of(o)->count && !rc; i++)
         rc = answer(view, &shape, o, i, &known);
     if (o->json)
         printf("\n]\n");
@@ -161,7 +217,7 @@ static int look_up(const struct options *o)
     moelookup_digest(table, digest);
     if (o->digest)
         printf("%s\n", SHA256_HEX(digest));
-    if (o->capacities.count)
+    if (asked_of(o)->count)
         rc = answer_all(table, o);
     moelookup_close(table);
     return rc;
@@ -171,13 +227,16 @@ static int run(const struct verb_call *call, void *options)
 {
     const struct options *o = options;
 
-    uint32_t capacity;
+    uint64_t key;
 
     (void)call;
-    if (!o->capacities.count && !o->digest)
-        return fail(ERR_ARGUMENT, "lookup: --capacity C or --digest is wanted");
-    for (int i = 0; i < o->capacities.count; i++)
-        TRY(take_capacity(o->capacities.items[i], &capacity));
+    if (o->space ? o->capacities.count > 0 : o->keys.count > 0 || o->class != 0)
+        return fail(ERR_ARGUMENT, "lookup: --key and --class go with --space, --capacity without");
+    if (!asked_of(o)->count && !o->digest)
+        return fail(ERR_ARGUMENT, o->space ? "lookup --space: --key N or --digest is wanted"
+                                           : "lookup: --capacity C or --digest is wanted");
+    for (int i = 0; i < asked_of(o)->count; i++)
+        TRY(take_key(o, i, &key));
     return look_up(o);
 }
 

@@ -13,7 +13,20 @@ between the ranks of torch.distributed, moelookup.tutel drives a Tutel layer.
 from ._library import Error, library_version
 from .counts import Counts, record_counts
 from .following import Beside, Capacities, Routes, State
-from .table import Plan, Shape, Source, Table, View, capacity, open, shares, unpack, window
+from .table import (
+    Plan,
+    Shape,
+    Source,
+    SpacePlan,
+    SpaceView,
+    Table,
+    View,
+    capacity,
+    open,
+    shares,
+    unpack,
+    window,
+)
 
 __version__ = "0.1.0"
 
@@ -26,6 +39,8 @@ __all__ = [
     "Routes",
     "Shape",
     "Source",
+    "SpacePlan",
+    "SpaceView",
     "State",
     "Table",
     "View",

@@ -4,7 +4,17 @@ import ctypes
 import functools
 import os
 import sys
-from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 NAME = "libmoelookup.so.1"
@@ -32,7 +42,7 @@ class ShapeStruct(ctypes.Structure):
         for name in (
             "struct_size experts top_k model_dim hidden_dim ranks ranks_per_node dtype train"
             " activation tokens layout shares layers groups group_limit router"
-            " order projection combine ranks_per_rack"
+            " order projection combine ranks_per_rack space"
         ).split()
     ]
 
@@ -73,6 +83,12 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "moelookup_pack": (c_int, [c_void_p, c_char_p, POINTER(c_size_t)]),
     "moelookup_unpack": (c_int, [c_char_p, c_size_t, POINTER(c_void_p)]),
     "moelookup_explain": (c_int, [c_void_p, c_uint32, c_char_p, c_size_t]),
+    "moelookup_space": (c_int, [c_void_p, c_char_p, POINTER(c_uint32)]),
+    "moelookup_space_layer": (c_int, [c_void_p, c_uint32, c_uint32, POINTER(ShapeStruct)]),
+    "moelookup_get_key": (c_int, [c_void_p, c_uint64, c_double, c_void_p]),
+    "moelookup_explain_key": (c_int, [c_void_p, c_uint64, c_double, c_char_p, c_size_t]),
+    "moelookup_number": (c_int, [c_void_p, c_char_p, POINTER(c_int64)]),
+    "moe_plan_format": (c_int, [c_void_p, c_char_p, c_size_t]),
     "moelookup_record": (c_int, [c_void_p, c_char_p]),
     "moelookup_flush": (c_int, [c_void_p]),
     "moelookup_view_free": (None, [c_void_p]),

@@ -11,7 +11,9 @@ from ctypes import (
     byref,
     c_char,
     c_double,
+    c_int64,
     c_size_t,
+    c_uint32,
     c_uint64,
     c_void_p,
     create_string_buffer,
@@ -28,6 +30,7 @@ from typing import (
     Tuple,
     TypeVar,
     Union,
+    overload,
 )
 
 from ._library import ShapeStruct, library
@@ -109,6 +112,9 @@ class Shape(NamedTuple):
     ranks_per_rack: int = 0  # of several nodes near each other; 0 = all are alike
 
 
+_USUAL_LAYER = {"dtype": "f32", "train": True, "activation": "relu", "tokens": 0}
+
+
 def _whole(name: str, value: Any, limit: int = _UINT32_MAX) -> int:
     number = operator.index(value)
     if not 0 <= number <= limit:
@@ -146,6 +152,7 @@ def checked_shape(given: Shape) -> Tuple[Shape, ShapeStruct]:
         shape.projection,
         _word("combine", shape.combine, _COMBINES),
         shape.ranks_per_rack,
+        0,
     )
 
 
@@ -201,12 +208,12 @@ class _Owned:
         raise TypeError(f"a {type(self).__name__} belongs to its process")
 
 
-_PLAN = struct.Struct("=6I2f4I")  # struct moe_plan
-_EMPTY_PLAN = _PLAN.pack(_PLAN.size, 1, 1, 0, Source.DEFAULT, 0, 0, 0, 0, 0, 0, 0)
+_PLAN = struct.Struct("=6I2f6I")  # struct moe_plan
+_EMPTY_PLAN = _PLAN.pack(_PLAN.size, 1, 1, 0, Source.DEFAULT, *[0] * 9)
 _PLANS_KEPT = 1 << 12  # different answers of a view; more only if it was never tuned
 
 
-_views: "weakref.WeakSet[View]" = weakref.WeakSet()
+_views: "weakref.WeakSet[Union[View, SpaceView]]" = weakref.WeakSet()
 
 
 @atexit.register
@@ -223,7 +230,7 @@ def new_plan() -> Any:
 
 
 def read_plan(answer: bytes) -> Plan:
-    _, r, d, a, source, bucket, time_us, default_us, ctas, e, w, proto = _PLAN.unpack(answer)
+    _, r, d, a, source, bucket, time_us, default_us, ctas, e, w, proto, _, _ = _PLAN.unpack(answer)
     times = bucket, time_us, default_us, ctas
     words = _EXPERTS[e], _WEIGHTS[w], _PROTOCOLS[proto]
     return Plan(r, d, _ALL_TO_ALLS[a], Source(source), *times, *words)
@@ -233,8 +240,40 @@ def plan_struct(plan: Plan) -> bytes:
     """A struct moe_plan, the other way."""
     a = _ALL_TO_ALLS.index(plan.a)
     words = _EXPERTS.index(plan.e), _WEIGHTS.index(plan.w), _PROTOCOLS.index(plan.proto)
-    rest = plan.bucket, plan.time_us, plan.default_us, plan.ctas
-    return bytes(_PLAN.pack(_PLAN.size, plan.r, plan.d, a, int(plan.source), *rest, *words))
+    rest = plan.bucket, plan.time_us, plan.default_us, plan.ctas, *words, 0, 0
+    return bytes(_PLAN.pack(_PLAN.size, plan.r, plan.d, a, int(plan.source), *rest))
+
+
+class SpacePlan(Dict[str, Union[int, str]]):
+    """A plan of a declared space: values by axis, in the order of the declaration.
+
+    An axis that the space has not is a KeyError.  Times are microseconds of a step, 0 = unknown."""
+
+    def __init__(self, values: Dict[str, Union[int, str]], text: str, *rest: Any) -> None:
+        super().__init__(values)
+        self._text = text
+        self.source, self.bucket, self.time_us, self.default_us = rest
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __reduce__(self) -> Any:
+        rest = self.source, self.bucket, self.time_us, self.default_us
+        return type(self), (dict(self), self._text, *rest)
+
+
+def read_space_plan(plan: Any) -> SpacePlan:
+    """Of a struct moe_plan; integers are int, words str."""
+    functions, room, number = library().functions, create_string_buffer(512), c_int64()
+    library().check(min(functions.moe_plan_format(byref(plan), room, len(room)), 0), "plan")
+    text = room.value.decode()
+    values: Dict[str, Union[int, str]] = {}
+    for word in text.split()[:-1]:  # the last one names the space
+        axis, _, value = word.partition("=")
+        wordy = functions.moelookup_number(byref(plan), axis.encode(), byref(number))
+        values[axis] = value if wordy else number.value
+    _, _, _, _, source, bucket, time_us, default_us, *_ = _PLAN.unpack(plan.raw)
+    return SpacePlan(values, text, Source(source), bucket, time_us, default_us)
 
 
 class View(_Owned):
@@ -299,6 +338,40 @@ class View(_Owned):
         library().check(library().functions.moelookup_flush(self._live()), "flush")
 
 
+class SpaceView(_Owned):
+    """The dictionary of a layer of a space that a program declares."""
+
+    __slots__ = ("layer",)
+
+    def __init__(self, pointer: c_void_p, layer: Dict[str, Any]) -> None:
+        super().__init__(pointer, library().functions.moelookup_view_free)
+        _views.add(self)
+        self.layer = layer  # its words, as bind() takes them
+
+    def plan(self, key: int, klass: float = 0.0) -> SpacePlan:
+        """The plan for this step's key and class, by the edges that the space says.
+
+        klass is not looked at where the space has none."""
+        key, plan = _whole("key", key, 2**64 - 1), new_plan()
+        status = library().functions.moelookup_get_key(self._live(), key, klass, byref(plan))
+        library().check(status, f"plan({key}, {klass})")
+        return read_space_plan(plan)
+
+    def explain(self, key: int, klass: float = 0.0) -> str:
+        """One line that says which rung of the ladder answers and why."""
+        key = _whole("key", key, 2**64 - 1)
+        explain = library().functions.moelookup_explain_key
+        length = explain(self._live(), key, klass, None, 0)
+        library().check(min(length, 0), f"explain({key}, {klass})")
+        text = create_string_buffer(length + 1)
+        library().check(min(explain(self._live(), key, klass, text, length + 1), 0), "explain")
+        return text.value.decode("utf-8", "replace")
+
+    def flush(self) -> None:
+        """Appends what was recorded since the last time; see Table.record."""
+        library().check(library().functions.moelookup_flush(self._live()), "flush")
+
+
 class Table(_Owned):
     """A set of tables, immutable once open.  Views outlive it."""
 
@@ -307,6 +380,10 @@ class Table(_Owned):
     def __init__(self, pointer: c_void_p) -> None:
         super().__init__(pointer, library().functions.moelookup_close)
 
+    @overload
+    def bind(self, *, space: str, device: Optional[str] = None, **words: Any) -> SpaceView: ...
+
+    @overload
     def bind(
         self,
         *,
@@ -331,23 +408,56 @@ class Table(_Owned):
         projection: int = 0,
         combine: str = "sum",
         ranks_per_rack: int = 0,
-    ) -> View:
+    ) -> View: ...
+
+    def bind(
+        self, *, space: Optional[str] = None, device: Optional[str] = None, **words: Any
+    ) -> Union[View, SpaceView]:
         """The layer's dictionary; where there is none, a view that answers the default plan.
 
         See moelookup_bind for what must be equal, and for the lines it says on standard error.
+
+        space: "torch-moe" or "torch-moe@3f2a91c0", declared by a program.  Then words may be left
+        out as long as one layer of the space is left in the table; else the error names the words
+        in which those that are left differ.
         """
-        sizes = (experts, top_k, model_dim, hidden_dim, ranks, ranks_per_node)
-        later = (layout, shares, layers, groups, group_limit, router, order, projection, combine)
-        shape, values = checked_shape(
-            Shape(*sizes, dtype, train, activation, tokens, *later, ranks_per_rack)
-        )
+        if space is not None:
+            layer, values = self._find_layer(space, words)
+            return SpaceView(self._bind(values, device, f"bind the space {space}"), layer)
+        shape, values = checked_shape(Shape(**{**_USUAL_LAYER, **words}))
+        return View(self._bind(values, device, f"bind {shape}"), shape)
+
+    def _bind(self, values: ShapeStruct, device: Optional[str], what: str) -> c_void_p:
         name = None if device is None else _text("device", device.encode())
         pointer = c_void_p()
         status = library().functions.moelookup_bind(
             self._live(), byref(values), name, byref(pointer)
         )
-        library().check(status, f"bind {shape}")
-        return View(pointer, shape)
+        library().check(status, what)
+        return pointer
+
+    def _find_layer(self, space: str, words: Dict[str, Any]) -> Tuple[Dict[str, Any], ShapeStruct]:
+        """The one layer of the space that has these words."""
+        number, name = c_uint32(), _text("space", space.encode())
+        status = library().functions.moelookup_space(self._live(), name, byref(number))
+        library().check(status, f"bind the space {space}")
+        unknown = sorted(set(words) - set(Shape._fields))
+        if unknown:
+            raise TypeError(f"bind() has no {', '.join(unknown)}")
+        layers = self._layers(number.value)
+        left = [layer for layer in layers if all(layer[0][n] == words[n] for n in words)]
+        if len(left) != 1:
+            raise ValueError(_which(space, [w for w, _ in left or layers], words, bool(left)))
+        return left[0]
+
+    def _layers(self, space: int) -> List[Tuple[Dict[str, Any], ShapeStruct]]:
+        found: List[Tuple[Dict[str, Any], ShapeStruct]] = []
+        while True:
+            shape = ShapeStruct(sizeof(ShapeStruct))
+            layer = library().functions.moelookup_space_layer
+            if layer(self._live(), space, len(found), byref(shape)):
+                return found
+            found.append((_words(shape), shape))
 
     def record(self, path: Union[None, str, bytes, "os.PathLike[str]"] = None) -> None:
         """Views bound from here on count what they are asked, for `moetune tune --from-misses`.
@@ -377,6 +487,37 @@ class Table(_Owned):
 
     def __reduce__(self) -> Any:
         return unpack, (self.pack(),)
+
+
+_WORDS = {
+    "dtype": _DTYPES,
+    "train": (False, True),
+    "activation": _ACTIVATIONS,
+    "layout": _LAYOUTS,
+    "shares": _SHARES,
+    "router": _ROUTERS,
+    "order": _ORDERS,
+    "combine": _COMBINES,
+}
+
+
+def _words(shape: ShapeStruct) -> Dict[str, Any]:
+    """A struct moe_shape as bind() takes it."""
+    return {
+        name: _WORDS[name][getattr(shape, name)] if name in _WORDS else getattr(shape, name)
+        for name in Shape._fields
+    }
+
+
+def _which(space: str, layers: List[Dict[str, Any]], words: Dict[str, Any], several: bool) -> str:
+    """Why bind_space() does not know which layer is meant."""
+    if not several:
+        wrong = [n for n, v in words.items() if all(layer[n] != v for layer in layers)] or words
+        has = ", ".join(f"{n} {sorted({layer[n] for layer in layers})}" for n in wrong)
+        return f"no layer of {space} here has these words; the table has {has}"
+    differ = [n for n in Shape._fields if len({layer[n] for layer in layers}) > 1]
+    has = ", ".join(f"{n} {sorted({layer[n] for layer in layers})}" for n in differ)
+    return f"{len(layers)} layers of {space} fit; say which: {has}"
 
 
 def _text(name: str, value: bytes) -> bytes:

@@ -1,0 +1,210 @@
+/* Spaces that a program declares: which of them a table has, the buckets of their keys, what
+ * answers for a bucket that nobody measured, and the values of a plan. */
+#include "lookup.h"
+
+#include "declaration.h"
+#include "plan.h"
+#include "shape.h"
+#include "status.h"
+
+#include <string.h>
+
+/* ---- buckets */
+
+/* The least thousandths that lie in the class of a number; edges are compared as they are written,
+ * because 1.1 times 1000 need not be 1100. */
+static uint32_t class_thousandths(const struct declaration *d, double class)
+{
+    size_t at = 0;
+
+    while (at<d->class_edges &&class> d->class_edge[at] / 1000.0)
+        at++;
+    return at ? d->class_edge[at - 1] + 1 : 0;
+}
+
+bool lookup_space_bucket(const struct declaration *d, uint64_t key, double class, uint32_t *bucket)
+{
+    if (d->class_edges && class != class)
+        return false;
+    *bucket = declaration_bucket(d, key, class_thousandths(d, class));
+    return true;
+}
+
+/* How far an entry's bucket is from another: ranges count first, of them those below before those
+ * above; in one range classes, the lower one first. */
+static uint32_t distance(uint32_t from, uint32_t to, uint32_t one_below, uint32_t one_above)
+{
+    return to <= from ? one_below * (from - to) : one_above + one_below * (to - from);
+}
+
+static uint32_t farness(uint32_t bucket, uint32_t other, uint32_t classes)
+{
+    enum { RANGES = DECLARATION_KEY_EDGES_MAX + 1, CLASSES = 4 * DECLARATION_CLASS_EDGES_MAX };
+    uint32_t ranges = distance(bucket / classes, other / classes, 1, RANGES);
+    uint32_t steps = distance(bucket % classes, other % classes, 2, 1);
+
+    return ranges * CLASSES + steps;
+}
+
+static bool is_near(uint32_t bucket, uint32_t other, uint32_t classes)
+{
+    uint32_t a = bucket / classes, b = other / classes;
+
+    return a == b || a + 1 == b || b + 1 == a;
+}
+
+/* The rungs of moelookup_get, where the bucket's own entry is the nearest of all. */
+const struct lookup_entry *lookup_space_entry(const struct lookup_layer *layer,
+                                              const struct declaration *d, uint32_t bucket,
+                                              bool *outside)
+{
+    const struct lookup_entry *nearest = NULL, *fresh = NULL, *end;
+    uint32_t classes = declaration_classes(d), range = bucket / classes;
+
+    end = layer->entries + layer->entry_count;
+    for (const struct lookup_entry *e = layer->entries; e < end; e++) {
+        uint32_t far = farness(bucket, e->plan.bucket, classes);
+
+        if (!nearest || far < farness(bucket, nearest->plan.bucket, classes))
+            nearest = e;
+        if (e->flags & LOOKUP_STALE || !is_near(bucket, e->plan.bucket, classes))
+            continue;
+        if (!fresh || far < farness(bucket, fresh->plan.bucket, classes))
+            fresh = e;
+    }
+    *outside =
+        range < layer->entries[0].plan.bucket / classes || range > end[-1].plan.bucket / classes;
+    return fresh ? fresh : nearest;
+}
+
+/* ---- the spaces of a table */
+
+static bool is_called(const struct declaration *d, const char *name)
+{
+    char tag[DECLARATION_TAG_BYTES];
+
+    return !strcmp(name, d->name) || !strcmp(name, declaration_tag(d, tag));
+}
+
+/* NULL: moetune's own plans. */
+static const struct declaration *space_of(const struct moelookup *table, uint32_t layer)
+{
+    return declaration_find(pack_layer(table->bytes, layer).shape.space);
+}
+
+/* The first layer of that name whose space is another one; those of a table.  NULL: none. */
+static const struct declaration *find_called(const struct moelookup *table, const char *name,
+                                             const struct declaration *but)
+{
+    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
+        const struct declaration *d = space_of(table, i);
+
+        if (d && d != but && is_called(d, name))
+            return d;
+    }
+    return NULL;
+}
+
+int moelookup_space(const struct moelookup *table, const char *name, uint32_t *out)
+{
+    const struct declaration *d, *other;
+    char a[DECLARATION_TAG_BYTES], b[DECLARATION_TAG_BYTES];
+
+    if (!table || !name || !out)
+        return MOE_ERR_ARGUMENT;
+    d = find_called(table, name, NULL);
+    if (!d) {
+        lookup_say(table, LOOKUP_ERROR, "no table here has a layer of the space \"%s\"", name);
+        return MOE_ERR_ARGUMENT;
+    }
+    other = find_called(table, name, d);
+    if (other) {
+        lookup_say(table, LOOKUP_ERROR,
+                   "the space \"%s\" is here in several versions, name one: %s, %s", name,
+                   declaration_tag(d, a), declaration_tag(other, b));
+        return MOE_ERR_AMBIGUOUS;
+    }
+    *out = d->id;
+    return MOE_OK;
+}
+
+/* Its layer came before, on another cluster. */
+static bool came_before(const struct moelookup *table, uint32_t layer)
+{
+    struct moe_shape shape = pack_layer(table->bytes, layer).shape, before;
+
+    for (uint32_t i = 0; i < layer; i++) {
+        before = pack_layer(table->bytes, i).shape;
+        if (shape_equal(&before, &shape))
+            return true;
+    }
+    return false;
+}
+
+int moelookup_space_layer(const struct moelookup *table, uint32_t space, uint32_t at,
+                          struct moe_shape *out)
+{
+    uint32_t size = out ? out->struct_size : 0;
+
+    if (!table || !space || size < offsetof(struct moe_shape, space) + sizeof(out->space))
+        return MOE_ERR_ARGUMENT;
+    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
+        struct moe_shape shape = pack_layer(table->bytes, i).shape;
+
+        if (shape.space != space || came_before(table, i) || at--)
+            continue;
+        shape.struct_size = size < sizeof(shape) ? size : (uint32_t)sizeof(shape);
+        memcpy(out, &shape, shape.struct_size);
+        return MOE_OK;
+    }
+    return MOE_ERR_ARGUMENT;
+}
+
+/* ---- values of a plan */
+
+/* The axis, and the index of the plan's value there; NULL: the plan has no such axis. */
+static const struct declared_axis *find_value(const struct moe_plan *plan, const char *axis,
+                                              uint32_t *value)
+{
+    struct moe_plan whole = plan_default(NULL);
+    const struct declaration *d;
+    size_t at;
+
+    if (!plan || !axis)
+        return NULL;
+    memcpy(&whole, plan, plan_bytes(plan->struct_size));
+    d = declaration_find(whole.space);
+    at = d && whole.choice < d->combinations ? declaration_axis(d, axis, strlen(axis)) : 0;
+    if (!d || whole.choice >= d->combinations || at == d->axes)
+        return NULL;
+    *value = declaration_value(d, whole.choice, at);
+    return &d->axis[at];
+}
+
+int moelookup_value(const struct moe_plan *plan, const char *axis, char *text, size_t size)
+{
+    uint32_t value;
+    const struct declared_axis *a = find_value(plan, axis, &value);
+    size_t length = a ? strlen(a->text[value]) : 0;
+
+    if (!a || (!text && size))
+        return MOE_ERR_ARGUMENT;
+    if (size) {
+        size_t copied = length < size ? length : size - 1;
+
+        memcpy(text, a->text[value], copied);
+        text[copied] = 0;
+    }
+    return (int)length;
+}
+
+int moelookup_number(const struct moe_plan *plan, const char *axis, int64_t *out)
+{
+    uint32_t value;
+    const struct declared_axis *a = find_value(plan, axis, &value);
+
+    if (!a || a->words || !out)
+        return MOE_ERR_ARGUMENT;
+    *out = a->number[value];
+    return MOE_OK;
+}
