@@ -35,19 +35,20 @@ const char *const exec_protocol_help =
     "  status             status decided 3 open 1 steps 208 tried 61\n"
     "Anything else is answered by \"error WHY\".  A program that twice ends, or once falls silent\n"
     "(--trial-timeout) under a plan makes that plan a row that says so, and is started again.\n"
-    "With --space (moetune-spaces(7)) the program has axes of its own: $MOETUNE_SPACE is its "
-    "text,\n"
+    "With --space (moetune-spaces(7)) the program has axes of its own, $MOETUNE_SPACE is its "
+    "text:\n"
     "  ask KEY [CLASS]    plan dispatcher=alltoall chunks=2, or end\n"
     "Axes that need a restart keep their values during a launch; $MOETUNE_PLAN says them, and\n"
     "{dispatcher} in the command line is replaced by its value ({{word}} is {word}; ${NAME} and\n"
-    "{a,b} are the shell's).  After \"end\" the launch has shown what was wanted of it: the "
+    "{a,b} are the shell's).  \"end\": the launch has shown what was wanted of it, and the "
     "program\n"
-    "ends, with exit code 0; it may always do so.  A plan gets at most one sample of a launch, "
+    "ends, with exit code 0; it may do so whenever it likes.  A launch gives a plan one sample, "
     "the\n"
-    "median of --launch-steps steps, and launches of different plans take turns, until all ranges\n"
-    "that the program asks for are decided, or --budget is spent.  A launch that twice dies before "
-    "a\n"
-    "step is timed makes all plans with its values rows that say so.\n";
+    "median of --launch-steps steps; launches of different plans take turns, until all ranges "
+    "that\n"
+    "the program asks for are decided, or --budget is spent.  A launch that twice dies before a "
+    "step\n"
+    "is timed makes all plans with its values rows that say so.\n";
 
 enum { RESTARTS_MAX = 32 };
 
