@@ -183,6 +183,18 @@ static int add_arms(const struct moe_shape *shape, struct moe_plan plan, size_t 
     return OK;
 }
 
+/* What is used today is what a search begins with. */
+static void put_first(struct moe_plan *arms, const struct moe_plan *plans, size_t count,
+                      const struct moe_plan *first)
+{
+    size_t n = 1;
+
+    arms[0] = *first;
+    for (size_t i = 0; i < count; i++)
+        if (!plan_equal(&plans[i], first))
+            arms[n++] = plans[i];
+}
+
 int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, struct moe_plan *arms,
               size_t *count)
 {
@@ -192,7 +204,7 @@ int arms_list(const struct moe_shape *shape, const struct arms_setup *setup, str
     bool library = varies_to(setup, PLAN_A, MOE_A2A_NCCL);
 
     if (shape->space) {
-        memcpy(arms, all, (*count = legal) * sizeof(*arms));
+        put_first(arms, all, *count = legal, &usual);
         return OK;
     }
     TRY(check_axes(setup));

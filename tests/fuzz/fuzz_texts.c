@@ -6,7 +6,9 @@
 #include "counts_replay.h"
 #include "declaration.h"
 #include "fuzzer.h"
+#include "launch_words.h"
 #include "layer_options.h"
+#include "lines.h"
 #include "load.h"
 #include "model_file.h"
 #include "plan.h"
@@ -204,6 +206,67 @@ static bool take_space(const char *text)
     return !rc;
 }
 
+/* ---- programs that talk */
+
+static const struct declaration *spoken_space(void)
+{
+    static const struct declaration *space;
+
+    if (!space)
+        declaration_register("space fuzz\naxis chunks 1 2 default 1 live\n"
+                             "axis way a b default a restart\nkey tokens edges 64 256\n"
+                             "class skew edges 1.25 2\n",
+                             &space);
+    return space;
+}
+
+/* A line of a program, with a space and without one; what it tells is held against a guard. */
+static bool take_said(const char *text)
+{
+    const struct guard guard = { "loss", false, 1 };
+    char why[SAID_WHY_BYTES];
+    bool understood = false;
+    struct said said;
+
+    for (int spaced = 0; spaced < 2; spaced++) {
+        const struct declaration *d = spaced ? spoken_space() : NULL;
+
+        *why = 0;
+        if (!said_read(text, d, &said, why)) {
+            want(*why, "a line that is refused without a word");
+            continue;
+        }
+        understood = true;
+        want(said.word != SAID_TELL || (said.ns > 0 && said.memory_bytes >= 0), "no time");
+        want(said.word != SAID_FAILED || *said.reason, "a failure without a reason");
+        want(said.numbers <= SAID_NUMBERS_MAX, "too many numbers");
+        guard_broken(&guard, &said, why);
+    }
+    return understood;
+}
+
+static bool take_guard(const char *text)
+{
+    struct guard guard;
+
+    if (guard_parse(text, &guard))
+        return false;
+    want(*guard.name && guard.limit == guard.limit, "a guard of nothing");
+    return true;
+}
+
+/* A command line whose words in braces are axes. */
+static bool take_command(const char *text)
+{
+    char *command;
+
+    if (launch_command(text, spoken_space(), spoken_space()->usual, &command))
+        return false;
+    want(strchr(text, '{') || !strcmp(text, command), "a command that is changed for nothing");
+    free(command);
+    return true;
+}
+
 /* ---- files */
 
 static const char *in_a_file(const char *name, const char *text)
@@ -366,6 +429,7 @@ static const struct reader {
     { "space", take_space },       { "model", take_model },     { "traffic", take_traffic },
     { "journal", take_journal },   { "counts", take_counts },   { "trace", take_trace },
     { "declared", take_declared }, { "routing", take_routing }, { "load", take_load },
+    { "said", take_said },         { "guard", take_guard },     { "command", take_command },
 };
 enum { READERS = sizeof(readers) / sizeof(readers[0]) };
 

@@ -377,7 +377,7 @@ static void a_space_that_is_not_what_it_says_is_refused(void)
     };
 
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
-        CHECK(with_change_of(read_frozen(7, ""), changes[i][0], changes[i][1]) == ERR_FORMAT);
+        CHECK(with_change_of(read_frozen(8, ""), changes[i][0], changes[i][1]) == ERR_FORMAT);
         if (!strstr(said, changes[i][2]))
             printf("    %s: %s\n", changes[i][1], said);
         CHECK(strstr(said, changes[i][2]));

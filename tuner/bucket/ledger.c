@@ -51,6 +51,15 @@ int ledger_spare(struct store *store, struct attempt *a)
     return store_trial_update(store, &a->trial);
 }
 
+int ledger_memory(struct store *store, struct attempt *a, int64_t bytes)
+{
+    if (bytes <= a->trial.memory_bytes)
+        return OK;
+    a->trial.memory_bytes = bytes;
+    /* A trial that runs is written when it is known what became of it. */
+    return a->trial.state == TRIAL_OK && a->trial.id ? store_trial_update(store, &a->trial) : OK;
+}
+
 int ledger_end(struct store *store, struct attempt *a, enum trial_state state, const char *message)
 {
     bool news = a->trial.state != state;

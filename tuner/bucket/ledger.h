@@ -29,6 +29,9 @@ bool ledger_forgives(struct attempt *attempt, enum trial_state state);
 /* It was cut off by something that says nothing of the plan: that was no attempt. */
 int ledger_spare(struct store *store, struct attempt *attempt);
 
+/* What a step of it needed; its row keeps the most. */
+int ledger_memory(struct store *store, struct attempt *attempt, int64_t bytes);
+
 /* What became of it, if that is news.  Anything but TRIAL_OK makes it unusable; `message` says why.
  */
 int ledger_end(struct store *store, struct attempt *attempt, enum trial_state state,

@@ -70,8 +70,8 @@ struct unit {
 };
 
 /* "2GiB" with one of the units; an empty unit is the first.  Up to `most` of it. */
-static int take_quantity(const struct option_row *row, const char *text, const struct unit *units,
-                         size_t count, double most, const char *wanted, double *out)
+static bool read_quantity(const char *text, const struct unit *units, size_t count, double most,
+                          double *out)
 {
     char *end;
     double value = strtod(text, &end);
@@ -80,28 +80,36 @@ static int take_quantity(const struct option_row *row, const char *text, const s
         for (size_t i = 0; i < count; i++)
             if (!strcmp(end, units[i].name) && value <= most / units[i].factor) {
                 *out = value * units[i].factor;
-                return OK;
+                return true;
             }
-    return bad_value(row, text, wanted);
+    return false;
 }
 
 static int take_time(const struct option_row *row, const char *text, double *seconds)
 {
     static const struct unit units[] = { { "s", 1 }, { "m", 60 }, { "h", 3600 } };
 
-    return take_quantity(row, text, units, 3, 1e9, "a time such as 90s, 10m or 2h", seconds);
+    return read_quantity(text, units, 3, 1e9, seconds)
+               ? OK
+               : bad_value(row, text, "a time such as 90s, 10m or 2h");
 }
 
-static int take_bytes(const struct option_row *row, const char *text, int64_t *bytes)
+bool bytes_read(const char *text, int64_t *bytes)
 {
     static const struct unit units[] = {
         { "", 1 }, { "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 }
     };
-    double value = 0;
+    double value;
 
-    TRY(take_quantity(row, text, units, 4, 0x1p60, "a size such as 512MiB or 2GiB", &value));
+    if (!read_quantity(text, units, 4, 0x1p60, &value))
+        return false;
     *bytes = (int64_t)ceil(value); /* 0 would mean that nothing is said */
-    return OK;
+    return true;
+}
+
+static int take_bytes(const struct option_row *row, const char *text, int64_t *bytes)
+{
+    return bytes_read(text, bytes) ? OK : bad_value(row, text, "a size such as 512MiB or 2GiB");
 }
 
 static int refuse_word(const struct option_row *row, const char *text, const char *what)

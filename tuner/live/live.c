@@ -274,6 +274,15 @@ static int give_plan_up(struct live *live, struct cell *cell, int arm, enum tria
     return rc == UNSUPPORTED ? rc : OK;
 }
 
+void live_memory(struct live *live, int64_t bytes)
+{
+    const struct pending *p = &live->pending;
+
+    if (learns(live) && p->cell && p->arm >= 0 && p->cell->bucket.attempts &&
+        ledger_memory(live->dictionary.store, &p->cell->bucket.attempts[p->arm], bytes))
+        live_give_up(live);
+}
+
 int live_failed(struct live *live, enum trial_state state, const char *why)
 {
     struct pending p = live->pending;

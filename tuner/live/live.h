@@ -5,6 +5,7 @@
 
 #include "budget.h"
 #include "cell.h"
+#include "cluster.h"
 #include "moetune.h"
 
 struct live_setup {
@@ -61,6 +62,8 @@ void live_ask_in(struct live *live, uint32_t bucket, uint32_t capacity, struct m
 
 /* ERR_ARGUMENT if nothing is asked. */
 int live_tell(struct live *live, int64_t ns);
+/* Before either of the two: what the step needed of memory, where that is known. */
+void live_memory(struct live *live, int64_t bytes);
 /* Instead: the plan could not be run, `why`.  UNSUPPORTED: nothing is made of it, see
  * ledger_forgives(). */
 int live_failed(struct live *live, enum trial_state state, const char *why);
@@ -80,6 +83,9 @@ uint32_t live_rest(struct live *live, uint32_t capacity, struct moe_plan *plan);
 #define LIVE_NEVER UINT32_MAX
 
 struct moetune_status live_status(const struct live *live);
+
+/* The cluster that the options describe: whoever shares the tables has the same one. */
+int live_cluster(const struct live_setup *setup, struct cluster *out);
 
 /* ---- between live.c and its parts */
 

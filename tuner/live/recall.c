@@ -182,7 +182,7 @@ static int recall_entry(void *self, const struct entry_row *entry)
 
 /* ---- opening */
 
-static int describe(const struct live_setup *setup, struct cluster *out)
+int live_cluster(const struct live_setup *setup, struct cluster *out)
 {
     struct cluster c = cluster_unknown();
     const struct moe_shape *s = &setup->shape;
@@ -303,7 +303,7 @@ int live_open(const struct live_setup *setup, struct live **out)
                              .harm = setup->harm,
                              .margin = setup->margin };
     live->budget.share = setup->share;
-    TRY_OUT(describe(setup, &cluster));
+    TRY_OUT(live_cluster(setup, &cluster));
     TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->dictionary.arm_count));
     live->dictionary.default_arm = arms_find(live->arms, live->dictionary.arm_count, &default_plan);
     TRY_OUT(open_search(live, &cluster));

@@ -29,7 +29,7 @@ static const struct grid_column columns[] = {
 static int add_row(const struct verdict *v, struct grid *grid)
 {
     TRY(grid_row(grid, v->failed ? INK_BAD : v->gain.low > 0 ? INK_GOOD : INK_PLAIN));
-    TRY(grid_cell(grid, "%s", v->key + 2));
+    TRY(grid_cell(grid, "%s", strncmp(v->key, "c=", 2) ? v->key : v->key + 2));
     TRY(grid_cell(grid, "%s", v->plan));
     TRY(isnan(v->before_us) ? grid_cell(grid, "-") : grid_cell(grid, "%.4g", v->before_us * 1e-3));
     TRY(isnan(v->now_us) ? grid_cell(grid, "-") : grid_cell(grid, "%.4g", v->now_us * 1e-3));

@@ -12,7 +12,8 @@
 /* One key of one layer. */
 struct verdict {
     const char *group; /* the layer, or what else keys belong to; borrowed */
-    char key[48], plan[PLAN_TEXT_BYTES];
+    char key[80];      /* "c=96-127", or a range of a declared space */
+    char plan[PLAN_TEXT_BYTES];
     double before_us, now_us; /* of a step; NAN: not known */
     struct gain gain;         /* of now over before; NAN: not compared */
     uint32_t pairs;

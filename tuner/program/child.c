@@ -29,6 +29,15 @@ static void name(const char *variable, pid_t owner, int fd, int its_fd)
     setenv(number, value, 1);
 }
 
+/* What this process was started with is no word about the launch. */
+static void pass(const char *variable, const char *value)
+{
+    if (value)
+        setenv(variable, value, 1);
+    else
+        unsetenv(variable);
+}
+
 static void become(const struct child_job *job, pid_t owner, int input, int output)
 {
     char width[16];
@@ -44,6 +53,8 @@ static void become(const struct child_job *job, pid_t owner, int input, int outp
         _exit(126);
     setenv("MOETUNE_WINDOW", width, 1);
     setenv("MOETUNE_LAYER", job->layer, 1);
+    pass("MOETUNE_SPACE", job->space);
+    pass("MOETUNE_PLAN", job->plan);
     execl("/bin/sh", "sh", "-c", job->command, (char *)NULL);
     _exit(127);
 }

@@ -13,13 +13,15 @@ struct child_job {
     const char *command;
     const char *layer; /* as shape_format() writes it */
     uint32_t window;
+    const char *space, *plan; /* its space, and the values of this launch; NULL: none */
 };
 
 /* Runs the command by /bin/sh in a process group of its own.  It finds our lines at the descriptor
  * $MOETUNE_FROM_FD and its own at $MOETUNE_TO_FD; launchers that close descriptors leave it the
  * files $MOETUNE_FROM and $MOETUNE_TO, which are the same.  $MOETUNE_WINDOW: the width of a bucket,
  * within which an answer holds.  $MOETUNE_LAYER: the layer, so that a program that runs another one
- * can say so. */
+ * can say so.  $MOETUNE_SPACE, $MOETUNE_PLAN: the text of the space that it declared, and what this
+ * launch has of it. */
 int child_start(const struct child_job *job, struct child *out);
 
 /* A line; UNSUPPORTED: nothing came in a while. */

@@ -1,25 +1,23 @@
-/* Answers the lines of a program that tunes its own layer, and deals with one that does not answer.
- */
+/* Has a program tune its own layer: by the live tuner while it runs or, where some of its axes need
+ * another start, by one launch after the other. */
 #include "exec_protocol.h"
 
-#include "child.h"
 #include "gpu_list.h"
 #include "host.h"
+#include "launch_words.h"
+#include "launches.h"
 #include "live.h"
 #include "machine.h"
 #include "paste.h"
 #include "plan.h"
-#include "progress.h"
+#include "session.h"
 #include "status.h"
 #include "tables.h"
 
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *const exec_protocol_help =
     "--exec: the program writes lines to the descriptor $MOETUNE_TO_FD and reads the answer to "
@@ -29,180 +27,109 @@ const char *const exec_protocol_help =
     "flags name, $MOETUNE_LAUNCHER_ARGS what --launcher-args says.  One process of it speaks,\n"
     "for all its ranks (--ranks says how many they are):\n"
     "  ask CAPACITY       plan r=1 d=2 a=linear      which plan to run at this capacity\n"
-    "  tell MICROSECONDS  ok                         how long that step took, the slowest rank\n"
+    "  tell MICROSECONDS [memory=BYTES] [NAME=NUMBER ...]\n"
+    "                     ok                         how long that step took, the slowest rank;\n"
+    "                                                what it needed (--max-memory), what else is\n"
+    "                                                to be watched (--guard)\n"
     "  failed WHY         ok                         it cannot be run: it is not asked for again\n"
     "  status             status decided 3 open 1 steps 208 tried 61\n"
     "Anything else is answered by \"error WHY\".  A program that twice ends, or once falls silent\n"
-    "(--trial-timeout) under a plan makes that plan a row that says so, and is started again.\n";
+    "(--trial-timeout) under a plan makes that plan a row that says so, and is started again.\n"
+    "With --space (moetune-spaces(7)) the program has axes of its own, $MOETUNE_SPACE is its "
+    "text:\n"
+    "  ask KEY [CLASS]    plan dispatcher=alltoall chunks=2, or end\n"
+    "Axes that need a restart keep their values during a launch; $MOETUNE_PLAN says them, and\n"
+    "{dispatcher} in the command line is replaced by its value ({{word}} is {word}; ${NAME} and\n"
+    "{a,b} are the shell's).  \"end\": the launch has shown what was wanted of it, and the "
+    "program\n"
+    "ends, with exit code 0; it may do so whenever it likes.  A launch gives a plan one sample, "
+    "the\n"
+    "median of --launch-steps steps; launches of different plans take turns, until all ranges "
+    "that\n"
+    "the program asks for are decided, or --budget is spent.  A launch that twice dies before a "
+    "step\n"
+    "is timed makes all plans with its values rows that say so.\n";
 
-enum { RESTARTS_MAX = 32, ERRORS_MAX = 100, LINE_BYTES = 16 + PLAN_TEXT_BYTES };
-/* Between steps a program may do other things for longer than a step takes. */
-static const double patience_between = 10;
-
-static volatile sig_atomic_t stop;
-
-static void on_signal(int number)
-{
-    (void)number;
-    stop = 1;
-}
+enum { RESTARTS_MAX = 32 };
 
 struct exec_protocol {
     const struct tune_options *options;
     struct tune_request request;
     char path[PATH_MAX];
+    char *command; /* of a space without restart axes, or of none */
     struct live *live;
-    struct child child;
-    struct progress progress;
-    bool running; /* a step, under `plan` */
-    struct moe_plan plan;
-    uint32_t capacity;
-    uint32_t restarts, errors;
-    uint64_t asked; /* since the program was started */
-    int64_t heard_ns, deadline_ns;
+    struct session session;
+    struct guard guards[OPTION_LIST_MAX];
+    struct launches_report report;
+    uint32_t restarts;
 };
 
-/* ---- answers: one line each */
+/* ---- without restart axes: the live tuner answers */
 
-static int answer_error(struct exec_protocol *v, const char *why, char *answer)
+static int live_is_asked(void *self, const struct said *ask, struct moe_plan *plan)
 {
-    snprintf(answer, LINE_BYTES, "error %s", why);
-    return ++v->errors < ERRORS_MAX
-               ? OK
-               : fail(ERR_FORMAT, "the program writes what is not understood: %s", why);
-}
+    struct exec_protocol *v = self;
+    const struct declaration *d = v->request.declared;
 
-static int answer_ask(struct exec_protocol *v, const char *rest, char *answer)
-{
-    char *end;
-    unsigned long long capacity = strtoull(rest, &end, 10);
-
-    if (*rest < '0' || *rest > '9' || *end || capacity > UINT32_MAX)
-        return answer_error(v, "ask CAPACITY: a number of rows is wanted", answer);
-    v->capacity = (uint32_t)capacity;
-    v->plan = (struct moe_plan)MOE_PLAN_INIT;
-    if (v->request.declared)
-        live_ask_in(v->live, declaration_bucket(v->request.declared, capacity, 0), v->capacity,
-                    &v->plan);
+    *plan = (struct moe_plan)MOE_PLAN_INIT;
+    if (d)
+        live_ask_in(v->live, declaration_bucket(d, ask->key, ask->class_thousandths), ask->key,
+                    plan);
     else
-        live_ask(v->live, v->capacity, &v->plan);
-    v->running = true;
-    v->asked++;
-    snprintf(answer, LINE_BYTES, "plan %s", PLAN_WORDS(&v->plan));
+        live_ask(v->live, ask->key, plan);
     return OK;
 }
 
-static int answer_tell(struct exec_protocol *v, const char *rest, char *answer)
+static int live_is_told(void *self, const struct said *tell)
 {
-    char *end;
-    double us = strtod(rest, &end);
+    struct exec_protocol *v = self;
+    struct session *s = &v->session;
 
-    if (!v->running)
-        return answer_error(v, "tell: nothing was asked", answer);
-    if (end == rest || *end || !(us > 0 && us < 1e12))
-        return answer_error(v, "tell MICROSECONDS: a number above 0 is wanted", answer);
-    live_tell(v->live, (int64_t)fmax(1, us * 1e3));
-    v->running = false;
-    v->progress.done = live_status(v->live).decided;
-    progress_show(&v->progress, "c=%u %s %.3f ms", v->capacity, PLAN_WORDS(&v->plan), us * 1e-3);
-    snprintf(answer, LINE_BYTES, "ok");
+    live_tell(v->live, tell->ns);
+    s->progress.done = live_status(v->live).decided;
+    progress_show(&s->progress, "c=%" PRIu32 " %s %.3f ms", s->key, PLAN_WORDS(&s->plan),
+                  (double)tell->ns * 1e-6);
     return OK;
 }
 
-static int answer_failed(struct exec_protocol *v, const char *rest, char *answer)
+static int live_is_told_memory(void *self, int64_t bytes)
 {
-    if (!v->running)
-        return answer_error(v, "failed: nothing was asked", answer);
-    live_failed(v->live, TRIAL_FAILED, *rest ? rest : "the program could not run it");
-    v->running = false;
-    snprintf(answer, LINE_BYTES, "ok");
+    live_memory(((struct exec_protocol *)self)->live, bytes);
     return OK;
 }
 
-static int answer_status(struct exec_protocol *v, const char *rest, char *answer)
+static int live_is_told_failure(void *self, enum trial_state state, const char *why)
 {
-    struct moetune_status s = live_status(v->live);
-
-    (void)rest;
-    snprintf(answer, LINE_BYTES, "status decided %u open %u steps %" PRIu64 " tried %" PRIu64,
-             s.decided, s.open, s.steps, s.tried);
-    return OK;
+    return live_failed(((struct exec_protocol *)self)->live, state, why);
 }
 
-static const struct {
-    const char *word;
-    int (*answer)(struct exec_protocol *v, const char *rest, char *answer);
-} questions[] = { { "ask", answer_ask },
-                  { "tell", answer_tell },
-                  { "failed", answer_failed },
-                  { "status", answer_status } };
-
-static int answer_line(struct exec_protocol *v, const char *line, char *answer)
+static struct moetune_status status_of_live(void *self)
 {
-    size_t word = strcspn(line, " ");
-
-    for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++)
-        if (strlen(questions[i].word) == word && !memcmp(questions[i].word, line, word))
-            return questions[i].answer(v, line + word + (line[word] == ' '), answer);
-    return answer_error(v, "ask, tell, failed or status is wanted", answer);
+    return live_status(((struct exec_protocol *)self)->live);
 }
 
-/* ---- one life of the program */
-
-static bool out_of_patience(const struct exec_protocol *v)
-{
-    double limit_s = v->options->setup.timeout_s * (v->running ? 1 : patience_between);
-
-    return (double)(host_clock_ns() - v->heard_ns) * 1e-9 > limit_s;
-}
-
-/* OK: it has ended, or hangs (*hung). */
-static int listen(struct exec_protocol *v, bool *hung)
-{
-    char line[LINE_BYTES], answer[LINE_BYTES];
-
-    *hung = false;
-    for (;;) {
-        bool ended = child_ended(&v->child); /* asked first: its last lines are still there */
-        int rc = child_read(&v->child, line, sizeof(line));
-
-        if (stop || (v->deadline_ns && host_clock_ns() >= v->deadline_ns))
-            return ERR_CUT;
-        if (rc == OK) {
-            v->heard_ns = host_clock_ns();
-            TRY(answer_line(v, line, answer));
-            if (child_write(&v->child, answer))
-                return fail(ERR_LAUNCH, "the program does not read what it is answered");
-            continue;
-        }
-        if (ended || rc != UNSUPPORTED)
-            return OK;
-        *hung = out_of_patience(v);
-        if (*hung)
-            return OK;
-        progress_tick(&v->progress);
-    }
-}
+static const struct session_ops live_ops = { .ask = live_is_asked,
+                                             .tell = live_is_told,
+                                             .memory = live_is_told_memory,
+                                             .failed = live_is_told_failure,
+                                             .status = status_of_live };
 
 /* The program is gone, under a plan: that plan is to blame, unless it is the default one, or
  * something else may have killed the program. */
-static int blame(struct exec_protocol *v, bool hung, const char *how)
+static int blame(struct exec_protocol *v, const struct launch_end *end)
 {
-    char why[200];
+    struct session *s = &v->session;
+    char why[LAUNCH_WHY_BYTES];
     int rc;
 
-    if (hung)
-        snprintf(why, sizeof(why), "silent for %g s", v->options->setup.timeout_s);
-    else
-        snprintf(why, sizeof(why), "the program: %.150s", how);
-    progress_clear(&v->progress);
-    rc = live_failed(v->live, hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why);
-    v->running = false;
-    note("c=%u %s: %s%s", v->capacity, PLAN_WORDS(&v->plan), why,
+    launch_why(s, end, why);
+    progress_clear(&s->progress);
+    rc = live_failed(v->live, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why);
+    note("c=%" PRIu32 " %s: %s%s", s->key, PLAN_WORDS(&s->plan), why,
          rc == UNSUPPORTED ? "; once more" : "");
     if (rc == UNSUPPORTED)
         return OK;
-    if (plan_is_default(&v->plan, &v->live->setup.shape))
+    if (plan_is_default(&s->plan, &s->shape))
         return fail(ERR_LAUNCH, "the default plan itself does not run");
     if (++v->restarts > RESTARTS_MAX)
         return fail(ERR_LAUNCH, "the program was started %d times", RESTARTS_MAX + 1);
@@ -210,33 +137,28 @@ static int blame(struct exec_protocol *v, bool hung, const char *how)
 }
 
 /* UNSUPPORTED if the program has to be started again. */
-static int judge_end(struct exec_protocol *v, bool hung, int exit_code, const char *how)
+static int judge_end(struct exec_protocol *v, const struct launch_end *end)
 {
-    if (v->running) {
-        TRY(blame(v, hung, how));
+    if (v->session.running) {
+        TRY(blame(v, end));
         return UNSUPPORTED;
     }
-    if (hung)
+    if (end->hung)
         return fail(ERR_LAUNCH, "the program is silent, and was not even running a step");
-    if (exit_code)
-        return fail(ERR_LAUNCH, "the program: %s", how);
-    return v->asked ? OK : fail(ERR_LAUNCH, "the program ended without asking anything");
+    if (end->exit_code)
+        return fail(ERR_LAUNCH, "the program: %s", end->how);
+    return v->session.asked ? OK : fail(ERR_LAUNCH, "the program ended without asking anything");
 }
 
 static int live_once(struct exec_protocol *v)
 {
-    const struct space *space = &v->request.spaces[0];
-    char how[128] = "";
-    struct child_job job = { v->options->exec, SHAPE_TEXT(&space->shape), space->window };
-    int exit_code = 0, rc;
-    bool hung = false;
+    const struct declaration *d = v->request.declared;
+    char plan[DECLARATION_PLAN_BYTES];
+    struct launch_end end;
 
-    TRY(child_start(&job, &v->child));
-    v->heard_ns = host_clock_ns();
-    v->asked = 0;
-    rc = listen(v, &hung);
-    child_end(&v->child, &exit_code, how, sizeof(how));
-    return rc ? rc : judge_end(v, hung, exit_code, how);
+    TRY(session_launch(&v->session, v->command ? v->command : v->options->exec,
+                       d ? launch_words(d, d->usual, plan) : NULL, &end));
+    return judge_end(v, &end);
 }
 
 /* ---- the whole of it */
@@ -250,17 +172,17 @@ static double now_us(void *self)
 /* Nothing is at stake but time: as much is tried as is asked for. */
 static const double no_limit = 1e9;
 
-static int open_live(struct exec_protocol *v)
+static struct live_setup live_setup_of(const struct exec_protocol *v, const char *cluster)
 {
     const struct tune_options *o = v->options;
-    char cluster[CLUSTER_TEXT_BYTES];
-    struct live_setup setup = { .path = v->path,
-                                .shape = v->request.spaces[0].shape,
+
+    return (struct live_setup){ .path = v->path,
+                                .shape = v->session.shape,
                                 .layer = o->implementation,
                                 .cluster = cluster,
                                 .axes = o->axes,
                                 .effort = v->request.effort,
-                                .window = v->request.spaces[0].window,
+                                .window = v->session.window,
                                 .seed = (uint32_t)o->setup.seed,
                                 .store_flags = (o->setup.steal ? STORE_STEAL : 0u) |
                                                (o->setup.repair ? STORE_REPAIR : 0u),
@@ -268,28 +190,60 @@ static int open_live(struct exec_protocol *v)
                                 .margin = o->margin,
                                 .harm = o->harm,
                                 .now_us = now_us };
-
-    cluster_format(&v->request.cluster, cluster, sizeof(cluster));
-    TRY(live_open(&setup, &v->live));
-    return v->live->dictionary.store ? OK : ERR_BUSY;
 }
 
-static int print(struct exec_protocol *v, int64_t cluster, int64_t shape)
+static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
 {
-    uint32_t window = v->request.spaces[0].window;
+    const struct declaration *d = v->request.declared;
+    int rc;
+
+    if (d)
+        TRY(launch_command(v->options->exec, d, d->usual, &v->command));
+    rc = live_open(setup, &v->live);
+    if (!rc && !v->live->dictionary.store)
+        rc = ERR_BUSY;
+    v->session.ops = &live_ops;
+    v->session.self = v;
+    while (!rc && (rc = live_once(v)) == UNSUPPORTED)
+        rc = OK;
+    if (v->live) {
+        v->report.cluster = v->live->dictionary.cluster;
+        v->report.shape = v->live->dictionary.shape;
+    }
+    live_close(v->live);
+    return rc;
+}
+
+static void print_launches(const struct exec_protocol *v)
+{
+    const struct launches_report *r = &v->report;
+
+    if (r->launches)
+        printf("launches  %" PRIu32 ", of %" PRIu32 " ways to start the program\n", r->launches,
+               r->ways);
+    if (r->given_up)
+        note("%" PRIu32 " of %" PRIu32 " ranges are left: the program did not run %" PRIu32
+             " steps of them in a launch (--launch-steps)",
+             r->given_up, r->ranges, v->options->launch_steps);
+}
+
+static int print(struct exec_protocol *v)
+{
+    const struct launches_report *r = &v->report;
     struct store *store;
     int rc;
 
     TRY(store_read(v->path, &store));
     if (v->options->json) {
-        rc = tables_json(store, cluster, shape, stdout);
+        rc = tables_json(store, r->cluster, r->shape, stdout);
         printf("\n");
     } else {
-        rc = tables_print(store, cluster, shape, window, stdout);
+        rc = tables_print(store, r->cluster, r->shape, v->session.window, stdout);
         if (rc == UNSUPPORTED)
             note("%s: nothing is decided yet; the same command goes on", v->path);
         else if (!rc)
             printf("\ntable     %s\n", v->path);
+        print_launches(v);
         if (!rc && v->options->paste)
             rc = paste_all(store, v->path, stdout);
     }
@@ -297,27 +251,50 @@ static int print(struct exec_protocol *v, int64_t cluster, int64_t shape)
     return rc < 0 ? rc : OK;
 }
 
+static int tune_launches(struct exec_protocol *v, const struct live_setup *setup)
+{
+    return launches_tune(&v->session, setup, v->options->exec, v->options->launch_steps,
+                         &v->report);
+}
+
 static int hold(struct exec_protocol *v)
 {
-    int64_t cluster, shape;
+    const struct declaration *d = v->request.declared;
+    char cluster[CLUSTER_TEXT_BYTES];
+    struct live_setup setup = live_setup_of(v, cluster);
     int rc, said;
 
     TRY(store_path(v->options->setup.db, true, v->path, sizeof(v->path)));
-    rc = open_live(v);
-    while (!rc && (rc = live_once(v)) == UNSUPPORTED)
-        rc = OK;
-    if (!v->live)
+    cluster_format(&v->request.cluster, cluster, sizeof(cluster));
+    rc = d && launch_matters(d) ? tune_launches(v, &setup) : tune_live(v, &setup);
+    progress_clear(&v->session.progress);
+    if ((rc && rc != ERR_CUT) || !v->report.cluster)
         return rc;
-    cluster = v->live->dictionary.cluster;
-    shape = v->live->dictionary.shape;
-    live_close(v->live);
-    progress_clear(&v->progress);
-    if (rc && rc != ERR_CUT)
-        return rc;
-    said = print(v, cluster, shape);
+    said = print(v);
     if (rc == ERR_CUT)
         note("cut off; what is measured is kept, and the same command goes on");
     return rc ? rc : said;
+}
+
+static int open_session(struct exec_protocol *v)
+{
+    const struct tune_options *o = v->options;
+    struct session *s = &v->session;
+
+    *s = (struct session){ .shape = v->request.spaces[0].shape,
+                           .space = v->request.declared,
+                           .window = v->request.spaces[0].window,
+                           .silence_s = o->setup.timeout_s,
+                           .memory_bytes = o->setup.memory_limit_bytes,
+                           .guards = v->guards };
+    for (int i = 0; i < o->guards.count; i++)
+        TRY(guard_parse(o->guards.items[i], &v->guards[s->guard_count++]));
+    if (o->setup.budget_s > 0)
+        s->deadline_ns = host_clock_ns() + (int64_t)(o->setup.budget_s * 1e9);
+    progress_open(&s->progress, o->setup.quiet);
+    s->progress.deadline_ns = s->deadline_ns;
+    session_catch_signals();
+    return OK;
 }
 
 int exec_protocol(const struct tune_options *options)
@@ -336,17 +313,13 @@ int exec_protocol(const struct tune_options *options)
     TRY_OUT(tune_request_make(options, &here, &v->request));
     if (v->request.space_count != 1)
         TRY_OUT(fail(ERR_ARGUMENT, "--exec: one layer at a time"));
-    if (options->setup.budget_s > 0)
-        v->deadline_ns = host_clock_ns() + (int64_t)(options->setup.budget_s * 1e9);
-    progress_open(&v->progress, options->setup.quiet);
-    v->progress.deadline_ns = v->deadline_ns;
     if (where->launcher_arguments)
         setenv("MOETUNE_LAUNCHER_ARGS", where->launcher_arguments, 1);
-    signal(SIGPIPE, SIG_IGN);
-    launch_on_stop(on_signal);
+    TRY_OUT(open_session(v));
     rc = hold(v);
 out:
     tune_request_free(&v->request);
+    free(v->command);
     free(v);
     return rc;
 }

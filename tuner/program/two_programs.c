@@ -5,16 +5,22 @@
 #include "array.h"
 #include "child.h"
 #include "contest.h"
+#include "declared_plan.h"
 #include "host.h"
 #include "launch.h"
+#include "launch_words.h"
+#include "lines.h"
 #include "lookup.h"
+#include "plan.h"
 #include "progress.h"
 #include "random.h"
 #include "shape.h"
+#include "space_file.h"
 #include "status.h"
+#include "store.h"
 
 #include <inttypes.h>
-#include <math.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,13 +33,15 @@ const struct option_row two_programs_rows[] = {
       "... another one, with the same plans [itself, with other plans]" },
     { "against-table", "FILE", OPTION_TEXT, AT(against_table),
       "... told the plans of this table [--exec alone: the default plan]" },
+    { "space", "FILE", OPTION_TEXT, AT(space),
+      "plans of its own that the programs have, see moetune-spaces(7)" },
     { "warmup", "N", OPTION_COUNT, AT(warmup), "steps of each at each key that do not count",
       .least = 0, .most = 1000 },
     { NULL },
 };
 #undef AT
 
-enum { LINE_BYTES = 256, SIDES = 2, KEYS_MAX = 4096, PAIRS_LEAST = 8 };
+enum { LINE_BYTES = 1024, SIDES = 2, KEYS_MAX = 4096, PAIRS_LEAST = 8 };
 static const double patience_between = 10; /* times as long as a step may be silent */
 
 static volatile sig_atomic_t stop;
@@ -49,8 +57,10 @@ struct side {
     const char *command;
     struct moelookup *table; /* NULL: it is told the default plan */
     struct moelookup_view *view;
+    struct store *store; /* instead of both, where the programs have a space */
+    int64_t cluster, layer;
     struct child child;
-    uint32_t capacity; /* that it asks for, and waits for an answer */
+    struct said asked; /* it waits for an answer */
     struct moe_plan plan;
     int64_t heard_ns;
 };
@@ -67,6 +77,7 @@ struct meeting {
     const struct two_programs *options;
     struct side sides[SIDES];
     struct moe_shape shape;
+    const struct declaration *space; /* NULL: moetune's own plans */
     uint32_t window;
     struct key *keys;
     size_t key_count;
@@ -98,9 +109,15 @@ static int open_contest(const struct meeting *m, uint32_t bucket, struct contest
     return OK;
 }
 
-static int key_of(struct meeting *m, uint32_t capacity, struct key **out)
+static uint32_t bucket_of(const struct meeting *m, const struct said *asked)
 {
-    struct key key = { .bucket = capacity / m->window };
+    return m->space ? declaration_bucket(m->space, asked->key, asked->class_thousandths)
+                    : asked->key / m->window;
+}
+
+static int key_of(struct meeting *m, const struct said *asked, struct key **out)
+{
+    struct key key = { .bucket = bucket_of(m, asked) };
 
     for (size_t i = 0; i < m->key_count; i++)
         if (m->keys[i].bucket == key.bucket) {
@@ -108,8 +125,7 @@ static int key_of(struct meeting *m, uint32_t capacity, struct key **out)
             return OK;
         }
     if (m->key_count == KEYS_MAX)
-        return fail(ERR_ARGUMENT, "the programs ask for more than %d buckets of capacities",
-                    KEYS_MAX);
+        return fail(ERR_ARGUMENT, "the programs ask for more than %d buckets", KEYS_MAX);
     TRY(open_contest(m, key.bucket, &key.contest));
     m->newest = m->rounds;
     ARRAY_APPEND(m->keys, m->key_count, key);
@@ -171,16 +187,6 @@ static int say(struct meeting *m, struct side *s, const char *line)
                : fail(ERR_LAUNCH, "%s does not read what it is answered", name_of(m, s));
 }
 
-/* "tell 12.5": the rest of it, or NULL. */
-static const char *rest_of(const char *line, const char *word)
-{
-    size_t length = strlen(word);
-
-    return !strncmp(line, word, length) && (line[length] == ' ' || !line[length])
-               ? line + length + (line[length] == ' ')
-               : NULL;
-}
-
 static int answer_status(struct meeting *m, struct side *s)
 {
     char line[LINE_BYTES];
@@ -191,42 +197,65 @@ static int answer_status(struct meeting *m, struct side *s)
     return say(m, s, line);
 }
 
+/* A line that is understood and is no question for the status. */
+static int hear_said(struct meeting *m, struct side *s, double patience, const char *wanted,
+                     struct said *said, char *line)
+{
+    char why[SAID_WHY_BYTES];
+
+    for (;;) {
+        TRY(hear(m, s, patience, line));
+        if (!said_read(line, m->space, said, why))
+            return fail(ERR_FORMAT, "%s says \"%.80s\": \"%s\" is wanted (%s)", name_of(m, s), line,
+                        wanted, why);
+        if (said->word != SAID_STATUS)
+            return OK;
+        TRY(answer_status(m, s));
+    }
+}
+
+static int out_of_turn(const struct meeting *m, const struct side *s, const char *line,
+                       const char *wanted)
+{
+    return fail(ERR_FORMAT, "%s says \"%.80s\": \"%s\" is wanted", name_of(m, s), line, wanted);
+}
+
 /* Until it asks; UNSUPPORTED: it has ended. */
 static int await_question(struct meeting *m, struct side *s)
 {
-    char line[LINE_BYTES], *end;
-    const char *rest;
-    unsigned long long capacity;
+    const char *wanted = m->space ? "ask KEY" : "ask CAPACITY";
+    char line[LINE_BYTES];
 
-    for (;;) {
-        TRY(hear(m, s, patience_between * m->options->silence_s, line));
-        if (!rest_of(line, "status"))
-            break;
-        TRY(answer_status(m, s));
-    }
-    rest = rest_of(line, "ask");
-    capacity = rest ? strtoull(rest, &end, 10) : 0;
-    if (!rest || *rest < '0' || *rest > '9' || *end || capacity > UINT32_MAX)
-        return fail(ERR_FORMAT, "%s says \"%.80s\": \"ask CAPACITY\" is wanted", name_of(m, s),
-                    line);
-    s->capacity = (uint32_t)capacity;
-    return OK;
+    TRY(hear_said(m, s, patience_between * m->options->silence_s, wanted, &s->asked, line));
+    return s->asked.word == SAID_ASK ? OK : out_of_turn(m, s, line, wanted);
 }
 
-static void choose_plan(const struct meeting *m, struct side *s)
+static int choose_plan(const struct meeting *m, struct side *s)
 {
+    struct entry_row entry;
+    int rc;
+
     s->plan = plan_default(m->shape.experts ? &m->shape : NULL);
+    if (m->space)
+        s->plan = declared_plan_default(m->space->id);
     if (s->view)
-        moelookup_get(s->view, s->capacity, &s->plan);
+        moelookup_get(s->view, s->asked.key, &s->plan);
+    if (!s->store)
+        return OK;
+    rc =
+        store_entry_get(s->store, s->cluster, s->layer, m->window, bucket_of(m, &s->asked), &entry);
+    if (!rc)
+        s->plan = entry.plan;
+    return rc == UNSUPPORTED ? OK : rc;
 }
 
 /* What came of a step: *ns, or 0 and why. */
 static int await_time(struct meeting *m, struct side *s, int64_t *ns, char *why, size_t size)
 {
-    char line[LINE_BYTES], *end;
-    const char *rest;
-    double us;
-    int rc = hear(m, s, m->options->silence_s, line);
+    static const char wanted[] = "tell MICROSECONDS";
+    char line[LINE_BYTES];
+    struct said said;
+    int rc = hear_said(m, s, m->options->silence_s, wanted, &said, line);
 
     *ns = 0;
     if (rc == UNSUPPORTED) {
@@ -234,18 +263,12 @@ static int await_time(struct meeting *m, struct side *s, int64_t *ns, char *why,
         return OK;
     }
     TRY(rc);
-    rest = rest_of(line, "failed");
-    if (rest) {
-        snprintf(why, size, "failed: %.150s", *rest ? rest : "the program could not run it");
+    if (said.word == SAID_FAILED) {
+        snprintf(why, size, "failed: %.150s", said.reason);
         return OK;
     }
-    rest = rest_of(line, "tell");
-    us = rest ? strtod(rest, &end) : 0;
-    if (!rest || end == rest || *end || !(us > 0 && us < 1e12))
-        return fail(ERR_FORMAT, "%s says \"%.80s\": \"tell MICROSECONDS\" is wanted", name_of(m, s),
-                    line);
-    *ns = (int64_t)fmax(1, us * 1e3);
-    return OK;
+    *ns = said.ns;
+    return said.word == SAID_TELL ? OK : out_of_turn(m, s, line, wanted);
 }
 
 /* ---- rounds */
@@ -255,10 +278,11 @@ static int note_step(struct meeting *m, struct side *s, int64_t ns, const char *
     int side = (int)(s - m->sides);
     struct key *key = NULL;
 
-    TRY(key_of(m, s->capacity, &key));
+    TRY(key_of(m, &s->asked, &key));
     if (!ns && side == 1)
-        return fail(ERR_LAUNCH, "%s: %s, at capacity %u under %s: there is nothing to compare with",
-                    name_of(m, s), why, s->capacity, PLAN_TEXT(&s->plan));
+        return fail(ERR_LAUNCH, "%s: %s, at %s %u under %s: there is nothing to compare with",
+                    name_of(m, s), why, m->space ? m->space->key : "capacity", s->asked.key,
+                    PLAN_WORDS(&s->plan));
     if (side == 0)
         key->plan = s->plan;
     if (!ns)
@@ -274,8 +298,8 @@ static int run_step(struct meeting *m, struct side *s)
     char line[LINE_BYTES], why[200] = "";
     int64_t ns;
 
-    choose_plan(m, s);
-    snprintf(line, sizeof(line), "plan %s", PLAN_TEXT(&s->plan));
+    TRY(choose_plan(m, s));
+    snprintf(line, sizeof(line), "plan %s", PLAN_WORDS(&s->plan));
     TRY(say(m, s, line));
     TRY(await_time(m, s, &ns, why, sizeof(why)));
     return note_step(m, s, ns, why);
@@ -300,9 +324,22 @@ static int run_round(struct meeting *m)
 
 static int start(struct meeting *m, struct side *s)
 {
-    struct child_job job = { s->command, m->shape.experts ? SHAPE_TEXT(&m->shape) : "", m->window };
+    const struct declaration *d = m->space;
+    char plan[DECLARATION_PLAN_BYTES], *command = NULL;
+    struct child_job job = { .command = s->command,
+                             .layer = m->shape.experts ? SHAPE_TEXT(&m->shape) : "",
+                             .window = m->window };
+    int rc;
 
-    return child_start(&job, &s->child);
+    if (d) {
+        TRY(launch_command(s->command, d, d->usual, &command));
+        job.command = command;
+        job.space = d->text;
+        job.plan = launch_words(d, d->usual, plan);
+    }
+    rc = child_start(&job, &s->child);
+    free(command);
+    return rc;
 }
 
 /* It ended by itself: well, or by a fault of its own. */
@@ -357,16 +394,71 @@ static int bind_table(struct meeting *m, const char *path, struct side *s)
     return moelookup_bind(s->table, &shape, NULL, &s->view);
 }
 
+/* Of a table of the space the one layer. */
+struct found {
+    const struct declaration *space;
+    struct side *side;
+    struct moe_shape shape;
+    size_t layers;
+};
+
+static int find_layer(void *self, const struct entry_row *e)
+{
+    struct found *f = self;
+    struct moe_shape shape;
+
+    if (f->layers && f->side->cluster == e->cluster && f->side->layer == e->shape)
+        return OK;
+    TRY(store_shape_get(f->side->store, e->shape, &shape));
+    if (shape.space != f->space->id)
+        return OK;
+    f->side->cluster = e->cluster;
+    f->side->layer = e->shape;
+    f->shape = shape;
+    f->layers++;
+    return OK;
+}
+
+/* Ranges with classes are the store's; it is read there. */
+static int bind_store(struct meeting *m, const char *given, struct side *s)
+{
+    struct found f = { .space = m->space, .side = s };
+    char path[PATH_MAX];
+
+    TRY(store_path(given, false, path, sizeof(path)));
+    TRY(store_read(path, &s->store));
+    TRY(store_entries(s->store, 0, 0, find_layer, &f));
+    if (f.layers != 1)
+        return fail(ERR_ARGUMENT, "%s: a table of one layer of %s is wanted, it has %zu", path,
+                    m->space->name, f.layers);
+    m->shape = f.shape;
+    m->window = 1;
+    return OK;
+}
+
+static int open_table(struct meeting *m, const char *path, struct side *s)
+{
+    if (!m->space)
+        return bind_table(m, path, s);
+    /* One launch has one way to be started, and keys want different ones. */
+    if (launch_matters(m->space))
+        return fail(ERR_ARGUMENT,
+                    "--space %s: plans of %s differ in what needs another start, so a table of it "
+                    "cannot be verified step by step; without --db, --against compares two builds",
+                    m->options->space, m->space->name);
+    return bind_store(m, path, s);
+}
+
 static int open_tables(struct meeting *m)
 {
     const struct two_programs *o = m->options;
 
     m->window = 1;
     if (o->db || !o->against)
-        TRY(bind_table(m, o->db, &m->sides[0]));
+        TRY(open_table(m, o->db, &m->sides[0]));
     if (o->against_table)
-        return bind_table(m, o->against_table, &m->sides[1]);
-    return o->against && o->db ? bind_table(m, o->db, &m->sides[1]) : OK;
+        return open_table(m, o->against_table, &m->sides[1]);
+    return o->against && o->db ? open_table(m, o->db, &m->sides[1]) : OK;
 }
 
 static void close_tables(struct meeting *m)
@@ -374,6 +466,7 @@ static void close_tables(struct meeting *m)
     for (int i = 0; i < SIDES; i++) {
         moelookup_view_free(m->sides[i].view);
         moelookup_close(m->sides[i].table);
+        store_close(m->sides[i].store);
     }
 }
 
@@ -390,12 +483,14 @@ static struct verdict verdict_of(const struct meeting *m, const struct key *key)
                          .word = "not slower" };
     double margin = m->options->margin;
 
-    if (m->window == 1)
+    if (m->space)
+        declaration_range(m->space, key->bucket, v.key, sizeof(v.key));
+    else if (m->window == 1)
         snprintf(v.key, sizeof(v.key), "c=%u", key->bucket);
     else
         snprintf(v.key, sizeof(v.key), "c=%" PRIu64 "-%" PRIu64, (uint64_t)key->bucket * m->window,
                  (uint64_t)(key->bucket + 1) * m->window - 1);
-    moe_plan_format(&key->plan, v.plan, sizeof(v.plan));
+    snprintf(v.plan, sizeof(v.plan), "%s", PLAN_WORDS(&key->plan));
     snprintf(v.why, sizeof(v.why), "%s", key->why);
     v.failed = *key->why || v.gain.high < -margin;
     if (v.failed)
@@ -471,7 +566,9 @@ int two_programs(const struct two_programs *options)
     m->progress.deadline_ns = m->deadline_ns;
     signal(SIGPIPE, SIG_IGN);
     launch_on_stop(on_signal);
-    rc = open_tables(m);
+    rc = options->space ? space_file_read(options->space, &m->space) : OK;
+    if (!rc)
+        rc = open_tables(m);
     if (!rc)
         rc = meet(m);
     if (!rc || ((rc == ERR_WRONG || rc == ERR_CUT) && m->key_count)) {

@@ -9,6 +9,7 @@ struct two_programs {
     const char *exec, *against;     /* commands; against NULL: the same */
     const char *db, *against_table; /* whose plans they are told; against_table NULL: the default
                                      * plan's, where the command is the same, else db's */
+    const char *space;              /* file of the space that the programs have; NULL: none */
     uint32_t warmup;                /* steps of each at each key that do not count */
     double margin, budget_s, silence_s;
     uint64_t seed;

@@ -5,6 +5,8 @@
 #include "declaration.h"
 #include "gpu_list.h"
 #include "known_machine.h"
+#include "launch_range.h"
+#include "lines.h"
 #include "misses.h"
 #include "model_file.h"
 #include "option_values.h"
@@ -28,6 +30,7 @@ const struct tune_options tune_defaults = {
     .harm = 0.01,
     .margin = 0.01,
     .axes = "r,d,a",
+    .launch_steps = 5,
 };
 
 #define AT(field) offsetof(struct tune_options, field)
@@ -66,6 +69,11 @@ const struct option_row tune_rows[] = {
     { .kind = OPTION_GROUP, .offset = AT(setup.where.virtual), .rows = virtual_rows },
     { "exec", "COMMAND", OPTION_TEXT, AT(exec),
       "tune the layer of this program, which asks and tells" },
+    { "guard", "NAME>=X", OPTION_LIST, AT(guards),
+      "with --exec: what a step must tell beside its time, or NAME<=X; again for more" },
+    { "launch-steps", "N", OPTION_COUNT, AT(launch_steps),
+      "with restart axes: steps of a plan in one launch, which are one sample", .least = 1,
+      .most = LAUNCH_STEPS_MAX },
     { "implementation", "TEXT", OPTION_TEXT, AT(implementation),
       "what runs it: \"tutel 0.3, torch 2.3\"; another text is another table" },
 
@@ -154,8 +162,6 @@ static const struct {
     { "link", its_ranks },
     { "copy-ctas", its_ranks },
     { "oversubscribe", its_ranks },
-    { "max-memory", "only the program knows what a plan needs; it answers \"failed\" to one that "
-                    "does not fit" },
 };
 
 static int check_option_with_exec(const struct tune_options *o, const struct option_row *row)
@@ -179,6 +185,23 @@ static int check_exec(const struct tune_options *o)
     return OK;
 }
 
+static int check_guards(const struct tune_options *o)
+{
+    struct guard guard;
+
+    if (o->guards.count && !o->exec)
+        return fail(ERR_ARGUMENT, "--guard %s: it is for the program that --exec names",
+                    o->guards.items[0]);
+    for (int i = 0; i < o->guards.count; i++)
+        TRY(guard_parse(o->guards.items[i], &guard));
+    if (o->launch_steps != tune_defaults.launch_steps && !o->space)
+        return fail(ERR_ARGUMENT,
+                    "--launch-steps %u: it is for the program of --exec that has a "
+                    "--space",
+                    o->launch_steps);
+    return OK;
+}
+
 /* A space says all that may vary and all that an answer depends on. */
 static int check_space(const struct tune_options *o)
 {
@@ -195,6 +218,7 @@ static int check_space(const struct tune_options *o)
 int tune_options_check(struct tune_options *o, const char *hosts)
 {
     TRY(check_space(o));
+    TRY(check_guards(o));
     o->setup.where.hosts = hosts;
     if (o->exec)
         TRY(layer_options_single(&o->layer));

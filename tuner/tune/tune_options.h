@@ -16,10 +16,10 @@ struct tune_options {
     struct campaign_setup setup;
     struct layer_options layer;
     struct load_options load;
-    struct option_list models, shapes, misses;
+    struct option_list models, shapes, misses, guards;
     bool cluster, retune, json, paste;
     uint32_t window; /* 0: each layer's own */
-    uint32_t search, effort, repeats, color;
+    uint32_t search, effort, repeats, color, launch_steps;
     double max_factor, harm, margin;
     const char *buckets, *axes, *space, *exec, *implementation;
 };

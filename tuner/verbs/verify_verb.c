@@ -364,10 +364,10 @@ static int prepare(void *self, const struct cluster *here)
 /* ---- programs */
 
 /* What two programs heed; the rest is theirs. */
-static const char *const with_programs[] = { "exec",   "against", "against-table", "warmup",
-                                             "margin", "seed",    "budget",        "trial-timeout",
-                                             "db",     "json",    "junit",         "markdown",
-                                             "color",  "quiet" };
+static const char *const with_programs[] = { "exec",          "against", "against-table", "warmup",
+                                             "space",         "margin",  "seed",          "budget",
+                                             "trial-timeout", "db",      "json",          "junit",
+                                             "markdown",      "color",   "quiet" };
 
 static bool is_heeded(const char *name)
 {
@@ -392,8 +392,9 @@ static int check_programs(const struct options *o)
         (verdicts_here(o->files.junit) && verdicts_here(o->files.markdown)))
         return fail(ERR_ARGUMENT, "only one of --json, --junit - and --markdown - can be printed "
                                   "here: name files for the others");
-    if (!o->programs.exec && (o->programs.against || o->programs.against_table))
-        return fail(ERR_ARGUMENT, "--against and --against-table go with --exec");
+    if (!o->programs.exec &&
+        (o->programs.against || o->programs.against_table || o->programs.space))
+        return fail(ERR_ARGUMENT, "--against, --against-table and --space go with --exec");
     return OK;
 }
 

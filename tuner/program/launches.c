@@ -1,0 +1,600 @@
+/* Decides which launch comes next, what it is asked to show, and who is to blame if it fails. */
+#include "launches.h"
+
+#include "arms.h"
+#include "array.h"
+#include "known_machine.h"
+#include "launch_range.h"
+#include "launch_ways.h"
+#include "launch_words.h"
+#include "plan.h"
+#include "recognise.h"
+#include "status.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* So often in a row a launch may show nothing that was wanted of it. */
+enum { PATIENCE = 3 };
+/* So many times the steps of a sample a launch goes on that looks which ranges there are, and one
+ * that waits for a range to be asked for. */
+enum { LOOK = 8, WAIT = 32 };
+
+struct launches {
+    struct session *session;
+    const struct declaration *space;
+    struct search_setup search;
+    struct dictionary dictionary; /* that of each range, but for its search */
+    struct moe_plan arms[SEARCH_ARMS_MAX];
+    uint32_t way_of[SEARCH_ARMS_MAX]; /* of each arm */
+    struct way *ways;
+    size_t way_count;
+    struct launch_range **ranges; /* in the order in which they were asked for */
+    size_t range_count;
+    struct run_row run;
+    const char *command;
+    uint32_t steps, launch;  /* of a sample; the one under way */
+    uint32_t silent, barren; /* launches in a row that asked nothing; that failed between steps */
+    double alive_s;
+    uint64_t told, tried;
+
+    /* Of the launch under way. */
+    uint32_t way;
+    uint64_t newest;            /* question at which it asked for a range for the first time */
+    bool looking;               /* nobody knows yet what it asks for */
+    struct launch_range *range; /* that it asked for last, the plan it was told, and whether the */
+    int arm;                    /* decision wanted it */
+    bool sampled;
+};
+
+/* ---- ranges */
+
+static bool wants(const struct launches *l, const struct launch_range *r)
+{
+    return r->state == RANGE_OPEN && l->way_of[r->wanted] == l->way &&
+           r->shown[r->wanted] != l->launch;
+}
+
+static struct launch_range *find_range(const struct launches *l, uint32_t bucket)
+{
+    for (size_t i = 0; i < l->range_count; i++)
+        if (l->ranges[i]->bucket.key.bucket == bucket)
+            return l->ranges[i];
+    return NULL;
+}
+
+/* What never comes up for other ranges does not for this one. */
+static int leave_out_broken(struct launches *l, struct launch_range *r)
+{
+    for (int arm = 0; arm < (int)l->dictionary.arm_count; arm++)
+        if (l->ways[l->way_of[arm]].broken)
+            TRY(launch_range_fail(r, arm, TRIAL_CRASHED, "no launch with these values comes up"));
+    return OK;
+}
+
+/* What its samples say of the ways to start the program. */
+static void recall_ways(struct launches *l, const struct launch_range *r)
+{
+    for (int arm = 0; arm < (int)l->dictionary.arm_count; arm++)
+        if (bucket_count(&r->bucket, arm))
+            l->ways[l->way_of[arm]].runs = true;
+}
+
+static int add_range(struct launches *l, uint32_t bucket, struct launch_range **out)
+{
+    struct launch_range *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return fail(ERR_NOMEM, "a range");
+    ARRAY_APPEND(l->ranges, l->range_count, r);
+    TRY(launch_range_open(r, &l->dictionary, bucket, &l->search));
+    recall_ways(l, r);
+    TRY(leave_out_broken(l, r));
+    *out = r;
+    return launch_range_begin(r);
+}
+
+static uint32_t count_ranges(const struct launches *l, enum range_state state)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < l->range_count; i++)
+        count += l->ranges[i]->state == state;
+    return count;
+}
+
+/* ---- which launch next */
+
+/* So many ranges want it, each the more the longer it was not its turn. */
+static uint64_t urgency(const struct launches *l, uint32_t way)
+{
+    uint64_t votes = 0;
+
+    for (size_t i = 0; i < l->range_count; i++)
+        votes += l->ranges[i]->state == RANGE_OPEN && l->way_of[l->ranges[i]->wanted] == way;
+    return votes * (l->launch + 1 - l->ways[way].last);
+}
+
+/* -1: nothing is wanted.  The same one twice in a row only if nothing else is. */
+static int next_way(const struct launches *l)
+{
+    uint64_t most = 0;
+    int next = -1;
+
+    for (uint32_t w = 0; w < l->way_count; w++) {
+        bool again = l->launch && l->ways[w].last == l->launch;
+        uint64_t urgent = urgency(l, w);
+
+        if (urgent && (next < 0 || (urgent > most && !again) ||
+                       (l->launch && l->ways[next].last == l->launch))) {
+            most = urgent;
+            next = (int)w;
+        }
+    }
+    /* Ranges that nobody asked for yet show under the default. */
+    if (next < 0 && (!l->launch || !l->range_count))
+        return (int)l->way_of[l->dictionary.default_arm];
+    return next;
+}
+
+/* ---- answers */
+
+static bool is_awaited(const struct launches *l, const struct launch_range *r)
+{
+    uint64_t since = l->session->asked + 1 - r->asked;
+
+    return wants(l, r) && since < (uint64_t)WAIT * l->steps * l->range_count;
+}
+
+/* Whether the launch can show more that is wanted, or ranges that nobody knows. */
+static bool goes_on(const struct launches *l)
+{
+    uint64_t asked = l->session->asked;
+
+    for (size_t i = 0; i < l->range_count; i++)
+        if (is_awaited(l, l->ranges[i]))
+            return true;
+    return (l->looking || l->newest) && asked < 2 * l->newest + (uint64_t)LOOK * l->steps;
+}
+
+/* It may be run again and again, for it cannot take the program with it. */
+static bool is_harmless(const struct launch_range *r, int arm)
+{
+    const struct attempt *a = &r->bucket.attempts[arm];
+
+    return a->usable || a->trial.state == TRIAL_FAILED || a->trial.state == TRIAL_NO_MEMORY;
+}
+
+/* The best plan of this launch where nothing is sampled; -1: none can run. */
+static int best_here(const struct launches *l, const struct launch_range *r)
+{
+    const struct way *way = &l->ways[l->way];
+    int best = r->bucket.attempts[way->safe].usable ? way->safe : -1, other = -1;
+    double least = best < 0 ? NAN : bucket_median_ns(&r->bucket, best);
+
+    for (int arm = 0; arm < (int)l->dictionary.arm_count; arm++) {
+        double ns;
+
+        if (l->way_of[arm] != l->way)
+            continue;
+        if (other < 0 && is_harmless(r, arm))
+            other = arm;
+        ns = r->bucket.attempts[arm].usable ? bucket_median_ns(&r->bucket, arm) : NAN;
+        if (ns < least || (isnan(least) && !isnan(ns))) {
+            least = ns;
+            best = arm;
+        }
+    }
+    return best >= 0 ? best : other;
+}
+
+/* A launch that came to nothing under these values shows first whether it runs at all. */
+static bool is_in_doubt(const struct way *way)
+{
+    return way->stillborn && !way->runs;
+}
+
+static int choose(struct launches *l, struct launch_range *r)
+{
+    const struct way *way = &l->ways[l->way];
+
+    l->range = r;
+    l->sampled = wants(l, r) && (!is_in_doubt(way) || r->wanted == way->safe);
+    l->arm = l->sampled ? r->wanted : best_here(l, r);
+    if (l->arm < 0)
+        return UNSUPPORTED;
+    return l->sampled ? bucket_begin(&r->bucket, l->arm, false) : OK;
+}
+
+static int is_asked(void *self, const struct said *ask, struct moe_plan *plan)
+{
+    struct launches *l = self;
+    uint32_t bucket = declaration_bucket(l->space, ask->key, ask->class_thousandths);
+    struct launch_range *r = find_range(l, bucket);
+
+    if (!r) {
+        TRY(add_range(l, bucket, &r));
+        l->newest = l->session->asked + 1;
+    }
+    r->asked = l->session->asked + 1;
+    if (!goes_on(l))
+        return UNSUPPORTED;
+    TRY(choose(l, r));
+    *plan = l->arms[l->arm];
+    return OK;
+}
+
+static void show(struct launches *l)
+{
+    struct progress *p = &l->session->progress;
+
+    p->done = count_ranges(l, RANGE_DECIDED);
+    progress_show(p, "launch %" PRIu32 ", %" PRIu32 " of %zu ranges decided: %s=%" PRIu32 " %s",
+                  l->launch, p->done, l->range_count, l->space->key, l->session->key,
+                  PLAN_WORDS(&l->session->plan));
+}
+
+static int is_told(void *self, const struct said *tell)
+{
+    struct launches *l = self;
+
+    l->ways[l->way].runs = true;
+    l->told++;
+    l->tried += l->sampled;
+    show(l);
+    if (!l->sampled || !wants(l, l->range) || l->range->wanted != l->arm)
+        return OK;
+    l->run.samples_search++;
+    return launch_range_step(l->range, l->launch, tell->ns, l->steps);
+}
+
+static int is_told_memory(void *self, int64_t bytes)
+{
+    struct launches *l = self;
+
+    return ledger_memory(l->dictionary.store, &l->range->bucket.attempts[l->arm], bytes);
+}
+
+static int is_told_failure(void *self, enum trial_state state, const char *why)
+{
+    struct launches *l = self;
+
+    l->ways[l->way].runs = true; /* it came up, and says what it cannot do */
+    TRY(launch_range_fail(l->range, l->arm, state, why));
+    return store_commit(l->dictionary.store);
+}
+
+static struct moetune_status status_of(void *self)
+{
+    const struct launches *l = self;
+
+    return (struct moetune_status){ .decided = count_ranges(l, RANGE_DECIDED),
+                                    .open = count_ranges(l, RANGE_OPEN),
+                                    .steps = l->told,
+                                    .tried = l->tried };
+}
+
+/* Other hosts take an owner for dead that is silent for a minute. */
+static void stay_alive(void *self)
+{
+    struct launches *l = self;
+    double now_s = (double)time(NULL);
+
+    if (now_s - l->alive_s < 10)
+        return;
+    store_heartbeat(l->dictionary.store);
+    l->alive_s = now_s;
+}
+
+static const struct session_ops ops = { .ask = is_asked,
+                                        .tell = is_told,
+                                        .memory = is_told_memory,
+                                        .failed = is_told_failure,
+                                        .status = status_of,
+                                        .idle = stay_alive };
+
+/* ---- a launch that failed */
+
+/* A plan under which the program died or fell silent. */
+static int blame(struct launches *l, struct launch_range *r, int arm, const struct launch_end *end)
+{
+    enum trial_state state = end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED;
+    bool forgiven = ledger_forgives(&r->bucket.attempts[arm], state);
+    char why[LAUNCH_WHY_BYTES], range[64];
+
+    launch_why(l->session, end, why);
+    declaration_range(l->space, r->bucket.key.bucket, range, sizeof(range));
+    progress_clear(&l->session->progress);
+    note("%s %s, %s: %s%s", l->space->key, range, PLAN_WORDS(&l->arms[arm]), why,
+         forgiven ? "; once more" : "");
+    if (forgiven)
+        return OK;
+    TRY(launch_range_fail(r, arm, state, why));
+    TRY(store_commit(l->dictionary.store));
+    return arm == l->dictionary.default_arm
+               ? fail(ERR_LAUNCH, "the default plan itself does not run: %s", why)
+               : OK;
+}
+
+/* It died before it asked anything: whatever was wanted of it may be the reason. */
+static int blame_all_wanted(struct launches *l, const struct launch_end *end)
+{
+    for (size_t i = 0; i < l->range_count; i++)
+        if (wants(l, l->ranges[i]))
+            TRY(blame(l, l->ranges[i], l->ranges[i]->wanted, end));
+    return OK;
+}
+
+/* No launch under these values ever ran a step: each plan with them fails, in every range. */
+static int give_way_up(struct launches *l, const struct launch_end *end)
+{
+    struct way *way = &l->ways[l->way];
+    char words[DECLARATION_PLAN_BYTES], why[LAUNCH_WHY_BYTES];
+
+    way->broken = true;
+    launch_why(l->session, end, why);
+    launch_words(l->space, l->arms[way->arm].choice, words);
+    progress_clear(&l->session->progress);
+    if (way == &l->ways[l->way_of[l->dictionary.default_arm]])
+        return fail(ERR_LAUNCH, "the default plan itself does not run (%s): %s", words, why);
+    note("%s: %s, twice before a step was timed: no plan with it is tried", words, why);
+    for (size_t i = 0; i < l->range_count; i++)
+        for (int arm = 0; arm < (int)l->dictionary.arm_count; arm++)
+            if (l->way_of[arm] == l->way)
+                TRY(launch_range_fail(l->ranges[i], arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED,
+                                      why));
+    return OK;
+}
+
+/* Nothing ever ran under these values: they may be the reason, or the plan that came first. */
+static int judge_stillborn(struct launches *l, const struct launch_end *end)
+{
+    struct way *way = &l->ways[l->way];
+    char why[LAUNCH_WHY_BYTES];
+
+    if (++way->stillborn >= 2)
+        return give_way_up(l, end);
+    if (l->session->running)
+        ledger_forgives(&l->range->bucket.attempts[l->arm], TRIAL_CRASHED);
+    progress_clear(&l->session->progress);
+    note("launch %" PRIu32 ": %s, before a step was timed; once more", l->launch,
+         launch_why(l->session, end, why));
+    return OK;
+}
+
+static bool has_learnt(const struct launches *l)
+{
+    for (size_t i = 0; i < l->range_count; i++)
+        if (l->ranges[i]->learnt)
+            return true;
+    return false;
+}
+
+static int judge_failure(struct launches *l, const struct launch_end *end)
+{
+    char why[LAUNCH_WHY_BYTES];
+
+    if (!l->ways[l->way].runs)
+        return judge_stillborn(l, end);
+    if (l->session->running)
+        return blame(l, l->range, l->arm, end);
+    if (!l->session->asked)
+        return blame_all_wanted(l, end);
+    l->barren = has_learnt(l) ? 0 : l->barren + 1;
+    if (l->barren >= PATIENCE)
+        return fail(ERR_LAUNCH, "the program failed between steps %d times in a row: %s", PATIENCE,
+                    launch_why(l->session, end, why));
+    progress_clear(&l->session->progress);
+    note("launch %" PRIu32 ": %s, between two steps", l->launch, launch_why(l->session, end, why));
+    return OK;
+}
+
+/* A launch that ended well and did not show what it was started for. */
+static void count_misses(struct launches *l)
+{
+    char range[64];
+
+    for (size_t i = 0; i < l->range_count; i++) {
+        struct launch_range *r = l->ranges[i];
+
+        if (r->learnt || !wants(l, r) || ++r->missed < PATIENCE)
+            continue;
+        declaration_range(l->space, r->bucket.key.bucket, range, sizeof(range));
+        progress_clear(&l->session->progress);
+        note("%s %s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
+             l->space->key, range, PATIENCE, l->steps);
+        r->state = RANGE_GIVEN_UP;
+    }
+}
+
+static int judge_end(struct launches *l, const struct launch_end *end)
+{
+    bool failed = !l->session->dismissed && (end->hung || end->exit_code);
+
+    l->silent = l->session->asked || failed ? 0 : l->silent + 1;
+    if (failed)
+        return judge_failure(l, end);
+    l->barren = 0;
+    if (l->silent >= PATIENCE)
+        return fail(ERR_LAUNCH, "the program ended %d times in a row without asking anything",
+                    PATIENCE);
+    count_misses(l);
+    return OK;
+}
+
+/* ---- launches */
+
+/* What was under way when the launch ended, and is not to blame, was no attempt. */
+static int spare(struct launches *l)
+{
+    return l->range && l->sampled
+               ? ledger_spare(l->dictionary.store, &l->range->bucket.attempts[l->arm])
+               : OK;
+}
+
+static int launch(struct launches *l, uint32_t number)
+{
+    struct way *way = &l->ways[number];
+    uint32_t choice = l->arms[way->arm].choice;
+    char words[DECLARATION_PLAN_BYTES], *command;
+    struct launch_end end;
+    int rc;
+
+    TRY(launch_command(l->command, l->space, choice, &command));
+    l->way = number;
+    l->looking = !l->launch;
+    way->last = ++l->launch;
+    way->launches++;
+    l->newest = 0;
+    l->range = NULL;
+    for (size_t i = 0; i < l->range_count; i++)
+        launch_range_reset(l->ranges[i]);
+    rc = session_launch(l->session, command, launch_words(l->space, choice, words), &end);
+    free(command);
+    if (!rc)
+        rc = judge_end(l, &end);
+    return rc && rc != ERR_CUT ? rc : spare(l) ? ERR_IO : rc;
+}
+
+/* ---- opening */
+
+static int list_arms(struct launches *l, const struct live_setup *setup)
+{
+    struct arms_setup arms = { .axes = setup->axes, .foreign = true };
+    struct moe_plan usual = plan_default(&setup->shape);
+
+    TRY(arms_list(&setup->shape, &arms, l->arms, &l->dictionary.arm_count));
+    l->dictionary.default_arm = arms_find(l->arms, l->dictionary.arm_count, &usual);
+    return ways_list(l->space, l->arms, l->dictionary.arm_count, l->way_of, &l->ways,
+                     &l->way_count);
+}
+
+static int begin_run(struct launches *l, const struct live_setup *setup)
+{
+    struct run_row *run = &l->run;
+
+    *run = (struct run_row){ .cluster = l->dictionary.cluster,
+                             .state = RUN_RUNNING,
+                             .started_s = time(NULL),
+                             .seed = setup->seed };
+    snprintf(run->search, sizeof(run->search), "blind");
+    snprintf(run->effort, sizeof(run->effort), "%s", setup->effort->name);
+    snprintf(run->command, sizeof(run->command), "tune --exec, launches");
+    snprintf(run->now, sizeof(run->now), "launching");
+    snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
+    TRY(store_run_begin(l->dictionary.store, run));
+    l->dictionary.run = run->id;
+    return store_commit(l->dictionary.store);
+}
+
+static int recall_range(void *self, const struct trial_row *trial)
+{
+    struct launches *l = self;
+    struct launch_range *r;
+
+    return find_range(l, trial->key.bucket) ? OK : add_range(l, trial->key.bucket, &r);
+}
+
+static int open_store(struct launches *l, const struct live_setup *setup)
+{
+    struct dictionary *d = &l->dictionary;
+    struct cluster cluster;
+
+    TRY(live_cluster(setup, &cluster));
+    TRY(store_open(setup->path, setup->store_flags, &d->store));
+    TRY(recognise(d->store, &cluster, &d->cluster));
+    TRY(store_shape(d->store, &setup->shape, &d->shape));
+    l->search =
+        (struct search_setup){ .shape = setup->shape,
+                               .arms = l->arms,
+                               .arm_count = d->arm_count,
+                               .machine = known_machine(&cluster, &(struct search_machine){ 0 }),
+                               .worth = setup->effort->worth,
+                               .seed = setup->seed };
+    TRY(begin_run(l, setup));
+    return store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, l);
+}
+
+static int end_run(struct launches *l, int rc)
+{
+    struct run_row *run = &l->run;
+
+    run->state = !rc ? RUN_COMPLETE : rc == ERR_CUT ? RUN_INTERRUPTED : RUN_FAILED;
+    run->buckets_done = count_ranges(l, RANGE_DECIDED);
+    run->buckets_planned = (uint32_t)l->range_count;
+    snprintf(run->now, sizeof(run->now), "%s", run_state_words[run->state]);
+    TRY(store_run_update(l->dictionary.store, run));
+    return run->buckets_done ? store_publish(l->dictionary.store)
+                             : store_commit(l->dictionary.store);
+}
+
+static void report(const struct launches *l, struct launches_report *out)
+{
+    *out = (struct launches_report){ .cluster = l->dictionary.cluster,
+                                     .shape = l->dictionary.shape,
+                                     .launches = l->launch,
+                                     .ranges = (uint32_t)l->range_count,
+                                     .decided = count_ranges(l, RANGE_DECIDED),
+                                     .given_up = count_ranges(l, RANGE_GIVEN_UP) };
+    for (size_t w = 0; w < l->way_count; w++)
+        out->ways += l->ways[w].launches > 0;
+}
+
+static void close_launches(struct launches *l)
+{
+    store_close(l->dictionary.store);
+    for (size_t i = 0; i < l->range_count; i++) {
+        launch_range_close(l->ranges[i]);
+        free(l->ranges[i]);
+    }
+    free(l->ranges);
+    free(l->ways);
+    free(l);
+}
+
+static int tune(struct launches *l, const struct live_setup *setup)
+{
+    char *command;
+    int rc, way;
+
+    TRY(launch_command(l->command, l->space, l->space->usual, &command));
+    free(command);
+    TRY(list_arms(l, setup));
+    TRY(open_store(l, setup));
+    for (rc = OK; !rc && (way = next_way(l)) >= 0;)
+        rc = launch(l, (uint32_t)way);
+    return rc;
+}
+
+int launches_tune(struct session *session, const struct live_setup *setup, const char *command,
+                  uint32_t steps, struct launches_report *out)
+{
+    struct launches *l = calloc(1, sizeof(*l));
+    int rc, said = OK;
+
+    if (!l)
+        return fail(ERR_NOMEM, "launches");
+    *l = (struct launches){ .session = session,
+                            .space = session->space,
+                            .command = command,
+                            .steps = steps,
+                            .dictionary = { .window = setup->window,
+                                            .declared = session->space,
+                                            .arms = l->arms,
+                                            .effort = setup->effort,
+                                            .harm = setup->harm,
+                                            .margin = setup->margin } };
+    *out = (struct launches_report){ 0 };
+    session->ops = &ops;
+    session->self = l;
+    rc = tune(l, setup);
+    if (l->run.id) {
+        said = end_run(l, rc);
+        report(l, out);
+    }
+    close_launches(l);
+    return rc ? rc : said;
+}

@@ -1,0 +1,22 @@
+/* Tunes a program whose plans differ in what needs another start: one launch after the other, each
+ * with some values of the restart axes, which all ranges share that want them.  Within a launch the
+ * other axes vary.  What varies from launch to launch is what a plan is judged by: a launch gives a
+ * range at most one sample of a plan, and launches of different plans take turns. */
+#ifndef LAUNCHES_H
+#define LAUNCHES_H
+
+#include "live.h"
+#include "session.h"
+
+struct launches_report {
+    int64_t cluster, shape;  /* in the store; 0: it was never opened */
+    uint32_t launches, ways; /* how often it was started, and under how many sets of values */
+    uint32_t ranges, decided, given_up;
+};
+
+/* Until all ranges that the program asks for are decided; ERR_CUT: time is up.  `steps`: of a plan
+ * in one launch, whose median is one sample. */
+int launches_tune(struct session *session, const struct live_setup *setup, const char *command,
+                  uint32_t steps, struct launches_report *out);
+
+#endif

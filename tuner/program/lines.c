@@ -1,0 +1,234 @@
+/* Reads the lines of programs, word by word. */
+#include "lines.h"
+
+#include "option_values.h"
+#include "status.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a line is read, and what is wrong with it. */
+struct reader {
+    const char *at;
+    const struct declaration *space;
+    struct said *said;
+    char *why;
+};
+
+static bool refuse(const struct reader *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static bool refuse(const struct reader *r, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(r->why, SAID_WHY_BYTES, format, args);
+    va_end(args);
+    return false;
+}
+
+/* The next word, which is cut off to `size`; false: there is none. */
+static bool next_word(struct reader *r, char *word, size_t size)
+{
+    size_t length;
+
+    r->at += strspn(r->at, " \t\r");
+    length = strcspn(r->at, " \t\r");
+    snprintf(word, size, "%.*s", (int)length, r->at);
+    r->at += length;
+    return length && length < size;
+}
+
+static bool is_at_end(struct reader *r)
+{
+    r->at += strspn(r->at, " \t\r");
+    return !*r->at;
+}
+
+static bool read_number(const char *text, double *value)
+{
+    char *end;
+
+    *value = strtod(text, &end);
+    return end != text && !*end && isfinite(*value);
+}
+
+/* ---- ask */
+
+static bool read_class(struct reader *r)
+{
+    const struct declaration *d = r->space;
+    bool wanted = d && *d->class_name;
+    char word[64];
+    double class;
+
+    if (!wanted)
+        return is_at_end(r) || refuse(r, "ask KEY: there is no class");
+    if (!next_word(r, word, sizeof(word)))
+        return refuse(r, "ask KEY CLASS: the space has the class %s", d->class_name);
+    if (!read_number(word, &class) || class < 0 || class * 1000 > UINT32_MAX || !is_at_end(r))
+        return refuse(r, "ask KEY CLASS: %s as one number from 0 on is wanted", d->class_name);
+    /* Upwards, so that what is above an edge is above its thousandths. */
+    r->said->class_thousandths = (uint32_t)fmin(UINT32_MAX, ceil(class * 1000 - 1e-6));
+    return true;
+}
+
+static bool read_ask(struct reader *r)
+{
+    const char *wanted = r->space ? r->space->key : "a number of rows";
+    unsigned long long key;
+    char word[32], *end;
+
+    if (!next_word(r, word, sizeof(word)) || !isdigit((unsigned char)*word))
+        return refuse(r,
+                      r->space ? "ask KEY: %s as a number is wanted" : "ask CAPACITY: %s is wanted",
+                      wanted);
+    key = strtoull(word, &end, 10);
+    if (*end || key > UINT32_MAX)
+        return refuse(r, "ask %.20s: a whole number up to %u is wanted", word, UINT32_MAX);
+    r->said->key = (uint32_t)key;
+    return read_class(r);
+}
+
+/* ---- tell */
+
+static bool is_name(const char *text, size_t length)
+{
+    bool good = length && length < SAID_NAME_BYTES && !isdigit((unsigned char)*text);
+
+    for (size_t i = 0; i < length; i++)
+        good &= isalnum((unsigned char)text[i]) || strchr("_.-", text[i]);
+    return good;
+}
+
+static bool read_memory(struct reader *r, const char *text)
+{
+    int64_t bytes = 0;
+
+    if (strcmp(text, "0") && !bytes_read(text, &bytes))
+        return refuse(r, "memory=%.30s: bytes such as 1234, 512MiB or 31GiB are wanted", text);
+    r->said->memory_bytes = bytes;
+    return true;
+}
+
+static bool is_told(const struct said *said, const char *name)
+{
+    for (size_t i = 0; i < said->numbers; i++)
+        if (!strcmp(said->number[i].name, name))
+            return true;
+    return false;
+}
+
+static bool read_named(struct reader *r, const char *word)
+{
+    size_t length = strcspn(word, "=");
+    struct said *said = r->said;
+    struct said_number n = { "", 0 };
+
+    if (!word[length] || !is_name(word, length))
+        return refuse(r, "tell: \"%.40s\" is no NAME=NUMBER", word);
+    snprintf(n.name, sizeof(n.name), "%.*s", (int)length, word);
+    if (!strcmp(n.name, "memory"))
+        return read_memory(r, word + length + 1);
+    if (!read_number(word + length + 1, &n.value))
+        /* What is not a number breaks guards; it is no reason not to understand the line. */
+        n.value = NAN;
+    if (is_told(said, n.name) || said->numbers == SAID_NUMBERS_MAX)
+        return refuse(r,
+                      is_told(said, n.name) ? "tell: %s stands there twice"
+                                            : "tell: too many numbers, from %s on",
+                      n.name);
+    said->number[said->numbers++] = n;
+    return true;
+}
+
+static bool read_tell(struct reader *r)
+{
+    char word[96];
+    double us;
+
+    if (!next_word(r, word, sizeof(word)) || !read_number(word, &us) || !(us > 0 && us < 1e12))
+        return refuse(r, "tell MICROSECONDS: a number above 0 is wanted");
+    r->said->ns = (int64_t)fmax(1, us * 1e3);
+    while (next_word(r, word, sizeof(word)))
+        if (!read_named(r, word))
+            return false;
+    return is_at_end(r) || refuse(r, "tell: a word of more than %zu bytes", sizeof(word) - 1);
+}
+
+/* ---- all of them */
+
+static bool read_failed(struct reader *r)
+{
+    r->said->reason = is_at_end(r) ? "the program could not run it" : r->at;
+    return true;
+}
+
+static bool read_status(struct reader *r)
+{
+    return is_at_end(r) || refuse(r, "status: nothing stands behind it");
+}
+
+static const struct {
+    const char *word;
+    bool (*read)(struct reader *r);
+} readers[] = { [SAID_ASK] = { "ask", read_ask },
+                [SAID_TELL] = { "tell", read_tell },
+                [SAID_FAILED] = { "failed", read_failed },
+                [SAID_STATUS] = { "status", read_status } };
+
+bool said_read(const char *line, const struct declaration *space, struct said *out,
+               char why[SAID_WHY_BYTES])
+{
+    struct reader r = { line, space, out, why };
+    char word[16];
+
+    *out = (struct said){ .word = SAID_ASK };
+    if (next_word(&r, word, sizeof(word)))
+        for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
+            if (!strcmp(readers[i].word, word)) {
+                out->word = (enum said_word)i;
+                return readers[i].read(&r);
+            }
+    return refuse(&r, "ask, tell, failed or status is wanted");
+}
+
+/* ---- guards */
+
+int guard_parse(const char *text, struct guard *out)
+{
+    size_t length = strcspn(text, "<>");
+    struct guard g = { .at_least = text[length] == '>' };
+
+    if (!is_name(text, length) || !text[length] || text[length + 1] != '=' ||
+        !read_number(text + length + 2, &g.limit))
+        return fail(ERR_ARGUMENT, "--guard \"%s\": NAME>=NUMBER or NAME<=NUMBER is wanted", text);
+    snprintf(g.name, sizeof(g.name), "%.*s", (int)length, text);
+    if (!strcmp(g.name, "memory"))
+        return fail(ERR_ARGUMENT, "--guard \"%s\": --max-memory limits memory", text);
+    *out = g;
+    return OK;
+}
+
+bool guard_broken(const struct guard *g, const struct said *tell, char why[SAID_WHY_BYTES])
+{
+    const char *sign = g->at_least ? ">=" : "<=";
+
+    for (size_t i = 0; i < tell->numbers; i++) {
+        double value = tell->number[i].value;
+
+        if (strcmp(tell->number[i].name, g->name) != 0)
+            continue;
+        snprintf(why, SAID_WHY_BYTES, "%s=%g breaks %s%s%g", g->name, value, g->name, sign,
+                 g->limit);
+        return !(g->at_least ? value >= g->limit : value <= g->limit);
+    }
+    snprintf(why, SAID_WHY_BYTES, "%s is not told, and %s%s%g is wanted", g->name, g->name, sign,
+             g->limit);
+    return true;
+}

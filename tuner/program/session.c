@@ -1,0 +1,229 @@
+/* Reads the lines of a program and answers each, and notices when it ends or falls silent. */
+#include "session.h"
+
+#include "declared_plan.h"
+#include "host.h"
+#include "plan.h"
+#include "shape.h"
+#include "status.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ERRORS_MAX = 100, ENDS_MAX = 100, LINE_BYTES = 1024 };
+/* Between steps a program may do other things for longer than a step takes. */
+static const double patience_between = 10;
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+    (void)number;
+    stop = 1;
+}
+
+void session_catch_signals(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    launch_on_stop(on_signal);
+}
+
+/* ---- answers: one line each */
+
+static int answer_error(struct session *s, const char *why, char *answer)
+{
+    snprintf(answer, LINE_BYTES, "error %s", why);
+    return ++s->errors < ERRORS_MAX
+               ? OK
+               : fail(ERR_FORMAT, "the program writes what is not understood: %s", why);
+}
+
+static int answer_ask(struct session *s, const struct said *ask, char *answer)
+{
+    int rc;
+
+    if (s->running && s->space)
+        return answer_error(s, "ask: the last plan's time was not told", answer);
+    s->key = ask->key;
+    rc = s->ops->ask(s->self, ask, &s->plan);
+    s->asked++;
+    s->running = !rc;
+    if (rc == UNSUPPORTED) {
+        s->dismissed = true;
+        s->ends++;
+        snprintf(answer, LINE_BYTES, "end");
+        return OK;
+    }
+    snprintf(answer, LINE_BYTES, "plan %s", PLAN_WORDS(&s->plan));
+    return rc;
+}
+
+static int give_up(struct session *s, enum trial_state state, const char *why)
+{
+    progress_clear(&s->progress);
+    note("%s=%" PRIu32 " %s: %s", s->space ? s->space->key : "c", s->key, PLAN_WORDS(&s->plan),
+         why);
+    return s->ops->failed(s->self, state, why);
+}
+
+/* A step over the limit of memory, or one that breaks what must hold; UNSUPPORTED: neither. */
+static int refuse(struct session *s, const struct said *tell)
+{
+    char why[SAID_WHY_BYTES];
+
+    if (s->memory_bytes && tell->memory_bytes > s->memory_bytes) {
+        snprintf(why, sizeof(why), "needs %.2f MiB, %.2f are allowed",
+                 (double)tell->memory_bytes * 0x1p-20, (double)s->memory_bytes * 0x1p-20);
+        return give_up(s, TRIAL_NO_MEMORY, why);
+    }
+    for (size_t i = 0; i < s->guard_count; i++) {
+        if (!guard_broken(&s->guards[i], tell, why))
+            continue;
+        TRY(give_up(s, TRIAL_FAILED, why));
+        return plan_is_default(&s->plan, &s->shape)
+                   ? fail(ERR_LAUNCH, "the default plan itself does not hold a guard: %s", why)
+                   : OK;
+    }
+    return UNSUPPORTED;
+}
+
+static int answer_tell(struct session *s, const struct said *tell, char *answer)
+{
+    int rc;
+
+    if (!s->running)
+        return answer_error(s, "tell: nothing was asked", answer);
+    s->running = false;
+    s->told++;
+    snprintf(answer, LINE_BYTES, "ok");
+    if (tell->memory_bytes)
+        TRY(s->ops->memory(s->self, tell->memory_bytes));
+    rc = refuse(s, tell);
+    return rc == UNSUPPORTED ? s->ops->tell(s->self, tell) : rc;
+}
+
+static int answer_failed(struct session *s, const struct said *failed, char *answer)
+{
+    int rc;
+
+    if (!s->running)
+        return answer_error(s, "failed: nothing was asked", answer);
+    s->running = false;
+    s->told++;
+    snprintf(answer, LINE_BYTES, "ok");
+    rc = s->ops->failed(s->self, TRIAL_FAILED, failed->reason);
+    return rc == UNSUPPORTED ? OK : rc;
+}
+
+static int answer_status(struct session *s, const struct said *said, char *answer)
+{
+    struct moetune_status now = s->ops->status(s->self);
+
+    (void)said;
+    snprintf(answer, LINE_BYTES, "status decided %u open %u steps %" PRIu64 " tried %" PRIu64,
+             now.decided, now.open, now.steps, now.tried);
+    return OK;
+}
+
+static int (*const answers[])(struct session *s, const struct said *said, char *answer) = {
+    [SAID_ASK] = answer_ask,
+    [SAID_TELL] = answer_tell,
+    [SAID_FAILED] = answer_failed,
+    [SAID_STATUS] = answer_status,
+};
+
+static int answer_line(struct session *s, const char *line, char *answer)
+{
+    char why[SAID_WHY_BYTES];
+    struct said said;
+
+    if (strlen(line) == LINE_BYTES - 1)
+        return answer_error(s, "a line of more than 1000 bytes", answer);
+    return said_read(line, s->space, &said, why) ? answers[said.word](s, &said, answer)
+                                                 : answer_error(s, why, answer);
+}
+
+/* ---- one launch */
+
+static bool out_of_patience(const struct session *s)
+{
+    double limit_s = s->silence_s * (s->running ? 1 : patience_between);
+
+    return (double)(host_clock_ns() - s->heard_ns) * 1e-9 > limit_s;
+}
+
+static void wait_on(struct session *s)
+{
+    progress_tick(&s->progress);
+    if (s->ops->idle)
+        s->ops->idle(s->self);
+}
+
+static int reply(struct session *s, const char *line)
+{
+    char answer[LINE_BYTES];
+
+    s->heard_ns = host_clock_ns();
+    TRY(answer_line(s, line, answer));
+    if (child_write(&s->child, answer) == OK || s->dismissed || child_ended(&s->child))
+        return OK;
+    return fail(ERR_LAUNCH, "the program does not read what it is answered");
+}
+
+/* OK: it has ended, or is to be ended. */
+static int listen(struct session *s, bool *hung)
+{
+    char line[LINE_BYTES];
+
+    for (;;) {
+        bool ended = child_ended(&s->child); /* asked first: its last lines are still there */
+        int rc = child_read(&s->child, line, sizeof(line));
+
+        if (stop || (s->deadline_ns && host_clock_ns() >= s->deadline_ns))
+            return ERR_CUT;
+        if (rc == OK) {
+            TRY(reply(s, line));
+            if (s->ends > ENDS_MAX)
+                return OK;
+            continue;
+        }
+        if (ended || rc != UNSUPPORTED)
+            return OK;
+        *hung = out_of_patience(s);
+        if (*hung)
+            return OK;
+        wait_on(s);
+    }
+}
+
+int session_launch(struct session *s, const char *command, const char *plan, struct launch_end *out)
+{
+    struct child_job job = { .command = command,
+                             .layer = SHAPE_TEXT(&s->shape),
+                             .window = s->window,
+                             .space = s->space ? s->space->text : NULL,
+                             .plan = plan };
+    int rc;
+
+    *out = (struct launch_end){ .hung = false };
+    s->running = s->dismissed = false;
+    s->asked = s->told = 0;
+    s->ends = 0;
+    TRY(child_start(&job, &s->child));
+    s->heard_ns = host_clock_ns();
+    rc = listen(s, &out->hung);
+    child_end(&s->child, &out->exit_code, out->how, sizeof(out->how));
+    return rc;
+}
+
+char *launch_why(const struct session *s, const struct launch_end *end, char why[LAUNCH_WHY_BYTES])
+{
+    if (end->hung)
+        snprintf(why, LAUNCH_WHY_BYTES, "silent for %g s",
+                 s->silence_s * (s->running ? 1 : patience_between));
+    else
+        snprintf(why, LAUNCH_WHY_BYTES, "the program: %.120s", end->how);
+    return why;
+}

@@ -1,0 +1,70 @@
+/* One launch of a program after the other: its lines are read, checked and answered; what a plan is
+ * answered, and what follows from its times, is somebody else's. */
+#ifndef SESSION_H
+#define SESSION_H
+
+#include "child.h"
+#include "lines.h"
+#include "moelookup.h"
+#include "moetune.h"
+#include "progress.h"
+#include "store.h"
+
+/* Who tunes. */
+struct session_ops {
+    /* UNSUPPORTED: nothing more is wanted of this launch. */
+    int (*ask)(void *self, const struct said *ask, struct moe_plan *plan);
+    /* The step of the last plan asked for: its time, or what became of the plan instead. */
+    int (*tell)(void *self, const struct said *tell);
+    int (*memory)(void *self, int64_t bytes); /* before either of the two, where it was told */
+    int (*failed)(void *self, enum trial_state state, const char *why);
+    struct moetune_status (*status)(void *self);
+    void (*idle)(void *self); /* a few times a second; NULL: nothing is to be done */
+};
+
+struct session {
+    /* Of whoever opens it. */
+    const struct session_ops *ops;
+    void *self;
+    struct moe_shape shape;
+    const struct declaration *space; /* NULL: moetune's own plans */
+    uint32_t window;
+    double silence_s;     /* a step may take so long; between steps ten times as long */
+    int64_t memory_bytes; /* the most that a step may tell; 0: whatever */
+    struct guard *guards;
+    size_t guard_count;
+    int64_t deadline_ns; /* 0: none */
+    struct progress progress;
+
+    /* Of the launch. */
+    struct child child;
+    bool running;   /* a step, under `plan` */
+    bool dismissed; /* it was told that nothing more is wanted */
+    struct moe_plan plan;
+    uint32_t key;
+    uint64_t asked, told;  /* in this launch */
+    uint32_t errors, ends; /* lines not understood, in all launches; asked after it was dismissed */
+    int64_t heard_ns;
+};
+
+/* How a launch ended. */
+struct launch_end {
+    bool hung; /* and was ended */
+    int exit_code;
+    char how[128];
+};
+
+/* From here on signals that end a job end the launch under way, by ERR_CUT. */
+void session_catch_signals(void);
+
+/* Starts the command and answers it until it ends or hangs.  `plan`: what MOETUNE_PLAN says.
+ * ERR_CUT: time is up.  Any other error ends the tuning. */
+int session_launch(struct session *session, const char *command, const char *plan,
+                   struct launch_end *out);
+
+/* A plan that was under way when it ended: why it failed; returns `why`. */
+enum { LAUNCH_WHY_BYTES = 200 };
+char *launch_why(const struct session *session, const struct launch_end *end,
+                 char why[LAUNCH_WHY_BYTES]);
+
+#endif
