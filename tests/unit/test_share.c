@@ -363,7 +363,7 @@ static void a_space_that_is_not_what_it_says_is_refused(void)
         { "{\"space\":", "{\"spade\":", "line 3: \"" },
         { "\"spaces\":1,", "\"spaces\":2,", "holds 1 spaces, its first line says 2" },
         { "\"spaces\":1,", "", "line 1: \"spaces\" is missing" },
-        { "\"version\":7,", "\"version\":6,", "line 1: \"spaces\" is not known" },
+        { "\"version\":8,", "\"version\":7,", "line 1: \"spaces\" is not known" },
         { "\"window\":1,\"bucket\":1,", "\"window\":2,\"bucket\":1,",
           "line 4: \"window\" is not 1" },
         { "\"bucket\":8,\"capacity\":1024", "\"bucket\":15,\"capacity\":1024",

@@ -81,7 +81,7 @@ int launch_range_begin(struct launch_range *r)
 
 static int64_t median_ns(const struct launch_range *r)
 {
-    double values[LAUNCH_STEPS_MAX];
+    double values[TUNE_LAUNCH_STEPS_MAX];
 
     for (uint32_t i = 0; i < r->steps; i++)
         values[i] = (double)r->ns[i];

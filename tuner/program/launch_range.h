@@ -4,8 +4,7 @@
 #define LAUNCH_RANGE_H
 
 #include "bucket.h"
-
-enum { LAUNCH_STEPS_MAX = 100 };
+#include "tune_options.h"
 
 enum range_state {
     RANGE_NEW, /* nothing is asked of a decision yet */
@@ -24,7 +23,7 @@ struct launch_range {
 
     /* Of the launch under way. */
     int arm; /* whose steps are gathered; -1: none */
-    int64_t ns[LAUNCH_STEPS_MAX];
+    int64_t ns[TUNE_LAUNCH_STEPS_MAX];
     uint32_t steps;
     bool learnt;     /* a sample, or that a plan fails */
     uint64_t asked;  /* when it was asked for last, counted in questions; 0: never */

@@ -5,8 +5,6 @@
 #include "declaration.h"
 #include "gpu_list.h"
 #include "known_machine.h"
-#include "launch_range.h"
-#include "lines.h"
 #include "misses.h"
 #include "model_file.h"
 #include "option_values.h"
@@ -73,7 +71,7 @@ const struct option_row tune_rows[] = {
       "with --exec: what a step must tell beside its time, or NAME<=X; again for more" },
     { "launch-steps", "N", OPTION_COUNT, AT(launch_steps),
       "with restart axes: steps of a plan in one launch, which are one sample", .least = 1,
-      .most = LAUNCH_STEPS_MAX },
+      .most = TUNE_LAUNCH_STEPS_MAX },
     { "implementation", "TEXT", OPTION_TEXT, AT(implementation),
       "what runs it: \"tutel 0.3, torch 2.3\"; another text is another table" },
 
@@ -187,13 +185,9 @@ static int check_exec(const struct tune_options *o)
 
 static int check_guards(const struct tune_options *o)
 {
-    struct guard guard;
-
     if (o->guards.count && !o->exec)
         return fail(ERR_ARGUMENT, "--guard %s: it is for the program that --exec names",
                     o->guards.items[0]);
-    for (int i = 0; i < o->guards.count; i++)
-        TRY(guard_parse(o->guards.items[i], &guard));
     if (o->launch_steps != tune_defaults.launch_steps && !o->space)
         return fail(ERR_ARGUMENT,
                     "--launch-steps %u: it is for the program of --exec that has a "

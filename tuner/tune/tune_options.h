@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-enum { TUNE_LAYERS_MAX = 128 };
+enum { TUNE_LAYERS_MAX = 128, TUNE_LAUNCH_STEPS_MAX = 100 };
 
 struct tune_options {
     struct campaign_setup setup;
