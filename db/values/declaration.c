@@ -142,14 +142,9 @@ char *declaration_tag(const struct declaration *d, char room[DECLARATION_TAG_BYT
 
 /* ---- buckets */
 
-static uint32_t classes_of(const struct declaration *d)
-{
-    return (uint32_t)d->class_edges + 1;
-}
-
 uint32_t declaration_buckets(const struct declaration *d)
 {
-    return (uint32_t)(d->key_edges + 1) * classes_of(d);
+    return (uint32_t)(d->key_edges + 1) * declaration_classes(d);
 }
 
 uint32_t declaration_bucket(const struct declaration *d, uint64_t key, uint32_t class_thousandths)
@@ -160,12 +155,12 @@ uint32_t declaration_bucket(const struct declaration *d, uint64_t key, uint32_t 
         range++;
     while (class < d->class_edges && class_thousandths > d->class_edge[class])
         class ++;
-    return range * classes_of(d) + class;
+    return range * declaration_classes(d) + class;
 }
 
 uint64_t declaration_key(const struct declaration *d, uint32_t bucket)
 {
-    uint32_t range = bucket / classes_of(d);
+    uint32_t range = bucket / declaration_classes(d);
     uint64_t last = d->key_edge[d->key_edges - 1];
 
     if (range < d->key_edges)
@@ -210,17 +205,28 @@ static void put_range(const uint64_t *edges, size_t count, uint32_t n, put_numbe
         snprintf(text, size, "%s-%s", put(edges[n - 1] + 1, low), put(edges[n], high));
 }
 
+double declaration_class(const struct declaration *d, uint32_t bucket)
+{
+    uint32_t class = bucket % declaration_classes(d);
+
+    if (!d->class_edges)
+        return 0;
+    return class < d->class_edges ? d->class_edge[class] / 1e3
+                                  : d->class_edge[d->class_edges - 1] / 1e3 + 1;
+}
+
 int declaration_range(const struct declaration *d, uint32_t bucket, char *text, size_t size)
 {
     uint64_t class_edge[DECLARATION_CLASS_EDGES_MAX];
     char keys[2 * DECLARATION_THOUSANDTHS_BYTES], classes[2 * DECLARATION_THOUSANDTHS_BYTES];
 
-    put_range(d->key_edge, d->key_edges, bucket / classes_of(d), whole, keys, sizeof(keys));
+    put_range(d->key_edge, d->key_edges, bucket / declaration_classes(d), whole, keys,
+              sizeof(keys));
     if (!d->class_edges)
         return snprintf(text, size, "%s", keys);
     for (size_t i = 0; i < d->class_edges; i++)
         class_edge[i] = d->class_edge[i];
-    put_range(class_edge, d->class_edges, bucket % classes_of(d), declaration_thousandths, classes,
-              sizeof(classes));
+    put_range(class_edge, d->class_edges, bucket % declaration_classes(d), declaration_thousandths,
+              classes, sizeof(classes));
     return snprintf(text, size, "%s %s %s", keys, d->class_name, classes);
 }

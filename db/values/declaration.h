@@ -107,6 +107,10 @@ static inline uint32_t declaration_classes(const struct declaration *d)
  * least the edge + 1. */
 uint64_t declaration_key(const struct declaration *d, uint32_t bucket);
 
+/* The class that stands for a bucket: its upper edge; of the last one, or without a class, a number
+ * that lies in it. */
+double declaration_class(const struct declaration *d, uint32_t bucket);
+
 /* "65-256", "<=64", ">4096"; with a class "65-256 skew <=1.25".  The length as snprintf. */
 int declaration_range(const struct declaration *d, uint32_t bucket, char *text, size_t size);
 

@@ -4,6 +4,7 @@
 #include "declared.h"
 #include "some_spaces.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -260,8 +261,11 @@ static void buckets_hold_what_is_between_their_edges(void)
             key -= key > 0;
             CHECK(declaration_bucket(d, key, class) == plain_bucket(d, key, class));
         }
-        for (uint32_t b = 0; b < declaration_buckets(d); b++)
+        for (uint32_t b = 0; b < declaration_buckets(d); b++) {
             CHECK(declaration_bucket(d, declaration_key(d, b), 0) == b - b % (class_edges + 1));
+            CHECK(declaration_bucket(d, declaration_key(d, b),
+                                     (uint32_t)lround(1e3 * declaration_class(d, b))) == b);
+        }
         declaration_free(d);
     }
 }

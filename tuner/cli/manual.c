@@ -120,7 +120,8 @@ static const struct {
     { "MOETUNE_DB", "The database, where --db does not say it." },
     { "XDG_DATA_HOME, HOME", "Else the database is $XDG_DATA_HOME/moetune/moetune.db; without it, "
                              "$HOME/.local/share/moetune/moetune.db." },
-    { "MOELOOKUP_DB, MOELOOKUP_FORCE, MOELOOKUP_DISABLE, MOELOOKUP_LOG, MOELOOKUP_RECORD",
+    { "MOELOOKUP_DB, MOELOOKUP_FORCE, MOELOOKUP_DISABLE, MOELOOKUP_LOG, MOELOOKUP_RECORD, "
+      "MOELOOKUP_COUNTS",
       "Heard by trainers and by lookup: see moelookup(3)." },
     { "MOELOOKUP_LIBRARY, MOETUNE_LIBRARY", "The libraries that the Python packages load." },
     { "MOETUNE_TO, MOETUNE_FROM, MOETUNE_TO_FD, MOETUNE_FROM_FD",

@@ -129,9 +129,13 @@ static void guess(struct live *live, struct cell *cell)
 /* A person's word counts more than anything measured. */
 static bool take_pin(struct live *live, struct cell *cell)
 {
+    const struct declaration *d = live->dictionary.declared;
     struct moe_plan plan = MOE_PLAN_INIT;
 
-    if (live->view)
+    if (live->view && d)
+        moelookup_get_key(live->view, cell->bucket.capacity,
+                          declaration_class(d, cell->bucket.key.bucket), &plan);
+    else if (live->view)
         moelookup_get(live->view, (uint32_t)cell->bucket.capacity, &plan);
     if (plan.source != MOE_OVERRIDE)
         return false;
