@@ -307,7 +307,7 @@ struct traffic_gain contrast_traffic(const struct layer_facts *layer)
 
     for (size_t i = 0; t && i < t->bucket_count; i++) {
         const struct entry_row *e = facts_entry(layer, t->buckets[i].bucket);
-        uint64_t n = traffic_unpinned(&t->buckets[i]);
+        uint64_t n = facts_has(layer, t->buckets[i].bucket) ? traffic_unpinned(&t->buckets[i]) : 0;
 
         g.asked += n;
         if (!e || !isfinite(e->gain.value) || !(e->default_us > 0))

@@ -75,6 +75,12 @@ static inline uint32_t facts_stride(const struct layer_facts *layer)
     return layer->declared ? declaration_classes(layer->declared) : 1;
 }
 
+/* Of the layer's class. */
+static inline bool facts_has(const struct layer_facts *layer, uint32_t bucket)
+{
+    return bucket % facts_stride(layer) == layer->class;
+}
+
 /* What answers depend on, as an axis and a column name it. */
 const char *facts_key(const struct layer_facts *layer);
 

@@ -138,7 +138,8 @@ static struct range capacities(const struct plot *plot, const struct layer_facts
     for (size_t i = 0; i < layer->trial_count; i++)
         widen(&range, layer->trials[i].row.capacity);
     for (size_t i = 0; plot->kind & PLOT_TRAFFIC && i < layer->traffic->bucket_count; i++)
-        widen(&range, bucket_capacity(layer->window, layer->traffic->buckets[i].bucket));
+        widen(&range,
+              shape_capacity(&layer->shape, layer->window, layer->traffic->buckets[i].bucket));
     return range;
 }
 

@@ -150,8 +150,9 @@ static void count_layer(const struct layer_facts *layer, struct counts *c)
         c->throttled += layer->entries[i].throttled > 0;
     }
     if (layer->entry_count)
-        c->missing += layer->entries[layer->entry_count - 1].bucket - layer->entries[0].bucket + 1 -
-                      (uint32_t)layer->entry_count;
+        c->missing += (layer->entries[layer->entry_count - 1].bucket - layer->entries[0].bucket) /
+                          facts_stride(layer) +
+                      1 - (uint32_t)layer->entry_count;
     for (size_t i = 0; i < layer->trial_count; i++) {
         c->trials++;
         c->states[layer->trials[i].row.state]++;

@@ -375,14 +375,6 @@ static void print_spaces(const struct facts *facts, FILE *to)
     }
 }
 
-static bool is_own(const struct facts *facts)
-{
-    for (size_t i = 0; i < facts->layer_count; i++)
-        if (!facts->layers[i].declared)
-            return true;
-    return !facts->layer_count;
-}
-
 static void print_key(FILE *to)
 {
     static const char *const letters[][2] = {
@@ -585,7 +577,7 @@ static void print_section(const struct report *report, const struct section *sec
     print_missing(section, to);
     origin_summary(&section->scope, &remarks);
     print_remarks(&remarks, "soft", to);
-    if (!layer->declared) {
+    if (scope_has_own(&section->scope)) {
         print_spent(section, to);
         print_improvement(section, to);
     }
@@ -618,7 +610,7 @@ void page_write(const struct report *report, FILE *to)
     for (size_t i = 0; i < report->section_count; i++)
         print_section(report, &report->sections[i], to);
     print_spaces(report->facts, to);
-    if (is_own(report->facts))
+    if (scope_has_own(&(struct scope){ report->facts->layers, report->facts->layer_count }))
         print_key(to);
     print_runs(report->facts, to);
     fputs(

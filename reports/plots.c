@@ -375,7 +375,8 @@ const struct plot plots[PLOTS] = {
       "other's high end, so at least 90 % from 6 samples on.  The data file holds the size of a "
       "message.",
       "needs buckets in which both all-to-alls were timed with the same r and d" },
-    { "3dh", "3dh against 2dh", CAPACITY, "step with 3dh / step with 2dh", PLOT_OVER_C | PLOT_BARS,
+    { "3dh", "3dh against 2dh", CAPACITY, "step with 3dh / step with 2dh",
+      PLOT_OVER_C | PLOT_BARS | PLOT_OWN,
       "c, rows; ratio; low end; high end; size of a message of 2dh, KiB; r; samples; of them "
       "throttled",
       series_3dh, a2a, NULL,

@@ -292,9 +292,9 @@ void series_traffic(struct series *s)
             uint64_t asked = traffic_asked(b);
             double share = (double)asked / (double)traffic_total(traffic);
 
-            if ((e ? e->inferred : 2) != kind)
+            if (!facts_has(s->layer, b->bucket) || (e ? e->inferred : 2) != kind)
                 continue;
-            begin_row(s, bucket_capacity(traffic->window, b->bucket),
+            begin_row(s, shape_capacity(&s->layer->shape, traffic->window, b->bucket),
                       (const double[]){ 100 * share, e ? 100 * e->gain.value : (double)NAN }, 2);
             fprintf(s->to, " %" PRIu64 " %u\n", asked, b->bucket);
             s->extent.rows++;
@@ -375,14 +375,24 @@ void series_hidden(struct series *s)
 
 /* ---- what a neighbour's plan costs */
 
+bool scope_has_own(const struct scope *scope)
+{
+    for (size_t i = 0; i < scope->count; i++)
+        if (!scope->layers[i].declared)
+            return true;
+    return !scope->count;
+}
+
 static const struct entry_row *neighbour(const struct layer_facts *layer, const struct entry_row *e,
                                          int direction)
 {
     const struct entry_row *n = e + direction;
+    uint32_t stride = facts_stride(layer);
 
     if (n < layer->entries || n >= layer->entries + layer->entry_count)
         return NULL;
-    return n->bucket == e->bucket + (uint32_t)direction ? n : NULL;
+    return direction > 0 ? (n->bucket == e->bucket + stride ? n : NULL)
+                         : (n->bucket + stride == e->bucket ? n : NULL);
 }
 
 static void regret_row(struct series *s, const struct entry_row *e, int direction)

@@ -16,6 +16,9 @@ struct scope {
     size_t count;
 };
 
+/* Whether some layer of it has moetune's own plans. */
+bool scope_has_own(const struct scope *scope);
+
 /* How much of it there was. */
 struct extent {
     uint32_t rows;

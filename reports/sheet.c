@@ -148,7 +148,11 @@ static void print_heading(const struct section *section, FILE *to)
     }
     fprintf(to, "\n== %s: %s\n   ", section->name, SHAPE_TEXT(&layer->shape));
     quote_plain(layer->cluster.device, to);
-    fprintf(to, ", %u ranks, buckets of %u\n", layer->cluster.ranks, layer->window);
+    fprintf(to, ", %u ranks, buckets ", layer->cluster.ranks);
+    if (layer->declared)
+        fprintf(to, "by %s\n", layer->declared->key);
+    else
+        fprintf(to, "of %u\n", layer->window);
 }
 
 static void print_section(const struct report *report, const struct section *section, FILE *to)
@@ -169,7 +173,7 @@ static void print_section(const struct report *report, const struct section *sec
     }
     origin_summary(&section->scope, &remarks);
     print_remarks(&remarks, to);
-    if (section->scope.count == 1) {
+    if (section->scope.count == 1 && !section->scope.layers[0].declared) {
         drops_remarks(&section->scope.layers[0], &remarks);
         print_remarks(&remarks, to);
     }
@@ -179,6 +183,8 @@ static void print_section(const struct report *report, const struct section *sec
     print_remarks(&remarks, to);
     for (size_t i = 0; i < section->picture_count; i++)
         print_plot(report, section, &section->pictures[i], to);
+    if (!scope_has_own(&section->scope))
+        return;
     fprintf(to, "\nImprovement of the table over one static plan, r=0 or r=1\n");
     print_table(section, false, to);
     print_table(section, true, to);

@@ -236,7 +236,7 @@ static void add_step(struct remarks *out, const struct open_buckets *o,
     if (o->count && out->count < REMARKS_MAX)
         snprintf(out->lines[out->count++], REMARK_BYTES,
                  "%u bucket%s of %s %" PRIu64 " to %" PRIu64 " %s%s%s", o->count,
-                 o->count == 1 ? "" : "s", layer->declared ? layer->declared->key : "capacities",
+                 o->count == 1 ? "" : "s", shape_key(&layer->shape),
                  shape_bucket_from(&layer->shape, layer->window, o->first),
                  shape_capacity(&layer->shape, layer->window, o->last), words, *command ? "\n" : "",
                  command);

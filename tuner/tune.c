@@ -228,7 +228,7 @@ static int print_text(const struct tuning *t)
         printf("\n");
     }
     if (any) {
-        tables_legend(hidden, stdout);
+        tables_legend(hidden, false, stdout);
         printf("\n");
     }
     printf("steps     %" PRIu64 " to search, %" PRIu64 " to compare, %" PRIu64

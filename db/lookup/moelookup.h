@@ -254,10 +254,11 @@ MOELOOKUP_API int moelookup_get(const struct moelookup_view *view, uint32_t capa
  *
  *     struct moe_shape shape = MOE_SHAPE_INIT;
  *     moelookup_space(table, "torch-moe", &shape.space);
- *     shape.experts = 8; ... as tune was told, or moelookup_space_layer(table, shape.space, 0,
- * &shape) moelookup_bind(table, &shape, NULL, &view); moelookup_get_key(view, tokens, skew, &plan);
- * at every step moelookup_value(&plan, "dispatcher", text, sizeof(text)); moelookup_number(&plan,
- * "chunks", &chunks);
+ *     moelookup_space_layer(table, shape.space, 0, &shape);   or its words, as tune was told
+ *     moelookup_bind(table, &shape, NULL, &view);
+ *     moelookup_get_key(view, tokens, skew, &plan);           at every step
+ *     moelookup_value(&plan, "dispatcher", text, sizeof(text));
+ *     moelookup_number(&plan, "chunks", &chunks);
  *
  * Entries of a space answer nobody else, and a program compiled against a header without
  * struct moe_shape's `space` cannot ask for them. */

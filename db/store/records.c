@@ -381,8 +381,9 @@ static const char *const deletions[] = {
 };
 
 static const char *const tables[] = {
-    "meta",    "fingerprint", "fingerprint_field", "shape",    "run",  "trial", "sample", "entry",
-    "history", "override",    "import_log",        "standing", "load", "phase", NULL
+    "meta",   "fingerprint", "fingerprint_field", "space",    "shape",      "run",      "trial",
+    "sample", "entry",       "history",           "override", "import_log", "standing", "load",
+    "phase",  NULL
 };
 
 static int apply(struct records *r, const struct line *line)

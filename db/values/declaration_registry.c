@@ -16,26 +16,23 @@ struct known {
 static _Atomic(const struct known *) known_spaces;
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
+/* ERR_FORMAT: *out has the same number. */
 static int add(struct declaration *space, const struct declaration **out)
 {
     const struct declaration *there = declaration_find(space->id);
-    struct known *more;
+    struct known *more = NULL;
 
-    if (there && !strcmp(there->text, space->text)) {
+    if (there) {
+        bool same = !strcmp(there->text, space->text);
+
         declaration_free(space);
         *out = there;
-        return OK;
+        return same ? OK : ERR_FORMAT;
     }
-    more = there ? NULL : malloc(sizeof(*more));
+    more = malloc(sizeof(*more));
     if (!more) {
-        int rc = there ? fail(ERR_FORMAT,
-                              "the declared spaces %s and %s have the same number %08x: change the "
-                              "name of one",
-                              space->name, there->name, space->id)
-                       : fail(ERR_NOMEM, "no memory for the declared space %s", space->name);
-
         declaration_free(space);
-        return rc;
+        return ERR_NOMEM;
     }
     *more = (struct known){ space, atomic_load(&known_spaces) };
     atomic_store(&known_spaces, more);
@@ -55,19 +52,32 @@ static int add_alone(struct declaration *space, const struct declaration **out)
 
 int declaration_register(const char *text, const struct declaration **out)
 {
+    const struct declaration *there = NULL;
     struct declaration *space;
+    int rc;
 
     TRY(declaration_parse(text, &space));
-    return add_alone(space, out);
+    rc = add_alone(space, &there);
+    if (rc == ERR_FORMAT)
+        return fail(rc,
+                    "this declared space has the same number %08x as %s: change the name of one",
+                    there->id, there->name);
+    if (rc)
+        return fail(rc, "no memory for a declared space");
+    *out = there;
+    return OK;
 }
 
 int declaration_learn(const char *text, const struct declaration **out)
 {
     char why[DECLARATION_FAULT_BYTES];
+    const struct declaration *there = NULL;
     struct declaration *space;
 
     TRY(declaration_fault(text, &space, why, sizeof(why)));
-    return add_alone(space, out);
+    TRY(add_alone(space, &there));
+    *out = there;
+    return OK;
 }
 
 const struct declaration *declaration_find(uint32_t id)

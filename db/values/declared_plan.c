@@ -53,6 +53,9 @@ int declared_plan_check(const struct moe_plan *plan, uint32_t space)
 
     if (declared_plan_legal(plan, space))
         return OK;
+    if (!space)
+        return fail(ERR_ARGUMENT, "\"%s\" is of a declared space, and the layer has none",
+                    PLAN_TEXT(plan));
     if (!d)
         return fail(ERR_ARGUMENT, "a space that is not known here (%08x)", space);
     if (plan->space != space)

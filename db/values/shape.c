@@ -509,6 +509,13 @@ uint64_t shape_bucket_from(const struct moe_shape *shape, uint32_t window, uint3
     return bucket < classes ? 0 : declaration_key(d, bucket - classes) + 1;
 }
 
+const char *shape_key(const struct moe_shape *shape)
+{
+    const struct declaration *d = declaration_find(shape->space);
+
+    return d ? d->key : "capacities";
+}
+
 const char *shape_range(const struct moe_shape *shape, uint32_t window, uint32_t first,
                         uint32_t last, char room[RANGE_TEXT_BYTES])
 {

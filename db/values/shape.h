@@ -68,6 +68,9 @@ uint64_t shape_capacity(const struct moe_shape *shape, uint32_t window, uint32_t
 /* Its lower edge. */
 uint64_t shape_bucket_from(const struct moe_shape *shape, uint32_t window, uint32_t bucket);
 
+/* What buckets are ranges of: "capacities", or the key of a declared space. */
+const char *shape_key(const struct moe_shape *shape);
+
 /* "992-2079", the capacities of buckets; "65-256 skew <=1.25" of a declared space.  It lasts as
  * long as the block around it. */
 enum { RANGE_TEXT_BYTES = 128 };

@@ -115,7 +115,8 @@ static void a_trainer_that_is_killed_goes_on_from_its_checkpoint(void)
             train(c, step, true);
             _exit(0);
         }
-        usleep(2000 + 100 * random_below(3, (uint64_t)i, 100));
+        /* Longer and longer: on a busy machine a child needs it to come a step further. */
+        usleep(2000 + 100 * random_below(3, (uint64_t)i, 100) + 100 * (useconds_t)i);
         kill(child, SIGKILL);
         waitpid(child, &status, 0);
         killed += WIFSIGNALED(status);

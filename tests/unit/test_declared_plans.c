@@ -359,8 +359,8 @@ static void spaces_are_known_by_tag_and_by_a_name_that_is_alone(void)
     log_to(take_line, said);
     CHECK(declaration_register(same_id, &other) == ERR_FORMAT && !other);
     log_to(NULL, NULL);
-    CHECK(!strcmp(said, "the declared spaces s123994 and s66239 have the same number 86866e5d: "
-                        "change the name of one"));
+    CHECK(!strcmp(said, "this declared space has the same number 86866e5d as s66239: change the "
+                        "name of one"));
     CHECK(!declaration_register(same_name, &other) && other != d);
     CHECK(!declaration_named("s66239", 6) && declaration_named(tag, strlen(tag)) == d);
     CHECK(!declaration_named("s66239@", 7) && !declaration_named("s66239@86866e5", 14));

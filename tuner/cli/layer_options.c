@@ -300,6 +300,12 @@ int stated_layer_shape(const struct stated_layer *stated, uint32_t dtype, struct
     if (s.on.per_rack == NOT_GIVEN)
         s.on.per_rack = 0;
     shape = layer_options_shape(&s.layer, s.on, dtype);
+    if (s.shape) { /* the one word that no option says */
+        struct moe_shape said = { 0 };
+
+        TRY(shape_parse(s.shape, &said));
+        shape.space = said.space;
+    }
     TRY(layer_options_check(&shape));
     *out = shape;
     return OK;

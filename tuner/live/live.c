@@ -94,7 +94,7 @@ void live_void(struct live *live)
     drop_pending(live);
 }
 
-static struct cell *cell_in(struct live *live, uint32_t bucket, uint32_t capacity)
+static struct cell *cell_in(struct live *live, uint32_t bucket, uint64_t capacity)
 {
     bool fresh = false;
 
@@ -127,12 +127,22 @@ static void choose(struct live *live, struct cell *cell, double now_us)
     budget_own(&live->budget, clock_us(live) - now_us);
 }
 
+static void look_up(const struct live *live, uint32_t bucket, uint64_t key, struct moe_plan *plan)
+{
+    const struct declaration *d = live->dictionary.declared;
+
+    if (d)
+        moelookup_get_key(live->view, key, declaration_class(d, bucket), plan);
+    else
+        moelookup_get(live->view, (uint32_t)key, plan);
+}
+
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
 {
     live_ask_in(live, capacity / live->setup.window, capacity, plan);
 }
 
-void live_ask_in(struct live *live, uint32_t bucket, uint32_t capacity, struct moe_plan *plan)
+void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct moe_plan *plan)
 {
     struct pending *p = &live->pending;
     struct cell *cell;
@@ -142,7 +152,7 @@ void live_ask_in(struct live *live, uint32_t bucket, uint32_t capacity, struct m
     if (!cell) {
         *plan = (struct moe_plan)MOE_PLAN_INIT;
         if (live->view)
-            moelookup_get(live->view, capacity, plan);
+            look_up(live, bucket, capacity, plan);
         return;
     }
     live->asked++;

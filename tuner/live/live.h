@@ -58,7 +58,7 @@ void live_close(struct live *live); /* publishes; NULL is fine */
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan);
 /* The same in a bucket that follows from more than the capacity, as classes of a declared space do.
  */
-void live_ask_in(struct live *live, uint32_t bucket, uint32_t capacity, struct moe_plan *plan);
+void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct moe_plan *plan);
 
 /* ERR_ARGUMENT if nothing is asked. */
 int live_tell(struct live *live, int64_t ns);

@@ -1,6 +1,7 @@
 /* Prints the lines that carry a table into a trainer. */
 #include "paste.h"
 
+#include "declaration.h"
 #include "moelookup.h"
 #include "shape.h"
 #include "shell_word.h"
@@ -122,8 +123,32 @@ static void print_python(const struct moe_shape *s, FILE *to)
     fprintf(to, ")\n          plan = view.plan(capacity)  # at every step\n");
 }
 
+/* Its axes are the program's, and so is the key. */
+static void print_space(const struct declaration *d, FILE *to)
+{
+    const char *class = *d->class_name ? d->class_name : "0";
+    char tag[DECLARATION_TAG_BYTES];
+
+    declaration_tag(d, tag);
+    fprintf(to,
+            "C         moelookup_open(NULL, &table); moelookup_space(table, \"%s\", &space);\n"
+            "          moelookup_space_layer(table, space, 0, &shape);\n"
+            "          moelookup_bind(table, &shape, NULL, &view);\n"
+            "          moelookup_get_key(view, %s, %s, &plan); /* at every step */\n"
+            "          moelookup_value(&plan, \"%s\", text, sizeof(text));\n",
+            tag, d->key, class, d->axis[0].name);
+    fprintf(to,
+            "Python    view = moelookup.open().bind(space=\"%s\")\n"
+            "          plan = view.plan(%s%s%s)  # at every step: plan[\"%s\"]\n",
+            tag, d->key, *d->class_name ? ", " : "", d->class_name, d->axis[0].name);
+}
+
 void paste_shape(const struct moe_shape *shape, FILE *to)
 {
+    if (shape->space) {
+        print_space(declaration_find(shape->space), to);
+        return;
+    }
     print_c(shape, to);
     print_python(shape, to);
 }

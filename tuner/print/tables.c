@@ -35,12 +35,12 @@ struct line {
 struct printer {
     struct store *store;
     FILE *to;
-    bool every, hidden;      /* hidden: some layer is cut by hidden units */
-    const struct told *told; /* NULL: only the dictionary is wanted */
-    uint32_t only;           /* this width; 0: all */
-    uint32_t tables;         /* that were printed */
-    struct moe_shape shape;  /* of the table that is open */
-    struct line *lines;      /* and its buckets */
+    bool every, hidden, declared; /* the last two as for tables_legend() */
+    const struct told *told;      /* NULL: only the dictionary is wanted */
+    uint32_t only;                /* this width; 0: all */
+    uint32_t tables;              /* that were printed */
+    struct moe_shape shape;       /* of the table that is open */
+    struct line *lines;           /* and its buckets */
     size_t count;
 };
 
@@ -98,6 +98,7 @@ static int print_standing(const struct printer *p, const struct entry_row *e)
 
 /* ---- a line */
 
+enum { CAPACITY_COLUMN = 1 };
 static const struct grid_column columns[] = {
     { "bucket", GRID_LEFT },    { "capacity", GRID_LEFT },  { "plan", GRID_LEFT },
     { "step\nms", GRID_POINT }, { "saves\n%", GRID_POINT }, { "at\nleast", GRID_POINT },
@@ -279,9 +280,10 @@ static void print_pins(const struct printer *p, const struct entry_row *e)
 
         if (!SAME_TABLE(pin, e))
             continue;
-        fprintf(p->to, "pinned    buckets %u-%u, capacities %s: %s since %s UTC: %s\n", pin->first,
-                pin->last, RANGE_TEXT(&p->shape, e->window, pin->first, pin->last),
-                PLAN_WORDS(&pin->plan), DATE_TEXT(pin->since_s), UTF8_LINE(pin->why));
+        fprintf(p->to, "pinned    buckets %u-%u, %s %s: %s since %s UTC: %s\n", pin->first,
+                pin->last, shape_key(&p->shape),
+                RANGE_TEXT(&p->shape, e->window, pin->first, pin->last), PLAN_WORDS(&pin->plan),
+                DATE_TEXT(pin->since_s), UTF8_LINE(pin->why));
     }
 }
 
@@ -300,8 +302,14 @@ static int print_footer(const struct printer *p, const struct entry_row *e)
 
 static int print_lines(const struct printer *p)
 {
-    struct grid grid = GRID_OF(columns);
+    const struct declaration *d = declaration_find(p->shape.space);
+    struct grid_column named[sizeof(columns) / sizeof(columns[0])];
+    struct grid grid = GRID_OF(named);
     int rc = OK;
+
+    memcpy(named, columns, sizeof(columns));
+    if (d)
+        named[CAPACITY_COLUMN].title = d->key;
 
     for (size_t i = 0; i < p->count && !rc; i++)
         rc = add_row(p, &p->lines[i], &grid);
@@ -349,6 +357,7 @@ static int print_table(struct printer *p)
     fprintf(p->to, "%s", p->tables ? "\n" : "");
     TRY(store_shape_get(p->store, e->shape, &p->shape));
     p->hidden |= p->shape.layout == MOE_LAYOUT_HIDDEN;
+    p->declared |= p->shape.space != 0;
     TRY(tables_heading(p->store, e->cluster, e->shape, p->to));
     d = declaration_find(p->shape.space);
     if (d)
@@ -444,13 +453,15 @@ int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     return print_entries(&p, cluster, shape);
 }
 
-void tables_legend(bool hidden, FILE *to)
+void tables_legend(bool hidden, bool declared, FILE *to)
 {
     fprintf(to, "saves: of a step's time, against the default plan r=1 d=1 a=linear; at least:\n"
                 "the low end of its 95 %% interval. Of several buckets means; the whole is timed\n"
                 "anew. undecided: another plan may be faster. More: man moetune-tables.\n");
     if (hidden)
         fprintf(to, "With layout=hidden the default plan is r=0 d=1 a=linear e=sparse.\n");
+    if (declared)
+        fprintf(to, "A declared space says its own default plan.\n");
 }
 
 int tables_print_all(struct store *store, bool every, FILE *to)
@@ -464,7 +475,7 @@ int tables_print_all(struct store *store, bool every, FILE *to)
     told_free(&told);
     if (!rc) {
         fprintf(to, "\n");
-        tables_legend(p.hidden, to);
+        tables_legend(p.hidden, p.declared, to);
     }
     return rc;
 }

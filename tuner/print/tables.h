@@ -15,7 +15,8 @@ int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t w
 int tables_print_all(struct store *store, bool every, FILE *to);
 
 /* Three lines: what the columns mean. */
-void tables_legend(bool hidden, FILE *to); /* hidden: some layer is cut by hidden units */
+/* hidden: some layer is cut by hidden units; declared: some has a space of its own. */
+void tables_legend(bool hidden, bool declared, FILE *to);
 
 /* The two lines above such a table: the layer and its cluster. */
 int tables_heading(struct store *store, int64_t cluster, int64_t shape, FILE *to);

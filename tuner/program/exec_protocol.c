@@ -76,8 +76,13 @@ static int live_is_asked(void *self, const struct said *ask, struct moe_plan *pl
         live_ask_in(v->live, declaration_bucket(d, ask->key, ask->class_thousandths), ask->key,
                     plan);
     else
-        live_ask(v->live, ask->key, plan);
+        live_ask(v->live, (uint32_t)ask->key, plan);
     return OK;
+}
+
+static const char *key_name(const struct session *s)
+{
+    return s->space ? s->space->key : "c";
 }
 
 static int live_is_told(void *self, const struct said *tell)
@@ -87,8 +92,8 @@ static int live_is_told(void *self, const struct said *tell)
 
     live_tell(v->live, tell->ns);
     s->progress.done = live_status(v->live).decided;
-    progress_show(&s->progress, "c=%" PRIu32 " %s %.3f ms", s->key, PLAN_WORDS(&s->plan),
-                  (double)tell->ns * 1e-6);
+    progress_show(&s->progress, "%s=%" PRIu64 " %s %.3f ms", key_name(s), s->key,
+                  PLAN_WORDS(&s->plan), (double)tell->ns * 1e-6);
     return OK;
 }
 
@@ -125,7 +130,7 @@ static int blame(struct exec_protocol *v, const struct launch_end *end)
     launch_why(s, end, why);
     progress_clear(&s->progress);
     rc = live_failed(v->live, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why);
-    note("c=%" PRIu32 " %s: %s%s", s->key, PLAN_WORDS(&s->plan), why,
+    note("%s=%" PRIu64 " %s: %s%s", key_name(s), s->key, PLAN_WORDS(&s->plan), why,
          rc == UNSUPPORTED ? "; once more" : "");
     if (rc == UNSUPPORTED)
         return OK;
@@ -203,6 +208,7 @@ static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
     if (!rc && !v->live->dictionary.store)
         rc = ERR_BUSY;
     v->session.ops = &live_ops;
+    v->session.needs_default = true;
     v->session.self = v;
     while (!rc && (rc = live_once(v)) == UNSUPPORTED)
         rc = OK;

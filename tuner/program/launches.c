@@ -180,7 +180,7 @@ static int best_here(const struct launches *l, const struct launch_range *r)
 
         if (l->way_of[arm] != l->way)
             continue;
-        if (other < 0 && is_harmless(r, arm))
+        if (is_harmless(r, arm) && (other < 0 || !r->bucket.attempts[other].usable))
             other = arm;
         ns = r->bucket.attempts[arm].usable ? bucket_median_ns(&r->bucket, arm) : NAN;
         if (ns < least || (isnan(least) && !isnan(ns))) {
@@ -232,7 +232,7 @@ static void show(struct launches *l)
     struct progress *p = &l->session->progress;
 
     p->done = count_ranges(l, RANGE_DECIDED);
-    progress_show(p, "launch %" PRIu32 ", %" PRIu32 " of %zu ranges decided: %s=%" PRIu32 " %s",
+    progress_show(p, "launch %" PRIu32 ", %" PRIu32 " of %zu ranges decided: %s=%" PRIu64 " %s",
                   l->launch, p->done, l->range_count, l->space->key, l->session->key,
                   PLAN_WORDS(&l->session->plan));
 }
@@ -319,15 +319,6 @@ static int blame(struct launches *l, struct launch_range *r, int arm, const stru
                : OK;
 }
 
-/* It died before it asked anything: whatever was wanted of it may be the reason. */
-static int blame_all_wanted(struct launches *l, const struct launch_end *end)
-{
-    for (size_t i = 0; i < l->range_count; i++)
-        if (wants(l, l->ranges[i]))
-            TRY(blame(l, l->ranges[i], l->ranges[i]->wanted, end));
-    return OK;
-}
-
 /* No launch under these values ever ran a step: each plan with them fails, in every range. */
 static int give_way_up(struct launches *l, const struct launch_end *end)
 {
@@ -381,14 +372,13 @@ static int judge_failure(struct launches *l, const struct launch_end *end)
         return judge_stillborn(l, end);
     if (l->session->running)
         return blame(l, l->range, l->arm, end);
-    if (!l->session->asked)
-        return blame_all_wanted(l, end);
     l->barren = has_learnt(l) ? 0 : l->barren + 1;
     if (l->barren >= PATIENCE)
-        return fail(ERR_LAUNCH, "the program failed between steps %d times in a row: %s", PATIENCE,
-                    launch_why(l->session, end, why));
+        return fail(ERR_LAUNCH, "the program failed outside of steps %d times in a row: %s",
+                    PATIENCE, launch_why(l->session, end, why));
     progress_clear(&l->session->progress);
-    note("launch %" PRIu32 ": %s, between two steps", l->launch, launch_why(l->session, end, why));
+    note("launch %" PRIu32 ": %s, %s", l->launch, launch_why(l->session, end, why),
+         l->session->asked ? "between two steps" : "before it asked anything");
     return OK;
 }
 

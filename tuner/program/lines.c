@@ -32,7 +32,7 @@ static bool refuse(const struct reader *r, const char *format, ...)
     return false;
 }
 
-/* The next word, which is cut off to `size`; false: there is none. */
+/* The next word; false: there is none, or it is longer than there is room for, and stays. */
 static bool next_word(struct reader *r, char *word, size_t size)
 {
     size_t length;
@@ -40,8 +40,10 @@ static bool next_word(struct reader *r, char *word, size_t size)
     r->at += strspn(r->at, " \t\r");
     length = strcspn(r->at, " \t\r");
     snprintf(word, size, "%.*s", (int)length, r->at);
+    if (!length || length >= size)
+        return false;
     r->at += length;
-    return length && length < size;
+    return true;
 }
 
 static bool is_at_end(struct reader *r)
@@ -81,6 +83,7 @@ static bool read_class(struct reader *r)
 static bool read_ask(struct reader *r)
 {
     const char *wanted = r->space ? r->space->key : "a number of rows";
+    const unsigned long long most = r->space ? INT64_MAX : UINT32_MAX;
     unsigned long long key;
     char word[32], *end;
 
@@ -89,9 +92,9 @@ static bool read_ask(struct reader *r)
                       r->space ? "ask KEY: %s as a number is wanted" : "ask CAPACITY: %s is wanted",
                       wanted);
     key = strtoull(word, &end, 10);
-    if (*end || key > UINT32_MAX)
-        return refuse(r, "ask %.20s: a whole number up to %u is wanted", word, UINT32_MAX);
-    r->said->key = (uint32_t)key;
+    if (*end || key > most)
+        return refuse(r, "ask %.20s: a whole number up to %llu is wanted", word, most);
+    r->said->key = key;
     return read_class(r);
 }
 

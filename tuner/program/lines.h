@@ -19,8 +19,9 @@ struct said_number {
 
 struct said {
     enum said_word word;
-    uint32_t key, class_thousandths; /* ask */
-    int64_t ns, memory_bytes;        /* tell; memory 0: not told */
+    uint64_t key; /* ask; without a space no more than UINT32_MAX */
+    uint32_t class_thousandths;
+    int64_t ns, memory_bytes; /* tell; memory 0: not told */
     size_t numbers;
     struct said_number number[SAID_NUMBERS_MAX];
     const char *reason; /* failed; of the line, never empty */

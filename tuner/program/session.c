@@ -63,7 +63,7 @@ static int answer_ask(struct session *s, const struct said *ask, char *answer)
 static int give_up(struct session *s, enum trial_state state, const char *why)
 {
     progress_clear(&s->progress);
-    note("%s=%" PRIu32 " %s: %s", s->space ? s->space->key : "c", s->key, PLAN_WORDS(&s->plan),
+    note("%s=%" PRIu64 " %s: %s", s->space ? s->space->key : "c", s->key, PLAN_WORDS(&s->plan),
          why);
     return s->ops->failed(s->self, state, why);
 }
@@ -76,7 +76,10 @@ static int refuse(struct session *s, const struct said *tell)
     if (s->memory_bytes && tell->memory_bytes > s->memory_bytes) {
         snprintf(why, sizeof(why), "needs %.2f MiB, %.2f are allowed",
                  (double)tell->memory_bytes * 0x1p-20, (double)s->memory_bytes * 0x1p-20);
-        return give_up(s, TRIAL_NO_MEMORY, why);
+        TRY(give_up(s, TRIAL_NO_MEMORY, why));
+        return s->needs_default && plan_is_default(&s->plan, &s->shape)
+                   ? fail(ERR_LAUNCH, "the default plan itself %s", why)
+                   : OK;
     }
     for (size_t i = 0; i < s->guard_count; i++) {
         if (!guard_broken(&s->guards[i], tell, why))
@@ -140,7 +143,7 @@ static int answer_line(struct session *s, const char *line, char *answer)
     struct said said;
 
     if (strlen(line) == LINE_BYTES - 1)
-        return answer_error(s, "a line of more than 1000 bytes", answer);
+        return answer_error(s, "a line of more than 1000 letters", answer);
     return said_read(line, s->space, &said, why) ? answers[said.word](s, &said, answer)
                                                  : answer_error(s, why, answer);
 }

@@ -31,6 +31,7 @@ struct session {
     uint32_t window;
     double silence_s;     /* a step may take so long; between steps ten times as long */
     int64_t memory_bytes; /* the most that a step may tell; 0: whatever */
+    bool needs_default;   /* without the default plan nothing can be tuned */
     struct guard *guards;
     size_t guard_count;
     int64_t deadline_ns; /* 0: none */
@@ -41,7 +42,7 @@ struct session {
     bool running;   /* a step, under `plan` */
     bool dismissed; /* it was told that nothing more is wanted */
     struct moe_plan plan;
-    uint32_t key;
+    uint64_t key;
     uint64_t asked, told;  /* in this launch */
     uint32_t errors, ends; /* lines not understood, in all launches; asked after it was dismissed */
     int64_t heard_ns;

@@ -112,7 +112,7 @@ static int open_contest(const struct meeting *m, uint32_t bucket, struct contest
 static uint32_t bucket_of(const struct meeting *m, const struct said *asked)
 {
     return m->space ? declaration_bucket(m->space, asked->key, asked->class_thousandths)
-                    : asked->key / m->window;
+                    : (uint32_t)asked->key / m->window;
 }
 
 static int key_of(struct meeting *m, const struct said *asked, struct key **out)
@@ -239,7 +239,7 @@ static int choose_plan(const struct meeting *m, struct side *s)
     if (m->space)
         s->plan = declared_plan_default(m->space->id);
     if (s->view)
-        moelookup_get(s->view, s->asked.key, &s->plan);
+        moelookup_get(s->view, (uint32_t)s->asked.key, &s->plan);
     if (!s->store)
         return OK;
     rc =
@@ -280,7 +280,8 @@ static int note_step(struct meeting *m, struct side *s, int64_t ns, const char *
 
     TRY(key_of(m, &s->asked, &key));
     if (!ns && side == 1)
-        return fail(ERR_LAUNCH, "%s: %s, at %s %u under %s: there is nothing to compare with",
+        return fail(ERR_LAUNCH,
+                    "%s: %s, at %s %" PRIu64 " under %s: there is nothing to compare with",
                     name_of(m, s), why, m->space ? m->space->key : "capacity", s->asked.key,
                     PLAN_WORDS(&s->plan));
     if (side == 0)
@@ -431,6 +432,8 @@ static int bind_store(struct meeting *m, const char *given, struct side *s)
     if (f.layers != 1)
         return fail(ERR_ARGUMENT, "%s: a table of one layer of %s is wanted, it has %zu", path,
                     m->space->name, f.layers);
+    if (m->shape.experts && !shape_equal(&m->shape, &f.shape))
+        return fail(ERR_ARGUMENT, "%s: a table of another layer: %s", path, SHAPE_TEXT(&f.shape));
     m->shape = f.shape;
     m->window = 1;
     return OK;

@@ -5,6 +5,7 @@
  * and the indented lines after it, which are what to type. */
 #include "common_rows.h"
 #include "output_file.h"
+#include "shell_word.h"
 #include "status.h"
 #include "suggest.h"
 #include "verbs.h"
@@ -68,8 +69,11 @@ static void print_next(const struct file *file, const char *folder)
     const char *line = next_line(next_line(summary_of(file)));
 
     printf("\nnext:\n");
-    if (strcmp(folder, ".") != 0)
-        printf("%scd %s\n", indent, folder);
+    if (strcmp(folder, ".") != 0) {
+        printf("%scd ", indent);
+        shell_word(folder, stdout);
+        putchar('\n');
+    }
     for (; !strncmp(line, indent, sizeof(indent) - 1); line = next_line(line))
         printf("%.*s", (int)(next_line(line) - line), line);
 }

@@ -1,6 +1,7 @@
 /* moetune override: plans that a person pins, whatever was measured. */
 #include "bucket_key.h"
 #include "common_rows.h"
+#include "declared_plan.h"
 #include "gpu_list.h"
 #include "layer_options.h"
 #include "plan.h"
@@ -99,13 +100,28 @@ static int take_range(struct target *t)
     return space_buckets(t->options->buckets, &t->row.first, &t->row.last);
 }
 
+/* Its space is the layer's; the plan need not say it. */
+static int take_declared(uint32_t space, const char *text, struct moe_plan *out)
+{
+    const struct declaration *d = declaration_find(space);
+    uint32_t choice;
+
+    if (!plan_parse(text, out))
+        return OK;
+    if (!declaration_scan(d, text, &choice))
+        return fail(ERR_ARGUMENT, "--plan \"%s\": %s has no such axis or value", text, d->name);
+    *out = declared_plan(space, choice);
+    return OK;
+}
+
 static int take_plan(struct target *t)
 {
     const struct options *o = t->options;
 
     if (!o->plan || !o->why)
         return fail(ERR_ARGUMENT, "--plan and --why are wanted");
-    TRY(layer_options_plan(o->plan, &t->row.plan));
+    TRY(t->shape.space ? take_declared(t->shape.space, o->plan, &t->row.plan)
+                       : layer_options_plan(o->plan, &t->row.plan));
     TRY(plan_check(&t->row.plan, &t->shape));
     t->row.plan = plan_canonical(t->row.plan, &t->shape);
     snprintf(t->row.why, sizeof(t->row.why), "%s", o->why);
@@ -117,7 +133,7 @@ static int take_plan(struct target *t)
 static void print_range(const struct target *t, uint32_t first, uint32_t last,
                         const struct override_row *row)
 {
-    printf("buckets %u-%u of width %u, capacities %s: %s ", first, last, row->window,
+    printf("buckets %u-%u of width %u, %s %s: %s ", first, last, row->window, shape_key(&t->shape),
            RANGE_TEXT(&t->shape, row->window, first, last), PLAN_TEXT(&row->plan));
 }
 

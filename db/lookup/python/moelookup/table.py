@@ -263,15 +263,14 @@ class SpacePlan(Dict[str, Union[int, str]]):
 
 
 def read_space_plan(plan: Any) -> SpacePlan:
-    """Of a struct moe_plan; integers are int, words str."""
-    functions, room, number = library().functions, create_string_buffer(512), c_int64()
+    """Of a struct moe_plan; what looks like an integer is int, as moetune.Asker has it."""
+    functions, room = library().functions, create_string_buffer(512)
     library().check(min(functions.moe_plan_format(byref(plan), room, len(room)), 0), "plan")
     text = room.value.decode()
     values: Dict[str, Union[int, str]] = {}
     for word in text.split()[:-1]:  # the last one names the space
         axis, _, value = word.partition("=")
-        wordy = functions.moelookup_number(byref(plan), axis.encode(), byref(number))
-        values[axis] = value if wordy else number.value
+        values[axis] = int(value) if re.fullmatch("-?[0-9]+", value) else value
     _, _, _, _, source, bucket, time_us, default_us, *_ = _PLAN.unpack(plan.raw)
     return SpacePlan(values, text, Source(source), bucket, time_us, default_us)
 
@@ -510,7 +509,7 @@ def _words(shape: ShapeStruct) -> Dict[str, Any]:
 
 
 def _which(space: str, layers: List[Dict[str, Any]], words: Dict[str, Any], several: bool) -> str:
-    """Why bind_space() does not know which layer is meant."""
+    """Why bind(space=...) does not know which layer is meant."""
     if not several:
         wrong = [n for n, v in words.items() if all(layer[n] != v for layer in layers)] or words
         has = ", ".join(f"{n} {sorted({layer[n] for layer in layers})}" for n in wrong)

@@ -1,7 +1,6 @@
 """The line protocol of `moetune tune --exec`, spoken by the program that it started."""
 
 import contextlib
-import math
 import os
 import re
 import stat
@@ -16,6 +15,7 @@ _TO, _FROM, _WINDOW = "MOETUNE_TO", "MOETUNE_FROM", "MOETUNE_WINDOW"
 _LAYER = "MOETUNE_LAYER"
 _SPACE, _LAUNCH = "MOETUNE_SPACE", "MOETUNE_PLAN"
 _NOT_IN_TEXT = {"source", "bucket", "time_us", "default_us"}  # of a Plan
+_WORDS = {"a"} | {name for name, v in Plan._field_defaults.items() if isinstance(v, str)}
 
 
 Words = Dict[str, Union[int, str]]
@@ -190,7 +190,7 @@ class Asker(_Speaker):
         """The value of every axis; None: this launch has shown what was wanted, and is to end.
 
         key: this step's number of whatever the space has ranges of; skew: likewise of its class."""
-        line = f"ask {_whole('key', key, 2**64 - 1)}" + ("" if skew is None else f" {skew:.3f}")
+        line = f"ask {_whole('key', key, 2**64 - 1)}" + ("" if skew is None else f" {float(skew)!r}")
         word, plan = self._say(line, "plan", "end")
         self._asked = word == "plan"
         return words(plan) if self._asked else None
@@ -202,9 +202,7 @@ class Asker(_Speaker):
             "" if memory is None else f" memory={_whole('memory', memory, 2**63)}"
         )
         for name, value in measured.items():
-            if not math.isfinite(value):
-                raise ValueError(f"{name} is {value}: it must be a number")
-            said += f" {name}={float(value)!r}"
+            said += f" {name}={float(value)!r}"  # also nan, which no guard lets pass
         self._answer("tell", said)
 
 
@@ -262,7 +260,7 @@ def _plan(text: str) -> Plan:
     if unknown:
         raise Error(f"{text!r} has what this version does not know: {', '.join(unknown)}", -3)
     try:
-        values: Dict[str, Any] = {n: v if n in ("a", "e") else int(v) for n, v in said.items()}
+        values: Dict[str, Any] = {n: v if n in _WORDS else int(v) for n, v in said.items()}
     except ValueError:
         raise Error(f"{text!r} is no plan", -3) from None
     return Plan(source=Source.TENTATIVE, **values)
