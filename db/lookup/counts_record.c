@@ -113,8 +113,12 @@ static int open_file(const char *path, struct moe_counts *c)
 
     TRY(take_path(path, c));
     c->file = open(c->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (c->file < 0 || fstat(c->file, &is) || !S_ISREG(is.st_mode))
+    if (c->file < 0 || fstat(c->file, &is))
         return ERR_IO;
+    if (!S_ISREG(is.st_mode)) {
+        errno = EINVAL;
+        return ERR_IO;
+    }
     c->before = is.st_size;
     return end_line(c);
 }
@@ -346,7 +350,9 @@ static int record(struct moe_counts *c, const struct kept_step *s, const uint32_
     if (c->count == c->o.room) /* an earlier attempt failed */
         TRY(halve(c));
     TRY(append(c, s, counts));
-    return c->count == c->o.room ? halve(c) : OK;
+    if (c->count == c->o.room)
+        (void)halve(c); /* the step is in the file: the next one tries again, and says so */
+    return OK;
 }
 
 int moe_counts_step(struct moe_counts *c, uint64_t step, uint32_t capacity, const uint32_t *counts,
