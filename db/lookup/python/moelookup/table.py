@@ -5,6 +5,7 @@ import contextlib
 import enum
 import operator
 import os
+import re
 import struct
 import weakref
 from ctypes import (
