@@ -268,7 +268,8 @@ void summary_next(const struct facts *facts, const struct layer_facts *layer, co
     out->count = 0;
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         struct open_buckets o = open_where(layer, steps[i].holds);
-        char words[200], rival[120] = "", command[sizeof(facts->runs->command) + 64];
+        char words[128 + PLAN_TEXT_BYTES], rival[64 + PLAN_TEXT_BYTES] = "",
+                                                      command[sizeof(facts->runs->command) + 64];
 
         if (!o.count)
             continue;

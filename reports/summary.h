@@ -5,7 +5,7 @@
 #include "origin.h"
 #include "standings.h"
 
-enum { HEADLINE_BYTES = STANDING_TEXT_BYTES, FIGURE_BYTES = 96 };
+enum { HEADLINE_BYTES = STANDING_TEXT_BYTES, FIGURE_BYTES = 32 + PLAN_TEXT_BYTES };
 
 /* What standing_text() says; else the mean of what is measured. */
 void summary_headline(const struct layer_facts *layer, char text[HEADLINE_BYTES]);

@@ -32,6 +32,7 @@ struct moe_counts {
     struct moe_counts_options o;
     pid_t process; /* a child after fork() records nothing */
     int file;      /* -1: nobody wants to know */
+    mode_t mode;
     char path[PATH_MAX], beside[PATH_MAX + 8];
     off_t before, end;      /* bytes that were there; bytes with our lines */
     uint64_t calls, next;   /* steps that were handed in; the one that is recorded next */
@@ -66,16 +67,13 @@ static int check(const struct moe_counts_options *o)
 }
 
 /* The path as it is now: the trainer may change its folder later. */
+/* Of a file that is there: where it lies, whatever the folder is later, and behind links. */
 static int take_path(const char *path, struct moe_counts *c)
 {
-    char folder[PATH_MAX] = "";
-    int wrote;
-
-    if (*path != '/' && !getcwd(folder, sizeof(folder)))
+    if (!realpath(path, c->path))
         return ERR_IO;
-    wrote = snprintf(c->path, sizeof(c->path), "%s%s%s", folder, *path == '/' ? "" : "/", path);
     snprintf(c->beside, sizeof(c->beside), "%s.short", c->path);
-    return wrote < (int)sizeof(c->path) ? OK : ERR_IO;
+    return OK;
 }
 
 static int write_all(int file, const char *bytes, size_t length)
@@ -111,15 +109,16 @@ static int open_file(const char *path, struct moe_counts *c)
 {
     struct stat is;
 
-    TRY(take_path(path, c));
-    c->file = open(c->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    c->file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
     if (c->file < 0 || fstat(c->file, &is))
         return ERR_IO;
     if (!S_ISREG(is.st_mode)) {
         errno = EINVAL;
         return ERR_IO;
     }
+    TRY(take_path(path, c));
     c->before = is.st_size;
+    c->mode = is.st_mode & 0777;
     return end_line(c);
 }
 
@@ -284,7 +283,7 @@ static void forget_half(struct moe_counts *c)
 
 static int halve(struct moe_counts *c)
 {
-    int to = open(c->beside, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    int to = open(c->beside, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, c->mode);
     off_t end;
 
     if (to < 0)

@@ -7,6 +7,8 @@
 #include "moelookup.h"
 #include "status.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -200,6 +202,26 @@ static void what_is_wrong_is_refused(void)
     CHECK(!strcmp(text_of(path), "{\"step\":0,\"ranks\":2,\"tokens\":2,\"counts\":[4,4,0,0,0]}\n"));
 }
 
+static void a_file_that_is_halved_stays_where_it_is(void)
+{
+    struct moe_counts_options o = options_of(1, 8);
+    char link[PATH_MAX];
+    struct moe_counts *c;
+    struct stat is;
+
+    snprintf(link, sizeof(link), "%s", place("link.jsonl"));
+    unlink(link);
+    fclose(fopen(place("target.jsonl"), "w"));
+    CHECK(!chmod(place("target.jsonl"), 0640) && !symlink(place("target.jsonl"), link));
+    CHECK(!moe_counts_open(&o, link, &c));
+    for (uint32_t call = 0; call < 100; call++)
+        CHECK(!hand_in(c, call));
+    moe_counts_close(c);
+    CHECK(!lstat(link, &is) && S_ISLNK(is.st_mode));
+    CHECK(!stat(link, &is) && (is.st_mode & 0777) == 0640 && is.st_size > 0);
+    CHECK(moe_counts_open(&o, "/dev/null", &c) == MOE_ERR_IO && errno == EINVAL);
+}
+
 static void the_environment_names_the_file(void)
 {
     struct moe_counts_options o = options_of(1, 4);
@@ -273,6 +295,7 @@ int main(void)
         TEST(steps_are_a_fair_sample),
         TEST(what_was_there_stays_and_half_a_line_is_ended),
         TEST(what_is_wrong_is_refused),
+        TEST(a_file_that_is_halved_stays_where_it_is),
         TEST(the_environment_names_the_file),
         TEST(a_child_records_nothing),
         TEST(a_full_disk_leaves_whole_lines),

@@ -14,7 +14,7 @@
 
 enum { ERRORS_MAX = 100, ENDS_MAX = 100, LINE_BYTES = 1024 };
 /* Between steps a program may do other things for longer than a step takes. */
-static const double patience_between = 10;
+const double session_patience_between = 10;
 
 static volatile sig_atomic_t stop;
 
@@ -22,6 +22,11 @@ static void on_signal(int number)
 {
     (void)number;
     stop = 1;
+}
+
+bool session_stopped(void)
+{
+    return stop;
 }
 
 void session_catch_signals(void)
@@ -152,7 +157,7 @@ static int answer_line(struct session *s, const char *line, char *answer)
 
 static bool out_of_patience(const struct session *s)
 {
-    double limit_s = s->silence_s * (s->running ? 1 : patience_between);
+    double limit_s = s->silence_s * (s->running ? 1 : session_patience_between);
 
     return (double)(host_clock_ns() - s->heard_ns) * 1e-9 > limit_s;
 }
@@ -225,7 +230,7 @@ char *launch_why(const struct session *s, const struct launch_end *end, char why
 {
     if (end->hung)
         snprintf(why, LAUNCH_WHY_BYTES, "silent for %g s",
-                 s->silence_s * (s->running ? 1 : patience_between));
+                 s->silence_s * (s->running ? 1 : session_patience_between));
     else
         snprintf(why, LAUNCH_WHY_BYTES, "the program: %.120s", end->how);
     return why;

@@ -55,8 +55,13 @@ struct launch_end {
     char how[128];
 };
 
-/* From here on signals that end a job end the launch under way, by ERR_CUT. */
+/* Between steps a program may be silent for so many times as long as in one. */
+extern const double session_patience_between;
+
+/* From here on signals that end a job end the launch under way, by ERR_CUT; and whether one came.
+ */
 void session_catch_signals(void);
+bool session_stopped(void);
 
 /* Starts the command and answers it until it ends or hangs.  `plan`: what MOETUNE_PLAN says.
  * ERR_CUT: time is up.  Any other error ends the tuning. */

@@ -7,13 +7,13 @@
 #include "contest.h"
 #include "declared_plan.h"
 #include "host.h"
-#include "launch.h"
 #include "launch_words.h"
 #include "lines.h"
 #include "lookup.h"
 #include "plan.h"
 #include "progress.h"
 #include "random.h"
+#include "session.h"
 #include "shape.h"
 #include "space_file.h"
 #include "status.h"
@@ -21,7 +21,6 @@
 
 #include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,16 +41,6 @@ const struct option_row two_programs_rows[] = {
 #undef AT
 
 enum { LINE_BYTES = 1024, SIDES = 2, KEYS_MAX = 4096, PAIRS_LEAST = 8 };
-static const double patience_between = 10; /* times as long as a step may be silent */
-
-static volatile sig_atomic_t stop;
-
-static void on_signal(int number)
-{
-    (void)number;
-    stop = 1;
-}
-
 /* One of the two. */
 struct side {
     const char *command;
@@ -157,7 +146,7 @@ static bool is_enough(const struct meeting *m)
 
 static bool time_is_up(const struct meeting *m)
 {
-    return stop || (m->deadline_ns && host_clock_ns() >= m->deadline_ns);
+    return session_stopped() || (m->deadline_ns && host_clock_ns() >= m->deadline_ns);
 }
 
 /* UNSUPPORTED: it has ended. */
@@ -226,7 +215,7 @@ static int await_question(struct meeting *m, struct side *s)
     const char *wanted = m->space ? "ask KEY" : "ask CAPACITY";
     char line[LINE_BYTES];
 
-    TRY(hear_said(m, s, patience_between * m->options->silence_s, wanted, &s->asked, line));
+    TRY(hear_said(m, s, session_patience_between * m->options->silence_s, wanted, &s->asked, line));
     return s->asked.word == SAID_ASK ? OK : out_of_turn(m, s, line, wanted);
 }
 
@@ -567,8 +556,7 @@ int two_programs(const struct two_programs *options)
         m->deadline_ns = host_clock_ns() + (int64_t)(options->budget_s * 1e9);
     progress_open(&m->progress, options->quiet);
     m->progress.deadline_ns = m->deadline_ns;
-    signal(SIGPIPE, SIG_IGN);
-    launch_on_stop(on_signal);
+    session_catch_signals();
     rc = options->space ? space_file_read(options->space, &m->space) : OK;
     if (!rc)
         rc = open_tables(m);
