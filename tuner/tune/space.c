@@ -51,6 +51,20 @@ static int reachable_buckets(double max_factor, struct space *space)
     return OK;
 }
 
+/* A request has room for many layers: each keeps the plans it has, not the most there may be. */
+static int list_arms(struct space *space, const struct arms_setup *setup)
+{
+    struct moe_plan arms[SEARCH_ARMS_MAX], default_plan = plan_default(&space->shape);
+
+    TRY(arms_list(&space->shape, setup, arms, &space->arm_count));
+    space->arms = malloc(space->arm_count * sizeof(*arms));
+    if (!space->arms)
+        return fail(ERR_NOMEM, "the plans of a layer");
+    memcpy(space->arms, arms, space->arm_count * sizeof(*arms));
+    space->default_arm = space_arm(space, &default_plan);
+    return OK;
+}
+
 int space_open(const struct moe_shape *shape, const struct space_setup *setup, struct space *out)
 {
     struct space space = { .shape = *shape,
@@ -62,7 +76,7 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
                                .knows_ctas = setup->knows_ctas,
                                .protocols = setup->protocols,
                                .foreign = setup->foreign };
-    struct moe_plan default_plan;
+    int rc;
 
     TRY(shape_check(shape));
     if (shape->space)
@@ -73,18 +87,21 @@ int space_open(const struct moe_shape *shape, const struct space_setup *setup, s
         TRY(space_buckets(setup->buckets, &space.first, &space.last));
     else if (!shape->space)
         TRY(reachable_buckets(setup->max_factor, &space));
-    TRY(arms_list(shape, &arms, space.arms, &space.arm_count));
-    default_plan = plan_default(shape);
-    space.default_arm = space_arm(&space, &default_plan);
-    TRY(bucket_order(&space, setup->effort->anchors_per_octave));
+    TRY(list_arms(&space, &arms));
+    TRY_OUT(bucket_order(&space, setup->effort->anchors_per_octave));
     *out = space;
     return OK;
+out:
+    space_close(&space);
+    return rc;
 }
 
 void space_close(struct space *space)
 {
     load_close(space->load);
     space->load = NULL;
+    free(space->arms);
+    space->arms = NULL;
     free(space->anchors);
     space->anchors = NULL;
 }

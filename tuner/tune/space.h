@@ -14,7 +14,7 @@ struct space {
     struct moe_shape shape;
     struct load *load;            /* that is measured; NULL: tokens choose at random */
     uint32_t window, first, last; /* R; buckets, both included */
-    struct moe_plan arms[SEARCH_ARMS_MAX];
+    struct moe_plan *arms;
     size_t arm_count;
     int default_arm;
     uint32_t *anchors; /* the buckets to measure, in the order they are */
