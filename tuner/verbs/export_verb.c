@@ -1,6 +1,7 @@
 /* moetune export: tables for other sites. */
 #include "common_rows.h"
 #include "export.h"
+#include "export_answers.h"
 #include "output_file.h"
 #include "shape.h"
 #include "status.h"
@@ -14,19 +15,25 @@
 #include <string.h>
 #include <unistd.h>
 
-enum format { FORMAT_JSONL, FORMAT_CSV, FORMAT_HEADER, FORMAT_PACKED };
-static const char *const format_words[] = { "jsonl", "csv", "header", "packed", NULL };
+/* The first ones hold a table, the others what it answers for one layer. */
+enum form { FORM_JSONL, FORM_CSV, FORM_HEADER, FORM_PACKED, FORM_ANSWERS };
+static const char *const format_words[] = { "jsonl", "csv",  "header",   "packed",        "env",
+                                            "flags", "json", "vllm-moe", "sglang-deepep", NULL };
+static const struct format *const answer_formats[] = { &format_env, &format_flags, &format_json,
+                                                       &format_vllm_moe, &format_sglang_deepep };
 
 struct options {
     const char *db, *shape, *fingerprint, *file;
     uint32_t format;
     bool identify, full;
+    struct answers_options answers;
 };
 
 static const struct option_row rows[] = {
     { "output", "FILE", OPTION_TEXT, OPTION(file), "where to (standard output)", .letter = 'o' },
     { "format", "WORD", OPTION_WORD, OPTION(format),
-      "jsonl (for import), csv, header (C), packed (for libmoelookup)", format_words },
+      "jsonl (for import), csv, header (C), packed (for libmoelookup); or the answers for a layer",
+      format_words },
     SHAPE_FILTER_ROW(OPTION_TEXT, OPTION(shape), ""),
     { "fingerprint", "HASH", OPTION_TEXT, OPTION(fingerprint),
       "only clusters whose hash begins so" },
@@ -34,10 +41,20 @@ static const struct option_row rows[] = {
       "host names as well; else they stay at home" },
     { "full", NULL, OPTION_FLAG, OPTION(full), "every timed step as well" },
     DB_ROW(OPTION(db)),
+    { "answers for a layer: env, flags, json, vllm-moe, sglang-deepep", .kind = OPTION_GROUP },
+    { "space", "NAME", OPTION_TEXT, OPTION(answers.space),
+      "its layer; --shape where it has several" },
+    { "key", "N", OPTION_TEXT, OPTION(answers.key),
+      "only for this key; for a layer of moetune's own: its capacity" },
+    { "class", "X", OPTION_TEXT, OPTION(answers.class), "only for this class beside the key" },
+    { "set", "NAME=VALUE", OPTION_LIST, OPTION(answers.sets),
+      "what the reader calls an axis (nothing: leave it out), or a fact of its file" },
+    { "check", NULL, OPTION_FLAG, OPTION(answers.check),
+      "read the file back by the reader's rules, say what answers which keys" },
     { NULL },
 };
 
-static const struct options defaults = { .format = FORMAT_JSONL };
+static const struct options defaults = { .format = FORM_JSONL };
 
 static int write_packed(const char *path, FILE *to)
 {
@@ -66,11 +83,12 @@ static int write_table(struct store *store, const char *path, const struct optio
     };
     if (o->shape && shape_parse(o->shape, &any))
         return ERR_ARGUMENT;
-    switch ((enum format)o->format) {
-    case FORMAT_JSONL: return export_lines(store, &choice, to);
-    case FORMAT_CSV: return export_csv(store, &choice, to);
-    case FORMAT_HEADER: return export_header(store, &choice, to);
-    case FORMAT_PACKED: return write_packed(path, to);
+    switch ((enum form)o->format) {
+    case FORM_JSONL: return export_lines(store, &choice, to);
+    case FORM_CSV: return export_csv(store, &choice, to);
+    case FORM_HEADER: return export_header(store, &choice, to);
+    case FORM_PACKED: return write_packed(path, to);
+    case FORM_ANSWERS: break;
     }
     return ERR_ARGUMENT;
 }
@@ -86,7 +104,7 @@ static int write_out(struct store *store, const char *path, const struct options
         TRY(output_begin(o->file, &file));
         return output_end(&file, write_table(store, path, o, file.to), NULL, true);
     }
-    if (o->format != FORMAT_PACKED)
+    if (o->format != FORM_PACKED)
         return write_table(store, path, o, stdout);
     to = fdopen(dup(STDOUT_FILENO), "w");
     if (!to)
@@ -105,9 +123,17 @@ static int run(const struct verb_call *call, void *options)
     int rc;
 
     (void)call;
-    if (o->format == FORMAT_PACKED && (o->shape || o->fingerprint))
+    if (o->format == FORM_PACKED && (o->shape || o->fingerprint))
         return fail(ERR_ARGUMENT, "--format packed holds the whole table");
+    if (o->format < FORM_ANSWERS && answers_options_given(&o->answers))
+        return fail(ERR_ARGUMENT,
+                    "--format %s holds tables: --space, --key, --class, --set and "
+                    "--check go with env, flags, json, vllm-moe, sglang-deepep",
+                    format_words[o->format]);
     TRY(store_path(o->db, false, path, sizeof(path)));
+    if (o->format >= FORM_ANSWERS)
+        return export_answers(answer_formats[o->format - FORM_ANSWERS], path, o->shape,
+                              o->fingerprint, &o->answers, o->file);
     TRY(store_read(path, &store));
     rc = write_out(store, path, o);
     if (rc == UNSUPPORTED)
@@ -118,7 +144,7 @@ static int run(const struct verb_call *call, void *options)
 
 const struct verb export_verb = {
     .name = "export",
-    .summary = "tables for other sites: JSON lines, CSV, C, packed",
+    .summary = "tables for other sites and programs: JSON lines, CSV, C, packed, flags ...",
     .about = "Writes the dictionary with the proof of each entry. The same content gives the same "
              "bytes on every machine; host names, users and paths stay at home.",
     .rows = rows,

@@ -1,0 +1,206 @@
+/* How SGLang tells DeepEP its SMs and chunks: --deepep-config, a JSON text or the file of one.
+ * Rules as in SGLang 0.5.10 (token_dispatcher/deepep.py: DeepEPConfig), which hands each of two
+ * objects to deep_ep.Config, and as in DeepEP 1.2.1 (csrc/config.hpp: Config); run with neither. */
+#include "format.h"
+
+#include "json.h"
+#include "status.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The two objects, and their members. */
+static const char *const halves[] = { "normal_dispatch", "normal_combine" };
+enum { HALVES = 2 };
+
+enum member { SMS, NVL_SEND, NVL_RECV, RDMA_SEND, RDMA_RECV, MEMBERS };
+static const struct {
+    const char *name, *axis[HALVES]; /* of the axis for each object */
+    const char *fact;                /* that --set may give */
+    int64_t usual;                   /* Config's own, where it is not named */
+} members[] = {
+    [SMS] = { "num_sms", { "num_sms", "num_sms" }, NULL, 20 },
+    [NVL_SEND] = { "num_max_nvl_chunked_send_tokens", { "nvl_dispatch", "nvl_combine" }, NULL, 6 },
+    [NVL_RECV] = { "num_max_nvl_chunked_recv_tokens", { NULL, NULL }, "nvl_buffer", 256 },
+    [RDMA_SEND] = { "num_max_rdma_chunked_send_tokens",
+                    { "rdma_dispatch", "rdma_combine" },
+                    NULL,
+                    6 },
+    [RDMA_RECV] = { "num_max_rdma_chunked_recv_tokens", { NULL, NULL }, "rdma_buffer", 256 },
+};
+
+static const char *const facts[] = { "nvl_buffer", "rdma_buffer", NULL };
+
+/* What is written: 0: nothing. */
+struct config {
+    int64_t value[HALVES][MEMBERS];
+};
+
+/* ---- the rules of Config and SGLang */
+
+static int check_half(const int64_t *v, const char *half)
+{
+    int64_t send = v[RDMA_SEND], recv = (v[RDMA_RECV] + send - 1) / (send ? send : 1) * send;
+
+    if (v[SMS] < 2 || v[SMS] % 2)
+        return fail(ERR_FORMAT, "%s: num_sms=%" PRId64 ": an even number is wanted", half, v[SMS]);
+    if (v[NVL_SEND] < 1 || v[NVL_SEND] >= v[NVL_RECV])
+        return fail(ERR_FORMAT,
+                    "%s: %" PRId64 " rows at a time over NVLink, of a buffer for %" PRId64
+                    ": fewer than the buffer holds are wanted",
+                    half, v[NVL_SEND], v[NVL_RECV]);
+    if (send < 1 || send > recv / 2)
+        return fail(ERR_FORMAT,
+                    "%s: %" PRId64 " rows at a time over RDMA, of a buffer for %" PRId64
+                    ": half of the buffer at most is wanted",
+                    half, send, v[RDMA_RECV]);
+    return OK;
+}
+
+/* With Config's own values where none is named. */
+static int complete(struct config *c)
+{
+    for (size_t h = 0; h < HALVES; h++) {
+        for (size_t m = 0; m < MEMBERS; m++)
+            c->value[h][m] = c->value[h][m] ? c->value[h][m] : members[m].usual;
+        TRY(check_half(c->value[h], halves[h]));
+    }
+    return c->value[0][SMS] == c->value[1][SMS]
+               ? OK
+               : fail(ERR_FORMAT, "num_sms differs: SGLang wants the same for both");
+}
+
+/* ---- writing */
+
+static int fill(const struct format_job *job, struct config *c)
+{
+    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+
+    for (size_t h = 0; h < HALVES; h++)
+        for (size_t m = 0; m < MEMBERS; m++) {
+            const char *axis = members[m].axis[h];
+            const struct plan_word *word = axis ? format_word(job, &words, axis) : NULL;
+
+            c->value[h][m] = word ? strtoll(word->value, NULL, 10) : 0;
+            if (members[m].fact)
+                TRY(format_set_number(job, members[m].fact, 1, 0, &c->value[h][m]));
+        }
+    return OK;
+}
+
+static bool has_member(const char *axis)
+{
+    for (size_t m = 0; m < MEMBERS; m++)
+        for (size_t h = 0; h < HALVES; h++)
+            if (members[m].axis[h] && !strcmp(members[m].axis[h], axis))
+                return true;
+    return false;
+}
+
+static int check_axes(const struct format_job *job, const struct plan_words *words)
+{
+    for (size_t i = 0; i < words->count; i++) {
+        const struct plan_word *word = &words->list[i];
+        const char *set = format_set_value(job, word->axis);
+
+        if (set && *set)
+            return fail(ERR_ARGUMENT,
+                        "--set %s: DeepEP's names are fixed; nothing behind = leaves "
+                        "an axis out",
+                        word->axis);
+        if (!set && !has_member(word->axis))
+            return fail(ERR_ARGUMENT, "DeepEP knows no axis %s; --set %s= leaves it out",
+                        word->axis, word->axis);
+        if (!set && !word->number)
+            return fail(ERR_ARGUMENT, "%s=%s: DeepEP wants a number", word->axis, word->value);
+    }
+    return format_word(job, words, "num_sms")
+               ? OK
+               : fail(ERR_ARGUMENT, "DeepEP wants the axis num_sms, which the space has not");
+}
+
+static int check_deepep(const struct format_job *job)
+{
+    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct config config;
+
+    TRY(check_axes(job, &words));
+    TRY(fill(job, &config));
+    return complete(&config) ? ERR_ARGUMENT : OK;
+}
+
+static int write_deepep(const struct format_job *job, FILE *to)
+{
+    struct config config;
+
+    TRY(fill(job, &config));
+    for (size_t h = 0; h < HALVES; h++) {
+        fprintf(to, "%s\"%s\": {\"%s\": %" PRId64, h ? ", " : "{", halves[h], members[SMS].name,
+                config.value[h][SMS]);
+        for (size_t m = SMS + 1; m < MEMBERS; m++)
+            if (config.value[h][m])
+                fprintf(to, ", \"%s\": %" PRId64, members[m].name, config.value[h][m]);
+        fprintf(to, "}");
+    }
+    fprintf(to, "}\n");
+    return OK;
+}
+
+/* ---- as SGLang and DeepEP read it */
+
+struct config_reader {
+    struct config config;
+    size_t half; /* HALVES: one that nobody reads */
+};
+
+static int take_value(void *self, const struct json_value *v)
+{
+    struct config_reader *r = self;
+
+    if (v->depth == 1 && v->key)
+        for (r->half = 0; r->half < HALVES && strcmp(halves[r->half], v->key) != 0;)
+            r->half++;
+    if (v->depth != 2 || !v->key || r->half == HALVES)
+        return OK;
+    for (size_t m = 0; m < MEMBERS; m++)
+        if (!strcmp(members[m].name, v->key)) {
+            if (v->kind != JSON_NUMBER || v->value[strspn(v->value, "0123456789")])
+                return fail(ERR_FORMAT, "%s: a whole number is wanted", v->key);
+            r->config.value[r->half][m] = strtoll(v->value, NULL, 10);
+            return OK;
+        }
+    return fail(ERR_FORMAT, "deep_ep.Config knows no %s", v->key);
+}
+
+static int read_deepep(const struct format_job *job, const char *text, size_t length, uint64_t key,
+                       double class_value, struct plan_words *out)
+{
+    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct config_reader r = { .half = HALVES };
+
+    (void)key;
+    (void)class_value;
+    TRY(json_read(text, length, "the configuration", take_value, &r));
+    for (size_t h = 0; h < HALVES; h++)
+        if (!r.config.value[h][SMS])
+            return fail(ERR_FORMAT, "%s with num_sms is missing", halves[h]);
+    TRY(complete(&r.config));
+    for (size_t i = 0; i < words.count; i++)
+        for (size_t m = 0; m < MEMBERS; m++)
+            for (size_t h = 0; h < HALVES; h++)
+                if (members[m].axis[h] && !strcmp(members[m].axis[h], words.list[i].axis) &&
+                    !plan_words_find(out, words.list[i].axis)) {
+                    out->list[out->count] = words.list[i];
+                    snprintf(out->list[out->count++].value, DECLARATION_NAME_BYTES, "%" PRId64,
+                             r.config.value[h][m]);
+                }
+    return OK;
+}
+
+const struct format format_sglang_deepep = { .name = "sglang-deepep",
+                                             .facts = facts,
+                                             .one = true,
+                                             .check = check_deepep,
+                                             .write = write_deepep,
+                                             .read = read_deepep };

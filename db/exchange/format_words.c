@@ -1,0 +1,436 @@
+/* Formats that name each axis: variables of an environment, flags of a command, JSON. */
+#include "format.h"
+
+#include "json.h"
+#include "plan.h"
+#include "status.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+enum { CALLED_BYTES = 128 };
+
+/* ---- env: "TORCH_MOE_CHUNKS=2", for a shell, docker --env-file or systemd. */
+
+/* TORCH_MOE_CHUNKS; names of axes alone would be taken for variables of others. */
+static void usual_variable(const struct format_job *job, const char *axis, char name[CALLED_BYTES])
+{
+    const struct declaration *d = job->answers->space;
+
+    snprintf(name, CALLED_BYTES, "%s_%s", d ? d->name : "moetune", axis);
+    for (char *c = name; *c; c++)
+        *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+}
+
+static bool is_variable(const char *name)
+{
+    static const char letters[] = "_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+    return *name && !isdigit((unsigned char)*name) && !name[strspn(name, letters)];
+}
+
+/* ---- flags: "--chunks 2". */
+
+static void usual_flag(const struct format_job *job, const char *axis, char name[CALLED_BYTES])
+{
+    (void)job;
+    snprintf(name, CALLED_BYTES, "--%s", axis);
+    for (char *c = name + 2; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+}
+
+static bool is_flag(const char *name)
+{
+    return name[0] == '-' && name[strspn(name, "-")] &&
+           !name[strcspn(name, " \t\n=\"'\\$`;&|<>()*?[]#~!{}")];
+}
+
+/* An axis of on and off is a switch: the flag is there, or not. */
+static bool is_switch(const struct format_job *job, const char *axis)
+{
+    const struct declaration *d = job->answers->space;
+    size_t at = d ? declaration_axis(d, axis, strlen(axis)) : 0;
+
+    if (!d || at == d->axes)
+        return false;
+    for (uint32_t i = 0; i < d->axis[at].values; i++)
+        if (strcmp(d->axis[at].text[i], "on") != 0 && strcmp(d->axis[at].text[i], "off") != 0)
+            return false;
+    return true;
+}
+
+/* ---- json */
+
+static void usual_member(const struct format_job *job, const char *axis, char name[CALLED_BYTES])
+{
+    (void)job;
+    snprintf(name, CALLED_BYTES, "%s", axis);
+}
+
+static bool is_member(const char *name)
+{
+    return *name != 0;
+}
+
+/* ---- names of all three */
+
+struct naming {
+    const char *what;
+    void (*usual)(const struct format_job *job, const char *axis, char name[CALLED_BYTES]);
+    bool (*legal)(const char *name);
+};
+
+static const struct naming variables = { "a name of a variable", usual_variable, is_variable };
+static const struct naming flags = { "a flag, as --name,", usual_flag, is_flag };
+static const struct naming members = { "a name", usual_member, is_member };
+
+/* What the reader calls an axis; false: it is left out. */
+static bool called(const struct naming *n, const struct format_job *job, const char *axis,
+                   char name[CALLED_BYTES])
+{
+    const char *set = format_set_value(job, axis);
+
+    if (set)
+        snprintf(name, CALLED_BYTES, "%s", set);
+    else
+        n->usual(job, axis, name);
+    return *name != 0;
+}
+
+static int check_names(const struct naming *n, const struct format_job *job)
+{
+    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    char name[CALLED_BYTES], other[CALLED_BYTES];
+
+    for (size_t i = 0; i < words.count; i++) {
+        if (!called(n, job, words.list[i].axis, name))
+            continue;
+        if (!n->legal(name) || strlen(name) == CALLED_BYTES - 1)
+            return fail(ERR_ARGUMENT, "--set %s=%s: %s is wanted", words.list[i].axis, name,
+                        n->what);
+        for (size_t k = 0; k < i; k++)
+            if (called(n, job, words.list[k].axis, other) && !strcmp(name, other))
+                return fail(ERR_ARGUMENT, "%s and %s would both be called %s", words.list[k].axis,
+                            words.list[i].axis, name);
+    }
+    return OK;
+}
+
+/* The word of the plan whose axis the reader calls so; NULL: none. */
+static const struct plan_word *word_called(const struct naming *n, const struct format_job *job,
+                                           const struct plan_words *words, const char *name)
+{
+    char own[CALLED_BYTES];
+
+    for (size_t i = 0; i < words->count; i++)
+        if (called(n, job, words->list[i].axis, own) && !strcmp(own, name))
+            return &words->list[i];
+    return NULL;
+}
+
+/* What was read; the last one counts where a name comes twice. */
+static void take(struct plan_words *out, const struct plan_word *word, const char *value)
+{
+    size_t at = 0;
+
+    while (at < out->count && strcmp(out->list[at].axis, word->axis) != 0)
+        at++;
+    out->count += at == out->count;
+    out->list[at] = *word;
+    snprintf(out->list[at].value, sizeof(out->list[at].value), "%s", value);
+}
+
+/* ---- env */
+
+static int check_env(const struct format_job *job)
+{
+    return check_names(&variables, job);
+}
+
+static int write_env(const struct format_job *job, FILE *to)
+{
+    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    char name[CALLED_BYTES];
+
+    for (size_t i = 0; i < words.count; i++)
+        if (called(&variables, job, words.list[i].axis, name))
+            fprintf(to, "%s=%s\n", name, words.list[i].value);
+    return OK;
+}
+
+static int read_env(const struct format_job *job, const char *text, size_t length, uint64_t key,
+                    double class_value, struct plan_words *out)
+{
+    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    char line[CALLED_BYTES + DECLARATION_NAME_BYTES];
+
+    (void)key;
+    (void)class_value;
+    for (const char *at = text; at < text + length; at += strcspn(at, "\n") + 1) {
+        const struct plan_word *word;
+        char *value;
+
+        snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
+        if (!*line || *line == '#')
+            continue;
+        value = strchr(line, '=');
+        if (!value)
+            return fail(ERR_FORMAT, "\"%s\" is no NAME=VALUE", line);
+        *value++ = 0;
+        word = word_called(&variables, job, &words, line);
+        if (word)
+            take(out, word, value);
+    }
+    return OK;
+}
+
+const struct format format_env = {
+    .name = "env", .one = true, .check = check_env, .write = write_env, .read = read_env
+};
+
+/* ---- flags */
+
+static int check_flags(const struct format_job *job)
+{
+    return check_names(&flags, job);
+}
+
+static int write_flags(const struct format_job *job, FILE *to)
+{
+    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    char name[CALLED_BYTES];
+    bool first = true;
+
+    for (size_t i = 0; i < words.count; i++) {
+        const struct plan_word *w = &words.list[i];
+        bool alone = is_switch(job, w->axis);
+
+        if (!called(&flags, job, w->axis, name) || (alone && !strcmp(w->value, "off")))
+            continue;
+        /* What begins with a minus would be taken for the next flag. */
+        fprintf(to, "%s%s%s%s", first ? "" : " ", name,
+                alone              ? ""
+                : *w->value == '-' ? "="
+                                   : " ",
+                alone ? "" : w->value);
+        first = false;
+    }
+    fprintf(to, "\n");
+    return OK;
+}
+
+/* Switches that are not there are off. */
+static void take_switches(const struct format_job *job, const struct plan_words *words,
+                          struct plan_words *out)
+{
+    for (size_t i = 0; i < words->count; i++)
+        if (is_switch(job, words->list[i].axis))
+            take(out, &words->list[i], "off");
+}
+
+static int take_flag(const struct format_job *job, const struct plan_words *words, char *flag,
+                     char **rest, struct plan_words *out)
+{
+    char *value = strchr(flag, '=');
+    const struct plan_word *word;
+
+    if (value)
+        *value++ = 0;
+    word = word_called(&flags, job, words, flag);
+    if (!word)
+        return fail(ERR_FORMAT, "%s is the flag of no axis", flag);
+    if (is_switch(job, word->axis))
+        value = (char *)"on";
+    else if (!value)
+        value = strsep(rest, " ");
+    if (!value)
+        return fail(ERR_FORMAT, "%s has no value", flag);
+    take(out, word, value);
+    return OK;
+}
+
+static int read_flags(const struct format_job *job, const char *text, size_t length, uint64_t key,
+                      double class_value, struct plan_words *out)
+{
+    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    char line[DECLARATION_AXES_MAX * (CALLED_BYTES + DECLARATION_NAME_BYTES)], *rest = line, *flag;
+
+    (void)key;
+    (void)class_value;
+    if (length >= sizeof(line))
+        return fail(ERR_FORMAT, "more flags than there are axes");
+    snprintf(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text);
+    take_switches(job, &words, out);
+    while ((flag = strsep(&rest, " ")) != NULL)
+        if (*flag)
+            TRY(take_flag(job, &words, flag, &rest, out));
+    return OK;
+}
+
+const struct format format_flags = {
+    .name = "flags", .one = true, .check = check_flags, .write = write_flags, .read = read_flags
+};
+
+/* ---- json: the plan of each range. */
+
+static int check_json(const struct format_job *job)
+{
+    return check_names(&members, job);
+}
+
+static void write_plan(const struct format_job *job, const struct moe_plan *plan, FILE *to)
+{
+    struct plan_words words = answer_words(job->answers, plan);
+    char name[CALLED_BYTES];
+    bool first = true;
+
+    fprintf(to, "{");
+    for (size_t i = 0; i < words.count; i++) {
+        if (!called(&members, job, words.list[i].axis, name))
+            continue;
+        fprintf(to, "%s", first ? "" : ", ");
+        json_quote(name, to);
+        fprintf(to, ": ");
+        if (words.list[i].number)
+            fprintf(to, "%s", words.list[i].value);
+        else
+            json_quote(words.list[i].value, to);
+        first = false;
+    }
+    fprintf(to, "}");
+}
+
+/* Edges of the class: above the one, up to the other; null: it has none. */
+static void write_class(const struct declaration *d, uint32_t bucket, FILE *to)
+{
+    uint32_t class = bucket % declaration_classes(d);
+
+    fprintf(to, ", \"class_above\": ");
+    json_print(class ? d->class_edge[class - 1] / 1e3 : 0, to);
+    fprintf(to, ", \"class_to\": ");
+    if (class < d->class_edges)
+        json_print(d->class_edge[class] / 1e3, to);
+    else
+        fprintf(to, "null");
+}
+
+static void write_answer(const struct format_job *job, const struct answer *a, FILE *to)
+{
+    const struct declaration *d = job->answers->space;
+
+    fprintf(to, "{\"key_from\": %" PRIu64 ", \"key_to\": ", a->from);
+    if (a->to == UINT64_MAX)
+        fprintf(to, "null");
+    else
+        fprintf(to, "%" PRIu64, a->to);
+    if (d && d->class_edges)
+        write_class(d, a->bucket, to);
+    fprintf(to, ", \"plan\": ");
+    write_plan(job, &a->plan, to);
+    fprintf(to, ", \"source\": \"%s\", \"time_us\": %.3f, \"default_us\": %.3f}",
+            plan_source_words[a->plan.source], (double)a->plan.time_us, (double)a->plan.default_us);
+}
+
+static int write_json(const struct format_job *job, FILE *to)
+{
+    const struct answers *a = job->answers;
+    char tag[DECLARATION_TAG_BYTES];
+
+    fprintf(to, "{\"layer\": ");
+    json_quote(SHAPE_TEXT(&a->shape), to);
+    fprintf(to, ", \"device\": ");
+    json_quote(a->device, to);
+    if (a->space) {
+        fprintf(to, ", \"space\": ");
+        json_quote(declaration_tag(a->space, tag), to);
+    }
+    fprintf(to, ", \"key\": \"%s\"", a->space ? a->space->key : "capacity");
+    if (a->space && a->space->class_edges)
+        fprintf(to, ", \"class\": \"%s\"", a->space->class_name);
+    fprintf(to, ",\n \"answers\": [");
+    for (size_t i = 0; i < a->count; i++) {
+        fprintf(to, "%s\n  ", i ? "," : "");
+        write_answer(job, &a->list[i], to);
+    }
+    fprintf(to, "\n ]}\n");
+    return OK;
+}
+
+struct json_reader {
+    const struct format_job *job;
+    struct plan_words words, now, *out;
+    double key, class, from, to, above, class_to;
+    bool in_answers, found;
+};
+
+static void begin_answer(struct json_reader *r)
+{
+    r->from = r->above = 0;
+    r->to = r->class_to = 1e300;
+    r->now.count = 0;
+}
+
+static void end_answer(struct json_reader *r)
+{
+    if (r->found || r->key < r->from || r->key > r->to || (r->above > 0 && r->class <= r->above) ||
+        r->class > r->class_to)
+        return;
+    r->found = true;
+    *r->out = r->now;
+}
+
+static void take_edge(struct json_reader *r, const struct json_value *v)
+{
+    const struct {
+        const char *name;
+        double *at;
+    } edges[] = { { "key_from", &r->from },
+                  { "key_to", &r->to },
+                  { "class_above", &r->above },
+                  { "class_to", &r->class_to } };
+
+    for (size_t i = 0; v->kind == JSON_NUMBER && i < sizeof(edges) / sizeof(edges[0]); i++)
+        if (!strcmp(v->key, edges[i].name))
+            *edges[i].at = json_number(v);
+}
+
+/* The document has depth 0, "answers" 1, each answer 2, its members 3, those of its plan 4. */
+static int take_value(void *self, const struct json_value *v)
+{
+    struct json_reader *r = self;
+    const struct plan_word *word;
+
+    if (v->depth == 1 && v->key)
+        r->in_answers = v->kind == JSON_ARRAY && !strcmp(v->key, "answers");
+    if (!r->in_answers)
+        return OK;
+    if (v->depth == 2 && v->kind == JSON_OBJECT)
+        begin_answer(r);
+    else if (v->depth == 2 && v->kind == JSON_END)
+        end_answer(r);
+    else if (v->depth == 3 && v->key)
+        take_edge(r, v);
+    else if (v->depth == 4 && v->key && v->value) {
+        word = word_called(&members, r->job, &r->words, v->key);
+        if (word && word->number == (v->kind == JSON_NUMBER))
+            take(&r->now, word, v->value);
+    }
+    return OK;
+}
+
+static int read_json(const struct format_job *job, const char *text, size_t length, uint64_t key,
+                     double class_value, struct plan_words *out)
+{
+    struct json_reader r = { .job = job,
+                             .words = answer_words(job->answers, &job->answers->list[0].plan),
+                             .out = out,
+                             .key = (double)key,
+                             .class = class_value };
+
+    return json_read(text, length, "the answers", take_value, &r);
+}
+
+const struct format format_json = {
+    .name = "json", .classes = true, .check = check_json, .write = write_json, .read = read_json
+};

@@ -1,0 +1,333 @@
+"""Answers in the forms of other programs, read here by the rules of those programs."""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+import unittest
+
+from lookup_case import LAYER, write_database
+from space_case import Space
+
+import moelookup
+
+TILES = """space tiles
+axis block_m 16 64 128 default 64 live
+axis block_n 64 256 default 64 live
+axis block_k 64 128 default 128 live
+axis group_m 1 16 default 1 live
+axis warps 4 8 default 4 live
+axis stages 2 3 4 default 2 live
+key tokens edges 1 16 17 300 4096
+"""
+DEEPEP = """space deepep
+axis num_sms 8 16 20 24 default 20 live
+axis nvl_dispatch 4 6 36 default 6 live
+axis nvl_combine 1 2 4 16 default 4 live
+key tokens edges 128 1024
+"""
+STACK = """space stack
+axis dispatcher allgather alltoall flex default allgather restart
+axis token_chunks 1 2 4 default 1 live
+axis bias -3 0 7 default 0 live
+axis overlap off on default off restart
+key tokens edges 64 256 1024
+class skew edges 1.25 2
+"""
+
+
+def write_space(path, text, plans):
+    """A database with the plan of each bucket in plans, as words."""
+    digest, name = hashlib.sha256(text.encode()).hexdigest()[:8], text.split()[1]
+    tag = f"space={name}@{digest}"
+    entries = [(b, f"{words} {tag}", 100.5, 200.5, 0, 0) for b, words in plans.items()]
+    write_database(path, f"{LAYER} {tag}", 1, entries, [])
+    db = sqlite3.connect(path)
+    db.execute("INSERT INTO space VALUES(?, ?)", (int(digest, 16), text))
+    db.execute("PRAGMA user_version=11")
+    db.commit()
+    db.close()
+
+
+def some_plans(text, buckets, seed):
+    """For two buckets of three."""
+    choose = random.Random(seed)
+    plans = [" ".join(f"{n}={v}" for n, v in p.items()) for p in Space(text).plans()]
+    return {b: choose.choice(plans) for b in range(buckets) if choose.random() < 2 / 3}
+
+
+class Formats(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.database = os.path.join(self.folder, "table.db")
+        self.out = os.path.join(self.folder, "out")
+
+    def export(self, *words, code=0):
+        command = [os.environ["MOETUNE"], "export", "--db", self.database, "--format", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    def view(self, name):
+        return moelookup.open(self.database).bind(space=name)
+
+    def read(self, path=None):
+        with open(path or self.out) as file:
+            return file.read()
+
+    # ---- vLLM
+
+    def vllm(self, path, m):
+        configs = {int(key): row for key, row in json.loads(self.read(path)).items()}
+        return configs[min(configs, key=lambda x: abs(x - m))]
+
+    def test_vllm_takes_the_table_s_plan_for_every_number_of_tokens(self):
+        names = dict(
+            zip(
+                "BLOCK_SIZE_M BLOCK_SIZE_N BLOCK_SIZE_K GROUP_SIZE_M num_warps num_stages".split(),
+                "block_m block_n block_k group_m warps stages".split(),
+            )
+        )
+        for seed in range(6):
+            write_space(self.database, TILES, some_plans(TILES, 6, seed))
+            said = self.export("vllm-moe", "--space", "tiles", "-o", self.folder, "--check")
+            self.assertEqual(said.count("\n"), 6)
+            (name,) = [n for n in os.listdir(self.folder) if n.endswith(".json")]
+            self.assertRegex(name, r"^E=\d+,N=256,device_name=\S+\.json$")
+            view = self.view("tiles")
+            for m in [*range(1, 400), *range(4000, 4200), 5000, 10**6]:
+                row = self.vllm(os.path.join(self.folder, name), m)
+                self.assertEqual({names[k]: v for k, v in row.items()}, dict(view.plan(m)), m)
+            os.remove(self.database)
+
+    def test_vllm_wants_a_name_and_fields(self):
+        write_space(self.database, TILES, some_plans(TILES, 6, 1))
+        words = "vllm-moe", "--space", "tiles"
+        self.assertIn(
+            "the file that is looked for is E=", self.export(*words, "-o", self.out, code=2)
+        )
+        named = (
+            "--set",
+            "device_name=NVIDIA H200 NVL",
+            "--set",
+            "dtype=fp8_w8a8",
+            "--set",
+            "E=8",
+            "--set",
+            "N=14336",
+            "--set",
+            "block_shape=128,128",
+        )
+        name = "E=8,N=14336,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
+        self.export(*words, *named, "-o", os.path.join(self.folder, name), "--check")
+        self.assertTrue(os.path.exists(os.path.join(self.folder, name)))
+        self.assertIn("vLLM wants GROUP_SIZE_M", self.export(*words, "--set", "group_m=", code=2))
+        self.export(
+            *words, "--set", "group_m=", "--set", "GROUP_SIZE_M=8", "-o", self.folder, "--check"
+        )
+        self.assertIn("names are fixed", self.export(*words, "--set", "group_m=G", code=2))
+        self.assertIn("there is no such name", self.export(*words, "--set", "groups=2", code=2))
+        self.assertIn(
+            "power of two", self.export(*words, "--set", "warps=", "--set", "num_warps=3", code=2)
+        )
+        os.remove(self.database)
+        self.stack()
+        self.assertIn(
+            "vLLM knows no axis",
+            self.export("vllm-moe", "--space", "stack", "--class", "1", code=2),
+        )
+        self.assertIn(
+            "--class X must say which skew", self.export("vllm-moe", "--space", "stack", code=2)
+        )
+
+    # ---- SGLang and DeepEP
+
+    class Config:
+        """deep_ep.Config: names and what it asserts."""
+
+        def __init__(
+            self,
+            num_sms=20,
+            num_max_nvl_chunked_send_tokens=6,
+            num_max_nvl_chunked_recv_tokens=256,
+            num_max_rdma_chunked_send_tokens=6,
+            num_max_rdma_chunked_recv_tokens=256,
+        ):
+            assert (
+                num_sms % 2 == 0
+                and 0 < num_max_nvl_chunked_send_tokens < num_max_nvl_chunked_recv_tokens
+            )
+            send = num_max_rdma_chunked_send_tokens
+            received = -(-num_max_rdma_chunked_recv_tokens // send) * send
+            assert 0 < send <= received // 2
+            self.sms, self.nvl, self.room = (
+                num_sms,
+                num_max_nvl_chunked_send_tokens,
+                num_max_nvl_chunked_recv_tokens,
+            )
+
+    def test_sglang_gets_what_deepep_was_measured_with(self):
+        for seed in range(6):
+            write_space(self.database, DEEPEP, some_plans(DEEPEP, 3, seed))
+            view = self.view("deepep")
+            for key in (1, 128, 129, 1024, 1025, 10**6):
+                self.export(
+                    "sglang-deepep",
+                    "--space",
+                    "deepep",
+                    "--key",
+                    str(key),
+                    "--check",
+                    "-o",
+                    self.out,
+                    "--set",
+                    "nvl_buffer=512",
+                )
+                config, plan = json.loads(self.read()), view.plan(key)
+                dispatch, combine = (
+                    self.Config(**config[f"normal_{w}"]) for w in ("dispatch", "combine")
+                )
+                self.assertEqual(dispatch.sms, combine.sms)
+                self.assertEqual((dispatch.sms, dispatch.nvl, combine.nvl), tuple(plan.values()))
+                self.assertEqual((dispatch.room, combine.room), (512, 512))
+            os.remove(self.database)
+
+    def test_sglang_holds_one_plan_that_deepep_can_run(self):
+        write_space(self.database, DEEPEP, {0: "num_sms=8 nvl_dispatch=4 nvl_combine=1"})
+        words = "sglang-deepep", "--space", "deepep"
+        self.assertIn('"num_sms": 8', self.export(*words))  # one entry answers all ranges
+        self.assertIn(
+            "fewer than the buffer holds", self.export(*words, "--set", "nvl_buffer=4", code=2)
+        )
+        self.assertIn(
+            "DeepEP wants the axis num_sms", self.export(*words, "--set", "num_sms=", code=2)
+        )
+        self.stack()
+        self.assertIn(
+            "DeepEP knows no axis",
+            self.export("sglang-deepep", "--space", "stack", "--key", "1", "--class", "1", code=2),
+        )
+
+    # ---- names of one's own
+
+    def stack(self):
+        if os.path.exists(self.database):
+            os.remove(self.database)
+        write_space(
+            self.database,
+            STACK,
+            {
+                0: "dispatcher=flex token_chunks=2 bias=-3 overlap=on",
+                4: "dispatcher=alltoall token_chunks=4 bias=7 overlap=off",
+            },
+        )
+        return "--space", "stack", "--class", "1"
+
+    def test_a_shell_reads_env(self):
+        stack = self.stack()
+        self.export(
+            "env",
+            *stack,
+            "--key",
+            "3",
+            "--set",
+            "dispatcher=MOE_DISPATCHER",
+            "--check",
+            "-o",
+            self.out,
+        )
+        shell = ["env", "-i", "/bin/sh", "-c", f"set -a; . {self.out}; env"]
+        told = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
+        for line in (
+            "MOE_DISPATCHER=flex",
+            "STACK_TOKEN_CHUNKS=2",
+            "STACK_BIAS=-3",
+            "STACK_OVERLAP=on",
+        ):
+            self.assertIn(line, told)
+        self.assertIn(
+            "a name of a variable",
+            self.export("env", *stack, "--set", "bias=MOE-BIAS", "--key", "1", code=2),
+        )
+        self.assertIn(
+            "both be called",
+            self.export(
+                "env", *stack, "--set", "bias=X", "--set", "overlap=X", "--key", "1", code=2
+            ),
+        )
+
+    def test_argparse_reads_flags(self):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--moe-token-dispatcher-type")
+        parser.add_argument("--token-chunks", type=int)
+        parser.add_argument("-b", "--bias", type=int)
+        parser.add_argument("--overlap", action="store_true")
+        stack = self.stack()
+        names = "--set", "dispatcher=--moe-token-dispatcher-type"
+        for key, told in (
+            (3, ("flex", 2, -3, True)),
+            (99, ("alltoall", 4, 7, False)),
+            (4096, None),
+        ):
+            self.export("flags", *stack, *names, "--key", str(key), "--check", "-o", self.out)
+            got = parser.parse_args(self.read().split())
+            plan = self.view("stack").plan(key, 1)
+            self.assertEqual(
+                tuple(vars(got).values()),
+                (plan["dispatcher"], plan["token_chunks"], plan["bias"], plan["overlap"] == "on"),
+            )
+            if told:
+                self.assertEqual(tuple(vars(got).values()), told)
+        self.assertIn(
+            "a flag", self.export("flags", *stack, "--set", "bias=bias", "--key", "1", code=2)
+        )
+        out = self.export("flags", *stack, *names, "--set", "bias=", "--key", "3")
+        self.assertEqual(out, "--moe-token-dispatcher-type flex --token-chunks 2 --overlap\n")
+
+    def test_json_has_all_ranges_and_classes(self):
+        self.stack()
+        self.export("json", "--space", "stack", "--check", "-o", self.out)
+        told, view = json.loads(self.read()), self.view("stack")
+        self.assertEqual((told["key"], told["class"], len(told["answers"])), ("tokens", "skew", 12))
+        for a in told["answers"]:
+            for key in (a["key_from"], a["key_to"] or 10**6):
+                for klass in (a["class_above"] + 0.01, a["class_to"] or 99):
+                    plan = view.plan(key, klass)
+                    self.assertEqual(
+                        (a["plan"], a["source"]), (dict(plan), plan.source.name.lower())
+                    )
+        self.assertEqual([a["key_from"] for a in told["answers"][::3]], [0, 65, 257, 1025])
+
+    def test_plans_of_moetune_itself(self):
+        write_database(self.database)
+        out = self.export("env", "--key", "700", "--check", "-o", self.out)
+        self.assertIn("r=2 d=4 a=2dh", out)
+        self.assertEqual(self.read(), "MOETUNE_R=2\nMOETUNE_D=4\nMOETUNE_A=2dh\n")
+        self.assertEqual(self.export("flags", "--key", "700"), "--r 2 --d 4 --a 2dh\n")
+        answer = json.loads(self.export("json", "--key", "700"))["answers"][0]
+        self.assertEqual(answer["plan"], {"r": 2, "d": 4, "a": "2dh"})
+        self.assertIn("--key C is wanted", self.export("json", code=2))
+        self.assertIn("vLLM knows no axis r", self.export("vllm-moe", "--key", "700", code=2))
+
+    def test_what_cannot_be_is_said(self):
+        stack = self.stack()
+        for words, said in (
+            (("flags", "--space", "stack"), "--key N and --class X must say which"),
+            (("env", "--space", "stak"), "no table here has a layer"),
+            (("env", *stack, "--key", "x"), "a whole number is wanted"),
+            (("env", "--space", "stack", "--class", "nan"), "a number from 0 on"),
+            (("env", *stack, "--key", "1", "--set", "x"), "NAME=VALUE is wanted"),
+            (("env", *stack, "--key", "1", "--set", "x=y"), "there is no such name"),
+            (("env", *stack, "--key", "1", "--check"), "-o must name one"),
+            (("env", *stack, "--key", "1", "-o", self.folder), "a file is wanted"),
+            (("jsonl", "--space", "stack"), "holds tables"),
+            (("env", *stack, "--key", "1", "--shape", "E=99"), "no such layer"),
+        ):
+            self.assertIn(said, self.export(*words, code=2), words)
+        self.assertFalse(os.path.exists(self.out))
