@@ -13,12 +13,7 @@ static __global__ void __launch_bounds__(WARP) first_kernel(struct reindex r)
         uint64_t capacity = r.capacities && e < r.experts ? r.capacities[e] : r.capacity;
         int64_t rows = e < r.experts ? (int64_t)min((uint64_t)r.needed[e], capacity) : 0;
 
-#pragma unroll
-        for (uint32_t by = 1; by < WARP; by *= 2) {
-            int64_t lower = __shfl_up_sync(all_lanes, rows, by);
-
-            rows += lane >= by ? lower : 0;
-        }
+        rows = warp_running_sum(rows);
         if (e < r.experts)
             r.first[e + 1] = before + rows;
         before += __shfl_sync(all_lanes, rows, WARP - 1);
