@@ -222,7 +222,7 @@ $(TWIN_CUBLAS): $(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/cublas.o $(TWIN)/libcudart.
 $(TWIN)/libnvidia-ml.so.1: tests/gpu/gpu_on_cpu/nvml.c
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) $(CFLAGS) $(SANITIZE) -shared -fPIC -Wl,-soname,$(@F) -o $@ $<
-$(TWIN)/libnccl.so: $(patsubst %,$(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/%.o,nccl nccl_exchange) $(TWIN)/libcudart.so
+$(TWIN)/libnccl.so: $(patsubst %,$(BUILD)/on_cpu/tests/gpu/gpu_on_cpu/%.o,nccl_comm nccl_calls nccl_exchange) $(TWIN)/libcudart.so
 	$(Q)$(TWIN_LINK) $(filter %.o,$^) -L$(TWIN) -lcudart
 
 # The same test on a GPU, its benchmark, and what the Python benchmark loads.

@@ -343,14 +343,8 @@ static __global__ void __launch_bounds__(THREADS) scan_kernel(struct route r, st
     if (expert >= r.experts)
         return;
     for (uint64_t first = 0; first < g.count; first += WARP) {
-        int32_t own = first + lane < g.count ? row[first + lane] : 0, sum = own;
+        int32_t own = first + lane < g.count ? row[first + lane] : 0, sum = warp_running_sum(own);
 
-#pragma unroll
-        for (int back = 1; back < WARP; back *= 2) {
-            int32_t other = __shfl_up_sync(all_lanes, sum, back);
-
-            sum += lane >= (uint32_t)back ? other : 0;
-        }
         if (first + lane < g.count)
             row[first + lane] = before + sum - own;
         before += __shfl_sync(all_lanes, sum, WARP - 1);

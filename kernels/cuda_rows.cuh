@@ -275,6 +275,18 @@ DEVICE float warp_sum(float x)
     return x;
 }
 
+/* Of this lane and those before it. */
+template <class T> DEVICE T warp_running_sum(T x)
+{
+#pragma unroll
+    for (uint32_t by = 1; by < WARP; by *= 2) {
+        T lower = __shfl_up_sync(all_lanes, x, by);
+
+        x += threadIdx.x % WARP >= by ? lower : 0;
+    }
+    return x;
+}
+
 /* ---- Which instance of a kernel */
 
 /* Elements in 16 bytes of the narrower type. */

@@ -8,6 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What finds no slot at a capacity factor, as shares of all. */
+struct drops {
+    double factor;
+    uint64_t capacity;
+    double choices;
+    double gate[2];        /* of the gates as the layer takes them: by token, by priority */
+    double probability[2]; /* likewise, before they are divided by their sum over k */
+};
+
+enum { DROP_FACTORS = 2 };
 static const double factors[DROP_FACTORS] = { 1, 0.5 };
 
 enum { TOKENS_MOST = 4096, COUNTS_BYTES = 4096 };
@@ -246,7 +256,9 @@ static struct shares drop(const struct routed *r, const uint32_t *turn, uint64_t
                             lost.probability / all.probability };
 }
 
-bool drops_of(const struct layer_facts *layer, struct drops out[DROP_FACTORS])
+/* A softmax gate whose logits are what experts get, as a logarithm, plus seeded noise; a rank's
+ * tokens, at most 4,096 of them.  False: there is nothing to route, or no memory. */
+static bool drops_of(const struct layer_facts *layer, struct drops out[DROP_FACTORS])
 {
     struct routed r;
     bool routed = route_all(layer, &r);

@@ -29,7 +29,8 @@ double followed_ms(void *self, uint32_t key)
     return NAN;
 }
 
-int followed_sums(const struct layer_facts *layer, struct counts_sum out[COUNTS_WAYS])
+/* All ways of the layer's counts, under default options. */
+static int followed_sums(const struct layer_facts *layer, struct counts_sum out[COUNTS_WAYS])
 {
     const struct moe_capacities_options options = MOE_CAPACITIES_OPTIONS_INIT;
     struct counts_price price = { followed_ms, (void *)(uintptr_t)layer };

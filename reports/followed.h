@@ -10,9 +10,6 @@
  * one as that, NAN beyond the last.  `layer` is a const struct layer_facts. */
 double followed_ms(void *layer, uint32_t key);
 
-/* All ways of the layer's counts, under default options. */
-int followed_sums(const struct layer_facts *layer, struct counts_sum out[COUNTS_WAYS]);
-
 /* What the ways come to, and what that means for the step; nothing without counts. */
 void followed_remarks(const struct scope *scope, struct remarks *out);
 

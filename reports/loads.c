@@ -1,10 +1,13 @@
-/* Collects samples by load, of the two plans that do the same products with and without padding. */
+/* Collects samples by load, of the two plans that do the same products with and without padding,
+ * and writes their data file. */
 #include "loads.h"
 
 #include "array.h"
 #include "plan.h"
+#include "series.h"
 #include "status.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,4 +120,46 @@ int loads_read(struct store *store, struct layer_facts *layer)
     if (layer->load_count)
         qsort(layer->loads, layer->load_count, sizeof(*layer->loads), by_capacity_and_skew);
     return OK;
+}
+
+/* ---- the data file */
+
+int series_load_blocks(const struct layer_facts *layer)
+{
+    int blocks = 0;
+
+    for (size_t i = 0; i < layer->load_count; i++)
+        blocks += !i || layer->loads[i].capacity != layer->loads[i - 1].capacity;
+    return blocks;
+}
+
+/* That of both medians being off in the worst way; single steps have none. */
+static void write_interval(const struct load_pair *p, FILE *to)
+{
+    bool known = p->padded.count > 1 && p->sparse.count > 1;
+    double low = (double)p->sparse.low_ns / (double)p->padded.high_ns;
+    double high = (double)p->sparse.high_ns / (double)p->padded.low_ns;
+
+    if (known)
+        fprintf(to, " %.6g %.6g", low, high);
+    else
+        fputs(" NaN NaN", to);
+}
+
+void series_loads(struct series *s)
+{
+    for (size_t i = 0; i < s->layer->load_count; i++) {
+        const struct load_pair *p = &s->layer->loads[i];
+        double padded = (double)p->padded.median_ns, sparse = (double)p->sparse.median_ns;
+        char name[32];
+
+        if (!i || p->capacity != p[-1].capacity) {
+            snprintf(name, sizeof(name), "c = %" PRIu64, p->capacity);
+            series_block(s, name);
+        }
+        fprintf(s->to, "%.6g %.6g", p->skew, sparse / padded);
+        write_interval(p, s->to);
+        fprintf(s->to, " %.6g %.6g", padded * 1e-6, sparse * 1e-6);
+        series_row_end(s, (uint32_t)(p->padded.count + p->sparse.count), 0);
+    }
 }

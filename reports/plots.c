@@ -7,6 +7,7 @@
 #include "followed.h"
 #include "moelookup.h"
 #include "phase_bars.h"
+#include "plan_shares.h"
 
 /* How many plans have bands. */
 static void bands_count(const struct layer_facts *layer, FILE *to)

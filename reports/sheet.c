@@ -5,6 +5,7 @@
 #include "contrast.h"
 #include "drops.h"
 #include "followed.h"
+#include "gains.h"
 #include "origin.h"
 #include "quote.h"
 #include "summary.h"

@@ -9,8 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-const char *const contest_decision_words[] = { "adopted", "default", "tie", "incumbent", NULL };
-
 enum { ROUNDS_MIN = 5, ROUNDS_MAX = 60 };
 
 static struct contest_settings completed(struct contest_settings s)

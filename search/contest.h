@@ -38,7 +38,6 @@ enum contest_decision {
     CONTEST_TIE,      /* nothing was shown in time: the incumbent stays, or else the default */
     CONTEST_INCUMBENT /* the winner does not beat the incumbent */
 };
-extern const char *const contest_decision_words[];
 
 struct contest {
     struct contest_settings settings;

@@ -4,8 +4,8 @@
  *     rounds_open(r, &setup);
  *     rounds_tell(r, bucket, arm, recorded_ns);          what was sampled before, in its order
  *     while (rounds_next(r, &bucket, &arm))
- *         rounds_tell(r, bucket, arm, measured_ns);      or rounds_drop(r, bucket, arm) if it
- * failed verdict = rounds_result(r);
+ *         rounds_tell(r, bucket, arm, measured_ns);      rounds_drop(r, bucket, arm) if it failed
+ *     verdict = rounds_result(r);
  *
  * A round visits buckets in shuffled order, and in each of them every contestant once, in shuffled
  * order and without anything between: what slows the machine for longer than a few steps slows

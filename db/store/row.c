@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-const struct row_field *row_field(const struct row_table *table, const char *name)
+/* Finds the field of that name, which must be there. */
+static const struct row_field *row_field(const struct row_table *table, const char *name)
 {
     size_t i = 0;
 
@@ -145,7 +146,9 @@ const char *row_text(const struct row_field *field, const void *row, enum row_di
     return "";
 }
 
-void row_json(const struct row_field *field, const void *row, enum row_digits digits, FILE *to)
+/* Writes the value as JSON. */
+static void row_json(const struct row_field *field, const void *row, enum row_digits digits,
+                     FILE *to)
 {
     bool quoted = field->kind >= ROW_TEXT;
     char room[ROW_VALUE_BYTES];

@@ -48,9 +48,6 @@ struct row_table {
         name, sizeof(type), fields, sizeof(fields) / sizeof((fields)[0])                           \
     }
 
-/* Finds the field of that name, which must be there. */
-const struct row_field *row_field(const struct row_table *table, const char *name);
-
 /* Rows that were read at once: whoever looks at them may write others.  `rows` is freed by who
  * asked for them. */
 struct row_list {
@@ -81,9 +78,6 @@ enum row_digits { ROW_ROUNDED /* to the field's decimals */, ROW_SHORT /* six */
 enum { ROW_VALUE_BYTES = PLAN_TEXT_BYTES };
 const char *row_text(const struct row_field *field, const void *row, enum row_digits digits,
                      char room[ROW_VALUE_BYTES]);
-
-/* Writes the value as JSON. */
-void row_json(const struct row_field *field, const void *row, enum row_digits digits, FILE *to);
 
 /* Members of an object, all of them after a comma: what is exported, without blanks; what a reader
  * sees, with them. */

@@ -268,6 +268,17 @@ static int migrate_in_memory(struct store *store, int version)
     return schema_migrate(memory, store->path, version, STORE_VERSION, schema_steps);
 }
 
+static int hand_out(struct store *store, int rc, struct store **out)
+{
+    if (!rc)
+        rc = read_spaces(store);
+    if (rc)
+        store_close(store);
+    else
+        *out = store;
+    return rc;
+}
+
 static int read_one(const char *path, struct store **out)
 {
     struct store *store = NULL;
@@ -281,14 +292,7 @@ static int read_one(const char *path, struct store **out)
         note("%s is empty", path);
         rc = UNSUPPORTED;
     }
-    if (!rc)
-        rc = read_spaces(store);
-    if (rc) {
-        store_close(store);
-        return rc;
-    }
-    *out = store;
-    return OK;
+    return hand_out(store, rc, out);
 }
 
 int store_dry_run(const char *path, struct store **out)
@@ -303,14 +307,7 @@ int store_dry_run(const char *path, struct store **out)
         rc = inspect(store, SQLITE_OPEN_READONLY, &version);
     if (!rc)
         rc = migrate_in_memory(store, version);
-    if (!rc)
-        rc = read_spaces(store);
-    if (rc) {
-        store_close(store);
-        return rc;
-    }
-    *out = store;
-    return OK;
+    return hand_out(store, rc, out);
 }
 
 /* A writer that was killed in the middle of a commit left something to roll back, which only the

@@ -244,8 +244,8 @@ struct entry_row {
     bool inferred;      /* not measured: between buckets that were */
     bool stale;
     char effort[16], search[16], reason[24]; /* reason: why the search stopped */
-    /* adopted, likely, default, incumbent, alone: see decision.h; inferred; refuted: see
-     * verdict.h; tie: an earlier rule could not tell */
+    /* adopted, likely, default, incumbent, alone, static: see decision.h; inferred; refuted: see
+     * verify_entry.h; tie: an earlier rule could not tell */
     char decision[16];
     int64_t decided_s;
     enum entry_tier tier;

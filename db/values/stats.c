@@ -26,7 +26,8 @@ double median_of(double *values, size_t count)
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
-double quantile_sorted(const int64_t *sorted, size_t count, double q)
+/* The q-quantile (0 to 1) of sorted values, linear between neighbours; count > 0. */
+static double quantile_sorted(const int64_t *sorted, size_t count, double q)
 {
     double at = q * (double)(count - 1);
     size_t i = (size_t)at;

@@ -25,9 +25,6 @@ struct gain {
 /* Sorts `values` in place; NAN for none of them. */
 double median_of(double *values, size_t count);
 
-/* The q-quantile (0 to 1) of sorted values, linear between neighbours; count > 0. */
-double quantile_sorted(const int64_t *sorted, size_t count, double q);
-
 /* Sorts `samples` in place. */
 struct spread spread_of(int64_t *samples, size_t count);
 

@@ -1,5 +1,7 @@
 /* A wire between GPUs, exchange after exchange without a sync between: what arrives is what was
- * sent in that turn, and stays until it is used up. test_cuda_wire [--wire NAME] */
+ * sent in that turn, and stays until it is used up.
+ *
+ *   test_cuda_wire [--wire NAME] */
 #include "check.h"
 
 #include "engine.h"

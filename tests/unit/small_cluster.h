@@ -1,8 +1,9 @@
-/* A cluster of two nodes to test with, and what is said about it. */
+/* A cluster of two nodes to test with. */
 #ifndef SMALL_CLUSTER_H
 #define SMALL_CLUSTER_H
 
 #include "check.h"
+#include "heard.h"
 
 #include "cluster.h"
 #include "sim_model.h"
@@ -10,16 +11,6 @@
 
 #include <math.h>
 #include <string.h>
-
-static int said; /* so many times, and what came last */
-static char last[512];
-
-static inline void listen(void *self, const char *line)
-{
-    (void)self;
-    said++;
-    snprintf(last, sizeof(last), "%s", line);
-}
 
 /* A cluster of numbers that are easy to reckon with: two nodes of four. */
 static inline struct cluster small(void)

@@ -1,5 +1,6 @@
 /* The plans that a search chooses from, by the axes that vary; and what the costs make of rail. */
 #include "check.h"
+#include "heard.h"
 
 #include "arms.h"
 #include "costs.h"
@@ -122,14 +123,6 @@ static void a_plan_is_tried_if_each_of_its_values_is_wanted(void)
     }
 }
 
-static char said[256];
-
-static void listen(void *self, const char *line)
-{
-    (void)self;
-    snprintf(said, sizeof(said), "%s", line);
-}
-
 static void a_value_that_no_plan_has_is_refused_with_the_legal_ones(void)
 {
     static const char *const bad[][2] = {
@@ -156,9 +149,9 @@ static void a_value_that_no_plan_has_is_refused_with_the_legal_ones(void)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct arms_setup setup = { .axes = bad[i][0] };
 
-        said[0] = 0;
+        last[0] = 0;
         CHECK(arms_list(&two_nodes, &setup, arms, &count) == ERR_ARGUMENT && count == 7);
-        CHECK(strstr(said, bad[i][1]));
+        CHECK(strstr(last, bad[i][1]));
     }
     log_to(NULL, NULL);
 }
@@ -173,7 +166,7 @@ static void a_protocol_that_nothing_is_known_of_is_refused(void)
 
     log_to(listen, NULL);
     CHECK(arms_list(&two_nodes, &setup, arms, &count) == ERR_ARGUMENT && count == 7);
-    CHECK(strstr(said, "proto=ll128") && strstr(said, "ll128_rate_percent"));
+    CHECK(strstr(last, "proto=ll128") && strstr(last, "ll128_rate_percent"));
     log_to(NULL, NULL);
 }
 

@@ -1,6 +1,7 @@
 /* The controller of capacities against a slow and plain one, on random feeds, and what it refuses.
  */
 #include "check.h"
+#include "heard.h"
 
 #include "small_capacities.h"
 #include "status.h"
@@ -13,14 +14,6 @@ enum { FEEDS = 300000, RIVALS = 300 };
 #else
 enum { FEEDS = 10000000, RIVALS = 3000 };
 #endif
-
-static int lines_said;
-
-static void count_line(void *self, const char *line)
-{
-    (void)self, (void)line;
-    lines_said++;
-}
 
 /* ---- the plain one: it keeps everything and works all of it out anew at every step */
 
@@ -372,16 +365,16 @@ static void options_that_make_no_sense_are_refused_in_one_line(void)
     struct moe_capacities_options o = options_of(8, 4, 100);
     struct moe_capacities *c = NULL;
 
-    log_to(count_line, NULL);
+    log_to(listen, NULL);
     CHECK(moe_capacities_open(NULL, &c) == MOE_ERR_ARGUMENT);
     CHECK(moe_capacities_open(&o, NULL) == MOE_ERR_ARGUMENT);
-    lines_said = 0;
+    said = 0;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct moe_capacities_options wrong = o;
 
         memcpy((char *)&wrong + bad[i].at, &bad[i].value, sizeof(bad[i].value));
         CHECK(moe_capacities_open(&wrong, &c) == MOE_ERR_ARGUMENT && !c);
-        CHECK(lines_said == (int)i + 1);
+        CHECK(said == (int)i + 1);
     }
     log_to(NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* JSON is read strictly, and its numbers survive. */
 #include "check.h"
+#include "heard.h"
 
 #include "json.h"
 #include "random.h"
@@ -119,11 +120,6 @@ static void no_bytes_make_the_json_reader_fall(void)
     }
 }
 
-static void ignore(void *self, const char *line)
-{
-    (void)self, (void)line;
-}
-
 int main(void)
 {
     static const struct test tests[] = {
@@ -132,6 +128,6 @@ int main(void)
         TEST(no_bytes_make_the_json_reader_fall),
     };
 
-    log_to(ignore, NULL);
+    log_to(listen, NULL);
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
 }

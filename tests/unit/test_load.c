@@ -1,6 +1,7 @@
 /* The gate chooses what a load says, on every rank and for every type; counts have the skew asked
  * for; files that say no load are refused with the line. */
 #include "check.h"
+#include "heard.h"
 
 #include "costs.h"
 #include "crew.h"
@@ -13,14 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static char said[400];
-
-static void hear(void *self, const char *line)
-{
-    (void)self;
-    snprintf(said, sizeof(said), "%s", line);
-}
 
 static struct moe_shape layer_of(uint32_t experts, uint32_t top_k, uint32_t tokens, uint32_t ranks)
 {
@@ -128,11 +121,11 @@ static void a_skew_that_cannot_be_is_refused(void)
     struct moe_shape shape = layer_of(8, 2, 64, 2);
     struct load *load = NULL;
 
-    CHECK(load_open_skew(&shape, 1, 4.01, &load) == ERR_ARGUMENT && strstr(said, "1 to E/k = 4"));
+    CHECK(load_open_skew(&shape, 1, 4.01, &load) == ERR_ARGUMENT && strstr(last, "1 to E/k = 4"));
     CHECK(load_open_skew(&shape, 1, 0.99, &load) == ERR_ARGUMENT);
     CHECK(load_open_skew(&shape, 1, NAN, &load) == ERR_ARGUMENT);
     shape.model_dim = 7;
-    CHECK(load_open_skew(&shape, 1, 2, &load) == ERR_ARGUMENT && strstr(said, "D >= E"));
+    CHECK(load_open_skew(&shape, 1, 2, &load) == ERR_ARGUMENT && strstr(last, "D >= E"));
     CHECK(load == NULL);
 }
 
@@ -145,7 +138,7 @@ static int read_text(const struct moe_shape *shape, const char *text, struct loa
 
     CHECK(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
     close(file);
-    said[0] = 0;
+    last[0] = 0;
     rc = load_open_routing(shape, 16, 1, &(struct option_list){ .items = { path }, .count = 1 },
                            out);
     unlink(path);
@@ -199,7 +192,7 @@ static void a_bad_line_is_named(void)
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         CHECK(read_text(&shape, bad[i].text, &load) == ERR_FORMAT);
-        CHECK(strstr(said, bad[i].says) != NULL);
+        CHECK(strstr(last, bad[i].says) != NULL);
     }
     CHECK(load_open_routing(&shape, 16, 1, &nowhere, &load) != OK);
     CHECK(load == NULL);
@@ -419,6 +412,6 @@ int main(void)
         TEST(a_modelled_device_computes_the_rows_that_are_kept),
     };
 
-    log_to(hear, NULL);
+    log_to(listen, NULL);
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -1,18 +1,13 @@
-/* Groups and routers of a layer: as text, and which cannot be. */
+/* Layers: as text, which cannot be, and how many rows their experts get. */
 #include "check.h"
+#include "heard.h"
+#include "small_layer.h"
 
-#include "shape.h"
+#include "node_rows.h"
 #include "status.h"
 
+#include <math.h>
 #include <string.h>
-
-static char last[256];
-
-static void listen(void *self, const char *line)
-{
-    (void)self;
-    snprintf(last, sizeof(last), "%s", line);
-}
 
 static struct moe_shape routed(uint32_t groups, uint32_t limit, uint32_t router, uint32_t top_k)
 {
@@ -148,6 +143,122 @@ static void groups_and_routers_that_cannot_be_are_refused_with_a_sentence(void)
     CHECK(!shape_groups_straddle(&s));
 }
 
+/* Words that came later are written only where they say something. */
+static void the_text_of_a_layer_has_new_words_only_where_they_are_needed(void)
+{
+    struct moe_shape p = shape(2, 8, 4), again = { .struct_size = sizeof(again) };
+    char text[SHAPE_TEXT_BYTES];
+
+    shape_format(&p, text, sizeof(text));
+    CHECK(!strstr(text, "layout") && !strstr(text, "shares") && !strstr(text, "layers"));
+    p.layout = MOE_LAYOUT_HIDDEN;
+    p.shares = MOE_SHARES_SPEED;
+    p.layers = 4;
+    shape_format(&p, text, sizeof(text));
+    CHECK(strstr(text, " m=4 layout=hidden shares=speed layers=4"));
+    CHECK(shape_parse(text, &again) == OK && shape_equal(&p, &again));
+    again.layers = 3;
+    CHECK(!shape_equal(&p, &again));
+}
+
+static void impossible_shapes_are_refused_with_the_value(void)
+{
+    struct {
+        struct moe_shape shape;
+        const char *says;
+    } bad[] = {
+        { shape(0, 4, 4), "experts is 0" },
+        { shape(3, 4, 4), "3 experts on 4 ranks" },
+        { shape(6, 4, 4), "6 experts on 4 ranks" },
+        { shape(4, 0, 0), "ranks is 0" },
+        { shape(4, 4, 4), "top-k is 5" },
+        { shape(2, 8, 8), "hidden dimension 50" },
+        { shape(4, 4, 4), "model dimension is 0" },
+        { shape(4, 4, 4), "hidden dimension is 4294967295" },
+    };
+
+    bad[4].shape.top_k = 5;
+    bad[5].shape.hidden_dim = 50;
+    bad[6].shape.model_dim = 0;
+    bad[7].shape.hidden_dim = UINT32_MAX;
+    log_to(listen, NULL);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        CHECK(shape_check(&bad[i].shape) == ERR_ARGUMENT);
+        CHECK(strstr(last, bad[i].says));
+    }
+    log_to(NULL, NULL);
+}
+
+static void capacity_follows_the_rule(void)
+{
+    CHECK(moe_capacity(1.0, 2, 8, 1000, 0) == 250);  /* 2 * trunc(1 * 125) */
+    CHECK(moe_capacity(1.0, 2, 8, 1001, 0) == 252);  /* ceil before the product */
+    CHECK(moe_capacity(1.25, 2, 8, 1001, 0) == 314); /* 2 * trunc(157.5) */
+    CHECK(moe_capacity(0.1, 3, 8, 8, 0) == 0);
+    CHECK(moe_capacity(1.0, 2, 8, 0, 0) == 0);
+    CHECK(moe_capacity(0, 2, 8, 1000, 77) == 77);
+    CHECK(moe_capacity(-1.0, 2, 8, 1000, 77) == 77);
+    CHECK(moe_capacity(-1.0, 2, 8, 1000, 777) == 250);
+    /* 1.1 * 10 is 11.000000000000002 in IEEE double, 2.3 * 10 is 23, 0.7 * 10 is 7.000..., 0.29 *
+     * 100 is 28.999...: truncation is of the product as computed. */
+    CHECK(moe_capacity(0.29, 1, 1, 100, 0) == 28);
+}
+
+/* The largest of 128, 64 .. 1 with which factor 1 lies in the eighth bucket or later, by trying. */
+static uint32_t widest(uint64_t rows)
+{
+    for (uint32_t window = 128; window > 1; window /= 2)
+        if (rows / window >= 8)
+            return window;
+    return 1;
+}
+
+static void the_width_of_buckets_follows_the_capacity_at_factor_1(void)
+{
+    CHECK(moe_window(2, 16, 65536) == 128); /* c = 8192 */
+    CHECK(moe_window(2, 8, 4096) == 128);   /* c = 1024 = 8 * 128 */
+    CHECK(moe_window(2, 8, 4088) == 64);    /* c = 1022 */
+    CHECK(moe_window(2, 4096, 4096) == 1);  /* c = 2 */
+    CHECK(moe_window(2, 4096, 65536) == 4); /* c = 32 */
+    CHECK(moe_window(1, 1, 8) == 1);        /* c = 8 = 8 * 1 */
+    CHECK(moe_window(1, 1, 15) == 1);
+    CHECK(moe_window(1, 1, 16) == 2);
+    CHECK(moe_window(2, 8, 0) == 128); /* unknown */
+    CHECK(moe_window(2, 0, 0) == 128);
+    CHECK(moe_window(1, 1, UINT64_MAX) == 128);
+    for (uint32_t experts = 1; experts <= 4096; experts *= 2)
+        for (uint32_t tokens = 1; tokens < 1 << 17; tokens += tokens / 7 + 1)
+            for (uint32_t top_k = 1; top_k <= 4; top_k++) {
+                struct moe_shape s = { .experts = experts, .top_k = top_k, .tokens = tokens };
+
+                CHECK(shape_window(&s) == widest(moe_capacity(1, top_k, experts, tokens, 0)));
+            }
+}
+
+/* Rows between nodes, rail's at the mean need over linear's, at the sizes of DeepSeek-V3. */
+static double rail_over_linear(uint32_t nodes, uint32_t groups, uint32_t group_limit)
+{
+    struct moe_shape v3 = { .struct_size = sizeof(v3),
+                            .experts = 256,
+                            .top_k = 8,
+                            .groups = groups,
+                            .group_limit = group_limit };
+
+    return shape_node_share(&v3, nodes) * nodes / v3.top_k;
+}
+
+static void a_token_reaches_fewer_nodes_than_experts(void)
+{
+    struct moe_shape one = { .struct_size = sizeof(one), .experts = 16, .top_k = 1 };
+
+    CHECK(rail_over_linear(2, 0, 0) <= 0.27 && rail_over_linear(2, 0, 0) > 0.24);
+    CHECK(rail_over_linear(8, 0, 0) <= 0.69 && rail_over_linear(8, 0, 0) > 0.6);
+    CHECK(rail_over_linear(8, 8, 4) <= 0.53 && rail_over_linear(8, 8, 4) > 0.45);
+    CHECK(fabs(shape_node_share(&one, 4) - 0.25) < 1e-12);
+    one.top_k = 16;
+    CHECK(shape_node_share(&one, 4) == 1);
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -155,6 +266,11 @@ int main(void)
         TEST(a_router_is_written_where_it_says_something),
         TEST(order_projection_and_combine_are_written_where_they_say_something),
         TEST(groups_and_routers_that_cannot_be_are_refused_with_a_sentence),
+        TEST(the_text_of_a_layer_has_new_words_only_where_they_are_needed),
+        TEST(impossible_shapes_are_refused_with_the_value),
+        TEST(capacity_follows_the_rule),
+        TEST(the_width_of_buckets_follows_the_capacity_at_factor_1),
+        TEST(a_token_reaches_fewer_nodes_than_experts),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));

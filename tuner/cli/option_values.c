@@ -266,9 +266,10 @@ static void format_default(const struct option_row *row, const void *defaults, c
 
 void option_describe(const struct option_row *row, const void *defaults, char *text, size_t size)
 {
+    const char *end = strrchr(row->help, ']');
     char value[256] = "";
 
-    if (defaults)
+    if (defaults && !(end && !end[1])) /* the words do not say it themselves */
         format_default(row, defaults, value, sizeof(value));
     snprintf(text, size, *value ? "%s [%s]" : "%s", row->help, value);
 }

@@ -33,7 +33,9 @@ static uint64_t most_tokens(const struct layer *layer)
     return most;
 }
 
-uint64_t relay_rows(const struct layer *layer, const struct capacities *capacities)
+/* c1: shape_node_rows() with the need that the ranks agreed on; of capacities that differ, with the
+ * mean of the node that has most. */
+static uint64_t relay_rows(const struct layer *layer, const struct capacities *capacities)
 {
     const struct moe_shape *s = &layer->shape;
 

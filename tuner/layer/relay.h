@@ -59,8 +59,4 @@ int relay_sum_grads(struct relay *relay, void *grad_x);
 /* Routes x once and waits: the most tokens that this rank sends to any one node. */
 int relay_need(const struct layer *layer, struct engine *engine, const void *x, int64_t *most);
 
-/* c1: shape_node_rows() with the need that the ranks agreed on; of capacities that differ, with the
- * mean of the node that has most. */
-uint64_t relay_rows(const struct layer *layer, const struct capacities *capacities);
-
 #endif

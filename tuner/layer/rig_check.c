@@ -282,9 +282,46 @@ static int compare_cosine(const struct rig *rig, const struct exec *exec, double
     return OK;
 }
 
-static int compare_all(struct rig *rig, struct exec *exec, double *worst)
+/* The loss of balance, and how many choices found no slot. */
+static int compare_numbers(struct rig *rig, struct exec *exec, double allowed)
+{
+    const struct reference *want = rig->reference;
+    const struct capacities capacities = rig_capacities(rig);
+    double loss = 0;
+    int64_t dropped = 0;
+
+    TRY(router_balance(&exec->router, &loss));
+    if (!(fabs(loss - want->balance) <= allowed * fabs(want->balance)))
+        return fail(ERR_WRONG, "the loss of balance is %.9g, should be %.9g", loss, want->balance);
+    TRY(router_dropped(&exec->router, &capacities, &dropped));
+    if ((uint64_t)dropped != want->dropped)
+        return fail(ERR_WRONG, "%lld choices dropped, should be %llu", (long long)dropped,
+                    (unsigned long long)want->dropped);
+    return OK;
+}
+
+static int compare_weights(struct rig *rig, struct exec *exec, double allowed, double *worst)
 {
     static const char *const names[TENSOR_COUNT] = { "dW1", "dW3", "db1", "dW2", "db2" };
+    const struct reference *want = rig->reference;
+    const struct moe_shape *s = &rig->data.shape;
+
+    for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
+        struct comparison c = { .name = names[i],
+                                .got = exec->layer->grad[i],
+                                .want = want->grad[i],
+                                .size = want->grad_size[i],
+                                .slack = want->grad_slack[i],
+                                .count = layer_units(s, rig->layer->hidden, i),
+                                .dtype = s->dtype };
+
+        TRY(compare(rig, &c, 2 * allowed, worst));
+    }
+    return OK;
+}
+
+static int compare_all(struct rig *rig, struct exec *exec, double *worst)
+{
     const struct reference *want = rig->reference;
     const struct moe_shape *s = &rig->data.shape;
     uint64_t own = (uint64_t)rig->layer->tokens * s->model_dim;
@@ -306,35 +343,15 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
                                .size = want->grad_gate_size,
                                .count = (uint64_t)shape_gate_rows(s) * s->model_dim,
                                .dtype = MOE_F32 };
-    const struct capacities capacities = rig_capacities(rig);
-    double loss = 0;
-    int64_t dropped = 0;
 
-    TRY(router_balance(&exec->router, &loss));
-    if (!(fabs(loss - want->balance) <= allowed * fabs(want->balance)))
-        return fail(ERR_WRONG, "the loss of balance is %.9g, should be %.9g", loss, want->balance);
-    TRY(router_dropped(&exec->router, &capacities, &dropped));
-    if ((uint64_t)dropped != want->dropped)
-        return fail(ERR_WRONG, "%lld choices dropped, should be %llu", (long long)dropped,
-                    (unsigned long long)want->dropped);
+    TRY(compare_numbers(rig, exec, allowed));
     TRY(compare(rig, &y, allowed, worst));
     if (s->pass != MOE_TRAIN)
         return OK;
     TRY(compare(rig, &grad_x, allowed, worst));
     TRY(compare(rig, &gate, allowed, worst));
     TRY(compare_cosine(rig, exec, allowed, worst));
-    for (enum tensor i = 0; i < TENSOR_COUNT; i++) {
-        struct comparison c = { .name = names[i],
-                                .got = exec->layer->grad[i],
-                                .want = want->grad[i],
-                                .size = want->grad_size[i],
-                                .slack = want->grad_slack[i],
-                                .count = layer_units(s, rig->layer->hidden, i),
-                                .dtype = s->dtype };
-
-        TRY(compare(rig, &c, 2 * allowed, worst));
-    }
-    return OK;
+    return compare_weights(rig, exec, allowed, worst);
 }
 
 /* The largest error over the ranks, and whether any of them found one too large. */

@@ -281,28 +281,37 @@ int router_know(struct router *router, const int32_t *expert)
     return device_upload(router->layer->device, router->expert, expert, choices * sizeof(*expert));
 }
 
-/* From gradients of logits to those of projected tokens, and of what only this router has. */
-static int cosines_backward(const struct router *router, struct engine *engine)
+/* From gradients of logits to those of the rows whose products they are. */
+static int cosine_products_backward(const struct router *router, struct engine *engine)
 {
-    const struct layer *layer = router->layer;
-    const struct moe_shape *s = &layer->shape;
+    const struct moe_shape *s = &router->layer->shape;
     const struct cosine_rows *c = &router->cosine;
 
     TRY(product_of(engine, MOE_F32,
                    (struct gemm){ .transpose_a = true,
                                   .m = s->experts,
                                   .n = s->projection,
-                                  .k = layer->tokens,
+                                  .k = router->layer->tokens,
                                   .a = router->grad_logits,
                                   .b = c->token,
                                   .c = c->grad_expert }));
-    TRY(product_of(engine, MOE_F32,
-                   (struct gemm){ .m = layer->tokens,
-                                  .n = s->projection,
-                                  .k = s->experts,
-                                  .a = router->grad_logits,
-                                  .b = c->expert,
-                                  .c = c->grad_token }));
+    return product_of(engine, MOE_F32,
+                      (struct gemm){ .m = router->layer->tokens,
+                                     .n = s->projection,
+                                     .k = s->experts,
+                                     .a = router->grad_logits,
+                                     .b = c->expert,
+                                     .c = c->grad_token });
+}
+
+/* To those of projected tokens, and of what only this router has. */
+static int cosines_backward(const struct router *router, struct engine *engine)
+{
+    const struct layer *layer = router->layer;
+    const struct moe_shape *s = &layer->shape;
+    const struct cosine_rows *c = &router->cosine;
+
+    TRY(cosine_products_backward(router, engine));
     TRY(launch_unit_rows_backward(
         engine->compute, &(struct unit_rows_backward){ .rows = s->experts,
                                                        .width = s->projection,

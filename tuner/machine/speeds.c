@@ -48,7 +48,9 @@ int speeds_take(const char *list, double **speeds, uint32_t *ranks)
     return OK;
 }
 
-int speeds_of(const struct cluster *known, uint32_t ranks, double **speeds)
+/* What the cluster's text says, if it is of all its ranks; the caller frees them.  UNSUPPORTED
+ * after a message that names `moetune probe`. */
+static int speeds_of(const struct cluster *known, uint32_t ranks, double **speeds)
 {
     if (known->ranks != ranks || !rank_speeds_known(known))
         return fail(UNSUPPORTED,

@@ -7,10 +7,6 @@
 /* "1,1.5,2", one per rank, in any unit.  The caller frees them.  ERR_ARGUMENT after a message. */
 int speeds_take(const char *list, double **speeds, uint32_t *ranks);
 
-/* What the cluster's text says, if it is of all its ranks; the caller frees them.  UNSUPPORTED
- * after a message that names `moetune probe`. */
-int speeds_of(const struct cluster *known, uint32_t ranks, double **speeds);
-
 /* Of this cluster, from the database `db` (NULL: the default place). */
 int speeds_known(const char *db, const struct cluster *here, double **speeds);
 

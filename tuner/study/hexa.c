@@ -6,8 +6,13 @@
 const char *const hexa_scale_names[HEXA_SCALES] = { "Base", "Small" };
 const char *const hexa_way_names[HEXA_WAYS] = { "padded", "data", "model", "data, kept" };
 
+/* How many such layers, and what an image brings to one. */
+struct hexa_size {
+    uint32_t layers, tokens, model_dim;
+};
+
 /* Stages of images of 192 x 192: 12 x 12 and 6 x 6 tokens. */
-struct hexa_size hexa_size(enum hexa_scale scale, int i)
+static struct hexa_size hexa_size(enum hexa_scale scale, int i)
 {
     uint32_t width = scale == HEXA_BASE ? 512 : 384;
 

@@ -6,14 +6,10 @@
 #include "study.h"
 
 /* Swin-MoE has nine MoE layers of one size and one of twice the width for a quarter of the tokens.
- * Of a size: how many such layers, and what an image brings to one. */
+ */
 enum hexa_scale { HEXA_BASE, HEXA_SMALL, HEXA_SCALES };
 enum { HEXA_SIZES = 2 };
 extern const char *const hexa_scale_names[HEXA_SCALES];
-struct hexa_size {
-    uint32_t layers, tokens, model_dim;
-};
-struct hexa_size hexa_size(enum hexa_scale scale, int i);
 
 /* Ways to run them: padded experts, the paper's two, and the first of these without its cache. */
 enum hexa_way { HEXA_PADDED, HEXA_DATA, HEXA_MODEL, HEXA_DATA_KEPT, HEXA_WAYS };

@@ -178,24 +178,6 @@ int modelled_step_of(const struct cluster *machine, const struct modelled_ask *g
     return rc;
 }
 
-int modelled_step(const struct cluster *machine, const struct moe_shape *shape,
-                  const struct moe_plan *plan, uint64_t capacity, struct modelled_step *out)
-{
-    return modelled_baseline(machine, shape, plan, capacity, 0, out);
-}
-
-int modelled_baseline(const struct cluster *machine, const struct moe_shape *shape,
-                      const struct moe_plan *plan, uint64_t capacity, uint32_t baseline,
-                      struct modelled_step *out)
-{
-    return modelled_step_of(machine,
-                            &(struct modelled_ask){ .shape = *shape,
-                                                    .plan = *plan,
-                                                    .capacities = { .most = capacity },
-                                                    .baseline = baseline },
-                            out);
-}
-
 int modelled_bytes(const struct cluster *machine, const struct modelled_ask *given, double *out)
 {
     struct modelled_ask ask;

@@ -16,12 +16,6 @@ struct modelled_step {
                                * was not asked for */
 };
 
-/* The machine with as many ranks as the shape has, whose ranks_per_node and ranks_per_rack are set
- * here.  Where the plan does not fit into the memory, all numbers are NAN.  ERR_ARGUMENT after a
- * message where it does not apply there. */
-int modelled_step(const struct cluster *machine, const struct moe_shape *shape,
-                  const struct moe_plan *plan, uint64_t capacity, struct modelled_step *out);
-
 struct modelled_ask {
     struct moe_shape shape; /* MOE_SHARES_SPEED: by the machine's rank_speeds_percent */
     struct moe_plan plan;
@@ -30,17 +24,15 @@ struct modelled_ask {
     bool known;        /* routes, too: a plan that can use them */
 };
 
+/* The machine with as many ranks as the shape has, whose ranks_per_node and ranks_per_rack are set
+ * here.  Where the plan does not fit into the memory, all numbers are NAN.  ERR_ARGUMENT after a
+ * message where it does not apply there. */
 int modelled_step_of(const struct cluster *machine, const struct modelled_ask *ask,
                      struct modelled_step *out);
 
 /* What a rank allocates for the layer and this plan alone, the most that any rank does: no
  * libraries, no optimizer. */
 int modelled_bytes(const struct cluster *machine, const struct modelled_ask *ask, double *out);
-
-/* modelled_step() with a baseline. */
-int modelled_baseline(const struct cluster *machine, const struct moe_shape *shape,
-                      const struct moe_plan *plan, uint64_t capacity, uint32_t baseline,
-                      struct modelled_step *out);
 
 /* `bytes` of each of so many ranks, a W-th for each other. */
 int modelled_a2a_ns(const struct cluster *machine, uint32_t ranks, uint32_t a, uint64_t bytes,

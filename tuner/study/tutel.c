@@ -24,10 +24,12 @@ int tutel_baseline(const struct cluster *machine, const struct tutel_layer *l,
                                .dtype = MOE_F32,
                                .pass = MOE_TRAIN,
                                .activation = MOE_RELU };
+    uint64_t capacity = moe_capacity(l->factor, l->top_k, l->experts, l->tokens, 0);
+    struct modelled_ask ask = {
+        .shape = shape, .plan = *plan, .capacities = { .most = capacity }, .baseline = baseline
+    };
 
-    return modelled_baseline(machine, &shape, plan,
-                             moe_capacity(l->factor, l->top_k, l->experts, l->tokens, 0), baseline,
-                             out);
+    return modelled_step_of(machine, &ask, out);
 }
 
 struct moe_plan tutel_way(int i)

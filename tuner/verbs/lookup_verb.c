@@ -33,7 +33,7 @@ static const struct option_row rows[] = {
     { "space", "NAME", OPTION_TEXT, OPTION(space),
       "instead: a layer of a declared space; words of the layer only where it has several" },
     { "key", "N", OPTION_LIST, OPTION(keys), "with --space: its key; again for more" },
-    { "class", "X", OPTION_NUMBER, OPTION(class), "with --space: the class beside the key [0]",
+    { "class", "X", OPTION_NUMBER, OPTION(class), "with --space: the class beside the key",
       .least = 0, .most = 1e9 },
     { "explain", NULL, OPTION_FLAG, OPTION(explain), "which rung of the ladder answers, and why" },
     { "digest", NULL, OPTION_FLAG, OPTION(digest),

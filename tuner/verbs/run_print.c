@@ -121,11 +121,11 @@ static void print_capacity(const struct rig *rig, int64_t dropped, const struct 
            (uint64_t)s->tokens * s->ranks * s->top_k * layer_count(s));
 }
 
-static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
-                       const struct run_options *o)
+/* What all plans have in common. */
+static void print_heading(const struct rig *rig, const struct subject *subjects,
+                          const struct run_options *o)
 {
     const struct moe_shape *s = &rig->data.shape;
-    int wide = widest_plan(subjects, count);
     char words[LOAD_WORDS_BYTES];
 
     printf("layer     E=%u k=%u T=%u D=%u H=%u %s %s %s on %u ranks", s->experts, s->top_k,
@@ -153,23 +153,32 @@ static void print_text(const struct rig *rig, const struct subject *subjects, si
         printf("          %s\n", words);
     printf("times     ms, largest over the ranks, median of %u interleaved repetitions\n\n",
            o->reps);
+}
+
+static void print_plan(const struct subject *x, int wide, const char *check)
+{
+    char hidden[16] = "-";
+
+    if (!isnan(hidden_share(x)))
+        snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
+    printf("%-*s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", wide, SUBJECT_TEXT(x),
+           (double)x->spread[STEP_BOTH].median_ns * 1e-6,
+           (double)x->spread[STEP_BOTH].low_ns * 1e-6, (double)x->spread[STEP_BOTH].high_ns * 1e-6,
+           (double)x->spread[STEP_COMPUTE].median_ns * 1e-6,
+           (double)x->spread[STEP_COMM].median_ns * 1e-6, hidden,
+           (double)x->runner.sent_bytes * 0x1p-20, (double)x->runner.memory_bytes * 0x1p-20, check);
+}
+
+static void print_text(const struct rig *rig, const struct subject *subjects, size_t count,
+                       const struct run_options *o)
+{
+    int wide = widest_plan(subjects, count);
+
+    print_heading(rig, subjects, o);
     printf("%-*s %9s %19s %9s %9s %7s %9s %9s %s\n", wide, "plan", "step", "95 % interval",
            "compute", "comm", "hidden", "sent MiB", "mem MiB", o->check ? "check" : "");
-    for (size_t i = 0; i < count; i++) {
-        const struct subject *x = &subjects[i];
-        char hidden[16] = "-";
-
-        if (!isnan(hidden_share(x)))
-            snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
-        printf("%-*s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", wide, SUBJECT_TEXT(x),
-               (double)x->spread[STEP_BOTH].median_ns * 1e-6,
-               (double)x->spread[STEP_BOTH].low_ns * 1e-6,
-               (double)x->spread[STEP_BOTH].high_ns * 1e-6,
-               (double)x->spread[STEP_COMPUTE].median_ns * 1e-6,
-               (double)x->spread[STEP_COMM].median_ns * 1e-6, hidden,
-               (double)x->runner.sent_bytes * 0x1p-20, (double)x->runner.memory_bytes * 0x1p-20,
-               check_word(rig, o));
-    }
+    for (size_t i = 0; i < count; i++)
+        print_plan(&subjects[i], wide, check_word(rig, o));
     if (o->routes == RUN_BOTH)
         run_routes_text(subjects, count, wide);
     if (o->phases)
@@ -215,8 +224,9 @@ static void json_capacity(const struct rig *rig, const struct run_options *o)
            key / window);
 }
 
-static void print_json(const struct rig *rig, const struct subject *subjects, size_t count,
-                       const struct run_options *o)
+/* What all plans have in common. */
+static void json_heading(const struct rig *rig, const struct subject *subjects,
+                         const struct run_options *o)
 {
     const struct moe_shape *s = &rig->data.shape;
 
@@ -250,37 +260,46 @@ static void print_json(const struct rig *rig, const struct subject *subjects, si
         printf(" \"balance\": %.12g,\n", subjects[0].balance);
     if (rig->data.load)
         printf(" \"skew\": %.6g,\n", load_skew(rig->data.load));
+}
+
+static void json_plan(const struct rig *rig, const struct subject *x, const struct run_options *o)
+{
+    printf("\n  {\"plan\": \"%s\", ", PLAN_TEXT(&x->runner.plan));
+    for (int bit = 0; baseline_words[bit]; bit++)
+        if (x->baseline == 1u << bit)
+            printf("\"baseline\": \"%s\", ", baseline_words[bit]);
+    print_spread("step", &x->spread[STEP_BOTH]);
+    print_spread("compute", &x->spread[STEP_COMPUTE]);
+    print_spread("comm", &x->spread[STEP_COMM]);
+    if (rig->graphs) {
+        print_spread("eager", &x->spread[STEP_EAGER]);
+        printf("\"graph_nodes\": %" PRIu64 ", \"graph_host_ns\": %" PRId64 ", ",
+               x->runner.graphs[STEP_BOTH]->nodes, x->runner.replay_host_ns);
+    }
+    if (isnan(hidden_share(x)))
+        printf("\"hidden_share\": null, ");
+    else
+        printf("\"hidden_share\": %.4f, ", hidden_share(x));
+    printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
+           x->runner.sent_bytes, x->runner.messages, x->runner.memory_bytes);
+    if (o->routes == RUN_BOTH)
+        run_routes_json(x);
+    if (o->phases)
+        run_phases_json(x);
+    if (o->check)
+        printf(", \"check\": \"ok\", \"checked\": \"%s\", \"error_share\": %.6f",
+               reference_is_bearable(&rig->data.shape) ? "everything" : "some tokens", x->error);
+    printf("}");
+}
+
+static void print_json(const struct rig *rig, const struct subject *subjects, size_t count,
+                       const struct run_options *o)
+{
+    json_heading(rig, subjects, o);
     printf(" \"plans\": [");
     for (size_t i = 0; i < count; i++) {
-        const struct subject *x = &subjects[i];
-
-        printf("%s\n  {\"plan\": \"%s\", ", i ? "," : "", PLAN_TEXT(&x->runner.plan));
-        for (int bit = 0; baseline_words[bit]; bit++)
-            if (x->baseline == 1u << bit)
-                printf("\"baseline\": \"%s\", ", baseline_words[bit]);
-        print_spread("step", &x->spread[STEP_BOTH]);
-        print_spread("compute", &x->spread[STEP_COMPUTE]);
-        print_spread("comm", &x->spread[STEP_COMM]);
-        if (rig->graphs) {
-            print_spread("eager", &x->spread[STEP_EAGER]);
-            printf("\"graph_nodes\": %" PRIu64 ", \"graph_host_ns\": %" PRId64 ", ",
-                   x->runner.graphs[STEP_BOTH]->nodes, x->runner.replay_host_ns);
-        }
-        if (isnan(hidden_share(x)))
-            printf("\"hidden_share\": null, ");
-        else
-            printf("\"hidden_share\": %.4f, ", hidden_share(x));
-        printf("\"sent_bytes\": %" PRId64 ", \"messages\": %" PRId64 ", \"memory_bytes\": %" PRId64,
-               x->runner.sent_bytes, x->runner.messages, x->runner.memory_bytes);
-        if (o->routes == RUN_BOTH)
-            run_routes_json(x);
-        if (o->phases)
-            run_phases_json(x);
-        if (o->check)
-            printf(", \"check\": \"ok\", \"checked\": \"%s\", \"error_share\": %.6f",
-                   reference_is_bearable(&rig->data.shape) ? "everything" : "some tokens",
-                   x->error);
-        printf("}");
+        fputs(i ? "," : "", stdout);
+        json_plan(rig, &subjects[i], o);
     }
     printf("\n ]}\n");
 }

@@ -3,52 +3,7 @@
  * A grid has as many blocks as rows could fill; a block asks on the device which rows it has, and
  * leaves if there are none.  So the host reads no counts. */
 #include "cuda_act.cuh"
-#include "cuda_rows.cuh"
-#include "cuda_tile.cuh"
-
-/* ---- reindex */
-
-static __global__ void __launch_bounds__(WARP) first_kernel(struct reindex r)
-{
-    uint32_t lane = threadIdx.x;
-    int64_t before = 0;
-
-    if (lane == 0)
-        r.first[0] = 0;
-    for (uint32_t base = 0; base < r.experts; base += WARP) {
-        uint32_t e = base + lane;
-        uint64_t capacity = r.capacities && e < r.experts ? r.capacities[e] : r.capacity;
-        int64_t rows = e < r.experts ? (int64_t)min((uint64_t)r.needed[e], capacity) : 0;
-
-#pragma unroll
-        for (uint32_t by = 1; by < WARP; by *= 2) {
-            int64_t lower = __shfl_up_sync(all_lanes, rows, by);
-
-            rows += lane >= by ? lower : 0;
-        }
-        if (e < r.experts)
-            r.first[e + 1] = before + rows;
-        before += __shfl_sync(all_lanes, rows, WARP - 1);
-    }
-}
-
-static __global__ void __launch_bounds__(THREADS) choice_kernel(struct reindex r, uint64_t choices)
-{
-    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < choices;
-         i += (uint64_t)gridDim.x * THREADS)
-        if (r.slot[i] >= 0)
-            r.choice[r.first[r.expert[i]] + r.slot[i]] = (int64_t)i;
-}
-
-extern "C" int cuda_reindex(const struct reindex *r, const struct cuda_queue *queue)
-{
-    uint64_t choices = (uint64_t)r->tokens * r->top_k;
-    cudaError_t code = launch(first_kernel, 1, WARP, queue->stream, *r);
-
-    if (!code && choices)
-        code = launch(choice_kernel, blocks_for(choices), THREADS, queue->stream, *r, choices);
-    return cuda_check(code, "reindex");
-}
+#include "cuda_sparse.cuh"
 
 /* ---- Which rows a block has */
 
@@ -99,46 +54,7 @@ DEVICE part part_of(const struct groups &g, uint64_t tile)
              rows > skipped ? min(rows - skipped, (uint64_t)TILE_ROWS) : 0 };
 }
 
-/* ---- What a thread has of a row: C neighbours, `left` of which are there */
-
-/* In one access. */
-template <class T> struct alignas(2 * sizeof(T)) two {
-    T first, second;
-};
-
-template <bool WIDE, class T, int C>
-DEVICE void load_some(const T *from, uint64_t left, float (&to)[C])
-{
-    if constexpr (WIDE && C > 1 && C * sizeof(T) % WIDE_BYTES == 0) {
-        load(from, to);
-    } else if constexpr (WIDE && C == 2) {
-        two<T> x = *reinterpret_cast<const two<T> *>(from);
-
-        to[0] = widen(x.first);
-        to[1] = widen(x.second);
-    } else {
-#pragma unroll
-        for (int i = 0; i < C; i++)
-            to[i] = (uint64_t)i < left ? widen(from[i]) : 0;
-    }
-}
-
-template <bool WIDE, class T, int C>
-DEVICE void store_some(T *to, uint64_t left, const float (&values)[C])
-{
-    if constexpr (WIDE && C > 1 && C * sizeof(T) % WIDE_BYTES == 0) {
-        store(to, values);
-    } else if constexpr (WIDE && C == 2) {
-        pair<T> x = narrow_two<T>(values[0], values[1]);
-
-        *reinterpret_cast<two<T> *>(to) = { x.first, x.second };
-    } else {
-#pragma unroll
-        for (int i = 0; i < C; i++)
-            if ((uint64_t)i < left)
-                to[i] = narrow<T>(values[i]);
-    }
-}
+/* ---- Activations and their slopes of what a thread has of a row */
 
 template <int KIND, int C>
 DEVICE void activate_kind(const float (&x)[C], const float (&up)[C], float (&y)[C])
@@ -179,7 +95,7 @@ DEVICE void slope_some(uint32_t kind, const float (&x)[C], const float (&up)[C],
     }
 }
 
-/* ---- esmm: what becomes of a tile's sums.  `first`: the tile's first column. */
+/* ---- What becomes of a tile's sums.  `first`: the tile's first column. */
 
 template <class T> DEVICE const T *bias_of(const struct esmm &m, uint32_t expert)
 {
@@ -323,7 +239,7 @@ DEVICE void finish_backward(const struct esmm &m, const struct part &p, uint64_t
     }
 }
 
-/* ---- esmm: tiles */
+/* ---- Tiles */
 
 /* `from`: the first tile of this launch; across: tiles beside each other.  dots (tiles, TILE_ROWS,
  * across): ESMM_BACKWARD alone. */
@@ -333,16 +249,6 @@ struct tiles {
     uint32_t across;
     float *dots;
 };
-
-template <class T> DEVICE lines<T> tokens_of(const struct kept_rows &at, const void *tokens)
-{
-    return { (const T *)tokens, at.width, at.choice, at.top_k };
-}
-
-template <class T> DEVICE lines<T> rows_of(const void *rows, uint64_t stride)
-{
-    return { (const T *)rows, (uint32_t)stride, NULL, 1 };
-}
 
 template <class T, bool WIDE, enum esmm_form FORM>
 static __global__ void __launch_bounds__(THREADS, BLOCKS) esmm_kernel(struct esmm m, struct tiles t)
@@ -386,11 +292,6 @@ static cudaError_t esmm_tiles(const struct esmm *m, struct tiles t, cudaStream_t
     if (!t.count || !t.across)
         return cudaSuccess;
     return launch(esmm_kernel<T, WIDE, FORM>, t.count * t.across, THREADS, stream, *m, t);
-}
-
-template <class T> static uint32_t tiles_across(uint32_t columns)
-{
-    return columns / tile<T>::columns + (columns % tile<T>::columns != 0);
 }
 
 template <class T, int N>
@@ -529,148 +430,7 @@ static cudaError_t esmm_backward(const struct esmm *m, const struct cuda_queue *
     return code;
 }
 
-/* ---- estmm */
-
-template <class T, bool WIDE, bool WEIGHED>
-static __global__ void __launch_bounds__(THREADS, BLOCKS)
-    estmm_kernel(struct estmm m, uint32_t down, uint32_t across)
-{
-    SHARED(uint4, memory, tile<T>::words);
-    uint32_t column = blockIdx.x % across * tile<T>::columns;
-    uint32_t line = blockIdx.x / across % down * TILE_ROWS;
-    uint64_t expert = blockIdx.x / across / down, begin = (uint64_t)m.at.first[expert];
-    uint32_t rows = (uint32_t)((uint64_t)m.at.first[expert + 1] - begin);
-    uint32_t hidden = m.at.hidden - line, width = m.at.width - column;
-    T *grad = (T *)m.grad + expert * m.at.expert_stride + line * m.at.unit_stride + column;
-    feed<T, WIDE, false, false, TILE_ROWS> a(rows_of<T>(m.rows, m.at.hidden),
-                                             { begin, rows, line, hidden });
-    feed<T, WIDE, false, true, tile<T>::columns> b(tokens_of<T>(m.at, m.tokens),
-                                                   { begin, rows, column, width });
-    weights<T, WEIGHED> weights(m.at.choice + begin, m.gate, rows);
-    sums<T, false, false> sum;
-
-    tile_multiply<T>(a, b, weights, rows, hidden, width, memory, sum);
-#pragma unroll
-    for (int r = 0; r < ROWS_EACH; r++) {
-        uint32_t h = (uint32_t)sum.row(r);
-
-        sum.each_in_row(r, [&](int d, auto &x) {
-            T *to = grad + h * m.at.unit_stride + d;
-            constexpr int C = sizeof(x) / sizeof(x[0]);
-            float kept[C] = {};
-
-            if (h >= hidden || (uint32_t)d >= width)
-                return;
-            if (m.keep)
-                load_some<WIDE>(to, width - d, kept);
-#pragma unroll
-            for (int i = 0; i < C; i++)
-                x[i] += kept[i];
-            store_some<WIDE>(to, width - d, x);
-        });
-    }
-}
-
-template <class T, int N>
-static cudaError_t estmm_typed(const struct estmm *m, const struct cuda_queue *queue)
-{
-    uint32_t down = m->at.hidden / TILE_ROWS + (m->at.hidden % TILE_ROWS != 0);
-    uint32_t across = tiles_across<T>(m->at.width);
-    uint64_t blocks = (uint64_t)m->at.experts * down * across;
-
-    if (!blocks)
-        return cudaSuccess;
-    return launch(m->gate ? estmm_kernel<T, N != 1, true> : estmm_kernel<T, N != 1, false>, blocks,
-                  THREADS, queue->stream, *m, down, across);
-}
-
-/* ---- ess: a block takes an expert's rows of COLUMN_LANES * N columns, ROW_LANES rows at a time */
-
-enum { COLUMN_LANES = 8, ROW_LANES = THREADS / COLUMN_LANES };
-
-/* sum += N columns of rows first, first + ROW_LANES, ... below `last`, DEEP at most. */
-template <class T, int N>
-DEVICE void add_rows(const struct ess &s, const struct lines<T> &of, uint64_t column,
-                     uint64_t first, uint64_t last, float (&sum)[N])
-{
-    pack<T, N> in[DEEP];
-    float weight[DEEP];
-
-#pragma unroll
-    for (int i = 0; i < DEEP; i++) {
-        uint64_t row = min(first + i * ROW_LANES, last - 1);
-        uint64_t line = of.choice ? (uint64_t)of.choice[row] / of.top_k : row;
-
-        weight[i] = of.choice && s.gate ? s.gate[of.choice[row]] : 1;
-        in[i] = pack<T, N>::load(of.base + line * of.stride + column);
-    }
-#pragma unroll
-    for (int i = 0; i < DEEP; i++) {
-        float x[N];
-
-        in[i].values(x);
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            sum[n] += first + i * ROW_LANES < last ? weight[i] * x[n] : 0;
-    }
-}
-
-template <class T, int N>
-static __global__ void __launch_bounds__(THREADS, BLOCKS)
-    ess_kernel(struct ess s, uint64_t width, uint64_t across)
-{
-    SHARED(float, shares, THREADS *N);
-    uint64_t expert = blockIdx.x / across, begin = blockIdx.x % across * COLUMN_LANES * N;
-    uint64_t column = begin + threadIdx.x % COLUMN_LANES * N;
-    uint64_t row = (uint64_t)s.at.first[expert] + threadIdx.x / COLUMN_LANES;
-    uint64_t last = (uint64_t)s.at.first[expert + 1];
-    struct lines<T> of = tokens_of<T>(s.at, s.tokens);
-    float sum[N] = {};
-
-    if (s.rows)
-        of = rows_of<T>(s.rows, s.at.hidden);
-    if (column < width)
-        for (; row < last; row += DEEP * ROW_LANES)
-            add_rows(s, of, column, row, last, sum);
-#pragma unroll
-    for (int n = 0; n < N; n++)
-        shares[n * THREADS + threadIdx.x] = sum[n];
-    __syncthreads();
-    if (threadIdx.x < COLUMN_LANES * N && begin + threadIdx.x < s.stride) {
-        float whole = 0;
-
-        for (uint32_t lane = 0; lane < ROW_LANES; lane++)
-            whole += shares[threadIdx.x % N * THREADS + lane * COLUMN_LANES + threadIdx.x / N];
-        T *to = (T *)s.grad + expert * s.stride + begin + threadIdx.x;
-
-        if (s.keep)
-            whole += widen(*to);
-        *to = narrow<T>(whole);
-    }
-}
-
-template <class T, int N>
-static cudaError_t ess_typed(const struct ess *s, const struct cuda_queue *queue)
-{
-    uint64_t across = (s->stride + COLUMN_LANES * N - 1) / (COLUMN_LANES * N);
-    uint64_t blocks = s->at.experts * across;
-
-    if (!blocks)
-        return cudaSuccess;
-    return launch(ess_kernel<T, N>, blocks, THREADS, queue->stream, *s,
-                  (uint64_t)(s->rows ? s->at.hidden : s->at.width), across);
-}
-
 /* ---- What is called */
-
-/* Where 16 bytes of every row fit. */
-static bool wide_rows(const struct kept_rows &at)
-{
-    uint32_t n = wide_elements(at.dtype);
-
-    return at.hidden % n == 0 && at.width % n == 0 && at.unit_stride % n == 0 &&
-           at.expert_stride % n == 0;
-}
 
 static bool wide_esmm(const struct esmm *m)
 {
@@ -681,17 +441,6 @@ static bool wide_esmm(const struct esmm *m)
     for (const void *memory : used)
         wide = wide && aligned(memory);
     return wide;
-}
-
-/* Products are made of numbers of one type, and a choice is a number of 32 bits there. */
-static int check_rows(const struct kept_rows &at)
-{
-    bool fits = (uint64_t)at.tokens * at.top_k <= UINT32_MAX && at.unit_stride <= UINT32_MAX;
-
-    if (at.token_type != at.dtype)
-        return cuda_check(cudaErrorInvalidValue, "tokens of another type than their experts");
-    return cuda_check(fits ? cudaSuccess : cudaErrorInvalidValue,
-                      "2^32 choices, or a stride as long");
 }
 
 static int clear(void *to, uint64_t bytes, const struct cuda_queue *queue)
@@ -722,14 +471,6 @@ static cudaError_t esmm_typed(const struct esmm *m, const struct cuda_queue *que
     }
 }
 
-/* Kernels read the strides as they are. */
-static struct kept_rows strided(struct kept_rows at)
-{
-    at.expert_stride = kept_expert_stride(&at);
-    at.unit_stride = kept_unit_stride(&at);
-    return at;
-}
-
 extern "C" int cuda_esmm(const struct esmm *args, const struct cuda_queue *queue)
 {
     struct esmm m = *args;
@@ -742,53 +483,4 @@ extern "C" int cuda_esmm(const struct esmm *args, const struct cuda_queue *queue
     if (status)
         return status;
     return cuda_check(BY_TYPE(esmm_typed, m.at.dtype, wide_esmm(&m), &m, queue), "esmm");
-}
-
-extern "C" int cuda_estmm(const struct estmm *args, const struct cuda_queue *queue)
-{
-    struct estmm m = *args;
-    bool wide = aligned(m.tokens) && aligned(m.rows) && aligned(m.grad);
-    int status;
-
-    m.at = strided(m.at);
-    status = check_rows(m.at);
-    if (status)
-        return status;
-    return cuda_check(BY_TYPE(estmm_typed, m.at.dtype, wide && wide_rows(m.at), &m, queue),
-                      "estmm");
-}
-
-extern "C" int cuda_ess(const struct ess *s, const struct cuda_queue *queue)
-{
-    bool wide = wide_rows(s->at) && aligned(s->rows ? s->rows : s->tokens);
-    int status = check_rows(s->at);
-
-    if (status)
-        return status;
-    return cuda_check(BY_TYPE(ess_typed, s->at.dtype, wide, s, queue), "ess");
-}
-
-/* Three calls: a block has no room for the sums of two products.  In this order the rows are read
- * before their gradients take their place. */
-extern "C" int cuda_esfk(const struct esfk *f, const struct cuda_queue *queue)
-{
-    const struct esmm *m = &f->product;
-    bool tokens = m->form == ESMM_TOKENS;
-    struct estmm matrix = {}; /* what lies between its members is given to the kernel, too */
-    struct ess bias = {};
-    int status;
-
-    matrix.at = bias.at = m->at;
-    matrix.tokens = bias.tokens = m->tokens;
-    matrix.gate = bias.gate = m->gate;
-    matrix.rows = tokens ? m->rows : m->post;
-    bias.rows = tokens ? m->rows : NULL;
-    matrix.grad = f->grad;
-    bias.grad = f->grad_bias;
-    bias.stride = f->grad_stride;
-    matrix.keep = bias.keep = f->keep;
-    status = cuda_estmm(&matrix, queue);
-    if (!status && f->grad_bias)
-        status = cuda_ess(&bias, queue);
-    return status ? status : cuda_esmm(m, queue);
 }

@@ -1,18 +1,10 @@
-/* NCCL between processes of one host: communicators whose ranks meet in shared memory, and
- * exchanges that are work of a stream.
+/* NCCL between processes of one host: communicators, whose ranks meet in shared memory.
  *
- * Every pair of ranks has a pipe.  What is sent says what it is; who awaits something else, or more
- * or fewer bytes, waits for ever, as on a GPU.  Two ranks connect when they first exchange, for
- * which the later one is awaited inside of the call.  A communicator that does not block is busy
- * for a while after each call, and what was called happens only then.
- *
- * While one is made NCCL_PROTO is read, late as by NCCL; GPU_ON_CPU_PROTOCOLS names a file to which
- * every call is written with what that was. */
-#include "nccl_exchange.h"
+ * One that does not block is busy for a while after each call, and what was called happens only
+ * then.  While one is made NCCL_PROTO is read, late as by NCCL. */
+#include "nccl_comm.h"
 
 #include <cstring>
-#include <fcntl.h>
-#include <string>
 #include <strings.h>
 #include <unistd.h>
 
@@ -26,59 +18,6 @@ struct identity {
     pages board;
 };
 static_assert(sizeof(identity) <= NCCL_UNIQUE_ID_BYTES, "fits");
-
-thread_local int depth;
-
-} // namespace
-
-struct ncclComm {
-    std::shared_ptr<core> is;
-    bool blocking;
-    std::function<ncclResult_t()> pending; /* asked until it is no longer in progress */
-    int reluctance;
-    ncclResult_t state;
-    int splits;
-    std::string said;
-    bool finalized;
-    std::string protocols = {}; /* NCCL_PROTO as it was, "-": not set */
-};
-
-namespace
-{
-
-struct call {
-    ncclComm_t comm;
-    cudaStream_t stream;
-    std::shared_ptr<exchange> does;
-};
-thread_local std::vector<call> grouped;
-thread_local ncclResult_t group_failed;
-
-ncclResult_t refuse(ncclComm_t comm, ncclResult_t result, const char *why)
-{
-    if (comm)
-        comm->said = why;
-    return result;
-}
-
-ncclResult_t start(const call &what)
-{
-    std::shared_ptr<core> c = what.comm->is;
-    std::shared_ptr<exchange> e = what.does;
-
-    if (!connected(*c, *e))
-        return ncclInProgress;
-    if (is_captured(what.stream))
-        return capture_exchange(what.stream, c, e) ? ncclUnhandledCudaError : ncclSuccess;
-    c->running++;
-    if (enqueue(what.stream, [=] { return run(c, e); })) {
-        c->running--;
-        return refuse(what.comm, ncclUnhandledCudaError, "the stream takes no more");
-    }
-    return ncclSuccess;
-}
-
-/* ---- being busy */
 
 /* Until it is done, or another thread aborts the communicator. */
 ncclResult_t block(ncclComm_t comm)
@@ -97,7 +36,18 @@ ncclResult_t block(ncclComm_t comm)
     return result == ncclInProgress ? ncclInternalError : result;
 }
 
-/* Now, if it blocks; else some questions later. */
+} // namespace
+
+namespace gpu_on_cpu
+{
+
+ncclResult_t refuse(ncclComm_t comm, ncclResult_t result, const char *why)
+{
+    if (comm)
+        comm->said = why;
+    return result;
+}
+
 ncclResult_t begin(ncclComm_t comm, const std::function<ncclResult_t()> &what)
 {
     comm->pending = what;
@@ -119,76 +69,10 @@ ncclResult_t check_comm(ncclComm_t comm)
     return comm->state;
 }
 
-ncclResult_t check_call(ncclComm_t comm, const void *memory, size_t bytes, cudaStream_t stream)
+} // namespace gpu_on_cpu
+
+namespace
 {
-    ncclResult_t result = check_comm(comm);
-
-    if (result)
-        return result;
-    if (comm->finalized)
-        return refuse(comm, ncclInvalidUsage, "the communicator is finalized");
-    if (bytes && !on_device(memory, bytes))
-        return refuse(comm, ncclInvalidArgument, "a buffer that is not on the device");
-    if (!is_stream(stream) || device_of(stream) != comm->is->device ||
-        current_device() != comm->is->device)
-        return refuse(comm, ncclInvalidArgument, "a stream of another device");
-    return ncclSuccess;
-}
-
-ncclResult_t fail_group(ncclResult_t result)
-{
-    if (depth && result && !group_failed)
-        group_failed = result;
-    return result;
-}
-
-/* The exchange of this communicator in this stream that is being put together. */
-exchange &gathered(ncclComm_t comm, cudaStream_t stream)
-{
-    for (call &c : grouped) {
-        if (c.comm->blocking != comm->blocking)
-            forbidden("communicators that block and that do not, in one group");
-        if (c.comm == comm && c.stream == stream)
-            return *c.does;
-    }
-    grouped.push_back({ comm, stream, std::make_shared<exchange>() });
-    return *grouped.back().does;
-}
-
-ncclResult_t flush()
-{
-    std::vector<call> now;
-
-    now.swap(grouped);
-    if (group_failed) {
-        ncclResult_t result = group_failed;
-
-        group_failed = ncclSuccess;
-        return result;
-    }
-    ncclResult_t worst = ncclSuccess;
-    for (const call &c : now) {
-        ncclResult_t result = begin(c.comm, [=] { return start(c); });
-
-        if (result)
-            worst = result;
-    }
-    return worst;
-}
-
-ncclResult_t end_call()
-{
-    return depth ? ncclSuccess : flush();
-}
-
-void add(exchange &e, int peer, bool sends, kind is, ncclDataType_t type, const void *at,
-         size_t bytes)
-{
-    header head = { is, (uint32_t)type, bytes };
-
-    if (bytes)
-        e.parts.push_back({ peer, sends, head, (char *)at, 0, 0 });
-}
 
 /* ---- meeting */
 
@@ -218,17 +102,6 @@ bool are_protocols(const char *list)
             return false;
     }
     return true;
-}
-
-void tell(ncclComm_t comm, const char *what)
-{
-    const char *path = getenv("GPU_ON_CPU_PROTOCOLS");
-    int file = path ? open(path, O_WRONLY | O_APPEND | O_CREAT, 0666) : -1;
-
-    if (file < 0)
-        return;
-    dprintf(file, "%s %s\n", what, comm->protocols.c_str());
-    close(file);
 }
 
 ncclResult_t join(ncclComm_t comm, const pages &file, int rank, int ranks)
@@ -460,138 +333,6 @@ ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
         *device = comm->is->device;
     return result;
 }
-
-/* ---- exchanges */
-
-ncclResult_t ncclGroupStart()
-{
-    depth++;
-    return ncclSuccess;
-}
-
-ncclResult_t ncclGroupEnd()
-{
-    if (!depth)
-        return ncclInvalidUsage;
-    return --depth ? ncclSuccess : flush();
-}
-
-ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t comm, cudaStream_t stream)
-{
-    ncclResult_t result = check_call(comm, from, count * bytes_of(type), stream);
-
-    if (!result && (peer < 0 || peer >= comm->is->ranks))
-        result = refuse(comm, ncclInvalidArgument, "a peer that is not there");
-    if (result)
-        return fail_group(result);
-    tell(comm, "send");
-    add(gathered(comm, stream), peer, true, SEND, type, from, count * bytes_of(type));
-    return end_call();
-}
-
-ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t stream)
-{
-    ncclResult_t result = check_call(comm, to, count * bytes_of(type), stream);
-
-    if (!result && (peer < 0 || peer >= comm->is->ranks))
-        result = refuse(comm, ncclInvalidArgument, "a peer that is not there");
-    if (result)
-        return fail_group(result);
-    add(gathered(comm, stream), peer, false, SEND, type, to, count * bytes_of(type));
-    return end_call();
-}
-
-ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
-                           ncclComm_t comm, cudaStream_t stream)
-{
-    size_t bytes = count * bytes_of(type);
-    ncclResult_t result = check_call(comm, from, bytes, stream);
-
-    if (!result)
-        result = check_call(comm, to, bytes * (size_t)comm->is->ranks, stream);
-    if (result)
-        return fail_group(result);
-    tell(comm, "gather");
-    exchange &e = gathered(comm, stream);
-    for (int q = 0; q < comm->is->ranks; q++) {
-        char *block = (char *)to + (size_t)q * bytes;
-
-        if (q != comm->is->rank) {
-            add(e, q, true, GATHER, type, from, bytes);
-            add(e, q, false, GATHER, type, block, bytes);
-        } else if (block != from) {
-            e.own.push_back([=] { memcpy(block, from, bytes); });
-        }
-    }
-    return end_call();
-}
-
-ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
-{
-    size_t bytes = count * bytes_of(type);
-    ncclResult_t result = check_call(comm, to, bytes, stream);
-
-    if (!result)
-        result = check_call(comm, from, bytes * (size_t)comm->is->ranks, stream);
-    if (!result &&
-        (op != ncclSum || (type != ncclFloat32 && type != ncclFloat16 && type != ncclBfloat16)))
-        result = refuse(comm, ncclInvalidArgument, "this twin sums f32, f16 and bf16");
-    if (result)
-        return fail_group(result);
-    tell(comm, "sum");
-    exchange &e = gathered(comm, stream);
-    int ranks = comm->is->ranks, self = comm->is->rank;
-    e.sums.push_back(
-        { std::make_shared<std::vector<char>>((size_t)ranks * bytes), (char *)to, bytes, type });
-    char *arrived = e.sums.back().arrived->data();
-    for (int q = 0; q < ranks; q++) {
-        const char *block = (const char *)from + (size_t)q * bytes;
-        char *into = arrived + (size_t)q * bytes;
-
-        if (q != self) {
-            add(e, q, true, SCATTER, type, block, bytes);
-            add(e, q, false, SCATTER, type, into, bytes);
-        } else {
-            e.own.push_back([=] { memcpy(into, block, bytes); });
-        }
-    }
-    return end_call();
-}
-
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-ncclResult_t ncclAlltoAll(const void *from, void *to, size_t count, ncclDataType_t type,
-                          ncclComm_t comm, cudaStream_t stream)
-{
-    size_t bytes = count * bytes_of(type);
-    ncclResult_t result = check_comm(comm);
-    size_t all = result ? 0 : bytes * (size_t)comm->is->ranks;
-
-    if (!result)
-        result = check_call(comm, from, all, stream);
-    if (!result)
-        result = check_call(comm, to, all, stream);
-    if (!result && (const char *)to < (const char *)from + all && (char *)to + all > from)
-        result = refuse(comm, ncclInvalidUsage, "an all-to-all in place");
-    if (result)
-        return fail_group(result);
-    exchange &e = gathered(comm, stream);
-    for (int q = 0; q < comm->is->ranks; q++) {
-        const char *block = (const char *)from + (size_t)q * bytes;
-        char *into = (char *)to + (size_t)q * bytes;
-
-        if (q != comm->is->rank) {
-            add(e, q, true, ALL_TO_ALL, type, block, bytes);
-            add(e, q, false, ALL_TO_ALL, type, into, bytes);
-        } else {
-            e.own.push_back([=] { memcpy(into, block, bytes); });
-        }
-    }
-    return end_call();
-}
-#endif
 
 /* ---- ending */
 

@@ -1,0 +1,185 @@
+/* Experts without padding: gradients of matrices and of biases, and of hidden rows with them. */
+#include "cuda_sparse.cuh"
+
+/* ---- estmm */
+
+template <class T, bool WIDE, bool WEIGHED>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
+    estmm_kernel(struct estmm m, uint32_t down, uint32_t across)
+{
+    SHARED(uint4, memory, tile<T>::words);
+    uint32_t column = blockIdx.x % across * tile<T>::columns;
+    uint32_t line = blockIdx.x / across % down * TILE_ROWS;
+    uint64_t expert = blockIdx.x / across / down, begin = (uint64_t)m.at.first[expert];
+    uint32_t rows = (uint32_t)((uint64_t)m.at.first[expert + 1] - begin);
+    uint32_t hidden = m.at.hidden - line, width = m.at.width - column;
+    T *grad = (T *)m.grad + expert * m.at.expert_stride + line * m.at.unit_stride + column;
+    feed<T, WIDE, false, false, TILE_ROWS> a(rows_of<T>(m.rows, m.at.hidden),
+                                             { begin, rows, line, hidden });
+    feed<T, WIDE, false, true, tile<T>::columns> b(tokens_of<T>(m.at, m.tokens),
+                                                   { begin, rows, column, width });
+    weights<T, WEIGHED> weights(m.at.choice + begin, m.gate, rows);
+    sums<T, false, false> sum;
+
+    tile_multiply<T>(a, b, weights, rows, hidden, width, memory, sum);
+#pragma unroll
+    for (int r = 0; r < ROWS_EACH; r++) {
+        uint32_t h = (uint32_t)sum.row(r);
+
+        sum.each_in_row(r, [&](int d, auto &x) {
+            T *to = grad + h * m.at.unit_stride + d;
+            constexpr int C = sizeof(x) / sizeof(x[0]);
+            float kept[C] = {};
+
+            if (h >= hidden || (uint32_t)d >= width)
+                return;
+            if (m.keep)
+                load_some<WIDE>(to, width - d, kept);
+#pragma unroll
+            for (int i = 0; i < C; i++)
+                x[i] += kept[i];
+            store_some<WIDE>(to, width - d, x);
+        });
+    }
+}
+
+template <class T, int N>
+static cudaError_t estmm_typed(const struct estmm *m, const struct cuda_queue *queue)
+{
+    uint32_t down = m->at.hidden / TILE_ROWS + (m->at.hidden % TILE_ROWS != 0);
+    uint32_t across = tiles_across<T>(m->at.width);
+    uint64_t blocks = (uint64_t)m->at.experts * down * across;
+
+    if (!blocks)
+        return cudaSuccess;
+    return launch(m->gate ? estmm_kernel<T, N != 1, true> : estmm_kernel<T, N != 1, false>, blocks,
+                  THREADS, queue->stream, *m, down, across);
+}
+
+/* ---- ess: a block takes an expert's rows of COLUMN_LANES * N columns, ROW_LANES rows at a time */
+
+enum { COLUMN_LANES = 8, ROW_LANES = THREADS / COLUMN_LANES };
+
+/* sum += N columns of rows first, first + ROW_LANES, ... below `last`, DEEP at most. */
+template <class T, int N>
+DEVICE void add_rows(const struct ess &s, const struct lines<T> &of, uint64_t column,
+                     uint64_t first, uint64_t last, float (&sum)[N])
+{
+    pack<T, N> in[DEEP];
+    float weight[DEEP];
+
+#pragma unroll
+    for (int i = 0; i < DEEP; i++) {
+        uint64_t row = min(first + i * ROW_LANES, last - 1);
+        uint64_t line = of.choice ? (uint64_t)of.choice[row] / of.top_k : row;
+
+        weight[i] = of.choice && s.gate ? s.gate[of.choice[row]] : 1;
+        in[i] = pack<T, N>::load(of.base + line * of.stride + column);
+    }
+#pragma unroll
+    for (int i = 0; i < DEEP; i++) {
+        float x[N];
+
+        in[i].values(x);
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            sum[n] += first + i * ROW_LANES < last ? weight[i] * x[n] : 0;
+    }
+}
+
+template <class T, int N>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
+    ess_kernel(struct ess s, uint64_t width, uint64_t across)
+{
+    SHARED(float, shares, THREADS *N);
+    uint64_t expert = blockIdx.x / across, begin = blockIdx.x % across * COLUMN_LANES * N;
+    uint64_t column = begin + threadIdx.x % COLUMN_LANES * N;
+    uint64_t row = (uint64_t)s.at.first[expert] + threadIdx.x / COLUMN_LANES;
+    uint64_t last = (uint64_t)s.at.first[expert + 1];
+    struct lines<T> of = tokens_of<T>(s.at, s.tokens);
+    float sum[N] = {};
+
+    if (s.rows)
+        of = rows_of<T>(s.rows, s.at.hidden);
+    if (column < width)
+        for (; row < last; row += DEEP * ROW_LANES)
+            add_rows(s, of, column, row, last, sum);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        shares[n * THREADS + threadIdx.x] = sum[n];
+    __syncthreads();
+    if (threadIdx.x < COLUMN_LANES * N && begin + threadIdx.x < s.stride) {
+        float whole = 0;
+
+        for (uint32_t lane = 0; lane < ROW_LANES; lane++)
+            whole += shares[threadIdx.x % N * THREADS + lane * COLUMN_LANES + threadIdx.x / N];
+        T *to = (T *)s.grad + expert * s.stride + begin + threadIdx.x;
+
+        if (s.keep)
+            whole += widen(*to);
+        *to = narrow<T>(whole);
+    }
+}
+
+template <class T, int N>
+static cudaError_t ess_typed(const struct ess *s, const struct cuda_queue *queue)
+{
+    uint64_t across = (s->stride + COLUMN_LANES * N - 1) / (COLUMN_LANES * N);
+    uint64_t blocks = s->at.experts * across;
+
+    if (!blocks)
+        return cudaSuccess;
+    return launch(ess_kernel<T, N>, blocks, THREADS, queue->stream, *s,
+                  (uint64_t)(s->rows ? s->at.hidden : s->at.width), across);
+}
+
+/* ---- What is called */
+
+extern "C" int cuda_estmm(const struct estmm *args, const struct cuda_queue *queue)
+{
+    struct estmm m = *args;
+    bool wide = aligned(m.tokens) && aligned(m.rows) && aligned(m.grad);
+    int status;
+
+    m.at = strided(m.at);
+    status = check_rows(m.at);
+    if (status)
+        return status;
+    return cuda_check(BY_TYPE(estmm_typed, m.at.dtype, wide && wide_rows(m.at), &m, queue),
+                      "estmm");
+}
+
+extern "C" int cuda_ess(const struct ess *s, const struct cuda_queue *queue)
+{
+    bool wide = wide_rows(s->at) && aligned(s->rows ? s->rows : s->tokens);
+    int status = check_rows(s->at);
+
+    if (status)
+        return status;
+    return cuda_check(BY_TYPE(ess_typed, s->at.dtype, wide, s, queue), "ess");
+}
+
+/* Three calls: a block has no room for the sums of two products.  In this order the rows are read
+ * before their gradients take their place. */
+extern "C" int cuda_esfk(const struct esfk *f, const struct cuda_queue *queue)
+{
+    const struct esmm *m = &f->product;
+    bool tokens = m->form == ESMM_TOKENS;
+    struct estmm matrix = {}; /* what lies between its members is given to the kernel, too */
+    struct ess bias = {};
+    int status;
+
+    matrix.at = bias.at = m->at;
+    matrix.tokens = bias.tokens = m->tokens;
+    matrix.gate = bias.gate = m->gate;
+    matrix.rows = tokens ? m->rows : m->post;
+    bias.rows = tokens ? m->rows : NULL;
+    matrix.grad = f->grad;
+    bias.grad = f->grad_bias;
+    bias.stride = f->grad_stride;
+    matrix.keep = bias.keep = f->keep;
+    status = cuda_estmm(&matrix, queue);
+    if (!status && f->grad_bias)
+        status = cuda_ess(&bias, queue);
+    return status ? status : cuda_esmm(m, queue);
+}

@@ -1,0 +1,95 @@
+/* Experts without padding: what cuda_esmm.cu and cuda_estmm.cu share. */
+#ifndef CUDA_SPARSE_CUH
+#define CUDA_SPARSE_CUH
+
+#include "cuda_tile.cuh"
+
+/* ---- What a thread has of a row: C neighbours, `left` of which are there */
+
+/* In one access. */
+template <class T> struct alignas(2 * sizeof(T)) two {
+    T first, second;
+};
+
+template <bool WIDE, class T, int C>
+DEVICE void load_some(const T *from, uint64_t left, float (&to)[C])
+{
+    if constexpr (WIDE && C > 1 && C * sizeof(T) % WIDE_BYTES == 0) {
+        load(from, to);
+    } else if constexpr (WIDE && C == 2) {
+        two<T> x = *reinterpret_cast<const two<T> *>(from);
+
+        to[0] = widen(x.first);
+        to[1] = widen(x.second);
+    } else {
+#pragma unroll
+        for (int i = 0; i < C; i++)
+            to[i] = (uint64_t)i < left ? widen(from[i]) : 0;
+    }
+}
+
+template <bool WIDE, class T, int C>
+DEVICE void store_some(T *to, uint64_t left, const float (&values)[C])
+{
+    if constexpr (WIDE && C > 1 && C * sizeof(T) % WIDE_BYTES == 0) {
+        store(to, values);
+    } else if constexpr (WIDE && C == 2) {
+        pair<T> x = narrow_two<T>(values[0], values[1]);
+
+        *reinterpret_cast<two<T> *>(to) = { x.first, x.second };
+    } else {
+#pragma unroll
+        for (int i = 0; i < C; i++)
+            if ((uint64_t)i < left)
+                to[i] = narrow<T>(values[i]);
+    }
+}
+
+/* ---- What tiles are made of */
+
+template <class T> DEVICE lines<T> tokens_of(const struct kept_rows &at, const void *tokens)
+{
+    return { (const T *)tokens, at.width, at.choice, at.top_k };
+}
+
+template <class T> DEVICE lines<T> rows_of(const void *rows, uint64_t stride)
+{
+    return { (const T *)rows, (uint32_t)stride, NULL, 1 };
+}
+
+template <class T> static inline uint32_t tiles_across(uint32_t columns)
+{
+    return columns / tile<T>::columns + (columns % tile<T>::columns != 0);
+}
+
+/* ---- What a call says of its rows */
+
+/* Where 16 bytes of every row fit. */
+static inline bool wide_rows(const struct kept_rows &at)
+{
+    uint32_t n = wide_elements(at.dtype);
+
+    return at.hidden % n == 0 && at.width % n == 0 && at.unit_stride % n == 0 &&
+           at.expert_stride % n == 0;
+}
+
+/* Products are made of numbers of one type, and a choice is a number of 32 bits there. */
+static inline int check_rows(const struct kept_rows &at)
+{
+    bool fits = (uint64_t)at.tokens * at.top_k <= UINT32_MAX && at.unit_stride <= UINT32_MAX;
+
+    if (at.token_type != at.dtype)
+        return cuda_check(cudaErrorInvalidValue, "tokens of another type than their experts");
+    return cuda_check(fits ? cudaSuccess : cudaErrorInvalidValue,
+                      "2^32 choices, or a stride as long");
+}
+
+/* Kernels read the strides as they are. */
+static inline struct kept_rows strided(struct kept_rows at)
+{
+    at.expert_stride = kept_expert_stride(&at);
+    at.unit_stride = kept_unit_stride(&at);
+    return at;
+}
+
+#endif
