@@ -71,6 +71,7 @@ class Launch:
 
     def __init__(self, space, ranks, command, plan, plans, layer, gone_after=None, **variables):
         self.outcomes, self.keys, self.gone_after = {}, [], gone_after
+        self.heard = []  # outcomes one by one
         there, here = os.pipe(), os.pipe()
         self.mine = open(there[0]), open(here[1], "w", buffering=1)
         names = {
@@ -134,6 +135,7 @@ class Launch:
                 answer = "end" if plan is None else f"plan {plan}"
             elif word in ("tell", "failed"):
                 self.outcomes[plan] = (word, rest)
+                self.heard.append((word, rest))
                 answer = "ok"
             else:
                 answer = f"error {word}"

@@ -7,11 +7,12 @@ on orders and on the number of steps alone, never on a capacity, so that all ran
 """
 
 import hashlib
+import math
 import os
 import re
 import time
 import zlib
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -273,6 +274,8 @@ class Asker:
         self.rank = 0 if self._alone else dist.get_rank(group)
         self.ranks = 1 if self._alone else dist.get_world_size(group)
         self._asker: Any = None
+        self._asked: Any = None  # key and plan
+        self._warm: List[Any] = []
 
         def begin() -> Any:
             self._asker = asker(plan, steps)
@@ -287,18 +290,39 @@ class Asker:
 
     def ask(self, key: int, skew: Optional[float] = None) -> Optional[Words]:
         plan: Optional[Words] = self._on_first(lambda: self._asker.ask(key, skew))
+        self._asked = key, plan
         return plan
 
-    def tell(self, time_us: float, memory: Optional[int] = None, **measured: float) -> None:
-        """The longest time and the most of everything else, of all ranks."""
-        said = [float(time_us), float(memory or 0), *measured.values()]
-        if not self._alone:
-            tensor = torch.tensor(said, dtype=torch.float64, device=self._where)
-            dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self._group)
-            said = tensor.tolist()
-        most = None if memory is None else int(said[1])
-        others = dict(zip(measured, said[2:]))
-        self._on_first(lambda: self._asker.tell(said[0], most, **others))
+    def timed(self, step: Callable[..., Any], *arguments: Any) -> Tuple[float, Optional[int]]:
+        """What tell() takes: microseconds of step(*arguments) here, and on a GPU the most bytes.
+
+        All ranks begin together.  At the first time of a plan under a key the step runs once more
+        before, to warm up."""
+        if self._asked not in self._warm:
+            self._time(step, arguments)
+            self._warm.append(self._asked)
+        return self._time(step, arguments)
+
+    def tell(
+        self,
+        time_us: float,
+        memory: Optional[int] = None,
+        reduce: Optional[Mapping[str, Callable[[List[float]], float]]] = None,
+        **measured: float,
+    ) -> None:
+        """The longest time and the most memory of all ranks, and of each other number the largest.
+
+        reduce: where that is not the worst one, by name: reduce={"tokens_per_s": min} is what
+        `--guard "tokens_per_s>=900"` wants; sum and others that take a list do, too.  nan on one
+        rank is nan, which no guard lets pass."""
+        ways = reduce or {}
+        for name in ways.keys() - measured.keys():
+            raise ValueError(f"tell: reduce names {name}, which is not told")
+        mine = [float(time_us), float(memory or 0), *measured.values()]
+        times, most, *others = self._of_ranks(mine)
+        numbers = {n: _reduced(values, ways.get(n)) for n, values in zip(measured, others)}
+        bytes_ = None if memory is None else int(max(most))
+        self._on_first(lambda: self._asker.tell(_reduced(times), bytes_, **numbers))
 
     def fail(self, why: str = "") -> None:
         self._on_first(lambda: self._asker.fail(why))
@@ -306,6 +330,29 @@ class Asker:
     def close(self) -> None:
         if self._asker is not None:
             self._asker.close()
+
+    def _time(self, step: Callable[..., Any], arguments: Any) -> Tuple[float, Optional[int]]:
+        cuda = torch.cuda.is_available()
+        synchronize: Any = torch.cuda.synchronize if cuda else int
+        if cuda:
+            torch.cuda.reset_peak_memory_stats()
+        synchronize()
+        if not self._alone:
+            dist.barrier(self._group)
+        begin = time.perf_counter()
+        step(*arguments)
+        synchronize()
+        us = 1e6 * (time.perf_counter() - begin)
+        return us, torch.cuda.max_memory_allocated() if cuda else None
+
+    def _of_ranks(self, mine: List[float]) -> List[List[float]]:
+        """Of each number what every rank says."""
+        tensor = torch.tensor(mine, dtype=torch.float64, device=self._where)
+        said = [tensor]
+        if not self._alone:
+            said = [torch.empty_like(tensor) for _ in range(self.ranks)]
+            dist.all_gather(said, tensor, group=self._group)
+        return [list(values) for values in zip(*(one.tolist() for one in said))]
 
     def _on_first(self, call: Callable[[], Any]) -> Any:
         """What the call gives on rank 0, or its error, on all."""
@@ -322,6 +369,23 @@ class Asker:
         if error is not None:
             raise error
         return value
+
+
+def join_ranks() -> Any:
+    """The ranks that torchrun or its like started: each on a GPU of its own, over nccl, or without
+    GPUs over gloo.  The device."""
+    if not torch.cuda.is_available():
+        dist.init_process_group("gloo")
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    torch.cuda.set_device(device)
+    dist.init_process_group("nccl")
+    return device
+
+
+def _reduced(values: List[float], way: Optional[Callable[[List[float]], float]] = None) -> float:
+    """min and max would forget what is not a number."""
+    return math.nan if any(map(math.isnan, values)) else (way or max)(values)
 
 
 _NO_SUCH_TIME = "tell: a time above 0 on every rank, once after each ask"
