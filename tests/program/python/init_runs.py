@@ -123,7 +123,7 @@ class TorchMoe(Programs):
         more = "--check", "--tokens", "1", "40"
         launch = self.walk(2, "ep=2", plans, act="relu", more=more, layer=self.layer(2, "relu", 32))
         self.all_told(launch, plans, 2)
-        self.assertEqual(launch.keys[:4], ["1", "40", "1", "40"])
+        self.assertEqual([key.split()[0] for key in launch.keys[:4]], ["1", "40", "1", "40"])
 
     def test_a_plan_that_cannot_be_run_fails_and_the_next_one_runs(self):
         plans = [
@@ -137,12 +137,23 @@ class TorchMoe(Programs):
         self.assertRegex(why, "^torch .* has no grouped_mm$")
         self.assertEqual(launch.outcomes[plans[1]][0], "tell")
 
-    def test_ranks_that_ep_does_not_divide_fail_and_end_well(self):
-        plans = self.space.launches()["ep=4"][:2]
-        launch = self.walk(2, "ep=4", plans)
-        self.assertEqual(launch.codes, [0, 0], launch.said)
-        said = ("failed", "ep=4 does not divide 2 ranks and 8 experts")
-        self.assertEqual(launch.outcomes, dict.fromkeys(plans, said))
+    def test_the_class_is_the_skew_that_was_wanted(self):
+        """Plans are right under it, too."""
+        plans = [p for p in self.space.launches()["ep=2"] if "chunks=2" in p]
+        more = "--check", "--tokens", "512", "--skew", "1", "3", "4"
+        launch = self.walk(2, "ep=2", plans, more=more)
+        self.all_told(launch, plans, 2)
+        classes = [float(key.split()[1]) for key in launch.keys]
+        for found, wanted in zip(classes, (1.1, 3, 4)):
+            self.assertLess(abs(found - wanted), 0.25, classes)
+        self.assertLessEqual(max(classes), 4)
+
+    def test_an_ep_that_cannot_be_ends_the_launch_at_once(self):
+        launch = self.walk(2, "ep=4", self.space.launches()["ep=4"])
+        self.assertEqual(launch.codes, [1, 1], launch.said)
+        self.assertEqual((launch.keys, launch.outcomes), ([], {}))
+        self.assertIn("torch-moe: ep=4 does not divide 2 ranks and 8 experts\n", launch.said)
+        self.assertNotIn("Traceback", launch.said)
 
     def test_the_check_finds_what_is_wrong_on_one_rank(self):
         plan = "dispatcher=alltoall experts=loop chunks=1 ep=2"

@@ -26,7 +26,7 @@ class Space:
                 self.needs.append(" ".join(rest))
             elif word == "key":
                 self.edges = [int(edge) for edge in rest[2:]]
-            else:
+            elif word != "class":
                 raise ValueError(f"{word}: no statement")
 
     def add_axis(self, name, *rest):

@@ -15,7 +15,6 @@ given to DeepEP are taken from the products, as in training.
 import argparse
 import itertools
 import os
-import time
 
 import deep_ep
 import moetune
@@ -82,15 +81,6 @@ def step(halves):
         half.event.current_stream_wait()
 
 
-def timed(halves):
-    torch.cuda.synchronize()
-    dist.barrier()
-    begin = time.perf_counter()
-    step(halves)
-    torch.cuda.synchronize()
-    return 1e6 * (time.perf_counter() - begin)
-
-
 def new_buffer(row_bytes):
     """Room for every plan of the space: with the most SMs; chunks round an RDMA channel up."""
     ranks = dist.get_world_size()
@@ -101,27 +91,23 @@ def new_buffer(row_bytes):
 
 
 def main(options):
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-    torch.cuda.set_device(device)
-    dist.init_process_group("nccl")
+    device = moetune.torch.join_ranks()
     asker = moetune.torch.Asker(options.plan, options.steps)
-    shape, last = dict(moetune.words(USUAL), **asker.layer), None
+    shape = dict(moetune.words(USUAL), **asker.layer)
+    per_rank, D, H = shape["E"] // dist.get_world_size(), shape["D"], shape["H"]
     if shape["dtype"] != "bf16" or shape["E"] % dist.get_world_size():
         raise SystemExit("DeepEP sends bf16 here, and has as many experts on each rank")
-    sizes = shape["E"] // dist.get_world_size(), shape["D"], shape["H"]
-    up = torch.randn(sizes, device=device).bfloat16()
-    experts = up, torch.randn(sizes[0], sizes[2], sizes[1], device=device).bfloat16()
-    buffer = new_buffer(2 * shape["D"])
+    experts = [
+        torch.randn(per_rank, *sizes, device=device).bfloat16() for sizes in ((D, H), (H, D))
+    ]
+    buffer = new_buffer(2 * D)
     for tokens in itertools.cycle(options.tokens or [shape["T"]]):
         plan = asker.ask(tokens)
         if plan is None:
             break
-        x = torch.randn(tokens, shape["D"], device=device).bfloat16().chunk(2)
+        x = torch.randn(tokens, D, device=device).bfloat16().chunk(2)
         halves = [Half(buffer, experts, shape, plan, part) for part in x]
-        if (plan, tokens) != last:
-            timed(halves)  # warms up
-        last = plan, tokens
-        asker.tell(timed(halves))
+        asker.tell(*asker.timed(step, halves))
     asker.close()
     dist.destroy_process_group()
 

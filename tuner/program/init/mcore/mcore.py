@@ -17,8 +17,6 @@ expert (--shared 0) there is no shared_overlap.  The plan goes back into Megatro
 
 import argparse
 import itertools
-import os
-import time
 
 import moetune
 import moetune.torch
@@ -77,70 +75,49 @@ def forward_step(batches, model, return_schedule_plan=False):
     return run(tokens, positions, None, labels=tokens), lambda loss: (loss.mean(), {})
 
 
-def step(model, tokens, micro_batches):
-    """Microseconds of forward, backward and the sums of gradients; bytes."""
-    ids = torch.randint(VOCABULARY, (1, tokens), device="cuda")
-    batch = ids, torch.arange(tokens, device="cuda")[None]
-    torch.cuda.reset_peak_memory_stats()
+def step(model, batch, micro_batches):
+    """Forward, backward, and the sums of gradients."""
     model.zero_grad()
-    torch.cuda.synchronize()
-    dist.barrier()
-    begin = time.perf_counter()
     forward_backward_no_pipelining(
         forward_step_func=forward_step,
         data_iterator=itertools.repeat(batch),
         model=model,
         num_microbatches=micro_batches,
-        seq_length=tokens,
+        seq_length=batch[0].shape[1],
         micro_batch_size=1,
     )
-    dense, expert = (
-        parallel_state.get_data_parallel_group(),
-        parallel_state.get_expert_data_parallel_group(),
-    )
+    dense = parallel_state.get_data_parallel_group()
+    expert = parallel_state.get_expert_data_parallel_group()
     for one in model.parameters():
         if one.grad is not None:  # Megatron marks those of experts
             dist.all_reduce(one.grad, group=dense if getattr(one, "allreduce", True) else expert)
-    torch.cuda.synchronize()
-    return 1e6 * (time.perf_counter() - begin), torch.cuda.max_memory_allocated()
 
 
 def main(options):
-    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
-    dist.init_process_group("nccl")
+    moetune.torch.join_ranks()
     asker = moetune.torch.Asker(options.plan, options.steps)
-    shape, model, last = dict(moetune.words(USUAL), **asker.layer), None, None
+    shape = dict(moetune.words(USUAL), **asker.layer)
+    try:
+        model = new_model(shape, asker.launch, options)
+    except (AssertionError, ImportError, ValueError) as why:
+        raise SystemExit(f"mcore: {why}")  # with these values no step can run
     for tokens in itertools.cycle(options.tokens or [shape["T"]]):
-        plan = asker.ask(tokens)
-        if plan is None:
+        if asker.ask(tokens) is None:
             break
-        try:
-            model = model or new_model(shape, plan, options)
-        except (
-            AssertionError,
-            ImportError,
-            ValueError,
-        ) as why:  # alike on all ranks: nothing ran yet
-            asker.fail(str(why))
-            continue
-        if tokens != last:
-            step(model, tokens, options.micro_batches)  # warms up
-        last = tokens
-        asker.tell(*step(model, tokens, options.micro_batches))
+        ids = torch.randint(VOCABULARY, (1, tokens), device="cuda")
+        batch = ids, torch.arange(tokens, device="cuda")[None]
+        asker.tell(*asker.timed(step, model, batch, options.micro_batches))
     asker.close()
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--tokens", type=int, nargs="*", help="of a micro-batch, in turn (T of the layer)"
-    )
+    parser.add_argument("--tokens", type=int, nargs="*", help="of a micro-batch (T of the layer)")
     parser.add_argument("--micro-batches", type=int, default=4)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--shared", type=int, default=0, metavar="UNITS", help="of a shared expert")
-    parser.add_argument(
-        "--plan", default="dispatcher=allgather ep=1 etp=1 overlap=off shared_overlap=off"
-    )
+    usual = "dispatcher=allgather ep=1 etp=1 overlap=off shared_overlap=off"
+    parser.add_argument("--plan", default=usual)
     parser.add_argument("--steps", type=int, default=5, help="without moetune, under --plan")
     main(parser.parse_args())

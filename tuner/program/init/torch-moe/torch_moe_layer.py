@@ -26,9 +26,8 @@ class Trip:
 
     def start(self, rows, sends, gets):
         self.kept, self.there = rows.contiguous(), rows.new_empty(sum(gets), rows.shape[1])
-        self.work = dist.all_to_all_single(
-            self.there, self.kept, gets, sends, self.group, async_op=True
-        )
+        exchange = dist.all_to_all_single
+        self.work = exchange(self.there, self.kept, gets, sends, self.group, async_op=True)
         return self.there
 
     def wait(self):
@@ -103,11 +102,8 @@ class Layer:
         if ranks % ep or shape["E"] % ep:
             raise Unsupported(f"ep={ep} does not divide {ranks} ranks and {shape['E']} experts")
         self.shape, self.ep, self.per_rank = shape, ep, shape["E"] // ep
-        self.act, self.device, self.dtype = (
-            ACTIVATIONS[shape["act"]],
-            device,
-            DTYPES[shape["dtype"]],
-        )
+        self.act, self.dtype = ACTIVATIONS[shape["act"]], DTYPES[shape["dtype"]]
+        self.device = device
         self.group = self.own([range(n, n + ep) for n in range(0, ranks, ep)])
         self.copies = self.own([range(n, ranks, ep) for n in range(ep)])
         self.first = rank % ep * self.per_rank
@@ -120,17 +116,13 @@ class Layer:
         return next(g for g, ranks in zip(groups, lists) if dist.get_rank() in ranks)
 
     def draw(self, seed, *sizes):
-        values = (
-            torch.randn(sizes, generator=torch.Generator().manual_seed(seed)) / sizes[-1] ** 0.5
-        )
-        return values.to(self.device, self.dtype)
+        values = torch.randn(sizes, generator=torch.Generator().manual_seed(seed))
+        return (values / sizes[-1] ** 0.5).to(self.device, self.dtype)
 
     def weights(self, experts):
         d, h = self.shape["D"], self.shape["H"]
-        up = [
-            self.draw(2 * e + 1, h * (2 if self.shape["act"] == "swiglu" else 1), d)
-            for e in experts
-        ]
+        gated = 2 if self.shape["act"] == "swiglu" else 1
+        up = [self.draw(2 * e + 1, gated * h, d) for e in experts]
         down = [self.draw(2 * e + 2, d, h) for e in experts]
         return torch.stack(up).requires_grad_(), torch.stack(down).requires_grad_()
 
@@ -145,6 +137,37 @@ class Layer:
 
     def route(self, x):
         return (x @ self.gate).softmax(-1).topk(self.shape["k"])
+
+    # ---- inputs, and a step
+
+    def batch(self, tokens, skew=1.0):
+        """Tokens of this rank, and a gradient of their results.  skew: expert 0 gets so many times
+        the mean, but for chance, by a shift that its score alone notices."""
+        x = torch.randn(tokens, self.shape["D"], device=self.device)
+        most = self.shape["E"] / self.shape["k"]  # every token chooses it
+        if min(skew, most) > 1:
+            chosen = torch.rand(tokens, 1, device=self.device) < (skew - 1) / (most - 1)
+            x += 20 * chosen * torch.linalg.pinv(self.gate.detach().float())[0]
+        x = x.to(self.dtype).requires_grad_()
+        return x, torch.randn_like(x)
+
+    @torch.no_grad()
+    def skew(self, x):
+        """The fullest expert's rows over the mean, of all ranks: whatever the plan is."""
+        counts = self.route(x)[1].flatten().bincount(minlength=self.shape["E"])
+        dist.all_reduce(counts)
+        return float(counts.max() * len(counts) / counts.sum())
+
+    def step(self, x, dy, plan):
+        """Forward, backward, and the sums of gradients that belong to this plan."""
+        weights = self.gate, self.up, self.down
+        for one in (x, *weights):
+            one.grad = None
+        y = self(x, plan)
+        y.backward(dy)
+        for one, group in zip(weights, (None, self.copies, self.copies)):
+            dist.all_reduce(one.grad, group=group)
+        return [y.detach(), x.grad, *(one.grad for one in weights)]
 
     def __call__(self, x, plan):
         if plan["experts"] == "grouped" and self.cannot_group:
@@ -192,9 +215,8 @@ class Layer:
     def alltoall(self, x, weight, expert, chunks):
         parts = [(part.flatten().argsort(stable=True), part) for part in expert.chunk(chunks)]
         sends = [part.flatten().bincount(minlength=self.shape["E"]) for _, part in parts]
-        sends = (
-            torch.stack(sends).view(len(parts), self.ep, self.per_rank).transpose(0, 1).contiguous()
-        )
+        sends = torch.stack(sends).view(len(parts), self.ep, self.per_rank)
+        sends = sends.transpose(0, 1).contiguous()
         gets = torch.empty_like(sends)
         dist.all_to_all_single(gets, sends, group=self.group)
         sends, gets = sends.sum(2).T.tolist(), gets.cpu().transpose(0, 1)
@@ -210,9 +232,8 @@ class Layer:
             order = expert_of.argsort(stable=True).to(self.device)
             rows = self.run(Wait.apply(rows, trip)[order], got.sum(0).tolist())
             trip = Trip(self.group, trip.gets, trip.sends)
-            back.append(
-                (trip, Start.apply(torch.zeros_like(rows).index_copy(0, order, rows), trip))
-            )
+            rows = torch.zeros_like(rows).index_copy(0, order, rows)
+            back.append((trip, Start.apply(rows, trip)))
         y, first = [], 0
         for (trip, rows), (order, part) in zip(back, parts):
             share = weight[first : first + len(part)].flatten()[order, None]

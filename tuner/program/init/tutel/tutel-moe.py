@@ -12,7 +12,6 @@ while it trains wants moetune.tutel.Tuned instead.
 import argparse
 import itertools
 import os
-import time
 
 import moetune
 import moetune.torch
@@ -56,31 +55,17 @@ def why_not(plan, layer, device):
 
 
 def step(layer, x, factor, plan):
-    """Microseconds of a forward and a backward pass, and bytes on a GPU."""
-    synchronize = torch.cuda.synchronize if x.is_cuda else int
-    if x.is_cuda:
-        torch.cuda.reset_peak_memory_stats()
     layer.zero_grad()
     layer.use_2dh = plan["a"] == "2dh"  # no argument exists for it
-    synchronize()
-    dist.barrier()
-    begin = time.perf_counter()
     options = {"adaptive_r": plan["r"], "a2a_ffn_overlap_degree": plan["d"]}
     y = layer(x, capacity_factor=factor, **options)
     (y.square().mean() + 0.01 * layer.l_aux).backward()
-    synchronize()
-    us = 1e6 * (time.perf_counter() - begin)
-    return us, torch.cuda.max_memory_allocated() if x.is_cuda else None
 
 
 def main(options):
-    device = torch.device("cpu")
-    if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-        torch.cuda.set_device(device)
-    dist.init_process_group("gloo" if device.type == "cpu" else "nccl")
+    device = moetune.torch.join_ranks()
     asker = moetune.torch.Asker(options.plan, options.steps)
-    shape, last = dict(moetune.words(USUAL), **asker.layer), None
+    shape = dict(moetune.words(USUAL), **asker.layer)
     layer = new_layer(shape, device)
     for factor in itertools.cycle(options.factors):
         capacity = shape["k"] * int(factor * -(-shape["T"] // shape["E"]))  # as Tutel counts
@@ -92,19 +77,14 @@ def main(options):
             asker.fail(wrong)
             continue
         x = torch.randn(shape["T"], shape["D"], device=device).to(DTYPES[shape["dtype"]])
-        if (plan, factor) != last:
-            step(layer, x, factor, plan)  # warms up: Tutel makes groups at the first use of an r
-        last = plan, factor
-        asker.tell(*step(layer, x, factor, plan))
+        asker.tell(*asker.timed(step, layer, x, factor, plan))
     asker.close()
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--factors", type=float, nargs="*", default=[1.0], help="of capacity, in turn"
-    )
+    parser.add_argument("--factors", type=float, nargs="*", default=[1.0], help="of capacity")
     parser.add_argument("--plan", default="r=1 d=1 a=linear")
     parser.add_argument("--steps", type=int, default=5, help="without moetune, under --plan")
     main(parser.parse_args())
