@@ -40,7 +40,7 @@ const struct option_row two_programs_rows[] = {
 };
 #undef AT
 
-enum { LINE_BYTES = 1024, SIDES = 2, KEYS_MAX = 4096, PAIRS_LEAST = 8 };
+enum { SIDES = 2, KEYS_MAX = 4096, PAIRS_LEAST = 8 };
 /* One of the two. */
 struct side {
     const char *command;
@@ -155,7 +155,7 @@ static int hear(struct meeting *m, struct side *s, double patience, char *line)
     s->heard_ns = host_clock_ns();
     for (;;) {
         bool ended = child_ended(&s->child); /* asked first: its last lines are still there */
-        int rc = child_read(&s->child, line, LINE_BYTES);
+        int rc = child_read(&s->child, false, line, SAID_LINE_BYTES);
 
         if (rc == OK)
             return OK;
@@ -178,7 +178,7 @@ static int say(struct meeting *m, struct side *s, const char *line)
 
 static int answer_status(struct meeting *m, struct side *s)
 {
-    char line[LINE_BYTES];
+    char line[SAID_LINE_BYTES];
     uint32_t known = settled(m);
 
     snprintf(line, sizeof(line), "status decided %u open %zu steps %" PRIu64 " tried 0", known,
@@ -213,7 +213,7 @@ static int out_of_turn(const struct meeting *m, const struct side *s, const char
 static int await_question(struct meeting *m, struct side *s)
 {
     const char *wanted = m->space ? "ask KEY" : "ask CAPACITY";
-    char line[LINE_BYTES];
+    char line[SAID_LINE_BYTES];
 
     TRY(hear_said(m, s, session_patience_between * m->options->silence_s, wanted, &s->asked, line));
     return s->asked.word == SAID_ASK ? OK : out_of_turn(m, s, line, wanted);
@@ -242,7 +242,7 @@ static int choose_plan(const struct meeting *m, struct side *s)
 static int await_time(struct meeting *m, struct side *s, int64_t *ns, char *why, size_t size)
 {
     static const char wanted[] = "tell MICROSECONDS";
-    char line[LINE_BYTES];
+    char line[SAID_LINE_BYTES];
     struct said said;
     int rc = hear_said(m, s, m->options->silence_s, wanted, &said, line);
 
@@ -285,7 +285,7 @@ static int note_step(struct meeting *m, struct side *s, int64_t ns, const char *
 /* The other one waits for its answer meanwhile. */
 static int run_step(struct meeting *m, struct side *s)
 {
-    char line[LINE_BYTES], why[200] = "";
+    char line[SAID_LINE_BYTES], why[200] = "";
     int64_t ns;
 
     TRY(choose_plan(m, s));
@@ -554,7 +554,7 @@ int two_programs(const struct two_programs *options)
     m->sides[1].command = options->against ? options->against : options->exec;
     if (options->budget_s > 0)
         m->deadline_ns = host_clock_ns() + (int64_t)(options->budget_s * 1e9);
-    progress_open(&m->progress, options->quiet);
+    progress_open(&m->progress, options->quiet, "the programs start");
     m->progress.deadline_ns = m->deadline_ns;
     session_catch_signals();
     rc = options->space ? space_file_read(options->space, &m->space) : OK;
