@@ -8,6 +8,7 @@
 #ifndef STORE_H
 #define STORE_H
 
+#include "bucket_key.h"
 #include "cluster.h"
 #include "moelookup.h"
 #include "phase.h"
@@ -368,5 +369,7 @@ int store_override(struct store *store, struct override_row *row);
 int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                        uint32_t first, uint32_t last, uint32_t *count);
 int store_overrides(struct store *store, struct row_list *out);
+/* That of them which holds for the bucket; NULL: none. */
+const struct override_row *override_of(struct row_list pins, const struct bucket_key *key);
 
 #endif

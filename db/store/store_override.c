@@ -77,3 +77,11 @@ int store_overrides(struct store *store, struct row_list *out)
 
     return row_list(&store->records, &query, out);
 }
+
+const struct override_row *override_of(struct row_list pins, const struct bucket_key *key)
+{
+    EACH_ROW (override_row, pin, pins)
+        if (SAME_TABLE(pin, key) && key->bucket >= pin->first && key->bucket <= pin->last)
+            return pin;
+    return NULL;
+}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plays a program of the space that test_space writes: costs are made up, over axes that vary while it runs and axes that
 need a restart, and each launch has luck of its own.  $LOG gets a line for each launch, step and answer; $STEP is code that
-runs before a step, $START before the first one."""
+runs before a step and may set `slower`, `why` it fails, and what `extra` is told; $START is run before the first one."""
 import hashlib
 import itertools
 import os
@@ -64,9 +64,13 @@ def main():
         if any(plan[axis] != value for axis, value in fixed.items()):
             log.write(f"wrong {launch} {answer}\n")
             return 7
-        scope.update(plan=plan, step=step, key=key, extra="")
+        scope.update(plan=plan, step=step, key=key, extra="", slower=1, why="")
         exec(os.environ.get("STEP", ""), scope)
-        us = cost_us(key, plan) * factor * (1 + 0.003 * abs(luck.gauss(0, 1)))
+        if scope["why"]:
+            log.write(f"failed {launch} {key} {' '.join(answer[1:])}\n")
+            say(f"failed {scope['why']}")
+            continue
+        us = cost_us(key, plan) * scope["slower"] * factor * (1 + 0.003 * abs(luck.gauss(0, 1)))
         log.write(f"step {launch} {key} {' '.join(answer[1:])}\n")
         if say(f"tell {us:.3f}{scope['extra']}") != ["ok"]:
             return 6

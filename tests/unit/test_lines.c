@@ -1,4 +1,5 @@
 /* What programs say, what must hold of it, and the command lines of launches. */
+#include "launch_watch.h"
 #include "launch_ways.h"
 #include "launch_words.h"
 #include "lines.h"
@@ -159,6 +160,39 @@ static void plans_are_sorted_by_launch(void)
     free(ways);
 }
 
+static void launches_take_turns(void)
+{
+    struct way ways[3] = { { .votes = 0 } };
+
+    CHECK(ways_next(ways, 3, 0) == -1);
+    ways[1].votes = 2;
+    ways[2].votes = 3;
+    CHECK(ways_next(ways, 3, 0) == 2);
+    ways[2].last = 1;
+    CHECK(ways_next(ways, 3, 1) == 1);
+    ways[1].votes = 0;
+    CHECK(ways_next(ways, 3, 1) == 2); /* again, for nothing else is wanted */
+    ways[0].votes = 1;
+    ways[2].last = 5;
+    CHECK(ways_next(ways, 3, 6) == 0); /* it waits the longest */
+}
+
+static void medians_are_samples(void)
+{
+    const struct launch_watch watch = { .steps = 3 };
+    struct watched range = { .asked = 1 };
+    int64_t sample = 0;
+
+    CHECK(!watched_step(&range, 30, 3, &sample) && !watched_step(&range, 10, 3, &sample));
+    CHECK(watched_step(&range, 20, 3, &sample) && sample == 20);
+    CHECK(!watched_in_vain(&range) && watch_awaits(&watch, &range, 1, 2));
+    CHECK(!watch_awaits(&watch, &range, 1, 1000) && !watch_looks(&watch, 1));
+    for (int launch = 0; launch < LAUNCH_PATIENCE; launch++) {
+        watched_reset(&range);
+        CHECK(watched_in_vain(&range) == (launch == LAUNCH_PATIENCE - 1));
+    }
+}
+
 static void spaces_are_known(void)
 {
     CHECK(!declaration_register("space plain\naxis way a b c default a restart\n"
@@ -177,7 +211,8 @@ int main(void)
         TEST(classes_end_at_their_edges), TEST(times_are_read),
         TEST(failures_have_a_reason),     TEST(guards_hold_or_break),
         TEST(placeholders_are_replaced),  TEST(launches_have_words),
-        TEST(plans_are_sorted_by_launch),
+        TEST(plans_are_sorted_by_launch), TEST(launches_take_turns),
+        TEST(medians_are_samples),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));

@@ -202,7 +202,7 @@ static int open_and_run(struct campaign *c, const struct campaign_verb *verb)
 {
     int rc;
 
-    progress_open(&c->progress, c->setup->quiet);
+    progress_open(&c->progress, c->setup->quiet, "ranks start");
     c->progress.deadline_ns = c->deadline_ns;
     launch_on_stop(on_signal);
     rc = fault_setup(-1); /* ranks find a malformed MOETUNE_FAULT too; here it is said once */

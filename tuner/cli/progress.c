@@ -14,13 +14,13 @@
 
 static const int64_t terminal_every_ns = 200000000, plain_every_ns = 5000000000;
 
-void progress_open(struct progress *progress, bool quiet)
+void progress_open(struct progress *progress, bool quiet, const char *now)
 {
     *progress = (struct progress){ .quiet = quiet,
                                    .terminal = screen_is_terminal(stderr),
                                    .begun_ns = host_clock_ns(),
-                                   .shown_ns = host_clock_ns(),
-                                   .now = "ranks start" };
+                                   .shown_ns = host_clock_ns() };
+    snprintf(progress->now, sizeof(progress->now), "%s", now);
 }
 
 const char *progress_duration(double seconds, char room[DURATION_BYTES])
@@ -67,7 +67,7 @@ static void compose(const struct progress *p, int64_t now_ns, char *line, size_t
 {
     const char *spent = DURATION_TEXT((double)(now_ns - p->begun_ns) * 1e-9);
     double left = seconds_left(p, now_ns);
-    char bar[BAR + 4] = "", time[96], left_text[DURATION_BYTES + 8];
+    char bar[BAR + 4] = "", count[40] = "", time[96], left_text[DURATION_BYTES + 8];
 
     if (p->terminal && screen_columns(stderr) > 4 * BAR)
         draw_bar(p, bar);
@@ -79,8 +79,10 @@ static void compose(const struct progress *p, int64_t now_ns, char *line, size_t
                  p->done >= p->buckets ? "last comparisons"
                  : left < 1            ? "nearly done"
                                        : left_text);
-    snprintf(line, size, "%s%s%u/%u buckets, %s%s%s; now %s", bar, p->layer, p->done, p->buckets,
-             time, *p->leader ? "; " : "", p->leader, p->now);
+    if (p->buckets)
+        snprintf(count, sizeof(count), "%u/%u buckets, ", p->done, p->buckets);
+    snprintf(line, size, "%s%s%s%s%s%s; now %s", bar, p->layer, count, time, *p->leader ? "; " : "",
+             p->leader, p->now);
 }
 
 static void print(struct progress *p, int64_t now_ns)

@@ -9,7 +9,7 @@
 struct progress {
     bool terminal, quiet;
     int64_t begun_ns, shown_ns, leader_ns;
-    uint32_t buckets, done, fresh; /* to measure in all; finished; of those, measured now */
+    uint32_t buckets, done, fresh; /* to measure in all, 0: not known; finished; measured now */
     char layer[160], now[160];     /* what is swept; what is measured */
     char leader[96];               /* of the bucket that is measured; "": none yet */
     uint64_t steps;                /* that were timed */
@@ -17,7 +17,7 @@ struct progress {
     int width;                     /* of what stands on the terminal's line */
 };
 
-void progress_open(struct progress *progress, bool quiet);
+void progress_open(struct progress *progress, bool quiet, const char *now);
 
 /* Says it if it is time; `now` as printf wants it. */
 void progress_show(struct progress *progress, const char *now, ...)

@@ -111,15 +111,15 @@ static void become_launcher(const void *self)
 }
 
 /* A launcher passes on a rank's exit code, or 128 + the signal that killed one. */
-void launch_describe_end(int status, char *how, size_t size)
+void launch_describe_end(int status, const char *one, const char *all, char *how, size_t size)
 {
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 
     if (code > 128 && code < 128 + NSIG)
-        snprintf(how, size, "a rank was killed by signal %d (%s)", code - 128,
+        snprintf(how, size, "%s was killed by signal %d (%s)", one, code - 128,
                  strsignal(code - 128));
     else
-        snprintf(how, size, "the ranks ended with exit code %d", code);
+        snprintf(how, size, "%s ended with exit code %d", all, code);
 }
 
 /* Input, output and errors for a process group of its own, which no interrupt from the terminal
@@ -151,6 +151,11 @@ static int spawn(const struct launch_where *where, char **argv, const int stream
     return pid < 0 ? fail(ERR_LAUNCH, "cannot start a process: %s", strerror(errno)) : OK;
 }
 
+static void describe_ranks(int status, char *how, size_t size)
+{
+    launch_describe_end(status, "a rank", "the ranks", how, size);
+}
+
 static int run_ranks(const struct launch_where *where, char **argv, int *exit_code)
 {
     struct sigaction action = { .sa_handler = pass_on };
@@ -171,7 +176,7 @@ static int run_ranks(const struct launch_where *where, char **argv, int *exit_co
         *exit_code = WEXITSTATUS(status);
         return OK;
     }
-    launch_describe_end(status, how, sizeof(how));
+    describe_ranks(status, how, sizeof(how));
     return fail(ERR_LAUNCH, "%s", how);
 }
 
@@ -285,7 +290,7 @@ void launch_end(struct launched *ranks, bool gently, char *how, size_t size)
     if (!gently || !gone_within(ranks->pid, GENTLE_MS, &status))
         end_keeper(ranks->pid, &status);
     if (how)
-        launch_describe_end(status, how, size);
+        describe_ranks(status, how, size);
     *ranks = (struct launched){ 0 };
 }
 

@@ -67,8 +67,8 @@ int launch_write(struct launched *ranks, const char *line);
  * ERR_LAUNCH, silently, when the ranks are gone. */
 int launch_read(struct launched *ranks, int timeout_ms, char *line, size_t size);
 
-/* What waitpid() says of a process, in a few words. */
-void launch_describe_end(int status, char *how, size_t size);
+/* What waitpid() says of a process, in a few words: "a rank" was killed, or "the ranks" ended. */
+void launch_describe_end(int status, const char *one, const char *all, char *how, size_t size);
 
 /* Ends them, politely first if `gently`; says how they ended in a few words, to `how` unless that
  * is NULL. */

@@ -50,13 +50,9 @@ void told_free(struct told *told)
 
 const struct override_row *told_pin(const struct told *told, const struct entry_row *e)
 {
-    for (size_t i = 0; i < told->pin_count; i++) {
-        const struct override_row *p = &told->pins[i];
+    const struct bucket_key key = { e->cluster, e->shape, e->window, e->bucket };
 
-        if (SAME_TABLE(p, e) && e->bucket >= p->first && e->bucket <= p->last)
-            return p;
-    }
-    return NULL;
+    return override_of((struct row_list){ told->pins, told->pin_count }, &key);
 }
 
 static bool same_layer(const struct told_table *t, int64_t cluster, int64_t shape)

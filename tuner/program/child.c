@@ -1,6 +1,7 @@
 /* Runs somebody else's program in a process group of its own, and talks to it through two pipes. */
 #include "child.h"
 
+#include "keeper.h"
 #include "status.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { READ_MS = 200, TERM_MS = 3000 };
+enum { READ_MS = 200, LAST_READ_MS = 10, TERM_MS = 3000 };
 
 /* A shell reads and writes descriptors of one digit only. */
 enum { ITS_INPUT = 8, ITS_OUTPUT = 9, ABOVE_BOTH = 10 };
@@ -38,15 +39,24 @@ static void pass(const char *variable, const char *value)
         unsetenv(variable);
 }
 
-static void become(const struct child_job *job, pid_t owner, int input, int output)
+/* What is to become of the process that is to be the program. */
+struct birth {
+    const struct child_job *job;
+    pid_t owner;
+    int input, output;
+};
+
+static void become(const void *self)
 {
+    const struct birth *b = self;
+    const struct child_job *job = b->job;
+    int input = b->input, output = b->output;
     char width[16];
 
     snprintf(width, sizeof(width), "%" PRIu32, job->window);
-    setpgid(0, 0);
     signal(SIGPIPE, SIG_DFL);
-    name("MOETUNE_FROM", owner, input, ITS_INPUT);
-    name("MOETUNE_TO", owner, output, ITS_OUTPUT);
+    name("MOETUNE_FROM", b->owner, input, ITS_INPUT);
+    name("MOETUNE_TO", b->owner, output, ITS_OUTPUT);
     input = fcntl(input, F_DUPFD_CLOEXEC, ABOVE_BOTH);
     output = fcntl(output, F_DUPFD_CLOEXEC, ABOVE_BOTH);
     if (dup2(input, ITS_INPUT) < 0 || dup2(output, ITS_OUTPUT) < 0)
@@ -82,17 +92,21 @@ static void close_pipes(struct child *g)
 
 int child_start(const struct child_job *job, struct child *out)
 {
-    pid_t owner = getpid();
+    struct birth birth = { .job = job, .owner = getpid() };
     int to[2], from[2];
 
     TRY(open_pipes(to, from));
+    birth.input = to[0];
+    birth.output = from[1];
     *out = (struct child){ .talk = { .to = to[1], .from = from[0] },
                            .its_input = to[0],
                            .its_output = from[1] };
     fflush(NULL);
     out->talk.pid = fork();
-    if (out->talk.pid == 0)
-        become(job, owner, to[0], from[1]);
+    if (out->talk.pid == 0) {
+        setpgid(0, 0);
+        keeper_become(birth.owner, become, &birth);
+    }
     if (out->talk.pid < 0) {
         close_pipes(out);
         *out = (struct child){ .its_input = -1 };
@@ -102,9 +116,9 @@ int child_start(const struct child_job *job, struct child *out)
     return OK;
 }
 
-int child_read(struct child *child, char *line, size_t size)
+int child_read(struct child *child, bool about_to_end, char *line, size_t size)
 {
-    return launch_read(&child->talk, READ_MS, line, size);
+    return launch_read(&child->talk, about_to_end ? LAST_READ_MS : READ_MS, line, size);
 }
 
 int child_write(struct child *child, const char *line)
@@ -142,6 +156,6 @@ void child_end(struct child *g, int *exit_code, char *how, size_t size)
     waitpid(g->talk.pid, &status, 0);
     close_pipes(g);
     *exit_code = by_itself && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    launch_describe_end(status, how, size);
+    launch_describe_end(status, "the program", "the program", how, size);
     *g = (struct child){ .its_input = -1 };
 }

@@ -5,7 +5,7 @@
 #include "launch.h"
 
 struct child {
-    struct launched talk;
+    struct launched talk;      /* its process is the program's keeper */
     int its_input, its_output; /* kept open, so that whatever it starts can open them by name */
 };
 
@@ -16,7 +16,8 @@ struct child_job {
     const char *space, *plan; /* its space, and the values of this launch; NULL: none */
 };
 
-/* Runs the command by /bin/sh in a process group of its own.  It finds our lines at the descriptor
+/* Runs the command by /bin/sh in a process group of its own, below a keeper: where this process is
+ * killed, so is all that it started.  It finds our lines at the descriptor
  * $MOETUNE_FROM_FD and its own at $MOETUNE_TO_FD; launchers that close descriptors leave it the
  * files $MOETUNE_FROM and $MOETUNE_TO, which are the same.  $MOETUNE_WINDOW: the width of a bucket,
  * within which an answer holds.  $MOETUNE_LAYER: the layer, so that a program that runs another one
@@ -24,8 +25,8 @@ struct child_job {
  * launch has of it. */
 int child_start(const struct child_job *job, struct child *out);
 
-/* A line; UNSUPPORTED: nothing came in a while. */
-int child_read(struct child *child, char *line, size_t size);
+/* A line; UNSUPPORTED: nothing came in a while, a short one where it is `about_to_end`. */
+int child_read(struct child *child, bool about_to_end, char *line, size_t size);
 int child_write(struct child *child, const char *line); /* ERR_LAUNCH: it does not listen */
 
 bool child_ended(const struct child *child);

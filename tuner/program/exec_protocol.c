@@ -92,6 +92,8 @@ static int live_is_told(void *self, const struct said *tell)
 
     live_tell(v->live, tell->ns);
     s->progress.done = live_status(v->live).decided;
+    s->progress.buckets = s->progress.done + live_status(v->live).open;
+    s->progress.steps++;
     progress_show(&s->progress, "%s=%" PRIu64 " %s %.3f ms", key_name(s), s->key,
                   PLAN_WORDS(&s->plan), (double)tell->ns * 1e-6);
     return OK;
@@ -151,7 +153,7 @@ static int judge_end(struct exec_protocol *v, const struct launch_end *end)
     if (end->hung)
         return fail(ERR_LAUNCH, "the program is silent, and was not even running a step");
     if (end->exit_code)
-        return fail(ERR_LAUNCH, "the program: %s", end->how);
+        return fail(ERR_LAUNCH, "%s", end->how);
     return v->session.asked ? OK : fail(ERR_LAUNCH, "the program ended without asking anything");
 }
 
@@ -297,7 +299,7 @@ static int open_session(struct exec_protocol *v)
         TRY(guard_parse(o->guards.items[i], &v->guards[s->guard_count++]));
     if (o->setup.budget_s > 0)
         s->deadline_ns = host_clock_ns() + (int64_t)(o->setup.budget_s * 1e9);
-    progress_open(&s->progress, o->setup.quiet);
+    progress_open(&s->progress, o->setup.quiet, "the program starts");
     s->progress.deadline_ns = s->deadline_ns;
     session_catch_signals();
     return OK;

@@ -2,8 +2,9 @@
  * dear. */
 #include "launch_range.h"
 
-#include "stats.h"
+#include "plan.h"
 #include "status.h"
+#include "utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,24 @@ void launch_range_close(struct launch_range *r)
 void launch_range_reset(struct launch_range *r)
 {
     r->arm = -1;
-    r->steps = 0;
-    r->asked = 0;
-    r->learnt = false;
+    r->failing = false;
+    watched_reset(&r->watched);
+}
+
+bool launch_range_pin(struct launch_range *r, struct row_list pins)
+{
+    const struct override_row *pin = override_of(pins, &r->bucket.key);
+    const struct declaration *d = r->dictionary.declared;
+    char range[64];
+
+    if (!pin)
+        return false;
+    r->state = RANGE_PINNED;
+    r->pinned = dictionary_arm(&r->dictionary, &pin->plan);
+    declaration_range(d, r->bucket.key.bucket, range, sizeof(range));
+    note("%s %s is left alone: %s is pinned (%s)", d->key, range, PLAN_WORDS(&pin->plan),
+         UTF8_LINE(pin->why));
+    return true;
 }
 
 /* ---- the decision */
@@ -79,31 +95,19 @@ int launch_range_begin(struct launch_range *r)
 
 /* ---- what a launch shows */
 
-static int64_t median_ns(const struct launch_range *r)
-{
-    double values[TUNE_LAUNCH_STEPS_MAX];
-
-    for (uint32_t i = 0; i < r->steps; i++)
-        values[i] = (double)r->ns[i];
-    return (int64_t)median_of(values, r->steps);
-}
-
 int launch_range_step(struct launch_range *r, uint32_t launch, int64_t ns, uint32_t steps)
 {
     int arm = r->wanted;
+    int64_t sample;
 
     if (r->arm != arm)
-        r->steps = 0;
+        r->watched.steps = 0;
     r->arm = arm;
-    r->ns[r->steps++] = ns;
-    if (r->steps < steps)
+    if (!watched_step(&r->watched, ns, steps, &sample))
         return OK;
-    TRY(bucket_learn(&r->bucket, r->purpose, arm, median_ns(r)));
+    TRY(bucket_learn(&r->bucket, r->purpose, arm, sample));
     TRY(store_commit(r->dictionary.store));
     r->shown[arm] = launch;
-    r->steps = 0;
-    r->learnt = true;
-    r->missed = 0;
     return advance(r);
 }
 
@@ -116,8 +120,8 @@ int launch_range_fail(struct launch_range *r, int arm, enum trial_state state, c
         return OK; /* that is known */
     TRY(bucket_begin(&r->bucket, arm, true));
     TRY(bucket_fail(&r->bucket, arm, state, why));
-    r->steps = 0;
-    r->learnt = true;
+    r->watched.steps = 0;
+    r->watched.learnt = true;
     if (in_force) /* what was decided does not hold: everything else is told again */
         return launch_range_begin(r);
     if (r->state != RANGE_OPEN)

@@ -39,3 +39,21 @@ int ways_list(const struct declaration *d, const struct moe_plan *plans, size_t 
     }
     return OK;
 }
+
+int ways_next(const struct way *ways, size_t count, uint32_t launches)
+{
+    uint64_t most = 0;
+    int next = -1;
+
+    for (size_t w = 0; w < count; w++) {
+        uint64_t urgent = (uint64_t)ways[w].votes * (launches + 1 - ways[w].last);
+        bool again = launches && ways[w].last == launches;
+
+        if (urgent &&
+            (next < 0 || (urgent > most && !again) || (launches && ways[next].last == launches))) {
+            most = urgent;
+            next = (int)w;
+        }
+    }
+    return next;
+}

@@ -17,12 +17,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* So often in a row a launch may show nothing that was wanted of it. */
-enum { PATIENCE = 3 };
-/* So many times the steps of a sample a launch goes on that looks which ranges there are, and one
- * that waits for a range to be asked for. */
-enum { LOOK = 8, WAIT = 32 };
-
 struct launches {
     struct session *session;
     const struct declaration *space;
@@ -32,19 +26,19 @@ struct launches {
     uint32_t way_of[SEARCH_ARMS_MAX]; /* of each arm */
     struct way *ways;
     size_t way_count;
+    struct row_list pins;         /* a person's word: what they cover is left alone */
     struct launch_range **ranges; /* in the order in which they were asked for */
     size_t range_count;
     struct run_row run;
     const char *command;
-    uint32_t steps, launch;  /* of a sample; the one under way */
+    uint32_t launch;         /* the one under way */
     uint32_t silent, barren; /* launches in a row that asked nothing; that failed between steps */
     double alive_s;
     uint64_t told, tried;
 
     /* Of the launch under way. */
     uint32_t way;
-    uint64_t newest;            /* question at which it asked for a range for the first time */
-    bool looking;               /* nobody knows yet what it asks for */
+    struct launch_watch watch;
     struct launch_range *range; /* that it asked for last, the plan it was told, and whether the */
     int arm;                    /* decision wanted it */
     bool sampled;
@@ -94,7 +88,8 @@ static int add_range(struct launches *l, uint32_t bucket, struct launch_range **
     recall_ways(l, r);
     TRY(leave_out_broken(l, r));
     *out = r;
-    return launch_range_begin(r);
+    progress_clear(&l->session->progress);
+    return launch_range_pin(r, l->pins) ? OK : launch_range_begin(r);
 }
 
 static uint32_t count_ranges(const struct launches *l, enum range_state state)
@@ -108,32 +103,17 @@ static uint32_t count_ranges(const struct launches *l, enum range_state state)
 
 /* ---- which launch next */
 
-/* So many ranges want it, each the more the longer it was not its turn. */
-static uint64_t urgency(const struct launches *l, uint32_t way)
-{
-    uint64_t votes = 0;
-
-    for (size_t i = 0; i < l->range_count; i++)
-        votes += l->ranges[i]->state == RANGE_OPEN && l->way_of[l->ranges[i]->wanted] == way;
-    return votes * (l->launch + 1 - l->ways[way].last);
-}
-
-/* -1: nothing is wanted.  The same one twice in a row only if nothing else is. */
+/* -1: nothing is wanted. */
 static int next_way(const struct launches *l)
 {
-    uint64_t most = 0;
-    int next = -1;
+    int next;
 
-    for (uint32_t w = 0; w < l->way_count; w++) {
-        bool again = l->launch && l->ways[w].last == l->launch;
-        uint64_t urgent = urgency(l, w);
-
-        if (urgent && (next < 0 || (urgent > most && !again) ||
-                       (l->launch && l->ways[next].last == l->launch))) {
-            most = urgent;
-            next = (int)w;
-        }
-    }
+    for (size_t w = 0; w < l->way_count; w++)
+        l->ways[w].votes = 0;
+    for (size_t i = 0; i < l->range_count; i++)
+        if (l->ranges[i]->state == RANGE_OPEN)
+            l->ways[l->way_of[l->ranges[i]->wanted]].votes++;
+    next = ways_next(l->ways, l->way_count, l->launch);
     /* Ranges that nobody asked for yet show under the default. */
     if (next < 0 && (!l->launch || !l->range_count))
         return (int)l->way_of[l->dictionary.default_arm];
@@ -141,24 +121,6 @@ static int next_way(const struct launches *l)
 }
 
 /* ---- answers */
-
-static bool is_awaited(const struct launches *l, const struct launch_range *r)
-{
-    uint64_t since = l->session->asked + 1 - r->asked;
-
-    return wants(l, r) && since < (uint64_t)WAIT * l->steps * l->range_count;
-}
-
-/* Whether the launch can show more that is wanted, or ranges that nobody knows. */
-static bool goes_on(const struct launches *l)
-{
-    uint64_t asked = l->session->asked;
-
-    for (size_t i = 0; i < l->range_count; i++)
-        if (is_awaited(l, l->ranges[i]))
-            return true;
-    return (l->looking || l->newest) && asked < 2 * l->newest + (uint64_t)LOOK * l->steps;
-}
 
 /* It may be run again and again, for it cannot take the program with it. */
 static bool is_harmless(const struct launch_range *r, int arm)
@@ -168,13 +130,16 @@ static bool is_harmless(const struct launch_range *r, int arm)
     return a->usable || a->trial.state == TRIAL_FAILED || a->trial.state == TRIAL_NO_MEMORY;
 }
 
-/* The best plan of this launch where nothing is sampled; -1: none can run. */
+/* The best plan of this launch where nothing is sampled, the pinned one if it can be run in it; -1:
+ * none can run. */
 static int best_here(const struct launches *l, const struct launch_range *r)
 {
     const struct way *way = &l->ways[l->way];
     int best = r->bucket.attempts[way->safe].usable ? way->safe : -1, other = -1;
     double least = best < 0 ? NAN : bucket_median_ns(&r->bucket, best);
 
+    if (r->state == RANGE_PINNED && r->pinned >= 0 && l->way_of[r->pinned] == l->way)
+        return r->pinned;
     for (int arm = 0; arm < (int)l->dictionary.arm_count; arm++) {
         double ns;
 
@@ -189,6 +154,30 @@ static int best_here(const struct launches *l, const struct launch_range *r)
         }
     }
     return best >= 0 ? best : other;
+}
+
+/* Nothing is known to run here, so other plans of this launch may fail alike: to ask for them now
+ * is cheaper than a launch for each. */
+static bool is_failing(const struct launches *l, const struct launch_range *r)
+{
+    int arm = r->failing && r->state == RANGE_OPEN ? best_here(l, r) : -1;
+
+    return arm >= 0 && r->bucket.attempts[arm].usable && !bucket_count(&r->bucket, arm);
+}
+
+/* Whether the launch can show more that is wanted, or ranges that nobody knows. */
+static bool goes_on(const struct launches *l)
+{
+    uint64_t question = l->session->asked + 1;
+
+    for (size_t i = 0; i < l->range_count; i++) {
+        const struct launch_range *r = l->ranges[i];
+
+        if ((wants(l, r) || is_failing(l, r)) &&
+            watch_awaits(&l->watch, &r->watched, l->range_count, question))
+            return true;
+    }
+    return watch_looks(&l->watch, question);
 }
 
 /* A launch that came to nothing under these values shows first whether it runs at all. */
@@ -217,9 +206,9 @@ static int is_asked(void *self, const struct said *ask, struct moe_plan *plan)
 
     if (!r) {
         TRY(add_range(l, bucket, &r));
-        l->newest = l->session->asked + 1;
+        l->watch.newest = l->session->asked + 1;
     }
-    r->asked = l->session->asked + 1;
+    r->watched.asked = l->session->asked + 1;
     if (!goes_on(l))
         return UNSUPPORTED;
     TRY(choose(l, r));
@@ -232,9 +221,10 @@ static void show(struct launches *l)
     struct progress *p = &l->session->progress;
 
     p->done = count_ranges(l, RANGE_DECIDED);
-    progress_show(p, "launch %" PRIu32 ", %" PRIu32 " of %zu ranges decided: %s=%" PRIu64 " %s",
-                  l->launch, p->done, l->range_count, l->space->key, l->session->key,
-                  PLAN_WORDS(&l->session->plan));
+    p->buckets = (uint32_t)l->range_count;
+    p->steps = l->told;
+    progress_show(p, "launch %" PRIu32 ": %s=%" PRIu64 " %s", l->launch, l->space->key,
+                  l->session->key, PLAN_WORDS(&l->session->plan));
 }
 
 static int is_told(void *self, const struct said *tell)
@@ -242,13 +232,14 @@ static int is_told(void *self, const struct said *tell)
     struct launches *l = self;
 
     l->ways[l->way].runs = true;
+    l->range->failing = false;
     l->told++;
     l->tried += l->sampled;
     show(l);
     if (!l->sampled || !wants(l, l->range) || l->range->wanted != l->arm)
         return OK;
     l->run.samples_search++;
-    return launch_range_step(l->range, l->launch, tell->ns, l->steps);
+    return launch_range_step(l->range, l->launch, tell->ns, l->watch.steps);
 }
 
 static int is_told_memory(void *self, int64_t bytes)
@@ -263,6 +254,7 @@ static int is_told_failure(void *self, enum trial_state state, const char *why)
     struct launches *l = self;
 
     l->ways[l->way].runs = true; /* it came up, and says what it cannot do */
+    l->range->failing = true;
     TRY(launch_range_fail(l->range, l->arm, state, why));
     return store_commit(l->dictionary.store);
 }
@@ -359,7 +351,7 @@ static int judge_stillborn(struct launches *l, const struct launch_end *end)
 static bool has_learnt(const struct launches *l)
 {
     for (size_t i = 0; i < l->range_count; i++)
-        if (l->ranges[i]->learnt)
+        if (l->ranges[i]->watched.learnt)
             return true;
     return false;
 }
@@ -373,9 +365,9 @@ static int judge_failure(struct launches *l, const struct launch_end *end)
     if (l->session->running)
         return blame(l, l->range, l->arm, end);
     l->barren = has_learnt(l) ? 0 : l->barren + 1;
-    if (l->barren >= PATIENCE)
+    if (l->barren >= LAUNCH_PATIENCE)
         return fail(ERR_LAUNCH, "the program failed outside of steps %d times in a row: %s",
-                    PATIENCE, launch_why(l->session, end, why));
+                    LAUNCH_PATIENCE, launch_why(l->session, end, why));
     progress_clear(&l->session->progress);
     note("launch %" PRIu32 ": %s, %s", l->launch, launch_why(l->session, end, why),
          l->session->asked ? "between two steps" : "before it asked anything");
@@ -390,12 +382,12 @@ static void count_misses(struct launches *l)
     for (size_t i = 0; i < l->range_count; i++) {
         struct launch_range *r = l->ranges[i];
 
-        if (r->learnt || !wants(l, r) || ++r->missed < PATIENCE)
+        if (!wants(l, r) || !watched_in_vain(&r->watched))
             continue;
         declaration_range(l->space, r->bucket.key.bucket, range, sizeof(range));
         progress_clear(&l->session->progress);
         note("%s %s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
-             l->space->key, range, PATIENCE, l->steps);
+             l->space->key, range, LAUNCH_PATIENCE, l->watch.steps);
         r->state = RANGE_GIVEN_UP;
     }
 }
@@ -408,9 +400,9 @@ static int judge_end(struct launches *l, const struct launch_end *end)
     if (failed)
         return judge_failure(l, end);
     l->barren = 0;
-    if (l->silent >= PATIENCE)
+    if (l->silent >= LAUNCH_PATIENCE)
         return fail(ERR_LAUNCH, "the program ended %d times in a row without asking anything",
-                    PATIENCE);
+                    LAUNCH_PATIENCE);
     count_misses(l);
     return OK;
 }
@@ -435,10 +427,10 @@ static int launch(struct launches *l, uint32_t number)
 
     TRY(launch_command(l->command, l->space, choice, &command));
     l->way = number;
-    l->looking = !l->launch;
+    l->watch.looking = !l->launch;
+    l->watch.newest = 0;
     way->last = ++l->launch;
     way->launches++;
-    l->newest = 0;
     l->range = NULL;
     for (size_t i = 0; i < l->range_count; i++)
         launch_range_reset(l->ranges[i]);
@@ -504,6 +496,7 @@ static int open_store(struct launches *l, const struct live_setup *setup)
                                .machine = known_machine(&cluster, &(struct search_machine){ 0 }),
                                .worth = setup->effort->worth,
                                .seed = setup->seed };
+    TRY(store_overrides(d->store, &l->pins));
     TRY(begin_run(l, setup));
     return store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, l);
 }
@@ -541,6 +534,7 @@ static void close_launches(struct launches *l)
         free(l->ranges[i]);
     }
     free(l->ranges);
+    free(l->pins.rows);
     free(l->ways);
     free(l);
 }
@@ -570,7 +564,7 @@ int launches_tune(struct session *session, const struct live_setup *setup, const
     *l = (struct launches){ .session = session,
                             .space = session->space,
                             .command = command,
-                            .steps = steps,
+                            .watch = { .steps = steps },
                             .dictionary = { .window = setup->window,
                                             .declared = session->space,
                                             .arms = l->arms,

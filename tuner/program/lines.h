@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { SAID_LINE_BYTES = 1024 }; /* of a line, with the zero at its end */
 enum { SAID_NUMBERS_MAX = 16, SAID_NAME_BYTES = 32, SAID_WHY_BYTES = 160 };
 
 enum said_word { SAID_ASK, SAID_TELL, SAID_FAILED, SAID_STATUS };

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ERRORS_MAX = 100, ENDS_MAX = 100, LINE_BYTES = 1024 };
+enum { ERRORS_MAX = 100, ENDS_MAX = 100 };
 /* Between steps a program may do other things for longer than a step takes. */
 const double session_patience_between = 10;
 
@@ -39,7 +39,7 @@ void session_catch_signals(void)
 
 static int answer_error(struct session *s, const char *why, char *answer)
 {
-    snprintf(answer, LINE_BYTES, "error %s", why);
+    snprintf(answer, SAID_LINE_BYTES, "error %s", why);
     return ++s->errors < ERRORS_MAX
                ? OK
                : fail(ERR_FORMAT, "the program writes what is not understood: %s", why);
@@ -58,10 +58,10 @@ static int answer_ask(struct session *s, const struct said *ask, char *answer)
     if (rc == UNSUPPORTED) {
         s->dismissed = true;
         s->ends++;
-        snprintf(answer, LINE_BYTES, "end");
+        snprintf(answer, SAID_LINE_BYTES, "end");
         return OK;
     }
-    snprintf(answer, LINE_BYTES, "plan %s", PLAN_WORDS(&s->plan));
+    snprintf(answer, SAID_LINE_BYTES, "plan %s", PLAN_WORDS(&s->plan));
     return rc;
 }
 
@@ -105,8 +105,8 @@ static int answer_tell(struct session *s, const struct said *tell, char *answer)
         return answer_error(s, "tell: nothing was asked", answer);
     s->running = false;
     s->told++;
-    snprintf(answer, LINE_BYTES, "ok");
-    if (tell->memory_bytes)
+    snprintf(answer, SAID_LINE_BYTES, "ok");
+    if (tell->memory_bytes && s->ops->memory)
         TRY(s->ops->memory(s->self, tell->memory_bytes));
     rc = refuse(s, tell);
     return rc == UNSUPPORTED ? s->ops->tell(s->self, tell) : rc;
@@ -120,7 +120,7 @@ static int answer_failed(struct session *s, const struct said *failed, char *ans
         return answer_error(s, "failed: nothing was asked", answer);
     s->running = false;
     s->told++;
-    snprintf(answer, LINE_BYTES, "ok");
+    snprintf(answer, SAID_LINE_BYTES, "ok");
     rc = s->ops->failed(s->self, TRIAL_FAILED, failed->reason);
     return rc == UNSUPPORTED ? OK : rc;
 }
@@ -130,7 +130,7 @@ static int answer_status(struct session *s, const struct said *said, char *answe
     struct moetune_status now = s->ops->status(s->self);
 
     (void)said;
-    snprintf(answer, LINE_BYTES, "status decided %u open %u steps %" PRIu64 " tried %" PRIu64,
+    snprintf(answer, SAID_LINE_BYTES, "status decided %u open %u steps %" PRIu64 " tried %" PRIu64,
              now.decided, now.open, now.steps, now.tried);
     return OK;
 }
@@ -147,7 +147,7 @@ static int answer_line(struct session *s, const char *line, char *answer)
     char why[SAID_WHY_BYTES];
     struct said said;
 
-    if (strlen(line) == LINE_BYTES - 1)
+    if (strlen(line) == SAID_LINE_BYTES - 1)
         return answer_error(s, "a line of more than 1000 letters", answer);
     return said_read(line, s->space, &said, why) ? answers[said.word](s, &said, answer)
                                                  : answer_error(s, why, answer);
@@ -171,7 +171,7 @@ static void wait_on(struct session *s)
 
 static int reply(struct session *s, const char *line)
 {
-    char answer[LINE_BYTES];
+    char answer[SAID_LINE_BYTES];
 
     s->heard_ns = host_clock_ns();
     TRY(answer_line(s, line, answer));
@@ -183,11 +183,11 @@ static int reply(struct session *s, const char *line)
 /* OK: it has ended, or is to be ended. */
 static int listen(struct session *s, bool *hung)
 {
-    char line[LINE_BYTES];
+    char line[SAID_LINE_BYTES];
 
     for (;;) {
         bool ended = child_ended(&s->child); /* asked first: its last lines are still there */
-        int rc = child_read(&s->child, line, sizeof(line));
+        int rc = child_read(&s->child, s->dismissed, line, sizeof(line));
 
         if (stop || (s->deadline_ns && host_clock_ns() >= s->deadline_ns))
             return ERR_CUT;
@@ -232,6 +232,6 @@ char *launch_why(const struct session *s, const struct launch_end *end, char why
         snprintf(why, LAUNCH_WHY_BYTES, "silent for %g s",
                  s->silence_s * (s->running ? 1 : session_patience_between));
     else
-        snprintf(why, LAUNCH_WHY_BYTES, "the program: %.120s", end->how);
+        snprintf(why, LAUNCH_WHY_BYTES, "%.120s", end->how);
     return why;
 }

@@ -16,7 +16,8 @@ struct session_ops {
     int (*ask)(void *self, const struct said *ask, struct moe_plan *plan);
     /* The step of the last plan asked for: its time, or what became of the plan instead. */
     int (*tell)(void *self, const struct said *tell);
-    int (*memory)(void *self, int64_t bytes); /* before either of the two, where it was told */
+    /* Before either of the two, where it was told; NULL: nobody wants to know. */
+    int (*memory)(void *self, int64_t bytes);
     int (*failed)(void *self, enum trial_state state, const char *why);
     struct moetune_status (*status)(void *self);
     void (*idle)(void *self); /* a few times a second; NULL: nothing is to be done */

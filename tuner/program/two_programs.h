@@ -1,5 +1,6 @@
 /* moetune verify --exec: a program against another one, or against itself under another table, step
- * by step in turn.  They speak as programs do that tune --exec starts. */
+ * by step in turn or, where plans differ in what needs another start, launch by launch.  They speak
+ * as programs do that tune --exec starts. */
 #ifndef TWO_PROGRAMS_H
 #define TWO_PROGRAMS_H
 
@@ -11,13 +12,14 @@ struct two_programs {
                                      * plan's, where the command is the same, else db's */
     const char *space;              /* file of the space that the programs have; NULL: none */
     uint32_t warmup;                /* steps of each at each key that do not count */
+    uint32_t launch_steps;          /* of a launch, whose median is a sample */
     double margin, budget_s, silence_s;
     uint64_t seed;
     struct verdict_files files;
     bool json, quiet;
 };
 
-/* Options that fill exec, against, against_table and warmup. */
+/* Options that fill exec, against, against_table, space, launch_steps and warmup. */
 extern const struct option_row two_programs_rows[];
 
 /* ERR_WRONG: the first is slower at some key, or fails.  ERR_CUT: time was up. */

@@ -61,7 +61,7 @@ static const struct option_row rows[] = {
 static const struct options defaults = {
     .setup = { CAMPAIGN_DEFAULTS, .seed = 2, .existing = true },
     .wanted = { .last = UINT32_MAX },
-    .programs = { .warmup = 2 },
+    .programs = { .warmup = 2, .launch_steps = 5 },
 };
 
 struct verifying {
@@ -364,10 +364,11 @@ static int prepare(void *self, const struct cluster *here)
 /* ---- programs */
 
 /* What two programs heed; the rest is theirs. */
-static const char *const with_programs[] = { "exec",          "against", "against-table", "warmup",
-                                             "space",         "margin",  "seed",          "budget",
-                                             "trial-timeout", "db",      "json",          "junit",
-                                             "markdown",      "color",   "quiet" };
+static const char *const with_programs[] = {
+    "exec",   "against",  "against-table", "warmup",        "space", "launch-steps",
+    "margin", "seed",     "budget",        "trial-timeout", "db",    "json",
+    "junit",  "markdown", "color",         "quiet"
+};
 
 static bool is_heeded(const char *name)
 {
@@ -395,6 +396,10 @@ static int check_programs(const struct options *o)
     if (!o->programs.exec &&
         (o->programs.against || o->programs.against_table || o->programs.space))
         return fail(ERR_ARGUMENT, "--against, --against-table and --space go with --exec");
+    if (o->programs.launch_steps != defaults.programs.launch_steps && !o->programs.space)
+        return fail(ERR_ARGUMENT,
+                    "--launch-steps %u: it is for the program of --exec that has a --space",
+                    o->programs.launch_steps);
     return OK;
 }
 
@@ -457,7 +462,10 @@ const struct verb verify_verb = {
         "`tune --exec` do, run a step each in turn, in shuffled order, until it is known at\n"
         "each capacity which is faster, with 99 %: two builds (--against) with the same plans,\n"
         "or one under the plans of two tables (--db, --against-table), or of a table and the\n"
-        "default plan. The other one waits meanwhile.",
+        "default plan. The other one waits meanwhile.  Tables of a --space whose plans need a\n"
+        "restart are compared launch by launch, each side started as tune starts it for the plan\n"
+        "that its table tells trainers: A B B A, and a launch is one sample of each range that\n"
+        "wants it.  A range with one plan in both tables is not measured.",
     .example = "verify --only stale --budget 5m",
     .run = start,
 };

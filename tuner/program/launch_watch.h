@@ -1,0 +1,41 @@
+/* How long a launch goes on, and what it shows of each range that its program asks for.  Pure. */
+#ifndef LAUNCH_WATCH_H
+#define LAUNCH_WATCH_H
+
+#include "tune_options.h"
+
+/* So often in a row a launch may show nothing that was wanted of it. */
+enum { LAUNCH_PATIENCE = 3 };
+
+/* The launch under way; questions are counted from 1. */
+struct launch_watch {
+    uint32_t steps;  /* of a sample */
+    bool looking;    /* nobody knows yet what it asks for */
+    uint64_t newest; /* question at which it asked for a range for the first time; 0: none */
+};
+
+/* One range. */
+struct watched {
+    uint64_t asked; /* for the last time, by this launch; 0: never */
+    int64_t ns[TUNE_LAUNCH_STEPS_MAX];
+    uint32_t steps;  /* of one plan, gathered by this launch */
+    bool learnt;     /* by this launch: a sample, or that a plan fails */
+    uint32_t missed; /* launches in a row that were to show something here and did not */
+};
+
+/* A launch begins. */
+void watched_reset(struct watched *range);
+
+/* A step; true after so many of them: *sample is their median. */
+bool watched_step(struct watched *range, int64_t ns, uint32_t steps, int64_t *sample);
+
+/* A launch ended well that was to show something here: whether one more is no use. */
+bool watched_in_vain(struct watched *range);
+
+/* Whether a range that it is to show may still be asked for, one of so many. */
+bool watch_awaits(const struct launch_watch *watch, const struct watched *range, size_t ranges,
+                  uint64_t question);
+/* Whether it may show ranges that nobody knows. */
+bool watch_looks(const struct launch_watch *watch, uint64_t question);
+
+#endif
