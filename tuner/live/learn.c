@@ -80,7 +80,8 @@ static const struct cell *model_for(const struct live *live, const struct cell *
 
 static int infer(struct live *live, struct cell *cell)
 {
-    bool every = live->dictionary.effort->anchors_per_octave == 0; /* bucket is to be measured */
+    /* Every bucket is to be measured. */
+    bool every = live->dictionary.effort->anchors_per_octave == 0 || live->setup.demands;
     const struct cell *model = every ? NULL : model_for(live, cell);
     struct entry_row entry;
 
@@ -92,13 +93,23 @@ static int infer(struct live *live, struct cell *cell)
 
 /* ---- the bucket under way */
 
+static uint64_t demand_of(const struct live *live, const struct cell *cell)
+{
+    return live_demand(&live->setup, cell->bucket.key.bucket);
+}
+
+/* The bucket under way goes on, unless this one is wanted more. */
+static bool keeps_focus(const struct live *live, const struct cell *cell)
+{
+    return live->focus && live->asked - live->focus->last_step < PATIENCE &&
+           live->asked - live->progress < PATIENCE &&
+           demand_of(live, cell) <= demand_of(live, live->focus);
+}
+
 /* OK also if the bucket under way keeps its place, or this one needs no decision. */
 static int take_focus(struct live *live, struct cell *cell)
 {
-    if (live->focus == cell)
-        return OK;
-    if (live->focus && live->asked - live->focus->last_step < PATIENCE &&
-        live->asked - live->progress < PATIENCE)
+    if (live->focus == cell || keeps_focus(live, cell))
         return OK;
     live->focus = NULL;
     TRY(bucket_load(&cell->bucket));

@@ -8,6 +8,12 @@
 #include "cluster.h"
 #include "moetune.h"
 
+/* A bucket that is to be measured, and how often trainers asked for it. */
+struct live_demand {
+    uint32_t bucket;
+    uint64_t asked;
+};
+
 struct live_setup {
     const char *path; /* NULL: the default place */
     bool dry_run;     /* instead: what is learnt is kept in memory and thrown away */
@@ -19,7 +25,14 @@ struct live_setup {
     double share, margin, harm;
     double (*now_us)(void *self);
     void *self;
+    /* NULL: whatever is asked for is measured, everything alike.  Else these buckets alone, those
+     * first that are asked for most; borrowed. */
+    const struct live_demand *demands;
+    size_t demand_count;
 };
+
+/* How much a bucket is wanted; 0: it is not to be measured. */
+uint64_t live_demand(const struct live_setup *setup, uint32_t bucket);
 
 struct live {
     struct live_setup setup;      /* strings are not kept */

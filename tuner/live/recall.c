@@ -19,6 +19,14 @@
 
 enum { EFFORT = 1 /* normal */ };
 
+uint64_t live_demand(const struct live_setup *setup, uint32_t bucket)
+{
+    for (size_t i = 0; i < setup->demand_count; i++)
+        if (setup->demands[i].bucket == bucket)
+            return setup->demands[i].asked;
+    return setup->demands ? 0 : 1;
+}
+
 /* ---- answers */
 
 void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source)
@@ -80,9 +88,13 @@ static void settle(struct cell *cell, const struct entry_row *entry)
         drift_open(&cell->drift, 1e3 * entry->time_us, most_ns(entry), entry->inferred);
 }
 
-static bool enough_effort(const struct live *live, const struct entry_row *e)
+/* Whether nothing is to be measured where this is known. */
+static bool is_enough(const struct live *live, const struct entry_row *e)
 {
-    return !live->setup.effort || effort_rank(e->effort) >= effort_rank(live->setup.effort->name);
+    bool wanted = live->setup.demands && live_demand(&live->setup, e->bucket);
+
+    return !entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) && !(wanted && e->inferred) &&
+           (!live->setup.effort || effort_rank(e->effort) >= effort_rank(live->setup.effort->name));
 }
 
 bool live_settle(struct live *live, struct cell *cell)
@@ -95,7 +107,7 @@ bool live_settle(struct live *live, struct cell *cell)
     live_at(live, cell, e->capacity);
     live_answer(live, cell, arm, source_of(e));
     cell->rematch = entry_is(e, ENTRY_OUTDATED) && !entry_is(e, ENTRY_INFERRED);
-    if (!entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) && enough_effort(live, e))
+    if (is_enough(live, e))
         settle(cell, e);
     return true;
 }
@@ -145,11 +157,20 @@ static bool take_pin(struct live *live, struct cell *cell)
     return true;
 }
 
+static bool is_known(struct live *live, struct cell *cell)
+{
+    bool known = take_pin(live, cell) || live_settle(live, cell);
+
+    if (cell->state == CELL_OPEN && !live_demand(&live->setup, cell->bucket.key.bucket))
+        cell->state = CELL_FIXED;
+    return known;
+}
+
 void live_prepare(struct live *live, struct cell *cell)
 {
     bool fresh = !cell->answer.struct_size;
 
-    if (fresh && (take_pin(live, cell) || live_settle(live, cell)))
+    if (fresh && is_known(live, cell))
         return;
     if (fresh || (cell->state == CELL_OPEN && !cell->bucket.known && !cell->bucket.told_count &&
                   cell->guessed != live->insights))

@@ -25,6 +25,7 @@ enum { LOOK = 8, WAIT = 32 };
 
 struct launches {
     struct session *session;
+    const struct live_setup *setup;
     const struct declaration *space;
     struct search_setup search;
     struct dictionary dictionary; /* that of each range, but for its search */
@@ -94,6 +95,7 @@ static int add_range(struct launches *l, uint32_t bucket, struct launch_range **
     recall_ways(l, r);
     TRY(leave_out_broken(l, r));
     *out = r;
+    r->demand = live_demand(l->setup, bucket);
     return launch_range_begin(r);
 }
 
@@ -108,28 +110,30 @@ static uint32_t count_ranges(const struct launches *l, enum range_state state)
 
 /* ---- which launch next */
 
-/* So many ranges want it, each the more the longer it was not its turn. */
-static uint64_t urgency(const struct launches *l, uint32_t way)
+/* So many ranges want it, by how much they are wanted themselves, and the more the longer it was
+ * not its turn. */
+static double urgency(const struct launches *l, uint32_t way)
 {
-    uint64_t votes = 0;
+    double votes = 0;
 
     for (size_t i = 0; i < l->range_count; i++)
-        votes += l->ranges[i]->state == RANGE_OPEN && l->way_of[l->ranges[i]->wanted] == way;
+        if (l->ranges[i]->state == RANGE_OPEN && l->way_of[l->ranges[i]->wanted] == way)
+            votes += (double)l->ranges[i]->demand;
     return votes * (l->launch + 1 - l->ways[way].last);
 }
 
 /* -1: nothing is wanted.  The same one twice in a row only if nothing else is. */
 static int next_way(const struct launches *l)
 {
-    uint64_t most = 0;
+    double most = 0;
     int next = -1;
 
     for (uint32_t w = 0; w < l->way_count; w++) {
         bool again = l->launch && l->ways[w].last == l->launch;
-        uint64_t urgent = urgency(l, w);
+        double urgent = urgency(l, w);
 
-        if (urgent && (next < 0 || (urgent > most && !again) ||
-                       (l->launch && l->ways[next].last == l->launch))) {
+        if (urgent > 0 && (next < 0 || (urgent > most && !again) ||
+                           (l->launch && l->ways[next].last == l->launch))) {
             most = urgent;
             next = (int)w;
         }
@@ -491,6 +495,7 @@ static int recall_range(void *self, const struct trial_row *trial)
 static int open_store(struct launches *l, const struct live_setup *setup)
 {
     struct dictionary *d = &l->dictionary;
+    struct launch_range *range;
     struct cluster cluster;
 
     TRY(live_cluster(setup, &cluster));
@@ -505,6 +510,8 @@ static int open_store(struct launches *l, const struct live_setup *setup)
                                .worth = setup->effort->worth,
                                .seed = setup->seed };
     TRY(begin_run(l, setup));
+    for (size_t i = 0; i < setup->demand_count; i++)
+        TRY(add_range(l, setup->demands[i].bucket, &range));
     return store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, l);
 }
 
@@ -568,6 +575,7 @@ int launches_tune(struct session *session, const struct live_setup *setup, const
     if (!l)
         return fail(ERR_NOMEM, "launches");
     *l = (struct launches){ .session = session,
+                            .setup = setup,
                             .space = session->space,
                             .command = command,
                             .steps = steps,
