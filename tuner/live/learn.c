@@ -80,8 +80,8 @@ static const struct cell *model_for(const struct live *live, const struct cell *
 
 static int infer(struct live *live, struct cell *cell)
 {
-    /* Every bucket is to be measured. */
-    bool every = live->dictionary.effort->anchors_per_octave == 0 || live->setup.demands;
+    /* Every bucket is to be measured; a program's ranges and classes are as near as it likes. */
+    bool every = live->dictionary.effort->anchors_per_octave == 0 || live->dictionary.declared;
     const struct cell *model = every ? NULL : model_for(live, cell);
     struct entry_row entry;
 
@@ -158,7 +158,7 @@ static int begin(struct live *live, struct cell *cell, int arm)
 
 int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpose)
 {
-    struct search *search = live->dictionary.search;
+    struct search *search = cell->bucket.dictionary->search;
     struct normal over; /* log of how much longer than the best plan it takes */
     int arm;
 
@@ -218,7 +218,7 @@ uint32_t live_waits(const struct live *live, const struct cell *cell, uint32_t s
 static void follow_leader(struct live *live, struct cell *cell)
 {
     const struct bucket *b = &cell->bucket;
-    int leader = search_result(live->dictionary.search).winner;
+    int leader = search_result(b->dictionary->search).winner;
 
     if (cell->rematch || leader < 0 || leader == cell->best ||
         bucket_count(b, leader) < STEPS_BEFORE ||
