@@ -315,6 +315,9 @@ static int prepare(void *self, const struct cluster *here)
     bool none;
 
     TRY(tune_request_make(t->request.options, here, &t->request));
+    if (t->request.declared)
+        return fail(ERR_ARGUMENT, "--space %s: its plans are a program's, which --exec names",
+                    t->request.options->space);
     t->campaign.cluster = t->request.cluster;
     t->unfit = tune_request_fits(&t->request, &none);
     return none ? t->unfit : OK;
@@ -343,7 +346,7 @@ static int run(void *self)
     tune_request_learn(&t->request, &t->campaign.cluster);
     TRY(find_speeds(t));
     if (from_misses(t))
-        TRY(misses_list(&t->request, t->campaign.store, &t->misses));
+        TRY(misses_list(&t->request, t->campaign.store, &t->request.cluster, &t->misses));
     for (size_t i = 0; i < t->request.space_count; i++)
         buckets += (uint32_t)t->request.spaces[i].anchor_count;
     TRY(campaign_begin(&t->campaign, t->request.strategy->name, t->request.effort->name, buckets));

@@ -2,6 +2,7 @@
 #include "traffic.h"
 
 #include "array.h"
+#include "declaration.h"
 #include "input_file.h"
 #include "json.h"
 #include "lookup_record.h"
@@ -265,11 +266,25 @@ static int add_up(const struct line *line, struct traffic *t)
     return merge(&t->layers[t->count - 1], &line->layer);
 }
 
+/* Members come in any order: what a space says of them is known at the end. */
+static int check_declared(const struct line *line)
+{
+    const struct traffic_layer *l = &line->layer;
+    const struct declaration *d = declaration_find(l->shape.space);
+
+    if (d && l->window != 1)
+        return wrong(line, "window", "is not 1, as buckets of a declared space are");
+    if (d && l->bucket_count && l->buckets[l->bucket_count - 1].bucket >= declaration_buckets(d))
+        return wrong(line, "asked", "has a bucket that is none of the layer's space");
+    return OK;
+}
+
 static int check_line(const struct line *line)
 {
     for (unsigned i = 0; i < MEMBER_COUNT; i++)
         if (!(line->seen >> i & 1))
             return wrong(line, members[i].name, "is missing");
+    TRY(check_declared(line));
     return line->cluster == line->device
                ? OK
                : wrong(line, "device", "and \"cluster\" are both there or both null");

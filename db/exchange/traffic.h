@@ -14,7 +14,8 @@
  *   "asked": [[bucket, source, count], ...] by bucket, each once; source is one of exact,
  *            neighbour, clamped, stale, override, default, inferred, imported
  *
- * A bucket is floor(capacity / R), also where it lies outside of what was tuned. */
+ * A bucket is floor(capacity / R), also where it lies outside of what was tuned; of a layer with a
+ * declared space R is 1, and a bucket is a range of its key and a class. */
 #ifndef TRAFFIC_H
 #define TRAFFIC_H
 

@@ -66,7 +66,6 @@ static int check(const struct moe_counts_options *o)
     return OK;
 }
 
-/* The path as it is now: the trainer may change its folder later. */
 /* Of a file that is there: where it lies, whatever the folder is later, and behind links. */
 static int take_path(const char *path, struct moe_counts *c)
 {

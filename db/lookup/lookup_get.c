@@ -492,12 +492,9 @@ static const char *reason_for(const struct moelookup_view *view, const struct mo
 static const char *bucket_name(const struct moelookup_view *view, uint32_t bucket,
                                char room[RANGE_TEXT_BYTES])
 {
-    int used = snprintf(room, RANGE_TEXT_BYTES, "bucket %u", bucket);
-    char range[RANGE_TEXT_BYTES];
-
     if (view->declared)
-        snprintf(room + used, RANGE_TEXT_BYTES - (size_t)used, " (%s %.80s)", view->declared->key,
-                 shape_range(&view->layer.shape, 1, bucket, bucket, range));
+        return shape_bucket(&view->layer.shape, 1, bucket, room);
+    snprintf(room, RANGE_TEXT_BYTES, "bucket %u", bucket);
     return room;
 }
 

@@ -215,18 +215,28 @@ double declaration_class(const struct declaration *d, uint32_t bucket)
                                   : d->class_edge[d->class_edges - 1] / 1e3 + 1;
 }
 
+char *declaration_class_range(const struct declaration *d, uint32_t bucket,
+                              char room[DECLARATION_CLASS_BYTES])
+{
+    uint64_t edges[DECLARATION_CLASS_EDGES_MAX];
+
+    *room = 0;
+    for (size_t i = 0; i < d->class_edges; i++)
+        edges[i] = d->class_edge[i];
+    if (d->class_edges)
+        put_range(edges, d->class_edges, bucket % declaration_classes(d), declaration_thousandths,
+                  room, DECLARATION_CLASS_BYTES);
+    return room;
+}
+
 int declaration_range(const struct declaration *d, uint32_t bucket, char *text, size_t size)
 {
-    uint64_t class_edge[DECLARATION_CLASS_EDGES_MAX];
-    char keys[2 * DECLARATION_THOUSANDTHS_BYTES], classes[2 * DECLARATION_THOUSANDTHS_BYTES];
+    char keys[2 * DECLARATION_THOUSANDTHS_BYTES], class[DECLARATION_CLASS_BYTES];
 
     put_range(d->key_edge, d->key_edges, bucket / declaration_classes(d), whole, keys,
               sizeof(keys));
     if (!d->class_edges)
         return snprintf(text, size, "%s", keys);
-    for (size_t i = 0; i < d->class_edges; i++)
-        class_edge[i] = d->class_edge[i];
-    put_range(class_edge, d->class_edges, bucket % declaration_classes(d), declaration_thousandths,
-              classes, sizeof(classes));
-    return snprintf(text, size, "%s %s %s", keys, d->class_name, classes);
+    return snprintf(text, size, "%s %s %s", keys, d->class_name,
+                    declaration_class_range(d, bucket, class));
 }

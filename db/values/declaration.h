@@ -114,6 +114,11 @@ double declaration_class(const struct declaration *d, uint32_t bucket);
 /* "65-256", "<=64", ">4096"; with a class "65-256 skew <=1.25".  The length as snprintf. */
 int declaration_range(const struct declaration *d, uint32_t bucket, char *text, size_t size);
 
+/* Of that the class alone: "<=1.25"; "" without a class. */
+enum { DECLARATION_CLASS_BYTES = 48 };
+char *declaration_class_range(const struct declaration *d, uint32_t bucket,
+                              char room[DECLARATION_CLASS_BYTES]);
+
 /* "NAME@3f2a91c0": how a space is called elsewhere.  Returns `room`. */
 char *declaration_tag(const struct declaration *d, char room[DECLARATION_TAG_BYTES]);
 

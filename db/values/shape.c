@@ -534,3 +534,14 @@ const char *shape_range(const struct moe_shape *shape, uint32_t window, uint32_t
     }
     return room;
 }
+
+const char *shape_bucket(const struct moe_shape *shape, uint32_t window, uint32_t bucket,
+                         char room[RANGE_TEXT_BYTES])
+{
+    if (declaration_find(shape->space))
+        snprintf(room, RANGE_TEXT_BYTES, "bucket %u (%s %.80s)", bucket, shape_key(shape),
+                 RANGE_TEXT(shape, window, bucket, bucket));
+    else
+        snprintf(room, RANGE_TEXT_BYTES, "bucket %u of width %u", bucket, window);
+    return room;
+}

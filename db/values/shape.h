@@ -79,6 +79,12 @@ enum { RANGE_TEXT_BYTES = 128 };
 const char *shape_range(const struct moe_shape *shape, uint32_t window, uint32_t first,
                         uint32_t last, char room[RANGE_TEXT_BYTES]);
 
+/* "bucket 9 of width 64", "bucket 3 (tokens 65-256 skew >1.25)"; lasts as long. */
+#define BUCKET_TEXT(shape, window, bucket)                                                         \
+    shape_bucket(shape, window, bucket, (char[RANGE_TEXT_BYTES]){ 0 })
+const char *shape_bucket(const struct moe_shape *shape, uint32_t window, uint32_t bucket,
+                         char room[RANGE_TEXT_BYTES]);
+
 enum { SHAPE_TEXT_BYTES = 344, SHAPE_FAULT_BYTES = 160 };
 
 /* OK, ERR_ARGUMENT with a message that names the value and the legal ones, or UNSUPPORTED with one

@@ -31,7 +31,7 @@ double slope_doubt(const struct slope *slope); /* twice its standard deviation *
 enum cell_state {
     CELL_OPEN,    /* to be decided */
     CELL_SETTLED, /* its entry answers */
-    CELL_FIXED    /* pinned by a person, or no plan runs here: nothing to be learnt */
+    CELL_FIXED    /* pinned by a person, not to be measured, or no plan runs here */
 };
 
 struct cell {

@@ -80,7 +80,8 @@ static const struct cell *model_for(const struct live *live, const struct cell *
 
 static int infer(struct live *live, struct cell *cell)
 {
-    bool every = live->dictionary.effort->anchors_per_octave == 0; /* bucket is to be measured */
+    /* Every bucket is to be measured; a program's ranges and classes are as near as it likes. */
+    bool every = live->dictionary.effort->anchors_per_octave == 0 || live->dictionary.declared;
     const struct cell *model = every ? NULL : model_for(live, cell);
     struct entry_row entry;
 
@@ -92,13 +93,23 @@ static int infer(struct live *live, struct cell *cell)
 
 /* ---- the bucket under way */
 
+static uint64_t demand_of(const struct live *live, const struct cell *cell)
+{
+    return live_demand(&live->setup, cell->bucket.key.bucket);
+}
+
+/* The bucket under way goes on, unless this one is wanted more. */
+static bool keeps_focus(const struct live *live, const struct cell *cell)
+{
+    return live->focus && live->asked - live->focus->last_step < PATIENCE &&
+           live->asked - live->progress < PATIENCE &&
+           demand_of(live, cell) <= demand_of(live, live->focus);
+}
+
 /* OK also if the bucket under way keeps its place, or this one needs no decision. */
 static int take_focus(struct live *live, struct cell *cell)
 {
-    if (live->focus == cell)
-        return OK;
-    if (live->focus && live->asked - live->focus->last_step < PATIENCE &&
-        live->asked - live->progress < PATIENCE)
+    if (live->focus == cell || keeps_focus(live, cell))
         return OK;
     live->focus = NULL;
     TRY(bucket_load(&cell->bucket));
@@ -147,7 +158,7 @@ static int begin(struct live *live, struct cell *cell, int arm)
 
 int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpose)
 {
-    struct search *search = live->dictionary.search;
+    struct search *search = cell->bucket.dictionary->search;
     struct normal over; /* log of how much longer than the best plan it takes */
     int arm;
 
@@ -207,7 +218,7 @@ uint32_t live_waits(const struct live *live, const struct cell *cell, uint32_t s
 static void follow_leader(struct live *live, struct cell *cell)
 {
     const struct bucket *b = &cell->bucket;
-    int leader = search_result(live->dictionary.search).winner;
+    int leader = search_result(b->dictionary->search).winner;
 
     if (cell->rematch || leader < 0 || leader == cell->best ||
         bucket_count(b, leader) < STEPS_BEFORE ||

@@ -99,15 +99,20 @@ static struct cell *cell_in(struct live *live, uint32_t bucket, uint64_t capacit
     bool fresh = false;
 
     if (!live->last || live->last->bucket.key.bucket != bucket)
-        live->last = cells_at(&live->cells, &live->dictionary, bucket, &fresh);
+        live->last = live_cell(live, bucket, &fresh);
     if (live->last && fresh)
         live_at(live, live->last, capacity);
     return live->last;
 }
 
+uint64_t live_key(const struct live *live, uint32_t capacity)
+{
+    return live->dictionary.declared ? dictionary_capacity(&live->dictionary, capacity) : capacity;
+}
+
 static struct cell *cell_of(struct live *live, uint32_t capacity)
 {
-    return cell_in(live, capacity / live->setup.window, capacity);
+    return cell_in(live, capacity / live->setup.window, live_key(live, capacity));
 }
 
 /* The best plan known, or what the bucket's decision asks for. */
@@ -139,7 +144,7 @@ static void look_up(const struct live *live, uint32_t bucket, uint64_t key, stru
 
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan)
 {
-    live_ask_in(live, capacity / live->setup.window, capacity, plan);
+    live_ask_in(live, capacity / live->setup.window, live_key(live, capacity), plan);
 }
 
 void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct moe_plan *plan)
@@ -197,16 +202,18 @@ static double slope_error(const struct cell *cell)
 static int watch(struct live *live, const struct pending *p, double ns)
 {
     struct cell *cell = p->cell;
+    const struct declaration *d = live->dictionary.declared;
+    const char *name = d ? d->key : "c";
     bool inferred = cell->bucket.entry.inferred;
-    char why[256];
+    char why[320];
 
     if (!cell->watched || cell->state != CELL_SETTLED ||
         !drift_tell(&cell->drift, ns * exp(-slope_error(cell) * fabs(log_below(p)))))
         return OK;
     live->status.alarms++;
     snprintf(why, sizeof(why),
-             "steps of c=%llu take %.3f ms as if at c=%llu, where %.3f were %s and %.3f allowed",
-             (unsigned long long)p->capacity, drift_level_ns(&cell->drift) * 1e-6,
+             "steps of %s=%llu take %.3f ms as if at %s=%llu, where %.3f were %s and %.3f allowed",
+             name, (unsigned long long)p->capacity, drift_level_ns(&cell->drift) * 1e-6, name,
              (unsigned long long)cell->bucket.capacity, cell->bucket.entry.time_us * 1e-3,
              inferred ? "inferred" : "measured", drift_reference_ns(&cell->drift) * 1e-6);
     note("%s: they are measured %s", why, inferred ? "now" : "again");
@@ -232,11 +239,11 @@ static int learn(struct live *live, const struct pending *p, int64_t ns)
 }
 
 /* What the step would have taken at the bucket's capacity. */
-static double as_if_ns(struct live *live, const struct pending *p, double ns)
+static double as_if_ns(const struct pending *p, double ns)
 {
     struct cell *cell = p->cell;
-    double model_ns =
-        ns * search_rescale(live->dictionary.search, p->arm, p->capacity, cell->bucket.capacity);
+    double model_ns = ns * search_rescale(cell->bucket.dictionary->search, p->arm, p->capacity,
+                                          cell->bucket.capacity);
     double below = log_below(p);
 
     if (p->arm == cell->best)
@@ -253,7 +260,7 @@ static int close_step(struct live *live, const struct pending *p, double ns)
     live->budget.run_us += ns * 1e-3;
     if (p->arm < 0)
         return OK;
-    as_if = as_if_ns(live, p, ns);
+    as_if = as_if_ns(p, ns);
     budget_settle(&live->budget, cost_us(p, as_if));
     if (p->arm == p->cell->best)
         level_add(&p->cell->level, as_if);
@@ -318,12 +325,13 @@ int live_broke(struct live *live, uint32_t capacity, const struct moe_plan *plan
 
 /* What runs without being asked for counts like what was answered: each step is of a bucket that
  * was asked for before. */
-int live_passed(struct live *live, uint32_t capacity, const struct moe_plan *plan, int64_t ns)
+int live_passed(struct live *live, uint32_t bucket, uint64_t capacity, const struct moe_plan *plan,
+                int64_t ns)
 {
     struct pending p = { .capacity = capacity };
 
     drop_pending(live);
-    p.cell = live->dictionary.store ? cell_of(live, capacity) : NULL;
+    p.cell = live->dictionary.store ? cell_in(live, bucket, capacity) : NULL;
     if (!p.cell)
         return OK;
     p.arm = arms_find(live->arms, live->dictionary.arm_count, plan);

@@ -8,6 +8,12 @@
 #include "cluster.h"
 #include "moetune.h"
 
+/* A bucket that is to be measured, and how often trainers asked for it. */
+struct live_demand {
+    uint32_t bucket;
+    uint64_t asked;
+};
+
 struct live_setup {
     const char *path; /* NULL: the default place */
     bool dry_run;     /* instead: what is learnt is kept in memory and thrown away */
@@ -19,11 +25,22 @@ struct live_setup {
     double share, margin, harm;
     double (*now_us)(void *self);
     void *self;
+    /* NULL: whatever is asked for is measured, everything alike.  Else these buckets alone, those
+     * first that are asked for most; borrowed. */
+    const struct live_demand *demands;
+    size_t demand_count;
 };
+
+/* How much a bucket is wanted; 0: it is not to be measured. */
+uint64_t live_demand(const struct live_setup *setup, uint32_t bucket);
 
 struct live {
     struct live_setup setup;      /* strings are not kept */
     struct dictionary dictionary; /* its store NULL: this process only looks up */
+    /* The same for each class of a declared space, with a search of its own: at one key they take
+     * different times.  The first one's is the dictionary's. */
+    struct dictionary *classes;
+    uint32_t class_count;
     struct moe_plan arms[SEARCH_ARMS_MAX];
     uint64_t proven[SEARCH_ARMS_MAX]; /* the largest capacity at which it has run here; 0: none */
     struct run_row run;
@@ -55,8 +72,12 @@ struct live {
 int live_open(const struct live_setup *setup, struct live **out);
 void live_close(struct live *live); /* publishes; NULL is fine */
 
+/* Of a declared space, whose buckets are of width 1, a capacity is here and below a bucket; and the
+ * key that stands for it.  Of others it is itself. */
+uint64_t live_key(const struct live *live, uint32_t capacity);
+
 void live_ask(struct live *live, uint32_t capacity, struct moe_plan *plan);
-/* The same in a bucket that follows from more than the capacity, as classes of a declared space do.
+/* The same in a bucket that follows from more than the capacity: of a declared space with the key.
  */
 void live_ask_in(struct live *live, uint32_t bucket, uint64_t capacity, struct moe_plan *plan);
 
@@ -70,7 +91,8 @@ int live_failed(struct live *live, enum trial_state state, const char *why);
 void live_void(struct live *live); /* instead, if there is no time */
 
 /* A step that ran without being asked for, under the plan that live_rest() named. */
-int live_passed(struct live *live, uint32_t capacity, const struct moe_plan *plan, int64_t ns);
+int live_passed(struct live *live, uint32_t bucket, uint64_t capacity, const struct moe_plan *plan,
+                int64_t ns);
 /* Such a step whose plan could not be run: as live_failed(). */
 int live_broke(struct live *live, uint32_t capacity, const struct moe_plan *plan,
                enum trial_state state, const char *why);
@@ -91,6 +113,9 @@ int live_cluster(const struct live_setup *setup, struct cluster *out);
 
 /* Writing failed, which was said: from here on nothing is learnt. */
 void live_give_up(struct live *live);
+
+/* The bucket's cell, a new one if there is none (*fresh).  NULL: out of memory. */
+struct cell *live_cell(struct live *live, uint32_t bucket, bool *fresh);
 
 /* The plan in force there, and why (recall.c). */
 void live_prepare(struct live *live, struct cell *cell);

@@ -3,7 +3,9 @@
 #include "moetune.h"
 
 #include "agreed.h"
+#include "declaration.h"
 #include "live.h"
+#include "lookup.h"
 #include "order.h"
 #include "plan.h"
 #include "shape.h"
@@ -27,7 +29,9 @@ struct moetune {
     bool standing;     /* as asked, but without an exchange */
     bool untold;       /* an exchange brings no time: its step was not told */
     bool ordered;
-    uint32_t capacity;
+    const struct declaration *declared; /* NULL: moetune's own plans */
+    uint32_t capacity;                  /* of a declared space a bucket */
+    uint64_t key;                       /* the capacity itself, or what it stands for */
     struct moe_plan plan;
     struct agreed agreed;
     double complaint; /* that is to be told at the next exchange; 0: none */
@@ -69,13 +73,33 @@ static double or_default(double value, double fallback)
     return value < 0 ? 0 : (value > 0 ? value : fallback);
 }
 
+/* The space that options declare becomes the shape's. */
+static int declare(struct moetune *t)
+{
+    const struct moetune_options *o = &t->options;
+
+    if (!o->space)
+        return t->shape.space
+                   ? fail(ERR_ARGUMENT, "a layer with a declared space: options.space is its text")
+                   : OK;
+    if (o->axes || o->window > 1)
+        return fail(ERR_ARGUMENT, "options.space does not go with axes and a window: it says what "
+                                  "may vary, and ranges");
+    TRY(declaration_register(o->space, &t->declared));
+    for (size_t i = 0; i < t->declared->axes; i++)
+        if (t->declared->axis[i].restart)
+            return fail(ERR_ARGUMENT,
+                        "options.space: the axis %s needs another start of the program, which "
+                        "`moetune tune --space FILE --exec PROGRAM` gives it",
+                        t->declared->axis[i].name);
+    t->shape.space = t->declared->id;
+    return OK;
+}
+
 static int complete(struct moetune_options *o, const struct moe_shape *shape)
 {
     bool numbers = !isnan(o->share) && !isnan(o->margin) && o->harm >= 0 && o->harm < 0.5;
 
-    if (shape->space)
-        return fail(ERR_ARGUMENT, "a layer with a declared space: `moetune tune --space` tunes such "
-                                  "programs");
     o->share = or_default(o->share, 0.01);
     o->margin = or_default(o->margin, 0.01);
     o->harm = or_default(o->harm, 0.01);
@@ -135,19 +159,21 @@ int moetune_open(const char *db, const struct moe_shape *shape,
     take(&t->shape, sizeof(t->shape), shape, shape->struct_size);
     t->shape.struct_size = sizeof(t->shape);
     shape_complete(&t->shape);
-    t->agreed.usual = plan_default(&t->shape);
     if (options)
         take(&t->options, sizeof(t->options), options, options->struct_size);
-    rc = complete(&t->options, &t->shape);
+    rc = declare(t);
+    if (!rc)
+        rc = complete(&t->options, &t->shape);
     if (!rc)
         rc = shape_check(&t->shape) ? ERR_ARGUMENT : OK;
+    t->agreed.usual = plan_default(&t->shape);
     if (!rc)
         rc = open_live(t, db);
     if (rc) {
         moetune_close(t);
         return public_status(rc);
     }
-    t->options.layer = t->options.cluster = t->options.axes = NULL;
+    t->options.layer = t->options.cluster = t->options.axes = t->options.space = NULL;
     *out = t;
     return MOE_OK;
 }
@@ -164,6 +190,20 @@ void moetune_close(struct moetune *tuner)
 }
 
 /* ---- asking */
+
+/* A capacity, or a bucket of the declared space; and the caller's plan can say a choice. */
+static bool is_legal(const struct moetune *t, uint32_t capacity, const struct moe_plan *plan)
+{
+    size_t size = plan->struct_size ? plan->struct_size : sizeof(*plan);
+
+    return !t->declared || (capacity < declaration_buckets(t->declared) &&
+                            size >= offsetof(struct moe_plan, choice) + sizeof(plan->choice));
+}
+
+static uint64_t key_of(const struct moetune *t, uint32_t capacity)
+{
+    return t->declared ? declaration_key(t->declared, capacity) : capacity;
+}
 
 static void give(const struct moe_plan *from, struct moe_plan *out)
 {
@@ -261,7 +301,7 @@ static int ask(struct moetune *t)
     int rc = OK;
 
     if (t->live)
-        PLAINLY(t, live_ask(t->live, t->capacity, &t->plan));
+        PLAINLY(t, live_ask_in(t->live, bucket_of(t), t->key, &t->plan));
     if (t->options.broadcast)
         rc = exchange(t);
     if (rc && t->live)
@@ -277,13 +317,14 @@ static struct moe_plan fallback(const struct moe_shape *shape)
     return plan;
 }
 
-int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
+static int ask_at(struct moetune *t, uint32_t capacity, uint64_t key, struct moe_plan *plan)
 {
     int rc = OK;
 
-    if (!t || !plan || (t->options.rank && !t->options.broadcast))
+    if ((t->options.rank && !t->options.broadcast) || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
     t->capacity = capacity;
+    t->key = key;
     t->plan = fallback(&t->shape);
     t->standing = t->options.broadcast && t->agreed.wait && !t->untold;
     agreed_count(&t->agreed, capacity);
@@ -300,6 +341,38 @@ int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
     return rc;
 }
 
+int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
+{
+    return t && plan ? ask_at(t, capacity, key_of(t, capacity), plan) : MOE_ERR_ARGUMENT;
+}
+
+int moetune_bucket(const struct moetune *t, uint64_t key, double class_number, uint32_t *out)
+{
+    return t && out && t->declared && lookup_space_bucket(t->declared, key, class_number, out)
+               ? MOE_OK
+               : MOE_ERR_ARGUMENT;
+}
+
+int moetune_ask_key(struct moetune *t, uint64_t key, double class_number, struct moe_plan *plan)
+{
+    uint32_t bucket;
+
+    if (!plan)
+        return MOE_ERR_ARGUMENT;
+    TRY(moetune_bucket(t, key, class_number, &bucket));
+    return ask_at(t, bucket, key, plan);
+}
+
+int moetune_value(const struct moe_plan *plan, const char *axis, char *text, size_t size)
+{
+    return moelookup_value(plan, axis, text, size);
+}
+
+int moetune_format(const struct moe_plan *plan, char *text, size_t size)
+{
+    return moe_plan_format(plan, text, size);
+}
+
 int moetune_order(const struct moetune *t, struct moetune_order *out)
 {
     if (!t || !out || !t->ordered)
@@ -313,7 +386,7 @@ int moetune_follow(struct moetune *t, const struct moetune_order *order, uint32_
 {
     struct order found;
 
-    if (!t || !order || !plan)
+    if (!t || !order || !plan || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
     if (order_read(order, &t->shape, &found) || found.key != capacity)
         return MOE_ERR_FORMAT;
@@ -363,6 +436,15 @@ static int hear_complaint(struct moetune *t, double us)
     return t->live ? tell_broken(t, capacity, &plan) : MOE_OK;
 }
 
+static int pass(struct moetune *t, uint32_t bucket, uint64_t key, const struct moe_plan *ran,
+                double us)
+{
+    int rc;
+
+    PLAINLY(t, rc = live_passed(t->live, bucket, key, ran, (int64_t)fmax(1, us * 1e3)));
+    return rc;
+}
+
 /* A step that was no exchange: rank 0's own time counts, and a plan that fails is told later. */
 static int tell_standing(struct moetune *t, double time_us)
 {
@@ -373,7 +455,7 @@ static int tell_standing(struct moetune *t, double time_us)
     }
     if (!(time_us > 0 && time_us < us_most))
         return MOE_ERR_ARGUMENT;
-    return t->live ? moetune_passed(t, t->capacity, &t->plan, time_us) : MOE_OK;
+    return t->live ? pass(t, bucket_of(t), t->key, &t->plan, time_us) : MOE_OK;
 }
 
 /* The largest of all ranks, and what it costs to know that. */
@@ -419,7 +501,7 @@ int moetune_rest(struct moetune *t, uint32_t capacity, struct moe_plan *plan, ui
 {
     struct moe_plan best = MOE_PLAN_INIT;
 
-    if (!t || !plan || !steps || !t->live)
+    if (!t || !plan || !steps || !t->live || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
     PLAINLY(t, *steps = live_rest(t->live, capacity, &best));
     give(&best, plan);
@@ -430,17 +512,15 @@ int moetune_passed(struct moetune *t, uint32_t capacity, const struct moe_plan *
                    double time_us)
 {
     struct moe_plan ran;
-    int rc;
 
-    if (!t || !plan || !t->live ||
+    if (!t || !plan || !t->live || !is_legal(t, capacity, plan) ||
         !(time_us == MOETUNE_FAILED || (time_us > 0 && time_us < us_most)))
         return MOE_ERR_ARGUMENT;
     take(&ran, sizeof(ran), plan, plan->struct_size);
     t->asked = false;
     if (time_us == MOETUNE_FAILED)
         return tell_broken(t, capacity, &ran);
-    PLAINLY(t, rc = live_passed(t->live, capacity, &ran, (int64_t)fmax(1, time_us * 1e3)));
-    return rc;
+    return pass(t, capacity / t->options.window, key_of(t, capacity), &ran, time_us);
 }
 
 int moetune_spent(struct moetune *t, double us)
@@ -461,7 +541,7 @@ int moetune_known(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
 {
     struct moe_plan known;
 
-    if (!t || !plan || !t->agreed.wait)
+    if (!t || !plan || !t->agreed.wait || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
     agreed_count(&t->agreed, capacity);
     agreed_next(&t->agreed, capacity / t->options.window, &known);
@@ -482,7 +562,7 @@ int moetune_obey(struct moetune *t, const struct moetune_order *orders, uint32_t
 {
     struct moe_plan now;
 
-    if (!t || !orders || !room || !plan)
+    if (!t || !orders || !room || !plan || !is_legal(t, capacity, plan))
         return MOE_ERR_ARGUMENT;
     t->capacity = capacity;
     TRY(public_status(obey(t, orders, room, capacity, &now)));

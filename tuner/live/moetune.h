@@ -58,6 +58,16 @@
  * Plans that `moetune override` pinned, MOELOOKUP_FORCE and MOELOOKUP_DISABLE are obeyed.
  * A process that is killed leaves the database valid, and the next one goes on where it was.
  *
+ * A program that has knobs of its own declares them as a space (moetune-spaces(7)) whose axes are
+ * all live, and asks with the space's key and class:
+ *
+ *     options.space = "space mine\naxis chunks 1 2 4 default 1\nkey tokens edges 64 256\n";
+ *     moetune_ask_key(tuner, tokens, 0, &plan);
+ *     moetune_value(&plan, "chunks", text, sizeof(text));
+ *
+ * Its table is that of `moetune tune --space FILE --exec`, which takes axes that need a restart,
+ * too.  Wherever else a capacity is asked for it is then the number that moetune_bucket() gives.
+ *
  * Capacity, buckets, plans and status codes are those of moelookup.h.  Functions return MOE_OK or a
  * negative enum moe_status.  Nothing here exits, starts threads, reads the locale or writes to
  * standard output; a tuner belongs to one thread at a time.  A child of fork() must not use it.
@@ -110,6 +120,9 @@ struct moetune_options {
     double (*now_us)(void *self); /* a clock that does not go back; NULL: the system's */
     void *self;                   /* for the callbacks */
     double harm; /* the greatest chance for a plan to be slower than the default; 0 = 0.01 */
+    /* Since 0.4: the text of a space, on every rank; NULL: moetune's own plans.  axes and window do
+     * not go with it; the shape's space is set by it. */
+    const char *space;
 };
 
 /* What rank 0 decided, for everybody's next step; little-endian, checked. */
@@ -133,7 +146,7 @@ struct moetune_status {
 };
 
 /* clang-format off */
-#define MOETUNE_OPTIONS_INIT { (uint32_t)sizeof(struct moetune_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define MOETUNE_OPTIONS_INIT { (uint32_t)sizeof(struct moetune_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 #define MOETUNE_STATUS_INIT { (uint32_t)sizeof(struct moetune_status), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 
@@ -156,6 +169,23 @@ MOETUNE_API int moetune_open(const char *db, const struct moe_shape *shape,
  * again without having told: that step taught nothing, and counts as if it had cost what was saved
  * up for it. */
 MOETUNE_API int moetune_ask(struct moetune *tuner, uint32_t capacity, struct moe_plan *plan);
+
+/* The same in a declared space, whose key and class it is; `class` is not looked at where the space
+ * has none.  MOE_ERR_ARGUMENT also without options.space, and for a class that is no number. */
+MOETUNE_API int moetune_ask_key(struct moetune *tuner, uint64_t key, double class_number,
+                                struct moe_plan *plan);
+
+/* What stands for key and class wherever these functions take a capacity: steps of one range and
+ * class count as alike there.  moetune_ask_key also learns how time follows the key in a range. */
+MOETUNE_API int moetune_bucket(const struct moetune *tuner, uint64_t key, double class_number,
+                               uint32_t *out);
+
+/* As moelookup_value and moe_plan_format, which know the spaces of tables alone: the value that a
+ * plan of this space has on an axis, and the whole plan.  They return the length;
+ * MOE_ERR_ARGUMENT: the plan has no such axis. */
+MOETUNE_API int moetune_value(const struct moe_plan *plan, const char *axis, char *text,
+                              size_t size);
+MOETUNE_API int moetune_format(const struct moe_plan *plan, char *text, size_t size);
 
 /* How long the step took, from the same point on every rank to the same point.  With
  * options.largest every rank calls it.  MOE_ERR_ARGUMENT, and nothing is learnt: not a number above

@@ -19,6 +19,14 @@
 
 enum { EFFORT = 1 /* normal */ };
 
+uint64_t live_demand(const struct live_setup *setup, uint32_t bucket)
+{
+    for (size_t i = 0; i < setup->demand_count; i++)
+        if (setup->demands[i].bucket == bucket)
+            return setup->demands[i].asked;
+    return setup->demands ? 0 : 1;
+}
+
 /* ---- answers */
 
 void live_answer(struct live *live, struct cell *cell, int arm, uint32_t source)
@@ -80,9 +88,13 @@ static void settle(struct cell *cell, const struct entry_row *entry)
         drift_open(&cell->drift, 1e3 * entry->time_us, most_ns(entry), entry->inferred);
 }
 
-static bool enough_effort(const struct live *live, const struct entry_row *e)
+/* Whether nothing is to be measured where this is known. */
+static bool is_enough(const struct live *live, const struct entry_row *e)
 {
-    return !live->setup.effort || effort_rank(e->effort) >= effort_rank(live->setup.effort->name);
+    bool wanted = live->setup.demands && live_demand(&live->setup, e->bucket);
+
+    return !entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) && !(wanted && e->inferred) &&
+           (!live->setup.effort || effort_rank(e->effort) >= effort_rank(live->setup.effort->name));
 }
 
 bool live_settle(struct live *live, struct cell *cell)
@@ -95,7 +107,7 @@ bool live_settle(struct live *live, struct cell *cell)
     live_at(live, cell, e->capacity);
     live_answer(live, cell, arm, source_of(e));
     cell->rematch = entry_is(e, ENTRY_OUTDATED) && !entry_is(e, ENTRY_INFERRED);
-    if (!entry_is(e, ENTRY_STALE | ENTRY_IMPORTED) && enough_effort(live, e))
+    if (is_enough(live, e))
         settle(cell, e);
     return true;
 }
@@ -105,16 +117,15 @@ bool live_settle(struct live *live, struct cell *cell)
 static void guess(struct live *live, struct cell *cell)
 {
     struct cell_pair pair = cells_around(&live->cells, cell->bucket.key.bucket, false);
+    struct search *search = cell->bucket.dictionary->search;
     const struct cell *near[] = { pair.below, pair.above };
     double least = NAN;
     int best = live->dictionary.default_arm;
 
     if (near[0] || near[1])
-        least = search_estimate(live->dictionary.search, cell->bucket.capacity, best);
+        least = search_estimate(search, cell->bucket.capacity, best);
     for (int i = 0; i < 2; i++) {
-        double ns =
-            near[i] ? search_estimate(live->dictionary.search, cell->bucket.capacity, near[i]->best)
-                    : NAN;
+        double ns = near[i] ? search_estimate(search, cell->bucket.capacity, near[i]->best) : NAN;
 
         if (ns < (1 - live->setup.margin) * least) {
             least = ns;
@@ -145,11 +156,20 @@ static bool take_pin(struct live *live, struct cell *cell)
     return true;
 }
 
+static bool is_known(struct live *live, struct cell *cell)
+{
+    bool known = take_pin(live, cell) || live_settle(live, cell);
+
+    if (cell->state == CELL_OPEN && !live_demand(&live->setup, cell->bucket.key.bucket))
+        cell->state = CELL_FIXED;
+    return known;
+}
+
 void live_prepare(struct live *live, struct cell *cell)
 {
     bool fresh = !cell->answer.struct_size;
 
-    if (fresh && (take_pin(live, cell) || live_settle(live, cell)))
+    if (fresh && is_known(live, cell))
         return;
     if (fresh || (cell->state == CELL_OPEN && !cell->bucket.known && !cell->bucket.told_count &&
                   cell->guessed != live->insights))
@@ -166,7 +186,7 @@ static int recall_entry(void *self, const struct entry_row *entry)
 
     if (entry->window != live->setup.window)
         return OK;
-    cell = cells_at(&live->cells, &live->dictionary, entry->bucket, &fresh);
+    cell = live_cell(live, entry->bucket, &fresh);
     if (!cell)
         return fail(ERR_NOMEM, "a bucket");
     cell->bucket.known = true;
@@ -246,7 +266,7 @@ static int begin_run(struct live *live)
     return store_commit(live->dictionary.store);
 }
 
-static int open_search(struct live *live, const struct cluster *cluster)
+static int open_search(struct live *live, const struct cluster *cluster, struct search **out)
 {
     struct search_setup search = { .shape = live->setup.shape,
                                    .arms = live->arms,
@@ -255,8 +275,31 @@ static int open_search(struct live *live, const struct cluster *cluster)
                                    .worth = live->dictionary.effort->worth,
                                    .seed = live->setup.seed };
 
-    return search_open(search_find(live->dictionary.declared ? "blind" : "guided"), &search,
-                       &live->dictionary.search);
+    return search_open(search_find(live->dictionary.declared ? "blind" : "guided"), &search, out);
+}
+
+/* When the dictionary's ids are known. */
+static int open_classes(struct live *live, const struct cluster *cluster)
+{
+    const struct declaration *d = live->dictionary.declared;
+    uint32_t count = d ? declaration_classes(d) : 1;
+
+    live->classes = calloc(count, sizeof(*live->classes));
+    if (!live->classes)
+        return fail(ERR_NOMEM, "the classes of a space");
+    for (; live->class_count < count; live->class_count++) {
+        struct dictionary *class = &live->classes[live->class_count];
+
+        *class = live->dictionary;
+        if (live->class_count)
+            TRY(open_search(live, cluster, &class->search));
+    }
+    return OK;
+}
+
+struct cell *live_cell(struct live *live, uint32_t bucket, bool *fresh)
+{
+    return cells_at(&live->cells, &live->classes[bucket % live->class_count], bucket, fresh);
 }
 
 static int open_store(struct live *live, const char *path, struct cluster *cluster)
@@ -276,6 +319,7 @@ static int open_store(struct live *live, const char *path, struct cluster *clust
     TRY(begin_run(live));
     if (!dry_run)
         TRY(open_view(live, path, cluster));
+    TRY(open_classes(live, cluster));
     return store_entries(live->dictionary.store, live->dictionary.cluster, live->dictionary.shape,
                          recall_entry, live);
 }
@@ -310,7 +354,7 @@ int live_open(const struct live_setup *setup, struct live **out)
     TRY_OUT(live_cluster(setup, &cluster));
     TRY_OUT(arms_list(&setup->shape, &arms, live->arms, &live->dictionary.arm_count));
     live->dictionary.default_arm = arms_find(live->arms, live->dictionary.arm_count, &default_plan);
-    TRY_OUT(open_search(live, &cluster));
+    TRY_OUT(open_search(live, &cluster, &live->dictionary.search));
     if (!setup->dry_run)
         TRY_OUT(store_path(setup->path, true, path, sizeof(path)));
     TRY_OUT(!setup->dry_run && switched_off() ? open_view(live, path, &cluster)
@@ -340,6 +384,9 @@ void live_close(struct live *live)
         end_run(live);
     store_close(live->dictionary.store);
     moelookup_view_free(live->view);
+    for (uint32_t i = 1; i < live->class_count; i++)
+        search_close(live->classes[i].search);
+    free(live->classes);
     search_close(live->dictionary.search);
     cells_free(&live->cells);
     free(live);

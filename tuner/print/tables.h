@@ -2,6 +2,7 @@
 #ifndef TABLES_H
 #define TABLES_H
 
+#include "moelookup.h"
 #include "store.h"
 
 #include <stdio.h>
@@ -29,6 +30,11 @@ const char *tables_date(int64_t at_s, char room[DATE_BYTES]);
 /* An array of objects, one per layer and window: {"cluster": ..., "shape": ..., "pins": [...],
  * "answers": whether trainers are told it, "entries": [...]}. */
 int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to);
+
+/* Members of an object: , "key_from": 65, "key_to": 256, "class": "<=1.25", what buckets of a
+ * declared space stand for.  key_to of the open last range and "class", where there is none or the
+ * buckets are of several, are null.  Nothing for moetune's own plans. */
+void tables_json_range(const struct moe_shape *shape, uint32_t first, uint32_t last, FILE *to);
 
 /* Members of an object: , "gain": ..., "rounds": ...; NULL: nothing is known. */
 void tables_json_standing(const struct standing_row *row, FILE *to);

@@ -4,6 +4,7 @@
 #include "array.h"
 #include "grid.h"
 #include "plan.h"
+#include "shape.h"
 #include "status.h"
 #include "utf8.h"
 
@@ -153,15 +154,28 @@ int tried_cells(struct grid *grid, const struct tried *t)
     return cell_of_ms(grid, several ? t->step.high_ns : 0);
 }
 
-static int add_row(struct grid *grid, const struct tried *t)
+/* Two cells: which bucket; of a declared space its range, and no width. */
+static int cells_of_bucket(struct grid *grid, struct store *store, const struct trial_key *key)
+{
+    struct moe_shape shape;
+
+    TRY(store_shape_get(store, key->shape, &shape));
+    if (shape.space) {
+        TRY(grid_cell(grid, "%s", RANGE_TEXT(&shape, key->window, key->bucket, key->bucket)));
+        return grid_cell(grid, "-");
+    }
+    TRY(grid_cell(grid, "%u", key->bucket));
+    return grid_cell(grid, "%u", key->window);
+}
+
+static int add_row(struct grid *grid, struct store *store, const struct tried *t)
 {
     const struct trial_row *trial = &t->trial;
     const struct trial_key *key = &trial->key;
 
     TRY(grid_row(grid, trial->state == TRIAL_OK ? INK_PLAIN : INK_BAD));
     TRY(grid_cell(grid, "%" PRId64, key->shape));
-    TRY(grid_cell(grid, "%u", key->bucket));
-    TRY(grid_cell(grid, "%u", key->window));
+    TRY(cells_of_bucket(grid, store, key));
     TRY(grid_cell(grid, "%s", PLAN_WORDS(&key->plan)));
     TRY(grid_cell(grid, "%s", trial_state_words[trial->state]));
     TRY(grid_cell(grid, "%" PRIu64, t->heat.steps));
@@ -184,7 +198,7 @@ int tried_print(struct store *store, FILE *to)
     int rc = tried_read(store, 0, 0, 0, UINT32_MAX, &list);
 
     for (size_t i = 0; i < list.count && !rc; i++)
-        rc = add_row(&grid, &list.items[i]);
+        rc = add_row(&grid, store, &list.items[i]);
     if (!rc)
         grid_print(&grid, to);
     grid_clear(&grid);

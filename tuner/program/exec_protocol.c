@@ -4,13 +4,16 @@
 
 #include "gpu_list.h"
 #include "host.h"
+#include "known.h"
 #include "launch_words.h"
 #include "launches.h"
 #include "live.h"
 #include "machine.h"
+#include "misses.h"
 #include "paste.h"
 #include "plan.h"
 #include "session.h"
+#include "shape.h"
 #include "status.h"
 #include "tables.h"
 
@@ -60,6 +63,8 @@ struct exec_protocol {
     struct live *live;
     struct session session;
     struct guard guards[OPTION_LIST_MAX];
+    struct live_demand *demands; /* of --from-misses; NULL: whatever the program asks for */
+    size_t demand_count;
     struct launches_report report;
     uint32_t restarts;
 };
@@ -196,7 +201,46 @@ static struct live_setup live_setup_of(const struct exec_protocol *v, const char
                                 .share = no_limit,
                                 .margin = o->margin,
                                 .harm = o->harm,
-                                .now_us = now_us };
+                                .now_us = now_us,
+                                .demands = v->demands,
+                                .demand_count = v->demand_count };
+}
+
+/* What trainers asked for, and is not in the table.  UNSUPPORTED: nothing. */
+static int list_demands(struct exec_protocol *v)
+{
+    struct misses misses;
+    struct cluster cluster;
+    struct store *store;
+    int rc;
+
+    TRY(exec_cluster(&v->request, &v->session.shape, &cluster));
+    store = known_open(v->path);
+    rc = misses_list(&v->request, store, &cluster, &misses);
+    store_close(store);
+    TRY(rc);
+    v->demands = calloc(misses.count + 1, sizeof(*v->demands));
+    for (size_t i = 0; i < misses.count && v->demands; i++)
+        v->demands[v->demand_count++] =
+            (struct live_demand){ misses.list[i].bucket, misses.list[i].asked };
+    misses_free(&misses);
+    if (!v->demands)
+        return fail(ERR_NOMEM, "ranges that were asked for");
+    return v->demand_count ? OK : UNSUPPORTED;
+}
+
+/* What --from-misses wanted and this run did not decide. */
+static void note_undecided(const struct exec_protocol *v)
+{
+    const struct cells *cells = &v->live->cells;
+    size_t left = v->demand_count;
+
+    for (uint32_t i = 0; i < cells->count; i++)
+        left -= cells->items[i]->state != CELL_OPEN && v->demands &&
+                live_demand(&v->live->setup, cells->items[i]->bucket.key.bucket);
+    if (left)
+        note("%zu of %zu ranges are left: the program did not ask for them, or too seldom", left,
+             v->demand_count);
 }
 
 static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
@@ -215,6 +259,7 @@ static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
     while (!rc && (rc = live_once(v)) == UNSUPPORTED)
         rc = OK;
     if (v->live) {
+        note_undecided(v);
         v->report.cluster = v->live->dictionary.cluster;
         v->report.shape = v->live->dictionary.shape;
     }
@@ -269,11 +314,18 @@ static int hold(struct exec_protocol *v)
 {
     const struct declaration *d = v->request.declared;
     char cluster[CLUSTER_TEXT_BYTES];
-    struct live_setup setup = live_setup_of(v, cluster);
-    int rc, said;
+    struct live_setup setup;
+    int rc = OK, said;
 
     TRY(store_path(v->options->setup.db, true, v->path, sizeof(v->path)));
     cluster_format(&v->request.cluster, cluster, sizeof(cluster));
+    if (v->options->misses.count)
+        rc = list_demands(v);
+    if (rc == UNSUPPORTED)
+        note("everything that was asked for is in the table");
+    if (rc)
+        return rc == UNSUPPORTED ? OK : rc;
+    setup = live_setup_of(v, cluster);
     rc = d && launch_matters(d) ? tune_launches(v, &setup) : tune_live(v, &setup);
     progress_clear(&v->session.progress);
     if ((rc && rc != ERR_CUT) || !v->report.cluster)
@@ -305,28 +357,55 @@ static int open_session(struct exec_protocol *v)
     return OK;
 }
 
-int exec_protocol(const struct tune_options *options)
+struct cluster exec_machine(const struct place_setup *where)
 {
-    const struct place_setup *where = &options->setup.where;
     uint32_t ranks = where->ranks ? where->ranks : 4;
     uint32_t per_node = where->ranks_per_node ? where->ranks_per_node : ranks;
     struct cluster here = machine_cluster(gpus_device(where->device), ranks, per_node);
+
+    here.ranks_per_rack = where->ranks_per_rack;
+    return here;
+}
+
+int exec_cluster(const struct tune_request *r, const struct moe_shape *shape, struct cluster *out)
+{
+    char text[CLUSTER_TEXT_BYTES];
+
+    cluster_format(&r->cluster, text, sizeof(text));
+    return live_cluster(&(struct live_setup){ .shape = *shape,
+                                              .layer = r->options->implementation,
+                                              .cluster = text },
+                        out);
+}
+
+static int one_layer(const struct tune_request *r)
+{
+    if (r->space_count == 1)
+        return OK;
+    for (size_t i = 0; i < r->space_count && r->options->misses.count; i++)
+        note("recorded: %s", SHAPE_TEXT(&r->spaces[i].shape));
+    return fail(ERR_ARGUMENT, "--exec: one layer at a time%s",
+                r->options->misses.count ? ", of those that are recorded --shape says which" : "");
+}
+
+int exec_protocol(const struct tune_options *options)
+{
+    struct cluster here = exec_machine(&options->setup.where);
     struct exec_protocol *v = calloc(1, sizeof(*v));
     int rc;
 
-    here.ranks_per_rack = where->ranks_per_rack;
     if (!v)
         return fail(ERR_NOMEM, "an exec_protocol");
     v->options = options;
     TRY_OUT(tune_request_make(options, &here, &v->request));
-    if (v->request.space_count != 1)
-        TRY_OUT(fail(ERR_ARGUMENT, "--exec: one layer at a time"));
-    if (where->launcher_arguments)
-        setenv("MOETUNE_LAUNCHER_ARGS", where->launcher_arguments, 1);
+    TRY_OUT(one_layer(&v->request));
+    if (options->setup.where.launcher_arguments)
+        setenv("MOETUNE_LAUNCHER_ARGS", options->setup.where.launcher_arguments, 1);
     TRY_OUT(open_session(v));
     rc = hold(v);
 out:
     tune_request_free(&v->request);
+    free(v->demands);
     free(v->command);
     free(v);
     return rc;

@@ -11,4 +11,9 @@ extern const char *const exec_protocol_help;
 /* Tunes until the program ends; it is started anew where a plan ended it. */
 int exec_protocol(const struct tune_options *options);
 
+/* Where it runs, by what options say; and the cluster under whose name its table lies. */
+struct cluster exec_machine(const struct place_setup *where);
+int exec_cluster(const struct tune_request *request, const struct moe_shape *shape,
+                 struct cluster *out);
+
 #endif

@@ -86,8 +86,8 @@ static int advance(struct launch_range *r)
 
 int launch_range_begin(struct launch_range *r)
 {
-    r->state = is_decided(r) ? RANGE_DECIDED : RANGE_OPEN;
-    if (r->state == RANGE_DECIDED)
+    r->state = !r->demand ? RANGE_LEFT_OUT : is_decided(r) ? RANGE_DECIDED : RANGE_OPEN;
+    if (r->state != RANGE_OPEN)
         return OK;
     bucket_open(&r->bucket, false);
     return advance(r);

@@ -9,17 +9,19 @@
 enum range_state {
     RANGE_NEW, /* nothing is asked of a decision yet */
     RANGE_OPEN,
-    RANGE_PINNED,  /* a person chose its plan: nothing is tried */
-    RANGE_DECIDED, /* its entry answers, or no plan runs there */
-    RANGE_GIVEN_UP /* the program asks for it too seldom */
+    RANGE_PINNED,   /* a person chose its plan: nothing is tried */
+    RANGE_DECIDED,  /* its entry answers, or no plan runs there */
+    RANGE_LEFT_OUT, /* it is not to be measured */
+    RANGE_GIVEN_UP  /* the program asks for it too seldom */
 };
 
 struct launch_range {
     struct dictionary dictionary; /* with a search of its own: several ranges are open at once */
     struct bucket bucket;
     enum range_state state;
-    int pinned; /* the arm that a person chose; -1: none that can run */
-    int wanted; /* the arm that the decision asks for, while it is open */
+    uint64_t demand; /* as live_demand() has it */
+    int pinned;      /* the arm that a person chose; -1: none that can run */
+    int wanted;      /* the arm that the decision asks for, while it is open */
     enum decision_purpose purpose;
     uint32_t *shown; /* by arm: the last launch in which it gave a sample */
 

@@ -42,14 +42,14 @@ int ways_list(const struct declaration *d, const struct moe_plan *plans, size_t 
 
 int ways_next(const struct way *ways, size_t count, uint32_t launches)
 {
-    uint64_t most = 0;
+    double most = 0;
     int next = -1;
 
     for (size_t w = 0; w < count; w++) {
-        uint64_t urgent = (uint64_t)ways[w].votes * (launches + 1 - ways[w].last);
+        double urgent = ways[w].votes * (launches + 1 - ways[w].last);
         bool again = launches && ways[w].last == launches;
 
-        if (urgent &&
+        if (urgent > 0 &&
             (next < 0 || (urgent > most && !again) || (launches && ways[next].last == launches))) {
             most = urgent;
             next = (int)w;

@@ -10,7 +10,7 @@ struct way {
     int arm, safe;      /* the first of them; the one that is otherwise most like the default */
     uint32_t launches;  /* in this run */
     uint32_t last;      /* launch; 0: none */
-    uint32_t votes;     /* ranges that want it next */
+    double votes;       /* of ranges that want it next, by how much they are wanted themselves */
     uint32_t stillborn; /* launches that came to nothing */
     bool runs, broken;  /* a step's time was told; it never comes up */
 };

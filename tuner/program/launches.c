@@ -19,6 +19,7 @@
 
 struct launches {
     struct session *session;
+    const struct live_setup *setup;
     const struct declaration *space;
     struct search_setup search;
     struct dictionary dictionary; /* that of each range, but for its search */
@@ -88,6 +89,7 @@ static int add_range(struct launches *l, uint32_t bucket, struct launch_range **
     recall_ways(l, r);
     TRY(leave_out_broken(l, r));
     *out = r;
+    r->demand = live_demand(l->setup, bucket);
     progress_clear(&l->session->progress);
     return launch_range_pin(r, l->pins) ? OK : launch_range_begin(r);
 }
@@ -112,7 +114,7 @@ static int next_way(const struct launches *l)
         l->ways[w].votes = 0;
     for (size_t i = 0; i < l->range_count; i++)
         if (l->ranges[i]->state == RANGE_OPEN)
-            l->ways[l->way_of[l->ranges[i]->wanted]].votes++;
+            l->ways[l->way_of[l->ranges[i]->wanted]].votes += (double)l->ranges[i]->demand;
     next = ways_next(l->ways, l->way_count, l->launch);
     /* Ranges that nobody asked for yet show under the default. */
     if (next < 0 && (!l->launch || !l->range_count))
@@ -483,6 +485,7 @@ static int recall_range(void *self, const struct trial_row *trial)
 static int open_store(struct launches *l, const struct live_setup *setup)
 {
     struct dictionary *d = &l->dictionary;
+    struct launch_range *range;
     struct cluster cluster;
 
     TRY(live_cluster(setup, &cluster));
@@ -498,6 +501,8 @@ static int open_store(struct launches *l, const struct live_setup *setup)
                                .seed = setup->seed };
     TRY(store_overrides(d->store, &l->pins));
     TRY(begin_run(l, setup));
+    for (size_t i = 0; i < setup->demand_count; i++)
+        TRY(add_range(l, setup->demands[i].bucket, &range));
     return store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, l);
 }
 
@@ -562,6 +567,7 @@ int launches_tune(struct session *session, const struct live_setup *setup, const
     if (!l)
         return fail(ERR_NOMEM, "launches");
     *l = (struct launches){ .session = session,
+                            .setup = setup,
                             .space = session->space,
                             .command = command,
                             .watch = { .steps = steps },

@@ -1,6 +1,7 @@
 /* Turns records of what trainers asked into buckets to measure, the most wanted first. */
 #include "misses.h"
 
+#include "declaration.h"
 #include "shape.h"
 #include "status.h"
 
@@ -49,38 +50,59 @@ static int add_layer(struct tune_request *r, const struct traffic_layer *layer)
     return tune_request_add(r, &shape, layer->window, range, layer);
 }
 
+/* With --space FILE it is the layers of that space that count, without it those of none. */
+static bool is_meant(const struct tune_request *r, const struct moe_shape *shape)
+{
+    const struct option_list *said = &r->options->shapes;
+
+    if (shape->space != (r->declared ? r->declared->id : 0))
+        return false;
+    return !said->count || shape_agrees(shape, said->items[0]);
+}
+
+static void note_others(const struct tune_request *r, size_t others, size_t elsewhere,
+                        const char *here)
+{
+    char tag[DECLARATION_TAG_BYTES];
+
+    if (others && r->declared)
+        note("%zu of %zu recorded layers are others than those of the space %s that are meant",
+             others, r->traffic.count + r->traffic.strangers, declaration_tag(r->declared, tag));
+    else if (others)
+        note("%s: what was asked of layers with a declared space is measured by their program: "
+             "tune --space FILE --exec PROGRAM --from-misses %s",
+             r->options->misses.items[0], r->options->misses.items[0]);
+    if (elsewhere)
+        note("%zu of %zu recorded layers are not for %s", elsewhere, r->traffic.count, here);
+}
+
 int misses_spaces(struct tune_request *r)
 {
     struct rank_layout here = cluster_layout(&r->cluster);
-    char racks[32] = "";
-    size_t elsewhere = 0, declared = 0;
+    char racks[32] = "", ranks[96];
+    size_t elsewhere = 0, others;
 
     if (here.per_rack)
         snprintf(racks, sizeof(racks), ", %u per rack", here.per_rack);
+    snprintf(ranks, sizeof(ranks), "%u ranks, %u per node%s", here.ranks, here.per_node, racks);
     for (int i = 0; i < r->options->misses.count; i++)
         TRY(traffic_read(r->options->misses.items[i], &r->traffic));
+    others = r->traffic.strangers;
     for (size_t i = 0; i < r->traffic.count; i++) {
         const struct moe_shape *shape = &r->traffic.layers[i].shape;
 
-        if (shape->space)
-            declared++;
+        if (!is_meant(r, shape))
+            others++;
         else if (shape->ranks == here.ranks && shape->ranks_per_node == here.per_node &&
-            shape->ranks_per_rack == here.per_rack)
+                 shape->ranks_per_rack == here.per_rack)
             TRY(add_layer(r, &r->traffic.layers[i]));
         else
             elsewhere++;
     }
-    declared += r->traffic.strangers;
-    if (declared)
-        note("%s: what was asked of layers with a declared space is not measured from a record: "
-             "tune --space FILE --exec PROGRAM, where the program says its keys",
-             r->options->misses.items[0]);
-    if (elsewhere)
-        note("%zu of %zu recorded layers are not for %u ranks, %u per node%s", elsewhere,
-             r->traffic.count, here.ranks, here.per_node, racks);
+    note_others(r, others, elsewhere, ranks);
     if (!r->space_count)
-        return fail(UNSUPPORTED, "%s: nothing was asked for on %u ranks, %u per node%s",
-                    r->options->misses.items[0], here.ranks, here.per_node, racks);
+        return fail(UNSUPPORTED, "%s: nothing was asked for on %s", r->options->misses.items[0],
+                    ranks);
     return OK;
 }
 
@@ -98,14 +120,22 @@ static const char *what_is_missing(const struct entry_row *entry, double share, 
     return entry_is(entry, ENTRY_INFERRED) && share >= MISSES_OFTEN ? "inferred" : NULL;
 }
 
-static int look_up(struct store *store, const struct tune_request *r, const struct space *space,
+/* Where software has changed since, nothing holds, as recognise() has it. */
+static int look_up(struct store *store, const struct cluster *here, const struct space *space,
                    uint32_t bucket, struct entry_row *entry)
 {
+    struct cluster known;
     int64_t cluster, shape;
+    int rc;
 
-    if (!store || store_find(store, &r->cluster, &space->shape, &cluster, &shape))
+    if (!store || store_find(store, here, &space->shape, &cluster, &shape))
         return UNSUPPORTED;
-    return store_entry_get(store, cluster, shape, space->window, bucket, entry);
+    rc = store_entry_get(store, cluster, shape, space->window, bucket, entry);
+    if (rc)
+        return rc;
+    TRY(store_cluster_get(store, cluster, &known));
+    entry->stale |= !cluster_same_soft(&known, here);
+    return OK;
 }
 
 static int by_demand(const void *a, const void *b)
@@ -119,8 +149,8 @@ static int by_demand(const void *a, const void *b)
     return (x->bucket > y->bucket) - (x->bucket < y->bucket);
 }
 
-static int list_layer(struct tune_request *r, struct store *store, size_t number,
-                      struct misses *out)
+static int list_layer(struct tune_request *r, struct store *store, const struct cluster *here,
+                      size_t number, struct misses *out)
 {
     const struct traffic_layer *layer = r->asked[number];
     double total = (double)traffic_total(layer);
@@ -136,7 +166,7 @@ static int list_layer(struct tune_request *r, struct store *store, size_t number
 
         if (!is_wanted(b))
             continue;
-        rc = look_up(store, r, &r->spaces[number], b->bucket, &entry);
+        rc = look_up(store, here, &r->spaces[number], b->bucket, &entry);
         if (rc < 0)
             return rc;
         e.share = (double)e.asked / total;
@@ -158,7 +188,8 @@ static void set_anchors(struct tune_request *r, const struct misses *misses)
     }
 }
 
-int misses_list(struct tune_request *r, struct store *store, struct misses *out)
+int misses_list(struct tune_request *r, struct store *store, const struct cluster *here,
+                struct misses *out)
 {
     struct misses e = { 0 };
     size_t room = 1;
@@ -169,7 +200,7 @@ int misses_list(struct tune_request *r, struct store *store, struct misses *out)
     e.list = malloc(room * sizeof(*e.list));
     rc = e.list ? OK : fail(ERR_NOMEM, "%zu buckets", room);
     for (size_t i = 0; i < r->space_count && !rc; i++)
-        rc = list_layer(r, store, i, &e);
+        rc = list_layer(r, store, here, i, &e);
     if (rc) {
         misses_free(&e);
         return rc;

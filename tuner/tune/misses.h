@@ -19,15 +19,19 @@ struct misses {
     size_t count;
 };
 
-/* The request's layers, windows and buckets from the files; for tune_request_make.  Layers on other
- * ranks are passed over with a note; UNSUPPORTED after a message if no other is there. */
+/* The request's layers, windows and buckets from the files; for tune_request_make.  Those are the
+ * layers of the declared space that it has, or those without one, if --shape was given those that
+ * it fits.  Others, and layers on other ranks, are passed over with a note; UNSUPPORTED after a
+ * message if no other is there. */
 int misses_spaces(struct tune_request *request);
 
-/* Of what was asked, what the store does not hold now: a trainer's record may be older.  Inferred
- * entries count as missing where they answer at least MISSES_OFTEN of their layer's look-ups.
- * The anchors of the request's spaces become these buckets.  store NULL: nothing is known. */
+/* Of what was asked, what the store does not hold now for this cluster: a trainer's record may be
+ * older.  Inferred entries count as missing where they answer at least MISSES_OFTEN of their
+ * layer's look-ups.  The anchors of the request's spaces become these buckets.  store NULL: nothing
+ * is known. */
 #define MISSES_OFTEN 0.01
-int misses_list(struct tune_request *request, struct store *store, struct misses *out);
+int misses_list(struct tune_request *request, struct store *store, const struct cluster *here,
+                struct misses *out);
 void misses_free(struct misses *misses);
 
 #endif

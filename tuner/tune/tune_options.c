@@ -108,15 +108,22 @@ void tune_tables(FILE *out)
         fprintf(out, "  %-12s %s\n", search_strategies[i]->name, search_strategies[i]->summary);
 }
 
-/* The files name layers and buckets; --tokens alone may fill a gap. */
+static const char its_capacities[] = "the program says at which capacities it runs";
+
+/* The files name layers and buckets; --tokens alone may fill a gap.  A program has one layer: of
+ * several with its space --shape chooses. */
 static int check_misses(const struct tune_options *o)
 {
     struct layer_options defaults = tune_defaults.layer;
 
     defaults.tokens = o->layer.tokens;
+    if (o->misses.count && o->exec && !o->space)
+        return fail(ERR_ARGUMENT,
+                    "--exec does not go with --from-misses: %s; with a --space it does",
+                    its_capacities);
     if (o->misses.count &&
-        (o->models.count || o->shapes.count || o->buckets || o->window != tune_defaults.window ||
-         o->max_factor != tune_defaults.max_factor ||
+        (o->models.count || o->shapes.count > (o->space ? 1 : 0) || o->buckets ||
+         o->window != tune_defaults.window || o->max_factor != tune_defaults.max_factor ||
          memcmp(&defaults, &o->layer, sizeof(defaults)) != 0))
         return fail(ERR_ARGUMENT, "--from-misses takes layers, windows and buckets from the file: "
                                   "leave out what says something else");
@@ -136,7 +143,6 @@ static int check_shares(const struct tune_options *o)
 }
 
 static const char its_ranks[] = "the program starts its own ranks";
-static const char its_capacities[] = "the program says at which capacities it runs";
 static const char its_tokens[] = "its tokens, and what it computes between layers, are its own";
 static const char its_steps[] = "its steps are for the guided search, as many as that asks for";
 
@@ -146,7 +152,6 @@ static const struct {
 } not_with_exec[] = {
     { "buckets", its_capacities },
     { "max-capacity-factor", its_capacities },
-    { "from-misses", its_capacities },
     { "search", its_steps },
     { "repeats", its_steps },
     { "graphs", "its steps are its own" },
@@ -302,10 +307,7 @@ static int choose_space(struct tune_request *r)
     TRY(space_file_read(given, &r->file_space));
     r->own = !strcmp(r->file_space->name, own_space_name);
     r->declared = r->own ? NULL : r->file_space;
-    return r->own || r->options->exec
-               ? OK
-               : fail(ERR_ARGUMENT, "--space %s: its plans are a program's, which --exec names",
-                      given);
+    return OK;
 }
 
 int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint32_t window,

@@ -86,8 +86,11 @@ static int end_table(struct difference *d)
     TRY(end_line(d));
     if (!d->first.row)
         return OK;
-    printf("\nlayer    %s\ncluster  %.12s, buckets of width %u\n", SHAPE_TEXT(d->first.shape),
-           d->first.cluster, d->first.row->window);
+    printf("\nlayer    %s\ncluster  %.12s, buckets ", SHAPE_TEXT(d->first.shape), d->first.cluster);
+    if (d->first.shape->space)
+        printf("by %s\n", shape_key(d->first.shape));
+    else
+        printf("of width %u\n", d->first.row->window);
     grid_print(&d->grid, stdout);
     grid_clear(&d->grid);
     return OK;

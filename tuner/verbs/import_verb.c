@@ -46,14 +46,14 @@ static void on_conflict(void *self, const struct entry_row *known, const struct 
                         enum merge_outcome outcome)
 {
     struct session *s = self;
-    struct moe_shape shape;
+    struct moe_shape shape = MOE_SHAPE_INIT;
     bool found;
 
     if (s->options->quiet)
         return;
     found = !store_shape_get(s->store, known->shape, &shape);
-    printf("conflict: %s, bucket %u of width %u: %s stays\n", found ? SHAPE_TEXT(&shape) : "?",
-           known->bucket, known->window,
+    printf("conflict: %s, %s: %s stays\n", found ? SHAPE_TEXT(&shape) : "?",
+           BUCKET_TEXT(&shape, known->window, known->bucket),
            outcome == MERGE_REPLACED ? "the incoming one" : "the known one");
     print_proof("known", known);
     print_proof("incoming", incoming);

@@ -33,8 +33,8 @@ static int print_row(struct store *store, const struct history_row *row)
 
     TRY(store_shape_get(store, was->shape, &shape));
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", gmtime(&row->replaced_s));
-    printf("%s  %-24s %s, bucket %u of width %u: was %s (%s%s), %.1f us against %.1f us\n", when,
-           UTF8_LINE(row->why), SHAPE_TEXT(&shape), was->bucket, was->window, PLAN_TEXT(&was->plan),
+    printf("%s  %-24s %s, %s: was %s (%s%s), %.1f us against %.1f us\n", when, UTF8_LINE(row->why),
+           SHAPE_TEXT(&shape), BUCKET_TEXT(&shape, was->window, was->bucket), PLAN_TEXT(&was->plan),
            UTF8_LINE(was->decision), was->inferred ? ", inferred" : "", was->time_us,
            was->default_us);
     return OK;

@@ -10,6 +10,7 @@
 #include "shape.h"
 #include "status.h"
 #include "store.h"
+#include "tables.h"
 #include "verbs.h"
 
 #include <errno.h>
@@ -70,8 +71,8 @@ static int take_key(const struct options *o, int at, uint64_t *key)
     return OK;
 }
 
-static void print_json(const struct options *o, uint64_t key, const struct moe_plan *plan,
-                       const char *why, bool first)
+static void print_json(const struct options *o, const struct moe_shape *shape, uint64_t key,
+                       const struct moe_plan *plan, const char *why, bool first)
 {
     printf("%s\n {\"%s\": %" PRIu64 ", ", first ? "" : ",", o->space ? "key" : "capacity", key);
     if (o->space)
@@ -81,6 +82,11 @@ static void print_json(const struct options *o, uint64_t key, const struct moe_p
            plan->bucket, PLAN_TEXT(plan), plan->source, (double)plan->time_us,
            (double)plan->default_us);
     json_quote(why, stdout);
+    if (o->space) { /* "class" is what was asked with */
+        printf(", \"range\": {\"bucket\": %u", plan->bucket);
+        tables_json_range(shape, plan->bucket, plan->bucket, stdout);
+        printf("}");
+    }
     printf("}");
 }
 
@@ -133,7 +139,7 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     TRY(moelookup_get_key(view, key, o->class, &plan));
     moelookup_explain_key(view, key, o->class, why, sizeof(why));
     if (o->json)
-        print_json(o, key, &plan, why, at == 0);
+        print_json(o, shape, key, &plan, why, at == 0);
     else
         printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
     if (o->explain && !o->json && plan.source != MOE_DEFAULT)

@@ -130,11 +130,11 @@ static int take_plan(struct target *t)
 }
 
 /* Buckets of which width is not what everybody has in mind. */
-static void print_range(const struct target *t, uint32_t first, uint32_t last,
+static void print_range(const struct moe_shape *shape, uint32_t first, uint32_t last,
                         const struct override_row *row)
 {
-    printf("buckets %u-%u of width %u, %s %s: %s ", first, last, row->window, shape_key(&t->shape),
-           RANGE_TEXT(&t->shape, row->window, first, last), PLAN_TEXT(&row->plan));
+    printf("buckets %u-%u of width %u, %s %s: %s ", first, last, row->window, shape_key(shape),
+           RANGE_TEXT(shape, row->window, first, last), PLAN_TEXT(&row->plan));
 }
 
 /* What was pinned in the range. */
@@ -147,7 +147,7 @@ static int print_ends(const struct target *t)
     EACH_ROW (override_row, row, pins) {
         if (!SAME_TABLE(row, range) || row->last < range->first || row->first > range->last)
             continue;
-        print_range(t, row->first > range->first ? row->first : range->first,
+        print_range(&t->shape, row->first > range->first ? row->first : range->first,
                     row->last < range->last ? row->last : range->last, row);
         fputs("is pinned no more (", stdout);
         quote_plain(row->why, stdout);
@@ -181,7 +181,7 @@ static int set(struct target *t)
     TRY(print_ends(t));
     TRY(store_override(t->store, &t->row));
     TRY(store_publish(t->store));
-    print_range(t, t->row.first, t->row.last, &t->row);
+    print_range(&t->shape, t->row.first, t->row.last, &t->row);
     puts("is pinned");
     return OK;
 }
@@ -209,9 +209,9 @@ static int print_row(struct store *store, const struct override_row *row)
     struct moe_shape shape;
 
     TRY(store_shape_get(store, row->shape, &shape));
-    printf("%s: buckets %u-%u of width %u: %s since %s UTC: %s\n", SHAPE_TEXT(&shape), row->first,
-           row->last, row->window, PLAN_TEXT(&row->plan), DATE_TEXT(row->since_s),
-           UTF8_LINE(row->why));
+    printf("%s: ", SHAPE_TEXT(&shape));
+    print_range(&shape, row->first, row->last, row);
+    printf("since %s UTC: %s\n", DATE_TEXT(row->since_s), UTF8_LINE(row->why));
     return OK;
 }
 

@@ -1,4 +1,5 @@
 /* moetune plan: what tune would do.  Starts no ranks and measures nothing. */
+#include "exec_protocol.h"
 #include "json.h"
 #include "known.h"
 #include "misses.h"
@@ -10,6 +11,7 @@
 #include "space_print.h"
 #include "status.h"
 #include "store.h"
+#include "tables.h"
 #include "tune_options.h"
 #include "verbs.h"
 
@@ -103,22 +105,25 @@ static int count_time(const struct tune_request *r, const struct space *space, s
     return rc;
 }
 
+enum { RANGE_WIDTH = 28 }; /* of most ranges with a class */
+
 /* One line per bucket that trainers miss, in the order they would be measured. */
 static void print_misses(const struct tune_request *r, const struct misses *misses)
 {
+    const struct declaration *d = r->declared;
+    int width = d ? RANGE_WIDTH : 13;
+
     if (!misses->count)
         printf("misses    none: everything that was asked for is in the table\n");
     else
-        printf("bucket    capacity        asked     share  entry     layer\n");
+        printf("bucket    %-*s   asked     share  entry     layer\n", width,
+               d ? d->key : "capacity");
     for (size_t i = 0; i < misses->count; i++) {
         const struct miss *e = &misses->list[i];
         const struct space *space = &r->spaces[e->space];
-        char range[40];
 
-        snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64,
-                 space_capacity(space, e->bucket) + 1 - space->window,
-                 space_capacity(space, e->bucket));
-        printf("%-9u %-13s %7" PRIu64 "  %6.1f %%  %-8s  %s\n", e->bucket, range, e->asked,
+        printf("%-9u %-*s %7" PRIu64 "  %6.1f %%  %-8s  %s\n", e->bucket, width,
+               RANGE_TEXT(&space->shape, space->window, e->bucket, e->bucket), e->asked,
                100 * e->share, e->why, SHAPE_TEXT(&space->shape));
     }
     printf("\n");
@@ -172,18 +177,56 @@ static void print_json(const struct tune_request *r, const struct space *space,
     printf("\"known_buckets\": %u}", f->known);
 }
 
+/* The cluster under whose name the table lies. */
+static int find_table(const struct tune_request *r, struct cluster *out)
+{
+    *out = r->cluster;
+    return r->declared ? exec_cluster(r, &r->spaces[0].shape, out) : OK;
+}
+
+static void print_miss_json(const struct tune_request *r, const struct miss *e, bool first)
+{
+    const struct moe_shape *shape = &r->spaces[e->space].shape;
+
+    printf("%s\n {\"shape\": \"%s\", \"bucket\": %u", first ? "" : ",", SHAPE_TEXT(shape),
+           e->bucket);
+    tables_json_range(shape, e->bucket, e->bucket, stdout);
+    printf(", \"asked\": %" PRIu64 ", \"share\": ", e->asked);
+    json_print(e->share, stdout);
+    printf(", \"entry\": \"%s\"}", e->why);
+}
+
+/* What its plans take the program alone knows. */
+static void print_declared(const struct tune_request *r, const struct misses *misses)
+{
+    char tag[DECLARATION_TAG_BYTES];
+
+    for (size_t i = 0; i < misses->count && r->options->json; i++)
+        print_miss_json(r, &misses->list[i], i == 0);
+    if (r->options->json)
+        return;
+    print_misses(r, misses);
+    printf("plans     %u of %s, which the program of --exec runs\n", r->declared->plans,
+           declaration_tag(r->declared, tag));
+}
+
 static int print_all(struct tune_request *r, struct store *store)
 {
     struct misses misses = { 0 };
+    struct cluster table;
 
-    if (r->options->misses.count)
-        TRY(misses_list(r, store, &misses));
+    if (r->options->misses.count) {
+        TRY(find_table(r, &table));
+        TRY(misses_list(r, store, &table, &misses));
+    }
     if (r->options->json)
         printf("[");
-    else if (r->options->misses.count)
+    if (r->declared)
+        print_declared(r, &misses);
+    else if (r->options->misses.count && !r->options->json)
         print_misses(r, &misses);
     misses_free(&misses);
-    for (size_t i = 0; i < r->space_count; i++) {
+    for (size_t i = 0; i < r->space_count && !r->declared; i++) {
         struct forecast f = { .paper_trials = tune_paper_trials(r, i) };
 
         count_memory(&r->spaces[i], &f);
@@ -249,9 +292,12 @@ static int run(const struct verb_call *call, void *options)
     int rc;
 
     TRY(tune_options_check(o, call->arguments[0]));
-    if (o->space && strcmp(o->space, own_space_name) != 0)
+    if (o->space && strcmp(o->space, own_space_name) != 0 && !o->misses.count)
         return print_space(o);
-    TRY(o->setup.sim ? OK : find_place(o, &here));
+    if (o->space && o->misses.count)
+        here = exec_machine(&o->setup.where);
+    else
+        TRY(o->setup.sim ? OK : find_place(o, &here));
     TRY(tune_request_make(o, &here, &request));
     if (request.own) {
         rc = print_own(&request);
@@ -262,7 +308,7 @@ static int run(const struct verb_call *call, void *options)
     if (known_cluster(store, &request.cluster, &known))
         tune_request_learn(&request, &known);
     rc = print_all(&request, store);
-    if (!rc) {
+    if (!rc && !request.declared) {
         fflush(stdout);
         rc = tune_request_fits(&request, &none);
     }

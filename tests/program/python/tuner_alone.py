@@ -1,5 +1,6 @@
 """moetune's tuners in one process."""
 
+import itertools
 import os
 import pickle
 
@@ -8,6 +9,9 @@ from tuner_case import Case, FAST, LAYER, ME, run, until_decided
 
 import moelookup
 import moetune
+
+
+SPACE = "space knobs\naxis path a b c default a\naxis chunks 1 2 4 default 2\nkey tokens edges 64\nclass skew edges 1.25\n"
 
 
 class Tuners(Case):
@@ -43,6 +47,42 @@ class Tuners(Case):
         for wrong in (dict(layout="rows"), dict(router="best"), dict(order="best"), dict(combine="all"), dict(projection=-1)):
             with self.assertRaises(ValueError):
                 self.tuner(os.path.join(self.folder, "wrong.db"), **wrong)
+
+    def test_a_space_that_the_program_declares_is_tuned_like_every_plan_tried(self):
+        def cost(path, chunks, key, skew):
+            return 1000 + {"a": 300, "b": 100 * skew, "c": 250}[path] + 100 * abs(chunks - (1 if key > 64 else 4))
+
+        def steps(tuner, count):
+            for step in range(count):
+                key, skew = points[step % len(points)]
+                plan = tuner.ask_key(key, skew)
+                tuner.tell(cost(plan["path"], plan["chunks"], key, skew) + step % 7)
+
+        points = list(itertools.product((40, 200), (1.0, 4.0)))
+        with self.tuner(space=SPACE) as tuner:
+            first = tuner.ask_key(40)
+            self.assertEqual((dict(first), first.bucket), ({"path": "a", "chunks": 2}, 0))
+            self.assertTrue(str(first).startswith("path=a chunks=2 space=knobs@"), first)
+            tuner.tell(1500.0)
+            for _ in range(50):
+                if tuner.status().decided < len(points):
+                    steps(tuner, 200)
+            self.assertEqual((tuner.status().decided, tuner.status().open), (4, 0))
+            self.assertEqual([tuner.bucket(*point) for point in points], [0, 1, 2, 3])
+            for key, skew in points:  # orders and steps that were not asked for name buckets
+                plan, bucket = tuner.ask_key(key, skew), tuner.bucket(key, skew)
+                self.assertEqual(tuner.follow(tuner.order(), bucket), plan)
+                tuner.passed(bucket, plan, cost(plan["path"], plan["chunks"], key, skew))
+                self.assertEqual(tuner.rest(bucket)[0], plan)
+        view = moelookup.open(self.database).bind(space="knobs")
+        for key, skew in points:
+            plan = view.plan(key, skew)
+            best = min(cost(path, chunks, key, skew) for path in "abc" for chunks in (1, 2, 4))
+            self.assertLess(cost(plan["path"], plan["chunks"], key, skew), 1.03 * best)
+        wrong = dict(space=SPACE.replace("default a", "default a restart")), dict(space=SPACE + "axis"), dict(space=SPACE, axes="r,d")
+        for words in wrong:
+            self.refused(-1, self.tuner, **words)
+        self.refused(-1, self.tuner(os.path.join(self.folder, "own.db")).ask_key, 40)
 
     def test_being_tried_is_a_source_of_its_own(self):
         seen = set()

@@ -263,10 +263,13 @@ class SpacePlan(Dict[str, Union[int, str]]):
         return type(self), (dict(self), self._text, *rest)
 
 
-def read_space_plan(plan: Any) -> SpacePlan:
-    """Of a struct moe_plan; what looks like an integer is int, as moetune.Asker has it."""
-    functions, room = library().functions, create_string_buffer(512)
-    library().check(min(functions.moe_plan_format(byref(plan), room, len(room)), 0), "plan")
+def read_space_plan(plan: Any, plan_format: Any = None) -> SpacePlan:
+    """Of a struct moe_plan; what looks like an integer is int, as moetune.Asker has it.
+
+    plan_format: of the library that knows the space; None: moelookup's."""
+    room = create_string_buffer(512)
+    plan_format = plan_format or library().functions.moe_plan_format
+    library().check(min(plan_format(byref(plan), room, len(room)), 0), "plan")
     text = room.value.decode()
     values: Dict[str, Union[int, str]] = {}
     for word in text.split()[:-1]:  # the last one names the space

@@ -9,6 +9,7 @@ from ctypes import (
     c_char_p,
     c_double,
     c_int,
+    c_size_t,
     c_uint32,
     c_uint64,
     c_void_p,
@@ -21,6 +22,7 @@ from moelookup._library import Error, ShapeStruct, library, load
 from moelookup.table import (
     Plan,
     Shape,
+    SpacePlan,
     _Owned,
     _text,
     _whole,
@@ -28,6 +30,7 @@ from moelookup.table import (
     new_plan,
     plan_struct,
     read_plan,
+    read_space_plan,
 )
 
 NAME = "libmoetune.so.1"
@@ -47,6 +50,7 @@ class _Options(ctypes.Structure):
         *((name, c_char_p) for name in ("layer", "cluster", "axes")),
         *((name, c_void_p) for name in ("broadcast", "largest", "now_us", "self")),
         ("harm", c_double),
+        ("space", c_char_p),
     ]
 
 
@@ -79,6 +83,9 @@ class Status(NamedTuple):
 _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "moetune_open": (c_int, [c_char_p, POINTER(ShapeStruct), POINTER(_Options), POINTER(c_void_p)]),
     "moetune_ask": (c_int, [c_void_p, c_uint32, c_void_p]),
+    "moetune_ask_key": (c_int, [c_void_p, c_uint64, c_double, c_void_p]),
+    "moetune_bucket": (c_int, [c_void_p, c_uint64, c_double, POINTER(c_uint32)]),
+    "moetune_format": (c_int, [c_void_p, c_char_p, c_size_t]),
     "moetune_tell": (c_int, [c_void_p, c_double]),
     "moetune_order": (c_int, [c_void_p, c_char_p]),
     "moetune_follow": (c_int, [c_void_p, c_char_p, c_uint32, c_void_p]),
@@ -123,9 +130,11 @@ class Tuner(_Owned):
     layer: what runs the layer, with its version, "tutel 0.3, torch 2.3, nccl 2.20": times of one
     implementation say nothing of another.  cluster: what the machine is, as `moetune fingerprint`
     prints it, or the lines of it that you know, "device = NVIDIA H200".  axes: those that may vary,
-    "r,d"; None: all.  share: of training time that exploring may cost.  margin: a plan in
-    force is replaced by one that is better by this share.  harm: the greatest chance for a plan to
-    be slower than the default.  window: R, the width of a bucket; 0: moelookup.window() of the layer.
+    "r,d"; None: all.  space: instead, the text of a space with live axes alone (moetune-spaces(7));
+    then ask_key() answers, plans are SpacePlans, and capacities are bucket()s.  share: of training
+    time that exploring may cost.  margin: a plan in force is replaced by one that is better by this
+    share.  harm: the greatest chance for a plan to be slower than the default.  window: R, the
+    width of a bucket; 0: moelookup.window() of the layer.
 
     Belongs to one thread at a time, and to the process that made it.
     """
@@ -165,6 +174,7 @@ class Tuner(_Owned):
         projection: int = 0,
         combine: str = "sum",
         ranks_per_rack: int = 0,
+        space: Optional[str] = None,
     ) -> None:
         sizes = (experts, top_k, model_dim, hidden_dim, ranks, ranks_per_node)
         later = (layout, shares, layers, groups, group_limit, router, order, projection, combine)
@@ -181,7 +191,12 @@ class Tuner(_Owned):
             harm=_share("harm", harm),
             **{
                 name: None if text is None else _text(name, text.encode())
-                for name, text in (("layer", layer), ("cluster", cluster), ("axes", axes))
+                for name, text in (
+                    ("layer", layer),
+                    ("cluster", cluster),
+                    ("axes", axes),
+                    ("space", space),
+                )
             },
         )
         name = None if db is None else _text("db", os.fsencode(db))
@@ -189,13 +204,38 @@ class Tuner(_Owned):
         status = _functions().moetune_open(name, byref(shape), byref(options), byref(pointer))
         library().check(status, f"open {os.fsdecode(name or b'')} for {self.shape}")
         super().__init__(pointer, _functions().moetune_close)
+        self._declared: Optional[Dict[str, bytes]] = None if space is None else {}
+
+    def _read(self, plan: Any) -> Any:
+        if self._declared is None:
+            return read_plan(plan.raw)
+        answer = read_space_plan(plan, _functions().moetune_format)
+        self._declared[str(answer)] = plan.raw  # for passed(): no text says a choice as a number
+        return answer
 
     def ask(self, capacity: int) -> Plan:
         """The plan for this step.  Its source is TENTATIVE where the bucket is being measured."""
         plan = new_plan()
         status = _functions().moetune_ask(self._live(), _whole("capacity", capacity), plan)
         library().check(status, f"ask {capacity}")
-        return read_plan(plan.raw)
+        return self._read(plan)
+
+    def ask_key(self, key: int, klass: float = 0.0) -> SpacePlan:
+        """The plan for this step of a declared space, {"chunks": 2, ...}, as SpaceView.plan has it."""
+        plan = new_plan()
+        key = _whole("key", key, 2**64 - 1)
+        status = _functions().moetune_ask_key(self._live(), key, klass, plan)
+        library().check(status, f"ask_key({key}, {klass})")
+        answer: SpacePlan = self._read(plan)
+        return answer
+
+    def bucket(self, key: int, klass: float = 0.0) -> int:
+        """What stands for key and class where the other functions take a capacity."""
+        bucket = c_uint32()
+        key = _whole("key", key, 2**64 - 1)
+        status = _functions().moetune_bucket(self._live(), key, klass, byref(bucket))
+        library().check(status, f"bucket({key}, {klass})")
+        return bucket.value
 
     def tell(self, time_us: float) -> None:
         """How long the step took; on many ranks, the longest of them."""
@@ -220,7 +260,7 @@ class Tuner(_Owned):
         plan, rows = new_plan(), _whole("capacity", capacity)
         status = _functions().moetune_follow(self._live(), bytes(order), rows, plan)
         library().check(status, f"follow: an order for capacity {rows}")
-        return read_plan(plan.raw)
+        return self._read(plan)
 
     def due(self) -> bool:
         """Whether ranks exchange at the next step."""
@@ -233,7 +273,7 @@ class Tuner(_Owned):
         plan, rows = new_plan(), _whole("capacity", capacity)
         status = _functions().moetune_known(self._live(), rows, plan)
         library().check(status, f"known {rows}: an exchange is due")
-        return read_plan(plan.raw)
+        return self._read(plan)
 
     def orders(self) -> bytes:
         """The last answer, and what ranks must know to run without exchanges."""
@@ -247,7 +287,7 @@ class Tuner(_Owned):
         plan, rows, room = new_plan(), _whole("capacity", capacity), len(orders) // ORDER_BYTES
         status = _functions().moetune_obey(self._live(), bytes(orders), room, rows, plan)
         library().check(status, f"obey: orders for capacity {rows}")
-        return read_plan(plan.raw)
+        return self._read(plan)
 
     def rest(self, capacity: int) -> Tuple[Plan, int]:
         """The best plan known in the capacity's bucket, and for how many steps nothing else will be
@@ -256,12 +296,13 @@ class Tuner(_Owned):
         rows = _whole("capacity", capacity)
         status = _functions().moetune_rest(self._live(), rows, plan, byref(steps))
         library().check(status, f"rest {capacity}")
-        return read_plan(plan.raw), steps.value
+        return self._read(plan), steps.value
 
     def passed(self, capacity: int, plan: Plan, time_us: Optional[float]) -> None:
         """A step that was not asked for, under a plan that known() or rest() had named; None: which
         could not be run."""
-        rows, text = _whole("capacity", capacity), plan_struct(plan)
+        rows = _whole("capacity", capacity)
+        text = plan_struct(plan) if self._declared is None else self._declared[str(plan)]
         told = _FAILED if time_us is None else _time(time_us)
         status = _functions().moetune_passed(self._live(), rows, text, told)
         library().check(status, f"passed {capacity}")
