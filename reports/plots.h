@@ -1,5 +1,5 @@
-/* The table of plots: a new one is a row here, a writer in series.c and a word or two of gnuplot.
- */
+/* The table of plots: a new one is a row here, a writer in the file of its subject and a word or
+ * two of gnuplot. */
 #ifndef PLOTS_H
 #define PLOTS_H
 

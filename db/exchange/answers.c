@@ -87,8 +87,8 @@ static int ask_all(struct answers *a, const struct answers_choice *choice)
     a->list = calloc(buckets, sizeof(*a->list));
     if (!a->list)
         return fail(ERR_NOMEM, "the answers of a table");
-    if (a->space && !lookup_space_bucket(a->space, choice->key, choice->class, &meant))
-        return fail(ERR_ARGUMENT, "--class: a number is wanted");
+    if (a->space)
+        lookup_space_bucket(a->space, choice->key, choice->class, &meant);
     for (uint32_t b = 0; b < buckets; b++)
         if ((!choice->keyed || b / classes == meant / classes) &&
             (choice->class < 0 || b % classes == meant % classes))

@@ -17,7 +17,7 @@ struct answers_choice {
     const char *cluster; /* beginning of a hash; NULL: any */
     bool keyed;          /* only the range of `key` */
     uint64_t key;        /* a capacity where plans are moetune's own */
-    double class;        /* only this one's; below 0: of all classes */
+    double class;        /* a number: only this one's; below 0: of all classes */
 };
 
 struct answer {

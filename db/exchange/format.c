@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,9 +38,19 @@ int format_set_number(const struct format_job *job, const char *name, int64_t le
         return OK;
     errno = 0;
     *out = strtoll(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || *out < least)
-        return fail(ERR_ARGUMENT, "--set %s=%s: a whole number from %" PRId64 " on is wanted", name,
-                    text, least);
+    if (*text < '0' || *text > '9' || *end || errno || *out < least || *out > INT_MAX)
+        return fail(ERR_ARGUMENT, "--set %s=%s: a whole number from %" PRId64 " to %d is wanted",
+                    name, text, least, INT_MAX);
+    return OK;
+}
+
+int format_json_integer(const struct json_value *value, int64_t *out)
+{
+    *out = value->kind == JSON_NUMBER && !value->value[strspn(value->value, "0123456789")]
+               ? strtoll(value->value, NULL, 10)
+               : -1;
+    if (*out < 0 || *out > INT_MAX)
+        return fail(ERR_FORMAT, "%s: a whole number from 0 to %d is wanted", value->key, INT_MAX);
     return OK;
 }
 
@@ -191,7 +202,6 @@ int format_read_back(const struct format *format, const struct format_job *job, 
     char *text;
     int rc = OK;
 
-    TRY(format_check_name(format, job, path));
     TRY(input_read(path, FORMAT_FILE_MOST, &text, &length));
     for (size_t i = 0; i < job->answers->count && !rc; i++)
         rc = read_range(format, job, path, text, length, &job->answers->list[i]);

@@ -5,6 +5,7 @@
 #define FORMAT_H
 
 #include "answers.h"
+#include "json.h"
 
 #include <stdio.h>
 
@@ -65,8 +66,11 @@ const char *format_set_value(const struct format_job *job, const char *name);
 const struct plan_word *format_word(const struct format_job *job, const struct plan_words *words,
                                     const char *axis);
 
-/* A whole number of --set, from least on; `fallback` where it is not given. */
+/* A whole number of --set, from least to what a C int holds; `fallback` where it is not given. */
 int format_set_number(const struct format_job *job, const char *name, int64_t least,
                       int64_t fallback, int64_t *out);
+
+/* The same of a file.  ERR_FORMAT after a message: it is none. */
+int format_json_integer(const struct json_value *value, int64_t *out);
 
 #endif

@@ -1,6 +1,8 @@
 /* How SGLang tells DeepEP its SMs and chunks: --deepep-config, a JSON text or the file of one.
  * Rules as in SGLang 0.5.10 (token_dispatcher/deepep.py: DeepEPConfig), which hands each of two
- * objects to deep_ep.Config, and as in DeepEP 1.2.1 (csrc/config.hpp: Config); run with neither. */
+ * objects to deep_ep.Config, and as in DeepEP 1.2.1 (csrc/config.hpp: Config); run with neither;
+ * what Config asserts it asserts of the buffers as they are named, before it rounds one of them up.
+ */
 #include "format.h"
 
 #include "json.h"
@@ -17,22 +19,32 @@ enum { HALVES = 2 };
 enum member { SMS, NVL_SEND, NVL_RECV, RDMA_SEND, RDMA_RECV, MEMBERS };
 static const struct {
     const char *name, *axis[HALVES]; /* of the axis for each object */
-    const char *fact;                /* that --set may give */
+    const char *fact[HALVES];        /* that --set may give */
     int64_t usual;                   /* Config's own, where it is not named */
 } members[] = {
-    [SMS] = { "num_sms", { "num_sms", "num_sms" }, NULL, 20 },
-    [NVL_SEND] = { "num_max_nvl_chunked_send_tokens", { "nvl_dispatch", "nvl_combine" }, NULL, 6 },
-    [NVL_RECV] = { "num_max_nvl_chunked_recv_tokens", { NULL, NULL }, "nvl_buffer", 256 },
+    [SMS] = { "num_sms", { "num_sms", "num_sms" }, { NULL, NULL }, 20 },
+    [NVL_SEND] = { "num_max_nvl_chunked_send_tokens",
+                   { "nvl_dispatch", "nvl_combine" },
+                   { NULL, NULL },
+                   6 },
+    [NVL_RECV] = { "num_max_nvl_chunked_recv_tokens",
+                   { NULL, NULL },
+                   { "nvl_buffer", "nvl_buffer" },
+                   256 },
     [RDMA_SEND] = { "num_max_rdma_chunked_send_tokens",
                     { "rdma_dispatch", "rdma_combine" },
-                    NULL,
+                    { "rdma_dispatch", "rdma_combine" },
                     6 },
-    [RDMA_RECV] = { "num_max_rdma_chunked_recv_tokens", { NULL, NULL }, "rdma_buffer", 256 },
+    [RDMA_RECV] = { "num_max_rdma_chunked_recv_tokens",
+                    { NULL, NULL },
+                    { "rdma_buffer", "rdma_buffer" },
+                    256 },
 };
 
-static const char *const facts[] = { "nvl_buffer", "rdma_buffer", NULL };
+static const char *const facts[] = { "nvl_buffer", "rdma_buffer", "rdma_dispatch", "rdma_combine",
+                                     NULL };
 
-/* What is written: 0: nothing. */
+enum { NOT_NAMED = -1 };
 struct config {
     int64_t value[HALVES][MEMBERS];
 };
@@ -41,8 +53,6 @@ struct config {
 
 static int check_half(const int64_t *v, const char *half)
 {
-    int64_t send = v[RDMA_SEND], recv = (v[RDMA_RECV] + send - 1) / (send ? send : 1) * send;
-
     if (v[SMS] < 2 || v[SMS] % 2)
         return fail(ERR_FORMAT, "%s: num_sms=%" PRId64 ": an even number is wanted", half, v[SMS]);
     if (v[NVL_SEND] < 1 || v[NVL_SEND] >= v[NVL_RECV])
@@ -50,11 +60,11 @@ static int check_half(const int64_t *v, const char *half)
                     "%s: %" PRId64 " rows at a time over NVLink, of a buffer for %" PRId64
                     ": fewer than the buffer holds are wanted",
                     half, v[NVL_SEND], v[NVL_RECV]);
-    if (send < 1 || send > recv / 2)
+    if (v[RDMA_SEND] < 1 || v[RDMA_SEND] > v[RDMA_RECV] / 2) /* before Config rounds it up */
         return fail(ERR_FORMAT,
                     "%s: %" PRId64 " rows at a time over RDMA, of a buffer for %" PRId64
                     ": half of the buffer at most is wanted",
-                    half, send, v[RDMA_RECV]);
+                    half, v[RDMA_SEND], v[RDMA_RECV]);
     return OK;
 }
 
@@ -63,7 +73,8 @@ static int complete(struct config *c)
 {
     for (size_t h = 0; h < HALVES; h++) {
         for (size_t m = 0; m < MEMBERS; m++)
-            c->value[h][m] = c->value[h][m] ? c->value[h][m] : members[m].usual;
+            if (c->value[h][m] == NOT_NAMED)
+                c->value[h][m] = members[m].usual;
         TRY(check_half(c->value[h], halves[h]));
     }
     return c->value[0][SMS] == c->value[1][SMS]
@@ -79,12 +90,13 @@ static int fill(const struct format_job *job, struct config *c)
 
     for (size_t h = 0; h < HALVES; h++)
         for (size_t m = 0; m < MEMBERS; m++) {
-            const char *axis = members[m].axis[h];
-            const struct plan_word *word = axis ? format_word(job, &words, axis) : NULL;
+            const char *axis = members[m].axis[h], *fact = members[m].fact[h];
+            bool has_axis = axis && plan_words_find(&words, axis);
+            const struct plan_word *word = has_axis ? format_word(job, &words, axis) : NULL;
 
-            c->value[h][m] = word ? strtoll(word->value, NULL, 10) : 0;
-            if (members[m].fact)
-                TRY(format_set_number(job, members[m].fact, 1, 0, &c->value[h][m]));
+            c->value[h][m] = word ? strtoll(word->value, NULL, 10) : NOT_NAMED;
+            if (fact && !has_axis)
+                TRY(format_set_number(job, fact, 1, NOT_NAMED, &c->value[h][m]));
         }
     return OK;
 }
@@ -139,7 +151,7 @@ static int write_deepep(const struct format_job *job, FILE *to)
         fprintf(to, "%s\"%s\": {\"%s\": %" PRId64, h ? ", " : "{", halves[h], members[SMS].name,
                 config.value[h][SMS]);
         for (size_t m = SMS + 1; m < MEMBERS; m++)
-            if (config.value[h][m])
+            if (config.value[h][m] != NOT_NAMED)
                 fprintf(to, ", \"%s\": %" PRId64, members[m].name, config.value[h][m]);
         fprintf(to, "}");
     }
@@ -164,12 +176,8 @@ static int take_value(void *self, const struct json_value *v)
     if (v->depth != 2 || !v->key || r->half == HALVES)
         return OK;
     for (size_t m = 0; m < MEMBERS; m++)
-        if (!strcmp(members[m].name, v->key)) {
-            if (v->kind != JSON_NUMBER || v->value[strspn(v->value, "0123456789")])
-                return fail(ERR_FORMAT, "%s: a whole number is wanted", v->key);
-            r->config.value[r->half][m] = strtoll(v->value, NULL, 10);
-            return OK;
-        }
+        if (!strcmp(members[m].name, v->key))
+            return format_json_integer(v, &r->config.value[r->half][m]);
     return fail(ERR_FORMAT, "deep_ep.Config knows no %s", v->key);
 }
 
@@ -181,9 +189,11 @@ static int read_deepep(const struct format_job *job, const char *text, size_t le
 
     (void)key;
     (void)class_value;
+    for (size_t i = 0; i < HALVES * MEMBERS; i++)
+        r.config.value[i / MEMBERS][i % MEMBERS] = NOT_NAMED;
     TRY(json_read(text, length, "the configuration", take_value, &r));
     for (size_t h = 0; h < HALVES; h++)
-        if (!r.config.value[h][SMS])
+        if (r.config.value[h][SMS] == NOT_NAMED)
             return fail(ERR_FORMAT, "%s with num_sms is missing", halves[h]);
     TRY(complete(&r.config));
     for (size_t i = 0; i < words.count; i++)

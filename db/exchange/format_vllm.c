@@ -7,19 +7,21 @@
  * two ends: whatever lies between them is nearest to one of the two. */
 #include "format.h"
 
-#include "json.h"
 #include "status.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A member of a plan, the names that an axis for it may have, and what the kernel wants of it. */
+/* A member of a plan, the names that an axis for it may have, and what the kernel wants of it.
+ * SPLIT_K is none: vLLM makes it 1 whatever the file says. */
 struct field {
     const char *name, *axes[3];
     bool needed;       /* vLLM has no value of its own */
     bool power_of_two; /* Triton counts in these */
+    bool zero;         /* is a value as well */
 };
 
 static const struct field fields[] = {
@@ -27,9 +29,12 @@ static const struct field fields[] = {
     { "BLOCK_SIZE_N", { "block_size_n", "block_n" }, true, true },
     { "BLOCK_SIZE_K", { "block_size_k", "block_k" }, true, true },
     { "GROUP_SIZE_M", { "group_size_m", "group_m" }, true, false },
-    { "SPLIT_K", { "split_k" }, false, false },
     { "num_warps", { "num_warps", "warps" }, false, true },
     { "num_stages", { "num_stages", "stages" }, false, false },
+    { "num_ctas", { "num_ctas", "ctas" }, false, true },
+    { "waves_per_eu", { "waves_per_eu" }, false, false, .zero = true }, /* these are AMD's */
+    { "matrix_instr_nonkdim", { "matrix_instr_nonkdim" }, false, true },
+    { "kpack", { "kpack" }, false, true },
 };
 enum { FIELDS = sizeof(fields) / sizeof(fields[0]) };
 
@@ -42,10 +47,14 @@ static const char *const facts[] = { "E",
                                      "BLOCK_SIZE_N",
                                      "BLOCK_SIZE_K",
                                      "GROUP_SIZE_M",
-                                     "SPLIT_K",
                                      "num_warps",
                                      "num_stages",
+                                     "num_ctas",
+                                     "waves_per_eu",
+                                     "matrix_instr_nonkdim",
+                                     "kpack",
                                      NULL };
+enum { NOT_NAMED = -1 };
 
 static const struct field *field_of_axis(const char *axis)
 {
@@ -69,38 +78,49 @@ static const struct plan_word *word_of_field(const struct format_job *job,
 
 /* ---- the name of the file */
 
+/* One of the words that "_" joins. */
+static bool has_word(const char *name, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (const char *at = name; at; at = strchr(at, '_') ? strchr(at, '_') + 1 : NULL)
+        if (strcspn(at, "_") == length && !strncmp(at, word, length))
+            return true;
+    return false;
+}
+
 static int name_device(const struct format_job *job, char name[LOOKUP_DEVICE_BYTES])
 {
     const char *set = format_set_value(job, "device_name");
-    char *rest;
+    const char *device = set ? set : job->answers->device, *rest = strstr(device, LOOKUP_LIVE);
+    size_t length = rest ? (size_t)(rest - device) : strlen(device);
 
-    snprintf(name, LOOKUP_DEVICE_BYTES, "%s", set ? set : job->answers->device);
-    rest = strstr(name, LOOKUP_LIVE);
-    if (rest)
-        *rest = 0;
+    snprintf(name, LOOKUP_DEVICE_BYTES, "%.*s", (int)length, device);
     for (char *c = name; *c; c++)
         *c = *c == ' ' ? '_' : *c;
-    if (!*name || strchr(name, '/'))
+    if (!length || length >= LOOKUP_DEVICE_BYTES || strchr(name, '/'))
         return fail(ERR_ARGUMENT,
                     "--set device_name=NAME is wanted: \"%s\" cannot be part of a file's name",
                     name);
-    if (strstr(name, "_H200") || !strncmp(name, "H200", 4)) /* vLLM calls them all alike */
+    if (has_word(name, "H200")) /* vLLM calls them all alike */
         snprintf(name, LOOKUP_DEVICE_BYTES, "NVIDIA_H200");
     return OK;
 }
 
-static int name_blocks(const struct format_job *job, char text[64])
+/* Scales of a quantised layer are for blocks of n by k; 0: it has none. */
+static int read_blocks(const struct format_job *job, int64_t *n, int64_t *k)
 {
     const char *set = format_set_value(job, "block_shape");
-    unsigned n, k;
-    int end = 0;
+    char *end = NULL;
 
-    *text = 0;
+    *n = *k = 0;
     if (!set)
         return OK;
-    if (sscanf(set, "%u,%u%n", &n, &k, &end) != 2 || set[end] || !n || !k)
+    *n = strtoll(set, &end, 10);
+    if (*end == ',')
+        *k = strtoll(end + 1, &end, 10);
+    if (set[strspn(set, "0123456789,")] || *end || *n < 1 || *k < 1 || *n > INT_MAX || *k > INT_MAX)
         return fail(ERR_ARGUMENT, "--set block_shape=%s: two numbers, as 128,128, are wanted", set);
-    snprintf(text, 64, ",block_shape=[%u,%u]", n, k);
     return OK;
 }
 
@@ -109,14 +129,16 @@ static int vllm_file_name(const struct format_job *job, char name[FORMAT_NAME_BY
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
     const struct moe_shape *s = &job->answers->shape;
     const char *dtype = format_set_value(job, "dtype");
-    char device[LOOKUP_DEVICE_BYTES], blocks[64];
-    int64_t experts, columns;
+    char device[LOOKUP_DEVICE_BYTES], blocks[64] = "";
+    int64_t experts, columns, n, k;
 
     TRY(format_set_number(job, "E", 1, shape_local_experts(s), &experts));
-    TRY(format_set_number(job, "N", 1, s->hidden_dim, &columns));
+    TRY(format_set_number(job, "N", 1, s->hidden_dim / shape_slices(s), &columns));
     TRY(name_device(job, device));
-    TRY(name_blocks(job, blocks));
-    if (dtype && dtype[strspn(dtype, letters)])
+    TRY(read_blocks(job, &n, &k));
+    if (n)
+        snprintf(blocks, sizeof(blocks), ",block_shape=[%" PRId64 ",%" PRId64 "]", n, k);
+    if (dtype && (strlen(dtype) > 32 || dtype[strspn(dtype, letters)]))
         return fail(ERR_ARGUMENT, "--set dtype=%s: a word of vLLM, as fp8_w8a8, is wanted", dtype);
     snprintf(name, FORMAT_NAME_BYTES, "E=%" PRId64 ",N=%" PRId64 ",device_name=%s%s%s%s.json",
              experts, columns, device, dtype && *dtype ? ",dtype=" : "", dtype ? dtype : "",
@@ -128,37 +150,51 @@ static int vllm_file_name(const struct format_job *job, char name[FORMAT_NAME_BY
 
 static bool fits_field(const struct field *field, int64_t value)
 {
-    return value > 0 && (!field->power_of_two || (value & (value - 1)) == 0);
+    return value >= !field->zero && value <= INT_MAX &&
+           (!field->power_of_two || (value & (value - 1)) == 0);
 }
 
+/* The plan's value, or that of --set; NOT_NAMED. */
 static int value_of(const struct format_job *job, const struct field *field,
                     const struct plan_words *words, int64_t *out)
 {
     const struct plan_word *word = word_of_field(job, field, words);
 
     if (!word)
-        return format_set_number(job, field->name, 1, 0, out);
-    *out = word->number ? strtoll(word->value, NULL, 10) : 0;
-    return fits_field(field, *out)
-               ? OK
-               : fail(ERR_ARGUMENT, "%s=%s: vLLM wants %s for %s", word->axis, word->value,
-                      field->power_of_two ? "a power of two" : "a number above 0", field->name);
+        return format_set_number(job, field->name, !field->zero, NOT_NAMED, out);
+    *out = word->number ? strtoll(word->value, NULL, 10) : NOT_NAMED;
+    if (format_set_value(job, field->name))
+        return fail(ERR_ARGUMENT, "--set %s: the axis %s says it; --set %s= leaves that out",
+                    field->name, word->axis, word->axis);
+    return OK;
 }
 
-static int check_fields(const struct format_job *job, const struct plan_words *words)
+/* The kernel cuts tiles along K to a block of scales: another plan would run than was measured. */
+static int check_tile(const struct format_job *job, int64_t value)
+{
+    int64_t n, k;
+
+    TRY(read_blocks(job, &n, &k));
+    if (!n || value <= (n < k ? n : k))
+        return OK;
+    return fail(ERR_ARGUMENT, "BLOCK_SIZE_K=%" PRId64 ": vLLM would cut it to block_shape=%s",
+                value, format_set_value(job, "block_shape"));
+}
+
+static int check_field(const struct format_job *job, const struct field *field,
+                       const struct plan_words *words)
 {
     int64_t value;
 
-    for (size_t i = 0; i < FIELDS; i++) {
-        TRY(value_of(job, &fields[i], words, &value));
-        if (fields[i].needed && !value)
-            return fail(ERR_ARGUMENT,
-                        "vLLM wants %s: the space has no axis %s; --set %s=N says it for all plans",
-                        fields[i].name, fields[i].axes[0], fields[i].name);
-        if (value && !fits_field(&fields[i], value))
-            return fail(ERR_ARGUMENT, "--set %s: vLLM wants a power of two", fields[i].name);
-    }
-    return OK;
+    TRY(value_of(job, field, words, &value));
+    if (value == NOT_NAMED && field->needed)
+        return fail(ERR_ARGUMENT,
+                    "vLLM wants %s: the space has no axis %s; --set %s=N says it for all plans",
+                    field->name, field->axes[0], field->name);
+    if (value != NOT_NAMED && !fits_field(field, value))
+        return fail(ERR_ARGUMENT, "%s=%" PRId64 ": vLLM wants %s", field->name, value,
+                    field->power_of_two ? "a power of two" : "a number above 0");
+    return strcmp(field->name, "BLOCK_SIZE_K") != 0 ? OK : check_tile(job, value);
 }
 
 static int check_vllm(const struct format_job *job)
@@ -178,10 +214,14 @@ static int check_vllm(const struct format_job *job)
         if (!set && !field_of_axis(words.list[i].axis))
             return fail(ERR_ARGUMENT, "vLLM knows no axis %s; --set %s= leaves it out",
                         words.list[i].axis, words.list[i].axis);
+        if (!set && !words.list[i].number)
+            return fail(ERR_ARGUMENT, "%s=%s: vLLM wants a number; --set %s= leaves it out",
+                        words.list[i].axis, words.list[i].value, words.list[i].axis);
     }
     for (size_t i = 0; i < a->count; i++) {
         words = answer_words(a, &a->list[i].plan);
-        TRY(check_fields(job, &words));
+        for (size_t f = 0; f < FIELDS; f++)
+            TRY(check_field(job, &fields[f], &words));
     }
     return vllm_file_name(job, name);
 }
@@ -197,9 +237,10 @@ static int write_row(const struct format_job *job, uint64_t m, const struct moe_
         int64_t value;
 
         TRY(value_of(job, &fields[i], &words, &value));
-        if (value)
-            fprintf(to, "%s\n        \"%s\": %" PRId64, begun ? "," : "", fields[i].name, value);
-        begun |= value != 0;
+        if (value == NOT_NAMED)
+            continue;
+        fprintf(to, "%s\n        \"%s\": %" PRId64, begun ? "," : "", fields[i].name, value);
+        begun = true;
     }
     fprintf(to, "\n    }");
     return OK;
@@ -251,25 +292,30 @@ static int begin_row(struct row_reader *r, const struct json_value *v)
     r->any = true;
     if (r->takes) {
         r->nearest = r->now;
-        memset(r->value, 0, sizeof(r->value));
+        for (size_t i = 0; i < FIELDS; i++)
+            r->value[i] = NOT_NAMED;
     }
     return OK;
 }
 
 static int take_member(struct row_reader *r, const struct json_value *v)
 {
+    int64_t value;
+
     for (size_t i = 0; i < FIELDS; i++) {
         if (strcmp(v->key, fields[i].name) != 0)
             continue;
-        if (v->kind != JSON_NUMBER || !fits_field(&fields[i], strtoll(v->value, NULL, 10)) ||
-            strspn(v->value, "0123456789") != strlen(v->value))
-            return fail(ERR_FORMAT, "\"%" PRIu64 "\": %s is no number that the kernel can use",
-                        r->now, v->key);
+        TRY(format_json_integer(v, &value));
+        if (!fits_field(&fields[i], value))
+            return fail(ERR_FORMAT, "\"%" PRIu64 "\": %s=%" PRId64 " is nothing the kernel can use",
+                        r->now, v->key, value);
         if (r->takes)
-            r->value[i] = strtoll(v->value, NULL, 10);
+            r->value[i] = value;
         return OK;
     }
-    return fail(ERR_FORMAT, "\"%" PRIu64 "\": the kernel knows no %s", r->now, v->key);
+    return strcmp(v->key, "SPLIT_K") != 0
+               ? fail(ERR_FORMAT, "\"%" PRIu64 "\": the kernel knows no %s", r->now, v->key)
+               : OK;
 }
 
 static int take_row(void *self, const struct json_value *v)
@@ -290,12 +336,14 @@ static int read_vllm(const struct format_job *job, const char *text, size_t leng
 
     (void)class_value;
     TRY(json_read(text, length, "the configurations", take_row, &r));
+    if (!r.any)
+        return fail(ERR_FORMAT, "the file has no configuration");
     for (size_t i = 0; i < FIELDS; i++) {
         const struct plan_word *word = word_of_field(job, &fields[i], &words);
 
-        if (fields[i].needed && !r.value[i])
+        if (fields[i].needed && r.value[i] == NOT_NAMED)
             return fail(ERR_FORMAT, "\"%" PRIu64 "\" has no %s", r.nearest, fields[i].name);
-        if (!word || !r.value[i])
+        if (!word || r.value[i] == NOT_NAMED)
             continue;
         out->list[out->count] = *word;
         snprintf(out->list[out->count++].value, DECLARATION_NAME_BYTES, "%" PRId64, r.value[i]);

@@ -124,7 +124,9 @@ static void what_a_reader_would_choke_on_is_found(void)
 #define ROW "\"BLOCK_SIZE_M\": 64, \"BLOCK_SIZE_N\": 64, \"BLOCK_SIZE_K\": 64, \"GROUP_SIZE_M\": 1"
 #define HALF "{\"num_sms\": 8, \"num_max_nvl_chunked_send_tokens\": "
     static const char *const good_rows[] = { "{\"64\": {" ROW "}}",
-                                             "{\"triton_version\": \"3.4\", \"64\": {" ROW "}}" },
+                                             "{\"triton_version\": \"3.4\", \"64\": {" ROW "}}",
+                                             "{\"64\": {" ROW ", \"SPLIT_K\": 4, "
+                                             "\"waves_per_eu\": 0}}" },
                              *const bad_rows[] = {
                                  "{\"64\": {\"BLOCK_SIZE_M\": 64}}",
                                  "{\"64\": {" ROW ", \"num_warps\": 3}}",
@@ -137,24 +139,21 @@ static void what_a_reader_would_choke_on_is_found(void)
                                  "[]",
                                  "",
                              };
-    static const char *const good_halves[] = { "{\"normal_dispatch\": " HALF "4}, "
-                                               "\"normal_combine\": " HALF "255, "
-                                               "\"num_max_rdma_chunked_send_tokens\": 200}}" },
-                             *const bad_halves[] = {
-                                 "{\"normal_dispatch\": " HALF "4}}",
-                                 "{\"normal_dispatch\": " HALF "4}, \"normal_combine\": " HALF
-                                 "256}}",
-                                 "{\"normal_dispatch\": " HALF
-                                 "4}, \"normal_combine\": {\"num_sms\": 9}}",
-                                 "{\"normal_dispatch\": " HALF
-                                 "4}, \"normal_combine\": {\"num_sms\": 24}}",
-                                 "{\"normal_dispatch\": " HALF "4}, \"normal_combine\": " HALF "4, "
-                                 "\"num_max_rdma_chunked_send_tokens\": 257}}",
-                                 "{\"normal_dispatch\": " HALF "4.5}, \"normal_combine\": " HALF
-                                 "4}}",
-                                 "{\"normal_dispatch\": " HALF
-                                 "4, \"chunk\": 1}, \"normal_combine\": " HALF "4}}",
-                             };
+    static const char *const
+        good_halves[] = { "{\"normal_dispatch\": " HALF "4}, "
+                          "\"normal_combine\": " HALF "255, "
+                          "\"num_max_rdma_chunked_send_tokens\": 128}}" },
+        *const bad_halves[] = {
+            "{\"normal_dispatch\": " HALF "4}}",
+            "{\"normal_dispatch\": " HALF "4}, \"normal_combine\": " HALF "256}}",
+            "{\"normal_dispatch\": " HALF "4}, \"normal_combine\": {\"num_sms\": 9}}",
+            "{\"normal_dispatch\": " HALF "4}, \"normal_combine\": {\"num_sms\": 24}}",
+            "{\"normal_dispatch\": " HALF "4}, \"normal_combine\": " HALF "4, "
+            "\"num_max_rdma_chunked_send_tokens\": 129}}",
+            "{\"normal_dispatch\": " HALF "0}, \"normal_combine\": " HALF "4}}",
+            "{\"normal_dispatch\": " HALF "4.5}, \"normal_combine\": " HALF "4}}",
+            "{\"normal_dispatch\": " HALF "4, \"chunk\": 1}, \"normal_combine\": " HALF "4}}",
+        };
     struct answers answers;
     struct answer answer;
     struct format_job job = job_of(tiles, &answers, &answer);
@@ -177,6 +176,7 @@ static void names_of_files_follow_the_device_and_what_is_set(void)
     } cases[] = {
         { "NVIDIA H100 80GB HBM3", "x", "", "E=8,N=14336,device_name=NVIDIA_H100_80GB_HBM3.json" },
         { "NVIDIA H200 NVL", "x", "", VLLM_FILE },
+        { "NVIDIA H2000", "x", "", "E=8,N=14336,device_name=NVIDIA_H2000.json" },
         { "NVIDIA H200; live: torch-moe", "x", "", VLLM_FILE },
         { "NVIDIA H200", "dtype", "fp8_w8a8",
           "E=8,N=14336,device_name=NVIDIA_H200,dtype=fp8_w8a8.json" },
@@ -189,6 +189,7 @@ static void names_of_files_follow_the_device_and_what_is_set(void)
         { "NVIDIA H200", "dtype", "FP8 w8a8", NULL },
         { "NVIDIA H200", "dtype", "../fp8", NULL },
         { "NVIDIA H200", "block_shape", "128", NULL },
+        { "NVIDIA H200", "block_shape", "-1,128", NULL },
         { "NVIDIA H200", "N", "0", NULL },
     };
     struct answers answers;

@@ -98,14 +98,16 @@ static int write_answers(const struct format *format, const struct answers *answ
 int export_answers(const struct format *format, const char *table, const char *shape,
                    const char *cluster, const struct answers_options *o, const char *file)
 {
-    struct answers_choice choice = { .space = o->space,
-                                     .shape = shape,
-                                     .cluster = cluster,
-                                     .keyed = o->key, .class = -1 };
+    struct answers_choice choice = {
+        .space = o->space, .shape = shape, .cluster = cluster, .keyed = o->key, .class = -1
+    };
+    struct moe_shape any = MOE_SHAPE_INIT;
     struct moelookup *open;
     struct answers answers;
     int rc;
 
+    if (shape && shape_parse(shape, &any))
+        return ERR_ARGUMENT;
     if (o->check && !file)
         return fail(ERR_ARGUMENT, "--check reads a file back: -o must name one");
     if (o->key)

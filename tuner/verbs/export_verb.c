@@ -130,6 +130,9 @@ static int run(const struct verb_call *call, void *options)
                     "--format %s holds tables: --space, --key, --class, --set and "
                     "--check go with env, flags, json, vllm-moe, sglang-deepep",
                     format_words[o->format]);
+    if (o->format >= FORM_ANSWERS && (o->identify || o->full))
+        return fail(ERR_ARGUMENT, "--format %s holds answers: --identify and --full go with tables",
+                    format_words[o->format]);
     TRY(store_path(o->db, false, path, sizeof(path)));
     if (o->format >= FORM_ANSWERS)
         return export_answers(answer_formats[o->format - FORM_ANSWERS], path, o->shape,

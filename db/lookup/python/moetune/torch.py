@@ -289,8 +289,9 @@ class Asker:
         self.layer, self.launch = self._on_first(begin)
 
     def ask(self, key: int, skew: Optional[float] = None) -> Optional[Words]:
-        plan: Optional[Words] = self._on_first(lambda: self._asker.ask(key, skew))
-        self._asked = key, plan
+        # Rank 0's key as well: whether a step warms up must not differ between ranks.
+        self._asked = self._on_first(lambda: (key, self._asker.ask(key, skew)))
+        plan: Optional[Words] = self._asked[1]
         return plan
 
     def timed(self, step: Callable[..., Any], *arguments: Any) -> Tuple[float, Optional[int]]:
