@@ -6,6 +6,7 @@
  * each of them: `half` is the factor's inverse times the samples' covariance with all plans. */
 #include "bound.h"
 #include "likeness.h"
+#include "pairs.h"
 #include "random.h"
 #include "search.h"
 #include "status.h"
@@ -50,7 +51,8 @@ struct blind {
     double *right;           /* (ROWS_MAX): the factor's inverse times what the samples took */
     double *mean, *variance; /* by arm; counted from `first`, and without the level's variance */
     size_t rows;             /* of the factor */
-    size_t fit_at;           /* samples at which the constants are fitted again */
+    /* Samples at which the constants are fitted again; sooner for those that others ask for. */
+    size_t fit_at, fit_soon_at;
     bool *covered[POINT_AXES_MAX]; /* by value: it ran in this visit, or near it */
     int again, agains;             /* an arm whose sample surprised, -1 = none */
     bool limited;
@@ -260,6 +262,7 @@ static void learn(struct search *search)
 
     likeness_fit(&b->table, b->seen, n, b->room, &b->likeness);
     b->fit_at = b->count + (b->count - b->past) / 2 + 2;
+    b->fit_soon_at = b->count + (b->count - b->past) / 8 + 1;
     believe(search);
 }
 
@@ -423,7 +426,6 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
     bool first = search->count[arm] == 1;
     double expected = b->mean[arm] + b->first, sd;
 
-    (void)asked;
     if (b->count == ROWS_MAX)
         return;
     sd = sqrt(fmax(b->variance[arm], 0) + b->likeness.noise);
@@ -446,7 +448,9 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
         believe(search);
     else
         add_row(b, search->setup.arm_count);
-    if (b->count >= b->fit_at && b->count - b->past >= b->points.axes + 3)
+    /* What is not asked for is told to make sure, and how far samples scatter decides that. */
+    if (b->count >= (asked ? b->fit_at : b->fit_soon_at) &&
+        b->count - b->past >= b->points.axes + 3)
         learn(search);
 }
 
@@ -499,7 +503,7 @@ static void blind_visit(struct search *search)
     for (size_t k = 0; k < b->past && !b->alone; k++)
         if (across(b->log_c, b->sample[k].log_c) > 0.5)
             mark_covered(b, b->sample[k].arm);
-    b->fit_at = b->past + 2 * b->points.axes + 4;
+    b->fit_at = b->fit_soon_at = b->past + 2 * b->points.axes + 4;
     believe(search);
 }
 
@@ -534,16 +538,31 @@ static void blind_verdict(struct search *search, struct search_result *out)
         out->reason = SEARCH_LIMIT;
 }
 
+/* How far samples scatter is known from few that repeat others: what is said of a plan is wider by
+ * so much, as Student's distribution is than the normal one. */
+static double widening(const struct search *search)
+{
+    double freedom = LIKENESS_FREEDOM;
+
+    for (size_t i = 0; i < search->setup.arm_count; i++)
+        freedom += search->count[i] ? search->count[i] - 1 : 0;
+    return student(freedom, STATED) / student(INFINITY, STATED);
+}
+
 static struct normal blind_level(struct search *search, int arm)
 {
     const struct blind *b = search->own;
 
-    return (struct normal){ b->mean[arm] + b->first, sqrt(fmax(b->variance[arm], 1e-12)) };
+    return (struct normal){ b->mean[arm] + b->first,
+                            widening(search) * sqrt(fmax(b->variance[arm], 1e-12)) };
 }
 
 static struct normal blind_compare(struct search *search, int arm, int other)
 {
-    return difference(search, arm, other);
+    struct normal apart = difference(search, arm, other);
+
+    apart.sd *= widening(search);
+    return apart;
 }
 
 static double blind_bound(struct search *search, int arm)
@@ -564,4 +583,5 @@ const struct search_ops search_blind = {
     .level = blind_level,
     .compare = blind_compare,
     .bound = blind_bound,
+    .least = 4,
 };

@@ -99,7 +99,10 @@ static int published(const struct decision *d, const struct search_result *found
 /* What it takes is a claim, too, and is made of samples, of which one may be an outlier. */
 static bool is_new(const struct decision *d, int arm)
 {
-    return arm >= 0 && d->setup.search->usable[arm] && d->setup.search->count[arm] < SAMPLES_LEAST;
+    const struct search *s = d->setup.search;
+    uint32_t least = s->ops->least > SAMPLES_LEAST ? s->ops->least : SAMPLES_LEAST;
+
+    return arm >= 0 && s->usable[arm] && s->count[arm] < least;
 }
 
 int decision_next(struct decision *d, enum decision_purpose *purpose)

@@ -14,6 +14,10 @@ struct likeness {
     double noise; /* variance of one sample's log(ns) */
 };
 
+/* What is guessed of the noise, and what plans that ran once say of it, is worth so many samples
+ * that repeat another. */
+#define LIKENESS_FREEDOM 2.0
+
 /* What is believed before there are samples. */
 struct likeness likeness_guess(const struct points *points);
 

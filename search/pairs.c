@@ -68,8 +68,8 @@ void total_add_variance(struct total *t, double variance, uint32_t count)
     t->spent += variance * variance / (count - 1);
 }
 
-/* Student's two-sided quantiles; between the rows 1 / freedom is nearly a straight line. */
-static double student(double freedom, enum level level)
+/* Between the rows 1 / freedom is nearly a straight line. */
+double student(double freedom, enum level level)
 {
     static const struct {
         double freedom, at[LEVELS];

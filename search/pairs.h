@@ -28,6 +28,9 @@ void total_add_variance(struct total *total, double variance, uint32_t count);
  * wrong more often than who is asked once. */
 enum level { STATED, STRICT, LEVELS };
 
+/* Student's two-sided quantiles. */
+double student(double freedom, enum level level);
+
 struct range {
     double mean, low, high;
 };

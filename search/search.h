@@ -106,6 +106,10 @@ struct search_ops {
     struct normal (*level)(struct search *search, int arm);
     struct normal (*compare)(struct search *search, int arm, int other);
     double (*bound)(struct search *search, int arm);
+
+    /* So many samples of its winner and of the default it takes to tell how far they scatter; 0:
+     * the strategy knows that of other plans, or of other capacities. */
+    uint32_t least;
 };
 
 /* What every strategy sees. */

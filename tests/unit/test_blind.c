@@ -2,8 +2,10 @@
  * and what it finds on spaces whose truth is known. */
 #include "check.h"
 
+#include "decision.h"
 #include "likeness.h"
 #include "made_space.h"
+#include "pairs.h"
 #include "random.h"
 #include "status.h"
 #include "surface.h"
@@ -89,7 +91,7 @@ static void what_is_believed_is_the_plain_solution(void)
         struct likeness guess;
         struct search *search;
         double told[FEW];
-        int arm[FEW];
+        int arm[FEW], repeats = 0;
 
         made_space_open(seed, 60, &space);
         guess = likeness_guess(&space.points);
@@ -97,8 +99,11 @@ static void what_is_believed_is_the_plain_solution(void)
         likeness_table_set(&table, &guess);
         search = search_in();
         search_visit(search, 1, NULL, false);
-        for (int i = 0; i < FEW; i++) {
+        for (int i = 0, k; i < FEW; i++) {
             arm[i] = (int)(random_bits(seed, (uint64_t)i) % space.points.count);
+            for (k = 0; arm[k] != arm[i];)
+                k++;
+            repeats += k < i;
             told[i] = log((double)timed(seed, (uint64_t)i, arm[i], 0.02));
             search_add(search, arm[i], timed(seed, (uint64_t)i, arm[i], 0.02));
         }
@@ -112,7 +117,9 @@ static void what_is_believed_is_the_plain_solution(void)
                 variance -= weight[i] * (9 + likeness_of(&table, of, arm[i]));
             }
             CHECK(fabs(level.mean - mean) < 1e-5);
-            CHECK(fabs(level.sd - sqrt(variance)) < 1e-5);
+            /* and as much wider as Student has it for noise that is a guess */
+            CHECK(fabs(level.sd -
+                       student(LIKENESS_FREEDOM + repeats, STATED) / 1.96 * sqrt(variance)) < 1e-4);
         }
         search_close(search);
         likeness_table_close(&table);
@@ -138,6 +145,52 @@ static void differences_are_those_of_levels(void)
     }
     search_close(search);
     made_space_close(&space);
+}
+
+/* What one decision under noise claims, and whether the claim holds. */
+static bool claim_holds(uint64_t seed, double noise, bool *harm)
+{
+    struct decision decision;
+    struct decision_result result;
+    enum decision_purpose purpose;
+    struct search *search;
+    uint64_t steps = 0;
+    double truth;
+    int arm;
+
+    made_space_open(seed, 27, &space);
+    search = search_in();
+    decision_open(&decision, &(struct decision_setup){ .search = search, .incumbent = -1 });
+    while ((arm = decision_next(&decision, &purpose)) != DECISION_DONE)
+        decision_tell(&decision, purpose, arm, timed(seed, steps++, arm, noise));
+    CHECK(decision_result(&decision, &result));
+    truth = 1 - space.ns[result.arm] / space.ns[0];
+    *harm = truth < -0.01;
+    search_close(search);
+    made_space_close(&space);
+    return result.arm == 0 || (truth >= result.gain.low && truth <= result.gain.high);
+}
+
+/* Samples of launches are few and scatter: before it was known how much, 80 and 67 of 100 intervals
+ * held. */
+static void what_is_claimed_under_noise_holds(void)
+{
+    static const struct {
+        double noise;
+        int held;
+    } cases[] = { { 0.05, 83 }, { 0.1, 86 }, { 0.2, 79 } };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int held = 0, harmed = 0;
+
+        for (uint64_t seed = 1; seed <= 100; seed++) {
+            bool harm;
+
+            held += claim_holds(1000 * (i + 1) + seed, cases[i].noise, &harm);
+            harmed += harm;
+        }
+        CHECK(held >= cases[i].held && harmed <= 2);
+    }
 }
 
 /* ---- which axes matter */
@@ -304,6 +357,7 @@ static void many_visits_and_samples_find_room(void)
 static const struct test tests[] = {
     TEST(what_is_believed_is_the_plain_solution),
     TEST(differences_are_those_of_levels),
+    TEST(what_is_claimed_under_noise_holds),
     TEST(an_axis_that_changes_nothing_loses_its_weight),
     TEST(numbers_that_grow_by_factors_lie_by_their_logarithms),
     TEST(it_finds_plans_as_good_as_the_best_in_a_fifth_of_a_pass),

@@ -249,7 +249,7 @@ int live_expire(struct live *live, struct cell *cell, const char *why, bool rema
     TRY(store_expire(live->dictionary.store, live->dictionary.cluster, live->dictionary.shape,
                      live->setup.window, cell->bucket.key.bucket, cell->bucket.key.bucket, why));
     bucket_forget(&cell->bucket);
-    cell->state = CELL_OPEN;
+    cell->state = live_demand(&live->setup, cell->bucket.key.bucket) ? CELL_OPEN : CELL_FIXED;
     cell->bucket.entry.stale = true;
     cell->rematch = rematch;
     cell->answer.source = MOE_STALE;

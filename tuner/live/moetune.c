@@ -348,7 +348,8 @@ int moetune_ask(struct moetune *t, uint32_t capacity, struct moe_plan *plan)
 
 int moetune_bucket(const struct moetune *t, uint64_t key, double class_number, uint32_t *out)
 {
-    return t && out && t->declared && lookup_space_bucket(t->declared, key, class_number, out)
+    return t && out && t->declared && key <= INT64_MAX &&
+                   lookup_space_bucket(t->declared, key, class_number, out)
                ? MOE_OK
                : MOE_ERR_ARGUMENT;
 }

@@ -171,7 +171,8 @@ MOETUNE_API int moetune_open(const char *db, const struct moe_shape *shape,
 MOETUNE_API int moetune_ask(struct moetune *tuner, uint32_t capacity, struct moe_plan *plan);
 
 /* The same in a declared space, whose key and class it is; `class` is not looked at where the space
- * has none.  MOE_ERR_ARGUMENT also without options.space, and for a class that is no number. */
+ * has none.  MOE_ERR_ARGUMENT also without options.space, for a key above INT64_MAX, and for a
+ * class that is no number. */
 MOETUNE_API int moetune_ask_key(struct moetune *tuner, uint64_t key, double class_number,
                                 struct moe_plan *plan);
 

@@ -13,4 +13,8 @@
  * not listen; SIGINT is passed on. */
 void keeper_become(pid_t supervisor, void (*become)(const void *self), const void *self);
 
+/* So long the supervisor waits after SIGTERM before it kills the keeper itself, and with it all
+ * hope for what the launcher left behind. */
+enum { KEEPER_ENDS_MS = 15000 };
+
 #endif

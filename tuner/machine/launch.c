@@ -267,13 +267,12 @@ static bool gone_within(pid_t pid, int ms, int *status)
     return false;
 }
 
-/* The keeper needs a moment, and ends the launcher by force if that does not end its ranks. */
-enum { GENTLE_MS = 10000, TERM_MS = 15000 };
+enum { GENTLE_MS = 10000 };
 
 static void end_keeper(pid_t pid, int *status)
 {
     kill(pid, SIGTERM);
-    if (!gone_within(pid, TERM_MS, status)) {
+    if (!gone_within(pid, KEEPER_ENDS_MS, status)) {
         kill(-pid, SIGKILL);
         waitpid(pid, status, 0);
     }

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { READ_MS = 200, LAST_READ_MS = 10, TERM_MS = 3000 };
+enum { READ_MS = 200, LAST_READ_MS = 10 };
 
 /* A shell reads and writes descriptors of one digit only. */
 enum { ITS_INPUT = 8, ITS_OUTPUT = 9, ABOVE_BOTH = 10 };
@@ -150,7 +150,7 @@ void child_end(struct child *g, int *exit_code, char *how, size_t size)
     by_itself = child_ended(g);
     if (!by_itself) {
         kill(-g->talk.pid, SIGTERM);
-        ends_within(g, TERM_MS);
+        ends_within(g, KEEPER_ENDS_MS);
     }
     kill(-g->talk.pid, SIGKILL); /* also what it left behind */
     waitpid(g->talk.pid, &status, 0);

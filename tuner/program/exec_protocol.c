@@ -259,7 +259,8 @@ static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
     while (!rc && (rc = live_once(v)) == UNSUPPORTED)
         rc = OK;
     if (v->live) {
-        note_undecided(v);
+        if (!rc)
+            note_undecided(v);
         v->report.cluster = v->live->dictionary.cluster;
         v->report.shape = v->live->dictionary.shape;
     }

@@ -103,6 +103,13 @@ static uint32_t count_ranges(const struct launches *l, enum range_state state)
     return count;
 }
 
+/* Those that this run is to decide. */
+static uint32_t count_wanted(const struct launches *l)
+{
+    return (uint32_t)l->range_count - count_ranges(l, RANGE_LEFT_OUT) -
+           count_ranges(l, RANGE_PINNED);
+}
+
 /* ---- which launch next */
 
 /* -1: nothing is wanted. */
@@ -140,7 +147,8 @@ static int best_here(const struct launches *l, const struct launch_range *r)
     int best = r->bucket.attempts[way->safe].usable ? way->safe : -1, other = -1;
     double least = best < 0 ? NAN : bucket_median_ns(&r->bucket, best);
 
-    if (r->state == RANGE_PINNED && r->pinned >= 0 && l->way_of[r->pinned] == l->way)
+    if (r->state == RANGE_PINNED && r->pinned >= 0 && l->way_of[r->pinned] == l->way &&
+        is_harmless(r, r->pinned))
         return r->pinned;
     for (int arm = 0; arm < (int)l->dictionary.arm_count; arm++) {
         double ns;
@@ -223,7 +231,7 @@ static void show(struct launches *l)
     struct progress *p = &l->session->progress;
 
     p->done = count_ranges(l, RANGE_DECIDED);
-    p->buckets = (uint32_t)l->range_count;
+    p->buckets = count_wanted(l);
     p->steps = l->told;
     progress_show(p, "launch %" PRIu32 ": %s=%" PRIu64 " %s", l->launch, l->space->key,
                   l->session->key, PLAN_WORDS(&l->session->plan));
@@ -292,6 +300,14 @@ static const struct session_ops ops = { .ask = is_asked,
 
 /* ---- a launch that failed */
 
+static bool has_learnt(const struct launches *l)
+{
+    for (size_t i = 0; i < l->range_count; i++)
+        if (l->ranges[i]->watched.learnt)
+            return true;
+    return false;
+}
+
 /* A plan under which the program died or fell silent. */
 static int blame(struct launches *l, struct launch_range *r, int arm, const struct launch_end *end)
 {
@@ -308,9 +324,13 @@ static int blame(struct launches *l, struct launch_range *r, int arm, const stru
         return OK;
     TRY(launch_range_fail(r, arm, state, why));
     TRY(store_commit(l->dictionary.store));
-    return arm == l->dictionary.default_arm
-               ? fail(ERR_LAUNCH, "the default plan itself does not run: %s", why)
-               : OK;
+    if (arm == l->dictionary.default_arm)
+        return fail(ERR_LAUNCH, "the default plan itself does not run: %s", why);
+    l->barren = has_learnt(l) ? 0 : l->barren + 1; /* that plan had failed before */
+    return l->barren < LAUNCH_PATIENCE
+               ? OK
+               : fail(ERR_LAUNCH, "the program failed %d times in a row and showed nothing: %s",
+                      LAUNCH_PATIENCE, why);
 }
 
 /* No launch under these values ever ran a step: each plan with them fails, in every range. */
@@ -348,14 +368,6 @@ static int judge_stillborn(struct launches *l, const struct launch_end *end)
     note("launch %" PRIu32 ": %s, before a step was timed; once more", l->launch,
          launch_why(l->session, end, why));
     return OK;
-}
-
-static bool has_learnt(const struct launches *l)
-{
-    for (size_t i = 0; i < l->range_count; i++)
-        if (l->ranges[i]->watched.learnt)
-            return true;
-    return false;
 }
 
 static int judge_failure(struct launches *l, const struct launch_end *end)
@@ -512,7 +524,7 @@ static int end_run(struct launches *l, int rc)
 
     run->state = !rc ? RUN_COMPLETE : rc == ERR_CUT ? RUN_INTERRUPTED : RUN_FAILED;
     run->buckets_done = count_ranges(l, RANGE_DECIDED);
-    run->buckets_planned = (uint32_t)l->range_count;
+    run->buckets_planned = count_wanted(l);
     snprintf(run->now, sizeof(run->now), "%s", run_state_words[run->state]);
     TRY(store_run_update(l->dictionary.store, run));
     return run->buckets_done ? store_publish(l->dictionary.store)
@@ -524,7 +536,7 @@ static void report(const struct launches *l, struct launches_report *out)
     *out = (struct launches_report){ .cluster = l->dictionary.cluster,
                                      .shape = l->dictionary.shape,
                                      .launches = l->launch,
-                                     .ranges = (uint32_t)l->range_count,
+                                     .ranges = count_wanted(l),
                                      .decided = count_ranges(l, RANGE_DECIDED),
                                      .given_up = count_ranges(l, RANGE_GIVEN_UP) };
     for (size_t w = 0; w < l->way_count; w++)

@@ -81,6 +81,9 @@ static int add_key(struct two_launches *l, uint32_t bucket, size_t *at, bool *fr
         key->way[side] = way_of(l, side, &key->plan[side]);
     }
     key->same = key->settled = is_same(t, &key->plan[0], &key->plan[1]);
+    for (int side = 0; side < SIDES && !key->settled; side++)
+        if (l->ways[key->way[side]].broken)
+            TRY(two_sides_lose(t, key, side, "no launch with these values comes up"));
     return OK;
 }
 

@@ -306,7 +306,9 @@ int two_programs(const struct two_programs *options)
     session_catch_signals();
     if (!rc)
         rc = needs_launches(&t) ? two_launches(&t) : two_programs_meet(&t);
-    if (!rc || ((rc == ERR_WRONG || rc == ERR_CUT) && t.key_count)) {
+    if (rc == ERR_CUT)
+        note("cut off: nothing of this is kept, and the same command begins again");
+    if (!rc || ((rc == ERR_WRONG || rc == ERR_CUT || rc == ERR_LAUNCH) && t.key_count)) {
         said = two_sides_report(&t);
         rc = rc && said != ERR_WRONG ? rc : said;
     }
