@@ -1,7 +1,9 @@
-/* What is said while log_to(listen, NULL) holds: so many lines, and the last of them. */
+/* What is said while log_to(listen, NULL) holds, by any thread: so many lines, and the last of them. Read when
+ * the threads have ended. */
 #ifndef HEARD_H
 #define HEARD_H
 
+#include <pthread.h>
 #include <stdio.h>
 
 static int said;
@@ -9,9 +11,13 @@ static char last[512];
 
 static inline void listen(void *self, const char *line)
 {
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
     (void)self;
+    pthread_mutex_lock(&one_at_a_time);
     said++;
     snprintf(last, sizeof(last), "%s", line);
+    pthread_mutex_unlock(&one_at_a_time);
 }
 
 #endif
