@@ -1,12 +1,9 @@
 /* The strategy that knows no cost model: which values of which axes make plans alike is all it goes
- * by, and it learns from samples how much each axis matters (likeness.h).  What is believed is a
- * Gaussian process over all plans; each sample moves it.
- *
- * The belief is kept as a Cholesky factor of the samples' covariance, which grows by a row with
- * each of them: `half` is the factor's inverse times the samples' covariance with all plans. */
+ * by, and it learns from samples how much each axis matters (likeness.h).  What is
+ * believed is a Gaussian process over all plans (posterior.h); each sample moves it. */
 #include "bound.h"
-#include "likeness.h"
 #include "pairs.h"
+#include "posterior.h"
 #include "random.h"
 #include "search.h"
 #include "status.h"
@@ -15,42 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_MAX = 896, PAST_MAX = 256, AGAIN_MOST = 2 };
+enum { PAST_MAX = 256, AGAIN_MOST = 2 };
 
-/* Standard deviations of log(ns). */
-static const double level_sd = 3, /* of what a visit's samples have in common */
-    mood_sd = 0.02;               /* of the machine's mood, over some 40 steps */
-static const double mood_steps = 40;
 static const double worth_usual = 0.00001;
 /* So many samples leave the constants half as uncertain as what follows from them. */
 static const double doubt = 30;
 
-/* A sample, or the mean of those that an arm had in an earlier visit. */
-struct sample {
-    int arm;
-    uint32_t visit;
-    int step;
-    double log_c, log_ns, count;
-    double excess; /* variance beyond that of one sample: it is an outlier */
-};
-
 struct blind {
     struct points points;
-    struct likeness likeness;
-    struct likeness_table table;
+    struct posterior posterior;
     struct likeness_room *room;
     struct likeness_seen *seen; /* by arm */
-    struct sample sample[ROWS_MAX];
-    size_t count, past; /* all; those of other visits, which come first */
-    uint32_t visit;
-    double log_c;
-    bool alone;              /* what other visits were told does not count in this one */
-    double first;            /* log(ns) that the belief counts from */
-    double *factor;          /* (ROWS_MAX, ROWS_MAX), lower */
-    double *half;            /* (ROWS_MAX, arms) */
-    double *right;           /* (ROWS_MAX): the factor's inverse times what the samples took */
-    double *mean, *variance; /* by arm; counted from `first`, and without the level's variance */
-    size_t rows;             /* of the factor */
     /* Samples at which the constants are fitted again; sooner for those that others ask for. */
     size_t fit_at, fit_soon_at;
     bool *covered[POINT_AXES_MAX]; /* by value: it ran in this visit, or near it */
@@ -59,29 +31,6 @@ struct blind {
 };
 
 /* ---- memory */
-
-static int take(void *out, size_t count, size_t width)
-{
-    void *memory = calloc(count + 1, width);
-
-    if (!memory)
-        return fail(ERR_NOMEM, "%zu numbers of a search's model", count);
-    memcpy(out, &memory, sizeof(memory));
-    return OK;
-}
-
-static int open_memory(struct blind *b, size_t arms)
-{
-    TRY(take(&b->seen, arms, sizeof(*b->seen)));
-    TRY(take(&b->factor, (size_t)ROWS_MAX * ROWS_MAX, sizeof(double)));
-    TRY(take(&b->half, ROWS_MAX * arms, sizeof(double)));
-    TRY(take(&b->right, ROWS_MAX, sizeof(double)));
-    TRY(take(&b->mean, arms, sizeof(double)));
-    TRY(take(&b->variance, arms, sizeof(double)));
-    for (size_t a = 0; a < b->points.axes; a++)
-        TRY(take(&b->covered[a], b->points.axis[a].values, sizeof(bool)));
-    return OK;
-}
 
 static int blind_open(struct search *search)
 {
@@ -93,11 +42,15 @@ static int blind_open(struct search *search)
     search->own = b;
     TRY(s->points ? points_copy(s->points, &b->points)
                   : points_of_plans(s->arms, s->arm_count, &b->points));
-    TRY(likeness_table_open(&b->points, &b->table));
+    TRY(posterior_open(&b->points, &b->posterior));
     TRY(likeness_room_open(&b->room));
-    b->likeness = likeness_guess(&b->points);
-    likeness_table_set(&b->table, &b->likeness);
-    return open_memory(b, s->arm_count);
+    b->seen = calloc(s->arm_count, sizeof(*b->seen));
+    for (size_t a = 0; a < b->points.axes && b->seen; a++) {
+        b->covered[a] = calloc(b->points.axis[a].values, sizeof(bool));
+        if (!b->covered[a])
+            return fail(ERR_NOMEM, "values of a search");
+    }
+    return b->seen ? OK : fail(ERR_NOMEM, "samples of a search");
 }
 
 static void blind_close(struct search *search)
@@ -108,118 +61,11 @@ static void blind_close(struct search *search)
         return;
     for (size_t a = 0; a < POINT_AXES_MAX; a++)
         free(b->covered[a]);
-    free(b->variance);
-    free(b->mean);
-    free(b->right);
-    free(b->half);
-    free(b->factor);
     free(b->seen);
     likeness_room_close(b->room);
-    likeness_table_close(&b->table);
+    posterior_close(&b->posterior);
     points_close(&b->points);
     free(b);
-}
-
-/* ---- what is believed */
-
-/* How much of what holds at one key holds at another. */
-static double across(double log_c, double other)
-{
-    double apart = log_c - other;
-
-    return apart == 0 ? 1 : exp(-apart * apart / 4.5);
-}
-
-/* Of an arm in this visit with a sample. */
-static double with_sample(const struct blind *b, int arm, const struct sample *s)
-{
-    if (s->visit == b->visit)
-        return level_sd * level_sd + likeness_of(&b->table, arm, s->arm);
-    return b->alone ? 0 : across(b->log_c, s->log_c) * likeness_of(&b->table, arm, s->arm);
-}
-
-static double between_samples(const struct blind *b, const struct sample *x, const struct sample *y)
-{
-    double value = across(x->log_c, y->log_c) * likeness_of(&b->table, x->arm, y->arm);
-
-    if (x->visit != y->visit)
-        return b->alone && (x->visit == b->visit || y->visit == b->visit) ? 0 : value;
-    return value + level_sd * level_sd +
-           mood_sd * mood_sd * exp(-abs(x->step - y->step) / mood_steps);
-}
-
-static double of_sample(const struct blind *b, const struct sample *s)
-{
-    return b->likeness.noise / s->count + s->excess;
-}
-
-static void add_row(struct blind *b, size_t arms)
-{
-    size_t n = b->rows++;
-    const struct sample *s = &b->sample[n];
-    double *row = b->factor + n * ROWS_MAX, *half = b->half + n * arms, diagonal, right;
-
-    for (size_t j = 0; j < n; j++) {
-        const double *other = b->factor + j * ROWS_MAX;
-        double value = between_samples(b, s, &b->sample[j]);
-
-        for (size_t k = 0; k < j; k++)
-            value -= row[k] * other[k];
-        row[j] = value / other[j];
-    }
-    diagonal = between_samples(b, s, s) + of_sample(b, s);
-    right = s->log_ns - b->first;
-    for (size_t k = 0; k < n; k++) {
-        diagonal -= row[k] * row[k];
-        right -= row[k] * b->right[k];
-    }
-    row[n] = sqrt(fmax(diagonal, 1e-12));
-    b->right[n] = right / row[n];
-    for (size_t i = 0; i < arms; i++)
-        half[i] = with_sample(b, (int)i, s);
-    for (size_t k = 0; k < n; k++)
-        for (size_t i = 0; i < arms; i++)
-            half[i] -= row[k] * b->half[k * arms + i];
-    for (size_t i = 0; i < arms; i++) {
-        half[i] /= row[n];
-        b->mean[i] += half[i] * b->right[n];
-        b->variance[i] -= half[i] * half[i];
-    }
-}
-
-static void believe(struct search *search)
-{
-    struct blind *b = search->own;
-    size_t arms = search->setup.arm_count;
-
-    b->rows = 0;
-    b->first = b->count ? b->sample[b->count - 1].log_ns : 0;
-    for (size_t i = 0; i < arms; i++) {
-        b->mean[i] = 0;
-        b->variance[i] = level_sd * level_sd + b->table.own;
-    }
-    while (b->rows < b->count)
-        add_row(b, arms);
-}
-
-/* Of two arms, after all samples. */
-static double covariance(const struct search *search, int i, int j)
-{
-    const struct blind *b = search->own;
-    size_t arms = search->setup.arm_count;
-    double value = level_sd * level_sd + likeness_of(&b->table, i, j);
-
-    for (size_t k = 0; k < b->rows; k++)
-        value -= b->half[k * arms + (size_t)i] * b->half[k * arms + (size_t)j];
-    return value;
-}
-
-static struct normal difference(const struct search *search, int i, int j)
-{
-    const struct blind *b = search->own;
-    double variance = b->variance[i] + b->variance[j] - 2 * covariance(search, i, j);
-
-    return (struct normal){ b->mean[i] - b->mean[j], sqrt(fmax(variance, 1e-12)) };
 }
 
 /* ---- learning which axes matter */
@@ -238,15 +84,15 @@ static size_t gather_seen(struct blind *b, size_t arms)
 
     for (size_t i = 0; i < arms; i++)
         b->seen[i] = (struct likeness_seen){ .point = (int)i };
-    for (size_t k = b->past; k < b->count; k++) {
-        struct likeness_seen *seen = &b->seen[b->sample[k].arm];
-        double off = b->sample[k].log_ns - seen->mean;
+    for (size_t k = b->posterior.past; k < b->posterior.count; k++) {
+        struct likeness_seen *seen = &b->seen[b->posterior.sample[k].arm];
+        double off = b->posterior.sample[k].log_ns - seen->mean;
 
-        if (b->sample[k].excess > 0)
+        if (b->posterior.sample[k].excess > 0)
             continue;
         seen->count++;
         seen->mean += off / seen->count;
-        seen->squares += off * (b->sample[k].log_ns - seen->mean);
+        seen->squares += off * (b->posterior.sample[k].log_ns - seen->mean);
     }
     for (size_t i = 0; i < arms; i++)
         if (b->seen[i].count > 0)
@@ -260,17 +106,17 @@ static void learn(struct search *search)
     struct blind *b = search->own;
     size_t n = gather_seen(b, search->setup.arm_count);
 
-    likeness_fit(&b->table, b->seen, n, b->room, &b->likeness);
-    b->fit_at = b->count + (b->count - b->past) / 2 + 2;
-    b->fit_soon_at = b->count + (b->count - b->past) / 8 + 1;
-    believe(search);
+    likeness_fit(&b->posterior.table, b->seen, n, b->room, &b->posterior.likeness);
+    b->fit_at = b->posterior.count + (b->posterior.count - b->posterior.past) / 2 + 2;
+    b->fit_soon_at = b->posterior.count + (b->posterior.count - b->posterior.past) / 8 + 1;
+    posterior_renew(&b->posterior);
 }
 
 /* ---- which arm next */
 
 static double likeness_share(const struct blind *b, int i, int j)
 {
-    return likeness_of(&b->table, i, j) / b->table.own;
+    return likeness_of(&b->posterior.table, i, j) / b->posterior.table.own;
 }
 
 /* Values that did not run yet, and how far the arm is from all that did. */
@@ -281,19 +127,24 @@ static double newness(const struct search *search, int arm)
 
     for (size_t a = 0; a < b->points.axes; a++)
         new += !b->covered[a][points_value(&b->points, arm, a)];
-    for (size_t k = 0; k < b->count; k++)
-        nearest = fmax(nearest, likeness_share(b, arm, b->sample[k].arm));
+    for (size_t k = 0; k < b->posterior.count; k++)
+        nearest = fmax(nearest, likeness_share(b, arm, b->posterior.sample[k].arm));
     return new > 0 ? new + 1 - nearest : 0;
 }
 
-/* The arm that shows most values that did not run; -1: all did. */
-static int cover(const struct search *search)
+static bool may_run(const struct search *search, const bool *among, int arm)
+{
+    return search->usable[arm] && (!among || among[arm]);
+}
+
+/* The arm, of all or of some, that shows most values that did not run; -1: all did. */
+static int cover(const struct search *search, const bool *among)
 {
     double most = 0;
     int next = -1;
 
     for (int i = 0; i < (int)search->setup.arm_count; i++) {
-        double new = search->usable[i] ? newness(search, i) : 0;
+        double new = may_run(search, among, i) ? newness(search, i) : 0;
 
         if (new > most) {
             most = new;
@@ -311,7 +162,7 @@ static int best_arm(const struct search *search, bool ran, int but)
 
     for (int i = 0; i < (int)search->setup.arm_count; i++)
         if (search->usable[i] && i != but && (!ran || search->count[i]) &&
-            (best < 0 || b->mean[i] < b->mean[best]))
+            (best < 0 || b->posterior.mean[i] < b->posterior.mean[best]))
             best = i;
     return best;
 }
@@ -328,39 +179,65 @@ static double promise(double gap, double v)
 static double promise_of(const struct search *search, int arm, int best)
 {
     const struct blind *b = search->own;
-    double shared = covariance(search, arm, best), noise = b->likeness.noise;
-    double of_arm = b->variance[arm] - shared, of_best = b->variance[best] - shared;
-    double gap = b->mean[arm] - b->mean[best];
-    double by_arm = fabs(of_arm) / sqrt(b->variance[arm] + noise);
-    double by_best = fabs(of_best) / sqrt(b->variance[best] + noise);
+    double shared = posterior_covariance(&b->posterior, arm, best),
+           noise = b->posterior.likeness.noise;
+    double of_arm = b->posterior.variance[arm] - shared,
+           of_best = b->posterior.variance[best] - shared;
+    double gap = b->posterior.mean[arm] - b->posterior.mean[best];
+    double by_arm = fabs(of_arm) / sqrt(b->posterior.variance[arm] + noise);
+    double by_best = fabs(of_best) / sqrt(b->posterior.variance[best] + noise);
 
     /* The constants are guesses, too, the more so the fewer samples there are. */
     return promise(fmax(gap, 0),
-                   fmax(by_arm, by_best) * sqrt(1 + doubt / (double)(b->count - b->past)));
+                   fmax(by_arm, by_best) *
+                       sqrt(1 + doubt / (double)(b->posterior.count - b->posterior.past)));
+}
+
+static double worth_of(const struct search *search)
+{
+    return search->setup.worth > 0 ? search->setup.worth : worth_usual;
+}
+
+/* The arm, of all or of some, that promises most, if that is more than *most, which becomes that.
+ */
+static int most_promising(const struct search *search, const bool *among, int best, double *most)
+{
+    int next = -1;
+
+    for (int i = 0; i < (int)search->setup.arm_count; i++) {
+        double promised;
+
+        if (!may_run(search, among, i) || i == best)
+            continue;
+        promised = promise_of(search, i, best);
+        if (promised <= *most)
+            continue;
+        *most = promised;
+        next = i;
+    }
+    return next;
+}
+
+/* Of two that differ by noise alone, the one that is known less. */
+static int known_less(const struct search *search, int next, int best)
+{
+    const struct blind *b = search->own;
+
+    return next >= 0 && search->count[next] &&
+                   b->posterior.variance[best] > b->posterior.variance[next]
+               ? best
+               : next;
 }
 
 /* -1: none is worth a sample. */
 static int race(const struct search *search)
 {
-    double worth = search->setup.worth > 0 ? search->setup.worth : worth_usual, most = worth;
-    int best = best_arm(search, true, -1), next = -1;
-    const struct blind *b = search->own;
+    double most = worth_of(search);
+    int best = best_arm(search, true, -1);
 
     if (best < 0) /* all that ran are dropped */
         return best_arm(search, false, -1);
-    for (int i = 0; i < (int)search->setup.arm_count; i++) {
-        double promised;
-
-        if (!search->usable[i] || i == best)
-            continue;
-        promised = promise_of(search, i, best);
-        if (promised <= most)
-            continue;
-        most = promised;
-        next = i;
-    }
-    /* Of two that differ by noise alone, the one that is known less. */
-    return next >= 0 && search->count[next] && b->variance[best] > b->variance[next] ? best : next;
+    return known_less(search, most_promising(search, NULL, best, &most), best);
 }
 
 static uint32_t limit_of(const struct search *search)
@@ -378,15 +255,31 @@ static int blind_next(struct search *search)
     struct blind *b = search->own;
     int next;
 
-    b->limited = search->samples >= limit_of(search) || b->count >= ROWS_MAX;
+    b->limited = search->samples >= limit_of(search) || b->posterior.count >= POSTERIOR_ROWS_MAX;
     if (b->limited)
         return SEARCH_DONE;
     if (b->again >= 0 && search->usable[b->again])
         return b->again;
     if (!search->samples && search->usable[0])
         return 0; /* what is listed first is what is used today */
-    next = cover(search);
+    next = cover(search, NULL);
     return next >= 0 ? next : race(search);
+}
+
+/* Where a sample elsewhere costs several here, one is worth it for less. */
+static int blind_also(struct search *search, const bool *among)
+{
+    static const double share = 0.25;
+    int best = best_arm(search, true, -1), next = cover(search, among);
+    double most = worth_of(search), here;
+
+    if (next >= 0 || best < 0)
+        return next;
+    (void)most_promising(search, NULL, best, &most);
+    here = fmax(worth_of(search), share * most);
+    next = most_promising(search, among, best, &here);
+    best = known_less(search, next, best);
+    return best >= 0 && among[best] ? best : next;
 }
 
 /* ---- samples */
@@ -404,17 +297,18 @@ static bool find_outlier(struct blind *b, int arm)
     double least = INFINITY, limit;
     size_t n = 0;
 
-    for (size_t k = b->past; k < b->count; k++)
-        if (b->sample[k].arm == arm) {
-            least = fmin(least, b->sample[k].log_ns);
+    for (size_t k = b->posterior.past; k < b->posterior.count; k++)
+        if (b->posterior.sample[k].arm == arm) {
+            least = fmin(least, b->posterior.sample[k].log_ns);
             n++;
         }
-    limit = least + far * sqrt(b->likeness.noise);
-    for (size_t k = b->past; k < b->count && n > 1; k++)
-        if (b->sample[k].arm == arm && !(b->sample[k].excess > 0) && b->sample[k].log_ns > limit) {
-            double above = b->sample[k].log_ns - least;
+    limit = least + far * sqrt(b->posterior.likeness.noise);
+    for (size_t k = b->posterior.past; k < b->posterior.count && n > 1; k++)
+        if (b->posterior.sample[k].arm == arm && !(b->posterior.sample[k].excess > 0) &&
+            b->posterior.sample[k].log_ns > limit) {
+            double above = b->posterior.sample[k].log_ns - least;
 
-            b->sample[k].excess = above * above;
+            b->posterior.sample[k].excess = above * above;
             return true;
         }
     return false;
@@ -424,33 +318,34 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
 {
     struct blind *b = search->own;
     bool first = search->count[arm] == 1;
-    double expected = b->mean[arm] + b->first, sd;
+    double expected = b->posterior.mean[arm] + b->posterior.first, sd;
 
-    if (b->count == ROWS_MAX)
+    if (b->posterior.count == POSTERIOR_ROWS_MAX)
         return;
-    sd = sqrt(fmax(b->variance[arm], 0) + b->likeness.noise);
-    b->sample[b->count] = (struct sample){ .arm = arm,
-                                           .visit = b->visit,
-                                           .step = (int)search->samples,
-                                           .log_c = b->log_c,
-                                           .log_ns = log_ns,
-                                           .count = 1 };
+    sd = sqrt(fmax(b->posterior.variance[arm], 0) + b->posterior.likeness.noise);
+    b->posterior.sample[b->posterior.count] = (struct sample){ .arm = arm,
+                                                               .visit = b->posterior.visit,
+                                                               .step = (int)search->samples,
+                                                               .log_c = b->posterior.log_c,
+                                                               .log_ns = log_ns,
+                                                               .count = 1 };
     b->agains = b->again == arm ? b->agains + 1 : 0;
     b->again = -1;
     /* Much slower than expected: another program may have run.  The plan gets another chance. */
-    if (b->count > b->past + 8 && log_ns > expected + 3.5 * sd && first && b->agains < AGAIN_MOST)
+    if (b->posterior.count > b->posterior.past + 8 && log_ns > expected + 3.5 * sd && first &&
+        b->agains < AGAIN_MOST)
         b->again = arm;
-    b->count++;
+    b->posterior.count++;
     mark_covered(b, arm);
     if (find_outlier(b, arm))
-        believe(search);
-    else if (b->count - b->past == 1)
-        believe(search);
+        posterior_renew(&b->posterior);
+    else if (b->posterior.count - b->posterior.past == 1)
+        posterior_renew(&b->posterior);
     else
-        add_row(b, search->setup.arm_count);
+        posterior_add(&b->posterior);
     /* What is not asked for is told to make sure, and how far samples scatter decides that. */
-    if (b->count >= (asked ? b->fit_at : b->fit_soon_at) &&
-        b->count - b->past >= b->points.axes + 3)
+    if (b->posterior.count >= (asked ? b->fit_at : b->fit_soon_at) &&
+        b->posterior.count - b->posterior.past >= b->points.axes + 3)
         learn(search);
 }
 
@@ -471,20 +366,21 @@ static void average(struct blind *b, size_t arms)
     struct sample last;
     size_t n, keep;
 
-    if (b->count == b->past)
+    if (b->posterior.count == b->posterior.past)
         return;
-    last = b->sample[b->count - 1];
+    last = b->posterior.sample[b->posterior.count - 1];
     n = gather_seen(b, arms);
     n = n > PAST_MAX / 2 ? PAST_MAX / 2 : n;
-    keep = b->past > PAST_MAX - n ? PAST_MAX - n : b->past;
-    memmove(b->sample, b->sample + b->past - keep, keep * sizeof(*b->sample));
+    keep = b->posterior.past > PAST_MAX - n ? PAST_MAX - n : b->posterior.past;
+    memmove(b->posterior.sample, b->posterior.sample + b->posterior.past - keep,
+            keep * sizeof(*b->posterior.sample));
     for (size_t i = 0; i < n; i++)
-        b->sample[keep + i] = (struct sample){ .arm = b->seen[i].point,
-                                               .visit = last.visit,
-                                               .log_c = last.log_c,
-                                               .log_ns = b->seen[i].mean,
-                                               .count = b->seen[i].count };
-    b->past = b->count = keep + n;
+        b->posterior.sample[keep + i] = (struct sample){ .arm = b->seen[i].point,
+                                                         .visit = last.visit,
+                                                         .log_c = last.log_c,
+                                                         .log_ns = b->seen[i].mean,
+                                                         .count = b->seen[i].count };
+    b->posterior.past = b->posterior.count = keep + n;
 }
 
 static void blind_visit(struct search *search)
@@ -492,25 +388,26 @@ static void blind_visit(struct search *search)
     struct blind *b = search->own;
 
     average(b, search->setup.arm_count);
-    b->visit++;
-    b->alone = search->alone;
-    b->log_c = log(search->capacity ? (double)search->capacity : 1);
+    b->posterior.visit++;
+    b->posterior.alone = search->alone;
+    b->posterior.log_c = log(search->capacity ? (double)search->capacity : 1);
     b->again = -1;
     b->agains = 0;
     b->limited = false;
     for (size_t a = 0; a < b->points.axes; a++)
         memset(b->covered[a], 0, b->points.axis[a].values * sizeof(bool));
-    for (size_t k = 0; k < b->past && !b->alone; k++)
-        if (across(b->log_c, b->sample[k].log_c) > 0.5)
-            mark_covered(b, b->sample[k].arm);
-    b->fit_at = b->fit_soon_at = b->past + 2 * b->points.axes + 4;
-    believe(search);
+    for (size_t k = 0; k < b->posterior.past && !b->posterior.alone; k++)
+        if (posterior_across(b->posterior.log_c, b->posterior.sample[k].log_c) > 0.5)
+            mark_covered(b, b->posterior.sample[k].arm);
+    b->fit_at = b->fit_soon_at = b->posterior.past + 2 * b->points.axes + 4;
+    posterior_renew(&b->posterior);
 }
 
 /* ---- what came of it */
 
 static double bound_against(const struct search *search, const bool *usable, int winner)
 {
+    const struct blind *b = search->own;
     double mean[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX];
     size_t n = 0;
 
@@ -519,7 +416,7 @@ static double bound_against(const struct search *search, const bool *usable, int
 
         if (i == winner || (usable && !usable[i]))
             continue;
-        apart = difference(search, i, winner);
+        apart = posterior_difference(&b->posterior, i, winner);
         mean[n] = apart.mean;
         sd[n++] = apart.sd;
     }
@@ -553,13 +450,14 @@ static struct normal blind_level(struct search *search, int arm)
 {
     const struct blind *b = search->own;
 
-    return (struct normal){ b->mean[arm] + b->first,
-                            widening(search) * sqrt(fmax(b->variance[arm], 1e-12)) };
+    return (struct normal){ b->posterior.mean[arm] + b->posterior.first,
+                            widening(search) * sqrt(fmax(b->posterior.variance[arm], 1e-12)) };
 }
 
 static struct normal blind_compare(struct search *search, int arm, int other)
 {
-    struct normal apart = difference(search, arm, other);
+    const struct blind *b = search->own;
+    struct normal apart = posterior_difference(&b->posterior, arm, other);
 
     apart.sd *= widening(search);
     return apart;
@@ -577,6 +475,7 @@ const struct search_ops search_blind = {
     .close = blind_close,
     .visit = blind_visit,
     .next = blind_next,
+    .also = blind_also,
     .tell = blind_tell,
     .drop = blind_drop,
     .verdict = blind_verdict,

@@ -128,6 +128,23 @@ int decision_next(struct decision *d, enum decision_purpose *purpose)
     return s->count[winner] <= s->count[default_arm] ? winner : default_arm;
 }
 
+int decision_also(struct decision *d, const bool *among, enum decision_purpose *purpose)
+{
+    struct search *s = d->setup.search;
+    int next = decision_next(d, purpose), rivals[2];
+
+    if (next == DECISION_DONE)
+        return next;
+    if (*purpose == DECISION_SEARCH)
+        return search_also(s, among);
+    rivals[0] = search_result(s).winner;
+    rivals[1] = default_arm_of(d);
+    for (int i = 0; i < 2; i++)
+        if (rivals[i] >= 0 && among[rivals[i]] && (is_new(d, rivals[i]) || !is_safe(d, rivals[0])))
+            return rivals[i];
+    return DECISION_DONE;
+}
+
 void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, int64_t ns)
 {
     if (purpose == DECISION_SEARCH) {
@@ -215,6 +232,14 @@ bool decision_result(const struct decision *d, struct decision_result *out)
     describe(d, &r);
     *out = r;
     return true;
+}
+
+bool decision_stands(const struct decision *d, const struct decision_result *r)
+{
+    const uint32_t *count = d->setup.search->count;
+
+    return r->word == DECISION_ADOPTED && count[r->arm] >= SAMPLES_LEAST &&
+           count[default_arm_of(d)] >= SAMPLES_LEAST;
 }
 
 bool decision_result_of(const struct decision *d, int arm, struct decision_result *out)

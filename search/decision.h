@@ -72,6 +72,10 @@ void decision_open(struct decision *decision, const struct decision_setup *setup
 /* The arm to sample next and what for, or DECISION_DONE. */
 int decision_next(struct decision *decision, enum decision_purpose *purpose);
 
+/* An arm among some that can be sampled cheaply just now, where decision_next() asks for one that
+ * cannot: it is worth a sample nearly as much.  DECISION_DONE: none is. */
+int decision_also(struct decision *decision, const bool *among, enum decision_purpose *purpose);
+
 void decision_tell(struct decision *decision, enum decision_purpose purpose, int arm, int64_t ns);
 void decision_recall(struct decision *decision, enum decision_purpose purpose, int arm, int64_t ns);
 void decision_drop(struct decision *decision, int arm); /* failed: never again in this bucket */
@@ -79,6 +83,9 @@ void decision_shun(struct decision *decision, int arm); /* likewise: too slow to
 
 /* At any time: what would be published now.  False: nothing is usable. */
 bool decision_result(const struct decision *decision, struct decision_result *out);
+/* Whether that may be published before the decision is made: it is faster than the default, by more
+ * than one sample of each. */
+bool decision_stands(const struct decision *decision, const struct decision_result *result);
 /* The same of the static plan's arm. */
 bool decision_result_of(const struct decision *decision, int arm, struct decision_result *out);
 

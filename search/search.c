@@ -85,6 +85,13 @@ int search_next(struct search *search)
     return search->ops->next(search);
 }
 
+int search_also(struct search *search, const bool *among)
+{
+    if (!search->ops->also || search_next(search) == SEARCH_DONE)
+        return SEARCH_DONE;
+    return search->ops->also(search, among);
+}
+
 static void tell(struct search *search, int arm, int64_t ns, bool asked)
 {
     assert(arm >= 0 && (size_t)arm < search->setup.arm_count);

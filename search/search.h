@@ -87,6 +87,7 @@ struct search_ops {
     void (*close)(struct search *search);
     void (*visit)(struct search *search);
     int (*next)(struct search *search);
+    int (*also)(struct search *search, const bool *among); /* see search_also(); NULL: never */
     void (*tell)(struct search *search, int arm, double log_ns, bool asked); /* it asked for it */
     /* An arm that is no longer usable; not failed: what it took stays known.  NULL: no matter. */
     void (*drop)(struct search *search, int arm, bool failed);
@@ -142,6 +143,10 @@ void search_visit(struct search *search, uint64_t capacity, const bool *usable, 
 
 /* The arm to sample next, or SEARCH_DONE. */
 int search_next(struct search *search);
+
+/* An arm among some that is worth a sample nearly as much as what search_next() answers, or
+ * SEARCH_DONE. */
+int search_also(struct search *search, const bool *among);
 
 void search_tell(struct search *search, int arm, int64_t ns);
 void search_add(struct search *search, int arm, int64_t ns); /* one that somebody else asked for */

@@ -211,13 +211,14 @@ static int print_text(const struct tuning *t)
 {
     const struct campaign *c = &t->campaign;
     char digest[SHA256_HEX_BYTES];
-    bool any = false, hidden = false;
+    unsigned defaults = 0;
+    bool any = false;
 
     for (size_t i = 0; i < t->swept; i++) {
         int64_t shape;
         int rc;
 
-        hidden |= t->request.spaces[i].shape.layout == MOE_LAYOUT_HIDDEN;
+        defaults |= tables_default(&t->request.spaces[i].shape);
         TRY(store_shape(c->store, &t->request.spaces[i].shape, &shape));
         rc = tables_print(c->store, c->cluster_id, shape, t->request.spaces[i].window, stdout);
         if (rc < 0)
@@ -228,7 +229,7 @@ static int print_text(const struct tuning *t)
         printf("\n");
     }
     if (any) {
-        tables_legend(hidden, false, stdout);
+        tables_legend(defaults, stdout);
         printf("\n");
     }
     printf("steps     %" PRIu64 " to search, %" PRIu64 " to compare, %" PRIu64

@@ -11,22 +11,11 @@
 
 /* ---- buckets */
 
-/* The least thousandths that lie in the class of a number; edges are compared as they are written,
- * because 1.1 times 1000 need not be 1100. */
-static uint32_t class_thousandths(const struct declaration *d, double class)
-{
-    size_t at = 0;
-
-    while (at<d->class_edges &&class> d->class_edge[at] / 1000.0)
-        at++;
-    return at ? d->class_edge[at - 1] + 1 : 0;
-}
-
 bool lookup_space_bucket(const struct declaration *d, uint64_t key, double class, uint32_t *bucket)
 {
     if (d->class_edges && class != class)
         return false;
-    *bucket = declaration_bucket(d, key, class_thousandths(d, class));
+    *bucket = declaration_bucket_at(d, key, class);
     return true;
 }
 
@@ -79,13 +68,6 @@ const struct lookup_entry *lookup_space_entry(const struct lookup_layer *layer,
 
 /* ---- the spaces of a table */
 
-static bool is_called(const struct declaration *d, const char *name)
-{
-    char tag[DECLARATION_TAG_BYTES];
-
-    return !strcmp(name, d->name) || !strcmp(name, declaration_tag(d, tag));
-}
-
 /* NULL: moetune's own plans. */
 static const struct declaration *space_of(const struct moelookup *table, uint32_t layer)
 {
@@ -99,7 +81,7 @@ static const struct declaration *find_called(const struct moelookup *table, cons
     for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
         const struct declaration *d = space_of(table, i);
 
-        if (d && d != but && is_called(d, name))
+        if (d && d != but && declaration_is_called(d, name))
             return d;
     }
     return NULL;

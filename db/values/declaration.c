@@ -140,6 +140,13 @@ char *declaration_tag(const struct declaration *d, char room[DECLARATION_TAG_BYT
     return room;
 }
 
+bool declaration_is_called(const struct declaration *d, const char *name)
+{
+    char tag[DECLARATION_TAG_BYTES];
+
+    return !strcmp(name, d->name) || !strcmp(name, declaration_tag(d, tag));
+}
+
 /* ---- buckets */
 
 uint32_t declaration_buckets(const struct declaration *d)
@@ -156,6 +163,16 @@ uint32_t declaration_bucket(const struct declaration *d, uint64_t key, uint32_t 
     while (class < d->class_edges && class_thousandths > d->class_edge[class])
         class ++;
     return range * declaration_classes(d) + class;
+}
+
+/* Edges are compared as they are written, because 1.1 times 1000 need not be 1100. */
+uint32_t declaration_bucket_at(const struct declaration *d, uint64_t key, double class)
+{
+    size_t at = 0;
+
+    while (at<d->class_edges &&class> d->class_edge[at] / 1000.0)
+        at++;
+    return declaration_bucket(d, key, at ? d->class_edge[at - 1] + 1 : 0);
 }
 
 uint64_t declaration_key(const struct declaration *d, uint32_t bucket)

@@ -96,6 +96,8 @@ bool declaration_same_launch(const struct declaration *d, uint32_t a, uint32_t b
  * n + 1 ranges: up to the first edge, up to the second, ..., and above the last. */
 uint32_t declaration_buckets(const struct declaration *d);
 uint32_t declaration_bucket(const struct declaration *d, uint64_t key, uint32_t class_thousandths);
+/* The same with a class as a number. */
+uint32_t declaration_bucket_at(const struct declaration *d, uint64_t key, double class);
 
 /* How many classes each range has: 1 without a class. */
 static inline uint32_t declaration_classes(const struct declaration *d)
@@ -121,6 +123,8 @@ char *declaration_class_range(const struct declaration *d, uint32_t bucket,
 
 /* "NAME@3f2a91c0": how a space is called elsewhere.  Returns `room`. */
 char *declaration_tag(const struct declaration *d, char room[DECLARATION_TAG_BYTES]);
+/* By its name or its tag. */
+bool declaration_is_called(const struct declaration *d, const char *name);
 
 /* ---- Those that this process knows.  None is ever taken away, so reading needs no lock; any
  * thread may add. */

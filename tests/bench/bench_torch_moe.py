@@ -4,7 +4,7 @@
     PYTHONPATH=db/lookup/python python3 tests/bench/bench_torch_moe.py build/cpu/moetune [MINUTES]
 
 For each size of layer moetune writes a table.  Then the ranks are started anew for every visit, in
-which each key gets the median of some steps of each plan, in an order of its own; moetune knows
+which each key gets the mean of some steps of each plan, in an order of its own; moetune knows
 nothing of them.  One half of the visits says which plan is the best one, the other half how much
 slower the tuned plan is: by the samples that chose it the best of so many looks faster than it is.
 """
@@ -40,7 +40,7 @@ import moetune.torch
 from space_case import Space
 from torch_moe_layer import Layer, Unsupported
 
-RANKS, STEPS = 4, 3  # steps: of a median
+RANKS, STEPS = 4, 3  # steps: of a mean
 SETTINGS = (  # layer, tokens, skews
     ("E=8 k=2 T=256 D=32 H=64", (32, 128, 512), (1.0, 3.0)),
     ("E=8 k=2 T=256 D=128 H=256", (128, 512), (1.0, 3.0)),
@@ -130,7 +130,7 @@ def visit(number, seed, path):
     for (tokens, skew), values in every:
         plan = moetune.words(join(values))
         with contextlib.suppress(Unsupported):
-            us = median_us(asker, layers[plan["ep"]], tokens, skew, plan)
+            us = mean_us(asker, layers[plan["ep"]], tokens, skew, plan)
             found.setdefault(f"{tokens} {skew}", {})[join(values)] = us
     if dist.get_rank() == 0:
         with open(path, "w") as file:
@@ -138,14 +138,15 @@ def visit(number, seed, path):
     dist.destroy_process_group()
 
 
-def median_us(asker, layer, tokens, skew, plan):
+def mean_us(asker, layer, tokens, skew, plan):
     took = []
     for _ in range(1 + STEPS):  # the first one warms up
         x, dy = layer.batch(tokens, skew)
         took.append(asker.timed(layer.step, x, dy, plan)[0])
     slowest = torch.tensor(took[1:], dtype=torch.float64)
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return statistics.median(slowest.tolist())
+    most = 2 * statistics.median(slowest.tolist())
+    return statistics.mean(min(us, most) for us in slowest.tolist())
 
 
 # ---- verdicts
@@ -199,8 +200,8 @@ def judge_setting(program, number, seconds, folder):
     tune(program, number, TUNING * seconds, folder, database)
     try:
         view = moelookup.open(database).bind(space=space.name)
-    except moelookup.Error:
-        raise SystemExit("  no key was decided: give it more minutes")
+    except moelookup.Error as why:
+        raise SystemExit(f"  no key was decided: give it more minutes ({why})")
     answers = {f"{t} {s}": view.plan(t, s) for t, s in product(*keys)}
     while len(visits) < VISITS or time.monotonic() < end:
         path = os.path.join(folder, "visit.json")
@@ -224,7 +225,7 @@ def tune(program, number, seconds, folder, database):
     started = [sys.executable, launch, door_path, os.path.join(INIT, "torch-moe.py"), "--tokens"]
     started += [*map(str, tokens), "--skew", *map(str, skews)]
     command = [program, "tune", "--quiet", "--ranks", str(RANKS), "--shape", size, "--dtype", "f32"]
-    command += ["--space", os.path.join(INIT, "torch-moe.space"), "--launch-steps", str(STEPS)]
+    command += ["--space", os.path.join(INIT, "torch-moe.space")]
     command += ["--db", database, "--budget", f"{seconds:.0f}s", "--exec", " ".join(started)]
     with socket.socket(socket.AF_UNIX) as door, open(f"{database}.said", "w+") as said:
         door.bind(door_path)

@@ -312,6 +312,58 @@ static void what_was_dropped_is_not_asked_for_and_never_wins(void)
     }
 }
 
+/* Plans of one launch in WAYS.  How many it takes until the decision is made, by what the launches
+ * were started for, or with what else was worth a sample in them. */
+static uint32_t launches_to_decide(uint64_t seed, bool on_occasion, double *regret)
+{
+    enum { WAYS = 5 };
+    struct decision_setup setup = { .search = search_in(), .capacity = 1, .incumbent = -1 };
+    enum decision_purpose purpose;
+    struct decision_result result;
+    uint32_t launches = 0, steps = 0;
+    struct decision d;
+    int arm;
+
+    decision_open(&d, &setup);
+    while ((arm = decision_next(&d, &purpose)) != DECISION_DONE) {
+        bool among[SEARCH_ARMS_MAX];
+        int way = arm % WAYS;
+
+        for (size_t i = 0; i < space.points.count; i++)
+            among[i] = (int)i % WAYS == way;
+        launches++;
+        while (arm != DECISION_DONE && among[arm]) {
+            decision_tell(&d, purpose, arm, timed(seed, steps++, arm, 0.05));
+            among[arm] = false;
+            arm = decision_next(&d, &purpose);
+            if (on_occasion && arm != DECISION_DONE && !among[arm]) {
+                arm = decision_also(&d, among, &purpose);
+                CHECK(arm == DECISION_DONE || among[arm]);
+            }
+        }
+    }
+    CHECK(decision_result(&d, &result));
+    *regret += space.ns[result.arm] / space.best_ns - 1;
+    search_close(setup.search);
+    return launches;
+}
+
+static void launches_are_used_for_what_they_can_show(void)
+{
+    enum { SPACES = 400 };
+    uint32_t alone = 0, used = 0;
+    double regret[2] = { 0 };
+
+    for (uint64_t seed = 1; seed <= SPACES; seed++) {
+        made_space_open(seed, 20 + (uint32_t)seed % 100, &space);
+        alone += launches_to_decide(seed, false, &regret[0]);
+        used += launches_to_decide(seed, true, &regret[1]);
+        made_space_close(&space);
+    }
+    CHECK(used < 0.6 * alone);
+    CHECK(regret[1] < 0.01 * SPACES);
+}
+
 static void other_keys_help_unless_they_are_to_be_left_out(void)
 {
     uint32_t first = 0, later = 0, alone = 0;
@@ -363,6 +415,7 @@ static const struct test tests[] = {
     TEST(it_finds_plans_as_good_as_the_best_in_a_fifth_of_a_pass),
     TEST(steps_that_were_disturbed_do_not_lead_it_astray),
     TEST(what_was_dropped_is_not_asked_for_and_never_wins),
+    TEST(launches_are_used_for_what_they_can_show),
     TEST(other_keys_help_unless_they_are_to_be_left_out),
     TEST(many_visits_and_samples_find_room),
 };

@@ -3,6 +3,7 @@
 #include "input_file.h"
 #include "status.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,4 +24,25 @@ int space_file_read(const char *path, const struct declaration **out)
     }
     free(text);
     return rc;
+}
+
+int space_key_read(const char *text, uint64_t *key)
+{
+    char *end;
+
+    errno = 0;
+    *key = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno)
+        return fail(ERR_ARGUMENT, "--key %s: a whole number is wanted", text);
+    return OK;
+}
+
+int space_class_read(const char *text, double *class_value)
+{
+    char *end;
+
+    *class_value = strtod(text, &end);
+    if (end == text || *end || !(*class_value >= 0 && *class_value <= 1e9))
+        return fail(ERR_ARGUMENT, "--class %s: a number from 0 on is wanted", text);
+    return OK;
 }

@@ -1,4 +1,4 @@
-/* The file of --space. */
+/* The file of --space, and what --key and --class ask it. */
 #ifndef SPACE_FILE_H
 #define SPACE_FILE_H
 
@@ -7,5 +7,9 @@
 /* Reads what it declares, which this process knows from here on.  ERR_ARGUMENT, ERR_IO after a
  * message with the line. */
 int space_file_read(const char *path, const struct declaration **out);
+
+/* ERR_ARGUMENT after a message. */
+int space_key_read(const char *text, uint64_t *key);
+int space_class_read(const char *text, double *class_value);
 
 #endif

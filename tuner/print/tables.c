@@ -35,12 +35,13 @@ struct line {
 struct printer {
     struct store *store;
     FILE *to;
-    bool every, hidden, declared; /* the last two as for tables_legend() */
-    const struct told *told;      /* NULL: only the dictionary is wanted */
-    uint32_t only;                /* this width; 0: all */
-    uint32_t tables;              /* that were printed */
-    struct moe_shape shape;       /* of the table that is open */
-    struct line *lines;           /* and its buckets */
+    bool every;
+    unsigned defaults;       /* that the legend names */
+    const struct told *told; /* NULL: only the dictionary is wanted */
+    uint32_t only;           /* this width; 0: all */
+    uint32_t tables;         /* that were printed */
+    struct moe_shape shape;  /* of the table that is open */
+    struct line *lines;      /* and its buckets */
     size_t count;
 };
 
@@ -353,15 +354,16 @@ static int print_table(struct printer *p)
 {
     const struct entry_row *e = &p->lines->first;
     const struct declaration *d;
+    struct moe_plan usual;
 
     fprintf(p->to, "%s", p->tables ? "\n" : "");
     TRY(store_shape_get(p->store, e->shape, &p->shape));
-    p->hidden |= p->shape.layout == MOE_LAYOUT_HIDDEN;
-    p->declared |= p->shape.space != 0;
+    p->defaults |= tables_default(&p->shape);
     TRY(tables_heading(p->store, e->cluster, e->shape, p->to));
     d = declaration_find(p->shape.space);
+    usual = plan_default(&p->shape);
     if (d)
-        fprintf(p->to, "buckets  by %s\n", d->key);
+        fprintf(p->to, "buckets  by %s\ndefault  %s\n", d->key, PLAN_WORDS(&usual));
     else
         fprintf(p->to, "buckets  of width %u\n", e->window);
     print_loads(p);
@@ -453,15 +455,24 @@ int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t w
     return print_entries(&p, cluster, shape);
 }
 
-void tables_legend(bool hidden, bool declared, FILE *to)
+unsigned tables_default(const struct moe_shape *shape)
 {
-    fprintf(to, "saves: of a step's time, against the default plan r=1 d=1 a=linear; at least:\n"
-                "the low end of its 95 %% interval. Of several buckets means; the whole is timed\n"
-                "anew. undecided: another plan may be faster. More: man moetune-tables.\n");
-    if (hidden)
+    return shape->space                         ? TABLES_DECLARED
+           : shape->layout == MOE_LAYOUT_HIDDEN ? TABLES_HIDDEN
+                                                : TABLES_USUAL;
+}
+
+void tables_legend(unsigned defaults, FILE *to)
+{
+    fprintf(to,
+            "saves: of a step's time, against the default plan%s; at least:\n"
+            "the low end of its 95 %% interval. Of several buckets means; the whole is timed\n"
+            "anew. undecided: another plan may be faster. More: man moetune-tables.\n",
+            defaults == TABLES_DECLARED ? "" : " r=1 d=1 a=linear");
+    if (defaults & TABLES_HIDDEN)
         fprintf(to, "With layout=hidden the default plan is r=0 d=1 a=linear e=sparse.\n");
-    if (declared)
-        fprintf(to, "A declared space says its own default plan.\n");
+    if (defaults & TABLES_DECLARED && defaults != TABLES_DECLARED)
+        fprintf(to, "Of a declared space it is the one above its table.\n");
 }
 
 int tables_print_all(struct store *store, bool every, FILE *to)
@@ -475,7 +486,7 @@ int tables_print_all(struct store *store, bool every, FILE *to)
     told_free(&told);
     if (!rc) {
         fprintf(to, "\n");
-        tables_legend(p.hidden, p.declared, to);
+        tables_legend(p.defaults, to);
     }
     return rc;
 }

@@ -15,9 +15,11 @@ int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t w
  * plans are pinned in it, and why trainers are not told it, if they are not; then the legend. */
 int tables_print_all(struct store *store, bool every, FILE *to);
 
-/* Three lines: what the columns mean. */
-/* hidden: some layer is cut by hidden units; declared: some has a space of its own. */
-void tables_legend(bool hidden, bool declared, FILE *to);
+/* Which default plan a layer is compared with, and what the columns of tables with such ones mean.
+ */
+enum { TABLES_USUAL = 1, TABLES_HIDDEN = 2, TABLES_DECLARED = 4 };
+unsigned tables_default(const struct moe_shape *shape);
+void tables_legend(unsigned defaults, FILE *to);
 
 /* The two lines above such a table: the layer and its cluster. */
 int tables_heading(struct store *store, int64_t cluster, int64_t shape, FILE *to);

@@ -47,11 +47,11 @@ const char *const exec_protocol_help =
     "program\n"
     "ends, with exit code 0; it may do so whenever it likes.  A launch gives a plan one sample, "
     "the\n"
-    "median of --launch-steps steps; launches of different plans take turns, until all ranges "
-    "that\n"
-    "the program asks for are decided, or --budget is spent.  A launch that twice dies before a "
-    "step\n"
-    "is timed makes all plans with its values rows that say so.\n";
+    "mean of --launch-steps steps: by default the more, the dearer a start is and the more steps\n"
+    "scatter.  Launches of different plans take turns, until all ranges that the program asks for\n"
+    "are decided, or --budget is spent.  A launch that twice dies before a step is timed makes "
+    "all\n"
+    "plans with its values rows that say so.\n";
 
 enum { RESTARTS_MAX = 32 };
 
@@ -278,7 +278,7 @@ static void print_launches(const struct exec_protocol *v)
     if (r->given_up)
         note("%" PRIu32 " of %" PRIu32 " ranges are left: the program did not run %" PRIu32
              " steps of them in a launch (--launch-steps)",
-             r->given_up, r->ranges, v->options->launch_steps);
+             r->given_up, r->ranges, r->steps);
 }
 
 static int print(struct exec_protocol *v)

@@ -6,6 +6,7 @@
 #include "status.h"
 #include "utf8.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,7 @@ static bool is_decided(const struct launch_range *r)
     int arm = r->bucket.known ? dictionary_arm(&r->dictionary, &e->plan) : -1;
 
     return arm >= 0 && r->bucket.attempts[arm].usable && !entry_is(e, ENTRY_OPEN) &&
+           strcmp(e->reason, search_reason_words[SEARCH_CUT]) != 0 &&
            effort_rank(e->effort) >= effort_rank(r->dictionary.effort->name);
 }
 
@@ -95,20 +97,113 @@ int launch_range_begin(struct launch_range *r)
 
 /* ---- what a launch shows */
 
-int launch_range_step(struct launch_range *r, uint32_t launch, int64_t ns, uint32_t steps)
+/* It may be run again and again, for it cannot take the program with it. */
+static bool is_harmless(const struct launch_range *r, int arm)
 {
-    int arm = r->wanted;
+    const struct attempt *a = &r->bucket.attempts[arm];
+
+    return a->usable || a->trial.state == TRIAL_FAILED || a->trial.state == TRIAL_NO_MEMORY;
+}
+
+int launch_range_best(const struct launch_range *r, const struct launch_under_way *launch, int safe)
+{
+    int best = r->bucket.attempts[safe].usable ? safe : -1, other = -1;
+    double least = best < 0 ? NAN : bucket_median_ns(&r->bucket, best);
+
+    if (r->state == RANGE_PINNED && r->pinned >= 0 && launch->way_of[r->pinned] == launch->way &&
+        is_harmless(r, r->pinned))
+        return r->pinned;
+    for (int arm = 0; arm < (int)r->dictionary.arm_count; arm++) {
+        double ns;
+
+        if (launch->way_of[arm] != launch->way)
+            continue;
+        if (is_harmless(r, arm) && (other < 0 || !r->bucket.attempts[other].usable))
+            other = arm;
+        ns = r->bucket.attempts[arm].usable ? bucket_median_ns(&r->bucket, arm) : NAN;
+        if (ns < least || (isnan(least) && !isnan(ns))) {
+            least = ns;
+            best = arm;
+        }
+    }
+    return best >= 0 ? best : other;
+}
+
+static bool can_show(const struct launch_range *r, const struct launch_under_way *launch, int arm)
+{
+    return launch->way_of[arm] == launch->way && r->shown[arm] != launch->number;
+}
+
+bool launch_range_wants(const struct launch_range *r, const struct launch_under_way *launch)
+{
+    return r->state == RANGE_OPEN && can_show(r, launch, r->wanted);
+}
+
+void launch_range_look(struct launch_range *r, const struct launch_under_way *launch)
+{
+    bool among[SEARCH_ARMS_MAX];
+    enum decision_purpose purpose;
+    int arm;
+
+    if (r->state != RANGE_OPEN || can_show(r, launch, r->wanted))
+        return;
+    for (int i = 0; i < (int)r->dictionary.arm_count; i++)
+        among[i] = can_show(r, launch, i);
+    arm = decision_also(&r->bucket.decision, among, &purpose);
+    if (arm == DECISION_DONE)
+        return;
+    r->wanted = arm;
+    r->purpose = purpose;
+}
+
+static int learn(struct launch_range *r, const struct launch_under_way *launch, int64_t sample)
+{
+    TRY(bucket_learn(&r->bucket, r->purpose, r->wanted, sample));
+    r->shown[r->wanted] = launch->number;
+    return store_commit(r->dictionary.store);
+}
+
+int launch_range_step(struct launch_range *r, const struct launch_under_way *launch, int64_t ns,
+                      uint32_t steps)
+{
     int64_t sample;
 
-    if (r->arm != arm)
+    if (r->arm != r->wanted)
         r->watched.steps = 0;
-    r->arm = arm;
+    r->arm = r->wanted;
     if (!watched_step(&r->watched, ns, steps, &sample))
         return OK;
-    TRY(bucket_learn(&r->bucket, r->purpose, arm, sample));
-    TRY(store_commit(r->dictionary.store));
-    r->shown[arm] = launch;
-    return advance(r);
+    TRY(learn(r, launch, sample));
+    TRY(advance(r));
+    launch_range_look(r, launch);
+    return OK;
+}
+
+int launch_range_end(struct launch_range *r, const struct launch_under_way *launch, uint32_t least)
+{
+    return launch_range_wants(r, launch) && r->arm == r->wanted && r->watched.steps >= least
+               ? learn(r, launch, watched_sample(&r->watched))
+               : OK;
+}
+
+int launch_range_cut(struct launch_range *r)
+{
+    struct decision_result so_far;
+    struct entry_row entry;
+
+    if (r->state != RANGE_OPEN || r->bucket.known)
+        return OK;
+    search_cut(r->dictionary.search);
+    if (!decision_result(&r->bucket.decision, &so_far) ||
+        !decision_stands(&r->bucket.decision, &so_far))
+        return OK;
+    TRY(bucket_entry(&r->bucket, -1, &entry));
+    return store_entry(r->dictionary.store, &entry, "measured in launches, cut off");
+}
+
+int launch_range_next(struct launch_range *r)
+{
+    return r->state == RANGE_OPEN ? advance(r) : OK;
 }
 
 int launch_range_fail(struct launch_range *r, int arm, enum trial_state state, const char *why)

@@ -21,7 +21,8 @@ struct launch_range {
     enum range_state state;
     uint64_t demand; /* as live_demand() has it */
     int pinned;      /* the arm that a person chose; -1: none that can run */
-    int wanted;      /* the arm that the decision asks for, while it is open */
+    int wanted;      /* the arm that the decision asks for, while it is open; in a launch that
+                      * cannot show that, one that it would like to have on the occasion */
     enum decision_purpose purpose;
     uint32_t *shown; /* by arm: the last launch in which it gave a sample */
 
@@ -46,8 +47,36 @@ int launch_range_begin(struct launch_range *range);
 /* A launch begins. */
 void launch_range_reset(struct launch_range *range);
 
-/* A step of the plan that the decision wants; after so many steps their median is a sample. */
-int launch_range_step(struct launch_range *range, uint32_t launch, int64_t ns, uint32_t steps);
+/* A launch under way, of a way to start the program, as each arm has one. */
+struct launch_under_way {
+    uint32_t number, way;
+    const uint32_t *way_of;
+};
+
+/* Whether the launch can show what is wanted. */
+bool launch_range_wants(const struct launch_range *range, const struct launch_under_way *launch);
+
+/* Where it cannot, the decision may want another arm that it can show: the start is paid for. */
+void launch_range_look(struct launch_range *range, const struct launch_under_way *launch);
+
+/* The best plan of the launch where nothing is sampled, the pinned one if it can be run in it, or
+ * `safe` where none is known; -1: none can run. */
+int launch_range_best(const struct launch_range *range, const struct launch_under_way *launch,
+                      int safe);
+
+/* A step of the plan that is wanted; so many are a sample. */
+int launch_range_step(struct launch_range *range, const struct launch_under_way *launch, int64_t ns,
+                      uint32_t steps);
+
+/* The program ended before there were so many steps: if they are `least`, they have to do. */
+int launch_range_end(struct launch_range *range, const struct launch_under_way *launch,
+                     uint32_t least);
+
+/* Time is up: what can be said so far is told, if nothing is yet; the next run goes on. */
+int launch_range_cut(struct launch_range *range);
+
+/* After a launch: what the decision asks for, wherever it can be shown. */
+int launch_range_next(struct launch_range *range);
 
 /* An arm cannot run; whoever calls commits. */
 int launch_range_fail(struct launch_range *range, int arm, enum trial_state state, const char *why);

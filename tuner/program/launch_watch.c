@@ -3,6 +3,8 @@
 
 #include "stats.h"
 
+#include <math.h>
+
 /* So many times the steps of a sample a launch goes on that looks which ranges there are, and one
  * that waits for a range to be asked for. */
 enum { LOOK = 8, WAIT = 32 };
@@ -16,18 +18,33 @@ void watched_reset(struct watched *r)
 
 bool watched_step(struct watched *r, int64_t ns, uint32_t steps, int64_t *sample)
 {
-    double values[TUNE_LAUNCH_STEPS_MAX];
-
     r->ns[r->steps++] = ns;
     if (r->steps < steps)
         return false;
+    *sample = watched_sample(r);
+    return true;
+}
+
+int64_t watched_sample(struct watched *r)
+{
+    double values[TUNE_LAUNCH_STEPS_MAX], most, mean = 0, log_mean = 0;
+
     for (uint32_t i = 0; i < r->steps; i++)
         values[i] = (double)r->ns[i];
-    *sample = (int64_t)median_of(values, r->steps);
+    most = 2 * median_of(values, r->steps);
+    for (uint32_t i = 0; i < r->steps; i++) {
+        values[i] = fmax(1, fmin(values[i], most));
+        mean += values[i] / r->steps;
+        log_mean += log(values[i]) / r->steps;
+    }
+    for (uint32_t i = 0; i < r->steps; i++)
+        r->squares += pow(log(values[i]) - log_mean, 2);
+    r->spare += r->steps - 1;
+    r->samples++;
     r->steps = 0;
     r->learnt = true;
     r->missed = 0;
-    return true;
+    return llround(mean);
 }
 
 bool watched_in_vain(struct watched *r)
@@ -44,4 +61,11 @@ bool watch_awaits(const struct launch_watch *w, const struct watched *r, size_t 
 bool watch_looks(const struct launch_watch *w, uint64_t question)
 {
     return (w->looking || w->newest) && question <= 2 * w->newest + (uint64_t)LOOK * w->steps;
+}
+
+void watched_add(struct watched *all, const struct watched *r)
+{
+    all->samples += r->samples;
+    all->spare += r->spare;
+    all->squares += r->squares;
 }

@@ -3,7 +3,9 @@
 
 #include "arms.h"
 #include "array.h"
+#include "host.h"
 #include "known_machine.h"
+#include "launch_cost.h"
 #include "launch_range.h"
 #include "launch_ways.h"
 #include "launch_words.h"
@@ -32,13 +34,14 @@ struct launches {
     size_t range_count;
     struct run_row run;
     const char *command;
-    uint32_t launch;         /* the one under way */
+    struct launch_under_way now;
+    uint32_t fixed_steps; /* of a sample; 0: as many as pay */
+    struct launch_cost cost;
     uint32_t silent, barren; /* launches in a row that asked nothing; that failed between steps */
     double alive_s;
     uint64_t told, tried;
 
     /* Of the launch under way. */
-    uint32_t way;
     struct launch_watch watch;
     struct launch_range *range; /* that it asked for last, the plan it was told, and whether the */
     int arm;                    /* decision wanted it */
@@ -49,8 +52,7 @@ struct launches {
 
 static bool wants(const struct launches *l, const struct launch_range *r)
 {
-    return r->state == RANGE_OPEN && l->way_of[r->wanted] == l->way &&
-           r->shown[r->wanted] != l->launch;
+    return launch_range_wants(r, &l->now);
 }
 
 static struct launch_range *find_range(const struct launches *l, uint32_t bucket)
@@ -122,48 +124,18 @@ static int next_way(const struct launches *l)
     for (size_t i = 0; i < l->range_count; i++)
         if (l->ranges[i]->state == RANGE_OPEN)
             l->ways[l->way_of[l->ranges[i]->wanted]].votes += (double)l->ranges[i]->demand;
-    next = ways_next(l->ways, l->way_count, l->launch);
+    next = ways_next(l->ways, l->way_count, l->now.number);
     /* Ranges that nobody asked for yet show under the default. */
-    if (next < 0 && (!l->launch || !l->range_count))
+    if (next < 0 && (!l->now.number || !l->range_count))
         return (int)l->way_of[l->dictionary.default_arm];
     return next;
 }
 
 /* ---- answers */
 
-/* It may be run again and again, for it cannot take the program with it. */
-static bool is_harmless(const struct launch_range *r, int arm)
-{
-    const struct attempt *a = &r->bucket.attempts[arm];
-
-    return a->usable || a->trial.state == TRIAL_FAILED || a->trial.state == TRIAL_NO_MEMORY;
-}
-
-/* The best plan of this launch where nothing is sampled, the pinned one if it can be run in it; -1:
- * none can run. */
 static int best_here(const struct launches *l, const struct launch_range *r)
 {
-    const struct way *way = &l->ways[l->way];
-    int best = r->bucket.attempts[way->safe].usable ? way->safe : -1, other = -1;
-    double least = best < 0 ? NAN : bucket_median_ns(&r->bucket, best);
-
-    if (r->state == RANGE_PINNED && r->pinned >= 0 && l->way_of[r->pinned] == l->way &&
-        is_harmless(r, r->pinned))
-        return r->pinned;
-    for (int arm = 0; arm < (int)l->dictionary.arm_count; arm++) {
-        double ns;
-
-        if (l->way_of[arm] != l->way)
-            continue;
-        if (is_harmless(r, arm) && (other < 0 || !r->bucket.attempts[other].usable))
-            other = arm;
-        ns = r->bucket.attempts[arm].usable ? bucket_median_ns(&r->bucket, arm) : NAN;
-        if (ns < least || (isnan(least) && !isnan(ns))) {
-            least = ns;
-            best = arm;
-        }
-    }
-    return best >= 0 ? best : other;
+    return launch_range_best(r, &l->now, l->ways[l->now.way].safe);
 }
 
 /* Nothing is known to run here, so other plans of this launch may fail alike: to ask for them now
@@ -198,7 +170,7 @@ static bool is_in_doubt(const struct way *way)
 
 static int choose(struct launches *l, struct launch_range *r)
 {
-    const struct way *way = &l->ways[l->way];
+    const struct way *way = &l->ways[l->now.way];
 
     l->range = r;
     l->sampled = wants(l, r) && (!is_in_doubt(way) || r->wanted == way->safe);
@@ -214,8 +186,10 @@ static int is_asked(void *self, const struct said *ask, struct moe_plan *plan)
     uint32_t bucket = declaration_bucket(l->space, ask->key, ask->class_thousandths);
     struct launch_range *r = find_range(l, bucket);
 
+    launch_cost_asked(&l->cost, host_clock_ns());
     if (!r) {
         TRY(add_range(l, bucket, &r));
+        launch_range_look(r, &l->now);
         l->watch.newest = l->session->asked + 1;
     }
     r->watched.asked = l->session->asked + 1;
@@ -233,7 +207,7 @@ static void show(struct launches *l)
     p->done = count_ranges(l, RANGE_DECIDED);
     p->buckets = count_wanted(l);
     p->steps = l->told;
-    progress_show(p, "launch %" PRIu32 ": %s=%" PRIu64 " %s", l->launch, l->space->key,
+    progress_show(p, "launch %" PRIu32 ": %s=%" PRIu64 " %s", l->now.number, l->space->key,
                   l->session->key, PLAN_WORDS(&l->session->plan));
 }
 
@@ -241,15 +215,16 @@ static int is_told(void *self, const struct said *tell)
 {
     struct launches *l = self;
 
-    l->ways[l->way].runs = true;
+    l->ways[l->now.way].runs = true;
     l->range->failing = false;
     l->told++;
     l->tried += l->sampled;
+    launch_cost_told(&l->cost, host_clock_ns());
     show(l);
     if (!l->sampled || !wants(l, l->range) || l->range->wanted != l->arm)
         return OK;
     l->run.samples_search++;
-    return launch_range_step(l->range, l->launch, tell->ns, l->watch.steps);
+    return launch_range_step(l->range, &l->now, tell->ns, l->watch.steps);
 }
 
 static int is_told_memory(void *self, int64_t bytes)
@@ -263,9 +238,10 @@ static int is_told_failure(void *self, enum trial_state state, const char *why)
 {
     struct launches *l = self;
 
-    l->ways[l->way].runs = true; /* it came up, and says what it cannot do */
+    l->ways[l->now.way].runs = true; /* it came up, and says what it cannot do */
     l->range->failing = true;
     TRY(launch_range_fail(l->range, l->arm, state, why));
+    launch_range_look(l->range, &l->now);
     return store_commit(l->dictionary.store);
 }
 
@@ -336,7 +312,7 @@ static int blame(struct launches *l, struct launch_range *r, int arm, const stru
 /* No launch under these values ever ran a step: each plan with them fails, in every range. */
 static int give_way_up(struct launches *l, const struct launch_end *end)
 {
-    struct way *way = &l->ways[l->way];
+    struct way *way = &l->ways[l->now.way];
     char words[DECLARATION_PLAN_BYTES], why[LAUNCH_WHY_BYTES];
 
     way->broken = true;
@@ -348,7 +324,7 @@ static int give_way_up(struct launches *l, const struct launch_end *end)
     note("%s: %s, twice before a step was timed: no plan with it is tried", words, why);
     for (size_t i = 0; i < l->range_count; i++)
         for (int arm = 0; arm < (int)l->dictionary.arm_count; arm++)
-            if (l->way_of[arm] == l->way)
+            if (l->way_of[arm] == l->now.way)
                 TRY(launch_range_fail(l->ranges[i], arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED,
                                       why));
     return OK;
@@ -357,7 +333,7 @@ static int give_way_up(struct launches *l, const struct launch_end *end)
 /* Nothing ever ran under these values: they may be the reason, or the plan that came first. */
 static int judge_stillborn(struct launches *l, const struct launch_end *end)
 {
-    struct way *way = &l->ways[l->way];
+    struct way *way = &l->ways[l->now.way];
     char why[LAUNCH_WHY_BYTES];
 
     if (++way->stillborn >= 2)
@@ -365,7 +341,7 @@ static int judge_stillborn(struct launches *l, const struct launch_end *end)
     if (l->session->running)
         ledger_forgives(&l->range->bucket.attempts[l->arm], TRIAL_CRASHED);
     progress_clear(&l->session->progress);
-    note("launch %" PRIu32 ": %s, before a step was timed; once more", l->launch,
+    note("launch %" PRIu32 ": %s, before a step was timed; once more", l->now.number,
          launch_why(l->session, end, why));
     return OK;
 }
@@ -374,7 +350,7 @@ static int judge_failure(struct launches *l, const struct launch_end *end)
 {
     char why[LAUNCH_WHY_BYTES];
 
-    if (!l->ways[l->way].runs)
+    if (!l->ways[l->now.way].runs)
         return judge_stillborn(l, end);
     if (l->session->running)
         return blame(l, l->range, l->arm, end);
@@ -383,9 +359,14 @@ static int judge_failure(struct launches *l, const struct launch_end *end)
         return fail(ERR_LAUNCH, "the program failed outside of steps %d times in a row: %s",
                     LAUNCH_PATIENCE, launch_why(l->session, end, why));
     progress_clear(&l->session->progress);
-    note("launch %" PRIu32 ": %s, %s", l->launch, launch_why(l->session, end, why),
+    note("launch %" PRIu32 ": %s, %s", l->now.number, launch_why(l->session, end, why),
          l->session->asked ? "between two steps" : "before it asked anything");
     return OK;
+}
+
+static uint32_t least_steps(const struct launches *l)
+{
+    return l->fixed_steps ? l->fixed_steps : LAUNCH_STEPS_LEAST;
 }
 
 /* A launch that ended well and did not show what it was started for. */
@@ -401,7 +382,7 @@ static void count_misses(struct launches *l)
         declaration_range(l->space, r->bucket.key.bucket, range, sizeof(range));
         progress_clear(&l->session->progress);
         note("%s %s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
-             l->space->key, range, LAUNCH_PATIENCE, l->watch.steps);
+             l->space->key, range, LAUNCH_PATIENCE, least_steps(l));
         r->state = RANGE_GIVEN_UP;
     }
 }
@@ -417,6 +398,8 @@ static int judge_end(struct launches *l, const struct launch_end *end)
     if (l->silent >= LAUNCH_PATIENCE)
         return fail(ERR_LAUNCH, "the program ended %d times in a row without asking anything",
                     LAUNCH_PATIENCE);
+    for (size_t i = 0; i < l->range_count; i++)
+        TRY(launch_range_end(l->ranges[i], &l->now, least_steps(l)));
     count_misses(l);
     return OK;
 }
@@ -431,6 +414,16 @@ static int spare(struct launches *l)
                : OK;
 }
 
+/* By what the launches so far cost, and by how far their steps scatter. */
+static uint32_t steps_of_sample(const struct launches *l)
+{
+    struct watched all = { .samples = 0 };
+
+    for (size_t i = 0; i < l->range_count; i++)
+        watched_add(&all, &l->ranges[i]->watched);
+    return l->fixed_steps ? l->fixed_steps : launch_pace(&l->cost, &all);
+}
+
 static int launch(struct launches *l, uint32_t number)
 {
     struct way *way = &l->ways[number];
@@ -440,18 +433,25 @@ static int launch(struct launches *l, uint32_t number)
     int rc;
 
     TRY(launch_command(l->command, l->space, choice, &command));
-    l->way = number;
-    l->watch.looking = !l->launch;
+    l->now.way = number;
+    l->watch.looking = !l->now.number;
+    l->watch.steps = steps_of_sample(l);
     l->watch.newest = 0;
-    way->last = ++l->launch;
+    way->last = ++l->now.number;
     way->launches++;
     l->range = NULL;
-    for (size_t i = 0; i < l->range_count; i++)
+    launch_cost_started(&l->cost, host_clock_ns());
+    for (size_t i = 0; i < l->range_count; i++) {
         launch_range_reset(l->ranges[i]);
+        launch_range_look(l->ranges[i], &l->now);
+    }
     rc = session_launch(l->session, command, launch_words(l->space, choice, words), &end);
     free(command);
+    launch_cost_ended(&l->cost, end.hung ? -1 : host_clock_ns());
     if (!rc)
         rc = judge_end(l, &end);
+    for (size_t i = 0; i < l->range_count && !rc; i++)
+        rc = launch_range_next(l->ranges[i]);
     return rc && rc != ERR_CUT ? rc : spare(l) ? ERR_IO : rc;
 }
 
@@ -527,18 +527,18 @@ static int end_run(struct launches *l, int rc)
     run->buckets_planned = count_wanted(l);
     snprintf(run->now, sizeof(run->now), "%s", run_state_words[run->state]);
     TRY(store_run_update(l->dictionary.store, run));
-    return run->buckets_done ? store_publish(l->dictionary.store)
-                             : store_commit(l->dictionary.store);
+    return store_publish(l->dictionary.store);
 }
 
 static void report(const struct launches *l, struct launches_report *out)
 {
     *out = (struct launches_report){ .cluster = l->dictionary.cluster,
                                      .shape = l->dictionary.shape,
-                                     .launches = l->launch,
+                                     .launches = l->now.number,
                                      .ranges = count_wanted(l),
                                      .decided = count_ranges(l, RANGE_DECIDED),
-                                     .given_up = count_ranges(l, RANGE_GIVEN_UP) };
+                                     .given_up = count_ranges(l, RANGE_GIVEN_UP),
+                                     .steps = least_steps(l) };
     for (size_t w = 0; w < l->way_count; w++)
         out->ways += l->ways[w].launches > 0;
 }
@@ -567,6 +567,8 @@ static int tune(struct launches *l, const struct live_setup *setup)
     TRY(open_store(l, setup));
     for (rc = OK; !rc && (way = next_way(l)) >= 0;)
         rc = launch(l, (uint32_t)way);
+    for (size_t i = 0; i < l->range_count && rc == ERR_CUT; i++)
+        TRY(launch_range_cut(l->ranges[i]));
     return rc;
 }
 
@@ -582,7 +584,7 @@ int launches_tune(struct session *session, const struct live_setup *setup, const
                             .setup = setup,
                             .space = session->space,
                             .command = command,
-                            .watch = { .steps = steps },
+                            .fixed_steps = steps,
                             .dictionary = { .window = setup->window,
                                             .declared = session->space,
                                             .arms = l->arms,
@@ -590,6 +592,7 @@ int launches_tune(struct session *session, const struct live_setup *setup, const
                                             .harm = setup->harm,
                                             .margin = setup->margin } };
     *out = (struct launches_report){ 0 };
+    l->now.way_of = l->way_of;
     session->ops = &ops;
     session->self = l;
     rc = tune(l, setup);

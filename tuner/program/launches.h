@@ -12,10 +12,11 @@ struct launches_report {
     int64_t cluster, shape;  /* in the store; 0: it was never opened */
     uint32_t launches, ways; /* how often it was started, and under how many sets of values */
     uint32_t ranges, decided, given_up;
+    uint32_t steps; /* that a sample must have */
 };
 
 /* Until all ranges that the program asks for are decided; ERR_CUT: time is up.  `steps`: of a plan
- * in one launch, whose median is one sample. */
+ * in one launch, which are one sample; 0: as many as pay. */
 int launches_tune(struct session *session, const struct live_setup *setup, const char *command,
                   uint32_t steps, struct launches_report *out);
 

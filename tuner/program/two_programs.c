@@ -27,7 +27,7 @@ const struct option_row two_programs_rows[] = {
     { "space", "FILE", OPTION_TEXT, AT(space),
       "plans of its own that the programs have, see moetune-spaces(7)" },
     { "launch-steps", "N", OPTION_COUNT, AT(launch_steps),
-      "--space, launch by launch: steps whose median is one sample", .least = 1,
+      "--space, launch by launch: steps that are one sample", .least = 1,
       .most = TUNE_LAUNCH_STEPS_MAX },
     { "warmup", "N", OPTION_COUNT, AT(warmup),
       "steps of each (launch) at each key that do not count", .least = 0, .most = 1000 },

@@ -12,7 +12,7 @@ struct two_programs {
                                      * plan's, where the command is the same, else db's */
     const char *space;              /* file of the space that the programs have; NULL: none */
     uint32_t warmup;                /* steps of each at each key that do not count */
-    uint32_t launch_steps;          /* of a launch, whose median is a sample */
+    uint32_t launch_steps;          /* of a launch, which are a sample */
     double margin, budget_s, silence_s;
     uint64_t seed;
     struct verdict_files files;

@@ -2,9 +2,9 @@
 #include "export_answers.h"
 
 #include "output_file.h"
+#include "space_file.h"
 #include "status.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,27 +12,6 @@
 bool answers_options_given(const struct answers_options *o)
 {
     return o->space || o->key || o->class || o->sets.count || o->check;
-}
-
-static int read_key(const char *text, uint64_t *key)
-{
-    char *end;
-
-    errno = 0;
-    *key = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno)
-        return fail(ERR_ARGUMENT, "--key %s: a whole number is wanted", text);
-    return OK;
-}
-
-static int read_class(const char *text, double *class_value)
-{
-    char *end;
-
-    *class_value = strtod(text, &end);
-    if (end == text || *end || !(*class_value >= 0 && *class_value <= 1e9))
-        return fail(ERR_ARGUMENT, "--class %s: a number from 0 on is wanted", text);
-    return OK;
 }
 
 static int read_sets(const struct answers_options *o, struct format_set *sets)
@@ -111,9 +90,9 @@ int export_answers(const struct format *format, const char *table, const char *s
     if (o->check && !file)
         return fail(ERR_ARGUMENT, "--check reads a file back: -o must name one");
     if (o->key)
-        TRY(read_key(o->key, &choice.key));
+        TRY(space_key_read(o->key, &choice.key));
     if (o->class)
-        TRY(read_class(o->class, &choice.class));
+        TRY(space_class_read(o->class, &choice.class));
     TRY(moelookup_open(table, &open));
     rc = answers_open(open, &choice, &answers);
     if (!rc) {

@@ -8,6 +8,7 @@
 #include "plan.h"
 #include "sha256.h"
 #include "shape.h"
+#include "space_file.h"
 #include "status.h"
 #include "store.h"
 #include "tables.h"
@@ -61,13 +62,12 @@ static int take_key(const struct options *o, int at, uint64_t *key)
     const char *text = asked_of(o)->items[at];
     char *end;
 
+    if (o->space)
+        return space_key_read(text, key);
     errno = 0;
     *key = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || (!o->space && *key > UINT32_MAX))
-        return fail(ERR_ARGUMENT,
-                    o->space ? "--key %s: a whole number is wanted"
-                             : "--capacity %s: a number of rows is wanted",
-                    text);
+    if (*text < '0' || *text > '9' || *end || errno || *key > UINT32_MAX)
+        return fail(ERR_ARGUMENT, "--capacity %s: a number of rows is wanted", text);
     return OK;
 }
 

@@ -1,6 +1,7 @@
 /* moetune override: plans that a person pins, whatever was measured. */
 #include "bucket_key.h"
 #include "common_rows.h"
+#include "declaration.h"
 #include "declared_plan.h"
 #include "gpu_list.h"
 #include "layer_options.h"
@@ -8,6 +9,7 @@
 #include "quote.h"
 #include "shape.h"
 #include "space.h"
+#include "space_file.h"
 #include "status.h"
 #include "store.h"
 #include "tables.h"
@@ -25,11 +27,17 @@
 struct options {
     struct stated_layer stated;
     uint32_t window;
+    const char *space, *key, *class; /* of a declared space */
     const char *buckets, *plan, *why, *db;
 };
 
 static const struct option_row rows[] = {
     BUCKETS_ROW(OPTION(buckets), "buckets the plan is pinned for"),
+    { "space", "NAME", OPTION_TEXT, OPTION(space),
+      "a layer of a declared space; words of the layer only where it has several" },
+    { "key", "N", OPTION_TEXT, OPTION(key),
+      "of a space, instead of buckets: the range of this key" },
+    { "class", "X", OPTION_TEXT, OPTION(class), "and this class beside the key" },
     { "plan", "PLAN", OPTION_TEXT, OPTION(plan), "\"r=1 d=2 a=2dh\"" },
     { "why", "TEXT", OPTION_TEXT, OPTION(why), "the reason, for those who come later" },
     WINDOW_ROW(OPTION(window), "that of the table that answers"),
@@ -93,11 +101,78 @@ static int find_layer(struct target *t)
                     : UNSUPPORTED;
 }
 
+/* ---- by the name of its space */
+
+static int match_space(void *self, const struct entry_row *entry)
+{
+    struct target *t = self;
+    const struct declaration *d;
+    struct moe_shape shape;
+
+    TRY(store_shape_get(t->store, entry->shape, &shape));
+    d = declaration_find(shape.space);
+    if (!d || !declaration_is_called(d, t->options->space) ||
+        !stated_layer_fits(&t->options->stated, &shape) ||
+        (t->found && shape_equal(&shape, &t->shape)))
+        return OK;
+    if (t->found++)
+        note("--space %s: several layers of it are here; options, or --shape, must say which: "
+             "%s, %s",
+             t->options->space, SHAPE_TEXT(&t->shape), SHAPE_TEXT(&shape));
+    t->shape = shape;
+    return OK;
+}
+
+static int find_space_layer(struct target *t)
+{
+    int found;
+
+    TRY(store_entries(t->store, 0, 0, match_space, t));
+    found = t->found;
+    t->found = 0;
+    return found == 1 ? OK
+           : found    ? ERR_ARGUMENT
+                      : fail(ERR_ARGUMENT,
+                             "--space %s: the database holds no layer of it with the words that "
+                                "were given (see moetune show)",
+                             t->options->space);
+}
+
+static int take_layer(struct target *t)
+{
+    return t->options->space ? find_space_layer(t)
+                             : stated_layer_shape(&t->options->stated,
+                                                  gpus_dtype(gpus_device("auto")), &t->shape);
+}
+
+/* ---- the range */
+
+/* Of a space with classes all of them, unless one is named. */
+static int take_key(struct target *t)
+{
+    const struct options *o = t->options;
+    const struct declaration *d = declaration_find(t->shape.space);
+    double class = 0;
+    uint64_t key;
+
+    TRY(space_key_read(o->key, &key));
+    if (o->class)
+        TRY(space_class_read(o->class, &class));
+    if (!d || (o->class && !d->class_edges))
+        return fail(ERR_ARGUMENT, "--%s: this layer's space has none", d ? "class" : "key");
+    t->row.first = t->row.last = declaration_bucket_at(d, key, class);
+    if (!o->class)
+        t->row.last += declaration_classes(d) - 1;
+    return OK;
+}
+
 static int take_range(struct target *t)
 {
-    if (!t->options->buckets)
-        return fail(ERR_ARGUMENT, "--buckets LO:HI is wanted");
-    return space_buckets(t->options->buckets, &t->row.first, &t->row.last);
+    const struct options *o = t->options;
+
+    if (!o->buckets == !o->key || (o->class && !o->key))
+        return fail(ERR_ARGUMENT, "--buckets LO:HI is wanted, or --key N [--class X] of a space");
+    return o->key ? take_key(t) : space_buckets(o->buckets, &t->row.first, &t->row.last);
 }
 
 /* Its space is the layer's; the plan need not say it. */
@@ -173,7 +248,7 @@ static int check_a2a(const struct target *t)
 
 static int set(struct target *t)
 {
-    TRY(stated_layer_shape(&t->options->stated, gpus_dtype(gpus_device("auto")), &t->shape));
+    TRY(take_layer(t));
     TRY(take_range(t));
     TRY(take_plan(t));
     TRY(find_layer(t));
@@ -190,7 +265,7 @@ static int unset(struct target *t)
 {
     uint32_t count;
 
-    TRY(stated_layer_shape(&t->options->stated, gpus_dtype(gpus_device("auto")), &t->shape));
+    TRY(take_layer(t));
     TRY(take_range(t));
     TRY(find_layer(t));
     TRY(print_ends(t));

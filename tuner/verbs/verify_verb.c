@@ -241,6 +241,7 @@ struct likeness {
     struct store *store;
     const struct cluster *here;
     int64_t seen;
+    uint32_t declared; /* entries of spaces, on any machine */
     int least;
     char differs[512];
 };
@@ -268,10 +269,13 @@ static int differences(const struct cluster *here, const struct cluster *there, 
 static int compare_machine(void *self, const struct entry_row *e)
 {
     struct likeness *l = self;
+    struct moe_shape shape;
     struct cluster there;
     char text[sizeof(l->differs)];
     int count;
 
+    TRY(store_shape_get(l->store, e->shape, &shape));
+    l->declared += shape.space != 0;
     if (e->cluster == l->seen)
         return OK;
     l->seen = e->cluster;
@@ -291,6 +295,7 @@ static int no_such_machine(const struct verifying *v)
     TRY(store_entries(l.store, 0, 0, compare_machine, &l));
     note("%s: nothing to verify: it has no entry for this machine%s%s", v->campaign.path,
          l.least ? "; nearest to those it has: " : "", l.differs);
+    verify_entries_declared(l.declared);
     return UNSUPPORTED;
 }
 
