@@ -329,8 +329,10 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
                                                                .log_c = b->posterior.log_c,
                                                                .log_ns = log_ns,
                                                                .count = 1 };
-    b->agains = b->again == arm ? b->agains + 1 : 0;
-    b->again = -1;
+    if (b->again < 0 || b->again == arm) { /* another one that waits for its chance still does */
+        b->agains = b->again == arm ? b->agains + 1 : 0;
+        b->again = -1;
+    }
     /* Much slower than expected: another program may have run.  The plan gets another chance. */
     if (b->posterior.count > b->posterior.past + 8 && log_ns > expected + 3.5 * sd && first &&
         b->agains < AGAIN_MOST)

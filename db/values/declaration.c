@@ -206,14 +206,14 @@ static char *whole(uint64_t number, char room[DECLARATION_THOUSANDTHS_BYTES])
 
 typedef char *put_number(uint64_t number, char room[DECLARATION_THOUSANDTHS_BYTES]);
 
-/* The range of the n-th of these edges, as text. */
+/* The range of the n-th of these edges, as text; what is beyond them lies in the last one. */
 static void put_range(const uint64_t *edges, size_t count, uint32_t n, put_number *put, char *text,
                       size_t size)
 {
     char low[DECLARATION_THOUSANDTHS_BYTES], high[DECLARATION_THOUSANDTHS_BYTES];
 
-    if (n == count)
-        snprintf(text, size, ">%s", put(edges[n - 1], low));
+    if (n >= count)
+        snprintf(text, size, ">%s", put(edges[count - 1], low));
     else if (!n)
         snprintf(text, size, "<=%s", put(edges[n], high));
     else if (edges[n - 1] + 1 == edges[n])

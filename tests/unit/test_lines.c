@@ -179,14 +179,16 @@ static void launches_take_turns(void)
 
 static void steps_become_samples(void)
 {
-    const struct launch_watch watch = { .steps = 3 };
+    const struct launch_watch watch = { .least = 3 };
     struct watched range = { .asked = 1 };
     int64_t sample = 0;
 
     CHECK(!watched_step(&range, 30, 3, &sample) && !watched_step(&range, 10, 3, &sample));
     CHECK(watched_step(&range, 20, 3, &sample) && sample == 20 && range.samples == 1);
-    CHECK(!watched_in_vain(&range) && watch_awaits(&watch, &range, 1, 2));
-    CHECK(!watch_awaits(&watch, &range, 1, 1000) && !watch_looks(&watch, 1));
+    CHECK(!watched_in_vain(&range) && watch_awaits(&watch, &range, 1, true, 2));
+    CHECK(watch_awaits(&watch, &range, 1, false, 20) &&
+          !watch_awaits(&watch, &range, 1, true, 20) &&
+          !watch_awaits(&watch, &range, 1, false, 1000) && !watch_looks(&watch, 1));
     for (int launch = 0; launch < LAUNCH_PATIENCE; launch++) {
         watched_reset(&range);
         CHECK(watched_in_vain(&range) == (launch == LAUNCH_PATIENCE - 1));

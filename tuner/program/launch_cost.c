@@ -28,7 +28,6 @@ void launch_cost_ended(struct launch_cost *c, int64_t now_ns)
 
     if (!c->told || now_ns < 0)
         return;
-    c->steps += c->told;
     c->inside_ns += (double)inside_ns;
     c->outside_ns += (double)(now_ns - c->started_ns - inside_ns);
 }
@@ -46,10 +45,10 @@ uint32_t launch_pace(const struct launch_cost *c, const struct watched *ranges)
     double of_launch, of_step, least;
     uint32_t n = LAUNCH_STEPS_LEAST;
 
-    if (!ranges->samples || !c->steps || !(c->inside_ns > 0))
+    if (!ranges->samples || !(c->inside_ns > 0))
         return n;
     of_launch = c->outside_ns / ranges->samples;
-    of_step = c->inside_ns / (double)c->steps;
+    of_step = c->inside_ns / (double)(ranges->samples + ranges->spare);
     least = pow(luck * sqrt(of_launch) + sqrt(of_step * v), 2);
     while (n < TUNE_LAUNCH_STEPS_MAX &&
            (of_launch + n * of_step) * (luck * luck + v / n) > dearer * least)

@@ -8,7 +8,6 @@
  * answer; and when these were in the launch under way. */
 struct launch_cost {
     double outside_ns, inside_ns;
-    uint64_t steps;
 
     int64_t started_ns, asked_ns, told_ns; /* asked: first; told: last; 0: not yet */
     uint64_t told;

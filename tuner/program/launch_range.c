@@ -19,7 +19,11 @@ int launch_range_open(struct launch_range *r, const struct dictionary *shared, u
         return fail(ERR_NOMEM, "plans of a range");
     TRY(search_open(search_find("blind"), search, &r->dictionary.search));
     bucket_init(&r->bucket, &r->dictionary, bucket);
-    return bucket_load(&r->bucket);
+    TRY(bucket_load(&r->bucket));
+    /* It is no decision: the samples that it stands on are told again, and nothing else counts. */
+    r->cut = r->bucket.known && !strcmp(r->bucket.entry.reason, search_reason_words[SEARCH_CUT]);
+    r->bucket.known &= !r->cut;
+    return OK;
 }
 
 void launch_range_close(struct launch_range *r)
@@ -61,8 +65,16 @@ static bool is_decided(const struct launch_range *r)
     int arm = r->bucket.known ? dictionary_arm(&r->dictionary, &e->plan) : -1;
 
     return arm >= 0 && r->bucket.attempts[arm].usable && !entry_is(e, ENTRY_OPEN) &&
-           strcmp(e->reason, search_reason_words[SEARCH_CUT]) != 0 &&
            effort_rank(e->effort) >= effort_rank(r->dictionary.effort->name);
+}
+
+/* What an earlier run said when its time was up no longer holds. */
+static int drop_cut(struct launch_range *r, const char *why)
+{
+    if (!r->cut)
+        return OK;
+    r->cut = false;
+    return store_entry_end(r->dictionary.store, &r->bucket.entry, why);
 }
 
 static int write_entry(struct launch_range *r)
@@ -71,9 +83,10 @@ static int write_entry(struct launch_range *r)
     int rc = bucket_entry(&r->bucket, -1, &entry);
 
     r->state = RANGE_DECIDED;
-    if (rc == UNSUPPORTED)
-        return OK; /* no plan runs here: the trials say why */
+    if (rc == UNSUPPORTED) /* no plan runs here: the trials say why */
+        return drop_cut(r, "no plan runs");
     TRY(rc);
+    r->cut = false;
     TRY(store_entry(r->dictionary.store, &entry, "measured in launches"));
     r->bucket.entry = entry;
     r->bucket.known = true;
@@ -83,6 +96,7 @@ static int write_entry(struct launch_range *r)
 static int advance(struct launch_range *r)
 {
     r->wanted = decision_next(&r->bucket.decision, &r->purpose);
+    r->on_occasion = false;
     return r->wanted == DECISION_DONE ? write_entry(r) : OK;
 }
 
@@ -154,12 +168,14 @@ void launch_range_look(struct launch_range *r, const struct launch_under_way *la
         return;
     r->wanted = arm;
     r->purpose = purpose;
+    r->on_occasion = true;
 }
 
 static int learn(struct launch_range *r, const struct launch_under_way *launch, int64_t sample)
 {
     TRY(bucket_learn(&r->bucket, r->purpose, r->wanted, sample));
     r->shown[r->wanted] = launch->number;
+    r->arm = -1;
     return store_commit(r->dictionary.store);
 }
 
@@ -196,9 +212,17 @@ int launch_range_cut(struct launch_range *r)
     search_cut(r->dictionary.search);
     if (!decision_result(&r->bucket.decision, &so_far) ||
         !decision_stands(&r->bucket.decision, &so_far))
-        return OK;
+        return drop_cut(r, "more samples do not say so");
     TRY(bucket_entry(&r->bucket, -1, &entry));
     return store_entry(r->dictionary.store, &entry, "measured in launches, cut off");
+}
+
+int launch_range_spare(struct launch_range *r)
+{
+    int arm = r->arm;
+
+    r->arm = -1;
+    return arm < 0 ? OK : ledger_spare(r->dictionary.store, &r->bucket.attempts[arm]);
 }
 
 int launch_range_next(struct launch_range *r)
@@ -217,6 +241,8 @@ int launch_range_fail(struct launch_range *r, int arm, enum trial_state state, c
     TRY(bucket_fail(&r->bucket, arm, state, why));
     r->watched.steps = 0;
     r->watched.learnt = true;
+    if (r->cut && dictionary_arm(&r->dictionary, &r->bucket.entry.plan) == arm)
+        TRY(drop_cut(r, "its plan fails"));
     if (in_force) /* what was decided does not hold: everything else is told again */
         return launch_range_begin(r);
     if (r->state != RANGE_OPEN)

@@ -24,7 +24,9 @@ struct launch_range {
     int wanted;      /* the arm that the decision asks for, while it is open; in a launch that
                       * cannot show that, one that it would like to have on the occasion */
     enum decision_purpose purpose;
-    uint32_t *shown; /* by arm: the last launch in which it gave a sample */
+    bool on_occasion; /* the latter */
+    bool cut;         /* its entry is what an earlier run could say when its time was up */
+    uint32_t *shown;  /* by arm: the last launch in which it gave a sample */
 
     struct watched watched;
 
@@ -74,6 +76,9 @@ int launch_range_end(struct launch_range *range, const struct launch_under_way *
 
 /* Time is up: what can be said so far is told, if nothing is yet; the next run goes on. */
 int launch_range_cut(struct launch_range *range);
+
+/* Steps that were gathered and are no sample were no attempt. */
+int launch_range_spare(struct launch_range *range);
 
 /* After a launch: what the decision asks for, wherever it can be shown. */
 int launch_range_next(struct launch_range *range);

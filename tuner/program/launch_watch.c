@@ -5,9 +5,9 @@
 
 #include <math.h>
 
-/* So many times the steps of a sample a launch goes on that looks which ranges there are, and one
- * that waits for a range to be asked for. */
-enum { LOOK = 8, WAIT = 32 };
+/* So many times the least steps of a sample a launch goes on that looks which ranges there are, and
+ * one that waits for a range to be asked for, or would like to see it. */
+enum { LOOK = 8, WAIT = 32, PASS_BY = 2 };
 
 void watched_reset(struct watched *r)
 {
@@ -53,14 +53,16 @@ bool watched_in_vain(struct watched *r)
 }
 
 bool watch_awaits(const struct launch_watch *w, const struct watched *r, size_t ranges,
-                  uint64_t question)
+                  bool on_occasion, uint64_t question)
 {
-    return question - r->asked < (uint64_t)WAIT * w->steps * ranges;
+    uint64_t rounds = (uint64_t)(on_occasion ? PASS_BY : WAIT) * w->least;
+
+    return question - r->asked < rounds * ranges;
 }
 
 bool watch_looks(const struct launch_watch *w, uint64_t question)
 {
-    return (w->looking || w->newest) && question <= 2 * w->newest + (uint64_t)LOOK * w->steps;
+    return (w->looking || w->newest) && question <= 2 * w->newest + (uint64_t)LOOK * w->least;
 }
 
 void watched_add(struct watched *all, const struct watched *r)

@@ -10,6 +10,7 @@ enum { LAUNCH_PATIENCE = 3 };
 /* The launch under way; questions are counted from 1. */
 struct launch_watch {
     uint32_t steps;  /* of a sample */
+    uint32_t least;  /* that a sample must have: how long it is waited for something */
     bool looking;    /* nobody knows yet what it asks for */
     uint64_t newest; /* question at which it asked for a range for the first time; 0: none */
 };
@@ -44,9 +45,10 @@ bool watched_in_vain(struct watched *range);
 /* What several ranges learnt together. */
 void watched_add(struct watched *all, const struct watched *range);
 
-/* Whether a range that it is to show may still be asked for, one of so many. */
+/* Whether a range that it is to show may still be asked for, one of so many; on the occasion: what
+ * it shows there is no reason to wait long. */
 bool watch_awaits(const struct launch_watch *watch, const struct watched *range, size_t ranges,
-                  uint64_t question);
+                  bool on_occasion, uint64_t question);
 /* Whether it may show ranges that nobody knows. */
 bool watch_looks(const struct launch_watch *watch, uint64_t question);
 

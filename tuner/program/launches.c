@@ -50,11 +50,6 @@ struct launches {
 
 /* ---- ranges */
 
-static bool wants(const struct launches *l, const struct launch_range *r)
-{
-    return launch_range_wants(r, &l->now);
-}
-
 static struct launch_range *find_range(const struct launches *l, uint32_t bucket)
 {
     for (size_t i = 0; i < l->range_count; i++)
@@ -155,25 +150,21 @@ static bool goes_on(const struct launches *l)
     for (size_t i = 0; i < l->range_count; i++) {
         const struct launch_range *r = l->ranges[i];
 
-        if ((wants(l, r) || is_failing(l, r)) &&
-            watch_awaits(&l->watch, &r->watched, l->range_count, question))
+        if ((launch_range_wants(r, &l->now) || is_failing(l, r)) &&
+            watch_awaits(&l->watch, &r->watched, l->range_count, r->on_occasion, question))
             return true;
     }
     return watch_looks(&l->watch, question);
 }
 
-/* A launch that came to nothing under these values shows first whether it runs at all. */
-static bool is_in_doubt(const struct way *way)
-{
-    return way->stillborn && !way->runs;
-}
-
 static int choose(struct launches *l, struct launch_range *r)
 {
     const struct way *way = &l->ways[l->now.way];
+    /* A launch that came to nothing under these values shows first whether it runs at all. */
+    bool in_doubt = way->stillborn && !way->runs;
 
     l->range = r;
-    l->sampled = wants(l, r) && (!is_in_doubt(way) || r->wanted == way->safe);
+    l->sampled = launch_range_wants(r, &l->now) && (!in_doubt || r->wanted == way->safe);
     l->arm = l->sampled ? r->wanted : best_here(l, r);
     if (l->arm < 0)
         return UNSUPPORTED;
@@ -221,7 +212,7 @@ static int is_told(void *self, const struct said *tell)
     l->tried += l->sampled;
     launch_cost_told(&l->cost, host_clock_ns());
     show(l);
-    if (!l->sampled || !wants(l, l->range) || l->range->wanted != l->arm)
+    if (!l->sampled || !launch_range_wants(l->range, &l->now) || l->range->wanted != l->arm)
         return OK;
     l->run.samples_search++;
     return launch_range_step(l->range, &l->now, tell->ns, l->watch.steps);
@@ -364,11 +355,6 @@ static int judge_failure(struct launches *l, const struct launch_end *end)
     return OK;
 }
 
-static uint32_t least_steps(const struct launches *l)
-{
-    return l->fixed_steps ? l->fixed_steps : LAUNCH_STEPS_LEAST;
-}
-
 /* A launch that ended well and did not show what it was started for. */
 static void count_misses(struct launches *l)
 {
@@ -377,12 +363,12 @@ static void count_misses(struct launches *l)
     for (size_t i = 0; i < l->range_count; i++) {
         struct launch_range *r = l->ranges[i];
 
-        if (!wants(l, r) || !watched_in_vain(&r->watched))
+        if (!launch_range_wants(r, &l->now) || r->on_occasion || !watched_in_vain(&r->watched))
             continue;
         declaration_range(l->space, r->bucket.key.bucket, range, sizeof(range));
         progress_clear(&l->session->progress);
         note("%s %s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
-             l->space->key, range, LAUNCH_PATIENCE, least_steps(l));
+             l->space->key, range, LAUNCH_PATIENCE, l->watch.least);
         r->state = RANGE_GIVEN_UP;
     }
 }
@@ -398,8 +384,6 @@ static int judge_end(struct launches *l, const struct launch_end *end)
     if (l->silent >= LAUNCH_PATIENCE)
         return fail(ERR_LAUNCH, "the program ended %d times in a row without asking anything",
                     LAUNCH_PATIENCE);
-    for (size_t i = 0; i < l->range_count; i++)
-        TRY(launch_range_end(l->ranges[i], &l->now, least_steps(l)));
     count_misses(l);
     return OK;
 }
@@ -409,9 +393,21 @@ static int judge_end(struct launches *l, const struct launch_end *end)
 /* What was under way when the launch ended, and is not to blame, was no attempt. */
 static int spare(struct launches *l)
 {
+    if (l->range && l->sampled && l->range->arm == l->arm)
+        l->range->arm = -1; /* not twice */
+    for (size_t i = 0; i < l->range_count; i++)
+        TRY(launch_range_spare(l->ranges[i]));
     return l->range && l->sampled
                ? ledger_spare(l->dictionary.store, &l->range->bucket.attempts[l->arm])
                : OK;
+}
+
+/* Steps that were told are a sample, if they are enough, whatever ended the launch. */
+static int take_rest(struct launches *l)
+{
+    for (size_t i = 0; i < l->range_count; i++)
+        TRY(launch_range_end(l->ranges[i], &l->now, l->watch.least));
+    return OK;
 }
 
 /* By what the launches so far cost, and by how far their steps scatter. */
@@ -448,6 +444,8 @@ static int launch(struct launches *l, uint32_t number)
     rc = session_launch(l->session, command, launch_words(l->space, choice, words), &end);
     free(command);
     launch_cost_ended(&l->cost, end.hung ? -1 : host_clock_ns());
+    if (!rc || rc == ERR_CUT)
+        rc = take_rest(l) ? ERR_IO : rc;
     if (!rc)
         rc = judge_end(l, &end);
     for (size_t i = 0; i < l->range_count && !rc; i++)
@@ -538,7 +536,7 @@ static void report(const struct launches *l, struct launches_report *out)
                                      .ranges = count_wanted(l),
                                      .decided = count_ranges(l, RANGE_DECIDED),
                                      .given_up = count_ranges(l, RANGE_GIVEN_UP),
-                                     .steps = least_steps(l) };
+                                     .steps = l->watch.least };
     for (size_t w = 0; w < l->way_count; w++)
         out->ways += l->ways[w].launches > 0;
 }
@@ -585,6 +583,7 @@ int launches_tune(struct session *session, const struct live_setup *setup, const
                             .space = session->space,
                             .command = command,
                             .fixed_steps = steps,
+                            .watch = { .least = steps ? steps : LAUNCH_STEPS_LEAST },
                             .dictionary = { .window = setup->window,
                                             .declared = session->space,
                                             .arms = l->arms,

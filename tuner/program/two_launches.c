@@ -126,7 +126,7 @@ static bool goes_on(const struct two_launches *l)
 
     for (size_t i = 0; i < l->t->key_count; i++)
         if (wants(l, &l->t->keys[i]) &&
-            watch_awaits(&l->watch, &l->t->keys[i].watched, l->t->key_count, question))
+            watch_awaits(&l->watch, &l->t->keys[i].watched, l->t->key_count, false, question))
             return true;
     return watch_looks(&l->watch, question);
 }
@@ -289,7 +289,7 @@ static void count_misses(struct two_launches *l)
             continue;
         declaration_range(l->t->space, key->bucket, range, sizeof(range));
         note("%s %s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
-             l->t->space->key, range, LAUNCH_PATIENCE, l->watch.steps);
+             l->t->space->key, range, LAUNCH_PATIENCE, l->watch.least);
         key->settled = true;
     }
 }
@@ -394,7 +394,7 @@ int two_launches(struct two_sides *t)
         return fail(ERR_NOMEM, "two programs");
     l->t = t;
     t->pairs_max = PAIRS_MAX;
-    l->watch.steps = o->warmup + o->launch_steps;
+    l->watch.least = o->warmup + o->launch_steps;
     l->session = (struct session){ .ops = &ops,
                                    .self = l,
                                    .shape = t->shape,

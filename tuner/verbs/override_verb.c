@@ -37,7 +37,7 @@ static const struct option_row rows[] = {
       "a layer of a declared space; words of the layer only where it has several" },
     { "key", "N", OPTION_TEXT, OPTION(key),
       "of a space, instead of buckets: the range of this key" },
-    { "class", "X", OPTION_TEXT, OPTION(class), "and this class beside the key" },
+    { "class", "X", OPTION_TEXT, OPTION(class), "and this class beside the key [all of them]" },
     { "plan", "PLAN", OPTION_TEXT, OPTION(plan), "\"r=1 d=2 a=2dh\"" },
     { "why", "TEXT", OPTION_TEXT, OPTION(why), "the reason, for those who come later" },
     WINDOW_ROW(OPTION(window), "that of the table that answers"),
@@ -52,7 +52,7 @@ static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS };
 struct target {
     const struct options *options;
     struct store *store;
-    struct moe_shape shape;
+    struct moe_shape shape, other; /* other: one more that its space's name fits */
     struct override_row row;
     int found;
 };
@@ -112,30 +112,46 @@ static int match_space(void *self, const struct entry_row *entry)
     TRY(store_shape_get(t->store, entry->shape, &shape));
     d = declaration_find(shape.space);
     if (!d || !declaration_is_called(d, t->options->space) ||
-        !stated_layer_fits(&t->options->stated, &shape) ||
-        (t->found && shape_equal(&shape, &t->shape)))
+        !stated_layer_fits(&t->options->stated, &shape))
         return OK;
-    if (t->found++)
-        note("--space %s: several layers of it are here; options, or --shape, must say which: "
-             "%s, %s",
-             t->options->space, SHAPE_TEXT(&t->shape), SHAPE_TEXT(&shape));
-    t->shape = shape;
+    if (!t->shape.struct_size)
+        t->shape = shape;
+    else if (!shape_equal(&shape, &t->shape))
+        t->other = shape;
     return OK;
+}
+
+static int several_layers(const struct target *t)
+{
+    char tags[2][DECLARATION_TAG_BYTES];
+    const char *space = t->options->space;
+
+    if (t->shape.space != t->other.space)
+        return fail(ERR_AMBIGUOUS, "the space \"%s\" is here in several versions, name one: %s, %s",
+                    space, declaration_tag(declaration_find(t->shape.space), tags[0]),
+                    declaration_tag(declaration_find(t->other.space), tags[1]));
+    return fail(ERR_AMBIGUOUS,
+                "--space %s: several layers of it are here; options, or --shape, must say which: "
+                "%s; %s",
+                space, SHAPE_TEXT(&t->shape), SHAPE_TEXT(&t->other));
 }
 
 static int find_space_layer(struct target *t)
 {
-    int found;
+    const char *text = t->options->stated.shape;
+    struct moe_shape any = MOE_SHAPE_INIT;
 
+    if (text && shape_parse(text, &any))
+        return ERR_ARGUMENT;
     TRY(store_entries(t->store, 0, 0, match_space, t));
-    found = t->found;
-    t->found = 0;
-    return found == 1 ? OK
-           : found    ? ERR_ARGUMENT
-                      : fail(ERR_ARGUMENT,
-                             "--space %s: the database holds no layer of it with the words that "
-                                "were given (see moetune show)",
-                             t->options->space);
+    if (t->other.struct_size)
+        return several_layers(t);
+    return t->shape.struct_size
+               ? OK
+               : fail(ERR_ARGUMENT,
+                      "--space %s: the database holds no layer of it with the words that were "
+                      "given (see moetune show)",
+                      t->options->space);
 }
 
 static int take_layer(struct target *t)
@@ -148,18 +164,17 @@ static int take_layer(struct target *t)
 /* ---- the range */
 
 /* Of a space with classes all of them, unless one is named. */
-static int take_key(struct target *t)
+static int take_key(struct target *t, const struct declaration *d)
 {
     const struct options *o = t->options;
-    const struct declaration *d = declaration_find(t->shape.space);
     double class = 0;
     uint64_t key;
 
     TRY(space_key_read(o->key, &key));
     if (o->class)
         TRY(space_class_read(o->class, &class));
-    if (!d || (o->class && !d->class_edges))
-        return fail(ERR_ARGUMENT, "--%s: this layer's space has none", d ? "class" : "key");
+    if (o->class && !d->class_edges)
+        return fail(ERR_ARGUMENT, "--class %s: the space %s has none", o->class, d->name);
     t->row.first = t->row.last = declaration_bucket_at(d, key, class);
     if (!o->class)
         t->row.last += declaration_classes(d) - 1;
@@ -169,10 +184,24 @@ static int take_key(struct target *t)
 static int take_range(struct target *t)
 {
     const struct options *o = t->options;
+    const struct declaration *d = declaration_find(t->shape.space);
 
     if (!o->buckets == !o->key || (o->class && !o->key))
         return fail(ERR_ARGUMENT, "--buckets LO:HI is wanted, or --key N [--class X] of a space");
-    return o->key ? take_key(t) : space_buckets(o->buckets, &t->row.first, &t->row.last);
+    if (o->key && !d)
+        return fail(ERR_ARGUMENT, "--key goes with --space, or a --shape that has one");
+    return o->key ? take_key(t, d) : space_buckets(o->buckets, &t->row.first, &t->row.last);
+}
+
+/* A space has so many buckets and no more. */
+static int check_range(const struct target *t)
+{
+    const struct declaration *d = declaration_find(t->shape.space);
+
+    return d && t->row.last >= declaration_buckets(d)
+               ? fail(ERR_ARGUMENT, "--buckets %s: the space %s has those from 0 to %u",
+                      t->options->buckets, d->name, declaration_buckets(d) - 1)
+               : OK;
 }
 
 /* Its space is the layer's; the plan need not say it. */
@@ -250,6 +279,7 @@ static int set(struct target *t)
 {
     TRY(take_layer(t));
     TRY(take_range(t));
+    TRY(check_range(t));
     TRY(take_plan(t));
     TRY(find_layer(t));
     TRY(check_a2a(t));

@@ -241,7 +241,6 @@ struct likeness {
     struct store *store;
     const struct cluster *here;
     int64_t seen;
-    uint32_t declared; /* entries of spaces, on any machine */
     int least;
     char differs[512];
 };
@@ -269,13 +268,10 @@ static int differences(const struct cluster *here, const struct cluster *there, 
 static int compare_machine(void *self, const struct entry_row *e)
 {
     struct likeness *l = self;
-    struct moe_shape shape;
     struct cluster there;
     char text[sizeof(l->differs)];
     int count;
 
-    TRY(store_shape_get(l->store, e->shape, &shape));
-    l->declared += shape.space != 0;
     if (e->cluster == l->seen)
         return OK;
     l->seen = e->cluster;
@@ -295,7 +291,6 @@ static int no_such_machine(const struct verifying *v)
     TRY(store_entries(l.store, 0, 0, compare_machine, &l));
     note("%s: nothing to verify: it has no entry for this machine%s%s", v->campaign.path,
          l.least ? "; nearest to those it has: " : "", l.differs);
-    verify_entries_declared(l.declared);
     return UNSUPPORTED;
 }
 
@@ -303,8 +298,10 @@ static int no_such_machine(const struct verifying *v)
 
 static int find_entries(struct verifying *v)
 {
-    int rc = store_cluster_find(v->campaign.store, &v->campaign.cluster, &v->campaign.cluster_id);
+    int rc;
 
+    TRY(verify_entries_declared(v->campaign.store, &v->options->wanted));
+    rc = store_cluster_find(v->campaign.store, &v->campaign.cluster, &v->campaign.cluster_id);
     if (rc)
         return rc == UNSUPPORTED ? no_such_machine(v) : rc;
     TRY(campaign_recognise(&v->campaign));

@@ -60,10 +60,6 @@ static int take_entry(void *self, const struct entry_row *e)
     struct verify_result verdict = { .claim = *e, .now = { NAN, NAN, NAN } };
 
     TRY(store_shape_get(f->campaign->store, e->shape, &verdict.shape));
-    if (verdict.shape.space) {
-        f->claims->declared++;
-        return OK;
-    }
     verdict.kind = kind_before(f, e, &verdict.shape);
     if (e->bucket < f->wanted->first || e->bucket > f->wanted->last ||
         !shape_asked_for(f->wanted, &verdict.shape))
@@ -136,18 +132,37 @@ int verify_entries_find(struct campaign *campaign, const struct verify_wanted *w
     else
         note("%s: nothing to verify: no entry of this machine is one of those asked for",
              campaign->path);
-    verify_entries_declared(out->declared);
     if (!out->count && out->waiting)
         note("%u refuted before: moetune tune measures there again", out->waiting);
     return out->count ? OK : UNSUPPORTED;
 }
 
-void verify_entries_declared(uint32_t count)
+struct declared {
+    struct store *store;
+    const struct verify_wanted *wanted;
+    uint32_t count;
+};
+
+static int count_declared(void *self, const struct entry_row *e)
 {
-    if (count)
-        note("%u entries are of spaces that programs declare: `moetune verify --space FILE --exec "
+    struct declared *d = self;
+    struct moe_shape shape;
+
+    TRY(store_shape_get(d->store, e->shape, &shape));
+    d->count += shape.space && shape_asked_for(d->wanted, &shape);
+    return OK;
+}
+
+int verify_entries_declared(struct store *store, const struct verify_wanted *wanted)
+{
+    struct declared d = { store, wanted, 0 };
+
+    TRY(store_entries(store, 0, 0, count_declared, &d));
+    if (d.count)
+        note("entries of spaces that programs declare: %u; `moetune verify --space FILE --exec "
              "COMMAND` measures them",
-             count);
+             d.count);
+    return OK;
 }
 
 void verify_entries_sort(struct verify_entries *claims)

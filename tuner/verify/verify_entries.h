@@ -20,7 +20,6 @@ struct verify_entries {
     size_t count;
     int64_t first_run; /* the oldest run that is gone on with; INT64_MAX: none */
     uint32_t waiting;  /* refuted by an earlier verification, and not tuned again since */
-    uint32_t declared; /* of spaces that programs declare: only these can run their plans */
 };
 
 /* After campaign_recognise() for a machine that is known; what there is nothing to say about is
@@ -28,8 +27,9 @@ struct verify_entries {
 int verify_entries_find(struct campaign *campaign, const struct verify_wanted *wanted,
                         struct verify_entries *out);
 
-/* Says how so many entries of declared spaces can be verified; 0: nothing. */
-void verify_entries_declared(uint32_t count);
+/* Says how entries of spaces that programs declare can be verified, if there are any: only the
+ * programs can run their plans. */
+int verify_entries_declared(struct store *store, const struct verify_wanted *wanted);
 
 void verify_entries_sort(struct verify_entries *claims); /* by layer and bucket */
 void verify_entries_free(struct verify_entries *claims);
