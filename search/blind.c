@@ -1,6 +1,6 @@
 /* The strategy that knows no cost model: which values of which axes make plans alike is all it goes
- * by, and it learns from samples how much each axis matters (likeness.h).  What is
- * believed is a Gaussian process over all plans (posterior.h); each sample moves it. */
+ * by, and it learns from samples how much each axis matters (likeness.h).  What is believed is a
+ * Gaussian process over all plans (posterior.h); each sample moves it. */
 #include "bound.h"
 #include "pairs.h"
 #include "posterior.h"

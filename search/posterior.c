@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Standard deviations of log(ns). */
 static const double level_sd = 3, /* of what a visit's samples have in common */
@@ -20,29 +19,29 @@ static int take(double **out, size_t count)
     return *out ? OK : fail(ERR_NOMEM, "%zu numbers of a search's model", count);
 }
 
-int posterior_open(const struct points *points, struct posterior *b)
+int posterior_open(const struct points *points, struct posterior *p)
 {
     enum { ROWS = POSTERIOR_ROWS_MAX };
 
-    b->arms = points->count;
-    b->likeness = likeness_guess(points);
-    TRY(likeness_table_open(points, &b->table));
-    likeness_table_set(&b->table, &b->likeness);
-    TRY(take(&b->factor, (size_t)ROWS * ROWS));
-    TRY(take(&b->half, ROWS * b->arms));
-    TRY(take(&b->right, ROWS));
-    TRY(take(&b->mean, b->arms));
-    return take(&b->variance, b->arms);
+    p->arms = points->count;
+    p->likeness = likeness_guess(points);
+    TRY(likeness_table_open(points, &p->table));
+    likeness_table_set(&p->table, &p->likeness);
+    TRY(take(&p->factor, (size_t)ROWS * ROWS));
+    TRY(take(&p->half, ROWS * p->arms));
+    TRY(take(&p->right, ROWS));
+    TRY(take(&p->mean, p->arms));
+    return take(&p->variance, p->arms);
 }
 
-void posterior_close(struct posterior *b)
+void posterior_close(struct posterior *p)
 {
-    free(b->variance);
-    free(b->mean);
-    free(b->right);
-    free(b->half);
-    free(b->factor);
-    likeness_table_close(&b->table);
+    free(p->variance);
+    free(p->mean);
+    free(p->right);
+    free(p->half);
+    free(p->factor);
+    likeness_table_close(&p->table);
 }
 
 /* ---- covariances */
@@ -55,88 +54,88 @@ double posterior_across(double log_c, double other)
 }
 
 /* Of an arm in this visit with a sample. */
-static double with_sample(const struct posterior *b, int arm, const struct sample *s)
+static double with_sample(const struct posterior *p, int arm, const struct sample *s)
 {
-    if (s->visit == b->visit)
-        return level_sd * level_sd + likeness_of(&b->table, arm, s->arm);
-    return b->alone ? 0
-                    : posterior_across(b->log_c, s->log_c) * likeness_of(&b->table, arm, s->arm);
+    if (s->visit == p->visit)
+        return level_sd * level_sd + likeness_of(&p->table, arm, s->arm);
+    return p->alone ? 0
+                    : posterior_across(p->log_c, s->log_c) * likeness_of(&p->table, arm, s->arm);
 }
 
-static double between_samples(const struct posterior *b, const struct sample *x,
+static double between_samples(const struct posterior *p, const struct sample *x,
                               const struct sample *y)
 {
-    double value = posterior_across(x->log_c, y->log_c) * likeness_of(&b->table, x->arm, y->arm);
+    double value = posterior_across(x->log_c, y->log_c) * likeness_of(&p->table, x->arm, y->arm);
 
     if (x->visit != y->visit)
-        return b->alone && (x->visit == b->visit || y->visit == b->visit) ? 0 : value;
+        return p->alone && (x->visit == p->visit || y->visit == p->visit) ? 0 : value;
     return value + level_sd * level_sd +
            mood_sd * mood_sd * exp(-abs(x->step - y->step) / mood_steps);
 }
 
-static double of_sample(const struct posterior *b, const struct sample *s)
+static double of_sample(const struct posterior *p, const struct sample *s)
 {
-    return b->likeness.noise / s->count + s->excess;
+    return p->likeness.noise / s->count + s->excess;
 }
 
-void posterior_add(struct posterior *b)
+void posterior_add(struct posterior *p)
 {
-    size_t n = b->rows++, arms = b->arms;
-    const struct sample *s = &b->sample[n];
-    double *row = b->factor + n * POSTERIOR_ROWS_MAX, *half = b->half + n * arms, diagonal, right;
+    size_t n = p->rows++, arms = p->arms;
+    const struct sample *s = &p->sample[n];
+    double *row = p->factor + n * POSTERIOR_ROWS_MAX, *half = p->half + n * arms, diagonal, right;
 
     for (size_t j = 0; j < n; j++) {
-        const double *other = b->factor + j * POSTERIOR_ROWS_MAX;
-        double value = between_samples(b, s, &b->sample[j]);
+        const double *other = p->factor + j * POSTERIOR_ROWS_MAX;
+        double value = between_samples(p, s, &p->sample[j]);
 
         for (size_t k = 0; k < j; k++)
             value -= row[k] * other[k];
         row[j] = value / other[j];
     }
-    diagonal = between_samples(b, s, s) + of_sample(b, s);
-    right = s->log_ns - b->first;
+    diagonal = between_samples(p, s, s) + of_sample(p, s);
+    right = s->log_ns - p->first;
     for (size_t k = 0; k < n; k++) {
         diagonal -= row[k] * row[k];
-        right -= row[k] * b->right[k];
+        right -= row[k] * p->right[k];
     }
     row[n] = sqrt(fmax(diagonal, 1e-12));
-    b->right[n] = right / row[n];
+    p->right[n] = right / row[n];
     for (size_t i = 0; i < arms; i++)
-        half[i] = with_sample(b, (int)i, s);
+        half[i] = with_sample(p, (int)i, s);
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; i < arms; i++)
-            half[i] -= row[k] * b->half[k * arms + i];
+            half[i] -= row[k] * p->half[k * arms + i];
     for (size_t i = 0; i < arms; i++) {
         half[i] /= row[n];
-        b->mean[i] += half[i] * b->right[n];
-        b->variance[i] -= half[i] * half[i];
+        p->mean[i] += half[i] * p->right[n];
+        p->variance[i] -= half[i] * half[i];
     }
 }
 
-void posterior_renew(struct posterior *b)
+void posterior_renew(struct posterior *p)
 {
-    b->rows = 0;
-    b->first = b->count ? b->sample[b->count - 1].log_ns : 0;
-    for (size_t i = 0; i < b->arms; i++) {
-        b->mean[i] = 0;
-        b->variance[i] = level_sd * level_sd + b->table.own;
+    p->rows = 0;
+    p->first = p->count ? p->sample[p->count - 1].log_ns : 0;
+    for (size_t i = 0; i < p->arms; i++) {
+        p->mean[i] = 0;
+        p->variance[i] = level_sd * level_sd + p->table.own;
     }
-    while (b->rows < b->count)
-        posterior_add(b);
+    while (p->rows < p->count)
+        posterior_add(p);
 }
 
-double posterior_covariance(const struct posterior *b, int i, int j)
+double posterior_covariance(const struct posterior *p, int i, int j)
 {
-    double value = level_sd * level_sd + likeness_of(&b->table, i, j);
+    double value = level_sd * level_sd + likeness_of(&p->table, i, j);
 
-    for (size_t k = 0; k < b->rows; k++)
-        value -= b->half[k * b->arms + (size_t)i] * b->half[k * b->arms + (size_t)j];
+    for (size_t k = 0; k < p->rows; k++)
+        value -= p->half[k * p->arms + (size_t)i] * p->half[k * p->arms + (size_t)j];
     return value;
 }
 
-struct normal posterior_difference(const struct posterior *b, int i, int j)
+struct normal posterior_difference(const struct posterior *p, int i, int j)
 {
-    double variance = b->variance[i] + b->variance[j] - 2 * posterior_covariance(b, i, j);
+    double variance = p->variance[i] + p->variance[j] - 2 * posterior_covariance(p, i, j);
 
-    return (struct normal){ b->mean[i] - b->mean[j], sqrt(fmax(variance, 1e-12)) };
+    return (struct normal){ p->mean[i] - p->mean[j], sqrt(fmax(variance, 1e-12)) };
 }

@@ -14,7 +14,7 @@ static double between(double low, double high)
 /* Launches that all cost the same. */
 static struct launch_cost cost_of(double start_s, double step_s, uint32_t steps, uint32_t launches)
 {
-    struct launch_cost cost = { .told = 0 };
+    struct launch_cost cost = { .told_ns = 0 };
     int64_t now = 1;
 
     for (uint32_t i = 0; i < launches; i++) {
@@ -67,7 +67,7 @@ static void nothing_is_concluded_from_nothing(void)
 
     CHECK(launch_pace(&cost, &none) == LAUNCH_STEPS_LEAST);
     CHECK(launch_pace(&cost, &some) > LAUNCH_STEPS_LEAST);
-    cost = (struct launch_cost){ .told = 0 };
+    cost = (struct launch_cost){ .told_ns = 0 };
     CHECK(launch_pace(&cost, &some) == LAUNCH_STEPS_LEAST);
     launch_cost_started(&cost, 5);
     launch_cost_ended(&cost, 500); /* it asked nothing */

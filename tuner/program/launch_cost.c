@@ -7,7 +7,6 @@ void launch_cost_started(struct launch_cost *c, int64_t now_ns)
 {
     c->started_ns = now_ns;
     c->asked_ns = c->told_ns = 0;
-    c->told = 0;
 }
 
 void launch_cost_asked(struct launch_cost *c, int64_t now_ns)
@@ -19,14 +18,13 @@ void launch_cost_asked(struct launch_cost *c, int64_t now_ns)
 void launch_cost_told(struct launch_cost *c, int64_t now_ns)
 {
     c->told_ns = now_ns;
-    c->told++;
 }
 
 void launch_cost_ended(struct launch_cost *c, int64_t now_ns)
 {
     int64_t inside_ns = c->told_ns - c->asked_ns;
 
-    if (!c->told || now_ns < 0)
+    if (!c->told_ns || now_ns < 0)
         return;
     c->inside_ns += (double)inside_ns;
     c->outside_ns += (double)(now_ns - c->started_ns - inside_ns);

@@ -10,7 +10,6 @@ struct launch_cost {
     double outside_ns, inside_ns;
 
     int64_t started_ns, asked_ns, told_ns; /* asked: first; told: last; 0: not yet */
-    uint64_t told;
 };
 
 void launch_cost_started(struct launch_cost *cost, int64_t now_ns);
