@@ -1,6 +1,7 @@
 /* Finds the one layer that is meant and asks its view for every range. */
 #include "answers.h"
 
+#include "cluster.h"
 #include "plan.h"
 #include "status.h"
 
@@ -16,8 +17,7 @@ static bool is_meant(const struct lookup_layer *layer, const struct answers_choi
 
     sha256_hex(layer->cluster, hash);
     return (!choice->space || layer->shape.space == space) &&
-           shape_agrees(&layer->shape, choice->shape) &&
-           (!choice->cluster || !strncmp(hash, choice->cluster, strlen(choice->cluster)));
+           shape_agrees(&layer->shape, choice->shape) && cluster_hex_agrees(hash, choice->cluster);
 }
 
 /* Tables of one layer that differ in their width are one for who asks. */

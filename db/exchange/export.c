@@ -76,8 +76,7 @@ static int collect(void *self, const struct entry_row *entry)
 
     TRY(read_cluster(lines, entry->cluster));
     TRY(store_shape_get(lines->store, entry->shape, &shape));
-    if ((o->cluster && strncmp(lines->known_hash, o->cluster, strlen(o->cluster)) != 0) ||
-        !shape_agrees(&shape, o->shape))
+    if (!cluster_hex_agrees(lines->known_hash, o->cluster) || !shape_agrees(&shape, o->shape))
         return OK;
     memcpy(line.cluster, lines->known_hash, sizeof(line.cluster));
     shape_format(&shape, line.layer, sizeof(line.layer));

@@ -507,6 +507,11 @@ void cluster_hex(const struct cluster *cluster, char hex[2 * HASH_BYTES + 1])
     sha256_hex(hash, hex);
 }
 
+bool cluster_hex_agrees(const char *hex, const char *beginning)
+{
+    return !beginning || !strncmp(hex, beginning, strlen(beginning));
+}
+
 static bool same_value(const struct cluster *a, const struct cluster *b,
                        const struct cluster_field *field)
 {

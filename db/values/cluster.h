@@ -137,6 +137,9 @@ void cluster_hash(const struct cluster *cluster, uint8_t hash[HASH_BYTES]);
 /* The same as text: what a table calls its cluster. */
 void cluster_hex(const struct cluster *cluster, char hex[2 * HASH_BYTES + 1]);
 
+/* Whether that begins so; NULL: any does. */
+bool cluster_hex_agrees(const char *hex, const char *beginning);
+
 /* Whether steps are launched as CUDA graphs is part of the environment. */
 void cluster_note_graphs(struct cluster *cluster);
 bool cluster_has_graphs(const struct cluster *cluster);

@@ -31,6 +31,9 @@ extern const char *const graphs_words[];
 #define MARGIN_ROW(at, help) { "margin", "SHARE", OPTION_NUMBER, at, help, .least = 0, .most = 1 }
 /* const char *, for space_buckets() */
 #define BUCKETS_ROW(at, help) { "buckets", "LO:HI", OPTION_TEXT, at, help }
+/* const char *, for cluster_hex_agrees() */
+#define FINGERPRINT_ROW(at) \
+    { "fingerprint", "HASH", OPTION_TEXT, at, "only clusters whose hash begins so" }
 /* const char *, or a struct option_list, for shape_agrees() */
 #define SHAPE_FILTER_ROW(kind, at, more) \
     { "shape", "TEXT", kind, at, "only layers of which this is true: \"E=8 H=4096\"" more }

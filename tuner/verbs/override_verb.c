@@ -1,4 +1,5 @@
 /* moetune override: plans that a person pins, whatever was measured. */
+#include "array.h"
 #include "bucket_key.h"
 #include "common_rows.h"
 #include "declaration.h"
@@ -28,7 +29,7 @@ struct options {
     struct stated_layer stated;
     uint32_t window;
     const char *space, *key, *class; /* of a declared space */
-    const char *buckets, *plan, *why, *db;
+    const char *buckets, *plan, *why, *fingerprint, *db;
 };
 
 static const struct option_row rows[] = {
@@ -41,6 +42,7 @@ static const struct option_row rows[] = {
     { "plan", "PLAN", OPTION_TEXT, OPTION(plan), "\"r=1 d=2 a=2dh\"" },
     { "why", "TEXT", OPTION_TEXT, OPTION(why), "the reason, for those who come later" },
     WINDOW_ROW(OPTION(window), "that of the table that answers"),
+    FINGERPRINT_ROW(OPTION(fingerprint)),
     DB_ROW(OPTION(db)),
     { "layer", .kind = OPTION_GROUP, .offset = OPTION(stated), .rows = stated_layer_rows },
     { NULL },
@@ -48,15 +50,32 @@ static const struct option_row rows[] = {
 
 static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS };
 
-/* The layer as tune would see it; the cluster: any one of the database with as many ranks. */
+/* The layer as tune would see it; the cluster: the one of the database that has it. */
 struct target {
     const struct options *options;
     struct store *store;
     struct moe_shape shape, other; /* other: one more that its space's name fits */
     struct override_row row;
-    int found;
+    int64_t *clusters;      /* that hold the layer */
+    size_t found;           /* so many; or pins, for list */
+    struct cluster cluster; /* at hand, and its hash */
+    char hex[2 * HASH_BYTES + 1];
 };
 
+static int take_cluster(struct target *t, int64_t id)
+{
+    TRY(store_cluster_get(t->store, id, &t->cluster));
+    cluster_hex(&t->cluster, t->hex);
+    return OK;
+}
+
+/* The cluster at hand, by --fingerprint. */
+static bool is_meant(const struct target *t)
+{
+    return cluster_hex_agrees(t->hex, t->options->fingerprint);
+}
+
+/* Entries come by cluster. */
 static int match(void *self, const struct entry_row *entry)
 {
     struct target *t = self;
@@ -64,9 +83,13 @@ static int match(void *self, const struct entry_row *entry)
 
     TRY(store_shape_get(t->store, entry->shape, &shape));
     if (!shape_equal(&shape, &t->shape) ||
-        (t->options->window && entry->window != t->options->window))
+        (t->options->window && entry->window != t->options->window) ||
+        (t->found && entry->cluster == t->row.cluster))
         return OK;
-    t->found += !t->found || entry->cluster != t->row.cluster;
+    TRY(take_cluster(t, entry->cluster));
+    if (!is_meant(t))
+        return OK;
+    ARRAY_APPEND(t->clusters, t->found, entry->cluster);
     t->row.cluster = entry->cluster;
     t->row.shape = entry->shape;
     return OK;
@@ -84,21 +107,38 @@ static int take_width(struct target *t)
     return rc;
 }
 
+static int several_clusters(struct target *t)
+{
+    int rc = fail(ERR_AMBIGUOUS,
+                  "%zu clusters of the database hold the layer %s; --fingerprint must say which:",
+                  t->found, SHAPE_TEXT(&t->shape));
+
+    for (size_t i = 0; i < t->found; i++) {
+        TRY(take_cluster(t, t->clusters[i]));
+        note("  --fingerprint %.12s  %s, %s", t->hex, t->cluster.backend,
+             UTF8_LINE(t->cluster.device));
+    }
+    return rc;
+}
+
+static int no_layer(const struct target *t)
+{
+    const char *begins = t->options->fingerprint;
+    char width[48] = "";
+
+    if (t->options->window)
+        snprintf(width, sizeof(width), " with buckets of width %u", t->options->window);
+    note("the database holds no layer %s%s%s%s (see moetune show)", SHAPE_TEXT(&t->shape), width,
+         begins ? " on a cluster whose hash begins with " : "", begins ? begins : "");
+    return UNSUPPORTED;
+}
+
 static int find_layer(struct target *t)
 {
-    const char *text = SHAPE_TEXT(&t->shape);
-
     TRY(store_entries(t->store, 0, 0, match, t));
-    if (t->found == 1)
-        return take_width(t);
-    if (!t->found && t->options->window)
-        note("the database holds no layer %s with buckets of width %u (see moetune show)", text,
-             t->options->window);
-    else if (!t->found)
-        note("the database holds no layer %s (see moetune show)", text);
-    return t->found ? fail(ERR_AMBIGUOUS, "%d clusters of the database hold the layer %s", t->found,
-                           text)
-                    : UNSUPPORTED;
+    if (!t->found)
+        return no_layer(t);
+    return t->found == 1 ? take_width(t) : several_clusters(t);
 }
 
 /* ---- by the name of its space */
@@ -113,6 +153,9 @@ static int match_space(void *self, const struct entry_row *entry)
     d = declaration_find(shape.space);
     if (!d || !declaration_is_called(d, t->options->space) ||
         !stated_layer_fits(&t->options->stated, &shape))
+        return OK;
+    TRY(take_cluster(t, entry->cluster));
+    if (!is_meant(t))
         return OK;
     if (!t->shape.struct_size)
         t->shape = shape;
@@ -150,8 +193,9 @@ static int find_space_layer(struct target *t)
                ? OK
                : fail(ERR_ARGUMENT,
                       "--space %s: the database holds no layer of it with the words that were "
-                      "given (see moetune show)",
-                      t->options->space);
+                      "given%s (see moetune show)",
+                      t->options->space,
+                      t->options->fingerprint ? ", on a cluster whose hash begins so" : "");
 }
 
 static int take_layer(struct target *t)
@@ -309,12 +353,16 @@ static int unset(struct target *t)
     return count ? OK : UNSUPPORTED;
 }
 
-static int print_row(struct store *store, const struct override_row *row)
+static int print_row(struct target *t, const struct override_row *row)
 {
     struct moe_shape shape;
 
-    TRY(store_shape_get(store, row->shape, &shape));
-    printf("%s: ", SHAPE_TEXT(&shape));
+    TRY(store_shape_get(t->store, row->shape, &shape));
+    TRY(take_cluster(t, row->cluster));
+    if (!is_meant(t))
+        return OK;
+    t->found++;
+    printf("%s, cluster %.12s: ", SHAPE_TEXT(&shape), t->hex);
     print_range(&shape, row->first, row->last, row);
     printf("since %s UTC: %s\n", DATE_TEXT(row->since_s), UTF8_LINE(row->why));
     return OK;
@@ -323,16 +371,17 @@ static int print_row(struct store *store, const struct override_row *row)
 static int list(struct target *t)
 {
     struct row_list pins;
-    int rc;
+    int rc = OK;
 
     TRY(store_overrides(t->store, &pins));
-    rc = pins.count ? OK : UNSUPPORTED;
     EACH_ROW (override_row, row, pins)
-        rc = rc ? rc : print_row(t->store, row);
+        rc = rc ? rc : print_row(t, row);
     free(pins.rows);
-    if (rc == UNSUPPORTED)
-        note("no plan is pinned");
-    return rc;
+    if (rc || t->found)
+        return rc;
+    note("no plan is pinned%s",
+         t->options->fingerprint ? " on a cluster whose hash begins so" : "");
+    return UNSUPPORTED;
 }
 
 static const struct {
@@ -355,6 +404,7 @@ static int act(const struct options *o, size_t action)
         TRY(store_open(path, 0, &t.store));
     }
     rc = actions[action].run(&t);
+    free(t.clusters);
     store_close(t.store);
     return rc;
 }
