@@ -135,7 +135,7 @@ void origin_overall(const struct facts *facts, struct remarks *out)
 /* ---- sections */
 
 struct counts {
-    uint32_t measured, inferred, stale, missing, trials, states[TRIAL_RULED_OUT + 1];
+    uint32_t measured, inferred, stale, cut, missing, trials, states[TRIAL_RULED_OUT + 1];
     size_t modelled;
     uint32_t throttled; /* entries whose times are of disturbed steps, at least in part */
     struct heat heat;
@@ -147,6 +147,7 @@ static void count_layer(const struct layer_facts *layer, struct counts *c)
         c->measured += !layer->entries[i].inferred;
         c->inferred += layer->entries[i].inferred;
         c->stale += entry_is(&layer->entries[i], ENTRY_STALE);
+        c->cut += entry_is(&layer->entries[i], ENTRY_CUT);
         c->throttled += layer->entries[i].throttled > 0;
     }
     if (layer->entry_count)
@@ -242,6 +243,9 @@ void origin_remarks(const struct facts *facts, const struct scope *scope, struct
     loads(scope, out);
     if (c.stale)
         remark(out, "%u entries are stale: the machine has changed since", c.stale);
+    if (c.cut)
+        remark(out, "%u entries are cut off: what was known when the time was up, no decision",
+               c.cut);
     failed_trials(&c, out);
     if (scope->count == 1)
         pinned_plans(facts, &scope->layers[0], out);

@@ -283,12 +283,32 @@ static void print_keys(const struct layer_facts *layer, uint32_t first, uint32_t
     fputs("</td>", to);
 }
 
+/* As `moetune show` has it. */
+static void print_found(const struct entry_row *e, size_t count, FILE *to)
+{
+    uint32_t states[ENTRY_STATE_COUNT] = { 0 };
+
+    for (size_t n = 0; n < count; n++)
+        for (int i = 0; i < ENTRY_STATE_COUNT; i++)
+            states[i] += entry_is(&e[n], 1u << i);
+    fputs("<td class=\"extra\">", to);
+    if (count == 1)
+        quote_html(e->decision, to);
+    else
+        fprintf(to, "%zu measured, %u inferred", count - states[0], states[0]);
+    for (int i = 1; i < ENTRY_STATE_COUNT; i++)
+        if (states[i] && count > 1)
+            fprintf(to, ", %u %s", states[i], entry_state_words[i]);
+        else if (states[i] && strcmp(e->decision, entry_state_words[i]) != 0)
+            fprintf(to, ", %s", entry_state_words[i]);
+    fputs("</td></tr>\n", to);
+}
+
 static void dictionary_row(const struct layer_facts *layer, size_t from, size_t end, FILE *to)
 {
     const struct entry_row *e = layer->entries;
     double low = INFINITY, high = 0, default_low = INFINITY, default_high = 0, gain = 0;
     double least = INFINITY;
-    uint32_t inferred = 0;
 
     for (size_t i = from; i < end; i++) {
         low = fmin(low, e[i].time_us);
@@ -297,7 +317,6 @@ static void dictionary_row(const struct layer_facts *layer, size_t from, size_t 
         default_high = fmax(default_high, e[i].default_us);
         gain += log1p(-e[i].gain.value) / (double)(end - from);
         least = fmin(least, e[i].gain.low);
-        inferred += e[i].inferred;
     }
     print_keys(layer, e[from].bucket, e[end - 1].bucket, to);
     fprintf(to, "<td class=\"plan\">%s</td>", PLAN_WORDS(&e[from].plan));
@@ -308,12 +327,7 @@ static void dictionary_row(const struct layer_facts *layer, size_t from, size_t 
         fprintf(to, "<td class=\"n extra\">%.1f %%</td>", 100 * least);
     else
         fputs("<td class=\"n extra\">-</td>", to);
-    fputs("<td class=\"extra\">", to);
-    if (end - from == 1)
-        quote_html(e[from].decision, to);
-    else
-        fprintf(to, "%zu measured, %u inferred", end - from - inferred, inferred);
-    fputs("</td></tr>\n", to);
+    print_found(&e[from], end - from, to);
 }
 
 static void print_dictionary(const struct layer_facts *layer, FILE *to)

@@ -159,6 +159,11 @@ static bool is_outdated(const struct entry_row *e)
     return !e->inferred && entry_is(e, ENTRY_STALE | ENTRY_IMPORTED | ENTRY_REFUTED);
 }
 
+static bool is_cut(const struct entry_row *e)
+{
+    return entry_is(e, ENTRY_CUT);
+}
+
 static bool is_inferred(const struct entry_row *e)
 {
     return e->inferred;
@@ -189,12 +194,13 @@ static const char *last_command(const struct facts *facts, const struct layer_fa
     return NULL;
 }
 
-/* A command that measures these buckets again, longer; "" for a cluster whose file is not known. */
+/* A command that measures these buckets again, longer; "" for a cluster whose file is not known,
+ * and for a declared space, whose program is not. */
 static void command_for(const struct facts *facts, const struct layer_facts *layer, const char *db,
                         const struct open_buckets *o, char *text, size_t size)
 {
     const char *base = last_command(facts, layer);
-    FILE *to = fmemopen(text, size, "w");
+    FILE *to = layer->shape.space ? NULL : fmemopen(text, size, "w");
 
     *text = 0;
     if (!to)
@@ -263,6 +269,7 @@ void summary_next(const struct facts *facts, const struct layer_facts *layer, co
         const char *words;
     } steps[] = { { entry_is_undecided, "undecided: " },
                   { is_outdated, "stale, imported or refuted, and to be measured again" },
+                  { is_cut, "cut off, and no decision: the same command goes on" },
                   { is_inferred, "inferred, which is measuring left out" } };
 
     out->count = 0;

@@ -163,4 +163,7 @@ int lookup_view_record(struct moelookup_view *view, const struct moe_shape *shap
 /* enum moe_source of the answer for a bucket. */
 uint32_t lookup_view_source(const struct moelookup_view *view, uint32_t bucket);
 
+/* The hash of the cluster whose table answers. */
+const uint8_t *lookup_view_cluster(const struct moelookup_view *view);
+
 #endif

@@ -397,6 +397,11 @@ uint32_t lookup_view_source(const struct moelookup_view *view, uint32_t bucket)
     return find(view, bucket)->plan.source;
 }
 
+const uint8_t *lookup_view_cluster(const struct moelookup_view *view)
+{
+    return view->layer.cluster;
+}
+
 /* ---- recording */
 
 int lookup_view_record(struct moelookup_view *view, const struct moe_shape *shape,

@@ -56,4 +56,4 @@ const char entry_in_show[] =
 
 /* These follow the device, the cluster, the layer and the bucket. */
 const char entry_in_csv[] = "plan time_us low_us high_us default_us gain bound samples inferred=how"
-                            " stale=state decision throttled";
+                            " stale=state decision throttled reason";

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-const char *const entry_state_words[ENTRY_STATE_COUNT] = { "inferred", "stale", "imported", "tie",
-                                                           "refuted" };
+const char *const entry_state_words[ENTRY_STATE_COUNT] = { "inferred", "stale",   "imported",
+                                                           "tie",      "refuted", "cut off" };
 
 bool entry_is(const struct entry_row *entry, unsigned states)
 {
@@ -15,6 +15,7 @@ bool entry_is(const struct entry_row *entry, unsigned states)
                      (entry->tier == TIER_IMPORTED ? ENTRY_IMPORTED : 0) |
                      (!strcmp(entry->decision, "tie") ? ENTRY_TIE : 0) |
                      (refuted ? ENTRY_REFUTED : 0) |
+                     (!strcmp(entry->reason, "cut") ? ENTRY_CUT : 0) |
                      (entry->stale && !refuted ? ENTRY_OUTDATED : 0);
 
     return state & states;

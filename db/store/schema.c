@@ -126,8 +126,8 @@ static const char *const version_10 =
     "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
     "  SELECT id * 64 + 50, id, 'ranks_per_rack', 'hard', 'unknown' FROM fingerprint;";
 
-/* Spaces that programs declare: layers and plans name them.  Plans may have proto, too: who does not
- * know it would leave their entries out, and let neighbours answer. */
+/* Spaces that programs declare: layers and plans name them.  Plans may have proto, too: who does
+ * not know it would leave their entries out, and let neighbours answer. */
 static const char *const version_11 =
     "CREATE TABLE space(id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;";
 
@@ -142,7 +142,7 @@ static const char *const dictionary =
     "  round(e.time_us, 2) AS time_us, round(e.default_us, 2) AS default_us,"
     "  round(100 * e.gain, 2) AS gain_percent, round(100 * e.bound, 2) AS bound_percent,"
     "  iif(e.inferred, 'inferred', 'measured') || iif(e.stale, ', stale', '')"
-    "    || iif(e.throttled, ', disturbed', '')"
+    "    || iif(e.throttled, ', disturbed', '') || iif(e.reason = 'cut', ', cut off', '')"
     "    || iif(e.tier = 'local', '', ', ' || e.tier) AS how,"
     "  e.decision AS decision, datetime(e.decided_s, 'unixepoch') AS decided,"
     "  iif((SELECT value FROM fingerprint_field f"

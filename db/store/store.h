@@ -268,13 +268,15 @@ enum entry_state {
     ENTRY_IMPORTED = 4, /* and not measured here */
     ENTRY_TIE = 8,      /* an earlier rule could not tell: nobody chose the plan */
     ENTRY_REFUTED = 16, /* its plan is what is left after `moetune verify` */
+    ENTRY_CUT = 32,     /* what was known when the time was up: no decision */
     /* Of these `moetune tune` measures the bucket again. */
-    ENTRY_OPEN = ENTRY_INFERRED | ENTRY_STALE | ENTRY_IMPORTED | ENTRY_TIE | ENTRY_REFUTED,
+    ENTRY_OPEN =
+        ENTRY_INFERRED | ENTRY_STALE | ENTRY_IMPORTED | ENTRY_TIE | ENTRY_REFUTED | ENTRY_CUT,
     /* Stale and not refuted: trainers are told it only where nothing better is known.  The plan of
      * a refuted entry has just been measured. */
-    ENTRY_OUTDATED = 32,
+    ENTRY_OUTDATED = 64,
 };
-enum { ENTRY_STATE_COUNT = 5 };
+enum { ENTRY_STATE_COUNT = 6 };
 extern const char *const entry_state_words[ENTRY_STATE_COUNT]; /* by bit, without the last one */
 bool entry_is(const struct entry_row *entry, unsigned states); /* any of these */
 

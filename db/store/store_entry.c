@@ -134,12 +134,6 @@ static int order(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-/* The search was cut off: what could be said by then. */
-static int is_cut(const struct entry_row *e)
-{
-    return !strcmp(e->reason, "cut");
-}
-
 /* Above 0: a is the better one.  When everything that counts is equal any fixed order will do, if
  * it tells apart whatever is exported; sites with an older moetune begin with the plan. */
 static int better(const struct entry_row *a, const struct entry_row *b)
@@ -147,7 +141,7 @@ static int better(const struct entry_row *a, const struct entry_row *b)
     int by = order(b->tier, a->tier);
 
     by = by ? by : order(b->stale, a->stale);
-    by = by ? by : order(is_cut(b), is_cut(a));
+    by = by ? by : order(entry_is(b, ENTRY_CUT), entry_is(a, ENTRY_CUT));
     by = by ? by : order(effort_rank(a->effort), effort_rank(b->effort));
     by = by ? by : order(a->decided_s, b->decided_s);
     by = by ? by : order(a->samples, b->samples);

@@ -189,6 +189,13 @@ int explain_load(struct store *store, const struct moe_shape *shape, const struc
     return OK;
 }
 
+void explain_doubts(const struct entry_row *e, unsigned states, FILE *to)
+{
+    for (int i = 1; i < ENTRY_STATE_COUNT; i++)
+        if (entry_is(e, states & (1u << i)) && strcmp(e->decision, entry_state_words[i]) != 0)
+            fprintf(to, "but      %s\n", entry_state_words[i]);
+}
+
 static int explain_entry(void *self, const struct entry_row *e)
 {
     struct explainer *x = self;
@@ -203,9 +210,7 @@ static int explain_entry(void *self, const struct entry_row *e)
     print_bucket(x, e);
     fprintf(x->to, "plan     %s\nbecause  %s: %s\n", PLAN_WORDS(&e->plan), UTF8_LINE(e->decision),
             meaning(e->decision));
-    for (int i = 1; i < ENTRY_STATE_COUNT; i++)
-        if (entry_is(e, 1u << i) && strcmp(e->decision, entry_state_words[i]) != 0)
-            fprintf(x->to, "but      %s\n", entry_state_words[i]);
+    explain_doubts(e, ENTRY_OPEN, x->to);
     if (pin && pin->plan.struct_size)
         fprintf(x->to, "pinned   trainers get %s: %s\n", PLAN_WORDS(&pin->plan),
                 UTF8_LINE(pin->why));

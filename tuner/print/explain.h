@@ -14,4 +14,7 @@ int explain_bucket(struct store *store, uint32_t bucket, FILE *to);
 int explain_load(struct store *store, const struct moe_shape *shape, const struct entry_row *e,
                  FILE *to);
 
+/* Which of these states (enum entry_state) take from its worth; inferred is a decision's word. */
+void explain_doubts(const struct entry_row *e, unsigned states, FILE *to);
+
 #endif

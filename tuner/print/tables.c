@@ -209,7 +209,7 @@ static enum ink ink_of(const struct line *line)
 {
     if (line->states[1] || line->states[4]) /* stale, refuted */
         return INK_BAD;
-    if (line->undecided)
+    if (line->undecided || line->states[5]) /* cut off */
         return INK_OPEN;
     if (line->states[0] == line->buckets)
         return INK_FAINT;

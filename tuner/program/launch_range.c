@@ -21,7 +21,7 @@ int launch_range_open(struct launch_range *r, const struct dictionary *shared, u
     bucket_init(&r->bucket, &r->dictionary, bucket);
     TRY(bucket_load(&r->bucket));
     /* It is no decision: the samples that it stands on are told again, and nothing else counts. */
-    r->cut = r->bucket.known && !strcmp(r->bucket.entry.reason, search_reason_words[SEARCH_CUT]);
+    r->cut = r->bucket.known && entry_is(&r->bucket.entry, ENTRY_CUT);
     r->bucket.known &= !r->cut;
     return OK;
 }

@@ -37,9 +37,10 @@ struct session {
 
 static void print_proof(const char *whose, const struct entry_row *e)
 {
-    printf("  %-9s %-18s %10.1f us against %10.1f us, %u samples, %s, %s%s\n", whose,
+    printf("  %-9s %-18s %10.1f us against %10.1f us, %u samples, %s, %s%s%s\n", whose,
            PLAN_TEXT(&e->plan), e->time_us, e->default_us, e->samples, e->effort,
-           entry_tier_words[e->tier], entry_is(e, ENTRY_STALE) ? ", stale" : "");
+           entry_tier_words[e->tier], entry_is(e, ENTRY_STALE) ? ", stale" : "",
+           entry_is(e, ENTRY_CUT) ? ", cut off" : "");
 }
 
 static void on_conflict(void *self, const struct entry_row *known, const struct entry_row *incoming,

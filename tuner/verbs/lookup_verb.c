@@ -93,27 +93,37 @@ static void print_json(const struct options *o, const struct moe_shape *shape, u
 /* The entry that answers, in the database. */
 struct answered {
     struct store *store;
+    const struct moelookup_view *view;
     const struct moe_shape *shape;
     const struct moe_plan *plan;
 };
 
-static int say_load(void *self, const struct entry_row *e)
+/* What its source does not say already. */
+static int explain_entry(void *self, const struct entry_row *e)
 {
     const struct answered *a = self;
+    uint8_t hash[HASH_BYTES];
+    struct cluster cluster;
     struct moe_shape shape;
 
     TRY(store_shape_get(a->store, e->shape, &shape));
-    return e->bucket == a->plan->bucket && plan_equal(&e->plan, a->plan) &&
-                   shape_equal(&shape, a->shape)
-               ? explain_load(a->store, &shape, e, stdout)
-               : OK;
+    if (e->bucket != a->plan->bucket || !plan_equal(&e->plan, a->plan) ||
+        !shape_equal(&shape, a->shape))
+        return OK;
+    TRY(store_cluster_get(a->store, e->cluster, &cluster));
+    cluster_hash(&cluster, hash);
+    if (memcmp(hash, lookup_view_cluster(a->view), sizeof(hash)) != 0)
+        return OK;
+    if (a->plan->source != MOE_OVERRIDE)
+        explain_doubts(e, ENTRY_TIE | ENTRY_REFUTED | ENTRY_CUT, stdout);
+    return explain_load(a->store, &shape, e, stdout);
 }
 
 /* A trainer's table does not say it; where it comes from a database, that does. */
-static void explain_answer(const char *db, const struct moe_shape *shape,
-                           const struct moe_plan *plan)
+static void explain_answer(const char *db, const struct moelookup_view *view,
+                           const struct moe_shape *shape, const struct moe_plan *plan)
 {
-    struct answered answered = { .shape = shape, .plan = plan };
+    struct answered answered = { .view = view, .shape = shape, .plan = plan };
     char path[PATH_MAX];
     int rc;
 
@@ -122,7 +132,7 @@ static void explain_answer(const char *db, const struct moe_shape *shape,
     if (!rc)
         rc = store_read(path, &answered.store);
     if (!rc) {
-        (void)store_entries(answered.store, 0, 0, say_load, &answered);
+        (void)store_entries(answered.store, 0, 0, explain_entry, &answered);
         store_close(answered.store);
     }
     log_only(true);
@@ -143,7 +153,7 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     else
         printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
     if (o->explain && !o->json && plan.source != MOE_DEFAULT)
-        explain_answer(o->db, shape, &plan);
+        explain_answer(o->db, view, shape, &plan);
     *known &= plan.source != MOE_DEFAULT;
     return OK;
 }
