@@ -202,6 +202,14 @@ int launch_range_end(struct launch_range *r, const struct launch_under_way *laun
                : OK;
 }
 
+bool launch_range_gives_up(struct launch_range *r, const struct launch_under_way *launch)
+{
+    if (!launch_range_wants(r, launch) || r->on_occasion || !watched_in_vain(&r->watched))
+        return false;
+    r->state = RANGE_GIVEN_UP;
+    return true;
+}
+
 int launch_range_cut(struct launch_range *r)
 {
     struct decision_result so_far;

@@ -74,6 +74,11 @@ int launch_range_step(struct launch_range *range, const struct launch_under_way 
 int launch_range_end(struct launch_range *range, const struct launch_under_way *launch,
                      uint32_t least);
 
+/* The launch ended well: whether the range is given up, for this was the last of LAUNCH_PATIENCE in
+ * a row that were started for it and did not show it.  None owes what was wanted on the occasion.
+ */
+bool launch_range_gives_up(struct launch_range *range, const struct launch_under_way *launch);
+
 /* Time is up: what can be said so far is told, if nothing is yet; the next run goes on. */
 int launch_range_cut(struct launch_range *range);
 

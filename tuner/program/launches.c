@@ -363,13 +363,12 @@ static void count_misses(struct launches *l)
     for (size_t i = 0; i < l->range_count; i++) {
         struct launch_range *r = l->ranges[i];
 
-        if (!launch_range_wants(r, &l->now) || r->on_occasion || !watched_in_vain(&r->watched))
+        if (!launch_range_gives_up(r, &l->now))
             continue;
         declaration_range(l->space, r->bucket.key.bucket, range, sizeof(range));
         progress_clear(&l->session->progress);
         note("%s %s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
              l->space->key, range, LAUNCH_PATIENCE, l->watch.least);
-        r->state = RANGE_GIVEN_UP;
     }
 }
 

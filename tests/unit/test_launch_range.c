@@ -1,0 +1,170 @@
+/* A range whose plans need launches: when it is given up. */
+#include "launch_range.h"
+
+#include "store_rows.h"
+
+#include "arms.h"
+#include "declaration.h"
+#include "launch_ways.h"
+#include "plan.h"
+
+#include <string.h>
+
+enum { BUCKET = 1 };
+
+static const struct declaration *space;
+
+/* One run of moetune on a database. */
+struct run {
+    struct dictionary dictionary;
+    struct moe_plan arms[SEARCH_ARMS_MAX];
+    uint32_t way_of[SEARCH_ARMS_MAX];
+    struct launch_under_way now;
+    struct launch_range range;
+};
+
+static void list_arms(struct run *run, const struct moe_shape *shape)
+{
+    struct dictionary *d = &run->dictionary;
+    struct moe_plan usual = plan_default(shape);
+    struct way *ways = NULL;
+    size_t way_count = 0;
+
+    CHECK(!arms_list(shape, &(struct arms_setup){ .axes = "r", .foreign = true }, run->arms,
+                     &d->arm_count));
+    CHECK(!ways_list(space, run->arms, d->arm_count, run->way_of, &ways, &way_count));
+    CHECK(way_count == 3);
+    free(ways);
+    d->default_arm = arms_find(run->arms, d->arm_count, &usual);
+}
+
+static void begin(struct run *run, const char *path)
+{
+    struct moe_shape shape = some_shape(32);
+    struct cluster cluster = some_cluster("a device");
+    struct run_row row = { .state = RUN_RUNNING };
+    struct search_setup search = { .arms = run->arms, .worth = efforts[1].worth, .seed = 1 };
+    struct dictionary *d = &run->dictionary;
+
+    shape.space = space->id;
+    *run = (struct run){ .now = { .way_of = run->way_of },
+                         .dictionary = { .declared = space,
+                                         .window = 1,
+                                         .arms = run->arms,
+                                         .effort = &efforts[1],
+                                         .harm = 0.01 } };
+    list_arms(run, &shape);
+    CHECK(!store_open(path, STORE_RELAXED, &d->store));
+    CHECK(!store_cluster(d->store, &cluster, &d->cluster));
+    CHECK(!store_shape(d->store, &shape, &d->shape));
+    row.cluster = d->cluster;
+    CHECK(!store_run_begin(d->store, &row));
+    d->run = row.id;
+    search.shape = shape;
+    search.arm_count = d->arm_count;
+    CHECK(!launch_range_open(&run->range, d, BUCKET, &search));
+    run->range.demand = 1;
+    CHECK(!launch_range_begin(&run->range));
+}
+
+static void end(struct run *run)
+{
+    launch_range_close(&run->range);
+    CHECK(!store_commit(run->dictionary.store));
+    store_close(run->dictionary.store);
+}
+
+static void launch(struct run *run, uint32_t way)
+{
+    run->now.number++;
+    run->now.way = way;
+    launch_range_reset(&run->range);
+    launch_range_look(&run->range, &run->now);
+}
+
+/* Each plan has a level of its own, and one may have become fast. */
+struct truth {
+    uint64_t seed;
+    int fast; /* -1: none */
+};
+
+static int64_t step_ns(const struct truth *truth, int arm)
+{
+    double level =
+        (1 + 0.1 * random_below(truth->seed, (uint64_t)arm, 8)) * (arm == truth->fast ? 0.5 : 1);
+
+    return (int64_t)(1e6 * level * (1 + 0.02 * (draw(1001) * 1e-3 - 0.5)));
+}
+
+/* Launches until so many samples came, or all is known. */
+static void sample(struct run *run, uint32_t samples, const struct truth *truth)
+{
+    struct launch_range *r = &run->range;
+
+    while (samples && r->state == RANGE_OPEN) {
+        launch(run, run->way_of[r->wanted]);
+        for (; samples && launch_range_wants(r, &run->now); samples--) {
+            CHECK(!bucket_begin(&r->bucket, r->wanted, false));
+            CHECK(!launch_range_step(r, &run->now, step_ns(truth, r->wanted), 1));
+        }
+        CHECK(!launch_range_next(r));
+    }
+}
+
+/* ---- given up */
+
+/* Launches that show nothing: one that the range wants, and one that it would like to see on the
+ * occasion.  How many of the former gave it up. */
+static uint32_t vain_launches(struct run *run, uint32_t *on_occasion)
+{
+    struct launch_range *r = &run->range;
+    uint32_t own = 0;
+
+    while (r->state == RANGE_OPEN && own < 2 * LAUNCH_PATIENCE) {
+        bool gives_up;
+
+        launch(run, draw(3) ? (run->way_of[r->wanted] + 1 + draw(2)) % 3 : run->way_of[r->wanted]);
+        own += launch_range_wants(r, &run->now) && !r->on_occasion;
+        *on_occasion += launch_range_wants(r, &run->now) && r->on_occasion;
+        gives_up = launch_range_gives_up(r, &run->now);
+        CHECK(gives_up == (r->state == RANGE_GIVEN_UP) && gives_up == (own == LAUNCH_PATIENCE));
+        CHECK(!launch_range_next(r));
+    }
+    return own;
+}
+
+static void what_is_wanted_on_the_occasion_gives_no_range_up(void)
+{
+    uint32_t on_occasion = 0;
+    struct run run;
+
+    for (int i = 0; i < 20; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "vain-%d.db", i);
+        begin(&run, place(name));
+        sample(&run, 3 + draw(6), &(struct truth){ draw(1000), -1 });
+        if (run.range.state == RANGE_OPEN)
+            CHECK(vain_launches(&run, &on_occasion) == LAUNCH_PATIENCE);
+        end(&run);
+    }
+    CHECK(on_occasion > 2 * LAUNCH_PATIENCE);
+}
+
+static void set_up(void)
+{
+    draw_from_seed();
+    listen();
+    CHECK(!declaration_register("space launched\naxis way a b c default a restart\n"
+                                "axis chunks 1 2 4 default 1 live\nkey tokens edges 64 256\n",
+                                &space));
+}
+
+int main(void)
+{
+    static const struct test tests[] = {
+        TEST(what_is_wanted_on_the_occasion_gives_no_range_up),
+    };
+
+    return check_in_folder(tests, sizeof(tests) / sizeof(tests[0]), set_up);
+}
