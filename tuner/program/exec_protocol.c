@@ -281,6 +281,12 @@ static void print_launches(const struct exec_protocol *v)
              r->given_up, r->ranges, r->steps);
 }
 
+/* What --retune made stale stays so until it is measured. */
+static const char *same_command(const struct exec_protocol *v)
+{
+    return v->options->retune ? "the same command without --retune" : "the same command";
+}
+
 static int print(struct exec_protocol *v)
 {
     const struct launches_report *r = &v->report;
@@ -294,7 +300,7 @@ static int print(struct exec_protocol *v)
     } else {
         rc = tables_print(store, r->cluster, r->shape, v->session.window, stdout);
         if (rc == UNSUPPORTED)
-            note("%s: nothing is decided yet; the same command goes on", v->path);
+            note("%s: nothing is decided yet; %s goes on", v->path, same_command(v));
         else if (!rc)
             printf("\ntable     %s\n", v->path);
         print_launches(v);
@@ -305,19 +311,17 @@ static int print(struct exec_protocol *v)
     return rc < 0 ? rc : OK;
 }
 
-static int tune_launches(struct exec_protocol *v, const struct live_setup *setup)
-{
-    return launches_tune(&v->session, setup, v->options->exec, v->options->launch_steps,
-                         &v->report);
-}
-
 static int hold(struct exec_protocol *v)
 {
     const struct declaration *d = v->request.declared;
+    bool launches = d && launch_matters(d);
     char cluster[CLUSTER_TEXT_BYTES];
     struct live_setup setup;
     int rc = OK, said;
 
+    if (v->options->retune && !launches)
+        return fail(ERR_ARGUMENT, "--exec does not go with --retune: what is decided stays until "
+                                  "the program's steps become slower");
     TRY(store_path(v->options->setup.db, true, v->path, sizeof(v->path)));
     cluster_format(&v->request.cluster, cluster, sizeof(cluster));
     if (v->options->misses.count)
@@ -327,13 +331,14 @@ static int hold(struct exec_protocol *v)
     if (rc)
         return rc == UNSUPPORTED ? OK : rc;
     setup = live_setup_of(v, cluster);
-    rc = d && launch_matters(d) ? tune_launches(v, &setup) : tune_live(v, &setup);
+    rc = launches ? launches_tune(&v->session, &setup, v->options, &v->report)
+                  : tune_live(v, &setup);
     progress_clear(&v->session.progress);
     if ((rc && rc != ERR_CUT) || !v->report.cluster)
         return rc;
     said = print(v);
     if (rc == ERR_CUT)
-        note("cut off; what is measured is kept, and the same command goes on");
+        note("cut off; what is measured is kept, and %s goes on", same_command(v));
     return rc ? rc : said;
 }
 

@@ -1,13 +1,10 @@
-/* Decides which launch comes next, what it is asked to show, and who is to blame if it fails. */
-#include "launches.h"
+/* Decides which launch comes next, and what it is asked to show. */
+#include "launches_state.h"
 
 #include "arms.h"
 #include "array.h"
 #include "host.h"
 #include "known_machine.h"
-#include "launch_cost.h"
-#include "launch_range.h"
-#include "launch_ways.h"
 #include "launch_words.h"
 #include "plan.h"
 #include "recognise.h"
@@ -18,35 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-
-struct launches {
-    struct session *session;
-    const struct live_setup *setup;
-    const struct declaration *space;
-    struct search_setup search;
-    struct dictionary dictionary; /* that of each range, but for its search */
-    struct moe_plan arms[SEARCH_ARMS_MAX];
-    uint32_t way_of[SEARCH_ARMS_MAX]; /* of each arm */
-    struct way *ways;
-    size_t way_count;
-    struct row_list pins;         /* a person's word: what they cover is left alone */
-    struct launch_range **ranges; /* in the order in which they were asked for */
-    size_t range_count;
-    struct run_row run;
-    const char *command;
-    struct launch_under_way now;
-    uint32_t fixed_steps; /* of a sample; 0: as many as pay */
-    struct launch_cost cost;
-    uint32_t silent, barren; /* launches in a row that asked nothing; that failed between steps */
-    double alive_s;
-    uint64_t told, tried;
-
-    /* Of the launch under way. */
-    struct launch_watch watch;
-    struct launch_range *range; /* that it asked for last, the plan it was told, and whether the */
-    int arm;                    /* decision wanted it */
-    bool sampled;
-};
 
 /* ---- ranges */
 
@@ -265,128 +233,6 @@ static const struct session_ops ops = { .ask = is_asked,
                                         .status = status_of,
                                         .idle = stay_alive };
 
-/* ---- a launch that failed */
-
-static bool has_learnt(const struct launches *l)
-{
-    for (size_t i = 0; i < l->range_count; i++)
-        if (l->ranges[i]->watched.learnt)
-            return true;
-    return false;
-}
-
-/* A plan under which the program died or fell silent. */
-static int blame(struct launches *l, struct launch_range *r, int arm, const struct launch_end *end)
-{
-    enum trial_state state = end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED;
-    bool forgiven = ledger_forgives(&r->bucket.attempts[arm], state);
-    char why[LAUNCH_WHY_BYTES], range[64];
-
-    launch_why(l->session, end, why);
-    declaration_range(l->space, r->bucket.key.bucket, range, sizeof(range));
-    progress_clear(&l->session->progress);
-    note("%s %s, %s: %s%s", l->space->key, range, PLAN_WORDS(&l->arms[arm]), why,
-         forgiven ? "; once more" : "");
-    if (forgiven)
-        return OK;
-    TRY(launch_range_fail(r, arm, state, why));
-    TRY(store_commit(l->dictionary.store));
-    if (arm == l->dictionary.default_arm)
-        return fail(ERR_LAUNCH, "the default plan itself does not run: %s", why);
-    l->barren = has_learnt(l) ? 0 : l->barren + 1; /* that plan had failed before */
-    return l->barren < LAUNCH_PATIENCE
-               ? OK
-               : fail(ERR_LAUNCH, "the program failed %d times in a row and showed nothing: %s",
-                      LAUNCH_PATIENCE, why);
-}
-
-/* No launch under these values ever ran a step: each plan with them fails, in every range. */
-static int give_way_up(struct launches *l, const struct launch_end *end)
-{
-    struct way *way = &l->ways[l->now.way];
-    char words[DECLARATION_PLAN_BYTES], why[LAUNCH_WHY_BYTES];
-
-    way->broken = true;
-    launch_why(l->session, end, why);
-    launch_words(l->space, l->arms[way->arm].choice, words);
-    progress_clear(&l->session->progress);
-    if (way == &l->ways[l->way_of[l->dictionary.default_arm]])
-        return fail(ERR_LAUNCH, "the default plan itself does not run (%s): %s", words, why);
-    note("%s: %s, twice before a step was timed: no plan with it is tried", words, why);
-    for (size_t i = 0; i < l->range_count; i++)
-        for (int arm = 0; arm < (int)l->dictionary.arm_count; arm++)
-            if (l->way_of[arm] == l->now.way)
-                TRY(launch_range_fail(l->ranges[i], arm, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED,
-                                      why));
-    return OK;
-}
-
-/* Nothing ever ran under these values: they may be the reason, or the plan that came first. */
-static int judge_stillborn(struct launches *l, const struct launch_end *end)
-{
-    struct way *way = &l->ways[l->now.way];
-    char why[LAUNCH_WHY_BYTES];
-
-    if (++way->stillborn >= 2)
-        return give_way_up(l, end);
-    if (l->session->running)
-        ledger_forgives(&l->range->bucket.attempts[l->arm], TRIAL_CRASHED);
-    progress_clear(&l->session->progress);
-    note("launch %" PRIu32 ": %s, before a step was timed; once more", l->now.number,
-         launch_why(l->session, end, why));
-    return OK;
-}
-
-static int judge_failure(struct launches *l, const struct launch_end *end)
-{
-    char why[LAUNCH_WHY_BYTES];
-
-    if (!l->ways[l->now.way].runs)
-        return judge_stillborn(l, end);
-    if (l->session->running)
-        return blame(l, l->range, l->arm, end);
-    l->barren = has_learnt(l) ? 0 : l->barren + 1;
-    if (l->barren >= LAUNCH_PATIENCE)
-        return fail(ERR_LAUNCH, "the program failed outside of steps %d times in a row: %s",
-                    LAUNCH_PATIENCE, launch_why(l->session, end, why));
-    progress_clear(&l->session->progress);
-    note("launch %" PRIu32 ": %s, %s", l->now.number, launch_why(l->session, end, why),
-         l->session->asked ? "between two steps" : "before it asked anything");
-    return OK;
-}
-
-/* A launch that ended well and did not show what it was started for. */
-static void count_misses(struct launches *l)
-{
-    char range[64];
-
-    for (size_t i = 0; i < l->range_count; i++) {
-        struct launch_range *r = l->ranges[i];
-
-        if (!launch_range_gives_up(r, &l->now))
-            continue;
-        declaration_range(l->space, r->bucket.key.bucket, range, sizeof(range));
-        progress_clear(&l->session->progress);
-        note("%s %s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
-             l->space->key, range, LAUNCH_PATIENCE, l->watch.least);
-    }
-}
-
-static int judge_end(struct launches *l, const struct launch_end *end)
-{
-    bool failed = !l->session->dismissed && (end->hung || end->exit_code);
-
-    l->silent = l->session->asked || failed ? 0 : l->silent + 1;
-    if (failed)
-        return judge_failure(l, end);
-    l->barren = 0;
-    if (l->silent >= LAUNCH_PATIENCE)
-        return fail(ERR_LAUNCH, "the program ended %d times in a row without asking anything",
-                    LAUNCH_PATIENCE);
-    count_misses(l);
-    return OK;
-}
-
 /* ---- launches */
 
 /* What was under way when the launch ended, and is not to blame, was no attempt. */
@@ -416,7 +262,7 @@ static uint32_t steps_of_sample(const struct launches *l)
 
     for (size_t i = 0; i < l->range_count; i++)
         watched_add(&all, &l->ranges[i]->watched);
-    return l->fixed_steps ? l->fixed_steps : launch_pace(&l->cost, &all);
+    return l->options->launch_steps ? l->options->launch_steps : launch_pace(&l->cost, &all);
 }
 
 static int launch(struct launches *l, uint32_t number)
@@ -427,7 +273,7 @@ static int launch(struct launches *l, uint32_t number)
     struct launch_end end;
     int rc;
 
-    TRY(launch_command(l->command, l->space, choice, &command));
+    TRY(launch_command(l->options->exec, l->space, choice, &command));
     l->now.way = number;
     l->watch.looking = !l->now.number;
     l->watch.steps = steps_of_sample(l);
@@ -446,7 +292,7 @@ static int launch(struct launches *l, uint32_t number)
     if (!rc || rc == ERR_CUT)
         rc = take_rest(l) ? ERR_IO : rc;
     if (!rc)
-        rc = judge_end(l, &end);
+        rc = launches_judge_end(l, &end);
     for (size_t i = 0; i < l->range_count && !rc; i++)
         rc = launch_range_next(l->ranges[i]);
     return rc && rc != ERR_CUT ? rc : spare(l) ? ERR_IO : rc;
@@ -510,6 +356,9 @@ static int open_store(struct launches *l, const struct live_setup *setup)
                                .seed = setup->seed };
     TRY(store_overrides(d->store, &l->pins));
     TRY(begin_run(l, setup));
+    if (l->options->retune)
+        TRY(store_expire(d->store, d->cluster, d->shape, setup->window, 0, UINT32_MAX,
+                         "to be measured again"));
     for (size_t i = 0; i < setup->demand_count; i++)
         TRY(add_range(l, setup->demands[i].bucket, &range));
     return store_trials(d->store, d->cluster, d->shape, setup->window, UINT32_MAX, recall_range, l);
@@ -558,7 +407,7 @@ static int tune(struct launches *l, const struct live_setup *setup)
     char *command;
     int rc, way;
 
-    TRY(launch_command(l->command, l->space, l->space->usual, &command));
+    TRY(launch_command(l->options->exec, l->space, l->space->usual, &command));
     free(command);
     TRY(list_arms(l, setup));
     TRY(open_store(l, setup));
@@ -569,9 +418,10 @@ static int tune(struct launches *l, const struct live_setup *setup)
     return rc;
 }
 
-int launches_tune(struct session *session, const struct live_setup *setup, const char *command,
-                  uint32_t steps, struct launches_report *out)
+int launches_tune(struct session *session, const struct live_setup *setup,
+                  const struct tune_options *options, struct launches_report *out)
 {
+    uint32_t steps = options->launch_steps;
     struct launches *l = calloc(1, sizeof(*l));
     int rc, said = OK;
 
@@ -580,8 +430,7 @@ int launches_tune(struct session *session, const struct live_setup *setup, const
     *l = (struct launches){ .session = session,
                             .setup = setup,
                             .space = session->space,
-                            .command = command,
-                            .fixed_steps = steps,
+                            .options = options,
                             .watch = { .least = steps ? steps : LAUNCH_STEPS_LEAST },
                             .dictionary = { .window = setup->window,
                                             .declared = session->space,

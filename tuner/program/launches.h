@@ -7,6 +7,7 @@
 
 #include "live.h"
 #include "session.h"
+#include "tune_options.h"
 
 struct launches_report {
     int64_t cluster, shape;  /* in the store; 0: it was never opened */
@@ -15,9 +16,8 @@ struct launches_report {
     uint32_t steps; /* that a sample must have */
 };
 
-/* Until all ranges that the program asks for are decided; ERR_CUT: time is up.  `steps`: of a plan
- * in one launch, which are one sample; 0: as many as pay. */
-int launches_tune(struct session *session, const struct live_setup *setup, const char *command,
-                  uint32_t steps, struct launches_report *out);
+/* Until all ranges that the program asks for are decided; ERR_CUT: time is up. */
+int launches_tune(struct session *session, const struct live_setup *setup,
+                  const struct tune_options *options, struct launches_report *out);
 
 #endif

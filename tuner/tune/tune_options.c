@@ -159,7 +159,6 @@ static const struct {
     { "skew", its_tokens },
     { "routing", its_tokens },
     { "between", its_tokens },
-    { "retune", "what is decided stays until the program's steps become slower" },
     { "sim", its_ranks },
     { "virtual-ranks", its_ranks },
     { "link", its_ranks },
