@@ -238,7 +238,7 @@ $(addprefix $(BUILD)/tests/check_,cuda_kernels cuda_sparse cuda_large): $(BUILD)
 $(BUILD)/tests/check_cuda_device: $(GPU_ALONE) $(BUILD)/on_gpu/tests/gpu/check_cuda_device.o
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(GPU_ALONE_LIBS)
-$(BUILD)/tests/bench_cuda: $(GPU_ALONE) $(BUILD)/on_gpu/tests/gpu/bench_cuda.o
+$(BUILD)/tests/bench_cuda: $(GPU_ALONE) $(addprefix $(BUILD)/on_gpu/tests/gpu/,bench_cuda.o duels.o)
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) -pthread -o $@ $^ $(GPU_ALONE_LIBS)
 $(BUILD)/tests/libcuda_kernels.so: $(GPU_ALONE)

@@ -207,12 +207,10 @@ static void print_paste(const struct tuning *t)
         paste_shape(&t->request.spaces[i].shape, stdout);
 }
 
-static int print_text(const struct tuning *t)
+static int print_layers(const struct tuning *t, bool *any)
 {
     const struct campaign *c = &t->campaign;
-    char digest[SHA256_HEX_BYTES];
     unsigned defaults = 0;
-    bool any = false;
 
     for (size_t i = 0; i < t->swept; i++) {
         int64_t shape;
@@ -225,24 +223,22 @@ static int print_text(const struct tuning *t)
             return rc;
         if (rc == OK)
             print_layer_result(t, i);
-        any |= rc == OK;
+        *any |= rc == OK;
         printf("\n");
     }
-    if (any) {
+    if (*any) {
         tables_legend(defaults, stdout);
         printf("\n");
     }
-    printf("steps     %" PRIu64 " to search, %" PRIu64 " to compare, %" PRIu64
-           " to warm up, in %s;\n          the paper's search takes %" PRIu64
-           " trials for these buckets\n",
-           c->run.samples_search, c->run.samples_default, c->run.samples_warm,
-           DURATION_TEXT(seconds_taken(t)), paper_trials(t));
-    campaign_print_heat(c, stdout);
-    TRY(print_settings(t, print_setting));
-    if (!any)
-        printf("table     %s holds nothing of this yet\n", c->path);
-    if (!any)
-        return OK;
+    return OK;
+}
+
+/* Where all that is kept, and what to do with it. */
+static int print_table(const struct tuning *t)
+{
+    const struct campaign *c = &t->campaign;
+    char digest[SHA256_HEX_BYTES];
+
     TRY(paste_digest(c->path, digest));
     printf("table     %s\ndigest    %s\n", c->path, digest);
     if (!backend_is_real(c->cluster.backend))
@@ -252,6 +248,25 @@ static int print_text(const struct tuning *t)
         return print_next(t);
     else
         print_paste(t);
+    return OK;
+}
+
+static int print_text(const struct tuning *t)
+{
+    const struct campaign *c = &t->campaign;
+    bool any = false;
+
+    TRY(print_layers(t, &any));
+    printf("steps     %" PRIu64 " to search, %" PRIu64 " to compare, %" PRIu64
+           " to warm up, in %s;\n          the paper's search takes %" PRIu64
+           " trials for these buckets\n",
+           c->run.samples_search, c->run.samples_default, c->run.samples_warm,
+           DURATION_TEXT(seconds_taken(t)), paper_trials(t));
+    campaign_print_heat(c, stdout);
+    TRY(print_settings(t, print_setting));
+    if (any)
+        return print_table(t);
+    printf("table     %s holds nothing of this yet\n", c->path);
     return OK;
 }
 

@@ -2,238 +2,14 @@
  * with an 8192^3 product, in one run.  Random data; buffers beyond the cache.
  *
  *   bench_cuda [JSON]     a table on standard output, and the same as JSON into the file named */
+#include "duels.h"
 #include "rivals.h"
 
-#include "cuda.h"
 #include "moelookup.h"
 #include "random.h"
-#include "rows.h"
-#include "shape.h"
 #include "status.h"
 
-#include <string.h>
-
-enum { STEPS = 8, TAKEN = 32, SEED_BYTES = 64 << 20, DENSE = 8192, GATES = 20 };
-
-/* Launches that are timed as one, or a copy inside the GPU. */
-struct work {
-    struct {
-        enum kernel kernel;
-        size_t bytes;
-        union {
-            struct gemm gemm;
-            struct route route;
-            struct encode encode;
-            struct encode_backward encode_backward;
-            struct decode decode;
-            struct decode_backward decode_backward;
-            struct move move;
-            struct activate activate;
-            struct activate_backward activate_backward;
-            struct add_bias add_bias;
-            struct reindex reindex;
-            struct esmm esmm;
-        } args;
-    } steps[STEPS];
-    int count;
-    uint64_t copy_bytes;
-    cudaGraphExec_t graph;
-};
-
-/* It does not change between rivals. */
-static struct bench {
-    struct device *device;
-    struct stream *stream;
-    struct event *begin, *end;
-    void *taken[TAKEN];
-    int taken_count;
-    void *seed;           /* random values in bf16 */
-    char *from, *to;      /* of the copy */
-    size_t copy_capacity; /* of each */
-    FILE *json;
-    bool below, any;
-} b;
-
-static struct {
-    struct work *ours, *theirs;
-} duel;
-
-static void must(int status)
-{
-    if (status) {
-        printf("bench_cuda: status %d\n", status);
-        exit(1);
-    }
-}
-
-/* ---- Memory */
-
-static void *take(uint64_t bytes)
-{
-    void *memory;
-
-    if (b.taken_count == TAKEN)
-        must(fail(ERR_NOMEM, "%d buffers are not enough", TAKEN));
-    must(device_alloc(b.device, bytes, &memory));
-    return b.taken[b.taken_count++] = memory;
-}
-
-static void give_all(void)
-{
-    while (b.taken_count)
-        device_release(b.device, b.taken[--b.taken_count]);
-}
-
-static void seed_make(void)
-{
-    uint16_t *values = malloc(SEED_BYTES);
-
-    for (uint64_t i = 0; i < SEED_BYTES / 2; i++) {
-        float x = random_unit(6, i);
-
-        row_store(MOE_BF16, values, i, &x, 1);
-    }
-    must(device_alloc(b.device, SEED_BYTES, &b.seed));
-    must(device_upload(b.device, b.seed, values, SEED_BYTES));
-    free(values);
-}
-
-/* Zeros would draw less power, and run faster, than what a layer computes with. */
-static void *taken_random(uint64_t elements)
-{
-    uint64_t bytes = elements * 2;
-    char *memory = take(bytes);
-
-    for (uint64_t at = 0; at < bytes; at += SEED_BYTES)
-        must(CUDA(cudaMemcpyAsync(memory + at, b.seed,
-                                  bytes - at < SEED_BYTES ? bytes - at : SEED_BYTES,
-                                  cudaMemcpyDeviceToDevice, cuda_stream(b.stream))));
-    must(stream_sync(b.stream));
-    return memory;
-}
-
-/* A shape that does not fit is said, and is not measured. */
-static bool fits(const char *what, const char *shape, uint64_t bytes)
-{
-    size_t free_bytes, total_bytes;
-
-    must(CUDA(cudaMemGetInfo(&free_bytes, &total_bytes)));
-    if (bytes < free_bytes / 20 * 19)
-        return true;
-    printf("%-22s %-12s skipped: wants %.1f GiB, %.1f are free\n", what, shape,
-           (double)bytes * 0x1p-30, (double)free_bytes * 0x1p-30);
-    return false;
-}
-
-/* ---- Timing */
-
-static void enqueue(const struct work *w)
-{
-    cudaStream_t stream = cuda_stream(b.stream);
-
-    if (w->graph)
-        must(CUDA(cudaGraphLaunch(w->graph, stream)));
-    if (w->copy_bytes)
-        must(CUDA(cudaMemcpyAsync(b.to, b.from, w->copy_bytes, cudaMemcpyDeviceToDevice, stream)));
-    for (int i = 0; i < w->count; i++)
-        must(stream_launch(b.stream, w->steps[i].kernel, &w->steps[i].args, w->steps[i].bytes));
-}
-
-static int64_t timed_work(const struct work *w)
-{
-    must(event_record(b.begin, b.stream));
-    enqueue(w);
-    must(event_record(b.end, b.stream));
-    must(stream_sync(b.stream));
-    return event_ns(b.end) - event_ns(b.begin);
-}
-
-static int64_t time_ours(void *self)
-{
-    (void)self;
-    return timed_work(duel.ours);
-}
-
-static int64_t time_theirs(void *self)
-{
-    (void)self;
-    return timed_work(duel.theirs);
-}
-
-#define STEP(work, name, ...)                                                                      \
-    do {                                                                                           \
-        (work)->steps[(work)->count].kernel = KERNEL_##name;                                       \
-        (work)->steps[(work)->count].bytes = sizeof(struct name);                                  \
-        (work)->steps[(work)->count++].args.name = __VA_ARGS__;                                    \
-    } while (0)
-
-/* ---- Results */
-
-static void report(const char *what, const char *shape, double us, double rate, const char *unit,
-                   double share, double low, double high, double wanted)
-{
-    bool enough = wanted == 0 || share >= wanted;
-    char goal[16] = "";
-
-    if (wanted > 0)
-        snprintf(goal, sizeof(goal), "%.2f", wanted);
-    printf("%-22s %-12s %10.1f us %9.1f %-8s %6.3f [%.3f, %.3f]  %5s %s\n", what, shape, us, rate,
-           unit, share, low, high, goal, enough ? "" : "BELOW");
-    if (b.json)
-        fprintf(b.json,
-                "%s\n  {\"what\": \"%s\", \"shape\": \"%s\", \"us\": %.3f, \"rate\": %.3f, "
-                "\"unit\": \"%s\", \"share\": %.4f, \"low\": %.4f, \"high\": %.4f, "
-                "\"wanted\": %.2f}",
-                b.any ? "," : "", what, shape, us, rate, unit, share, low, high, wanted);
-    b.any = true;
-    b.below |= !enough;
-}
-
-/* Against a copy that reads and writes as many bytes together. */
-static void against_copy(const char *what, const char *shape, struct work *ours, uint64_t moved,
-                         double wanted)
-{
-    struct work copy = { .copy_bytes = moved / 2 / 256 * 256 };
-    struct rivals r;
-
-    if (copy.copy_bytes > b.copy_capacity)
-        copy.copy_bytes = b.copy_capacity;
-    duel.ours = ours;
-    duel.theirs = &copy;
-    r = rivals_run(time_ours, time_theirs, NULL);
-    /* A copy that was cut short counts by its rate. */
-    double scale = (double)moved / (2.0 * (double)copy.copy_bytes);
-    report(what, shape, r.ours_ns * 1e-3, (double)moved / r.ours_ns, "GB/s", scale / r.ratio,
-           scale / r.high, scale / r.low, wanted);
-}
-
-static void against_dense(const char *what, const char *shape, struct work *ours,
-                          struct work *dense, double flops, double wanted)
-{
-    double scale = flops / (2.0 * DENSE * DENSE * (double)DENSE);
-    struct rivals r;
-
-    duel.ours = ours;
-    duel.theirs = dense;
-    r = rivals_run(time_ours, time_theirs, NULL);
-    report(what, shape, r.ours_ns * 1e-3, flops / r.ours_ns * 1e-3, "TFLOP/s", scale / r.ratio,
-           scale / r.high, scale / r.low, wanted);
-}
-
-/* Against other launches that do the same. */
-static void against_others(const char *what, const char *shape, struct work *ours,
-                           struct work *theirs, double flops)
-{
-    struct rivals r;
-
-    duel.ours = ours;
-    duel.theirs = theirs;
-    r = rivals_run(time_ours, time_theirs, NULL);
-    report(what, shape, r.ours_ns * 1e-3, flops / r.ours_ns * 1e-3, "TFLOP/s", 1 / r.ratio,
-           1 / r.high, 1 / r.low, 0);
-}
-
-/* ---- What is timed */
+enum { GATES = 20 };
 
 struct shape {
     const char *name;
@@ -254,7 +30,7 @@ static float *taken_logits(uint32_t tokens, uint32_t experts, uint64_t key)
 
     for (uint64_t i = 0; i < n; i++)
         host[i] = random_unit(key, i);
-    must(device_upload(b.device, memory, host, n * 4));
+    must(device_upload(duel_device, memory, host, n * 4));
     free(host);
     return memory;
 }
@@ -280,9 +56,9 @@ static struct routing taken_routing(const struct shape *s, float **gate)
     struct route route = taken_route(s, s->T);
     int64_t needed[256], most = 0;
 
-    must(launch_route(b.stream, &route));
-    must(stream_sync(b.stream));
-    must(device_download(b.device, needed, route.needed, s->E * sizeof(*needed)));
+    must(launch_route(duel_stream, &route));
+    must(stream_sync(duel_stream));
+    must(device_download(duel_device, needed, route.needed, s->E * sizeof(*needed)));
     for (uint32_t e = 0; e < s->E; e++)
         most = needed[e] > most ? needed[e] : most;
     *gate = route.gate;
@@ -415,7 +191,7 @@ static struct gemm product(const struct shape *s, uint64_t rows, uint64_t out, u
 }
 
 /* One forward chunk, as tuner/layer/experts.c launches it, and its products alone. */
-static void bench_ffn(const struct shape *s, struct work *dense)
+static void bench_ffn(const struct shape *s)
 {
     uint64_t rows = (uint64_t)s->T * s->k / s->E, E = s->E, D = s->D, H = s->H;
     double flops = 2.0 * (double)(E * rows) * (double)(D * H) * (s->gated ? 3 : 2);
@@ -437,8 +213,8 @@ static void bench_ffn(const struct shape *s, struct work *dense)
     STEP(&ffn, gemm, product(s, rows, D, H, false, post, w2, y));
     STEP(&bare, gemm, product(s, rows, D, H, false, post, w2, y));
     STEP(&ffn, add_bias, (struct add_bias){ MOE_BF16, E, rows, D, D, b2, y });
-    against_dense("experts' products", s->name, &bare, dense, flops, rows >= 2048 ? 0.90 : 0);
-    against_dense("experts", s->name, &ffn, dense, flops, 0);
+    against_dense("experts' products", s->name, &bare, flops, rows >= 2048 ? 0.90 : 0);
+    against_dense("experts", s->name, &ffn, flops, 0);
     give_all();
 }
 
@@ -525,7 +301,7 @@ static void bench_sparse(const struct shape *s)
  * every sample, outside of what is timed. */
 static void bench_gate(const char *name, const struct shape *s, double wanted_us)
 {
-    cudaStream_t stream = cuda_stream(b.stream);
+    cudaStream_t stream = cuda_stream(duel_stream);
     uint64_t bytes = (uint64_t)s->T * s->E * 4;
     struct route route = taken_route(s, 1);
     char *fresh = (char *)taken_logits(s->T, s->E, 2), *used = take(bytes * GATES);
@@ -536,7 +312,7 @@ static void bench_gate(const char *name, const struct shape *s, double wanted_us
     must(CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)));
     for (int i = 0; i < GATES; i++) {
         route.logits = (float *)(used + (uint64_t)i * bytes);
-        must(launch_route(b.stream, &route));
+        must(launch_route(duel_stream, &route));
     }
     must(CUDA(cudaStreamEndCapture(stream, &captured)));
     must(CUDA(cudaGraphInstantiate(&graph.graph, captured, 0)));
@@ -564,49 +340,9 @@ static void bench_gate(const char *name, const struct shape *s, double wanted_us
     }
 }
 
-static void ceilings(struct work *dense)
-{
-    uint64_t n = (uint64_t)DENSE * DENSE;
-    struct work copy = { .copy_bytes = b.copy_capacity };
-
-    STEP(dense, gemm,
-         (struct gemm){ .dtype = MOE_BF16,
-                        .batch = 1,
-                        .m = DENSE,
-                        .n = DENSE,
-                        .k = DENSE,
-                        .a = taken_random(n),
-                        .b = taken_random(n),
-                        .c = take(n * 2) });
-    b.taken_count = 0; /* kept for the others */
-    /* Half a second of products: what follows runs at the clock that lasts. */
-    for (int i = 0; i < 400; i++)
-        enqueue(dense);
-    against_copy("copy against itself", "1 GiB", &copy, 2 * copy.copy_bytes, 0);
-    against_dense("8192^3 against itself", "dense", dense, dense, 2.0 * (double)n * DENSE, 0);
-}
-
 int main(int argc, char **argv)
 {
-    struct work dense = { 0 };
-    void *memory;
-
-    must(device_open("cuda", &b.device));
-    must(stream_open(b.device, &b.stream));
-    must(event_open(b.device, &b.begin));
-    must(event_open(b.device, &b.end));
-    b.copy_capacity = (size_t)1 << 30;
-    must(device_alloc(b.device, b.copy_capacity, &memory));
-    b.from = memory;
-    must(device_alloc(b.device, b.copy_capacity, &memory));
-    b.to = memory;
-    seed_make();
-    b.json = argc > 1 ? fopen(argv[1], "w") : NULL;
-    if (b.json)
-        fputs("[", b.json);
-    printf("%-22s %-12s %13s %18s %6s %-16s %5s\n", "what", "shape", "median", "rate", "share",
-           " 95 % interval", "goal");
-    ceilings(&dense);
+    duels_begin(argc > 1 ? argv[1] : NULL);
     bench_gate("E=256 k=8", &(struct shape){ "", 4096, 0, 0, 256, 8, false }, 25);
     bench_gate("E=8 k=2", &(struct shape){ "", 16384, 0, 0, 8, 2, false }, 0);
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
@@ -621,14 +357,10 @@ int main(int argc, char **argv)
             bench_activation(s);
         if (fits("experts", s->name,
                  2 * rows_bytes * s->D + 3 * rows_bytes * s->H + 2 * matrices * s->E * s->D * s->H))
-            bench_ffn(s, &dense);
+            bench_ffn(s);
         if (fits("sparse", s->name,
                  5 * rows_bytes * (s->D + s->H) + 2 * matrices * s->E * s->D * s->H))
             bench_sparse(s);
     }
-    if (b.json) {
-        fputs("\n]\n", b.json);
-        fclose(b.json);
-    }
-    return b.below ? 3 : 0;
+    return duels_end();
 }

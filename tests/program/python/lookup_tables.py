@@ -17,10 +17,15 @@ import unittest
 import warnings
 from unittest import mock
 
-from surroundings import PACKAGE, can_import, environment, python, silent
+from surroundings import HERE, PACKAGE, can_import, environment, python, silent
 from lookup_case import BIND, Case, LAYER, WINDOW, write_database
 
 import moelookup
+
+
+def frozen(name):
+    with open(os.path.join(HERE, "..", "data", "corpus", "lookup", name), "rb") as file:
+        return file.read()
 
 
 class Tables(Case):
@@ -36,8 +41,7 @@ class Tables(Case):
             self.assertEqual(view.plan(capacity), self.view.plan(capacity))
 
     def test_a_layer_cut_by_hidden_units_has_its_own_table_and_default(self):
-        with open("tests/data/corpus/lookup/packed-later", "rb") as file:
-            table = moelookup.unpack(file.read())
+        table = moelookup.unpack(frozen("packed-later"))
         layer = dict(experts=2, top_k=1, model_dim=16, hidden_dim=96, ranks=8, ranks_per_node=4)
         cut = dict(layer, train=False, layout="hidden")
         view = table.bind(**cut, shares="speed", layers=4)
@@ -54,8 +58,7 @@ class Tables(Case):
                 table.bind(**layer, **wrong)
 
     def test_a_protocol_is_part_of_a_plan(self):
-        with open("tests/data/corpus/lookup/packed-proto", "rb") as file:
-            table = moelookup.unpack(file.read())
+        table = moelookup.unpack(frozen("packed-proto"))
         layer = dict(experts=2, top_k=1, model_dim=16, hidden_dim=96, ranks=8, ranks_per_node=4, train=False)
         plan = table.bind(**layer).plan(15 * WINDOW)
         self.assertEqual(plan.proto, "ll128")
@@ -63,8 +66,7 @@ class Tables(Case):
         self.assertEqual(table.bind(**layer).plan(12 * WINDOW).proto, "auto")
 
     def test_order_projection_and_combine_are_parts_of_the_layer(self):
-        with open("tests/data/corpus/lookup/packed-latest", "rb") as file:
-            table = moelookup.unpack(file.read())
+        table = moelookup.unpack(frozen("packed-latest"))
         layer = dict(experts=2, top_k=1, model_dim=16, ranks=8, ranks_per_node=4, train=False)
         ordered = table.bind(**layer, hidden_dim=96, order="priority")
         self.assertEqual(ordered.plan(0).source.name, "OVERRIDE")
