@@ -125,16 +125,15 @@ static float sum_by_parts(const float *row, uint32_t n)
 /* In place; with `largest` also the largest probability times what it was. */
 static void softmax(float *row, uint32_t n, float *largest)
 {
-    float most = row[0], sum = 0;
+    float most = row[0], sum;
 
     for (uint32_t i = 1; i < n; i++)
         most = row[i] > most ? row[i] : most;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         row[i] = expf(row[i] - most);
-        sum += row[i];
-    }
+    sum = sum_by_parts(row, n);
     if (largest)
-        *largest *= 1 / sum_by_parts(row, n);
+        *largest *= 1 / sum;
     for (uint32_t i = 0; i < n; i++)
         row[i] /= sum;
 }
