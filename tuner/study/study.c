@@ -12,6 +12,8 @@ const char *const study_mark_words[] = { "fitted", "predicted", "not published" 
 const struct study *const studies[] = { &study_tutel,  &study_hexa,  &study_smile, &study_dynamoe,
                                         &study_search, &study_trace, NULL };
 
+static const char own_name[] = "the study's own cluster";
+
 enum { NAMES_BYTES = 600 };
 
 /* "a, b, c". */
@@ -55,9 +57,12 @@ static int check_machine(const struct study *study, const struct cluster *machin
     struct cluster large = *machine;
     char names[NAMES_BYTES] = "";
 
-    if (!machine->ranks_per_node || cluster_resize(&large, study->most_ranks))
-        return fail(ERR_ARGUMENT, "%s: nodes that are alike are wanted, %u ranks of them", origin,
-                    study->most_ranks);
+    if (!machine->ranks_per_node)
+        return fail(ERR_ARGUMENT, "%s: ranks_per_node is wanted, of nodes that are alike", origin);
+    if (study->most_ranks > machine->ranks_per_node && study->most_ranks % machine->ranks_per_node)
+        return fail(ERR_ARGUMENT, "%s: the study %s has %u ranks, no whole number of nodes of %u",
+                    origin, study->name, study->most_ranks, machine->ranks_per_node);
+    TRY(cluster_resize(&large, study->most_ranks));
     for (size_t i = 0; i < cluster_field_count; i++)
         if (cluster_lacks(&large, &cluster_fields[i]))
             add_name(names, cluster_fields[i].name);
@@ -74,9 +79,8 @@ static void silence(struct cluster *machine)
 
 static int find_machine(const struct study *study, const char *sim, struct cluster *out)
 {
-    TRY(sim ? cluster_read(sim, out)
-            : cluster_parse(study->machine(), "the study's own cluster", out));
-    TRY(check_machine(study, out, sim ? sim : "the study's own cluster"));
+    TRY(sim ? cluster_read(sim, out) : cluster_parse(study->machine(), own_name, out));
+    TRY(check_machine(study, out, sim ? sim : own_name));
     silence(out);
     return OK;
 }
@@ -88,6 +92,28 @@ static size_t count_rows(const struct study *study)
     while (study->rows[count].name)
         count++;
     return count;
+}
+
+/* No number of another cluster was chosen by what the paper says. */
+static int judge_machine(struct study_result *result)
+{
+    char text[CLUSTER_TEXT_BYTES], own_text[CLUSTER_TEXT_BYTES];
+    struct cluster own;
+
+    TRY(find_machine(result->study, NULL, &own));
+    cluster_format(&own, own_text, sizeof(own_text));
+    cluster_format(&result->machine, text, sizeof(text));
+    if (!strcmp(text, own_text))
+        return OK;
+    snprintf(result->remark, sizeof(result->remark),
+             "This is not the cluster of the study, %s: nothing was fitted to it, and what is said "
+             "of the study's cluster is not said of this one.",
+             own.name);
+    for (size_t i = 0; i < count_rows(result->study); i++)
+        for (size_t k = 0; k < result->tables[i].count; k++)
+            if (result->tables[i].cells[k].mark == STUDY_FITTED)
+                result->tables[i].cells[k].mark = STUDY_PREDICTED;
+    return OK;
 }
 
 bool study_shows(const struct study_result *result, size_t i)
@@ -105,7 +131,7 @@ static int fill_rows(const struct study_ask *ask, struct study_result *result)
     for (size_t i = 0; study->rows[i].name && !rc; i++)
         if (study->rows[i].fill && study_shows(result, i))
             rc = study->rows[i].fill(&result->machine, &result->tables[i]);
-    return rc;
+    return !rc && ask->sim ? judge_machine(result) : rc;
 }
 
 int study_run(const struct study *study, const struct study_ask *ask, struct study_result *out)

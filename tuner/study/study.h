@@ -8,8 +8,8 @@
 
 #include <stdio.h>
 
-/* fitted: the cluster's numbers were chosen by it.  unpublished: the paper has a picture, words, or
- * nothing there. */
+/* fitted: by what was published the cluster's numbers were chosen, or what is added to ours.
+ * unpublished: the paper has a picture, words, or nothing there. */
 enum study_mark { STUDY_FITTED, STUDY_PREDICTED, STUDY_UNPUBLISHED, STUDY_MARKS };
 extern const char *const study_mark_words[];
 
@@ -77,7 +77,7 @@ struct study_result {
     struct cluster machine;
     struct study_table *tables; /* one for each row of the study */
     const char *only;           /* the one row that was computed; NULL: all */
-    char remark[512]; /* what was computed, where that was asked for; "": nothing to say */
+    char remark[512];           /* what is said of what was asked; "": nothing */
 };
 
 /* The ranks of a paper's cluster are as many as each row wants. */

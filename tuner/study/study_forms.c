@@ -100,7 +100,9 @@ void study_print(const struct study_result *r, FILE *to)
 {
     fprintf(to, "%s\nMODELLED on %s: %s\n", study_title(r->study), r->machine.name,
             r->study->assumptions);
-    fprintf(to, "%s\n\n", r->study->paper ? "(published), (fitted*)" : r->remark);
+    if (*r->remark)
+        fprintf(to, "%s\n", r->remark);
+    fputs(r->study->paper ? "(published), (fitted*)\n\n" : "\n", to);
     for (size_t i = 0; r->study->rows[i].name; i++) {
         const struct study_row *row = &r->study->rows[i];
 
@@ -194,8 +196,8 @@ static void page_cell(const struct study_cell *cell, FILE *to)
     }
     fprintf(to, "<td class=\"n\">%s", value_text(cell->value, room));
     if (!isnan(cell->published))
-        fprintf(to, "<br><span class=\"soft\">%s %s</span>", study_mark_words[cell->mark],
-                published_text(cell, room));
+        fprintf(to, "<br><span class=\"soft\">paper %s, %s</span>", published_text(cell, room),
+                study_mark_words[cell->mark]);
     fputs("</td>", to);
 }
 
@@ -240,10 +242,11 @@ void study_page(const struct study_result *r, FILE *to)
     page_begin("moetune study", to);
     element("p class=\"soft\"", study_title(r->study), to);
     element("p class=\"note\"",
-            r->study->paper ? "MODELLED: no number of ours was measured.  Below each is the "
-                              "published one: fitted, if the cluster's numbers were chosen by it, "
-                              "or predicted."
-                            : "MODELLED: no number was measured.",
+            r->study->paper
+                ? "MODELLED: no number of ours was measured.  Below each is the paper's, "
+                  "and what ours is: fitted, if it was chosen by the paper's, or "
+                  "predicted."
+                : "MODELLED: no number was measured.",
             to);
     element("p", r->study->assumptions, to);
     if (*r->remark)

@@ -79,16 +79,18 @@ static const struct study_row rows[] = {
       "longer of its two parts.  best: over the fastest plan with r=1.",
       .fill = tutel_table2 },
     { "table4", "Bytes that a rank sends, by parallelism", "MB",
-      "64 GPUs, E=16, D=H=2048, 4096 tokens per GPU.  Published is the complexity with its "
-      "constant: for r=0, 2 P (W-1)/W; else 4 Cg r (W-1)/W + 2 (P/E/r)(1 - r E/W), of a training "
-      "step.  Not in it: the bias of the second product, which every r gathers.",
+      "64 GPUs, E=16, D=H=2048, 4096 tokens per GPU.  The paper has complexities; formula is ours, "
+      "with their constants: for r=0, 2 P (W-1)/W; else 4 Cg r (W-1)/W + 2 (P/E/r)(1 - r E/W), of "
+      "a training step.  Not in it: the bias of the second product, which every r gathers.",
       .fill = tutel_table4 },
     { "table5", "GPU memory of a single layer (also Table 9)", "GiB",
       "D=H=4096, 2 experts per GPU.  Neither type nor number of GPUs is given.  A token more costs "
       "Tutel 102 KiB.  In f32 its rows that backward needs again are 112 KiB (x, 2 dispatched, 2 "
       "hidden, 2 returned): so 16 bits are taken, and one GPU, as on more ours has buffers to "
       "receive rows.  Ours is what the layer allocates, Fairseq's the baseline dense, and to both "
-      "comes what libraries take: one number, fitted to Tutel's four.",
+      "comes what libraries take: one number, fitted to Tutel's four.  Only what dense adds is "
+      "free "
+      "of it.",
       .fill = tutel_table5 },
     { "table6", "How far each static plan is behind the best of each layer, mean", "%",
       TYPICAL "  Best of r=1, d=1 to 8, linear and 2dh.", .fill = tutel_table6 },
@@ -98,10 +100,10 @@ static const struct study_row rows[] = {
       "own as a picture.  64 GPUs, E=16, D=H=2048, 4096 tokens per GPU, all r, d, a.",
       .fill = tutel_figure1 },
     { "figure3", "Throughput of EP+MP (r=4) over EP+DP (r=1)", "times",
-      "H=16384, D=2048.  8 GPUs, as section 5.1.1 speaks of one node; that E=2 and that each has "
-      "2048 tokens (4 samples of 512) is assumed.  The paper says that which is better depends on "
-      "k and f, by gaps of 7.39 to 27.76 %; with 64 GPUs and E=16, r=1 is always better here, by "
-      "up to 58.6 %.",
+      "H=16384, D=2048, four GPUs for an expert.  How many GPUs, the paper does not say: those of "
+      "Figure 12 are taken.  2048 tokens per GPU (4 samples of 512) are assumed.  The paper says "
+      "that which is better depends on k and f, by gaps of 7.39 to 27.76 %: here it does so on 8 "
+      "GPUs; on 64, r=1 is always better.",
       .fill = tutel_figure3 },
     { "figure5", "Layers of which each static plan is the best", "layers of 81",
       TYPICAL "  The paper has a picture.", .fill = tutel_figure5 },
@@ -112,33 +114,41 @@ static const struct study_row rows[] = {
       "falls as W rises.",
       .fill = tutel_figure11 },
     { "figure12", "Throughput by r and capacity factor, best of each factor 1", "share of the best",
-      "8 GPUs, as section 5.1.1 speaks of a single node; that E=2 is assumed.  D=2048.  Base: 4096 "
-      "tokens per GPU, H=2048; Large: 1024 and 32768.  d=1 a=linear.  The paper has a picture: r "
-      "falls as f rises.",
+      "The paper says 64 GPUs and E=16, and in the same paragraph a single node: 8 GPUs with as "
+      "many "
+      "of them for an expert, E=2.  D=2048.  Base: 4096 tokens per GPU, H=2048; Large: 1024 and "
+      "32768.  d=1 a=linear.  The paper has a picture: r falls as f rises.  Here it does so in "
+      "Large on 8 GPUs; on 64 one r stays the best, and would fall from 4 to 1 with a quarter of "
+      "the tokens.",
       .fill = tutel_figure12 },
     { "figure13", "Gain of adaptive pipelining over r=1 d=1 a=linear", "%",
       "D=H=4096, 2 experts and 4096 tokens per GPU.  Published is the most over all scales.",
       .fill = tutel_figure13 },
     { "figure14", "A single layer up to 2,048 GPUs", "ms, and times as fast",
-      "D=H=2048, 2 experts and 16384 tokens per GPU, r=1.  2dh: over linear, both with d=1.  d: "
-      "what the best d adds to the faster of these two.  sparse: over the baseline dense, linear.  "
-      "flexible: over rigid, 2dh; at 2,048 GPUs products have 8 rows, to which the model gives a "
-      "ninth of the rate: the paper lost less.  all: the fastest over dense and rigid, linear.",
+      "D=H=2048, 2 experts and 16384 tokens per GPU, r=1.  base: dense, rigid and linear.  Then "
+      "each over all before it: sparse; 2dh, d=1; flexible; d, the fastest of all degrees and both "
+      "all-to-alls; all of them over base.  At 2,048 GPUs rigid products have 8 rows, to which the "
+      "model gives a ninth of the rate: the paper lost less, and 2dh gained more.  2dh over "
+      "linear: "
+      "both flexible, d=1.",
       .fill = tutel_figure14 },
     { "figure15", "Encode and decode, dense and sparse", "ms, and times as long",
       "16 GPUs, E=32, D=H=2048, by tokens per GPU, training.  dense: the products of the paper's "
       "Figure 20a.  computation: all but exchanges, with dense over with sparse.  The paper has a "
       "picture.",
       .fill = tutel_figure15 },
-    { "figure16", "Aggregation inside a node, naive and aligned", "ms",
-      "128 MiB per GPU, nodes of 8.  naive: a message for each block.  aligned: as in 2dh, with "
-      "both of its copies.  Published is what appendix A.2 says beside the picture; the model's "
-      "times of a message and of a byte inside a node were chosen by it.",
+    { "figure16", "Bus bandwidth of the direct all-to-all", "GB/s",
+      "(W-1)/W of the bytes that each GPU has for all, over the time, as nccl-tests counts.  The "
+      "paper has a picture of it, and of what one link gives to messages of several sizes.",
       .fill = tutel_figure16 },
+    { "appendixA2", "Aggregation inside a node, naive and aligned", "ms",
+      "128 MiB per GPU, nodes of 8.  naive: a message for each block.  aligned: as in 2dh, with "
+      "both of its copies.  Published is what appendix A.2 says beside Figure 16; the model's "
+      "times of a message and of a byte inside a node were chosen by it.",
+      .fill = tutel_appendix_a2 },
     { "figure18", "All-to-all alone", "ms; GB/s",
       "Bytes are those that each GPU has for all.  The paper has a picture: 2dh is the first to "
-      "win "
-      "at 1 MiB; at 32 and 256 MiB it is slower at small scales.",
+      "win at 1 MiB; at 32 and 256 MiB it is slower at small scales.",
       .fill = tutel_figure18 },
     { NULL },
 };

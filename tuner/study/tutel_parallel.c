@@ -3,6 +3,7 @@
 #include "capacity_trace.h"
 #include "shape.h"
 #include "status.h"
+#include "study_cells.h"
 #include "tutel_rows.h"
 
 #include <math.h>
@@ -31,7 +32,8 @@ int tutel_table4(const struct cluster *machine, struct study_table *table)
 
         snprintf(row, sizeof(row), "r=%u", r);
         TRY(tutel_step(machine, &l, &plan, &step));
-        TRY(tutel_put(table, row, "sent", step.sent_bytes * 1e-6, formula, STUDY_PREDICTED));
+        TRY(put_value(table, row, "sent", step.sent_bytes * 1e-6));
+        TRY(put_value(table, row, "formula", formula));
         TRY(tutel_put(table, row, "step, ms", step.ns * 1e-6, NAN, STUDY_UNPUBLISHED));
     }
     return OK;
@@ -41,25 +43,38 @@ int tutel_table4(const struct cluster *machine, struct study_table *table)
 static const uint32_t degrees[] = { 0, 1, 2, 4 };
 enum { DEGREES = 4, WAYS_OF_ALL = 1 + 3 * TUTEL_WAYS };
 
-int tutel_figure3(const struct cluster *machine, struct study_table *table)
+/* The paper gives both numbers: one node, and 64 GPUs that share 16 experts.  Four GPUs have an
+ * expert either way. */
+static const uint32_t scales[] = { 64, 8 };
+enum { SCALES = sizeof(scales) / sizeof(scales[0]) };
+
+static int put_ratios(const struct cluster *machine, uint32_t ranks, struct study_table *table)
 {
     double most = NAN;
+    char row[32], column[24];
 
     for (uint32_t k = 1; k <= 2; k++)
         for (int f = 1; f <= 8; f *= 2) {
-            struct tutel_layer layer = { 8, 2, k, 2048, 16384, 2048, f };
+            struct tutel_layer layer = { ranks, ranks / 4, k, 2048, 16384, 2048, f };
             struct moe_plan sliced = by_r(4), gathered = by_r(1);
             struct modelled_step with, without;
-            char row[24], column[24];
 
             TRY(tutel_step(machine, &layer, &sliced, &with));
             TRY(tutel_step(machine, &layer, &gathered, &without));
-            snprintf(row, sizeof(row), "k=%u", k);
+            snprintf(row, sizeof(row), "%u GPUs, k=%u", ranks, k);
             snprintf(column, sizeof(column), "f=%d", f);
-            TRY(tutel_put(table, row, column, without.ns / with.ns, NAN, STUDY_UNPUBLISHED));
+            TRY(put_value(table, row, column, without.ns / with.ns));
             most = fmax(most, fmax(with.ns, without.ns) / fmin(with.ns, without.ns) - 1);
         }
-    return tutel_put(table, "largest gap, %", "f=1", 100 * most, 27.76, STUDY_PREDICTED);
+    snprintf(row, sizeof(row), "%u GPUs, most, %%", ranks);
+    return put_predicted(table, row, "gap", 100 * most, 27.76);
+}
+
+int tutel_figure3(const struct cluster *machine, struct study_table *table)
+{
+    for (int i = 0; i < SCALES; i++)
+        TRY(put_ratios(machine, scales[i], table));
+    return OK;
 }
 
 static int put_shares(const struct cluster *machine, const char *name,
@@ -76,7 +91,7 @@ static int put_shares(const struct cluster *machine, const char *name,
         ns[i] = step.ns;
         least = fmin(least, ns[i]);
     }
-    snprintf(row, sizeof(row), "%s, f=%g", name, layer->factor);
+    snprintf(row, sizeof(row), "%s, %u GPUs, f=%g", name, layer->ranks, layer->factor);
     for (int i = 0; i < DEGREES; i++) {
         snprintf(column, sizeof(column), "r=%u", degrees[i]);
         TRY(tutel_put(table, row, column, least / ns[i], NAN, STUDY_UNPUBLISHED));
@@ -86,16 +101,15 @@ static int put_shares(const struct cluster *machine, const char *name,
 
 int tutel_figure12(const struct cluster *machine, struct study_table *table)
 {
-    for (int f = 1; f <= 8; f *= 2) {
-        struct tutel_layer base = { 8, 2, 2, 2048, 2048, 4096, f };
+    for (int large = 0; large <= 1; large++)
+        for (int i = 0; i < SCALES; i++)
+            for (int f = 1; f <= 8; f *= 2) {
+                struct tutel_layer layer = { scales[i], scales[i] / 4,        2,
+                                             2048,      large ? 32768 : 2048, large ? 1024 : 4096,
+                                             f };
 
-        TRY(put_shares(machine, "Base", &base, table));
-    }
-    for (int f = 1; f <= 8; f *= 2) {
-        struct tutel_layer large = { 8, 2, 2, 2048, 32768, 1024, f };
-
-        TRY(put_shares(machine, "Large", &large, table));
-    }
+                TRY(put_shares(machine, large ? "Large" : "Base", &layer, table));
+            }
     return OK;
 }
 
@@ -132,7 +146,7 @@ int tutel_figure1(const struct cluster *machine, struct study_table *table)
     }
     for (int i = 0; i < WAYS_OF_ALL; i++)
         least = fmin(least, sums[i]);
-    TRY(tutel_put(table, "swing, times", "all steps", highest / lowest, SWING_MOST, STUDY_FITTED));
+    TRY(put_value(table, "swing, times", "all steps", highest / lowest));
     TRY(tutel_put(table, "r=1 d=1 a=linear", "all steps", sums[1], NAN, STUDY_UNPUBLISHED));
     TRY(tutel_put(table, "best static plan", "all steps", least, NAN, STUDY_UNPUBLISHED));
     return tutel_put(table, "best plan of each step", "all steps", oracle, NAN, STUDY_UNPUBLISHED);

@@ -43,6 +43,7 @@ int tutel_figure13(const struct cluster *machine, struct study_table *table);
 int tutel_figure14(const struct cluster *machine, struct study_table *table);
 int tutel_figure15(const struct cluster *machine, struct study_table *table);
 int tutel_figure16(const struct cluster *machine, struct study_table *table);
+int tutel_appendix_a2(const struct cluster *machine, struct study_table *table);
 int tutel_figure18(const struct cluster *machine, struct study_table *table);
 
 const char *tutel_machine(void);

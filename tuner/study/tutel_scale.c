@@ -1,6 +1,7 @@
-/* From 16 to 2,048 GPUs: Table 2, Figures 14 and 18. */
+/* From 16 to 2,048 GPUs: Table 2, Figures 14, 16 and 18. */
 #include "baseline.h"
 #include "status.h"
+#include "study_cells.h"
 #include "tutel_rows.h"
 
 #include <math.h>
@@ -49,63 +50,71 @@ static double least_of(const double *ns, int count)
     return least;
 }
 
-static int put_gain(struct study_table *table, const char *row, const char *column, double value,
-                    double published)
+/* Features are added one by one, as the paper adds them: each over all those before it.  In the end
+ * the fastest of both all-to-alls and all degrees. */
+enum { BASE, SPARSE, STAGED, FLEXIBLE, DEGREE, ADDED };
+static const char *const added_names[ADDED] = { "all", "sparse", "2dh", "flexible", "d" };
+
+static int time_added(const struct cluster *machine, const struct tutel_layer *layer,
+                      const double ways[TUTEL_WAYS], double ns[ADDED])
 {
-    return tutel_put(table, row, column, value, published,
-                     isnan(published) ? STUDY_UNPUBLISHED : STUDY_PREDICTED);
+    struct moe_plan linear = tutel_way(0), staged = tutel_way(TUTEL_DEGREES);
+    struct modelled_step step;
+
+    TRY(tutel_baseline(machine, layer, &linear, BASELINE_DENSE | BASELINE_RIGID, &step));
+    ns[BASE] = step.ns;
+    TRY(tutel_baseline(machine, layer, &linear, BASELINE_RIGID, &step));
+    ns[SPARSE] = step.ns;
+    TRY(tutel_baseline(machine, layer, &staged, BASELINE_RIGID, &step));
+    ns[STAGED] = step.ns;
+    ns[FLEXIBLE] = ways[TUTEL_DEGREES];
+    ns[DEGREE] = least_of(ways, TUTEL_WAYS);
+    return OK;
 }
 
-/* What the baselines of figure 14 lose against plans: with linear dense encoding, with 2dh the
- * rigid layout; and both at once, as Fairseq has them, against the fastest plan. */
-static int put_baselines(const struct cluster *machine, const struct tutel_layer *layer,
-                         const char *row, const double ns[TUTEL_WAYS], struct study_table *table)
+static const double *published_gains(uint32_t ranks)
 {
-    static const struct {
-        uint32_t ranks;
-        double dense, rigid, all;
-    } published[] = { { 16, 3.52, NAN, 4.96 },
-                      { 128, NAN, NAN, 3.11 },
-                      { 2048, 1.04, 1.24, 5.75 } };
-    struct moe_plan linear = tutel_way(0), staged = tutel_way(TUTEL_DEGREES);
-    struct modelled_step dense, rigid, both;
-    double gains[3] = { NAN, NAN, NAN };
+    static const double none[ADDED] = { NAN, NAN, NAN, NAN, NAN },
+                        at_16[ADDED] = { 4.96, 3.52, NAN, NAN, 1.43 },
+                        at_128[ADDED] = { 3.11, NAN, NAN, NAN, NAN },
+                        at_2048[ADDED] = { 5.75, 1.04, 4.25, 1.24, 1.04 };
 
-    for (size_t i = 0; i < sizeof(published) / sizeof(published[0]); i++)
-        if (published[i].ranks == layer->ranks) {
-            gains[0] = published[i].dense;
-            gains[1] = published[i].rigid;
-            gains[2] = published[i].all;
-        }
-    TRY(tutel_baseline(machine, layer, &linear, BASELINE_DENSE, &dense));
-    TRY(tutel_baseline(machine, layer, &staged, BASELINE_RIGID, &rigid));
-    TRY(tutel_baseline(machine, layer, &linear, BASELINE_DENSE | BASELINE_RIGID, &both));
-    TRY(put_gain(table, row, "sparse", dense.ns / ns[0], gains[0]));
-    TRY(put_gain(table, row, "flexible", rigid.ns / ns[TUTEL_DEGREES], gains[1]));
-    return put_gain(table, row, "all", both.ns / least_of(ns, TUTEL_WAYS), gains[2]);
+    return ranks == 16 ? at_16 : ranks == 128 ? at_128 : ranks == 2048 ? at_2048 : none;
 }
 
 int tutel_figure14(const struct cluster *machine, struct study_table *table)
 {
     for (uint32_t ranks = 16; ranks <= 2048; ranks *= 2) {
         struct tutel_layer layer = { ranks, 2 * ranks, 2, 2048, 2048, 16384, 1 };
-        double ns[TUTEL_WAYS], linear, staged;
+        const double *published = published_gains(ranks);
+        double ways[TUTEL_WAYS], ns[ADDED];
         char row[24];
         int best;
 
-        TRY(tutel_ways(machine, &layer, ns, &best));
-        linear = ns[0];
-        staged = ns[TUTEL_DEGREES];
+        TRY(tutel_ways(machine, &layer, ways, &best));
+        TRY(time_added(machine, &layer, ways, ns));
         snprintf(row, sizeof(row), "%u GPUs", ranks);
-        TRY(tutel_put(table, row, "linear, ms", linear * 1e-6, NAN, STUDY_UNPUBLISHED));
-        TRY(tutel_put(table, row, "2dh, ms", staged * 1e-6, NAN, STUDY_UNPUBLISHED));
-        TRY(put_gain(table, row, "2dh", linear / staged, ranks == 2048 ? 4.25 : NAN));
-        TRY(put_gain(table, row, "d", fmin(linear, staged) / least_of(ns, TUTEL_WAYS),
-                     ranks == 16     ? 1.43
-                     : ranks == 2048 ? 1.04
-                                     : NAN));
-        TRY(put_baselines(machine, &layer, row, ns, table));
+        TRY(put_value(table, row, "base, ms", ns[BASE] * 1e-6));
+        for (int i = SPARSE; i < ADDED; i++)
+            TRY(put_predicted(table, row, added_names[i], ns[i - 1] / ns[i], published[i]));
+        TRY(put_predicted(table, row, added_names[BASE], ns[BASE] / ns[DEGREE], published[BASE]));
+        TRY(put_value(table, row, "2dh over linear", ways[0] / ways[TUTEL_DEGREES]));
     }
+    return OK;
+}
+
+int tutel_figure16(const struct cluster *machine, struct study_table *table)
+{
+    for (uint64_t mib = 1; mib <= 1024; mib *= 4)
+        for (uint32_t ranks = 64; ranks <= 2048; ranks *= 2) {
+            double ns;
+            char row[24], column[24];
+
+            TRY(modelled_a2a_ns(machine, ranks, MOE_A2A_LINEAR, mib << 20, &ns));
+            snprintf(row, sizeof(row), "%u MiB", (unsigned)mib);
+            snprintf(column, sizeof(column), "%u GPUs", ranks);
+            TRY(put_value(table, row, column, (double)(mib << 20) * (ranks - 1) / ranks / ns));
+        }
     return OK;
 }
 
