@@ -57,7 +57,7 @@ static const char *value_text(double value, char room[VALUE_BYTES])
 
 static const char *published_text(const struct study_cell *cell, char room[VALUE_BYTES])
 {
-    snprintf(room, VALUE_BYTES, "%g", cell->published);
+    snprintf(room, VALUE_BYTES, "%.4g", cell->published);
     return room;
 }
 
