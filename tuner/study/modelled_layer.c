@@ -31,7 +31,7 @@ static bool names_a_layer(const struct tune_options *o)
 static void take_example(struct layer_options *layer)
 {
     layer->experts = 16;
-    layer->tokens = 4096;
+    layer->tokens = 512;
     layer->model_dim = layer->hidden_dim = 2048;
 }
 

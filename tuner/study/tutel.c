@@ -97,7 +97,9 @@ static const struct study_row rows[] = {
     { "table6b", "The same, worst of all layers", "%", TYPICAL, .fill = tutel_table6b },
     { "figure1", "A training whose capacity swings 4.38 times", "ms of 64 steps",
       "A made-up trace: two waves of the capacity factor between 1 and 4.38; the paper shows its "
-      "own as a picture.  64 GPUs, E=16, D=H=2048, 4096 tokens per GPU, all r, d, a.",
+      "own as a picture.  64 GPUs, E=16, D=H=2048, 512 tokens per GPU, all r, d, a; with 4096 "
+      "tokens "
+      "one plan is the best at every step.",
       .fill = tutel_figure1 },
     { "figure3", "Throughput of EP+MP (r=4) over EP+DP (r=1)", "times",
       "H=16384, D=2048, four GPUs for an expert.  How many GPUs, the paper does not say: those of "

@@ -129,7 +129,7 @@ int tutel_figure1(const struct cluster *machine, struct study_table *table)
     double highest = 0, lowest = INFINITY;
 
     for (int t = 0; t < STEPS; t++) {
-        struct tutel_layer layer = { 64, 16, 2, 2048, 2048, 4096, swing_factor(t, STEPS) };
+        struct tutel_layer layer = { 64, 16, 2, 2048, 2048, 512, swing_factor(t, STEPS) };
         double best = NAN;
 
         highest = fmax(highest, layer.factor);
