@@ -3,10 +3,11 @@
 
     PYTHONPATH=db/lookup/python python3 tests/bench/bench_torch_moe.py build/cpu/moetune [MINUTES]
 
-For each size of layer moetune writes a table.  Then the ranks are started anew for every visit, in
-which each key gets the mean of some steps of each plan, in an order of its own; moetune knows
-nothing of them.  One half of the visits says which plan is the best one, the other half how much
-slower the tuned plan is: by the samples that chose it the best of so many looks faster than it is.
+For each size of layer moetune writes a table.  For every visit the ranks are started anew, and each
+key gets the mean of some steps of each plan, in an order of its own; moetune knows nothing of them.
+Tuning is cut into parts with visits between them, for the machine changes within minutes.  One half
+of the visits says which plan is the best one, the other half how much slower the tuned plan is: by
+the samples that chose it the best of so many looks faster than it is.
 """
 
 import contextlib
@@ -45,8 +46,9 @@ SETTINGS = (  # layer, tokens, skews
     ("E=8 k=2 T=256 D=32 H=64", (32, 128, 512), (1.0, 3.0)),
     ("E=8 k=2 T=256 D=128 H=256", (128, 512), (1.0, 3.0)),
 )
-TUNING, VISITS = 0.5, 8  # of the time; at least so many visits
+TUNING, PARTS, VISITS = 0.5, 3, 8  # of the time, in so many parts; at least so many visits
 CUT_OFF = 75  # exit code of moetune when its time was up
+INSIDE = {True: "inside", False: "OUTSIDE", None: ""}
 REGRET, KEYS = 0.03, 0.9  # so much is no loss, in so many of the keys
 
 
@@ -172,44 +174,52 @@ def percent(ratio):
 
 
 def judge(key, visits, usual, answer):
-    """A line; whether the loss is small, whether it may be none, and whether the claim is true."""
+    """A line; whether the loss is small, whether it may be none, whether the claim, if any, holds."""
     tuned = join(answer)
     claimed = answer.time_us / answer.default_us if answer.default_us else 1.0
     times = {plan: [one[key][plan] for one in visits] for plan in visits[0][key]}
-    half = len(visits) // 2
-    best = min(times, key=lambda plan: sum(map(math.log, times[plan][:half])))
-    loss, low, high = interval([a / b for a, b in zip(times[tuned][half:], times[best][half:])])
+    best = min(times, key=lambda plan: sum(map(math.log, times[plan][::2])))
+    loss, low, high = interval([a / b for a, b in zip(times[tuned][1::2], times[best][1::2])])
     gain = interval([a / b for a, b in zip(times[tuned], times[usual])])
-    inside = gain[1] - 1e-9 <= claimed <= gain[2] + 1e-9
+    inside = gain[1] <= claimed <= gain[2] if claimed != 1 else None
     print(
         f"  {key:>9}  {percent(loss):5.1f} ({percent(low):5.1f} to {percent(high):5.1f})"
         f"  {-percent(gain[0]):5.1f} ({-percent(gain[2]):5.1f} to {-percent(gain[1]):5.1f})"
-        f"  {-percent(claimed):5.1f} {'inside' if inside else 'OUTSIDE':7}  {tuned}"
+        f"  {-percent(claimed):5.1f} {INSIDE[inside]:7}  {tuned}"
         + ("" if tuned == best else f" (best: {best})")
         + ("" if answer.source == moelookup.Source.EXACT else f", {answer.source.name}")
     )
     return loss <= 1 + REGRET, loss > 1 + REGRET and low <= 1, inside
 
 
-def judge_setting(program, number, seconds, folder):
-    """Of every key what judge says."""
-    size, *keys = SETTINGS[number]
-    end, space, visits = time.monotonic() + seconds, read_space(), []
-    database = os.path.join(folder, f"{number}.db")
-    print(f"\n{size}", flush=True)
-    tune(program, number, TUNING * seconds, folder, database)
-    try:
-        view = moelookup.open(database).bind(space=space.name)
-    except moelookup.Error as why:
-        raise SystemExit(f"  no key was decided: give it more minutes ({why})")
-    answers = {f"{t} {s}": view.plan(t, s) for t, s in product(*keys)}
-    while len(visits) < VISITS or time.monotonic() < end:
-        path = os.path.join(folder, "visit.json")
+def visit_until(end, number, folder, visits):
+    """A share of the least number of visits, or more of them until then."""
+    least = len(visits) + VISITS // (PARTS + 1)
+    path = os.path.join(folder, "visit.json")
+    while len(visits) < least or time.monotonic() < end:
         if run_ranks(visit, number, len(visits), path):
             ranks_said.seek(0)
             raise SystemExit("a visit failed:\n" + ranks_said.read()[-3000:])
         with open(path) as file:
             visits.append(json.load(file))
+
+
+def judge_setting(program, number, seconds, folder):
+    """Of every key what `judge` says."""
+    size, *keys = SETTINGS[number]
+    end, space, visits = time.monotonic() + seconds, read_space(), []
+    database = os.path.join(folder, f"{number}.db")
+    print(f"\n{size}", flush=True)
+    for _ in range(PARTS):
+        between = (1 - TUNING) * seconds / (PARTS + 1)
+        visit_until(time.monotonic() + between, number, folder, visits)
+        tune(program, number, TUNING * seconds / PARTS, folder, database)
+    visit_until(end, number, folder, visits)
+    try:
+        view = moelookup.open(database).bind(space=space.name)
+    except moelookup.Error as why:
+        raise SystemExit(f"  no key was decided: give it more minutes ({why})")
+    answers = {f"{t} {s}": view.plan(t, s) for t, s in product(*keys)}
     print(
         f"  {len(visits)} visits.  tokens, skew: % slower than the best plan; % saved against the"
         " default; as the table says"
@@ -237,6 +247,7 @@ def tune(program, number, seconds, folder, database):
         finally:
             process.terminate()  # it has ended, unless this was interrupted
             process.wait()
+            os.unlink(door_path)
         said.seek(0)
         lines = said.read().splitlines()
     if process.returncode not in (0, CUT_OFF):
@@ -251,11 +262,13 @@ def main(program, minutes="11"):
     with tempfile.TemporaryDirectory() as folder:
         for number in range(len(SETTINGS)):
             verdicts += judge_setting(program, number, seconds, folder)
-    small, open_, inside = (sum(column) for column in zip(*verdicts))
+    small, open_, claims = zip(*verdicts)
+    small, open_ = sum(small), sum(open_)
+    inside, outside = claims.count(True), claims.count(False)
     print(
         f"\n{len(verdicts)} keys.  At most {100 * REGRET:.0f} % slower than the best plan: {small};"
         f" more, but it may be none: {open_}; wanted of both: {math.ceil(KEYS * len(verdicts))}."
-        f"  Claims inside the measured interval: {inside}"
+        f"  Claims inside the measured interval: {inside} of {inside + outside}"
     )
 
 
