@@ -57,6 +57,10 @@ static void the_fewest_steps_are_taken_that_are_nearly_the_best(void)
               price(pace, start_s / samples, step_s, scatter) < 1.27 * least);
         CHECK(pace == LAUNCH_STEPS_LEAST ||
               price(pace - 1, start_s / samples, step_s, scatter) > 1.22 * least);
+        /* Never beyond what is best: there each step more makes samples dearer. */
+        CHECK(pace == LAUNCH_STEPS_LEAST ||
+              price(pace, start_s / samples, step_s, scatter) <
+                  price(pace - 1, start_s / samples, step_s, scatter));
     }
 }
 

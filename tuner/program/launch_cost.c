@@ -31,8 +31,8 @@ void launch_cost_ended(struct launch_cost *c, int64_t now_ns)
 }
 
 /* Samples of n steps cost o + n c each and have the variance l^2 + v / n.  Those say most for their
- * cost that make (o + n c) (l^2 + v / n) least; around that it is nearly flat, and small samples
- * can be spent where they matter. */
+ * cost that make (o + n c) (l^2 + v / n) least, with n = sqrt(o v / c) / l; around that it is
+ * nearly flat, and small samples can be spent where they matter. */
 uint32_t launch_pace(const struct launch_cost *c, const struct watched *ranges)
 {
     static const double luck = 0.02; /* l: of log(ns) between launches */
@@ -40,7 +40,7 @@ uint32_t launch_pace(const struct launch_cost *c, const struct watched *ranges)
     static const double guessed = 4, guess = 0.05;
     static const double dearer = 1.25; /* than the least */
     double v = (ranges->squares + guessed * guess * guess) / (guessed + ranges->spare);
-    double of_launch, of_step, least;
+    double of_launch, of_step, least, best;
     uint32_t n = LAUNCH_STEPS_LEAST;
 
     if (!ranges->samples || !(c->inside_ns > 0))
@@ -48,7 +48,8 @@ uint32_t launch_pace(const struct launch_cost *c, const struct watched *ranges)
     of_launch = c->outside_ns / ranges->samples;
     of_step = c->inside_ns / (double)(ranges->samples + ranges->spare);
     least = pow(luck * sqrt(of_launch) + sqrt(of_step * v), 2);
-    while (n < TUNE_LAUNCH_STEPS_MAX &&
+    best = sqrt(of_launch * v / of_step) / luck;
+    while (n < fmin(best, TUNE_LAUNCH_STEPS_MAX) &&
            (of_launch + n * of_step) * (luck * luck + v / n) > dearer * least)
         n++;
     return n;
