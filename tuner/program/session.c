@@ -209,7 +209,7 @@ static int listen(struct session *s, bool *hung)
 int session_launch(struct session *s, const char *command, const char *plan, struct launch_end *out)
 {
     struct child_job job = { .command = command,
-                             .layer = SHAPE_TEXT(&s->shape),
+                             .layer = s->shape.experts ? SHAPE_TEXT(&s->shape) : "",
                              .window = s->window,
                              .space = s->space ? s->space->text : NULL,
                              .plan = plan };

@@ -1,5 +1,6 @@
 /* Starts one side after the other under the plans that its table has, each launch for all ranges
  * that want it, and gives each range the samples of its two plans in turn: A B B A. */
+#include "declared_plan.h"
 #include "launch_ways.h"
 #include "launch_words.h"
 #include "plan.h"
@@ -363,7 +364,7 @@ static int list_ways(struct two_launches *l)
 {
     struct way *both;
 
-    l->plan_count = plan_list(&l->t->shape, l->plans, DECLARATION_PLANS_MAX);
+    l->plan_count = declared_plan_list(l->t->space->id, l->plans, DECLARATION_PLANS_MAX);
     TRY(ways_list(l->t->space, l->plans, l->plan_count, l->way_of, &l->ways, &l->way_count));
     both = realloc(l->ways, SIDES * l->way_count * sizeof(*both));
     if (!both)

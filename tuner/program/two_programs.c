@@ -1,8 +1,7 @@
-/* Lets two programs run a step each, in turn and in shuffled order, until it is known at every key
- * which of them is faster. */
+/* Lets two programs that run our own plans run a step each, in turn and in shuffled order, until it
+ * is known at every capacity which of them is faster. */
 #include "child.h"
 #include "host.h"
-#include "launch_words.h"
 #include "lines.h"
 #include "plan.h"
 #include "progress.h"
@@ -27,8 +26,7 @@ const struct option_row two_programs_rows[] = {
     { "space", "FILE", OPTION_TEXT, AT(space),
       "plans of its own that the programs have, see moetune-spaces(7)" },
     { "launch-steps", "N", OPTION_COUNT, AT(launch_steps),
-      "--space, launch by launch: steps that are one sample", .least = 1,
-      .most = TUNE_LAUNCH_STEPS_MAX },
+      "--space: steps of a launch that are one sample", .least = 1, .most = TUNE_LAUNCH_STEPS_MAX },
     { "warmup", "N", OPTION_COUNT, AT(warmup),
       "steps of each (launch) at each key that do not count", .least = 0, .most = 1000 },
     { NULL },
@@ -119,7 +117,7 @@ static int hear_said(struct meeting *m, struct speaker *s, double patience, cons
 
     for (;;) {
         TRY(hear(m, s, patience, line));
-        if (!said_read(line, m->t->space, said, why))
+        if (!said_read(line, NULL, said, why))
             return fail(ERR_FORMAT, "%s says \"%.80s\": \"%s\" is wanted (%s)", name_of(m, s), line,
                         wanted, why);
         if (said->word != SAID_STATUS)
@@ -137,7 +135,7 @@ static int out_of_turn(const struct meeting *m, const struct speaker *s, const c
 /* Until it asks; UNSUPPORTED: it has ended. */
 static int await_question(struct meeting *m, struct speaker *s)
 {
-    const char *wanted = m->t->space ? "ask KEY" : "ask CAPACITY";
+    static const char wanted[] = "ask CAPACITY";
     char line[SAID_LINE_BYTES];
 
     TRY(hear_said(m, s, session_patience_between * m->t->options->silence_s, wanted, &s->asked,
@@ -222,22 +220,11 @@ static int run_round(struct meeting *m)
 static int start(struct meeting *m, struct speaker *s)
 {
     const struct two_sides *t = m->t;
-    const struct declaration *d = t->space;
-    char plan[DECLARATION_PLAN_BYTES], *command = NULL;
     struct child_job job = { .command = t->side[s->side].command,
                              .layer = t->shape.experts ? SHAPE_TEXT(&t->shape) : "",
                              .window = t->window };
-    int rc;
 
-    if (d) {
-        TRY(launch_command(job.command, d, d->usual, &command));
-        job.command = command;
-        job.space = d->text;
-        job.plan = launch_words(d, d->usual, plan);
-    }
-    rc = child_start(&job, &s->child);
-    free(command);
-    return rc;
+    return child_start(&job, &s->child);
 }
 
 /* It ended by itself: well, or by a fault of its own. */
@@ -292,12 +279,6 @@ int two_programs_meet(struct two_sides *t)
 
 /* ---- the whole of it */
 
-/* Where plans of a table need launches of their own, two that run side by side cannot show them. */
-static bool needs_launches(const struct two_sides *t)
-{
-    return t->space && launch_matters(t->space) && (t->side[0].view || t->side[1].view);
-}
-
 int two_programs(const struct two_programs *options)
 {
     struct two_sides t;
@@ -305,7 +286,7 @@ int two_programs(const struct two_programs *options)
 
     session_catch_signals();
     if (!rc)
-        rc = needs_launches(&t) ? two_launches(&t) : two_programs_meet(&t);
+        rc = t.space ? two_launches(&t) : two_programs_meet(&t);
     if (rc == ERR_CUT)
         note("cut off: nothing of this is kept, and the same command begins again");
     if (!rc || ((rc == ERR_WRONG || rc == ERR_CUT || rc == ERR_LAUNCH) && t.key_count)) {

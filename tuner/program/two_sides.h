@@ -68,10 +68,11 @@ int two_sides_report(struct two_sides *t);
 
 /* ---- the two ways to compare */
 
-/* Both run, and steps take turns. */
+/* Both run, and steps take turns.  What differs between two starts of one program is not seen. */
 int two_programs_meet(struct two_sides *t);
 
-/* One launch after the other, of either side: where plans differ in what needs another start. */
+/* One launch after the other, of either side, so that their luck is a part of what is compared: of
+ * programs with a space. */
 int two_launches(struct two_sides *t);
 
 #endif

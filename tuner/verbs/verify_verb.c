@@ -464,10 +464,11 @@ const struct verb verify_verb = {
         "`tune --exec` do, run a step each in turn, in shuffled order, until it is known at\n"
         "each capacity which is faster, with 99 %: two builds (--against) with the same plans,\n"
         "or one under the plans of two tables (--db, --against-table), or of a table and the\n"
-        "default plan. The other one waits meanwhile.  Tables of a --space whose plans need a\n"
-        "restart are compared launch by launch, each side started as tune starts it for the plan\n"
-        "that its table tells trainers: A B B A, and a launch is one sample of each range that\n"
-        "wants it.  A range with one plan in both tables is not measured.",
+        "default plan. The other one waits meanwhile, and each is started once: what differs\n"
+        "between two starts of one program is not seen.  With a --space programs are compared\n"
+        "launch by launch, each side started as tune starts it for the plan that its table tells\n"
+        "trainers: A B B A, and a launch is one sample of each range that wants it.  A range with\n"
+        "one program and one plan on both sides is not measured.",
     .example = "verify --only stale --budget 5m",
     .run = start,
 };
