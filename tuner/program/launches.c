@@ -310,11 +310,12 @@ static int begin_run(struct launches *l, const struct live_setup *setup)
                              .seed = setup->seed };
     snprintf(run->search, sizeof(run->search), "blind");
     snprintf(run->effort, sizeof(run->effort), "%s", setup->effort->name);
-    snprintf(run->command, sizeof(run->command), "tune --exec, launches");
+    snprintf(run->command, sizeof(run->command), "%s", setup->command);
     snprintf(run->now, sizeof(run->now), "launching");
     snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
     TRY(store_run_begin(l->dictionary.store, run));
     l->dictionary.run = run->id;
+    TRY(dictionary_first_run(&l->dictionary, setup->command));
     return store_commit(l->dictionary.store);
 }
 
