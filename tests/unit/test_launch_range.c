@@ -103,10 +103,8 @@ static void sample(struct run *run, uint32_t samples, const struct truth *truth)
 
     while (samples && r->state == RANGE_OPEN) {
         launch(run, run->way_of[r->wanted]);
-        for (; samples && launch_range_wants(r, &run->now); samples--) {
-            CHECK(!bucket_begin(&r->bucket, r->wanted, false));
+        for (; samples && launch_range_wants(r, &run->now); samples--)
             CHECK(!launch_range_step(r, &run->now, step_ns(truth, r->wanted), 1));
-        }
         CHECK(!launch_range_next(r));
     }
 }

@@ -23,6 +23,9 @@ struct live_setup {
     uint32_t window, seed;
     unsigned store_flags; /* of store_open() */
     double share, margin, harm;
+    /* Of its run, with the limits that plans are held to: what failed under others may be tried
+     * again.  NULL: whatever failed has. */
+    const char *command;
     double (*now_us)(void *self);
     void *self;
     /* NULL: whatever is asked for is measured, everything alike.  Else these buckets alone, those

@@ -258,11 +258,14 @@ static int begin_run(struct live *live)
                              .seed = live->setup.seed };
     snprintf(run->search, sizeof(run->search), "%s", live->dictionary.search->ops->name);
     snprintf(run->effort, sizeof(run->effort), "%s", live->dictionary.effort->name);
-    snprintf(run->command, sizeof(run->command), "a trainer, with libmoetune");
+    snprintf(run->command, sizeof(run->command), "%s",
+             live->setup.command ? live->setup.command : "a trainer, with libmoetune");
     snprintf(run->now, sizeof(run->now), "training");
     snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
     TRY(store_run_begin(live->dictionary.store, run));
     live->dictionary.run = run->id;
+    if (live->setup.command)
+        TRY(dictionary_first_run(&live->dictionary, live->setup.command));
     return store_commit(live->dictionary.store);
 }
 

@@ -37,7 +37,9 @@ const char *const exec_protocol_help =
     "  failed WHY         ok                         it cannot be run: it is not asked for again\n"
     "  status             status decided 3 open 1 steps 208 tried 61\n"
     "Anything else is answered by \"error WHY\".  A program that twice ends, or once falls silent\n"
-    "(--trial-timeout) under a plan makes that plan a row that says so, and is started again.\n"
+    "(--trial-timeout) under a plan makes that plan a row that says so, and is started again; "
+    "under\n"
+    "the default plan it ends the run.\n"
     "With --space (moetune-spaces(7)) the program has axes of its own, $MOETUNE_SPACE is its "
     "text:\n"
     "  ask KEY [CLASS]    plan dispatcher=alltoall chunks=2, or end\n"
@@ -49,11 +51,14 @@ const char *const exec_protocol_help =
     "the\n"
     "mean of --launch-steps steps: by default the more, the dearer a start is and the more steps\n"
     "scatter.  Launches of different plans take turns, until all ranges that the program asks for\n"
-    "are decided, or --budget is spent.  A launch that twice dies before a step is timed makes "
-    "all\n"
-    "plans with its values rows that say so.\n";
+    "are decided, or --budget is spent.  Programs may die by chance: values of which four launches "
+    "died\n"
+    "before a step was ever timed make all plans with them rows that say so; so does a plan under\n"
+    "which four launches died, and more than twice as many as gave a sample.\n";
 
 enum { RESTARTS_MAX = 32 };
+/* Once in so many steps a program may die by chance under the default plan. */
+enum { STEPS_PER_DEATH = 100 };
 
 struct exec_protocol {
     const struct tune_options *options;
@@ -66,7 +71,8 @@ struct exec_protocol {
     struct live_demand *demands; /* of --from-misses; NULL: whatever the program asks for */
     size_t demand_count;
     struct launches_report report;
-    uint32_t restarts;
+    uint32_t restarts, deaths; /* deaths: under the default plan, which are no restarts */
+    char limits[1024];
 };
 
 /* ---- without restart axes: the live tuner answers */
@@ -131,18 +137,20 @@ static const struct session_ops live_ops = { .ask = live_is_asked,
 static int blame(struct exec_protocol *v, const struct launch_end *end)
 {
     struct session *s = &v->session;
+    bool usual = plan_is_default(&s->plan, &s->shape);
     char why[LAUNCH_WHY_BYTES];
-    int rc;
+    int rc = UNSUPPORTED;
 
     launch_why(s, end, why);
     progress_clear(&s->progress);
-    rc = live_failed(v->live, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why);
+    if (!usual)
+        rc = live_failed(v->live, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why);
+    else if (end->hung || ++v->deaths > 1 + s->progress.steps / STEPS_PER_DEATH)
+        return fail(ERR_LAUNCH, "the default plan itself does not run: %s", why);
     note("%s=%" PRIu64 " %s: %s%s", key_name(s), s->key, PLAN_WORDS(&s->plan), why,
          rc == UNSUPPORTED ? "; once more" : "");
     if (rc == UNSUPPORTED)
         return OK;
-    if (plan_is_default(&s->plan, &s->shape))
-        return fail(ERR_LAUNCH, "the default plan itself does not run");
     if (++v->restarts > RESTARTS_MAX)
         return fail(ERR_LAUNCH, "the program was started %d times", RESTARTS_MAX + 1);
     return OK;
@@ -189,6 +197,7 @@ static struct live_setup live_setup_of(const struct exec_protocol *v, const char
     const struct tune_options *o = v->options;
 
     return (struct live_setup){ .path = v->path,
+                                .command = v->limits,
                                 .shape = v->session.shape,
                                 .layer = o->implementation,
                                 .cluster = cluster,
@@ -254,7 +263,6 @@ static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
     if (!rc && !v->live->dictionary.store)
         rc = ERR_BUSY;
     v->session.ops = &live_ops;
-    v->session.needs_default = true;
     v->session.self = v;
     while (!rc && (rc = live_once(v)) == UNSUPPORTED)
         rc = OK;
@@ -334,12 +342,29 @@ static int hold(struct exec_protocol *v)
     rc = launches ? launches_tune(&v->session, &setup, v->options, &v->report)
                   : tune_live(v, &setup);
     progress_clear(&v->session.progress);
+    if (rc == ERR_LAUNCH && v->report.cluster)
+        note("what is measured is kept, and %s goes on", same_command(v));
     if ((rc && rc != ERR_CUT) || !v->report.cluster)
         return rc;
     said = print(v);
     if (rc == ERR_CUT)
         note("cut off; what is measured is kept, and %s goes on", same_command(v));
     return rc ? rc : said;
+}
+
+/* What a plan is held to, which is all of the command that makes a failure of its own. */
+static void write_limits(struct exec_protocol *v)
+{
+    const struct tune_options *o = v->options;
+    int n = snprintf(v->limits, sizeof(v->limits), "tune --exec --trial-timeout %g",
+                     o->setup.timeout_s);
+
+    if (o->setup.memory_limit_bytes)
+        n += snprintf(v->limits + n, sizeof(v->limits) - (size_t)n, " --max-memory %lld",
+                      (long long)o->setup.memory_limit_bytes);
+    for (int i = 0; i < o->guards.count && n < (int)sizeof(v->limits); i++)
+        n += snprintf(v->limits + n, sizeof(v->limits) - (size_t)n, " --guard '%s'",
+                      o->guards.items[i]);
 }
 
 static int open_session(struct exec_protocol *v)
@@ -355,6 +380,7 @@ static int open_session(struct exec_protocol *v)
                            .guards = v->guards };
     for (int i = 0; i < o->guards.count; i++)
         TRY(guard_parse(o->guards.items[i], &v->guards[s->guard_count++]));
+    write_limits(v);
     if (o->setup.budget_s > 0)
         s->deadline_ns = host_clock_ns() + (int64_t)(o->setup.budget_s * 1e9);
     progress_open(&s->progress, o->setup.quiet, "the program starts");

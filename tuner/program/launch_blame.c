@@ -7,6 +7,16 @@
 
 #include <inttypes.h>
 
+/* Programs die by chance, too: of a plan, or of a way to start, that died less often than this it
+ * is tried again, in its turn. */
+enum { DEATHS_LEAST = 4 };
+
+/* What ran before is given up only where it dies much more often than it works. */
+static bool dies_always(uint32_t deaths, uint32_t worked)
+{
+    return deaths >= DEATHS_LEAST && deaths > 2 * worked;
+}
+
 static bool has_learnt(const struct launches *l)
 {
     for (size_t i = 0; i < l->range_count; i++)
@@ -19,7 +29,8 @@ static bool has_learnt(const struct launches *l)
 static int blame(struct launches *l, struct launch_range *r, int arm, const struct launch_end *end)
 {
     enum trial_state state = end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED;
-    bool forgiven = ledger_forgives(&r->bucket.attempts[arm], state);
+    uint32_t deaths = ++r->bucket.attempts[arm].kills;
+    bool forgiven = !end->hung && !dies_always(deaths, bucket_count(&r->bucket, arm));
     char why[LAUNCH_WHY_BYTES], range[64];
 
     launch_why(l->session, end, why);
@@ -29,10 +40,10 @@ static int blame(struct launches *l, struct launch_range *r, int arm, const stru
          forgiven ? "; once more" : "");
     if (forgiven)
         return OK;
+    if (arm == l->dictionary.default_arm) /* which ends the run, and is not held against it */
+        return fail(ERR_LAUNCH, "the default plan itself does not run: %s", why);
     TRY(launch_range_fail(r, arm, state, why));
     TRY(store_commit(l->dictionary.store));
-    if (arm == l->dictionary.default_arm)
-        return fail(ERR_LAUNCH, "the default plan itself does not run: %s", why);
     l->barren = has_learnt(l) ? 0 : l->barren + 1; /* that plan had failed before */
     return l->barren < LAUNCH_PATIENCE
                ? OK
@@ -52,7 +63,8 @@ static int give_way_up(struct launches *l, const struct launch_end *end)
     progress_clear(&l->session->progress);
     if (way == &l->ways[l->way_of[l->dictionary.default_arm]])
         return fail(ERR_LAUNCH, "the default plan itself does not run (%s): %s", words, why);
-    note("%s: %s, twice before a step was timed: no plan with it is tried", words, why);
+    note("%s: %s, %d times before a step was timed: no plan with it is tried", words, why,
+         DEATHS_LEAST);
     for (size_t i = 0; i < l->range_count; i++)
         for (int arm = 0; arm < (int)l->dictionary.arm_count; arm++)
             if (l->way_of[arm] == l->now.way)
@@ -67,10 +79,10 @@ static int judge_stillborn(struct launches *l, const struct launch_end *end)
     struct way *way = &l->ways[l->now.way];
     char why[LAUNCH_WHY_BYTES];
 
-    if (++way->stillborn >= 2)
+    if (dies_always(++way->stillborn, 0))
         return give_way_up(l, end);
     if (l->session->running)
-        ledger_forgives(&l->range->bucket.attempts[l->arm], TRIAL_CRASHED);
+        l->range->bucket.attempts[l->arm].kills++;
     progress_clear(&l->session->progress);
     note("launch %" PRIu32 ": %s, before a step was timed; once more", l->now.number,
          launch_why(l->session, end, why));

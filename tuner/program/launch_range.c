@@ -171,8 +171,11 @@ void launch_range_look(struct launch_range *r, const struct launch_under_way *la
     r->on_occasion = true;
 }
 
+/* The program is a process of its own: an attempt is written down with what came of it, for that
+ * this process ended in between would say nothing of the plan. */
 static int learn(struct launch_range *r, const struct launch_under_way *launch, int64_t sample)
 {
+    TRY(bucket_begin(&r->bucket, r->wanted, true));
     TRY(bucket_learn(&r->bucket, r->purpose, r->wanted, sample));
     r->shown[r->wanted] = launch->number;
     r->arm = -1;
@@ -223,14 +226,6 @@ int launch_range_cut(struct launch_range *r)
         return drop_cut(r, "more samples do not say so");
     TRY(bucket_entry(&r->bucket, -1, &entry));
     return store_entry(r->dictionary.store, &entry, "measured in launches, cut off");
-}
-
-int launch_range_spare(struct launch_range *r)
-{
-    int arm = r->arm;
-
-    r->arm = -1;
-    return arm < 0 ? OK : ledger_spare(r->dictionary.store, &r->bucket.attempts[arm]);
 }
 
 int launch_range_next(struct launch_range *r)

@@ -82,9 +82,6 @@ bool launch_range_gives_up(struct launch_range *range, const struct launch_under
 /* Time is up: what can be said so far is told, if nothing is yet; the next run goes on. */
 int launch_range_cut(struct launch_range *range);
 
-/* Steps that were gathered and are no sample were no attempt. */
-int launch_range_spare(struct launch_range *range);
-
 /* After a launch: what the decision asks for, wherever it can be shown. */
 int launch_range_next(struct launch_range *range);
 

@@ -134,9 +134,7 @@ static int choose(struct launches *l, struct launch_range *r)
     l->range = r;
     l->sampled = launch_range_wants(r, &l->now) && (!in_doubt || r->wanted == way->safe);
     l->arm = l->sampled ? r->wanted : best_here(l, r);
-    if (l->arm < 0)
-        return UNSUPPORTED;
-    return l->sampled ? bucket_begin(&r->bucket, l->arm, false) : OK;
+    return l->arm < 0 ? UNSUPPORTED : OK;
 }
 
 static int is_asked(void *self, const struct said *ask, struct moe_plan *plan)
@@ -235,23 +233,14 @@ static const struct session_ops ops = { .ask = is_asked,
 
 /* ---- launches */
 
-/* What was under way when the launch ended, and is not to blame, was no attempt. */
-static int spare(struct launches *l)
+/* Steps that were told are a sample, if they are enough, whatever ended the launch.  Where time was
+ * up half as many are: the next run may come no further. */
+static int take_rest(struct launches *l, bool cut)
 {
-    if (l->range && l->sampled && l->range->arm == l->arm)
-        l->range->arm = -1; /* not twice */
-    for (size_t i = 0; i < l->range_count; i++)
-        TRY(launch_range_spare(l->ranges[i]));
-    return l->range && l->sampled
-               ? ledger_spare(l->dictionary.store, &l->range->bucket.attempts[l->arm])
-               : OK;
-}
+    uint32_t least = cut ? (l->watch.least + 1) / 2 : l->watch.least;
 
-/* Steps that were told are a sample, if they are enough, whatever ended the launch. */
-static int take_rest(struct launches *l)
-{
     for (size_t i = 0; i < l->range_count; i++)
-        TRY(launch_range_end(l->ranges[i], &l->now, l->watch.least));
+        TRY(launch_range_end(l->ranges[i], &l->now, least));
     return OK;
 }
 
@@ -290,12 +279,12 @@ static int launch(struct launches *l, uint32_t number)
     free(command);
     launch_cost_ended(&l->cost, end.hung ? -1 : host_clock_ns());
     if (!rc || rc == ERR_CUT)
-        rc = take_rest(l) ? ERR_IO : rc;
+        rc = take_rest(l, rc == ERR_CUT) ? ERR_IO : rc;
     if (!rc)
         rc = launches_judge_end(l, &end);
     for (size_t i = 0; i < l->range_count && !rc; i++)
         rc = launch_range_next(l->ranges[i]);
-    return rc && rc != ERR_CUT ? rc : spare(l) ? ERR_IO : rc;
+    return rc;
 }
 
 /* ---- opening */
@@ -321,11 +310,12 @@ static int begin_run(struct launches *l, const struct live_setup *setup)
                              .seed = setup->seed };
     snprintf(run->search, sizeof(run->search), "blind");
     snprintf(run->effort, sizeof(run->effort), "%s", setup->effort->name);
-    snprintf(run->command, sizeof(run->command), "tune --exec, launches");
+    snprintf(run->command, sizeof(run->command), "%s", setup->command);
     snprintf(run->now, sizeof(run->now), "launching");
     snprintf(run->version, sizeof(run->version), "%s", MOETUNE_VERSION);
     TRY(store_run_begin(l->dictionary.store, run));
     l->dictionary.run = run->id;
+    TRY(dictionary_first_run(&l->dictionary, setup->command));
     return store_commit(l->dictionary.store);
 }
 

@@ -70,6 +70,11 @@ static int give_up(struct session *s, enum trial_state state, const char *why)
     progress_clear(&s->progress);
     note("%s=%" PRIu64 " %s: %s", s->space ? s->space->key : "c", s->key, PLAN_WORDS(&s->plan),
          why);
+    /* That ends the run, and the next one may have other limits. */
+    if (plan_is_default(&s->plan, &s->shape))
+        return fail(ERR_LAUNCH, "the default plan itself %s: %s",
+                    state == TRIAL_NO_MEMORY ? "needs too much memory" : "does not hold a guard",
+                    why);
     return s->ops->failed(s->self, state, why);
 }
 
@@ -81,19 +86,11 @@ static int refuse(struct session *s, const struct said *tell)
     if (s->memory_bytes && tell->memory_bytes > s->memory_bytes) {
         snprintf(why, sizeof(why), "needs %.2f MiB, %.2f are allowed",
                  (double)tell->memory_bytes * 0x1p-20, (double)s->memory_bytes * 0x1p-20);
-        TRY(give_up(s, TRIAL_NO_MEMORY, why));
-        return s->needs_default && plan_is_default(&s->plan, &s->shape)
-                   ? fail(ERR_LAUNCH, "the default plan itself %s", why)
-                   : OK;
+        return give_up(s, TRIAL_NO_MEMORY, why);
     }
-    for (size_t i = 0; i < s->guard_count; i++) {
-        if (!guard_broken(&s->guards[i], tell, why))
-            continue;
-        TRY(give_up(s, TRIAL_FAILED, why));
-        return plan_is_default(&s->plan, &s->shape)
-                   ? fail(ERR_LAUNCH, "the default plan itself does not hold a guard: %s", why)
-                   : OK;
-    }
+    for (size_t i = 0; i < s->guard_count; i++)
+        if (guard_broken(&s->guards[i], tell, why))
+            return give_up(s, TRIAL_FAILED, why);
     return UNSUPPORTED;
 }
 

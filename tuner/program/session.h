@@ -32,7 +32,6 @@ struct session {
     uint32_t window;
     double silence_s;     /* a step may take so long; between steps ten times as long */
     int64_t memory_bytes; /* the most that a step may tell; 0: whatever */
-    bool needs_default;   /* without the default plan nothing can be tuned */
     struct guard *guards;
     size_t guard_count;
     int64_t deadline_ns; /* 0: none */
