@@ -68,44 +68,60 @@ const struct lookup_entry *lookup_space_entry(const struct lookup_layer *layer,
 
 /* ---- the spaces of a table */
 
-/* NULL: moetune's own plans. */
-static const struct declaration *space_of(const struct moelookup *table, uint32_t layer)
+/* The lowest number answers: a layer without entries last, then by files. */
+static uint64_t number_of(const struct lookup_layer *layer)
 {
-    return declaration_find(pack_layer(table->bytes, layer).shape.space);
+    return (uint64_t)!layer->entry_count << 32 | layer->file;
 }
 
-/* The first layer of that name whose space is another one; those of a table.  NULL: none. */
+/* Of those that the name fits the one other than `but` with the lowest number; NULL: none. */
 static const struct declaration *find_called(const struct moelookup *table, const char *name,
-                                             const struct declaration *but)
+                                             const struct declaration *but, uint64_t *number)
 {
-    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
-        const struct declaration *d = space_of(table, i);
+    const struct declaration *found = NULL;
 
-        if (d && d != but && declaration_is_called(d, name))
-            return d;
+    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
+        struct lookup_layer layer = pack_layer(table->bytes, i);
+        const struct declaration *d = declaration_find(layer.shape.space);
+
+        if (!d || d == but || !declaration_is_called(d, name) ||
+            (found && number_of(&layer) >= *number))
+            continue;
+        found = d;
+        *number = number_of(&layer);
     }
-    return NULL;
+    return found;
+}
+
+/* Tables that were packed before they kept which version is the newest do not say it. */
+static int several_versions(const struct moelookup *table, const char *name,
+                            const struct declaration *d, const struct declaration *other, bool told)
+{
+    char a[DECLARATION_TAG_BYTES], b[DECLARATION_TAG_BYTES];
+
+    lookup_say(table, told ? LOOKUP_INFO : LOOKUP_ERROR,
+               told ? "the space \"%s\" is here in several versions: %s, the newest that has "
+                      "entries, answers, and not %s"
+                    : "the space \"%s\" is here in several versions, name one: %s, %s",
+               name, declaration_tag(d, a), declaration_tag(other, b));
+    return told ? MOE_OK : MOE_ERR_AMBIGUOUS;
 }
 
 int moelookup_space(const struct moelookup *table, const char *name, uint32_t *out)
 {
     const struct declaration *d, *other;
-    char a[DECLARATION_TAG_BYTES], b[DECLARATION_TAG_BYTES];
+    uint64_t lowest = 0, next = 0;
 
     if (!table || !name || !out)
         return MOE_ERR_ARGUMENT;
-    d = find_called(table, name, NULL);
+    d = find_called(table, name, NULL, &lowest);
     if (!d) {
         lookup_say(table, LOOKUP_ERROR, "no table here has a layer of the space \"%s\"", name);
         return MOE_ERR_ARGUMENT;
     }
-    other = find_called(table, name, d);
-    if (other) {
-        lookup_say(table, LOOKUP_ERROR,
-                   "the space \"%s\" is here in several versions, name one: %s, %s", name,
-                   declaration_tag(d, a), declaration_tag(other, b));
-        return MOE_ERR_AMBIGUOUS;
-    }
+    other = find_called(table, name, d, &next);
+    if (other)
+        TRY(several_versions(table, name, d, other, next > lowest));
     *out = d->id;
     return MOE_OK;
 }

@@ -264,8 +264,11 @@ MOELOOKUP_API int moelookup_get(const struct moelookup_view *view, uint32_t capa
  * struct moe_shape's `space` cannot ask for them. */
 
 /* The number of a space that some layer of the table has: "torch-moe", or "torch-moe@3f2a91c0",
- * which says what its text is, too.  MOE_ERR_ARGUMENT: no layer has it.  MOE_ERR_AMBIGUOUS: it has
- * that name in several versions.  Both are said on standard error. */
+ * which says what its text is, too.  MOE_ERR_ARGUMENT: no layer has it.  Of several versions of a
+ * name the newest that has entries is meant: of the first file on the search path that has any, the
+ * one of which a layer was added last; with MOELOOKUP_LOG=info this is said.  MOE_ERR_AMBIGUOUS:
+ * packed bytes of an older moetune do not say which is the newest.  Both are said on standard
+ * error. */
 MOELOOKUP_API int moelookup_space(const struct moelookup *table, const char *name, uint32_t *out);
 
 /* The at-th of the layers of a space that the table has, at from 0 on: so a program need not repeat

@@ -230,6 +230,8 @@ static int look_up(const struct options *o)
     int rc = OK;
 
     TRY(moelookup_open(o->db, &table));
+    if (o->explain && table->level < LOOKUP_INFO)
+        table->level = LOOKUP_INFO; /* which of several versions of a space answers */
     moelookup_digest(table, digest);
     if (o->digest)
         printf("%s\n", SHA256_HEX(digest));
