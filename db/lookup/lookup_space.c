@@ -107,6 +107,16 @@ static int several_versions(const struct moelookup *table, const char *name,
     return told ? MOE_OK : MOE_ERR_AMBIGUOUS;
 }
 
+/* A text is several lines, a name is one. */
+static int take_text(const char *text, uint32_t *out)
+{
+    const struct declaration *d;
+
+    TRY(declaration_register(text, &d)); /* which has said it */
+    *out = d->id;
+    return MOE_OK;
+}
+
 int moelookup_space(const struct moelookup *table, const char *name, uint32_t *out)
 {
     const struct declaration *d, *other;
@@ -114,6 +124,8 @@ int moelookup_space(const struct moelookup *table, const char *name, uint32_t *o
 
     if (!table || !name || !out)
         return MOE_ERR_ARGUMENT;
+    if (strchr(name, '\n'))
+        return take_text(name, out);
     d = find_called(table, name, NULL, &lowest);
     if (!d) {
         lookup_say(table, LOOKUP_ERROR, "no table here has a layer of the space \"%s\"", name);
@@ -139,6 +151,31 @@ static bool came_before(const struct moelookup *table, uint32_t layer)
     return false;
 }
 
+static bool has_space(const struct moelookup *table, uint32_t space)
+{
+    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++)
+        if (pack_layer(table->bytes, i).shape.space == space)
+            return true;
+    return false;
+}
+
+/* A layer that no table has (k = 0), for which the default plan answers. */
+static int take_bare(uint32_t space, struct moe_shape *out)
+{
+    struct moe_shape bare = { .experts = 1,
+                              .model_dim = 1,
+                              .hidden_dim = 1,
+                              .ranks = 1,
+                              .ranks_per_node = 1,
+                              .space = space };
+
+    if (!declaration_find(space))
+        return MOE_ERR_ARGUMENT;
+    bare.struct_size = out->struct_size < sizeof(bare) ? out->struct_size : (uint32_t)sizeof(bare);
+    memcpy(out, &bare, bare.struct_size);
+    return MOE_OK;
+}
+
 int moelookup_space_layer(const struct moelookup *table, uint32_t space, uint32_t at,
                           struct moe_shape *out)
 {
@@ -155,7 +192,7 @@ int moelookup_space_layer(const struct moelookup *table, uint32_t space, uint32_
         memcpy(out, &shape, shape.struct_size);
         return MOE_OK;
     }
-    return MOE_ERR_ARGUMENT;
+    return at || has_space(table, space) ? MOE_ERR_ARGUMENT : take_bare(space, out);
 }
 
 /* ---- values of a plan */

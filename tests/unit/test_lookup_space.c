@@ -147,6 +147,33 @@ static void of_several_versions_the_newest_with_entries_is_meant(void)
     }
 }
 
+static void a_text_is_answered_without_a_table(void)
+{
+    const struct declaration *d = known(torch_moe);
+    struct moe_shape shape = MOE_SHAPE_INIT;
+    struct moelookup *table;
+    struct moelookup_view *view;
+    struct moe_plan plan = MOE_PLAN_INIT;
+    uint32_t id = 0;
+
+    setenv("MOELOOKUP_DISABLE", "1", 1);
+    table = open_table(place("nowhere.db"));
+    unsetenv("MOELOOKUP_DISABLE");
+    catch_stderr();
+    CHECK(moelookup_space(table, "torch-moe", &id) == MOE_ERR_ARGUMENT);
+    CHECK(moelookup_space(table, "space torch-moe\naxis\n", &id) == MOE_ERR_ARGUMENT && !id);
+    release_stderr();
+    CHECK(strstr(heard, "line 2"));
+    CHECK(moelookup_space(table, torch_moe, &id) == MOE_OK && id == d->id);
+    CHECK(moelookup_space_layer(table, id, 0, &shape) == MOE_OK && shape.top_k == 0);
+    CHECK(moelookup_space_layer(table, id, 1, &shape) == MOE_ERR_ARGUMENT);
+    view = bind_layer(table, shape);
+    CHECK(moelookup_get_key(view, 100, 0, &plan) == MOE_OK && plan.source == MOE_DEFAULT);
+    CHECK(plan.space == id && plan.choice == d->usual);
+    moelookup_view_free(view);
+    moelookup_close(table);
+}
+
 static void layers_of_a_space_are_listed(void)
 {
     const struct declaration *d = known(torch_moe);
@@ -566,6 +593,7 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(a_table_says_its_spaces),
+        TEST(a_text_is_answered_without_a_table),
         TEST(of_several_versions_the_newest_with_entries_is_meant),
         TEST(layers_of_a_space_are_listed),
         TEST(keys_and_classes_follow_the_edges),

@@ -4,6 +4,7 @@ import copy
 import hashlib
 import json
 import os
+import pathlib
 import pickle
 import shutil
 import sqlite3
@@ -12,7 +13,7 @@ import tempfile
 import unittest
 
 from lookup_case import LAYER, write_database
-from surroundings import silent
+from surroundings import environment, silent
 
 import moelookup
 
@@ -109,6 +110,22 @@ class Spaces(unittest.TestCase):
     def test_the_same_layer_without_the_space_is_not_answered(self):
         words = dict(self.table.bind(space="dispatch", top_k=2).layer)
         self.assertEqual(self.table.bind(**words).plan(200).source, moelookup.Source.DEFAULT)
+
+    def test_a_text_is_answered_its_default_plan_without_a_table(self):
+        usual = {"r": 1, "chunks": 1, "dispatcher": "linear"}
+        file = pathlib.Path(self.folder, "dispatch.space")
+        file.write_text(TEXT)
+        with environment(MOELOOKUP_DISABLE="1"):
+            disabled = moelookup.open(self.database)
+        with silent():
+            self.assertRaises(moelookup.Error, disabled.bind, space="dispatch")
+            self.assertRaises(moelookup.Error, disabled.bind, space="space x\naxis\n")
+        for table in (disabled, moelookup.unpack(disabled.pack())):
+            for given in (TEXT, file):
+                for words in ({}, {"ranks": 4}):
+                    plan = table.bind(space=given, **words).plan(200, 1.5)
+                    self.assertEqual((dict(plan), plan.source), (usual, moelookup.Source.DEFAULT))
+        self.assertEqual(self.table.bind(space=file, top_k=2).plan(200, 1.5)["chunks"], 2)
 
     def lookup(self, *words):
         command = [os.environ["MOETUNE"], "lookup", "--db", self.database, *words]
