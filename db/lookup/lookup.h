@@ -145,7 +145,7 @@ void lookup_say(const struct moelookup *table, enum lookup_level level, const ch
 
 struct declaration;
 
-/* False: the class is not a number, and the space has classes. */
+/* False: the class is negative or no number, and the space has classes. */
 bool lookup_space_bucket(const struct declaration *d, uint64_t key, double class, uint32_t *bucket);
 
 /* The entry that answers for a bucket, of a layer that has entries; *outside: its range lies

@@ -13,7 +13,7 @@
 
 bool lookup_space_bucket(const struct declaration *d, uint64_t key, double class, uint32_t *bucket)
 {
-    if (d->class_edges && class != class)
+    if (d->class_edges && !(class >= 0))
         return false;
     *bucket = declaration_bucket_at(d, key, class);
     return true;

@@ -287,7 +287,7 @@ MOELOOKUP_API int moelookup_space_layer(const struct moelookup *table, uint32_t 
  * range, then the range below, then the one above; else its own stale entry; else the same order
  * over all ranges.  Views of moetune's own plans take the key as a capacity.
  *
- * MOE_ERR_ARGUMENT, and *out is untouched: NULL; a class that is no number; a struct moe_plan that
+ * MOE_ERR_ARGUMENT, and *out is untouched: NULL; a class that is negative or no number; a struct moe_plan that
  * ends before its `choice`.  moelookup_get of a view of a space is the same with class 0, which is
  * the lowest. */
 MOELOOKUP_API int moelookup_get_key(const struct moelookup_view *view, uint64_t key,

@@ -206,7 +206,7 @@ static void keys_and_classes_follow_the_edges(void)
 {
     static const uint64_t keys[] = { 0, 10, 11, 100, 101, 10000, 100000, 100001, UINT64_MAX };
     static const uint32_t ranges[] = { 0, 0, 1, 1, 2, 3, 4, 5, 5 };
-    static const double classes[] = { -1, 0, 1.1, 1.1000001, 2.003, 2.0030001, 1e300, HUGE_VAL };
+    static const double classes[] = { 0, 0, 1.1, 1.1000001, 2.003, 2.0030001, 1e300, HUGE_VAL };
     static const uint32_t class_at[] = { 0, 0, 0, 1, 1, 2, 2, 2 };
     const struct declaration *d = known(skewed);
     struct moelookup *table;
@@ -224,6 +224,7 @@ static void keys_and_classes_follow_the_edges(void)
     }
     plan.r = 77;
     CHECK(moelookup_get_key(view, 1, (double)NAN, &plan) == MOE_ERR_ARGUMENT && plan.r == 77);
+    CHECK(moelookup_get_key(view, 1, -1, &plan) == MOE_ERR_ARGUMENT && plan.r == 77);
     CHECK(moelookup_get_key(NULL, 1, 1, &plan) == MOE_ERR_ARGUMENT);
     CHECK(moelookup_get_key(view, 1, 1, NULL) == MOE_ERR_ARGUMENT);
     moelookup_view_free(view);

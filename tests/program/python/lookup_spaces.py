@@ -85,7 +85,9 @@ class Spaces(unittest.TestCase):
         self.assertIn("tokens=65, bucket 3 (tokens 65-256 skew <=1.25)", view.explain(65, 1.25))
         for wrong in (-1, 2**64):
             self.assertRaises(ValueError, view.plan, wrong)
-        self.assertRaises(moelookup.Error, view.plan, 1, float("nan"))
+        for wrong in ((1,), (1, -1), (1, float("nan"))):
+            self.assertRaises(moelookup.Error, view.plan, *wrong)
+            self.assertRaises(moelookup.Error, view.explain, *wrong)
         view.close()
         self.assertRaises(ValueError, view.plan, 1)
 
@@ -153,6 +155,7 @@ class Spaces(unittest.TestCase):
             (("--space", "dispatch",), "--key N or --digest is wanted"),
             (("--space", "dispatch", "-c", "1"), "go with --space"),
             (("--key", "1"), "go with --space"),
+            (("--space", "dispatch", "--top-k", "1", "--key", "1"), "--class X is wanted"),
         ):
             code, out, error = self.lookup(*words)
             self.assertEqual((code, out), (2, ""), words)

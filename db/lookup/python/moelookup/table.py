@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import enum
+import math
 import operator
 import os
 import pathlib
@@ -352,21 +353,21 @@ class SpaceView(_Owned):
         _views.add(self)
         self.layer = layer  # its words, as bind() takes them
 
-    def plan(self, key: int, klass: float = 0.0) -> SpacePlan:
+    def plan(self, key: int, klass: float = math.nan) -> SpacePlan:
         """The plan for this step's key and class, by the edges that the space says.
 
-        klass is not looked at where the space has none."""
+        klass must be given where the space has one, and is not looked at elsewhere."""
         key, plan = _whole("key", key, 2**64 - 1), new_plan()
         status = library().functions.moelookup_get_key(self._live(), key, klass, byref(plan))
-        library().check(status, f"plan({key}, {klass})")
+        library().check(status, f"plan({key}, {klass}): the class, from 0 on, is the second number")
         return read_space_plan(plan)
 
-    def explain(self, key: int, klass: float = 0.0) -> str:
+    def explain(self, key: int, klass: float = math.nan) -> str:
         """One line that says which rung of the ladder answers and why."""
         key = _whole("key", key, 2**64 - 1)
         explain = library().functions.moelookup_explain_key
         length = explain(self._live(), key, klass, None, 0)
-        library().check(min(length, 0), f"explain({key}, {klass})")
+        library().check(min(length, 0), f"explain({key}, {klass}): as plan()")
         text = create_string_buffer(length + 1)
         library().check(min(explain(self._live(), key, klass, text, length + 1), 0), "explain")
         return text.value.decode("utf-8", "replace")
