@@ -192,6 +192,22 @@ static void layers_of_a_space_are_listed(void)
     moelookup_close(table);
 }
 
+/* Its numbers of buckets are no keys. */
+static void the_dictionary_says_no_capacities_of_a_space(void)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *s = NULL;
+
+    write_full(place("dictionary.db"), known(torch_moe));
+    CHECK(sqlite3_open(place("dictionary.db"), &db) == SQLITE_OK);
+    CHECK(sqlite3_prepare_v2(db, "SELECT count(*), count(c_from) + count(c_to) FROM dictionary", -1,
+                             &s, NULL) == SQLITE_OK);
+    CHECK(sqlite3_step(s) == SQLITE_ROW && sqlite3_column_int(s, 0) == 5);
+    CHECK(sqlite3_column_int(s, 1) == 0);
+    sqlite3_finalize(s);
+    sqlite3_close(db);
+}
+
 /* ---- keys */
 
 static uint32_t bucket_asked(const struct moelookup_view *view, uint64_t key, double class)
@@ -594,6 +610,7 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(a_table_says_its_spaces),
+        TEST(the_dictionary_says_no_capacities_of_a_space),
         TEST(a_text_is_answered_without_a_table),
         TEST(of_several_versions_the_newest_with_entries_is_meant),
         TEST(layers_of_a_space_are_listed),

@@ -164,8 +164,13 @@ class Spaces(unittest.TestCase):
     def test_the_same_layers_leave_as_csv_and_not_as_c(self):
         command = [os.environ["MOETUNE"], "export", "--db", self.database, "--format"]
         done = subprocess.run([*command, "csv"], capture_output=True, text=True, timeout=60)
-        ends = [line.split(",")[4:7] for line in done.stdout.splitlines()[1:5]]
-        self.assertEqual(ends, [["1", "0", "64"], ["3", "65", "256"], ["4", "65", "256"], ["8", "257", "1024"]])
+        ends = [line.split(",")[4:8] for line in done.stdout.splitlines()[1:5]]
+        self.assertEqual(ends, [
+            ["1", "0", "64", "1.251-2"],
+            ["3", "65", "256", "<=1.25"],
+            ["4", "65", "256", "1.251-2"],
+            ["8", "257", "1024", ">2"],
+        ])
         done = subprocess.run([*command, "header"], capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("plans of the space dispatch", done.stderr)
