@@ -232,10 +232,11 @@ static int rank(const struct layer_facts *layer)
         return fail(ERR_NOMEM, "%zu plans", layer->plan_count);
     for (size_t i = 0; i < layer->plan_count; i++) {
         struct improvement one = contrast_static(layer, &layer->plans[i]);
+        bool first = layer->stands && plan_equal(&layer->plans[i], &layer->standing.static_plan);
 
-        if (layer->stands && plan_equal(&layer->plans[i], &layer->standing.static_plan))
+        if (first)
             one.log_mean = -INFINITY;
-        if (buckets && one.buckets == buckets)
+        if (buckets && one.buckets == buckets && (first || 2 * one.measured >= buckets))
             c->ranked[c->ranked_count++] = (struct ranked){ layer->plans[i], one.log_mean };
     }
     qsort(c->ranked, c->ranked_count, sizeof(*c->ranked), by_mean);

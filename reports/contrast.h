@@ -42,8 +42,8 @@ struct improvement {
 struct improvement contrast_static(const struct layer_facts *layer, const struct moe_plan *plan);
 
 /* The plans by that mean, the best at place 0, before them the one that the rounds of the table
- * found the best; those that are not known in every measured bucket are left out.  NULL: there are
- * no more. Borrowed. */
+ * found the best; those that are not known in every measured bucket, or were timed in less than
+ * half of them, are left out.  NULL: there are no more. Borrowed. */
 const struct moe_plan *contrast_ranked(const struct layer_facts *layer, size_t place);
 
 /* The entries' gains over what trainers asked: every look-up counts as the default's time of its

@@ -88,7 +88,7 @@ static int ask_all(struct answers *a, const struct answers_choice *choice)
     if (!a->list)
         return fail(ERR_NOMEM, "the answers of a table");
     if (a->space)
-        lookup_space_bucket(a->space, choice->key, choice->class, &meant);
+        lookup_space_bucket(a->space, choice->key, choice->class < 0 ? 0 : choice->class, &meant);
     for (uint32_t b = 0; b < buckets; b++)
         if ((!choice->keyed || b / classes == meant / classes) &&
             (choice->class < 0 || b % classes == meant % classes))

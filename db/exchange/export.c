@@ -350,11 +350,13 @@ static void print_csv_line(const struct lines *lines, const struct line *line, F
     const struct entry_row *e = &line->entry;
     const char *view = entry_in_csv;
     const struct row_field *f;
-    char name[ROW_NAME_BYTES], room[ROW_VALUE_BYTES];
+    char name[ROW_NAME_BYTES], room[ROW_VALUE_BYTES], class[DECLARATION_CLASS_BYTES];
 
     print_cell(lines->known.device, to);
     fprintf(to, ",%.12s,%s,%u,%u,", line->cluster, line->layer, e->window, e->bucket);
     print_ends(line, to);
+    fprintf(to, ",%s",
+            line->declared ? declaration_class_range(line->declared, e->bucket, class) : "");
     while ((f = row_next(&entry_table, &view, name)))
         fprintf(to, ",%s",
                 f->kind == ROW_BOOL ? f->words[row_integer(f, e)]
@@ -370,7 +372,7 @@ int export_csv(struct store *store, const struct export_options *options, FILE *
     int rc = OK;
 
     TRY(collect_all(store, options, &lines));
-    fputs("device,cluster,layer,window,bucket,c_from,c_to", to);
+    fputs("device,cluster,layer,window,bucket,c_from,c_to,class", to);
     while (row_next(&entry_table, &view, name))
         fprintf(to, ",%s", name);
     fputs("\r\n", to);

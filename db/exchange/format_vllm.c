@@ -38,7 +38,8 @@ static const struct field fields[] = {
 };
 enum { FIELDS = sizeof(fields) / sizeof(fields[0]) };
 
-static const char *const facts[] = { "E",
+static const char *const facts[] = { "key",
+                                     "E",
                                      "N",
                                      "device_name",
                                      "dtype",
@@ -189,12 +190,27 @@ static int check_field(const struct format_job *job, const struct field *field,
     TRY(value_of(job, field, words, &value));
     if (value == NOT_NAMED && field->needed)
         return fail(ERR_ARGUMENT,
-                    "vLLM wants %s: the space has no axis %s; --set %s=N says it for all plans",
+                    "vLLM wants %s: the space has no axis %s, or --set leaves it out; --set %s=N "
+                    "says it for all plans",
                     field->name, field->axes[0], field->name);
     if (value != NOT_NAMED && !fits_field(field, value))
         return fail(ERR_ARGUMENT, "%s=%" PRId64 ": vLLM wants %s", field->name, value,
                     field->power_of_two ? "a power of two" : "a number above 0");
     return strcmp(field->name, "BLOCK_SIZE_K") != 0 ? OK : check_tile(job, value);
+}
+
+/* Rows of an expert, say, are another number, and M is not a multiple of it. */
+static int check_key(const struct format_job *job)
+{
+    const struct declaration *d = job->answers->space;
+    const char *set = format_set_value(job, "key");
+
+    if (!d || !strcmp(set ? set : d->key, "tokens"))
+        return OK;
+    return fail(ERR_ARGUMENT,
+                "vLLM's M is the tokens of a call, and the key of %s is %s; --set key=tokens says "
+                "that it is the same",
+                d->name, d->key);
 }
 
 static int check_vllm(const struct format_job *job)
@@ -203,6 +219,7 @@ static int check_vllm(const struct format_job *job)
     struct plan_words words = answer_words(a, &a->list[0].plan);
     char name[FORMAT_NAME_BYTES];
 
+    TRY(check_key(job));
     for (size_t i = 0; i < words.count; i++) {
         const char *set = format_set_value(job, words.list[i].axis);
 

@@ -34,7 +34,9 @@ struct lookup_layer {
     struct moe_shape shape;
     uint32_t window;   /* R */
     int64_t decided_s; /* as of struct width; where packed, only the order of layers says it */
-    uint32_t file;     /* 0: the first one on the search path that holds anything */
+    uint32_t file;     /* 0: the first one on the search path that holds anything; in one file, a
+                        * space that was declared again comes before its older versions */
+    int64_t declared;  /* while reading: the number of its shape in its file */
     uint8_t cluster[SHA256_BYTES];
     /* Padded with 0; of a table that a trainer's own code was measured for, LOOKUP_LIVE and the
      * name of that code follow, as far as there is room. */
@@ -76,6 +78,9 @@ void lookup_set_free(struct lookup_set *set);
 
 /* Adds those parts of a pin that no pin of a tidy layer covers; it stays tidy. */
 int lookup_layer_pin_gaps(struct lookup_layer *tidy, struct lookup_pin pin);
+
+/* Of one file: gives older versions of a space later numbers of files. */
+void lookup_set_age(struct lookup_set *set);
 
 /* Sorted, with one layer per cluster, shape and window, and nothing that is illegal for its shape.
  * Several widths of one layer in one file come in their order (width.h).
@@ -140,7 +145,7 @@ void lookup_say(const struct moelookup *table, enum lookup_level level, const ch
 
 struct declaration;
 
-/* False: the class is not a number, and the space has classes. */
+/* False: the class is negative or no number, and the space has classes. */
 bool lookup_space_bucket(const struct declaration *d, uint64_t key, double class, uint32_t *bucket);
 
 /* The entry that answers for a bucket, of a layer that has entries; *outside: its range lies

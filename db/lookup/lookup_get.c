@@ -366,7 +366,7 @@ int moelookup_get(const struct moelookup_view *view, uint32_t capacity, struct m
     return count(view, bucket);
 }
 
-/* False: the class of a space that has classes is not a number. */
+/* False: the class of a space that has classes is negative or not a number. */
 static bool key_bucket(const struct moelookup_view *view, uint64_t key, double class,
                        uint32_t *bucket)
 {

@@ -330,6 +330,38 @@ static int number_files(struct lookup_set *set)
     return OK;
 }
 
+/* The last of the space's layers says when it was declared. */
+static int64_t declared_last(const struct lookup_set *set, uint32_t space)
+{
+    int64_t last = 0;
+
+    for (uint32_t i = 0; i < set->count; i++)
+        if (set->layers[i].shape.space == space && set->layers[i].declared > last)
+            last = set->layers[i].declared;
+    return last;
+}
+
+static bool is_other_version(uint32_t space, uint32_t other)
+{
+    const struct declaration *a = declaration_find(space), *b = declaration_find(other);
+
+    return a && b && a != b && !strcmp(a->name, b->name);
+}
+
+/* Any number does that is larger for older ones. */
+void lookup_set_age(struct lookup_set *set)
+{
+    for (uint32_t i = 0; i < set->count; i++) {
+        uint32_t space = set->layers[i].shape.space;
+        int64_t declared = space ? declared_last(set, space) : 0;
+
+        for (uint32_t j = 0; j < set->count && space; j++)
+            if (set->layers[j].declared > declared &&
+                is_other_version(space, set->layers[j].shape.space))
+                set->layers[i].file++;
+    }
+}
+
 int lookup_set_tidy(struct lookup_set *set)
 {
     keep_only(set, sound);

@@ -13,7 +13,7 @@
 
 bool lookup_space_bucket(const struct declaration *d, uint64_t key, double class, uint32_t *bucket)
 {
-    if (d->class_edges && class != class)
+    if (d->class_edges && !(class >= 0))
         return false;
     *bucket = declaration_bucket_at(d, key, class);
     return true;
@@ -68,44 +68,72 @@ const struct lookup_entry *lookup_space_entry(const struct lookup_layer *layer,
 
 /* ---- the spaces of a table */
 
-/* NULL: moetune's own plans. */
-static const struct declaration *space_of(const struct moelookup *table, uint32_t layer)
+/* The lowest number answers: a layer without entries last, then by files. */
+static uint64_t number_of(const struct lookup_layer *layer)
 {
-    return declaration_find(pack_layer(table->bytes, layer).shape.space);
+    return (uint64_t)!layer->entry_count << 32 | layer->file;
 }
 
-/* The first layer of that name whose space is another one; those of a table.  NULL: none. */
+/* Of those that the name fits the one other than `but` with the lowest number; NULL: none. */
 static const struct declaration *find_called(const struct moelookup *table, const char *name,
-                                             const struct declaration *but)
+                                             const struct declaration *but, uint64_t *number)
 {
-    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
-        const struct declaration *d = space_of(table, i);
+    const struct declaration *found = NULL;
 
-        if (d && d != but && declaration_is_called(d, name))
-            return d;
+    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
+        struct lookup_layer layer = pack_layer(table->bytes, i);
+        const struct declaration *d = declaration_find(layer.shape.space);
+
+        if (!d || d == but || !declaration_is_called(d, name) ||
+            (found && number_of(&layer) >= *number))
+            continue;
+        found = d;
+        *number = number_of(&layer);
     }
-    return NULL;
+    return found;
+}
+
+/* Tables that were packed before they kept which version is the newest do not say it. */
+static int several_versions(const struct moelookup *table, const char *name,
+                            const struct declaration *d, const struct declaration *other, bool told)
+{
+    char a[DECLARATION_TAG_BYTES], b[DECLARATION_TAG_BYTES];
+
+    lookup_say(table, told ? LOOKUP_INFO : LOOKUP_ERROR,
+               told ? "the space \"%s\" is here in several versions: %s, the newest that has "
+                      "entries, answers, and not %s"
+                    : "the space \"%s\" is here in several versions, name one: %s, %s",
+               name, declaration_tag(d, a), declaration_tag(other, b));
+    return told ? MOE_OK : MOE_ERR_AMBIGUOUS;
+}
+
+/* A text is several lines, a name is one. */
+static int take_text(const char *text, uint32_t *out)
+{
+    const struct declaration *d;
+
+    TRY(declaration_register(text, &d)); /* which has said it */
+    *out = d->id;
+    return MOE_OK;
 }
 
 int moelookup_space(const struct moelookup *table, const char *name, uint32_t *out)
 {
     const struct declaration *d, *other;
-    char a[DECLARATION_TAG_BYTES], b[DECLARATION_TAG_BYTES];
+    uint64_t lowest = 0, next = 0;
 
     if (!table || !name || !out)
         return MOE_ERR_ARGUMENT;
-    d = find_called(table, name, NULL);
+    if (strchr(name, '\n'))
+        return take_text(name, out);
+    d = find_called(table, name, NULL, &lowest);
     if (!d) {
         lookup_say(table, LOOKUP_ERROR, "no table here has a layer of the space \"%s\"", name);
         return MOE_ERR_ARGUMENT;
     }
-    other = find_called(table, name, d);
-    if (other) {
-        lookup_say(table, LOOKUP_ERROR,
-                   "the space \"%s\" is here in several versions, name one: %s, %s", name,
-                   declaration_tag(d, a), declaration_tag(other, b));
-        return MOE_ERR_AMBIGUOUS;
-    }
+    other = find_called(table, name, d, &next);
+    if (other)
+        TRY(several_versions(table, name, d, other, next > lowest));
     *out = d->id;
     return MOE_OK;
 }
@@ -121,6 +149,31 @@ static bool came_before(const struct moelookup *table, uint32_t layer)
             return true;
     }
     return false;
+}
+
+static bool has_space(const struct moelookup *table, uint32_t space)
+{
+    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++)
+        if (pack_layer(table->bytes, i).shape.space == space)
+            return true;
+    return false;
+}
+
+/* A layer that no table has (k = 0), for which the default plan answers. */
+static int take_bare(uint32_t space, struct moe_shape *out)
+{
+    struct moe_shape bare = { .experts = 1,
+                              .model_dim = 1,
+                              .hidden_dim = 1,
+                              .ranks = 1,
+                              .ranks_per_node = 1,
+                              .space = space };
+
+    if (!declaration_find(space))
+        return MOE_ERR_ARGUMENT;
+    bare.struct_size = out->struct_size < sizeof(bare) ? out->struct_size : (uint32_t)sizeof(bare);
+    memcpy(out, &bare, bare.struct_size);
+    return MOE_OK;
 }
 
 int moelookup_space_layer(const struct moelookup *table, uint32_t space, uint32_t at,
@@ -139,7 +192,7 @@ int moelookup_space_layer(const struct moelookup *table, uint32_t space, uint32_
         memcpy(out, &shape, shape.struct_size);
         return MOE_OK;
     }
-    return MOE_ERR_ARGUMENT;
+    return at || has_space(table, space) ? MOE_ERR_ARGUMENT : take_bare(space, out);
 }
 
 /* ---- values of a plan */

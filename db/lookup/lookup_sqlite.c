@@ -225,7 +225,7 @@ static int layer_of(struct reader *r, sqlite3_stmt *row, struct lookup_layer **l
 {
     int64_t at[3] = { sqlite3_column_int64(row, 0), sqlite3_column_int64(row, 1),
                       sqlite3_column_int64(row, 2) };
-    struct lookup_layer next = { .file = r->file };
+    struct lookup_layer next = { .file = r->file, .declared = at[1] };
     bool usable;
 
     if (memcmp(at, r->at, sizeof(at)) != 0) {
@@ -367,7 +367,8 @@ int lookup_read_sqlite(const char *path, enum lookup_kind kind, uint32_t file,
 
     TRY_OUT(open_file(path, kind, &r.db));
     TRY_OUT(check_file(r.db, kind, &r.version, &set->passed));
-    rc = read_all(&r);
+    TRY_OUT(read_all(&r));
+    lookup_set_age(set);
 out:
     sqlite3_finalize(r.cluster);
     sqlite3_finalize(r.shape);

@@ -137,8 +137,10 @@ static const char *const dictionary =
     "CREATE VIEW dictionary AS SELECT"
     "  (SELECT value FROM fingerprint_field f"
     "     WHERE f.fingerprint = e.fingerprint AND f.name = 'device') AS device,"
-    "  s.text AS layer, e.bucket AS bucket, e.bucket * e.window AS c_from,"
-    "  (e.bucket + 1) * e.window - 1 AS c_to, e.plan AS plan,"
+    "  s.text AS layer, e.bucket AS bucket,"
+    /* Of a declared space only its text knows. */
+    "  iif(s.text LIKE '% space=%', NULL, e.bucket * e.window) AS c_from,"
+    "  iif(s.text LIKE '% space=%', NULL, (e.bucket + 1) * e.window - 1) AS c_to, e.plan AS plan,"
     "  round(e.time_us, 2) AS time_us, round(e.default_us, 2) AS default_us,"
     "  round(100 * e.gain, 2) AS gain_percent, round(100 * e.bound, 2) AS bound_percent,"
     "  iif(e.inferred, 'inferred', 'measured') || iif(e.stale, ', stale', '')"

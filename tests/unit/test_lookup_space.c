@@ -103,31 +103,74 @@ static void a_table_says_its_spaces(void)
     moelookup_close(table);
 }
 
-static void one_name_of_several_versions_is_ambiguous(void)
+static void of_several_versions_the_newest_with_entries_is_meant(void)
 {
-    const struct declaration *a = known(torch_moe),
-                             *b = known("space torch-moe\naxis chunks 1 2 default 1\n"
-                                        "key tokens edges 64\n");
-    struct store *store = new_store(place("versions.db"));
+    static const char *const texts[] = {
+        "space torch-moe\naxis n 1 2 default 1\nkey t edges 64\n",
+        "space torch-moe\naxis n 1 2 3 default 1\nkey t edges 64\n",
+        "space torch-moe\naxis n 1 2 4 default 1\nkey t edges 64\n"
+    };
     struct cluster cluster = machine("abacus", 8, 4);
     char tag[DECLARATION_TAG_BYTES];
+
+    for (int first = 0; first < 3; first++) { /* so whatever order their numbers have */
+        const struct declaration *older = known(texts[first]),
+                                 *newer = known(texts[(first + 1) % 3]),
+                                 *last = known(texts[(first + 2) % 3]),
+                                 *order[3] = { older, newer, last };
+        char name[32];
+        struct store *store;
+        struct moelookup *table;
+        uint32_t id = 0;
+
+        snprintf(name, sizeof(name), "versions%d.db", first);
+        store = new_store(place(name));
+        for (int i = 0; i < 3; i++) {
+            struct moe_shape shape = layer_of(order[i], 96);
+            struct entry_row e = row_of(add_layer(store, &cluster, &shape), order[i], 0, 0);
+
+            if (order[i] != last) /* it has no entries */
+                CHECK(!store_entry(store, &e, "measured"));
+        }
+        publish_and_close(store);
+        table = open_table(place(name));
+        for (int packed = 0; packed < 2; packed++) {
+            struct moelookup *same = packed ? unpacked(table) : table;
+
+            CHECK(moelookup_space(same, "torch-moe", &id) == MOE_OK && id == newer->id);
+            CHECK(moelookup_space(same, declaration_tag(older, tag), &id) == MOE_OK &&
+                  id == older->id);
+            if (packed)
+                moelookup_close(same);
+        }
+        moelookup_close(table);
+    }
+}
+
+static void a_text_is_answered_without_a_table(void)
+{
+    const struct declaration *d = known(torch_moe);
+    struct moe_shape shape = MOE_SHAPE_INIT;
     struct moelookup *table;
+    struct moelookup_view *view;
+    struct moe_plan plan = MOE_PLAN_INIT;
     uint32_t id = 0;
 
-    for (int i = 0; i < 2; i++) {
-        const struct declaration *d = i ? b : a;
-        struct moe_shape shape = layer_of(d, 96);
-        struct entry_row e = row_of(add_layer(store, &cluster, &shape), d, 0, 0);
-
-        CHECK(!store_entry(store, &e, "measured"));
-    }
-    publish_and_close(store);
-    table = open_table(place("versions.db"));
+    setenv("MOELOOKUP_DISABLE", "1", 1);
+    table = open_table(place("nowhere.db"));
+    unsetenv("MOELOOKUP_DISABLE");
     catch_stderr();
-    CHECK(moelookup_space(table, "torch-moe", &id) == MOE_ERR_AMBIGUOUS);
+    CHECK(moelookup_space(table, "torch-moe", &id) == MOE_ERR_ARGUMENT);
+    CHECK(moelookup_space(table, "space torch-moe\naxis\n", &id) == MOE_ERR_ARGUMENT && !id);
     release_stderr();
-    CHECK(strstr(heard, declaration_tag(a, tag)) && strstr(heard, declaration_tag(b, tag)));
-    CHECK(moelookup_space(table, declaration_tag(b, tag), &id) == MOE_OK && id == b->id);
+    CHECK(strstr(heard, "line 2"));
+    CHECK(moelookup_space(table, torch_moe, &id) == MOE_OK && id == d->id);
+    CHECK(moelookup_space_layer(table, id, 0, &shape) == MOE_OK && shape.top_k == 0);
+    CHECK(moelookup_space_layer(table, id, 1, &shape) == MOE_ERR_ARGUMENT);
+    view = bind_layer(table, shape);
+    CHECK(moelookup_get_key(view, 100, 0, &plan) == MOE_OK && plan.source == MOE_DEFAULT);
+    CHECK(plan.space == id && plan.choice == d->usual);
+    moelookup_view_free(view);
     moelookup_close(table);
 }
 
@@ -149,6 +192,22 @@ static void layers_of_a_space_are_listed(void)
     moelookup_close(table);
 }
 
+/* Its numbers of buckets are no keys. */
+static void the_dictionary_says_no_capacities_of_a_space(void)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *s = NULL;
+
+    write_full(place("dictionary.db"), known(torch_moe));
+    CHECK(sqlite3_open(place("dictionary.db"), &db) == SQLITE_OK);
+    CHECK(sqlite3_prepare_v2(db, "SELECT count(*), count(c_from) + count(c_to) FROM dictionary", -1,
+                             &s, NULL) == SQLITE_OK);
+    CHECK(sqlite3_step(s) == SQLITE_ROW && sqlite3_column_int(s, 0) == 5);
+    CHECK(sqlite3_column_int(s, 1) == 0);
+    sqlite3_finalize(s);
+    sqlite3_close(db);
+}
+
 /* ---- keys */
 
 static uint32_t bucket_asked(const struct moelookup_view *view, uint64_t key, double class)
@@ -163,7 +222,7 @@ static void keys_and_classes_follow_the_edges(void)
 {
     static const uint64_t keys[] = { 0, 10, 11, 100, 101, 10000, 100000, 100001, UINT64_MAX };
     static const uint32_t ranges[] = { 0, 0, 1, 1, 2, 3, 4, 5, 5 };
-    static const double classes[] = { -1, 0, 1.1, 1.1000001, 2.003, 2.0030001, 1e300, HUGE_VAL };
+    static const double classes[] = { 0, 0, 1.1, 1.1000001, 2.003, 2.0030001, 1e300, HUGE_VAL };
     static const uint32_t class_at[] = { 0, 0, 0, 1, 1, 2, 2, 2 };
     const struct declaration *d = known(skewed);
     struct moelookup *table;
@@ -181,6 +240,7 @@ static void keys_and_classes_follow_the_edges(void)
     }
     plan.r = 77;
     CHECK(moelookup_get_key(view, 1, (double)NAN, &plan) == MOE_ERR_ARGUMENT && plan.r == 77);
+    CHECK(moelookup_get_key(view, 1, -1, &plan) == MOE_ERR_ARGUMENT && plan.r == 77);
     CHECK(moelookup_get_key(NULL, 1, 1, &plan) == MOE_ERR_ARGUMENT);
     CHECK(moelookup_get_key(view, 1, 1, NULL) == MOE_ERR_ARGUMENT);
     moelookup_view_free(view);
@@ -550,7 +610,9 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(a_table_says_its_spaces),
-        TEST(one_name_of_several_versions_is_ambiguous),
+        TEST(the_dictionary_says_no_capacities_of_a_space),
+        TEST(a_text_is_answered_without_a_table),
+        TEST(of_several_versions_the_newest_with_entries_is_meant),
         TEST(layers_of_a_space_are_listed),
         TEST(keys_and_classes_follow_the_edges),
         TEST(a_view_of_our_own_plans_takes_the_key_as_a_capacity),

@@ -21,7 +21,7 @@ const struct option_row verdict_file_rows[] = {
 /* ---- for a person, and as JSON */
 
 static const struct grid_column columns[] = {
-    { "capacity", GRID_LEFT },    { "plan", GRID_LEFT },       { "before\nms", GRID_POINT },
+    { "key", GRID_LEFT },         { "plan", GRID_LEFT },       { "before\nms", GRID_POINT },
     { "now\nms", GRID_POINT },    { "faster\n%", GRID_POINT }, { "99 %\nlow", GRID_POINT },
     { "99 %\nhigh", GRID_POINT }, { "pairs", GRID_RIGHT },     { "verdict", GRID_LEFT },
 };
@@ -102,12 +102,23 @@ static void xml_attribute(const char *name, const char *text, FILE *to)
     fputc('"', to);
 }
 
+/* Nothing was shown of this key. */
+static bool is_skipped(const struct verdict *v)
+{
+    return !v->failed && isnan(v->gain.value);
+}
+
 static void describe(const struct verdict *v, FILE *to)
 {
+    struct gain g = v->gain;
+
     xml(v->word, to);
-    if (!isnan(v->gain.value))
-        fprintf(to, ": %.1f %% faster (%.1f to %.1f) in %u pairs", 100 * v->gain.value,
-                100 * v->gain.low, 100 * v->gain.high, v->pairs);
+    if (g.value < 0)
+        fprintf(to, ": takes %.1f %% longer (%.1f to %.1f) in %u pairs", -100 * g.value,
+                -100 * g.high, -100 * g.low, v->pairs);
+    else if (!isnan(g.value))
+        fprintf(to, ": %.1f %% faster (%.1f to %.1f) in %u pairs", 100 * g.value, 100 * g.low,
+                100 * g.high, v->pairs);
     if (*v->why)
         fputs("; ", to);
     xml(v->why, to);
@@ -123,20 +134,27 @@ static void junit_case(const struct verdict *v, FILE *to)
     xml_attribute("name", name, to);
     if (!isnan(v->now_us))
         fprintf(to, " time=\"%.9f\"", v->now_us * 1e-6);
-    fputs(v->failed ? ">\n    <failure message=\"" : ">\n    <system-out>", to);
+    fputs(v->failed       ? ">\n    <failure message=\""
+          : is_skipped(v) ? ">\n    <skipped message=\""
+                          : ">\n    <system-out>",
+          to);
     describe(v, to);
-    fputs(v->failed ? "\"/>\n  </testcase>\n" : "</system-out>\n  </testcase>\n", to);
+    fputs(v->failed || is_skipped(v) ? "\"/>\n  </testcase>\n" : "</system-out>\n  </testcase>\n",
+          to);
 }
 
 static void junit(const char *heading, const struct verdict *verdicts, size_t count, FILE *to)
 {
-    size_t failures = 0;
+    size_t failures = 0, skipped = 0;
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         failures += verdicts[i].failed;
+        skipped += is_skipped(&verdicts[i]);
+    }
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite", to);
     xml_attribute("name", heading, to);
-    fprintf(to, " tests=\"%zu\" failures=\"%zu\" errors=\"0\">\n", count, failures);
+    fprintf(to, " tests=\"%zu\" failures=\"%zu\" errors=\"0\" skipped=\"%zu\">\n", count, failures,
+            skipped);
     for (size_t i = 0; i < count; i++)
         junit_case(&verdicts[i], to);
     fputs("</testsuite>\n", to);

@@ -45,7 +45,7 @@ static int compare_next(const struct side *a, const struct side *b)
 /* What differs in one table; neighbours that differ in the same way share a line. */
 static const struct grid_column columns[] = {
     { "bucket", GRID_LEFT },
-    { "capacity", GRID_LEFT },
+    { "key", GRID_LEFT },
     { "A", GRID_LEFT },
     { "B", GRID_LEFT },
 };

@@ -1,5 +1,6 @@
 /* moetune lookup: what a trainer would be told, by the library it links. */
 #include "common_rows.h"
+#include "declaration.h"
 #include "explain.h"
 #include "gpu_list.h"
 #include "json.h"
@@ -17,6 +18,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +51,7 @@ static const struct option_row rows[] = {
     { NULL },
 };
 
-static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS };
+static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS, .class = NAN };
 
 /* What is asked: capacities, or keys of a space. */
 static const struct option_list *asked_of(const struct options *o)
@@ -76,7 +78,7 @@ static void print_json(const struct options *o, const struct moe_shape *shape, u
 {
     printf("%s\n {\"%s\": %" PRIu64 ", ", first ? "" : ",", o->space ? "key" : "capacity", key);
     if (o->space)
-        printf("\"class\": %.6g, ", o->class);
+        printf("\"class\": %.6g, ", isnan(o->class) ? 0 : o->class);
     printf("\"bucket\": %u, \"plan\": \"%s\", \"source\": %u, "
            "\"time_us\": %.3f, \"default_us\": %.3f, \"why\": ",
            plan->bucket, PLAN_TEXT(plan), plan->source, (double)plan->time_us,
@@ -204,6 +206,19 @@ static int find_layer(const struct moelookup *table, const struct options *o,
     return OK;
 }
 
+/* A class that is not looked at would be a slip, and class 0 is not what was left out. */
+static int check_class(const struct options *o, const struct moe_shape *shape)
+{
+    const struct declaration *d = declaration_find(shape->space);
+
+    if (!d || !d->class_edges == !!isnan(o->class))
+        return OK;
+    return d->class_edges
+               ? fail(ERR_ARGUMENT, "--class X is wanted: the space %s has a class, %s", d->name,
+                      d->class_name)
+               : fail(ERR_ARGUMENT, "--class %g: the space %s has none", o->class, d->name);
+}
+
 static int answer_all(const struct moelookup *table, const struct options *o)
 {
     struct moe_shape shape;
@@ -212,6 +227,7 @@ static int answer_all(const struct moelookup *table, const struct options *o)
     int rc = OK;
 
     TRY(find_layer(table, o, &shape));
+    TRY(check_class(o, &shape));
     TRY(moelookup_bind(table, &shape, o->device, &view));
     if (o->json)
         printf("[");
@@ -230,6 +246,8 @@ static int look_up(const struct options *o)
     int rc = OK;
 
     TRY(moelookup_open(o->db, &table));
+    if (o->explain && table->level < LOOKUP_INFO)
+        table->level = LOOKUP_INFO; /* which of several versions of a space answers */
     moelookup_digest(table, digest);
     if (o->digest)
         printf("%s\n", SHA256_HEX(digest));
@@ -246,7 +264,7 @@ static int run(const struct verb_call *call, void *options)
     uint64_t key;
 
     (void)call;
-    if (o->space ? o->capacities.count > 0 : o->keys.count > 0 || o->class != 0)
+    if (o->space ? o->capacities.count > 0 : o->keys.count > 0 || !isnan(o->class))
         return fail(ERR_ARGUMENT, "lookup: --key and --class go with --space, --capacity without");
     if (!asked_of(o)->count && !o->digest)
         return fail(ERR_ARGUMENT, o->space ? "lookup --space: --key N or --digest is wanted"

@@ -54,7 +54,9 @@ static const struct options defaults = { .stated = STATED_LAYER_DEFAULTS };
 struct target {
     const struct options *options;
     struct store *store;
-    struct moe_shape shape, other; /* other: one more that its space's name fits */
+    struct moe_shape shape, other;   /* other: one more that its space's name fits */
+    const struct declaration *space; /* the newest version of that name, and its last shape */
+    int64_t declared;
     struct override_row row;
     int64_t *clusters;      /* that hold the layer */
     size_t found;           /* so many; or pins, for list */
@@ -143,7 +145,8 @@ static int find_layer(struct target *t)
 
 /* ---- by the name of its space */
 
-static int match_space(void *self, const struct entry_row *entry)
+/* As moelookup_space() takes it. */
+static int match_newest(void *self, const struct entry_row *entry)
 {
     struct target *t = self;
     const struct declaration *d;
@@ -151,8 +154,23 @@ static int match_space(void *self, const struct entry_row *entry)
 
     TRY(store_shape_get(t->store, entry->shape, &shape));
     d = declaration_find(shape.space);
-    if (!d || !declaration_is_called(d, t->options->space) ||
-        !stated_layer_fits(&t->options->stated, &shape))
+    if (!d || !declaration_is_called(d, t->options->space) || entry->shape <= t->declared)
+        return OK;
+    TRY(take_cluster(t, entry->cluster));
+    if (!is_meant(t))
+        return OK;
+    t->space = d;
+    t->declared = entry->shape;
+    return OK;
+}
+
+static int match_space(void *self, const struct entry_row *entry)
+{
+    struct target *t = self;
+    struct moe_shape shape;
+
+    TRY(store_shape_get(t->store, entry->shape, &shape));
+    if (!t->space || shape.space != t->space->id || !stated_layer_fits(&t->options->stated, &shape))
         return OK;
     TRY(take_cluster(t, entry->cluster));
     if (!is_meant(t))
@@ -166,17 +184,10 @@ static int match_space(void *self, const struct entry_row *entry)
 
 static int several_layers(const struct target *t)
 {
-    char tags[2][DECLARATION_TAG_BYTES];
-    const char *space = t->options->space;
-
-    if (t->shape.space != t->other.space)
-        return fail(ERR_AMBIGUOUS, "the space \"%s\" is here in several versions, name one: %s, %s",
-                    space, declaration_tag(declaration_find(t->shape.space), tags[0]),
-                    declaration_tag(declaration_find(t->other.space), tags[1]));
     return fail(ERR_AMBIGUOUS,
                 "--space %s: several layers of it are here; options, or --shape, must say which: "
                 "%s; %s",
-                space, SHAPE_TEXT(&t->shape), SHAPE_TEXT(&t->other));
+                t->options->space, SHAPE_TEXT(&t->shape), SHAPE_TEXT(&t->other));
 }
 
 static int find_space_layer(struct target *t)
@@ -186,6 +197,7 @@ static int find_space_layer(struct target *t)
 
     if (text && shape_parse(text, &any))
         return ERR_ARGUMENT;
+    TRY(store_entries(t->store, 0, 0, match_newest, t));
     TRY(store_entries(t->store, 0, 0, match_space, t));
     if (t->other.struct_size)
         return several_layers(t);

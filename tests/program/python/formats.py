@@ -146,6 +146,16 @@ class Formats(unittest.TestCase):
             "--class X must say which skew", self.export("vllm-moe", "--space", "stack", code=2)
         )
 
+    def test_vllm_wants_tokens_of_a_call(self):
+        rows = TILES.replace("key tokens", "key rows")
+        write_space(self.database, rows, some_plans(rows, 6, 1))
+        words = "vllm-moe", "--space", "tiles"
+        self.assertIn("the key of tiles is rows", self.export(*words, code=2))
+        self.assertIn("the key of tiles is rows", self.export(*words, "--set", "key=rows", code=2))
+        self.export(*words, "--set", "key=tokens")
+        said = self.export(*words, "--set", "key=tokens", "--set", "block_m=", code=2)
+        self.assertIn("or --set leaves it out", said)
+
     # ---- SGLang and DeepEP
 
     class Config:

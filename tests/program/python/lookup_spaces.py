@@ -4,6 +4,7 @@ import copy
 import hashlib
 import json
 import os
+import pathlib
 import pickle
 import shutil
 import sqlite3
@@ -12,7 +13,7 @@ import tempfile
 import unittest
 
 from lookup_case import LAYER, write_database
-from surroundings import silent
+from surroundings import environment, silent
 
 import moelookup
 
@@ -84,7 +85,9 @@ class Spaces(unittest.TestCase):
         self.assertIn("tokens=65, bucket 3 (tokens 65-256 skew <=1.25)", view.explain(65, 1.25))
         for wrong in (-1, 2**64):
             self.assertRaises(ValueError, view.plan, wrong)
-        self.assertRaises(moelookup.Error, view.plan, 1, float("nan"))
+        for wrong in ((1,), (1, -1), (1, float("nan"))):
+            self.assertRaises(moelookup.Error, view.plan, *wrong)
+            self.assertRaises(moelookup.Error, view.explain, *wrong)
         view.close()
         self.assertRaises(ValueError, view.plan, 1)
 
@@ -109,6 +112,22 @@ class Spaces(unittest.TestCase):
     def test_the_same_layer_without_the_space_is_not_answered(self):
         words = dict(self.table.bind(space="dispatch", top_k=2).layer)
         self.assertEqual(self.table.bind(**words).plan(200).source, moelookup.Source.DEFAULT)
+
+    def test_a_text_is_answered_its_default_plan_without_a_table(self):
+        usual = {"r": 1, "chunks": 1, "dispatcher": "linear"}
+        file = pathlib.Path(self.folder, "dispatch.space")
+        file.write_text(TEXT)
+        with environment(MOELOOKUP_DISABLE="1"):
+            disabled = moelookup.open(self.database)
+        with silent():
+            self.assertRaises(moelookup.Error, disabled.bind, space="dispatch")
+            self.assertRaises(moelookup.Error, disabled.bind, space="space x\naxis\n")
+        for table in (disabled, moelookup.unpack(disabled.pack())):
+            for given in (TEXT, file):
+                for words in ({}, {"ranks": 4}):
+                    plan = table.bind(space=given, **words).plan(200, 1.5)
+                    self.assertEqual((dict(plan), plan.source), (usual, moelookup.Source.DEFAULT))
+        self.assertEqual(self.table.bind(space=file, top_k=2).plan(200, 1.5)["chunks"], 2)
 
     def lookup(self, *words):
         command = [os.environ["MOETUNE"], "lookup", "--db", self.database, *words]
@@ -136,6 +155,7 @@ class Spaces(unittest.TestCase):
             (("--space", "dispatch",), "--key N or --digest is wanted"),
             (("--space", "dispatch", "-c", "1"), "go with --space"),
             (("--key", "1"), "go with --space"),
+            (("--space", "dispatch", "--top-k", "1", "--key", "1"), "--class X is wanted"),
         ):
             code, out, error = self.lookup(*words)
             self.assertEqual((code, out), (2, ""), words)
@@ -144,8 +164,13 @@ class Spaces(unittest.TestCase):
     def test_the_same_layers_leave_as_csv_and_not_as_c(self):
         command = [os.environ["MOETUNE"], "export", "--db", self.database, "--format"]
         done = subprocess.run([*command, "csv"], capture_output=True, text=True, timeout=60)
-        ends = [line.split(",")[4:7] for line in done.stdout.splitlines()[1:5]]
-        self.assertEqual(ends, [["1", "0", "64"], ["3", "65", "256"], ["4", "65", "256"], ["8", "257", "1024"]])
+        ends = [line.split(",")[4:8] for line in done.stdout.splitlines()[1:5]]
+        self.assertEqual(ends, [
+            ["1", "0", "64", "1.251-2"],
+            ["3", "65", "256", "<=1.25"],
+            ["4", "65", "256", "1.251-2"],
+            ["8", "257", "1024", ">2"],
+        ])
         done = subprocess.run([*command, "header"], capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("plans of the space dispatch", done.stderr)

@@ -3,8 +3,10 @@
 import atexit
 import contextlib
 import enum
+import math
 import operator
 import os
+import pathlib
 import re
 import struct
 import weakref
@@ -351,21 +353,21 @@ class SpaceView(_Owned):
         _views.add(self)
         self.layer = layer  # its words, as bind() takes them
 
-    def plan(self, key: int, klass: float = 0.0) -> SpacePlan:
+    def plan(self, key: int, klass: float = math.nan) -> SpacePlan:
         """The plan for this step's key and class, by the edges that the space says.
 
-        klass is not looked at where the space has none."""
+        klass must be given where the space has one, and is not looked at elsewhere."""
         key, plan = _whole("key", key, 2**64 - 1), new_plan()
         status = library().functions.moelookup_get_key(self._live(), key, klass, byref(plan))
-        library().check(status, f"plan({key}, {klass})")
+        library().check(status, f"plan({key}, {klass}): the class, from 0 on, is the second number")
         return read_space_plan(plan)
 
-    def explain(self, key: int, klass: float = 0.0) -> str:
+    def explain(self, key: int, klass: float = math.nan) -> str:
         """One line that says which rung of the ladder answers and why."""
         key = _whole("key", key, 2**64 - 1)
         explain = library().functions.moelookup_explain_key
         length = explain(self._live(), key, klass, None, 0)
-        library().check(min(length, 0), f"explain({key}, {klass})")
+        library().check(min(length, 0), f"explain({key}, {klass}): as plan()")
         text = create_string_buffer(length + 1)
         library().check(min(explain(self._live(), key, klass, text, length + 1), 0), "explain")
         return text.value.decode("utf-8", "replace")
@@ -384,7 +386,13 @@ class Table(_Owned):
         super().__init__(pointer, library().functions.moelookup_close)
 
     @overload
-    def bind(self, *, space: str, device: Optional[str] = None, **words: Any) -> SpaceView: ...
+    def bind(
+        self,
+        *,
+        space: "Union[str, os.PathLike[str]]",
+        device: Optional[str] = None,
+        **words: Any,
+    ) -> SpaceView: ...
 
     @overload
     def bind(
@@ -414,7 +422,11 @@ class Table(_Owned):
     ) -> View: ...
 
     def bind(
-        self, *, space: Optional[str] = None, device: Optional[str] = None, **words: Any
+        self,
+        *,
+        space: "Union[None, str, os.PathLike[str]]" = None,
+        device: Optional[str] = None,
+        **words: Any,
     ) -> Union[View, SpaceView]:
         """The layer's dictionary; where there is none, a view that answers the default plan.
 
@@ -422,11 +434,14 @@ class Table(_Owned):
 
         space: "torch-moe" or "torch-moe@3f2a91c0", declared by a program.  Then words may be left
         out as long as one layer of the space is left in the table; else the error names the words
-        in which those that are left differ.
+        in which those that are left differ.  Without a table, and with $MOELOOKUP_DISABLE, a name is
+        an Error; the text of the space, or its file as a pathlib.Path, is answered its default plan.
         """
         if space is not None:
+            if not isinstance(space, str):
+                space = pathlib.Path(space).read_text(encoding="utf-8") + "\n"
             layer, values = self._find_layer(space, words)
-            return SpaceView(self._bind(values, device, f"bind the space {space}"), layer)
+            return SpaceView(self._bind(values, device, "bind the layer of a space"), layer)
         shape, values = checked_shape(Shape(**{**_USUAL_LAYER, **words}))
         return View(self._bind(values, device, f"bind {shape}"), shape)
 
@@ -443,11 +458,13 @@ class Table(_Owned):
         """The one layer of the space that has these words."""
         number, name = c_uint32(), _text("space", space.encode())
         status = library().functions.moelookup_space(self._live(), name, byref(number))
-        library().check(status, f"bind the space {space}")
+        library().check(status, f"bind the space {space.partition(chr(10))[0]}")
         unknown = sorted(set(words) - set(Shape._fields))
         if unknown:
             raise TypeError(f"bind() has no {', '.join(unknown)}")
         layers = self._layers(number.value)
+        if [layer["top_k"] for layer, _ in layers] == [0]:  # no table has it
+            return layers[0]
         left = [layer for layer in layers if all(layer[0][n] == words[n] for n in words)]
         if len(left) != 1:
             raise ValueError(_which(space, [w for w, _ in left or layers], words, bool(left)))
