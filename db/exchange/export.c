@@ -355,13 +355,12 @@ static void print_csv_line(const struct lines *lines, const struct line *line, F
     print_cell(lines->known.device, to);
     fprintf(to, ",%.12s,%s,%u,%u,", line->cluster, line->layer, e->window, e->bucket);
     print_ends(line, to);
-    fprintf(to, ",%s",
-            line->declared ? declaration_class_range(line->declared, e->bucket, class) : "");
     while ((f = row_next(&entry_table, &view, name)))
         fprintf(to, ",%s",
                 f->kind == ROW_BOOL ? f->words[row_integer(f, e)]
                                     : row_text(f, e, ROW_ROUNDED, room));
-    fputs("\r\n", to);
+    fprintf(to, ",%s\r\n",
+            line->declared ? declaration_class_range(line->declared, e->bucket, class) : "");
 }
 
 int export_csv(struct store *store, const struct export_options *options, FILE *to)
@@ -372,10 +371,10 @@ int export_csv(struct store *store, const struct export_options *options, FILE *
     int rc = OK;
 
     TRY(collect_all(store, options, &lines));
-    fputs("device,cluster,layer,window,bucket,c_from,c_to,class", to);
+    fputs("device,cluster,layer,window,bucket,c_from,c_to", to);
     while (row_next(&entry_table, &view, name))
         fprintf(to, ",%s", name);
-    fputs("\r\n", to);
+    fputs(",class\r\n", to);
     for (size_t i = 0; i < lines.count && !rc; i++) {
         rc = read_cluster(&lines, lines.list[i].entry.cluster);
         if (!rc)
