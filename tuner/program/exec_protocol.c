@@ -53,7 +53,9 @@ const char *const exec_protocol_help =
     "all\n"
     "plans with its values rows that say so.\n";
 
-enum { RESTARTS_MAX = 32 };
+/* In a row, under plans that nobody wanted to try: what is tried and fails is not asked for again.
+ */
+enum { FAILURES_MAX = 32 };
 
 struct exec_protocol {
     const struct tune_options *options;
@@ -66,7 +68,7 @@ struct exec_protocol {
     struct live_demand *demands; /* of --from-misses; NULL: whatever the program asks for */
     size_t demand_count;
     struct launches_report report;
-    uint32_t restarts;
+    uint32_t failures; /* as FAILURES_MAX counts them */
 };
 
 /* ---- without restart axes: the live tuner answers */
@@ -131,6 +133,7 @@ static const struct session_ops live_ops = { .ask = live_is_asked,
 static int blame(struct exec_protocol *v, const struct launch_end *end)
 {
     struct session *s = &v->session;
+    bool tried = v->live->pending.sampled;
     char why[LAUNCH_WHY_BYTES];
     int rc;
 
@@ -143,9 +146,10 @@ static int blame(struct exec_protocol *v, const struct launch_end *end)
         return OK;
     if (plan_is_default(&s->plan, &s->shape))
         return fail(ERR_LAUNCH, "the default plan itself does not run");
-    if (++v->restarts > RESTARTS_MAX)
-        return fail(ERR_LAUNCH, "the program was started %d times", RESTARTS_MAX + 1);
-    return OK;
+    v->failures = tried ? 0 : v->failures + 1;
+    return v->failures < FAILURES_MAX
+               ? OK
+               : fail(ERR_LAUNCH, "the program failed %d times in a row: %s", FAILURES_MAX, why);
 }
 
 /* UNSUPPORTED if the program has to be started again. */
