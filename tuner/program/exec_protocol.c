@@ -68,10 +68,35 @@ struct exec_protocol {
     struct live_demand *demands; /* of --from-misses; NULL: whatever the program asks for */
     size_t demand_count;
     struct launches_report report;
-    uint32_t failures; /* as FAILURES_MAX counts them */
+    uint32_t failures;      /* as FAILURES_MAX counts them */
+    uint64_t asked, newest; /* questions; that at which it asked for a range for the first time */
 };
 
 /* ---- without restart axes: the live tuner answers */
+
+/* Nothing is left to decide, other ranges seem not to come, and steps that are slower than they
+ * were would have been noticed. */
+static bool live_has_all(const struct exec_protocol *v)
+{
+    uint64_t look = 2 * v->newest + (uint64_t)DRIFT_WINDOW * v->live->cells.count;
+
+    return !live_status(v->live).open && v->asked > look;
+}
+
+static int live_is_asked_in(struct exec_protocol *v, uint32_t bucket, uint64_t key,
+                            struct moe_plan *plan)
+{
+    uint32_t known = v->live->cells.count;
+
+    live_ask_in(v->live, bucket, key, plan);
+    v->asked++;
+    if (v->live->cells.count > known)
+        v->newest = v->asked;
+    if (!live_has_all(v))
+        return OK;
+    live_void(v->live);
+    return UNSUPPORTED;
+}
 
 static int live_is_asked(void *self, const struct said *ask, struct moe_plan *plan)
 {
@@ -80,10 +105,9 @@ static int live_is_asked(void *self, const struct said *ask, struct moe_plan *pl
 
     *plan = (struct moe_plan)MOE_PLAN_INIT;
     if (d)
-        live_ask_in(v->live, declaration_bucket(d, ask->key, ask->class_thousandths), ask->key,
-                    plan);
-    else
-        live_ask(v->live, (uint32_t)ask->key, plan);
+        return live_is_asked_in(v, declaration_bucket(d, ask->key, ask->class_thousandths),
+                                ask->key, plan);
+    live_ask(v->live, (uint32_t)ask->key, plan);
     return OK;
 }
 
@@ -155,6 +179,8 @@ static int blame(struct exec_protocol *v, const struct launch_end *end)
 /* UNSUPPORTED if the program has to be started again. */
 static int judge_end(struct exec_protocol *v, const struct launch_end *end)
 {
+    if (v->session.dismissed) /* how it ends then is its own affair */
+        return OK;
     if (v->session.running) {
         TRY(blame(v, end));
         return UNSUPPORTED;
