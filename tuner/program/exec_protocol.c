@@ -74,13 +74,31 @@ struct exec_protocol {
 
 /* ---- without restart axes: the live tuner answers */
 
+/* Why the default plan does not run in a range, so that nothing is tried there; NULL: it does. */
+static const char *why_stuck(const struct live *l, const struct cell *cell)
+{
+    const struct attempt *usual =
+        cell->bucket.attempts ? &cell->bucket.attempts[l->dictionary.default_arm] : NULL;
+
+    return usual && !usual->usable && !cell->level.count ? usual->trial.message : NULL;
+}
+
+static uint32_t count_open(const struct live *l)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < l->cells.count; i++)
+        count += l->cells.items[i]->state == CELL_OPEN && !why_stuck(l, l->cells.items[i]);
+    return count;
+}
+
 /* Nothing is left to decide, other ranges seem not to come, and steps that are slower than they
  * were would have been noticed. */
 static bool live_has_all(const struct exec_protocol *v)
 {
     uint64_t look = 2 * v->newest + (uint64_t)DRIFT_WINDOW * v->live->cells.count;
 
-    return !live_status(v->live).open && v->asked > look;
+    return !count_open(v->live) && v->asked > look;
 }
 
 static int live_is_asked_in(struct exec_protocol *v, uint32_t bucket, uint64_t key,
@@ -273,6 +291,34 @@ static void note_undecided(const struct exec_protocol *v)
              v->demand_count);
 }
 
+/* Ranges of a space, and what they have no entry for. */
+static void report_live(struct exec_protocol *v)
+{
+    const struct declaration *d = v->request.declared;
+    struct launches_report *r = &v->report;
+
+    r->cluster = v->live->dictionary.cluster;
+    r->shape = v->live->dictionary.shape;
+    r->open = d ? count_open(v->live) : 0;
+    for (uint32_t i = 0; i < v->live->cells.count && d; i++) {
+        const struct cell *cell = v->live->cells.items[i];
+        uint32_t bucket = cell->bucket.key.bucket;
+        const char *why = why_stuck(v->live, cell);
+        char range[64];
+
+        if (cell->answer.source == MOE_OVERRIDE || !live_demand(&v->live->setup, bucket))
+            continue;
+        declaration_range(d, bucket, range, sizeof(range));
+        r->ranges++;
+        r->decided += cell->state == CELL_SETTLED;
+        if (cell->state != CELL_SETTLED)
+            note("%s %s is not decided: %s%s", d->key, range,
+                 why ? "the default plan does not run there: "
+                     : "the program ran too few steps there",
+                 why ? why : "");
+    }
+}
+
 static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
 {
     const struct declaration *d = v->request.declared;
@@ -288,12 +334,11 @@ static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
     v->session.self = v;
     while (!rc && (rc = live_once(v)) == UNSUPPORTED)
         rc = OK;
-    if (v->live) {
-        if (!rc)
-            note_undecided(v);
-        v->report.cluster = v->live->dictionary.cluster;
-        v->report.shape = v->live->dictionary.shape;
-    }
+    progress_clear(&v->session.progress);
+    if (!rc)
+        note_undecided(v);
+    if (!rc || rc == ERR_CUT)
+        report_live(v);
     live_close(v->live);
     return rc;
 }
@@ -330,7 +375,8 @@ static int print(struct exec_protocol *v)
     } else {
         rc = tables_print(store, r->cluster, r->shape, v->session.window, stdout);
         if (rc == UNSUPPORTED)
-            note("%s: nothing is decided yet; %s goes on", v->path, same_command(v));
+            note("%s: nothing is decided yet%s", v->path,
+                 v->request.declared ? "" : "; the same command goes on");
         else if (!rc)
             printf("\ntable     %s\n", v->path);
         print_launches(v);
@@ -339,6 +385,18 @@ static int print(struct exec_protocol *v)
     }
     store_close(store);
     return rc < 0 ? rc : OK;
+}
+
+/* What came of a program that ended by itself: ERR_CUT, more is to come by the same command. */
+static int judge_run(const struct exec_protocol *v)
+{
+    const struct launches_report *r = &v->report;
+
+    if (r->open)
+        return ERR_CUT;
+    return r->decided || !r->ranges
+               ? OK
+               : fail(ERR_LAUNCH, "nothing is decided, nor would it be by the same command");
 }
 
 static int hold(struct exec_protocol *v)
@@ -367,6 +425,7 @@ static int hold(struct exec_protocol *v)
     if ((rc && rc != ERR_CUT) || !v->report.cluster)
         return rc;
     said = print(v);
+    rc = rc ? rc : judge_run(v);
     if (rc == ERR_CUT)
         note("cut off; what is measured is kept, and %s goes on", same_command(v));
     return rc ? rc : said;

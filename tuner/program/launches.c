@@ -376,13 +376,33 @@ static int end_run(struct launches *l, int rc)
     return store_publish(l->dictionary.store);
 }
 
+/* Where no plan runs, which is said. */
+static uint32_t count_barren(const struct launches *l)
+{
+    uint32_t count = 0;
+
+    progress_clear(&l->session->progress);
+    for (size_t i = 0; i < l->range_count; i++) {
+        const struct bucket *b = &l->ranges[i]->bucket;
+        char range[64];
+
+        if (l->ranges[i]->state != RANGE_DECIDED || b->known)
+            continue;
+        count++;
+        declaration_range(l->space, b->key.bucket, range, sizeof(range));
+        note("%s %s is not decided: no plan runs there; the default one: %s", l->space->key, range,
+             b->attempts[l->dictionary.default_arm].trial.message);
+    }
+    return count;
+}
+
 static void report(const struct launches *l, struct launches_report *out)
 {
     *out = (struct launches_report){ .cluster = l->dictionary.cluster,
                                      .shape = l->dictionary.shape,
                                      .launches = l->now.number,
                                      .ranges = count_wanted(l),
-                                     .decided = count_ranges(l, RANGE_DECIDED),
+                                     .decided = count_ranges(l, RANGE_DECIDED) - count_barren(l),
                                      .given_up = count_ranges(l, RANGE_GIVEN_UP),
                                      .steps = l->watch.least };
     for (size_t w = 0; w < l->way_count; w++)
