@@ -407,6 +407,9 @@ static int hold(struct exec_protocol *v)
     struct live_setup setup;
     int rc = OK, said;
 
+    if (v->options->launch_steps && !launches)
+        return fail(ERR_ARGUMENT, "--launch-steps %" PRIu32 ": no axis of %s needs a restart",
+                    v->options->launch_steps, v->options->space);
     if (v->options->retune && !launches)
         return fail(ERR_ARGUMENT, "--exec does not go with --retune: what is decided stays until "
                                   "the program's steps become slower");
