@@ -170,9 +170,19 @@ static void show(struct launches *l)
                   l->session->key, PLAN_WORDS(&l->session->plan));
 }
 
+/* For whoever looks while it runs (`moetune status`). */
+static int write_run(struct launches *l)
+{
+    l->run.buckets_done = count_ranges(l, RANGE_DECIDED);
+    l->run.buckets_planned = count_wanted(l);
+    TRY(store_run_update(l->dictionary.store, &l->run));
+    return store_commit(l->dictionary.store);
+}
+
 static int is_told(void *self, const struct said *tell)
 {
     struct launches *l = self;
+    uint32_t samples = l->range->watched.samples;
 
     l->ways[l->now.way].runs = true;
     l->range->failing = false;
@@ -183,7 +193,8 @@ static int is_told(void *self, const struct said *tell)
     if (!l->sampled || !launch_range_wants(l->range, &l->now) || l->range->wanted != l->arm)
         return OK;
     l->run.samples_search++;
-    return launch_range_step(l->range, &l->now, tell->ns, l->watch.steps);
+    TRY(launch_range_step(l->range, &l->now, tell->ns, l->watch.steps));
+    return l->range->watched.samples == samples ? OK : write_run(l);
 }
 
 static int is_told_memory(void *self, int64_t bytes)
@@ -265,15 +276,10 @@ static uint32_t steps_of_sample(const struct launches *l)
     return l->options->launch_steps ? l->options->launch_steps : launch_pace(&l->cost, &all);
 }
 
-static int launch(struct launches *l, uint32_t number)
+static int begin_launch(struct launches *l, uint32_t number, const char *words)
 {
     struct way *way = &l->ways[number];
-    uint32_t choice = l->arms[way->arm].choice;
-    char words[DECLARATION_PLAN_BYTES], *command;
-    struct launch_end end;
-    int rc;
 
-    TRY(launch_command(l->options->exec, l->space, choice, &command));
     l->now.way = number;
     l->watch.looking = !l->now.number;
     l->watch.steps = steps_of_sample(l);
@@ -281,12 +287,25 @@ static int launch(struct launches *l, uint32_t number)
     way->last = ++l->now.number;
     way->launches++;
     l->range = NULL;
-    launch_cost_started(&l->cost, host_clock_ns());
     for (size_t i = 0; i < l->range_count; i++) {
         launch_range_reset(l->ranges[i]);
         launch_range_look(l->ranges[i], &l->now);
     }
-    rc = session_launch(l->session, command, launch_words(l->space, choice, words), &end);
+    snprintf(l->run.now, sizeof(l->run.now), "launch %" PRIu32 ": %.120s", l->now.number, words);
+    return write_run(l);
+}
+
+static int launch(struct launches *l, uint32_t number)
+{
+    uint32_t choice = l->arms[l->ways[number].arm].choice;
+    char words[DECLARATION_PLAN_BYTES], *command;
+    struct launch_end end;
+    int rc;
+
+    TRY(begin_launch(l, number, launch_words(l->space, choice, words)));
+    TRY(launch_command(l->options->exec, l->space, choice, &command));
+    launch_cost_started(&l->cost, host_clock_ns());
+    rc = session_launch(l->session, command, words, &end);
     free(command);
     launch_cost_ended(&l->cost, end.hung ? -1 : host_clock_ns());
     if (!rc || rc == ERR_CUT)
@@ -369,10 +388,8 @@ static int end_run(struct launches *l, int rc)
     struct run_row *run = &l->run;
 
     run->state = !rc ? RUN_COMPLETE : rc == ERR_CUT ? RUN_INTERRUPTED : RUN_FAILED;
-    run->buckets_done = count_ranges(l, RANGE_DECIDED);
-    run->buckets_planned = count_wanted(l);
     snprintf(run->now, sizeof(run->now), "%s", run_state_words[run->state]);
-    TRY(store_run_update(l->dictionary.store, run));
+    TRY(write_run(l));
     return store_publish(l->dictionary.store);
 }
 
