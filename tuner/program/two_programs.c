@@ -120,8 +120,8 @@ static int hear_said(struct meeting *m, struct speaker *s, double patience, cons
     for (;;) {
         TRY(hear(m, s, patience, line));
         if (!said_read(line, m->t->space, said, why))
-            return fail(ERR_ARGUMENT, "%s says \"%.80s\": \"%s\" is wanted (%s)", name_of(m, s), line,
-                        wanted, why);
+            return fail(ERR_ARGUMENT, "%s says \"%.80s\": \"%s\" is wanted (%s)", name_of(m, s),
+                        line, wanted, why);
         if (said->word != SAID_STATUS)
             return OK;
         TRY(answer_status(m, s));
