@@ -422,7 +422,9 @@ const struct verb tune_verb = {
     .defaults = &tune_defaults,
     .options_size = sizeof(tune_defaults),
     .tables = print_tables,
-    .notes = "Exit code 75: cut off; the command that goes on is printed.",
+    .notes =
+        "Exit code 75: cut off, or a program ended before all ranges of its space were decided; "
+        "the command that goes on is printed.",
     .example = "tune --experts 2 --model-dim 256 --hidden-dim 512 --budget 10m",
     .run = start,
 };

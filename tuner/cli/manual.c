@@ -127,7 +127,7 @@ static const struct {
     { "MOETUNE_TO, MOETUNE_FROM, MOETUNE_TO_FD, MOETUNE_FROM_FD",
       "Set for the program of `tune --exec`: where it asks, and where it is answered." },
     { "MOETUNE_WINDOW, MOETUNE_LAYER, MOETUNE_LAUNCHER_ARGS",
-      "Set for the same program: the width of a bucket, the layer of the flags, the words of "
+      "Set for the same program: the width of a bucket, the layer of the table, the words of "
       "--launcher-args." },
     { "MOETUNE_SPACE, MOETUNE_PLAN",
       "Set for a program with a space: the space, the values of its axes that need a restart." },

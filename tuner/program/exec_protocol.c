@@ -26,9 +26,9 @@ const char *const exec_protocol_help =
     "--exec: the program writes lines to the descriptor $MOETUNE_TO_FD and reads the answer to "
     "each\n"
     "from $MOETUNE_FROM_FD (or the files $MOETUNE_TO, $MOETUNE_FROM, where a launcher closes\n"
-    "descriptors); $MOETUNE_WINDOW is the width of a bucket, $MOETUNE_LAYER the layer that the\n"
-    "flags name, $MOETUNE_LAUNCHER_ARGS what --launcher-args says.  One process of it speaks,\n"
-    "for all its ranks (--ranks says how many they are):\n"
+    "descriptors); $MOETUNE_WINDOW is the width of a bucket, $MOETUNE_LAYER the layer of the\n"
+    "table (--shape; the usual one in what flags do not name), $MOETUNE_LAUNCHER_ARGS what\n"
+    "--launcher-args says.  One process of it speaks, for all its ranks (--ranks says how many):\n"
     "  ask CAPACITY       plan r=1 d=2 a=linear      which plan to run at this capacity\n"
     "  tell MICROSECONDS [memory=BYTES] [NAME=NUMBER ...]\n"
     "                     ok                         how long that step took, the slowest rank;\n"
@@ -56,7 +56,9 @@ const char *const exec_protocol_help =
     "before a step was ever timed make all plans with them rows that say so; so does a plan under\n"
     "which four launches died, and more than twice as many as gave a sample.\n";
 
-enum { RESTARTS_MAX = 32 };
+/* In a row, under plans that nobody wanted to try: what is tried and fails is not asked for again.
+ */
+enum { FAILURES_MAX = 32 };
 /* Once in so many steps a program may die by chance under the default plan. */
 enum { STEPS_PER_DEATH = 100 };
 
@@ -71,11 +73,54 @@ struct exec_protocol {
     struct live_demand *demands; /* of --from-misses; NULL: whatever the program asks for */
     size_t demand_count;
     struct launches_report report;
-    uint32_t restarts, deaths; /* deaths: under the default plan, which are no restarts */
+    uint32_t failures, deaths; /* as FAILURES_MAX counts them; under the default plan */
+    uint64_t asked, newest; /* questions; that at which it asked for a range for the first time */
     char limits[1024];
 };
 
 /* ---- without restart axes: the live tuner answers */
+
+/* Why the default plan does not run in a range, so that nothing is tried there; NULL: it does. */
+static const char *why_stuck(const struct live *l, const struct cell *cell)
+{
+    const struct attempt *usual =
+        cell->bucket.attempts ? &cell->bucket.attempts[l->dictionary.default_arm] : NULL;
+
+    return usual && !usual->usable && !cell->level.count ? usual->trial.message : NULL;
+}
+
+static uint32_t count_open(const struct live *l)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < l->cells.count; i++)
+        count += l->cells.items[i]->state == CELL_OPEN && !why_stuck(l, l->cells.items[i]);
+    return count;
+}
+
+/* Nothing is left to decide, other ranges seem not to come, and steps that are slower than they
+ * were would have been noticed. */
+static bool live_has_all(const struct exec_protocol *v)
+{
+    uint64_t look = 2 * v->newest + (uint64_t)DRIFT_WINDOW * v->live->cells.count;
+
+    return !count_open(v->live) && v->asked > look;
+}
+
+static int live_is_asked_in(struct exec_protocol *v, uint32_t bucket, uint64_t key,
+                            struct moe_plan *plan)
+{
+    uint32_t known = v->live->cells.count;
+
+    live_ask_in(v->live, bucket, key, plan);
+    v->asked++;
+    if (v->live->cells.count > known)
+        v->newest = v->asked;
+    if (!live_has_all(v))
+        return OK;
+    live_void(v->live);
+    return UNSUPPORTED;
+}
 
 static int live_is_asked(void *self, const struct said *ask, struct moe_plan *plan)
 {
@@ -84,10 +129,9 @@ static int live_is_asked(void *self, const struct said *ask, struct moe_plan *pl
 
     *plan = (struct moe_plan)MOE_PLAN_INIT;
     if (d)
-        live_ask_in(v->live, declaration_bucket(d, ask->key, ask->class_thousandths), ask->key,
-                    plan);
-    else
-        live_ask(v->live, (uint32_t)ask->key, plan);
+        return live_is_asked_in(v, declaration_bucket(d, ask->key, ask->class_thousandths),
+                                ask->key, plan);
+    live_ask(v->live, (uint32_t)ask->key, plan);
     return OK;
 }
 
@@ -137,7 +181,7 @@ static const struct session_ops live_ops = { .ask = live_is_asked,
 static int blame(struct exec_protocol *v, const struct launch_end *end)
 {
     struct session *s = &v->session;
-    bool usual = plan_is_default(&s->plan, &s->shape);
+    bool usual = plan_is_default(&s->plan, &s->shape), tried = v->live->pending.sampled;
     char why[LAUNCH_WHY_BYTES];
     int rc = UNSUPPORTED;
 
@@ -151,14 +195,17 @@ static int blame(struct exec_protocol *v, const struct launch_end *end)
          rc == UNSUPPORTED ? "; once more" : "");
     if (rc == UNSUPPORTED)
         return OK;
-    if (++v->restarts > RESTARTS_MAX)
-        return fail(ERR_LAUNCH, "the program was started %d times", RESTARTS_MAX + 1);
-    return OK;
+    v->failures = tried ? 0 : v->failures + 1;
+    return v->failures < FAILURES_MAX
+               ? OK
+               : fail(ERR_LAUNCH, "the program failed %d times in a row: %s", FAILURES_MAX, why);
 }
 
 /* UNSUPPORTED if the program has to be started again. */
 static int judge_end(struct exec_protocol *v, const struct launch_end *end)
 {
+    if (v->session.dismissed) /* how it ends then is its own affair */
+        return OK;
     if (v->session.running) {
         TRY(blame(v, end));
         return UNSUPPORTED;
@@ -252,6 +299,34 @@ static void note_undecided(const struct exec_protocol *v)
              v->demand_count);
 }
 
+/* Ranges of a space, and what they have no entry for. */
+static void report_live(struct exec_protocol *v)
+{
+    const struct declaration *d = v->request.declared;
+    struct launches_report *r = &v->report;
+
+    r->cluster = v->live->dictionary.cluster;
+    r->shape = v->live->dictionary.shape;
+    r->open = d ? count_open(v->live) : 0;
+    for (uint32_t i = 0; i < v->live->cells.count && d; i++) {
+        const struct cell *cell = v->live->cells.items[i];
+        uint32_t bucket = cell->bucket.key.bucket;
+        const char *why = why_stuck(v->live, cell);
+        char range[64];
+
+        if (cell->answer.source == MOE_OVERRIDE || !live_demand(&v->live->setup, bucket))
+            continue;
+        declaration_range(d, bucket, range, sizeof(range));
+        r->ranges++;
+        r->decided += cell->state == CELL_SETTLED;
+        if (cell->state != CELL_SETTLED)
+            note("%s %s is not decided: %s%s", d->key, range,
+                 why ? "the default plan does not run there: "
+                     : "the program ran too few steps there",
+                 why ? why : "");
+    }
+}
+
 static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
 {
     const struct declaration *d = v->request.declared;
@@ -266,12 +341,11 @@ static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
     v->session.self = v;
     while (!rc && (rc = live_once(v)) == UNSUPPORTED)
         rc = OK;
-    if (v->live) {
-        if (!rc)
-            note_undecided(v);
-        v->report.cluster = v->live->dictionary.cluster;
-        v->report.shape = v->live->dictionary.shape;
-    }
+    progress_clear(&v->session.progress);
+    if (!rc)
+        note_undecided(v);
+    if (!rc || rc == ERR_CUT)
+        report_live(v);
     live_close(v->live);
     return rc;
 }
@@ -308,7 +382,8 @@ static int print(struct exec_protocol *v)
     } else {
         rc = tables_print(store, r->cluster, r->shape, v->session.window, stdout);
         if (rc == UNSUPPORTED)
-            note("%s: nothing is decided yet; %s goes on", v->path, same_command(v));
+            note("%s: nothing is decided yet%s", v->path,
+                 v->request.declared ? "" : "; the same command goes on");
         else if (!rc)
             printf("\ntable     %s\n", v->path);
         print_launches(v);
@@ -319,6 +394,18 @@ static int print(struct exec_protocol *v)
     return rc < 0 ? rc : OK;
 }
 
+/* What came of a program that ended by itself: ERR_CUT, more is to come by the same command. */
+static int judge_run(const struct exec_protocol *v)
+{
+    const struct launches_report *r = &v->report;
+
+    if (r->open)
+        return ERR_CUT;
+    return r->decided || !r->ranges
+               ? OK
+               : fail(ERR_LAUNCH, "nothing is decided, nor would it be by the same command");
+}
+
 static int hold(struct exec_protocol *v)
 {
     const struct declaration *d = v->request.declared;
@@ -327,6 +414,9 @@ static int hold(struct exec_protocol *v)
     struct live_setup setup;
     int rc = OK, said;
 
+    if (v->options->launch_steps && !launches)
+        return fail(ERR_ARGUMENT, "--launch-steps %" PRIu32 ": no axis of %s needs a restart",
+                    v->options->launch_steps, v->options->space);
     if (v->options->retune && !launches)
         return fail(ERR_ARGUMENT, "--exec does not go with --retune: what is decided stays until "
                                   "the program's steps become slower");
@@ -347,6 +437,7 @@ static int hold(struct exec_protocol *v)
     if ((rc && rc != ERR_CUT) || !v->report.cluster)
         return rc;
     said = print(v);
+    rc = rc ? rc : judge_run(v);
     if (rc == ERR_CUT)
         note("cut off; what is measured is kept, and %s goes on", same_command(v));
     return rc ? rc : said;

@@ -168,9 +168,19 @@ static void show(struct launches *l)
                   l->session->key, PLAN_WORDS(&l->session->plan));
 }
 
+/* For whoever looks while it runs (`moetune status`). */
+static int write_run(struct launches *l)
+{
+    l->run.buckets_done = count_ranges(l, RANGE_DECIDED);
+    l->run.buckets_planned = count_wanted(l);
+    TRY(store_run_update(l->dictionary.store, &l->run));
+    return store_commit(l->dictionary.store);
+}
+
 static int is_told(void *self, const struct said *tell)
 {
     struct launches *l = self;
+    uint32_t samples = l->range->watched.samples;
 
     l->ways[l->now.way].runs = true;
     l->range->failing = false;
@@ -181,7 +191,8 @@ static int is_told(void *self, const struct said *tell)
     if (!l->sampled || !launch_range_wants(l->range, &l->now) || l->range->wanted != l->arm)
         return OK;
     l->run.samples_search++;
-    return launch_range_step(l->range, &l->now, tell->ns, l->watch.steps);
+    TRY(launch_range_step(l->range, &l->now, tell->ns, l->watch.steps));
+    return l->range->watched.samples == samples ? OK : write_run(l);
 }
 
 static int is_told_memory(void *self, int64_t bytes)
@@ -254,15 +265,10 @@ static uint32_t steps_of_sample(const struct launches *l)
     return l->options->launch_steps ? l->options->launch_steps : launch_pace(&l->cost, &all);
 }
 
-static int launch(struct launches *l, uint32_t number)
+static int begin_launch(struct launches *l, uint32_t number, const char *words)
 {
     struct way *way = &l->ways[number];
-    uint32_t choice = l->arms[way->arm].choice;
-    char words[DECLARATION_PLAN_BYTES], *command;
-    struct launch_end end;
-    int rc;
 
-    TRY(launch_command(l->options->exec, l->space, choice, &command));
     l->now.way = number;
     l->watch.looking = !l->now.number;
     l->watch.steps = steps_of_sample(l);
@@ -270,12 +276,25 @@ static int launch(struct launches *l, uint32_t number)
     way->last = ++l->now.number;
     way->launches++;
     l->range = NULL;
-    launch_cost_started(&l->cost, host_clock_ns());
     for (size_t i = 0; i < l->range_count; i++) {
         launch_range_reset(l->ranges[i]);
         launch_range_look(l->ranges[i], &l->now);
     }
-    rc = session_launch(l->session, command, launch_words(l->space, choice, words), &end);
+    snprintf(l->run.now, sizeof(l->run.now), "launch %" PRIu32 ": %.120s", l->now.number, words);
+    return write_run(l);
+}
+
+static int launch(struct launches *l, uint32_t number)
+{
+    uint32_t choice = l->arms[l->ways[number].arm].choice;
+    char words[DECLARATION_PLAN_BYTES], *command;
+    struct launch_end end;
+    int rc;
+
+    TRY(begin_launch(l, number, launch_words(l->space, choice, words)));
+    TRY(launch_command(l->options->exec, l->space, choice, &command));
+    launch_cost_started(&l->cost, host_clock_ns());
+    rc = session_launch(l->session, command, words, &end);
     free(command);
     launch_cost_ended(&l->cost, end.hung ? -1 : host_clock_ns());
     if (!rc || rc == ERR_CUT)
@@ -359,11 +378,29 @@ static int end_run(struct launches *l, int rc)
     struct run_row *run = &l->run;
 
     run->state = !rc ? RUN_COMPLETE : rc == ERR_CUT ? RUN_INTERRUPTED : RUN_FAILED;
-    run->buckets_done = count_ranges(l, RANGE_DECIDED);
-    run->buckets_planned = count_wanted(l);
     snprintf(run->now, sizeof(run->now), "%s", run_state_words[run->state]);
-    TRY(store_run_update(l->dictionary.store, run));
+    TRY(write_run(l));
     return store_publish(l->dictionary.store);
+}
+
+/* Where no plan runs, which is said. */
+static uint32_t count_barren(const struct launches *l)
+{
+    uint32_t count = 0;
+
+    progress_clear(&l->session->progress);
+    for (size_t i = 0; i < l->range_count; i++) {
+        const struct bucket *b = &l->ranges[i]->bucket;
+        char range[64];
+
+        if (l->ranges[i]->state != RANGE_DECIDED || b->known)
+            continue;
+        count++;
+        declaration_range(l->space, b->key.bucket, range, sizeof(range));
+        note("%s %s is not decided: no plan runs there; the default one: %s", l->space->key, range,
+             b->attempts[l->dictionary.default_arm].trial.message);
+    }
+    return count;
 }
 
 static void report(const struct launches *l, struct launches_report *out)
@@ -372,7 +409,7 @@ static void report(const struct launches *l, struct launches_report *out)
                                      .shape = l->dictionary.shape,
                                      .launches = l->now.number,
                                      .ranges = count_wanted(l),
-                                     .decided = count_ranges(l, RANGE_DECIDED),
+                                     .decided = count_ranges(l, RANGE_DECIDED) - count_barren(l),
                                      .given_up = count_ranges(l, RANGE_GIVEN_UP),
                                      .steps = l->watch.least };
     for (size_t w = 0; w < l->way_count; w++)

@@ -13,6 +13,7 @@ struct launches_report {
     int64_t cluster, shape;  /* in the store; 0: it was never opened */
     uint32_t launches, ways; /* how often it was started, and under how many sets of values */
     uint32_t ranges, decided, given_up;
+    uint32_t open;  /* more of the same may decide them */
     uint32_t steps; /* that a sample must have */
 };
 

@@ -6,6 +6,7 @@
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
+#include "utf8.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -39,10 +40,13 @@ void session_catch_signals(void)
 
 static int answer_error(struct session *s, const char *why, char *answer)
 {
+    char line[100];
+
     snprintf(answer, SAID_LINE_BYTES, "error %s", why);
     return ++s->errors < ERRORS_MAX
                ? OK
-               : fail(ERR_FORMAT, "the program writes what is not understood: %s", why);
+               : fail(ERR_ARGUMENT, "the program writes \"%s\", which is not understood: %s",
+                      utf8_line(s->line, line, sizeof(line)), why);
 }
 
 static int answer_ask(struct session *s, const struct said *ask, char *answer)
@@ -144,6 +148,7 @@ static int answer_line(struct session *s, const char *line, char *answer)
     char why[SAID_WHY_BYTES];
     struct said said;
 
+    s->line = line;
     if (strlen(line) == SAID_LINE_BYTES - 1)
         return answer_error(s, "a line of more than 1000 letters", answer);
     return said_read(line, s->space, &said, why) ? answers[said.word](s, &said, answer)

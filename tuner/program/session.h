@@ -39,8 +39,9 @@ struct session {
 
     /* Of the launch. */
     struct child child;
-    bool running;   /* a step, under `plan` */
-    bool dismissed; /* it was told that nothing more is wanted */
+    const char *line; /* under way */
+    bool running;     /* a step, under `plan` */
+    bool dismissed;   /* it was told that nothing more is wanted */
     struct moe_plan plan;
     uint64_t key;
     uint64_t asked, told;  /* in this launch */

@@ -118,8 +118,8 @@ static int hear_said(struct meeting *m, struct speaker *s, double patience, cons
     for (;;) {
         TRY(hear(m, s, patience, line));
         if (!said_read(line, NULL, said, why))
-            return fail(ERR_FORMAT, "%s says \"%.80s\": \"%s\" is wanted (%s)", name_of(m, s), line,
-                        wanted, why);
+            return fail(ERR_ARGUMENT, "%s says \"%.80s\": \"%s\" is wanted (%s)", name_of(m, s),
+                        line, wanted, why);
         if (said->word != SAID_STATUS)
             return OK;
         TRY(answer_status(m, s));
@@ -129,7 +129,7 @@ static int hear_said(struct meeting *m, struct speaker *s, double patience, cons
 static int out_of_turn(const struct meeting *m, const struct speaker *s, const char *line,
                        const char *wanted)
 {
-    return fail(ERR_FORMAT, "%s says \"%.80s\": \"%s\" is wanted", name_of(m, s), line, wanted);
+    return fail(ERR_ARGUMENT, "%s says \"%.80s\": \"%s\" is wanted", name_of(m, s), line, wanted);
 }
 
 /* Until it asks; UNSUPPORTED: it has ended. */

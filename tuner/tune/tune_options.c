@@ -144,7 +144,7 @@ static int check_shares(const struct tune_options *o)
 
 static const char its_ranks[] = "the program starts its own ranks";
 static const char its_tokens[] = "its tokens, and what it computes between layers, are its own";
-static const char its_steps[] = "its steps are for the guided search, as many as that asks for";
+static const char its_steps[] = "which plans it runs, and how often, follows from its times";
 
 /* What cannot be heeded there. */
 static const struct {

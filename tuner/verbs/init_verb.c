@@ -173,8 +173,8 @@ const struct verb init_verb = {
     .arguments = "[NAME [DIR]]",
     .most = 2,
     .about = "Writes the files of a program for `tune --space FILE --exec` into DIR, by default "
-             "the current one: what runs the steps, in Python, and a NAME.space that declares what "
-             "may vary. Then it says what to type next. Without a NAME it lists the programs. "
+             "the current one: what runs the steps, in Python, and a .space file that declares "
+             "what may vary. Then it says what to type next. Without a NAME it lists the programs. "
              "Files that are there already are left alone.",
     .rows = rows,
     .options_size = sizeof(struct options),

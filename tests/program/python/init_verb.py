@@ -1,13 +1,16 @@
 """moetune init: what it lists, writes and refuses."""
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 from space_case import Space
-from surroundings import HERE
+from surroundings import HERE, PACKAGE, environment
 
 PROGRAMS = os.path.join(HERE, "..", "..", "tuner", "program", "init")
 
@@ -57,11 +60,38 @@ class Init(unittest.TestCase):
         for name in self.names:
             how = self.init(name, "there").partition("\nnext:\n")[2].splitlines()
             self.assertEqual(how[0], "    cd there")
-            self.assertIn("moetune tune --space ", how[-1])
-            for word in how[-1].replace('"', " ").split():
+            command = tune_command(how)
+            for word in " ".join(command).split():
                 if word.endswith((".py", ".space")):
                     self.assertIn(word, files_of(name))
             self.assertNotIn("cd ", self.init(name).partition("next:")[2])
+
+    def test_what_it_says_tunes_the_layer_of_the_program(self):
+        """Under the very flags; in place of the program one that says which layer it was told."""
+        for name in self.names:
+            command = tune_command(self.init(name).splitlines())
+            program = os.path.join(self.folder, "program.py")
+            with open(program, "w") as file:
+                file.write(TOLD)
+            command[0] = os.environ["MOETUNE"]
+            at = command.index("--exec") + 1
+            per_node = re.search("--nproc_per_node ([0-9]+)", command[at]).group(1)
+            self.assertEqual(command[command.index("--ranks") + 1], per_node)
+            command[at] = f"{sys.executable} {program}"
+            command += ["--db", os.path.join(self.folder, "a.db"), "--quiet"]
+            with environment(PYTHONPATH=PACKAGE):
+                done = subprocess.run(
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    universal_newlines=True,
+                    cwd=self.folder,
+                    timeout=60,
+                )
+            self.assertEqual(done.returncode, 1, done.stdout)  # it asks nothing
+            told = set(read(self.folder, "told").decode().split())
+            self.assertLessEqual(set(usual_layer(name).split()), told)
+            self.assertIn(f"W={per_node}", told)
 
     def test_nothing_is_overwritten_unless_forced(self):
         self.init("torch-moe")
@@ -102,6 +132,28 @@ class Init(unittest.TestCase):
                     sorted(by_hand.split()),
                     [sorted(line.split()) for line in quoted(name)],
                 )
+
+
+# Says what layer it was told, and ends.
+TOLD = """
+import os
+with open("told", "w") as file:
+    file.write(os.environ["MOETUNE_LAYER"])
+"""
+
+
+def tune_command(lines):
+    """What init says last to type, in words."""
+    text = "\n".join(lines).replace("\\\n", "")
+    return shlex.split(text[text.index("moetune tune --space ") :])
+
+
+def usual_layer(name):
+    """What the program runs where no command names a layer."""
+    (usual,) = re.findall(
+        '^USUAL = "(.*)"', "\n".join(read(PROGRAMS, name, f).decode() for f in files_of(name)), re.M
+    )
+    return usual
 
 
 def quoted(name):

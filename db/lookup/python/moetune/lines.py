@@ -174,9 +174,9 @@ class Asker(_Speaker):
     """A program whose plans are its own: `moetune tune --space FILE --exec` knows them by what the
     space declares, and says which to run.
 
-    layer: what the command's flags name, as E, k, D, H, W, dtype; launch: the values of the axes
-    that need a restart, which stay what they are.  One process speaks, for all its ranks;
-    moetune.torch.Asker sees to that.
+    layer: the table's, as E, k, D, H, W, dtype: moetune's usual one in what the command's flags do
+    not name; launch: the values of the axes that need a restart, which stay what they are.  One
+    process speaks, for all its ranks; moetune.torch.Asker sees to that.
     """
 
     def __init__(self) -> None:

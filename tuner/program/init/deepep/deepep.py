@@ -3,7 +3,8 @@
 
     pip install moetune-*.whl torch    # and DeepEP v1.2.1, https://github.com/deepseek-ai/DeepEP
     torchrun --nproc_per_node 8 deepep.py
-    moetune tune --space deepep.space --exec "torchrun --nproc_per_node 8 deepep.py" --ranks 8
+    moetune tune --space deepep.space --exec "torchrun --nproc_per_node 8 deepep.py" \
+        --ranks 8 --shape "E=64 k=8 T=4096 D=7168 H=2048 dtype=bf16"
 
 NOT RUN.  Written after the sources of DeepEP v1.2.1 (deep_ep/buffer.py, tests/test_intranode.py,
 tests/test_internode.py); in its newer V2 the same class is deep_ep.Buffer of buffers/legacy.py.
@@ -22,7 +23,7 @@ import moetune.torch
 import torch
 import torch.distributed as dist
 
-USUAL = "E=64 k=8 T=4096 D=7168 H=2048 dtype=bf16"  # where the command's flags say nothing
+USUAL = "E=64 k=8 T=4096 D=7168 H=2048 dtype=bf16"  # where moetune names no layer
 NVL_BUFFER, RDMA_BUFFER = 512, 128  # rows that a channel has room for, as in DeepEP's tests
 MOST_SMS = 32  # of the space
 RDMA = {"rdma_dispatch": 20, "rdma_combine": 12}  # where the space has no such axes

@@ -3,7 +3,8 @@
 
     pip install moetune-*.whl megatron-core transformer-engine[pytorch]
     torchrun --nproc_per_node 8 mcore.py
-    moetune tune --space mcore.space --exec "torchrun --nproc_per_node 8 mcore.py" --ranks 8
+    moetune tune --space mcore.space --exec "torchrun --nproc_per_node 8 mcore.py" \
+        --ranks 8 --shape "E=8 k=2 T=4096 D=1024 H=2816 dtype=bf16"
 
 NOT RUN.  Written after the sources of megatron-core 0.16.1 (transformer/transformer_config.py,
 pipeline_parallel/schedules.py and combined_1f1b.py, models/gpt, parallel_state.py).
@@ -29,7 +30,7 @@ from megatron.core.pipeline_parallel.schedules import forward_backward_no_pipeli
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 from megatron.core.transformer.transformer_config import TransformerConfig
 
-USUAL = "E=8 k=2 T=4096 D=1024 H=2816 dtype=bf16"  # where the command's flags say nothing
+USUAL = "E=8 k=2 T=4096 D=1024 H=2816 dtype=bf16"  # where moetune names no layer
 VOCABULARY, HEADS = 32000, 16
 
 

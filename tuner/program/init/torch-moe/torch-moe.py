@@ -3,7 +3,8 @@
 
     pip install moetune-*.whl torch    # of moetune: `make wheel`
     torchrun --nproc_per_node 4 torch-moe.py --check
-    moetune tune --space torch-moe.space --exec "torchrun --nproc_per_node 4 torch-moe.py" --ranks 4
+    moetune tune --space torch-moe.space --exec "torchrun --nproc_per_node 4 torch-moe.py" \
+        --ranks 4 --shape "E=8 k=2 T=512 D=64 H=128 dtype=f32 act=relu"
 
 To make it yours: put your layer in place of torch_moe_layer.py, its choices in place of the space's
 axes, and leave this as it is.  --check compares each plan with a plain loop over the experts first,
@@ -23,7 +24,7 @@ import torch.distributed as dist
 from torch_moe_check import check
 from torch_moe_layer import Layer, Unsupported
 
-USUAL = "E=8 k=2 T=512 D=64 H=128 dtype=f32 act=relu"  # where the command's flags say nothing
+USUAL = "E=8 k=2 T=512 D=64 H=128 dtype=f32 act=relu"  # where moetune names no layer
 
 
 def main(options):

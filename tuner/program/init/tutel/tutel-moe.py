@@ -3,7 +3,8 @@
 
     pip install moetune-*.whl torch git+https://github.com/microsoft/tutel
     torchrun --nproc_per_node 4 tutel-moe.py --plan "r=0 d=1 a=linear"
-    moetune tune --space tutel-moe.space --exec "torchrun --nproc_per_node 4 tutel-moe.py" --ranks 4
+    moetune tune --space tutel-moe.space --exec "torchrun --nproc_per_node 4 tutel-moe.py" \
+        --ranks 4 --shape "E=2 k=2 T=512 D=64 H=128 dtype=f32 act=relu"
 
 Several nodes want LOCAL_SIZE, the ranks per node, for a=2dh.  A trainer that is to find its plans
 while it trains wants moetune.tutel.Tuned instead.
@@ -19,7 +20,7 @@ import torch
 import torch.distributed as dist
 from tutel import moe
 
-USUAL = "E=2 k=2 T=512 D=64 H=128 dtype=f32 act=relu"  # where the command's flags say nothing
+USUAL = "E=2 k=2 T=512 D=64 H=128 dtype=f32 act=relu"  # where moetune names no layer
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 ACTIVATIONS = {"relu": torch.relu, "gelu": torch.nn.functional.gelu}
 
