@@ -270,14 +270,15 @@ MOELOOKUP_API int moelookup_get(const struct moelookup_view *view, uint32_t capa
  * packed bytes of an older moetune do not say which is the newest.  Both are said on standard
  * error.
  *
- * Without a table, and with MOELOOKUP_DISABLE, a name says nothing: MOE_ERR_ARGUMENT.  So instead of
- * a name the text of the space may be given, which is more than one line: then its default plan
+ * Without a table, and with MOELOOKUP_DISABLE, a name says nothing: MOE_ERR_ARGUMENT.  So instead
+ * of a name the text of the space may be given, which is more than one line: then its default plan
  * answers where no table has it.  MOE_ERR_ARGUMENT, said on standard error: the text is wrong. */
 MOELOOKUP_API int moelookup_space(const struct moelookup *table, const char *name, uint32_t *out);
 
 /* The at-th of the layers of a space that the table has, at from 0 on: so a program need not repeat
- * what tune was told.  Set out->struct_size first.  Of a space that was given as a text, and is in no table, the first is
- * one without words, with top_k 0, to bind.  MOE_ERR_ARGUMENT: there are not so many. */
+ * what tune was told.  Set out->struct_size first.  Of a space that was given as a text, and is in
+ * no table, the first is one without words, with top_k 0, to bind.  MOE_ERR_ARGUMENT: there are not
+ * so many. */
 MOELOOKUP_API int moelookup_space_layer(const struct moelookup *table, uint32_t space, uint32_t at,
                                         struct moe_shape *out);
 
@@ -287,9 +288,9 @@ MOELOOKUP_API int moelookup_space_layer(const struct moelookup *table, uint32_t 
  * range, then the range below, then the one above; else its own stale entry; else the same order
  * over all ranges.  Views of moetune's own plans take the key as a capacity.
  *
- * MOE_ERR_ARGUMENT, and *out is untouched: NULL; a class that is negative or no number; a struct moe_plan that
- * ends before its `choice`.  moelookup_get of a view of a space is the same with class 0, which is
- * the lowest. */
+ * MOE_ERR_ARGUMENT, and *out is untouched: NULL; a class that is negative or no number; a struct
+ * moe_plan that ends before its `choice`.  moelookup_get of a view of a space is the same with
+ * class 0, which is the lowest. */
 MOELOOKUP_API int moelookup_get_key(const struct moelookup_view *view, uint64_t key,
                                     double class_value, struct moe_plan *out);
 

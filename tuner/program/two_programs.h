@@ -1,6 +1,6 @@
 /* moetune verify --exec: a program against another one, or against itself under another table, step
- * by step in turn or, where they have a space of their own, launch by launch.  They speak as programs
- * do that tune --exec starts. */
+ * by step in turn or, where they have a space of their own, launch by launch.  They speak as
+ * programs do that tune --exec starts. */
 #ifndef TWO_PROGRAMS_H
 #define TWO_PROGRAMS_H
 

@@ -36,6 +36,10 @@ static int find_layer(const struct two_sides *t, const char *path, const struct 
     }
     if (count == 1)
         return OK;
+    if (!count)
+        return fail(ERR_ARGUMENT, "%s: no table %s%s that answers on this machine",
+                    path ? path : "the database", space ? "of " : "of a layer",
+                    space ? t->space->name : "");
     return fail(ERR_ARGUMENT, "%s: a table of one layer%s%s is wanted, it has %u",
                 path ? path : "the table", space ? " of " : "", space ? t->space->name : "", count);
 }
@@ -259,7 +263,7 @@ int two_sides_report(struct two_sides *t)
     const struct two_programs *o = t->options;
     struct verdict *verdicts = calloc(t->key_count + 1, sizeof(*verdicts));
     char heading[512];
-    bool failed = false;
+    bool failed = false, told = false;
     int rc = verdicts ? OK : fail(ERR_NOMEM, "%zu verdicts", t->key_count);
 
     if (!rc)
@@ -267,6 +271,7 @@ int two_sides_report(struct two_sides *t)
     for (size_t i = 0; i < t->key_count && !rc; i++) {
         verdicts[i] = verdict_of(t, &t->keys[i]);
         failed |= verdicts[i].failed;
+        told |= failed || t->keys[i].same || !isnan(verdicts[i].gain.value);
     }
     heading_of(o, heading, sizeof(heading));
     if (!rc && o->json)
@@ -276,5 +281,7 @@ int two_sides_report(struct two_sides *t)
     if (!rc)
         rc = verdicts_write(&o->files, heading, verdicts, t->key_count);
     free(verdicts);
-    return rc ? rc : failed ? ERR_WRONG : OK;
+    if (rc || failed)
+        return rc ? rc : ERR_WRONG;
+    return told ? OK : fail(ERR_LAUNCH, "nothing is known at any key: more steps are wanted");
 }

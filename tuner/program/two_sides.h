@@ -63,7 +63,8 @@ void two_sides_tell(const struct two_sides *t, struct key *key, int side, int64_
  * be compared with. */
 int two_sides_lose(const struct two_sides *t, struct key *key, int side, const char *why);
 
-/* Prints and writes verdicts; ERR_WRONG if the first side is slower at some key, or fails. */
+/* Prints and writes verdicts; ERR_WRONG if the first side is slower at some key, or fails;
+ * ERR_LAUNCH if there is no verdict at any. */
 int two_sides_report(struct two_sides *t);
 
 /* ---- the two ways to compare */

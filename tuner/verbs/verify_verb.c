@@ -458,8 +458,9 @@ const struct verb verify_verb = {
     .defaults = &defaults,
     .options_size = sizeof(defaults),
     .notes =
-        "Exit code 3: a plan was refuted, or the program of --exec is slower; 75: cut off; the\n"
-        "same command goes on, with --exec it begins again.\n\n"
+        "Exit code 3: a plan was refuted, or the program of --exec is slower; 1: --exec came to\n"
+        "no verdict at any key; 75: cut off; the same command goes on, with --exec it begins\n"
+        "again.\n\n"
         "--exec: for servers that build and test.  Two programs that ask and tell, as those of\n"
         "`tune --exec` do, run a step each in turn, in shuffled order, until it is known at\n"
         "each capacity which is faster, with 99 %: two builds (--against) with the same plans,\n"
