@@ -232,6 +232,54 @@ static void what_is_wanted_on_the_occasion_gives_no_range_up(void)
     CHECK(on_occasion > 2 * LAUNCH_PATIENCE);
 }
 
+/* ---- decided again */
+
+static void read_beliefs(const struct run *run, struct normal *levels)
+{
+    struct search *search = run->range.dictionary.search;
+
+    for (int arm = 0; arm < (int)run->dictionary.arm_count; arm++)
+        levels[arm] = search->ops->level(search, arm);
+}
+
+/* False: what is left has decided it. */
+static bool fail_and_begin_again(struct run *run, const char *path, int arm)
+{
+    bool open;
+    struct normal here[SEARCH_ARMS_MAX], fresh[SEARCH_ARMS_MAX];
+
+    CHECK(!launch_range_fail(&run->range, arm, TRIAL_CRASHED, "it died"));
+    open = run->range.state == RANGE_OPEN;
+    read_beliefs(run, here);
+    end(run);
+    begin(run, path);
+    read_beliefs(run, fresh);
+    for (int i = 0; i < (int)run->dictionary.arm_count && open; i++)
+        CHECK(fabs(here[i].mean - fresh[i].mean) < 1e-6 && fabs(here[i].sd - fresh[i].sd) < 1e-6);
+    return open;
+}
+
+/* As a process does that begins with what is in the database. */
+static void what_fails_after_it_was_decided_leaves_samples_that_count_once(void)
+{
+    uint32_t open = 0;
+
+    for (int i = 0; i < 20; i++) {
+        struct run run;
+        char name[32];
+        int arm;
+
+        snprintf(name, sizeof(name), "again-%d.db", i);
+        begin(&run, place(name));
+        sample(&run, 1000, &(struct truth){ draw(1000), -1 });
+        arm = dictionary_arm(&run.dictionary, &run.range.bucket.entry.plan);
+        if (run.range.state == RANGE_DECIDED && arm != run.dictionary.default_arm)
+            open += fail_and_begin_again(&run, place(name), arm);
+        end(&run);
+    }
+    CHECK(open > 1);
+}
+
 static void set_up(void)
 {
     draw_from_seed();
@@ -246,6 +294,7 @@ int main(void)
     static const struct test tests[] = {
         TEST(a_cut_says_what_is_known_by_then_and_drops_what_no_longer_stands),
         TEST(what_is_wanted_on_the_occasion_gives_no_range_up),
+        TEST(what_fails_after_it_was_decided_leaves_samples_that_count_once),
     };
 
     return check_in_folder(tests, sizeof(tests) / sizeof(tests[0]), set_up);

@@ -80,6 +80,8 @@ static struct expert_step step_of(enum load load)
     return s;
 }
 
+#define ROUNDING 2e-5
+
 /* A tensor as it should be, and the sizes of its terms. */
 struct twin {
     double *value, *size;
@@ -98,10 +100,16 @@ static void twin_add(struct twin *t, uint64_t at, double term)
     t->size[at] += fabs(term);
 }
 
+/* What a unit at the bend of ReLU adds, or does not: which of the two its sums say is chance. */
+static void twin_doubt(struct twin *t, uint64_t at, double term)
+{
+    t->size[at] += fabs(term) / ROUNDING;
+}
+
 static bool twin_agrees(const struct twin *t, const float *got)
 {
     for (uint64_t i = 0; i < t->count; i++)
-        if (!(fabs((double)got[i] - t->value[i]) <= 2e-5 * (1 + t->size[i])))
+        if (!(fabs((double)got[i] - t->value[i]) <= ROUNDING * (1 + t->size[i])))
             return false;
     return true;
 }
@@ -132,11 +140,12 @@ static void twin_hidden(const struct expert_step *s, struct twins *w, uint64_t c
     uint64_t e = (uint64_t)s->expert[choice], t = choice / s->k, unit = e * s->H + h;
     uint64_t row = expert_step_row(s, e, h) * s->D;
     const float *x = w->x + t * s->D, *dy = w->dy + t * s->D;
-    double pre = (double)s->weights.b1[unit], up = s->weights.w3 ? 0 : 1, u = 0, post, grad,
-           grad_up;
+    double pre = (double)s->weights.b1[unit], size = fabs(pre), up = s->weights.w3 ? 0 : 1, u = 0;
+    double post, grad, grad_up, doubt;
 
     for (uint32_t d = 0; d < s->D; d++) {
         pre += (double)x[d] * (double)s->weights.w1[row + d];
+        size += fabs((double)x[d] * (double)s->weights.w1[row + d]);
         u += (double)dy[d] * (double)s->weights.w2[row + d];
         if (s->weights.w3)
             up += (double)x[d] * (double)s->weights.w3[row + d];
@@ -144,8 +153,11 @@ static void twin_hidden(const struct expert_step *s, struct twins *w, uint64_t c
     post = act(s->act, pre) * up;
     grad = (double)s->gate[choice] * u * slope(s->act, pre) * up;
     grad_up = (double)s->gate[choice] * u * act(s->act, pre);
+    doubt =
+        s->act == MOE_RELU && fabs(pre) <= 1e-6 * (1 + size) ? (double)s->gate[choice] * u * up : 0;
     twin_add(&w->of[GRAD_GATE], choice, u * post);
     twin_add(&w->of[B1], unit, grad);
+    twin_doubt(&w->of[B1], unit, doubt);
     for (uint32_t d = 0; d < s->D; d++) {
         uint64_t at = row + d;
 
@@ -153,6 +165,8 @@ static void twin_hidden(const struct expert_step *s, struct twins *w, uint64_t c
                  (double)s->gate[choice] * post * (double)s->weights.w2[at]);
         twin_add(&w->of[DX], t * s->D + d, grad * (double)s->weights.w1[at]);
         twin_add(&w->of[W1], at, grad * (double)x[d]);
+        twin_doubt(&w->of[DX], t * s->D + d, doubt * (double)s->weights.w1[at]);
+        twin_doubt(&w->of[W1], at, doubt * (double)x[d]);
         twin_add(&w->of[W2], at, (double)s->gate[choice] * post * (double)dy[d]);
         if (!s->weights.w3)
             continue;

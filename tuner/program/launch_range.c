@@ -20,8 +20,10 @@ int launch_range_open(struct launch_range *r, const struct dictionary *shared, u
     TRY(search_open(search_find("blind"), search, &r->dictionary.search));
     bucket_init(&r->bucket, &r->dictionary, bucket);
     TRY(bucket_load(&r->bucket));
-    /* It is no decision: the samples that it stands on are told again, and nothing else counts. */
-    r->cut = r->bucket.known && entry_is(&r->bucket.entry, ENTRY_CUT);
+    /* It is no decision: the samples that it stands on are told again, and nothing else counts.
+     * One that is stale answers until the range is decided. */
+    r->cut = r->bucket.known && entry_is(&r->bucket.entry, ENTRY_CUT) &&
+             !entry_is(&r->bucket.entry, ENTRY_STALE);
     r->bucket.known &= !r->cut;
     return OK;
 }
@@ -218,6 +220,8 @@ int launch_range_cut(struct launch_range *r)
     struct decision_result so_far;
     struct entry_row entry;
 
+    if (r->state == RANGE_OPEN) /* the last sample may have decided it */
+        TRY(advance(r));
     if (r->state != RANGE_OPEN || r->bucket.known)
         return OK;
     search_cut(r->dictionary.search);
@@ -233,6 +237,17 @@ int launch_range_next(struct launch_range *r)
     return r->state == RANGE_OPEN ? advance(r) : OK;
 }
 
+/* What was decided does not hold: everything else is told again, to a search that did not hear it.
+ */
+static int decide_again(struct launch_range *r)
+{
+    struct search *heard = r->dictionary.search;
+
+    TRY(search_open(heard->ops, &heard->setup, &r->dictionary.search));
+    search_close(heard);
+    return launch_range_begin(r);
+}
+
 int launch_range_fail(struct launch_range *r, int arm, enum trial_state state, const char *why)
 {
     bool in_force = r->state == RANGE_DECIDED && r->bucket.known &&
@@ -246,8 +261,8 @@ int launch_range_fail(struct launch_range *r, int arm, enum trial_state state, c
     r->watched.learnt = true;
     if (r->cut && dictionary_arm(&r->dictionary, &r->bucket.entry.plan) == arm)
         TRY(drop_cut(r, "its plan fails"));
-    if (in_force) /* what was decided does not hold: everything else is told again */
-        return launch_range_begin(r);
+    if (in_force)
+        return decide_again(r);
     if (r->state != RANGE_OPEN)
         return OK;
     decision_drop(&r->bucket.decision, arm);

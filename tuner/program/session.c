@@ -61,7 +61,6 @@ static int answer_ask(struct session *s, const struct said *ask, char *answer)
     s->running = !rc;
     if (rc == UNSUPPORTED) {
         s->dismissed = true;
-        s->ends++;
         snprintf(answer, SAID_LINE_BYTES, "end");
         return OK;
     }
@@ -149,6 +148,11 @@ static int answer_line(struct session *s, const char *line, char *answer)
     struct said said;
 
     s->line = line;
+    if (s->dismissed) { /* who was told to end and goes on is not heard */
+        s->ends++;
+        snprintf(answer, SAID_LINE_BYTES, "end");
+        return OK;
+    }
     if (strlen(line) == SAID_LINE_BYTES - 1)
         return answer_error(s, "a line of more than 1000 letters", answer);
     return said_read(line, s->space, &said, why) ? answers[said.word](s, &said, answer)
@@ -177,6 +181,7 @@ static int reply(struct session *s, const char *line)
 
     s->heard_ns = host_clock_ns();
     TRY(answer_line(s, line, answer));
+    s->heard_ns = host_clock_ns(); /* what the answer took is not the program's silence */
     if (child_write(&s->child, answer) == OK || s->dismissed || child_ended(&s->child))
         return OK;
     return fail(ERR_LAUNCH, "the program does not read what it is answered");

@@ -117,6 +117,8 @@ static const char *what_is_missing(const struct entry_row *entry, double share, 
         return "another load";
     if (entry_is(entry, ENTRY_STALE))
         return "stale";
+    if (entry_is(entry, ENTRY_CUT))
+        return "cut off";
     return entry_is(entry, ENTRY_INFERRED) && share >= MISSES_OFTEN ? "inferred" : NULL;
 }
 
