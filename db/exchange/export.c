@@ -359,8 +359,9 @@ static void print_csv_line(const struct lines *lines, const struct line *line, F
         fprintf(to, ",%s",
                 f->kind == ROW_BOOL ? f->words[row_integer(f, e)]
                                     : row_text(f, e, ROW_ROUNDED, room));
-    fprintf(to, ",%s\r\n",
+    fprintf(to, ",%s",
             line->declared ? declaration_class_range(line->declared, e->bucket, class) : "");
+    fputs("\r\n", to);
 }
 
 int export_csv(struct store *store, const struct export_options *options, FILE *to)

@@ -163,8 +163,10 @@ class Spaces(unittest.TestCase):
 
     def test_the_same_layers_leave_as_csv_and_not_as_c(self):
         command = [os.environ["MOETUNE"], "export", "--db", self.database, "--format"]
-        done = subprocess.run([*command, "csv"], capture_output=True, text=True, timeout=60)
-        rows = [line.split(",") for line in done.stdout.splitlines()[1:5]]
+        path = self.database + ".csv"
+        subprocess.run([*command, "csv", "-o", path], check=True, timeout=60)
+        with open(path) as file:
+            rows = [line.split(",") for line in file.read().splitlines()[1:5]]
         ends = [[*row[4:7], row[-1]] for row in rows]
         self.assertEqual(ends, [
             ["1", "0", "64", "1.251-2"],
