@@ -154,7 +154,8 @@ static double feed_forward(const struct costs *c, const double *k, double expert
     return flops > reads ? flops : reads;
 }
 
-/* A smooth maximum: near x + y costs nothing, near x = y it is 4 % above. */
+/* A smooth maximum of two times that are not both 0: 4 % above it where they are equal, and next
+ * to nothing where one is much longer. */
 static double greater(double x, double y)
 {
     double high = x > y ? x : y, q = (x < y ? x : y) / high;
@@ -225,7 +226,7 @@ static double pieces_step(const struct costs *c, const double *k, double capacit
     if (!c->train)
         return t;
     t += gather(c, k, c->ranks, weight_bytes);
-    again = plan->w == MOE_CACHE ? greater(0, 1 - (d > 1 ? 2 : 1) / (d * c->layers)) : 0;
+    again = plan->w == MOE_CACHE ? fmax(0, 1 - (d > 1 ? 2 : 1) / (d * c->layers)) : 0;
     return t + again * in_pieces(k, d, piece, 2 * ffn) + (1 - again) * 2 * d * ffn;
 }
 
