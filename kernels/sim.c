@@ -30,7 +30,7 @@ struct sim_device {
     uintptr_t next; /* addresses are handed out, never touched */
     uint64_t used_bytes;
     int64_t now_ns, step_ns; /* the latest date any sync has seen; when this step began */
-    uint64_t step;
+    uint64_t step, luck;
     bool numbered;         /* somebody else says which step it is */
     double factor, wander; /* of this step; the random part of the drift, of deviation 1 */
     uint64_t wander_step;  /* whose it is */
@@ -104,6 +104,8 @@ static void draw_factor(struct sim_device *device)
         device->factor *= exp(noise->drift * draw_wander(device, seed + 1));
     if (noise->outlier_share > 0 && uniform(seed + 3, device->step) < noise->outlier_share)
         device->factor *= OUTLIER_FACTOR;
+    if (noise->luck > 0)
+        device->factor *= exp(noise->luck * normal(seed + 4, device->luck));
 }
 
 /* How busy the others are at `at`: the heaviest one's weight, 0 for idle; and until when that does
@@ -276,6 +278,14 @@ void sim_draw(struct device *base, uint64_t number)
 
     device->numbered = true;
     device->step = number;
+    draw_factor(device);
+}
+
+void sim_set_luck(struct device *base, uint64_t number)
+{
+    struct sim_device *device = (struct sim_device *)base;
+
+    device->luck = number;
     draw_factor(device);
 }
 

@@ -8,12 +8,14 @@
 
 #include "device.h"
 
-/* One factor per step, drawn from (seed, number of the step); all 0: exactly 1. */
+/* One factor per step, drawn from (seed, number of the step, luck of sim_set_luck()); all 0:
+ * exactly 1. */
 struct sim_noise {
     uint64_t seed;
     double sigma;         /* of the logarithm, from step to step; the median is 1 */
     double outlier_share; /* of steps that take 3 times as long */
     double drift;         /* deviation of the logarithm's slow wander, over hundreds of steps */
+    double luck;          /* of the logarithm, from one luck to another */
 };
 
 /* What the device is like. */
@@ -40,6 +42,10 @@ void sim_pass(struct stream *stream, int64_t ns, double weight);
 /* From here on the noise is that of step `number`, whatever ran before, until this is called again:
  * a series of steps that was cut off goes on as if nothing had happened. */
 void sim_draw(struct device *device, uint64_t number);
+
+/* From here on steps share what is drawn from (seed, this number): what stays the same for all
+ * steps of a plan while its ranks live.  Before: number 0. */
+void sim_set_luck(struct device *device, uint64_t number);
 
 /* The time at which everything queued on this stream is done. */
 int64_t sim_stream_ns(const struct stream *stream);

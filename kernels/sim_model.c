@@ -461,7 +461,10 @@ int sim_model_open(const struct cluster *c, uint64_t seed, struct device **out)
                   .noise = { .seed = seed,
                              .sigma = c->noise_percent / 100,
                              .outlier_share = c->outlier_percent / 100,
-                             .drift = c->drift_percent / 100 },
+                             .drift = c->drift_percent / 100,
+                             .luck = isfinite(c->launch_noise_percent)
+                                         ? c->launch_noise_percent / 100
+                                         : 0 },
                   .memory_bytes = (uint64_t)(c->memory_gib * 0x1p30) },
         .launch_ns = c->launch_us * 1e3,
         .ops_per_ns = c->gemm_gflops,

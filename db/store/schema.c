@@ -131,6 +131,12 @@ static const char *const version_10 =
 static const char *const version_11 =
     "CREATE TABLE space(id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;";
 
+/* Modelled clusters say how much launches differ: a program that does not know it could not read
+ * their text. */
+static const char *const version_12 =
+    "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
+    "  SELECT id * 64 + 51, id, 'launch_noise_percent', 'model', 'unknown' FROM fingerprint;";
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =
     "DROP VIEW IF EXISTS dictionary;"
@@ -154,9 +160,9 @@ static const char *const dictionary =
     "  FROM entry e JOIN shape s ON s.id = e.shape"
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
-const char *const schema_steps[] = { version_1, version_2,  version_3,  version_4,
-                                     version_5, version_6,  version_7,  version_8,
-                                     version_9, version_10, version_11, NULL };
+const char *const schema_steps[] = { version_1,  version_2,  version_3, version_4, version_5,
+                                     version_6,  version_7,  version_8, version_9, version_10,
+                                     version_11, version_12, NULL };
 
 const char *const schema_published[] = { "meta",  "fingerprint", "fingerprint_field",
                                          "space", "shape",       "run",

@@ -18,7 +18,7 @@
 struct store;
 
 /* The versions of our tables, and of tables that are exported. */
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 11, EXPORT_VERSION = 8 };
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 12, EXPORT_VERSION = 8 };
 /* What is written where nothing needs a newer one: older readers read it, and the same rows stay
  * the same bytes. */
 enum { EXPORT_USUAL = 3 };

@@ -81,6 +81,7 @@ const struct cluster_field cluster_fields[] = {
     NUMBER(message_racks_us, 0, 1e6),
     NUMBER(bandwidth_racks_gbs, 1e-6, 1e6),
     COUNT(ranks_per_rack, CLUSTER_HARD, RANKS_MOST),
+    NUMBER(launch_noise_percent, 0, 100),
 };
 const size_t cluster_field_count = sizeof(cluster_fields) / sizeof(cluster_fields[0]);
 
@@ -361,6 +362,13 @@ int cluster_read(const char *path, struct cluster *out)
 struct rank_layout cluster_layout(const struct cluster *c)
 {
     return (struct rank_layout){ c->ranks, c->ranks_per_node, c->ranks_per_rack };
+}
+
+/* Unknown, as where nobody speaks of launches: a description of before stays what it was. */
+void cluster_silence(struct cluster *c)
+{
+    c->noise_percent = c->outlier_percent = c->drift_percent = 0;
+    c->launch_noise_percent = NAN;
 }
 
 void cluster_take_model(struct cluster *to, const struct cluster *from)

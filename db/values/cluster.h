@@ -60,6 +60,9 @@ struct cluster {
     double latency_racks_us, message_racks_us, bandwidth_racks_gbs; /* as _between_, but of nodes
                                                                      * in different racks */
     uint32_t ranks_per_rack; /* hard, where it is known; 0: nodes are all as near */
+    /* Deviation of the logarithm of a launch's luck: all steps of a plan at a capacity take so much
+     * longer or less long while the ranks live.  Unknown: every launch is as the others. */
+    double launch_noise_percent;
 };
 
 enum cluster_class { CLUSTER_HARD, CLUSTER_SOFT, CLUSTER_INFO, CLUSTER_MODEL };
@@ -100,6 +103,9 @@ int cluster_read(const char *path, struct cluster *out); /* a file; ERR_IO */
 int cluster_resize(struct cluster *cluster, uint32_t ranks);
 
 struct rank_layout cluster_layout(const struct cluster *cluster);
+
+/* Modelled steps take what the model says, each time and in each launch. */
+void cluster_silence(struct cluster *cluster);
 
 /* The model fields of `from`, known or not. */
 void cluster_take_model(struct cluster *to, const struct cluster *from);

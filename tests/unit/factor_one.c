@@ -57,7 +57,7 @@ int main(int count, char **arguments)
     struct cluster cluster;
     int rc = count == 3 ? cluster_read(arguments[1], &cluster) : ERR_ARGUMENT;
 
-    cluster.noise_percent = cluster.outlier_percent = cluster.drift_percent = 0;
+    cluster_silence(&cluster);
     if (!rc)
         rc = crew_open(&(struct crew_setup){ .model = &cluster, .seed = 1 }, &a.crew);
     if (!rc)

@@ -370,7 +370,7 @@ static int64_t modelled_ns(const char *load, uint64_t capacity, const struct moe
     struct crew *crew = NULL;
 
     CHECK(!cluster_read(four_gpus, &cluster));
-    cluster.noise_percent = cluster.outlier_percent = cluster.drift_percent = 0;
+    cluster_silence(&cluster);
     snprintf(order.load, sizeof(order.load), "%s", load);
     CHECK(!crew_open(&(struct crew_setup){ .model = &cluster, .seed = 1 }, &crew));
     CHECK(!crew_do(crew, &order, &reply) && reply.state == TRIAL_OK);

@@ -333,6 +333,41 @@ static void drift_is_slow(void)
     CHECK(covariance(logs, STEPS, 350) < 0.2 * variance); /* half a wave later */
 }
 
+/* Of each luck the mean of its steps' logarithms. */
+static void luck_is_what_steps_share(void)
+{
+    struct cluster c = small();
+    double lucks[STEPS / 4];
+    int64_t again_ns;
+    struct stage s;
+
+    c.launch_noise_percent = 2;
+    s = stage_on(&c, 7);
+    for (int i = 0; i < STEPS; i++) {
+        int64_t begin = device_now_ns(s.engine.device);
+        double factor;
+
+        if (i % 4 == 0)
+            sim_set_luck(s.engine.device, (uint64_t)i);
+        else if (i % 4 == 2)
+            sim_draw(s.engine.device, (uint64_t)i);
+        sim_pass(s.engine.compute, STEP_NS, 1);
+        CHECK(!engine_sync(&s.engine));
+        factor = (double)(device_now_ns(s.engine.device) - begin) / STEP_NS;
+        if (i % 4)
+            CHECK(log(factor) == lucks[i / 4]);
+        lucks[i / 4] = log(factor);
+    }
+    sim_set_luck(s.engine.device, 4);
+    sim_pass(s.engine.compute, STEP_NS, 1);
+    again_ns = sim_stream_ns(s.engine.compute) - device_now_ns(s.engine.device);
+    CHECK(log((double)again_ns / STEP_NS) == lucks[1]);
+    stage_close(&s);
+    CHECK(fabs(mean_of(lucks, STEPS / 4)) < 0.002);
+    CHECK(fabs(sqrt(covariance(lucks, STEPS / 4, 0)) - 0.02) < 0.0012);
+    CHECK(fabs(covariance(lucks, STEPS / 4, 1)) < 0.08 * 0.0004);
+}
+
 static void without_noise_every_step_takes_exactly_the_same(void)
 {
     struct cluster c = small();
@@ -381,7 +416,7 @@ static int64_t layer_ns(const struct workload *w, uint32_t d, uint32_t a, bool n
     int64_t ns;
 
     CHECK(!cluster_read(w->file, &c));
-    c.noise_percent = c.outlier_percent = c.drift_percent = 0;
+    cluster_silence(&c);
     shape.ranks = c.ranks;
     shape.ranks_per_node = c.ranks_per_node;
     shape.experts = 2 * c.ranks;
@@ -452,6 +487,7 @@ int main(void)
         TEST(noise_is_what_the_cluster_says),
         TEST(outliers_take_three_times_as_long),
         TEST(drift_is_slow),
+        TEST(luck_is_what_steps_share),
         TEST(without_noise_every_step_takes_exactly_the_same),
         TEST(memory_ends_where_the_cluster_says),
         TEST(linear_wins_among_few_ranks_and_2dh_among_many),

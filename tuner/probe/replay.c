@@ -27,7 +27,7 @@ double replay_ns(const struct cluster *cluster, const struct moe_shape *shape,
     struct worker *worker = NULL;
 
     snprintf(c.backend, sizeof(c.backend), "sim");
-    c.noise_percent = c.outlier_percent = c.drift_percent = 0;
+    cluster_silence(&c);
     if (!can_be_modelled(&c) || worker_open_model(&c, 0, NULL, 0, &worker))
         return NAN;
     worker_do(worker, &layer, &reply);

@@ -14,6 +14,7 @@ struct modelled_ranks {
     uint64_t seed;
     double *speeds; /* of all ranks; NULL: not known */
     struct rank_classes classes;
+    uint32_t launch;
     struct worker *workers[RANK_CLASSES_MOST];
 };
 
@@ -42,6 +43,7 @@ static int open_workers(struct modelled_ranks *m, const struct rank_classes *lis
         struct cluster c = cluster_at_pace(m->cluster, one->pace);
 
         TRY(worker_open_model(&c, one->rank, m->speeds, m->seed, &m->workers[i]));
+        worker_relaunch(m->workers[i], m->launch);
         m->classes.at[m->classes.count++] = *one;
     }
     return OK;
@@ -97,6 +99,13 @@ void modelled_ranks_close(struct modelled_ranks *m)
     close_workers(m);
     free(m->speeds);
     free(m);
+}
+
+void modelled_ranks_relaunch(struct modelled_ranks *m, uint32_t number)
+{
+    m->launch = number;
+    for (int i = 0; i < m->classes.count; i++)
+        worker_relaunch(m->workers[i], number);
 }
 
 uint64_t modelled_ranks_kernels(const struct modelled_ranks *m)

@@ -28,6 +28,9 @@ void modelled_ranks_close(struct modelled_ranks *ranks); /* NULL is fine */
 void modelled_ranks_do(struct modelled_ranks *ranks, const struct order *order,
                        struct reply *reply);
 
+/* As worker_relaunch(), of all of them. */
+void modelled_ranks_relaunch(struct modelled_ranks *ranks, uint32_t number);
+
 /* Kernels that were issued for the present classes: the work that modelling takes. */
 uint64_t modelled_ranks_kernels(const struct modelled_ranks *ranks);
 

@@ -8,6 +8,7 @@
 #include "nvml.h"
 #include "own_cores.h"
 #include "plan.h"
+#include "random.h"
 #include "search.h"
 #include "shape.h"
 #include "sim.h"
@@ -32,6 +33,7 @@ struct worker {
     struct account_machine machine;
     int64_t sharers;              /* ranks whose device has the same memory, this one included */
     int64_t memory_limit_bytes;   /* of all that is allocated for the layer */
+    uint32_t launch;              /* of modelled ranks: which one it is */
     struct runner open[OPEN_MAX]; /* most recently used first */
     int open_count;
     struct moe_plan checked[SEARCH_ARMS_MAX];
@@ -178,6 +180,12 @@ void worker_close(struct worker *worker)
     if (worker->owns_world)
         world_close(worker->world);
     free(worker);
+}
+
+void worker_relaunch(struct worker *worker, uint32_t number)
+{
+    close_layer(worker);
+    worker->launch = number;
 }
 
 static int open_rig(struct worker *worker, const struct data *data, struct rig **out)
@@ -414,6 +422,17 @@ static int look_around(struct worker *worker, struct reply *reply)
     return OK;
 }
 
+/* One number for each plan at each capacity in each launch.  From the plan's text, in which an axis
+ * that comes later changes nothing. */
+static uint64_t luck_of(const struct worker *worker, const struct order *order)
+{
+    uint64_t number = random_bits(worker->launch, order->capacity);
+
+    for (const char *c = PLAN_TEXT(&order->plan); *c; c++)
+        number = random_bits(number, (uint64_t)*c);
+    return number;
+}
+
 static int run(struct worker *worker, const struct order *order, struct reply *reply)
 {
     struct runner *runner = worker->open;
@@ -425,8 +444,11 @@ static int run(struct worker *worker, const struct order *order, struct reply *r
         return set_layer(worker, order);
     if (!worker->rig)
         return fail(ERR_ARGUMENT, "no layer is set up");
-    if (order->sample && worker->engine.device->modelled)
-        sim_draw(worker->engine.device, order->sample);
+    if (worker->engine.device->modelled) {
+        sim_set_luck(worker->engine.device, luck_of(worker, order));
+        if (order->sample)
+            sim_draw(worker->engine.device, order->sample);
+    }
     TRY(prepare(worker, order, reply));
     reply->memory_bytes = runner->memory_bytes;
     reply->sent_bytes = runner->sent_bytes;

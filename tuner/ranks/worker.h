@@ -20,6 +20,10 @@ int worker_open_virtual(const struct virtual_options *virtual, uint32_t ranks_pe
                         uint32_t ranks_per_rack, const char *device, struct worker **out);
 void worker_close(struct worker *worker);
 
+/* A modelled rank is started anew, as this launch (0: the first): it has no layer, and its luck is
+ * another (launch_noise_percent).  The noise of its steps goes on. */
+void worker_relaunch(struct worker *worker, uint32_t number);
+
 /* Collective: every rank with the same order.  The reply is the same on every rank.  A failure is a
  * state in it, never the end. */
 void worker_do(struct worker *worker, const struct order *order, struct reply *reply);

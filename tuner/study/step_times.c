@@ -64,7 +64,7 @@ int step_times_open(const struct cluster *cluster, const struct moe_shape *shape
     struct crew *crew = NULL;
     int rc = OK;
 
-    silent.noise_percent = silent.outlier_percent = silent.drift_percent = 0;
+    cluster_silence(&silent);
     t.capacities = malloc(count * sizeof(*t.capacities));
     t.ns = malloc(count * arm_count * sizeof(*t.ns));
     TRY_OUT(t.capacities && t.ns ? OK : fail(ERR_NOMEM, "%zu modelled times", count * arm_count));

@@ -73,7 +73,7 @@ static int check_machine(const struct study *study, const struct cluster *machin
 /* Noise would be compared with what was published. */
 static void silence(struct cluster *machine)
 {
-    machine->noise_percent = machine->outlier_percent = machine->drift_percent = 0;
+    cluster_silence(machine);
     snprintf(machine->backend, sizeof(machine->backend), "sim");
 }
 
