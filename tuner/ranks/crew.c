@@ -21,9 +21,11 @@ struct crew {
     struct modelled_ranks *modelled; /* in this process */
     struct launched ranks;
     bool reached; /* the ranks have answered once since they were started */
-    uint32_t starts;
-    struct order layer; /* the last ORDER_LAYER, for ranks that replace lost ones */
+    bool lost; /* they died, hung, or could do no more: those that are started next replace them */
+    int64_t started_ns, launch_ns; /* on the host clock; from then on until that answer, 0: none */
+    struct order layer;            /* the last ORDER_LAYER, for ranks that are started later */
     bool has_layer;
+    bool told;      /* the ranks that run know it */
     uint64_t steps; /* that were timed */
 };
 
@@ -65,15 +67,17 @@ static int start(struct crew *crew)
                           link,
                           NULL };
 
-    if (crew->starts++)
+    if (crew->lost)
         fault_next_ranks();
+    crew->lost = false;
     snprintf(per_node, sizeof(per_node), "%u", crew->setup.ranks_per_node);
     snprintf(per_rack, sizeof(per_rack), "%u", crew->setup.ranks_per_rack);
     snprintf(device, sizeof(device), "%s", crew->setup.device);
     snprintf(ranks, sizeof(ranks), "%u", virtual->ranks);
     snprintf(ctas, sizeof(ctas), "%u", virtual->ctas);
     snprintf(link, sizeof(link), "%s", virtual->link ? virtual->link : "");
-    crew->reached = false;
+    crew->reached = crew->told = false;
+    crew->started_ns = host_clock_ns();
     return launch_start(&crew->setup.where, arguments, &crew->ranks);
 }
 
@@ -82,6 +86,7 @@ static void lose(struct crew *crew, enum trial_state state, const char *why, str
     char how[128] = "";
 
     launch_end(&crew->ranks, false, how, sizeof(how));
+    crew->lost = true;
     *reply = (struct reply){ .state = state, .broken = true };
     if (state == TRIAL_TIMEOUT)
         snprintf(reply->message, sizeof(reply->message), "%.190s", why);
@@ -113,6 +118,8 @@ static int await(struct crew *crew, struct reply *reply)
     for (;;) {
         rc = launch_read(&crew->ranks, 1000, line, sizeof(line));
         if (rc == OK && !reply_parse(line, reply)) {
+            if (!crew->reached)
+                crew->launch_ns = host_clock_ns() - crew->started_ns;
             crew->reached = true;
             return OK;
         }
@@ -150,6 +157,7 @@ static int tell(struct crew *crew, const struct order *order, struct reply *repl
         lose(crew, TRIAL_CRASHED, "lost the ranks", reply);
     } else if (reply->broken) {
         launch_end(&crew->ranks, true, NULL, 0);
+        crew->lost = true;
     }
     if (rc == ERR_LAUNCH && stopped(crew))
         return ERR_CUT;
@@ -185,6 +193,16 @@ static int lead_watched(struct crew *crew, const struct order *order, struct rep
     return rc;
 }
 
+/* To ranks that run. */
+static int hand_over(struct crew *crew, const struct order *order, struct reply *reply)
+{
+    crew->told |= order->kind == ORDER_LAYER;
+    if (!crew->modelled)
+        return tell(crew, order, reply);
+    modelled_ranks_do(crew->modelled, order, reply);
+    return OK;
+}
+
 int crew_do(struct crew *crew, const struct order *order, struct reply *reply)
 {
     if (order->kind == ORDER_LAYER) {
@@ -195,25 +213,45 @@ int crew_do(struct crew *crew, const struct order *order, struct reply *reply)
         TRY(lead_watched(crew, order, reply));
         return reply->broken ? fail(ERR_WIRE, "the ranks can do no more: %s", reply->message) : OK;
     }
-    if (crew->modelled) {
-        modelled_ranks_do(crew->modelled, order, reply);
-        return OK;
-    }
-    if (!crew->ranks.pid) {
+    if (!crew->modelled && !crew->ranks.pid)
         TRY(start(crew));
-        if (order->kind != ORDER_LAYER && crew->has_layer) {
-            TRY(tell(crew, &crew->layer, reply));
-            if (reply->state != TRIAL_OK)
-                return OK;
-        }
+    if (order->kind != ORDER_LAYER && crew->has_layer && !crew->told) {
+        TRY(hand_over(crew, &crew->layer, reply));
+        if (reply->state != TRIAL_OK)
+            return OK;
     }
-    return tell(crew, order, reply);
+    return hand_over(crew, order, reply);
+}
+
+static void end(struct crew *crew)
+{
+    struct order quit = { .kind = ORDER_QUIT };
+    char line[WORK_LINE_BYTES];
+
+    order_format(&quit, line);
+    launch_end(&crew->ranks, launch_write(&crew->ranks, line) == OK, NULL, 0);
+}
+
+int crew_relaunch(struct crew *crew, uint32_t number)
+{
+    if (crew->setup.world)
+        return UNSUPPORTED;
+    if (crew->modelled)
+        modelled_ranks_relaunch(crew->modelled, number);
+    if (crew->ranks.pid)
+        end(crew);
+    crew->told = false;
+    return OK;
+}
+
+int64_t crew_launch_ns(const struct crew *crew)
+{
+    return crew->launch_ns;
 }
 
 void crew_close(struct crew *crew)
 {
     struct order quit = { .kind = ORDER_QUIT };
-    char line[WORK_LINE_BYTES];
     struct reply reply;
 
     if (!crew)
@@ -222,9 +260,7 @@ void crew_close(struct crew *crew)
         worker_lead(crew->worker, &quit, &reply);
     worker_close(crew->worker);
     modelled_ranks_close(crew->modelled);
-    if (crew->ranks.pid) {
-        order_format(&quit, line);
-        launch_end(&crew->ranks, launch_write(&crew->ranks, line) == OK, NULL, 0);
-    }
+    if (crew->ranks.pid)
+        end(crew);
     free(crew);
 }

@@ -42,4 +42,14 @@ void crew_close(struct crew *crew); /* ends the ranks; NULL is fine */
  * launcher started): the plan is not to blame.  Another error: ranks cannot be had at all. */
 int crew_do(struct crew *crew, const struct order *order, struct reply *reply);
 
+/* Ends the ranks in good order: the next order starts new ones, which are told the layer first.
+ * `number`: which launch they are, 0 that of the search; modelled ranks draw their luck by it, and
+ * where none have run yet, that is all.  Ranks are not lost by it: their faults (fault.h) are those
+ * of the next ones, too.  UNSUPPORTED, and nothing has changed, for ranks around us, which somebody
+ * else has launched. */
+int crew_relaunch(struct crew *crew, uint32_t number);
+
+/* What the last launch took until its first answer; 0: modelled, around us, or none yet. */
+int64_t crew_launch_ns(const struct crew *crew);
+
 #endif
