@@ -307,7 +307,7 @@ static void print_found(const struct entry_row *e, size_t count, FILE *to)
 static void dictionary_row(const struct layer_facts *layer, size_t from, size_t end, FILE *to)
 {
     const struct entry_row *e = layer->entries;
-    double low = INFINITY, high = 0, default_low = INFINITY, default_high = 0, gain = 0;
+    double low = INFINITY, high = 0, default_low = INFINITY, default_high = 0, gain = 0, claims = 0;
     double least = INFINITY;
 
     for (size_t i = from; i < end; i++) {
@@ -315,14 +315,17 @@ static void dictionary_row(const struct layer_facts *layer, size_t from, size_t 
         high = fmax(high, e[i].time_us);
         default_low = fmin(default_low, e[i].default_us);
         default_high = fmax(default_high, e[i].default_us);
-        gain += log1p(-e[i].gain.value) / (double)(end - from);
-        least = fmin(least, e[i].gain.low);
+        if (isfinite(e[i].gain.value) && isfinite(e[i].gain.low)) {
+            claims++;
+            gain += log1p(-e[i].gain.value);
+            least = fmin(least, e[i].gain.low);
+        }
     }
     print_keys(layer, e[from].bucket, e[end - 1].bucket, to);
     fprintf(to, "<td class=\"plan\">%s</td>", PLAN_WORDS(&e[from].plan));
     print_range(low, high, "n", to);
     print_range(default_low, default_high, "n extra", to);
-    print_share(1 - exp(gain), to);
+    print_share(claims ? 1 - exp(gain / claims) : NAN, to);
     if (isfinite(least))
         fprintf(to, "<td class=\"n extra\">%.1f %%</td>", 100 * least);
     else

@@ -377,6 +377,8 @@ static int tune(struct tuning *t)
     t->campaign.setup = &t->request.options->setup;
     rc = campaign_lead(&t->campaign, &verb);
     rc = rc ? rc : t->unfit;
+    for (size_t i = 0; i < t->swept && !rc; i++)
+        rc = t->results[i].standing.row.given_up ? ERR_WRONG : OK;
     misses_free(&t->misses);
     tune_request_free(&t->request);
     return rc;
@@ -423,7 +425,8 @@ const struct verb tune_verb = {
     .options_size = sizeof(tune_defaults),
     .tables = print_tables,
     .notes =
-        "Exit code 75: cut off, or a program ended before all ranges of its space were decided; "
+        "Exit code 0 also where the default plan is best; 3: the plans that were chosen turned out to "
+        "be slower, and the default took their place; 75: cut off, or a program ended before all ranges of its space were decided; "
         "the command that goes on is printed.",
     .example = "tune --experts 2 --model-dim 256 --hidden-dim 512 --budget 10m",
     .run = start,

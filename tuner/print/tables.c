@@ -28,6 +28,7 @@ struct line {
     struct entry_row least_sure; /* of them: most may be left there */
     const struct override_row *pin;
     double time_log, gain_log, gain_least; /* sums of logarithms; the least gain */
+    uint32_t claims; /* of how many buckets the gains are: of those that have an interval */
     uint32_t buckets, throttled, undecided, states[ENTRY_STATE_COUNT]; /* by bit of entry_state */
     int64_t oldest_s, newest_s;
 };
@@ -240,7 +241,7 @@ static int add_row(const struct printer *p, const struct line *line, struct grid
     TRY(cell_of_keys(p, grid, line));
     TRY(grid_cell(grid, "%s", PLAN_WORDS(&line->first.plan)));
     TRY(cell_of_ms(grid, line->time_log / n));
-    TRY(grid_percent(grid, 1 - exp(line->gain_log / n)));
+    TRY(grid_percent(grid, line->claims ? 1 - exp(line->gain_log / line->claims) : NAN));
     TRY(grid_percent(grid, line->gain_least));
     TRY(grid_cell(grid, "%s", how.text));
     return *more.text ? grid_note(grid, more.text) : OK;
@@ -408,8 +409,11 @@ static void add_to_line(struct line *line, const struct entry_row *e)
     line->undecided += undecided;
     line->throttled += e->throttled > 0;
     line->time_log += log(e->time_us);
-    line->gain_log += log1p(-e->gain.value);
-    line->gain_least = fmin(line->gain_least, e->gain.low); /* of those that are known */
+    if (isfinite(e->gain.value) && isfinite(e->gain.low)) {
+        line->claims++;
+        line->gain_log += log1p(-e->gain.value);
+        line->gain_least = fmin(line->gain_least, e->gain.low);
+    }
 }
 
 static int take_entry(void *self, const struct entry_row *e)
