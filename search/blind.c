@@ -162,7 +162,8 @@ static int best_arm(const struct search *search, bool ran, int but)
 
     for (int i = 0; i < (int)search->setup.arm_count; i++)
         if (search->usable[i] && i != but && (!ran || search->count[i]) &&
-            (best < 0 || b->posterior.mean[i] < b->posterior.mean[best]))
+            (best < 0 || b->posterior.mean[i] < b->posterior.mean[best] ||
+             (isfinite(b->posterior.mean[i]) && !isfinite(b->posterior.mean[best]))))
             best = i;
     return best;
 }
@@ -210,7 +211,7 @@ static int most_promising(const struct search *search, const bool *among, int be
         if (!may_run(search, among, i) || i == best)
             continue;
         promised = promise_of(search, i, best);
-        if (promised <= *most)
+        if (!(promised > *most))
             continue;
         *most = promised;
         next = i;
@@ -322,7 +323,7 @@ static void blind_tell(struct search *search, int arm, double log_ns, bool asked
 
     if (b->posterior.count == POSTERIOR_ROWS_MAX)
         return;
-    sd = sqrt(fmax(b->posterior.variance[arm], 0) + b->posterior.likeness.noise);
+    sd = deviation_of(b->posterior.variance[arm] + b->posterior.likeness.noise, 0);
     b->posterior.sample[b->posterior.count] = (struct sample){ .arm = arm,
                                                                .visit = b->posterior.visit,
                                                                .step = (int)search->samples,
@@ -453,7 +454,7 @@ static struct normal blind_level(struct search *search, int arm)
     const struct blind *b = search->own;
 
     return (struct normal){ b->posterior.mean[arm] + b->posterior.first,
-                            widening(search) * sqrt(fmax(b->posterior.variance[arm], 1e-12)) };
+                            widening(search) * deviation_of(b->posterior.variance[arm], 1e-12) };
 }
 
 static struct normal blind_compare(struct search *search, int arm, int other)

@@ -13,12 +13,19 @@ double normal_tail(double z)
     return 0.5 * erfc(-z * 0.70710678118654752);
 }
 
+double deviation_of(double variance, double least)
+{
+    return variance >= least ? sqrt(variance) : variance < least ? sqrt(least) : INFINITY;
+}
+
 static double chance_of_losing(const double *mean, const double *sd, size_t count, double log_loss)
 {
     double sum = 0;
 
     for (size_t i = 0; i < count; i++)
-        if (sd[i] > 0)
+        if (!isfinite(mean[i]) || isnan(sd[i]))
+            sum += 1; /* of this rival nothing is known */
+        else if (sd[i] > 0)
             sum += normal_tail((-log_loss - mean[i]) / sd[i]);
         else
             sum += mean[i] < -log_loss;

@@ -8,6 +8,10 @@
 double normal_density(double z);
 double normal_tail(double z);
 
+/* The root of a variance that rounding may have made less than `least`; infinite where it is no
+ * number: fmax() would make certainty of that. */
+double deviation_of(double variance, double least);
+
 /* The least share u with  sum_i P(rival i is better by more than u) <= chance,  where rival i's
  * log time minus the chosen one's is normal with mean[i] and sd[i].  The sum bounds the chance that
  * any rival is: no independence is assumed. */

@@ -1,5 +1,5 @@
-/* Lets the search go on until another sample is not worth its time, then makes sure that its winner
- * is not slower than the default. */
+/* Lets the search go on until another sample is not worth its time, then holds its choice against
+ * the default in fresh pairs. */
 #include "decision.h"
 
 #include <math.h>
@@ -7,14 +7,14 @@
 const char *const decision_words[] = { "adopted", "likely", "default", "incumbent",
                                        "alone",   "static", NULL };
 
-/* Slower than the default by more than this does harm. */
-static const double harmless = 0.01;
+const double decision_harmless = 0.01;
 static const double harm_limit = 0.01;
 /* Plans that differ by less would change places from bucket to bucket for nothing. */
 static const double no_better = 0.001;
-/* How many samples the winner and the default must have: what they take is a claim, and one sample
- * may be an outlier. */
+/* How many samples the default must have where it is published: what it takes is a claim, and one
+ * sample may be an outlier. */
 enum { PATIENCE = 40, SAMPLES_LEAST = 2 };
+enum { CANDIDATE, DEFAULT };
 
 void decision_open(struct decision *d, const struct decision_setup *setup)
 {
@@ -23,11 +23,9 @@ void decision_open(struct decision *d, const struct decision_setup *setup)
     s.usable = NULL;
     s.harm = s.harm > 0 ? s.harm : harm_limit;
     s.patience = s.patience ? s.patience : PATIENCE;
-    *d = (struct decision){ .setup = s };
+    *d = (struct decision){ .setup = s, .winner = -1 };
     search_visit(s.search, s.capacity, setup->usable, s.alone);
 }
-
-/* ---- the rule */
 
 /* The default plan's arm, if it can run here. */
 static int default_arm_of(const struct decision *d)
@@ -37,69 +35,112 @@ static int default_arm_of(const struct decision *d)
     return default_arm >= 0 && d->setup.search->usable[default_arm] ? default_arm : -1;
 }
 
-static double harm_of(const struct decision *d, int arm)
+/* ---- the choice */
+
+/* By belief, which may be nonsense: a candidate has to prove itself. */
+static int best_expected(const struct decision *d, int winner)
 {
-    int default_arm = default_arm_of(d);
+    struct search *s = d->setup.search;
+    int incumbent = d->setup.incumbent, default_arm = default_arm_of(d), best = winner;
 
-    return default_arm < 0 || arm == default_arm
-               ? 0
-               : search_chance_slower(d->setup.search, arm, default_arm, harmless);
-}
-
-static bool is_safe(const struct decision *d, int arm)
-{
-    return harm_of(d, arm) <= d->setup.harm;
-}
-
-/* The arm of least expected time among those that may be published; the default is one of them. */
-static int best_safe(const struct decision *d)
-{
-    const struct search *s = d->setup.search;
-    int best = default_arm_of(d);
-
-    for (int i = 0; i < (int)s->setup.arm_count; i++) {
-        double above;
-
-        if (!s->usable[i] || !s->count[i])
-            continue;
-        above = best < 0 ? 0 : search_compare(d->setup.search, i, best).mean;
-        if ((best < 0 || above < 0) && is_safe(d, i))
-            best = i;
-    }
-    return best;
-}
-
-/* Whether an arm is so near the default that choosing it gains nothing. */
-static bool is_no_better(const struct decision *d, int arm)
-{
-    int default_arm = default_arm_of(d);
-
-    return default_arm >= 0 &&
-           search_compare(d->setup.search, arm, default_arm).mean > log1p(-no_better);
-}
-
-/* The search's winner, unless it may do harm. */
-static int published(const struct decision *d, const struct search_result *found)
-{
-    int incumbent = d->setup.incumbent;
-    int best = is_safe(d, found->winner) ? found->winner : best_safe(d);
-
-    if (is_no_better(d, best))
-        best = default_arm_of(d);
-    if (incumbent < 0 || incumbent == best || !d->setup.search->usable[incumbent] ||
-        !is_safe(d, incumbent))
+    if (default_arm >= 0 && !(search_compare(s, best, default_arm).mean <= log1p(-no_better)))
+        best = default_arm;
+    if (incumbent < 0 || !s->usable[incumbent] ||
+        search_compare(s, best, incumbent).mean < log1p(-d->setup.margin))
         return best;
-    return search_compare(d->setup.search, best, incumbent).mean < log1p(-d->setup.margin)
-               ? best
-               : incumbent;
+    return incumbent;
+}
+
+static void add_trial(struct decision *d, int arm)
+{
+    int default_arm = default_arm_of(d);
+
+    if (arm < 0 || arm == default_arm || default_arm < 0 || !d->setup.search->usable[arm])
+        return;
+    for (int i = 0; i < d->trial_count; i++)
+        if (d->trials[i].arm == arm)
+            return;
+    d->trials[d->trial_count++] = (struct trial_of){ .arm = arm };
+}
+
+/* The plan in force comes second: where nothing new is proven, it may be. */
+static void choose(struct decision *d)
+{
+    d->chosen = true;
+    d->winner = search_result(d->setup.search).winner;
+    d->trial_count = 0;
+    if (d->winner < 0)
+        return;
+    d->winner = best_expected(d, d->winner);
+    add_trial(d, d->winner);
+    add_trial(d, d->setup.incumbent);
+}
+
+/* ---- what pairs prove */
+
+static uint32_t pair_count(const struct trial_of *t)
+{
+    return t->told[CANDIDATE] < t->told[DEFAULT] ? t->told[CANDIDATE] : t->told[DEFAULT];
+}
+
+static struct pairs pairs_of(const struct trial_of *t)
+{
+    struct pairs pairs = { 0 };
+
+    for (uint32_t i = 0; i < pair_count(t); i++)
+        pairs_add(&pairs, t->log_ns[CANDIDATE][i] - t->log_ns[DEFAULT][i], 0);
+    return pairs;
+}
+
+/* What the search sampled more than once tells how far samples scatter, which a few pairs cannot
+ * tell of themselves; it counts like six of them at most, for it was taken at other times. */
+static struct mean mean_of(const struct decision *d, const struct trial_of *t)
+{
+    struct pairs pairs = pairs_of(t);
+    struct scatter scatter;
+    double freedom, noise = search_noise(d->setup.search, &freedom);
+
+    scatter_of(&pairs, 1, &scatter);
+    scatter_know_within(&scatter, 2 * noise, fmin(6, freedom));
+    return pairs_mean(&pairs, &scatter);
+}
+
+enum outcome { OPEN, FAILED, PROVEN };
+
+static enum outcome outcome_of(const struct decision *d, const struct trial_of *t)
+{
+    struct mean mean;
+
+    if (!d->setup.search->usable[t->arm])
+        return FAILED;
+    if (default_arm_of(d) < 0)
+        return PROVEN; /* nothing is left to compare it with */
+    if (pair_count(t) < PAIRS_LEAST)
+        return OPEN;
+    mean = mean_of(d, t);
+    if (mean_proof(&mean, decision_harmless, d->setup.harm))
+        return PROVEN;
+    if (pair_count(t) >= d->setup.patience / 2 || t->told[CANDIDATE] == PAIRS_MAX ||
+        mean_chance_above(&mean, 0) >= 1 - d->setup.harm)
+        return FAILED;
+    return OPEN;
+}
+
+/* The first candidate that is not given up; NULL: the default is published. */
+static const struct trial_of *current(const struct decision *d, enum outcome *outcome)
+{
+    for (int i = 0; i < d->trial_count; i++) {
+        *outcome = outcome_of(d, &d->trials[i]);
+        if (*outcome != FAILED)
+            return &d->trials[i];
+    }
+    return NULL;
 }
 
 /* ---- what to sample */
 
-/* What it takes is a claim, too, and is made of samples, of which one may be an outlier. */
-static bool is_new(const struct decision *d, int arm)
+static bool is_new(const struct search *s, int arm)
 {
-    const struct search *s = d->setup.search;
     uint32_t least = s->ops->least > SAMPLES_LEAST ? s->ops->least : SAMPLES_LEAST;
 
     return arm >= 0 && s->usable[arm] && s->count[arm] < least;
@@ -108,50 +149,80 @@ static bool is_new(const struct decision *d, int arm)
 int decision_next(struct decision *d, enum decision_purpose *purpose)
 {
     struct search *s = d->setup.search;
-    int next = search_next(s), winner, default_arm = default_arm_of(d);
+    const struct trial_of *t;
+    enum outcome outcome = OPEN;
+    int next = d->chosen && !d->setup.again ? SEARCH_DONE : search_next(s);
 
     *purpose = DECISION_SEARCH;
     if (next != SEARCH_DONE)
         return next;
     *purpose = DECISION_SAFETY;
-    winner = search_result(s).winner;
-    if (s->cut || winner < 0 || d->safety_samples >= d->setup.patience)
+    if (s->cut)
         return DECISION_DONE;
-    if (is_new(d, d->setup.incumbent))
-        return d->setup.incumbent;
-    if (is_new(d, winner))
-        return winner;
-    if (default_arm < 0 || is_new(d, default_arm))
-        return default_arm < 0 ? DECISION_DONE : default_arm;
-    if (is_safe(d, winner))
+    if (!d->chosen)
+        choose(d);
+    d->setup.again = false;
+    t = current(d, &outcome);
+    if (!t)
+        return is_new(s, default_arm_of(d)) ? default_arm_of(d)
+               : default_arm_of(d) < 0 && is_new(s, d->winner) ? d->winner
+                                                               : DECISION_DONE;
+    if (outcome == PROVEN)
         return DECISION_DONE;
-    return s->count[winner] <= s->count[default_arm] ? winner : default_arm;
+    /* In the order A B, B A: what becomes slower from step to step favours neither. */
+    if (t->told[CANDIDATE] != t->told[DEFAULT])
+        return t->told[CANDIDATE] < t->told[DEFAULT] ? t->arm : default_arm_of(d);
+    return t->told[CANDIDATE] % 2 ? default_arm_of(d) : t->arm;
 }
 
+/* Either of a pair may run ahead of the other as far as both are needed. */
 int decision_also(struct decision *d, const bool *among, enum decision_purpose *purpose)
 {
-    struct search *s = d->setup.search;
-    int next = decision_next(d, purpose), rivals[2];
+    const struct trial_of *t;
+    enum outcome outcome = OPEN;
+    int next = decision_next(d, purpose), default_arm = default_arm_of(d);
+    uint32_t needed;
 
     if (next == DECISION_DONE)
         return next;
     if (*purpose == DECISION_SEARCH)
-        return search_also(s, among);
-    rivals[0] = search_result(s).winner;
-    rivals[1] = default_arm_of(d);
-    for (int i = 0; i < 2; i++)
-        if (rivals[i] >= 0 && among[rivals[i]] && (is_new(d, rivals[i]) || !is_safe(d, rivals[0])))
-            return rivals[i];
+        return search_also(d->setup.search, among);
+    t = current(d, &outcome);
+    needed = t && pair_count(t) + 1 > PAIRS_LEAST ? pair_count(t) + 1 : PAIRS_LEAST;
+    if (t && among[t->arm] && t->told[CANDIDATE] < needed)
+        return t->arm;
+    if (default_arm >= 0 && among[default_arm] &&
+        (t ? t->told[DEFAULT] < needed : is_new(d->setup.search, default_arm)))
+        return default_arm;
     return DECISION_DONE;
+}
+
+/* A sample of the default belongs to the candidate that waits for it. */
+static void tell_trial(struct decision *d, int arm, int64_t ns)
+{
+    enum outcome outcome = OPEN;
+    const struct trial_of *now = current(d, &outcome);
+    int side = now && arm == now->arm ? CANDIDATE : DEFAULT;
+    struct trial_of *t = now ? &d->trials[now - d->trials] : NULL;
+
+    if (!t || (side == DEFAULT && arm != default_arm_of(d)) || t->told[side] == PAIRS_MAX)
+        return;
+    t->log_ns[side][t->told[side]++] = log((double)(ns > 0 ? ns : 1));
 }
 
 void decision_tell(struct decision *d, enum decision_purpose purpose, int arm, int64_t ns)
 {
     if (purpose == DECISION_SEARCH) {
+        /* What was chosen before is a choice no more, nor are its pairs fresh. */
+        d->chosen = false;
+        d->trial_count = 0;
         search_tell(d->setup.search, arm, ns);
         return;
     }
-    d->safety_samples += purpose == DECISION_SAFETY;
+    if (purpose == DECISION_SAFETY && !d->chosen)
+        choose(d);
+    if (purpose == DECISION_SAFETY)
+        tell_trial(d, arm, ns);
     search_add(d->setup.search, arm, ns);
 }
 
@@ -162,84 +233,102 @@ void decision_recall(struct decision *d, enum decision_purpose purpose, int arm,
     decision_tell(d, purpose, arm, ns);
 }
 
+/* Where a plan is gone that was to be published, or held against it, the choice is made anew. */
+static void drop(struct decision *d, int arm, bool failed)
+{
+    search_drop(d->setup.search, arm, failed);
+    if (arm == d->winner || arm == d->setup.default_arm) {
+        d->chosen = false;
+        d->trial_count = 0;
+    }
+}
+
 void decision_drop(struct decision *d, int arm)
 {
-    search_drop(d->setup.search, arm, true);
+    drop(d, arm, true);
 }
 
 void decision_shun(struct decision *d, int arm)
 {
-    search_drop(d->setup.search, arm, false);
+    drop(d, arm, false);
 }
 
 /* ---- what came of it */
 
-static const double two_sided = 1.96;
-
-static void add_gain(const struct decision *d, struct decision_result *r)
+static const struct trial_of *trial_of_arm(const struct decision *d, int arm)
 {
-    int default_arm = default_arm_of(d);
-    struct normal over;
-
-    r->default_ns = NAN;
-    r->gain = (struct gain)GAIN_UNKNOWN;
-    if (default_arm < 0)
-        return;
-    over = search_compare(d->setup.search, r->arm, default_arm);
-    r->default_ns = exp(search_level(d->setup.search, default_arm).mean);
-    r->gain = (struct gain){ 1 - exp(over.mean), 1 - exp(over.mean + two_sided * over.sd),
-                             1 - exp(over.mean - two_sided * over.sd) };
-    r->samples += default_arm == r->arm ? 0 : d->setup.search->count[default_arm];
+    for (int i = 0; i < d->trial_count; i++)
+        if (d->trials[i].arm == arm)
+            return &d->trials[i];
+    return NULL;
 }
 
-static enum decision_word word_of(const struct decision *d, const struct decision_result *r)
-{
-    int default_arm = default_arm_of(d);
-
-    if (default_arm < 0)
-        return DECISION_ALONE;
-    if (r->arm == default_arm)
-        return DECISION_DEFAULT;
-    if (r->arm == d->setup.incumbent && r->arm != r->found.winner)
-        return DECISION_INCUMBENT;
-    return search_chance_slower(d->setup.search, r->arm, default_arm, 0) <= d->setup.harm
-               ? DECISION_ADOPTED
-               : DECISION_LIKELY;
-}
-
+/* Times are the belief's, in which all samples count; a gain is what the pairs say. */
 static void describe(const struct decision *d, struct decision_result *r)
 {
-    const struct search *s = d->setup.search;
-    struct normal level = search_level(d->setup.search, r->arm);
+    static const double two_sided = 1.96;
+    struct search *s = d->setup.search;
+    const struct trial_of *t = trial_of_arm(d, r->arm);
+    struct normal level = search_level(s, r->arm);
+    int default_arm = default_arm_of(d);
 
     r->ns = exp(level.mean);
     r->low_ns = exp(level.mean - two_sided * level.sd);
     r->high_ns = exp(level.mean + two_sided * level.sd);
     r->samples = s->count[r->arm];
-    add_gain(d, r);
-    r->bound = search_bound(d->setup.search, r->arm);
-    r->harm = harm_of(d, r->arm);
+    r->bound = search_bound(s, r->arm);
+    r->default_ns = NAN;
+    r->gain = (struct gain)GAIN_UNKNOWN;
+    r->harm = 0;
+    if (default_arm < 0)
+        return;
+    r->default_ns = exp(search_level(s, default_arm).mean);
+    if (r->arm == default_arm) {
+        r->gain = (struct gain){ 0, 0, 0 };
+        return;
+    }
+    r->samples += s->count[default_arm];
+    r->harm = 1;
+    if (t && pair_count(t) > 1) {
+        struct mean mean = mean_of(d, t);
+        struct range range = mean_range(&mean, STATED);
+
+        r->gain = (struct gain){ 0 - expm1(range.mean), 0 - expm1(range.high),
+                                 0 - expm1(range.low) };
+        r->harm = mean_chance_above(&mean, log1p(decision_harmless));
+        r->ns = r->default_ns * exp(range.mean);
+        r->low_ns = r->ns * exp(-two_sided * level.sd);
+        r->high_ns = r->ns * exp(two_sided * level.sd);
+    }
 }
 
 bool decision_result(const struct decision *d, struct decision_result *out)
 {
     struct decision_result r = { .found = search_result(d->setup.search) };
+    const struct trial_of *t;
+    enum outcome outcome = OPEN;
 
     if (r.found.winner < 0)
         return false;
-    r.arm = published(d, &r.found);
-    r.word = word_of(d, &r);
+    t = d->chosen ? current(d, &outcome) : NULL;
+    if (default_arm_of(d) < 0) {
+        r.arm = best_expected(d, r.found.winner);
+        r.word = DECISION_ALONE;
+    } else if (!t || outcome != PROVEN) {
+        r.arm = default_arm_of(d);
+        r.word = DECISION_DEFAULT;
+    } else {
+        struct mean mean = mean_of(d, t);
+
+        r.arm = t->arm;
+        r.word = r.arm == d->setup.incumbent && r.arm != r.found.winner ? DECISION_INCUMBENT
+                 : mean_proof(&mean, decision_harmless, d->setup.harm) == PROOF_FASTER
+                     ? DECISION_ADOPTED
+                     : DECISION_LIKELY;
+    }
     describe(d, &r);
     *out = r;
     return true;
-}
-
-bool decision_stands(const struct decision *d, const struct decision_result *r)
-{
-    const uint32_t *count = d->setup.search->count;
-
-    return r->word == DECISION_ADOPTED && count[r->arm] >= SAMPLES_LEAST &&
-           count[default_arm_of(d)] >= SAMPLES_LEAST;
 }
 
 bool decision_result_of(const struct decision *d, int arm, struct decision_result *out)
@@ -251,4 +340,19 @@ bool decision_result_of(const struct decision *d, int arm, struct decision_resul
         return false;
     describe(d, out);
     return true;
+}
+
+bool decision_stands(const struct decision_result *r)
+{
+    return r->word == DECISION_ADOPTED || r->word == DECISION_LIKELY;
+}
+
+int decision_candidate(const struct decision *d)
+{
+    return d->trial_count ? d->trials[0].arm : -1;
+}
+
+struct pairs decision_pairs(const struct decision *d)
+{
+    return d->trial_count ? pairs_of(&d->trials[0]) : (struct pairs){ 0 };
 }

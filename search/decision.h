@@ -7,14 +7,15 @@
  *         decision_tell(&d, purpose, arm, measured_ns);  or decision_drop(&d, arm) if it failed
  *     decided = decision_result(&d, &result);
  *
- * The rule: the plan of least expected time is published whose chance to be slower than the default
- * plan by more than 1 % is below a limit.  Everything that was sampled informs one belief, the
- * search's; while the best plan is not yet safe, it and the default are sampled in turn.  The
- * default stands where it is as good within .1 %.  A new plan takes the place of the one in force
- * only if it is better by more than a margin. */
+ * First the search chooses: the plan that it expects to be fastest, unless the default is as good
+ * within .1 %, or the plan in force within a margin.  What a search believes may be wrong, and what
+ * looks best of many was also lucky.  So the choice is a candidate, and it is published only for
+ * what it shows afterwards: it and the default run in pairs, and these pairs alone must prove that
+ * it is not slower by more than 1 %. */
 #ifndef DECISION_H
 #define DECISION_H
 
+#include "pairs.h"
 #include "search.h"
 #include "stats.h"
 
@@ -23,7 +24,7 @@ enum { DECISION_DONE = -1 };
 /* What a sample is taken for. */
 enum decision_purpose {
     DECISION_SEARCH, /* the search asks for it */
-    DECISION_SAFETY, /* is the best plan slower than the default? */
+    DECISION_SAFETY, /* is the candidate slower than the default? */
     DECISION_OTHER   /* somebody else's: a verification's, a trainer's, that of another day */
 };
 
@@ -34,23 +35,34 @@ struct decision_setup {
     int default_arm;    /* the default plan's arm, or -1 */
     int incumbent;      /* the arm in force, or -1 */
     bool alone;         /* what other capacities say does not count: they may be out of date */
-    double harm;        /* the greatest chance to be slower than the default; 0 = 0.01 */
+    bool again;         /* it was decided by less effort: the search may go on after its proof */
+    double harm;        /* the greatest chance that a proof is wrong; 0 = 0.01 */
     double margin;      /* by how much the incumbent must be beaten, a share of its time */
-    uint32_t patience;  /* samples for safety's sake before the best plan is given up; 0 = 40 */
+    uint32_t patience;  /* samples of both until a candidate is given up; 0 = 40 */
+};
+
+/* Pairs of a candidate and the default, taken after it was chosen: the n-th samples of both. */
+struct trial_of {
+    int arm;
+    uint32_t told[2];
+    double log_ns[2][PAIRS_MAX]; /* the candidate's, the default's */
 };
 
 struct decision {
     struct decision_setup setup;
-    uint32_t safety_samples;
+    bool chosen; /* the search has ended; `winner` is what it expected to be fastest */
+    int winner;
+    struct trial_of trials[2]; /* in the order in which they may be published */
+    int trial_count;           /* 0: the default is the choice */
 };
 
 enum decision_word {
     DECISION_ADOPTED,   /* it is faster than the default, with a chance of error below the limit */
     DECISION_LIKELY,    /* it is expected to be, and is not slower by 1 % with that chance */
-    DECISION_DEFAULT,   /* no plan that may be published is expected to be faster */
+    DECISION_DEFAULT,   /* no plan is proven to do no harm */
     DECISION_INCUMBENT, /* the plan in force stays: none is better by the margin */
     DECISION_ALONE,     /* the default cannot run here */
-    DECISION_STATIC     /* what is best for the table as a whole, by another rule than this one */
+    DECISION_STATIC     /* what is best for the table as a whole: see rounds.h */
 };
 extern const char *const decision_words[];
 
@@ -60,7 +72,8 @@ struct decision_result {
     struct search_result found;
     double ns, low_ns, high_ns; /* of a step under it: expected, and a 95 % interval */
     double default_ns;          /* NAN without a default */
-    struct gain gain;           /* 1 - ns / default_ns with its interval; NAN without one */
+    struct gain gain;           /* 1 - ns / default_ns with its interval, in this launch of the
+                                 * ranks; NAN without one */
     double bound; /* it is slower than the best plan by less than this share, with 95 % */
     double harm;  /* the chance that it is slower than the default by more than 1 %; 0 without */
     uint32_t samples; /* of it and the default */
@@ -83,10 +96,16 @@ void decision_shun(struct decision *decision, int arm); /* likewise: too slow to
 
 /* At any time: what would be published now.  False: nothing is usable. */
 bool decision_result(const struct decision *decision, struct decision_result *out);
-/* Whether that may be published before the decision is made: it is faster than the default, by more
- * than one sample of each. */
-bool decision_stands(const struct decision *decision, const struct decision_result *result);
-/* The same of the static plan's arm. */
+/* The same if it were this arm's turn, whatever is proven of it. */
 bool decision_result_of(const struct decision *decision, int arm, struct decision_result *out);
+/* Whether that may be published before the decision is made. */
+bool decision_stands(const struct decision_result *result);
+
+/* The candidate that the pairs are of, -1 before there is one; and its pairs. */
+int decision_candidate(const struct decision *decision);
+struct pairs decision_pairs(const struct decision *decision);
+
+/* Slower than the default by more than this does harm. */
+extern const double decision_harmless;
 
 #endif

@@ -2,6 +2,7 @@
  * hundred rows. */
 #include "gaussian.h"
 
+#include "bound.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -18,7 +19,8 @@ static const double offset_now_sd = 0.25, /* of the present visit: it may be a b
     own_visit_sd = 0.012,                 /* of one arm in one visit */
     whole_sd = 0.04,                      /* of all arms with r = s: they gather nothing */
     ctas_sd = 0.6,                        /* of a number of CTAs: the costs know nothing of it */
-    proto_sd = 0.3;                       /* of a protocol, likewise */
+    proto_sd = 0.3,                       /* of a protocol, likewise */
+    unknown_sd = 2;                       /* of an arm for which the costs give no number */
 static const double least_variance = 1e-9;
 
 /* ---- memory */
@@ -81,6 +83,8 @@ int gaussian_open(const struct search_setup *setup, struct gaussian *g)
                             .count = setup->arm_count,
                             .stride = (setup->arm_count + 3) / 4 * 4,
                             .surprise = 1 };
+    if (g->count > SEARCH_ARMS_MAX)
+        return fail(ERR_ARGUMENT, "%zu plans", g->count);
     g->costs.kept = setup->load ? setup->kept : NULL;
     g->costs.load = setup->load;
     TRY(allocate(&g->alike, g->count * g->stride));
@@ -204,21 +208,43 @@ static void solve_lower_rows(const double *factor, size_t n, double *x, size_t s
 
 /* ---- the process */
 
-/* The prior mean of an arm and its gradient by each constant, in standard deviations of that
- * constant: the model, linear about g->constants. */
-static double model_gradient(const struct gaussian *g, double log_c, int arm, double *gradient)
+/* The model's mean of an arm, and its gradient by each constant.  False: it has none, for a formula
+ * may divide 0 by 0 or overflow for a layer that nobody thought of. */
+static bool model_gradient(const struct gaussian *g, double log_c, int arm, double *mean,
+                           double *gradient)
 {
-    if (!g->model)
-        return costs_gradient(&g->costs, g->constants, exp(log_c), &g->arms[arm], gradient);
-    memset(gradient, 0, COST_CONSTANTS * sizeof(*gradient));
-    gradient[COST_SCALE] = 1;
-    return g->model->log_ns(g->model->self, exp(log_c), arm) + g->constants[COST_SCALE];
+    static const double sane = 100; /* e^100 ns */
+    double sum = 0;
+
+    if (g->model) {
+        memset(gradient, 0, COST_CONSTANTS * sizeof(*gradient));
+        gradient[COST_SCALE] = 1;
+        *mean = g->model->log_ns(g->model->self, exp(log_c), arm) + g->constants[COST_SCALE];
+    } else {
+        *mean = costs_gradient(&g->costs, g->constants, exp(log_c), &g->arms[arm], gradient);
+    }
+    for (int i = 0; i < COST_CONSTANTS; i++)
+        sum += fabs(gradient[i]);
+    return fabs(*mean) < sane && sum < sane;
 }
 
-static double prior_mean(const struct gaussian *g, double log_c, int arm, double *gradient)
+/* The prior mean of an arm and its gradient by each constant, in standard deviations of that
+ * constant: the model, linear about g->constants.  An arm without a model may be anywhere about the
+ * first that has one; without any of them all are alike. */
+static double prior_mean(struct gaussian *g, double log_c, int arm, double *gradient)
 {
-    double mean = model_gradient(g, log_c, arm, gradient);
+    static const double bland_log_ns = 14; /* a millisecond */
+    double mean;
+    bool known = model_gradient(g, log_c, arm, &mean, gradient);
 
+    g->unknown[arm] = g->unknown[arm] || !known;
+    for (int other = 0; other < (int)g->count && !known; other++)
+        known = model_gradient(g, log_c, other, &mean, gradient);
+    if (!known) {
+        memset(gradient, 0, COST_CONSTANTS * sizeof(*gradient));
+        gradient[COST_SCALE] = 1;
+        mean = bland_log_ns + g->constants[COST_SCALE];
+    }
     for (int i = 0; i < COST_CONSTANTS; i++) {
         mean += gradient[i] * (g->costs.prior[i] - g->constants[i]);
         gradient[i] *= g->costs.prior_sd[i];
@@ -256,6 +282,8 @@ static double misfit(const struct gaussian *g, int a, int b, struct decay decay)
 
     if (a == b)
         v += own_sd * own_sd * decay.fast;
+    if (a == b && g->unknown[a])
+        v += unknown_sd * unknown_sd * decay.slow;
     return v * g->surprise;
 }
 
@@ -313,7 +341,7 @@ void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t cou
 
         for (size_t k = 0; k < count; k++)
             wanted += sd * g->observed[k * COST_CONSTANTS + (size_t)i] * g->right[k];
-        step = wanted - g->constants[i];
+        step = isfinite(wanted) ? wanted - g->constants[i] : 0;
         g->constants[i] += fmax(-longest_step, fmin(longest_step, step));
     }
     memcpy(pull, g->right, count * sizeof(*pull));
@@ -454,7 +482,7 @@ void outlook_of(struct gaussian *g, const struct belief *belief, const struct to
             out->sd[j] -= row[j] * row[j];
     }
     for (size_t j = 0; j < belief->count; j++)
-        out->sd[j] = sqrt(fmax(out->sd[j], least_variance));
+        out->sd[j] = deviation_of(out->sd[j], least_variance);
     fill_readings(g, told, count, now, out);
 }
 
@@ -472,5 +500,5 @@ double outlook_difference_sd(const struct outlook *outlook, int a, int b)
 {
     double va = outlook->sd[a] * outlook->sd[a], vb = outlook->sd[b] * outlook->sd[b];
 
-    return sqrt(fmax(va + vb - 2 * joint(outlook, a, b), least_variance));
+    return deviation_of(va + vb - 2 * joint(outlook, a, b), least_variance);
 }

@@ -39,6 +39,7 @@ struct gaussian {
     const struct moe_plan *arms;      /* borrowed */
     size_t count, stride;             /* of arms; rows are padded to whole groups of four */
     double constants[COST_CONSTANTS]; /* where the cost model is taken as linear */
+    bool unknown[SEARCH_ARMS_MAX];    /* of which the model gave no number once */
     double surprise;                  /* scales all that the cost model misses; 1 = as expected */
     double *alike;                    /* by pair of arms: how much of a misfit they share */
     double *gradient;                 /* by arm and constant, for the capacity being predicted */

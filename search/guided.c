@@ -52,13 +52,15 @@ static void look(struct guided *g, int masked)
     outlook_of(&g->gp, &g->base, g->told, n, history_now(&g->history), &g->outlook);
 }
 
-/* The usable arm of least mean but one; -1: there is none.  NULL: all are usable. */
+/* The usable arm of least mean but one; -1: there is none.  NULL: all are usable.  A mean that is no
+ * number is no knowledge: it loses against all others. */
 static int best_but(const struct search *search, const bool *usable, const double *mean, int but)
 {
     int best = -1;
 
     for (int i = 0; i < (int)search->setup.arm_count; i++)
-        if (i != but && (!usable || usable[i]) && (best < 0 || mean[i] < mean[best]))
+        if (i != but && (!usable || usable[i]) &&
+            (best < 0 || mean[i] < mean[best] || (isfinite(mean[i]) && !isfinite(mean[best]))))
             best = i;
     return best;
 }
@@ -157,8 +159,10 @@ static void judge(struct guided *g, int arm, struct normal expected, double log_
     double above = log_ns - expected.mean, sd = expected.sd;
 
     if (first) {
-        g->squares += fmin(12, above * above / (sd * sd));
-        g->first_sights++;
+        if (isfinite(above / sd)) {
+            g->squares += fmin(12, above * above / (sd * sd));
+            g->first_sights++;
+        }
         /* A model that is so far off says nothing of this arm: its own samples count.  Faster,
          * that is: what is slower may be an outlier. */
         if (above < -2.5 * sd) {
@@ -251,7 +255,7 @@ static void judge_belief(const struct search *search, const bool *usable, const 
         double of_winner = of[(size_t)winner * b->stride + (size_t)winner];
 
         mean[i] = b->mean[i] - b->mean[winner];
-        sd[i] = sqrt(fmax(0, row[i] + of_winner - 2 * row[winner]));
+        sd[i] = deviation_of(row[i] + of_winner - 2 * row[winner], 0);
     }
     out->winner = winner;
     out->runner_up = best_but(search, usable, b->mean, winner);

@@ -134,16 +134,21 @@ void history_add(struct history *history, int arm, double log_ns, struct normal 
     average(history, arm);
 }
 
+/* One reading that is no number would make the noise of all visits to come none either. */
 void history_read(struct history *history, const struct reading *readings)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < history->sample_count && n < GAUSSIAN_TOLD_MAX; i++)
+    for (size_t i = 0; i < history->sample_count && n < GAUSSIAN_TOLD_MAX; i++) {
+        double mood = i ? history->samples[i - 1].reading.mood : 0;
+        struct reading r = { .mood = mood };
+
         if (!history->samples[i].outlier)
-            history->samples[i].reading = readings[n++];
-        else
-            history->samples[i].reading =
-                (struct reading){ .mood = i ? history->samples[i - 1].reading.mood : 0 };
+            r = readings[n++];
+        if (!isfinite(r.mood) || !isfinite(r.noise) || !isfinite(r.freedom))
+            r = (struct reading){ .mood = mood };
+        history->samples[i].reading = r;
+    }
     for (size_t i = 0; i < history->arm_count; i++)
         if (history->now[i].weight > 0)
             average(history, (int)i);

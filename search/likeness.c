@@ -2,6 +2,7 @@
  * in turn. */
 #include "likeness.h"
 
+#include "bound.h"
 #include "status.h"
 
 #include <math.h>
@@ -136,7 +137,7 @@ static double log_likelihood(const struct likeness_table *table, struct likeness
             if (j < i)
                 row[j] = value / other[j];
             else
-                row[i] = sqrt(fmax(value + noise / seen->count, 1e-12));
+                row[i] = deviation_of(value + noise / seen->count, 1e-12);
         }
         for (size_t k = 0; k < i; k++)
             right -= row[k] * room->right[k];

@@ -1,11 +1,24 @@
-/* Huber's mean, and Student's intervals. */
+/* Huber's mean, the variance of steps and of launches, and Student's intervals. */
 #include "pairs.h"
 
 #include "stats.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
+
+void pairs_add(struct pairs *p, double log_ratio, int launch)
+{
+    if (p->count == PAIRS_MAX || !isfinite(log_ratio))
+        return;
+    p->log_ratio[p->count] = log_ratio;
+    p->launch[p->count++] = (uint8_t)launch;
+}
+
+/* ---- means that outliers cannot move */
+
+/* Values further than this from the centre count as if they lay there: 96 % of a plain mean's
+ * efficiency where there are no outliers. */
+static const double tuning = 1.5;
 
 static double clipped(double value, double limit)
 {
@@ -32,44 +45,191 @@ static double huber_centre(const double *values, uint32_t count, double limit)
 }
 
 /* The values that a plain mean and its plain variance would have to be taken of to get Huber's:
- * with them halves and totals are sums, and one outlier in a half of two cycles is harmless. */
-static void straighten(double *values, uint32_t count, double limit)
+ * with them halves, launches and totals are sums, and one outlier in a half of two is harmless. */
+struct pairs pairs_straightened(const struct pairs *p, const struct scatter *s)
 {
-    double centre = huber_centre(values, count, limit);
+    double limit = tuning * s->scale, centre = huber_centre(p->log_ratio, p->count, limit);
+    struct pairs out = *p;
     uint32_t inside = 0;
 
-    for (uint32_t i = 0; i < count; i++)
-        inside += fabs(values[i] - centre) <= limit;
-    for (uint32_t i = 0; i < count; i++)
-        values[i] = centre + clipped(values[i] - centre, limit) * count / (inside ? inside : 1);
+    for (uint32_t i = 0; i < p->count; i++)
+        inside += fabs(p->log_ratio[i] - centre) <= limit;
+    for (uint32_t i = 0; i < p->count; i++)
+        out.log_ratio[i] = centre + clipped(p->log_ratio[i] - centre, limit) * p->count /
+                                        (inside ? inside : 1);
+    return out;
 }
 
-struct mean mean_of_pairs(double *values, uint32_t count, double limit)
-{
-    struct mean m = { .count = count };
+/* The plain means of the launches that have pairs. */
+struct by_launch {
+    int count;
+    uint32_t pairs[LAUNCHES_MAX];
+    double mean[LAUNCHES_MAX];
+    double squares; /* of the pairs about their launch's mean */
+};
 
-    straighten(values, count, limit);
-    for (uint32_t i = 0; i < count; i++) {
-        m.mean += values[i];
-        m.half[i % 2] += values[i];
+static struct by_launch launches_of(const struct pairs *p)
+{
+    struct by_launch out = { 0 };
+    int at[LAUNCHES_MAX];
+
+    memset(at, -1, sizeof(at));
+    for (uint32_t i = 0; i < p->count; i++) {
+        int *place = &at[p->launch[i] % LAUNCHES_MAX];
+
+        *place = *place < 0 ? out.count++ : *place;
+        out.mean[*place] += p->log_ratio[i];
+        out.pairs[*place]++;
+    }
+    for (int l = 0; l < out.count; l++)
+        out.mean[l] /= out.pairs[l];
+    for (uint32_t i = 0; i < p->count; i++) {
+        double off = p->log_ratio[i] - out.mean[at[p->launch[i] % LAUNCHES_MAX]];
+
+        out.squares += off * off;
+    }
+    return out;
+}
+
+/* ---- how far pairs scatter */
+
+/* The median distance of pairs from their bucket's median.  Of few values the median distance is
+ * too small: two lie equally far from their middle, 1.2 is what four need. */
+static double robust_scale(const struct pairs *buckets, size_t count)
+{
+    enum { VALUES_MAX = 64 * PAIRS_MAX };
+    static const double normal = 1.4826, few = 1.2;
+    double away[VALUES_MAX];
+    size_t n = 0;
+
+    for (size_t b = 0; b < count; b++) {
+        double sorted[PAIRS_MAX], middle;
+        uint32_t pairs = buckets[b].count;
+
+        memcpy(sorted, buckets[b].log_ratio, pairs * sizeof(*sorted));
+        middle = median_of(sorted, pairs);
+        for (uint32_t i = 0; pairs > 1 && i < pairs && n < VALUES_MAX; i++)
+            away[n++] = fabs(buckets[b].log_ratio[i] - middle) *
+                        (pairs == 2 ? 1.414 : pairs < 8 ? few : 1);
+    }
+    return n ? normal * median_of(away, n) : 0;
+}
+
+/* Of a launch's luck nothing is known where one bucket met few launches: 2 % is usual, and counts
+ * like six differences between launches. */
+static const double usual_luck = 0.02, usual_luck_freedom = 6;
+
+void scatter_of(const struct pairs *buckets, size_t count, struct scatter *out)
+{
+    struct scatter s = { .scale = robust_scale(buckets, count) };
+    double squares = 0, of_launches = 0, expected = 0, known;
+
+    for (size_t b = 0; b < count; b++) {
+        struct pairs p = pairs_straightened(&buckets[b], &s);
+        struct by_launch by = launches_of(&p);
+
+        squares += by.squares;
+        s.within_freedom += p.count > (uint32_t)by.count ? p.count - (uint32_t)by.count : 0;
+    }
+    s.within = s.within_freedom > 0 ? squares / s.within_freedom : 0;
+    for (size_t b = 0; b < count; b++) {
+        struct pairs p = pairs_straightened(&buckets[b], &s);
+        struct by_launch by = launches_of(&p);
+        double mean = 0;
+
+        for (int l = 0; l < by.count; l++)
+            mean += by.mean[l] / by.count;
+        for (int l = 0; l < by.count; l++) {
+            of_launches += (by.mean[l] - mean) * (by.mean[l] - mean);
+            expected += (1 - 1.0 / by.count) * s.within / by.pairs[l];
+        }
+        s.between_freedom += by.count > 1 ? by.count - 1 : 0;
+    }
+    s.launches = s.between_freedom > 0;
+    if (s.launches) {
+        known = fmax(0, usual_luck_freedom - s.between_freedom);
+        s.between = fmax(0, of_launches - expected + known * usual_luck * usual_luck) /
+                    (s.between_freedom + known);
+        s.between_freedom += known;
+    }
+    *out = s;
+}
+
+void scatter_know_within(struct scatter *s, double variance, double freedom)
+{
+    double sum = s->within_freedom + freedom;
+
+    if (!(freedom > 0) || !isfinite(variance))
+        return;
+    s->within = (s->within * s->within_freedom + variance * freedom) / sum;
+    s->within_freedom = sum;
+}
+
+/* A bucket's own pairs say how far they scatter, but a few of them say little: what is known of all
+ * buckets counts like four more. */
+struct mean pairs_mean(const struct pairs *pairs, const struct scatter *s)
+{
+    static const double borrowed_most = 4;
+    struct mean m = { .count = pairs->count };
+    struct pairs p = pairs_straightened(pairs, s);
+    struct by_launch by = launches_of(&p);
+    double own = p.count > (uint32_t)by.count ? p.count - (uint32_t)by.count : 0, weights = 0;
+    double borrowed = fmin(borrowed_most, fmax(0, s->within_freedom - own)), variance;
+
+    if (!m.count)
+        return m;
+    variance = (borrowed * s->within + by.squares) / (borrowed + own);
+    for (uint32_t i = 0; i < p.count; i++) {
+        m.half[i % 2] += p.log_ratio[i];
         m.half_count[i % 2]++;
     }
-    m.mean /= count;
-    m.half[0] /= m.half_count[0];
-    m.half[1] /= m.half_count[1];
-    for (uint32_t i = 0; i < count; i++)
-        m.variance += (values[i] - m.mean) * (values[i] - m.mean) / (count - 1);
+    for (int half = 0; half < 2; half++)
+        m.half[half] /= m.half_count[half] ? m.half_count[half] : 1;
+    for (int l = 0; l < by.count; l++) {
+        double of_launch = s->between + variance / by.pairs[l];
+        double weight = of_launch > 0 ? 1 / of_launch : by.pairs[l] * 1e12;
+
+        m.mean += weight * by.mean[l];
+        m.steps += weight * weight * variance / by.pairs[l];
+        m.luck += weight * weight * s->between;
+        weights += weight;
+    }
+    m.mean /= weights;
+    m.steps /= weights * weights;
+    m.luck /= weights * weights;
+    m.further = s->between;
+    m.freedom = borrowed + own;
+    m.own_freedom = fmax(own, 1);
+    m.luck_freedom = s->between_freedom;
+    if (m.luck > 0)
+        m.freedom = (m.steps + m.luck) * (m.steps + m.luck) /
+                    (m.steps * m.steps / m.freedom + m.luck * m.luck / s->between_freedom);
     return m;
 }
 
-void total_add_variance(struct total *t, double variance, uint32_t count)
+double mean_chance_above(const struct mean *m, double log_ratio)
 {
-    t->variance += variance;
-    t->spent += variance * variance / (count - 1);
+    double variance = m->steps + m->luck;
+
+    if (!m->count || !isfinite(m->mean) || !isfinite(variance))
+        return 1;
+    return variance > 0 ? student_tail((log_ratio - m->mean) / sqrt(variance), m->freedom)
+                        : m->mean > log_ratio;
 }
 
+enum proof mean_proof(const struct mean *m, double harmless, double chance)
+{
+    if (m->count < PAIRS_LEAST || !(m->mean < 0))
+        return PROOF_NONE;
+    if (mean_chance_above(m, 0) <= chance)
+        return PROOF_FASTER;
+    return mean_chance_above(m, log1p(harmless)) <= chance ? PROOF_HARMLESS : PROOF_NONE;
+}
+
+/* ---- Student's distribution */
+
 /* Between the rows 1 / freedom is nearly a straight line. */
-double student(double freedom, enum level level)
+double student(double freedom, enum certainty certainty)
 {
     static const struct {
         double freedom, at[LEVELS];
@@ -83,14 +243,61 @@ double student(double freedom, enum level level)
     while (rows[i].freedom < freedom)
         i++;
     at = (1 / rows[i - 1].freedom - 1 / freedom) / (1 / rows[i - 1].freedom - 1 / rows[i].freedom);
-    return rows[i - 1].at[level] + at * (rows[i].at[level] - rows[i - 1].at[level]);
+    return rows[i - 1].at[certainty] + at * (rows[i].at[certainty] - rows[i - 1].at[certainty]);
 }
 
-struct range range_of(const struct total *t, enum level level)
+/* With t = sqrt(freedom) tan(x) the density is cos(x)^(freedom - 1), which Simpson's rule
+ * integrates to eight digits, whatever t and the freedom are. */
+double student_tail(double t, double freedom)
 {
-    double width = 0;
+    enum { PARTS = 128 };
+    double sum = 0, width, tail;
 
-    if (t->variance > 0)
-        width = student(t->variance * t->variance / t->spent, level) * sqrt(t->variance);
-    return (struct range){ t->mean, t->mean - width, t->mean + width };
+    if (isnan(t) || !(freedom > 0))
+        return 1;
+    if (freedom > 1e6 || isinf(t))
+        return 0.5 * erfc(t * 0.70710678118654752);
+    freedom = fmax(1, freedom);
+    width = atan(fabs(t) / sqrt(freedom)) / PARTS;
+    for (int i = 0; i <= PARTS; i++)
+        sum += (i == 0 || i == PARTS ? 1 : i % 2 ? 4 : 2) * pow(cos(i * width), freedom - 1);
+    tail = 0.5 - exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / sqrt(3.14159265358979324) *
+                     sum * width / 3;
+    tail = fmax(0, tail);
+    return t > 0 ? tail : 1 - tail;
+}
+
+/* ---- intervals */
+
+static struct range range_about(double mean, double variance, double freedom, enum certainty certainty)
+{
+    double width = variance > 0 ? student(freedom, certainty) * sqrt(variance) : 0;
+
+    return (struct range){ mean, mean - width, mean + width };
+}
+
+struct range mean_range(const struct mean *m, enum certainty certainty)
+{
+    return range_about(m->mean, m->steps + m->luck + m->further, m->freedom, certainty);
+}
+
+void total_add(struct total *t, double share, const struct mean *m)
+{
+    double steps = share * share * m->steps;
+
+    t->mean += share * m->mean;
+    t->steps += steps;
+    t->luck += share * share * m->luck;
+    t->further += share * share * m->further;
+    t->spent += steps > 0 ? steps * steps / m->own_freedom : 0;
+    t->luck_freedom = fmax(t->luck_freedom, m->luck_freedom);
+}
+
+struct range total_range(const struct total *t, enum certainty certainty)
+{
+    double variance = t->steps + t->luck;
+    double spent = t->spent + (t->luck > 0 ? t->luck * t->luck / t->luck_freedom : 0);
+    double freedom = spent > 0 ? variance * variance / spent : 1;
+
+    return range_about(t->mean, variance + (certainty == STATED ? t->further : 0), freedom, certainty);
 }

@@ -1,39 +1,84 @@
-/* What pairs of samples say when a few of them are far off: means of log ratios, and how sure they
- * are.  Pure. */
+/* What pairs of samples say: two plans run one after the other, and the log of the ratio of their
+ * times counts, so that what slows the machine for longer slows both.  A few pairs may be far off.
+ * Every launch of the ranks adds luck of its own, the same for all pairs of a bucket in it.  Pure.
+ */
 #ifndef PAIRS_H
 #define PAIRS_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* Of one bucket's log ratios of two contestants; halves: of even and odd ones. */
+/* PAIRS_LEAST: fewer prove nothing. */
+enum { PAIRS_MAX = 96, PAIRS_LEAST = 4, LAUNCHES_MAX = 16 };
+
+/* One bucket's pairs, launch by launch; launches are numbered from 0. */
+struct pairs {
+    uint32_t count;
+    double log_ratio[PAIRS_MAX];
+    uint8_t launch[PAIRS_MAX];
+};
+
+void pairs_add(struct pairs *pairs, double log_ratio, int launch); /* more than fit are ignored */
+
+/* What is common to the pairs of all buckets: how far they scatter. */
+struct scatter {
+    double scale;           /* robust standard deviation of one pair */
+    double within, between; /* variances: of pairs of one launch; of a launch's luck */
+    double within_freedom, between_freedom;
+    bool launches; /* there were several.  Else all that follows is about the one launch alone. */
+};
+void scatter_of(const struct pairs *buckets, size_t count, struct scatter *out);
+/* What else is known of pairs within a launch, and counts like so many more of them. */
+void scatter_know_within(struct scatter *scatter, double variance, double freedom);
+
+/* The same with what is far off nearer to the rest: what plain means may be taken of. */
+struct pairs pairs_straightened(const struct pairs *pairs, const struct scatter *scatter);
+
+/* A bucket's mean log ratio, and where its uncertainty comes from. */
 struct mean {
-    uint32_t count, half_count[2];
-    double mean, half[2], variance; /* variance: of one value */
+    uint32_t count, half_count[2]; /* halves: of even and odd pairs */
+    double mean, half[2];
+    double steps, luck; /* parts of the mean's variance: of steps, of launches */
+    double further;     /* variance of the luck of one more launch */
+    double freedom;     /* of the whole variance */
+    double own_freedom, luck_freedom; /* of the steps' part by its own pairs; of the luck's */
 };
+struct mean pairs_mean(const struct pairs *pairs, const struct scatter *scatter);
 
-/* At most PAIRS_MAX values, two at least, which it changes: those further than `limit` from their
- * centre count as if they lay there. */
-enum { PAIRS_MAX = 64 };
-struct mean mean_of_pairs(double *values, uint32_t count, double limit);
+/* The chance that the true mean lies above a log ratio; 1 where nothing is known. */
+double mean_chance_above(const struct mean *mean, double log_ratio);
 
-/* A weighted mean with the variance of it, and Satterthwaite's degrees of freedom. */
-struct total {
-    double mean, variance, spent; /* spent: sum of variance^2 / freedom of the parts */
+/* What a bucket's pairs prove of the first plan against the second. */
+enum proof {
+    PROOF_NONE,
+    PROOF_HARMLESS, /* it is expected to be faster, and is not slower by more than `harmless` */
+    PROOF_FASTER
 };
-
-/* That of a part: of its weighted mean, from `count` values. */
-void total_add_variance(struct total *total, double variance, uint32_t count);
+/* `chance`: the greatest that this is wrong. */
+enum proof mean_proof(const struct mean *mean, double harmless, double chance);
 
 /* With 95 % what is stated, with 99.9 % what ends the rounds: who is asked after every cycle is
  * wrong more often than who is asked once. */
-enum level { STATED, STRICT, LEVELS };
+enum certainty { STATED, STRICT, LEVELS };
 
-/* Student's two-sided quantiles. */
-double student(double freedom, enum level level);
+/* Student's two-sided quantiles; the chance that a value of his lies above t. */
+double student(double freedom, enum certainty certainty);
+double student_tail(double t, double freedom);
 
 struct range {
     double mean, low, high;
 };
-struct range range_of(const struct total *total, enum level level);
+/* Of the ratio to expect in a further launch of the ranks; in this one if there was no other. */
+struct range mean_range(const struct mean *mean, enum certainty certainty);
+
+/* The weighted mean over buckets. */
+struct total {
+    double mean, steps, luck, further;
+    double spent; /* sum of variance^2 / freedom of the steps' parts: Satterthwaite's */
+    double luck_freedom; /* buckets share what is known of the launches' luck */
+};
+void total_add(struct total *total, double share, const struct mean *mean);
+struct range total_range(const struct total *total, enum certainty certainty);
 
 #endif

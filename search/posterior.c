@@ -1,6 +1,7 @@
 /* A Gaussian process over plans that grows by a sample at a time. */
 #include "posterior.h"
 
+#include "bound.h"
 #include "status.h"
 
 #include <math.h>
@@ -98,7 +99,7 @@ void posterior_add(struct posterior *p)
         diagonal -= row[k] * row[k];
         right -= row[k] * p->right[k];
     }
-    row[n] = sqrt(fmax(diagonal, 1e-12));
+    row[n] = deviation_of(diagonal, 1e-12);
     p->right[n] = right / row[n];
     for (size_t i = 0; i < arms; i++)
         half[i] = with_sample(p, (int)i, s);
@@ -137,5 +138,5 @@ struct normal posterior_difference(const struct posterior *p, int i, int j)
 {
     double variance = p->variance[i] + p->variance[j] - 2 * posterior_covariance(p, i, j);
 
-    return (struct normal){ p->mean[i] - p->mean[j], sqrt(fmax(variance, 1e-12)) };
+    return (struct normal){ p->mean[i] - p->mean[j], deviation_of(variance, 1e-12) };
 }

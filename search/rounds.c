@@ -12,6 +12,8 @@
 #include <string.h>
 
 enum { ROLE_TABLE, ROLE_DEFAULT, ROLE_STATIC };
+/* Slower than the default by no more than this does no harm. */
+static const double rounds_harmless = 0.01;
 enum { CYCLES_LEAST = 4, CYCLES_MOST = 30, BUCKETS_PER_ROUND = 12 };
 
 /* ---- contestants */
@@ -135,84 +137,124 @@ bool rounds_next(const struct rounds *r, int *bucket, int *arm)
 
 /* ---- pairs of samples */
 
-static uint32_t pairs(const struct rounds_contest *c, int a, int b)
+/* Launches are counted from 0, that of the search. */
+static int launch_of(const struct rounds *r, uint32_t cycle)
 {
-    return a < 0 || b < 0 ? 0 : c->told[a] < c->told[b] ? c->told[a] : c->told[b];
+    return r->setup.launch_cycles ? 1 + (int)(cycle / r->setup.launch_cycles) : 0;
 }
 
-static double ratio(const struct rounds_contest *c, int a, int b, uint32_t cycle)
+int rounds_launch(const struct rounds *r)
 {
-    return c->log_ns[a][cycle] - c->log_ns[b][cycle];
+    return launch_of(r, r->round / cycle_rounds(r));
 }
 
-/* The standard deviation of a pair's log ratio, from differences of successive ones in all buckets:
- * they need no centre, which a handful of values could not give, and their median no more than half
- * of them to be sound.  0: nothing is known, or there is no noise. */
-static double spread_of_pairs(const struct rounds *r, int role_a, int role_b)
+static bool same_plan(const struct rounds_contest *c, int role_a, int role_b)
 {
-    double steps[ROUNDS_BUCKETS_MAX * ROUNDS_CYCLES_MAX];
-    size_t count = 0;
-
-    for (int i = 0; i < r->setup.bucket_count; i++) {
-        const struct rounds_contest *c = &r->contests[i];
-        int a = stands_for(c, role_a), b = stands_for(c, role_b);
-
-        for (uint32_t n = 1; a != b && n < pairs(c, a, b); n++)
-            steps[count++] = fabs(ratio(c, a, b, n) - ratio(c, a, b, n - 1));
-    }
-    return count ? median_of(steps, count) / (0.6745 * sqrt(2)) : 0;
+    return stands_for(c, role_a) >= 0 && stands_for(c, role_a) == stands_for(c, role_b);
 }
 
-/* Compares two contestants in one bucket; nothing is said of fewer than two cycles. */
-static struct mean compare(const struct rounds_contest *c, int role_a, int role_b, double sd)
+/* What the search's launch said of a plan and the default counts as a launch of its own. */
+static struct pairs pairs_of(const struct rounds *r, int bucket, int role_a, int role_b)
 {
-    static const double tuning = 1.5; /* 96 % of a mean's efficiency where there are no outliers */
+    const struct rounds_contest *c = &r->contests[bucket];
     int a = stands_for(c, role_a), b = stands_for(c, role_b);
-    uint32_t count = pairs(c, a, b);
-    double values[ROUNDS_CYCLES_MAX];
+    struct pairs pairs = { 0 };
 
-    if (a >= 0 && a == b) /* the same plan: no samples are needed to know it */
-        return (struct mean){ .count = 2, .half_count = { 1, 1 } };
-    if (count < 2)
-        return (struct mean){ .count = 0 };
-    for (uint32_t n = 0; n < count; n++)
-        values[n] = ratio(c, a, b, n);
-    return mean_of_pairs(values, count, tuning * sd);
+    if (a < 0 || b < 0 || a == b)
+        return pairs;
+    if (role_b == ROLE_DEFAULT && a == c->first_place)
+        pairs = c->first;
+    for (uint32_t n = 0; n < c->told[a] && n < c->told[b]; n++)
+        pairs_add(&pairs, c->log_ns[a][n] - c->log_ns[b][n], launch_of(r, n));
+    return pairs;
 }
-
-/* ---- over the buckets */
 
 /* What the comparison of two roles gives in every bucket. */
 struct table_of_means {
-    struct mean of[ROUNDS_BUCKETS_MAX];
-    double share[ROUNDS_BUCKETS_MAX]; /* of the weights; 0 where the two do not both run */
+    struct pairs pairs[ROUNDS_BUCKETS_MAX]; /* without outliers */
+    struct mean of[ROUNDS_BUCKETS_MAX]; /* count 0: nothing is known, for it takes two pairs */
+    double share[ROUNDS_BUCKETS_MAX];   /* of the weights; 0 where the two do not both run */
+    bool any;
 };
 
-static bool compare_all(const struct rounds *r, int role_a, int role_b, struct table_of_means *out)
+static void compare_all(const struct rounds *r, int role_a, int role_b, struct table_of_means *out)
 {
-    double sd = spread_of_pairs(r, role_a, role_b), sum = 0;
+    struct scatter scatter;
+    double sum = 0;
 
+    for (int b = 0; b < r->setup.bucket_count; b++)
+        out->pairs[b] = pairs_of(r, b, role_a, role_b);
+    scatter_of(out->pairs, (size_t)r->setup.bucket_count, &scatter);
     for (int b = 0; b < r->setup.bucket_count; b++) {
-        out->of[b] = compare(&r->contests[b], role_a, role_b, sd);
+        out->of[b] = (struct mean){ 0 };
+        if (same_plan(&r->contests[b], role_a, role_b)) /* no samples are needed to know it */
+            out->of[b] = (struct mean){ .count = 2, .half_count = { 1, 1 } };
+        else if (out->pairs[b].count > 1)
+            out->of[b] = pairs_mean(&out->pairs[b], &scatter);
+        out->pairs[b] = pairs_straightened(&out->pairs[b], &scatter);
         out->share[b] = out->of[b].count ? r->contests[b].weight : 0;
         sum += out->share[b];
     }
     for (int b = 0; b < r->setup.bucket_count && sum > 0; b++)
         out->share[b] /= sum;
-    return sum > 0;
+    out->any = sum > 0;
+}
+
+/* ---- over the buckets */
+
+/* The variance of the mean over launches by what the launches as wholes took: what a launch makes
+ * slower in one bucket it may make slower in many.  0: fewer than two launches met every bucket. */
+static double variance_of_launches(const struct table_of_means *t, int bucket_count, int *launches)
+{
+    double totals[LAUNCHES_MAX], mean = 0, squares = 0;
+    int count = 0;
+
+    for (int l = 0; l < LAUNCHES_MAX; l++) {
+        double sum = 0;
+        bool whole = true;
+
+        for (int b = 0; b < bucket_count && whole; b++) {
+            double of_launch = 0;
+            uint32_t n = 0;
+
+            if (!(t->share[b] > 0) || !t->pairs[b].count)
+                continue;
+            for (uint32_t i = 0; i < t->pairs[b].count; i++)
+                if (t->pairs[b].launch[i] == l) {
+                    of_launch += t->pairs[b].log_ratio[i];
+                    n++;
+                }
+            whole = n > 0;
+            sum += n ? t->share[b] * of_launch / n : 0;
+        }
+        if (whole)
+            totals[count++] = sum;
+    }
+    *launches = count;
+    if (count < 2)
+        return 0;
+    for (int l = 0; l < count; l++)
+        mean += totals[l] / count;
+    for (int l = 0; l < count; l++)
+        squares += (totals[l] - mean) * (totals[l] - mean);
+    return squares / (count - 1) / count;
 }
 
 static struct total total_of(const struct rounds *r, const struct table_of_means *t)
 {
     struct total total = { 0 };
+    int launches;
+    double excess;
 
-    for (int b = 0; b < r->setup.bucket_count; b++) {
-        const struct mean *m = &t->of[b];
-
-        if (!(t->share[b] > 0))
-            continue;
-        total.mean += t->share[b] * m->mean;
-        total_add_variance(&total, t->share[b] * t->share[b] * m->variance / m->count, m->count);
+    for (int b = 0; b < r->setup.bucket_count; b++)
+        if (t->share[b] > 0)
+            total_add(&total, t->share[b], &t->of[b]);
+    excess = variance_of_launches(t, r->setup.bucket_count, &launches) - total.steps - total.luck;
+    if (launches > 1 && excess > 0) {
+        total.luck += excess;
+        total.further += excess * launches;
+        /* Two or three launches say little of their own scatter. */
+        total.luck_freedom = launches - 1;
     }
     return total;
 }
@@ -230,7 +272,6 @@ static double half_of(const struct rounds *r, const struct table_of_means *t, in
 
 struct statics {
     struct table_of_means means[ROUNDS_STATICS_MAX]; /* log of table / static */
-    bool known[ROUNDS_STATICS_MAX];
 };
 
 /* The fastest by one half, or by all (-1). */
@@ -240,9 +281,9 @@ static int best_static(const struct rounds *r, const struct statics *s, int half
     int best = -1;
 
     for (int i = 0; i < r->setup.static_count; i++) {
-        double lead = !s->known[i] ? -INFINITY
-                      : half < 0   ? total_of(r, &s->means[i]).mean
-                                   : half_of(r, &s->means[i], half);
+        double lead = !s->means[i].any ? -INFINITY
+                      : half < 0       ? total_of(r, &s->means[i]).mean
+                                       : half_of(r, &s->means[i], half);
 
         if (lead > most) {
             most = lead;
@@ -252,30 +293,21 @@ static int best_static(const struct rounds *r, const struct statics *s, int half
     return best;
 }
 
-static void judge_half(const struct rounds *r, const struct table_of_means *t, int half,
-                       struct total *total)
-{
-    total->mean += 0.5 * half_of(r, t, half);
-    for (int b = 0; b < r->setup.bucket_count; b++) {
-        const struct mean *m = &t->of[b];
-
-        if (t->share[b] > 0)
-            total_add_variance(total,
-                               0.25 * t->share[b] * t->share[b] * m->variance / m->half_count[half],
-                               m->count);
-    }
-}
-
-/* Each half of the cycles is judged against the static plan that the other half chose. */
+/* Each half of the cycles is judged against the static plan that the other half chose; where they
+ * chose one they share a variance, which must not count as two. */
 static struct total judge_statics(const struct rounds *r, const struct statics *s)
 {
     int even = best_static(r, s, 0), odd = best_static(r, s, 1);
-    struct total total = { 0 };
+    struct total total = total_of(r, &s->means[even]), other;
 
-    if (even == odd) /* the halves share a variance: it must not count as two */
-        return total_of(r, &s->means[even]);
-    judge_half(r, &s->means[even], 1, &total);
-    judge_half(r, &s->means[odd], 0, &total);
+    if (even == odd)
+        return total;
+    other = total_of(r, &s->means[odd]);
+    total.mean = (half_of(r, &s->means[even], 1) + half_of(r, &s->means[odd], 0)) / 2;
+    total.steps = (total.steps + other.steps) / 2;
+    total.luck = (total.luck + other.luck) / 2;
+    total.further = (total.further + other.further) / 2;
+    total.spent = (total.spent + other.spent) / 2;
     return total;
 }
 
@@ -287,12 +319,11 @@ static bool over_default(const struct rounds *r, struct range out[LEVELS])
     struct table_of_means means;
     struct total total;
 
-    if (!compare_all(r, ROLE_TABLE, ROLE_DEFAULT, &means))
-        return false;
+    compare_all(r, ROLE_TABLE, ROLE_DEFAULT, &means);
     total = total_of(r, &means);
     for (int level = 0; level < LEVELS; level++)
-        out[level] = range_of(&total, level);
-    return true;
+        out[level] = total_range(&total, level);
+    return means.any;
 }
 
 /* The table is only as good as its worst case: to beat the best static plan it has to beat all of
@@ -303,17 +334,17 @@ static bool over_static(const struct rounds *r, struct range out[LEVELS], int *b
     struct total total;
 
     for (int i = 0; i < r->setup.static_count; i++)
-        s.known[i] = compare_all(r, ROLE_TABLE, ROLE_STATIC + i, &s.means[i]);
+        compare_all(r, ROLE_TABLE, ROLE_STATIC + i, &s.means[i]);
     *best = best_static(r, &s, -1);
     if (*best < 0)
         return false;
     total = judge_statics(r, &s);
     for (int level = 0; level < LEVELS; level++)
-        out[level] = range_of(&total, level);
+        out[level] = total_range(&total, level);
     for (int i = 0; i < r->setup.static_count; i++) {
         total = total_of(r, &s.means[i]);
-        for (int level = 0; level < LEVELS && s.known[i]; level++)
-            out[level].high = fmax(out[level].high, range_of(&total, level).high);
+        for (int level = 0; level < LEVELS && s.means[i].any; level++)
+            out[level].high = fmax(out[level].high, total_range(&total, level).high);
     }
     return true;
 }
@@ -328,11 +359,15 @@ struct rounds_result rounds_result(const struct rounds *r)
     struct rounds_result v = { GAIN_UNKNOWN, GAIN_UNKNOWN, .rounds = r->round, .steps = r->steps };
     struct range range[LEVELS];
 
-    if (over_default(r, range))
+    if (over_default(r, range)) {
         v.over_default = gain_of(range[STATED]);
+        v.loses = range[STATED].mean > 0;
+        v.may_lose = !(range[STATED].high <= 0);
+    }
     if (over_static(r, range, &v.static_arm))
         v.over_static = gain_of(range[STATED]);
     v.static_arm = v.static_arm < 0 ? -1 : r->statics[v.static_arm];
+    v.launches = 1 + (r->setup.launch_cycles ? rounds_launch(r) - 1 : 0);
     return v;
 }
 
@@ -355,6 +390,115 @@ static bool is_decided(const struct rounds *r)
     return !over_static(r, range, &best) || is_settled(range);
 }
 
+/* ---- one bucket */
+
+static int role_of_static(const struct rounds *r, int arm)
+{
+    for (int i = 0; i < r->setup.static_count; i++)
+        if (r->statics[i] == arm)
+            return ROLE_STATIC + i;
+    return -1;
+}
+
+/* What the other buckets say of a plan, and how far buckets differ, together with this bucket's own
+ * pairs: a plan that saves 3 % in ten buckets is proven in all of them before it is in each. */
+static struct mean mean_among_others(const struct rounds *r, const struct table_of_means *t,
+                                     int role, int bucket)
+{
+    static const double least_apart = 0.01;
+    const struct rounds_contest *c = &r->contests[bucket];
+    struct mean own = t->of[bucket], out = own;
+    double sum = 0, squares = 0, variances = 0, apart, prior, variance = own.steps + own.luck;
+    int n = 0, arm = c->arms[stands_for(c, role)];
+
+    for (int b = 0; b < r->setup.bucket_count; b++) {
+        const struct rounds_contest *other = &r->contests[b];
+        int place = stands_for(other, role);
+
+        if (b == bucket || place < 0 || other->arms[place] != arm || t->of[b].count < PAIRS_LEAST)
+            continue;
+        n++;
+        sum += t->of[b].mean;
+        squares += t->of[b].mean * t->of[b].mean;
+        variances += t->of[b].steps + t->of[b].luck;
+    }
+    if (n < 2 || !(variance > 0))
+        return own;
+    apart = fmax(least_apart * least_apart, (squares - sum * sum / n) / (n - 1) - variances / n);
+    prior = apart + (apart + variances / n) / n;
+    out.mean = (own.mean / variance + sum / n / prior) / (1 / variance + 1 / prior);
+    out.steps = own.steps * prior / (variance + prior);
+    out.luck = own.luck * prior / (variance + prior);
+    return out;
+}
+
+struct rounds_word rounds_proof(const struct rounds *r, int bucket, int arm, double chance)
+{
+    const struct rounds_contest *c = &r->contests[bucket];
+    int role = c->role[ROLE_TABLE] >= 0 && c->arms[c->role[ROLE_TABLE]] == arm
+                   ? ROLE_TABLE
+                   : role_of_static(r, arm);
+    struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN, .chance_slower = 1 };
+    struct table_of_means t;
+    struct mean mean;
+
+    if (role < 0 || !present(c, c->role[role]))
+        return word;
+    compare_all(r, role, ROLE_DEFAULT, &t);
+    mean = t.of[bucket];
+    word.pairs = t.pairs[bucket].count;
+    if (same_plan(c, role, ROLE_DEFAULT) || mean.count < PAIRS_LEAST)
+        return word;
+    word.gain = gain_of(mean_range(&mean, STATED));
+    word.chance_slower = mean_chance_above(&mean, 0);
+    word.proof = mean_proof(&mean, rounds_harmless, chance);
+    mean = mean_among_others(r, &t, role, bucket);
+    if (!word.proof && word.gain.value > 0 && mean_proof(&mean, rounds_harmless, chance))
+        word.proof = PROOF_HARMLESS;
+    return word;
+}
+
+/* Surely, and by so much that it is worth an entry of another kind. */
+static bool is_clear(double log_ratio, double sd)
+{
+    return log_ratio < -2 * sd && log_ratio < log1p(-0.01);
+}
+
+bool rounds_prefers_static(const struct rounds *r, const struct rounds_result *v, int bucket)
+{
+    const struct rounds_contest *c = &r->contests[bucket];
+    int role = role_of_static(r, v->static_arm);
+    struct table_of_means t;
+    struct mean here;
+    double sd;
+
+    if (role < 0 || !present(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE])
+        return false;
+    compare_all(r, role, ROLE_DEFAULT, &t);
+    if (t.of[bucket].mean > 0)
+        return false;
+    compare_all(r, role, ROLE_TABLE, &t);
+    here = t.of[bucket];
+    sd = sqrt(here.steps + here.luck);
+    if (!here.count || !isfinite(here.mean) || !isfinite(sd))
+        return false;
+    if (v->over_static.high < 0)
+        return !is_clear(-here.mean, sd);
+    return is_clear(here.mean, sd);
+}
+
+double rounds_level_ns(const struct rounds *r, int bucket)
+{
+    const struct rounds_contest *c = &r->contests[bucket];
+    int place = stands_for(c, ROLE_DEFAULT);
+    double values[ROUNDS_CYCLES_MAX];
+
+    if (place < 0 || !c->told[place])
+        return NAN;
+    memcpy(values, c->log_ns[place], c->told[place] * sizeof(*values));
+    return exp(median_of(values, c->told[place]));
+}
+
 /* ---- what is told */
 
 static uint32_t cycle_steps(const struct rounds *r)
@@ -374,22 +518,30 @@ static bool is_without_noise(const struct rounds *r)
 {
     for (int role = ROLE_DEFAULT; role < ROLE_STATIC + r->setup.static_count; role++) {
         struct table_of_means means;
+        struct total total;
 
-        if (compare_all(r, ROLE_TABLE, role, &means) && total_of(r, &means).variance > 0)
+        compare_all(r, ROLE_TABLE, role, &means);
+        total = total_of(r, &means);
+        if (means.any && total.steps + total.luck > 0)
             return false;
     }
     return true;
 }
 
+/* Where launches are counted, only after whole ones. */
 static bool is_enough(const struct rounds *r, uint32_t cycles)
 {
     const struct rounds_setup *s = &r->setup;
 
     if (cycles >= s->cycles_max || !cycle_steps(r))
         return true;
+    if (s->launch_cycles && cycles % s->launch_cycles)
+        return false;
     if (cycles < s->cycles_min)
         return cycles >= 2 && is_without_noise(r);
-    return (s->steps_max && r->steps + cycle_steps(r) > s->steps_max) || is_decided(r);
+    return (s->steps_max && r->steps + cycle_steps(r) * (s->launch_cycles ? s->launch_cycles : 1) >
+                                s->steps_max) ||
+           is_decided(r);
 }
 
 /* To the first round that lacks a sample.  Only whole cycles are judged: until then some buckets
@@ -408,6 +560,10 @@ static void advance(struct rounds *r)
 
 static void set_defaults(struct rounds_setup *s)
 {
+    if (s->launch_cycles) {
+        s->cycles_min = s->launch_cycles * (s->launches < 2 ? 1 : 2);
+        s->cycles_max = s->launch_cycles * (s->launches ? s->launches : 1);
+    }
     s->cycles_min = s->cycles_min ? s->cycles_min : CYCLES_LEAST;
     s->cycles_max = s->cycles_max ? s->cycles_max : CYCLES_MOST;
     if (s->cycles_max > ROUNDS_CYCLES_MAX)
@@ -425,6 +581,9 @@ static void open_contest(struct rounds_contest *c, const struct rounds_setup *s,
     enter(c, b, ROLE_DEFAULT, s->default_arm);
     for (int i = 0; i < s->static_count; i++)
         enter(c, b, ROLE_STATIC + i, s->statics[i]);
+    c->first_place = b->first ? c->role[ROLE_TABLE] : -1;
+    if (b->first)
+        c->first = *b->first;
 }
 
 void rounds_open(struct rounds *r, const struct rounds_setup *setup)
@@ -473,53 +632,4 @@ bool rounds_republish(struct rounds *r, int bucket, int arm)
     if (present(c, place))
         c->role[ROLE_TABLE] = place;
     return present(c, place);
-}
-
-/* ---- one bucket */
-
-static int role_of_static(const struct rounds *r, int arm)
-{
-    for (int i = 0; i < r->setup.static_count; i++)
-        if (r->statics[i] == arm)
-            return ROLE_STATIC + i;
-    return -1;
-}
-
-/* A difference of log times in one bucket; NAN: not known.  A few values say little of their own
- * spread: that of all buckets counts like four more. */
-static struct normal ratio_in(const struct rounds *r, int bucket, int role_a, int role_b)
-{
-    static const double borrowed = 4;
-    double sd = spread_of_pairs(r, role_a, role_b), variance;
-    struct mean m = compare(&r->contests[bucket], role_a, role_b, sd);
-
-    if (!m.count)
-        return (struct normal){ NAN, NAN };
-    if (stands_for(&r->contests[bucket], role_a) == stands_for(&r->contests[bucket], role_b))
-        return (struct normal){ 0, 0 };
-    variance = (borrowed * sd * sd + (m.count - 1) * m.variance) / (borrowed + m.count - 1);
-    return (struct normal){ m.mean, sqrt(variance / m.count) };
-}
-
-/* Surely, and by so much that it is worth an entry of another kind. */
-static bool is_clear(double log_ratio, double sd)
-{
-    return log_ratio < -2 * sd && log_ratio < log1p(-0.01);
-}
-
-bool rounds_prefers_static(const struct rounds *r, const struct rounds_result *v, int bucket)
-{
-    const struct rounds_contest *c = &r->contests[bucket];
-    int role = role_of_static(r, v->static_arm);
-    struct normal here, over_default;
-
-    if (role < 0 || !present(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE])
-        return false;
-    here = ratio_in(r, bucket, role, ROLE_TABLE);
-    over_default = ratio_in(r, bucket, role, ROLE_DEFAULT);
-    if (isnan(here.mean) || over_default.mean > 0)
-        return false;
-    if (v->over_static.high < 0)
-        return !is_clear(-here.mean, here.sd);
-    return is_clear(here.mean, here.sd);
 }

@@ -1,5 +1,5 @@
-/* The table as a whole against the default plan and against one plan for every bucket.  Pure: ask
- * what to sample, tell what it took.
+/* The table as a whole against the default plan and against one plan for every bucket, over several
+ * launches of the ranks.  Pure: ask what to sample, tell what it took.
  *
  *     rounds_open(r, &setup);
  *     rounds_tell(r, bucket, arm, recorded_ns);          what was sampled before, in its order
@@ -25,13 +25,16 @@ enum {
     ROUNDS_BUCKETS_MAX = 64,
     ROUNDS_STATICS_MAX = 3,
     ROUNDS_ARMS_MAX = 2 + ROUNDS_STATICS_MAX, /* the table's, the default's */
-    ROUNDS_CYCLES_MAX = PAIRS_MAX
+    ROUNDS_CYCLES_MAX = 64
 };
 
 struct rounds_bucket {
     double weight;      /* its share of a trainer's steps; they need not add up to 1 */
     int table;          /* the arm that is published there */
     const bool *usable; /* by arm; NULL = all are; not kept */
+    /* Of the table's arm and the default, taken after that arm was chosen, in the launch in which it
+     * was chosen (number 0); NULL: none.  Not kept. */
+    const struct pairs *first;
 };
 
 struct rounds_setup {
@@ -42,6 +45,9 @@ struct rounds_setup {
     int static_count;                /* at most ROUNDS_STATICS_MAX */
     uint32_t cycles_min, cycles_max; /* 0 = 4 and 30; none is begun that must stay incomplete */
     uint32_t steps_max;              /* 0: no matter; cycles_min are taken all the same */
+    /* So many cycles in each further launch of the ranks, and the most launches; then cycles_min
+     * and cycles_max follow.  0: all cycles are taken in one launch. */
+    uint32_t launch_cycles, launches;
     uint64_t seed;
 };
 
@@ -54,6 +60,8 @@ struct rounds {
         bool dropped[ROUNDS_ARMS_MAX];
         uint32_t told[ROUNDS_ARMS_MAX];
         double log_ns[ROUNDS_ARMS_MAX][ROUNDS_CYCLES_MAX];
+        int first_place; /* whose the first pairs are; -1: there are none */
+        struct pairs first;
     } contests[ROUNDS_BUCKETS_MAX];
     int statics[ROUNDS_STATICS_MAX];
     uint32_t round, steps; /* complete rounds; samples told */
@@ -64,9 +72,19 @@ struct rounds_result {
     /* Over the default plan, and over the best static one: the arm is chosen on half of the
      * cycles and judged on the other half, and the other way round, for the best of several is
      * also the luckiest of them.  Where the halves disagree the arm named is all cycles' choice. */
-    struct gain over_default, over_static;
-    int static_arm; /* -1: there is none */
+    struct gain over_default, over_static; /* in a further launch, where there were several */
+    bool loses, may_lose; /* against the default: as it looks; by the interval's far end */
+    int static_arm;       /* -1: there is none */
+    int launches;         /* of the ranks that it rests on, that of the search included */
     uint32_t rounds, steps;
+};
+
+/* What a bucket's pairs, all taken after the plan was chosen, prove of it against the default. */
+struct rounds_word {
+    enum proof proof;
+    struct gain gain;     /* to expect in a further launch; of one launch, in that */
+    double chance_slower; /* than the default, at all */
+    uint32_t pairs;
 };
 
 void rounds_open(struct rounds *rounds, const struct rounds_setup *setup);
@@ -85,9 +103,19 @@ bool rounds_republish(struct rounds *rounds, int bucket, int arm);
 
 struct rounds_result rounds_result(const struct rounds *rounds);
 
-/* Whether the table does better to take the static plan here: it beats the table as a whole and
- * not clearly loses here, or it clearly wins here; and it is not slower than the default. */
+/* The launch, from 1 on, in which the next sample is to be taken; 0: launches do not matter. */
+int rounds_launch(const struct rounds *rounds);
+
+/* Of the table's arm or a static one.  `chance`: the greatest that the proof is wrong.  What the
+ * same plan shows in other buckets may prove that it is harmless here, too. */
+struct rounds_word rounds_proof(const struct rounds *rounds, int bucket, int arm, double chance);
+
+/* Whether the table does better to take the static plan here: that beats the table as a whole and
+* does not clearly lose here, or it clearly wins here; and it is not slower than the default. */
 bool rounds_prefers_static(const struct rounds *rounds, const struct rounds_result *verdict,
                            int bucket);
+
+/* A step's median time under the default plan; NAN: it did not run. */
+double rounds_level_ns(const struct rounds *rounds, int bucket);
 
 #endif

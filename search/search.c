@@ -1,7 +1,7 @@
 /* What all strategies share: who is usable, how often each was sampled, when to stop. */
 #include "search.h"
 
-#include "bound.h"
+#include "stats.h"
 #include "status.h"
 
 #include <assert.h>
@@ -63,6 +63,7 @@ void search_visit(struct search *search, uint64_t capacity, const bool *usable, 
     search->alone = alone;
     search->samples = 0;
     search->cut = false;
+    search->repeats = 0;
     memset(search->count, 0, sizeof(search->count));
     for (size_t i = 0; i < SEARCH_ARMS_MAX; i++)
         search->usable[i] = i < search->setup.arm_count && (!usable || usable[i]);
@@ -94,12 +95,16 @@ int search_also(struct search *search, const bool *among)
 
 static void tell(struct search *search, int arm, int64_t ns, bool asked)
 {
+    double log_ns = log((double)(ns > 0 ? ns : 1));
+
     assert(arm >= 0 && (size_t)arm < search->setup.arm_count);
     if (!search->usable[arm])
         return; /* dropped since: what it took says nothing any more */
     search->samples++;
-    search->count[arm]++;
-    search->ops->tell(search, arm, log((double)(ns > 0 ? ns : 1)), asked);
+    if (search->count[arm]++ && search->repeats < SEARCH_REPEATS_MAX)
+        search->apart[search->repeats++] = fabs(log_ns - search->log_last[arm]);
+    search->log_last[arm] = log_ns;
+    search->ops->tell(search, arm, log_ns, asked);
 }
 
 void search_tell(struct search *search, int arm, int64_t ns)
@@ -168,14 +173,21 @@ double search_estimate(struct search *search, uint64_t capacity, int arm)
     return exp(search->ops->estimate(search, capacity, arm));
 }
 
+/* What is no number must not be compared with a limit: it would pass. */
+static struct normal known_or_nothing(struct normal n)
+{
+    return isfinite(n.mean) && n.sd >= 0 ? n : (struct normal){ 0, INFINITY };
+}
+
 struct normal search_level(struct search *search, int arm)
 {
-    return search->ops->level(search, arm);
+    return known_or_nothing(search->ops->level(search, arm));
 }
 
 struct normal search_compare(struct search *search, int arm, int other)
 {
-    return arm == other ? (struct normal){ 0, 0 } : search->ops->compare(search, arm, other);
+    return arm == other ? (struct normal){ 0, 0 }
+                        : known_or_nothing(search->ops->compare(search, arm, other));
 }
 
 double search_bound(struct search *search, int arm)
@@ -183,13 +195,14 @@ double search_bound(struct search *search, int arm)
     return search->ops->bound ? search->ops->bound(search, arm) : NAN;
 }
 
-double search_chance_slower(struct search *search, int arm, int other, double share)
+double search_noise(const struct search *search, double *freedom)
 {
-    struct normal apart = search_compare(search, arm, other);
+    double apart[SEARCH_REPEATS_MAX], sd;
 
-    if (!(apart.sd > 0))
-        return apart.mean > log1p(share);
-    return normal_tail((apart.mean - log1p(share)) / apart.sd);
+    memcpy(apart, search->apart, search->repeats * sizeof(*apart));
+    sd = search->repeats ? median_of(apart, search->repeats) / (0.6745 * sqrt(2)) : 0;
+    *freedom = search->repeats * 0.37; /* what a median is worth beside a mean of squares */
+    return sd * sd;
 }
 
 double search_rescale(struct search *search, int arm, uint64_t from, uint64_t to)

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SEARCH_DONE = -1, SEARCH_ARMS_MAX = 2048 };
+enum { SEARCH_DONE = -1, SEARCH_ARMS_MAX = 2048, SEARCH_REPEATS_MAX = 256 };
 
 /* Why a visit ended. */
 enum search_reason {
@@ -76,7 +76,9 @@ struct search_result {
 
 struct search;
 
-/* A normal belief about a logarithm; an infinite sd: nothing is known. */
+/* A normal belief about a logarithm; an infinite sd: nothing is known.  What a strategy answers may
+ * be no number where a model has failed; search_level() and search_compare() make {0, infinite} of
+ * it. */
 struct normal {
     double mean, sd;
 };
@@ -123,6 +125,9 @@ struct search {
     bool usable[SEARCH_ARMS_MAX]; /* in this visit; search_drop clears it */
     uint32_t samples, visits;
     uint32_t count[SEARCH_ARMS_MAX]; /* samples of each arm in this visit */
+    double log_last[SEARCH_ARMS_MAX];    /* the last of them */
+    double apart[SEARCH_REPEATS_MAX];    /* distances of successive samples of one arm */
+    uint32_t repeats;
     bool cut;
     void *own;
 };
@@ -168,8 +173,10 @@ struct normal search_level(struct search *search, int arm);
 struct normal search_compare(struct search *search, int arm, int other);
 double search_bound(struct search *search, int arm);
 
-/* The chance that an arm is slower than another one by more than this share. */
-double search_chance_slower(struct search *search, int arm, int other, double share);
+/* The variance of one sample's log(ns) by what was sampled more than once in this visit, whatever a
+ * strategy believes and however far off single samples are, and how many of a normal distribution
+ * would tell as much; 0 and 0: nothing was sampled twice. */
+double search_noise(const struct search *search, double *freedom);
 
 /* What turns an arm's time at one capacity into that at another, not far away; 1 without a model.
  */

@@ -132,10 +132,13 @@ static const char *const version_11 =
     "CREATE TABLE space(id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;";
 
 /* Modelled clusters say how much launches differ: a program that does not know it could not read
- * their text. */
+ * their text.  And what a table is worth says how many launches of the ranks that rests on, and
+ * whether plans were given up because of it. */
 static const char *const version_12 =
     "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
-    "  SELECT id * 64 + 51, id, 'launch_noise_percent', 'model', 'unknown' FROM fingerprint;";
+    "  SELECT id * 64 + 51, id, 'launch_noise_percent', 'model', 'unknown' FROM fingerprint;"
+    "ALTER TABLE standing ADD COLUMN launches INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE standing ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;";
 
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =

@@ -315,6 +315,8 @@ struct standing_row {
     uint32_t rounds, first_round;  /* samples of these rounds are numbered from the first on */
     char rivals[128];  /* the static plans that the table meets, as text with ';' between */
     int64_t decided_s; /* 0: not decided yet */
+    uint32_t launches; /* of the ranks that this rests on, that of the search included; 0: unsaid */
+    bool given_up;     /* the table as a whole was slower than the default, which took its place */
 };
 
 extern const struct row_table standing_table;

@@ -22,11 +22,13 @@ static const struct row_field fields[] = {
     { "first_round", ROW_INTEGER, LOCAL(first_round) },
     { "rivals", ROW_TEXT, LOCAL(rivals) },
     { "decided_s", ROW_INTEGER, AT(decided_s), .most = 1e12 },
+    { "launches", ROW_INTEGER, LOCAL(launches), .most = UINT32_MAX },
+    { "given_up", ROW_BOOL, LOCAL(given_up) },
 };
 const struct row_table standing_table = ROW_TABLE("standing", struct standing_row, fields);
 
 const char standing_in_show[] = "gain gain_low gain_high static_gain static_gain_low"
-                                " static_gain_high static_plan rounds";
+                                " static_gain_high static_plan rounds launches given_up";
 
 int store_standing(struct store *store, const struct standing_row *row)
 {

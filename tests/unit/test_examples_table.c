@@ -48,103 +48,22 @@ static void costs_are_as_the_readme_says(const struct moe_shape *shape)
     is("model_ms_2", exp(costs_log_ns(&costs, costs.prior, given("c"), &two)) * 1e-6);
 }
 
-/* A strategy whose belief is what the README gives: the default, a sound plan and a bold one. */
-enum { DEFAULT, SOUND, BOLD, ARMS };
-static struct normal beliefs[ARMS];
-
-static int stub_open(struct search *search)
+static void pairs_prove_what_the_readme_says(void)
 {
-    (void)search;
-    return OK;
-}
+    static const char *const words[] = { "default", "likely", "adopted" };
+    const char *text = given_text("pairs_percent");
+    struct pairs pairs = { 0 };
+    struct scatter scatter;
+    struct mean mean;
+    int percent, used;
 
-static void stub_close(struct search *search)
-{
-    (void)search;
-}
-
-static int stub_next(struct search *search)
-{
-    (void)search;
-    return SEARCH_DONE;
-}
-
-static void stub_tell(struct search *search, int arm, double log_ns, bool asked)
-{
-    (void)asked;
-    (void)search, (void)arm, (void)log_ns;
-}
-
-static void stub_verdict(struct search *search, struct search_result *out)
-{
-    (void)search;
-    out->winner = BOLD;
-    out->runner_up = SOUND;
-}
-
-static struct normal stub_level(struct search *search, int arm)
-{
-    (void)search;
-    return beliefs[arm];
-}
-
-/* Means are over the default; deviations are of that difference. */
-static struct normal stub_compare(struct search *search, int arm, int other)
-{
-    (void)search;
-    return (struct normal){ beliefs[arm].mean - beliefs[other].mean,
-                            fmax(beliefs[arm].sd, beliefs[other].sd) };
-}
-
-static struct search *open_stub(void)
-{
-    static const struct search_ops ops = { .name = "stub",
-                                           .open = stub_open,
-                                           .close = stub_close,
-                                           .visit = stub_close,
-                                           .next = stub_next,
-                                           .tell = stub_tell,
-                                           .verdict = stub_verdict,
-                                           .level = stub_level,
-                                           .compare = stub_compare };
-    static const struct moe_plan arms[ARMS] = { { .r = 1, .d = 1 },
-                                                { .r = 1, .d = 2 },
-                                                { .d = 1 } };
-    struct search_setup setup = { .arms = arms, .arm_count = ARMS };
-    struct search *search = NULL;
-
-    CHECK(!search_open(&ops, &setup, &search));
-    return search;
-}
-
-static void believe(int arm, const char *faster, const char *sd)
-{
-    beliefs[arm] = (struct normal){ log(1 - given(faster) / 100), given(sd) / 100 };
-}
-
-static void the_rule_is_as_the_readme_says(void)
-{
-    struct search *search = open_stub();
-    struct decision_setup setup = { .search = search, .incumbent = -1, .patience = 6 };
-    enum decision_purpose purpose;
-    struct decision_result result;
-    struct decision d;
-    int arm;
-
-    beliefs[DEFAULT] = (struct normal){ 0, 0 };
-    believe(SOUND, "sound_faster_percent", "sound_sd_percent");
-    believe(BOLD, "bold_faster_percent", "bold_sd_percent");
-    decision_open(&d, &setup);
-    search_add(search, SOUND, 1);
-    while ((arm = decision_next(&d, &purpose)) != DECISION_DONE)
-        decision_tell(&d, purpose, arm, 1);
-    CHECK(decision_result(&d, &result));
-    CHECK(result.arm == SOUND);
-    is("bold_harm_percent", 100 * search_chance_slower(search, BOLD, DEFAULT, 0.01));
-    is("sound_harm_percent", 100 * result.harm);
-    is("sound_slower_percent", 100 * search_chance_slower(search, SOUND, DEFAULT, 0));
-    says("sound_is", decision_words[result.word]);
-    search_close(search);
+    for (; sscanf(text, "%d%n", &percent, &used) == 1; text += used)
+        pairs_add(&pairs, log(percent / 100.0), 0);
+    scatter_of(&pairs, 1, &scatter);
+    mean = pairs_mean(&pairs, &scatter);
+    is("pairs_save_percent", 100 * (1 - exp(mean.mean)));
+    is("pairs_slower_percent", 100 * mean_chance_above(&mean, 0));
+    says("pairs_say", words[mean_proof(&mean, decision_harmless, 0.01)]);
 }
 
 static void bounds_are_as_the_readme_says(void)
@@ -225,7 +144,7 @@ static void the_search_is_as_its_readme_says(void)
     is("patience", effort_named("normal")->patience);
     costs_are_as_the_readme_says(&shape);
     bounds_are_as_the_readme_says();
-    the_rule_is_as_the_readme_says();
+    pairs_prove_what_the_readme_says();
     rounds_are_as_the_readme_says();
     contests_are_as_the_readme_says();
     drift_is_as_the_readme_says();

@@ -54,7 +54,8 @@ static int remember(struct bucket *b, struct told told)
 
 int bucket_remember(struct bucket *b, int arm, enum sample_kind kind, int64_t ns)
 {
-    return remember(b, (struct told){ arm, kind, bucket_count(b, arm), ns, false });
+    return remember(b, (struct told){ arm, kind, bucket_count(b, arm), b->dictionary->run, ns,
+                                      false });
 }
 
 static int load_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
@@ -65,7 +66,7 @@ static int load_sample(void *self, const struct trial_row *trial, const struct s
     if (arm < 0 || strcmp(sample->load, b->dictionary->load) != 0 ||
         !ledger_counts(&b->attempts[arm], sample))
         return OK;
-    return remember(b, (struct told){ arm, sample->kind, sample->round, sample->ns,
+    return remember(b, (struct told){ arm, sample->kind, sample->round, sample->run, sample->ns,
                                       sample->gpu.throttled == SAMPLE_DISTURBED });
 }
 
@@ -124,11 +125,15 @@ double bucket_median_ns(const struct bucket *b, int arm)
 
 /* ---- the decision */
 
-static enum decision_purpose purpose_of(enum sample_kind kind)
+/* Where a bucket is decided anew the pairs of earlier runs are about their choice, not about the one
+ * to come. */
+static enum decision_purpose purpose_of(const struct bucket *b, const struct told *told)
 {
-    if (kind == SAMPLE_SEARCH)
+    bool fresh = !b->known || told->run >= b->dictionary->pairs_since;
+
+    if (told->kind == SAMPLE_SEARCH)
         return DECISION_SEARCH;
-    return kind == SAMPLE_CONTEST ? DECISION_SAFETY : DECISION_OTHER;
+    return told->kind == SAMPLE_CONTEST && fresh ? DECISION_SAFETY : DECISION_OTHER;
 }
 
 enum sample_kind bucket_sample_kind(enum decision_purpose purpose)
@@ -165,15 +170,16 @@ void bucket_open(struct bucket *b, bool rematch)
                                     .default_arm = d->default_arm,
                                     .incumbent = incumbent_of(b),
                                     .alone = rematch,
+                                    .again = b->known,
                                     .harm = d->harm,
                                     .margin = d->margin,
-                                    .patience = d->effort->patience };
+                                    .patience = d->patience ? d->patience : d->effort->patience };
 
     for (int arm = 0; arm < (int)d->arm_count; arm++)
         usable[arm] = takes_part(b, arm, rematch);
     decision_open(&b->decision, &setup);
     for (uint32_t i = 0; i < b->told_count; i++)
-        decision_recall(&b->decision, purpose_of(b->told[i].kind), b->told[i].arm, b->told[i].ns);
+        decision_recall(&b->decision, purpose_of(b, &b->told[i]), b->told[i].arm, b->told[i].ns);
 }
 
 /* ---- steps */

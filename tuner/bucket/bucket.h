@@ -22,8 +22,8 @@
 struct told {
     int arm;
     enum sample_kind kind;
-    uint32_t round; /* of the sample's row */
-    int64_t ns;
+    uint32_t round; /* of the sample's row, as its run */
+    int64_t run, ns;
     bool disturbed;
 };
 

@@ -24,6 +24,7 @@ int dictionary_first_run(struct dictionary *d, const char *command)
             break;
         d->first_run = r->id;
     }
+    d->pairs_since = d->first_run;
     free(runs.rows);
     return OK;
 }

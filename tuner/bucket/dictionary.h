@@ -13,6 +13,7 @@ struct dictionary {
     int64_t cluster, shape; /* ids in the store */
     int64_t run;            /* that writes */
     int64_t first_run;      /* what failed in earlier runs than this may be tried again */
+    int64_t pairs_since;    /* pairs of earlier runs prove nothing of what is decided anew */
     uint32_t window;
     const struct declaration *declared; /* that has the buckets; NULL: they are of this width */
     char load[LOAD_NAME_BYTES]; /* of its samples and entries; those of others do not count */
@@ -22,6 +23,7 @@ struct dictionary {
     struct search *search; /* NULL: nothing is decided */
     const struct effort *effort;
     double harm, margin; /* as in struct decision_setup */
+    uint32_t patience;   /* likewise; 0: the effort's */
 };
 
 /* Sets first_run: this run, which was begun, and those on its cluster since one of another command.

@@ -20,8 +20,9 @@ int launch_range_open(struct launch_range *r, const struct dictionary *shared, u
     TRY(search_open(search_find("blind"), search, &r->dictionary.search));
     bucket_init(&r->bucket, &r->dictionary, bucket);
     TRY(bucket_load(&r->bucket));
-    /* It is no decision: the samples that it stands on are told again, and nothing else counts.
-     * One that is stale answers until the range is decided. */
+    /* An older program wrote what it knew when its time was up.  It is no decision: the samples that
+     * it stands on are told again, and nothing else counts.  One that is stale answers until the
+     * range is decided. */
     r->cut = r->bucket.known && entry_is(&r->bucket.entry, ENTRY_CUT) &&
              !entry_is(&r->bucket.entry, ENTRY_STALE);
     r->bucket.known &= !r->cut;
@@ -70,7 +71,7 @@ static bool is_decided(const struct launch_range *r)
            effort_rank(e->effort) >= effort_rank(r->dictionary.effort->name);
 }
 
-/* What an earlier run said when its time was up no longer holds. */
+/* What an older program said when its time was up no longer holds. */
 static int drop_cut(struct launch_range *r, const char *why)
 {
     if (!r->cut)
@@ -213,23 +214,6 @@ bool launch_range_gives_up(struct launch_range *r, const struct launch_under_way
         return false;
     r->state = RANGE_GIVEN_UP;
     return true;
-}
-
-int launch_range_cut(struct launch_range *r)
-{
-    struct decision_result so_far;
-    struct entry_row entry;
-
-    if (r->state == RANGE_OPEN) /* the last sample may have decided it */
-        TRY(advance(r));
-    if (r->state != RANGE_OPEN || r->bucket.known)
-        return OK;
-    search_cut(r->dictionary.search);
-    if (!decision_result(&r->bucket.decision, &so_far) ||
-        !decision_stands(&r->bucket.decision, &so_far))
-        return drop_cut(r, "more samples do not say so");
-    TRY(bucket_entry(&r->bucket, -1, &entry));
-    return store_entry(r->dictionary.store, &entry, "measured in launches, cut off");
 }
 
 int launch_range_next(struct launch_range *r)

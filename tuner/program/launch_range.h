@@ -79,10 +79,8 @@ int launch_range_end(struct launch_range *range, const struct launch_under_way *
  */
 bool launch_range_gives_up(struct launch_range *range, const struct launch_under_way *launch);
 
-/* Time is up: what can be said so far is told, if nothing is yet; the next run goes on. */
-int launch_range_cut(struct launch_range *range);
-
-/* After a launch: what the decision asks for, wherever it can be shown. */
+/* After a launch: what the decision asks for, wherever it can be shown; the entry, if the launch's
+ * last sample has decided the range. */
 int launch_range_next(struct launch_range *range);
 
 /* An arm cannot run; whoever calls commits. */

@@ -441,7 +441,7 @@ static int tune(struct launches *l, const struct live_setup *setup)
     for (rc = OK; !rc && (way = next_way(l)) >= 0;)
         rc = launch(l, (uint32_t)way);
     for (size_t i = 0; i < l->range_count && rc == ERR_CUT; i++)
-        TRY(launch_range_cut(l->ranges[i]));
+        TRY(launch_range_next(l->ranges[i]));
     return rc;
 }
 

@@ -1,8 +1,9 @@
-/* Chooses the rounds' contestants from the measured entries, runs the rounds, and writes what they
- * change. */
+/* Chooses the rounds' contestants from the measured buckets, runs the rounds over several launches of
+ * the ranks, and obeys what they say: bucket by bucket, then for the table as a whole. */
 #include "standing.h"
 
 #include "bucket.h"
+#include "host.h"
 #include "plan.h"
 #include "rounds.h"
 #include "standings.h"
@@ -22,6 +23,10 @@ _Static_assert(ROUNDS_CYCLES_MAX *(ROUNDS_BUCKETS_MAX / 12 + 1) <= SERIES_STRIDE
 struct seat {
     struct bucket bucket; /* with its entry */
     int published;        /* the arm it held before the rounds */
+    int arm;              /* that was chosen there, and has to prove itself; then what is left */
+    struct pairs first;   /* of that and the default, since it was chosen */
+    struct rounds_word word;
+    bool taken; /* as the static plan of the table as a whole */
     double weight;
     bool usable[SEARCH_ARMS_MAX];
 };
@@ -33,16 +38,12 @@ struct settling {
     int rivals[ROUNDS_STATICS_MAX], rival_count;
     struct standing_row row;
     struct rounds *rounds;
+    int launch; /* of the ranks that run now, as the rounds number them; 0: no matter which */
 };
 
 static const struct space *space_of(const struct settling *s)
 {
     return s->sweep->space;
-}
-
-static int arm_of(const struct settling *s, const struct seat *seat)
-{
-    return space_arm(space_of(s), &seat->bucket.entry.plan);
 }
 
 /* ---- buckets */
@@ -69,7 +70,7 @@ static int take_seat(void *self, const struct entry_row *e)
         return OK;
     bucket_init(&seat->bucket, &s->sweep->dictionary, e->bucket);
     seat->bucket.capacity = e->capacity;
-    seat->published = space_arm(space_of(s), &e->plan);
+    seat->published = seat->arm = space_arm(space_of(s), &e->plan);
     return OK;
 }
 
@@ -138,17 +139,25 @@ static void weigh(struct settling *s)
         s->seats[i].weight = border_below(s, i + 1) - border_below(s, i);
 }
 
-static int find_usable(struct settling *s)
+/* Of the plan that the search chose there nothing is published unless it has shown by now that it is
+ * not slower than the default; the rounds may yet show it. */
+static int find_candidates(struct settling *s)
 {
     const struct space *space = space_of(s);
 
     for (int i = 0; i < s->seat_count; i++) {
-        struct bucket *b = &s->seats[i].bucket;
+        struct seat *seat = &s->seats[i];
+        struct bucket *b = &seat->bucket;
+        int arm;
 
         TRY(bucket_load(b));
-        for (int arm = 0; arm < (int)space->arm_count; arm++)
-            s->seats[i].usable[arm] =
-                b->attempts[arm].usable && space_fits(space, arm, b->key.bucket);
+        for (int k = 0; k < (int)space->arm_count; k++)
+            seat->usable[k] = b->attempts[k].usable && space_fits(space, k, b->key.bucket);
+        TRY(visit_candidate(s->sweep, b->key.bucket, &arm, &seat->first));
+        if (arm >= 0 && seat->usable[arm])
+            seat->arm = arm;
+        else
+            seat->first.count = 0;
     }
     return OK;
 }
@@ -168,7 +177,7 @@ static uint32_t count_search(const struct settling *s)
 static bool published_everywhere(const struct settling *s, int arm)
 {
     for (int i = 0; i < s->seat_count; i++)
-        if (arm_of(s, &s->seats[i]) != arm)
+        if (s->seats[i].arm != arm)
             return false;
     return true;
 }
@@ -178,7 +187,7 @@ static double share_published(const struct settling *s, int arm)
     double share = 0;
 
     for (int i = 0; i < s->seat_count; i++)
-        share += arm_of(s, &s->seats[i]) == arm ? s->seats[i].weight : 0;
+        share += s->seats[i].arm == arm ? s->seats[i].weight : 0;
     return share;
 }
 
@@ -204,7 +213,7 @@ static void rate(const struct settling *s, double ratings[SEARCH_ARMS_MAX])
 
     for (int arm = 0; arm < (int)space_of(s)->arm_count; arm++) {
         ratings[arm] = expected(s, arm);
-        modelled = modelled && !isnan(ratings[arm]);
+        modelled = modelled && isfinite(ratings[arm]);
     }
     for (int arm = 0; arm < (int)space_of(s)->arm_count && !modelled; arm++)
         ratings[arm] = -share_published(s, arm);
@@ -292,17 +301,24 @@ static int begin_series(struct settling *s)
 static int open_rounds(struct settling *s)
 {
     struct rounds_bucket buckets[ROUNDS_BUCKETS_MAX];
+    const struct effort *effort = s->sweep->request->effort;
     struct rounds_setup setup = { .buckets = buckets,
                                   .bucket_count = s->seat_count,
                                   .default_arm = space_of(s)->default_arm,
                                   .statics = s->rivals,
                                   .static_count = s->rival_count,
-                                  .steps_max = count_search(s) / 2 + 1,
+                                  .steps_max = count_search(s) + 1,
                                   .seed = s->sweep->campaign->setup->seed ^ s->row.first_round };
 
+    /* Ranks that somebody else launched cannot be launched anew: what is said is of this launch. */
+    if (!s->sweep->campaign->world) {
+        setup.launch_cycles = effort->launch_cycles;
+        setup.launches = effort->launches - 1;
+    }
     for (int i = 0; i < s->seat_count; i++)
-        buckets[i] = (struct rounds_bucket){ s->seats[i].weight, arm_of(s, &s->seats[i]),
-                                             s->seats[i].usable };
+        buckets[i] = (struct rounds_bucket){ s->seats[i].weight, s->seats[i].arm,
+                                             s->seats[i].usable,
+                                             s->seats[i].first.count ? &s->seats[i].first : NULL };
     s->rounds = malloc(sizeof(*s->rounds));
     if (!s->rounds)
         return fail(ERR_NOMEM, "rounds");
@@ -326,12 +342,33 @@ static void replay(struct settling *s)
         }
 }
 
+/* A launch that takes more than a tenth of the time so far is dear: one more than the search's is
+ * enough then. */
+static bool is_dear(const struct settling *s)
+{
+    const struct campaign *c = s->sweep->campaign;
+
+    return s->launch == 1 && crew_launch_ns(c->crew) * 10 > host_clock_ns() - c->begun_ns;
+}
+
 static int play(struct settling *s)
 {
+    struct campaign *c = s->sweep->campaign;
     struct step step;
     int seat, arm;
 
     while (rounds_next(s->rounds, &seat, &arm)) {
+        int launch = rounds_launch(s->rounds);
+
+        if (launch && launch != s->launch) {
+            if (is_dear(s)) {
+                note("a launch of the ranks takes %.1f s: gains rest on two of them",
+                     (double)crew_launch_ns(c->crew) * 1e-9);
+                break;
+            }
+            TRY(crew_relaunch(c->crew, s->row.first_round + (uint32_t)launch));
+            s->launch = launch;
+        }
         TRY(visit_step(s->sweep, &s->seats[seat].bucket.attempts[arm], SAMPLE_ROUNDS,
                        s->row.first_round + s->rounds->round, &step));
         if (!step.ns)
@@ -342,66 +379,104 @@ static int play(struct settling *s)
     return OK;
 }
 
-/* ---- entries anew */
+/* ---- what is left of the table */
 
-/* What was searched more thoroughly in an earlier run stays so: a few more samples take nothing
- * away. */
-static int redecide(struct settling *s, struct entry_row *e, int arm)
+static void publish(struct settling *s, int i, int arm)
 {
-    struct entry_row anew;
-    int rc = visit_redecide(s->sweep, e->bucket, arm, &anew);
-
-    if (rc)
-        return rc;
-    memcpy(anew.effort, e->effort, sizeof(anew.effort));
-    memcpy(anew.search, e->search, sizeof(anew.search));
-    *e = anew;
-    return OK;
+    s->seats[i].arm = arm;
+    rounds_republish(s->rounds, i, arm);
 }
 
-/* What the decision says of another plan the rounds did not judge: they stand for the old one. */
-static int redecide_all(struct settling *s)
+/* The default takes the place of what is not proven there; of what is not proven to be faster by
+ * its own pairs if `surely`. */
+static void give_up_unproven(struct settling *s, bool surely)
 {
-    for (int i = 0; i < s->seat_count; i++) {
-        struct entry_row *e = &s->seats[i].bucket.entry;
-        int rc = redecide(s, e, -1);
+    int default_arm = space_of(s)->default_arm;
 
-        if (rc < 0)
-            return rc;
-        if (rc == OK)
-            rounds_republish(s->rounds, i, arm_of(s, &s->seats[i]));
+    for (int i = 0; i < s->seat_count; i++) {
+        struct seat *seat = &s->seats[i];
+
+        if (seat->arm == default_arm || default_arm < 0 || !seat->usable[default_arm])
+            continue;
+        seat->word = rounds_proof(s->rounds, i, seat->arm, s->sweep->request->options->harm);
+        if (seat->word.proof < (surely ? PROOF_FASTER : PROOF_HARMLESS))
+            publish(s, i, default_arm);
     }
-    return OK;
 }
 
 /* All are judged before the first is changed. */
-static int take_statics(struct settling *s)
+static void take_statics(struct settling *s, const struct rounds_result *v)
 {
-    struct rounds_result v = rounds_result(s->rounds);
+    int default_arm = space_of(s)->default_arm;
+    struct rounds_word words[ROUNDS_BUCKETS_MAX];
     bool takes[ROUNDS_BUCKETS_MAX];
 
-    for (int i = 0; i < s->seat_count; i++)
-        takes[i] = rounds_prefers_static(s->rounds, &v, i);
     for (int i = 0; i < s->seat_count; i++) {
-        int rc = takes[i] ? redecide(s, &s->seats[i].bucket.entry, v.static_arm) : UNSUPPORTED;
-
-        if (rc < 0)
-            return rc;
-        if (rc == OK)
-            rounds_republish(s->rounds, i, v.static_arm);
+        takes[i] = rounds_prefers_static(s->rounds, v, i);
+        if (takes[i] && v->static_arm != default_arm)
+            words[i] = rounds_proof(s->rounds, i, v->static_arm, s->sweep->request->options->harm);
+        takes[i] = takes[i] && (v->static_arm == default_arm || words[i].proof);
     }
-    return OK;
+    for (int i = 0; i < s->seat_count; i++)
+        if (takes[i]) {
+            publish(s, i, v->static_arm);
+            s->seats[i].word = words[i];
+            s->seats[i].taken = v->static_arm != default_arm;
+        }
 }
 
-static int store_entries_anew(struct settling *s)
+static void obey(struct settling *s)
 {
-    for (int i = 0; i < s->seat_count; i++) {
-        const struct seat *seat = &s->seats[i];
-        bool same = arm_of(s, seat) == seat->published;
+    struct rounds_result v;
+    bool some = false;
 
-        TRY(store_entry(s->sweep->campaign->store, &seat->bucket.entry, same ? NULL : "rounds"));
+    give_up_unproven(s, false);
+    v = rounds_result(s->rounds);
+    take_statics(s, &v);
+    v = rounds_result(s->rounds);
+    if (v.may_lose)
+        give_up_unproven(s, true);
+    v = rounds_result(s->rounds);
+    for (int i = 0; i < s->seat_count; i++)
+        some = some || s->seats[i].published != space_of(s)->default_arm;
+    s->row.given_up = v.loses && some;
+    for (int i = 0; i < s->seat_count && v.loses; i++)
+        if (space_of(s)->default_arm >= 0 && s->seats[i].usable[space_of(s)->default_arm])
+            publish(s, i, space_of(s)->default_arm);
+}
+
+/* Times are those that all samples make likely; the gain is what fresh pairs say.  What was searched
+ * more thoroughly in an earlier run stays so: a few more samples take nothing away. */
+static int write_entry(struct settling *s, int i)
+{
+    struct seat *seat = &s->seats[i];
+    struct entry_row *e = &seat->bucket.entry, anew;
+    int default_arm = space_of(s)->default_arm;
+    bool by_default = default_arm < 0 || !seat->usable[default_arm];
+    const char *word = by_default                              ? "alone"
+                       : seat->arm == default_arm              ? "default"
+                       : seat->taken                           ? "static"
+                       : !strcmp(e->decision, "incumbent")     ? "incumbent"
+                       : seat->word.proof == PROOF_FASTER      ? "adopted"
+                                                               : "likely";
+    int rc = visit_redecide(s->sweep, e->bucket, seat->arm, &anew);
+
+    if (rc)
+        return rc < 0 ? rc : OK;
+    snprintf(anew.decision, sizeof(anew.decision), "%s", word);
+    memcpy(anew.effort, e->effort, sizeof(anew.effort));
+    memcpy(anew.search, e->search, sizeof(anew.search));
+    if (!by_default && seat->arm != default_arm) {
+        double ratio = anew.default_us * (1 - seat->word.gain.value) / anew.time_us;
+
+        anew.gain = seat->word.gain;
+        anew.time_us *= ratio;
+        anew.low_us *= ratio;
+        anew.high_us *= ratio;
     }
-    return OK;
+    *e = anew;
+    return store_entry(s->sweep->campaign->store, e,
+                       seat->arm == seat->published ? NULL : "rounds");
 }
 
 static int store_verdict(struct settling *s)
@@ -414,6 +489,7 @@ static int store_verdict(struct settling *s)
     if (v.static_arm >= 0)
         s->row.static_plan = space_of(s)->arms[v.static_arm];
     s->row.rounds = v.rounds;
+    s->row.launches = (uint32_t)v.launches;
     s->row.decided_s = time(NULL);
     return store_standing(s->sweep->campaign->store, &s->row);
 }
@@ -422,17 +498,15 @@ static int store_verdict(struct settling *s)
 
 static int settle(struct settling *s)
 {
-    TRY(find_usable(s));
+    TRY(find_candidates(s));
     weigh(s);
     TRY(begin_series(s));
     TRY(open_rounds(s));
     replay(s);
     TRY(play(s));
-    if (s->rounds->steps) {
-        TRY(redecide_all(s));
-        TRY(take_statics(s));
-        TRY(store_entries_anew(s));
-    }
+    obey(s);
+    for (int i = 0; i < s->seat_count; i++)
+        TRY(write_entry(s, i));
     return store_verdict(s);
 }
 

@@ -2,7 +2,7 @@
 #include "sweep.h"
 
 #include "between.h"
-
+#include "pairs.h"
 #include "plan.h"
 #include "standing.h"
 #include "status.h"
@@ -244,7 +244,6 @@ static int run(struct sweep *sweep)
         TRY(store_expire(c->store, c->cluster_id, sweep->dictionary.shape, sweep->space->window,
                          sweep->space->first, sweep->space->last, "to be measured again"));
     TRY(expire_other_loads(sweep));
-    TRY(campaign_first_run(c, &sweep->first_run));
     rc = visit_anchors(sweep);
     if (!rc)
         rc = visit_refuted(sweep);
@@ -268,6 +267,7 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
                             .arm_count = space->arm_count,
                             .default_arm = space->default_arm,
                             .effort = request->effort,
+                            .patience = 2 * PAIRS_LEAST, /* more follows: see standing.h */
                             .harm = o->harm,
                             .margin = o->margin };
     struct search_setup search = { .shape = space->shape,
@@ -288,6 +288,8 @@ static int open_sweep(struct campaign *c, const struct tune_request *request, si
                            .space = space,
                            .asked = request->asked[number],
                            .dictionary = d };
+    TRY(campaign_first_run(c, &out->first_run));
+    out->dictionary.pairs_since = out->first_run;
     return OK;
 }
 

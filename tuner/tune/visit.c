@@ -5,6 +5,7 @@
 #include "plan.h"
 #include "status.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,19 +40,25 @@ int visit_step(struct sweep *sweep, struct attempt *attempt, enum sample_kind ki
 }
 
 /* Only where somebody is about to be told: it costs as much as a decision. */
-static void show_leader(struct sweep *sweep, struct bucket *b)
+static void show_leader(struct sweep *sweep)
 {
     struct progress *progress = &sweep->campaign->progress;
-    struct decision_result leader;
+    struct search *search = sweep->dictionary.search;
+    int leader, default_arm = sweep->space->default_arm;
+    double gain = 0;
 
-    if (!progress_wants_leader(progress) || !decision_result(&b->decision, &leader))
+    if (!progress_wants_leader(progress))
         return;
+    leader = search_result(search).winner;
+    if (leader < 0)
+        return;
+    if (default_arm >= 0)
+        gain = 0 - expm1(search_compare(search, leader, default_arm).mean);
     snprintf(progress->leader, sizeof(progress->leader), "%s leads",
-             PLAN_TEXT(&sweep->space->arms[leader.arm]));
-    if (leader.gain.value > 0)
+             PLAN_TEXT(&sweep->space->arms[leader]));
+    if (gain > 0)
         snprintf(progress->leader + strlen(progress->leader),
-                 sizeof(progress->leader) - strlen(progress->leader), " by %.1f %%",
-                 leader.gain.value * 100);
+                 sizeof(progress->leader) - strlen(progress->leader), " by %.1f %%", gain * 100);
 }
 
 /* Brings the decision to where the last run left it; to its end if `measure`. */
@@ -74,7 +81,7 @@ static int decide(struct sweep *sweep, struct bucket *b, bool measure)
             decision_drop(&b->decision, arm);
         else if (step.counts)
             TRY(bucket_tell(b, purpose, arm, step.ns));
-        show_leader(sweep, b);
+        show_leader(sweep);
         sweep->result.failed_trials += !a->usable;
     }
     *sweep->campaign->progress.leader = 0;
@@ -103,6 +110,19 @@ int visit_measure(struct sweep *sweep, uint32_t bucket, struct entry_row *out)
 int visit_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_row *out)
 {
     return visit(sweep, bucket, false, arm, out);
+}
+
+int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs *pairs)
+{
+    struct bucket b;
+    int rc;
+
+    bucket_init(&b, &sweep->dictionary, bucket);
+    rc = decide(sweep, &b, false);
+    *arm = decision_candidate(&b.decision);
+    *pairs = decision_pairs(&b.decision);
+    bucket_forget(&b);
+    return rc;
 }
 
 int visit_recall(struct sweep *sweep, uint32_t bucket)

@@ -3,6 +3,7 @@
 #define VISIT_H
 
 #include "attempt.h"
+#include "pairs.h"
 #include "sweep.h"
 
 /* ERR_CUT when time is up: no entry then, but every sample is kept.  UNSUPPORTED: no plan can run
@@ -12,6 +13,10 @@ int visit_measure(struct sweep *sweep, uint32_t bucket, struct entry_row *out);
 /* What all samples that were taken there say by now; none is added.  Of `arm`, which another rule
  * has chosen, or of the plan that is best here: -1. */
 int visit_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_row *out);
+
+/* The plan that was chosen there, -1 if it is the default or another run chose it, and the pairs of
+ * it and the default that have been taken since. */
+int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs *pairs);
 
 /* For the search alone: tells it what an earlier run measured here. */
 int visit_recall(struct sweep *sweep, uint32_t bucket);
