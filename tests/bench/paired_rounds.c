@@ -1,36 +1,30 @@
-/* Paired rounds: robust times, rivals chosen and judged by different halves, the bootstrap. */
+/* Paired rounds: robust times of each launch, rivals chosen by the other launches, Student's
+ * intervals. */
 #include "paired_rounds.h"
 
-#include "random.h"
+#include "pairs.h"
 #include "stats.h"
 #include "status.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-
-enum { RESAMPLES = 1000, HALVES = 2 };
 
 /* ---- rounds */
 
-static int grow(double **values, size_t count)
+int paired_rounds_open(size_t plans, size_t buckets, size_t launches, struct paired_rounds *out)
 {
-    double *more = realloc(*values, count * sizeof(*more));
+    size_t count = launches * ROUNDS_IN_LAUNCH * buckets;
+    struct paired_rounds r = { .plans = plans, .buckets = buckets, .launches = launches };
 
-    if (!more)
-        return fail(ERR_NOMEM, "%zu steps", count);
-    *values = more;
-    return OK;
-}
-
-int paired_rounds_grow(struct paired_rounds *r)
-{
-    size_t count = r->count + ROUNDS_IN_VISIT;
-
-    TRY(grow(&r->level, count * r->buckets));
-    TRY(grow(&r->deviation, count * r->buckets * r->plans));
-    r->count = count;
+    assert(plans <= ROUNDS_PLANS && buckets <= ROUNDS_BUCKETS && launches <= LAUNCHES_MOST);
+    r.level = calloc(count, sizeof(*r.level));
+    r.deviation = calloc(count * plans, sizeof(*r.deviation));
+    if (!r.level || !r.deviation) {
+        paired_rounds_free(&r);
+        return fail(ERR_NOMEM, "%zu steps", count * plans);
+    }
+    *out = r;
     return OK;
 }
 
@@ -41,27 +35,25 @@ void paired_rounds_free(struct paired_rounds *r)
     *r = (struct paired_rounds){ 0 };
 }
 
-void paired_rounds_tell(struct paired_rounds *r, size_t round, size_t bucket, const double *ns)
+static size_t row_of(const struct paired_rounds *r, size_t launch, size_t round, size_t bucket)
 {
-    double *deviation = r->deviation + (round * r->buckets + bucket) * r->plans;
+    return (launch * ROUNDS_IN_LAUNCH + round) * r->buckets + bucket;
+}
+
+void paired_rounds_tell(struct paired_rounds *r, size_t launch, size_t round, size_t bucket,
+                        const double *ns)
+{
+    size_t row = row_of(r, launch, round, bucket);
+    double *deviation = r->deviation + row * r->plans;
     double sorted[ROUNDS_PLANS], level;
 
     for (size_t p = 0; p < r->plans; p++)
         sorted[p] = log(ns[p]);
     level = median_of(sorted, r->plans);
-    r->level[round * r->buckets + bucket] = level;
+    r->level[row] = level;
     for (size_t p = 0; p < r->plans; p++)
         deviation[p] = isinf(ns[p]) ? INFINITY : log(ns[p]) - level;
 }
-
-/* ---- times from some of the rounds */
-
-/* Rounds of one half, as they are or drawn with replacement. */
-struct draw {
-    size_t *rounds;
-    size_t count;
-    double *scratch;
-};
 
 static int ascending(const void *a, const void *b)
 {
@@ -82,277 +74,201 @@ static double midmean(double *values, size_t count)
     return sum / (double)(count - 2 * cut);
 }
 
-static double level_at(const struct paired_rounds *r, const struct draw *d, size_t bucket)
+/* ---- what launches say: logarithms of a plan's time, without the level */
+
+static double log_in(const struct paired_rounds *r, size_t launch, size_t bucket, int plan)
 {
-    for (size_t i = 0; i < d->count; i++)
-        d->scratch[i] = r->level[d->rounds[i] * r->buckets + bucket];
-    return midmean(d->scratch, d->count);
+    double values[ROUNDS_IN_LAUNCH];
+
+    for (size_t i = 0; i < ROUNDS_IN_LAUNCH; i++)
+        values[i] = r->deviation[row_of(r, launch, i, bucket) * r->plans + (size_t)plan];
+    return midmean(values, ROUNDS_IN_LAUNCH);
 }
 
-static double deviation_at(const struct paired_rounds *r, const struct draw *d, size_t bucket,
-                           int plan)
-{
-    for (size_t i = 0; i < d->count; i++)
-        d->scratch[i] = r->deviation[(d->rounds[i] * r->buckets + bucket) * r->plans + plan];
-    return midmean(d->scratch, d->count);
-}
-
-/* ---- rivals */
-
-/* A plan per bucket. */
-struct choice {
-    int plan[ROUNDS_BUCKETS];
-};
-
-static struct choice same_everywhere(int plan)
-{
-    struct choice choice;
-
-    for (size_t b = 0; b < ROUNDS_BUCKETS; b++)
-        choice.plan[b] = plan;
-    return choice;
-}
-
-static double total_ns(const struct paired_rounds *r, const struct draw *d,
-                       const struct choice *choice)
+static double log_in_others(const struct paired_rounds *r, size_t launch, size_t bucket, int plan)
 {
     double sum = 0;
 
-    for (size_t b = 0; b < r->buckets; b++)
-        sum += exp(level_at(r, d, b) + deviation_at(r, d, b, choice->plan[b]));
-    return sum;
+    for (size_t l = 0; l < r->launches; l++)
+        sum += l == launch ? 0 : log_in(r, l, bucket, plan);
+    return sum / (double)(r->launches - 1);
 }
 
-static struct choice best_static(const struct paired_rounds *r, const struct draw *d)
+/* What a step takes at a bucket, for sums over buckets: of all launches, for a launch that was slow
+ * while it was there says nothing of how long the others' steps are. */
+static void weigh(const struct paired_rounds *r, double weights[ROUNDS_BUCKETS])
 {
-    struct choice best = same_everywhere(0);
-    double least = total_ns(r, d, &best);
+    double values[LAUNCHES_MOST * ROUNDS_IN_LAUNCH];
 
-    for (int p = 1; p < (int)r->plans; p++) {
-        struct choice candidate = same_everywhere(p);
-        double ns = total_ns(r, d, &candidate);
+    for (size_t b = 0; b < r->buckets; b++) {
+        size_t n = 0;
 
-        if (ns < least) {
-            least = ns;
-            best = candidate;
-        }
+        for (size_t l = 0; l < r->launches; l++)
+            for (size_t i = 0; i < ROUNDS_IN_LAUNCH; i++)
+                values[n++] = r->level[row_of(r, l, i, b)];
+        weights[b] = exp(midmean(values, n));
     }
-    return best;
 }
 
-static int best_at(const struct paired_rounds *r, const struct draw *d, size_t bucket)
-{
-    int best = 0;
-
-    for (int p = 1; p < (int)r->plans; p++)
-        if (deviation_at(r, d, bucket, p) < deviation_at(r, d, bucket, best))
-            best = p;
-    return best;
-}
-
-static struct choice best_of_each(const struct paired_rounds *r, const struct draw *d)
-{
-    struct choice best = same_everywhere(0);
-
-    for (size_t b = 0; b < r->buckets; b++)
-        best.plan[b] = best_at(r, d, b);
-    return best;
-}
-
-/* ---- what is estimated, as one row of numbers, so that a bootstrap need not know what they are */
-
-enum {
-    OVER_DEFAULT,
-    OVER_STATIC,
-    OVER_BEST,
-    REGRET,
-    BUCKET_REGRET,
-    BUCKET_GAIN = BUCKET_REGRET + ROUNDS_BUCKETS,
-    FIGURES = BUCKET_GAIN + ROUNDS_BUCKETS
-};
+/* ---- rivals of a launch, chosen by the others */
 
 struct rivals {
-    struct choice table, default_plan, fixed[HALVES],
-        best[HALVES]; /* by the half that judges them */
+    int fixed, best[ROUNDS_BUCKETS];
 };
 
-static double log_ratio(const struct paired_rounds *r, const struct draw *d, const struct choice *a,
-                        const struct choice *b)
+static struct rivals choose(const struct paired_rounds *r, const double *weights, size_t launch)
 {
-    return log(total_ns(r, d, a) / total_ns(r, d, b)) / HALVES;
-}
+    struct rivals rivals = { .fixed = 0 };
+    double least_ns = INFINITY, least[ROUNDS_BUCKETS];
 
-/* Adds one half's part to the logarithms. */
-static void judge(const struct paired_rounds *r, const struct draw *d, const struct rivals *rivals,
-                  int half, double *figures)
-{
-    const struct choice *best = &rivals->best[half];
+    for (int p = 0; p < (int)r->plans; p++) {
+        double ns = 0;
 
-    figures[OVER_DEFAULT] += log_ratio(r, d, &rivals->table, &rivals->default_plan);
-    figures[OVER_STATIC] += log_ratio(r, d, &rivals->table, &rivals->fixed[half]);
-    figures[OVER_BEST] += log_ratio(r, d, &rivals->table, best);
-    for (size_t b = 0; b < r->buckets; b++) {
-        double own = deviation_at(r, d, b, rivals->table.plan[b]);
+        for (size_t b = 0; b < r->buckets; b++) {
+            double here = log_in_others(r, launch, b, p);
 
-        figures[BUCKET_REGRET + b] += (own - deviation_at(r, d, b, best->plan[b])) / HALVES;
-        figures[BUCKET_GAIN + b] +=
-            (own - deviation_at(r, d, b, rivals->default_plan.plan[b])) / HALVES;
-    }
-}
-
-static void compute(const struct paired_rounds *r, const struct draw *draws,
-                    const struct rivals *rivals, double *figures)
-{
-    memset(figures, 0, FIGURES * sizeof(*figures));
-    for (int half = 0; half < HALVES; half++)
-        judge(r, &draws[half], rivals, half, figures);
-    for (int i = OVER_DEFAULT; i <= OVER_BEST; i++)
-        figures[i] = exp(figures[i]);
-    for (size_t b = 0; b < r->buckets; b++) {
-        figures[BUCKET_REGRET + b] = expm1(figures[BUCKET_REGRET + b]);
-        figures[BUCKET_GAIN + b] = -expm1(figures[BUCKET_GAIN + b]);
-        figures[REGRET] += figures[BUCKET_REGRET + b] / (double)r->buckets;
-    }
-}
-
-/* ---- the bootstrap */
-
-static int half_of(size_t round)
-{
-    return (int)(round / ROUNDS_IN_VISIT % HALVES);
-}
-
-/* All rounds of each half, each once. */
-static void draw_all(const struct paired_rounds *r, struct draw *draws)
-{
-    for (int half = 0; half < HALVES; half++)
-        draws[half].count = 0;
-    for (size_t i = 0; i < r->count; i++) {
-        struct draw *d = &draws[half_of(i)];
-
-        d->rounds[d->count++] = i;
-    }
-}
-
-/* Whole visits are drawn, then rounds of each: rounds of one visit are more alike than rounds of
- * two, and it is the next visit that an interval speaks of. */
-static void draw_again(const struct draw *from, uint64_t seed, uint64_t index, struct draw *to)
-{
-    uint32_t visits = (uint32_t)(from->count / ROUNDS_IN_VISIT);
-    uint32_t visit = 0;
-
-    to->count = from->count;
-    for (size_t i = 0; i < to->count; i++) {
-        if (i % ROUNDS_IN_VISIT == 0)
-            visit = random_below(~seed, index * visits + i / ROUNDS_IN_VISIT, visits);
-        to->rounds[i] = from->rounds[visit * ROUNDS_IN_VISIT +
-                                     random_below(seed, index * from->count + i, ROUNDS_IN_VISIT)];
-    }
-}
-
-/* The rivals that one half chooses are judged by the other. */
-static struct rivals choose(const struct paired_rounds *r, const struct draw *all, const int *table,
-                            int default_plan)
-{
-    struct rivals rivals = { .default_plan = same_everywhere(default_plan) };
-
-    memcpy(rivals.table.plan, table, r->buckets * sizeof(*table));
-    for (int half = 0; half < HALVES; half++) {
-        rivals.fixed[half] = best_static(r, &all[1 - half]);
-        rivals.best[half] = best_of_each(r, &all[1 - half]);
+            ns += weights[b] * exp(here);
+            if (!p || here < least[b]) {
+                least[b] = here;
+                rivals.best[b] = p;
+            }
+        }
+        if (ns < least_ns) {
+            least_ns = ns;
+            rivals.fixed = p;
+        }
     }
     return rivals;
 }
 
-static struct interval interval_of(double value, const double *resampled, int figure,
-                                   double *sorted)
-{
-    size_t tail = RESAMPLES / 40; /* 2.5 % */
+/* ---- intervals */
 
-    for (size_t i = 0; i < RESAMPLES; i++)
-        sorted[i] = resampled[i * FIGURES + figure];
-    qsort(sorted, RESAMPLES, sizeof(*sorted), ascending);
-    return (struct interval){ value, sorted[tail], sorted[RESAMPLES - 1 - tail] };
-}
-
-/* What a bootstrap needs room for. */
-struct bootstrap {
-    struct draw all[HALVES], again[HALVES];
-    double resampled[RESAMPLES * FIGURES], sorted[RESAMPLES];
+/* A figure of each launch. */
+struct figures {
+    double of[LAUNCHES_MOST];
 };
 
-static void bootstrap_free(struct bootstrap *boot)
+static double mean_of(const struct figures *f, size_t launches)
 {
-    for (int half = 0; half < HALVES && boot; half++) {
-        free(boot->all[half].rounds);
-        free(boot->again[half].rounds);
-        free(boot->all[half].scratch); /* shared with `again` */
-    }
-    free(boot);
+    double sum = 0;
+
+    for (size_t l = 0; l < launches; l++)
+        sum += f->of[l];
+    return sum / (double)launches;
 }
 
-static int bootstrap_make(size_t rounds, struct bootstrap **out)
+static double squares_of(const struct figures *f, size_t launches)
 {
-    struct bootstrap *boot = calloc(1, sizeof(*boot));
-    bool whole = boot != NULL;
+    double mean = mean_of(f, launches), sum = 0;
 
-    for (int half = 0; half < HALVES && boot; half++) {
-        boot->all[half].rounds = calloc(rounds, sizeof(size_t));
-        boot->again[half].rounds = calloc(rounds, sizeof(size_t));
-        boot->all[half].scratch = calloc(rounds, sizeof(double));
-        boot->again[half].scratch = boot->all[half].scratch;
-        whole =
-            whole && boot->all[half].rounds && boot->again[half].rounds && boot->all[half].scratch;
-    }
-    if (!whole) {
-        bootstrap_free(boot);
-        return fail(ERR_NOMEM, "a bootstrap of %zu rounds", rounds);
-    }
-    *out = boot;
-    return OK;
+    for (size_t l = 0; l < launches; l++)
+        sum += (f->of[l] - mean) * (f->of[l] - mean);
+    return sum;
 }
 
-static void resample(const struct paired_rounds *r, const struct rivals *rivals, uint64_t seed,
-                     struct bootstrap *boot)
+/* The half-width of the mean's interval, from squares about means with so many degrees of freedom.
+ */
+static double half_width(double squares, double freedom, size_t launches)
 {
-    for (uint64_t i = 0; i < RESAMPLES; i++) {
-        for (int half = 0; half < HALVES; half++)
-            draw_again(&boot->all[half], seed, i * HALVES + half, &boot->again[half]);
-        compute(r, boot->again, rivals, boot->resampled + i * FIGURES);
+    return freedom ? student(freedom, STATED) * sqrt(squares / freedom / (double)launches) : 0;
+}
+
+static double half_width_of(const struct figures *f, size_t launches)
+{
+    return half_width(squares_of(f, launches), (double)launches - 1, launches);
+}
+
+static struct interval ratio_of(const struct figures *logs, size_t launches)
+{
+    double mean = mean_of(logs, launches), half = half_width_of(logs, launches);
+
+    return (struct interval){ exp(mean), exp(mean - half), exp(mean + half) };
+}
+
+/* ---- the estimate */
+
+/* The table beside its rivals: logarithms of ratios. */
+struct contest {
+    struct figures over_default, over_static, over_best;
+    struct figures regret[ROUNDS_BUCKETS], loss[ROUNDS_BUCKETS]; /* loss: over the default */
+};
+
+static void meet(const struct paired_rounds *r, const double *weights, const int *table,
+                 int default_plan, size_t launch, int *fixed, struct contest *c)
+{
+    struct rivals rivals = choose(r, weights, launch);
+    double own_ns = 0, default_ns = 0, fixed_ns = 0, best_ns = 0;
+
+    for (size_t b = 0; b < r->buckets; b++) {
+        double own = log_in(r, launch, b, table[b]), best = log_in(r, launch, b, rivals.best[b]);
+        double standard = log_in(r, launch, b, default_plan);
+
+        own_ns += weights[b] * exp(own);
+        default_ns += weights[b] * exp(standard);
+        fixed_ns += weights[b] * exp(log_in(r, launch, b, rivals.fixed));
+        best_ns += weights[b] * exp(best);
+        c->regret[b].of[launch] = own - best;
+        c->loss[b].of[launch] = own - standard;
+    }
+    c->over_default.of[launch] = log(own_ns / default_ns);
+    c->over_static.of[launch] = log(own_ns / fixed_ns);
+    c->over_best.of[launch] = log(own_ns / best_ns);
+    *fixed = rivals.fixed;
+}
+
+/* The mean over buckets is one of shares, its variance that of what each launch adds to it. */
+static void estimate_regret(const struct contest *c, size_t buckets, size_t launches,
+                            struct estimate *out)
+{
+    struct figures part = { { 0 } };
+    double sum = 0, half;
+
+    for (size_t b = 0; b < buckets; b++) {
+        struct interval ratio = ratio_of(&c->regret[b], launches);
+
+        out->bucket_regret[b] = (struct interval){ ratio.value - 1, ratio.low - 1, ratio.high - 1 };
+        sum += (ratio.value - 1) / (double)buckets;
+        for (size_t l = 0; l < launches; l++)
+            part.of[l] += ratio.value * c->regret[b].of[l] / (double)buckets;
+    }
+    half = half_width_of(&part, launches);
+    out->regret = (struct interval){ sum, sum - half, sum + half };
+}
+
+/* One variance for all buckets: a few launches alone would tell little of each.  The default gains
+ * nothing over itself, and has none. */
+static void estimate_gains(const struct contest *c, const int *table, int default_plan,
+                           size_t buckets, size_t launches, struct estimate *out)
+{
+    double squares = 0, freedom = 0, half;
+
+    for (size_t b = 0; b < buckets; b++)
+        if (table[b] != default_plan) {
+            squares += squares_of(&c->loss[b], launches);
+            freedom += (double)launches - 1;
+        }
+    half = half_width(squares, freedom, launches);
+    for (size_t b = 0; b < buckets; b++) {
+        double mean = mean_of(&c->loss[b], launches), own = table[b] == default_plan ? 0 : half;
+
+        out->bucket_gain[b] =
+            (struct interval){ -expm1(mean), -expm1(mean + own), -expm1(mean - own) };
     }
 }
 
-static void fill(const double *figures, struct bootstrap *boot, size_t buckets,
-                 struct estimate *out)
+void paired_rounds_estimate(const struct paired_rounds *r, const int *table, int default_plan,
+                            struct estimate *out)
 {
-    struct interval of[FIGURES];
+    double weights[ROUNDS_BUCKETS];
+    struct contest c;
 
-    for (int i = 0; i < FIGURES; i++)
-        of[i] = interval_of(figures[i], boot->resampled, i, boot->sorted);
-    out->over_default = of[OVER_DEFAULT];
-    out->over_static = of[OVER_STATIC];
-    out->over_best = of[OVER_BEST];
-    out->regret = of[REGRET];
-    memcpy(out->bucket_regret, of + BUCKET_REGRET, buckets * sizeof(*of));
-    memcpy(out->bucket_gain, of + BUCKET_GAIN, buckets * sizeof(*of));
-}
-
-int paired_rounds_estimate(const struct paired_rounds *r, const int *table, int default_plan,
-                           uint64_t seed, struct estimate *out)
-{
-    struct bootstrap *boot = NULL;
-    struct rivals rivals;
-    double figures[FIGURES];
-
-    assert(r->count >= HALVES * ROUNDS_IN_VISIT);
-    TRY(bootstrap_make(r->count, &boot));
-    draw_all(r, boot->all);
-    rivals = choose(r, boot->all, table, default_plan);
-    compute(r, boot->all, &rivals, figures);
-    resample(r, &rivals, seed, boot);
-    fill(figures, boot, r->buckets, out);
-    for (int half = 0; half < HALVES; half++)
-        out->static_plan[1 - half] = rivals.fixed[half].plan[0];
-    bootstrap_free(boot);
-    return OK;
+    assert(r->launches >= 2);
+    weigh(r, weights);
+    for (size_t l = 0; l < r->launches; l++)
+        meet(r, weights, table, default_plan, l, &out->static_plan[l], &c);
+    out->over_default = ratio_of(&c.over_default, r->launches);
+    out->over_static = ratio_of(&c.over_static, r->launches);
+    out->over_best = ratio_of(&c.over_best, r->launches);
+    estimate_regret(&c, r->buckets, r->launches, out);
+    estimate_gains(&c, table, default_plan, r->buckets, r->launches, out);
 }

@@ -1,12 +1,29 @@
-/* What came of one setting, as a line of a CSV file. */
+/* How a claim is judged; what came of one setting, as a line of a CSV file. */
 #include "truth_outcome.h"
 
 #include "status.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const double deviations = 1.96;
+
+double claim_z(const struct gain *claim, const struct interval *measured)
+{
+    double off = claim->value - measured->value;
+    double own = off > 0 ? claim->value - claim->low : claim->high - claim->value;
+    double half = hypot(isfinite(own) ? own : 0, (measured->high - measured->low) / 2);
+
+    return off ? deviations * off / half : 0;
+}
+
+bool claim_covers(double z)
+{
+    return fabs(z) <= deviations;
+}
 
 #define AT(field) offsetof(struct outcome, field)
 static const struct column {
@@ -15,7 +32,7 @@ static const struct column {
 } columns[] = {
     { "plans", AT(plans) },
     { "buckets", AT(buckets) },
-    { "rounds", AT(rounds) },
+    { "launches", AT(launches) },
     { "seconds", AT(seconds) },
     { "tuning_steps", AT(tuning_steps) },
     { "over_default", AT(over_default.value) },
@@ -36,7 +53,10 @@ static const struct column {
     { "worst_bucket", AT(worst_bucket) },
     { "bad_buckets", AT(bad_buckets) },
     { "claims", AT(claims) },
-    { "claims_inside", AT(claims_inside) },
+    { "claims_covered", AT(claims_covered) },
+    { "claims_squares", AT(claims_squares) },
+    { "claimed_half", AT(claimed_half) },
+    { "measured_half", AT(measured_half) },
 };
 #undef AT
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };

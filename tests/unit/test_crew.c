@@ -53,6 +53,22 @@ static int64_t step_ns(struct crew *crew, uint32_t d, uint64_t capacity)
     return reply.ns;
 }
 
+/* Of a layer with another activation. */
+static int64_t step_of(struct crew *crew, enum moe_act activation)
+{
+    struct order order = { .kind = ORDER_LAYER,
+                           .shape = layer_on(8, 4),
+                           .memory_limit_bytes = INT64_MAX };
+    struct reply reply = { 0 };
+    int64_t ns;
+
+    order.shape.activation = activation;
+    CHECK(!crew_do(crew, &order, &reply) && reply.state == TRIAL_OK);
+    ns = step_ns(crew, 1, 20);
+    set_layer(crew, 8, 4);
+    return ns;
+}
+
 /* ---- modelled */
 
 static struct cluster roomy(void)
@@ -86,6 +102,14 @@ static void a_launch_has_a_luck_for_each_plan_and_capacity(void)
     second = step_ns(crew, 1, 20);
     CHECK(second != first && step_ns(crew, 1, 20) == second);
     CHECK(!crew_relaunch(crew, 0) && step_ns(crew, 1, 20) == first);
+    /* Another layer has another one, beside ranks without any. */
+    cluster_silence(&c);
+    later = modelled(&c);
+    set_layer(later, c.ranks, c.ranks_per_node);
+    CHECK(fabs((double)first / (double)step_ns(later, 1, 20) -
+               (double)step_of(crew, MOE_GELU) / (double)step_of(later, MOE_GELU)) > 1e-3);
+    crew_close(later);
+    c.launch_noise_percent = 5;
     /* Who goes on with a launch that was cut off. */
     later = modelled(&c);
     CHECK(!crew_relaunch(later, 3));

@@ -422,12 +422,16 @@ static int look_around(struct worker *worker, struct reply *reply)
     return OK;
 }
 
-/* One number for each plan at each capacity in each launch.  From the plan's text, in which an axis
- * that comes later changes nothing. */
+/* One number for each plan of each layer at each capacity in each launch.  From texts, in which an
+ * axis or a word that comes later changes nothing. */
 static uint64_t luck_of(const struct worker *worker, const struct order *order)
 {
     uint64_t number = random_bits(worker->launch, order->capacity);
+    char layer[SHAPE_TEXT_BYTES];
 
+    shape_format(&worker->data.shape, layer, sizeof(layer));
+    for (const char *c = layer; *c; c++)
+        number = random_bits(number, (uint64_t)*c);
     for (const char *c = PLAN_TEXT(&order->plan); *c; c++)
         number = random_bits(number, (uint64_t)*c);
     return number;
