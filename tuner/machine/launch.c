@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -212,15 +213,15 @@ int launch_start(const struct launch_where *where, char **arguments, struct laun
 
 int launch_write(struct launched *ranks, const char *line)
 {
-    char text[2048];
-    int length = snprintf(text, sizeof(text), "%s\n", line), done = 0;
+    size_t length = strlen(line), done = 0;
 
-    while (done < length) {
-        ssize_t n = write(ranks->to, text + done, (size_t)(length - done));
+    while (done <= length) { /* the line's end is the last byte */
+        struct iovec parts[] = { { (void *)(line + done), length - done }, { (void *)"\n", 1 } };
+        ssize_t n = writev(ranks->to, parts, 2);
 
         if (n < 0 && errno != EINTR)
             return ERR_LAUNCH;
-        done += n > 0 ? (int)n : 0;
+        done += n > 0 ? (size_t)n : 0;
     }
     return OK;
 }
