@@ -7,6 +7,7 @@
 #include "repair.h"
 #include "schema.h"
 #include "status.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 
 static int beside(const char *path, const char *ending, char *out, size_t size)
 {
-    return snprintf(out, size, "%s%s", path, ending) < (int)size
+    return text_put(out, size, "%s%s", path, ending)
                ? OK
                : fail(ERR_ARGUMENT, "%s%s: the name is too long", path, ending);
 }

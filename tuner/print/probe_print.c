@@ -7,6 +7,7 @@
 #include "rank_speeds.h"
 #include "shape.h"
 #include "status.h"
+#include "text.h"
 #include "workbench.h"
 
 #include <inttypes.h>
@@ -56,7 +57,7 @@ static void compare_ranks(const struct host *hosts, int count, char *text, size_
             slowest = &hosts[i];
     *text = 0;
     if (slowest->slowest < 1 - rank_speeds_unequal)
-        snprintf(text, size,
+        text_put(text, size,
                  "ranks differ by %.0f %%: the slowest, on %s, has %.2f of the speed of the "
                  "fastest, and every step waits for it",
                  100 * (1 - slowest->slowest), slowest->name, slowest->slowest);

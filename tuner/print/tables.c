@@ -11,6 +11,7 @@
 #include "shape.h"
 #include "standings.h"
 #include "status.h"
+#include "text.h"
 #include "told.h"
 #include "tried.h"
 #include "utf8.h"
@@ -146,7 +147,7 @@ static void say(struct how *how, const char *mark, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vsnprintf(words, sizeof(words), format, args);
+    text_put_list(words, sizeof(words), format, args);
     va_end(args);
     snprintf(how->text + how->length, sizeof(how->text) - how->length, "%s%s",
              how->length ? mark : "", words);

@@ -14,6 +14,7 @@
 #include "status.h"
 #include "store.h"
 #include "tables.h"
+#include "text.h"
 #include "told.h"
 #include "utf8.h"
 #include "verbs.h"
@@ -284,7 +285,8 @@ static int take_plan(struct target *t)
                        : layer_options_plan(o->plan, &t->row.plan));
     TRY(plan_check(&t->row.plan, &t->shape));
     t->row.plan = plan_canonical(t->row.plan, &t->shape);
-    snprintf(t->row.why, sizeof(t->row.why), "%s", o->why);
+    if (!text_put(t->row.why, sizeof(t->row.why), "%s", o->why))
+        return fail(ERR_ARGUMENT, "--why: more than %zu letters", sizeof(t->row.why) - 1);
     t->row.since_s = time(NULL);
     return OK;
 }

@@ -5,6 +5,7 @@
 #include "screen.h"
 #include "status.h"
 #include "store.h"
+#include "text.h"
 #include "utf8.h"
 #include "verbs.h"
 
@@ -53,7 +54,7 @@ static void print_line(const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
+    text_put_list(line, sizeof(line), format, args);
     va_end(args);
     if (screen_is_terminal(stdout))
         screen_cut(line, screen_columns(stdout) - 1);
