@@ -252,12 +252,17 @@ static int list_places(const struct moelookup *table, char places[PLACES][PATH_M
 /* What a file that was named, or is on the search path, is not. */
 static const char *why_not(const char *path, int rc, const struct lookup_set *set, char text[96])
 {
+    char journal[PATH_MAX];
     struct stat info;
 
     if (stat(path, &info) || access(path, R_OK))
         return strerror(errno);
     if (S_ISDIR(info.st_mode))
         return "a folder, where a table's file is wanted";
+    if (rc == ERR_IO && text_put(journal, sizeof(journal), "%s-journal", path) &&
+        !access(journal, F_OK))
+        return "a program was killed while it wrote, and this one may not write there to take that "
+               "back: whoever may has to run moetune show on it once";
     if (rc != ERR_FORMAT)
         return moelookup_strerror(rc);
     snprintf(text, 96, "from a newer moetune (version %lld of the tables, this one knows %d)",
