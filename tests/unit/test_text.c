@@ -1,7 +1,8 @@
-/* Text in rooms of a fixed size. */
+/* Text in rooms of a fixed size; points of time. */
 #include "text.h"
 
 #include "check.h"
+#include "date.h"
 
 #include <string.h>
 
@@ -55,6 +56,19 @@ static void no_character_is_halved(void)
         }
 }
 
+static void any_time_has_a_text(void)
+{
+    static const int64_t odd[] = { INT64_MIN, INT64_MIN + 1, INT64_MAX, INT64_MAX - 1 };
+
+    CHECK(!strcmp(DATE_TEXT(0, DATE_SECOND), "1970-01-01 00:00:00"));
+    CHECK(!strcmp(DATE_TEXT(1764018180, DATE_MINUTE), "2025-11-24 21:03"));
+    CHECK(!strcmp(DATE_TEXT(-1, DATE_DAY), "1969-12-31"));
+    for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++)
+        CHECK(!strcmp(DATE_TEXT(odd[i], DATE_SECOND), "?"));
+    for (int64_t at = 1; at < INT64_MAX / 3; at *= 3)
+        CHECK(*DATE_TEXT(at, DATE_SECOND) && *DATE_TEXT(-at, DATE_SECOND));
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -62,6 +76,7 @@ int main(void)
         TEST(what_has_none_says_so),
         TEST(nothing_follows_what_was_cut),
         TEST(no_character_is_halved),
+        TEST(any_time_has_a_text),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));

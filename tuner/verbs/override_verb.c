@@ -2,6 +2,7 @@
 #include "array.h"
 #include "bucket_key.h"
 #include "common_rows.h"
+#include "date.h"
 #include "declaration.h"
 #include "declared_plan.h"
 #include "gpu_list.h"
@@ -378,7 +379,7 @@ static int print_row(struct target *t, const struct override_row *row)
     t->found++;
     printf("%s, cluster %.12s: ", SHAPE_TEXT(&shape), t->hex);
     print_range(&shape, row->first, row->last, row);
-    printf("since %s UTC: %s\n", DATE_TEXT(row->since_s), UTF8_LINE(row->why));
+    printf("since %s UTC: %s\n", DATE_TEXT(row->since_s, DATE_MINUTE), UTF8_LINE(row->why));
     return OK;
 }
 

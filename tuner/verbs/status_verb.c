@@ -42,7 +42,7 @@ enum { SILENT_S = 60 };
 
 static bool is_silent(const struct run_row *run)
 {
-    return run->state == RUN_RUNNING && time(NULL) - run->updated_s > SILENT_S;
+    return run->state == RUN_RUNNING && difftime(time(NULL), (time_t)run->updated_s) > SILENT_S;
 }
 
 /* One line of the screen: what is longer would push the others down. */
