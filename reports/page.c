@@ -3,6 +3,7 @@
 #include "page.h"
 
 #include "contrast.h"
+#include "date.h"
 #include "drops.h"
 #include "followed.h"
 #include "gains.h"
@@ -120,14 +121,8 @@ static void print_contents(const struct report *report, FILE *to)
 
 static void print_run(const struct run_row *r, FILE *to)
 {
-    char when[32] = "";
-    struct tm tm;
-    time_t at = (time_t)r->started_s;
-
-    if (gmtime_r(&at, &tm))
-        strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
-    fprintf(to, "<tr><td class=\"n\">%" PRId64 "</td><td>%s</td><td>%s</td><td>", r->id, when,
-            run_state_words[r->state]);
+    fprintf(to, "<tr><td class=\"n\">%" PRId64 "</td><td>%s</td><td>%s</td><td>", r->id,
+            DATE_TEXT(r->started_s, DATE_MINUTE), run_state_words[r->state]);
     quote_html(r->search, to);
     fputs(", ", to);
     quote_html(r->effort, to);

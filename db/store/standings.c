@@ -4,6 +4,7 @@
 
 #include "plan.h"
 #include "status.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static void gain_text(const struct gain *gain, const char *against, char *text, 
 {
     *text = 0;
     if (!isnan(gain->value))
-        snprintf(text, size, "%.1f %% (%.1f to %.1f) against %s", percent(gain->value),
+        text_put(text, size, "%.1f %% (%.1f to %.1f) against %s", percent(gain->value),
                  percent(gain->low), percent(gain->high), against);
 }
 

@@ -312,13 +312,16 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
 
 /* ---- standings: what a layer's table as a whole is worth */
 
+enum { STANDING_RIVALS_MAX = 3 };
+
 struct standing_row {
     int64_t cluster, shape, run; /* run 0: imported */
     uint32_t window;
     struct gain gain, static_gain; /* over the default plan, over the best static plan */
     struct moe_plan static_plan;   /* struct_size 0: none */
     uint32_t rounds, first_round;  /* samples of these rounds are numbered from the first on */
-    char rivals[128];  /* the static plans that the table meets, as text with ';' between */
+    /* The static plans that the table meets, as text with ';' between: room for any. */
+    char rivals[STANDING_RIVALS_MAX * PLAN_TEXT_BYTES];
     int64_t decided_s; /* 0: not decided yet */
     uint32_t launches; /* of the ranks that this rests on, that of the search included; 0: unsaid */
     bool given_up;     /* the table as a whole was slower than the default, which took its place */

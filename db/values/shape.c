@@ -5,6 +5,7 @@
 #include "bucket_key.h"
 #include "declaration.h"
 #include "status.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -271,7 +272,7 @@ __attribute__((format(printf, 2, 3))) static int wrong(struct fault fault, const
     va_list args;
 
     va_start(args, format);
-    vsnprintf(fault.text, fault.size, format, args);
+    text_put_list(fault.text, fault.size, format, args);
     va_end(args);
     return ERR_ARGUMENT;
 }
@@ -539,7 +540,7 @@ const char *shape_bucket(const struct moe_shape *shape, uint32_t window, uint32_
                          char room[RANGE_TEXT_BYTES])
 {
     if (declaration_find(shape->space))
-        snprintf(room, RANGE_TEXT_BYTES, "bucket %u (%s %.80s)", bucket, shape_key(shape),
+        text_put(room, RANGE_TEXT_BYTES, "bucket %u (%s %s)", bucket, shape_key(shape),
                  RANGE_TEXT(shape, window, bucket, bucket));
     else
         snprintf(room, RANGE_TEXT_BYTES, "bucket %u of width %u", bucket, window);

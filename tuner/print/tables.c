@@ -3,6 +3,7 @@
 
 #include "array.h"
 #include "bucket_key.h"
+#include "date.h"
 #include "declaration.h"
 #include "grid.h"
 #include "plan.h"
@@ -11,6 +12,7 @@
 #include "shape.h"
 #include "standings.h"
 #include "status.h"
+#include "text.h"
 #include "told.h"
 #include "tried.h"
 #include "utf8.h"
@@ -147,7 +149,7 @@ static void say(struct how *how, const char *mark, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vsnprintf(words, sizeof(words), format, args);
+    text_put_list(words, sizeof(words), format, args);
     va_end(args);
     snprintf(how->text + how->length, sizeof(how->text) - how->length, "%s%s",
              how->length ? mark : "", words);
@@ -249,16 +251,6 @@ static int add_row(const struct printer *p, const struct line *line, struct grid
 
 /* ---- a table */
 
-const char *tables_date(int64_t at_s, char room[DATE_BYTES])
-{
-    time_t at = (time_t)at_s;
-    struct tm tm;
-
-    if (!gmtime_r(&at, &tm) || !strftime(room, DATE_BYTES, "%Y-%m-%d %H:%M", &tm))
-        snprintf(room, DATE_BYTES, "?");
-    return room;
-}
-
 static void print_age(const struct printer *p)
 {
     int64_t oldest_s = INT64_MAX, newest_s = 0;
@@ -268,8 +260,8 @@ static void print_age(const struct printer *p)
         oldest_s = line->oldest_s < oldest_s ? line->oldest_s : oldest_s;
         newest_s = line->newest_s > newest_s ? line->newest_s : newest_s;
     }
-    from = DATE_TEXT(oldest_s);
-    to = DATE_TEXT(newest_s);
+    from = DATE_TEXT(oldest_s, DATE_MINUTE);
+    to = DATE_TEXT(newest_s, DATE_MINUTE);
     fprintf(p->to, "decided   %s%s%s UTC, %s ago\n", strcmp(from, to) ? from : "",
             strcmp(from, to) ? " to " : "", to,
             DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)newest_s))));
@@ -285,7 +277,7 @@ static void print_pins(const struct printer *p, const struct entry_row *e)
         fprintf(p->to, "pinned    buckets %u-%u, %s %s: %s since %s UTC: %s\n", pin->first,
                 pin->last, shape_key(&p->shape),
                 RANGE_TEXT(&p->shape, e->window, pin->first, pin->last), PLAN_WORDS(&pin->plan),
-                DATE_TEXT(pin->since_s), UTF8_LINE(pin->why));
+                DATE_TEXT(pin->since_s, DATE_MINUTE), UTF8_LINE(pin->why));
     }
 }
 

@@ -2,6 +2,7 @@
 #include "study.h"
 
 #include "status.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,9 +20,7 @@ enum { NAMES_BYTES = 600 };
 /* "a, b, c". */
 static void add_name(char names[NAMES_BYTES], const char *name)
 {
-    size_t used = strlen(names);
-
-    snprintf(names + used, NAMES_BYTES - used, "%s%s", used ? ", " : "", name);
+    text_add(names, NAMES_BYTES, "%s%s", *names ? ", " : "", name);
 }
 
 int study_find(const char *name, const struct study **out)

@@ -18,6 +18,7 @@
 
 /* A series of rounds numbers its samples from here on; none has so many. */
 enum { SERIES_STRIDE = 1024 };
+_Static_assert((int)ROUNDS_STATICS_MAX <= (int)STANDING_RIVALS_MAX, "plans that have no room in a row");
 _Static_assert(ROUNDS_CYCLES_MAX *(ROUNDS_BUCKETS_MAX / 12 + 1) <= SERIES_STRIDE, "overlap");
 
 struct seat {
