@@ -154,7 +154,9 @@ void study_free(struct study_result *result)
     for (size_t i = 0; result->tables && i < count_rows(result->study); i++)
         free(result->tables[i].cells);
     free(result->tables);
+    free(result->details);
     result->tables = NULL;
+    result->details = NULL;
 }
 
 int study_put(struct study_table *t, const char *row, const char *column, struct study_cell value)

@@ -175,7 +175,7 @@ void study_json(const struct study_result *r, FILE *to)
         json_table(&r->study->rows[i], &r->tables[i], first, to);
         first = false;
     }
-    fputs("]}\n", to);
+    fprintf(to, "]%s%s}\n", r->details ? ",\n " : "", r->details ? r->details : "");
 }
 
 /* ---- a page */
