@@ -51,6 +51,11 @@ static bool is_safe(const struct decision *d, int arm)
     return harm_of(d, arm) <= d->setup.harm;
 }
 
+bool decision_is_safe(const struct decision *d, int arm)
+{
+    return is_safe(d, arm);
+}
+
 /* The arm of least expected time among those that may be published; the default is one of them. */
 static int best_safe(const struct decision *d)
 {

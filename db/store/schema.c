@@ -131,6 +131,13 @@ static const char *const version_10 =
 static const char *const version_11 =
     "CREATE TABLE space(id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;";
 
+/* The best plan of those that move weights where the entry's moves tokens, or the other way round:
+ * where experts' capacities differ both must be known. */
+static const char *const version_12 =
+    "ALTER TABLE entry ADD COLUMN other TEXT;"
+    "ALTER TABLE entry ADD COLUMN other_us REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE entry ADD COLUMN no_other INTEGER NOT NULL DEFAULT 0;";
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =
     "DROP VIEW IF EXISTS dictionary;"
@@ -154,9 +161,9 @@ static const char *const dictionary =
     "  FROM entry e JOIN shape s ON s.id = e.shape"
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
-const char *const schema_steps[] = { version_1, version_2,  version_3,  version_4,
-                                     version_5, version_6,  version_7,  version_8,
-                                     version_9, version_10, version_11, NULL };
+const char *const schema_steps[] = { version_1,  version_2,  version_3, version_4, version_5,
+                                     version_6,  version_7,  version_8, version_9, version_10,
+                                     version_11, version_12, NULL };
 
 const char *const schema_published[] = { "meta",  "fingerprint", "fingerprint_field",
                                          "space", "shape",       "run",

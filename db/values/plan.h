@@ -74,6 +74,14 @@ bool plan_equal(const struct moe_plan *a, const struct moe_plan *b);
 /* Equal on every axis but this one, on which they may be. */
 bool plan_equal_but(const struct moe_plan *a, const struct moe_plan *b, size_t axis);
 
+/* One moves tokens (r >= 1), the other one weights (r = 0).  Where experts' capacities differ, the
+ * first waits for the fullest rank, and the second computes the rows of all experts on every rank:
+ * the equal capacities at which they take as long are two numbers. */
+static inline bool plan_other_kind(const struct moe_plan *a, const struct moe_plan *b)
+{
+    return (a->r == 0) != (b->r == 0);
+}
+
 /* The order of two plans as qsort wants it: axis by axis, 0 where they are equal. */
 int plan_order(const struct moe_plan *a, const struct moe_plan *b);
 
