@@ -161,6 +161,8 @@ $(BUILD)/%.o: %.cu Makefile
 
 $(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(LDLIBS)
+# Tunes with ranks whose times are made up: tests/bench/made_ranks.h.
+$(BUILD)/tests/bench_claims: LDLIBS += -Wl,--wrap=crew_open,--wrap=crew_close,--wrap=crew_do,--wrap=crew_relaunch,--wrap=crew_launch_ns
 
 # The program without an MPI, for tests: the same objects, but for those that know one.
 MPI_KNOWN := comm/wire_mpi comm/world tuner/machine/launcher_$(if $(NO_MPI),fork,mpirun)
