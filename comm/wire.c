@@ -3,6 +3,7 @@
 
 #include "marks.h"
 #include "status.h"
+#include "text.h"
 #include "world.h"
 
 #include <stdio.h>
@@ -28,7 +29,7 @@ static int refuse(const char *name, const char *device)
 
     for (int i = 0; i < WIRES; i++)
         if (!strcmp(wires[i].device, device))
-            snprintf(known + strlen(known), sizeof(known) - strlen(known), " %s", wires[i].name);
+            text_add(known, sizeof(known), " %s", wires[i].name);
     return fail(ERR_ARGUMENT, "no wire \"%s\" for device %s in this build: there is%s", name,
                 device, *known ? known : " none");
 }

@@ -1,5 +1,6 @@
 /* Walks from a process's control groups to their roots and keeps the least of each limit. */
 #include "allowance.h"
+#include "text.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -31,9 +32,8 @@ enum { HIERARCHIES = sizeof(hierarchies) / sizeof(hierarchies[0]), PATH_BYTES = 
 static FILE *open_in(const char *folder, const char *name)
 {
     char path[PATH_BYTES];
-    int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
 
-    return length < (int)sizeof(path) ? fopen(path, "r") : NULL;
+    return text_put(path, sizeof(path), "%s/%s", folder, name) ? fopen(path, "r") : NULL;
 }
 
 /* The numbers that a file begins with, at most `most` of two; returns how many it begins with.
@@ -142,8 +142,10 @@ static bool find_group(const char *root, const char *controller, char *group, si
         *path++ = 0;
         path[strcspn(path, "\n")] = 0;
         found = controller ? lists(words + 1, controller) : !words[1];
-        if (found)
-            snprintf(group, size, "%s", path);
+        if (found && !text_put(group, size, "%s", path)) {
+            found = false;
+            break;
+        }
     }
     if (file)
         fclose(file);
@@ -181,8 +183,7 @@ static bool find_place(const char *root, const char *controller, const char *gro
     if (strcmp(mounted, "/") != 0)
         group = strncmp(group, mounted, strlen(mounted)) ? "" : group + strlen(mounted);
     /* "/../.." is a group outside of what this process may see. */
-    snprintf(below, size, "%s", strcmp(group, "/") && !strstr(group, "/..") ? group : "");
-    return true;
+    return text_put(below, size, "%s", strcmp(group, "/") && !strstr(group, "/..") ? group : "");
 }
 
 static void walk(const char *root, const struct hierarchy *h, struct allowance *out)
@@ -194,7 +195,7 @@ static void walk(const char *root, const struct hierarchy *h, struct allowance *
         !find_place(root, h->controller, group, place, below, sizeof(below)))
         return;
     for (;;) {
-        if (snprintf(path, sizeof(path), "%s%s%s", root, place, below) >= (int)sizeof(path))
+        if (!text_put(path, sizeof(path), "%s%s%s", root, place, below))
             return;
         limit_cores(h, path, out);
         add_held(h, path, out);

@@ -2,6 +2,7 @@
 #include "followed.h"
 
 #include "status.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -44,16 +45,13 @@ static int followed_sums(const struct layer_facts *layer, struct counts_sum out[
 
 static void sizes_remark(const struct layer_facts *layer, const struct counts_sum *sums, char *text)
 {
-    int used =
-        snprintf(text, REMARK_BYTES, "Capacities over %zu recorded steps:", layer->counts->steps);
-
-    for (int way = 0; way < COUNTS_WAYS && used < REMARK_BYTES; way++)
-        used +=
-            snprintf(text + used, (size_t)(REMARK_BYTES - used),
-                     "%s %s: %.3g rows per choice (fullest rank %.3g), %.2g %% dropped, %zu "
-                     "re-plans",
-                     way ? ";" : "", counts_names[way], sums[way].factor, sums[way].fullest_factor,
-                     100 * sums[way].dropped_share, sums[way].replans);
+    text_put(text, REMARK_BYTES, "Capacities over %zu recorded steps:", layer->counts->steps);
+    for (int way = 0; way < COUNTS_WAYS; way++)
+        text_add(text, REMARK_BYTES,
+                 "%s %s: %.3g rows per choice (fullest rank %.3g), %.2g %% dropped, %zu "
+                 "re-plans",
+                 way ? ";" : "", counts_names[way], sums[way].factor, sums[way].fullest_factor,
+                 100 * sums[way].dropped_share, sums[way].replans);
 }
 
 static void time_remark(const struct layer_facts *layer, const struct counts_sum *sums, char *text)

@@ -4,6 +4,7 @@
 #include "bucket_key.h"
 #include "quote.h"
 #include "status.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -75,11 +76,7 @@ static void modelled_share(const struct scope *scope, FILE *to)
 
 static void cluster_words(const struct layer_facts *layer, FILE *to)
 {
-    char device[64];
-
-    snprintf(device, sizeof(device), "%.40s%s", layer->cluster.device,
-             strlen(layer->cluster.device) > 40 ? "..." : "");
-    quote_gnuplot(device, to);
+    quote_gnuplot(TEXT_SHORT(layer->cluster.device, 43), to);
     fprintf(to, ".', %u ranks%s'", layer->cluster.ranks,
             layer->modelled ? "; MODELLED, not measured" : "");
 }

@@ -5,6 +5,7 @@
 #include "contrast.h"
 #include "plan.h"
 #include "standings.h"
+#include "text.h"
 #include "utf8.h"
 
 #include <inttypes.h>
@@ -21,7 +22,7 @@ static void remark(struct remarks *remarks, const char *format, ...)
     if (remarks->count == REMARKS_MAX)
         return;
     va_start(list, format);
-    vsnprintf(remarks->lines[remarks->count++], REMARK_BYTES, format, list);
+    text_put_list(remarks->lines[remarks->count++], REMARK_BYTES, format, list);
     va_end(list);
 }
 
@@ -70,13 +71,12 @@ static struct run_ids runs_of(const struct scope *scope)
 static void runs_text(const struct scope *scope, char *text, size_t size)
 {
     struct run_ids runs = runs_of(scope);
-    size_t used = (size_t)snprintf(text, size, "run%s", runs.count == 1 ? "" : "s");
 
-    for (int i = 0; i < runs.count && used < size; i++)
-        used +=
-            (size_t)snprintf(text + used, size - used, "%s %" PRId64, i ? "," : "", runs.ids[i]);
-    if (runs.more && used < size)
-        snprintf(text + used, size - used, " and more");
+    text_put(text, size, "run%s", runs.count == 1 ? "" : "s");
+    for (int i = 0; i < runs.count; i++)
+        text_add(text, size, "%s %" PRId64, i ? "," : "", runs.ids[i]);
+    if (runs.more)
+        text_add(text, size, " and more");
 }
 
 static void run_remark(const struct run_row *run, struct remarks *out)
@@ -174,13 +174,12 @@ static struct counts counts_of(const struct scope *scope)
 static void failed_trials(const struct counts *c, struct remarks *out)
 {
     char text[200] = "";
-    size_t used = 0;
 
     for (int state = TRIAL_NO_MEMORY; state <= TRIAL_RULED_OUT; state++)
         if (c->states[state])
-            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%u %s", used ? ", " : "",
-                                     c->states[state], trial_state_words[state]);
-    if (used)
+            text_add(text, sizeof(text), "%s%u %s", *text ? ", " : "", c->states[state],
+                     trial_state_words[state]);
+    if (*text)
         remark(out, "Trials that gave no time: %s", text);
     if (c->states[TRIAL_RUNNING])
         remark(out, "%u trials were cut off, or run now", c->states[TRIAL_RUNNING]);
@@ -273,7 +272,7 @@ static void traffic(const struct layer_facts *layer, struct remarks *out)
     if (!layer->traffic)
         return;
     if (!isnan(g.gain))
-        snprintf(
+        text_put(
             gain, sizeof(gain),
             "; weighted by traffic, steps in buckets with an entry take %.1f %% less time than "
             "with the default plan",

@@ -3,6 +3,7 @@
 #include "page.h"
 
 #include "contrast.h"
+#include "date.h"
 #include "drops.h"
 #include "followed.h"
 #include "gains.h"
@@ -120,14 +121,8 @@ static void print_contents(const struct report *report, FILE *to)
 
 static void print_run(const struct run_row *r, FILE *to)
 {
-    char when[32] = "";
-    struct tm tm;
-    time_t at = (time_t)r->started_s;
-
-    if (gmtime_r(&at, &tm))
-        strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
-    fprintf(to, "<tr><td class=\"n\">%" PRId64 "</td><td>%s</td><td>%s</td><td>", r->id, when,
-            run_state_words[r->state]);
+    fprintf(to, "<tr><td class=\"n\">%" PRId64 "</td><td>%s</td><td>%s</td><td>", r->id,
+            DATE_TEXT(r->started_s, DATE_MINUTE), run_state_words[r->state]);
     quote_html(r->search, to);
     fputs(", ", to);
     quote_html(r->effort, to);
@@ -307,7 +302,7 @@ static void print_found(const struct entry_row *e, size_t count, FILE *to)
 static void dictionary_row(const struct layer_facts *layer, size_t from, size_t end, FILE *to)
 {
     const struct entry_row *e = layer->entries;
-    double low = INFINITY, high = 0, default_low = INFINITY, default_high = 0, gain = 0;
+    double low = INFINITY, high = 0, default_low = INFINITY, default_high = 0, gain = 0, claims = 0;
     double least = INFINITY;
 
     for (size_t i = from; i < end; i++) {
@@ -315,14 +310,17 @@ static void dictionary_row(const struct layer_facts *layer, size_t from, size_t 
         high = fmax(high, e[i].time_us);
         default_low = fmin(default_low, e[i].default_us);
         default_high = fmax(default_high, e[i].default_us);
-        gain += log1p(-e[i].gain.value) / (double)(end - from);
-        least = fmin(least, e[i].gain.low);
+        if (isfinite(e[i].gain.value) && isfinite(e[i].gain.low)) {
+            claims++;
+            gain += log1p(-e[i].gain.value);
+            least = fmin(least, e[i].gain.low);
+        }
     }
     print_keys(layer, e[from].bucket, e[end - 1].bucket, to);
     fprintf(to, "<td class=\"plan\">%s</td>", PLAN_WORDS(&e[from].plan));
     print_range(low, high, "n", to);
     print_range(default_low, default_high, "n extra", to);
-    print_share(1 - exp(gain), to);
+    print_share(claims ? 1 - exp(gain / claims) : NAN, to);
     if (isfinite(least))
         fprintf(to, "<td class=\"n extra\">%.1f %%</td>", 100 * least);
     else

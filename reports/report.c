@@ -5,6 +5,7 @@
 #include "page.h"
 #include "sheet.h"
 #include "status.h"
+#include "text.h"
 #include "whatif.h"
 
 #include <errno.h>
@@ -61,7 +62,7 @@ static int open_sections(struct report *report)
             snprintf(s->name, sizeof(s->name), "all");
         } else {
             s->scope = (struct scope){ &f->layers[i - together], 1 };
-            snprintf(s->name, sizeof(s->name), "layer%zu", i + 1 - together);
+            text_put(s->name, sizeof(s->name), "layer%zu", i + 1 - together);
         }
         add_pictures(s);
     }
@@ -144,7 +145,7 @@ static void forget_others(const struct report *report)
     if (layers < 2)
         forget_section(report->folder, section);
     do
-        snprintf(section, sizeof(section), "layer%zu", ++layers);
+        text_put(section, sizeof(section), "layer%zu", ++layers);
     while (forget_section(report->folder, section));
 }
 

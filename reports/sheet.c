@@ -9,6 +9,7 @@
 #include "origin.h"
 #include "quote.h"
 #include "summary.h"
+#include "text.h"
 #include "whatif.h"
 
 #include <ctype.h>
@@ -57,7 +58,7 @@ static void print_remark(const char *line, FILE *to)
     const char *command = strchr(line, '\n');
     char words[REMARK_BYTES];
 
-    snprintf(words, sizeof(words), "%.*s", (int)strcspn(line, "\n"), line);
+    text_put(words, sizeof(words), "%.*s", (int)strcspn(line, "\n"), line);
     wrap_plain(words, to);
     if (!command)
         return;

@@ -6,6 +6,7 @@
 #include "plan.h"
 #include "shape.h"
 #include "shell_word.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -26,7 +27,7 @@ static const char *ends_text(const struct gain *g, char room[32])
 {
     bool narrow = g->high - g->low < 0.02;
 
-    snprintf(room, 32, "%.*f to %.*f", narrow, percent(g->low, narrow), narrow,
+    text_put(room, 32, "%.*f to %.*f", narrow, percent(g->low, narrow), narrow,
              percent(g->high, narrow));
     return room;
 }
@@ -79,13 +80,13 @@ static void gain_figure(const struct gain *gain, bool known, const char *than, s
     char ends[32];
 
     snprintf(out->number, FIGURE_BYTES, "?");
-    snprintf(out->words, FIGURE_BYTES, "less time than %.40s (unknown)", than);
+    text_put(out->words, FIGURE_BYTES, "less time than %s (unknown)", TEXT_SHORT(than, 40));
     if (!known || !isfinite(gain->value))
         return;
     ends_text(is_loss ? &loss : gain, ends);
     snprintf(out->number, FIGURE_BYTES, "%.1f %%", fabs(percent(gain->value, 1)));
-    snprintf(out->words, FIGURE_BYTES, "%s time than %.40s (%.31s)", is_loss ? "more" : "less",
-             than, ends);
+    text_put(out->words, FIGURE_BYTES, "%s time than %s (%s)", is_loss ? "more" : "less",
+             TEXT_SHORT(than, 40), ends);
 }
 
 static void time_text(double seconds, char text[FIGURE_BYTES])
@@ -286,8 +287,7 @@ void summary_next(const struct facts *facts, const struct layer_facts *layer, co
         snprintf(words, sizeof(words), "%s %s%s", o.count == 1 ? "is" : "are", steps[i].words,
                  rival);
         if (i == 0 && !isnan(o.worst->bound))
-            snprintf(words + strlen(words), sizeof(words) - strlen(words),
-                     "at most %.0f %% is left", ceil(100 * o.worst->bound));
+            text_add(words, sizeof(words), "at most %.0f %% is left", ceil(100 * o.worst->bound));
         add_step(out, &o, layer, words, command);
     }
     memory_step(layer, out);

@@ -4,6 +4,7 @@
 #include "contrast.h"
 #include "node_rows.h"
 #include "plan.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -188,11 +189,9 @@ static void add_log(struct gain *sum, const struct gain *gain)
 
 static void percent(const struct gain *sum, double count, char *text, size_t size)
 {
-    int used = snprintf(text, size, "%.1f %%", -100 * expm1(sum->value / count));
-
+    text_put(text, size, "%.1f %%", -100 * expm1(sum->value / count));
     if (isfinite(sum->low))
-        snprintf(text + used, size - (size_t)used, " (%.1f to %.1f)",
-                 -100 * expm1(sum->low / count), -100 * expm1(sum->high / count));
+        text_add(text, size, " (%.1f to %.1f)", -100 * expm1(sum->low / count), -100 * expm1(sum->high / count));
 }
 
 static void pair_remark(const struct whatif_pair *pair, char text[REMARK_BYTES])

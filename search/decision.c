@@ -7,7 +7,6 @@
 const char *const decision_words[] = { "adopted", "likely", "default", "incumbent",
                                        "alone",   "static", NULL };
 
-const double decision_harmless = 0.01;
 static const double harm_limit = 0.01;
 /* Plans that differ by less would change places from bucket to bucket for nothing. */
 static const double no_better = 0.001;
@@ -51,6 +50,20 @@ static int best_expected(const struct decision *d, int winner)
     return incumbent;
 }
 
+/* A model may be as sure as it likes: the samples of both plans here are what it is believed for. */
+static struct normal belief_of(const struct decision *d, int arm)
+{
+    struct search *s = d->setup.search;
+    int default_arm = default_arm_of(d);
+    struct normal belief = search_compare(s, arm, default_arm);
+    double repeats, noise = search_noise(s, &repeats), variance;
+
+    variance = noise * (1 / (double)s->count[arm] + 1 / (double)s->count[default_arm]);
+    if (!s->count[arm] || !s->count[default_arm] || repeats < 1)
+        variance = INFINITY;
+    return (struct normal){ belief.mean, fmax(belief.sd, sqrt(variance)) };
+}
+
 static void add_trial(struct decision *d, int arm)
 {
     int default_arm = default_arm_of(d);
@@ -60,7 +73,7 @@ static void add_trial(struct decision *d, int arm)
     for (int i = 0; i < d->trial_count; i++)
         if (d->trials[i].arm == arm)
             return;
-    d->trials[d->trial_count++] = (struct trial_of){ .arm = arm };
+    d->trials[d->trial_count++] = (struct trial_of){ .arm = arm, .belief = belief_of(d, arm) };
 }
 
 /* The plan in force comes second: where nothing new is proven, it may be. */
@@ -83,7 +96,7 @@ static uint32_t pair_count(const struct trial_of *t)
     return t->told[CANDIDATE] < t->told[DEFAULT] ? t->told[CANDIDATE] : t->told[DEFAULT];
 }
 
-static struct pairs pairs_of(const struct trial_of *t)
+struct pairs trial_pairs(const struct trial_of *t)
 {
     struct pairs pairs = { 0 };
 
@@ -96,7 +109,7 @@ static struct pairs pairs_of(const struct trial_of *t)
  * tell of themselves; it counts like six of them at most, for it was taken at other times. */
 static struct mean mean_of(const struct decision *d, const struct trial_of *t)
 {
-    struct pairs pairs = pairs_of(t);
+    struct pairs pairs = trial_pairs(t);
     struct scatter scatter;
     double freedom, noise = search_noise(d->setup.search, &freedom);
 
@@ -118,7 +131,7 @@ static enum outcome outcome_of(const struct decision *d, const struct trial_of *
     if (pair_count(t) < PAIRS_LEAST)
         return OPEN;
     mean = mean_of(d, t);
-    if (mean_proof(&mean, decision_harmless, d->setup.harm))
+    if (mean_proof(&mean, t->belief.mean, t->belief.sd * t->belief.sd, d->setup.harm))
         return PROVEN;
     if (pair_count(t) >= d->setup.patience / 2 || t->told[CANDIDATE] == PAIRS_MAX ||
         mean_chance_above(&mean, 0) >= 1 - d->setup.harm)
@@ -291,11 +304,13 @@ static void describe(const struct decision *d, struct decision_result *r)
     r->harm = 1;
     if (t && pair_count(t) > 1) {
         struct mean mean = mean_of(d, t);
+        struct mean both = mean_with_belief(&mean, t->belief.mean, t->belief.sd * t->belief.sd);
         struct range range = mean_range(&mean, STATED);
 
         r->gain = (struct gain){ 0 - expm1(range.mean), 0 - expm1(range.high),
                                  0 - expm1(range.low) };
-        r->harm = mean_chance_above(&mean, log1p(decision_harmless));
+        r->harm = fmin(mean_chance_above(&mean, log1p(pairs_harmless)),
+                       mean_chance_above(&both, log1p(pairs_harmless)));
         r->ns = r->default_ns * exp(range.mean);
         r->low_ns = r->ns * exp(-two_sided * level.sd);
         r->high_ns = r->ns * exp(two_sided * level.sd);
@@ -322,8 +337,7 @@ bool decision_result(const struct decision *d, struct decision_result *out)
 
         r.arm = t->arm;
         r.word = r.arm == d->setup.incumbent && r.arm != r.found.winner ? DECISION_INCUMBENT
-                 : mean_proof(&mean, decision_harmless, d->setup.harm) == PROOF_FASTER
-                     ? DECISION_ADOPTED
+                 : mean_proof(&mean, 0, INFINITY, d->setup.harm) == PROOF_FASTER ? DECISION_ADOPTED
                      : DECISION_LIKELY;
     }
     describe(d, &r);
@@ -347,12 +361,7 @@ bool decision_stands(const struct decision_result *r)
     return r->word == DECISION_ADOPTED || r->word == DECISION_LIKELY;
 }
 
-int decision_candidate(const struct decision *d)
+const struct trial_of *decision_trial(const struct decision *d)
 {
-    return d->trial_count ? d->trials[0].arm : -1;
-}
-
-struct pairs decision_pairs(const struct decision *d)
-{
-    return d->trial_count ? pairs_of(&d->trials[0]) : (struct pairs){ 0 };
+    return d->trial_count ? &d->trials[0] : NULL;
 }

@@ -10,8 +10,9 @@
  * First the search chooses: the plan that it expects to be fastest, unless the default is as good
  * within .1 %, or the plan in force within a margin.  What a search believes may be wrong, and what
  * looks best of many was also lucky.  So the choice is a candidate, and it is published only for
- * what it shows afterwards: it and the default run in pairs, and these pairs alone must prove that
- * it is not slower by more than 1 %. */
+ * what it shows afterwards: it and the default run in pairs.  These alone prove that it is faster;
+ * that it is not slower by more than 1 % they may prove together with the belief, which is never
+ * taken to be surer than the samples that it rests on, unless the two contradict each other. */
 #ifndef DECISION_H
 #define DECISION_H
 
@@ -44,6 +45,7 @@ struct decision_setup {
 /* Pairs of a candidate and the default, taken after it was chosen: the n-th samples of both. */
 struct trial_of {
     int arm;
+    struct normal belief; /* of the candidate's log time less the default's, when it was chosen */
     uint32_t told[2];
     double log_ns[2][PAIRS_MAX]; /* the candidate's, the default's */
 };
@@ -101,11 +103,8 @@ bool decision_result_of(const struct decision *decision, int arm, struct decisio
 /* Whether that may be published before the decision is made. */
 bool decision_stands(const struct decision_result *result);
 
-/* The candidate that the pairs are of, -1 before there is one; and its pairs. */
-int decision_candidate(const struct decision *decision);
-struct pairs decision_pairs(const struct decision *decision);
-
-/* Slower than the default by more than this does harm. */
-extern const double decision_harmless;
+/* The candidate, with its pairs and what was believed of it; NULL before there is one. */
+const struct trial_of *decision_trial(const struct decision *decision);
+struct pairs trial_pairs(const struct trial_of *trial);
 
 #endif

@@ -217,13 +217,33 @@ double mean_chance_above(const struct mean *m, double log_ratio)
                         : m->mean > log_ratio;
 }
 
-enum proof mean_proof(const struct mean *m, double harmless, double chance)
+struct mean mean_with_belief(const struct mean *m, double belief, double variance)
 {
+    struct mean out = *m;
+    double own = m->steps + m->luck, share = variance / (variance + own);
+
+    if (!isfinite(belief) || !(variance > 0) || isinf(variance) || !(own > 0) ||
+        !(fabs(m->mean - belief) <= 3 * sqrt(own + variance)))
+        return out;
+    out.mean = share * m->mean + (1 - share) * belief;
+    out.steps *= share;
+    out.luck *= share;
+    return out;
+}
+
+const double pairs_harmless = 0.01;
+
+enum proof mean_proof(const struct mean *m, double belief, double variance, double chance)
+{
+    struct mean both = mean_with_belief(m, belief, variance);
+
     if (m->count < PAIRS_LEAST || !(m->mean < 0))
         return PROOF_NONE;
     if (mean_chance_above(m, 0) <= chance)
         return PROOF_FASTER;
-    return mean_chance_above(m, log1p(harmless)) <= chance ? PROOF_HARMLESS : PROOF_NONE;
+    return both.mean < 0 && mean_chance_above(&both, log1p(pairs_harmless)) <= chance
+               ? PROOF_HARMLESS
+               : PROOF_NONE;
 }
 
 /* ---- Student's distribution */

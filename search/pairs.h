@@ -49,14 +49,22 @@ struct mean pairs_mean(const struct pairs *pairs, const struct scatter *scatter)
 /* The chance that the true mean lies above a log ratio; 1 where nothing is known. */
 double mean_chance_above(const struct mean *mean, double log_ratio);
 
+/* Together with what is believed for other reasons; where the two are more than three standard
+ * deviations apart the belief is wrong, and pairs alone count. */
+struct mean mean_with_belief(const struct mean *mean, double belief, double variance);
+
 /* What a bucket's pairs prove of the first plan against the second. */
 enum proof {
     PROOF_NONE,
-    PROOF_HARMLESS, /* it is expected to be faster, and is not slower by more than `harmless` */
+    PROOF_HARMLESS, /* it was faster, and is not slower by more than `harmless` */
     PROOF_FASTER
 };
-/* `chance`: the greatest that this is wrong. */
-enum proof mean_proof(const struct mean *mean, double harmless, double chance);
+/* `chance`: the greatest that this is wrong.  That it is faster the pairs alone have to prove; that
+ * it is harmless they may prove together with a belief (of an infinite variance: there is none). */
+enum proof mean_proof(const struct mean *mean, double belief, double variance, double chance);
+
+/* A plan that is slower than the default by more than this does harm. */
+extern const double pairs_harmless;
 
 /* With 95 % what is stated, with 99.9 % what ends the rounds: who is asked after every cycle is
  * wrong more often than who is asked once. */

@@ -12,8 +12,6 @@
 #include <string.h>
 
 enum { ROLE_TABLE, ROLE_DEFAULT, ROLE_STATIC };
-/* Slower than the default by no more than this does no harm. */
-static const double rounds_harmless = 0.01;
 enum { CYCLES_LEAST = 4, CYCLES_MOST = 30, BUCKETS_PER_ROUND = 12 };
 
 /* ---- contestants */
@@ -407,7 +405,7 @@ static struct mean mean_among_others(const struct rounds *r, const struct table_
 {
     static const double least_apart = 0.01;
     const struct rounds_contest *c = &r->contests[bucket];
-    struct mean own = t->of[bucket], out = own;
+    struct mean own = t->of[bucket];
     double sum = 0, squares = 0, variances = 0, apart, prior, variance = own.steps + own.luck;
     int n = 0, arm = c->arms[stands_for(c, role)];
 
@@ -426,10 +424,7 @@ static struct mean mean_among_others(const struct rounds *r, const struct table_
         return own;
     apart = fmax(least_apart * least_apart, (squares - sum * sum / n) / (n - 1) - variances / n);
     prior = apart + (apart + variances / n) / n;
-    out.mean = (own.mean / variance + sum / n / prior) / (1 / variance + 1 / prior);
-    out.steps = own.steps * prior / (variance + prior);
-    out.luck = own.luck * prior / (variance + prior);
-    return out;
+    return mean_with_belief(&own, sum / n, prior);
 }
 
 struct rounds_word rounds_proof(const struct rounds *r, int bucket, int arm, double chance)
@@ -438,6 +433,8 @@ struct rounds_word rounds_proof(const struct rounds *r, int bucket, int arm, dou
     int role = c->role[ROLE_TABLE] >= 0 && c->arms[c->role[ROLE_TABLE]] == arm
                    ? ROLE_TABLE
                    : role_of_static(r, arm);
+    static const struct normal nothing = { 0, INFINITY };
+    struct normal belief = c->first_place == c->role[ROLE_TABLE] ? c->belief : nothing;
     struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN, .chance_slower = 1 };
     struct table_of_means t;
     struct mean mean;
@@ -451,9 +448,12 @@ struct rounds_word rounds_proof(const struct rounds *r, int bucket, int arm, dou
         return word;
     word.gain = gain_of(mean_range(&mean, STATED));
     word.chance_slower = mean_chance_above(&mean, 0);
-    word.proof = mean_proof(&mean, rounds_harmless, chance);
+    if (role != ROLE_TABLE)
+        belief = nothing;
+    word.proof = mean_proof(&mean, belief.mean, belief.sd * belief.sd, chance);
     mean = mean_among_others(r, &t, role, bucket);
-    if (!word.proof && word.gain.value > 0 && mean_proof(&mean, rounds_harmless, chance))
+    if (!word.proof && word.gain.value > 0 &&
+        mean_proof(&mean, belief.mean, belief.sd * belief.sd, chance))
         word.proof = PROOF_HARMLESS;
     return word;
 }
@@ -582,8 +582,10 @@ static void open_contest(struct rounds_contest *c, const struct rounds_setup *s,
     for (int i = 0; i < s->static_count; i++)
         enter(c, b, ROLE_STATIC + i, s->statics[i]);
     c->first_place = b->first ? c->role[ROLE_TABLE] : -1;
-    if (b->first)
+    if (b->first) {
         c->first = *b->first;
+        c->belief = b->belief;
+    }
 }
 
 void rounds_open(struct rounds *r, const struct rounds_setup *setup)

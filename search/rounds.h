@@ -16,6 +16,7 @@
 #define ROUNDS_H
 
 #include "pairs.h"
+#include "search.h"
 #include "stats.h"
 
 #include <stdbool.h>
@@ -33,8 +34,9 @@ struct rounds_bucket {
     int table;          /* the arm that is published there */
     const bool *usable; /* by arm; NULL = all are; not kept */
     /* Of the table's arm and the default, taken after that arm was chosen, in the launch in which it
-     * was chosen (number 0); NULL: none.  Not kept. */
+     * was chosen (number 0); NULL: none.  Not kept.  And what was believed of their log ratio. */
     const struct pairs *first;
+    struct normal belief;
 };
 
 struct rounds_setup {
@@ -62,6 +64,7 @@ struct rounds {
         double log_ns[ROUNDS_ARMS_MAX][ROUNDS_CYCLES_MAX];
         int first_place; /* whose the first pairs are; -1: there are none */
         struct pairs first;
+        struct normal belief;
     } contests[ROUNDS_BUCKETS_MAX];
     int statics[ROUNDS_STATICS_MAX];
     uint32_t round, steps; /* complete rounds; samples told */

@@ -353,10 +353,57 @@ static int find_speeds(struct tuning *t)
     return OK;
 }
 
+/* What a layer's table holds in the buckets that this command is about, and why no more. */
+struct outcome {
+    const struct space *space;
+    uint32_t entries;
+    bool wrong; /* a trial's results were */
+};
+
+static int count_entry(void *self, const struct entry_row *e)
+{
+    struct outcome *o = self;
+
+    o->entries += e->window == o->space->window && e->bucket >= o->space->first &&
+                  e->bucket <= o->space->last;
+    return OK;
+}
+
+static int note_wrong(void *self, const struct trial_row *trial)
+{
+    ((struct outcome *)self)->wrong |= trial->state == TRIAL_WRONG;
+    return OK;
+}
+
+/* A layer that no plan could run has no table, and whoever waits for one has to hear of it. */
+static int check_tables(const struct tuning *t)
+{
+    const struct campaign *c = &t->campaign;
+    int rc = OK;
+
+    for (size_t i = 0; i < t->swept; i++) {
+        struct outcome o = { .space = &t->request.spaces[i] };
+        int64_t shape;
+
+        TRY(store_shape(c->store, &o.space->shape, &shape));
+        TRY(store_entries(c->store, c->cluster_id, shape, count_entry, &o));
+        if (o.entries)
+            continue;
+        TRY(store_trials(c->store, c->cluster_id, shape, o.space->window, UINT32_MAX, note_wrong,
+                         &o));
+        rc = fail(o.wrong ? ERR_WRONG : UNSUPPORTED,
+                  "%s: no plan could be measured%s, so it has no table; moetune show --trials --db "
+                  "%s says why",
+                  SHAPE_TEXT(&o.space->shape), o.wrong ? ", for results were wrong" : "", c->path);
+    }
+    return rc;
+}
+
 static int run(void *self)
 {
     struct tuning *t = self;
     uint32_t buckets = 0;
+    int rc;
 
     TRY(campaign_recognise(&t->campaign));
     tune_request_learn(&t->request, &t->campaign.cluster);
@@ -366,7 +413,8 @@ static int run(void *self)
     for (size_t i = 0; i < t->request.space_count; i++)
         buckets += (uint32_t)t->request.spaces[i].anchor_count;
     TRY(campaign_begin(&t->campaign, t->request.strategy->name, t->request.effort->name, buckets));
-    return campaign_finish(&t->campaign, from_misses(t) ? run_misses(t) : sweep_all(t), print, t);
+    rc = campaign_finish(&t->campaign, from_misses(t) ? run_misses(t) : sweep_all(t), print, t);
+    return rc || from_misses(t) ? rc : check_tables(t);
 }
 
 static int tune(struct tuning *t)
@@ -377,6 +425,8 @@ static int tune(struct tuning *t)
     t->campaign.setup = &t->request.options->setup;
     rc = campaign_lead(&t->campaign, &verb);
     rc = rc ? rc : t->unfit;
+    for (size_t i = 0; i < t->swept && !rc; i++)
+        rc = t->results[i].standing.row.given_up ? ERR_WRONG : OK;
     misses_free(&t->misses);
     tune_request_free(&t->request);
     return rc;
@@ -423,7 +473,10 @@ const struct verb tune_verb = {
     .options_size = sizeof(tune_defaults),
     .tables = print_tables,
     .notes =
-        "Exit code 75: cut off, or a program ended before all ranges of its space were decided; "
+        "Exit code 0 also where the default plan is best; 3: the plans that were chosen turned out to "
+        "be slower, and the default took their place, or a layer has no table, for all results were "
+        "wrong; 4: it has none for another reason; 75: cut off, or a program ended before all ranges "
+        "of its space were decided; "
         "the command that goes on is printed.",
     .example = "tune --experts 2 --model-dim 256 --hidden-dim 512 --budget 10m",
     .run = start,

@@ -4,6 +4,7 @@
 #include "cluster.h"
 #include "plan.h"
 #include "status.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -164,8 +165,8 @@ struct plan_words answer_words(const struct answers *answers, const struct moe_p
         struct plan_word *word = &words.list[words.count++];
         const char *value = strchr(text, '=');
 
-        snprintf(word->axis, sizeof(word->axis), "%.*s", (int)(value - text), text);
-        snprintf(word->value, sizeof(word->value), "%s", value + 1);
+        text_put(word->axis, sizeof(word->axis), "%.*s", (int)(value - text), text);
+        text_put(word->value, sizeof(word->value), "%s", value + 1);
         word->number = has_integers(answers, word);
     }
     return words;

@@ -76,6 +76,12 @@ static int collect(void *self, const struct entry_row *entry)
 
     TRY(read_cluster(lines, entry->cluster));
     TRY(store_shape_get(lines->store, entry->shape, &shape));
+    if (entry_is_unsound(entry)) { /* older versions wrote such ones */
+        note("bucket %u: the entry says \"%s\" and a gain of %g: it is left out; `moetune tune "
+             "--retune` measures it anew",
+             entry->bucket, entry->decision, entry->gain.value);
+        return OK;
+    }
     if (!cluster_hex_agrees(lines->known_hash, o->cluster) || !shape_agrees(&shape, o->shape))
         return OK;
     memcpy(line.cluster, lines->known_hash, sizeof(line.cluster));

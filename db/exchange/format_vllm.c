@@ -8,6 +8,7 @@
 #include "format.h"
 
 #include "status.h"
+#include "text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -96,10 +97,11 @@ static int name_device(const struct format_job *job, char name[LOOKUP_DEVICE_BYT
     const char *device = set ? set : job->answers->device, *rest = strstr(device, LOOKUP_LIVE);
     size_t length = rest ? (size_t)(rest - device) : strlen(device);
 
-    snprintf(name, LOOKUP_DEVICE_BYTES, "%.*s", (int)length, device);
+    bool whole = text_put(name, LOOKUP_DEVICE_BYTES, "%.*s", (int)length, device);
+
     for (char *c = name; *c; c++)
         *c = *c == ' ' ? '_' : *c;
-    if (!length || length >= LOOKUP_DEVICE_BYTES || strchr(name, '/'))
+    if (!length || !whole || strchr(name, '/'))
         return fail(ERR_ARGUMENT,
                     "--set device_name=NAME is wanted: \"%s\" cannot be part of a file's name",
                     name);

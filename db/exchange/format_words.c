@@ -4,6 +4,7 @@
 #include "json.h"
 #include "plan.h"
 #include "status.h"
+#include "text.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -92,7 +93,7 @@ static bool called(const struct naming *n, const struct format_job *job, const c
     const char *set = format_set_value(job, axis);
 
     if (set)
-        snprintf(name, CALLED_BYTES, "%s", set);
+        text_put(name, CALLED_BYTES, "%s", set);
     else
         n->usual(job, axis, name);
     return *name != 0;
@@ -171,7 +172,8 @@ static int read_env(const struct format_job *job, const char *text, size_t lengt
         const struct plan_word *word;
         char *value;
 
-        snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
+        if (!text_put(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at))
+            return fail(ERR_FORMAT, "\"%s\" is longer than any NAME=VALUE of a plan", line);
         if (!*line || *line == '#')
             continue;
         value = strchr(line, '=');
@@ -258,9 +260,9 @@ static int read_flags(const struct format_job *job, const char *text, size_t len
 
     (void)key;
     (void)class_value;
-    if (length >= sizeof(line))
+    if (length >= sizeof(line) ||
+        !text_put(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text))
         return fail(ERR_FORMAT, "more flags than there are axes");
-    snprintf(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text);
     take_switches(job, &words, out);
     while ((flag = strsep(&rest, " ")) != NULL)
         if (*flag)

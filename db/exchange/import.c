@@ -7,6 +7,7 @@
 #include "plan.h"
 #include "standings.h"
 #include "status.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +92,7 @@ static int read_cluster(struct import_table *r, const char *text, size_t length)
 
     EXPECT(&o, cluster_head, 1, &head);
     TRY(line_read(&o, text, length));
-    snprintf(origin, sizeof(origin), "%.400s, line %u", r->at.file, r->at.line);
+    text_put(origin, sizeof(origin), "%s, line %u", TEXT_SHORT(r->at.file, 400), r->at.line);
     TRY(cluster_parse(fields, origin, &k.cluster));
     cluster_hex(&k.cluster, hex);
     memcpy(k.hash, hex, sizeof(k.hash));
@@ -332,7 +333,7 @@ static int on_claim(void *self, const struct json_value *v)
     if (v->depth != 1 || !v->key)
         return OK;
     if (!strcmp(v->key, "format") && v->kind == JSON_STRING)
-        snprintf(claim->format, sizeof(claim->format), "%s", v->value);
+        text_put(claim->format, sizeof(claim->format), "%s", v->value);
     if (!strcmp(v->key, "version") && v->kind == JSON_NUMBER)
         claim->version = json_number(v);
     return OK;
@@ -402,7 +403,7 @@ int import_read(const char *text, size_t size, const char *origin, struct import
 
     if (!table)
         return fail(ERR_NOMEM, "a table");
-    snprintf(table->at.file, sizeof(table->at.file), "%s", origin);
+    text_put(table->at.file, sizeof(table->at.file), "%s", origin);
     rc = read_all(table, text, size);
     if (rc) {
         import_free(table);

@@ -4,6 +4,7 @@
 
 #include "json.h"
 #include "status.h"
+#include "text.h"
 #include "utf8.h"
 #include "word.h"
 
@@ -14,7 +15,8 @@
 
 int line_fault(const struct line_origin *at, const char *field, const char *why)
 {
-    return fail(ERR_FORMAT, "%s, line %u: \"%.40s\" %s", at->file, at->line, field, why);
+    return fail(ERR_FORMAT, "%s, line %u: \"%s\" %s", at->file, at->line,
+                TEXT_SHORT(field, 40), why);
 }
 
 void line_expect(struct line_object *o, const struct row_field *fields, size_t count, int version,

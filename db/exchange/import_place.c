@@ -29,6 +29,8 @@ static int place_entry(const struct placing *p, struct incoming *in)
 
     in->row.cluster = p->table->clusters[in->cluster].id;
     TRY(place_shape(p, in));
+    /* Older versions wrote such ones: nothing is told by them where anything else is known. */
+    in->row.stale = in->row.stale || entry_is_unsound(&in->row);
     TRY(store_entry_merge(p->store, &in->row, "import", &known, &in->outcome));
     differs = in->outcome != MERGE_ADDED && !plan_equal(&known.plan, &in->row.plan);
     out->added += in->outcome == MERGE_ADDED;

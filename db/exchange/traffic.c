@@ -9,6 +9,7 @@
 #include "sha256.h"
 #include "shape.h"
 #include "status.h"
+#include "text.h"
 #include "word.h"
 
 #include <math.h>
@@ -37,7 +38,8 @@ struct line {
 
 static int wrong(const struct line *line, const char *field, const char *why)
 {
-    return fail(ERR_FORMAT, "%s, line %u: \"%.40s\" %s", line->origin, line->number, field, why);
+    return fail(ERR_FORMAT, "%s, line %u: \"%s\" %s", line->origin, line->number,
+                TEXT_SHORT(field, 40), why);
 }
 
 static bool is_whole(const struct json_value *v, double most, double *out)

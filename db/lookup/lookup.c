@@ -5,6 +5,7 @@
 #include "seal.h"
 #include "status.h"
 #include "store.h"
+#include "text.h"
 #include "word.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@ void lookup_say(const struct moelookup *table, enum lookup_level level, const ch
     if (table->level < level)
         return;
     va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
+    text_put_list(line, sizeof(line), format, args);
     va_end(args);
     note("%s", line);
 }
@@ -218,35 +219,50 @@ static int read_table(const struct moelookup *table, const char *path, uint32_t 
 
 enum { PLACES = 5 };
 
-static int list_places(char places[PLACES][PATH_MAX])
+/* A name that has no room is of no file: it is passed over, never cut to another one. */
+static void add_place(const struct moelookup *table, const char *folder, const char *name,
+                      char places[PLACES][PATH_MAX], int *count)
 {
-    static const char name[] = "moetune/moetune.db";
+    if (text_put(places[*count], PATH_MAX, "%s%s", folder, name))
+        ++*count;
+    else
+        lookup_say(table, LOOKUP_WARN, "%s: %s; it is passed over", TEXT_SHORT(folder, 60),
+                   strerror(ENAMETOOLONG));
+}
+
+static int list_places(const struct moelookup *table, char places[PLACES][PATH_MAX])
+{
     const char *first = variable("MOELOOKUP_DB"), *second = variable("MOETUNE_DB");
     const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME");
     int n = 0;
 
     if (first)
-        snprintf(places[n++], PATH_MAX, "%s", first);
+        add_place(table, first, "", places, &n);
     if (second && (!first || strcmp(first, second) != 0))
-        snprintf(places[n++], PATH_MAX, "%s", second);
+        add_place(table, second, "", places, &n);
     if (data)
-        snprintf(places[n++], PATH_MAX, "%s/%s", data, name);
+        add_place(table, data, "/moetune/moetune.db", places, &n);
     else if (home)
-        snprintf(places[n++], PATH_MAX, "%s/.local/share/%s", home, name);
-    snprintf(places[n++], PATH_MAX, "/etc/%s", name);
-    snprintf(places[n++], PATH_MAX, "%s/share/%s", MOETUNE_PREFIX, name);
+        add_place(table, home, "/.local/share/moetune/moetune.db", places, &n);
+    add_place(table, "/etc", "/moetune/moetune.db", places, &n);
+    add_place(table, MOETUNE_PREFIX, "/share/moetune/moetune.db", places, &n);
     return n;
 }
 
 /* What a file that was named, or is on the search path, is not. */
 static const char *why_not(const char *path, int rc, const struct lookup_set *set, char text[96])
 {
+    char journal[PATH_MAX];
     struct stat info;
 
     if (stat(path, &info) || access(path, R_OK))
         return strerror(errno);
     if (S_ISDIR(info.st_mode))
         return "a folder, where a table's file is wanted";
+    if (rc == ERR_IO && text_put(journal, sizeof(journal), "%s-journal", path) &&
+        !access(journal, F_OK))
+        return "a program was killed while it wrote, and this one may not write there to take that "
+               "back: whoever may has to run moetune show on it once";
     if (rc != ERR_FORMAT)
         return moelookup_strerror(rc);
     snprintf(text, 96, "from a newer moetune (version %lld of the tables, this one knows %d)",
@@ -260,7 +276,7 @@ static int read_places(const struct moelookup *table, struct lookup_set *set)
     int count, rc = places ? OK : ERR_NOMEM;
     char why[96];
 
-    count = rc ? 0 : list_places(places);
+    count = rc ? 0 : list_places(table, places);
     for (int i = 0; i < count && rc != ERR_NOMEM; i++) {
         rc = read_table(table, places[i], (uint32_t)i * FILES_APART, set);
         if (rc < 0 && rc != ERR_NOMEM)

@@ -5,6 +5,7 @@
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
+#include "text.h"
 #include "width.h"
 
 #include <stdatomic.h>
@@ -312,11 +313,8 @@ static void say_hidden(const struct choice *c)
 
     if (c->table->level < LOOKUP_WARN || atomic_flag_test_and_set(&said))
         return;
-    for (uint32_t i = 1; i < c->count; i++) {
-        size_t used = strlen(hidden);
-
-        snprintf(hidden + used, sizeof(hidden) - used, " R=%u", layer_at(c, i).window);
-    }
+    for (uint32_t i = 1; i < c->count; i++)
+        text_add(hidden, sizeof(hidden), " R=%u", layer_at(c, i).window);
     lookup_say(c->table, LOOKUP_WARN,
                "%s: of tables with buckets of several widths the last measured one of those that "
                "reach far enough answers, R=%u; hidden:%s",

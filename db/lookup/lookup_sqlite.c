@@ -48,12 +48,12 @@ static int status_of(int code)
     return ERR_FORMAT;
 }
 
-/* "file:///a%20b.db?mode=ro": a name may hold what has a meaning in a URI.  Without the "//" a path
+/* "file:///a%20b.db?mode=rw": a name may hold what has a meaning in a URI.  Without the "//" a path
  * that begins so would name a host, without the "./" ":memory:" no file.  The caller frees it. */
 static char *uri_of(const char *path, enum lookup_kind kind)
 {
     const char *begin = *path == '/' ? "file://" : "file:./";
-    const char *end = kind == LOOKUP_DATABASE ? "?mode=ro" : "?mode=ro&immutable=1",
+    const char *end = kind == LOOKUP_DATABASE ? "?mode=rw" : "?mode=ro&immutable=1",
                *hex = "0123456789ABCDEF";
     char *uri = malloc(strlen(begin) + 3 * strlen(path) + strlen(end) + 1), *at = uri;
 
@@ -75,15 +75,22 @@ static char *uri_of(const char *path, enum lookup_kind kind)
     return uri;
 }
 
+/* Nothing is written but by SQLite itself, which takes back what a writer that was killed in a
+ * database had begun.  Where it may not write it reads what needs no such thing. */
 static int open_file(const char *path, enum lookup_kind kind, sqlite3 **db)
 {
     char *uri = uri_of(path, kind);
     int code = SQLITE_NOMEM;
 
     if (uri)
-        code = sqlite3_open_v2(uri, db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+        code = sqlite3_open_v2(uri, db,
+                               (kind == LOOKUP_DATABASE ? SQLITE_OPEN_READWRITE
+                                                        : SQLITE_OPEN_READONLY) |
+                                   SQLITE_OPEN_URI,
+                               NULL);
     free(uri);
     TRY(status_of(code));
+    TRY(status_of(sqlite3_exec(*db, "PRAGMA query_only=ON", NULL, NULL, NULL)));
     /* The file may come from anywhere. */
     sqlite3_limit(*db, SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX);
     sqlite3_db_config(*db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);

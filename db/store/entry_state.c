@@ -3,6 +3,7 @@
 
 #include "status.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *const entry_state_words[ENTRY_STATE_COUNT] = { "inferred", "stale",   "imported",
@@ -19,6 +20,13 @@ bool entry_is(const struct entry_row *entry, unsigned states)
                      (entry->stale && !refuted ? ENTRY_OUTDATED : 0);
 
     return state & states;
+}
+
+bool entry_is_unsound(const struct entry_row *entry)
+{
+    bool claims = !strcmp(entry->decision, "adopted") || !strcmp(entry->decision, "likely");
+
+    return claims && !entry->stale && !(isfinite(entry->gain.value) && entry->gain.value > 0);
 }
 
 /* Less than this is not worth another look. */

@@ -1,6 +1,7 @@
 /* The lease is a file that is locked with flock() and holds a line of text about its owner. */
 #include "lease.h"
 
+#include "date.h"
 #include "output_file.h"
 #include "status.h"
 
@@ -63,14 +64,12 @@ bool lease_is_held(const char *path)
 
 static int sign(int fd, const char *path)
 {
-    char host[256] = "?", text[400], when[32];
-    time_t now = time(NULL);
+    char host[256] = "?", text[400];
     int length;
 
     gethostname(host, sizeof(host) - 1);
-    strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S UTC", gmtime(&now));
-    length =
-        snprintf(text, sizeof(text), "host %s process %ld since %s\n", host, (long)getpid(), when);
+    length = snprintf(text, sizeof(text), "host %s process %ld since %s UTC\n", host,
+                      (long)getpid(), DATE_TEXT(time(NULL), DATE_SECOND));
     if (ftruncate(fd, 0) || pwrite(fd, text, (size_t)length, 0) != length)
         return fail(ERR_IO, "%s: %s", path, strerror(errno));
     return OK;

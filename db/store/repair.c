@@ -10,6 +10,7 @@
 #include "schema.h"
 #include "shape.h"
 #include "status.h"
+#include "text.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -118,7 +119,7 @@ static int ask(struct records *r, const char *sql, char *answer, size_t size)
 
     if (code == SQLITE_OK)
         code = sqlite3_step(s);
-    snprintf(answer, size, "%s", code == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : "");
+    text_put(answer, size, "%s", code == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : "");
     sqlite3_finalize(s);
     return schema_status(r->db, code, r->path, "cannot be read");
 }

@@ -2,6 +2,7 @@
 #include "row.h"
 
 #include "json.h"
+#include "text.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -28,10 +29,10 @@ const struct row_field *row_next(const struct row_table *table, const char **vie
 
     if (!length)
         return NULL;
-    snprintf(name, ROW_NAME_BYTES, "%.*s", own, word);
+    text_put(name, ROW_NAME_BYTES, "%.*s", own, word);
     field = row_field(table, name);
     if (own < length)
-        snprintf(name, ROW_NAME_BYTES, "%.*s", length - own - 1, word + own + 1);
+        text_put(name, ROW_NAME_BYTES, "%.*s", length - own - 1, word + own + 1);
     *view += length + (word[length] == ' ');
     return field;
 }
@@ -109,7 +110,7 @@ static void fixed_text(double value, int decimals, char text[ROW_VALUE_BYTES])
     uint64_t scale = scale_of(decimals), digits = digits_of(value, decimals);
 
     if (digits != no_digits)
-        snprintf(text, ROW_VALUE_BYTES, "%s%" PRIu64 ".%0*" PRIu64, value < 0 && digits ? "-" : "",
+        text_put(text, ROW_VALUE_BYTES, "%s%" PRIu64 ".%0*" PRIu64, value < 0 && digits ? "-" : "",
                  digits / scale, decimals, digits % scale);
 }
 

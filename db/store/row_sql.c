@@ -3,6 +3,7 @@
 
 #include "array.h"
 #include "status.h"
+#include "text.h"
 
 #include <assert.h>
 #include <math.h>
@@ -68,25 +69,23 @@ int row_put_new(struct records *records, const struct row_table *table, const vo
 /* ---- reading */
 
 /* "entry.id,entry.run": tables that are joined may have columns of the same name. */
-static size_t add_names(const struct row_table *table, char *sql, size_t used, size_t size)
+static void add_names(const struct row_table *table, char *sql, size_t size)
 {
     for (size_t i = 0; table && i < table->count; i++)
-        used +=
-            (size_t)snprintf(sql + used, size - used, "%s%s.%s", sql[used - 1] == ' ' ? "" : ",",
-                             table->name, table->fields[i].name);
-    return used;
+        text_add(sql, size, "%s%s.%s", sql[strlen(sql) - 1] == ' ' ? "" : ",", table->name,
+                 table->fields[i].name);
 }
 
 int row_select(struct records *records, const struct row_query *q, sqlite3_stmt **out)
 {
     const char *table = q->table->name;
     char sql[2048] = "SELECT ";
-    size_t used = strlen(sql);
 
     if (!records_prepared(records, table, q->rest)) {
-        used = add_names(q->table, sql, used, sizeof(sql));
-        used = add_names(q->joined, sql, used, sizeof(sql));
-        snprintf(sql + used, sizeof(sql) - used, " FROM %s %s", table, q->rest);
+        add_names(q->table, sql, sizeof(sql));
+        add_names(q->joined, sql, sizeof(sql));
+        if (!text_add(sql, sizeof(sql), " FROM %s %s", table, q->rest))
+            return fail(ERR_ARGUMENT, "%s", sql);
     }
     TRY(records_prepare(records, table, q->rest, sql, out));
     for (int i = 0; i < q->key_count; i++)
@@ -121,7 +120,7 @@ static void read_field(const struct row_field *f, sqlite3_stmt *s, int at, void 
     if (f->kind == ROW_ENUM)
         row_set_integer(f, row, word_column(text, f->words));
     else if (f->kind != ROW_PLAN)
-        snprintf(to, f->bytes, "%s", text ? text : "");
+        text_put(to, f->bytes, "%s", text ? text : "");
     else if (!text || plan_parse(text, (struct moe_plan *)(void *)to))
         memset(to, 0, f->bytes);
 }

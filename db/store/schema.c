@@ -216,6 +216,15 @@ int schema_status(sqlite3 *db, int code, const char *path, const char *what)
                    : fail(ERR_CORRUPT, "%s is no database of moetune (%s); it is left as it is",
                           path, sqlite3_errmsg(db));
     case SQLITE_NOMEM: return fail(ERR_NOMEM, "%s: %s", path, what);
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+    case SQLITE_IOERR:
+        if (has(path, "-journal"))
+            return fail(ERR_IO,
+                        "%s: a program was killed while it wrote, and this one may not write there "
+                        "to take that back: whoever may has to run moetune show --db %s once",
+                        path, path);
+        return fail(ERR_IO, "%s: %s: %s", path, what, sqlite3_errmsg(db));
     default: return fail(ERR_IO, "%s: %s: %s", path, what, sqlite3_errmsg(db));
     }
 }

@@ -4,6 +4,7 @@
 
 #include "plan.h"
 #include "status.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static void gain_text(const struct gain *gain, const char *against, char *text, 
 {
     *text = 0;
     if (!isnan(gain->value))
-        snprintf(text, size, "%.1f %% (%.1f to %.1f) against %s", percent(gain->value),
+        text_put(text, size, "%.1f %% (%.1f to %.1f) against %s", percent(gain->value),
                  percent(gain->low), percent(gain->high), against);
 }
 
@@ -40,7 +41,18 @@ const char *standing_text(const struct standing_row *row, char room[STANDING_TEX
     gain_text(&row->static_gain, always, over_static, sizeof(over_static));
     if (standing_is_one_plan(row))
         snprintf(over_static, sizeof(over_static), "the same as %s", always);
-    snprintf(room, STANDING_TEXT_BYTES, "%s %s%s%s",
+    if (row->given_up || (row->gain.low == 0 && row->gain.high == 0)) {
+        snprintf(room, STANDING_TEXT_BYTES, "%s: the default plan stands everywhere",
+                 row->given_up ? "Given up as slower over the whole table"
+                               : "Nothing is proven to be faster");
+        return room;
+    }
+    if (!*over_default && !*over_static) {
+        snprintf(room, STANDING_TEXT_BYTES, "No gain is known");
+        return room;
+    }
+    snprintf(room, STANDING_TEXT_BYTES, "%s%s %s%s%s",
+             row->launches == 1 ? "In this launch of the ranks: " : "",
              first->low > 0    ? "Saves"
              : first->high < 0 ? "Loses time:"
                                : "No gain is certain:",

@@ -7,6 +7,7 @@
 #include "repair.h"
 #include "schema.h"
 #include "status.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 
 static int beside(const char *path, const char *ending, char *out, size_t size)
 {
-    return snprintf(out, size, "%s%s", path, ending) < (int)size
+    return text_put(out, size, "%s%s", path, ending)
                ? OK
                : fail(ERR_ARGUMENT, "%s%s: the name is too long", path, ending);
 }
@@ -75,6 +76,14 @@ static int open_file(struct store *store, const char *path, int flags)
     return OK;
 }
 
+/* A reader changes nothing, except that it takes back what a writer that was killed had begun, for
+ * which SQLite wants to write: where that is not allowed and not needed it reads all the same. */
+static int open_to_read(struct store *store)
+{
+    TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE));
+    return schema_run(store->records.db, store->path, "PRAGMA query_only=ON");
+}
+
 /* SQLite answers "ok", or says what is wrong first. */
 static int check_whole(struct store *store)
 {
@@ -129,9 +138,8 @@ static int open_journal(struct store *store)
 }
 
 /* Whatever is at the path, as far as it can be looked at without changing it. */
-static int inspect(struct store *store, int flags, int *version)
+static int inspect(struct store *store, int *version)
 {
-    TRY(open_file(store, store->path, flags));
     TRY(schema_check(store->records.db, store->path, version));
     return *version ? check_whole(store) : OK;
 }
@@ -140,8 +148,10 @@ static int inspect(struct store *store, int flags, int *version)
 static int check_sound(struct store *store, int *version)
 {
     bool heard = log_only(false);
-    int rc = inspect(store, SQLITE_OPEN_READWRITE, version);
+    int rc = open_file(store, store->path, SQLITE_OPEN_READWRITE);
 
+    if (!rc)
+        rc = inspect(store, version);
     if (!rc && *version)
         rc = migrate(store, *version);
     log_only(heard);
@@ -194,7 +204,8 @@ static int open_for_writing(struct store *store, unsigned flags)
     if (flags & STORE_REPAIR)
         TRY(repair(store));
     TRY(make_file(store->path));
-    TRY(inspect(store, SQLITE_OPEN_READWRITE, &version));
+    TRY(open_file(store, store->path, SQLITE_OPEN_READWRITE));
+    TRY(inspect(store, &version));
     TRY(migrate(store, version));
     /* One that was copied alone: lines that refer to rows which no line holds would say nothing. */
     if (version && !has_journal(store))
@@ -285,7 +296,9 @@ static int read_one(const char *path, struct store **out)
     int version = 0, rc;
 
     TRY(new_store(path, &store));
-    rc = inspect(store, SQLITE_OPEN_READONLY, &version);
+    rc = open_to_read(store);
+    if (!rc)
+        rc = inspect(store, &version);
     if (!rc && version && version < STORE_VERSION)
         rc = migrate_in_memory(store, version);
     if (!rc && !version) {
@@ -303,15 +316,15 @@ int store_dry_run(const char *path, struct store **out)
     TRY(new_store(path, &store));
     if (access(path, F_OK))
         rc = open_file(store, ":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-    else
-        rc = inspect(store, SQLITE_OPEN_READONLY, &version);
+    else if (!(rc = open_to_read(store)))
+        rc = inspect(store, &version);
     if (!rc)
         rc = migrate_in_memory(store, version);
     return hand_out(store, rc, out);
 }
 
-/* A writer that was killed in the middle of a commit left something to roll back, which only the
- * next writer can do. */
+/* A writer is in the middle of a commit, or was killed there and left what this process has no
+ * right to take back. */
 static bool cannot_be_read_now(const char *path)
 {
     struct store *store = NULL;

@@ -280,10 +280,15 @@ enum { ENTRY_STATE_COUNT = 6 };
 extern const char *const entry_state_words[ENTRY_STATE_COUNT]; /* by bit, without the last one */
 bool entry_is(const struct entry_row *entry, unsigned states); /* any of these */
 
+/* It says that its plan is faster than the default, and not by how much, or by nothing.  Nobody is to
+ * write it, and where it is found (stale ones apart) it is not to be believed. */
+bool entry_is_unsound(const struct entry_row *entry);
+
 /* Measured, and no plan is proven faster than the default, but one may be. */
 bool entry_is_undecided(const struct entry_row *entry);
 
-/* Replaces the bucket's entry; the old one goes to history with `why`.  This and the next end an
+/* Replaces the bucket's entry; the old one goes to history with `why`.  ERR_WRONG, after a message,
+ * for one that is unsound.  This and the next end an
  * imported standing, which is worth what the entries were that it came with. */
 int store_entry(struct store *store, const struct entry_row *entry, const char *why);
 /* Takes the bucket's entry out of the dictionary; it goes to history with `why`. */
@@ -307,13 +312,16 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
 
 /* ---- standings: what a layer's table as a whole is worth */
 
+enum { STANDING_RIVALS_MAX = 3 };
+
 struct standing_row {
     int64_t cluster, shape, run; /* run 0: imported */
     uint32_t window;
     struct gain gain, static_gain; /* over the default plan, over the best static plan */
     struct moe_plan static_plan;   /* struct_size 0: none */
     uint32_t rounds, first_round;  /* samples of these rounds are numbered from the first on */
-    char rivals[128];  /* the static plans that the table meets, as text with ';' between */
+    /* The static plans that the table meets, as text with ';' between: room for any. */
+    char rivals[STANDING_RIVALS_MAX * PLAN_TEXT_BYTES];
     int64_t decided_s; /* 0: not decided yet */
     uint32_t launches; /* of the ranks that this rests on, that of the search included; 0: unsaid */
     bool given_up;     /* the table as a whole was slower than the default, which took its place */

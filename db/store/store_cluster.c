@@ -5,6 +5,7 @@
 #include "sha256.h"
 #include "shape.h"
 #include "status.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,9 +156,10 @@ static int get_text(struct store *store, const char *sql, int64_t id, char *text
     rc = records_step(&store->records, statement);
     if (rc)
         return rc == UNSUPPORTED ? fail(ERR_FORMAT, "%s: a row without its noun", store->path) : rc;
-    snprintf(text, size, "%s", (const char *)sqlite3_column_text(statement, 0));
+    if (!text_put(text, size, "%s", (const char *)sqlite3_column_text(statement, 0)))
+        rc = fail(ERR_CORRUPT, "%s: a text of more than %zu letters", store->path, size - 1);
     sqlite3_reset(statement);
-    return OK;
+    return rc;
 }
 
 int store_cluster_get(struct store *store, int64_t id, struct cluster *out)

@@ -2,6 +2,7 @@
 #include "store_inside.h"
 
 #include "status.h"
+#include "text.h"
 #include "word.h"
 
 #include <stdio.h>
@@ -83,7 +84,7 @@ static int put_history(struct store *store, const struct entry_row *old, const c
 {
     struct history_row row = { .entry = *old, .replaced_s = time(NULL) };
 
-    snprintf(row.why, sizeof(row.why), "%s", why);
+    text_put(row.why, sizeof(row.why), "%s", why);
     TRY(records_next_id(&store->records, history_table.name, &row.id));
     return row_put(&store->records, &history_table, &row);
 }
@@ -102,6 +103,9 @@ int store_entry(struct store *store, const struct entry_row *entry, const char *
     struct entry_row old;
     int rc;
 
+    if (entry_is_unsound(entry))
+        return fail(ERR_WRONG, "bucket %u: the entry says \"%s\" and a gain of %g: it is not written",
+                    entry->bucket, entry->decision, entry->gain.value);
     TRY(store_standing_end(store, entry->cluster, entry->shape, entry->window));
     rc = row_put_new(&store->records, &entry_table, entry);
     if (rc != UNSUPPORTED)

@@ -2,6 +2,7 @@
 #include "store_inside.h"
 
 #include "status.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,8 +56,7 @@ static bool has_writer(const struct store *store)
 
     if (length > ending && !strcmp(store->path + length - ending, ".published"))
         length -= ending;
-    return snprintf(owner, sizeof(owner), "%.*s.owner", (int)length, store->path) <
-               (int)sizeof(owner) &&
+    return text_put(owner, sizeof(owner), "%.*s.owner", (int)length, store->path) &&
            lease_is_held(owner);
 }
 

@@ -5,6 +5,7 @@
 #include "input_file.h"
 #include "sha256.h"
 #include "status.h"
+#include "text.h"
 
 #include <locale.h>
 #include <math.h>
@@ -137,9 +138,9 @@ static void swap_point(const char *text, const char *from, const char *to, char 
     const char *at = strstr(text, from);
 
     if (at)
-        snprintf(out, size, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+        text_put(out, size, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
     else
-        snprintf(out, size, "%s", text);
+        text_put(out, size, "%s", text);
 }
 
 /* The shortest text that reads back as the same number; with a point in every locale. */
@@ -169,7 +170,9 @@ static void format_word(const char *word, char *text, size_t size)
         text[length++] = (unsigned char)*word < 0x20 || *word == 0x7f || *word == '#' ? '?' : *word;
     while (length && text[length - 1] == ' ')
         length--;
-    snprintf(text + length, size - length, "%s", length ? "" : "unknown");
+    text[length] = 0;
+    if (!length)
+        text_put(text, size, "unknown");
 }
 
 const char *cluster_value(const struct cluster *cluster, const struct cluster_field *field,
@@ -228,7 +231,7 @@ static const char *store_value(const struct cluster_field *field, const char *te
         for (const char *c = text; *c; c++)
             if ((unsigned char)*c < 0x20 || *c == 0x7f)
                 return "holds a control character";
-        snprintf(place(cluster, field), field->bytes, "%s", text);
+        text_put(place(cluster, field), field->bytes, "%s", text);
         return NULL;
     }
     if (!strcmp(text, "unknown"))
@@ -278,22 +281,24 @@ static int parse_line(struct reader *r, char *line)
         return OK;
     sign = strchr(name, '=');
     if (!sign)
-        return fail(ERR_FORMAT, "%s:%d: \"name = value\" is wanted, not \"%.60s\"", r->origin,
-                    r->line, name);
+        return fail(ERR_FORMAT, "%s:%d: \"name = value\" is wanted, not \"%s\"", r->origin,
+                    r->line, TEXT_SHORT(name, 60));
     *sign = 0;
     value = trim(sign + 1);
     name = trim(name);
     while (i < cluster_field_count && strcmp(cluster_fields[i].name, name) != 0)
         i++;
     if (i == cluster_field_count)
-        return fail(ERR_FORMAT, "%s:%d: no field is called \"%.60s\"", r->origin, r->line, name);
+        return fail(ERR_FORMAT, "%s:%d: no field is called \"%s\"", r->origin, r->line,
+                    TEXT_SHORT(name, 60));
     if (r->given[i])
         return fail(ERR_FORMAT, "%s:%d: %s is given twice, first on line %d", r->origin, r->line,
                     name, r->given[i]);
     r->given[i] = r->line;
     wrong = store_value(&cluster_fields[i], value, &r->cluster);
     return wrong
-               ? fail(ERR_FORMAT, "%s:%d: %s: \"%.60s\" %s", r->origin, r->line, name, value, wrong)
+               ? fail(ERR_FORMAT, "%s:%d: %s: \"%s\" %s", r->origin, r->line, name,
+                      TEXT_SHORT(value, 60), wrong)
                : OK;
 }
 
@@ -530,10 +535,12 @@ static const char steps_are_graphs[] = "steps=graphs";
 
 void cluster_note_graphs(struct cluster *cluster)
 {
-    char *text = cluster->environment;
-    size_t used = strcmp(text, "none") ? strlen(text) : 0;
+    const char *known = strcmp(cluster->environment, "none") ? cluster->environment : "";
+    /* What has no room is the end of the variables, not this. */
+    char kept[sizeof(cluster->environment) - sizeof(steps_are_graphs)];
 
-    snprintf(text + used, sizeof(cluster->environment) - used, "%s%s", used ? " " : "",
+    text_put(kept, sizeof(kept), "%s", known);
+    text_put(cluster->environment, sizeof(cluster->environment), "%s%s%s", kept, *kept ? " " : "",
              steps_are_graphs);
 }
 

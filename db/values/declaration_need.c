@@ -2,6 +2,7 @@
 #include "declaration_need.h"
 
 #include "status.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,9 +227,9 @@ static void list_word(char list[LIST_BYTES], const char *word)
     size_t used = strlen(list);
 
     if (used < LIST_BYTES - 2 * DECLARATION_NAME_BYTES)
-        snprintf(list + used, LIST_BYTES - used, "%s%s", used ? ", " : "", word);
+        text_add(list, LIST_BYTES, "%s%s", used ? ", " : "", word);
     else if (list[used - 1] != '.')
-        snprintf(list + used, LIST_BYTES - used, ", ...");
+        text_add(list, LIST_BYTES, ", ...");
 }
 
 static int refuse_word(struct declaration_reader *in, size_t axis, struct span word)
@@ -358,11 +359,10 @@ static int ask_default(struct declaration_reader *in, const struct declared_need
 
     for (size_t i = 0; i < d->axes; i++) {
         const struct declared_axis *axis = &d->axis[i];
-        size_t used = strlen(list);
 
         at[i] = declared_number(axis, axis->fallback);
         if (need->axes >> i & 1)
-            snprintf(list + used, sizeof(list) - used, "%s%s=%s", used ? " " : "", axis->name,
+            text_add(list, sizeof(list), "%s%s=%s", *list ? " " : "", axis->name,
                      axis->text[axis->fallback]);
     }
     if (need_holds(need, at))

@@ -2,6 +2,7 @@
 #include "declaration_read.h"
 
 #include "status.h"
+#include "text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,12 +10,13 @@
 
 int declaration_wrong(struct declaration_reader *in, const char *format, ...)
 {
-    int used = snprintf(in->why, in->why_size, "line %u: ", in->line + !in->line);
     va_list args;
+    size_t used;
 
-    if ((size_t)used < in->why_size) {
+    if (text_put(in->why, in->why_size, "line %u: ", in->line + !in->line)) {
+        used = strlen(in->why);
         va_start(args, format);
-        vsnprintf(in->why + used, in->why_size - (size_t)used, format, args);
+        text_put_list(in->why + used, in->why_size - used, format, args);
         va_end(args);
     }
     return ERR_ARGUMENT;

@@ -2,6 +2,7 @@
 #include "output_file.h"
 
 #include "status.h"
+#include "text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -44,11 +45,11 @@ static int find_prefix(const char *place, char prefix[PATH_MAX])
 {
     const char *slash = strrchr(place, '/'), *name = slash ? slash + 1 : place;
     int folder = (int)(name - place);
-    int length = snprintf(prefix, PATH_MAX, "%.*s%.*s.", slash ? folder : 2, slash ? place : "./",
-                          NAME_KEPT, name);
+    bool whole = text_put(prefix, PATH_MAX - 64, "%.*s%.*s.", slash ? folder : 2,
+                          slash ? place : "./", NAME_KEPT, name);
 
-    return length < PATH_MAX - 64 ? length
-                                  : fail(ERR_ARGUMENT, "%.60s...: the name is too long", place);
+    return whole ? (int)strlen(prefix)
+                 : fail(ERR_ARGUMENT, "%s: the name is too long", TEXT_SHORT(place, 60));
 }
 
 int output_begin(const char *path, struct output_file *out)

@@ -3,6 +3,7 @@
 
 #include "declared_plan.h"
 #include "status.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -358,11 +359,10 @@ int moe_plan_parse(const char *text, struct moe_plan *out)
 static int refuse_r(uint32_t r, uint32_t slices)
 {
     char legal[256] = "0";
-    size_t used = 1;
 
-    for (uint32_t i = 1; i <= slices && used < sizeof(legal) - 16; i++)
+    for (uint32_t i = 1; i <= slices; i++)
         if (slices % i == 0)
-            used += (size_t)snprintf(legal + used, sizeof(legal) - used, ", %u", i);
+            text_add(legal, sizeof(legal), ", %u", i);
     return fail(ERR_ARGUMENT, "r=%u is not legal here: with %u rank%s per expert r is one of %s", r,
                 slices, slices == 1 ? "" : "s", legal);
 }

@@ -3,6 +3,7 @@
 #include "rank_speeds.h"
 
 #include "cluster.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,16 +21,17 @@ static long percent_of(double speed, long step)
 
 static bool format_runs(const double *speeds, size_t ranks, long step, char *text, size_t size)
 {
-    size_t used = 0;
+    bool whole = ranks > 0;
 
-    for (size_t i = 0, run; i < ranks && used < size; i += run) {
+    *text = 0;
+    for (size_t i = 0, run; i < ranks && whole; i += run) {
         long percent = percent_of(speeds[i], step);
 
         for (run = 1; i + run < ranks && percent_of(speeds[i + run], step) == percent;)
             run++;
-        used += (size_t)snprintf(text + used, size - used, "%s%zux%ld", i ? " " : "", run, percent);
+        whole = text_add(text, size, "%s%zux%ld", i ? " " : "", run, percent);
     }
-    return used && used < size;
+    return whole;
 }
 
 void rank_speeds_format(const double *speeds, size_t ranks, char *text, size_t size)

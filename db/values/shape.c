@@ -5,6 +5,7 @@
 #include "bucket_key.h"
 #include "declaration.h"
 #include "status.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,14 +23,7 @@ const char *const router_words[] = { "softmax", "sigmoid", "bilevel", "cosine", 
 const char *const order_words[] = { "token", "priority", NULL };
 const char *const combine_words[] = { "sum", "choices", NULL };
 
-/* A quiet one is not written while it is 0: texts from before it mean the same as before.  Spaces
- * are declared, and written by name. */
-static const struct shape_field {
-    const char *name;
-    size_t offset;
-    const char *const *words;
-    bool quiet, declared;
-} fields[] = {
+const struct shape_field shape_fields[] = {
     { "E", offsetof(struct moe_shape, experts), NULL },
     { "k", offsetof(struct moe_shape, top_k), NULL },
     { "T", offsetof(struct moe_shape, tokens), NULL },
@@ -52,7 +46,8 @@ static const struct shape_field {
     { "rack", offsetof(struct moe_shape, ranks_per_rack), NULL, true },
     { "space", offsetof(struct moe_shape, space), NULL, true, true },
 };
-enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
+enum { FIELD_COUNT = sizeof(shape_fields) / sizeof(shape_fields[0]) };
+const size_t shape_field_count = FIELD_COUNT;
 
 static uint32_t field_get(const struct shape_field *field, const struct moe_shape *shape)
 {
@@ -76,12 +71,17 @@ static int field_text(const struct shape_field *f, uint32_t value, char *text, s
     return snprintf(text, size, "%s=%u", f->name, value);
 }
 
+uint32_t shape_value(const struct moe_shape *shape, size_t field)
+{
+    return field_get(&shape_fields[field], shape);
+}
+
 int shape_format(const struct moe_shape *shape, char *text, size_t size)
 {
     size_t used = 0;
 
     for (int i = 0; i < FIELD_COUNT; i++) {
-        const struct shape_field *f = &fields[i];
+        const struct shape_field *f = &shape_fields[i];
         uint32_t value = field_get(f, shape);
 
         if (f->quiet && !value)
@@ -136,11 +136,11 @@ const char *shape_scan(const char *text, struct moe_shape *inout)
         size_t length = strcspn(text, " "), name = strcspn(text, "= ");
         int i = 0;
 
-        while (i < FIELD_COUNT &&
-               (strlen(fields[i].name) != name || memcmp(fields[i].name, text, name) != 0))
+        while (i < FIELD_COUNT && (strlen(shape_fields[i].name) != name ||
+                                   memcmp(shape_fields[i].name, text, name) != 0))
             i++;
         if (i == FIELD_COUNT || name == length || (seen >> i & 1) ||
-            parse_field(&fields[i], text + name + 1, length - name - 1, &shape))
+            parse_field(&shape_fields[i], text + name + 1, length - name - 1, &shape))
             return text;
         seen |= 1u << i;
         text += length;
@@ -164,7 +164,7 @@ int shape_parse(const char *text, struct moe_shape *inout)
 bool shape_equal(const struct moe_shape *a, const struct moe_shape *b)
 {
     for (int i = 0; i < FIELD_COUNT; i++)
-        if (field_get(&fields[i], a) != field_get(&fields[i], b))
+        if (field_get(&shape_fields[i], a) != field_get(&shape_fields[i], b))
             return false;
     return true;
 }
@@ -271,7 +271,7 @@ __attribute__((format(printf, 2, 3))) static int wrong(struct fault fault, const
     va_list args;
 
     va_start(args, format);
-    vsnprintf(fault.text, fault.size, format, args);
+    text_put_list(fault.text, fault.size, format, args);
     va_end(args);
     return ERR_ARGUMENT;
 }
@@ -539,7 +539,7 @@ const char *shape_bucket(const struct moe_shape *shape, uint32_t window, uint32_
                          char room[RANGE_TEXT_BYTES])
 {
     if (declaration_find(shape->space))
-        snprintf(room, RANGE_TEXT_BYTES, "bucket %u (%s %.80s)", bucket, shape_key(shape),
+        text_put(room, RANGE_TEXT_BYTES, "bucket %u (%s %s)", bucket, shape_key(shape),
                  RANGE_TEXT(shape, window, bucket, bucket));
     else
         snprintf(room, RANGE_TEXT_BYTES, "bucket %u of width %u", bucket, window);

@@ -95,6 +95,19 @@ int shape_fault(const struct moe_shape *shape, char *text, size_t size);
 
 size_t dtype_bytes(uint32_t dtype);
 
+/* The one list of a shape's words, as its text has them; everything walks it. */
+struct shape_field {
+    const char *name;
+    size_t offset;            /* of its uint32_t in struct moe_shape */
+    const char *const *words; /* names of the values, NULL-terminated; or NULL: plain numbers */
+    bool quiet;    /* not written while it is 0: texts from before it mean the same as before */
+    bool declared; /* the value is a declared space, which is written by name */
+};
+extern const struct shape_field shape_fields[];
+extern const size_t shape_field_count;
+
+uint32_t shape_value(const struct moe_shape *shape, size_t field);
+
 /* The words of each enum, NULL-terminated, in the order of their values. */
 extern const char *const dtype_words[];
 extern const char *const pass_words[];

@@ -1,6 +1,7 @@
 /* The one place where an error is put into words. */
 #include "status.h"
 
+#include "text.h"
 #include "utf8.h"
 
 #include <stdarg.h>
@@ -50,7 +51,7 @@ static void say(const char *format, va_list args)
         return;
     if (log_state.rank >= 0 && !log_state.hook)
         n = snprintf(line, sizeof(line), "[rank %d] ", log_state.rank);
-    vsnprintf(line + n, sizeof(line) - (size_t)n, format, args);
+    text_put_list(line + n, sizeof(line) - (size_t)n, format, args);
     utf8_clean(line, strlen(line), false);
     if (log_state.hook)
         log_state.hook(log_state.self, line);

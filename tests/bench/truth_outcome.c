@@ -2,6 +2,7 @@
 #include "truth_outcome.h"
 
 #include "status.h"
+#include "text.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -97,7 +98,7 @@ bool outcome_read(char *line, struct outcome *o)
 
     if (!at)
         return false;
-    snprintf(o->name, sizeof(o->name), "%.*s", (int)(at - line), line);
+    text_put(o->name, sizeof(o->name), "%.*s", (int)(at - line), line);
     for (size_t i = 0; i < COLUMNS; i++, at = end) {
         if (*at != ',')
             return false;

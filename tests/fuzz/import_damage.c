@@ -7,6 +7,7 @@
 #include "sha256.h"
 #include "shape.h"
 #include "status.h"
+#include "text.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -244,16 +245,14 @@ static bool is_standing(const struct line *t)
 
 struct fields {
     char text[2 * CLUSTER_TEXT_BYTES];
-    size_t used;
 };
 
 static int on_field(void *self, const struct json_value *v)
 {
     struct fields *f = self;
 
-    if (v->depth == 2 && v->kind == JSON_STRING && f->used < sizeof(f->text))
-        f->used += (size_t)snprintf(f->text + f->used, sizeof(f->text) - f->used, "%s = %s\n",
-                                    v->key, v->value);
+    if (v->depth == 2 && v->kind == JSON_STRING)
+        text_add(f->text, sizeof(f->text), "%s = %s\n", v->key, v->value);
     return OK;
 }
 
@@ -261,7 +260,7 @@ static int on_field(void *self, const struct json_value *v)
 static void mend_hash(struct lines *lines, size_t at)
 {
     struct line *t = &lines->list[at];
-    struct fields fields = { .used = 0 };
+    struct fields fields = { "" };
     struct cluster cluster;
     uint8_t hash[HASH_BYTES];
     char was[65] = "", is[SHA256_HEX_BYTES];

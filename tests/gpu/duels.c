@@ -133,7 +133,7 @@ void report(const char *what, const char *shape, double us, double rate, const c
             double share, double low, double high, double wanted)
 {
     bool enough = wanted == 0 || share >= wanted;
-    char goal[16] = "";
+    char goal[320] = ""; /* any double */
 
     if (wanted > 0)
         snprintf(goal, sizeof(goal), "%.2f", wanted);

@@ -28,7 +28,13 @@ int modelled_open(const char *cluster_file, const struct moe_shape *shape, uint3
     out->default_arm = arms_find(out->arms, out->arm_count, &default_plan);
     for (uint32_t i = 0; i < count; i++)
         capacities[i] = first + (uint64_t)i * step;
-    TRY_OUT(step_times_open(&cluster, &out->shape, out->arms, out->arm_count, capacities, count,
+    TRY_OUT(step_times_open(&(struct step_times_ask){ .cluster = &cluster,
+                                                      .shape = &out->shape,
+                                                      .seed = 1,
+                                                      .arms = out->arms,
+                                                      .arm_count = out->arm_count,
+                                                      .capacities = capacities,
+                                                      .count = count },
                             &out->times));
 out:
     free(capacities);

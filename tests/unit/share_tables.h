@@ -107,6 +107,8 @@ static inline struct entry_row draw_entry(const struct moe_shape *shape)
     snprintf(e.search, sizeof(e.search), "guided");
     snprintf(e.reason, sizeof(e.reason), "certain");
     snprintf(e.decision, sizeof(e.decision), decisions[draw(9)]);
+    if (entry_is_unsound(&e)) /* what is adopted gains something */
+        e.gain.value = (1 + draw(999999)) * 1e-6;
     return e;
 }
 
@@ -258,6 +260,7 @@ static inline void put_entry(struct store *store, const char *plan, bool stale, 
     struct entry_row e = { .window = 128,
                            .time_us = 1,
                            .default_us = 2,
+                           .gain.value = 0.5,
                            .stale = stale,
                            .decided_s = decided_s,
                            .decision = "adopted",

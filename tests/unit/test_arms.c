@@ -9,6 +9,7 @@
 #include "shape.h"
 #include "status.h"
 #include "surface.h"
+#include "text.h"
 
 #include <math.h>
 #include <string.h>
@@ -104,11 +105,11 @@ static void a_plan_is_tried_if_each_of_its_values_is_wanted(void)
 
         for (uint32_t a = 0; a < 4; a++)
             if (words[a] && (set >> a & 1))
-                snprintf(axes + strlen(axes), sizeof(axes) - strlen(axes), "%s%s",
+                text_add(axes, sizeof(axes), "%s%s",
                          strstr(axes, "a=") ? ":" : ",a=", words[a]);
         for (uint32_t d = 0; d < 4; d++)
             if (set >> (4 + d) & 1)
-                snprintf(axes + strlen(axes), sizeof(axes) - strlen(axes), "%s%u",
+                text_add(axes, sizeof(axes), "%s%u",
                          strstr(axes, "d=") ? ":" : ",d=", 1u << d);
         CHECK(!arms_list(&two_nodes, &(struct arms_setup){ .axes = axes }, arms, &count));
         for (size_t i = 0; i < total; i++) {

@@ -3,6 +3,7 @@
 
 #include "random.h"
 #include "status.h"
+#include "text.h"
 
 #include <glob.h>
 #include <locale.h>
@@ -38,7 +39,7 @@ static void every_recorded_cluster_reads_back_the_same(void)
 
         CHECK(!cluster_read(files.gl_pathv[i], &once));
         CHECK(!cluster_check_model(&once, files.gl_pathv[i]));
-        snprintf(text, sizeof(text), "%s", text_of(&once));
+        text_put(text, sizeof(text), "%s", text_of(&once));
         CHECK(!cluster_parse(text, "again", &twice));
         CHECK(!strcmp(text, text_of(&twice)));
         CHECK(same(&once, &twice) && cluster_same_soft(&once, &twice));
@@ -203,7 +204,7 @@ static void numbers_are_the_same_in_every_locale(void)
     char text[CLUSTER_TEXT_BYTES];
 
     c.launch_us = 1.5;
-    snprintf(text, sizeof(text), "%s", text_of(&c));
+    text_put(text, sizeof(text), "%s", text_of(&c));
     for (size_t i = 0; i < sizeof(locales) / sizeof(locales[0]); i++) {
         if (!setlocale(LC_ALL, locales[i]))
             continue;
@@ -334,7 +335,7 @@ static void feed(const char *text)
         CHECK(c.ranks == 77 && !c.backend[0]);
         return;
     }
-    snprintf(once, sizeof(once), "%s", text_of(&c));
+    text_put(once, sizeof(once), "%s", text_of(&c));
     CHECK(!cluster_parse(once, "again", &back) && !strcmp(once, text_of(&back)));
 }
 
@@ -344,7 +345,7 @@ static void damaged_descriptions_never_do_harm(void)
     char whole[CLUSTER_TEXT_BYTES], text[CLUSTER_TEXT_BYTES];
     size_t length;
 
-    snprintf(whole, sizeof(whole), "%s", text_of(&c));
+    text_put(whole, sizeof(whole), "%s", text_of(&c));
     length = strlen(whole);
     log_to(listen, NULL);
     for (size_t i = 0; i <= length; i++) {
@@ -359,6 +360,19 @@ static void damaged_descriptions_never_do_harm(void)
         feed(text);
     }
     log_to(NULL, NULL);
+}
+
+/* However many variables there are. */
+static void that_steps_are_graphs_is_known_in_any_environment(void)
+{
+    struct cluster c = small();
+
+    for (size_t length = 0; length < sizeof(c.environment); length++) {
+        memset(c.environment, 'x', length);
+        c.environment[length] = 0;
+        cluster_note_graphs(&c);
+        CHECK(cluster_has_graphs(&c) && strlen(c.environment) < sizeof(c.environment));
+    }
 }
 
 int main(void)
@@ -377,6 +391,7 @@ int main(void)
         TEST(what_nobody_speaks_of_changes_no_name),
         TEST(a_table_answers_only_for_what_is_known_and_equal),
         TEST(protocols_are_those_that_the_library_can_be_told),
+        TEST(that_steps_are_graphs_is_known_in_any_environment),
         TEST(damaged_descriptions_never_do_harm),
     };
 

@@ -74,6 +74,13 @@ static void times_are_read(void)
     for (int i = 0; i <= SAID_NUMBERS_MAX; i++)
         sprintf(line + strlen(line), " n%d=1", i);
     CHECK(!reads(line, plain, &s));
+    /* Of a line that fills its room there may have been more: perhaps another time. */
+    strcpy(line, "tell 5");
+    memset(line + strlen(line), ' ', sizeof(line) - 1 - strlen(line));
+    line[sizeof(line) - 1] = 0;
+    CHECK(!reads(line, plain, &s));
+    line[sizeof(line) - 2] = 0;
+    CHECK(reads(line, plain, &s));
 }
 
 static void failures_have_a_reason(void)

@@ -1,5 +1,6 @@
 /* Tuning while training: several trainers of one database, and trainers that are killed. */
 #include "live_training.h"
+#include "text.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -58,7 +59,7 @@ static void who_is_killed_leaves_a_valid_database(void)
     struct store *store;
     uint32_t decided = 0;
 
-    snprintf(path, sizeof(path), "%s", fresh_path("killed"));
+    text_put(path, sizeof(path), "%s", fresh_path("killed"));
     for (uint64_t run = 0; run < 25; run++) {
         pid_t child = fork();
 
@@ -88,7 +89,7 @@ static void a_plan_that_kills_the_process_is_given_up(void)
     struct training t;
     int deaths = 0;
 
-    snprintf(path, sizeof(path), "%s", fresh_path("deadly"));
+    text_put(path, sizeof(path), "%s", fresh_path("deadly"));
     for (int run = 0; run < 12; run++) {
         pid_t child = fork();
         int how = 0;

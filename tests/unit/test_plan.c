@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include "plan.h"
+#include "text.h"
 
 #include <string.h>
 
@@ -127,7 +128,7 @@ static void messages_name_every_axis(void)
     char names[64] = "";
 
     for (size_t axis = 0; axis < plan_axis_count; axis++)
-        snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", axis ? ", " : "",
+        text_add(names, sizeof(names), "%s%s", axis ? ", " : "",
                  plan_axes[axis].name);
     CHECK(!strcmp(names, PLAN_AXES));
 }

@@ -2,6 +2,7 @@
 #include "share_tables.h"
 
 #include <locale.h>
+#include <sqlite3.h>
 #include <unistd.h>
 
 /* ---- round trips */
@@ -168,7 +169,7 @@ static void the_least_difference_decides_the_same_in_either_order(void)
 {
     is_the_same_in_either_order("\"time_us\":1.000", "\"time_us\":1000.001",
                                 "\"time_us\":1000.002");
-    is_the_same_in_either_order("\"gain\":0.000000", "\"gain\":-0", "\"gain\":0.1");
+    is_the_same_in_either_order("\"gain\":0.500000", "\"gain\":0.1", "\"gain\":0.2");
     is_the_same_in_either_order("\"effort\":\"normal\"", "\"effort\":\"some\"",
                                 "\"effort\":\"any\"");
 }
@@ -178,8 +179,8 @@ static void more_digits_than_are_written_make_no_difference(void)
 {
     static const char *const finer[][2] = {
         { "\"time_us\":1.000", "\"time_us\":1.0004" },
-        { "\"gain\":0.000000", "\"gain\":0.0000007" },
-        { "\"gain\":0.000000", "\"gain\":123456789012.123456" },
+        { "\"gain\":0.500000", "\"gain\":0.5000007" },
+        { "\"gain\":0.500000", "\"gain\":123456789012.123456" },
         { "\"bound\":0.000000", "\"bound\":-0.0000001" },
         { "\"time_us\":1.000", "\"time_us\":999999999999.9999" },
     };
@@ -350,6 +351,41 @@ static void what_was_once_exported_comes_in(void)
     }
 }
 
+/* As older versions wrote them: a plan that is adopted and gains nothing.  It is not written, not
+ * exported, and where it comes in or lies in the database it is not believed. */
+static void who_claims_a_gain_that_is_none_is_not_believed(void)
+{
+    struct text t = changed(table_of("r=1 d=2 a=linear", false, "normal", 1000), "\"gain\":0.5",
+                            "\"gain\":-0.5");
+    struct store *store = new_store();
+    struct import_result got = { 0 };
+    struct entry_row e;
+    char path[128];
+    sqlite3 *db;
+    FILE *nowhere = fopen("/dev/null", "w");
+
+    CHECK(take_in(store, t, &got) == OK && got.added == 1);
+    e = only_entry(store);
+    CHECK(e.gain.value == -0.5 && e.stale && !entry_is_unsound(&e));
+    e.stale = false;
+    CHECK(entry_is_unsound(&e) && store_entry(store, &e, "test") == ERR_WRONG);
+    e.gain.value = NAN;
+    CHECK(entry_is_unsound(&e) && store_entry(store, &e, "test") == ERR_WRONG);
+    snprintf(e.decision, sizeof(e.decision), "default");
+    CHECK(!entry_is_unsound(&e));
+    store_close(store);
+    last_path(path, sizeof(path));
+    CHECK(sqlite3_open(path, &db) == SQLITE_OK);
+    CHECK(sqlite3_exec(db, "UPDATE entry SET stale = 0", NULL, NULL, NULL) == SQLITE_OK);
+    sqlite3_close(db);
+    CHECK(store_open(path, STORE_RELAXED, &store) == OK);
+    CHECK(entry_is_unsound(&(struct entry_row){ .decision = "likely" }));
+    CHECK(export_lines(store, &(struct export_options){ 0 }, nowhere) == UNSUPPORTED);
+    store_close(store);
+    fclose(nowhere);
+    free(t.bytes);
+}
+
 /* A space's text vouches for its name, and plans and buckets must be its own. */
 static void a_space_that_is_not_what_it_says_is_refused(void)
 {
@@ -400,6 +436,7 @@ int main(void)
         TEST(a_rehearsal_says_what_would_happen_and_leaves_no_trace),
         TEST(samples_say_what_others_took_and_of_which_rounds_they_are),
         TEST(what_was_once_exported_comes_in),
+        TEST(who_claims_a_gain_that_is_none_is_not_believed),
         TEST(a_space_that_is_not_what_it_says_is_refused),
     };
 

@@ -8,6 +8,7 @@
 
 #include "plan.h"
 #include "shape.h"
+#include "text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +105,7 @@ static inline bool agrees(const char *name, double computed, char text[64])
     const char *value = given_text(name), *point = strchr(value, '.');
     int decimals = point ? (int)strspn(point + 1, "0123456789") : 0;
 
-    snprintf(text, 64, "%.*f", decimals, computed);
+    text_put(text, 64, "%.*f", decimals, computed);
     return !strcmp(value, text);
 }
 

@@ -74,8 +74,8 @@ void dictionary_infer(const struct dictionary *d, uint32_t bucket, int arm, cons
     e.inferred = true;
     e.time_us = dictionary_expected_us(d, bucket, arm);
     e.default_us = dictionary_expected_us(d, bucket, d->default_arm);
-    e.gain.value = 1 - e.time_us / e.default_us;
-    e.low_us = e.high_us = e.gain.low = e.gain.high = e.bound = NAN;
+    e.gain = (struct gain)GAIN_UNKNOWN;
+    e.low_us = e.high_us = e.bound = NAN;
     if (search_infer(d->search, e.capacity, usable, &verdict)) {
         e.search_winner = d->arms[verdict.winner];
         e.bound = verdict.bound +

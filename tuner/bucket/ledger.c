@@ -3,6 +3,7 @@
 #include "ledger.h"
 
 #include "status.h"
+#include "text.h"
 
 #include <stdio.h>
 
@@ -66,7 +67,7 @@ int ledger_end(struct store *store, struct attempt *a, enum trial_state state, c
 
     a->trial.state = state;
     if (state != TRIAL_OK) {
-        snprintf(a->trial.message, sizeof(a->trial.message), "%s", message);
+        text_put(a->trial.message, sizeof(a->trial.message), "%s", message);
         a->usable = false;
     }
     return news ? store_trial_update(store, &a->trial) : OK;

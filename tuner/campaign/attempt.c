@@ -4,6 +4,7 @@
 #include "account.h"
 #include "plan.h"
 #include "status.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -71,7 +72,7 @@ static int keep_sample(struct campaign *c, struct attempt *a, struct sample_row 
 /* Before it runs and after: the first time a plan is set up and checked, which takes longer. */
 static void show(struct campaign *c, const struct attempt *a, const char *what)
 {
-    snprintf(c->run.now, sizeof(c->run.now), "bucket %u (c=%" PRIu64 ") %s", a->trial.key.bucket,
+    text_put(c->run.now, sizeof(c->run.now), "bucket %u (c=%" PRIu64 ") %s", a->trial.key.bucket,
              a->trial.capacity, PLAN_TEXT(&a->trial.key.plan));
     progress_show(&c->progress, "%s%s", c->run.now, what);
 }
@@ -113,7 +114,7 @@ int attempt_step(struct campaign *c, struct attempt *a, enum sample_kind kind, u
     }
     TRY(campaign_commit(c));
     c->progress.steps++;
-    snprintf(took, sizeof(took), " %.3f ms", (double)out->ns * 1e-6);
+    text_put(took, sizeof(took), " %.3f ms", (double)out->ns * 1e-6);
     show(c, a, took);
     return OK;
 }

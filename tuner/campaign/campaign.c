@@ -12,6 +12,7 @@
 #include "recognise.h"
 #include "shell_word.h"
 #include "status.h"
+#include "text.h"
 #include "worker.h"
 #include "world.h"
 
@@ -132,7 +133,7 @@ void campaign_command(struct campaign *c, char **argv, const char *once)
     }
     fclose(to);
     if (text)
-        snprintf(c->command, size, "%.*s%s", (int)(used < size ? used : fits), text,
+        text_put(c->command, size, "%.*s%s", (int)(used < size ? used : fits), text,
                  used < size ? "" : " ...");
     free(text);
 }

@@ -4,6 +4,7 @@
 #include "input_file.h"
 #include "json.h"
 #include "status.h"
+#include "text.h"
 #include "word.h"
 
 #include <math.h>
@@ -104,7 +105,7 @@ static void take_value(struct found *found, const struct json_value *v, int name
     found->things[names[name].thing].number = v->kind == JSON_NUMBER ? json_number(v)
                                               : v->kind == JSON_TRUE ? 1
                                                                      : NAN;
-    snprintf(found->things[names[name].thing].word, WORD_BYTES, "%s", v->value);
+    text_put(found->things[names[name].thing].word, WORD_BYTES, "%s", v->value);
 }
 
 static int take(void *self, const struct json_value *v)
@@ -125,13 +126,10 @@ static int take(void *self, const struct json_value *v)
 /* All names of a thing, for messages. */
 static void names_of(enum thing thing, char *text, size_t size)
 {
-    size_t used = 0;
-
     *text = 0;
     for (int i = 0; i < NAME_COUNT; i++)
-        if (names[i].thing == thing && used < size)
-            used +=
-                (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", names[i].key);
+        if (names[i].thing == thing)
+            text_add(text, size, "%s%s", *text ? ", " : "", names[i].key);
 }
 
 /* `option` is what the command line said; it counts more. */

@@ -4,6 +4,7 @@
 
 #include "common_rows.h"
 #include "status.h"
+#include "text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -115,10 +116,10 @@ static int take_bytes(const struct option_row *row, const char *text, int64_t *b
 static int refuse_word(const struct option_row *row, const char *text, const char *what)
 {
     char wanted[128];
-    size_t used = (size_t)snprintf(wanted, sizeof(wanted), "%s", what);
 
-    for (uint32_t i = 0; row->words[i] && used < sizeof(wanted); i++)
-        used += (size_t)snprintf(wanted + used, sizeof(wanted) - used, " %s", row->words[i]);
+    text_put(wanted, sizeof(wanted), "%s", what);
+    for (uint32_t i = 0; row->words[i]; i++)
+        text_add(wanted, sizeof(wanted), " %s", row->words[i]);
     return bad_value(row, text, wanted);
 }
 

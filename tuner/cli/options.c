@@ -4,6 +4,7 @@
 #include "option_values.h"
 #include "status.h"
 #include "suggest.h"
+#include "text.h"
 
 #include <assert.h>
 #include <getopt.h>
@@ -74,7 +75,7 @@ static void suggest_option(const struct parser *p, const char *typed, char *text
     size_t n = 0;
 
     typed += strspn(typed, "-");
-    snprintf(name, sizeof(name), "%.*s", (int)strcspn(typed, "="), typed);
+    text_put(name, sizeof(name), "%.*s", (int)strcspn(typed, "="), typed);
     for (; p->longs[n].name; n++)
         names[n] = p->longs[n].name;
     suggest(name, names, n, "--", text, size);

@@ -3,6 +3,7 @@
 
 #include "host.h"
 #include "screen.h"
+#include "text.h"
 #include "utf8.h"
 
 #include <inttypes.h>
@@ -30,7 +31,7 @@ const char *progress_duration(double seconds, char room[DURATION_BYTES])
     if (!isfinite(seconds) || seconds > 1e9)
         snprintf(room, size, "?");
     else if (seconds < 99.5)
-        snprintf(room, size, "%.0f s", seconds);
+        text_put(room, size, "%.0f s", seconds);
     else if (seconds < 5940)
         snprintf(room, size, "%d m %02d s", (int)(seconds / 60), (int)fmod(seconds, 60));
     else if (seconds < 360000)
@@ -81,7 +82,7 @@ static void compose(const struct progress *p, int64_t now_ns, char *line, size_t
                                        : left_text);
     if (p->buckets)
         snprintf(count, sizeof(count), "%u/%u buckets, ", p->done, p->buckets);
-    snprintf(line, size, "%s%s%s%s%s%s; now %s", bar, p->layer, count, time, *p->leader ? "; " : "",
+    text_put(line, size, "%s%s%s%s%s%s; now %s", bar, p->layer, count, time, *p->leader ? "; " : "",
              p->leader, p->now);
 }
 
@@ -131,7 +132,7 @@ void progress_show(struct progress *p, const char *now, ...)
     va_list args;
 
     va_start(args, now);
-    vsnprintf(p->now, sizeof(p->now), now, args);
+    text_put_list(p->now, sizeof(p->now), now, args);
     va_end(args);
     progress_tick(p);
 }

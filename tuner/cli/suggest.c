@@ -1,6 +1,7 @@
 /* Finds the word that was probably meant: the one at the least distance of Damerau and Levenshtein,
  * in which swapping two adjacent letters counts one. */
 #include "suggest.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,9 +36,7 @@ static unsigned distance(const char *a, const char *b)
 
 static void append(char *text, size_t size, const char *prefix, const char *word)
 {
-    size_t used = strlen(text);
-
-    snprintf(text + used, size - used, "%s%s%s", used ? " or " : "did you mean ", prefix, word);
+    text_add(text, size, "%s%s%s", *text ? " or " : "did you mean ", prefix, word);
 }
 
 void suggest(const char *typed, const char *const *words, size_t count, const char *prefix,

@@ -4,6 +4,7 @@
 #include "option_values.h"
 #include "status.h"
 #include "suggest.h"
+#include "text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -106,8 +107,8 @@ void verb_overview(const struct verb *const *verbs, FILE *out)
             fprintf(out, "  %-12s %s\n", (*verbs)->name, (*verbs)->summary);
     fprintf(out, "\n\"moetune help VERB\" explains one, \"man moetune\" all of them.\n");
     for (const struct verb_end *end = verb_ends; end->meaning; end++)
-        snprintf(ends + strlen(ends), sizeof(ends) - strlen(ends), " %d %s%s", end->code,
-                 end->meaning, end[1].meaning ? ";" : ".");
+        text_add(ends, sizeof(ends), " %d %s%s", end->code, end->meaning,
+                 end[1].meaning ? ";" : ".");
     print_wrapped(ends, 0, out);
 }
 

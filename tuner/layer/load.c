@@ -7,6 +7,7 @@
 #include "rank_speeds.h"
 #include "sha256.h"
 #include "status.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -211,34 +212,36 @@ static const char skew_word[] = "skew ", counts_word[] = "counts", speeds_word[]
 static const char replay_word[] = "replay ";
 static const char between_word[] = "between ";
 
-static size_t counts_text(const struct load *load, char *text, size_t size)
+/* False: they have no room. */
+static bool counts_text(const struct load *load, char *text, size_t size)
 {
-    size_t used = (size_t)snprintf(text, size, "%s", counts_word);
+    bool whole;
 
     if (load->replay)
-        return replay_text(load->replay, text, size);
-    for (uint32_t e = 0; e < load->experts && used < size; e++)
-        used += (size_t)snprintf(text + used, size - used, " %" PRIu64, load_count(load, 0, 0, e));
-    return used;
+        return replay_text(load->replay, text, size) < size;
+    whole = text_put(text, size, "%s", counts_word);
+    for (uint32_t e = 0; e < load->experts && whole; e++)
+        whole = text_add(text, size, " %" PRIu64, load_count(load, 0, 0, e));
+    return whole;
 }
 
 int load_text(const struct load *load, char text[LOAD_TEXT_BYTES])
 {
     char all[LOAD_TEXT_BYTES] = "", runs[RANK_SPEEDS_BYTES];
-    size_t used = 0;
+    bool whole = true;
 
     if (load_speeds(load)) {
         rank_speeds_format(load->speeds, load->ranks, runs, sizeof(runs));
-        used = (size_t)snprintf(all, sizeof(all), "%s%s", speeds_word, runs);
+        whole = text_put(all, sizeof(all), "%s%s", speeds_word, runs);
     } else if (load_counts(load) && load->skew > 0) {
-        used = (size_t)snprintf(all, sizeof(all), "%s%g", skew_word, load->skew);
+        whole = text_put(all, sizeof(all), "%s%g", skew_word, load->skew);
     } else if (load_counts(load)) {
-        used = counts_text(load, all, sizeof(all));
+        whole = counts_text(load, all, sizeof(all));
     }
-    if (load_between(load) > 0 && used < sizeof(all))
-        used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s%g", used ? "; " : "",
-                                 between_word, load->between);
-    if (used >= sizeof(all))
+    if (load_between(load) > 0 && whole)
+        whole = text_add(all, sizeof(all), "%s%s%g", *all ? "; " : "", between_word,
+                         load->between);
+    if (!whole)
         return fail(ERR_ARGUMENT,
                     "--routing: the counts of %u experts take more than the %d characters that an "
                     "entry's load may have",
@@ -326,7 +329,8 @@ static int open_replay(const struct moe_shape *shape, uint64_t seed, const char 
     if (!rc && replay->count > shape->model_dim / shape->experts)
         rc = UNSUPPORTED;
     if (rc == UNSUPPORTED)
-        rc = fail(ERR_FORMAT, "\"%.60s\" is no load of %u experts", text, shape->experts);
+        rc = fail(ERR_FORMAT, "\"%s\" is no load of %u experts", TEXT_SHORT(text, 60),
+                  shape->experts);
     if (!rc)
         rc = load_new_replay(shape, seed, replay, out);
     else
@@ -350,7 +354,7 @@ static int open_first(const struct moe_shape *shape, uint64_t seed, const char *
         return open_counts(shape, seed, text + counts, out);
     if (!strncmp(text, speeds_word, speeds))
         return load_open_speeds(shape, text + speeds, out);
-    return fail(ERR_FORMAT, "\"%.60s\" is no load", text);
+    return fail(ERR_FORMAT, "\"%s\" is no load", TEXT_SHORT(text, 60));
 }
 
 /* Bytes before the last part and what stands between them; *gflop is that part's number, 0 where
@@ -382,7 +386,7 @@ int load_open_text(const struct moe_shape *shape, uint64_t seed, const char *tex
 
     *out = NULL;
     if (length >= sizeof(first) || gflop > LOAD_BETWEEN_MOST)
-        return fail(ERR_FORMAT, "\"%.60s\" is no load", text);
+        return fail(ERR_FORMAT, "\"%s\" is no load", TEXT_SHORT(text, 60));
     memcpy(first, text, length);
     if (*first)
         TRY(open_first(shape, seed, first, out));
@@ -396,15 +400,14 @@ int load_open_text(const struct moe_shape *shape, uint64_t seed, const char *tex
 static void name_replay(const struct load *load, const char *text, char name[LOAD_NAME_BYTES])
 {
     char hex[SHA256_HEX_BYTES], more[LOAD_NAME_BYTES] = "";
-    size_t used;
 
     sha256_text(text, strlen(text), hex);
-    used = (size_t)snprintf(name, LOAD_NAME_BYTES, "max/mean %.3g of %u %.8s", load_skew(load),
-                            load->replay->count, hex);
+    text_put(name, LOAD_NAME_BYTES, "max/mean %.3g of %u %.8s", load_skew(load),
+             load->replay->count, hex);
     if (load->between > 0)
         snprintf(more, sizeof(more), "; %s%g", between_word, load->between);
-    if (used + strlen(more) < LOAD_NAME_BYTES)
-        memcpy(name + used, more, strlen(more) + 1);
+    if (strlen(name) + strlen(more) < LOAD_NAME_BYTES)
+        strcat(name, more);
 }
 
 void load_name(const struct load *load, char name[LOAD_NAME_BYTES])
@@ -418,7 +421,7 @@ void load_name(const struct load *load, char name[LOAD_NAME_BYTES])
         return;
     }
     if (!load_counts(load) || load->skew > 0) {
-        if ((size_t)snprintf(name, LOAD_NAME_BYTES, "%s", text) < LOAD_NAME_BYTES)
+        if (text_put(name, LOAD_NAME_BYTES, "%s", text))
             return;
         sha256_text(text, strlen(text), hex);
         snprintf(name, LOAD_NAME_BYTES, "%.20s... %.8s", text, hex);

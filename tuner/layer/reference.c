@@ -29,6 +29,15 @@ static void add(double scale, const double *from, double *to, uint32_t n)
         to[i] += scale * from[i];
 }
 
+static double largest(const double *of, uint32_t n)
+{
+    double most = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        most = fmax(most, fabs(of[i]));
+    return most;
+}
+
 static const float *weight_row(const struct work *w, enum tensor tensor, uint64_t expert,
                                uint64_t hidden)
 {
@@ -169,8 +178,10 @@ static void own_choice(struct work *w, uint64_t t, uint32_t j, double *gate_grad
 
 static void own_gate(struct work *w, uint64_t t, double *gate_grad, const double *gate_grad_size)
 {
-    double size = 0;
+    double *grad_x = w->out->grad_x + t * w->p.D;
+    double size = 0, *term = &w->out->grad_x_term;
 
+    *term = fmax(*term, largest(grad_x, w->p.D)); /* what experts gave */
     for (uint32_t j = 0; j < w->p.k; j++) {
         gate_grad[j] = w->batch->zero && w->p.changed ? 0 : gate_grad[j];
         size += w->p.choices[j].gate * gate_grad_size[j];
@@ -179,10 +190,15 @@ static void own_gate(struct work *w, uint64_t t, double *gate_grad, const double
     for (uint32_t r = 0; r < w->p.rows; r++) {
         double grad = w->p.row_grad[r];
 
-        plain_axpy(grad, w->p.gate + (uint64_t)r * w->p.D, w->out->grad_x + t * w->p.D, w->p.D);
+        const float *gate = w->p.gate + (uint64_t)r * w->p.D;
+
+        plain_axpy(grad, gate, grad_x, w->p.D);
         add(grad, w->p.x, w->out->grad_gate + (uint64_t)r * w->p.D, w->p.D);
-        for (uint32_t i = 0; i < w->p.D; i++)
+        for (uint32_t i = 0; i < w->p.D; i++) {
             w->out->grad_gate_size[(uint64_t)r * w->p.D + i] += fabs(w->p.row_size[r] * w->p.x[i]);
+            /* D terms of random signs add up to a sqrt(D)-th of their sizes. */
+            *term = fmax(*term, fabs(w->p.row_size[r] * (double)gate[i]) / sqrt(w->p.D));
+        }
     }
 }
 
@@ -230,10 +246,14 @@ static void own_slice(struct work *w, uint32_t j)
     uint32_t hidden = w->parts.hidden[w->rank], first = w->parts.first_unit[w->rank];
     uint32_t cut = shape_bias2_slice(s), experts = shape_local_experts(s);
     uint64_t local = c->expert - (uint64_t)w->rank / slices * experts;
-    double **grad = w->out->grad;
+    double **grad = w->out->grad, *term = w->out->grad_term, x = largest(w->p.x, w->p.D);
 
     hidden_forward(w, c->expert, first, hidden);
     hidden_backward(w, c->expert, c->gate, row, first, hidden);
+    term[TENSOR_W1] = fmax(term[TENSOR_W1], x * largest(w->hidden_grad + first, hidden));
+    term[TENSOR_W3] = fmax(term[TENSOR_W3], x * largest(w->up_grad + first, hidden));
+    term[TENSOR_W2] = fmax(term[TENSOR_W2], c->gate * largest(w->post + first, hidden) *
+                                                largest(row, w->p.D));
     for (uint32_t h = 0; h < hidden; h++) {
         uint64_t at =
             s->layout == MOE_LAYOUT_HIDDEN ? (uint64_t)h * experts + local : local * hidden + h;

@@ -30,6 +30,9 @@ struct reference {
     /* The same sums with every term positive, for the tensors whose terms may cancel so far that
      * their result says nothing about how large the rounding may be; NULL for the others. */
     double *grad_size[TENSOR_COUNT], *grad_gate_size;
+    /* Of dx and of weights, of which few terms may cancel where a layer has few tokens: no less
+     * than the largest term. */
+    double grad_x_term, grad_term[TENSOR_COUNT];
     double *grad_cosine_size[COSINE_COUNT], grad_scale_size;
     /* How far off a sum may be besides, by units at ReLU's bend; NULL for other activations, and
      * for tensors that do not depend on it. */

@@ -178,14 +178,16 @@ static double cosine_factor(const struct rig *rig, const struct exec *exec)
 }
 
 /* What rounding may explain, as a share of the largest value: a few roundings to storage (more
- * where r partial results are stored and summed), and f32 sums over D and H terms. */
+ * where r partial results are stored and summed), and f32 sums over D and H terms, and over E,
+ * for a softmax divides by such a sum and a token's gradient is one. */
 static double rounding_of(const struct rig *rig, const struct exec *exec)
 {
     const struct moe_shape *s = &rig->data.shape;
     double storage = s->dtype == MOE_F32 ? 0x1p-24 : (s->dtype == MOE_BF16 ? 0x1p-9 : 0x1p-12);
 
     return (6 + 2 * sqrt(exec->geometry.copies * exec->geometry.shares)) * storage +
-           8 * sqrt((double)s->model_dim + s->hidden_dim) * 0x1p-24 * cosine_factor(rig, exec);
+           8 * sqrt((double)s->model_dim + s->hidden_dim + s->experts) * 0x1p-24 *
+                cosine_factor(rig, exec);
 }
 
 /* Rows of a result against what they should be. */
@@ -194,6 +196,7 @@ struct comparison {
     const char *got;
     const double *want;
     const double *size;  /* what rounding is measured against; NULL: want */
+    double term;         /* or against this, where it is more: terms that cancel are rounded, too */
     const double *slack; /* by how much more they may be off; NULL: nothing */
     uint64_t count;      /* elements */
     uint32_t dtype;
@@ -216,7 +219,7 @@ static int fetch(const struct rig *rig, const struct comparison *c, char *to)
 
 static int judge(const struct comparison *c, const float *got, double allowed, double *worst)
 {
-    double scale = 0, most = 0;
+    double scale = c->term, most = 0;
     uint64_t at = 0;
 
     for (uint64_t i = 0; i < c->count; i++)
@@ -311,6 +314,7 @@ static int compare_weights(struct rig *rig, struct exec *exec, double allowed, d
                                 .got = exec->layer->grad[i],
                                 .want = want->grad[i],
                                 .size = want->grad_size[i],
+                                .term = want->grad_term[i],
                                 .slack = want->grad_slack[i],
                                 .count = layer_units(s, rig->layer->hidden, i),
                                 .dtype = s->dtype };
@@ -334,6 +338,7 @@ static int compare_all(struct rig *rig, struct exec *exec, double *worst)
     struct comparison grad_x = { .name = "dx",
                                  .got = rig->grads[at],
                                  .want = want->grad_x,
+                                 .term = want->grad_x_term,
                                  .slack = want->grad_x_slack,
                                  .count = own,
                                  .dtype = s->dtype };
@@ -505,6 +510,7 @@ static int compare_some(struct rig *rig, const struct data *data, const struct e
     c.count = (uint64_t)rig->spot->count * p->model_dim;
     c.got = rig->grads[at];
     c.want = rig->spot->want_grad_x;
+    c.term = rig->spot->grad_x_term;
     c.slack = rig->spot->slack;
     return compare(rig, &c, allowed, worst);
 }

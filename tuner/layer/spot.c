@@ -398,6 +398,7 @@ static void combine(struct spot *s, uint32_t i, double *gate_grad)
     double *y = s->want_y + (size_t)i * s->rows * D, *grad_x = s->want_grad_x + (size_t)i * D;
     double *slack = s->slack + (size_t)i * D;
     bool alone = s->p.data->shape.combine == MOE_COMBINE_CHOICES;
+    double size = 0; /* of the gates' gradients, were all terms positive */
 
     memset(y, 0, s->rows * D * sizeof(*y));
     memset(grad_x, 0, D * sizeof(*grad_x));
@@ -412,13 +413,24 @@ static void combine(struct spot *s, uint32_t i, double *gate_grad)
         add_rows(alone ? 1 : c->gate, s->out + at, y + (s->rows > 1 ? j * D : 0), D);
         add_rows(c->gate, s->back + at, grad_x, D);
         add_rows(fabs(c->gate), s->bent + at, slack, D);
-        for (uint32_t d = 0; d < D && !alone; d++)
+        for (uint32_t d = 0; d < D && !alone; d++) {
             gate_grad[j] += s->out[at + d] * s->p.grad[d];
+            size += c->gate * fabs(s->out[at + d] * s->p.grad[d]);
+        }
         gate_grad[j] = alone ? s->p.loss[j] : gate_grad[j];
+        size += alone ? c->gate * fabs(s->p.loss[j]) : 0;
     }
-    plain_route_back(&s->p, gate_grad, 0);
-    for (uint32_t r = 0; r < s->p.rows; r++)
-        plain_axpy(s->p.row_grad[r], s->p.gate + (size_t)r * D, grad_x, D);
+    plain_route_back(&s->p, gate_grad, size);
+    for (uint32_t d = 0; d < D; d++) /* what experts gave */
+        s->grad_x_term = fmax(s->grad_x_term, fabs(grad_x[d]));
+    for (uint32_t r = 0; r < s->p.rows; r++) {
+        const float *gate = s->p.gate + (size_t)r * D;
+
+        plain_axpy(s->p.row_grad[r], gate, grad_x, D);
+        for (uint32_t d = 0; d < D; d++)
+            s->grad_x_term = /* as the reference has it */
+                fmax(s->grad_x_term, fabs(s->p.row_size[r] * (double)gate[d]) / sqrt(D));
+    }
 }
 
 int spot_expect(struct spot *s, const int32_t *expert, const int64_t *slot, const uint32_t *turn,
@@ -430,6 +442,7 @@ int spot_expect(struct spot *s, const int32_t *expert, const int64_t *slot, cons
 
     if (!rc && s->p.data->balance)
         plain_count(&s->p, expert, s->tokens);
+    s->grad_x_term = 0;
     for (uint32_t i = 0; i < s->count && !rc; i++) {
         plain_load(&s->p, s->rank, s->token[i]);
         rc = plain_route(&s->p, s->rank, s->token[i], choices_of(s, expert, s->token[i]));

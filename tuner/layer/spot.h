@@ -26,6 +26,7 @@ struct spot {
     double *bent;       /* (count,k,D): of `back`, what units at ReLU's bend add, in size */
     double *want_y, *want_grad_x; /* (count,rows,D), (count,D) */
     double *slack;                /* (count,D): by how much more want_grad_x may be off */
+    double grad_x_term;           /* no less than the largest of its terms */
     uint32_t *row;                /* (count,rows): which rows of y those are */
 };
 

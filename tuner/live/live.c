@@ -3,6 +3,7 @@
 
 #include "arms.h"
 #include "status.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -211,7 +212,7 @@ static int watch(struct live *live, const struct pending *p, double ns)
         !drift_tell(&cell->drift, ns * exp(-slope_error(cell) * fabs(log_below(p)))))
         return OK;
     live->status.alarms++;
-    snprintf(why, sizeof(why),
+    text_put(why, sizeof(why),
              "steps of %s=%llu take %.3f ms as if at %s=%llu, where %.3f were %s and %.3f allowed",
              name, (unsigned long long)p->capacity, drift_level_ns(&cell->drift) * 1e-6, name,
              (unsigned long long)cell->bucket.capacity, cell->bucket.entry.time_us * 1e-3,

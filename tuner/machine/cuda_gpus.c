@@ -4,6 +4,7 @@
 #include "cuda.h"
 #include "cuda_blas.h"
 #include "cuda_copy.h"
+#include "text.h"
 
 #include <nccl.h>
 #include <stdio.h>
@@ -17,12 +18,12 @@ static void take(struct gpus *gpus, int ordinal)
         cudaDeviceGetPCIBusId(gpu->bus, sizeof(gpu->bus), ordinal) != cudaSuccess)
         return;
     if (properties.major < CUDA_LEAST_CAPABILITY)
-        snprintf(gpus->why, sizeof(gpus->why),
-                 "%.60s (%s) has compute capability %d.%d, %d.0 is the least; "
+        text_put(gpus->why, sizeof(gpus->why),
+                 "%s (%s) has compute capability %d.%d, %d.0 is the least; "
                  "CUDA_VISIBLE_DEVICES may hide it",
-                 properties.name, gpu->bus, properties.major, properties.minor,
+                 TEXT_SHORT(properties.name, 60), gpu->bus, properties.major, properties.minor,
                  CUDA_LEAST_CAPABILITY);
-    snprintf(gpu->name, sizeof(gpu->name), "%.*s", (int)sizeof(gpu->name) - 1, properties.name);
+    text_put(gpu->name, sizeof(gpu->name), "%s", properties.name);
     gpu->units = (uint32_t)properties.multiProcessorCount;
     gpu->bytes = properties.totalGlobalMem;
     gpus->count++;
@@ -63,7 +64,7 @@ static void explain(struct gpus *gpus, cudaError_t code)
                  gpus->driver / 1000, gpus->driver / 10 % 100, gpus->runtime / 1000,
                  gpus->runtime / 10 % 100);
     else
-        snprintf(gpus->why, sizeof(gpus->why), "no GPU answers: %.150s",
+        text_put(gpus->why, sizeof(gpus->why), "no GPU answers: %s",
                  code ? cudaGetErrorString(code) : "none is visible");
 }
 

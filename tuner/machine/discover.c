@@ -3,6 +3,7 @@
 
 #include "gpu_list.h"
 #include "status.h"
+#include "text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,8 +95,8 @@ static int compare(const struct discovery *d, const struct comparison *c)
 
         if (!strcmp(first, here))
             continue;
-        note("hosts differ in their %s: %s has \"%.200s\", %s has \"%.200s\"", c->name,
-             d->facts[0].host, first, d->facts[i].host, here);
+        note("hosts differ in their %s: %s has \"%s\", %s has \"%s\"", c->name, d->facts[0].host,
+             TEXT_SHORT(first, 200), d->facts[i].host, TEXT_SHORT(here, 200));
         return c->fatal ? ERR_LAUNCH : OK;
     }
     return OK;
@@ -139,24 +140,23 @@ void discovery_print_hosts(const struct discovery *discovery, FILE *to)
 static int read_all(struct launched *ranks, char *text, size_t size)
 {
     char line[CLUSTER_TEXT_BYTES / 4], how[128];
-    size_t used = 0;
+    bool whole = true;
     int rc;
 
     text[0] = 0;
     while ((rc = launch_read(ranks, DISCOVER_MS, line, sizeof(line))) == OK)
-        if (used < size)
-            used += (size_t)snprintf(text + used, size - used, "%s\n", line);
+        whole = whole && strlen(line) < sizeof(line) - 1 && text_add(text, size, "%s\n", line);
     launch_end(ranks, rc == ERR_LAUNCH, how, sizeof(how));
     if (rc == UNSUPPORTED)
         return fail(ERR_LAUNCH, "the ranks do not describe themselves within %d s",
                     DISCOVER_MS / 1000);
-    return used && used < size ? OK : fail(ERR_LAUNCH, "the ranks did not start: %s", how);
+    return *text && whole ? OK : fail(ERR_LAUNCH, "the ranks did not start: %s", how);
 }
 
 static int ask_ranks(const struct launch_where *where, const char *device, uint32_t ranks_per_node,
                      uint32_t ranks_per_rack, struct cluster *out)
 {
-    char per_node[16], per_rack[16], name[16], text[2 * CLUSTER_TEXT_BYTES];
+    char per_node[16], per_rack[16], text[2 * CLUSTER_TEXT_BYTES];
     char *arguments[] = { "moetune",
                           "fingerprint",
                           "--ranks-per-node",
@@ -164,7 +164,7 @@ static int ask_ranks(const struct launch_where *where, const char *device, uint3
                           "--ranks-per-rack",
                           per_rack,
                           "--device",
-                          name,
+                          (char *)device,
                           NULL };
     struct cluster found = cluster_unknown();
     struct launched ranks;
@@ -172,7 +172,6 @@ static int ask_ranks(const struct launch_where *where, const char *device, uint3
 
     snprintf(per_node, sizeof(per_node), "%u", ranks_per_node);
     snprintf(per_rack, sizeof(per_rack), "%u", ranks_per_rack);
-    snprintf(name, sizeof(name), "%s", device);
     TRY(launch_start(where, arguments, &ranks));
     rc = read_all(&ranks, text, sizeof(text));
     if (!rc)

@@ -10,6 +10,7 @@
 #include "json.h"
 #include "stats.h"
 #include "status.h"
+#include "text.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -37,7 +38,7 @@ void findings_add(struct findings *out, struct judgement judgement, const char *
                            .effect = judgement.effect,
                            .cure = judgement.cure };
     va_start(args, format);
-    vsnprintf(f->what, sizeof(f->what), format, args);
+    text_put_list(f->what, sizeof(f->what), format, args);
     va_end(args);
 }
 

@@ -1,5 +1,6 @@
 /* Reads lines of a file until one begins as wanted. */
 #include "first_line.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +29,7 @@ bool first_line(const char *path, const char *name, char *text, size_t size)
     while (file && !value && fgets(line, sizeof(line), file))
         value = value_of(line, name);
     if (value)
-        snprintf(text, size, "%.*s", (int)strcspn(value, "\n"), value);
+        text_put(text, size, "%.*s", (int)strcspn(value, "\n"), value);
     if (file)
         fclose(file);
     return value != NULL;

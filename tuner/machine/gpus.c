@@ -3,6 +3,7 @@
 #include "gpus.h"
 
 #include "first_line.h"
+#include "text.h"
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -84,7 +85,7 @@ static void add(struct list *list, const char *kind)
     if (i == KINDS)
         return;
     if (i == list->count)
-        snprintf(list->kinds[list->count++], KIND_BYTES, "%s", kind);
+        text_put(list->kinds[list->count++], KIND_BYTES, "%s", kind);
     list->counts[i]++;
 }
 
@@ -97,7 +98,7 @@ static void look_at(struct list *list, const char *device)
         return;
     read_model(list->root, device, vendor, model, sizeof(model));
     read_link(list->root, device, link, sizeof(link));
-    snprintf(kind, sizeof(kind), "%.60s (%s, %s unknown)", model, link, vendor->fabric);
+    text_put(kind, sizeof(kind), "%s (%s, %s unknown)", TEXT_SHORT(model, 60), link, vendor->fabric);
     add(list, kind);
 }
 
@@ -106,7 +107,6 @@ void gpus_describe(const char *root, char *text, size_t size)
     struct list list = { .root = root };
     char path[PATH_BYTES];
     struct dirent **devices;
-    size_t used = 0;
     int count;
 
     snprintf(path, sizeof(path), "%s/sys/bus/pci/devices", root);
@@ -118,7 +118,8 @@ void gpus_describe(const char *root, char *text, size_t size)
     if (count >= 0)
         free(devices);
     snprintf(text, size, count < 0 ? "GPUs unknown" : "no GPU");
-    for (int i = 0; i < list.count && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%d x %s", i ? " + " : "",
-                                 list.counts[i], list.kinds[i]);
+    if (list.count)
+        *text = 0;
+    for (int i = 0; i < list.count; i++)
+        text_add(text, size, "%s%d x %s", i ? " + " : "", list.counts[i], list.kinds[i]);
 }

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -132,8 +133,10 @@ static void leave_terminal(const int streams[3])
     signal(SIGPIPE, SIG_DFL);
 }
 
-/* The launcher's keeper; `streams` NULL: it shares the caller's terminal. */
-static int spawn(const struct launch_where *where, char **argv, const int streams[3], pid_t *out)
+/* The launcher's keeper; `streams` NULL: it shares the caller's terminal, but for its output where
+ * `output` is not -1. */
+static int spawn(const struct launch_where *where, char **argv, const int streams[3], int output,
+                 pid_t *out)
 {
     pid_t supervisor = getpid(), pid;
     struct command *command;
@@ -144,6 +147,8 @@ static int spawn(const struct launch_where *where, char **argv, const int stream
     if (pid == 0) {
         if (streams)
             leave_terminal(streams);
+        else if (output >= 0)
+            dup2(output, STDOUT_FILENO);
         keeper_become(supervisor, become_launcher, command);
     }
     command_free(command);
@@ -156,25 +161,71 @@ static void describe_ranks(int status, char *how, size_t size)
     launch_describe_end(status, "a rank", "the ranks", how, size);
 }
 
+/* Passes on what is there to be read: > 0 if it was something, 0 at the end.  Whatever cannot be
+ * written is taken away all the same, for ranks wait on a full pipe; *trouble is errno then. */
+static ssize_t pass_output(int from, int *trouble)
+{
+    char bytes[16384];
+    ssize_t n = read(from, bytes, sizeof(bytes)), done = 0;
+
+    while (done < n && !*trouble) {
+        ssize_t wrote = write(STDOUT_FILENO, bytes + done, (size_t)(n - done));
+
+        if (wrote < 0 && errno != EINTR)
+            *trouble = errno;
+        done += wrote > 0 ? wrote : 0;
+    }
+    return n < 0 && errno == EINTR ? 1 : n;
+}
+
+/* Until the ranks are gone: what they left behind may hold the pipe open for longer. */
+static int pass_all_output(pid_t pid, int from, int *trouble, int *status)
+{
+    struct pollfd wait = { .fd = from, .events = POLLIN };
+    bool gone = false, open = from >= 0;
+
+    while (open && !gone) {
+        if (poll(&wait, 1, 100) > 0)
+            open = pass_output(from, trouble) > 0;
+        gone = waitpid(pid, status, WNOHANG) == pid;
+    }
+    while (open && poll(&wait, 1, 0) > 0)
+        open = pass_output(from, trouble) > 0;
+    while (!gone && waitpid(pid, status, 0) < 0)
+        if (errno != EINTR)
+            return fail(ERR_LAUNCH, "lost the ranks: %s", strerror(errno));
+    return OK;
+}
+
+/* A launcher does not say that it could not write what a rank had printed: unless that goes to a
+ * terminal it passes through here. */
 static int run_ranks(const struct launch_where *where, char **argv, int *exit_code)
 {
     struct sigaction action = { .sa_handler = pass_on };
+    int output[2] = { -1, -1 }, status, trouble = 0, rc;
     char how[128];
-    int status;
     pid_t pid;
 
-    TRY(spawn(where, argv, NULL, &pid));
-    child = pid;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return fail(ERR_LAUNCH, "lost the ranks: %s", strerror(errno));
+    if (!isatty(STDOUT_FILENO) && pipe2(output, O_CLOEXEC))
+        return fail(ERR_LAUNCH, "no pipe: %s", strerror(errno));
+    rc = spawn(where, argv, NULL, output[1], &pid);
+    if (output[1] >= 0)
+        close(output[1]);
+    if (!rc) {
+        child = pid;
+        sigaction(SIGINT, &action, NULL);
+        sigaction(SIGTERM, &action, NULL);
+        rc = pass_all_output(pid, output[0], &trouble, &status);
+    }
+    if (output[0] >= 0)
+        close(output[0]);
+    TRY(rc);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         return ERR_LAUNCH;
     if (WIFEXITED(status) && WEXITSTATUS(status) < 128) {
         *exit_code = WEXITSTATUS(status);
-        return OK;
+        return *exit_code || !trouble ? OK
+                                      : fail(ERR_IO, "standard output: %s", strerror(trouble));
     }
     describe_ranks(status, how, sizeof(how));
     return fail(ERR_LAUNCH, "%s", how);
@@ -197,7 +248,7 @@ int launch_start(const struct launch_where *where, char **arguments, struct laun
     pid_t pid;
 
     TRY(open_pipes(to, from));
-    rc = spawn(where, arguments, (const int[]){ to[0], from[1], STDERR_FILENO }, &pid);
+    rc = spawn(where, arguments, (const int[]){ to[0], from[1], STDERR_FILENO }, -1, &pid);
     close(to[0]);
     close(from[1]);
     if (rc) {
@@ -212,15 +263,15 @@ int launch_start(const struct launch_where *where, char **arguments, struct laun
 
 int launch_write(struct launched *ranks, const char *line)
 {
-    char text[2048];
-    int length = snprintf(text, sizeof(text), "%s\n", line), done = 0;
+    size_t length = strlen(line), done = 0;
 
-    while (done < length) {
-        ssize_t n = write(ranks->to, text + done, (size_t)(length - done));
+    while (done <= length) { /* the line's end is the last byte */
+        struct iovec parts[] = { { (void *)(line + done), length - done }, { (void *)"\n", 1 } };
+        ssize_t n = writev(ranks->to, parts, 2);
 
         if (n < 0 && errno != EINTR)
             return ERR_LAUNCH;
-        done += n > 0 ? (int)n : 0;
+        done += n > 0 ? (size_t)n : 0;
     }
     return OK;
 }
@@ -364,7 +415,7 @@ static pid_t visit(const struct launch_where *where, size_t at)
     int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
     pid_t pid = 0;
 
-    if (spawn(&there, arguments, (const int[]){ nowhere, nowhere, nowhere }, &pid))
+    if (spawn(&there, arguments, (const int[]){ nowhere, nowhere, nowhere }, -1, &pid))
         pid = 0;
     close(nowhere);
     return pid;
@@ -407,6 +458,8 @@ int launch_verb(const struct launch_where *where, char **argv)
 {
     int code, rc = run_ranks(where, argv, &code);
 
+    if (rc == ERR_IO) /* no fault of the ranks */
+        return rc;
     if (rc || code == 1)
         launch_reach(where);
     return rc ? rc : EXIT_CODE_OF_RANKS + code;

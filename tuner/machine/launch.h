@@ -60,10 +60,12 @@ struct launched {
  * interrupt from the terminal reaches only the caller. */
 int launch_start(const struct launch_where *where, char **arguments, struct launched *out);
 
-/* ERR_LAUNCH, silently, when the ranks are gone. */
+/* The line, whatever its length, and its end; returns when they have taken all of it.  ERR_LAUNCH,
+ * silently, when the ranks are gone. */
 int launch_write(struct launched *ranks, const char *line);
 
-/* One line without its end.  Waits at most `timeout_ms`: UNSUPPORTED if nothing came;
+/* One line without its end; of one that is longer than `size` - 1 or the buffer only the beginning,
+ * which that many bytes give away.  Waits at most `timeout_ms`: UNSUPPORTED if nothing came;
  * ERR_LAUNCH, silently, when the ranks are gone. */
 int launch_read(struct launched *ranks, int timeout_ms, char *line, size_t size);
 

@@ -8,6 +8,7 @@
 #include "gpus.h"
 #include "nvml.h"
 #include "sha256.h"
+#include "text.h"
 #include "world.h"
 
 #include <ctype.h>
@@ -29,7 +30,7 @@ static void compute_library(char *text, size_t size, char *version, size_t versi
 
     if (sscanf(config, "OpenBLAS %d.%d.%d", &major, &minor, &patch) == 3)
         snprintf(text, size, "OpenBLAS %d.%d", major, minor);
-    snprintf(version, version_size, "%.100s", config);
+    text_put(version, version_size, "%s", config);
 }
 
 static int compare_words(const void *a, const void *b)
@@ -70,15 +71,15 @@ static bool names_a_job(const char *variable)
 static void environment(char *text, size_t size)
 {
     const char *found[64] = { 0 };
-    size_t count = 0, used = 0;
+    size_t count = 0;
 
     for (char **e = environ; *e && count < 64; e++)
         if (relevant(*e) && !names_a_job(*e))
             found[count++] = *e;
     qsort(found, count, sizeof(*found), compare_words);
     text[0] = 0;
-    for (size_t i = 0; i < count && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%.100s", i ? " " : "", found[i]);
+    for (size_t i = 0; i < count; i++)
+        text_add(text, size, "%s%s", i ? " " : "", TEXT_SHORT(found[i], 100));
     if (!count)
         snprintf(text, size, "none");
     for (char *c = text; *c; c++)
@@ -91,9 +92,8 @@ static void environment(char *text, size_t size)
 /* "L1d 32K, L2 1024K, L3 32768K" of the first core. */
 static void caches(char *text, size_t size)
 {
-    size_t used = 0;
-
-    for (int i = 0; i < 8 && used < size; i++) {
+    *text = 0;
+    for (int i = 0; i < 8; i++) {
         char path[96], level[8], kind[32], bytes[16];
 
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
@@ -104,8 +104,8 @@ static void caches(char *text, size_t size)
             continue;
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
         if (first_line(path, "", bytes, sizeof(bytes)))
-            used += (size_t)snprintf(text + used, size - used, "%sL%s%s %s", used ? ", " : "",
-                                     level, !strcmp(kind, "Data") ? "d" : "", bytes);
+            text_add(text, size, "%sL%s%s %s", *text ? ", " : "", level,
+                     !strcmp(kind, "Data") ? "d" : "", bytes);
     }
 }
 
@@ -278,7 +278,7 @@ void machine_facts(const char *device, struct host_facts *out)
     else
         describe_processor(out);
     if (!uname(&system))
-        snprintf(out->system, sizeof(out->system), "%.40s %.40s", system.sysname, system.release);
+        text_put(out->system, sizeof(out->system), "%s %s", system.sysname, system.release);
     environment(out->environment, sizeof(out->environment));
 }
 
@@ -305,13 +305,13 @@ static void join(const struct host_facts *facts, uint32_t ranks, size_t offset, 
                  size_t size)
 {
     const char *value = "";
-    size_t used = 0;
 
     for (uint32_t i = 0; i < ranks; i++)
         if (!*((const char *)&facts[i] + offset))
             return;
-    while ((value = value_after(facts, ranks, offset, value)) && used < size)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " / " : "", value);
+    *text = 0;
+    while ((value = value_after(facts, ranks, offset, value)))
+        text_add(text, size, "%s%s", *text ? " / " : "", value);
 }
 
 /* Ranks that share the memory of this one's device, itself included. */

@@ -2,6 +2,7 @@
 #include "explain.h"
 
 #include "bucket_key.h"
+#include "date.h"
 #include "declaration.h"
 #include "grid.h"
 #include "load_words.h"
@@ -150,7 +151,7 @@ static int print_history(const struct explainer *x, const struct entry_row *e)
     EACH_ROW (history_row, row, rows)
         if (SAME_TABLE(&row->entry, e) && row->entry.bucket == e->bucket)
             fprintf(x->to, "before   %s, until %s UTC: %s\n", PLAN_WORDS(&row->entry.plan),
-                    DATE_TEXT(row->replaced_s), UTF8_LINE(row->why));
+                    DATE_TEXT(row->replaced_s, DATE_MINUTE), UTF8_LINE(row->why));
     free(rows.rows);
     return OK;
 }
@@ -220,7 +221,7 @@ static int explain_entry(void *self, const struct entry_row *e)
     TRY(explain_load(x->store, &x->shape, e, x->to));
     print_times(e, &x->shape, x->to);
     print_search(e, x->to);
-    fprintf(x->to, "decided  %s UTC, %s ago\n", DATE_TEXT(e->decided_s),
+    fprintf(x->to, "decided  %s UTC, %s ago\n", DATE_TEXT(e->decided_s, DATE_MINUTE),
             DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)e->decided_s))));
     TRY(print_history(x, e));
     return print_tried(x, e);

@@ -2,11 +2,13 @@
  */
 #include "probe_print.h"
 
+#include "date.h"
 #include "json.h"
 #include "plan.h"
 #include "rank_speeds.h"
 #include "shape.h"
 #include "status.h"
+#include "text.h"
 #include "workbench.h"
 
 #include <inttypes.h>
@@ -56,7 +58,7 @@ static void compare_ranks(const struct host *hosts, int count, char *text, size_
             slowest = &hosts[i];
     *text = 0;
     if (slowest->slowest < 1 - rank_speeds_unequal)
-        snprintf(text, size,
+        text_put(text, size,
                  "ranks differ by %.0f %%: the slowest, on %s, has %.2f of the speed of the "
                  "fastest, and every step waits for it",
                  100 * (1 - slowest->slowest), slowest->name, slowest->slowest);
@@ -142,12 +144,11 @@ static void print_step(const struct probe *p)
 
 static void print_text(const struct probe *p, const struct host *hosts, int host_count)
 {
-    char text[CLUSTER_TEXT_BYTES], date[32];
-    time_t now = time(NULL);
+    char text[CLUSTER_TEXT_BYTES];
 
-    strftime(date, sizeof(date), "%Y-%m-%d", gmtime(&now));
     printf("# moetune %s probe, %s: %d rank%s, medians of %u rounds in %.1f s\n", MOETUNE_VERSION,
-           date, p->rank_count, p->rank_count == 1 ? "" : "s", p->rounds, p->seconds);
+           DATE_TEXT(time(NULL), DATE_DAY), p->rank_count, p->rank_count == 1 ? "" : "s", p->rounds,
+           p->seconds);
     print_hosts(hosts, host_count);
     for (int level = 0; level < LINK_LEVELS; level++)
         print_link(&p->links[level], link_level_words[level]);

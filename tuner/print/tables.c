@@ -3,6 +3,7 @@
 
 #include "array.h"
 #include "bucket_key.h"
+#include "date.h"
 #include "declaration.h"
 #include "grid.h"
 #include "plan.h"
@@ -11,6 +12,7 @@
 #include "shape.h"
 #include "standings.h"
 #include "status.h"
+#include "text.h"
 #include "told.h"
 #include "tried.h"
 #include "utf8.h"
@@ -28,6 +30,7 @@ struct line {
     struct entry_row least_sure; /* of them: most may be left there */
     const struct override_row *pin;
     double time_log, gain_log, gain_least; /* sums of logarithms; the least gain */
+    uint32_t claims; /* of how many buckets the gains are: of those that have an interval */
     uint32_t buckets, throttled, undecided, states[ENTRY_STATE_COUNT]; /* by bit of entry_state */
     int64_t oldest_s, newest_s;
 };
@@ -146,7 +149,7 @@ static void say(struct how *how, const char *mark, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vsnprintf(words, sizeof(words), format, args);
+    text_put_list(words, sizeof(words), format, args);
     va_end(args);
     snprintf(how->text + how->length, sizeof(how->text) - how->length, "%s%s",
              how->length ? mark : "", words);
@@ -240,23 +243,13 @@ static int add_row(const struct printer *p, const struct line *line, struct grid
     TRY(cell_of_keys(p, grid, line));
     TRY(grid_cell(grid, "%s", PLAN_WORDS(&line->first.plan)));
     TRY(cell_of_ms(grid, line->time_log / n));
-    TRY(grid_percent(grid, 1 - exp(line->gain_log / n)));
+    TRY(grid_percent(grid, line->claims ? 1 - exp(line->gain_log / line->claims) : NAN));
     TRY(grid_percent(grid, line->gain_least));
     TRY(grid_cell(grid, "%s", how.text));
     return *more.text ? grid_note(grid, more.text) : OK;
 }
 
 /* ---- a table */
-
-const char *tables_date(int64_t at_s, char room[DATE_BYTES])
-{
-    time_t at = (time_t)at_s;
-    struct tm tm;
-
-    if (!gmtime_r(&at, &tm) || !strftime(room, DATE_BYTES, "%Y-%m-%d %H:%M", &tm))
-        snprintf(room, DATE_BYTES, "?");
-    return room;
-}
 
 static void print_age(const struct printer *p)
 {
@@ -267,8 +260,8 @@ static void print_age(const struct printer *p)
         oldest_s = line->oldest_s < oldest_s ? line->oldest_s : oldest_s;
         newest_s = line->newest_s > newest_s ? line->newest_s : newest_s;
     }
-    from = DATE_TEXT(oldest_s);
-    to = DATE_TEXT(newest_s);
+    from = DATE_TEXT(oldest_s, DATE_MINUTE);
+    to = DATE_TEXT(newest_s, DATE_MINUTE);
     fprintf(p->to, "decided   %s%s%s UTC, %s ago\n", strcmp(from, to) ? from : "",
             strcmp(from, to) ? " to " : "", to,
             DURATION_TEXT(fmax(0, difftime(time(NULL), (time_t)newest_s))));
@@ -284,7 +277,7 @@ static void print_pins(const struct printer *p, const struct entry_row *e)
         fprintf(p->to, "pinned    buckets %u-%u, %s %s: %s since %s UTC: %s\n", pin->first,
                 pin->last, shape_key(&p->shape),
                 RANGE_TEXT(&p->shape, e->window, pin->first, pin->last), PLAN_WORDS(&pin->plan),
-                DATE_TEXT(pin->since_s), UTF8_LINE(pin->why));
+                DATE_TEXT(pin->since_s, DATE_MINUTE), UTF8_LINE(pin->why));
     }
 }
 
@@ -408,8 +401,11 @@ static void add_to_line(struct line *line, const struct entry_row *e)
     line->undecided += undecided;
     line->throttled += e->throttled > 0;
     line->time_log += log(e->time_us);
-    line->gain_log += log1p(-e->gain.value);
-    line->gain_least = fmin(line->gain_least, e->gain.low); /* of those that are known */
+    if (isfinite(e->gain.value) && isfinite(e->gain.low)) {
+        line->claims++;
+        line->gain_log += log1p(-e->gain.value);
+        line->gain_least = fmin(line->gain_least, e->gain.low);
+    }
 }
 
 static int take_entry(void *self, const struct entry_row *e)

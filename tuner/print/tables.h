@@ -24,11 +24,6 @@ void tables_legend(unsigned defaults, FILE *to);
 /* The two lines above such a table: the layer and its cluster. */
 int tables_heading(struct store *store, int64_t cluster, int64_t shape, FILE *to);
 
-/* "2026-03-01 12:30" in UTC; the result lasts as long as the block around it. */
-enum { DATE_BYTES = 32 };
-#define DATE_TEXT(at_s) tables_date(at_s, (char[DATE_BYTES]){ 0 })
-const char *tables_date(int64_t at_s, char room[DATE_BYTES]);
-
 /* An array of objects, one per layer and window: {"cluster": ..., "shape": ..., "pins": [...],
  * "answers": whether trainers are told it, "entries": [...]}. */
 int tables_json(struct store *store, int64_t cluster, int64_t shape, FILE *to);

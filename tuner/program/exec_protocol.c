@@ -16,6 +16,7 @@
 #include "shape.h"
 #include "status.h"
 #include "tables.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -443,19 +444,22 @@ static int hold(struct exec_protocol *v)
     return rc ? rc : said;
 }
 
-/* What a plan is held to, which is all of the command that makes a failure of its own. */
-static void write_limits(struct exec_protocol *v)
+/* What a plan is held to, which is all of the command that makes a failure of its own: cut, it
+ * would be another's. */
+static int write_limits(struct exec_protocol *v)
 {
     const struct tune_options *o = v->options;
-    int n = snprintf(v->limits, sizeof(v->limits), "tune --exec --trial-timeout %g",
-                     o->setup.timeout_s);
+    bool whole = text_put(v->limits, sizeof(v->limits), "tune --exec --trial-timeout %g",
+                          o->setup.timeout_s);
 
     if (o->setup.memory_limit_bytes)
-        n += snprintf(v->limits + n, sizeof(v->limits) - (size_t)n, " --max-memory %lld",
-                      (long long)o->setup.memory_limit_bytes);
-    for (int i = 0; i < o->guards.count && n < (int)sizeof(v->limits); i++)
-        n += snprintf(v->limits + n, sizeof(v->limits) - (size_t)n, " --guard '%s'",
-                      o->guards.items[i]);
+        whole &= text_add(v->limits, sizeof(v->limits), " --max-memory %lld",
+                          (long long)o->setup.memory_limit_bytes);
+    for (int i = 0; i < o->guards.count; i++)
+        whole &= text_add(v->limits, sizeof(v->limits), " --guard '%s'", o->guards.items[i]);
+    return whole ? OK
+                 : fail(ERR_ARGUMENT, "--guard: all of them take more than %zu letters",
+                        sizeof(v->limits) - 1);
 }
 
 static int open_session(struct exec_protocol *v)
@@ -471,7 +475,7 @@ static int open_session(struct exec_protocol *v)
                            .guards = v->guards };
     for (int i = 0; i < o->guards.count; i++)
         TRY(guard_parse(o->guards.items[i], &v->guards[s->guard_count++]));
-    write_limits(v);
+    TRY(write_limits(v));
     if (o->setup.budget_s > 0)
         s->deadline_ns = host_clock_ns() + (int64_t)(o->setup.budget_s * 1e9);
     progress_open(&s->progress, o->setup.quiet, "the program starts");

@@ -2,6 +2,7 @@
 #include "launch_words.h"
 
 #include "status.h"
+#include "text.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -23,13 +24,11 @@ static const char *value_of(const struct declaration *d, uint32_t choice, size_t
 
 char *launch_words(const struct declaration *d, uint32_t choice, char text[DECLARATION_PLAN_BYTES])
 {
-    size_t used = 0;
-
     *text = 0;
-    for (size_t a = 0; a < d->axes && used < DECLARATION_PLAN_BYTES; a++)
+    for (size_t a = 0; a < d->axes; a++)
         if (d->axis[a].restart)
-            used += (size_t)snprintf(text + used, DECLARATION_PLAN_BYTES - used, "%s%s=%s",
-                                     used ? " " : "", d->axis[a].name, value_of(d, choice, a));
+            text_add(text, DECLARATION_PLAN_BYTES, "%s%s=%s", *text ? " " : "", d->axis[a].name,
+                     value_of(d, choice, a));
     return text;
 }
 

@@ -9,6 +9,7 @@
 #include "plan.h"
 #include "recognise.h"
 #include "status.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -280,7 +281,7 @@ static int begin_launch(struct launches *l, uint32_t number, const char *words)
         launch_range_reset(l->ranges[i]);
         launch_range_look(l->ranges[i], &l->now);
     }
-    snprintf(l->run.now, sizeof(l->run.now), "launch %" PRIu32 ": %.120s", l->now.number, words);
+    text_put(l->run.now, sizeof(l->run.now), "launch %" PRIu32 ": %s", l->now.number, words);
     return write_run(l);
 }
 

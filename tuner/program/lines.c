@@ -3,6 +3,7 @@
 
 #include "option_values.h"
 #include "status.h"
+#include "text.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -27,7 +28,7 @@ static bool refuse(const struct reader *r, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vsnprintf(r->why, SAID_WHY_BYTES, format, args);
+    text_put_list(r->why, SAID_WHY_BYTES, format, args);
     va_end(args);
     return false;
 }
@@ -39,8 +40,7 @@ static bool next_word(struct reader *r, char *word, size_t size)
 
     r->at += strspn(r->at, " \t\r");
     length = strcspn(r->at, " \t\r");
-    snprintf(word, size, "%.*s", (int)length, r->at);
-    if (!length || length >= size)
+    if (!text_put(word, size, "%.*s", (int)length, r->at) || !length)
         return false;
     r->at += length;
     return true;
@@ -93,7 +93,8 @@ static bool read_ask(struct reader *r)
                       wanted);
     key = strtoull(word, &end, 10);
     if (*end || key > most)
-        return refuse(r, "ask %.20s: a whole number up to %llu is wanted", word, most);
+        return refuse(r, "ask %s: a whole number up to %llu is wanted", TEXT_SHORT(word, 20),
+                      most);
     r->said->key = key;
     return read_class(r);
 }
@@ -114,7 +115,8 @@ static bool read_memory(struct reader *r, const char *text)
     int64_t bytes = 0;
 
     if (strcmp(text, "0") && !bytes_read(text, &bytes))
-        return refuse(r, "memory=%.30s: bytes such as 1234, 512MiB or 31GiB are wanted", text);
+        return refuse(r, "memory=%s: bytes such as 1234, 512MiB or 31GiB are wanted",
+                      TEXT_SHORT(text, 30));
     r->said->memory_bytes = bytes;
     return true;
 }
@@ -134,8 +136,8 @@ static bool read_named(struct reader *r, const char *word)
     struct said_number n = { "", 0 };
 
     if (!word[length] || !is_name(word, length))
-        return refuse(r, "tell: \"%.40s\" is no NAME=NUMBER", word);
-    snprintf(n.name, sizeof(n.name), "%.*s", (int)length, word);
+        return refuse(r, "tell: \"%s\" is no NAME=NUMBER", TEXT_SHORT(word, 40));
+    text_put(n.name, sizeof(n.name), "%.*s", (int)length, word);
     if (!strcmp(n.name, "memory"))
         return read_memory(r, word + length + 1);
     if (!read_number(word + length + 1, &n.value))
@@ -192,6 +194,8 @@ bool said_read(const char *line, const struct declaration *space, struct said *o
     char word[16];
 
     *out = (struct said){ .word = SAID_ASK };
+    if (strlen(line) >= SAID_LINE_BYTES - 1)
+        return refuse(&r, "a line of more than 1000 letters");
     if (next_word(&r, word, sizeof(word)))
         for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
             if (!strcmp(readers[i].word, word)) {
@@ -211,7 +215,7 @@ int guard_parse(const char *text, struct guard *out)
     if (!is_name(text, length) || !text[length] || text[length + 1] != '=' ||
         !read_number(text + length + 2, &g.limit))
         return fail(ERR_ARGUMENT, "--guard \"%s\": NAME>=NUMBER or NAME<=NUMBER is wanted", text);
-    snprintf(g.name, sizeof(g.name), "%.*s", (int)length, text);
+    text_put(g.name, sizeof(g.name), "%.*s", (int)length, text);
     if (!strcmp(g.name, "memory"))
         return fail(ERR_ARGUMENT, "--guard \"%s\": --max-memory limits memory", text);
     *out = g;
@@ -227,11 +231,11 @@ bool guard_broken(const struct guard *g, const struct said *tell, char why[SAID_
 
         if (strcmp(tell->number[i].name, g->name) != 0)
             continue;
-        snprintf(why, SAID_WHY_BYTES, "%s=%g breaks %s%s%g", g->name, value, g->name, sign,
+        text_put(why, SAID_WHY_BYTES, "%s=%g breaks %s%s%g", g->name, value, g->name, sign,
                  g->limit);
         return !(g->at_least ? value >= g->limit : value <= g->limit);
     }
-    snprintf(why, SAID_WHY_BYTES, "%s is not told, and %s%s%g is wanted", g->name, g->name, sign,
+    text_put(why, SAID_WHY_BYTES, "%s is not told, and %s%s%g is wanted", g->name, g->name, sign,
              g->limit);
     return true;
 }

@@ -29,7 +29,8 @@ struct said {
 };
 
 /* "ask KEY [CLASS]", "tell US [memory=BYTES] [NAME=NUMBER ...]", "failed WHY" or "status"; `space`
- * NULL: the key is a capacity, and there is no class.  False: `why` says what is wanted. */
+ * NULL: the key is a capacity, and there is no class.  False: `why` says what is wanted; so for a
+ * line of SAID_LINE_BYTES - 1, of which there may have been more. */
 bool said_read(const char *line, const struct declaration *space, struct said *out,
                char why[SAID_WHY_BYTES]);
 

@@ -6,6 +6,7 @@
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
+#include "text.h"
 #include "utf8.h"
 
 #include <inttypes.h>
@@ -42,7 +43,7 @@ static int answer_error(struct session *s, const char *why, char *answer)
 {
     char line[100];
 
-    snprintf(answer, SAID_LINE_BYTES, "error %s", why);
+    text_put(answer, SAID_LINE_BYTES, "error %s", why);
     return ++s->errors < ERRORS_MAX
                ? OK
                : fail(ERR_ARGUMENT, "the program writes \"%s\", which is not understood: %s",
@@ -87,7 +88,7 @@ static int refuse(struct session *s, const struct said *tell)
     char why[SAID_WHY_BYTES];
 
     if (s->memory_bytes && tell->memory_bytes > s->memory_bytes) {
-        snprintf(why, sizeof(why), "needs %.2f MiB, %.2f are allowed",
+        text_put(why, sizeof(why), "needs %.2f MiB, %.2f are allowed",
                  (double)tell->memory_bytes * 0x1p-20, (double)s->memory_bytes * 0x1p-20);
         return give_up(s, TRIAL_NO_MEMORY, why);
     }
@@ -153,8 +154,6 @@ static int answer_line(struct session *s, const char *line, char *answer)
         snprintf(answer, SAID_LINE_BYTES, "end");
         return OK;
     }
-    if (strlen(line) == SAID_LINE_BYTES - 1)
-        return answer_error(s, "a line of more than 1000 letters", answer);
     return said_read(line, s->space, &said, why) ? answers[said.word](s, &said, answer)
                                                  : answer_error(s, why, answer);
 }
@@ -239,6 +238,6 @@ char *launch_why(const struct session *s, const struct launch_end *end, char why
         snprintf(why, LAUNCH_WHY_BYTES, "silent for %g s",
                  s->silence_s * (s->running ? 1 : session_patience_between));
     else
-        snprintf(why, LAUNCH_WHY_BYTES, "%.120s", end->how);
+        text_put(why, LAUNCH_WHY_BYTES, "%s", end->how);
     return why;
 }

@@ -6,6 +6,7 @@
 #include "plan.h"
 #include "session.h"
 #include "status.h"
+#include "text.h"
 #include "two_sides.h"
 
 #include <inttypes.h>
@@ -193,7 +194,7 @@ static int is_told_failure(void *self, enum trial_state state, const char *why)
     if (!l->fits || key->settled)
         return OK;
     key->watched.learnt = true;
-    snprintf(text, sizeof(text), "failed: %.150s", why);
+    text_put(text, sizeof(text), "failed: %s", TEXT_SHORT(why, 150));
     return two_sides_lose(l->t, key, l->side, text);
 }
 

@@ -9,6 +9,7 @@
 #include "session.h"
 #include "shape.h"
 #include "status.h"
+#include "text.h"
 #include "two_sides.h"
 
 #include <inttypes.h>
@@ -118,8 +119,8 @@ static int hear_said(struct meeting *m, struct speaker *s, double patience, cons
     for (;;) {
         TRY(hear(m, s, patience, line));
         if (!said_read(line, NULL, said, why))
-            return fail(ERR_ARGUMENT, "%s says \"%.80s\": \"%s\" is wanted (%s)", name_of(m, s),
-                        line, wanted, why);
+            return fail(ERR_ARGUMENT, "%s says \"%s\": \"%s\" is wanted (%s)", name_of(m, s),
+                        TEXT_SHORT(line, 80), wanted, why);
         if (said->word != SAID_STATUS)
             return OK;
         TRY(answer_status(m, s));
@@ -129,7 +130,8 @@ static int hear_said(struct meeting *m, struct speaker *s, double patience, cons
 static int out_of_turn(const struct meeting *m, const struct speaker *s, const char *line,
                        const char *wanted)
 {
-    return fail(ERR_ARGUMENT, "%s says \"%.80s\": \"%s\" is wanted", name_of(m, s), line, wanted);
+    return fail(ERR_ARGUMENT, "%s says \"%s\": \"%s\" is wanted", name_of(m, s),
+                TEXT_SHORT(line, 80), wanted);
 }
 
 /* Until it asks; UNSUPPORTED: it has ended. */
@@ -158,7 +160,7 @@ static int await_time(struct meeting *m, struct speaker *s, int64_t *ns, char *w
     }
     TRY(rc);
     if (said.word == SAID_FAILED) {
-        snprintf(why, size, "failed: %.150s", said.reason);
+        text_put(why, size, "failed: %s", TEXT_SHORT(said.reason, 150));
         return OK;
     }
     *ns = said.ns;

@@ -8,6 +8,7 @@
 #include "shape.h"
 #include "space_file.h"
 #include "status.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -190,7 +191,7 @@ int two_sides_lose(const struct two_sides *t, struct key *key, int side, const c
     char range[80];
 
     if (side == 0) {
-        snprintf(key->why, sizeof(key->why), "%s", why);
+        text_put(key->why, sizeof(key->why), "%s", why);
         key->settled = true;
         return OK;
     }
@@ -255,7 +256,8 @@ static void heading_of(const struct two_programs *o, char *text, size_t size)
 {
     const char *against = o->against ? o->against : o->against_table;
 
-    snprintf(text, size, "%.200s against %.200s", o->exec, against ? against : "the default plan");
+    text_put(text, size, "%s against %s", TEXT_SHORT(o->exec, 200),
+             TEXT_SHORT(against ? against : "the default plan", 200));
 }
 
 int two_sides_report(struct two_sides *t)

@@ -7,6 +7,7 @@
 #include "launch.h"
 #include "modelled_ranks.h"
 #include "status.h"
+#include "text.h"
 #include "worker.h"
 
 #include <signal.h>
@@ -50,7 +51,7 @@ int crew_open(const struct crew_setup *setup, struct crew **out)
 static int start(struct crew *crew)
 {
     const struct virtual_options *virtual = &crew->setup.virtual;
-    char per_node[16], per_rack[16], device[32], ranks[16], ctas[16], link[64];
+    char per_node[16], per_rack[16], ranks[16], ctas[16];
     char *arguments[] = { "moetune",
                           "serve",
                           "--ranks-per-node",
@@ -58,13 +59,13 @@ static int start(struct crew *crew)
                           "--ranks-per-rack",
                           per_rack,
                           "--device",
-                          device,
+                          (char *)crew->setup.device,
                           virtual->ranks ? "--virtual-ranks" : NULL,
                           ranks,
                           "--copy-ctas",
                           ctas,
                           "--link",
-                          link,
+                          (char *)(virtual->link ? virtual->link : ""),
                           NULL };
 
     if (crew->lost)
@@ -72,10 +73,8 @@ static int start(struct crew *crew)
     crew->lost = false;
     snprintf(per_node, sizeof(per_node), "%u", crew->setup.ranks_per_node);
     snprintf(per_rack, sizeof(per_rack), "%u", crew->setup.ranks_per_rack);
-    snprintf(device, sizeof(device), "%s", crew->setup.device);
     snprintf(ranks, sizeof(ranks), "%u", virtual->ranks);
     snprintf(ctas, sizeof(ctas), "%u", virtual->ctas);
-    snprintf(link, sizeof(link), "%s", virtual->link ? virtual->link : "");
     crew->reached = crew->told = false;
     crew->started_ns = host_clock_ns();
     return launch_start(&crew->setup.where, arguments, &crew->ranks);
@@ -89,9 +88,9 @@ static void lose(struct crew *crew, enum trial_state state, const char *why, str
     crew->lost = true;
     *reply = (struct reply){ .state = state, .broken = true };
     if (state == TRIAL_TIMEOUT)
-        snprintf(reply->message, sizeof(reply->message), "%.190s", why);
+        text_put(reply->message, sizeof(reply->message), "%s", why);
     else
-        snprintf(reply->message, sizeof(reply->message), "%s: %s", why, how);
+        text_put(reply->message, sizeof(reply->message), "%s: %s", why, how);
 }
 
 /* The first answer waits for a launcher too, which a trial's time limit says nothing about. */
@@ -124,7 +123,7 @@ static int await(struct crew *crew, struct reply *reply)
             return OK;
         }
         if (rc == OK)
-            note("a rank says: %.200s", line);
+            note("a rank says: %s", TEXT_SHORT(line, 200));
         if (rc == ERR_LAUNCH || (stopped(crew) && !crew->reached))
             return ERR_LAUNCH; /* while they are being started there is no step to finish */
         if (crew->steps && crew->setup.deadline_ns && host_clock_ns() >= crew->setup.deadline_ns)

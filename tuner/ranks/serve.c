@@ -2,6 +2,7 @@
  * standard input, replies go to its standard output. */
 #include "launch.h"
 #include "status.h"
+#include "text.h"
 #include "verbs.h"
 #include "worker.h"
 
@@ -37,7 +38,7 @@ static int lead(struct worker *worker)
         if (!fgets(line, sizeof(line), stdin))
             order = (struct order){ .kind = ORDER_QUIT };
         else if (order_parse(line, &order))
-            return fail(ERR_FORMAT, "not an order: %.80s", line);
+            return fail(ERR_FORMAT, "not an order: %s", TEXT_SHORT(line, 80));
         TRY(worker_lead(worker, &order, &reply));
         reply_format(&reply, line);
         printf("%s\n", line);

@@ -4,6 +4,7 @@
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -57,7 +58,7 @@ void order_format(const struct order *order, char line[WORK_LINE_BYTES])
     shape_format(&order->shape, shape, sizeof(shape));
     if (moe_plan_format(&order->plan, plan, sizeof(plan)) < 0)
         plan[0] = 0;
-    snprintf(line, WORK_LINE_BYTES,
+    text_put(line, WORK_LINE_BYTES,
              "moetune-order %d %" PRIu64 " %" PRId64 " %" PRIu64 "|%s|%s|%s%s%s", (int)order->kind,
              order->seed, order->memory_limit_bytes, order->capacity, shape, plan, words,
              *order->load ? "|" : "", order->load);
@@ -163,7 +164,7 @@ int reply_parse(const char *line, struct reply *out)
     r.state = (enum trial_state)state;
     /* A message may have any characters; what went well has none. */
     rest = line + used + strcspn(line + used, r.state == TRIAL_OK ? "|\n" : "\n");
-    snprintf(r.message, sizeof(r.message), "%.*s", (int)(rest - (line + used)), line + used);
+    text_put(r.message, sizeof(r.message), "%.*s", (int)(rest - (line + used)), line + used);
     if (*rest == '|')
         TRY(parse_phases(rest, r.phases));
     *out = r;

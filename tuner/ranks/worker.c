@@ -13,6 +13,7 @@
 #include "shape.h"
 #include "sim.h"
 #include "status.h"
+#include "text.h"
 
 #include <malloc.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ static void hear(void *self, const char *line)
 {
     struct worker *worker = self;
 
-    snprintf(worker->said, sizeof(worker->said), "%s", line);
+    text_put(worker->said, sizeof(worker->said), "%s", line);
     for (char *c = worker->said; *c; c++)
         if (*c == '\n' || *c == '|')
             *c = ' ';
@@ -485,7 +486,7 @@ static void gather_message(struct worker *worker, struct reply *reply)
         rc = world_gather(worker->world, worker->said, all, each);
     for (size_t q = 0; q < ranks && !rc && !*reply->message; q++)
         if (all[q * each])
-            snprintf(reply->message, sizeof(reply->message), "rank %zu: %.170s", q, all + q * each);
+            text_put(reply->message, sizeof(reply->message), "rank %zu: %s", q, all + q * each);
     free(all);
 }
 

@@ -9,16 +9,33 @@
 #include <math.h>
 #include <string.h>
 
+/* Racks are a word of the shape that no option of a layer says. */
+static int set_racks(struct cluster *c, uint32_t ranks_per_rack)
+{
+    if (!ranks_per_rack)
+        return OK;
+    c->ranks_per_rack = ranks_per_rack;
+    return rank_layout_has_racks(cluster_layout(c))
+               ? OK
+               : fail(ERR_ARGUMENT,
+                      "--ranks-per-rack %u: of %u ranks, %u on a node, there are no several such "
+                      "racks of several nodes",
+                      ranks_per_rack, c->ranks, c->ranks_per_node);
+}
+
 static int find_cluster(const struct study_ask *ask, struct cluster *out)
 {
     uint32_t ranks = ask->tune.setup.where.ranks;
 
-    if (ask->sim)
-        return cluster_read_model(ask->sim, ranks, out);
-    TRY(cluster_parse(tutel_machine(), "the paper's cluster", out));
-    if (ranks)
-        TRY(cluster_resize(out, ranks));
-    return cluster_check_model(out, "the paper's cluster");
+    if (ask->sim) {
+        TRY(cluster_read_model(ask->sim, ranks, out));
+    } else {
+        TRY(cluster_parse(tutel_machine(), "the paper's cluster", out));
+        if (ranks)
+            TRY(cluster_resize(out, ranks));
+        TRY(cluster_check_model(out, "the paper's cluster"));
+    }
+    return set_racks(out, ask->tune.setup.where.ranks_per_rack);
 }
 
 static bool names_a_layer(const struct tune_options *o)
@@ -35,21 +52,41 @@ static void take_example(struct layer_options *layer)
     layer->model_dim = layer->hidden_dim = 2048;
 }
 
+/* What ranks of shares by speed are given, as `tune` finds it in what `probe` measured. */
+static int give_speeds(const struct cluster *cluster, struct space *space)
+{
+    struct load *speeds;
+
+    if (space->shape.shares != MOE_SHARES_SPEED)
+        return OK;
+    TRY(load_open_speeds(&space->shape, cluster->rank_speeds_percent, &speeds));
+    speeds->between = load_between(space->load);
+    load_close(space->load);
+    space->load = speeds;
+    space->machine.speeds = load_speeds(speeds);
+    return OK;
+}
+
 int modelled_layer_open(const struct study_ask *ask, struct modelled_layer *l)
 {
+    int rc = OK;
+
     *l = (struct modelled_layer){ .options = ask->tune,
                                   .sigma = ask->noise_percent / 100,
                                   .seed = ask->tune.setup.seed };
+    if (ask->tune.shapes.count + ask->tune.models.count > 1)
+        return fail(ERR_ARGUMENT, "one layer is wanted: a single --shape or --model");
+    TRY(load_options_check(&ask->tune.load));
     TRY(find_cluster(ask, &l->cluster));
     if (!names_a_layer(&l->options))
         take_example(&l->options.layer);
     TRY(tune_request_make(&l->options, &l->cluster, &l->request));
-    if (l->request.space_count != 1) {
+    for (size_t i = 0; i < l->request.space_count && !rc; i++)
+        rc = give_speeds(&l->cluster, &l->request.spaces[i]);
+    modelled_layer_take(l, 0);
+    if (rc)
         modelled_layer_close(l);
-        return fail(ERR_ARGUMENT, "one layer is wanted: a single --shape or --model, one layout");
-    }
-    l->space = &l->request.spaces[0];
-    return OK;
+    return rc;
 }
 
 void modelled_layer_close(struct modelled_layer *l)
@@ -58,12 +95,25 @@ void modelled_layer_close(struct modelled_layer *l)
     tune_request_free(&l->request);
 }
 
+void modelled_layer_take(struct modelled_layer *l, size_t setting)
+{
+    step_times_close(&l->times);
+    l->space = &l->request.spaces[setting];
+}
+
 int modelled_layer_time(struct modelled_layer *l, const uint64_t *capacities, size_t count)
 {
     const struct space *space = l->space;
 
-    TRY(step_times_open(&l->cluster, &space->shape, space->arms, space->arm_count, capacities,
-                        count, &l->times));
+    TRY(step_times_open(&(struct step_times_ask){ .cluster = &l->cluster,
+                                                  .shape = &space->shape,
+                                                  .load = space->load,
+                                                  .seed = l->seed,
+                                                  .arms = space->arms,
+                                                  .arm_count = space->arm_count,
+                                                  .capacities = capacities,
+                                                  .count = count },
+                        &l->times));
     for (size_t i = 0; i < l->times.count; i++)
         for (size_t arm = 0; arm < space->arm_count; arm++)
             if (account_alone(&space->shape, &space->machine, &space->arms[arm],
@@ -97,6 +147,8 @@ int modelled_layer_search(const struct modelled_layer *l, const struct search_op
                           uint32_t run, struct search **out)
 {
     struct search_setup setup = { .shape = l->space->shape,
+                                  .kept = load_kept,
+                                  .load = load_counts(l->space->load),
                                   .arms = l->space->arms,
                                   .arm_count = l->space->arm_count,
                                   .machine = l->request.machine,

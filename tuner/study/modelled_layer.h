@@ -12,18 +12,22 @@ struct modelled_layer {
     struct tune_options options;
     struct cluster cluster;
     struct tune_request request;
-    struct space *space; /* the request's only one */
+    struct space *space; /* of the request: the setting that is looked at, the first one at first */
     struct step_times times;
     double sigma; /* of noise */
     uint64_t seed;
 };
 
 /* The cluster, its plans and buckets; no times yet.  Who names no layer gets that of Tutel's
- * Figure 1, who names no cluster the paper's.  ERR_ARGUMENT after a message. */
+ * Figure 1, who names no cluster the paper's.  ERR_ARGUMENT after a message, also where several
+ * layers are named; one in several layouts or shares has a space for each. */
 int modelled_layer_open(const struct study_ask *ask, struct modelled_layer *out);
 void modelled_layer_close(struct modelled_layer *layer);
 
-/* What steps take at these capacities. */
+/* Looks at another setting; what was known of times is forgotten. */
+void modelled_layer_take(struct modelled_layer *layer, size_t setting);
+
+/* What steps take at these capacities, under the layer's load. */
 int modelled_layer_time(struct modelled_layer *layer, const uint64_t *capacities, size_t count);
 
 /* What a step takes; NAN: more memory than there is. */

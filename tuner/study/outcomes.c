@@ -42,6 +42,7 @@ double column_at(struct column *c, double q)
 void summary_add(struct summary *s, const struct outcome *o)
 {
     column_add(&s->regret, 100 * o->regret);
+    column_add(&s->harm, 100 * o->harm);
     column_add(&s->samples, o->samples);
     column_add(&s->lost, o->lost);
     if (o->first)
@@ -61,6 +62,7 @@ void summary_add(struct summary *s, const struct outcome *o)
 void summary_free(struct summary *s)
 {
     free(s->regret.values);
+    free(s->harm.values);
     free(s->samples.values);
     free(s->first_samples.values);
     free(s->lost.values);

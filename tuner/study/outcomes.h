@@ -27,7 +27,7 @@ double column_at(struct column *c, double quantile); /* sorts */
 
 /* All zero: nothing yet. */
 struct summary {
-    struct column regret, samples, first_samples, lost, bound; /* shares in % */
+    struct column regret, harm, samples, first_samples, lost, bound; /* shares in % */
     size_t harmed, hurt, covered; /* slower than the default by 1 %, by 5 %; within the bound */
     size_t best;                  /* no plan is faster */
     size_t undecided;

@@ -1,25 +1,85 @@
-/* Lets every strategy tune the same buckets by the same noisy clock, and judges what it would
- * publish by the truth. */
+/* Lets every strategy tune the same buckets by the same noisy clock, and judges by the truth what
+ * it would publish; likewise the table that `tune` made, and what each axis has to offer. */
+#include "json.h"
 #include "modelled_layer.h"
+#include "option_values.h"
+#include "plan.h"
+#include "settings.h"
 #include "status.h"
+#include "store.h"
 #include "study_cells.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-static int time_buckets(struct modelled_layer *l)
+/* Slower than the default plan by more than that is worse than no table.  The decision takes what
+ * it expects to be faster by .1 %, and some of that is noise. */
+static const double loses_percent = 0.2;
+
+enum { ROW_BYTES = sizeof(((struct study_cell *)NULL)->row) };
+
+struct search_study {
+    const struct study_ask *ask;
+    struct modelled_layer layer;
+    struct study_result *result;
+    /* Entries of --db that are about the setting at hand. */
+    struct entry_row *entries;
+    size_t entry_count, entry_room;
+    FILE *details;
+};
+
+/* ---- rows */
+
+/* "guided", and in which setting where there are several. */
+static const char *row_name(const struct search_study *s, const char *name, char room[ROW_BYTES])
 {
-    size_t count = l->space->anchor_count;
-    uint64_t *capacities = malloc(count * sizeof(*capacities));
-    int rc = capacities ? OK : fail(ERR_NOMEM, "%zu buckets", count);
+    bool several = s->layer.request.space_count > 1;
 
-    for (size_t i = 0; i < count && !rc; i++)
-        capacities[i] = space_capacity(l->space, l->space->anchors[i]);
-    if (!rc)
-        rc = modelled_layer_time(l, capacities, count);
-    free(capacities);
-    return rc;
+    snprintf(room, ROW_BYTES, "%.10s%s%s", name, several ? ", " : "",
+             several ? SETTING_TEXT(&s->layer.space->shape) : "");
+    return room;
 }
+
+/* Said at once, for every row that is above the limit. */
+static int judge_limit(const struct search_study *s, const char *row, const struct summary *sum)
+{
+    double regret = column_mean(&sum->regret), over = column_mean(&sum->harm);
+
+    if (isnan(s->ask->limit_percent))
+        return OK;
+    if (!(regret <= s->ask->limit_percent))
+        s->result->verdict = fail(ERR_WRONG, "%s: the regret is %.2f %%, above %g: %s", row, regret,
+                                  s->ask->limit_percent, SHAPE_TEXT(&s->layer.space->shape));
+    if (!(over <= loses_percent))
+        s->result->verdict =
+            fail(ERR_WRONG, "%s: what is published takes %.2f %% more time than the default: %s",
+                 row, over, SHAPE_TEXT(&s->layer.space->shape));
+    return OK;
+}
+
+static int put_summary(const struct search_study *s, const char *name, struct summary *sum)
+{
+    struct study_table *table = &s->result->tables[0];
+    double share = 100 / (double)sum->regret.count, bounded = (double)sum->bound.count;
+    char row[ROW_BYTES];
+
+    row_name(s, name, row);
+    TRY(put_value(table, row, "regret, %", column_mean(&sum->regret)));
+    TRY(put_value(table, row, "worst, %", column_at(&sum->regret, 1)));
+    TRY(put_value(table, row, "best plan, %", share * (double)sum->best));
+    TRY(put_value(table, row, "to default, %", column_mean(&sum->harm)));
+    TRY(put_value(table, row, "harm, %", fmax(0, column_at(&sum->harm, 1))));
+    TRY(put_value(table, row, "steps", column_mean(&sum->samples)));
+    TRY(put_value(table, row, "bound, %", column_mean(&sum->bound)));
+    TRY(put_value(table, row, "bound fails, %",
+                  bounded > 0 ? 100 * (1 - (double)sum->covered / bounded) : NAN));
+    TRY(put_value(table, row, "undecided, %", share * (double)sum->undecided));
+    TRY(put_value(table, row, "hidden, %", sum->undecided ? 100 * sum->hidden : NAN));
+    return judge_limit(s, row, sum);
+}
+
+/* ---- strategies */
 
 static int tune_once(const struct modelled_layer *l, const struct search_ops *strategy,
                      uint32_t run, struct summary *sum)
@@ -41,76 +101,372 @@ static int tune_once(const struct modelled_layer *l, const struct search_ops *st
     return OK;
 }
 
-static int put_summary(struct study_table *table, const char *row, struct summary *s)
-{
-    double share = 100 / (double)s->regret.count, bounded = (double)s->bound.count;
-
-    TRY(put_value(table, row, "regret, %", column_mean(&s->regret)));
-    TRY(put_value(table, row, "worst, %", column_at(&s->regret, 1)));
-    TRY(put_value(table, row, "best plan, %", share * (double)s->best));
-    TRY(put_value(table, row, "steps", column_mean(&s->samples)));
-    TRY(put_value(table, row, "bound, %", column_mean(&s->bound)));
-    TRY(put_value(table, row, "bound fails, %",
-                  bounded > 0 ? 100 * (1 - (double)s->covered / bounded) : NAN));
-    TRY(put_value(table, row, "undecided, %", share * (double)s->undecided));
-    return put_value(table, row, "hidden, %", s->undecided ? 100 * s->hidden : NAN);
-}
-
-static int judge(const struct modelled_layer *l, const struct search_ops *strategy, uint32_t seeds,
-                 struct study_table *table)
+static int judge(const struct search_study *s, const struct search_ops *strategy)
 {
     struct summary sum = { .best = 0 };
     int rc = OK;
 
-    for (uint32_t run = 0; run < seeds && !rc; run++)
-        rc = tune_once(l, strategy, run, &sum);
+    for (uint32_t run = 0; run < s->ask->seeds && !rc; run++)
+        rc = tune_once(&s->layer, strategy, run, &sum);
     if (!rc && !sum.regret.count)
         rc = fail(ERR_NOMEM, "no plan fits into %s in any bucket",
-                  ACCOUNT_TEXT(l->space->memory_limit_bytes));
+                  ACCOUNT_TEXT(s->layer.space->memory_limit_bytes));
     if (!rc)
-        rc = put_summary(table, strategy->name, &sum);
+        rc = put_summary(s, strategy->name, &sum);
     summary_free(&sum);
     return rc;
 }
 
-static int judge_all(const struct study_ask *ask, struct modelled_layer *l,
-                     struct study_result *result)
-{
-    const struct space *space = l->space;
+/* ---- a table that `tune` made */
 
-    result->machine = l->cluster;
-    snprintf(result->remark, sizeof(result->remark),
-             "%s: %zu plans; %zu of the buckets %u to %u of width %u, as `tune --effort %s` "
-             "measures; noise %g %%, seeds %llu to %llu",
-             SHAPE_TEXT(&space->shape), space->arm_count, space->anchor_count, space->first,
-             space->last, space->window, l->request.effort->name, ask->noise_percent,
-             (unsigned long long)l->seed, (unsigned long long)(l->seed + ask->seeds - 1));
-    TRY(time_buckets(l));
+static int keep_entry(void *self, const struct entry_row *e)
+{
+    struct search_study *s = self;
+
+    if (e->window != s->layer.space->window || entry_is(e, ENTRY_STALE))
+        return OK;
+    if (s->entry_count == s->entry_room) {
+        size_t room = s->entry_room ? 2 * s->entry_room : 64;
+        void *entries = realloc(s->entries, room * sizeof(*s->entries));
+
+        if (!entries)
+            return fail(ERR_NOMEM, "%zu entries", room);
+        s->entries = entries;
+        s->entry_room = room;
+    }
+    s->entries[s->entry_count++] = *e;
+    return OK;
+}
+
+static int read_entries(struct search_study *s)
+{
+    struct store *store;
+    int64_t cluster, shape;
+    int rc;
+
+    s->entry_count = 0;
+    if (!s->ask->db)
+        return OK;
+    TRY(store_read(s->ask->db, &store));
+    rc = store_find(store, &s->layer.cluster, &s->layer.space->shape, &cluster, &shape);
+    if (!rc)
+        rc = store_entries(store, cluster, shape, keep_entry, s);
+    store_close(store);
+    if (rc == UNSUPPORTED || (!rc && !s->entry_count))
+        return fail(UNSUPPORTED, "%s: nothing of this layer on this cluster: %s", s->ask->db,
+                    SHAPE_TEXT(&s->layer.space->shape));
+    return rc;
+}
+
+/* What a trainer gets there. */
+static int judge_entry(const struct search_study *s, const struct entry_row *e, struct outcome *out)
+{
+    const struct modelled_layer *l = &s->layer;
+    struct known_bucket bucket;
+    int arm = space_arm(l->space, &e->plan);
+
+    if (arm < 0)
+        return fail(ERR_ARGUMENT, "%s: %s is not among the plans of --axes %s", s->ask->db,
+                    PLAN_TEXT(&e->plan), s->ask->tune.axes);
+    if (!modelled_layer_bucket(l, e->bucket, &bucket) || !bucket.usable[arm])
+        return fail(ERR_WRONG, "%s: bucket %u: %s does not fit into %s", s->ask->db, e->bucket,
+                    PLAN_TEXT(&e->plan), ACCOUNT_TEXT(l->space->memory_limit_bytes));
+    *out = true_bucket_outcome(&bucket.truth, arm);
+    out->samples = e->samples;
+    out->bounded = !isnan(e->bound);
+    out->bound = e->bound;
+    out->undecided = entry_is_undecided(e);
+    return OK;
+}
+
+static int judge_table(const struct search_study *s)
+{
+    struct summary sum = { .best = 0 };
+    struct outcome outcome;
+    int rc = OK;
+
+    for (size_t i = 0; i < s->entry_count && !rc; i++) {
+        rc = judge_entry(s, &s->entries[i], &outcome);
+        if (!rc)
+            summary_add(&sum, &outcome);
+    }
+    if (!rc && s->entry_count)
+        rc = put_summary(s, "table", &sum);
+    summary_free(&sum);
+    return rc;
+}
+
+/* ---- axes */
+
+/* The least time of the plans that have this value, at one capacity; NAN: none can run. */
+static double best_with(const struct known_bucket *bucket, const struct space *space, size_t axis,
+                        uint32_t value)
+{
+    double best = NAN;
+
+    for (int arm = 0; arm < (int)space->arm_count; arm++)
+        if (plan_value(&space->arms[arm], axis) == value)
+            best = fmin(best, bucket->ns[arm]);
+    return best;
+}
+
+/* What an axis has to offer in the measured buckets. */
+struct axis_worth {
+    uint32_t values[SEARCH_ARMS_MAX]; /* each once, of plans that can run */
+    size_t count;
+    struct column worth; /* by how much the best plan is slower that leaves the axis alone */
+    double worst;        /* and with the axis's worst value */
+};
+
+static bool add_value(struct axis_worth *w, uint32_t value)
+{
+    for (size_t i = 0; i < w->count; i++)
+        if (w->values[i] == value)
+            return false;
+    w->values[w->count++] = value;
+    return true;
+}
+
+static void add_bucket(const struct space *space, const struct known_bucket *bucket, size_t axis,
+                       struct axis_worth *w)
+{
+    uint32_t usual = plan_value(&space->arms[space->default_arm], axis);
+    double left = best_with(bucket, space, axis, usual);
+
+    for (int arm = 0; arm < (int)space->arm_count; arm++)
+        if (bucket->usable[arm])
+            add_value(w, plan_value(&space->arms[arm], axis));
+    for (size_t i = 0; i < w->count; i++) {
+        double over = best_with(bucket, space, axis, w->values[i]) / bucket->truth.best_ns - 1;
+
+        w->worst = over > w->worst ? over : w->worst;
+    }
+    if (!isnan(left))
+        column_add(&w->worth, 100 * (left / bucket->truth.best_ns - 1));
+}
+
+/* As a plan's text has it. */
+static void print_value(size_t axis, uint32_t value, FILE *to)
+{
+    if (plan_axes[axis].words)
+        json_quote(plan_axes[axis].words[value], to);
+    else
+        fprintf(to, "\"%u\"", value);
+}
+
+static int put_axis(const struct search_study *s, size_t axis)
+{
+    const struct space *space = s->layer.space;
+    struct study_table *table = &s->result->tables[1];
+    struct axis_worth w = { .count = 0 };
+    char row[ROW_BYTES];
+    int rc;
+
+    for (size_t i = 0; i < space->anchor_count; i++) {
+        struct known_bucket bucket;
+
+        if (modelled_layer_bucket(&s->layer, space->anchors[i], &bucket))
+            add_bucket(space, &bucket, axis, &w);
+    }
+    fprintf(s->details, "%s\n    ", axis ? "," : "");
+    json_quote(plan_axes[axis].name, s->details);
+    fputs(": [", s->details);
+    for (size_t i = 0; i < w.count; i++) {
+        fputs(i ? ", " : "", s->details);
+        print_value(axis, w.values[i], s->details);
+    }
+    fputs("]", s->details);
+    row_name(s, plan_axes[axis].name, row);
+    rc = put_value(table, row, "values", (double)w.count);
+    if (!rc)
+        rc = put_value(table, row, "worth, %", column_mean(&w.worth));
+    if (!rc)
+        rc = put_value(table, row, "at worst, %", 100 * w.worst);
+    free(w.worth.values);
+    return rc;
+}
+
+static void print_words(const char *const *words, FILE *to)
+{
+    if (!words) {
+        fputs("null", to);
+        return;
+    }
+    fputs("[", to);
+    for (size_t i = 0; words[i]; i++) {
+        fputs(i ? ", " : "", to);
+        json_quote(words[i], to);
+    }
+    fputs("]", to);
+}
+
+/* The words of a layer with their values, of no layer with the names of all values; but for
+ * declared spaces, which are a program's: no model has them. */
+static void print_fields(const struct moe_shape *shape, FILE *to)
+{
+    bool first = true;
+
+    for (size_t i = 0; i < shape_field_count; i++) {
+        const struct shape_field *f = &shape_fields[i];
+
+        if (f->declared)
+            continue;
+        fputs(first ? "" : ", ", to);
+        json_quote(f->name, to);
+        fputs(": ", to);
+        if (!shape)
+            print_words(f->words, to);
+        else if (f->words)
+            json_quote(f->words[shape_value(shape, i)], to);
+        else
+            fprintf(to, "\"%u\"", shape_value(shape, i));
+        first = false;
+    }
+}
+
+/* All that there is to judge, from the tables that say so: axes and words with the names of their
+ * values, and what a load may say. */
+static void print_vocabulary(FILE *to)
+{
+    fputs("\"vocabulary\": {\"axes\": {", to);
+    for (size_t i = 0; i < plan_axis_count; i++) {
+        fputs(i ? ", " : "", to);
+        json_quote(plan_axes[i].name, to);
+        fputs(": ", to);
+        print_words(plan_axes[i].words, to);
+    }
+    fputs("},\n  \"words\": {", to);
+    print_fields(NULL, to);
+    fputs("},\n  \"loads\": [", to);
+    for (size_t i = 0; load_rows[i].name; i++) {
+        fputs(i ? ", " : "", to);
+        json_quote(load_rows[i].name, to);
+    }
+    fputs("]},\n ", to);
+}
+
+/* What was judged: all words of the layer, also those that its text leaves out, what the load says,
+ * and the values of every axis. */
+static int put_axes(const struct search_study *s)
+{
+    const struct load_options *load = &s->ask->tune.load;
+    bool first = true;
+
+    fputs("\n  {\"words\": {", s->details);
+    print_fields(&s->layer.space->shape, s->details);
+    fputs("},\n   \"loads\": [", s->details);
+    for (size_t i = 0; load_rows[i].name; i++)
+        if (option_is_given(&load_rows[i], load, &tune_defaults.load)) {
+            fputs(first ? "" : ", ", s->details);
+            json_quote(load_rows[i].name, s->details);
+            first = false;
+        }
+    fputs("],\n   \"axes\": {", s->details);
+    for (size_t i = 0; i < plan_axis_count; i++)
+        TRY(put_axis(s, i));
+    fputs("}}", s->details);
+    return OK;
+}
+
+/* ---- the whole */
+
+/* At the buckets that are measured, and at those of the table's entries. */
+static int time_buckets(struct search_study *s)
+{
+    const struct space *space = s->layer.space;
+    size_t count = 0;
+    uint64_t *capacities = malloc((space->anchor_count + s->entry_count) * sizeof(*capacities));
+    int rc;
+
+    if (!capacities)
+        return fail(ERR_NOMEM, "%zu buckets", space->anchor_count);
+    for (size_t i = 0; i < space->anchor_count; i++)
+        capacities[count++] = space_capacity(space, space->anchors[i]);
+    for (size_t i = 0; i < s->entry_count; i++)
+        capacities[count++] = space_capacity(space, s->entries[i].bucket);
+    rc = modelled_layer_time(&s->layer, capacities, count);
+    free(capacities);
+    return rc;
+}
+
+/* A table is judged instead of strategies, unless they are named. */
+static int judge_setting(struct search_study *s)
+{
+    uint32_t wanted = s->ask->strategies ? s->ask->strategies : s->ask->db ? 0 : UINT32_MAX;
+
+    TRY(read_entries(s));
+    TRY(time_buckets(s));
     for (size_t i = 0; search_strategies[i]; i++)
-        if (!ask->strategies || ask->strategies >> i & 1)
-            TRY(judge(l, search_strategies[i], ask->seeds, &result->tables[0]));
+        if (wanted >> i & 1)
+            TRY(judge(s, search_strategies[i]));
+    TRY(judge_table(s));
+    return put_axes(s);
+}
+
+static void remark(const struct search_study *s)
+{
+    const struct modelled_layer *l = &s->layer;
+    const struct space *space = l->space;
+    char load[LOAD_NAME_BYTES];
+
+    load_name(space->load, load);
+    s->result->machine = l->cluster;
+    snprintf(s->result->remark, sizeof(s->result->remark),
+             "%s: %zu plans; %zu of the buckets %u to %u of width %u, as `tune --effort %s` "
+             "measures%s%s; noise %g %%, seeds %llu to %llu",
+             SHAPE_TEXT(&space->shape), space->arm_count, space->anchor_count, space->first,
+             space->last, space->window, l->request.effort->name, *load ? "; load " : "", load,
+             s->ask->noise_percent, (unsigned long long)l->seed,
+             (unsigned long long)(l->seed + s->ask->seeds - 1));
+}
+
+static int judge_all(struct search_study *s)
+{
+    size_t size;
+
+    s->details = open_memstream(&s->result->details, &size);
+    if (!s->details)
+        return fail(ERR_NOMEM, "what was judged");
+    remark(s);
+    print_vocabulary(s->details);
+    fputs("\"judged\": [", s->details);
+    for (size_t i = 0; i < s->layer.request.space_count; i++) {
+        modelled_layer_take(&s->layer, i);
+        fputs(i ? "," : "", s->details);
+        TRY(judge_setting(s));
+    }
+    fputs("]", s->details);
     return OK;
 }
 
 static int run(const struct study_ask *ask, struct study_result *result)
 {
-    struct modelled_layer layer;
+    struct search_study s = { .ask = ask, .result = result };
     int rc;
 
-    TRY(modelled_layer_open(ask, &layer));
-    rc = judge_all(ask, &layer, result);
-    modelled_layer_close(&layer);
+    TRY(modelled_layer_open(ask, &s.layer));
+    rc = judge_all(&s);
+    if (s.details)
+        fclose(s.details);
+    free(s.entries);
+    modelled_layer_close(&s.layer);
     return rc;
 }
 
 static const struct study_row rows[] = {
     { "regret", "What each strategy publishes, beside the best plan of each bucket", "%, and steps",
       "Regret: the true time of the published plan over the least of any plan, minus 1: its mean "
-      "and the worst.  Best plan: buckets without regret.  Steps: of a bucket, the decision's, "
-      "too.  "
+      "and the worst.  Best plan: buckets without regret.  To default: its time over that of the "
+      "default plan, minus 1, below 0 where it is faster: the mean; harm: the worst.  Steps: of a "
+      "bucket, the decision's, too.  "
       "Bound: what the entry says that it may lose, 95 % sure; bound fails: how often the regret "
       "is above it; -: the strategy cannot say.  Undecided: buckets that `tune` and `show` call "
-      "so; hidden: the largest regret of one of them." },
+      "so; hidden: the largest regret of one of them.  Table: all entries of --db, also those that "
+      "were not measured; its steps: of the plan and the default." },
+    { "axes", "What each axis has to offer", "%",
+      "Values: that plans of --axes have and can run with.  Worth: by how much the best plan that "
+      "leaves the axis at its default is slower than the best of all, a mean over the buckets.  At "
+      "worst: likewise, with the worst of the axis's values, in the worst bucket." },
     { NULL },
 };
 

@@ -37,13 +37,14 @@ static int ask(struct crew *crew, const struct order *order, double *ns)
     return OK;
 }
 
-static int run_all(struct step_times *t, struct crew *crew, const struct moe_shape *shape)
+static int run_all(const struct step_times_ask *a, struct step_times *t, struct crew *crew)
 {
     struct order order = {
-        .kind = ORDER_LAYER, .shape = *shape, .seed = 1, .memory_limit_bytes = INT64_MAX
+        .kind = ORDER_LAYER, .shape = *a->shape, .seed = a->seed, .memory_limit_bytes = INT64_MAX
     };
     double ns;
 
+    TRY(load_text(a->load, order.load));
     TRY(ask(crew, &order, &ns));
     order.kind = ORDER_STEP;
     for (size_t i = 0; i < t->count; i++)
@@ -55,23 +56,22 @@ static int run_all(struct step_times *t, struct crew *crew, const struct moe_sha
     return OK;
 }
 
-int step_times_open(const struct cluster *cluster, const struct moe_shape *shape,
-                    const struct moe_plan *arms, size_t arm_count, const uint64_t *capacities,
-                    size_t count, struct step_times *out)
+int step_times_open(const struct step_times_ask *a, struct step_times *out)
 {
-    struct step_times t = { .arms = arms, .arm_count = arm_count };
-    struct cluster silent = *cluster;
+    struct step_times t = { .arms = a->arms, .arm_count = a->arm_count };
+    struct cluster silent = *a->cluster;
     struct crew *crew = NULL;
     int rc = OK;
 
     cluster_silence(&silent);
-    t.capacities = malloc(count * sizeof(*t.capacities));
-    t.ns = malloc(count * arm_count * sizeof(*t.ns));
-    TRY_OUT(t.capacities && t.ns ? OK : fail(ERR_NOMEM, "%zu modelled times", count * arm_count));
-    memcpy(t.capacities, capacities, count * sizeof(*t.capacities));
-    t.count = sort_once_each(t.capacities, count);
+    t.capacities = malloc(a->count * sizeof(*t.capacities));
+    t.ns = malloc(a->count * a->arm_count * sizeof(*t.ns));
+    TRY_OUT(t.capacities && t.ns ? OK
+                                 : fail(ERR_NOMEM, "%zu modelled times", a->count * a->arm_count));
+    memcpy(t.capacities, a->capacities, a->count * sizeof(*t.capacities));
+    t.count = sort_once_each(t.capacities, a->count);
     TRY_OUT(crew_open(&(struct crew_setup){ .model = &silent, .seed = 1 }, &crew));
-    TRY_OUT(run_all(&t, crew, shape));
+    TRY_OUT(run_all(a, &t, crew));
     *out = t;
     t = (struct step_times){ .count = 0 };
 out:

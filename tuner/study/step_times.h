@@ -4,6 +4,7 @@
 #define STEP_TIMES_H
 
 #include "cluster.h"
+#include "load.h"
 #include "moelookup.h"
 
 #include <stddef.h>
@@ -15,10 +16,18 @@ struct step_times {
     double *ns;           /* by capacity and arm; NAN: there is too little memory */
 };
 
-/* Capacities may come in any order, and more than once. */
-int step_times_open(const struct cluster *cluster, const struct moe_shape *shape,
-                    const struct moe_plan *arms, size_t arm_count, const uint64_t *capacities,
-                    size_t count, struct step_times *out);
+struct step_times_ask {
+    const struct cluster *cluster; /* its noise is left out */
+    const struct moe_shape *shape;
+    const struct load *load; /* NULL: tokens choose at random */
+    uint64_t seed;
+    const struct moe_plan *arms;
+    size_t arm_count;
+    const uint64_t *capacities; /* in any order; the same may come more than once */
+    size_t count;
+};
+
+int step_times_open(const struct step_times_ask *ask, struct step_times *out);
 void step_times_close(struct step_times *times);
 
 /* By arm, at the largest of the capacities that is no larger, or at the least one. */

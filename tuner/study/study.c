@@ -2,6 +2,7 @@
 #include "study.h"
 
 #include "status.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,9 +20,7 @@ enum { NAMES_BYTES = 600 };
 /* "a, b, c". */
 static void add_name(char names[NAMES_BYTES], const char *name)
 {
-    size_t used = strlen(names);
-
-    snprintf(names + used, NAMES_BYTES - used, "%s%s", used ? ", " : "", name);
+    text_add(names, NAMES_BYTES, "%s%s", *names ? ", " : "", name);
 }
 
 int study_find(const char *name, const struct study **out)
@@ -155,7 +154,9 @@ void study_free(struct study_result *result)
     for (size_t i = 0; result->tables && i < count_rows(result->study); i++)
         free(result->tables[i].cells);
     free(result->tables);
+    free(result->details);
     result->tables = NULL;
+    result->details = NULL;
 }
 
 int study_put(struct study_table *t, const char *row, const char *column, struct study_cell value)

@@ -43,7 +43,9 @@ struct study_ask {
     const char *file; /* the argument after the study's name; NULL: none */
     struct tune_options tune;
     double noise_percent, share;
-    uint32_t seeds, strategies; /* a bit for each of search_words; 0: all */
+    double limit_percent;       /* of a mean regret; NAN: none */
+    const char *db;             /* whose table is judged; NULL: none */
+    uint32_t seeds, strategies; /* a bit for each of search_words; 0: all, with db none */
 };
 
 /* Options that mean something to some studies only, as bits. */
@@ -78,6 +80,8 @@ struct study_result {
     struct study_table *tables; /* one for each row of the study */
     const char *only;           /* the one row that was computed; NULL: all */
     char remark[512];           /* what is said of what was asked; "": nothing */
+    char *details;              /* a member of the JSON, beside the tables; NULL: none */
+    int verdict;                /* ERR_WRONG after a message: what was asked for does not hold */
 };
 
 /* The ranks of a paper's cluster are as many as each row wants. */

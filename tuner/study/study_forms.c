@@ -3,6 +3,7 @@
 #include "page.h"
 #include "quote.h"
 #include "study.h"
+#include "text.h"
 
 #include <math.h>
 #include <string.h>
@@ -47,11 +48,11 @@ static const char *value_text(double value, char room[VALUE_BYTES])
     if (isnan(value))
         snprintf(room, VALUE_BYTES, "-");
     else if (fabs(value) >= 100)
-        snprintf(room, VALUE_BYTES, "%.0f", value);
+        text_put(room, VALUE_BYTES, "%.0f", value);
     else if (value == floor(value))
         snprintf(room, VALUE_BYTES, "%g", value);
     else
-        snprintf(room, VALUE_BYTES, "%.*f", fabs(value) >= 10 ? 1 : 2, value);
+        text_put(room, VALUE_BYTES, "%.*f", fabs(value) >= 10 ? 1 : 2, value);
     return room;
 }
 
@@ -174,7 +175,7 @@ void study_json(const struct study_result *r, FILE *to)
         json_table(&r->study->rows[i], &r->tables[i], first, to);
         first = false;
     }
-    fputs("]}\n", to);
+    fprintf(to, "]%s%s}\n", r->details ? ",\n " : "", r->details ? r->details : "");
 }
 
 /* ---- a page */

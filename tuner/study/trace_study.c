@@ -298,6 +298,7 @@ static int run(const struct study_ask *ask, struct study_result *result)
     struct replay r = { .ask = ask };
     int rc;
 
+    TRY(layer_options_single(&ask->tune.layer));
     TRY(modelled_layer_open(ask, &r.layer));
     rc = replay(&r, result);
     capacity_trace_free(&r.trace);

@@ -21,10 +21,21 @@ static bool is_undecided(const struct decision_result *r)
     return entry_is_undecided(&entry);
 }
 
+struct outcome true_bucket_outcome(const struct true_bucket *b, int arm)
+{
+    return (struct outcome){ .arm = arm,
+                             .regret = regret_of(b, arm),
+                             .harm = b->usable[b->default_arm]
+                                         ? b->ns[arm] / b->ns[b->default_arm] - 1
+                                         : 0 };
+}
+
 struct outcome true_bucket_tune(const struct true_bucket *b, struct search *search,
                                 struct noise *noise, const struct effort *effort)
 {
-    struct outcome out = { .arm = -1 };
+    struct outcome out;
+    double lost = 0;
+    uint32_t samples = 0;
     struct decision_setup setup = { .search = search,
                                     .capacity = b->capacity,
                                     .usable = b->usable,
@@ -39,14 +50,14 @@ struct outcome true_bucket_tune(const struct true_bucket *b, struct search *sear
     decision_open(&decision, &setup);
     while ((arm = decision_next(&decision, &purpose)) != DECISION_DONE) {
         decision_tell(&decision, purpose, arm, noise_sample(noise, b->ns[arm]));
-        out.lost += regret_of(b, arm);
-        out.samples++;
+        lost += regret_of(b, arm);
+        samples++;
     }
     if (!decision_result(&decision, &result))
         abort();
-    out.arm = result.arm;
-    out.regret = regret_of(b, result.arm);
-    out.harm = b->usable[b->default_arm] ? b->ns[result.arm] / b->ns[b->default_arm] - 1 : 0;
+    out = true_bucket_outcome(b, result.arm);
+    out.lost = lost;
+    out.samples = samples;
     out.bounded = !isnan(result.bound);
     out.bound = result.bound;
     out.undecided = is_undecided(&result);

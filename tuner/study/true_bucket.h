@@ -16,6 +16,9 @@ struct true_bucket {
     double best_ns; /* the least of the usable arms */
 };
 
+/* What the truth says of an arm that is published; nothing of how it was found. */
+struct outcome true_bucket_outcome(const struct true_bucket *bucket, int arm);
+
 /* By search and decision together, every step counted.  effort NULL: the decision's own patience.
  * The search must be one that can say something of a bucket with a usable arm. */
 struct outcome true_bucket_tune(const struct true_bucket *bucket, struct search *search,

@@ -4,6 +4,7 @@
 #include "shape.h"
 #include "status.h"
 #include "study_cells.h"
+#include "text.h"
 #include "tutel_rows.h"
 
 #include <math.h>
@@ -91,7 +92,7 @@ static int put_shares(const struct cluster *machine, const char *name,
         ns[i] = step.ns;
         least = fmin(least, ns[i]);
     }
-    snprintf(row, sizeof(row), "%s, %u GPUs, f=%g", name, layer->ranks, layer->factor);
+    text_put(row, sizeof(row), "%s, %u GPUs, f=%g", name, layer->ranks, layer->factor);
     for (int i = 0; i < DEGREES; i++) {
         snprintf(column, sizeof(column), "r=%u", degrees[i]);
         TRY(tutel_put(table, row, column, least / ns[i], NAN, STUDY_UNPUBLISHED));

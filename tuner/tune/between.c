@@ -45,6 +45,35 @@ static const struct entry_row *choose(struct sweep *sweep, const struct entry_ro
     return take_low || !plan_fits(sweep, bucket, &high->plan) ? low : high;
 }
 
+/* How far a gain lies from the line between its neighbours': it bends, and both were measured. */
+static double off_the_line(const struct entry_row *low, const struct entry_row *high)
+{
+    static const double measured = 0.02, bend = 0.25;
+    bool exact = !(low->gain.high > low->gain.low) && !(high->gain.high > high->gain.low);
+
+    return hypot(exact ? 0 : measured, bend * (log1p(-low->gain.value) - log1p(-high->gain.value)));
+}
+
+/* What the plan saves is claimed where it was measured on both sides. */
+static struct gain gain_between(const struct entry_row *low, const struct entry_row *high,
+                                const struct entry_row *e)
+{
+    double at = log((double)e->capacity / (double)low->capacity) /
+                log((double)high->capacity / (double)low->capacity);
+    double mean, below, above;
+
+    if (!plan_equal(&low->plan, &e->plan) || !plan_equal(&high->plan, &e->plan))
+        return (struct gain)GAIN_UNKNOWN;
+    mean = (1 - at) * log1p(-low->gain.value) + at * log1p(-high->gain.value);
+    below = (1 - at) * log1p(-low->gain.high) + at * log1p(-high->gain.high);
+    above = (1 - at) * log1p(-low->gain.low) + at * log1p(-high->gain.low);
+    if (!isfinite(mean) || !isfinite(below) || !isfinite(above))
+        return (struct gain)GAIN_UNKNOWN;
+    below = mean - hypot(mean - below, 1.96 * off_the_line(low, high));
+    above = mean + hypot(above - mean, 1.96 * off_the_line(low, high));
+    return (struct gain){ 0 - expm1(mean), 0 - expm1(above), 0 - expm1(below) };
+}
+
 void between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
                    uint32_t bucket, struct entry_row *out)
 {
@@ -58,8 +87,13 @@ void between_infer(struct sweep *sweep, const struct entry_row *low, const struc
     if (isnan(out->time_us)) {
         out->time_us = on_line_us(low, high, out->capacity, low->time_us, high->time_us);
         out->default_us = on_line_us(low, high, out->capacity, low->default_us, high->default_us);
-        out->gain.value = 1 - out->time_us / out->default_us;
     }
+    if (arm == sweep->space->default_arm)
+        out->gain = (struct gain){ 0, 0, 0 };
+    else
+        out->gain = gain_between(low, high, out);
+    if (isfinite(out->gain.value) && out->default_us > 0)
+        out->time_us = out->default_us * (1 - out->gain.value);
     if (isnan(out->bound))
         out->bound = fmax(low->bound, high->bound);
 }

@@ -18,6 +18,7 @@
 
 /* A series of rounds numbers its samples from here on; none has so many. */
 enum { SERIES_STRIDE = 1024 };
+_Static_assert((int)ROUNDS_STATICS_MAX <= (int)STANDING_RIVALS_MAX, "plans that have no room in a row");
 _Static_assert(ROUNDS_CYCLES_MAX *(ROUNDS_BUCKETS_MAX / 12 + 1) <= SERIES_STRIDE, "overlap");
 
 struct seat {
@@ -25,6 +26,7 @@ struct seat {
     int published;        /* the arm it held before the rounds */
     int arm;              /* that was chosen there, and has to prove itself; then what is left */
     struct pairs first;   /* of that and the default, since it was chosen */
+    struct normal belief; /* what was believed of them */
     struct rounds_word word;
     bool taken; /* as the static plan of the table as a whole */
     double weight;
@@ -153,7 +155,7 @@ static int find_candidates(struct settling *s)
         TRY(bucket_load(b));
         for (int k = 0; k < (int)space->arm_count; k++)
             seat->usable[k] = b->attempts[k].usable && space_fits(space, k, b->key.bucket);
-        TRY(visit_candidate(s->sweep, b->key.bucket, &arm, &seat->first));
+        TRY(visit_candidate(s->sweep, b->key.bucket, &arm, &seat->first, &seat->belief));
         if (arm >= 0 && seat->usable[arm])
             seat->arm = arm;
         else
@@ -318,7 +320,8 @@ static int open_rounds(struct settling *s)
     for (int i = 0; i < s->seat_count; i++)
         buckets[i] = (struct rounds_bucket){ s->seats[i].weight, s->seats[i].arm,
                                              s->seats[i].usable,
-                                             s->seats[i].first.count ? &s->seats[i].first : NULL };
+                                             s->seats[i].first.count ? &s->seats[i].first : NULL,
+                                             s->seats[i].belief };
     s->rounds = malloc(sizeof(*s->rounds));
     if (!s->rounds)
         return fail(ERR_NOMEM, "rounds");
@@ -427,8 +430,9 @@ static void take_statics(struct settling *s, const struct rounds_result *v)
 
 static void obey(struct settling *s)
 {
-    struct rounds_result v;
-    bool some = false;
+    int default_arm = space_of(s)->default_arm;
+    struct rounds_result chosen = rounds_result(s->rounds), v;
+    bool was = false, is = false;
 
     give_up_unproven(s, false);
     v = rounds_result(s->rounds);
@@ -437,12 +441,13 @@ static void obey(struct settling *s)
     if (v.may_lose)
         give_up_unproven(s, true);
     v = rounds_result(s->rounds);
-    for (int i = 0; i < s->seat_count; i++)
-        some = some || s->seats[i].published != space_of(s)->default_arm;
-    s->row.given_up = v.loses && some;
-    for (int i = 0; i < s->seat_count && v.loses; i++)
-        if (space_of(s)->default_arm >= 0 && s->seats[i].usable[space_of(s)->default_arm])
-            publish(s, i, space_of(s)->default_arm);
+    for (int i = 0; i < s->seat_count; i++) {
+        if (v.loses && default_arm >= 0 && s->seats[i].usable[default_arm])
+            publish(s, i, default_arm);
+        was = was || s->seats[i].published != default_arm;
+        is = is || s->seats[i].arm != default_arm;
+    }
+    s->row.given_up = was && !is && (v.loses || chosen.loses);
 }
 
 /* Times are those that all samples make likely; the gain is what fresh pairs say.  What was searched

@@ -447,30 +447,14 @@ int tune_request_fits(const struct tune_request *r, bool *none)
     return rc;
 }
 
-/* The time of one message among so many: what it costs to send, and its part of the exchange's
- * latency. */
-static double message_us(double latency_us, double message_us, double half_kib,
-                         double bandwidth_gbs, uint32_t messages)
-{
-    return latency_us / messages + fmax(message_us, half_kib * 1.024 / bandwidth_gbs);
-}
-
 void tune_request_learn(struct tune_request *request, const struct cluster *known)
 {
     struct search_machine *g = &request->machine;
     const struct search_machine *guess = guess_for(known);
-    uint32_t others = known->ranks > 1 ? known->ranks - 1 : 1;
-    double us;
 
     if (request->options->setup.sim)
         return;
     *g = known_machine(known, guess);
-    us = known->nodes > 1
-             ? message_us(known->latency_between_us, known->message_between_us,
-                          known->half_between_kib, known->bandwidth_between_gbs, others)
-             : message_us(known->latency_inside_us, known->message_inside_us,
-                          known->half_inside_kib, known->bandwidth_inside_gbs, others);
-    g->message_s = isnan(us) ? guess->message_s : us * 1e-6;
     /* What a chunk costs is handing it from stream to stream, of which launches are the least. */
     g->launch_s = fmax(g->launch_s, guess->launch_s);
 }

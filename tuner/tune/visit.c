@@ -112,15 +112,22 @@ int visit_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_r
     return visit(sweep, bucket, false, arm, out);
 }
 
-int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs *pairs)
+int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs *pairs,
+                    struct normal *belief)
 {
+    const struct trial_of *trial;
     struct bucket b;
     int rc;
 
     bucket_init(&b, &sweep->dictionary, bucket);
     rc = decide(sweep, &b, false);
-    *arm = decision_candidate(&b.decision);
-    *pairs = decision_pairs(&b.decision);
+    trial = decision_trial(&b.decision);
+    *arm = -1;
+    if (trial) {
+        *arm = trial->arm;
+        *pairs = trial_pairs(trial);
+        *belief = trial->belief;
+    }
     bucket_forget(&b);
     return rc;
 }

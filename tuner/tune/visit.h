@@ -14,9 +14,10 @@ int visit_measure(struct sweep *sweep, uint32_t bucket, struct entry_row *out);
  * has chosen, or of the plan that is best here: -1. */
 int visit_redecide(struct sweep *sweep, uint32_t bucket, int arm, struct entry_row *out);
 
-/* The plan that was chosen there, -1 if it is the default or another run chose it, and the pairs of
- * it and the default that have been taken since. */
-int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs *pairs);
+/* The plan that was chosen there, -1 if it is the default or another run chose it, the pairs of it
+ * and the default that have been taken since, and what was believed of them. */
+int visit_candidate(struct sweep *sweep, uint32_t bucket, int *arm, struct pairs *pairs,
+                    struct normal *belief);
 
 /* For the search alone: tells it what an earlier run measured here. */
 int visit_recall(struct sweep *sweep, uint32_t bucket);

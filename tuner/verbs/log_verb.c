@@ -1,5 +1,6 @@
 /* moetune log: what the dictionary said before, and why it changed its mind. */
 #include "common_rows.h"
+#include "date.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -28,12 +29,11 @@ static const struct options defaults = { .lines = 100 };
 static int print_row(struct store *store, const struct history_row *row)
 {
     const struct entry_row *was = &row->entry;
-    char when[32];
     struct moe_shape shape;
 
     TRY(store_shape_get(store, was->shape, &shape));
-    strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", gmtime(&row->replaced_s));
-    printf("%s  %-24s %s, %s: was %s (%s%s), %.1f us against %.1f us\n", when, UTF8_LINE(row->why),
+    printf("%s  %-24s %s, %s: was %s (%s%s), %.1f us against %.1f us\n",
+           DATE_TEXT(row->replaced_s, DATE_SECOND), UTF8_LINE(row->why),
            SHAPE_TEXT(&shape), BUCKET_TEXT(&shape, was->window, was->bucket), PLAN_TEXT(&was->plan),
            UTF8_LINE(was->decision), was->inferred ? ", inferred" : "", was->time_us,
            was->default_us);

@@ -2,6 +2,7 @@
 #include "array.h"
 #include "bucket_key.h"
 #include "common_rows.h"
+#include "date.h"
 #include "declaration.h"
 #include "declared_plan.h"
 #include "gpu_list.h"
@@ -14,6 +15,7 @@
 #include "status.h"
 #include "store.h"
 #include "tables.h"
+#include "text.h"
 #include "told.h"
 #include "utf8.h"
 #include "verbs.h"
@@ -284,7 +286,8 @@ static int take_plan(struct target *t)
                        : layer_options_plan(o->plan, &t->row.plan));
     TRY(plan_check(&t->row.plan, &t->shape));
     t->row.plan = plan_canonical(t->row.plan, &t->shape);
-    snprintf(t->row.why, sizeof(t->row.why), "%s", o->why);
+    if (!text_put(t->row.why, sizeof(t->row.why), "%s", o->why))
+        return fail(ERR_ARGUMENT, "--why: more than %zu letters", sizeof(t->row.why) - 1);
     t->row.since_s = time(NULL);
     return OK;
 }
@@ -376,7 +379,7 @@ static int print_row(struct target *t, const struct override_row *row)
     t->found++;
     printf("%s, cluster %.12s: ", SHAPE_TEXT(&shape), t->hex);
     print_range(&shape, row->first, row->last, row);
-    printf("since %s UTC: %s\n", DATE_TEXT(row->since_s), UTF8_LINE(row->why));
+    printf("since %s UTC: %s\n", DATE_TEXT(row->since_s, DATE_MINUTE), UTF8_LINE(row->why));
     return OK;
 }
 

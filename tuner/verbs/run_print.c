@@ -7,6 +7,7 @@
 #include "rig.h"
 #include "shape.h"
 #include "stats.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -160,7 +161,7 @@ static void print_plan(const struct subject *x, int wide, const char *check)
     char hidden[16] = "-";
 
     if (!isnan(hidden_share(x)))
-        snprintf(hidden, sizeof(hidden), "%.2f", hidden_share(x));
+        text_put(hidden, sizeof(hidden), "%.2f", hidden_share(x));
     printf("%-*s %9.3f %9.3f-%9.3f %9.3f %9.3f %7s %9.3f %9.3f %s\n", wide, SUBJECT_TEXT(x),
            (double)x->spread[STEP_BOTH].median_ns * 1e-6,
            (double)x->spread[STEP_BOTH].low_ns * 1e-6, (double)x->spread[STEP_BOTH].high_ns * 1e-6,

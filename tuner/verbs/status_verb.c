@@ -5,6 +5,7 @@
 #include "screen.h"
 #include "status.h"
 #include "store.h"
+#include "text.h"
 #include "utf8.h"
 #include "verbs.h"
 
@@ -41,7 +42,7 @@ enum { SILENT_S = 60 };
 
 static bool is_silent(const struct run_row *run)
 {
-    return run->state == RUN_RUNNING && time(NULL) - run->updated_s > SILENT_S;
+    return run->state == RUN_RUNNING && difftime(time(NULL), (time_t)run->updated_s) > SILENT_S;
 }
 
 /* One line of the screen: what is longer would push the others down. */
@@ -53,7 +54,7 @@ static void print_line(const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
+    text_put_list(line, sizeof(line), format, args);
     va_end(args);
     if (screen_is_terminal(stdout))
         screen_cut(line, screen_columns(stdout) - 1);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -28,11 +29,14 @@ static const struct option_row paper_rows[] = {
 static const struct option_row both_rows[] = {
     { "ranks", "N", OPTION_COUNT, TUNE(setup.where.ranks),
       "of that cluster (those that its file says; of the paper's 64)", .least = 1, .most = 65536 },
+    { "ranks-per-rack", "P", OPTION_COUNT, TUNE(setup.where.ranks_per_rack),
+      "ranks in a rack of nodes (as its file says)", .least = 1 },
     { .kind = OPTION_GROUP, .offset = TUNE(layer), .rows = layer_rows },
     { "shape", "TEXT", OPTION_LIST, TUNE(shapes),
       "the layer as \"E=8 k=2 T=4096 D=1024 H=4096\" (without any of these: that of Tutel's "
       "Figure 1)" },
     { "model", "FILE", OPTION_LIST, TUNE(models), "the layer of a Hugging Face config.json" },
+    { .kind = OPTION_GROUP, .offset = TUNE(load), .rows = load_rows },
     { "axes", "LIST", OPTION_TEXT, TUNE(axes), "what may vary, as for `tune`" },
     WINDOW_ROW(TUNE(window), "follows the layer"),
     { "noise", "PERCENT", OPTION_NUMBER, ASK(noise_percent), "of each step, log-normal; 0: none",
@@ -45,7 +49,7 @@ static const struct option_row both_rows[] = {
 
 static const struct option_row strategy_rows[] = {
     { "strategies", "LIST", OPTION_WORDS, ASK(strategies),
-      "these alone, as \"guided,paper\" [all of them]", search_words },
+      "these alone, as \"guided,paper\" [all of them; none with --db]", search_words },
     BUCKETS_ROW(TUNE(buckets), "buckets of capacity, floor(c/R)"),
     { "max-capacity-factor", "F", OPTION_NUMBER, TUNE(max_factor),
       "else: the buckets that factors from 1 to F reach" },
@@ -53,6 +57,11 @@ static const struct option_row strategy_rows[] = {
       effort_words },
     { "repeats", "N", OPTION_COUNT, TUNE(repeats),
       "samples per comparison (paper), or rounds (exhaustive)", .least = 1, .most = 1000 },
+    { "db", "FILE", OPTION_TEXT, ASK(db),
+      "judge the table that `tune` wrote there for this layer on this cluster" },
+    { "limit", "PERCENT", OPTION_NUMBER, ASK(limit_percent),
+      "a check: no mean regret is above that, and nothing is slower than the default", .least = 0,
+      .most = 100 },
     { NULL },
 };
 
@@ -83,6 +92,7 @@ static const struct options defaults = {
                        .axes = "r,d,a=linear:2dh:rail:3dh" },
              .noise_percent = 5,
              .share = 0.01,
+             .limit_percent = NAN,
              .seeds = 10 },
 };
 
@@ -152,6 +162,7 @@ static int run(const struct verb_call *call, void *options)
     if (o->folder)
         rc = write_files(&result, o->folder);
     (o->json ? study_json : study_print)(&result, stdout);
+    rc = rc ? rc : result.verdict;
     study_free(&result);
     return rc;
 }

@@ -6,6 +6,7 @@
 #include "plan.h"
 #include "space.h"
 #include "status.h"
+#include "text.h"
 #include "tune_options.h"
 #include "two_programs.h"
 #include "utf8.h"
@@ -81,7 +82,7 @@ static void name_loser(struct verifying *v, const struct verify_result *d)
 
     progress_clear(&v->campaign.progress);
     if (!isnan(d->claim.gain.value))
-        snprintf(claim, sizeof(claim), "%.1f %% faster", 100 * d->claim.gain.value);
+        text_put(claim, sizeof(claim), "%.1f %% faster", 100 * d->claim.gain.value);
     note("refuted: bucket %u (c=%" PRIu64 ", E=%u H=%u) %s, %s by the table: %s", d->claim.bucket,
          d->claim.capacity, d->shape.experts, d->shape.hidden_dim, PLAN_TEXT(&d->claim.plan), claim,
          d->why);
@@ -253,14 +254,13 @@ static int differences(const struct cluster *here, const struct cluster *there, 
 
     *text = 0;
     for (size_t i = 0; i < cluster_field_count; i++) {
-        size_t used = strlen(text);
         const char *is = CLUSTER_VALUE(here, &cluster_fields[i]);
         const char *was = CLUSTER_VALUE(there, &cluster_fields[i]);
 
         if (cluster_fields[i].class != CLUSTER_HARD || !strcmp(is, was))
             continue;
-        snprintf(text + used, size - used, "%s%s is %.60s, not %.60s", count++ ? "; " : "",
-                 cluster_fields[i].name, is, was);
+        text_add(text, size, "%s%s is %s, not %s", count++ ? "; " : "", cluster_fields[i].name,
+                 TEXT_SHORT(is, 60), TEXT_SHORT(was, 60));
     }
     return count;
 }

@@ -5,6 +5,7 @@
 #include "bucket.h"
 #include "plan.h"
 #include "status.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -286,7 +287,7 @@ static void explain_failure(const struct attempt *a, struct verify_result *v)
 {
     const struct trial_row *t = &a->trial;
 
-    snprintf(v->why, sizeof(v->why), "%s%s%s", trial_state_words[t->state], *t->message ? ": " : "",
+    text_put(v->why, sizeof(v->why), "%s%s%s", trial_state_words[t->state], *t->message ? ": " : "",
              t->message);
 }
 
@@ -299,16 +300,19 @@ static void explain(const struct verification *h, struct verify_result *v)
     else if (is_outrun(h)) {
         struct gain by = contest_verdict(&h->over_claim.contest).challenge;
 
-        snprintf(v->why, sizeof(v->why), "%s is %.1f %% faster (%.1f to %.1f %%)",
+        text_put(v->why, sizeof(v->why), "%s is %.1f %% faster (%.1f to %.1f %%)",
                  PLAN_TEXT(&h->arms[h->challenger]), 100 * by.value, 100 * by.low, 100 * by.high);
     } else if (v->kind == VERIFY_REFUTED)
-        snprintf(v->why, sizeof(v->why), "%.1f %% slower than the default (%.1f to %.1f %%)",
+        text_put(v->why, sizeof(v->why), "%.1f %% slower than the default (%.1f to %.1f %%)",
                  -100 * v->now.value, -100 * v->now.high, -100 * v->now.low);
 }
 
 static int keep(struct verification *h, struct entry_row *e)
 {
     e->stale = false;
+    /* It is not shown to be slower; that it is faster this measurement does not say. */
+    if (entry_is_unsound(e))
+        snprintf(e->decision, sizeof(e->decision), "incumbent");
     if (e->tier == TIER_IMPORTED)
         e->tier = TIER_VERIFIED;
     return store_entry(h->campaign->store, e, "verify");
@@ -326,7 +330,7 @@ static int refute(struct verification *h, struct entry_row *e)
     e->stale = true;
     e->tier = TIER_LOCAL; /* else another import would bring back what was refuted */
     snprintf(e->decision, sizeof(e->decision), "refuted");
-    snprintf(why, sizeof(why), is_outrun(h) ? "verify: %.54s" : "verify", h->verdict->why);
+    text_put(why, sizeof(why), is_outrun(h) ? "verify: %s" : "verify", h->verdict->why);
     TRY(store_entry(h->campaign->store, e, why));
     /* What led tune to the plan, its rounds as well, must not lead it there again. */
     TRY(forget(h, SAMPLE_SEARCH, SAMPLE_CONTEST));

@@ -1,0 +1,73 @@
+/* Writes text into rooms of a fixed size. */
+#include "text.h"
+
+#include "utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char dots[] = "...";
+
+/* What is there up to the room's end was not all. */
+static void mark_cut(char *room, size_t size)
+{
+    size_t length = size < sizeof(dots) ? 0 : size - sizeof(dots);
+
+    if (!size)
+        return;
+    length -= utf8_unfinished(room, length);
+    snprintf(room + length, size - length, "%s", dots);
+}
+
+/* A cut text may end some bytes before its room does, for the last character went whole. */
+static bool was_cut(const char *room, size_t size, size_t length)
+{
+    return length + sizeof(dots) >= size && length >= sizeof(dots) - 1 &&
+           !strcmp(room + length - (sizeof(dots) - 1), dots);
+}
+
+static bool write_at(char *room, size_t size, size_t used, const char *format, va_list args)
+{
+    int length = vsnprintf(room + used, size - used, format, args);
+
+    if (length >= 0 && (size_t)length < size - used)
+        return true;
+    mark_cut(room, size);
+    return false;
+}
+
+bool text_put_list(char *room, size_t size, const char *format, va_list args)
+{
+    return write_at(room, size, 0, format, args);
+}
+
+bool text_put(char *room, size_t size, const char *format, ...)
+{
+    va_list args;
+    bool whole;
+
+    va_start(args, format);
+    whole = write_at(room, size, 0, format, args);
+    va_end(args);
+    return whole;
+}
+
+bool text_add(char *room, size_t size, const char *format, ...)
+{
+    size_t used = strlen(room);
+    va_list args;
+    bool whole;
+
+    if (was_cut(room, size, used))
+        return false;
+    va_start(args, format);
+    whole = write_at(room, size, used, format, args);
+    va_end(args);
+    return whole;
+}
+
+const char *text_short(const char *text, char *room, size_t size)
+{
+    text_put(room, size, "%s", text);
+    return room;
+}
