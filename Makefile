@@ -162,6 +162,8 @@ $(BUILD)/%.o: %.cu Makefile
 $(TESTS) $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_PARTS) $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(SANITIZE) -pthread $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(LDLIBS)
 $(BUILD)/tests/test_broken_models: WRAPPED := costs_log_ns costs_gradient posterior_renew likeness_table_set
+# It tunes by ranks whose times are made up: tests/bench/made_ranks.h.
+$(BUILD)/tests/bench_claims: WRAPPED := crew_open crew_close crew_do crew_relaunch crew_launch_ns
 
 # The program without an MPI, for tests: the same objects, but for those that know one.
 MPI_KNOWN := comm/wire_mpi comm/world tuner/machine/launcher_$(if $(NO_MPI),fork,mpirun)

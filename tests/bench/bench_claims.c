@@ -1,0 +1,428 @@
+/* What tables claim, on made-up clusters whose truth is known: `tune` as a whole, from the first
+ * step of the search to the last launch, with ranks that only say what they would take
+ * (made_ranks.h).
+ *
+ *     bench_claims [--cases=N] [--seed=N] [--noise=PERCENT] [--luck=PERCENT] [claims|alike]...
+ *
+ * claims: gains over the default plan, as entries have them, beside those of launches that tune did
+ *   not see, and of their mean.
+ * alike: all plans take the same time; nothing is to be found. */
+#include "made_ranks.h"
+#include "noise.h"
+#include "plan.h"
+#include "random.h"
+#include "shape.h"
+#include "status.h"
+#include "store.h"
+#include "surface.h"
+#include "verbs.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- what is required, in % */
+
+static const double covered_least = 91, all_least = 93, all_most = 97; /* of claims */
+static const double adopted_most = 2, nothing_least = 92;              /* where all are alike */
+
+/* ---- one table of a made-up cluster */
+
+enum { TOKENS = 65536, BUCKETS = 24, FURTHER = 8 };
+
+struct system {
+    struct surface surface;
+    bool alike;
+    uint32_t window;
+};
+
+static double true_ns(const void *self, const struct moe_shape *shape, const struct moe_plan *plan,
+                      uint64_t capacity)
+{
+    const struct system *s = self;
+
+    (void)shape;
+    if (s->alike)
+        return 1e4 * (1e3 + (double)capacity);
+    for (int i = 0; i < (int)s->surface.arm_count; i++)
+        if (plan_equal(&s->surface.arms[i], plan))
+            return surface_ns(&s->surface, (double)capacity, i);
+    return NAN;
+}
+
+/* The machine as the search is told of it, blurred; what the search does not read says nothing. */
+static void write_cluster(const struct system *s, const char *path)
+{
+    const struct moe_shape *shape = &s->surface.shape;
+    const struct search_machine *m = &s->surface.machine;
+    struct cluster c = cluster_unknown();
+    char text[CLUSTER_TEXT_BYTES];
+    FILE *file = fopen(path, "w");
+
+    c.semantics = CLUSTER_SEMANTICS;
+    snprintf(c.backend, sizeof(c.backend), "sim");
+    c.ranks = shape->ranks;
+    c.ranks_per_node = shape->ranks_per_node;
+    c.nodes = c.ranks / c.ranks_per_node;
+    c.latency_inside_us = c.latency_between_us = c.half_inside_kib = c.half_between_kib = 0;
+    c.message_inside_us = c.message_between_us = 1e6 * m->message_s;
+    c.bandwidth_inside_gbs = 1e-9 * m->bytes_per_s_inside;
+    c.bandwidth_between_gbs = 1e-9 * m->bytes_per_s_between;
+    c.memory_gbs = 1e-9 * m->copy_bytes_per_s;
+    c.gemm_gflops = 1e-9 * m->flops;
+    c.launch_us = 1e6 * m->launch_s;
+    c.gemm_half_rows = c.overlap_slowdown = 0;
+    c.noise_percent = c.outlier_percent = c.drift_percent = 0;
+    c.memory_gib = 1e8;
+    cluster_format(&c, text, sizeof(text));
+    if (!file || fputs(text, file) < 0 || fclose(file)) {
+        fprintf(stderr, "%s cannot be written\n", path);
+        exit(1);
+    }
+}
+
+static struct system system_of(uint64_t seed, uint32_t slices, bool alike)
+{
+    struct system s = { surface_make(seed, &(struct surface_options){ .slices = slices }),
+                        .alike = alike };
+    struct moe_shape *shape = &s.surface.shape;
+    double rows = 2.0 * TOKENS * shape->top_k / shape->experts;
+
+    shape->tokens = TOKENS;
+    s.window = (uint32_t)ceil(rows / BUCKETS);
+    return s;
+}
+
+/* As `moetune tune` would, without a word.  A status. */
+static int tune(const struct system *s, const char *folder, uint64_t seed, char path[64])
+{
+    char cluster[64], window[16], buckets[16], number[24], shape[SHAPE_TEXT_BYTES];
+    char *argv[] = { "bench_claims", "tune",     "--quiet", "--sim",     cluster, "--shape",
+                     shape,          "--window", window,    "--buckets", buckets, "--seed",
+                     number,         "--db",     path,      "--axes",    "r,d,a", NULL };
+    int nowhere = open("/dev/null", O_WRONLY), out = dup(STDOUT_FILENO), rc;
+
+    snprintf(cluster, sizeof(cluster), "%s/cluster.txt", folder);
+    snprintf(path, 64, "%s/table.db", folder);
+    snprintf(window, sizeof(window), "%u", s->window);
+    snprintf(buckets, sizeof(buckets), "1:%d", BUCKETS - 1);
+    snprintf(number, sizeof(number), "%llu", (unsigned long long)seed);
+    shape_format(&s->surface.shape, shape, sizeof(shape));
+    write_cluster(s, cluster);
+    fflush(stdout);
+    dup2(nowhere, STDOUT_FILENO);
+    rc = verb_main(&tune_verb, argv, 1);
+    fflush(stdout);
+    dup2(out, STDOUT_FILENO);
+    close(nowhere);
+    close(out);
+    return rc;
+}
+
+/* ---- what its entries say */
+
+struct cell {
+    double noise, luck; /* shares */
+    /* Gains that are claimed; of how many further launches, as a share, and means they are true. */
+    double claims, covered, covered_mean, squares, half;
+    double inferred, inferred_claims, inferred_covered, inferred_half; /* likewise, between */
+    double tables, buckets;
+    double adopted, nothing, harmed, gain, claimed, steps;
+    double of_tables[3]; /* sums of covered^2, covered * claims and claims^2 */
+};
+
+struct reading {
+    const struct system *system;
+    struct cell *cell;
+    double claims, covered; /* of this table */
+};
+
+static bool holds(const struct gain *gain, double value)
+{
+    return gain->low <= value && value <= gain->high;
+}
+
+static double log_ratio(const struct system *s, const struct entry_row *e)
+{
+    struct moe_plan standard = plan_default(NULL);
+
+    return log(true_ns(s, NULL, &e->plan, e->capacity) / true_ns(s, NULL, &standard, e->capacity));
+}
+
+/* In how many of some launches that tune did not see the gain is what was claimed. */
+static double share_of_further(const struct system *s, const struct entry_row *e, double ratio)
+{
+    struct moe_plan standard = plan_default(NULL);
+    double inside = 0;
+
+    for (uint32_t launch = 1000; launch < 1000 + FURTHER; launch++) {
+        double luck = made_luck(&s->surface.shape, &e->plan, e->capacity, launch) -
+                      made_luck(&s->surface.shape, &standard, e->capacity, launch);
+
+        inside += holds(&e->gain, -expm1(ratio + luck));
+    }
+    return inside / FURTHER;
+}
+
+static int read_entry(void *self, const struct entry_row *e)
+{
+    struct reading *r = self;
+    struct cell *c = r->cell;
+    double ratio = log_ratio(r->system, e), gain = -expm1(ratio);
+    double half = (e->gain.high - e->gain.low) / 2;
+    bool claims = isfinite(e->gain.value) && !plan_is_default(&e->plan, NULL);
+
+    if (entry_is(e, ENTRY_INFERRED)) {
+        c->inferred += claims;
+        if (claims && isfinite(half)) {
+            c->inferred_claims++;
+            c->inferred_covered += share_of_further(r->system, e, ratio);
+            c->inferred_half += half;
+        }
+        return OK;
+    }
+    c->buckets++;
+    c->adopted += !strcmp(e->decision, "adopted");
+    c->nothing += !claims || holds(&e->gain, 0);
+    c->harmed += ratio > .01;
+    c->gain += gain;
+    if (!claims)
+        return OK;
+    r->claims++;
+    r->covered += share_of_further(r->system, e, ratio);
+    c->covered_mean += holds(&e->gain, gain);
+    c->squares += pow(1.96 * (e->gain.value - gain) / half, 2);
+    c->half += half;
+    c->claimed += e->gain.value - gain;
+    return OK;
+}
+
+static int read_steps(struct store *store, double *steps)
+{
+    struct row_list runs;
+
+    TRY(store_runs(store, &runs));
+    EACH_ROW (run_row, run, runs)
+        *steps += (double)(run->samples_search + run->samples_default);
+    free(runs.rows);
+    return OK;
+}
+
+static int read_table(const struct system *s, const char *path, struct cell *c)
+{
+    struct reading r = { .system = s, .cell = c };
+    struct store *store;
+    int rc;
+
+    TRY(store_read(path, &store));
+    rc = store_entries(store, 0, 0, read_entry, &r);
+    if (!rc)
+        rc = read_steps(store, &c->steps);
+    store_close(store);
+    c->tables++;
+    c->claims += r.claims;
+    c->covered += r.covered;
+    c->of_tables[0] += r.covered * r.covered;
+    c->of_tables[1] += r.covered * r.claims;
+    c->of_tables[2] += r.claims * r.claims;
+    return rc;
+}
+
+static void forget(const char *folder)
+{
+    static const char *const names[] = { "",        ".published", ".journal", ".lease",
+                                         ".misses", "-wal",       "-shm",     "-journal" };
+    char path[96];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(path, sizeof(path), "%s/table.db%s", folder, names[i]);
+        unlink(path);
+    }
+    snprintf(path, sizeof(path), "%s/cluster.txt", folder);
+    unlink(path);
+}
+
+struct options {
+    double cases; /* buckets of a cell */
+    uint64_t seed;
+    double noise, luck; /* of the one cell that is wanted, in %; negative: all */
+};
+
+/* The same layers and machines in every cell. */
+static int run_cell(const struct options *o, bool alike, struct cell *c)
+{
+    static const uint32_t slices[] = { 1, 8, 32, 128 };
+    char folder[] = "/tmp/moetune-claims-XXXXXX", path[64];
+    int rc = mkdtemp(folder) ? OK : fail(ERR_IO, "no folder for tables");
+
+    for (uint64_t i = 0; c->buckets < o->cases && !rc; i++) {
+        uint64_t seed = random_bits(o->seed, i);
+        struct system s = system_of(seed, alike ? 8 : slices[i % 4], alike);
+
+        made_ranks = (struct made_ranks){ .true_ns = true_ns,
+                                          .self = &s,
+                                          .noise = c->noise,
+                                          .outliers = .01,
+                                          .luck = c->luck,
+                                          .seed = random_bits(seed, 17) };
+        rc = tune(&s, folder, i + 1, path);
+        if (!rc)
+            rc = read_table(&s, path, c);
+        forget(folder);
+    }
+    rmdir(folder);
+    return rc;
+}
+
+/* ---- sections */
+
+static bool is_wanted(double wanted, double percent)
+{
+    return wanted < 0 || fabs(wanted - percent) < 1e-9;
+}
+
+static void judge(const char *what, double value, double least, double most)
+{
+    printf("  %-58s %6.2f  (%g to %g) %s\n", what, value, least, most,
+           value >= least && value <= most ? "met" : "MISSED");
+}
+
+static double coverage(const struct cell *c)
+{
+    return 100 * c->covered / c->claims;
+}
+
+/* Half of its interval: tables are drawn independently, buckets of one are not. */
+static double coverage_half(const struct cell *c)
+{
+    double share = c->covered / c->claims;
+    double squares =
+        c->of_tables[0] - 2 * share * c->of_tables[1] + share * share * c->of_tables[2];
+
+    return 196 * sqrt(fmax(squares, 0)) / c->claims;
+}
+
+static void print_cell(const char *name, const struct cell *c)
+{
+    double claims = c->claims, buckets = c->buckets;
+
+    printf("%-12s %6.0f %6.0f   %5.1f +- %3.1f %6.1f %6.2f %+6.2f %6.2f   %6.0f", name, buckets,
+           claims, coverage(c), coverage_half(c), 100 * c->covered_mean / claims,
+           sqrt(c->squares / claims), 100 * c->claimed / claims, 100 * c->half / claims,
+           c->inferred);
+    if (c->inferred_claims)
+        printf(" %5.1f %6.2f", 100 * c->inferred_covered / c->inferred_claims,
+               100 * c->inferred_half / c->inferred_claims);
+    else
+        printf(" %5s %6s", "-", "-");
+    printf("   %5.1f %6.2f %5.1f\n", 100 * c->adopted / buckets, 100 * c->harmed / buckets,
+           c->steps / buckets);
+    fflush(stdout);
+}
+
+/* All fields are sums of numbers. */
+static void add_cell(struct cell *sum, const struct cell *c)
+{
+    const double *from = (const double *)(const void *)c;
+    double *to = (double *)(void *)sum;
+
+    for (size_t i = 0; i < sizeof(*c) / sizeof(double); i++)
+        to[i] += from[i];
+}
+
+static int section_claims(const struct options *o)
+{
+    static const double noises[] = { 3, 5, 10 }, lucks[] = { 0, 1, 2, 4 };
+    struct cell all = { .noise = 0 };
+    double least = 100;
+
+    printf(
+        "\nclaims: further launches whose gain is in the interval that is claimed (of 95 %%; +- "
+        "its own "
+        "interval, over tables),\nthe same of the mean launch; rms z of that; what is claimed too "
+        "much, and half-widths, points; of buckets between\n(inferred) how many have another plan "
+        "than the default, and the same of their intervals; %% of buckets adopted, slower\nthan "
+        "the "
+        "default by 1 %%; steps of a bucket\n");
+    printf("noise luck  buckets claims   further      mean      z   over   half  inferred hold   "
+           "half  adopted slower steps\n");
+    for (int n = 0; n < 3; n++)
+        for (int l = 0; l < 4; l++) {
+            struct cell c = { .noise = noises[n] / 100, .luck = lucks[l] / 100 };
+            char name[32];
+
+            if (!is_wanted(o->noise, noises[n]) || !is_wanted(o->luck, lucks[l]))
+                continue;
+            TRY(run_cell(o, false, &c));
+            snprintf(name, sizeof(name), "%3g %% %3g %%", noises[n], lucks[l]);
+            print_cell(name, &c);
+            add_cell(&all, &c);
+            least = fmin(least, coverage(&c));
+        }
+    print_cell("all", &all);
+    judge("claims that hold, over all, %", coverage(&all), all_least, all_most);
+    judge("in the worst of the cells, %", least, covered_least, 100);
+    return OK;
+}
+
+static int section_alike(const struct options *o)
+{
+    static const double lucks[] = { 0, 2 };
+
+    printf("\nalike: all plans take the same time, noise 5 %%, W/E 8\n");
+    for (int l = 0; l < 2; l++) {
+        struct cell c = { .noise = .05, .luck = lucks[l] / 100 };
+
+        if (!is_wanted(o->luck, lucks[l]))
+            continue;
+        TRY(run_cell(o, true, &c));
+        printf("launch luck %g %%, %.0f buckets of %.0f tables:\n", lucks[l], c.buckets, c.tables);
+        judge("adopted, %", 100 * c.adopted / c.buckets, 0, adopted_most);
+        judge("the interval holds 0, or nothing is claimed, %", 100 * c.nothing / c.buckets,
+              nothing_least, 100);
+        printf("  %-58s %6.2f\n", "claimed where another plan is published, on average, %",
+               100 * c.claimed / c.claims);
+    }
+    return OK;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(const struct options *o);
+} sections[] = { { "claims", section_claims }, { "alike", section_alike } };
+
+static bool take_option(struct options *o, const char *text)
+{
+    if (!strncmp(text, "--cases=", 8))
+        o->cases = strtod(text + 8, NULL);
+    else if (!strncmp(text, "--seed=", 7))
+        o->seed = strtoull(text + 7, NULL, 10);
+    else if (!strncmp(text, "--noise=", 8))
+        o->noise = strtod(text + 8, NULL);
+    else if (!strncmp(text, "--luck=", 7))
+        o->luck = strtod(text + 7, NULL);
+    else
+        return false;
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = { .cases = 300, .seed = 1, .noise = -1, .luck = -1 };
+    bool named = false;
+
+    for (int i = 1; i < argc; i++)
+        named |= !take_option(&o, argv[i]);
+    for (size_t s = 0; s < sizeof(sections) / sizeof(sections[0]); s++) {
+        bool wanted = !named;
+
+        for (int i = 1; i < argc; i++)
+            wanted |= !strcmp(argv[i], sections[s].name);
+        if (wanted && sections[s].run(&o))
+            return 1;
+    }
+    return 0;
+}
