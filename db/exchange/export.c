@@ -94,6 +94,8 @@ static int collect(void *self, const struct entry_row *entry)
         need_version(lines, 6);
     if (shape.space)
         need_version(lines, 8);
+    if (shape.shares > MOE_SHARES_SPEED)
+        need_version(lines, 9);
     note_load(lines, entry->load);
     note_plan(lines, &entry->plan);
     note_plan(lines, &entry->runner_up);

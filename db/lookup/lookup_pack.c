@@ -13,8 +13,9 @@
  * Version 2 is written where a layer's shape needs its later words, version 3 where a plan has a
  * value that readers of version 2 do not know, version 4 where a shape needs its words, version 5
  * where a layer has a space or a plan proto: where its bits lie, older readers would find a wrong
- * a; version 6 where an entry says what the best plan of the other kind takes. The checksum is the
- * SHA-256 of everything but itself, and so the table's digest. */
+ * a; version 6 where an entry says what the best plan of the other kind takes, or a shape has one
+ * of the later words of shares. The checksum is the SHA-256 of everything but itself, and so the
+ * table's digest. */
 #include "lookup.h"
 
 #include "declaration.h"
@@ -295,7 +296,8 @@ static uint32_t version_of_shape(const struct moe_shape *shape)
     for (int i = 0; i < LATEST_WORDS; i++)
         if (word_of(shape, later_words[i]))
             version = i < LATER_WORDS ? 2 : i < FOURTH_WORDS ? 4 : 5;
-    return version;
+    /* Older readers would take it for damage. */
+    return shape->shares > MOE_SHARES_SPEED ? 6 : version;
 }
 
 static uint32_t version_of_plan(const struct moe_plan *plan)

@@ -97,7 +97,12 @@ enum moe_layout {
     MOE_LAYOUT_EXPERTS = 0, /* a rank holds whole experts, or a slice of one */
     MOE_LAYOUT_HIDDEN = 1   /* a rank holds some hidden units of every expert: (h,E,D), e=sparse */
 };
-enum moe_shares_by { MOE_SHARES_EQUAL = 0, MOE_SHARES_SPEED = 1 };
+enum moe_shares_by {
+    MOE_SHARES_EQUAL = 0,
+    MOE_SHARES_SPEED = 1,  /* tokens follow the ranks' speeds, in MOE_LAYOUT_HIDDEN units as well */
+    MOE_SHARES_TOKENS = 2, /* in MOE_LAYOUT_HIDDEN: tokens do, and hidden units are equal */
+    MOE_SHARES_HIDDEN = 3  /* in MOE_LAYOUT_HIDDEN: hidden units do, and tokens are equal */
+};
 enum moe_router {
     MOE_ROUTER_SOFTMAX = 0, /* groups count by their best expert */
     MOE_ROUTER_SIGMOID = 1, /* groups count by the sum of their best two; a bias takes part in the

@@ -47,7 +47,7 @@ _EXPERTS = ("padded", "sparse")
 _WEIGHTS = ("keep", "cache")
 _PROTOCOLS = ("auto", "ll", "ll128", "simple")
 _LAYOUTS = ("experts", "hidden")
-_SHARES = ("equal", "speed")
+_SHARES = ("equal", "speed", "tokens", "hidden")
 _ROUTERS = ("softmax", "sigmoid", "bilevel", "cosine")
 _ORDERS = ("token", "priority")
 _COMBINES = ("sum", "choices")
@@ -105,7 +105,7 @@ class Shape(NamedTuple):
     activation: str
     tokens: int
     layout: str = "experts"  # what a rank holds: "experts", or "hidden": units of every expert
-    shares: str = "equal"  # of tokens and hidden units: "equal", or by the ranks' "speed"
+    shares: str = "equal"  # or by the ranks' speed: "tokens", "hidden" (units), "speed": both
     layers: int = 0  # in a step; 0 = any
     groups: int = 0  # of experts; 0 = none
     group_limit: int = 0  # a token's experts are of so many groups
