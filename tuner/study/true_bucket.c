@@ -24,6 +24,7 @@ static bool is_undecided(const struct decision_result *r)
 struct outcome true_bucket_tune(const struct true_bucket *b, struct search *search,
                                 struct noise *noise, const struct effort *effort)
 {
+    const double *seen_ns = b->seen_ns ? b->seen_ns : b->ns;
     struct outcome out = { .arm = -1 };
     struct decision_setup setup = { .search = search,
                                     .capacity = b->capacity,
@@ -38,9 +39,10 @@ struct outcome true_bucket_tune(const struct true_bucket *b, struct search *sear
 
     decision_open(&decision, &setup);
     while ((arm = decision_next(&decision, &purpose)) != DECISION_DONE) {
-        decision_tell(&decision, purpose, arm, noise_sample(noise, b->ns[arm]));
+        decision_tell(&decision, purpose, arm, noise_sample(noise, seen_ns[arm]));
         out.lost += regret_of(b, arm);
         out.samples++;
+        out.searched += purpose == DECISION_SEARCH;
     }
     if (!decision_result(&decision, &result))
         abort();
@@ -49,6 +51,7 @@ struct outcome true_bucket_tune(const struct true_bucket *b, struct search *sear
     out.harm = b->usable[b->default_arm] ? b->ns[result.arm] / b->ns[b->default_arm] - 1 : 0;
     out.bounded = !isnan(result.bound);
     out.bound = result.bound;
+    out.gain = result.gain;
     out.undecided = is_undecided(&result);
     return out;
 }
