@@ -73,7 +73,9 @@ struct reading {
 struct outlook {
     double *mean, *sd, *half;                   /* sd: of the arm itself */
     struct reading readings[GAUSSIAN_TOLD_MAX]; /* of what was told */
-    double mood_now; /* of the next step, if it is of the last one's stretch */
+    /* The mood of the next step, if it is of the last one's stretch, and its covariance with each
+     * arm: below 0 where nobody knows which of the two was slow. */
+    double mood_now, mood_variance, *with_mood;
     const struct belief *belief;
     size_t told;
 };

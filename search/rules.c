@@ -152,20 +152,25 @@ static double worth_of(double gap, double covariance, double variance, double of
 }
 
 /* What samples of an arm, of the incumbent, or of both in turn are worth.  As many at a time as
- * make most of it: one alone turns no choice that rests on ten. */
+ * make most of it: one alone turns no choice that rests on ten.  Samples of one arm show it and the
+ * mood of the moment together: where that has just turned, the arm that ran since is worth no more
+ * samples until another one has run.  Samples in turn show the difference alone. */
 static double most_worth(const struct view *v, int arm, int *which)
 {
     enum { AT_A_TIME = 16 };
-    const double *sd = v->g->outlook.sd;
+    const struct outlook *o = &v->g->outlook;
     double noise = history_variance(&v->g->history), gap = v->difference[arm];
-    double own = sd[arm] * sd[arm], theirs = sd[v->incumbent] * sd[v->incumbent];
+    double own = o->sd[arm] * o->sd[arm], theirs = o->sd[v->incumbent] * o->sd[v->incumbent];
     double apart = v->sd[arm] * v->sd[arm], joint = (own + theirs - apart) / 2;
+    double mood = o->mood_variance, mine = o->with_mood[arm], its = o->with_mood[v->incumbent];
+    double by_arm = fabs(own - joint + mine - its),
+           by_incumbent = fabs(joint - theirs + mine - its);
     double of_arm = 0, of_incumbent = 0, of_both = 0;
 
     for (int n = 1; n <= AT_A_TIME; n *= 2) {
-        of_arm = fmax(of_arm, worth_of(gap, fabs(own - joint), own, noise / n, n));
+        of_arm = fmax(of_arm, worth_of(gap, by_arm, own + mood + 2 * mine, noise / n, n));
         of_incumbent =
-            fmax(of_incumbent, worth_of(gap, fabs(theirs - joint), theirs, noise / n, n));
+            fmax(of_incumbent, worth_of(gap, by_incumbent, theirs + mood + 2 * its, noise / n, n));
         if (n > 1)
             of_both = fmax(of_both, worth_of(gap, apart, apart, 4 * noise / n, n));
     }
@@ -178,7 +183,7 @@ static int worthiest(const struct view *v)
 {
     const struct search *s = v->search;
     double most = s->setup.worth > 0 ? s->setup.worth : default_worth;
-    int best = -1;
+    int best = -1, other = -1;
 
     for (int i = 0; i < (int)s->setup.arm_count; i++) {
         double worth;
@@ -190,9 +195,11 @@ static int worthiest(const struct view *v)
         if (worth > most) {
             most = worth;
             best = which;
+            other = which == i ? v->incumbent : i;
         }
     }
-    return best;
+    /* Not twice the same one: a mood that has turned unnoticed would be taken for its time. */
+    return best >= 0 && best == v->g->last ? other : best;
 }
 
 static int race(const struct view *v)
