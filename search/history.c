@@ -149,28 +149,6 @@ void history_read(struct history *history, const struct reading *readings)
             average(history, (int)i);
 }
 
-bool history_knew(const struct history *h, int arm)
-{
-    for (size_t i = 0; i < h->sample_count; i++)
-        if (h->samples[i].arm == arm && !h->samples[i].outlier &&
-            h->samples[i].when.stretch < h->stretch)
-            return true;
-    return false;
-}
-
-bool history_is_linked(const struct history *h)
-{
-    for (size_t i = h->sample_count; h->stretch && i-- > 0;) {
-        const struct sample *s = &h->samples[i];
-
-        if (s->when.stretch < h->stretch)
-            return false;
-        if (!s->outlier && history_knew(h, s->arm))
-            return true;
-    }
-    return true;
-}
-
 void history_forget(struct history *history, int arm)
 {
     size_t kept = 0;

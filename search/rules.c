@@ -4,12 +4,11 @@
 #include "bound.h"
 #include "guided.h"
 #include "plan.h"
-#include "random.h"
 
 #include <math.h>
 
 static const double default_worth = 7e-5;
-enum { RACE_SAMPLES = 80, EXTRA_SAMPLES = 25, AUDITS = 1 };
+enum { RACE_SAMPLES = 80, EXTRA_SAMPLES = 25 };
 
 static bool eligible(const struct search *search, int arm, int masked)
 {
@@ -60,17 +59,6 @@ static int best_of(const struct view *v, bool (*wanted)(const struct view *v, in
     return best;
 }
 
-static bool is_known(const struct view *v, int arm)
-{
-    return history_knew(&v->g->history, arm);
-}
-
-/* The machine's mood has turned: by how much is told by an arm that is known from before. */
-static int link(const struct view *v)
-{
-    return history_is_linked(&v->g->history) ? -1 : best_of(v, is_known);
-}
-
 static bool opens_a_family(const struct view *v, int arm)
 {
     return fresh(v, arm) && v->difference[arm] < 0.5 && !family_sampled(v, arm);
@@ -80,26 +68,6 @@ static bool opens_a_family(const struct view *v, int arm)
 static int screen(const struct view *v)
 {
     return v->g->cold ? best_of(v, opens_a_family) : -1;
-}
-
-/* A few arms that nothing speaks for, in case nobody knows better. */
-static int audit(const struct view *v)
-{
-    const struct search *s = v->search;
-    uint64_t key = random_bits(s->setup.seed, v->g->history.visits_ever), first = 0;
-    int chosen = -1;
-
-    if (v->g->cold || v->g->audits >= AUDITS)
-        return -1;
-    for (int i = 0; i < (int)s->setup.arm_count; i++) {
-        uint64_t place = random_bits(key, (uint64_t)i);
-
-        if (fresh(v, i) && v->difference[i] < 0.5 && (chosen < 0 || place < first)) {
-            chosen = i;
-            first = place;
-        }
-    }
-    return chosen;
 }
 
 /* Every r above 0 is as good as another. */
@@ -398,8 +366,8 @@ static const struct {
     enum rule rule;
     int (*arm)(const struct view *view);
 } rules[] = {
-    { LINK, link }, { SCREEN, screen }, { UNTRIED, untried }, { AUDIT, audit },
-    { RACE, race }, { COVER, cover },   { CONSIST, consist },
+    { SCREEN, screen }, { UNTRIED, untried }, { RACE, race },
+    { COVER, cover },   { CONSIST, consist },
 };
 
 static struct pick pick_from(const struct search *search, struct guided *g, int masked)
