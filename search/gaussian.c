@@ -301,7 +301,7 @@ static void prepare(struct gaussian *g, const struct observation *seen, size_t n
     solve_lower(g->system, n, g->right);
 }
 
-void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count, double *pull)
+void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count)
 {
     static const double longest_step = 0.7;
 
@@ -317,7 +317,6 @@ void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t cou
         step = wanted - g->constants[i];
         g->constants[i] += fmax(-longest_step, fmin(longest_step, step));
     }
-    memcpy(pull, g->right, count * sizeof(*pull));
 }
 
 static void cross_covariance(const struct gaussian *g, const struct observation *seen, size_t n,

@@ -34,12 +34,7 @@ static void refit(struct guided *g)
     size_t n = history_observations(&g->history, HISTORY_ALL, g->history.log_c, g->scratch,
                                     GAUSSIAN_OBSERVATIONS_MAX);
 
-    if (n) {
-        double pull[GAUSSIAN_OBSERVATIONS_MAX];
-
-        gaussian_fit(&g->gp, g->scratch, n, pull);
-        history_pull(&g->history, g->scratch, n, pull);
-    }
+    gaussian_fit(&g->gp, g->scratch, n);
     rebuild(g);
 }
 
