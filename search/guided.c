@@ -193,6 +193,7 @@ static void guided_drop(struct search *search, int arm, bool failed)
 static double bound_against(const struct search *search, const bool *usable, const double *mean,
                             const double *sd, int winner)
 {
+    double doubt = history_doubt(&((const struct guided *)search->own)->history);
     double differences[SEARCH_ARMS_MAX], sds[SEARCH_ARMS_MAX];
     size_t n = 0;
 
@@ -200,7 +201,7 @@ static double bound_against(const struct search *search, const bool *usable, con
         if (i == winner || (usable && !usable[i]))
             continue;
         differences[n] = mean[i];
-        sds[n++] = sd[i];
+        sds[n++] = doubt * sd[i];
     }
     return bound_of(differences, sds, n, 0.05);
 }
