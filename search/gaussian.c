@@ -128,9 +128,10 @@ void belief_close(struct belief *belief)
 
 int outlook_open(const struct gaussian *g, struct outlook *out)
 {
-    TRY(allocate(&out->mean, (2 + GAUSSIAN_TOLD_MAX) * g->stride));
+    TRY(allocate(&out->mean, (3 + GAUSSIAN_TOLD_MAX) * g->stride));
     out->sd = out->mean + g->stride;
-    out->half = out->sd + g->stride;
+    out->with_mood = out->sd + g->stride;
+    out->half = out->with_mood + g->stride;
     return OK;
 }
 
@@ -328,7 +329,7 @@ static void prepare(struct gaussian *g, const struct observation *seen, size_t n
     solve_lower(g->system, n, g->right);
 }
 
-void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count, double *pull)
+void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count)
 {
     static const double longest_step = 0.7;
 
@@ -344,7 +345,6 @@ void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t cou
         step = isfinite(wanted) ? wanted - g->constants[i] : 0;
         g->constants[i] += fmax(-longest_step, fmin(longest_step, step));
     }
-    memcpy(pull, g->right, count * sizeof(*pull));
 }
 
 static void cross_covariance(const struct gaussian *g, const struct observation *seen, size_t n,
@@ -441,20 +441,35 @@ static double inverse_diagonal(const struct gaussian *g, size_t count, size_t at
     return sum;
 }
 
+/* Needs g->right half solved. */
+static void fill_mood(const struct gaussian *g, const struct told *told, size_t count,
+                      struct moment now, struct outlook *out)
+{
+    size_t stride = out->belief->stride;
+    double of[GAUSSIAN_TOLD_MAX];
+
+    for (size_t k = 0; k < count; k++)
+        of[k] = mood_covariance(now, told[k].when);
+    solve_lower(g->system, count, of);
+    memset(out->with_mood, 0, stride * sizeof(*out->with_mood));
+    for (size_t k = 0; k < count; k++)
+        subtract_scaled(out->with_mood, out->half + k * stride, of[k], stride);
+    out->mood_now = dot(of, g->right, count);
+    out->mood_variance = fmax(mood_covariance(now, now) - dot(of, of, count), least_variance);
+}
+
 /* What each sample is made of: mood and noise.  Leaves g->right solved. */
 static void fill_readings(struct gaussian *g, const struct told *told, size_t count,
-                          struct moment now, struct outlook *out)
+                          struct outlook *out)
 {
     double scratch[GAUSSIAN_TOLD_MAX];
 
     solve_upper(g->system, count, g->right);
-    out->mood_now = 0;
     for (size_t i = 0; i < count; i++) {
         double mood = 0;
 
         for (size_t j = 0; j < count; j++)
             mood += mood_covariance(told[i].when, told[j].when) * g->right[j];
-        out->mood_now += mood_covariance(now, told[i].when) * g->right[i];
         out->readings[i] = (struct reading){
             .mood = mood,
             .noise = told[i].variance * g->right[i],
@@ -483,7 +498,8 @@ void outlook_of(struct gaussian *g, const struct belief *belief, const struct to
     }
     for (size_t j = 0; j < belief->count; j++)
         out->sd[j] = deviation_of(out->sd[j], least_variance);
-    fill_readings(g, told, count, now, out);
+    fill_mood(g, told, count, now, out);
+    fill_readings(g, told, count, out);
 }
 
 static double joint(const struct outlook *o, int a, int b)

@@ -53,10 +53,8 @@ void gaussian_close(struct gaussian *g);
 int belief_open(const struct gaussian *g, struct belief *out);
 void belief_close(struct belief *belief);
 
-/* Moves the constants to their most likely values, one bounded Gauss-Newton step.  `pull`, one per
- * observation: how hard each pulls what it shares with others; a visit's offset is expected to be
- * its variance times the sum of its observations' pulls. */
-void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count, double *pull);
+/* Moves the constants to their most likely values, one bounded Gauss-Newton step. */
+void gaussian_fit(struct gaussian *g, const struct observation *seen, size_t count);
 
 /* At most GAUSSIAN_OBSERVATIONS_MAX observations.  `visited`: of what a visit will measure, which
  * is a little off the long-run times; false: of the long-run times. */
@@ -74,7 +72,9 @@ struct reading {
 struct outlook {
     double *mean, *sd, *half;                   /* sd: of the arm itself */
     struct reading readings[GAUSSIAN_TOLD_MAX]; /* of what was told */
-    double mood_now; /* of the next step, if it is of the last one's stretch */
+    /* The mood of the next step, if it is of the last one's stretch, and its covariance with each
+     * arm: below 0 where nobody knows which of the two was slow. */
+    double mood_now, mood_variance, *with_mood;
     const struct belief *belief;
     size_t told;
 };

@@ -27,8 +27,6 @@ static void rebuild(struct guided *g)
 
     g->gp.surprise = fmax(0.3, fmin(30, surprise));
     gaussian_predict(&g->gp, g->scratch, n, g->history.log_c, true, &g->base);
-    for (size_t i = 0; i < g->base.count; i++)
-        g->base.covariance[i * g->base.stride + i] += g->unlike[i];
 }
 
 static void refit(struct guided *g)
@@ -36,12 +34,7 @@ static void refit(struct guided *g)
     size_t n = history_observations(&g->history, HISTORY_ALL, g->history.log_c, g->scratch,
                                     GAUSSIAN_OBSERVATIONS_MAX);
 
-    if (n) {
-        double pull[GAUSSIAN_OBSERVATIONS_MAX];
-
-        gaussian_fit(&g->gp, g->scratch, n, pull);
-        history_pull(&g->history, g->scratch, n, pull);
-    }
+    gaussian_fit(&g->gp, g->scratch, n);
     rebuild(g);
 }
 
@@ -128,9 +121,7 @@ static void guided_visit(struct search *search)
     g->alone = search->alone;
     g->cold = g->alone || !history_screened_near(&g->history, log_c, 0.7);
     memset(g->flagged, 0, sizeof(g->flagged));
-    memset(g->unlike, 0, sizeof(g->unlike));
     g->pending = g->last = -1;
-    g->audits = 0;
     g->elsewhere_known = false;
     refit(g);
     g->pick = rules_pick(search, g);
@@ -163,12 +154,6 @@ static void judge(struct guided *g, int arm, struct normal expected, double log_
             g->squares += fmin(12, above * above / (sd * sd));
             g->first_sights++;
         }
-        /* A model that is so far off says nothing of this arm: its own samples count.  Faster,
-         * that is: what is slower may be an outlier. */
-        if (above < -2.5 * sd) {
-            g->unlike[arm] = above * above;
-            g->base.covariance[(size_t)arm * g->base.stride + (size_t)arm] += g->unlike[arm];
-        }
     }
     g->pending = g->pending == arm ? -1 : g->pending;
     if (above > fmin(fmax(0.3, 5 * sd), 0.7)) {
@@ -185,8 +170,6 @@ static void guided_tell(struct search *search, int arm, double log_ns, bool aske
     struct normal expected = expect(g, arm);
 
     (void)asked;
-    if (g->pick.arm == arm && g->pick.rule == AUDIT)
-        g->audits++;
     judge(g, arm, expected, log_ns, !(g->history.now[arm].weight > 0));
     g->last = arm;
     g->tried[arm] = true;
@@ -214,6 +197,7 @@ static void guided_drop(struct search *search, int arm, bool failed)
 static double bound_against(const struct search *search, const bool *usable, const double *mean,
                             const double *sd, int winner)
 {
+    double doubt = history_doubt(&((const struct guided *)search->own)->history);
     double differences[SEARCH_ARMS_MAX], sds[SEARCH_ARMS_MAX];
     size_t n = 0;
 
@@ -221,7 +205,7 @@ static double bound_against(const struct search *search, const bool *usable, con
         if (i == winner || (usable && !usable[i]))
             continue;
         differences[n] = mean[i];
-        sds[n++] = sd[i];
+        sds[n++] = doubt * sd[i];
     }
     return bound_of(differences, sds, n, 0.05);
 }

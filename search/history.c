@@ -10,8 +10,8 @@
 /* A sample further than so many deviations of the noise from its arm's centre is an outlier, but
  * none that is nearer than the least, and each that is farther than the most; x3 is 1.1. */
 static const double outlier_deviations = 4, outlier_least = 0.4, outlier_most = 0.9;
-/* The deviation of what a visit's samples share. */
-static const double offset_sd = 0.08;
+/* The deviation of what a visit's samples share; the present one may be a burst as a whole. */
+static const double offset_sd = 0.08, offset_now_sd = 0.25;
 /* What is believed of the noise before anything was repeated: 5 %, as from this many samples. */
 static const double prior_sd = 0.05, prior_freedom = 3;
 
@@ -154,28 +154,6 @@ void history_read(struct history *history, const struct reading *readings)
             average(history, (int)i);
 }
 
-bool history_knew(const struct history *h, int arm)
-{
-    for (size_t i = 0; i < h->sample_count; i++)
-        if (h->samples[i].arm == arm && !h->samples[i].outlier &&
-            h->samples[i].when.stretch < h->stretch)
-            return true;
-    return false;
-}
-
-bool history_is_linked(const struct history *h)
-{
-    for (size_t i = h->sample_count; h->stretch && i-- > 0;) {
-        const struct sample *s = &h->samples[i];
-
-        if (s->when.stretch < h->stretch)
-            return false;
-        if (!s->outlier && history_knew(h, s->arm))
-            return true;
-    }
-    return true;
-}
-
 void history_forget(struct history *history, int arm)
 {
     size_t kept = 0;
@@ -280,13 +258,11 @@ void history_end(struct history *history, bool screened)
     while (history->visit_count && (history->visit_count == HISTORY_VISITS_MAX ||
                                     history->record_count + count > HISTORY_RECORDS_MAX))
         remove_visit(history, most_crowded(history));
-    history->visits[history->visit_count++] =
-        (struct past_visit){ .id = history->visits_ever,
-                             .log_c = history->log_c,
-                             .screened = screened,
-                             .offset_variance = offset_sd * offset_sd,
-                             .first = history->record_count,
-                             .count = count };
+    history->visits[history->visit_count++] = (struct past_visit){ .id = history->visits_ever,
+                                                                   .log_c = history->log_c,
+                                                                   .screened = screened,
+                                                                   .first = history->record_count,
+                                                                   .count = count };
     for (size_t i = 0; i < history->arm_count; i++)
         if (history->now[i].weight > 0)
             history->records[history->record_count++] = history->now[i];
@@ -312,7 +288,7 @@ size_t history_told(const struct history *history, int except, struct told *out)
 
 /* A visit's averages as observations, at most `room` of them. */
 static size_t observe(const struct past_visit *visit, const struct record *records, size_t count,
-                      double variance, struct observation *out, size_t room)
+                      double variance, double offset, struct observation *out, size_t room)
 {
     size_t n = 0;
 
@@ -323,7 +299,7 @@ static size_t observe(const struct past_visit *visit, const struct record *recor
                                              .log_c = visit->log_c,
                                              .log_ns = records[i].log_ns,
                                              .variance = variance / records[i].weight,
-                                             .offset_variance = visit->offset_variance };
+                                             .offset_variance = offset * offset };
     return n;
 }
 
@@ -345,10 +321,9 @@ size_t history_observations(const struct history *history, enum history_part par
     bool taken[HISTORY_VISITS_MAX] = { false };
     struct observation told[SEARCH_ARMS_MAX];
     double variance = 1.25 * history_variance(history); /* the mood was not known exactly */
-    struct past_visit now = { history->visits_ever, history->log_c,
-                              .offset_variance = 0.25 * 0.25 };
+    struct past_visit now = { history->visits_ever, history->log_c };
     size_t present = part == HISTORY_ALL ? history->arm_count : 0, n = 0;
-    size_t n_told = observe(&now, history->now, present, variance, told, room);
+    size_t n_told = observe(&now, history->now, present, variance, offset_now_sd, told, room);
 
     while (n < room - n_told) {
         const struct past_visit *visit = nearest_visit(history, log_c, taken);
@@ -356,43 +331,11 @@ size_t history_observations(const struct history *history, enum history_part par
         if (!visit)
             break;
         taken[visit - history->visits] = true;
-        n += observe(visit, history->records + visit->first, visit->count, variance, out + n,
-                     room - n_told - n);
+        n += observe(visit, history->records + visit->first, visit->count, variance, offset_sd,
+                     out + n, room - n_told - n);
     }
     memcpy(out + n, told, n_told * sizeof(*told));
     return n + n_told;
-}
-
-static struct past_visit *visit_of(struct history *h, uint32_t id)
-{
-    for (size_t i = 0; i < h->visit_count; i++)
-        if (h->visits[i].id == id)
-            return &h->visits[i];
-    return NULL;
-}
-
-/* Treats offsets as if they had heavy tails: the variance is what the offset itself says, with a
- * little of the usual one. */
-static void widen(struct past_visit *visit, double offset)
-{
-    static const double usual = 2;
-
-    visit->offset_variance = (usual * offset_sd * offset_sd + offset * offset) / (usual + 1);
-}
-
-void history_pull(struct history *history, const struct observation *seen, size_t count,
-                  const double *pull)
-{
-    for (size_t i = 0; i < count;) {
-        struct past_visit *visit = visit_of(history, seen[i].visit);
-        uint32_t id = seen[i].visit;
-        double sum = 0;
-
-        for (; i < count && seen[i].visit == id; i++)
-            sum += pull[i];
-        if (visit)
-            widen(visit, visit->offset_variance * sum);
-    }
 }
 
 static const struct record *record_in(const struct history *h, const struct past_visit *visit,

@@ -17,9 +17,8 @@ struct record {
 struct past_visit {
     uint32_t id;
     double log_c;
-    bool screened;          /* every family of plans was looked at */
-    double offset_variance; /* of what its samples share: large once it was far off */
-    size_t first, count;    /* its records */
+    bool screened;       /* every family of plans was looked at */
+    size_t first, count; /* its records */
 };
 
 struct history {
@@ -71,15 +70,6 @@ size_t history_told(const struct history *history, int except, struct told *out)
 struct moment history_now(const struct history *history);
 /* What the samples that history_told() gives for -1 turn out to be made of. */
 void history_read(struct history *history, const struct reading *readings);
-/* Whether an arm was sampled before the last turn of the mood, and one on both sides of it: else
- * what came since can be compared with nothing. */
-bool history_knew(const struct history *history, int arm);
-bool history_is_linked(const struct history *history);
-
-/* How hard each of the past observations pulls its visit's offset, as gaussian_fit() says. */
-void history_pull(struct history *history, const struct observation *seen, size_t count,
-                  const double *pull);
-
 /* What other visits say of arm a against arm b: the mean difference of their log times where both
  * were sampled within `reach`, its standard error, and how many samples of a that is. */
 struct contrast {

@@ -4,12 +4,11 @@
 #include "bound.h"
 #include "guided.h"
 #include "plan.h"
-#include "random.h"
 
 #include <math.h>
 
 static const double default_worth = 7e-5;
-enum { RACE_SAMPLES = 80, EXTRA_SAMPLES = 25, AUDITS = 1 };
+enum { RACE_SAMPLES = 80, EXTRA_SAMPLES = 25 };
 
 static bool eligible(const struct search *search, int arm, int masked)
 {
@@ -60,17 +59,6 @@ static int best_of(const struct view *v, bool (*wanted)(const struct view *v, in
     return best;
 }
 
-static bool is_known(const struct view *v, int arm)
-{
-    return history_knew(&v->g->history, arm);
-}
-
-/* The machine's mood has turned: by how much is told by an arm that is known from before. */
-static int link(const struct view *v)
-{
-    return history_is_linked(&v->g->history) ? -1 : best_of(v, is_known);
-}
-
 static bool opens_a_family(const struct view *v, int arm)
 {
     return fresh(v, arm) && v->difference[arm] < 0.5 && !family_sampled(v, arm);
@@ -80,26 +68,6 @@ static bool opens_a_family(const struct view *v, int arm)
 static int screen(const struct view *v)
 {
     return v->g->cold ? best_of(v, opens_a_family) : -1;
-}
-
-/* A few arms that nothing speaks for, in case nobody knows better. */
-static int audit(const struct view *v)
-{
-    const struct search *s = v->search;
-    uint64_t key = random_bits(s->setup.seed, v->g->history.visits_ever), first = 0;
-    int chosen = -1;
-
-    if (v->g->cold || v->g->audits >= AUDITS)
-        return -1;
-    for (int i = 0; i < (int)s->setup.arm_count; i++) {
-        uint64_t place = random_bits(key, (uint64_t)i);
-
-        if (fresh(v, i) && v->difference[i] < 0.5 && (chosen < 0 || place < first)) {
-            chosen = i;
-            first = place;
-        }
-    }
-    return chosen;
 }
 
 /* Every r above 0 is as good as another. */
@@ -152,20 +120,25 @@ static double worth_of(double gap, double covariance, double variance, double of
 }
 
 /* What samples of an arm, of the incumbent, or of both in turn are worth.  As many at a time as
- * make most of it: one alone turns no choice that rests on ten. */
+ * make most of it: one alone turns no choice that rests on ten.  Samples of one arm show it and the
+ * mood of the moment together: where that has just turned, the arm that ran since is worth no more
+ * samples until another one has run.  Samples in turn show the difference alone. */
 static double most_worth(const struct view *v, int arm, int *which)
 {
     enum { AT_A_TIME = 16 };
-    const double *sd = v->g->outlook.sd;
+    const struct outlook *o = &v->g->outlook;
     double noise = history_variance(&v->g->history), gap = v->difference[arm];
-    double own = sd[arm] * sd[arm], theirs = sd[v->incumbent] * sd[v->incumbent];
+    double own = o->sd[arm] * o->sd[arm], theirs = o->sd[v->incumbent] * o->sd[v->incumbent];
     double apart = v->sd[arm] * v->sd[arm], joint = (own + theirs - apart) / 2;
+    double mood = o->mood_variance, mine = o->with_mood[arm], its = o->with_mood[v->incumbent];
+    double by_arm = fabs(own - joint + mine - its),
+           by_incumbent = fabs(joint - theirs + mine - its);
     double of_arm = 0, of_incumbent = 0, of_both = 0;
 
     for (int n = 1; n <= AT_A_TIME; n *= 2) {
-        of_arm = fmax(of_arm, worth_of(gap, fabs(own - joint), own, noise / n, n));
+        of_arm = fmax(of_arm, worth_of(gap, by_arm, own + mood + 2 * mine, noise / n, n));
         of_incumbent =
-            fmax(of_incumbent, worth_of(gap, fabs(theirs - joint), theirs, noise / n, n));
+            fmax(of_incumbent, worth_of(gap, by_incumbent, theirs + mood + 2 * its, noise / n, n));
         if (n > 1)
             of_both = fmax(of_both, worth_of(gap, apart, apart, 4 * noise / n, n));
     }
@@ -178,7 +151,7 @@ static int worthiest(const struct view *v)
 {
     const struct search *s = v->search;
     double most = s->setup.worth > 0 ? s->setup.worth : default_worth;
-    int best = -1;
+    int best = -1, other = -1;
 
     for (int i = 0; i < (int)s->setup.arm_count; i++) {
         double worth;
@@ -190,9 +163,11 @@ static int worthiest(const struct view *v)
         if (worth > most) {
             most = worth;
             best = which;
+            other = which == i ? v->incumbent : i;
         }
     }
-    return best;
+    /* Not twice the same one: a mood that has turned unnoticed would be taken for its time. */
+    return best >= 0 && best == v->g->last ? other : best;
 }
 
 static int race(const struct view *v)
@@ -391,8 +366,8 @@ static const struct {
     enum rule rule;
     int (*arm)(const struct view *view);
 } rules[] = {
-    { LINK, link }, { SCREEN, screen }, { UNTRIED, untried }, { AUDIT, audit },
-    { RACE, race }, { COVER, cover },   { CONSIST, consist },
+    { SCREEN, screen }, { UNTRIED, untried }, { RACE, race },
+    { COVER, cover },   { CONSIST, consist },
 };
 
 static struct pick pick_from(const struct search *search, struct guided *g, int masked)

@@ -4,7 +4,7 @@
 
 #include "search.h"
 
-enum rule { FIRST, AGAIN, LINK, SCREEN, UNTRIED, AUDIT, RACE, COVER, CONSIST, NONE };
+enum rule { FIRST, AGAIN, SCREEN, UNTRIED, RACE, COVER, CONSIST, NONE };
 
 struct pick {
     int arm; /* SEARCH_DONE: enough */

@@ -2,19 +2,30 @@
 #include "entrants.h"
 
 #include "plan.h"
+#include "random.h"
 #include "true_bucket.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool bucket_at(const struct surface *surface, double capacity, bool first, struct bucket *out)
+double luck_of(const struct surface *surface, double capacity, int arm, uint64_t launch)
+{
+    uint64_t key = random_bits(random_bits(surface->seed, 11), (uint64_t)capacity);
+
+    return normal_draw(random_bits(key, launch), (uint64_t)arm);
+}
+
+bool bucket_at(const struct surface *surface, double capacity, double luck, bool first,
+               struct bucket *out)
 {
     *out = (struct bucket){
         .surface = surface, .capacity = capacity, .best_ns = INFINITY, .first = first
     };
     for (int i = 0; i < (int)surface->arm_count; i++) {
-        out->ns[i] = surface_ns(surface, capacity, i);
+        out->ns[i] = out->seen_ns[i] = surface_ns(surface, capacity, i);
+        if (luck > 0)
+            out->seen_ns[i] *= exp(luck * luck_of(surface, capacity, i, 0));
         out->usable[i] = surface_fits(surface, capacity, i);
         if (out->usable[i])
             out->best_ns = fmin(out->best_ns, out->ns[i]);
@@ -41,6 +52,7 @@ struct outcome tune_bucket(struct search *search, struct noise *noise, const str
 {
     struct true_bucket truth = { .capacity = (uint64_t)b->capacity,
                                  .ns = b->ns,
+                                 .seen_ns = b->seen_ns,
                                  .usable = b->usable,
                                  .default_arm = default_arm(b),
                                  .best_ns = b->best_ns };
@@ -86,7 +98,7 @@ static struct outcome run_in_a_row(struct search *search, struct noise *noise,
         if (!b->usable[arm])
             continue;
         for (int i = 0; i < 5; i++) {
-            times[i] = (double)noise_sample(noise, b->ns[arm]);
+            times[i] = (double)noise_sample(noise, b->seen_ns[arm]);
             out.lost += regret_of(b, arm);
             out.samples++;
         }
@@ -121,7 +133,7 @@ static struct outcome run_race(struct search *search, struct noise *noise, const
 
             if (!in[i])
                 continue;
-            log_ns[i][round] = log((double)noise_sample(noise, b->ns[i]));
+            log_ns[i][round] = log((double)noise_sample(noise, b->seen_ns[i]));
             out.samples++;
             out.lost += regret_of(b, i);
             memcpy(sorted, log_ns[i], sizeof(sorted));

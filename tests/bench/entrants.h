@@ -9,12 +9,18 @@ struct bucket {
     const struct surface *surface;
     double capacity, best_ns;
     double ns[SEARCH_ARMS_MAX];
+    double seen_ns[SEARCH_ARMS_MAX]; /* what this launch of the ranks makes of them */
     bool usable[SEARCH_ARMS_MAX];
     bool first;
 };
 
-/* False: nothing fits. */
-bool bucket_at(const struct surface *surface, double capacity, bool first, struct bucket *out);
+/* How lucky a plan is in one launch, a logarithm of standard deviation 1: where its ranks' memory
+ * and threads came to lie. */
+double luck_of(const struct surface *surface, double capacity, int arm, uint64_t launch);
+
+/* As launch 0 sees it, with luck of this deviation.  False: nothing fits. */
+bool bucket_at(const struct surface *surface, double capacity, double luck, bool first,
+               struct bucket *out);
 double regret_of(const struct bucket *b, int arm);
 int default_arm(const struct bucket *b);
 

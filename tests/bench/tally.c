@@ -1,20 +1,74 @@
 /* Prints what strategies did, a line each. */
 #include "tally.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 const char *const summary_heading =
-    "strategy                cases   mean%%   p95%%   p99%%   max%%  harm>1%%   >5%%   steps"
-    " (median)  first   lost   U95%%  covered%%\n";
+    "strategy                cases   mean%%   +-    p95%%   p99%%   +-    max%%  harm>1%%  +-    "
+    ">5%%"
+    "   steps = search + decision (median)  first   lost   U95%%  covered%%\n";
+
+double column_p99(const struct column *c)
+{
+    return column_at(c, 0.99);
+}
+
+double column_harmed(const struct column *c)
+{
+    size_t harmed = 0;
+
+    for (size_t i = 0; i < c->count; i++)
+        harmed += c->values[i] > 1;
+    return 100 * (double)harmed / (double)c->count;
+}
+
+double column_error(const struct column *column, statistic *of)
+{
+    enum { PARTS = 10 };
+    struct column rest = { .values = malloc((column->count + 1) * sizeof(*rest.values)) };
+    double without[PARTS], mean = 0, sum = 0;
+
+    if (!rest.values)
+        abort();
+    for (size_t part = 0; part < PARTS; part++) {
+        size_t first = part * column->count / PARTS, end = (part + 1) * column->count / PARTS;
+
+        rest.count = column->count - (end - first);
+        memcpy(rest.values, column->values, first * sizeof(*rest.values));
+        memcpy(rest.values + first, column->values + end,
+               (column->count - end) * sizeof(*rest.values));
+        without[part] = of(&rest);
+        mean += without[part] / PARTS;
+    }
+    free(rest.values);
+    for (size_t part = 0; part < PARTS; part++)
+        sum += (without[part] - mean) * (without[part] - mean);
+    return sqrt(sum * (PARTS - 1) / PARTS);
+}
+
+void claims_add(struct claims *c, const struct gain *claimed, double gain, double next)
+{
+    c->count++;
+    c->held += gain >= claimed->low && gain <= claimed->high;
+    c->held_next += next >= claimed->low && next <= claimed->high;
+    column_add(&c->width, 50 * (claimed->high - claimed->low));
+}
 
 void summary_print(const char *name, struct summary *s)
 {
-    double share = 100.0 / (double)s->regret.count;
+    double share = 100.0 / (double)s->regret.count, searched = column_mean(&s->searched);
+    double of_mean = column_error(&s->regret, column_mean),
+           of_p99 = column_error(&s->regret, column_p99);
 
-    printf("%-22s %6zu  %6.3f %6.2f %6.2f %6.1f  %7.2f %5.2f  %6.1f %8.0f %6.1f %6.1f", name,
-           s->regret.count, column_mean(&s->regret), column_at(&s->regret, 0.95),
-           column_at(&s->regret, 0.99), column_at(&s->regret, 1), share * (double)s->harmed,
-           share * (double)s->hurt, column_mean(&s->samples), column_at(&s->samples, 0.5),
+    printf("%-22s %6zu  %6.3f %5.3f %6.2f %6.2f %5.2f %6.1f  %7.2f %5.2f %5.2f", name,
+           s->regret.count, column_mean(&s->regret), of_mean, column_at(&s->regret, 0.95),
+           column_at(&s->regret, 0.99), of_p99, column_at(&s->regret, 1), share * (double)s->harmed,
+           column_error(&s->harm, column_harmed), share * (double)s->hurt);
+    printf("  %6.1f   %6.1f %8.1f %10.0f %7.1f %6.1f", column_mean(&s->samples), searched,
+           column_mean(&s->samples) - searched, column_at(&s->samples, 0.5),
            column_mean(&s->first_samples), column_mean(&s->lost));
     if (s->bound.count)
         printf("  %6.2f  %8.1f", column_mean(&s->bound),

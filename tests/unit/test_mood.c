@@ -54,6 +54,34 @@ static void a_burst_is_found_where_it_began_and_where_it_ended(void)
     CHECK(near > 480);
 }
 
+/* What the search is tried on: without noise a step shows the mood alone. */
+static void a_mood_that_switches_lasts_10_to_40_steps_and_slows_by_1_25_to_1_6(void)
+{
+    static const double true_ns = 1e12;
+
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct noise noise = noise_make(seed, 0, 0, false);
+        int lasts = 0, turns = 0;
+        double before = 1;
+
+        noise_set_turns(&noise, NOISE_SWITCHES);
+        for (int i = 0; i < 2000; i++) {
+            double slower = (double)noise_sample(&noise, true_ns) / true_ns;
+
+            CHECK(fabs(slower - 1) < 1e-9 || (slower > 1.2499 && slower < 1.6001));
+            lasts++;
+            if (fabs(slower - before) < 1e-9)
+                continue;
+            CHECK((slower > 1.1) != (before > 1.1));
+            CHECK(lasts <= 40 && (!turns || lasts >= 10));
+            turns++;
+            lasts = 0;
+            before = slower;
+        }
+        CHECK(turns >= 2000 / 40);
+    }
+}
+
 static void one_slow_step_is_no_turn(void)
 {
     struct surprise steps[12];
@@ -129,13 +157,58 @@ static void a_burst_in_the_middle_of_a_visit_changes_no_decision(void)
     CHECK(right >= 195 && inside >= 180);
 }
 
+/* The most steps of one plan in succession that the search asked for. */
+static int longest_run(const struct surface *s, struct search *search, struct noise *noise,
+                       uint64_t capacity)
+{
+    int last = -1, run = 0, longest = 0, arm;
+
+    search_visit(search, capacity, NULL, false);
+    while ((arm = search_next(search)) != SEARCH_DONE) {
+        run = arm == last ? run + 1 : 1;
+        longest = run > longest ? run : longest;
+        last = arm;
+        search_tell(search, arm, noise_sample(noise, surface_ns(s, (double)capacity, arm)));
+    }
+    return longest;
+}
+
+/* A plan that ran alone since a turn cannot be told from the mood, however often it runs. */
+static void no_plan_runs_alone_for_long_while_moods_switch(void)
+{
+    int longest = 0;
+
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct surface s = surface_make(seed, &(struct surface_options){ .slices = 8 });
+        struct noise noise = noise_make(seed, noise_sd, 0.01, true);
+        struct search_setup setup = { .shape = s.shape,
+                                      .arms = s.arms,
+                                      .arm_count = s.arm_count,
+                                      .machine = s.machine,
+                                      .seed = seed };
+        struct search *search;
+
+        noise_set_turns(&noise, NOISE_SWITCHES);
+        CHECK(search_open(search_find("guided"), &setup, &search) == OK);
+        for (uint64_t i = 0; i < 12; i++) {
+            int run = longest_run(&s, search, &noise, (uint64_t)surface_capacity(&s, i));
+
+            longest = run > longest ? run : longest;
+        }
+        search_close(search);
+    }
+    CHECK(longest <= 4);
+}
+
 static const struct test tests[] = {
     TEST(a_calm_machine_does_not_turn),
     TEST(a_burst_is_found_where_it_began_and_where_it_ended),
+    TEST(a_mood_that_switches_lasts_10_to_40_steps_and_slows_by_1_25_to_1_6),
     TEST(one_slow_step_is_no_turn),
     TEST(plans_that_never_ran_show_no_turn_and_help_to_find_one),
     TEST(moods_of_one_stretch_are_alike_and_of_two_are_not),
     TEST(a_burst_in_the_middle_of_a_visit_changes_no_decision),
+    TEST(no_plan_runs_alone_for_long_while_moods_switch),
 };
 
 int main(void)

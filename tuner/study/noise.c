@@ -22,7 +22,6 @@ struct noise noise_make(uint64_t seed, double sigma, double outliers, bool drift
     return (struct noise){ .sigma = sigma,
                            .outliers = outliers,
                            .drifts = drifts,
-                           .stretch_left = (uint64_t)(440 * uniform_draw(seed, (1u << 30) + 1)),
                            .seed = seed,
                            .period = 150 * pow(10, uniform_draw(seed, 1u << 30)) };
 }
@@ -38,18 +37,38 @@ static double drift(struct noise *noise, uint64_t key)
            noise->level;
 }
 
-/* 110 steps of a burst on average, 440 without. */
+/* Between the ends of each range every value is as likely as another. */
+static const struct {
+    double calm[2], slow[2]; /* steps */
+    double factor[2];
+} turns[] = {
+    [NOISE_BURSTS] = { { 200, 680 }, { 20, 200 }, { 1.3, 2 } },
+    [NOISE_SWITCHES] = { { 10, 40 }, { 10, 40 }, { 1.25, 1.6 } },
+};
+
+static double within(const double *range, double share)
+{
+    return range[0] + (range[1] - range[0]) * share;
+}
+
+void noise_set_turns(struct noise *noise, enum noise_turns kind)
+{
+    double share = uniform_draw(noise->seed, (1u << 30) + 1);
+
+    noise->turns = kind;
+    if (kind)
+        noise->stretch_left = (uint64_t)(within(turns[kind].calm, 0.5) * share);
+}
+
 static double burst(struct noise *noise, uint64_t key)
 {
+    bool ends = noise->burst > 0;
+
     if (noise->stretch_left--)
         return noise->burst;
-    if (noise->burst > 0) {
-        noise->burst = 0;
-        noise->stretch_left = (uint64_t)(200 + 480 * uniform_draw(key, 102));
-    } else {
-        noise->burst = log(1.3 + 0.7 * uniform_draw(key, 103));
-        noise->stretch_left = (uint64_t)(20 + 180 * uniform_draw(key, 102));
-    }
+    noise->burst = ends ? 0 : log(within(turns[noise->turns].factor, uniform_draw(key, 103)));
+    noise->stretch_left = (uint64_t)within(
+        ends ? turns[noise->turns].calm : turns[noise->turns].slow, uniform_draw(key, 102));
     return noise->burst;
 }
 
@@ -60,7 +79,7 @@ int64_t noise_sample(struct noise *noise, double true_ns)
 
     if (noise->drifts)
         log_ns += drift(noise, key);
-    if (noise->bursts)
+    if (noise->turns)
         log_ns += burst(noise, key);
     if (uniform_draw(key, 101) < noise->outliers)
         log_ns += log(3);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 void column_add(struct column *c, double value)
 {
@@ -31,12 +32,19 @@ int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double column_at(struct column *c, double q)
+double column_at(const struct column *c, double q)
 {
-    if (!c->count)
-        return NAN;
-    qsort(c->values, c->count, sizeof(*c->values), ascending);
-    return c->values[(size_t)(q * (double)(c->count - 1) + 0.5)];
+    double *sorted = malloc((c->count + 1) * sizeof(*sorted)), value = NAN;
+
+    if (!sorted)
+        abort();
+    if (c->count) {
+        memcpy(sorted, c->values, c->count * sizeof(*sorted));
+        qsort(sorted, c->count, sizeof(*sorted), ascending);
+        value = sorted[(size_t)(q * (double)(c->count - 1) + 0.5)];
+    }
+    free(sorted);
+    return value;
 }
 
 void summary_add(struct summary *s, const struct outcome *o)
@@ -44,6 +52,7 @@ void summary_add(struct summary *s, const struct outcome *o)
     column_add(&s->regret, 100 * o->regret);
     column_add(&s->harm, 100 * o->harm);
     column_add(&s->samples, o->samples);
+    column_add(&s->searched, o->searched);
     column_add(&s->lost, o->lost);
     if (o->first)
         column_add(&s->first_samples, o->samples);
@@ -64,6 +73,7 @@ void summary_free(struct summary *s)
     free(s->regret.values);
     free(s->harm.values);
     free(s->samples.values);
+    free(s->searched.values);
     free(s->first_samples.values);
     free(s->lost.values);
     free(s->bound.values);

@@ -33,9 +33,10 @@ struct outcome true_bucket_outcome(const struct true_bucket *b, int arm)
 struct outcome true_bucket_tune(const struct true_bucket *b, struct search *search,
                                 struct noise *noise, const struct effort *effort)
 {
+    const double *seen_ns = b->seen_ns ? b->seen_ns : b->ns;
     struct outcome out;
     double lost = 0;
-    uint32_t samples = 0;
+    uint32_t samples = 0, searched = 0;
     struct decision_setup setup = { .search = search,
                                     .capacity = b->capacity,
                                     .usable = b->usable,
@@ -49,17 +50,20 @@ struct outcome true_bucket_tune(const struct true_bucket *b, struct search *sear
 
     decision_open(&decision, &setup);
     while ((arm = decision_next(&decision, &purpose)) != DECISION_DONE) {
-        decision_tell(&decision, purpose, arm, noise_sample(noise, b->ns[arm]));
+        decision_tell(&decision, purpose, arm, noise_sample(noise, seen_ns[arm]));
         lost += regret_of(b, arm);
         samples++;
+        searched += purpose == DECISION_SEARCH;
     }
     if (!decision_result(&decision, &result))
         abort();
     out = true_bucket_outcome(b, result.arm);
     out.lost = lost;
     out.samples = samples;
+    out.searched = searched;
     out.bounded = !isnan(result.bound);
     out.bound = result.bound;
+    out.gain = result.gain;
     out.undecided = is_undecided(&result);
     return out;
 }

@@ -10,7 +10,8 @@
 
 struct true_bucket {
     uint64_t capacity;
-    const double *ns; /* by arm; borrowed, as usable */
+    const double *ns;      /* by arm; borrowed, as usable */
+    const double *seen_ns; /* what it is told instead, with noise; NULL: ns */
     const bool *usable;
     int default_arm;
     double best_ns; /* the least of the usable arms */
