@@ -203,18 +203,31 @@ static double longest_reach(const struct moe_shape *shape)
     return log((double)(shape->experts < shape->ranks ? shape->experts : shape->ranks));
 }
 
-/* What is sampled three times is known as well as it will be: two kinds differ by far, or it does
- * not matter much which one answers.  Of plans with r >= 1 one sample does: where one with r = 0 is
- * best, it is so at any smaller capacity that it may have beside this one. */
-enum { OTHER_SAMPLES = 3 };
-static const double known_sd = 0.05;
+static bool is_hopeless(const struct search *s, const struct normal *over)
+{
+    return over->mean - 2 * over->sd > longest_reach(&s->setup.shape);
+}
 
+/* Once it is sampled here, or nearly as well known from elsewhere: also when later samples make the
+ * belief a little wider, so that what an entry knows is not lost again. */
 static bool is_known(const struct search *s, int arm, const struct normal *over)
 {
-    uint32_t enough = s->setup.arms[arm].r ? 1 : OTHER_SAMPLES;
+    static const double wide_sd = 0.1;
 
-    return over->sd <= known_sd || over->mean - 2 * over->sd > longest_reach(&s->setup.shape) ||
-           (s->count[arm] >= enough && isfinite(over->mean));
+    return isfinite(over->mean) &&
+           (s->count[arm] > 0 || over->sd <= wide_sd || is_hopeless(s, over));
+}
+
+/* Three samples are enough: two kinds differ by far, or it does not matter much which one answers.
+ * Of plans with r >= 1 none are wanted: where one with r = 0 is best, it is so at any smaller
+ * capacity that it may have beside this one. */
+static bool wants_samples(const struct search *s, int arm, const struct normal *over)
+{
+    enum { ENOUGH = 3 };
+    static const double narrow_sd = 0.05;
+
+    return !s->setup.arms[arm].r && s->count[arm] < ENOUGH && !(over->sd <= narrow_sd) &&
+           !is_hopeless(s, over);
 }
 
 static bool has_kinds(const struct search *s)
@@ -244,12 +257,13 @@ static struct other_kind find_other(const struct bucket *b, int arm)
         if (is_known(s, i, &over) && over.mean < o.over) {
             o.arm = i;
             o.over = over.mean;
-        } else if (!is_known(s, i, &over) && !plan->r && !(over.mean >= least)) {
+        }
+        if (wants_samples(s, i, &over) && !(over.mean >= least)) {
             o.unknown = i;
             least = over.mean;
         }
     }
-    if (least >= o.over)
+    if (least > o.over)
         o.unknown = -1;
     return o;
 }

@@ -80,7 +80,7 @@ static double other_us(const struct entry_row *e, const struct moe_plan *plan)
     return plan_other_kind(&e->plan, plan) ? e->time_us : e->other_us;
 }
 
-/* Both sides must know it, or that there is none. */
+/* By the model, if one side knows it, or between both sides. */
 static void infer_other(struct sweep *sweep, const struct entry_row *low,
                         const struct entry_row *high, const bool *usable, struct entry_row *out)
 {
@@ -91,11 +91,13 @@ static void infer_other(struct sweep *sweep, const struct entry_row *low,
     const struct moe_plan *plan =
         plan_other_kind(&near->plan, &out->plan) ? &near->plan : &near->other;
     bool none = low->no_other && high->no_other;
+    bool below = other_us(low, &out->plan) > 0, above = other_us(high, &out->plan) > 0;
 
-    if (!none && !(other_us(low, &out->plan) > 0 && other_us(high, &out->plan) > 0))
+    if (!none && !below && !above)
         return;
     dictionary_infer_other(&sweep->dictionary, usable, out);
-    if (out->no_other || out->other_us > 0 || none || !plan_fits(sweep, out->bucket, plan))
+    if (out->no_other || out->other_us > 0 || !below || !above ||
+        !plan_fits(sweep, out->bucket, plan))
         return;
     out->other = *plan;
     out->other_us =
