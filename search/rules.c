@@ -37,13 +37,21 @@ static bool same_family(const struct moe_plan *a, const struct moe_plan *b)
     return (a->r == 0) == (b->r == 0) && plan_equal_but(a, b, PLAN_R);
 }
 
+/* What a collective is run with makes no family of its own: with 30 numbers of CTAs and protocols to
+ * look at once each, nothing would be left for r. */
 static bool family_sampled(const struct view *v, int arm)
 {
     const struct moe_plan *arms = v->search->setup.arms;
+    struct moe_plan wanted = arms[arm];
 
-    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
-        if (weight_here(v->g, i) > 0 && same_family(&arms[i], &arms[arm]))
+    wanted.ctas = wanted.proto = 0;
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
+        struct moe_plan known = arms[i];
+
+        known.ctas = known.proto = 0;
+        if (weight_here(v->g, i) > 0 && same_family(&known, &wanted))
             return true;
+    }
     return false;
 }
 
