@@ -171,6 +171,7 @@ static int follow(struct run *r, size_t step)
     s->fullest = state.fullest;
     s->balanced = state.balanced;
     s->key = state.key;
+    s->key_r0 = state.key_r0;
     s->replans = state.replans;
     return OK;
 }
@@ -266,6 +267,7 @@ static struct counts_step look_at(const struct run *r, size_t step, size_t repla
                              .fullest = r->setting.fullest,
                              .balanced = r->setting.balanced,
                              .key = r->setting.key,
+                             .key_r0 = r->setting.key_r0,
                              .replanned = r->setting.replans != replans };
 
     for (uint32_t e = 0; e < r->trace->experts; e++) {
@@ -286,7 +288,7 @@ static void add_up(struct totals *t, const struct counts_step *s, const struct c
     t->balanced += (double)s->balanced;
     t->choices += (double)s->total;
     t->dropped += (double)s->dropped;
-    t->ms += price ? price->ms(price->self, s->key) : NAN;
+    t->ms += price ? price->ms(price->self, s->key, s->key_r0) : NAN;
 }
 
 static struct counts_sum sum_of(const struct run *r, const struct totals *t)
@@ -337,8 +339,9 @@ out:
 
 const char *counts_remark(const struct counts_trace *trace)
 {
-    return trace->experts <= trace->ranks ? "No rank holds more than one expert, so every step "
-                                            "waits for the largest capacity: "
-                                            "capacities of their own save memory here, but no time."
+    return trace->experts <= trace->ranks ? "No rank holds more than one expert, so with r >= 1 "
+                                            "every step waits for the largest capacity: "
+                                            "capacities of their own save memory here, but no "
+                                            "time. With r=0 they save both."
                                           : NULL;
 }

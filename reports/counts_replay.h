@@ -36,10 +36,10 @@ extern const double counts_static_factor; /* 2.5 */
 struct counts_step {
     size_t step;
     const uint32_t *rows;
-    uint64_t sum;      /* of rows */
-    uint64_t fullest;  /* rows of the fullest rank */
-    uint64_t balanced; /* of the fullest rank if experts were dealt out by size */
-    uint32_t key;      /* the equal capacity that takes as long */
+    uint64_t sum;         /* of rows */
+    uint64_t fullest;     /* rows of the fullest rank */
+    uint64_t balanced;    /* of the fullest rank if experts were dealt out by size */
+    uint32_t key, key_r0; /* the equal capacities that take as long with r >= 1 and with r = 0 */
     uint64_t total, dropped;
     bool replanned; /* other rows than the step before */
 };
@@ -55,9 +55,9 @@ struct counts_sum {
     uint64_t digest;
 };
 
-/* What a step at an equal capacity takes, or NAN. */
+/* What a step at such capacities takes, or NAN. */
 struct counts_price {
-    double (*ms)(void *self, uint32_t key);
+    double (*ms)(void *self, uint32_t key, uint32_t key_r0);
     void *self;
 };
 
@@ -69,7 +69,7 @@ int counts_replay(const struct counts_trace *trace, const struct moe_capacities_
                   void (*on_step)(void *self, const struct counts_step *step), void *self,
                   struct counts_sum *out);
 
-/* Why no time is gained, where a rank has one expert or less; else NULL. */
+/* Why plans with r >= 1 gain no time, where a rank has one expert or less; else NULL. */
 const char *counts_remark(const struct counts_trace *trace);
 
 #endif

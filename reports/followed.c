@@ -8,16 +8,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-double followed_ms(void *self, uint32_t key)
+enum whose { PUBLISHED, TOKENS, WEIGHTS, DEFAULT_PLAN };
+
+/* Of the plan that is published; of the best one that moves tokens, or weights. */
+static double time_of(const struct entry_row *e, enum whose whose)
 {
-    const struct layer_facts *layer = self;
+    if (whose == DEFAULT_PLAN)
+        return e->default_us;
+    return whose == PUBLISHED || (whose == WEIGHTS) == (e->plan.r == 0) ? e->time_us : e->other_us;
+}
+
+static double ms_of(const struct layer_facts *layer, uint32_t key, enum whose whose)
+{
     const struct entry_row *below = NULL;
 
     for (size_t i = 0; i < layer->entry_count; i++) {
         const struct entry_row *e = &layer->entries[i];
-        double part;
+        double us = time_of(e, whose), part;
 
-        if (!(e->time_us > 0))
+        if (!(us > 0))
             continue;
         if (e->capacity < key) {
             below = e;
@@ -25,9 +34,34 @@ double followed_ms(void *self, uint32_t key)
         }
         part =
             below ? (double)(key - below->capacity) / (double)(e->capacity - below->capacity) : 1;
-        return ((below ? below->time_us * (1 - part) : 0) + e->time_us * part) * 1e-3;
+        return ((below ? time_of(below, whose) * (1 - part) : 0) + us * part) * 1e-3;
     }
     return NAN;
+}
+
+/* Where all plans are of one kind they are the published ones. */
+static bool one_kind(const struct layer_facts *layer)
+{
+    bool one = layer->entry_count > 0;
+
+    for (size_t i = 0; i < layer->entry_count; i++)
+        one &= layer->entries[i].no_other;
+    return one;
+}
+
+double followed_ms(void *self, uint32_t key, uint32_t key_r0)
+{
+    const struct layer_facts *layer = self;
+    double tokens, weights;
+
+    if (layer->shape.layout == MOE_LAYOUT_HIDDEN)
+        return ms_of(layer, key_r0, PUBLISHED);
+    if (key == key_r0 || one_kind(layer))
+        return ms_of(layer, key, PUBLISHED);
+    tokens = ms_of(layer, key, TOKENS);
+    weights = ms_of(layer, key_r0, WEIGHTS);
+    return isnan(tokens) || isnan(weights) ? ms_of(layer, key, DEFAULT_PLAN)
+                                           : fmin(tokens, weights);
 }
 
 /* All ways of the layer's counts, under default options. */
@@ -58,19 +92,20 @@ static void time_remark(const struct layer_facts *layer, const struct counts_sum
 {
     double followed = sums[COUNTS_FOLLOWED].step_ms, fixed = sums[COUNTS_STATIC].step_ms;
 
-    if (counts_remark(layer->counts))
+    if (counts_remark(layer->counts) && !(followed < fixed))
         snprintf(text, REMARK_BYTES, "%s", counts_remark(layer->counts));
     else if (isnan(followed) || isnan(fixed))
         snprintf(text, REMARK_BYTES,
                  "What steps take at these capacities is not known: the table ends before the "
                  "fullest rank's, or the static factor's.");
     else
-        snprintf(text, REMARK_BYTES,
-                 "By the table a step takes %.4g ms at capacities that follow, %.4g ms at the "
-                 "static factor %.2g: %.1f %% less. All ranks wait for the fullest; experts dealt "
-                 "out by size would need %.3g rows per choice there instead of %.3g.",
-                 followed, fixed, counts_static_factor, 100 * (1 - followed / fixed),
-                 sums[COUNTS_FOLLOWED].balanced_factor, sums[COUNTS_FOLLOWED].fullest_factor);
+        snprintf(
+            text, REMARK_BYTES,
+            "By the table a step takes %.4g ms at capacities that follow, %.4g ms at the "
+            "static factor %.2g: %.1f %% less. With r >= 1 all ranks wait for the fullest; experts "
+            "dealt out by size would need %.3g rows per choice there instead of %.3g.",
+            followed, fixed, counts_static_factor, 100 * (1 - followed / fixed),
+            sums[COUNTS_FOLLOWED].balanced_factor, sums[COUNTS_FOLLOWED].fullest_factor);
 }
 
 void followed_remarks(const struct scope *scope, struct remarks *out)
@@ -115,7 +150,8 @@ static void add_step(void *self, const struct counts_step *s)
     b->dropped[bin] += (double)s->dropped;
     b->chosen[bin] += (double)s->total;
     b->mean[bin] = fmax(b->mean[bin], (double)s->sum / b->trace->choices);
-    b->ms[bin] = fmax(b->ms[bin], b->price->ms(b->price->self, s->key)); /* passes over NAN */
+    b->ms[bin] =
+        fmax(b->ms[bin], b->price->ms(b->price->self, s->key, s->key_r0)); /* passes over NAN */
 }
 
 static void clear(struct bins *b)

@@ -2,6 +2,8 @@
  * the default in fresh pairs. */
 #include "decision.h"
 
+#include "bound.h"
+
 #include <math.h>
 
 const char *const decision_words[] = { "adopted", "likely", "default", "incumbent",
@@ -62,6 +64,18 @@ static struct normal belief_of(const struct decision *d, int arm)
     if (!s->count[arm] || !s->count[default_arm] || repeats < 1)
         variance = INFINITY;
     return (struct normal){ belief.mean, fmax(belief.sd, sqrt(variance)) };
+}
+
+bool decision_is_safe(const struct decision *d, int arm)
+{
+    int default_arm = default_arm_of(d);
+    struct normal over;
+
+    if (default_arm < 0 || arm == default_arm)
+        return true;
+    over = belief_of(d, arm);
+    return isfinite(over.sd) &&
+           normal_tail((over.mean - log1p(pairs_harmless)) / fmax(over.sd, 1e-9)) <= d->setup.harm;
 }
 
 static void add_trial(struct decision *d, int arm)

@@ -96,6 +96,9 @@ void decision_recall(struct decision *decision, enum decision_purpose purpose, i
 void decision_drop(struct decision *decision, int arm); /* failed: never again in this bucket */
 void decision_shun(struct decision *decision, int arm); /* likewise: too slow to be tried */
 
+/* Whether the chance that an arm is slower than the default by more than 1 % is below the limit. */
+bool decision_is_safe(const struct decision *decision, int arm);
+
 /* At any time: what would be published now.  False: nothing is usable. */
 bool decision_result(const struct decision *decision, struct decision_result *out);
 /* The same if it were this arm's turn, whatever is proven of it. */

@@ -345,7 +345,7 @@ static int find_speeds(struct tuning *t)
     for (size_t i = 0; i < t->request.space_count; i++) {
         struct space *space = &t->request.spaces[i];
 
-        if (space->shape.shares == MOE_SHARES_SPEED)
+        if (space->shape.shares != MOE_SHARES_EQUAL)
             TRY(unequal_load(t->campaign.store, t->campaign.cluster_id, &t->campaign.cluster,
                              &space->shape, &space->load));
         space->machine.speeds = load_speeds(space->load);

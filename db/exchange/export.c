@@ -94,10 +94,15 @@ static int collect(void *self, const struct entry_row *entry)
         need_version(lines, 6);
     if (shape.space)
         need_version(lines, 8);
+    if (shape.shares > MOE_SHARES_SPEED)
+        need_version(lines, 9);
     note_load(lines, entry->load);
     note_plan(lines, &entry->plan);
     note_plan(lines, &entry->runner_up);
     note_plan(lines, &entry->search_winner);
+    note_plan(lines, &entry->other);
+    if (entry->other.struct_size || entry->no_other)
+        need_version(lines, 9);
     ARRAY_APPEND(lines->list, lines->count, line);
     return OK;
 }
@@ -283,7 +288,7 @@ static void write_all(const struct lines *lines, const char *body, size_t size, 
     char hex[SHA256_HEX_BYTES], spaces[32] = "";
 
     sha256_text(body, size, hex);
-    if (lines->spaces)
+    if (lines->version >= 8)
         snprintf(spaces, sizeof(spaces), "\"spaces\":%u,", lines->spaces);
     fprintf(to,
             "{\"format\":\"moetune-table\",\"version\":%d,\"semantics\":%d,\"clusters\":%u,"

@@ -184,6 +184,22 @@ static int check_numbers(const struct import_table *r, const struct entry_row *e
     return OK;
 }
 
+/* A plan of the other kind comes with its time, or it is known that there is none. */
+static int check_other(const struct import_table *r, struct entry_row *e,
+                       const struct moe_shape *shape)
+{
+    TRY(check_plan(r, "other", &e->other, shape));
+    if (!e->other.struct_size)
+        return e->other_us == 0 ? OK : wrong(r, "other_us", "comes without its plan");
+    if (!(e->other_us > 0) || e->no_other)
+        return wrong(r, "other",
+                     e->no_other ? "is there, and no_other says that none is"
+                                 : "comes without other_us");
+    return plan_other_kind(&e->plan, &e->other) && !shape->space
+               ? OK
+               : wrong(r, "other", "is of the same kind as the plan");
+}
+
 static int check_entry(struct import_table *r, const char *cluster, const char *layer,
                        struct incoming *in)
 {
@@ -200,6 +216,7 @@ static int check_entry(struct import_table *r, const char *cluster, const char *
     TRY(check_plan(r, "plan", &e->plan, &in->shape));
     TRY(check_plan(r, "runner_up", &e->runner_up, &in->shape));
     TRY(check_plan(r, "search_winner", &e->search_winner, &in->shape));
+    TRY(check_other(r, e, &in->shape));
     TRY(import_check_bucket(r, in));
     return e->window ? check_numbers(r, e) : wrong(r, "window", "is 0");
 }

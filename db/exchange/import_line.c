@@ -187,7 +187,7 @@ int line_read(struct line_object *o, const char *text, size_t length)
     for (size_t i = 0; i < o->count; i++) {
         const struct row_field *f = o->members[i].field;
 
-        if (!(o->seen >> i & 1) && !(f->kind == ROW_TEXT && f->optional))
+        if (!(o->seen >> i & 1) && !f->quiet && !(f->kind == ROW_TEXT && f->optional))
             return wrong(o, f->name, "is missing");
     }
     return o->inner && !(o->seen >> 63) ? wrong(o, o->inner, "is missing") : OK;

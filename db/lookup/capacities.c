@@ -187,6 +187,7 @@ void capacities_settle(struct moe_capacities *c, const uint8_t before[SHA256_BYT
     s->fullest = fullest_in_order(s->rows, c->o.experts, each);
     s->balanced = each > 1 ? place_greedily(c, s->rows, each) : s->fullest;
     s->key = (uint32_t)((s->fullest + each - 1) / each);
+    s->key_r0 = (uint32_t)((s->sum + c->o.experts - 1) / c->o.experts);
 }
 
 /* ---- deciding */
@@ -358,6 +359,7 @@ static void tell(const struct moe_capacities *c, const struct setting *s,
         .pending = c->waiting && s == &c->now ? c->next.first : UINT64_MAX,
         .replans = s->replans,
         .dropped_ppm = (uint32_t)(c->all.total ? (wide)c->all.dropped * MILLION / c->all.total : 0),
+        .key_r0 = s->key_r0,
     };
     size_t bytes = given && given < sizeof(state) ? given : sizeof(state);
 

@@ -12,7 +12,7 @@ struct setting {
     uint32_t *rows; /* (E) */
     uint64_t first; /* step from which they are in force */
     uint64_t replans;
-    uint32_t key;
+    uint32_t key, key_r0;
     uint64_t sum, fullest, balanced;
     uint8_t chain[SHA256_BYTES]; /* of options, and of all settings up to this one */
 };

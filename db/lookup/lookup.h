@@ -14,6 +14,8 @@
 #include <stdbool.h>
 
 enum { LOOKUP_DEVICE_BYTES = 96, LOOKUP_STALE = 1, LOOKUP_INFERRED = 2, LOOKUP_IMPORTED = 4 };
+/* Of a packed entry alone: the row of the other plan says something; none of its kind can run. */
+enum { LOOKUP_FLAGS = 7, LOOKUP_OTHER = 8, LOOKUP_NO_OTHER = 16 };
 
 /* Buckets first..last, for which a person chose the plan. */
 struct lookup_pin {
@@ -25,6 +27,9 @@ struct lookup_entry {
     struct moe_plan plan; /* with its bucket and its times; `source` is not used */
     uint32_t file;        /* while reading */
     uint8_t flags;        /* LOOKUP_STALE, ... */
+    /* As in struct entry_row; with time_us, 0: not known. */
+    struct moe_plan other;
+    bool no_other;
 };
 
 #define LOOKUP_LIVE "; live: "

@@ -7,6 +7,7 @@
 #include "status.h"
 #include "utf8.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -392,6 +393,189 @@ int moelookup_get_key(const struct moelookup_view *view, uint64_t key, double cl
     return count(view, bucket);
 }
 
+/* ---- capacities that differ: the best plan of either kind, each at an equal capacity of its own
+ */
+
+/* The bucket's own entry, unless stale. */
+static const struct lookup_entry *entry_at(const struct lookup_layer *layer, int64_t bucket)
+{
+    uint32_t at;
+
+    if (bucket < 0 || bucket > UINT32_MAX)
+        return NULL;
+    at = before(layer, (uint32_t)bucket);
+    return at < layer->entry_count && layer->entries[at].plan.bucket == bucket &&
+                   fresh(&layer->entries[at])
+               ? &layer->entries[at]
+               : NULL;
+}
+
+/* The entry's best plan with r = 0, or with r >= 1; NULL: it is not known, or has no time. */
+static const struct moe_plan *plan_of_kind(const struct lookup_entry *e, bool r0)
+{
+    const struct moe_plan *plan = !e ? NULL : (e->plan.r == 0) == r0 ? &e->plan : &e->other;
+
+    return plan && plan->struct_size && plan->time_us > 0 ? plan : NULL;
+}
+
+/* The best plan of a kind at a capacity. */
+struct kind_answer {
+    const struct lookup_entry *entry; /* its bucket's own, or the first or last one of the table */
+    const struct moe_plan *plan;      /* NULL: not known, or none can run */
+    bool none;
+    double least_us, most_us; /* it takes so long; the same where the table says it */
+};
+
+/* Entries say what a step takes at the upper edge of their bucket.  On the line through that of the
+ * bucket below, else above; but no more than at the edge, and no less than in proportion. */
+static double time_between(const struct lookup_layer *layer, const struct moe_plan *plan,
+                           uint32_t bucket, uint32_t capacity, bool r0)
+{
+    double window = layer->window, edge = ((double)bucket + 1) * window - 1, own = plan->time_us;
+    const struct moe_plan *below = plan_of_kind(entry_at(layer, (int64_t)bucket - 1), r0);
+    const struct moe_plan *above = plan_of_kind(entry_at(layer, (int64_t)bucket + 1), r0);
+    double slope = below   ? (own - (double)below->time_us) / window
+                   : above ? ((double)above->time_us - own) / window
+                           : 0;
+    double us = own - slope * (edge - capacity);
+
+    us = us < own ? us : own;
+    return us * edge > own * capacity ? us : own * capacity / edge;
+}
+
+static struct kind_answer answer_of_kind(const struct moelookup_view *view, uint32_t capacity,
+                                         bool r0)
+{
+    const struct lookup_layer *layer = &view->layer;
+    uint32_t first = layer->entries[0].plan.bucket, bucket = bucket_of(view, capacity);
+    uint32_t last = layer->entries[layer->entry_count - 1].plan.bucket;
+    uint32_t at = bucket < first ? first : bucket > last ? last : bucket;
+    struct kind_answer a = { .entry = entry_at(layer, at) };
+
+    a.plan = plan_of_kind(a.entry, r0);
+    a.none = a.entry && a.entry->no_other && (a.entry->plan.r == 0) != r0;
+    if (!a.plan)
+        return a;
+    a.least_us = a.most_us = time_between(layer, a.plan, at, capacity, r0);
+    if (at < bucket) {
+        a.least_us = a.plan->time_us;
+        a.most_us = INFINITY;
+    } else if (at > bucket && a.plan->e == MOE_SPARSE) {
+        /* Where capacities are larger than what tokens need, its time does not grow with them, and
+         * so says nothing of smaller ones. */
+        a.least_us = (double)a.plan->time_us * capacity / (((double)at + 1) * layer->window - 1);
+        a.most_us = a.plan->time_us;
+    }
+    return a;
+}
+
+/* An answer and what it was compared with. */
+struct uneven_answer {
+    struct answer told;
+    struct moe_plan rival; /* struct_size 0: there is none */
+};
+
+/* Where all plans are of one kind, that of the other one's capacity answers, as in any look-up. */
+static struct answer only_kind(const struct moelookup_view *view, uint32_t capacity)
+{
+    struct answer answer = *find(view, bucket_of(view, capacity));
+
+    answer.plan.bucket = bucket_told(&answer, bucket_of(view, capacity));
+    answer.own = 0;
+    return answer;
+}
+
+static struct answer uncompared(const struct moelookup_view *view, uint32_t key,
+                                const struct lookup_entry *of)
+{
+    struct answer answer = own_answer(plan_default(&view->layer.shape), MOE_UNCOMPARED);
+
+    if (of && of->plan.bucket == bucket_of(view, key))
+        answer.plan.time_us = answer.plan.default_us = of->plan.default_us;
+    return answer;
+}
+
+/* Both lie in buckets of their own. */
+static struct uneven_answer compare_kinds(const struct moelookup_view *view, uint32_t key,
+                                          uint32_t key_r0)
+{
+    struct kind_answer tokens = answer_of_kind(view, key, false);
+    struct kind_answer weights = answer_of_kind(view, key_r0, true);
+    bool token = tokens.most_us <= weights.least_us, weight = weights.most_us < tokens.least_us;
+    struct kind_answer best = token ? tokens : weights, rival = token ? weights : tokens;
+    struct uneven_answer out = { .rival = { 0 } };
+
+    if (weights.none || tokens.none) {
+        out.told = only_kind(view, weights.none ? key : key_r0);
+        return out;
+    }
+    if (!tokens.plan || !weights.plan || !(token || weight)) {
+        out.told = uncompared(view, key, tokens.entry);
+        return out;
+    }
+    out.told.plan = *best.plan;
+    out.told.plan.bucket = best.entry->plan.bucket;
+    out.told.plan.source = bucket_of(view, best.plan->r ? key : key_r0) < best.entry->plan.bucket
+                               ? MOE_CLAMPED
+                               : own_source(best.entry);
+    out.told.plan.time_us = (float)best.most_us;
+    /* The default plan's at key, not at its bucket's edge. */
+    out.told.plan.default_us =
+        tokens.entry->plan.default_us * (float)(tokens.least_us / (double)tokens.plan->time_us);
+    out.rival = *rival.plan;
+    out.rival.time_us = (float)rival.least_us;
+    return out;
+}
+
+/* What answers two equal capacities as one does: a view of a space, or whose layout has every plan
+ * compute the rows of all experts; nothing is known, or all of it is said; one bucket. */
+static bool is_one(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
+{
+    return view->declared || view->layer.shape.layout != MOE_LAYOUT_EXPERTS ||
+           view->switches.forced || pin_at(&view->layer, bucket_of(view, key)) ||
+           !(view->layer.entry_count || view->layer.pin_count) ||
+           bucket_of(view, key) == bucket_of(view, key_r0);
+}
+
+static struct uneven_answer find_uneven(const struct moelookup_view *view, uint32_t key,
+                                        uint32_t key_r0)
+{
+    const struct lookup_pin *pin = pin_at(&view->layer, bucket_of(view, key_r0));
+    struct moe_plan usual = plan_default(&view->layer.shape);
+
+    if (pin && pin->plan.r == 0)
+        return (struct uneven_answer){ .told = own_answer(pin->plan, MOE_OVERRIDE) };
+    if (!view->layer.entry_count)
+        return (struct uneven_answer){ .told = own_answer(usual, MOE_DEFAULT) };
+    return compare_kinds(view, key, key_r0);
+}
+
+/* Which of both is the only one that counts where is_one(). */
+static uint32_t one_key(const struct moelookup_view *view, uint32_t key, uint32_t key_r0)
+{
+    return view->layer.shape.layout == MOE_LAYOUT_HIDDEN ? key_r0 : key;
+}
+
+int moelookup_get_uneven(const struct moelookup_view *view, uint32_t key, uint32_t key_r0,
+                         struct moe_plan *out)
+{
+    struct uneven_answer answer;
+    uint32_t bucket;
+
+    if (!view || !out || key_r0 > key)
+        return MOE_ERR_ARGUMENT;
+    if (is_one(view, key, key_r0))
+        return moelookup_get(view, one_key(view, key, key_r0), out);
+    answer = find_uneven(view, key, key_r0);
+    bucket = bucket_of(view, key);
+    count(view, bucket_of(view, key_r0));
+    if (out->struct_size < sizeof(*out))
+        return get_part(view, &answer.told, bucket, out);
+    give(&answer.told.plan, sizeof(*out), out);
+    out->bucket = bucket_told(&answer.told, bucket);
+    return count(view, bucket);
+}
+
 uint32_t lookup_view_source(const struct moelookup_view *view, uint32_t bucket)
 {
     return find(view, bucket)->plan.source;
@@ -443,6 +627,9 @@ static const char *const reasons[] = {
     [MOE_DEFAULT] = "default: no table answers for this layer",
     [MOE_INFERRED] = "inferred: between measured buckets",
     [MOE_IMPORTED] = "imported: measured at another site, on an equal cluster",
+    [MOE_UNCOMPARED] = "uncompared: capacities differ, and the table does not know which is "
+                       "faster, its best plan with r=0 or with r>=1; `moetune tune --retune` with "
+                       "both buckets would tell",
 };
 
 struct sentence {
@@ -539,6 +726,40 @@ int moelookup_explain_key(const struct moelookup_view *view, uint64_t key, doubl
         append_time(&s, " against the default plan's ", plan.default_us);
     if (view->layer.entry_count || view->layer.pin_count)
         append(&s, "; %s (%.8s)", view->layer.device, SHA256_HEX(view->layer.cluster));
+    if (size)
+        utf8_clean(text, strlen(text), false);
+    return (int)s.used;
+}
+
+int moelookup_explain_uneven(const struct moelookup_view *view, uint32_t key, uint32_t key_r0,
+                             char *text, size_t size)
+{
+    struct sentence s = { .text = text, .size = size };
+    struct uneven_answer a;
+    struct moe_plan *plan = &a.told.plan;
+    char room[RANGE_TEXT_BYTES];
+
+    if (!view || (!text && size) || key_r0 > key)
+        return MOE_ERR_ARGUMENT;
+    if (is_one(view, key, key_r0))
+        return moelookup_explain(view, one_key(view, key, key_r0), text, size);
+    a = find_uneven(view, key, key_r0);
+    plan->bucket = bucket_told(&a.told, bucket_of(view, key));
+    append(&s, "c=%u, with r=0 %u, buckets %u and %u of width %u: %s; ", key, key_r0,
+           bucket_of(view, key), bucket_of(view, key_r0), view->layer.window, PLAN_TEXT(plan));
+    append(&s, plan->source == MOE_EXACT ? "exact: measured in %s" : reason_for(view, plan),
+           bucket_name(view, plan->bucket, room));
+    if (plan->time_us > 0)
+        append_time(&s, "; ", plan->time_us);
+    if (a.rival.struct_size) {
+        append_time(&s, " against ", a.rival.time_us);
+        append(&s, " of %s", PLAN_TEXT(&a.rival));
+    }
+    if (plan->time_us > 0 && plan->default_us > 0 && plan->source != MOE_UNCOMPARED)
+        append_time(
+            &s, a.rival.struct_size ? ", and the default plan's " : " against the default plan's ",
+            plan->default_us);
+    append(&s, "; %s (%.8s)", view->layer.device, SHA256_HEX(view->layer.cluster));
     if (size)
         utf8_clean(text, strlen(text), false);
     return (int)s.used;

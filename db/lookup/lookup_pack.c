@@ -6,13 +6,16 @@
  *               232         from version 4 on: and more of them
  *               236         from version 5 on: and the latest, its space
  *     entries    20 each    of all layers, one after the other
+ *               32         from version 6 on: and the best plan of the other kind
  *     pins       16 each    likewise
  *     spaces                from version 5 on: those of the layers, by id: length (4), text
  *
  * Version 2 is written where a layer's shape needs its later words, version 3 where a plan has a
  * value that readers of version 2 do not know, version 4 where a shape needs its words, version 5
  * where a layer has a space or a plan proto: where its bits lie, older readers would find a wrong
- * a. The checksum is the SHA-256 of everything but itself, and so the table's digest. */
+ * a; version 6 where an entry says what the best plan of the other kind takes, or a shape has one
+ * of the later words of shares. The checksum is the SHA-256 of everything but itself, and so the
+ * table's digest. */
 #include "lookup.h"
 
 #include "declaration.h"
@@ -30,8 +33,9 @@ enum {
     FOURTH = 16, /* and of version 4 */
     LATEST = 4,  /* and of version 5 */
     ENTRY = 20,
+    OTHER = 12, /* more of version 6: time, plan */
     PIN = 16,
-    VERSION = 5, /* the newest */
+    VERSION = 6, /* the newest */
     DISABLED = 1,
     FORCED = 2,
     DECLARED = 4, /* what is forced is a plan of a space: its choice, and behind it the space */
@@ -70,7 +74,8 @@ static float get_float(const uint8_t *at)
 typedef uint8_t plan_place[PLAN_PACKED_BYTES];
 static const plan_place forced_at = { 24, 25, 26, 27, 28, 29, 30 },
                         in_entry = { 4, 5, 6, 7, 16, 17, 19 },
-                        in_pin = { 8, 9, 10, 11, 12, 13, 14 };
+                        in_pin = { 8, 9, 10, 11, 12, 13, 14 },
+                        in_other = { 24, 25, 26, 27, 28, 29, 30 };
 
 static void put_packed(uint8_t *row, const plan_place at, uint64_t packed)
 {
@@ -167,6 +172,11 @@ static size_t record_bytes(uint32_t version)
            (version > 4 ? LATEST : 0);
 }
 
+static size_t entry_bytes(uint32_t version)
+{
+    return ENTRY + (version > 5 ? OTHER : 0);
+}
+
 /* How many of later_words stand there. */
 static int later_count(uint32_t version)
 {
@@ -216,13 +226,20 @@ static uint32_t space_of(const uint8_t *bytes, uint32_t layer)
 
 struct lookup_entry pack_entry(const uint8_t *bytes, uint32_t layer, uint32_t at)
 {
-    const uint8_t *row = bytes + get(record_of(bytes, layer) + ENTRIES_AT) + (size_t)ENTRY * at;
+    const uint8_t *row =
+        bytes + get(record_of(bytes, layer) + ENTRIES_AT) + entry_bytes(version_of(bytes)) * at;
+    uint8_t others = version_of(bytes) > 5 ? LOOKUP_OTHER | LOOKUP_NO_OTHER : 0;
     struct lookup_entry entry = { .plan = get_plan(row, in_entry, space_of(bytes, layer)),
-                                  .flags = row[18] };
+                                  .flags = row[18] & LOOKUP_FLAGS,
+                                  .no_other = row[18] & others & LOOKUP_NO_OTHER };
 
     entry.plan.bucket = get(row);
     entry.plan.time_us = get_float(row + 8);
     entry.plan.default_us = get_float(row + 12);
+    if (row[18] & others & LOOKUP_OTHER) {
+        entry.other = get_plan(row, in_other, 0);
+        entry.other.time_us = get_float(row + ENTRY);
+    }
     return entry;
 }
 
@@ -279,7 +296,8 @@ static uint32_t version_of_shape(const struct moe_shape *shape)
     for (int i = 0; i < LATEST_WORDS; i++)
         if (word_of(shape, later_words[i]))
             version = i < LATER_WORDS ? 2 : i < FOURTH_WORDS ? 4 : 5;
-    return version;
+    /* Older readers would take it for damage. */
+    return shape->shares > MOE_SHARES_SPEED ? 6 : version;
 }
 
 static uint32_t version_of_plan(const struct moe_plan *plan)
@@ -289,12 +307,17 @@ static uint32_t version_of_plan(const struct moe_plan *plan)
     return plan->a == MOE_A2A_3DH ? 4 : plan->a == MOE_A2A_RAIL ? 3 : 1;
 }
 
+static uint32_t version_of_entry(const struct lookup_entry *e)
+{
+    return e->other.struct_size || e->no_other ? 6 : version_of_plan(&e->plan);
+}
+
 static uint32_t version_of_layer(const struct lookup_layer *layer)
 {
     uint32_t version = version_of_shape(&layer->shape);
 
     for (uint32_t i = 0; i < layer->entry_count; i++)
-        version = newer(version, version_of_plan(&layer->entries[i].plan));
+        version = newer(version, version_of_entry(&layer->entries[i]));
     for (uint32_t i = 0; i < layer->pin_count; i++)
         version = newer(version, version_of_plan(&layer->pins[i].plan));
     return version;
@@ -328,11 +351,18 @@ static void write_layer(uint8_t *record, uint32_t version, const struct lookup_l
 
 static void write_entry(uint8_t *row, const struct lookup_entry *e)
 {
+    bool other = e->other.struct_size;
+
     put(row, e->plan.bucket);
     put_float(row + 8, e->plan.time_us);
     put_float(row + 12, e->plan.default_us);
-    row[18] = e->flags;
+    row[18] =
+        (uint8_t)(e->flags | (other ? LOOKUP_OTHER : 0) | (e->no_other ? LOOKUP_NO_OTHER : 0));
     put_plan(row, in_entry, &e->plan);
+    if (other) {
+        put_float(row + ENTRY, e->other.time_us);
+        put_plan(row, in_other, &e->other);
+    }
 }
 
 static void write_pin(uint8_t *row, const struct lookup_pin *pin)
@@ -371,7 +401,7 @@ static struct sizes measure(const struct lookup_set *set)
     s.entries_at = HEADER + record_bytes(s.version) * set->count;
     s.pins_at = s.entries_at;
     for (uint32_t i = 0; i < set->count; i++)
-        s.pins_at += (size_t)ENTRY * set->layers[i].entry_count;
+        s.pins_at += entry_bytes(s.version) * set->layers[i].entry_count;
     s.spaces_at = s.pins_at;
     for (uint32_t i = 0; i < set->count; i++)
         s.spaces_at += (size_t)PIN * set->layers[i].pin_count;
@@ -406,7 +436,7 @@ static void write_set(const struct lookup_set *set, struct sizes s, uint8_t *byt
 
         write_layer(bytes + HEADER + record_bytes(s.version) * i, s.version, layer,
                     (size_t)(entry - bytes), (size_t)(pin - bytes));
-        for (uint32_t j = 0; j < layer->entry_count; j++, entry += ENTRY)
+        for (uint32_t j = 0; j < layer->entry_count; j++, entry += entry_bytes(s.version))
             write_entry(entry, &layer->entries[j]);
         for (uint32_t j = 0; j < layer->pin_count; j++, pin += PIN)
             write_pin(pin, &layer->pins[j]);
@@ -474,7 +504,8 @@ static bool within(const uint8_t *bytes, size_t size)
         const uint8_t *record = record_of(bytes, i);
         uint64_t entries = get(record + ENTRIES_AT), pins = get(record + PINS_AT);
 
-        if (entries + (uint64_t)ENTRY * get(record + ENTRY_COUNT_AT) > size ||
+        if (entries + entry_bytes(version_of(bytes)) * (uint64_t)get(record + ENTRY_COUNT_AT) >
+                size ||
             pins + (uint64_t)PIN * get(record + PIN_COUNT_AT) > size)
             return false;
     }
@@ -488,9 +519,10 @@ static uint64_t end_of_rows(const uint8_t *bytes)
     uint64_t total = HEADER;
 
     for (uint32_t i = 0; i < pack_layer_count(bytes); i++)
-        total += record_bytes(version_of(bytes)) +
-                 (uint64_t)ENTRY * get(record_of(bytes, i) + ENTRY_COUNT_AT) +
-                 (uint64_t)PIN * get(record_of(bytes, i) + PIN_COUNT_AT);
+        total +=
+            record_bytes(version_of(bytes)) +
+            (uint64_t)entry_bytes(version_of(bytes)) * get(record_of(bytes, i) + ENTRY_COUNT_AT) +
+            (uint64_t)PIN * get(record_of(bytes, i) + PIN_COUNT_AT);
     return total;
 }
 

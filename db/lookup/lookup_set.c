@@ -145,6 +145,25 @@ static uint64_t end_of_buckets(const struct lookup_layer *layer)
     return d ? declaration_buckets(d) : (uint64_t)UINT32_MAX + 1;
 }
 
+/* What is kept of it is a legal plan of the other kind with its time, or that there is none, or
+ * nothing. */
+static void tidy_other(const struct moe_shape *shape, struct lookup_entry *e)
+{
+    bool kinds = !shape->space && shape->layout == MOE_LAYOUT_EXPERTS;
+    struct moe_plan other = { 0 };
+
+    e->no_other = kinds && e->no_other;
+    if (kinds && !e->no_other && e->other.struct_size && sane_time(e->other.time_us) > 0) {
+        other = plan_canonical(e->other, shape);
+        other.time_us = e->other.time_us;
+        other.default_us = 0;
+        other.bucket = other.source = 0;
+    }
+    if (other.struct_size && (!plan_legal(&other, shape) || !plan_other_kind(&other, &e->plan)))
+        other = (struct moe_plan){ 0 };
+    e->other = other;
+}
+
 static void tidy_entries(struct lookup_layer *layer)
 {
     uint64_t end = end_of_buckets(layer);
@@ -161,6 +180,7 @@ static void tidy_entries(struct lookup_layer *layer)
             continue;
         e.plan.time_us = sane_time(e.plan.time_us);
         e.plan.default_us = sane_time(e.plan.default_us);
+        tidy_other(&layer->shape, &e);
         layer->entries[kept++] = e;
     }
     layer->entry_count = kept;

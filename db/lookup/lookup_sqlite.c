@@ -262,6 +262,8 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
     int64_t bucket = sqlite3_column_int64(row, 3);
     struct moe_plan plan;
     double time_us = sqlite3_column_double(row, 5), default_us = sqlite3_column_double(row, 6);
+    double other_us = sqlite3_column_double(row, 12);
+    struct moe_plan other = { 0 };
     bool holds = !sqlite3_column_int(row, 7) && !sqlite3_column_int(row, 8);
 
     if (!is_u32(bucket) || plan_parse(text(row, 4), &plan))
@@ -270,6 +272,8 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
     /* Beyond a float: unknown. */
     plan.time_us = time_us > 0 && time_us < 1e30 ? (float)time_us : 0;
     plan.default_us = default_us > 0 && default_us < 1e30 ? (float)default_us : 0;
+    if (*text(row, 11) && !plan_parse(text(row, 11), &other) && other_us > 0 && other_us < 1e30)
+        other.time_us = (float)other_us;
     if (holds && sqlite3_column_int64(row, 10) > layer->decided_s)
         layer->decided_s = sqlite3_column_int64(row, 10);
     return lookup_layer_add(
@@ -279,6 +283,8 @@ static int add_entry(sqlite3_stmt *row, struct lookup_layer *layer)
                    .flags = (uint8_t)((sqlite3_column_int(row, 7) ? LOOKUP_INFERRED : 0) |
                                       (sqlite3_column_int(row, 8) ? LOOKUP_STALE : 0) |
                                       (sqlite3_column_int(row, 9) ? LOOKUP_IMPORTED : 0)),
+                   .other = other,
+                   .no_other = sqlite3_column_int(row, 13),
                });
 }
 
@@ -322,18 +328,24 @@ enum { SPACES_SINCE = 11 };
  * and a neighbouring bucket may still hold what was refuted. */
 static const char entries_with[] =
     "SELECT fingerprint, shape, window, bucket, plan, time_us, default_us, inferred, "
-    "stale AND decision <> 'refuted', %s, %s FROM entry ORDER BY fingerprint, shape, window, id";
+    "stale AND decision <> 'refuted', %s, %s, %s FROM entry ORDER BY fingerprint, shape, window, "
+    "id";
 
-/* What was made for look-ups alone need not hold dates. */
+/* What was made for look-ups alone need not hold dates; before version 12 other plans were not
+ * kept. */
 static int read_entries(struct reader *r, bool travels)
 {
-    int64_t dated;
-    char sql[256];
+    int64_t dated, others;
+    char sql[320];
 
     TRY(ask(r->db, "SELECT count(*) FROM pragma_table_info('entry') WHERE name = 'decided_s'",
             &dated));
+    TRY(ask(r->db,
+            "SELECT count(*) = 3 FROM pragma_table_info('entry') WHERE name IN"
+            " ('other', 'other_us', 'no_other')",
+            &others));
     snprintf(sql, sizeof(sql), entries_with, travels ? "tier = 'imported'" : "0",
-             dated ? "decided_s" : "0");
+             dated ? "decided_s" : "0", others ? "other, other_us, no_other" : "NULL, 0, 0");
     return read_rows(r, sql, add_entry);
 }
 

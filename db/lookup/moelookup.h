@@ -97,7 +97,12 @@ enum moe_layout {
     MOE_LAYOUT_EXPERTS = 0, /* a rank holds whole experts, or a slice of one */
     MOE_LAYOUT_HIDDEN = 1   /* a rank holds some hidden units of every expert: (h,E,D), e=sparse */
 };
-enum moe_shares_by { MOE_SHARES_EQUAL = 0, MOE_SHARES_SPEED = 1 };
+enum moe_shares_by {
+    MOE_SHARES_EQUAL = 0,
+    MOE_SHARES_SPEED = 1,  /* tokens follow the ranks' speeds, in MOE_LAYOUT_HIDDEN units as well */
+    MOE_SHARES_TOKENS = 2, /* in MOE_LAYOUT_HIDDEN: tokens do, and hidden units are equal */
+    MOE_SHARES_HIDDEN = 3  /* in MOE_LAYOUT_HIDDEN: hidden units do, and tokens are equal */
+};
 enum moe_router {
     MOE_ROUTER_SOFTMAX = 0, /* groups count by their best expert */
     MOE_ROUTER_SIGMOID = 1, /* groups count by the sum of their best two; a bias takes part in the
@@ -126,7 +131,10 @@ enum moe_source {
     MOE_DEFAULT = 5,   /* nothing is known, or MOELOOKUP_DISABLE */
     MOE_INFERRED = 6,  /* this bucket lies between measured ones that agree */
     MOE_IMPORTED = 7,  /* measured at another site, on a cluster that is equal */
-    MOE_TENTATIVE = 8  /* being measured: libmoetune's answer (moetune.h), never this library's */
+    MOE_TENTATIVE = 8, /* being measured: libmoetune's answer (moetune.h), never this library's */
+    MOE_UNCOMPARED =
+        9 /* capacities differ, and the table does not know what the best plan with r=0
+           * and the best one with r >= 1 take: the default; see moelookup_get_uneven */
 };
 
 /* One MoE layer on its group of ranks. */
@@ -247,6 +255,26 @@ MOELOOKUP_API int moelookup_bind(const struct moelookup *table, const struct moe
 MOELOOKUP_API int moelookup_get(const struct moelookup_view *view, uint32_t capacity,
                                 struct moe_plan *out);
 
+/* moelookup_get where experts have capacities of their own, at which plans with r >= 1 and plans
+ * with r = 0 take as long as at two different equal ones: see struct moe_capacities_state, whose
+ * key and key_r0 these are.  It answers the faster one of the best plan with r >= 1 at key and the
+ * best one with r = 0 at key_r0, as the table has measured them; out->time_us is what it is
+ * expected to take, between the edges of buckets in proportion, out->default_us that of the default
+ * plan.
+ *
+ * Where both lie in one bucket this is moelookup_get(key), and in MOE_LAYOUT_HIDDEN, where every
+ * plan computes the rows of all experts, moelookup_get(key_r0).  MOELOOKUP_FORCE answers
+ * everything; else a pin of key's bucket, and one of key_r0's if it has r = 0.  Where the table
+ * does not know both plans with their times in entries of their own that are not stale, the default
+ * plan answers, with MOE_UNCOMPARED: so it is with tables that an older moetune wrote.  Where no
+ * plan of one kind can run, or `moetune tune` was to try none, the best one of the other kind
+ * answers.
+ *
+ * No lock, allocation or I/O; it takes longer than moelookup_get, but less than a microsecond.
+ * Counted (moelookup_record) are both buckets.  MOE_ERR_ARGUMENT: NULL, or key_r0 above key. */
+MOELOOKUP_API int moelookup_get_uneven(const struct moelookup_view *view, uint32_t key,
+                                       uint32_t key_r0, struct moe_plan *out);
+
 /* ---- spaces that a program declares
  *
  * A program may declare axes of its own in a short text, and `moetune tune --space FILE --exec`
@@ -358,6 +386,10 @@ MOELOOKUP_API int moe_plan_parse(const char *text, struct moe_plan *out);
 MOELOOKUP_API int moelookup_explain(const struct moelookup_view *view, uint32_t capacity,
                                     char *text, size_t size);
 
+/* The same of moelookup_get_uneven. */
+MOELOOKUP_API int moelookup_explain_uneven(const struct moelookup_view *view, uint32_t key,
+                                           uint32_t key_r0, char *text, size_t size);
+
 /* The capacity rule.  factor > 0: top_k * trunc(factor * ceil(tokens / experts)), with the largest
  * number of tokens over the ranks.  factor 0: `needed`, the largest count any rank sends to any
  * expert, agreed over the ranks.  factor < 0: the smaller of `needed` and the rule for -factor.
@@ -391,7 +423,7 @@ MOELOOKUP_API int moe_shares(const double *speeds, uint32_t ranks, uint64_t tota
  *     moe_capacities_open(&options, &c);
  *     for (step = 0;; step++) {
  *         moe_capacities_at(c, step, &rows, &state);         rows[e], the same on every rank
- *         moelookup_get(view, state.key, &plan);
+ *         moelookup_get_uneven(view, state.key, state.key_r0, &plan);
  *         ... the step; counts[e]: choices of expert e, dropped or not, the largest over ranks ...
  *         moe_capacities_feed(c, step, counts, 64);
  *     }
@@ -430,10 +462,10 @@ struct moe_capacities_options {
 /* What is in force at a step, and how it came. */
 struct moe_capacities_state {
     uint32_t struct_size; /* sizeof(struct moe_capacities_state) */
-    uint32_t key;  /* the equal capacity that takes as long, for moelookup_get: rows of the fullest
-                    * rank per expert it holds, rounded up; where E <= W, the largest capacity, as
-                    * all ranks wait for that expert: capacities then save memory, but no time */
-    uint64_t rows; /* of all experts, from one source rank */
+    uint32_t key;      /* the equal capacity at which a plan with r >= 1 takes as long: rows of the
+                        * fullest rank per expert it holds, rounded up; where E <= W, the largest
+                        * capacity, as all ranks wait for that expert */
+    uint64_t rows;     /* of all experts, from one source rank */
     uint64_t fullest;  /* of the rank with most, where rank q holds experts q E/W and following;
                         * where E < W, of the expert with most */
     uint64_t balanced; /* the same if experts were dealt out by size, E/W to each rank: the largest
@@ -443,7 +475,8 @@ struct moe_capacities_state {
     uint64_t replans;  /* how many led to what is in force */
     uint64_t digest;   /* of options and of all capacities up to these, and of their steps */
     uint32_t dropped_ppm; /* of all choices that were fed */
-    uint32_t unused;
+    uint32_t key_r0; /* the same of a plan with r = 0, where every rank computes the rows of all
+                      * experts: rows / E, rounded up; never above key.  0: an older library */
 };
 
 /* clang-format off */

@@ -45,6 +45,9 @@ static const struct row_field fields[] = {
     { "tier", ROW_ENUM, LOCAL(tier), .words = entry_tier_words },
     { "throttled", ROW_INTEGER, LOCAL(throttled), .since = 2, .most = UINT32_MAX },
     { "load", ROW_TEXT, LOCAL(load), .since = 4, .optional = true },
+    { "other", ROW_PLAN, LOCAL(other), .since = 9, .optional = true, .quiet = true },
+    { "other_us", ROW_REAL, LOCAL(other_us), .since = 9, TIME, .quiet = true },
+    { "no_other", ROW_BOOL, LOCAL(no_other), .since = 9, .quiet = true },
 };
 const struct row_table entry_table = ROW_TABLE("entry", struct entry_row, fields);
 
@@ -52,7 +55,7 @@ const struct row_table entry_table = ROW_TABLE("entry", struct entry_row, fields
 const char entry_in_show[] =
     "capacity plan time_us low_us high_us default_us gain gain_low gain_high bound search_winner"
     " runner_up samples throttled inferred stale decision reason search effort decided_s=decided"
-    " tier load";
+    " tier load other other_us no_other";
 
 /* These follow the device, the cluster, the layer and the bucket. */
 const char entry_in_csv[] = "plan time_us low_us high_us default_us gain bound samples inferred=how"

@@ -34,7 +34,7 @@ struct column {
         name, COLUMN_TEXT, 0, 0, (value)                                                           \
     }
 
-enum { RECORD_COLUMNS_MAX = 32, STATEMENTS_MAX = 64 };
+enum { RECORD_COLUMNS_MAX = 40, STATEMENTS_MAX = 64 };
 
 /* A database, its journal, and what is prepared. */
 struct records {

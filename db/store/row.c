@@ -165,7 +165,14 @@ static void row_json(const struct row_field *field, const void *row, enum row_di
 
 static bool is_left_out(const struct row_field *field, const void *row)
 {
-    return field->kind == ROW_TEXT && field->optional && !*(const char *)value_of(field, row);
+    switch (field->kind) {
+    case ROW_TEXT: return field->optional && !*(const char *)value_of(field, row);
+    case ROW_REAL: return field->quiet && !(row_real(field, row) > 0);
+    case ROW_PLAN:
+        return field->quiet && !((const struct moe_plan *)value_of(field, row))->struct_size;
+    case ROW_BOOL: return field->quiet && !row_integer(field, row);
+    default: return false;
+    }
 }
 
 void row_json_exported(const struct row_table *table, const void *row, FILE *to)

@@ -31,6 +31,7 @@ struct row_field {
     int decimals;       /* of a number where it is exported */
     double least, most; /* legal in a table that is imported; of plans and texts nothing is said */
     bool optional; /* a plan that may be missing; a text whose member is left out where it is "" */
+    bool quiet;    /* the member is left out where it says nothing: no plan, 0, false */
     const char *none; /* what the column says where there is no plan; NULL: NULL */
 };
 

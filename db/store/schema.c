@@ -132,13 +132,18 @@ static const char *const version_11 =
     "CREATE TABLE space(id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;";
 
 /* Modelled clusters say how much launches differ: a program that does not know it could not read
- * their text.  And what a table is worth says how many launches of the ranks that rests on, and
- * whether plans were given up because of it. */
+ * their text.  What a table is worth says how many launches of the ranks that rests on, and whether
+ * plans were given up because of it.  And the best plan of those that move weights where the
+ * entry's moves tokens, or the other way round: where experts' capacities differ both must be
+ * known. */
 static const char *const version_12 =
     "INSERT OR IGNORE INTO fingerprint_field(id, fingerprint, name, class, value)"
     "  SELECT id * 64 + 51, id, 'launch_noise_percent', 'model', 'unknown' FROM fingerprint;"
     "ALTER TABLE standing ADD COLUMN launches INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE standing ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;";
+    "ALTER TABLE standing ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE entry ADD COLUMN other TEXT;"
+    "ALTER TABLE entry ADD COLUMN other_us REAL NOT NULL DEFAULT 0;"
+    "ALTER TABLE entry ADD COLUMN no_other INTEGER NOT NULL DEFAULT 0;";
 
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =

@@ -18,7 +18,7 @@
 struct store;
 
 /* The versions of our tables, and of tables that are exported. */
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 12, EXPORT_VERSION = 8 };
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 12, EXPORT_VERSION = 9 };
 /* What is written where nothing needs a newer one: older readers read it, and the same rows stay
  * the same bytes. */
 enum { EXPORT_USUAL = 3 };
@@ -251,6 +251,13 @@ struct entry_row {
     int64_t decided_s;
     enum entry_tier tier;
     char load[LOAD_NAME_BYTES]; /* it was measured under */
+    /* Of the plans with r = 0, where `plan` has r >= 1, or the other way round, the best one and
+     * what it takes here: where experts' capacities differ both must be known.  other.struct_size
+     * 0 and other_us 0: not known.  no_other: none of them can run here, or none was to be tried.
+     */
+    struct moe_plan other;
+    double other_us;
+    bool no_other;
 };
 
 /* What such a row is made of, and what of it is seen by whom: see row.h. */

@@ -59,7 +59,7 @@ void plan_set(struct moe_plan *plan, size_t axis, uint32_t value);
 uint32_t plan_next_value(size_t axis, uint32_t value);
 
 /* Names of enum moe_source, in the order of their values, NULL-terminated. */
-enum { PLAN_SOURCE_COUNT = 8 };
+enum { PLAN_SOURCE_COUNT = 10 };
 extern const char *const plan_source_words[];
 
 /* What a trainer runs today without a tuner: r=1 d=1 a=linear; in MOE_LAYOUT_HIDDEN r=0 d=1
@@ -73,6 +73,14 @@ bool plan_equal(const struct moe_plan *a, const struct moe_plan *b);
 
 /* Equal on every axis but this one, on which they may be. */
 bool plan_equal_but(const struct moe_plan *a, const struct moe_plan *b, size_t axis);
+
+/* One moves tokens (r >= 1), the other one weights (r = 0).  Where experts' capacities differ, the
+ * first waits for the fullest rank, and the second computes the rows of all experts on every rank:
+ * the equal capacities at which they take as long are two numbers. */
+static inline bool plan_other_kind(const struct moe_plan *a, const struct moe_plan *b)
+{
+    return (a->r == 0) != (b->r == 0);
+}
 
 /* The order of two plans as qsort wants it: axis by axis, 0 where they are equal. */
 int plan_order(const struct moe_plan *a, const struct moe_plan *b);

@@ -18,7 +18,7 @@ const char *const dtype_words[] = { "f32", "f16", "bf16", NULL };
 const char *const pass_words[] = { "forward", "train", NULL };
 const char *const activation_words[] = { "relu", "gelu", "swiglu", NULL };
 const char *const layout_words[] = { "experts", "hidden", NULL };
-const char *const shares_words[] = { "equal", "speed", NULL };
+const char *const shares_words[] = { "equal", "speed", "tokens", "hidden", NULL };
 const char *const router_words[] = { "softmax", "sigmoid", "bilevel", "cosine", NULL };
 const char *const order_words[] = { "token", "priority", NULL };
 const char *const combine_words[] = { "sum", "choices", NULL };
@@ -425,8 +425,13 @@ int shape_fault(const struct moe_shape *shape, char *text, size_t size)
     if (shape->dtype > MOE_BF16 || shape->pass > MOE_TRAIN || shape->activation > MOE_SWIGLU)
         return wrong(why, "unknown dtype %u, pass %u or activation %u", shape->dtype, shape->pass,
                      shape->activation);
-    if (shape->layout > MOE_LAYOUT_HIDDEN || shape->shares > MOE_SHARES_SPEED)
+    if (shape->layout > MOE_LAYOUT_HIDDEN || shape->shares > MOE_SHARES_HIDDEN)
         return wrong(why, "unknown layout %u or shares %u", shape->layout, shape->shares);
+    if (shape->layout != MOE_LAYOUT_HIDDEN && shape->shares > MOE_SHARES_SPEED)
+        return wrong(why,
+                     "shares=%s goes with layout=hidden: here shares=speed moves tokens, which "
+                     "is all that there is to share",
+                     shares_words[shape->shares]);
     if (shape->layers > LAYERS_LIMIT)
         return wrong(why, "layers is %u: it must be from 0 to %d", shape->layers, LAYERS_LIMIT);
     TRY(check_racks(why, shape));

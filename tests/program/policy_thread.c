@@ -45,7 +45,7 @@ static void answer_step(struct policy *p, uint64_t step, int64_t ready_ns)
     if (!a->status)
         memcpy(kept->rows, rows, p->setup.experts * sizeof(*rows));
     if (!a->status && p->setup.view)
-        a->status = moelookup_get(p->setup.view, a->state.key, &a->plan);
+        a->status = moelookup_get_uneven(p->setup.view, a->state.key, a->state.key_r0, &a->plan);
 }
 
 static void work_on(struct policy *p, const struct handed *h)

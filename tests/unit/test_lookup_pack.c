@@ -414,6 +414,32 @@ static void only_what_has_the_latest_words_is_of_the_fourth_version(void)
     }
 }
 
+/* Older readers know one word of shares. */
+static void only_the_later_words_of_shares_are_of_the_sixth_version(void)
+{
+    static const uint32_t versions[] = { 2, 2, 6, 6 };
+
+    for (uint32_t shares = MOE_SHARES_EQUAL; shares <= MOE_SHARES_HIDDEN; shares++) {
+        struct cluster cluster = machine("abacus", 8, 4);
+        struct moe_shape shape = layer(128);
+        struct store *store;
+        struct packed p;
+
+        shape.layout = MOE_LAYOUT_HIDDEN;
+        shape.shares = shares;
+        unlink(place("shares.db"));
+        unlink(place("shares.db.published"));
+        store = new_store(place("shares.db"));
+        add_one(store, &cluster, shape, "r=0 d=2 e=sparse");
+        publish_and_close(store);
+        p = pack_file(place("shares.db"));
+        CHECK(version_of(&p) == versions[shares] && is_harmless(p.bytes, p.size));
+        CHECK(
+            is_answer(ask_file(place("shares.db"), shape, 128 * 2), "r=0 d=2 e=sparse", MOE_EXACT));
+        free(p.bytes);
+    }
+}
+
 static void an_empty_set_is_packed_too(void)
 {
     struct moelookup *table, *copy;
@@ -448,6 +474,7 @@ int main(void)
         TEST(what_older_readers_would_misread_is_of_a_later_version),
         TEST(a_frozen_table_answers_as_it_did),
         TEST(only_what_has_the_latest_words_is_of_the_fourth_version),
+        TEST(only_the_later_words_of_shares_are_of_the_sixth_version),
         TEST(an_empty_set_is_packed_too),
     };
 

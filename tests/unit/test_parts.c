@@ -57,6 +57,22 @@ static void faster_ranks_have_more(void)
     CHECK(parts_open(&shape, (const double[]){ 1, 0, 3, 4 }, &p));
 }
 
+static void tokens_or_hidden_units_alone_follow_the_speeds(void)
+{
+    static const double speeds[] = { 1, 2, 3, 4 };
+    struct moe_shape shape = layer(MOE_LAYOUT_HIDDEN, 3, 50);
+    struct parts p;
+
+    shape.shares = MOE_SHARES_TOKENS;
+    CHECK(!parts_open(&shape, speeds, &p));
+    CHECK(p.tokens[0] == 40 && p.tokens[3] == 160 && p.hidden[0] == 13 && p.hidden[3] == 12);
+    parts_close(&p);
+    shape.shares = MOE_SHARES_HIDDEN;
+    CHECK(!parts_open(&shape, speeds, &p));
+    CHECK(p.tokens[0] == 100 && p.tokens[3] == 100 && p.hidden[0] == 5 && p.hidden[3] == 20);
+    parts_close(&p);
+}
+
 static void experts_keep_their_slices_whatever_the_speeds(void)
 {
     struct moe_shape shape = layer(MOE_LAYOUT_EXPERTS, 2, 50);
@@ -84,6 +100,7 @@ int main(void)
     static const struct test tests[] = {
         TEST(equal_shares_differ_by_one_unit_at_most),
         TEST(faster_ranks_have_more),
+        TEST(tokens_or_hidden_units_alone_follow_the_speeds),
         TEST(experts_keep_their_slices_whatever_the_speeds),
         TEST(pieces_of_all_ranks_are_all_there_is),
     };

@@ -159,6 +159,17 @@ static void the_text_of_a_layer_has_new_words_only_where_they_are_needed(void)
     CHECK(shape_parse(text, &again) == OK && shape_equal(&p, &again));
     again.layers = 3;
     CHECK(!shape_equal(&p, &again));
+    for (p.shares = MOE_SHARES_TOKENS; p.shares <= MOE_SHARES_HIDDEN; p.shares++) {
+        shape_format(&p, text, sizeof(text));
+        CHECK(strstr(text, p.shares == MOE_SHARES_TOKENS ? " shares=tokens " : " shares=hidden "));
+        CHECK(shape_parse(text, &again) == OK && shape_equal(&p, &again));
+        CHECK(!shape_fault(&p, text, sizeof(text)));
+        p.layout = MOE_LAYOUT_EXPERTS; /* tokens are all that there is: shares=speed */
+        CHECK(shape_fault(&p, text, sizeof(text)) == ERR_ARGUMENT &&
+              strstr(text, "goes with layout=hidden"));
+        p.layout = MOE_LAYOUT_HIDDEN;
+    }
+    CHECK(shape_fault(&p, text, sizeof(text)) == ERR_ARGUMENT); /* a word that there is not */
 }
 
 static void impossible_shapes_are_refused_with_the_value(void)

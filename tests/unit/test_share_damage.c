@@ -94,7 +94,7 @@ static int with_change(const char *from, const char *to)
 
 static const char *const not_understood[][2] = {
     { "moetune-table", "moetune-tables" },
-    { "\"version\":3", "\"version\":9" },
+    { "\"version\":3", "\"version\":10" },
     { "\"semantics\":1", "\"semantics\":2" },
     { "\"version\":3", "\"version\":0" },
     { "\"version\":3", "\"version\":1.5" },

@@ -2,9 +2,11 @@
  * makes the entry. */
 #include "bucket.h"
 
+#include "plan.h"
 #include "stats.h"
 #include "status.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +184,105 @@ void bucket_open(struct bucket *b, bool rematch)
         decision_recall(&b->decision, purpose_of(b, &b->told[i]), b->told[i].arm, b->told[i].ns);
 }
 
+/* ---- the other kind: plans with r = 0 where the best one has r >= 1, or the other way round */
+
+/* Where experts' capacities differ, plans of both kinds are compared, each at an equal capacity of
+ * its own; so an entry says what the best plan of either kind takes. */
+struct other_kind {
+    bool any;    /* some can run here */
+    int arm;     /* the best one of those whose time is known; -1: none */
+    double over; /* the logarithm of its time minus that of the plan it is compared to */
+    int unknown; /* one that may be better, if it has r = 0; -1: none */
+};
+
+/* All rows may be one rank's, or one expert's: so many times the even share.  A plan with r = 0
+ * that takes longer by more than this is slower wherever it is compared: its step grows with the
+ * capacity, and that of the other kind at most in proportion to it. */
+static double longest_reach(const struct moe_shape *shape)
+{
+    return log((double)(shape->experts < shape->ranks ? shape->experts : shape->ranks));
+}
+
+/* What is sampled three times is known as well as it will be: two kinds differ by far, or it does
+ * not matter much which one answers.  Of plans with r >= 1 one sample does: where one with r = 0 is
+ * best, it is so at any smaller capacity that it may have beside this one. */
+enum { OTHER_SAMPLES = 3 };
+static const double known_sd = 0.05;
+
+static bool is_known(const struct search *s, int arm, const struct normal *over)
+{
+    uint32_t enough = s->setup.arms[arm].r ? 1 : OTHER_SAMPLES;
+
+    return over->sd <= known_sd || over->mean - 2 * over->sd > longest_reach(&s->setup.shape) ||
+           (s->count[arm] >= enough && isfinite(over->mean));
+}
+
+static bool has_kinds(const struct search *s)
+{
+    return !s->setup.shape.space && s->setup.shape.layout == MOE_LAYOUT_EXPERTS && s->setup.arms;
+}
+
+/* Of the plans that the default plan is one of only those that may be published: whoever is told
+ * one must not be worse off. */
+static struct other_kind find_other(const struct bucket *b, int arm)
+{
+    const struct dictionary *d = b->dictionary;
+    struct search *s = b->decision.setup.search;
+    struct other_kind o = { .arm = -1, .over = INFINITY, .unknown = -1 };
+    double least = INFINITY;
+
+    for (int i = 0; i < (int)d->arm_count; i++) {
+        const struct moe_plan *plan = &d->arms[i];
+        struct normal over;
+
+        if (!s->usable[i] || !plan_other_kind(plan, &d->arms[arm]))
+            continue;
+        o.any = true;
+        if (plan->r && !decision_is_safe(&b->decision, i))
+            continue;
+        over = search_compare(s, i, arm);
+        if (is_known(s, i, &over) && over.mean < o.over) {
+            o.arm = i;
+            o.over = over.mean;
+        } else if (!is_known(s, i, &over) && !plan->r && !(over.mean >= least)) {
+            o.unknown = i;
+            least = over.mean;
+        }
+    }
+    if (least >= o.over)
+        o.unknown = -1;
+    return o;
+}
+
+int bucket_next(struct bucket *b, enum decision_purpose *purpose)
+{
+    struct decision_result r;
+    int next = decision_next(&b->decision, purpose);
+
+    if (next != DECISION_DONE || b->decision.setup.search->cut ||
+        !has_kinds(b->decision.setup.search) || !decision_result(&b->decision, &r))
+        return next;
+    /* Told as what is sampled for safety's sake: the search did not ask for it. */
+    *purpose = DECISION_SAFETY;
+    next = find_other(b, r.arm).unknown;
+    return next < 0 ? DECISION_DONE : next;
+}
+
+/* Who decides among some plans alone has not asked what the others take. */
+static void add_other(const struct bucket *b, int arm, struct entry_row *e)
+{
+    struct other_kind o;
+
+    if (b->decision.setup.alone || !has_kinds(b->decision.setup.search))
+        return;
+    o = find_other(b, arm);
+    e->no_other = !o.any;
+    if (o.arm < 0 || !isfinite(e->time_us))
+        return;
+    e->other = b->dictionary->arms[o.arm];
+    e->other_us = e->time_us * exp(o.over);
+}
+
 /* ---- steps */
 
 int bucket_begin(struct bucket *b, int arm, bool harmless)
@@ -248,5 +349,6 @@ int bucket_entry(const struct bucket *b, int arm, struct entry_row *out)
     out->throttled = throttled(b, r.arm);
     snprintf(out->reason, sizeof(out->reason), "%s", search_reason_words[r.found.reason]);
     snprintf(out->decision, sizeof(out->decision), "%s", decision_words[r.word]);
+    add_other(b, r.arm, out);
     return OK;
 }

@@ -50,6 +50,10 @@ void bucket_forget(struct bucket *b); /* attempts and samples; the entry stays *
  * say does not count: the machine has changed. */
 void bucket_open(struct bucket *b, bool rematch);
 
+/* decision_next(), and then what else is to be sampled: where the best plan has r >= 1, how long
+ * the best one with r = 0 takes, to which it is compared where experts' capacities differ. */
+int bucket_next(struct bucket *b, enum decision_purpose *purpose);
+
 /* Before an arm's first step; `harmless` as for ledger_begin(). */
 int bucket_begin(struct bucket *b, int arm, bool harmless);
 /* A step that took `ns`: its row, and what follows from it. */

@@ -3,6 +3,7 @@
 
 #include "arms.h"
 #include "bucket_key.h"
+#include "plan.h"
 #include "status.h"
 
 #include <math.h>
@@ -84,4 +85,21 @@ void dictionary_infer(const struct dictionary *d, uint32_t bucket, int arm, cons
     snprintf(e.decision, sizeof(e.decision), "inferred");
     snprintf(e.reason, sizeof(e.reason), "inferred");
     *out = e;
+}
+
+void dictionary_infer_other(const struct dictionary *d, const bool *usable, struct entry_row *inout)
+{
+    inout->no_other = true;
+    for (int i = 0; i < (int)d->arm_count; i++) {
+        double us;
+
+        if ((usable && !usable[i]) || !plan_other_kind(&d->arms[i], &inout->plan))
+            continue;
+        inout->no_other = false;
+        us = dictionary_expected_us(d, inout->bucket, i);
+        if (us > 0 && (!(inout->other_us > 0) || us < inout->other_us)) {
+            inout->other = d->arms[i];
+            inout->other_us = us;
+        }
+    }
 }

@@ -50,4 +50,8 @@ void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct 
 void dictionary_infer(const struct dictionary *d, uint32_t bucket, int arm, const bool *usable,
                       struct entry_row *out);
 
+/* The same of the other kind of plans than the entry's (struct entry_row, `other`). */
+void dictionary_infer_other(const struct dictionary *d, const bool *usable,
+                            struct entry_row *inout);
+
 #endif

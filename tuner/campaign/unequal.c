@@ -95,7 +95,7 @@ static int expire(void *self, const struct entry_row *e)
     bool moved;
 
     TRY(store_shape_get(x->store, e->shape, &shape));
-    if (shape.shares != MOE_SHARES_SPEED)
+    if (shape.shares == MOE_SHARES_EQUAL)
         return OK;
     was = load_of(x->store, &shape, e);
     log_only(false);

@@ -25,7 +25,8 @@ const struct option_row layer_rows[] = {
     { "layout", "WORD", OPTION_WORDS, AT(layouts),
       "what a rank holds: experts, or hidden, some units of every expert [experts]", layout_words },
     { "shares", "WORD", OPTION_WORDS, AT(shares),
-      "of tokens and hidden units: equal, or by the ranks' speed [equal]", shares_words },
+      "equal, or by the ranks' speed: tokens, hidden (units of experts), or speed, both [equal]",
+      shares_words },
     { "groups", "G", OPTION_COUNT, AT(groups), "groups of experts, see --group-limit [none]" },
     { "group-limit", "L", OPTION_COUNT, AT(group_limit),
       "a token's experts are of at most so many groups" },
@@ -179,14 +180,32 @@ static size_t split(const struct layer_options *from, size_t field, struct layer
     return count;
 }
 
+/* Where ranks hold whole experts, tokens are all that can be shared by speed: that has one name. */
+static uint32_t shares_of_experts(uint32_t shares)
+{
+    enum {
+        SPEED = 1u << MOE_SHARES_SPEED,
+        TOKENS = 1u << MOE_SHARES_TOKENS,
+        HIDDEN = 1u << MOE_SHARES_HIDDEN
+    };
+    uint32_t mask = shares & TOKENS ? (shares & ~(uint32_t)TOKENS) | SPEED : shares;
+
+    return mask & ~(uint32_t)HIDDEN ? mask & ~(uint32_t)HIDDEN : mask;
+}
+
 size_t layer_options_settings(const struct layer_options *options,
                               struct layer_options out[LAYER_SETTINGS_MAX])
 {
     struct layer_options by_layout[LAYER_SETTINGS_MAX];
     size_t layouts = split(options, offsetof(struct layer_options, layouts), by_layout), count = 0;
 
-    for (size_t i = 0; i < layouts; i++)
+    for (size_t i = 0; i < layouts; i++) {
+        bool hidden = by_layout[i].layouts == 1u << MOE_LAYOUT_HIDDEN;
+
+        if (layouts > 1 && !hidden && by_layout[i].shares != NOT_GIVEN)
+            by_layout[i].shares = shares_of_experts(by_layout[i].shares);
         count += split(&by_layout[i], offsetof(struct layer_options, shares), out + count);
+    }
     return count;
 }
 

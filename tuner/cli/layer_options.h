@@ -37,7 +37,7 @@ int load_options_check(const struct load_options *options);
 
 /* What the options name may be several layers, which differ in layout and shares: each with one bit
  * of both, or none.  Returns how many. */
-enum { LAYER_SETTINGS_MAX = 4 };
+enum { LAYER_SETTINGS_MAX = 8 };
 size_t layer_options_settings(const struct layer_options *options,
                               struct layer_options out[LAYER_SETTINGS_MAX]);
 

@@ -26,7 +26,7 @@ static uint32_t compute_type(const struct moe_shape *shape, const struct account
     return machine->on_host ? (uint32_t)MOE_F32 : shape->dtype;
 }
 
-/* *rank has the most: of unequal ranks the fastest. */
+/* *rank has the most: of unequal ranks the fastest, whichever of both follows its speed. */
 static bool open_parts(const struct moe_shape *shape, const struct account_machine *machine,
                        struct parts *parts, uint32_t *rank)
 {
@@ -34,7 +34,8 @@ static bool open_parts(const struct moe_shape *shape, const struct account_machi
         return false;
     *rank = 0;
     for (uint32_t q = 1; q < parts->ranks; q++)
-        if (parts->tokens[q] > parts->tokens[*rank])
+        if (parts->tokens[q] > parts->tokens[*rank] ||
+            (parts->tokens[q] == parts->tokens[*rank] && parts->hidden[q] > parts->hidden[*rank]))
             *rank = q;
     return true;
 }

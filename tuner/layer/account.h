@@ -17,7 +17,7 @@ struct account_machine {
     uint32_t baseline;    /* enum baseline, of plans */
     double between;       /* GFLOP that stand for attention, before each layer */
     size_t cache_bytes;   /* of struct device; 0 also where it is not known */
-    const double *speeds; /* of the ranks, for MOE_SHARES_SPEED; borrowed; NULL: alike */
+    const double *speeds; /* of the ranks, unless MOE_SHARES_EQUAL; borrowed; NULL: alike */
 };
 
 /* All in bytes of one rank, the most that any rank needs; INT64_MAX: more than any machine has. */

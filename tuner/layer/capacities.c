@@ -146,3 +146,8 @@ uint64_t capacities_key(const struct capacities *c, const struct moe_shape *shap
 
     return capacities_mean(c, shape->experts, shape->experts / local);
 }
+
+uint64_t capacities_key_r0(const struct capacities *c, const struct moe_shape *shape)
+{
+    return capacities_mean(c, shape->experts, 1);
+}

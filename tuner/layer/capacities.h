@@ -30,9 +30,12 @@ uint64_t capacities_sum(const struct capacities *c, uint32_t experts);
 uint64_t capacities_of_rank(const struct capacities *c, const struct moe_shape *shape, int rank);
 int capacities_fullest(const struct capacities *c, const struct moe_shape *shape);
 
-/* The one capacity at which equal experts take a step as long, by which tables answer: the fullest
- * rank's mean, rounded up.  Groups: as many as hold the experts, each as many: ranks, or nodes. */
+/* The one capacity at which equal experts take a step as long under plans with r >= 1, by which
+ * tables answer: the fullest rank's mean, rounded up.  Groups: as many as hold the experts, each as
+ * many: ranks, or nodes. */
 uint64_t capacities_key(const struct capacities *c, const struct moe_shape *shape);
+/* The same of plans with r = 0, where every rank computes the rows of all experts. */
+uint64_t capacities_key_r0(const struct capacities *c, const struct moe_shape *shape);
 uint64_t capacities_mean(const struct capacities *c, uint32_t experts, uint32_t groups);
 
 #endif

@@ -22,8 +22,8 @@ struct data {
     const struct given_rows *given; /* borrowed; NULL: rows are random */
     const struct load *load;        /* borrowed; NULL: every expert is as likely as any other */
     uint32_t replayed;              /* which of the load's steps the gate makes */
-    const double *speeds;           /* of the ranks, for MOE_SHARES_SPEED; borrowed; NULL: alike */
-    const double *balance;          /* as in struct layer */
+    const double *speeds;  /* of the ranks, unless MOE_SHARES_EQUAL; borrowed; NULL: alike */
+    const double *balance; /* as in struct layer */
 };
 
 /* Of layer i of a step: each has parameters of its own, the first those of `data` itself. */

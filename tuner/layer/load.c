@@ -191,7 +191,7 @@ int load_open(const struct moe_shape *shape, uint32_t window, uint64_t seed,
 {
     *out = NULL;
     TRY(load_options_check(o));
-    if (shape->shares == MOE_SHARES_SPEED && (o->skew != 0 || o->routing.count))
+    if (shape->shares != MOE_SHARES_EQUAL && (o->skew != 0 || o->routing.count))
         return fail(ERR_ARGUMENT, "--skew and --routing go with --shares equal: they say how many "
                                   "tokens of equally many go where");
     if (shape->layers > 1 && (o->skew != 0 || o->routing.count))

@@ -39,17 +39,18 @@ static int cut_hidden(const struct moe_shape *shape, const double *speeds, struc
 int parts_open(const struct moe_shape *shape, const double *speeds, struct parts *out)
 {
     struct parts p = { .ranks = shape->ranks };
+    bool both = shape->shares == MOE_SHARES_SPEED;
+    const double *of_tokens = both || shape->shares == MOE_SHARES_TOKENS ? speeds : NULL;
+    const double *of_hidden = both || shape->shares == MOE_SHARES_HIDDEN ? speeds : NULL;
     int rc;
 
-    if (shape->shares != MOE_SHARES_SPEED)
-        speeds = NULL;
     p.tokens = calloc((size_t)3 * p.ranks, sizeof(*p.tokens));
     if (!p.tokens)
         return fail(ERR_NOMEM, "parts of %u ranks", p.ranks);
     p.first_unit = p.tokens + p.ranks;
     p.hidden = p.first_unit + p.ranks;
-    TRY_OUT(cut(speeds, p.ranks, (uint64_t)p.ranks * shape->tokens, p.tokens));
-    TRY_OUT(cut_hidden(shape, speeds, &p));
+    TRY_OUT(cut(of_tokens, p.ranks, (uint64_t)p.ranks * shape->tokens, p.tokens));
+    TRY_OUT(cut_hidden(shape, of_hidden, &p));
     *out = p;
     return OK;
 out:

@@ -14,7 +14,8 @@ struct parts {
 };
 
 /* Equal ones: T tokens each, and in MOE_LAYOUT_HIDDEN as even a cut of H as there is.  For
- * MOE_SHARES_SPEED they follow `speeds`, one per rank; NULL: all are alike. */
+ * MOE_SHARES_SPEED both follow `speeds`, one per rank, for MOE_SHARES_TOKENS and MOE_SHARES_HIDDEN
+ * one of them; NULL: all are alike. */
 int parts_open(const struct moe_shape *shape, const double *speeds, struct parts *out);
 void parts_close(struct parts *parts); /* a zeroed one is fine */
 

@@ -126,6 +126,9 @@ static void print_times(const struct entry_row *e, const struct moe_shape *shape
         fprintf(to, " (%.1f to %.1f)", e->gain.low * 100, e->gain.high * 100);
     if (saves)
         fprintf(to, " of the default's %.4g ms\n", e->default_us * 1e-3);
+    if (e->other.struct_size)
+        fprintf(to, "or       %s takes %.4g ms here: compared where capacities differ\n",
+                PLAN_WORDS(&e->other), e->other_us * 1e-3);
     if (!isnan(e->bound))
         fprintf(to, "is left  at most %.2g %%, with 95 %% certainty\n", fmax(e->bound * 100, 0.1));
 }

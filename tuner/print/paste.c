@@ -40,8 +40,13 @@ static void print_later_c(const struct moe_shape *s, FILE *to)
         fputs("\n         ", to);
     if (s->layout == MOE_LAYOUT_HIDDEN)
         fputs(" shape.layout = MOE_LAYOUT_HIDDEN;", to);
-    if (s->shares == MOE_SHARES_SPEED)
-        fputs(" shape.shares = MOE_SHARES_SPEED;", to);
+    if (s->shares) {
+        static const char *const names[] = { [MOE_SHARES_SPEED] = "SPEED",
+                                             [MOE_SHARES_TOKENS] = "TOKENS",
+                                             [MOE_SHARES_HIDDEN] = "HIDDEN" };
+
+        fprintf(to, " shape.shares = MOE_SHARES_%s;", names[s->shares]);
+    }
     if (s->layers)
         fprintf(to, " shape.layers = %u;", s->layers);
     if (s->groups || s->router)

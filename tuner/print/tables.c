@@ -74,7 +74,7 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
     if (rank_speeds_parse(cluster.rank_speeds_percent, &ranks, &slowest) &&
         slowest < 1 - rank_speeds_unequal)
         fprintf(to, "ranks    unequal: %s with %.2f of the fastest's speed\n",
-                shape.shares == MOE_SHARES_SPEED ? "work is shared by speed with one"
+                shape.shares != MOE_SHARES_EQUAL ? "work is shared by speed with one"
                                                  : "every step waits for one",
                 slowest);
     return OK;

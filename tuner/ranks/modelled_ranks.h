@@ -2,9 +2,10 @@
  *
  * Where all have the same work, every step waits for the slowest one: it runs alone, at rank 0's
  * place, and a cluster's numbers are its numbers.  Where tokens and hidden units follow the ranks'
- * speeds (MOE_SHARES_SPEED), the executor runs once for each class of ranks that are equally fast,
- * for the first of them, at its own place: no other of the class has more.  All kernels of a rank
- * that is n times as fast as the slowest one take 1/n of the time.  Links are the same for all.
+ * speeds (not MOE_SHARES_EQUAL), the executor runs once for each class of ranks that are equally
+ * fast, for the first of them, at its own place: no other of the class has more.  All kernels of a
+ * rank that is n times as fast as the slowest one take 1/n of the time.  Links are the same for
+ * all.
  *
  * A step takes as long as that of the slowest class.  That is the least it can take: an exchange
  * begins when all of its partners are ready, and here each class finds them ready.  It is exact if

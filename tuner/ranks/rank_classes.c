@@ -26,7 +26,7 @@ struct rank_classes rank_classes_of(const struct moe_shape *shape, const double 
     struct rank_classes list = { .count = 0 };
     double slowest;
 
-    if (shape->shares != MOE_SHARES_SPEED || !speeds)
+    if (shape->shares == MOE_SHARES_EQUAL || !speeds)
         return (struct rank_classes){ .at = { { .rank = 0, .pace = 1 } }, .count = 1 };
     slowest = slowest_of(speeds, ranks);
     for (uint32_t q = 0; q < ranks; q++)

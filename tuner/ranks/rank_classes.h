@@ -17,7 +17,7 @@ struct rank_classes {
     int count;
 };
 
-/* `speeds` of all of the cluster's ranks; NULL: not known.  Without MOE_SHARES_SPEED all wait for
+/* `speeds` of all of the cluster's ranks; NULL: not known.  With MOE_SHARES_EQUAL all wait for
  * the slowest rank, and it runs alone, at rank 0's place. */
 struct rank_classes rank_classes_of(const struct moe_shape *shape, const double *speeds,
                                     uint32_t ranks);

@@ -232,7 +232,7 @@ static int set_layer(struct worker *worker, const struct order *order)
                                   .speeds = load_speeds(worker->load) ? load_speeds(worker->load)
                                                                       : worker->speeds };
     worker->memory_limit_bytes = order->memory_limit_bytes;
-    if (order->shape.shares == MOE_SHARES_SPEED && !worker->data.speeds)
+    if (order->shape.shares != MOE_SHARES_EQUAL && !worker->data.speeds)
         return fail(ERR_ARGUMENT,
                     "shares=speed: the speeds of these ranks (%u) are not known: "
                     "`moetune probe` measures them",

@@ -130,7 +130,7 @@ static const struct study_row rows[] = {
       "is this cluster's, not a TITAN RTX's and an RTX 2080 Ti's.  even: all ranks wait for "
       "the slower device.  Published is of whole models, of which only the batch (data) or "
       "only the hidden units of MoE layers (model) follow the speed; ours is MoE layers, of "
-      "which tokens and hidden units follow.  bound: 1 - 2 R of the slower, of computing "
+      "which the same follow.  bound: 1 - 2 R of the slower, of computing "
       "alone.",
       .fill = hexa_figure22 },
     { "figure24", "Memory with and without the cache of weights", "GB (1e9 bytes)",

@@ -74,6 +74,34 @@ static struct gain gain_between(const struct entry_row *low, const struct entry_
     return (struct gain){ 0 - expm1(mean), 0 - expm1(above), 0 - expm1(below) };
 }
 
+/* What the best plan of the other kind than `plan` takes there; 0: not known. */
+static double other_us(const struct entry_row *e, const struct moe_plan *plan)
+{
+    return plan_other_kind(&e->plan, plan) ? e->time_us : e->other_us;
+}
+
+/* Both sides must know it, or that there is none. */
+static void infer_other(struct sweep *sweep, const struct entry_row *low,
+                        const struct entry_row *high, const bool *usable, struct entry_row *out)
+{
+    const struct entry_row *near = (double)out->capacity * (double)out->capacity <
+                                           (double)low->capacity * (double)high->capacity
+                                       ? low
+                                       : high;
+    const struct moe_plan *plan =
+        plan_other_kind(&near->plan, &out->plan) ? &near->plan : &near->other;
+    bool none = low->no_other && high->no_other;
+
+    if (!none && !(other_us(low, &out->plan) > 0 && other_us(high, &out->plan) > 0))
+        return;
+    dictionary_infer_other(&sweep->dictionary, usable, out);
+    if (out->no_other || out->other_us > 0 || none || !plan_fits(sweep, out->bucket, plan))
+        return;
+    out->other = *plan;
+    out->other_us =
+        on_line_us(low, high, out->capacity, other_us(low, &out->plan), other_us(high, &out->plan));
+}
+
 void between_infer(struct sweep *sweep, const struct entry_row *low, const struct entry_row *high,
                    uint32_t bucket, struct entry_row *out)
 {
@@ -96,6 +124,7 @@ void between_infer(struct sweep *sweep, const struct entry_row *low, const struc
         out->time_us = out->default_us * (1 - out->gain.value);
     if (isnan(out->bound))
         out->bound = fmax(low->bound, high->bound);
+    infer_other(sweep, low, high, usable, out);
 }
 
 bool between_doubtful(struct sweep *sweep, const struct entry_row *low,

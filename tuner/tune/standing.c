@@ -478,6 +478,7 @@ static int write_entry(struct settling *s, int i)
         anew.time_us *= ratio;
         anew.low_us *= ratio;
         anew.high_us *= ratio;
+        anew.other_us *= ratio;
     }
     *e = anew;
     return store_entry(s->sweep->campaign->store, e,

@@ -347,11 +347,16 @@ static int add_setting(struct tune_request *r, const struct layer_options *layer
     return tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL);
 }
 
-/* One layer in each of the layouts and shares that are named. */
+/* One layer in each of the layouts and shares that are named; and with equal shares, for others may
+ * lose to them: then that is said. */
 static int add_layer(struct tune_request *r, const struct layer_options *layer)
 {
-    struct layer_options each[LAYER_SETTINGS_MAX];
-    size_t count = layer_options_settings(layer, each);
+    struct layer_options with = *layer, each[LAYER_SETTINGS_MAX];
+    size_t count;
+
+    if (with.shares != NOT_GIVEN)
+        with.shares |= 1u << MOE_SHARES_EQUAL;
+    count = layer_options_settings(&with, each);
 
     for (size_t i = 0; i < count; i++)
         TRY(add_setting(r, &each[i]));

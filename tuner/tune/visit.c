@@ -72,7 +72,7 @@ static int decide(struct sweep *sweep, struct bucket *b, bool measure)
     bucket_open(b, false);
     *sweep->campaign->progress.leader = 0;
     sweep->campaign->progress.leader_ns = 0; /* the first step has one */
-    while (measure && (arm = decision_next(&b->decision, &purpose)) != DECISION_DONE) {
+    while (measure && (arm = bucket_next(b, &purpose)) != DECISION_DONE) {
         struct attempt *a = &b->attempts[arm];
         struct step step;
 

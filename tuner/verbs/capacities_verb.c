@@ -171,8 +171,8 @@ static void replan_json(void *self, const struct counts_step *s)
 
     if (!s->replanned)
         return;
-    printf("%s\n  {\"step\": %zu, \"key\": %u, \"rows\": [", r->printed++ ? "," : "", s->step,
-           s->key);
+    printf("%s\n  {\"step\": %zu, \"key\": %u, \"key_r0\": %u, \"rows\": [",
+           r->printed++ ? "," : "", s->step, s->key, s->key_r0);
     for (uint32_t e = 0; e < r->trace.experts; e++)
         printf("%s%u", e ? ", " : "", s->rows[e]);
     printf("]}");
@@ -278,8 +278,9 @@ const struct verb capacities_verb = {
              "Beside it one static capacity (factor 2.5), and the rule that DynaMoE's authors left "
              "in a comment. With --shape or --db a layer's table says what steps take. "
              "\"largest\": [...] in a line is the largest count over ranks; without it all ranks "
-             "count as equal. All ranks wait for the fullest, so with as many ranks as experts, or "
-             "more, capacities of their own save memory, but no time.",
+             "count as equal. With r >= 1 all ranks wait for the fullest, so with as many ranks as "
+             "experts, or more, capacities of their own save memory, but no time; with r=0 every "
+             "rank computes the rows of all.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),

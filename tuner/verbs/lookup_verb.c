@@ -1,4 +1,5 @@
 /* moetune lookup: what a trainer would be told, by the library it links. */
+#include "capacities.h"
 #include "common_rows.h"
 #include "declaration.h"
 #include "explain.h"
@@ -25,7 +26,7 @@
 
 struct options {
     struct stated_layer stated;
-    const char *device, *db, *space;
+    const char *device, *db, *space, *each; /* each: a capacity of its own for every expert */
     struct option_list capacities, keys;
     double class;
     bool explain, digest, json;
@@ -34,6 +35,8 @@ struct options {
 static const struct option_row rows[] = {
     { "capacity", "C", OPTION_LIST, OPTION(capacities),
       "rows of an expert and rank; again for more", .letter = 'c' },
+    { "capacities", "LIST", OPTION_TEXT, OPTION(each),
+      "instead: of each expert its own, as \"512,64*3\"" },
     { "space", "NAME", OPTION_TEXT, OPTION(space),
       "instead: a layer of a declared space; words of the layer only where it has several" },
     { "key", "N", OPTION_LIST, OPTION(keys), "with --space: its key; again for more" },
@@ -92,6 +95,19 @@ static void print_json(const struct options *o, const struct moe_shape *shape, u
     printf("}");
 }
 
+static void print_uneven_json(const struct options *o, uint64_t key, uint64_t key_r0,
+                              const struct moe_plan *plan, const char *why)
+{
+    printf("[\n {\"capacities\": ");
+    json_quote(o->each, stdout);
+    printf(", \"key\": %" PRIu64 ", \"key_r0\": %" PRIu64 ", \"bucket\": %u, \"plan\": \"%s\", "
+           "\"source\": %u, \"time_us\": %.3f, \"default_us\": %.3f, \"why\": ",
+           key, key_r0, plan->bucket, PLAN_TEXT(plan), plan->source, (double)plan->time_us,
+           (double)plan->default_us);
+    json_quote(why, stdout);
+    printf("}\n]\n");
+}
+
 /* The entry that answers, in the database. */
 struct answered {
     struct store *store;
@@ -109,8 +125,8 @@ static int explain_entry(void *self, const struct entry_row *e)
     struct moe_shape shape;
 
     TRY(store_shape_get(a->store, e->shape, &shape));
-    if (e->bucket != a->plan->bucket || !plan_equal(&e->plan, a->plan) ||
-        !shape_equal(&shape, a->shape))
+    if (e->bucket != a->plan->bucket || !shape_equal(&shape, a->shape) ||
+        !(plan_equal(&e->plan, a->plan) || plan_equal(&e->other, a->plan)))
         return OK;
     TRY(store_cluster_get(a->store, e->cluster, &cluster));
     cluster_hash(&cluster, hash);
@@ -157,6 +173,33 @@ static int answer(const struct moelookup_view *view, const struct moe_shape *sha
     if (o->explain && !o->json && plan.source != MOE_DEFAULT)
         explain_answer(o->db, view, shape, &plan);
     *known &= plan.source != MOE_DEFAULT;
+    return OK;
+}
+
+/* Capacities that differ are two equal ones, for plans with r >= 1 and with r = 0. */
+static int answer_uneven(const struct moelookup_view *view, const struct moe_shape *shape,
+                         const struct options *o, bool *known)
+{
+    struct moe_plan plan = MOE_PLAN_INIT;
+    struct capacities c;
+    uint64_t *each, key, key_r0;
+    char why[1024];
+
+    TRY(capacities_parse(o->each, shape->experts, shape->tokens ? shape->tokens : UINT32_MAX,
+                         &each));
+    c = capacities_of(each, shape->experts);
+    key = capacities_key(&c, shape);
+    key_r0 = capacities_key_r0(&c, shape);
+    free(each);
+    TRY(moelookup_get_uneven(view, (uint32_t)key, (uint32_t)key_r0, &plan));
+    moelookup_explain_uneven(view, (uint32_t)key, (uint32_t)key_r0, why, sizeof(why));
+    if (o->json)
+        print_uneven_json(o, key, key_r0, &plan, why);
+    else
+        printf("%s\n", o->explain ? why : PLAN_TEXT(&plan));
+    *known = plan.source != MOE_DEFAULT && plan.source != MOE_UNCOMPARED;
+    if (o->explain && !o->json && *known)
+        explain_answer(o->db, view, shape, &plan);
     return OK;
 }
 
@@ -229,11 +272,13 @@ static int answer_all(const struct moelookup *table, const struct options *o)
     TRY(find_layer(table, o, &shape));
     TRY(check_class(o, &shape));
     TRY(moelookup_bind(table, &shape, o->device, &view));
-    if (o->json)
+    if (o->each)
+        rc = answer_uneven(view, &shape, o, &known);
+    else if (o->json)
         printf("[");
     for (int i = 0; i < asked_of(o)->count && !rc; i++)
         rc = answer(view, &shape, o, i, &known);
-    if (o->json)
+    if (o->json && !o->each)
         printf("\n]\n");
     moelookup_view_free(view);
     return rc ? rc : known ? OK : UNSUPPORTED;
@@ -251,7 +296,7 @@ static int look_up(const struct options *o)
     moelookup_digest(table, digest);
     if (o->digest)
         printf("%s\n", SHA256_HEX(digest));
-    if (asked_of(o)->count)
+    if (asked_of(o)->count || o->each)
         rc = answer_all(table, o);
     moelookup_close(table);
     return rc;
@@ -266,9 +311,12 @@ static int run(const struct verb_call *call, void *options)
     (void)call;
     if (o->space ? o->capacities.count > 0 : o->keys.count > 0 || !isnan(o->class))
         return fail(ERR_ARGUMENT, "lookup: --key and --class go with --space, --capacity without");
-    if (!asked_of(o)->count && !o->digest)
-        return fail(ERR_ARGUMENT, o->space ? "lookup --space: --key N or --digest is wanted"
-                                           : "lookup: --capacity C or --digest is wanted");
+    if (o->each && (o->space || o->capacities.count))
+        return fail(ERR_ARGUMENT, "lookup: --capacities goes without --capacity and --space");
+    if (!asked_of(o)->count && !o->each && !o->digest)
+        return fail(ERR_ARGUMENT,
+                    o->space ? "lookup --space: --key N or --digest is wanted"
+                             : "lookup: --capacity C, --capacities LIST or --digest is wanted");
     for (int i = 0; i < asked_of(o)->count; i++)
         TRY(take_key(o, i, &key));
     return look_up(o);
@@ -284,7 +332,8 @@ const struct verb lookup_verb = {
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),
-    .notes = "Exit code 4: only the default plan is known.",
+    .notes = "Exit code 4: only the default plan is known, or the table cannot compare plans where "
+             "capacities differ.",
     .example = "lookup -c 300 --explain --db moetune.db",
     .run = run,
 };

@@ -243,8 +243,8 @@ static int check_options(const struct run_options *o, const struct moe_shape *sh
     if (!o->sim && o->graphs == GRAPHS_ON && strcmp(gpus_device(o->where.device), "cuda") != 0)
         return engine_refuse_graphs("device", gpus_device(o->where.device));
     TRY(shape_check(shape));
-    if (o->speeds && shape->shares != MOE_SHARES_SPEED)
-        return fail(ERR_ARGUMENT, "--speeds goes with --shares speed");
+    if (o->speeds && shape->shares == MOE_SHARES_EQUAL)
+        return fail(ERR_ARGUMENT, "--speeds goes with --shares speed, tokens or hidden");
     TRY(check_load(o, shape));
     TRY(check_balance(o, shape));
     if (o->changed && o->routes == RUN_FRESH)
@@ -482,7 +482,7 @@ static int on_rank(struct world *world, const void *options)
     TRY(world_settle(world, rc));
     TRY(world_settle(world, fault_setup(t->rank)));
     /* The machine's cores are counted before the engine takes a share of them. */
-    if (shape.shares == MOE_SHARES_SPEED)
+    if (shape.shares != MOE_SHARES_EQUAL)
         TRY(speeds_agree(world, o->speeds, &o->where, shape.ranks, &speeds));
     rc = open_engine(&theirs, o, device, &shape, &engine);
     if (!rc) {
@@ -542,8 +542,9 @@ static int run_modelled(const struct run_options *o)
     TRY(layer_options_single(&o->layer));
     TRY(cluster_read_model(o->sim, o->where.ranks, &cluster));
     shape = layer_options_shape(&o->layer, cluster_layout(&cluster), MOE_F32);
-    if (shape.shares == MOE_SHARES_SPEED)
-        return fail(ERR_ARGUMENT, "--shares speed: run models equal ranks, tune --sim others");
+    if (shape.shares != MOE_SHARES_EQUAL)
+        return fail(ERR_ARGUMENT, "--shares %s: run models equal ranks, tune --sim others",
+                    shares_words[shape.shares]);
     TRY(check_options(o, &shape, 0, plans, &count)); /* 0: nobody takes memory of this machine */
     TRY(fullest_rank(o, &shape, &rank));
     rc = model_engine_open(&cluster, rank, o->seed, &world, &engine);

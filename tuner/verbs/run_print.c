@@ -113,8 +113,9 @@ static void print_capacity(const struct rig *rig, int64_t dropped, const struct 
 
     if (o->capacities)
         printf("capacity  of each expert its own: %" PRIu64 " rows in all, %" PRIu64
-               " of rank %d, the fullest; c_eq=%" PRIu64,
-               capacities_sum(&c, s->experts), capacities_of_rank(&c, s, fullest), fullest, key);
+               " of rank %d, the fullest; c_eq=%" PRIu64 " (with r=0 %" PRIu64 ")",
+               capacities_sum(&c, s->experts), capacities_of_rank(&c, s, fullest), fullest, key,
+               capacities_key_r0(&c, s));
     else
         printf("capacity  c=%" PRIu64 " (f=%g)", key, o->factor);
     printf(", bucket %" PRIu64 " of width %u; %" PRId64 " of %" PRIu64 " choices dropped\n",
@@ -223,6 +224,8 @@ static void json_capacity(const struct rig *rig, const struct run_options *o)
     }
     printf(" \"capacity\": %" PRIu64 ", \"window\": %u, \"bucket\": %" PRIu64 ",", key, window,
            key / window);
+    if (o->capacities)
+        printf(" \"capacity_r0\": %" PRIu64 ",", capacities_key_r0(&c, s));
 }
 
 /* What all plans have in common. */

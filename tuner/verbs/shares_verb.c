@@ -4,6 +4,7 @@
 #include "json.h"
 #include "moelookup.h"
 #include "place.h"
+#include "shape.h"
 #include "speeds.h"
 #include "status.h"
 #include "verbs.h"
@@ -21,10 +22,10 @@ struct options {
 };
 
 static const struct option_row rows[] = {
-    { "batch", "N", OPTION_COUNT, OPTION(batch), "samples or tokens to divide among all ranks",
+    { "batch", "N", OPTION_COUNT, OPTION(batch), "tokens to divide among all ranks: shares=tokens",
       .least = 1, .most = UINT32_MAX },
-    { "hidden", "H", OPTION_COUNT, OPTION(hidden), "hidden columns of an expert, to divide alike",
-      .least = 1, .most = UINT32_MAX },
+    { "hidden", "H", OPTION_COUNT, OPTION(hidden),
+      "hidden units of an expert, to divide: shares=hidden", .least = 1, .most = UINT32_MAX },
     { "speeds", "LIST", OPTION_TEXT, OPTION(speeds),
       "of each rank, in any unit: \"1,1.5,2\" (what probe measured)" },
     DB_ROW(OPTION(db)),
@@ -91,6 +92,14 @@ static int divide(const struct shares *s, const char *option, uint32_t total, ui
     return OK;
 }
 
+/* What a layer is called whose ranks are given these. */
+static const char *shares_word(const struct options *o)
+{
+    return shares_words[o->batch && o->hidden ? MOE_SHARES_SPEED
+                        : o->batch            ? MOE_SHARES_TOKENS
+                                              : MOE_SHARES_HIDDEN];
+}
+
 /* Of the time that equal shares take, by compute alone. */
 static double part_of_equal(const struct shares *s)
 {
@@ -103,13 +112,26 @@ static double part_of_equal(const struct shares *s)
     return s->ranks * slowest / sum;
 }
 
-static void print_text(const struct shares *s)
+static void print_text(const struct options *o, const struct shares *s)
 {
-    printf("  rank       speed       batch      hidden\n");
-    for (uint32_t q = 0; q < s->ranks; q++)
-        printf("%6u  %10g  %10" PRIu64 "  %10" PRIu64 "\n", q, s->speeds[q], s->batch[q],
-               s->hidden[q]);
+    printf("  rank       speed%s%s\n", o->batch ? "      tokens" : "",
+           o->hidden ? "      hidden" : "");
+    for (uint32_t q = 0; q < s->ranks; q++) {
+        printf("%6u  %10g", q, s->speeds[q]);
+        if (o->batch)
+            printf("  %10" PRIu64, s->batch[q]);
+        if (o->hidden)
+            printf("  %10" PRIu64, s->hidden[q]);
+        printf("\n");
+    }
     printf("Compute takes %.2f of its time with equal shares, at best.\n", part_of_equal(s));
+    if (o->batch && o->hidden)
+        printf(
+            "A layer with layout=hidden that is given both is one of shares=speed. One of them is "
+            "enough:\n--batch alone, shares=tokens, or --hidden alone, shares=hidden.\n");
+    else
+        printf("A layer with layout=hidden that is given these is one of shares=%s.\n",
+               shares_word(o));
 }
 
 static void print_list(const char *name, const uint64_t *shares, uint32_t ranks)
@@ -120,9 +142,9 @@ static void print_list(const char *name, const uint64_t *shares, uint32_t ranks)
     printf("]");
 }
 
-static void print_json(const struct shares *s)
+static void print_json(const struct options *o, const struct shares *s)
 {
-    printf("{\"part_of_equal\": ");
+    printf("{\"shares\": \"%s\",\n \"part_of_equal\": ", shares_word(o));
     json_print(part_of_equal(s), stdout);
     printf(",\n \"speeds\": [");
     for (uint32_t q = 0; q < s->ranks; q++) {
@@ -130,16 +152,18 @@ static void print_json(const struct shares *s)
         json_print(s->speeds[q], stdout);
     }
     printf("]");
-    print_list("batch", s->batch, s->ranks);
-    print_list("hidden", s->hidden, s->ranks);
+    if (o->batch)
+        print_list("batch", s->batch, s->ranks);
+    if (o->hidden)
+        print_list("hidden", s->hidden, s->ranks);
     printf("}\n");
 }
 
 static int check(const struct verb_call *call, struct options *o)
 {
     o->where.hosts = call->arguments[0];
-    if (!o->batch || !o->hidden)
-        return fail(ERR_ARGUMENT, "shares: --batch N and --hidden H are wanted");
+    if (!o->batch && !o->hidden)
+        return fail(ERR_ARGUMENT, "shares: --batch N or --hidden H is wanted");
     if (o->speeds && (o->where.hosts || o->where.ranks))
         return fail(ERR_ARGUMENT, "--speeds says how many ranks there are: no HOSTS, no --ranks");
     return OK;
@@ -154,9 +178,11 @@ static int run(const struct verb_call *call, void *options)
     TRY(check(call, o));
     TRY_OUT(find_speeds(o, &shares));
     TRY_OUT(make_room(&shares));
-    TRY_OUT(divide(&shares, "--batch", o->batch, shares.batch));
-    TRY_OUT(divide(&shares, "--hidden", o->hidden, shares.hidden));
-    (o->json ? print_json : print_text)(&shares);
+    if (o->batch)
+        TRY_OUT(divide(&shares, "--batch", o->batch, shares.batch));
+    if (o->hidden)
+        TRY_OUT(divide(&shares, "--hidden", o->hidden, shares.hidden));
+    (o->json ? print_json : print_text)(o, &shares);
 out:
     free_shares(&shares);
     return rc;
@@ -167,9 +193,10 @@ const struct verb shares_verb = {
     .summary = "how to divide a batch and hidden columns among unequal ranks",
     .arguments = "[HOSTS]",
     .most = 1,
-    .about = "Gives each rank work by its speed: of the batch, for weights that are whole on every "
-             "rank, and of an expert's hidden columns, for weights that are cut. The speeds are "
-             "those that `moetune probe` stored for these ranks, which are not started.",
+    .about = "Gives each rank work by its speed: of the batch's tokens, where every rank computes "
+             "its own with all weights (r=0), or of an expert's hidden units, where every rank "
+             "computes all tokens with its part of the weights. The speeds are those that `moetune "
+             "probe` stored for these ranks, which are not started.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),

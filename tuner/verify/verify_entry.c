@@ -326,6 +326,9 @@ static int refute(struct verification *h, struct entry_row *e)
     if (!is_outrun(h))
         e->plan = h->arms[h->default_arm];
     e->bound = NAN; /* what gave it was wrong here */
+    e->other = (struct moe_plan){ 0 };
+    e->other_us = 0;
+    e->no_other = false;
     e->inferred = false;
     e->stale = true;
     e->tier = TIER_LOCAL; /* else another import would bring back what was refuted */
@@ -339,6 +342,12 @@ static int refute(struct verification *h, struct entry_row *e)
 
 static void take_times(const struct contest_verdict *v, struct entry_row *out)
 {
+    double now = v->median_ns * 1e-3 / out->time_us;
+
+    /* As much slower than the plan as it was. */
+    out->other_us = out->other_us * now > 0 && isfinite(now) ? out->other_us * now : 0;
+    if (!(out->other_us > 0))
+        out->other = (struct moe_plan){ 0 };
     out->time_us = v->median_ns * 1e-3;
     out->low_us = v->low_ns * 1e-3;
     out->high_us = v->high_ns * 1e-3;

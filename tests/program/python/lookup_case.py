@@ -48,9 +48,18 @@ ENTRIES = [
 PINS = [(12, 13, "r=1 d=8 a=2dh")]
 
 
+def schema_text():
+    return open(os.path.join(HERE, "..", "..", "db", "store", "schema.c")).read()
+
+
+def schema_version():
+    """That of the tables that schema() makes."""
+    return max(int(number) for number in re.findall(r"version_(\d+) =", schema_text()))
+
+
 def schema():
     """The tables of db/store/schema.c."""
-    text = open(os.path.join(HERE, "..", "..", "db", "store", "schema.c")).read()
+    text = schema_text()
     body = text[text.index("version_1") : text.index("dictionary =")]
     return "".join(re.findall(r'"([^"]*)"', body))
 

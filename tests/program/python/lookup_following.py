@@ -103,6 +103,7 @@ class Following(unittest.TestCase):
             state = c.at(2)
         self.assertEqual(state.rows, (100, 100, 100, 300))
         self.assertEqual((state.key, state.total, state.fullest, state.balanced), (200, 600, 400, 400))
+        self.assertEqual(state.key_r0, 150)
         self.assertEqual((state.first, state.pending, state.replans), (2, None, 1))
         self.assertEqual(state.dropped_ppm, 200 * 10**6 // 420)
 

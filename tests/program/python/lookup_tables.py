@@ -40,6 +40,19 @@ class Tables(Case):
         for capacity in range(0, 20 * WINDOW, 31):
             self.assertEqual(view.plan(capacity), self.view.plan(capacity))
 
+    def test_capacities_that_differ_are_two_equal_ones(self):
+        for capacity in (0, 300, 900):
+            self.assertEqual(self.view.plan_uneven(capacity, capacity), self.view.plan(capacity))
+            explained = self.view.explain(capacity)
+            self.assertEqual(self.view.explain_uneven(capacity, capacity), explained)
+        plan = self.view.plan_uneven(5 * WINDOW, 3 * WINDOW)  # this table knows one kind of plans
+        self.assertEqual((str(plan), plan.source.name), ("r=1 d=1 a=linear", "UNCOMPARED"))
+        self.assertIn("uncompared", self.view.explain_uneven(5 * WINDOW, 3 * WINDOW))
+        with self.assertRaises(moelookup.Error):
+            self.view.plan_uneven(3, 4)
+        with self.assertRaises(ValueError):
+            self.view.plan_uneven(-1, 0)
+
     def test_a_layer_cut_by_hidden_units_has_its_own_table_and_default(self):
         table = moelookup.unpack(frozen("packed-later"))
         layer = dict(experts=2, top_k=1, model_dim=16, hidden_dim=96, ranks=8, ranks_per_node=4)

@@ -83,6 +83,8 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "moelookup_pack": (c_int, [c_void_p, c_char_p, POINTER(c_size_t)]),
     "moelookup_unpack": (c_int, [c_char_p, c_size_t, POINTER(c_void_p)]),
     "moelookup_explain": (c_int, [c_void_p, c_uint32, c_char_p, c_size_t]),
+    "moelookup_get_uneven": (c_int, [c_void_p, c_uint32, c_uint32, c_void_p]),
+    "moelookup_explain_uneven": (c_int, [c_void_p, c_uint32, c_uint32, c_char_p, c_size_t]),
     "moelookup_space": (c_int, [c_void_p, c_char_p, POINTER(c_uint32)]),
     "moelookup_space_layer": (c_int, [c_void_p, c_uint32, c_uint32, POINTER(ShapeStruct)]),
     "moelookup_get_key": (c_int, [c_void_p, c_uint64, c_double, c_void_p]),

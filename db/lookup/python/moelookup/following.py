@@ -20,7 +20,7 @@ class State(NamedTuple):
     """What is in force at a step.  All of it is the same on every rank."""
 
     rows: Tuple[int, ...]  # of each expert, from one source rank
-    key: int  # what to ask a view for: view.plan(state.key)
+    key: int  # what to ask a view for: view.plan_uneven(state.key, state.key_r0)
     total: int  # rows of all experts
     fullest: int  # of the fullest rank; where a rank has one expert or less, the largest capacity
     balanced: int  # the same if experts were dealt out by size
@@ -29,6 +29,7 @@ class State(NamedTuple):
     replans: int
     digest: int
     dropped_ppm: int  # of all choices that were fed
+    key_r0: int = 0  # as key, of plans with r = 0: every rank computes the rows of all experts
 
 
 class Capacities(_Owned):
@@ -93,11 +94,11 @@ class Capacities(_Owned):
         )
         library().check(status, f"capacities at step {step}")
         _, key, total, fullest, balanced, first, pending, *rest = _STATE.unpack(state.raw)
-        replans, digest, dropped_ppm, _ = rest
+        replans, digest, dropped_ppm, key_r0 = rest
         told = tuple(rows[: self.experts])
         later = None if pending == _NEVER else pending
         sizes = total, fullest, balanced
-        return State(told, key, *sizes, first, later, replans, digest, dropped_ppm)
+        return State(told, key, *sizes, first, later, replans, digest, dropped_ppm, key_r0)
 
     def save(self) -> bytes:
         """All that it knows, for a checkpoint."""
@@ -146,7 +147,8 @@ class Beside:
 
     def _at(self, step: int) -> Tuple[State, Optional[Plan]]:
         state = self._capacities.at(step)
-        return state, None if self._view is None else self._view.plan(state.key)
+        view = self._view
+        return state, None if view is None else view.plan_uneven(state.key, state.key_r0)
 
     def _work(self) -> None:
         for step, counts in iter(self._handed.get, None):

@@ -47,7 +47,7 @@ _EXPERTS = ("padded", "sparse")
 _WEIGHTS = ("keep", "cache")
 _PROTOCOLS = ("auto", "ll", "ll128", "simple")
 _LAYOUTS = ("experts", "hidden")
-_SHARES = ("equal", "speed")
+_SHARES = ("equal", "speed", "tokens", "hidden")
 _ROUTERS = ("softmax", "sigmoid", "bilevel", "cosine")
 _ORDERS = ("token", "priority")
 _COMBINES = ("sum", "choices")
@@ -65,6 +65,7 @@ class Source(enum.IntEnum):
     INFERRED = 6  # this bucket lies between measured ones that agree
     IMPORTED = 7  # measured at another site, on a cluster that is equal
     TENTATIVE = 8  # being measured: moetune.Tuner's answer, never a view's
+    UNCOMPARED = 9  # the table cannot compare plans where capacities differ: see View.plan_uneven
 
 
 class Plan(NamedTuple):
@@ -104,7 +105,7 @@ class Shape(NamedTuple):
     activation: str
     tokens: int
     layout: str = "experts"  # what a rank holds: "experts", or "hidden": units of every expert
-    shares: str = "equal"  # of tokens and hidden units: "equal", or by the ranks' "speed"
+    shares: str = "equal"  # or by the ranks' speed: "tokens", "hidden" (units), "speed": both
     layers: int = 0  # in a step; 0 = any
     groups: int = 0  # of experts; 0 = none
     group_limit: int = 0  # a token's experts are of so many groups
@@ -318,6 +319,20 @@ class View(_Owned):
         except KeyError:
             return self._remember(answer)
 
+    def plan_uneven(self, key: int, key_r0: int) -> Plan:
+        """The plan where experts have capacities of their own: see moelookup_get_uneven.
+
+        key and key_r0 are those of moelookup.State: the equal capacities at which plans with
+        r >= 1 and with r = 0 take as long.  The faster of the best plans of both kinds, or the
+        default plan where the table cannot say which that is (Source.UNCOMPARED)."""
+        buffer = new_plan()
+        status = library().functions.moelookup_get_uneven(
+            self._live(), _whole("key", key), _whole("key_r0", key_r0), byref(buffer)
+        )
+        library().check(status, f"plan for capacities of key {key}, key_r0 {key_r0}")
+        answer = buffer.raw
+        return self._plans.get(answer) or self._remember(answer)
+
     def _room(self) -> Tuple[Any, Any]:
         buffer = new_plan()
         return buffer, byref(buffer)
@@ -330,12 +345,18 @@ class View(_Owned):
 
     def explain(self, capacity: int) -> str:
         """One line that says which rung of the ladder answers and why."""
-        capacity = _whole("capacity", capacity)
-        explain = library().functions.moelookup_explain
-        length = explain(self._live(), capacity, None, 0)
+        return self._explained(library().functions.moelookup_explain, _whole("capacity", capacity))
+
+    def explain_uneven(self, key: int, key_r0: int) -> str:
+        """The same of plan_uneven."""
+        keys = _whole("key", key), _whole("key_r0", key_r0)
+        return self._explained(library().functions.moelookup_explain_uneven, *keys)
+
+    def _explained(self, explain: Any, *asked: int) -> str:
+        length = explain(self._live(), *asked, None, 0)
         library().check(min(length, 0), "explain")
         text = create_string_buffer(length + 1)
-        library().check(min(explain(self._live(), capacity, text, length + 1), 0), "explain")
+        library().check(min(explain(self._live(), *asked, text, length + 1), 0), "explain")
         return text.value.decode("utf-8", "replace")
 
     def flush(self) -> None:
