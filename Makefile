@@ -323,7 +323,7 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 
 # ---- libmoetune: the store, the search and what asks them, for trainers that tune themselves
 
-TUNER_PARTS := $(sort $(LIB_PARTS) $(addprefix db/values/,array cluster input_file json node_rows output_file phase stats)) \
+TUNER_PARTS := $(sort $(LIB_PARTS) $(addprefix db/values/,array cluster date input_file json node_rows output_file phase stats)) \
                $(basename $(filter-out db/store/standings.c,$(wildcard db/store/*.c)) $(wildcard search/*.c tuner/bucket/*.c tuner/live/*.c))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/tunelib/%.o)
 TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \
