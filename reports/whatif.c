@@ -28,20 +28,26 @@ static bool differ_in_router(const struct layer_facts *flat, const struct layer_
     without.groups = flat->shape.groups;
     without.group_limit = flat->shape.group_limit;
     without.router = flat->shape.router;
-    return !flat->shape.groups && limited->shape.groups &&
-           flat->cluster_id == limited->cluster_id && shape_equal(&without, &flat->shape);
+    return flat->cluster_id == limited->cluster_id && shape_equal(&without, &flat->shape);
 }
 
 /* Tables of several widths would be told apart by c alone; those of other layers have no row. */
 bool whatif_pair(const struct scope *scope, size_t place, struct whatif_pair *out)
 {
     struct whatif_row row;
+    size_t first = 0, end = scope->count;
 
-    for (size_t i = 0; i < scope->count; i++)
-        for (size_t j = 0; j < scope->count; j++) {
+    /* Of thousands of layers those that are limited mostly are few, and next to each other. */
+    while (first < end && !scope->layers[first].shape.groups)
+        first++;
+    while (end > first && !scope->layers[end - 1].shape.groups)
+        end--;
+    for (size_t i = 0; i < scope->count && first < end; i++)
+        for (size_t j = first; j < end && !scope->layers[i].shape.groups; j++) {
             *out = (struct whatif_pair){ &scope->layers[i], &scope->layers[j] };
             row.capacity = 0;
-            if (differ_in_router(out->flat, out->limited) && whatif_next(out, &row) && !place--)
+            if (out->limited->shape.groups && differ_in_router(out->flat, out->limited) &&
+                whatif_next(out, &row) && !place--)
                 return true;
         }
     return false;

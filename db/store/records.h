@@ -65,6 +65,9 @@ int records_add(struct records *records, const char *table, struct column *colum
 #define RECORDS_RANGE                                                                              \
     "fingerprint=?1 AND (?2=0 OR shape=?2) AND (?3=0 OR window=?3) AND bucket BETWEEN ?4 AND ?5"
 
+/* One bucket of one layer, which the index finds. */
+#define RECORDS_BUCKET "fingerprint=?1 AND shape=?2 AND window=?3 AND bucket=?4"
+
 /* The samples of those buckets, and of these samples the kinds from ?6 to ?7. */
 #define RECORDS_SAMPLES "trial IN (SELECT id FROM trial WHERE " RECORDS_RANGE ")"
 #define RECORDS_KINDS "kind BETWEEN ?6 AND ?7 AND " RECORDS_SAMPLES

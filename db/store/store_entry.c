@@ -118,12 +118,11 @@ int store_entry(struct store *store, const struct entry_row *entry, const char *
 
 int store_entry_end(struct store *store, const struct entry_row *entry, const char *why)
 {
-    const int64_t range[] = { entry->cluster, entry->shape, entry->window, entry->bucket,
-                              entry->bucket };
+    const int64_t bucket[] = { entry->cluster, entry->shape, entry->window, entry->bucket };
 
     TRY(store_standing_end(store, entry->cluster, entry->shape, entry->window));
     TRY(put_history(store, entry, why));
-    return records_delete(&store->records, "entry", RECORDS_RANGE, range, 5);
+    return records_delete(&store->records, "entry", RECORDS_BUCKET, bucket, 4);
 }
 
 /* ---- merging */

@@ -2,6 +2,7 @@
 #include "store_rows.h"
 
 #include "plan.h"
+#include "records.h"
 #include "schema.h"
 #include "shape.h"
 
@@ -191,6 +192,40 @@ static void an_entry_that_ends_and_one_that_expires_are_two_things(void)
     CHECK(!store_trials(store, 1, 1, 128, 1, count_trial, &trials) && trials > 0);
     trials = 0;
     CHECK(!store_trials(store, 1, 1, 128, 2, count_trial, &trials) && !trials);
+    store_close(store);
+}
+
+/* By its index: of a table of thousands each would look at all else. */
+static void an_entry_that_ends_is_found_by_its_index_and_stays_away(void)
+{
+    const char *path = place("pruned.db");
+    struct store *store = fill(path, 40, 0);
+    sqlite3_stmt *plan = NULL;
+    struct entry_row e;
+    char line[512] = "";
+    bool told = false;
+    sqlite3 *db;
+    FILE *journal;
+
+    CHECK(!store_entry_get(store, 1, 1, 128, 7, &e) && !store_entry_end(store, &e, "pruned"));
+    store_close(store);
+    journal = fopen(place("pruned.db.journal"), "r");
+    while (fgets(line, sizeof(line), journal))
+        told |= strstr(line, "\"delete\":\"entry\"") && strstr(line, RECORDS_BUCKET);
+    fclose(journal);
+    CHECK(told);
+    CHECK(!sqlite3_open(path, &db));
+    CHECK(!sqlite3_prepare_v2(db, "EXPLAIN QUERY PLAN DELETE FROM entry WHERE " RECORDS_BUCKET, -1,
+                              &plan, NULL));
+    CHECK(sqlite3_step(plan) == SQLITE_ROW &&
+          strstr((const char *)sqlite3_column_text(plan, 3),
+                 "(fingerprint=? AND shape=? AND window=? AND bucket=?)"));
+    sqlite3_finalize(plan);
+    sqlite3_close(db);
+    CHECK(!truncate(path, 5000));
+    CHECK(!store_open(path, STORE_REPAIR, &store));
+    CHECK(store_entry_get(store, 1, 1, 128, 7, &e) == UNSUPPORTED);
+    CHECK(!store_entry_get(store, 1, 1, 128, 8, &e));
     store_close(store);
 }
 
@@ -583,6 +618,7 @@ int main(void)
         TEST(an_entry_that_is_replaced_goes_to_history),
         TEST(a_bucket_that_expires_leaves_the_others),
         TEST(an_entry_that_ends_and_one_that_expires_are_two_things),
+        TEST(an_entry_that_ends_is_found_by_its_index_and_stays_away),
         TEST(forgotten_samples_stay_forgotten_in_the_journal_too),
         TEST(a_standing_is_replaced_published_and_rebuilt),
         TEST(readers_always_see_a_whole_snapshot),
