@@ -131,7 +131,9 @@ double bucket_median_ns(const struct bucket *b, int arm)
  * to come. */
 static enum decision_purpose purpose_of(const struct bucket *b, const struct told *told)
 {
-    bool fresh = !b->known || told->run >= b->dictionary->pairs_since;
+    bool decided = b->known && !entry_is(&b->entry, ENTRY_OPEN) &&
+                   effort_rank(b->entry.effort) >= effort_rank(b->dictionary->effort->name);
+    bool fresh = !b->known || decided || told->run >= b->dictionary->pairs_since;
 
     if (told->kind == SAMPLE_SEARCH)
         return DECISION_SEARCH;

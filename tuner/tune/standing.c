@@ -156,7 +156,11 @@ static int find_candidates(struct settling *s)
         for (int k = 0; k < (int)space->arm_count; k++)
             seat->usable[k] = b->attempts[k].usable && space_fits(space, k, b->key.bucket);
         TRY(visit_candidate(s->sweep, b->key.bucket, &arm, &seat->first, &seat->belief));
-        if (arm >= 0 && seat->usable[arm])
+        /* What an earlier run gave up stays so. */
+        if (arm >= 0 && seat->usable[arm] &&
+            (arm == seat->published ||
+             (seat->published == space->default_arm &&
+              b->entry.run >= s->sweep->dictionary.pairs_since)))
             seat->arm = arm;
         else
             seat->first.count = 0;
@@ -447,7 +451,7 @@ static void obey(struct settling *s)
         was = was || s->seats[i].published != default_arm;
         is = is || s->seats[i].arm != default_arm;
     }
-    s->row.given_up = was && !is && (v.loses || chosen.loses);
+    s->row.given_up = was && !is && (v.loses || chosen.over_default.high < 0);
 }
 
 /* Times are those that all samples make likely; the gain is what fresh pairs say.  What was searched
