@@ -9,7 +9,7 @@
  * seems to lose up to 4 % where its threads wait for each other while it has nothing to run. */
 bool heat_lost_much(int64_t ns, int64_t lost_ns)
 {
-    return 20 * lost_ns > ns;
+    return lost_ns > ns / 20; /* 20 lost_ns > ns, were there no overflow */
 }
 
 enum heat_cause heat_cause(const struct sample_row *s)

@@ -19,6 +19,8 @@ static bool span_thousandths(struct span s, int64_t *out)
     int64_t whole, part = 0;
     size_t point = 0;
 
+    if (memchr(s.at, '-', s.length)) /* also of "-0.5", whose whole part is 0 */
+        return false;
     while (point < s.length && s.at[point] != '.')
         point++;
     if (!span_number((struct span){ s.at, point }, 0, 1000000, &whole))

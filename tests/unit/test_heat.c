@@ -57,6 +57,11 @@ static void a_twentieth_of_a_step_is_not_much_and_more_is(void)
 
     CHECK(!heat_lost_much(1000, 0) && !heat_lost_much(1000, 50) && heat_lost_much(1000, 51));
     CHECK(!heat_lost_much(0, 0));
+    for (int64_t ns = 0; ns < 100; ns++)
+        for (int64_t much = 0; much < 10; much++)
+            CHECK(heat_lost_much(ns, much) == (20 * much > ns));
+    CHECK(heat_lost_much(INT64_MAX, INT64_MAX) && heat_lost_much(1, INT64_MAX));
+    CHECK(!heat_lost_much(INT64_MAX, 1) && !heat_lost_much(1, INT64_MIN));
     CHECK(heat_cause(&lost) == CAUSE_NONE); /* nobody has judged it */
     lost.gpu.throttled = SAMPLE_SET_ASIDE;
     CHECK(heat_cause(&lost) == CAUSE_OTHERS);

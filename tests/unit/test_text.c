@@ -1,8 +1,9 @@
-/* Text in rooms of a fixed size; points of time. */
+/* Text in rooms of a fixed size; points of time; numbers that people write. */
 #include "text.h"
 
 #include "check.h"
 #include "date.h"
+#include "number.h"
 
 #include <string.h>
 
@@ -33,7 +34,10 @@ static void nothing_follows_what_was_cut(void)
     char room[8];
 
     /* One byte is left behind the dots, for the whole character before them. */
-    CHECK(!text_put(room, sizeof(room), "%s", "123\xc3\xbc" "5678") && !strcmp(room, "123..."));
+    CHECK(!text_put(room, sizeof(room), "%s",
+                    "123\xc3\xbc"
+                    "5678") &&
+          !strcmp(room, "123..."));
     CHECK(!text_add(room, sizeof(room), "x") && !strcmp(room, "123..."));
 }
 
@@ -69,14 +73,33 @@ static void any_time_has_a_text(void)
         CHECK(*DATE_TEXT(at, DATE_SECOND) && *DATE_TEXT(-at, DATE_SECOND));
 }
 
+static void numbers_are_digits_a_point_and_an_exponent(void)
+{
+    static const struct {
+        const char *text;
+        double value;
+    } good[] = { { "0", 0 },  { "12", 12 },     { "-3.5", -3.5 }, { ".25", .25 },
+                 { "5.", 5 }, { "1e-3", 1e-3 }, { "2E+2", 200 },  { "007", 7 } };
+    static const char *const bad[] = { "",     " 5",  "+5",   "0x10", "-0x1", "5 ",
+                                       "five", "nan", "inf",  "--5",  "-+5",  "1e999",
+                                       ".",    "-",   "-.e1", "\t5",  "5s",   "1,5" };
+    const char *rest;
+    double value = 7;
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        CHECK(number_read(good[i].text, NULL, &value) && value == good[i].value);
+    value = 7;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        CHECK(!number_read(bad[i], NULL, &value) && value == 7);
+    CHECK(number_read("90s", &rest, &value) && value == 90 && !strcmp(rest, "s"));
+}
+
 int main(void)
 {
     static const struct test tests[] = {
-        TEST(what_has_room_is_whole),
-        TEST(what_has_none_says_so),
-        TEST(nothing_follows_what_was_cut),
-        TEST(no_character_is_halved),
-        TEST(any_time_has_a_text),
+        TEST(what_has_room_is_whole),       TEST(what_has_none_says_so),
+        TEST(nothing_follows_what_was_cut), TEST(no_character_is_halved),
+        TEST(any_time_has_a_text),          TEST(numbers_are_digits_a_point_and_an_exponent),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));

@@ -36,8 +36,8 @@ const struct option_row campaign_where_rows[] = {
 };
 const struct option_row campaign_limit_rows[] = {
     { "budget", "TIME", OPTION_TIME, AT(budget_s),
-      "stop after 90s, 10m, 2h, at once where ranks were started here; what is measured stays, the "
-      "table is usable" },
+      "stop after 90s, 10m, 2h, at once where ranks were started here, but for a run's first step, "
+      "which may take 10 s more, or as long again; what is measured stays, the table is usable" },
     { "trial-timeout", "S", OPTION_NUMBER, AT(timeout_s), "seconds until a trial counts as hung",
       .least = 0.001, .most = 1e6 },
     { "max-memory", "BYTES", OPTION_BYTES, AT(memory_limit_bytes),

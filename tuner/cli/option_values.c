@@ -3,6 +3,7 @@
 #include "option_values.h"
 
 #include "common_rows.h"
+#include "number.h"
 #include "status.h"
 #include "text.h"
 
@@ -56,10 +57,9 @@ static int take_whole(const struct option_row *row, const char *text, uint64_t m
 
 static int take_number(const struct option_row *row, const char *text, double *out)
 {
-    char *end;
-    double value = strtod(text, &end);
+    double value;
 
-    if (end == text || *end || !isfinite(value) || !fits(row, value))
+    if (!number_read(text, NULL, &value) || !fits(row, value))
         return out_of_range(row, text, "a number");
     *out = value;
     return OK;
@@ -74,10 +74,10 @@ struct unit {
 static bool read_quantity(const char *text, const struct unit *units, size_t count, double most,
                           double *out)
 {
-    char *end;
-    double value = strtod(text, &end);
+    const char *end;
+    double value;
 
-    if (end != text && isfinite(value) && value > 0)
+    if (number_read(text, &end, &value) && value > 0)
         for (size_t i = 0; i < count; i++)
             if (!strcmp(end, units[i].name) && value <= most / units[i].factor) {
                 *out = value * units[i].factor;

@@ -78,8 +78,10 @@ static void compose(const struct progress *p, int64_t now_ns, char *line, size_t
     else
         snprintf(time, sizeof(time), "%s%s%s", p->terminal ? "" : spent, p->terminal ? "" : ", ",
                  p->done >= p->buckets ? "last comparisons"
-                 : left < 1            ? "nearly done"
-                                       : left_text);
+                 : p->deadline_ns && now_ns - p->deadline_ns > 1000000000
+                     ? "past the budget, for the step that runs"
+                 : left < 1 ? "nearly done"
+                            : left_text);
     if (p->buckets)
         snprintf(count, sizeof(count), "%u/%u buckets, ", p->done, p->buckets);
     text_put(line, size, "%s%s%s%s%s%s; now %s", bar, p->layer, count, time, *p->leader ? "; " : "",

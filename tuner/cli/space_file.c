@@ -1,11 +1,29 @@
 #include "space_file.h"
 
 #include "input_file.h"
+#include "number.h"
 #include "status.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Where "{flag}" stands alone in a command line, its value would be an option.  Only files are
+ * asked: what a database holds stays readable. */
+static int check_values(const char *path, const struct declaration *d)
+{
+    for (size_t i = 0; i < d->axes; i++)
+        for (uint32_t v = 0; v < d->axis[i].values; v++) {
+            const char *text = d->axis[i].text[v];
+
+            if (*text == '-' && text[1 + strspn(text + 1, "0123456789")])
+                return fail(ERR_ARGUMENT,
+                            "%s: the value %s of %s begins with a minus and is no integer: a "
+                            "command line would take it for an option",
+                            path, text, d->axis[i].name);
+        }
+    return OK;
+}
 
 int space_file_read(const char *path, const struct declaration **out)
 {
@@ -19,8 +37,9 @@ int space_file_read(const char *path, const struct declaration **out)
     if (rc) {
         rc = fail(ERR_ARGUMENT, "%s: %s", path, *why ? why : "there is a zero byte in it");
     } else {
+        rc = check_values(path, parsed);
         declaration_free(parsed);
-        rc = declaration_register(text, out);
+        rc = rc ? rc : declaration_register(text, out);
     }
     free(text);
     return rc;
@@ -39,10 +58,7 @@ int space_key_read(const char *text, uint64_t *key)
 
 int space_class_read(const char *text, double *class_value)
 {
-    char *end;
-
-    *class_value = strtod(text, &end);
-    if (end == text || *end || !(*class_value >= 0 && *class_value <= 1e9))
+    if (!number_read(text, NULL, class_value) || !(*class_value >= 0 && *class_value <= 1e9))
         return fail(ERR_ARGUMENT, "--class %s: a number from 0 on is wanted", text);
     return OK;
 }

@@ -13,8 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* No file may be larger; this is room for some 500,000 entries. */
-enum { FILE_BYTES_MAX = 1 << 28 };
+/* No file may be larger: 1,024 bytes for each of as many entries as may be imported (ENTRIES_MAX in
+ * db/exchange/import.c), which mostly have 600. */
+static const size_t FILE_BYTES_MAX = 4294967296;
 
 /* A foreign database is never attached: it is read as any other, and goes the way of a file. */
 static int read_database(const char *path, char **text, size_t *size)

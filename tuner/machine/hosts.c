@@ -1,7 +1,9 @@
 /* Reads lists of hosts and host files; nothing of them ever reaches a shell. */
 #include "hosts.h"
 
+#include "input_file.h"
 #include "status.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,23 +111,29 @@ static int read_line(char *line, const char *origin, struct hosts *hosts)
     return add(hosts, name, strlen(name), slots, origin);
 }
 
+struct host_file {
+    const char *path;
+    struct hosts *hosts;
+};
+
+static int on_line(void *self, const char *line, size_t length, uint32_t number)
+{
+    const struct host_file *file = self;
+    char copy[LINE_BYTES], origin[512];
+
+    (void)length;
+    text_put(origin, sizeof(origin), "%s, line %u", TEXT_SHORT(file->path, 400), number);
+    if (!text_put(copy, sizeof(copy), "%s", line))
+        return fail(ERR_FORMAT, "%s: too long", origin);
+    return read_line(copy, origin, file->hosts);
+}
+
 static int read_file(const char *path, struct hosts *hosts)
 {
-    char line[LINE_BYTES], origin[512];
-    FILE *file = fopen(path, "r");
-    int number = 0, rc = OK;
+    struct host_file file = { path, hosts };
 
-    if (!file)
-        return fail(ERR_IO, "%s: cannot be read", path);
-    while (!rc && fgets(line, sizeof(line), file)) {
-        snprintf(origin, sizeof(origin), "%.400s, line %d", path, ++number);
-        rc = strlen(line) == sizeof(line) - 1 ? fail(ERR_FORMAT, "%s: too long", origin)
-                                              : read_line(line, origin, hosts);
-    }
-    fclose(file);
-    if (!rc && !hosts->count)
-        rc = fail(ERR_FORMAT, "%s names no host", path);
-    return rc;
+    TRY(input_lines(path, on_line, &file));
+    return hosts->count ? OK : fail(ERR_FORMAT, "%s names no host", path);
 }
 
 int hosts_read(const char *given, struct hosts *out)

@@ -2,6 +2,7 @@
 #include "virtual_ranks.h"
 
 #include "gpu_list.h"
+#include "number.h"
 #include "status.h"
 #include "wire_virtual.h"
 #include "world.h"
@@ -33,14 +34,13 @@ static uint32_t per_node(const struct virtual_options *o, uint32_t ranks_per_nod
 /* "400" or "400,50" */
 static int parse_link(const char *text, struct virtual_link *out)
 {
-    char *end;
+    const char *end = text;
+    bool good = number_read(text, &end, &out->inside_gbs);
 
-    out->inside_gbs = out->between_gbs = strtod(text, &end);
-    if (end != text && *end == ',') {
-        text = end + 1;
-        out->between_gbs = strtod(text, &end);
-    }
-    if (end == text || *end || !(out->inside_gbs >= 1e-3 && out->inside_gbs <= 1e5) ||
+    out->between_gbs = out->inside_gbs;
+    if (good && *end == ',')
+        good = number_read(end + 1, &end, &out->between_gbs);
+    if (!good || *end || !(out->inside_gbs >= 1e-3 && out->inside_gbs <= 1e5) ||
         !(out->between_gbs >= 1e-3 && out->between_gbs <= 1e5))
         return fail(ERR_ARGUMENT,
                     "--link: GB/s as 400, or 400,50, from 0.001 to 100000 are wanted");

@@ -1,6 +1,7 @@
 /* Reads the lines of programs, word by word. */
 #include "lines.h"
 
+#include "number.h"
 #include "option_values.h"
 #include "status.h"
 #include "text.h"
@@ -52,14 +53,6 @@ static bool is_at_end(struct reader *r)
     return !*r->at;
 }
 
-static bool read_number(const char *text, double *value)
-{
-    char *end;
-
-    *value = strtod(text, &end);
-    return end != text && !*end && isfinite(*value);
-}
-
 /* ---- ask */
 
 static bool read_class(struct reader *r)
@@ -73,7 +66,7 @@ static bool read_class(struct reader *r)
         return is_at_end(r) || refuse(r, "ask KEY: there is no class");
     if (!next_word(r, word, sizeof(word)))
         return refuse(r, "ask KEY CLASS: the space has the class %s", d->class_name);
-    if (!read_number(word, &class) || class < 0 || class * 1000 > UINT32_MAX || !is_at_end(r))
+    if (!number_read(word, NULL, &class) || class < 0 || class * 1000 > UINT32_MAX || !is_at_end(r))
         return refuse(r, "ask KEY CLASS: %s as one number from 0 on is wanted", d->class_name);
     /* Upwards, so that what is above an edge is above its thousandths. */
     r->said->class_thousandths = (uint32_t)fmin(UINT32_MAX, ceil(class * 1000 - 1e-6));
@@ -140,7 +133,7 @@ static bool read_named(struct reader *r, const char *word)
     text_put(n.name, sizeof(n.name), "%.*s", (int)length, word);
     if (!strcmp(n.name, "memory"))
         return read_memory(r, word + length + 1);
-    if (!read_number(word + length + 1, &n.value))
+    if (!number_read(word + length + 1, NULL, &n.value))
         /* What is not a number breaks guards; it is no reason not to understand the line. */
         n.value = NAN;
     if (is_told(said, n.name) || said->numbers == SAID_NUMBERS_MAX)
@@ -157,7 +150,7 @@ static bool read_tell(struct reader *r)
     char word[96];
     double us;
 
-    if (!next_word(r, word, sizeof(word)) || !read_number(word, &us) || !(us > 0 && us < 1e12))
+    if (!next_word(r, word, sizeof(word)) || !number_read(word, NULL, &us) || !(us > 0 && us < 1e12))
         return refuse(r, "tell MICROSECONDS: a number above 0 is wanted");
     r->said->ns = (int64_t)fmax(1, us * 1e3);
     while (next_word(r, word, sizeof(word)))
@@ -213,7 +206,7 @@ int guard_parse(const char *text, struct guard *out)
     struct guard g = { .at_least = text[length] == '>' };
 
     if (!is_name(text, length) || !text[length] || text[length + 1] != '=' ||
-        !read_number(text + length + 2, &g.limit))
+        !number_read(text + length + 2, NULL, &g.limit))
         return fail(ERR_ARGUMENT, "--guard \"%s\": NAME>=NUMBER or NAME<=NUMBER is wanted", text);
     text_put(g.name, sizeof(g.name), "%.*s", (int)length, text);
     if (!strcmp(g.name, "memory"))

@@ -221,8 +221,11 @@ static int find_space_layer(const struct moelookup *table, const struct options 
 {
     struct moe_shape next = MOE_SHAPE_INIT;
     uint32_t id, fits = 0;
+    int rc = moelookup_space(table, o->space, &id);
 
-    TRY(moelookup_space(table, o->space, &id)); /* which has said it */
+    if (rc == ERR_ARGUMENT && !strchr(o->space, '\n'))
+        return UNSUPPORTED; /* it has said that no table has the space: nothing is found */
+    TRY(rc);
     for (uint32_t i = 0; !moelookup_space_layer(table, id, i, &next); i++)
         if (stated_layer_fits(&o->stated, &next)) {
             *shape = next;
