@@ -414,7 +414,8 @@ static int run(void *self)
         buckets += (uint32_t)t->request.spaces[i].anchor_count;
     TRY(campaign_begin(&t->campaign, t->request.strategy->name, t->request.effort->name, buckets));
     rc = campaign_finish(&t->campaign, from_misses(t) ? run_misses(t) : sweep_all(t), print, t);
-    return rc || from_misses(t) ? rc : check_tables(t);
+    /* That one layer has too little memory is said already. */
+    return rc || from_misses(t) || t->unfit ? rc : check_tables(t);
 }
 
 static int tune(struct tuning *t)
