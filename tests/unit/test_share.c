@@ -355,8 +355,8 @@ static void what_was_once_exported_comes_in(void)
  * exported, and where it comes in or lies in the database it is not believed. */
 static void who_claims_a_gain_that_is_none_is_not_believed(void)
 {
-    struct text t = changed(table_of("r=1 d=2 a=linear", false, "normal", 1000), "\"gain\":0.5",
-                            "\"gain\":-0.5");
+    struct text sound = table_of("r=1 d=2 a=linear", false, "normal", 1000);
+    struct text t = changed(sound, "\"gain\":0.5", "\"gain\":-0.5");
     struct store *store = new_store();
     struct import_result got = { 0 };
     struct entry_row e;
@@ -383,6 +383,7 @@ static void who_claims_a_gain_that_is_none_is_not_believed(void)
     CHECK(export_lines(store, &(struct export_options){ 0 }, nowhere) == UNSUPPORTED);
     store_close(store);
     fclose(nowhere);
+    free(sound.bytes);
     free(t.bytes);
 }
 
