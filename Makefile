@@ -249,7 +249,7 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -fPIC -DMOETUNE_CUDA -c -o $@ $<
 
 # Plans on a GPU, with ranks by fork, where there is no SQLite.
-PLANS_ALONE := $(filter-out $(KERNELS_ALONE),$(wildcard comm/*.c comm/forked/*.c kernels/sim*.c db/values/declar*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file json node_rows phase plan rank_speeds shares)) db/exchange/counts_file.c \
+PLANS_ALONE := $(filter-out $(KERNELS_ALONE),$(wildcard comm/*.c comm/forked/*.c kernels/sim*.c db/values/declar*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file json node_rows number phase plan rank_speeds shares)) db/exchange/counts_file.c \
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c option_values.c options.c suggest.c verb.c) \
     $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpu_ready gpus hosts keeper launch launcher_fork machine model_engine nvml place slurm speeds virtual_ranks)) \
     $(wildcard tuner/verbs/run*.c) tests/unit/library_wire.c tests/gpu/known_none.c
