@@ -2,6 +2,7 @@
 #include "declaration.h"
 
 #include "declaration_need.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,10 +105,13 @@ int declaration_format(const struct declaration *d, uint32_t choice, char *text,
 
     for (size_t i = 0; i < d->axes; i++) {
         const struct declared_axis *axis = &d->axis[i];
-        size_t room = used < size ? size - used : 0;
+        char word[2 * DECLARATION_NAME_BYTES + 1];
 
-        used += (size_t)snprintf(room ? text + used : NULL, room, "%s%s=%s", i ? " " : "",
-                                 axis->name, axis->text[declaration_value(d, choice, i)]);
+        text_put(word, sizeof(word), "%s%s=%s", i ? " " : "", axis->name,
+                 axis->text[declaration_value(d, choice, i)]);
+        if (used < size)
+            text_put(text + used, size - used, "%s", word);
+        used += strlen(word);
     }
     return (int)used;
 }
