@@ -27,6 +27,8 @@ static void rebuild(struct guided *g)
 
     g->gp.surprise = fmax(0.3, fmin(30, surprise));
     gaussian_predict(&g->gp, g->scratch, n, g->history.log_c, true, &g->base);
+    for (size_t i = 0; i < g->base.count; i++)
+        g->base.covariance[i * g->base.stride + i] += g->unlike[i];
 }
 
 static void refit(struct guided *g)
@@ -67,16 +69,23 @@ static void compare_all(const struct search *search, const struct outlook *outlo
     }
 }
 
+/* Of those sampled in this visit. */
+static int best_sampled(const struct search *search, const struct guided *g, int but)
+{
+    bool sampled[SEARCH_ARMS_MAX];
+
+    for (int i = 0; i < (int)search->setup.arm_count; i++)
+        sampled[i] = search->usable[i] && g->history.now[i].weight > 0;
+    return best_but(search, sampled, g->outlook.mean, but);
+}
+
 struct view view_of(const struct search *search, struct guided *g, int masked)
 {
     struct view v = { .search = search, .g = g, .masked = masked };
-    bool sampled[SEARCH_ARMS_MAX];
 
     look(g, masked);
-    for (int i = 0; i < (int)search->setup.arm_count; i++)
-        sampled[i] = search->usable[i] && g->history.now[i].weight > 0;
     v.expected_best = best_but(search, search->usable, g->outlook.mean, masked);
-    v.incumbent = best_but(search, sampled, g->outlook.mean, masked);
+    v.incumbent = best_sampled(search, g, masked);
     if (v.incumbent >= 0)
         compare_all(search, &g->outlook, v.incumbent, v.difference, v.sd);
     return v;
@@ -121,6 +130,7 @@ static void guided_visit(struct search *search)
     g->alone = search->alone;
     g->cold = g->alone || !history_screened_near(&g->history, log_c, 0.7);
     memset(g->flagged, 0, sizeof(g->flagged));
+    memset(g->unlike, 0, sizeof(g->unlike));
     g->pending = g->last = -1;
     g->elsewhere_known = false;
     refit(g);
@@ -145,17 +155,28 @@ static struct normal expect(struct guided *g, int arm)
 }
 
 /* Compares a sample with what was believed before it. */
-static void judge(struct guided *g, int arm, struct normal expected, double log_ns, bool first)
+static void judge(const struct search *search, struct guided *g, int arm, struct normal expected,
+                  double log_ns)
 {
-    double above = log_ns - expected.mean, sd = expected.sd;
+    double above = log_ns - expected.mean, sd = expected.sd, doubt = history_doubt(&g->history);
+    double in_doubt = sqrt(sd * sd + (doubt * doubt - 1) * history_variance(&g->history));
+    bool first = !(g->history.now[arm].weight > 0);
 
+    g->pending = g->pending == arm ? -1 : g->pending;
     if (first) {
         if (isfinite(above / sd)) {
             g->squares += fmin(12, above * above / (sd * sd));
             g->first_sights++;
         }
     }
-    g->pending = g->pending == arm ? -1 : g->pending;
+    /* A model that is so far off says nothing of this arm: its own samples count.  Faster, that is:
+     * what is slower may be an outlier.  Unless all are faster now, the mood having turned: that is
+     * seen by an arm whose time is known, before others are looked at and seem as fast. */
+    if (first && above < -2.5 * in_doubt) {
+        g->unlike[arm] = above * above;
+        g->base.covariance[(size_t)arm * g->base.stride + (size_t)arm] += g->unlike[arm];
+        g->pending = g->pending < 0 ? best_sampled(search, g, arm) : g->pending;
+    }
     if (above > fmin(fmax(0.3, 5 * sd), 0.7)) {
         if (!g->flagged[arm])
             g->promise[arm] = g->outlook.mean[arm];
@@ -170,7 +191,7 @@ static void guided_tell(struct search *search, int arm, double log_ns, bool aske
     struct normal expected = expect(g, arm);
 
     (void)asked;
-    judge(g, arm, expected, log_ns, !(g->history.now[arm].weight > 0));
+    judge(search, g, arm, expected, log_ns);
     g->last = arm;
     g->tried[arm] = true;
     history_add(&g->history, arm, log_ns, expected);

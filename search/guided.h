@@ -19,9 +19,10 @@ struct guided {
     bool cold;                       /* no visit nearby looked at every family */
     bool flagged[SEARCH_ARMS_MAX];   /* was much slower than predicted in this visit */
     double promise[SEARCH_ARMS_MAX]; /* of a flagged arm: what was predicted */
-    int pending, last;               /* -1 = none */
-    bool tried[SEARCH_ARMS_MAX];     /* in any visit */
-    struct pick pick;                /* what comes next */
+    double unlike[SEARCH_ARMS_MAX]; /* variance of an arm that is nothing like what was predicted */
+    int pending, last;              /* -1 = none */
+    bool tried[SEARCH_ARMS_MAX];    /* in any visit */
+    struct pick pick;               /* what comes next */
     struct observation scratch[GAUSSIAN_OBSERVATIONS_MAX];
     struct told told[GAUSSIAN_TOLD_MAX];
 };

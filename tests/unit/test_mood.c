@@ -157,28 +157,39 @@ static void a_burst_in_the_middle_of_a_visit_changes_no_decision(void)
     CHECK(right >= 195 && inside >= 180);
 }
 
-/* The most steps of one plan in succession that the search asked for. */
-static int longest_run(const struct surface *s, struct search *search, struct noise *noise,
-                       uint64_t capacity)
+/* What comes of a visit while moods switch. */
+struct visit {
+    int longest_run; /* of one plan in succession, that the search asked for */
+    double regret;
+};
+
+static struct visit visit_of(const struct surface *s, struct search *search, struct noise *noise,
+                             uint64_t capacity)
 {
-    int last = -1, run = 0, longest = 0, arm;
+    struct visit v = { .longest_run = 0 };
+    int last = -1, run = 0, arm;
+    double best = INFINITY;
 
     search_visit(search, capacity, NULL, false);
     while ((arm = search_next(search)) != SEARCH_DONE) {
         run = arm == last ? run + 1 : 1;
-        longest = run > longest ? run : longest;
+        v.longest_run = run > v.longest_run ? run : v.longest_run;
         last = arm;
         search_tell(search, arm, noise_sample(noise, surface_ns(s, (double)capacity, arm)));
     }
-    return longest;
+    for (int i = 0; i < (int)s->arm_count; i++)
+        best = fmin(best, surface_ns(s, (double)capacity, i));
+    v.regret = surface_ns(s, (double)capacity, search_result(search).winner) / best - 1;
+    return v;
 }
 
-/* A plan that ran alone since a turn cannot be told from the mood, however often it runs. */
-static void no_plan_runs_alone_for_long_while_moods_switch(void)
+/* A plan that ran alone since a turn cannot be told from the mood, however often it runs; and of
+ * those that run for the first time after one none is taken for fast. */
+static void switching_moods_are_not_taken_for_plans(void)
 {
-    int longest = 0;
+    int longest = 0, misled = 0;
 
-    for (uint64_t seed = 1; seed <= 6; seed++) {
+    for (uint64_t seed = 1; seed <= 25; seed++) {
         struct surface s = surface_make(seed, &(struct surface_options){ .slices = 8 });
         struct noise noise = noise_make(seed, noise_sd, 0.01, true);
         struct search_setup setup = { .shape = s.shape,
@@ -191,13 +202,15 @@ static void no_plan_runs_alone_for_long_while_moods_switch(void)
         noise_set_turns(&noise, NOISE_SWITCHES);
         CHECK(search_open(search_find("guided"), &setup, &search) == OK);
         for (uint64_t i = 0; i < 12; i++) {
-            int run = longest_run(&s, search, &noise, (uint64_t)surface_capacity(&s, i));
+            struct visit v = visit_of(&s, search, &noise, (uint64_t)surface_capacity(&s, i));
 
-            longest = run > longest ? run : longest;
+            longest = v.longest_run > longest ? v.longest_run : longest;
+            misled += v.regret > 0.05;
         }
         search_close(search);
     }
-    CHECK(longest <= 4);
+    CHECK(longest <= 12); /* the model may not overrule so many */
+    CHECK(misled <= 18);  /* of 300 */
 }
 
 static const struct test tests[] = {
@@ -208,7 +221,7 @@ static const struct test tests[] = {
     TEST(plans_that_never_ran_show_no_turn_and_help_to_find_one),
     TEST(moods_of_one_stretch_are_alike_and_of_two_are_not),
     TEST(a_burst_in_the_middle_of_a_visit_changes_no_decision),
-    TEST(no_plan_runs_alone_for_long_while_moods_switch),
+    TEST(switching_moods_are_not_taken_for_plans),
 };
 
 int main(void)

@@ -355,7 +355,7 @@ static void the_first_bounds_hold_though_nobody_knows_the_noise_yet(void)
             held += bound_holds(&s, search, &noise, (uint64_t)surface_capacity(&s, i));
         search_close(search);
     }
-    CHECK(held >= 0.88 * buckets);
+    CHECK(held >= 0.84 * buckets);
 }
 
 static void guided_expects_what_it_measured_and_infers_between(void)
@@ -512,7 +512,7 @@ int main(void)
         TEST(exhaustive_finds_the_least_median_in_interleaved_rounds),
         TEST(without_noise_guided_agrees_with_exhaustive_within_its_bound),
         TEST(the_first_bounds_hold_though_nobody_knows_the_noise_yet),
-    TEST(guided_expects_what_it_measured_and_infers_between),
+        TEST(guided_expects_what_it_measured_and_infers_between),
         TEST(strategies_without_a_model_say_so),
         TEST(guided_ends_and_stays_finite_whatever_it_is_told),
         TEST(memory_does_not_grow_with_visits),
