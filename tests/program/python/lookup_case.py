@@ -78,11 +78,13 @@ def write_database(path, layer=LAYER, window=WINDOW, entries=ENTRIES, pins=PINS,
         )
     db.execute("INSERT INTO shape VALUES(1, ?)", (layer,))
     for bucket, plan, time_us, default_us, inferred, stale in entries:
+        gain = 1 - time_us / default_us if default_us else None
+        decision = "adopted" if gain and gain > 0 else "default"
         db.execute(
             "INSERT INTO entry(fingerprint, shape, run, window, bucket, capacity, plan, time_us,"
-            " default_us, samples, inferred, stale, effort, search, reason, decision, decided_s)"
-            " VALUES(1, 1, 1, ?, ?, ?, ?, ?, ?, 5, ?, ?, 'normal', 'guided', '', 'adopted', 0)",
-            (window, bucket, (bucket + 1) * window - 1, plan, time_us, default_us, inferred, stale),
+            " default_us, gain, samples, inferred, stale, effort, search, reason, decision, decided_s)"
+            " VALUES(1, 1, 1, ?, ?, ?, ?, ?, ?, ?, 5, ?, ?, 'normal', 'guided', '', ?, 0)",
+            (window, bucket, (bucket + 1) * window - 1, plan, time_us, default_us, gain, inferred, stale, decision),
         )
     for first, last, plan in pins:
         db.execute(
