@@ -170,8 +170,8 @@ static struct pairs pairs_of(const struct rounds *r, int bucket, int role_a, int
 /* What the comparison of two roles gives in every bucket. */
 struct table_of_means {
     struct pairs pairs[ROUNDS_BUCKETS_MAX]; /* without outliers */
-    struct mean of[ROUNDS_BUCKETS_MAX]; /* count 0: nothing is known, for it takes two pairs */
-    double share[ROUNDS_BUCKETS_MAX];   /* of the weights; 0 where the two do not both run */
+    struct mean of[ROUNDS_BUCKETS_MAX];     /* count 0: nothing is known, for it takes two pairs */
+    double share[ROUNDS_BUCKETS_MAX];       /* of the weights; 0 where the two do not both run */
     bool any;
 };
 
@@ -427,35 +427,36 @@ static struct mean mean_among_others(const struct rounds *r, const struct table_
     return mean_with_belief(&own, sum / n, prior);
 }
 
-struct rounds_word rounds_proof(const struct rounds *r, int bucket, int arm, double chance)
+static struct rounds_word word_of(const struct rounds *r, const struct table_of_means *t, int role,
+                                  int bucket, double chance)
 {
     const struct rounds_contest *c = &r->contests[bucket];
-    int role = c->role[ROLE_TABLE] >= 0 && c->arms[c->role[ROLE_TABLE]] == arm
-                   ? ROLE_TABLE
-                   : role_of_static(r, arm);
-    static const struct normal nothing = { 0, INFINITY };
-    struct normal belief = c->first_place == c->role[ROLE_TABLE] ? c->belief : nothing;
-    struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN, .chance_slower = 1 };
-    struct table_of_means t;
-    struct mean mean;
+    const struct mean *own = &t->of[bucket];
+    bool is_first = role == ROLE_TABLE && c->first_place == c->role[ROLE_TABLE];
+    double belief = is_first ? c->belief.mean : 0;
+    double variance = is_first ? c->belief.sd * c->belief.sd : INFINITY;
+    struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN };
+    struct mean among;
 
-    if (role < 0 || !present(c, c->role[role]))
+    if (!present(c, c->role[role]) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
         return word;
-    compare_all(r, role, ROLE_DEFAULT, &t);
-    mean = t.of[bucket];
-    word.pairs = t.pairs[bucket].count;
-    if (same_plan(c, role, ROLE_DEFAULT) || mean.count < PAIRS_LEAST)
-        return word;
-    word.gain = gain_of(mean_range(&mean, STATED));
-    word.chance_slower = mean_chance_above(&mean, 0);
-    if (role != ROLE_TABLE)
-        belief = nothing;
-    word.proof = mean_proof(&mean, belief.mean, belief.sd * belief.sd, chance);
-    mean = mean_among_others(r, &t, role, bucket);
-    if (!word.proof && word.gain.value > 0 &&
-        mean_proof(&mean, belief.mean, belief.sd * belief.sd, chance))
+    word.gain = gain_of(mean_range(own, STATED));
+    word.proof = mean_proof(own, belief, variance, chance);
+    among = mean_among_others(r, t, role, bucket);
+    if (!word.proof && own->mean < 0 && mean_proof(&among, belief, variance, chance))
         word.proof = PROOF_HARMLESS;
     return word;
+}
+
+void rounds_prove(const struct rounds *r, int static_arm, double chance,
+                  struct rounds_word words[ROUNDS_BUCKETS_MAX])
+{
+    int role = static_arm < 0 ? ROLE_TABLE : role_of_static(r, static_arm);
+    struct table_of_means t;
+
+    compare_all(r, role, ROLE_DEFAULT, &t);
+    for (int b = 0; b < r->setup.bucket_count; b++)
+        words[b] = word_of(r, &t, role, b, chance);
 }
 
 /* Surely, and by so much that it is worth an entry of another kind. */
@@ -485,18 +486,6 @@ bool rounds_prefers_static(const struct rounds *r, const struct rounds_result *v
     if (v->over_static.high < 0)
         return !is_clear(-here.mean, sd);
     return is_clear(here.mean, sd);
-}
-
-double rounds_level_ns(const struct rounds *r, int bucket)
-{
-    const struct rounds_contest *c = &r->contests[bucket];
-    int place = stands_for(c, ROLE_DEFAULT);
-    double values[ROUNDS_CYCLES_MAX];
-
-    if (place < 0 || !c->told[place])
-        return NAN;
-    memcpy(values, c->log_ns[place], c->told[place] * sizeof(*values));
-    return exp(median_of(values, c->told[place]));
 }
 
 /* ---- what is told */
@@ -539,8 +528,8 @@ static bool is_enough(const struct rounds *r, uint32_t cycles)
         return false;
     if (cycles < s->cycles_min)
         return cycles >= 2 && is_without_noise(r);
-    return (s->steps_max && r->steps + cycle_steps(r) * (s->launch_cycles ? s->launch_cycles : 1) >
-                                s->steps_max) ||
+    return (s->steps_max &&
+            r->steps + cycle_steps(r) * (s->launch_cycles ? s->launch_cycles : 1) > s->steps_max) ||
            is_decided(r);
 }
 

@@ -33,8 +33,9 @@ struct rounds_bucket {
     double weight;      /* its share of a trainer's steps; they need not add up to 1 */
     int table;          /* the arm that is published there */
     const bool *usable; /* by arm; NULL = all are; not kept */
-    /* Of the table's arm and the default, taken after that arm was chosen, in the launch in which it
-     * was chosen (number 0); NULL: none.  Not kept.  And what was believed of their log ratio. */
+    /* Of the table's arm and the default, taken after that arm was chosen, in the launch in which
+     * it was chosen (number 0); NULL: none.  Not kept.  And what was believed of their log ratio.
+     */
     const struct pairs *first;
     struct normal belief;
 };
@@ -85,9 +86,7 @@ struct rounds_result {
 /* What a bucket's pairs, all taken after the plan was chosen, prove of it against the default. */
 struct rounds_word {
     enum proof proof;
-    struct gain gain;     /* to expect in a further launch; of one launch, in that */
-    double chance_slower; /* than the default, at all */
-    uint32_t pairs;
+    struct gain gain; /* to expect in a further launch; of one launch, in that */
 };
 
 void rounds_open(struct rounds *rounds, const struct rounds_setup *setup);
@@ -109,16 +108,15 @@ struct rounds_result rounds_result(const struct rounds *rounds);
 /* The launch, from 1 on, in which the next sample is to be taken; 0: launches do not matter. */
 int rounds_launch(const struct rounds *rounds);
 
-/* Of the table's arm or a static one.  `chance`: the greatest that the proof is wrong.  What the
- * same plan shows in other buckets may prove that it is harmless here, too. */
-struct rounds_word rounds_proof(const struct rounds *rounds, int bucket, int arm, double chance);
+/* What pairs prove in every bucket of the table's plan there, or of one of the static arms (-1: the
+ * table's).  `chance`: the greatest that a proof is wrong.  What a plan shows in other buckets may
+ * prove that it is harmless in this one; so all are judged before one is republished. */
+void rounds_prove(const struct rounds *rounds, int static_arm, double chance,
+                  struct rounds_word words[ROUNDS_BUCKETS_MAX]);
 
 /* Whether the table does better to take the static plan here: that beats the table as a whole and
-* does not clearly lose here, or it clearly wins here; and it is not slower than the default. */
+ * does not clearly lose here, or it clearly wins here; and it is not slower than the default. */
 bool rounds_prefers_static(const struct rounds *rounds, const struct rounds_result *verdict,
                            int bucket);
-
-/* A step's median time under the default plan; NAN: it did not run. */
-double rounds_level_ns(const struct rounds *rounds, int bucket);
 
 #endif

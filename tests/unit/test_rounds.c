@@ -459,6 +459,49 @@ static void a_static_plan_that_wins_as_a_whole_is_taken_except_where_it_clearly_
     free(r);
 }
 
+/* Of 12 buckets, in some of which one plan is 3 % faster and in the rest 6 % slower. */
+struct proven {
+    int faster, itself, slower; /* harmless where it is faster; by its own pairs; where it is not */
+};
+
+static void prove(int faster, uint64_t seed, struct proven *sum)
+{
+    struct world w = world_of(12, 0, seed, 0.05);
+    struct rounds_word words[ROUNDS_BUCKETS_MAX];
+    struct rounds *r;
+
+    for (int b = 0; b < 12; b++)
+        w.truth[b][TABLE] += b < faster ? -0.03 : 0.06;
+    w.setup.cycles_min = w.setup.cycles_max = 12;
+    r = open_rounds(&w, NULL);
+    play(&w, r);
+    rounds_prove(r, -1, 0.01, words);
+    for (int b = 0; b < 12; b++) {
+        sum->faster += b < faster && words[b].proof;
+        sum->itself += b < faster && words[b].proof == PROOF_FASTER;
+        sum->slower += b >= faster && words[b].proof;
+        CHECK(!words[b].proof || words[b].gain.value > 0);
+    }
+    free(r);
+}
+
+static void what_a_plan_shows_everywhere_proves_it_where_its_own_pairs_are_too_few(void)
+{
+    struct proven everywhere = { 0 }, mixed = { 0 }, nowhere = { 0 };
+
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        prove(12, seed, &everywhere);
+        prove(6, seed, &mixed);
+        prove(0, seed, &nowhere);
+    }
+    /* Of 240, 120 and 240 buckets. */
+    CHECK(everywhere.faster > 180 && everywhere.itself < 80);
+    CHECK(mixed.faster < 60 && mixed.slower <= 2 && nowhere.slower <= 2);
+    if (getenv("MOETUNE_TEST_VERBOSE"))
+        printf("    everywhere %d, %d by itself; in half %d, and %d where it is slower; %d\n",
+               everywhere.faster, everywhere.itself, mixed.faster, mixed.slower, nowhere.slower);
+}
+
 static void weights_are_shares_of_steps(void)
 {
     struct world w = world_of(2, 1, 1, 0);
@@ -487,6 +530,7 @@ int main(void)
         TEST(the_luckiest_of_equal_plans_is_not_taken_for_the_best),
         TEST(a_static_plan_is_taken_where_it_is_faster),
         TEST(a_static_plan_that_wins_as_a_whole_is_taken_except_where_it_clearly_loses),
+        TEST(what_a_plan_shows_everywhere_proves_it_where_its_own_pairs_are_too_few),
         TEST(weights_are_shares_of_steps),
     };
 

@@ -1,5 +1,5 @@
-/* Chooses the rounds' contestants from the measured buckets, runs the rounds over several launches of
- * the ranks, and obeys what they say: bucket by bucket, then for the table as a whole. */
+/* Chooses the rounds' contestants from the measured buckets, runs the rounds over several launches
+ * of the ranks, and obeys what they say: bucket by bucket, then for the table as a whole. */
 #include "standing.h"
 
 #include "bucket.h"
@@ -18,7 +18,8 @@
 
 /* A series of rounds numbers its samples from here on; none has so many. */
 enum { SERIES_STRIDE = 1024 };
-_Static_assert((int)ROUNDS_STATICS_MAX <= (int)STANDING_RIVALS_MAX, "plans that have no room in a row");
+_Static_assert((int)ROUNDS_STATICS_MAX <= (int)STANDING_RIVALS_MAX,
+               "plans that have no room in a row");
 _Static_assert(ROUNDS_CYCLES_MAX *(ROUNDS_BUCKETS_MAX / 12 + 1) <= SERIES_STRIDE, "overlap");
 
 struct seat {
@@ -141,8 +142,8 @@ static void weigh(struct settling *s)
         s->seats[i].weight = border_below(s, i + 1) - border_below(s, i);
 }
 
-/* Of the plan that the search chose there nothing is published unless it has shown by now that it is
- * not slower than the default; the rounds may yet show it. */
+/* Of the plan that the search chose there nothing is published unless it has shown by now that it
+ * is not slower than the default; the rounds may yet show it. */
 static int find_candidates(struct settling *s)
 {
     const struct space *space = space_of(s);
@@ -158,9 +159,8 @@ static int find_candidates(struct settling *s)
         TRY(visit_candidate(s->sweep, b->key.bucket, &arm, &seat->first, &seat->belief));
         /* What an earlier run gave up stays so. */
         if (arm >= 0 && seat->usable[arm] &&
-            (arm == seat->published ||
-             (seat->published == space->default_arm &&
-              b->entry.run >= s->sweep->dictionary.pairs_since)))
+            (arm == seat->published || (seat->published == space->default_arm &&
+                                        b->entry.run >= s->sweep->dictionary.pairs_since)))
             seat->arm = arm;
         else
             seat->first.count = 0;
@@ -322,10 +322,10 @@ static int open_rounds(struct settling *s)
         setup.launches = effort->launches - 1;
     }
     for (int i = 0; i < s->seat_count; i++)
-        buckets[i] = (struct rounds_bucket){ s->seats[i].weight, s->seats[i].arm,
-                                             s->seats[i].usable,
-                                             s->seats[i].first.count ? &s->seats[i].first : NULL,
-                                             s->seats[i].belief };
+        buckets[i] =
+            (struct rounds_bucket){ s->seats[i].weight, s->seats[i].arm, s->seats[i].usable,
+                                    s->seats[i].first.count ? &s->seats[i].first : NULL,
+                                    s->seats[i].belief };
     s->rounds = malloc(sizeof(*s->rounds));
     if (!s->rounds)
         return fail(ERR_NOMEM, "rounds");
@@ -369,7 +369,8 @@ static int play(struct settling *s)
 
         if (launch && launch != s->launch) {
             if (is_dear(s)) {
-                note("a launch of the ranks takes %.1f s: gains rest on two of them",
+                note("to start the ranks takes %.1f s, more than a tenth of the time so far: gains "
+                     "rest on two launches of them",
                      (double)crew_launch_ns(c->crew) * 1e-9);
                 break;
             }
@@ -399,31 +400,32 @@ static void publish(struct settling *s, int i, int arm)
 static void give_up_unproven(struct settling *s, bool surely)
 {
     int default_arm = space_of(s)->default_arm;
+    struct rounds_word words[ROUNDS_BUCKETS_MAX];
 
+    rounds_prove(s->rounds, -1, s->sweep->request->options->harm, words);
     for (int i = 0; i < s->seat_count; i++) {
         struct seat *seat = &s->seats[i];
 
-        if (seat->arm == default_arm || default_arm < 0 || !seat->usable[default_arm])
+        if (default_arm < 0 || !seat->usable[default_arm] || seat->arm == default_arm)
             continue;
-        seat->word = rounds_proof(s->rounds, i, seat->arm, s->sweep->request->options->harm);
+        seat->word = words[i];
         if (seat->word.proof < (surely ? PROOF_FASTER : PROOF_HARMLESS))
             publish(s, i, default_arm);
     }
 }
 
-/* All are judged before the first is changed. */
 static void take_statics(struct settling *s, const struct rounds_result *v)
 {
     int default_arm = space_of(s)->default_arm;
     struct rounds_word words[ROUNDS_BUCKETS_MAX];
     bool takes[ROUNDS_BUCKETS_MAX];
 
-    for (int i = 0; i < s->seat_count; i++) {
-        takes[i] = rounds_prefers_static(s->rounds, v, i);
-        if (takes[i] && v->static_arm != default_arm)
-            words[i] = rounds_proof(s->rounds, i, v->static_arm, s->sweep->request->options->harm);
-        takes[i] = takes[i] && (v->static_arm == default_arm || words[i].proof);
-    }
+    if (v->static_arm < 0)
+        return;
+    rounds_prove(s->rounds, v->static_arm, s->sweep->request->options->harm, words);
+    for (int i = 0; i < s->seat_count; i++)
+        takes[i] = rounds_prefers_static(s->rounds, v, i) &&
+                   (v->static_arm == default_arm || words[i].proof);
     for (int i = 0; i < s->seat_count; i++)
         if (takes[i]) {
             publish(s, i, v->static_arm);
@@ -454,20 +456,21 @@ static void obey(struct settling *s)
     s->row.given_up = was && !is && (v.loses || chosen.over_default.high < 0);
 }
 
-/* Times are those that all samples make likely; the gain is what fresh pairs say.  What was searched
- * more thoroughly in an earlier run stays so: a few more samples take nothing away. */
+/* Times are those that all samples make likely; the gain is what fresh pairs say.  What was
+ * searched more thoroughly in an earlier run stays so: a few more samples take nothing away. */
 static int write_entry(struct settling *s, int i)
 {
     struct seat *seat = &s->seats[i];
     struct entry_row *e = &seat->bucket.entry, anew;
     int default_arm = space_of(s)->default_arm;
     bool by_default = default_arm < 0 || !seat->usable[default_arm];
-    const char *word = by_default                              ? "alone"
-                       : seat->arm == default_arm              ? "default"
-                       : seat->taken                           ? "static"
-                       : !strcmp(e->decision, "incumbent")     ? "incumbent"
-                       : seat->word.proof == PROOF_FASTER      ? "adopted"
-                                                               : "likely";
+    const char *word = by_default                 ? "alone"
+                       : seat->arm == default_arm ? "default"
+                       : seat->taken              ? "static"
+                       : seat->arm == seat->published && !strcmp(e->decision, "incumbent")
+                           ? "incumbent"
+                       : seat->word.proof == PROOF_FASTER ? "adopted"
+                                                          : "likely";
     int rc = visit_redecide(s->sweep, e->bucket, seat->arm, &anew);
 
     if (rc)
@@ -478,7 +481,7 @@ static int write_entry(struct settling *s, int i)
     if (!by_default && seat->arm != default_arm) {
         double ratio = anew.default_us * (1 - seat->word.gain.value) / anew.time_us;
 
-        anew.gain = seat->word.gain;
+        anew.gain = seat->word.gain; /* and the times with it */
         anew.time_us *= ratio;
         anew.low_us *= ratio;
         anew.high_us *= ratio;
