@@ -252,7 +252,7 @@ $(BUILD)/on_gpu/%.o: %.c Makefile
 	$(Q)$(ALONE_CC) $(ALONE_CFLAGS) -fPIC -DMOETUNE_CUDA -c -o $@ $<
 
 # Plans on a GPU, with ranks by fork, where there is no SQLite.
-PLANS_ALONE := $(filter-out $(KERNELS_ALONE),$(wildcard comm/*.c comm/forked/*.c kernels/sim*.c db/values/declar*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file json node_rows number phase plan rank_speeds shares)) db/exchange/counts_file.c \
+PLANS_ALONE := $(filter-out $(KERNELS_ALONE),$(wildcard comm/*.c comm/forked/*.c kernels/sim*.c db/values/declar*.c)) $(addprefix db/values/,$(addsuffix .c,cluster input_file json node_rows phase plan rank_speeds shares)) db/exchange/counts_file.c \
     $(wildcard tuner/layer/*.c) $(addprefix tuner/cli/,layer_options.c option_values.c options.c suggest.c verb.c) \
     $(addprefix tuner/machine/,$(addsuffix .c,cuda_gpus discover first_line gpu_list gpu_ready gpus hosts keeper launch launcher_fork machine model_engine nvml place slurm speeds virtual_ranks)) \
     $(wildcard tuner/verbs/run*.c) tests/unit/library_wire.c tests/gpu/known_none.c
@@ -326,7 +326,7 @@ $(LIB)/libmoelookup.a: $(LIB_OBJECTS)
 
 # ---- libmoetune: the store, the search and what asks them, for trainers that tune themselves
 
-TUNER_PARTS := $(sort $(LIB_PARTS) $(addprefix db/values/,array cluster date input_file json node_rows output_file phase stats)) \
+TUNER_PARTS := $(sort $(LIB_PARTS) $(addprefix db/values/,array cluster input_file json node_rows output_file phase stats)) \
                $(basename $(filter-out db/store/standings.c,$(wildcard db/store/*.c)) $(wildcard search/*.c tuner/bucket/*.c tuner/live/*.c))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/tunelib/%.o)
 TUNER_CFLAGS = -std=c11 -D_GNU_SOURCE -DNDEBUG -DMOETUNE_VERSION='"$(VERSION)"' -DMOETUNE_PREFIX='"$(PREFIX)"' $(WARN) \

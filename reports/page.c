@@ -3,7 +3,6 @@
 #include "page.h"
 
 #include "contrast.h"
-#include "date.h"
 #include "drops.h"
 #include "followed.h"
 #include "gains.h"
@@ -13,6 +12,7 @@
 #include "plan.h"
 #include "quote.h"
 #include "summary.h"
+#include "text.h"
 #include "whatif_table.h"
 
 #include <inttypes.h>

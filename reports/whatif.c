@@ -197,7 +197,8 @@ static void percent(const struct gain *sum, double count, char *text, size_t siz
 {
     text_put(text, size, "%.1f %%", -100 * expm1(sum->value / count));
     if (isfinite(sum->low))
-        text_add(text, size, " (%.1f to %.1f)", -100 * expm1(sum->low / count), -100 * expm1(sum->high / count));
+        text_add(text, size, " (%.1f to %.1f)", -100 * expm1(sum->low / count),
+                 -100 * expm1(sum->high / count));
 }
 
 static void pair_remark(const struct whatif_pair *pair, char text[REMARK_BYTES])

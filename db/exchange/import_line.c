@@ -15,8 +15,8 @@
 
 int line_fault(const struct line_origin *at, const char *field, const char *why)
 {
-    return fail(ERR_FORMAT, "%s, line %u: \"%s\" %s", at->file, at->line,
-                TEXT_SHORT(field, 40), why);
+    return fail(ERR_FORMAT, "%s, line %u: \"%s\" %s", at->file, at->line, TEXT_SHORT(field, 40),
+                why);
 }
 
 void line_expect(struct line_object *o, const struct row_field *fields, size_t count, int version,

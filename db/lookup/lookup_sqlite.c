@@ -83,11 +83,11 @@ static int open_file(const char *path, enum lookup_kind kind, sqlite3 **db)
     int code = SQLITE_NOMEM;
 
     if (uri)
-        code = sqlite3_open_v2(uri, db,
-                               (kind == LOOKUP_DATABASE ? SQLITE_OPEN_READWRITE
-                                                        : SQLITE_OPEN_READONLY) |
-                                   SQLITE_OPEN_URI,
-                               NULL);
+        code = sqlite3_open_v2(
+            uri, db,
+            (kind == LOOKUP_DATABASE ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) |
+                SQLITE_OPEN_URI,
+            NULL);
     free(uri);
     TRY(status_of(code));
     TRY(status_of(sqlite3_exec(*db, "PRAGMA query_only=ON", NULL, NULL, NULL)));

@@ -1,9 +1,9 @@
 /* The lease is a file that is locked with flock() and holds a line of text about its owner. */
 #include "lease.h"
 
-#include "date.h"
 #include "output_file.h"
 #include "status.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>

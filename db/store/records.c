@@ -377,8 +377,8 @@ static int take_value(void *self, const struct json_value *v)
 
 /* Only deletions that this program writes are carried out. */
 static const char *const deletions[] = {
-    RECORDS_RANGE,   RECORDS_BUCKET,   RECORDS_SAMPLES, RECORDS_KINDS,
-    RECORDS_OVERLAP, RECORDS_IMPORTED, NULL,
+    RECORDS_RANGE,    RECORDS_BUCKET, RECORDS_SAMPLES, RECORDS_KINDS, RECORDS_OVERLAP,
+    RECORDS_IMPORTED, NULL,
 };
 
 static const char *const tables[] = {

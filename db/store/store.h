@@ -287,8 +287,8 @@ enum { ENTRY_STATE_COUNT = 6 };
 extern const char *const entry_state_words[ENTRY_STATE_COUNT]; /* by bit, without the last one */
 bool entry_is(const struct entry_row *entry, unsigned states); /* any of these */
 
-/* It says that its plan is faster than the default, and not by how much, or by nothing.  Nobody is to
- * write it, and where it is found (stale ones apart) it is not to be believed. */
+/* It says that its plan is faster than the default, and not by how much, or by nothing.  Nobody is
+ * to write it, and where it is found (stale ones apart) it is not to be believed. */
 bool entry_is_unsound(const struct entry_row *entry);
 
 /* Measured, and no plan is proven faster than the default, but one may be. */

@@ -104,7 +104,8 @@ int store_entry(struct store *store, const struct entry_row *entry, const char *
     int rc;
 
     if (entry_is_unsound(entry))
-        return fail(ERR_WRONG, "bucket %u: the entry says \"%s\" and a gain of %g: it is not written",
+        return fail(ERR_WRONG,
+                    "bucket %u: the entry says \"%s\" and a gain of %g: it is not written",
                     entry->bucket, entry->decision, entry->gain.value);
     TRY(store_standing_end(store, entry->cluster, entry->shape, entry->window));
     rc = row_put_new(&store->records, &entry_table, entry);

@@ -281,8 +281,8 @@ static int parse_line(struct reader *r, char *line)
         return OK;
     sign = strchr(name, '=');
     if (!sign)
-        return fail(ERR_FORMAT, "%s:%d: \"name = value\" is wanted, not \"%s\"", r->origin,
-                    r->line, TEXT_SHORT(name, 60));
+        return fail(ERR_FORMAT, "%s:%d: \"name = value\" is wanted, not \"%s\"", r->origin, r->line,
+                    TEXT_SHORT(name, 60));
     *sign = 0;
     value = trim(sign + 1);
     name = trim(name);
@@ -296,10 +296,9 @@ static int parse_line(struct reader *r, char *line)
                     name, r->given[i]);
     r->given[i] = r->line;
     wrong = store_value(&cluster_fields[i], value, &r->cluster);
-    return wrong
-               ? fail(ERR_FORMAT, "%s:%d: %s: \"%s\" %s", r->origin, r->line, name,
-                      TEXT_SHORT(value, 60), wrong)
-               : OK;
+    return wrong ? fail(ERR_FORMAT, "%s:%d: %s: \"%s\" %s", r->origin, r->line, name,
+                        TEXT_SHORT(value, 60), wrong)
+                 : OK;
 }
 
 static int check_counts(const struct reader *r)

@@ -1,10 +1,14 @@
-/* Writes text into rooms of a fixed size. */
+/* Writes text into rooms of a fixed size, and points of time; reads numbers. */
 #include "text.h"
 
 #include "utf8.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const char dots[] = "...";
 
@@ -70,4 +74,35 @@ const char *text_short(const char *text, char *room, size_t size)
 {
     text_put(room, size, "%s", text);
     return room;
+}
+
+const char *date_text(int64_t at_s, enum date_unit unit, char room[DATE_BYTES])
+{
+    static const char *const formats[] = { [DATE_DAY] = "%Y-%m-%d",
+                                           [DATE_MINUTE] = "%Y-%m-%d %H:%M",
+                                           [DATE_SECOND] = "%Y-%m-%d %H:%M:%S" };
+    time_t at = (time_t)at_s;
+    struct tm tm;
+
+    if (!gmtime_r(&at, &tm) || !strftime(room, DATE_BYTES, formats[unit], &tm))
+        strcpy(room, "?");
+    return room;
+}
+
+bool number_read(const char *text, const char **end, double *value)
+{
+    const char *digits = text + (*text == '-');
+    double read;
+    char *rest;
+
+    digits += *digits == '.';
+    if (!isdigit((unsigned char)*digits) || (digits[0] == '0' && (digits[1] | 0x20) == 'x'))
+        return false;
+    read = strtod(text, &rest);
+    if (!isfinite(read) || (!end && *rest))
+        return false;
+    if (end)
+        *end = rest;
+    *value = read;
+    return true;
 }

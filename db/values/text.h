@@ -1,12 +1,15 @@
-/* Text in rooms of a fixed size, which is never cut in silence: what has no room ends with "...",
- * behind a whole character, and the caller hears of it.  A name, a path or a value that was cut is
- * another one: who writes such must refuse; what people read may be cut. */
+/* Text that people read and write: in rooms of a fixed size, points of time, numbers.
+ *
+ * Text is never cut in silence: what has no room ends with "...", behind a whole character, and the
+ * caller hears of it.  A name, a path or a value that was cut is another one: who writes such must
+ * refuse; what people read may be cut. */
 #ifndef TEXT_H
 #define TEXT_H
 
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* `size` is of the whole room, which ends with a NUL.  True: all of it is there. */
 bool text_put(char *room, size_t size, const char *format, ...)
@@ -21,5 +24,20 @@ bool text_add(char *room, size_t size, const char *format, ...)
 /* A copy of at most `bytes` bytes, dots included, which lasts as long as the block around it. */
 const char *text_short(const char *text, char *room, size_t size);
 #define TEXT_SHORT(text, bytes) text_short(text, (char[(bytes) + 1]){ 0 }, (bytes) + 1)
+
+enum { DATE_BYTES = 32 };
+enum date_unit { DATE_DAY, DATE_MINUTE, DATE_SECOND };
+
+/* "2026-11-24 21:03" in UTC, down to the unit; "?" for seconds since 1970 that no calendar has,
+ * which a database from elsewhere may hold. */
+const char *date_text(int64_t at_s, enum date_unit unit, char room[DATE_BYTES]);
+
+/* The same; the result lasts as long as the block around it. */
+#define DATE_TEXT(at_s, unit) date_text(at_s, unit, (char[DATE_BYTES]){ 0 })
+
+/* "12", "-.5", "1e-3": digits, at most one point and an exponent.  False for what strtod() takes
+ * besides: blanks and a plus before it, hexadecimal digits, nan and infinity, what is too large.
+ * `end` NULL: nothing may stand behind it; else it is set to what does. */
+bool number_read(const char *text, const char **end, double *value);
 
 #endif

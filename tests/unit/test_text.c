@@ -2,8 +2,6 @@
 #include "text.h"
 
 #include "check.h"
-#include "date.h"
-#include "number.h"
 
 #include <string.h>
 

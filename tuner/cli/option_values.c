@@ -3,7 +3,6 @@
 #include "option_values.h"
 
 #include "common_rows.h"
-#include "number.h"
 #include "status.h"
 #include "text.h"
 

@@ -1,8 +1,8 @@
 #include "space_file.h"
 
 #include "input_file.h"
-#include "number.h"
 #include "status.h"
+#include "text.h"
 
 #include <errno.h>
 #include <stdlib.h>

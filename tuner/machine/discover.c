@@ -157,15 +157,9 @@ static int ask_ranks(const struct launch_where *where, const char *device, uint3
                      uint32_t ranks_per_rack, struct cluster *out)
 {
     char per_node[16], per_rack[16], text[2 * CLUSTER_TEXT_BYTES];
-    char *arguments[] = { "moetune",
-                          "fingerprint",
-                          "--ranks-per-node",
-                          per_node,
-                          "--ranks-per-rack",
-                          per_rack,
-                          "--device",
-                          (char *)device,
-                          NULL };
+    char *arguments[] = { "moetune",  "fingerprint",      "--ranks-per-node",
+                          per_node,   "--ranks-per-rack", per_rack,
+                          "--device", (char *)device,     NULL };
     struct cluster found = cluster_unknown();
     struct launched ranks;
     int rc;

@@ -98,7 +98,8 @@ static void look_at(struct list *list, const char *device)
         return;
     read_model(list->root, device, vendor, model, sizeof(model));
     read_link(list->root, device, link, sizeof(link));
-    text_put(kind, sizeof(kind), "%s (%s, %s unknown)", TEXT_SHORT(model, 60), link, vendor->fabric);
+    text_put(kind, sizeof(kind), "%s (%s, %s unknown)", TEXT_SHORT(model, 60), link,
+             vendor->fabric);
     add(list, kind);
 }
 

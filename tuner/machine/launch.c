@@ -224,8 +224,7 @@ static int run_ranks(const struct launch_where *where, char **argv, int *exit_co
         return ERR_LAUNCH;
     if (WIFEXITED(status) && WEXITSTATUS(status) < 128) {
         *exit_code = WEXITSTATUS(status);
-        return *exit_code || !trouble ? OK
-                                      : fail(ERR_IO, "standard output: %s", strerror(trouble));
+        return *exit_code || !trouble ? OK : fail(ERR_IO, "standard output: %s", strerror(trouble));
     }
     describe_ranks(status, how, sizeof(how));
     return fail(ERR_LAUNCH, "%s", how);

@@ -100,8 +100,8 @@ int slurm_ranks(uint32_t wanted, uint32_t *ranks, uint32_t *ranks_per_node)
                     "SLURM_TASKS_PER_NODE is \"%s\": numbers such as 4(x2),3 are wanted",
                     TEXT_SHORT(text, 80));
     if (s.nodes > 1 && wanted > s.ranks)
-        return fail(ERR_ARGUMENT, "--ranks %u, but this job has room for %u (%s)", wanted,
-                    s.room, TEXT_SHORT(text, 80));
+        return fail(ERR_ARGUMENT, "--ranks %u, but this job has room for %u (%s)", wanted, s.room,
+                    TEXT_SHORT(text, 80));
     *ranks = wanted ? wanted : s.ranks;
     *ranks_per_node = s.nodes == 1 ? *ranks : (s.differ ? 0 : s.each);
     return OK;

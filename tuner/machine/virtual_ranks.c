@@ -2,8 +2,8 @@
 #include "virtual_ranks.h"
 
 #include "gpu_list.h"
-#include "number.h"
 #include "status.h"
+#include "text.h"
 #include "wire_virtual.h"
 #include "world.h"
 

@@ -2,7 +2,6 @@
 #include "explain.h"
 
 #include "bucket_key.h"
-#include "date.h"
 #include "declaration.h"
 #include "grid.h"
 #include "load_words.h"
@@ -10,6 +9,7 @@
 #include "progress.h"
 #include "status.h"
 #include "tables.h"
+#include "text.h"
 #include "told.h"
 #include "tried.h"
 #include "utf8.h"

@@ -2,7 +2,6 @@
  */
 #include "probe_print.h"
 
-#include "date.h"
 #include "json.h"
 #include "plan.h"
 #include "rank_speeds.h"

@@ -3,7 +3,6 @@
 
 #include "array.h"
 #include "bucket_key.h"
-#include "date.h"
 #include "declaration.h"
 #include "grid.h"
 #include "plan.h"

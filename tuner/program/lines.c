@@ -1,7 +1,6 @@
 /* Reads the lines of programs, word by word. */
 #include "lines.h"
 
-#include "number.h"
 #include "option_values.h"
 #include "status.h"
 #include "text.h"
@@ -86,8 +85,7 @@ static bool read_ask(struct reader *r)
                       wanted);
     key = strtoull(word, &end, 10);
     if (*end || key > most)
-        return refuse(r, "ask %s: a whole number up to %llu is wanted", TEXT_SHORT(word, 20),
-                      most);
+        return refuse(r, "ask %s: a whole number up to %llu is wanted", TEXT_SHORT(word, 20), most);
     r->said->key = key;
     return read_class(r);
 }
@@ -150,7 +148,8 @@ static bool read_tell(struct reader *r)
     char word[96];
     double us;
 
-    if (!next_word(r, word, sizeof(word)) || !number_read(word, NULL, &us) || !(us > 0 && us < 1e12))
+    if (!next_word(r, word, sizeof(word)) || !number_read(word, NULL, &us) ||
+        !(us > 0 && us < 1e12))
         return refuse(r, "tell MICROSECONDS: a number above 0 is wanted");
     r->said->ns = (int64_t)fmax(1, us * 1e3);
     while (next_word(r, word, sizeof(word)))

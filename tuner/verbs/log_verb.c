@@ -1,10 +1,10 @@
 /* moetune log: what the dictionary said before, and why it changed its mind. */
 #include "common_rows.h"
-#include "date.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
 #include "store.h"
+#include "text.h"
 #include "utf8.h"
 #include "verbs.h"
 
@@ -33,8 +33,8 @@ static int print_row(struct store *store, const struct history_row *row)
 
     TRY(store_shape_get(store, was->shape, &shape));
     printf("%s  %-24s %s, %s: was %s (%s%s), %.1f us against %.1f us\n",
-           DATE_TEXT(row->replaced_s, DATE_SECOND), UTF8_LINE(row->why),
-           SHAPE_TEXT(&shape), BUCKET_TEXT(&shape, was->window, was->bucket), PLAN_TEXT(&was->plan),
+           DATE_TEXT(row->replaced_s, DATE_SECOND), UTF8_LINE(row->why), SHAPE_TEXT(&shape),
+           BUCKET_TEXT(&shape, was->window, was->bucket), PLAN_TEXT(&was->plan),
            UTF8_LINE(was->decision), was->inferred ? ", inferred" : "", was->time_us,
            was->default_us);
     return OK;

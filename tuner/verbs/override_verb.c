@@ -2,7 +2,6 @@
 #include "array.h"
 #include "bucket_key.h"
 #include "common_rows.h"
-#include "date.h"
 #include "declaration.h"
 #include "declared_plan.h"
 #include "gpu_list.h"
