@@ -38,8 +38,9 @@ double bound_of(const double *mean, const double *sd, size_t count, double chanc
 
     if (chance_of_losing(mean, sd, count, 0) <= chance)
         return 0;
-    while (chance_of_losing(mean, sd, count, high) > chance && high < 100)
-        high *= 2;
+    while (chance_of_losing(mean, sd, count, high) > chance)
+        if ((high *= 2) > 100)
+            return NAN;
     for (int i = 0; i < 30; i++) {
         double middle = (low + high) / 2;
 

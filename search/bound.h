@@ -14,7 +14,8 @@ double deviation_of(double variance, double least);
 
 /* The least share u with  sum_i P(rival i is better by more than u) <= chance,  where rival i's
  * log time minus the chosen one's is normal with mean[i] and sd[i].  The sum bounds the chance that
- * any rival is: no independence is assumed. */
+ * any rival is: no independence is assumed.  NAN: there is none, for of a rival nothing is known.
+ */
 double bound_of(const double *mean, const double *sd, size_t count, double chance);
 
 #endif

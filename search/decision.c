@@ -52,7 +52,8 @@ static int best_expected(const struct decision *d, int winner)
     return incumbent;
 }
 
-/* A model may be as sure as it likes: the samples of both plans here are what it is believed for. */
+/* A model may be as sure as it likes: the samples of both plans here are what it is believed for.
+ */
 static struct normal belief_of(const struct decision *d, int arm)
 {
     struct search *s = d->setup.search;
@@ -191,7 +192,7 @@ int decision_next(struct decision *d, enum decision_purpose *purpose)
     d->setup.again = false;
     t = current(d, &outcome);
     if (!t)
-        return is_new(s, default_arm_of(d)) ? default_arm_of(d)
+        return is_new(s, default_arm_of(d))                    ? default_arm_of(d)
                : default_arm_of(d) < 0 && is_new(s, d->winner) ? d->winner
                                                                : DECISION_DONE;
     if (outcome == PROVEN)
@@ -321,8 +322,8 @@ static void describe(const struct decision *d, struct decision_result *r)
         struct mean both = mean_with_belief(&mean, t->belief.mean, t->belief.sd * t->belief.sd);
         struct range range = mean_range(&mean, STATED);
 
-        r->gain = (struct gain){ 0 - expm1(range.mean), 0 - expm1(range.high),
-                                 0 - expm1(range.low) };
+        r->gain =
+            (struct gain){ 0 - expm1(range.mean), 0 - expm1(range.high), 0 - expm1(range.low) };
         r->harm = fmin(mean_chance_above(&mean, log1p(pairs_harmless)),
                        mean_chance_above(&both, log1p(pairs_harmless)));
         r->ns = r->default_ns * exp(range.mean);
@@ -352,7 +353,7 @@ bool decision_result(const struct decision *d, struct decision_result *out)
         r.arm = t->arm;
         r.word = r.arm == d->setup.incumbent && r.arm != r.found.winner ? DECISION_INCUMBENT
                  : mean_proof(&mean, 0, INFINITY, d->setup.harm) == PROOF_FASTER ? DECISION_ADOPTED
-                     : DECISION_LIKELY;
+                                                                                 : DECISION_LIKELY;
     }
     describe(d, &r);
     *out = r;

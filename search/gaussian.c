@@ -175,7 +175,7 @@ static void factorise(double *a, size_t n)
 
         for (size_t j = 0; j < i; j++)
             row[j] = (row[j] - dot(row, a + j * n, j)) / a[j * n + j];
-        row[i] = sqrt(fmax(row[i] - dot(row, row, i), least_variance));
+        row[i] = deviation_of(row[i] - dot(row, row, i), least_variance);
     }
 }
 
@@ -455,7 +455,8 @@ static void fill_mood(const struct gaussian *g, const struct told *told, size_t 
     for (size_t k = 0; k < count; k++)
         subtract_scaled(out->with_mood, out->half + k * stride, of[k], stride);
     out->mood_now = dot(of, g->right, count);
-    out->mood_variance = fmax(mood_covariance(now, now) - dot(of, of, count), least_variance);
+    out->mood_variance =
+        pow(deviation_of(mood_covariance(now, now) - dot(of, of, count), least_variance), 2);
 }
 
 /* What each sample is made of: mood and noise.  Leaves g->right solved. */

@@ -47,8 +47,8 @@ static void look(struct guided *g, int masked)
     outlook_of(&g->gp, &g->base, g->told, n, history_now(&g->history), &g->outlook);
 }
 
-/* The usable arm of least mean but one; -1: there is none.  NULL: all are usable.  A mean that is no
- * number is no knowledge: it loses against all others. */
+/* The usable arm of least mean but one; -1: there is none.  NULL: all are usable.  A mean that is
+ * no number is no knowledge: it loses against all others. */
 static int best_but(const struct search *search, const bool *usable, const double *mean, int but)
 {
     int best = -1;
@@ -163,11 +163,9 @@ static void judge(const struct search *search, struct guided *g, int arm, struct
     bool first = !(g->history.now[arm].weight > 0);
 
     g->pending = g->pending == arm ? -1 : g->pending;
-    if (first) {
-        if (isfinite(above / sd)) {
-            g->squares += fmin(12, above * above / (sd * sd));
-            g->first_sights++;
-        }
+    if (first && isfinite(above / sd)) {
+        g->squares += fmin(12, above * above / (sd * sd));
+        g->first_sights++;
     }
     /* A model that is so far off says nothing of this arm: its own samples count.  Faster, that is:
      * what is slower may be an outlier.  Unless all are faster now, the mood having turned: that is

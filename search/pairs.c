@@ -55,8 +55,8 @@ struct pairs pairs_straightened(const struct pairs *p, const struct scatter *s)
     for (uint32_t i = 0; i < p->count; i++)
         inside += fabs(p->log_ratio[i] - centre) <= limit;
     for (uint32_t i = 0; i < p->count; i++)
-        out.log_ratio[i] = centre + clipped(p->log_ratio[i] - centre, limit) * p->count /
-                                        (inside ? inside : 1);
+        out.log_ratio[i] =
+            centre + clipped(p->log_ratio[i] - centre, limit) * p->count / (inside ? inside : 1);
     return out;
 }
 
@@ -109,8 +109,9 @@ static double robust_scale(const struct pairs *buckets, size_t count)
         memcpy(sorted, buckets[b].log_ratio, pairs * sizeof(*sorted));
         middle = median_of(sorted, pairs);
         for (uint32_t i = 0; pairs > 1 && i < pairs && n < VALUES_MAX; i++)
-            away[n++] = fabs(buckets[b].log_ratio[i] - middle) *
-                        (pairs == 2 ? 1.414 : pairs < 8 ? few : 1);
+            away[n++] = fabs(buckets[b].log_ratio[i] - middle) * (pairs == 2  ? 1.414
+                                                                  : pairs < 8 ? few
+                                                                              : 1);
     }
     return n ? normal * median_of(away, n) : 0;
 }
@@ -176,8 +177,8 @@ struct mean pairs_mean(const struct pairs *pairs, const struct scatter *s)
     double own = p.count > (uint32_t)by.count ? p.count - (uint32_t)by.count : 0, weights = 0;
     double borrowed = fmin(borrowed_most, fmax(0, s->within_freedom - own)), variance;
 
-    if (!m.count)
-        return m;
+    if (!m.count || !(borrowed + own > 0)) /* how far they scatter nobody knows */
+        return (struct mean){ 0 };
     variance = (borrowed * s->within + by.squares) / (borrowed + own);
     for (uint32_t i = 0; i < p.count; i++) {
         m.half[i % 2] += p.log_ratio[i];
@@ -289,7 +290,8 @@ double student_tail(double t, double freedom)
 
 /* ---- intervals */
 
-static struct range range_about(double mean, double variance, double freedom, enum certainty certainty)
+static struct range range_about(double mean, double variance, double freedom,
+                                enum certainty certainty)
 {
     double width = variance > 0 ? student(freedom, certainty) * sqrt(variance) : 0;
 
@@ -319,5 +321,6 @@ struct range total_range(const struct total *t, enum certainty certainty)
     double spent = t->spent + (t->luck > 0 ? t->luck * t->luck / t->luck_freedom : 0);
     double freedom = spent > 0 ? variance * variance / spent : 1;
 
-    return range_about(t->mean, variance + (certainty == STATED ? t->further : 0), freedom, certainty);
+    return range_about(t->mean, variance + (certainty == STATED ? t->further : 0), freedom,
+                       certainty);
 }

@@ -39,9 +39,9 @@ struct pairs pairs_straightened(const struct pairs *pairs, const struct scatter 
 struct mean {
     uint32_t count, half_count[2]; /* halves: of even and odd pairs */
     double mean, half[2];
-    double steps, luck; /* parts of the mean's variance: of steps, of launches */
-    double further;     /* variance of the luck of one more launch */
-    double freedom;     /* of the whole variance */
+    double steps, luck;               /* parts of the mean's variance: of steps, of launches */
+    double further;                   /* variance of the luck of one more launch */
+    double freedom;                   /* of the whole variance */
     double own_freedom, luck_freedom; /* of the steps' part by its own pairs; of the luck's */
 };
 struct mean pairs_mean(const struct pairs *pairs, const struct scatter *scatter);
@@ -83,7 +83,7 @@ struct range mean_range(const struct mean *mean, enum certainty certainty);
 /* The weighted mean over buckets. */
 struct total {
     double mean, steps, luck, further;
-    double spent; /* sum of variance^2 / freedom of the steps' parts: Satterthwaite's */
+    double spent;        /* sum of variance^2 / freedom of the steps' parts: Satterthwaite's */
     double luck_freedom; /* buckets share what is known of the launches' luck */
 };
 void total_add(struct total *total, double share, const struct mean *mean);

@@ -37,8 +37,8 @@ static bool same_family(const struct moe_plan *a, const struct moe_plan *b)
     return (a->r == 0) == (b->r == 0) && plan_equal_but(a, b, PLAN_R);
 }
 
-/* What a collective is run with makes no family of its own: with 30 numbers of CTAs and protocols to
- * look at once each, nothing would be left for r. */
+/* What a collective is run with makes no family of its own: with 30 numbers of CTAs and protocols
+ * to look at once each, nothing would be left for r. */
 static bool family_sampled(const struct view *v, int arm)
 {
     const struct moe_plan *arms = v->search->setup.arms;
