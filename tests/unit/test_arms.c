@@ -105,12 +105,10 @@ static void a_plan_is_tried_if_each_of_its_values_is_wanted(void)
 
         for (uint32_t a = 0; a < 4; a++)
             if (words[a] && (set >> a & 1))
-                text_add(axes, sizeof(axes), "%s%s",
-                         strstr(axes, "a=") ? ":" : ",a=", words[a]);
+                text_add(axes, sizeof(axes), "%s%s", strstr(axes, "a=") ? ":" : ",a=", words[a]);
         for (uint32_t d = 0; d < 4; d++)
             if (set >> (4 + d) & 1)
-                text_add(axes, sizeof(axes), "%s%u",
-                         strstr(axes, "d=") ? ":" : ",d=", 1u << d);
+                text_add(axes, sizeof(axes), "%s%u", strstr(axes, "d=") ? ":" : ",d=", 1u << d);
         CHECK(!arms_list(&two_nodes, &(struct arms_setup){ .axes = axes }, arms, &count));
         for (size_t i = 0; i < total; i++) {
             uint32_t log_d = all[i].d == 8 ? 3 : all[i].d / 2;

@@ -1,6 +1,6 @@
-/* No defect of a model may publish a plan that measured slower than the default: what the strategies
- * believe is broken where it is made, in the costs that guided starts from and in the posterior of
- * blind.  The Makefile links these functions through what stands here.
+/* No defect of a model may publish a plan that measured slower than the default: what the
+ * strategies believe is broken where it is made, in the costs that guided starts from and in the
+ * posterior of blind.  The Makefile links these functions through what stands here.
  *
  *     test_broken_models [--full]      1,920 buckets, or 10,000 */
 #include "check.h"
@@ -79,8 +79,8 @@ void __wrap_posterior_renew(struct posterior *posterior)
     __real_posterior_renew(posterior);
     for (size_t i = 0; i < posterior->arms; i++)
         if (is_hit(&arms[i]))
-            posterior->mean[i] = defect.kind == REVERSED ? -posterior->mean[i]
-                                                         : posterior->mean[i] + defect.added;
+            posterior->mean[i] =
+                defect.kind == REVERSED ? -posterior->mean[i] : posterior->mean[i] + defect.added;
 }
 
 void __real_likeness_table_set(struct likeness_table *table, const struct likeness *likeness);
@@ -124,8 +124,8 @@ static void set_truth(const struct surface *s, uint64_t key, double capacity, in
         ns[default_arm] = best * (1 - 0.06 * uniform_draw(key, 2));
 }
 
-static void decide(struct search *search, struct noise *noise, double capacity,
-                   const double *ns, const bool *usable, int default_arm, struct outcomes *out)
+static void decide(struct search *search, struct noise *noise, double capacity, const double *ns,
+                   const bool *usable, int default_arm, struct outcomes *out)
 {
     struct decision_setup setup = { .search = search,
                                     .capacity = (uint64_t)capacity,

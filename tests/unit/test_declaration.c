@@ -199,12 +199,12 @@ static const struct {
     { BASE "key k 1 2\n", "line 4: \"1\" stands where \"edges\" should" },
     { BASE "key k edges 2 2\n", "line 4: the edge \"2\" is not above the one before it" },
     { BASE "key k edges -1\n", "line 4: the edge \"-1\" is no integer from 0 to 10^15" },
-    { BASE KEY "class c edges -0.5\n",
-      "line 5: the edge \"-0.5\" is no decimal above 0, with three digits behind the point at most, "
-      "up to 1000000" },
-    { BASE KEY "class c edges 1 2.-0\n",
-      "line 5: the edge \"2.-0\" is no decimal above 0, with three digits behind the point at most, "
-      "up to 1000000" },
+    { BASE KEY "class c edges -0.5\n", "line 5: the edge \"-0.5\" is no decimal above 0, with "
+                                       "three digits behind the point at most, "
+                                       "up to 1000000" },
+    { BASE KEY "class c edges 1 2.-0\n", "line 5: the edge \"2.-0\" is no decimal above 0, with "
+                                         "three digits behind the point at most, "
+                                         "up to 1000000" },
     { BASE "key k edges 1 x\n", "line 4: the edge \"x\" is no integer from 0 to 10^15" },
     { BASE "key k edges 1000000000000001\n",
       "line 4: the edge \"1000000000000001\" is no integer from 0 to 10^15" },

@@ -111,8 +111,8 @@ static void sample(struct run *run, uint32_t samples, const struct truth *truth)
 
 /* ---- time is up */
 
-/* Runs that are cut one after the other, until one decides: until then nothing is told, however fast
- * a plan has looked. */
+/* Runs that are cut one after the other, until one decides: until then nothing is told, however
+ * fast a plan has looked. */
 static uint32_t cut_often(const char *path)
 {
     struct truth truth = { draw(1000), -1 };

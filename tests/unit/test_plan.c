@@ -128,8 +128,7 @@ static void messages_name_every_axis(void)
     char names[64] = "";
 
     for (size_t axis = 0; axis < plan_axis_count; axis++)
-        text_add(names, sizeof(names), "%s%s", axis ? ", " : "",
-                 plan_axes[axis].name);
+        text_add(names, sizeof(names), "%s%s", axis ? ", " : "", plan_axes[axis].name);
     CHECK(!strcmp(names, PLAN_AXES));
 }
 

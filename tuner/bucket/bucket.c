@@ -56,8 +56,8 @@ static int remember(struct bucket *b, struct told told)
 
 int bucket_remember(struct bucket *b, int arm, enum sample_kind kind, int64_t ns)
 {
-    return remember(b, (struct told){ arm, kind, bucket_count(b, arm), b->dictionary->run, ns,
-                                      false });
+    return remember(
+        b, (struct told){ arm, kind, bucket_count(b, arm), b->dictionary->run, ns, false });
 }
 
 static int load_sample(void *self, const struct trial_row *trial, const struct sample_row *sample)
@@ -127,8 +127,8 @@ double bucket_median_ns(const struct bucket *b, int arm)
 
 /* ---- the decision */
 
-/* Where a bucket is decided anew the pairs of earlier runs are about their choice, not about the one
- * to come. */
+/* Where a bucket is decided anew the pairs of earlier runs are about their choice, not about the
+ * one to come. */
 static enum decision_purpose purpose_of(const struct bucket *b, const struct told *told)
 {
     bool decided = b->known && !entry_is(&b->entry, ENTRY_OPEN) &&

@@ -46,7 +46,8 @@ double dictionary_expected_us(const struct dictionary *d, uint32_t bucket, int a
 void dictionary_begin_entry(const struct dictionary *d, uint32_t bucket, struct entry_row *out);
 
 /* Nothing is measured there: an entry for this arm by what the search has learnt elsewhere.  Times
- * and bound are NAN as far as it has learnt nothing; a gain that nobody measured is not claimed.  usable NULL: all arms are. */
+ * and bound are NAN as far as it has learnt nothing; a gain that nobody measured is not claimed.
+ * usable NULL: all arms are. */
 void dictionary_infer(const struct dictionary *d, uint32_t bucket, int arm, const bool *usable,
                       struct entry_row *out);
 

@@ -239,8 +239,7 @@ int load_text(const struct load *load, char text[LOAD_TEXT_BYTES])
         whole = counts_text(load, all, sizeof(all));
     }
     if (load_between(load) > 0 && whole)
-        whole = text_add(all, sizeof(all), "%s%s%g", *all ? "; " : "", between_word,
-                         load->between);
+        whole = text_add(all, sizeof(all), "%s%s%g", *all ? "; " : "", between_word, load->between);
     if (!whole)
         return fail(ERR_ARGUMENT,
                     "--routing: the counts of %u experts take more than the %d characters that an "

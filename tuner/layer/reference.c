@@ -252,8 +252,8 @@ static void own_slice(struct work *w, uint32_t j)
     hidden_backward(w, c->expert, c->gate, row, first, hidden);
     term[TENSOR_W1] = fmax(term[TENSOR_W1], x * largest(w->hidden_grad + first, hidden));
     term[TENSOR_W3] = fmax(term[TENSOR_W3], x * largest(w->up_grad + first, hidden));
-    term[TENSOR_W2] = fmax(term[TENSOR_W2], c->gate * largest(w->post + first, hidden) *
-                                                largest(row, w->p.D));
+    term[TENSOR_W2] =
+        fmax(term[TENSOR_W2], c->gate * largest(w->post + first, hidden) * largest(row, w->p.D));
     for (uint32_t h = 0; h < hidden; h++) {
         uint64_t at =
             s->layout == MOE_LAYOUT_HIDDEN ? (uint64_t)h * experts + local : local * hidden + h;

@@ -187,7 +187,7 @@ static double rounding_of(const struct rig *rig, const struct exec *exec)
 
     return (6 + 2 * sqrt(exec->geometry.copies * exec->geometry.shares)) * storage +
            8 * sqrt((double)s->model_dim + s->hidden_dim + s->experts) * 0x1p-24 *
-                cosine_factor(rig, exec);
+               cosine_factor(rig, exec);
 }
 
 /* Rows of a result against what they should be. */

@@ -20,9 +20,9 @@ int launch_range_open(struct launch_range *r, const struct dictionary *shared, u
     TRY(search_open(search_find("blind"), search, &r->dictionary.search));
     bucket_init(&r->bucket, &r->dictionary, bucket);
     TRY(bucket_load(&r->bucket));
-    /* An older program wrote what it knew when its time was up.  It is no decision: the samples that
-     * it stands on are told again, and nothing else counts.  One that is stale answers until the
-     * range is decided. */
+    /* An older program wrote what it knew when its time was up.  It is no decision: the samples
+     * that it stands on are told again, and nothing else counts.  One that is stale answers until
+     * the range is decided. */
     r->cut = r->bucket.known && entry_is(&r->bucket.entry, ENTRY_CUT) &&
              !entry_is(&r->bucket.entry, ENTRY_STALE);
     r->bucket.known &= !r->cut;

@@ -234,9 +234,9 @@ static int set_layer(struct worker *worker, const struct order *order)
     worker->memory_limit_bytes = order->memory_limit_bytes;
     if (order->shape.shares != MOE_SHARES_EQUAL && !worker->data.speeds)
         return fail(ERR_ARGUMENT,
-                    "shares=speed: the speeds of these ranks (%u) are not known: "
+                    "shares=%s: the speeds of these ranks (%u) are not known: "
                     "`moetune probe` measures them",
-                    order->shape.ranks);
+                    shares_words[order->shape.shares], order->shape.ranks);
     worker->machine.speeds = worker->data.speeds;
     worker->machine.between = worker->data.between;
     bytes = account_layer(&order->shape, &worker->machine);

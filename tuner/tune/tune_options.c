@@ -330,10 +330,12 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
     if (r->space_count == TUNE_LAYERS_MAX)
         return fail(ERR_ARGUMENT, "more than %d layers", TUNE_LAYERS_MAX);
     TRY(layer_options_check(shape));
-    /* To a look-up T=0 is a layer with any number of tokens, which only a program of its own has. */
+    /* To a look-up T=0 is a layer with any number of tokens, which only a program of its own has.
+     */
     if (!shape->tokens && !r->options->exec)
-        return fail(ERR_ARGUMENT, "%s: a step without tokens takes no time to choose plans by; "
-                                  "--tokens says how many a rank has in a step",
+        return fail(ERR_ARGUMENT,
+                    "%s: a step without tokens takes no time to choose plans by; "
+                    "--tokens says how many a rank has in a step",
                     SHAPE_TEXT(shape));
     TRY(space_open(shape, &setup, &r->spaces[r->space_count]));
     r->asked[r->space_count++] = asked;
