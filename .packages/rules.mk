@@ -1,4 +1,41 @@
-# Packages of other people's tools: a wheel, Debian packages, a list of compiler commands for editors.
+# What leaves this folder: an installation, a wheel, Debian packages, a list of compiler commands for editors.
+
+# What names the version and the place.
+FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
+    -e '/^\.TH/s|"moetune"|"moetune $(VERSION)"|' -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
+DEST = $(DESTDIR)$(PREFIX)
+PAGES := $(wildcard tuner/*/*.7)
+
+# FOLDER NAME: header, libraries, pkg-config, CMake, manual page.
+define put_library
+$(Q)install -m 644 $(1)/$(2).h $(DEST)/include
+$(Q)install -m 755 $(LIB)/lib$(2).so.$(LIB_VERSION) $(DEST)/lib
+$(Q)ln -sfn lib$(2).so.$(LIB_VERSION) $(DEST)/lib/lib$(2).so
+$(Q)install -m 644 $(LIB)/lib$(2).a $(DEST)/lib
+$(Q)install -d $(DEST)/lib/cmake/$(2)
+$(Q)$(FILL) $(1)/$(2).pc.in >$(DEST)/lib/pkgconfig/$(2).pc
+$(Q)$(FILL) $(1)/$(2)-config.cmake.in >$(DEST)/lib/cmake/$(2)/$(2)-config.cmake
+$(Q)$(FILL) $(1)/$(2)-config-version.cmake.in >$(DEST)/lib/cmake/$(2)/$(2)-config-version.cmake
+$(Q)$(FILL) $(1)/$(2).3 >$(DEST)/share/man/man3/$(2).3
+endef
+install: build
+	$(Q)install -d $(addprefix $(DEST)/,bin include lib/pkgconfig lib/cmake share/man/man1 share/man/man3 share/man/man7 \
+	    share/doc/moetune share/bash-completion/completions)
+	$(Q)install -m 755 $(BUILD)/moetune $(DEST)/bin/moetune
+	$(Q)$(BUILD)/moetune --man >$(DEST)/share/man/man1/moetune.1
+	$(Q)for page in $(PAGES); do $(FILL) $$page >$(DEST)/share/man/man7/$${page##*/}; done
+	$(Q)install -m 755 tuner/machine/tune.sbatch $(DEST)/share/doc/moetune
+	$(Q)$(BUILD)/moetune --completion bash >$(DEST)/share/bash-completion/completions/moetune
+	$(Q)install -m 644 db/lookup/moelookup_mpi.h $(DEST)/include
+	$(call put_library,db/lookup,moelookup)
+ifneq ($(SQLITE),0)
+	$(call put_library,tuner/live,moetune)
+endif
+	@echo "installed in $(DEST): bin/moetune; libmoelookup and libmoetune with headers, pkg-config, CMake, manual pages;" \
+	    "completion for bash"
+	@[ "$(PREFIX)" = /usr ] || echo "to use it: export PATH=$(PREFIX)/bin:\$$PATH" \
+	    "PKG_CONFIG_PATH=$(PREFIX)/lib/pkgconfig LD_LIBRARY_PATH=$(PREFIX)/lib MANPATH=$(PREFIX)/share/man:"
+	@echo "Python: pip install $(CURDIR)/db/lookup/python"
 
 # ---- A wheel is `make install` into an environment of Python's, with all that a bare machine lacks: SQLite, OpenBLAS.
 # Of this build's objects only those are made anew that know an MPI or the CUDA unit.
@@ -6,11 +43,12 @@
 WHEEL := $(BUILD)/wheel
 WHEEL_ROOT := $(WHEEL)/root$(PREFIX)
 WHEEL_OWN := $(FORKED) $(basename $(shell grep -l MOETUNE_CUDA $(SOURCES)))
-WHEEL_OBJECTS := $(filter-out $(patsubst %,$(BUILD)/%.o,$(MPI_KNOWN) $(WHEEL_OWN) $(basename $(UNIT_SOURCES) $(CUDA_KERNELS))),$(LIBRARY)) \
+WHEEL_OBJECTS := \
+    $(filter-out $(call objects_of,$(MPI_KNOWN:%=%.c) $(WHEEL_OWN:%=%.c) $(UNIT_SOURCES) $(CUDA_KERNELS)),$(LIBRARY)) \
     $(BUILD)/tuner/main.o $(WHEEL_OWN:%=$(WHEEL)/%.o)
 # Two copies of SQLite in one process would lose each other's locks on a file, so both libraries share this one.
 WHEEL_SQLITE := libsqlite3-moetune
-WHEEL_LIBRARIES := $(addprefix $(WHEEL)/,libmoelookup.so.$(LIB_VERSION) libmoetune.so.$(LIB_VERSION) $(WHEEL_SQLITE).so.0)
+WHEEL_LIBRARIES := $(patsubst %,$(WHEEL)/%.so.$(LIB_VERSION),libmoelookup libmoetune) $(WHEEL)/$(WHEEL_SQLITE).so.0
 
 wheel: deps
 	$(Q)$(MAKE) --no-print-directory wheel-built
@@ -27,25 +65,28 @@ wheel-built: $(WHEEL)/moetune $(WHEEL_LIBRARIES) build
 # A wheel has no symbolic links, and nobody knows yet where it will lie.
 	$(Q)for l in moelookup moetune; do \
 	    rm $(WHEEL_ROOT)/lib/lib$$l.so && echo "INPUT(lib$$l.so.$(LIB_VERSION))" >$(WHEEL_ROOT)/lib/lib$$l.so; done
-	$(Q)sed -i -e 's|^prefix=.*|prefix=$${pcfiledir}/../..|' -e 's|^Libs:|& -Wl,-rpath,$${libdir}|' -e '/^Libs.private:/d' \
-	    -e 's|^Requires.private:.*|Libs.private: -l$(WHEEL_SQLITE:lib%=%) -lm|' $(WHEEL_ROOT)/lib/pkgconfig/*.pc
-	$(Q)sed -i 's|"$(LIB_LIBS)|"$${CMAKE_CURRENT_LIST_DIR}/../../$(WHEEL_SQLITE).a;-lm|' $(WHEEL_ROOT)/lib/cmake/*/*-config.cmake
+	$(Q)sed -i -e 's|^prefix=.*|prefix=$${pcfiledir}/../..|' -e 's|^Libs:|& -Wl,-rpath,$${libdir}|' \
+	    -e '/^Libs.private:/d' -e 's|^Requires.private:.*|Libs.private: -l$(WHEEL_SQLITE:lib%=%) -lm|' \
+	    $(WHEEL_ROOT)/lib/pkgconfig/*.pc
+	$(Q)sed -i 's|"$(LIB_LIBS)|"$${CMAKE_CURRENT_LIST_DIR}/../../$(WHEEL_SQLITE).a;-lm|' \
+	    $(WHEEL_ROOT)/lib/cmake/*/*-config.cmake
 	$(Q)python3 db/lookup/python/build_wheel.py $(WHEEL_ROOT) $(WHEEL)
 
 $(WHEEL)/moetune: $(WHEEL_OBJECTS)
 	$(if $(NO_BLAS),$(error the wheel has OpenBLAS in it, which is not here))
 	$(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -pthread -o $@ $^ $(BLAS_LIBS:-lopenblas=-l:libopenblas.a) -l:libsqlite3.a -lm
-$(WHEEL)/%.o: %.c Makefile
+$(WHEEL)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(LIB_CC) $(filter-out -DMOETUNE_CUDA,$(ALL_CFLAGS)) -Icomm/forked -c -o $@ $<
 $(WHEEL)/$(WHEEL_SQLITE).so.0:
 	@mkdir -p $(@D)
-	$(Q)$(LIB_CC) -shared -Wl,-soname,$(@F) -Wl,-Bsymbolic -o $@ -Wl,--whole-archive -l:libsqlite3.a -Wl,--no-whole-archive -lm
+	$(Q)$(LIB_CC) -shared -Wl,-soname,$(@F) -Wl,-Bsymbolic -o $@ \
+	    -Wl,--whole-archive -l:libsqlite3.a -Wl,--no-whole-archive -lm
 $(filter %.$(LIB_VERSION),$(WHEEL_LIBRARIES)): LIB_LIBS = -L$(WHEEL) -l:$(WHEEL_SQLITE).so.0 -Wl,-rpath,'$$ORIGIN'
 $(WHEEL)/libmoelookup.so.$(LIB_VERSION): $(LIB_OBJECTS) db/lookup/moelookup.map $(WHEEL)/$(WHEEL_SQLITE).so.0
-	$(link_library)
+	$(LINK_LIBRARY)
 $(WHEEL)/libmoetune.so.$(LIB_VERSION): $(TUNER_OBJECTS) tuner/live/moetune.map $(WHEEL)/$(WHEEL_SQLITE).so.0
-	$(link_library)
+	$(LINK_LIBRARY)
 
 # ---- Debian packages, by Debian's own tools, from a copy of the sources: they want debian/ at the top.
 
@@ -70,9 +111,10 @@ MPI_FLAGS = $(if $(NO_MPI),,$(shell $(MPICC) --showme:compile 2>/dev/null))
 COMPDB ?= compile_commands.json
 compdb:
 	$(Q)$(MAKE) --no-print-directory --always-make --dry-run V=1 DEPS=0 library $(BUILD)/moetune $(TESTS) $(BENCHES) | \
-	    sed -n 's/^[^ ]* \(-std=.* -c -o [^ ]* \([^ ]*\.c\)\)$$/\2 $(LIB_CC) $(subst /,\/,$(MPI_FLAGS)) \1/p' | sort -u -k 1,1 | \
-	    sed -e 's/["\]/\\&/g' -e 's|^\([^ ]*\) \(.*\)|{"directory": "$(CURDIR)", "file": "\1", "command": "\2"},|' -e '1s/^/[/' -e '$$s/,$$/]/' \
-	    >$(COMPDB)
+	    sed -n 's/^[^ ]* \(-std=.* -c -o [^ ]* \([^ ]*\.c\)\)$$/\2 $(LIB_CC) $(subst /,\/,$(MPI_FLAGS)) \1/p' | \
+	    sort -u -k 1,1 | sed -e 's/["\]/\\&/g' \
+	    -e 's|^\([^ ]*\) \(.*\)|{"directory": "$(CURDIR)", "file": "\1", "command": "\2"},|' \
+	    -e '1s/^/[/' -e '$$s/,$$/]/' >$(COMPDB)
 	@echo "$(COMPDB): $$(grep -c '"file"' $(COMPDB)) files"
 
-.PHONY: wheel wheel-built deb compdb
+.PHONY: install wheel wheel-built deb compdb
