@@ -116,7 +116,7 @@ BENCHES := $(call tests_of,$(filter-out $(WANTING),$(wildcard tests/bench/bench_
 
 all: deps
 	$(Q)$(MAKE) --no-print-directory build
-build: $(BUILD)/moetune library
+build: $(BUILD)/moetune library manuals
 	$(Q)ln -sfn $(BUILD)/moetune moetune
 	@echo "moetune $(VERSION): $(BUILD)/moetune, $$($(CC) --version | head -n 1)"
 	@echo "  MPI       $(if $(NO_MPI),none: ranks of one host by fork,$$(mpirun --version 2>/dev/null | head -n 1))"
@@ -407,9 +407,16 @@ build/moetune-check-gpu.tar.gz: FORCE
 
 # What names the version and the place.
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
-       -e '/^\.TH/s|"moetune"|"moetune $(VERSION)"|' -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
+       -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
 DEST = $(DESTDIR)$(PREFIX)
-PAGES := $(wildcard tuner/*/*.7)
+# Manuals are Markdown, from which pages for man(1) are made.
+MANUALS := $(wildcard $(addsuffix /*.[37].md,$(FOLDERS)))
+PAGES := $(patsubst %.md,$(BUILD)/man/%,$(notdir $(MANUALS)))
+vpath %.md $(sort $(dir $(MANUALS)))
+manuals: $(PAGES)
+$(PAGES): $(BUILD)/man/%: %.md tuner/cli/manual.awk $(BUILD)/prefix Makefile
+	@mkdir -p $(@D)
+	$(Q)$(FILL) $< | awk -v version=$(VERSION) -v file=$< -f tuner/cli/manual.awk >$@ || { rm -f $@; exit 1; }
 # Kills, damaged tables, files and texts (libFuzzer, which needs clang), many readers, for longer than the tests do.
 SOAK_KILLS ?= 1000
 SOAK_SECONDS ?= 60
@@ -429,14 +436,14 @@ $(Q)install -d $(DEST)/lib/cmake/$(2)
 $(Q)$(FILL) $(1)/$(2).pc.in >$(DEST)/lib/pkgconfig/$(2).pc
 $(Q)$(FILL) $(1)/$(2)-config.cmake.in >$(DEST)/lib/cmake/$(2)/$(2)-config.cmake
 $(Q)$(FILL) $(1)/$(2)-config-version.cmake.in >$(DEST)/lib/cmake/$(2)/$(2)-config-version.cmake
-$(Q)$(FILL) $(1)/$(2).3 >$(DEST)/share/man/man3/$(2).3
+$(Q)install -m 644 $(BUILD)/man/$(2).3 $(DEST)/share/man/man3
 endef
 install: build
 	$(Q)install -d $(DEST)/bin $(DEST)/include $(DEST)/lib/pkgconfig $(DEST)/lib/cmake $(DEST)/share/man/man1 $(DEST)/share/man/man3 \
 	    $(DEST)/share/man/man7 $(DEST)/share/doc/moetune $(DEST)/share/bash-completion/completions
 	$(Q)install -m 755 $(BUILD)/moetune $(DEST)/bin/moetune
 	$(Q)$(BUILD)/moetune --man >$(DEST)/share/man/man1/moetune.1
-	$(Q)for page in $(PAGES); do $(FILL) $$page >$(DEST)/share/man/man7/$${page##*/}; done
+	$(Q)install -m 644 $(filter %.7,$(PAGES)) $(DEST)/share/man/man7
 	$(Q)install -m 755 tuner/machine/tune.sbatch $(DEST)/share/doc/moetune
 	$(Q)$(BUILD)/moetune --completion bash >$(DEST)/share/bash-completion/completions/moetune
 	$(Q)install -m 644 db/lookup/moelookup_mpi.h $(DEST)/include
@@ -482,4 +489,4 @@ help:
 	@sed -n 's/^# \(.*=.*\)/\1/p' Makefile | head -n 7
 
 -include $(shell find $(BUILD) $(LIB) -name '*.d' 2>/dev/null)
-.PHONY: gpu-checks check-gpu check-gpu-built check-gpu-pack all build library FORCE deps deps-of-tests tune say-building test test-full run-test run-test-full soak tests-built bench benches-built install format lint clean help
+.PHONY: gpu-checks check-gpu check-gpu-built check-gpu-pack all build library manuals FORCE deps deps-of-tests tune say-building test test-full run-test run-test-full soak tests-built bench benches-built install format lint clean help
