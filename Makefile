@@ -95,7 +95,7 @@ LIBRARY := $(filter-out $(BUILD)/tuner/main.o,$(call objects_of,$(SOURCES) $(if 
 
 all: needed
 	$(Q)$(MAKE) --no-print-directory build
-build: $(BUILD)/moetune library
+build: $(BUILD)/moetune library manuals
 	$(Q)ln -sfn $(BUILD)/moetune moetune
 	@echo "moetune $(VERSION): $(BUILD)/moetune, $$($(CC) --version | head -n 1)"
 	@echo "  MPI       $(if $(NO_MPI),none: ranks of one host by fork,$$(mpirun --version 2>/dev/null | head -n 1))"

@@ -2,9 +2,16 @@
 
 # What names the version and the place.
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@ABI@|$(LIB_VERSION)|g' \
-    -e '/^\.TH/s|"moetune"|"moetune $(VERSION)"|' -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
+    -e 's|@PRIVATE@|$(LIB_LIBS)|g' -e 's|@REQUIRES@|$(LIB_LIBS:-l%=%)|g'
 DEST = $(DESTDIR)$(PREFIX)
-PAGES := $(wildcard tuner/*/*.7)
+# Manuals are Markdown, from which pages for man(1) are made.
+MANUALS := $(wildcard $(addsuffix /*.[37].md,$(FOLDERS)))
+PAGES := $(patsubst %.md,$(BUILD)/man/%,$(notdir $(MANUALS)))
+vpath %.md $(sort $(dir $(MANUALS)))
+manuals: $(PAGES)
+$(PAGES): $(BUILD)/man/%: %.md tuner/cli/manual.awk $(BUILD)/prefix
+	@mkdir -p $(@D)
+	$(Q)$(FILL) $< | awk -v version=$(VERSION) -v file=$< -f tuner/cli/manual.awk >$@
 
 # FOLDER NAME: header, libraries, pkg-config, CMake, manual page.
 define put_library
@@ -16,14 +23,14 @@ $(Q)install -d $(DEST)/lib/cmake/$(2)
 $(Q)$(FILL) $(1)/$(2).pc.in >$(DEST)/lib/pkgconfig/$(2).pc
 $(Q)$(FILL) $(1)/$(2)-config.cmake.in >$(DEST)/lib/cmake/$(2)/$(2)-config.cmake
 $(Q)$(FILL) $(1)/$(2)-config-version.cmake.in >$(DEST)/lib/cmake/$(2)/$(2)-config-version.cmake
-$(Q)$(FILL) $(1)/$(2).3 >$(DEST)/share/man/man3/$(2).3
+$(Q)install -m 644 $(BUILD)/man/$(2).3 $(DEST)/share/man/man3
 endef
 install: build
 	$(Q)install -d $(addprefix $(DEST)/,bin include lib/pkgconfig lib/cmake share/man/man1 share/man/man3 share/man/man7 \
 	    share/doc/moetune share/bash-completion/completions)
 	$(Q)install -m 755 $(BUILD)/moetune $(DEST)/bin/moetune
 	$(Q)$(BUILD)/moetune --man >$(DEST)/share/man/man1/moetune.1
-	$(Q)for page in $(PAGES); do $(FILL) $$page >$(DEST)/share/man/man7/$${page##*/}; done
+	$(Q)install -m 644 $(filter %.7,$(PAGES)) $(DEST)/share/man/man7
 	$(Q)install -m 755 tuner/machine/tune.sbatch $(DEST)/share/doc/moetune
 	$(Q)$(BUILD)/moetune --completion bash >$(DEST)/share/bash-completion/completions/moetune
 	$(Q)install -m 644 db/lookup/moelookup_mpi.h $(DEST)/include
@@ -117,4 +124,4 @@ compdb:
 	    -e '1s/^/[/' -e '$$s/,$$/]/' >$(COMPDB)
 	@echo "$(COMPDB): $$(grep -c '"file"' $(COMPDB)) files"
 
-.PHONY: install wheel wheel-built deb compdb
+.PHONY: manuals install wheel wheel-built deb compdb

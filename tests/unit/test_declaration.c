@@ -382,20 +382,15 @@ static void texts_and_plans_have_room(void)
     free(names);
 }
 
-/* ---- the manual: `.\" SPACE COMBINATIONS PLANS` before each space of it */
+/* ---- the manual: <!-- SPACE COMBINATIONS PLANS --> before each space of it */
 
 static char *read_page(void)
 {
-    FILE *file = fopen("tuner/cli/moetune-spaces.7", "r");
+    FILE *file = fopen("tuner/cli/moetune-spaces.7.md", "r");
     char *page = calloc(1, 1 << 16);
     size_t size = file ? fread(page, 1, (1 << 16) - 1, file) : 0;
-    char *to = page;
 
     CHECK(size > 1000);
-    for (const char *c = page; *c; c++)
-        if (*c != '\\' || c[1] != '-') /* of a hyphen */
-            *to++ = *c;
-    *to = 0;
     if (file)
         fclose(file);
     return page;
@@ -403,21 +398,21 @@ static char *read_page(void)
 
 static void spaces_of_the_manual_are_what_it_says(void)
 {
-    static const char mark[] = ".\\\" SPACE ";
+    static const char mark[] = "<!-- SPACE ", begin[] = "```text\n";
     char *page = read_page(), *at = page, tag[DECLARATION_TAG_BYTES];
     int spaces = 0;
 
     for (; (at = strstr(at, mark)); spaces++) {
         unsigned combinations = 0, plans = 0;
-        char *text = strstr(at, ".EX\n"), *end = text ? strstr(text, ".EE\n") : NULL;
+        char *text = strstr(at, begin), *end = text ? strstr(text, "\n```\n") : NULL;
         struct declaration *d;
 
-        CHECK(end && sscanf(at, ".\\\" SPACE %u %u\n", &combinations, &plans) == 2);
+        CHECK(end && sscanf(at, "<!-- SPACE %u %u -->\n", &combinations, &plans) == 2);
         if (!end)
             break;
-        *end = 0;
-        d = read_space(text + 4);
-        *end = '.';
+        *++end = 0;
+        d = read_space(text + strlen(begin));
+        *end = '`';
         CHECK(d->combinations == combinations && d->plans == plans);
         CHECK(spaces || strstr(page, declaration_tag(d, tag)));
         declaration_free(d);
