@@ -311,6 +311,25 @@ static struct total judge_statics(const struct rounds *r, const struct statics *
 
 /* ---- what is stated */
 
+/* As wide as verifications found that it has to be, see calibration.h.  What proves a plan stays as
+ * it is: Student's, of a chance that is much smaller. */
+static struct range stated(const struct rounds *r, struct range range)
+{
+    double kappa = r->setup.kappa;
+
+    if (!(kappa > 1))
+        return range;
+    return (struct range){ range.mean, range.mean - kappa * (range.mean - range.low),
+                           range.mean + kappa * (range.high - range.mean) };
+}
+
+static struct range range_of(const struct rounds *r, const struct total *total, int level)
+{
+    struct range range = total_range(total, (enum certainty)level);
+
+    return level == STATED ? stated(r, range) : range;
+}
+
 /* False if nothing is known of the default plan. */
 static bool over_default(const struct rounds *r, struct range out[LEVELS])
 {
@@ -320,7 +339,7 @@ static bool over_default(const struct rounds *r, struct range out[LEVELS])
     compare_all(r, ROLE_TABLE, ROLE_DEFAULT, &means);
     total = total_of(r, &means);
     for (int level = 0; level < LEVELS; level++)
-        out[level] = total_range(&total, level);
+        out[level] = range_of(r, &total, level);
     return means.any;
 }
 
@@ -338,11 +357,11 @@ static bool over_static(const struct rounds *r, struct range out[LEVELS], int *b
         return false;
     total = judge_statics(r, &s);
     for (int level = 0; level < LEVELS; level++)
-        out[level] = total_range(&total, level);
+        out[level] = range_of(r, &total, level);
     for (int i = 0; i < r->setup.static_count; i++) {
         total = total_of(r, &s.means[i]);
         for (int level = 0; level < LEVELS && s.means[i].any; level++)
-            out[level].high = fmax(out[level].high, total_range(&total, level).high);
+            out[level].high = fmax(out[level].high, range_of(r, &total, level).high);
     }
     return true;
 }
@@ -440,7 +459,7 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
 
     if (!present(c, c->role[role]) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
         return word;
-    word.gain = gain_of(mean_range(own, STATED));
+    word.gain = gain_of(stated(r, mean_range(own, STATED)));
     word.proof = mean_proof(own, belief, variance, chance);
     among = mean_among_others(r, t, role, bucket);
     if (!word.proof && own->mean < 0 && mean_proof(&among, belief, variance, chance))

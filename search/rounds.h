@@ -52,6 +52,7 @@ struct rounds_setup {
      * and cycles_max follow.  0: all cycles are taken in one launch. */
     uint32_t launch_cycles, launches;
     uint64_t seed;
+    double kappa; /* deviations of what is stated are multiplied by it; 0 = 1, never below */
 };
 
 struct rounds {

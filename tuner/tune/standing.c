@@ -3,6 +3,7 @@
 #include "standing.h"
 
 #include "bucket.h"
+#include "calibration.h"
 #include "host.h"
 #include "plan.h"
 #include "rounds.h"
@@ -283,22 +284,44 @@ static bool is_cut_off(const struct settling *s)
     return s->row.cluster && !s->row.decided_s && !s->sweep->result.measured;
 }
 
+/* What `moetune verify` found of this cluster's claims, whichever layers they are of. */
+static int find_kappa(const struct settling *s, double *kappa)
+{
+    const struct dictionary *d = &s->sweep->dictionary;
+    struct calibration calibration = { 0 };
+    struct row_list rows;
+
+    TRY(store_verifications(d->store, d->cluster, &rows));
+    EACH_ROW (verification_row, row, rows)
+        calibration_add(&calibration, &row->claim, row->kappa, &row->found);
+    free(rows.rows);
+    *kappa = calibration_kappa(&calibration);
+    if (*kappa >= 1.005)
+        note("moetune verify measured %u claimed gains again, and their intervals were too narrow: "
+             "those of this table are %.2f times as wide as its own samples make them",
+             calibration.count, *kappa);
+    return OK;
+}
+
 /* Goes on with the series that was cut off, unless the table has changed since; rivals are those of
  * then, for its samples are evidence by now and might suggest others. */
 static int begin_series(struct settling *s)
 {
     const struct dictionary *d = &s->sweep->dictionary;
     uint32_t next = s->row.cluster ? s->row.first_round + SERIES_STRIDE : 0;
+    double kappa;
 
     if (is_cut_off(s) && read_rivals(s))
         return OK;
+    TRY(find_kappa(s, &kappa));
     s->row = (struct standing_row){ .cluster = d->cluster,
                                     .shape = d->shape,
                                     .run = d->run,
                                     .window = space_of(s)->window,
                                     .gain = GAIN_UNKNOWN,
                                     .static_gain = GAIN_UNKNOWN,
-                                    .first_round = next };
+                                    .first_round = next,
+                                    .kappa = kappa };
     choose_rivals(s);
     write_rivals(s);
     return store_standing(d->store, &s->row);
@@ -314,7 +337,8 @@ static int open_rounds(struct settling *s)
                                   .statics = s->rivals,
                                   .static_count = s->rival_count,
                                   .steps_max = count_search(s) + 1,
-                                  .seed = s->sweep->campaign->setup->seed ^ s->row.first_round };
+                                  .seed = s->sweep->campaign->setup->seed ^ s->row.first_round,
+                                  .kappa = s->row.kappa };
 
     /* Ranks that somebody else launched cannot be launched anew: what is said is of this launch. */
     if (!s->sweep->campaign->world) {
