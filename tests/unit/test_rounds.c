@@ -514,6 +514,103 @@ static void weights_are_shares_of_steps(void)
     CHECK(fabs(played(&w).over_default.value) < 1e-6);
 }
 
+/* ---- the plan of the buckets on both sides */
+
+enum { SIDES_ARM = 4, MIDDLE = 3 };
+
+/* Of 7 buckets in which the table's plan takes 10 % less than the default the one in the middle,
+ * where that of both sides takes so much more or less than the table's. */
+static struct world sides_of(double more, uint64_t seed, double noise)
+{
+    static const int sides[] = { -1, -1, -1, SIDES_ARM, -1, -1, -1 };
+    struct world w = world_of(7, 1, seed, noise);
+
+    for (int b = 0; b < 7; b++)
+        w.truth[b][TABLE] -= 0.10;
+    w.truth[MIDDLE][SIDES_ARM] += more - 0.10;
+    w.setup.neighbours = sides;
+    w.setup.cycles_min = w.setup.cycles_max = 8;
+    return w;
+}
+
+static bool is_allowed(struct world w, struct rounds_word *word)
+{
+    struct rounds *r = open_rounds(&w, NULL);
+    bool allowed;
+
+    play(&w, r);
+    allowed = rounds_allows_neighbour(r, MIDDLE, 0.01, 0.01, word);
+    for (int b = 0; b < 7; b++)
+        CHECK(b == MIDDLE || !rounds_allows_neighbour(r, b, 0.01, 0.01, word));
+    free(r);
+    return allowed;
+}
+
+static int count_allowed(double more)
+{
+    int count = 0;
+
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct rounds_word word;
+
+        if (!is_allowed(sides_of(more, seed, 0.05), &word))
+            continue;
+        CHECK(word.proof != PROOF_NONE && word.gain.value > 0);
+        count++;
+    }
+    return count;
+}
+
+static void a_plan_of_both_sides_runs_in_its_bucket_as_often_as_the_others(void)
+{
+    struct world w = sides_of(0, 1, 0.05);
+    struct rounds *r = open_rounds(&w, NULL);
+    struct log *log = malloc(sizeof(*log));
+    int steps[ROUNDS_BUCKETS_MAX] = { 0 }, of_sides = 0;
+
+    play_logged(&w, r, log);
+    for (int i = 0; i < log->count; i++) {
+        steps[log->bucket[i]]++;
+        of_sides += log->arm[i] == SIDES_ARM;
+    }
+    for (int b = 0; b < 7; b++)
+        CHECK(steps[b] == 8 * (b == MIDDLE ? 4 : 3)); /* the table's, the default, a static one */
+    CHECK(of_sides == 8);
+    free(log);
+    free(r);
+}
+
+static void a_plan_of_both_sides_is_allowed_where_it_is_not_shown_to_be_slower(void)
+{
+    int equal = count_allowed(0), faster = count_allowed(-0.05), slower = count_allowed(0.05);
+
+    CHECK(equal > 15 && faster > 35 && slower <= 5);
+    CHECK(!count_allowed(0.12)); /* slower than the default */
+    if (getenv("MOETUNE_TEST_VERBOSE"))
+        printf("    of 40: equal %d, 5 %% faster %d, 5 %% slower %d\n", equal, faster, slower);
+}
+
+static void with_little_noise_a_plan_of_both_sides_must_be_as_fast(void)
+{
+    struct rounds_word word;
+
+    CHECK(is_allowed(sides_of(-1e-4, 1, 1e-4), &word) && word.proof == PROOF_FASTER);
+    CHECK(is_allowed(sides_of(-0.01, 1, 1e-4), &word));
+    CHECK(!is_allowed(sides_of(0.002, 1, 1e-4), &word)); /* within the margin, and proven */
+}
+
+static void the_default_on_both_sides_needs_no_proof(void)
+{
+    static const int sides[] = { -1, -1, -1, DEFAULT_ARM, -1, -1, -1 };
+    struct world w = sides_of(0, 1, 1e-4);
+    struct rounds_word word;
+
+    w.setup.neighbours = sides;
+    CHECK(!is_allowed(w, &word)); /* slower by 10 % */
+    w.truth[MIDDLE][TABLE] += 0.10 + 1e-4;
+    CHECK(is_allowed(w, &word) && word.proof == PROOF_NONE);
+}
+
 /* ---- what verifications found */
 
 /* The width of a stated interval in log time, over that of another one. */
@@ -625,6 +722,10 @@ int main(void)
         TEST(a_static_plan_that_wins_as_a_whole_is_taken_except_where_it_clearly_loses),
         TEST(what_a_plan_shows_everywhere_proves_it_where_its_own_pairs_are_too_few),
         TEST(weights_are_shares_of_steps),
+        TEST(a_plan_of_both_sides_runs_in_its_bucket_as_often_as_the_others),
+        TEST(a_plan_of_both_sides_is_allowed_where_it_is_not_shown_to_be_slower),
+        TEST(with_little_noise_a_plan_of_both_sides_must_be_as_fast),
+        TEST(the_default_on_both_sides_needs_no_proof),
         TEST(kappa_widens_what_is_stated_and_proves_nothing_less),
         TEST(kappa_says_how_far_claims_were_off),
     };
