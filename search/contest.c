@@ -2,6 +2,7 @@
  */
 #include "contest.h"
 
+#include "pairs.h"
 #include "random.h"
 #include "stats.h"
 
@@ -281,4 +282,11 @@ struct contest_verdict contest_verdict(const struct contest *contest)
     add_times(contest, &v);
     add_gain(contest, &v);
     return v;
+}
+
+void contest_pairs(const struct contest *c, int a, int b, struct pairs *out)
+{
+    out->count = 0;
+    for (uint32_t n = 0; n < c->told[a] && n < c->told[b]; n++)
+        pairs_add(out, log((double)c->ns[a][n] / (double)c->ns[b][n]), 0);
 }

@@ -74,4 +74,8 @@ void contest_drop(struct contest *contest, int index);             /* failed: ou
 
 struct contest_verdict contest_verdict(const struct contest *contest);
 
+/* The samples of two contestants, pair by pair: the first one's over the second one's. */
+struct pairs;
+void contest_pairs(const struct contest *contest, int a, int b, struct pairs *out);
+
 #endif

@@ -11,7 +11,13 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { ROLE_TABLE, ROLE_DEFAULT, ROLE_STATIC };
+enum {
+    ROLE_TABLE,
+    ROLE_DEFAULT,
+    ROLE_STATIC,
+    ROLE_NEIGHBOUR = ROLE_STATIC + ROUNDS_STATICS_MAX,
+    ROLE_ARM = 64 /* ROLE_ARM + n: arm n, in whatever role it meets others in a bucket */
+};
 enum { CYCLES_LEAST = 4, CYCLES_MOST = 30, BUCKETS_PER_ROUND = 12 };
 
 /* ---- contestants */
@@ -44,6 +50,8 @@ static bool present(const struct rounds_contest *c, int place)
 /* Where a plan cannot run its user falls back to the default; -1: nothing runs. */
 static int stands_for(const struct rounds_contest *c, int role)
 {
+    if (role >= ROLE_ARM)
+        return present(c, place_of(c, role - ROLE_ARM)) ? place_of(c, role - ROLE_ARM) : -1;
     if (present(c, c->role[role]))
         return c->role[role];
     return present(c, c->role[ROLE_DEFAULT]) ? c->role[ROLE_DEFAULT] : -1;
@@ -311,6 +319,25 @@ static struct total judge_statics(const struct rounds *r, const struct statics *
 
 /* ---- what is stated */
 
+/* As wide as verifications found that it has to be, see calibration.h.  What proves a plan stays as
+ * it is: Student's, of a chance that is much smaller. */
+static struct range stated(const struct rounds *r, struct range range)
+{
+    double kappa = r->setup.kappa;
+
+    if (!(kappa > 1))
+        return range;
+    return (struct range){ range.mean, range.mean - kappa * (range.mean - range.low),
+                           range.mean + kappa * (range.high - range.mean) };
+}
+
+static struct range range_of(const struct rounds *r, const struct total *total, int level)
+{
+    struct range range = total_range(total, (enum certainty)level);
+
+    return level == STATED ? stated(r, range) : range;
+}
+
 /* False if nothing is known of the default plan. */
 static bool over_default(const struct rounds *r, struct range out[LEVELS])
 {
@@ -320,7 +347,7 @@ static bool over_default(const struct rounds *r, struct range out[LEVELS])
     compare_all(r, ROLE_TABLE, ROLE_DEFAULT, &means);
     total = total_of(r, &means);
     for (int level = 0; level < LEVELS; level++)
-        out[level] = total_range(&total, level);
+        out[level] = range_of(r, &total, level);
     return means.any;
 }
 
@@ -338,11 +365,11 @@ static bool over_static(const struct rounds *r, struct range out[LEVELS], int *b
         return false;
     total = judge_statics(r, &s);
     for (int level = 0; level < LEVELS; level++)
-        out[level] = total_range(&total, level);
+        out[level] = range_of(r, &total, level);
     for (int i = 0; i < r->setup.static_count; i++) {
         total = total_of(r, &s.means[i]);
         for (int level = 0; level < LEVELS && s.means[i].any; level++)
-            out[level].high = fmax(out[level].high, total_range(&total, level).high);
+            out[level].high = fmax(out[level].high, range_of(r, &total, level).high);
     }
     return true;
 }
@@ -432,15 +459,16 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
 {
     const struct rounds_contest *c = &r->contests[bucket];
     const struct mean *own = &t->of[bucket];
-    bool is_first = role == ROLE_TABLE && c->first_place == c->role[ROLE_TABLE];
+    int place = role >= ROLE_ARM ? place_of(c, role - ROLE_ARM) : c->role[role];
+    bool is_first = role == ROLE_TABLE && c->first_place == place;
     double belief = is_first ? c->belief.mean : 0;
     double variance = is_first ? c->belief.sd * c->belief.sd : INFINITY;
     struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN };
     struct mean among;
 
-    if (!present(c, c->role[role]) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
+    if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
         return word;
-    word.gain = gain_of(mean_range(own, STATED));
+    word.gain = gain_of(stated(r, mean_range(own, STATED)));
     word.proof = mean_proof(own, belief, variance, chance);
     among = mean_among_others(r, t, role, bucket);
     if (!word.proof && own->mean < 0 && mean_proof(&among, belief, variance, chance))
@@ -457,6 +485,30 @@ void rounds_prove(const struct rounds *r, int static_arm, double chance,
     compare_all(r, role, ROLE_DEFAULT, &t);
     for (int b = 0; b < r->setup.bucket_count; b++)
         words[b] = word_of(r, &t, role, b, chance);
+}
+
+bool rounds_allows_neighbour(const struct rounds *r, int bucket, double margin, double chance,
+                             struct rounds_word *word)
+{
+    static const double shown = 0.975; /* the chance that it is slower: one end of 95 % */
+    const struct rounds_contest *c = &r->contests[bucket];
+    int place = c->role[ROLE_NEIGHBOUR];
+    struct table_of_means t;
+    struct mean here;
+
+    if (!present(c, place) || place == c->role[ROLE_TABLE])
+        return false;
+    compare_all(r, ROLE_NEIGHBOUR, ROLE_TABLE, &t);
+    here = t.of[bucket];
+    if (here.count < PAIRS_LEAST || !(here.mean <= log1p(margin)) ||
+        !(mean_chance_above(&here, 0) < shown))
+        return false;
+    *word = (struct rounds_word){ PROOF_NONE, GAIN_UNKNOWN };
+    if (place == c->role[ROLE_DEFAULT])
+        return true;
+    compare_all(r, ROLE_ARM + c->arms[place], ROLE_DEFAULT, &t);
+    *word = word_of(r, &t, ROLE_ARM + c->arms[place], bucket, chance);
+    return word->proof != PROOF_NONE;
 }
 
 /* Surely, and by so much that it is worth an entry of another kind. */
@@ -570,6 +622,7 @@ static void open_contest(struct rounds_contest *c, const struct rounds_setup *s,
     enter(c, b, ROLE_DEFAULT, s->default_arm);
     for (int i = 0; i < s->static_count; i++)
         enter(c, b, ROLE_STATIC + i, s->statics[i]);
+    enter(c, b, ROLE_NEIGHBOUR, s->neighbours ? s->neighbours[bucket] : -1);
     c->first_place = b->first ? c->role[ROLE_TABLE] : -1;
     if (b->first) {
         c->first = *b->first;
@@ -590,6 +643,7 @@ void rounds_open(struct rounds *r, const struct rounds_setup *setup)
         r->statics[i] = setup->statics[i];
     r->setup.buckets = NULL;
     r->setup.statics = NULL;
+    r->setup.neighbours = NULL;
     advance(r);
 }
 

@@ -25,7 +25,7 @@
 enum {
     ROUNDS_BUCKETS_MAX = 64,
     ROUNDS_STATICS_MAX = 3,
-    ROUNDS_ARMS_MAX = 2 + ROUNDS_STATICS_MAX, /* the table's, the default's */
+    ROUNDS_ARMS_MAX = 3 + ROUNDS_STATICS_MAX, /* the table's, the default's, the neighbours' */
     ROUNDS_CYCLES_MAX = 64
 };
 
@@ -43,15 +43,18 @@ struct rounds_bucket {
 struct rounds_setup {
     const struct rounds_bucket *buckets; /* in the order of capacities; not kept */
     int bucket_count;
-    int default_arm;                 /* the default plan's arm, or -1 */
-    const int *statics;              /* arms that might do for every bucket; not kept */
-    int static_count;                /* at most ROUNDS_STATICS_MAX */
+    int default_arm;       /* the default plan's arm, or -1 */
+    const int *statics;    /* arms that might do for every bucket; not kept */
+    int static_count;      /* at most ROUNDS_STATICS_MAX */
+    const int *neighbours; /* by bucket, the arm of the buckets on both sides, which might do here,
+                            * too; -1: none; NULL: nowhere; not kept */
     uint32_t cycles_min, cycles_max; /* 0 = 4 and 30; none is begun that must stay incomplete */
     uint32_t steps_max;              /* 0: no matter; cycles_min are taken all the same */
     /* So many cycles in each further launch of the ranks, and the most launches; then cycles_min
      * and cycles_max follow.  0: all cycles are taken in one launch. */
     uint32_t launch_cycles, launches;
     uint64_t seed;
+    double kappa; /* deviations of what is stated are multiplied by it; 0 = 1, never below */
 };
 
 struct rounds {
@@ -113,6 +116,13 @@ int rounds_launch(const struct rounds *rounds);
  * prove that it is harmless in this one; so all are judged before one is republished. */
 void rounds_prove(const struct rounds *rounds, int static_arm, double chance,
                   struct rounds_word words[ROUNDS_BUCKETS_MAX]);
+
+/* Whether the plan of the buckets on both sides may take the place of the table's here, and the
+ * table gets shorter: it was slower by no more than `margin` (a share), and is not shown to be
+ * slower at all.  Unless it is the default, it must have proven itself against that here: *word.
+ */
+bool rounds_allows_neighbour(const struct rounds *rounds, int bucket, double margin, double chance,
+                             struct rounds_word *word);
 
 /* Whether the table does better to take the static plan here: that beats the table as a whole and
  * does not clearly lose here, or it clearly wins here; and it is not slower than the default. */

@@ -381,11 +381,12 @@ static const char *const deletions[] = {
     RECORDS_IMPORTED, NULL,
 };
 
-static const char *const tables[] = {
-    "meta",   "fingerprint", "fingerprint_field", "space",    "shape",      "run",      "trial",
-    "sample", "entry",       "history",           "override", "import_log", "standing", "load",
-    "phase",  NULL
-};
+static const char *const tables[] = { "meta",         "fingerprint", "fingerprint_field",
+                                      "space",        "shape",       "run",
+                                      "trial",        "sample",      "entry",
+                                      "history",      "override",    "import_log",
+                                      "standing",     "load",        "phase",
+                                      "verification", NULL };
 
 static int apply(struct records *r, const struct line *line)
 {

@@ -38,6 +38,7 @@ static const struct rule {
     { "entry", NO_LAYER " OR NOT is_plan(plan)" },
     { "history", NO_LAYER " OR NOT is_plan(plan)" },
     { "standing", NO_LAYER " OR NOT (static_plan IS NULL OR is_plan(static_plan))" },
+    { "verification", NO_LAYER },
     { "override", NO_LAYER " OR NOT is_plan(plan) OR first_bucket > last_bucket" },
 };
 enum { RULE_COUNT = sizeof(rules) / sizeof(rules[0]) };

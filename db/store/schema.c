@@ -145,6 +145,17 @@ static const char *const version_12 =
     "ALTER TABLE entry ADD COLUMN other_us REAL NOT NULL DEFAULT 0;"
     "ALTER TABLE entry ADD COLUMN no_other INTEGER NOT NULL DEFAULT 0;";
 
+/* What a table claimed of a plan, and what `moetune verify` found; and by how much the claims of a
+ * table are wider for it. */
+static const char *const version_13 =
+    "CREATE TABLE verification(fingerprint INTEGER NOT NULL, shape INTEGER NOT NULL,"
+    "  window INTEGER NOT NULL, bucket INTEGER NOT NULL, run INTEGER NOT NULL,"
+    "  claim REAL NOT NULL, claim_low REAL NOT NULL, claim_high REAL NOT NULL,"
+    "  kappa REAL NOT NULL, found REAL NOT NULL, found_low REAL NOT NULL,"
+    "  found_high REAL NOT NULL, decided_s INTEGER NOT NULL,"
+    "  PRIMARY KEY(fingerprint, shape, window, bucket)) STRICT;"
+    "ALTER TABLE standing ADD COLUMN kappa REAL NOT NULL DEFAULT 1;";
+
 /* What a person sees; it holds nothing, so every migration makes it anew. */
 static const char *const dictionary =
     "DROP VIEW IF EXISTS dictionary;"
@@ -168,9 +179,9 @@ static const char *const dictionary =
     "  FROM entry e JOIN shape s ON s.id = e.shape"
     "  ORDER BY e.fingerprint, e.shape, e.window, e.bucket;";
 
-const char *const schema_steps[] = { version_1,  version_2,  version_3, version_4, version_5,
-                                     version_6,  version_7,  version_8, version_9, version_10,
-                                     version_11, version_12, NULL };
+const char *const schema_steps[] = { version_1,  version_2,  version_3,  version_4, version_5,
+                                     version_6,  version_7,  version_8,  version_9, version_10,
+                                     version_11, version_12, version_13, NULL };
 
 const char *const schema_published[] = { "meta",  "fingerprint", "fingerprint_field",
                                          "space", "shape",       "run",

@@ -18,7 +18,7 @@
 struct store;
 
 /* The versions of our tables, and of tables that are exported. */
-enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 12, EXPORT_VERSION = 9 };
+enum { STORE_APPLICATION = 0x6d6f6574 /* "moet" */, STORE_VERSION = 13, EXPORT_VERSION = 9 };
 /* What is written where nothing needs a newer one: older readers read it, and the same rows stay
  * the same bytes. */
 enum { EXPORT_USUAL = 3 };
@@ -332,6 +332,9 @@ struct standing_row {
     int64_t decided_s; /* 0: not decided yet */
     uint32_t launches; /* of the ranks that this rests on, that of the search included; 0: unsaid */
     bool given_up;     /* the table as a whole was slower than the default, which took its place */
+    /* By this the rounds multiplied the deviations of what they claim: see calibration.h.  0: said
+     * by nobody. */
+    double kappa;
 };
 
 extern const struct row_table standing_table;
@@ -347,6 +350,24 @@ int store_standing_end(struct store *store, int64_t cluster, int64_t shape, uint
 /* An imported one: it replaces an older imported one (of two of one date, one by a fixed order) and
  * never what was measured here, not even what is undecided yet. */
 int store_standing_merge(struct store *store, const struct standing_row *row, bool *placed);
+
+/* ---- verifications: what became of claims */
+
+/* What the rounds of a table claimed a plan to save over the default, and what it was found to save
+ * when both were measured again: both with intervals of 95 %. */
+struct verification_row {
+    int64_t cluster, shape, run; /* the run that measured again */
+    uint32_t window, bucket;
+    struct gain claim, found;
+    double kappa; /* the standing's, with which it was claimed */
+    int64_t decided_s;
+};
+
+extern const struct row_table verification_table;
+
+/* Replaces that of the same bucket. */
+int store_verification(struct store *store, const struct verification_row *row);
+int store_verifications(struct store *store, int64_t cluster, struct row_list *out);
 
 /* ---- imports */
 

@@ -24,6 +24,7 @@ static const struct row_field fields[] = {
     { "decided_s", ROW_INTEGER, AT(decided_s), .most = 1e12 },
     { "launches", ROW_INTEGER, LOCAL(launches), .most = UINT32_MAX },
     { "given_up", ROW_BOOL, LOCAL(given_up) },
+    { "kappa", ROW_REAL, LOCAL(kappa) },
 };
 const struct row_table standing_table = ROW_TABLE("standing", struct standing_row, fields);
 

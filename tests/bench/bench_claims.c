@@ -7,6 +7,7 @@
  * claims: gains over the default plan, as entries have them, beside those of launches that tune did
  *   not see, and of their mean.
  * alike: all plans take the same time; nothing is to be found. */
+#include "command_words.h"
 #include "made_ranks.h"
 #include "noise.h"
 #include "plan.h"
@@ -15,6 +16,7 @@
 #include "status.h"
 #include "store.h"
 #include "surface.h"
+#include "table_steps.h"
 #include "verbs.h"
 
 #include <fcntl.h>
@@ -201,29 +203,20 @@ static int read_entry(void *self, const struct entry_row *e)
     return OK;
 }
 
-static int read_steps(struct store *store, double *steps)
-{
-    struct row_list runs;
-
-    TRY(store_runs(store, &runs));
-    EACH_ROW (run_row, run, runs)
-        *steps += (double)(run->samples_search + run->samples_default);
-    free(runs.rows);
-    return OK;
-}
-
 static int read_table(const struct system *s, const char *path, struct cell *c)
 {
     struct reading r = { .system = s, .cell = c };
+    struct table_steps steps = { 0 };
     struct store *store;
     int rc;
 
     TRY(store_read(path, &store));
     rc = store_entries(store, 0, 0, read_entry, &r);
     if (!rc)
-        rc = read_steps(store, &c->steps);
+        rc = table_steps(store, &steps);
     store_close(store);
     c->tables++;
+    c->steps += steps.timed;
     c->claims += r.claims;
     c->covered += r.covered;
     c->of_tables[0] += r.covered * r.covered;
@@ -395,8 +388,10 @@ static const struct {
     int (*run)(const struct options *o);
 } sections[] = { { "claims", section_claims }, { "alike", section_alike } };
 
-static bool take_option(struct options *o, const char *text)
+static bool take_option(void *options, const char *text)
 {
+    struct options *o = options;
+
     if (!strncmp(text, "--cases=", 8))
         o->cases = strtod(text + 8, NULL);
     else if (!strncmp(text, "--seed=", 7))
@@ -413,17 +408,10 @@ static bool take_option(struct options *o, const char *text)
 int main(int argc, char **argv)
 {
     struct options o = { .cases = 300, .seed = 1, .noise = -1, .luck = -1 };
-    bool named = false;
+    int count = words_left(argc, argv, take_option, &o);
 
-    for (int i = 1; i < argc; i++)
-        named |= !take_option(&o, argv[i]);
-    for (size_t s = 0; s < sizeof(sections) / sizeof(sections[0]); s++) {
-        bool wanted = !named;
-
-        for (int i = 1; i < argc; i++)
-            wanted |= !strcmp(argv[i], sections[s].name);
-        if (wanted && sections[s].run(&o))
+    for (size_t s = 0; s < sizeof(sections) / sizeof(sections[0]); s++)
+        if (section_wanted(sections[s].name, argv, count) && sections[s].run(&o))
             return 1;
-    }
     return 0;
 }

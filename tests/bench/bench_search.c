@@ -7,10 +7,13 @@
  * Regret: the true time of the plan chosen over that of the best usable plan, minus 1.  The true
  * time is that over many launches of the ranks; one launch, in which all is measured, makes each
  * plan in each bucket a little slower or faster (--luck, a deviation of log time). */
+#include "command_words.h"
 #include "entrants.h"
+#include "further_launches.h"
 
 #include "plan.h"
 #include "random.h"
+#include "rounds.h"
 #include "shape.h"
 #include "status.h"
 
@@ -90,13 +93,15 @@ static void judge_claim(const struct plan_of_work *work, const struct bucket *b,
 }
 
 static void run_system(const struct plan_of_work *work, const struct entrant *e, uint64_t seed,
-                       struct summary *out, struct claims *claims)
+                       struct summary *out, struct claims *claims, struct further *further)
 {
+    static struct contender contenders[ROUNDS_BUCKETS_MAX];
     struct surface surface = surface_make(seed, &work->surface);
     struct noise noise = noise_make(random_bits(seed, 9), work->sigma, work->outliers, true);
     struct search *search = open_search(&surface, e, seed);
     double capacity = surface_capacity(&surface, 0);
     bool first = true;
+    int decided = 0;
 
     noise_set_turns(&noise, work->turns);
     for (uint64_t i = 0; i < work->buckets; i++) {
@@ -109,7 +114,10 @@ static void run_system(const struct plan_of_work *work, const struct entrant *e,
             continue;
         if (work->default_best)
             favour_default(&bucket, 0.01 + 0.06 * uniform_draw(seed, 7));
+        bucket.trial = &contenders[decided].trial;
         o = e->run(search, &noise, &bucket);
+        contenders[decided].bucket = bucket;
+        decided += further && decided + 1 < ROUNDS_BUCKETS_MAX;
         summary_add(out, &o);
         if (claims)
             judge_claim(work, &bucket, &o, claims);
@@ -118,23 +126,25 @@ static void run_system(const struct plan_of_work *work, const struct entrant *e,
             printf("    seed %llu bucket %llu regret %.3f\n", (unsigned long long)seed,
                    (unsigned long long)i, o.regret);
     }
+    if (further)
+        further_launches(contenders, decided, work->luck, &noise, seed, further);
     search_close(search);
 }
 
-/* `claims` may be NULL. */
+/* `claims` and `further` may be NULL. */
 static struct summary run_work(const struct plan_of_work *work, const struct entrant *e,
-                               struct claims *claims)
+                               struct claims *claims, struct further *further)
 {
     struct summary s = { .harmed = 0 };
 
     for (size_t i = 0; i < work->systems; i++)
-        run_system(work, e, work->seed + i, &s, claims);
+        run_system(work, e, work->seed + i, &s, claims, further);
     return s;
 }
 
 static void show(const struct plan_of_work *work, const struct entrant *e, const char *name)
 {
-    struct summary s = run_work(work, e, NULL);
+    struct summary s = run_work(work, e, NULL, NULL);
 
     summary_print(name, &s);
     summary_free(&s);
@@ -165,21 +175,25 @@ static const struct condition {
     enum noise_turns turns;
     bool default_best;
     double regret, p99, steps, harmed, bound; /* at most; 0: not asked for */
+    double luck;                              /* of a launch */
 } conditions[] = {
-    { "noise 2 %", 0.02, NOISE_STEADY, false, 0, 0, 0, 0.3, 0 },
-    { "noise 5 %", 0.05, NOISE_STEADY, false, 0.29, 3, 20, 0.3, 1.2 },
-    { "noise 10 %", 0.10, NOISE_STEADY, false, 0.4, 0, 28, 0.5, 0 },
-    { "noise 20 %", 0.20, NOISE_STEADY, false, 0, 0, 0, 0.5, 0 },
-    { "noise 5 %, bursts", 0.05, NOISE_BURSTS, false, 0.36, 0, 0, 0.3, 0 },
-    { "noise 5 %, switching", 0.05, NOISE_SWITCHES, false, 0.9, 0, 0, 0.3, 0 },
+    { "noise 2 %", 0.02, NOISE_STEADY, false, 0, 0, 0, 0.3, 0, 0 },
+    { "noise 5 %", 0.05, NOISE_STEADY, false, 0.29, 3, 20, 0.3, 1.2, 0 },
+    { "noise 10 %", 0.10, NOISE_STEADY, false, 0.4, 0, 28, 0.5, 0, 0 },
+    { "noise 20 %", 0.20, NOISE_STEADY, false, 0, 0, 0, 0.5, 0, 0 },
+    { "noise 5 %, bursts", 0.05, NOISE_BURSTS, false, 0.36, 0, 0, 0.3, 0, 0 },
+    { "noise 5 %, switching", 0.05, NOISE_SWITCHES, false, 0.9, 0, 0, 0.3, 0, 0 },
+    { "noise 5 %, launch luck 2 %", 0.05, NOISE_STEADY, false, 0, 0, 0, 0, 0, 0.02 },
     /* Wherever another plan is published it does harm: the limit itself, 1 %, is what may be. */
-    { "noise 5 %, the default is best", 0.05, NOISE_STEADY, true, 0, 0, 0, 1, 0 },
+    { "noise 5 %, the default is best", 0.05, NOISE_STEADY, true, 0, 0, 0, 1, 0, 0 },
 };
 
 struct totals {
     double regret, p99, steps, searched, bound, oracle, worst;
     double regret_error, p99_error, steps_error, harmed_error; /* squares of them */
     size_t buckets, harmed, hurt, bounded, covered;
+    double launches, pairs, later_regret, later_harmed; /* further launches, and what they leave */
+    double later_regret_error, later_harmed_error;
 };
 
 static double square_of_share(double x)
@@ -204,6 +218,16 @@ static void add_totals(struct totals *t, struct summary *s)
     t->hurt += s->hurt;
     t->bounded += s->bound.count;
     t->covered += s->covered;
+}
+
+static void add_further(struct totals *t, const struct further *f)
+{
+    t->launches += column_mean(&f->launches) / LAYERS;
+    t->pairs += column_mean(&f->pairs) / LAYERS;
+    t->later_regret += column_mean(&f->regret) / LAYERS;
+    t->later_harmed += column_harmed(&f->harm) / LAYERS;
+    t->later_regret_error += square_of_share(column_error(&f->regret, column_mean));
+    t->later_harmed_error += square_of_share(column_error(&f->harm, column_harmed));
 }
 
 /* `error`: the value's standard error; NAN: not known. */
@@ -236,6 +260,11 @@ static void judge_condition(const struct condition *c, const struct totals *t)
     judge("buckets slower than the default by 5 %", (double)t->hurt, NAN, 0, 0.5);
     judge("bound holds, %", 100 * (double)t->covered / (double)t->bounded, NAN, 94, 98);
     judge("bound, mean %", t->bound, NAN, 0, c->bound);
+    judge("then further launches of the ranks", t->launches, NAN, 0, 0);
+    judge("pairs of a bucket in them", t->pairs, NAN, 0, 0);
+    judge("regret after them, mean %", t->later_regret, sqrt(t->later_regret_error), 0, 0);
+    judge("slower than the default by 1 % then, %", t->later_harmed, sqrt(t->later_harmed_error), 0,
+          0);
 }
 
 static void run_layer(const struct options *o, const struct condition *c, int layer,
@@ -244,26 +273,29 @@ static void run_layer(const struct options *o, const struct condition *c, int la
     struct plan_of_work work = { .surface = { .slices = layers[layer].slices },
                                  .sigma = c->sigma,
                                  .outliers = 0.01,
-                                 .luck = o->luck,
+                                 .luck = fmax(o->luck, c->luck),
                                  .turns = c->turns,
                                  .default_best = c->default_best,
                                  .systems = (o->cases + 11) / 12,
                                  .buckets = 12,
                                  .seed = o->seed + 10000 * (uint64_t)(layer + 1) };
-    bool rivals = !o->guided_only && c->sigma == 0.05 && !c->turns && !c->default_best;
+    bool rivals = !o->guided_only && c->sigma == 0.05 && !c->turns && !c->default_best && !c->luck;
+    struct further further = { .pairs = { NULL, 0, 0 } };
     struct summary s;
 
     printf("\n%s, %s, 12 scattered capacities per system\n", c->name, layers[layer].name);
     printf(summary_heading);
     for (int e = 0; rivals && e < GUIDED; e++)
         show(&work, &entrants[e], entrants[e].name);
-    s = run_work(&work, guided, NULL);
+    s = run_work(&work, guided, NULL, &further);
     summary_print(guided->name, &s);
     add_totals(t, &s);
+    add_further(t, &further);
     summary_free(&s);
+    further_free(&further);
     if (c->default_best || o->guided_only)
         return; /* what the former's true model is nobody knows */
-    s = run_work(&work, oracle, NULL);
+    s = run_work(&work, oracle, NULL, NULL);
     summary_print(oracle->name, &s);
     t->oracle += column_mean(&s.regret) / LAYERS;
     summary_free(&s);
@@ -304,7 +336,7 @@ static void section_claims(const struct options *o)
                                              .systems = (o->cases + 11) / 12,
                                              .buckets = 12,
                                              .seed = o->seed + 10000 * (uint64_t)(layer + 1) };
-                struct summary s = run_work(&work, guided, &claims);
+                struct summary s = run_work(&work, guided, &claims, NULL);
 
                 add_totals(&t, &s);
                 summary_free(&s);
@@ -350,7 +382,7 @@ static void section_stress(const struct options *o)
 
     printf("\nstress: noise 5 %%, outliers 5 %%, priors wrong by e^1 (sd 1 in log)\n");
     printf(summary_heading);
-    s = run_work(&work, guided, NULL);
+    s = run_work(&work, guided, NULL, NULL);
     summary_print("guided", &s);
     judge("regret, mean %", column_mean(&s.regret), column_error(&s.regret, column_mean), 0, 0.4);
     summary_free(&s);
@@ -633,8 +665,10 @@ static const struct {
     { "time", section_time },
 };
 
-static bool take_option(struct options *o, const char *text)
+static bool take_option(void *options, const char *text)
 {
+    struct options *o = options;
+
     if (!strcmp(text, "--quick"))
         o->cases = 96;
     else if (!strncmp(text, "--only=", 7))
@@ -655,17 +689,10 @@ static bool take_option(struct options *o, const char *text)
 int main(int argc, char **argv)
 {
     struct options o = { .cases = 600, .seed = 1 };
-    bool named = false;
+    int count = words_left(argc, argv, take_option, &o);
 
-    for (int i = 1; i < argc; i++)
-        named |= !take_option(&o, argv[i]);
-    for (size_t s = 0; s < sizeof(sections) / sizeof(sections[0]); s++) {
-        bool wanted = !named;
-
-        for (int i = 1; i < argc; i++)
-            wanted |= !strcmp(argv[i], sections[s].name);
-        if (wanted)
+    for (size_t s = 0; s < sizeof(sections) / sizeof(sections[0]); s++)
+        if (section_wanted(sections[s].name, argv, count))
             sections[s].run(&o);
-    }
     return 0;
 }

@@ -16,6 +16,7 @@
 #include "shape.h"
 #include "status.h"
 #include "store.h"
+#include "table_steps.h"
 #include "truth_outcome.h"
 #include "verbs.h"
 
@@ -82,17 +83,6 @@ static void pick(const struct entry_list *list, bool inferred, size_t most, stru
     }
 }
 
-static int add_steps(struct store *store, double *steps)
-{
-    struct row_list runs;
-
-    TRY(store_runs(store, &runs));
-    EACH_ROW (run_row, run, runs)
-        *steps += (double)(run->samples_search + run->samples_default + run->samples_warm);
-    free(runs.rows);
-    return OK;
-}
-
 static int number_of(const struct subject *s, const struct moe_plan *plan)
 {
     for (size_t i = 0; i < s->plan_count; i++)
@@ -119,11 +109,14 @@ static int list_plans(struct subject *s)
 
 static int read_entries(struct store *store, struct entry_list *list, struct subject *s)
 {
+    struct table_steps steps;
+
     TRY(store_entries(store, 0, 0, keep_entry, list));
     if (!list->count)
         return fail(ERR_ARGUMENT, "the table is empty");
     TRY(store_shape_get(store, list->rows[0].shape, &s->shape));
-    TRY(add_steps(store, &s->tuning_steps));
+    TRY(table_steps(store, &steps));
+    s->tuning_steps = steps.timed + steps.warm;
     pick(list, false, MEASURED_MOST, s);
     pick(list, true, INFERRED_MOST, s);
     return list_plans(s);

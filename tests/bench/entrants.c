@@ -55,7 +55,8 @@ struct outcome tune_bucket(struct search *search, struct noise *noise, const str
                                  .seen_ns = b->seen_ns,
                                  .usable = b->usable,
                                  .default_arm = default_arm(b),
-                                 .best_ns = b->best_ns };
+                                 .best_ns = b->best_ns,
+                                 .trial = b->trial };
     struct outcome out = true_bucket_tune(&truth, search, noise, NULL);
 
     out.first = b->first;

@@ -2,6 +2,7 @@
 #ifndef ENTRANTS_H
 #define ENTRANTS_H
 
+#include "decision.h"
 #include "surface.h"
 #include "tally.h"
 
@@ -12,6 +13,7 @@ struct bucket {
     double seen_ns[SEARCH_ARMS_MAX]; /* what this launch of the ranks makes of them */
     bool usable[SEARCH_ARMS_MAX];
     bool first;
+    struct trial_of *trial; /* where its candidate and its pairs go; NULL: nowhere */
 };
 
 /* How lucky a plan is in one launch, a logarithm of standard deviation 1: where its ranks' memory

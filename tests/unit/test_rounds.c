@@ -1,6 +1,7 @@
 /* The table as a whole: who meets whom, and whether intervals hold what they promise. */
 #include "check.h"
 
+#include "calibration.h"
 #include "random.h"
 #include "rounds.h"
 #include "surface.h"
@@ -513,6 +514,195 @@ static void weights_are_shares_of_steps(void)
     CHECK(fabs(played(&w).over_default.value) < 1e-6);
 }
 
+/* ---- the plan of the buckets on both sides */
+
+enum { SIDES_ARM = 4, MIDDLE = 3 };
+
+/* Of 7 buckets in which the table's plan takes 10 % less than the default the one in the middle,
+ * where that of both sides takes so much more or less than the table's. */
+static struct world sides_of(double more, uint64_t seed, double noise)
+{
+    static const int sides[] = { -1, -1, -1, SIDES_ARM, -1, -1, -1 };
+    struct world w = world_of(7, 1, seed, noise);
+
+    for (int b = 0; b < 7; b++)
+        w.truth[b][TABLE] -= 0.10;
+    w.truth[MIDDLE][SIDES_ARM] += more - 0.10;
+    w.setup.neighbours = sides;
+    w.setup.cycles_min = w.setup.cycles_max = 8;
+    return w;
+}
+
+static bool is_allowed(struct world w, struct rounds_word *word)
+{
+    struct rounds *r = open_rounds(&w, NULL);
+    bool allowed;
+
+    play(&w, r);
+    allowed = rounds_allows_neighbour(r, MIDDLE, 0.01, 0.01, word);
+    for (int b = 0; b < 7; b++)
+        CHECK(b == MIDDLE || !rounds_allows_neighbour(r, b, 0.01, 0.01, word));
+    free(r);
+    return allowed;
+}
+
+static int count_allowed(double more)
+{
+    int count = 0;
+
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct rounds_word word;
+
+        if (!is_allowed(sides_of(more, seed, 0.05), &word))
+            continue;
+        CHECK(word.proof != PROOF_NONE && word.gain.value > 0);
+        count++;
+    }
+    return count;
+}
+
+static void a_plan_of_both_sides_runs_in_its_bucket_as_often_as_the_others(void)
+{
+    struct world w = sides_of(0, 1, 0.05);
+    struct rounds *r = open_rounds(&w, NULL);
+    struct log *log = malloc(sizeof(*log));
+    int steps[ROUNDS_BUCKETS_MAX] = { 0 }, of_sides = 0;
+
+    play_logged(&w, r, log);
+    for (int i = 0; i < log->count; i++) {
+        steps[log->bucket[i]]++;
+        of_sides += log->arm[i] == SIDES_ARM;
+    }
+    for (int b = 0; b < 7; b++)
+        CHECK(steps[b] == 8 * (b == MIDDLE ? 4 : 3)); /* the table's, the default, a static one */
+    CHECK(of_sides == 8);
+    free(log);
+    free(r);
+}
+
+static void a_plan_of_both_sides_is_allowed_where_it_is_not_shown_to_be_slower(void)
+{
+    int equal = count_allowed(0), faster = count_allowed(-0.05), slower = count_allowed(0.05);
+
+    CHECK(equal > 15 && faster > 35 && slower <= 5);
+    CHECK(!count_allowed(0.12)); /* slower than the default */
+    if (getenv("MOETUNE_TEST_VERBOSE"))
+        printf("    of 40: equal %d, 5 %% faster %d, 5 %% slower %d\n", equal, faster, slower);
+}
+
+static void with_little_noise_a_plan_of_both_sides_must_be_as_fast(void)
+{
+    struct rounds_word word;
+
+    CHECK(is_allowed(sides_of(-1e-4, 1, 1e-4), &word) && word.proof == PROOF_FASTER);
+    CHECK(is_allowed(sides_of(-0.01, 1, 1e-4), &word));
+    CHECK(!is_allowed(sides_of(0.002, 1, 1e-4), &word)); /* within the margin, and proven */
+}
+
+static void the_default_on_both_sides_needs_no_proof(void)
+{
+    static const int sides[] = { -1, -1, -1, DEFAULT_ARM, -1, -1, -1 };
+    struct world w = sides_of(0, 1, 1e-4);
+    struct rounds_word word;
+
+    w.setup.neighbours = sides;
+    CHECK(!is_allowed(w, &word)); /* slower by 10 % */
+    w.truth[MIDDLE][TABLE] += 0.10 + 1e-4;
+    CHECK(is_allowed(w, &word) && word.proof == PROOF_NONE);
+}
+
+/* ---- what verifications found */
+
+/* The width of a stated interval in log time, over that of another one. */
+static double wider(const struct gain *a, const struct gain *b)
+{
+    return (log1p(-a->low) - log1p(-a->high)) / (log1p(-b->low) - log1p(-b->high));
+}
+
+static void kappa_widens_what_is_stated_and_proves_nothing_less(void)
+{
+    struct world w = world_of(8, 1, 5, 0.05);
+    struct rounds_word words[2][ROUNDS_BUCKETS_MAX];
+    struct rounds_result v[2];
+
+    for (int b = 0; b < 8; b++)
+        w.truth[b][TABLE] -= 0.04 * b;
+    w.setup.cycles_min = w.setup.cycles_max = 12;
+    for (int i = 0; i < 2; i++) {
+        struct rounds *r;
+
+        w.setup.kappa = i ? 1.7 : 0;
+        w.noise = noise_make(5, 0.05, 0.01, false);
+        r = open_rounds(&w, NULL);
+        play(&w, r);
+        v[i] = rounds_result(r);
+        rounds_prove(r, -1, 0.01, words[i]);
+        free(r);
+    }
+    CHECK(fabs(wider(&v[1].over_default, &v[0].over_default) - 1.7) < 1e-9);
+    CHECK(fabs(wider(&v[1].over_static, &v[0].over_static) - 1.7) < 1e-9);
+    CHECK(v[1].over_default.value == v[0].over_default.value);
+    for (int b = 0; b < 8; b++) {
+        CHECK(fabs(wider(&words[1][b].gain, &words[0][b].gain) - 1.7) < 1e-9);
+        CHECK(words[1][b].gain.value == words[0][b].gain.value);
+        CHECK(words[1][b].proof == words[0][b].proof);
+    }
+}
+
+/* As a gain with the 95 % interval of such a deviation. */
+static struct gain gain_about(double log_ratio, double sd)
+{
+    return (struct gain){ -expm1(log_ratio), -expm1(log_ratio + 1.96 * sd),
+                          -expm1(log_ratio - 1.96 * sd) };
+}
+
+/* Of 40 claims with deviations of 2 %, whose errors were so many times as large. */
+static double kappa_of(double errors, double kappa, uint64_t seed)
+{
+    struct calibration c = { 0 };
+
+    for (uint64_t i = 0; i < 40; i++) {
+        double truth = -0.1 - 0.002 * (double)i;
+        double claimed = truth + errors * 0.02 * normal_draw(seed, 2 * i);
+        double found = truth + 0.01 * normal_draw(seed, 2 * i + 1);
+        struct gain claim = gain_about(claimed, kappa * 0.02), seen = gain_about(found, 0.01);
+
+        calibration_add(&c, &claim, kappa, &seen);
+    }
+    return calibration_kappa(&c);
+}
+
+static void kappa_says_how_far_claims_were_off(void)
+{
+    struct calibration c = { 0 };
+    struct gain claim = gain_about(-0.1, 0.03), found = gain_about(-0.2, 0.04), none = GAIN_UNKNOWN;
+    double sound = 0, sure = 0, again = 0;
+
+    CHECK(calibration_kappa(&c) == 1);
+    calibration_add(&c, &claim, 1, &none);
+    CHECK(c.count == 0);
+    calibration_add(&c, &claim, 1, &found); /* two deviations, .1 / .05 */
+    CHECK(c.count == 1 && fabs(c.squares - 4) < 0.01);
+    CHECK(fabs(calibration_kappa(&c) - sqrt(14.0 / 11)) < 0.001);
+    c = (struct calibration){ 0 };
+    claim = gain_about(-0.9, 0.001);
+    calibration_add(&c, &claim, 1, &found);
+    CHECK(c.squares == 16); /* one that is far off counts as four deviations */
+    for (int i = 0; i < 99; i++)
+        calibration_add(&c, &claim, 1, &found);
+    CHECK(calibration_kappa(&c) == 3);
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        sound += kappa_of(1, 1, seed) / 50;
+        sure += kappa_of(2, 1, seed) / 50;
+        again += kappa_of(2, 1.7, seed) / 50;
+    }
+    /* Deviations of 2 % that were 4 %, beside 1 % of what was found: 1.84, of 40 to 10. */
+    CHECK(sound < 1.1 && sure > 1.55 && sure < 1.85);
+    /* Claims that are wider already say the same of how far they were off. */
+    CHECK(fabs(again - sure) < 0.01);
+    CHECK(kappa_of(0, 1, 1) == 1); /* too modest: one launch cannot show it */
+}
+
 int main(void)
 {
     static const struct test tests[] = {
@@ -532,6 +722,12 @@ int main(void)
         TEST(a_static_plan_that_wins_as_a_whole_is_taken_except_where_it_clearly_loses),
         TEST(what_a_plan_shows_everywhere_proves_it_where_its_own_pairs_are_too_few),
         TEST(weights_are_shares_of_steps),
+        TEST(a_plan_of_both_sides_runs_in_its_bucket_as_often_as_the_others),
+        TEST(a_plan_of_both_sides_is_allowed_where_it_is_not_shown_to_be_slower),
+        TEST(with_little_noise_a_plan_of_both_sides_must_be_as_fast),
+        TEST(the_default_on_both_sides_needs_no_proof),
+        TEST(kappa_widens_what_is_stated_and_proves_nothing_less),
+        TEST(kappa_says_how_far_claims_were_off),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));

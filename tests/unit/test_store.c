@@ -338,6 +338,38 @@ static void phases_go_with_their_trial_and_come_back_from_the_journal(void)
     store_close(store);
 }
 
+static void the_last_verification_of_a_bucket_comes_back_from_the_journal(void)
+{
+    const char *path = place("verified.db");
+    struct store *store = fill(path, 2, 0);
+    struct verification_row first = { .cluster = 1,
+                                      .shape = 1,
+                                      .run = 7,
+                                      .window = 128,
+                                      .claim = { .2, .1, .3 },
+                                      .found = { .15, .05, .25 },
+                                      .kappa = 1.25,
+                                      .decided_s = 1000 };
+    struct verification_row later = first, other = first;
+    const struct verification_row *rows;
+    struct row_list list;
+
+    later.run = 8;
+    other.bucket = 1;
+    CHECK(!store_verification(store, &first) && !store_verification(store, &other));
+    CHECK(!store_verification(store, &later));
+    store_close(store);
+    CHECK(!truncate(path, 5000));
+    CHECK(!store_open(path, STORE_REPAIR, &store));
+    CHECK(!store_verifications(store, 1, &list) && list.count == 2);
+    rows = list.rows;
+    CHECK(list.count == 2 && !memcmp(&rows[0], &later, sizeof(later)));
+    CHECK(list.count == 2 && !memcmp(&rows[1], &other, sizeof(other)));
+    free(list.rows);
+    CHECK(!store_verifications(store, 2, &list) && !list.count); /* of another cluster */
+    store_close(store);
+}
+
 static void a_sample_says_which_run_took_it_and_what_it_lost(void)
 {
     struct store *store = fill(place("whose.db"), 1, 0);
@@ -389,6 +421,7 @@ static void what_a_row_is_made_of_is_stored_and_what_is_exported_is_shown(void)
     has_the_fields_as_columns(db, &entry_table);
     has_the_fields_as_columns(db, &standing_table);
     has_the_fields_as_columns(db, &sample_table);
+    has_the_fields_as_columns(db, &verification_table);
     sqlite3_close(db);
     for (size_t i = 0; i < entry_table.count; i++) {
         const struct row_field *f = &entry_table.fields[i];
@@ -625,6 +658,7 @@ int main(void)
         TEST(a_snapshot_holds_the_dictionary_and_no_samples),
         TEST(an_entry_and_a_sample_keep_their_load),
         TEST(phases_go_with_their_trial_and_come_back_from_the_journal),
+        TEST(the_last_verification_of_a_bucket_comes_back_from_the_journal),
         TEST(a_sample_says_which_run_took_it_and_what_it_lost),
         TEST(what_a_row_is_made_of_is_stored_and_what_is_exported_is_shown),
         TEST(a_database_of_version_5_is_read_and_migrated),

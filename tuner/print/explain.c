@@ -37,7 +37,7 @@ static const char *meaning(const char *decision)
         { "adopted",
           "it is faster than the default; the chance that this is wrong is small (--harm)" },
         { "likely", "it is expected to be faster, and is hardly slower by 1 % or more" },
-        { "default", "no plan that may be published is expected to be faster" },
+        { "default", "no plan that may be published is proven to be faster" },
         { "incumbent",
           "kept: the plan that stood here stays, for no other is better by the margin" },
         { "alone", "the default plan cannot run here" },

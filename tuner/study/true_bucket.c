@@ -1,7 +1,6 @@
 /* Asks the decision what to run next, and tells it the true time with noise. */
 #include "true_bucket.h"
 
-#include "decision.h"
 #include "store.h"
 
 #include <math.h>
@@ -57,6 +56,9 @@ struct outcome true_bucket_tune(const struct true_bucket *b, struct search *sear
     }
     if (!decision_result(&decision, &result))
         abort();
+    if (b->trial)
+        *b->trial =
+            decision_trial(&decision) ? *decision_trial(&decision) : (struct trial_of){ .arm = -1 };
     out = true_bucket_outcome(b, result.arm);
     out.lost = lost;
     out.samples = samples;

@@ -3,6 +3,7 @@
 #ifndef TRUE_BUCKET_H
 #define TRUE_BUCKET_H
 
+#include "decision.h"
 #include "effort.h"
 #include "noise.h"
 #include "outcomes.h"
@@ -15,6 +16,8 @@ struct true_bucket {
     const bool *usable;
     int default_arm;
     double best_ns; /* the least of the usable arms */
+    /* NULL, or where the candidate and its pairs go; arm -1: there was none. */
+    struct trial_of *trial;
 };
 
 /* What the truth says of an arm that is published; nothing of how it was found. */

@@ -3,6 +3,7 @@
 #include "standing.h"
 
 #include "bucket.h"
+#include "calibration.h"
 #include "host.h"
 #include "plan.h"
 #include "rounds.h"
@@ -29,7 +30,8 @@ struct seat {
     struct pairs first;   /* of that and the default, since it was chosen */
     struct normal belief; /* what was believed of them */
     struct rounds_word word;
-    bool taken; /* as the static plan of the table as a whole */
+    bool taken;  /* as the static plan of the table as a whole */
+    bool shared; /* as the plan of the seats on both sides */
     double weight;
     bool usable[SEARCH_ARMS_MAX];
 };
@@ -41,6 +43,7 @@ struct settling {
     int rivals[ROUNDS_STATICS_MAX], rival_count;
     struct standing_row row;
     struct rounds *rounds;
+    int sides[ROUNDS_BUCKETS_MAX]; /* of each seat, what met it as its neighbours' plan; -1: none */
     int launch; /* of the ranks that run now, as the rounds number them; 0: no matter which */
 };
 
@@ -283,25 +286,57 @@ static bool is_cut_off(const struct settling *s)
     return s->row.cluster && !s->row.decided_s && !s->sweep->result.measured;
 }
 
+/* What `moetune verify` found of this cluster's claims, whichever layers they are of. */
+static int find_kappa(const struct settling *s, double *kappa)
+{
+    const struct dictionary *d = &s->sweep->dictionary;
+    struct calibration calibration = { 0 };
+    struct row_list rows;
+
+    TRY(store_verifications(d->store, d->cluster, &rows));
+    EACH_ROW (verification_row, row, rows)
+        calibration_add(&calibration, &row->claim, row->kappa, &row->found);
+    free(rows.rows);
+    *kappa = calibration_kappa(&calibration);
+    if (*kappa >= 1.005)
+        note("moetune verify measured %u claimed gains again, and their intervals were too narrow: "
+             "those of this table are %.2f times as wide as its own samples make them",
+             calibration.count, *kappa);
+    return OK;
+}
+
 /* Goes on with the series that was cut off, unless the table has changed since; rivals are those of
  * then, for its samples are evidence by now and might suggest others. */
 static int begin_series(struct settling *s)
 {
     const struct dictionary *d = &s->sweep->dictionary;
     uint32_t next = s->row.cluster ? s->row.first_round + SERIES_STRIDE : 0;
+    double kappa;
 
     if (is_cut_off(s) && read_rivals(s))
         return OK;
+    TRY(find_kappa(s, &kappa));
     s->row = (struct standing_row){ .cluster = d->cluster,
                                     .shape = d->shape,
                                     .run = d->run,
                                     .window = space_of(s)->window,
                                     .gain = GAIN_UNKNOWN,
                                     .static_gain = GAIN_UNKNOWN,
-                                    .first_round = next };
+                                    .first_round = next,
+                                    .kappa = kappa };
     choose_rivals(s);
     write_rivals(s);
     return store_standing(d->store, &s->row);
+}
+
+/* -1: they differ, or it is the seat's own. */
+static int arm_on_both_sides(const struct settling *s, int i)
+{
+    const struct seat *seat = &s->seats[i];
+
+    if (i == 0 || i + 1 == s->seat_count || seat[-1].arm != seat[1].arm || seat->arm == seat[1].arm)
+        return -1;
+    return seat[1].arm;
 }
 
 static int open_rounds(struct settling *s)
@@ -313,19 +348,23 @@ static int open_rounds(struct settling *s)
                                   .default_arm = space_of(s)->default_arm,
                                   .statics = s->rivals,
                                   .static_count = s->rival_count,
+                                  .neighbours = s->sides,
                                   .steps_max = count_search(s) + 1,
-                                  .seed = s->sweep->campaign->setup->seed ^ s->row.first_round };
+                                  .seed = s->sweep->campaign->setup->seed ^ s->row.first_round,
+                                  .kappa = s->row.kappa };
 
     /* Ranks that somebody else launched cannot be launched anew: what is said is of this launch. */
     if (!s->sweep->campaign->world) {
         setup.launch_cycles = effort->launch_cycles;
         setup.launches = effort->launches - 1;
     }
-    for (int i = 0; i < s->seat_count; i++)
+    for (int i = 0; i < s->seat_count; i++) {
+        s->sides[i] = arm_on_both_sides(s, i);
         buckets[i] =
             (struct rounds_bucket){ s->seats[i].weight, s->seats[i].arm, s->seats[i].usable,
                                     s->seats[i].first.count ? &s->seats[i].first : NULL,
                                     s->seats[i].belief };
+    }
     s->rounds = malloc(sizeof(*s->rounds));
     if (!s->rounds)
         return fail(ERR_NOMEM, "rounds");
@@ -392,6 +431,7 @@ static int play(struct settling *s)
 static void publish(struct settling *s, int i, int arm)
 {
     s->seats[i].arm = arm;
+    s->seats[i].shared = false;
     rounds_republish(s->rounds, i, arm);
 }
 
@@ -434,6 +474,30 @@ static void take_statics(struct settling *s, const struct rounds_result *v)
         }
 }
 
+/* One plan for three buckets instead of two: a shorter table, where no difference is shown.  What
+ * is proven to be faster than the default stays beside it.  One after the other, for a seat that
+ * takes its neighbours' plan is a neighbour itself. */
+static void take_neighbours(struct settling *s)
+{
+    const struct tune_options *o = s->sweep->request->options;
+    int default_arm = space_of(s)->default_arm;
+
+    for (int i = 0; i < s->seat_count; i++) {
+        struct seat *seat = &s->seats[i];
+        int arm = arm_on_both_sides(s, i);
+        struct rounds_word word;
+
+        if (arm < 0 || arm != s->sides[i] ||
+            (arm == default_arm && seat->word.proof == PROOF_FASTER) ||
+            !rounds_allows_neighbour(s->rounds, i, o->margin, o->harm, &word))
+            continue;
+        publish(s, i, arm);
+        seat->word = word;
+        seat->taken = false;
+        seat->shared = true;
+    }
+}
+
 static void obey(struct settling *s)
 {
     int default_arm = space_of(s)->default_arm;
@@ -443,6 +507,7 @@ static void obey(struct settling *s)
     give_up_unproven(s, false);
     v = rounds_result(s->rounds);
     take_statics(s, &v);
+    take_neighbours(s);
     v = rounds_result(s->rounds);
     if (v.may_lose)
         give_up_unproven(s, true);
@@ -489,7 +554,9 @@ static int write_entry(struct settling *s, int i)
     }
     *e = anew;
     return store_entry(s->sweep->campaign->store, e,
-                       seat->arm == seat->published ? NULL : "rounds");
+                       seat->arm == seat->published ? NULL
+                       : seat->shared               ? "rounds: the plan on both sides is as good"
+                                                    : "rounds");
 }
 
 static int store_verdict(struct settling *s)

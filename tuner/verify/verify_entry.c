@@ -3,6 +3,7 @@
 
 #include "attempt.h"
 #include "bucket.h"
+#include "pairs.h"
 #include "plan.h"
 #include "status.h"
 #include "text.h"
@@ -355,6 +356,51 @@ static void take_times(const struct contest_verdict *v, struct entry_row *out)
     out->gain = v->gain;
 }
 
+/* What the pairs say, in one launch. */
+static struct gain gain_of_pairs(const struct pairs *seen)
+{
+    struct scatter scatter;
+    struct mean mean;
+    struct range range;
+
+    scatter_of(seen, 1, &scatter);
+    mean = pairs_mean(seen, &scatter);
+    range = mean_range(&mean, STATED);
+    return (struct gain){ 0 - expm1(range.mean), 0 - expm1(range.high), 0 - expm1(range.low) };
+}
+
+/* Whether the rounds' claim held, which calibrates later ones.  What this layer's rounds did not
+ * write is no claim of theirs: a decision of one launch, a verification's gain, or what lies
+ * between. */
+static int remember_outcome(const struct verification *h)
+{
+    const struct entry_row *e = &h->verdict->claim;
+    const struct question *q = &h->over_default;
+    struct standing_row standing;
+    struct verification_row row = { .cluster = e->cluster,
+                                    .shape = e->shape,
+                                    .run = h->campaign->run.id,
+                                    .window = e->window,
+                                    .bucket = e->bucket,
+                                    .claim = e->gain,
+                                    .decided_s = time(NULL) };
+    struct pairs seen;
+    int rc = store_standing_get(h->campaign->store, e->cluster, e->shape, e->window, &standing);
+
+    if (rc)
+        return rc < 0 ? rc : OK;
+    if (!e->run || e->run != standing.run || !standing.decided_s || q->count != 2 ||
+        q->arms[0] != CLAIMED || entry_is(e, ENTRY_INFERRED | ENTRY_STALE) ||
+        strcmp(e->load, h->verdict->load) != 0)
+        return OK;
+    contest_pairs(&q->contest, 0, 1, &seen);
+    if (seen.count < PAIRS_LEAST || !isfinite(e->gain.low) || !isfinite(e->gain.high))
+        return OK;
+    row.found = gain_of_pairs(&seen);
+    row.kappa = standing.kappa;
+    return store_verification(h->campaign->store, &row);
+}
+
 static int settle(struct verification *h)
 {
     struct contest_verdict found = contest_verdict(&h->over_default.contest);
@@ -376,6 +422,7 @@ static int settle(struct verification *h)
     memcpy(entry.load, v->load, sizeof(entry.load));
     entry.run = h->campaign->run.id;
     entry.decided_s = time(NULL);
+    TRY(remember_outcome(h));
     return v->kind == VERIFY_REFUTED ? refute(h, &entry) : keep(h, &entry);
 }
 
