@@ -29,7 +29,8 @@
 #define AT(field) offsetof(struct campaign_setup, field)
 const struct option_row campaign_where_rows[] = {
     { "sim", "FILE", OPTION_TEXT, AT(sim),
-      "a modelled cluster instead, of as many ranks as it says or --ranks; measures nothing" },
+      "a modelled cluster instead, of as many ranks as it says or --ranks; measures nothing; "
+      "without --db the table is modelled.db, where the others are" },
     { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
     GRAPHS_ROW(AT(graphs)),
     { NULL },
@@ -188,7 +189,9 @@ static int open_store(struct campaign *c)
                      (s->sim ? STORE_RELAXED : 0u);
     struct store *known;
 
-    TRY(store_path(s->db, !s->existing, c->path, sizeof(c->path)));
+    TRY(store_path(s->db,
+                   (s->existing ? STORE_TO_READ : STORE_TO_WRITE) | (s->sim ? STORE_MODELLED : 0),
+                   c->path, sizeof(c->path)));
     if (s->existing) {
         TRY(store_read(c->path, &known));
         store_close(known);

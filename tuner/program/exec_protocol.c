@@ -272,7 +272,7 @@ static int list_demands(struct exec_protocol *v)
     int rc;
 
     TRY(exec_cluster(&v->request, &v->session.shape, &cluster));
-    store = known_open(v->path);
+    store = known_open(v->path, 0);
     rc = misses_list(&v->request, store, &cluster, &misses);
     store_close(store);
     TRY(rc);
@@ -421,7 +421,7 @@ static int hold(struct exec_protocol *v)
     if (v->options->retune && !launches)
         return fail(ERR_ARGUMENT, "--exec does not go with --retune: what is decided stays until "
                                   "the program's steps become slower");
-    TRY(store_path(v->options->setup.db, true, v->path, sizeof(v->path)));
+    TRY(store_path(v->options->setup.db, STORE_TO_WRITE, v->path, sizeof(v->path)));
     cluster_format(&v->request.cluster, cluster, sizeof(cluster));
     if (v->options->misses.count)
         rc = list_demands(v);
