@@ -440,19 +440,22 @@ static int tune(struct tuning *t)
 static int start(const struct verb_call *call, void *options)
 {
     struct tune_options *o = options;
+    char command[CAMPAIGN_COMMAND_BYTES];
     struct tuning *t;
     int rc;
 
     screen_color(o->color);
     TRY(tune_options_check(o, call->arguments[0]));
-    if (o->exec)
-        return exec_protocol(o);
+    if (o->exec) {
+        /* What --retune made stale stays so until it is measured. */
+        campaign_command(call->argv + 1, "--retune", command);
+        return exec_protocol(o, command);
+    }
     t = calloc(1, sizeof(*t));
     if (!t)
         return fail(ERR_NOMEM, "the tuner");
     t->request.options = o;
-    /* What --retune made stale stays so until it is measured. */
-    campaign_command(&t->campaign, call->argv + 1, "--retune");
+    campaign_command(call->argv + 1, "--retune", t->campaign.command);
     rc = tune(t);
     free(t);
     return rc;

@@ -115,9 +115,9 @@ bool campaign_over(const struct campaign *c)
 }
 
 /* What does not fit is left out by whole words. */
-void campaign_command(struct campaign *c, char **argv, const char *once)
+void campaign_command(char **argv, const char *once, char command[CAMPAIGN_COMMAND_BYTES])
 {
-    size_t size = sizeof(c->command), used = 0, fits = 0;
+    size_t size = CAMPAIGN_COMMAND_BYTES, used = 0, fits = 0;
     char *text = NULL;
     FILE *to = open_memstream(&text, &used);
 
@@ -134,7 +134,7 @@ void campaign_command(struct campaign *c, char **argv, const char *once)
     }
     fclose(to);
     if (text)
-        text_put(c->command, size, "%.*s%s", (int)(used < size ? used : fits), text,
+        text_put(command, size, "%.*s%s", (int)(used < size ? used : fits), text,
                  used < size ? "" : " ...");
     free(text);
 }
