@@ -448,7 +448,7 @@ endif
 	@[ "$(PREFIX)" = /usr ] || echo "to use it: export PATH=$(PREFIX)/bin:\$$PATH PKG_CONFIG_PATH=$(PREFIX)/lib/pkgconfig LD_LIBRARY_PATH=$(PREFIX)/lib MANPATH=$(PREFIX)/share/man:"
 	@echo "Python: pip install $(CURDIR)/db/lookup/python"
 
-include .packages/rules.mk
+include .packages/rules.mk reports/rules.mk
 
 C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) $(if $(NO_MPI),,comm/forked/*.[ch]) kernels/*.cu kernels/*.cuh $(addprefix tests/,*/*.[ch] */*.cu */*.cc */*/*.[ch] */*/*.cc))
 format:
@@ -473,6 +473,7 @@ Test      make test | test-full all tests; every case
           make check-gpu        on a machine with a GPU; check-gpu-pack: for one without a compiler
 Measure   make bench            all benchmarks; bench-NAME: one of them (tests/bench/README.md)
 Edit      make format | lint    clang-format; cppcheck
+          make picture          draws reports/example.svg, which README shows, from reports/example.jsonl
           make compdb           compile_commands.json, for clangd and other editors
           make clean            removes what was built
 
