@@ -182,7 +182,7 @@ TEST_PACKAGES := g++ cmake groff-base locales chromium slurmctld slurmd slurm-cl
 deps-of-tests: deps
 	$(Q)tests/deps_of_tests $(TEST_PACKAGES)
 
-include tests/rules.mk tests/gpu/rules.mk .packages/rules.mk
+include tests/rules.mk tests/gpu/rules.mk reports/rules.mk .packages/rules.mk
 
 C_FILES := $(wildcard $(FOLDERS:%=%/*.[ch]) $(if $(NO_MPI),,comm/forked/*.[ch]) kernels/*.cu kernels/*.cuh \
     $(addprefix tests/,*/*.[ch] */*.cu */*.cc */*/*.[ch] */*/*.cc))
@@ -208,6 +208,7 @@ Test      make check            before a commit: the most of it, in three minute
           make check-gpu        on a machine with a GPU; check-gpu-pack: for one without a compiler
 Measure   make bench            all benchmarks; bench-NAME: one of them (tests/bench/README.md)
 Edit      make format | lint    clang-format; cppcheck
+          make picture          draws reports/example.svg, which README shows, from reports/example.jsonl
           make compdb           compile_commands.json, for clangd and other editors
           make clean            removes what was built
 

@@ -239,15 +239,19 @@ static int print_table(const struct tuning *t)
     const struct campaign *c = &t->campaign;
     char digest[SHA256_HEX_BYTES];
 
-    TRY(paste_digest(c->path, digest));
+    TRY(paste_digest(c->store, c->path, backend_is_real(c->cluster.backend), digest));
     printf("table     %s\ndigest    %s\n", c->path, digest);
-    if (!backend_is_real(c->cluster.backend))
-        printf("          %s: these rows never answer for a real cluster\n",
+    if (!backend_is_real(c->cluster.backend)) {
+        printf("          %s: these rows never answer for a real cluster\nsee it    moetune report "
+               "--db ",
                t->request.options->setup.sim ? "MODELLED" : "VIRTUAL RANKS");
-    else if (!t->request.options->paste)
+        shell_word(c->path, stdout);
+        printf(" -o report\n");
+    } else if (!t->request.options->paste) {
         return print_next(t);
-    else
+    } else {
         print_paste(t);
+    }
     return OK;
 }
 
@@ -290,7 +294,7 @@ static int print_json(const struct tuning *t)
     const struct campaign *c = &t->campaign;
     char digest[SHA256_HEX_BYTES];
 
-    TRY(paste_digest(c->path, digest));
+    TRY(paste_digest(c->store, c->path, backend_is_real(c->cluster.backend), digest));
     printf("{\"state\": \"%s\", \"digest\": \"%s\", \"db\": ", run_state_words[c->run.state],
            digest);
     json_quote(c->path, stdout);
@@ -436,19 +440,22 @@ static int tune(struct tuning *t)
 static int start(const struct verb_call *call, void *options)
 {
     struct tune_options *o = options;
+    char command[CAMPAIGN_COMMAND_BYTES];
     struct tuning *t;
     int rc;
 
     screen_color(o->color);
     TRY(tune_options_check(o, call->arguments[0]));
-    if (o->exec)
-        return exec_protocol(o);
+    if (o->exec) {
+        /* What --retune made stale stays so until it is measured. */
+        campaign_command(call->argv + 1, "--retune", command);
+        return exec_protocol(o, command);
+    }
     t = calloc(1, sizeof(*t));
     if (!t)
         return fail(ERR_NOMEM, "the tuner");
     t->request.options = o;
-    /* What --retune made stale stays so until it is measured. */
-    campaign_command(&t->campaign, call->argv + 1, "--retune");
+    campaign_command(call->argv + 1, "--retune", t->campaign.command);
     rc = tune(t);
     free(t);
     return rc;

@@ -21,7 +21,7 @@ static int beside(const char *path, const char *ending, char *out, size_t size)
 {
     return text_put(out, size, "%s%s", path, ending)
                ? OK
-               : fail(ERR_ARGUMENT, "%s%s: the name is too long", path, ending);
+               : fail(ERR_ARGUMENT, "%.60s...%s: the name is too long", path, ending);
 }
 
 /* Nothing is made beside what cannot be a database. */
@@ -368,6 +368,7 @@ void store_close(struct store *store)
 static int make_folders(const char *file)
 {
     char path[PATH_MAX];
+    bool any_new = false;
 
     snprintf(path, sizeof(path), "%s", file);
     for (char *c = path + 1; *c; c++) {
@@ -375,31 +376,70 @@ static int make_folders(const char *file)
             continue;
         *c = 0;
         if (!mkdir(path, 0777))
-            note("%s: this folder is new", path);
+            any_new = true;
         else if (errno != EEXIST)
             return fail(ERR_IO, "no folder for the database: %s: %s", path, strerror(errno));
         *c = '/';
     }
+    if (any_new)
+        note("%.*s: this folder is new", (int)(strrchr(path, '/') - path), path);
     return OK;
 }
 
-int store_path(const char *given, bool make, char *path, size_t size)
+int store_check_named(const char *path, const char *by)
 {
-    const char *named = given ? given : getenv("MOETUNE_DB"), *data = getenv("XDG_DATA_HOME");
-    const char *home = getenv("HOME");
-    int length;
+    char snapshot[PATH_MAX];
 
-    if (named && *named)
-        length = snprintf(path, size, "%s", named);
-    else if (data && *data == '/')
-        length = snprintf(path, size, "%s/moetune/moetune.db", data);
+    TRY(beside(path, ".published", snapshot, sizeof(snapshot)));
+    if (!access(path, F_OK) || errno != ENOENT || !access(snapshot, F_OK))
+        return OK; /* what else may be wrong with it is said by whoever opens it */
+    return fail(ERR_IO, "there is no %s, which %s names: moetune tune writes it", path, by);
+}
+
+/* Where the user's own database is, if nothing names another. */
+static int default_path(char *path, size_t size, int *length)
+{
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+
+    if (data && *data == '/')
+        *length = snprintf(path, size, "%s/moetune/moetune.db", data);
     else if (home && *home)
-        length = snprintf(path, size, "%s/.local/share/moetune/moetune.db", home);
+        *length = snprintf(path, size, "%s/.local/share/moetune/moetune.db", home);
     else
         return fail(ERR_ARGUMENT, "no place for the database: HOME is not set; say --db FILE");
+    return OK;
+}
+
+int store_path(const char *given, unsigned use, char *path, size_t size)
+{
+    const struct {
+        const char *name, *value;
+    } names[] = { { "--db", given },
+                  { "MOETUNE_DB", getenv("MOETUNE_DB") },
+                  { "MOELOOKUP_DB", getenv("MOELOOKUP_DB") } };
+    const char *named = NULL;
+    int length = 0;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !named; i++)
+        if (names[i].value && *names[i].value) {
+            named = names[i].name;
+            length = snprintf(path, size, "%s", names[i].value);
+        }
+    if (!named)
+        TRY(default_path(path, size, &length));
+    if (length < (int)size && (use & STORE_MODELLED) && !given) {
+        const char *slash = strrchr(path, '/');
+        size_t folder = slash ? (size_t)(slash + 1 - path) : 0;
+
+        length = (int)folder + snprintf(path + folder, size - folder, "modelled.db");
+        named = NULL;
+    }
     if (length >= (int)size)
         return fail(ERR_ARGUMENT, "%.60s...: the name is too long", path);
-    return make ? make_folders(path) : OK;
+    use &= ~(unsigned)STORE_MODELLED;
+    if (use == STORE_TO_READ && named)
+        return store_check_named(path, named);
+    return use == STORE_TO_WRITE ? make_folders(path) : OK;
 }
 
 int store_commit(struct store *store)

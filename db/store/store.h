@@ -41,9 +41,19 @@ int store_read(const char *path, struct store **out);
 int store_dry_run(const char *path, struct store **out);
 void store_close(struct store *store); /* commits; NULL is fine */
 
-/* `given`, else $MOETUNE_DB, else $XDG_DATA_HOME/moetune/moetune.db, else under $HOME.  Makes the
- * folder if `make`. */
-int store_path(const char *given, bool make, char *path, size_t size);
+/* Which database is meant, for every verb and for the live tuner: `given` (--db), else $MOETUNE_DB,
+ * else $MOELOOKUP_DB, else $XDG_DATA_HOME/moetune/moetune.db, else under $HOME. */
+enum store_use {
+    STORE_CONSULT,     /* it may be missing: then nothing is known */
+    STORE_TO_READ,     /* ERR_IO where `given` or a variable names a file that is not there */
+    STORE_TO_WRITE,    /* makes the folder */
+    STORE_MODELLED = 4 /* with one of these, unless `given`: modelled.db in the same folder, since
+                          what a model says does not belong into a table that was measured */
+};
+int store_path(const char *given, unsigned use, char *path, size_t size);
+
+/* ERR_IO where there is neither `path` nor its snapshot; `by` is what names it. */
+int store_check_named(const char *path, const char *by);
 
 int store_commit(struct store *store);
 void store_rollback(struct store *store); /* to the last commit */

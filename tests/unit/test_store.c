@@ -628,18 +628,32 @@ static void paths_come_from_option_variable_and_home(void)
     char path[PATH_MAX];
 
     setenv("MOETUNE_DB", "/x/y.db", 1);
-    CHECK(!store_path("given.db", false, path, sizeof(path)) && !strcmp(path, "given.db"));
-    CHECK(!store_path(NULL, false, path, sizeof(path)) && !strcmp(path, "/x/y.db"));
+    CHECK(!store_path("given.db", STORE_CONSULT, path, sizeof(path)) && !strcmp(path, "given.db"));
+    CHECK(!store_path(NULL, STORE_CONSULT, path, sizeof(path)) && !strcmp(path, "/x/y.db"));
+    CHECK(!store_path(NULL, STORE_CONSULT | STORE_MODELLED, path, sizeof(path)) &&
+          !strcmp(path, "/x/modelled.db"));
+    CHECK(!store_path("given.db", STORE_CONSULT | STORE_MODELLED, path, sizeof(path)) &&
+          !strcmp(path, "given.db"));
+    setenv("MOELOOKUP_DB", "/x/trainers.db", 1);
+    CHECK(!store_path(NULL, STORE_CONSULT, path, sizeof(path)) && !strcmp(path, "/x/y.db"));
+    CHECK(store_path(NULL, STORE_TO_READ, path, sizeof(path)) == ERR_IO &&
+          strstr(said, "/x/y.db, which MOETUNE_DB names"));
     unsetenv("MOETUNE_DB");
+    CHECK(!store_path(NULL, STORE_CONSULT, path, sizeof(path)) && !strcmp(path, "/x/trainers.db"));
+    CHECK(store_path(NULL, STORE_TO_READ, path, sizeof(path)) == ERR_IO &&
+          strstr(said, "which MOELOOKUP_DB names"));
+    unsetenv("MOELOOKUP_DB");
     setenv("XDG_DATA_HOME", folder, 1);
-    CHECK(!store_path(NULL, true, path, sizeof(path)) && strstr(path, "/moetune/moetune.db"));
+    CHECK(!store_path(NULL, STORE_TO_WRITE, path, sizeof(path)) &&
+          strstr(path, "/moetune/moetune.db"));
     CHECK(!access(place("moetune"), F_OK));
     unsetenv("XDG_DATA_HOME");
     setenv("HOME", "/home/u", 1);
-    CHECK(!store_path(NULL, false, path, sizeof(path)) &&
+    CHECK(!store_path(NULL, STORE_CONSULT, path, sizeof(path)) &&
           !strcmp(path, "/home/u/.local/share/moetune/moetune.db"));
     unsetenv("HOME");
-    CHECK(store_path(NULL, false, path, sizeof(path)) == ERR_ARGUMENT && strstr(said, "--db"));
+    CHECK(store_path(NULL, STORE_CONSULT, path, sizeof(path)) == ERR_ARGUMENT &&
+          strstr(said, "--db"));
 }
 
 int main(void)

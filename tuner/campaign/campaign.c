@@ -29,7 +29,8 @@
 #define AT(field) offsetof(struct campaign_setup, field)
 const struct option_row campaign_where_rows[] = {
     { "sim", "FILE", OPTION_TEXT, AT(sim),
-      "a modelled cluster instead, of as many ranks as it says or --ranks; measures nothing" },
+      "a modelled cluster instead, of as many ranks as it says or --ranks; measures nothing; "
+      "without --db the table is modelled.db, where the others are" },
     { .kind = OPTION_GROUP, .offset = AT(where), .rows = place_rows },
     GRAPHS_ROW(AT(graphs)),
     { NULL },
@@ -114,9 +115,9 @@ bool campaign_over(const struct campaign *c)
 }
 
 /* What does not fit is left out by whole words. */
-void campaign_command(struct campaign *c, char **argv, const char *once)
+void campaign_command(char **argv, const char *once, char command[CAMPAIGN_COMMAND_BYTES])
 {
-    size_t size = sizeof(c->command), used = 0, fits = 0;
+    size_t size = CAMPAIGN_COMMAND_BYTES, used = 0, fits = 0;
     char *text = NULL;
     FILE *to = open_memstream(&text, &used);
 
@@ -133,7 +134,7 @@ void campaign_command(struct campaign *c, char **argv, const char *once)
     }
     fclose(to);
     if (text)
-        text_put(c->command, size, "%.*s%s", (int)(used < size ? used : fits), text,
+        text_put(command, size, "%.*s%s", (int)(used < size ? used : fits), text,
                  used < size ? "" : " ...");
     free(text);
 }
@@ -188,7 +189,9 @@ static int open_store(struct campaign *c)
                      (s->sim ? STORE_RELAXED : 0u);
     struct store *known;
 
-    TRY(store_path(s->db, !s->existing, c->path, sizeof(c->path)));
+    TRY(store_path(s->db,
+                   (s->existing ? STORE_TO_READ : STORE_TO_WRITE) | (s->sim ? STORE_MODELLED : 0),
+                   c->path, sizeof(c->path)));
     if (s->existing) {
         TRY(store_read(c->path, &known));
         store_close(known);

@@ -63,9 +63,10 @@ struct campaign_verb {
     void *self;
 };
 
-/* argv, with words quoted that a shell would take apart.  `once`: an option that has done its work
- * and is left out, or NULL. */
-void campaign_command(struct campaign *campaign, char **argv, const char *once);
+/* What to type to go on: argv, with words quoted that a shell would take apart, and as many of them
+ * as fit.  `once`: an option that has done its work and is left out, or NULL. */
+enum { CAMPAIGN_COMMAND_BYTES = 1024 };
+void campaign_command(char **argv, const char *once, char command[CAMPAIGN_COMMAND_BYTES]);
 
 /* ERR_ARGUMENT after a message for options that contradict each other. */
 int campaign_check(const struct campaign_setup *setup);

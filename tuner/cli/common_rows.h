@@ -16,7 +16,8 @@ extern const char *const graphs_words[];
 /* clang-format off */
 /* const char *, for store_path() */
 #define DB_ROW(at) \
-    { "db", "FILE", OPTION_TEXT, at, "the database ($MOETUNE_DB, or under $XDG_DATA_HOME)" }
+    { "db", "FILE", OPTION_TEXT, at, \
+      "the database (else $MOETUNE_DB, $MOELOOKUP_DB, or moetune/moetune.db under $XDG_DATA_HOME)" }
 /* bool */
 #define JSON_ROW(at) { "json", NULL, OPTION_FLAG, at, "print JSON" }
 /* uint32_t: enum screen_color */

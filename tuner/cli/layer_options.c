@@ -15,7 +15,7 @@ const struct option_row layer_rows[] = {
     { "model-dim", "D", OPTION_COUNT, AT(model_dim), "model dimension [128]" },
     { "hidden-dim", "H", OPTION_COUNT, AT(hidden_dim), "hidden dimension of an expert [256]" },
     { "dtype", "TYPE", OPTION_WORD, AT(dtype),
-      "storage: f32, f16, bf16 [bf16 on GPUs, f32 on cores]", dtype_words },
+      "storage: f32, f16, bf16 [bf16 on GPUs, also modelled ones, f32 on cores]", dtype_words },
     { "pass", "PASS", OPTION_WORD, AT(pass), "forward, or train (forward + backward) [train]",
       pass_words },
     { "activation", "ACT", OPTION_WORD, AT(activation), "relu, gelu, swiglu (gated) [relu]",

@@ -117,10 +117,15 @@ static void print_verb(const struct verb *const *verbs, const struct verb *verb,
 static const struct {
     const char *name, *meaning;
 } variables[] = {
-    { "MOETUNE_DB", "The database, where --db does not say it." },
+    { "MOETUNE_DB, MOELOOKUP_DB",
+      "The database, where --db does not say it: MOETUNE_DB, else MOELOOKUP_DB. A verb that reads "
+      "a database, or takes something out of it, ends with an error where such a name is of no "
+      "file; tune, probe and import make it; plan, doctor and fingerprint take it as empty. "
+      "Trainers and lookup search both, MOELOOKUP_DB first." },
     { "XDG_DATA_HOME, HOME", "Else the database is $XDG_DATA_HOME/moetune/moetune.db; without it, "
-                             "$HOME/.local/share/moetune/moetune.db." },
-    { "MOELOOKUP_DB, MOELOOKUP_FORCE, MOELOOKUP_DISABLE, MOELOOKUP_LOG, MOELOOKUP_RECORD, "
+                             "$HOME/.local/share/moetune/moetune.db. What --sim models goes into "
+                             "modelled.db in the same folder, unless --db says otherwise." },
+    { "MOELOOKUP_FORCE, MOELOOKUP_DISABLE, MOELOOKUP_LOG, MOELOOKUP_RECORD, "
       "MOELOOKUP_COUNTS",
       "Heard by trainers and by lookup: see moelookup(3)." },
     { "MOELOOKUP_LIBRARY, MOETUNE_LIBRARY", "The libraries that the Python packages load." },

@@ -154,10 +154,11 @@ struct moetune_status {
  * for this layer).  It is not tried again in this bucket. */
 #define MOETUNE_FAILED 1e300
 
-/* db: the database, made if it is not there; NULL: $MOETUNE_DB, else below $XDG_DATA_HOME or $HOME.
- * options may be NULL.  Ranks other than 0 open no file.  MOE_ERR_ARGUMENT: the shape or an option
- * breaks a rule; MOE_ERR_IO, MOE_ERR_FORMAT: the file (said on standard error).  Only rank 0 can
- * fail for the file's sake: agree on what it got before the first step. */
+/* db: the database, made if it is not there; NULL: $MOETUNE_DB, else $MOELOOKUP_DB, else
+ * below $XDG_DATA_HOME or $HOME.  options may be NULL.  Ranks other than 0 open no file.
+ * MOE_ERR_ARGUMENT: the shape or an option breaks a rule; MOE_ERR_IO, MOE_ERR_FORMAT: the file
+ * (said on standard error).  Only rank 0 can fail for the file's sake: agree on what it got before
+ * the first step. */
 MOETUNE_API int moetune_open(const char *db, const struct moe_shape *shape,
                              const struct moetune_options *options, struct moetune **out);
 

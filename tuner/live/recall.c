@@ -359,7 +359,7 @@ int live_open(const struct live_setup *setup, struct live **out)
     live->dictionary.default_arm = arms_find(live->arms, live->dictionary.arm_count, &default_plan);
     TRY_OUT(open_search(live, &cluster, &live->dictionary.search));
     if (!setup->dry_run)
-        TRY_OUT(store_path(setup->path, true, path, sizeof(path)));
+        TRY_OUT(store_path(setup->path, STORE_TO_WRITE, path, sizeof(path)));
     TRY_OUT(!setup->dry_run && switched_off() ? open_view(live, path, &cluster)
                                               : open_store(live, path, &cluster));
     live->setup.path = live->setup.layer = live->setup.cluster = live->setup.axes = NULL;

@@ -127,10 +127,12 @@ static void check_cores(uint32_t ranks, int cores, const char *host, struct find
     };
 
     if (ranks > (uint32_t)cores)
-        findings_add(out, shared, "cores: %u ranks on %d cores of %s", ranks, cores, host);
+        findings_add(out, shared, "cores: %u rank%s on %d core%s of %s", ranks,
+                     ranks == 1 ? "" : "s", cores, cores == 1 ? "" : "s", host);
     else
         findings_add(out, 2 * ranks > (uint32_t)cores ? crowded : finding_fine,
-                     "cores: %u ranks on %d cores of %s", ranks, cores, host);
+                     "cores: %u rank%s on %d core%s of %s", ranks, ranks == 1 ? "" : "s", cores,
+                     cores == 1 ? "" : "s", host);
 }
 
 /* Checks the cores of ranks that compute on GPUs: such a core does nothing but queue kernels and
@@ -145,7 +147,8 @@ static void check_queueing(uint32_t ranks, int cores, double load, const char *h
     double busy = load * cores;
 
     findings_add(out, ranks + busy > cores ? late : finding_fine,
-                 "cores: %u ranks on %d cores of %s, %.0f of them busy", ranks, cores, host, busy);
+                 "cores: %u rank%s on %d core%s of %s, %.0f of them busy", ranks,
+                 ranks == 1 ? "" : "s", cores, cores == 1 ? "" : "s", host, busy);
 }
 
 /* Seconds that all cores together were busy since the machine started; false where nobody says. */

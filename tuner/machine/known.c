@@ -6,13 +6,13 @@
 
 #include <limits.h>
 
-struct store *known_open(const char *given)
+struct store *known_open(const char *given, unsigned use)
 {
     char path[PATH_MAX];
     struct store *store = NULL;
 
     log_only(false);
-    if (store_path(given, false, path, sizeof(path)) || store_read(path, &store))
+    if (store_path(given, STORE_CONSULT | use, path, sizeof(path)) || store_read(path, &store))
         store = NULL;
     log_only(true);
     return store;

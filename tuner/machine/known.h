@@ -5,9 +5,9 @@
 #include "cluster.h"
 #include "store.h"
 
-/* The database (`given`, or the default place) for reading; NULL, silently, where there is none or
- * it is damaged. */
-struct store *known_open(const char *given);
+/* The database for reading, `use` beside STORE_CONSULT as store_path() has it; NULL, silently,
+ * where there is none or it is damaged. */
+struct store *known_open(const char *given, unsigned use);
 
 /* This cluster as it is kept there, with what `probe` measured of it; false if it is not.  A store
  * of NULL knows nothing. */

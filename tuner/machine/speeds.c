@@ -65,7 +65,7 @@ static int speeds_of(const struct cluster *known, uint32_t ranks, double **speed
 int speeds_known(const char *db, const struct cluster *here, double **speeds)
 {
     struct cluster known = cluster_unknown();
-    struct store *store = known_open(db);
+    struct store *store = known_open(db, 0);
 
     known_cluster(store, here, &known);
     store_close(store);

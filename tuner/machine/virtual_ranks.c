@@ -114,6 +114,13 @@ const char *virtual_kernels(const struct cluster *c)
     return strncmp(c->compute_library, "cuBLAS", 6) ? "host" : "cuda";
 }
 
+const char *virtual_device(const struct cluster *c)
+{
+    return !strcmp(c->backend, "sim") && !strncmp(c->compute_library, "cuBLAS", 6)
+               ? "cuda"
+               : virtual_kernels(c);
+}
+
 int virtual_open(const struct virtual_options *o, uint32_t ranks_per_node, uint32_t ranks_per_rack,
                  int rank, const char *device_name, struct world **world, struct engine *engine)
 {

@@ -25,6 +25,8 @@ void virtual_cluster(const struct virtual_options *options, uint32_t ranks_per_n
 
 /* Whose kernels a cluster's times are of: "host", "cuda" or "sim". */
 const char *virtual_kernels(const struct cluster *cluster);
+/* The same, but "cuda" for a model of GPUs: which layers and which storage are usual there. */
+const char *virtual_device(const struct cluster *cluster);
 
 /* A world of its own and an engine on it, of the rank that stands for all.  The caller closes both,
  * the engine first. */

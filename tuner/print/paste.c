@@ -2,6 +2,7 @@
 #include "paste.h"
 
 #include "declaration.h"
+#include "export.h"
 #include "moelookup.h"
 #include "shape.h"
 #include "shell_word.h"
@@ -12,11 +13,29 @@
 #include <limits.h>
 #include <stdlib.h>
 
-int paste_digest(const char *path, char hex[SHA256_HEX_BYTES])
+static int digest_of_export(struct store *store, char hex[SHA256_HEX_BYTES])
+{
+    struct export_options all = { 0 };
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    int rc = to ? export_lines(store, &all, to) : fail(ERR_NOMEM, "the table");
+
+    if (to)
+        fclose(to);
+    if (rc >= 0) /* without an entry there is no line */
+        sha256_text(text, size, hex);
+    free(text);
+    return rc < 0 ? rc : OK;
+}
+
+int paste_digest(struct store *store, const char *path, bool real, char hex[SHA256_HEX_BYTES])
 {
     struct moelookup *table;
     uint8_t digest[SHA256_BYTES];
 
+    if (!real)
+        return digest_of_export(store, hex);
     TRY(moelookup_open(path, &table));
     moelookup_digest(table, digest);
     moelookup_close(table);

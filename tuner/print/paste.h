@@ -6,10 +6,13 @@
 #include "sha256.h"
 #include "store.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
-/* What moelookup_digest() will say of the table that is published for this database. */
-int paste_digest(const char *path, char hex[SHA256_HEX_BYTES]);
+/* Names what a table says: of a real cluster, what moelookup_digest() will say of the one that is
+ * published for this database; of a modelled one, which no look-up reads, the SHA-256 of what
+ * `moetune export` writes. */
+int paste_digest(struct store *store, const char *path, bool real, char hex[SHA256_HEX_BYTES]);
 
 /* For a shell: where the table is.  Without a line's end. */
 void paste_export(const char *path, FILE *to);

@@ -66,6 +66,7 @@ enum { STEPS_PER_DEATH = 100 };
 struct exec_protocol {
     const struct tune_options *options;
     struct tune_request request;
+    const char *go_on; /* what to type */
     char path[PATH_MAX];
     char *command; /* of a space without restart axes, or of none */
     struct live *live;
@@ -272,7 +273,7 @@ static int list_demands(struct exec_protocol *v)
     int rc;
 
     TRY(exec_cluster(&v->request, &v->session.shape, &cluster));
-    store = known_open(v->path);
+    store = known_open(v->path, 0);
     rc = misses_list(&v->request, store, &cluster, &misses);
     store_close(store);
     TRY(rc);
@@ -364,12 +365,6 @@ static void print_launches(const struct exec_protocol *v)
              r->given_up, r->ranges, r->steps);
 }
 
-/* What --retune made stale stays so until it is measured. */
-static const char *same_command(const struct exec_protocol *v)
-{
-    return v->options->retune ? "the same command without --retune" : "the same command";
-}
-
 static int print(struct exec_protocol *v)
 {
     const struct launches_report *r = &v->report;
@@ -383,8 +378,7 @@ static int print(struct exec_protocol *v)
     } else {
         rc = tables_print(store, r->cluster, r->shape, v->session.window, stdout);
         if (rc == UNSUPPORTED)
-            note("%s: nothing is decided yet%s", v->path,
-                 v->request.declared ? "" : "; the same command goes on");
+            note("%s: nothing is decided yet", v->path);
         else if (!rc)
             printf("\ntable     %s\n", v->path);
         print_launches(v);
@@ -421,7 +415,7 @@ static int hold(struct exec_protocol *v)
     if (v->options->retune && !launches)
         return fail(ERR_ARGUMENT, "--exec does not go with --retune: what is decided stays until "
                                   "the program's steps become slower");
-    TRY(store_path(v->options->setup.db, true, v->path, sizeof(v->path)));
+    TRY(store_path(v->options->setup.db, STORE_TO_WRITE, v->path, sizeof(v->path)));
     cluster_format(&v->request.cluster, cluster, sizeof(cluster));
     if (v->options->misses.count)
         rc = list_demands(v);
@@ -434,13 +428,13 @@ static int hold(struct exec_protocol *v)
                   : tune_live(v, &setup);
     progress_clear(&v->session.progress);
     if (rc == ERR_LAUNCH && v->report.cluster)
-        note("what is measured is kept, and %s goes on", same_command(v));
+        note("what is measured is kept.  To go on: %s", v->go_on);
     if ((rc && rc != ERR_CUT) || !v->report.cluster)
         return rc;
     said = print(v);
     rc = rc ? rc : judge_run(v);
     if (rc == ERR_CUT)
-        note("cut off; what is measured is kept, and %s goes on", same_command(v));
+        note("cut off; what is measured is kept.  To go on: %s", v->go_on);
     return rc ? rc : said;
 }
 
@@ -515,7 +509,7 @@ static int one_layer(const struct tune_request *r)
                 r->options->misses.count ? ", of those that are recorded --shape says which" : "");
 }
 
-int exec_protocol(const struct tune_options *options)
+int exec_protocol(const struct tune_options *options, const char *command)
 {
     struct cluster here = exec_machine(&options->setup.where);
     struct exec_protocol *v = calloc(1, sizeof(*v));
@@ -524,6 +518,7 @@ int exec_protocol(const struct tune_options *options)
     if (!v)
         return fail(ERR_NOMEM, "an exec_protocol");
     v->options = options;
+    v->go_on = command;
     TRY_OUT(tune_request_make(options, &here, &v->request));
     TRY_OUT(one_layer(&v->request));
     if (options->setup.where.launcher_arguments)

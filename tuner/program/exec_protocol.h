@@ -8,8 +8,9 @@
 /* How it asks and tells. */
 extern const char *const exec_protocol_help;
 
-/* Tunes until the program ends; it is started anew where a plan ended it. */
-int exec_protocol(const struct tune_options *options);
+/* Tunes until the program ends; it is started anew where a plan ended it.  `command` is what to
+ * type to go on where time was too short. */
+int exec_protocol(const struct tune_options *options, const char *command);
 
 /* Where it runs, by what options say; and the cluster under whose name its table lies. */
 struct cluster exec_machine(const struct place_setup *where);

@@ -44,9 +44,10 @@ static bool names_a_layer(const struct tune_options *o)
            memcmp(&o->layer, &tune_defaults.layer, sizeof(o->layer)) != 0;
 }
 
-/* Of Tutel's Figure 1. */
+/* Of Tutel's Figure 1, whose numbers are of this storage. */
 static void take_example(struct layer_options *layer)
 {
+    layer->dtype = MOE_F32;
     layer->experts = 16;
     layer->tokens = 512;
     layer->model_dim = layer->hidden_dim = 2048;

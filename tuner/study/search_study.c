@@ -147,6 +147,7 @@ static int read_entries(struct search_study *s)
     s->entry_count = 0;
     if (!s->ask->db)
         return OK;
+    TRY(store_check_named(s->ask->db, "--db"));
     TRY(store_read(s->ask->db, &store));
     rc = store_find(store, &s->layer.cluster, &s->layer.space->shape, &cluster, &shape);
     if (!rc)

@@ -347,8 +347,8 @@ int tune_request_add(struct tune_request *r, const struct moe_shape *shape, uint
 static int add_setting(struct tune_request *r, const struct layer_options *layer)
 {
     const struct cluster *c = &r->cluster;
-    const char *kernels = strcmp(c->backend, "virtual") ? c->backend : virtual_kernels(c);
-    struct moe_shape shape = layer_options_shape(layer, cluster_layout(c), gpus_dtype(kernels));
+    struct moe_shape shape =
+        layer_options_shape(layer, cluster_layout(c), gpus_dtype(virtual_device(c)));
 
     shape.space = r->declared ? r->declared->id : 0;
     return tune_request_add(r, &shape, r->options->window, r->options->buckets, NULL);
@@ -390,8 +390,9 @@ static int add_text(struct tune_request *r, const char *text)
 static int add_single(struct tune_request *r)
 {
     struct layer_options layer = r->options->layer;
-    bool example =
-        !r->options->exec && layer_options_example(r->cluster.backend, r->cluster.ranks, &layer);
+    const char *device =
+        strcmp(r->cluster.backend, "virtual") ? virtual_device(&r->cluster) : "virtual";
+    bool example = !r->options->exec && layer_options_example(device, r->cluster.ranks, &layer);
 
     TRY(add_layer(r, &layer));
     if (example)

@@ -73,7 +73,7 @@ static int find_layer(const struct options *o, struct replay *r)
     struct store *store;
     int rc;
 
-    TRY(store_path(o->db, false, path, sizeof(path)));
+    TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     TRY(store_read(path, &store));
     rc = facts_read(store, o->shape, &r->facts);
     store_close(store);

@@ -30,7 +30,7 @@ static int report(const struct options *o, const struct findings *of_ranks)
     struct findings all = { .count = 0 };
     char path[PATH_MAX];
 
-    TRY(store_path(o->db, false, path, sizeof(path)));
+    TRY(store_path(o->db, STORE_CONSULT, path, sizeof(path)));
     doctor_database(path, &all);
     for (int i = 0; i < of_ranks->count && all.count < FINDINGS_MAX; i++)
         all.list[all.count++] = of_ranks->list[i];

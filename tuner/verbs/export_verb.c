@@ -101,7 +101,10 @@ static int write_out(struct store *store, const char *path, const struct options
 
     if (o->file) {
         TRY(output_begin(o->file, &file));
-        return output_end(&file, write_table(store, path, o, file.to), NULL, true);
+        rc = output_end(&file, write_table(store, path, o, file.to), NULL, true);
+        if (!rc)
+            note("%s is written", o->file);
+        return rc;
     }
     if (o->format != FORM_PACKED)
         return write_table(store, path, o, stdout);
@@ -132,7 +135,7 @@ static int run(const struct verb_call *call, void *options)
     if (o->format >= FORM_ANSWERS && (o->identify || o->full))
         return fail(ERR_ARGUMENT, "--format %s holds answers: --identify and --full go with tables",
                     format_words[o->format]);
-    TRY(store_path(o->db, false, path, sizeof(path)));
+    TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     if (o->format >= FORM_ANSWERS)
         return export_answers(answer_formats[o->format - FORM_ANSWERS], path, o->shape,
                               o->fingerprint, &o->answers, o->file);

@@ -119,7 +119,7 @@ static int print(const struct options *o, const struct cluster *cluster,
  */
 static void add_measured(const char *db, struct cluster *cluster)
 {
-    struct store *store = known_open(db);
+    struct store *store = known_open(db, 0);
     struct cluster known;
 
     if (known_cluster(store, cluster, &known)) {

@@ -69,7 +69,8 @@ static int open_store(struct session *s)
 
     if (s->store)
         return OK;
-    TRY(store_path(s->options->db, !s->options->dry, path, sizeof(path)));
+    TRY(store_path(s->options->db, s->options->dry ? STORE_CONSULT : STORE_TO_WRITE, path,
+                   sizeof(path)));
     return s->options->dry ? store_dry_run(path, &s->store) : store_open(path, 0, &s->store);
 }
 

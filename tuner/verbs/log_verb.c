@@ -49,7 +49,7 @@ static int run(const struct verb_call *call, void *options)
     int rc;
 
     (void)call;
-    TRY(store_path(o->db, false, path, sizeof(path)));
+    TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     TRY(store_read(path, &store));
     rc = store_history(store, &history);
     if (history.count > o->lines)

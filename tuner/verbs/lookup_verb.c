@@ -146,7 +146,7 @@ static void explain_answer(const char *db, const struct moelookup_view *view,
     int rc;
 
     log_only(false);
-    rc = store_path(db, false, path, sizeof(path));
+    rc = store_path(db, STORE_CONSULT, path, sizeof(path));
     if (!rc)
         rc = store_read(path, &answered.store);
     if (!rc) {
@@ -238,18 +238,61 @@ static int find_space_layer(const struct moelookup *table, const struct options 
                        o->space);
 }
 
-/* Where none is named and the table has one layer, that one. */
+/* The layers of the table, without spaces, that have the words that were given; a layer that
+ * several clusters have counts once.  `stated` is preferred.  Returns how many. */
+static uint32_t fitting_layers(const struct moelookup *table, const struct options *o,
+                               const struct moe_shape *stated, struct moe_shape *shape, bool say)
+{
+    uint32_t fits = 0;
+
+    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
+        struct moe_shape next = pack_layer(table->bytes, i).shape, before;
+        bool came = next.space || !stated_layer_fits(&o->stated, &next);
+
+        for (uint32_t k = 0; k < i && !came; k++) {
+            before = pack_layer(table->bytes, k).shape;
+            came = shape_equal(&before, &next);
+        }
+        if (came)
+            continue;
+        if (say)
+            note("  --shape \"%s\"", SHAPE_TEXT(&next));
+        if (stated && shape_equal(&next, stated)) {
+            *shape = next;
+            return 1;
+        }
+        *shape = next;
+        fits++;
+    }
+    return fits;
+}
+
+/* Without words: the one layer there is.  With some: the one that has them, and where several have,
+ * the one that tune would take with the same words.  Where none has: what the words say, for which
+ * the default plan answers. */
 static int find_layer(const struct moelookup *table, const struct options *o,
                       struct moe_shape *shape)
 {
     bool named = memcmp(&o->stated, &defaults.stated, sizeof(o->stated)) != 0;
+    struct moe_shape stated;
+    uint32_t fits;
 
     if (o->space)
         return find_space_layer(table, o, shape);
-    if (named || pack_layer_count(table->bytes) != 1)
-        return stated_layer_shape(&o->stated, gpus_dtype(gpus_device("auto")), shape);
-    *shape = pack_layer(table->bytes, 0).shape;
-    return OK;
+    if (!named && pack_layer_count(table->bytes) == 1) {
+        *shape = pack_layer(table->bytes, 0).shape;
+        return OK;
+    }
+    TRY(stated_layer_shape(&o->stated, gpus_dtype(gpus_device("auto")), &stated));
+    fits = fitting_layers(table, o, named ? &stated : NULL, shape, false);
+    if (!fits)
+        *shape = stated;
+    if (fits <= 1)
+        return OK;
+    note("the table has several layers%s; options, or --shape, must say which:",
+         named ? " with these words" : "");
+    (void)fitting_layers(table, o, NULL, shape, true);
+    return ERR_ARGUMENT;
 }
 
 /* A class that is not looked at would be a slip, and class 0 is not what was left out. */
@@ -287,12 +330,28 @@ static int answer_all(const struct moelookup *table, const struct options *o)
     return rc ? rc : known ? OK : UNSUPPORTED;
 }
 
+/* A trainer passes over what is not there, and goes on along its search path; who asks here should
+ * hear that a name is wrong. */
+static int check_named(const char *db)
+{
+    static const char *const variables[] = { "MOELOOKUP_DB", "MOETUNE_DB" };
+
+    for (size_t i = 0; i < 2 && !db; i++) {
+        const char *named = getenv(variables[i]);
+
+        if (named && *named)
+            TRY(store_check_named(named, variables[i]));
+    }
+    return db ? store_check_named(db, "--db") : OK;
+}
+
 static int look_up(const struct options *o)
 {
     struct moelookup *table;
     uint8_t digest[SHA256_BYTES];
     int rc = OK;
 
+    TRY(check_named(o->db));
     TRY(moelookup_open(o->db, &table));
     if (o->explain && table->level < LOOKUP_INFO)
         table->level = LOOKUP_INFO; /* which of several versions of a space answers */
@@ -330,8 +389,8 @@ const struct verb lookup_verb = {
     .summary = "which plan a trainer is told for a capacity, and why",
     .about =
         "Answers as libmoelookup answers a trainer, for the layer that options name, or for the "
-        "only one there is. Search path: $MOELOOKUP_DB, $MOETUNE_DB, "
-        "the user's, /etc/moetune, PREFIX/share/moetune.",
+        "only one there is. Trainers search on a path: of $MOELOOKUP_DB, $MOETUNE_DB, "
+        "the user's, /etc/moetune and PREFIX/share/moetune the first that has an entry answers.",
     .rows = rows,
     .defaults = &defaults,
     .options_size = sizeof(defaults),

@@ -410,7 +410,7 @@ static int act(const struct options *o, size_t action)
     char path[PATH_MAX];
     int rc;
 
-    TRY(store_path(o->db, false, path, sizeof(path)));
+    TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     /* An override belongs to something that was measured: no database is made for it. */
     TRY(store_read(path, &t.store));
     if (actions[action].writes) {

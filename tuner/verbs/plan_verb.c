@@ -304,7 +304,7 @@ static int run(const struct verb_call *call, void *options)
         tune_request_free(&request);
         return rc;
     }
-    store = known_open(o->setup.db);
+    store = known_open(o->setup.db, o->setup.sim ? STORE_MODELLED : 0);
     if (known_cluster(store, &request.cluster, &known))
         tune_request_learn(&request, &known);
     rc = print_all(&request, store);

@@ -61,7 +61,7 @@ static void tick(void *self, uint32_t rounds, double seconds)
 
 static int open_store(const struct options *o, char *path, size_t size, struct store **out)
 {
-    TRY(store_path(o->db, true, path, size));
+    TRY(store_path(o->db, STORE_TO_WRITE, path, size));
     return store_open(path, 0, out);
 }
 

@@ -54,7 +54,7 @@ static int run(const struct verb_call *call, void *options)
     (void)call;
     if (!o->stale && !o->imported)
         return fail(ERR_ARGUMENT, "prune: --stale or --imported is wanted");
-    TRY(store_path(o->db, false, path, sizeof(path)));
+    TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     /* Nothing is pruned from what is not there. */
     TRY(store_read(path, &p.store));
     store_close(p.store);

@@ -43,7 +43,7 @@ static int run(const struct verb_call *call, void *options)
     int rc = OK;
 
     (void)call;
-    TRY(store_path(o->db, false, path, sizeof(path)));
+    TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     TRY(store_read(path, &store));
     for (int i = 0; i < o->traffic.count && !rc; i++)
         rc = traffic_read(o->traffic.items[i], &traffic);

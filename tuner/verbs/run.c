@@ -541,7 +541,8 @@ static int run_modelled(const struct run_options *o)
     TRY(check_sim(o));
     TRY(layer_options_single(&o->layer));
     TRY(cluster_read_model(o->sim, o->where.ranks, &cluster));
-    shape = layer_options_shape(&o->layer, cluster_layout(&cluster), MOE_F32);
+    shape = layer_options_shape(&o->layer, cluster_layout(&cluster),
+                                gpus_dtype(virtual_device(&cluster)));
     if (shape.shares != MOE_SHARES_EQUAL)
         return fail(ERR_ARGUMENT, "--shares %s: run models equal ranks, tune --sim others",
                     shares_words[shape.shares]);

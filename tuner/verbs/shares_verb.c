@@ -7,9 +7,11 @@
 #include "shape.h"
 #include "speeds.h"
 #include "status.h"
+#include "store.h"
 #include "verbs.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,9 +66,11 @@ static int find_here(const struct options *o, struct cluster *here)
 static int find_speeds(const struct options *o, struct shares *out)
 {
     struct cluster here = cluster_unknown();
+    char path[PATH_MAX];
 
     if (o->speeds)
         return speeds_take(o->speeds, &out->speeds, &out->ranks);
+    TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     TRY(find_here(o, &here));
     out->ranks = here.ranks;
     return speeds_known(o->db, &here, &out->speeds);

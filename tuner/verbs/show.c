@@ -55,7 +55,7 @@ static int run(const struct verb_call *call, void *options)
     (void)call;
     if (o->json + o->trials + o->paste + (o->explain != NOT_GIVEN) > 1)
         return fail(ERR_ARGUMENT, "--json, --trials, --paste and --explain: one of them");
-    TRY(store_path(o->db, false, path, sizeof(path)));
+    TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     TRY(store_read(path, &store));
     screen_color(o->color);
     rc = show(store, path, o);

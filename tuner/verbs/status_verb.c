@@ -143,7 +143,7 @@ static int run(const struct verb_call *call, void *options)
     char path[PATH_MAX];
 
     (void)call;
-    TRY(store_path(o->db, false, path, sizeof(path)));
+    TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     do {
         TRY(look_once(path, o, &running));
         if (!o->watch || !running)

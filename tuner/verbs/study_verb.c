@@ -135,7 +135,9 @@ static int write_form(const struct study_result *result, const char *folder, con
         return fail(ERR_ARGUMENT, "-o: the path is too long");
     TRY(output_begin(path, &file));
     form(result, file.to);
-    return output_end(&file, OK, NULL, false);
+    TRY(output_end(&file, OK, NULL, false));
+    note("%s is written", path);
+    return OK;
 }
 
 static int write_files(const struct study_result *result, const char *folder)

@@ -436,7 +436,7 @@ static int start(const struct verb_call *call, void *options)
     v->options = options;
     v->options->setup.where.hosts = call->arguments[0];
     v->campaign.setup = &v->options->setup;
-    campaign_command(&v->campaign, call->argv + 1, "--restart");
+    campaign_command(call->argv + 1, "--restart", v->campaign.command);
     rc = campaign_lead(&v->campaign, &verb);
     verify_entries_free(&v->claims);
     free(v);

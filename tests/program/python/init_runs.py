@@ -36,6 +36,13 @@ for where in (torch, torch.nn.functional):
         if hasattr(where, name):
             delattr(where, name)
 """
+# What torch does that is installed without it, as newer versions are.
+NO_NUMPY = """
+import torch
+def numpy(*_, **__):
+    raise RuntimeError("Numpy is not available")
+torch.Tensor.numpy = torch.Tensor.__array__ = torch.from_numpy = numpy
+"""
 WRONG = """
 import torch_moe_layer
 right = torch_moe_layer.Layer.loop
@@ -183,6 +190,24 @@ class TorchMoe(Programs):
         launch = self.walk(2, "ep=1", ["none"], layer=self.layer(4))
         self.assertNotIn(0, launch.codes)
         self.assertEqual(launch.said.count("its flags say 4 ranks, here are 2"), 2, launch.said)
+
+    def test_the_check_by_hand_ends_with_a_verdict(self):
+        plan = "dispatcher=alltoall experts=loop chunks=2 ep=2"
+        for change, code, verdict in (
+            ("", 0, "^right: all 3 steps gave what a plain loop over the experts gives$"),
+            (WRONG, 1, "^WRONG: 3 of 3 steps did not give what a plain loop"),
+        ):
+            more = "--plan", plan, "--steps", "3", "--check"
+            launch = self.walk(
+                2, None, [], more=more, layer=None, MOETUNE_SPACE=None, change=change
+            )
+            self.assertEqual(launch.codes, [code, code], launch.said)
+            self.assertEqual(len(re.findall(verdict, launch.said, re.M)), 1, launch.said)
+
+    def test_nothing_needs_numpy(self):
+        plans = self.space.launches()["ep=2"]
+        launch = self.walk(2, "ep=2", plans, change=NO_NUMPY + GROUPED)
+        self.all_told(launch, plans, 2)
 
     def test_without_moetune_one_plan_is_run(self):
         plan = "dispatcher=alltoall experts=loop chunks=2 ep=2"

@@ -9,6 +9,7 @@ on orders and on the number of steps alone, never on a capacity, so that all ran
 import hashlib
 import math
 import os
+import pickle
 import re
 import time
 import zlib
@@ -20,7 +21,7 @@ from moelookup import Error, Plan, Shape
 from moelookup.table import checked_shape, window
 from moelookup.torch import _agree, _alone, _bytes_tensor, _device
 
-from .lines import Attached, Words, asker, attached_window, check_attached, is_attached
+from .lines import Attached, OnePlan, Words, asker, attached_window, check_attached, is_attached
 from .tuner import ORDER_BYTES, ORDERS, US_MOST, Status
 from .tuner import Tuner as _Tuner
 
@@ -265,7 +266,7 @@ class Asker:
     """moetune.asker() on every rank of the group: rank 0 speaks, all get its plans, and all raise
     if it cannot.  Every method is a collective, which all ranks call alike.
 
-    plan, steps: what is run where moetune did not start the program.
+    plan, steps: what is run where moetune did not start the program; then by_hand is True.
     """
 
     def __init__(self, plan: str, steps: int = 5, group: Any = None, device: Any = None) -> None:
@@ -284,9 +285,9 @@ class Asker:
                 raise Error(
                     f"tune --space: its flags say {layer['W']} ranks, here are {self.ranks}"
                 )
-            return layer, self._asker.launch
+            return layer, self._asker.launch, isinstance(self._asker, OnePlan)
 
-        self.layer, self.launch = self._on_first(begin)
+        self.layer, self.launch, self.by_hand = self._on_first(begin)
 
     def ask(self, key: int, skew: Optional[float] = None) -> Optional[Words]:
         # Rank 0's key as well: whether a step warms up must not differ between ranks.
@@ -365,11 +366,22 @@ class Asker:
                 said = [(None, error)]
         if not self._alone:
             first = 0 if self._group is None else dist.get_global_rank(self._group, 0)
-            dist.broadcast_object_list(said, first, group=self._group, device=self._where)
+            said = _from(first, said, self._group, self._where)
         value, error = said[0]
         if error is not None:
             raise error
         return value
+
+
+def _from(first: int, value: Any, group: Any, where: Any) -> Any:
+    """Rank first's value on all ranks.  torch's broadcast_object_list does it by way of numpy, which
+    torch is installed without."""
+    packed = pickle.dumps(value) if dist.get_rank() == first else b""
+    size = torch.tensor([len(packed)], dtype=torch.int64, device=where)
+    dist.broadcast(size, first, group=group)
+    data = _bytes_tensor(packed or bytes(int(size)), where)
+    dist.broadcast(data, first, group=group)
+    return pickle.loads(bytes(data.tolist()))
 
 
 def join_ranks() -> Any:

@@ -123,7 +123,8 @@ def library_version() -> str:
 class Tuner(_Owned):
     """Answers at every step, and learns from what it is told.
 
-    db: the database, made if it is not there; None: $MOETUNE_DB, else below $XDG_DATA_HOME or $HOME.
+    db: the database, made if it is not there; None: $MOETUNE_DB, else $MOELOOKUP_DB,
+    else below $XDG_DATA_HOME or $HOME.
     The layer's shape is that of moelookup's Table.bind.  Rank 0 decides and writes; other ranks open
     no file, and only follow() works there.  moetune.torch.Tuner carries the orders.
 

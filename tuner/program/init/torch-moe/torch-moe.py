@@ -8,7 +8,8 @@
 
 To make it yours: put your layer in place of torch_moe_layer.py, its choices in place of the space's
 axes, and leave this as it is.  --check compares each plan with a plain loop over the experts first,
-on fresh numbers.  --plan "dispatcher=alltoall experts=loop chunks=2 ep=2" is for trying one by hand.
+on fresh numbers; it goes into --exec, too.  By hand one plan is run, and the last line is a verdict:
+--plan "dispatcher=alltoall experts=loop chunks=2 ep=2" says which one.
 
 The class of the space is found before the plan is known: counts of choices, summed over ranks.  A
 trainer that asks the table does likewise.  --skew 1 3 makes inputs of two classes.
@@ -36,6 +37,7 @@ def main(options):
         layer = Layer(shape, asker.launch["ep"], device)
     except Unsupported as why:
         raise SystemExit(f"torch-moe: {why}")  # with this ep no step can run
+    right = wrong = 0
     inputs = itertools.product(options.skew, options.tokens or [shape["T"]])
     for skew, tokens in itertools.cycle(inputs):
         x, dy = layer.batch(tokens, skew)
@@ -45,11 +47,25 @@ def main(options):
         try:
             if options.check:
                 check(layer, x, dy, plan)
+                right += 1
             asker.tell(*asker.timed(layer.step, x, dy, plan))
         except Unsupported as why:
             asker.fail(str(why))
+            wrong += 1
     asker.close()
     dist.destroy_process_group()
+    if options.check and asker.by_hand:
+        end_with_verdict(right, wrong, asker.rank)
+
+
+def end_with_verdict(right, wrong, rank):
+    said = f"right: all {right} steps gave"
+    if wrong:
+        said = f"WRONG: {wrong} of {right + wrong} steps did not give"
+    if rank == 0:
+        print(said, "what a plain loop over the experts gives", flush=True)
+    if wrong:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":
