@@ -2,7 +2,7 @@
  * strategies believe is broken where it is made, in the costs that guided starts from and in the
  * posterior of blind.  The Makefile links these functions through what stands here.
  *
- *     test_broken_models [--full]      1,920 buckets, or 10,000 */
+ *     test_broken_models [--full]      1,920 buckets, or 10,080 */
 #include "check.h"
 
 #include "costs.h"
@@ -201,8 +201,9 @@ static void hold(const char *strategy)
         if (i % 4 == 0)
             tune(strategy, 1 + i, &(struct defect){ .scope = NOBODY }, &sound);
     }
-    /* Harm of 2 % is excluded with more than 99 %, and few plans come near it: of 10,000 buckets 2
-     * to 6 were harmed, defects or not. */
+    /* Harm of 2 % is excluded with more than 99 %, and few plans come near it.  Measured (--full),
+     * guided and blind: 8 and 4 of 5,040 buckets were harmed with defects, 3 and 1 of 1,260 without
+     * any: .12 and .16 % of both together.  That is the decision alone: no rounds follow here. */
     CHECK(with_defects.harmed <= (full ? 10 : 5));
     CHECK(!with_defects.unproven && !sound.unproven);
     CHECK(with_defects.published > with_defects.buckets / 10);
