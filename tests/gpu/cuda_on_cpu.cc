@@ -20,9 +20,9 @@ static void __sanitizer_finish_switch_fiber(void *, const void **, size_t *)
 }
 #endif
 
-/* A stack that waits: switch_to() goes on with another one, until that one comes back.  swapcontext() of the C library
- * also sets the mask of signals, which is a system call for each thread of each barrier: with it a test took three times as
- * long. */
+/* A stack that waits: switch_to() goes on with another one, until that one comes back.
+ * swapcontext() of the C library also sets the mask of signals, which is a system call for each
+ * thread of each barrier: with it a test took three times as long. */
 #ifdef __x86_64__
 struct stacked {
     void *top;
@@ -45,7 +45,8 @@ static void switch_to(stacked *from, stacked *to)
 static void begin_at(stacked *s, char *stack, size_t bytes, void (*begin)())
 {
     /* As if `begin` were called by nobody, whose address a debugger finds to be 0. */
-    void **top = reinterpret_cast<void **>(reinterpret_cast<uintptr_t>(stack + bytes) & ~uintptr_t(15));
+    void **top =
+        reinterpret_cast<void **>(reinterpret_cast<uintptr_t>(stack + bytes) & ~uintptr_t(15));
 
     *--top = nullptr;
     *--top = reinterpret_cast<void *>(begin);

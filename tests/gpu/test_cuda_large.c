@@ -1,6 +1,6 @@
-/* The kernels at the size of a large layer (16384 tokens of 7168 columns, bf16).  A GPU computes all
- * of it.  A CPU runs some blocks of each grid, at its begin, at its end and between: what they wrote
- * must be right, and lie where it belongs. */
+/* The kernels at the size of a large layer (16384 tokens of 7168 columns, bf16).  A GPU computes
+ * all of it.  A CPU runs some blocks of each grid, at its begin, at its end and between: what they
+ * wrote must be right, and lie where it belongs. */
 #include "check.h"
 
 #include "cuda_subject.h"

@@ -1,5 +1,5 @@
-/* Many unit tests as one program, which is linked once.  Each name of a test is a link to this program; the name that it is
- * started by says which test runs, or else its first word does. */
+/* Many unit tests as one program, which is linked once.  Each name of a test is a link to this
+ * program; the name that it is started by says which test runs, or else its first word does. */
 #include <stdio.h>
 #include <string.h>
 

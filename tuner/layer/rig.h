@@ -85,8 +85,8 @@ int rig_check(struct rig *rig, struct exec *exec, double *worst);
 
 /* For a layer at its real size: compares what the last step gave with what some of its tokens must
  * become (see spot.h), `worst` as above.  Before that step rig_spoil() makes nonsense of the
- * results that will be looked at: a step that leaves them as they are is wrong.  Of recorded steps it
- * is the first. */
+ * results that will be looked at: a step that leaves them as they are is wrong.  Of recorded steps
+ * it is the first. */
 int rig_spoil(struct rig *rig);
 int rig_check_some(struct rig *rig, struct exec *exec, double *worst);
 
