@@ -166,13 +166,13 @@ static void of_their_host_ranks_on_gpus_hear_of_cores_alone(void)
     struct findings on_cores = { .count = 0 };
 
     doctor_here(1, true, &on_gpus);
-    CHECK(on_gpus.count == 1 && says(&on_gpus, "cores: 1 ranks on"));
+    CHECK(on_gpus.count == 1 && says(&on_gpus, "cores: 1 rank on"));
     doctor_here(100000, true, &crowd);
     CHECK(only_fault(&crowd) && only_fault(&crowd)->level == FINDING_WRONG);
     doctor_here(0, true, &elsewhere);
     CHECK(!elsewhere.count);
     doctor_here(1, false, &on_cores);
-    CHECK(says(&on_cores, "cores: 1 ranks") && says(&on_cores, "BLAS") && says(&on_cores, "load"));
+    CHECK(says(&on_cores, "cores: 1 rank ") && says(&on_cores, "BLAS") && says(&on_cores, "load"));
 }
 
 static struct host_facts facts(const char *bus)
