@@ -20,6 +20,9 @@ CFLAGS ?= -O2 -g
 PREFIX ?= /usr/local
 DESTDIR ?=
 
+ifeq ($(filter 0 1 thread fuzz,$(SAN)),)
+$(error SAN=$(SAN): 0, 1, thread or fuzz is wanted)
+endif
 Q := $(if $(filter 1,$(V)),,@)
 # All cores, unless the caller says how many jobs.  What cleans goes before what builds.
 ifeq ($(MAKELEVEL),0)
@@ -62,6 +65,9 @@ include kernels/rules.mk
 
 LACKS := $(if $(NO_MPI),-nompi)$(if $(NO_BLAS),-noblas)
 BUILD := build/$(if $(UNIT),gpu,cpu)$(LACKS)$(SAN_SUFFIX_$(SAN))
+ifeq ($(BUILD),)
+$(error BUILD is empty: it is the folder for what is built)
+endif
 FOLDERS := $(addprefix db/,values store exchange lookup) kernels comm $(if $(NO_MPI),comm/forked) search \
     $(addprefix tuner/,cli layer machine ranks probe bucket live print campaign tune verify program study) \
     tuner tuner/verbs reports

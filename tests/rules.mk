@@ -90,7 +90,7 @@ check: needed
 	$(Q)$(MAKE) --no-print-directory run-check
 run-check: build check-built
 	$(RUN) --check $(BUILD)
-check-built: unit-tests $(call tests_of,$(ALONE)) $(BUILD)/forked/tests/unit
+check-built: $(TESTS) $(BUILD)/forked/tests/unit
 test test-full: deps
 	$(Q)$(MAKE) --no-print-directory run-$@
 run-test: build tests-built
