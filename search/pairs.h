@@ -5,6 +5,8 @@
 #ifndef PAIRS_H
 #define PAIRS_H
 
+#include "stats.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -88,5 +90,25 @@ struct total {
 };
 void total_add(struct total *total, double share, const struct mean *mean);
 struct range total_range(const struct total *total, enum certainty certainty);
+
+/* ---- claims that were measured again: whether they held, and how much wider later ones have to be
+ */
+
+struct calibration {
+    uint32_t count;
+    double squares; /* of z, how many deviations what was claimed lay from what was found */
+};
+
+/* Two intervals of 95 % about what a plan saves: claimed, and found later on.  `kappa`: the claim's
+ * deviation had been multiplied by it.  What is no interval says nothing. */
+void calibration_add(struct calibration *calibration, const struct gain *claim, double kappa,
+                     const struct gain *found);
+
+/* kappa, by which deviations of claims are to be multiplied: from 1 to 3.
+ *
+ * kappa^2 = (10 + sum z^2) / (10 + n): that deviations are right counts like ten claims.  Never
+ * below 1: a verification is one launch of the ranks, whose luck all of its buckets share, so that
+ * it can show that claims are too sure, and hardly that they are too modest. */
+double calibration_kappa(const struct calibration *calibration);
 
 #endif

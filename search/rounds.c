@@ -319,7 +319,7 @@ static struct total judge_statics(const struct rounds *r, const struct statics *
 
 /* ---- what is stated */
 
-/* As wide as verifications found that it has to be, see calibration.h.  What proves a plan stays as
+/* As wide as verifications found that it has to be, see pairs.h.  What proves a plan stays as
  * it is: Student's, of a chance that is much smaller. */
 static struct range stated(const struct rounds *r, struct range range)
 {

@@ -342,7 +342,7 @@ struct standing_row {
     int64_t decided_s; /* 0: not decided yet */
     uint32_t launches; /* of the ranks that this rests on, that of the search included; 0: unsaid */
     bool given_up;     /* the table as a whole was slower than the default, which took its place */
-    /* By this the rounds multiplied the deviations of what they claim: see calibration.h.  0: said
+    /* By this the rounds multiplied the deviations of what they claim: see search/pairs.h.  0: said
      * by nobody. */
     double kappa;
 };

@@ -1,7 +1,6 @@
 /* The table as a whole: who meets whom, and whether intervals hold what they promise. */
 #include "check.h"
 
-#include "calibration.h"
 #include "random.h"
 #include "rounds.h"
 #include "surface.h"

@@ -3,7 +3,6 @@
 #include "standing.h"
 
 #include "bucket.h"
-#include "calibration.h"
 #include "host.h"
 #include "plan.h"
 #include "rounds.h"
