@@ -70,6 +70,7 @@ static int find_speeds(const struct options *o, struct shares *out)
 
     if (o->speeds)
         return speeds_take(o->speeds, &out->speeds, &out->ranks);
+    /* Without a probe nothing is known, which is said below; a name of no file is a slip. */
     TRY(store_path(o->db, STORE_TO_READ, path, sizeof(path)));
     TRY(find_here(o, &here));
     out->ranks = here.ranks;
