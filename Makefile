@@ -79,10 +79,13 @@ NAMED := -D_GNU_SOURCE -DMOETUNE_VERSION='"$(VERSION)"'
 # Kernels are loops over rows: they must vectorise, and nothing here reads errno or traps of libm.
 KERNEL_FLAGS := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 FORMULA_FLAGS := -O3 -fno-math-errno
+# Objects of the libraries, which the program takes, too.
+SHARED := -fPIC -fvisibility=hidden
 # Nothing of ours ends a trainer by an assertion; builds with sanitizers have them.
 ASSERTIONS := $(if $(SANITIZE),,-DNDEBUG)
-COMMON_CFLAGS = -std=c11 $(NAMED) $(ASSERTIONS) $(WARN) $(CFLAGS) $(SANITIZE) -MMD -MP
-ALL_CFLAGS = $(COMMON_CFLAGS) -pthread $(FOLDERS:%=-I%) $(BLAS_CFLAGS) $(GPU_CFLAGS)
+# OWN: what single objects need. CFLAGS is the caller's, who may say it on the command line, where += adds nothing.
+ALL_CFLAGS = -std=c11 $(NAMED) $(ASSERTIONS) $(WARN) $(CFLAGS) $(OWN) $(SANITIZE) -MMD -MP -pthread \
+    $(FOLDERS:%=-I%) $(BLAS_CFLAGS) $(GPU_CFLAGS)
 LDLIBS = $(BLAS_LIBS) -lsqlite3 $(GPU_LIBS) -lm
 LINK = $(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(SANITIZE) -pthread -o $@
 # An archive is the names of objects, of which a program takes what it calls; it is made anew when the names change.
@@ -130,7 +133,7 @@ $(BUILD)/tuner/study/tutel_machine.o: $(BUILD)/ndm-a100.inc
 $(BUILD)/tuner/study/hexa_machine.o: $(BUILD)/workstation-4x4090.inc
 $(BUILD)/tuner/study/smile_machine.o: $(BUILD)/p4d-16-nccl210.inc
 $(BUILD)/tuner/study/dynamoe_machine.o: $(BUILD)/p100-4.inc
-$(BUILD)/tuner/study/%_machine.o: CFLAGS += -I$(BUILD)
+$(BUILD)/tuner/study/%_machine.o: OWN += -I$(BUILD)
 
 # The files of `moetune init` as well: byte by byte, for they are longer than C promises a string may be.
 INIT_FILES := $(sort $(wildcard tuner/program/init/*/*.py tuner/program/init/*/*.space))
@@ -140,13 +143,13 @@ $(BUILD)/init_files.inc: $(INIT_FILES)
 	    echo "{ \"$${d##*/}\", \"$${f##*/}\", $$(wc -c <$$f), (const char[]){"; \
 	    od -An -v -td1 $$f | sed 's/[0-9]\+/&,/g'; echo "0 } },"; done >$@
 $(BUILD)/tuner/verbs/init_verb.o: $(BUILD)/init_files.inc
-$(BUILD)/tuner/verbs/init_verb.o: CFLAGS += -I$(BUILD)
+$(BUILD)/tuner/verbs/init_verb.o: OWN += -I$(BUILD)
 
-$(BUILD)/kernels/%.o: CFLAGS += $(KERNEL_FLAGS)
-$(BUILD)/search/%.o $(BUILD)/tuner/layer/%.o: CFLAGS += $(FORMULA_FLAGS)
+$(BUILD)/kernels/%.o: OWN += $(KERNEL_FLAGS)
+$(BUILD)/search/%.o $(BUILD)/tuner/layer/%.o: OWN += $(FORMULA_FLAGS)
 # One of these files changes with the flags that its objects are compiled with, and with nothing else.
 flags_file = $(Q)mkdir -p $(@D) && echo '$(subst ','\'',$1)' | cmp -s - $@ || echo '$(subst ','\'',$1)' >$@
-FLAGS := $(CC) $(ALL_CFLAGS) $(KERNEL_FLAGS) $(FORMULA_FLAGS)
+FLAGS := $(CC) $(ALL_CFLAGS) $(KERNEL_FLAGS) $(FORMULA_FLAGS) $(SHARED)
 $(BUILD)/flags: FORCE
 	$(call flags_file,$(FLAGS))
 $(BUILD)/prefix: FORCE

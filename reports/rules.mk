@@ -1,4 +1,4 @@
-# README's picture, drawn again from the table that lies beside it: what tests/program/hosts measured, as README says how.
+# README's picture, drawn again from the table that lies beside it: measured as README says.
 picture: $(BUILD)/moetune
 	$(Q)work=$$(mktemp -d) && trap 'rm -rf $$work' EXIT && \
 	    $< import reports/example.jsonl --db $$work/example.db >/dev/null 2>&1 && \

@@ -12,14 +12,13 @@ TUNER_PARTS := $(LIB_PARTS) $(addprefix db/values/,array cluster input_file json
 # The library has another name to speak by.
 LIB_OBJECTS := $(patsubst $(LIB)/db/values/status.o,$(LIB)/library/db/values/status.o,$(LIB_PARTS:%=$(LIB)/%.o))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/%.o)
-SHARED = -fPIC -fvisibility=hidden
 
 library: $(LIB)/libmoelookup.so $(LIB)/libmoelookup.a
 ifneq ($(SQLITE),0)
 library: $(LIB)/libmoetune.so $(LIB)/libmoetune.a
 endif
 
-$(LIB_OBJECTS) $(TUNER_OBJECTS): CFLAGS += $(SHARED)
+$(LIB_OBJECTS) $(TUNER_OBJECTS): OWN += $(SHARED)
 $(LIB)/library/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -DSTATUS_SPEAKER='"moelookup"' -c -o $@ $<
@@ -27,7 +26,7 @@ $(BUILD)/packed/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -DMOELOOKUP_NO_SQLITE -c -o $@ $<
 # Another PREFIX is another search path.
-$(LIB)/db/lookup/lookup.o: CFLAGS += -DMOETUNE_PREFIX='"$(PREFIX)"'
+$(LIB)/db/lookup/lookup.o: OWN += -DMOETUNE_PREFIX='"$(PREFIX)"'
 $(LIB)/db/lookup/lookup.o: $(BUILD)/prefix
 
 LINK_LIBRARY = $(Q)$(LIB_CC) $(CFLAGS) $(SANITIZE) -shared -Wl,-soname,$(@F) -Wl,--version-script=$(filter %.map,$^) \

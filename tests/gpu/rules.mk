@@ -29,7 +29,7 @@ $(BUILD)/on_gpu/%.o: %.c $(BUILD)/on_cpu/flags
 $(BUILD)/on_cpu/%.o: %.c $(BUILD)/on_cpu/flags
 	@mkdir -p $(@D)
 	$(Q)$(ALONE_CC) $(GPU_TEST_CFLAGS) -UMOETUNE_CUDA -c -o $@ $<
-$(BUILD)/on_cpu/kernels/%.o $(BUILD)/on_gpu/kernels/%.o: CFLAGS += $(KERNEL_FLAGS)
+$(BUILD)/on_cpu/kernels/%.o $(BUILD)/on_gpu/kernels/%.o: OWN += $(KERNEL_FLAGS)
 
 # Kernels alone: of the program's objects none that knows CUDA.
 NO_CUDA := $(filter-out $(call objects_of,$(CUDA_KNOWN) $(CUDA_KERNELS)),$(LIBRARY)) $(BUILD)/on_cpu/kernels/device.o
@@ -86,7 +86,7 @@ $(BUILD)/on_cpu/unit: $(BUILD)/on_cpu/unit.o $(call sources_of,$(BUILD)/tests,$(
 	$(ON_CPU_LINK) -Wl,--wrap=watch_of $(filter %.o %.a,$^) $(TWIN_LIBS) -lnccl $(ALONE_LIBS)
 $(twin_tests:%=$(BUILD)/tests/test_%): $(BUILD)/on_cpu/unit
 	$(Q)ln -f $< $@
-$(call sources_of,$(BUILD)/on_gpu/tests/gpu,$(TWIN_OWN)): CFLAGS += -Dmain=main_of_$(*F)
+$(call sources_of,$(BUILD)/on_gpu/tests/gpu,$(TWIN_OWN)): OWN += -Dmain=main_of_$(*F)
 $(BUILD)/tests/test_gpu_on_cpu: $(BUILD)/on_gpu/tests/gpu/test_gpu_on_cpu.o $(TWIN_LIBRARIES)
 	$(Q)$(ALONE_CC) $(SANITIZE) -pthread -o $@ $< $(TWIN_LIBS) -l:$(notdir $(TWIN_CUBLAS))
 $(BUILD)/tests/test_cuda_nccl: $(BUILD)/on_gpu/tests/gpu/test_cuda_nccl.o $(TWIN_LIBRARIES) $(TWIN)/libnccl.so
@@ -136,8 +136,8 @@ check-gpu:
 check-gpu-built: $(BUILD)/moetune $(GPU_CHECKS) $(BUILD)/tests/check_plans
 # The same for a machine without a compiler: an archive of what is built here.
 check-gpu-pack:
-	$(Q)$(MAKE) --no-print-directory MPI=0 BLAS=0 GPU=1 check-gpu-built build/moetune-check-gpu.tar.gz
-build/moetune-check-gpu.tar.gz: FORCE
+	$(Q)$(MAKE) --no-print-directory MPI=0 BLAS=0 GPU=1 build/moetune-check-gpu.tar.gz
+build/moetune-check-gpu.tar.gz: check-gpu-built FORCE
 	$(Q)tests/gpu/pack $(BUILD) $@
 
 .PHONY: gpu-checks check-gpu check-gpu-built check-gpu-pack
