@@ -461,9 +461,8 @@ void tables_legend(unsigned defaults, FILE *to)
 {
     fprintf(to,
             "saves: of a step's time, against the default plan%s; at least:\n"
-            "the low end of its 95 %% interval; of several buckets the mean and the lowest\n"
-            "end. The whole is timed anew. undecided: another plan may be faster.\n"
-            "More: man moetune-tables.\n",
+            "the (lowest) low end of its 95 %% interval. The whole is timed anew.\n"
+            "undecided: another plan may be faster. More: man moetune-tables.\n",
             defaults == TABLES_DECLARED ? "" : " r=1 d=1 a=linear");
     if (defaults & TABLES_HIDDEN)
         fprintf(to, "With layout=hidden the default plan is r=0 d=1 a=linear e=sparse.\n");
