@@ -16,7 +16,7 @@
 static struct {
     log_hook *hook;
     void *self;
-    int rank;
+    int rank, standing; /* columns of the line of progress */
     bool silent, usage_elsewhere;
 } log_state = { .rank = -1 };
 
@@ -41,6 +41,21 @@ const char *status_word(int status)
     return "unknown status";
 }
 
+int log_line_stands(int columns)
+{
+    int before = log_state.standing;
+
+    log_state.standing = columns;
+    return before;
+}
+
+void log_line_clear(void)
+{
+    if (log_state.standing)
+        fprintf(stderr, "\r%*s\r", log_state.standing, "");
+    log_state.standing = 0;
+}
+
 /* Says it as one line, whatever is in the texts that it names. */
 static void say(const char *format, va_list args)
 {
@@ -55,8 +70,10 @@ static void say(const char *format, va_list args)
     utf8_clean(line, strlen(line), false);
     if (log_state.hook)
         log_state.hook(log_state.self, line);
-    else /* one call, so that lines of several ranks do not mix */
+    else { /* one call, so that lines of several ranks do not mix */
+        log_line_clear();
         fprintf(stderr, STATUS_SPEAKER ": %s\n", line);
+    }
 }
 
 int fail(int status, const char *format, ...)

@@ -46,6 +46,12 @@ int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3
 /* A remark that is no error. */
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A terminal's last line holds this many columns of progress: what fail() or note() say next takes
+ * their place.  Returns how many it held before. */
+int log_line_stands(int columns);
+/* Clears that line. */
+void log_line_clear(void);
+
 /* Where fail() and note() go, as one line without control characters; NULL restores standard error.
  * Set before threads start. */
 typedef void log_hook(void *self, const char *line);

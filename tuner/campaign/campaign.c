@@ -393,7 +393,7 @@ int campaign_finish(struct campaign *c, int rc, int (*print)(void *self), void *
 {
     int said;
 
-    progress_clear(&c->progress);
+    log_line_clear();
     c->run.state = !rc ? RUN_COMPLETE : (rc == ERR_CUT ? RUN_INTERRUPTED : RUN_FAILED);
     snprintf(c->run.now, sizeof(c->run.now), "%s",
              rc == ERR_CUT ? why_cut(c) : run_state_words[c->run.state]);

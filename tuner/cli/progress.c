@@ -3,6 +3,7 @@
 
 #include "host.h"
 #include "screen.h"
+#include "status.h"
 #include "text.h"
 #include "utf8.h"
 
@@ -98,11 +99,13 @@ static void print(struct progress *p, int64_t now_ns)
         screen_cut(line, screen_columns(stderr) - 1);
     length = (int)strlen(line);
     utf8_clean(line, strlen(line), false);
-    if (p->terminal)
-        fprintf(stderr, "\r%s%*s", line, p->width > length ? p->width - length : 0, "");
-    else
+    if (p->terminal) {
+        int before = log_line_stands(length);
+
+        fprintf(stderr, "\r%s%*s", line, before > length ? before - length : 0, "");
+    } else {
         fprintf(stderr, "moetune: %s\n", line);
-    p->width = length;
+    }
     p->shown_ns = now_ns;
     fflush(stderr);
 }
@@ -137,11 +140,4 @@ void progress_show(struct progress *p, const char *now, ...)
     text_put_list(p->now, sizeof(p->now), now, args);
     va_end(args);
     progress_tick(p);
-}
-
-void progress_clear(struct progress *p)
-{
-    if (p->terminal && p->width)
-        fprintf(stderr, "\r%*s\r", p->width, "");
-    p->width = 0;
 }

@@ -1,5 +1,6 @@
 /* What a sweep says while it runs: one line on a terminal, a plain line every few seconds
- * elsewhere.  To standard error, so that results can be piped. */
+ * elsewhere.  To standard error, so that results can be piped.  What fail() and note() say takes
+ * the line's place; before something is printed, log_line_clear() clears it. */
 #ifndef PROGRESS_H
 #define PROGRESS_H
 
@@ -14,7 +15,6 @@ struct progress {
     char leader[96];               /* of the bucket that is measured; "": none yet */
     uint64_t steps;                /* that were timed */
     int64_t deadline_ns;           /* on the host clock; 0: none */
-    int width;                     /* of what stands on the terminal's line */
 };
 
 void progress_open(struct progress *progress, bool quiet, const char *now);
@@ -25,9 +25,6 @@ void progress_show(struct progress *progress, const char *now, ...)
 void progress_tick(struct progress *progress); /* nothing new: keeps the clock alive */
 /* Whether `leader` is worth finding out again: at most as often as it is shown. */
 bool progress_wants_leader(struct progress *progress);
-
-/* Clears the line before something else is printed. */
-void progress_clear(struct progress *progress);
 
 /* "2 m 10 s"; the result lasts as long as the block around it. */
 enum { DURATION_BYTES = 32 };

@@ -188,7 +188,6 @@ static int blame(struct exec_protocol *v, const struct launch_end *end)
     int rc = UNSUPPORTED;
 
     launch_why(s, end, why);
-    progress_clear(&s->progress);
     if (!usual)
         rc = live_failed(v->live, end->hung ? TRIAL_TIMEOUT : TRIAL_CRASHED, why);
     else if (end->hung || ++v->deaths > 1 + s->progress.steps / STEPS_PER_DEATH)
@@ -343,7 +342,6 @@ static int tune_live(struct exec_protocol *v, const struct live_setup *setup)
     v->session.self = v;
     while (!rc && (rc = live_once(v)) == UNSUPPORTED)
         rc = OK;
-    progress_clear(&v->session.progress);
     if (!rc)
         note_undecided(v);
     if (!rc || rc == ERR_CUT)
@@ -426,9 +424,12 @@ static int hold(struct exec_protocol *v)
     setup = live_setup_of(v, cluster);
     rc = launches ? launches_tune(&v->session, &setup, v->options, &v->report)
                   : tune_live(v, &setup);
-    progress_clear(&v->session.progress);
+    log_line_clear();
     if (rc == ERR_LAUNCH && v->report.cluster)
-        note("what is measured is kept.  To go on: %s", v->go_on);
+        note("%s.  To go on: %s",
+             v->session.progress.steps ? "what is measured is kept"
+                                       : "no step was timed in this run",
+             v->go_on);
     if ((rc && rc != ERR_CUT) || !v->report.cluster)
         return rc;
     said = print(v);

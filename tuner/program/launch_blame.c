@@ -35,7 +35,6 @@ static int blame(struct launches *l, struct launch_range *r, int arm, const stru
 
     launch_why(l->session, end, why);
     declaration_range(l->space, r->bucket.key.bucket, range, sizeof(range));
-    progress_clear(&l->session->progress);
     note("%s %s, %s: %s%s", l->space->key, range, PLAN_WORDS(&l->arms[arm]), why,
          forgiven ? "; once more" : "");
     if (forgiven)
@@ -60,7 +59,6 @@ static int give_way_up(struct launches *l, const struct launch_end *end)
     way->broken = true;
     launch_why(l->session, end, why);
     launch_words(l->space, l->arms[way->arm].choice, words);
-    progress_clear(&l->session->progress);
     if (way == &l->ways[l->way_of[l->dictionary.default_arm]])
         return fail(ERR_LAUNCH, "the default plan itself does not run (%s): %s", words, why);
     note("%s: %s, %d times before a step was timed: no plan with it is tried", words, why,
@@ -83,7 +81,6 @@ static int judge_stillborn(struct launches *l, const struct launch_end *end)
         return give_way_up(l, end);
     if (l->session->running)
         l->range->bucket.attempts[l->arm].kills++;
-    progress_clear(&l->session->progress);
     note("launch %" PRIu32 ": %s, before a step was timed; once more", l->now.number,
          launch_why(l->session, end, why));
     return OK;
@@ -101,7 +98,6 @@ static int judge_failure(struct launches *l, const struct launch_end *end)
     if (l->barren >= LAUNCH_PATIENCE)
         return fail(ERR_LAUNCH, "the program failed outside of steps %d times in a row: %s",
                     LAUNCH_PATIENCE, launch_why(l->session, end, why));
-    progress_clear(&l->session->progress);
     note("launch %" PRIu32 ": %s, %s", l->now.number, launch_why(l->session, end, why),
          l->session->asked ? "between two steps" : "before it asked anything");
     return OK;
@@ -118,7 +114,6 @@ static void count_misses(struct launches *l)
         if (!launch_range_gives_up(r, &l->now))
             continue;
         declaration_range(l->space, r->bucket.key.bucket, range, sizeof(range));
-        progress_clear(&l->session->progress);
         note("%s %s is left: %d launches in a row did not run %" PRIu32 " steps of one plan there",
              l->space->key, range, LAUNCH_PATIENCE, l->watch.least);
     }

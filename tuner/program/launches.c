@@ -56,7 +56,6 @@ static int add_range(struct launches *l, uint32_t bucket, struct launch_range **
     TRY(leave_out_broken(l, r));
     *out = r;
     r->demand = live_demand(l->setup, bucket);
-    progress_clear(&l->session->progress);
     return launch_range_pin(r, l->pins) ? OK : launch_range_begin(r);
 }
 
@@ -389,7 +388,6 @@ static uint32_t count_barren(const struct launches *l)
 {
     uint32_t count = 0;
 
-    progress_clear(&l->session->progress);
     for (size_t i = 0; i < l->range_count; i++) {
         const struct bucket *b = &l->ranges[i]->bucket;
         char range[64];

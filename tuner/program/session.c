@@ -71,7 +71,6 @@ static int answer_ask(struct session *s, const struct said *ask, char *answer)
 
 static int give_up(struct session *s, enum trial_state state, const char *why)
 {
-    progress_clear(&s->progress);
     note("%s=%" PRIu64 " %s: %s", s->space ? s->space->key : "c", s->key, PLAN_WORDS(&s->plan),
          why);
     /* That ends the run, and the next one may have other limits. */

@@ -300,7 +300,6 @@ static int judge_end(struct two_launches *l, const struct launch_end *end)
 {
     bool failed = !l->session.dismissed && (end->hung || end->exit_code);
 
-    progress_clear(&l->session.progress);
     l->silent = l->session.asked || failed ? 0 : l->silent + 1;
     if (failed)
         return judge_failure(l, end);
@@ -407,7 +406,7 @@ int two_launches(struct two_sides *t)
     progress_open(&l->session.progress, o->quiet, "the program starts");
     l->session.progress.deadline_ns = t->deadline_ns;
     rc = run(l);
-    progress_clear(&l->session.progress);
+    log_line_clear();
     free(l->ways);
     free(l);
     return rc;

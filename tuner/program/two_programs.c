@@ -251,7 +251,7 @@ static int meet(struct meeting *m)
         rc = start(m, &m->speakers[i]);
     while (!rc && !is_enough(m))
         rc = run_round(m);
-    progress_clear(&m->progress);
+    log_line_clear();
     for (int i = 0; i < SIDES; i++) {
         int end = judge_end(m, &m->speakers[i]);
 

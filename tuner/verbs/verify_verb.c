@@ -76,11 +76,10 @@ struct verifying {
 
 /* ---- measuring */
 
-static void name_loser(struct verifying *v, const struct verify_result *d)
+static void name_loser(const struct verify_result *d)
 {
     char claim[48] = "not compared";
 
-    progress_clear(&v->campaign.progress);
     if (!isnan(d->claim.gain.value))
         text_put(claim, sizeof(claim), "%.1f %% faster", 100 * d->claim.gain.value);
     note("refuted: bucket %u (c=%" PRIu64 ", E=%u H=%u) %s, %s by the table: %s", d->claim.bucket,
@@ -97,7 +96,7 @@ static int verify_one(struct verifying *v, struct verify_result *d)
     TRY(store_commit(c->store));
     refuted = d->kind == VERIFY_REFUTED;
     if (refuted)
-        name_loser(v, d);
+        name_loser(d);
     c->progress.done++;
     c->progress.fresh++;
     c->run.buckets_done++;
