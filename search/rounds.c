@@ -246,21 +246,31 @@ static double variance_of_launches(const struct table_of_means *t, int bucket_co
     return squares / (count - 1) / count;
 }
 
+/* Two or three launches say little of their own scatter: that buckets share luck of 1 % besides
+ * what each has for itself counts like six of them. */
 static struct total total_of(const struct rounds *r, const struct table_of_means *t)
 {
+    static const double usual_shared = 0.01, usual_freedom = 6;
     struct total total = { 0 };
     int launches;
-    double excess;
+    double seen, usual, excess, differing = 0;
 
     for (int b = 0; b < r->setup.bucket_count; b++)
-        if (t->share[b] > 0)
+        if (t->share[b] > 0) {
             total_add(&total, t->share[b], &t->of[b]);
-    excess = variance_of_launches(t, r->setup.bucket_count, &launches) - total.steps - total.luck;
-    if (launches > 1 && excess > 0) {
+            differing += t->pairs[b].count ? t->share[b] : 0;
+        }
+    seen = variance_of_launches(t, r->setup.bucket_count, &launches);
+    if (launches < 2 || !(total.steps + total.luck > 0))
+        return total;
+    usual = usual_shared * differing;
+    usual = total.steps + total.luck + usual * usual / launches;
+    seen = ((launches - 1) * seen + usual_freedom * usual) / (launches - 1 + usual_freedom);
+    excess = seen - total.steps - total.luck;
+    if (excess > 0) {
         total.luck += excess;
         total.further += excess * launches;
-        /* Two or three launches say little of their own scatter. */
-        total.luck_freedom = launches - 1;
+        total.luck_freedom = launches - 1 + usual_freedom;
     }
     return total;
 }
@@ -425,90 +435,88 @@ static int role_of_static(const struct rounds *r, int arm)
     return -1;
 }
 
-/* What the other buckets say of a plan, and how far buckets differ, together with this bucket's own
- * pairs: a plan that saves 3 % in ten buckets is proven in all of them before it is in each. */
-static struct mean mean_among_others(const struct rounds *r, const struct table_of_means *t,
-                                     int role, int bucket)
+/* What the buckets beside this one say of a plan against the default.  How much it saves changes
+ * little from one capacity to the next: a random walk along log c, of whose steps these buckets
+ * tell the variance; below 1 % from bucket to bucket it is never taken to be.  Of fewer than two
+ * others nothing is said. */
+static struct normal belief_by_others(const struct rounds *r, int arm, int bucket)
 {
-    static const double least_apart = 0.01;
-    const struct rounds_contest *c = &r->contests[bucket];
-    struct mean own = t->of[bucket];
-    double sum = 0, squares = 0, variances = 0, apart, prior, variance = own.steps + own.luck;
-    int n = 0, arm = c->arms[stands_for(c, role)];
+    static const double least_apart = 0.01, octave_third = 0.231;
+    struct side {
+        double mean, variance, at;
+    } sides[2];
+    struct table_of_means t;
+    double walk = 0, distance = 0, precision = 0, sum = 0;
+    int n = 0, last = -1;
 
+    compare_all(r, ROLE_ARM + arm, ROLE_DEFAULT, &t);
     for (int b = 0; b < r->setup.bucket_count; b++) {
-        const struct rounds_contest *other = &r->contests[b];
-        int place = stands_for(other, role);
+        const struct mean *m = &t.of[b], *before = last < 0 ? NULL : &t.of[last];
 
-        if (b == bucket || place < 0 || other->arms[place] != arm || t->of[b].count < PAIRS_LEAST)
+        if (b == bucket || !t.pairs[b].count || m->count < PAIRS_LEAST) {
+            t.of[b].count = 0;
             continue;
+        }
+        if (before) {
+            distance += r->contests[b].log_capacity - r->contests[last].log_capacity;
+            walk += (m->mean - before->mean) * (m->mean - before->mean) -
+                    (m->steps + m->luck + before->steps + before->luck);
+        }
+        last = b;
         n++;
-        sum += t->of[b].mean;
-        squares += t->of[b].mean * t->of[b].mean;
-        variances += t->of[b].steps + t->of[b].luck;
     }
-    if (n < 2 || !(variance > 0))
-        return own;
-    apart = fmax(least_apart * least_apart, (squares - sum * sum / n) / (n - 1) - variances / n);
-    prior = apart + (apart + variances / n) / n;
-    return mean_with_belief(&own, sum / n, prior);
+    if (n < 2)
+        return (struct normal){ 0, INFINITY };
+    walk = fmax(least_apart * least_apart / octave_third, distance > 0 ? walk / distance : 0);
+    /* From the first bucket up to this one, and from the last one down to it. */
+    for (int side = 0; side < 2; side++) {
+        struct side *s = &sides[side];
+        int step = side ? -1 : 1;
+
+        *s = (struct side){ 0, INFINITY, 0 };
+        for (int b = side ? r->setup.bucket_count - 1 : 0; b != bucket; b += step) {
+            const struct mean *m = &t.of[b];
+            double at = r->contests[b].log_capacity, variance = m->steps + m->luck, share;
+
+            if (!m->count)
+                continue;
+            s->variance += walk * fabs(at - s->at);
+            share = isinf(s->variance) ? 1 : s->variance / (s->variance + variance);
+            s->mean += share * (m->mean - s->mean);
+            s->variance = share * variance;
+            s->at = at;
+        }
+        s->variance += walk * fabs(r->contests[bucket].log_capacity - s->at);
+        precision += 1 / s->variance;
+        sum += s->mean / s->variance;
+    }
+    return (struct normal){ sum / precision, sqrt(1 / precision) };
 }
 
+/* What its pairs prove of one role's plan in a bucket; `t`: of that role against the default. */
 static struct rounds_word word_of(const struct rounds *r, const struct table_of_means *t, int role,
                                   int bucket, double chance)
 {
     const struct rounds_contest *c = &r->contests[bucket];
     const struct mean *own = &t->of[bucket];
-    int place = role >= ROLE_ARM ? place_of(c, role - ROLE_ARM) : c->role[role];
+    int place = c->role[role];
     bool is_first = role == ROLE_TABLE && c->first_place == place;
     double belief = is_first ? c->belief.mean : 0;
     double variance = is_first ? c->belief.sd * c->belief.sd : INFINITY;
     struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN };
-    struct mean among;
 
     if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
         return word;
     word.gain = gain_of(stated(r, mean_range(own, STATED)));
     word.proof = mean_proof(own, belief, variance, chance);
-    among = mean_among_others(r, t, role, bucket);
-    if (!word.proof && own->mean < 0 && mean_proof(&among, belief, variance, chance))
-        word.proof = PROOF_HARMLESS;
+    if (!word.proof && own->mean < 0) {
+        struct normal others = belief_by_others(r, c->arms[place], bucket);
+        struct mean both = mean_with_belief(own, others.mean, others.sd * others.sd);
+
+        if (mean_proof(&both, belief, variance, chance))
+            word.proof = PROOF_HARMLESS;
+    }
     return word;
-}
-
-void rounds_prove(const struct rounds *r, int static_arm, double chance,
-                  struct rounds_word words[ROUNDS_BUCKETS_MAX])
-{
-    int role = static_arm < 0 ? ROLE_TABLE : role_of_static(r, static_arm);
-    struct table_of_means t;
-
-    compare_all(r, role, ROLE_DEFAULT, &t);
-    for (int b = 0; b < r->setup.bucket_count; b++)
-        words[b] = word_of(r, &t, role, b, chance);
-}
-
-bool rounds_allows_neighbour(const struct rounds *r, int bucket, double margin, double chance,
-                             struct rounds_word *word)
-{
-    static const double shown = 0.975; /* the chance that it is slower: one end of 95 % */
-    const struct rounds_contest *c = &r->contests[bucket];
-    int place = c->role[ROLE_NEIGHBOUR];
-    struct table_of_means t;
-    struct mean here;
-
-    if (!present(c, place) || place == c->role[ROLE_TABLE])
-        return false;
-    compare_all(r, ROLE_NEIGHBOUR, ROLE_TABLE, &t);
-    here = t.of[bucket];
-    if (here.count < PAIRS_LEAST || !(here.mean <= log1p(margin)) ||
-        !(mean_chance_above(&here, 0) < shown))
-        return false;
-    *word = (struct rounds_word){ PROOF_NONE, GAIN_UNKNOWN };
-    if (place == c->role[ROLE_DEFAULT])
-        return true;
-    compare_all(r, ROLE_ARM + c->arms[place], ROLE_DEFAULT, &t);
-    *word = word_of(r, &t, ROLE_ARM + c->arms[place], bucket, chance);
-    return word->proof != PROOF_NONE;
 }
 
 /* Surely, and by so much that it is worth an entry of another kind. */
@@ -517,7 +525,7 @@ static bool is_clear(double log_ratio, double sd)
     return log_ratio < -2 * sd && log_ratio < log1p(-0.01);
 }
 
-bool rounds_prefers_static(const struct rounds *r, const struct rounds_result *v, int bucket)
+static bool prefers_static(const struct rounds *r, const struct rounds_result *v, int bucket)
 {
     const struct rounds_contest *c = &r->contests[bucket];
     int role = role_of_static(r, v->static_arm);
@@ -538,6 +546,159 @@ bool rounds_prefers_static(const struct rounds *r, const struct rounds_result *v
     if (v->over_static.high < 0)
         return !is_clear(-here.mean, sd);
     return is_clear(here.mean, sd);
+}
+
+/* ---- what is left of the table */
+
+static bool has_default(const struct rounds_contest *c)
+{
+    return present(c, c->role[ROLE_DEFAULT]);
+}
+
+static int arm_of_table(const struct rounds_contest *c)
+{
+    return c->role[ROLE_TABLE] < 0 ? c->chosen : c->arms[c->role[ROLE_TABLE]];
+}
+
+static void leave(struct rounds *r, int bucket, int place, enum rounds_role as,
+                  const struct rounds_word *word, struct rounds_left *left)
+{
+    struct rounds_contest *c = &r->contests[bucket];
+
+    c->role[ROLE_TABLE] = place;
+    *left = (struct rounds_left){ c->arms[place], as,
+                                  place == c->role[ROLE_DEFAULT]
+                                      ? (struct rounds_word){ PROOF_NONE, GAIN_UNKNOWN }
+                                      : *word };
+}
+
+/* Several plans have a chance to be proven by luck in a bucket, so each has less of it. */
+static void replace_unproven(struct rounds *r, double harm, struct rounds_left *left)
+{
+    struct rounds_word words[ROLE_NEIGHBOUR + 1][ROUNDS_BUCKETS_MAX];
+
+    for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
+        struct table_of_means t;
+
+        if (role == ROLE_DEFAULT ||
+            (role >= ROLE_STATIC + r->setup.static_count && role < ROLE_NEIGHBOUR))
+            continue;
+        compare_all(r, role, ROLE_DEFAULT, &t);
+        for (int b = 0; b < r->setup.bucket_count; b++)
+            words[role][b] = word_of(
+                r, &t, role, b, role == ROLE_TABLE ? harm : harm / (1 + r->setup.static_count));
+    }
+    for (int b = 0; b < r->setup.bucket_count; b++) {
+        struct rounds_contest *c = &r->contests[b];
+        int best = ROLE_TABLE;
+
+        left[b].word = words[ROLE_TABLE][b];
+        if (!has_default(c) || words[ROLE_TABLE][b].proof)
+            continue;
+        for (int role = ROLE_STATIC; role <= ROLE_NEIGHBOUR; role++)
+            if ((role < ROLE_STATIC + r->setup.static_count || role == ROLE_NEIGHBOUR) &&
+                words[role][b].proof &&
+                (best == ROLE_TABLE || words[role][b].gain.value > words[best][b].gain.value))
+                best = role;
+        leave(r, b, c->role[best == ROLE_TABLE ? ROLE_DEFAULT : best], LEFT_BY_ITSELF,
+              &words[best][b], &left[b]);
+    }
+}
+
+static void take_static(struct rounds *r, double harm, struct rounds_left *left)
+{
+    struct rounds_result v = rounds_result(r);
+    int role = role_of_static(r, v.static_arm);
+    struct rounds_word words[ROUNDS_BUCKETS_MAX];
+    bool takes[ROUNDS_BUCKETS_MAX];
+    struct table_of_means t;
+
+    if (role < 0)
+        return;
+    compare_all(r, role, ROLE_DEFAULT, &t);
+    for (int b = 0; b < r->setup.bucket_count; b++) {
+        words[b] = word_of(r, &t, role, b, harm);
+        takes[b] =
+            prefers_static(r, &v, b) && (v.static_arm == r->setup.default_arm || words[b].proof);
+    }
+    for (int b = 0; b < r->setup.bucket_count; b++)
+        if (takes[b])
+            leave(r, b, r->contests[b].role[role],
+                  v.static_arm == r->setup.default_arm ? LEFT_BY_ITSELF : LEFT_AS_STATIC, &words[b],
+                  &left[b]);
+}
+
+/* Of the bucket's sides as they are now; false: they differ, or did not when the rounds began. */
+static bool has_both_sides(const struct rounds *r, int b)
+{
+    const struct rounds_contest *c = &r->contests[b];
+    int place = c->role[ROLE_NEIGHBOUR];
+
+    return b > 0 && b + 1 < r->setup.bucket_count && present(c, place) &&
+           place != c->role[ROLE_TABLE] && arm_of_table(c - 1) == c->arms[place] &&
+           arm_of_table(c + 1) == c->arms[place];
+}
+
+/* One plan for three buckets instead of two, where no difference is shown.  One bucket after the
+ * other, for one that takes its neighbours' plan is a neighbour itself. */
+static void take_neighbours(struct rounds *r, double margin, double harm, struct rounds_left *left)
+{
+    static const double shown = 0.975; /* the chance that it is slower: one end of 95 % */
+
+    for (int b = 0; b < r->setup.bucket_count; b++) {
+        const struct rounds_contest *c = &r->contests[b];
+        bool is_default = c->role[ROLE_NEIGHBOUR] == c->role[ROLE_DEFAULT];
+        struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN };
+        struct table_of_means t;
+        struct mean here;
+
+        if (!has_both_sides(r, b) || (is_default && left[b].word.proof == PROOF_FASTER))
+            continue;
+        compare_all(r, ROLE_NEIGHBOUR, ROLE_TABLE, &t);
+        here = t.of[b];
+        if (here.count < PAIRS_LEAST || !(here.mean <= log1p(margin)) ||
+            !(mean_chance_above(&here, 0) < shown))
+            continue;
+        if (!is_default) {
+            compare_all(r, ROLE_NEIGHBOUR, ROLE_DEFAULT, &t);
+            word = word_of(r, &t, ROLE_NEIGHBOUR, b, harm);
+        }
+        if (is_default || word.proof)
+            leave(r, b, c->role[ROLE_NEIGHBOUR], LEFT_AS_SHARED, &word, &left[b]);
+    }
+}
+
+/* All that is proven less well than that. */
+static void give_up(struct rounds *r, enum proof least, double harm, struct rounds_left *left)
+{
+    struct table_of_means t;
+    struct rounds_word words[ROUNDS_BUCKETS_MAX];
+
+    compare_all(r, ROLE_TABLE, ROLE_DEFAULT, &t);
+    for (int b = 0; b < r->setup.bucket_count; b++)
+        words[b] = word_of(r, &t, ROLE_TABLE, b, harm);
+    for (int b = 0; b < r->setup.bucket_count; b++)
+        if (has_default(&r->contests[b]) && words[b].proof < least &&
+            !same_plan(&r->contests[b], ROLE_TABLE, ROLE_DEFAULT))
+            leave(r, b, r->contests[b].role[ROLE_DEFAULT], LEFT_BY_ITSELF, &words[b], &left[b]);
+}
+
+bool rounds_obey(struct rounds *r, double margin, double harm,
+                 struct rounds_left left[ROUNDS_BUCKETS_MAX])
+{
+    struct rounds_result chosen = rounds_result(r), v;
+
+    for (int b = 0; b < r->setup.bucket_count; b++)
+        left[b] = (struct rounds_left){ .arm = arm_of_table(&r->contests[b]) };
+    replace_unproven(r, harm, left);
+    take_static(r, harm, left);
+    take_neighbours(r, margin, harm, left);
+    if (rounds_result(r).may_lose)
+        give_up(r, PROOF_FASTER, harm, left);
+    v = rounds_result(r);
+    if (v.loses)
+        give_up(r, PROOF_FASTER + 1, harm, left);
+    return v.loses || chosen.over_default.high < 0;
 }
 
 /* ---- what is told */
@@ -599,6 +760,63 @@ static void advance(struct rounds *r)
     }
 }
 
+/* ---- static plans */
+
+/* The weighted mean of expected log times; where an arm cannot run the default does. */
+static double expected_of(struct search *search, const struct rounds_bucket *buckets, int count,
+                          int default_arm, int arm)
+{
+    double sum = 0, weights = 0;
+
+    for (int b = 0; b < count; b++) {
+        bool runs = !buckets[b].usable || buckets[b].usable[arm];
+
+        if (!runs && default_arm < 0)
+            return NAN;
+        sum += buckets[b].weight *
+               log(search_estimate(search, buckets[b].capacity, runs ? arm : default_arm));
+        weights += buckets[b].weight;
+    }
+    return sum / weights;
+}
+
+int rounds_statics(struct search *search, const struct rounds_bucket *buckets, int bucket_count,
+                   int default_arm, int statics[ROUNDS_STATICS_MAX])
+{
+    static const double much_slower = 0.05;
+    double ratings[SEARCH_ARMS_MAX], limit = INFINITY; /* less is better */
+    int arms = (int)search->setup.arm_count, count = 0;
+    bool modelled = true, all_default = true;
+
+    for (int arm = 0; arm < arms; arm++) {
+        ratings[arm] = expected_of(search, buckets, bucket_count, default_arm, arm);
+        modelled = modelled && isfinite(ratings[arm]);
+    }
+    for (int b = 0; b < bucket_count; b++)
+        all_default = all_default && buckets[b].table == default_arm;
+    for (int arm = 0; arm < arms && !modelled; arm++) {
+        ratings[arm] = 0;
+        for (int b = 0; b < bucket_count; b++)
+            ratings[arm] -= buckets[b].table == arm ? buckets[b].weight : 0;
+    }
+    while (count < ROUNDS_STATICS_MAX) {
+        int best = -1;
+
+        for (int arm = 0; arm < arms; arm++)
+            if (isfinite(ratings[arm]) && (best < 0 || ratings[arm] < ratings[best]))
+                best = arm;
+        if (best < 0 || ratings[best] > limit)
+            break;
+        limit = fmin(limit, ratings[best] + much_slower);
+        statics[count++] = best;
+        ratings[best] = NAN;
+        /* Nothing is to be told apart where the default is everywhere and expected to be best. */
+        if (count == 1 && best == default_arm && all_default)
+            break;
+    }
+    return count;
+}
+
 static void set_defaults(struct rounds_setup *s)
 {
     if (s->launch_cycles) {
@@ -613,16 +831,29 @@ static void set_defaults(struct rounds_setup *s)
         s->cycles_min = s->cycles_max;
 }
 
+/* -1: they differ, or it is the bucket's own. */
+static int arm_on_both_sides(const struct rounds_setup *s, int bucket)
+{
+    const struct rounds_bucket *b = &s->buckets[bucket];
+
+    if (bucket == 0 || bucket + 1 == s->bucket_count || b[-1].table != b[1].table ||
+        b->table == b[1].table)
+        return -1;
+    return b[1].table;
+}
+
 static void open_contest(struct rounds_contest *c, const struct rounds_setup *s, int bucket)
 {
     const struct rounds_bucket *b = &s->buckets[bucket];
 
     c->weight = b->weight;
+    c->log_capacity = log(fmax(1, (double)b->capacity));
+    c->chosen = b->table;
     enter(c, b, ROLE_TABLE, b->table);
     enter(c, b, ROLE_DEFAULT, s->default_arm);
     for (int i = 0; i < s->static_count; i++)
         enter(c, b, ROLE_STATIC + i, s->statics[i]);
-    enter(c, b, ROLE_NEIGHBOUR, s->neighbours ? s->neighbours[bucket] : -1);
+    enter(c, b, ROLE_NEIGHBOUR, arm_on_both_sides(s, bucket));
     c->first_place = b->first ? c->role[ROLE_TABLE] : -1;
     if (b->first) {
         c->first = *b->first;
@@ -643,7 +874,6 @@ void rounds_open(struct rounds *r, const struct rounds_setup *setup)
         r->statics[i] = setup->statics[i];
     r->setup.buckets = NULL;
     r->setup.statics = NULL;
-    r->setup.neighbours = NULL;
     advance(r);
 }
 
@@ -667,14 +897,4 @@ void rounds_drop(struct rounds *r, int bucket, int arm)
     if (place >= 0)
         c->dropped[place] = true;
     advance(r);
-}
-
-bool rounds_republish(struct rounds *r, int bucket, int arm)
-{
-    struct rounds_contest *c = &r->contests[bucket];
-    int place = place_of(c, arm);
-
-    if (present(c, place))
-        c->role[ROLE_TABLE] = place;
-    return present(c, place);
 }

@@ -30,8 +30,9 @@ enum {
 };
 
 struct rounds_bucket {
-    double weight;      /* its share of a trainer's steps; they need not add up to 1 */
-    int table;          /* the arm that is published there */
+    double weight; /* its share of a trainer's steps; they need not add up to 1 */
+    uint64_t capacity;
+    int table;          /* the arm that was chosen there */
     const bool *usable; /* by arm; NULL = all are; not kept */
     /* Of the table's arm and the default, taken after that arm was chosen, in the launch in which
      * it was chosen (number 0); NULL: none.  Not kept.  And what was believed of their log ratio.
@@ -43,11 +44,9 @@ struct rounds_bucket {
 struct rounds_setup {
     const struct rounds_bucket *buckets; /* in the order of capacities; not kept */
     int bucket_count;
-    int default_arm;       /* the default plan's arm, or -1 */
-    const int *statics;    /* arms that might do for every bucket; not kept */
-    int static_count;      /* at most ROUNDS_STATICS_MAX */
-    const int *neighbours; /* by bucket, the arm of the buckets on both sides, which might do here,
-                            * too; -1: none; NULL: nowhere; not kept */
+    int default_arm;    /* the default plan's arm, or -1 */
+    const int *statics; /* arms that might do for every bucket: rounds_statics(); not kept */
+    int static_count;   /* at most ROUNDS_STATICS_MAX */
     uint32_t cycles_min, cycles_max; /* 0 = 4 and 30; none is begun that must stay incomplete */
     uint32_t steps_max;              /* 0: no matter; cycles_min are taken all the same */
     /* So many cycles in each further launch of the ranks, and the most launches; then cycles_min
@@ -60,7 +59,8 @@ struct rounds_setup {
 struct rounds {
     struct rounds_setup setup; /* without the arrays */
     struct rounds_contest {
-        double weight;
+        double weight, log_capacity;
+        int chosen;                           /* the table's arm when the rounds began */
         int arm_count, arms[ROUNDS_ARMS_MAX]; /* different ones */
         int role[ROUNDS_ARMS_MAX];            /* whose arm is which; -1: it cannot run here */
         bool dropped[ROUNDS_ARMS_MAX];
@@ -92,6 +92,11 @@ struct rounds_word {
     struct gain gain; /* to expect in a further launch; of one launch, in that */
 };
 
+/* Static plans that may be better than the table, the best first: those that the search expects to
+ * take at most 5 % longer than the best of them; without a cost model those of most buckets. */
+int rounds_statics(struct search *search, const struct rounds_bucket *buckets, int bucket_count,
+                   int default_arm, int statics[ROUNDS_STATICS_MAX]);
+
 void rounds_open(struct rounds *rounds, const struct rounds_setup *setup);
 
 /* False: enough is known, or no more is to be taken. */
@@ -102,31 +107,37 @@ void rounds_tell(struct rounds *rounds, int bucket, int arm, int64_t ns);
 /* Failed: never again in this bucket.  The default stands in for it. */
 void rounds_drop(struct rounds *rounds, int bucket, int arm);
 
-/* The table has another arm there now.  False, and it stands for what it was, if that arm was not
- * among the contestants. */
-bool rounds_republish(struct rounds *rounds, int bucket, int arm);
-
 struct rounds_result rounds_result(const struct rounds *rounds);
 
 /* The launch, from 1 on, in which the next sample is to be taken; 0: launches do not matter. */
 int rounds_launch(const struct rounds *rounds);
 
-/* What pairs prove in every bucket of the table's plan there, or of one of the static arms (-1: the
- * table's).  `chance`: the greatest that a proof is wrong.  What a plan shows in other buckets may
- * prove that it is harmless in this one; so all are judged before one is republished. */
-void rounds_prove(const struct rounds *rounds, int static_arm, double chance,
-                  struct rounds_word words[ROUNDS_BUCKETS_MAX]);
+/* What the table gets where the rounds are obeyed. */
+struct rounds_left {
+    int arm;
+    enum rounds_role {
+        LEFT_BY_ITSELF, /* the plan chosen there, the default, or what is proven in its place */
+        LEFT_AS_STATIC, /* it is the best for the table as a whole */
+        LEFT_AS_SHARED  /* it is the plan of both sides, and as good: the table gets shorter */
+    } as;
+    struct rounds_word word;
+};
 
-/* Whether the plan of the buckets on both sides may take the place of the table's here, and the
- * table gets shorter: it was slower by no more than `margin` (a share), and is not shown to be
- * slower at all.  Unless it is the default, it must have proven itself against that here: *word.
- */
-bool rounds_allows_neighbour(const struct rounds *rounds, int bucket, double margin, double chance,
-                             struct rounds_word *word);
-
-/* Whether the table does better to take the static plan here: that beats the table as a whole and
- * does not clearly lose here, or it clearly wins here; and it is not slower than the default. */
-bool rounds_prefers_static(const struct rounds *rounds, const struct rounds_result *verdict,
-                           int bucket);
+/* Bucket by bucket, then for the table as a whole:
+ *
+ * 1. What is not proven where it was chosen gives way to the best plan that is proven there (the
+ *    static ones and that of both sides met the default as often), else to the default.  What a
+ *    plan shows in the buckets beside this one may prove that it is harmless in this one; so all
+ *    are judged before one gives way.
+ * 2. The best static plan takes the buckets where it clearly wins; where the whole table loses to
+ *    it, also those where it does not clearly lose.  It, too, must not be slower than the default.
+ * 3. The plan of both sides takes a bucket where it was slower than the table's by at most
+ *    `margin` (a share), is not shown to be slower at all, and is proven.
+ * 4. If the table may be slower than the default, what is not proven to be faster goes; if it looks
+ *    slower, everything.
+ *
+ * `harm`: the greatest chance that a proof is wrong.  True: the table that was chosen lost. */
+bool rounds_obey(struct rounds *rounds, double margin, double harm,
+                 struct rounds_left left[ROUNDS_BUCKETS_MAX]);
 
 #endif

@@ -127,7 +127,7 @@ static void run_system(const struct plan_of_work *work, const struct entrant *e,
                    (unsigned long long)i, o.regret);
     }
     if (further)
-        further_launches(contenders, decided, work->luck, &noise, seed, further);
+        further_launches(contenders, decided, search, work->luck, &noise, seed, further);
     search_close(search);
 }
 

@@ -1,5 +1,5 @@
 /* What follows a sweep: the plans that were chosen meet the default in further launches of the
- * ranks, as `tune` lets them (tuner/tune/standing.c), but for static plans. */
+ * ranks, as `tune` lets them (tuner/tune/standing.c). */
 #ifndef FURTHER_LAUNCHES_H
 #define FURTHER_LAUNCHES_H
 
@@ -19,8 +19,8 @@ struct further {
 };
 
 /* One table: at most as many buckets as rounds.h allows.  Launches have luck of this deviation,
- * that of launch 0 is in the buckets. */
-void further_launches(const struct contender *contenders, int count, double luck,
+ * that of launch 0 is in the buckets.  Contenders are sorted by capacity; `search` chose them. */
+void further_launches(struct contender *contenders, int count, struct search *search, double luck,
                       struct noise *noise, uint64_t seed, struct further *out);
 void further_free(struct further *further);
 

@@ -78,16 +78,17 @@ static void bounds_are_as_the_readme_says(void)
 static void rounds_are_as_the_readme_says(void)
 {
     enum { STATIC = 1, TABLE = 2 };
-    const struct rounds_bucket buckets[3] = { { 1, TABLE, NULL },
-                                              { 1, TABLE, NULL },
-                                              { 1, TABLE, NULL } };
+    const struct rounds_bucket buckets[3] = { { .weight = 1, .capacity = 64, .table = TABLE },
+                                              { .weight = 1, .capacity = 128, .table = TABLE },
+                                              { .weight = 1, .capacity = 256, .table = TABLE } };
     const int statics[] = { STATIC };
     struct rounds_setup setup = {
         .buckets = buckets, .bucket_count = 3, .statics = statics, .static_count = 1
     };
     struct rounds *r = malloc(sizeof(*r));
+    struct rounds_left left[ROUNDS_BUCKETS_MAX];
     struct rounds_result result;
-    int percent[3][3], bucket, arm;
+    int percent[3][3], bucket, arm, steps = 0;
 
     for (int i = 0; i < 3; i++)
         percent[i][0] = 100;
@@ -95,13 +96,15 @@ static void rounds_are_as_the_readme_says(void)
            &percent[2][1]);
     sscanf(given_text("table_percent"), "%d %d %d", &percent[0][2], &percent[1][2], &percent[2][2]);
     rounds_open(r, &setup);
-    while (rounds_next(r, &bucket, &arm))
-        rounds_tell(r, bucket, arm, 1000000 * percent[bucket][arm]);
+    while (rounds_next(r, &bucket,
+                       &arm)) /* without any noise two rounds would do, and prove nothing */
+        rounds_tell(r, bucket, arm, 1000000 * percent[bucket][arm] + 700 * (steps++ % 11));
     result = rounds_result(r);
     is("over_default_percent", 100 * result.over_default.value);
     is("over_static_percent", 100 * result.over_static.value);
+    rounds_obey(r, 0.01, 0.01, left);
     for (int i = 0; i < 3; i++)
-        if (rounds_prefers_static(r, &result, i))
+        if (left[i].arm == STATIC)
             is("takes_the_static_plan", i + 1);
     free(r);
 }

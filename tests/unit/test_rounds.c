@@ -34,6 +34,12 @@ static struct world world_of(int bucket_count, int static_count, uint64_t seed, 
     return w;
 }
 
+/* Three buckets for every doubling. */
+static uint64_t capacity_of(int bucket)
+{
+    return (uint64_t)llround(64 * pow(2, bucket / 3.0));
+}
+
 static struct rounds *open_rounds(const struct world *w, const bool *usable)
 {
     static const int statics[] = { FIRST_STATIC, FIRST_STATIC + 1, FIRST_STATIC + 2 };
@@ -42,7 +48,7 @@ static struct rounds *open_rounds(const struct world *w, const bool *usable)
     struct rounds *r = malloc(sizeof(*r));
 
     for (int b = 0; b < w->bucket_count; b++)
-        buckets[b] = (struct rounds_bucket){ w->weight[b], w->table[b], usable };
+        buckets[b] = (struct rounds_bucket){ w->weight[b], capacity_of(b), w->table[b], usable };
     setup.buckets = buckets;
     setup.bucket_count = w->bucket_count;
     setup.default_arm = DEFAULT_ARM;
@@ -198,6 +204,7 @@ static void what_fails_drops_out_there_and_the_default_stands_in(void)
 {
     struct world w = world_of(4, 1, 11, 0.01);
     struct rounds *r;
+    struct rounds_left left[ROUNDS_BUCKETS_MAX];
     struct rounds_result v;
     int bucket, arm, failed = 0;
 
@@ -220,7 +227,9 @@ static void what_fails_drops_out_there_and_the_default_stands_in(void)
     CHECK(fabs(v.over_default.value - (1 - exp(-0.2))) < 0.02);
     /* Three buckets with the static plan, one with the default. */
     CHECK(fabs(v.over_static.value - (1 - exp(-(3 * 0.1 + 0.2) / 4))) < 0.02);
-    CHECK(!rounds_prefers_static(r, &v, 2));
+    rounds_obey(r, 0.01, 0.01, left);
+    for (int b = 0; b < 4; b++)
+        CHECK(left[b].arm == TABLE);
     free(r);
 }
 
@@ -349,7 +358,7 @@ static void count_case(struct coverage *c, int bucket_count, uint32_t cycles, ui
 
 static bool is_calibrated(int hits, int cases)
 {
-    return hits >= 0.90 * cases && hits <= 0.99 * cases;
+    return hits >= 0.90 * cases && hits <= 0.995 * cases;
 }
 
 /* Of a fixed number of rounds (0: of as many as they take), with outliers of x3 in 1 % of steps. */
@@ -413,50 +422,100 @@ static void the_luckiest_of_equal_plans_is_not_taken_for_the_best(void)
     CHECK(worse <= 0.05 * cases);
 }
 
+/* ---- what is left of the table */
+
+/* Plays and obeys. */
+static bool obeyed(struct world *w, struct rounds_result *v, struct rounds_left *left)
+{
+    struct rounds *r = open_rounds(w, NULL);
+    bool lost;
+
+    play(w, r);
+    lost = rounds_obey(r, 0.01, 0.01, left);
+    *v = rounds_result(r);
+    free(r);
+    return lost;
+}
+
 static void a_static_plan_is_taken_where_it_is_faster(void)
 {
     struct world w = world_of(10, 1, 5, 0.01);
-    struct rounds *r;
-    struct rounds_result before, after;
+    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_result v;
 
     for (int b = 0; b < 10; b++) {
         w.truth[b][DEFAULT_ARM] += 0.2;
         w.truth[b][FIRST_STATIC] += b == 3 || b == 8 ? -0.03 : 0.05;
     }
     w.setup.cycles_min = w.setup.cycles_max = 12;
-    r = open_rounds(&w, NULL);
-    play(&w, r);
-    before = rounds_result(r);
-    CHECK(before.static_arm == FIRST_STATIC && before.over_static.low > 0);
-    for (int b = 0; b < 10; b++)
-        CHECK(rounds_prefers_static(r, &before, b) == (b == 3 || b == 8));
-    CHECK(rounds_republish(r, 3, FIRST_STATIC) && rounds_republish(r, 8, FIRST_STATIC));
-    CHECK(!rounds_republish(r, 3, FIRST_STATIC + 1)); /* nobody met it */
-    CHECK(!rounds_prefers_static(r, &before, 3));
-    after = rounds_result(r);
-    CHECK(fabs(after.over_static.value - before.over_static.value - 0.2 * 0.03) < 0.004);
-    free(r);
+    CHECK(!obeyed(&w, &v, left));
+    CHECK(v.static_arm == FIRST_STATIC && v.over_static.low > 0);
+    CHECK(fabs(v.over_static.value - 0.8 * 0.05) < 0.008);
+    for (int b = 0; b < 10; b++) {
+        bool better = b == 3 || b == 8;
+
+        CHECK(left[b].arm == (better ? FIRST_STATIC : TABLE));
+        CHECK(left[b].as == (better ? LEFT_AS_STATIC : LEFT_BY_ITSELF));
+        CHECK(left[b].word.proof == PROOF_FASTER);
+    }
 }
 
 static void a_static_plan_that_wins_as_a_whole_is_taken_except_where_it_clearly_loses(void)
 {
     struct world w = world_of(10, 1, 6, 0.02);
-    struct rounds *r;
+    struct rounds_left left[ROUNDS_BUCKETS_MAX];
     struct rounds_result v;
 
     for (int b = 0; b < 10; b++) {
         w.truth[b][DEFAULT_ARM] += 0.2;
         w.truth[b][FIRST_STATIC] += b == 0 ? 0.15 : -0.04;
     }
-    w.truth[5][DEFAULT_ARM] -= 0.5; /* there it would be slower than the default */
+    w.truth[5][DEFAULT_ARM] -= 0.5; /* there both are slower than the default */
     w.setup.cycles_min = w.setup.cycles_max = 12;
-    r = open_rounds(&w, NULL);
-    play(&w, r);
-    v = rounds_result(r);
-    CHECK(v.over_static.high < 0);
+    obeyed(&w, &v, left);
     for (int b = 0; b < 10; b++)
-        CHECK(rounds_prefers_static(r, &v, b) == (b != 0 && b != 5));
-    free(r);
+        CHECK(left[b].arm == (b == 0 ? TABLE : b == 5 ? DEFAULT_ARM : FIRST_STATIC));
+}
+
+/* The search chose badly in the second bucket, where a static plan does what it does beside it. */
+static void where_the_choice_is_not_proven_the_best_plan_that_is_takes_its_place(void)
+{
+    int by_static = 0, by_choice = 0, cases = 40;
+
+    for (int seed = 1; seed <= cases; seed++) {
+        struct world w = world_of(8, 2, (uint64_t)seed, 0.05);
+        struct rounds_left left[ROUNDS_BUCKETS_MAX];
+        struct rounds_result v;
+
+        for (int b = 0; b < 8; b++) {
+            w.table[b] = b == 1 ? TABLE : FIRST_STATIC;
+            w.truth[b][FIRST_STATIC] -= 0.08;
+            w.truth[b][FIRST_STATIC + 1] -= 0.02;
+            w.truth[b][TABLE] += 0.05;
+        }
+        w.setup.cycles_min = w.setup.cycles_max = 8;
+        obeyed(&w, &v, left);
+        by_static += left[1].arm == FIRST_STATIC;
+        by_choice += left[1].arm == TABLE;
+        CHECK(left[1].arm == DEFAULT_ARM || left[1].word.gain.value > 0);
+    }
+    CHECK(by_static > 0.8 * cases && by_choice == 0);
+}
+
+static void all_give_way_where_the_table_is_slower(void)
+{
+    struct world w = world_of(8, 1, 3, 0.02);
+    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_result v;
+
+    for (int b = 0; b < 8; b++) {
+        w.truth[b][TABLE] += 0.1;
+        w.truth[b][FIRST_STATIC] += 0.05;
+    }
+    CHECK(obeyed(&w, &v, left));
+    for (int b = 0; b < 8; b++)
+        CHECK(left[b].arm == DEFAULT_ARM && left[b].word.proof == PROOF_NONE);
+    CHECK(v.over_default.value == 0);
 }
 
 /* Of 12 buckets, in some of which one plan is 3 % faster and in the rest 6 % slower. */
@@ -467,22 +526,22 @@ struct proven {
 static void prove(int faster, uint64_t seed, struct proven *sum)
 {
     struct world w = world_of(12, 0, seed, 0.05);
-    struct rounds_word words[ROUNDS_BUCKETS_MAX];
-    struct rounds *r;
+    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_result v;
 
     for (int b = 0; b < 12; b++)
         w.truth[b][TABLE] += b < faster ? -0.03 : 0.06;
     w.setup.cycles_min = w.setup.cycles_max = 12;
-    r = open_rounds(&w, NULL);
-    play(&w, r);
-    rounds_prove(r, -1, 0.01, words);
+    obeyed(&w, &v, left);
     for (int b = 0; b < 12; b++) {
-        sum->faster += b < faster && words[b].proof;
-        sum->itself += b < faster && words[b].proof == PROOF_FASTER;
-        sum->slower += b >= faster && words[b].proof;
-        CHECK(!words[b].proof || words[b].gain.value > 0);
+        enum proof proof = left[b].word.proof;
+
+        sum->faster += b < faster && proof;
+        sum->itself += b < faster && proof == PROOF_FASTER;
+        sum->slower += b >= faster && proof;
+        CHECK(!proof || left[b].word.gain.value > 0);
+        CHECK(left[b].arm == (proof ? TABLE : DEFAULT_ARM));
     }
-    free(r);
 }
 
 static void what_a_plan_shows_everywhere_proves_it_where_its_own_pairs_are_too_few(void)
@@ -496,7 +555,7 @@ static void what_a_plan_shows_everywhere_proves_it_where_its_own_pairs_are_too_f
     }
     /* Of 240, 120 and 240 buckets. */
     CHECK(everywhere.faster > 180 && everywhere.itself < 80);
-    CHECK(mixed.faster < 60 && mixed.slower <= 2 && nowhere.slower <= 2);
+    CHECK(mixed.faster < 80 && mixed.slower <= 2 && nowhere.slower <= 2);
     if (getenv("MOETUNE_TEST_VERBOSE"))
         printf("    everywhere %d, %d by itself; in half %d, and %d where it is slower; %d\n",
                everywhere.faster, everywhere.itself, mixed.faster, mixed.slower, nowhere.slower);
@@ -517,42 +576,41 @@ static void weights_are_shares_of_steps(void)
 
 enum { SIDES_ARM = 4, MIDDLE = 3 };
 
-/* Of 7 buckets in which the table's plan takes 10 % less than the default the one in the middle,
- * where that of both sides takes so much more or less than the table's. */
+/* 7 buckets, in the one in the middle of which the search chose another plan than on both sides.
+ * All save 10 % there, but that of the sides so much more or less. */
 static struct world sides_of(double more, uint64_t seed, double noise)
 {
-    static const int sides[] = { -1, -1, -1, SIDES_ARM, -1, -1, -1 };
     struct world w = world_of(7, 1, seed, noise);
 
-    for (int b = 0; b < 7; b++)
-        w.truth[b][TABLE] -= 0.10;
+    for (int b = 0; b < 7; b++) {
+        w.table[b] = b == MIDDLE ? TABLE : SIDES_ARM;
+        w.truth[b][w.table[b]] -= 0.10;
+    }
     w.truth[MIDDLE][SIDES_ARM] += more - 0.10;
-    w.setup.neighbours = sides;
     w.setup.cycles_min = w.setup.cycles_max = 8;
     return w;
 }
 
-static bool is_allowed(struct world w, struct rounds_word *word)
+static bool is_shared(struct world w, struct rounds_word *word)
 {
-    struct rounds *r = open_rounds(&w, NULL);
-    bool allowed;
+    struct rounds_left left[ROUNDS_BUCKETS_MAX];
+    struct rounds_result v;
 
-    play(&w, r);
-    allowed = rounds_allows_neighbour(r, MIDDLE, 0.01, 0.01, word);
+    obeyed(&w, &v, left);
     for (int b = 0; b < 7; b++)
-        CHECK(b == MIDDLE || !rounds_allows_neighbour(r, b, 0.01, 0.01, word));
-    free(r);
-    return allowed;
+        CHECK(b == MIDDLE || left[b].as != LEFT_AS_SHARED);
+    *word = left[MIDDLE].word;
+    return left[MIDDLE].as == LEFT_AS_SHARED;
 }
 
-static int count_allowed(double more)
+static int count_shared(double more)
 {
     int count = 0;
 
     for (uint64_t seed = 1; seed <= 40; seed++) {
         struct rounds_word word;
 
-        if (!is_allowed(sides_of(more, seed, 0.05), &word))
+        if (!is_shared(sides_of(more, seed, 0.05), &word))
             continue;
         CHECK(word.proof != PROOF_NONE && word.gain.value > 0);
         count++;
@@ -570,7 +628,7 @@ static void a_plan_of_both_sides_runs_in_its_bucket_as_often_as_the_others(void)
     play_logged(&w, r, log);
     for (int i = 0; i < log->count; i++) {
         steps[log->bucket[i]]++;
-        of_sides += log->arm[i] == SIDES_ARM;
+        of_sides += log->bucket[i] == MIDDLE && log->arm[i] == SIDES_ARM;
     }
     for (int b = 0; b < 7; b++)
         CHECK(steps[b] == 8 * (b == MIDDLE ? 4 : 3)); /* the table's, the default, a static one */
@@ -579,12 +637,12 @@ static void a_plan_of_both_sides_runs_in_its_bucket_as_often_as_the_others(void)
     free(r);
 }
 
-static void a_plan_of_both_sides_is_allowed_where_it_is_not_shown_to_be_slower(void)
+static void a_plan_of_both_sides_is_taken_where_it_is_not_shown_to_be_slower(void)
 {
-    int equal = count_allowed(0), faster = count_allowed(-0.05), slower = count_allowed(0.05);
+    int equal = count_shared(0), faster = count_shared(-0.05), slower = count_shared(0.05);
 
-    CHECK(equal > 15 && faster > 35 && slower <= 5);
-    CHECK(!count_allowed(0.12)); /* slower than the default */
+    CHECK(equal > 15 && faster > 30 && slower <= 5);
+    CHECK(!count_shared(0.12)); /* slower than the default */
     if (getenv("MOETUNE_TEST_VERBOSE"))
         printf("    of 40: equal %d, 5 %% faster %d, 5 %% slower %d\n", equal, faster, slower);
 }
@@ -593,21 +651,31 @@ static void with_little_noise_a_plan_of_both_sides_must_be_as_fast(void)
 {
     struct rounds_word word;
 
-    CHECK(is_allowed(sides_of(-1e-4, 1, 1e-4), &word) && word.proof == PROOF_FASTER);
-    CHECK(is_allowed(sides_of(-0.01, 1, 1e-4), &word));
-    CHECK(!is_allowed(sides_of(0.002, 1, 1e-4), &word)); /* within the margin, and proven */
+    CHECK(is_shared(sides_of(-1e-4, 1, 1e-4), &word) && word.proof == PROOF_FASTER);
+    CHECK(is_shared(sides_of(-0.01, 1, 1e-4), &word));
+    CHECK(!is_shared(sides_of(0.002, 1, 1e-4), &word)); /* within the margin, and proven */
 }
 
 static void the_default_on_both_sides_needs_no_proof(void)
 {
-    static const int sides[] = { -1, -1, -1, DEFAULT_ARM, -1, -1, -1 };
-    struct world w = sides_of(0, 1, 1e-4);
     struct rounds_word word;
+    int count = 0;
 
-    w.setup.neighbours = sides;
-    CHECK(!is_allowed(w, &word)); /* slower by 10 % */
-    w.truth[MIDDLE][TABLE] += 0.10 + 1e-4;
-    CHECK(is_allowed(w, &word) && word.proof == PROOF_NONE);
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct world w = sides_of(0, seed, 0.03);
+
+        for (int b = 0; b < 7; b++)
+            w.table[b] = b == MIDDLE ? TABLE : DEFAULT_ARM;
+        CHECK(!is_shared(w, &word)); /* slower by 10 % */
+        w.truth[MIDDLE][TABLE] += 0.07;
+        if (is_shared(w, &word)) {
+            CHECK(word.proof == PROOF_NONE);
+            count++;
+        }
+    }
+    CHECK(count > 0 && count < 40);
+    if (getenv("MOETUNE_TEST_VERBOSE"))
+        printf("    the default on both sides of a plan that saves 3 %%: %d of 40\n", count);
 }
 
 /* ---- what verifications found */
@@ -621,30 +689,25 @@ static double wider(const struct gain *a, const struct gain *b)
 static void kappa_widens_what_is_stated_and_proves_nothing_less(void)
 {
     struct world w = world_of(8, 1, 5, 0.05);
-    struct rounds_word words[2][ROUNDS_BUCKETS_MAX];
+    struct rounds_left left[2][ROUNDS_BUCKETS_MAX];
     struct rounds_result v[2];
 
     for (int b = 0; b < 8; b++)
-        w.truth[b][TABLE] -= 0.04 * b;
+        w.truth[b][TABLE] -= 0.1 + 0.04 * b;
     w.setup.cycles_min = w.setup.cycles_max = 12;
     for (int i = 0; i < 2; i++) {
-        struct rounds *r;
-
         w.setup.kappa = i ? 1.7 : 0;
         w.noise = noise_make(5, 0.05, 0.01, false);
-        r = open_rounds(&w, NULL);
-        play(&w, r);
-        v[i] = rounds_result(r);
-        rounds_prove(r, -1, 0.01, words[i]);
-        free(r);
+        obeyed(&w, &v[i], left[i]);
     }
     CHECK(fabs(wider(&v[1].over_default, &v[0].over_default) - 1.7) < 1e-9);
     CHECK(fabs(wider(&v[1].over_static, &v[0].over_static) - 1.7) < 1e-9);
     CHECK(v[1].over_default.value == v[0].over_default.value);
     for (int b = 0; b < 8; b++) {
-        CHECK(fabs(wider(&words[1][b].gain, &words[0][b].gain) - 1.7) < 1e-9);
-        CHECK(words[1][b].gain.value == words[0][b].gain.value);
-        CHECK(words[1][b].proof == words[0][b].proof);
+        const struct rounds_word *wide = &left[1][b].word, *narrow = &left[0][b].word;
+
+        CHECK(fabs(wider(&wide->gain, &narrow->gain) - 1.7) < 1e-9);
+        CHECK(wide->gain.value == narrow->gain.value && wide->proof == narrow->proof);
     }
 }
 
@@ -719,10 +782,12 @@ int main(void)
         TEST(the_luckiest_of_equal_plans_is_not_taken_for_the_best),
         TEST(a_static_plan_is_taken_where_it_is_faster),
         TEST(a_static_plan_that_wins_as_a_whole_is_taken_except_where_it_clearly_loses),
+        TEST(where_the_choice_is_not_proven_the_best_plan_that_is_takes_its_place),
+        TEST(all_give_way_where_the_table_is_slower),
         TEST(what_a_plan_shows_everywhere_proves_it_where_its_own_pairs_are_too_few),
         TEST(weights_are_shares_of_steps),
         TEST(a_plan_of_both_sides_runs_in_its_bucket_as_often_as_the_others),
-        TEST(a_plan_of_both_sides_is_allowed_where_it_is_not_shown_to_be_slower),
+        TEST(a_plan_of_both_sides_is_taken_where_it_is_not_shown_to_be_slower),
         TEST(with_little_noise_a_plan_of_both_sides_must_be_as_fast),
         TEST(the_default_on_both_sides_needs_no_proof),
         TEST(kappa_widens_what_is_stated_and_proves_nothing_less),

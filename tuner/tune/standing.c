@@ -25,12 +25,9 @@ _Static_assert(ROUNDS_CYCLES_MAX *(ROUNDS_BUCKETS_MAX / 12 + 1) <= SERIES_STRIDE
 struct seat {
     struct bucket bucket; /* with its entry */
     int published;        /* the arm it held before the rounds */
-    int arm;              /* that was chosen there, and has to prove itself; then what is left */
+    int arm;              /* that was chosen there, and has to prove itself */
     struct pairs first;   /* of that and the default, since it was chosen */
     struct normal belief; /* what was believed of them */
-    struct rounds_word word;
-    bool taken;  /* as the static plan of the table as a whole */
-    bool shared; /* as the plan of the seats on both sides */
     double weight;
     bool usable[SEARCH_ARMS_MAX];
 };
@@ -42,7 +39,7 @@ struct settling {
     int rivals[ROUNDS_STATICS_MAX], rival_count;
     struct standing_row row;
     struct rounds *rounds;
-    int sides[ROUNDS_BUCKETS_MAX]; /* of each seat, what met it as its neighbours' plan; -1: none */
+    struct rounds_left left[ROUNDS_BUCKETS_MAX]; /* in each seat, once they are obeyed */
     int launch; /* of the ranks that run now, as the rounds number them; 0: no matter which */
 };
 
@@ -180,77 +177,19 @@ static uint32_t count_search(const struct settling *s)
     return count;
 }
 
-/* ---- rivals: static plans that may be better than the table */
+/* ---- a series of rounds */
 
-static bool published_everywhere(const struct settling *s, int arm)
+static void describe_seats(const struct settling *s, struct rounds_bucket *out)
 {
-    for (int i = 0; i < s->seat_count; i++)
-        if (s->seats[i].arm != arm)
-            return false;
-    return true;
-}
-
-static double share_published(const struct settling *s, int arm)
-{
-    double share = 0;
-
-    for (int i = 0; i < s->seat_count; i++)
-        share += s->seats[i].arm == arm ? s->seats[i].weight : 0;
-    return share;
-}
-
-/* The weighted sum of expected log times; where an arm cannot run the default does. */
-static double expected(const struct settling *s, int arm)
-{
-    double sum = 0;
-
     for (int i = 0; i < s->seat_count; i++) {
         const struct seat *seat = &s->seats[i];
-        int runs = seat->usable[arm] ? arm : space_of(s)->default_arm;
 
-        sum += seat->weight *
-               log(search_estimate(s->sweep->dictionary.search, seat->bucket.capacity, runs));
-    }
-    return sum;
-}
-
-/* Less is better.  Without a model: the plans that are published most. */
-static void rate(const struct settling *s, double ratings[SEARCH_ARMS_MAX])
-{
-    bool modelled = true;
-
-    for (int arm = 0; arm < (int)space_of(s)->arm_count; arm++) {
-        ratings[arm] = expected(s, arm);
-        modelled = modelled && isfinite(ratings[arm]);
-    }
-    for (int arm = 0; arm < (int)space_of(s)->arm_count && !modelled; arm++)
-        ratings[arm] = -share_published(s, arm);
-}
-
-/* One that is expected to take 5 % longer than the best is none: its steps are better spent. */
-static void choose_rivals(struct settling *s)
-{
-    double ratings[SEARCH_ARMS_MAX], limit = INFINITY, weights = 0;
-
-    for (int i = 0; i < s->seat_count; i++)
-        weights += s->seats[i].weight;
-    rate(s, ratings);
-    for (s->rival_count = 0; s->rival_count < ROUNDS_STATICS_MAX; s->rival_count++) {
-        int best = -1;
-
-        for (int arm = 0; arm < (int)space_of(s)->arm_count; arm++)
-            if (isfinite(ratings[arm]) && (best < 0 || ratings[arm] < ratings[best]))
-                best = arm;
-        if (best < 0 || ratings[best] > limit)
-            return;
-        limit = fmin(limit, ratings[best] + 0.05 * weights);
-        s->rivals[s->rival_count] = best;
-        ratings[best] = NAN;
-        /* Nothing is to be told apart where the default is everywhere and expected to be best. */
-        if (!s->rival_count && best == space_of(s)->default_arm && published_everywhere(s, best)) {
-            s->rival_count = 1;
-            return;
-        }
+        out[i] = (struct rounds_bucket){ seat->weight,
+                                         seat->bucket.capacity,
+                                         seat->arm,
+                                         seat->usable,
+                                         seat->first.count ? &seat->first : NULL,
+                                         seat->belief };
     }
 }
 
@@ -277,8 +216,6 @@ static bool read_rivals(struct settling *s)
     }
     return s->rival_count > 0;
 }
-
-/* ---- a series of rounds */
 
 static bool is_cut_off(const struct settling *s)
 {
@@ -309,6 +246,7 @@ static int find_kappa(const struct settling *s, double *kappa)
 static int begin_series(struct settling *s)
 {
     const struct dictionary *d = &s->sweep->dictionary;
+    struct rounds_bucket buckets[ROUNDS_BUCKETS_MAX];
     uint32_t next = s->row.cluster ? s->row.first_round + SERIES_STRIDE : 0;
     double kappa;
 
@@ -323,19 +261,11 @@ static int begin_series(struct settling *s)
                                     .static_gain = GAIN_UNKNOWN,
                                     .first_round = next,
                                     .kappa = kappa };
-    choose_rivals(s);
+    describe_seats(s, buckets);
+    s->rival_count =
+        rounds_statics(d->search, buckets, s->seat_count, space_of(s)->default_arm, s->rivals);
     write_rivals(s);
     return store_standing(d->store, &s->row);
-}
-
-/* -1: they differ, or it is the seat's own. */
-static int arm_on_both_sides(const struct settling *s, int i)
-{
-    const struct seat *seat = &s->seats[i];
-
-    if (i == 0 || i + 1 == s->seat_count || seat[-1].arm != seat[1].arm || seat->arm == seat[1].arm)
-        return -1;
-    return seat[1].arm;
 }
 
 static int open_rounds(struct settling *s)
@@ -347,7 +277,6 @@ static int open_rounds(struct settling *s)
                                   .default_arm = space_of(s)->default_arm,
                                   .statics = s->rivals,
                                   .static_count = s->rival_count,
-                                  .neighbours = s->sides,
                                   .steps_max = count_search(s) + 1,
                                   .seed = s->sweep->campaign->setup->seed ^ s->row.first_round,
                                   .kappa = s->row.kappa };
@@ -357,13 +286,7 @@ static int open_rounds(struct settling *s)
         setup.launch_cycles = effort->launch_cycles;
         setup.launches = effort->launches - 1;
     }
-    for (int i = 0; i < s->seat_count; i++) {
-        s->sides[i] = arm_on_both_sides(s, i);
-        buckets[i] =
-            (struct rounds_bucket){ s->seats[i].weight, s->seats[i].arm, s->seats[i].usable,
-                                    s->seats[i].first.count ? &s->seats[i].first : NULL,
-                                    s->seats[i].belief };
-    }
+    describe_seats(s, buckets);
     s->rounds = malloc(sizeof(*s->rounds));
     if (!s->rounds)
         return fail(ERR_NOMEM, "rounds");
@@ -387,13 +310,15 @@ static void replay(struct settling *s)
         }
 }
 
-/* A launch that takes more than a tenth of the time so far is dear: one more than the search's is
- * enough then. */
+/* A launch that takes more than a tenth of the time so far is dear, unless nobody would notice: one
+ * more than the search's is enough then. */
 static bool is_dear(const struct settling *s)
 {
+    static const int64_t unnoticed_ns = 500000000;
     const struct campaign *c = s->sweep->campaign;
+    int64_t ns = crew_launch_ns(c->crew);
 
-    return s->launch == 1 && crew_launch_ns(c->crew) * 10 > host_clock_ns() - c->begun_ns;
+    return s->launch == 1 && ns > unnoticed_ns && ns * 10 > host_clock_ns() - c->begun_ns;
 }
 
 static int play(struct settling *s)
@@ -427,97 +352,17 @@ static int play(struct settling *s)
 
 /* ---- what is left of the table */
 
-static void publish(struct settling *s, int i, int arm)
-{
-    s->seats[i].arm = arm;
-    s->seats[i].shared = false;
-    rounds_republish(s->rounds, i, arm);
-}
-
-/* The default takes the place of what is not proven there; of what is not proven to be faster by
- * its own pairs if `surely`. */
-static void give_up_unproven(struct settling *s, bool surely)
-{
-    int default_arm = space_of(s)->default_arm;
-    struct rounds_word words[ROUNDS_BUCKETS_MAX];
-
-    rounds_prove(s->rounds, -1, s->sweep->request->options->harm, words);
-    for (int i = 0; i < s->seat_count; i++) {
-        struct seat *seat = &s->seats[i];
-
-        if (default_arm < 0 || !seat->usable[default_arm] || seat->arm == default_arm)
-            continue;
-        seat->word = words[i];
-        if (seat->word.proof < (surely ? PROOF_FASTER : PROOF_HARMLESS))
-            publish(s, i, default_arm);
-    }
-}
-
-static void take_statics(struct settling *s, const struct rounds_result *v)
-{
-    int default_arm = space_of(s)->default_arm;
-    struct rounds_word words[ROUNDS_BUCKETS_MAX];
-    bool takes[ROUNDS_BUCKETS_MAX];
-
-    if (v->static_arm < 0)
-        return;
-    rounds_prove(s->rounds, v->static_arm, s->sweep->request->options->harm, words);
-    for (int i = 0; i < s->seat_count; i++)
-        takes[i] = rounds_prefers_static(s->rounds, v, i) &&
-                   (v->static_arm == default_arm || words[i].proof);
-    for (int i = 0; i < s->seat_count; i++)
-        if (takes[i]) {
-            publish(s, i, v->static_arm);
-            s->seats[i].word = words[i];
-            s->seats[i].taken = v->static_arm != default_arm;
-        }
-}
-
-/* One plan for three buckets instead of two: a shorter table, where no difference is shown.  What
- * is proven to be faster than the default stays beside it.  One after the other, for a seat that
- * takes its neighbours' plan is a neighbour itself. */
-static void take_neighbours(struct settling *s)
+static void obey(struct settling *s)
 {
     const struct tune_options *o = s->sweep->request->options;
     int default_arm = space_of(s)->default_arm;
+    bool lost = rounds_obey(s->rounds, o->margin, o->harm, s->left), was = false, is = false;
 
     for (int i = 0; i < s->seat_count; i++) {
-        struct seat *seat = &s->seats[i];
-        int arm = arm_on_both_sides(s, i);
-        struct rounds_word word;
-
-        if (arm < 0 || arm != s->sides[i] ||
-            (arm == default_arm && seat->word.proof == PROOF_FASTER) ||
-            !rounds_allows_neighbour(s->rounds, i, o->margin, o->harm, &word))
-            continue;
-        publish(s, i, arm);
-        seat->word = word;
-        seat->taken = false;
-        seat->shared = true;
-    }
-}
-
-static void obey(struct settling *s)
-{
-    int default_arm = space_of(s)->default_arm;
-    struct rounds_result chosen = rounds_result(s->rounds), v;
-    bool was = false, is = false;
-
-    give_up_unproven(s, false);
-    v = rounds_result(s->rounds);
-    take_statics(s, &v);
-    take_neighbours(s);
-    v = rounds_result(s->rounds);
-    if (v.may_lose)
-        give_up_unproven(s, true);
-    v = rounds_result(s->rounds);
-    for (int i = 0; i < s->seat_count; i++) {
-        if (v.loses && default_arm >= 0 && s->seats[i].usable[default_arm])
-            publish(s, i, default_arm);
         was = was || s->seats[i].published != default_arm;
-        is = is || s->seats[i].arm != default_arm;
+        is = is || s->left[i].arm != default_arm;
     }
-    s->row.given_up = was && !is && (v.loses || chosen.over_default.high < 0);
+    s->row.given_up = lost && was && !is;
 }
 
 /* Times are those that all samples make likely; the gain is what fresh pairs say.  What was
@@ -525,27 +370,29 @@ static void obey(struct settling *s)
 static int write_entry(struct settling *s, int i)
 {
     struct seat *seat = &s->seats[i];
+    const struct rounds_left *left = &s->left[i];
     struct entry_row *e = &seat->bucket.entry, anew;
     int default_arm = space_of(s)->default_arm;
-    bool by_default = default_arm < 0 || !seat->usable[default_arm];
-    const char *word = by_default                 ? "alone"
-                       : seat->arm == default_arm ? "default"
-                       : seat->taken              ? "static"
-                       : seat->arm == seat->published && !strcmp(e->decision, "incumbent")
+    bool alone =
+        default_arm < 0 || !seat->usable[default_arm] || !seat->bucket.attempts[default_arm].usable;
+    const char *word = alone                        ? "alone"
+                       : left->arm == default_arm   ? "default"
+                       : left->as == LEFT_AS_STATIC ? "static"
+                       : left->arm == seat->published && !strcmp(e->decision, "incumbent")
                            ? "incumbent"
-                       : seat->word.proof == PROOF_FASTER ? "adopted"
+                       : left->word.proof == PROOF_FASTER ? "adopted"
                                                           : "likely";
-    int rc = visit_redecide(s->sweep, e->bucket, seat->arm, &anew);
+    int rc = visit_redecide(s->sweep, e->bucket, left->arm, &anew);
 
     if (rc)
         return rc < 0 ? rc : OK;
     snprintf(anew.decision, sizeof(anew.decision), "%s", word);
     memcpy(anew.effort, e->effort, sizeof(anew.effort));
     memcpy(anew.search, e->search, sizeof(anew.search));
-    if (!by_default && seat->arm != default_arm) {
-        double ratio = anew.default_us * (1 - seat->word.gain.value) / anew.time_us;
+    if (!alone && left->arm != default_arm) {
+        double ratio = anew.default_us * (1 - left->word.gain.value) / anew.time_us;
 
-        anew.gain = seat->word.gain; /* and the times with it */
+        anew.gain = left->word.gain; /* and the times with it */
         anew.time_us *= ratio;
         anew.low_us *= ratio;
         anew.high_us *= ratio;
@@ -553,8 +400,8 @@ static int write_entry(struct settling *s, int i)
     }
     *e = anew;
     return store_entry(s->sweep->campaign->store, e,
-                       seat->arm == seat->published ? NULL
-                       : seat->shared               ? "rounds: the plan on both sides is as good"
+                       left->arm == seat->published ? NULL
+                       : left->as == LEFT_AS_SHARED ? "rounds: the plan on both sides is as good"
                                                     : "rounds");
 }
 
