@@ -762,43 +762,33 @@ static void advance(struct rounds *r)
 
 /* ---- static plans */
 
-/* The weighted mean of expected log times; where an arm cannot run the default does. */
-static double expected_of(struct search *search, const struct rounds_bucket *buckets, int count,
-                          int default_arm, int arm)
-{
-    double sum = 0, weights = 0;
-
-    for (int b = 0; b < count; b++) {
-        bool runs = !buckets[b].usable || buckets[b].usable[arm];
-
-        if (!runs && default_arm < 0)
-            return NAN;
-        sum += buckets[b].weight *
-               log(search_estimate(search, buckets[b].capacity, runs ? arm : default_arm));
-        weights += buckets[b].weight;
-    }
-    return sum / weights;
-}
-
 int rounds_statics(struct search *search, const struct rounds_bucket *buckets, int bucket_count,
                    int default_arm, int statics[ROUNDS_STATICS_MAX])
 {
     static const double much_slower = 0.05;
-    double ratings[SEARCH_ARMS_MAX], limit = INFINITY; /* less is better */
+    double ratings[SEARCH_ARMS_MAX] = { 0 }, shares[SEARCH_ARMS_MAX] = { 0 }; /* less is better */
+    double weights = 0, limit = INFINITY;
     int arms = (int)search->setup.arm_count, count = 0;
     bool modelled = true, all_default = true;
 
-    for (int arm = 0; arm < arms; arm++) {
-        ratings[arm] = expected_of(search, buckets, bucket_count, default_arm, arm);
+    /* A search knows the arms of one capacity together, so buckets are the outer loop. */
+    for (int b = 0; b < bucket_count; b++) {
+        const struct rounds_bucket *bucket = &buckets[b];
+
+        for (int arm = 0; arm < arms; arm++) { /* where it cannot run the default does */
+            int runs = !bucket->usable || bucket->usable[arm] ? arm : default_arm;
+
+            ratings[arm] += bucket->weight * log(search_estimate(search, bucket->capacity, runs));
+        }
+        all_default = all_default && bucket->table == default_arm;
+        if (bucket->table >= 0)
+            shares[bucket->table] -= bucket->weight;
+        weights += bucket->weight;
+    }
+    for (int arm = 0; arm < arms; arm++)
         modelled = modelled && isfinite(ratings[arm]);
-    }
-    for (int b = 0; b < bucket_count; b++)
-        all_default = all_default && buckets[b].table == default_arm;
-    for (int arm = 0; arm < arms && !modelled; arm++) {
-        ratings[arm] = 0;
-        for (int b = 0; b < bucket_count; b++)
-            ratings[arm] -= buckets[b].table == arm ? buckets[b].weight : 0;
-    }
+    if (!modelled)
+        memcpy(ratings, shares, sizeof(ratings));
     while (count < ROUNDS_STATICS_MAX) {
         int best = -1;
 
@@ -807,7 +797,7 @@ int rounds_statics(struct search *search, const struct rounds_bucket *buckets, i
                 best = arm;
         if (best < 0 || ratings[best] > limit)
             break;
-        limit = fmin(limit, ratings[best] + much_slower);
+        limit = fmin(limit, ratings[best] + much_slower * weights);
         statics[count++] = best;
         ratings[best] = NAN;
         /* Nothing is to be told apart where the default is everywhere and expected to be best. */
