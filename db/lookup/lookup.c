@@ -265,6 +265,8 @@ static const char *why_not(const char *path, int rc, const struct lookup_set *se
                "back: whoever may has to run moetune show on it once";
     if (rc != ERR_FORMAT)
         return moelookup_strerror(rc);
+    if (!info.st_size)
+        return "empty: nothing was stored there yet";
     snprintf(text, 96, "from a newer moetune (version %lld of the tables, this one knows %d)",
              (long long)set->passed.newer, STORE_VERSION);
     return set->passed.newer ? text : "no database of moetune, no snapshot and no packed table";

@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct options {
     struct stated_layer stated;
@@ -345,14 +346,24 @@ static int check_named(const char *db)
     return db ? store_check_named(db, "--db") : OK;
 }
 
+/* Whoever created it was killed before anything was stored; the library has said so. */
+static bool is_empty(const char *db)
+{
+    struct stat info;
+
+    return db && !stat(db, &info) && S_ISREG(info.st_mode) && !info.st_size;
+}
+
 static int look_up(const struct options *o)
 {
     struct moelookup *table;
     uint8_t digest[SHA256_BYTES];
-    int rc = OK;
+    int rc;
 
     TRY(check_named(o->db));
-    TRY(moelookup_open(o->db, &table));
+    rc = moelookup_open(o->db, &table);
+    if (rc)
+        return rc == MOE_ERR_FORMAT && is_empty(o->db) ? UNSUPPORTED : rc;
     if (o->explain && table->level < LOOKUP_INFO)
         table->level = LOOKUP_INFO; /* which of several versions of a space answers */
     moelookup_digest(table, digest);
