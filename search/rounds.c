@@ -19,6 +19,7 @@ enum {
     ROLE_ARM = 64 /* ROLE_ARM + n: arm n, in whatever role it meets others in a bucket */
 };
 enum { CYCLES_LEAST = 4, CYCLES_MOST = 30, BUCKETS_PER_ROUND = 12 };
+enum { SHARED_MOST = 3 }; /* so many buckets in a row take the plan of both sides together */
 
 /* ---- contestants */
 
@@ -628,43 +629,53 @@ static void take_static(struct rounds *r, double harm, struct rounds_left *left)
                   &left[b]);
 }
 
-/* Of the bucket's sides as they are now; false: they differ, or did not when the rounds began. */
-static bool has_both_sides(const struct rounds *r, int b)
-{
-    const struct rounds_contest *c = &r->contests[b];
-    int place = c->role[ROLE_NEIGHBOUR];
-
-    return b > 0 && b + 1 < r->setup.bucket_count && present(c, place) &&
-           place != c->role[ROLE_TABLE] && arm_of_table(c - 1) == c->arms[place] &&
-           arm_of_table(c + 1) == c->arms[place];
-}
-
-/* One plan for three buckets instead of two, where no difference is shown.  One bucket after the
- * other, for one that takes its neighbours' plan is a neighbour itself. */
-static void take_neighbours(struct rounds *r, double margin, double harm, struct rounds_left *left)
+/* Whether the plan that is the neighbours' may take a bucket: it was slower than the table's by no
+ * more than `margin`, is not shown to be slower at all, and is proven (the default needs no proof,
+ * but does not replace what is faster for certain). */
+static bool allows_neighbour(const struct rounds *r, int b, double margin, double harm,
+                             const struct rounds_word *now, struct rounds_word *word)
 {
     static const double shown = 0.975; /* the chance that it is slower: one end of 95 % */
+    const struct rounds_contest *c = &r->contests[b];
+    struct table_of_means t;
+    struct mean here;
 
-    for (int b = 0; b < r->setup.bucket_count; b++) {
-        const struct rounds_contest *c = &r->contests[b];
-        bool is_default = c->role[ROLE_NEIGHBOUR] == c->role[ROLE_DEFAULT];
-        struct rounds_word word = { PROOF_NONE, GAIN_UNKNOWN };
-        struct table_of_means t;
-        struct mean here;
+    *word = (struct rounds_word){ PROOF_NONE, GAIN_UNKNOWN };
+    if (!present(c, c->role[ROLE_NEIGHBOUR]))
+        return false;
+    compare_all(r, ROLE_NEIGHBOUR, ROLE_TABLE, &t);
+    here = t.of[b];
+    if (here.count < PAIRS_LEAST || !(here.mean <= log1p(margin)) ||
+        !(mean_chance_above(&here, 0) < shown))
+        return false;
+    if (c->role[ROLE_NEIGHBOUR] == c->role[ROLE_DEFAULT])
+        return now->proof != PROOF_FASTER;
+    compare_all(r, ROLE_NEIGHBOUR, ROLE_DEFAULT, &t);
+    *word = word_of(r, &t, ROLE_NEIGHBOUR, b, harm);
+    return word->proof != PROOF_NONE;
+}
 
-        if (!has_both_sides(r, b) || (is_default && left[b].word.proof == PROOF_FASTER))
+/* One plan instead of two for buckets that lie between others, where no difference is shown; one
+ * after the other, for what takes its neighbours' plan is a neighbour itself. */
+static void take_neighbours(struct rounds *r, double margin, double harm, struct rounds_left *left)
+{
+    int count = r->setup.bucket_count, next;
+
+    for (int first = 1; first < count; first = next) {
+        int own = arm_of_table(&r->contests[first]), side = arm_of_table(&r->contests[first - 1]);
+        struct rounds_word words[SHARED_MOST];
+        bool all = own != side;
+
+        for (next = first; next < count && arm_of_table(&r->contests[next]) == own; next++)
+            all = all && next - first < SHARED_MOST &&
+                  r->contests[next].role[ROLE_NEIGHBOUR] >= 0 &&
+                  r->contests[next].arms[r->contests[next].role[ROLE_NEIGHBOUR]] == side &&
+                  allows_neighbour(r, next, margin, harm, &left[next].word, &words[next - first]);
+        if (!all || next == count || arm_of_table(&r->contests[next]) != side)
             continue;
-        compare_all(r, ROLE_NEIGHBOUR, ROLE_TABLE, &t);
-        here = t.of[b];
-        if (here.count < PAIRS_LEAST || !(here.mean <= log1p(margin)) ||
-            !(mean_chance_above(&here, 0) < shown))
-            continue;
-        if (!is_default) {
-            compare_all(r, ROLE_NEIGHBOUR, ROLE_DEFAULT, &t);
-            word = word_of(r, &t, ROLE_NEIGHBOUR, b, harm);
-        }
-        if (is_default || word.proof)
-            leave(r, b, c->role[ROLE_NEIGHBOUR], LEFT_AS_SHARED, &word, &left[b]);
+        for (int b = first; b < next; b++)
+            leave(r, b, r->contests[b].role[ROLE_NEIGHBOUR], LEFT_AS_SHARED, &words[b - first],
+                  &left[b]);
     }
 }
 
@@ -821,15 +832,21 @@ static void set_defaults(struct rounds_setup *s)
         s->cycles_min = s->cycles_max;
 }
 
-/* -1: they differ, or it is the bucket's own. */
+/* The plan on both sides of the buckets around this one that have its plan, if they are few; else
+ * -1. */
 static int arm_on_both_sides(const struct rounds_setup *s, int bucket)
 {
-    const struct rounds_bucket *b = &s->buckets[bucket];
+    const struct rounds_bucket *buckets = s->buckets;
+    int own = buckets[bucket].table, low = bucket - 1, high = bucket + 1;
 
-    if (bucket == 0 || bucket + 1 == s->bucket_count || b[-1].table != b[1].table ||
-        b->table == b[1].table)
+    while (low >= 0 && buckets[low].table == own)
+        low--;
+    while (high < s->bucket_count && buckets[high].table == own)
+        high++;
+    if (low < 0 || high == s->bucket_count || high - low - 1 > SHARED_MOST ||
+        buckets[low].table != buckets[high].table)
         return -1;
-    return b[1].table;
+    return buckets[low].table;
 }
 
 static void open_contest(struct rounds_contest *c, const struct rounds_setup *s, int bucket)

@@ -131,8 +131,8 @@ struct rounds_left {
  *    are judged before one gives way.
  * 2. The best static plan takes the buckets where it clearly wins; where the whole table loses to
  *    it, also those where it does not clearly lose.  It, too, must not be slower than the default.
- * 3. The plan of both sides takes a bucket where it was slower than the table's by at most
- *    `margin` (a share), is not shown to be slower at all, and is proven.
+ * 3. The plan of both sides takes up to three buckets between where it was slower than theirs by at
+ *    most `margin` (a share), is not shown to be slower at all, and is proven.
  * 4. If the table may be slower than the default, what is not proven to be faster goes; if it looks
  *    slower, everything.
  *

@@ -647,6 +647,27 @@ static void a_plan_of_both_sides_is_taken_where_it_is_not_shown_to_be_slower(voi
         printf("    of 40: equal %d, 5 %% faster %d, 5 %% slower %d\n", equal, faster, slower);
 }
 
+static void buckets_in_a_row_take_the_plan_of_both_sides_together_or_not_at_all(void)
+{
+    int both = 0;
+
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct world w = sides_of(0, seed, 0.05);
+        struct rounds_left left[ROUNDS_BUCKETS_MAX];
+        struct rounds_result v;
+
+        w.table[MIDDLE + 1] = TABLE;
+        w.truth[MIDDLE + 1][TABLE] -= 0.10;
+        obeyed(&w, &v, left);
+        for (int i = 0; i < 2; i++) /* the other one may have it for want of proof of its own */
+            CHECK(left[MIDDLE + i].as != LEFT_AS_SHARED || left[MIDDLE + !i].arm == SIDES_ARM);
+        both += left[MIDDLE].as == LEFT_AS_SHARED && left[MIDDLE + 1].as == LEFT_AS_SHARED;
+    }
+    CHECK(both > 5);
+    if (getenv("MOETUNE_TEST_VERBOSE"))
+        printf("    two in a row: %d of 40\n", both);
+}
+
 static void with_little_noise_a_plan_of_both_sides_must_be_as_fast(void)
 {
     struct rounds_word word;
@@ -788,6 +809,7 @@ int main(void)
         TEST(weights_are_shares_of_steps),
         TEST(a_plan_of_both_sides_runs_in_its_bucket_as_often_as_the_others),
         TEST(a_plan_of_both_sides_is_taken_where_it_is_not_shown_to_be_slower),
+        TEST(buckets_in_a_row_take_the_plan_of_both_sides_together_or_not_at_all),
         TEST(with_little_noise_a_plan_of_both_sides_must_be_as_fast),
         TEST(the_default_on_both_sides_needs_no_proof),
         TEST(kappa_widens_what_is_stated_and_proves_nothing_less),
