@@ -438,11 +438,12 @@ static int role_of_static(const struct rounds *r, int arm)
 
 /* What the buckets beside this one say of a plan against the default.  How much it saves changes
  * little from one capacity to the next: a random walk along log c, of whose steps these buckets
- * tell the variance; below 1 % from bucket to bucket it is never taken to be.  Of fewer than two
- * others nothing is said. */
+ * tell the variance, beside 3 % from bucket to bucket, which counts like three of them; below 1 %
+ * it is never taken to be.  Of fewer than two others nothing is said. */
 static struct normal belief_by_others(const struct rounds *r, int arm, int bucket)
 {
-    static const double least_apart = 0.01, octave_third = 0.231;
+    static const double least_apart = 0.01, usual_apart = 0.03, usual_count = 3;
+    static const double octave_third = 0.231; /* of log c: buckets of `--effort normal` */
     struct side {
         double mean, variance, at;
     } sides[2];
@@ -468,7 +469,9 @@ static struct normal belief_by_others(const struct rounds *r, int arm, int bucke
     }
     if (n < 2)
         return (struct normal){ 0, INFINITY };
-    walk = fmax(least_apart * least_apart / octave_third, distance > 0 ? walk / distance : 0);
+    walk = fmax(least_apart * least_apart / octave_third,
+                (walk + usual_count * usual_apart * usual_apart) /
+                    (distance + usual_count * octave_third));
     /* From the first bucket up to this one, and from the last one down to it. */
     for (int side = 0; side < 2; side++) {
         struct side *s = &sides[side];
