@@ -316,8 +316,7 @@ int main(void)
         TEST(the_loss_of_balance_and_its_gradient_are_right_to_a_millionth),
         TEST(what_is_even_has_a_loss_of_the_weights),
     };
-    const char *given = getenv("MOETUNE_TEST_SEED");
 
-    seed = given ? strtoull(given, NULL, 10) : 1;
+    seed = test_seed();
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -1,5 +1,5 @@
 /* The kernels without padding against plain loops over choices in double precision, and against the
- * padded ones, on fresh random inputs. */
+ * padded ones, on random inputs. */
 #include "check.h"
 
 #include "expert_step.h"
@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static uint64_t seed, drawn;
 
@@ -369,9 +368,7 @@ int main(void)
         TEST(repeated_steps_give_the_same_bits),
         TEST(sums_of_rows_are_padded_with_zeros),
     };
-    const char *given = getenv("MOETUNE_TEST_SEED");
 
-    seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    printf("  seed %llu\n", (unsigned long long)seed);
+    seed = test_seed();
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -280,8 +280,7 @@ int main(void)
         TEST(a_row_of_zeros_has_no_length),
         TEST(the_loss_of_a_kept_choice_is_its_gates_gradient),
     };
-    const char *given = getenv("MOETUNE_TEST_SEED");
 
-    seed = given ? strtoull(given, NULL, 10) : 1;
+    seed = test_seed();
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
 }
