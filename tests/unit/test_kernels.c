@@ -42,6 +42,7 @@ static void *typed(uint32_t dtype, uint64_t n, float **values)
     return memory;
 }
 
+/* By chance: 1e-6: in 151 seeds f32 sums came to .10 of this, other types to .67, half a step. */
 static bool near(double got, double want, double allowed)
 {
     return fabs(got - want) <= allowed * (1 + fabs(want));

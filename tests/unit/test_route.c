@@ -108,6 +108,7 @@ static void gates_are_those_of_the_definition(void)
 
             logits_of(&x, t, logits);
             gates(&x, t, logits, want);
+            /* By chance: 1e-6: 151 seeds came to .19 of what gates and losses are allowed. */
             for (uint32_t j = 0; j < x.r.top_k; j++)
                 CHECK(fabs((double)x.gate[t * x.r.top_k + j] - want[j]) <= 1e-6);
         }

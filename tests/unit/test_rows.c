@@ -29,6 +29,7 @@ static float *floats(uint64_t n)
     return f;
 }
 
+/* By chance: 1e-6: in 151 seeds f32 sums came to .03 of this, other types to .67, half a step. */
 static bool near(double got, double want, double allowed)
 {
     return fabs(got - want) <= allowed * (1 + fabs(want));
