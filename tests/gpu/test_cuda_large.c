@@ -13,7 +13,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { TOKENS = 16384, WIDTH = 7168, EXPERTS = 64, CHOICES = 2, CAPACITY = 512 };
 enum { ROWS = EXPERTS * CAPACITY, ROW_BYTES = WIDTH * 2, PATTERN = 1 << 16 };
@@ -300,13 +299,12 @@ int main(void)
         TEST(move_widens_every_token),
         TEST(activate_goes_through_every_row),
     };
-    const char *given = getenv("MOETUNE_TEST_SEED");
     int failed;
 
-    seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
+    seed = test_seed();
     if (subject_open(&device) || stream_open(device, &stream))
         return 2;
-    printf("  %s, seed %llu\n", device->ops->name, (unsigned long long)seed);
+    printf("  %s\n", device->ops->name);
     draw_pattern();
     route_all();
     tokens = input_on_subject(TOKEN_ROWS, TOKENS);

@@ -152,7 +152,10 @@ static void mismatch(ncclComm_t comm)
         CHECK(!done(ncclSend(from, 99, ncclUint8, 1, comm, stream), comm));
     else if (rank == 1)
         CHECK(!done(ncclRecv(to, 100, ncclUint8, 0, comm, stream), comm));
+    /* What may end has time to: rank 1's exchange does not, and the others' do. */
     usleep(50000);
+    for (int ms = 0; rank != 1 && cudaStreamQuery(stream) != cudaSuccess && ms < 30000; ms++)
+        usleep(1000);
     CHECK(cudaStreamQuery(stream) == (rank == 1 ? cudaErrorNotReady : cudaSuccess));
     cudaGetLastError();
     CHECK(!ncclCommAbort(comm));
@@ -161,7 +164,7 @@ static void mismatch(ncclComm_t comm)
 
 static void *abort_soon(void *comm)
 {
-    usleep(50000);
+    usleep(500000);
     CHECK(!ncclCommAbort(comm));
     return NULL;
 }

@@ -1,8 +1,10 @@
-/* The least a test program needs: CHECK, a list of named tests, and a closing count. */
+/* The least a test program needs: CHECK, a list of named tests, a closing count, and a seed. */
 #ifndef CHECK_H
 #define CHECK_H
 
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static int check_failures;
 
@@ -23,6 +25,18 @@ struct test {
     {                                                                                              \
 #name, name                                                                                \
     }
+
+/* What a test draws at random follows from this number, which is the same in every run: what fails
+ * does so again, and never by chance.  MOETUNE_TEST_SEED is another one, which is said. */
+static inline uint64_t test_seed(void)
+{
+    const char *given = getenv("MOETUNE_TEST_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 10) : 1;
+
+    if (given)
+        printf("  seed %llu\n", (unsigned long long)seed);
+    return seed;
+}
 
 /* Prints the names of those that fail, then "N passed, N failed". */
 static int check_all(const struct test *tests, size_t count)

@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static char folder[64];
 static uint64_t draw_seed, drawn;
@@ -19,13 +18,9 @@ static inline uint32_t draw(uint32_t below)
     return random_below(draw_seed, drawn++, below);
 }
 
-/* Says the seed, for MOETUNE_TEST_SEED to bring back what failed. */
 static inline void draw_from_seed(void)
 {
-    const char *given = getenv("MOETUNE_TEST_SEED");
-
-    draw_seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    printf("  seed %llu\n", (unsigned long long)draw_seed);
+    draw_seed = test_seed();
 }
 
 /* A path in the folder; the last eight stay valid. */

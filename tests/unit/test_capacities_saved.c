@@ -116,7 +116,7 @@ static void a_trainer_that_is_killed_goes_on_from_its_checkpoint(void)
             _exit(0);
         }
         /* Longer and longer: on a busy machine a child needs it to come a step further. */
-        usleep(2000 + 100 * random_below(3, (uint64_t)i, 100) + 100 * (useconds_t)i);
+        usleep(2000 + 100 * random_below(3, (uint64_t)i, 100) + 2 * (useconds_t)(i * i));
         kill(child, SIGKILL);
         waitpid(child, &status, 0);
         killed += WIFSIGNALED(status);

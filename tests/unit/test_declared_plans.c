@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static uint64_t seed;
 
@@ -379,9 +378,7 @@ int main(void)
         TEST(threads_know_each_space_once),
         TEST(spaces_are_known_by_tag_and_by_a_name_that_is_alone),
     };
-    const char *given = getenv("MOETUNE_TEST_SEED");
 
-    seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    printf("  seed %llu\n", (unsigned long long)seed);
+    seed = test_seed();
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
 }

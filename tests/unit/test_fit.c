@@ -14,7 +14,6 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
 static uint64_t seed, drawn;
 
@@ -399,9 +398,7 @@ int main(void)
         TEST(a_quota_is_what_most_of_its_periods_leave),
         TEST(medians_are_what_lies_in_the_middle),
     };
-    const char *given = getenv("MOETUNE_TEST_SEED");
 
-    seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = test_seed();
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
 }

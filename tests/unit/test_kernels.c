@@ -1,4 +1,4 @@
-/* Each host kernel against the plainest loop that says the same, on fresh random inputs. */
+/* Each host kernel against the plainest loop that says the same, on random inputs. */
 #include "check.h"
 
 #include "host.h"
@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static uint64_t seed, drawn;
 
@@ -43,6 +42,7 @@ static void *typed(uint32_t dtype, uint64_t n, float **values)
     return memory;
 }
 
+/* By chance: 1e-6: in 151 seeds f32 sums came to .10 of this, other types to .67, half a step. */
 static bool near(double got, double want, double allowed)
 {
     return fabs(got - want) <= allowed * (1 + fabs(want));
@@ -566,9 +566,7 @@ int main(void)
         TEST(encode_and_decode_and_their_backwards_move_the_right_rows),
         TEST(one_hot_rows_have_one_column_and_nonzero_finds_it),
     };
-    const char *given = getenv("MOETUNE_TEST_SEED");
 
-    seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    printf("  seed %llu\n", (unsigned long long)seed);
+    seed = test_seed();
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -333,7 +333,7 @@ static pid_t start_reader(const char *path, struct sights *sights, int self, int
     pid_t child = fork();
 
     if (child == 0) {
-        for (uint64_t look = 0; !sights->stop && getppid() != 1; look++) {
+        for (uint64_t look = 0; (!look || !sights->stop) && getppid() != 1; look++) {
             look_once(path, sights, self);
             usleep(random_below(draw_seed + (uint64_t)self, look, pause_us));
         }

@@ -10,7 +10,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static uint64_t seed, drawn;
 
@@ -82,8 +81,7 @@ static void declared_plans_are_those_of_the_search(void)
     char why[SHAPE_FAULT_BYTES];
     uint32_t layers = 0;
 
-    seed = (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = test_seed();
     while (layers < 200) {
         struct moe_shape shape = draw_layer();
         uint32_t knows = ONE_OF(0, 1, 2); /* ctas; and proto */

@@ -108,6 +108,7 @@ static void gates_are_those_of_the_definition(void)
 
             logits_of(&x, t, logits);
             gates(&x, t, logits, want);
+            /* By chance: 1e-6: 151 seeds came to .19 of what gates and losses are allowed. */
             for (uint32_t j = 0; j < x.r.top_k; j++)
                 CHECK(fabs((double)x.gate[t * x.r.top_k + j] - want[j]) <= 1e-6);
         }
@@ -316,8 +317,7 @@ int main(void)
         TEST(the_loss_of_balance_and_its_gradient_are_right_to_a_millionth),
         TEST(what_is_even_has_a_loss_of_the_weights),
     };
-    const char *given = getenv("MOETUNE_TEST_SEED");
 
-    seed = given ? strtoull(given, NULL, 10) : 1;
+    seed = test_seed();
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -1,5 +1,5 @@
 /* Kernels on rows that differ from expert to expert, each against the plainest loop that says the
- * same, on fresh random inputs; and the text and the sums of capacities. */
+ * same, on random inputs; and the text and the sums of capacities. */
 #include "check.h"
 
 #include "capacities.h"
@@ -12,7 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static uint64_t seed, drawn;
 
@@ -30,6 +29,7 @@ static float *floats(uint64_t n)
     return f;
 }
 
+/* By chance: 1e-6: in 151 seeds f32 sums came to .03 of this, other types to .67, half a step. */
 static bool near(double got, double want, double allowed)
 {
     return fabs(got - want) <= allowed * (1 + fabs(want));
@@ -255,9 +255,7 @@ int main(void)
         TEST(wrong_capacities_are_refused_and_leave_the_output_alone),
         TEST(the_key_is_the_mean_of_the_fullest_rank),
     };
-    const char *given = getenv("MOETUNE_TEST_SEED");
 
-    seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    printf("  seed %llu\n", (unsigned long long)seed);
+    seed = test_seed();
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -1,5 +1,5 @@
 /* The kernels without padding against plain loops over choices in double precision, and against the
- * padded ones, on fresh random inputs. */
+ * padded ones, on random inputs. */
 #include "check.h"
 
 #include "expert_step.h"
@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static uint64_t seed, drawn;
 
@@ -106,6 +105,7 @@ static void twin_doubt(struct twin *t, uint64_t at, double term)
     t->size[at] += fabs(term) / ROUNDING;
 }
 
+/* By chance: 1e-6: 151 seeds came to .11 of this; at the bend to 1, which the doubt allows. */
 static bool twin_agrees(const struct twin *t, const float *got)
 {
     for (uint64_t i = 0; i < t->count; i++)
@@ -369,9 +369,7 @@ int main(void)
         TEST(repeated_steps_give_the_same_bits),
         TEST(sums_of_rows_are_padded_with_zeros),
     };
-    const char *given = getenv("MOETUNE_TEST_SEED");
 
-    seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    printf("  seed %llu\n", (unsigned long long)seed);
+    seed = test_seed();
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -4,6 +4,7 @@
 #include "host.h"
 #include "status.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -154,7 +155,18 @@ static int nap(const void *args)
     return OK;
 }
 
-/* Two streams that nap at once: shown by dates inside the streams, not by how long it took. */
+static atomic_int arrived;
+
+/* Waits for the other one, who never comes where one stream waits for the other's end. */
+static int meet(const void *args)
+{
+    (void)args;
+    arrived++;
+    for (int ms = 0; arrived < 2 && ms < 60000; ms++)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    return arrived == 2 ? OK : ERR_WIRE;
+}
+
 static void two_streams_run_at_the_same_time(void)
 {
     struct event *begin[2] = { NULL }, *end[2] = { NULL };
@@ -166,7 +178,7 @@ static void two_streams_run_at_the_same_time(void)
     for (int i = 0; i < 2; i++) {
         CHECK(!event_open(f.device, &begin[i]) && !event_open(f.device, &end[i]));
         event_record(begin[i], streams[i]);
-        CHECK(!host_call(streams[i], nap, NULL, 0));
+        CHECK(!host_call(streams[i], meet, NULL, 0));
         event_record(end[i], streams[i]);
     }
     CHECK(!stream_sync(f.a) && !stream_sync(f.b));

@@ -113,6 +113,7 @@ static void known_choices_get_the_slots_and_gates_of_fresh_ones(void)
 
             logits_of(&x, t, columns);
             gates(&x, t, columns, want);
+            /* By chance: 1e-6: 151 seeds came to .19 of what gates and sums are allowed. */
             for (uint32_t j = 0; j < x.r.top_k; j++)
                 CHECK(fabs((double)gate[t * x.r.top_k + j] - want[j]) <= 1e-6);
         }
@@ -280,8 +281,7 @@ int main(void)
         TEST(a_row_of_zeros_has_no_length),
         TEST(the_loss_of_a_kept_choice_is_its_gates_gradient),
     };
-    const char *given = getenv("MOETUNE_TEST_SEED");
 
-    seed = given ? strtoull(given, NULL, 10) : 1;
+    seed = test_seed();
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));
 }
