@@ -512,7 +512,7 @@ static int list_several(struct store *store, FILE *to)
         fclose(memory);
     if (!rc && p.tables > 1) {
         screen_ink(INK_HEAD, to);
-        fputs("buckets  saves                  as --shape takes the layer\n", to);
+        fputs("layers, by their buckets, what they save, and as --shape takes them:\n", to);
         screen_ink(INK_PLAIN, to);
         fprintf(to, "%s\n", text);
     }
