@@ -36,6 +36,8 @@ static const char head[] =
     "font 'sans,8' }\n"
     "if (format eq 'txt') { set terminal dumb mono noenhanced size 79,30 }\n"
     "top = page ? 0.91 : 0.82\n"
+    "ends(f,low,high) = sprintf(f,low) eq sprintf(f,high) ? '' : "
+    "' ('.sprintf(f,low).' to '.sprintf(f,high).')'\n"
     "hover(text) = page ? '~~'.text : ''\n"
     "small = sprintf(',%g', 0.9*points)\n"
     "large = sprintf(',%g', 1.2*points)\n"

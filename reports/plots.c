@@ -133,11 +133,12 @@ static const char gain[] =
     "     data index 2 using (at($1,2)):2 with points lt 3 pt 9 title "
     "static, \\\n"
     "     data index 3 using (at($1,2)):2 with points lt 3 pt 8 title "
-    "columnheader(1), \\\n" HOVER("0", "2",
-                                  "'c = %d: %.1f %% (%.1f to %.1f) over the default plan', $1, $2, "
-                                  "$3, $4") ", \\\n" HOVER("2", "2",
-                                                           "'c = %d: %.1f %% over the best static "
-                                                           "plan', $1, $2") "\n";
+    "columnheader(1), \\\n" HOVER(
+        "0", "2",
+        "'c = %d: %.1f %%%s over the default plan', $1, $2, "
+        "ends('%.1f', $3, $4)") ", \\\n" HOVER("2", "2",
+                                               "'c = %d: %.1f %% over the best static "
+                                               "plan', $1, $2") "\n";
 
 static const char traffic[] = "set yrange [*<-2:5<*]\n"
                               "set arrow 1 from graph 0, first 0 to graph 1, first 0 nohead lt 8\n"
@@ -180,7 +181,7 @@ static const char hidden[] =
     /* A line, too: gnuplot draws nothing at all where every point lies outside. */
     "plot 0 notitle with lines lt 8, \\\n"
     "     data index 0 using (at($1,0)):5:6:7 with yerrorbars lt 1 pt 7 notitle, \\\n" HOVER(
-        "0", "5", "'c = %d: %.0f %% hidden (%.0f to %.0f)', $1, $5, $6, $7") "\n";
+        "0", "5", "'c = %d: %.0f %% hidden%s', $1, $5, ends('%.0f', $6, $7)") "\n";
 
 static const char regret[] =
     "set yrange [*<-1:4<*] noextend\nset offsets 0, 0, graph 0.04, graph 0.04\n"
@@ -205,8 +206,8 @@ static const char a2a[] =
             "set key width 2\n" /* words of three letters stand too close */
             "plot for [i=0:3] data index i using (at($1,i)):2:3:4 with yerrorbars lt (i+1) "
             "title columnheader(1), \\\n"
-            "     for [i=0:3] data index i using 1:2:(hover(sprintf('c = %d: %.3f (%.3f to %.3f)', "
-            "$1, $2, $3, $4))) with labels left font ',0.01' notitle\n";
+            "     for [i=0:3] data index i using 1:2:(hover(sprintf('c = %d: %.3f%s', $1, $2, "
+            "ends('%.3f', $3, $4)))) with labels left font ',0.01' notitle\n";
 
 static const char loads[] =
     "set logscale x 2\nset xrange [0.9:*]\nset yrange [0:1.2<*]\n"
@@ -214,8 +215,8 @@ static const char loads[] =
     "plot for [i=0:last] data index i using 1:2 with linespoints lt (i%6+1) pt 7 "
     "title columnheader(1), \\\n"
     "     for [i=0:last] data index i using 1:2:3:4 with yerrorbars lt (i%6+1) pt 7 notitle, \\\n"
-    "     for [i=0:last] data index i using 1:2:(hover(sprintf('max/mean %.3g: %.2f (%.2f to "
-    "%.2f), %s', $1, $2, $3, $4, columnheader(1)))) with labels left font ',0.01' notitle\n";
+    "     for [i=0:last] data index i using 1:2:(hover(sprintf('max/mean %.3g: %.2f%s, %s', "
+    "$1, $2, ends('%.2f', $3, $4), columnheader(1)))) with labels left font ',0.01' notitle\n";
 
 static const char phases[] =
     "stats data index 0 using 1 name 'place' nooutput\n"

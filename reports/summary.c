@@ -23,13 +23,12 @@ static double percent(double share, int decimals)
 }
 
 /* In whole percent, unless that says nothing. */
-static const char *ends_text(const struct gain *g, char room[32])
+static const char *ends_text(const struct gain *g, char room[INTERVAL_BYTES])
 {
     bool narrow = g->high - g->low < 0.02;
 
-    text_put(room, 32, "%.*f to %.*f", narrow, percent(g->low, narrow), narrow,
-             percent(g->high, narrow));
-    return room;
+    return interval_text(narrow ? "%.1f" : "%.0f", percent(g->low, narrow),
+                         percent(g->high, narrow), false, room);
 }
 
 /* Where no rounds tell of the whole: NAN without a measured bucket. */
@@ -77,7 +76,7 @@ static void gain_figure(const struct gain *gain, bool known, const char *than, s
 {
     struct gain loss = { -gain->value, -gain->high, -gain->low };
     bool is_loss = percent(gain->value, 1) < 0;
-    char ends[32];
+    char ends[INTERVAL_BYTES];
 
     snprintf(out->number, FIGURE_BYTES, "?");
     text_put(out->words, FIGURE_BYTES, "less time than %s (unknown)", TEXT_SHORT(than, 40));
@@ -85,7 +84,7 @@ static void gain_figure(const struct gain *gain, bool known, const char *than, s
         return;
     ends_text(is_loss ? &loss : gain, ends);
     snprintf(out->number, FIGURE_BYTES, "%.1f %%", fabs(percent(gain->value, 1)));
-    text_put(out->words, FIGURE_BYTES, "%s time than %s (%s)", is_loss ? "more" : "less",
+    text_put(out->words, FIGURE_BYTES, "%s time than %s%s", is_loss ? "more" : "less",
              TEXT_SHORT(than, 40), ends);
 }
 
@@ -231,7 +230,8 @@ static void rival_text(const struct layer_facts *layer, const struct entry_row *
             t->steps.median_ns < best->steps.median_ns)
             best = t;
     if (best != own)
-        snprintf(text, size, "%s looked %.1f %% faster in %zu step%s, ",
+        snprintf(text, size,
+                 "%s took %.1f %% less time in its own %zu step%s; by all steps together ",
                  PLAN_WORDS(&best->row.key.plan),
                  100 * (1 - (double)best->steps.median_ns / (double)own->steps.median_ns),
                  best->steps.count, best->steps.count == 1 ? "" : "s");

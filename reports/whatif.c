@@ -195,10 +195,9 @@ static void add_log(struct gain *sum, const struct gain *gain)
 
 static void percent(const struct gain *sum, double count, char *text, size_t size)
 {
-    text_put(text, size, "%.1f %%", -100 * expm1(sum->value / count));
-    if (isfinite(sum->low))
-        text_add(text, size, " (%.1f to %.1f)", -100 * expm1(sum->low / count),
-                 -100 * expm1(sum->high / count));
+    text_put(
+        text, size, "%.1f %%%s", -100 * expm1(sum->value / count),
+        INTERVAL_TEXT("%.1f", -100 * expm1(sum->low / count), -100 * expm1(sum->high / count)));
 }
 
 static void pair_remark(const struct whatif_pair *pair, char text[REMARK_BYTES])

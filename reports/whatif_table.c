@@ -2,30 +2,32 @@
 #include "whatif_table.h"
 
 #include "quote.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <math.h>
 
 static void print_cell(const struct moe_shape *shape, const struct trial_facts *t, FILE *to)
 {
+    const char *ends;
+
     if (!t) {
         fputs("<td class=\"n\">-</td>", to);
         return;
     }
-    fprintf(to, "<td class=\"n\">%.4g ms<br>", (double)t->steps.median_ns * 1e-6);
-    if (whatif_sure(&t->steps))
-        fprintf(to, "%.4g to %.4g<br>", (double)t->steps.low_ns * 1e-6,
-                (double)t->steps.high_ns * 1e-6);
-    fprintf(to, "%.4g MiB<br>r=%u d=%u</td>", whatif_bytes(shape, t) / 1048576, t->row.key.plan.r,
-            t->row.key.plan.d);
+    ends = whatif_sure(&t->steps) ? INTERVAL_BARE("%.4g", (double)t->steps.low_ns * 1e-6,
+                                                  (double)t->steps.high_ns * 1e-6)
+                                  : "";
+    fprintf(to, "<td class=\"n\">%.4g ms<br>%s%s%.4g MiB<br>r=%u d=%u</td>",
+            (double)t->steps.median_ns * 1e-6, ends, *ends ? "<br>" : "",
+            whatif_bytes(shape, t) / 1048576, t->row.key.plan.r, t->row.key.plan.d);
 }
 
 static void print_gain(const struct gain *gain, FILE *to)
 {
-    fprintf(to, "<td class=\"n\">%.1f %%", 100 * gain->value);
-    if (isfinite(gain->low))
-        fprintf(to, "<br>%.1f to %.1f", 100 * gain->low, 100 * gain->high);
-    fputs("</td>", to);
+    const char *ends = INTERVAL_BARE("%.1f", 100 * gain->low, 100 * gain->high);
+
+    fprintf(to, "<td class=\"n\">%.1f %%%s%s</td>", 100 * gain->value, *ends ? "<br>" : "", ends);
 }
 
 static void print_rows(const struct whatif_pair *pair, FILE *to)

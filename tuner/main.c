@@ -96,6 +96,7 @@ int main(int argc, char **argv)
     if (launch_is_later_rank())
         log_usage_elsewhere();
     screen_guard();
+    log_columns(screen_columns);
     rc = argc < 2 ? no_verb() : act(argv);
     /* What was printed into a full disk was not printed. */
     if ((fflush(stdout) || ferror(stdout)) && !rc)

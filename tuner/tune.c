@@ -10,6 +10,7 @@
 #include "status.h"
 #include "sweep.h"
 #include "tables.h"
+#include "text.h"
 #include "too_wide.h"
 #include "tune_options.h"
 #include "unequal.h"
@@ -179,10 +180,11 @@ static void print_setting(const struct tuning *t, const struct setting_gain *g, 
     else if (g->best == g->first)
         printf("setting   %s: the others take no less time\n", SETTING_TEXT(first));
     else
-        printf("setting   %s takes %.1f %% less time (%.1f to %.1f) than\n"
+        printf("setting   %s takes %.1f %% less time%s than\n"
                "          %s, over %u bucket%s\n",
-               SETTING_TEXT(best), g->gain * 100, g->low * 100, g->high * 100, SETTING_TEXT(first),
-               g->buckets, g->buckets == 1 ? "" : "s");
+               SETTING_TEXT(best), g->gain * 100,
+               INTERVAL_TEXT("%.1f", g->low * 100, g->high * 100), SETTING_TEXT(first), g->buckets,
+               g->buckets == 1 ? "" : "s");
 }
 
 /* Where a layer was tuned in several settings, the best of them. */
@@ -417,6 +419,7 @@ static int run(void *self)
     for (size_t i = 0; i < t->request.space_count; i++)
         buckets += (uint32_t)t->request.spaces[i].anchor_count;
     TRY(campaign_begin(&t->campaign, t->request.strategy->name, t->request.effort->name, buckets));
+    t->campaign.progress.compares = true;
     rc = campaign_finish(&t->campaign, from_misses(t) ? run_misses(t) : sweep_all(t), print, t);
     /* That one layer has too little memory is said already. */
     return rc || from_misses(t) || t->unfit ? rc : check_tables(t);

@@ -226,6 +226,7 @@ static int write_standing(struct lines *lines, const struct line *line, FILE *to
         return OK;
     note_plan(lines, &row.static_plan);
     begin_line(line, "standing_of", to);
+    row.decided_s = lines->options->undated ? 0 : row.decided_s;
     row_json_exported(&standing_table, &row, to);
     fputs("}\n", to);
     lines->standings++;
@@ -272,8 +273,11 @@ static int write_body(struct lines *lines, FILE *to)
     TRY(write_clusters(lines, to));
     write_spaces(lines, to);
     for (size_t i = 0; i < lines->count; i++) {
+        struct entry_row entry = list[i].entry;
+
+        entry.decided_s = lines->options->undated ? 0 : entry.decided_s;
         begin_line(&list[i], "cluster", to);
-        row_json_exported(&entry_table, &list[i].entry, to);
+        row_json_exported(&entry_table, &entry, to);
         fputs("}\n", to);
     }
     for (size_t i = 0; i < lines->count; i++)

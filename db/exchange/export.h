@@ -11,6 +11,7 @@ struct export_options {
     const char *shape;   /* layers that agree with this text; NULL: all */
     bool identify;       /* host names and the cluster's name as well */
     bool full;           /* every trial with its samples as well */
+    bool undated;        /* what was decided, not when: equal tables of two days are equal */
 };
 
 /* Canonical JSON lines, as table.schema.json defines them.  UNSUPPORTED, silently, if nothing is

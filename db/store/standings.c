@@ -19,8 +19,8 @@ static void gain_text(const struct gain *gain, const char *against, char *text, 
 {
     *text = 0;
     if (!isnan(gain->value))
-        text_put(text, size, "%.1f %% (%.1f to %.1f) against %s", percent(gain->value),
-                 percent(gain->low), percent(gain->high), against);
+        text_put(text, size, "%.1f %%%s against %s", percent(gain->value),
+                 INTERVAL_TEXT("%.1f", percent(gain->low), percent(gain->high)), against);
 }
 
 bool standing_is_one_plan(const struct standing_row *row)

@@ -17,6 +17,7 @@ static struct {
     log_hook *hook;
     void *self;
     int rank, standing; /* columns of the line of progress */
+    int (*columns)(FILE *to);
     bool silent, usage_elsewhere;
 } log_state = { .rank = -1 };
 
@@ -56,7 +57,48 @@ void log_line_clear(void)
     log_state.standing = 0;
 }
 
-/* Says it as one line, whatever is in the texts that it names. */
+void log_columns(int (*columns)(FILE *to))
+{
+    log_state.columns = columns;
+}
+
+/* Up to the next blank that may end a line: none in quotes, nor in a command, which has no end that
+ * could be told from the words behind it. */
+static size_t unbroken(const char *text)
+{
+    const char *at = text, *end;
+
+    if (!strncmp(text, "moetune ", 8) && strstr(text, " -"))
+        return strlen(text);
+    for (; *at && *at != ' '; at++) {
+        bool opens = strchr("\"'`", *at) && (at == text || strchr("(=:", at[-1]));
+
+        end = opens ? strchr(at + 1, *at) : NULL;
+        at = end ? end : at;
+    }
+    return (size_t)(at - text);
+}
+
+/* Its first line begins behind so many columns. */
+static void wrap(char *line, int at, int columns)
+{
+    for (char *blank = NULL; *line; blank = *line ? line++ : NULL) {
+        size_t bytes = unbroken(line);
+        int width = 0;
+
+        for (size_t i = 0; i < bytes; i++)
+            width += (line[i] & 0xc0) != 0x80;
+        if (blank && at + 1 + width > columns) {
+            *blank = '\n';
+            at = width;
+        } else {
+            at += width + (blank != NULL);
+        }
+        line += bytes;
+    }
+}
+
+/* Says it as one line, whatever is in the texts that it names; a screen may want several. */
 static void say(const char *format, va_list args)
 {
     char line[1024];
@@ -72,6 +114,8 @@ static void say(const char *format, va_list args)
         log_state.hook(log_state.self, line);
     else { /* one call, so that lines of several ranks do not mix */
         log_line_clear();
+        if (log_state.columns)
+            wrap(line, (int)strlen(STATUS_SPEAKER ": "), log_state.columns(stderr));
         fprintf(stderr, STATUS_SPEAKER ": %s\n", line);
     }
 }

@@ -4,6 +4,7 @@
 #define STATUS_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 enum status {
     OK = 0,
@@ -51,6 +52,11 @@ void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int log_line_stands(int columns);
 /* Clears that line. */
 void log_line_clear(void);
+
+/* Asked how wide standard error is, so that lines end between words there, but not inside of a
+ * command or of what stands in quotes: that is there to be pasted.  NULL, as it is at first: each
+ * is one line, however long. */
+void log_columns(int (*columns)(FILE *to));
 
 /* Where fail() and note() go, as one line without control characters; NULL restores standard error.
  * Set before threads start. */

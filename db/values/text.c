@@ -89,6 +89,19 @@ const char *date_text(int64_t at_s, enum date_unit unit, char room[DATE_BYTES])
     return room;
 }
 
+const char *interval_text(const char *format, double low, double high, bool bare,
+                          char room[INTERVAL_BYTES])
+{
+    char ends[2][INTERVAL_BYTES / 2 - 4];
+
+    text_put(ends[0], sizeof(ends[0]), format, low);
+    text_put(ends[1], sizeof(ends[1]), format, high);
+    *room = 0;
+    if (isfinite(low) && isfinite(high) && strcmp(ends[0], ends[1]) != 0)
+        snprintf(room, INTERVAL_BYTES, bare ? "%s to %s" : " (%s to %s)", ends[0], ends[1]);
+    return room;
+}
+
 bool number_read(const char *text, const char **end, double *value)
 {
     const char *digits = text + (*text == '-');

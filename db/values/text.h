@@ -35,6 +35,17 @@ const char *date_text(int64_t at_s, enum date_unit unit, char room[DATE_BYTES]);
 /* The same; the result lasts as long as the block around it. */
 #define DATE_TEXT(at_s, unit) date_text(at_s, unit, (char[DATE_BYTES]){ 0 })
 
+/* The ends of an interval, each as `format` prints a double, as " (8.4 to 9.1)" or, bare, as
+ * "8.4 to 9.1"; "" where both print the same, as of a model without noise, or are not known.  The
+ * result lasts as long as the block around it. */
+enum { INTERVAL_BYTES = 64 };
+const char *interval_text(const char *format, double low, double high, bool bare,
+                          char room[INTERVAL_BYTES]);
+#define INTERVAL_TEXT(format, low, high)                                                           \
+    interval_text(format, low, high, false, (char[INTERVAL_BYTES]){ 0 })
+#define INTERVAL_BARE(format, low, high)                                                           \
+    interval_text(format, low, high, true, (char[INTERVAL_BYTES]){ 0 })
+
 /* "12", "-.5", "1e-3": digits, at most one point and an exponent.  False for what strtod() takes
  * besides: blanks and a plus before it, hexadecimal digits, nan and infinity, what is too large.
  * `end` NULL: nothing may stand behind it; else it is set to what does. */

@@ -3,6 +3,7 @@
 
 #include "check.h"
 
+#include <math.h>
 #include <string.h>
 
 static void what_has_room_is_whole(void)
@@ -92,12 +93,26 @@ static void numbers_are_digits_a_point_and_an_exponent(void)
     CHECK(number_read("90s", &rest, &value) && value == 90 && !strcmp(rest, "s"));
 }
 
+static void an_interval_without_width_is_none(void)
+{
+    CHECK(!strcmp(INTERVAL_TEXT("%.1f", 8.44, 9.06), " (8.4 to 9.1)"));
+    CHECK(!strcmp(INTERVAL_BARE("%.4g", -1, 12), "-1 to 12"));
+    CHECK(!strcmp(INTERVAL_TEXT("%.1f", 8.41, 8.44), ""));
+    CHECK(!strcmp(INTERVAL_BARE("%.1f", 46.6, 46.6), ""));
+    CHECK(!strcmp(INTERVAL_TEXT("%.1f", NAN, 1), "") &&
+          !strcmp(INTERVAL_TEXT("%.1f", 1, INFINITY), ""));
+}
+
 int main(void)
 {
     static const struct test tests[] = {
-        TEST(what_has_room_is_whole),       TEST(what_has_none_says_so),
-        TEST(nothing_follows_what_was_cut), TEST(no_character_is_halved),
-        TEST(any_time_has_a_text),          TEST(numbers_are_digits_a_point_and_an_exponent),
+        TEST(what_has_room_is_whole),
+        TEST(what_has_none_says_so),
+        TEST(nothing_follows_what_was_cut),
+        TEST(no_character_is_halved),
+        TEST(any_time_has_a_text),
+        TEST(numbers_are_digits_a_point_and_an_exponent),
+        TEST(an_interval_without_width_is_none),
     };
 
     return check_all(tests, sizeof(tests) / sizeof(tests[0]));

@@ -120,7 +120,8 @@ const struct option_row stated_layer_rows[] = {
     { "ranks-per-rack", "P", OPTION_COUNT, AT(on.per_rack),
       "ranks in a rack of nodes [nodes are all as near]" },
     { .kind = OPTION_GROUP, .offset = AT(layer), .rows = layer_rows },
-    { "shape", "TEXT", OPTION_TEXT, AT(shape), "the layer as text, as `moetune show` prints it" },
+    { "shape", "TEXT", OPTION_TEXT, AT(shape),
+      "the layer as text, as `moetune show` prints it; W: ranks in all, m: on each node" },
     { NULL },
 };
 #undef AT

@@ -42,16 +42,37 @@ const char *progress_duration(double seconds, char room[DURATION_BYTES])
     return room;
 }
 
-/* From the buckets measured in this run: known ones cost nothing.  Before the first one is done
- * nobody knows. */
-static double seconds_left(const struct progress *p, int64_t now_ns)
+/* Of work, from that of the buckets measured in this run: known ones cost nothing.  NAN before the
+ * first one is done: nobody knows. */
+static double seconds_left(const struct progress *p, double spent_s)
 {
-    double spent = (double)(now_ns - p->begun_ns) * 1e-9;
-    double to_come = p->fresh ? spent / p->fresh * (p->buckets - p->done) : NAN;
+    double to_measure = p->buckets > p->done ? p->buckets - p->done : 0;
+    double to_compare = p->compares ? p->done + to_measure - p->compared : 0;
 
-    if (!p->deadline_ns)
-        return to_come;
-    return fmin(to_come, fmax(0, (double)(p->deadline_ns - now_ns) * 1e-9));
+    return p->fresh ? spent_s / (p->fresh + p->compared) * (to_measure + to_compare) : NAN;
+}
+
+/* How long it took, and what is left: of work, or of the budget where that is less. */
+static void say_time(const struct progress *p, int64_t now_ns, char *text, size_t size)
+{
+    double spent_s = (double)(now_ns - p->begun_ns) * 1e-9, work_s = seconds_left(p, spent_s);
+    double budget_s = p->deadline_ns ? (double)(p->deadline_ns - now_ns) * 1e-9 : INFINITY;
+    bool compares = p->compares && p->done >= p->buckets;
+
+    *text = 0;
+    if (!p->terminal || isnan(work_s))
+        text_put(text, size, "%s, ", DURATION_TEXT(spent_s));
+    if (isnan(work_s))
+        text_add(text, size, "%" PRIu64 " steps so far%s", p->steps, p->deadline_ns ? ", " : "");
+    if (budget_s < -1)
+        text_add(text, size, "past the budget, for the step that runs");
+    else if (p->deadline_ns && !(work_s <= budget_s))
+        text_add(text, size, "at most %s left (--budget)", DURATION_TEXT(fmax(0, budget_s)));
+    else if (work_s < 1)
+        text_add(text, size, compares ? "last comparisons" : "nearly done");
+    else if (work_s >= 1)
+        text_add(text, size, "about %s left%s", DURATION_TEXT(work_s),
+                 compares ? " to compare" : "");
 }
 
 enum { BAR = 16 };
@@ -67,22 +88,11 @@ static void draw_bar(const struct progress *p, char bar[BAR + 4])
 /* What matters most comes first: a screen may end early. */
 static void compose(const struct progress *p, int64_t now_ns, char *line, size_t size)
 {
-    const char *spent = DURATION_TEXT((double)(now_ns - p->begun_ns) * 1e-9);
-    double left = seconds_left(p, now_ns);
-    char bar[BAR + 4] = "", count[40] = "", time[96], left_text[DURATION_BYTES + 8];
+    char bar[BAR + 4] = "", count[40] = "", time[128];
 
     if (p->terminal && screen_columns(stderr) > 4 * BAR)
         draw_bar(p, bar);
-    snprintf(left_text, sizeof(left_text), "%s left", DURATION_TEXT(left));
-    if (isnan(left))
-        snprintf(time, sizeof(time), "%s, %" PRIu64 " steps so far", spent, p->steps);
-    else
-        snprintf(time, sizeof(time), "%s%s%s", p->terminal ? "" : spent, p->terminal ? "" : ", ",
-                 p->done >= p->buckets ? "last comparisons"
-                 : p->deadline_ns && now_ns - p->deadline_ns > 1000000000
-                     ? "past the budget, for the step that runs"
-                 : left < 1 ? "nearly done"
-                            : left_text);
+    say_time(p, now_ns, time, sizeof(time));
     if (p->buckets)
         snprintf(count, sizeof(count), "%u/%u buckets, ", p->done, p->buckets);
     text_put(line, size, "%s%s%s%s%s%s; now %s", bar, p->layer, count, time, *p->leader ? "; " : "",

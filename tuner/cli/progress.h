@@ -11,10 +11,12 @@ struct progress {
     bool terminal, quiet;
     int64_t begun_ns, shown_ns, leader_ns;
     uint32_t buckets, done, fresh; /* to measure in all, 0: not known; finished; measured now */
-    char layer[160], now[160];     /* what is swept; what is measured */
-    char leader[96];               /* of the bucket that is measured; "": none yet */
-    uint64_t steps;                /* that were timed */
-    int64_t deadline_ns;           /* on the host clock; 0: none */
+    bool compares; /* once measured they are compared as a whole, which takes about as long again */
+    double compared;           /* of how many that is done; of those under way the part */
+    char layer[160], now[160]; /* what is swept; what is measured */
+    char leader[96];           /* of the bucket that is measured; "": none yet */
+    uint64_t steps;            /* that were timed */
+    int64_t deadline_ns;       /* on the host clock; 0: none */
 };
 
 void progress_open(struct progress *progress, bool quiet, const char *now);

@@ -2,6 +2,7 @@
 #include "verb.h"
 
 #include "option_values.h"
+#include "screen.h"
 #include "status.h"
 #include "suggest.h"
 #include "text.h"
@@ -25,7 +26,7 @@ enum { WIDTH = 100, HELP_COLUMN = 28 };
 /* Words up to the width; later lines begin at `indent`, where the first one stands already. */
 static void print_wrapped(const char *text, int indent, FILE *out)
 {
-    int at = indent;
+    int at = indent, screen = screen_columns(out), width = screen < WIDTH ? screen : WIDTH;
 
     while (*text) {
         int length = (int)strcspn(text, " \n"), next;
@@ -36,7 +37,7 @@ static void print_wrapped(const char *text, int indent, FILE *out)
         if (!*text)
             break;
         next = (int)strcspn(text + 1, " \n");
-        if (*text == '\n' || at + 1 + next > WIDTH) {
+        if (*text == '\n' || at + 1 + next > width) {
             fprintf(out, "\n%*s", indent, "");
             at = indent;
         } else {

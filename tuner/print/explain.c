@@ -117,15 +117,12 @@ static void print_times(const struct entry_row *e, const struct moe_shape *shape
     if (isnan(e->low_us))
         fprintf(to, "takes    %.4g ms, expected\n", e->time_us * 1e-3);
     else
-        fprintf(to, "takes    %.4g ms (%.4g to %.4g), from %u steps of it and the default%s\n",
-                e->time_us * 1e-3, e->low_us * 1e-3, e->high_us * 1e-3, e->samples,
-                e->throttled ? ", some of them disturbed" : "");
+        fprintf(to, "takes    %.4g ms%s, from %u steps of it and the default%s\n",
+                e->time_us * 1e-3, INTERVAL_TEXT("%.4g", e->low_us * 1e-3, e->high_us * 1e-3),
+                e->samples, e->throttled ? ", some of them disturbed" : "");
     if (saves)
-        fprintf(to, "saves    %.1f %%", e->gain.value * 100);
-    if (saves && !isnan(e->gain.low))
-        fprintf(to, " (%.1f to %.1f)", e->gain.low * 100, e->gain.high * 100);
-    if (saves)
-        fprintf(to, " of the default's %.4g ms\n", e->default_us * 1e-3);
+        fprintf(to, "saves    %.1f %%%s of the default's %.4g ms\n", e->gain.value * 100,
+                INTERVAL_TEXT("%.1f", e->gain.low * 100, e->gain.high * 100), e->default_us * 1e-3);
     if (e->other.struct_size)
         fprintf(to, "or       %s takes %.4g ms here: compared where capacities differ\n",
                 PLAN_WORDS(&e->other), e->other_us * 1e-3);

@@ -15,7 +15,7 @@
 
 static int digest_of_export(struct store *store, char hex[SHA256_HEX_BYTES])
 {
-    struct export_options all = { 0 };
+    struct export_options all = { .undated = true };
     char *text = NULL;
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);

@@ -11,7 +11,7 @@
 
 /* Names what a table says: of a real cluster, what moelookup_digest() will say of the one that is
  * published for this database; of a modelled one, which no look-up reads, the SHA-256 of what
- * `moetune export` writes. */
+ * `moetune export` writes, with 0 for every date. */
 int paste_digest(struct store *store, const char *path, bool real, char hex[SHA256_HEX_BYTES]);
 
 /* For a shell: where the table is.  Without a line's end. */

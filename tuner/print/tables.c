@@ -9,6 +9,7 @@
 #include "progress.h"
 #include "rank_speeds.h"
 #include "shape.h"
+#include "shell_word.h"
 #include "standings.h"
 #include "status.h"
 #include "text.h"
@@ -38,6 +39,7 @@ struct printer {
     struct store *store;
     FILE *to;
     bool every;
+    bool listed;             /* a line for each table instead of it */
     unsigned defaults;       /* that the legend names */
     const struct told *told; /* NULL: only the dictionary is wanted */
     uint32_t only;           /* this width; 0: all */
@@ -64,10 +66,11 @@ int tables_heading(struct store *store, int64_t cluster_id, int64_t shape_id, FI
 
     TRY(store_cluster_get(store, cluster_id, &cluster));
     TRY(store_shape_get(store, shape_id, &shape));
-    fprintf(to, "layer    %s\ncluster  %s%s, %u ranks", SHAPE_TEXT(&shape), reality(&cluster),
+    fprintf(to, "layer    %s\ncluster  %s%s, W=%u ranks", SHAPE_TEXT(&shape), reality(&cluster),
             UTF8_LINE(cluster.device), cluster.ranks);
-    fprintf(to, cluster.ranks_per_node ? " on %u node%s\n" : " on %u unequal node%s\n",
-            cluster.nodes, cluster.nodes == 1 ? "" : "s");
+    fprintf(to, " on %u %snode%s, m=%u%s\n", cluster.nodes,
+            cluster.ranks_per_node ? "" : "unequal ", cluster.nodes == 1 ? "" : "s",
+            cluster.ranks_per_node, cluster.ranks_per_node ? " on each" : "");
     if (cluster_has_graphs(&cluster))
         fprintf(to, "steps    launched as CUDA graphs\n");
     if (rank_speeds_parse(cluster.rank_speeds_percent, &ranks, &slowest) &&
@@ -162,20 +165,23 @@ static int say_undecided(const struct printer *p, const struct line *line, struc
     const struct tried *chosen, *fastest;
     struct tried_list list;
     int rc = tried_read(p->store, e->cluster, e->shape, e->window, e->bucket, &list);
+    bool rivalled;
 
     chosen = tried_find(&list, &e->plan);
     fastest = tried_fastest(&list);
+    rivalled = !rc && chosen && fastest && fastest->step.median_ns < chosen->step.median_ns;
     if (line->buckets > 1)
         say(how, ", ", "%u undecided", line->undecided);
     else
         say(how, ", ", "undecided");
-    if (!rc && chosen && fastest && fastest->step.median_ns < chosen->step.median_ns)
-        say(how, ": ", "%s looked %.1f %% faster in %zu step%s",
+    /* Steps of other moments differ: what is left is judged by pairs of them, and by neighbours. */
+    if (rivalled)
+        say(how, ": ", "%s took %.1f %% less time in its own %zu step%s",
             PLAN_WORDS(&fastest->trial.key.plan),
             100 * (1 - (double)fastest->step.median_ns / (double)chosen->step.median_ns),
             fastest->step.count, fastest->step.count == 1 ? "" : "s");
     if (!isnan(e->bound))
-        say(how, fastest == chosen ? ": " : ", ", "at most %.2g %% is left",
+        say(how, rivalled ? "; by all steps together " : ": ", "at most %.2g %% is left",
             fmax(e->bound * 100, 0.1));
     tried_free(&list);
     return rc;
@@ -366,10 +372,33 @@ static int print_table(struct printer *p)
     return p->told ? print_footer(p, e) : OK;
 }
 
+/* Where there are several: its buckets, what it saves, and what --shape wants to hear. */
+static int list_table(const struct printer *p)
+{
+    const struct entry_row *e = &p->lines->first;
+    struct standing_row row;
+    struct moe_shape shape;
+    int rc = standing_current(p->store, e->cluster, e->shape, e->window, &row);
+    bool known = rc == OK && !isnan(row.gain.value);
+    char buckets[32], saves[16 + INTERVAL_BYTES] = "not known";
+
+    if (rc < 0)
+        return rc;
+    TRY(store_shape_get(p->store, e->shape, &shape));
+    snprintf(buckets, sizeof(buckets), "%u-%u", e->bucket, p->lines[p->count - 1].last.bucket);
+    if (known)
+        text_put(saves, sizeof(saves), "%.1f %%%s", row.gain.value * 100,
+                 INTERVAL_TEXT("%.1f", row.gain.low * 100, row.gain.high * 100));
+    fprintf(p->to, "%-8s %-22s ", buckets, saves);
+    shell_word(SHAPE_TEXT(&shape), p->to);
+    fputc('\n', p->to);
+    return OK;
+}
+
 /* The table that is open is whole. */
 static int end_table(struct printer *p)
 {
-    int rc = p->count ? print_table(p) : OK;
+    int rc = !p->count ? OK : p->listed ? list_table(p) : print_table(p);
 
     p->tables += p->count > 0;
     p->count = 0;
@@ -470,12 +499,35 @@ void tables_legend(unsigned defaults, FILE *to)
         fprintf(to, "Of a declared space it is the one above its table.\n");
 }
 
+/* Nothing where there is one: its name is the line that comes next. */
+static int list_several(struct store *store, FILE *to)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    struct printer p = { .store = store, .to = memory, .listed = true };
+    int rc = memory ? print_entries(&p, 0, 0) : fail(ERR_NOMEM, "a list of tables");
+
+    if (memory)
+        fclose(memory);
+    if (!rc && p.tables > 1) {
+        screen_ink(INK_HEAD, to);
+        fputs("layers, by their buckets, what they save, and as --shape takes them:\n", to);
+        screen_ink(INK_PLAIN, to);
+        fprintf(to, "%s\n", text);
+    }
+    free(text);
+    return rc;
+}
+
 int tables_print_all(struct store *store, bool every, FILE *to)
 {
     struct told told;
     struct printer p = { .store = store, .to = to, .every = every, .told = &told };
     int rc = told_read(store, &told);
 
+    if (!rc)
+        rc = list_several(store, to);
     if (!rc)
         rc = print_entries(&p, 0, 0);
     told_free(&told);

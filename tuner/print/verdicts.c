@@ -5,6 +5,7 @@
 #include "json.h"
 #include "output_file.h"
 #include "status.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -114,11 +115,11 @@ static void describe(const struct verdict *v, FILE *to)
 
     xml(v->word, to);
     if (g.value < 0)
-        fprintf(to, ": takes %.1f %% longer (%.1f to %.1f) in %u pairs", -100 * g.value,
-                -100 * g.high, -100 * g.low, v->pairs);
+        fprintf(to, ": takes %.1f %% longer%s in %u pairs", -100 * g.value,
+                INTERVAL_TEXT("%.1f", -100 * g.high, -100 * g.low), v->pairs);
     else if (!isnan(g.value))
-        fprintf(to, ": %.1f %% faster (%.1f to %.1f) in %u pairs", 100 * g.value, 100 * g.low,
-                100 * g.high, v->pairs);
+        fprintf(to, ": %.1f %% faster%s in %u pairs", 100 * g.value,
+                INTERVAL_TEXT("%.1f", 100 * g.low, 100 * g.high), v->pairs);
     if (*v->why)
         fputs("; ", to);
     xml(v->why, to);
@@ -191,8 +192,8 @@ static void markdown_row(const struct verdict *v, FILE *to)
     if (isnan(v->gain.value))
         fputs(" | - | -", to);
     else
-        fprintf(to, " | %.1f %% | %.1f to %.1f", 100 * v->gain.value, 100 * v->gain.low,
-                100 * v->gain.high);
+        fprintf(to, " | %.1f %% | %s", 100 * v->gain.value,
+                INTERVAL_BARE("%.1f", 100 * v->gain.low, 100 * v->gain.high));
     fprintf(to, " | %u | %s", v->pairs, v->failed ? "**" : "");
     cell(v->word, to);
     fputs(v->failed ? "**" : "", to);

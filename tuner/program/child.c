@@ -61,6 +61,8 @@ static void become(const void *self)
     output = fcntl(output, F_DUPFD_CLOEXEC, ABOVE_BOTH);
     if (dup2(input, ITS_INPUT) < 0 || dup2(output, ITS_OUTPUT) < 0)
         _exit(126);
+    if (job->errors)
+        dup2(fileno(job->errors), STDERR_FILENO);
     setenv("MOETUNE_WINDOW", width, 1);
     setenv("MOETUNE_LAYER", job->layer, 1);
     pass("MOETUNE_SPACE", job->space);

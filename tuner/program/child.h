@@ -4,6 +4,8 @@
 
 #include "launch.h"
 
+#include <stdio.h>
+
 struct child {
     struct launched talk;      /* its process is the program's keeper */
     int its_input, its_output; /* kept open, so that whatever it starts can open them by name */
@@ -14,6 +16,7 @@ struct child_job {
     const char *layer; /* as shape_format() writes it */
     uint32_t window;
     const char *space, *plan; /* its space, and the values of this launch; NULL: none */
+    FILE *errors;             /* what it says on standard error goes there; NULL: to ours */
 };
 
 /* Runs the command by /bin/sh in a process group of its own, below a keeper: where this process is

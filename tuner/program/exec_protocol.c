@@ -55,7 +55,8 @@ const char *const exec_protocol_help =
     "are decided, or --budget is spent.  Programs may die by chance: values of which four launches "
     "died\n"
     "before a step was ever timed make all plans with them rows that say so; so does a plan under\n"
-    "which four launches died, and more than twice as many as gave a sample.\n";
+    "which four launches died, and more than twice as many as gave a sample.  Where the first two\n"
+    "launches die alike before the program wrote a line the run ends.\n";
 
 /* In a row, under plans that nobody wanted to try: what is tried and fails is not asked for again.
  */
@@ -214,7 +215,9 @@ static int judge_end(struct exec_protocol *v, const struct launch_end *end)
     if (end->hung)
         return fail(ERR_LAUNCH, "the program is silent, and was not even running a step");
     if (end->exit_code)
-        return fail(ERR_LAUNCH, "%s", end->how);
+        return v->session.asked ? fail(ERR_LAUNCH, "%s", end->how)
+                                : fail(ERR_LAUNCH, "%s before it asked anything: %s", end->how,
+                                       TEXT_SHORT(v->options->exec, 300));
     return v->session.asked ? OK : fail(ERR_LAUNCH, "the program ended without asking anything");
 }
 
@@ -225,7 +228,7 @@ static int live_once(struct exec_protocol *v)
     struct launch_end end;
 
     TRY(session_launch(&v->session, v->command ? v->command : v->options->exec,
-                       d ? launch_words(d, d->usual, plan) : NULL, &end));
+                       d ? launch_words(d, d->usual, plan) : NULL, false, &end));
     return judge_end(v, &end);
 }
 

@@ -4,8 +4,10 @@
 
 #include "plan.h"
 #include "status.h"
+#include "text.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* Programs die by chance, too: of a plan, or of a way to start, that died less often than this it
  * is tried again, in its turn. */
@@ -119,11 +121,26 @@ static void count_misses(struct launches *l)
     }
 }
 
+/* The first two launches died alike, before the program wrote a line: nothing that could be tried
+ * changes that. */
+static int judge_silent_death(struct launches *l, const struct launch_end *end)
+{
+    if (l->now.number == 1)
+        memcpy(l->silent_end, end->how, sizeof(l->silent_end));
+    if (l->now.number != 2 || strcmp(l->silent_end, end->how) != 0)
+        return OK;
+    return fail(ERR_LAUNCH, "%s, twice before it asked anything: %s%s%s", end->how,
+                TEXT_SHORT(l->options->exec, 300), *end->last_lines ? "; it wrote: " : "",
+                end->last_lines);
+}
+
 int launches_judge_end(struct launches *l, const struct launch_end *end)
 {
     bool failed = !l->session->dismissed && (end->hung || end->exit_code);
 
     l->silent = l->session->asked || failed ? 0 : l->silent + 1;
+    if (failed && !end->hung && !l->session->spoken)
+        TRY(judge_silent_death(l, end));
     if (failed)
         return judge_failure(l, end);
     l->barren = 0;

@@ -294,7 +294,7 @@ static int launch(struct launches *l, uint32_t number)
     TRY(begin_launch(l, number, launch_words(l->space, choice, words)));
     TRY(launch_command(l->options->exec, l->space, choice, &command));
     launch_cost_started(&l->cost, host_clock_ns());
-    rc = session_launch(l->session, command, words, &end);
+    rc = session_launch(l->session, command, words, *l->silent_end && l->now.number == 2, &end);
     free(command);
     launch_cost_ended(&l->cost, end.hung ? -1 : host_clock_ns());
     if (!rc || rc == ERR_CUT)

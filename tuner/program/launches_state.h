@@ -25,6 +25,7 @@ struct launches {
     struct launch_under_way now;
     struct launch_cost cost;
     uint32_t silent, barren; /* launches in a row that asked nothing; that failed between steps */
+    char silent_end[sizeof(((struct launch_end *)0)->how)]; /* of a first launch without a word */
     double alive_s;
     uint64_t told, tried;
 

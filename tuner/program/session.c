@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ERRORS_MAX = 100, ENDS_MAX = 100 };
 /* Between steps a program may do other things for longer than a step takes. */
@@ -166,8 +167,40 @@ static bool out_of_patience(const struct session *s)
     return (double)(host_clock_ns() - s->heard_ns) * 1e-9 > limit_s;
 }
 
+/* Of a program that is no longer in doubt. */
+static void pass_errors(struct session *s)
+{
+    char bytes[4096];
+    ssize_t n;
+
+    while (s->standard_error &&
+           (n = pread(fileno(s->standard_error), bytes, sizeof(bytes), s->passed)) > 0) {
+        log_line_clear();
+        fwrite(bytes, 1, (size_t)n, stderr);
+        s->passed += n;
+    }
+}
+
+/* "A | B": the last ones, as many as there is room for. */
+static void keep_last_lines(const struct session *s, char *room, size_t size)
+{
+    char tail[300], *rest = tail, *line;
+    off_t end = lseek(fileno(s->standard_error), 0, SEEK_END), most = sizeof(tail) - 1;
+    off_t from = end > most ? end - most : 0;
+    ssize_t n = pread(fileno(s->standard_error), tail, sizeof(tail) - 1, from);
+
+    tail[n > 0 ? n : 0] = 0;
+    if (from && strchr(tail, '\n')) /* the end of a line is none */
+        strsep(&rest, "\n");
+    while ((line = strsep(&rest, "\n")))
+        if (line[strspn(line, " \t\r")])
+            text_add(room, size, "%s%s", *room ? " | " : "", line + strspn(line, " \t"));
+}
+
 static void wait_on(struct session *s)
 {
+    if (s->asked)
+        pass_errors(s);
     progress_tick(&s->progress);
     if (s->ops->idle)
         s->ops->idle(s->self);
@@ -178,6 +211,8 @@ static int reply(struct session *s, const char *line)
     char answer[SAID_LINE_BYTES];
 
     s->heard_ns = host_clock_ns();
+    s->spoken = true;
+    pass_errors(s);
     TRY(answer_line(s, line, answer));
     s->heard_ns = host_clock_ns(); /* what the answer took is not the program's silence */
     if (child_write(&s->child, answer) == OK || s->dismissed || child_ended(&s->child))
@@ -211,23 +246,34 @@ static int listen(struct session *s, bool *hung)
     }
 }
 
-int session_launch(struct session *s, const char *command, const char *plan, struct launch_end *out)
+int session_launch(struct session *s, const char *command, const char *plan, bool in_doubt,
+                   struct launch_end *out)
 {
     struct child_job job = { .command = command,
                              .layer = s->shape.experts ? SHAPE_TEXT(&s->shape) : "",
                              .window = s->window,
                              .space = s->space ? s->space->text : NULL,
-                             .plan = plan };
+                             .plan = plan,
+                             .errors = in_doubt ? tmpfile() : NULL };
     int rc;
 
     *out = (struct launch_end){ .hung = false };
     s->running = s->dismissed = false;
     s->asked = s->told = 0;
     s->ends = 0;
-    TRY(child_start(&job, &s->child));
+    s->standard_error = job.errors;
+    s->passed = 0;
+    rc = child_start(&job, &s->child);
     s->heard_ns = host_clock_ns();
-    rc = listen(s, &out->hung);
+    rc = rc ? rc : listen(s, &out->hung);
     child_end(&s->child, &out->exit_code, out->how, sizeof(out->how));
+    if (s->standard_error && !s->spoken && !rc && !out->hung)
+        keep_last_lines(s, out->last_lines, sizeof(out->last_lines));
+    else
+        pass_errors(s);
+    if (s->standard_error)
+        fclose(s->standard_error);
+    s->standard_error = NULL;
     return rc;
 }
 

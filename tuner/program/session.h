@@ -10,6 +10,8 @@
 #include "progress.h"
 #include "store.h"
 
+#include <sys/types.h>
+
 /* Who tunes. */
 struct session_ops {
     /* UNSUPPORTED: nothing more is wanted of this launch. */
@@ -37,7 +39,11 @@ struct session {
     int64_t deadline_ns; /* 0: none */
     struct progress progress;
 
+    bool spoken; /* a line came, in whatever launch */
+
     /* Of the launch. */
+    FILE *standard_error; /* where it is in doubt whether it speaks; NULL: it is ours */
+    off_t passed;         /* bytes of that which went to ours */
     struct child child;
     const char *line; /* under way */
     bool running;     /* a step, under `plan` */
@@ -54,6 +60,7 @@ struct launch_end {
     bool hung; /* and was ended */
     int exit_code;
     char how[128];
+    char last_lines[400]; /* of its standard error, where that was kept and it said nothing else */
 };
 
 /* Between steps a program may be silent for so many times as long as in one. */
@@ -65,8 +72,10 @@ void session_catch_signals(void);
 bool session_stopped(void);
 
 /* Starts the command and answers it until it ends or hangs.  `plan`: what MOETUNE_PLAN says.
- * ERR_CUT: time is up.  Any other error ends the tuning. */
-int session_launch(struct session *session, const char *command, const char *plan,
+ * `in_doubt`: where it never
+ * speaks, what it says on standard error is for *out alone.  ERR_CUT: time is up.  Any other error
+ * ends the tuning. */
+int session_launch(struct session *session, const char *command, const char *plan, bool in_doubt,
                    struct launch_end *out);
 
 /* A plan that was under way when it ended: why it failed; returns `why`. */

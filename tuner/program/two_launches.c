@@ -331,7 +331,7 @@ static int launch(struct two_launches *l, size_t number)
         l->t->keys[i].warm = 0;
     }
     TRY(launch_command(l->t->side[l->side].command, d, choice, &command));
-    rc = session_launch(&l->session, command, launch_words(d, choice, words), &end);
+    rc = session_launch(&l->session, command, launch_words(d, choice, words), false, &end);
     free(command);
     return rc ? rc : judge_end(l, &end);
 }

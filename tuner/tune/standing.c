@@ -324,6 +324,7 @@ static bool is_dear(const struct settling *s)
 static int play(struct settling *s)
 {
     struct campaign *c = s->sweep->campaign;
+    double before = c->progress.compared;
     struct step step;
     int seat, arm;
 
@@ -346,6 +347,9 @@ static int play(struct settling *s)
             rounds_drop(s->rounds, seat, arm);
         else if (step.counts)
             rounds_tell(s->rounds, seat, arm, step.ns);
+        c->progress.compared =
+            before + (c->progress.done - before) *
+                         fmin(1, (double)s->rounds->steps / s->rounds->setup.steps_max);
     }
     return OK;
 }

@@ -219,6 +219,7 @@ static int conclude(struct sweep *sweep, int cut)
              : standing_settle(sweep, &sweep->result.standing);
     if (rc && rc != ERR_CUT)
         return rc;
+    sweep->campaign->progress.compared = sweep->campaign->progress.done;
     sweep->result.inferred = 0;
     TRY(fill_all(sweep)); /* from entries that the rounds may have changed */
     TRY(too_wide_find(sweep, &sweep->result.too_wide));

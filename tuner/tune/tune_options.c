@@ -34,7 +34,8 @@ const struct tune_options tune_defaults = {
 const struct option_row tune_rows[] = {
     { "layer", .kind = OPTION_GROUP, .offset = AT(layer), .rows = layer_rows },
     { "shape", "TEXT", OPTION_LIST, AT(shapes),
-      "a layer as \"E=8 k=2 T=4096 D=1024 H=4096\"; again for more" },
+      "a layer as \"E=8 k=2 T=4096 D=1024 H=4096\"; again for more; W and m, which follow where it "
+      "is printed: ranks in all, and on each node" },
     { "model", "FILE", OPTION_LIST, AT(models),
       "the layer of a Hugging Face config.json; options above replace what it says" },
     { .kind = OPTION_GROUP, .offset = AT(load), .rows = load_rows },

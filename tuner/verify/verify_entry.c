@@ -301,11 +301,12 @@ static void explain(const struct verification *h, struct verify_result *v)
     else if (is_outrun(h)) {
         struct gain by = contest_verdict(&h->over_claim.contest).challenge;
 
-        text_put(v->why, sizeof(v->why), "%s is %.1f %% faster (%.1f to %.1f %%)",
-                 PLAN_TEXT(&h->arms[h->challenger]), 100 * by.value, 100 * by.low, 100 * by.high);
+        text_put(v->why, sizeof(v->why), "%s is %.1f %% faster%s",
+                 PLAN_TEXT(&h->arms[h->challenger]), 100 * by.value,
+                 INTERVAL_TEXT("%.1f %%", 100 * by.low, 100 * by.high));
     } else if (v->kind == VERIFY_REFUTED)
-        text_put(v->why, sizeof(v->why), "%.1f %% slower than the default (%.1f to %.1f %%)",
-                 -100 * v->now.value, -100 * v->now.high, -100 * v->now.low);
+        text_put(v->why, sizeof(v->why), "%.1f %% slower than the default%s", -100 * v->now.value,
+                 INTERVAL_TEXT("%.1f %%", -100 * v->now.high, -100 * v->now.low));
 }
 
 static int keep(struct verification *h, struct entry_row *e)
