@@ -497,10 +497,14 @@ static struct normal belief_by_others(const struct rounds *r, int arm, int bucke
     return (struct normal){ sum / precision, sqrt(1 / precision) };
 }
 
-/* What its pairs prove of one role's plan in a bucket; `t`: of that role against the default. */
+/* What its pairs prove of one role's plan in a bucket; `t`: of that role against the default. Where
+ * the search did not choose it it is one of several, of which one is likely to have been lucky:
+ * what other buckets say of it counts only where its own pairs alone make it likely to be faster.
+ */
 static struct rounds_word word_of(const struct rounds *r, const struct table_of_means *t, int role,
                                   int bucket, double chance)
 {
+    static const double likely_slower = 0.1;
     const struct rounds_contest *c = &r->contests[bucket];
     const struct mean *own = &t->of[bucket];
     int place = c->role[role];
@@ -513,7 +517,8 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
         return word;
     word.gain = gain_of(stated(r, mean_range(own, STATED)));
     word.proof = mean_proof(own, belief, variance, chance);
-    if (!word.proof && own->mean < 0) {
+    if (!word.proof && own->mean < 0 &&
+        (place == place_of(c, c->chosen) || mean_chance_above(own, 0) <= likely_slower)) {
         struct normal others = belief_by_others(r, c->arms[place], bucket);
         struct mean both = mean_with_belief(own, others.mean, others.sd * others.sd);
 
@@ -588,9 +593,10 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_left *
             (role >= ROLE_STATIC + r->setup.static_count && role < ROLE_NEIGHBOUR))
             continue;
         compare_all(r, role, ROLE_DEFAULT, &t);
-        for (int b = 0; b < r->setup.bucket_count; b++)
+        for (int b = 0; b < r->setup.bucket_count; b++) {
             words[role][b] = word_of(
                 r, &t, role, b, role == ROLE_TABLE ? harm : harm / (1 + r->setup.static_count));
+        }
     }
     for (int b = 0; b < r->setup.bucket_count; b++) {
         struct rounds_contest *c = &r->contests[b];
