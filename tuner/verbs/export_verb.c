@@ -30,7 +30,8 @@ struct options {
 };
 
 static const struct option_row rows[] = {
-    { "output", "FILE", OPTION_TEXT, OPTION(file), "where to (standard output)", .letter = 'o' },
+    { "output", "FILE", OPTION_TEXT, OPTION(file), "where to; -: standard output [-]",
+      .letter = 'o' },
     { "format", "WORD", OPTION_WORD, OPTION(format),
       "jsonl (for import), csv, header (C), packed (for libmoelookup); or the answers for a layer",
       format_words },
@@ -119,12 +120,14 @@ static int write_out(struct store *store, const char *path, const struct options
 
 static int run(const struct verb_call *call, void *options)
 {
-    const struct options *o = options;
+    struct options *o = options;
     char path[PATH_MAX];
     struct store *store;
     int rc;
 
     (void)call;
+    if (o->file && !strcmp(o->file, "-"))
+        o->file = NULL;
     if (o->format == FORM_PACKED && (o->shape || o->fingerprint))
         return fail(ERR_ARGUMENT, "--format packed holds the whole table");
     if (o->format < FORM_ANSWERS && answers_options_given(&o->answers))
