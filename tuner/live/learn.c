@@ -183,7 +183,9 @@ int live_next(struct live *live, struct cell *cell, enum decision_purpose *purpo
         if (arm == cell->best)
             return arm;
         over = search_compare(search, arm, cell->best);
-        if (exp(over.mean - favour_sds * over.sd) < never)
+        /* The default is what a training would run without us, and what gains are measured against:
+         * it is never too slow. */
+        if (arm == live->dictionary.default_arm || exp(over.mean - favour_sds * over.sd) < never)
             break;
         decision_shun(&cell->bucket.decision, arm);
     }

@@ -151,8 +151,10 @@ class TorchMoe(Programs):
         launch = self.walk(2, "ep=2", plans, more=more)
         self.all_told(launch, plans, 2)
         classes = [float(key.split()[1]) for key in launch.keys]
-        for found, wanted in zip(classes, (1.1, 3, 4)):
-            self.assertLess(abs(found - wanted), 0.25, classes)
+        # The gate alone makes some 1.25 of the first.  Of 2,048 choices counts deviate by 6 %.
+        # By chance: 1e-8 x 3: limits are six deviations or more away (.06; .05; 0)
+        for found, wanted, apart in zip(classes, (1.25, 3, 4), (0.4, 0.3, 0.25)):
+            self.assertLess(abs(found - wanted), apart, classes)
         self.assertLessEqual(max(classes), 4)
 
     def test_an_ep_that_cannot_be_ends_the_launch_at_once(self):
