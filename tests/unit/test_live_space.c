@@ -3,6 +3,7 @@
 #include "live_training.h"
 
 #include "declaration.h"
+#include "store.h"
 
 #include <math.h>
 
@@ -147,6 +148,35 @@ static void every_range_and_class_has_the_plan_that_trying_all_of_them_finds(voi
     }
 }
 
+static int count_adopted(void *self, const struct entry_row *e)
+{
+    *(int *)self += !strcmp(e->decision, "adopted") && e->gain.low > 0.6;
+    return OK;
+}
+
+/* Once the search knows that it is so slow it would not try it for its own sake. */
+static void a_default_that_takes_ten_times_as_long_can_run_and_is_compared(void)
+{
+    struct costs c = costs_of(3);
+    const char *path = fresh_path("slow");
+    struct moetune *tuner = open_with(path, space_options(1));
+    struct noise noise = noise_make(3, 0.005, 0, false);
+    struct store *store;
+    struct moe_plan plan;
+    int adopted = 0;
+
+    for (int b = 0; b < BUCKETS; b++)
+        c.path[b][0] = 10;
+    for (int i = 0; i < 6000; i++)
+        step(tuner, &c, &points[random_below(3, (uint64_t)i, BUCKETS)], 1, &noise, &plan);
+    CHECK(status_of(tuner).decided == BUCKETS);
+    moetune_close(tuner);
+    CHECK(!store_read(path, &store));
+    CHECK(!store_entries(store, 0, 0, count_adopted, &adopted));
+    store_close(store);
+    CHECK(adopted == BUCKETS);
+}
+
 /* ---- drift */
 
 static void a_range_that_became_slower_is_found_out(void)
@@ -280,6 +310,7 @@ int main(void)
 {
     static const struct test tests[] = {
         TEST(every_range_and_class_has_the_plan_that_trying_all_of_them_finds),
+        TEST(a_default_that_takes_ten_times_as_long_can_run_and_is_compared),
         TEST(a_range_that_became_slower_is_found_out),
         TEST(two_ranks_run_the_same_plans),
         TEST(what_cannot_be_tuned_is_refused),
