@@ -281,7 +281,9 @@ static int read_places(const struct moelookup *table, struct lookup_set *set)
     count = rc ? 0 : list_places(table, places);
     for (int i = 0; i < count && rc != ERR_NOMEM; i++) {
         rc = read_table(table, places[i], (uint32_t)i * FILES_APART, set);
-        if (rc < 0 && rc != ERR_NOMEM)
+        /* MOETUNE_DB may name what is yet to be tuned; who sets MOELOOKUP_DB means a table. */
+        if ((rc < 0 && rc != ERR_NOMEM) ||
+            (rc == UNSUPPORTED && i == 0 && variable("MOELOOKUP_DB")))
             lookup_say(table, LOOKUP_WARN, "%s: %s; it is passed over", places[i],
                        why_not(places[i], rc, set, why));
     }

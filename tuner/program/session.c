@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ERRORS_MAX = 100, ENDS_MAX = 100 };
+enum { ERRORS_MAX = 100, ERRORS_SAID = 2, ENDS_MAX = 100 };
 /* Between steps a program may do other things for longer than a step takes. */
 const double session_patience_between = 10;
 
@@ -42,13 +42,16 @@ void session_catch_signals(void)
 
 static int answer_error(struct session *s, const char *why, char *answer)
 {
+    static const char said[] = "the program writes \"%s\", which is not understood: %s";
     char line[100];
 
     text_put(answer, SAID_LINE_BYTES, "error %s", why);
-    return ++s->errors < ERRORS_MAX
-               ? OK
-               : fail(ERR_ARGUMENT, "the program writes \"%s\", which is not understood: %s",
-                      utf8_line(s->line, line, sizeof(line)), why);
+    utf8_line(s->line, line, sizeof(line));
+    if (++s->errors == ERRORS_MAX)
+        return fail(ERR_ARGUMENT, said, line, why);
+    if (s->errors <= ERRORS_SAID) /* many programs do not look at the answer */
+        note(said, line, why);
+    return OK;
 }
 
 static int answer_ask(struct session *s, const struct said *ask, char *answer)
