@@ -528,35 +528,6 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
     return word;
 }
 
-/* Surely, and by so much that it is worth an entry of another kind. */
-static bool is_clear(double log_ratio, double sd)
-{
-    return log_ratio < -2 * sd && log_ratio < log1p(-0.01);
-}
-
-static bool prefers_static(const struct rounds *r, const struct rounds_result *v, int bucket)
-{
-    const struct rounds_contest *c = &r->contests[bucket];
-    int role = role_of_static(r, v->static_arm);
-    struct table_of_means t;
-    struct mean here;
-    double sd;
-
-    if (role < 0 || !present(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE])
-        return false;
-    compare_all(r, role, ROLE_DEFAULT, &t);
-    if (t.of[bucket].mean > 0)
-        return false;
-    compare_all(r, role, ROLE_TABLE, &t);
-    here = t.of[bucket];
-    sd = sqrt(here.steps + here.luck);
-    if (!here.count || !isfinite(here.mean) || !isfinite(sd))
-        return false;
-    if (v->over_static.high < 0)
-        return !is_clear(-here.mean, sd);
-    return is_clear(here.mean, sd);
-}
-
 /* ---- what is left of the table */
 
 static bool has_default(const struct rounds_contest *c)
@@ -569,7 +540,7 @@ static int arm_of_table(const struct rounds_contest *c)
     return c->role[ROLE_TABLE] < 0 ? c->chosen : c->arms[c->role[ROLE_TABLE]];
 }
 
-static void leave(struct rounds *r, int bucket, int place, enum rounds_role as,
+static void leave(struct rounds *r, int bucket, int place, enum left_as as,
                   const struct rounds_word *word, struct rounds_left *left)
 {
     struct rounds_contest *c = &r->contests[bucket];
@@ -584,19 +555,18 @@ static void leave(struct rounds *r, int bucket, int place, enum rounds_role as,
 /* Several plans have a chance to be proven by luck in a bucket, so each has less of it. */
 static void replace_unproven(struct rounds *r, double harm, struct rounds_left *left)
 {
-    struct rounds_word words[ROLE_NEIGHBOUR + 1][ROUNDS_BUCKETS_MAX];
+    struct rounds_word words[ROLE_NEIGHBOUR + 1][ROUNDS_BUCKETS_MAX] = { 0 };
 
     for (int role = ROLE_TABLE; role <= ROLE_NEIGHBOUR; role++) {
+        double chance = role == ROLE_TABLE ? harm : harm / (1 + r->setup.static_count);
         struct table_of_means t;
 
         if (role == ROLE_DEFAULT ||
             (role >= ROLE_STATIC + r->setup.static_count && role < ROLE_NEIGHBOUR))
             continue;
         compare_all(r, role, ROLE_DEFAULT, &t);
-        for (int b = 0; b < r->setup.bucket_count; b++) {
-            words[role][b] = word_of(
-                r, &t, role, b, role == ROLE_TABLE ? harm : harm / (1 + r->setup.static_count));
-        }
+        for (int b = 0; b < r->setup.bucket_count; b++)
+            words[role][b] = word_of(r, &t, role, b, chance);
     }
     for (int b = 0; b < r->setup.bucket_count; b++) {
         struct rounds_contest *c = &r->contests[b];
@@ -606,8 +576,7 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_left *
         if (!has_default(c) || words[ROLE_TABLE][b].proof)
             continue;
         for (int role = ROLE_STATIC; role <= ROLE_NEIGHBOUR; role++)
-            if ((role < ROLE_STATIC + r->setup.static_count || role == ROLE_NEIGHBOUR) &&
-                words[role][b].proof &&
+            if (words[role][b].proof &&
                 (best == ROLE_TABLE || words[role][b].gain.value > words[best][b].gain.value))
                 best = role;
         leave(r, b, c->role[best == ROLE_TABLE ? ROLE_DEFAULT : best], LEFT_BY_ITSELF,
@@ -615,27 +584,39 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_left *
     }
 }
 
+/* Surely, and by so much that it is worth an entry of another kind. */
+static bool is_clear(double log_ratio, double sd)
+{
+    return log_ratio < -2 * sd && log_ratio < log1p(-0.01);
+}
+
 static void take_static(struct rounds *r, double harm, struct rounds_left *left)
 {
     struct rounds_result v = rounds_result(r);
+    bool is_default = v.static_arm == r->setup.default_arm;
     int role = role_of_static(r, v.static_arm);
+    struct table_of_means over_default, over_table;
     struct rounds_word words[ROUNDS_BUCKETS_MAX];
-    bool takes[ROUNDS_BUCKETS_MAX];
-    struct table_of_means t;
 
     if (role < 0)
         return;
-    compare_all(r, role, ROLE_DEFAULT, &t);
-    for (int b = 0; b < r->setup.bucket_count; b++) {
-        words[b] = word_of(r, &t, role, b, harm);
-        takes[b] =
-            prefers_static(r, &v, b) && (v.static_arm == r->setup.default_arm || words[b].proof);
-    }
+    compare_all(r, role, ROLE_DEFAULT, &over_default);
+    compare_all(r, role, ROLE_TABLE, &over_table);
     for (int b = 0; b < r->setup.bucket_count; b++)
-        if (takes[b])
-            leave(r, b, r->contests[b].role[role],
-                  v.static_arm == r->setup.default_arm ? LEFT_BY_ITSELF : LEFT_AS_STATIC, &words[b],
+        words[b] = word_of(r, &over_default, role, b, harm);
+    for (int b = 0; b < r->setup.bucket_count; b++) {
+        const struct rounds_contest *c = &r->contests[b];
+        const struct mean *here = &over_table.of[b];
+        double sd = sqrt(here->steps + here->luck);
+
+        if (!present(c, c->role[role]) || c->role[role] == c->role[ROLE_TABLE] ||
+            over_default.of[b].mean > 0 || !(is_default || words[b].proof) || !here->count ||
+            !isfinite(here->mean) || !isfinite(sd))
+            continue;
+        if (v.over_static.high < 0 ? !is_clear(-here->mean, sd) : is_clear(here->mean, sd))
+            leave(r, b, c->role[role], is_default ? LEFT_BY_ITSELF : LEFT_AS_STATIC, &words[b],
                   &left[b]);
+    }
 }
 
 /* Whether the plan that is the neighbours' may take a bucket: it was slower than the table's by no

@@ -115,7 +115,7 @@ int rounds_launch(const struct rounds *rounds);
 /* What the table gets where the rounds are obeyed. */
 struct rounds_left {
     int arm;
-    enum rounds_role {
+    enum left_as {
         LEFT_BY_ITSELF, /* the plan chosen there, the default, or what is proven in its place */
         LEFT_AS_STATIC, /* it is the best for the table as a whole */
         LEFT_AS_SHARED  /* it is the plan of both sides, and as good: the table gets shorter */
