@@ -11,9 +11,9 @@
  * Ids and a width of 0 mean any.  UNSUPPORTED, silently, if there is none. */
 int tables_print(struct store *store, int64_t cluster, int64_t shape, uint32_t window, FILE *to);
 
-/* All layers, where there are several after a list of them, a line for each of the buckets if
- * `every`, and under each table how old it is, which
- * plans are pinned in it, and why trainers are not told it, if they are not; then the legend. */
+/* All layers, a line for each of the buckets if `every`, and under each table how old it is, which
+ * plans are pinned in it, and why trainers are not told it, if they are not; then the legend. Where
+ * layers are several a list of them comes first. */
 int tables_print_all(struct store *store, bool every, FILE *to);
 
 /* Which default plan a layer is compared with, and what the columns of tables with such ones mean.

@@ -72,9 +72,8 @@ void session_catch_signals(void);
 bool session_stopped(void);
 
 /* Starts the command and answers it until it ends or hangs.  `plan`: what MOETUNE_PLAN says.
- * `in_doubt`: where it never
- * speaks, what it says on standard error is for *out alone.  ERR_CUT: time is up.  Any other error
- * ends the tuning. */
+ * `in_doubt`: if it never speaks, what it writes to standard error is for *out alone.
+ * ERR_CUT: time is up.  Any other error ends the tuning. */
 int session_launch(struct session *session, const char *command, const char *plan, bool in_doubt,
                    struct launch_end *out);
 
