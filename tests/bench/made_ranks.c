@@ -138,5 +138,5 @@ int __wrap_crew_relaunch(struct crew *crew, uint32_t number)
 int64_t __wrap_crew_launch_ns(const struct crew *crew)
 {
     (void)crew;
-    return 0;
+    return made_ranks.launch_ns;
 }

@@ -16,6 +16,7 @@ struct made_ranks {
                              * long */
     double luck;            /* of each plan of a layer at a capacity in a launch: likewise */
     uint64_t seed;
+    int64_t launch_ns; /* what it takes to start the ranks again, as crews tell it */
 };
 extern struct made_ranks made_ranks;
 
