@@ -101,7 +101,7 @@ static bool called(const struct naming *n, const struct format_job *job, const c
 
 static int check_names(const struct naming *n, const struct format_job *job)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     char name[CALLED_BYTES], other[CALLED_BYTES];
 
     for (size_t i = 0; i < words.count; i++) {
@@ -151,7 +151,7 @@ static int check_env(const struct format_job *job)
 
 static int write_env(const struct format_job *job, FILE *to)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     char name[CALLED_BYTES];
 
     for (size_t i = 0; i < words.count; i++)
@@ -163,7 +163,7 @@ static int write_env(const struct format_job *job, FILE *to)
 static int read_env(const struct format_job *job, const char *text, size_t length, uint64_t key,
                     double class_value, struct plan_words *out)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     char line[CALLED_BYTES + DECLARATION_NAME_BYTES];
 
     (void)key;
@@ -200,7 +200,7 @@ static int check_flags(const struct format_job *job)
 
 static int write_flags(const struct format_job *job, FILE *to)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     char name[CALLED_BYTES];
     bool first = true;
 
@@ -255,7 +255,7 @@ static int take_flag(const struct format_job *job, const struct plan_words *word
 static int read_flags(const struct format_job *job, const char *text, size_t length, uint64_t key,
                       double class_value, struct plan_words *out)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     char line[DECLARATION_AXES_MAX * (CALLED_BYTES + DECLARATION_NAME_BYTES)], *rest = line, *flag;
 
     (void)key;
@@ -424,11 +424,9 @@ static int take_value(void *self, const struct json_value *v)
 static int read_json(const struct format_job *job, const char *text, size_t length, uint64_t key,
                      double class_value, struct plan_words *out)
 {
-    struct json_reader r = { .job = job,
-                             .words = answer_words(job->answers, &job->answers->list[0].plan),
-                             .out = out,
-                             .key = (double)key,
-                             .class = class_value };
+    struct json_reader r = {
+        .job = job, .words = format_axes(job), .out = out, .key = (double)key, .class = class_value
+    };
 
     return json_read(text, length, "the answers", take_value, &r);
 }
