@@ -222,15 +222,6 @@ static int write_flags(const struct format_job *job, FILE *to)
     return OK;
 }
 
-/* Switches that are not there are off. */
-static void take_switches(const struct format_job *job, const struct plan_words *words,
-                          struct plan_words *out)
-{
-    for (size_t i = 0; i < words->count; i++)
-        if (is_switch(job, words->list[i].axis))
-            take(out, &words->list[i], "off");
-}
-
 static int take_flag(const struct format_job *job, const struct plan_words *words, char *flag,
                      char **rest, struct plan_words *out)
 {
@@ -263,7 +254,9 @@ static int read_flags(const struct format_job *job, const char *text, size_t len
     if (length >= sizeof(line) ||
         !text_put(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text))
         return fail(ERR_FORMAT, "more flags than there are axes");
-    take_switches(job, &words, out);
+    for (size_t i = 0; i < words.count; i++)
+        if (is_switch(job, words.list[i].axis)) /* off, unless it is there */
+            take(out, &words.list[i], "off");
     while ((flag = strsep(&rest, " ")) != NULL)
         if (*flag)
             TRY(take_flag(job, &words, flag, &rest, out));
@@ -366,22 +359,6 @@ struct json_reader {
     bool in_answers, found;
 };
 
-static void begin_answer(struct json_reader *r)
-{
-    r->from = r->above = 0;
-    r->to = r->class_to = 1e300;
-    r->now.count = 0;
-}
-
-static void end_answer(struct json_reader *r)
-{
-    if (r->found || r->key < r->from || r->key > r->to || (r->above > 0 && r->class <= r->above) ||
-        r->class > r->class_to)
-        return;
-    r->found = true;
-    *r->out = r->now;
-}
-
 static void take_edge(struct json_reader *r, const struct json_value *v)
 {
     const struct {
@@ -407,13 +384,20 @@ static int take_value(void *self, const struct json_value *v)
         r->in_answers = v->kind == JSON_ARRAY && !strcmp(v->key, "answers");
     if (!r->in_answers)
         return OK;
-    if (v->depth == 2 && v->kind == JSON_OBJECT)
-        begin_answer(r);
-    else if (v->depth == 2 && v->kind == JSON_END)
-        end_answer(r);
-    else if (v->depth == 3 && v->key)
+    if (v->depth == 2 && v->kind == JSON_OBJECT) {
+        r->from = r->above = 0;
+        r->to = r->class_to = 1e300;
+        r->now.count = 0;
+    } else if (v->depth == 2 && v->kind == JSON_END) {
+        bool meant = r->key >= r->from && r->key <= r->to && r->class <= r->class_to &&
+                     (r->above <= 0 || r->class > r->above);
+
+        if (meant && !r->found)
+            *r->out = r->now;
+        r->found |= meant;
+    } else if (v->depth == 3 && v->key) {
         take_edge(r, v);
-    else if (v->depth == 4 && v->key && v->value) {
+    } else if (v->depth == 4 && v->key && v->value) {
         word = word_called(&members, r->job, &r->words, v->key);
         if (word && word->number == (v->kind == JSON_NUMBER))
             take(&r->now, word, v->value);
