@@ -1,15 +1,178 @@
-/* What all formats share: options that fit, and reading back what was written. */
+/* What all formats share: the answers of the one layer that is meant, options that fit, and reading
+ * back what was written. */
 #include "format.h"
 
+#include "cluster.h"
 #include "input_file.h"
 #include "plan.h"
 #include "status.h"
+#include "text.h"
+#include "word.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- answers */
+
+static bool is_meant(const struct lookup_layer *layer, const struct answers_choice *choice,
+                     uint32_t space)
+{
+    char hash[SHA256_HEX_BYTES];
+
+    sha256_hex(layer->cluster, hash);
+    return (!choice->space || layer->shape.space == space) &&
+           shape_agrees(&layer->shape, choice->shape) && cluster_hex_agrees(hash, choice->cluster);
+}
+
+/* Tables of one layer that differ in their width are one for who asks. */
+static bool same_layer(const struct lookup_layer *a, const struct lookup_layer *b)
+{
+    return shape_equal(&a->shape, &b->shape) && !memcmp(a->cluster, b->cluster, SHA256_BYTES);
+}
+
+static int find_layer(const struct moelookup *table, const struct answers_choice *choice,
+                      struct lookup_layer *out)
+{
+    uint32_t space = 0, fits = 0;
+
+    if (choice->space)
+        TRY(moelookup_space(table, choice->space, &space)); /* which has said it */
+    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
+        struct lookup_layer layer = pack_layer(table->bytes, i);
+
+        if (!is_meant(&layer, choice, space) || (fits && same_layer(&layer, out)))
+            continue;
+        *out = layer;
+        fits++;
+    }
+    if (fits == 1)
+        return OK;
+    if (!fits)
+        return fail(ERR_ARGUMENT, "the table has no such layer of a cluster that answers here");
+    note("several layers are here; --space, --shape or --fingerprint must say which:");
+    for (uint32_t i = 0; i < pack_layer_count(table->bytes); i++) {
+        struct lookup_layer layer = pack_layer(table->bytes, i);
+
+        if (is_meant(&layer, choice, space))
+            note("  --fingerprint %.12s --shape \"%s\"", SHA256_HEX(layer.cluster),
+                 SHAPE_TEXT(&layer.shape));
+    }
+    return ERR_ARGUMENT;
+}
+
+/* The answer for a bucket of a declared space, or for the capacity that is asked for. */
+static int ask(struct answers *a, const struct answers_choice *choice, uint32_t bucket)
+{
+    struct answer answer = { bucket, choice->key, choice->key, MOE_PLAN_INIT };
+
+    if (a->space) {
+        answer.from = shape_bucket_from(&a->shape, 1, bucket);
+        answer.to = bucket / declaration_classes(a->space) < a->space->key_edges
+                        ? declaration_key(a->space, bucket)
+                        : UINT64_MAX;
+    }
+    TRY(moelookup_get_key(a->view, answer.from, a->space ? declaration_class(a->space, bucket) : 0,
+                          &answer.plan));
+    a->list[a->count++] = answer;
+    return OK;
+}
+
+static int ask_all(struct answers *a, const struct answers_choice *choice)
+{
+    uint32_t buckets = a->space ? declaration_buckets(a->space) : 1;
+    uint32_t classes = a->space ? declaration_classes(a->space) : 1, meant = 0;
+
+    a->list = calloc(buckets, sizeof(*a->list));
+    if (!a->list)
+        return fail(ERR_NOMEM, "the answers of a table");
+    if (a->space)
+        lookup_space_bucket(a->space, choice->key, choice->class < 0 ? 0 : choice->class, &meant);
+    for (uint32_t b = 0; b < buckets; b++)
+        if ((!choice->keyed || b / classes == meant / classes) &&
+            (choice->class < 0 || b % classes == meant % classes))
+            TRY(ask(a, choice, b));
+    return OK;
+}
+
+int answers_open(const struct moelookup *table, const struct answers_choice *choice,
+                 struct answers *out)
+{
+    struct answers a = { .list = NULL };
+    struct lookup_layer layer;
+    int rc;
+
+    TRY(find_layer(table, choice, &layer));
+    a.shape = layer.shape;
+    a.space = declaration_find(layer.shape.space);
+    snprintf(a.device, sizeof(a.device), "%s", layer.device);
+    if (!a.space && (!choice->keyed || choice->key > UINT32_MAX))
+        return fail(ERR_ARGUMENT, "--key C is wanted: the capacity, in rows of an expert and rank");
+    if (choice->class >= 0 && !(a.space && a.space->class_edges))
+        return fail(ERR_ARGUMENT, "--class: this layer has no class beside its key");
+    TRY(moelookup_bind(table, &a.shape, SHA256_HEX(layer.cluster), &a.view));
+    TRY_OUT(ask_all(&a, choice));
+    *out = a;
+    return OK;
+out:
+    answers_close(&a);
+    return rc;
+}
+
+void answers_close(struct answers *answers)
+{
+    moelookup_view_free(answers->view);
+    free(answers->list);
+    *answers = (struct answers){ .list = NULL };
+}
+
+const char *answer_text(const struct answers *answers, const struct answer *answer,
+                        char room[RANGE_TEXT_BYTES])
+{
+    if (answers->space)
+        return shape_range(&answers->shape, 1, answer->bucket, answer->bucket, room);
+    snprintf(room, RANGE_TEXT_BYTES, "%" PRIu64, answer->from);
+    return room;
+}
+
+struct plan_words answer_words(const struct answers *answers, const struct moe_plan *plan)
+{
+    struct plan_words words = { 0 };
+    char room[PLAN_TEXT_BYTES], *rest = room, *text;
+
+    plan_words(plan, room);
+    while ((text = strsep(&rest, " ")) != NULL) {
+        struct plan_word *word = &words.list[words.count++];
+        const char *value = strchr(text, '=');
+        size_t axis;
+
+        text_put(word->axis, sizeof(word->axis), "%.*s", (int)(value - text), text);
+        text_put(word->value, sizeof(word->value), "%s", value + 1);
+        word->number = word->value[strspn(word->value, "0123456789")] == 0; /* not a=2dh */
+        if (answers->space) {
+            axis = declaration_axis(answers->space, word->axis, strlen(word->axis));
+            word->number = axis < answers->space->axes && !answers->space->axis[axis].words;
+        }
+    }
+    return words;
+}
+
+const struct plan_word *plan_words_find(const struct plan_words *words, const char *axis)
+{
+    for (size_t i = 0; i < words->count; i++)
+        if (!strcmp(words->list[i].axis, axis))
+            return &words->list[i];
+    return NULL;
+}
+
+/* ---- for the formats */
+
+struct plan_words format_axes(const struct format_job *job)
+{
+    return answer_words(job->answers, &job->answers->list[0].plan);
+}
 
 const char *format_set_value(const struct format_job *job, const char *name)
 {
@@ -56,17 +219,9 @@ int format_json_integer(const struct json_value *value, int64_t *out)
 
 /* ---- before anything is written */
 
-static bool is_fact(const struct format *format, const char *name)
+static int refuse_set(const struct format *format, const struct format_job *job, const char *name)
 {
-    for (const char *const *f = format->facts; f && *f; f++)
-        if (!strcmp(*f, name))
-            return true;
-    return false;
-}
-
-static int unknown_set(const struct format *format, const struct format_job *job, const char *name)
-{
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     char known[1024] = "";
     size_t used = 0;
 
@@ -81,13 +236,14 @@ static int unknown_set(const struct format *format, const struct format_job *job
 
 static int check_sets(const struct format *format, const struct format_job *job)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
 
     for (size_t i = 0; i < job->set_count; i++) {
         const char *name = job->sets[i].name;
+        bool fact = format->facts && word_find(format->facts, name) >= 0;
 
-        if (!is_fact(format, name) && !plan_words_find(&words, name))
-            return unknown_set(format, job, name);
+        if (!fact && !plan_words_find(&words, name))
+            return refuse_set(format, job, name);
         for (size_t k = 0; k < i; k++)
             if (!strcmp(job->sets[k].name, name))
                 return fail(ERR_ARGUMENT, "--set %s is given twice", name);
@@ -95,31 +251,24 @@ static int check_sets(const struct format *format, const struct format_job *job)
     return OK;
 }
 
-/* One plan is wanted, and the ranges have several. */
-static int several_plans(const struct format *format, const struct answers *a)
-{
-    note("--format %s holds one plan, and the table has several: --key N%s must say which:",
-         format->name, a->space->class_edges ? " and --class X" : "");
-    for (size_t i = 0; i < a->count; i++)
-        note("  %s %s: %s", a->space->key, ANSWER_TEXT(a, &a->list[i]),
-             PLAN_WORDS(&a->list[i].plan));
-    return ERR_ARGUMENT;
-}
-
-/* A range comes twice: for two classes. */
-static bool several_classes(const struct answers *a)
-{
-    return a->count > 1 && a->list[0].from == a->list[1].from;
-}
-
 int format_check(const struct format *format, const struct format_job *job)
 {
     const struct answers *a = job->answers;
+    size_t alike = 1;
 
     TRY(check_sets(format, job));
-    if (format->one && !answers_agree(a))
-        return several_plans(format, a);
-    if (!format->one && !format->classes && several_classes(a))
+    while (alike < a->count && plan_equal(&a->list[alike].plan, &a->list[0].plan))
+        alike++;
+    if (format->one && alike < a->count) {
+        note("--format %s holds one plan, and the table has several: --key N%s must say which:",
+             format->name, a->space->class_edges ? " and --class X" : "");
+        for (size_t i = 0; i < a->count; i++)
+            note("  %s %s: %s", a->space->key, ANSWER_TEXT(a, &a->list[i]),
+                 PLAN_WORDS(&a->list[i].plan));
+        return ERR_ARGUMENT;
+    }
+    /* A range that comes twice is there for two classes. */
+    if (!format->one && !format->classes && a->count > 1 && a->list[0].from == a->list[1].from)
         return fail(ERR_ARGUMENT, "--format %s knows no class: --class X must say which %s",
                     format->name, a->space->class_name);
     return format->check(job);
@@ -127,27 +276,8 @@ int format_check(const struct format *format, const struct format_job *job)
 
 /* ---- reading back */
 
-static int other_plan(const struct format_job *job, const char *path, uint64_t key,
-                      const struct plan_word *wanted, const struct plan_word *read)
-{
-    return fail(ERR_FORMAT, "%s: for %s %" PRIu64 " its reader takes %s=%s, the table says %s=%s",
-                path, shape_key(&job->answers->shape), key, wanted->axis,
-                read ? read->value : "nothing", wanted->axis, wanted->value);
-}
-
-/* Both say the same of every axis; what is left out on purpose is not asked. */
-static int compare(const struct format_job *job, const char *path, uint64_t key,
-                   const struct plan_words *wanted, const struct plan_words *read)
-{
-    for (size_t i = 0; i < wanted->count; i++) {
-        const struct plan_word *w = &wanted->list[i], *r = plan_words_find(read, w->axis);
-
-        if (format_word(job, wanted, w->axis) && (!r || strcmp(r->value, w->value) != 0))
-            return other_plan(job, path, key, w, r);
-    }
-    return OK;
-}
-
+/* Asks the table and the file the same question: both must say the same of every axis, but for
+ * those that are left out on purpose. */
 static int read_key(const struct format *format, const struct format_job *job, const char *path,
                     const char *text, size_t length, uint64_t key, double class_value)
 {
@@ -157,7 +287,16 @@ static int read_key(const struct format *format, const struct format_job *job, c
     TRY(moelookup_get_key(job->answers->view, key, class_value, &plan));
     wanted = answer_words(job->answers, &plan);
     TRY(format->read(job, text, length, key, class_value, &read));
-    return compare(job, path, key, &wanted, &read);
+    for (size_t i = 0; i < wanted.count; i++) {
+        const struct plan_word *w = &wanted.list[i], *r = plan_words_find(&read, w->axis);
+
+        if (format_word(job, &wanted, w->axis) && (!r || strcmp(r->value, w->value) != 0))
+            return fail(ERR_FORMAT,
+                        "%s: for %s %" PRIu64 " its reader takes %s=%s, the table says %s=%s", path,
+                        shape_key(&job->answers->shape), key, w->axis, r ? r->value : "nothing",
+                        w->axis, w->value);
+    }
+    return OK;
 }
 
 static int read_range(const struct format *format, const struct format_job *job, const char *path,
@@ -171,16 +310,6 @@ static int read_range(const struct format *format, const struct format_job *job,
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         TRY(read_key(format, job, path, text, length, keys[i], class_value));
     return OK;
-}
-
-static void say_range(const struct format_job *job, const struct answer *a)
-{
-    double gain = a->plan.default_us > 0 && a->plan.time_us > 0
-                      ? 100 * (1 - (double)a->plan.time_us / (double)a->plan.default_us)
-                      : 0;
-
-    printf("%-9s  %5.1f %%  %s %s: %s\n", plan_source_words[a->plan.source], gain,
-           shape_key(&job->answers->shape), ANSWER_TEXT(job->answers, a), PLAN_WORDS(&a->plan));
 }
 
 int format_check_name(const struct format *format, const struct format_job *job, const char *path)
@@ -206,7 +335,14 @@ int format_read_back(const struct format *format, const struct format_job *job, 
     for (size_t i = 0; i < job->answers->count && !rc; i++)
         rc = read_range(format, job, path, text, length, &job->answers->list[i]);
     free(text);
-    for (size_t i = 0; i < job->answers->count && !rc; i++)
-        say_range(job, &job->answers->list[i]);
+    for (size_t i = 0; i < job->answers->count && !rc; i++) {
+        const struct answer *a = &job->answers->list[i];
+        double gain = a->plan.default_us > 0 && a->plan.time_us > 0
+                          ? 100 * (1 - (double)a->plan.time_us / (double)a->plan.default_us)
+                          : 0;
+
+        printf("%-9s  %5.1f %%  %s %s: %s\n", plan_source_words[a->plan.source], gain,
+               shape_key(&job->answers->shape), ANSWER_TEXT(job->answers, a), PLAN_WORDS(&a->plan));
+    }
     return rc;
 }

@@ -86,7 +86,7 @@ static int complete(struct config *c)
 
 static int fill(const struct format_job *job, struct config *c)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
 
     for (size_t h = 0; h < HALVES; h++)
         for (size_t m = 0; m < MEMBERS; m++) {
@@ -134,7 +134,7 @@ static int check_axes(const struct format_job *job, const struct plan_words *wor
 
 static int check_deepep(const struct format_job *job)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     struct config config;
 
     TRY(check_axes(job, &words));
@@ -184,7 +184,7 @@ static int take_value(void *self, const struct json_value *v)
 static int read_deepep(const struct format_job *job, const char *text, size_t length, uint64_t key,
                        double class_value, struct plan_words *out)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     struct config_reader r = { .half = HALVES };
 
     (void)key;

@@ -218,7 +218,7 @@ static int check_key(const struct format_job *job)
 static int check_vllm(const struct format_job *job)
 {
     const struct answers *a = job->answers;
-    struct plan_words words = answer_words(a, &a->list[0].plan);
+    struct plan_words words = format_axes(job);
     char name[FORMAT_NAME_BYTES];
 
     TRY(check_key(job));
@@ -350,7 +350,7 @@ static int take_row(void *self, const struct json_value *v)
 static int read_vllm(const struct format_job *job, const char *text, size_t length, uint64_t key,
                      double class_value, struct plan_words *out)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     struct row_reader r = { .m = key };
 
     (void)class_value;

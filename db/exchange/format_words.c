@@ -101,7 +101,7 @@ static bool called(const struct naming *n, const struct format_job *job, const c
 
 static int check_names(const struct naming *n, const struct format_job *job)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     char name[CALLED_BYTES], other[CALLED_BYTES];
 
     for (size_t i = 0; i < words.count; i++) {
@@ -151,7 +151,7 @@ static int check_env(const struct format_job *job)
 
 static int write_env(const struct format_job *job, FILE *to)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     char name[CALLED_BYTES];
 
     for (size_t i = 0; i < words.count; i++)
@@ -163,7 +163,7 @@ static int write_env(const struct format_job *job, FILE *to)
 static int read_env(const struct format_job *job, const char *text, size_t length, uint64_t key,
                     double class_value, struct plan_words *out)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     char line[CALLED_BYTES + DECLARATION_NAME_BYTES];
 
     (void)key;
@@ -200,7 +200,7 @@ static int check_flags(const struct format_job *job)
 
 static int write_flags(const struct format_job *job, FILE *to)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     char name[CALLED_BYTES];
     bool first = true;
 
@@ -220,15 +220,6 @@ static int write_flags(const struct format_job *job, FILE *to)
     }
     fprintf(to, "\n");
     return OK;
-}
-
-/* Switches that are not there are off. */
-static void take_switches(const struct format_job *job, const struct plan_words *words,
-                          struct plan_words *out)
-{
-    for (size_t i = 0; i < words->count; i++)
-        if (is_switch(job, words->list[i].axis))
-            take(out, &words->list[i], "off");
 }
 
 static int take_flag(const struct format_job *job, const struct plan_words *words, char *flag,
@@ -255,7 +246,7 @@ static int take_flag(const struct format_job *job, const struct plan_words *word
 static int read_flags(const struct format_job *job, const char *text, size_t length, uint64_t key,
                       double class_value, struct plan_words *out)
 {
-    struct plan_words words = answer_words(job->answers, &job->answers->list[0].plan);
+    struct plan_words words = format_axes(job);
     char line[DECLARATION_AXES_MAX * (CALLED_BYTES + DECLARATION_NAME_BYTES)], *rest = line, *flag;
 
     (void)key;
@@ -263,7 +254,9 @@ static int read_flags(const struct format_job *job, const char *text, size_t len
     if (length >= sizeof(line) ||
         !text_put(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text))
         return fail(ERR_FORMAT, "more flags than there are axes");
-    take_switches(job, &words, out);
+    for (size_t i = 0; i < words.count; i++)
+        if (is_switch(job, words.list[i].axis)) /* off, unless it is there */
+            take(out, &words.list[i], "off");
     while ((flag = strsep(&rest, " ")) != NULL)
         if (*flag)
             TRY(take_flag(job, &words, flag, &rest, out));
@@ -366,22 +359,6 @@ struct json_reader {
     bool in_answers, found;
 };
 
-static void begin_answer(struct json_reader *r)
-{
-    r->from = r->above = 0;
-    r->to = r->class_to = 1e300;
-    r->now.count = 0;
-}
-
-static void end_answer(struct json_reader *r)
-{
-    if (r->found || r->key < r->from || r->key > r->to || (r->above > 0 && r->class <= r->above) ||
-        r->class > r->class_to)
-        return;
-    r->found = true;
-    *r->out = r->now;
-}
-
 static void take_edge(struct json_reader *r, const struct json_value *v)
 {
     const struct {
@@ -407,13 +384,20 @@ static int take_value(void *self, const struct json_value *v)
         r->in_answers = v->kind == JSON_ARRAY && !strcmp(v->key, "answers");
     if (!r->in_answers)
         return OK;
-    if (v->depth == 2 && v->kind == JSON_OBJECT)
-        begin_answer(r);
-    else if (v->depth == 2 && v->kind == JSON_END)
-        end_answer(r);
-    else if (v->depth == 3 && v->key)
+    if (v->depth == 2 && v->kind == JSON_OBJECT) {
+        r->from = r->above = 0;
+        r->to = r->class_to = 1e300;
+        r->now.count = 0;
+    } else if (v->depth == 2 && v->kind == JSON_END) {
+        bool meant = r->key >= r->from && r->key <= r->to && r->class <= r->class_to &&
+                     (r->above <= 0 || r->class > r->above);
+
+        if (meant && !r->found)
+            *r->out = r->now;
+        r->found |= meant;
+    } else if (v->depth == 3 && v->key) {
         take_edge(r, v);
-    else if (v->depth == 4 && v->key && v->value) {
+    } else if (v->depth == 4 && v->key && v->value) {
         word = word_called(&members, r->job, &r->words, v->key);
         if (word && word->number == (v->kind == JSON_NUMBER))
             take(&r->now, word, v->value);
@@ -424,11 +408,9 @@ static int take_value(void *self, const struct json_value *v)
 static int read_json(const struct format_job *job, const char *text, size_t length, uint64_t key,
                      double class_value, struct plan_words *out)
 {
-    struct json_reader r = { .job = job,
-                             .words = answer_words(job->answers, &job->answers->list[0].plan),
-                             .out = out,
-                             .key = (double)key,
-                             .class = class_value };
+    struct json_reader r = {
+        .job = job, .words = format_axes(job), .out = out, .key = (double)key, .class = class_value
+    };
 
     return json_read(text, length, "the answers", take_value, &r);
 }

@@ -1,24 +1,262 @@
-/* Reads a table line by line into memory, and checks that it is whole, of a version that is known,
- * and vouched for by its first line. */
-#include "import_table.h"
+/* Reads a table line by line into memory, checks that it is whole, of a version that is known, and
+ * vouched for by its first line, and puts it into a store. */
+#include "import.h"
 
 #include "array.h"
+#include "declaration.h"
 #include "json.h"
 #include "plan.h"
+#include "row.h"
+#include "sha256.h"
+#include "shape.h"
 #include "standings.h"
 #include "status.h"
 #include "text.h"
+#include "utf8.h"
+#include "word.h"
 
+#include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENTRIES_MAX = 4 << 20, CLUSTERS_MAX = 1 << 12, LINE_MAX = 1 << 16 };
+enum { ENTRIES_MAX = 4 << 20, CLUSTERS_MAX = 1 << 12, LINE_MAX = 1 << 16, MEMBERS_MAX = 40 };
 
-/* ---- the kinds of lines */
+struct known_cluster {
+    char hash[SHA256_HEX_BYTES];
+    struct cluster cluster;
+    int64_t id;
+};
+
+struct incoming {
+    size_t cluster; /* index */
+    struct moe_shape shape;
+    struct entry_row row;
+    enum merge_outcome outcome; /* once it is placed */
+};
+
+/* A space that a line declares, and whether an entry has it. */
+struct incoming_space {
+    const struct declaration *space;
+    bool used;
+};
+
+struct incoming_standing {
+    size_t table; /* index of its first entry */
+    struct standing_row row;
+};
+
+/* What the first line says. */
+struct header {
+    char format[32], sha256[SHA256_HEX_BYTES];
+    int64_t version, semantics, clusters, spaces, entries, standings;
+};
+
+/* What the lines so far say. */
+struct import_table {
+    char file[256]; /* for messages */
+    uint32_t line;
+    struct header header;
+    struct known_cluster *clusters;
+    struct incoming *entries;
+    struct incoming_space *spaces;
+    struct incoming_standing *standings;
+    size_t cluster_count, space_count, entry_count, standing_count;
+    char layer[SHAPE_TEXT_BYTES]; /* of the entry before, which is mostly this one's */
+};
+
+static int wrong(const struct import_table *r, const char *field, const char *why)
+{
+    return fail(ERR_FORMAT, "%s, line %u: \"%s\" %s", r->file, r->line, TEXT_SHORT(field, 40), why);
+}
+
+/* ---- one line: an object of known members, each of them once, of its kind and in its range */
+
+struct line {
+    const struct import_table *table;
+    struct member {
+        const struct row_field *field;
+        void *row; /* where it goes */
+    } members[MEMBERS_MAX];
+    size_t count, next; /* next: where the following member probably is */
+    uint64_t seen;
+    /* A member that is itself an object of texts becomes lines "name = value". */
+    const char *inner;
+    char *inner_text;
+    size_t inner_size, inner_used;
+    bool inner_seen;
+};
+
+/* Adds members that a table of this version has. */
+static void expect(struct line *line, const struct row_field *fields, size_t count, int64_t version,
+                   void *row)
+{
+    for (const struct row_field *f = fields; f < fields + count; f++) {
+        if (!f->since || f->since > version)
+            continue;
+        assert(line->count < MEMBERS_MAX);
+        line->members[line->count++] = (struct member){ f, row };
+    }
+}
+#define EXPECT(line, fields, version, row)                                                         \
+    expect(line, fields, sizeof(fields) / sizeof((fields)[0]), version, row)
+
+/* What is printed later must be text, and must not move a terminal's cursor or end a line. */
+static bool is_plain(const struct json_value *v)
+{
+    const unsigned char *c = (const unsigned char *)v->value, *end = c + v->length;
+
+    while (c < end) {
+        size_t bytes = utf8_bytes(c);
+
+        if (!bytes || utf8_is_control(c))
+            return false;
+        c += bytes;
+    }
+    return true;
+}
+
+static int take_text(const struct line *line, const struct row_field *f, void *to,
+                     const struct json_value *v)
+{
+    static const char in_names[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_";
+    char why[64];
+
+    if (v->kind != JSON_STRING || v->length >= f->bytes || !is_plain(v))
+        return wrong(line->table, f->name, "is no text that fits");
+    if (f->kind == ROW_NAME && strspn(v->value, in_names) != v->length)
+        return wrong(line->table, f->name, "is no word");
+    if (f->words && word_find(f->words, v->value) < 0) {
+        snprintf(why, sizeof(why), "is no %s", f->name);
+        return wrong(line->table, f->name, why);
+    }
+    memcpy(to, v->value, v->length + 1);
+    return OK;
+}
+
+static int take_plan(const struct line *line, const struct row_field *f, void *to,
+                     const struct json_value *v)
+{
+    struct moe_plan plan = { 0 };
+
+    if (!(v->kind == JSON_NULL && f->optional) &&
+        (v->kind != JSON_STRING || strlen(v->value) != v->length || plan_parse(v->value, &plan)))
+        return wrong(line->table, f->name, "is no plan");
+    memcpy(to, &plan, sizeof(plan));
+    return OK;
+}
+
+static int take_number(const struct line *line, const struct row_field *f, void *row,
+                       const struct json_value *v)
+{
+    double value = v->kind == JSON_NUMBER ? json_number(v) : (double)NAN;
+
+    if (f->kind == ROW_INTEGER) {
+        if (!(value >= 0 && value <= f->most) || value != floor(value))
+            return wrong(line->table, f->name, "is no whole number in range");
+        row_set_integer(f, row, (int64_t)value);
+        return OK;
+    }
+    if (v->kind != JSON_NULL && !(value >= f->least && fabs(value) < f->most))
+        return wrong(line->table, f->name, "is no number in range");
+    /* What is compared must be what is written again. */
+    *(double *)(void *)((char *)row + f->offset) = row_rounded(f, value);
+    return OK;
+}
+
+/* Members mostly come in the list's order. */
+static int take_member(struct line *line, const struct json_value *v)
+{
+    const struct member *m = NULL;
+
+    for (size_t k = 0; k < line->count && !m; k++) {
+        size_t i = (line->next + k) % line->count;
+
+        if (strcmp(line->members[i].field->name, v->key) != 0)
+            continue;
+        if (line->seen >> i & 1)
+            return wrong(line->table, v->key, "comes twice");
+        line->seen |= (uint64_t)1 << i;
+        line->next = i + 1;
+        m = &line->members[i];
+    }
+    if (!m)
+        return wrong(line->table, v->key, "is not known to this version");
+    switch (m->field->kind) {
+    case ROW_INTEGER:
+    case ROW_REAL: return take_number(line, m->field, m->row, v);
+    case ROW_BOOL:
+        if (v->kind != JSON_TRUE && v->kind != JSON_FALSE)
+            return wrong(line->table, v->key, "is neither true nor false");
+        row_set_integer(m->field, m->row, v->kind == JSON_TRUE);
+        return OK;
+    case ROW_PLAN: return take_plan(line, m->field, (char *)m->row + m->field->offset, v);
+    default: return take_text(line, m->field, (char *)m->row + m->field->offset, v);
+    }
+}
+
+/* "name = value", as the text form of a cluster wants it; '#' would begin a comment there. */
+static int take_inner(struct line *line, const struct json_value *v)
+{
+    size_t room = line->inner_size - line->inner_used;
+
+    if (v->kind != JSON_STRING || !v->key || strlen(v->value) != v->length || !is_plain(v) ||
+        strchr(v->value, '#'))
+        return wrong(line->table, v->key ? v->key : line->inner, "is no text that fits");
+    line->inner_used +=
+        (size_t)snprintf(line->inner_text + line->inner_used, room, "%s = %s\n", v->key, v->value);
+    return line->inner_used < line->inner_size ? OK : wrong(line->table, v->key, "is too long");
+}
+
+static int on_member(void *self, const struct json_value *v)
+{
+    struct line *line = self;
+
+    if (v->depth == 0)
+        return v->kind == JSON_OBJECT || v->kind == JSON_END
+                   ? OK
+                   : wrong(line->table, "line", "is no object");
+    if (v->depth == 2 && line->inner && v->kind != JSON_END)
+        return take_inner(line, v);
+    if (v->kind == JSON_END)
+        return OK;
+    if (v->depth != 1 || !v->key)
+        return wrong(line->table, v->key ? v->key : "value", "is in an unexpected place");
+    if (line->inner && !strcmp(v->key, line->inner) && v->kind == JSON_OBJECT &&
+        !line->inner_seen) {
+        line->inner_seen = true;
+        return OK;
+    }
+    return take_member(line, v);
+}
+
+/* Reads a text that has these members and, if there is a table of rows, its fields. */
+static int read_members(struct line *line, const struct row_table *rows, void *row,
+                        const char *text, size_t length)
+{
+    int rc;
+
+    if (rows)
+        expect(line, rows->fields, rows->count, line->table->header.version, row);
+    rc = json_read(text, length, NULL, on_member, line);
+    if (rc == UNSUPPORTED)
+        return wrong(line->table, "line", "is no JSON");
+    TRY(rc);
+    for (size_t i = 0; i < line->count; i++) {
+        const struct row_field *f = line->members[i].field;
+
+        if (!(line->seen >> i & 1) && !f->quiet && !(f->kind == ROW_TEXT && f->optional))
+            return wrong(line->table, f->name, "is missing");
+    }
+    return line->inner && !line->inner_seen ? wrong(line->table, line->inner, "is missing") : OK;
+}
+
+/* ---- the first line */
 
 /* A first line without `standings` is one of version 1 or 2. */
-#define AT(member) ROW_AT(struct import_header, member)
+#define AT(member) ROW_AT(struct header, member)
 static const struct row_field header_fields[] = {
     { "format", ROW_TEXT, AT(format), .since = 1 },
     { "version", ROW_INTEGER, AT(version), .since = 1, .most = 1e9 },
@@ -30,6 +268,60 @@ static const struct row_field header_fields[] = {
     { "spaces", ROW_INTEGER, AT(spaces), .since = 8, .most = ENTRIES_MAX },
 };
 #undef AT
+
+struct claim {
+    char format[32];
+    double version;
+};
+
+/* Another version's first line may have other members: these two alone are asked for. */
+static int on_claim(void *self, const struct json_value *v)
+{
+    struct claim *claim = self;
+
+    if (v->depth != 1 || !v->key)
+        return OK;
+    if (!strcmp(v->key, "format") && v->kind == JSON_STRING)
+        text_put(claim->format, sizeof(claim->format), "%s", v->value);
+    if (!strcmp(v->key, "version") && v->kind == JSON_NUMBER)
+        claim->version = json_number(v);
+    return OK;
+}
+
+static int find_version(struct import_table *r, const char *text, size_t length)
+{
+    struct claim claim = { .version = -1 };
+
+    if (length > LINE_MAX || json_read(text, length, NULL, on_claim, &claim) ||
+        strcmp(claim.format, "moetune-table") != 0)
+        return fail(ERR_FORMAT, "%s is no table of moetune (moetune export writes them)", r->file);
+    /* What was ever written is read. */
+    for (int version = 1; version <= EXPORT_VERSION; version++)
+        if ((double)version == claim.version)
+            r->header.version = version;
+    if (r->header.version)
+        return OK;
+    if (claim.version > EXPORT_VERSION)
+        return fail(ERR_FORMAT,
+                    "%s is a table of version %.0f; this moetune (" MOETUNE_VERSION
+                    ") reads versions up to %d: a newer moetune is needed",
+                    r->file, claim.version, EXPORT_VERSION);
+    return fail(ERR_FORMAT, "%s: there is no version %g of moetune's tables", r->file,
+                claim.version);
+}
+
+static int read_header(struct import_table *r, const char *text, size_t length)
+{
+    struct line line = { .table = r };
+
+    EXPECT(&line, header_fields, r->header.version, &r->header);
+    TRY(read_members(&line, NULL, NULL, text, length));
+    if (r->header.semantics != CLUSTER_SEMANTICS)
+        return wrong(r, "semantics", "is another meaning of r, d and a than this moetune's");
+    return r->header.entries ? OK : wrong(r, "entries", "is 0: a table has at least one");
+}
+
+/* ---- clusters */
 
 /* The members that begin a line: they say whose the rest of it is. */
 struct head {
@@ -54,45 +346,18 @@ static const struct row_field sample_head[] = {
 };
 #undef AT
 
-#define EXPECT(object, fields, version, row)                                                       \
-    line_expect(object, fields, sizeof(fields) / sizeof((fields)[0]), version, row)
-
-static int wrong(const struct import_table *r, const char *field, const char *why)
-{
-    return line_fault(&r->at, field, why);
-}
-
-static int read_header(struct import_table *r, const char *text, size_t length)
-{
-    struct line_object o = { .origin = &r->at };
-
-    EXPECT(&o, header_fields, (int)r->header.version, &r->header);
-    TRY(line_read(&o, text, length));
-    if (r->header.semantics != CLUSTER_SEMANTICS)
-        return wrong(r, "semantics", "is another meaning of r, d and a than this moetune's");
-    return r->header.entries ? OK : wrong(r, "entries", "is 0: a table has at least one");
-}
-
-/* A line that is a head and the fields of a row. */
-static int read_row(const struct import_table *r, const struct row_table *table, void *row,
-                    struct line_object *o, const char *text, size_t length)
-{
-    line_expect(o, table->fields, table->count, (int)r->header.version, row);
-    return line_read(o, text, length);
-}
-
 static int read_cluster(struct import_table *r, const char *text, size_t length)
 {
     struct known_cluster k = { .id = 0 };
     char fields[2 * CLUSTER_TEXT_BYTES] = "", origin[512], hex[SHA256_HEX_BYTES];
     struct head head;
-    struct line_object o = {
-        .origin = &r->at, .inner = "fields", .inner_text = fields, .inner_size = sizeof(fields)
+    struct line line = {
+        .table = r, .inner = "fields", .inner_text = fields, .inner_size = sizeof(fields)
     };
 
-    EXPECT(&o, cluster_head, 1, &head);
-    TRY(line_read(&o, text, length));
-    text_put(origin, sizeof(origin), "%s, line %u", TEXT_SHORT(r->at.file, 400), r->at.line);
+    EXPECT(&line, cluster_head, 1, &head);
+    TRY(read_members(&line, NULL, NULL, text, length));
+    text_put(origin, sizeof(origin), "%s, line %u", TEXT_SHORT(r->file, 400), r->line);
     TRY(cluster_parse(fields, origin, &k.cluster));
     cluster_hex(&k.cluster, hex);
     memcpy(k.hash, hex, sizeof(k.hash));
@@ -121,17 +386,61 @@ static long find_cluster(const struct import_table *r, const char *hash)
     return at ? at - r->clusters : -1;
 }
 
-static int check_plan(const struct import_table *r, const char *name, struct moe_plan *plan,
-                      const struct moe_shape *shape)
-{
-    struct moe_plan canonical = plan_canonical(*plan, shape);
+/* ---- spaces */
 
-    if (!plan->struct_size)
+/* The members of a line; a text has line feeds, which no other member may have. */
+struct declared_line {
+    char tag[DECLARATION_TAG_BYTES], text[DECLARATION_TEXT_BYTES + 1];
+    bool has_tag, has_text, strange;
+};
+
+static int on_declared(void *self, const struct json_value *v)
+{
+    struct declared_line *line = self;
+    bool is_tag = v->key && !strcmp(v->key, "space"), is_text = v->key && !strcmp(v->key, "text");
+    bool *has = is_tag ? &line->has_tag : &line->has_text;
+
+    if (v->depth == 0) {
+        line->strange |= v->kind != JSON_OBJECT && v->kind != JSON_END;
         return OK;
-    if (!plan_legal(plan, shape) || !plan_equal(plan, &canonical))
-        return wrong(r, name, "is not legal for its layer");
+    }
+    if (v->kind == JSON_END)
+        return OK;
+    if (v->depth != 1 || (!is_tag && !is_text) || v->kind != JSON_STRING || *has ||
+        v->length >= (is_tag ? sizeof(line->tag) : sizeof(line->text)) ||
+        strlen(v->value) != v->length) {
+        line->strange = true;
+        return OK;
+    }
+    memcpy(is_tag ? line->tag : line->text, v->value, v->length + 1);
+    *has = true;
     return OK;
 }
+
+/* Its text must be the one that its name says; this process knows it from here on. */
+static int read_space(struct import_table *r, const char *text, size_t length)
+{
+    struct declared_line line = { .strange = false };
+    struct incoming_space in = { .space = NULL };
+    char tag[DECLARATION_TAG_BYTES];
+    int rc = json_read(text, length, NULL, on_declared, &line);
+
+    if (rc == ERR_NOMEM)
+        return rc;
+    if (rc || line.strange || !line.has_tag || !line.has_text)
+        return wrong(r, "space", "is no space with its text");
+    if (declaration_learn(line.text, &in.space) || strcmp(in.space->text, line.text) != 0)
+        return wrong(r, "text", "declares no space in its one form");
+    if (strcmp(declaration_tag(in.space, tag), line.tag) != 0)
+        return wrong(r, "space", "is not what its text is called");
+    if (r->space_count &&
+        strcmp(declaration_tag(r->spaces[r->space_count - 1].space, tag), line.tag) >= 0)
+        return wrong(r, "space", "comes twice, or is out of order");
+    ARRAY_APPEND(r->spaces, r->space_count, in);
+    return OK;
+}
+
+/* ---- layers and plans */
 
 static int read_layer(const struct import_table *r, const char *layer, struct moe_shape *shape)
 {
@@ -147,14 +456,37 @@ static int read_layer(const struct import_table *r, const char *layer, struct mo
 
 static int read_entry_layer(struct import_table *r, const char *layer, struct moe_shape *shape)
 {
+    size_t i = 0;
+
     if (r->entry_count && !strcmp(layer, r->layer)) {
         *shape = r->entries[r->entry_count - 1].shape;
         return OK;
     }
     TRY(read_layer(r, layer, shape));
     memcpy(r->layer, layer, strlen(layer) + 1);
-    return shape->space ? import_use_space(r, shape) : OK;
+    if (!shape->space)
+        return OK;
+    while (i < r->space_count && r->spaces[i].space->id != shape->space)
+        i++;
+    if (i == r->space_count)
+        return wrong(r, "layer", "has a space that no line before declares");
+    r->spaces[i].used = true;
+    return OK;
 }
+
+static int check_plan(const struct import_table *r, const char *name, const struct moe_plan *plan,
+                      const struct moe_shape *shape)
+{
+    struct moe_plan canonical = plan_canonical(*plan, shape);
+
+    if (!plan->struct_size)
+        return OK;
+    if (!plan_legal(plan, shape) || !plan_equal(plan, &canonical))
+        return wrong(r, name, "is not legal for its layer");
+    return OK;
+}
+
+/* ---- entries */
 
 /* Strictly ascending, as they are exported; of a cluster that was described, all are used. */
 static int check_order(const struct import_table *r, const char *layer, const struct incoming *in)
@@ -172,20 +504,8 @@ static int check_order(const struct import_table *r, const char *layer, const st
     return by > 0 ? OK : wrong(r, "bucket", "comes twice, or is out of order");
 }
 
-/* Refuses what no measurement can have said. */
-static int check_numbers(const struct import_table *r, const struct entry_row *e)
-{
-    if (e->time_us == 0 || e->default_us == 0)
-        return wrong(r, e->time_us == 0 ? "time_us" : "default_us", "is 0: no step takes no time");
-    if (e->gain.value > 1 || e->gain.low > 1 || e->gain.high > 1) /* not of what is unknown */
-        return wrong(r, "gain", "is above 1: no plan is that much faster");
-    if (!e->plan.space && e->capacity < (uint64_t)e->bucket * e->window)
-        return wrong(r, "capacity", "lies below its bucket");
-    return OK;
-}
-
 /* A plan of the other kind comes with its time, or it is known that there is none. */
-static int check_other(const struct import_table *r, struct entry_row *e,
+static int check_other(const struct import_table *r, const struct entry_row *e,
                        const struct moe_shape *shape)
 {
     TRY(check_plan(r, "other", &e->other, shape));
@@ -200,50 +520,77 @@ static int check_other(const struct import_table *r, struct entry_row *e,
                : wrong(r, "other", "is of the same kind as the plan");
 }
 
-static int check_entry(struct import_table *r, const char *cluster, const char *layer,
-                       struct incoming *in)
+static int check_declared_bucket(const struct import_table *r, const struct incoming *in)
 {
-    struct entry_row *e = &in->row;
-    long at = find_cluster(r, cluster);
+    const struct declaration *d = declaration_find(in->shape.space);
+    const struct entry_row *e = &in->row;
 
-    if (at < 0)
-        return wrong(r, "cluster", "was not described before");
-    in->cluster = (size_t)at;
-    TRY(check_order(r, layer, in));
-    TRY(read_entry_layer(r, layer, &in->shape));
-    if (in->shape.ranks != r->clusters[at].cluster.ranks)
-        return wrong(r, "layer", "has other ranks than its cluster");
-    TRY(check_plan(r, "plan", &e->plan, &in->shape));
-    TRY(check_plan(r, "runner_up", &e->runner_up, &in->shape));
-    TRY(check_plan(r, "search_winner", &e->search_winner, &in->shape));
-    TRY(check_other(r, e, &in->shape));
-    TRY(import_check_bucket(r, in));
-    return e->window ? check_numbers(r, e) : wrong(r, "window", "is 0");
+    if (!d)
+        return OK;
+    if (e->window != 1)
+        return wrong(r, "window", "is not 1, as those of declared spaces are");
+    if (e->bucket >= declaration_buckets(d))
+        return wrong(r, "bucket", "is none of its space");
+    if (declaration_bucket(d, e->capacity, 0) / declaration_classes(d) !=
+        e->bucket / declaration_classes(d))
+        return wrong(r, "capacity", "lies outside of its bucket");
+    return OK;
+}
+
+/* Refuses what no measurement can have said. */
+static int check_numbers(const struct import_table *r, const struct entry_row *e)
+{
+    if (!e->window)
+        return wrong(r, "window", "is 0");
+    if (e->time_us == 0 || e->default_us == 0)
+        return wrong(r, e->time_us == 0 ? "time_us" : "default_us", "is 0: no step takes no time");
+    if (e->gain.value > 1 || e->gain.low > 1 || e->gain.high > 1) /* not of what is unknown */
+        return wrong(r, "gain", "is above 1: no plan is that much faster");
+    if (!e->plan.space && e->capacity < (uint64_t)e->bucket * e->window)
+        return wrong(r, "capacity", "lies below its bucket");
+    return OK;
 }
 
 static int read_entry(struct import_table *r, const char *text, size_t length)
 {
     struct incoming in = { .row.tier = TIER_IMPORTED };
-    struct line_object o = { .origin = &r->at };
+    struct line line = { .table = r };
     struct head head;
+    long cluster;
 
-    EXPECT(&o, entry_head, 1, &head);
-    TRY(read_row(r, &entry_table, &in.row, &o, text, length));
-    TRY(check_entry(r, head.cluster, head.layer, &in));
+    EXPECT(&line, entry_head, 1, &head);
+    TRY(read_members(&line, &entry_table, &in.row, text, length));
+    cluster = find_cluster(r, head.cluster);
+    if (cluster < 0)
+        return wrong(r, "cluster", "was not described before");
+    in.cluster = (size_t)cluster;
+    TRY(check_order(r, head.layer, &in));
+    TRY(read_entry_layer(r, head.layer, &in.shape));
+    if (in.shape.ranks != r->clusters[cluster].cluster.ranks)
+        return wrong(r, "layer", "has other ranks than its cluster");
+    TRY(check_plan(r, "plan", &in.row.plan, &in.shape));
+    TRY(check_plan(r, "runner_up", &in.row.runner_up, &in.shape));
+    TRY(check_plan(r, "search_winner", &in.row.search_winner, &in.shape));
+    TRY(check_other(r, &in.row, &in.shape));
+    TRY(check_declared_bucket(r, &in));
+    TRY(check_numbers(r, &in.row));
     if (r->entry_count == ENTRIES_MAX)
         return wrong(r, "entry", "is one too many");
     ARRAY_APPEND(r->entries, r->entry_count, in);
     return OK;
 }
 
-bool import_is_of_table(const struct incoming *in, size_t cluster, const struct moe_shape *shape,
+/* Whether an entry is one of the layer's on that cluster, with buckets of that width. */
+static bool is_of_table(const struct incoming *in, size_t cluster, const struct moe_shape *shape,
                         uint32_t window)
 {
     return in->cluster == cluster && in->row.window == window && shape_equal(&in->shape, shape);
 }
 
-/* Its entries are there: the table's first one after those of the standing before, which come in
- * the same order. */
+/* ---- standings and samples */
+
+/* Finds the table of a standing: its first entry comes after those of the standing before, which
+ * come in the same order. */
 static int find_table(const struct import_table *r, struct incoming_standing *in, size_t cluster,
                       const struct moe_shape *shape)
 {
@@ -251,7 +598,7 @@ static int find_table(const struct import_table *r, struct incoming_standing *in
 
     in->table = r->standing_count ? last[-1].table : 0;
     while (in->table < r->entry_count &&
-           !import_is_of_table(&r->entries[in->table], cluster, shape, in->row.window))
+           !is_of_table(&r->entries[in->table], cluster, shape, in->row.window))
         in->table++;
     if (in->table == r->entry_count)
         return wrong(r, "standing_of", "has no entries, or is out of order");
@@ -260,30 +607,26 @@ static int find_table(const struct import_table *r, struct incoming_standing *in
     return OK;
 }
 
-static int check_standing(struct import_table *r, const char *cluster, const char *layer,
-                          struct incoming_standing *in)
-{
-    struct standing_fault fault = standing_fault(&in->row);
-    struct moe_shape shape = { 0 };
-    long at = find_cluster(r, cluster);
-
-    if (at < 0)
-        return wrong(r, "standing_of", "was not described before");
-    TRY(read_layer(r, layer, &shape));
-    TRY(find_table(r, in, (size_t)at, &shape));
-    TRY(check_plan(r, "static_plan", &in->row.static_plan, &shape));
-    return fault.field ? wrong(r, fault.field, fault.why) : OK;
-}
-
 static int read_standing(struct import_table *r, const char *text, size_t length)
 {
     struct incoming_standing in = { .table = 0 };
-    struct line_object o = { .origin = &r->at };
+    struct line line = { .table = r };
+    struct moe_shape shape = { 0 };
+    struct standing_fault fault;
     struct head head;
+    long cluster;
 
-    EXPECT(&o, standing_head, 1, &head);
-    TRY(read_row(r, &standing_table, &in.row, &o, text, length));
-    TRY(check_standing(r, head.cluster, head.layer, &in));
+    EXPECT(&line, standing_head, 1, &head);
+    TRY(read_members(&line, &standing_table, &in.row, text, length));
+    cluster = find_cluster(r, head.cluster);
+    if (cluster < 0)
+        return wrong(r, "standing_of", "was not described before");
+    TRY(read_layer(r, head.layer, &shape));
+    TRY(find_table(r, &in, (size_t)cluster, &shape));
+    TRY(check_plan(r, "static_plan", &in.row.static_plan, &shape));
+    fault = standing_fault(&in.row);
+    if (fault.field)
+        return wrong(r, fault.field, fault.why);
     ARRAY_APPEND(r->standings, r->standing_count, in);
     return OK;
 }
@@ -291,13 +634,15 @@ static int read_standing(struct import_table *r, const char *text, size_t length
 /* Samples are for people; they are read as carefully and left behind. */
 static int read_sample(struct import_table *r, const char *text, size_t length)
 {
-    struct line_object o = { .origin = &r->at };
+    struct line line = { .table = r };
     struct sample_row sample;
     struct head head;
 
-    EXPECT(&o, sample_head, 1, &head);
-    return read_row(r, &sample_table, &sample, &o, text, length);
+    EXPECT(&line, sample_head, 1, &head);
+    return read_members(&line, &sample_table, &sample, text, length);
 }
+
+/* ---- the whole */
 
 static bool begins(const char *text, size_t length, const char *with)
 {
@@ -314,7 +659,7 @@ static int read_line(struct import_table *r, const char *text, size_t length)
                    : read_cluster(r, text, length);
     if (begins(text, length, "{\"space\":") && r->header.version >= 8)
         return r->entry_count ? wrong(r, "space", "comes after entries")
-                              : import_read_space(r, text, length);
+                              : read_space(r, text, length);
     if (begins(text, length, "{\"sample_of\":"))
         return read_sample(r, text, length);
     if (begins(text, length, "{\"standing_of\":") && r->header.version >= 3)
@@ -324,93 +669,53 @@ static int read_line(struct import_table *r, const char *text, size_t length)
     return read_entry(r, text, length);
 }
 
-static int check_sum(const struct import_table *r, const char *body, size_t size)
+/* What only the end of the text can show. */
+static int check_whole(const struct import_table *r)
 {
-    char hex[SHA256_HEX_BYTES];
+    const struct {
+        const char *what;
+        size_t count;
+        int64_t wanted;
+    } counts[] = { { "clusters", r->cluster_count, r->header.clusters },
+                   { "spaces", r->space_count, r->header.spaces },
+                   { "entries", r->entry_count, r->header.entries },
+                   { "standings", r->standing_count, r->header.standings } };
 
-    sha256_text(body, size, hex);
-    if (!strcmp(hex, r->header.sha256))
-        return OK;
-    return fail(ERR_FORMAT, "%s is damaged: its lines are not those its first line vouches for",
-                r->at.file);
-}
-
-/* ---- versions */
-
-struct claim {
-    char format[32];
-    double version;
-};
-
-/* Another version's first line may have other members: of these two alone it is told. */
-static int on_claim(void *self, const struct json_value *v)
-{
-    struct claim *claim = self;
-
-    if (v->depth != 1 || !v->key)
-        return OK;
-    if (!strcmp(v->key, "format") && v->kind == JSON_STRING)
-        text_put(claim->format, sizeof(claim->format), "%s", v->value);
-    if (!strcmp(v->key, "version") && v->kind == JSON_NUMBER)
-        claim->version = json_number(v);
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        if ((int64_t)counts[i].count != counts[i].wanted)
+            return fail(ERR_FORMAT, "%s holds %zu %s, its first line says %lld", r->file,
+                        counts[i].count, counts[i].what, (long long)counts[i].wanted);
+    if (r->entries[r->entry_count - 1].cluster + 1 != r->cluster_count)
+        return fail(ERR_FORMAT, "%s describes a cluster without entries", r->file);
+    for (size_t i = 0; i < r->space_count; i++)
+        if (!r->spaces[i].used)
+            return fail(ERR_FORMAT, "%s declares the space %s, which no entry has", r->file,
+                        r->spaces[i].space->name);
     return OK;
-}
-
-static int find_version(struct import_table *r, const char *text, size_t length)
-{
-    struct claim claim = { .version = -1 };
-
-    if (length > LINE_MAX || json_read(text, length, NULL, on_claim, &claim) ||
-        strcmp(claim.format, "moetune-table") != 0)
-        return fail(ERR_FORMAT, "%s is no table of moetune (moetune export writes them)",
-                    r->at.file);
-    /* What was ever written is read. */
-    for (int version = 1; version <= EXPORT_VERSION; version++)
-        if ((double)version == claim.version)
-            r->header.version = version;
-    if (r->header.version)
-        return OK;
-    if (claim.version > EXPORT_VERSION)
-        return fail(ERR_FORMAT,
-                    "%s is a table of version %.0f; this moetune (" MOETUNE_VERSION
-                    ") reads versions up to %d: a newer moetune is needed",
-                    r->at.file, claim.version, EXPORT_VERSION);
-    return fail(ERR_FORMAT, "%s: there is no version %g of moetune's tables", r->at.file,
-                claim.version);
-}
-
-static int check_count(const struct import_table *r, const char *what, size_t count, int64_t wanted)
-{
-    if ((int64_t)count == wanted)
-        return OK;
-    return fail(ERR_FORMAT, "%s holds %zu %s, its first line says %lld", r->at.file, count, what,
-                (long long)wanted);
 }
 
 static int read_all(struct import_table *r, const char *text, size_t size)
 {
     const char *end = text + size, *at = memchr(text, '\n', size);
+    char hex[SHA256_HEX_BYTES];
 
-    r->at.line = 1;
+    r->line = 1;
     TRY(find_version(r, text, at ? (size_t)(at - text) : size));
     if (!at)
         return wrong(r, "line", "does not end");
     TRY(read_header(r, text, (size_t)(at - text)));
-    TRY(check_sum(r, at + 1, (size_t)(end - at - 1)));
+    sha256_text(at + 1, (size_t)(end - at - 1), hex);
+    if (strcmp(hex, r->header.sha256) != 0)
+        return fail(ERR_FORMAT, "%s is damaged: its lines are not those its first line vouches for",
+                    r->file);
     for (text = at + 1; text < end; text = at + 1) {
-        r->at.line++;
+        r->line++;
         at = memchr(text, '\n', (size_t)(end - text));
         if (!at)
             return wrong(r, "line", "does not end");
         TRY(read_line(r, text, (size_t)(at - text)));
     }
-    TRY(check_count(r, "clusters", r->cluster_count, r->header.clusters));
-    TRY(check_count(r, "spaces", r->space_count, r->header.spaces));
-    TRY(check_count(r, "entries", r->entry_count, r->header.entries));
-    TRY(check_count(r, "standings", r->standing_count, r->header.standings));
-    if (r->entries[r->entry_count - 1].cluster + 1 != r->cluster_count)
-        return fail(ERR_FORMAT, "%s describes a cluster without entries", r->at.file);
-    return import_check_spaces(r);
+    return check_whole(r);
 }
 
 int import_read(const char *text, size_t size, const char *origin, struct import_table **out)
@@ -420,7 +725,7 @@ int import_read(const char *text, size_t size, const char *origin, struct import
 
     if (!table)
         return fail(ERR_NOMEM, "a table");
-    text_put(table->at.file, sizeof(table->at.file), "%s", origin);
+    text_put(table->file, sizeof(table->file), "%s", origin);
     rc = read_all(table, text, size);
     if (rc) {
         import_free(table);
@@ -451,4 +756,132 @@ struct import_entry import_entry(const struct import_table *table, size_t at)
     const struct incoming *in = &table->entries[at];
 
     return (struct import_entry){ table->clusters[in->cluster].hash, &in->shape, &in->row };
+}
+
+/* ---- into the store */
+
+struct placing {
+    struct import_table *table;
+    struct store *store;
+    const struct import_options *options;
+    struct import_result *result;
+};
+
+static int place_entry(const struct placing *p, struct incoming *in)
+{
+    struct import_result *out = p->result;
+    struct entry_row known;
+    bool differs;
+
+    in->row.cluster = p->table->clusters[in->cluster].id;
+    /* Entries come sorted: the layer of the one before is mostly this one's. */
+    if (in > p->table->entries && shape_equal(&in->shape, &in[-1].shape))
+        in->row.shape = in[-1].row.shape;
+    else
+        TRY(store_shape(p->store, &in->shape, &in->row.shape));
+    /* Older versions wrote such ones: nothing is told by them where anything else is known. */
+    in->row.stale = in->row.stale || entry_is_unsound(&in->row);
+    TRY(store_entry_merge(p->store, &in->row, "import", &known, &in->outcome));
+    differs = in->outcome != MERGE_ADDED && !plan_equal(&known.plan, &in->row.plan);
+    out->added += in->outcome == MERGE_ADDED;
+    out->same += in->outcome == MERGE_SAME;
+    out->replaced += in->outcome == MERGE_REPLACED;
+    out->lost += in->outcome == MERGE_LOST;
+    out->conflicts += differs;
+    if (differs && p->options->conflict && out->conflicts <= IMPORT_CONFLICTS_KEPT)
+        p->options->conflict(p->options->self, &known, &in->row, in->outcome);
+    return OK;
+}
+
+/* What became of one layer's entries of one width. */
+struct placed_table {
+    size_t first, count; /* of the incoming entries */
+    uint32_t window;
+    bool changed, whole; /* what was there is not any more; what came in is there */
+    size_t known;        /* entries that are there now */
+};
+
+static void follow_entries(const struct import_table *t, struct placed_table *placed)
+{
+    const struct incoming *first = &t->entries[placed->first], *end = t->entries + t->entry_count;
+
+    placed->window = first->row.window;
+    placed->whole = true;
+    for (const struct incoming *in = first;
+         in < end && is_of_table(in, first->cluster, &first->shape, placed->window); in++) {
+        placed->count++;
+        placed->changed |= in->outcome == MERGE_ADDED || in->outcome == MERGE_REPLACED;
+        placed->whole &= in->outcome != MERGE_LOST;
+    }
+}
+
+static int count_known(void *self, const struct entry_row *e)
+{
+    struct placed_table *placed = self;
+
+    placed->known += e->window == placed->window;
+    return OK;
+}
+
+/* Only beside the very entries that it was measured with: so the standings that stay depend on the
+ * entries that stay, and not on the order of imports. */
+static int place_standing(const struct placing *p, struct placed_table *placed,
+                          struct standing_row *row)
+{
+    const struct entry_row *e = &p->table->entries[placed->first].row;
+    bool added;
+
+    TRY(store_entries(p->store, e->cluster, e->shape, count_known, placed));
+    if (!placed->whole || placed->known != placed->count)
+        return OK;
+    row->cluster = e->cluster;
+    row->shape = e->shape;
+    TRY(store_standing_merge(p->store, row, &added));
+    p->result->standings += added;
+    return OK;
+}
+
+static int place_all(const struct placing *p)
+{
+    struct import_table *t = p->table;
+    struct placed_table placed;
+    size_t next = 0;
+
+    for (size_t i = 0; i < t->cluster_count; i++)
+        TRY(store_cluster_elsewhere(p->store, &t->clusters[i].cluster, &t->clusters[i].id));
+    for (size_t i = 0; i < t->entry_count; i++)
+        TRY(place_entry(p, &t->entries[i]));
+    for (size_t i = 0; i < t->entry_count; i += placed.count) {
+        const struct entry_row *e = &t->entries[i].row;
+
+        placed = (struct placed_table){ .first = i };
+        follow_entries(t, &placed);
+        if (placed.changed)
+            TRY(store_standing_end(p->store, e->cluster, e->shape, e->window));
+        if (next < t->standing_count && t->standings[next].table == i)
+            TRY(place_standing(p, &placed, &t->standings[next++].row));
+    }
+    TRY(store_import(p->store, &(struct import_row){ .sha256 = t->header.sha256,
+                                                     .file = t->file,
+                                                     .added = p->result->added,
+                                                     .same = p->result->same,
+                                                     .conflicts = p->result->conflicts }));
+    return store_commit(p->store);
+}
+
+int import_place(struct import_table *table, struct store *store,
+                 const struct import_options *options, struct import_result *out)
+{
+    struct import_result result = { .clusters = (uint32_t)table->cluster_count,
+                                    .entries = (uint32_t)table->entry_count };
+    struct placing placing = { table, store, options, &result };
+    int rc = store_import_known(store, table->header.sha256, &result.known);
+
+    if (!rc && !result.known)
+        rc = place_all(&placing);
+    if (rc)
+        store_rollback(store); /* also when the disk is full half-way */
+    else
+        *out = result;
+    return rc;
 }

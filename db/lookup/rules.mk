@@ -7,8 +7,7 @@ LIB_VERSION := 1
 LIB_PARTS := $(basename $(wildcard db/lookup/*.c db/values/declar*.c)) \
     $(addprefix db/values/,json_text plan seal shape shares sha256 status text utf8 width)
 TUNER_PARTS := $(LIB_PARTS) $(addprefix db/values/,array cluster input_file json node_rows output_file phase stats) \
-    $(basename $(filter-out db/store/standings.c,$(wildcard db/store/*.c)) \
-    $(wildcard search/*.c tuner/bucket/*.c tuner/live/*.c))
+    $(basename $(wildcard db/store/*.c search/*.c tuner/bucket/*.c tuner/live/*.c))
 # The library has another name to speak by.
 LIB_OBJECTS := $(patsubst $(LIB)/db/values/status.o,$(LIB)/library/db/values/status.o,$(LIB_PARTS:%=$(LIB)/%.o))
 TUNER_OBJECTS := $(TUNER_PARTS:%=$(LIB)/%.o)

@@ -1,5 +1,5 @@
 /* The lease is a file that is locked with flock() and holds a line of text about its owner. */
-#include "lease.h"
+#include "store_inside.h"
 
 #include "output_file.h"
 #include "status.h"

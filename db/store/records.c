@@ -1,18 +1,24 @@
 /* Writes rows into SQLite and into the journal, and replays a journal into a database. */
 #include "records.h"
 
+#include "array.h"
 #include "json.h"
 #include "schema.h"
 #include "status.h"
+#include "text.h"
 #include "word.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-sqlite3_stmt *records_prepared(struct records *r, const char *verb, const char *key)
+/* A statement is kept under the addresses of two literals: what is done, and to what.  Gives the
+ * one that is kept, reset, or NULL. */
+static sqlite3_stmt *find_statement(struct records *r, const char *verb, const char *key)
 {
     for (int i = 0; i < STATEMENTS_MAX && r->prepared[i].key; i++)
         if (r->prepared[i].key == key && r->prepared[i].verb == verb) {
@@ -22,12 +28,13 @@ sqlite3_stmt *records_prepared(struct records *r, const char *verb, const char *
     return NULL;
 }
 
-int records_prepare(struct records *r, const char *verb, const char *key, const char *sql,
-                    sqlite3_stmt **out)
+/* Prepares and keeps it, unless it is kept. */
+static int prepare(struct records *r, const char *verb, const char *key, const char *sql,
+                   sqlite3_stmt **out)
 {
     int slot = 0, code;
 
-    *out = records_prepared(r, verb, key);
+    *out = find_statement(r, verb, key);
     if (*out)
         return OK;
     while (slot < STATEMENTS_MAX && r->prepared[slot].key)
@@ -46,7 +53,7 @@ int records_prepare(struct records *r, const char *verb, const char *key, const 
 int records_query(struct records *r, const char *sql, const int64_t *values, int count,
                   sqlite3_stmt **out)
 {
-    TRY(records_prepare(r, "query", sql, sql, out));
+    TRY(prepare(r, "query", sql, sql, out));
     for (int i = 0; i < count; i++)
         sqlite3_bind_int64(*out, i + 1, values[i]);
     return OK;
@@ -70,7 +77,7 @@ int records_next_id(struct records *r, const char *table, int64_t *id)
     char sql[96];
 
     snprintf(sql, sizeof(sql), "SELECT coalesce(max(id), 0) + 1 FROM %s", table);
-    TRY(records_prepare(r, verb, table, sql, &s));
+    TRY(prepare(r, verb, table, sql, &s));
     TRY(records_step(r, s));
     *id = sqlite3_column_int64(s, 0);
     sqlite3_reset(s);
@@ -243,13 +250,13 @@ static int write_line(struct records *r, const char *table, const struct column 
 static int insert(struct records *r, const struct insertion *how, const char *table,
                   const struct column *columns, size_t count)
 {
-    sqlite3_stmt *statement = records_prepared(r, how->verb, table);
+    sqlite3_stmt *statement = find_statement(r, how->verb, table);
     char sql[2048];
     int code;
 
     if (!statement) {
         put_sql(how, table, columns, count, sql, sizeof(sql));
-        TRY(records_prepare(r, how->verb, table, sql, &statement));
+        TRY(prepare(r, how->verb, table, sql, &statement));
     }
     for (size_t i = 0; i < count; i++)
         bind(statement, (int)i + 1, &columns[i]);
@@ -265,19 +272,6 @@ int records_put(struct records *r, const char *table, const struct column *colum
     return write_line(r, table, columns, count);
 }
 
-int records_add(struct records *r, const char *table, struct column *columns, size_t count)
-{
-    const char *id = columns[0].name;
-
-    TRY(begin(r));
-    columns[0] = (struct column){ .name = id, .kind = COLUMN_TEXT }; /* NULL: the next one */
-    TRY(insert(r, &add, table, columns, count));
-    if (!sqlite3_changes(r->db))
-        return UNSUPPORTED;
-    columns[0] = (struct column)INTEGER(id, sqlite3_last_insert_rowid(r->db));
-    return write_line(r, table, columns, count);
-}
-
 int records_delete(struct records *r, const char *table, const char *where, const int64_t *values,
                    int count)
 {
@@ -287,7 +281,7 @@ int records_delete(struct records *r, const char *table, const char *where, cons
 
     TRY(begin(r));
     snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE %s", table, where);
-    TRY(records_prepare(r, table, where, sql, &statement));
+    TRY(prepare(r, table, where, sql, &statement));
     for (int i = 0; i < count; i++)
         sqlite3_bind_int64(statement, i + 1, values[i]);
     code = sqlite3_step(statement);
@@ -301,6 +295,174 @@ int records_delete(struct records *r, const char *table, const char *where, cons
     for (int i = 0; i < count; i++)
         fprintf(r->journal, ",\"%d\":%lld", i + 1, (long long)values[i]);
     fputs("}\n", r->journal);
+    return OK;
+}
+
+/* ---- rows of structs */
+
+enum { PLANS_MAX = 4 };
+
+/* A row as columns; the plans among them are texts of their own. */
+struct row_columns {
+    struct column columns[RECORD_COLUMNS_MAX];
+    char plans[PLANS_MAX][PLAN_TEXT_BYTES];
+    int plan_count;
+};
+
+static const char *plan_column(const struct row_field *f, const void *row, struct row_columns *to)
+{
+    const struct moe_plan *plan = (const void *)((const char *)row + f->offset);
+    char *text = to->plans[to->plan_count];
+
+    assert(to->plan_count < PLANS_MAX);
+    if (!plan->struct_size || moe_plan_format(plan, text, PLAN_TEXT_BYTES) <= 0)
+        return f->none;
+    to->plan_count++;
+    return text;
+}
+
+static struct column field_column(const struct row_field *f, const void *row,
+                                  struct row_columns *to)
+{
+    switch (f->kind) {
+    case ROW_INTEGER:
+    case ROW_BOOL: return (struct column)INTEGER(f->name, row_integer(f, row));
+    case ROW_REAL: return (struct column)REAL(f->name, row_real(f, row));
+    case ROW_PLAN: return (struct column)TEXT(f->name, plan_column(f, row, to));
+    default: return (struct column)TEXT(f->name, row_text(f, row, ROW_EXACT, NULL));
+    }
+}
+
+static void columns_of(const struct row_table *table, const void *row, struct row_columns *to)
+{
+    assert(table->count <= RECORD_COLUMNS_MAX);
+    to->plan_count = 0;
+    for (size_t i = 0; i < table->count; i++)
+        to->columns[i] = field_column(&table->fields[i], row, to);
+}
+
+int row_put(struct records *records, const struct row_table *table, const void *row)
+{
+    struct row_columns c;
+
+    columns_of(table, row, &c);
+    return records_put(records, table->name, c.columns, table->count);
+}
+
+int row_put_new(struct records *r, const struct row_table *table, const void *row)
+{
+    struct row_columns c;
+    const char *id = table->fields[0].name;
+
+    columns_of(table, row, &c);
+    TRY(begin(r));
+    c.columns[0] = (struct column){ .name = id, .kind = COLUMN_TEXT }; /* NULL: the next one */
+    TRY(insert(r, &add, table->name, c.columns, table->count));
+    if (!sqlite3_changes(r->db))
+        return UNSUPPORTED;
+    c.columns[0] = (struct column)INTEGER(id, sqlite3_last_insert_rowid(r->db));
+    return write_line(r, table->name, c.columns, table->count);
+}
+
+/* "entry.id,entry.run": tables that are joined may have columns of the same name. */
+static void add_names(const struct row_table *table, char *sql, size_t size)
+{
+    for (size_t i = 0; table && i < table->count; i++)
+        text_add(sql, size, "%s%s.%s", sql[strlen(sql) - 1] == ' ' ? "" : ",", table->name,
+                 table->fields[i].name);
+}
+
+int row_select(struct records *records, const struct row_query *q, sqlite3_stmt **out)
+{
+    const char *table = q->table->name;
+    char sql[2048] = "SELECT ";
+
+    if (!find_statement(records, table, q->rest)) {
+        add_names(q->table, sql, sizeof(sql));
+        add_names(q->joined, sql, sizeof(sql));
+        if (!text_add(sql, sizeof(sql), " FROM %s %s", table, q->rest))
+            return fail(ERR_ARGUMENT, "%s", sql);
+    }
+    TRY(prepare(records, table, q->rest, sql, out));
+    for (int i = 0; i < q->key_count; i++)
+        sqlite3_bind_int64(*out, i + 1, q->keys[i]);
+    return OK;
+}
+
+static int64_t word_column(const char *text, const char *const *words)
+{
+    int i = 0;
+
+    while (words[i + 1] && strcmp(words[i], text ? text : "") != 0)
+        i++;
+    return i;
+}
+
+static void read_field(const struct row_field *f, sqlite3_stmt *s, int at, void *row)
+{
+    const char *text;
+    char *to = (char *)row + f->offset;
+
+    switch (f->kind) {
+    case ROW_INTEGER:
+    case ROW_BOOL: row_set_integer(f, row, sqlite3_column_int64(s, at)); return;
+    case ROW_REAL:
+        *(double *)(void *)to =
+            sqlite3_column_type(s, at) == SQLITE_NULL ? NAN : sqlite3_column_double(s, at);
+        return;
+    default: break;
+    }
+    text = (const char *)sqlite3_column_text(s, at);
+    if (f->kind == ROW_ENUM)
+        row_set_integer(f, row, word_column(text, f->words));
+    else if (f->kind != ROW_PLAN)
+        text_put(to, f->bytes, "%s", text ? text : "");
+    else if (!text || plan_parse(text, (struct moe_plan *)(void *)to))
+        memset(to, 0, f->bytes);
+}
+
+void row_read(const struct row_table *table, sqlite3_stmt *statement, int column, void *row)
+{
+    memset(row, 0, table->row_bytes);
+    for (size_t i = 0; i < table->count; i++)
+        read_field(&table->fields[i], statement, column + (int)i, row);
+}
+
+int row_find(struct records *records, const struct row_query *query, void *row)
+{
+    sqlite3_stmt *s;
+
+    TRY(row_select(records, query, &s));
+    TRY(records_step(records, s));
+    row_read(query->table, s, 0, row);
+    sqlite3_reset(s);
+    return OK;
+}
+
+int row_list(struct records *records, const struct row_query *query, struct row_list *out)
+{
+    size_t bytes = query->table->row_bytes;
+    struct row_list list = { NULL, 0 };
+    sqlite3_stmt *s;
+    int rc;
+
+    TRY(row_select(records, query, &s));
+    while (!(rc = records_step(records, s))) {
+        void *more = array_more(list.rows, list.count, bytes);
+
+        if (!more) {
+            sqlite3_reset(s);
+            rc = ERR_NOMEM;
+            break;
+        }
+        list.rows = more;
+        row_read(query->table, s, 0, (char *)list.rows + list.count++ * bytes);
+    }
+    if (rc != UNSUPPORTED) {
+        free(list.rows);
+        return rc;
+    }
+    *out = list;
     return OK;
 }
 

@@ -6,6 +6,7 @@
 #define RECORDS_H
 
 #include "json.h"
+#include "row.h"
 
 #include <sqlite3.h>
 #include <stdbool.h>
@@ -56,10 +57,6 @@ struct records {
 int records_put(struct records *records, const char *table, const struct column *columns,
                 size_t count);
 
-/* Writes a row with an id of its own, unless its unique columns are there already: UNSUPPORTED
- * then, and nothing is written.  The first column is the id; what it says does not count. */
-int records_add(struct records *records, const char *table, struct column *columns, size_t count);
-
 /* The buckets of one layer, or of all: fingerprint, shape, window (0: any), first and last bucket.
  */
 #define RECORDS_RANGE                                                                              \
@@ -83,12 +80,6 @@ int records_add(struct records *records, const char *table, struct column *colum
  * used here must be known to records.c: a journal may not delete as it likes. */
 int records_delete(struct records *records, const char *table, const char *where,
                    const int64_t *values, int count);
-
-/* A statement is kept under the addresses of two literals: what is done, and to what.  Returns the
- * one that is kept, reset, or NULL; prepares and keeps it unless it is. */
-sqlite3_stmt *records_prepared(struct records *records, const char *verb, const char *key);
-int records_prepare(struct records *records, const char *verb, const char *key, const char *sql,
-                    sqlite3_stmt **out);
 
 /* The id that the next row of a table will have; the name is a literal. */
 int records_next_id(struct records *records, const char *table, int64_t *id);
@@ -114,5 +105,35 @@ int records_replay(struct records *records, const char *journal, size_t *lines, 
 
 /* Every row there is as a line: a journal of the database as it is. */
 int records_write_all(struct records *records, FILE *to);
+
+/* ---- rows of structs: see row.h */
+
+/* Writes it; what has the same primary key or unique columns is replaced. */
+int row_put(struct records *records, const struct row_table *table, const void *row);
+
+/* Writes it with an id of its own, unless its unique columns are there already: UNSUPPORTED then,
+ * and nothing is written.  Its first field must be the id, whose value does not count. */
+int row_put_new(struct records *records, const struct row_table *table, const void *row);
+
+/* What follows "SELECT fields FROM table", with ?1, ?2, ... for the keys; a literal. */
+struct row_query {
+    const struct row_table *table, *joined; /* joined NULL: fields of the table alone */
+    const char *rest;
+    const int64_t *keys;
+    int key_count;
+};
+
+/* Gives a statement to step and to read rows of. */
+int row_select(struct records *records, const struct row_query *query, sqlite3_stmt **out);
+
+/* The row that a statement stands on; its first field is in that column.  Unknown words of an enum
+ * count as the last one: something is wrong with that row. */
+void row_read(const struct row_table *table, sqlite3_stmt *statement, int column, void *row);
+
+/* Reads the first one; UNSUPPORTED, silently, if there is none. */
+int row_find(struct records *records, const struct row_query *query, void *row);
+
+/* All of them. */
+int row_list(struct records *records, const struct row_query *query, struct row_list *out);
 
 #endif

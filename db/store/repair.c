@@ -1,12 +1,11 @@
 /* One list of rules says which rows make no sense: the check asks it, and so does the repair that
  * leaves such rows out. */
-#include "repair.h"
+#include "store_inside.h"
 
 #include "cluster.h"
 #include "declaration.h"
 #include "output_file.h"
 #include "plan.h"
-#include "publish.h"
 #include "schema.h"
 #include "shape.h"
 #include "status.h"
@@ -86,7 +85,6 @@ static void judge(sqlite3_context *context, int count, sqlite3_value **values)
     bool (*const *makes_sense)(const char *) = sqlite3_user_data(context);
     const char *text = (const char *)sqlite3_value_text(values[0]);
     bool whole = text && strlen(text) == (size_t)sqlite3_value_bytes(values[0]);
-
     bool heard = log_only(false);
 
     (void)count;
@@ -112,35 +110,22 @@ static int teach(struct records *r)
     return schema_status(r->db, code, r->path, "cannot be read");
 }
 
-/* Takes the first text that a query gives, or "". */
-static int ask(struct records *r, const char *sql, char *answer, size_t size)
-{
-    sqlite3_stmt *s = NULL;
-    int code = sqlite3_prepare_v2(r->db, sql, -1, &s, NULL);
-
-    if (code == SQLITE_OK)
-        code = sqlite3_step(s);
-    text_put(answer, size, "%s", code == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : "");
-    sqlite3_finalize(s);
-    return schema_status(r->db, code, r->path, "cannot be read");
-}
-
 int repair_check(struct records *r)
 {
     char sql[512], answer[200];
 
-    TRY(ask(r, "PRAGMA integrity_check(1)", answer, sizeof(answer)));
+    TRY(schema_ask(r->db, r->path, "PRAGMA integrity_check(1)", answer, sizeof(answer)));
     if (strcmp(answer, "ok") != 0)
         return fail(ERR_CORRUPT, "%s is damaged (%s)", r->path, answer);
     TRY(teach(r));
     for (int i = 0; i < RULE_COUNT; i++) {
         snprintf(sql, sizeof(sql), "SELECT '%s ' || rowid FROM %s WHERE %s LIMIT 1", rules[i].table,
                  rules[i].table, rules[i].senseless);
-        TRY(ask(r, sql, answer, sizeof(answer)));
+        TRY(schema_ask(r->db, r->path, sql, answer, sizeof(answer)));
         if (*answer)
             return fail(ERR_CORRUPT, "%s is damaged (%s makes no sense)", r->path, answer);
     }
-    return publish_dry_run(r->path);
+    return OK;
 }
 
 int repair_set_aside(const char *path, char *to, size_t size)
@@ -206,8 +191,7 @@ int repair_journal(struct records *r)
     struct output_file file;
     char journal[PATH_MAX];
 
-    if (snprintf(journal, sizeof(journal), "%s.journal", r->path) >= (int)sizeof(journal))
-        return fail(ERR_ARGUMENT, "%.60s...: the name is too long", r->path);
+    TRY(store_beside(r->path, ".journal", journal));
     TRY(output_begin(journal, &file));
     return output_end(&file, records_write_all(r, file.to), r->path, !r->relaxed);
 }
@@ -218,9 +202,8 @@ int repair_fill(struct records *r, const char *aside)
     size_t lines = 0, skipped = 0;
     int senseless = 0;
 
-    if (snprintf(journal, sizeof(journal), "%s.journal", r->path) >= (int)sizeof(journal) ||
-        snprintf(snapshot, sizeof(snapshot), "%s.published", r->path) >= (int)sizeof(snapshot))
-        return fail(ERR_ARGUMENT, "%.60s...: the name is too long", r->path);
+    TRY(store_beside(r->path, ".journal", journal));
+    TRY(store_beside(r->path, ".published", snapshot));
     if (!access(journal, F_OK))
         TRY(records_replay(r, journal, &lines, &skipped));
     TRY(teach(r));

@@ -104,28 +104,21 @@ double row_rounded(const struct row_field *field, double value)
     return (value < 0 && digits ? -1 : 1) * ((double)digits / (double)scale_of(field->decimals));
 }
 
-/* As integers: a printed double would take the locale's point. */
-static void fixed_text(double value, int decimals, char text[ROW_VALUE_BYTES])
-{
-    uint64_t scale = scale_of(decimals), digits = digits_of(value, decimals);
-
-    if (digits != no_digits)
-        text_put(text, ROW_VALUE_BYTES, "%s%" PRIu64 ".%0*" PRIu64, value < 0 && digits ? "-" : "",
-                 digits / scale, decimals, digits % scale);
-}
-
 /* ---- text */
 
-static void real_text(const struct row_field *field, double value, enum row_digits digits,
+static void real_text(const struct row_field *field, double value, enum row_digits precision,
                       char text[ROW_VALUE_BYTES])
 {
+    uint64_t scale = scale_of(field->decimals), digits = digits_of(value, field->decimals);
+
     *text = 0;
     if (!isfinite(value))
         return;
-    if (digits == ROW_ROUNDED)
-        fixed_text(value, field->decimals, text);
-    else
-        snprintf(text, ROW_VALUE_BYTES, digits == ROW_SHORT ? "%.6g" : "%.17g", value);
+    if (precision != ROW_ROUNDED)
+        snprintf(text, ROW_VALUE_BYTES, precision == ROW_SHORT ? "%.6g" : "%.17g", value);
+    else if (digits != no_digits) /* as integers: a printed double would take the locale's point */
+        text_put(text, ROW_VALUE_BYTES, "%s%" PRIu64 ".%0*" PRIu64, value < 0 && digits ? "-" : "",
+                 digits / scale, field->decimals, digits % scale);
 }
 
 const char *row_text(const struct row_field *field, const void *row, enum row_digits digits,

@@ -4,10 +4,12 @@
 
 #include "status.h"
 #include "store.h"
+#include "text.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -252,37 +254,36 @@ int schema_run(sqlite3 *db, const char *path, const char *sql)
     return code == SQLITE_OK ? OK : schema_status(db, code, path, "cannot be written");
 }
 
-static int read_pragma(sqlite3 *db, const char *path, const char *sql, int *out)
+int schema_ask(sqlite3 *db, const char *path, const char *sql, char *answer, size_t size)
 {
-    sqlite3_stmt *statement = NULL;
-    int code = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+    sqlite3_stmt *s = NULL;
+    int code = sqlite3_prepare_v2(db, sql, -1, &s, NULL);
 
     if (code == SQLITE_OK)
-        code = sqlite3_step(statement);
-    if (code == SQLITE_ROW)
-        *out = sqlite3_column_int(statement, 0);
-    sqlite3_finalize(statement);
-    return code == SQLITE_ROW ? OK : schema_status(db, code, path, "cannot be read");
+        code = sqlite3_step(s);
+    text_put(answer, size, "%s", code == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : "");
+    sqlite3_finalize(s);
+    return schema_status(db, code, path, "cannot be read");
 }
 
 int schema_check(sqlite3 *db, const char *path, int *version)
 {
-    int application = 0, found = 0, tables = 0;
+    char application[32], found[32], tables[32];
 
-    TRY(read_pragma(db, path, "PRAGMA application_id", &application));
-    TRY(read_pragma(db, path, "PRAGMA user_version", &found));
-    TRY(read_pragma(db, path, "SELECT count(*) FROM sqlite_schema", &tables));
-    if (application != STORE_APPLICATION && tables)
+    TRY(schema_ask(db, path, "PRAGMA application_id", application, sizeof(application)));
+    TRY(schema_ask(db, path, "PRAGMA user_version", found, sizeof(found)));
+    TRY(schema_ask(db, path, "SELECT count(*) FROM sqlite_schema", tables, sizeof(tables)));
+    if (atoi(application) != STORE_APPLICATION && atoi(tables))
         return fail(ERR_CORRUPT,
                     "%s is a database of some other program; it is left as it is: choose another "
                     "file with --db",
                     path);
-    if (found > STORE_VERSION)
+    if (atoi(found) > STORE_VERSION)
         return fail(ERR_CORRUPT,
                     "%s is from a newer moetune (version %d of the tables, this one knows %d); it "
                     "is left as it is",
-                    path, found, STORE_VERSION);
-    *version = tables ? found : 0;
+                    path, atoi(found), STORE_VERSION);
+    *version = atoi(tables) ? atoi(found) : 0;
     return OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include <sqlite3.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* One step: takes a database from version `i` to `i + 1`, i being its place in the list. */
 extern const char *const schema_steps[];
@@ -28,6 +29,9 @@ int schema_damaged(const char *path, const char *why);
 
 /* Turns SQLite's code into a status, and says once what is wrong. */
 int schema_status(sqlite3 *db, int code, const char *path, const char *what);
+
+/* Gives the first text that a query finds, or "": for statements that are not worth keeping. */
+int schema_ask(sqlite3 *db, const char *path, const char *sql, char *answer, size_t size);
 
 /* Runs statements without a result. */
 int schema_run(sqlite3 *db, const char *path, const char *sql);

@@ -3,9 +3,8 @@
 
 #include "declaration.h"
 #include "output_file.h"
-#include "publish.h"
-#include "repair.h"
 #include "schema.h"
+#include "seal.h"
 #include "status.h"
 #include "text.h"
 
@@ -17,9 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int beside(const char *path, const char *ending, char *out, size_t size)
+int store_beside(const char *path, const char *ending, char out[PATH_MAX])
 {
-    return text_put(out, size, "%s%s", path, ending)
+    return text_put(out, PATH_MAX, "%s%s", path, ending)
                ? OK
                : fail(ERR_ARGUMENT, "%.60s...%s: the name is too long", path, ending);
 }
@@ -84,20 +83,6 @@ static int open_to_read(struct store *store)
     return schema_run(store->records.db, store->path, "PRAGMA query_only=ON");
 }
 
-/* SQLite answers "ok", or says what is wrong first. */
-static int check_whole(struct store *store)
-{
-    sqlite3_stmt *statement;
-    int rc;
-
-    TRY(records_query(&store->records, "PRAGMA quick_check(1)", NULL, 0, &statement));
-    rc = records_step(&store->records, statement);
-    if (!rc && strcmp((const char *)sqlite3_column_text(statement, 0), "ok") != 0)
-        rc = schema_damaged(store->path, (const char *)sqlite3_column_text(statement, 0));
-    sqlite3_reset(statement);
-    return rc < 0 ? rc : OK;
-}
-
 static int migrate(struct store *store, int version)
 {
     const char *settings = store->records.relaxed
@@ -128,7 +113,7 @@ static int open_journal(struct store *store)
     char path[PATH_MAX];
     int fd;
 
-    TRY(beside(store->path, ".journal", path, sizeof(path)));
+    TRY(store_beside(store->path, ".journal", path));
     TRY(output_open(path, O_WRONLY | O_APPEND, store->path, &fd));
     store->records.journal = fdopen(fd, "a");
     if (store->records.journal)
@@ -137,11 +122,76 @@ static int open_journal(struct store *store)
     return fail(ERR_NOMEM, "%s", path);
 }
 
+/* ---- the snapshot that readers get */
+
+static int copy_published(sqlite3 *db, const char *path, const char *temporary)
+{
+    TRY(schema_run(db, temporary, "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF"));
+    TRY(schema_migrate(db, temporary, 0, STORE_VERSION, schema_steps));
+    TRY(schema_attach(db, path));
+    TRY(schema_run(db, temporary, "BEGIN"));
+    for (int i = 0; schema_published[i]; i++) {
+        char sql[160];
+
+        snprintf(sql, sizeof(sql), "INSERT INTO main.%s SELECT * FROM source.%s",
+                 schema_published[i], schema_published[i]);
+        TRY(schema_run(db, temporary, sql));
+    }
+    return schema_run(db, temporary, "COMMIT; DETACH source");
+}
+
+/* Makes a fresh database of what readers need, and checks it. */
+static int make_snapshot(const char *path, const char *temporary)
+{
+    sqlite3 *db = NULL;
+    int code = sqlite3_open_v2(temporary, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
+    int rc = code == SQLITE_OK ? OK : schema_status(db, code, temporary, "cannot be made");
+    char answer[8] = "";
+    bool heard;
+
+    sqlite3_busy_timeout(db, BUSY_MS);
+    if (!rc)
+        rc = copy_published(db, path, temporary);
+    if (!rc) {
+        heard = log_only(false);
+        rc = schema_ask(db, temporary, "PRAGMA integrity_check(1)", answer, sizeof(answer));
+        log_only(heard);
+        if (rc || strcmp(answer, "ok") != 0)
+            rc = fail(ERR_IO, "%s did not come out whole; the old snapshot stays", temporary);
+    }
+    sqlite3_close(db);
+    return rc;
+}
+
+int store_publish(struct store *store)
+{
+    struct output_file file;
+    char final[PATH_MAX];
+    int rc;
+
+    TRY(store_commit(store));
+    TRY(store_beside(store->path, ".published", final));
+    output_remove_leftovers(final);
+    TRY(output_begin(final, &file));
+    rc = make_snapshot(store->path, file.temporary);
+    if (!rc && seal_append(fileno(file.to)))
+        rc = fail(ERR_IO, "%s cannot be sealed: %s", file.temporary, strerror(errno));
+    return output_end(&file, rc, store->path, !store->records.relaxed);
+}
+
+/* ---- opening */
+
 /* Whatever is at the path, as far as it can be looked at without changing it. */
 static int inspect(struct store *store, int *version)
 {
+    char answer[512];
+
     TRY(schema_check(store->records.db, store->path, version));
-    return *version ? check_whole(store) : OK;
+    if (!*version)
+        return OK;
+    TRY(schema_ask(store->records.db, store->path, "PRAGMA quick_check(1)", answer,
+                   sizeof(answer)));
+    return strcmp(answer, "ok") ? schema_damaged(store->path, answer) : OK;
 }
 
 /* OK with *version (0: nothing in it) for what makes sense from one end to the other. */
@@ -155,7 +205,13 @@ static int check_sound(struct store *store, int *version)
     if (!rc && *version)
         rc = migrate(store, *version);
     log_only(heard);
-    return !rc && *version ? repair_check(&store->records) : rc;
+    if (rc || !*version)
+        return rc;
+    TRY(repair_check(&store->records));
+    log_only(false);
+    rc = make_snapshot(store->path, ":memory:");
+    log_only(heard);
+    return rc ? fail(ERR_CORRUPT, "%s is damaged (it could not be published)", store->path) : OK;
 }
 
 static int rebuild(struct store *store)
@@ -174,7 +230,7 @@ static bool has_journal(const struct store *store)
 {
     char path[PATH_MAX];
 
-    return !beside(store->path, ".journal", path, sizeof(path)) && !access(path, F_OK);
+    return !store_beside(store->path, ".journal", path) && !access(path, F_OK);
 }
 
 /* A database that is missing or empty beside a journal counts as damaged. */
@@ -244,11 +300,11 @@ int store_open(const char *path, unsigned flags, struct store **out)
     TRY(new_store(path, &store));
     TRY_OUT(check_length(store->path));
     /* Now, and not when all is measured. */
-    TRY_OUT(beside(store->path, ".journal", other, sizeof(other)));
+    TRY_OUT(store_beside(store->path, ".journal", other));
     TRY_OUT(output_check(other));
-    TRY_OUT(beside(store->path, ".published", other, sizeof(other)));
+    TRY_OUT(store_beside(store->path, ".published", other));
     TRY_OUT(output_check(other));
-    TRY_OUT(beside(store->path, ".owner", owner, sizeof(owner)));
+    TRY_OUT(store_beside(store->path, ".owner", owner));
     TRY_OUT(lease_take(owner, store->path, (flags & STORE_STEAL) != 0, &store->lease));
     TRY_OUT(open_for_writing(store, flags));
     *out = store;
@@ -342,7 +398,7 @@ int store_read(const char *path, struct store **out)
     char snapshot[PATH_MAX];
     bool has_snapshot;
 
-    TRY(beside(path, ".published", snapshot, sizeof(snapshot)));
+    TRY(store_beside(path, ".published", snapshot));
     has_snapshot = !access(snapshot, F_OK);
     if (access(path, F_OK) && !has_snapshot) {
         if (errno != ENOENT)
@@ -390,7 +446,7 @@ int store_check_named(const char *path, const char *by)
 {
     char snapshot[PATH_MAX];
 
-    TRY(beside(path, ".published", snapshot, sizeof(snapshot)));
+    TRY(store_beside(path, ".published", snapshot));
     if (!access(path, F_OK) || errno != ENOENT || !access(snapshot, F_OK))
         return OK; /* what else may be wrong with it is said by whoever opens it */
     return fail(ERR_IO, "there is no %s, which %s names: moetune tune writes it", path, by);
@@ -445,12 +501,6 @@ int store_path(const char *given, unsigned use, char *path, size_t size)
 int store_commit(struct store *store)
 {
     return records_commit(&store->records);
-}
-
-int store_publish(struct store *store)
-{
-    TRY(store_commit(store));
-    return publish(store->path, store->records.relaxed);
 }
 
 void store_rollback(struct store *store)

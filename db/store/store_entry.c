@@ -1,13 +1,79 @@
-/* Rows of entries, which are the dictionary, and of what they were before. */
+/* Rows of the dictionary: entries, how far each is believed, what they were before, and plans that
+ * a person has pinned. */
 #include "store_inside.h"
 
 #include "status.h"
 #include "text.h"
 #include "word.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+const char *const entry_tier_words[] = { "local", "verified", "imported", NULL };
+const char *const effort_words[] = { "quick", "normal", "thorough", NULL };
+
+/* All that an entry ever was, whichever version its table is of. */
+static const char *const decisions[] = { "adopted", "likely", "default",  "incumbent", "alone",
+                                         "static",  "tie",    "inferred", "refuted",   NULL };
+static const char *const how_words[] = { "measured", "inferred", NULL };
+static const char *const age_words[] = { "fresh", "stale", NULL };
+
+/* A column that is new here is also a step in schema.c. */
+#define LOCAL(member) ROW_AT(struct entry_row, member)
+#define AT(member) LOCAL(member), .since = 1
+#define TIME .decimals = 3, .most = 1e12
+#define SHARE .decimals = 6, .least = -1e12, .most = 1e12
+static const struct row_field entry_fields[] = {
+    { "id", ROW_INTEGER, LOCAL(id) },
+    { "fingerprint", ROW_INTEGER, LOCAL(cluster) },
+    { "shape", ROW_INTEGER, LOCAL(shape) },
+    { "run", ROW_INTEGER, LOCAL(run) },
+    { "window", ROW_INTEGER, AT(window), .most = UINT32_MAX },
+    { "bucket", ROW_INTEGER, AT(bucket), .most = UINT32_MAX - 1 },
+    { "capacity", ROW_INTEGER, AT(capacity), .most = 1e15 },
+    { "plan", ROW_PLAN, AT(plan) },
+    { "runner_up", ROW_PLAN, AT(runner_up), .optional = true },
+    { "search_winner", ROW_PLAN, AT(search_winner), .optional = true },
+    { "time_us", ROW_REAL, AT(time_us), TIME },
+    { "low_us", ROW_REAL, AT(low_us), TIME },
+    { "high_us", ROW_REAL, AT(high_us), TIME },
+    { "default_us", ROW_REAL, AT(default_us), TIME },
+    { "gain", ROW_REAL, AT(gain.value), SHARE },
+    { "gain_low", ROW_REAL, AT(gain.low), SHARE },
+    { "gain_high", ROW_REAL, AT(gain.high), SHARE },
+    { "bound", ROW_REAL, AT(bound), SHARE },
+    { "samples", ROW_INTEGER, AT(samples), .most = UINT32_MAX },
+    { "inferred", ROW_BOOL, AT(inferred), .words = how_words },
+    { "stale", ROW_BOOL, AT(stale), .words = age_words },
+    { "effort", ROW_NAME, AT(effort) },
+    { "search", ROW_NAME, AT(search) },
+    { "reason", ROW_NAME, AT(reason) },
+    { "decision", ROW_TEXT, AT(decision), .words = decisions },
+    { "decided_s", ROW_INTEGER, AT(decided_s), .most = 1e12 },
+    { "tier", ROW_ENUM, LOCAL(tier), .words = entry_tier_words },
+    { "throttled", ROW_INTEGER, LOCAL(throttled), .since = 2, .most = UINT32_MAX },
+    { "load", ROW_TEXT, LOCAL(load), .since = 4, .optional = true },
+    { "other", ROW_PLAN, LOCAL(other), .since = 9, .optional = true, .quiet = true },
+    { "other_us", ROW_REAL, LOCAL(other_us), .since = 9, TIME, .quiet = true },
+    { "no_other", ROW_BOOL, LOCAL(no_other), .since = 9, .quiet = true },
+};
+#undef LOCAL
+#undef AT
+#undef TIME
+#undef SHARE
+const struct row_table entry_table = ROW_TABLE("entry", struct entry_row, entry_fields);
+
+/* `show --json` prints these after the bucket. */
+const char entry_in_show[] =
+    "capacity plan time_us low_us high_us default_us gain gain_low gain_high bound search_winner"
+    " runner_up samples throttled inferred stale decision reason search effort decided_s=decided"
+    " tier load other other_us no_other";
+
+/* These follow the device, the cluster, the layer and the bucket. */
+const char entry_in_csv[] = "plan time_us low_us high_us default_us gain bound samples inferred=how"
+                            " stale=state decision throttled reason";
 
 #define AT(member) ROW_AT(struct history_row, member)
 static const struct row_field history_fields[] = {
@@ -32,15 +98,54 @@ static const struct row_field history_fields[] = {
 static const struct row_table history_table =
     ROW_TABLE("history", struct history_row, history_fields);
 
+/* ---- how far an entry is believed */
+
+const char *const entry_state_words[ENTRY_STATE_COUNT] = { "inferred", "stale",   "imported",
+                                                           "tie",      "refuted", "cut off" };
+
+bool entry_is(const struct entry_row *entry, unsigned states)
+{
+    bool refuted = !strcmp(entry->decision, "refuted");
+    unsigned state = (entry->inferred ? ENTRY_INFERRED : 0) | (entry->stale ? ENTRY_STALE : 0) |
+                     (entry->tier == TIER_IMPORTED ? ENTRY_IMPORTED : 0) |
+                     (!strcmp(entry->decision, "tie") ? ENTRY_TIE : 0) |
+                     (refuted ? ENTRY_REFUTED : 0) |
+                     (!strcmp(entry->reason, "cut") ? ENTRY_CUT : 0) |
+                     (entry->stale && !refuted ? ENTRY_OUTDATED : 0);
+
+    return state & states;
+}
+
+bool entry_is_unsound(const struct entry_row *entry)
+{
+    bool claims = !strcmp(entry->decision, "adopted") || !strcmp(entry->decision, "likely");
+
+    return claims && !entry->stale && !(isfinite(entry->gain.value) && entry->gain.value > 0);
+}
+
+/* Less than this is not worth another look. */
+static const double undecided_loss = 0.02;
+
+bool entry_is_undecided(const struct entry_row *entry)
+{
+    static const char *const open_words[] = { "default", "likely", "incumbent" };
+    bool open = false;
+
+    if (entry_is(entry, ENTRY_TIE))
+        return true;
+    for (size_t i = 0; i < sizeof(open_words) / sizeof(open_words[0]); i++)
+        open |= !strcmp(entry->decision, open_words[i]);
+    /* What is proven faster than the default may not be the best, but it is a decision. */
+    return open && !entry->inferred && !(entry->gain.low > 0) && entry->bound > undecided_loss;
+}
+
 /* ---- reading */
 
 int store_entry_get(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
                     uint32_t bucket, struct entry_row *out)
 {
     const int64_t keys[] = { cluster, shape, window, bucket };
-    const struct row_query query = {
-        &entry_table, NULL, "WHERE fingerprint=?1 AND shape=?2 AND window=?3 AND bucket=?4", keys, 4
-    };
+    const struct row_query query = { &entry_table, NULL, "WHERE " RECORDS_BUCKET, keys, 4 };
 
     return row_find(&store->records, &query, out);
 }
@@ -133,7 +238,7 @@ int effort_rank(const char *effort)
     return word_find(effort_words, effort) + 1;
 }
 
-static int order(int64_t a, int64_t b)
+static int compare(int64_t a, int64_t b)
 {
     return (a > b) - (a < b);
 }
@@ -142,13 +247,13 @@ static int order(int64_t a, int64_t b)
  * it tells apart whatever is exported; sites with an older moetune begin with the plan. */
 static int better(const struct entry_row *a, const struct entry_row *b)
 {
-    int by = order(b->tier, a->tier);
+    int by = compare(b->tier, a->tier);
 
-    by = by ? by : order(b->stale, a->stale);
-    by = by ? by : order(entry_is(b, ENTRY_CUT), entry_is(a, ENTRY_CUT));
-    by = by ? by : order(effort_rank(a->effort), effort_rank(b->effort));
-    by = by ? by : order(a->decided_s, b->decided_s);
-    by = by ? by : order(a->samples, b->samples);
+    by = by ? by : compare(b->stale, a->stale);
+    by = by ? by : compare(entry_is(b, ENTRY_CUT), entry_is(a, ENTRY_CUT));
+    by = by ? by : compare(effort_rank(a->effort), effort_rank(b->effort));
+    by = by ? by : compare(a->decided_s, b->decided_s);
+    by = by ? by : compare(a->samples, b->samples);
     return by ? by : row_order(&entry_table, "plan", a, b);
 }
 
@@ -167,4 +272,127 @@ int store_entry_merge(struct store *store, const struct entry_row *entry, const 
         return OK;
     TRY(put_history(store, by > 0 ? known : entry, why));
     return by > 0 ? put_entry(store, entry, known->id) : OK;
+}
+
+/* ---- what is out of date */
+
+struct expiry {
+    struct store *store;
+    uint32_t window, first, last;
+    const char *why, *load; /* load NULL: whatever it is */
+};
+
+static int make_stale(void *self, const struct entry_row *entry)
+{
+    const struct expiry *x = self;
+    struct entry_row stale = *entry;
+
+    if (entry->stale || (x->window && entry->window != x->window) || entry->bucket < x->first ||
+        entry->bucket > x->last || (x->load && !strcmp(entry->load, x->load)))
+        return OK;
+    stale.stale = true;
+    return store_entry(x->store, &stale, x->why);
+}
+
+int store_expire(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                 uint32_t first, uint32_t last, const char *why)
+{
+    const int64_t range[] = { cluster, shape, window, first, last };
+    struct expiry expiry = { store, window, first, last, why, NULL };
+
+    TRY(store_entries(store, cluster, shape, make_stale, &expiry));
+    TRY(records_delete(&store->records, "sample", RECORDS_SAMPLES, range, 5));
+    TRY(records_delete(&store->records, "phase", RECORDS_SAMPLES, range, 5));
+    return records_delete(&store->records, "trial", RECORDS_RANGE, range, 5);
+}
+
+int store_expire_loads(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                       uint32_t first, uint32_t last, const char *load)
+{
+    struct expiry expiry = { store, window, first, last, "another load", load };
+
+    return store_entries(store, cluster, shape, make_stale, &expiry);
+}
+
+/* ---- pins */
+
+#define AT(member) ROW_AT(struct override_row, member)
+static const struct row_field override_fields[] = {
+    { "id", ROW_INTEGER, AT(id) },
+    { "fingerprint", ROW_INTEGER, AT(cluster) },
+    { "shape", ROW_INTEGER, AT(shape) },
+    { "window", ROW_INTEGER, AT(window) },
+    { "first_bucket", ROW_INTEGER, AT(first) },
+    { "last_bucket", ROW_INTEGER, AT(last) },
+    { "plan", ROW_PLAN, AT(plan) },
+    { "why", ROW_TEXT, AT(why) },
+    { "since_s", ROW_INTEGER, AT(since_s) },
+};
+#undef AT
+const struct row_table override_table = ROW_TABLE("override", struct override_row, override_fields);
+
+static int put_override(struct store *store, struct override_row *row)
+{
+    TRY(records_next_id(&store->records, override_table.name, &row->id));
+    return row_put(&store->records, &override_table, row);
+}
+
+/* What of a pin lies outside of a range stays pinned. */
+static int put_rest(struct store *store, const struct override_row *row, uint32_t first,
+                    uint32_t last)
+{
+    struct override_row below = *row, above = *row;
+
+    below.last = first - 1;
+    above.first = last + 1;
+    if (row->first < first)
+        TRY(put_override(store, &below));
+    return row->last > last ? put_override(store, &above) : OK;
+}
+
+int store_override_end(struct store *store, int64_t cluster, int64_t shape, uint32_t window,
+                       uint32_t first, uint32_t last, uint32_t *count)
+{
+    const int64_t range[] = { cluster, shape, window, first, last };
+    const struct row_query overlaps = { &override_table, NULL,
+                                        "WHERE " RECORDS_OVERLAP
+                                        " ORDER BY fingerprint, shape, window, first_bucket",
+                                        range, 5 };
+    struct row_list list;
+    int rc = OK;
+
+    TRY(row_list(&store->records, &overlaps, &list));
+    if (list.count)
+        rc = records_delete(&store->records, "override", RECORDS_OVERLAP, range, 5);
+    EACH_ROW (override_row, pin, list)
+        rc = rc ? rc : put_rest(store, pin, first, last);
+    free(list.rows);
+    if (!rc)
+        *count = (uint32_t)list.count;
+    return rc;
+}
+
+int store_override(struct store *store, struct override_row *row)
+{
+    uint32_t replaced;
+
+    TRY(store_override_end(store, row->cluster, row->shape, row->window, row->first, row->last,
+                           &replaced));
+    return put_override(store, row);
+}
+
+int store_overrides(struct store *store, struct row_list *out)
+{
+    const struct row_query query = { &override_table,
+                                     .rest = "ORDER BY fingerprint, shape, window, first_bucket" };
+
+    return row_list(&store->records, &query, out);
+}
+
+const struct override_row *override_of(struct row_list pins, const struct bucket_key *key)
+{
+    EACH_ROW (override_row, pin, pins)
+        if (SAME_TABLE(pin, key) && key->bucket >= pin->first && key->bucket <= pin->last)
+            return pin;
+    return NULL;
 }

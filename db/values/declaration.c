@@ -1,9 +1,12 @@
-/* Plans of a declared space as numbers and as text, and the buckets of its key. */
+/* What a declared space means: its plans as numbers and as text, which of them its needs allow, the
+ * buckets of its key, and the spaces that this process knows. */
 #include "declaration.h"
 
-#include "declaration_need.h"
+#include "status.h"
 #include "text.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +20,7 @@ void declaration_free(struct declaration *d)
         free(d->axis[i].number);
     }
     for (size_t i = 0; i < d->needs; i++)
-        declared_need_free(&d->need[i]);
+        free(d->need[i].comparison);
     free(d->need);
     free(d->text);
     free(d->plan);
@@ -51,52 +54,12 @@ bool declaration_legal(const struct declaration *d, uint32_t choice)
     return low < d->plans && d->plan[low] == choice;
 }
 
-const char *declaration_refusal(const struct declaration *d, uint32_t choice, size_t *length)
-{
-    int64_t at[DECLARATION_AXES_MAX];
-    size_t broken;
-
-    for (size_t i = 0; i < d->axes; i++)
-        at[i] = declared_number(&d->axis[i], declaration_value(d, choice, i));
-    broken = declared_needs_broken(d, at);
-    if (broken == d->needs)
-        return NULL;
-    *length = d->need[broken].length;
-    return d->text + d->need[broken].text;
-}
-
 bool declaration_same_launch(const struct declaration *d, uint32_t a, uint32_t b)
 {
     for (size_t i = 0; i < d->axes; i++)
         if (d->axis[i].restart && declaration_value(d, a, i) != declaration_value(d, b, i))
             return false;
     return true;
-}
-
-/* ---- text */
-
-size_t declaration_axis(const struct declaration *d, const char *name, size_t length)
-{
-    size_t i = 0;
-
-    while (i < d->axes && !span_is((struct span){ name, length }, d->axis[i].name))
-        i++;
-    return i;
-}
-
-uint32_t declared_axis_value(const struct declared_axis *axis, const char *text, size_t length)
-{
-    struct span word = { text, length };
-    int64_t number = 0;
-    uint32_t i = 0;
-
-    if (!axis->words &&
-        !span_number(word, -DECLARATION_NUMBER_MOST, DECLARATION_NUMBER_MOST, &number))
-        return axis->values;
-    while (i < axis->values &&
-           !(axis->words ? span_is(word, axis->text[i]) : axis->number[i] == number))
-        i++;
-    return i;
 }
 
 int declaration_format(const struct declaration *d, uint32_t choice, char *text, size_t size)
@@ -116,39 +79,242 @@ int declaration_format(const struct declaration *d, uint32_t choice, char *text,
     return (int)used;
 }
 
-bool declaration_scan(const struct declaration *d, const char *text, uint32_t *choice)
+/* ---- needs */
+
+static int64_t term_value(const struct declared_term *term, const int64_t *at)
 {
-    uint32_t said = d->usual, seen = 0;
+    int64_t value = term->constant;
 
-    while (*(text += strspn(text, " "))) {
-        size_t length = strcspn(text, " "), name = strcspn(text, "= ");
-        size_t i = declaration_axis(d, text, name);
-        uint32_t value;
+    for (uint8_t i = 0; i < term->axes; i++)
+        value *= at[term->axis[i]];
+    return value;
+}
 
-        if (i == d->axes || name == length || (seen >> i & 1))
-            return false;
-        value = declared_axis_value(&d->axis[i], text + name + 1, length - name - 1);
-        if (value == d->axis[i].values)
-            return false;
-        said = declaration_with(d, said, i, value);
-        seen |= 1u << i;
-        text += length;
+static bool comparison_holds(const struct declared_comparison *c, const int64_t *at)
+{
+    int64_t left = term_value(&c->left, at), right = term_value(&c->right, at);
+
+    switch (c->relation) {
+    case NEED_EQUAL: return left == right;
+    case NEED_UNEQUAL: return left != right;
+    case NEED_AT_MOST: return left <= right;
+    case NEED_LESS: return left < right;
+    case NEED_AT_LEAST: return left >= right;
+    case NEED_MORE: return left > right;
+    case NEED_DIVIDES: return left ? right % left == 0 : right == 0;
+    case NEED_RELATIONS: break;
     }
-    *choice = said;
+    return false;
+}
+
+bool declared_need_holds(const struct declared_need *need, const int64_t *at)
+{
+    bool all = true;
+
+    for (size_t i = 0; i < need->comparisons; i++) {
+        const struct declared_comparison *c = &need->comparison[i];
+
+        if (c->opens) {
+            if (all)
+                return true;
+            all = true;
+        }
+        if (all)
+            all = comparison_holds(c, at);
+    }
+    return all;
+}
+
+const char *declaration_refusal(const struct declaration *d, uint32_t choice, size_t *length)
+{
+    int64_t at[DECLARATION_AXES_MAX];
+
+    for (size_t i = 0; i < d->axes; i++)
+        at[i] = declared_number(&d->axis[i], declaration_value(d, choice, i));
+    for (size_t i = 0; i < d->needs; i++)
+        if (!declared_need_holds(&d->need[i], at)) {
+            *length = d->need[i].length;
+            return d->text + d->need[i].text;
+        }
+    return NULL;
+}
+
+/* ---- the legal plans, axis by axis, and no further where some need cannot become true any more.
+ *
+ * A need is true if one of its alternatives is, what stands between two |, and an alternative is
+ * ruled out by the first of its comparisons that is not.  So what is kept of the values so far is
+ * the set of alternatives that they have ruled out. */
+
+enum { SET_WORDS = DECLARATION_COMPARISONS_MAX / 64, COMPARED_MAX = 1 << 27 };
+
+/* Of alternatives of all needs, numbered as they stand there. */
+struct set {
+    uint64_t word[SET_WORDS];
+};
+
+static void set_add(struct set *s, size_t alternative)
+{
+    s->word[alternative / 64] |= (uint64_t)1 << alternative % 64;
+}
+
+static bool set_has(const struct set *s, size_t alternative)
+{
+    return s->word[alternative / 64] >> alternative % 64 & 1;
+}
+
+static bool set_meets(const struct set *a, const struct set *b)
+{
+    uint64_t common = 0;
+
+    for (size_t i = 0; i < SET_WORDS; i++)
+        common |= a->word[i] & b->word[i];
+    return common;
+}
+
+static bool set_covers(const struct set *s, const struct set *part)
+{
+    uint64_t missing = 0;
+
+    for (size_t i = 0; i < SET_WORDS; i++)
+        missing |= part->word[i] & ~s->word[i];
+    return !missing;
+}
+
+struct listing {
+    const struct declaration *d;
+    size_t alternatives;
+    struct set sole; /* each is all of its need */
+    struct set of_need[DECLARATION_NEEDS_MAX];
+    struct level {                             /* what a value of this axis decides */
+        struct set by[DECLARATION_VALUES_MAX]; /* the value alone rules these out */
+        size_t mixed, needs;
+        /* Comparisons of several axes, of which this is the last one. */
+        struct {
+            const struct declared_comparison *comparison;
+            size_t alternative;
+        } mixed_of[DECLARATION_COMPARISONS_MAX];
+        uint8_t need_of[DECLARATION_NEEDS_MAX]; /* of several alternatives */
+    } level[DECLARATION_AXES_MAX];
+    int64_t at[DECLARATION_AXES_MAX];
+    uint32_t compared;
+    uint32_t plans, plan[DECLARATION_PLANS_MAX];
+};
+
+/* Writes down at which axis each comparison of a need is decided.  One of a single axis is asked
+ * here, once for each of its values. */
+static void place_need(struct listing *l, size_t n)
+{
+    const struct declared_need *need = &l->d->need[n];
+    size_t before = l->alternatives;
+
+    for (size_t i = 0; i < need->comparisons; i++) {
+        const struct declared_comparison *c = &need->comparison[i];
+        size_t axis = 0;
+        struct level *level;
+
+        l->alternatives += !i || c->opens;
+        set_add(&l->of_need[n], l->alternatives - 1);
+        while (c->axes >> (axis + 1))
+            axis++;
+        level = &l->level[axis];
+        if (c->axes & (c->axes - 1)) {
+            level->mixed_of[level->mixed].comparison = c;
+            level->mixed_of[level->mixed++].alternative = l->alternatives - 1;
+            continue;
+        }
+        for (uint32_t v = 0; v < l->d->axis[axis].values; v++) {
+            l->at[axis] = declared_number(&l->d->axis[axis], v);
+            if (!comparison_holds(c, l->at))
+                set_add(&level->by[v], l->alternatives - 1);
+        }
+    }
+    if (l->alternatives == before + 1)
+        set_add(&l->sole, before);
+    for (size_t axis = 0; axis < l->d->axes && l->alternatives > before + 1; axis++)
+        if (need->axes >> axis & 1)
+            l->level[axis].need_of[l->level[axis].needs++] = (uint8_t)n;
+}
+
+/* Finds what the values up to this one of this axis rule out; false: some need cannot become true.
+ */
+static bool rule_out(struct listing *l, size_t axis, uint32_t value, const struct set *before,
+                     struct set *out)
+{
+    const struct level *level = &l->level[axis];
+
+    for (size_t i = 0; i < SET_WORDS; i++)
+        out->word[i] = before->word[i] | level->by[value].word[i];
+    if (set_meets(out, &l->sole))
+        return false;
+    l->compared += (uint32_t)(level->mixed + level->needs);
+    for (size_t i = 0; i < level->mixed; i++) {
+        size_t alternative = level->mixed_of[i].alternative;
+
+        if (!set_has(out, alternative) && !comparison_holds(level->mixed_of[i].comparison, l->at))
+            set_add(out, alternative);
+    }
+    if (set_meets(out, &l->sole))
+        return false;
+    for (size_t i = 0; i < level->needs; i++)
+        if (set_covers(out, &l->of_need[level->need_of[i]]))
+            return false;
     return true;
 }
 
-char *declaration_tag(const struct declaration *d, char room[DECLARATION_TAG_BYTES])
+/* Lists the plans that begin with the values of the axes before this one.  One too many is counted
+ * and not kept. */
+static void list_from(struct listing *l, size_t axis, uint32_t choice, const struct set *before)
 {
-    snprintf(room, DECLARATION_TAG_BYTES, "%s@%08x", d->name, d->id);
-    return room;
+    const struct declared_axis *a = &l->d->axis[axis];
+    struct set out;
+
+    if (axis == l->d->axes) {
+        if (l->plans < DECLARATION_PLANS_MAX)
+            l->plan[l->plans] = choice;
+        l->plans++;
+        return;
+    }
+    for (uint32_t v = 0;
+         v < a->values && l->plans <= DECLARATION_PLANS_MAX && l->compared <= COMPARED_MAX; v++) {
+        l->at[axis] = declared_number(a, v);
+        if (rule_out(l, axis, v, before, &out))
+            list_from(l, axis + 1, choice + v * a->stride, &out);
+    }
 }
 
-bool declaration_is_called(const struct declaration *d, const char *name)
+int declaration_list(struct declaration *d, char *why, size_t size)
 {
-    char tag[DECLARATION_TAG_BYTES];
+    struct listing *l = calloc(1, sizeof(*l));
+    const struct set nothing = { { 0 } };
+    int rc = OK;
 
-    return !strcmp(name, d->name) || !strcmp(name, declaration_tag(d, tag));
+    if (!l)
+        return ERR_NOMEM;
+    l->d = d;
+    for (size_t n = 0; n < d->needs; n++)
+        place_need(l, n);
+    list_from(l, 0, 0, &nothing);
+    if (l->plans > DECLARATION_PLANS_MAX) {
+        rc = ERR_ARGUMENT;
+        text_put(why, size,
+                 "of %u combinations at least %u are legal plans, and %d may be: leave values out, "
+                 "or add needs",
+                 d->combinations, l->plans, DECLARATION_PLANS_MAX);
+    } else if (l->compared > COMPARED_MAX) {
+        rc = ERR_ARGUMENT;
+        text_put(why, size,
+                 "it takes more than %d comparisons to find the legal plans of %u combinations: "
+                 "declare axes first that exclude much",
+                 COMPARED_MAX, d->combinations);
+    } else {
+        d->plans = l->plans;
+        d->plan = malloc(l->plans * sizeof(*d->plan));
+        rc = d->plan ? OK : ERR_NOMEM;
+        if (d->plan)
+            memcpy(d->plan, l->plan, l->plans * sizeof(*d->plan));
+    }
+    free(l);
+    return rc;
 }
 
 /* ---- buckets */
@@ -189,6 +355,16 @@ uint64_t declaration_key(const struct declaration *d, uint32_t bucket)
     return last ? 2 * last : 1;
 }
 
+double declaration_class(const struct declaration *d, uint32_t bucket)
+{
+    uint32_t class = bucket % declaration_classes(d);
+
+    if (!d->class_edges)
+        return 0;
+    return class < d->class_edges ? d->class_edge[class] / 1e3
+                                  : d->class_edge[d->class_edges - 1] / 1e3 + 1;
+}
+
 char *declaration_thousandths(uint64_t thousandths, char room[DECLARATION_THOUSANDTHS_BYTES])
 {
     char *end;
@@ -202,38 +378,27 @@ char *declaration_thousandths(uint64_t thousandths, char room[DECLARATION_THOUSA
     return room;
 }
 
-static char *whole(uint64_t number, char room[DECLARATION_THOUSANDTHS_BYTES])
+static char *whole_number(uint64_t number, char room[DECLARATION_THOUSANDTHS_BYTES])
 {
     snprintf(room, DECLARATION_THOUSANDTHS_BYTES, "%llu", (unsigned long long)number);
     return room;
 }
 
-typedef char *put_number(uint64_t number, char room[DECLARATION_THOUSANDTHS_BYTES]);
-
-/* The range of the n-th of these edges, as text; what is beyond them lies in the last one. */
-static void put_range(const uint64_t *edges, size_t count, uint32_t n, put_number *put, char *text,
-                      size_t size)
+/* Writes the range of the n-th of these edges; what is beyond them lies in the last one. */
+static void put_range(const uint64_t *edges, size_t count, uint32_t n,
+                      char *(*edge_text)(uint64_t edge, char room[DECLARATION_THOUSANDTHS_BYTES]),
+                      char *text, size_t size)
 {
     char low[DECLARATION_THOUSANDTHS_BYTES], high[DECLARATION_THOUSANDTHS_BYTES];
 
     if (n >= count)
-        snprintf(text, size, ">%s", put(edges[count - 1], low));
+        snprintf(text, size, ">%s", edge_text(edges[count - 1], low));
     else if (!n)
-        snprintf(text, size, "<=%s", put(edges[n], high));
+        snprintf(text, size, "<=%s", edge_text(edges[n], high));
     else if (edges[n - 1] + 1 == edges[n])
-        snprintf(text, size, "%s", put(edges[n], high));
+        snprintf(text, size, "%s", edge_text(edges[n], high));
     else
-        snprintf(text, size, "%s-%s", put(edges[n - 1] + 1, low), put(edges[n], high));
-}
-
-double declaration_class(const struct declaration *d, uint32_t bucket)
-{
-    uint32_t class = bucket % declaration_classes(d);
-
-    if (!d->class_edges)
-        return 0;
-    return class < d->class_edges ? d->class_edge[class] / 1e3
-                                  : d->class_edge[d->class_edges - 1] / 1e3 + 1;
+        snprintf(text, size, "%s-%s", edge_text(edges[n - 1] + 1, low), edge_text(edges[n], high));
 }
 
 char *declaration_class_range(const struct declaration *d, uint32_t bucket,
@@ -254,10 +419,120 @@ int declaration_range(const struct declaration *d, uint32_t bucket, char *text, 
 {
     char keys[2 * DECLARATION_THOUSANDTHS_BYTES], class[DECLARATION_CLASS_BYTES];
 
-    put_range(d->key_edge, d->key_edges, bucket / declaration_classes(d), whole, keys,
+    put_range(d->key_edge, d->key_edges, bucket / declaration_classes(d), whole_number, keys,
               sizeof(keys));
     if (!d->class_edges)
         return snprintf(text, size, "%s", keys);
     return snprintf(text, size, "%s %s %s", keys, d->class_name,
                     declaration_class_range(d, bucket, class));
+}
+
+/* ---- the spaces that this process knows: a list that only grows, at its front */
+
+struct known {
+    struct declaration *space;
+    const struct known *next;
+};
+
+static _Atomic(const struct known *) known_spaces;
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
+
+const struct declaration *declaration_find(uint32_t id)
+{
+    const struct known *k = atomic_load(&known_spaces);
+
+    while (k && k->space->id != id)
+        k = k->next;
+    return k ? k->space : NULL;
+}
+
+/* Owns `space` from here on, and frees it where an equal one is known.  ERR_FORMAT: *out is another
+ * one with the same id. */
+static int add(struct declaration *space, const struct declaration **out)
+{
+    struct known *more = malloc(sizeof(*more));
+    const struct declaration *there;
+    int rc = OK;
+
+    if (!more) {
+        declaration_free(space);
+        return ERR_NOMEM;
+    }
+    pthread_mutex_lock(&adding);
+    there = declaration_find(space->id);
+    if (!there) {
+        *more = (struct known){ space, atomic_load(&known_spaces) };
+        atomic_store(&known_spaces, more);
+    }
+    pthread_mutex_unlock(&adding);
+    *out = there ? there : space;
+    if (there) {
+        rc = strcmp(there->text, space->text) ? ERR_FORMAT : OK;
+        declaration_free(space);
+        free(more);
+    }
+    return rc;
+}
+
+int declaration_register(const char *text, const struct declaration **out)
+{
+    const struct declaration *there = NULL;
+    struct declaration *space;
+    int rc;
+
+    TRY(declaration_parse(text, &space));
+    rc = add(space, &there);
+    if (rc == ERR_FORMAT)
+        return fail(rc,
+                    "this declared space has the same number %08x as %s: change the name of one",
+                    there->id, there->name);
+    if (rc)
+        return fail(rc, "no memory for a declared space");
+    *out = there;
+    return OK;
+}
+
+int declaration_learn(const char *text, const struct declaration **out)
+{
+    char why[DECLARATION_FAULT_BYTES];
+    const struct declaration *there = NULL;
+    struct declaration *space;
+
+    TRY(declaration_fault(text, &space, why, sizeof(why)));
+    TRY(add(space, &there));
+    *out = there;
+    return OK;
+}
+
+char *declaration_tag(const struct declaration *d, char room[DECLARATION_TAG_BYTES])
+{
+    snprintf(room, DECLARATION_TAG_BYTES, "%s@%08x", d->name, d->id);
+    return room;
+}
+
+/* Without '@' it is a name alone. */
+static bool is_called(const struct declaration *d, const char *name, size_t length)
+{
+    char tag[DECLARATION_TAG_BYTES];
+    size_t whole = memchr(name, '@', length) ? strlen(declaration_tag(d, tag)) : strlen(d->name);
+
+    return length == whole && !memcmp(declaration_tag(d, tag), name, length);
+}
+
+bool declaration_is_called(const struct declaration *d, const char *name)
+{
+    return is_called(d, name, strlen(name));
+}
+
+const struct declaration *declaration_named(const char *name, size_t length)
+{
+    const struct declaration *found = NULL;
+
+    for (const struct known *k = atomic_load(&known_spaces); k; k = k->next)
+        if (is_called(k->space, name, length)) {
+            if (found)
+                return NULL;
+            found = k->space;
+        }
+    return found;
 }

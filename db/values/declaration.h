@@ -34,7 +34,40 @@ struct declared_axis {
     int64_t *number;                      /* of each value, ascending; NULL: words */
 };
 
-struct declared_need; /* declaration_need.h */
+/* How the left term of a comparison stands to the right one. */
+enum declared_relation {
+    NEED_EQUAL,
+    NEED_UNEQUAL,
+    NEED_AT_MOST,
+    NEED_LESS,
+    NEED_AT_LEAST,
+    NEED_MORE,
+    NEED_DIVIDES,
+    NEED_RELATIONS
+};
+
+/* One side of a comparison: a constant times values of axes; or, where words are compared, the
+ * value of one axis of words, or a word of that axis by its index. */
+struct declared_term {
+    int64_t constant;
+    uint8_t axes;
+    uint8_t axis[DECLARATION_AXES_MAX];
+};
+
+struct declared_comparison {
+    struct declared_term left, right;
+    enum declared_relation relation;
+    uint32_t axes; /* those that it names, a bit for each */
+    bool opens;    /* a | stands before it, not a & */
+};
+
+/* A condition between axes: | of & of comparisons. */
+struct declared_need {
+    size_t comparisons;
+    struct declared_comparison *comparison;
+    uint32_t axes;       /* those that it names, a bit for each */
+    size_t text, length; /* where it stands in the declaration's text */
+};
 
 /* A choice is a plan of the space as one number, legal or not: mixed radix over all axes in the
  * order they are declared, the first one most significant, values by their index. */
@@ -125,6 +158,25 @@ char *declaration_class_range(const struct declaration *d, uint32_t bucket,
 char *declaration_tag(const struct declaration *d, char room[DECLARATION_TAG_BYTES]);
 /* By its name or its tag. */
 bool declaration_is_called(const struct declaration *d, const char *name);
+
+/* ---- For the parser. */
+
+/* The number that a need sees: a value, or the index of a word. */
+static inline int64_t declared_number(const struct declared_axis *axis, uint32_t value)
+{
+    return axis->number ? axis->number[value] : value;
+}
+
+/* at[axis]: declared_number() of its value; those that the need names are read. */
+bool declared_need_holds(const struct declared_need *need, const int64_t *at);
+
+/* Fills d->plan when all axes and needs are there.  ERR_ARGUMENT with a sentence in `why`: there
+ * are too many plans, or they are too hard to find. */
+int declaration_list(struct declaration *d, char *why, size_t size);
+
+/* 1250 as "1.25"; returns `room`. */
+enum { DECLARATION_THOUSANDTHS_BYTES = 24 };
+char *declaration_thousandths(uint64_t thousandths, char room[DECLARATION_THOUSANDTHS_BYTES]);
 
 /* ---- Those that this process knows.  None is ever taken away, so reading needs no lock; any
  * thread may add. */

@@ -1,19 +1,141 @@
-/* Reads the text of a declared space line by line, and writes its canonical text. */
-#include "declaration_need.h"
+/* Reads the text of a declared space statement by statement and writes its canonical text; reads
+ * the plans of a space. */
+#include "declaration.h"
 
 #include "sha256.h"
 #include "status.h"
+#include "text.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { NUMBER_MOST = 1000000000, SHOWN_BYTES = 48, LIST_BYTES = 160 };
+
 /* Keys beyond this are no counts of anything, and twice it is still a number. */
 static const int64_t key_most = 1000000000000000;
 
-/* ---- key and class */
+/* Up to here no product leaves 64 bits. */
+static const uint64_t product_most = ((uint64_t)1 << 62) - 1;
 
-/* A decimal with up to three digits behind its point, above 0, as thousandths. */
+struct reader {
+    struct declaration *d;
+    const char *at, *end; /* what is left of the line */
+    unsigned line, space_line;
+    size_t comparisons; /* so far, in all needs */
+    size_t written;     /* so far, of d->text; more than fits is counted, and refused at the end */
+    size_t plan_bytes;  /* of the longest plan, so far */
+    char *why;
+    size_t why_size;
+};
+
+__attribute__((format(printf, 2, 3))) static int wrong(struct reader *in, const char *format, ...)
+{
+    va_list args;
+    size_t used;
+
+    if (text_put(in->why, in->why_size, "line %u: ", in->line + !in->line)) {
+        used = strlen(in->why);
+        va_start(args, format);
+        text_put_list(in->why + used, in->why_size - used, format, args);
+        va_end(args);
+    }
+    return ERR_ARGUMENT;
+}
+
+/* Appends to the canonical text. */
+__attribute__((format(printf, 2, 3))) static void put(struct reader *in, const char *format, ...)
+{
+    size_t used = in->written < DECLARATION_TEXT_BYTES ? in->written : DECLARATION_TEXT_BYTES;
+    va_list args;
+
+    va_start(args, format);
+    in->written +=
+        (size_t)vsnprintf(in->d->text + used, DECLARATION_TEXT_BYTES + 1 - used, format, args);
+    va_end(args);
+}
+
+/* ---- pieces of the text */
+
+struct span {
+    const char *at;
+    size_t length;
+};
+
+/* As a sentence names it: in quotes, the end cut off where it is long; an empty one is the end of
+ * the line.  The result lasts as long as the block around it. */
+#define SHOWN(span) shown(span, (char[SHOWN_BYTES]){ 0 })
+static const char *shown(struct span s, char room[SHOWN_BYTES])
+{
+    int most = SHOWN_BYTES - 6;
+
+    if (!s.length)
+        return "the end of the line";
+    if (s.length <= (size_t)most)
+        snprintf(room, SHOWN_BYTES, "\"%.*s\"", (int)s.length, s.at);
+    else
+        snprintf(room, SHOWN_BYTES, "\"%.*s...\"", most, s.at);
+    return room;
+}
+
+static bool span_is(struct span s, const char *word)
+{
+    return strlen(word) == s.length && !memcmp(s.at, word, s.length);
+}
+
+static bool span_is_one_of(struct span s, const char *const *words)
+{
+    while (*words && !span_is(s, *words))
+        words++;
+    return *words;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Those of values. */
+static bool is_letter(char c)
+{
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c && strchr("_.+-", c));
+}
+
+/* Only digits, perhaps with a minus before them. */
+static bool span_is_number(struct span s)
+{
+    size_t i = s.length && *s.at == '-', digits = s.length - i;
+
+    while (i < s.length && is_digit(s.at[i]))
+        i++;
+    return digits && i == s.length;
+}
+
+/* Gives its value, which must lie between these two; false: it does not, or is no number. */
+static bool span_number(struct span s, int64_t least, int64_t most, int64_t *out)
+{
+    bool negative = s.length && *s.at == '-';
+    int64_t value = 0;
+
+    if (!span_is_number(s))
+        return false;
+    for (size_t i = negative; i < s.length; i++) {
+        int digit = s.at[i] - '0';
+
+        if (value > (INT64_MAX - digit) / 10)
+            return false;
+        value = 10 * value + digit;
+    }
+    value = negative ? -value : value;
+    if (value < least || value > most)
+        return false;
+    *out = value;
+    return true;
+}
+
+/* The same of a decimal with up to three digits behind its point, above 0, as thousandths. */
 static bool span_thousandths(struct span s, int64_t *out)
 {
     int64_t whole, part = 0;
@@ -37,161 +159,680 @@ static bool span_thousandths(struct span s, int64_t *out)
     return *out > 0 && *out <= 1000000000;
 }
 
-/* "edges E1 E2 ...", ascending. */
-static int read_edges(struct declaration_reader *in, bool thousandths, size_t room, uint64_t *edges,
+/* ---- words of a line, with blanks and commas between them; an empty one is its end */
+
+static struct span next_word(struct reader *in)
+{
+    struct span s;
+
+    while (in->at < in->end && strchr(" \t\r,", *in->at))
+        in->at++;
+    s.at = in->at;
+    while (in->at < in->end && !strchr(" \t\r,", *in->at))
+        in->at++;
+    s.length = (size_t)(in->at - s.at);
+    return s;
+}
+
+/* The next word without passing it. */
+static struct span peek(struct reader *in)
+{
+    const char *at = in->at;
+    struct span s = next_word(in);
+
+    in->at = at;
+    return s;
+}
+
+/* Passes the next word if it is this one. */
+static bool skip_word(struct reader *in, const char *word)
+{
+    bool there = span_is(peek(in), word);
+
+    if (there)
+        next_word(in);
+    return there;
+}
+
+static int read_end(struct reader *in)
+{
+    struct span s = next_word(in);
+
+    return s.length ? wrong(in, "%s follows, where the line should end", SHOWN(s)) : OK;
+}
+
+/* The next word as a name. */
+static int read_name(struct reader *in, const char *of_what, bool minus,
+                     char name[DECLARATION_NAME_BYTES])
+{
+    struct span s = next_word(in);
+    bool good = s.length && s.length < DECLARATION_NAME_BYTES;
+
+    for (size_t i = 0; i < s.length; i++) {
+        bool letter = s.at[i] >= 'a' && s.at[i] <= 'z';
+        bool later = is_digit(s.at[i]) || s.at[i] == '_' || (minus && s.at[i] == '-');
+
+        good = good && (letter || (i && later));
+    }
+    if (!good)
+        return wrong(in,
+                     "%s stands where the name of %s should: 1 to 31 letters a-z, digits "
+                     "and _%s, the first a letter",
+                     SHOWN(s), of_what, minus ? " or -" : "");
+    memcpy(name, s.at, s.length);
+    name[s.length] = 0;
+    return OK;
+}
+
+/* The next word as a name that no axis, key or class has. */
+static int read_new_name(struct reader *in, const char *of_what, char name[DECLARATION_NAME_BYTES])
+{
+    const struct declaration *d = in->d;
+    char read[DECLARATION_NAME_BYTES];
+
+    TRY(read_name(in, of_what, false, read));
+    if (declaration_axis(d, read, strlen(read)) < d->axes || !strcmp(read, d->key) ||
+        !strcmp(read, d->class_name))
+        return wrong(in, "\"%s\" is declared twice", read);
+    memcpy(name, read, sizeof(read));
+    return OK;
+}
+
+/* ---- "axis NAME [values] V.. default V [live|restart]" */
+
+/* Values of one axis, while it is not known whether all of them are integers. */
+struct values {
+    uint32_t count;
+    bool words, range;
+    struct span beyond; /* an integer that is too large, or a word */
+    struct value {
+        char text[DECLARATION_NAME_BYTES];
+        int64_t number;
+    } of[DECLARATION_VALUES_MAX];
+};
+
+static const char *const not_values[] = { "default", "live", "restart", "values", "step", NULL };
+static const char *const not_axes[] = { "default", "live",  "restart", "values",  "step",
+                                        "edges",   "space", "memory",  "divides", NULL };
+
+static int add_value(struct reader *in, struct values *v, const char *text, size_t length,
+                     int64_t number)
+{
+    struct value *to = &v->of[v->count];
+
+    if (v->count == DECLARATION_VALUES_MAX)
+        return wrong(in, "more than %d values", DECLARATION_VALUES_MAX);
+    memcpy(to->text, text, length);
+    to->text[length] = 0;
+    to->number = number;
+    v->count++;
+    return OK;
+}
+
+static int read_integer(struct reader *in, struct span s, int64_t *out)
+{
+    if (span_number(s, -NUMBER_MOST, NUMBER_MOST, out))
+        return OK;
+    return wrong(in, "%s is no integer from -%d to %d", SHOWN(s), NUMBER_MOST, NUMBER_MOST);
+}
+
+/* "LO..HI [step N]", with its dots at `dots`. */
+static int add_range(struct reader *in, struct values *v, struct span s, size_t dots)
+{
+    struct span low = { s.at, dots }, high = { s.at + dots + 2, s.length - dots - 2 };
+    int64_t from, to, step = 1;
+    char text[DECLARATION_NAME_BYTES];
+
+    if (!span_number(low, -NUMBER_MOST, NUMBER_MOST, &from) ||
+        !span_number(high, -NUMBER_MOST, NUMBER_MOST, &to))
+        return wrong(in, "%s is no range: LO..HI, of integers from -%d to %d", SHOWN(s),
+                     NUMBER_MOST, NUMBER_MOST);
+    if (skip_word(in, "step"))
+        TRY(read_integer(in, next_word(in), &step));
+    if (from > to || step < 1)
+        return wrong(in, "the range %s by %lld: a range goes up, by steps of 1 or more", SHOWN(s),
+                     (long long)step);
+    v->range = true;
+    for (; from <= to; from += step)
+        TRY(add_value(in, v, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)from),
+                      from));
+    return OK;
+}
+
+static int read_value(struct reader *in, struct values *v, struct span s)
+{
+    size_t dots = 0, letters = 0;
+    int64_t number = 0;
+
+    while (dots < s.length && (dots + 1 == s.length || memcmp(s.at + dots, "..", 2) != 0))
+        dots++;
+    if (dots < s.length)
+        return add_range(in, v, s, dots);
+    while (letters < s.length && is_letter(s.at[letters]))
+        letters++;
+    if (letters < s.length || s.length >= DECLARATION_NAME_BYTES)
+        return wrong(in, "%s is no value: 1 to 31 letters, digits and _ . + -", SHOWN(s));
+    if (!span_is_number(s))
+        v->words = true;
+    else if (!span_number(s, -NUMBER_MOST, NUMBER_MOST, &number))
+        v->beyond = s;
+    return add_value(in, v, s.at, s.length, number);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    int64_t left = ((const struct value *)a)->number, right = ((const struct value *)b)->number;
+
+    return (left > right) - (left < right);
+}
+
+/* Up to "default".  Integers have one text each, and an order. */
+static int read_values(struct reader *in, struct values *v)
+{
+    struct span s;
+    int64_t number;
+
+    skip_word(in, "values");
+    while (!span_is(s = next_word(in), "default")) {
+        if (!s.length || span_is_one_of(s, not_values))
+            return wrong(in, "%s stands where a value or \"default V\" should", SHOWN(s));
+        TRY(read_value(in, v, s));
+    }
+    if (!v->count)
+        return wrong(in, "there is no value before \"default\"");
+    if (v->words && v->range)
+        return wrong(in, "a range stands beside words: it stands among integers only");
+    if (!v->words && v->beyond.length)
+        TRY(read_integer(in, v->beyond, &number)); /* which says what is wrong with it */
+    if (!v->words)
+        qsort(v->of, v->count, sizeof(v->of[0]), by_number);
+    for (uint32_t i = 0; i < v->count; i++) {
+        if (!v->words)
+            snprintf(v->of[i].text, sizeof(v->of[i].text), "%lld", (long long)v->of[i].number);
+        for (uint32_t j = v->words || !i ? 0 : i - 1; j < i; j++)
+            if (!strcmp(v->of[j].text, v->of[i].text))
+                return wrong(in, "the value %s stands there twice", v->of[i].text);
+    }
+    return OK;
+}
+
+static int copy_values(struct declared_axis *axis, const struct values *v)
+{
+    axis->values = v->count;
+    axis->words = v->words;
+    axis->text = calloc(v->count, sizeof(*axis->text));
+    axis->number = v->words ? NULL : calloc(v->count, sizeof(*axis->number));
+    if (!axis->text || (!axis->number && !v->words))
+        return ERR_NOMEM;
+    for (uint32_t i = 0; i < v->count; i++) {
+        memcpy(axis->text[i], v->of[i].text, sizeof(axis->text[i]));
+        if (!v->words)
+            axis->number[i] = v->of[i].number;
+    }
+    return OK;
+}
+
+/* Adds to what all axes together come to. */
+static int count_axis(struct reader *in, const struct declared_axis *axis)
+{
+    struct declaration *d = in->d;
+    size_t longest = 0;
+
+    for (uint32_t i = 0; i < axis->values; i++)
+        longest = strlen(axis->text[i]) > longest ? strlen(axis->text[i]) : longest;
+    in->plan_bytes += (d->axes > 1) + strlen(axis->name) + 1 + longest;
+    if (in->plan_bytes >= DECLARATION_PLAN_BYTES)
+        return wrong(in, "with the axis %s a plan has up to %zu characters, more than %d",
+                     axis->name, in->plan_bytes, DECLARATION_PLAN_BYTES - 1);
+    if (d->combinations > DECLARATION_COMBINATIONS_MAX / axis->values)
+        return wrong(in, "with the axis %s there are more than %d combinations", axis->name,
+                     DECLARATION_COMBINATIONS_MAX);
+    d->combinations *= axis->values;
+    return OK;
+}
+
+static int read_axis(struct reader *in)
+{
+    struct declaration *d = in->d;
+    struct declared_axis *axis = &d->axis[d->axes];
+    struct span s = peek(in);
+    struct values values = { 0 };
+
+    if (d->axes == DECLARATION_AXES_MAX)
+        return wrong(in, "more than %d axes", DECLARATION_AXES_MAX);
+    if (span_is_one_of(s, not_axes))
+        return wrong(in, "%s is no name of an axis: it has a meaning of its own", SHOWN(s));
+    TRY(read_new_name(in, "an axis", axis->name));
+    d->axes++;
+    TRY(read_values(in, &values));
+    TRY(copy_values(axis, &values));
+
+    s = next_word(in);
+    axis->fallback = declared_axis_value(axis, s.at, s.length);
+    if (axis->fallback == axis->values)
+        return wrong(in, "%s is no value of the axis %s, as its default must be", SHOWN(s),
+                     axis->name);
+    axis->restart = skip_word(in, "restart");
+    if (!axis->restart)
+        skip_word(in, "live");
+    TRY(read_end(in));
+    TRY(count_axis(in, axis));
+
+    put(in, "axis %s", axis->name);
+    for (uint32_t i = 0; i < axis->values; i++)
+        put(in, " %s", axis->text[i]);
+    put(in, " default %s %s\n", axis->text[axis->fallback], axis->restart ? "restart" : "live");
+    return OK;
+}
+
+/* ---- "need COMPARISON [& COMPARISON].. [| ..]": its words need no blanks between them */
+
+/* Longer ones before those that they begin with. */
+static const char *const relation_texts[NEED_RELATIONS] = { "=",  "!=", "<=",     "<",
+                                                            ">=", ">",  "divides" };
+
+/* One side of a comparison, before it is known what the other one is. */
+struct side {
+    struct span word;  /* the first factor */
+    struct span odd;   /* the first factor that is no integer and no axis of integers */
+    struct span large; /* the first one with which the product could be too large */
+    size_t factors;
+    uint64_t most; /* the largest product, without its sign */
+    struct declared_term term;
+};
+
+/* What is left of the line, from the next word on. */
+static struct span rest_of(struct reader *in)
+{
+    while (in->at < in->end && strchr(" \t\r", *in->at))
+        in->at++;
+    return (struct span){ in->at, (size_t)(in->end - in->at) };
+}
+
+/* False: with a factor from `low` to `high` the product could be too large.  Zeros count as ones,
+ * so that it stays in bounds on the way to them. */
+static bool grow(struct side *s, int64_t low, int64_t high)
+{
+    uint64_t a = low < 0 ? (uint64_t)-low : (uint64_t)low;
+    uint64_t b = high < 0 ? (uint64_t)-high : (uint64_t)high;
+    uint64_t most = a > b ? a : b;
+
+    most = most ? most : 1;
+    if (s->most > product_most / most)
+        return false;
+    s->most *= most;
+    return true;
+}
+
+static int add_factor(struct reader *in, struct side *s, struct span word)
+{
+    const struct declaration *d = in->d;
+    size_t axis = declaration_axis(d, word.at, word.length);
+    int64_t number;
+    bool fits = true;
+
+    if (!s->factors++)
+        s->word = word;
+    if (axis < d->axes && !d->axis[axis].words) {
+        if (s->term.axes == DECLARATION_AXES_MAX)
+            return wrong(in, "a product of more than %d axes", DECLARATION_AXES_MAX);
+        fits = grow(s, d->axis[axis].number[0], d->axis[axis].number[d->axis[axis].values - 1]);
+        s->term.axis[s->term.axes++] = (uint8_t)axis;
+    } else if (span_is_number(word)) {
+        fits = span_number(word, -INT64_MAX, INT64_MAX, &number) && grow(s, number, number);
+        s->term.constant *= fits ? number : 1;
+    } else if (!s->odd.length) {
+        s->odd = word;
+    }
+    if (!fits && !s->large.length)
+        s->large = word;
+    return OK;
+}
+
+static int read_side(struct reader *in, struct side *out)
+{
+    struct span word;
+
+    *out = (struct side){ .most = 1, .term.constant = 1 };
+    for (;;) {
+        word = rest_of(in);
+        while (in->at < in->end && is_letter(*in->at))
+            in->at++;
+        word.length = (size_t)(in->at - word.at);
+        if (!word.length)
+            return wrong(in, "%s stands where an axis, an integer or a word should",
+                         SHOWN(rest_of(in)));
+        TRY(add_factor(in, out, word));
+        if (!rest_of(in).length || *in->at != '*')
+            return OK;
+        in->at++;
+    }
+}
+
+static int read_relation(struct reader *in, enum declared_relation *relation)
+{
+    struct span rest = rest_of(in);
+
+    for (int i = 0; i < NEED_RELATIONS; i++) {
+        size_t length = strlen(relation_texts[i]);
+
+        if (rest.length < length || memcmp(rest.at, relation_texts[i], length) != 0 ||
+            (i == NEED_DIVIDES && rest.length > length && is_letter(rest.at[length])))
+            continue;
+        in->at += length;
+        *relation = (enum declared_relation)i;
+        return OK;
+    }
+    return wrong(in, "%s stands where =, !=, <, <=, >, >= or divides should", SHOWN(rest));
+}
+
+/* The side is an axis of words alone; d->axes: it is not. */
+static size_t axis_of_words(const struct declaration *d, const struct side *s)
+{
+    size_t axis = declaration_axis(d, s->word.at, s->word.length);
+
+    return s->factors == 1 && axis < d->axes && d->axis[axis].words ? axis : d->axes;
+}
+
+/* Makes terms of a side that is an axis of words and another one that is a word of it. */
+static bool match_words(const struct declaration *d, struct side *s, struct side *other)
+{
+    size_t axis = axis_of_words(d, s);
+    uint32_t value;
+
+    if (axis == d->axes || other->factors != 1)
+        return false;
+    value = declared_axis_value(&d->axis[axis], other->word.at, other->word.length);
+    if (value == d->axis[axis].values)
+        return false;
+    s->term = (struct declared_term){ .constant = 1, .axes = 1, .axis = { (uint8_t)axis } };
+    other->term = (struct declared_term){ .constant = value };
+    return true;
+}
+
+/* A list that ends with dots before it becomes too long for a sentence. */
+static void list_word(char list[LIST_BYTES], const char *word)
+{
+    size_t used = strlen(list);
+
+    if (used < LIST_BYTES - 2 * DECLARATION_NAME_BYTES)
+        text_add(list, LIST_BYTES, "%s%s", used ? ", " : "", word);
+    else if (list[used - 1] != '.')
+        text_add(list, LIST_BYTES, ", ...");
+}
+
+/* Says what is wrong with sides that are neither two numbers nor an axis of words with one of them.
+ */
+static int refuse_sides(struct reader *in, const struct side *left, const struct side *right)
+{
+    const struct declaration *d = in->d;
+    bool words_left = axis_of_words(d, left) < d->axes;
+    size_t axis = axis_of_words(d, words_left ? left : right);
+    struct span odd = left->odd.length ? left->odd : right->odd;
+    struct span large = left->large.length ? left->large : right->large;
+    char list[LIST_BYTES] = "";
+
+    if (axis < d->axes) {
+        for (uint32_t i = 0; i < d->axis[axis].values; i++)
+            list_word(list, d->axis[axis].text[i]);
+        return wrong(in, "%s is no value of the axis %s, which has %s",
+                     SHOWN(words_left ? right->word : left->word), d->axis[axis].name, list);
+    }
+    if (!odd.length)
+        return wrong(in, "the product with %s may be 2^62 or more", SHOWN(large));
+    if (declaration_axis(d, odd.at, odd.length) < d->axes)
+        return wrong(in, "%s has words, of which there is no product", SHOWN(odd));
+    for (size_t i = 0; i < d->axes; i++)
+        list_word(list, d->axis[i].name);
+    return wrong(in, "%s is no integer and no axis declared above%s%s", SHOWN(odd),
+                 *list ? ": " : "", list);
+}
+
+static int read_comparison(struct reader *in, struct declared_comparison *c)
+{
+    struct side left, right;
+    bool words;
+
+    TRY(read_side(in, &left));
+    TRY(read_relation(in, &c->relation));
+    TRY(read_side(in, &right));
+    words = match_words(in->d, &left, &right) || match_words(in->d, &right, &left);
+    if (!words && (left.odd.length || left.large.length || right.odd.length || right.large.length))
+        return refuse_sides(in, &left, &right);
+    if (words && c->relation != NEED_EQUAL && c->relation != NEED_UNEQUAL)
+        return wrong(in, "words are compared by = and !=, not by %s", relation_texts[c->relation]);
+    if (!left.term.axes && !right.term.axes)
+        return wrong(in, "%s is compared with %s, and neither is an axis", SHOWN(left.word),
+                     SHOWN(right.word));
+    c->left = left.term;
+    c->right = right.term;
+    for (uint8_t i = 0; i < c->left.axes; i++)
+        c->axes |= 1u << c->left.axis[i];
+    for (uint8_t i = 0; i < c->right.axes; i++)
+        c->axes |= 1u << c->right.axis[i];
+    return OK;
+}
+
+/* A number of one side may stand for a word of the other one's axis. */
+static void put_term(struct reader *in, const struct declared_term *term,
+                     const struct declared_term *other)
+{
+    const struct declaration *d = in->d;
+
+    for (uint8_t i = 0; i < term->axes; i++)
+        put(in, "%s%s", i ? "*" : "", d->axis[term->axis[i]].name);
+    if (!term->axes && other->axes == 1 && d->axis[other->axis[0]].words)
+        put(in, "%s", d->axis[other->axis[0]].text[term->constant]);
+    else if (!term->axes || term->constant != 1)
+        put(in, "%s%lld", term->axes ? "*" : "", (long long)term->constant);
+}
+
+static void put_need(struct reader *in, struct declared_need *need)
+{
+    put(in, "need ");
+    need->text = in->written;
+    for (size_t i = 0; i < need->comparisons; i++) {
+        const struct declared_comparison *c = &need->comparison[i];
+        const char *blank = c->relation == NEED_DIVIDES ? " " : "";
+
+        put(in, "%s", i ? c->opens ? " | " : " & " : "");
+        put_term(in, &c->left, &c->right);
+        put(in, "%s%s%s", blank, relation_texts[c->relation], blank);
+        put_term(in, &c->right, &c->left);
+    }
+    need->length = in->written - need->text;
+    put(in, "\n");
+}
+
+/* The plan that runs where nothing is known must be legal. */
+static int check_default(struct reader *in, const struct declared_need *need)
+{
+    const struct declaration *d = in->d;
+    int64_t at[DECLARATION_AXES_MAX] = { 0 };
+    char list[DECLARATION_FAULT_BYTES] = "";
+
+    for (size_t i = 0; i < d->axes; i++) {
+        const struct declared_axis *axis = &d->axis[i];
+
+        at[i] = declared_number(axis, axis->fallback);
+        if (need->axes >> i & 1)
+            text_add(list, sizeof(list), "%s%s=%s", *list ? " " : "", axis->name,
+                     axis->text[axis->fallback]);
+    }
+    if (declared_need_holds(need, at))
+        return OK;
+    return wrong(in, "the need excludes the default plan, which has %s", list);
+}
+
+static int read_need(struct reader *in)
+{
+    struct declaration *d = in->d;
+    struct declared_need *need;
+    struct span rest;
+    bool opens = false;
+
+    if (d->needs == DECLARATION_NEEDS_MAX)
+        return wrong(in, "more than %d needs", DECLARATION_NEEDS_MAX);
+    if (!d->need)
+        d->need = calloc(DECLARATION_NEEDS_MAX, sizeof(*d->need));
+    if (!d->need)
+        return ERR_NOMEM;
+    need = &d->need[d->needs++];
+    for (;;) {
+        struct declared_comparison c = { .opens = opens }, *more;
+
+        if (in->comparisons++ == DECLARATION_COMPARISONS_MAX)
+            return wrong(in, "more than %d comparisons in all needs", DECLARATION_COMPARISONS_MAX);
+        TRY(read_comparison(in, &c));
+        more = realloc(need->comparison, (need->comparisons + 1) * sizeof(*more));
+        if (!more)
+            return ERR_NOMEM;
+        need->comparison = more;
+        need->comparison[need->comparisons++] = c;
+        need->axes |= c.axes;
+
+        rest = rest_of(in);
+        if (!rest.length)
+            break;
+        opens = *rest.at == '|';
+        if (!opens && *rest.at != '&')
+            return wrong(in, "%s follows a comparison: & and | join two of them", SHOWN(rest));
+        in->at++;
+    }
+    put_need(in, need);
+    return check_default(in, need);
+}
+
+/* ---- "key NAME edges E..", "class NAME edges E.." */
+
+static int read_edges(struct reader *in, bool thousandths, size_t room, uint64_t *edges,
                       size_t *count)
 {
-    struct span s = declaration_word(in);
+    struct span s = next_word(in);
     int64_t edge, before = -1;
 
     if (!span_is(s, "edges"))
-        return declaration_wrong(in, "%s stands where \"edges\" should", SPAN_SHOWN(s));
-    while ((s = declaration_word(in)).length) {
+        return wrong(in, "%s stands where \"edges\" should", SHOWN(s));
+    while ((s = next_word(in)).length) {
         if (*count == room)
-            return declaration_wrong(in, "more than %zu edges", room);
+            return wrong(in, "more than %zu edges", room);
         if (!(thousandths ? span_thousandths(s, &edge) : span_number(s, 0, key_most, &edge)))
-            return declaration_wrong(in, "the edge %s is no %s", SPAN_SHOWN(s),
-                                     thousandths ? "decimal above 0, with three digits behind the "
-                                                   "point at most, up to 1000000"
-                                                 : "integer from 0 to 10^15");
+            return wrong(in, "the edge %s is no %s", SHOWN(s),
+                         thousandths ? "decimal above 0, with three digits behind the "
+                                       "point at most, up to 1000000"
+                                     : "integer from 0 to 10^15");
         if (edge <= before)
-            return declaration_wrong(in, "the edge %s is not above the one before it",
-                                     SPAN_SHOWN(s));
+            return wrong(in, "the edge %s is not above the one before it", SHOWN(s));
         before = edge;
         edges[(*count)++] = (uint64_t)edge;
     }
-    return *count ? OK : declaration_wrong(in, "there is no edge");
+    return *count ? OK : wrong(in, "there is no edge");
 }
 
-static int read_key(struct declaration_reader *in)
+static int read_key(struct reader *in)
 {
     struct declaration *d = in->d;
 
     if (*d->key)
-        return declaration_wrong(in, "there is a key already: %s", d->key);
-    TRY(declaration_column(in, "a key", d->key));
+        return wrong(in, "there is a key already: %s", d->key);
+    TRY(read_new_name(in, "a key", d->key));
     TRY(read_edges(in, false, DECLARATION_KEY_EDGES_MAX, d->key_edge, &d->key_edges));
-    declaration_write(in, "key %s edges", d->key);
+    put(in, "key %s edges", d->key);
     for (size_t i = 0; i < d->key_edges; i++)
-        declaration_write(in, " %llu", (unsigned long long)d->key_edge[i]);
-    declaration_write(in, "\n");
+        put(in, " %llu", (unsigned long long)d->key_edge[i]);
+    put(in, "\n");
     return OK;
 }
 
-static int read_class(struct declaration_reader *in)
+static int read_class(struct reader *in)
 {
     struct declaration *d = in->d;
     uint64_t edges[DECLARATION_CLASS_EDGES_MAX];
 
     if (*d->class_name)
-        return declaration_wrong(in, "there is a class already: %s", d->class_name);
-    TRY(declaration_column(in, "a class", d->class_name));
+        return wrong(in, "there is a class already: %s", d->class_name);
+    TRY(read_new_name(in, "a class", d->class_name));
     TRY(read_edges(in, true, DECLARATION_CLASS_EDGES_MAX, edges, &d->class_edges));
-    declaration_write(in, "class %s edges", d->class_name);
+    put(in, "class %s edges", d->class_name);
     for (size_t i = 0; i < d->class_edges; i++) {
         char text[DECLARATION_THOUSANDTHS_BYTES];
 
         d->class_edge[i] = (uint32_t)edges[i];
-        declaration_write(in, " %s", declaration_thousandths(edges[i], text));
+        put(in, " %s", declaration_thousandths(edges[i], text));
     }
-    declaration_write(in, "\n");
-    return OK;
-}
-
-/* ---- lines */
-
-static int read_space(struct declaration_reader *in)
-{
-    if (*in->d->name)
-        return declaration_wrong(in, "the space has a name already: %s", in->d->name);
-    TRY(declaration_name(in, "a space", true, in->d->name));
-    in->space_line = in->line;
-    TRY(declaration_end(in));
-    declaration_write(in, "space %s\n", in->d->name);
-    return OK;
-}
-
-static const struct statement {
-    const char *word;
-    int (*read)(struct declaration_reader *in);
-} statements[] = {
-    { "space", read_space }, { "axis", declared_axis_read }, { "need", declared_need_read },
-    { "key", read_key },     { "class", read_class },
-};
-enum { STATEMENTS = sizeof(statements) / sizeof(statements[0]) };
-
-static int read_line(struct declaration_reader *in)
-{
-    struct span word = declaration_word(in);
-    size_t i = 0;
-
-    if (!word.length)
-        return OK;
-    while (i < STATEMENTS && !span_is(word, statements[i].word))
-        i++;
-    if (!*in->d->name && i != 0)
-        return declaration_wrong(in, "%s stands where \"space NAME\" should", SPAN_SHOWN(word));
-    if (i == STATEMENTS)
-        return declaration_wrong(in, "%s begins no line: axis, need, key and class do",
-                                 SPAN_SHOWN(word));
-    return statements[i].read(in);
-}
-
-static int read_lines(struct declaration_reader *in, const char *text)
-{
-    while (*text) {
-        size_t length = strcspn(text, "\n");
-
-        in->line++;
-        in->at = text;
-        in->end = text + strcspn(text, "#\n");
-        TRY(read_line(in));
-        text += length + (text[length] == '\n');
-    }
-    if (!*in->d->name)
-        return declaration_wrong(in, "there is no \"space NAME\"");
+    put(in, "\n");
     return OK;
 }
 
 /* ---- the whole */
 
-static void set_strides(struct declaration *d)
+static int read_space(struct reader *in)
 {
-    uint32_t stride = 1;
-
-    for (size_t i = d->axes; i-- > 0; stride *= d->axis[i].values) {
-        d->axis[i].stride = stride;
-        d->usual += d->axis[i].fallback * stride;
-    }
+    if (*in->d->name)
+        return wrong(in, "the space has a name already: %s", in->d->name);
+    TRY(read_name(in, "a space", true, in->d->name));
+    in->space_line = in->line;
+    TRY(read_end(in));
+    put(in, "space %s\n", in->d->name);
+    return OK;
 }
 
-static int finish(struct declaration_reader *in)
+static int read_line(struct reader *in)
+{
+    static const struct statement {
+        const char *word;
+        int (*read)(struct reader *in);
+    } statements[] = {
+        { "space", read_space }, { "axis", read_axis },   { "need", read_need },
+        { "key", read_key },     { "class", read_class }, { NULL, NULL },
+    };
+    struct span word = next_word(in);
+    const struct statement *s = statements;
+
+    if (!word.length)
+        return OK;
+    while (s->word && !span_is(word, s->word))
+        s++;
+    if (!*in->d->name && s->read != read_space)
+        return wrong(in, "%s stands where \"space NAME\" should", SHOWN(word));
+    return s->word ? s->read(in)
+                   : wrong(in, "%s begins no line: axis, need, key and class do", SHOWN(word));
+}
+
+/* What follows from all lines: the number of the space, and its legal plans. */
+static int complete(struct reader *in)
 {
     struct declaration *d = in->d;
     struct sha256 s;
     uint8_t hash[SHA256_BYTES];
-    char *text;
+    uint32_t stride = 1;
+    char *text, why[DECLARATION_FAULT_BYTES];
+    int rc;
 
     in->line = in->space_line;
     if (!d->axes || !*d->key)
-        return declaration_wrong(in, "the space %s has no %s", d->name, d->axes ? "key" : "axis");
+        return wrong(in, "the space %s has no %s", d->name, d->axes ? "key" : "axis");
     if (in->written > DECLARATION_TEXT_BYTES)
-        return declaration_wrong(in,
-                                 "with its ranges written out the text has %zu bytes: %d may be",
-                                 in->written, DECLARATION_TEXT_BYTES);
+        return wrong(in, "with its ranges written out the text has %zu bytes: %d may be",
+                     in->written, DECLARATION_TEXT_BYTES);
     sha256_init(&s);
     sha256_add(&s, d->text, in->written);
     sha256_end(&s, hash);
     d->id = (uint32_t)hash[0] << 24 | (uint32_t)hash[1] << 16 | (uint32_t)hash[2] << 8 | hash[3];
     d->id += !d->id;
-    set_strides(d);
-    TRY(declaration_list(in));
+    for (size_t i = d->axes; i-- > 0; stride *= d->axis[i].values) {
+        d->axis[i].stride = stride;
+        d->usual += d->axis[i].fallback * stride;
+    }
+    rc = declaration_list(d, why, sizeof(why));
+    if (rc)
+        return rc == ERR_ARGUMENT ? wrong(in, "%s", why) : rc;
     text = realloc(d->text, in->written + 1); /* there was room for the longest one */
     d->text = text ? text : d->text;
     return OK;
 }
 
-static int read_all(struct declaration_reader *in, const char *text)
+static int read_all(struct reader *in, const char *text)
 {
     size_t length = strlen(text);
 
@@ -202,15 +843,21 @@ static int read_all(struct declaration_reader *in, const char *text)
     if (!in->d->text)
         return ERR_NOMEM;
     if (length > DECLARATION_TEXT_BYTES)
-        return declaration_wrong(in, "the text has %zu bytes: %d may be", length,
-                                 DECLARATION_TEXT_BYTES);
-    TRY(read_lines(in, text));
-    return finish(in);
+        return wrong(in, "the text has %zu bytes: %d may be", length, DECLARATION_TEXT_BYTES);
+    while (*text) {
+        length = strcspn(text, "\n");
+        in->line++;
+        in->at = text;
+        in->end = text + strcspn(text, "#\n");
+        TRY(read_line(in));
+        text += length + (text[length] == '\n');
+    }
+    return *in->d->name ? complete(in) : wrong(in, "there is no \"space NAME\"");
 }
 
 int declaration_fault(const char *text, struct declaration **out, char *why, size_t size)
 {
-    struct declaration_reader in = { .d = calloc(1, sizeof(*in.d)), .why = why, .why_size = size };
+    struct reader in = { .d = calloc(1, sizeof(*in.d)), .why = why, .why_size = size };
     int rc = read_all(&in, text);
 
     if (rc == ERR_NOMEM)
@@ -228,4 +875,51 @@ int declaration_parse(const char *text, struct declaration **out)
     int rc = declaration_fault(text, out, why, sizeof(why));
 
     return rc ? fail(rc, "declared space: %s", why) : OK;
+}
+
+/* ---- plans */
+
+size_t declaration_axis(const struct declaration *d, const char *name, size_t length)
+{
+    size_t i = 0;
+
+    while (i < d->axes && !span_is((struct span){ name, length }, d->axis[i].name))
+        i++;
+    return i;
+}
+
+uint32_t declared_axis_value(const struct declared_axis *axis, const char *text, size_t length)
+{
+    struct span word = { text, length };
+    int64_t number = 0;
+    uint32_t i = 0;
+
+    if (!axis->words && !span_number(word, -NUMBER_MOST, NUMBER_MOST, &number))
+        return axis->values;
+    while (i < axis->values &&
+           !(axis->words ? span_is(word, axis->text[i]) : axis->number[i] == number))
+        i++;
+    return i;
+}
+
+bool declaration_scan(const struct declaration *d, const char *text, uint32_t *choice)
+{
+    uint32_t said = d->usual, seen = 0;
+
+    while (*(text += strspn(text, " "))) {
+        size_t length = strcspn(text, " "), name = strcspn(text, "= ");
+        size_t i = declaration_axis(d, text, name);
+        uint32_t value;
+
+        if (i == d->axes || name == length || (seen >> i & 1))
+            return false;
+        value = declared_axis_value(&d->axis[i], text + name + 1, length - name - 1);
+        if (value == d->axis[i].values)
+            return false;
+        said = declaration_with(d, said, i, value);
+        seen |= 1u << i;
+        text += length;
+    }
+    *choice = said;
+    return true;
 }

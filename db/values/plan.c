@@ -1,7 +1,8 @@
-/* A plan's text form and its legality; everything walks the one table of axes. */
+/* A plan's text form and its legality; everything walks the one table of axes, or asks the declared
+ * space that the plan is of. */
 #include "plan.h"
 
-#include "declared_plan.h"
+#include "declaration.h"
 #include "status.h"
 #include "text.h"
 
@@ -30,6 +31,9 @@ const char *const plan_source_words[] = {
     [MOE_INFERRED] = "inferred",     [MOE_IMPORTED] = "imported",   [MOE_TENTATIVE] = "tentative",
     [MOE_UNCOMPARED] = "uncompared", [PLAN_SOURCE_COUNT] = NULL,
 };
+
+/* Begins the last word of a declared plan's text. */
+static const char space_word[] = "space=";
 
 #define FIELD(field) .offset = offsetof(struct moe_plan, field)
 #define BITS(at, count) .packed_at = (at), .packed_bits = (count)
@@ -103,6 +107,22 @@ static struct moe_plan plan_blank(void)
     for (size_t i = 0; i < plan_axis_count; i++)
         plan_set(&plan, i, plan_axes[i].fallback);
     return plan;
+}
+
+struct moe_plan declared_plan(uint32_t space, uint32_t choice)
+{
+    struct moe_plan plan = plan_blank();
+
+    plan.space = space;
+    plan.choice = choice;
+    return plan;
+}
+
+struct moe_plan declared_plan_default(uint32_t space)
+{
+    const struct declaration *d = declaration_find(space);
+
+    return declared_plan(space, d ? d->usual : 0);
 }
 
 struct moe_plan plan_default(const struct moe_shape *shape)
@@ -217,6 +237,28 @@ bool plan_fits_struct(const struct moe_plan *plan, size_t bytes)
     return plan->e == MOE_PADDED || bytes >= offsetof(struct moe_plan, w);
 }
 
+/* "num_sms=20 backend=deepep", without its space; ERR_ARGUMENT: this process does not know it. */
+static int format_choice(const struct moe_plan *plan, char *text, size_t size)
+{
+    const struct declaration *d = declaration_find(plan->space);
+
+    return d ? declaration_format(d, plan->choice, text, size) : MOE_ERR_ARGUMENT;
+}
+
+/* The same and " space=deepep-v1@3f2a91c0". */
+static int format_declared(const struct moe_plan *plan, char *text, size_t size)
+{
+    int used = format_choice(plan, text, size);
+    bool room = used >= 0 && (size_t)used < size;
+    char tag[DECLARATION_TAG_BYTES];
+
+    if (used < 0)
+        return used;
+    declaration_tag(declaration_find(plan->space), tag);
+    return used + snprintf(room ? text + used : NULL, room ? size - (size_t)used : 0, " %s%s",
+                           space_word, tag);
+}
+
 /* Room for text; what does not fit is counted.  Plans are written by the thousand: printf would
  * cost more than all the rest of an entry. */
 struct room {
@@ -251,7 +293,7 @@ int moe_plan_format(const struct moe_plan *given, char *buf, size_t size)
         return MOE_ERR_ARGUMENT;
     memcpy(&plan, given, plan_bytes(given->struct_size));
     if (plan.space)
-        return declared_plan_format(&plan, buf, size);
+        return format_declared(&plan, buf, size);
     if (find_illegal(&plan) < plan_axis_count)
         return MOE_ERR_ARGUMENT;
     for (size_t i = 0; i < plan_axis_count; i++) {
@@ -283,7 +325,7 @@ const char *plan_words(const struct moe_plan *plan, char room[PLAN_TEXT_BYTES])
 {
     if (!plan->space)
         return plan_text(plan, room);
-    declared_plan_words(plan, room, PLAN_TEXT_BYTES);
+    format_choice(plan, room, PLAN_TEXT_BYTES);
     return room;
 }
 
@@ -313,15 +355,44 @@ bool plan_parse_value(size_t at, const char *text, size_t length, uint32_t *out)
     return true;
 }
 
+/* Where the word begins that names the space; NULL: there is none. */
+static const char *find_space(const char *text)
+{
+    const char *at = strstr(text, space_word);
+
+    while (at && at > text && at[-1] != ' ')
+        at = strstr(at + 1, space_word);
+    return at;
+}
+
+static int parse_declared(const char *text, const char *space, struct moe_plan *out)
+{
+    const char *tag = space + strlen(space_word);
+    size_t length = strcspn(tag, " ");
+    const struct declaration *d = declaration_named(tag, length);
+    char rest[PLAN_TEXT_BYTES];
+    uint32_t choice;
+
+    if (!d || strlen(text) >= sizeof(rest))
+        return MOE_ERR_FORMAT;
+    snprintf(rest, sizeof(rest), "%.*s%s", (int)(space - text), text, tag + length);
+    if (!declaration_scan(d, rest, &choice))
+        return MOE_ERR_FORMAT;
+    *out = declared_plan(d->id, choice);
+    return MOE_OK;
+}
+
 int plan_parse(const char *text, struct moe_plan *out)
 {
     struct moe_plan plan = plan_blank();
+    const char *space;
     uint32_t seen = 0, value;
 
     if (!text || !out)
         return MOE_ERR_ARGUMENT;
-    if (declared_plan_claims(text))
-        return declared_plan_parse(text, out);
+    space = find_space(text);
+    if (space)
+        return parse_declared(text, space, out);
     while (*(text += strspn(text, " "))) {
         size_t length = strcspn(text, " "), name = strcspn(text, "= ");
         size_t i = plan_axis_find(text, name);
@@ -427,10 +498,20 @@ static bool experts_legal(const struct moe_plan *plan, const struct moe_shape *s
     return plan->r == 0 || (shape_slices(shape) % plan->r == 0 && a2a_applies(plan->a, shape));
 }
 
+/* Nothing but its choice differs from the usual. */
+static bool declared_legal(const struct moe_plan *plan, uint32_t space)
+{
+    struct moe_plan usual = declared_plan(plan->space, plan->choice);
+    const struct declaration *d = declaration_find(space);
+
+    return d && plan->space == space && plan_equal(plan, &usual) &&
+           declaration_legal(d, plan->choice);
+}
+
 bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     if (plan->space || shape->space)
-        return declared_plan_legal(plan, shape->space);
+        return declared_legal(plan, shape->space);
     if (find_illegal(plan) < plan_axis_count)
         return false;
     return shape->layout == MOE_LAYOUT_HIDDEN ? hidden_legal(plan, shape)
@@ -472,12 +553,28 @@ static int check_hidden(const struct moe_plan *plan, const struct moe_shape *sha
                 PLAN_TEXT(plan), shape->ranks);
 }
 
+static int check_declared(const struct moe_plan *plan, uint32_t space)
+{
+    const struct declaration *d = declaration_find(space);
+
+    if (declared_legal(plan, space))
+        return OK;
+    if (!space)
+        return fail(ERR_ARGUMENT, "\"%s\" is of a declared space, and the layer has none",
+                    PLAN_TEXT(plan));
+    if (!d)
+        return fail(ERR_ARGUMENT, "a space that is not known here (%08x)", space);
+    if (plan->space != space)
+        return fail(ERR_ARGUMENT, "\"%s\" is no plan of %s", PLAN_TEXT(plan), d->name);
+    return fail(ERR_ARGUMENT, "\"%s\" is not legal: %s excludes it", PLAN_TEXT(plan), d->name);
+}
+
 int plan_check(const struct moe_plan *plan, const struct moe_shape *shape)
 {
     size_t bad = find_illegal(plan);
 
     if (plan->space || shape->space)
-        return declared_plan_check(plan, shape->space);
+        return check_declared(plan, shape->space);
     if (bad == PLAN_R && shape->layout == MOE_LAYOUT_EXPERTS)
         return refuse_r(plan->r, shape_slices(shape));
     if (bad < plan_axis_count)
@@ -521,6 +618,17 @@ static size_t list_experts(const struct moe_shape *shape, struct moe_plan *plans
                     list_plan(plans, room, &n, plan);
     }
     return n;
+}
+
+size_t declared_plan_list(uint32_t space, struct moe_plan *plans, size_t room)
+{
+    const struct declaration *d = declaration_find(space);
+
+    if (!d)
+        return 0;
+    for (size_t i = 0; i < d->plans && i < room; i++)
+        plans[i] = declared_plan(space, d->plan[i]);
+    return d->plans;
 }
 
 size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room)

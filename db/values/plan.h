@@ -131,4 +131,15 @@ bool plan_legal(const struct moe_plan *plan, const struct moe_shape *shape);
  * number, at most `room` of them written. */
 size_t plan_list(const struct moe_shape *shape, struct moe_plan *plans, size_t room);
 
+/* ---- Plans of a declared space: a choice instead of moetune's own axes, which have their
+ * defaults. All functions above know them, too. */
+
+struct moe_plan declared_plan(uint32_t space, uint32_t choice);
+
+/* The default; the choice 0 where this process does not know the space. */
+struct moe_plan declared_plan_default(uint32_t space);
+
+/* As plan_list(). */
+size_t declared_plan_list(uint32_t space, struct moe_plan *plans, size_t room);
+
 #endif

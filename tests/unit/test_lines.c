@@ -5,7 +5,7 @@
 #include "lines.h"
 
 #include "check.h"
-#include "declared_plan.h"
+#include "plan.h"
 #include "status.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
 /* Reads the lines of a program and answers each, and notices when it ends or falls silent. */
 #include "session.h"
 
-#include "declared_plan.h"
 #include "host.h"
 #include "plan.h"
 #include "shape.h"

@@ -1,6 +1,5 @@
 /* Starts one side after the other under the plans that its table has, each launch for all ranges
  * that want it, and gives each range the samples of its two plans in turn: A B B A. */
-#include "declared_plan.h"
 #include "launch_ways.h"
 #include "launch_words.h"
 #include "plan.h"

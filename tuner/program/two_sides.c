@@ -2,7 +2,6 @@
 #include "two_sides.h"
 
 #include "array.h"
-#include "declared_plan.h"
 #include "host.h"
 #include "plan.h"
 #include "shape.h"

@@ -3,7 +3,6 @@
 #include "bucket_key.h"
 #include "common_rows.h"
 #include "declaration.h"
-#include "declared_plan.h"
 #include "gpu_list.h"
 #include "layer_options.h"
 #include "plan.h"

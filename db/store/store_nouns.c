@@ -1,4 +1,5 @@
-/* Rows of clusters and layers, to which all other rows refer. */
+/* Rows of nouns, to which all other rows refer: clusters and layers, the counts behind a load's
+ * name, and which exported tables came in. */
 #include "store_inside.h"
 
 #include "declaration.h"
@@ -7,26 +8,17 @@
 #include "status.h"
 #include "text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+/* ---- clusters and layers */
 
 static int find_cluster(struct store *store, const struct cluster *cluster,
                         char hex[SHA256_HEX_BYTES], int64_t *id)
 {
     cluster_hex(cluster, hex);
     return records_find_text(&store->records, "SELECT id FROM fingerprint WHERE hash=?1", hex, id);
-}
-
-static int put_fields(struct store *store, const struct cluster *cluster, int64_t id)
-{
-    for (size_t i = 0; i < cluster_field_count; i++)
-        TRY(PUT(store, "fingerprint_field", INTEGER("id", id * 64 + (int64_t)i),
-                INTEGER("fingerprint", id), TEXT("name", cluster_fields[i].name),
-                TEXT("class", cluster_class_words[cluster_fields[i].class]),
-                TEXT("value", CLUSTER_VALUE(cluster, &cluster_fields[i]))));
-    return OK;
 }
 
 static int put_cluster(struct store *store, const struct cluster *cluster, const char *hex,
@@ -37,7 +29,12 @@ static int put_cluster(struct store *store, const struct cluster *cluster, const
     cluster_format(cluster, text, sizeof(text));
     TRY(PUT(store, "fingerprint", INTEGER("id", id), TEXT("hash", hex), TEXT("text", text),
             INTEGER("created_s", time(NULL)), INTEGER("here", here)));
-    return put_fields(store, cluster, id);
+    for (size_t i = 0; i < cluster_field_count; i++)
+        TRY(PUT(store, "fingerprint_field", INTEGER("id", id * 64 + (int64_t)i),
+                INTEGER("fingerprint", id), TEXT("name", cluster_fields[i].name),
+                TEXT("class", cluster_class_words[cluster_fields[i].class]),
+                TEXT("value", CLUSTER_VALUE(cluster, &cluster_fields[i]))));
+    return OK;
 }
 
 int store_cluster_is_here(struct store *store, int64_t id, bool *here)
@@ -62,7 +59,6 @@ int store_cluster(struct store *store, const struct cluster *cluster, int64_t *i
 {
     char hex[SHA256_HEX_BYTES];
     int rc = find_cluster(store, cluster, hex, id);
-
     bool here = true;
 
     if (rc == OK)
@@ -122,19 +118,21 @@ int store_cluster_model(struct store *store, const struct cluster *cluster, int6
     return store_cluster_renew(store, *id, &known);
 }
 
-static int put_space(struct store *store, const struct declaration *d)
+static int find_shape(struct store *store, const char *text, int64_t *id)
 {
-    return PUT(store, "space", INTEGER("id", d->id), TEXT("text", d->text));
+    return records_find_text(&store->records, "SELECT id FROM shape WHERE text=?1", text, id);
 }
 
 int store_shape(struct store *store, const struct moe_shape *shape, int64_t *id)
 {
     const char *text = SHAPE_TEXT(shape);
-    int rc = records_find_text(&store->records, "SELECT id FROM shape WHERE text=?1", text, id);
+    const struct declaration *d = declaration_find(shape->space);
+    int rc = find_shape(store, text, id);
+
     if (rc != UNSUPPORTED)
         return rc;
-    if (shape->space)
-        TRY(put_space(store, declaration_find(shape->space)));
+    if (d)
+        TRY(PUT(store, "space", INTEGER("id", d->id), TEXT("text", d->text)));
     TRY(records_next_id(&store->records, "shape", id));
     return PUT(store, "shape", INTEGER("id", *id), TEXT("text", text));
 }
@@ -143,8 +141,7 @@ int store_find(struct store *store, const struct cluster *cluster, const struct 
                int64_t *cluster_id, int64_t *shape_id)
 {
     TRY(store_cluster_find(store, cluster, cluster_id));
-    return records_find_text(&store->records, "SELECT id FROM shape WHERE text=?1",
-                             SHAPE_TEXT(shape), shape_id);
+    return find_shape(store, SHAPE_TEXT(shape), shape_id);
 }
 
 static int get_text(struct store *store, const char *sql, int64_t id, char *text, size_t size)
@@ -205,4 +202,49 @@ int store_clusters_elsewhere(struct store *store,
     }
     free(ids);
     return rc;
+}
+
+/* ---- loads */
+
+int store_load(struct store *store, const char *name, const char *text)
+{
+    return PUT(store, "load", TEXT("name", name), TEXT("text", text));
+}
+
+int store_load_get(struct store *store, const char *name, char *text, size_t size)
+{
+    sqlite3_stmt *s;
+    int rc = OK;
+
+    TRY(records_query(&store->records, "SELECT text FROM load WHERE name=?1", NULL, 0, &s));
+    sqlite3_bind_text(s, 1, name, -1, SQLITE_TRANSIENT);
+    TRY(records_step(&store->records, s));
+    if (!text_put(text, size, "%s", (const char *)sqlite3_column_text(s, 0)))
+        rc = fail(ERR_CORRUPT, "%s: the load %s has more than %zu letters", store->path, name,
+                  size - 1);
+    sqlite3_reset(s);
+    return rc;
+}
+
+/* ---- imports */
+
+int store_import(struct store *store, const struct import_row *row)
+{
+    int64_t id;
+
+    TRY(records_next_id(&store->records, "import_log", &id));
+    return PUT(store, "import_log", INTEGER("id", id), TEXT("sha256", row->sha256),
+               TEXT("file", row->file), INTEGER("imported_s", time(NULL)),
+               INTEGER("added", row->added), INTEGER("same", row->same),
+               INTEGER("conflicts", row->conflicts));
+}
+
+int store_import_known(struct store *store, const char *sha256, bool *known)
+{
+    int64_t id;
+    int rc = records_find_text(&store->records, "SELECT id FROM import_log WHERE sha256=?1", sha256,
+                               &id);
+
+    *known = rc == OK;
+    return rc < 0 ? rc : OK;
 }
