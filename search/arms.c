@@ -49,23 +49,13 @@ static bool value_named(const char *axes, size_t axis, uint32_t value)
     return false;
 }
 
-/* The axis stands there without values. */
-static bool axis_alone(const char *axes, size_t axis)
+/* The axis stands there; `alone`: without values. */
+static bool axis_named(const char *axes, size_t axis, bool alone)
 {
     struct axis_word word;
 
     while (next_word(&axes, &word))
-        if (word.axis == axis && !word.values)
-            return true;
-    return false;
-}
-
-static bool axis_named(const char *axes, size_t axis)
-{
-    struct axis_word word;
-
-    while (next_word(&axes, &word))
-        if (word.axis == axis)
+        if (word.axis == axis && !(alone && word.values))
             return true;
     return false;
 }
@@ -85,27 +75,12 @@ static bool goes_without_saying(const struct arms_setup *setup, size_t axis, uin
 static bool varies_to(const struct arms_setup *setup, size_t axis, uint32_t value)
 {
     return value_named(setup->axes, axis, value) ||
-           (axis_alone(setup->axes, axis) && goes_without_saying(setup, axis, value));
-}
-
-static int check_values(struct axis_word word, const char *begin)
-{
-    const char *rest = word.values;
-    uint32_t value;
-
-    while (rest)
-        if (!next_value(&rest, &word, &value))
-            return fail(ERR_ARGUMENT,
-                        "axes: \"%.*s\" is not legal: %s is %s; several are written "
-                        "as %s=X:Y",
-                        (int)(word.end - begin), begin, plan_axes[word.axis].name,
-                        plan_axes[word.axis].legal, plan_axes[word.axis].name);
-    return OK;
+           (axis_named(setup->axes, axis, true) && goes_without_saying(setup, axis, value));
 }
 
 static int check_protocols(const struct arms_setup *setup)
 {
-    if (axis_named(setup->axes, PLAN_PROTO) && !setup->protocols.all)
+    if (axis_named(setup->axes, PLAN_PROTO, false) && !setup->protocols.all)
         return fail(ERR_ARGUMENT, "axes: only NCCL, and modelled clusters of NCCL that say "
                                   "ring_step_us and ll_rate_percent, can be told by which protocol "
                                   "to gather weights (proto)");
@@ -122,14 +97,21 @@ static int check_axes(const struct arms_setup *setup)
 {
     const char *axes = setup->axes, *begin = axes;
     struct axis_word word;
+    uint32_t value;
 
     for (; next_word(&axes, &word); begin = axes) {
         if (word.axis == plan_axis_count)
             return fail(ERR_ARGUMENT, "axes: \"%.*s\" is not an axis; there are " PLAN_AXES,
                         (int)strcspn(begin, ",="), begin);
-        TRY(check_values(word, begin));
+        for (const char *rest = word.values; rest;)
+            if (!next_value(&rest, &word, &value))
+                return fail(ERR_ARGUMENT,
+                            "axes: \"%.*s\" is not legal: %s is %s; several are written "
+                            "as %s=X:Y",
+                            (int)(word.end - begin), begin, plan_axes[word.axis].name,
+                            plan_axes[word.axis].legal, plan_axes[word.axis].name);
     }
-    if (axis_named(setup->axes, PLAN_CTAS) && !setup->knows_ctas)
+    if (axis_named(setup->axes, PLAN_CTAS, false) && !setup->knows_ctas)
         return fail(ERR_ARGUMENT, "axes: only NCCL, and virtual ranks on a GPU, can limit how many "
                                   "CTAs an all-to-all takes (ctas)");
     TRY(check_protocols(setup));
@@ -165,7 +147,8 @@ static int add_arms(const struct moe_shape *shape, struct moe_plan plan, size_t 
 {
     uint32_t usual;
 
-    while (axis < plan_axis_count && !(plan_axes[axis].quiet && axis_named(setup->axes, axis)))
+    while (axis < plan_axis_count &&
+           !(plan_axes[axis].quiet && axis_named(setup->axes, axis, false)))
         axis++;
     if (axis == plan_axis_count) {
         if (*count == SEARCH_ARMS_MAX)

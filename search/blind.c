@@ -1,8 +1,7 @@
 /* The strategy that knows no cost model: which values of which axes make plans alike is all it goes
  * by, and it learns from samples how much each axis matters (likeness.h).  What is believed is a
  * Gaussian process over all plans (posterior.h); each sample moves it. */
-#include "bound.h"
-#include "pairs.h"
+#include "distribution.h"
 #include "posterior.h"
 #include "random.h"
 #include "search.h"
@@ -114,11 +113,6 @@ static void learn(struct search *search)
 
 /* ---- which arm next */
 
-static double likeness_share(const struct blind *b, int i, int j)
-{
-    return likeness_of(&b->posterior.table, i, j) / b->posterior.table.own;
-}
-
 /* Values that did not run yet, and how far the arm is from all that did. */
 static double newness(const struct search *search, int arm)
 {
@@ -128,7 +122,8 @@ static double newness(const struct search *search, int arm)
     for (size_t a = 0; a < b->points.axes; a++)
         new += !b->covered[a][points_value(&b->points, arm, a)];
     for (size_t k = 0; k < b->posterior.count; k++)
-        nearest = fmax(nearest, likeness_share(b, arm, b->posterior.sample[k].arm));
+        nearest = fmax(nearest, likeness_of(&b->posterior.table, arm, b->posterior.sample[k].arm) /
+                                    b->posterior.table.own);
     return new > 0 ? new + 1 - nearest : 0;
 }
 
@@ -168,15 +163,8 @@ static int best_arm(const struct search *search, bool ran, int but)
     return best;
 }
 
-/* How much faster a step is expected to get by one more sample of an arm. */
-static double promise(double gap, double v)
-{
-    double z = gap / v;
-
-    return v > 0 ? v * (normal_density(z) - z * normal_tail(-z)) : 0;
-}
-
-/* What samples of an arm, and of the best one, say of their difference. */
+/* How much faster a step is expected to get by one more sample of an arm, or of the best one, which
+ * moves their difference by a deviation v. */
 static double promise_of(const struct search *search, int arm, int best)
 {
     const struct blind *b = search->own;
@@ -184,14 +172,14 @@ static double promise_of(const struct search *search, int arm, int best)
            noise = b->posterior.likeness.noise;
     double of_arm = b->posterior.variance[arm] - shared,
            of_best = b->posterior.variance[best] - shared;
-    double gap = b->posterior.mean[arm] - b->posterior.mean[best];
+    double gap = fmax(b->posterior.mean[arm] - b->posterior.mean[best], 0), v, z;
     double by_arm = fabs(of_arm) / sqrt(b->posterior.variance[arm] + noise);
     double by_best = fabs(of_best) / sqrt(b->posterior.variance[best] + noise);
 
     /* The constants are guesses, too, the more so the fewer samples there are. */
-    return promise(fmax(gap, 0),
-                   fmax(by_arm, by_best) *
-                       sqrt(1 + doubt / (double)(b->posterior.count - b->posterior.past)));
+    v = fmax(by_arm, by_best) * sqrt(1 + doubt / (double)(b->posterior.count - b->posterior.past));
+    z = gap / v;
+    return v > 0 ? v * (normal_density(z) - z * normal_tail(-z)) : 0;
 }
 
 static double worth_of(const struct search *search)
@@ -241,22 +229,16 @@ static int race(const struct search *search)
     return known_less(search, most_promising(search, NULL, best, &most), best);
 }
 
-static uint32_t limit_of(const struct search *search)
-{
-    enum { LEAST = 40, PART = 5 };
-    uint32_t part = (uint32_t)search->setup.arm_count / PART;
-
-    if (search->setup.limit)
-        return search->setup.limit;
-    return part > LEAST ? part : LEAST;
-}
-
 static int blind_next(struct search *search)
 {
+    enum { LEAST = 40, PART = 5 };
     struct blind *b = search->own;
+    uint32_t limit =
+        search->setup.limit ? search->setup.limit : (uint32_t)search->setup.arm_count / PART;
     int next;
 
-    b->limited = search->samples >= limit_of(search) || b->posterior.count >= POSTERIOR_ROWS_MAX;
+    limit = !search->setup.limit && limit < LEAST ? LEAST : limit;
+    b->limited = search->samples >= limit || b->posterior.count >= POSTERIOR_ROWS_MAX;
     if (b->limited)
         return SEARCH_DONE;
     if (b->again >= 0 && search->usable[b->again])

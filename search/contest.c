@@ -12,43 +12,23 @@
 
 enum { ROUNDS_MIN = 5, ROUNDS_MAX = 60 };
 
-static struct contest_settings completed(struct contest_settings s)
-{
-    if (!(s.confidence > 0))
-        s.confidence = 0.99;
-    if (!s.rounds_min)
-        s.rounds_min = ROUNDS_MIN;
-    if (!s.rounds_max)
-        s.rounds_max = ROUNDS_MAX;
-    if (s.rounds_max > CONTEST_ROUNDS_MAX)
-        s.rounds_max = CONTEST_ROUNDS_MAX;
-    if (s.rounds_min > s.rounds_max)
-        s.rounds_min = s.rounds_max;
-    return s;
-}
-
-/* How much of the chance of error may have been used by round n: half of it at once, so that clear
- * cases end early, the rest evenly. */
-static double spent_by(const struct contest_settings *s, uint32_t n)
-{
-    return (1 - s->confidence) * (0.5 + 0.5 * n / s->rounds_max);
-}
-
 /* When the true median is at the margin, wins are fair coin tosses, and the chance of ever reaching
- * wins_needed can be added up exactly: open[k] is that of k wins so far and not having stopped. */
+ * wins_needed can be added up exactly: open[k] is that of k wins so far and not having stopped.
+ * Half of the chance of error may be used at once, so that clear cases end early, the rest evenly.
+ */
 static void plan_looks(struct contest *c)
 {
     const struct contest_settings *s = &c->settings;
     double open[CONTEST_ROUNDS_MAX + 2] = { 1 }, spent = 0;
 
     for (uint32_t n = 1; n <= s->rounds_max; n++) {
+        double most = (1 - s->confidence) * (0.5 + 0.5 * n / s->rounds_max);
         uint32_t needed = n + 1;
 
         for (uint32_t k = n; k; k--)
             open[k] = (open[k] + open[k - 1]) / 2;
         open[0] /= 2;
-        while (n >= s->rounds_min && needed > n / 2 + 1 &&
-               spent + open[needed - 1] <= spent_by(s, n)) {
+        while (n >= s->rounds_min && needed > n / 2 + 1 && spent + open[needed - 1] <= most) {
             spent += open[--needed];
             open[needed] = 0;
         }
@@ -59,10 +39,19 @@ static void plan_looks(struct contest *c)
 void contest_open(struct contest *contest, const struct contest_settings *settings,
                   const struct moe_plan *plans, int count, int default_index, int incumbent_index)
 {
+    struct contest_settings *s = &contest->settings;
+
     assert(count >= 1 && count <= CONTEST_PLANS_MAX);
     assert(default_index < count && incumbent_index < count);
     memset(contest, 0, sizeof(*contest));
-    contest->settings = completed(*settings);
+    *s = *settings;
+    s->confidence = s->confidence > 0 ? s->confidence : 0.99;
+    s->rounds_min = s->rounds_min ? s->rounds_min : ROUNDS_MIN;
+    s->rounds_max = s->rounds_max ? s->rounds_max : ROUNDS_MAX;
+    if (s->rounds_max > CONTEST_ROUNDS_MAX)
+        s->rounds_max = CONTEST_ROUNDS_MAX;
+    if (s->rounds_min > s->rounds_max)
+        s->rounds_min = s->rounds_max;
     contest->count = count;
     contest->default_index = default_index < 0 ? -1 : default_index;
     contest->incumbent = incumbent_index < 0 ? -1 : incumbent_index;
@@ -146,21 +135,14 @@ static int present(const struct contest *c, int index)
     return index >= 0 && !c->dropped[index] ? index : -1;
 }
 
-/* Whether the default beats the incumbent; -1 stands for one that is not there. */
-static enum outcome default_over_incumbent(const struct contest *c, int default_index,
-                                           int incumbent)
-{
-    if (incumbent < 0)
-        return BEATS;
-    if (default_index < 0 || default_index == incumbent)
-        return FAILS;
-    return outcome_of(c, default_index, incumbent);
-}
-
-/* What is published if the winner is not: the incumbent stays unless the default beats it. */
+/* What is published if the winner is not: the incumbent stays unless the default beats it.  -1
+ * stands for one that is not there. */
 static struct ruling rule_among_old(const struct contest *c, int default_index, int incumbent)
 {
-    enum outcome back = default_over_incumbent(c, default_index, incumbent);
+    enum outcome back = incumbent < 0 ? BEATS
+                        : default_index < 0 || default_index == incumbent
+                            ? FAILS
+                            : outcome_of(c, default_index, incumbent);
     int stays = back == BEATS ? default_index : incumbent;
 
     return (struct ruling){ .adopted = stays,
@@ -232,18 +214,6 @@ int contest_next(const struct contest *contest)
     return first_in_round(contest, rounds);
 }
 
-static void add_times(const struct contest *c, struct contest_verdict *v)
-{
-    int64_t ns[CONTEST_ROUNDS_MAX];
-    struct spread spread;
-
-    memcpy(ns, c->ns[v->adopted], sizeof(ns));
-    spread = spread_of(ns, c->told[v->adopted]);
-    v->median_ns = (double)spread.median_ns;
-    v->low_ns = (double)spread.low_ns;
-    v->high_ns = (double)spread.high_ns;
-}
-
 /* The gain of a plan over the default; NAN without samples of both. */
 static struct gain gain_of(const struct contest *c, int index)
 {
@@ -252,21 +222,19 @@ static struct gain gain_of(const struct contest *c, int index)
     return (struct gain){ 1 - ratio.middle, 1 - ratio.high, 1 - ratio.low };
 }
 
-static void add_gain(const struct contest *c, struct contest_verdict *v)
+static struct spread spread_of_times(const struct contest *c, int index)
 {
     int64_t ns[CONTEST_ROUNDS_MAX];
 
-    if (c->default_index < 0 || !c->told[c->default_index])
-        return;
-    memcpy(ns, c->ns[c->default_index], sizeof(ns));
-    v->default_ns = (double)spread_of(ns, c->told[c->default_index]).median_ns;
-    v->gain = gain_of(c, v->adopted);
-    v->challenge = gain_of(c, 0);
+    memcpy(ns, c->ns[index], sizeof(ns));
+    return spread_of(ns, c->told[index]);
 }
 
 struct contest_verdict contest_verdict(const struct contest *contest)
 {
     struct ruling ruling = rule(contest);
+    int default_index = contest->default_index;
+    struct spread spread;
     struct contest_verdict v = { .adopted = ruling.adopted,
                                  .decision = ruling.decision,
                                  .rounds = rounds_of(contest),
@@ -279,8 +247,15 @@ struct contest_verdict contest_verdict(const struct contest *contest)
 
     if (v.adopted < 0 || !contest->told[v.adopted])
         return v;
-    add_times(contest, &v);
-    add_gain(contest, &v);
+    spread = spread_of_times(contest, v.adopted);
+    v.median_ns = (double)spread.median_ns;
+    v.low_ns = (double)spread.low_ns;
+    v.high_ns = (double)spread.high_ns;
+    if (default_index < 0 || !contest->told[default_index])
+        return v;
+    v.default_ns = (double)spread_of_times(contest, default_index).median_ns;
+    v.gain = gain_of(contest, v.adopted);
+    v.challenge = gain_of(contest, 0);
     return v;
 }
 

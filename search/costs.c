@@ -7,6 +7,41 @@
 
 #include <math.h>
 
+/* ---- the machine */
+
+static double known_or(double value, double factor, double guess)
+{
+    return isnan(value) ? guess : value * factor;
+}
+
+/* One message among so many: what it costs to send, or what its size falls short of a large one's
+ * rate, and its part of the exchange's latency. */
+static double message_s(double latency_us, double message_us, double half_kib, double gbs,
+                        uint32_t messages, double guess_s)
+{
+    double us = fmax(message_us, half_kib * 1.024 / gbs) + latency_us / messages;
+
+    return isnan(us) ? known_or(message_us, 1e-6, guess_s) : us * 1e-6;
+}
+
+struct search_machine known_machine(const struct cluster *c, const struct search_machine *guess)
+{
+    uint32_t others = c->ranks > 1 ? c->ranks - 1 : 1;
+    struct search_machine m = *guess;
+
+    m.message_s = c->nodes != 1
+                      ? message_s(c->latency_between_us, c->message_between_us, c->half_between_kib,
+                                  c->bandwidth_between_gbs, others, m.message_s)
+                      : message_s(c->latency_inside_us, c->message_inside_us, c->half_inside_kib,
+                                  c->bandwidth_inside_gbs, others, m.message_s);
+    m.bytes_per_s_between = known_or(c->bandwidth_between_gbs, 1e9, m.bytes_per_s_between);
+    m.bytes_per_s_inside = known_or(c->bandwidth_inside_gbs, 1e9, m.bytes_per_s_inside);
+    m.copy_bytes_per_s = known_or(c->memory_gbs, 1e9, m.copy_bytes_per_s);
+    m.flops = known_or(c->gemm_gflops, 1e9, m.flops);
+    m.launch_s = known_or(c->launch_us, 1e-6, m.launch_s);
+    return m;
+}
+
 /* What is taken where the machine is unknown, and how sure the logarithm then is; of a value that
  * is known it is 1. */
 static const struct {
@@ -27,7 +62,7 @@ static const struct {
     [COST_SCALE] = { 1, 1 },
 };
 
-static void set_priors(struct costs *c, const struct search_machine *m)
+struct costs costs_of(const struct moe_shape *shape, const struct search_machine *m)
 {
     const double known[COST_CONSTANTS] = {
         [COST_MESSAGE] = m->message_s,
@@ -43,17 +78,6 @@ static void set_priors(struct costs *c, const struct search_machine *m)
         [COST_STEP] = 5 * m->launch_s,
         [COST_SCALE] = 1,
     };
-
-    for (int i = 0; i < COST_CONSTANTS; i++) {
-        bool given = known[i] > 0 && isfinite(known[i]);
-
-        c->prior[i] = log(given ? known[i] : bland[i].value);
-        c->prior_sd[i] = given ? 1 : bland[i].sd;
-    }
-}
-
-struct costs costs_of(const struct moe_shape *shape, const struct search_machine *machine)
-{
     uint32_t per_node = shape->ranks_per_node ? shape->ranks_per_node : 1;
     struct costs c = { .ranks = shape->ranks,
                        .per_node = per_node < shape->ranks ? per_node : shape->ranks,
@@ -73,16 +97,18 @@ struct costs costs_of(const struct moe_shape *shape, const struct search_machine
     c.nodes = c.ranks / c.per_node;
     c.racks = shape->ranks_per_rack ? c.ranks / shape->ranks_per_rack : 1;
     c.reach = shape_node_share(shape, (uint32_t)c.nodes);
-    set_priors(&c, machine);
+    for (int i = 0; i < COST_CONSTANTS; i++) {
+        bool given = known[i] > 0 && isfinite(known[i]);
+
+        c.prior[i] = log(given ? known[i] : bland[i].value);
+        c.prior_sd[i] = given ? 1 : bland[i].sd;
+    }
     return c;
 }
 
-/* The shares of a message volume that stay inside the node and that leave it. */
-static double inside(const struct costs *c)
-{
-    return (c->per_node - 1) / c->ranks;
-}
+/* ---- one step */
 
+/* The share of a message volume that leaves the node. */
 static double between(const struct costs *c)
 {
     return 1 - 1 / c->nodes;
@@ -104,7 +130,8 @@ static double exchange(const struct costs *c, const double *k, uint32_t a, doubl
     if (a == MOE_A2A_2DH || a == MOE_A2A_3DH)
         return staged(c, k, a == MOE_A2A_3DH ? c->racks : 1, bytes);
     return k[COST_MESSAGE] * (c->ranks - 1) +
-           bytes * (inside(c) * k[COST_BYTE_INSIDE] + between(c) * k[COST_BYTE_BETWEEN]);
+           bytes * ((c->per_node - 1) / c->ranks * k[COST_BYTE_INSIDE] +
+                    between(c) * k[COST_BYTE_BETWEEN]);
 }
 
 /* Rows that a rank sends to one node: each token once, with as much more room as an expert's c is

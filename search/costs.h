@@ -4,6 +4,7 @@
 #ifndef COSTS_H
 #define COSTS_H
 
+#include "cluster.h"
 #include "search.h"
 
 enum cost_constant {
@@ -36,6 +37,10 @@ struct costs {
     bool train;
     double prior[COST_CONSTANTS], prior_sd[COST_CONSTANTS]; /* of the constants' logarithms */
 };
+
+/* A machine by the model numbers of its cluster; where one is not known there stands the guess. */
+struct search_machine known_machine(const struct cluster *cluster,
+                                    const struct search_machine *guess);
 
 struct costs costs_of(const struct moe_shape *shape, const struct search_machine *machine);
 

@@ -2,7 +2,7 @@
  * the default in fresh pairs. */
 #include "decision.h"
 
-#include "bound.h"
+#include "distribution.h"
 
 #include <math.h>
 
@@ -283,20 +283,12 @@ void decision_shun(struct decision *d, int arm)
 
 /* ---- what came of it */
 
-static const struct trial_of *trial_of_arm(const struct decision *d, int arm)
-{
-    for (int i = 0; i < d->trial_count; i++)
-        if (d->trials[i].arm == arm)
-            return &d->trials[i];
-    return NULL;
-}
-
 /* Times are the belief's, in which all samples count; a gain is what the pairs say. */
 static void describe(const struct decision *d, struct decision_result *r)
 {
     static const double two_sided = 1.96;
     struct search *s = d->setup.search;
-    const struct trial_of *t = trial_of_arm(d, r->arm);
+    const struct trial_of *t = NULL;
     struct normal level = search_level(s, r->arm);
     int default_arm = default_arm_of(d);
 
@@ -317,13 +309,14 @@ static void describe(const struct decision *d, struct decision_result *r)
     }
     r->samples += s->count[default_arm];
     r->harm = 1;
+    for (int i = 0; i < d->trial_count; i++)
+        t = d->trials[i].arm == r->arm ? &d->trials[i] : t;
     if (t && pair_count(t) > 1) {
         struct mean mean = mean_of(d, t);
         struct mean both = mean_with_belief(&mean, t->belief.mean, t->belief.sd * t->belief.sd);
         struct range range = mean_range(&mean, STATED);
 
-        r->gain =
-            (struct gain){ 0 - expm1(range.mean), 0 - expm1(range.high), 0 - expm1(range.low) };
+        r->gain = range_gain(range);
         r->harm = fmin(mean_chance_above(&mean, log1p(pairs_harmless)),
                        mean_chance_above(&both, log1p(pairs_harmless)));
         r->ns = r->default_ns * exp(range.mean);

@@ -2,7 +2,7 @@
  * hundred rows. */
 #include "gaussian.h"
 
-#include "bound.h"
+#include "distribution.h"
 #include "plan.h"
 #include "shape.h"
 #include "status.h"
@@ -403,6 +403,16 @@ void gaussian_predict(struct gaussian *g, const struct observation *seen, size_t
 }
 
 /* ---- within a visit */
+
+/* Standard deviations of log time; a stretch's is that of a burst of 1.3 to 2. */
+static const double wander_sd = 0.03, wander_steps = 40, burst_sd = 0.45;
+
+double mood_covariance(struct moment a, struct moment b)
+{
+    double v = wander_sd * wander_sd * exp(-abs(a.step - b.step) / wander_steps);
+
+    return a.stretch && a.stretch == b.stretch ? v + burst_sd * burst_sd : v;
+}
 
 static void fill_outlook(struct gaussian *g, const struct belief *belief, const struct told *told,
                          size_t count, struct outlook *out)

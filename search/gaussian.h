@@ -5,7 +5,6 @@
 #define GAUSSIAN_H
 
 #include "costs.h"
-#include "mood.h"
 
 /* All samples of one arm in one visit, averaged. */
 struct observation {
@@ -16,6 +15,18 @@ struct observation {
     double variance;        /* of log_ns, as an average */
     double offset_variance; /* of what the visit shares */
 };
+
+/* The machine's mood is what makes every plan slower or faster for a while.  Within a visit it
+ * wanders a little from step to step, and turns now and then: a burst of somebody else's work
+ * begins or ends.  The steps between two turns are called a stretch.
+ *
+ * When a step was taken: its number in the visit, and its stretch; the first stretch is 0. */
+struct moment {
+    int step, stretch;
+};
+
+/* The covariance of the moods at two moments, beyond what the whole visit shares. */
+double mood_covariance(struct moment a, struct moment b);
 
 /* One sample of the present visit, or the mean of a few of one arm that were taken together. */
 struct told {

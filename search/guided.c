@@ -1,15 +1,85 @@
 /* Model-guided racing: a Gaussian process about a cost model says which arm may be best, samples
- * decide, and a number of guards distrust the model.  Each guard is there because a simulation
+ * decide, and a number of rules distrust the model.  Each rule is there because a simulation
  * without it went badly wrong. */
-#include "guided.h"
-
-#include "bound.h"
+#include "distribution.h"
 #include "history.h"
+#include "plan.h"
 #include "status.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The rules that may want a sample, in the order in which they are asked. */
+enum rule { FIRST, AGAIN, SCREEN, UNTRIED, RACE, COVER, CONSIST, NONE };
+
+/* What comes next. */
+struct pick {
+    int arm; /* SEARCH_DONE: enough */
+    enum rule rule;
+    bool limited; /* the race was not over */
+};
+
+/* What is known and believed in the present visit. */
+struct guided {
+    struct gaussian gp;
+    struct history history;
+    bool alone;              /* the present visit does not believe the others */
+    struct belief base;      /* of the present visit, without its own samples */
+    struct outlook outlook;  /* with them */
+    struct belief elsewhere; /* of the capacity last asked for */
+    double elsewhere_log_c;
+    bool elsewhere_known;
+
+    double squares, first_sights;    /* standardised residuals of arms when first sampled */
+    bool cold;                       /* no visit nearby looked at every family */
+    bool flagged[SEARCH_ARMS_MAX];   /* was much slower than predicted in this visit */
+    double promise[SEARCH_ARMS_MAX]; /* of a flagged arm: what was predicted */
+    double unlike[SEARCH_ARMS_MAX]; /* variance of an arm that is nothing like what was predicted */
+    int pending, last;              /* -1 = none */
+    bool tried[SEARCH_ARMS_MAX];    /* in any visit */
+    struct pick pick;
+    struct observation scratch[GAUSSIAN_OBSERVATIONS_MAX];
+    struct told told[GAUSSIAN_TOLD_MAX];
+};
+
+/* Every arm against the incumbent, the best of those sampled in this visit. */
+struct view {
+    const struct search *search;
+    const struct guided *g;
+    int masked;                   /* an arm left out until it is sampled again; -1 = none */
+    int incumbent, expected_best; /* of those sampled here; of all; -1 = none */
+    double difference[SEARCH_ARMS_MAX], sd[SEARCH_ARMS_MAX]; /* of log time, arm - incumbent */
+};
+
+/* ---- memory */
+
+static int guided_open(struct search *search)
+{
+    struct guided *g = calloc(1, sizeof(*g));
+
+    if (!g)
+        return fail(ERR_NOMEM, "a guided search");
+    search->own = g;
+    history_reset(&g->history, search->setup.arm_count);
+    TRY(gaussian_open(&search->setup, &g->gp));
+    TRY(belief_open(&g->gp, &g->base));
+    TRY(belief_open(&g->gp, &g->elsewhere));
+    return outlook_open(&g->gp, &g->outlook);
+}
+
+static void guided_close(struct search *search)
+{
+    struct guided *g = search->own;
+
+    if (!g)
+        return;
+    outlook_close(&g->outlook);
+    belief_close(&g->elsewhere);
+    belief_close(&g->base);
+    gaussian_close(&g->gp);
+    free(g);
+}
 
 /* ---- what is believed */
 
@@ -79,7 +149,7 @@ static int best_sampled(const struct search *search, const struct guided *g, int
     return best_but(search, sampled, g->outlook.mean, but);
 }
 
-struct view view_of(const struct search *search, struct guided *g, int masked)
+static struct view view_of(const struct search *search, struct guided *g, int masked)
 {
     struct view v = { .search = search, .g = g, .masked = masked };
 
@@ -91,34 +161,384 @@ struct view view_of(const struct search *search, struct guided *g, int masked)
     return v;
 }
 
-/* ---- the strategy */
+static const double default_worth = 7e-5;
+enum { RACE_SAMPLES = 80, EXTRA_SAMPLES = 25 };
 
-static int guided_open(struct search *search)
+static uint32_t most_samples(const struct search *search)
 {
-    struct guided *g = calloc(1, sizeof(*g));
-
-    if (!g)
-        return fail(ERR_NOMEM, "a guided search");
-    search->own = g;
-    history_reset(&g->history, search->setup.arm_count);
-    TRY(gaussian_open(&search->setup, &g->gp));
-    TRY(belief_open(&g->gp, &g->base));
-    TRY(belief_open(&g->gp, &g->elsewhere));
-    return outlook_open(&g->gp, &g->outlook);
+    return search->setup.limit ? search->setup.limit : RACE_SAMPLES + EXTRA_SAMPLES;
 }
 
-static void guided_close(struct search *search)
-{
-    struct guided *g = search->own;
+/* ---- rules: an arm to sample, or -1 */
 
-    if (!g)
-        return;
-    outlook_close(&g->outlook);
-    belief_close(&g->elsewhere);
-    belief_close(&g->base);
-    gaussian_close(&g->gp);
-    free(g);
+static bool eligible(const struct view *v, int arm)
+{
+    return v->search->usable[arm] && arm != v->masked;
 }
+
+/* What the samples of an arm in this visit say by themselves; of weight 0: there are none. */
+static const struct record *direct(const struct view *v, int arm)
+{
+    return &v->g->history.now[arm];
+}
+
+static bool fresh(const struct view *v, int arm)
+{
+    return eligible(v, arm) && !(direct(v, arm)->weight > 0);
+}
+
+static bool same_family(const struct moe_plan *a, const struct moe_plan *b)
+{
+    return (a->r == 0) == (b->r == 0) && plan_equal_but(a, b, PLAN_R);
+}
+
+/* Of the arms that a rule wants the one that looks best. */
+static int best_of(const struct view *v, bool (*wanted)(const struct view *v, int arm))
+{
+    int best = -1;
+
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
+        if ((best < 0 || v->difference[i] < v->difference[best]) && eligible(v, i) && wanted(v, i))
+            best = i;
+    return best;
+}
+
+/* What a collective is run with makes no family of its own: with 30 numbers of CTAs and protocols
+ * to look at once each, nothing would be left for r. */
+static bool opens_a_family(const struct view *v, int arm)
+{
+    const struct moe_plan *arms = v->search->setup.arms;
+    struct moe_plan wanted = arms[arm];
+
+    if (!fresh(v, arm) || !(v->difference[arm] < 0.5))
+        return false;
+    wanted.ctas = wanted.proto = 0;
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
+        struct moe_plan known = arms[i];
+
+        known.ctas = known.proto = 0;
+        if (direct(v, i)->weight > 0 && same_family(&known, &wanted))
+            return false;
+    }
+    return true;
+}
+
+/* One bad constant makes whole families look bad: where none nearby was looked at, look. */
+static int screen(const struct view *v)
+{
+    return v->g->cold ? best_of(v, opens_a_family) : -1;
+}
+
+/* Has a plan with the arm's value of this axis ever run, in this table?  Every r above 0 is as good
+ * as another. */
+static bool value_tried(const struct view *v, int arm, size_t axis)
+{
+    const struct moe_plan *arms = v->search->setup.arms, *of = &arms[arm];
+
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
+        if (v->g->tried[i] && (axis == PLAN_R ? !of->r == !arms[i].r
+                                              : plan_value(of, axis) == plan_value(&arms[i], axis)))
+            return true;
+    return false;
+}
+
+static bool has_an_untried_value(const struct view *v, int arm)
+{
+    bool tried = true;
+
+    for (size_t axis = 0; fresh(v, arm) && axis < plan_axis_count && tried; axis++)
+        tried = value_tried(v, arm, axis);
+    return !tried;
+}
+
+/* Priors may be wrong by any factor, and a model is most convincing where it was never tested: what
+ * a value of an axis is worth is looked at once in a table, whatever is expected of it. */
+static int untried(const struct view *v)
+{
+    return best_of(v, has_an_untried_value);
+}
+
+/* What `count` samples with this variance of their mean promise for a choice across the gap: how
+ * far they may move the difference decides how often they turn the choice, and by how much.  Per
+ * sample. */
+static double worth_of(double gap, double covariance, double variance, double of_mean, int count)
+{
+    double moved = covariance / sqrt(variance + of_mean), z = gap / moved;
+
+    /* What is gained, on average, if the arm turns out better. */
+    return moved > 1e-6 ? moved * (normal_density(z) - z * normal_tail(-z)) / count : 0;
+}
+
+/* What samples of an arm, of the incumbent, or of both in turn are worth.  As many at a time as
+ * make most of it: one alone turns no choice that rests on ten.  Samples of one arm show it and the
+ * mood of the moment together: where that has just turned, the arm that ran since is worth no more
+ * samples until another one has run.  Samples in turn show the difference alone. */
+static double most_worth(const struct view *v, int arm, int *which)
+{
+    enum { AT_A_TIME = 16 };
+    const struct outlook *o = &v->g->outlook;
+    double noise = history_variance(&v->g->history), gap = v->difference[arm];
+    double own = o->sd[arm] * o->sd[arm], theirs = o->sd[v->incumbent] * o->sd[v->incumbent];
+    double apart = v->sd[arm] * v->sd[arm], joint = (own + theirs - apart) / 2;
+    double mood = o->mood_variance, mine = o->with_mood[arm], its = o->with_mood[v->incumbent];
+    double by_arm = fabs(own - joint + mine - its),
+           by_incumbent = fabs(joint - theirs + mine - its);
+    double of_arm = 0, of_incumbent = 0, of_both = 0;
+
+    for (int n = 1; n <= AT_A_TIME; n *= 2) {
+        of_arm = fmax(of_arm, worth_of(gap, by_arm, own + mood + 2 * mine, noise / n, n));
+        of_incumbent =
+            fmax(of_incumbent, worth_of(gap, by_incumbent, theirs + mood + 2 * its, noise / n, n));
+        if (n > 1)
+            of_both = fmax(of_both, worth_of(gap, apart, apart, 4 * noise / n, n));
+    }
+    *which = of_arm >= of_incumbent ? arm : v->incumbent;
+    return fmax(of_both, fmax(of_arm, of_incumbent));
+}
+
+/* The arm whose next samples are worth most, if that is enough. */
+static int worthiest(const struct view *v)
+{
+    const struct search *s = v->search;
+    double most = s->setup.worth > 0 ? s->setup.worth : default_worth;
+    int best = -1, other = -1;
+
+    for (int i = 0; i < (int)s->setup.arm_count; i++) {
+        double worth;
+        int which;
+
+        if (i == v->incumbent || !eligible(v, i))
+            continue;
+        worth = most_worth(v, i, &which);
+        if (worth > most) {
+            most = worth;
+            best = which;
+            other = which == i ? v->incumbent : i;
+        }
+    }
+    /* Not twice the same one: a mood that has turned unnoticed would be taken for its time. */
+    return best >= 0 && best == v->g->last ? other : best;
+}
+
+static int race(const struct view *v)
+{
+    uint64_t most = most_samples(v->search);
+
+    if (v->search->samples >= most * RACE_SAMPLES / (RACE_SAMPLES + EXTRA_SAMPLES))
+        return -1;
+    return worthiest(v);
+}
+
+/* ---- neighbours of the incumbent on the lattice of plans */
+
+/* The eligible arm with the next r above (below) in the same family; -1: there is none. */
+static int next_by_r(const struct view *v, bool above)
+{
+    const struct moe_plan *arms = v->search->setup.arms, *of = &arms[v->incumbent];
+    int best = -1;
+
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
+        bool beyond = above ? arms[i].r > of->r : arms[i].r < of->r;
+
+        if (!beyond || !same_family(&arms[i], of) || !eligible(v, i))
+            continue;
+        if (best < 0 || (above ? arms[i].r < arms[best].r : arms[i].r > arms[best].r))
+            best = i;
+    }
+    return best;
+}
+
+/* Plans of one r that differ on one axis, by one step: twice or half, where values double; 0, the
+ * wire's own choice of CTAs, may be any number.  On other axes every value borders on every other.
+ */
+static bool one_step_apart(const struct moe_plan *a, const struct moe_plan *b)
+{
+    for (size_t i = 0; i < plan_axis_count; i++) {
+        uint32_t x = plan_value(a, i), y = plan_value(b, i);
+
+        if (i != PLAN_R && x != y && plan_equal_but(a, b, i) &&
+            (!plan_axes[i].power_of_two || !x || !y || x == 2 * y || y == 2 * x))
+            return true;
+    }
+    return false;
+}
+
+/* Of the arms with the least (greatest) r the one that looks best. */
+static int end_by_r(const struct view *v, bool greatest)
+{
+    const struct moe_plan *arms = v->search->setup.arms;
+    int best = -1;
+
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
+        if (!arms[i].r || !eligible(v, i))
+            continue;
+        if (best < 0 || (greatest ? arms[i].r > arms[best].r : arms[i].r < arms[best].r) ||
+            (arms[i].r == arms[best].r && v->difference[i] < v->difference[best]))
+            best = i;
+    }
+    return best;
+}
+
+/* r = 0 borders on the least and the greatest r, and every other r on all plans of r = 0. */
+static void find_neighbours(const struct view *v, bool near[SEARCH_ARMS_MAX])
+{
+    const struct moe_plan *arms = v->search->setup.arms, *of = &arms[v->incumbent];
+
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
+        near[i] = (of->r && !arms[i].r) || (!of->r == !arms[i].r && one_step_apart(&arms[i], of));
+    for (int above = 0; above < 2; above++) {
+        int arm = of->r ? next_by_r(v, above) : end_by_r(v, above);
+
+        if (arm >= 0)
+            near[arm] = true;
+    }
+}
+
+/* Samples, here and not far away, of arms of its family with about the same r. */
+static double weight_of_relatives(const struct view *v, int arm)
+{
+    const struct moe_plan *arms = v->search->setup.arms, *of = &arms[arm];
+    bool related[SEARCH_ARMS_MAX];
+
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
+        related[i] = same_family(&arms[i], of) &&
+                     (!of->r || fabs(log((double)arms[i].r / (double)of->r)) < 0.8);
+    return history_weight(&v->g->history, 1.5, related);
+}
+
+/* Known well enough without a sample here.  One sample elsewhere is not enough: an outlier would
+ * rule out the best family for all later visits.  Nor is one far away: messages that change their
+ * protocol, or products their tiles, turn an order within a doubling of c. */
+static bool excused(const struct view *v, int arm)
+{
+    const struct search *s = v->search;
+    const struct moe_plan *plan = &s->setup.arms[arm];
+    double gap = v->difference[arm];
+    struct contrast seen = history_contrast(&v->g->history, arm, v->incumbent, 0.4);
+
+    if (!plan->r && gap > 1.1)
+        return true;
+    if (seen.samples >= 2 && seen.mean > 0.05 + 2 * seen.error)
+        return true;
+    if (!v->g->history.visit_count || gap <= 0.20 + 3 * v->sd[arm])
+        return false;
+    return !plan->r || gap > 1.2 || weight_of_relatives(v, arm) >= 2;
+}
+
+/* A winner must be measured against its neighbours: a wrong model is most convincing where it was
+ * never tested. */
+static int cover(const struct view *v)
+{
+    bool near[SEARCH_ARMS_MAX];
+    int best = -1;
+
+    find_neighbours(v, near);
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
+        if (near[i] && fresh(v, i) && !excused(v, i) &&
+            (best < 0 || v->difference[i] < v->difference[best]))
+            best = i;
+    return best;
+}
+
+/* ---- direct samples against what the model makes of them */
+
+/* Two outliers in a row happen: who was thought to be good before them gets more chances. */
+static bool flag_unresolved(const struct view *v, int arm)
+{
+    double good = direct(v, v->incumbent)->log_ns + 0.15;
+
+    return v->g->flagged[arm] && ((v->search->count[arm] < 3 && v->g->promise[arm] < good) ||
+                                  (direct(v, arm)->weight < 4 && v->g->outlook.mean[arm] < good));
+}
+
+/* One sample says that the arm is slow; the model, or a neighbour that is the best, that it is not.
+ */
+static bool single_sample_suspect(const struct view *v, int arm, bool near)
+{
+    double predicted = v->g->outlook.mean[arm], here = direct(v, v->incumbent)->log_ns;
+    double measured = direct(v, arm)->log_ns;
+
+    return direct(v, arm)->weight < 2 &&
+           ((predicted < here + 0.15 && measured > here + 0.20 && measured > predicted + 0.15) ||
+            (near && measured > here + 0.5));
+}
+
+/* The model may not overrule samples that clearly say otherwise. */
+static int directly_better(const struct view *v)
+{
+    const struct record *here = direct(v, v->incumbent);
+    double variance = history_variance(&v->g->history);
+
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++) {
+        const struct record *its = direct(v, i);
+        double by = here->log_ns - its->log_ns, error;
+
+        if (i == v->incumbent || !eligible(v, i) || !(its->weight > 0) || by <= 0)
+            continue;
+        error = sqrt(variance * (1 / its->weight + 1 / here->weight));
+        if (its->weight < 2 || here->weight < 2 ||
+            (by > 1.5 * error && (its->weight < 12 || here->weight < 12)))
+            return its->weight <= here->weight ? i : v->incumbent;
+    }
+    return -1;
+}
+
+static int consist(const struct view *v)
+{
+    bool near[SEARCH_ARMS_MAX];
+
+    find_neighbours(v, near);
+    for (int i = 0; i < (int)v->search->setup.arm_count; i++)
+        if (eligible(v, i) && direct(v, i)->weight > 0 && i != v->incumbent &&
+            (flag_unresolved(v, i) || single_sample_suspect(v, i, near[i])))
+            return i;
+    return directly_better(v);
+}
+
+/* ---- the first rule that wants a sample */
+
+static const struct {
+    enum rule rule;
+    int (*arm)(const struct view *view);
+} rules[] = {
+    { SCREEN, screen }, { UNTRIED, untried }, { RACE, race },
+    { COVER, cover },   { CONSIST, consist },
+};
+
+static struct pick pick_from(const struct search *search, struct guided *g, int masked)
+{
+    struct view v = view_of(search, g, masked);
+
+    if (v.incumbent < 0)
+        return (struct pick){ .arm = v.expected_best < 0 ? SEARCH_DONE : v.expected_best,
+                              .rule = FIRST };
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        int arm = rules[i].arm(&v);
+
+        if (arm >= 0)
+            return (struct pick){ .arm = arm, .rule = rules[i].rule };
+    }
+    return (struct pick){ .arm = SEARCH_DONE, .rule = NONE, .limited = worthiest(&v) >= 0 };
+}
+
+static struct pick next_pick(const struct search *search, struct guided *g)
+{
+    struct pick pick;
+
+    if (search->samples >= most_samples(search))
+        return (struct pick){ .arm = SEARCH_DONE, .rule = NONE, .limited = true };
+    if (g->pending < 0)
+        return pick_from(search, g, -1);
+    /* Outliers come in bursts: let another arm go first, if one is wanted anyway. */
+    if (g->last == g->pending) {
+        pick = pick_from(search, g, g->pending);
+        if (pick.arm != SEARCH_DONE && pick.rule != FIRST)
+            return pick;
+    }
+    return (struct pick){ .arm = g->pending, .rule = AGAIN };
+}
+
+/* ---- visits and samples */
 
 static void guided_visit(struct search *search)
 {
@@ -134,7 +554,7 @@ static void guided_visit(struct search *search)
     g->pending = g->last = -1;
     g->elsewhere_known = false;
     refit(g);
-    g->pick = rules_pick(search, g);
+    g->pick = next_pick(search, g);
 }
 
 static int guided_next(struct search *search)
@@ -198,7 +618,7 @@ static void guided_tell(struct search *search, int arm, double log_ns, bool aske
     if (search->samples == 4 || (g->cold && search->samples == 9))
         refit(g);
     g->elsewhere_known = false;
-    g->pick = rules_pick(search, g);
+    g->pick = next_pick(search, g);
 }
 
 static void guided_drop(struct search *search, int arm, bool failed)
@@ -210,7 +630,7 @@ static void guided_drop(struct search *search, int arm, bool failed)
     if (g->pending == arm)
         g->pending = -1;
     g->elsewhere_known = false;
-    g->pick = rules_pick(search, g);
+    g->pick = next_pick(search, g);
 }
 
 static double bound_against(const struct search *search, const bool *usable, const double *mean,

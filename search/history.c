@@ -21,6 +21,54 @@ void history_reset(struct history *history, size_t arm_count)
     history->arm_count = arm_count;
 }
 
+/* ---- turns of the mood */
+
+/* How many standard deviations a common shift is away from none; and how large it must be. */
+static const double turn_deviations = 3.7, turn_least = 0.08;
+/* One slow step is an outlier, and says no more than this; none is faster than it should be. */
+static const double step_deviations = 3;
+enum { LOOK_BACK = 12 };
+
+/* How many deviations all steps since are off by, if they are off by the same; 0: by too little. */
+struct shift {
+    double weights, sum;
+};
+
+static double deviations_of(const struct shift *s)
+{
+    return fabs(s->sum) > turn_least * s->weights ? fabs(s->sum) / sqrt(s->weights) : 0;
+}
+
+static void add_step(struct shift *shift, const struct surprise *s)
+{
+    shift->weights += 1 / s->variance;
+    shift->sum += fmin(s->above, step_deviations * sqrt(s->variance)) / s->variance;
+}
+
+/* That the mood has turned is shown only by plans that are known from before, because a model may
+ * be wrong.  The other plans also tell when it turned. */
+int mood_turn(const struct surprise *steps, size_t count)
+{
+    struct shift known = { 0, 0 }, all = { 0, 0 };
+    double most = 0;
+    bool shown = false;
+    int turn = -1;
+
+    for (size_t k = 1; k <= count && k <= LOOK_BACK; k++) {
+        const struct surprise *s = &steps[count - k];
+
+        if (!s->first)
+            add_step(&known, s);
+        add_step(&all, s);
+        shown |= known.weights > 0 && deviations_of(&known) > turn_deviations;
+        if (shown && deviations_of(&all) > most) {
+            most = deviations_of(&all);
+            turn = (int)(count - k);
+        }
+    }
+    return turn;
+}
+
 /* ---- the present visit */
 
 static void clear_present(struct history *h, double log_c)
@@ -53,19 +101,13 @@ static double centre_of_arm(const struct history *h, int arm)
     return values[n < 4 ? 0 : (n - 1) / 2];
 }
 
-/* Were it the same under any noise, much noise would lose its slower half, and so look like little.
- */
-static double outlier_log(const struct history *h)
-{
-    double wide = outlier_deviations * sqrt(history_variance(h));
-
-    return fmax(outlier_least, fmin(outlier_most, wide));
-}
-
-/* The mean of what lies near the centre. */
+/* The mean of what lies near the centre.  Were the limit the same under any noise, much noise would
+ * lose its slower half, and so look like little. */
 static void average(struct history *h, int arm)
 {
-    double centre = centre_of_arm(h, arm), limit = outlier_log(h), sum = 0, kept = 0;
+    double centre = centre_of_arm(h, arm), sum = 0, kept = 0;
+    double limit =
+        fmax(outlier_least, fmin(outlier_most, outlier_deviations * sqrt(history_variance(h))));
 
     h->now[arm].weight = 0;
     if (isnan(centre))
@@ -82,8 +124,9 @@ static void average(struct history *h, int arm)
     h->now[arm] = (struct record){ .arm = arm, .log_ns = sum / kept, .weight = kept };
 }
 
-/* The samples of the last stretch, the latest at the end. */
-static int turn_of(const struct history *h)
+/* Looks for a turn among the samples of the last stretch.  What is known of the mood before a turn
+ * says nothing of that since. */
+static void find_turn(struct history *h)
 {
     struct surprise steps[16];
     size_t first = h->sample_count, n = 0, room = sizeof(steps) / sizeof(steps[0]);
@@ -95,14 +138,10 @@ static int turn_of(const struct history *h)
     for (size_t i = first; i < h->sample_count; i++)
         steps[n++] = h->samples[i].surprise;
     turn = mood_turn(steps, n);
-    return turn < 0 ? -1 : (int)first + turn;
-}
-
-/* What is known of the mood before a turn says nothing of that since. */
-static void begin_stretch(struct history *h, size_t first)
-{
+    if (turn < 0 || first + (size_t)turn == 0)
+        return;
     h->stretch++;
-    for (size_t i = first; i < h->sample_count; i++) {
+    for (size_t i = first + (size_t)turn; i < h->sample_count; i++) {
         h->samples[i].when.stretch = h->stretch;
         h->samples[i].surprise.above = 0;
     }
@@ -116,7 +155,6 @@ struct moment history_now(const struct history *history)
 void history_add(struct history *history, int arm, double log_ns, struct normal expected)
 {
     size_t at = history->sample_count;
-    int turn;
 
     if (at == HISTORY_SAMPLES_MAX)
         return;
@@ -128,9 +166,8 @@ void history_add(struct history *history, int arm, double log_ns, struct normal 
                          .surprise = { log_ns - expected.mean, expected.sd * expected.sd,
                                        !(history->now[arm].weight > 0) } };
     history->sample_count++;
-    turn = at ? turn_of(history) : -1;
-    if (turn > 0)
-        begin_stretch(history, (size_t)turn);
+    if (at)
+        find_turn(history);
     average(history, arm);
 }
 

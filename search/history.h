@@ -7,6 +7,16 @@
 
 enum { HISTORY_RECORDS_MAX = 2048, HISTORY_VISITS_MAX = 512, HISTORY_SAMPLES_MAX = 1024 };
 
+/* A step against what was expected of it: log time above, and that expectation's variance, noise
+ * included.  `first`: of its plan, so that it rests on a model alone. */
+struct surprise {
+    double above, variance;
+    bool first;
+};
+
+/* Which of these successive steps of one stretch was the first after a turn; -1: none was. */
+int mood_turn(const struct surprise *steps, size_t count);
+
 /* An arm's samples of one visit. */
 struct record {
     int arm;

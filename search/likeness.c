@@ -2,7 +2,7 @@
  * in turn. */
 #include "likeness.h"
 
-#include "bound.h"
+#include "distribution.h"
 #include "status.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Huber's mean, the variance of steps and of launches, and Student's intervals. */
+/* Huber's mean, the variance of steps and of launches, and intervals of what they leave open. */
 #include "pairs.h"
 
 #include "stats.h"
@@ -247,47 +247,6 @@ enum proof mean_proof(const struct mean *m, double belief, double variance, doub
                : PROOF_NONE;
 }
 
-/* ---- Student's distribution */
-
-/* Between the rows 1 / freedom is nearly a straight line. */
-double student(double freedom, enum certainty certainty)
-{
-    static const struct {
-        double freedom, at[LEVELS];
-    } rows[] = { { 1, { 12.706, 636.62 } }, { 2, { 4.303, 31.599 } }, { 3, { 3.182, 12.924 } },
-                 { 4, { 2.776, 8.610 } },   { 5, { 2.571, 6.869 } },  { 7, { 2.365, 5.408 } },
-                 { 10, { 2.228, 4.587 } },  { 20, { 2.086, 3.850 } }, { 1e9, { 1.960, 3.291 } } };
-    size_t i = 1;
-    double at;
-
-    freedom = fmax(1, fmin(1e9, freedom));
-    while (rows[i].freedom < freedom)
-        i++;
-    at = (1 / rows[i - 1].freedom - 1 / freedom) / (1 / rows[i - 1].freedom - 1 / rows[i].freedom);
-    return rows[i - 1].at[certainty] + at * (rows[i].at[certainty] - rows[i - 1].at[certainty]);
-}
-
-/* With t = sqrt(freedom) tan(x) the density is cos(x)^(freedom - 1), which Simpson's rule
- * integrates to eight digits, whatever t and the freedom are. */
-double student_tail(double t, double freedom)
-{
-    enum { PARTS = 128 };
-    double sum = 0, width, tail;
-
-    if (isnan(t) || !(freedom > 0))
-        return 1;
-    if (freedom > 1e6 || isinf(t))
-        return 0.5 * erfc(t * 0.70710678118654752);
-    freedom = fmax(1, freedom);
-    width = atan(fabs(t) / sqrt(freedom)) / PARTS;
-    for (int i = 0; i <= PARTS; i++)
-        sum += (i == 0 || i == PARTS ? 1 : i % 2 ? 4 : 2) * pow(cos(i * width), freedom - 1);
-    tail = 0.5 - exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / sqrt(3.14159265358979324) *
-                     sum * width / 3;
-    tail = fmax(0, tail);
-    return t > 0 ? tail : 1 - tail;
-}
-
 /* ---- intervals */
 
 static struct range range_about(double mean, double variance, double freedom,
@@ -301,6 +260,11 @@ static struct range range_about(double mean, double variance, double freedom,
 struct range mean_range(const struct mean *m, enum certainty certainty)
 {
     return range_about(m->mean, m->steps + m->luck + m->further, m->freedom, certainty);
+}
+
+struct gain range_gain(struct range r)
+{
+    return (struct gain){ 0 - expm1(r.mean), 0 - expm1(r.high), 0 - expm1(r.low) };
 }
 
 void total_add(struct total *t, double share, const struct mean *m)

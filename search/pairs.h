@@ -5,6 +5,8 @@
 #ifndef PAIRS_H
 #define PAIRS_H
 
+#include "distribution.h"
+
 #include "stats.h"
 
 #include <stdbool.h>
@@ -68,19 +70,13 @@ enum proof mean_proof(const struct mean *mean, double belief, double variance, d
 /* A plan that is slower than the default by more than this does harm. */
 extern const double pairs_harmless;
 
-/* With 95 % what is stated, with 99.9 % what ends the rounds: who is asked after every cycle is
- * wrong more often than who is asked once. */
-enum certainty { STATED, STRICT, LEVELS };
-
-/* Student's two-sided quantiles; the chance that a value of his lies above t. */
-double student(double freedom, enum certainty certainty);
-double student_tail(double t, double freedom);
-
 struct range {
     double mean, low, high;
 };
 /* Of the ratio to expect in a further launch of the ranks; in this one if there was no other. */
 struct range mean_range(const struct mean *mean, enum certainty certainty);
+/* What a plan saves whose time over the other's has a logarithm in that range. */
+struct gain range_gain(struct range range);
 
 /* The weighted mean over buckets. */
 struct total {

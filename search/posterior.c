@@ -1,7 +1,7 @@
 /* A Gaussian process over plans that grows by a sample at a time. */
 #include "posterior.h"
 
-#include "bound.h"
+#include "distribution.h"
 #include "status.h"
 
 #include <math.h>

@@ -385,23 +385,18 @@ static bool over_static(const struct rounds *r, struct range out[LEVELS], int *b
     return true;
 }
 
-static struct gain gain_of(struct range range)
-{
-    return (struct gain){ 0 - expm1(range.mean), 0 - expm1(range.high), 0 - expm1(range.low) };
-}
-
 struct rounds_result rounds_result(const struct rounds *r)
 {
     struct rounds_result v = { GAIN_UNKNOWN, GAIN_UNKNOWN, .rounds = r->round, .steps = r->steps };
     struct range range[LEVELS];
 
     if (over_default(r, range)) {
-        v.over_default = gain_of(range[STATED]);
+        v.over_default = range_gain(range[STATED]);
         v.loses = range[STATED].mean > 0;
         v.may_lose = !(range[STATED].high <= 0);
     }
     if (over_static(r, range, &v.static_arm))
-        v.over_static = gain_of(range[STATED]);
+        v.over_static = range_gain(range[STATED]);
     v.static_arm = v.static_arm < 0 ? -1 : r->statics[v.static_arm];
     v.launches = 1 + (r->setup.launch_cycles ? rounds_launch(r) - 1 : 0);
     return v;
@@ -427,14 +422,6 @@ static bool is_decided(const struct rounds *r)
 }
 
 /* ---- one bucket */
-
-static int role_of_static(const struct rounds *r, int arm)
-{
-    for (int i = 0; i < r->setup.static_count; i++)
-        if (r->statics[i] == arm)
-            return ROLE_STATIC + i;
-    return -1;
-}
 
 /* What the buckets beside this one say of a plan against the default.  How much it saves changes
  * little from one capacity to the next: a random walk along log c, of whose steps these buckets
@@ -515,7 +502,7 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
 
     if (!present(c, place) || same_plan(c, role, ROLE_DEFAULT) || own->count < PAIRS_LEAST)
         return word;
-    word.gain = gain_of(stated(r, mean_range(own, STATED)));
+    word.gain = range_gain(stated(r, mean_range(own, STATED)));
     word.proof = mean_proof(own, belief, variance, chance);
     if (!word.proof && own->mean < 0 &&
         (place == place_of(c, c->chosen) || mean_chance_above(own, 0) <= likely_slower)) {
@@ -529,11 +516,6 @@ static struct rounds_word word_of(const struct rounds *r, const struct table_of_
 }
 
 /* ---- what is left of the table */
-
-static bool has_default(const struct rounds_contest *c)
-{
-    return present(c, c->role[ROLE_DEFAULT]);
-}
 
 static int arm_of_table(const struct rounds_contest *c)
 {
@@ -573,7 +555,7 @@ static void replace_unproven(struct rounds *r, double harm, struct rounds_left *
         int best = ROLE_TABLE;
 
         left[b].word = words[ROLE_TABLE][b];
-        if (!has_default(c) || words[ROLE_TABLE][b].proof)
+        if (!present(c, c->role[ROLE_DEFAULT]) || words[ROLE_TABLE][b].proof)
             continue;
         for (int role = ROLE_STATIC; role <= ROLE_NEIGHBOUR; role++)
             if (words[role][b].proof &&
@@ -594,11 +576,13 @@ static void take_static(struct rounds *r, double harm, struct rounds_left *left)
 {
     struct rounds_result v = rounds_result(r);
     bool is_default = v.static_arm == r->setup.default_arm;
-    int role = role_of_static(r, v.static_arm);
+    int role = ROLE_STATIC, end = ROLE_STATIC + r->setup.static_count;
     struct table_of_means over_default, over_table;
     struct rounds_word words[ROUNDS_BUCKETS_MAX];
 
-    if (role < 0)
+    while (role < end && r->statics[role - ROLE_STATIC] != v.static_arm)
+        role++;
+    if (role == end)
         return;
     compare_all(r, role, ROLE_DEFAULT, &over_default);
     compare_all(r, role, ROLE_TABLE, &over_table);
@@ -678,10 +662,13 @@ static void give_up(struct rounds *r, enum proof least, double harm, struct roun
     compare_all(r, ROLE_TABLE, ROLE_DEFAULT, &t);
     for (int b = 0; b < r->setup.bucket_count; b++)
         words[b] = word_of(r, &t, ROLE_TABLE, b, harm);
-    for (int b = 0; b < r->setup.bucket_count; b++)
-        if (has_default(&r->contests[b]) && words[b].proof < least &&
-            !same_plan(&r->contests[b], ROLE_TABLE, ROLE_DEFAULT))
-            leave(r, b, r->contests[b].role[ROLE_DEFAULT], LEFT_BY_ITSELF, &words[b], &left[b]);
+    for (int b = 0; b < r->setup.bucket_count; b++) {
+        const struct rounds_contest *c = &r->contests[b];
+
+        if (present(c, c->role[ROLE_DEFAULT]) && words[b].proof < least &&
+            !same_plan(c, ROLE_TABLE, ROLE_DEFAULT))
+            leave(r, b, c->role[ROLE_DEFAULT], LEFT_BY_ITSELF, &words[b], &left[b]);
+    }
 }
 
 bool rounds_obey(struct rounds *r, double margin, double harm,
@@ -808,19 +795,7 @@ int rounds_statics(struct search *search, const struct rounds_bucket *buckets, i
     return count;
 }
 
-static void set_defaults(struct rounds_setup *s)
-{
-    if (s->launch_cycles) {
-        s->cycles_min = s->launch_cycles * (s->launches < 2 ? 1 : 2);
-        s->cycles_max = s->launch_cycles * (s->launches ? s->launches : 1);
-    }
-    s->cycles_min = s->cycles_min ? s->cycles_min : CYCLES_LEAST;
-    s->cycles_max = s->cycles_max ? s->cycles_max : CYCLES_MOST;
-    if (s->cycles_max > ROUNDS_CYCLES_MAX)
-        s->cycles_max = ROUNDS_CYCLES_MAX;
-    if (s->cycles_min > s->cycles_max)
-        s->cycles_min = s->cycles_max;
-}
+/* ---- beginning and going on */
 
 /* The plan on both sides of the buckets around this one that have its plan, if they are few; else
  * -1. */
@@ -860,17 +835,28 @@ static void open_contest(struct rounds_contest *c, const struct rounds_setup *s,
 
 void rounds_open(struct rounds *r, const struct rounds_setup *setup)
 {
+    struct rounds_setup *s = &r->setup;
+
     assert(setup->bucket_count >= 0 && setup->bucket_count <= ROUNDS_BUCKETS_MAX);
     assert(setup->static_count >= 0 && setup->static_count <= ROUNDS_STATICS_MAX);
     memset(r, 0, sizeof(*r));
-    r->setup = *setup;
-    set_defaults(&r->setup);
+    *s = *setup;
+    if (s->launch_cycles) {
+        s->cycles_min = s->launch_cycles * (s->launches < 2 ? 1 : 2);
+        s->cycles_max = s->launch_cycles * (s->launches ? s->launches : 1);
+    }
+    s->cycles_min = s->cycles_min ? s->cycles_min : CYCLES_LEAST;
+    s->cycles_max = s->cycles_max ? s->cycles_max : CYCLES_MOST;
+    if (s->cycles_max > ROUNDS_CYCLES_MAX)
+        s->cycles_max = ROUNDS_CYCLES_MAX;
+    if (s->cycles_min > s->cycles_max)
+        s->cycles_min = s->cycles_max;
     for (int b = 0; b < setup->bucket_count; b++)
         open_contest(&r->contests[b], setup, b);
     for (int i = 0; i < setup->static_count; i++)
         r->statics[i] = setup->statics[i];
-    r->setup.buckets = NULL;
-    r->setup.statics = NULL;
+    s->buckets = NULL;
+    s->statics = NULL;
     advance(r);
 }
 

@@ -1,4 +1,5 @@
-/* What all strategies share: who is usable, how often each was sampled, when to stop. */
+/* What all strategies share: their table, who is usable, how often each was sampled, when to stop,
+ * and how thorough an effort is. */
 #include "search.h"
 
 #include "stats.h"
@@ -15,6 +16,13 @@ const struct search_ops *const search_strategies[] = { &search_guided, &search_p
                                                        &search_exhaustive, &search_blind, NULL };
 const char *const search_words[] = { "guided", "paper", "exhaustive", "blind", NULL };
 const char *const search_reason_words[] = { "certain", "limit", "cut", "inferred", NULL };
+
+const struct effort efforts[] = {
+    { "quick", "two buckets per doubling of c", 2, 1.2e-4, 0, 20, 2, 3 },
+    { "normal", "three buckets per doubling of c; doubtful ones between are measured", 3, 7e-5,
+      0.02, 40, 4, 2 },
+    { "thorough", "every bucket, and more steps for each", 0, 1e-5, 0, 80, 6, 2 },
+};
 
 const struct search_ops *search_find(const char *name)
 {

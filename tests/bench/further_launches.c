@@ -1,7 +1,6 @@
 /* Plays the rounds of one table, and holds what they leave of it against the truth. */
 #include "further_launches.h"
 
-#include "effort.h"
 #include "rounds.h"
 
 #include <math.h>

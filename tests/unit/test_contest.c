@@ -1,8 +1,8 @@
 /* The contest: how often it is wrong, how soon it ends, and the statistics it rests on. */
 #include "check.h"
 
-#include "bound.h"
 #include "contest.h"
+#include "distribution.h"
 #include "random.h"
 #include "surface.h"
 

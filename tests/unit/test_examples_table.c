@@ -2,11 +2,11 @@
  * what the code computes. */
 #include "worked_example.h"
 
-#include "bound.h"
 #include "bucket_key.h"
 #include "contest.h"
 #include "costs.h"
 #include "decision.h"
+#include "distribution.h"
 #include "drift.h"
 #include "export.h"
 #include "rounds.h"

@@ -2,7 +2,7 @@
 #include "check.h"
 
 #include "decision.h"
-#include "mood.h"
+#include "history.h"
 #include "plan.h"
 #include "random.h"
 #include "status.h"

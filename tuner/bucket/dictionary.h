@@ -4,7 +4,6 @@
 #define DICTIONARY_H
 
 #include "declaration.h"
-#include "effort.h"
 #include "search.h"
 #include "store.h"
 

@@ -3,7 +3,7 @@
 
 #include "arms.h"
 #include "cluster.h"
-#include "known_machine.h"
+#include "costs.h"
 #include "lookup.h"
 #include "plan.h"
 #include "recognise.h"

@@ -3,8 +3,8 @@
 
 #include "arms.h"
 #include "array.h"
+#include "costs.h"
 #include "host.h"
-#include "known_machine.h"
 #include "launch_words.h"
 #include "plan.h"
 #include "recognise.h"

@@ -4,7 +4,6 @@
 #define TRUE_BUCKET_H
 
 #include "decision.h"
-#include "effort.h"
 #include "noise.h"
 #include "outcomes.h"
 #include "search.h"

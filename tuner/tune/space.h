@@ -5,7 +5,6 @@
 
 #include "account.h"
 #include "cluster.h"
-#include "effort.h"
 #include "load.h"
 #include "moelookup.h"
 #include "search.h"

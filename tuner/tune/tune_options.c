@@ -2,9 +2,9 @@
 #include "tune_options.h"
 
 #include "common_rows.h"
+#include "costs.h"
 #include "declaration.h"
 #include "gpu_list.h"
-#include "known_machine.h"
 #include "misses.h"
 #include "model_file.h"
 #include "option_values.h"

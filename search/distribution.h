@@ -1,6 +1,6 @@
-/* How much a chosen arm may be worse than the best of its rivals. */
-#ifndef BOUND_H
-#define BOUND_H
+/* The normal distribution and Student's, and what they say of a chosen arm's rivals. */
+#ifndef DISTRIBUTION_H
+#define DISTRIBUTION_H
 
 #include <stddef.h>
 
@@ -11,6 +11,14 @@ double normal_tail(double z);
 /* The root of a variance that rounding may have made less than `least`; infinite where it is no
  * number: fmax() would make certainty of that. */
 double deviation_of(double variance, double least);
+
+/* With 95 % what is stated, with 99.9 % what ends the rounds: who is asked after every cycle is
+ * wrong more often than who is asked once. */
+enum certainty { STATED, STRICT, LEVELS };
+
+/* Student's two-sided quantiles; the chance that a value of his lies above t. */
+double student(double freedom, enum certainty certainty);
+double student_tail(double t, double freedom);
 
 /* The least share u with  sum_i P(rival i is better by more than u) <= chance,  where rival i's
  * log time minus the chosen one's is normal with mean[i] and sd[i].  The sum bounds the chance that
