@@ -1,7 +1,7 @@
 /* Encode and decode as dense products (Fairseq's and GShard's einsum). */
 #include "dense.h"
 
-#include "phases.h"
+#include "phase.h"
 #include "shape.h"
 #include "status.h"
 

@@ -2,7 +2,7 @@
 #ifndef EXPERTS_H
 #define EXPERTS_H
 
-#include "chunks.h"
+#include "arena.h"
 #include "geometry.h"
 #include "uneven.h"
 #include "weights.h"

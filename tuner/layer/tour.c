@@ -1,7 +1,6 @@
 /* Sends tokens, computes on all of them, and sums up what comes back, chunk by chunk. */
 #include "tour.h"
 
-#include "meeting.h"
 #include "shape.h"
 #include "status.h"
 
@@ -20,17 +19,17 @@ static size_t row_bytes(const struct tour *x)
     return x->layer->shape.model_dim * dtype_bytes(x->layer->shape.dtype);
 }
 
-static struct meeting meeting_of(const struct tour *x, uint32_t i, size_t unit, void *whole)
+static struct parts_exchange exchange_of(const struct tour *x, uint32_t i, size_t unit, void *whole)
 {
     const struct parts *parts = x->layer->parts;
 
-    return (struct meeting){ .of_ranks = parts->tokens,
-                             .ranks = parts->ranks,
-                             .self = (uint32_t)x->layer->rank,
-                             .piece = i,
-                             .pieces = count_of(x),
-                             .unit = unit,
-                             .whole = whole };
+    return (struct parts_exchange){ .of_ranks = parts->tokens,
+                                    .ranks = parts->ranks,
+                                    .self = (uint32_t)x->layer->rank,
+                                    .piece = i,
+                                    .pieces = count_of(x),
+                                    .unit = unit,
+                                    .whole = whole };
 }
 
 /* ---- Layout */
@@ -53,11 +52,11 @@ static void layout_sizes(struct tour *x, uint32_t i)
 {
     const struct parts *parts = x->layer->parts;
     struct tour_chunk *c = &x->chunks[i];
-    struct meeting m = meeting_of(x, i, 0, NULL);
+    struct parts_exchange m = exchange_of(x, i, 0, NULL);
 
     c->all = (uint32_t)parts_sum(parts->tokens, parts->ranks, i, count_of(x));
-    c->own = meeting_own(&m);
-    c->before = meeting_before(&m);
+    c->own = part_piece(x->layer->tokens, i, count_of(x));
+    c->before = parts_before(&m);
     c->from = part_cut(x->layer->tokens, i, count_of(x));
 }
 
@@ -129,19 +128,19 @@ void tour_layout(struct tour *x, struct arena *arena)
 static int add_gather(const struct tour *x, uint32_t i, size_t unit, void *whole,
                       struct batch *batch)
 {
-    struct meeting m = meeting_of(x, i, unit, whole);
+    struct parts_exchange m = exchange_of(x, i, unit, whole);
 
-    return meeting_gather(&m, batch);
+    return parts_gather(&m, batch);
 }
 
 static int add_scatter(const struct tour *x, uint32_t i, size_t unit, void *whole, void *parts,
                        struct batch *batch)
 {
-    struct meeting m = meeting_of(x, i, unit, whole);
+    struct parts_exchange m = exchange_of(x, i, unit, whole);
 
     m.own = parts;
     m.own_step = x->chunks[i].own * unit;
-    return meeting_scatter(&m, batch);
+    return parts_scatter(&m, batch);
 }
 
 static int open_backward(struct tour *x, uint32_t i, struct engine *engine)

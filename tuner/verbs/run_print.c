@@ -2,7 +2,7 @@
 #include "run_print.h"
 
 #include "capacities.h"
-#include "load_words.h"
+#include "load.h"
 #include "reference.h"
 #include "rig.h"
 #include "shape.h"
