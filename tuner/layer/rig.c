@@ -6,6 +6,7 @@
 #include "node_rows.h"
 #include "phase.h"
 #include "random.h"
+#include "relay.h"
 #include "rows.h"
 #include "shape.h"
 #include "status.h"

@@ -1,6 +1,7 @@
 /* The printed forms of a run: one table for a person, one object of JSON for programs. */
 #include "run_print.h"
 
+#include "baseline.h"
 #include "capacities.h"
 #include "load.h"
 #include "reference.h"
