@@ -2,7 +2,7 @@
 #include "exec_protocol.h"
 #include "host.h"
 #include "json.h"
-#include "load_words.h"
+#include "load.h"
 #include "paste.h"
 #include "screen.h"
 #include "settings.h"

@@ -5,6 +5,7 @@
  * Each configuration (experts, k, capacity, tokens, nodes, pass, activation, type) is run under all
  * its plans.  --full runs every configuration; otherwise one for each number of experts, and a
  * seeded tenth of the rest. */
+#include "baseline.h"
 #include "library_wire.h"
 #include "option.h"
 #include "random.h"

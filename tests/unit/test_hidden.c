@@ -90,13 +90,14 @@ static uint64_t tokens_sent(const struct rig *rig)
     return go + come;
 }
 
-/* Backward w=cache gathers all again but what the last layer's forward pass used last. */
+/* Backward w=cache gathers all again but what the last layer's forward pass used last: as many
+ * pieces as there is room for. */
 static uint64_t again_sent(const struct rig *rig, const struct moe_plan *plan)
 {
     const struct moe_shape *s = &rig->data.shape;
     uint64_t matrices = s->activation == MOE_SWIGLU ? 3 : 2;
     uint64_t unit = s->experts * (matrices * s->model_dim + 1), own = rig->layer->hidden;
-    uint32_t gone = plan->d - cache_rooms(plan->d), others = layer_count(s) - 1;
+    uint32_t rooms = plan->d < 2 ? plan->d : 2, gone = plan->d - rooms, others = layer_count(s) - 1;
     uint64_t units = others * own + part_cut((uint32_t)own, gone, plan->d);
     uint64_t bias2 = (others + (gone > 0)) * (uint64_t)s->experts * shape_bias2_slice(s);
 

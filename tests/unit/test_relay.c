@@ -3,6 +3,7 @@
  *     test_relay [--device host|cuda] [--wire NAME] [--rounds N] */
 #include "option.h"
 #include "random.h"
+#include "relay.h"
 #include "rig.h"
 #include "runner.h"
 #include "shape.h"
@@ -132,8 +133,8 @@ static int check_bytes(const struct rig *rig, const struct exec *exec, uint64_t 
                        uint64_t of_weights)
 {
     const struct moe_shape *s = &rig->data.shape;
-    const struct batch *hops[] = { &exec->relay.labelled, &exec->relay.go, &exec->relay.come,
-                                   &exec->relay.graded };
+    const struct relay *relay = exec->state;
+    const struct batch *hops[] = { &relay->labelled, &relay->go, &relay->come, &relay->graded };
     uint64_t want = between_nodes(rig, rows_to_node(rig, need)), leaving = 0;
 
     for (size_t i = 0; i < sizeof(hops) / sizeof(hops[0]); i++)
@@ -183,9 +184,9 @@ static int measure(struct rig *rig, const struct moe_plan *plan, bool relayed, u
 static int relayed(const struct exec *exec, int64_t *needed)
 {
     uint32_t experts = exec->layer->shape.experts / nodes_of(&exec->layer->shape);
+    const struct relay *relay = exec->state;
 
-    return device_download(all.engine.device, needed, exec->relay.needed,
-                           experts * sizeof(*needed));
+    return device_download(all.engine.device, needed, relay->needed, experts * sizeof(*needed));
 }
 
 /* What only computes sees the labels that came last, whatever was exchanged without computing. */

@@ -1,7 +1,7 @@
 /* Steps that were recorded, on real ranks: what the gate chooses in each of them is, expert by
  * expert and over all ranks, what the file counts, for random files, types and routers; and a plan
  * gives what the plain reference gives.  Started by mpirun, or alone. */
-#include "load_words.h"
+#include "load.h"
 #include "option.h"
 #include "random.h"
 #include "rig.h"

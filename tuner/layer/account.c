@@ -55,16 +55,6 @@ int64_t account_layer(const struct moe_shape *shape, const struct account_machin
     return account_sum(layer, account_sum(tokens, bytes_of(machine->cache_bytes)));
 }
 
-static uint64_t node_rows(const struct capacities *capacities, const struct moe_shape *shape,
-                          uint32_t node)
-{
-    uint64_t sum = 0;
-
-    for (uint32_t i = 0; i < shape->ranks_per_node; i++)
-        sum += capacities_of_rank(capacities, shape, (int)(node * shape->ranks_per_node + i));
-    return sum;
-}
-
 /* Of the node whose experts have most rows: with a=rail its ranks hold the rows of all of them. */
 static int first_of_fullest_node(const struct capacities *capacities, const struct moe_shape *shape)
 {
@@ -72,8 +62,10 @@ static int first_of_fullest_node(const struct capacities *capacities, const stru
     uint32_t fullest = 0;
 
     for (uint32_t node = 0; node < shape_nodes(shape); node++) {
-        uint64_t rows = node_rows(capacities, shape, node);
+        uint64_t rows = 0;
 
+        for (uint32_t i = 0; i < shape->ranks_per_node; i++)
+            rows += capacities_of_rank(capacities, shape, (int)(node * shape->ranks_per_node + i));
         if (rows > most) {
             most = rows;
             fullest = node;

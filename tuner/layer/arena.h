@@ -1,4 +1,5 @@
-/* One allocation, cut twice: the first cut, from no memory, tells how much is needed. */
+/* One allocation, cut twice: the first cut, from no memory, tells how much is needed; and buffers
+ * whose pieces are worked on one after the other. */
 #ifndef ARENA_H
 #define ARENA_H
 
@@ -32,6 +33,26 @@ static inline uint64_t size_product(uint64_t a, uint64_t b)
     uint64_t product;
 
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+/* Chunk i lies at base + i * step; step 0: one buffer serves all chunks in turn. */
+struct chunks {
+    char *base;
+    size_t step;
+};
+
+/* Room for `count` of them. */
+static inline struct chunks chunks_take(struct arena *arena, uint64_t elements, size_t width,
+                                        uint32_t count)
+{
+    char *base = arena_take(arena, size_product(elements, count), width);
+
+    return (struct chunks){ base, count > 1 ? (size_t)size_product(elements, width) : 0 };
+}
+
+static inline void *chunk_at(struct chunks chunks, uint32_t i)
+{
+    return chunks.base ? chunks.base + i * chunks.step : NULL;
 }
 
 #endif

@@ -1,7 +1,12 @@
-/* The words of baselines, and what they do not go with. */
+/* What other systems do: the words of baselines, what they do not go with, and the way `dense`,
+ * whose encode and decode are products (Fairseq's and GShard's einsum, figure 20a of the Tutel
+ * paper). */
 #include "baseline.h"
 
-#include <stddef.h>
+#include "padded.h"
+#include "phase.h"
+#include "shape.h"
+#include "status.h"
 
 const char *const baseline_words[] = { "dense", "rigid", "naive", NULL };
 
@@ -25,3 +30,215 @@ const char *baseline_refuses(uint32_t baseline, const struct moe_shape *shape,
         return "dense and rigid multiply rows as they travel, and cores multiply f32 alone";
     return NULL;
 }
+
+/* ---- dense */
+
+/* Matrices (T,E,C) have a gate, or 1, where a choice's row lies, and else zero.  Each operation has
+ * a result of its own, as where a framework runs one after the other. */
+struct dense {
+    struct padded padded;
+    uint64_t tokens, experts, rows, places; /* T, E, C, E C */
+    float *gates;       /* (k,T,E): gates of first choices, of second ones, ... by expert */
+    float *locations;   /* (k,T,C): 1 at their slots */
+    float *choices;     /* (k,T,E,C): the products of these two */
+    float *sum;         /* (T,E,C): over choices */
+    void *combine;      /* the same in the type of tokens */
+    void *dispatch;     /* (T,E,C): 1 where that is not zero */
+    void *grad_combine; /* as combine, of training */
+    float *grad_sum;    /* the same in f32 */
+    float *grad_gates;  /* (T,E), of one choice */
+};
+
+static void layout(struct exec *x, struct arena *arena)
+{
+    const struct moe_shape *s = &x->layer->shape;
+    uint64_t k = s->top_k, all, by_expert = (uint64_t)x->layer->tokens * s->experts;
+    size_t width = dtype_bytes(s->dtype);
+    struct dense *d = x->state;
+
+    padded_layout(x, arena);
+    d->tokens = x->layer->tokens;
+    d->experts = s->experts;
+    d->rows = x->geometry.rows;
+    d->places = size_product(d->experts, d->rows);
+    all = size_product(d->tokens, d->places);
+    d->gates = arena_take(arena, by_expert * k, sizeof(*d->gates));
+    d->locations = arena_take(arena, size_product(d->tokens * k, d->rows), sizeof(*d->locations));
+    d->choices = arena_take(arena, size_product(all, k), sizeof(*d->choices));
+    d->sum = k == 1 ? d->choices : arena_take(arena, all, sizeof(*d->sum));
+    d->combine = s->dtype == MOE_F32 ? d->sum : arena_take(arena, all, width);
+    d->dispatch = arena_take(arena, all, width);
+    if (s->pass != MOE_TRAIN)
+        return;
+    d->grad_sum = arena_take(arena, all, sizeof(*d->grad_sum));
+    d->grad_combine = s->dtype == MOE_F32 ? d->grad_sum : arena_take(arena, all, width);
+    d->grad_gates = arena_take(arena, by_expert, sizeof(*d->grad_gates));
+}
+
+/* Products of experts are counted apart. */
+static int multiply(const struct exec *x, struct gemm g)
+{
+    struct stream *stream = x->engine->compute;
+    int rc;
+
+    stream->purpose = PHASE_ENCODE;
+    rc = launch_gemm(stream, &g);
+    stream->purpose = 0;
+    return rc;
+}
+
+/* The sum of `terms` tensors that lie one after the other; nothing where it is its only term. */
+static int add_up(const struct exec *x, uint64_t block, uint64_t terms, uint32_t from_type,
+                  const void *from, uint32_t to_type, void *to)
+{
+    if (from == to)
+        return OK;
+    return launch_move(x->engine->compute, &(struct move){ .from_type = from_type,
+                                                           .to_type = to_type,
+                                                           .block = block,
+                                                           .dims = { 1, 1, 1 },
+                                                           .terms = terms,
+                                                           .term_stride = 1,
+                                                           .from = from,
+                                                           .to = to });
+}
+
+/* einsum("TE,TC->TEC"): a column times a row for each token. */
+static int make_choice(const struct exec *x, uint32_t j)
+{
+    const struct dense *d = x->state;
+    struct one_hot gates = { .tokens = x->layer->tokens,
+                             .top_k = x->layer->shape.top_k,
+                             .choice = j,
+                             .columns = d->experts,
+                             .expert = x->router.expert,
+                             .slot = x->router.slot,
+                             .scale = x->router.gate,
+                             .to = d->gates + j * d->tokens * d->experts };
+    struct one_hot locations = gates;
+
+    locations.columns = d->rows;
+    locations.by_slot = true;
+    locations.scale = NULL;
+    locations.to = d->locations + j * d->tokens * d->rows;
+    TRY(launch_one_hot(x->engine->compute, &gates));
+    TRY(launch_one_hot(x->engine->compute, &locations));
+    return multiply(x, (struct gemm){ .dtype = MOE_F32,
+                                      .batch = gates.tokens,
+                                      .m = d->experts,
+                                      .n = d->rows,
+                                      .k = 1,
+                                      .a = gates.to,
+                                      .b = locations.to,
+                                      .c = d->choices + j * d->tokens * d->places,
+                                      .stride_a = d->experts,
+                                      .stride_b = d->rows,
+                                      .stride_c = d->places });
+}
+
+/* (E C,D) from a matrix and something of tokens (T,D). */
+static struct gemm to_rows(const struct exec *x, const void *matrix, const void *tokens, void *rows)
+{
+    const struct dense *d = x->state;
+
+    return (struct gemm){ .dtype = x->layer->shape.dtype,
+                          .transpose_a = true,
+                          .batch = 1,
+                          .m = d->places,
+                          .n = x->layer->shape.model_dim,
+                          .k = d->tokens,
+                          .a = matrix,
+                          .b = tokens,
+                          .c = rows };
+}
+
+/* (T,D) from a matrix and rows. */
+static struct gemm to_tokens(const struct exec *x, const void *matrix, const void *rows, bool keep,
+                             void *tokens)
+{
+    const struct dense *d = x->state;
+
+    return (struct gemm){ .dtype = x->layer->shape.dtype,
+                          .keep = keep,
+                          .batch = 1,
+                          .m = d->tokens,
+                          .n = x->layer->shape.model_dim,
+                          .k = d->places,
+                          .a = matrix,
+                          .b = rows,
+                          .c = tokens };
+}
+
+static int forward(struct exec *x, const void *tokens, void *y)
+{
+    const struct dense *d = x->state;
+    uint32_t dtype = x->layer->shape.dtype, k = x->layer->shape.top_k;
+    uint64_t all = d->tokens * d->places;
+
+    for (uint32_t j = 0; j < k; j++)
+        TRY(make_choice(x, j));
+    TRY(add_up(x, all, k, MOE_F32, d->choices, MOE_F32, d->sum));
+    TRY(add_up(x, all, 1, MOE_F32, d->sum, dtype, d->combine));
+    TRY(launch_nonzero(x->engine->compute, &(struct nonzero){ all, dtype, d->sum, d->dispatch }));
+    TRY(multiply(x, to_rows(x, d->dispatch, tokens, d->padded.forward.home)));
+    TRY(padded_trip(x, tokens));
+    return multiply(x, to_tokens(x, d->combine, d->padded.forward.back, false, y));
+}
+
+/* The gradient of the gates of choice j: of each token (E,C) times its location. */
+static int grad_of_choice(const struct exec *x, uint32_t j)
+{
+    const struct dense *d = x->state;
+    struct one_hot_backward gates = { .tokens = x->layer->tokens,
+                                      .top_k = x->layer->shape.top_k,
+                                      .choice = j,
+                                      .columns = d->experts,
+                                      .expert = x->router.expert,
+                                      .slot = x->router.slot,
+                                      .grad = d->grad_gates,
+                                      .grad_scale = x->router.grad_gate };
+
+    TRY(multiply(x, (struct gemm){ .dtype = MOE_F32,
+                                   .batch = gates.tokens,
+                                   .m = d->experts,
+                                   .n = 1,
+                                   .k = d->rows,
+                                   .a = d->grad_sum,
+                                   .b = d->locations + j * d->tokens * d->rows,
+                                   .c = d->grad_gates,
+                                   .stride_a = d->places,
+                                   .stride_b = d->rows,
+                                   .stride_c = d->experts }));
+    return launch_one_hot_backward(x->engine->compute, &gates);
+}
+
+static int backward(struct exec *x, const void *grad_y, void *grad_x)
+{
+    const struct dense *d = x->state;
+    const struct moe_shape *s = &x->layer->shape;
+
+    TRY(multiply(x, to_rows(x, d->combine, grad_y, d->padded.backward.home)));
+    TRY(multiply(x, (struct gemm){ .dtype = s->dtype,
+                                   .transpose_b = true,
+                                   .batch = 1,
+                                   .m = d->tokens,
+                                   .n = d->places,
+                                   .k = s->model_dim,
+                                   .a = grad_y,
+                                   .b = d->padded.forward.back,
+                                   .c = d->grad_combine }));
+    TRY(add_up(x, d->tokens * d->places, 1, s->dtype, d->grad_combine, MOE_F32, d->grad_sum));
+    for (uint32_t j = 0; j < s->top_k; j++)
+        TRY(grad_of_choice(x, j));
+    TRY(padded_trip_back(x, true));
+    TRY(router_convert(&x->router, x->engine->compute, s->model_dim, MOE_F32, x->router.grad_x,
+                       s->dtype, grad_x));
+    return multiply(x, to_tokens(x, d->dispatch, d->padded.backward.back, true, grad_x));
+}
+
+const struct way_ops way_dense = { .state_bytes = sizeof(struct dense),
+                                   .layout = layout,
+                                   .open = padded_open,
+                                   .close = padded_close,
+                                   .forward = forward,
+                                   .backward = backward };

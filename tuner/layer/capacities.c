@@ -22,7 +22,7 @@ struct capacities capacities_of(const uint64_t *rows, uint32_t experts)
 }
 
 /* A number that is written in digits alone. */
-static bool read_number(const char **text, uint64_t *out)
+static bool parse_number(const char **text, uint64_t *out)
 {
     char *end;
 
@@ -35,23 +35,17 @@ static bool read_number(const char **text, uint64_t *out)
 }
 
 /* "64" or "64*3"; *times is 1 for the first. */
-static bool read_item(const char **text, uint64_t *rows, uint64_t *times)
+static bool parse_item(const char **text, uint64_t *rows, uint64_t *times)
 {
     *times = 1;
-    if (!read_number(text, rows))
+    if (!parse_number(text, rows))
         return false;
     if (**text == '*') {
         ++*text;
-        if (!read_number(text, times) || !*times)
+        if (!parse_number(text, times) || !*times)
             return false;
     }
     return !**text || **text == ',';
-}
-
-static int refuse_count(uint64_t count, const char *more, uint32_t experts)
-{
-    return fail(ERR_ARGUMENT, "--capacities: %llu numbers%s, wanted are %u, one for each expert",
-                (unsigned long long)count, more, experts);
 }
 
 static int parse(const char *text, uint32_t experts, uint64_t tokens, uint64_t *to)
@@ -61,7 +55,7 @@ static int parse(const char *text, uint32_t experts, uint64_t tokens, uint64_t *
 
     do {
         at += count && *at == ',';
-        if (!read_item(&at, &rows, &times))
+        if (!parse_item(&at, &rows, &times))
             return fail(ERR_ARGUMENT, "--capacities \"%s\": wanted are numbers, as in \"512,64*3\"",
                         text);
         if (rows > tokens)
@@ -71,11 +65,16 @@ static int parse(const char *text, uint32_t experts, uint64_t tokens, uint64_t *
                         (unsigned long long)rows, (unsigned long long)count,
                         (unsigned long long)tokens);
         if (times > experts - count)
-            return refuse_count(experts, " and more", experts);
+            return fail(ERR_ARGUMENT,
+                        "--capacities: %u numbers and more, wanted are %u, one for each expert",
+                        experts, experts);
         while (times--)
             to[count++] = rows;
     } while (*at);
-    return count == experts ? OK : refuse_count(count, "", experts);
+    return count == experts ? OK
+                            : fail(ERR_ARGUMENT,
+                                   "--capacities: %llu numbers, wanted are %u, one for each expert",
+                                   (unsigned long long)count, experts);
 }
 
 int capacities_parse(const char *text, uint32_t experts, uint64_t tokens, uint64_t **out)

@@ -2,38 +2,30 @@
 #ifndef EXEC_H
 #define EXEC_H
 
-#include "baseline.h"
-#include "cache.h"
-#include "dense.h"
 #include "engine.h"
-#include "experts.h"
 #include "geometry.h"
 #include "layer.h"
-#include "relay.h"
 #include "router.h"
-#include "sparse_experts.h"
-#include "tour.h"
-#include "trip.h"
 #include "uneven.h"
 #include "weights.h"
 
 /* One layer of a step; all lie in an array, as the layers do. */
 struct exec {
-    struct engine *engine;
-    struct layer *layer;
-    struct moe_plan plan;
-    uint32_t baseline; /* as the layer said when it was opened */
+    struct engine *engine; /* NULL: only sizes are wanted */
+    const struct topology *topology;
+    const struct layer *layer;
+    struct moe_plan plan; /* canonical */
+    uint32_t baseline;    /* as the layer said when it was opened */
+    uint32_t compute_type;
+    uint32_t
+        algorithm; /* enum moe_a2a, among the geometry's peers: inside a node a=rail is linear */
     struct geometry geometry;
     struct uneven uneven; /* of experts that differ, in the first; the others have what it has */
     struct router router;
     struct weights weights;
-    struct cache cache; /* of w=cache, in the first */
-    struct trip forward, backward;
-    struct dense dense;     /* of a baseline, in place of encode, decode and their backwards */
-    struct relay relay;     /* of a=rail, before and after the trips */
-    struct experts experts; /* of e=padded, as the trips are */
-    struct sparse_experts sparse; /* of e=sparse where tokens stay */
-    struct tour tour;             /* where they go to all */
+    const struct way_ops *way; /* from tokens to results, and back */
+    void *state;               /* of the way, of this layer */
+    struct exec *first;        /* of the array */
     struct graph *graph; /* what a step launches instead of issuing all; NULL: borrowed, or none */
     void *memory;        /* of all, in the first, as are its bytes and the graph */
     size_t memory_bytes;
@@ -52,7 +44,7 @@ bool exec_can_know(const struct moe_shape *shape, const struct moe_plan *plan); 
 /* Everything is allocated and prepared here; a step allocates nothing.  The plan must be legal and
  * apply.  Capacities are copied.  Local: ranks must agree on the outcome before any of them runs a
  * step. */
-int exec_open(struct engine *engine, struct layer *layer, const struct moe_plan *plan,
+int exec_open(struct engine *engine, const struct layer *layer, const struct moe_plan *plan,
               const struct capacities *capacities, struct exec **out);
 void exec_close(struct exec *x);
 

@@ -23,17 +23,12 @@ uint64_t layer_units(const struct moe_shape *shape, uint32_t hidden, enum tensor
     return size_product(units, shape->model_dim);
 }
 
-/* The most that equal shares give to one rank. */
-static uint32_t most_units(const struct moe_shape *shape)
-{
-    uint32_t slices = shape_slices(shape);
-
-    return shape->hidden_dim / slices + (shape->hidden_dim % slices != 0);
-}
-
 uint64_t layer_slice(const struct moe_shape *shape, enum tensor tensor)
 {
-    return layer_units(shape, most_units(shape), tensor);
+    uint32_t slices = shape_slices(shape);
+    uint32_t most = shape->hidden_dim / slices + (shape->hidden_dim % slices != 0);
+
+    return layer_units(shape, most, tensor);
 }
 
 uint64_t layer_cosine(const struct moe_shape *shape, enum cosine i)

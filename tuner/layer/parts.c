@@ -1,8 +1,9 @@
-/* Cuts tokens and hidden units by the ranks' speeds. */
+/* Cuts tokens and hidden units by the ranks' speeds, and lists who sends which to whom. */
 #include "parts.h"
 
 #include "shape.h"
 #include "status.h"
+#include "wire.h"
 
 #include <stdlib.h>
 
@@ -21,27 +22,13 @@ static int cut(const double *speeds, uint32_t ranks, uint64_t total, uint32_t *o
     return rc;
 }
 
-static int cut_hidden(const struct moe_shape *shape, const double *speeds, struct parts *p)
-{
-    uint32_t slices = shape_slices(shape), before = 0;
-
-    if (shape->layout == MOE_LAYOUT_HIDDEN)
-        TRY(cut(speeds, shape->ranks, shape->hidden_dim, p->hidden));
-    for (uint32_t q = 0; q < shape->ranks; q++) {
-        if (shape->layout != MOE_LAYOUT_HIDDEN)
-            p->hidden[q] = shape->hidden_dim / slices;
-        p->first_unit[q] = q % slices ? before : 0;
-        before = p->first_unit[q] + p->hidden[q];
-    }
-    return OK;
-}
-
 int parts_open(const struct moe_shape *shape, const double *speeds, struct parts *out)
 {
     struct parts p = { .ranks = shape->ranks };
     bool both = shape->shares == MOE_SHARES_SPEED;
     const double *of_tokens = both || shape->shares == MOE_SHARES_TOKENS ? speeds : NULL;
     const double *of_hidden = both || shape->shares == MOE_SHARES_HIDDEN ? speeds : NULL;
+    uint32_t slices = shape_slices(shape), before = 0;
     int rc;
 
     p.tokens = calloc((size_t)3 * p.ranks, sizeof(*p.tokens));
@@ -50,7 +37,14 @@ int parts_open(const struct moe_shape *shape, const double *speeds, struct parts
     p.first_unit = p.tokens + p.ranks;
     p.hidden = p.first_unit + p.ranks;
     TRY_OUT(cut(of_tokens, p.ranks, (uint64_t)p.ranks * shape->tokens, p.tokens));
-    TRY_OUT(cut_hidden(shape, of_hidden, &p));
+    if (shape->layout == MOE_LAYOUT_HIDDEN)
+        TRY_OUT(cut(of_hidden, p.ranks, shape->hidden_dim, p.hidden));
+    for (uint32_t q = 0; q < p.ranks; q++) {
+        if (shape->layout != MOE_LAYOUT_HIDDEN)
+            p.hidden[q] = shape->hidden_dim / slices;
+        p.first_unit[q] = q % slices ? before : 0;
+        before = p.first_unit[q] + p.hidden[q];
+    }
     *out = p;
     return OK;
 out:
@@ -79,4 +73,54 @@ uint64_t parts_sum(const uint32_t *of_ranks, uint32_t ranks, uint32_t i, uint32_
     for (uint32_t q = 0; q < ranks; q++)
         sum += part_piece(of_ranks[q], i, n);
     return sum;
+}
+
+/* ---- exchanges */
+
+static uint32_t units(const struct parts_exchange *x, uint32_t rank)
+{
+    return part_piece(x->of_ranks[rank], x->piece, x->pieces);
+}
+
+uint64_t parts_before(const struct parts_exchange *x)
+{
+    uint64_t before = 0;
+
+    for (uint32_t q = 0; q < x->self; q++)
+        before += units(x, q);
+    return before;
+}
+
+/* Begins with this rank and its right neighbour: in the same order all would begin with one rank.
+ */
+static int add_transfers(const struct parts_exchange *x, bool gather, struct batch *batch)
+{
+    uint64_t first = parts_before(x), before = first;
+    size_t mine = units(x, x->self) * x->unit;
+    bool in_place = !x->own;
+
+    for (uint32_t n = 0; n < x->ranks; n++) {
+        uint32_t q = (x->self + n) % x->ranks;
+        char *own = in_place ? x->whole + first * x->unit : x->own + q * x->own_step, *theirs;
+        size_t other = units(x, q) * x->unit;
+
+        before = q ? before : 0;
+        theirs = x->whole + before * x->unit;
+        if (q != x->self || !in_place)
+            TRY(batch_add_transfer(
+                batch, gather ? &(struct transfer){ (int)q, own, theirs, mine, other }
+                              : &(struct transfer){ (int)q, theirs, own, other, mine }));
+        before += units(x, q);
+    }
+    return OK;
+}
+
+int parts_gather(const struct parts_exchange *x, struct batch *batch)
+{
+    return add_transfers(x, true, batch);
+}
+
+int parts_scatter(const struct parts_exchange *x, struct batch *batch)
+{
+    return add_transfers(x, false, batch);
 }

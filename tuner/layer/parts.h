@@ -1,11 +1,14 @@
-/* What each rank has of a step: tokens, and hidden units of the experts.  Pure: every rank finds
- * the same for all of them. */
+/* What each rank has of a step: tokens, and hidden units of the experts, of which every rank finds
+ * the same for all; and how all ranks exchange what is cut so. */
 #ifndef PARTS_H
 #define PARTS_H
 
 #include "moelookup.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+
+struct batch;
 
 struct parts {
     uint32_t ranks;
@@ -34,5 +37,26 @@ static inline uint32_t part_piece(uint32_t total, uint32_t i, uint32_t n)
 
 /* The i-th of n pieces of every rank's units, or tokens, together. */
 uint64_t parts_sum(const uint32_t *of_ranks, uint32_t ranks, uint32_t i, uint32_t n);
+
+/* All ranks exchange one of the pieces of something that is cut into their parts. */
+struct parts_exchange {
+    const uint32_t *of_ranks; /* (ranks) how many units each has in all pieces */
+    uint32_t ranks, self, piece, pieces;
+    size_t unit; /* bytes */
+    /* This rank's part of the piece, and all ranks' one after the other.  own NULL: it lies in its
+     * place of the whole, where a gather leaves it. */
+    char *own, *whole;
+    size_t own_step; /* of a scatter, from one rank's version of this rank's part to the next */
+};
+
+/* Everybody's part becomes whole. */
+int parts_gather(const struct parts_exchange *x, struct batch *batch);
+
+/* Each rank's part of the whole goes to it; own, with own_step, takes everybody's version of this
+ * rank's. */
+int parts_scatter(const struct parts_exchange *x, struct batch *batch);
+
+/* Where this rank's part begins in the whole, in units. */
+uint64_t parts_before(const struct parts_exchange *x);
 
 #endif

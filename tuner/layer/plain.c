@@ -1,11 +1,16 @@
-/* Activations and sums of one token. */
-#include "plain_cosine.h"
+/* One token of the layer in double precision: its gate, whether the choices of a step may be right,
+ * what they weigh, and all slopes. */
+#include "plain.h"
 
+#include "kernels.h"
 #include "shape.h"
 #include "status.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* ---- sums and activations */
 
 /* Sums side by side: one alone would wait for each of its additions. */
 double plain_dot(const float *a, const double *b, uint32_t n)
@@ -68,6 +73,434 @@ bool plain_is_at_bend(const struct plain *p, double bias, double x)
     return s->activation == MOE_RELU && fabs(x) <= sums + stored[s->dtype] * fabs(bias);
 }
 
+/* ---- the cosine router */
+
+/* Makes the row one of length 1; returns what it was divided by. */
+static double make_unit(double *row, uint32_t n)
+{
+    double length = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        length += row[i] * row[i];
+    length = fmax(sqrt(length), (double)UNIT_ROWS_LEAST);
+    for (uint32_t i = 0; i < n; i++)
+        row[i] /= length;
+    return length;
+}
+
+static double dot(const double *a, const double *b, uint32_t n)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* Of another router nothing.  ERR_NOMEM without a message; close_cosine() copes with a half. */
+static int open_cosine(struct plain *p)
+{
+    struct plain_cosine *c = &p->cosine;
+    double scale = p->rows ? (double)data_cosine(p->data, COSINE_SCALE, 0) : 0;
+    size_t all = (size_t)p->E * p->rows;
+
+    if (p->data->shape.router != MOE_ROUTER_COSINE)
+        return OK;
+    c->factor = exp(fmin(scale, (double)UNIT_ROWS_MOST));
+    c->trained = scale <= (double)UNIT_ROWS_MOST;
+    c->experts = calloc(all, sizeof(*c->experts));
+    c->expert_length = calloc(p->E, sizeof(*c->expert_length));
+    c->token = calloc(p->rows, sizeof(*c->token));
+    c->grad_experts = calloc(all, sizeof(*c->grad_experts));
+    c->grad_experts_size = calloc(all, sizeof(*c->grad_experts_size));
+    c->grad_bias = calloc(p->rows, sizeof(*c->grad_bias));
+    c->grad_bias_size = calloc(p->rows, sizeof(*c->grad_bias_size));
+    if (!c->experts || !c->expert_length || !c->token || !c->grad_experts ||
+        !c->grad_experts_size || !c->grad_bias || !c->grad_bias_size)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < all; i++)
+        c->experts[i] = (double)data_cosine(p->data, COSINE_ROWS, i);
+    for (uint32_t e = 0; e < p->E; e++)
+        c->expert_length[e] = make_unit(c->experts + (size_t)e * p->rows, p->rows);
+    return OK;
+}
+
+static void close_cosine(struct plain *p)
+{
+    struct plain_cosine *c = &p->cosine;
+    double *owned[] = { c->experts,           c->expert_length, c->token,         c->grad_experts,
+                        c->grad_experts_size, c->grad_bias,     c->grad_bias_size };
+
+    for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
+        free(owned[i]);
+}
+
+/* Logits of the token at hand. */
+static void cosine_logits(struct plain *p)
+{
+    struct plain_cosine *c = &p->cosine;
+
+    for (uint32_t i = 0; i < p->rows; i++)
+        c->token[i] = plain_dot(p->gate + (uint64_t)i * p->D, p->x, p->D) +
+                      (double)data_cosine(p->data, COSINE_BIAS, i);
+    c->length = make_unit(c->token, p->rows);
+    for (uint32_t e = 0; e < p->E; e++)
+        p->logits[e] = c->factor * dot(c->token, c->experts + (size_t)e * p->rows, p->rows);
+}
+
+/* What the length of a row takes off its gradient is what lies along the row. */
+static void back_to_expert(struct plain *p, uint32_t e, double grad, double size)
+{
+    struct plain_cosine *c = &p->cosine;
+    size_t at = (size_t)e * p->rows;
+    double cosine = p->logits[e] / c->factor, scale = c->factor / c->expert_length[e];
+
+    for (uint32_t i = 0; i < p->rows; i++) {
+        double token = c->token[i], along = c->experts[at + i] * cosine;
+
+        c->grad_experts[at + i] += scale * grad * (token - along);
+        c->grad_experts_size[at + i] += scale * size * (fabs(token) + fabs(along));
+        p->row_grad[i] += c->factor * grad * c->experts[at + i];
+        p->row_size[i] += c->factor * size * fabs(c->experts[at + i]);
+    }
+    c->grad_scale += c->trained ? grad * p->logits[e] : 0;
+    c->grad_scale_size += c->trained ? size * fabs(p->logits[e]) : 0;
+}
+
+/* From gradients and sizes of logits (E) to those of the projection, and of all that makes the
+ * cosines. */
+static void cosine_back(struct plain *p, const double *grad, const double *size)
+{
+    struct plain_cosine *c = &p->cosine;
+    double along, along_size = 0;
+
+    memset(p->row_grad, 0, p->rows * sizeof(*p->row_grad));
+    memset(p->row_size, 0, p->rows * sizeof(*p->row_size));
+    for (uint32_t e = 0; e < p->E; e++)
+        back_to_expert(p, e, grad[e], size[e]);
+    along = dot(p->row_grad, c->token, p->rows);
+    for (uint32_t i = 0; i < p->rows; i++)
+        along_size += p->row_size[i] * fabs(c->token[i]);
+    for (uint32_t i = 0; i < p->rows; i++) {
+        p->row_grad[i] = (p->row_grad[i] - c->token[i] * along) / c->length;
+        p->row_size[i] = (p->row_size[i] + fabs(c->token[i]) * along_size) / c->length;
+        c->grad_bias[i] += p->row_grad[i];
+        c->grad_bias_size[i] += p->row_size[i];
+    }
+}
+
+/* ---- choices */
+
+static bool is_among(const int32_t *expert, uint32_t count, uint32_t e)
+{
+    for (uint32_t j = 0; j < count; j++)
+        if ((uint32_t)expert[j] == e)
+            return true;
+    return false;
+}
+
+/* The best expert of first .. first+n-1 that is not among the first j choices. */
+static uint32_t best_left(const struct plain *p, uint32_t first, uint32_t n, const int32_t *expert,
+                          uint32_t j)
+{
+    uint32_t best = p->E;
+
+    for (uint32_t e = first; e < first + n; e++)
+        if (!is_among(expert, j, e) && (best == p->E || p->score[e] > p->score[best]))
+            best = e;
+    return best;
+}
+
+/* The choices are the best of a group, as far as they are in it; false: *choice misses *better. */
+static bool best_of_group(const struct plain *p, uint32_t group, const int32_t *expert,
+                          uint32_t *choice, uint32_t *better)
+{
+    for (uint32_t j = 0; j < p->k; j++) {
+        uint32_t left = best_left(p, group * p->each, p->each, expert, j);
+
+        if (left < p->E && p->score[left] > p->score[expert[j]] + p->slack) {
+            *choice = j;
+            *better = left;
+            return false;
+        }
+    }
+    return true;
+}
+
+static double group_score(const struct plain *p, uint32_t group)
+{
+    uint32_t first = group * p->each, best = best_left(p, first, p->each, NULL, 0);
+    int32_t taken = (int32_t)best;
+
+    if (p->router != MOE_ROUTER_SIGMOID || p->each == 1)
+        return p->score[best];
+    return p->score[best] + p->score[best_left(p, first, p->each, &taken, 1)];
+}
+
+/* Groups that are better, and worse, than this one by more than rounding explains. */
+static void compare_groups(const struct plain *p, uint32_t group, uint32_t *above, uint32_t *below)
+{
+    double score = group_score(p, group);
+
+    *above = *below = 0;
+    for (uint32_t g = 0; g < p->data->shape.groups; g++) {
+        *above += group_score(p, g) > score + 2 * p->slack;
+        *below += group_score(p, g) < score - 2 * p->slack;
+    }
+}
+
+static int wrong_groups(int rank, uint64_t t, const char *what)
+{
+    return fail(ERR_WRONG, "rank %d token %llu: %s", rank, (unsigned long long)t, what);
+}
+
+/* A set of L groups must exist that rounding may have chosen: with all that are surely among the
+ * best, all that hold choices, none that surely is not, and in none a better expert left out. */
+static int check_groups(const struct plain *p, int rank, uint64_t t, const int32_t *expert)
+{
+    const struct moe_shape *s = &p->data->shape;
+    uint32_t taken = 0, possible = 0, choice, better, above, below;
+
+    for (uint32_t g = 0; g < s->groups; g++) {
+        bool holds = false, surely, never, quiet = best_of_group(p, g, expert, &choice, &better);
+
+        compare_groups(p, g, &above, &below);
+        surely = s->groups - 1 - below < s->group_limit;
+        never = above >= s->group_limit;
+        for (uint32_t j = 0; j < p->k; j++)
+            holds |= (uint32_t)expert[j] / p->each == g;
+        if (holds && never)
+            return wrong_groups(rank, t, "an expert of a group that is not among the best");
+        if (!quiet && (holds || surely))
+            return fail(ERR_WRONG, "rank %d token %llu choice %u: expert %u is better than %d",
+                        rank, (unsigned long long)t, choice, better, expert[choice]);
+        taken += holds || surely;
+        possible += quiet && !never;
+    }
+    if (taken > s->group_limit)
+        return wrong_groups(rank, t, "experts of too many groups");
+    return possible >= s->group_limit
+               ? OK
+               : wrong_groups(rank, t, "better experts of a good group are left out");
+}
+
+/* The place of a choice among n columns from `first` on. */
+static int check_level(const struct plain *p, int rank, uint64_t t, uint32_t first, uint32_t n,
+                       uint32_t chosen)
+{
+    for (uint32_t c = first; c < first + n; c++)
+        if (p->logits[c] > p->logits[first + chosen] + p->slack)
+            return fail(ERR_WRONG, "rank %d token %llu: column %u is better than %u", rank,
+                        (unsigned long long)t, c, first + chosen);
+    return OK;
+}
+
+static int check_choices(const struct plain *p, int rank, uint64_t t, const int32_t *expert)
+{
+    for (uint32_t j = 0; j < p->k; j++)
+        if (expert[j] < 0 || (uint32_t)expert[j] >= p->E)
+            return fail(ERR_WRONG, "rank %d: no expert %d", rank, expert[j]);
+    for (uint32_t j = 0; j < p->k; j++)
+        if (is_among(expert, j, (uint32_t)expert[j]))
+            return fail(ERR_WRONG, "rank %d token %llu: expert %d twice", rank,
+                        (unsigned long long)t, expert[j]);
+    if (p->router == MOE_ROUTER_BILEVEL) {
+        TRY(check_level(p, rank, t, 0, p->first_columns, (uint32_t)expert[0] / p->each));
+        return check_level(p, rank, t, p->first_columns, p->each, (uint32_t)expert[0] % p->each);
+    }
+    if (p->data->shape.groups)
+        return check_groups(p, rank, t, expert);
+    for (uint32_t j = 0; j < p->k; j++) {
+        uint32_t left = best_left(p, 0, p->E, expert, j);
+
+        if (p->score[left] > p->score[expert[j]] + p->slack)
+            return fail(ERR_WRONG, "rank %d token %llu choice %u: expert %u is better than %d",
+                        rank, (unsigned long long)t, j, left, expert[j]);
+    }
+    return OK;
+}
+
+/* ---- gates */
+
+static void softmax(const double *logits, uint32_t n, double *probability)
+{
+    double most = -INFINITY, sum = 0;
+
+    for (uint32_t e = 0; e < n; e++)
+        most = fmax(most, logits[e]);
+    for (uint32_t e = 0; e < n; e++) {
+        probability[e] = exp(logits[e] - most);
+        sum += probability[e];
+    }
+    for (uint32_t e = 0; e < n; e++)
+        probability[e] /= sum;
+}
+
+static double weight_of(const struct plain *p, uint32_t expert)
+{
+    if (p->router == MOE_ROUTER_BILEVEL)
+        return p->probability[expert / p->each] *
+               p->probability[p->first_columns + expert % p->each];
+    return p->probability[expert];
+}
+
+int plain_route(struct plain *p, int rank, uint64_t t, const int32_t *expert)
+{
+    return plain_route_known(p, rank, t, expert, expert);
+}
+
+int plain_route_known(struct plain *p, int rank, uint64_t t, const int32_t *expert,
+                      const int32_t *live)
+{
+    double chosen = ROUTE_LEAST;
+
+    if (p->router == MOE_ROUTER_COSINE)
+        cosine_logits(p);
+    else
+        for (uint32_t e = 0; e < p->columns; e++)
+            p->logits[e] = plain_dot(p->gate + (uint64_t)e * p->D, p->x, p->D);
+    softmax(p->logits, p->first_columns, p->probability);
+    if (p->first_columns < p->columns)
+        softmax(p->logits + p->first_columns, p->columns - p->first_columns,
+                p->probability + p->first_columns);
+    memcpy(p->score, p->logits, p->columns * sizeof(*p->score));
+    for (uint32_t e = 0; e < p->E && p->router == MOE_ROUTER_SIGMOID; e++) {
+        p->probability[e] = 1 / (1 + exp(-p->logits[e]));
+        p->score[e] = p->probability[e] + (double)data_bias(p->data, e);
+    }
+    TRY(check_choices(p, rank, t, live));
+    p->changed = false;
+    for (uint32_t j = 0; j < p->k; j++) {
+        p->changed |= !is_among(live, p->k, (uint32_t)expert[j]);
+        chosen += weight_of(p, (uint32_t)expert[j]);
+    }
+    for (uint32_t j = 0; j < p->k; j++)
+        p->choices[j] = (struct choice){
+            .expert = (uint32_t)expert[j],
+            .gate = weight_of(p, (uint32_t)expert[j]) / (p->k > 1 ? chosen : 1),
+        };
+    return OK;
+}
+
+double plain_importance(const struct plain *p)
+{
+    double largest = 0;
+
+    for (uint32_t j = 0; j < p->k; j++)
+        largest = fmax(largest, weight_of(p, p->choices[j].expert));
+    return largest;
+}
+
+double plain_importance_slack(const struct plain *p)
+{
+    return 2 * p->slack;
+}
+
+/* ---- balance */
+
+/* The columns of an expert, one of each level. */
+static uint32_t column_of(const struct plain *p, uint32_t expert, bool second)
+{
+    if (p->router != MOE_ROUTER_BILEVEL)
+        return expert;
+    return second ? p->first_columns + expert % p->each : expert / p->each;
+}
+
+void plain_count(struct plain *p, const int32_t *expert, uint64_t tokens)
+{
+    double each = 1 / ((double)tokens * p->k);
+
+    memset(p->share, 0, p->columns * sizeof(*p->share));
+    p->tokens = tokens;
+    for (uint64_t i = 0; i < tokens * p->k; i++) {
+        p->share[column_of(p, (uint32_t)expert[i], false)] += each;
+        if (p->router == MOE_ROUTER_BILEVEL)
+            p->share[column_of(p, (uint32_t)expert[i], true)] += each;
+    }
+}
+
+/* Of one level of the gate, for one token: what the loss and its gradients are made of. */
+struct level_sums {
+    double sum, busy; /* of the token's probabilities, and of those times the shares */
+    double weight;    /* that was asked for, times columns, over tokens */
+};
+
+static struct level_sums level_sums(const struct plain *p, bool second)
+{
+    uint32_t first = second ? p->first_columns : 0, end = second ? p->columns : p->first_columns;
+    struct level_sums s = { .weight =
+                                p->data->balance[second] * (end - first) / (double)p->tokens };
+
+    for (uint32_t c = first; c < end; c++) {
+        s.sum += p->probability[c];
+        s.busy += p->probability[c] * p->share[c];
+    }
+    return s;
+}
+
+double plain_balance(const struct plain *p)
+{
+    double loss = 0;
+
+    for (int second = 0; second < (p->router == MOE_ROUTER_BILEVEL ? 2 : 1); second++) {
+        struct level_sums s = level_sums(p, second);
+
+        loss += s.weight * s.busy / s.sum;
+    }
+    return loss;
+}
+
+static double balance_grad(const struct plain *p, uint32_t column)
+{
+    double slope = p->router == MOE_ROUTER_SIGMOID ? 1 - p->probability[column] : 1;
+    struct level_sums s;
+
+    if (!p->data->balance)
+        return 0;
+    s = level_sums(p, column >= p->first_columns);
+    return s.weight * slope * p->probability[column] / s.sum * (p->share[column] - s.busy / s.sum);
+}
+
+/* ---- slopes */
+
+static double logit_grad(const struct plain *p, uint32_t column, const double *gate_grad)
+{
+    bool whole = p->k == 1 && p->router != MOE_ROUTER_SIGMOID, second = column >= p->first_columns;
+    double mean = 0, grad;
+
+    for (uint32_t j = 0; j < p->k; j++)
+        mean += p->choices[j].gate * gate_grad[j];
+    grad = whole ? -p->probability[column] * mean : 0;
+    for (uint32_t j = 0; j < p->k; j++) {
+        const struct choice *c = &p->choices[j];
+
+        if (column_of(p, c->expert, second) != column)
+            continue;
+        grad += p->k == 1 ? mean : c->gate * (gate_grad[j] - mean);
+    }
+    if (p->router == MOE_ROUTER_SIGMOID)
+        grad *= 1 - p->probability[column];
+    return grad + balance_grad(p, column);
+}
+
+void plain_route_back(struct plain *p, const double *gate_grad, double size)
+{
+    bool cosine = p->router == MOE_ROUTER_COSINE;
+    double *grads = cosine ? p->row_grad + p->rows : p->row_grad;
+    double *sizes = cosine ? grads + p->columns : p->row_size;
+
+    for (uint32_t c = 0; c < p->columns; c++) {
+        grads[c] = logit_grad(p, c, gate_grad);
+        sizes[c] = p->data->balance ? size + fabs(grads[c]) : size;
+        if (cosine && grads[c] == 0)
+            sizes[c] = 0;
+    }
+    if (cosine)
+        cosine_back(p, grads, sizes);
+}
+
+/* ---- open, load, close */
+
 int plain_open(const struct data *data, struct plain *p)
 {
     const struct moe_shape *s = &data->shape;
@@ -80,7 +513,10 @@ int plain_open(const struct data *data, struct plain *p)
         .H = s->hidden_dim,
         .columns = shape_gate_columns(s),
         .rows = shape_gate_rows(s),
+        .router = s->router,
+        .each = s->groups ? s->experts / s->groups : s->experts,
     };
+    p->first_columns = p->router == MOE_ROUTER_BILEVEL ? s->groups : p->columns;
     p->gate = calloc((size_t)p->rows * p->D, sizeof(*p->gate));
     p->x = calloc(p->D, sizeof(*p->x));
     p->grad = calloc((size_t)shape_result_rows(s) * p->D, sizeof(*p->grad));
@@ -93,10 +529,13 @@ int plain_open(const struct data *data, struct plain *p)
     p->row_grad = calloc((size_t)p->rows + 2 * p->columns, sizeof(*p->row_grad));
     p->row_size = calloc(p->rows, sizeof(*p->row_size));
     if (!p->gate || !p->x || !p->grad || !p->logits || !p->probability || !p->score || !p->share ||
-        !p->choices || !p->loss || !p->row_grad || !p->row_size || plain_cosine_open(p)) {
+        !p->choices || !p->loss || !p->row_grad || !p->row_size || open_cosine(p)) {
         plain_close(p);
         return fail(ERR_NOMEM, "a token computed plainly");
     }
+    p->slack = 1e-5 + (s->dtype == MOE_F32 ? 0 : p->D * 0x1p-24);
+    if (p->router == MOE_ROUTER_COSINE)
+        p->slack *= fmax(1, p->cosine.factor);
     for (uint64_t e = 0; e < p->rows; e++)
         for (uint64_t c = 0; c < p->D; c++)
             p->gate[e * p->D + c] = data_gate(data, e, c);
@@ -116,7 +555,7 @@ void plain_close(struct plain *p)
     free(p->loss);
     free(p->row_grad);
     free(p->row_size);
-    plain_cosine_close(p);
+    close_cosine(p);
     *p = (struct plain){ .E = 0 };
 }
 

@@ -17,11 +17,16 @@ struct choice {
 struct plain {
     const struct data *data; /* borrowed */
     uint32_t E, k, D, H;
-    uint32_t columns;             /* of what it chooses by */
-    uint32_t rows;                /* of the gate's matrix: the columns, of a cosine router P */
-    float *gate;                  /* (rows,D) */
-    double *x, *grad;             /* the token's row and the gradient of its rows of y */
-    double *loss;                 /* (k) of MOE_COMBINE_CHOICES */
+    uint32_t columns;       /* of what it chooses by */
+    uint32_t rows;          /* of the gate's matrix: the columns, of a cosine router P */
+    uint32_t router;        /* enum moe_router */
+    uint32_t each;          /* experts of a group; all where there are no groups */
+    uint32_t first_columns; /* of its first softmax; those of a second one, if any, follow */
+    double slack;     /* what f32 cannot tell of a score: units that multiply 16-bit numbers cut off
+                       * what they add */
+    float *gate;      /* (rows,D) */
+    double *x, *grad; /* the token's row and the gradient of its rows of y */
+    double *loss;     /* (k) of MOE_COMBINE_CHOICES */
     double *logits, *probability; /* (columns) */
     double *score;                /* (columns) what choices are made by */
     struct choice *choices;       /* (k) */

@@ -7,370 +7,370 @@
 
 #include <stdlib.h>
 
-static struct listed_choices choices_of(const struct router *router)
+static const struct relay *relay_of(const struct exec *x)
 {
-    const struct moe_shape *s = &router->layer->shape;
-
-    return (struct listed_choices){ .tokens = router->layer->tokens,
-                                    .experts = s->experts,
-                                    .top_k = s->top_k,
-                                    .nodes = shape_nodes(s),
-                                    .expert = router->expert,
-                                    .slot = router->slot };
+    return x->state;
 }
 
-static uint64_t even(uint64_t n)
+/* ---- Memory */
+
+static size_t row_bytes(const struct exec *x)
 {
-    return n + n % 2;
+    return x->layer->shape.model_dim * dtype_bytes(x->layer->shape.dtype);
 }
 
-static uint64_t most_tokens(const struct layer *layer)
+static size_t pitch_bytes(const struct exec *x)
 {
-    uint32_t most = 0;
-
-    for (uint32_t q = 0; q < layer->shape.ranks; q++)
-        most = layer->parts->tokens[q] > most ? layer->parts->tokens[q] : most;
-    return most;
+    return relay_of(x)->pitch * row_bytes(x);
 }
 
-/* c1: shape_node_rows() with the need that the ranks agreed on; of capacities that differ, with the
- * mean of the node that has most. */
-static uint64_t relay_rows(const struct layer *layer, const struct capacities *capacities)
+static char *behind_rows(const struct exec *x, char *base)
 {
-    const struct moe_shape *s = &layer->shape;
-
-    return shape_node_rows(s, most_tokens(layer), layer->node_need,
-                           capacities_mean(capacities, s->experts, shape_nodes(s)));
+    return base + relay_of(x)->rows * row_bytes(x);
 }
 
-/* ---- Memory and exchanges */
-
-static size_t row_bytes(const struct layer *layer)
+/* The rooms of the lists of nodes. */
+static void layout_listed(struct exec *x, struct arena *arena)
 {
-    return layer->shape.model_dim * dtype_bytes(layer->shape.dtype);
-}
-
-/* Labels take more than gradients.  Even, as rows are: what lies behind odd rows of 16 bits must be
- * aligned, too. */
-static uint64_t pitch_rows(const struct layer *layer, uint64_t rows)
-{
-    uint64_t labels = size_product(rows * layer->shape.top_k, sizeof(struct sent_choice));
-
-    return even(rows + (labels + row_bytes(layer) - 1) / row_bytes(layer));
-}
-
-static size_t pitch_bytes(const struct relay *relay)
-{
-    return relay->pitch * row_bytes(relay->layer);
-}
-
-static char *behind_rows(const struct relay *relay, char *base)
-{
-    return base + relay->rows * row_bytes(relay->layer);
-}
-
-/* As listed nodes are counted. */
-static void layout_listed(struct relay *relay, uint64_t tokens, struct arena *arena)
-{
-    const struct moe_shape *s = &relay->layer->shape;
+    const struct moe_shape *s = &x->layer->shape;
     const struct listed_choices c = { .top_k = s->top_k, .nodes = shape_nodes(s) };
-    uint64_t listed = tokens * listed_fan(&c);
+    uint64_t listed = (uint64_t)x->layer->tokens * listed_fan(&c);
+    struct relay *r = x->state;
 
-    relay->listed = arena_take(arena, listed, sizeof(*relay->listed));
-    relay->node = arena_take(arena, listed, sizeof(*relay->node));
-    relay->node_slot = arena_take(arena, listed, sizeof(*relay->node_slot));
-    relay->ones = arena_take(arena, listed, sizeof(*relay->ones));
-    relay->node_needed = arena_take(arena, c.nodes, sizeof(*relay->node_needed));
+    r->listed = arena_take(arena, listed, sizeof(*r->listed));
+    r->node = arena_take(arena, listed, sizeof(*r->node));
+    r->node_slot = arena_take(arena, listed, sizeof(*r->node_slot));
+    r->ones = arena_take(arena, listed, sizeof(*r->ones));
+    r->node_needed = arena_take(arena, c.nodes, sizeof(*r->node_needed));
 }
 
-void relay_layout(struct relay *relay, struct arena *arena)
+static void layout(struct exec *x, struct arena *arena)
 {
-    const struct moe_shape *s = &relay->layer->shape;
-    const struct capacities capacities = uneven_capacities(relay->uneven, relay->geometry);
-    uint64_t all, choices;
+    const struct moe_shape *s = &x->layer->shape;
+    const struct capacities capacities = uneven_capacities(&x->uneven, &x->geometry);
+    uint32_t tokens_most = 0;
+    uint64_t all, choices, labels;
+    struct relay *r = x->state;
 
-    relay->rows = relay_rows(relay->layer, &capacities);
-    relay->pitch = pitch_rows(relay->layer, relay->rows);
-    all = size_product(relay->pitch, shape_nodes(s));
+    padded_layout(x, arena);
+    for (uint32_t q = 0; q < s->ranks; q++)
+        if (x->layer->parts->tokens[q] > tokens_most)
+            tokens_most = x->layer->parts->tokens[q];
+    /* With the need that the ranks agreed on; of capacities that differ, with the mean of the node
+     * that has most. */
+    r->rows = shape_node_rows(s, tokens_most, x->layer->node_need,
+                              capacities_mean(&capacities, s->experts, shape_nodes(s)));
+    /* Labels take more than gradients.  Even, as rows are: what lies behind odd rows of 16 bits
+     * must be aligned, too. */
+    labels = size_product(r->rows * s->top_k, sizeof(struct sent_choice));
+    r->pitch = r->rows + (labels + row_bytes(x) - 1) / row_bytes(x);
+    r->pitch += r->pitch % 2;
+    all = size_product(r->pitch, shape_nodes(s));
     choices = size_product(all, s->top_k);
-    layout_listed(relay, relay->layer->tokens, arena);
-    relay->home = arena_take(arena, all, row_bytes(relay->layer));
-    relay->away = arena_take(arena, all, row_bytes(relay->layer));
-    relay->done = arena_take(arena, all, row_bytes(relay->layer));
-    relay->back = arena_take(arena, all, row_bytes(relay->layer));
-    relay->expert = arena_take(arena, choices, sizeof(*relay->expert));
-    relay->slot = arena_take(arena, choices, sizeof(*relay->slot));
-    relay->gate = arena_take(arena, choices, sizeof(*relay->gate));
-    relay->needed = arena_take(arena, s->experts / shape_nodes(s), sizeof(*relay->needed));
+    layout_listed(x, arena);
+    r->home = arena_take(arena, all, row_bytes(x));
+    r->away = arena_take(arena, all, row_bytes(x));
+    r->done = arena_take(arena, all, row_bytes(x));
+    r->back = arena_take(arena, all, row_bytes(x));
+    r->expert = arena_take(arena, choices, sizeof(*r->expert));
+    r->slot = arena_take(arena, choices, sizeof(*r->slot));
+    r->gate = arena_take(arena, choices, sizeof(*r->gate));
+    r->needed = arena_take(arena, s->experts / shape_nodes(s), sizeof(*r->needed));
     if (s->pass == MOE_TRAIN)
-        relay->grad_gate = arena_take(arena, choices, sizeof(*relay->grad_gate));
+        r->grad_gate = arena_take(arena, choices, sizeof(*r->grad_gate));
 }
 
-/* Node n's rows, and so many bytes behind them, from `send` to the relay there, whose own come to
- * the same place in `recv`.  A rank begins with its own node and the one after it. */
-static int add_hop(struct relay *relay, struct engine *engine, struct batch *batch, char *send,
-                   char *recv, size_t behind)
-{
-    const struct moe_shape *s = &relay->layer->shape;
-    uint32_t m = s->ranks_per_node, n = shape_nodes(s), rank = (uint32_t)relay->layer->rank;
-    size_t bytes = relay->rows * (row_bytes(relay->layer) + behind);
+/* ---- Exchanges */
 
-    batch->ctas = relay->ctas;
+/* Node n's rows, and so many bytes behind each, from `send` to the relay there, whose own come to
+ * the same place in `recv`.  A rank begins with its own node and the one after it. */
+static int add_hop(struct exec *x, struct batch *batch, char *send, char *recv, size_t behind)
+{
+    const struct moe_shape *s = &x->layer->shape;
+    uint32_t m = s->ranks_per_node, n = shape_nodes(s), rank = (uint32_t)x->layer->rank;
+    size_t bytes = relay_of(x)->rows * (row_bytes(x) + behind);
+
+    batch->ctas = x->plan.ctas;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t node = (rank / m + i) % n;
-        size_t at = node * pitch_bytes(relay);
+        size_t at = node * pitch_bytes(x);
 
         TRY(batch_add_transfer(batch, &(struct transfer){ (int)(node * m + rank % m), send + at,
                                                           recv + at, bytes, bytes }));
     }
-    return wire_reserve(engine->wire, batch);
+    return wire_reserve(x->engine->wire, batch);
 }
 
-int relay_open(struct relay *relay, struct engine *engine)
+static int open_hops(struct exec *x)
 {
-    struct event **events[] = { &relay->packed, &relay->arrived, &relay->merged, &relay->returned };
-    size_t k = relay->layer->shape.top_k;
+    struct relay *r = x->state;
+    struct event **events[] = { &r->packed, &r->arrived, &r->merged, &r->returned };
+    size_t k = x->layer->shape.top_k;
 
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
-        TRY(event_open(engine->device, events[i]));
-    TRY(add_hop(relay, engine, &relay->labelled, relay->home, relay->away,
-                k * sizeof(struct sent_choice)));
-    TRY(add_hop(relay, engine, &relay->come, relay->done, relay->back, 0));
-    if (relay->layer->shape.pass != MOE_TRAIN)
-        return OK;
-    TRY(add_hop(relay, engine, &relay->go, relay->home, relay->away, 0));
-    return add_hop(relay, engine, &relay->graded, relay->done, relay->back, k * sizeof(float));
+        TRY(event_open(x->engine->device, events[i]));
+    TRY(add_hop(x, &r->labelled, r->home, r->away, k * sizeof(struct sent_choice)));
+    TRY(add_hop(x, &r->come, r->done, r->back, 0));
+    if (x->layer->shape.pass == MOE_TRAIN) {
+        TRY(add_hop(x, &r->go, r->home, r->away, 0));
+        TRY(add_hop(x, &r->graded, r->done, r->back, k * sizeof(float)));
+    }
+    return padded_open(x);
 }
 
-void relay_close(struct relay *relay)
+static void close_hops(struct exec *x)
 {
-    struct batch *batches[] = { &relay->labelled, &relay->go, &relay->come, &relay->graded };
-    struct event *events[] = { relay->packed, relay->arrived, relay->merged, relay->returned };
+    struct relay *r = x->state;
+    struct batch *batches[] = { &r->labelled, &r->go, &r->come, &r->graded };
+    struct event *events[] = { r->packed, r->arrived, r->merged, r->returned };
 
     for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++)
         batch_free(batches[i]);
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
         event_close(events[i]);
-    *relay = (struct relay){ .layer = NULL };
+    padded_close(x);
+}
+
+/* Compute goes on when the hop is over. */
+static int hop(struct exec *x, struct event *ready, const struct batch *batch, struct event *done)
+{
+    TRY(event_record(ready, x->engine->compute));
+    TRY(event_wait(ready, x->engine->comm));
+    TRY(wire_exchange(x->engine->wire, x->engine->comm, batch));
+    TRY(event_record(done, x->engine->comm));
+    return event_wait(done, x->engine->compute);
 }
 
 /* ---- Where rows lie */
 
-static struct node_rows node_rows(const struct relay *relay)
+static struct listed_choices choices_of(const struct exec *x)
 {
-    return (struct node_rows){ relay->rows, relay->node, relay->node_slot, relay->node_needed };
+    const struct moe_shape *s = &x->layer->shape;
+
+    return (struct listed_choices){ .tokens = x->layer->tokens,
+                                    .experts = s->experts,
+                                    .top_k = s->top_k,
+                                    .nodes = shape_nodes(s),
+                                    .expert = x->router.expert,
+                                    .slot = x->router.slot };
+}
+
+static struct node_rows node_rows(const struct exec *x)
+{
+    const struct relay *r = x->state;
+
+    return (struct node_rows){ r->rows, r->node, r->node_slot, r->node_needed };
 }
 
 /* A node is like an expert whose rows are all that goes there. */
-static struct routing to_nodes(const struct relay *relay)
+static struct routing to_nodes(const struct exec *x)
 {
-    const struct listed_choices c = choices_of(relay->router);
+    const struct listed_choices c = choices_of(x);
+    const struct relay *r = x->state;
 
     return (struct routing){ .tokens = c.tokens,
                              .experts = c.nodes,
                              .top_k = listed_fan(&c),
-                             .width = relay->layer->shape.model_dim,
-                             .rows = relay->pitch,
-                             .capacity = relay->rows,
-                             .expert = relay->node,
-                             .slot = relay->node_slot,
-                             .needed = relay->node_needed };
+                             .width = x->layer->shape.model_dim,
+                             .rows = r->pitch,
+                             .capacity = r->rows,
+                             .expert = r->node,
+                             .slot = r->node_slot,
+                             .needed = r->node_needed };
 }
 
 /* And a relayed row like a token, those between the rows of two nodes like one without choices. */
-static struct routing to_experts(const struct relay *relay)
+static struct routing to_experts(const struct exec *x)
 {
-    const struct moe_shape *s = &relay->layer->shape;
-    const struct geometry *g = relay->geometry;
+    const struct moe_shape *s = &x->layer->shape;
+    const struct geometry *g = &x->geometry;
+    const struct relay *r = x->state;
 
-    return (struct routing){ .tokens = (uint32_t)(shape_nodes(s) * relay->pitch),
+    return (struct routing){ .tokens = (uint32_t)(shape_nodes(s) * r->pitch),
                              .experts = s->experts / shape_nodes(s),
                              .top_k = s->top_k,
                              .width = s->model_dim,
-                             .rows = g->before ? relay->uneven->rows : g->rows,
+                             .rows = g->before ? x->uneven.rows : g->rows,
                              .capacity = g->capacity * g->sources,
-                             .first = relay->uneven->first,
-                             .capacities = relay->uneven->room,
-                             .expert = relay->expert,
-                             .slot = relay->slot,
-                             .needed = relay->needed };
+                             .first = x->uneven.first,
+                             .capacities = x->uneven.room,
+                             .expert = r->expert,
+                             .slot = r->slot,
+                             .needed = r->needed };
 }
 
-static int list_nodes(struct relay *relay)
+static int list_nodes(struct exec *x)
 {
-    const struct listed_choices c = choices_of(relay->router);
+    const struct listed_choices c = choices_of(x);
+    const struct relay *r = x->state;
 
-    TRY(launch_list_nodes(relay->stream, &(struct list_nodes){ c, relay->listed }));
-    return launch_recount(relay->stream, &(struct recount){ .tokens = c.tokens,
-                                                            .experts = c.nodes,
-                                                            .top_k = listed_fan(&c),
-                                                            .from = relay->listed,
-                                                            .expert = relay->node,
-                                                            .gate = relay->ones,
-                                                            .slot = relay->node_slot,
-                                                            .needed = relay->node_needed,
-                                                            .capacity = relay->rows });
+    TRY(launch_list_nodes(x->engine->compute, &(struct list_nodes){ c, r->listed }));
+    return launch_recount(x->engine->compute, &(struct recount){ .tokens = c.tokens,
+                                                                 .experts = c.nodes,
+                                                                 .top_k = listed_fan(&c),
+                                                                 .from = r->listed,
+                                                                 .expert = r->node,
+                                                                 .gate = r->ones,
+                                                                 .slot = r->node_slot,
+                                                                 .needed = r->node_needed,
+                                                                 .capacity = r->rows });
 }
 
-static int label_rows(struct relay *relay)
+/* Rows of tokens, or of their gradients, as they leave for the nodes, and the labels behind them.
+ */
+static int fill_home(struct exec *x, const void *from)
 {
-    return launch_label_rows(relay->stream,
-                             &(struct label_rows){ .choices = choices_of(relay->router),
-                                                   .at = node_rows(relay),
-                                                   .gate = relay->router->gate,
-                                                   .pitch = pitch_bytes(relay),
-                                                   .to = behind_rows(relay, relay->home) });
+    const struct relay *r = x->state;
+    struct encode encode = {
+        .routing = to_nodes(x), .dtype = x->layer->shape.dtype, .from = from, .to = r->home
+    };
+    struct label_rows label = { .choices = choices_of(x),
+                                .at = node_rows(x),
+                                .gate = x->router.gate,
+                                .pitch = pitch_bytes(x),
+                                .to = behind_rows(x, r->home) };
+
+    TRY(launch_encode(x->engine->compute, &encode));
+    return launch_label_rows(x->engine->compute, &label);
 }
 
-static int read_labels(struct relay *relay)
+static int read_labels(struct exec *x)
 {
-    const struct routing r = to_experts(relay);
-    const struct sent_groups groups = { relay->pitch, relay->rows, pitch_bytes(relay) };
+    const struct relay *r = x->state;
+    const struct routing to = to_experts(x);
+    struct recount recount = { .tokens = to.tokens,
+                               .experts = to.experts,
+                               .top_k = to.top_k,
+                               .from = (const void *)behind_rows(x, r->away),
+                               .groups = { r->pitch, r->rows, pitch_bytes(x) },
+                               .expert = r->expert,
+                               .gate = r->gate,
+                               .slot = r->slot,
+                               .needed = r->needed,
+                               .capacity = to.capacity,
+                               .capacities = to.capacities };
 
-    return launch_recount(relay->stream,
-                          &(struct recount){ .tokens = r.tokens,
-                                             .experts = r.experts,
-                                             .top_k = r.top_k,
-                                             .from = (const void *)behind_rows(relay, relay->away),
-                                             .groups = groups,
-                                             .expert = relay->expert,
-                                             .gate = relay->gate,
-                                             .slot = relay->slot,
-                                             .needed = relay->needed,
-                                             .capacity = r.capacity,
-                                             .capacities = r.capacities });
-}
-
-/* ---- The hops */
-
-static int exchange(struct relay *relay, struct engine *engine, struct event *ready,
-                    const struct batch *batch, struct event *done)
-{
-    TRY(event_record(ready, relay->stream));
-    TRY(event_wait(ready, engine->comm));
-    TRY(wire_exchange(engine->wire, engine->comm, batch));
-    TRY(event_record(done, engine->comm));
-    return event_wait(done, relay->stream);
-}
-
-static int rows_by_node(struct relay *relay, const void *from)
-{
-    return launch_encode(relay->stream, &(struct encode){ .routing = to_nodes(relay),
-                                                          .dtype = relay->layer->shape.dtype,
-                                                          .from = from,
-                                                          .to = relay->home });
+    return launch_recount(x->engine->compute, &recount);
 }
 
 /* to = what came home, summed over a token's nodes, and `add`. */
-static int sum_nodes(struct relay *relay, const float *add, void *to)
+static int sum_nodes(struct exec *x, const float *add, void *to)
 {
-    return launch_encode_backward(relay->stream,
-                                  &(struct encode_backward){ .routing = to_nodes(relay),
-                                                             .dtype = relay->layer->shape.dtype,
-                                                             .from = relay->back,
-                                                             .add = add,
-                                                             .to = to });
+    struct encode_backward sum = { .routing = to_nodes(x),
+                                   .dtype = x->layer->shape.dtype,
+                                   .from = relay_of(x)->back,
+                                   .add = add,
+                                   .to = to };
+
+    return launch_encode_backward(x->engine->compute, &sum);
 }
 
-int relay_send(struct relay *relay, struct engine *engine, const void *tokens, void *to)
+/* ---- The way */
+
+static int forward(struct exec *x, const void *tokens, void *y)
 {
-    TRY(list_nodes(relay));
-    TRY(rows_by_node(relay, tokens));
-    TRY(label_rows(relay));
-    TRY(exchange(relay, engine, relay->packed, &relay->labelled, relay->arrived));
-    TRY(read_labels(relay));
-    return launch_encode(relay->stream, &(struct encode){ .routing = to_experts(relay),
-                                                          .dtype = relay->layer->shape.dtype,
-                                                          .from = relay->away,
-                                                          .to = to });
+    const struct relay *r = x->state;
+    uint32_t dtype = x->layer->shape.dtype;
+
+    TRY(list_nodes(x));
+    TRY(fill_home(x, tokens));
+    TRY(hop(x, r->packed, &r->labelled, r->arrived));
+    TRY(read_labels(x));
+    TRY(launch_encode(x->engine->compute, &(struct encode){ .routing = to_experts(x),
+                                                            .dtype = dtype,
+                                                            .from = r->away,
+                                                            .to = r->padded.forward.home }));
+    TRY(padded_trip(x, tokens));
+    TRY(launch_decode(x->engine->compute, &(struct decode){ .routing = to_experts(x),
+                                                            .dtype = dtype,
+                                                            .gate = r->gate,
+                                                            .from = r->padded.forward.back,
+                                                            .to = r->done }));
+    TRY(hop(x, r->merged, &r->come, r->returned));
+    return sum_nodes(x, NULL, y);
 }
 
-int relay_return(struct relay *relay, struct engine *engine, const void *from, void *y)
+/* Gradients of the gates, behind the rows that go back. */
+static int label_grads(struct exec *x)
 {
-    TRY(launch_decode(relay->stream, &(struct decode){ .routing = to_experts(relay),
-                                                       .dtype = relay->layer->shape.dtype,
-                                                       .gate = relay->gate,
-                                                       .from = from,
-                                                       .to = relay->done }));
-    TRY(exchange(relay, engine, relay->merged, &relay->come, relay->returned));
-    return sum_nodes(relay, NULL, y);
+    const struct relay *r = x->state;
+    uint64_t k = x->layer->shape.top_k;
+
+    return launch_move(x->engine->compute,
+                       &(struct move){ .block = 1,
+                                       .dims = { shape_nodes(&x->layer->shape), r->rows * k, 1 },
+                                       .from_stride = { r->pitch * k, 1, 0 },
+                                       .to_stride = { pitch_bytes(x) / sizeof(float), 1, 0 },
+                                       .terms = 1,
+                                       .from = r->grad_gate,
+                                       .to = behind_rows(x, r->done) });
 }
 
-int relay_send_grads(struct relay *relay, struct engine *engine, const void *grad_y,
-                     const void *result, void *to)
+static int backward(struct exec *x, const void *grad_y, void *grad_x)
 {
-    TRY(rows_by_node(relay, grad_y));
-    TRY(label_rows(relay)); /* cleared with the rows, and sent again where only exchanges run */
-    TRY(exchange(relay, engine, relay->packed, &relay->go, relay->arrived));
-    return launch_decode_backward(relay->stream,
-                                  &(struct decode_backward){ .routing = to_experts(relay),
-                                                             .dtype = relay->layer->shape.dtype,
-                                                             .gate = relay->gate,
-                                                             .grad = relay->away,
-                                                             .result = result,
-                                                             .to = to,
-                                                             .grad_gate = relay->grad_gate });
+    const struct relay *r = x->state;
+    struct decode_backward decode = { .routing = to_experts(x),
+                                      .dtype = x->layer->shape.dtype,
+                                      .gate = r->gate,
+                                      .grad = r->away,
+                                      .result = r->padded.forward.back,
+                                      .to = r->padded.backward.home,
+                                      .grad_gate = r->grad_gate };
+    struct encode_backward encode = { .routing = to_experts(x),
+                                      .dtype = x->layer->shape.dtype,
+                                      .from = r->padded.backward.back,
+                                      .to = r->done };
+    struct collect_gates collect = { .choices = choices_of(x),
+                                     .at = node_rows(x),
+                                     .pitch = pitch_bytes(x),
+                                     .from = behind_rows(x, r->back),
+                                     .grad_gate = x->router.grad_gate };
+
+    /* Labels were cleared with the rows, and are sent again where only exchanges run. */
+    TRY(fill_home(x, grad_y));
+    TRY(hop(x, r->packed, &r->go, r->arrived));
+    TRY(launch_decode_backward(x->engine->compute, &decode));
+    TRY(padded_trip_back(x, false)); /* the gates' gradients come with the last hop */
+    TRY(launch_encode_backward(x->engine->compute, &encode));
+    TRY(label_grads(x));
+    TRY(hop(x, r->merged, &r->graded, r->returned));
+    TRY(launch_collect_gates(x->engine->compute, &collect));
+    TRY(router_backward(&x->router, x->engine, false));
+    return sum_nodes(x, x->router.grad_x, grad_x);
 }
 
-static int label_grads(struct relay *relay)
-{
-    uint64_t k = relay->layer->shape.top_k;
+const struct way_ops way_relayed = { .refuses_known =
+                                         "rows that go to a node once travel with their "
+                                         "gates",
+                                     .state_bytes = sizeof(struct relay),
+                                     .layout = layout,
+                                     .open = open_hops,
+                                     .close = close_hops,
+                                     .forward = forward,
+                                     .backward = backward };
 
-    return launch_move(
-        relay->stream,
-        &(struct move){ .block = 1,
-                        .dims = { shape_nodes(&relay->layer->shape), relay->rows * k, 1 },
-                        .from_stride = { relay->pitch * k, 1, 0 },
-                        .to_stride = { pitch_bytes(relay) / sizeof(float), 1, 0 },
-                        .terms = 1,
-                        .from = relay->grad_gate,
-                        .to = behind_rows(relay, relay->done) });
-}
-
-int relay_return_grads(struct relay *relay, struct engine *engine, const void *from)
+uint64_t relay_rows(const struct exec *x)
 {
-    TRY(launch_encode_backward(relay->stream,
-                               &(struct encode_backward){ .routing = to_experts(relay),
-                                                          .dtype = relay->layer->shape.dtype,
-                                                          .from = from,
-                                                          .to = relay->done }));
-    TRY(label_grads(relay));
-    TRY(exchange(relay, engine, relay->merged, &relay->graded, relay->returned));
-    return launch_collect_gates(relay->stream,
-                                &(struct collect_gates){ .choices = choices_of(relay->router),
-                                                         .at = node_rows(relay),
-                                                         .pitch = pitch_bytes(relay),
-                                                         .from = behind_rows(relay, relay->back),
-                                                         .grad_gate = relay->router->grad_gate });
-}
-
-int relay_sum_grads(struct relay *relay, void *grad_x)
-{
-    return sum_nodes(relay, relay->router->grad_x, grad_x);
+    return x->way == &way_relayed ? relay_of(x)->rows : 0;
 }
 
 /* ---- How many rows a node needs */
 
-static int count_rows(struct relay *relay, struct engine *engine, const void *x, int64_t *needed)
+static int count_rows(struct exec *x, const void *tokens, int64_t *needed)
 {
-    uint32_t nodes = shape_nodes(&relay->layer->shape);
+    uint32_t nodes = shape_nodes(&x->layer->shape);
 
-    TRY(router_forward(relay->router, engine, x, UINT64_MAX));
-    TRY(list_nodes(relay));
-    TRY(engine_sync(engine));
-    return device_download(engine->device, needed, relay->node_needed, nodes * sizeof(*needed));
-}
-
-static void layout_counting(struct relay *relay, struct arena *arena)
-{
-    router_layout(relay->router, relay->layer, arena);
-    layout_listed(relay, relay->layer->tokens, arena);
+    TRY(router_forward(&x->router, x->engine, tokens, UINT64_MAX));
+    TRY(list_nodes(x));
+    TRY(engine_sync(x->engine));
+    return device_download(x->engine->device, needed, relay_of(x)->node_needed,
+                           nodes * sizeof(*needed));
 }
 
 int relay_need(const struct layer *layer, struct engine *engine, const void *x, int64_t *most)
 {
-    struct router router = { 0 };
-    struct relay relay = { .layer = layer, .router = &router, .stream = engine->compute };
+    struct relay relay = { .rows = 0 };
+    struct exec counting = { .engine = engine, .layer = layer, .state = &relay };
     struct arena arena = { 0 };
     uint32_t nodes = shape_nodes(&layer->shape);
     int64_t *needed = calloc(nodes, sizeof(*needed));
@@ -378,11 +378,13 @@ int relay_need(const struct layer *layer, struct engine *engine, const void *x, 
     int rc = needed ? OK : fail(ERR_NOMEM, "%u counts", nodes);
 
     TRY_OUT(rc);
-    layout_counting(&relay, &arena);
+    router_layout(&counting.router, layer, &arena);
+    layout_listed(&counting, &arena);
     TRY_OUT(device_alloc(engine->device, arena.used_bytes, &memory));
     arena = (struct arena){ .base = memory };
-    layout_counting(&relay, &arena);
-    TRY_OUT(count_rows(&relay, engine, x, needed));
+    router_layout(&counting.router, layer, &arena);
+    layout_listed(&counting, &arena);
+    TRY_OUT(count_rows(&counting, x, needed));
     *most = 0;
     for (uint32_t i = 0; i < nodes; i++)
         *most = needed[i] > *most ? needed[i] : *most;

@@ -10,17 +10,11 @@
 #ifndef RELAY_H
 #define RELAY_H
 
-#include "geometry.h"
-#include "router.h"
-#include "uneven.h"
+#include "padded.h"
 
+/* State of way_relayed. */
 struct relay {
-    const struct layer *layer;
-    const struct geometry *geometry;
-    const struct uneven *uneven; /* of experts that differ */
-    struct router *router;
-    struct stream *stream; /* compute */
-    uint32_t ctas;
+    struct padded padded;       /* the trip inside the node */
     uint64_t rows;              /* c1: for a node from a source */
     uint64_t pitch;             /* with room for what travels behind them, in rows too */
     struct sent_choice *listed; /* (T,F) nodes of the tokens; as routing: */
@@ -37,24 +31,8 @@ struct relay {
     struct event *packed, *arrived, *merged, *returned;
 };
 
-void relay_layout(struct relay *relay, struct arena *arena);
-
-/* After the layout with real memory: exchanges and events. */
-int relay_open(struct relay *relay, struct engine *engine);
-void relay_close(struct relay *relay); /* a zeroed one is fine */
-
-/* Tokens to the rows (E/N,C,D) that the trip inside the node begins with. */
-int relay_send(struct relay *relay, struct engine *engine, const void *tokens, void *to);
-
-/* y from the rows that the trip brought back. */
-int relay_return(struct relay *relay, struct engine *engine, const void *from, void *y);
-
-/* The same backward: `result` is what relay_return() had.  The gates' gradients are the router's
- * after relay_return_grads(); grad_x may be had when the router's part of it is there. */
-int relay_send_grads(struct relay *relay, struct engine *engine, const void *grad_y,
-                     const void *result, void *to);
-int relay_return_grads(struct relay *relay, struct engine *engine, const void *from);
-int relay_sum_grads(struct relay *relay, void *grad_x);
+/* c1 of an executor; 0: it takes another way. */
+uint64_t relay_rows(const struct exec *x);
 
 /* Routes x once and waits: the most tokens that this rank sends to any one node. */
 int relay_need(const struct layer *layer, struct engine *engine, const void *x, int64_t *most);

@@ -4,6 +4,10 @@
 #include "arena.h"
 #include "host.h"
 #include "node_rows.h"
+#include "phase.h"
+#include "random.h"
+#include "relay.h"
+#include "rows.h"
 #include "shape.h"
 #include "status.h"
 
@@ -18,6 +22,27 @@ uint64_t rig_most_tokens(const struct rig *rig)
     for (uint32_t q = 0; q < rig->data.shape.ranks; q++)
         most = rig->parts.tokens[q] > most ? rig->parts.tokens[q] : most;
     return most;
+}
+
+/* Large enough for a device to run at its speed, small enough for its memory. */
+enum { SIDE_MOST = 1024 };
+
+/* gflop: 1e9 operations of one forward pass of one layer. */
+static void layout_attention(struct attention *at, double gflop, uint32_t compute_type,
+                             struct arena *arena)
+{
+    double operations = gflop * 1e9, side = ceil(cbrt(operations / 2));
+    uint64_t elements;
+    size_t width = dtype_bytes(compute_type);
+
+    *at = (struct attention){ .operations = operations, .dtype = compute_type };
+    if (!(operations > 0))
+        return;
+    at->side = side < SIDE_MOST ? (uint64_t)side : SIDE_MOST;
+    elements = at->side * at->side;
+    at->a = arena_take(arena, elements, width);
+    at->b = arena_take(arena, elements, width);
+    at->c = arena_take(arena, elements, width);
 }
 
 static void layout(struct rig *rig, uint32_t compute_type, struct arena *arena)
@@ -37,7 +62,7 @@ static void layout(struct rig *rig, uint32_t compute_type, struct arena *arena)
     }
     if (s->combine == MOE_COMBINE_CHOICES && s->pass == MOE_TRAIN)
         rig->losses = arena_take(arena, (uint64_t)rig->layer->tokens * s->top_k, sizeof(float));
-    attention_layout(&rig->attention, rig->data.between, compute_type, arena);
+    layout_attention(&rig->attention, rig->data.between, compute_type, arena);
 }
 
 size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type)
@@ -68,10 +93,31 @@ static int open_rows(struct rig *rig, uint32_t compute_type)
     return OK;
 }
 
+/* On some processors products of zeros, or of rubbish, take another time. */
+static int fill_attention(const struct attention *at, struct device *device)
+{
+    uint64_t elements = at->side * at->side;
+    float *values = malloc(elements * sizeof(*values) + 1);
+    void *stored = malloc(elements * dtype_bytes(at->dtype) + 1);
+    int rc = values && stored ? OK : fail(ERR_NOMEM, "attention's factors");
+
+    for (uint64_t i = 0; i < elements && !rc; i++)
+        values[i] = random_unit(1, i);
+    if (!rc)
+        row_store(at->dtype, stored, 0, values, elements);
+    if (!rc && elements)
+        rc = device_upload(device, at->a, stored, elements * dtype_bytes(at->dtype));
+    if (!rc && elements)
+        rc = device_upload(device, at->b, stored, elements * dtype_bytes(at->dtype));
+    free(values);
+    free(stored);
+    return rc;
+}
+
 static int fill(struct rig *rig)
 {
     TRY(data_fill_layer(&rig->data, rig->layer));
-    TRY(attention_fill(&rig->attention, rig->engine->device));
+    TRY(fill_attention(&rig->attention, rig->engine->device));
     if (rig->losses)
         TRY(data_fill_losses(&rig->data, rig->layer, rig->losses));
     TRY(data_fill_rows(&rig->data, rig->layer, data_token, rig->x));
@@ -127,19 +173,13 @@ static int agree_capacity(struct rig *rig, double factor)
     return OK;
 }
 
-static bool may_relay(const struct rig *rig)
-{
-    struct moe_plan plan = { .struct_size = sizeof(plan), .r = 1, .d = 1, .a = MOE_A2A_RAIL };
-
-    return plan_legal(&plan, &rig->data.shape);
-}
-
 /* Of several layers only the first one's tokens are known before a step. */
 static int agree_node_need(struct rig *rig)
 {
+    struct moe_plan relayed = { .struct_size = sizeof(relayed), .r = 1, .d = 1, .a = MOE_A2A_RAIL };
     int64_t most = 0;
 
-    if (layer_count(&rig->data.shape) > 1 || !may_relay(rig))
+    if (layer_count(&rig->data.shape) > 1 || !plan_legal(&relayed, &rig->data.shape))
         return OK;
     if (rig->engine->device->modelled)
         most = (int64_t)shape_node_need(&rig->data.shape, rig_most_tokens(rig));
@@ -297,43 +337,55 @@ int rig_route(struct rig *rig, struct exec *fresh)
     return rc ? rc : synced;
 }
 
+static int run_attention(const struct attention *at, struct stream *stream, bool backward)
+{
+    uint64_t n = at->side, rows, now;
+    int rc = OK;
+
+    if (!n)
+        return OK;
+    rows = (uint64_t)ceil((backward ? 2 : 1) * at->operations / (2.0 * (double)n * (double)n));
+    stream->purpose = PHASE_OTHER;
+    for (; rows && !rc; rows -= now) {
+        now = rows < n ? rows : n;
+        rc = launch_gemm(stream, &(struct gemm){ .dtype = at->dtype,
+                                                 .batch = 1,
+                                                 .m = now,
+                                                 .n = n,
+                                                 .k = n,
+                                                 .a = at->a,
+                                                 .b = at->b,
+                                                 .c = at->c });
+    }
+    stream->purpose = 0;
+    return rc;
+}
+
 struct step {
     struct rig *rig;
     struct exec *exec;
 };
 
-/* Attention comes before each layer: weights are on their way meanwhile. */
-static int issue_forward(const struct step *s)
+/* Attention comes before each layer: weights are on their way meanwhile.  Its own backward pass
+ * hides the way of the weights' gradients. */
+static int issue(void *self)
 {
+    const struct step *s = self;
     uint32_t count = layer_count(&s->rig->data.shape);
 
     TRY(exec_fetch(&s->exec[0]));
     for (uint32_t i = 0; i < count; i++) {
-        TRY(attention_run(&s->rig->attention, s->rig->engine->compute, false));
+        TRY(run_attention(&s->rig->attention, s->rig->engine->compute, false));
         TRY(exec_forward(&s->exec[i], s->rig->rows[i], s->rig->rows[i + 1]));
         if (i + 1 < count)
             TRY(exec_fetch(&s->exec[i + 1]));
     }
-    return OK;
-}
-
-/* Attention's own backward pass hides the way of the weights' gradients. */
-static int issue_backward(const struct step *s)
-{
-    for (uint32_t i = layer_count(&s->rig->data.shape); i-- > 0;) {
+    for (uint32_t i = s->rig->data.shape.pass == MOE_TRAIN ? count : 0; i-- > 0;) {
         TRY(exec_backward(&s->exec[i], s->rig->grads[i + 1], s->rig->grads[i]));
-        TRY(attention_run(&s->rig->attention, s->rig->engine->compute, true));
+        TRY(run_attention(&s->rig->attention, s->rig->engine->compute, true));
         TRY(exec_finish(&s->exec[i]));
     }
     return OK;
-}
-
-static int issue(void *self)
-{
-    const struct step *s = self;
-
-    TRY(issue_forward(s));
-    return s->rig->data.shape.pass == MOE_TRAIN ? issue_backward(s) : OK;
 }
 
 int rig_capture(struct rig *rig, struct exec *exec, struct graph **out)

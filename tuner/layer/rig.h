@@ -4,7 +4,6 @@
 #ifndef RIG_H
 #define RIG_H
 
-#include "attention.h"
 #include "data.h"
 #include "exec.h"
 #include "reference.h"
@@ -16,14 +15,24 @@ struct issued {
     int64_t kernels, events, exchanges, host_ns;
 };
 
+/* Products that stand for attention: what a model computes between its MoE layers, and what hides
+ * their exchanges.  A square matrix times another, again and again: before each layer of a forward
+ * pass as many operations as asked for, after it in a backward pass twice as many.  `side` 0:
+ * nothing is asked for. */
+struct attention {
+    double operations; /* of one forward pass of one layer */
+    uint64_t side;
+    uint32_t dtype; /* compute type */
+    void *a, *b, *c;
+};
+
 struct rig {
     struct world *world; /* borrowed, as is the engine */
     struct engine *engine;
     struct data data;
-    struct parts parts; /* of every rank */
-    uint64_t capacity;  /* c, agreed */
-    uint64_t
-        *capacities; /* (E) where experts differ, of which c is the largest; NULL: they do not */
+    struct parts parts;   /* of every rank */
+    uint64_t capacity;    /* c, agreed */
+    uint64_t *capacities; /* (E) where experts differ, of which c is the largest; else NULL */
     struct layer *layer;  /* the first, after which the others lie */
     void **rows, **grads; /* rows[i] is what layer i reads, rows[i + 1] what it gives; gradients */
     struct attention attention;
@@ -45,10 +54,9 @@ uint64_t rig_most_tokens(const struct rig *rig); /* of any rank */
  * computed in this type. */
 size_t rig_bytes(const struct data *data, uint32_t tokens, uint32_t compute_type);
 
-/* tokens: one number per rank, the same array on every rank; NULL: what follows from
- * shape and speeds.  The
- * capacity follows from `factor` by moe_capacity(); for factor <= 0 the tokens are routed once to
- * see what they need, of several layers by the first. */
+/* tokens: one number per rank, the same array on every rank; NULL: what follows from shape and
+ * speeds.  The capacity follows from `factor` by moe_capacity(); for factor <= 0 the tokens are
+ * routed once to see what they need, of several layers by the first. */
 int rig_open(struct world *world, struct engine *engine, const struct data *data,
              const uint32_t *tokens, double factor, struct rig **out);
 void rig_close(struct rig *rig);

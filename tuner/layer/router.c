@@ -2,8 +2,7 @@
  * both. */
 #include "router.h"
 
-#include "balance.h"
-#include "phases.h"
+#include "phase.h"
 #include "shape.h"
 #include "status.h"
 
@@ -143,6 +142,45 @@ static uint32_t kind_of(const struct router *router)
     uint32_t kind = router->layer->shape.router;
 
     return kind == MOE_ROUTER_COSINE ? (uint32_t)MOE_ROUTER_SOFTMAX : kind;
+}
+
+/* ---- the loss of balance */
+
+int balance_parse(const char *text, const struct moe_shape *shape, double weight[2])
+{
+    static const double most = 1000;
+    char *end;
+
+    weight[1] = 0;
+    weight[0] = strtod(text, &end);
+    if (end != text && *end == ',' && shape->router == MOE_ROUTER_BILEVEL) {
+        const char *second = end + 1;
+
+        weight[1] = strtod(second, &end);
+        end = end == second ? "?" : end;
+    }
+    if (end == text || *end || !(weight[0] >= 0 && weight[0] <= most) ||
+        !(weight[1] >= 0 && weight[1] <= most))
+        return fail(ERR_ARGUMENT, "--balance %s: %s from 0 to %g", text,
+                    shape->router == MOE_ROUTER_BILEVEL ? "one or two weights are wanted, A,B, each"
+                                                        : "one weight is wanted,",
+                    most);
+    return OK;
+}
+
+/* Columns of the first level; all others are of the second. */
+static uint32_t balance_first_columns(const struct moe_shape *shape)
+{
+    return shape->router == MOE_ROUTER_BILEVEL ? shape->groups : shape->experts;
+}
+
+/* The factor of the sum of f P: where all is equal, a level's loss is the weight that was asked
+ * for. */
+static double balance_factor(const struct moe_shape *shape, const double weight[2], int level)
+{
+    uint32_t first = balance_first_columns(shape);
+
+    return weight[level] * (level ? shape_gate_columns(shape) - first : first);
 }
 
 /* Shares of choices and means of probabilities. */

@@ -69,6 +69,12 @@ int router_needed(const struct layer *layer, struct engine *engine, const void *
 /* The loss of balance in the last step, 0 where there is none; streams idle. */
 int router_balance(const struct router *router, double *loss);
 
+/* The weights of a loss that keeps experts equally busy, added to what a step is trained for: of
+ * each rank's own tokens, weight * n * sum of f P over the n columns of a level of the gate
+ * (kernels.h, struct balance).  "A" or, for bilevel with its two levels, "A,B".  ERR_ARGUMENT after
+ * a message that names the range. */
+int balance_parse(const char *text, const struct moe_shape *shape, double weight[2]);
+
 /* Choices that found no slot below the capacity; streams idle. */
 int router_dropped(const struct router *router, const struct capacities *capacities,
                    int64_t *dropped);

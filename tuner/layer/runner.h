@@ -4,9 +4,29 @@
 #ifndef RUNNER_H
 #define RUNNER_H
 
+#include "marks.h"
 #include "measure.h"
-#include "phases.h"
+#include "phase.h"
 #include "rig.h"
+#include "stats.h"
+
+/* Where a step's time goes: each kernel and exchange belongs to a phase, whose time is what its
+ * work takes while the other stream is muted. */
+
+/* Samples of which the least and the most enclose the median with 95 %. */
+enum { PHASE_SAMPLES_LEAST = 6 };
+
+struct phase_times {
+    int64_t ns[PHASE_COUNT];
+};
+
+struct phase_spreads {
+    struct spread of[PHASE_COUNT];
+    struct spread exchanges_ppm; /* the all-to-all share: both kinds of exchanges, of the total */
+};
+
+/* Of a kernel or exchange: what its stream's purpose says, else what is usual for it. */
+enum phase phase_of(const struct mark *mark);
 
 /* What a step is timed as: both streams, or one of them muted; and both, launch by launch, where
  * the others are graphs. */
@@ -40,6 +60,9 @@ int runner_watch(struct runner *runner, struct disturbance *watch, struct measur
 /* Two steps, launch by launch, each with one stream muted and the other marked: how long each phase
  * takes, the largest over the ranks.  The total is the sum of these. */
 int runner_phases(struct runner *runner, struct phase_times *out);
+
+/* Agreed times of `count` steps, count > 0.  ERR_NOMEM. */
+int phases_spread(const struct phase_times *samples, size_t count, struct phase_spreads *out);
 
 /* `steps` untimed steps (at least one) of what the gate makes now, after which volumes are known.
  */

@@ -13,7 +13,7 @@
 #define TRIP_H
 
 #include "a2a.h"
-#include "chunks.h"
+#include "arena.h"
 #include "engine.h"
 #include "geometry.h"
 #include "uneven.h"

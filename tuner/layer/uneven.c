@@ -6,18 +6,6 @@
 
 #include <stdlib.h>
 
-static void fill_host(struct uneven *u, const struct moe_shape *shape, const struct capacities *c,
-                      const struct geometry *g)
-{
-    for (uint32_t e = 0; e < shape->experts; e++)
-        u->capacity[e] = c->rows[e];
-    for (uint32_t l = 0; l <= g->local; l++)
-        u->seen[l] = geometry_seen_before(g, l);
-    for (uint32_t n = 0; n < g->peers; n++)
-        u->peers[n] = geometry_peer_rows(g, n);
-    u->rows = g->before[geometry_experts(g, shape)] * g->shares * g->chunks;
-}
-
 int uneven_open(const struct moe_shape *shape, const struct capacities *capacities,
                 struct geometry *g, struct uneven *out)
 {
@@ -36,7 +24,13 @@ int uneven_open(const struct moe_shape *shape, const struct capacities *capaciti
         return fail(ERR_NOMEM, "rows of %u experts", shape->experts);
     }
     geometry_divide(g, shape, capacities, u.before);
-    fill_host(&u, shape, capacities, g);
+    for (uint32_t e = 0; e < shape->experts; e++)
+        u.capacity[e] = capacities->rows[e];
+    for (uint32_t l = 0; l <= g->local; l++)
+        u.seen[l] = geometry_seen_before(g, l);
+    for (uint32_t n = 0; n < g->peers; n++)
+        u.peers[n] = geometry_peer_rows(g, n);
+    u.rows = g->before[geometry_experts(g, shape)] * g->shares * g->chunks;
     *out = u;
     return OK;
 }

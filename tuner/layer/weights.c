@@ -2,8 +2,7 @@
  * piece by piece. */
 #include "weights.h"
 
-#include "meeting.h"
-#include "phases.h"
+#include "phase.h"
 #include "shape.h"
 #include "status.h"
 
@@ -159,14 +158,15 @@ static char *own_piece(const struct weights *weights, const struct weight *w, ui
            part_cut(weights->layer->hidden, i, weights->piece_count) * unit_bytes(weights, w);
 }
 
-static struct meeting meeting_of(const struct weights *weights, const struct weight *w, uint32_t i)
+static struct parts_exchange exchange_of(const struct weights *weights, const struct weight *w,
+                                         uint32_t i)
 {
-    return (struct meeting){ .of_ranks = weights->layer->parts->hidden,
-                             .ranks = weights->layer->parts->ranks,
-                             .self = (uint32_t)weights->layer->rank,
-                             .piece = i,
-                             .pieces = weights->piece_count,
-                             .unit = unit_bytes(weights, w) };
+    return (struct parts_exchange){ .of_ranks = weights->layer->parts->hidden,
+                                    .ranks = weights->layer->parts->ranks,
+                                    .self = (uint32_t)weights->layer->rank,
+                                    .piece = i,
+                                    .pieces = weights->piece_count,
+                                    .unit = unit_bytes(weights, w) };
 }
 
 static int add_gather(struct weights *weights, const struct wire *wire, enum tensor t, uint32_t i)
@@ -174,7 +174,7 @@ static int add_gather(struct weights *weights, const struct wire *wire, enum ten
     const struct weight *w = &weights->tensors[t];
     struct batch *batch = &weights->pieces[i].gather;
     void *slice = weights->layer->slice[t];
-    struct meeting m = meeting_of(weights, w, i);
+    struct parts_exchange m = exchange_of(weights, w, i);
 
     if (!w->unit)
         return i ? OK
@@ -185,14 +185,14 @@ static int add_gather(struct weights *weights, const struct wire *wire, enum ten
     if (parts_hidden_equal(weights->layer->parts))
         return gather_add(batch, wire, w->group, m.own, m.whole,
                           units_of(weights, i, 0) * unit_bytes(weights, w));
-    return meeting_gather(&m, batch);
+    return parts_gather(&m, batch);
 }
 
 static int add_scatter(struct weights *weights, const struct wire *wire, enum tensor t, uint32_t i)
 {
     const struct weight *w = &weights->tensors[t];
     size_t slice = w->slice * dtype_bytes(weights->layer->shape.dtype);
-    struct meeting m = meeting_of(weights, w, i);
+    struct parts_exchange m = exchange_of(weights, w, i);
     void *grad = weights->layer->grad[t];
 
     if (!w->unit && i)
@@ -207,7 +207,7 @@ static int add_scatter(struct weights *weights, const struct wire *wire, enum te
                           units_of(weights, i, 0) * unit_bytes(weights, w));
     m.own = own_piece(weights, w, i, w->parts);
     m.own_step = slice;
-    return meeting_scatter(&m, &weights->scatter);
+    return parts_scatter(&m, &weights->scatter);
 }
 
 static int add_piece(struct weights *weights, const struct wire *wire, uint32_t i)

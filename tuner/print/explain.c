@@ -4,7 +4,7 @@
 #include "bucket_key.h"
 #include "declaration.h"
 #include "grid.h"
-#include "load_words.h"
+#include "load.h"
 #include "plan.h"
 #include "progress.h"
 #include "status.h"

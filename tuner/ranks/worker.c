@@ -9,6 +9,7 @@
 #include "own_cores.h"
 #include "plan.h"
 #include "random.h"
+#include "relay.h"
 #include "search.h"
 #include "shape.h"
 #include "sim.h"
@@ -458,7 +459,7 @@ static int run(struct worker *worker, const struct order *order, struct reply *r
     reply->memory_bytes = runner->memory_bytes;
     reply->sent_bytes = runner->sent_bytes;
     reply->messages = runner->messages;
-    reply->node_rows = (int64_t)runner->exec->relay.rows;
+    reply->node_rows = (int64_t)relay_rows(runner->exec);
     TRY(runner_watch(runner, worker->watch, &step));
     reply->ns = step.ns;
     reply->lost_ns = step.lost_ns;

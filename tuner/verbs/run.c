@@ -1,7 +1,6 @@
 /* moetune run: one layer under given plans, measured and checked on real ranks. */
 #include "account.h"
 #include "allowance.h"
-#include "balance.h"
 #include "baseline.h"
 #include "common_rows.h"
 #include "fault.h"

@@ -1,6 +1,7 @@
 /* Phases of the plans of one call of run. */
 #include "run_phases.h"
 
+#include "baseline.h"
 #include "plan.h"
 #include "status.h"
 

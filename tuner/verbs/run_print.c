@@ -1,8 +1,9 @@
 /* The printed forms of a run: one table for a person, one object of JSON for programs. */
 #include "run_print.h"
 
+#include "baseline.h"
 #include "capacities.h"
-#include "load_words.h"
+#include "load.h"
 #include "reference.h"
 #include "rig.h"
 #include "shape.h"
