@@ -34,9 +34,7 @@ static int add_row(const struct verdict *v, struct grid *grid)
     TRY(grid_cell(grid, "%s", v->plan));
     TRY(isnan(v->before_us) ? grid_cell(grid, "-") : grid_cell(grid, "%.4g", v->before_us * 1e-3));
     TRY(isnan(v->now_us) ? grid_cell(grid, "-") : grid_cell(grid, "%.4g", v->now_us * 1e-3));
-    TRY(grid_percent(grid, v->gain.value));
-    TRY(grid_percent(grid, v->gain.low));
-    TRY(grid_percent(grid, v->gain.high));
+    TRY(grid_gain(grid, &v->gain));
     TRY(grid_cell(grid, "%u", v->pairs));
     TRY(grid_cell(grid, "%s", v->word));
     return *v->why ? grid_note(grid, v->why) : OK;
@@ -55,10 +53,11 @@ int verdicts_table(const struct verdict *verdicts, size_t count, FILE *to)
     return rc;
 }
 
-static void print_number(const char *name, double value, FILE *to)
+void verdict_json_gain(const struct gain *gain, FILE *to)
 {
-    fprintf(to, ", \"%s\": ", name);
-    json_print(value, to);
+    json_member_number("gain", gain->value, to);
+    json_member_number("gain_low", gain->low, to);
+    json_member_number("gain_high", gain->high, to);
 }
 
 void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to)
@@ -69,11 +68,9 @@ void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to)
 
         fprintf(to, "%s\n {\"key\": \"%s\", \"plan\": \"%s\", \"pairs\": %u, \"verdict\": \"%s\"",
                 i ? "," : "", v->key, v->plan, v->pairs, v->word);
-        print_number("before_us", v->before_us, to);
-        print_number("now_us", v->now_us, to);
-        print_number("gain", v->gain.value, to);
-        print_number("gain_low", v->gain.low, to);
-        print_number("gain_high", v->gain.high, to);
+        json_member_number("before_us", v->before_us, to);
+        json_member_number("now_us", v->now_us, to);
+        verdict_json_gain(&v->gain, to);
         fprintf(to, ", \"why\": ");
         json_quote(v->why, to);
         fprintf(to, "}");
