@@ -4,6 +4,7 @@
 #include "grid.h"
 #include "json.h"
 #include "output_file.h"
+#include "quote.h"
 #include "status.h"
 #include "text.h"
 
@@ -80,23 +81,10 @@ void verdicts_json(const struct verdict *verdicts, size_t count, FILE *to)
 
 /* ---- JUnit */
 
-/* XML 1.0 has no other control characters at all. */
-static void xml(const char *text, FILE *to)
-{
-    for (; *text; text++)
-        switch (*text) {
-        case '<': fputs("&lt;", to); break;
-        case '>': fputs("&gt;", to); break;
-        case '&': fputs("&amp;", to); break;
-        case '"': fputs("&quot;", to); break;
-        default: fputc((unsigned char)*text < ' ' ? ' ' : *text, to);
-        }
-}
-
 static void xml_attribute(const char *name, const char *text, FILE *to)
 {
     fprintf(to, " %s=\"", name);
-    xml(text, to);
+    quote_xml(text, to);
     fputc('"', to);
 }
 
@@ -110,7 +98,7 @@ static void describe(const struct verdict *v, FILE *to)
 {
     struct gain g = v->gain;
 
-    xml(v->word, to);
+    quote_xml(v->word, to);
     if (g.value < 0)
         fprintf(to, ": takes %.1f %% longer%s in %u pairs", -100 * g.value,
                 INTERVAL_TEXT("%.1f", -100 * g.high, -100 * g.low), v->pairs);
@@ -119,7 +107,7 @@ static void describe(const struct verdict *v, FILE *to)
                 INTERVAL_TEXT("%.1f", 100 * g.low, 100 * g.high), v->pairs);
     if (*v->why)
         fputs("; ", to);
-    xml(v->why, to);
+    quote_xml(v->why, to);
 }
 
 static void junit_case(const struct verdict *v, FILE *to)
@@ -160,16 +148,6 @@ static void junit(const char *heading, const struct verdict *verdicts, size_t co
 
 /* ---- Markdown */
 
-/* A cell ends at a bar. */
-static void cell(const char *text, FILE *to)
-{
-    for (; *text; text++) {
-        if (*text == '|')
-            fputc('\\', to);
-        fputc((unsigned char)*text < ' ' ? ' ' : *text, to);
-    }
-}
-
 static void cell_us(double us, FILE *to)
 {
     if (isnan(us))
@@ -181,9 +159,9 @@ static void cell_us(double us, FILE *to)
 static void markdown_row(const struct verdict *v, FILE *to)
 {
     fputs("| ", to);
-    cell(v->key, to);
+    quote_markdown(v->key, to);
     fputs(" | ", to);
-    cell(v->plan, to);
+    quote_markdown(v->plan, to);
     cell_us(v->before_us, to);
     cell_us(v->now_us, to);
     if (isnan(v->gain.value))
@@ -192,10 +170,10 @@ static void markdown_row(const struct verdict *v, FILE *to)
         fprintf(to, " | %.1f %% | %s", 100 * v->gain.value,
                 INTERVAL_BARE("%.1f", 100 * v->gain.low, 100 * v->gain.high));
     fprintf(to, " | %u | %s", v->pairs, v->failed ? "**" : "");
-    cell(v->word, to);
+    quote_markdown(v->word, to);
     fputs(v->failed ? "**" : "", to);
     fputs(*v->why ? "; " : "", to);
-    cell(v->why, to);
+    quote_markdown(v->why, to);
     fputs(" |\n", to);
 }
 
